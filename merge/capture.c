@@ -25,8 +25,12 @@ static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, 
 {
     int64_t start[2] = {0, n}, example = 0, C = kvf__model_desc(base->model)->C;
     const int32_t last = (int32_t)(n - 1), label = 0;
-    const kvf__pass_limits limits = {
-        .rows = 1, .tokens = n, .row_len = n, .labels = 1, .P = live->prefix.P, .cache_len = n};
+    const kvf__pass_limits limits = {.rows = 1,
+                                     .tokens = n,
+                                     .row_len = n,
+                                     .labels = 1,
+                                     .P = live->file.prefix.P,
+                                     .cache_len = n};
     const kvf__batch batch = {.n_rows = 1,
                               .n_tokens = n,
                               .n_labels = 1,
@@ -43,9 +47,9 @@ static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, 
     st = kvf__cache_create(ctx, base->model, 1, n, &cache);
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &pass);
     const kvf__input input = {.batch = &batch,
-                              .condition.prefix = folded ? &live->prefix : NULL,
-                              .condition.vectors = &live->vectors,
-                              .condition.position_start = folded ? live->prefix.P : 0,
+                              .condition.prefix = folded ? &live->file.prefix : NULL,
+                              .condition.vectors = &live->file.vectors,
+                              .condition.position_start = folded ? live->file.prefix.P : 0,
                               .cache = cache};
     if (!st) st = kvf__pass_fwd(ctx, pass, &input);
     if (!st) st = kvf__pass_hidden(ctx, pass, &state);
@@ -70,7 +74,7 @@ static double relative_diff(const float *a, const float *b, int64_t n)
 static kvf_status check_fold(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live,
                              const int32_t *ids, float *states, double *diff)
 {
-    const int64_t P = live->vectors.P, C = kvf__model_desc(base->model)->C;
+    const int64_t P = live->file.vectors.P, C = kvf__model_desc(base->model)->C;
 
     KVF_TRY(run_row(ctx, base, live, ids, P + PROBE_TOKENS, false, states, NULL));
     KVF_TRY(run_row(ctx, base, live, ids + P, PROBE_TOKENS, true, states + C, NULL));
@@ -85,7 +89,7 @@ static kvf_status check_fold(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *liv
 static kvf_status capture(kvf_ctx *ctx, kvf_base *base, kvf_prefix *live, double *diff)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
-    const int64_t P = live->vectors.P;
+    const int64_t P = live->file.vectors.P;
     int32_t *ids = NULL;
     float *states = NULL;
     kvf_status st;
@@ -96,9 +100,9 @@ static kvf_status capture(kvf_ctx *ctx, kvf_base *base, kvf_prefix *live, double
     if (st) goto out;
     for (int64_t i = 0; i < P + PROBE_TOKENS; i++)
         ids[i] = i < P ? kvf__virtual_id(i) : (int32_t)((7919 * (i - P + 1)) % d->V);
-    st = kvf__prefix_init(ctx, &live->prefix, d->L, d->G, P, d->D);
+    st = kvf__prefix_init(ctx, &live->file.prefix, d->L, d->G, P, d->D);
     if (st) goto out;
-    st = run_row(ctx, base, live, ids, P, false, NULL, &live->prefix);
+    st = run_row(ctx, base, live, ids, P, false, NULL, &live->file.prefix);
     if (st) goto out;
     st = check_fold(ctx, base, live, ids, states, diff);
 out:
@@ -110,10 +114,10 @@ out:
 /* From here on `live` is a prefix. */
 static void become_prefix(kvf_prefix *live)
 {
-    kvf__vectors_done(&live->vectors);
-    kvf__free(live->pattern);
-    live->pattern = NULL;
-    live->id.position_start = live->prefix.P;
+    kvf__vectors_done(&live->file.vectors);
+    kvf__free(live->file.pattern);
+    live->file.pattern = NULL;
+    live->file.id.position_start = live->file.prefix.P;
 }
 
 kvf_status kvf__capture(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
@@ -136,10 +140,10 @@ kvf_status kvf__capture(kvf_ctx *ctx, const kvf_merge_options *options, kvf_pref
 
 kvf_status kvf__captures(kvf_ctx *ctx, const kvf_prefix *live, bool *out)
 {
-    const kvf__arch *arch = kvf__arch_by_model_type(live->id.base_architecture);
+    const kvf__arch *arch = kvf__arch_by_model_type(live->file.id.base_architecture);
     kvf__row_template pattern;
 
-    KVF_TRY(kvf__row_template_init(ctx, live->pattern, live->vectors.P, &pattern));
+    KVF_TRY(kvf__row_template_init(ctx, live->file.pattern, live->file.vectors.P, &pattern));
     *out = arch && arch->block.causal && kvf__row_template_plain(&pattern);
     kvf__row_template_done(&pattern);
     return KVF_OK;
@@ -167,8 +171,8 @@ kvf_status kvf__fold_embeddings(kvf_ctx *ctx, const kvf_merge_options *options,
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, &file));
     KVF_TRY(kvf__verify_embeddings(ctx, options->out, live));
-    result->shape[0] = live->vectors.P;
-    result->shape[1] = live->vectors.C;
+    result->shape[0] = live->file.vectors.P;
+    result->shape[1] = live->file.vectors.C;
     result->rank = 2;
     result->bytes = kvf__file_bytes(options->out);
     return KVF_OK;

@@ -32,7 +32,7 @@ typedef struct composing {
 
 static kvf_status check_bases(const composing *c, const kvf_prefix *a, const kvf_prefix *b)
 {
-    const kvf__identity *x = &a->id, *y = &b->id;
+    const kvf__identity *x = &a->file.id, *y = &b->file.id;
 
     if (x->L != y->L || x->G != y->G || x->D != y->D)
         return kvf__fail(c->ctx, KVF_EMISMATCH,
@@ -59,16 +59,16 @@ static kvf_status differ(const composing *c, const kvf_prefix *b, const char *wh
 
 static kvf_status check_pair(const composing *c, const kvf_prefix *a, const kvf_prefix *b)
 {
-    const kvf__identity *x = &a->id, *y = &b->id;
+    const kvf__identity *x = &a->file.id, *y = &b->file.id;
 
     KVF_TRY(check_bases(c, a, b));
     if (strcmp(x->task, y->task)) return differ(c, b, "another task");
-    if (!kvf__same_head(&a->head, &b->head)) return differ(c, b, "another head");
+    if (!kvf__same_head(&a->file.head, &b->file.head)) return differ(c, b, "another head");
     if (strcmp(x->chat_template, y->chat_template) || !kvf__prefix_same_rows(a, b))
         return differ(c, b, "another template of its rows");
     if (x->infix != y->infix || x->raw_keys != y->raw_keys)
         return differ(c, b, "another place in its rows");
-    if (memcmp(a->prefix.layer_mask, b->prefix.layer_mask, (size_t)x->L))
+    if (memcmp(a->file.prefix.layer_mask, b->file.prefix.layer_mask, (size_t)x->L))
         return differ(c, b, "other layers without a prefix");
     if (!c->average) return KVF_OK;
     if (x->P != y->P)
@@ -94,7 +94,7 @@ static kvf_status open_parts(composing *c)
         };
         KVF_TRY(kvf_check_not_input(c->ctx, o->out, source.path));
         KVF_TRY(kvf__prefix_source_read(c->ctx, &source, &c->part[c->n]));
-        if (c->part[c->n]->head.n_tasks) {
+        if (c->part[c->n]->file.head.n_tasks) {
             c->n++; /* it is freed with the others */
             return kvf__fail(c->ctx, KVF_EUSAGE,
                              "%s: holds heads of several tasks: name one with --head", source.path);
@@ -128,14 +128,14 @@ static kvf_status normalize_weights(composing *c)
 /* Are keys rotated on this base? Those of unknown ones may be. */
 static bool has_rope(const kvf_prefix *part)
 {
-    const kvf__arch *arch = kvf__arch_by_model_type(part->id.base_architecture);
+    const kvf__arch *arch = kvf__arch_by_model_type(part->file.id.base_architecture);
     return !arch || arch->positions == KVF__POS_ROPE;
 }
 
 /* All keys of a part, rotated further by so many positions. */
 static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
 {
-    if (!by || part->id.raw_keys || !has_rope(part)) return KVF_OK;
+    if (!by || part->file.id.raw_keys || !has_rope(part)) return KVF_OK;
     if (!c->base && !c->o->base)
         return kvf__fail(c->ctx, KVF_EUSAGE,
                          "%s: its keys are rotated by their positions and must be turned on by "
@@ -143,7 +143,7 @@ static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
                          part->path, (long long)by);
     if (!c->base) KVF_TRY(kvf__base_open_exact(c->ctx, c->o->base, &c->base));
     KVF_TRY(kvf__prefix_fits(c->ctx, part, c->base, c->o->allow_other_base));
-    kvf__prefix *p = &part->prefix;
+    kvf__prefix *p = &part->file.prefix;
     KVF_TRY(kvf__model_rotate_prefix(c->ctx, c->base->model, p, p, 0, true));
     return kvf__model_rotate_prefix(c->ctx, c->base->model, p, p, by, false);
 }
@@ -158,18 +158,18 @@ static void place(kvf__prefix *to, const kvf__prefix *from, int64_t at)
 
 static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_start)
 {
-    const kvf__identity *id = &c->part[0]->id;
+    const kvf__identity *id = &c->part[0]->file.id;
     int64_t P = 0, start = 0, at = 0;
 
     for (size_t i = 0; i < c->n; i++) {
         KVF_TRY(rotate_keys(c, c->part[i], start));
-        start += c->part[i]->id.position_start;
-        P += c->part[i]->id.P;
+        start += c->part[i]->file.id.position_start;
+        P += c->part[i]->file.id.P;
     }
     KVF_TRY(kvf__prefix_init(c->ctx, out, id->L, id->G, P, id->D));
     for (size_t i = 0; i < c->n; i++) {
-        place(out, &c->part[i]->prefix, at);
-        at += c->part[i]->id.P;
+        place(out, &c->part[i]->file.prefix, at);
+        at += c->part[i]->file.id.P;
     }
     *position_start = start;
     return KVF_OK;
@@ -177,13 +177,13 @@ static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_
 
 static kvf_status average(composing *c, kvf__prefix *out, int64_t *position_start)
 {
-    const kvf__identity *id = &c->part[0]->id;
+    const kvf__identity *id = &c->part[0]->file.id;
 
     KVF_TRY(kvf__prefix_init(c->ctx, out, id->L, id->G, id->P, id->D));
     for (size_t at = 0; at < kvf__prefix_count(out); at++) {
         double sum = 0;
         for (size_t i = 0; i < c->n; i++)
-            sum += c->weight[i] * (double)c->part[i]->prefix.kv[at];
+            sum += c->weight[i] * (double)c->part[i]->file.prefix.kv[at];
         out->kv[at] = (float)sum;
     }
     *position_start = id->position_start;
@@ -204,7 +204,7 @@ static kvf_status write_lineage(composing *c, kvf_json **lineage)
         snprintf(name, sizeof name, c->average ? "part_%zu_weight" : "part_%zu_length", i);
         KVF_TRY(kvf__lineage_add(c->ctx, lineage, name,
                                  c->average ? kvf_json_new_real(c->weight[i])
-                                            : kvf_json_new_int(c->part[i]->id.P)));
+                                            : kvf_json_new_int(c->part[i]->file.id.P)));
     }
     return KVF_OK;
 }
@@ -214,8 +214,8 @@ static kvf_status common_items(composing *c, kvf_json **options, kvf_json **line
     const kvf_json *all_options[KVF_MAX_PARTS], *all_lineages[KVF_MAX_PARTS];
 
     for (size_t i = 0; i < c->n; i++) {
-        all_options[i] = c->part[i]->options;
-        all_lineages[i] = c->part[i]->lineage;
+        all_options[i] = c->part[i]->file.options;
+        all_lineages[i] = c->part[i]->file.lineage;
     }
     /* of a concatenation the length is none of the parts' */
     KVF_TRY(
@@ -233,24 +233,24 @@ static kvf_status become(composing *c, kvf__prefix *values, int64_t position_sta
     bool same = true;
 
     for (size_t i = 1; i < c->n; i++)
-        same = same && !strcmp(c->part[i]->id.method, whole->id.method);
+        same = same && !strcmp(c->part[i]->file.id.method, whole->file.id.method);
     kvf_status st = common_items(c, &options, &lineage);
-    kvf_json_free(whole->options);
-    kvf_json_free(whole->lineage);
-    whole->options = options;
-    whole->lineage = lineage;
+    kvf_json_free(whole->file.options);
+    kvf_json_free(whole->file.lineage);
+    whole->file.options = options;
+    whole->file.lineage = lineage;
     if (!st && !same) st = kvf__strdup(c->ctx, "direct", &direct);
     if (st) return st;
     if (direct) {
-        kvf__free(whole->id.method);
-        whole->id.method = direct;
+        kvf__free(whole->file.id.method);
+        whole->file.id.method = direct;
     }
-    memcpy(values->layer_mask, whole->prefix.layer_mask, (size_t)values->L);
-    kvf__prefix_done(&whole->prefix);
-    whole->prefix = *values;
+    memcpy(values->layer_mask, whole->file.prefix.layer_mask, (size_t)values->L);
+    kvf__prefix_done(&whole->file.prefix);
+    whole->file.prefix = *values;
     *values = (kvf__prefix){0};
-    whole->id.P = whole->prefix.P;
-    whole->id.position_start = position_start;
+    whole->file.id.P = whole->file.prefix.P;
+    whole->file.id.position_start = position_start;
     return KVF_OK;
 }
 

@@ -9,7 +9,7 @@
 
 static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run, double diff)
 {
-    kvf_json **lineage = &live->lineage;
+    kvf_json **lineage = &live->file.lineage;
     KVF_TRY(kvf__lineage_add_hash(ctx, lineage, "run_hash", run));
     KVF_TRY(kvf__lineage_add(ctx, lineage, "run_step", kvf_json_new_int(live->step)));
     return kvf__lineage_add(ctx, lineage, "fold_max_abs_diff", kvf_json_new_real(diff));
@@ -20,10 +20,10 @@ kvf_status kvf__check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options
 {
     if (options->probe)
         return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
-                         live->id.method);
+                         live->file.id.method);
     if (options->dtype != KVF_DTYPE_F32)
         return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32",
-                         kvf_dtype_name(options->dtype), live->id.method);
+                         kvf_dtype_name(options->dtype), live->file.id.method);
     return KVF_OK;
 }
 
@@ -55,7 +55,7 @@ static kvf_status fold_prefix(kvf_ctx *ctx, const kvf_merge_options *options, kv
 
     kvf__kv_prefix_shape(live, r->shape);
     r->rank = 6;
-    KVF_TRY(kvf__rounding_diff(ctx, options->out, dtype, &live->prefix, &expected, NULL));
+    KVF_TRY(kvf__rounding_diff(ctx, options->out, dtype, &live->file.prefix, &expected, NULL));
     KVF_TRY(extend_lineage(ctx, live, options->run, expected));
     if (options->probe) KVF_TRY(kvf__fold_probe_create(ctx, options, live, &probe));
     kvf_status st = kvf__kv_prefix_store(ctx, live, options->out, options->force, dtype);
@@ -77,15 +77,15 @@ static kvf_status fold_embed(kvf_ctx *ctx, const kvf_merge_options *options, kvf
         return kvf__fold_embeddings(ctx, options, live, r);
     }
     KVF_TRY(kvf__capture(ctx, options, live, &diff));
-    KVF_TRY(
-        kvf__lineage_add(ctx, &live->lineage, "capture_relative_diff", kvf_json_new_real(diff)));
+    KVF_TRY(kvf__lineage_add(ctx, &live->file.lineage, "capture_relative_diff",
+                             kvf_json_new_real(diff)));
     return fold_prefix(ctx, options, live, r);
 }
 
 static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                        kvf_merge_result *r)
 {
-    const bool changes = kvf_prefix_changes_base(live), both = changes && live->vectors.P;
+    const bool changes = kvf_prefix_changes_base(live), both = changes && live->file.vectors.P;
     kvf_merge_options rest = *options;
 
     if (!live->from_run)
@@ -101,7 +101,8 @@ static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefi
         KVF_TRY(kvf__fold_trained_base(ctx, options, live));
         rest.base = options->out_base;
     }
-    return live->vectors.P ? fold_embed(ctx, &rest, live, r) : fold_prefix(ctx, &rest, live, r);
+    return live->file.vectors.P ? fold_embed(ctx, &rest, live, r)
+                                : fold_prefix(ctx, &rest, live, r);
 }
 
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)

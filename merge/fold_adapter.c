@@ -10,7 +10,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options,
 {
     if (live->form.what != KVF__TRAIN_ADAPTERS)
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: method %s folds to no adapter file",
-                         options->run, live->id.method);
+                         options->run, live->file.id.method);
     return kvf__check_no_rounding(ctx, options, live);
 }
 
@@ -27,8 +27,8 @@ kvf_status kvf__fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options, con
     KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, &file));
     KVF_TRY(kvf__verify_adapter(ctx, options->out, live));
     result->max_abs_diff = 0;
-    const int64_t dims[] = {live->id.L, kvf__adapter_halves(shape), shape->size,
-                            live->block.params.item[0].dim[1]};
+    const int64_t dims[] = {live->file.id.L, kvf__adapter_halves(shape), shape->size,
+                            live->file.values.params.item[0].dim[1]};
     memcpy(result->shape, dims, sizeof dims);
     result->rank = 4;
     return KVF_OK;

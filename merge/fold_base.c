@@ -15,7 +15,7 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_merge_options *options, con
     return kvf__fail(ctx, KVF_EUSAGE,
                      "%s: method %s folds to a base, which takes config and tokenizer from the one "
                      "it began from: name that with --base",
-                     options->run, live->id.method);
+                     options->run, live->file.id.method);
 }
 
 /* The base file at `out`; task NULL: the head goes elsewhere. */
@@ -27,7 +27,8 @@ static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, con
 
     KVF_TRY(kvf__base_open_exact(ctx, options->base, &base));
     st = kvf__prefix_fits(ctx, live, base, options->allow_other_base);
-    if (!st) st = kvf__base_from_values(ctx, base, &live->block.params, task, out, options->force);
+    if (!st)
+        st = kvf__base_from_values(ctx, base, &live->file.values.params, task, out, options->force);
     if (!st) st = kvf__verify_base(ctx, out, live, task);
     kvf_base_free(base);
     return st;
@@ -40,7 +41,7 @@ static kvf_status write_with_head(kvf_ctx *ctx, const kvf_merge_options *options
     kvf__artifact task = kvf__prefix_view(live, KVF__KIND_BASE);
 
     if (live->task == KVF__TASK_LM) return write_base(ctx, options, live, NULL, options->out);
-    KVF_TRY(kvf__identity_copy(ctx, &live->id, &task.id));
+    KVF_TRY(kvf__identity_copy(ctx, &live->file.id, &task.id));
     kvf_status st = write_base(ctx, options, live, &task, options->out);
     kvf__identity_done(&task.id);
     return st;
@@ -54,8 +55,8 @@ kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const 
     KVF_TRY(write_with_head(ctx, options, live));
     result->max_abs_diff = 0;
     result->rank = 1;
-    for (size_t i = 0; i < live->block.params.n; i++)
-        result->shape[0] += live->block.params.item[i].n;
+    for (size_t i = 0; i < live->file.values.params.n; i++)
+        result->shape[0] += live->file.values.params.item[i].n;
     return KVF_OK;
 }
 
@@ -90,9 +91,9 @@ kvf_status kvf__fold_trained_base(kvf_ctx *ctx, const kvf_merge_options *options
     kvf_status st = kvf__strdup(ctx, kvf_base_hash(base), &hash);
     kvf_base_free(base);
     if (st) return st;
-    kvf__free(live->id.base_hash);
-    live->id.base_hash = hash;
-    kvf__params_owned_done(&live->block);
+    kvf__free(live->file.id.base_hash);
+    live->file.id.base_hash = hash;
+    kvf__params_owned_done(&live->file.values);
     live->form = (kvf__train){0};
     return KVF_OK;
 }

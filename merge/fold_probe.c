@@ -68,7 +68,7 @@ static kvf_status compare_row(kvf__fold_probe *p, int64_t row, const kvf__prefix
 static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options,
                             const kvf_prefix *live, kvf__renderer *renderer)
 {
-    const kvf__label_set labels = {live->head.n_labels, live->head.labels};
+    const kvf__label_set labels = {live->file.head.n_labels, live->file.head.labels};
     KVF_TRY(kvf__renderer_for(p->ctx, p->base, live, NULL, NULL, renderer));
     kvf__dataset_options load = {
         .render = renderer->render,
@@ -77,7 +77,7 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
         .task = live->task,
         .causal = kvf__model_desc(p->base->model)->block.causal,
-        .regression = live->head.regression,
+        .regression = live->file.head.regression,
         .label_set = labels.n ? &labels : NULL,
         .unlabeled = live->task != KVF__TASK_LM,
     };
@@ -93,14 +93,14 @@ kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options
     kvf__renderer renderer;
     KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));
     p->ctx = ctx;
-    p->position_start = live->id.position_start;
-    p->infix = live->id.infix;
+    p->position_start = live->file.id.position_start;
+    p->infix = live->file.id.infix;
     kvf_status st = kvf__base_open_exact(ctx, options->base, &p->base);
     if (!st) st = kvf_prefix_check(ctx, live, p->base, options->allow_other_base);
     if (!st) st = kvf__prefix_head(ctx, p->base, live, &p->head);
     if (!st) st = load_rows(p, options, live, &renderer);
     p->rows = p->set.n < PROBE_ROWS ? p->set.n : PROBE_ROWS;
-    if (!st) st = alloc_memory(p, live->id.P, p->rows);
+    if (!st) st = alloc_memory(p, live->file.id.P, p->rows);
     if (st)
         kvf__fold_probe_free(p);
     else

@@ -11,12 +11,12 @@
 static kvf_status check_named(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix *prefix)
 {
     static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32, .stream_layers = true};
-    const kvf__method *method = kvf__method_find(prefix->id.method);
+    const kvf__method *method = kvf__method_find(prefix->file.id.method);
     kvf_base *base = NULL;
 
     if (method && method->port != KVF__PORT_KV) return KVF_OK;
     KVF_TRY(kvf_base_open(ctx, s->base, &LIGHT, &base));
-    kvf_status st = kvf__identity_check(ctx, s->path, &prefix->id, base, s->allow_other_base);
+    kvf_status st = kvf__identity_check(ctx, s->path, &prefix->file.id, base, s->allow_other_base);
     kvf_base_free(base);
     return st;
 }
@@ -55,7 +55,7 @@ static kvf_status capture(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix 
     bool captures = false;
     double diff;
 
-    if (!prefix->vectors.P) return KVF_OK;
+    if (!prefix->file.vectors.P) return KVF_OK;
     KVF_TRY(kvf__captures(ctx, prefix, &captures));
     if (!captures)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
@@ -74,7 +74,7 @@ kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *sourc
     if (st) goto out;
     if (kvf_prefix_changes_base(prefix)) {
         st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: method %s changes the base itself: no prefix",
-                       source->path, prefix->id.method);
+                       source->path, prefix->file.id.method);
         goto out;
     }
     st = capture(ctx, source, prefix);
@@ -88,7 +88,7 @@ out:
 
 void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6])
 {
-    const kvf__prefix *p = &prefix->prefix;
+    const kvf__prefix *p = &prefix->file.prefix;
     const int64_t dims[6] = {p->L, 2, 1, p->G, p->P, p->D};
     memcpy(shape, dims, sizeof dims);
 }
@@ -123,7 +123,7 @@ kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const ch
 kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype, int64_t *bytes, double *diff)
 {
-    KVF_TRY(kvf__rounding_diff(ctx, path, dtype, &prefix->prefix, diff, NULL));
+    KVF_TRY(kvf__rounding_diff(ctx, path, dtype, &prefix->file.prefix, diff, NULL));
     KVF_TRY(kvf__kv_prefix_store(ctx, prefix, path, force, dtype));
     *bytes = kvf__file_bytes(path);
     return KVF_OK;

@@ -6,9 +6,9 @@
 static kvf_status quantize(kvf_ctx *ctx, const kvf_quantize_options *options, kvf_prefix *prefix,
                            kvf__dtype dtype, kvf_quantize_result *r)
 {
-    KVF_TRY(kvf__rounding_diff(ctx, options->prefix, dtype, &prefix->prefix, &r->max_abs_diff,
+    KVF_TRY(kvf__rounding_diff(ctx, options->prefix, dtype, &prefix->file.prefix, &r->max_abs_diff,
                                &r->relative_diff));
-    KVF_TRY(kvf__lineage_add_hash(ctx, &prefix->lineage, "quantized_hash", options->prefix));
+    KVF_TRY(kvf__lineage_add_hash(ctx, &prefix->file.lineage, "quantized_hash", options->prefix));
     KVF_TRY(kvf__kv_prefix_store(ctx, prefix, options->out, options->force, dtype));
     r->bytes = kvf__file_bytes(options->out);
     kvf__kv_prefix_shape(prefix, r->shape);

@@ -25,11 +25,11 @@ static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, 
         return kvf__fail(ctx, KVF_EUSAGE, "%s: is a file of kind %s, want a prefix file",
                          options->prefix, kvf__kind_name(kind));
     st = kvf_prefix_open(ctx, options->prefix, KVF_CHECKPOINT_DEFAULT, &prefix);
-    if (!st && !prefix->id.P)
+    if (!st && !prefix->file.id.P)
         st = kvf__fail(ctx, KVF_EUSAGE, "%s: has no virtual token to emit", options->prefix);
     if (!st && options->base) st = kvf__base_open_exact(ctx, options->base, &base);
     if (!st && base)
-        st = kvf__identity_check(ctx, options->prefix, &prefix->id, base,
+        st = kvf__identity_check(ctx, options->prefix, &prefix->file.id, base,
                                  options->allow_other_base);
     kvf_base_free(base);
     if (st)
@@ -42,7 +42,7 @@ static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, 
 static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix *prefix,
                         kvf__encoder **out, double *residual)
 {
-    const kvf__identity *id = &prefix->id;
+    const kvf__identity *id = &prefix->file.id;
     const kvf__encoder_shape shape = {
         .L = id->L,
         .G = id->G,
@@ -55,7 +55,7 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
 
     KVF_TRY(kvf__encoder_create(ctx, "mlp", &shape, &encoder));
     kvf__encoder_init_random(encoder, false, options->seed);
-    st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix},
+    st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix},
                                   residual);
     if (!st)
         st = kvf__encoder_check_fit(ctx, encoder, options->prefix, *residual, options->approximate);
@@ -70,7 +70,7 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
 static kvf_status note_origin(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix *prefix,
                               double residual)
 {
-    kvf_json **lineage = &prefix->lineage;
+    kvf_json **lineage = &prefix->file.lineage;
     KVF_TRY(kvf__lineage_add_hash(ctx, lineage, "unmerged_from", options->prefix));
     KVF_TRY(kvf__lineage_add(ctx, lineage, "unmerge_residual", kvf_json_new_real(residual)));
     return kvf__lineage_add(ctx, lineage, "unmerge_seed", kvf_json_new_int((int64_t)options->seed));
@@ -81,7 +81,7 @@ static kvf_status write_run(kvf_ctx *ctx, const kvf_unmerge_options *options,
                             const kvf_prefix *prefix, kvf__encoder *encoder)
 {
     kvf__artifact run = kvf__prefix_view(prefix, KVF__KIND_RUN);
-    run.layer_mask = prefix->prefix.layer_mask;
+    run.layer_mask = prefix->file.prefix.layer_mask;
     run.id.method = "mlp";
     kvf_status st = kvf__encoder_write_run(ctx, options->out, options->force, encoder, &run);
     kvf_json_free(run.state);
@@ -103,7 +103,7 @@ kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_unm
     if (!st) st = write_run(ctx, options, prefix, encoder);
     if (!st) {
         const kvf__params *params = kvf__encoder_params(encoder);
-        r.P = prefix->id.P;
+        r.P = prefix->file.id.P;
         r.M = kvf__encoder_shape_of(encoder)->M;
         for (size_t i = 0; i < params->n; i++)
             r.parameters += params->item[i].n;

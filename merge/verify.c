@@ -77,11 +77,11 @@ kvf_status kvf__verify_prefix(kvf_ctx *ctx, const char *path, const kvf_prefix *
     kvf__artifact back = {0};
 
     KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &back));
-    result->max_abs_diff = kvf__prefix_max_diff(&live->prefix, &back.prefix);
+    result->max_abs_diff = kvf__prefix_max_diff(&live->file.prefix, &back.prefix);
     kvf_status st = check_values(ctx, path, "the encoder's output", result->max_abs_diff, expected);
-    if (!st) st = check_head(ctx, path, &live->head, &back.head);
+    if (!st) st = check_head(ctx, path, &live->file.head, &back.head);
     if (!st && probe)
-        st = kvf__fold_probe_compare(probe, &live->prefix, &back.prefix,
+        st = kvf__fold_probe_compare(probe, &live->file.prefix, &back.prefix,
                                      &result->probe_max_abs_diff);
     result->bytes = kvf__file_bytes(path);
     kvf__artifact_done(&back);
@@ -93,9 +93,9 @@ kvf_status kvf__verify_adapter(kvf_ctx *ctx, const char *path, const kvf_prefix 
     kvf__artifact back = {0};
 
     KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_ADAPTER, &back));
-    double diff = list_max_diff(&live->block.params, &back.values.params);
+    double diff = list_max_diff(&live->file.values.params, &back.values.params);
     kvf_status st = check_values(ctx, path, "the run", diff, 0);
-    if (!st) st = check_head(ctx, path, &live->head, &back.head);
+    if (!st) st = check_head(ctx, path, &live->file.head, &back.head);
     kvf__artifact_done(&back);
     return st;
 }
@@ -103,12 +103,12 @@ kvf_status kvf__verify_adapter(kvf_ctx *ctx, const char *path, const kvf_prefix 
 kvf_status kvf__verify_embeddings(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
 {
     kvf__artifact back = {0};
-    size_t bytes = (size_t)(live->vectors.P * live->vectors.C) * sizeof(float);
+    size_t bytes = (size_t)(live->file.vectors.P * live->file.vectors.C) * sizeof(float);
 
     KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_EMBEDDINGS, &back));
-    bool same = back.vectors.P == live->vectors.P && back.vectors.C == live->vectors.C &&
-                !memcmp(back.vectors.x, live->vectors.x, bytes) &&
-                kvf__same_head(&live->head, &back.head);
+    bool same = back.vectors.P == live->file.vectors.P && back.vectors.C == live->file.vectors.C &&
+                !memcmp(back.vectors.x, live->file.vectors.x, bytes) &&
+                kvf__same_head(&live->file.head, &back.head);
     kvf__artifact_done(&back);
     return same ? KVF_OK
                 : kvf__fail(ctx, KVF_EINTERNAL, "%s: does not read back as it was written", path);
@@ -117,7 +117,7 @@ kvf_status kvf__verify_embeddings(kvf_ctx *ctx, const char *path, const kvf_pref
 /* Every trained weight reads back bit for bit. */
 static kvf_status verify_weights(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
 {
-    const kvf__params *params = &live->block.params;
+    const kvf__params *params = &live->file.values.params;
     kvf__weights weights = {0};
     kvf__base_file file = {0};
 

@@ -91,12 +91,12 @@ static kvf_status prefix_from_kvfold(program *p, const char *path)
     kvf_prefix *file = NULL;
     KVF_TRY(kvf_prefix_open(p->ctx, path, KVF_CHECKPOINT_LAST, &file));
     kvf_status st = kvf_prefix_check(p->ctx, file, p->base, true);
-    const kvf__prefix *from = &file->prefix;
+    const kvf__prefix *from = &file->file.prefix;
     if (!st) st = kvf__prefix_init(p->ctx, &p->prefix, from->L, from->G, from->P, from->D);
     if (!st) {
         memcpy(p->prefix.kv, from->kv, kvf__prefix_count(from) * sizeof(float));
         memcpy(p->prefix.layer_mask, from->layer_mask, (size_t)from->L);
-        p->position_start = file->id.position_start;
+        p->position_start = file->file.id.position_start;
     }
     kvf_prefix_free(file);
     return st;

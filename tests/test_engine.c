@@ -16,12 +16,12 @@ static void make_prefix(kvf_prefix *p, int64_t P, uint64_t seed)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     kvf__rng rng = kvf__rng_make(seed, 7);
-    ck_assert_int_eq(kvf__prefix_init(ctx, &p->prefix, d->L, d->G, P, d->D), KVF_OK);
-    for (size_t i = 0; i < kvf__prefix_count(&p->prefix); i++)
-        p->prefix.kv[i] = (float)(0.7 * kvf__rng_normal(&rng));
-    p->id.P = P;
-    p->id.position_start = P;
-    p->id.chat_template = NULL;
+    ck_assert_int_eq(kvf__prefix_init(ctx, &p->file.prefix, d->L, d->G, P, d->D), KVF_OK);
+    for (size_t i = 0; i < kvf__prefix_count(&p->file.prefix); i++)
+        p->file.prefix.kv[i] = (float)(0.7 * kvf__rng_normal(&rng));
+    p->file.id.P = P;
+    p->file.id.position_start = P;
+    p->file.id.chat_template = NULL;
     p->task = KVF__TASK_LM;
 }
 
@@ -38,15 +38,15 @@ static bool open_base(kvf_precision precision)
         ends[i] = kvf__completion_ends(base, i ? &prefixes[1] : NULL, &(kvf__chat){0});
     for (int i = 1; i < N_PREFIXES; i++)
         make_prefix(&prefixes[i], i == INFIX ? 5 : 3 * i * i - 2, (uint64_t)i);
-    prefixes[INFIX].id.infix = true;
-    prefixes[INFIX].id.position_start = 0;
+    prefixes[INFIX].file.id.infix = true;
+    prefixes[INFIX].file.id.position_start = 0;
     return true;
 }
 
 static void close_base(void)
 {
     for (int i = 1; i < N_PREFIXES; i++)
-        kvf__prefix_done(&prefixes[i].prefix);
+        kvf__prefix_done(&prefixes[i].file.prefix);
     kvf_base_free(base);
     kvf_ctx_free(ctx);
 }
@@ -342,8 +342,8 @@ START_TEST(what_does_not_fit_is_refused)
     order.prefix = &classifier;
     ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EUSAGE);
     classifier.task = KVF__TASK_LM;
-    classifier.block.params.n = 1;
-    classifier.id.method = (char *)"adapter";
+    classifier.file.values.params.n = 1;
+    classifier.file.id.method = (char *)"adapter";
     ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EUSAGE);
     ck_assert_str_eq(kvf_ctx_error(ctx),
                      "adapter: changes the base itself, which rows of many prefixes share");

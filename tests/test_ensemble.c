@@ -21,11 +21,11 @@ static void make_prefix(kvf_prefix *p, int64_t P, uint64_t seed)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     kvf__rng rng = kvf__rng_make(seed, 7);
-    ck_assert_int_eq(kvf__prefix_init(ctx, &p->prefix, d->L, d->G, P, d->D), KVF_OK);
-    for (size_t i = 0; i < kvf__prefix_count(&p->prefix); i++)
-        p->prefix.kv[i] = (float)(1.5 * kvf__rng_normal(&rng));
-    p->id.P = P;
-    p->id.position_start = P;
+    ck_assert_int_eq(kvf__prefix_init(ctx, &p->file.prefix, d->L, d->G, P, d->D), KVF_OK);
+    for (size_t i = 0; i < kvf__prefix_count(&p->file.prefix); i++)
+        p->file.prefix.kv[i] = (float)(1.5 * kvf__rng_normal(&rng));
+    p->file.id.P = P;
+    p->file.id.position_start = P;
     p->task = KVF__TASK_LM;
 }
 
@@ -44,7 +44,7 @@ static void setup(void)
 static void teardown(void)
 {
     for (int i = 0; i < N_PREFIXES; i++)
-        kvf__prefix_done(&prefixes[i].prefix);
+        kvf__prefix_done(&prefixes[i].file.prefix);
     kvf_base_free(base);
     kvf_ctx_free(ctx);
 }
@@ -181,12 +181,12 @@ START_TEST(other_rows_are_refused)
 {
     kvf_prefix vectors = {.task = KVF__TASK_LM}, tags = prefixes[1];
     const int64_t C = kvf__model_desc(base->model)->C;
-    ck_assert_int_eq(kvf__vectors_init(ctx, &vectors.vectors, 3, C), KVF_OK);
+    ck_assert_int_eq(kvf__vectors_init(ctx, &vectors.file.vectors, 3, C), KVF_OK);
     tags.task = KVF__TASK_TOKEN_CLS;
     refused(&prefixes[0], &vectors, "prefix 2 has its virtual tokens elsewhere");
     refused(&prefixes[0], &tags, "the prefix is of task token-cls");
     refused(NULL, &prefixes[0], "the first is missing");
-    kvf__vectors_done(&vectors.vectors);
+    kvf__vectors_done(&vectors.file.vectors);
 }
 END_TEST
 

@@ -113,15 +113,15 @@ START_TEST(emits_what_torch_emits)
     const kvf__view *view = want(_i, "prefix");
 
     ck_assert_int_eq(view->rank, 5);
-    ck_assert_int_eq(prefix->id.L, view->dim[0]);
-    ck_assert_int_eq(prefix->id.G, view->dim[2]);
-    ck_assert_int_eq(prefix->id.P, view->dim[3]);
-    ck_assert_int_eq(prefix->id.D, view->dim[4]);
-    ck_view(prefix->prefix.kv, view, 0, 1e-6);
-    ck_assert_str_eq(prefix->id.task, CASES[_i].task);
-    ck_assert_int_eq(prefix->id.position_start, CASES[_i].position_start);
-    ck_assert_uint_eq(strlen(prefix->id.base_hash), 32);
-    ck_assert_int_eq(prefix->prefix.layer_mask[1], strcmp(CASES[_i].path, "ah_bert") != 0);
+    ck_assert_int_eq(prefix->file.id.L, view->dim[0]);
+    ck_assert_int_eq(prefix->file.id.G, view->dim[2]);
+    ck_assert_int_eq(prefix->file.id.P, view->dim[3]);
+    ck_assert_int_eq(prefix->file.id.D, view->dim[4]);
+    ck_view(prefix->file.prefix.kv, view, 0, 1e-6);
+    ck_assert_str_eq(prefix->file.id.task, CASES[_i].task);
+    ck_assert_int_eq(prefix->file.id.position_start, CASES[_i].position_start);
+    ck_assert_uint_eq(strlen(prefix->file.id.base_hash), 32);
+    ck_assert_int_eq(prefix->file.prefix.layer_mask[1], strcmp(CASES[_i].path, "ah_bert") != 0);
     kvf_prefix_free(prefix);
 }
 END_TEST
@@ -130,7 +130,7 @@ END_TEST
 START_TEST(the_word_finds_the_same)
 {
     kvf_prefix *prefix = imported(_i, CASES[_i].format);
-    ck_view(prefix->prefix.kv, want(_i, "prefix"), 0, 1e-6);
+    ck_view(prefix->file.prefix.kv, want(_i, "prefix"), 0, 1e-6);
     kvf_prefix_free(prefix);
 }
 END_TEST
@@ -142,8 +142,8 @@ START_TEST(conditions_as_there)
     golden g;
     golden_load(&g, CASES[_i].model, KVF__F32);
     const kvf__input input = {.batch = &g.batch,
-                              .condition.prefix = &prefix->prefix,
-                              .condition.position_start = prefix->id.position_start};
+                              .condition.prefix = &prefix->file.prefix,
+                              .condition.position_start = prefix->file.id.position_start};
     const kvf__view *view = want(_i, "out");
     ck_assert_msg(!kvf__pass_fwd(g.ctx, g.pass, &input), "%s", kvf_ctx_error(g.ctx));
     if (kvf__model_has_head(g.model)) {
@@ -164,10 +164,10 @@ END_TEST
 START_TEST(heads_come_along)
 {
     kvf_prefix *prefix = imported(_i, NULL);
-    ck_assert_uint_eq(prefix->head.params.params.n > 0, CASES[_i].label != NULL);
+    ck_assert_uint_eq(prefix->file.head.params.params.n > 0, CASES[_i].label != NULL);
     if (CASES[_i].label) {
-        ck_assert_str_eq(prefix->head.labels[1], CASES[_i].label);
-        ck_view(prefix->head.params.params.item[0].value, want(_i, "head"), 0, 0);
+        ck_assert_str_eq(prefix->file.head.labels[1], CASES[_i].label);
+        ck_view(prefix->file.head.params.params.item[0].value, want(_i, "head"), 0, 0);
     }
     kvf_prefix_free(prefix);
 }
@@ -186,13 +186,13 @@ START_TEST(the_caller_decides_task_and_labels)
     kvf_prefix *prefix = NULL;
     ck_assert_msg(!import_as(&options, kind), "%s", kvf_ctx_error(own));
     ck_assert_int_eq(kvf_prefix_open(own, out, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
-    ck_assert_uint_eq(prefix->head.params.params.n, 0);
+    ck_assert_uint_eq(prefix->file.head.params.params.n, 0);
     kvf_prefix_free(prefix);
     options.task = "token-cls";
     options.labels = "a,b,c";
     ck_assert_msg(!import_as(&options, kind), "%s", kvf_ctx_error(own));
     ck_assert_int_eq(kvf_prefix_open(own, out, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
-    ck_assert_str_eq(prefix->head.labels[2], "c");
+    ck_assert_str_eq(prefix->file.head.labels[2], "c");
     kvf_prefix_free(prefix);
 }
 END_TEST
@@ -205,8 +205,8 @@ START_TEST(cartridges_need_no_base)
     const kvf_import_options options = {.path = source("cartridge.safetensors"), .out = out};
     ck_assert_msg(!import_as(&options, kind), "%s", kvf_ctx_error(own));
     ck_assert_int_eq(kvf_prefix_open(own, out, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
-    ck_assert_str_eq(prefix->id.base_hash, "");
-    ck_assert_int_eq(prefix->id.P, 5);
+    ck_assert_str_eq(prefix->file.id.base_hash, "");
+    ck_assert_int_eq(prefix->file.id.P, 5);
     kvf_prefix_free(prefix);
 }
 END_TEST

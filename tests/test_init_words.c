@@ -133,9 +133,9 @@ START_TEST(runs_start_from_words)
     kvf_base *base = open_base();
     kvf_prefix *prefix = started(base, start_from(METHODS[_i / N_MODELS].method, WORD));
 
-    ck_assert_double_le(ck_rel_l2(prefix->prefix.kv, stored(_i % N_MODELS, "kv"), COUNT),
+    ck_assert_double_le(ck_rel_l2(prefix->file.prefix.kv, stored(_i % N_MODELS, "kv"), COUNT),
                         METHODS[_i / N_MODELS].most);
-    ck_assert_int_eq(prefix->id.position_start, P);
+    ck_assert_int_eq(prefix->file.id.position_start, P);
     kvf_prefix_free(prefix);
     kvf_base_free(base);
 }
@@ -151,9 +151,9 @@ START_TEST(vocabulary_words_start_a_run)
     o.seed = 1;
     kvf_prefix *c = started(base, o);
 
-    ck_assert_mem_eq(a->prefix.kv, b->prefix.kv, COUNT * sizeof(float));
-    ck_assert_double_gt(ck_rel_l2(a->prefix.kv, c->prefix.kv, COUNT), 0.1);
-    ck_assert_double_gt(ck_rel_l2(a->prefix.kv, (float[COUNT]){0}, COUNT), 0.5);
+    ck_assert_mem_eq(a->file.prefix.kv, b->file.prefix.kv, COUNT * sizeof(float));
+    ck_assert_double_gt(ck_rel_l2(a->file.prefix.kv, c->file.prefix.kv, COUNT), 0.1);
+    ck_assert_double_gt(ck_rel_l2(a->file.prefix.kv, (float[COUNT]){0}, COUNT), 0.5);
     kvf_prefix_free(a);
     kvf_prefix_free(b);
     kvf_prefix_free(c);

@@ -257,14 +257,14 @@ START_TEST(layers_without_prefix)
     ck_assert_double_eq(merged.probe_max_abs_diff, 0);
     ck_assert(loss_of(out) == loss_of(other) && loss_of(out) == result.best_valid_loss);
     ck_assert_int_eq(kvf_prefix_open(ctx, other, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
-    size_t n = kvf__prefix_count(&prefix->prefix), each = n / (size_t)prefix->id.L;
+    size_t n = kvf__prefix_count(&prefix->file.prefix), each = n / (size_t)prefix->file.id.L;
     for (size_t i = 0; i < n; i++)
-        ck_assert(i / each == 1 || prefix->prefix.kv[i] == 0);
-    for (int64_t l = 0; l < prefix->id.L; l++)
-        ck_assert_int_eq(prefix->prefix.layer_mask[l], l == 1);
-    ck_assert(prefix->prefix.kv[each] != 0);
+        ck_assert(i / each == 1 || prefix->file.prefix.kv[i] == 0);
+    for (int64_t l = 0; l < prefix->file.id.L; l++)
+        ck_assert_int_eq(prefix->file.prefix.layer_mask[l], l == 1);
+    ck_assert(prefix->file.prefix.kv[each] != 0);
     char all_layers[16];
-    snprintf(all_layers, sizeof all_layers, "0-%d", (int)prefix->id.L - 1);
+    snprintf(all_layers, sizeof all_layers, "0-%d", (int)prefix->file.id.L - 1);
     kvf_prefix_free(prefix);
     const kvf_export_options peft = {.path = other, .out = "peft", .format = KVF_EXPORT_PEFT};
     ck_assert_int_eq(kvf_export(ctx, &peft), KVF_EUNSUPPORTED);

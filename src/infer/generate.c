@@ -130,7 +130,7 @@ static kvf_status list_prefixes(generator *g, const kvf_prefix *prefix)
         g->prefixes[i + 1] = g->options->more[i];
     g->n_prefixes = (int64_t)n_more + 1;
     for (int64_t i = 0; i < g->n_prefixes; i++)
-        g->infix |= g->prefixes[i]->id.infix;
+        g->infix |= g->prefixes[i]->file.id.infix;
     return KVF_OK;
 }
 

@@ -54,13 +54,13 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
 static kvf_status fill_slot(kvf_ctx *ctx, kvf__session_slot *slot, const kvf_prefix *prefix,
                             kvf__head *head)
 {
-    const kvf__prefix *p = prefix && prefix->prefix.P ? &prefix->prefix : NULL;
+    const kvf__prefix *p = prefix && prefix->file.prefix.P ? &prefix->file.prefix : NULL;
     kvf__prefix_done(&slot->rotated);
     *slot = (kvf__session_slot){.before = {.condition.prefix = p}, .head = head, .infix_at = -1};
     if (!prefix) return KVF_OK;
-    slot->before.condition.position_start = prefix->id.position_start;
-    if (prefix->vectors.P) slot->before.condition.vectors = &prefix->vectors;
-    if (!p || !prefix->id.infix) return KVF_OK;
+    slot->before.condition.position_start = prefix->file.id.position_start;
+    if (prefix->file.vectors.P) slot->before.condition.vectors = &prefix->file.vectors;
+    if (!p || !prefix->file.id.infix) return KVF_OK;
     KVF_TRY(kvf__prefix_init(ctx, &slot->rotated, p->L, p->G, p->P, p->D));
     slot->infix = true;
     return KVF_OK;
@@ -93,7 +93,7 @@ static kvf_status fill(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
     if (s->mixed)
         KVF_TRY(kvf__model_rows_alike(ctx, s->base->model, KVF__PROMPTS_TOGETHER, &s->together));
     KVF_TRY(create_cache(ctx, s->base->model, s->rows, s->capacity, &s->cache));
-    KVF_TRY(make_passes(ctx, s, s->P, prefix && prefix->id.infix));
+    KVF_TRY(make_passes(ctx, s, s->P, prefix && prefix->file.id.infix));
     for (int64_t slot = 0; slot < s->rows; slot++)
         KVF_TRY(fill_slot(ctx, &s->slots[slot], prefix, s->head));
     return KVF_OK;
@@ -123,7 +123,7 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
                          .capacity = limits->capacity,
                          .part_tokens = most_part_tokens(limits),
                          .mixed = limits->mixed,
-                         .P = prefix ? prefix->prefix.P : 0};
+                         .P = prefix ? prefix->file.prefix.P : 0};
     kvf__session *session = NULL;
     if (!kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
@@ -153,10 +153,10 @@ void kvf__session_free(kvf__session *session)
 kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
 {
     KVF_TRY(check_prefix(ctx, prefix));
-    if (prefix && prefix->block.params.n)
+    if (prefix && prefix->file.values.params.n)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: changes the base itself, which rows of many prefixes share",
-                         prefix->id.method);
+                         prefix->file.id.method);
     return KVF_OK;
 }
 
@@ -164,10 +164,11 @@ kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
                              const kvf_prefix *prefix, kvf__head *head, int64_t tokens)
 {
     assert(session->mixed && slot >= 0 && slot < session->rows);
-    assert(!head == !(prefix && prefix->head.params.params.n));
+    assert(!head == !(prefix && prefix->file.head.params.params.n));
     KVF_TRY(kvf__session_fits(ctx, prefix));
-    const int64_t P = prefix && prefix->prefix.P > session->P ? prefix->prefix.P : session->P;
-    const bool infixes = session->infixes || (prefix && prefix->id.infix);
+    const int64_t P = prefix && prefix->file.prefix.P > session->P ? prefix->file.prefix.P
+                                                                   : session->P;
+    const bool infixes = session->infixes || (prefix && prefix->file.id.infix);
     if (P != session->P || infixes != session->infixes)
         KVF_TRY(make_passes(ctx, session, P, infixes));
     KVF_TRY(fill_slot(ctx, &session->slots[slot], prefix, head));

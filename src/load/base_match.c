@@ -31,23 +31,23 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
                             bool allow_other_base)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
-    const kvf__identity *id = &prefix->id;
+    const kvf__identity *id = &prefix->file.id;
     char names[512], name[256];
-    if (prefix->head.n_tasks)
+    if (prefix->file.head.n_tasks)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: holds heads of several tasks: --head names one of %s", prefix->path,
-                         kvf__head_names(&prefix->head, names, sizeof names));
+                         kvf__head_names(&prefix->file.head, names, sizeof names));
     if (id->L != d->L || id->G != d->G || id->D != d->D)
         return kvf__fail(
             ctx, KVF_EMISMATCH,
             "%s: the prefix is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
             base->path, kvf__base_words(id, name), (long long)id->L, (long long)id->G,
             (long long)id->D, (long long)d->L, (long long)d->G, (long long)d->D);
-    if (prefix->vectors.P && prefix->vectors.C != d->C)
+    if (prefix->file.vectors.P && prefix->file.vectors.C != d->C)
         return kvf__fail(
             ctx, KVF_EMISMATCH,
             "%s: the virtual tokens, for %s, are %lld wide, the base's embeddings %lld", base->path,
-            kvf__base_words(id, name), (long long)prefix->vectors.C, (long long)d->C);
+            kvf__base_words(id, name), (long long)prefix->file.vectors.C, (long long)d->C);
     if (allow_other_base) return KVF_OK;
     if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
         return kvf__fail(
@@ -71,7 +71,7 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
 kvf_status kvf__identity_check(kvf_ctx *ctx, const char *path, kvf__identity *id,
                                const kvf_base *base, bool allow_other_base)
 {
-    const kvf_prefix view = {.id = *id, .path = (char *)path};
+    const kvf_prefix view = {.file.id = *id, .path = (char *)path};
     KVF_TRY(kvf__prefix_fits(ctx, &view, base, allow_other_base));
     return *id->base_hash ? KVF_OK : kvf__identity_stamp(ctx, id, base);
 }
@@ -82,9 +82,9 @@ kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
     if (base->carries && base->carries != prefix)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: carries the values of method %s, which no other prefix can share",
-                         base->path, base->carries->id.method);
+                         base->path, base->carries->file.id.method);
     KVF_TRY(kvf__prefix_fits(ctx, prefix, base, allow_other_base));
     if (!kvf_prefix_changes_base(prefix) || base->carries) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE, "%s: method %s changes the base, which is not open for that",
-                     base->path, prefix->id.method);
+                     base->path, prefix->file.id.method);
 }

@@ -11,16 +11,16 @@
 static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix)
 {
-    const kvf__arch *arch = kvf__arch_by_model_type(prefix->id.base_architecture);
+    const kvf__arch *arch = kvf__arch_by_model_type(prefix->file.id.base_architecture);
     kvf__row_template pattern;
-    KVF_TRY(kvf__row_template_init(ctx, prefix->pattern, prefix->vectors.P, &pattern));
+    KVF_TRY(kvf__row_template_init(ctx, prefix->file.pattern, prefix->file.vectors.P, &pattern));
     bool plain = kvf__row_template_plain(&pattern);
     kvf__row_template_done(&pattern);
     if (!plain)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: virtual tokens stand where the template \"%s\" says, in PEFT they "
                          "lead the row",
-                         options->path, prefix->pattern);
+                         options->path, prefix->file.pattern);
     if (arch && !arch->block.causal && prefix->task == KVF__TASK_SEQ_CLS)
         return kvf__fail(
             ctx, KVF_EUNSUPPORTED,
@@ -60,14 +60,14 @@ static kvf_status check_base_id(kvf_ctx *ctx, const kvf_export_options *options,
 static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
                               const kvf_prefix *prefix)
 {
-    const bool at_input = prefix->vectors.P > 0;
-    const kvf__peft_content what = {.id = &prefix->id,
-                                    .prefix = at_input ? NULL : &prefix->prefix,
-                                    .vectors = at_input ? &prefix->vectors : NULL,
-                                    .head = &prefix->head,
+    const bool at_input = prefix->file.vectors.P > 0;
+    const kvf__peft_content what = {.id = &prefix->file.id,
+                                    .prefix = at_input ? NULL : &prefix->file.prefix,
+                                    .vectors = at_input ? &prefix->file.vectors : NULL,
+                                    .head = &prefix->file.head,
                                     .base_id = options->base_id,
-                                    .options = prefix->options,
-                                    .lineage = prefix->lineage};
+                                    .options = prefix->file.options,
+                                    .lineage = prefix->file.lineage};
     if (at_input) KVF_TRY(check_vectors(ctx, options, prefix));
     return kvf__peft_write(ctx, options->out, options->force, &what);
 }
@@ -75,8 +75,8 @@ static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
 static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
                                      const kvf_prefix *prefix)
 {
-    const kvf__identity *id = &prefix->id;
-    const kvf__vectors *v = &prefix->vectors;
+    const kvf__identity *id = &prefix->file.id;
+    const kvf__vectors *v = &prefix->file.vectors;
     kvf__tensor tokens = {
         .name = "prompt_embeddings",
         .view = {.data = v->x, .dtype = KVF__F32, .rank = 2, .dim = {v->P, v->C}},
@@ -89,7 +89,7 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
                          out);
     kvf__tensor tensor = {
         .name = "past_key_values",
-        .view = {.data = prefix->prefix.kv,
+        .view = {.data = prefix->file.prefix.kv,
                  .dtype = KVF__F32,
                  .rank = 6,
                  .dim = {id->L, 2, 1, id->G, id->P, id->D}},
@@ -115,7 +115,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
             ctx, KVF_EUNSUPPORTED,
             "%s: method %s is no prefix: neither PEFT nor past key values "
             "have a form for it",
-            options->path, prefix->id.method);
+            options->path, prefix->file.id.method);
         kvf_prefix_free(prefix);
         return refused;
     }

@@ -298,11 +298,11 @@ int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start
 int64_t kvf__row_capacity(const kvf_base *base, const kvf_prefix *prefix)
 {
     if (!prefix) return kvf__longest_row(base, 0, 0);
-    const int64_t P = prefix->prefix.P, start = prefix->id.position_start;
-    return kvf__longest_row(base, P, start + (prefix->id.infix ? P : 0));
+    const int64_t P = prefix->file.prefix.P, start = prefix->file.id.position_start;
+    return kvf__longest_row(base, P, start + (prefix->file.id.infix ? P : 0));
 }
 
 int64_t kvf__text_capacity(const kvf_base *base, const kvf_prefix *prefix)
 {
-    return kvf__row_capacity(base, prefix) - (prefix ? prefix->vectors.P : 0);
+    return kvf__row_capacity(base, prefix) - (prefix ? prefix->file.vectors.P : 0);
 }

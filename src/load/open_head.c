@@ -32,17 +32,18 @@ kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where, cons
 /* Outputs: as many as have names, else one. */
 static int64_t outputs(const kvf_prefix *prefix)
 {
-    return prefix->head.n_labels ? (int64_t)prefix->head.n_labels : 1;
+    return prefix->file.head.n_labels ? (int64_t)prefix->file.head.n_labels : 1;
 }
 
 /* An empty head for the prefix's task, NULL where that is lm by the base's own. */
 static kvf_status make_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                             kvf__head **out)
 {
-    const kvf__head_options options = {
-        .task = prefix->task, .labels = outputs(prefix), .regression = prefix->head.regression};
+    const kvf__head_options options = {.task = prefix->task,
+                                       .labels = outputs(prefix),
+                                       .regression = prefix->file.head.regression};
     if (prefix->task != KVF__TASK_LM) return kvf__head_create(ctx, base->model, &options, out);
-    if (!prefix->head.params.params.n) return KVF_OK;
+    if (!prefix->file.head.params.params.n) return KVF_OK;
     return kvf__head_create_lm(ctx, base->model, false, out);
 }
 
@@ -50,12 +51,13 @@ kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix
                             kvf__head **out)
 {
     kvf__head *head = NULL;
-    if (prefix->task != KVF__TASK_LM && prefix->head.words)
-        return kvf__verbalizer_head(ctx, base, prefix->head.words, prefix->head.n_labels, out);
+    if (prefix->task != KVF__TASK_LM && prefix->file.head.words)
+        return kvf__verbalizer_head(ctx, base, prefix->file.head.words, prefix->file.head.n_labels,
+                                    out);
     KVF_TRY(make_head(ctx, base, prefix, &head));
     if (!head) return KVF_OK;
     kvf_status st = kvf__head_load(ctx, kvf__head_params(head), "/head",
-                                   &prefix->head.params.params);
+                                   &prefix->file.head.params.params);
     if (st)
         kvf__head_free(head);
     else

@@ -14,8 +14,8 @@ static kvf_status read_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix
 {
     const char *text = kvf_json_str(kvf_json_get(options, "p-template"), NULL);
     bool has_virtual = text && (strstr(text, "{p}") || strstr(text, "{p:"));
-    if (!text || !*text || (has_virtual && !prefix->vectors.P)) return KVF_OK;
-    return kvf__strdup(ctx, text, &prefix->pattern);
+    if (!text || !*text || (has_virtual && !prefix->file.vectors.P)) return KVF_OK;
+    return kvf__strdup(ctx, text, &prefix->file.pattern);
 }
 
 /* Everything of the file is taken over. Of a base file only the head is read, as of a prefix of
@@ -28,24 +28,12 @@ static kvf_status from_file(kvf_ctx *ctx, const char *path, kvf__artifact *file,
                          "run file",
                          path);
     if (file->kind == KVF__KIND_ADAPTER) KVF_TRY(kvf__block_form(ctx, path, file, &prefix->form));
-    prefix->id = file->id;
-    prefix->prefix = file->prefix;
-    prefix->vectors = file->vectors;
-    prefix->pattern = file->pattern;
-    prefix->block = file->values;
-    prefix->head = file->head;
-    prefix->options = file->options;
-    prefix->lineage = file->lineage;
+    prefix->file = *file;
     prefix->step = -1;
-    file->id = (kvf__identity){0};
-    file->prefix = (kvf__prefix){0};
-    file->vectors = (kvf__vectors){0};
-    file->pattern = NULL;
-    file->values = (kvf__params_owned){0};
-    file->head = (kvf__head_values){0};
-    file->options = file->lineage = NULL;
-    return file->kind == KVF__KIND_PREFIX || file->kind == KVF__KIND_BASE
-               ? read_pattern(ctx, prefix->options, prefix)
+    *file = (kvf__artifact){0};
+    const kvf__kind kind = prefix->file.kind;
+    return kind == KVF__KIND_PREFIX || kind == KVF__KIND_BASE
+               ? read_pattern(ctx, prefix->file.options, prefix)
                : KVF_OK;
 }
 
@@ -82,10 +70,11 @@ static kvf_status steal_head(kvf_ctx *ctx, kvf__artifact *run, kvf_checkpoint ch
     kvf__head_values *last = &run->head;
     bool best = run->best_head.params.n && checkpoint != KVF_CHECKPOINT_LAST;
     KVF_TRY(kvf__head_values_copy(ctx, best ? &run->best_head.params : &last->params.params,
-                                  last->labels, last->n_labels, last->regression, &prefix->head));
-    KVF_TRY(kvf__head_words_copy(ctx, last->words, &prefix->head));
-    prefix->head.n_tasks = last->n_tasks; /* taken over */
-    prefix->head.tasks = last->tasks;
+                                  last->labels, last->n_labels, last->regression,
+                                  &prefix->file.head));
+    KVF_TRY(kvf__head_words_copy(ctx, last->words, &prefix->file.head));
+    prefix->file.head.n_tasks = last->n_tasks; /* taken over */
+    prefix->file.head.tasks = last->tasks;
     last->n_tasks = 0;
     last->tasks = NULL;
     return KVF_OK;
@@ -97,12 +86,12 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const uint8_t *layer
 {
     const kvf__encoder_shape *s = kvf__encoder_shape_of(encoder);
     if (kvf__encoder_method(encoder)->port == KVF__PORT_EMBED) {
-        KVF_TRY(kvf__vectors_init(ctx, &prefix->vectors, s->P, s->C));
-        return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.vectors = &prefix->vectors});
+        KVF_TRY(kvf__vectors_init(ctx, &prefix->file.vectors, s->P, s->C));
+        return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.vectors = &prefix->file.vectors});
     }
-    KVF_TRY(kvf__prefix_init(ctx, &prefix->prefix, s->L, s->G, s->P, s->D));
-    memcpy(prefix->prefix.layer_mask, layer_mask, (size_t)s->L);
-    return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->prefix});
+    KVF_TRY(kvf__prefix_init(ctx, &prefix->file.prefix, s->L, s->G, s->P, s->D));
+    memcpy(prefix->file.prefix.layer_mask, layer_mask, (size_t)s->L);
+    return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix});
 }
 
 static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
@@ -140,12 +129,12 @@ static kvf_status from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, c
 {
     KVF_TRY(is_block(run) ? block_values(ctx, path, run, checkpoint, prefix)
                           : emitted_values(ctx, path, run, base, checkpoint, prefix));
-    KVF_TRY(kvf__identity_copy(ctx, &run->id, &prefix->id));
+    KVF_TRY(kvf__identity_copy(ctx, &run->id, &prefix->file.id));
     KVF_TRY(steal_head(ctx, run, checkpoint, prefix));
     KVF_TRY(read_pattern(ctx, run->options, prefix));
     prefix->from_run = true;
-    prefix->options = run->options;
-    prefix->lineage = run->lineage;
+    prefix->file.options = run->options;
+    prefix->file.lineage = run->lineage;
     run->options = run->lineage = NULL;
     return KVF_OK;
 }
@@ -201,8 +190,8 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
                                         : from_file(ctx, path, &file, prefix);
     kvf__artifact_done(&file);
     if (!st) st = kvf__strdup(ctx, path, &prefix->path);
-    if (!st && *prefix->id.task && !prefix->head.n_tasks &&
-        kvf__task_parse(ctx, prefix->id.task, &prefix->task))
+    if (!st && *prefix->file.id.task && !prefix->file.head.n_tasks &&
+        kvf__task_parse(ctx, prefix->file.id.task, &prefix->task))
         /* the word is in the file, not on the command line */
         st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
     if (st)
@@ -218,63 +207,50 @@ kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *nam
     const char *word = NULL;
     kvf__task task;
     char *copy = NULL;
-    KVF_TRY(kvf__head_values_pick(ctx, prefix->path, &prefix->head, name, &word, &head));
+    KVF_TRY(kvf__head_values_pick(ctx, prefix->path, &prefix->file.head, name, &word, &head));
     kvf_status st = kvf__task_parse(ctx, word, &task);
-    if (!st) st = kvf__low_rank_alloc(ctx, prefix->path, &head.params.params, &prefix->prefix);
+    if (!st) st = kvf__low_rank_alloc(ctx, prefix->path, &head.params.params, &prefix->file.prefix);
     if (!st) st = kvf__strdup(ctx, word, &copy);
     if (st) {
         kvf__head_values_done(&head);
         return st;
     }
-    kvf__free(prefix->id.task);
-    prefix->id.task = copy;
+    kvf__free(prefix->file.id.task);
+    prefix->file.id.task = copy;
     prefix->task = task;
-    kvf__head_values_done(&prefix->head);
-    prefix->head = head;
+    kvf__head_values_done(&prefix->file.head);
+    prefix->file.head = head;
     return KVF_OK;
 }
 
 kvf__artifact kvf__prefix_view(const kvf_prefix *prefix, kvf__kind kind)
 {
-    return (kvf__artifact){
-        .kind = kind,
-        .id = prefix->id,
-        .prefix = prefix->prefix,
-        .vectors = prefix->vectors,
-        .pattern = prefix->pattern,
-        .values = prefix->block,
-        .head = prefix->head,
-        .options = prefix->options,
-        .lineage = prefix->lineage,
-    };
+    kvf__artifact view = prefix->file;
+
+    view.kind = kind;
+    view.dtype = KVF__F32;
+    return view;
 }
 
 void kvf_prefix_free(kvf_prefix *prefix)
 {
     if (!prefix) return;
-    kvf__identity_done(&prefix->id);
-    kvf__prefix_done(&prefix->prefix);
-    kvf__vectors_done(&prefix->vectors);
-    kvf__params_owned_done(&prefix->block);
-    kvf__free(prefix->pattern);
-    kvf__head_values_done(&prefix->head);
-    kvf_json_free(prefix->options);
-    kvf_json_free(prefix->lineage);
+    kvf__artifact_done(&prefix->file);
     kvf__free(prefix->path);
     kvf__free(prefix);
 }
 
 int64_t kvf_prefix_length(const kvf_prefix *prefix)
 {
-    return prefix->id.P;
+    return prefix->file.id.P;
 }
 
 int64_t kvf_prefix_position_start(const kvf_prefix *prefix)
 {
-    return prefix->id.position_start;
+    return prefix->file.id.position_start;
 }
 
 const char *kvf_prefix_base_hash(const kvf_prefix *prefix)
 {
-    return prefix->id.base_hash;
+    return prefix->file.id.base_hash;
 }

@@ -8,15 +8,11 @@
 
 /* What conditions a base: a prefix, or vectors at its input. */
 struct kvf_prefix {
-    kvf__identity id;
-    kvf__prefix prefix;          /* P = 0: none */
-    kvf__vectors vectors;        /* P = 0: none */
-    char *pattern;               /* --p-template, NULL: there is none */
-    kvf__params_owned block;     /* n = 0: none; else values for what the model publishes, and */
-    kvf__train form;             /* the form of the model that publishes it */
-    kvf__task task;              /* of id.task */
-    kvf__head_values head;       /* lm: empty, or lm_head.weight where that was trained */
-    kvf_json *options, *lineage; /* of the file; may be NULL */
+    kvf__artifact
+        file;        /* identity, prefix (P = 0: none) or vectors (P = 0: none) and pattern, head,
+                        options, lineage; values: for what the model publishes, n = 0: none */
+    kvf__train form; /* of the model that publishes the values */
+    kvf__task task;  /* of file.id.task */
     char *path;
     bool from_run;
     int64_t step; /* of the state that was used; -1 for prefix files */

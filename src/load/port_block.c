@@ -48,7 +48,7 @@ kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *ru
         KVF_TRY(adapter_form(ctx, path, kvf_json_int(kvf_json_get(options, "adapter-size"), 0),
                              text_of(options, "adapter-activation"),
                              text_of(options, "adapter-placement"), &prefix->form));
-    prefix->block = *from;
+    prefix->file.values = *from;
     *from = (kvf__params_owned){0};
     return KVF_OK;
 }
@@ -62,7 +62,8 @@ kvf_status kvf__block_beside(kvf_ctx *ctx, const kvf_json *options, const kvf__p
         const kvf__param *from = &values->item[i];
         kvf__param *to = NULL;
         if (kvf__params_find(encoder, from->name)) continue;
-        KVF_TRY(kvf__params_owned_add(ctx, &prefix->block, from->name, from->rank, from->dim, &to));
+        KVF_TRY(kvf__params_owned_add(ctx, &prefix->file.values, from->name, from->rank, from->dim,
+                                      &to));
         memcpy(to->value, from->value, (size_t)from->n * sizeof *from->value);
     }
     return KVF_OK;
@@ -102,7 +103,7 @@ kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *v
 
 bool kvf_prefix_changes_base(const kvf_prefix *prefix)
 {
-    return prefix->block.params.n > 0;
+    return prefix->file.values.params.n > 0;
 }
 
 kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
@@ -112,7 +113,7 @@ kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_opti
 
     if (!prefix || !kvf_prefix_changes_base(prefix)) return kvf_base_open(ctx, path, options, out);
     KVF_TRY(kvf__base_open_as(ctx, path, options, &prefix->form, &base));
-    kvf_status st = kvf__block_load(ctx, path, &prefix->block.params, base->model);
+    kvf_status st = kvf__block_load(ctx, path, &prefix->file.values.params, base->model);
     if (st) {
         kvf_base_free(base);
         return st;

@@ -46,22 +46,23 @@ kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const ch
 kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                              const char *template_name, const char *map_text, kvf__renderer *out)
 {
-    if (!template_name && prefix) template_name = prefix->id.chat_template;
+    if (!template_name && prefix) template_name = prefix->file.id.chat_template;
     KVF_TRY(kvf__renderer_init(ctx, base, template_name, map_text, out));
-    if (!prefix || (!prefix->pattern && !prefix->vectors.P)) return KVF_OK;
-    kvf_status st = kvf__renderer_pattern(ctx, out, prefix->pattern, prefix->vectors.P);
-    if (!st && out->pattern.P != prefix->vectors.P)
-        st = kvf__fail(ctx, KVF_EFORMAT,
-                       "the template \"%s\" has %lld virtual tokens, the file %lld",
-                       prefix->pattern, (long long)out->pattern.P, (long long)prefix->vectors.P);
+    if (!prefix || (!prefix->file.pattern && !prefix->file.vectors.P)) return KVF_OK;
+    kvf_status st = kvf__renderer_pattern(ctx, out, prefix->file.pattern, prefix->file.vectors.P);
+    if (!st && out->pattern.P != prefix->file.vectors.P)
+        st = kvf__fail(
+            ctx, KVF_EFORMAT, "the template \"%s\" has %lld virtual tokens, the file %lld",
+            prefix->file.pattern, (long long)out->pattern.P, (long long)prefix->file.vectors.P);
     if (st) kvf__renderer_done(out);
     return st;
 }
 
 bool kvf__prefix_same_rows(const kvf_prefix *a, const kvf_prefix *b)
 {
-    const char *x = a->pattern ? a->pattern : "", *y = b->pattern ? b->pattern : "";
-    return a->vectors.P == b->vectors.P && !strcmp(x, y);
+    const char *x = a->file.pattern ? a->file.pattern : "",
+               *y = b->file.pattern ? b->file.pattern : "";
+    return a->file.vectors.P == b->file.vectors.P && !strcmp(x, y);
 }
 
 void kvf__renderer_done(kvf__renderer *renderer)

@@ -64,7 +64,7 @@ static kvf_status check_fit(kvf_ctx *ctx, const kvf__prefix_cache *cache, const 
     KVF_TRY(kvf_prefix_check(ctx, prefix, cache->base, cache->options->allow_other_base));
     if (kvf__text_capacity(cache->base, prefix) > 1) return KVF_OK;
     return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld leaves no room for rows",
-                     (long long)prefix->id.P);
+                     (long long)prefix->file.id.P);
 }
 
 static kvf_status load(kvf_ctx *ctx, const kvf__prefix_cache *cache, size_t i,

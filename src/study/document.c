@@ -54,12 +54,12 @@ static kvf_status make_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *
     kvf_prefix *context = document->context;
     context->task = KVF__TASK_LM;
     context->step = -1;
-    context->id = (kvf__identity){
+    context->file.id = (kvf__identity){
         .position_start = n, .L = d->L, .G = d->G, .P = n, .D = d->D, .chat_template = NULL};
     const char *chat = render->wrap_prompts ? kvf__chat_name(render->chat->kind) : "none";
-    KVF_TRY(kvf__strdup(ctx, chat, &context->id.chat_template));
-    KVF_TRY(kvf__prefix_init(ctx, &context->prefix, d->L, d->G, n, d->D));
-    return kvf__base_keys_values(ctx, base, document->ids.data, &context->prefix, NULL);
+    KVF_TRY(kvf__strdup(ctx, chat, &context->file.id.chat_template));
+    KVF_TRY(kvf__prefix_init(ctx, &context->file.prefix, d->L, d->G, n, d->D));
+    return kvf__base_keys_values(ctx, base, document->ids.data, &context->file.prefix, NULL);
 }
 
 kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,
@@ -83,8 +83,8 @@ void kvf__document_done(kvf__document *document)
 
 kvf__subject kvf__document_subject(const kvf__document *document)
 {
-    return (kvf__subject){.condition.prefix = &document->context->prefix,
-                          .condition.position_start = document->context->id.position_start};
+    return (kvf__subject){.condition.prefix = &document->context->file.prefix,
+                          .condition.position_start = document->context->file.id.position_start};
 }
 
 /* Does the first part of the text begin with the same n ids? */

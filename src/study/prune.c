@@ -46,7 +46,7 @@ typedef struct pruning {
 /* Those kept but the one at place `without` (-1: all) into p->cut. */
 static void cut(pruning *p, int64_t without)
 {
-    const kvf__prefix *from = &p->prefix->prefix;
+    const kvf__prefix *from = &p->prefix->file.prefix;
     kvf__prefix *to = &p->cut;
     int64_t D = from->D, at = 0;
 
@@ -71,14 +71,14 @@ static kvf_status loss_without(pruning *p, int64_t place, double *loss)
 /* Losses to compute until --keep tokens are left; with --max-loss-rise at most. */
 static int64_t most_losses(const pruning *p)
 {
-    const int64_t P = p->prefix->id.P, keep = p->o->keep ? p->o->keep : 1;
+    const int64_t P = p->prefix->file.id.P, keep = p->o->keep ? p->o->keep : 1;
     return p->by_gradient ? P - keep : P * (P + 1) / 2 - keep * (keep + 1) / 2;
 }
 
 /* Place of the token that goes next, and the loss without it. */
 static kvf_status best_drop(pruning *p, int64_t *place, double *loss)
 {
-    const bool first = p->n == p->prefix->id.P;
+    const bool first = p->n == p->prefix->file.id.P;
     int64_t best = 0;
 
     if (p->by_gradient) {
@@ -195,7 +195,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_prune_options *o)
 
 static kvf_status check_prefix(pruning *p)
 {
-    const kvf__identity *id = &p->prefix->id;
+    const kvf__identity *id = &p->prefix->file.id;
 
     KVF_TRY(kvf_prefix_check(p->ctx, p->prefix, p->base, p->o->allow_other_base));
     if (id->infix)
@@ -212,7 +212,7 @@ static kvf_status check_prefix(pruning *p)
 static void lay_out(void *object, kvf__carver *carve)
 {
     pruning *p = object;
-    const int64_t P = p->prefix->prefix.P;
+    const int64_t P = p->prefix->file.prefix.P;
     p->kept = kvf__carve(carve, P, 1, sizeof *p->kept);
     p->score = kvf__carve(carve, P, 1, sizeof *p->score);
     p->curve = kvf__carve(carve, P, 1, sizeof *p->curve);
@@ -220,7 +220,7 @@ static void lay_out(void *object, kvf__carver *carve)
 
 static kvf_status alloc_memory(pruning *p)
 {
-    const kvf__prefix *kv = &p->prefix->prefix;
+    const kvf__prefix *kv = &p->prefix->file.prefix;
 
     KVF_TRY(kvf__prefix_init(p->ctx, &p->cut, kv->L, kv->G, kv->P, kv->D));
     memcpy(p->cut.layer_mask, kv->layer_mask, (size_t)kv->L);
@@ -233,7 +233,7 @@ static kvf_status alloc_memory(pruning *p)
 /* A trained language-model head needs memory for its gradient. */
 static kvf_status take_heads(pruning *p)
 {
-    const kvf__params *values = &p->prefix->head.params.params;
+    const kvf__params *values = &p->prefix->file.head.params.params;
 
     p->subject = kvf__subject_of(p->prefix, NULL);
     if (p->prefix->task != KVF__TASK_LM)
@@ -277,8 +277,8 @@ static kvf_status kept_text(pruning *p, kvf__buf *text)
 
 static kvf_status extend_lineage(pruning *p)
 {
-    const kvf_json *options = p->prefix->options;
-    kvf_json *less = NULL, **lineage = &p->prefix->lineage;
+    const kvf_json *options = p->prefix->file.options;
+    kvf_json *less = NULL, **lineage = &p->prefix->file.lineage;
     kvf__buf kept = {0};
 
     KVF_TRY(kvf__lineage_add_hash(p->ctx, lineage, "pruned_hash", p->o->prefix));
@@ -288,8 +288,8 @@ static kvf_status extend_lineage(pruning *p)
     if (!st) st = kvf__json_common(p->ctx, &options, 1, "prefix-length", &less);
     kvf__buf_done(&kept);
     if (st) return st;
-    kvf_json_free(p->prefix->options);
-    p->prefix->options = less;
+    kvf_json_free(p->prefix->file.options);
+    p->prefix->file.options = less;
     return KVF_OK;
 }
 
@@ -309,12 +309,12 @@ static kvf_json *describe(const pruning *p, const int64_t shape[6], int64_t byte
     kvf_json_set(root, "score", kvf_json_new_str(p->by_gradient ? "gradient" : "leave-one-out"));
     kvf_json_set(root, "loss_before", kvf_json_new_real(p->curve[0].loss));
     kvf_json_set(root, "loss_after", kvf_json_new_real(p->curve[p->n_points - 1].loss));
-    kvf_json_set(root, "scores", kvf__json_reals(p->score, p->prefix->id.P));
+    kvf_json_set(root, "scores", kvf__json_reals(p->score, p->prefix->file.id.P));
     kvf_json_set(root, "kept", kvf__json_ints(p->kept, p->n));
     kvf_json_set(root, "curve", curve);
     kvf_json_set(root, "next", p->next.P ? point_json(&p->next) : kvf_json_new_null());
     kvf_json_set(root, "shape", kvf__json_ints(shape, 6));
-    kvf_json_set(root, "position_start", kvf_json_new_int(p->prefix->id.position_start));
+    kvf_json_set(root, "position_start", kvf_json_new_int(p->prefix->file.id.position_start));
     kvf_json_set(root, "bytes", kvf_json_new_int(bytes));
     return root;
 }
@@ -353,20 +353,20 @@ static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
 /* Writes those that stay. */
 static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_json **out)
 {
-    const kvf__prefix whole = p->prefix->prefix;
+    const kvf__prefix whole = p->prefix->file.prefix;
     const int64_t P = whole.P;
     int64_t bytes = 0, shape[6];
     double diff;
 
     KVF_TRY(extend_lineage(p));
     cut(p, -1);
-    p->prefix->prefix = p->cut; /* on loan */
-    p->prefix->id.P = p->n;
+    p->prefix->file.prefix = p->cut; /* on loan */
+    p->prefix->file.id.P = p->n;
     kvf_status st = kvf__kv_prefix_write(p->ctx, p->prefix, p->o->out, p->o->force, dtype, &bytes,
                                          &diff);
     kvf__kv_prefix_shape(p->prefix, shape);
-    p->prefix->prefix = whole;
-    p->prefix->id.P = P;
+    p->prefix->file.prefix = whole;
+    p->prefix->file.id.P = P;
     if (!st) *out = describe(p, shape, bytes);
     return st;
 }

@@ -76,7 +76,7 @@ static kvf_status loss_before(kvf__report_facts *r, kvf__evaluator *evaluator, k
     const kvf__subject bare = {0};
     double loss = NAN;
 
-    if (r->prefix->task != KVF__TASK_LM || r->prefix->vectors.P || r->prefix->id.infix)
+    if (r->prefix->task != KVF__TASK_LM || r->prefix->file.vectors.P || r->prefix->file.id.infix)
         return KVF_OK;
     KVF_TRY(kvf__evaluator_run(r->ctx, evaluator, &bare, &loss, NULL));
     kvf_json_set(found, "before", kvf_json_new_real(loss));
@@ -86,7 +86,8 @@ static kvf_status loss_before(kvf__report_facts *r, kvf__evaluator *evaluator, k
 static kvf_status run_shares(kvf__report_facts *r, const kvf__dataset *set, kvf__head *head)
 {
     const kvf__desc *d = kvf__model_desc(r->base->model);
-    const kvf__evaluator_options how = {.P = r->prefix->id.P, .infix = r->prefix->id.infix};
+    const kvf__evaluator_options how = {.P = r->prefix->file.id.P,
+                                        .infix = r->prefix->file.id.infix};
     kvf__subject subject = kvf__subject_of(r->prefix, head);
     kvf__evaluator *evaluator = NULL;
     double loss = NAN;
@@ -145,7 +146,7 @@ static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char 
     kvf_status st;
 
     generate.max_tokens = o->max_tokens ? o->max_tokens : MOST_TOKENS;
-    options.chat_template = r->prefix->id.chat_template;
+    options.chat_template = r->prefix->file.id.chat_template;
     st = kvf__eval_rows(r->ctx, r->base, prefix, &options, &renderer, &load);
     if (st) goto out;
     load.prompt_only = load.references = true; /* equal prompts in a row count once */
@@ -209,7 +210,7 @@ static kvf_status add_samples(kvf__report_facts *r)
 
     if (r->prefix->task != KVF__TASK_LM) {
         kvf__report_note(r, "No samples: task %s classifies, nothing is generated.",
-                         r->prefix->id.task);
+                         r->prefix->file.id.task);
         return KVF_OK;
     }
     KVF_TRY(kvf__alloc_array(r->ctx, most, 3 * sizeof *texts, &texts));
@@ -225,7 +226,7 @@ static kvf_status add_samples(kvf__report_facts *r)
 
 kvf_status kvf__report_with_base(kvf__report_facts *r)
 {
-    bool has_virtual = r->prefix->prefix.P || r->prefix->vectors.P;
+    bool has_virtual = r->prefix->file.prefix.P || r->prefix->file.vectors.P;
 
     if (has_virtual) KVF_TRY(add_words(r));
     if (has_virtual && r->options->data && r->options->rows) KVF_TRY(add_shares(r));

@@ -85,16 +85,16 @@ static kvf_status add_norms(kvf__report_facts *r)
                             "with --base to see their norms.");
         return KVF_OK;
     }
-    if (!prefix->prefix.P && !prefix->vectors.P)
+    if (!prefix->file.prefix.P && !prefix->file.vectors.P)
         kvf__report_note(r,
                          "Method %s trains parameters of the base and has no virtual tokens: "
                          "the norms of what it trained stand with the tensors.",
-                         prefix->id.method);
-    if (prefix->vectors.P)
-        kvf_json_set(
-            r->facts, "virtual",
-            norms_of(prefix->vectors.x, prefix->vectors.P, prefix->vectors.C, prefix->vectors.C));
-    return prefix->prefix.P ? prefix_norms(r, &prefix->prefix) : KVF_OK;
+                         prefix->file.id.method);
+    if (prefix->file.vectors.P)
+        kvf_json_set(r->facts, "virtual",
+                     norms_of(prefix->file.vectors.x, prefix->file.vectors.P,
+                              prefix->file.vectors.C, prefix->file.vectors.C));
+    return prefix->file.prefix.P ? prefix_norms(r, &prefix->file.prefix) : KVF_OK;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

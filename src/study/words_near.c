@@ -130,12 +130,12 @@ static kvf_status compare_chunk(const word_search *r, int32_t first, int64_t n)
 /* Of a prefix keys without rope and values: a block is (l, kv), whose G heads are side by side. */
 static kvf_status read_wanted(word_search *r, const kvf_prefix *prefix)
 {
-    const kvf__prefix *from = &prefix->prefix;
+    const kvf__prefix *from = &prefix->file.prefix;
     kvf__prefix raw = {0};
     kvf_status st = KVF_OK;
     if (!from->P) {
-        memcpy(r->want, prefix->vectors.x, (size_t)(r->P * r->width) * sizeof *r->want);
-    } else if (prefix->id.raw_keys) {
+        memcpy(r->want, prefix->file.vectors.x, (size_t)(r->P * r->width) * sizeof *r->want);
+    } else if (prefix->file.id.raw_keys) {
         kvf__prefix_to_flat(from, r->want);
     } else {
         KVF_TRY(kvf__prefix_init(r->ctx, &raw, from->L, from->G, from->P, from->D));
@@ -196,7 +196,7 @@ static kvf_status read_items(word_search *r, int32_t first, int64_t n)
 static kvf_status search(word_search *r, const kvf_prefix *prefix)
 {
     KVF_TRY(read_wanted(r, prefix));
-    KVF_TRY(prepare_rows(r, prefix->prefix.P > 0));
+    KVF_TRY(prepare_rows(r, prefix->file.prefix.P > 0));
     for (int64_t first = 0; first < r->V; first += r->chunk) {
         const int64_t n = r->V - first < r->chunk ? r->V - first : r->chunk;
         KVF_TRY(read_items(r, (int32_t)first, n));
@@ -239,12 +239,12 @@ static kvf_json *tokens_of(const word_search *r, int64_t l, bool layers)
 
 static kvf_json *report(const word_search *r, const kvf_prefix *prefix)
 {
-    if (!prefix->prefix.P)
+    if (!prefix->file.prefix.P)
         return kvf__json_pack("{s:s, s:I, s:o}", "kind", "embeddings", "top", r->top, "tokens",
                               tokens_of(r, 0, false));
     kvf_json *layers = kvf_json_array();
-    for (int64_t l = 0; l < prefix->prefix.L; l++)
-        if (prefix->prefix.layer_mask[l])
+    for (int64_t l = 0; l < prefix->file.prefix.L; l++)
+        if (prefix->file.prefix.layer_mask[l])
             kvf_json_add(layers,
                          kvf__json_pack("{s:I, s:o}", "layer", l, "tokens", tokens_of(r, l, true)));
     return kvf__json_pack("{s:s, s:I, s:o}", "kind", "prefix", "top", r->top, "layers", layers);
@@ -254,7 +254,7 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                      const kvf_words_options *options, kvf_json **out)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
-    bool layers = prefix->prefix.P > 0;
+    bool layers = prefix->file.prefix.P > 0;
     word_search r = {.ctx = ctx,
                      .base = base,
                      .options = options,
@@ -262,11 +262,11 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                      .chunk = options->chunk ? options->chunk : 512,
                      .V = d->V,
                      .blocks = layers ? d->L * 2 : 1,
-                     .P = layers ? prefix->prefix.P : prefix->vectors.P,
+                     .P = layers ? prefix->file.prefix.P : prefix->file.vectors.P,
                      .width = layers ? d->G * d->D : d->C};
     if (!r.P)
         return kvf__fail(ctx, KVF_EUSAGE, "method %s leaves no virtual tokens to read",
-                         prefix->id.method);
+                         prefix->file.id.method);
     if (r.chunk > r.V) r.chunk = r.V;
     KVF_TRY(kvf__carve_block(ctx, lay_out, &r, &r.memory));
     for (int64_t i = 0; i < r.P * r.blocks * r.top; i++)

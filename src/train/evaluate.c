@@ -12,7 +12,7 @@
 
 static int64_t trained_with(const kvf_prefix *prefix, const char *option)
 {
-    return kvf_json_int(kvf_json_get(prefix->options, option), 0);
+    return kvf_json_int(kvf_json_get(prefix->file.options, option), 0);
 }
 
 static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64_t asked)
@@ -39,7 +39,7 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
     };
     if (!load.overlong && prefix)
         load.overlong = kvf__overlong_from_file(
-            kvf_json_str(kvf_json_get(prefix->options, "overlong"), NULL));
+            kvf_json_str(kvf_json_get(prefix->file.options, "overlong"), NULL));
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, options->map, renderer));
     load.render = renderer->render;
     *out = load;
@@ -56,8 +56,8 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     load.causal = kvf__model_desc(base->model)->block.causal;
     load.unlabeled = unlabeled;
     if (prefix) {
-        labels = (kvf__label_set){prefix->head.n_labels, prefix->head.labels};
-        load.regression = prefix->head.regression;
+        labels = (kvf__label_set){prefix->file.head.n_labels, prefix->file.head.labels};
+        load.regression = prefix->file.head.regression;
         load.label_set = labels.n ? &labels : NULL;
         load.doc_stride = trained_with(prefix, "doc-stride");
         load.windows = unlabeled && e->task == KVF__TASK_TOKEN_CLS &&
@@ -69,7 +69,8 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     if ((columns || options->no_header) && !e->set.delimited)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
                          columns ? "columns" : "no-header", options->data);
-    return prefix && prefix->id.infix ? kvf__infix_check_rows(ctx, options->data, &e->set) : KVF_OK;
+    return prefix && prefix->file.id.infix ? kvf__infix_check_rows(ctx, options->data, &e->set)
+                                           : KVF_OK;
 }
 
 /* ---- prefixes -------------------------------------------------------------------------------- */
@@ -88,15 +89,15 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
 {
     for (size_t i = 1; i < n; i++)
         if (prefixes[i]->task != prefixes[0]->task ||
-            !same_labels(&prefixes[i]->head, &prefixes[0]->head))
+            !same_labels(&prefixes[i]->file.head, &prefixes[0]->file.head))
             return kvf__fail(ctx, KVF_EUSAGE,
                              "prefix %zu has another task or other labels than the first", i + 1);
     for (size_t i = 1; i < n; i++)
-        if (prefixes[i]->id.infix != prefixes[0]->id.infix)
+        if (prefixes[i]->file.id.infix != prefixes[0]->file.id.infix)
             return kvf__fail(ctx, KVF_EUSAGE,
                              "prefix %zu stands %s rows, the first %s them: they see other batches",
-                             i + 1, prefixes[i]->id.infix ? "inside" : "before",
-                             prefixes[i]->id.infix ? "before" : "inside");
+                             i + 1, prefixes[i]->file.id.infix ? "inside" : "before",
+                             prefixes[i]->file.id.infix ? "before" : "inside");
     for (size_t i = 1; i < n; i++)
         if (!kvf__prefix_same_rows(prefixes[i], prefixes[0]))
             return kvf__fail(ctx, KVF_EUSAGE,
@@ -132,7 +133,7 @@ static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
 {
     int64_t P = 0;
     for (size_t i = 0; i < n; i++)
-        if (prefixes[i]->id.P > P) P = prefixes[i]->id.P;
+        if (prefixes[i]->file.id.P > P) P = prefixes[i]->file.id.P;
     return P;
 }
 
@@ -210,7 +211,7 @@ static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *pre
                             const kvf_eval_options *options, kvf__evaluation *e)
 {
     const kvf_json *trained_without = kvf_json_get(
-        prefixes[0]->lineage, "data_no_answers"); /* qa: in the training data */
+        prefixes[0]->file.lineage, "data_no_answers"); /* qa: in the training data */
     const kvf__answer_rules rules = {
         .no_answer = kvf__has_impossible(&e->set) || kvf_json_bool(trained_without, false),
         .no_answer_above = options->no_answer_above,
@@ -232,7 +233,7 @@ kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *
     const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
                                         .batch_tokens = options->batch_tokens,
                                         .share_prefixes = !options->share_off,
-                                        .infix = n && prefixes[0]->id.infix};
+                                        .infix = n && prefixes[0]->file.id.infix};
     kvf_status st = check_prefixes(ctx, base, prefixes, n, e);
     if (!st) st = check_rules(ctx, options, e->task);
     if (!st) st = kvf__evaluation_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, e);
@@ -259,7 +260,7 @@ static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, siz
 {
     kvf__task task = n ? prefixes[0]->task : KVF__TASK_LM;
     if (!options->per_class || task == KVF__TASK_TOKEN_CLS ||
-        (task == KVF__TASK_SEQ_CLS && !prefixes[0]->head.regression))
+        (task == KVF__TASK_SEQ_CLS && !prefixes[0]->file.head.regression))
         return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE,
                      "--per-class is for prefixes with classes (seq-cls) or tags (token-cls), this "

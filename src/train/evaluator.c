@@ -145,9 +145,9 @@ kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head)
 {
     kvf__subject subject = {.head = head};
     if (!prefix) return subject;
-    if (prefix->prefix.P) subject.condition.prefix = &prefix->prefix;
-    if (prefix->vectors.P) subject.condition.vectors = &prefix->vectors;
-    subject.condition.position_start = prefix->id.position_start;
+    if (prefix->file.prefix.P) subject.condition.prefix = &prefix->file.prefix;
+    if (prefix->file.vectors.P) subject.condition.vectors = &prefix->file.vectors;
+    subject.condition.position_start = prefix->file.id.position_start;
     return subject;
 }
 

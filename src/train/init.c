@@ -130,23 +130,23 @@ static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__i
 static kvf_status copy_target(kvf__trainer *t, const char *path, const kvf_prefix *file,
                               kvf__emitted target)
 {
-    bool vectors = file->vectors.P > 0;
+    bool vectors = file->file.vectors.P > 0;
     if (vectors != (target.vectors != NULL))
         return kvf__fail(t->ctx, KVF_EUSAGE, "%s: holds %s, which method %s does not start from",
                          path, vectors ? "virtual tokens at the input" : "keys and values",
                          t->options.method);
-    if (file->id.P != t->id.P)
+    if (file->file.id.P != t->id.P)
         return kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
-                         (long long)file->id.P, (long long)t->id.P);
-    if (vectors && file->vectors.C != target.vectors->C)
+                         (long long)file->file.id.P, (long long)t->id.P);
+    if (vectors && file->file.vectors.C != target.vectors->C)
         return kvf__fail(t->ctx, KVF_EMISMATCH,
                          "%s: the virtual tokens are %lld wide, the base's embeddings %lld", path,
-                         (long long)file->vectors.C, (long long)target.vectors->C);
+                         (long long)file->file.vectors.C, (long long)target.vectors->C);
     if (vectors)
-        memcpy(target.vectors->x, file->vectors.x,
-               (size_t)(file->vectors.P * file->vectors.C) * sizeof(float));
+        memcpy(target.vectors->x, file->file.vectors.x,
+               (size_t)(file->file.vectors.P * file->file.vectors.C) * sizeof(float));
     else
-        memcpy(target.prefix->kv, file->prefix.kv,
+        memcpy(target.prefix->kv, file->file.prefix.kv,
                kvf__prefix_count(target.prefix) * sizeof(float));
     return KVF_OK;
 }
@@ -155,11 +155,12 @@ static kvf_status copy_target(kvf__trainer *t, const char *path, const kvf_prefi
 static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf_prefix *file,
                                    kvf__emitted target)
 {
-    KVF_TRY(kvf__identity_check(t->ctx, path, &file->id, t->base, t->options.allow_other_base));
+    KVF_TRY(
+        kvf__identity_check(t->ctx, path, &file->file.id, t->base, t->options.allow_other_base));
     if (kvf_prefix_changes_base(file))
         return kvf__fail(t->ctx, KVF_EUSAGE, "%s: method %s changes the base, method %s leaves it",
-                         path, file->id.method, t->options.method);
-    KVF_TRY(same_placement(t, path, &file->id));
+                         path, file->file.id.method, t->options.method);
+    KVF_TRY(same_placement(t, path, &file->file.id));
     return copy_target(t, path, file, target);
 }
 
@@ -266,16 +267,16 @@ static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__ar
     kvf_prefix beside = {0};
     kvf_status st = kvf__block_beside(t->ctx, run->options, values, kvf__encoder_params(source),
                                       &beside);
-    if (!st && beside.block.params.n) {
+    if (!st && beside.file.values.params.n) {
         *what = "its encoder, its base";
         st = t->tuned.base
-                 ? kvf__block_load(t->ctx, path, &beside.block.params, t->base->model)
+                 ? kvf__block_load(t->ctx, path, &beside.file.values.params, t->base->model)
                  : kvf__fail(t->ctx, KVF_EUSAGE,
                              "%s: trained the base's weights too: want --unfreeze base, or the "
                              "files that merge --out-base makes of it",
                              path);
     }
-    kvf__params_owned_done(&beside.block);
+    kvf__params_owned_done(&beside.file.values);
     return st;
 }
 
@@ -354,13 +355,14 @@ static kvf_status start_from_prefix(kvf__trainer *t, const char *path, bool with
     KVF_TRY(kvf_prefix_open_on(t->ctx, path, t->base, KVF_CHECKPOINT_DEFAULT, &file));
     kvf_status st = reach_target(t, file, &residual);
     snprintf(what, sizeof what, "its %s (relative residual %.1e)",
-             file->vectors.P ? "virtual tokens" : "keys and values", residual);
+             file->file.vectors.P ? "virtual tokens" : "keys and values", residual);
     if (!st && with_head)
-        st = heads_from(t, path, what, file->id.task, &file->head);
+        st = heads_from(t, path, what, file->file.id.task, &file->file.head);
     else if (!st)
-        kvf__trainer_note(
-            t, "start: %s, %s%s", path, what,
-            file->head.params.params.n ? "; its head is left, which --init-from would take" : "");
+        kvf__trainer_note(t, "start: %s, %s%s", path, what,
+                          file->file.head.params.params.n
+                              ? "; its head is left, which --init-from would take"
+                              : "");
     kvf_prefix_free(file);
     return st;
 }
@@ -389,13 +391,13 @@ static kvf_status block_values(kvf__trainer *t)
     if (adapters) kvf__adapters_init(adapters, t->options.seed);
     if (!path) return KVF_OK;
     KVF_TRY(kvf_prefix_open(t->ctx, path, KVF_CHECKPOINT_DEFAULT, &file));
-    kvf_status st = kvf__identity_check(t->ctx, path, &file->id, t->base,
+    kvf_status st = kvf__identity_check(t->ctx, path, &file->file.id, t->base,
                                         t->options.allow_other_base);
-    if (!st && (adapters || file->block.params.n || file->from_run || file->id.P))
-        st = kvf__block_load(t->ctx, path, &file->block.params, t->base->model);
+    if (!st && (adapters || file->file.values.params.n || file->from_run || file->file.id.P))
+        st = kvf__block_load(t->ctx, path, &file->file.values.params, t->base->model);
     if (!st)
-        st = heads_from(t, path, adapters ? "its adapters" : "its weights", file->id.task,
-                        &file->head);
+        st = heads_from(t, path, adapters ? "its adapters" : "its weights", file->file.id.task,
+                        &file->file.head);
     kvf_prefix_free(file);
     return st;
 }
