@@ -16,28 +16,29 @@ static kvf_status describe(kvf_ctx *ctx, kvf__encoder *encoder)
 {
     int64_t W = encoder->shape.G * encoder->shape.D, M = encoder->shape.M;
     KVF_TRY(kvf__encoder_add(ctx, encoder, "embedding.weight", encoder->shape.P, W));
-    KVF_TRY(kvf__linear_add(ctx, encoder, "transform.0.weight", "transform.0.bias", W, M, false));
-    return kvf__linear_add(ctx, encoder, "transform.2.weight", "transform.2.bias", M,
-                           encoder->width, true);
+    KVF_TRY(kvf__encoder_add_linear(ctx, encoder, "transform.0.weight", "transform.0.bias", W, M,
+                                    false));
+    return kvf__encoder_add_linear(ctx, encoder, "transform.2.weight", "transform.2.bias", M,
+                                   encoder->width, true);
 }
 
 static void hidden_fwd(kvf__encoder *encoder)
 {
     encoder->linears[0].x = encoder->params.item[EMBEDDING].value;
-    kvf__linears_hidden(encoder);
+    kvf__encoder_linears_hidden(encoder);
 }
 
 static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
 {
     (void)ctx;
     encoder->linears[0].x = encoder->params.item[EMBEDDING].value;
-    kvf__linears_fwd(encoder, flat);
+    kvf__encoder_linears_fwd(encoder, flat);
     return KVF_OK;
 }
 
 static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    return kvf__linears_bwd(ctx, encoder, encoder->params.item[EMBEDDING].grad);
+    return kvf__encoder_linears_bwd(ctx, encoder, encoder->params.item[EMBEDDING].grad);
 }
 
 /* k: mean over virtual tokens of the L1 norm of the hidden row. */

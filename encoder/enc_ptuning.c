@@ -48,8 +48,8 @@ static kvf_status add_linears(kvf_ctx *ctx, kvf__encoder *encoder, int n, const 
         {"mlp_head.2.weight", "mlp_head.2.bias"},
         {"mlp_head.4.weight", "mlp_head.4.bias"}};
     for (int i = 0; i < n; i++)
-        KVF_TRY(
-            kvf__linear_add(ctx, encoder, NAMES[i][0], NAMES[i][1], width[i], width[i + 1], true));
+        KVF_TRY(kvf__encoder_add_linear(ctx, encoder, NAMES[i][0], NAMES[i][1], width[i],
+                                        width[i + 1], true));
     return KVF_OK;
 }
 
@@ -91,7 +91,7 @@ static kvf_status lstm_fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
     weights_of(encoder, 1, w, g);
     KVF_TRY(kvf__lstm_fwd(ctx, encoder->lstm.layer[1], encoder->linears[0].x, encoder->lstm.between,
                           w));
-    kvf__linears_fwd(encoder, flat);
+    kvf__encoder_linears_fwd(encoder, flat);
     return KVF_OK;
 }
 
@@ -100,7 +100,7 @@ static kvf_status lstm_bwd(kvf_ctx *ctx, kvf__encoder *encoder)
     kvf__lstm_weights w[2];
     kvf__lstm_grads g[2];
 
-    KVF_TRY(kvf__linears_bwd(ctx, encoder, encoder->lstm.dy));
+    KVF_TRY(kvf__encoder_linears_bwd(ctx, encoder, encoder->lstm.dy));
     weights_of(encoder, 1, w, g);
     KVF_TRY(
         kvf__lstm_bwd(ctx, encoder->lstm.layer[1], encoder->lstm.dbetween, g, encoder->lstm.dy));
@@ -115,13 +115,13 @@ static kvf_status mlp_fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
     (void)ctx;
     /* a copy: AdamW steps the embedding before it reads this */
     memcpy(encoder->linears[0].x, embedding->value, (size_t)embedding->n * sizeof(float));
-    kvf__linears_fwd(encoder, flat);
+    kvf__encoder_linears_fwd(encoder, flat);
     return KVF_OK;
 }
 
 static kvf_status mlp_bwd(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    return kvf__linears_bwd(ctx, encoder, encoder->params.item[EMBEDDING].grad);
+    return kvf__encoder_linears_bwd(ctx, encoder, encoder->params.item[EMBEDDING].grad);
 }
 
 /* There is no measured rule for learning rates here: one for all, as PEFT has it. */

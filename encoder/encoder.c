@@ -65,7 +65,7 @@ static void lay(void *object, kvf__carver *carver)
     }
     e->flat = kvf__carve(carver, P, e->width, sizeof(float));
     for (int i = 0; i < e->n_linears; i++) {
-        kvf__linear *l = &e->linears[i];
+        kvf__encoder_linear *l = &e->linears[i];
         bool last = i + 1 == e->n_linears;
         if (e->params.item[l->weight].outer) l->x = kvf__carve(carver, P, l->in, sizeof(float));
         l->dy = last ? e->flat : kvf__carve(carver, P, l->out, sizeof(float));
@@ -259,7 +259,7 @@ static double distance(const float *want, const float *emitted, double *change, 
 /* Moves the parameters so that fwd emits flat += change. */
 static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
 {
-    const kvf__linear *l = &encoder->linears[encoder->n_linears - 1];
+    const kvf__encoder_linear *l = &encoder->linears[encoder->n_linears - 1];
     const kvf__param *param = &encoder->params.item[encoder->n_linears ? l->weight : 0];
 
     if (encoder->n_linears) /* l->x: left by the fwd that measured the change */

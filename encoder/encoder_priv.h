@@ -26,12 +26,12 @@ enum { KVF__ENCODER_LINEARS = 3, KVF__ENCODER_LSTMS = 2 };
 
 /* One of an encoder's linear layers, with what it read and the gradient of what it wrote. The last
  * ends the encoder. */
-typedef struct kvf__linear {
+typedef struct kvf__encoder_linear {
     size_t weight; /* index of the parameter; the bias is the next */
     int64_t in, out;
     float *x;  /* [P, in]; a view of a parameter unless the weight's gradient stays unformed */
     float *dy; /* [P, out], of what it wrote before the function that follows */
-} kvf__linear;
+} kvf__encoder_linear;
 
 struct kvf__encoder {
     const kvf__encoder_kind *kind;
@@ -41,7 +41,7 @@ struct kvf__encoder {
     kvf__params params;
     void *memory; /* one block, carved into what the pointers below and in params are */
     float *flat;  /* [P, width] */
-    kvf__linear linears[KVF__ENCODER_LINEARS];
+    kvf__encoder_linear linears[KVF__ENCODER_LINEARS];
     int n_linears;
     struct {
         kvf__lstm *layer[KVF__ENCODER_LSTMS]; /* NULL: there is none */
@@ -64,14 +64,14 @@ kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *nam
 
 /* Appends a layer and its two parameters. outer: the gradient of its weight stays unformed
  * (wide.h). */
-kvf_status kvf__linear_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *weight,
-                           const char *bias, int64_t in, int64_t out, bool outer);
+kvf_status kvf__encoder_add_linear(kvf_ctx *ctx, kvf__encoder *encoder, const char *weight,
+                                   const char *bias, int64_t in, int64_t out, bool outer);
 /* From what the first layer reads, its x, to what the last one does. */
-void kvf__linears_hidden(kvf__encoder *encoder);
+void kvf__encoder_linears_hidden(kvf__encoder *encoder);
 /* And to what the last one writes. */
-void kvf__linears_fwd(kvf__encoder *encoder, float *flat);
+void kvf__encoder_linears_fwd(kvf__encoder *encoder, float *flat);
 /* Gradients of all layers; dx: of what the first one read. */
-kvf_status kvf__linears_bwd(kvf_ctx *ctx, kvf__encoder *encoder, float *dx);
+kvf_status kvf__encoder_linears_bwd(kvf_ctx *ctx, kvf__encoder *encoder, float *dx);
 
 /* w [N, M] and b [N] so that h w^T + b grows by change [P, N]: the minimum-norm change of both. */
 kvf_status kvf__last_layer_shift(kvf_ctx *ctx, float *w, float *b, const float *h,

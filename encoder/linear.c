@@ -10,11 +10,11 @@
 #include <math.h>
 #include <string.h>
 
-kvf_status kvf__linear_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *weight,
-                           const char *bias, int64_t in, int64_t out, bool outer)
+kvf_status kvf__encoder_add_linear(kvf_ctx *ctx, kvf__encoder *encoder, const char *weight,
+                                   const char *bias, int64_t in, int64_t out, bool outer)
 {
-    kvf__linear *l = &encoder->linears[encoder->n_linears++];
-    *l = (kvf__linear){.weight = encoder->params.n, .in = in, .out = out};
+    kvf__encoder_linear *l = &encoder->linears[encoder->n_linears++];
+    *l = (kvf__encoder_linear){.weight = encoder->params.n, .in = in, .out = out};
     KVF_TRY(kvf__encoder_add(ctx, encoder, weight, out, in));
     if (outer) encoder->params.item[l->weight].outer = encoder->shape.P;
     return kvf__encoder_add(ctx, encoder, bias, out, 0);
@@ -22,16 +22,16 @@ kvf_status kvf__linear_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *weig
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static void linear_fwd(const kvf__encoder *encoder, const kvf__linear *l, float *y)
+static void linear_fwd(const kvf__encoder *encoder, const kvf__encoder_linear *l, float *y)
 {
     const kvf__param *w = &encoder->params.item[l->weight];
     kvf__wide_get()->fwd(y, l->x, w[0].value, w[1].value, encoder->shape.P, l->out, l->in);
 }
 
-void kvf__linears_hidden(kvf__encoder *encoder)
+void kvf__encoder_linears_hidden(kvf__encoder *encoder)
 {
     for (int i = 0; i + 1 < encoder->n_linears; i++) {
-        const kvf__linear *l = &encoder->linears[i];
+        const kvf__encoder_linear *l = &encoder->linears[i];
         float *y = encoder->linears[i + 1].x;
         linear_fwd(encoder, l, y);
         for (int64_t j = 0; j < encoder->shape.P * l->out; j++)
@@ -39,9 +39,9 @@ void kvf__linears_hidden(kvf__encoder *encoder)
     }
 }
 
-void kvf__linears_fwd(kvf__encoder *encoder, float *flat)
+void kvf__encoder_linears_fwd(kvf__encoder *encoder, float *flat)
 {
-    kvf__linears_hidden(encoder);
+    kvf__encoder_linears_hidden(encoder);
     linear_fwd(encoder, &encoder->linears[encoder->n_linears - 1], flat);
 }
 
@@ -56,7 +56,8 @@ static void column_sums(float *sums, const float *rows, int64_t P, int64_t n)
             sums[i] += rows[p * n + i];
 }
 
-static kvf_status linear_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__linear *l, float *dx)
+static kvf_status linear_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__encoder_linear *l,
+                             float *dx)
 {
     const int64_t P = encoder->shape.P;
     kvf__param *w = &encoder->params.item[l->weight];
@@ -72,10 +73,10 @@ static kvf_status linear_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__lin
     return KVF_OK;
 }
 
-kvf_status kvf__linears_bwd(kvf_ctx *ctx, kvf__encoder *encoder, float *dx)
+kvf_status kvf__encoder_linears_bwd(kvf_ctx *ctx, kvf__encoder *encoder, float *dx)
 {
     for (int i = encoder->n_linears - 1; i > 0; i--) {
-        const kvf__linear *l = &encoder->linears[i];
+        const kvf__encoder_linear *l = &encoder->linears[i];
         float *d = encoder->linears[i - 1].dy;
         KVF_TRY(linear_bwd(ctx, encoder, l, d));
         for (int64_t j = 0; j < encoder->shape.P * l->in; j++) /* x = tanh(...) or relu(...) */

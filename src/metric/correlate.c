@@ -39,23 +39,23 @@ static double pearson(const double *x, const double *y, int64_t n)
     return r > 1 ? 1 : r < -1 ? -1 : r; /* NaN stays */
 }
 
-typedef struct item {
+typedef struct ranked {
     double value;
     int64_t at;
-} item;
+} ranked;
 
 static int by_value(const void *a, const void *b)
 {
-    const item *x = a, *y = b;
+    const ranked *x = a, *y = b;
     return (x->value > y->value) - (x->value < y->value);
 }
 
 /* ranks [n] from 1; false if a value has none. */
-static bool rank(const double *x, item *items, double *ranks, int64_t n)
+static bool rank(const double *x, ranked *items, double *ranks, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (isnan(x[i])) return false;
-        items[i] = (item){x[i], i};
+        items[i] = (ranked){x[i], i};
     }
     qsort(items, (size_t)n, sizeof *items, by_value);
     for (int64_t i = 0, end; i < n; i = end) {
@@ -83,7 +83,7 @@ kvf_status kvf__pearson(kvf_ctx *ctx, const double *gold, const double *predicte
 kvf_status kvf__spearman(kvf_ctx *ctx, const double *gold, const double *predicted, int64_t n,
                          double *out)
 {
-    item *items = NULL;
+    ranked *items = NULL;
     double *ranks = NULL;
     kvf_status st;
 
