@@ -259,12 +259,13 @@ static double distance(const float *want, const float *emitted, double *change, 
 /* Moves the parameters so that fwd emits flat += change. */
 static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
 {
-    const kvf__encoder_linear *l = &encoder->linears[encoder->n_linears - 1];
-    const kvf__param *param = &encoder->params.item[encoder->n_linears ? l->weight : 0];
+    const kvf__param *param = encoder->params.item;
 
-    if (encoder->n_linears) /* l->x: left by the fwd that measured the change */
-        return kvf__last_layer_shift(ctx, param[0].value, param[1].value, l->x, change,
-                                     encoder->shape.P, l->in, l->out);
+    if (encoder->n_linears) { /* l->x: left by the fwd that measured the change */
+        const kvf__encoder_linear *l = &encoder->linears[encoder->n_linears - 1];
+        return kvf__last_layer_shift(ctx, param[l->weight].value, param[l->weight + 1].value, l->x,
+                                     change, encoder->shape.P, l->in, l->out);
+    }
     for (int64_t i = 0; i < param->n; i++)
         param->value[i] = (float)((double)param->value[i] + change[i]);
     return KVF_OK;
