@@ -7,15 +7,17 @@
 
 #include <math.h>
 
+/* First all of m, then all of v: side by side, both of a large matrix would often be a multiple of
+ * 4096 bytes apart, and loads of one would wait for stores to the other. */
 static void lay(void *object, kvf__carver *carver)
 {
-    kvf__adamw *adamw = object;
-    for (size_t i = 0; i < adamw->m.n; i++) {
-        kvf__param *m = &adamw->m.item[i], *v = &adamw->v.item[i];
-        m->value = kvf__carve(carver, m->n, 1, sizeof *m->value);
-        v->value = kvf__carve(carver, v->n, 1, sizeof *v->value);
-        m->grad = v->grad = NULL;
-    }
+    kvf__params *moments[] = {&((kvf__adamw *)object)->m, &((kvf__adamw *)object)->v};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < moments[k]->n; i++) {
+            kvf__param *p = &moments[k]->item[i];
+            p->value = kvf__carve(carver, p->n, 1, sizeof *p->value);
+            p->grad = NULL;
+        }
 }
 
 kvf_status kvf__adamw_init(kvf_ctx *ctx, kvf__adamw *adamw, const kvf__params *params)
