@@ -48,7 +48,7 @@ static void ask_for_large_pages(void *block, size_t size)
 }
 
 /* Undefined contents; NULL after reporting. */
-static void *take_block(kvf_ctx *ctx, size_t bytes)
+static void *alloc_block(kvf_ctx *ctx, size_t bytes)
 {
     void *block = NULL;
     size_t size = bytes ? bytes : ALIGNMENT;
@@ -77,7 +77,7 @@ static void store_pointer(void *out, void *block)
 
 kvf_status kvf__alloc(kvf_ctx *ctx, size_t bytes, void *out)
 {
-    void *block = take_block(ctx, bytes);
+    void *block = alloc_block(ctx, bytes);
     if (!block) return KVF_ENOMEM;
     memset(block, 0, bytes ? bytes : ALIGNMENT);
     store_pointer(out, block);
@@ -98,7 +98,7 @@ kvf_status kvf__grow(kvf_ctx *ctx, void *inout, size_t old_bytes, size_t new_byt
 
     memcpy(&old, inout, sizeof old);
     if (old && new_bytes <= old_bytes) return KVF_OK;
-    block = take_block(ctx, new_bytes);
+    block = alloc_block(ctx, new_bytes);
     if (!block) return KVF_ENOMEM;
     if (old && old_bytes) memcpy(block, old, old_bytes);
     free(old);

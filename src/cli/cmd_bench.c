@@ -4,12 +4,12 @@
 
 #include <stddef.h>
 
-typedef struct values {
+typedef struct bench_values {
     kvf_bench_options bench;
     bool interactive;
-} values;
+} bench_values;
 
-#define AT(field) offsetof(values, bench.field)
+#define AT(field) offsetof(bench_values, bench.field)
 static const kvf_option_row OPTIONS[] = {
     {"shape", "gpt2|smollm2-135m|tiny|FILE", "gpt2", KVF_TEXT, AT(shape),
      "random weights in the shape of a known model, or of a config.json"},
@@ -30,7 +30,7 @@ static const kvf_option_row OPTIONS[] = {
     {"recompute", "on|off", "off", KVF_ON_OFF, AT(recompute),
      "compute layers again for the backward pass, as train does"},
     CLI_WEIGHTS(AT(weight_dtype), AT(stream_layers)),
-    {"interactive", NULL, "", KVF_FLAG, offsetof(values, interactive),
+    {"interactive", NULL, "", KVF_FLAG, offsetof(bench_values, interactive),
      "after the warmup, a step for each line of standard input, and a line of JSON for each step"},
     CLI_AUTO_PRECISION(AT(precision)),
     {"seed", "N", "0", KVF_SEED, AT(seed), "of weights and rows"},
@@ -108,7 +108,7 @@ static bool next_line(void)
     return any;
 }
 
-static int run_steps(const cli_call *call, const values *v, kvf_bench *bench)
+static int run_steps(const cli_call *call, const bench_values *v, kvf_bench *bench)
 {
     kvf_bench_step_result step;
     kvf_status st = KVF_OK;
@@ -124,7 +124,7 @@ static int run_steps(const cli_call *call, const values *v, kvf_bench *bench)
     return st ? cli_fail_status(call, st) : code;
 }
 
-static int measure(cli_call *call, const values *v)
+static int measure(cli_call *call, const bench_values *v)
 {
     kvf_bench *bench = NULL;
     kvf_bench_result result;
@@ -141,7 +141,7 @@ static int measure(cli_call *call, const values *v)
 
 static int run(cli_call *call)
 {
-    values v = {.bench = kvf_bench_defaults()};
+    bench_values v = {.bench = kvf_bench_defaults()};
     v.bench.shape = NULL;
     int code = cli_set_values(call, &v);
     if (code) return code;

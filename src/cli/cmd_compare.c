@@ -17,13 +17,13 @@
 
 extern char **environ;
 
-typedef struct values {
+typedef struct compare_values {
     const char *base, *data, *valid, *methods, *inits, *init_text, *recipe, *out;
     int64_t steps, seeds;
     bool force;
-} values;
+} compare_values;
 
-#define AT(field) offsetof(values, field)
+#define AT(field) offsetof(compare_values, field)
 static const kvf_option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model"},
     {"data", "FILE", "", KVF_TEXT, AT(data), "training data"},
@@ -143,7 +143,7 @@ static kvf_json *row_of(const cell *c, const kvf_json *trained, const kvf_json *
     return row;
 }
 
-static int run_cell(const cli_call *call, const values *v, cell *c, const char *threads,
+static int run_cell(const cli_call *call, const compare_values *v, cell *c, const char *threads,
                     kvf_json *rows)
 {
     char steps[32], seed[32];
@@ -197,7 +197,7 @@ static int split(const cli_call *call, const char *option, const char *list, nam
     return out->n ? CLI_OK : cli_misuse(call->command, "--%s names nothing", option);
 }
 
-static int split_all(const cli_call *call, const values *v, names *methods, names *inits)
+static int split_all(const cli_call *call, const compare_values *v, names *methods, names *inits)
 {
     bool has_text = false;
     int code = split(call, "methods", v->methods, methods);
@@ -209,8 +209,8 @@ static int split_all(const cli_call *call, const values *v, names *methods, name
     return code;
 }
 
-static int run_all(const cli_call *call, const values *v, const names *methods, const names *inits,
-                   kvf_json *rows)
+static int run_all(const cli_call *call, const compare_values *v, const names *methods,
+                   const names *inits, kvf_json *rows)
 {
     static cell c;
     const char *threads = cli_given_value(call, "threads");
@@ -247,7 +247,7 @@ static void print_table(const kvf_json *rows)
     }
 }
 
-static int report(const cli_call *call, const values *v, kvf_json *rows)
+static int report(const cli_call *call, const compare_values *v, kvf_json *rows)
 {
     if (!call->common.json) {
         print_table(rows);
@@ -259,7 +259,7 @@ static int report(const cli_call *call, const values *v, kvf_json *rows)
 
 static int run(cli_call *call)
 {
-    values v = {.methods = "mlp,direct", .steps = 100, .seeds = 1};
+    compare_values v = {.methods = "mlp,direct", .steps = 100, .seeds = 1};
     names methods = {.n = 0}, inits = {.n = 0};
     kvf_json *rows = kvf_json_array();
     int code = cli_set_values(call, &v);

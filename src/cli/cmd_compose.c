@@ -5,17 +5,17 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-typedef struct values {
+typedef struct compose_values {
     kvf_compose_options compose;
     const char *weights;
-} values;
+} compose_values;
 
-#define AT(field) offsetof(values, compose.field)
+#define AT(field) offsetof(compose_values, compose.field)
 static const kvf_option_row OPTIONS[] = {
     {"out", "C.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
     {"mode", "concatenate|average", "concatenate", KVF_CHOICE, AT(mode),
      "one after the other, or the mean of prefixes of one shape"},
-    {"weights", "W1,W2,...", "equal", KVF_TEXT, offsetof(values, weights),
+    {"weights", "W1,W2,...", "equal", KVF_TEXT, offsetof(compose_values, weights),
      "average: a weight for each, from 0 on"},
     CLI_DTYPE(AT(dtype), "f32"),
     {"base", "PATH", "", KVF_TEXT, AT(base),
@@ -64,7 +64,7 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
 
 static int run(cli_call *call)
 {
-    values v = {.compose = {.parts = call->operands, .n = call->n_operands}};
+    compose_values v = {.compose = {.parts = call->operands, .n = call->n_operands}};
     double weights[KVF_MAX_PARTS];
     kvf_compose_result result;
     int code = cli_set_values(call, &v);

@@ -3,12 +3,12 @@
 
 #include <stddef.h>
 
-typedef struct values {
+typedef struct diff_values {
     bool tensors_only;
-} values;
+} diff_values;
 
 static const kvf_option_row OPTIONS[] = {
-    {"tensors-only", NULL, "", KVF_FLAG, offsetof(values, tensors_only),
+    {"tensors-only", NULL, "", KVF_FLAG, offsetof(diff_values, tensors_only),
      "compare tensors alone, not attributes, options and lineage"},
 };
 enum { DIFFERENT = 1, SHAPE_BYTES = 400 };
@@ -84,7 +84,7 @@ static void print_text(const cli_call *call, const kvf_json *found)
 
 static int run(cli_call *call)
 {
-    values v = {0};
+    diff_values v = {0};
     kvf_json *found = NULL;
     int code = cli_set_values(call, &v);
     if (code) return code;

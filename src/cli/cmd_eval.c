@@ -5,13 +5,13 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef struct values {
+typedef struct eval_values {
     cli_model_options model;
     kvf_eval_options eval;
-} values;
+} eval_values;
 
-#define MODEL(field) offsetof(values, model.field)
-#define EVAL(field)  offsetof(values, eval.field)
+#define MODEL(field) offsetof(eval_values, model.field)
+#define EVAL(field)  offsetof(eval_values, eval.field)
 static const kvf_option_row OPTIONS[] = {
     CLI_EVAL_OPTIONS(MODEL, EVAL, "data to measure on; -: standard input",
                      "prefix or run file; given more than once, their probabilities are averaged; "
@@ -78,7 +78,7 @@ static void print_text(const kvf_eval_result *r)
     printf(", %.1f s\n", r->seconds);
 }
 
-static int measure(cli_call *call, const values *v)
+static int measure(cli_call *call, const eval_values *v)
 {
     cli_model model;
     kvf_eval_result result;
@@ -97,7 +97,7 @@ static int measure(cli_call *call, const values *v)
 
 static int run(cli_call *call)
 {
-    values v = {.model.own_head = true};
+    eval_values v = {.model.own_head = true};
     int code = cli_set_values(call, &v);
     if (!code) code = cli_check_paths(call);
     return code ? code : measure(call, &v);

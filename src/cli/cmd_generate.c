@@ -7,14 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct values {
+typedef struct generate_values {
     cli_model_options model;
     kvf_generate_options generate;
     kvf_strings stop;
     const char *prompt, *data, *map;
-} values;
+} generate_values;
 
-#define AT(field)       offsetof(values, field)
+#define AT(field)       offsetof(generate_values, field)
 #define GENERATE(field) AT(generate.field)
 #define MODEL(field)    AT(model.field)
 static const kvf_option_row OPTIONS[] = {
@@ -94,7 +94,7 @@ static void print_text(const completions *c, bool streamed)
     }
 }
 
-static int complete(cli_call *call, const cli_model *model, values *v)
+static int complete(cli_call *call, const cli_model *model, generate_values *v)
 {
     completions c = {.one = NULL};
     const kvf_prefix *prefix = model->n ? model->prefixes[0] : NULL;
@@ -116,7 +116,7 @@ static int complete(cli_call *call, const cli_model *model, values *v)
 }
 
 /* Options that depend on each other, and ranges. */
-static int check_values(const cli_call *call, const values *v)
+static int check_values(const cli_call *call, const generate_values *v)
 {
     if (!v->prompt && !v->data)
         return cli_misuse(call->command, "--prompt TEXT or --data FILE is needed");
@@ -133,7 +133,7 @@ static int check_values(const cli_call *call, const values *v)
     return CLI_OK;
 }
 
-static int open_and_complete(cli_call *call, values *v)
+static int open_and_complete(cli_call *call, generate_values *v)
 {
     cli_model model;
     int code = cli_model_open(call, &v->model, &model);
@@ -150,7 +150,7 @@ static int open_and_complete(cli_call *call, values *v)
 }
 
 /* The prompt is what standard input holds; *text keeps it. */
-static int read_prompt(const cli_call *call, values *v, char **text)
+static int read_prompt(const cli_call *call, generate_values *v, char **text)
 {
     if (!v->prompt || strcmp(v->prompt, "-") != 0) return CLI_OK;
     int code = cli_read_text(call, CLI_STDIN, text);
@@ -164,7 +164,7 @@ static int read_prompt(const cli_call *call, values *v, char **text)
 
 static int run(cli_call *call)
 {
-    values v = {.generate = kvf_generate_defaults()};
+    generate_values v = {.generate = kvf_generate_defaults()};
     char *text = NULL;
     int code = cli_set_values(call, &v);
     if (!code) code = check_values(call, &v);

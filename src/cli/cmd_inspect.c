@@ -3,12 +3,12 @@
 
 #include <stddef.h>
 
-typedef struct values {
+typedef struct inspect_values {
     bool diffable;
-} values;
+} inspect_values;
 
 static const kvf_option_row OPTIONS[] = {
-    {"diffable", NULL, "", KVF_FLAG, offsetof(values, diffable),
+    {"diffable", NULL, "", KVF_FLAG, offsetof(inspect_values, diffable),
      "leave out path and sizes on disk, so that descriptions can be compared"},
 };
 
@@ -25,7 +25,7 @@ static void remove_sizes(kvf_json *value)
 
 static int run(cli_call *call)
 {
-    values v = {0};
+    inspect_values v = {0};
     kvf_json *tree = NULL;
     int code = cli_set_values(call, &v);
     if (code) return code;

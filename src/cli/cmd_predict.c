@@ -4,13 +4,13 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef struct values {
+typedef struct predict_values {
     cli_model_options model;
     kvf_predict_options predict;
-} values;
+} predict_values;
 
-#define AT(field)    offsetof(values, predict.field)
-#define MODEL(field) offsetof(values, model.field)
+#define AT(field)    offsetof(predict_values, predict.field)
+#define MODEL(field) offsetof(predict_values, model.field)
 #define EVAL(field)  AT(eval.field)
 static const kvf_option_row OPTIONS[] = {
     CLI_EVAL_OPTIONS(MODEL, EVAL, "data to predict on; -: standard input",
@@ -54,7 +54,7 @@ static int report(const cli_call *call, const kvf_predict_options *o, const kvf_
 
 static int run(cli_call *call)
 {
-    values v = {.model.own_head = true};
+    predict_values v = {.model.own_head = true};
     cli_model model;
     kvf_predict_result result;
     int code = cli_set_values(call, &v);

@@ -4,16 +4,16 @@
 
 #include <stddef.h>
 
-typedef struct values {
+typedef struct quantize_values {
     kvf_quantize_options file;
     kvf_eval_options eval;
     kvf_precision precision;
-} values;
+} quantize_values;
 
-#define FILE_AT(field) offsetof(values, file.field)
-#define EVAL_AT(field) offsetof(values, eval.field)
+#define FILE_AT(field) offsetof(quantize_values, file.field)
+#define EVAL_AT(field) offsetof(quantize_values, eval.field)
 static const kvf_option_row OPTIONS[] = {
-    CLI_TOOL_OPTIONS(FILE_AT, EVAL_AT, offsetof(values, precision), "",
+    CLI_TOOL_OPTIONS(FILE_AT, EVAL_AT, offsetof(quantize_values, precision), "",
                      "data file on which the loss is measured before and after; needs --base"),
 };
 
@@ -22,7 +22,7 @@ typedef struct outcome {
     kvf_eval_result before, after;
 } outcome;
 
-static int print_json(const cli_call *call, const values *v, const outcome *o)
+static int print_json(const cli_call *call, const quantize_values *v, const outcome *o)
 {
     kvf_json *object = cli_json("out:s dtype:s shape:o bytes:I max_abs_diff:f relative_diff:f",
                                 v->file.out, kvf_dtype_name(v->file.dtype),
@@ -34,7 +34,7 @@ static int print_json(const cli_call *call, const values *v, const outcome *o)
     return cli_print_json(call, object);
 }
 
-static void print_text(const values *v, const outcome *o)
+static void print_text(const quantize_values *v, const outcome *o)
 {
     char shape[160], size[32];
     printf("%s: %s %s, %s\n", v->file.out, cli_shape_text(o->file.shape, 6, shape, sizeof shape),
@@ -47,7 +47,8 @@ static void print_text(const values *v, const outcome *o)
 }
 
 /* The loss with the prefix at `path`. */
-static int measure(const cli_call *call, const values *v, const char *path, kvf_eval_result *out)
+static int measure(const cli_call *call, const quantize_values *v, const char *path,
+                   kvf_eval_result *out)
 {
     const cli_model_options options = {
         .base = v->file.base,
@@ -68,7 +69,7 @@ static int measure(const cli_call *call, const values *v, const char *path, kvf_
 
 static int run(cli_call *call)
 {
-    values v = {.file.prefix = call->operands[0], .precision = KVF_PRECISION_F32};
+    quantize_values v = {.file.prefix = call->operands[0], .precision = KVF_PRECISION_F32};
     outcome o = {0};
     int code = cli_set_values(call, &v);
     if (!code) code = cli_check_paths(call);

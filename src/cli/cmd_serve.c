@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct values {
+typedef struct serve_values {
     kvf_serve_options serve;
     const char *base;
     kvf_base_options how;
     kvf_strings prefixes, allow_hosts;
-} values;
+} serve_values;
 
-#define AT(field)    offsetof(values, field)
+#define AT(field)    offsetof(serve_values, field)
 #define SERVE(field) AT(serve.field)
 static const kvf_option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model: Hugging Face folder or GGUF file"},
@@ -80,7 +80,7 @@ static int split_prefix(const cli_call *call, const char *text, kvf_serve_prefix
     return CLI_OK;
 }
 
-static int serve_on(cli_call *call, values *v, kvf_base *base)
+static int serve_on(cli_call *call, serve_values *v, kvf_base *base)
 {
     session s = {call, v->serve.host};
     kvf_serve_totals totals = {0};
@@ -97,7 +97,7 @@ static int serve_on(cli_call *call, values *v, kvf_base *base)
     return CLI_SIGNAL + cli_stop_signal();
 }
 
-static int serve(cli_call *call, values *v, kvf_serve_prefix *prefixes)
+static int serve(cli_call *call, serve_values *v, kvf_serve_prefix *prefixes)
 {
     kvf_base *base = NULL;
     int code = CLI_OK;
@@ -116,7 +116,7 @@ static int serve(cli_call *call, values *v, kvf_serve_prefix *prefixes)
 
 static int run(cli_call *call)
 {
-    values v = {.serve = kvf_serve_defaults()};
+    serve_values v = {.serve = kvf_serve_defaults()};
     int code = cli_set_values(call, &v);
     if (code) return code;
     kvf_serve_prefix *prefixes = calloc(v.prefixes.n + 1, sizeof *prefixes);

@@ -4,15 +4,15 @@
 
 #include <stddef.h>
 
-typedef struct values {
+typedef struct words_values {
     kvf_words_options words;
     const char *base;
     kvf_base_options how;
     kvf_checkpoint checkpoint;
     bool allow_other_base;
-} values;
+} words_values;
 
-#define AT(field) offsetof(values, field)
+#define AT(field) offsetof(words_values, field)
 static const kvf_option_row OPTIONS[] = {
     CLI_BASE(AT(base), "base model"),
     {"top", "N", "5", KVF_POSITIVE, AT(words.top), "vocabulary items named for each"},
@@ -66,8 +66,8 @@ static int report(const cli_call *call, kvf_json *found)
 static int run(cli_call *call)
 {
     cli_progress progress = cli_progress_make(&call->common);
-    values v = {.words = {.top = 5, .progress = cli_progress_items, .user = &progress},
-                .how.precision = KVF_PRECISION_F32};
+    words_values v = {.words = {.top = 5, .progress = cli_progress_items, .user = &progress},
+                      .how.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf_prefix *prefix = NULL;
     kvf_json *found = NULL;

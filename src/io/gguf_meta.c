@@ -18,15 +18,15 @@ const kvf__gguf_type kvf__gguf_types[KVF__GGUF_TYPES] = {
 };
 
 /* The key being read. */
-typedef struct entry {
+typedef struct gguf_entry {
     kvf__gguf *g;
     char *key; /* NUL-terminated copy */
     const char *key_at;
     size_t key_n;
     kvf__buf scratch;
-} entry;
+} gguf_entry;
 
-static kvf_status bad(const entry *e, kvf_status status, const char *what)
+static kvf_status bad(const gguf_entry *e, kvf_status status, const char *what)
 {
     return kvf__fail(e->g->ctx, status, "%s: metadata \"%.80s\": %s", e->g->where, e->key, what);
 }
@@ -59,7 +59,7 @@ kvf__gguf_number kvf__gguf_read_number(kvf__reader *r, uint32_t type)
 }
 
 /* The scratch buffer ends the text; a NUL inside (no valid text) becomes '?'. */
-static kvf_status read_string(entry *e, kvf_json **out)
+static kvf_status read_string(gguf_entry *e, kvf_json **out)
 {
     kvf__reader *r = &e->g->r;
     size_t n;
@@ -76,7 +76,7 @@ static kvf_status read_string(entry *e, kvf_json **out)
 }
 
 /* *out may become NULL for want of memory: adding it to its parent then fails. */
-static kvf_status read_scalar(entry *e, uint32_t type, kvf_json **out)
+static kvf_status read_scalar(gguf_entry *e, uint32_t type, kvf_json **out)
 {
     kvf__gguf_number number;
 
@@ -92,7 +92,7 @@ static kvf_status read_scalar(entry *e, uint32_t type, kvf_json **out)
     return KVF_OK;
 }
 
-static kvf_status add_array(const entry *e, const struct kvf__gguf_kv *array)
+static kvf_status add_array(const gguf_entry *e, const struct kvf__gguf_kv *array)
 {
     kvf__weights *w = e->g->weights;
 
@@ -104,7 +104,7 @@ static kvf_status add_array(const entry *e, const struct kvf__gguf_kv *array)
     return KVF_OK;
 }
 
-static kvf_status skip_elements(entry *e, struct kvf__gguf_kv *array)
+static kvf_status skip_elements(gguf_entry *e, struct kvf__gguf_kv *array)
 {
     kvf__reader *r = &e->g->r;
     size_t start = r->at, n;
@@ -123,7 +123,7 @@ static kvf_status skip_elements(entry *e, struct kvf__gguf_kv *array)
 }
 
 /* Its elements, read a second time. */
-static kvf_status list_elements(entry *e, const struct kvf__gguf_kv *array, kvf_json *list)
+static kvf_status list_elements(gguf_entry *e, const struct kvf__gguf_kv *array, kvf_json *list)
 {
     e->g->r.at -= array->bytes;
     for (uint64_t i = 0; i < array->count; i++) {
@@ -135,7 +135,7 @@ static kvf_status list_elements(entry *e, const struct kvf__gguf_kv *array, kvf_
 }
 
 /* Short arrays as they are, long ones as {"array": type, "count": n}. */
-static kvf_status array_to_json(entry *e, const struct kvf__gguf_kv *array, kvf_json **out)
+static kvf_status array_to_json(gguf_entry *e, const struct kvf__gguf_kv *array, kvf_json **out)
 {
     if (array->count <= MAX_INLINE) {
         *out = kvf_json_array();
@@ -146,7 +146,7 @@ static kvf_status array_to_json(entry *e, const struct kvf__gguf_kv *array, kvf_
     return KVF_OK;
 }
 
-static kvf_status read_array(entry *e, kvf_json **out)
+static kvf_status read_array(gguf_entry *e, kvf_json **out)
 {
     kvf__reader *r = &e->g->r;
     struct kvf__gguf_kv array = {.key = e->key_at, .key_n = e->key_n};
@@ -171,7 +171,7 @@ static bool is_plain_ascii(const char *text, size_t n)
     return true;
 }
 
-static kvf_status read_key(entry *e, uint64_t place)
+static kvf_status read_key(gguf_entry *e, uint64_t place)
 {
     kvf__gguf *g = e->g;
 
@@ -189,7 +189,7 @@ static kvf_status read_key(entry *e, uint64_t place)
     return KVF_OK;
 }
 
-static kvf_status check_alignment(entry *e, uint32_t type, const kvf_json *value)
+static kvf_status check_alignment(gguf_entry *e, uint32_t type, const kvf_json *value)
 {
     int64_t alignment = kvf_json_int(value, 0);
 
@@ -200,7 +200,7 @@ static kvf_status check_alignment(entry *e, uint32_t type, const kvf_json *value
     return KVF_OK;
 }
 
-static kvf_status read_value(entry *e, kvf_json **value)
+static kvf_status read_value(gguf_entry *e, kvf_json **value)
 {
     kvf__gguf *g = e->g;
     uint32_t type = kvf__read_u32(&g->r);
@@ -215,7 +215,7 @@ static kvf_status read_value(entry *e, kvf_json **value)
 
 static kvf_status read_entry(kvf__gguf *g, uint64_t place)
 {
-    entry e = {.g = g};
+    gguf_entry e = {.g = g};
     kvf_json *value = NULL;
 
     kvf_status st = read_key(&e, place);

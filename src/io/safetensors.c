@@ -43,14 +43,14 @@ typedef struct span {
     size_t begin, end;
 } span;
 
-typedef struct source {
+typedef struct header_source {
     kvf_ctx *ctx;
     const char *where;
     const uint8_t *data; /* the data section */
     size_t n;
-} source;
+} header_source;
 
-static kvf_status bad(const source *src, const char *name, const char *what)
+static kvf_status bad(const header_source *src, const char *name, const char *what)
 {
     return kvf__fail(src->ctx, KVF_EFORMAT, "%s: tensor \"%.80s\": %s", src->where, name, what);
 }
@@ -72,7 +72,7 @@ static bool has_negative_zero(const char *json, size_t n)
     return false;
 }
 
-static kvf_status read_size(const source *src, const char *name, const kvf_json *value,
+static kvf_status read_size(const header_source *src, const char *name, const kvf_json *value,
                             const char *field, int64_t *out)
 {
     int64_t n = kvf_json_int(value, -1);
@@ -86,7 +86,7 @@ static kvf_status read_size(const source *src, const char *name, const kvf_json 
     return KVF_OK;
 }
 
-static kvf_status read_type(const source *src, const char *name, const kvf_json *info,
+static kvf_status read_type(const header_source *src, const char *name, const kvf_json *info,
                             const kvf__st_type **out)
 {
     size_t n;
@@ -102,7 +102,7 @@ static kvf_status read_type(const source *src, const char *name, const kvf_json 
                      src->where, name, type);
 }
 
-static kvf_status read_shape(const source *src, const char *name, const kvf_json *info,
+static kvf_status read_shape(const header_source *src, const char *name, const kvf_json *info,
                              kvf__view *view)
 {
     kvf_json *shape = kvf_json_get(info, "shape");
@@ -133,7 +133,8 @@ static bool shape_bytes(const kvf__view *view, size_t bits, size_t *out)
     return total % 8 == 0;
 }
 
-static kvf_status read_span(const source *src, const char *name, const kvf_json *info, span *out)
+static kvf_status read_span(const header_source *src, const char *name, const kvf_json *info,
+                            span *out)
 {
     kvf_json *offsets = kvf_json_get(info, "data_offsets");
     int64_t begin = 0, end = 0;
@@ -153,7 +154,7 @@ static kvf_status read_span(const source *src, const char *name, const kvf_json 
     return KVF_OK;
 }
 
-static kvf_status read_tensor(const source *src, const char *name, const kvf_json *info,
+static kvf_status read_tensor(const header_source *src, const char *name, const kvf_json *info,
                               kvf__table *table, span *out)
 {
     const kvf__st_type *type = NULL;
@@ -181,7 +182,7 @@ static kvf_status read_tensor(const source *src, const char *name, const kvf_jso
 }
 
 /* A copy, because the header goes; by way of text, which keeps every string as it is. */
-static kvf_status read_metadata(const source *src, kvf_json *value, kvf_json **out)
+static kvf_status read_metadata(const header_source *src, kvf_json *value, kvf_json **out)
 {
     kvf_status st;
     char *text;
@@ -210,7 +211,7 @@ static int by_offset(const void *a, const void *b)
 }
 
 /* From the first data byte to the last, without hole and overlap. */
-static kvf_status check_cover(const source *src, span *spans, size_t n)
+static kvf_status check_cover(const header_source *src, span *spans, size_t n)
 {
     size_t at = 0;
 
@@ -231,7 +232,7 @@ static kvf_status check_cover(const source *src, span *spans, size_t n)
 }
 
 /* spans: room for one of each member. */
-static kvf_status read_members(const source *src, kvf_json *header, kvf__weights *weights,
+static kvf_status read_members(const header_source *src, kvf_json *header, kvf__weights *weights,
                                span *spans)
 {
     size_t n = 0;
@@ -246,7 +247,7 @@ static kvf_status read_members(const source *src, kvf_json *header, kvf__weights
     return check_cover(src, spans, n);
 }
 
-static kvf_status read_header(const source *src, kvf_json *header, kvf__weights *weights)
+static kvf_status read_header(const header_source *src, kvf_json *header, kvf__weights *weights)
 {
     span *spans = NULL;
 
@@ -281,7 +282,7 @@ kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *b
     st = kvf_json_parse(ctx, where, json, (size_t)header_n, &header);
     if (st) return st;
 
-    source src = {ctx, where, (const uint8_t *)bytes + r.at, n - r.at};
+    header_source src = {ctx, where, (const uint8_t *)bytes + r.at, n - r.at};
     st = read_header(&src, header, weights);
     kvf_json_free(header);
     return st;

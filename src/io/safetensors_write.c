@@ -12,21 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct entry {
+typedef struct tensor_entry {
     const kvf__tensor *tensor;
     size_t type; /* place in kvf__st_types */
-} entry;
+} tensor_entry;
 
 static int by_type_and_name(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
+    const tensor_entry *x = a, *y = b;
     if (x->type != y->type) return x->type > y->type ? -1 : 1;
     return strcmp(x->tensor->name,
                   y->tensor->name); /* bytes, unsigned, as the reference compares */
 }
 
 static kvf_status make_entries(kvf_ctx *ctx, const char *path, const kvf__tensor *tensors, size_t n,
-                               entry *entries)
+                               tensor_entry *entries)
 {
     for (size_t i = 0; i < n; i++) {
         kvf__dtype dtype = tensors[i].view.dtype;
@@ -37,14 +37,14 @@ static kvf_status make_entries(kvf_ctx *ctx, const char *path, const kvf__tensor
             return kvf__fail(ctx, KVF_EUNSUPPORTED,
                              "%s: tensor \"%.80s\": safetensors files hold no %s", path,
                              tensors[i].name, kvf__dtype_name(dtype));
-        entries[i] = (entry){&tensors[i], type};
+        entries[i] = (tensor_entry){&tensors[i], type};
     }
     qsort(entries, n, sizeof *entries, by_type_and_name);
     return KVF_OK;
 }
 
 /* at: where its bytes begin in the data section; moves past them. */
-static kvf_status add_tensor(kvf_ctx *ctx, kvf_json *header, const entry *e, size_t *at)
+static kvf_status add_tensor(kvf_ctx *ctx, kvf_json *header, const tensor_entry *e, size_t *at)
 {
     const kvf__view *view = &e->tensor->view;
     const char *name = e->tensor->name;
@@ -74,7 +74,7 @@ static kvf_status add_text(kvf_ctx *ctx, const char *path, const kvf_json *heade
     return st;
 }
 
-static kvf_status make_header(kvf_ctx *ctx, const char *path, const entry *entries, size_t n,
+static kvf_status make_header(kvf_ctx *ctx, const char *path, const tensor_entry *entries, size_t n,
                               kvf__buf *out)
 {
     kvf_json *header = kvf__json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
@@ -92,7 +92,7 @@ static kvf_status make_header(kvf_ctx *ctx, const char *path, const entry *entri
 
 /* Length of the header, little endian (dtype.c: why no byte is turned), header, data. */
 static kvf_status write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__buf *header,
-                               const entry *entries, size_t n)
+                               const tensor_entry *entries, size_t n)
 {
     const uint64_t header_n = header->n;
     kvf__bytes *pieces = NULL;
@@ -112,7 +112,7 @@ static kvf_status write_pieces(kvf_ctx *ctx, const char *path, bool force, const
 kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force,
                                   const kvf__tensor *tensors, size_t n)
 {
-    entry *entries = NULL;
+    tensor_entry *entries = NULL;
     kvf__buf header = {0};
 
     KVF_TRY(kvf__alloc_array(ctx, n, sizeof *entries, &entries));

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* "label=word" of n bytes into the label's place. */
-static kvf_status take_item(kvf_ctx *ctx, const char *item, size_t n, char *const *labels,
-                            size_t n_labels, char **words)
+static kvf_status add_item(kvf_ctx *ctx, const char *item, size_t n, char *const *labels,
+                           size_t n_labels, char **words)
 {
     const char *sign = memchr(item, '=', n);
     size_t label = sign ? (size_t)(sign - item) : 0, i = 0;
@@ -45,7 +45,7 @@ kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *la
     st = kvf__alloc_array(ctx, n, sizeof *words, &words);
     for (const char *at = text; !st && *at;) {
         size_t length = strcspn(at, ",");
-        st = take_item(ctx, at, length, labels, n, words);
+        st = add_item(ctx, at, length, labels, n, words);
         at += length + (at[length] == ',');
     }
     if (!st) st = check_words(ctx, labels, n, words);

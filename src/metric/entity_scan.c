@@ -242,7 +242,7 @@ kvf_status kvf__entity_scan(kvf_ctx *ctx, kvf__entity_list *list, const kvf__tag
 }
 
 /* Sets of prefixes as seqeval lists them: those that hold `needs` and nothing but `may`. */
-static const struct guess {
+static const struct scheme_guess {
     unsigned needs, may;
     kvf__tag_scheme scheme;
 } GUESSES[] = {

@@ -19,36 +19,36 @@ typedef union kvf__metric_family {
     kvf__squad_scores squad;
     kvf__bleu_scores bleu;
     kvf__prf rouge;
-} family;
+} metric_family;
 
 /* ---- families -------------------------------------------------------------------------------- */
 
-static kvf_status loss(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status loss(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     (void)ctx;
     out->number = in->loss;
     return KVF_OK;
 }
 
-static kvf_status perplexity(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status perplexity(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     (void)ctx;
     out->number = exp(in->loss);
     return KVF_OK;
 }
 
-static kvf_status classes(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status classes(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     return kvf__classify(ctx, in->classes.gold, in->classes.predicted, in->classes.n,
                          in->classes.labels, NULL, &out->classes);
 }
 
-static kvf_status pearson(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status pearson(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     return kvf__pearson(ctx, in->numbers.gold, in->numbers.predicted, in->numbers.n, &out->number);
 }
 
-static kvf_status spearman(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status spearman(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     return kvf__spearman(ctx, in->numbers.gold, in->numbers.predicted, in->numbers.n, &out->number);
 }
@@ -63,13 +63,13 @@ static kvf_status entities_by(kvf_ctx *ctx, const kvf__metric_input *in, kvf__ta
     return KVF_OK;
 }
 
-static kvf_status entities(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status entities(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     return entities_by(ctx, in, KVF__TAGS_MIXED, &out->entities);
 }
 
 /* Tags of no one scheme have no strict score, which is no reason to stop an evaluation: NaN. */
-static kvf_status entities_strict(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status entities_strict(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     kvf__tag_scheme scheme = in->scheme == KVF__TAGS_MIXED ? KVF__TAGS_AUTO : in->scheme;
 
@@ -78,24 +78,24 @@ static kvf_status entities_strict(kvf_ctx *ctx, const kvf__metric_input *in, fam
     return st == KVF_EDATA ? KVF_OK : st;
 }
 
-static kvf_status squad(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status squad(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     return kvf__squad(ctx, &in->texts, in->no_answers, &out->squad);
 }
 
-static kvf_status bleu(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status bleu(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     return kvf__bleu(ctx, &in->texts, &out->bleu);
 }
 
-static kvf_status rouge(kvf_ctx *ctx, const kvf__metric_input *in, family *out)
+static kvf_status rouge(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     return kvf__rouge_l(ctx, &in->texts, &out->rouge);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-#define NUMBER(member) offsetof(family, member)
+#define NUMBER(member) offsetof(metric_family, member)
 
 static const kvf__metric TABLE[] = {
     {"loss", KVF__TASK_LM, false, false, loss, 0},
@@ -143,7 +143,7 @@ const kvf__metric *kvf__metric_find(kvf__task task, bool regression, const char 
 kvf_status kvf__metric_score(kvf_ctx *ctx, const kvf__metric *metric,
                              const kvf__metric_input *input, double *out)
 {
-    family scores;
+    metric_family scores;
     KVF_TRY(metric->family(ctx, input, &scores));
     memcpy(out, (const char *)&scores + metric->number, sizeof *out);
     return KVF_OK;

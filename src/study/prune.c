@@ -231,7 +231,7 @@ static kvf_status alloc_memory(pruning *p)
 }
 
 /* A trained language-model head needs memory for its gradient. */
-static kvf_status take_heads(pruning *p)
+static kvf_status load_heads(pruning *p)
 {
     const kvf__params *values = &p->prefix->file.head.params.params;
 
@@ -259,7 +259,7 @@ static kvf_status open_all(pruning *p)
     KVF_TRY(kvf_base_open(p->ctx, o->base, &how, &p->base));
     KVF_TRY(check_prefix(p));
     KVF_TRY(alloc_memory(p));
-    KVF_TRY(take_heads(p));
+    KVF_TRY(load_heads(p));
     KVF_TRY(kvf__evaluation_run(p->ctx, p->base, &p->prefix, 1, &o->eval, false, &p->trial));
     if (isfinite(p->trial.loss)) return KVF_OK;
     return kvf__fail(p->ctx, KVF_EDATA, "%s: its rows carry no labels to measure a loss on",

@@ -193,7 +193,7 @@ static kvf_generate_options how_to_write(int64_t max_tokens, double temperature,
 
 /* In place of its seed, of which the question begins with what follows the colon; written: its
  * rest, without the mark. */
-static kvf_status take_question(const study *s, int64_t i, const char *written, kvf__row_list *rows)
+static kvf_status add_question(const study *s, int64_t i, const char *written, kvf__row_list *rows)
 {
     (void)rows;
     const char *begin = strrchr(SEEDS[i % N_SEEDS].text, ':') + 1;
@@ -215,7 +215,7 @@ static kvf_status make_questions(const study *s)
                                                   s->options->seed ^ QUESTION_SEED, &stop);
     const kvf__render plain = kvf__document_render(&s->renderer->render);
     return run_round(s,
-                     &(round){.render = &plain, .seeds = true, .how = how, .take = take_question});
+                     &(round){.render = &plain, .seeds = true, .how = how, .take = add_question});
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
 /* One reading of a file for several runs on one base. Rows depend on the file and on the options
- * that say how it is read and rendered, which make up a key; on --max-length only where it cut or
+ * by which it is read and rendered, which make up a key; on --max-length only where it cut or
  * left out something, or where the task cuts texts by it (qa's windows). */
 #include "hash.h"
 #include "trainer.h"
