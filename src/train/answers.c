@@ -1,6 +1,6 @@
 /* Decisions out of probabilities: the likeliest class, tag or choice, the first of equals; the
- * number itself for a regression; spans in answers_span.c. The gold of the data is put next to it in
- * the form that metrics read. */
+ * number itself for a regression; spans in answers_span.c. The gold of the data is put next to it
+ * in the form that metrics read. */
 #include "answers.h"
 
 #include <math.h>

@@ -24,9 +24,10 @@ kvf_status kvf__ranks_prepare(struct kvf__trainer *trainer); /* memory */
 /* Of a step's rows this rank's; and then how many tokens the others' have. */
 void kvf__ranks_rows(struct kvf__trainer *trainer, const int64_t **examples, int64_t *n);
 int64_t kvf__ranks_other_tokens(const struct kvf__trainer *trainer);
-/* Rank 0 begins a step on the others with what its encoder emitted; there the base, if it is
- * trained, takes the values that came. */
+/* Rank 0 begins a step on the others with what its encoder emitted. There the base, if it is
+ * trained, takes the values that came; a failure is rank 0's to know, by kvf__ranks_sum(). */
 kvf_status kvf__ranks_send(struct kvf__trainer *trainer);
+kvf_status kvf__ranks_refresh(struct kvf__trainer *trainer);
 /* ranks_measure.c: validation and the retention set are divided among the ranks from here on. Rank
  * 0 has the others measure what its encoder emitted, just before it does so itself. */
 kvf_status kvf__ranks_divide(struct kvf__trainer *trainer);

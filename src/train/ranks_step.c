@@ -121,16 +121,16 @@ kvf_status kvf__ranks_order(kvf__trainer *t, kvf__order_kind kind)
     return share_value(t);
 }
 
-/* Values of the base reach the model's own layout when they have come. */
-static kvf_status refresh(kvf__trainer *t)
-{
-    return t->tuned.base ? kvf__model_refresh(t->ctx, t->base->model) : KVF_OK;
-}
-
 kvf_status kvf__ranks_send(kvf__trainer *t)
 {
-    if (!t->ranks) return KVF_OK;
-    return kvf__ranks_follows(t) ? refresh(t) : kvf__ranks_order(t, KVF__ORDER_STEP);
+    if (!t->ranks || kvf__ranks_follows(t)) return KVF_OK;
+    return kvf__ranks_order(t, KVF__ORDER_STEP);
+}
+
+kvf_status kvf__ranks_refresh(kvf__trainer *t)
+{
+    if (!kvf__ranks_follows(t) || !t->tuned.base) return KVF_OK;
+    return kvf__model_refresh(t->ctx, t->base->model);
 }
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
@@ -213,7 +213,7 @@ static kvf_status help(kvf__trainer *t, kvf__order_kind kind)
 {
     KVF_TRY(share_value(t));
     if (kind == KVF__ORDER_STEP) return kvf__trainer_step(t);
-    KVF_TRY(refresh(t));
+    KVF_TRY(kvf__ranks_refresh(t));
     return kind == KVF__ORDER_RETENTION ? kvf__retention_run(t) : kvf__tasks_validate(t);
 }
 

@@ -64,8 +64,7 @@ static void restore(const kvf__trainer *t, kvf__retention *m)
 
 kvf_status kvf__retention_open(kvf__trainer *t)
 {
-    const kvf__evaluator_options how = {
-        .P = t->id.P, .share_prefixes = !t->options.share_off};
+    const kvf__evaluator_options how = {.P = t->id.P, .share_prefixes = !t->options.share_off};
     if (!t->options.retention) return KVF_OK;
     KVF_TRY(kvf__alloc(t->ctx, sizeof *t->retention, &t->retention));
     kvf__retention *m = t->retention;

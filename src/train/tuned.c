@@ -30,7 +30,7 @@ static void clear_gradients(kvf__trainer *t)
     }
 }
 
-/* Processes that follow have got the value from the first one, and with it the base's weights. */
+/* Processes that follow have got the value from the first one. */
 kvf_status kvf__tuned_fwd(kvf__trainer *t)
 {
     kvf__tuned *tuned = &t->tuned;
