@@ -65,7 +65,8 @@ static kvf_status check_prompt(kvf_ctx *ctx, const char *prompt, size_t number)
     return kvf__utf8_check(ctx, where, prompt, strlen(prompt), false);
 }
 
-/* The prompts as a data set whose rows are prompts; freed by the caller, after a failure too. */
+/* The prompts as a data set of rows without labels. Its start and ids, which are all that it has,
+ * are freed by the caller, after a failure too. */
 static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
                                  const char *const *prompts, size_t n, kvf__dataset *out)
 {
@@ -95,7 +96,8 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, NULL, &renderer));
     kvf_status st = render_prompts(ctx, &renderer.render, prompts, n, &set);
     if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
-    kvf__dataset_done(&set);
+    kvf__free(set.start);
+    kvf__free(set.ids);
     kvf__renderer_done(&renderer);
     return st;
 }
