@@ -1,5 +1,4 @@
-/* The waist: the prefix tensor, the only thing that passes between encoder and base, in both
- * directions.
+/* The prefix tensor, the only thing that passes between encoder and base, in both directions.
  *
  * Value and gradient have the same type: kv [L, 2, G, P, D], f32, key before value, keys as they
  * sit in a Hugging Face cache (half-split head order, after RoPE, never rotated again). No batch

@@ -178,11 +178,10 @@ static kvf_status refuse(kvf__trainer *t)
 
 kvf_status kvf__trainer_forecast(kvf__trainer *t)
 {
-    kvf__survey survey = {0};
     kvf_forecast f = {0};
     double begin = kvf__clock();
     if (kvf__ranks_size(t) > 1 || t->retention) return refuse(t);
-    KVF_TRY(kvf__trainer_survey(t, &survey));
+    const kvf__survey survey = kvf__trainer_survey(t);
     if (!survey.steps) return KVF_OK;
     KVF_TRY(probe(t, &survey, &f));
     f.steps = survey.steps;

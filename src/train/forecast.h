@@ -11,7 +11,7 @@ typedef struct kvf__survey {
     int64_t steps, tokens, computed_tokens;
 } kvf__survey;
 /* lengths.c; the sampler is then at the step that comes next. */
-kvf_status kvf__trainer_survey(struct kvf__trainer *trainer, kvf__survey *out);
+kvf__survey kvf__trainer_survey(struct kvf__trainer *trainer);
 
 /* A few steps of the run's own batches, after kvf__trainer_prepare(). The run goes on as if nothing
  * had been. Sets trainer->progress.forecast and reports it to the caller. */

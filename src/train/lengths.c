@@ -58,37 +58,28 @@ kvf_status kvf__trainer_lengths(kvf__trainer *t)
 
 /* ---- a walk over all steps ------------------------------------------------------------------- */
 
-/* The parts of the steps before `end`, from the first on. */
+/* The parts of all steps, from the first one on. */
 typedef struct walk {
-    bool own; /* of several processes: only rows that this one computes */
-    int64_t step, end;
+    bool own;  /* of several processes: only rows that this one computes */
+    bool fill; /* each part becomes the batch */
+    int64_t step;
     kvf__step_rows rows;
 } walk;
 
-static walk begin_walk(kvf__trainer *t, bool own, int64_t end)
+static walk begin_walk(kvf__trainer *t, bool own, bool fill)
 {
     kvf__rows_rewind(t);
-    return (walk){.own = own, .end = end};
+    return (walk){.own = own, .fill = fill};
 }
 
 static bool next_part(kvf__trainer *t, walk *w)
 {
-    while (!kvf__step_rows_part(t, &w->rows)) {
-        if (w->step >= w->end) return false;
+    while (!(w->fill ? kvf__step_rows_peek(t, &w->rows) : kvf__step_rows_part(t, &w->rows))) {
+        if (w->step >= t->progress.steps) return false;
         w->rows = (kvf__step_rows){0};
         w->rows.examples = kvf__rows_draw(t, w->step++, &w->rows.n);
         if (w->own) kvf__ranks_rows(t, &w->rows.examples, &w->rows.n);
     }
-    return true;
-}
-
-/* The same, with the part in the batcher. */
-static bool next_batch(kvf__trainer *t, walk *w)
-{
-    const kvf__step_rows *rows = &w->rows;
-    if (!next_part(t, w)) return false;
-    kvf__batcher_fill(&t->rows.batcher, &t->rows.now->data,
-                      rows->examples + rows->done - rows->part, rows->part);
     return true;
 }
 
@@ -105,24 +96,24 @@ static kvf__batch_sizes bounds_of(const kvf__trainer *t, const kvf__step_rows *r
 
 static void raise_bounds(kvf__trainer *t, bool own, kvf__batch_sizes *bounds)
 {
-    for (walk w = begin_walk(t, own, t->progress.steps); next_part(t, &w);) {
+    for (walk w = begin_walk(t, own, false); next_part(t, &w);) {
         const kvf__batch_sizes part = bounds_of(t, &w.rows);
         kvf__batch_sizes_raise(bounds, &part);
     }
 }
 
 /* What is left: steps before the one at hand are not counted. */
-kvf_status kvf__trainer_survey(kvf__trainer *t, kvf__survey *out)
+kvf__survey kvf__trainer_survey(kvf__trainer *t)
 {
     const int64_t now = t->progress.step, steps = t->progress.steps;
-    *out = (kvf__survey){.steps = steps - now};
-    for (walk w = begin_walk(t, true, steps); next_batch(t, &w);) {
+    kvf__survey left = {.steps = steps - now};
+    for (walk w = begin_walk(t, true, true); next_part(t, &w);) {
         if (w.step <= now) continue;
-        out->tokens += bounds_of(t, &w.rows).tokens;
-        if (t->rows.batcher.sizes.labels) out->computed_tokens += t->rows.batcher.sizes.tokens;
+        left.tokens += bounds_of(t, &w.rows).tokens;
+        if (t->rows.batcher.sizes.labels) left.computed_tokens += t->rows.batcher.sizes.tokens;
     }
     kvf__rows_seek(t);
-    return KVF_OK;
+    return left;
 }
 
 /* ---- what steps need ------------------------------------------------------------------------- */
@@ -148,7 +139,7 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     if (t->ranks) raise_bounds(t, false, &bounds); /* terms are counted over the rows of all */
     KVF_TRY(kvf__batcher_init(t->ctx, &t->rows.batcher, rules, bounds.rows, bounds.tokens,
                               bounds.labels));
-    for (walk w = begin_walk(t, true, t->progress.steps); next_batch(t, &w);)
+    for (walk w = begin_walk(t, true, true); next_part(t, &w);)
         kvf__batch_sizes_raise(&sizes, &t->rows.batcher.sizes);
     if (t->ranks) kvf__batch_sizes_raise(&sizes, &least); /* a rank may never get a row */
     *limits = kvf__limits_for(&sizes, t->id.P, true);
@@ -170,7 +161,7 @@ kvf_status kvf__trainer_prepare(kvf__trainer *t)
     const kvf__batch_sizes *sizes = &t->rows.batcher.sizes;
     KVF_TRY(kvf__trainer_prepare_batches(t, &limits));
     KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
-    for (walk w = begin_walk(t, true, t->progress.steps); next_batch(t, &w);)
+    for (walk w = begin_walk(t, true, true); next_part(t, &w);)
         if (sizes->labels)
             KVF_TRY(kvf__pass_prepare(t->ctx, t->pass, sizes->tokens, sizes->labels));
     kvf__rows_seek(t);
