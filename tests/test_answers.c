@@ -45,7 +45,7 @@ START_TEST(classes)
     const float one[] = {0, 1, 2, 5, 5, -1}, two[] = {100, 101, 99, 0, 0, 0};
     kvf__scores s;
     kvf__answers a;
-    kvf_score out[KVF_MAX_SCORES];
+    kvf_metric out[KVF_MAX_SCORES];
     size_t n = 0;
 
     ck_ok(kvf__scores_init(ctx, &s, &set, 3));
@@ -115,7 +115,7 @@ START_TEST(numbers)
                               .sources = &sources};
     kvf__scores s;
     kvf__answers a;
-    kvf_score out[KVF_MAX_SCORES];
+    kvf_metric out[KVF_MAX_SCORES];
     size_t n = 0;
 
     ck_ok(kvf__scores_init(ctx, &s, &set, 1));
@@ -154,7 +154,7 @@ START_TEST(tags)
                               .sources = &sources};
     kvf__scores s;
     kvf__answers a;
-    kvf_score out[KVF_MAX_SCORES];
+    kvf_metric out[KVF_MAX_SCORES];
     size_t n = 0;
 
     ck_ok(kvf__scores_init(ctx, &s, &set, 3));

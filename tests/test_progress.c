@@ -27,7 +27,7 @@ static void watch(cli_common common, int n, int validate_every)
         cli_progress_event(&progress, &event);
         event.kind = KVF_EVENT_EVAL;
         event.valid_loss = 2.25;
-        event.metric = (kvf_score){"accuracy", 0.75};
+        event.metric = (kvf_metric){"accuracy", 0.75};
         if (validate_every && i % validate_every == 0) cli_progress_event(&progress, &event);
     }
     cli_progress_clear(&progress);

@@ -27,10 +27,10 @@ typedef enum kvf_event_kind {
 } kvf_event_kind;
 
 /* One number of a metric; the name lives as long as the library. */
-typedef struct kvf_score {
+typedef struct kvf_metric {
     const char *name; /* "loss", "accuracy", "f1", "exact_match", ... */
     double value;     /* NaN: not defined on this data */
-} kvf_score;
+} kvf_metric;
 #define KVF_MAX_SCORES 24
 
 /* What a run will take, from a few steps of its own batches that leave no trace on its bits. */
@@ -50,7 +50,7 @@ typedef struct kvf_event {
     int64_t step, steps;                /* steps done, and in all */
     double train_loss;                  /* of this step, nats per label token */
     double valid_loss;                  /* EVAL */
-    kvf_score metric;                   /* EVAL: what best checkpoints are chosen by */
+    kvf_metric metric;                  /* EVAL: what best checkpoints are chosen by */
     bool best;                          /* EVAL: the best so far */
     double meter_loss, meter_base_loss; /* METER: under the prefix, of the bare base */
     double lr, grad_norm;
@@ -205,8 +205,8 @@ typedef struct kvf_train_result {
     int64_t steps;
     double train_loss;                  /* of the last step */
     double valid_loss, best_valid_loss; /* of the last and of the best state; NaN: no validation */
-    kvf_score best;                     /* of the best checkpoint, by its metric; of equal ones
-                                           that of the lowest loss is kept */
+    kvf_metric best;                    /* of the best checkpoint, by its metric; of equal ones
+                                          that of the lowest loss is kept */
     int64_t best_step;                  /* 0: no validation ran */
     bool stopped_early;
     /* On the retention set's text: now, at step 0, of the bare base; NaN without one. */
@@ -278,7 +278,7 @@ typedef struct kvf_eval_result {
     int64_t label_tokens, examples, skipped, truncated;
     int64_t without_label; /* of the truncated rows: no label is left */
     size_t n_scores;       /* metrics of the task, the loss among them */
-    kvf_score scores[KVF_MAX_SCORES];
+    kvf_metric scores[KVF_MAX_SCORES];
     /* With per_class, in memory that kvf_eval_result_done frees: classes or tags in the order of
      * the head's outputs, and of token-cls the types of entities by name. Else empty. */
     kvf_class_scores classes, entity_types;
@@ -319,6 +319,48 @@ typedef struct kvf_predict_result {
  * EUSAGE: the task is lm. */
 kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                        const kvf_predict_options *options, kvf_predict_result *result);
+
+/* A token of a row that has a label. */
+typedef struct kvf_token_score {
+    int32_t id;
+    bool greedy;   /* no other is likelier there, and of equally likely ones none has a lower id */
+    float logprob; /* natural logarithm of its probability, given all before it */
+} kvf_token_score;
+
+typedef struct kvf_row_score {
+    bool skipped;         /* by overlong; the rest is zero then */
+    double loglikelihood; /* sum of the logprobs, 0 of a row without a label */
+    size_t n;
+    const kvf_token_score *tokens; /* [n] */
+} kvf_row_score;
+
+typedef struct kvf_score_options {
+    kvf_eval_options eval; /* data, and how its rows are read */
+    const char *out;       /* file of JSON lines, whole or not at all; NULL: none */
+    bool force;
+    /* takes the text in place of a file at `out`, which is then a name alone; NULL: none */
+    void (*write)(void *user, const char *text, size_t n);
+    void *user;
+} kvf_score_options;
+
+typedef struct kvf_score_result {
+    size_t n;
+    kvf_row_score *rows; /* [n] in the order of the data */
+    int64_t tokens, skipped, truncated;
+    double seconds;
+    void *memory; /* of the tokens */
+} kvf_score_result;
+void kvf_score_result_done(kvf_score_result *result);
+
+/* Log-likelihoods of what rows are to say: the tokens of completions, of a text all but the first,
+ * of messages the assistant's; the end token that training appends is not among them. Each row is
+ * computed alone, so that its bits are those of any other file or request with that row. prefix
+ * NULL: the bare base. A line of `out` is {"loglikelihood", "tokens" (their number), "ids",
+ * "logprobs", "greedy"}, the last three lists of so many; of a row that --overlong skip leaves out
+ * {"loglikelihood": null}. EUSAGE: a base or prefix of another task than lm; EDATA: no row has a
+ * label. *result, may be NULL, is released with kvf_score_result_done(). */
+kvf_status kvf_score(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                     const kvf_score_options *options, kvf_score_result *result);
 
 #ifdef __cplusplus
 }

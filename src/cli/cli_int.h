@@ -57,10 +57,10 @@ struct cli_command {
 
 #define CLI_ROWS(rows) .options = (rows), .n_options = sizeof(rows) / sizeof((rows)[0])
 
-extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_generate,
-    cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare, cli_sweep, cli_words,
-    cli_compose, cli_distill, cli_diff, cli_prune, cli_quantize, cli_convert_position, cli_unmerge,
-    cli_report, cli_completion;
+extern const cli_command cli_train, cli_merge, cli_inspect, cli_eval, cli_predict, cli_score,
+    cli_generate, cli_import, cli_export, cli_new_base, cli_serve, cli_bench, cli_compare,
+    cli_sweep, cli_words, cli_compose, cli_distill, cli_diff, cli_prune, cli_quantize,
+    cli_convert_position, cli_unmerge, cli_report, cli_completion;
 /* By index, NULL past the last; by name, NULL if unknown. */
 const cli_command *cli_command_at(size_t index);
 const cli_command *cli_command_find(const char *name);

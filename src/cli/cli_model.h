@@ -75,9 +75,9 @@ void cli_model_close(cli_model *model);
 #define CLI_CHAT_TEMPLATE(at, help)                                                                \
     CLI_ROW("chat-template", CLI_TEMPLATES, "the prefix's", KVF_WORD, at, help)
 
-/* Of eval and predict: model(f) and eval(f) are the offsets of field f of a cli_model_options and a
- * kvf_eval_options. */
-#define CLI_EVAL_OPTIONS(model, eval, data_help, prefix_help)                                      \
+/* Of eval, predict and score: model(f) and eval(f) are the offsets of field f of a
+ * cli_model_options and a kvf_eval_options. */
+#define CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help)                                      \
     CLI_ANY_BASE(model(base)), CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),       \
         CLI_ROW("prefix", "FILE", "", KVF_TEXTS, model(prefixes), prefix_help),                    \
         CLI_CHECKPOINT(model(checkpoint), "state of a run file"), CLI_HEAD(model(head)),           \
@@ -88,16 +88,21 @@ void cli_model_close(cli_model *model);
         CLI_ROW("split-text", "N", "off", KVF_COUNT, eval(split_text),                             \
                 "lm: the file is plain text, cut into rows of N tokens"),                          \
         CLI_ROW("limit", "N", "all", KVF_COUNT, eval(limit), "read the first N rows"),             \
-        CLI_MAX_LENGTH(eval(max_length)), CLI_OVERLONG(eval(overlong)),                            \
+        CLI_MAX_LENGTH(eval(max_length)), CLI_OVERLONG(eval(overlong))
+#define CLI_RENDER_OPTIONS(model, eval)                                                            \
+    CLI_CHAT_TEMPLATE(eval(chat_template), "how rows are rendered"), CLI_MAP_FIELDS(eval(map)),    \
+        CLI_WEIGHTS(model(how.weight_dtype), model(how.stream_layers)),                            \
+        CLI_AUTO_PRECISION(model(how.precision))
+/* Of eval and predict. */
+#define CLI_EVAL_OPTIONS(model, eval, data_help, prefix_help)                                      \
+    CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help),                                         \
         CLI_ROW("no-answer-above", "X", "0", KVF_REAL, eval(no_answer_above),                      \
                 "qa: no answer where its log odds against the best one are above"),                \
         CLI_ROW("max-answer", "N", "30", KVF_POSITIVE, eval(max_answer),                           \
                 "qa: longest answer in tokens"),                                                   \
         CLI_ROW("n-best", "N", "20", KVF_POSITIVE, eval(n_best),                                   \
                 "qa: best starts and ends that are paired, at most 64"),                           \
-        CLI_CHAT_TEMPLATE(eval(chat_template), "how rows are rendered"),                           \
-        CLI_MAP_FIELDS(eval(map)), CLI_WEIGHTS(model(how.weight_dtype), model(how.stream_layers)), \
-        CLI_AUTO_PRECISION(model(how.precision))
+        CLI_RENDER_OPTIONS(model, eval)
 
 /* Of prune and quantize: file(f) is the offset of field f of the tool's own options, eval(f) of a
  * kvf_eval_options; base and data are for measuring. */

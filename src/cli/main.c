@@ -14,12 +14,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_command *const COMMANDS[] = {
-    &cli_train,    &cli_merge,   &cli_inspect,   &cli_eval,     &cli_predict,
-    &cli_generate, &cli_import,  &cli_export,    &cli_serve,    &cli_new_base,
-    &cli_bench,    &cli_compare, &cli_sweep,     &cli_words,    &cli_distill,
-    &cli_compose,  &cli_diff,    &cli_prune,     &cli_quantize, &cli_convert_position,
-    &cli_unmerge,  &cli_report,  &cli_completion};
+static const cli_command *const COMMANDS[] = {&cli_train,    &cli_merge,    &cli_inspect,
+                                              &cli_eval,     &cli_predict,  &cli_score,
+                                              &cli_generate, &cli_import,   &cli_export,
+                                              &cli_serve,    &cli_new_base, &cli_bench,
+                                              &cli_compare,  &cli_sweep,    &cli_words,
+                                              &cli_distill,  &cli_compose,  &cli_diff,
+                                              &cli_prune,    &cli_quantize, &cli_convert_position,
+                                              &cli_unmerge,  &cli_report,   &cli_completion};
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 
 const cli_command *cli_command_at(size_t index)

@@ -13,9 +13,9 @@
 static const struct {
     const char *command, *option, *path;
 } STREAMS[] = {
-    {"eval", "data", CLI_STDIN},     {"predict", "data", CLI_STDIN}, {"predict", "out", CLI_STDOUT},
-    {"generate", "data", CLI_STDIN}, {"train", "log", CLI_STDOUT},   {"train", "recipe", CLI_STDIN},
-    {"sweep", "recipe", CLI_STDIN},
+    {"eval", "data", CLI_STDIN},  {"predict", "data", CLI_STDIN}, {"predict", "out", CLI_STDOUT},
+    {"score", "data", CLI_STDIN}, {"score", "out", CLI_STDOUT},   {"generate", "data", CLI_STDIN},
+    {"train", "log", CLI_STDOUT}, {"train", "recipe", CLI_STDIN}, {"sweep", "recipe", CLI_STDIN},
 };
 
 /* The path that `-` means, NULL: the option accepts no stream. */

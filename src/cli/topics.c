@@ -401,10 +401,10 @@ static const char USAGE[] =
     "\n"
     "Outputs appear whole or not at all; an existing file is replaced only with --force.\n"
     "\n"
-    "- is standard input as the --data of eval, predict and generate, as a --prompt (a\n"
-    "last line end is left out) and as a --recipe; it is standard output as the --out of\n"
-    "predict and the --log of train, which then prints the rest on standard error. What\n"
-    "training reads must be a file, since --resume reads it again.\n";
+    "- is standard input as the --data of eval, predict, score and generate, as a --prompt\n"
+    "(a last line end is left out) and as a --recipe; it is standard output as the --out\n"
+    "of predict and score and the --log of train, which then prints the rest on standard\n"
+    "error. What training reads must be a file, since --resume reads it again.\n";
 
 static const char ENVIRONMENT[] =
     "KVF_CPU          caps the instruction set: ref, avx2, avx512, avx512_bf16 or amx\n"

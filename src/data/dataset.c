@@ -64,7 +64,7 @@ static kvf_status loader_init(kvf_ctx *ctx, const char *path, const kvf__dataset
     *load = (kvf__loader){.ctx = ctx, .path = path, .glue.tail = -1};
     load->options = *options;
     if (options->render.pattern) load->options.max_length += options->render.pattern->P;
-    load->keeps = options->task != KVF__TASK_LM || options->references;
+    load->keeps = options->task != KVF__TASK_LM || options->references || options->unlabeled;
     if (options->task == KVF__TASK_LM) return KVF_OK;
     KVF_TRY(kvf__loader_plan_joins(load));
     load->names.elsewhere = options->learnt;

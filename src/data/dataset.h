@@ -59,7 +59,7 @@ typedef struct kvf__dataset {
                               no-answer position where the window does not hold it; NULL: none */
     int64_t n_groups;      /* questions; with group NULL every row is a group and n_groups = n */
     int64_t *group;        /* [n_groups + 1] rows that belong together */
-    kvf__sources *sources; /* NULL: lm without options.references */
+    kvf__sources *sources; /* NULL: lm without options.references or unlabeled */
 
     void *memory;     /* of the lists above, but ids, labels, types and the texts of sources */
     int64_t *sharers; /* how many data sets have these lists; NULL: this one alone */
@@ -88,7 +88,7 @@ typedef struct kvf__dataset_options {
     bool regression;                 /* seq-cls: labels are numbers */
     const kvf__label_set *label_set; /* NULL: learn; given, any other label is EDATA */
     bool learnt;    /* the set is what the training data showed: an error names --labels */
-    bool unlabeled; /* predict: rows may lack label, tags or answers; those left out are listed */
+    bool unlabeled; /* rows may lack label, tags or answers; those left out are listed, of lm too */
     bool windows;   /* token-cls: long sentences come in windows, as contexts of qa do */
     int64_t doc_stride; /* tokens that two windows share, as transformers' stride; 0: 128. At most
                            half of a window's text */

@@ -65,7 +65,7 @@ static kvf_status add_eos(const row_writer *w)
 {
     size_t from = w->ids->n;
     int32_t eos = kvf__token_eos(w->render->tokenizer);
-    if (eos < 0) return KVF_OK;
+    if (eos < 0 || w->render->no_eos) return KVF_OK;
     KVF_TRY(kvf__ids_add(w->ctx, w->ids, eos));
     return label_new(w, from, true);
 }

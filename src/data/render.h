@@ -29,6 +29,7 @@ typedef struct kvf__render {
                                   assistant turn */
     const kvf__field_map *map; /* may be NULL */
     const kvf__row_template *pattern; /* virtual tokens and what else rows hold; NULL: none */
+    bool no_eos; /* rows end where their text does (those of a chat template as it says) */
 } kvf__render;
 
 /* Appends ids and labels of one JSON row: [bos] + ids(prompt) + ids(completion) + [eos], completion

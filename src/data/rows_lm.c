@@ -131,14 +131,11 @@ kvf_status kvf__add_lm(kvf__loader *load)
     if (!length) return kvf__loader_fail(load, "the row has no tokens");
     if (length > o->max_length) {
         KVF_TRY(kvf__loader_overlong(load, length, o->max_length, &cut));
-        if (!cut) {
-            kvf__loader_drop_group(load);
-            return KVF_OK;
-        }
+        if (!cut) return kvf__loader_leave_out(load, &source);
         cut_row(load, from, (size_t)o->max_length);
     }
-    if (load->keeps) KVF_TRY(read_references(load, &source));
-    if (load->keeps && repeats_last(load, from)) {
+    if (o->references) KVF_TRY(read_references(load, &source));
+    if (o->references && repeats_last(load, from)) {
         load->rows.ids.n = load->rows.labels.n = from;
         load->counts.truncated += load->cut;
         load->cut = false;

@@ -54,12 +54,10 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
 static kvf_status fill_slot(kvf_ctx *ctx, kvf__session_slot *slot, const kvf_prefix *prefix,
                             kvf__head *head)
 {
-    const kvf__prefix *p = prefix && prefix->file.prefix.P ? &prefix->file.prefix : NULL;
+    const kvf__condition condition = kvf__prefix_condition(prefix);
+    const kvf__prefix *p = condition.prefix;
     kvf__prefix_done(&slot->rotated);
-    *slot = (kvf__session_slot){.before = {.condition.prefix = p}, .head = head, .infix_at = -1};
-    if (!prefix) return KVF_OK;
-    slot->before.condition.position_start = prefix->file.id.position_start;
-    if (prefix->file.vectors.P) slot->before.condition.vectors = &prefix->file.vectors;
+    *slot = (kvf__session_slot){.before = {.condition = condition}, .head = head, .infix_at = -1};
     if (!p || !prefix->file.id.infix) return KVF_OK;
     KVF_TRY(kvf__prefix_init(ctx, &slot->rotated, p->L, p->G, p->P, p->D));
     slot->infix = true;

@@ -240,6 +240,16 @@ void kvf_prefix_free(kvf_prefix *prefix)
     kvf__free(prefix);
 }
 
+kvf__condition kvf__prefix_condition(const kvf_prefix *prefix)
+{
+    kvf__condition condition = {0};
+    if (!prefix) return condition;
+    if (prefix->file.prefix.P) condition.prefix = &prefix->file.prefix;
+    if (prefix->file.vectors.P) condition.vectors = &prefix->file.vectors;
+    condition.position_start = prefix->file.id.position_start;
+    return condition;
+}
+
 int64_t kvf_prefix_length(const kvf_prefix *prefix)
 {
     return prefix->file.id.P;

@@ -3,6 +3,7 @@
 #ifndef KVF_OPEN_PREFIX_H
 #define KVF_OPEN_PREFIX_H
 
+#include "condition.h"
 #include "head.h"
 #include "open_base.h"
 
@@ -17,6 +18,9 @@ struct kvf_prefix {
     bool from_run;
     int64_t step; /* of the state that was used; -1 for prefix files */
 };
+
+/* What rows see of a prefix; NULL: none. All is viewed. */
+kvf__condition kvf__prefix_condition(const kvf_prefix *prefix);
 
 /* What a file of that kind holds of a prefix; all is viewed. */
 kvf__artifact kvf__prefix_view(const kvf_prefix *prefix, kvf__kind kind);

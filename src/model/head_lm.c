@@ -291,21 +291,53 @@ kvf_status kvf__pass_vocab_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *
 
 /* ---- logits ---------------------------------------------------------------------------------- */
 
+/* Into row j of w->out, [rows, V] of the chunk. */
 static void copy_plane(kvf__vocab_walk *w, int64_t p)
 {
     const int64_t V = w->pass->model->desc.V;
     const size_t bytes = (size_t)kvf__vocab_width(V, p) * sizeof(float);
 
     for (int64_t j = 0; j < w->real; j++)
-        memcpy(w->out + (w->first + j) * V + p * KVF__VOCAB_PLANE,
+        memcpy(w->out + j * V + p * KVF__VOCAB_PLANE,
                w->pass->head.sums.logits + j * KVF__VOCAB_PLANE, bytes);
+}
+
+static kvf_status next_chunk(kvf__vocab_walk *w)
+{
+    w->out += w->real * w->pass->model->desc.V;
+    return KVF_OK;
 }
 
 kvf_status kvf__pass_lm_logits(kvf_ctx *ctx, kvf__pass *pass, float *logits)
 {
     const kvf__loss none = {0};
-    kvf__vocab_walk walk = {
-        .ctx = ctx, .pass = pass, .how = &none, .plane = copy_plane, .out = logits};
+    kvf__vocab_walk walk = {.ctx = ctx,
+                            .pass = pass,
+                            .how = &none,
+                            .plane = copy_plane,
+                            .chunk = next_chunk,
+                            .out = logits};
+
+    return kvf__vocab_walk_run(&walk, "logits");
+}
+
+static kvf_status visit_chunk(kvf__vocab_walk *w)
+{
+    return w->visit(w->user, w->first, w->real, w->out);
+}
+
+kvf_status kvf__pass_lm_logits_each(kvf_ctx *ctx, kvf__pass *pass, float *memory,
+                                    kvf__outputs_fn *visit, void *user)
+{
+    const kvf__loss none = {0};
+    kvf__vocab_walk walk = {.ctx = ctx,
+                            .pass = pass,
+                            .how = &none,
+                            .plane = copy_plane,
+                            .chunk = visit_chunk,
+                            .out = memory,
+                            .visit = visit,
+                            .user = user};
 
     return kvf__vocab_walk_run(&walk, "logits");
 }

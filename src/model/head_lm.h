@@ -3,13 +3,11 @@
 #ifndef KVF_HEAD_LM_H
 #define KVF_HEAD_LM_H
 
-#include "batch.h"
+#include "loss.h"
 #include "model_priv.h"
 
-#define KVF__HEAD_ROWS 256 /* labelled rows per walk over the vocabulary */
+#define KVF__HEAD_ROWS KVF__OUTPUT_LABELS /* labelled rows per walk over the vocabulary */
 
-struct kvf__pass;
-struct kvf__loss;
 struct kvf__carver;
 
 /* The running softmax of a chunk's rows, at most KVF__HEAD_ROWS, plane by plane (head_lm.c). */
@@ -44,9 +42,9 @@ typedef struct kvf__pass_head {
 typedef struct kvf__vocab_walk kvf__vocab_walk;
 struct kvf__vocab_walk {
     kvf_ctx *ctx;
-    struct kvf__pass *pass;
-    const struct kvf__loss *how; /* what of a loss is wanted; zero: none of it */
-    bool sums;                   /* the running softmax is, and with a gradient acc [rows, C] */
+    kvf__pass *pass;
+    const kvf__loss *how; /* what of a loss is wanted; zero: none of it */
+    bool sums;            /* the running softmax is, and with a gradient acc [rows, C] */
     /* With the logits of plane p, before they are summed; NULL: nothing. */
     void (*plane)(kvf__vocab_walk *walk, int64_t p);
     /* When all planes of a chunk went by; NULL: nothing. */
@@ -57,15 +55,20 @@ struct kvf__vocab_walk {
     int64_t k;
     int32_t *ids;
     float *out;
+    kvf__outputs_fn *visit;
+    void *user;
 };
 /* what: "loss", "logits", for the error where there is no head, or no forward pass before it. */
 kvf_status kvf__vocab_walk_run(kvf__vocab_walk *walk, const char *what);
 
-/* kvf__pass_loss by the base's own head. */
-kvf_status kvf__pass_vocab_loss(kvf_ctx *ctx, struct kvf__pass *pass, const struct kvf__loss *how,
+/* kvf__pass_outputs_each by the base's own head. */
+kvf_status kvf__pass_lm_logits_each(kvf_ctx *ctx, kvf__pass *pass, float *memory,
+                                    kvf__outputs_fn *visit, void *user);
+/* kvf__pass_loss by the same. */
+kvf_status kvf__pass_vocab_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *how,
                                 double *loss_sum);
 /* Of a teacher (head_soft.c): its items are checked; the two steps of its walk. */
-kvf_status kvf__soft_check(kvf_ctx *ctx, const struct kvf__pass *pass, const struct kvf__loss *how);
+kvf_status kvf__soft_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__loss *how);
 void kvf__soft_plane(kvf__vocab_walk *walk, int64_t p);
 kvf_status kvf__soft_chunk(kvf__vocab_walk *walk);
 /* Where the gradient of what the head reads is to be written, [rows, C] of the chunk in f32; and

@@ -81,3 +81,19 @@ kvf_status kvf__pass_outputs(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, flo
     KVF_TRY(kvf__pass_hidden(ctx, pass, &hidden));
     return kvf__head_logits(ctx, head, hidden, pass->batch->n_labels, outputs);
 }
+
+kvf_status kvf__pass_outputs_each(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, float *memory,
+                                  kvf__outputs_fn *visit, void *user)
+{
+    const float *hidden = NULL;
+
+    if (!head) return kvf__pass_lm_logits_each(ctx, pass, memory, visit, user);
+    KVF_TRY(kvf__pass_hidden(ctx, pass, &hidden));
+    for (int64_t first = 0; first < pass->batch->n_labels; first += KVF__OUTPUT_LABELS) {
+        const int64_t left = pass->batch->n_labels - first;
+        const int64_t n = left < KVF__OUTPUT_LABELS ? left : KVF__OUTPUT_LABELS;
+        KVF_TRY(kvf__head_logits(ctx, head, hidden + first * pass->model->desc.C, n, memory));
+        KVF_TRY(visit(user, first, n, memory));
+    }
+    return KVF_OK;
+}

@@ -28,6 +28,12 @@ typedef struct kvf__loss {
 kvf_status kvf__pass_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *how, double *loss_sum);
 /* After fwd: outputs [n_labels, kvf__head_width or V], f32, dropout off. */
 kvf_status kvf__pass_outputs(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, float *outputs);
+/* The same for batches of many labels: for at most KVF__OUTPUT_LABELS at a time, in the memory
+ * [KVF__OUTPUT_LABELS, width], visit gets the outputs of labels first .. first + n - 1. */
+enum { KVF__OUTPUT_LABELS = 256 };
+typedef kvf_status kvf__outputs_fn(void *user, int64_t first, int64_t n, const float *outputs);
+kvf_status kvf__pass_outputs_each(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, float *memory,
+                                  kvf__outputs_fn *visit, void *user);
 
 /* For those who have several heads in one pass. hidden: final states of the labelled positions, f32
  * [n_labels, C], as transformers' last_hidden_state; a view, valid until the next call. */

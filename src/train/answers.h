@@ -56,7 +56,7 @@ kvf_status kvf__answers_spans(kvf_ctx *ctx, kvf__answers *answers, const kvf__sc
                               const kvf__answer_rules *rules);
 
 /* Every metric of the task; one that does not apply is NaN. *n of at most KVF_MAX_SCORES. */
-kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *answers, double loss, kvf_score *out,
+kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *answers, double loss, kvf_metric *out,
                         size_t *n);
 /* Of seq-cls and token-cls each class, tag and entity type. On failure *out is still to be freed.
  */

@@ -55,6 +55,7 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     load.task = e->task;
     load.causal = kvf__model_desc(base->model)->block.causal;
     load.unlabeled = unlabeled;
+    load.render.no_eos = unlabeled; /* of lm: scores are those of the text */
     if (prefix) {
         labels = (kvf__label_set){prefix->file.head.n_labels, prefix->file.head.labels};
         load.regression = prefix->file.head.regression;

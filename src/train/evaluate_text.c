@@ -31,7 +31,7 @@ static kvf_status score_texts(kvf_ctx *ctx, const kvf__text_rows *texts, kvf_eva
     const kvf__metric_input in = {.texts = *texts};
     for (size_t i = 0; i < 2; i++) {
         const kvf__metric *metric = kvf__metric_find(KVF__TASK_LM, false, NAMES[i]);
-        kvf_score *score = &result->scores[result->n_scores++];
+        kvf_metric *score = &result->scores[result->n_scores++];
         score->name = metric->name;
         KVF_TRY(kvf__metric_score(ctx, metric, &in, &score->value));
     }

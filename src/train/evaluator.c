@@ -143,12 +143,7 @@ void kvf__evaluator_free(kvf__evaluator *evaluator)
 
 kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head)
 {
-    kvf__subject subject = {.head = head};
-    if (!prefix) return subject;
-    if (prefix->file.prefix.P) subject.condition.prefix = &prefix->file.prefix;
-    if (prefix->file.vectors.P) subject.condition.vectors = &prefix->file.vectors;
-    subject.condition.position_start = prefix->file.id.position_start;
-    return subject;
+    return (kvf__subject){.condition = kvf__prefix_condition(prefix), .head = head};
 }
 
 /* ---- one batch ------------------------------------------------------------------------------- */

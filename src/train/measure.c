@@ -38,7 +38,7 @@ static kvf__metric_input input_of(const kvf__answers *a, double loss)
     return in;
 }
 
-kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *a, double loss, kvf_score *out, size_t *n)
+kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *a, double loss, kvf_metric *out, size_t *n)
 {
     const kvf__metric_input in = input_of(a, loss);
     size_t rows = 0;
@@ -49,7 +49,7 @@ kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *a, double loss, kvf_sc
         if (table[i].task != a->set->task || table[i].regression != a->set->regression) continue;
         kvf_status st = kvf__metric_score(ctx, &table[i], &in, &value);
         if (st && st != KVF_EDATA) return st;
-        out[(*n)++] = (kvf_score){table[i].name, st ? NAN : value};
+        out[(*n)++] = (kvf_metric){table[i].name, st ? NAN : value};
     }
     return KVF_OK;
 }

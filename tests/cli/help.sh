@@ -1,5 +1,5 @@
 # Help goes to standard output and exits 0, and shows defaults; --version names the libraries.
-commands="train merge inspect eval predict generate import export new-base serve bench compare sweep words distill compose diff prune quantize convert-position unmerge report completion"
+commands="train merge inspect eval predict score generate import export new-base serve bench compare sweep words distill compose diff prune quantize convert-position unmerge report completion"
 
 run 0 --help
 err_is

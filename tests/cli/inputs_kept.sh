@@ -57,6 +57,9 @@ valid.jsonl train --base model --data train.jsonl --valid valid.jsonl --out new.
 model/config.json train --base model --data train.jsonl --out model/config.json
 prefix.h5 predict --base model --prefix prefix.h5 --data valid.jsonl --out prefix.h5
 other.valid.jsonl predict --base model --prefix prefix.h5 --data valid.jsonl --out other.valid.jsonl
+prefix.h5 score --base model --prefix prefix.h5 --data valid.jsonl --out prefix.h5
+other.valid.jsonl score --base model --prefix prefix.h5 --data valid.jsonl --out other.valid.jsonl
+model/tokenizer.json score --base model --data valid.jsonl --out model/tokenizer.json
 model/tokenizer.json predict --base model --prefix classes.h5 --data rows.jsonl --out model/tokenizer.json
 END
 

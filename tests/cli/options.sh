@@ -1,4 +1,4 @@
-# Every option of eval, predict and generate: it changes what is printed or written, or it is refused
+# Every option of eval, predict, score and generate: it changes what is printed or written, or it is refused
 # as misuse. A row of the table below has what to give; an option without a row fails.
 # shellcheck disable=SC2086 # words
 make_inputs
@@ -77,6 +77,28 @@ predict|stream-layers|$cls --data cls.jsonl|on|same
 predict|precision|$cls --data cls.jsonl --precision f32|bf16|change
 predict|out-format|$cls --data cls.jsonl|conll|refuse
 predict|force|||inputs_kept
+score|base|||every
+score|data|||every
+score|out|||every
+score|prefix|$lm --data valid.jsonl|other.h5|refuse
+score|prefix|--base model --threads 1 --data valid.jsonl|lm.h5|change
+score|checkpoint|$lm --data valid.jsonl|last|change
+score|head|$lm --data valid.jsonl|x|refuse
+score|allow-other-base|||unmerge
+score|drop-layers|$lm --data valid.jsonl|0-0|refuse
+score|format|$lm --data valid.jsonl|csv|refuse
+score|no-header|$lm --data valid.jsonl||refuse
+score|columns|$lm --data valid.jsonl|text,label|refuse
+score|max-length|$lm --data valid.jsonl --overlong truncate|6|change
+score|overlong|$lm --data valid.jsonl --max-length 11 --overlong truncate|skip|change
+score|split-text|$lm --data text.txt --split-text 8|6|change
+score|limit|$lm --data valid.jsonl|3|change
+score|chat-template|$lm --data valid.jsonl|chatml|change
+score|map|$lm --data valid.jsonl|prompt=completion|change
+score|weight-dtype|$lm --data valid.jsonl|int8|change
+score|stream-layers|$lm --data valid.jsonl|on|same
+score|precision|$lm --data valid.jsonl --precision f32|bf16|change
+score|force|||inputs_kept
 generate|base|||every
 generate|prefix|$lm --prompt after|other.h5|change
 generate|prompt|||every
@@ -101,7 +123,7 @@ TABLE
 # try ARGUMENTS...: what the command prints and writes, without times, into seen
 try() {
     rm -f answers.jsonl
-    if [ "$command" = predict ]; then set -- "$@" --out answers.jsonl; fi
+    if [ "$command" = predict ] || [ "$command" = score ]; then set -- "$@" --out answers.jsonl; fi
     "$KVFOLD" "$command" "$@" --json >out 2>err
     code=$?
     { sed 's/"[a-z_]*second[s]*":[^,}]*//g' out; cat answers.jsonl 2>/dev/null; } >seen
@@ -122,7 +144,7 @@ while IFS='|' read -r command option with value how; do
     *) fail "$command --$option $value ($with): $how expected, exit status $code: $(cat err)" ;;
     esac
 done <table
-for command in eval predict generate; do
+for command in eval predict score generate; do
     "$KVFOLD" $command --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | grep -vx -e threads -e json -e quiet -e help >options
     while read -r option; do
         grep -q "^$command|$option|" table || fail "$command --$option: no row says how its effect is seen"
