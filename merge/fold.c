@@ -2,6 +2,7 @@
  * is read back and compared with the encoder's output before merge reports success: equal bit for
  * bit in f32, off by the rounding of the type otherwise. */
 #include "merge_int.h"
+#include "method.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,10 +34,17 @@ int64_t kvf__file_bytes(const char *path)
     return stat(path, &info) ? 0 : info.st_size;
 }
 
+/* Of a run of method head, which folds to a base file as well: its base with that head. */
+static bool is_head(const kvf_prefix *live)
+{
+    const kvf__method *method = kvf__method_find(live->file.id.method);
+    return method && method->port == KVF__PORT_NONE;
+}
+
 static kvf_status fold_changes(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                                kvf_merge_result *r)
 {
-    const bool whole = live->form.what == KVF__TRAIN_EVERYTHING;
+    const bool whole = live->form.what != KVF__TRAIN_ADAPTERS;
 
     KVF_TRY(extend_lineage(ctx, live, options->run, 0));
     KVF_TRY(whole ? kvf__fold_base(ctx, options, live, r)
@@ -85,7 +93,8 @@ static kvf_status fold_embed(kvf_ctx *ctx, const kvf_merge_options *options, kvf
 static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                        kvf_merge_result *r)
 {
-    const bool changes = kvf_prefix_changes_base(live), both = changes && live->file.vectors.P;
+    const bool changes = kvf_prefix_changes_base(live) || is_head(live);
+    const bool both = changes && live->file.vectors.P;
     kvf_merge_options rest = *options;
 
     if (!live->from_run)

@@ -1,5 +1,6 @@
 /* Folding a run that trained every weight: they become a base file, with config and tokenizer of
  * the base that the run began from (of a GGUF, as made of its metadata) and the head of its task.
+ * A run of the head alone becomes one too, with the weights of the base as they were.
  *
  * A run that also trained virtual tokens folds to two files: that base file, and the one
  * that the method's virtual tokens fold to anyway, made on it and for it. */
@@ -55,8 +56,10 @@ kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const 
     KVF_TRY(write_with_head(ctx, options, live));
     result->max_abs_diff = 0;
     result->rank = 1;
-    for (size_t i = 0; i < live->file.values.params.n; i++)
-        result->shape[0] += live->file.values.params.item[i].n;
+    const kvf__params *values = &live->file.values.params;
+    if (!values->n) values = &live->file.head.params.params;
+    for (size_t i = 0; i < values->n; i++)
+        result->shape[0] += values->item[i].n;
     return KVF_OK;
 }
 

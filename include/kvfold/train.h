@@ -101,7 +101,7 @@ typedef struct kvf_train_options {
     bool resume, force, dry_run, allow_other_base;
 
     /* What is trained. */
-    const char *method; /* mlp, direct, projected, prompt, p-tuning, adapter, full */
+    const char *method; /* mlp, direct, projected, prompt, p-tuning, adapter, full, head */
     const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
     int64_t prefix_length, encoder_hidden;
     const char *layers;         /* "A-B": layers that have a prefix; NULL or "": all */

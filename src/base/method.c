@@ -26,5 +26,5 @@ const kvf__method *kvf__method_find(const char *name)
 bool kvf__method_has_length(const char *name)
 {
     const kvf__method *method = name ? kvf__method_find(name) : NULL;
-    return !method || method->port != KVF__PORT_BLOCK;
+    return !method || method->port == KVF__PORT_KV || method->port == KVF__PORT_EMBED;
 }

@@ -2,15 +2,16 @@
  * and of the files.
  *
  * A method has a port, where what it trains enters the base: `kv` emits a prefix, `embed` vectors
- * in place of token embeddings, `block` trains parameters that the model itself publishes. Whoever
- * needs to know more than the port asks the row, or the encoder. */
+ * in place of token embeddings, `block` trains parameters that the model itself publishes, `none`
+ * nothing but the task's head. Whoever needs to know more than the port asks the row, or the
+ * encoder. */
 #ifndef KVF_METHOD_H
 #define KVF_METHOD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK } kvf__port;
+typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK, KVF__PORT_NONE } kvf__port;
 
 /* name, port, default --lr, kind of the file it folds to, whether emitting reads the base */
 #define KVF__METHOD_LIST(X)                                                                        \
@@ -20,7 +21,8 @@ typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK } kvf__p
     X("prompt", EMBED, 0.3, "embeddings", false)                                                   \
     X("p-tuning", EMBED, 1e-3, "embeddings", false)                                                \
     X("adapter", BLOCK, 1e-3, "adapter", false)                                                    \
-    X("full", BLOCK, 2e-5, "base", false)
+    X("full", BLOCK, 2e-5, "base", false)                                                          \
+    X("head", NONE, 1e-2, "base", false)
 
 typedef struct kvf__method {
     const char *name;
@@ -30,7 +32,7 @@ typedef struct kvf__method {
     bool reads_base;      /* folding or using one of its runs needs the base */
 } kvf__method;
 
-/* Has it virtual tokens, a length P? Those of port block have none: P = 0. */
+/* Has it virtual tokens, a length P? Those of port block and none have not: P = 0. */
 bool kvf__method_has_length(const char *name);
 /* NULL: not known. */
 const kvf__method *kvf__method_find(const char *name);

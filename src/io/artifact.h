@@ -70,7 +70,7 @@ typedef struct kvf__artifact {
         int64_t size;         /* of the bottleneck */
         char *activation, *placement; /* words of --adapter-activation and --adapter-placement */
     };
-    struct {                    /* run */
+    struct {                    /* run; of method head the encoder has no parameters */
         uint8_t *layer_mask;    /* [L] */
         kvf__params_owned best; /* the encoder's; n = 0: no validation ran yet */
         kvf__params_owned best_head;
@@ -82,6 +82,11 @@ typedef struct kvf__artifact {
         kvf__history history;
     };
 } kvf__artifact;
+/* Of a run: did a validation keep a state? */
+static inline bool kvf__run_has_best(const kvf__artifact *run)
+{
+    return run->best.params.n || run->best_head.params.n;
+}
 /* Not of a base. */
 kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
                                const kvf__artifact *artifact);

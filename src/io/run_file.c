@@ -1,7 +1,8 @@
 /* The run file: encoder, optimizer and everything else a training run needs to go on
  * (docs/format.md).
  *
- *   /encoder/<parameter>          attributes method, task, position_start, L, G, P, D, layer_mask
+ *   /encoder/<parameter>          attributes method, task, position_start, L, G, P, D, layer_mask;
+ *                                 of method head no parameter
  *   /head/<parameter>, labels     where the task has a head
  *   /heads/<name>/...             of several tasks; in best and optimizer too, by their names
  *   /best/{encoder,head}/...      once a validation ran; attributes step, metric, value on /best
@@ -40,7 +41,7 @@ static void write_best(kvf__h5 *h5, const kvf__artifact *file)
 {
     kvf__h5_id group;
 
-    if (file->best.params.n == 0) return;
+    if (!kvf__run_has_best(file)) return;
     group = kvf__h5_group_create(h5, h5->file, "best");
     kvf__h5_put_i64(h5, group, "step", file->best_step);
     kvf__h5_put_text(h5, group, "metric", file->best_metric ? file->best_metric : "");
@@ -62,6 +63,13 @@ static void write_optimizer(kvf__h5 *h5, const kvf__artifact *file)
     kvf__h5_release(&group);
 }
 
+/* Method head trains no more than the head of its task. */
+static bool has_encoder(const kvf__artifact *file)
+{
+    const kvf__method *method = kvf__method_find(file->id.method);
+    return !method || method->port != KVF__PORT_NONE;
+}
+
 /* What could not be read back is not written. */
 static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact *file)
 {
@@ -72,9 +80,12 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: a run has L %lld, G %lld, P %lld, D %lld, want none below 1", path,
                          (long long)id->L, (long long)id->G, (long long)id->P, (long long)id->D);
-    if (file->values.params.n == 0)
-        return kvf__fail(ctx, KVF_ESHAPE, "%s: a run without encoder parameters cannot be stored",
-                         path);
+    if (has_encoder(file) ? file->values.params.n == 0 : n == 0)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: a run without %s parameters cannot be stored", path,
+                         has_encoder(file) ? "encoder" : "head");
+    if (!has_encoder(file) && file->values.params.n)
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: a run of method %s has no encoder", path,
+                         id->method);
     for (size_t i = 0; i < file->values.params.n; i++) /* only heads lie in groups of their own */
         if (strchr(file->values.params.item[i].name, '/'))
             return kvf__fail(ctx, KVF_EUSAGE, "%s: \"%s\" cannot name a dataset", path,
@@ -89,7 +100,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
     if (file->m.params.n && file->m.params.n != n)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: moments of %zu parameters, but there are %zu", path,
                          file->m.params.n, n);
-    if (file->best.params.n && file->best_head.params.n != file->head.params.params.n)
+    if (kvf__run_has_best(file) && file->best_head.params.n != file->head.params.params.n)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: the best head has %zu parameters, the last %zu",
                          path, file->best_head.params.n, file->head.params.params.n);
     return KVF_OK;
@@ -105,9 +116,21 @@ static void write_rest(kvf__h5 *h5, const kvf__artifact *file)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* No parameter, but the group is there. */
+static void read_none(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file)
+{
+    size_t n = kvf__h5_child_count(h5, group);
+    if (n)
+        kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, want none of method %s", n,
+                     file->id.method);
+}
+
 static void read_encoder(kvf__h5 *h5, const kvf__h5_data *group, kvf__artifact *file)
 {
-    kvf__param_group_read(h5, group->id, NULL, &file->values);
+    if (has_encoder(file))
+        kvf__param_group_read(h5, group->id, NULL, &file->values);
+    else
+        read_none(h5, group->id, file);
 }
 
 /* A second set of parameters: the best step's, or moments. */
@@ -121,6 +144,19 @@ static void read_like(kvf__h5 *h5, kvf__h5_id parent, const char *name, const kv
     kvf__h5_release(&group);
 }
 
+static void read_best_encoder(kvf__h5 *h5, kvf__h5_id best, kvf__artifact *file)
+{
+    kvf__h5_id group;
+
+    if (has_encoder(file)) {
+        read_like(h5, best, "encoder", &file->values.params, "encoder", &file->head, &file->best);
+        return;
+    }
+    group = kvf__h5_group_open(h5, best, "encoder");
+    read_none(h5, group, file);
+    kvf__h5_release(&group);
+}
+
 static void read_best(kvf__h5 *h5, kvf__artifact *file)
 {
     const kvf__params *head = &file->head.params.params;
@@ -131,7 +167,7 @@ static void read_best(kvf__h5 *h5, kvf__artifact *file)
     file->best_step = kvf__h5_get_i64(h5, group, "step");
     file->best_metric = kvf__h5_get_text(h5, group, "metric");
     file->best_value = kvf__h5_get_f64(h5, group, "value");
-    read_like(h5, group, "encoder", &file->values.params, "encoder", &file->head, &file->best);
+    read_best_encoder(h5, group, file);
     if (head->n)
         read_like(h5, group, head_group(file), head, "head", &file->head, &file->best_head);
     kvf__h5_release(&group);

@@ -53,7 +53,7 @@ static void read_widths(const kvf__params *params, kvf__encoder_shape *shape)
 kvf_status kvf__run_pick_state(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                                kvf_checkpoint checkpoint, const kvf__params **values, int64_t *step)
 {
-    bool has_best = run->best.params.n > 0;
+    bool has_best = kvf__run_has_best(run);
     if (checkpoint == KVF_CHECKPOINT_BEST && !has_best)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: no best checkpoint yet: no validation ran", path);
     bool best = has_best && checkpoint != KVF_CHECKPOINT_LAST;

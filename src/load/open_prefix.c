@@ -112,8 +112,7 @@ static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__arti
 
 static bool is_block(const kvf__artifact *run)
 {
-    const kvf__method *method = kvf__method_find(run->id.method);
-    return method && method->port == KVF__PORT_BLOCK;
+    return kvf__method_find(run->id.method) && !kvf__method_has_length(run->id.method);
 }
 
 static kvf_status block_values(kvf_ctx *ctx, const char *path, kvf__artifact *run,

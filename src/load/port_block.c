@@ -42,7 +42,9 @@ kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *ru
     const kvf_json *options = run->options;
     kvf__params_owned *from = best ? &run->best : &run->values;
 
-    if (strcmp(method->folds_to, "adapter"))
+    if (method->port == KVF__PORT_NONE)
+        prefix->form = (kvf__train){0};
+    else if (strcmp(method->folds_to, "adapter"))
         prefix->form = (kvf__train){.what = KVF__TRAIN_EVERYTHING};
     else
         KVF_TRY(adapter_form(ctx, path, kvf_json_int(kvf_json_get(options, "adapter-size"), 0),

@@ -42,6 +42,7 @@ static const struct {
 #define CHOICE_KV(name)    "|" name
 #define CHOICE_EMBED(name) "|" name
 #define CHOICE_BLOCK(name)
+#define CHOICE_NONE(name)
 #define CHOICE(name, port, lr, folds_to, reads_base) CHOICE_##port(name)
 #define CHOICES                                      (&("" KVF__METHOD_LIST(CHOICE))[1])
 
@@ -93,7 +94,7 @@ kvf_status kvf__sweep_check_run(kvf_ctx *ctx, const kvf_train_options *o)
         {o->infix, "infix"},
     };
     if (o->named_data.n) return kvf__fail(ctx, KVF_EUSAGE, "--data NAME=FILE: %s", ONE_TASK);
-    if (kvf__method_find(o->method)->port == KVF__PORT_BLOCK)
+    if (!kvf__method_has_length(o->method))
         return kvf__fail(ctx, KVF_EUSAGE, "--method %s: %s", o->method, SHARED_BASE);
     for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++)
         if (FIELDS[i].is_set)

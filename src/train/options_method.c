@@ -16,6 +16,17 @@ static kvf_status check_trained_base(kvf_ctx *ctx, const kvf_train_options *o)
                      strcmp(o->method, "full") ? "--unfreeze base" : "method full");
 }
 
+/* Method head has nothing to train but what the task brings. */
+static kvf_status check_head_alone(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    if (!strcmp(o->task, "lm") && !o->named_data.n)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--method head: task lm has no head of its own, want another --task");
+    if (kvf__train_option_given(o, "lr"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--lr: not for method head, whose rate is --head-lr");
+    return KVF_OK;
+}
+
 /* Flags are not marked as given: true is what was asked for. */
 static bool is_set(const kvf_train_options *o, const kvf__option *r)
 {
@@ -31,6 +42,7 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++)
         if (r->methods && is_set(o, r) && kvf_choice_index(r->methods, o->method) < 0)
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: not for method %s", r->row.name, method->name);
+    if (method->port == KVF__PORT_NONE) KVF_TRY(check_head_alone(ctx, o));
     if (!strcmp(o->method, "adapter") && o->base_dropout > 0)
         return kvf__fail(ctx, KVF_EUSAGE, "--base-dropout: not for method adapter");
     if (o->train_head && !strcmp(o->method, "full"))

@@ -100,10 +100,8 @@ static kvf_status make_tuned(kvf__trainer *t)
                                       .form = strcmp(o->method, "p-tuning") ? NULL : o->p_encoder};
     kvf__params *base = kvf__model_params(t->base->model);
     KVF_TRY(choose_layers(t));
-    if (t->tuned.method->port == KVF__PORT_BLOCK) {
-        t->tuned.base = base;
-        return KVF_OK;
-    }
+    if (t->tuned.method->port == KVF__PORT_BLOCK) t->tuned.base = base;
+    if (!kvf__method_has_length(o->method)) return KVF_OK;
     KVF_TRY(kvf__encoder_on_base(t->ctx, t->base, o->method, &shape, &t->tuned.encoder));
     for (size_t i = 0; unfreezes(t) && i < base->n; i++)
         base->item[i].lr_scale = o->base_lr / o->lr; /* the schedule carries o->lr */
@@ -159,7 +157,7 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     t->stepper.adamw.beta2 = o->beta2;
     t->stepper.adamw.eps = o->eps;
     t->stepper.adamw.weight_decay = o->weight_decay;
-    if (t->rows.total.valid_rows || t->output.resumed.best.params.n) KVF_TRY(make_best(t));
+    if (t->rows.total.valid_rows || kvf__run_has_best(&t->output.resumed)) KVF_TRY(make_best(t));
     KVF_TRY(make_history(t));
     if (t->output.is_resumed)
         KVF_TRY(kvf__trainer_restore(t));

@@ -86,7 +86,7 @@ static kvf_status decide_start(kvf__trainer *t)
                      !kvf__model_desc(t->base->model)->block.causal;
     if (!wish && both_ways && !strcmp(o->init, "vocab")) wish = "random";
     if (open && wish && !strcmp(o->init, "vocab")) o->init = wish;
-    if (t->tuned.method->port == KVF__PORT_BLOCK) o->init = "random";
+    if (!kvf__method_has_length(o->method)) o->init = "random";
     bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
     if (alone && !t->output.is_resumed && kvf__train_option_given(o, "init-scheme") &&
         strcmp(o->init, "random"))

@@ -193,7 +193,7 @@ static void drop_last_reading(kvf__trainer *t)
 
 static kvf_status restore_best(kvf__trainer *t, const kvf__artifact *run)
 {
-    if (!run->best.params.n) {
+    if (!kvf__run_has_best(run)) {
         t->progress.best.params.n = 0;
         return KVF_OK;
     }

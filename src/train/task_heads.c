@@ -18,7 +18,7 @@ static double mib(int64_t floats)
 static void note_size(kvf__trainer *t, const kvf__param *head)
 {
     bool tied = kvf__model_desc(t->base->model)->tied;
-    bool best = t->rows.total.valid_rows || t->output.resumed.best.params.n;
+    bool best = t->rows.total.valid_rows || kvf__run_has_best(&t->output.resumed);
     kvf__trainer_note(t,
                       "%s [%lld, %lld] is trained too: %.1f MiB stored with the prefix, %.1f MiB "
                       "while training%s",

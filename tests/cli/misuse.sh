@@ -45,7 +45,7 @@ all="--base b --data d --out o"
 for pair in 'lr=fast:a number from 0 on' 'lr=-1:a number from 0 on' 'lr=nan:a number from 0 on' \
     'steps=1.5:a whole number from 0 to 2147483647' 'steps=:a whole number from 0 to 2147483647' \
     'batch-size=99999999999999999999:a whole number from 0 to 2147483647' \
-    'method=mlpp:mlp|direct|projected|prompt|p-tuning|adapter|full' 'shuffle=yes:on or off' \
+    'method=mlpp:mlp|direct|projected|prompt|p-tuning|adapter|full|head' 'shuffle=yes:on or off' \
     'schedule=step:linear|cosine|constant'; do
     option=${pair%%:*}
     misuse "train: --${option%%=*} \"${option#*=}\": want ${pair#*:}; try kvfold train --help" \

@@ -1,0 +1,49 @@
+# Method head: the head of a task alone, from train to the base file and what reads it; and what it is not for.
+# shellcheck disable=SC2086 # words
+"$MAKE_TINY" bert 1 bert || exit 1
+make_inputs
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    printf 'good film %d\tyes\nbad film %d\tno\n' $i $i
+done >rows.tsv
+shared="--base bert --data rows.tsv --threads 2 --precision f32"
+fit="$shared --valid rows.tsv --task seq-cls --method head --batch-size 4 --eval-every 4 --schedule constant --schedule-steps 12"
+
+run 0 train $fit --steps 12 --out run.h5 --json
+best=$(value best_value) loss=$(value best_valid_loss)
+[ "$(value trainable_parameters)" = $((2 * 32 + 2)) ] || fail "$(value trainable_parameters) parameters"
+run 0 inspect run.h5
+has out '^  head/classifier.weight '
+grep -q '^  encoder/' out && fail 'a head alone has parameters of an encoder'
+
+# resumed: the same bytes
+run 0 train $fit --steps 8 --out parts.h5
+run 0 train $fit --steps 12 --out parts.h5 --resume
+same run.h5 parts.h5
+
+# the run, and the base file of it, measure as the validation did; the base's weights are as they were
+run 0 merge run.h5 --base bert --out based.h5 --json
+for with in "--base bert --prefix run.h5" "--base based.h5"; do
+    run 0 eval $with --data rows.tsv --threads 2 --precision f32 --json
+    [ "$(value accuracy) $(value loss)" = "$best $loss" ] || fail "$with: $(cat out), train said $best $loss"
+done
+run 0 predict --base based.h5 --data rows.tsv --threads 2 --precision f32 --out answers.jsonl
+run 0 import bert --out plain.h5
+run 1 diff plain.h5 based.h5
+grep -q '^  *weights/' out && fail 'the fold changed a weight'
+run 2 merge run.h5 --out other.h5
+has err 'method head folds to a base'
+
+# going on from it, and from it to another method's head
+run 0 train $fit --steps 2 --init-from run.h5 --out on.h5
+run 1 train $shared --task seq-cls --method full --steps 1 --init-from run.h5 --out full.h5
+has err 'has 0 parameters, the base wants '
+
+run 2 train --base model --data train.jsonl --method head --out lm.h5
+err_is 'kvfold: train: --method head: task lm has no head of its own, want another --task; try kvfold train --help'
+for option in "--lr 0.1" "--prefix-length 4" "--layers 0-1" "--init zero" "--lr-units parameter"; do
+    run 2 train $fit --steps 1 $option --out refused.h5
+    has err "^kvfold: train: ${option% *}: not for method head"
+done
+run 2 train --base bert --data a=rows.tsv --data b=rows.tsv --task seq-cls --method head --out two.h5
+has err 'method head has no prefix to share'
+absent lm.h5 refused.h5 two.h5
