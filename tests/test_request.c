@@ -31,19 +31,27 @@ START_TEST(what_is_asked_is_read)
     ck_assert(parse("{\"model\":\"m\",\"prompt\":\"Hi\",\"max_tokens\":7,\"temperature\":0.5,"
                     "\"top_p\":0.9,\"top_k\":3,\"seed\":-2,\"stop\":[\"a\",\"bc\"],\"stream\":true,"
                     "\"stream_options\":{\"include_usage\":true},\"n\":5,\"echo\":false,"
-                    "\"logprobs\":null,\"user\":\"u\",\"frequency_penalty\":0.0}",
+                    "\"logprobs\":null,\"user\":\"u\",\"frequency_penalty\":0.0,"
+                    "\"presence_penalty\":-1.5,\"repetition_penalty\":1.2,\"min_p\":0.05,"
+                    "\"logit_bias\":{\"12\":-100,\"3\":2.5}}",
                     false, &r, &p));
     ck_assert_str_eq(r.model, "m");
     ck_assert_uint_eq(r.n_prompts, 1);
     ck_assert_str_eq(r.prompts[0].text, "Hi");
     ck_assert_int_eq(r.max_tokens, 7);
     ck_assert(r.sampling.temperature == 0.5 && r.sampling.top_p == 0.9 && r.sampling.top_k == 3);
+    ck_assert(r.sampling.min_p == 0.05);
+    const kvf__penalties *penalties = &r.sampling.penalties;
+    ck_assert(penalties->frequency == 0 && penalties->presence == -1.5);
+    ck_assert(penalties->repetition == 1.2 && penalties->n_bias == 2);
+    ck_assert(penalties->bias[0].id + penalties->bias[1].id == 15);
     ck_assert(r.seeded && r.seed == (uint64_t)-2);
     ck_assert(r.stream && r.usage && !r.chat);
     ck_assert_int_eq(r.n, 5);
     ck_assert_uint_eq(r.n_stop, 2);
     ck_assert_str_eq(r.stop[1], "bc");
     kvf__request_forget(&r);
+    ck_assert(penalties->bias[0].id + penalties->bias[1].id == 15);
     ck_assert(!r.root && !r.prompts && !r.model);
     ck_assert_str_eq(r.stop[1], "bc");
     ck_assert_int_eq(r.n, 5);
@@ -72,6 +80,23 @@ START_TEST(defaults_are_the_api_s)
     ck_assert_uint_eq(r.n_messages, 3);
     ck_assert_str_eq(r.messages[1].role, "assistant");
     ck_assert_str_eq(r.messages[2].content, "ab");
+    kvf__request_done(&r);
+}
+END_TEST
+
+/* What is more than the server gives is cut to that. */
+START_TEST(many_tokens_are_cut)
+{
+    kvf__request r;
+    kvf__problem p;
+    ck_assert(parse("{\"model\":\"m\",\"prompt\":\"a\",\"max_tokens\":101}", false, &r, &p));
+    ck_assert_int_eq(r.max_tokens, MOST);
+    kvf__request_done(&r);
+    ck_assert(parse("{\"model\":\"m\",\"max_completion_tokens\":2147483647,\"messages\":"
+                    "[{\"role\":\"user\",\"content\":\"x\",\"name\":\"n\"}]}",
+                    true, &r, &p));
+    ck_assert_int_eq(r.max_tokens, MOST);
+    ck_assert_str_eq(r.messages[0].content, "x");
     kvf__request_done(&r);
 }
 END_TEST
@@ -139,8 +164,8 @@ static const struct {
     {false, "{\"model\":\"m\",\"prompt\":[\"a\",\"b\",\"c\"],\"n\":43}", "n", "128 in all"},
     {false, "{\"model\":\"m\",\"prompt\":[1,-1]}", "prompt", "token ids"},
     {false, "{\"model\":\"m\",\"prompt\":[]}", "prompt", "want a text"},
-    {false, P "\"max_tokens\":0}", "max_tokens", "from 1 to 100"},
-    {false, P "\"max_tokens\":101}", "max_tokens", "from 1 to 100"},
+    {false, P "\"max_tokens\":0}", "max_tokens", "from 1 to 2147483647"},
+    {false, P "\"max_tokens\":2147483648}", "max_tokens", "from 1 to 2147483647"},
     {false, P "\"max_tokens\":1.5}", "max_tokens", "whole"},
     {false, P "\"temperature\":-1}", "temperature", "from 0 to 2"},
     {false, P "\"temperature\":\"1\"}", "temperature", "number"},
@@ -156,7 +181,16 @@ static const struct {
     {false, P "\"logprobs\":1}", "logprobs", "not supported"},
     {false, P "\"best_of\":2}", "best_of", "not supported"},
     {false, P "\"echo\":true}", "echo", "not supported"},
-    {false, P "\"logit_bias\":{\"1\":1}}", "logit_bias", "not supported"},
+    {false, P "\"logit_bias\":{\"1\":101}}", "logit_bias", "-100 to 100"},
+    {false, P "\"logit_bias\":{\"a\":1}}", "logit_bias", "token ids"},
+    {false, P "\"logit_bias\":{\"-1\":1}}", "logit_bias", "token ids"},
+    {false, P "\"logit_bias\":{\"4294967296\":1}}", "logit_bias", "token ids"},
+    {false, P "\"logit_bias\":{\"\":1}}", "logit_bias", "token ids"},
+    {false, P "\"logit_bias\":[1]}", "logit_bias", "an object"},
+    {false, P "\"min_p\":1.5}", "min_p", "from 0 to 1"},
+    {false, P "\"presence_penalty\":2.5}", "presence_penalty", "from -2 to 2"},
+    {false, P "\"frequency_penalty\":\"1\"}", "frequency_penalty", "from -2 to 2"},
+    {false, P "\"repetition_penalty\":0}", "repetition_penalty", "from 0.01 to 100"},
     {false, P "\"messages\":[]}", "messages", "no field"},
     {false, P "\"tokens\":3}", "tokens", "no field"},
     {true, "{\"model\":\"m\"}", "messages", "missing"},
@@ -167,8 +201,11 @@ static const struct {
     {true,
      "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
      "messages", "parts of type text"},
-    {true, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"name\":\"n\"}]}",
-     "messages", "only role and content"},
+    {true, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"name\":\"\"}]}",
+     "messages", "name: want a text"},
+    {true,
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"tool_calls\":[]}]}",
+     "messages", "only role, content and name"},
     {true, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[{}]}",
      "tools", "not supported"},
 };
@@ -240,6 +277,7 @@ int main(void)
         tcase_add_checked_fixture(all[i], setup, teardown);
     tcase_add_test(core, what_is_asked_is_read);
     tcase_add_test(core, defaults_are_the_api_s);
+    tcase_add_test(core, many_tokens_are_cut);
     tcase_add_test(core, several_prompts_are_read);
     tcase_add_test(core, nul_is_text);
     tcase_add_loop_test(errors, what_cannot_be_done_is_refused, 0, sizeof BAD / sizeof BAD[0]);

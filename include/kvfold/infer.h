@@ -15,11 +15,31 @@
 extern "C" {
 #endif
 
+/* What a token's logit is raised by. */
+typedef struct kvf_token_bias {
+    int32_t id;
+    float bias;
+} kvf_token_bias;
+
 typedef struct kvf_generate_options {
-    int64_t max_tokens;      /* most new tokens per prompt */
-    double temperature;      /* 0: greedy */
-    int64_t top_k;           /* 0: all */
-    double top_p;            /* 1: all */
+    int64_t max_tokens; /* most new tokens per prompt */
+    double temperature; /* 0: greedy */
+    int64_t top_k;      /* 0: all */
+    double top_p;       /* 1: all */
+    double min_p;       /* least share of the likeliest token's probability; 0: all */
+    /* Of tokens in prompt or completion, positive logits are divided by it and others multiplied
+     * (as transformers does); 0 or 1: none. */
+    double repetition_penalty;
+    /* Taken off the logits of tokens in the completion, once and for each time they are there (as
+     * OpenAI does). */
+    double presence_penalty, frequency_penalty;
+    const kvf_token_bias *logit_bias; /* [n_logit_bias] */
+    size_t n_logit_bias;
+    /* Above 1: beam search with so many rows, whose best completion is the answer: that of the
+     * highest sum of log-probabilities, divided by (number of tokens) ** length_penalty. As
+     * transformers searches with early_stopping False; temperature must be 0. */
+    int64_t beams;
+    double length_penalty;
     uint64_t seed;           /* prompt i draws from (seed, i): results do not depend on the batch */
     const char *const *stop; /* n_stop texts that end a completion (and are left out) */
     size_t n_stop;
@@ -33,7 +53,8 @@ typedef struct kvf_generate_options {
     const kvf_prefix *const *more;
     size_t n_more;
 } kvf_generate_options;
-kvf_generate_options kvf_generate_defaults(void); /* 64 tokens, greedy, top_p 1 */
+/* 64 tokens, greedy, top_p 1, no penalties, no beams, length_penalty 1 */
+kvf_generate_options kvf_generate_defaults(void);
 
 typedef struct kvf_generate_stats {
     int64_t prompt_tokens, new_tokens;

@@ -54,7 +54,7 @@ typedef struct kvf_serve_options {
                               * round by request */
     int64_t max_queue;       /* that wait for a row; further ones are refused with 503 */
     int64_t max_queue_bytes; /* that those take, likewise; one is always taken */
-    int64_t max_tokens;      /* most a request may ask for */
+    int64_t max_tokens;      /* most that a choice gets, whatever is asked for */
     int64_t max_context;     /* most tokens in a row, prompt and answer; 0: the model's */
     int64_t timeout;         /* seconds in which a request must have arrived */
     /* A signal handler sets it: running and waiting requests are answered, further ones are not.

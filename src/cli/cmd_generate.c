@@ -10,7 +10,7 @@
 typedef struct generate_values {
     cli_model_options model;
     kvf_generate_options generate;
-    kvf_strings stop;
+    kvf_strings stop, logit_bias;
     const char *prompt, *data, *map;
 } generate_values;
 
@@ -32,6 +32,20 @@ static const kvf_option_row OPTIONS[] = {
      "draw from the N likeliest tokens only; 0: from all"},
     {"top-p", "X", "1", KVF_REAL, GENERATE(top_p),
      "draw from the likeliest tokens that together reach this probability"},
+    {"min-p", "X", "0", KVF_REAL, GENERATE(min_p),
+     "draw from tokens of at least this share of the likeliest one's probability"},
+    {"repetition-penalty", "X", "1", KVF_REAL, GENERATE(repetition_penalty),
+     "divides positive logits of tokens in prompt or completion, multiplies others; above 1: says "
+     "less again"},
+    {"presence-penalty", "X", "0", KVF_REAL, GENERATE(presence_penalty),
+     "taken off the logits of tokens in the completion; -2 to 2"},
+    {"frequency-penalty", "X", "0", KVF_REAL, GENERATE(frequency_penalty),
+     "the same for each time that the token is there"},
+    {"logit-bias", "ID=X", "", KVF_TEXTS, AT(logit_bias),
+     "added to a token's logit; may be given more than once"},
+    {"beams", "N", "1", KVF_POSITIVE, GENERATE(beams), "beam search with N rows a prompt; 1: none"},
+    {"length-penalty", "X", "1", KVF_REAL, GENERATE(length_penalty),
+     "of beams: completions rank by log-probability / (number of tokens) ** X"},
     {"stop", "TEXT", "", KVF_TEXTS, AT(stop),
      "text that ends a completion and is left out; may be given more than once"},
     {"seed", "N", "0", KVF_SEED, GENERATE(seed), "of the draws"},
@@ -115,6 +129,58 @@ static int complete(cli_call *call, const cli_model *model, generate_values *v)
     return code;
 }
 
+/* "ID=X" into its parts. */
+static bool split_bias(const char *text, kvf_token_bias *out)
+{
+    char *end = NULL;
+    const long id = strtol(text, &end, 10);
+    if (end == text || *end != '=' || id < 0 || id > INT32_MAX) return false;
+    const char *number = end + 1;
+    out->id = (int32_t)id;
+    out->bias = strtof(number, &end);
+    return end != number && !*end && out->bias >= -100 && out->bias <= 100;
+}
+
+/* *biases is the caller's to free. */
+static int read_biases(const cli_call *call, generate_values *v, kvf_token_bias **biases)
+{
+    if (!v->logit_bias.n) return CLI_OK;
+    kvf_token_bias *list = calloc(v->logit_bias.n, sizeof *list);
+    if (!list) return cli_fail(call->command, "out of memory");
+    *biases = list;
+    for (size_t i = 0; i < v->logit_bias.n; i++)
+        if (!split_bias(v->logit_bias.item[i], &list[i]))
+            return cli_misuse(call->command,
+                              "--logit-bias \"%s\": want the id of a token, =, and a number from "
+                              "-100 to 100",
+                              v->logit_bias.item[i]);
+    v->generate.logit_bias = list;
+    v->generate.n_logit_bias = v->logit_bias.n;
+    return CLI_OK;
+}
+
+/* Options whose values have a range. */
+static int check_ranges(const cli_call *call, const kvf_generate_options *o)
+{
+    const struct {
+        const char *name;
+        double value, least, most;
+    } rows[] = {{"min-p", o->min_p, 0, 1},
+                {"repetition-penalty", o->repetition_penalty, 0.01, 100},
+                {"presence-penalty", o->presence_penalty, -2, 2},
+                {"frequency-penalty", o->frequency_penalty, -2, 2},
+                {"beams", (double)o->beams, 1, 1024},
+                {"length-penalty", o->length_penalty, -100, 100}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].value < rows[i].least || rows[i].value > rows[i].most)
+            return cli_misuse(call->command, "--%s %g: want a number from %g to %g", rows[i].name,
+                              rows[i].value, rows[i].least, rows[i].most);
+    if (o->beams > 1 && o->temperature > 0)
+        return cli_misuse(call->command, "--beams and --temperature exclude each other: beams draw "
+                                         "nothing");
+    return CLI_OK;
+}
+
 /* Options that depend on each other, and ranges. */
 static int check_values(const cli_call *call, const generate_values *v)
 {
@@ -130,7 +196,7 @@ static int check_values(const cli_call *call, const generate_values *v)
     if (!(v->generate.top_p > 0 && v->generate.top_p <= 1))
         return cli_misuse(call->command, "--top-p %g: want above 0 and at most 1",
                           v->generate.top_p);
-    return CLI_OK;
+    return check_ranges(call, &v->generate);
 }
 
 static int open_and_complete(cli_call *call, generate_values *v)
@@ -165,12 +231,15 @@ static int read_prompt(const cli_call *call, generate_values *v, char **text)
 static int run(cli_call *call)
 {
     generate_values v = {.generate = kvf_generate_defaults()};
+    kvf_token_bias *biases = NULL;
     char *text = NULL;
     int code = cli_set_values(call, &v);
     if (!code) code = check_values(call, &v);
+    if (!code) code = read_biases(call, &v, &biases);
     if (!code) code = cli_check_paths(call);
     if (!code) code = read_prompt(call, &v, &text);
     if (!code) code = open_and_complete(call, &v);
+    free(biases);
     free(text);
     return code;
 }
@@ -184,8 +253,13 @@ const cli_command cli_generate = {
              "eos_token_id, else config.json, else the tokenizer (of a GGUF at those that end\n"
              "text, turn and message), at the end of a turn of its chat template, and after a\n"
              "prefix at the tokenizer's EOS, which ends rows of data. The completion alone is\n"
-             "printed; those of --data follow lines that number them.\n",
+             "printed; those of --data follow lines that number them.\n"
+             "Logits get biases first, then the repetition penalty, then the other two;\n"
+             "draws are cut by --top-k, --top-p and --min-p, in this order, after the\n"
+             "temperature. Beams search as transformers does, and their penalties are of\n"
+             "log-probabilities.\n",
     .required = "base",
+    .needs = "length-penalty>beams",
     CLI_ROWS(OPTIONS),
     .run = run,
 };

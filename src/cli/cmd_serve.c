@@ -36,7 +36,7 @@ static const kvf_option_row OPTIONS[] = {
     {"max-queue-bytes", "BYTES", "67108864", KVF_COUNT, SERVE(max_queue_bytes),
      "memory that waiting requests may take; others are refused"},
     {"max-tokens", "N", "1024", KVF_COUNT, SERVE(max_tokens),
-     "most new tokens a request may ask for"},
+     "most new tokens of an answer; who asks for more gets so many"},
     {"max-context", "N", "4096", KVF_COUNT, SERVE(max_context),
      "most tokens of prompt and answer; 0: the model's positions"},
     {"timeout", "SECONDS", "30", KVF_COUNT, SERVE(timeout), "in which a request must have arrived"},

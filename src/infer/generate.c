@@ -2,10 +2,11 @@
  * together; a row leaves the batch when it ends. Every prompt has its own random stream, so a
  * completion does not depend on what other rows draw.
  *
+ * With beams (beam.c) one prompt after another has all rows.
+ *
  * kvf__generate_set, at the end, is the whole of it. */
 #include "generate.h"
-#include "ensemble.h"
-#include "row.h"
+#include "beam.h"
 
 #include <string.h>
 
@@ -31,6 +32,7 @@ typedef struct generator {
     kvf__ensemble *session;
     prompt_row *rows; /* [n] */
     int64_t n, group; /* rows, and how many run together */
+    int64_t beams;    /* rows of the session that each prompt has */
     kvf__row_batch batch;
     kvf_generate_stats stats;
 } generator;
@@ -155,6 +157,19 @@ static void stream(void *user, const char *text, size_t n, int64_t new_tokens, k
     if (n) o->token(o->token_user, (size_t)(r - r->generator->rows), text, n);
 }
 
+static kvf__sampling sampling_of(const kvf_generate_options *o)
+{
+    return (kvf__sampling){.temperature = o->temperature,
+                           .top_p = o->top_p,
+                           .min_p = o->min_p,
+                           .top_k = o->top_k,
+                           .penalties = {.bias = o->logit_bias,
+                                         .n_bias = o->n_logit_bias,
+                                         .repetition = o->repetition_penalty,
+                                         .frequency = o->frequency_penalty,
+                                         .presence = o->presence_penalty}};
+}
+
 /* Row i of the data set; *needs grows to what its group takes. */
 static kvf_status begin_row(generator *g, const kvf__dataset *set, int64_t i, int64_t longest,
                             kvf__session_limits *needs)
@@ -165,7 +180,7 @@ static kvf_status begin_row(generator *g, const kvf__dataset *set, int64_t i, in
         .prompt = set->ids + set->start[i],
         .n = kvf__example_length(set, i),
         .max_tokens = o->max_tokens,
-        .sampling = {o->temperature, o->top_p, o->top_k},
+        .sampling = sampling_of(o),
         .seed = o->seed,
         .stream = (uint64_t)i,
         .stop = o->stop,
@@ -186,7 +201,8 @@ static kvf_status begin_row(generator *g, const kvf__dataset *set, int64_t i, in
 
 static kvf_status generator_init(generator *g, const kvf_prefix *prefix, const kvf__dataset *set)
 {
-    kvf__session_limits needs = {.rows = g->group};
+    const int64_t slots = g->group * g->beams;
+    kvf__session_limits needs = {.rows = slots};
     KVF_TRY(list_prefixes(g, prefix));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)set->n, sizeof *g->rows, &g->rows));
     const int64_t longest = longest_row(g);
@@ -195,7 +211,8 @@ static kvf_status generator_init(generator *g, const kvf_prefix *prefix, const k
         sum = i % g->group ? sum + g->rows[i].row.request.n : g->rows[i].row.request.n;
         if (sum > needs.prompt_tokens) needs.prompt_tokens = sum;
     }
-    KVF_TRY(kvf__row_batch_init(g->ctx, g->base, g->group, needs.prompt_tokens, &g->batch));
+    if (g->infix) needs.prompt_tokens *= g->beams; /* each reads the prompt */
+    KVF_TRY(kvf__row_batch_init(g->ctx, g->base, slots, needs.prompt_tokens, &g->batch));
     return kvf__ensemble_create(g->ctx, g->base, g->prefixes, g->n_prefixes, &needs, &g->session);
 }
 
@@ -225,25 +242,51 @@ static kvf_status make_texts(const generator *g, char **texts)
 
 /* ---- the whole of it ------------------------------------------------------------------------- */
 
+/* Prompts that run together, from their first tokens to their ends. */
+static kvf_status complete_group(generator *g, prompt_row *group, int64_t n)
+{
+    KVF_TRY(prefill(g, group, n)); /* prompts -> first tokens */
+    while (batch_unfinished(g, group, n))
+        KVF_TRY(step(g, &g->stats.decode_seconds)); /* tokens -> logits -> sample -> text, stop? */
+    return KVF_OK;
+}
+
+static kvf_status search_beams(generator *g, prompt_row *r)
+{
+    kvf__beam_search search = {.base = g->base,
+                               .session = g->session,
+                               .batch = &g->batch,
+                               .beams = g->beams,
+                               .length_penalty = g->options->length_penalty,
+                               .infix = g->infix,
+                               .stats = g->stats};
+    const kvf__completion *c = &r->row.completion;
+    KVF_TRY(kvf__beam_complete(g->ctx, &search, &r->row));
+    g->stats = search.stats;
+    if (g->options->token) stream(r, c->text.data, c->text.n, (int64_t)c->out.n, c->finish);
+    return KVF_OK;
+}
+
 kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                              const kvf__dataset *set, const kvf__chat *chat,
                              const kvf_generate_options *options, char **texts,
                              kvf_generate_stats *stats)
 {
-    const int64_t group = options->batch_size > 0 ? options->batch_size : DEFAULT_GROUP;
+    const int64_t beams = options->beams > 1 ? options->beams : 1;
+    const int64_t most = options->batch_size > 0 ? options->batch_size : DEFAULT_GROUP;
+    const int64_t group = beams > 1 ? 1 : most;
     generator g = {.ctx = ctx,
                    .base = base,
                    .options = options,
                    .ends = kvf__completion_ends(base, prefix, chat),
                    .n = set->n,
-                   .group = group < set->n ? group : set->n};
+                   .group = group < set->n ? group : set->n,
+                   .beams = beams};
 
     kvf_status st = generator_init(&g, prefix, set); /* rows that hold prompts, and a session */
     for (int64_t first = 0; !st && first < g.n; first += g.group) {
         const int64_t n = g.n - first < g.group ? g.n - first : g.group;
-        st = prefill(&g, g.rows + first, n); /* prompts -> first tokens */
-        while (!st && batch_unfinished(&g, g.rows + first, n))
-            st = step(&g, &g.stats.decode_seconds); /* tokens -> logits -> sample -> text, stop? */
+        st = beams > 1 ? search_beams(&g, g.rows + first) : complete_group(&g, g.rows + first, n);
     }
     if (!st) st = make_texts(&g, texts);
 

@@ -1,6 +1,7 @@
 /* The public ways to generate: prompts as texts and as rows of a data file become ids, completions
  * become texts. A text has its length in front of it, because it may hold U+0000. */
 #include "generate.h"
+#include "penalties.h"
 
 #include <string.h>
 
@@ -41,17 +42,43 @@ void kvf_text_list_free(char **texts, size_t n)
 
 kvf_generate_options kvf_generate_defaults(void)
 {
-    return (kvf_generate_options){.max_tokens = 64, .top_p = 1};
+    return (kvf_generate_options){
+        .max_tokens = 64, .top_p = 1, .repetition_penalty = 1, .beams = 1, .length_penalty = 1};
 }
 
-static kvf_status check_options(kvf_ctx *ctx, const kvf_generate_options *o)
+/* Limits: OpenAI's, and of what transformers limits to positive numbers, some that keep logits
+ * finite. */
+static kvf_status check_sampling(kvf_ctx *ctx, const kvf_generate_options *o)
 {
+    const struct {
+        const char *name;
+        double value, least, most;
+    } rows[] = {{"min-p", o->min_p, 0, 1},
+                {"repetition-penalty", o->repetition_penalty, 0, 100},
+                {"presence-penalty", o->presence_penalty, -2, 2},
+                {"frequency-penalty", o->frequency_penalty, -2, 2},
+                {"beams", (double)o->beams, 0, 1024},
+                {"length-penalty", o->length_penalty, -100, 100}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!(rows[i].value >= rows[i].least && rows[i].value <= rows[i].most))
+            return kvf__fail(ctx, KVF_EUSAGE, "%s %g: want a number from %g to %g", rows[i].name,
+                             rows[i].value, rows[i].least, rows[i].most);
+    if (o->beams > 1 && o->temperature > 0)
+        return kvf__fail(ctx, KVF_EUSAGE, "beams and a temperature exclude each other");
+    return KVF_OK;
+}
+
+static kvf_status check_options(kvf_ctx *ctx, const kvf_base *base, const kvf_generate_options *o)
+{
+    const kvf__penalties biases = {.bias = o->logit_bias, .n_bias = o->n_logit_bias};
     if (o->max_tokens < 1) return kvf__fail(ctx, KVF_EUSAGE, "max-tokens must be at least 1");
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "temperature must not be negative");
     if (o->top_k < 0) return kvf__fail(ctx, KVF_EUSAGE, "top-k must not be negative");
     if (!(o->top_p > 0 && o->top_p <= 1))
         return kvf__fail(ctx, KVF_EUSAGE, "top-p must be above 0 and at most 1");
+    KVF_TRY(check_sampling(ctx, o));
+    KVF_TRY(kvf__penalties_check(ctx, &biases, kvf__model_desc(base->model)->V));
     for (size_t i = 0; i < o->n_stop; i++)
         KVF_TRY(kvf__utf8_check(ctx, "--stop", o->stop[i], strlen(o->stop[i]), false));
     return KVF_OK;
@@ -92,7 +119,7 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     kvf__renderer renderer;
     kvf__dataset set = {0};
     if (!n) return KVF_OK;
-    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(check_options(ctx, base, options));
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, NULL, &renderer));
     kvf_status st = render_prompts(ctx, &renderer.render, prompts, n, &set);
     if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
@@ -109,7 +136,7 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     kvf__renderer renderer;
     kvf__dataset set = {0};
     char **list = NULL;
-    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(check_options(ctx, base, options));
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, map, &renderer));
     kvf__dataset_options load = {
         .render = renderer.render,

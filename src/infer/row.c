@@ -43,6 +43,8 @@ static void lay_out(void *object, kvf__carver *carve)
     batch->tokens = kvf__tokens_carve(carve, batch->most_rows, batch->most_ids);
     batch->rows = kvf__carve(carve, batch->most_rows, 1, sizeof *batch->rows);
     batch->scratch = kvf__carve(carve, batch->threads, V, sizeof *batch->scratch);
+    batch->counts = kvf__carve(carve, batch->threads, V, sizeof *batch->counts);
+    batch->penalized = kvf__carve(carve, batch->threads, V, sizeof *batch->penalized);
 }
 
 kvf_status kvf__row_batch_init(kvf_ctx *ctx, const kvf_base *base, int64_t rows, int64_t ids,
@@ -67,6 +69,22 @@ void kvf__row_batch_add(kvf__row_batch *batch, kvf__live_row *row, int64_t slot,
     kvf__tokens_add(&batch->tokens, slot, ids, n);
 }
 
+/* The next token of a row from its logits [V]. */
+static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float *logits, int64_t V)
+{
+    const kvf__row_request *request = &row->request;
+    const kvf__penalties *penalties = &request->sampling.penalties;
+    const int64_t own = omp_get_thread_num() * V;
+    if (kvf__penalties_any(penalties)) {
+        const kvf__ids *out = &row->completion.out;
+        const kvf__said said = {request->prompt, out->data, request->n, (int64_t)out->n};
+        float *penalized = batch->penalized + own;
+        kvf__penalize(penalties, &said, logits, V, batch->counts + own, penalized);
+        logits = penalized;
+    }
+    return kvf__sample(&request->sampling, logits, V, &row->rng, batch->scratch + own);
+}
+
 kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, const float *logits)
 {
     const int64_t n = batch->tokens.n, V = kvf__model_desc(batch->base->model)->V;
@@ -74,8 +92,7 @@ kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, con
 #pragma omp parallel for schedule(dynamic) num_threads(batch->threads) if (n > 1)
     for (int64_t i = 0; i < n; i++) {
         kvf__live_row *row = batch->rows[i];
-        row->token = kvf__sample(&row->request.sampling, logits + i * V, V, &row->rng,
-                                 batch->scratch + omp_get_thread_num() * V);
+        row->token = draw(batch, row, logits + i * V, V);
     }
     for (int64_t i = 0; i < n; i++) {
         kvf__live_row *row = batch->rows[i];

@@ -45,8 +45,10 @@ typedef struct kvf__row_batch {
     kvf__tokens tokens; /* tokens.n = 0 empties the batch */
     kvf__live_row **rows;
     kvf__candidate *scratch; /* [threads, V] */
+    int32_t *counts;         /* [threads, V] zeros, for penalties */
+    float *penalized;        /* [threads, V] */
     int64_t most_rows, most_ids;
-    void *memory; /* of tokens, rows and scratch */
+    void *memory; /* of the arrays */
 } kvf__row_batch;
 /* Memory for so many rows and ids; done after a failure too. */
 kvf_status kvf__row_batch_init(kvf_ctx *ctx, const kvf_base *base, int64_t rows, int64_t ids,

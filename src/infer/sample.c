@@ -1,4 +1,5 @@
-/* The next token from logits: greedy, temperature, top-k, top-p (nucleus, Holtzman et al. 2020).
+/* The next token from logits: greedy, temperature, top-k, top-p (nucleus, Holtzman et al. 2020),
+ * min-p (Nguyen et al. 2024).
  *
  * Nothing is sorted that need not be: a cut pops the largest candidates off a heap, a draw from all
  * goes by id. Sums run in f64 in an order that the logits alone decide, and so does a draw, besides
@@ -117,6 +118,22 @@ static double cut(distribution *d, int64_t most, double enough)
     return mass;
 }
 
+/* Leaves, in their order, those of at least `least` times the largest weight, which is 1. Returns
+ * their weight. */
+static double drop_unlikely(distribution *d, double least)
+{
+    double mass = 0;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < d->n; i++) {
+        const double w = weight(d, i);
+        if (w < least) continue;
+        mass += w;
+        d->list[kept++] = d->list[i];
+    }
+    d->n = kept;
+    return mass;
+}
+
 int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
                     kvf__candidate *scratch)
 {
@@ -128,6 +145,7 @@ int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t 
     if (!d.n) return 0;
     if (sampling->top_k > 0 && sampling->top_k < d.n) cut(&d, sampling->top_k, INFINITY);
     const double all = weights(&d);
-    const double sum = sampling->top_p < 1 ? cut(&d, d.n, sampling->top_p * all) : all;
+    double sum = sampling->top_p < 1 ? cut(&d, d.n, sampling->top_p * all) : all;
+    if (sampling->min_p > 0) sum = drop_unlikely(&d, sampling->min_p);
     return pick(&d, sum, rng);
 }

@@ -59,6 +59,8 @@ static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
 static kvf_status make_ids(kvf_ctx *ctx, const kvf__server *server, kvf__job *job)
 {
     const kvf_prefix *prefix = job->ref->prefix;
+    KVF_TRY(kvf__penalties_check(ctx, &job->request.sampling.penalties,
+                                 kvf__model_desc(server->base->model)->V));
     KVF_TRY(alloc_choices(ctx, job, kvf__engine_capacity(server->engine, prefix)));
     KVF_TRY(render(ctx, server->base, job));
     return kvf__engine_check(ctx, server->engine, prefix, job->prompts, job->n_prompts);
@@ -111,6 +113,7 @@ static size_t size_of(const kvf__job *job)
         bytes += job->prompts[i].cap * sizeof *job->prompts[i].data;
     for (size_t i = 0; i < job->request.n_stop; i++)
         bytes += strlen(job->request.stop[i]) + 1;
+    bytes += job->request.sampling.penalties.n_bias * sizeof *job->request.bias;
     return bytes;
 }
 

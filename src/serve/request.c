@@ -2,14 +2,15 @@
  * be thrown at it.
  *
  * Fields are rows of a table. A field that is not in it is refused by name, and so is one that asks
- * for what the server does not do (log-probabilities, penalties, tools): a client must not think
- * that it was obeyed. Form: OpenAI's API reference, completions and chat completions. */
+ * for what the server does not do (log-probabilities, tools): a client must not think that it was
+ * obeyed. Form: OpenAI's API reference, completions and chat completions. */
 #include "request.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -17,7 +18,9 @@ enum {
     MOST_STOP_BYTES = 256,
     MOST_MESSAGES = 4096,
     DEFAULT_TOKENS = 16,
-    MOST_CHOICES = 128
+    MOST_CHOICES = 128,
+    MOST_BIASES = 1024,
+    MOST_NAME_BYTES = 64
 };
 
 bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, const char *fmt, ...)
@@ -42,7 +45,6 @@ bool kvf__problem_no_model(kvf__problem *out, const char *name)
 typedef struct body_reader {
     kvf__request *to;
     kvf__problem *problem;
-    int64_t max_tokens;
 } body_reader;
 
 enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
@@ -52,7 +54,7 @@ typedef struct request_field {
     /* NULL: accepted, without effect */
     bool (*read)(const body_reader *r, const struct request_field *field, const kvf_json *value);
     const char *want; /* in the error; read_neutral: values that change nothing, as JSON, by '|' */
-    double least, most; /* of numbers; most 0: max_tokens */
+    double least, most; /* of numbers */
     size_t at;          /* of numbers and truth values in kvf__request */
 } request_field;
 
@@ -83,7 +85,7 @@ static void *place_of(const body_reader *r, const request_field *f)
 
 static bool read_int(const body_reader *r, const request_field *f, const kvf_json *value)
 {
-    const int64_t n = kvf_json_int(value, 0), most = f->most > 0 ? (int64_t)f->most : r->max_tokens;
+    const int64_t n = kvf_json_int(value, 0), most = (int64_t)f->most;
     if (kvf_json_typeof(value) == KVF_JSON_INT && n >= (int64_t)f->least && n <= most) {
         memcpy(place_of(r, f), &n, sizeof n);
         return true;
@@ -173,6 +175,27 @@ static bool read_stop(const body_reader *r, const request_field *f, const kvf_js
     return true;
 }
 
+/* {"50256": -100, "464": 2.5} */
+static bool read_logit_bias(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    kvf_json *biases = (kvf_json *)value; /* iterators are of what may change */
+    const size_t n = kvf_json_size(value);
+    if (kvf_json_typeof(value) != KVF_JSON_OBJECT) return refuse(r, f, f->want);
+    if (n > MOST_BIASES) return refuse(r, f, "at most 1024 tokens");
+    if (n && kvf__alloc_array(NULL, n, sizeof *r->to->bias, &r->to->bias)) return no_memory(r);
+    for (void *it = kvf_json_iter(biases); it; it = kvf_json_next(biases, it)) {
+        const char *key = kvf_json_iter_key(it);
+        const double bias = kvf_json_real(kvf_json_iter_value(it), NAN);
+        const size_t digits = strspn(key, "0123456789");
+        const long id = digits && digits < 10 && !key[digits] ? strtol(key, NULL, 10) : -1;
+        if (id < 0 || !(bias >= -100 && bias <= 100)) return refuse(r, f, f->want);
+        kvf__penalties *to = &r->to->sampling.penalties;
+        r->to->bias[to->n_bias++] = (kvf_token_bias){(int32_t)id, (float)bias};
+    }
+    r->to->sampling.penalties.bias = r->to->bias;
+    return true;
+}
+
 static bool read_stream_options(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     const kvf_json *usage = kvf_json_get(value, "include_usage");
@@ -225,6 +248,14 @@ static bool read_parts(const body_reader *r, size_t i, const kvf_json *parts)
     return true;
 }
 
+/* Whose message it is: none of the chat templates that we know writes it. */
+static bool good_name(const kvf_json *name)
+{
+    if (!name || kvf_json_typeof(name) == KVF_JSON_NULL) return true;
+    const char *text = text_of(name);
+    return text && *text && strlen(text) <= MOST_NAME_BYTES;
+}
+
 static bool read_message(const body_reader *r, size_t i, kvf_json *message)
 {
     kvf__message *to = &r->to->messages[i];
@@ -232,10 +263,12 @@ static bool read_message(const body_reader *r, size_t i, kvf_json *message)
     if (kvf_json_typeof(message) != KVF_JSON_OBJECT) return bad_message(r, i, "want an object");
     for (void *it = kvf_json_iter(message); it; it = kvf_json_next(message, it)) {
         const char *key = kvf_json_iter_key(it);
-        bool known = !strcmp(key, "role") || !strcmp(key, "content");
+        bool known = !strcmp(key, "role") || !strcmp(key, "content") || !strcmp(key, "name");
         if (!known && kvf_json_typeof(kvf_json_iter_value(it)) != KVF_JSON_NULL)
-            return bad_message(r, i, "only role and content are supported");
+            return bad_message(r, i, "only role, content and name are supported");
     }
+    if (!good_name(kvf_json_get(message, "name")))
+        return bad_message(r, i, "name: want a text of 1 to 64 bytes");
     to->role = text_of(kvf_json_get(message, "role"));
     if (!to->role) return bad_message(r, i, "role: want a text");
     if (kvf_json_typeof(content) == KVF_JSON_ARRAY) return read_parts(r, i, content);
@@ -264,14 +297,23 @@ static const request_field FIELDS[] = {
     {"prompt", COMPLETIONS, read_prompt,
      .want = "a text, an array of token ids, or an array of such prompts"},
     {"messages", CHAT, read_messages, .want = "an array of 1 to 4096 messages"},
-    {"max_tokens", BOTH, read_int, .at = AT(max_tokens), .least = 1},
-    {"max_completion_tokens", CHAT, read_int, .at = AT(max_tokens), .least = 1},
+    {"max_tokens", BOTH, read_int, .at = AT(max_tokens), .least = 1, .most = INT32_MAX},
+    {"max_completion_tokens", CHAT, read_int, .at = AT(max_tokens), .least = 1, .most = INT32_MAX},
     {"temperature", BOTH, read_real, .at = AT(sampling.temperature), .most = 2,
      .want = "a number from 0 to 2"},
     {"top_p", BOTH, read_real, .at = AT(sampling.top_p), .least = DBL_TRUE_MIN, .most = 1,
      .want = "a number above 0 and at most 1"},
     {"top_k", BOTH, read_int, .at = AT(sampling.top_k), .most = INT32_MAX,
      .want = "a whole number from 0 on; 0: all"},
+    {"min_p", BOTH, read_real, .at = AT(sampling.min_p), .most = 1, .want = "a number from 0 to 1"},
+    {"logit_bias", BOTH, read_logit_bias,
+     .want = "an object of token ids, each with a number from -100 to 100"},
+    {"presence_penalty", BOTH, read_real, .at = AT(sampling.penalties.presence), .least = -2,
+     .most = 2, .want = "a number from -2 to 2"},
+    {"frequency_penalty", BOTH, read_real, .at = AT(sampling.penalties.frequency), .least = -2,
+     .most = 2, .want = "a number from -2 to 2"},
+    {"repetition_penalty", BOTH, read_real, .at = AT(sampling.penalties.repetition), .least = 0.01,
+     .most = 100, .want = "a number from 0.01 to 100"},
     {"seed", BOTH, read_seed, .want = "a whole number"},
     {"stop", BOTH, read_stop, .want = "a text of 1 to 256 bytes, or an array of such"},
     {"stream", BOTH, read_bool, .at = AT(stream), .want = "true or false"},
@@ -282,9 +324,6 @@ static const request_field FIELDS[] = {
     {"suffix", COMPLETIONS, read_neutral, .want = "\"\""},
     {"logprobs", BOTH, read_neutral, .want = "false|0"},
     {"top_logprobs", CHAT, read_neutral, .want = "0"},
-    {"logit_bias", BOTH, read_neutral, .want = "{}"},
-    {"presence_penalty", BOTH, read_neutral, .want = "0|0.0"},
-    {"frequency_penalty", BOTH, read_neutral, .want = "0|0.0"},
     {"tools", CHAT, read_neutral, .want = "[]"},
     {"tool_choice", CHAT, read_neutral, .want = "\"none\"|\"auto\""},
     {"parallel_tool_calls", CHAT, read_neutral, .want = "true|false"},
@@ -336,7 +375,7 @@ bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat,
                         kvf__request *out, kvf__problem *problem)
 {
     kvf__request request = {.chat = chat, .n = 1, .sampling = {.temperature = 1, .top_p = 1}};
-    const body_reader r = {&request, problem, max_tokens};
+    const body_reader r = {&request, problem};
     request.max_tokens = chat || max_tokens < DEFAULT_TOKENS ? max_tokens : DEFAULT_TOKENS;
     kvf_status st = kvf_json_parse(ctx, "body", body, bytes, &request.root);
     if (st)
@@ -346,6 +385,7 @@ bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat,
         kvf__request_done(&request);
         return false;
     }
+    if (request.max_tokens > max_tokens) request.max_tokens = max_tokens;
     *out = request;
     return true;
 }
@@ -374,5 +414,6 @@ void kvf__request_done(kvf__request *request)
     for (size_t i = 0; i < request->n_stop; i++)
         kvf__free(request->stop[i]);
     kvf__free(request->stop);
+    kvf__free(request->bias);
     *request = (kvf__request){0};
 }

@@ -36,6 +36,7 @@ typedef struct kvf__request {
     kvf__buf *contents; /* [n_messages] of messages whose content came in parts */
     int64_t max_tokens;
     kvf__sampling sampling;
+    kvf_token_bias *bias; /* that sampling.penalties views */
     uint64_t seed;
     bool seeded;
     int64_t n;   /* choices for each prompt */
@@ -43,11 +44,11 @@ typedef struct kvf__request {
     size_t n_stop;
 } kvf__request;
 
-/* From the bytes of a body; false with the problem. max_tokens: the most that may be asked for, and
- * the default of chats. The request is empty or whole. */
+/* From the bytes of a body; false with the problem. max_tokens: the most that is given, and the
+ * default of chats. The request is empty or whole. */
 bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat, int64_t max_tokens,
                         kvf__request *out, kvf__problem *problem);
-/* Frees what only its ids are made of: numbers and stop texts stay. */
+/* Frees what only its ids are made of: numbers, biases and stop texts stay. */
 void kvf__request_forget(kvf__request *request);
 void kvf__request_done(kvf__request *request);
 

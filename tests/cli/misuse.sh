@@ -63,6 +63,14 @@ misuse 'generate: --prompt and --data exclude each other; try kvfold generate --
     generate --base b --prompt p --data d
 misuse 'generate: --top-p 1.5: want above 0 and at most 1; try kvfold generate --help' \
     generate --base b --prompt p --top-p 1.5
+misuse 'generate: --beams and --temperature exclude each other: beams draw nothing; try kvfold generate --help' \
+    generate --base b --prompt p --beams 2 --temperature 1
+misuse 'generate: --length-penalty needs --beams; try kvfold generate --help' \
+    generate --base b --prompt p --length-penalty 2
+misuse 'generate: --repetition-penalty 0: want a number from 0.01 to 100; try kvfold generate --help' \
+    generate --base b --prompt p --repetition-penalty 0
+misuse 'generate: --logit-bias "a=1": want the id of a token, =, and a number from -100 to 100; try kvfold generate --help' \
+    generate --base b --prompt p --logit-bias a=1
 misuse 'generate: --temperature -1: want a number from 0 on; try kvfold generate --help' \
     generate --base b --prompt p --temperature -1
 misuse 'generate: --seed "-1": want a whole number from 0 to 9223372036854775807; try kvfold generate --help' \

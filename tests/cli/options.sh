@@ -107,6 +107,13 @@ generate|max-tokens|$lm --prompt after|3|change
 generate|temperature|$lm --prompt after|1.5|change
 generate|top-k|$lm --prompt after --temperature 2|1|change
 generate|top-p|$lm --prompt after --temperature 2|0.01|change
+generate|min-p|$lm --prompt after --temperature 2|1|change
+generate|repetition-penalty|$lm --prompt after --max-tokens 20|5|change
+generate|presence-penalty|$lm --prompt after --max-tokens 20|2|change
+generate|frequency-penalty|$lm --prompt after --max-tokens 20|2|change
+generate|logit-bias|$lm --prompt after|20=100|change
+generate|beams|$lm --prompt after --max-tokens 20|4|change
+generate|length-penalty|$lm --prompt after --max-tokens 20 --beams 4 --stop p|3|change
 generate|stop|$lm --data train.jsonl --temperature 3|e|change
 generate|seed|$lm --prompt after --temperature 2|7|change
 generate|chat-template|$lm --prompt after|chatml|change

@@ -64,6 +64,9 @@ else
     if post /v1/completions '{"model": "mine", "prompt": "after 5:", "max_tokens": 8, "temperature": 0}'; then
         head -1 answer | grep -q '^HTTP/1\.1 200 ' || fail "$(cat answer)"
         said=$(sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' answer)
+        post /v1/completions '{"model": "mine", "prompt": "after 5:", "max_tokens": 20, "temperature": 1.5, "seed": 4, "min_p": 0.01,
+            "repetition_penalty": 1.5, "presence_penalty": 0.5, "frequency_penalty": -0.3, "logit_bias": {"20": 3, "21": -100}}'
+        penalized=$(sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' answer)
         post /v1/completions '{"model": "none", "prompt": "a"}'
         head -1 answer | grep -q '^HTTP/1\.1 404 ' || fail "$(cat answer)"
         grep -q '"error"' answer || fail "$(cat answer)"
@@ -73,6 +76,11 @@ else
             --precision f32 --json
         want=$(sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' out)
         [ -n "$want" ] && [ "$said" = "$want" ] || fail "the server says $said, generate $want"
+        run 0 generate --base model --prefix prefix.h5 --prompt 'after 5:' --max-tokens 20 --threads 2 --precision f32 --json \
+            --temperature 1.5 --seed 4 --min-p 0.01 --repetition-penalty 1.5 --presence-penalty 0.5 --frequency-penalty=-0.3 \
+            --logit-bias 20=3 --logit-bias 21=-100
+        want=$(sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' out)
+        [ -n "$want" ] && [ "$penalized" = "$want" ] || fail "with penalties the server says $penalized, generate $want"
     else
         skip 'requests: neither curl nor bash to ask with'
         end TERM 143

@@ -1,0 +1,280 @@
+/* Beam search as transformers does it (GenerationMixin._beam_search, early_stopping False).
+ *
+ * N running beams have a sum of log-probabilities each. A step looks at the K likeliest
+ * continuations of them all, K = (1 + number of end tokens) * N, so that N of them go on whatever
+ * ends. Those of the first N that end are finished: the N best by sum / length ** length_penalty
+ * are kept. It is over when the best running beam, scored at its present length, is no better than
+ * the worst of N finished ones.
+ *
+ * Each beam has a slot of the session. The first child of a beam goes on in its slot, and others
+ * copy what is in it to slots whose beams have no children. */
+#include "beam.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A completion so far, with its end token if it has one. */
+typedef struct beam {
+    int32_t *ids; /* [n], room for the row's limit */
+    int64_t n;
+    int64_t slot, from; /* of the session; the slot that it began in */
+    double score;       /* sum of log-probabilities; of finished ones over length ** penalty */
+} beam;
+
+/* A beam and the token that would follow it. */
+typedef struct continuation {
+    double score;
+    int64_t parent;
+    int32_t token;
+    bool ends;
+} continuation;
+
+typedef struct beam_state {
+    kvf_ctx *ctx;
+    kvf__beam_search *search;
+    kvf__live_row *row;
+    int64_t N, K, V, limit;
+    beam *running, *next, *finished; /* [N] each, finished ones best first */
+    int64_t n_running, n_finished;
+    continuation *likeliest; /* [K], best first */
+    int64_t n_likeliest;
+    float *logits; /* [V] */
+    bool *taken;   /* [N] slots that the next beams have */
+    int32_t *ids;  /* [3 * N, limit] */
+    void *memory;
+} beam_state;
+
+static void lay_out(void *object, kvf__carver *carve)
+{
+    beam_state *s = object;
+    s->running = kvf__carve(carve, s->N, 1, sizeof *s->running);
+    s->next = kvf__carve(carve, s->N, 1, sizeof *s->next);
+    s->finished = kvf__carve(carve, s->N, 1, sizeof *s->finished);
+    s->likeliest = kvf__carve(carve, s->K, 1, sizeof *s->likeliest);
+    s->logits = kvf__carve(carve, s->V, 1, sizeof *s->logits);
+    s->taken = kvf__carve(carve, s->N, 1, sizeof *s->taken);
+    s->ids = kvf__carve(carve, 3 * s->N, s->limit, sizeof *s->ids);
+}
+
+static void set_beam(beam *to, const beam *from, int32_t token, double score)
+{
+    memcpy(to->ids, from->ids, (size_t)from->n * sizeof *from->ids);
+    to->ids[from->n] = token;
+    to->n = from->n + 1;
+    to->score = score;
+}
+
+/* ---- what may follow ------------------------------------------------------------------------- */
+
+/* log(sum(exp(logits [V]))) */
+static double log_sum(const float *logits, int64_t V)
+{
+    double top = -INFINITY, sum = 0;
+    for (int64_t v = 0; v < V; v++)
+        if ((double)logits[v] > top) top = (double)logits[v];
+    for (int64_t v = 0; v < V; v++)
+        if (!isnan(logits[v])) sum += exp((double)logits[v] - top);
+    return top + log(sum);
+}
+
+/* Among the K best; of equal ones the first stays in front. */
+static void keep(beam_state *s, int64_t parent, int32_t token, double score)
+{
+    int64_t at = s->n_likeliest;
+    if (at == s->K && !(score > s->likeliest[at - 1].score)) return;
+    if (at < s->K) s->n_likeliest++;
+    at = s->n_likeliest - 1;
+    for (; at > 0 && s->likeliest[at - 1].score < score; at--)
+        s->likeliest[at] = s->likeliest[at - 1];
+    s->likeliest[at] = (continuation){.score = score, .parent = parent, .token = token};
+}
+
+/* Continuations of a running beam by its logits [V]. */
+static void add_continuations(beam_state *s, int64_t parent, const float *logits)
+{
+    const kvf__row_request *request = &s->row->request;
+    const kvf__penalties *penalties = &request->sampling.penalties;
+    const beam *b = &s->running[parent];
+    const kvf__said said = {request->prompt, b->ids, request->n, b->n};
+    const double whole = log_sum(logits, s->V);
+    const float *scores = s->logits;
+    for (int64_t v = 0; v < s->V; v++)
+        s->logits[v] = (float)((double)logits[v] - whole);
+    if (kvf__penalties_any(penalties)) {
+        kvf__row_batch *batch = s->search->batch;
+        kvf__penalize(penalties, &said, s->logits, s->V, batch->counts, batch->penalized);
+        scores = batch->penalized;
+    }
+    for (int64_t v = 0; v < s->V; v++)
+        if (!isnan(scores[v])) keep(s, parent, (int32_t)v, b->score + (double)scores[v]);
+}
+
+/* The completion of these ids, as it would be drawn: its text, and whether it has ended. */
+static kvf_status replay(beam_state *s, const beam *b, kvf__completion *out)
+{
+    for (int64_t i = 0; i < b->n && !out->finish; i++)
+        KVF_TRY(kvf__completion_add(s->ctx, s->search->base, out, b->ids[i]));
+    return KVF_OK;
+}
+
+/* Does it reach a stop text? `work` is memory for its ids. */
+static kvf_status reaches_stop(beam_state *s, const continuation *c, beam *work, bool *yes)
+{
+    kvf__completion trial = s->row->completion; /* nothing said yet: limit, stops and ends */
+    set_beam(work, &s->running[c->parent], c->token, c->score);
+    const kvf_status st = replay(s, work, &trial);
+    *yes = trial.finish == KVF__FINISH_STOP;
+    kvf__completion_done(&trial);
+    return st;
+}
+
+static kvf_status find_ends(beam_state *s)
+{
+    const kvf__row_request *request = &s->row->request;
+    for (int64_t i = 0; i < s->n_likeliest; i++) {
+        continuation *c = &s->likeliest[i];
+        c->ends = s->running[c->parent].n + 1 >= s->limit || kvf__ends_has(request->ends, c->token);
+        if (!c->ends && request->n_stop) KVF_TRY(reaches_stop(s, c, &s->next[0], &c->ends));
+    }
+    return KVF_OK;
+}
+
+/* ---- which beams there are next -------------------------------------------------------------- */
+
+static double at_length(const beam_state *s, double score, int64_t length)
+{
+    return score / pow((double)length, s->search->length_penalty);
+}
+
+/* Among the N best that have finished. */
+static void finish(beam_state *s, const continuation *c)
+{
+    const beam *parent = &s->running[c->parent];
+    const double score = at_length(s, c->score, parent->n + 1);
+    int64_t at = s->n_finished;
+    if (at == s->N && !(score > s->finished[at - 1].score)) return;
+    if (at < s->N) s->n_finished++;
+    at = s->n_finished - 1;
+    const beam last = s->finished[at]; /* its memory is free */
+    for (; at > 0 && s->finished[at - 1].score < score; at--)
+        s->finished[at] = s->finished[at - 1];
+    s->finished[at] = last;
+    set_beam(&s->finished[at], parent, c->token, score);
+}
+
+/* Slots of the next beams [n], each with the tokens up to its parent's last. */
+static void place(beam_state *s, int64_t n)
+{
+    const int64_t length = s->row->request.n + s->running[0].n;
+    int64_t unused = 0;
+    memset(s->taken, 0, (size_t)s->N * sizeof *s->taken);
+    for (int64_t i = 0; i < n; i++) {
+        beam *b = &s->next[i];
+        b->slot = s->taken[b->from] ? -1 : b->from;
+        s->taken[b->from] = true;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (s->next[i].slot >= 0) continue;
+        while (s->taken[unused])
+            unused++;
+        kvf__ensemble_copy(s->search->session, s->next[i].from, unused, length);
+        s->next[i].slot = unused++;
+    }
+}
+
+/* The likeliest continuations finish or go on. */
+static void choose(beam_state *s)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->n_likeliest; i++) {
+        const continuation *c = &s->likeliest[i];
+        const beam *parent = &s->running[c->parent];
+        if (c->ends && i < s->N) finish(s, c);
+        if (c->ends || n == s->N) continue;
+        set_beam(&s->next[n], parent, c->token, c->score);
+        s->next[n++].from = parent->slot;
+    }
+    place(s, n);
+    beam *was = s->running;
+    s->running = s->next;
+    s->next = was;
+    s->n_running = n;
+}
+
+static bool can_improve(const beam_state *s)
+{
+    if (!s->n_running || s->n_finished < s->N) return s->n_running > 0;
+    const double best = at_length(s, s->running[0].score, s->running[0].n);
+    return best > s->finished[s->N - 1].score;
+}
+
+/* ---- the whole of it ------------------------------------------------------------------------- */
+
+/* Feeds the batch; what follows each running beam by its row of logits. */
+static kvf_status step(beam_state *s, double *seconds)
+{
+    const float *logits = NULL;
+    const double begin = kvf__clock();
+    KVF_TRY(kvf__ensemble_feed(s->ctx, s->search->session, &s->search->batch->tokens, &logits));
+    *seconds += kvf__clock() - begin;
+    s->search->stats.new_tokens += s->n_running;
+    s->n_likeliest = 0;
+    for (int64_t i = 0; i < s->n_running; i++)
+        add_continuations(s, i, logits + i * s->V);
+    KVF_TRY(find_ends(s));
+    choose(s);
+    return KVF_OK;
+}
+
+/* The prompt is read once, by the one beam that there is; before a prefix inside the row by all
+ * slots, because each has its own. */
+static kvf_status read_prompt(beam_state *s)
+{
+    const kvf__row_request *request = &s->row->request;
+    kvf__tokens *tokens = &s->search->batch->tokens;
+    kvf__ensemble_reset(s->search->session);
+    tokens->n = 0;
+    for (int64_t i = 0; i < (s->search->infix ? s->N : 1); i++)
+        kvf__tokens_add(tokens, i, request->prompt, request->n);
+    s->search->stats.prompt_tokens += request->n;
+    s->n_running = 1;
+    return step(s, &s->search->stats.prefill_seconds);
+}
+
+static kvf_status run(beam_state *s)
+{
+    KVF_TRY(read_prompt(s));
+    while (can_improve(s)) {
+        kvf__tokens *tokens = &s->search->batch->tokens;
+        tokens->n = 0;
+        for (int64_t i = 0; i < s->n_running; i++) {
+            const beam *b = &s->running[i];
+            kvf__tokens_add(tokens, b->slot, &b->ids[b->n - 1], 1);
+        }
+        KVF_TRY(step(s, &s->search->stats.decode_seconds));
+    }
+    if (!s->n_finished)
+        return kvf__fail(s->ctx, KVF_EDATA, "no token can follow: the logits are not numbers");
+    return replay(s, &s->finished[0], &s->row->completion);
+}
+
+kvf_status kvf__beam_complete(kvf_ctx *ctx, kvf__beam_search *search, kvf__live_row *row)
+{
+    const int64_t ends = row->request.ends->n;
+    beam_state s = {.ctx = ctx,
+                    .search = search,
+                    .row = row,
+                    .N = search->beams,
+                    .K = (ends > 1 ? 1 + ends : 2) * search->beams,
+                    .V = kvf__model_desc(search->base->model)->V,
+                    .limit = row->completion.limit};
+    KVF_TRY(kvf__carve_block(ctx, lay_out, &s, &s.memory));
+    for (int64_t i = 0; i < s.N; i++) {
+        s.running[i] = (beam){.ids = s.ids + i * s.limit};
+        s.next[i] = (beam){.ids = s.ids + (s.N + i) * s.limit};
+        s.finished[i] = (beam){.ids = s.ids + (2 * s.N + i) * s.limit};
+    }
+    const kvf_status st = run(&s);
+    kvf__free(s.memory);
+    return st;
+}
