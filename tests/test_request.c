@@ -19,7 +19,8 @@ static void teardown(void)
 
 static bool parse(const char *body, bool chat, kvf__request *out, kvf__problem *problem)
 {
-    return kvf__request_parse(ctx, body, strlen(body), chat, MOST, out, problem);
+    return kvf__request_parse(ctx, body, strlen(body), chat ? KVF__CHAT : KVF__COMPLETIONS, MOST,
+                              out, problem);
 }
 
 /* ---- core ------------------------------------------------------------------------------------ */
@@ -46,7 +47,7 @@ START_TEST(what_is_asked_is_read)
     ck_assert(penalties->repetition == 1.2 && penalties->n_bias == 2);
     ck_assert(penalties->bias[0].id + penalties->bias[1].id == 15);
     ck_assert(r.seeded && r.seed == (uint64_t)-2);
-    ck_assert(r.stream && r.usage && !r.chat);
+    ck_assert(r.stream && r.usage && r.kind == KVF__COMPLETIONS);
     ck_assert_int_eq(r.n, 5);
     ck_assert_uint_eq(r.n_stop, 2);
     ck_assert_str_eq(r.stop[1], "bc");
@@ -234,7 +235,7 @@ static void take_any(const char *body, size_t n)
     for (int chat = 0; chat < 2; chat++) {
         kvf__request r;
         kvf__problem p = {0};
-        if (kvf__request_parse(ctx, body, n, chat, MOST, &r, &p))
+        if (kvf__request_parse(ctx, body, n, chat ? KVF__CHAT : KVF__COMPLETIONS, MOST, &r, &p))
             kvf__request_done(&r);
         else
             ck_assert(p.status >= 400 && *p.message);

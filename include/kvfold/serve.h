@@ -47,7 +47,13 @@ typedef struct kvf_serve_options {
      * empty. */
     const char *const *allow_hosts;
     size_t n_allow_hosts;
-    int64_t port;            /* 0: a free one */
+    int64_t port; /* 0: a free one */
+    /* [n_cors] origins whose pages may read answers, "https://app.example"; "*": all pages. Others
+     * can ask, but their browsers do not show them what is answered. */
+    const char *const *cors;
+    size_t n_cors;
+    const char *access_log;  /* file that gets a line of JSON for each request; "-": standard
+                              * output; NULL: none */
     const char *token_file;  /* its first line must come as "Authorization: Bearer"; NULL: none */
     int64_t max_body;        /* bytes of a request */
     int64_t max_rows;        /* choices computed together; further ones wait, and free rows go

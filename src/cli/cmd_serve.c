@@ -10,7 +10,7 @@ typedef struct serve_values {
     kvf_serve_options serve;
     const char *base;
     kvf_base_options how;
-    kvf_strings prefixes, allow_hosts;
+    kvf_strings prefixes, allow_hosts, cors;
 } serve_values;
 
 #define AT(field)    offsetof(serve_values, field)
@@ -27,6 +27,11 @@ static const kvf_option_row OPTIONS[] = {
     {"allow-host", "NAME", "", KVF_TEXTS, AT(allow_hosts),
      "name in the Host header to answer besides this machine's, such as a reverse proxy's; others "
      "get 421; may be given more than once"},
+    {"cors", "ORIGIN", "", KVF_TEXTS, AT(cors),
+     "origin whose pages may read answers, such as https://app.example; *: all; may be given more "
+     "than once"},
+    {"access-log", "FILE", "", KVF_TEXT, SERVE(access_log),
+     "gets a line of JSON for each request, appended; -: standard output"},
     {"token-file", "FILE", "", KVF_TEXT, SERVE(token_file),
      "its first line must come with requests, as Authorization: Bearer"},
     {"max-body", "BYTES", "1048576", KVF_COUNT, SERVE(max_body), "largest request"},
@@ -86,6 +91,9 @@ static int serve_on(cli_call *call, serve_values *v, kvf_base *base)
     kvf_serve_totals totals = {0};
     v->serve.allow_hosts = v->allow_hosts.item;
     v->serve.n_allow_hosts = v->allow_hosts.n;
+    if (v->serve.access_log && !strcmp(v->serve.access_log, CLI_STDOUT)) v->serve.access_log = "-";
+    v->serve.cors = v->cors.item;
+    v->serve.n_cors = v->cors.n;
     v->serve.stop = cli_stop_install();
     v->serve.listening = print_address;
     v->serve.user = &s;

@@ -13,9 +13,11 @@
 static const struct {
     const char *command, *option, *path;
 } STREAMS[] = {
-    {"eval", "data", CLI_STDIN},  {"predict", "data", CLI_STDIN}, {"predict", "out", CLI_STDOUT},
-    {"score", "data", CLI_STDIN}, {"score", "out", CLI_STDOUT},   {"generate", "data", CLI_STDIN},
-    {"train", "log", CLI_STDOUT}, {"train", "recipe", CLI_STDIN}, {"sweep", "recipe", CLI_STDIN},
+    {"eval", "data", CLI_STDIN},         {"predict", "data", CLI_STDIN},
+    {"predict", "out", CLI_STDOUT},      {"score", "data", CLI_STDIN},
+    {"score", "out", CLI_STDOUT},        {"generate", "data", CLI_STDIN},
+    {"serve", "access-log", CLI_STDOUT}, {"train", "log", CLI_STDOUT},
+    {"train", "recipe", CLI_STDIN},      {"sweep", "recipe", CLI_STDIN},
 };
 
 /* The path that `-` means, NULL: the option accepts no stream. */
@@ -29,7 +31,7 @@ static const char *stream_of(const cli_call *call, const char *option)
 
 static bool is_output(const char *name)
 {
-    static const char *const OUTPUTS[] = {"out", "out-base", "log", "curve"};
+    static const char *const OUTPUTS[] = {"out", "out-base", "log", "curve", "access-log"};
     for (size_t i = 0; i < sizeof OUTPUTS / sizeof OUTPUTS[0]; i++)
         if (!strcmp(name, OUTPUTS[i])) return true;
     return false;
@@ -117,7 +119,7 @@ static kvf_status check_given_path(const cli_call *call, const cli_given *given)
     const char *path = given->value;
     struct stat info;
     if (is_output(given->name) && strcmp(path, CLI_STDOUT) != 0) {
-        bool force = false;
+        bool force = !strcmp(given->name, "access-log"); /* it is appended to */
         for (size_t i = 0; i < call->n_given; i++)
             if (!strcmp(call->given[i].name, "force"))
                 force = !call->given[i].value || !strcmp(call->given[i].value, "true");

@@ -1,6 +1,6 @@
 /* Who may ask. A request must use a name of this machine, so that a page in a browser cannot reach
  * the server by a name of its own that it points here (DNS rebinding); and it must have the token
- * where one is set. */
+ * where one is set. A page elsewhere may read answers only where --cors names its origin. */
 #include "access.h"
 #include "infile.h"
 
@@ -54,6 +54,37 @@ bool kvf__host_known(const kvf_serve_options *options, const char *host)
     for (size_t i = 0; i < options->n_allow_hosts; i++)
         if (split_host(options->allow_hosts[i], other) && !strcasecmp(name, other)) return true;
     return false;
+}
+
+/* ---- pages elsewhere (cross-origin resource sharing, fetch.spec.whatwg.org) --------------------
+ */
+
+const char *kvf__origin_allowed(const kvf_serve_options *options, const char *origin)
+{
+    for (size_t i = 0; origin && i < options->n_cors; i++)
+        if (!strcmp(options->cors[i], "*") || !strcmp(options->cors[i], origin))
+            return options->cors[i];
+    return NULL;
+}
+
+/* "https://app.example:8443", in small letters, as browsers send it. */
+static bool is_origin(const char *text)
+{
+    const char *name = strstr(text, "://");
+    if (!name || name == text || !name[3]) return false;
+    for (const char *c = text; *c; c++)
+        if (isspace((unsigned char)*c) || isupper((unsigned char)*c)) return false;
+    return !strpbrk(name + 3, "/?#@");
+}
+
+kvf_status kvf__origins_check(kvf_ctx *ctx, const kvf_serve_options *options)
+{
+    for (size_t i = 0; i < options->n_cors; i++)
+        if (strcmp(options->cors[i], "*") != 0 && !is_origin(options->cors[i]))
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "cors \"%.80s\": want * or an origin such as https://app.example",
+                             options->cors[i]);
+    return KVF_OK;
 }
 
 /* ---- token ----------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  * until the body was read, where that is short: a client that is cut off while it sends would not
  * read the refusal. */
 #include <microhttpd.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -12,9 +13,10 @@
 #include <unistd.h>
 
 #include "access.h"
+#include "access_log.h"
+#include "call.h"
 #include "guard.h"
 #include "listen.h"
-#include "server.h"
 
 enum { MOST_CONNECTIONS = 1000, SPARE_FILES = 64, DISCARD_BYTES = 16 << 20, STREAM_BLOCK = 4096 };
 static const char JSON[] = "application/json";
@@ -26,55 +28,45 @@ struct kvf__http {
     bool checks_host; /* only known names are answered */
 };
 
-/* One request on its way. */
-typedef struct call {
-    kvf__server *server;
-    struct MHD_Connection *connection;
-    const struct route *route;
-    const char *url;
-    kvf__buf body;
-    size_t discarded;
-    kvf__problem problem; /* status 0: none so far */
-    kvf__buf reply;       /* of requests without a job */
-    kvf__job *job;
-} call;
-
-typedef struct route {
-    const char *method, *path;
-    enum MHD_Result (*answer)(call *c);
-    bool open;    /* needs no token */
-    bool subpath; /* what follows path is an argument */
-    bool chat;
-} route;
-
 /* ---- responses ------------------------------------------------------------------------------- */
 
-static enum MHD_Result queue_response(call *c, unsigned status, struct MHD_Response *response,
+static const char *header(const kvf__call *c, const char *name)
+{
+    return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
+}
+
+static enum MHD_Result queue_response(kvf__call *c, unsigned status, struct MHD_Response *response,
                                       const char *type)
 {
     if (!response) return MHD_NO;
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (c->origin) {
+        MHD_add_response_header(response, "Access-Control-Allow-Origin", c->origin);
+        if (*c->origin != '*') MHD_add_response_header(response, "Vary", "Origin");
+    }
     if (status == 401)
         MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (status == 405 && c->route)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, c->route->method);
     if (status == 503) MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    c->status = status;
     enum MHD_Result result = MHD_queue_response(c->connection, status, response);
     MHD_destroy_response(response);
     return result;
 }
 
 /* Sends a text; st: of making it. MHD_NO closes the connection. */
-static enum MHD_Result send_text(call *c, unsigned status, const char *type, kvf_status st,
+static enum MHD_Result send_text(kvf__call *c, unsigned status, const char *type, kvf_status st,
                                  const kvf__buf *text)
 {
     if (st) return MHD_NO;
+    c->sent = text->n;
     struct MHD_Response *response = MHD_create_response_from_buffer(text->n, text->data,
                                                                     MHD_RESPMEM_MUST_COPY);
     return queue_response(c, status, response, type);
 }
 
-static enum MHD_Result send_problem(call *c)
+static enum MHD_Result send_problem(kvf__call *c)
 {
     kvf__server *server = c->server;
     pthread_mutex_lock(&server->queue.lock);
@@ -95,7 +87,7 @@ static kvf__connection *guarded(struct MHD_Connection *connection)
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 /* Under the lock. */
-static void sleep_on(call *c)
+static void sleep_on(kvf__call *c)
 {
     c->job->out.sleeper = c->connection;
     MHD_suspend_connection(c->connection);
@@ -130,7 +122,7 @@ static void drop_sent(kvf__job_output *out)
 
 static ssize_t read_stream(void *user, uint64_t at, char *to, size_t capacity)
 {
-    call *c = user;
+    kvf__call *c = user;
     kvf__job_output *out = &c->job->out;
     ssize_t n = 0;
     (void)at;
@@ -142,6 +134,7 @@ static ssize_t read_stream(void *user, uint64_t at, char *to, size_t capacity)
         n = (ssize_t)(left < capacity ? left : capacity);
         memcpy(to, out->text.data + out->sent, (size_t)n);
         out->sent += (size_t)n;
+        c->sent += (size_t)n;
         drop_sent(out);
     } else if (out->state == KVF__JOB_DONE) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
@@ -153,7 +146,7 @@ static ssize_t read_stream(void *user, uint64_t at, char *to, size_t capacity)
 }
 
 /* The connection is awake: there is something to send, or it sleeps on. */
-static enum MHD_Result answer_job(call *c)
+static enum MHD_Result answer_job(kvf__call *c)
 {
     kvf__job *job = c->job;
     pthread_mutex_lock(&c->server->queue.lock);
@@ -172,95 +165,44 @@ static enum MHD_Result answer_job(call *c)
         "text/event-stream");
 }
 
-/* ---- routes ---------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
-static enum MHD_Result answer_completions(call *c)
+/* A page elsewhere asks what it may send; access.c let it. */
+static enum MHD_Result answer_preflight(kvf__call *c)
 {
-    kvf__job *job = NULL;
-    if (kvf__alloc(NULL, sizeof *job, &job)) return MHD_NO;
-    job->server = c->server;
-    job->chat = c->route->chat;
-    job->body = c->body;
-    c->body = (kvf__buf){0};
-    if (!kvf__queue_submit(&c->server->queue, job, &c->problem)) {
-        kvf__buf_done(&job->body);
-        kvf__free(job);
-        return send_problem(c);
-    }
-    c->job = job;
-    kvf__guard_await(&c->server->http->guard, guarded(c->connection), job);
+    const char *names = header(c, "Access-Control-Request-Headers");
+    struct MHD_Response *response = MHD_create_response_from_buffer(0, NULL,
+                                                                    MHD_RESPMEM_PERSISTENT);
+    if (!response) return MHD_NO;
+    MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST");
+    if (names) MHD_add_response_header(response, "Access-Control-Allow-Headers", names);
+    MHD_add_response_header(response, "Access-Control-Max-Age", "600");
+    return queue_response(c, 204, response, NULL);
+}
+
+static enum MHD_Result answer(kvf__call *c)
+{
+    if (c->preflight) return answer_preflight(c);
+    c->type = JSON;
+    if (!c->problem.status && c->route->answer(c)) return MHD_NO;
+    if (c->problem.status) return send_problem(c);
+    if (!c->job) return send_text(c, c->status ? c->status : 200, c->type, KVF_OK, &c->reply);
+    kvf__guard_await(&c->server->http->guard, guarded(c->connection), c->job);
     return answer_job(c);
 }
 
-/* All models, or the one that the path names. */
-static enum MHD_Result answer_models(call *c)
+void kvf__http_count(kvf__server *server, kvf__server_metrics *metrics)
 {
-    const kvf__prefix_cache *cache = &c->server->cache;
-    const bool all = !c->route->subpath;
-    const char *name = c->url + strlen(c->route->path);
-    const int64_t first = all ? 0 : kvf__prefix_cache_find(cache, name);
-    if (first < 0) {
-        kvf__problem_no_model(&c->problem, name);
-        return send_problem(c);
-    }
-    const kvf_status st = kvf__reply_models(cache->entries + first, all ? cache->n : 1, all,
-                                            c->server->created, &c->reply);
-    return send_text(c, 200, JSON, st, &c->reply);
-}
-
-static enum MHD_Result answer_health(call *c)
-{
-    pthread_mutex_lock(&c->server->queue.lock);
-    const bool closing = c->server->queue.closing;
-    pthread_mutex_unlock(&c->server->queue.lock);
-    const kvf_status st = kvf__buf_printf(NULL, &c->reply, "{\"status\":\"%s\"}\n",
-                                          closing ? "stopping" : "ok");
-    return send_text(c, closing ? 503 : 200, JSON, st, &c->reply);
-}
-
-static enum MHD_Result answer_metrics(call *c)
-{
-    kvf__queue *queue = &c->server->queue;
-    kvf__guard *guard = &c->server->http->guard;
-    pthread_mutex_lock(&queue->lock);
-    kvf__server_metrics metrics = c->server->metrics;
-    metrics.queued = queue->n;
-    metrics.queued_bytes = queue->bytes;
-    pthread_mutex_unlock(&queue->lock);
+    kvf__guard *guard = &server->http->guard;
     pthread_mutex_lock(&guard->lock);
-    metrics.connections = (int64_t)guard->used;
-    metrics.evicted = guard->evicted;
+    metrics->connections = (int64_t)guard->used;
+    metrics->evicted = guard->evicted;
     pthread_mutex_unlock(&guard->lock);
-    const kvf_status st = kvf__server_metrics_print(&metrics, &c->reply);
-    return send_text(c, 200, "text/plain; version=0.0.4", st, &c->reply);
-}
-
-static const route ROUTES[] = {
-    {"POST", "/v1/completions", answer_completions, .chat = false},
-    {"POST", "/v1/chat/completions", answer_completions, .chat = true},
-    {"GET", "/v1/models", answer_models, .subpath = false},
-    {"GET", "/v1/models/", answer_models, .subpath = true},
-    {"GET", "/metrics", answer_metrics, .open = false},
-    {"GET", "/health", answer_health, .open = true},
-};
-
-static const route *find_route(const char *url)
-{
-    for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++) {
-        const size_t n = strlen(ROUTES[i].path);
-        if (!strncmp(ROUTES[i].path, url, n) && (ROUTES[i].subpath || !url[n])) return &ROUTES[i];
-    }
-    return NULL;
 }
 
 /* ---- reading a request ----------------------------------------------------------------------- */
 
-static const char *header(const call *c, const char *name)
-{
-    return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
-}
-
-static bool has_token(const call *c)
+static bool has_token(const kvf__call *c)
 {
     static const char scheme[] = "Bearer ";
     const char *given = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
@@ -270,30 +212,33 @@ static bool has_token(const call *c)
 }
 
 /* Pages of a browser may send other types to any address without asking; this one they may not. */
-static bool is_json(const call *c)
+static bool is_json(const kvf__call *c)
 {
     const char *type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE);
     if (!type || strncasecmp(type, JSON, strlen(JSON))) return false;
     return strchr("; ", type[strlen(JSON)]) != NULL;
 }
 
-static long long content_length(const call *c)
+static long long content_length(const kvf__call *c)
 {
     const char *text = header(c, MHD_HTTP_HEADER_CONTENT_LENGTH);
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
 /* What is wrong with the head of a request. */
-static void check_head(call *c, const char *method)
+static void check_head(kvf__call *c, const char *method)
 {
     const bool post = c->route && !strcmp(c->route->method, "POST");
     const char *host = c->server->http->checks_host ? header(c, MHD_HTTP_HEADER_HOST) : NULL;
+    c->origin = kvf__origin_allowed(&c->server->options, header(c, "Origin"));
     if (host && !kvf__host_known(&c->server->options, host))
         kvf__problem_set(&c->problem, 421, NULL,
                          "Host \"%.80s\" is no name of this machine: --allow-host lets it in",
                          host);
     else if (!c->route)
         kvf__problem_set(&c->problem, 404, NULL, "there is no %.80s here", c->url);
+    else if (c->origin && !strcmp(method, "OPTIONS"))
+        c->preflight = true;
     else if (!c->route->open && !has_token(c))
         kvf__problem_set(&c->problem, 401, NULL, "the token is missing or wrong");
     else if (strcmp(c->route->method, method) && (post || strcmp(method, "HEAD")))
@@ -308,9 +253,14 @@ static void check_head(call *c, const char *method)
 static enum MHD_Result begin_call(kvf__server *server, struct MHD_Connection *connection,
                                   const char *url, const char *method, void **mine)
 {
-    call *c = NULL;
+    kvf__call *c = NULL;
     if (kvf__alloc(NULL, sizeof *c, &c)) return MHD_NO;
-    *c = (call){.server = server, .connection = connection, .url = url, .route = find_route(url)};
+    *c = (kvf__call){.server = server,
+                     .connection = connection,
+                     .url = url,
+                     .route = kvf__route_find(url),
+                     .arrived = kvf__clock()};
+    snprintf(c->method, sizeof c->method, "%s", method);
     *mine = c;
     check_head(c, method);
     bool at_once = header(c, MHD_HTTP_HEADER_EXPECT) || content_length(c) > DISCARD_BYTES;
@@ -318,7 +268,7 @@ static enum MHD_Result begin_call(kvf__server *server, struct MHD_Connection *co
 }
 
 /* A piece of the body. MHD_NO: it has no end. */
-static enum MHD_Result add_piece(call *c, const char *data, size_t n)
+static enum MHD_Result add_piece(kvf__call *c, const char *data, size_t n)
 {
     const size_t most = (size_t)c->server->options.max_body;
     if (!c->problem.status && n > most - c->body.n)
@@ -336,7 +286,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
                               void **mine)
 {
     kvf__server *server = user;
-    call *c = *mine;
+    kvf__call *c = *mine;
     (void)version;
     if (!c) return begin_call(server, connection, url, method, mine);
     if (c->job) return answer_job(c);
@@ -347,25 +297,41 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     }
     kvf__guard_serve(&server->http->guard, guarded(connection), true);
     c->url = url;
-    return c->problem.status ? send_problem(c) : c->route->answer(c);
+    return answer(c);
+}
+
+static void log_call(const kvf__call *c, const kvf__reply *reply)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    char client[NI_MAXHOST] = "";
+    if (c->server->access_log < 0) return;
+    if (info && info->client_addr)
+        getnameinfo(info->client_addr, sizeof(struct sockaddr_storage), client, sizeof client, NULL,
+                    0, NI_NUMERICHOST);
+    kvf__access_log_write(c->server->access_log, c, client, reply);
 }
 
 static void end_call(void *user, struct MHD_Connection *connection, void **mine,
                      enum MHD_RequestTerminationCode why)
 {
     kvf__server *server = user;
-    call *c = *mine;
+    kvf__call *c = *mine;
     (void)why;
     kvf__guard_serve(&server->http->guard, guarded(connection), false);
     if (!c) return;
+    kvf__reply reply = {0};
     if (c->job) {
         pthread_mutex_lock(&server->queue.lock);
+        if (c->job->out.state != KVF__JOB_WAITS)
+            reply = c->job->reply; /* else it may be half read */
         kvf__job_abandon(c->job);
         c->job->out.sleeper = NULL;
         server->queue.unanswered--;
         kvf__job_drop(c->job);
         pthread_mutex_unlock(&server->queue.lock);
     }
+    log_call(c, &reply);
     kvf__buf_done(&c->body);
     kvf__buf_done(&c->reply);
     kvf__free(c);

@@ -33,7 +33,7 @@ typedef struct kvf__job_list {
 
 typedef struct kvf__job {
     struct kvf__server *server;
-    bool chat;
+    kvf__request_kind kind;
     kvf__buf body; /* until it is read */
     double arrived;
     kvf__job_output out;

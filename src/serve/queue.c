@@ -63,7 +63,7 @@ static bool accept_job(kvf__queue *queue, kvf__job *job, kvf__problem *problem)
         return overloaded(problem, queue->n, "requests");
     if (!kvf__queue_fits(queue, job->bytes, problem)) return false;
     job->reply = (kvf__reply){
-        .chat = job->chat, .id = ++queue->next_id, .created = (int64_t)time(NULL)};
+        .chat = job->kind == KVF__CHAT, .id = ++queue->next_id, .created = (int64_t)time(NULL)};
     job->owners = 2;
     job->ticket = queue->next_ticket++;
     kvf__queue_add(queue, &queue->unread, job);

@@ -14,7 +14,7 @@
 static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
 {
     const kvf__request *request = &job->request;
-    const int64_t n_prompts = request->chat ? 1 : (int64_t)request->n_prompts;
+    const int64_t n_prompts = request->kind == KVF__CHAT ? 1 : (int64_t)request->n_prompts;
     const int64_t n_choices = n_prompts * request->n;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n_prompts, sizeof *job->prompts, &job->prompts));
     job->n_prompts = n_prompts;
@@ -42,7 +42,7 @@ static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
 {
     const kvf__request *request = &job->request;
     const kvf__render *how = &job->ref->renderer.render;
-    if (request->chat)
+    if (request->kind == KVF__CHAT)
         return kvf__render_chat(ctx, how, request->messages, request->n_messages, job->prompts);
     for (size_t i = 0; i < request->n_prompts; i++) {
         const kvf__text_prompt *p = &request->prompts[i];
@@ -79,7 +79,7 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
 {
     kvf_ctx *ctx = server->reader.ctx;
     const char *body = job->body.data ? job->body.data : "";
-    if (!kvf__request_parse(ctx, body, job->body.n, job->chat, server->options.max_tokens,
+    if (!kvf__request_parse(ctx, body, job->body.n, job->kind, server->options.max_tokens,
                             &job->request, problem))
         return false;
     const int64_t model = kvf__prefix_cache_find(&server->cache, job->request.model);

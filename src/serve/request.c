@@ -47,7 +47,7 @@ typedef struct body_reader {
     kvf__problem *problem;
 } body_reader;
 
-enum { COMPLETIONS = 1, CHAT = 2, BOTH = 3 };
+enum { COMPLETIONS = KVF__COMPLETIONS, CHAT = KVF__CHAT, BOTH = COMPLETIONS | CHAT };
 typedef struct request_field {
     const char *name;
     int kinds; /* of requests that have it */
@@ -340,7 +340,7 @@ enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
 
 static bool read_field(const body_reader *r, const char *name, const kvf_json *value)
 {
-    const int kind = r->to->chat ? CHAT : COMPLETIONS;
+    const int kind = (int)r->to->kind;
     for (size_t i = 0; i < N_FIELDS; i++) {
         if (strcmp(FIELDS[i].name, name) || !(FIELDS[i].kinds & kind)) continue;
         if (kvf_json_typeof(value) == KVF_JSON_NULL) return true; /* as if it were not there */
@@ -360,9 +360,9 @@ static bool read_fields(const body_reader *r)
     if (r->to->usage && !r->to->stream)
         return kvf__problem_set(r->problem, 400, "stream_options",
                                 "stream_options: only streams (\"stream\": true) have them");
-    if (r->to->chat && !r->to->messages)
+    if (r->to->kind == KVF__CHAT && !r->to->messages)
         return kvf__problem_set(r->problem, 400, "messages", "messages are missing");
-    if (!r->to->chat && !r->to->n_prompts)
+    if (r->to->kind == KVF__COMPLETIONS && !r->to->n_prompts)
         return kvf__problem_set(r->problem, 400, "prompt", "prompt is missing");
     if (r->to->n * (int64_t)r->to->n_prompts > MOST_CHOICES)
         return kvf__problem_set(r->problem, 400, "n",
@@ -371,10 +371,11 @@ static bool read_fields(const body_reader *r)
     return true;
 }
 
-bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat, int64_t max_tokens,
-                        kvf__request *out, kvf__problem *problem)
+bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, kvf__request_kind kind,
+                        int64_t max_tokens, kvf__request *out, kvf__problem *problem)
 {
-    kvf__request request = {.chat = chat, .n = 1, .sampling = {.temperature = 1, .top_p = 1}};
+    const bool chat = kind == KVF__CHAT;
+    kvf__request request = {.kind = kind, .n = 1, .sampling = {.temperature = 1, .top_p = 1}};
     const body_reader r = {&request, problem};
     request.max_tokens = chat || max_tokens < DEFAULT_TOKENS ? max_tokens : DEFAULT_TOKENS;
     kvf_status st = kvf_json_parse(ctx, "body", body, bytes, &request.root);

@@ -24,9 +24,13 @@ typedef struct kvf__text_prompt {
     kvf__ids ids;
 } kvf__text_prompt;
 
+/* What is asked for; bits, because fields may belong to several. */
+typedef enum kvf__request_kind { KVF__COMPLETIONS = 1, KVF__CHAT = 2 } kvf__request_kind;
+
 /* A body, checked. Texts are views into root, except stop. */
 typedef struct kvf__request {
-    bool chat, stream, usage; /* usage: a chunk with the counts ends the stream */
+    kvf__request_kind kind;
+    bool stream, usage; /* usage: a chunk with the counts ends the stream */
     kvf_json *root;
     const char *model;
     kvf__text_prompt *prompts; /* completions: [n_prompts] */
@@ -46,8 +50,8 @@ typedef struct kvf__request {
 
 /* From the bytes of a body; false with the problem. max_tokens: the most that is given, and the
  * default of chats. The request is empty or whole. */
-bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, bool chat, int64_t max_tokens,
-                        kvf__request *out, kvf__problem *problem);
+bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, kvf__request_kind kind,
+                        int64_t max_tokens, kvf__request *out, kvf__problem *problem);
 /* Frees what only its ids are made of: numbers, biases and stop texts stay. */
 void kvf__request_forget(kvf__request *request);
 void kvf__request_done(kvf__request *request);

@@ -2,7 +2,7 @@
 #include <time.h>
 
 #include "access.h"
-#include "server.h"
+#include "access_log.h"
 
 enum { DEFAULT_CONTEXT = 4096 };
 
@@ -51,9 +51,11 @@ static kvf_status open_engine(kvf_ctx *ctx, kvf__server *server)
 static kvf_status serve(kvf_ctx *ctx, kvf__server *server)
 {
     int port = 0;
-    const char *token_file = server->options.token_file;
+    const char *token_file = server->options.token_file, *log_file = server->options.access_log;
     KVF_TRY(check_options(ctx, &server->options));
+    KVF_TRY(kvf__origins_check(ctx, &server->options));
     if (token_file) KVF_TRY(kvf__token_read(ctx, token_file, &server->token));
+    if (log_file) KVF_TRY(kvf__access_log_open(ctx, log_file, &server->access_log));
     KVF_TRY(open_engine(ctx, server));
     KVF_TRY(kvf__prefix_cache_init(ctx, server->base, &server->options, &server->cache));
     KVF_TRY(kvf__reader_start(ctx, server));
@@ -67,7 +69,8 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
                      kvf_serve_totals *totals)
 {
     const double begin = kvf__clock();
-    kvf__server server = {.ctx = ctx, .base = base, .options = *options, .created = time(NULL)};
+    kvf__server server = {
+        .ctx = ctx, .base = base, .options = *options, .access_log = -1, .created = time(NULL)};
     server.metrics.max_rows = options->max_rows;
     kvf__queue_init(&server.queue, &server.options);
     kvf_status st = serve(ctx, &server);
@@ -81,6 +84,7 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
                                      .seconds = kvf__clock() - begin};
     kvf__engine_free(server.engine);
     kvf__prefix_cache_done(&server.cache);
+    kvf__access_log_close(server.access_log);
     kvf__free(server.token);
     kvf__queue_done(&server.queue);
     return st;

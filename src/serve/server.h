@@ -26,7 +26,8 @@ typedef struct kvf__server {
     kvf_ctx *ctx;
     kvf_base *base;
     kvf_serve_options options;
-    char *token; /* that clients must send; NULL: none */
+    char *token;    /* that clients must send; NULL: none */
+    int access_log; /* file to write to; -1: none */
     int64_t created;
     kvf__prefix_cache cache;
     kvf__engine *engine;
@@ -48,7 +49,8 @@ kvf_status kvf__work(kvf__server *server);
 kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port);
 void kvf__http_wake(kvf__job *job); /* its connection, if that sleeps; under the queue's lock */
 void kvf__http_refuse_more(kvf__server *server); /* no further connections */
-void kvf__http_stop(kvf__server *server);        /* again is fine */
+void kvf__http_count(kvf__server *server, kvf__server_metrics *metrics); /* its part of them */
+void kvf__http_stop(kvf__server *server);                                /* again is fine */
 
 /* What a status and the context's line are to the client. */
 kvf__problem kvf__problem_of(const kvf_ctx *ctx, kvf_status st);

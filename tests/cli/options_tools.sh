@@ -115,6 +115,10 @@ serve|host|||cli/serve.sh
 serve|port|--base model|70000|refuse
 serve|port|||cli/serve.sh
 serve|allow-host|||test_serve_guard.c
+serve|cors|--base model|app.example|refuse
+serve|cors|||test_serve_access.c
+serve|access-log|--base model|none/x|refuse
+serve|access-log|||cli/serve.sh
 serve|token-file|--base model|none|refuse
 serve|token-file|||test_serve_guard.c
 serve|max-body|||test_serve_guard.c

@@ -55,7 +55,7 @@ post() {
     fi
 }
 
-serve_on --prefix mine=prefix.h5 --max-tokens 20
+serve_on --prefix mine=prefix.h5 --max-tokens 20 --access-log -
 if [ "$port" = 0 ]; then
     wait "$pid"
     grep -q 'built without libmicrohttpd' err || fail "no server: $(cat err)"
@@ -71,6 +71,8 @@ else
         head -1 answer | grep -q '^HTTP/1\.1 404 ' || fail "$(cat answer)"
         grep -q '"error"' answer || fail "$(cat answer)"
         end TERM 143
+        has out '"path":"/v1/completions","status":200,.*"model":"mine","prompt_tokens":[0-9]*,"new_tokens":[0-9]*}$'
+        has out '"path":"/v1/completions","status":404,'
         has err '^kvfold: serve: stopped; requests answered: [12], tokens written: [0-9]*$'
         run 0 generate --base model --prefix prefix.h5 --prompt 'after 5:' --max-tokens 8 --threads 2 \
             --precision f32 --json

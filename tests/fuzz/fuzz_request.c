@@ -7,11 +7,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    for (int chat = 0; chat < 2; chat++) {
+    static const kvf__request_kind KINDS[] = {KVF__COMPLETIONS, KVF__CHAT};
+    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++) {
         kvf__request request = {0};
         kvf__problem problem = {0};
-        bool fine = kvf__request_parse(fuzz_context(), (const char *)data, n, chat, 64, &request,
-                                       &problem);
+        bool fine = kvf__request_parse(fuzz_context(), (const char *)data, n, KINDS[i], 64,
+                                       &request, &problem);
         if (!fine && (problem.status < 400 || !*problem.message)) abort();
         kvf__request_done(&request);
     }

@@ -1,0 +1,73 @@
+/* Lines are whole: each is one write to a file opened for appending, so that several servers may
+ * share one, and a program that rotates logs may cut it (copytruncate). */
+#include "access_log.h"
+#include "json_pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 200, GAVE_UP = 499 /* as nginx writes it */ };
+
+kvf_status kvf__access_log_open(kvf_ctx *ctx, const char *path, int *fd)
+{
+    const bool standard = !strcmp(path, "-");
+    const int opened = standard ? dup(STDOUT_FILENO)
+                                : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    if (opened < 0)
+        return kvf__fail(ctx, KVF_EIO, "%s: cannot be appended to: %s", path, strerror(errno));
+    *fd = opened;
+    return KVF_OK;
+}
+
+void kvf__access_log_close(int fd)
+{
+    if (fd >= 0) close(fd);
+}
+
+/* Now, as RFC 3339 has it: "2026-01-31T12:00:00.250Z". */
+static void print_time(char out[40])
+{
+    struct timespec now;
+    struct tm utc;
+    char day[24];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(out, 40, "%s.%03dZ", day, (int)(now.tv_nsec / 1000000));
+}
+
+static kvf_json *line_of(const kvf__call *call, const char *client, const kvf__reply *reply)
+{
+    char now[40];
+    print_time(now);
+    kvf_json *line = kvf__json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:f}", "time", now, "client",
+                                    client, "method", kvf_json_new_str(call->method), "path",
+                                    kvf_json_new_strn(call->url, strnlen(call->url, PATH_BYTES)),
+                                    "status", (int64_t)(call->status ? call->status : GAVE_UP),
+                                    "bytes", (int64_t)call->sent, "seconds",
+                                    kvf__clock() - call->arrived);
+    if (reply->model) {
+        kvf_json_set(line, "model", kvf_json_new_str(reply->model));
+        kvf_json_set(line, "prompt_tokens", kvf_json_new_int(reply->prompt_tokens));
+        kvf_json_set(line, "new_tokens", kvf_json_new_int(reply->new_tokens));
+    }
+    return line;
+}
+
+void kvf__access_log_write(int fd, const kvf__call *call, const char *client,
+                           const kvf__reply *reply)
+{
+    kvf_json *line = line_of(call, client, reply);
+    char *text = kvf_json_text(line, KVF_JSON_COMPACT);
+    kvf__buf out = {0};
+    kvf_json_free(line);
+    if (text && !kvf__buf_printf(NULL, &out, "%s\n", text)) {
+        const ssize_t written = write(fd, out.data, out.n);
+        (void)written;
+    }
+    kvf__buf_done(&out);
+    kvf_json_text_free(text);
+}

@@ -1,0 +1,78 @@
+/* What each path answers: a job, or at once. */
+#include "call.h"
+
+#include <string.h>
+
+/* A job of the route's kind, which takes the body. */
+static kvf_status answer_job(kvf__call *call)
+{
+    kvf__job *job = NULL;
+    KVF_TRY(kvf__alloc(NULL, sizeof *job, &job));
+    job->server = call->server;
+    job->kind = call->route->kind;
+    job->body = call->body;
+    call->body = (kvf__buf){0};
+    if (kvf__queue_submit(&call->server->queue, job, &call->problem)) {
+        call->job = job;
+        return KVF_OK;
+    }
+    kvf__buf_done(&job->body);
+    kvf__free(job);
+    return KVF_OK;
+}
+
+/* All models, or the one that the path names. */
+static kvf_status answer_models(kvf__call *call)
+{
+    const kvf__prefix_cache *cache = &call->server->cache;
+    const bool all = !call->route->subpath;
+    const char *name = call->url + strlen(call->route->path);
+    const int64_t first = all ? 0 : kvf__prefix_cache_find(cache, name);
+    if (first < 0) {
+        kvf__problem_no_model(&call->problem, name);
+        return KVF_OK;
+    }
+    return kvf__reply_models(cache->entries + first, all ? cache->n : 1, all, call->server->created,
+                             &call->reply);
+}
+
+static kvf_status answer_health(kvf__call *call)
+{
+    pthread_mutex_lock(&call->server->queue.lock);
+    const bool closing = call->server->queue.closing;
+    pthread_mutex_unlock(&call->server->queue.lock);
+    if (closing) call->status = 503;
+    return kvf__buf_printf(NULL, &call->reply, "{\"status\":\"%s\"}\n",
+                           closing ? "stopping" : "ok");
+}
+
+static kvf_status answer_metrics(kvf__call *call)
+{
+    kvf__queue *queue = &call->server->queue;
+    pthread_mutex_lock(&queue->lock);
+    kvf__server_metrics metrics = call->server->metrics;
+    metrics.queued = queue->n;
+    metrics.queued_bytes = queue->bytes;
+    pthread_mutex_unlock(&queue->lock);
+    kvf__http_count(call->server, &metrics);
+    call->type = "text/plain; version=0.0.4";
+    return kvf__server_metrics_print(&metrics, &call->reply);
+}
+
+static const kvf__route ROUTES[] = {
+    {"POST", "/v1/completions", answer_job, .kind = KVF__COMPLETIONS},
+    {"POST", "/v1/chat/completions", answer_job, .kind = KVF__CHAT},
+    {"GET", "/v1/models", answer_models, .subpath = false},
+    {"GET", "/v1/models/", answer_models, .subpath = true},
+    {"GET", "/metrics", answer_metrics, .open = false},
+    {"GET", "/health", answer_health, .open = true},
+};
+
+const kvf__route *kvf__route_find(const char *url)
+{
+    for (size_t i = 0; i < sizeof ROUTES / sizeof ROUTES[0]; i++) {
+        const size_t n = strlen(ROUTES[i].path);
+        if (!strncmp(ROUTES[i].path, url, n) && (ROUTES[i].subpath || !url[n])) return &ROUTES[i];
+    }
+    return NULL;
+}
