@@ -3,17 +3,14 @@
  *
  * The values are the normalised ones of grouped-query attention: token_dim = G * D,
  * num_attention_heads = G. prefix_projection is false, because the prefix is already evaluated;
- * keys that older releases of PEFT do not know are left out. A new folder appears whole by renaming
- * it; in an existing one only our files are replaced. */
+ * keys that older releases of PEFT do not know are left out. */
 #include "file_int.h"
 #include "json_pack.h"
 #include "outfile.h"
+#include "outfolder.h"
 #include "peft.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef kvf__peft_content content;
 
@@ -110,8 +107,9 @@ static kvf_json *make_config(const content *what)
     return config;
 }
 
-static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const content *what)
+static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
+    const content *what = user;
     kvf_json *config = make_config(what);
     char *text = kvf_json_text(config, KVF_JSON_INDENT | KVF_JSON_SORTED);
     kvf_status st;
@@ -137,8 +135,9 @@ static kvf_status is_own_card(kvf_ctx *ctx, const char *path, bool *out)
     return st;
 }
 
-static kvf_status write_card(kvf_ctx *ctx, const char *path, bool force, const content *what)
+static kvf_status write_card(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
+    const content *what = user;
     kvf__buf text = {0};
     bool own = true;
 
@@ -151,15 +150,15 @@ static kvf_status write_card(kvf_ctx *ctx, const char *path, bool force, const c
 }
 
 /* Those of another head are not left in the folder. */
-static kvf_status write_labels(kvf_ctx *ctx, const char *path, bool force, const content *what)
+static kvf_status write_labels(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
+    const content *what = user;
     kvf__buf text = {0};
 
     kvf_status st = kvf__peft_labels(ctx, what->head, &text);
-    if (!st && text.n)
-        st = kvf__write_file(ctx, path, force, text.data, text.n);
-    else if (!st && unlink(path) < 0 && errno != ENOENT)
-        st = kvf__fail(ctx, KVF_EIO, "%s: cannot remove it: %s", path, strerror(errno));
+    if (!st)
+        st = text.n ? kvf__write_file(ctx, path, force, text.data, text.n)
+                    : kvf__remove_file(ctx, path);
     kvf__buf_done(&text);
     return st;
 }
@@ -203,8 +202,9 @@ static kvf_status make_tensors(kvf_ctx *ctx, const content *what, kvf__tensor *t
     return add_head(ctx, what->head, tensors);
 }
 
-static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const content *what)
+static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
+    const content *what = user;
     const size_t n = 1 + what->head->params.params.n;
     float *flat = NULL;
     kvf__tensor *tensors = NULL;
@@ -220,80 +220,17 @@ static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const 
 }
 
 /* The files of the folder; the config, by which it is known as an adapter, comes last. */
-static const struct {
-    const char *name;
-    kvf_status (*write)(kvf_ctx *ctx, const char *path, bool force, const content *what);
-} FILES[] = {
+static const kvf__folder_file FILES[] = {
     {"adapter_model.safetensors", write_model},
     {"labels.json", write_labels},
     {"README.md", write_card},
     {"adapter_config.json", write_config},
 };
-enum { N_FILES = sizeof FILES / sizeof FILES[0] };
-
-static kvf_status write_files(kvf_ctx *ctx, const char *dir, bool force, const content *what)
-{
-    kvf_status st = KVF_OK;
-
-    for (int i = 0; i < N_FILES && !st; i++) {
-        char *path = NULL;
-        st = kvf__path_join(ctx, dir, FILES[i].name, &path);
-        if (!st) st = FILES[i].write(ctx, path, force, what);
-        kvf__free(path);
-    }
-    return st;
-}
-
-/* Best effort: removes what write_files may have left, then the folder. */
-static void remove_folder(const char *dir)
-{
-    for (int i = 0; i < N_FILES; i++) {
-        char *path = NULL;
-        if (kvf__path_join(NULL, dir, FILES[i].name, &path) == KVF_OK) unlink(path);
-        kvf__free(path);
-    }
-    rmdir(dir);
-}
-
-/* dir by renaming temp, which is made and filled. */
-static kvf_status fill_and_rename(kvf_ctx *ctx, const char *dir, const char *bare, const char *temp,
-                                  const content *what)
-{
-    remove_folder(temp); /* our own leftover: the name carries our process id */
-    if (mkdir(temp, 0777) < 0)
-        return kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", dir, strerror(errno));
-    kvf_status st = write_files(ctx, temp, false, what);
-    if (!st && rename(temp, bare) < 0)
-        st = kvf__fail(ctx, KVF_EIO, "%s: cannot rename the finished folder to it: %s", dir,
-                       strerror(errno));
-    if (st) remove_folder(temp);
-    return st;
-}
-
-static kvf_status write_new_folder(kvf_ctx *ctx, const char *dir, const content *what)
-{
-    char *bare = NULL, *temp = NULL;
-    size_t n = strlen(dir);
-
-    while (n > 1 && dir[n - 1] == '/')
-        n--;
-    kvf_status st = kvf__strndup(ctx, dir, n, &bare);
-    if (!st) st = kvf__asprintf(ctx, &temp, "%s.tmp.%ld", bare, (long)getpid());
-    if (!st) st = fill_and_rename(ctx, dir, bare, temp, what);
-    kvf__free(temp);
-    kvf__free(bare);
-    return st;
-}
+static const kvf__folder FOLDER = {FILES, sizeof FILES / sizeof FILES[0], "adapter files"};
 
 kvf_status kvf__peft_write(kvf_ctx *ctx, const char *dir, bool force, const content *what)
 {
     if (what->prefix) KVF_TRY(check_exportable(ctx, dir, what->id, what->prefix));
     KVF_TRY(check_task(ctx, dir, what->id, what->head));
-    if (!kvf__exists(dir)) return write_new_folder(ctx, dir, what);
-    if (!kvf__is_dir(dir))
-        return kvf__fail(ctx, KVF_EIO, "%s: is a file, want a folder to write", dir);
-    if (!force)
-        return kvf__fail(ctx, KVF_EEXIST,
-                         "%s: exists (use --force to replace the adapter files in it)", dir);
-    return write_files(ctx, dir, true, what);
+    return kvf__write_folder(ctx, dir, force, &FOLDER, what);
 }
