@@ -72,6 +72,7 @@ typedef enum kvf__file_kind {
     KVF__FILE_HDF5,
     KVF__FILE_SAFETENSORS,
     KVF__FILE_GGUF,
+    KVF__FILE_LLAMA_STATE, /* llama_state.h */
     KVF__FILE_HF_DIR,
     KVF__FILE_PEFT_DIR
 } kvf__file_kind;
@@ -85,5 +86,8 @@ kvf_status kvf__weights_open(kvf_ctx *ctx, const char *path, kvf__file_kind kind
  * whole or not at all. */
 kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force,
                                   const kvf__tensor *tensors, size_t n);
+/* The same with another __metadata__, an object of strings, which is taken over. */
+kvf_status kvf__safetensors_write_with(kvf_ctx *ctx, const char *path, bool force,
+                                       const kvf__tensor *tensors, size_t n, kvf_json *metadata);
 
 #endif

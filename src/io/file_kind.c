@@ -28,6 +28,7 @@ static kvf__file_kind kind_of_bytes(const uint8_t *head, size_t n, uint64_t file
 
     if (n >= 8 && !memcmp(head, hdf5, 8)) return KVF__FILE_HDF5;
     if (n >= 4 && !memcmp(head, "GGUF", 4)) return KVF__FILE_GGUF;
+    if (n >= 4 && !memcmp(head, "qsgg", 4)) return KVF__FILE_LLAMA_STATE;
     if (is_safetensors(head, n, file_n)) return KVF__FILE_SAFETENSORS;
     return KVF__FILE_UNKNOWN;
 }

@@ -2,7 +2,8 @@
  * tensors.
  *
  * Tensors go by type, widest first, then by name; the header is compact JSON, padded with spaces to
- * a multiple of 8 bytes, and has {"format":"pt"}, without which transformers refuses the file.
+ * a multiple of 8 bytes, and has {"format":"pt"}, without which transformers refuses the file, or
+ * what the caller gives instead.
  * Names given twice and names that are no UTF-8 are refused before anything is written. */
 #include "file_int.h"
 #include "json_pack.h"
@@ -75,12 +76,14 @@ static kvf_status add_text(kvf_ctx *ctx, const char *path, const kvf_json *heade
 }
 
 static kvf_status make_header(kvf_ctx *ctx, const char *path, const tensor_entry *entries, size_t n,
-                              kvf__buf *out)
+                              kvf_json *metadata, kvf__buf *out)
 {
-    kvf_json *header = kvf__json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
-    kvf_status st = KVF_OK;
+    kvf_json *header = kvf_json_object();
     size_t at = 0;
 
+    kvf_status st = kvf_json_set(header, "__metadata__", metadata)
+                        ? KVF_OK
+                        : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
     for (size_t i = 0; i < n && !st; i++)
         st = add_tensor(ctx, header, &entries[i], &at);
     if (!st) st = add_text(ctx, path, header, out);
@@ -109,17 +112,27 @@ static kvf_status write_pieces(kvf_ctx *ctx, const char *path, bool force, const
     return st;
 }
 
-kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force,
-                                  const kvf__tensor *tensors, size_t n)
+kvf_status kvf__safetensors_write_with(kvf_ctx *ctx, const char *path, bool force,
+                                       const kvf__tensor *tensors, size_t n, kvf_json *metadata)
 {
     tensor_entry *entries = NULL;
     kvf__buf header = {0};
 
-    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *entries, &entries));
-    kvf_status st = make_entries(ctx, path, tensors, n, entries);
-    if (!st) st = make_header(ctx, path, entries, n, &header);
+    kvf_status st = kvf__alloc_array(ctx, n, sizeof *entries, &entries);
+    if (!st) st = make_entries(ctx, path, tensors, n, entries);
+    if (st)
+        kvf_json_free(metadata);
+    else
+        st = make_header(ctx, path, entries, n, metadata, &header);
     if (!st) st = write_pieces(ctx, path, force, &header, entries, n);
     kvf__buf_done(&header);
     kvf__free(entries);
     return st;
+}
+
+kvf_status kvf__safetensors_write(kvf_ctx *ctx, const char *path, bool force,
+                                  const kvf__tensor *tensors, size_t n)
+{
+    return kvf__safetensors_write_with(ctx, path, force, tensors, n,
+                                       kvf__json_pack("{s:s}", "format", "pt"));
 }

@@ -1,0 +1,46 @@
+/* Saved sequences of llama.cpp, as llama_state_seq_save_file() writes them and llama-server's slots
+ * and others load them (src/llama-context.cpp, src/llama-kv-cache.cpp), little endian:
+ *
+ *   u32 0x67677371, u32 version (3 or 4), u32 tokens, i32 id[tokens]
+ *   u32 streams; for each of them u32 cells and, unless that is 0:
+ *     cells x { i32 position, u32 1, i32 sequence }
+ *     u32 values are transposed, u32 layers
+ *     version 4: u32 rotation of keys, u32 of values (0: none)
+ *     each layer's keys:   i32 type, u64 bytes of a cell, [cells, G * D]
+ *     each layer's values: the same; transposed: i32 type, u32 bytes of an element, u32 G * D,
+ *                          [G * D, cells]
+ *
+ * Keys lie as its model computes them: where a GGUF's rows of q and k are permuted
+ * (kvf__arch.gguf_permuted), the two halves of a head are interleaved. */
+#ifndef KVF_LLAMA_STATE_H
+#define KVF_LLAMA_STATE_H
+
+#include "prefix.h"
+#include "view.h"
+
+/* An engine refuses a file of another form than its own. */
+typedef struct kvf__llama_form {
+    int64_t version, streams; /* all but the first stream are empty */
+    bool transposed;          /* values, as where flash attention is off */
+    bool interleaved;         /* keys */
+    kvf__dtype dtype;         /* F32 or F16 */
+} kvf__llama_form;
+
+/* ids [P]: what the cells are said to hold. ENUMERIC: a value that the type cannot hold. */
+kvf_status kvf__llama_state_write(kvf_ctx *ctx, const char *path, bool force,
+                                  const kvf__llama_form *form, const kvf__prefix *prefix,
+                                  const int32_t *ids);
+
+/* A sequence of either version and form, in f32, f16 or bf16, whose positions are 0 to P - 1, into
+ * a prefix for a base of these L, G, D; `where` names the bytes. Every size is checked before
+ * memory is taken. EFORMAT, EUNSUPPORTED, ESHAPE. */
+typedef struct kvf__llama_base {
+    int64_t L, G, D;
+    bool interleaved;
+} kvf__llama_base;
+kvf_status kvf__llama_state_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
+                                  const kvf__llama_base *base, kvf__prefix *out);
+kvf_status kvf__llama_state_read(kvf_ctx *ctx, const char *path, const kvf__llama_base *base,
+                                 kvf__prefix *out);
+
+#endif
