@@ -43,7 +43,8 @@ typedef struct kvf_import_options {
     bool force;
 } kvf_import_options;
 
-/* A PEFT PREFIX_TUNING or CARTRIDGE folder becomes a prefix file; an encoder state dict a run file
+/* A PEFT PREFIX_TUNING or CARTRIDGE folder, or a saved sequence of llama.cpp with the GGUF that
+ * computed it as its base, becomes a prefix file; an encoder state dict a run file
  * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash; a GGUF
  * one of the same bits, integers as the f32 they mean, and so of a hash of its own. Of the
  * other programs' prefixes (safetensors file, or its folder), those emitted by the encoder that
@@ -69,21 +70,40 @@ typedef struct kvf_new_base_result {
 kvf_status kvf_new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
                         kvf_new_base_result *result);
 
-typedef enum kvf_export_format { KVF_EXPORT_PEFT, KVF_EXPORT_SAFETENSORS } kvf_export_format;
+typedef enum kvf_export_format {
+    KVF_EXPORT_PEFT,
+    KVF_EXPORT_SAFETENSORS,
+    KVF_EXPORT_LLAMACPP,
+    KVF_EXPORT_MLX
+} kvf_export_format;
 
 typedef struct kvf_export_options {
-    const char *path, *out; /* run or prefix file; folder to make */
+    const char *path, *out; /* run or prefix file; folder or file to make */
     kvf_export_format format;
     kvf_checkpoint checkpoint;
     const char *head;    /* of a run of several tasks: the one whose head goes along */
     const char *base_id; /* peft: what transformers loads the base by, a Hub id or a folder that is
                             there (else EUSAGE); NULL: the base's name, which it cannot follow */
+    const char *base;    /* llamacpp: the GGUF that the engine runs */
+    /* What an engine wants; NULL, 0: as the row of KVF_EXPORT_ENGINES. */
+    const char *engine;          /* llamacpp, mlx; NULL: the first of its format */
+    const char *state_version;   /* llamacpp: "3", "4" */
+    const char *flash_attention; /* llamacpp: "on", "off": then values are transposed */
+    int64_t streams;             /* llamacpp: of a cache that its sequences do not share */
+    const char *dtype;           /* llamacpp: "f16", "f32"; mlx: the same, f32 by default */
     bool force;
 } kvf_export_options;
+#define KVF_EXPORT_ENGINES "llama-server|node-llama-cpp|llama-cpp-python|mlx-lm|mlx-lm-0.32.0"
 
 /* peft: what PeftModel.from_pretrained loads, and AutoPeftModelFor... with a base_id, with the head
  * where the task has one; labels.json has the names of its outputs, README.md is a model card.
- * safetensors: past_key_values [L, 2, 1, G, P, D] in one file. */
+ * safetensors: past_key_values [L, 2, 1, G, P, D] in one file.
+ * llamacpp: a folder with a saved sequence of llama.cpp, prefix.state, the ids that stand for its
+ * tokens, a chat template that begins with them, and README.md. A base of other weights than the
+ * prefix is for is used with a warning; EMISMATCH: of another shape or architecture.
+ * mlx: the prompt cache of mlx-lm in one file.
+ * EUNSUPPORTED: the prefix is more than keys and values at positions 0 to P - 1 (llamacpp, mlx), or
+ * has no form in PEFT. EUSAGE: an option that the format has no place for. */
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options);
 
 /* Versions of the libraries that decide results and files, as "oneDNN 2.6.3, HDF5 1.10.8", for bug

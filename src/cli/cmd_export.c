@@ -5,11 +5,23 @@
 
 #define AT(field) offsetof(kvf_export_options, field)
 static const kvf_option_row OPTIONS[] = {
-    {"format", "peft|safetensors", "peft", KVF_CHOICE, AT(format),
-     "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor"},
+    {"format", "peft|safetensors|llamacpp|mlx", "peft", KVF_CHOICE, AT(format),
+     "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor; "
+     "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
-     "peft: Hub id or folder of the base, by which AutoPeftModelFor... finds it"},
+     "peft, mlx: Hub id or folder of the base, by which AutoPeftModelFor... or mlx-lm finds it"},
+    {"base", "MODEL.gguf", "", KVF_TEXT, AT(base), "llamacpp: the file that the engine runs"},
+    {"engine", KVF_EXPORT_ENGINES, "llama-server; mlx-lm", KVF_WORD, AT(engine),
+     "llamacpp, mlx: the program that loads it; mlx-lm-0.32.0: that release and earlier ones"},
+    {"state-version", "3|4", "of the engine", KVF_WORD, AT(state_version),
+     "llamacpp: version of the state file"},
+    {"flash-attention", "on|off", "of the engine", KVF_WORD, AT(flash_attention),
+     "llamacpp: whether the engine runs with it; off: values are transposed"},
+    {"streams", "N", "1", KVF_POSITIVE, AT(streams),
+     "llamacpp: sequences of a cache that is not unified"},
+    {"dtype", "f16|f32", "f16; mlx: f32", KVF_WORD, AT(dtype),
+     "llamacpp, mlx: type of keys and values, that of the engine's cache"},
     CLI_CHECKPOINT(AT(checkpoint), "state of a run file"),
     {"head", "NAME", "", KVF_TEXT, AT(head),
      "of a file of several tasks: the one whose head goes along"},
@@ -23,7 +35,10 @@ static int run(cli_call *call)
     if (code) return code;
     kvf_status st = kvf_export(call->ctx, &o);
     if (st) return cli_fail_status(call, st);
-    const char *format = o.format == KVF_EXPORT_PEFT ? "peft" : "safetensors";
+    size_t n = 0;
+    char format[16];
+    const char *name = kvf_choice_at(OPTIONS[0].argument, (int)o.format, &n);
+    snprintf(format, sizeof format, "%.*s", (int)n, name);
     if (call->common.json) return cli_print_json(call, cli_json("out:s format:s", o.out, format));
     printf("%s: %s\n", o.out, format);
     if (!o.base_id && o.format == KVF_EXPORT_PEFT)
@@ -35,10 +50,14 @@ const cli_command cli_export = {
     .name = "export",
     .group = CLI_FILES,
     .synopsis = "FILE --out PATH [options]",
-    .summary = "Writes a prefix or run for other programs: a PEFT folder, or safetensors.",
+    .summary =
+        "Writes a prefix or run for other programs: a PEFT folder, safetensors, or the saved "
+        "cache of an engine.",
     .notes = "peft: labels.json has the names of the head's outputs, which PEFT's own config\n"
              "has no place for; README.md is a model card, and one that is there stays. PEFT\n"
-             "0.21 itself drops BERT's token types for question answering.\n",
+             "0.21 itself drops BERT's token types for question answering.\n"
+             "llamacpp, mlx: a prefix whose keys and values are all that it is. README.md of\n"
+             "the folder says how the engine loads it; its defaults are the ones tried.\n",
     .required = "out",
     CLI_ROWS(OPTIONS),
     .operands = 1,

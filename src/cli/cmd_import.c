@@ -8,7 +8,8 @@
 static const kvf_option_row OPTIONS[] = {
     {"out", "FILE.h5", "", KVF_TEXT, AT(out), "prefix, run or base file to write"},
     {"base", "PATH", "", KVF_TEXT, AT(base),
-     "base model: checks the shapes and stamps its hash; needed for an encoder"},
+     "base model: checks the shapes and stamps its hash; needed for an encoder, and, as the GGUF "
+     "that computed it, for a saved sequence of llama.cpp"},
     {"from", "auto|peft|encoder|base|p-tuning-v2|prefixtuning|adapterhub|cartridges", "auto",
      KVF_WORD, AT(from), "what the path holds; auto: by the files and tensors that are there"},
     {"task", "lm|seq-cls|token-cls|qa|multiple-choice", "as the checkpoint says", KVF_WORD,
@@ -37,8 +38,10 @@ const cli_command cli_import = {
     .name = "import",
     .group = CLI_FILES,
     .synopsis = "PATH --out FILE.h5 [options]",
-    .summary = "Makes a prefix file of a PEFT folder or another program's prefix, a run file of an "
-               "encoder's weights, or a base file of a Hugging Face folder or a GGUF.",
+    .summary =
+        "Makes a prefix file of a PEFT folder, another program's prefix or a saved sequence of "
+        "llama.cpp, a run file of an encoder's weights, or a base file of a Hugging Face "
+        "folder or a GGUF.",
     .notes = "See help formats. What is imported without --base is used with\n"
              "--allow-other-base. A torch pickle is refused with the command that converts it.\n",
     .required = "out",

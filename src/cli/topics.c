@@ -226,10 +226,15 @@ static const char FORMATS[] =
     "  the same logits in f32, its integers as the f32 they stand for.\n"
     "  Prefixes of P-tuning v2, PrefixTuning (Li & Liang), AdapterHub and cartridges, in\n"
     "  safetensors (a torch pickle is refused with the command that converts it), become\n"
-    "  a run at step 0 where kvfold has their encoder, else a prefix file.\n"
+    "  a run at step 0 where kvfold has their encoder, else a prefix file. So does a\n"
+    "  saved sequence of llama.cpp (a slot of llama-server), with --base the GGUF that\n"
+    "  computed it.\n"
     "\n"
     "export: --format peft makes a folder that PeftModel.from_pretrained loads,\n"
     "  --format safetensors one file with past_key_values [L, 2, 1, G, P, D].\n"
+    "  --format llamacpp makes a folder with a saved sequence that llama-server,\n"
+    "  node-llama-cpp or llama-cpp-python (--engine) loads, and README.md says how;\n"
+    "  --format mlx a prompt cache of mlx-lm.\n"
     "\n"
     "inspect: all of these.\n";
 

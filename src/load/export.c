@@ -1,7 +1,10 @@
-/* Export: a run or prefix as a PEFT folder, or as one safetensors file with the raw past key
- * values. */
+/* Export: a run or prefix as a PEFT folder, as one safetensors file with the raw past key values,
+ * or as the saved cache of an engine. A format is a row of the table below, an engine of that in
+ * export_llamacpp.c. */
+#include "export.h"
 #include "arch.h"
-#include "open_prefix.h"
+#include "json_pack.h"
+#include "mlx_cache.h"
 #include "peft.h"
 #include "row_template.h"
 
@@ -42,14 +45,9 @@ static bool is_hub_id(const char *text)
 }
 
 /* What transformers would take: else the adapter could not be loaded by it. */
-static kvf_status check_base_id(kvf_ctx *ctx, const kvf_export_options *options, bool peft)
+static kvf_status check_base_id(kvf_ctx *ctx, const char *id)
 {
-    const char *id = options->base_id;
-    if (!id) return KVF_OK;
-    if (!peft)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--base-id is for --format peft: safetensors has no place for it");
-    if (is_hub_id(id) || kvf__is_dir(id)) return KVF_OK;
+    if (!id || is_hub_id(id) || kvf__is_dir(id)) return KVF_OK;
     return kvf__fail(
         ctx, KVF_EUSAGE,
         "--base-id \"%s\": want an id of the Hugging Face Hub, as org/name, or a folder "
@@ -72,7 +70,33 @@ static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
     return kvf__peft_write(ctx, options->out, options->force, &what);
 }
 
-static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
+static const char *or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
+/* What the file is, for a reader who has nothing else. */
+static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layout)
+{
+    char start[24], heads[80];
+
+    snprintf(start, sizeof start, "%lld", (long long)id->position_start);
+    snprintf(heads, sizeof heads, "L=%lld G=%lld P=%lld D=%lld", (long long)id->L, (long long)id->G,
+             (long long)id->P, (long long)id->D);
+    return kvf__json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "format", "pt",
+                          "made_by", "kvfold " KVF_VERSION, "layout", layout, "shape", heads,
+                          "position_start", start, "base_name", or_empty(id->base_name),
+                          "base_architecture", or_empty(id->base_architecture), "base_hash",
+                          or_empty(id->base_hash), "method", or_empty(id->method), "task",
+                          or_empty(id->task));
+}
+
+static const char CACHE_LAYOUT[] =
+    "past_key_values [L, 2, 1, G, P, D]: layer, key or value, batch, head, position, head size; "
+    "keys as in a Hugging Face cache, rotated";
+static const char TOKENS_LAYOUT[] = "prompt_embeddings [P, C]: virtual tokens at the input";
+
+static kvf_status export_safetensors(kvf_ctx *ctx, const kvf_export_options *options,
                                      const kvf_prefix *prefix)
 {
     const kvf__identity *id = &prefix->file.id;
@@ -81,48 +105,98 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const char *out, bool force,
         .name = "prompt_embeddings",
         .view = {.data = v->x, .dtype = KVF__F32, .rank = 2, .dim = {v->P, v->C}},
     };
-    if (v->P) return kvf__safetensors_write(ctx, out, force, &tokens, 1);
-    if (id->raw_keys)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: the keys of a prefix inside rows (placement infix) are not rotated: "
-                         "they are no past_key_values",
-                         out);
-    kvf__tensor tensor = {
+    kvf__tensor cache = {
         .name = "past_key_values",
         .view = {.data = prefix->file.prefix.kv,
                  .dtype = KVF__F32,
                  .rank = 6,
                  .dim = {id->L, 2, 1, id->G, id->P, id->D}},
     };
-    return kvf__safetensors_write(ctx, out, force, &tensor, 1);
+    if (id->raw_keys && !v->P)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: the keys of a prefix inside rows (placement infix) are not rotated: "
+                         "they are no past_key_values",
+                         options->out);
+    return kvf__safetensors_write_with(
+        ctx, options->out, options->force, v->P ? &tokens : &cache, 1,
+        safetensors_metadata(id, v->P ? TOKENS_LAYOUT : CACHE_LAYOUT));
 }
 
-kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
+static kvf_status export_mlx(kvf_ctx *ctx, const kvf_export_options *options,
+                             const kvf_prefix *prefix)
 {
-    const bool peft = options->format == KVF_EXPORT_PEFT;
-    kvf_prefix *prefix = NULL;
+    const kvf__engine *engine = NULL;
+    kvf__mlx_form form = {.model = options->base_id ? options->base_id
+                                                    : or_empty(prefix->file.id.base_name)};
+
+    KVF_TRY(kvf__check_cache(ctx, options, prefix));
+    KVF_TRY(kvf__engine_find(ctx, options, &engine));
+    form.old = engine->version == 0;
+    form.dtype = options->dtype && !strcmp(options->dtype, "f16") ? KVF__F16 : KVF__F32;
+    return kvf__mlx_cache_write(ctx, options->out, options->force, &form, &prefix->file.prefix);
+}
+
+/* By kvf_export_format. */
+static const struct format {
+    const char *name;
+    kvf_status (*write)(kvf_ctx *ctx, const kvf_export_options *options, const kvf_prefix *prefix);
+} FORMATS[] = {{"peft", export_peft},
+               {"safetensors", export_safetensors},
+               {"llamacpp", kvf__export_llamacpp},
+               {"mlx", export_mlx}};
+
+/* Options that some formats have no place for. */
+static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
+{
+    enum { PEFT = 1, SAFETENSORS = 2, LLAMACPP = 4, MLX = 8 };
+    const struct {
+        const char *name;
+        bool given;
+        int formats;
+        const char *words;
+    } rows[] = {{"base-id", o->base_id, PEFT | MLX, "peft"},
+                {"base", o->base, LLAMACPP, "llamacpp"},
+                {"engine", o->engine, LLAMACPP | MLX, "llamacpp and mlx"},
+                {"state-version", o->state_version, LLAMACPP, "llamacpp"},
+                {"flash-attention", o->flash_attention, LLAMACPP, "llamacpp"},
+                {"streams", o->streams, LLAMACPP, "llamacpp"},
+                {"dtype", o->dtype, LLAMACPP | MLX, "llamacpp and mlx"},
+                {"head", o->head, PEFT | SAFETENSORS, "peft and safetensors"}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].given && !(rows[i].formats & 1 << o->format))
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --format %s: %s has no place for it",
+                             rows[i].name, rows[i].words, FORMATS[o->format].name);
+    return check_base_id(ctx, o->base_id);
+}
+
+static kvf_status open_exportable(kvf_ctx *ctx, const kvf_export_options *options, kvf_prefix **out)
+{
     bool needs_base = false;
-    KVF_TRY(check_base_id(ctx, options, peft));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->path));
+
     KVF_TRY(kvf_prefix_needs_base(ctx, options->path, &needs_base));
     if (needs_base)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: its method reads the base: merge the run, then export the prefix",
                          options->path);
-    KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, &prefix));
-    if (kvf_prefix_changes_base(prefix)) {
-        kvf_status refused = kvf__fail(
-            ctx, KVF_EUNSUPPORTED,
-            "%s: method %s is no prefix: neither PEFT nor past key values "
-            "have a form for it",
-            options->path, prefix->file.id.method);
-        kvf_prefix_free(prefix);
-        return refused;
-    }
-    kvf_status st = options->head ? kvf_prefix_use_head(ctx, prefix, options->head) : KVF_OK;
-    if (!st)
-        st = peft ? export_peft(ctx, options, prefix)
-                  : export_safetensors(ctx, options->out, options->force, prefix);
+    KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, out));
+    if (!kvf_prefix_changes_base(*out)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: method %s is no prefix: neither PEFT nor past key values "
+                     "have a form for it",
+                     options->path, (*out)->file.id.method);
+}
+
+kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
+{
+    kvf_prefix *prefix = NULL;
+
+    KVF_TRY(check_options(ctx, options));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->path));
+    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
+    kvf_status st = open_exportable(ctx, options, &prefix);
+    if (!st && options->head) st = kvf_prefix_use_head(ctx, prefix, options->head);
+    if (!st) st = FORMATS[options->format].write(ctx, options, prefix);
     kvf_prefix_free(prefix);
     return st;
 }

@@ -1,10 +1,12 @@
-/* Import: a PEFT adapter becomes a prefix file; the state dict of an MLP encoder becomes a run at
- * step 0 with zero moments; other programs' prefixes one or the other (import_foreign.c). With a
- * base the shapes are checked against it and its hash is stamped; without one L, G and D must be in
- * the adapter's config. A head comes with the adapter. */
+/* Import: a PEFT adapter or a saved sequence of llama.cpp becomes a prefix file; the state dict of
+ * an MLP encoder becomes a run at step 0 with zero moments; other programs' prefixes one or the
+ * other (import_foreign.c). With a base the shapes are checked against it and its hash is stamped;
+ * without one L, G and D must be in the adapter's config. A head comes with the adapter. */
 #include "import.h"
+#include "arch.h"
 #include "encoder_int.h"
 #include "encoder_run.h"
+#include "llama_state.h"
 #include "peft.h"
 
 #include <string.h>
@@ -127,6 +129,37 @@ static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, c
     return st;
 }
 
+/* The base says how its keys lie: only a GGUF is known to be what wrote them. */
+static kvf_status fill_state(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
+                             kvf__artifact *file)
+{
+    const kvf__desc *d = base ? kvf__model_desc(base->model) : NULL;
+
+    if (!d || !d->gguf)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: a saved sequence does not say how its keys lie: --base MODEL.gguf "
+                         "names the file that it was computed with",
+                         options->path);
+    if (options->labels)
+        return kvf__fail(ctx, KVF_EUSAGE, "--labels: a saved sequence has no head");
+    const kvf__llama_base shape = {d->L, d->G, d->D, d->arch->gguf_permuted};
+    KVF_TRY(kvf__llama_state_read(ctx, options->path, &shape, &file->prefix));
+    file->id.P = file->prefix.P;
+    KVF_TRY(kvf__import_stamp(ctx, base, "", "direct", "lm", &file->id));
+    return kvf__artifact_write(ctx, options->out, options->force, file);
+}
+
+static kvf_status import_state(kvf_ctx *ctx, const kvf_import_options *options,
+                               const kvf_base *base, char *kind)
+{
+    kvf__artifact file = {.kind = KVF__KIND_PREFIX, .dtype = KVF__F32};
+    const kvf_status st = fill_state(ctx, options, base, &file);
+
+    kvf__artifact_done(&file);
+    if (!st) strcpy(kind, "prefix");
+    return st;
+}
+
 /* P and M of an MLP encoder, by the dims of its first two tensors. */
 static kvf_status encoder_shape(kvf_ctx *ctx, const char *path, const kvf__table *table,
                                 kvf__identity *id, int64_t *M)
@@ -183,7 +216,7 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
 /* ---- what is it? ----------------------------------------------------------------------------- */
 
 /* What others' tensors are not. */
-static const char PEFT[] = "peft", ENCODER[] = "encoder", BASE[] = "base";
+static const char PEFT[] = "peft", ENCODER[] = "encoder", BASE[] = "base", STATE[] = "llamacpp";
 
 /* AdapterHub's config has PEFT's name and no peft_type. */
 static kvf_status is_peft(kvf_ctx *ctx, const char *path, bool *out)
@@ -216,6 +249,10 @@ static kvf_status decide(kvf_ctx *ctx, const kvf_import_options *options, const 
                          kvf__foreign_formats(names));
     }
     *from = NULL;
+    if (found == KVF__FILE_LLAMA_STATE) {
+        *from = STATE;
+        return KVF_OK;
+    }
     if (found == KVF__FILE_PEFT_DIR) {
         KVF_TRY(is_peft(ctx, options->path, &peft));
         if (peft) *from = PEFT;
@@ -227,11 +264,12 @@ static kvf_status decide(kvf_ctx *ctx, const kvf_import_options *options, const 
     }
     if (found == KVF__FILE_SAFETENSORS || found == KVF__FILE_HF_DIR) return KVF_OK;
     KVF_TRY(kvf__foreign_check_pickle(ctx, options->path));
-    return kvf__fail(ctx, KVF_EFORMAT,
-                     "%s: want a PEFT folder (adapter_config.json), a safetensors file of an "
-                     "encoder or a prefix, or a base: a Hugging Face folder (config.json) or a "
-                     "GGUF file",
-                     options->path);
+    return kvf__fail(
+        ctx, KVF_EFORMAT,
+        "%s: want a PEFT folder (adapter_config.json), a safetensors file of an "
+        "encoder or a prefix, a saved sequence of llama.cpp, or a base: a Hugging Face "
+        "folder (config.json) or a GGUF file",
+        options->path);
 }
 
 /* What no foreign format claims: a folder is a base, a file the state dict of our own encoder. */
@@ -248,9 +286,10 @@ static kvf_status import_on(kvf_ctx *ctx, const kvf_import_options *options, con
     kvf_base *base = NULL;
 
     if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
-    kvf_status st = foreign               ? kvf__import_foreign(ctx, options, base, foreign, kind)
-                    : !strcmp(from, PEFT) ? import_peft(ctx, options, base, kind)
-                                          : import_encoder(ctx, options, base, kind);
+    kvf_status st = foreign                ? kvf__import_foreign(ctx, options, base, foreign, kind)
+                    : !strcmp(from, PEFT)  ? import_peft(ctx, options, base, kind)
+                    : !strcmp(from, STATE) ? import_state(ctx, options, base, kind)
+                                           : import_encoder(ctx, options, base, kind);
     kvf_base_free(base);
     return st;
 }

@@ -23,6 +23,9 @@ run 0 train --base bert --data mood.tsv --task seq-cls --unfreeze base --method 
     --precision f32 --threads 1 --quiet --out both.h5
 for name in run next foreign; do run 0 merge $name.h5 --out ${name}_p.h5; done
 run 0 merge tasks.h5 --out tasks_p.h5 --base bert
+gguf=$SOURCE/tests/golden/gguf_bpe.gguf
+state="gguf_p.h5 --format llamacpp --base $gguf --out o/x"
+run 0 import $SOURCE/tests/golden/llama_states/v4.state --base $gguf --out gguf_p.h5
 run 0 export run_p.h5 --format peft --out peft
 run 0 train --base bert --data mood.tsv --task seq-cls $direct --steps 1 --out cls.h5
 run 0 export cls.h5 --format peft --out peft_cls
@@ -72,6 +75,16 @@ export|checkpoint|run.h5 --out o/x|last|change
 export|head|tasks_p.h5 --out o/x|mood|rescue
 export|head|run_p.h5 --out o/x|mood|refuse
 export|force|run_p.h5 --format safetensors --out there|@|rescue
+export|base|gguf_p.h5 --format llamacpp --out o/x|$gguf|rescue
+export|base|gguf_p.h5 --format mlx --out o/x|$gguf|refuse
+export|engine|gguf_p.h5 --format mlx --out o/x|mlx-lm-0.32.0|change
+export|engine|$state|llama-cpp-python|change
+export|engine|$state|mlx-lm|refuse
+export|state-version|$state|3|change
+export|flash-attention|$state|off|change
+export|streams|$state|4|change
+export|dtype|$state|f32|change
+export|dtype|run_p.h5 --out o/x|f32|refuse
 new-base|config|--tokenizer model/tokenizer.json $to|model/config.json|rescue
 new-base|tokenizer|--config model/config.json $to|model/tokenizer.json|rescue
 new-base|out|--config model/config.json --tokenizer model/tokenizer.json|o/x.h5|rescue

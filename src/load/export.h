@@ -1,0 +1,46 @@
+/* Between the files of export: prefixes as caches that engines load. */
+#ifndef KVF_EXPORT_H
+#define KVF_EXPORT_H
+
+#include <kvfold/io.h>
+
+#include "llama_state.h"
+#include "open_prefix.h"
+
+/* A program that runs a base with a saved cache, and the form that it wants of it. */
+typedef struct kvf__engine {
+    const char *name;
+    kvf_export_format format;
+    int64_t version;      /* llamacpp: of the state; mlx: 0 is the layout up to mlx-lm 0.32.0 */
+    bool flash_attention; /* llamacpp: as it runs unless told otherwise */
+} kvf__engine;
+/* The row of options->engine, or the first of the format. EUSAGE: it has no such engine. */
+kvf_status kvf__engine_find(kvf_ctx *ctx, const kvf_export_options *options,
+                            const kvf__engine **out);
+/* EUNSUPPORTED: a cache of P cells at positions 0 to P - 1 is not all that the prefix is. */
+kvf_status kvf__check_cache(kvf_ctx *ctx, const kvf_export_options *options,
+                            const kvf_prefix *prefix);
+
+/* A saved sequence of llama.cpp and what goes beside it. */
+typedef struct kvf__llama_export {
+    const kvf_export_options *options;
+    const kvf_prefix *prefix;
+    const kvf_base *base;
+    const kvf__engine *engine;
+    kvf__llama_form form;
+    kvf__ids ids;         /* [P] that stand for the prefix; the first is BOS where texts get one */
+    kvf__buf text;        /* of them, without that BOS: what a chat template begins with */
+    const char *template; /* of chats, the base's own; NULL: there is none that rows had */
+} kvf__llama_export;
+/* Chooses ids and text. EUNSUPPORTED: no special token can stand for the prefix. */
+kvf_status kvf__placeholders(kvf_ctx *ctx, kvf__llama_export *export);
+/* Its README.md, appended to `out`. */
+kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, kvf__buf *out);
+
+/* The rows of the formats (export.c). */
+kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
+                                const kvf_prefix *prefix);
+kvf_status kvf__export_mlx(kvf_ctx *ctx, const kvf_export_options *options,
+                           const kvf_prefix *prefix);
+
+#endif

@@ -1,0 +1,246 @@
+/* A prefix as a saved sequence of llama.cpp, for engines that run it unchanged.
+ *
+ * An engine believes a saved cache to be what it computed for the tokens that the file names, so P
+ * ids stand for the prefix, and every prompt begins with them. Which form of the file it takes is
+ * in a row below; a prefix that is more than a cache is refused. */
+#include "arch.h"
+#include "export.h"
+#include "file_int.h"
+#include "outfile.h"
+#include "outfolder.h"
+
+#include <string.h>
+
+/* As tried. The first of a format is its default. */
+static const kvf__engine ENGINES[] = {
+    {"llama-server", KVF_EXPORT_LLAMACPP, 4, true},
+    {"node-llama-cpp", KVF_EXPORT_LLAMACPP, 3, true},
+    {"llama-cpp-python", KVF_EXPORT_LLAMACPP, 3, false},
+    {"mlx-lm", KVF_EXPORT_MLX, 1, false},
+    {"mlx-lm-0.32.0", KVF_EXPORT_MLX, 0, false},
+};
+enum { N_ENGINES = sizeof ENGINES / sizeof ENGINES[0] };
+
+kvf_status kvf__engine_find(kvf_ctx *ctx, const kvf_export_options *options,
+                            const kvf__engine **out)
+{
+    const kvf__engine *found = NULL;
+
+    for (int i = 0; i < N_ENGINES && !found; i++)
+        if (options->engine ? !strcmp(ENGINES[i].name, options->engine)
+                            : ENGINES[i].format == options->format)
+            found = &ENGINES[i];
+    if (!found || found->format != options->format)
+        return kvf__fail(ctx, KVF_EUSAGE, "--engine %s does not load this --format",
+                         options->engine);
+    *out = found;
+    return KVF_OK;
+}
+
+/* ---- is the prefix a cache? ------------------------------------------------------------------ */
+
+static bool all_layers(const kvf__prefix *prefix)
+{
+    for (int64_t l = 0; l < prefix->L; l++)
+        if (!prefix->layer_mask[l]) return false;
+    return true;
+}
+
+/* Why it is none; NULL: it is one. */
+static const char *more_than_a_cache(const kvf_prefix *prefix)
+{
+    const kvf__artifact *file = &prefix->file;
+    const kvf__arch *arch = kvf__arch_by_model_type(file->id.base_architecture);
+
+    if (file->vectors.P) return "is virtual tokens at the input, which no cache holds";
+    if (file->head.n_tasks) return "has heads of several tasks, which no engine runs";
+    if (file->head.params.params.n || file->head.words) return "has a head, which no engine runs";
+    if (arch && !arch->block.causal) return "is for an encoder, which reads no cache";
+    if (file->id.P == 0) return "is empty";
+    if (file->id.infix) return "stands inside rows (placement infix), a cache stands before them";
+    if (!all_layers(&file->prefix)) return "is in some layers only, a cache is in all of them";
+    return NULL;
+}
+
+kvf_status kvf__check_cache(kvf_ctx *ctx, const kvf_export_options *options,
+                            const kvf_prefix *prefix)
+{
+    const kvf__identity *id = &prefix->file.id;
+    const char *why = more_than_a_cache(prefix);
+
+    if (why) return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: %s", options->path, why);
+    if (id->position_start == id->P) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: position_start is %lld, but after a cache of %lld tokens an engine goes "
+                     "on at %lld: kvfold convert-position --position-start P makes it so",
+                     options->path, (long long)id->position_start, (long long)id->P,
+                     (long long)id->P);
+}
+
+/* ---- the base -------------------------------------------------------------------------------- */
+
+/* Mistral is arch llama in a GGUF; any other difference of names is one of models. */
+static bool same_family(const kvf__identity *id, const kvf__desc *d)
+{
+    const kvf__arch *theirs = kvf__arch_by_model_type(id->base_architecture);
+
+    if (!*id->base_architecture || !strcmp(id->base_architecture, d->arch_name)) return true;
+    return theirs && !theirs->gguf && theirs->weights == d->arch->weights;
+}
+
+static kvf_status check_base(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base)
+{
+    const kvf__identity *id = &prefix->file.id;
+    const kvf__desc *d = kvf__model_desc(base->model);
+    char name[256];
+
+    if (!d->gguf)
+        return kvf__fail(ctx, KVF_EUSAGE, "--base %s: want the GGUF file that the engine runs",
+                         base->path);
+    if (!same_family(id, d))
+        return kvf__fail(
+            ctx, KVF_EMISMATCH, "%s: is of architecture %s, the prefix is for %s, architecture %s",
+            base->path, d->arch_name, kvf__base_words(id, name), id->base_architecture);
+    KVF_TRY(kvf__prefix_fits(ctx, prefix, base, true));
+    if (strcmp(id->base_hash, base->hash))
+        kvf__log(ctx, KVF_LOG_WARN,
+                 "%s: other weights than those of %s, for which the prefix was made: right only if "
+                 "it is that model in another quantisation",
+                 base->path, kvf__base_words(id, name));
+    return KVF_OK;
+}
+
+/* Its weights are hashed, none is packed. */
+static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
+                            const kvf_prefix *prefix, kvf_base **out)
+{
+    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32, .stream_layers = true};
+
+    if (!options->base)
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "--format llamacpp wants --base MODEL.gguf, the file that the engine runs");
+    KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, out));
+    return check_base(ctx, prefix, *out);
+}
+
+/* ---- the form -------------------------------------------------------------------------------- */
+
+static kvf__llama_form form_of(const kvf_export_options *o, const kvf__engine *engine,
+                               const kvf_base *base)
+{
+    const bool flash = o->flash_attention ? !strcmp(o->flash_attention, "on")
+                                          : engine->flash_attention;
+    return (kvf__llama_form){
+        .version = o->state_version ? o->state_version[0] - '0' : engine->version,
+        .streams = o->streams ? o->streams : 1,
+        .transposed = !flash,
+        .interleaved = kvf__model_desc(base->model)->arch->gguf_permuted,
+        .dtype = o->dtype && !strcmp(o->dtype, "f32") ? KVF__F32 : KVF__F16,
+    };
+}
+
+/* The base's own template, unless the rows of training had another. */
+static kvf_status find_template(kvf_ctx *ctx, kvf__llama_export *export)
+{
+    const char *name = export->prefix->file.id.chat_template;
+    const kvf__tokenizer *tokenizer = export->base->tokenizer;
+    kvf__chat own = {0};
+    bool same = true;
+
+    if (strcmp(name, "auto") && strcmp(name, "none")) {
+        KVF_TRY(kvf__chat_init(ctx, tokenizer, "auto", &own));
+        same = !strcmp(name, kvf__chat_name(own.kind));
+        kvf__chat_done(&own);
+    }
+    if (same)
+        export->template = kvf__tokenizer_chat_template(tokenizer);
+    else
+        kvf__log(ctx, KVF_LOG_WARN,
+                 "%s: its rows were rendered as %s, which is not the base's own template: no chat "
+                 "template is written",
+                 export->options->path, name);
+    return KVF_OK;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static kvf_status write_state(kvf_ctx *ctx, const char *path, bool force, const void *content)
+{
+    const kvf__llama_export *e = content;
+    return kvf__llama_state_write(ctx, path, force, &e->form, &e->prefix->file.prefix, e->ids.data);
+}
+
+/* {"ids": [...], "text": "..."} */
+static kvf_status write_placeholders(kvf_ctx *ctx, const char *path, bool force,
+                                     const void *content)
+{
+    const kvf__llama_export *e = content;
+    kvf_json *root = kvf_json_object(), *ids = kvf_json_array();
+
+    for (size_t i = 0; i < e->ids.n; i++)
+        kvf_json_add(ids, kvf_json_new_int(e->ids.data[i]));
+    kvf_json_set(root, "ids", ids);
+    kvf_json_set(root, "text", kvf_json_new_strn(e->text.data ? e->text.data : "", e->text.n));
+    char *text = kvf_json_text(root, KVF_JSON_COMPACT);
+    kvf_status st = text ? kvf__write_file(ctx, path, force, text, strlen(text))
+                         : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
+    kvf_json_text_free(text);
+    kvf_json_free(root);
+    return st;
+}
+
+/* Of another base that had one, none is left in the folder. */
+static kvf_status write_template(kvf_ctx *ctx, const char *path, bool force, const void *content)
+{
+    const kvf__llama_export *e = content;
+
+    if (!e->template) return kvf__remove_file(ctx, path);
+    const kvf__bytes pieces[] = {{e->text.data, e->text.n}, {e->template, strlen(e->template)}};
+    return kvf__write_pieces(ctx, path, force, pieces, 2);
+}
+
+static kvf_status write_readme(kvf_ctx *ctx, const char *path, bool force, const void *content)
+{
+    kvf__buf text = {0};
+    kvf_status st = kvf__llama_readme(ctx, content, &text);
+
+    if (!st) st = kvf__write_file(ctx, path, force, text.data, text.n);
+    kvf__buf_done(&text);
+    return st;
+}
+
+static const kvf__folder_file FILES[] = {
+    {"placeholders.json", write_placeholders},
+    {"chat_template.jinja", write_template},
+    {"README.md", write_readme},
+    {"prefix.state", write_state},
+};
+static const kvf__folder FOLDER = {FILES, sizeof FILES / sizeof FILES[0], "files of the prefix"};
+
+static kvf_status fill(kvf_ctx *ctx, kvf__llama_export *export)
+{
+    const kvf_export_options *o = export->options;
+
+    export->form = form_of(o, export->engine, export->base);
+    KVF_TRY(find_template(ctx, export));
+    KVF_TRY(kvf__placeholders(ctx, export));
+    return kvf__write_folder(ctx, o->out, o->force, &FOLDER, export);
+}
+
+kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
+                                const kvf_prefix *prefix)
+{
+    kvf__llama_export export = {.options = options, .prefix = prefix};
+    kvf_base *base = NULL;
+
+    KVF_TRY(kvf__engine_find(ctx, options, &export.engine));
+    KVF_TRY(kvf__check_cache(ctx, options, prefix));
+    kvf_status st = open_base(ctx, options, prefix, &base);
+    export.base = base;
+    if (!st) st = fill(ctx, &export);
+    kvf__ids_done(&export.ids);
+    kvf__buf_done(&export.text);
+    kvf_base_free(base);
+    return st;
+}
