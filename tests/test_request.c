@@ -141,6 +141,51 @@ START_TEST(nul_is_text)
 }
 END_TEST
 
+START_TEST(tokenizing_is_read)
+{
+    kvf__request r;
+    kvf__problem p;
+    const char *text = "{\"prompt\":\"a\\u0000b\",\"add_special_tokens\":false}",
+               *ids = "{\"model\":\"m\",\"tokens\":[]}",
+               *chat = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+                       "\"add_generation_prompt\":false,\"return_token_strs\":true}";
+    ck_assert(kvf__request_parse(ctx, text, strlen(text), KVF__TOKENIZE, MOST, &r, &p));
+    ck_assert(!r.model && r.n_prompts == 1 && r.prompts[0].bytes == 3 && !r.form.add_special);
+    kvf__request_done(&r);
+    ck_assert(kvf__request_parse(ctx, chat, strlen(chat), KVF__TOKENIZE, MOST, &r, &p));
+    ck_assert(r.n_messages == 1 && !r.form.generation && r.form.written);
+    kvf__request_done(&r);
+    ck_assert(kvf__request_parse(ctx, ids, strlen(ids), KVF__DETOKENIZE, MOST, &r, &p));
+    ck_assert(r.n_prompts == 1 && !r.prompts[0].ids.n);
+    kvf__request_done(&r);
+}
+END_TEST
+
+static const struct {
+    kvf__request_kind kind;
+    const char *body, *param;
+} BAD_TOKENS[] = {
+    {KVF__TOKENIZE, "{}", "prompt"},
+    {KVF__TOKENIZE, "{\"prompt\":[1]}", "prompt"},
+    {KVF__TOKENIZE, "{\"prompt\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+     "prompt"},
+    {KVF__TOKENIZE, "{\"prompt\":\"a\",\"max_tokens\":1}", "max_tokens"},
+    {KVF__DETOKENIZE, "{\"model\":\"m\"}", "tokens"},
+    {KVF__DETOKENIZE, "{\"tokens\":[-1]}", "tokens"},
+    {KVF__DETOKENIZE, "{\"tokens\":7}", "tokens"},
+};
+
+START_TEST(bad_tokenizing_is_refused)
+{
+    kvf__request r;
+    kvf__problem p;
+    const char *body = BAD_TOKENS[_i].body;
+    ck_assert(!kvf__request_parse(ctx, body, strlen(body), BAD_TOKENS[_i].kind, MOST, &r, &p));
+    ck_assert_uint_eq(p.status, 400);
+    ck_assert_str_eq(p.param, BAD_TOKENS[_i].param);
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 #define P "{\"model\":\"m\",\"prompt\":\"x\","
@@ -280,6 +325,8 @@ int main(void)
     tcase_add_test(core, defaults_are_the_api_s);
     tcase_add_test(core, many_tokens_are_cut);
     tcase_add_test(core, several_prompts_are_read);
+    tcase_add_test(core, tokenizing_is_read);
+    tcase_add_loop_test(core, bad_tokenizing_is_refused, 0, 7);
     tcase_add_test(core, nul_is_text);
     tcase_add_loop_test(errors, what_cannot_be_done_is_refused, 0, sizeof BAD / sizeof BAD[0]);
     tcase_add_test(limits, every_beginning_and_every_changed_byte);

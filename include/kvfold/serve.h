@@ -9,6 +9,8 @@
  *
  *     POST /v1/completions, /v1/chat/completions    "model" names a prefix, or the base
  *     GET  /v1/models, /health, /metrics            metrics in Prometheus' text form
+ *     GET  /tokenizer_info                          special tokens, chat template, as vLLM
+ *     POST /tokenize, /detokenize                   ids of a text or chat; the text of ids
  *
  * Rows of all prefixes are decoded together, and join and leave between steps. What a request is
  * answered does not depend on what is computed with it: it is what kvf_generate gives for that

@@ -142,8 +142,9 @@ const cli_command cli_serve = {
     .summary = "Serves a base and prefixes over HTTP, in the manner of OpenAI's API.",
     .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or the\n"
              "base; \"prompt\" is a text, token ids, or an array of either. GET /v1/models,\n"
-             "/metrics (Prometheus), /health. An answer is that of `kvfold generate` for its\n"
-             "prompt, prefix and seed, whatever else is computed.\n"
+             "/metrics (Prometheus), /health; GET /tokenizer_info, POST /tokenize and\n"
+             "/detokenize for clients without a tokenizer. An answer is that of\n"
+             "`kvfold generate` for its prompt, prefix and seed, whatever else is computed.\n"
              "What the server cannot do (log-probabilities, tools) is refused.\n"
              "SIGINT and SIGTERM end it once what was asked is answered.\n",
     .required = "base",

@@ -28,12 +28,14 @@ static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
     return KVF_OK;
 }
 
-static kvf_status check_ids(kvf_ctx *ctx, const kvf_base *base, const kvf__ids *ids)
+/* field: the ids' name in the request. */
+static kvf_status check_ids(kvf_ctx *ctx, const kvf_base *base, const char *field,
+                            const kvf__ids *ids)
 {
     const int64_t V = kvf__model_desc(base->model)->V;
     for (size_t i = 0; i < ids->n; i++)
         if (ids->data[i] >= V)
-            return kvf__fail(ctx, KVF_EDATA, "prompt: id %ld is outside the vocabulary of %lld",
+            return kvf__fail(ctx, KVF_EDATA, "%s: id %ld is outside the vocabulary of %lld", field,
                              (long)ids->data[i], (long long)V);
     return KVF_OK;
 }
@@ -50,7 +52,7 @@ static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
             KVF_TRY(kvf__render_prompt(ctx, how, p->text, p->bytes, &job->prompts[i]));
             continue;
         }
-        KVF_TRY(check_ids(ctx, base, &p->ids));
+        KVF_TRY(check_ids(ctx, base, "prompt", &p->ids));
         KVF_TRY(kvf__render_prompt_ids(ctx, how, p->ids.data, p->ids.n, &job->prompts[i]));
     }
     return KVF_OK;
@@ -65,6 +67,38 @@ static kvf_status make_ids(kvf_ctx *ctx, const kvf__server *server, kvf__job *jo
     KVF_TRY(render(ctx, server->base, job));
     return kvf__engine_check(ctx, server->engine, prefix, job->prompts, job->n_prompts);
 }
+
+/* ---- tokens and texts ------------------------------------------------------------------------ */
+
+static kvf_status answer_tokenize(kvf_ctx *ctx, const kvf__server *server, kvf__job *job)
+{
+    const kvf__request *q = &job->request;
+    const kvf__text_prompt *text = q->prompts;
+    const kvf__tokenizer *tokenizer = server->base->tokenizer;
+    kvf__ids ids = {0};
+    kvf_status st = q->messages
+                        ? kvf__chat_encode(ctx, tokenizer, &job->ref->renderer.chat, q->messages,
+                                           q->n_messages, q->form.generation, &ids, NULL)
+                        : kvf__encode(ctx, tokenizer, text->text, text->bytes, q->form.add_special,
+                                      &ids);
+    const int64_t most = kvf__engine_capacity(server->engine, job->ref->prefix);
+    if (!st) st = kvf__reply_tokens(&ids, most, q->form.written ? tokenizer : NULL, &job->out.text);
+    kvf__ids_done(&ids);
+    return st;
+}
+
+static kvf_status answer_detokenize(kvf_ctx *ctx, const kvf__server *server, kvf__job *job)
+{
+    const kvf__ids *ids = &job->request.prompts[0].ids;
+    kvf__buf text = {0};
+    KVF_TRY(check_ids(ctx, server->base, "tokens", ids));
+    kvf_status st = kvf__decode(ctx, server->base->tokenizer, ids->data, ids->n, false, &text);
+    if (!st) st = kvf__reply_detokenized(&text, &job->out.text);
+    kvf__buf_done(&text);
+    return st;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 /* For a request without a seed. */
 static uint64_t any_seed(void)
@@ -82,12 +116,16 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
     if (!kvf__request_parse(ctx, body, job->body.n, job->kind, server->options.max_tokens,
                             &job->request, problem))
         return false;
-    const int64_t model = kvf__prefix_cache_find(&server->cache, job->request.model);
+    const int64_t model = job->request.model
+                              ? kvf__prefix_cache_find(&server->cache, job->request.model)
+                              : (int64_t)server->cache.n - 1;
     if (model < 0) return kvf__problem_no_model(problem, job->request.model);
     job->ref = kvf__prefix_cache_get(&server->cache, model);
     job->reply.model = server->cache.entries[model].name;
     if (!job->request.seeded) job->request.seed = any_seed();
-    kvf_status st = make_ids(ctx, server, job);
+    kvf_status st = job->kind == KVF__TOKENIZE     ? answer_tokenize(ctx, server, job)
+                    : job->kind == KVF__DETOKENIZE ? answer_detokenize(ctx, server, job)
+                                                   : make_ids(ctx, server, job);
     if (st) *problem = kvf__problem_of(ctx, st);
     return !st;
 }
@@ -121,6 +159,11 @@ static size_t size_of(const kvf__job *job)
 static void settle(kvf__queue *queue, kvf__job *job, bool fine, kvf__problem *problem)
 {
     kvf__queue_remove(queue, job);
+    if (fine && job->out.text.n) { /* nothing is computed for it */
+        if (!job->out.gone) kvf__job_finish(job, 200);
+        kvf__job_drop(job);
+        return;
+    }
     if (fine) job->bytes = size_of(job);
     if (fine && !job->out.gone && kvf__queue_fits(queue, job->bytes, problem)) {
         kvf__queue_add(queue, &queue->ready, job);

@@ -1,5 +1,5 @@
 /* Replies in the form of OpenAI's API: whole objects, events of a stream (server-sent events),
- * error objects, lists of models. */
+ * error objects, lists of models; and of vLLM's, what concerns the tokenizer. */
 #include "reply.h"
 #include "json_pack.h"
 
@@ -122,4 +122,54 @@ kvf_status kvf__reply_models(const kvf__cached_prefix *models, size_t n, bool as
     for (size_t i = 0; i < n; i++)
         kvf_json_add(list, model_object(models[i].name, created));
     return put(kvf__json_pack("{s:s, s:o}", "object", "list", "data", list), false, out);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static kvf_json *written_form(const kvf__tokenizer *tokenizer, int32_t id)
+{
+    const char *text = kvf__token_text(tokenizer, id);
+    return text ? kvf_json_new_str(text) : kvf_json_new_null();
+}
+
+kvf_status kvf__reply_tokens(const kvf__ids *ids, int64_t most, const kvf__tokenizer *tokenizer,
+                             kvf__buf *out)
+{
+    kvf_json *list = kvf_json_array(), *written = tokenizer ? kvf_json_array() : NULL;
+    for (size_t i = 0; i < ids->n; i++) {
+        kvf_json_add(list, kvf_json_new_int(ids->data[i]));
+        if (written) kvf_json_add(written, written_form(tokenizer, ids->data[i]));
+    }
+    return put(kvf__json_pack("{s:I, s:I, s:o, s:o}", "count", (int64_t)ids->n, "max_model_len",
+                              most, "tokens", list, "token_strs",
+                              written ? written : kvf_json_new_null()),
+               false, out);
+}
+
+kvf_status kvf__reply_detokenized(const kvf__buf *text, kvf__buf *out)
+{
+    kvf_json *value = kvf_json_new_strn(text->n ? text->data : "", text->n);
+    return put(kvf__json_pack("{s:o}", "prompt", value), false, out);
+}
+
+/* The names of tokenizer_config.json. */
+kvf_status kvf__reply_tokenizer(const kvf__tokenizer *tokenizer, kvf__buf *out)
+{
+    const struct {
+        const char *name, *id_name;
+        int32_t id;
+    } rows[] = {{"bos_token", "bos_token_id", kvf__token_bos(tokenizer)},
+                {"eos_token", "eos_token_id", kvf__token_eos(tokenizer)},
+                {"pad_token", "pad_token_id", kvf__token_pad(tokenizer)}};
+    const char *chat = kvf__tokenizer_chat_template(tokenizer);
+    kvf_json *object = kvf_json_object();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const int32_t id = rows[i].id;
+        kvf_json_set(object, rows[i].name, written_form(tokenizer, id));
+        kvf_json_set(object, rows[i].id_name, id < 0 ? kvf_json_new_null() : kvf_json_new_int(id));
+    }
+    kvf_json_set(object, "add_bos_token", kvf_json_new_bool(kvf__adds_bos(tokenizer)));
+    kvf_json_set(object, "vocab_size", kvf_json_new_int(kvf__vocab_size(tokenizer)));
+    kvf_json_set(object, "chat_template", chat ? kvf_json_new_str(chat) : kvf_json_new_null());
+    return put(object, false, out);
 }

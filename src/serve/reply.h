@@ -30,6 +30,12 @@ kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *t
 kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out);
 /* An error object, as a whole body or as an event. */
 kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out);
+/* Tokens of a text, in a row that may have `most` of them; with their written forms if tokenizer is
+ * not NULL. Text of tokens. The tokenizer itself. (The last three in the form of vLLM's API.) */
+kvf_status kvf__reply_tokens(const kvf__ids *ids, int64_t most, const kvf__tokenizer *tokenizer,
+                             kvf__buf *out);
+kvf_status kvf__reply_detokenized(const kvf__buf *text, kvf__buf *out);
+kvf_status kvf__reply_tokenizer(const kvf__tokenizer *tokenizer, kvf__buf *out);
 /* Models: a list, or (n = 1, not as_list) one. */
 kvf_status kvf__reply_models(const kvf__cached_prefix *models, size_t n, bool as_list,
                              int64_t created, kvf__buf *out);

@@ -47,7 +47,14 @@ typedef struct body_reader {
     kvf__problem *problem;
 } body_reader;
 
-enum { COMPLETIONS = KVF__COMPLETIONS, CHAT = KVF__CHAT, BOTH = COMPLETIONS | CHAT };
+enum {
+    COMPLETIONS = KVF__COMPLETIONS,
+    CHAT = KVF__CHAT,
+    BOTH = COMPLETIONS | CHAT,
+    TOKENIZE = KVF__TOKENIZE,
+    DETOKENIZE = KVF__DETOKENIZE,
+    ALL = BOTH | TOKENIZE | DETOKENIZE
+};
 typedef struct request_field {
     const char *name;
     int kinds; /* of requests that have it */
@@ -158,6 +165,20 @@ static bool read_prompt(const body_reader *r, const request_field *f, const kvf_
     for (size_t i = 0; i < n; i++)
         if (!read_one_prompt(r, f, several ? kvf_json_at(value, i) : value)) return false;
     return true;
+}
+
+static bool read_text_prompt(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    if (kvf_json_typeof(value) == KVF_JSON_ARRAY) return refuse(r, f, f->want);
+    return read_prompt(r, f, value);
+}
+
+static bool read_tokens(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    if (kvf_json_typeof(value) != KVF_JSON_ARRAY) return refuse(r, f, f->want);
+    if (kvf__alloc_array(NULL, 1, sizeof *r->to->prompts, &r->to->prompts)) return no_memory(r);
+    r->to->n_prompts = 1;
+    return !kvf_json_size(value) || read_ids(r, f, value, &r->to->prompts[0].ids);
 }
 
 static bool read_stop(const body_reader *r, const request_field *f, const kvf_json *value)
@@ -293,10 +314,17 @@ static bool read_messages(const body_reader *r, const request_field *f, const kv
 
 #define AT(member) offsetof(kvf__request, member)
 static const request_field FIELDS[] = {
-    {"model", BOTH, read_model, .want = "the name of a model"},
+    {"model", ALL, read_model, .want = "the name of a model"},
     {"prompt", COMPLETIONS, read_prompt,
      .want = "a text, an array of token ids, or an array of such prompts"},
-    {"messages", CHAT, read_messages, .want = "an array of 1 to 4096 messages"},
+    {"prompt", TOKENIZE, read_text_prompt, .want = "a text"},
+    {"tokens", DETOKENIZE, read_tokens, .want = "an array of token ids"},
+    {"add_special_tokens", TOKENIZE, read_bool, .at = AT(form.add_special),
+     .want = "true or false"},
+    {"add_generation_prompt", TOKENIZE, read_bool, .at = AT(form.generation),
+     .want = "true or false"},
+    {"return_token_strs", TOKENIZE, read_bool, .at = AT(form.written), .want = "true or false"},
+    {"messages", CHAT | TOKENIZE, read_messages, .want = "an array of 1 to 4096 messages"},
     {"max_tokens", BOTH, read_int, .at = AT(max_tokens), .least = 1, .most = INT32_MAX},
     {"max_completion_tokens", CHAT, read_int, .at = AT(max_tokens), .least = 1, .most = INT32_MAX},
     {"temperature", BOTH, read_real, .at = AT(sampling.temperature), .most = 2,
@@ -349,6 +377,22 @@ static bool read_field(const body_reader *r, const char *name, const kvf_json *v
     return kvf__problem_set(r->problem, 400, name, "\"%.32s\" is no field of such a request", name);
 }
 
+/* What a request of this kind cannot be without. */
+static bool check_there(const kvf__request *q, kvf__problem *problem)
+{
+    if (!q->model && (int)q->kind & BOTH)
+        return kvf__problem_set(problem, 400, "model", "model is missing");
+    if (q->kind == KVF__CHAT && !q->messages)
+        return kvf__problem_set(problem, 400, "messages", "messages are missing");
+    if (q->kind == KVF__COMPLETIONS && !q->n_prompts)
+        return kvf__problem_set(problem, 400, "prompt", "prompt is missing");
+    if (q->kind == KVF__TOKENIZE && !q->n_prompts == !q->messages)
+        return kvf__problem_set(problem, 400, "prompt", "want either prompt or messages");
+    if (q->kind == KVF__DETOKENIZE && !q->n_prompts)
+        return kvf__problem_set(problem, 400, "tokens", "tokens are missing");
+    return true;
+}
+
 static bool read_fields(const body_reader *r)
 {
     kvf_json *root = r->to->root;
@@ -356,14 +400,10 @@ static bool read_fields(const body_reader *r)
         return kvf__problem_set(r->problem, 400, NULL, "the body is not a JSON object");
     for (void *it = kvf_json_iter(root); it; it = kvf_json_next(root, it))
         if (!read_field(r, kvf_json_iter_key(it), kvf_json_iter_value(it))) return false;
-    if (!r->to->model) return kvf__problem_set(r->problem, 400, "model", "model is missing");
+    if (!check_there(r->to, r->problem)) return false;
     if (r->to->usage && !r->to->stream)
         return kvf__problem_set(r->problem, 400, "stream_options",
                                 "stream_options: only streams (\"stream\": true) have them");
-    if (r->to->kind == KVF__CHAT && !r->to->messages)
-        return kvf__problem_set(r->problem, 400, "messages", "messages are missing");
-    if (r->to->kind == KVF__COMPLETIONS && !r->to->n_prompts)
-        return kvf__problem_set(r->problem, 400, "prompt", "prompt is missing");
     if (r->to->n * (int64_t)r->to->n_prompts > MOST_CHOICES)
         return kvf__problem_set(r->problem, 400, "n",
                                 "n: %lld for each of %zu prompts, want at most 128 in all",
@@ -377,6 +417,7 @@ bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, kvf__reque
     const bool chat = kind == KVF__CHAT;
     kvf__request request = {.kind = kind, .n = 1, .sampling = {.temperature = 1, .top_p = 1}};
     const body_reader r = {&request, problem};
+    request.form = (kvf__tokenize_form){.add_special = true, .generation = true};
     request.max_tokens = chat || max_tokens < DEFAULT_TOKENS ? max_tokens : DEFAULT_TOKENS;
     kvf_status st = kvf_json_parse(ctx, "body", body, bytes, &request.root);
     if (st)

@@ -25,17 +25,30 @@ typedef struct kvf__text_prompt {
 } kvf__text_prompt;
 
 /* What is asked for; bits, because fields may belong to several. */
-typedef enum kvf__request_kind { KVF__COMPLETIONS = 1, KVF__CHAT = 2 } kvf__request_kind;
+typedef enum kvf__request_kind {
+    KVF__COMPLETIONS = 1,
+    KVF__CHAT = 2,
+    KVF__TOKENIZE = 4,
+    KVF__DETOKENIZE = 8
+} kvf__request_kind;
+
+/* How a text or a chat becomes tokens, as vLLM's API has it. */
+typedef struct kvf__tokenize_form {
+    bool add_special; /* BOS and EOS as the tokenizer puts them around a text */
+    bool generation;  /* an assistant turn is opened after a chat */
+    bool written;     /* the tokens' written forms are wanted, too */
+} kvf__tokenize_form;
 
 /* A body, checked. Texts are views into root, except stop. */
 typedef struct kvf__request {
     kvf__request_kind kind;
     bool stream, usage; /* usage: a chunk with the counts ends the stream */
     kvf_json *root;
-    const char *model;
-    kvf__text_prompt *prompts; /* completions: [n_prompts] */
+    const char *model;         /* NULL: tokenize and detokenize, the base */
+    kvf__text_prompt *prompts; /* [n_prompts]; the one text of tokenize, the ids of detokenize */
     size_t n_prompts;
-    kvf__message *messages; /* chat: [n_messages] */
+    kvf__tokenize_form form;
+    kvf__message *messages; /* chat, tokenize: [n_messages] */
     size_t n_messages;
     kvf__buf *contents; /* [n_messages] of messages whose content came in parts */
     int64_t max_tokens;

@@ -36,6 +36,11 @@ static kvf_status answer_models(kvf__call *call)
                              &call->reply);
 }
 
+static kvf_status answer_tokenizer_info(kvf__call *call)
+{
+    return kvf__reply_tokenizer(call->server->base->tokenizer, &call->reply);
+}
+
 static kvf_status answer_health(kvf__call *call)
 {
     pthread_mutex_lock(&call->server->queue.lock);
@@ -64,6 +69,9 @@ static const kvf__route ROUTES[] = {
     {"POST", "/v1/chat/completions", answer_job, .kind = KVF__CHAT},
     {"GET", "/v1/models", answer_models, .subpath = false},
     {"GET", "/v1/models/", answer_models, .subpath = true},
+    {"GET", "/tokenizer_info", answer_tokenizer_info, .open = false},
+    {"POST", "/tokenize", answer_job, .kind = KVF__TOKENIZE},
+    {"POST", "/detokenize", answer_job, .kind = KVF__DETOKENIZE},
     {"GET", "/metrics", answer_metrics, .open = false},
     {"GET", "/health", answer_health, .open = true},
 };

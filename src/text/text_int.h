@@ -103,6 +103,7 @@ int32_t kvf__token_mask(const kvf__tokenizer *tokenizer); /* -1: none */
 int32_t kvf__vocab_size(const kvf__tokenizer *tokenizer); /* largest id + 1 */
 int32_t kvf__token_bos(const kvf__tokenizer *tokenizer);  /* -1: none */
 int32_t kvf__token_eos(const kvf__tokenizer *tokenizer);
+int32_t kvf__token_pad(const kvf__tokenizer *tokenizer);
 bool kvf__adds_bos(const kvf__tokenizer *tokenizer); /* encode(add_special) begins with BOS */
 /* Fallbacks for folders whose tokenizer files name none (config.json's bos_token_id /
  * eos_token_id). */

@@ -29,7 +29,7 @@ struct kvf__tokenizer {
     kvf__tok_model model;
     kvf__post_template post, pair;        /* around one text, around two */
     bool trim_offsets, trim_prefix_space; /* offsets leave out spaces, but not one put in front */
-    int32_t bos, eos, cls, mask;          /* -1: none */
+    int32_t bos, eos, pad, cls, mask;     /* -1: none */
     char *chat_template;
 };
 kvf_status kvf__tokenizer_create(kvf_ctx *ctx, kvf__tokenizer **out); /* empty */

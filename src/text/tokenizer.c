@@ -10,7 +10,7 @@ kvf_status kvf__tokenizer_create(kvf_ctx *ctx, kvf__tokenizer **out)
 
     KVF_TRY(kvf__alloc(ctx, sizeof *t, &t));
     kvf__lexicon_init(&t->lex);
-    t->bos = t->eos = t->cls = t->mask = t->model.unk = -1;
+    t->bos = t->eos = t->pad = t->cls = t->mask = t->model.unk = -1;
     *out = t;
     return KVF_OK;
 }
@@ -105,6 +105,11 @@ int32_t kvf__token_bos(const kvf__tokenizer *tokenizer)
 int32_t kvf__token_eos(const kvf__tokenizer *tokenizer)
 {
     return tokenizer->eos;
+}
+
+int32_t kvf__token_pad(const kvf__tokenizer *tokenizer)
+{
+    return tokenizer->pad;
 }
 
 bool kvf__adds_bos(const kvf__tokenizer *tokenizer)

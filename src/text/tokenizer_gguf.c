@@ -110,6 +110,7 @@ static kvf_status put_tokens(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *
         KVF_TRY(put_token(ctx, v, t, id));
     KVF_TRY(read_id(ctx, v, "bos", v->bos, &t->bos));
     KVF_TRY(read_id(ctx, v, "eos", v->eos, &t->eos));
+    if (v->pad >= 0 && (size_t)v->pad < v->n_tokens) t->pad = v->pad; /* no text gives it */
     return read_id(ctx, v, "unknown", v->unk, &t->model.unk);
 }
 

@@ -7,7 +7,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const kvf__request_kind KINDS[] = {KVF__COMPLETIONS, KVF__CHAT};
+    static const kvf__request_kind KINDS[] = {KVF__COMPLETIONS, KVF__CHAT, KVF__TOKENIZE,
+                                              KVF__DETOKENIZE};
     for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++) {
         kvf__request request = {0};
         kvf__problem problem = {0};

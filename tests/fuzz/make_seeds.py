@@ -91,6 +91,10 @@ BODIES = {
         {"type": "text", "text": "b"}]}], "stream": True, "stream_options": {"include_usage": True}, "temperature": 0.5},
     "text": {"model": "m", "prompt": "the cat", "max_tokens": 5, "stop": ["\n", "."], "seed": 7, "top_p": 0.9, "n": 1},
     "ids": {"model": "m", "prompt": [1, 2, 3], "stop": "x", "logprobs": None},
+    "penalties": {"model": "m", "prompt": "x", "logit_bias": {"5": -100}, "presence_penalty": 0.5, "repetition_penalty": 1.2,
+                  "min_p": 0.1},
+    "tokenize": {"model": "m", "messages": [{"role": "user", "content": "x", "name": "n"}], "add_generation_prompt": False},
+    "detokenize": {"tokens": [1, 2, 3]},
 }
 for name, body in BODIES.items():
     put("request", name, json.dumps(body))
