@@ -82,7 +82,7 @@ static kvf_status open_parts(composing *c)
 {
     const kvf_compose_options *o = c->o;
 
-    KVF_TRY(kvf_check_not_input(c->ctx, o->out, o->base));
+    KVF_TRY(kvf__check_not_input(c->ctx, o->out, o->base));
     KVF_TRY(kvf__alloc_array(c->ctx, o->n, sizeof *c->part, &c->part));
     for (; c->n < o->n; c->n++) {
         const kvf__prefix_source source = {
@@ -92,7 +92,7 @@ static kvf_status open_parts(composing *c)
             .checkpoint = o->checkpoint,
             .allow_other_base = o->allow_other_base,
         };
-        KVF_TRY(kvf_check_not_input(c->ctx, o->out, source.path));
+        KVF_TRY(kvf__check_not_input(c->ctx, o->out, source.path));
         KVF_TRY(kvf__prefix_source_read(c->ctx, &source, &c->part[c->n]));
         if (c->part[c->n]->file.head.n_tasks) {
             c->n++; /* it is freed with the others */

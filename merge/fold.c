@@ -120,9 +120,9 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     kvf_prefix *live = NULL;
 
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->run));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->probe));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->run));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->probe));
     const kvf__prefix_source source = {.path = options->run,
                                        .base = options->base,
                                        .head = options->head,

@@ -74,13 +74,13 @@ static kvf_status check_out_base(kvf_ctx *ctx, const kvf_merge_options *options,
                          "folds to two files: name the base's with --out-base",
                          options->run);
     KVF_TRY(check_base(ctx, options, live));
-    KVF_TRY(kvf_check_not_input(ctx, options->out_base, options->run));
-    KVF_TRY(kvf_check_not_input(ctx, options->out_base, options->base));
-    KVF_TRY(kvf_check_not_input(ctx, options->out_base, options->probe));
+    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->run));
+    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->base));
+    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->probe));
     if (!strcmp(options->out_base, options->out))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: --out and --out-base name one file", options->out);
     /* before the base is written, which takes longest */
-    return kvf_check_output(ctx, options->out, options->force);
+    return kvf__check_output(ctx, options->out, options->force);
 }
 
 kvf_status kvf__fold_trained_base(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live)

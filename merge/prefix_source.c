@@ -33,7 +33,7 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kv
     kvf_base *base = NULL;
     bool needed = false;
 
-    KVF_TRY(kvf_prefix_needs_base(ctx, s->path, &needed));
+    KVF_TRY(kvf__prefix_needs_base(ctx, s->path, &needed));
     if (needed && s->base) KVF_TRY(kvf__base_open_exact(ctx, s->base, &base));
     kvf_status st = kvf_prefix_open_on(ctx, s->path, base, s->checkpoint, &prefix);
     if (!st && s->head) st = kvf_prefix_use_head(ctx, prefix, s->head);

@@ -29,8 +29,8 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
     const kvf__dtype dtype = kvf__prefix_dtype(options->dtype);
     kvf_quantize_result r = {0};
 
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->prefix));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     KVF_TRY(kvf__prefix_source_read(ctx, &source, &prefix));
     kvf_status st = quantize(ctx, options, prefix, dtype, &r);
     if (!st) *result = r;

@@ -95,8 +95,8 @@ kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_unm
     kvf_unmerge_result r = {0};
     kvf_status st;
 
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->prefix));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     KVF_TRY(open_prefix(ctx, options, &prefix));
     st = solve(ctx, options, prefix, &encoder, &r.residual);
     if (!st) st = note_origin(ctx, options, prefix, r.residual);

@@ -21,6 +21,7 @@
  */
 #include "encoder_int.h"
 #include "encoder_run.h"
+#include "option_table.h"
 #include "param_grad.h"
 #include "renderer.h"
 
@@ -331,7 +332,7 @@ static bool parse(int argc, char **argv, arguments *a)
 
 static int choose(const char *alternatives, const char *value, int otherwise)
 {
-    const int index = value ? kvf_choice_index(alternatives, value) : -1;
+    const int index = value ? kvf__choice_index(alternatives, value) : -1;
     return index < 0 ? otherwise : index;
 }
 

@@ -12,13 +12,15 @@ if [ -z "$cxx" ]; then
 fi
 for header in "$root"/include/kvfold/*.h; do
     name=kvfold/$(basename "$header")
+    define=
+    ! grep -q '^#error' "$header" || define='#define KVF_EXPERIMENTAL\n'
     # shellcheck disable=SC2086 # a compiler may be several words
-    printf '#include <%s>\n#include <%s>\n' "$name" "$name" |
+    printf "$define"'#include <%s>\n#include <%s>\n' "$name" "$name" |
         $cc -std=c11 -Wall -Wextra -Wstrict-prototypes -Wpedantic -Werror -fsyntax-only \
             -I"$root/include" -x c - || failed=1
     [ -n "$cxx" ] || continue
     # shellcheck disable=SC2086
-    printf '#include <%s>\n' "$name" |
+    printf "$define"'#include <%s>\n' "$name" |
         $cxx -std=c++11 -Wall -Wextra -Werror -fsyntax-only -I"$root/include" -x c++ - || failed=1
 done
 exit $failed

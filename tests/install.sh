@@ -63,9 +63,15 @@ if command -v pkg-config >/dev/null && [ -n "$package" ]; then
         line=$(sed -n 's/^ \* *\(cc .*pkg-config.*\)$/\1/p' "$file")
         [ -n "$line" ] || fail "$name.c does not say how it is built"
         sh -c "$4 ${line#cc }" || fail "$name.c does not build against what is installed"
-        "./$name" >out 2>&1
+        LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "./$name" >out 2>&1
         [ $? -eq 2 ] || fail "$name does not run: $(cat out)"
     done
+    # The static library, with all that it needs.
+    # shellcheck disable=SC2046,SC2086 # words
+    $4 inspect.c -o static $(pkg-config --cflags --libs --static kvfold | sed 's/-lkvfold\b/-l:libkvfold.a/') ||
+        fail 'the static library does not link by pkg-config --static'
+    ./static >out 2>&1
+    [ $? -eq 2 ] || fail "with the static library it does not run: $(cat out)"
 else
     echo 'skipped: no pkg-config to build the examples with'
 fi

@@ -44,13 +44,13 @@ report "climbs out of its folder" "$(
 report "names a folder instead of a bare file" \
     "$(printf '%s\n' "$all" | grep -E 'include[[:space:]]*"[^"]*/' || true)"
 
-# The command: <kvfold/...>, headers of the system, and headers that lie in src/cli. A header is one
-# of the inner ones if a file of its name lies in another folder; a quoted one must lie in src/cli.
+# The command: <kvfold/...>, headers of the system, and headers that lie in src/cli or src/hooks. A header is one
+# of the inner ones if a file of its name lies in another folder; a quoted one must lie in one of the two.
 if [ -d src/cli ]; then
-    report "the command includes public headers only" "$(
+    report "the command includes public headers and src/hooks only" "$(
         printf '%s\n' "$all" | grep '^src/cli/' | while IFS= read -r line; do
             name=$(printf '%s\n' "$line" | sed 's/^[^<"]*[<"]\([^>"]*\)[>"].*/\1/')
-            [ ! -e "src/cli/$name" ] || continue
+            [ ! -e "src/cli/$name" ] && [ ! -e "src/hooks/$name" ] || continue
             case $line in
             *include*\"*) printf '%s\n' "$line" ;;
             *) [ -z "$(find src encoder merge -name "$name")" ] || printf '%s\n' "$line" ;;

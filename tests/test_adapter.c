@@ -200,9 +200,9 @@ START_TEST(same_bits_and_no_allocation)
 
     shake(adapters);
     ck_assert_int_eq(kvf__pass_prepare(t.ctx, pass, batch.b.n_tokens, batch.b.n_labels), KVF_OK);
-    uint64_t before = kvf_ctx_allocations(t.ctx);
+    uint64_t before = kvf__ctx_allocations(t.ctx);
     double a = gradients(pass, &batch.b, first), b = gradients(pass, &batch.b, again);
-    ck_assert_uint_eq(kvf_ctx_allocations(t.ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(t.ctx), before);
     ck_assert(a == b);
     ck_assert_mem_eq(first, again, n * sizeof *first);
     free(first);

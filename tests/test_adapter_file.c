@@ -129,18 +129,18 @@ START_TEST(allocation_failures)
 
     make_adapter_file(&file);
     for (int n = 0; st; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__artifact_write(ctx, path, false, &file);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert_int_eq(files_in_dir(), st == KVF_OK);
     }
     st = KVF_ENOMEM;
     for (int n = 0; st; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__artifact_read(ctx, path, KVF__KIND_ADAPTER, &back);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf__artifact_done(&back);
     kvf__artifact_done(&file);
 }

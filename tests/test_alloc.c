@@ -31,7 +31,7 @@ static void teardown(void)
 
 START_TEST(alloc_is_zeroed_aligned_counted)
 {
-    uint64_t before = kvf_ctx_allocations(ctx);
+    uint64_t before = kvf__ctx_allocations(ctx);
 
     for (size_t bytes = 0; bytes < 300; bytes += 7) {
         unsigned char *p = NULL;
@@ -43,7 +43,7 @@ START_TEST(alloc_is_zeroed_aligned_counted)
         memset(p, 0xff, bytes); /* a reused block must be zeroed again */
         kvf__free(p);
     }
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before + 43);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before + 43);
     kvf__free(NULL);
 }
 END_TEST
@@ -95,17 +95,17 @@ END_TEST
 START_TEST(fail_allocation_hook)
 {
     char *p = NULL, *q = NULL;
-    uint64_t before = kvf_ctx_allocations(ctx);
+    uint64_t before = kvf__ctx_allocations(ctx);
 
-    kvf_ctx_fail_allocation(ctx, 1);
+    kvf__ctx_fail_allocation(ctx, 1);
     ck_assert_int_eq(kvf__alloc(ctx, 8, &p), KVF_OK);
     ck_assert_int_eq(kvf__alloc(ctx, 8, &q), KVF_ENOMEM);
     ck_assert_ptr_null(q);
     ck_assert_int_eq(kvf__alloc(ctx, 8, &q), KVF_OK); /* once */
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before + 2);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before + 2);
     kvf__free(q);
-    kvf_ctx_fail_allocation(ctx, 0);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, 0);
+    kvf__ctx_fail_allocation(ctx, -1);
     q = NULL;
     ck_assert_int_eq(kvf__alloc(ctx, 8, &q), KVF_OK);
     kvf__free(q);
@@ -126,7 +126,7 @@ START_TEST(grow_keeps_contents)
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(items[i], i * 11);
     int *before = items;
-    kvf_ctx_fail_allocation(ctx, 0);
+    kvf__ctx_fail_allocation(ctx, 0);
     ck_assert_int_eq(kvf__grow(ctx, &items, 16000, 32000), KVF_ENOMEM);
     ck_assert_ptr_eq(items, before);
     ck_assert_int_eq(items[2], 22);
@@ -256,13 +256,13 @@ START_TEST(arena_is_reused)
     uint64_t before;
 
     ck_assert_int_eq(kvf__arena_init(ctx, &arena, plan), KVF_OK);
-    before = kvf_ctx_allocations(ctx);
+    before = kvf__ctx_allocations(ctx);
     for (int round = 0; round < 3; round++) { /* other cuts each time */
         arena.used = 0;
         for (int i = 0; i < 4 - round; i++)
             memset(kvf__arena_alloc(&arena, 256 - 64 * (size_t)round), 1, 256 - 64 * (size_t)round);
     }
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before);
     kvf__arena_done(&arena);
 }
 END_TEST
@@ -295,23 +295,23 @@ START_TEST(one_block_for_an_object)
 {
     carved made = {.n = 100}, *whole = NULL, large = {.n = INT64_MAX / 2};
     void *memory = NULL;
-    uint64_t before = kvf_ctx_allocations(ctx);
+    uint64_t before = kvf__ctx_allocations(ctx);
 
     ck_assert_int_eq(kvf__carve_block(ctx, lay_carved, &made, &memory), KVF_OK);
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before + 1);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before + 1);
     check_carved(&made);
     kvf__free(memory);
 
     made = (carved){.n = 7};
     ck_assert_int_eq(kvf__carve_object(ctx, lay_carved, &made, sizeof made, &whole), KVF_OK);
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before + 2);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before + 2);
     ck_assert_int_eq(whole->n, 7);
     ck_assert((char *)whole + sizeof *whole <= whole->bytes);
     check_carved(whole);
     kvf__free(whole);
 
     ck_assert_int_eq(kvf__carve_block(ctx, lay_carved, &large, &memory), KVF_ENOMEM);
-    kvf_ctx_fail_allocation(ctx, 0);
+    kvf__ctx_fail_allocation(ctx, 0);
     whole = NULL;
     ck_assert_int_eq(kvf__carve_object(ctx, lay_carved, &made, sizeof made, &whole), KVF_ENOMEM);
     ck_assert_ptr_null(whole);
@@ -483,14 +483,14 @@ START_TEST(every_allocation_fails_once)
     int n = 0;
 
     for (;; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         kvf_status st = BUILDS[_i].build();
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);
         ck_assert_int_lt(n, 1000);
     }
     ck_assert_int_ge(n, BUILDS[_i].at_least);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
 }
 END_TEST
 

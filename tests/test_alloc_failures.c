@@ -219,11 +219,11 @@ static void check_nothing_left(const char *name, int64_t n)
 /* The run of PATHS[i] in which allocation n fails; true once there are not so many. */
 static bool try_one(int i, int64_t n)
 {
-    uint64_t before = kvf_ctx_allocations(ctx);
-    kvf_ctx_fail_allocation(ctx, n);
+    uint64_t before = kvf__ctx_allocations(ctx);
+    kvf__ctx_fail_allocation(ctx, n);
     kvf_status st = PATHS[i].path();
-    kvf_ctx_fail_allocation(ctx, -1);
-    bool over = !st && kvf_ctx_allocations(ctx) - before <= (uint64_t)n;
+    kvf__ctx_fail_allocation(ctx, -1);
+    bool over = !st && kvf__ctx_allocations(ctx) - before <= (uint64_t)n;
     ck_assert_msg(over || st == KVF_ENOMEM, "%s, allocation %lld: %s \"%s\"", PATHS[i].name,
                   (long long)n, kvf_status_name(st), kvf_ctx_error(ctx));
     ck_assert_msg(over || strstr(kvf_ctx_error(ctx), "memory"), "%s, allocation %lld: \"%s\"",

@@ -189,14 +189,14 @@ START_TEST(same_bits_and_no_allocation)
             kvf__prefix_init(g.ctx, &grad[k], g.prefix.L, g.prefix.G, g.prefix.P, g.prefix.D),
             KVF_OK);
     ck_assert_int_eq(kvf__pass_prepare(g.ctx, g.pass, g.batch.n_tokens, g.batch.n_labels), KVF_OK);
-    uint64_t before = kvf_ctx_allocations(g.ctx);
+    uint64_t before = kvf__ctx_allocations(g.ctx);
     for (int k = 0; k < 2; k++) {
         ck_assert_int_eq(kvf__pass_fwd(g.ctx, g.pass, &input), KVF_OK);
         ck_assert_int_eq(kvf__pass_hidden(g.ctx, g.pass, &hidden), KVF_OK);
         ck_assert_int_eq(kvf__pass_hidden_grad(g.ctx, g.pass, weights), KVF_OK);
         ck_assert_int_eq(kvf__pass_bwd(g.ctx, g.pass, &(kvf__grads){.prefix = &grad[k]}), KVF_OK);
     }
-    ck_assert_uint_eq(kvf_ctx_allocations(g.ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(g.ctx), before);
     ck_assert_mem_eq(grad[0].kv, grad[1].kv, kvf__prefix_count(&grad[0]) * sizeof(float));
     for (int k = 0; k < 2; k++)
         kvf__prefix_done(&grad[k]);

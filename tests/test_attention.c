@@ -251,13 +251,13 @@ START_TEST(plan_survives_no_memory)
     ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
     int64_t failures = 0;
     for (;; failures++) {
-        kvf_ctx_fail_allocation(ctx, failures);
+        kvf__ctx_fail_allocation(ctx, failures);
         const kvf_status st = kvf__attn_plan_create(ctx, &limits, &plan);
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);
         ck_assert_ptr_null(plan);
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_ge(failures, 1); /* one block */
     kvf__attn_plan_free(plan);
     kvf__attn_plan_free(NULL);
@@ -304,11 +304,11 @@ START_TEST(nothing_is_allocated)
                             .cache = {0, 100, 0}};
     fx f;
     fx_open(&f, &shape, 2);
-    const uint64_t before = kvf_ctx_allocations(f.ctx);
+    const uint64_t before = kvf__ctx_allocations(f.ctx);
     kvf__attn_plan_set(f.attn.plan, f.rows, shape.n_rows, f.segs, 2 + shape.n_rows);
     fx_run(&f, kvf__kernels_get());
     fx_run(&f, ref());
-    ck_assert_uint_eq(kvf_ctx_allocations(f.ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(f.ctx), before);
     fx_close(&f);
 }
 END_TEST

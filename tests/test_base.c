@@ -172,7 +172,7 @@ END_TEST
 START_TEST(process_facts)
 {
     double before = kvf__clock();
-    int64_t rss = kvf_peak_rss_bytes();
+    int64_t rss = kvf__peak_rss_bytes();
 
     ck_assert_int_gt(rss, 100 * 1024);
     ck_assert_int_lt(rss, (int64_t)1 << 50);

@@ -108,10 +108,10 @@ START_TEST(a_step_allocates_nothing)
     const kvf_bench_options o = tiny();
     kvf_bench *bench = open_bench(&o);
     ck_assert_int_eq(kvf_bench_step(bench, true, NULL), KVF_OK);
-    uint64_t before = kvf_ctx_allocations(ctx);
+    uint64_t before = kvf__ctx_allocations(ctx);
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(kvf_bench_step(bench, true, NULL), KVF_OK);
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before);
     kvf_bench_close(bench);
 }
 END_TEST
@@ -277,11 +277,11 @@ START_TEST(out_of_memory_is_survived)
     kvf_bench *bench = NULL;
     kvf_status st = KVF_ENOMEM;
     for (int64_t n = 0; st; n += n < 40 ? 1 : 13) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf_bench_open(ctx, &o, &bench);
         ck_assert_msg(!st || st == KVF_ENOMEM, "%s", kvf_ctx_error(ctx));
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf_bench_close(bench);
 }
 END_TEST

@@ -243,20 +243,20 @@ START_TEST(every_allocation_can_fail)
 
     toy_llama(&t, true, false);
     for (n = 0;; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         kvf_status st = kvf__bind(ctx, "toy", &desc, &t.table, &slots);
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);
     }
     ck_assert_int_gt(n, 2);
     for (n = 0;; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         kvf_status st = kvf__slots_hash(ctx, &desc, &slots, NULL, NULL, hex);
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);
     }
     ck_assert_int_gt(n, 1);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf__slots_done(&slots);
     kvf__desc_done(&desc);
     toy_end(&t);

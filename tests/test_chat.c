@@ -468,19 +468,19 @@ START_TEST(without_memory)
     int64_t n = 0, tries;
 
     do {
-        kvf_ctx_fail_allocation(ctx, n++);
+        kvf__ctx_fail_allocation(ctx, n++);
         st = kvf__chat_init(ctx, t, "auto", &chat);
         ck_assert(st == KVF_OK || (st == KVF_ENOMEM && !chat.system));
     } while (st);
     tries = n;
     do {
-        kvf_ctx_fail_allocation(ctx, n++ - tries);
+        kvf__ctx_fail_allocation(ctx, n++ - tries);
         st = kvf__chat_encode(ctx, t, &chat, TALKS[2].m, count(TALKS[2].m), true, &ids, &loss);
         ck_assert(st == KVF_OK || (st == KVF_ENOMEM && ids.n == 0 && loss.n == 0));
     } while (st);
     ck_assert_int_gt(tries, 3);
     ck_assert_int_gt(n - tries, 5);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf__ids_done(&ids);
     kvf__ids_done(&loss);
     kvf__chat_done(&chat);

@@ -426,12 +426,12 @@ START_TEST(every_allocation_can_fail)
     int64_t n = 0;
 
     for (;; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         kvf_status st = kvf__desc_from_hf(ctx, "config.json", root, &d);
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_gt(n, 0);
     kvf__desc_done(&d);
     kvf_json_free(root);

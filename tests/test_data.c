@@ -410,11 +410,11 @@ START_TEST(every_allocation_may_fail)
     kvf_status st;
     int64_t n = 0;
     do {
-        kvf_ctx_fail_allocation(ctx, n++);
+        kvf__ctx_fail_allocation(ctx, n++);
         st = load(FOUR, KVF_OVERLONG_SKIP, &set);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
     } while (st);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_gt(n, 3);
     kvf__dataset_done(&set);
 }

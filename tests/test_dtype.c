@@ -329,9 +329,9 @@ START_TEST(table_survives_lack_of_memory)
 {
     for (int64_t fail = 0;; fail++) {
         kvf__table table = {0};
-        kvf_ctx_fail_allocation(ctx, fail);
+        kvf__ctx_fail_allocation(ctx, fail);
         kvf_status st = kvf__table_add(ctx, &table, "a", (kvf__view){0});
-        kvf_ctx_fail_allocation(ctx, -1);
+        kvf__ctx_fail_allocation(ctx, -1);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert((kvf__table_find(&table, "a") != NULL) == (st == KVF_OK));
         kvf__table_done(&table);

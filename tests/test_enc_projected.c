@@ -224,14 +224,14 @@ START_TEST(every_allocation_may_fail)
         kvf__encoder *encoder = NULL;
         kvf__encoder_shape shape = {
             .L = d->L, .G = d->G, .P = 5, .D = d->D, .projections = &projections};
-        kvf_ctx_fail_allocation(g.ctx, n);
+        kvf__ctx_fail_allocation(g.ctx, n);
         st = kvf__model_kv_projections(g.ctx, g.model, &g.slots, 5, &projections);
         if (!st) st = kvf__encoder_create(g.ctx, "projected", &shape, &encoder);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert((encoder != NULL) == (st == KVF_OK));
         kvf__encoder_free(encoder);
     }
-    kvf_ctx_fail_allocation(g.ctx, -1);
+    kvf__ctx_fail_allocation(g.ctx, -1);
     ck_assert(st == KVF_OK && n > 5);
     golden_unload(&g);
 }

@@ -313,12 +313,12 @@ START_TEST(every_allocation_may_fail)
     int64_t n = 0;
     kvf_status st;
     do {
-        kvf_ctx_fail_allocation(ctx, n++);
+        kvf__ctx_fail_allocation(ctx, n++);
         st = kvf__encoder_create(ctx, "mlp", &SHAPE, &encoder);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
     } while (st);
     ck_assert_int_gt(n, 3);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf__encoder_free(encoder);
 }
 END_TEST

@@ -176,10 +176,10 @@ START_TEST(errors)
     for (int64_t fail = 0;; fail++) { /* each allocation fails in turn */
         char fresh[400];
         snprintf(fresh, sizeof fresh, "%s_%d", dir, (int)fail);
-        kvf_ctx_fail_allocation(ctx, fail);
+        kvf__ctx_fail_allocation(ctx, fail);
         kvf_status st = kvf__event_file_open(ctx, fresh, 1, 0, &file);
         if (!st) st = kvf__event_file_text(ctx, &file, 1, 0, "tag", "text");
-        kvf_ctx_fail_allocation(ctx, -1);
+        kvf__ctx_fail_allocation(ctx, -1);
         kvf__event_file_close(&file);
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);

@@ -198,9 +198,9 @@ START_TEST(lack_of_memory)
 
     for (int64_t fail = 0; st == KVF_ENOMEM; fail++) {
         kvf__weights w = {0};
-        kvf_ctx_fail_allocation(ctx, fail);
+        kvf__ctx_fail_allocation(ctx, fail);
         st = kvf__gguf_open(ctx, ck_source("tests/golden/tiny.gguf"), &w);
-        kvf_ctx_fail_allocation(ctx, -1);
+        kvf__ctx_fail_allocation(ctx, -1);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert(fail > 10 || st == KVF_ENOMEM);
         if (st) ck_assert_ptr_null(w.maps);
@@ -217,11 +217,11 @@ START_TEST(arrays_lack_memory)
     int64_t n = 5;
 
     for (int64_t fail = 0; fail < 2; fail++) {
-        kvf_ctx_fail_allocation(ctx, fail);
+        kvf__ctx_fail_allocation(ctx, fail);
         ck_assert_int_eq(kvf__gguf_strings(ctx, &w, "few.texts", &texts, &bytes, &n), KVF_ENOMEM);
         ck_assert(!texts && !bytes && n == 5);
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf__weights_close(&w);
 }
 END_TEST

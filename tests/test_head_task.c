@@ -204,10 +204,10 @@ static void run_wide(int threads, float *dhidden, float *grad)
     ck_assert(!kvf_ctx_create(&with, &own));
     ck_assert(!kvf__head_create_on(own, &base, &options, &head));
     ck_assert(!kvf__head_prepare(own, head, N));
-    uint64_t before = kvf_ctx_allocations(own);
+    uint64_t before = kvf__ctx_allocations(own);
     ck_assert(!kvf__head_loss(own, head, &batch, hidden, &(kvf__loss){.step = 1, .scale = 1}, &loss,
                               dhidden));
-    ck_assert_uint_eq(kvf_ctx_allocations(own), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(own), before);
     memcpy(grad, kvf__head_params(head)->item[0].grad, WIDE * WIDE * sizeof(float));
     kvf__head_free(head);
     kvf_ctx_free(own);
@@ -389,14 +389,14 @@ START_TEST(every_allocation_may_fail)
     kvf_status st = KVF_ENOMEM;
     int n = 0;
     for (; st == KVF_ENOMEM && n < 100; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__head_create_on(ctx, &base, &options, &head);
         if (!st) st = kvf__head_prepare(ctx, head, 4);
         if (!st) break;
         kvf__head_free(head);
         head = NULL;
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_eq(st, KVF_OK);
     ck_assert_int_gt(n, 3);
     kvf__head_free(head);

@@ -156,10 +156,10 @@ START_TEST(bad_words_and_no_memory)
     open_case(&f, 0, NULL, "");
     ck_assert_int_eq(kvf__head_create_words(ctx, f.model, BAD, 2, &head), KVF_ESHAPE);
     for (; st == KVF_ENOMEM && n < 20; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__head_create_words(ctx, f.model, GOOD, 2, &head);
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_eq(st, KVF_OK);
     ck_assert_int_gt(n, 2);
     kvf__head_free(head);

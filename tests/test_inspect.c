@@ -269,12 +269,12 @@ static void fail_every_allocation(const char *path)
     kvf_json *tree = NULL;
 
     for (int n = 0; st; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf_inspect(ctx, path, &tree);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert(st == KVF_OK || !tree);
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf_json_free(tree);
 }
 

@@ -196,7 +196,7 @@ START_TEST(allocation_fails)
     const char *text = "{\"n\": 123456789012345678901234567890}";
     kvf_json *root = NULL;
 
-    kvf_ctx_fail_allocation(ctx, 0); /* the copy in which the number is rewritten */
+    kvf__ctx_fail_allocation(ctx, 0); /* the copy in which the number is rewritten */
     ck_assert_int_eq(kvf_json_parse(ctx, "t", text, strlen(text), &root), KVF_ENOMEM);
     ck_assert_ptr_null(root);
     kvf_json_free(parse(text));

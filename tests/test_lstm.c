@@ -105,9 +105,9 @@ START_TEST(same_bits_without_allocation)
     setup(&b, &SIZES[3]);
     ck_assert_int_eq(kvf__lstm_create(a.ctx, &a.s, &lstm), KVF_OK);
     run_onednn(&a, lstm);
-    uint64_t before = kvf_ctx_allocations(a.ctx);
+    uint64_t before = kvf__ctx_allocations(a.ctx);
     run_onednn(&b, lstm);
-    ck_assert_uint_eq(kvf_ctx_allocations(a.ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(a.ctx), before);
     ck_assert_mem_eq(a.g, b.g, (size_t)(2 * (a.nx + a.nh + 2 * a.nb)) * sizeof(float));
     ck_assert_mem_eq(a.dx, b.dx, (size_t)(a.s.T * a.s.I) * sizeof(float));
     kvf__lstm_free(lstm);

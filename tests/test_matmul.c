@@ -205,10 +205,10 @@ START_TEST(prepared)
     for (int i = 0; i < N_ROWS; i++)
         ck_assert_int_eq(kvf__mm_prepare(ctx, mm, packed[0], ROWS[i], KVF__F32, 0), KVF_OK);
     ck_assert_int_eq(kvf__mm_prepare(ctx, mm, packed[0], 0, KVF__F32, 0), KVF_OK);
-    uint64_t before = kvf_ctx_allocations(ctx);
+    uint64_t before = kvf__ctx_allocations(ctx);
     for (int i = 0; i < 2 * N_ROWS; i++)
         run(&p, packed[0], ROWS[i % N_ROWS], KVF__F32, 0);
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before);
     memcpy(first, p.got, (size_t)(MOST_ROWS * p.N) * sizeof *first);
 
     ck_assert_int_eq(kvf__mm_create(ctx, &other), KVF_OK);
@@ -239,10 +239,10 @@ START_TEST(many_row_counts)
     for (int64_t M = 2; M <= 530; M++)
         ck_assert_int_eq(kvf__mm_run(ctx, mm, packed, M, x, y, KVF__F32, 0), KVF_OK);
     ck_assert_float_eq(y[529 * 16 + 3], p.bias[3]);
-    uint64_t before = kvf_ctx_allocations(ctx);
+    uint64_t before = kvf__ctx_allocations(ctx);
     check(&p, packed, 1, KVF__F32, 0);
     check(&p, packed, 130, KVF__F32, 0);
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before);
     check(&p, packed, 129, KVF__F32, KVF__MM_ADD);
     kvf__packed_free(packed);
     product_done(&p);
@@ -305,7 +305,7 @@ START_TEST(out_of_memory)
     kvf_status st;
 
     do {
-        kvf_ctx_fail_allocation(ctx, n++);
+        kvf__ctx_fail_allocation(ctx, n++);
         st = kvf__mm_create(ctx, &made);
         if (!st) st = kvf__pack(ctx, made, KVF__F32, w, false, 2, 2, w, &packed);
         if (!st) st = kvf__mm_run(ctx, made, packed, 1, x, y, KVF__F32, 0);
@@ -318,7 +318,7 @@ START_TEST(out_of_memory)
     ck_assert_int_ge(n, 5); /* engine, weight, its values, its bias */
     ck_assert_float_eq(y[0], 5);
     ck_assert_float_eq(y[1], 8);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
 }
 END_TEST
 

@@ -262,7 +262,7 @@ START_TEST(out_of_memory)
     for (int64_t n = 0, more = 1; more; n++) {
         more = 0;
         for (int what = 0; what < 4; what++) {
-            kvf_ctx_fail_allocation(ctx, n);
+            kvf__ctx_fail_allocation(ctx, n);
             kvf_status st = what == 0   ? entities(TAGS, TAGS, KVF__TAGS_MIXED, &e)
                             : what == 1 ? kvf__squad(ctx, &rows, false, &q)
                             : what == 2 ? kvf__bleu(ctx, &rows, &b)
@@ -273,7 +273,7 @@ START_TEST(out_of_memory)
             more |= st != KVF_OK;
         }
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_gt(failures, 20);
 }
 END_TEST

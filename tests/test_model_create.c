@@ -483,14 +483,14 @@ START_TEST(every_allocation_can_fail)
     int64_t n;
 
     for (n = 0;; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         kvf_status st = kvf__model_create(ctx, &desc, &f.slots, &options, &model);
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);
         ck_assert_ptr_null(model);
         ck_assert_int_eq(desc.L, 2); /* still the caller's */
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_gt(n, 20);
     kvf__model_free(model);
     kvf__desc_done(&desc);

@@ -1,5 +1,5 @@
 /* Values of options by every kind of row, alternatives, aliases, and the lines of recipes. */
-#include <kvfold/options.h>
+#include "option_table.h"
 
 #include "ck.h"
 
@@ -15,22 +15,22 @@ typedef struct fields {
 } fields;
 
 #define AT(field) offsetof(fields, field)
-static const kvf_option_row FLAG = {"flag", NULL, "", KVF_FLAG, AT(flag), ""},
-                            ON_OFF = {"on-off", "on|off", "", KVF_ON_OFF, AT(flag), ""},
-                            EITHER = {"group-by", "off|prefix", "", KVF_EITHER, AT(flag), ""},
-                            TEXT = {"text", "TEXT", "", KVF_TEXT, AT(text), ""},
-                            WORD = {"word", "a|bc", "", KVF_WORD, AT(text), ""},
-                            CHOICE = {"choice", "a|bc", "", KVF_CHOICE, AT(choice), ""},
-                            FROM_1 = {"choice", "a|bc", "", KVF_CHOICE_1, AT(choice), ""},
-                            COUNT = {"count", "N", "", KVF_COUNT, AT(count), ""},
-                            POSITIVE = {"count", "N", "", KVF_POSITIVE, AT(count), ""},
-                            SEED = {"seed", "N", "", KVF_SEED, AT(seed), ""},
-                            AMOUNT = {"real", "X", "", KVF_AMOUNT, AT(real), ""},
-                            REAL = {"real", "X", "", KVF_REAL, AT(real), ""};
+static const kvf__option_row FLAG = {"flag", NULL, "", KVF_FLAG, AT(flag), ""},
+                             ON_OFF = {"on-off", "on|off", "", KVF_ON_OFF, AT(flag), ""},
+                             EITHER = {"group-by", "off|prefix", "", KVF_EITHER, AT(flag), ""},
+                             TEXT = {"text", "TEXT", "", KVF_TEXT, AT(text), ""},
+                             WORD = {"word", "a|bc", "", KVF_WORD, AT(text), ""},
+                             CHOICE = {"choice", "a|bc", "", KVF_CHOICE, AT(choice), ""},
+                             FROM_1 = {"choice", "a|bc", "", KVF_CHOICE_1, AT(choice), ""},
+                             COUNT = {"count", "N", "", KVF_COUNT, AT(count), ""},
+                             POSITIVE = {"count", "N", "", KVF_POSITIVE, AT(count), ""},
+                             SEED = {"seed", "N", "", KVF_SEED, AT(seed), ""},
+                             AMOUNT = {"real", "X", "", KVF_AMOUNT, AT(real), ""},
+                             REAL = {"real", "X", "", KVF_REAL, AT(real), ""};
 
 /* want NULL: the value is taken, and the fields are as expected. */
 static const struct {
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     const char *value, *want;
     fields expected;
 } VALUES[] = {
@@ -70,7 +70,7 @@ static const struct {
 START_TEST(values)
 {
     fields got = {0};
-    const char *want = kvf_option_set(VALUES[_i].row, VALUES[_i].value, &got);
+    const char *want = kvf__option_set(VALUES[_i].row, VALUES[_i].value, &got);
     ck_assert_pstr_eq(want, VALUES[_i].want);
     ck_assert_int_eq(got.flag, VALUES[_i].expected.flag);
     ck_assert_int_eq(got.choice, VALUES[_i].expected.choice);
@@ -84,32 +84,32 @@ START_TEST(texts_are_borrowed)
 {
     fields got = {0};
     const char *text = "any", *word = "bc";
-    ck_assert_ptr_null(kvf_option_set(&TEXT, text, &got));
+    ck_assert_ptr_null(kvf__option_set(&TEXT, text, &got));
     ck_assert_ptr_eq(got.text, text);
-    ck_assert_ptr_null(kvf_option_set(&WORD, word, &got));
+    ck_assert_ptr_null(kvf__option_set(&WORD, word, &got));
     ck_assert_ptr_eq(got.text, word);
-    ck_assert_ptr_nonnull(kvf_option_set(&WORD, "c", &got));
+    ck_assert_ptr_nonnull(kvf__option_set(&WORD, "c", &got));
     ck_assert_ptr_eq(got.text, word); /* unchanged */
 }
 END_TEST
 
 START_TEST(aliases)
 {
-    const kvf_option_alias *alias;
+    const kvf__option_alias *alias;
     size_t n = 0;
-    for (; (alias = kvf_option_alias_at(n)) != NULL; n++) {
+    for (; (alias = kvf__option_alias_at(n)) != NULL; n++) {
         if (alias->value) {
-            ck_assert_str_eq(kvf_option_value(alias->name, alias->alias), alias->value);
-            ck_assert_str_eq(kvf_option_stored_value(alias->name, alias->value), alias->alias);
+            ck_assert_str_eq(kvf__option_value(alias->name, alias->alias), alias->value);
+            ck_assert_str_eq(kvf__option_stored_value(alias->name, alias->value), alias->alias);
         } else {
-            ck_assert_str_eq(kvf_option_name(alias->alias), alias->name);
-            ck_assert_str_eq(kvf_option_stored_name(alias->name), alias->alias);
+            ck_assert_str_eq(kvf__option_name(alias->alias), alias->name);
+            ck_assert_str_eq(kvf__option_stored_name(alias->name), alias->alias);
         }
     }
     ck_assert_uint_gt(n, 0);
-    ck_assert_str_eq(kvf_option_name("lr"), "lr");
-    ck_assert_str_eq(kvf_option_value("lr", "lead"), "lead");
-    ck_assert_ptr_null(kvf_option_value("lr", NULL));
+    ck_assert_str_eq(kvf__option_name("lr"), "lr");
+    ck_assert_str_eq(kvf__option_value("lr", "lead"), "lead");
+    ck_assert_ptr_null(kvf__option_value("lr", NULL));
 }
 END_TEST
 
@@ -117,18 +117,18 @@ START_TEST(lines)
 {
     char text[] = "# first\n\n  lr = 0.1 \n[name]\nmap=a=b", *at = text, *name, *value;
     int number = 0;
-    char *line = kvf_option_line(&at, &number);
+    char *line = kvf__option_line(&at, &number);
     ck_assert_int_eq(number, 3);
-    ck_assert(kvf_option_split(line, &name, &value));
+    ck_assert(kvf__option_split(line, &name, &value));
     ck_assert_str_eq(name, "lr");
     ck_assert_str_eq(value, "0.1");
-    line = kvf_option_line(&at, &number);
+    line = kvf__option_line(&at, &number);
     ck_assert_str_eq(line, "[name]");
-    ck_assert(!kvf_option_split(line, &name, &value));
-    ck_assert(kvf_option_split(kvf_option_line(&at, &number), &name, &value));
+    ck_assert(!kvf__option_split(line, &name, &value));
+    ck_assert(kvf__option_split(kvf__option_line(&at, &number), &name, &value));
     ck_assert_str_eq(value, "a=b");
     ck_assert_int_eq(number, 5);
-    ck_assert_ptr_null(kvf_option_line(&at, &number));
+    ck_assert_ptr_null(kvf__option_line(&at, &number));
 }
 END_TEST
 

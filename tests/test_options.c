@@ -279,8 +279,8 @@ static kvf_status run_with(const char *method, const char *task, const struct ro
 
 START_TEST(every_option_has_a_row)
 {
-    const kvf_option_row *option;
-    for (size_t i = 0; (option = kvf_train_option_row(i)) != NULL; i++) {
+    const kvf__option_row *option;
+    for (size_t i = 0; (option = kvf__train_option_row(i)) != NULL; i++) {
         bool found = false;
         for (size_t k = 0; k < N_ROWS && !found; k++)
             found = !strcmp(ROWS[k].name, option->name);
@@ -382,7 +382,7 @@ static outcome try_row(const char *method, const char *task, const struct row *r
 /* NULL: as expected. */
 static const char *judge(const char *method, const char *task, const struct row *row, outcome o)
 {
-    bool own = kvf_choice_index(row->own, method) >= 0 || kvf_choice_index(row->own, task) >= 0;
+    bool own = kvf__choice_index(row->own, method) >= 0 || kvf__choice_index(row->own, task) >= 0;
     if (o.without) return o.st ? NULL : "is taken, but not what it needs";
     if (o.st) return o.st == KVF_EUSAGE || row->expectation == ANSWER ? NULL : kvf_ctx_error(ctx);
     if (row->expectation == EXACT) return o.close ? NULL : "changes the loss";

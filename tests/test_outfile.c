@@ -278,13 +278,13 @@ START_TEST(outputs_are_dropped)
     put_file(out[0].temp, "half", 4);
     put_file(out[1].temp, "half", 4);
     ck_assert_int_eq(count_names(false), 3);
-    kvf_ctx_drop_outputs(ctx);
+    kvf__ctx_drop_outputs(ctx);
     check_file(path, "old");
     ck_assert_int_eq(count_names(false), 1);
     put_file(out[0].temp, "whole", 5);
     ck_assert_int_eq(kvf__outfile_commit(ctx, &out[0]), KVF_OK);
     kvf__outfile_abort(&out[1]);
-    kvf_ctx_drop_outputs(ctx); /* nothing of theirs is known any more */
+    kvf__ctx_drop_outputs(ctx); /* nothing of theirs is known any more */
     check_file(path, "whole");
     kvf__free(second);
 }
@@ -351,21 +351,21 @@ START_TEST(inputs_are_not_replaced)
     ck_assert_int_eq(kvf__path_join(ctx, dir, "link", &link_name), KVF_OK);
     ck_assert_int_eq(kvf__path_join(ctx, dir, "other", &other), KVF_OK);
     ck_assert_int_eq(symlink("out", link_name), 0);
-    ck_assert_int_eq(kvf_check_not_input(ctx, path, path), KVF_EUSAGE);
-    ck_assert_int_eq(kvf_check_not_input(ctx, path, link_name), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, path), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, link_name), KVF_EUSAGE);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "it will not be replaced"));
-    ck_assert_int_eq(kvf_check_not_input(ctx, path, other), KVF_OK);
-    ck_assert_int_eq(kvf_check_not_input(ctx, other, path), KVF_OK);
-    ck_assert_int_eq(kvf_check_not_input(ctx, path, NULL), KVF_OK);
-    ck_assert_int_eq(kvf_check_not_input(ctx, dir, dir), KVF_OK); /* has its own line */
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, other), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, other, path), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, NULL), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, dir, dir), KVF_OK); /* has its own line */
     put_file(other, "x", 1);
-    ck_assert_int_eq(kvf_check_not_input(ctx, path, other), KVF_OK);
-    ck_assert_int_eq(kvf_check_not_input(ctx, other, dir), KVF_OK); /* no model's file */
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, other), KVF_OK);
+    ck_assert_int_eq(kvf__check_not_input(ctx, other, dir), KVF_OK); /* no model's file */
     ck_assert_int_eq(kvf__path_join(ctx, dir, "config.json", &config), KVF_OK);
-    ck_assert_int_eq(kvf_check_not_input(ctx, config, dir), KVF_OK); /* not there yet */
+    ck_assert_int_eq(kvf__check_not_input(ctx, config, dir), KVF_OK); /* not there yet */
     ck_assert_int_eq(symlink("out", config), 0);
-    ck_assert_int_eq(kvf_check_not_input(ctx, config, dir), KVF_EUSAGE);
-    ck_assert_int_eq(kvf_check_not_input(ctx, path, dir), KVF_EUSAGE); /* what it links to */
+    ck_assert_int_eq(kvf__check_not_input(ctx, config, dir), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, dir), KVF_EUSAGE); /* what it links to */
     kvf__free(config);
     kvf__free(link_name);
     kvf__free(other);
@@ -476,7 +476,7 @@ START_TEST(every_allocation_fails_once)
     int n;
 
     for (n = 0; st && n < 100; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__write_file(ctx, path, false, "new", 3);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert_int_eq(count_names(false), st == KVF_OK);
@@ -485,7 +485,7 @@ START_TEST(every_allocation_fails_once)
     for (st = KVF_ENOMEM, n = 0; st && n < 100; n++) {
         kvf__buf text = {0};
         kvf__mapfile file = {0};
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__read_file(ctx, path, 100, &text);
         if (!st) st = kvf__mapfile_open(ctx, path, &file);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
@@ -493,7 +493,7 @@ START_TEST(every_allocation_fails_once)
         kvf__mapfile_close(&file);
     }
     ck_assert_int_gt(n, 2);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
 }
 END_TEST
 

@@ -99,7 +99,7 @@ START_TEST(errors_no_folder)
     ck_assert_int_eq(kvf__outlock_acquire(ctx, file, &lock), KVF_EIO);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "cannot write: No such file or directory"));
     for (int64_t n = 0; n < 1; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         ck_assert_int_eq(kvf__outlock_acquire(ctx, path, &lock), KVF_ENOMEM);
     }
 }

@@ -269,9 +269,9 @@ START_TEST(a_step_allocates_nothing)
     toy_prefix(&p.reached, &gradient, P, 0);
     ck_assert_int_eq(kvf__pass_prepare(p.reached.ctx, pass, batch.b.n_tokens, batch.b.n_labels),
                      KVF_OK);
-    const uint64_t before = kvf_ctx_allocations(p.reached.ctx);
+    const uint64_t before = kvf__ctx_allocations(p.reached.ctx);
     toy_gradient(&p.reached, pass, &batch.b, &prefix, 1, &gradient);
-    ck_assert_uint_eq(kvf_ctx_allocations(p.reached.ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(p.reached.ctx), before);
     kvf__prefix_done(&prefix);
     kvf__prefix_done(&gradient);
     kvf__pass_free(pass);

@@ -228,10 +228,10 @@ START_TEST(same_bits_and_no_allocation)
     toy_prefix(&t, &first, 9, 0);
     toy_prefix(&t, &again, 9, 0);
     ck_assert_int_eq(kvf__pass_prepare(t.ctx, pass, batch.b.n_tokens, batch.b.n_labels), KVF_OK);
-    uint64_t before = kvf_ctx_allocations(t.ctx);
+    uint64_t before = kvf__ctx_allocations(t.ctx);
     double a = toy_gradient(&t, pass, &batch.b, &prefix, 0.25f, &first);
     double b = toy_gradient(&t, pass, &batch.b, &prefix, 0.25f, &again);
-    ck_assert_uint_eq(kvf_ctx_allocations(t.ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(t.ctx), before);
     ck_assert(a == b);
     no_bits_differ(first.kv, again.kv, kvf__prefix_count(&first) * sizeof(float));
 

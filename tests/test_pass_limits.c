@@ -285,16 +285,16 @@ START_TEST(create_survives_each_failed_allocation)
     int64_t failed = 0;
 
     for (int64_t n = 0; !pass; n++, failed++) {
-        kvf_ctx_fail_allocation(t.ctx, n);
+        kvf__ctx_fail_allocation(t.ctx, n);
         if (kvf__pass_create(t.ctx, t.model, &limits, &pass)) ck_assert_ptr_null(pass);
     }
     ck_assert_int_ge(failed, 3); /* the pass, its arena, the plan */
     for (int64_t n = 0; !cache; n++) {
-        kvf_ctx_fail_allocation(t.ctx, n);
+        kvf__ctx_fail_allocation(t.ctx, n);
         ck_assert_int_eq(kvf__cache_create(t.ctx, t.model, 2, 8, &cache),
                          n < 3 ? KVF_ENOMEM : KVF_OK);
     }
-    kvf_ctx_fail_allocation(t.ctx, -1);
+    kvf__ctx_fail_allocation(t.ctx, -1);
     kvf__cache_free(cache);
     kvf__pass_free(pass);
 }

@@ -183,9 +183,9 @@ START_TEST(a_step_allocates_nothing)
     make_case(0, &batch, &prefix);
     toy_prefix(&t, &gradient, CASES[0].P, 0);
     ck_assert_int_eq(kvf__pass_prepare(t.ctx, pass, batch.b.n_tokens, batch.b.n_labels), KVF_OK);
-    uint64_t before = kvf_ctx_allocations(t.ctx);
+    uint64_t before = kvf__ctx_allocations(t.ctx);
     run(pass, &batch.b, &prefix, NULL, &gradient);
-    ck_assert_uint_eq(kvf_ctx_allocations(t.ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(t.ctx), before);
     kvf__prefix_done(&prefix);
     kvf__prefix_done(&gradient);
     kvf__pass_free(pass);

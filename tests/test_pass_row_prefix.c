@@ -216,9 +216,9 @@ START_TEST(same_bits_and_no_allocation)
     double loss = run(pass, &batch.b, &prefix, &DROP, &first);
     size_t bytes = kvf__prefix_count(&first) * sizeof(float);
     memset(first.kv, 0, bytes);
-    uint64_t before = kvf_ctx_allocations(t.ctx);
+    uint64_t before = kvf__ctx_allocations(t.ctx);
     ck_assert_double_eq(loss, run(pass, &batch.b, &prefix, &DROP, &first));
-    ck_assert_uint_eq(kvf_ctx_allocations(t.ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(t.ctx), before);
     ck_assert_double_eq(loss, run(again, &batch.b, &prefix, &DROP, &second));
     ck_assert_mem_eq(first.kv, second.kv, bytes);
     kvf__prefix_done(&prefix);

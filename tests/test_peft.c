@@ -283,19 +283,19 @@ START_TEST(allocation_failures)
 
     make_tiny(&prefix, &id);
     for (int n = 0; st; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = write_adapter(in_dir("out"), false, &id, &prefix, &none);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert_int_eq(files_in_dir(), st == KVF_OK);
     }
     st = KVF_ENOMEM;
     for (int n = 0; st; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__peft_read(ctx, in_dir("out"), &peft);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert(st == KVF_OK || !peft.flat);
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_tiny(&peft);
     kvf__peft_done(&peft);
     kvf__prefix_done(&prefix);

@@ -83,7 +83,7 @@ START_TEST(lists_grow)
     copy.item[7].n = -1;
     ck_assert_int_eq(list.item[7].n, 7);
     copy.n = 0;
-    kvf_ctx_fail_allocation(ctx, 0);
+    kvf__ctx_fail_allocation(ctx, 0);
     ck_assert_int_eq(kvf__params_append(ctx, &copy, &list), KVF_OK);
     ck_assert_int_eq(kvf__params_append(ctx, &copy, &list), KVF_ENOMEM);
     ck_assert_uint_eq(copy.n, 200);
@@ -114,7 +114,7 @@ START_TEST(errors)
     ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, INT64_MAX / 2, 2, INT64_MAX / 2, 64),
                      KVF_ESHAPE);
     for (int n = 0; n < 2; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         ck_assert_int_eq(kvf__prefix_init(ctx, &prefix, 2, 2, 2, 2), KVF_ENOMEM);
     }
     ck_assert_int_eq(prefix.L, 77);

@@ -202,19 +202,19 @@ START_TEST(allocation_failures)
 
     make_prefix_file(&file, KVF__BF16);
     for (int n = 0; st; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__artifact_write(ctx, path, false, &file);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert_int_eq(files_in_dir(), st == KVF_OK);
     }
     st = KVF_ENOMEM;
     for (int n = 0; st; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &back);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert(st == KVF_OK || !back.prefix.kv);
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf__artifact_done(&back);
     kvf__artifact_done(&file);
 }

@@ -402,11 +402,11 @@ START_TEST(memory_may_run_out)
     kvf_status st = KVF_ENOMEM;
     int64_t n = 0;
     for (; st && n < 1000; n++) {
-        kvf_ctx_fail_allocation(ctx, n);
+        kvf__ctx_fail_allocation(ctx, n);
         st = kvf__report_page(ctx, facts, &history, &page);
         ck_assert(st == KVF_OK || (st == KVF_ENOMEM && !page.data));
     }
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_eq(st, KVF_OK);
     ck_assert_int_gt(n, 5);
     kvf__buf_done(&page);

@@ -345,9 +345,9 @@ START_TEST(writer_lacks_memory)
                      KVF_OK);
     for (int64_t fail = 0; st == KVF_ENOMEM; fail++) {
         ck_assert(!kvf__exists(path));
-        kvf_ctx_fail_allocation(ctx, fail);
+        kvf__ctx_fail_allocation(ctx, fail);
         st = kvf__safetensors_write(ctx, path, false, w.table.items, w.table.n);
-        kvf_ctx_fail_allocation(ctx, -1);
+        kvf__ctx_fail_allocation(ctx, -1);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         ck_assert(fail > 2 || st == KVF_ENOMEM);
     }

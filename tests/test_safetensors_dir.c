@@ -147,9 +147,9 @@ START_TEST(lack_of_memory)
     fill_dir(dir);
     for (int64_t fail = 0;; fail++) {
         kvf__weights w = {0};
-        kvf_ctx_fail_allocation(ctx, fail);
+        kvf__ctx_fail_allocation(ctx, fail);
         kvf_status st = kvf__safetensors_open_dir(ctx, dir, &w);
-        kvf_ctx_fail_allocation(ctx, -1);
+        kvf__ctx_fail_allocation(ctx, -1);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
         if (st) ck_assert_ptr_null(w.table.items);
         kvf__weights_close(&w);

@@ -166,9 +166,9 @@ START_TEST(a_step_allocates_nothing)
     }
     ck_assert(!kvf__run_group_init(ctx, list, GROUPS[_i].n, &group));
     ck_assert(!kvf__run_group_step(&group));
-    uint64_t before = kvf_ctx_allocations(ctx);
+    uint64_t before = kvf__ctx_allocations(ctx);
     ck_assert(!kvf__run_group_step(&group));
-    ck_assert_uint_eq(kvf_ctx_allocations(ctx), before);
+    ck_assert_uint_eq(kvf__ctx_allocations(ctx), before);
     kvf__run_group_done(&group);
     for (size_t i = GROUPS[_i].n; i-- > 0;)
         kvf__trainer_done(&joined[i]);
@@ -502,18 +502,18 @@ END_TEST
 /* What is offered can be set, and what is not has a reason. */
 START_TEST(rows_are_those_of_train_that_it_takes)
 {
-    const kvf_option_row *row, *own;
+    const kvf__option_row *row, *own;
     size_t n = 0;
-    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++) {
-        if (kvf_sweep_refusal(row->name)) continue;
-        own = kvf_sweep_option_row(n++);
+    for (size_t i = 0; (row = kvf__train_option_row(i)) != NULL; i++) {
+        if (kvf__sweep_refusal(row->name)) continue;
+        own = kvf__sweep_option_row(n++);
         ck_assert_str_eq(own->name, row->name);
         if (!strcmp(row->name, "method"))
             ck_assert_str_eq(own->argument, "mlp|direct|projected|prompt|p-tuning");
     }
-    ck_assert_ptr_null(kvf_sweep_option_row(n));
-    ck_assert_ptr_null(kvf_sweep_refusal("lr"));
-    ck_assert_ptr_null(kvf_sweep_refusal("no-such"));
+    ck_assert_ptr_null(kvf__sweep_option_row(n));
+    ck_assert_ptr_null(kvf__sweep_refusal("lr"));
+    ck_assert_ptr_null(kvf__sweep_refusal("no-such"));
     kvf_sweep_options o = sweep_for("lr = 1\n", "runs");
     o.train.infix = true;
     expect_line(&o, KVF_EUSAGE, "--infix: not in a sweep");

@@ -316,13 +316,13 @@ START_TEST(create_without_memory)
     int64_t n = 0;
 
     do {
-        kvf_ctx_fail_allocation(ctx, n++);
+        kvf__ctx_fail_allocation(ctx, n++);
         st = open_text(ctx, SMALL_WHOLE,
                        "{\"bos_token\":\"<s>\",\"chat_template\":\"x\",\"add_bos_token\":true}",
                        &t);
         ck_assert(st == KVF_OK || (st == KVF_ENOMEM && !t));
     } while (st);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_gt(n, 20);
     kvf__tokenizer_free(t);
     kvf_ctx_free(ctx);
@@ -342,7 +342,7 @@ START_TEST(encode_without_memory)
     ok(ctx, open_text(ctx, SMALL_WHOLE, NULL, &t));
     ok(ctx, kvf__encode(ctx, t, text, sizeof text - 1, true, &want));
     do {
-        kvf_ctx_fail_allocation(ctx, n++);
+        kvf__ctx_fail_allocation(ctx, n++);
         st = kvf__encode(ctx, t, text, sizeof text - 1, true, &ids);
         ck_assert(st == KVF_OK || (st == KVF_ENOMEM && ids.n == 0));
     } while (st);
@@ -351,12 +351,12 @@ START_TEST(encode_without_memory)
     ck_assert_int_gt(n, 5);
     n = 0;
     do {
-        kvf_ctx_fail_allocation(ctx, n++);
+        kvf__ctx_fail_allocation(ctx, n++);
         st = kvf__decode(ctx, t, ids.data, ids.n, false, &out);
         ck_assert(st == KVF_OK || (st == KVF_ENOMEM && out.n == 0));
     } while (st);
     ck_assert_int_gt(n, 3);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     kvf__ids_done(&ids);
     kvf__ids_done(&want);
     kvf__buf_done(&out);

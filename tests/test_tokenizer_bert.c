@@ -226,11 +226,11 @@ START_TEST(without_memory)
     int64_t n = 0;
 
     do {
-        kvf_ctx_fail_allocation(ctx, n++);
+        kvf__ctx_fail_allocation(ctx, n++);
         st = use_everything(ctx, dir, &ids, &types);
         ck_assert(st == KVF_OK || st == KVF_ENOMEM);
     } while (st);
-    kvf_ctx_fail_allocation(ctx, -1);
+    kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_gt(n, 30);
     check_ids("pair", &ids,
               _i ? "2 5 6 2 7 1 7 1 1 3 5 6 2 7 1 7 1 1 3"

@@ -160,7 +160,7 @@ static void count_allocations(void *user, const kvf_event *event)
 {
     watch *w = user;
     if (event->kind == KVF_EVENT_STEP && event->step < 64)
-        w->allocations[event->step] = kvf_ctx_allocations(ctx);
+        w->allocations[event->step] = kvf__ctx_allocations(ctx);
 }
 
 START_TEST(a_step_allocates_nothing_after_the_first)

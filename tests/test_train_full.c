@@ -150,8 +150,8 @@ START_TEST(head_of_a_task)
     kvf_train_result result = train(&o);
     ck_assert_double_lt(result.valid_loss, 0.3);
     ck_assert_msg(!merge(out, folded, base), "%s", kvf_ctx_error(ctx));
-    ck_assert(!kvf_base_has_head(ctx, folded, &has) && has);
-    ck_assert(!kvf_base_has_head(ctx, base, &has) && !has);
+    ck_assert(!kvf__base_has_head(ctx, folded, &has) && has);
+    ck_assert(!kvf__base_has_head(ctx, base, &has) && !has);
     const kvf_eval_result live = measured(base, out, rows), file = measured(folded, folded, rows);
     ck_assert_str_eq(file.task, "seq-cls");
     ck_assert_double_eq_tol(file.loss, live.loss, 1e-5 * live.loss + 1e-7);

@@ -147,7 +147,7 @@ static void on_event(void *user, const kvf_event *event)
 {
     watch *w = user;
     if (event->kind != KVF_EVENT_STEP) return;
-    w->allocations[event->step] = kvf_ctx_allocations(ctx);
+    w->allocations[event->step] = kvf__ctx_allocations(ctx);
     if (event->step == w->stop_at) w->stop = SIGINT;
 }
 

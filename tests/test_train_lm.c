@@ -121,7 +121,7 @@ static void count(void *user, const kvf_event *event)
 {
     (void)user;
     if (event->kind == KVF_EVENT_STEP && event->step < 8)
-        allocations[event->step] = kvf_ctx_allocations(ctx);
+        allocations[event->step] = kvf__ctx_allocations(ctx);
 }
 
 START_TEST(a_step_allocates_nothing_after_the_first)

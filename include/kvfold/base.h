@@ -11,8 +11,15 @@
  *
  *     kvf_ctx *ctx = NULL;
  *     if (kvf_ctx_create(NULL, &ctx)) return 1;
- *     if (kvf_base_open(ctx, "model/", NULL, &base)) fprintf(stderr, "%s\n", kvf_ctx_error(ctx));
+ *     printf("kvfold %s, %d threads\n", kvf_version_string(), kvf_ctx_threads(ctx));
  *     kvf_ctx_free(ctx);
+ *
+ * What is stable. Within one libkvfold.so.N no function goes or changes its arguments, and no
+ * struct changes its size or moves a member: structs that may need more members end in `reserved`,
+ * which is zero, and which new members, whose zero is what was before, are taken from. What is
+ * declared only where KVF_EXPERIMENTAL is defined before the first include (bench.h, serve.h,
+ * study.h, the tools of merge.h) may change in every release; programs that use it need its symbol
+ * version KVFOLD_EXPERIMENTAL.
  */
 #ifndef KVFOLD_BASE_H
 #define KVFOLD_BASE_H
@@ -25,7 +32,12 @@
 extern "C" {
 #endif
 
-#define KVF_VERSION "0.1.0"
+#define KVF_VERSION        "0.1.0"
+#define KVF_VERSION_NUMBER 100 /* major * 10000 + minor * 100 + patch */
+
+/* Of the library that runs, which may be newer than the headers that a program was built with. */
+int kvf_version(void);
+const char *kvf_version_string(void);
 
 /* name, text: one list makes the enum, kvf_status_name() and kvf_status_text(). */
 #define KVF_STATUS_LIST(X)                                                                         \
@@ -83,34 +95,6 @@ void kvf_ctx_free(kvf_ctx *ctx); /* NULL is fine */
 /* The line of the last failure in this context, valid until the next; "" before the first. */
 const char *kvf_ctx_error(const kvf_ctx *ctx);
 int kvf_ctx_threads(const kvf_ctx *ctx);
-
-/* Allocations made through this context so far (a training step adds none after the first). */
-uint64_t kvf_ctx_allocations(const kvf_ctx *ctx);
-
-/* EUSAGE where a launcher of parallel programs started several processes: only training is divided
- * among them. what: "a sweep". */
-kvf_status kvf_check_alone(kvf_ctx *ctx, const char *what);
-
-/* EUSAGE where `out` is the very file that is read as `input`, by whatever name: force is for what
- * an earlier command wrote. NULL is no input; of a folder, the files of a model or adapter are.
- * Every function here that writes asks this of what it reads itself. */
-kvf_status kvf_check_not_input(kvf_ctx *ctx, const char *out, const char *input);
-/* EIO where a file to be read is not there, cannot be read, or is a folder; NULL is none. What
- * loads a base asks this first. */
-kvf_status kvf_check_input(kvf_ctx *ctx, const char *path);
-/* EEXIST, EIO where a file cannot be written at the path: kvfold's own checks, before the work. */
-kvf_status kvf_check_output(kvf_ctx *ctx, const char *path, bool force);
-
-/* Removes the temporary files of outputs that are not whole yet. Safe in a handler of a
- * signal that then ends the process, and of no use elsewhere. */
-void kvf_ctx_drop_outputs(kvf_ctx *ctx);
-
-/* Test hook: the n-th allocation from now (0 = the next) fails once; -1 turns it off. */
-void kvf_ctx_fail_allocation(kvf_ctx *ctx, int64_t n);
-
-/* Largest resident memory of this process so far, in bytes. */
-int64_t kvf_peak_rss_bytes(void);
-int64_t kvf_rss_bytes(void); /* at this moment; 0: not known */
 
 #ifdef __cplusplus
 }

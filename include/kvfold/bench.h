@@ -23,6 +23,10 @@
 #ifndef KVFOLD_BENCH_H
 #define KVFOLD_BENCH_H
 
+#ifndef KVF_EXPERIMENTAL
+#error "kvfold/bench.h may change in every release; to use it, define KVF_EXPERIMENTAL first"
+#endif
+
 #include <kvfold/model.h>
 
 #ifdef __cplusplus

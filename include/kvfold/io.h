@@ -24,11 +24,6 @@ extern "C" {
  * for foreign files. EIO, EFORMAT, EUNSUPPORTED: one line naming the file. */
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 
-/* Reads one of kvfold's HDF5 files as the commands do, keeping nothing: the status of the first
- * reader that refuses. Values of datasets above 1 MB are left out, though not the checks of how
- * they are stored. For the process that kvf_ctx_options.check_program runs. */
-kvf_status kvf_check_file(kvf_ctx *ctx, const char *path);
-
 typedef struct kvf_import_options {
     const char *path, *out;
     const char
@@ -53,6 +48,7 @@ typedef struct kvf_import_options {
  * "embeddings" (of PROMPT_TUNING and P_TUNING folders), "run" or "base". */
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind);
 
+#ifdef KVF_EXPERIMENTAL
 typedef struct kvf_new_base_options {
     const char *config;    /* config.json of any architecture that kvf_base_open knows */
     const char *tokenizer; /* tokenizer.json, or the folder of a tokenizer's files */
@@ -69,6 +65,7 @@ typedef struct kvf_new_base_result {
  * config, or 0.02), biases 0, norms 1. */
 kvf_status kvf_new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
                         kvf_new_base_result *result);
+#endif
 
 typedef enum kvf_export_format {
     KVF_EXPORT_PEFT,

@@ -3,14 +3,16 @@
 #define KVFOLD_KVFOLD_H
 
 #include <kvfold/base.h>
-#include <kvfold/bench.h>
 #include <kvfold/infer.h>
 #include <kvfold/io.h>
 #include <kvfold/json.h>
 #include <kvfold/merge.h>
 #include <kvfold/model.h>
+#include <kvfold/train.h>
+#ifdef KVF_EXPERIMENTAL
+#include <kvfold/bench.h>
 #include <kvfold/serve.h>
 #include <kvfold/study.h>
-#include <kvfold/train.h>
+#endif
 
 #endif

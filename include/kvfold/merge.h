@@ -39,6 +39,8 @@ typedef struct kvf_merge_result {
 
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result);
 
+#ifdef KVF_EXPERIMENTAL
+
 /* The tools take a prefix file, a run (whose encoder is run now), or virtual tokens that lead the
  * row, and write prefix files; those of methods that change the base are EUNSUPPORTED. */
 
@@ -138,6 +140,8 @@ kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options
  * "max_abs", "relative_l2", "cosine"}], "removed": [...], "added": [...], "max_abs"}}. Prefixes by
  * layer, "prefix/3/key". tensors_only: no facts. EUSAGE: two kinds. */
 kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only, kvf_json **out);
+
+#endif /* KVF_EXPERIMENTAL */
 
 #ifdef __cplusplus
 }

@@ -95,10 +95,6 @@ kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkp
  * without it (base NULL, or kvf_prefix_open). The base is not kept. */
 kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
                               kvf_checkpoint checkpoint, kvf_prefix **out);
-/* Is the path a base file that merge made of a run of method full with a task's head? */
-kvf_status kvf_base_has_head(kvf_ctx *ctx, const char *path, bool *out);
-/* Is the file a run of such a method? */
-kvf_status kvf_prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out);
 /* Of a run of several tasks the head of one: the prefix is then that task's. EUSAGE: it has no such
  * head, or one only. Without it kvf_prefix_check refuses the prefix. */
 kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *name);

@@ -24,6 +24,10 @@
 #ifndef KVFOLD_SERVE_H
 #define KVFOLD_SERVE_H
 
+#ifndef KVF_EXPERIMENTAL
+#error "kvfold/serve.h may change in every release; to use it, define KVF_EXPERIMENTAL first"
+#endif
+
 #include <kvfold/model.h>
 
 #ifdef __cplusplus

@@ -8,6 +8,10 @@
 #ifndef KVFOLD_STUDY_H
 #define KVFOLD_STUDY_H
 
+#ifndef KVF_EXPERIMENTAL
+#error "kvfold/study.h may change in every release; to use it, define KVF_EXPERIMENTAL first"
+#endif
+
 #include <kvfold/json.h>
 #include <kvfold/train.h>
 
@@ -110,8 +114,6 @@ typedef struct kvf_distill_options {
                       none with data */
 } kvf_distill_options;
 kvf_distill_options kvf_distill_defaults(void);
-/* The options of train that a distillation has, with its defaults, by index; NULL past the last. */
-const kvf_option_row *kvf_distill_option_row(size_t index);
 
 typedef struct kvf_distill_result {
     kvf_train_result train;
@@ -141,11 +143,6 @@ typedef struct kvf_sweep_options {
     kvf_sweep_event_fn event; /* NULL: none */
     void *event_user;
 } kvf_sweep_options;
-
-/* The options of train that a sweep has, by index, NULL past the last; and why one of train's is
- * not among them, NULL: it is, or is none of train's. */
-const kvf_option_row *kvf_sweep_option_row(size_t index);
-const char *kvf_sweep_refusal(const char *name);
 
 /* Trains the runs of a grid file in common passes over one frozen base: rows of all runs share
  * every product of a step, each run with its own prefix, encoder, head, optimizer, data and order,

@@ -10,7 +10,6 @@
 #define KVFOLD_TRAIN_H
 
 #include <kvfold/model.h>
-#include <kvfold/options.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -85,7 +84,7 @@ typedef enum kvf_forecast_mode {
     KVF_FORECAST_OFF
 } kvf_forecast_mode;
 
-#define KVF_MAX_TRAIN_OPTIONS 128 /* most rows that kvf_train_option_row() has */
+#define KVF_MAX_TRAIN_OPTIONS 128 /* most options that kvf_train_option() has */
 
 /* "NAME=VALUE" each, of options that name a task of several. */
 #define KVF_MAX_TASKS 16
@@ -94,7 +93,7 @@ typedef struct kvf_named {
     const char *item[KVF_MAX_TASKS];
 } kvf_named;
 
-/* Every field has a kvf_train_option_row() with its long name, default and help. Texts are
+/* Every field has a kvf_train_option() with its long name, default and help. Texts are
  * borrowed. */
 typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
@@ -194,8 +193,14 @@ typedef struct kvf_train_options {
 
 kvf_train_options kvf_train_defaults(void);
 
-/* Row by index, NULL past the last; offsets are those of kvf_train_options. */
-const kvf_option_row *kvf_train_option_row(size_t index);
+/* An option by index, for programs that list them; false past the last. */
+typedef struct kvf_option {
+    const char *name;     /* long name without dashes */
+    const char *argument; /* "FILE", "N", "on|off"; NULL: a flag */
+    const char *initial;  /* default as text, "" if none */
+    const char *help;
+} kvf_option;
+bool kvf_train_option(size_t index, kvf_option *out);
 /* Sets a field by its long name, or an alias of it, from text ("true" or NULL for flags), checking
  * the value. EUSAGE. `value` is borrowed. */
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,

@@ -7,6 +7,8 @@
 #ifndef KVF_BASE_INT_H
 #define KVF_BASE_INT_H
 
+#include "hooks.h"
+
 #include <kvfold/base.h>
 #include <kvfold/json.h>
 #include <stdarg.h>

@@ -104,12 +104,12 @@ int kvf_ctx_threads(const kvf_ctx *ctx)
     return ctx->threads;
 }
 
-uint64_t kvf_ctx_allocations(const kvf_ctx *ctx)
+uint64_t kvf__ctx_allocations(const kvf_ctx *ctx)
 {
     return ctx->allocations;
 }
 
-void kvf_ctx_fail_allocation(kvf_ctx *ctx, int64_t n)
+void kvf__ctx_fail_allocation(kvf_ctx *ctx, int64_t n)
 {
     ctx->fail_in = n;
 }

@@ -39,7 +39,7 @@ kvf__launch kvf__launch_look(void)
     return alone;
 }
 
-kvf_status kvf_check_alone(kvf_ctx *ctx, const char *what)
+kvf_status kvf__check_alone(kvf_ctx *ctx, const char *what)
 {
     const kvf__launch launch = kvf__launch_look();
     if (launch.size == 1) return KVF_OK;

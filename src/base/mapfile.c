@@ -186,7 +186,7 @@ kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf
     return st;
 }
 
-kvf_status kvf_check_input(kvf_ctx *ctx, const char *path)
+kvf_status kvf__check_input(kvf_ctx *ctx, const char *path)
 {
     struct stat info;
     if (!path) return KVF_OK;

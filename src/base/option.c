@@ -1,6 +1,6 @@
 /* Values of options: from text into the field that a row names; the one table of aliases; the lines
  * of recipes and grids. */
-#include <kvfold/options.h>
+#include "option_table.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 /* ---- aliases --------------------------------------------------------------------------------- */
 
-static const kvf_option_alias ALIASES[] = {
+static const kvf__option_alias ALIASES[] = {
     {"retain", NULL, "meter"},
     {"share-prefixes", NULL, "share-leads"},
     {"group-by", "prefix", "lead"},
@@ -19,26 +19,26 @@ static const kvf_option_alias ALIASES[] = {
 };
 enum { N_ALIASES = sizeof ALIASES / sizeof ALIASES[0] };
 
-const kvf_option_alias *kvf_option_alias_at(size_t index)
+const kvf__option_alias *kvf__option_alias_at(size_t index)
 {
     return index < N_ALIASES ? &ALIASES[index] : NULL;
 }
 
-const char *kvf_option_name(const char *text)
+const char *kvf__option_name(const char *text)
 {
     for (size_t i = 0; i < N_ALIASES; i++)
         if (!ALIASES[i].value && !strcmp(ALIASES[i].alias, text)) return ALIASES[i].name;
     return text;
 }
 
-const char *kvf_option_stored_name(const char *name)
+const char *kvf__option_stored_name(const char *name)
 {
     for (size_t i = 0; i < N_ALIASES; i++)
         if (!ALIASES[i].value && !strcmp(ALIASES[i].name, name)) return ALIASES[i].alias;
     return name;
 }
 
-const char *kvf_option_value(const char *name, const char *text)
+const char *kvf__option_value(const char *name, const char *text)
 {
     for (size_t i = 0; text && i < N_ALIASES; i++)
         if (ALIASES[i].value && !strcmp(ALIASES[i].name, name) && !strcmp(ALIASES[i].alias, text))
@@ -46,7 +46,7 @@ const char *kvf_option_value(const char *name, const char *text)
     return text;
 }
 
-const char *kvf_option_stored_value(const char *name, const char *value)
+const char *kvf__option_stored_value(const char *name, const char *value)
 {
     for (size_t i = 0; value && i < N_ALIASES; i++)
         if (ALIASES[i].value && !strcmp(ALIASES[i].name, name) && !strcmp(ALIASES[i].value, value))
@@ -56,7 +56,7 @@ const char *kvf_option_stored_value(const char *name, const char *value)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-const char *kvf_choice_at(const char *alternatives, int index, size_t *n)
+const char *kvf__choice_at(const char *alternatives, int index, size_t *n)
 {
     for (const char *at = alternatives; at; at = at[*n] ? at + *n + 1 : NULL) {
         *n = strcspn(at, "|");
@@ -65,11 +65,11 @@ const char *kvf_choice_at(const char *alternatives, int index, size_t *n)
     return NULL;
 }
 
-int kvf_choice_index(const char *alternatives, const char *value)
+int kvf__choice_index(const char *alternatives, const char *value)
 {
     const char *at;
     size_t n = 0;
-    for (int i = 0; *value && (at = kvf_choice_at(alternatives, i, &n)) != NULL; i++)
+    for (int i = 0; *value && (at = kvf__choice_at(alternatives, i, &n)) != NULL; i++)
         if (n == strlen(value) && !memcmp(at, value, n)) return i;
     return -1;
 }
@@ -127,9 +127,9 @@ static const char *set_real(const char *value, bool amount, double *field)
     return NULL;
 }
 
-static const char *set_choice(const kvf_option_row *row, const char *value, void *field)
+static const char *set_choice(const kvf__option_row *row, const char *value, void *field)
 {
-    const int index = kvf_choice_index(row->argument, value);
+    const int index = kvf__choice_index(row->argument, value);
     if (index < 0) return row->argument;
     if (row->kind == KVF_WORD)
         *(const char **)field = value;
@@ -140,14 +140,14 @@ static const char *set_choice(const kvf_option_row *row, const char *value, void
     return NULL;
 }
 
-static void add_text(kvf_strings *list, const char *value)
+static void add_text(kvf__strings *list, const char *value)
 {
     list->item[list->n++] = value;
 }
 
-const char *kvf_option_set(const kvf_option_row *row, const char *text, void *options)
+const char *kvf__option_set(const kvf__option_row *row, const char *text, void *options)
 {
-    const char *value = kvf_option_value(row->name, text);
+    const char *value = kvf__option_value(row->name, text);
     void *field = (char *)options + row->offset;
     if (!value && row->kind != KVF_FLAG) return row->argument;
     switch (row->kind) {
@@ -182,7 +182,7 @@ const char *kvf_option_set(const kvf_option_row *row, const char *text, void *op
 
 /* ---- lines of recipes and grids -------------------------------------------------------------- */
 
-char *kvf_trim(char *text)
+char *kvf__trim(char *text)
 {
     while (isspace((unsigned char)*text))
         text++;
@@ -192,25 +192,25 @@ char *kvf_trim(char *text)
     return text;
 }
 
-char *kvf_option_line(char **text, int *number)
+char *kvf__option_line(char **text, int *number)
 {
     while (*text) {
         char *line = *text, *end = strchr(line, '\n');
         if (end) *end = 0;
         *text = end ? end + 1 : NULL;
         ++*number;
-        line = kvf_trim(line);
+        line = kvf__trim(line);
         if (*line && *line != '#') return line;
     }
     return NULL;
 }
 
-bool kvf_option_split(char *line, char **name, char **value)
+bool kvf__option_split(char *line, char **name, char **value)
 {
     char *equals = strchr(line, '=');
     if (!equals) return false;
     *equals = 0;
-    *name = kvf_trim(line);
-    *value = kvf_trim(equals + 1);
+    *name = kvf__trim(line);
+    *value = kvf__trim(equals + 1);
     return true;
 }

@@ -68,7 +68,7 @@ static bool folder_holds(const char *path, const struct stat *file)
     return found;
 }
 
-kvf_status kvf_check_not_input(kvf_ctx *ctx, const char *out, const char *input)
+kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input)
 {
     struct stat a, b;
 
@@ -114,7 +114,7 @@ static void leave(kvf__outfile *file)
     file->temp = NULL;
 }
 
-void kvf_ctx_drop_outputs(kvf_ctx *ctx)
+void kvf__ctx_drop_outputs(kvf_ctx *ctx)
 {
     for (size_t i = 0; i < KVF__OUTFILES; i++)
         if (ctx->temp[i]) unlink(ctx->temp[i]);
@@ -171,7 +171,7 @@ static kvf_status move_into_place(kvf_ctx *ctx, const kvf__outfile *out)
     return KVF_OK;
 }
 
-kvf_status kvf_check_output(kvf_ctx *ctx, const char *path, bool force)
+kvf_status kvf__check_output(kvf_ctx *ctx, const char *path, bool force)
 {
     kvf__outfile probe = {0};
     KVF_TRY(kvf__outfile_begin(ctx, path, force, &probe));

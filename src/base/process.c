@@ -65,7 +65,7 @@ int kvf__usable_cores(void)
 }
 
 /* VmHWM belongs to this program alone; ru_maxrss survives exec and may be a parent's peak. */
-int64_t kvf_peak_rss_bytes(void)
+int64_t kvf__peak_rss_bytes(void)
 {
     FILE *file = fopen("/proc/self/status", "re");
     struct rusage usage;
@@ -79,7 +79,7 @@ int64_t kvf_peak_rss_bytes(void)
     return (int64_t)kib * 1024;
 }
 
-int64_t kvf_rss_bytes(void)
+int64_t kvf__rss_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
     long long pages = 0;

@@ -31,6 +31,16 @@ const char *kvf_status_text(kvf_status status)
     return word_of(status, 1);
 }
 
+int kvf_version(void)
+{
+    return KVF_VERSION_NUMBER;
+}
+
+const char *kvf_version_string(void)
+{
+    return KVF_VERSION;
+}
+
 /* One printable line: no control characters, and no UTF-8 sequence that was cut at the end. */
 static void clean_line(char *line, int wanted)
 {

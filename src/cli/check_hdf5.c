@@ -64,7 +64,7 @@ int cli_check_hdf5(const char *path)
     /* Nothing of the file is read yet, and LLVM's OpenMP writes a file of its own as it starts. */
     if (kvf_ctx_create(&options, &ctx)) return CLI_FAILED;
     limit_all(path);
-    kvf_status st = kvf_check_file(ctx, path);
+    kvf_status st = kvf__check_file(ctx, path);
     if (st)
         printf("%d %s\n", (int)st, kvf_ctx_error(ctx));
     else

@@ -10,6 +10,8 @@
 #include <kvfold/kvfold.h>
 
 #include "cli_print.h"
+#include "hooks.h"
+#include "option_table.h"
 
 enum {
     CLI_OK = 0,
@@ -40,11 +42,11 @@ struct cli_command {
     const char *notes;    /* end of --help, NULL: none */
     const char *required; /* options that must be given, by name, separated by spaces */
     const char *needs;    /* "map>data": options that are refused without another, likewise */
-    const kvf_option_row *options; /* [n_options] of the struct that cli_set_values fills */
+    const kvf__option_row *options; /* [n_options] of the struct that cli_set_values fills */
     size_t n_options;
     /* Further options, which kvf_train_set knows, and where that struct has its kvf_train_options;
      * NULL: none. */
-    const kvf_option_row *(*train_row)(size_t index);
+    const kvf__option_row *(*train_row)(size_t index);
     size_t train_offset;
     /* why an option that is no row is none; NULL: not known, or no such function */
     const char *(*refusal)(const char *name);
@@ -67,9 +69,9 @@ const cli_command *cli_command_find(const char *name);
 
 /* Rows of a command in the order of its --help: its own, those of train, the common ones. NULL past
  * the last. */
-const kvf_option_row *cli_row(const cli_command *command, size_t index);
+const kvf__option_row *cli_row(const cli_command *command, size_t index);
 /* By name or alias. */
-const kvf_option_row *cli_row_find(const cli_command *command, const char *name);
+const kvf__option_row *cli_row_find(const cli_command *command, const char *name);
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
@@ -130,14 +132,6 @@ int cli_read_text(const cli_call *call, const char *path, char **out);
 
 /* ---- names that are not known ---------------------------------------------------------------- */
 
-/* The name of those tried that is nearest to what was typed; NULL: none is near. */
-typedef struct cli_nearest {
-    const char *word; /* [n] */
-    size_t n;
-    const char *name;
-    int far;
-} cli_nearest;
-void cli_nearest_try(cli_nearest *nearest, const char *name);
 /* CLI_MISUSE, with the line: name[n], of the command line or the recipe `given` names. */
 int cli_unknown_option(const cli_command *command, const cli_given *given, const char *name,
                        size_t n);

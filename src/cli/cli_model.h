@@ -8,7 +8,7 @@
 typedef struct cli_model_options {
     const char *base;
     kvf_base_options how;
-    kvf_strings prefixes;
+    kvf__strings prefixes;
     kvf_checkpoint checkpoint;
     const char *head;        /* of prefixes of several tasks; NULL: none */
     const char *drop_layers; /* adapters that are left out, NULL: none */

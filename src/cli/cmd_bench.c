@@ -10,7 +10,7 @@ typedef struct bench_values {
 } bench_values;
 
 #define AT(field) offsetof(bench_values, bench.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"shape", "gpt2|smollm2-135m|tiny|FILE", "gpt2", KVF_TEXT, AT(shape),
      "random weights in the shape of a known model, or of a config.json"},
     {"base", "PATH", "", KVF_TEXT, AT(base),

@@ -24,7 +24,7 @@ typedef struct compare_values {
 } compare_values;
 
 #define AT(field) offsetof(compare_values, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model"},
     {"data", "FILE", "", KVF_TEXT, AT(data), "training data"},
     {"valid", "FILE", "", KVF_TEXT, AT(valid), "held-out data, which gives the score"},
@@ -264,7 +264,7 @@ static int run(cli_call *call)
     kvf_json *rows = kvf_json_array();
     int code = cli_set_values(call, &v);
     if (!code && !rows) code = cli_fail(call->command, "out of memory");
-    if (!code && kvf_check_alone(call->ctx, "a comparison"))
+    if (!code && kvf__check_alone(call->ctx, "a comparison"))
         code = cli_fail_status(call, KVF_EUSAGE);
     if (!code) code = split_all(call, &v, &methods, &inits);
     if (!code) code = run_all(call, &v, &methods, &inits, rows);

@@ -101,7 +101,7 @@ static void bash_command(const cli_command *command)
     static const value_form BASH = {"COMPREPLY=($(compgen -W '", "' -- \"$word\")); return ;;\n",
                                     "COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
                                     "return ;;\n"};
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     char buf[64];
     const char *words = operand_words(command, buf);
     printf("    %s)\n        case $before in\n", command->name);
@@ -150,7 +150,7 @@ static void print_bash(void)
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
 
-static void zsh_option(const kvf_option_row *row)
+static void zsh_option(const kvf__option_row *row)
 {
     static const value_form ZSH = {"(", ")", "_files", ""};
     printf(" \\\n            '--%s[", row->name);
@@ -167,7 +167,7 @@ static void zsh_option(const kvf_option_row *row)
 
 static void zsh_command(const cli_command *command)
 {
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     char buf[64];
     const char *words = operand_words(command, buf);
     printf("        %s)\n            _arguments", command->name);
@@ -203,7 +203,7 @@ static void print_zsh(void)
 
 /* ---- fish ------------------------------------------------------------------------------------ */
 
-static void fish_option(const cli_command *command, const kvf_option_row *row)
+static void fish_option(const cli_command *command, const kvf__option_row *row)
 {
     static const value_form FISH = {" -x -a '", "'", " -r -F", " -x"};
     printf("complete -c kvfold -n '__fish_seen_subcommand_from %s' -l %s", command->name,
@@ -220,7 +220,7 @@ static void fish_option(const cli_command *command, const kvf_option_row *row)
 static void print_fish(void)
 {
     const cli_command *command;
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     char buf[64];
     printf("# fish completion for kvfold; made by `kvfold completion fish`\n"
            "complete -c kvfold -n __fish_use_subcommand -f -a '");

@@ -11,7 +11,7 @@ typedef struct compose_values {
 } compose_values;
 
 #define AT(field) offsetof(compose_values, compose.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"out", "C.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
     {"mode", "concatenate|average", "concatenate", KVF_CHOICE, AT(mode),
      "one after the other, or the mean of prefixes of one shape"},

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #define AT(field) offsetof(kvf_convert_position_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model, one with rotary positions"},
     {"position-start", "P|N", "", KVF_TEXT, AT(position_start),
      "position that rows after the prefix start at"},

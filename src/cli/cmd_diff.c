@@ -7,7 +7,7 @@ typedef struct diff_values {
     bool tensors_only;
 } diff_values;
 
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"tensors-only", NULL, "", KVF_FLAG, offsetof(diff_values, tensors_only),
      "compare tensors alone, not attributes, options and lineage"},
 };

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #define AT(field) offsetof(kvf_distill_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"document", "FILE", "", KVF_TEXT, AT(document), "the text that the prefix replaces, UTF-8"},
     {"self-study", "N", "96; with --data 0", KVF_COUNT, AT(self_study),
      "prompts that the base answers with the document in context, as rows"},
@@ -88,7 +88,7 @@ const cli_command cli_distill = {
              "file is one of train's: merge folds it, --resume continues it with the same\n"
              "document.\n",
     .required = "base document out",
-    .train_row = kvf_distill_option_row,
+    .train_row = kvf__distill_option_row,
     .train_offset = offsetof(kvf_distill_options, train),
     CLI_ROWS(OPTIONS),
     .run = run,

@@ -12,7 +12,7 @@ typedef struct eval_values {
 
 #define MODEL(field) offsetof(eval_values, model.field)
 #define EVAL(field)  offsetof(eval_values, eval.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     CLI_EVAL_OPTIONS(MODEL, EVAL, "data to measure on; -: standard input",
                      "prefix or run file; given more than once, their probabilities are averaged; "
                      "without it: the "

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #define AT(field) offsetof(kvf_export_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"format", "peft|safetensors|llamacpp|mlx", "peft", KVF_CHOICE, AT(format),
      "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor; "
      "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm"},
@@ -37,7 +37,7 @@ static int run(cli_call *call)
     if (st) return cli_fail_status(call, st);
     size_t n = 0;
     char format[16];
-    const char *name = kvf_choice_at(OPTIONS[0].argument, (int)o.format, &n);
+    const char *name = kvf__choice_at(OPTIONS[0].argument, (int)o.format, &n);
     snprintf(format, sizeof format, "%.*s", (int)n, name);
     if (call->common.json) return cli_print_json(call, cli_json("out:s format:s", o.out, format));
     printf("%s: %s\n", o.out, format);

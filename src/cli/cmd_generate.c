@@ -10,14 +10,14 @@
 typedef struct generate_values {
     cli_model_options model;
     kvf_generate_options generate;
-    kvf_strings stop, logit_bias;
+    kvf__strings stop, logit_bias;
     const char *prompt, *data, *map;
 } generate_values;
 
 #define AT(field)       offsetof(generate_values, field)
 #define GENERATE(field) AT(generate.field)
 #define MODEL(field)    AT(model.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     CLI_ANY_BASE(MODEL(base)),
     {"prefix", "FILE", "", KVF_TEXTS, MODEL(prefixes),
      "prefix or run file; given more than once, their probabilities are averaged; without it: the "

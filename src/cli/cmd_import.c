@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define AT(field) offsetof(kvf_import_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"out", "FILE.h5", "", KVF_TEXT, AT(out), "prefix, run or base file to write"},
     {"base", "PATH", "", KVF_TEXT, AT(base),
      "base model: checks the shapes and stamps its hash; needed for an encoder, and, as the GGUF "

@@ -7,7 +7,7 @@ typedef struct inspect_values {
     bool diffable;
 } inspect_values;
 
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"diffable", NULL, "", KVF_FLAG, offsetof(inspect_values, diffable),
      "leave out path and sizes on disk, so that descriptions can be compared"},
 };

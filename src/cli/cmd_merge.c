@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #define AT(field) offsetof(kvf_merge_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"out", "PREFIX.h5", "", KVF_TEXT, AT(out),
      "prefix file to write; an adapter or base file where the method folds to one"},
     {"out-base", "BASE.h5", "", KVF_TEXT, AT(out_base),

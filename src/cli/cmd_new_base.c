@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #define AT(field) offsetof(kvf_new_base_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"config", "FILE", "", KVF_TEXT, AT(config),
      "config.json: model_type, sizes, initializer_range"},
     {"tokenizer", "FILE", "", KVF_TEXT, AT(tokenizer),

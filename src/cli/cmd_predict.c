@@ -12,7 +12,7 @@ typedef struct predict_values {
 #define AT(field)    offsetof(predict_values, predict.field)
 #define MODEL(field) offsetof(predict_values, model.field)
 #define EVAL(field)  AT(eval.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     CLI_EVAL_OPTIONS(MODEL, EVAL, "data to predict on; -: standard input",
                      "prefix or run file; given more than once, their probabilities are averaged; "
                      "not needed where the base file has a head"),

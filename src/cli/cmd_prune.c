@@ -7,7 +7,7 @@
 
 #define AT(field)   offsetof(kvf_prune_options, field)
 #define EVAL(field) offsetof(kvf_prune_options, eval.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"keep", "N", "", KVF_POSITIVE, AT(keep), "virtual tokens that stay"},
     {"max-loss-rise", "X", "", KVF_REAL, AT(max_loss_rise),
      "drop as many as let the loss rise by at most X"},

@@ -12,7 +12,7 @@ typedef struct quantize_values {
 
 #define FILE_AT(field) offsetof(quantize_values, file.field)
 #define EVAL_AT(field) offsetof(quantize_values, eval.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     CLI_TOOL_OPTIONS(FILE_AT, EVAL_AT, offsetof(quantize_values, precision), "",
                      "data file on which the loss is measured before and after; needs --base"),
 };

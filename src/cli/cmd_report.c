@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #define AT(field) offsetof(kvf_report_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"out", "FILE", "", KVF_TEXT, AT(out), "page to write, HTML"},
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model, for the nearest words"},
     {"data", "FILE", "", KVF_TEXT, AT(data),

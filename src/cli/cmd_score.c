@@ -12,7 +12,7 @@ typedef struct score_values {
 #define AT(field)    offsetof(score_values, score.field)
 #define MODEL(field) offsetof(score_values, model.field)
 #define EVAL(field)  AT(eval.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     CLI_ROWS_OPTIONS(MODEL, EVAL, "rows to score; -: standard input",
                      "prefix or run file, of task lm; without it: the bare base"),
     CLI_RENDER_OPTIONS(MODEL, EVAL),

@@ -10,12 +10,12 @@ typedef struct serve_values {
     kvf_serve_options serve;
     const char *base;
     kvf_base_options how;
-    kvf_strings prefixes, allow_hosts, cors;
+    kvf__strings prefixes, allow_hosts, cors;
 } serve_values;
 
 #define AT(field)    offsetof(serve_values, field)
 #define SERVE(field) AT(serve.field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model: Hugging Face folder or GGUF file"},
     {"prefix", "NAME=FILE", "", KVF_TEXTS, AT(prefixes),
      "prefix or run file, a model of that name; given once for each; read again when replaced"},

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define AT(field) offsetof(kvf_sweep_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"grid", "FILE", "", KVF_TEXT, AT(grid), "which runs there are: see help sweeps"},
     {"out", "DIR", "", KVF_TEXT, AT(out), "folder for the runs' files, NAME.h5, and sweep.csv"},
     {"max-runs", "N", "all", KVF_POSITIVE, AT(max_runs),
@@ -132,9 +132,9 @@ const cli_command cli_sweep = {
              "and SIGTERM: all runs are saved; --resume continues those that are there and\n"
              "begins the others.\n",
     .required = "base grid out",
-    .train_row = kvf_sweep_option_row,
+    .train_row = kvf__sweep_option_row,
     .train_offset = offsetof(kvf_sweep_options, train),
-    .refusal = kvf_sweep_refusal,
+    .refusal = kvf__sweep_refusal,
     CLI_ROWS(OPTIONS),
     .run = run,
 };

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"recipe", "FILE", "", KVF_NO_FIELD, 0,
      "read options from a file of `option = value` lines; the command line wins"},
 };
@@ -196,7 +196,7 @@ const cli_command cli_train = {
              "signal ends the program at once; what was saved before stays whole. One that was\n"
              "ignored when the command started (nohup, a script's &) stays ignored.\n",
     .required = "base data out",
-    .train_row = kvf_train_option_row,
+    .train_row = kvf__train_option_row,
     CLI_ROWS(OPTIONS),
     .run = run,
 };

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #define AT(field) offsetof(kvf_unmerge_options, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     {"out", "RUN.h5", "", KVF_TEXT, AT(out), "run file to write"},
     {"encoder-hidden", "M", "512", KVF_POSITIVE, AT(encoder_hidden), "hidden width of the encoder"},
     {"seed", "N", "0", KVF_SEED, AT(seed), "of the embedding and the first layer"},

@@ -13,7 +13,7 @@ typedef struct words_values {
 } words_values;
 
 #define AT(field) offsetof(words_values, field)
-static const kvf_option_row OPTIONS[] = {
+static const kvf__option_row OPTIONS[] = {
     CLI_BASE(AT(base), "base model"),
     {"top", "N", "5", KVF_POSITIVE, AT(words.top), "vocabulary items named for each"},
     CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
@@ -75,7 +75,7 @@ static int run(cli_call *call)
     if (!code) code = cli_check_paths(call);
     if (code) return code;
     bool later;
-    kvf_status st = kvf_prefix_needs_base(call->ctx, call->operands[0], &later);
+    kvf_status st = kvf__prefix_needs_base(call->ctx, call->operands[0], &later);
     if (!st) st = kvf_base_open(call->ctx, v.base, &v.how, &base);
     if (!st) st = kvf_prefix_open_on(call->ctx, call->operands[0], base, v.checkpoint, &prefix);
     if (!st) st = kvf_prefix_check(call->ctx, prefix, base, v.allow_other_base);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define AT(field) offsetof(cli_common, field)
-static const kvf_option_row COMMON[] = {
+static const kvf__option_row COMMON[] = {
     {"threads", "N", "all cores", KVF_COUNT, AT(threads), "threads to compute with"},
     {"json", NULL, "", KVF_FLAG, AT(json), "print one JSON object instead of text"},
     {"quiet", NULL, "", KVF_FLAG, AT(quiet), "no progress, no warnings"},
@@ -18,7 +18,7 @@ enum { N_COMMON = sizeof COMMON / sizeof COMMON[0] };
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-const kvf_option_row *cli_row(const cli_command *command, size_t index)
+const kvf__option_row *cli_row(const cli_command *command, size_t index)
 {
     if (index < command->n_options) return &command->options[index];
     index -= command->n_options;
@@ -27,22 +27,22 @@ const kvf_option_row *cli_row(const cli_command *command, size_t index)
     return index < N_COMMON ? &COMMON[index] : NULL;
 }
 
-static const kvf_option_row *find_row(const cli_command *command, const char *name)
+static const kvf__option_row *find_row(const cli_command *command, const char *name)
 {
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
         if (!strcmp(row->name, name)) return row;
     return NULL;
 }
 
-const kvf_option_row *cli_row_find(const cli_command *command, const char *name)
+const kvf__option_row *cli_row_find(const cli_command *command, const char *name)
 {
-    const kvf_option_row *row = find_row(command, name);
-    return row ? row : find_row(command, kvf_option_name(name));
+    const kvf__option_row *row = find_row(command, name);
+    return row ? row : find_row(command, kvf__option_name(name));
 }
 
 /* The row of "name" or "name=value" (n bytes of name). */
-static const kvf_option_row *find_start(const cli_command *command, const char *name, size_t n)
+static const kvf__option_row *find_start(const cli_command *command, const char *name, size_t n)
 {
     char copy[64];
     if (n >= sizeof copy) return NULL;
@@ -57,7 +57,7 @@ static int parse_option(cli_call *call, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
-    const kvf_option_row *row = find_start(call->command, name, n);
+    const kvf__option_row *row = find_start(call->command, name, n);
     if (!row) return cli_unknown_option(call->command, &(cli_given){0}, name, n);
     if (!strcmp(row->name, "help") && !equals) {
         call->help = true;
@@ -149,7 +149,7 @@ static int check_required(const cli_call *call)
     const char *list = call->command->required;
     char name[64];
     while (next_word(&list, name)) {
-        const kvf_option_row *row = cli_row_find(call->command, name);
+        const kvf__option_row *row = cli_row_find(call->command, name);
         if (row && !cli_given_value(call, name))
             return cli_misuse(call->command, "--%s %s is needed", name, row->argument);
     }
@@ -173,7 +173,7 @@ int cli_check_given(const cli_call *call)
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* All values of a list at once, so that they lie together. */
-static void gather_texts(cli_call *call, const kvf_option_row *row, kvf_strings *list)
+static void gather_texts(cli_call *call, const kvf__option_row *row, kvf__strings *list)
 {
     if (list->n) return;
     list->item = call->texts + call->n_texts;
@@ -182,15 +182,15 @@ static void gather_texts(cli_call *call, const kvf_option_row *row, kvf_strings 
     call->n_texts += list->n;
 }
 
-static int set_value(cli_call *call, const cli_given *given, const kvf_option_row *row,
+static int set_value(cli_call *call, const cli_given *given, const kvf__option_row *row,
                      void *values)
 {
     char line[512];
     if (row->kind == KVF_TEXTS) {
-        gather_texts(call, row, (kvf_strings *)((char *)values + row->offset));
+        gather_texts(call, row, (kvf__strings *)((char *)values + row->offset));
         return CLI_OK;
     }
-    const char *want = kvf_option_set(row, given->value, values);
+    const char *want = kvf__option_set(row, given->value, values);
     if (!want) return CLI_OK;
     snprintf(line, sizeof line, "--%s \"%s\": want %s", given->name,
              given->value ? given->value : "", want);
@@ -198,7 +198,7 @@ static int set_value(cli_call *call, const cli_given *given, const kvf_option_ro
 }
 
 /* Sets those of the given options that rows[n] name. */
-static int set_rows(cli_call *call, const kvf_option_row *rows, size_t n, void *values)
+static int set_rows(cli_call *call, const kvf__option_row *rows, size_t n, void *values)
 {
     for (size_t i = 0; i < call->n_given; i++)
         for (size_t k = 0; k < n; k++) {
@@ -212,7 +212,7 @@ static int set_rows(cli_call *call, const kvf_option_row *rows, size_t n, void *
 /* Those that are train's: their values are checked by the library. */
 static int set_train_options(const cli_call *call, kvf_train_options *options)
 {
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     for (size_t i = 0; i < call->n_given; i++)
         for (size_t k = 0; (row = call->command->train_row(k)) != NULL; k++) {
             const cli_given *given = &call->given[i];

@@ -24,7 +24,7 @@ static void print_wrapped(const char *text, size_t at, size_t indent)
     putchar('\n');
 }
 
-static void print_option(const kvf_option_row *row)
+static void print_option(const kvf__option_row *row)
 {
     char left[128], text[512];
     snprintf(left, sizeof left, "  --%s%s%s", row->name, row->argument ? " " : "",
@@ -40,7 +40,7 @@ static void print_option(const kvf_option_row *row)
 
 void cli_help_command(const cli_command *command)
 {
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     size_t indent = (size_t)printf("usage: kvfold %s ", command->name);
     print_wrapped(command->synopsis, indent, indent);
     putchar('\n');
@@ -103,11 +103,11 @@ int cli_help_topic(const char *topic)
             fputs(text, stdout);
             return CLI_OK;
         }
-    cli_nearest nearest = {.word = topic, .n = strlen(topic)};
+    kvf__nearest nearest = {.word = topic, .n = strlen(topic)};
     for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++)
-        cli_nearest_try(&nearest, command->name);
+        kvf__nearest_try(&nearest, command->name);
     for (size_t i = 0; cli_topic(i, &name); i++)
-        cli_nearest_try(&nearest, name);
+        kvf__nearest_try(&nearest, name);
     return cli_misuse(NULL, "help: topic \"%s\" is not known%s%s", topic,
                       nearest.name ? ", the nearest is " : "", nearest.name ? nearest.name : "");
 }

@@ -131,10 +131,10 @@ static int help(int argc, char **argv)
 static int unknown_word(const char *word)
 {
     if (*word == '-') return cli_misuse(NULL, "option \"%s\" is not known", word);
-    cli_nearest nearest = {.word = word, .n = strlen(word)};
+    kvf__nearest nearest = {.word = word, .n = strlen(word)};
     for (size_t i = 0; i < N_COMMANDS; i++)
-        cli_nearest_try(&nearest, COMMANDS[i]->name);
-    cli_nearest_try(&nearest, "help");
+        kvf__nearest_try(&nearest, COMMANDS[i]->name);
+    kvf__nearest_try(&nearest, "help");
     return cli_misuse(NULL, "command \"%s\" is not known%s%s", word,
                       nearest.name ? ", the nearest is " : "", nearest.name ? nearest.name : "");
 }

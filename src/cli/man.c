@@ -45,7 +45,7 @@ static void print_literal(const char *text)
     printf(".Ed\n");
 }
 
-static void print_option(const kvf_option_row *row)
+static void print_option(const kvf__option_row *row)
 {
     printf(".It Fl -%s", row->name);
     if (row->argument) {
@@ -65,7 +65,7 @@ static void print_option(const kvf_option_row *row)
 /* Rows of a command from an index on. */
 static void print_options(const cli_command *command, size_t from)
 {
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     printf(".Bl -tag -width Ds\n");
     for (size_t i = from; (row = cli_row(command, i)) != NULL; i++)
         print_option(row);

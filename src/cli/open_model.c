@@ -11,7 +11,7 @@ static kvf_status open_prefixes(const cli_call *call, const cli_model_options *o
     model->n = o->prefixes.n; /* those not yet open are NULL */
     for (size_t i = 0; !st && i < model->n; i++) {
         bool later = false;
-        st = kvf_prefix_needs_base(call->ctx, o->prefixes.item[i], &later);
+        st = kvf__prefix_needs_base(call->ctx, o->prefixes.item[i], &later);
         if (!st && later == (model->base != NULL))
             st = kvf_prefix_open_on(call->ctx, o->prefixes.item[i], model->base, o->checkpoint,
                                     &model->prefixes[i]);
@@ -25,7 +25,7 @@ static kvf_status open_prefixes(const cli_call *call, const cli_model_options *o
 static kvf_status open_own_head(const cli_call *call, const cli_model_options *o, cli_model *model)
 {
     bool there = false;
-    kvf_status st = kvf_base_has_head(call->ctx, o->base, &there);
+    kvf_status st = kvf__base_has_head(call->ctx, o->base, &there);
     if (st || !there) return st;
     model->n = 1;
     return kvf_prefix_open(call->ctx, o->base, KVF_CHECKPOINT_DEFAULT, &model->prefixes[0]);

@@ -39,7 +39,7 @@ static bool is_output(const char *name)
 
 static bool is_path(const cli_call *call, const cli_given *given)
 {
-    const kvf_option_row *row = cli_row_find(call->command, given->name);
+    const kvf__option_row *row = cli_row_find(call->command, given->name);
     return row && row->argument && given->value &&
            (is_output(given->name) || strstr(row->argument, "FILE") ||
             strstr(row->argument, "PATH"));
@@ -91,10 +91,10 @@ static int check_output(const cli_call *call, const char *out)
 {
     kvf_status st = KVF_OK;
     for (size_t i = 0; i < call->n_operands && !st; i++)
-        st = kvf_check_not_input(call->ctx, out, call->operands[i]);
+        st = kvf__check_not_input(call->ctx, out, call->operands[i]);
     for (size_t i = 0; i < call->n_given && !st; i++)
         if (is_input(call, &call->given[i]))
-            st = kvf_check_not_input(call->ctx, out, call->given[i].value);
+            st = kvf__check_not_input(call->ctx, out, call->given[i].value);
     return st ? cli_fail_status(call, st) : CLI_OK;
 }
 
@@ -109,7 +109,7 @@ int cli_check_outputs(const cli_call *call)
 /* Folders have their own lines where a prefix is opened; of FILE|N,N,... a number may be meant. */
 static bool wants_file(const cli_call *call, const cli_given *given)
 {
-    const kvf_option_row *row = cli_row_find(call->command, given->name);
+    const kvf__option_row *row = cli_row_find(call->command, given->name);
     return is_input(call, given) && strstr(row->argument, "FILE") && !strchr(row->argument, '|') &&
            strcmp(given->name, "tokenizer") != 0;
 }
@@ -123,13 +123,13 @@ static kvf_status check_given_path(const cli_call *call, const cli_given *given)
         for (size_t i = 0; i < call->n_given; i++)
             if (!strcmp(call->given[i].name, "force"))
                 force = !call->given[i].value || !strcmp(call->given[i].value, "true");
-        return kvf_check_output(call->ctx, path, force);
+        return kvf__check_output(call->ctx, path, force);
     }
     if (!wants_file(call, given)) return KVF_OK;
     if (strchr(cli_row_find(call->command, given->name)->argument, '=') && strchr(path, '='))
         path = strchr(path, '=') + 1;
     if (!strcmp(given->name, "prefix") && stat(path, &info) == 0) return KVF_OK;
-    return kvf_check_input(call->ctx, path);
+    return kvf__check_input(call->ctx, path);
 }
 
 int cli_check_paths(const cli_call *call)
@@ -137,7 +137,7 @@ int cli_check_paths(const cli_call *call)
     kvf_status st = KVF_OK;
     struct stat info;
     for (size_t i = 0; i < call->n_operands && !st; i++)
-        if (stat(call->operands[i], &info) < 0) st = kvf_check_input(call->ctx, call->operands[i]);
+        if (stat(call->operands[i], &info) < 0) st = kvf__check_input(call->ctx, call->operands[i]);
     for (size_t i = 0; i < call->n_given && !st; i++)
         st = check_given_path(call, &call->given[i]);
     return st ? cli_fail_status(call, st) : CLI_OK;

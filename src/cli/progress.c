@@ -61,7 +61,7 @@ static void describe(const cli_progress *p, const kvf_event *e, char *line, size
         snprintf(left, sizeof left, "  %s left", cli_time_text(e->seconds_left, time));
     snprintf(line, size, "step %lld/%lld  loss %.4f%s%s%s  %s", (long long)e->step,
              (long long)e->steps, e->train_loss, valid, rate, left,
-             cli_bytes_text(kvf_rss_bytes(), memory));
+             cli_bytes_text(kvf__rss_bytes(), memory));
 }
 
 /* A line that stays. */

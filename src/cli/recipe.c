@@ -39,10 +39,10 @@ int cli_read_text(const cli_call *call, const char *path, char **out)
 static int read_line(const cli_call *call, char *line, cli_given *given)
 {
     char *name, *value;
-    if (!kvf_option_split(line, &name, &value))
+    if (!kvf__option_split(line, &name, &value))
         return cli_misuse(call->command, "%s:%d: want \"option = value\", found \"%.60s\"",
                           given->file, given->line, line);
-    const kvf_option_row *row = cli_row_find(call->command, name);
+    const kvf__option_row *row = cli_row_find(call->command, name);
     if (!row || !strcmp(name, "recipe") || !strcmp(name, "help"))
         return cli_unknown_option(call->command, given, name, strlen(name));
     if (!*value)
@@ -65,7 +65,7 @@ static int read_lines(const cli_call *call, const char *path, char *text, cli_gi
                       size_t *n)
 {
     int number = 0, code = CLI_OK;
-    for (char *line; !code && (line = kvf_option_line(&text, &number)) != NULL;) {
+    for (char *line; !code && (line = kvf__option_line(&text, &number)) != NULL;) {
         list[*n] = (cli_given){.file = path, .line = number};
         code = read_line(call, line, &list[(*n)++]);
     }

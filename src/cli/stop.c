@@ -14,7 +14,7 @@ static kvf_ctx *volatile open_context;
 
 static void end(int number)
 {
-    if (open_context) kvf_ctx_drop_outputs(open_context);
+    if (open_context) kvf__ctx_drop_outputs(open_context);
     signal(number, SIG_DFL);
     raise(number); /* delivered when this handler returns */
 }

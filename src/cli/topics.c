@@ -428,12 +428,12 @@ static const char ENVIRONMENT[] =
 static const char *aliases_text(void)
 {
     static char text[1024];
-    const kvf_option_alias *alias;
+    const kvf__option_alias *alias;
     size_t n = (size_t)snprintf(text, sizeof text,
                                 "Earlier names of options and values. They are accepted on the "
                                 "command line, in recipes\nand grids, and are the ones that "
                                 "files store:\n");
-    for (size_t i = 0; (alias = kvf_option_alias_at(i)) != NULL && n < sizeof text; i++)
+    for (size_t i = 0; (alias = kvf__option_alias_at(i)) != NULL && n < sizeof text; i++)
         n += (size_t)snprintf(text + n, sizeof text - n,
                               alias->value ? "  --%s %s: %s\n" : "  --%s%s: --%s\n", alias->name,
                               alias->value ? alias->value : "", alias->alias);

@@ -43,7 +43,7 @@ static kvf_status try_base(kvf_ctx *ctx, const char *path)
 }
 
 /* Moments of a run are described, like all tensors, and only the trainer reads their values. */
-kvf_status kvf_check_file(kvf_ctx *ctx, const char *path)
+kvf_status kvf__check_file(kvf_ctx *ctx, const char *path)
 {
     kvf__kind kind = KVF__KIND_ANY;
     kvf__artifact artifact = {0};

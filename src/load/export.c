@@ -174,7 +174,7 @@ static kvf_status open_exportable(kvf_ctx *ctx, const kvf_export_options *option
 {
     bool needs_base = false;
 
-    KVF_TRY(kvf_prefix_needs_base(ctx, options->path, &needs_base));
+    KVF_TRY(kvf__prefix_needs_base(ctx, options->path, &needs_base));
     if (needs_base)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: its method reads the base: merge the run, then export the prefix",
@@ -192,8 +192,8 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
     kvf_prefix *prefix = NULL;
 
     KVF_TRY(check_options(ctx, options));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->path));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     kvf_status st = open_exportable(ctx, options, &prefix);
     if (!st && options->head) st = kvf_prefix_use_head(ctx, prefix, options->head);
     if (!st) st = FORMATS[options->format].write(ctx, options, prefix);

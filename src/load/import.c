@@ -302,8 +302,8 @@ kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kin
     kvf_status st = KVF_OK;
 
     KVF_TRY(decide(ctx, options, &from));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->path));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->base));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     if (!from || kvf__foreign_known(from))
         KVF_TRY(kvf__foreign_open(ctx, options->path, from, &foreign, &found));
     if (!found && !from) from = own_kind(options->path);

@@ -46,7 +46,7 @@ static kvf_status kind_of_base(kvf_ctx *ctx, const char *path, kvf__file_kind *o
     return st;
 }
 
-kvf_status kvf_base_has_head(kvf_ctx *ctx, const char *path, bool *out)
+kvf_status kvf__base_has_head(kvf_ctx *ctx, const char *path, bool *out)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
     kvf__kind held = KVF__KIND_ANY;
@@ -155,7 +155,7 @@ static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
     return kvf__fail(ctx, status, "%s", line);
 }
 
-kvf_status kvf_prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
+kvf_status kvf__prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out)
 {
     kvf__kind kind = KVF__KIND_ANY;
     kvf__identity id = {0};

@@ -67,8 +67,8 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
         return kvf__fail(ctx, KVF_EUSAGE, "--top-k %lld: want 1 to 256", (long long)o->top_k);
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--temperature must not be negative");
-    KVF_TRY(kvf_check_input(ctx, o->document));
-    if (o->train.out) KVF_TRY(kvf_check_not_input(ctx, o->train.out, o->document));
+    KVF_TRY(kvf__check_input(ctx, o->document));
+    if (o->train.out) KVF_TRY(kvf__check_not_input(ctx, o->train.out, o->document));
     return check_train(ctx, &o->train);
 }
 
@@ -290,7 +290,7 @@ static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
 kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_distill_result *result)
 {
     distilling d = {.options = *options};
-    KVF_TRY(kvf_check_alone(ctx, "distillation"));
+    KVF_TRY(kvf__check_alone(ctx, "distillation"));
     KVF_TRY(decide_train(ctx, &d.options.train));
     KVF_TRY(check(ctx, &d.options));
     kvf_status st = run(&d, ctx, result);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define AT(field) offsetof(kvf_train_options, field)
-static const kvf_option_row OTHER[] = {
+static const kvf__option_row OTHER[] = {
     {"data", "FILE", "", KVF_TEXT, AT(data),
      "rows about the document, in place of those made from it"},
     {"valid", "FILE", "one row in eight", KVF_TEXT, AT(valid), "held-out rows to measure by"},
@@ -26,10 +26,10 @@ static const kvf_option_row OTHER[] = {
     {"seed", "N", "0", KVF_SEED, AT(seed), "of prompts, answers, initialisation and order"},
 };
 
-const kvf_option_row *kvf_distill_option_row(size_t index)
+const kvf__option_row *kvf__distill_option_row(size_t index)
 {
-    const kvf_option_row *row;
-    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++) {
+    const kvf__option_row *row;
+    for (size_t i = 0; (row = kvf__train_option_row(i)) != NULL; i++) {
         if (!kvf__train_option_distills(i) || index--) continue;
         for (size_t k = 0; k < sizeof OTHER / sizeof OTHER[0]; k++)
             if (!strcmp(OTHER[k].name, row->name)) return &OTHER[k];

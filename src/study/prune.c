@@ -344,8 +344,8 @@ static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
     for (int i = 0; i < 2; i++) {
         if (!outputs[i]) continue;
         for (int k = 0; k < 3; k++)
-            KVF_TRY(kvf_check_not_input(ctx, outputs[i], inputs[k]));
-        KVF_TRY(kvf_check_output(ctx, outputs[i], o->force));
+            KVF_TRY(kvf__check_not_input(ctx, outputs[i], inputs[k]));
+        KVF_TRY(kvf__check_output(ctx, outputs[i], o->force));
     }
     return KVF_OK;
 }

@@ -108,7 +108,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_report_options *o)
     if (o->words < 0 || o->rows < 0 || o->samples < 0 || o->max_tokens < 0)
         return kvf__fail(ctx, KVF_EUSAGE, "words, rows, samples and max-tokens cannot be negative");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        KVF_TRY(kvf_check_not_input(ctx, o->out, inputs[i]));
+        KVF_TRY(kvf__check_not_input(ctx, o->out, inputs[i]));
     return KVF_OK;
 }
 
@@ -148,7 +148,7 @@ static kvf_status open_prefix(kvf__report_facts *r)
     const kvf_report_options *o = r->options;
     bool needs_base = false;
 
-    KVF_TRY(kvf_prefix_needs_base(r->ctx, o->path, &needs_base));
+    KVF_TRY(kvf__prefix_needs_base(r->ctx, o->path, &needs_base));
     if (r->prefix || needs_base != (r->base != NULL)) return KVF_OK;
     KVF_TRY(kvf_prefix_open_on(r->ctx, o->path, r->base, o->checkpoint, &r->prefix));
     return o->head ? kvf_prefix_use_head(r->ctx, r->prefix, o->head) : KVF_OK;
@@ -192,7 +192,7 @@ kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *
     kvf_status st;
 
     KVF_TRY(check_options(ctx, options));
-    KVF_TRY(kvf_check_output(ctx, options->out, options->force));
+    KVF_TRY(kvf__check_output(ctx, options->out, options->force));
     st = read_file(&r);
     if (!st) st = open_both(&r);
     if (!st) st = add_norms(&r);

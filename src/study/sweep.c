@@ -48,7 +48,7 @@ static kvf_status check_output(const kvf__sweep *s, const char *path)
     const kvf_train_options *o = &s->options->train;
     const char *const inputs[] = {s->options->grid, o->base, o->data, o->valid};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        KVF_TRY(kvf_check_not_input(s->ctx, path, inputs[i]));
+        KVF_TRY(kvf__check_not_input(s->ctx, path, inputs[i]));
     if (o->force || o->resume || !kvf__exists(path)) return KVF_OK;
     return kvf__fail(s->ctx, KVF_EEXIST, "%s: exists (--force replaces it, --resume continues it)",
                      path);
@@ -266,7 +266,7 @@ static kvf_status prepare(kvf__sweep *s)
     const kvf_sweep_options *o = s->options;
     if (!o->grid) return kvf__fail(s->ctx, KVF_EUSAGE, "--grid is needed");
     if (!o->out) return kvf__fail(s->ctx, KVF_EUSAGE, "--out is needed");
-    KVF_TRY(kvf_check_alone(s->ctx, "a sweep"));
+    KVF_TRY(kvf__check_alone(s->ctx, "a sweep"));
     KVF_TRY(kvf__reads_create(s->ctx, &s->reads));
     KVF_TRY(kvf__grid_load(s->ctx, o->grid, &s->grid));
     KVF_TRY(kvf__alloc_array(s->ctx, s->grid.n, sizeof *s->runs, &s->runs));

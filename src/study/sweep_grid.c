@@ -55,20 +55,20 @@ static kvf_status check_value(grid_parser *p, const char *name, const char *valu
 
 static kvf_status check_name(grid_parser *p, const char *name)
 {
-    const kvf_option_row *row;
+    const kvf__option_row *row;
     if (kvf__sweep_common(name))
         return BAD(p, "%s cannot differ between the runs of a sweep: %s", name,
                    kvf__sweep_common(name));
-    if (kvf_sweep_refusal(name)) return BAD(p, "--%s: %s", name, kvf_sweep_refusal(name));
-    for (size_t i = 0; (row = kvf_sweep_option_row(i)) != NULL; i++)
-        if (!strcmp(kvf_option_name(name), row->name)) return KVF_OK;
+    if (kvf__sweep_refusal(name)) return BAD(p, "--%s: %s", name, kvf__sweep_refusal(name));
+    for (size_t i = 0; (row = kvf__sweep_option_row(i)) != NULL; i++)
+        if (!strcmp(kvf__option_name(name), row->name)) return KVF_OK;
     return BAD(p, "option \"%.60s\" is not known", name);
 }
 
 /* Runs are named after the names that the file has, aliases among them. */
 static bool is_same(const char *a, const char *b)
 {
-    return !strcmp(kvf_option_name(a), kvf_option_name(b));
+    return !strcmp(kvf__option_name(a), kvf__option_name(b));
 }
 
 /* The options of the file, each once. */
@@ -83,18 +83,18 @@ static void list_option(kvf__grid *grid, const char *name)
 static kvf_status split_value(grid_parser *p, const char *name, char *list, char **value,
                               char **rest)
 {
-    list = kvf_trim(list);
+    list = kvf__trim(list);
     if (*list != '"') {
         *rest = strchr(list, ',');
         if (*rest) *(*rest)++ = 0;
-        *value = kvf_trim(list);
+        *value = kvf__trim(list);
         return **value ? KVF_OK : BAD(p, "%s has an empty value", name);
     }
     *value = list + 1;
     char *end = strchr(*value, '"');
     if (!end) return BAD(p, "%s: a quote is not closed", name);
     *end = 0;
-    list = kvf_trim(end + 1);
+    list = kvf__trim(end + 1);
     if (*list && *list != ',') return BAD(p, "%s: want a comma after a quote", name);
     *rest = *list ? list + 1 : NULL;
     return KVF_OK;
@@ -219,11 +219,11 @@ static kvf_status make_product(grid_parser *p)
 
 static kvf_status open_section(grid_parser *p, char *line)
 {
-    char *name = kvf_trim(line + 1), *own = NULL;
+    char *name = kvf__trim(line + 1), *own = NULL;
     size_t n = strlen(name);
     if (!n || name[n - 1] != ']') return BAD(p, "want [NAME], found \"%.60s\"", line);
     name[n - 1] = 0;
-    name = kvf_trim(name);
+    name = kvf__trim(name);
     for (n = 0; in_names(name[n]);)
         n++;
     if (!n || name[n] || *name == '.' || n > MOST_NAME)
@@ -241,7 +241,7 @@ static kvf_status read_line(grid_parser *p, char *line)
 {
     if (*line == '[') return open_section(p, line);
     char *name, *value;
-    if (!kvf_option_split(line, &name, &value))
+    if (!kvf__option_split(line, &name, &value))
         return BAD(p, "want \"option = value\" or \"[NAME]\", found \"%.60s\"", line);
     KVF_TRY(check_name(p, name));
     if (!*value) return BAD(p, "%s has no value", name);
@@ -252,7 +252,7 @@ static kvf_status read_line(grid_parser *p, char *line)
 static kvf_status read_lines(grid_parser *p)
 {
     char *text = p->grid->text.data;
-    for (char *line; (line = kvf_option_line(&text, &p->line)) != NULL;)
+    for (char *line; (line = kvf__option_line(&text, &p->line)) != NULL;)
         KVF_TRY(read_line(p, line));
     return p->section ? KVF_OK : make_product(p);
 }

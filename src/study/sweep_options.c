@@ -53,7 +53,7 @@ static const char *find_why(const char *name, bool common)
     return NULL;
 }
 
-const char *kvf_sweep_refusal(const char *name)
+const char *kvf__sweep_refusal(const char *name)
 {
     return find_why(name, false);
 }
@@ -63,17 +63,17 @@ const char *kvf__sweep_common(const char *name)
     return find_why(name, true);
 }
 
-const kvf_option_row *kvf_sweep_option_row(size_t index)
+const kvf__option_row *kvf__sweep_option_row(size_t index)
 {
-    static const kvf_option_row METHOD = {"method",
-                                          CHOICES,
-                                          "mlp",
-                                          KVF_WORD,
-                                          offsetof(kvf_train_options, method),
-                                          "what is trained: see help methods"};
-    const kvf_option_row *row;
-    for (size_t i = 0; (row = kvf_train_option_row(i)) != NULL; i++) {
-        if (kvf_sweep_refusal(row->name) || index--) continue;
+    static const kvf__option_row METHOD = {"method",
+                                           CHOICES,
+                                           "mlp",
+                                           KVF_WORD,
+                                           offsetof(kvf_train_options, method),
+                                           "what is trained: see help methods"};
+    const kvf__option_row *row;
+    for (size_t i = 0; (row = kvf__train_option_row(i)) != NULL; i++) {
+        if (kvf__sweep_refusal(row->name) || index--) continue;
         return strcmp(row->name, METHOD.name) != 0 ? row : &METHOD;
     }
     return NULL;
@@ -99,6 +99,6 @@ kvf_status kvf__sweep_check_run(kvf_ctx *ctx, const kvf_train_options *o)
     for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++)
         if (FIELDS[i].is_set)
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: %s", FIELDS[i].name,
-                             kvf_sweep_refusal(FIELDS[i].name));
+                             kvf__sweep_refusal(FIELDS[i].name));
     return KVF_OK;
 }

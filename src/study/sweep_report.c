@@ -202,7 +202,7 @@ kvf_status kvf__sweep_report(kvf__sweep *s, kvf_json **out)
     kvf_json_set(object, "passes", kvf_json_new_int(s->passes));
     kvf_json_set(object, "step_seconds", kvf_json_new_real(s->step_seconds));
     kvf_json_set(object, "seconds", kvf_json_new_real(kvf__clock() - s->begin));
-    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(kvf_peak_rss_bytes()));
+    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(kvf__peak_rss_bytes()));
     *out = object;
     return KVF_OK;
 }

@@ -240,7 +240,7 @@ void kvf_bench_summary(const kvf_bench *bench, kvf_bench_result *out)
     *out = (kvf_bench_result){
         .precision = kvf__precision_name(b->trainer.base->precision),
         .steps = (int64_t)b->n,
-        .peak_rss_bytes = kvf_peak_rss_bytes(),
+        .peak_rss_bytes = kvf__peak_rss_bytes(),
     };
     if (!b->n) return;
     for (size_t i = 0; i < b->n; i++) {

@@ -190,7 +190,7 @@ kvf_status kvf__trainer_forecast(kvf__trainer *t)
     f.trainable_parameters = count_parameters(t);
     f.file_bytes = file_bytes(t);
     f.seconds_per_save = (double)f.file_bytes / WRITE_RATE;
-    f.peak_rss_bytes = kvf_peak_rss_bytes() +
+    f.peak_rss_bytes = kvf__peak_rss_bytes() +
                        (f.file_bytes < SAVE_BYTES ? f.file_bytes : (int64_t)SAVE_BYTES);
     f.probe_seconds = kvf__clock() - begin;
     t->progress.pace = (kvf__pace){f.seconds_per_step, f.seconds_per_validation,

@@ -61,7 +61,7 @@ kvf_status kvf__journal_check(kvf__trainer *t)
     if (!strcmp(o->log, o->out))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--log and --out name the same file: %s", o->log);
     if (kvf__appendfile_is_open(o->log)) return KVF_OK;
-    KVF_TRY(kvf_check_not_input(t->ctx, o->log, o->out));
+    KVF_TRY(kvf__check_not_input(t->ctx, o->log, o->out));
     if (is_file(o->log) && !o->force && !o->resume)
         return kvf__fail(t->ctx, KVF_EEXIST,
                          "%s: exists (--force replaces it, --resume adds to it)", o->log);

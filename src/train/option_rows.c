@@ -225,11 +225,11 @@ kvf_train_options kvf_train_defaults(void)
     kvf_train_options options = DESCRIBED;
     for (size_t i = 0; i < N_ROWS; i++)
         if (ROWS[i].row.kind != KVF_TEXT && ROWS[i].row.kind != KVF_FLAG)
-            kvf_option_set(&ROWS[i].row, ROWS[i].row.initial, &options);
+            kvf__option_set(&ROWS[i].row, ROWS[i].row.initial, &options);
     return options;
 }
 
-const kvf_option_row *kvf_train_option_row(size_t index)
+const kvf__option_row *kvf__train_option_row(size_t index)
 {
     return index < N_ROWS ? &ROWS[index].row : NULL;
 }
@@ -246,7 +246,7 @@ const kvf__option *kvf__option_at(size_t index)
 
 const kvf__option *kvf__option_find(const char *text)
 {
-    const char *name = kvf_option_name(text);
+    const char *name = kvf__option_name(text);
     for (size_t i = 0; i < N_ROWS; i++)
         if (!strcmp(ROWS[i].row.name, name)) return &ROWS[i];
     return NULL;

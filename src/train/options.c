@@ -30,19 +30,37 @@ static bool add_named(kvf_ctx *ctx, kvf_train_options *o, const char *name, cons
     return true;
 }
 
+static kvf_status unknown(kvf_ctx *ctx, const char *name)
+{
+    kvf__nearest nearest = {.word = name, .n = strlen(name)};
+    const kvf__option *r;
+    for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++)
+        kvf__nearest_try(&nearest, r->row.name);
+    return kvf__fail(ctx, KVF_EUSAGE, "option --%s is not known%s%s", name,
+                     nearest.name ? ", the nearest is --" : "", nearest.name ? nearest.name : "");
+}
+
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
                          const char *value)
 {
     const kvf__option *r = kvf__option_find(name);
     kvf_status named;
-    if (!r) return kvf__fail(ctx, KVF_EUSAGE, "option --%s is not known", name);
+    if (!r) return unknown(ctx, name);
     if (add_named(ctx, options, r->row.name, value, &named)) return named;
     if (!value && r->row.argument)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s needs a value: %s", name, r->row.argument);
-    const char *want = kvf_option_set(&r->row, value, options);
+    const char *want = kvf__option_set(&r->row, value, options);
     if (want) return bad_value(ctx, r, value, want);
     if (r->row.kind != KVF_FLAG) kvf__option_mark(options, r);
     return KVF_OK;
+}
+
+bool kvf_train_option(size_t index, kvf_option *out)
+{
+    const kvf__option_row *row = kvf__train_option_row(index);
+    if (!row) return false;
+    *out = (kvf_option){row->name, row->argument, row->initial, row->help};
+    return true;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -93,9 +111,9 @@ static kvf_status check_choices(kvf_ctx *ctx, const kvf_train_options *o)
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++) {
         const void *at = kvf__option_field(o, r);
         const char *word = r->row.kind == KVF_WORD ? *(const char *const *)at : NULL;
-        if (r->row.kind == KVF_WORD && (!word || kvf_choice_index(r->row.argument, word) < 0))
+        if (r->row.kind == KVF_WORD && (!word || kvf__choice_index(r->row.argument, word) < 0))
             return bad_value(ctx, r, word, r->row.argument);
-        if (r->row.kind == KVF_CHOICE && !kvf_choice_at(r->row.argument, *(const int *)at, &n))
+        if (r->row.kind == KVF_CHOICE && !kvf__choice_at(r->row.argument, *(const int *)at, &n))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: no such value: want %s", r->row.name,
                              r->row.argument);
     }

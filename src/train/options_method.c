@@ -40,7 +40,7 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
     const kvf__option *r;
 
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++)
-        if (r->methods && is_set(o, r) && kvf_choice_index(r->methods, o->method) < 0)
+        if (r->methods && is_set(o, r) && kvf__choice_index(r->methods, o->method) < 0)
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: not for method %s", r->row.name, method->name);
     if (method->port == KVF__PORT_NONE) KVF_TRY(check_head_alone(ctx, o));
     if (!strcmp(o->method, "adapter") && o->base_dropout > 0)

@@ -13,7 +13,7 @@ enum {
 };
 
 typedef struct kvf__option {
-    kvf_option_row row; /* of a field of kvf_train_options */
+    kvf__option_row row; /* of a field of kvf_train_options */
     unsigned rules;
     const char *methods, *task; /* that have a use for it, methods between bars; NULL: all */
 } kvf__option;

@@ -15,9 +15,9 @@ static kvf_json *choice_json(const kvf__option *r, int index)
 {
     char word[32];
     size_t n = 0;
-    const char *at = kvf_choice_at(r->row.argument, index, &n);
+    const char *at = kvf__choice_at(r->row.argument, index, &n);
     snprintf(word, sizeof word, "%.*s", (int)n, at ? at : "");
-    return kvf_json_new_str(kvf_option_stored_value(r->row.name, word));
+    return kvf_json_new_str(kvf__option_stored_value(r->row.name, word));
 }
 
 static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
@@ -41,7 +41,7 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
     case KVF_CHOICE:
         return choice_json(r, *(const int *)at);
     default:
-        text = kvf_option_stored_value(r->row.name, *(const char *const *)at);
+        text = kvf__option_stored_value(r->row.name, *(const char *const *)at);
         return kvf_json_new_str(text ? text : "");
     }
 }
@@ -53,7 +53,7 @@ kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *optio
     const kvf__option *r;
     for (size_t i = 0; good && (r = kvf__option_at(i)) != NULL; i++)
         if (!(r->rules & KVF__LOCAL))
-            good = kvf_json_set(object, kvf_option_stored_name(r->row.name), value_of(options, r));
+            good = kvf_json_set(object, kvf__option_stored_name(r->row.name), value_of(options, r));
     if (!good) {
         kvf_json_free(object);
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
@@ -108,7 +108,7 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
         *(const char **)at = text;
         return text != NULL;
     default:
-        return text && !kvf_option_set(&r->row, text, o);
+        return text && !kvf__option_set(&r->row, text, o);
     }
 }
 
@@ -123,7 +123,7 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
                      !same_value(options, &defaults, r);
         if (given && r->rules & KVF__FREE) continue;
         kvf_train_options was = *options;
-        const char *name = kvf_option_stored_name(r->row.name);
+        const char *name = kvf__option_stored_name(r->row.name);
         const kvf_json *value = kvf_json_get(stored, name);
         if (!value && r->rules & KVF__LATER) /* what the version that made the run did not know */
             memcpy(kvf__option_field(&was, r), kvf__option_field(&defaults, r), field_size(r));

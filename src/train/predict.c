@@ -214,11 +214,11 @@ static kvf_status check_output(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *c
                                size_t n, const kvf_predict_options *options)
 {
     if (options->write) return KVF_OK;
-    KVF_TRY(kvf_check_not_input(ctx, options->out, options->eval.data));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, base->path));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, options->eval.data));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, base->path));
     for (size_t i = 0; i < n; i++)
-        KVF_TRY(kvf_check_not_input(ctx, options->out, prefixes[i]->path));
-    return kvf_check_output(ctx, options->out, options->force);
+        KVF_TRY(kvf__check_not_input(ctx, options->out, prefixes[i]->path));
+    return kvf__check_output(ctx, options->out, options->force);
 }
 
 kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,

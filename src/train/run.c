@@ -133,8 +133,8 @@ static kvf_status open_data(kvf__trainer *t)
 /* Nothing that is written may be a file that is read. */
 static kvf_status check_not_input(kvf__trainer *t, const char *input)
 {
-    KVF_TRY(kvf_check_not_input(t->ctx, t->options.out, input));
-    return t->options.log ? kvf_check_not_input(t->ctx, t->options.log, input) : KVF_OK;
+    KVF_TRY(kvf__check_not_input(t->ctx, t->options.out, input));
+    return t->options.log ? kvf__check_not_input(t->ctx, t->options.log, input) : KVF_OK;
 }
 
 static kvf_status open_output(kvf__trainer *t)
@@ -156,7 +156,7 @@ static kvf_status open_output(kvf__trainer *t)
     if (!o->resume || !there) {
         KVF_TRY(kvf__train_options_imply(t->ctx, &t->options));
         KVF_TRY(kvf__journal_check(t));
-        return kvf_check_output(t->ctx, o->out, o->force);
+        return kvf__check_output(t->ctx, o->out, o->force);
     }
     KVF_TRY(kvf__artifact_read_all(t->ctx, o->out, KVF__KIND_RUN, &t->output.resumed));
     t->output.is_resumed = true;
@@ -177,10 +177,10 @@ static kvf_status check_inputs(const kvf__trainer *t)
                                  starts ? o->init_encoder : NULL};
     const kvf_named *const lists[] = {&o->named_data, &o->named_valid};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        if (paths[i] && *paths[i]) KVF_TRY(kvf_check_input(t->ctx, paths[i]));
+        if (paths[i] && *paths[i]) KVF_TRY(kvf__check_input(t->ctx, paths[i]));
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < lists[k]->n; i++)
-            KVF_TRY(kvf_check_input(t->ctx, strchr(lists[k]->item[i], '=') + 1));
+            KVF_TRY(kvf__check_input(t->ctx, strchr(lists[k]->item[i], '=') + 1));
     return KVF_OK;
 }
 
@@ -327,7 +327,7 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
                                        t->progress.step_seconds
                                  : 0,
         .seconds = seconds,
-        .peak_rss_bytes = kvf_peak_rss_bytes(),
+        .peak_rss_bytes = kvf__peak_rss_bytes(),
         .trainable_parameters = parameters,
         .label_tokens = t->rows.total.labels,
         .examples = t->rows.total.rows,

@@ -30,10 +30,10 @@ static kvf_status check_scoring(kvf_ctx *ctx, const kvf_base *base, const kvf_pr
                          "scores take no option of other tasks, generate, or "
                          "batch_tokens");
     if (options->write || !options->out) return KVF_OK;
-    KVF_TRY(kvf_check_not_input(ctx, options->out, o->data));
-    KVF_TRY(kvf_check_not_input(ctx, options->out, base->path));
-    if (prefix) KVF_TRY(kvf_check_not_input(ctx, options->out, prefix->path));
-    return kvf_check_output(ctx, options->out, options->force);
+    KVF_TRY(kvf__check_not_input(ctx, options->out, o->data));
+    KVF_TRY(kvf__check_not_input(ctx, options->out, base->path));
+    if (prefix) KVF_TRY(kvf__check_not_input(ctx, options->out, prefix->path));
+    return kvf__check_output(ctx, options->out, options->force);
 }
 
 static kvf__scorer_limits limits_of(const kvf__dataset *set, const kvf_prefix *prefix)

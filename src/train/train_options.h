@@ -2,6 +2,8 @@
 #ifndef KVF_TRAIN_OPTIONS_H
 #define KVF_TRAIN_OPTIONS_H
 
+#include "option_table.h"
+
 #include <kvfold/train.h>
 
 /* Are the paths there that a run needs? EUSAGE. */

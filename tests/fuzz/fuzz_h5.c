@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    kvf_check_file(fuzz_context(), fuzz_file(data, n));
+    kvf__check_file(fuzz_context(), fuzz_file(data, n));
     return 0;
 }
 

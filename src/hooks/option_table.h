@@ -1,32 +1,28 @@
-/* Options by name. A row of a table describes one option: its name, which values it accepts, what
- * help shows of it, and the field of an options struct that it sets. The command line, recipes,
- * sweep grids, completion and manual pages are made from such rows; kvf_train_set() and its table
- * are the largest example.
+/* Options by name, for the command and src/train. A row of a table describes one option: its name,
+ * which values it accepts, what help shows of it, and the field of an options struct that it sets.
+ * The command line, recipes, sweep grids, completion and manual pages are made from such rows;
+ * kvf_train_set() and its table are the largest example.
  *
- *     const kvf_option_row seed = {"seed", "N", "0", KVF_SEED,
+ *     const kvf__option_row seed = {"seed", "N", "0", KVF_SEED,
  *                                  offsetof(kvf_generate_options, seed), "of the draws"};
  *     kvf_generate_options options = kvf_generate_defaults();
- *     const char *want = kvf_option_set(&seed, "7", &options);
+ *     const char *want = kvf__option_set(&seed, "7", &options);
  *     if (want) fprintf(stderr, "--seed \"7\": want %s\n", want); */
-#ifndef KVFOLD_OPTIONS_H
-#define KVFOLD_OPTIONS_H
+#ifndef KVF_OPTION_TABLE_H
+#define KVF_OPTION_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The type of the field, and the values that are accepted. */
-typedef enum kvf_option_kind {
+typedef enum kvf__option_kind {
     KVF_NO_FIELD, /* the program acts on the option itself */
     KVF_FLAG,     /* bool: true (also NULL) or false */
     KVF_ON_OFF,   /* bool: on or off */
     KVF_EITHER,   /* bool: true is the second of the argument's two alternatives */
     KVF_TEXT,     /* const char *, borrowed */
-    KVF_TEXTS,    /* kvf_strings: one more each time */
+    KVF_TEXTS,    /* kvf__strings: one more each time */
     KVF_WORD,     /* const char *, borrowed: one of the argument's alternatives */
     KVF_CHOICE,   /* an enum: the index of the value among the argument's alternatives */
     KVF_CHOICE_1, /* the same from 1: 0 means not given */
@@ -35,57 +31,71 @@ typedef enum kvf_option_kind {
     KVF_SEED,     /* uint64_t, 0 to 2^63 - 1 */
     KVF_AMOUNT,   /* double, finite, from 0 on */
     KVF_REAL      /* double, finite */
-} kvf_option_kind;
+} kvf__option_kind;
 
-typedef struct kvf_strings {
+typedef struct kvf__strings {
     const char **item;
     size_t n;
-} kvf_strings;
+} kvf__strings;
 
-typedef struct kvf_option_row {
+typedef struct kvf__option_row {
     const char *name;     /* long name without dashes */
     const char *argument; /* "FILE", "N", "on|off"; NULL: a flag */
     const char *initial;  /* default as text, "" if none */
-    kvf_option_kind kind;
+    kvf__option_kind kind;
     size_t offset; /* of the field */
     const char *help;
-} kvf_option_row;
+} kvf__option_row;
 
 /* Sets the row's field of `options`. NULL, or, with nothing changed, what the value should have
  * been: "a whole number from 0 to 2147483647". Of KVF_TEXTS the caller provides the memory of the
  * items. */
-const char *kvf_option_set(const kvf_option_row *row, const char *value, void *options);
+const char *kvf__option_set(const kvf__option_row *row, const char *value, void *options);
 /* Index of `value` among alternatives "a|b|c"; -1: it is none of them. */
-int kvf_choice_index(const char *alternatives, const char *value);
+int kvf__choice_index(const char *alternatives, const char *value);
 /* The alternative with this index, n bytes of the text; NULL past the last. */
-const char *kvf_choice_at(const char *alternatives, int index, size_t *n);
+const char *kvf__choice_at(const char *alternatives, int index, size_t *n);
 
 /* An earlier name of an option, or of a value of it. Both are accepted wherever the present ones
  * are, and both are the ones that files store. */
-typedef struct kvf_option_alias {
+typedef struct kvf__option_alias {
     const char *name, *value; /* value NULL: the alias is one of the option's name */
     const char *alias;
-} kvf_option_alias;
+} kvf__option_alias;
 /* By index, NULL past the last. */
-const kvf_option_alias *kvf_option_alias_at(size_t index);
+const kvf__option_alias *kvf__option_alias_at(size_t index);
 /* The present name of an option, the present value of an option by that name; the text itself
  * where it is no alias. */
-const char *kvf_option_name(const char *text);
-const char *kvf_option_value(const char *name, const char *text);
+const char *kvf__option_name(const char *text);
+const char *kvf__option_value(const char *name, const char *text);
 /* The way back: name and value as files store them. */
-const char *kvf_option_stored_name(const char *name);
-const char *kvf_option_stored_value(const char *name, const char *value);
+const char *kvf__option_stored_name(const char *name);
+const char *kvf__option_stored_value(const char *name, const char *value);
+
+/* The name of those tried that is nearest to what was typed; NULL: none is near. */
+typedef struct kvf__nearest {
+    const char *word; /* [n] */
+    size_t n;
+    const char *name;
+    int far;
+} kvf__nearest;
+void kvf__nearest_try(kvf__nearest *nearest, const char *name);
 
 /* Recipes and grids are lines `name = value`; one that begins with # is a comment. These change the
  * text. The next line that is neither empty nor a comment, trimmed; NULL: there is none. *text
  * moves on, NULL at its end; *number counts lines. */
-char *kvf_option_line(char **text, int *number);
+char *kvf__option_line(char **text, int *number);
 /* Cuts a line at its "=", both sides trimmed; false: it has none. */
-bool kvf_option_split(char *line, char **name, char **value);
+bool kvf__option_split(char *line, char **name, char **value);
 /* Cuts white space off both ends, in place. */
-char *kvf_trim(char *text);
+char *kvf__trim(char *text);
 
-#ifdef __cplusplus
-}
-#endif
+/* Rows by index, NULL past the last: all of train, with offsets of kvf_train_options; those of it
+ * that a distillation has, with its defaults; those that a sweep has. And why one of train's is not
+ * a sweep's, NULL: it is, or is none of train's. */
+const kvf__option_row *kvf__train_option_row(size_t index);
+const kvf__option_row *kvf__distill_option_row(size_t index);
+const kvf__option_row *kvf__sweep_option_row(size_t index);
+const char *kvf__sweep_refusal(const char *name);
+
 #endif

@@ -1,0 +1,90 @@
+#!/bin/sh
+# The shared library exports the functions of the public headers and nothing else, the stable ones under the version KVFOLD_0; and
+# the stable part of the headers has the functions, struct members with their offsets, and enum values of abi.txt. What is added is
+# added there (`tests/abi.sh --list ROOT CC >tests/abi.txt`); what changes or goes breaks programs and wants another soversion.
+# Usage: abi.sh ROOT CC LIBRARY, abi.sh --list ROOT CC
+set -eu
+list=
+if [ "$1" = --list ]; then
+    list=yes
+    shift
+fi
+root=$1
+cc=$2
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+failed=0
+
+# declarations OUT ARGUMENTS...: the headers without comments, directives and what the system has
+declarations() {
+    out=$1
+    shift
+    # shellcheck disable=SC2086 # a compiler may be several words
+    printf '#include <kvfold/kvfold.h>\n' | $cc -std=c11 -E -I"$root/include" "$@" -x c - |
+        awk '/^# [0-9]/ { ours = $3 ~ /kvfold\//; next } ours' >"$out"
+}
+
+# functions FILE: names in declarations
+functions() {
+    grep -oE '\bkvf_[a-z0-9_]+ *\(' "$1" | tr -d ' (' | sort -u
+}
+
+declarations "$folder/stable" -UKVF_EXPERIMENTAL
+declarations "$folder/all" -DKVF_EXPERIMENTAL
+
+# A program that prints sizes, offsets and values: names of members are what is before [, or in (*name).
+tr '\n' ' ' <"$folder/stable" | sed 's/  */ /g; s/typedef \(struct\|enum\) /\n\1 /g' | awk '
+    /^struct [a-z_0-9]* *{/ {
+        name = $2; body = $0; sub(/^[^{]*{/, "", body); sub(/}.*/, "", body)
+        printf "printf(\"struct %s %%zu\\n\", sizeof(%s));\n", name, name
+        n = split(body, member, ";")
+        for (i = 1; i <= n; i++) {
+            text = member[i]
+            if (text ~ /\(\*/) { sub(/^[^(]*\(\*/, "", text); sub(/\).*/, "", text) }
+            m = split(text, declarator, ",")
+            for (j = 1; j <= m; j++) {
+                word = declarator[j]; sub(/\[.*/, "", word); sub(/ *$/, "", word); sub(/.*[^a-zA-Z_0-9]/, "", word)
+                if (word != "") printf "printf(\"struct %s %s %%zu\\n\", offsetof(%s, %s));\n", name, word, name, word
+            }
+        }
+    }
+    /^enum [a-z_0-9]* *{/ {
+        body = $0; sub(/^[^{]*{/, "", body); sub(/}.*/, "", body)
+        n = split(body, value, ",")
+        for (i = 1; i <= n; i++) {
+            word = value[i]; sub(/=.*/, "", word); gsub(/ /, "", word)
+            if (word != "") printf "printf(\"%s %%d\\n\", (int)%s);\n", word, word
+        }
+    }' >"$folder/body"
+{
+    printf '#include <kvfold/kvfold.h>\n#include <stdio.h>\nint main(void)\n{\n'
+    cat "$folder/body"
+    printf 'return 0;\n}\n'
+} >"$folder/layout.c"
+# shellcheck disable=SC2086
+$cc -std=c11 -UKVF_EXPERIMENTAL -I"$root/include" "$folder/layout.c" -o "$folder/layout"
+functions "$folder/stable" >"$folder/stable.names"
+{
+    sed 's/^/function /' "$folder/stable.names"
+    "$folder/layout"
+} >"$folder/abi.txt"
+if [ -n "$list" ]; then
+    cat "$folder/abi.txt"
+    exit 0
+fi
+diff -u "$root/tests/abi.txt" "$folder/abi.txt" || failed=1
+
+# Exports: NAME@@VERSION
+nm -D --defined-only "$3" | awk '$2 != "A" { print $3 }' | sort >"$folder/exports"
+functions "$folder/all" | while read -r name; do
+    version=KVFOLD_EXPERIMENTAL
+    ! grep -qx "$name" "$folder/stable.names" || version=KVFOLD_0
+    echo "$name@@$version"
+done | sort >"$folder/wanted"
+diff -u "$folder/wanted" "$folder/exports" || failed=1
+[ "$(wc -l <"$folder/exports")" -gt 50 ] || { echo 'hardly anything is exported'; failed=1; }
+if grep -n 'kvf__' "$root"/include/kvfold/*.h; then
+    echo 'a public header names what is not public'
+    failed=1
+fi
+exit $failed
