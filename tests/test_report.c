@@ -136,6 +136,30 @@ static const char *const HOSTILE =
     "\"samples\":{\"data\":\"" EVIL "\",\"max_tokens\":8,\"rows\":[{\"prompt\":\"" EVIL
     "\",\"before\":\"" EVIL "\",\"after\":\"\"}]}}";
 
+/* A comparison of two methods over three seeds at two steps; one of them has a name that is
+ * hostile, and so has everything else. */
+static const char *const COMPARISON =
+    "{\"title\":\"" EVIL "\",\"reference\":\"" EVIL "\",\"base_parameters\":1000,"
+    "\"about\":{\"" EVIL "\":\"" EVIL "\",\"steps\":20},\"options\":{\"" EVIL "\":\"" EVIL "\"},"
+    "\"bare\":{\"reason\":\"" EVIL "\"},\"curve_steps\":[10,20],\"methods\":["
+    "{\"name\":\"" EVIL "\",\"bytes\":2048,\"trainable_parameters\":25,\"share\":0.0125,\"runs\":3,"
+    "\"tokens_per_second\":100.5,\"peak_rss_bytes\":4096,\"best_metric\":\"" EVIL "\","
+    "\"loss\":{\"mean\":0.5,\"min\":0.25,\"max\":0.75},"
+    "\"score\":{\"mean\":0.75,\"min\":0.75,\"max\":0.75},\"difference\":null,"
+    "\"curves\":{\"loss\":{\"mean\":[1.5,0.5],\"min\":[1,0.25],\"max\":[2,0.75]},"
+    "\"score\":{\"mean\":[0.5,0.75],\"min\":[0.5,0.75],\"max\":[0.5,0.75]}}},"
+    "{\"name\":\"b\",\"bytes\":null,\"trainable_parameters\":1000,\"share\":1.0,\"runs\":3,"
+    "\"tokens_per_second\":null,\"peak_rss_bytes\":0,\"loss\":null,\"score\":null,"
+    "\"difference\":{\"mean\":-0.0625,\"standard_error\":0.03125,\"pairs\":3},"
+    "\"curves\":{\"loss\":{\"mean\":[null,0.625],\"min\":[null,0.5],\"max\":[null,0.6875]}}}]}";
+
+static kvf__buf comparison_of(const kvf_json *object)
+{
+    kvf__buf out = {0};
+    ck_assert_msg(!kvf__comparison_page(ctx, object, &out), "%s", kvf_ctx_error(ctx));
+    return out;
+}
+
 /* Three steps of a run that was validated at its second. */
 static kvf__history three_steps(void)
 {
@@ -152,6 +176,53 @@ static kvf__history three_steps(void)
                           .grad_norm = grad,
                           .prefix_norm = norm};
 }
+
+/* The table's numbers, a band of each curve, the numbers that the script reads; texts stay text. */
+START_TEST(a_comparison_is_drawn)
+{
+    kvf_json *object = parsed(COMPARISON);
+    kvf__buf page = comparison_of(object), again = comparison_of(object);
+    ck_assert_ptr_nonnull(strstr(page.data, "<td>25</td><td>1.250&nbsp;%</td><td>2.0&nbsp;KiB"));
+    ck_assert_ptr_nonnull(strstr(page.data, "<td>0.5000 <small>0.2500 to 0.7500</small></td>"));
+    ck_assert_ptr_nonnull(strstr(page.data, "<td>0.7500</td><td>&ndash;</td></tr>"));
+    ck_assert_ptr_nonnull(strstr(page.data, "<td>-0.0625 <small>&plusmn; 0.0312</small></td>"));
+    /* score of one method, loss of two, the loss in a linear and a logarithmic view */
+    ck_assert_uint_eq(count(page.data, "class=\"chart\""), 2);
+    ck_assert_uint_eq(count(page.data, "<path class=\"band c0\""), 3);
+    ck_assert_uint_eq(count(page.data, "<path class=\"band c1\""), 2);
+    ck_assert_uint_eq(count(page.data, "data-column=\"loss-mean-1\""), 1);
+    ck_assert_uint_eq(count(page.data, "data-key=\"loss-mean-1\""), 1);
+    ck_assert_ptr_nonnull(strstr(page.data, "<tr><td>20</td><td>0.75</td><td>0.75</td>"));
+    ck_assert_uint_eq(count(page.data, "<script"), 1);
+    ck_assert_uint_eq(count(page.data, "<img"), 0);
+    ck_assert_uint_eq(count(page.data, "nan"), 0);
+    check_nesting(page.data);
+    ck_assert_uint_eq(page.n, again.n);
+    ck_assert_mem_eq(page.data, again.data, page.n);
+    kvf__buf_done(&page);
+    kvf__buf_done(&again);
+    kvf_json_free(object);
+}
+END_TEST
+
+/* Of a bare base that has a loss: a level through the chart. Without methods: no curves. */
+START_TEST(a_bare_base_is_a_level)
+{
+    kvf_json *object = parsed(COMPARISON), *nothing = parsed("{}");
+    kvf_json_set(object, "bare", parsed("{\"loss\":3.25}"));
+    kvf__buf page = comparison_of(object), empty = comparison_of(nothing);
+    ck_assert_ptr_nonnull(strstr(page.data, "data-column=\"bare\">bare base</li>"));
+    ck_assert_uint_eq(count(page.data, "<td>3.25</td></tr>"), 2);
+    ck_assert_ptr_nonnull(strstr(page.data, "<td>3.2500</td>"));
+    check_nesting(page.data);
+    check_nesting(empty.data);
+    ck_assert_uint_eq(count(empty.data, "class=\"chart\""), 0);
+    kvf__buf_done(&page);
+    kvf__buf_done(&empty);
+    kvf_json_free(object);
+    kvf_json_free(nothing);
+}
+END_TEST
 
 START_TEST(hostile_texts_stay_text)
 {
@@ -394,16 +465,17 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-START_TEST(memory_may_run_out)
+START_TEST(memory_may_run_out) /* 0: of a report, 1: of a comparison */
 {
     const kvf__history history = three_steps();
-    kvf_json *facts = parsed(HOSTILE);
+    kvf_json *facts = parsed(_i ? COMPARISON : HOSTILE);
     kvf__buf page = {0};
     kvf_status st = KVF_ENOMEM;
     int64_t n = 0;
     for (; st && n < 1000; n++) {
         kvf__ctx_fail_allocation(ctx, n);
-        st = kvf__report_page(ctx, facts, &history, &page);
+        st = _i ? kvf__comparison_page(ctx, facts, &page)
+                : kvf__report_page(ctx, facts, &history, &page);
         ck_assert(st == KVF_OK || (st == KVF_ENOMEM && !page.data));
     }
     kvf__ctx_fail_allocation(ctx, -1);
@@ -423,6 +495,8 @@ int main(void)
 
     tcase_add_loop_test(core, text_is_escaped, 0, sizeof TEXTS / sizeof TEXTS[0]);
     tcase_add_test(core, hostile_texts_stay_text);
+    tcase_add_test(core, a_comparison_is_drawn);
+    tcase_add_test(core, a_bare_base_is_a_level);
     tcase_add_test(core, best_step_is_marked);
     tcase_add_test(core, the_retention_is_drawn);
     tcase_add_loop_test(core, axes_hold_their_values, 0, sizeof AXES / sizeof AXES[0]);
@@ -430,7 +504,7 @@ int main(void)
     tcase_add_loop_test(limits, pages_of_little_are_whole, 0, sizeof BARE / sizeof BARE[0]);
     tcase_add_test(limits, odd_values_draw);
     tcase_add_test(limits, large_maps_stay_small);
-    tcase_add_test(errors, memory_may_run_out);
+    tcase_add_loop_test(errors, memory_may_run_out, 0, 2);
     tcase_set_timeout(limits, 30);
     tcase_set_timeout(errors, 30);
     return ck_main(suite);

@@ -1,117 +1,50 @@
 /* kvfold compare: methods, and the starting values they allow, on one base, one data set and one
- * budget; one table.
+ * budget, beside what needs no method: the bare base, and the task's head alone. One table, and one
+ * page with the curves.
  *
  * Every run is a process of its own (train, then merge, by this program): the largest resident
  * memory of a process never falls again, so a second run in one process could not be measured. */
-#include "cli_int.h"
+#include "cli_compare.h"
 
 #include <errno.h>
 #include <math.h>
-#include <spawn.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-extern char **environ;
-
-typedef struct compare_values {
-    const char *base, *data, *valid, *methods, *inits, *init_text, *recipe, *out;
-    int64_t steps, seeds;
-    bool force;
-} compare_values;
-
-#define AT(field) offsetof(compare_values, field)
+#define AT(field) offsetof(cli_compare_values, field)
 static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model"},
     {"data", "FILE", "", KVF_TEXT, AT(data), "training data"},
     {"valid", "FILE", "", KVF_TEXT, AT(valid), "held-out data, which gives the score"},
-    {"methods", "A,B,...", "mlp,direct", KVF_TEXT, AT(methods), "methods of train to compare"},
+    {"methods", "A,B,...", "mlp,direct", KVF_TEXT, AT(methods),
+     "methods of train to compare, each with options of its own: mlp,full:lr=3e-4"},
     {"inits", "A,B,...", "the method's", KVF_TEXT, AT(inits), "values of --init to compare"},
     {"init-text", "TEXT", "", KVF_TEXT, AT(init_text), "text for the init text"},
     {"steps", "N", "100", KVF_POSITIVE, AT(steps), "optimizer steps of every run"},
     {"seeds", "N", "1", KVF_POSITIVE, AT(seeds), "runs of each with the seeds 0 to N-1"},
-    {"options", "FILE", "", KVF_TEXT, AT(recipe), "further options of train, as in a recipe"},
-    {"out", "DIR", "", KVF_TEXT, AT(out), "folder for the run files and what they fold to"},
+    {"eval-every", "N", "a tenth of --steps", KVF_POSITIVE, AT(eval_every),
+     "steps between validations, the points of the curves"},
+    {"options", "FILE", "", KVF_TEXT, AT(recipe),
+     "further options of train, as in a recipe, for the methods that have them"},
+    {"out", "DIR", "", KVF_TEXT, AT(out),
+     "folder for the run files, what they fold to, and compare.html"},
     {"force", NULL, "", KVF_FLAG, AT(force), "replace existing outputs"},
 };
-enum { MOST_ARGUMENTS = 40, MOST_NAMES = 16 };
-
-/* ---- a process of our own -------------------------------------------------------------------- */
-
-typedef struct arguments {
-    const char *at[MOST_ARGUMENTS + 1]; /* ends in NULL */
-    size_t n;
-} arguments;
-
-/* value NULL: the option is left out; "": a flag. */
-static void add(arguments *a, const char *option, const char *value)
-{
-    if (!value) return;
-    a->at[a->n++] = option;
-    if (*value) a->at[a->n++] = value;
-}
-
-/* Runs this program; *text: its standard output. Returns its exit status, -1 if it did not run. */
-static int run_self(const arguments *a, char **text)
-{
-    int ends[2], status = -1;
-    size_t size = 0;
-    pid_t child;
-    posix_spawn_file_actions_t actions;
-    *text = NULL;
-    if (pipe(ends)) return -1;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    posix_spawn_file_actions_addclose(&actions, ends[1]);
-    int failed = posix_spawn(&child, "/proc/self/exe", &actions, NULL, (char *const *)a->at,
-                             environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    FILE *output = fdopen(ends[0], "r");
-    if (!output) close(ends[0]);
-    if (output && !failed && getdelim(text, &size, 0, output) < 0 &&
-        *text) /* JSON has no zero byte */
-        **text = 0;
-    if (output) fclose(output);
-    while (!failed && waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    return failed || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
-}
-
-/* The JSON object that a command printed; NULL: it failed, with its line on stderr. */
-static kvf_json *object_of(const cli_call *call, arguments *a, const char *threads)
-{
-    kvf_json *object = NULL;
-    char *text = NULL;
-    add(a, "--threads", threads);
-    add(a, "--json", "");
-    int status = run_self(a, &text);
-    if (!status && text && kvf_json_parse(call->ctx, a->at[1], text, strlen(text), &object))
-        cli_fail(call->command, "%s", kvf_ctx_error(call->ctx));
-    if (status) cli_fail(call->command, "%s for %s failed", a->at[1], a->at[3]);
-    free(text);
-    return object;
-}
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
-typedef struct cell {
-    const char *method, *init; /* init NULL: the method's own */
+typedef struct compare_cell {
+    const cli_compared *row;
     int64_t seed;
-    char run[4096], folded[4096];
-} cell;
+    char name[192], run[4096], folded[4096];
+} compare_cell;
 
-static bool name_files(cell *c, const char *folder)
+static bool name_files(compare_cell *c, const char *folder)
 {
-    char name[256];
-    snprintf(name, sizeof name, "%s%s%s-%lld", c->method, c->init ? "-" : "",
-             c->init ? c->init : "", (long long)c->seed);
-    int n = snprintf(c->run, sizeof c->run, "%s/%s.run.h5", folder, name);
-    int m = snprintf(c->folded, sizeof c->folded, "%s/%s.h5", folder, name);
+    snprintf(c->name, sizeof c->name, "%s-%lld", c->row->file, (long long)c->seed);
+    int n = snprintf(c->run, sizeof c->run, "%s/%s.run.h5", folder, c->name);
+    int m = snprintf(c->folded, sizeof c->folded, "%s/%s.h5", folder, c->name);
     return n > 0 && m > 0 && (size_t)n < sizeof c->run && (size_t)m < sizeof c->folded;
 }
 
@@ -128,47 +61,66 @@ static void copy(kvf_json *to, const kvf_json *from, const char *key)
 }
 
 /* merged NULL: the run does not fold. */
-static kvf_json *row_of(const cell *c, const kvf_json *trained, const kvf_json *merged)
+static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kvf_json *merged)
 {
     static const char *const KEYS[] = {
         "trainable_parameters", "steps",     "tokens",          "seconds",     "tokens_per_second",
         "peak_rss_bytes",       "precision", "best_valid_loss", "best_metric", "best_value"};
-    kvf_json *init = c->init ? kvf_json_new_str(c->init) : kvf_json_new_null();
-    kvf_json *row = cli_json("method:s init:o seed:I", c->method, init, c->seed);
+    const char *start = c->row->init;
+    kvf_json *init = start ? kvf_json_new_str(start) : kvf_json_new_null();
+    kvf_json *row = cli_json("method:s init:o seed:I", c->row->method, init, c->seed);
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
         copy(row, trained, KEYS[i]);
     const kvf_json *bytes = kvf_json_get(merged, "bytes");
     kvf_json_set(row, "bytes",
                  bytes ? kvf_json_new_int(kvf_json_int(bytes, 0)) : kvf_json_new_null());
+    cli_json_add(row, "name:s file:s", c->row->name, c->run);
     return row;
 }
 
-static int run_cell(const cli_call *call, const compare_values *v, cell *c, const char *threads,
-                    kvf_json *rows)
+static kvf_json *train(const cli_comparison *c, const compare_cell *cell)
 {
-    char steps[32], seed[32];
-    if (!name_files(c, v->out)) return cli_fail(call->command, "%s: too long", v->out);
-    snprintf(steps, sizeof steps, "%lld", (long long)v->steps);
-    snprintf(seed, sizeof seed, "%lld", (long long)c->seed);
-    arguments train = {.at = {"kvfold", "train", "--method", c->method}, .n = 4};
-    add(&train, "--base", v->base);
-    add(&train, "--data", v->data);
-    add(&train, "--valid", v->valid);
-    add(&train, "--recipe", v->recipe);
-    add(&train, "--init", c->init);
-    if (c->init && !strcmp(c->init, "text")) add(&train, "--init-text", v->init_text);
-    add(&train, "--steps", steps);
-    add(&train, "--seed", seed);
-    add(&train, "--out", c->run);
-    add(&train, "--force", v->force ? "" : NULL);
-    add(&train, "--quiet", call->common.quiet ? "" : NULL);
-    kvf_json *trained = object_of(call, &train, threads);
+    const cli_compare_values *v = c->values;
+    const int64_t usual = v->steps < 10 ? 1 : v->steps / 10;
+    cli_arguments a = {.n = 0};
+    cli_argument(&a, "kvfold");
+    cli_argument(&a, "train");
+    cli_argument(&a, "--eval-every=%lld", (long long)usual);
+    cli_comparison_options(c, cell->row, &a);
+    if (v->eval_every) cli_argument(&a, "--eval-every=%lld", (long long)v->eval_every);
+    cli_argument(&a, "--method=%s", cell->row->method);
+    cli_argument(&a, "--base=%s", v->base);
+    cli_argument(&a, "--data=%s", v->data);
+    cli_argument(&a, "--valid=%s", v->valid);
+    cli_argument(&a, "--steps=%lld", (long long)v->steps);
+    cli_argument(&a, "--seed=%lld", (long long)cell->seed);
+    cli_argument(&a, "--out=%s", cell->run);
+    if (v->force) cli_argument(&a, "--force");
+    if (c->call->common.quiet) cli_argument(&a, "--quiet");
+    return cli_run_self(c->call, &a, cell->name);
+}
+
+static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
+{
+    cli_arguments a = {.n = 0};
+    cli_argument(&a, "kvfold");
+    cli_argument(&a, "merge");
+    cli_argument(&a, "%s", cell->run);
+    cli_argument(&a, "--base=%s", c->values->base);
+    cli_argument(&a, "--out=%s", cell->folded);
+    if (c->values->force) cli_argument(&a, "--force");
+    return cli_run_self(c->call, &a, cell->name);
+}
+
+static int run_cell(const cli_comparison *c, compare_cell *cell, kvf_json *rows)
+{
+    const cli_call *call = c->call;
+    if (!name_files(cell, c->values->out))
+        return cli_fail(call->command, "%s: too long", c->values->out);
+    kvf_json *trained = train(c, cell);
     if (!trained) return CLI_FAILED;
-    arguments merge = {.at = {"kvfold", "merge", "--out", c->folded, c->run}, .n = 5};
-    add(&merge, "--base", v->base);
-    add(&merge, "--force", v->force ? "" : NULL);
-    kvf_json *merged = object_of(call, &merge, threads);
-    kvf_json_add(rows, row_of(c, trained, merged));
+    kvf_json *merged = merge(c, cell);
+    kvf_json_add(rows, row_of(cell, trained, merged));
     kvf_json_free(trained);
     kvf_json_free(merged);
     return CLI_OK;
@@ -176,106 +128,104 @@ static int run_cell(const cli_call *call, const compare_values *v, cell *c, cons
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-typedef struct names {
-    const char *at[MOST_NAMES];
-    size_t n;
-    char *text;
-} names;
-
-/* "a,b,c". */
-static int split(const cli_call *call, const char *option, const char *list, names *out)
+/* The loss of the base as it is, where it can answer the task; else why not. */
+static kvf_json *bare_base(const cli_comparison *c)
 {
-    char *rest = NULL;
-    out->text = strdup(list);
-    if (!out->text) return cli_fail(call->command, "out of memory");
-    for (char *name = strtok_r(out->text, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
-        if (out->n == MOST_NAMES || strchr(name, '/'))
-            return cli_misuse(call->command, "--%s \"%s\": want up to %d names", option, list,
-                              (int)MOST_NAMES);
-        out->at[out->n++] = name;
+    cli_arguments a = {.n = 0};
+    char reason[128];
+    if (strcmp(c->task, "lm")) {
+        snprintf(reason, sizeof reason, "no score: a base has no head for task %s", c->task);
+        return cli_json("reason:s", reason);
     }
-    return out->n ? CLI_OK : cli_misuse(call->command, "--%s names nothing", option);
+    cli_argument(&a, "kvfold");
+    cli_argument(&a, "eval");
+    cli_comparison_options_of(c, cli_command_find("eval"), &a);
+    cli_argument(&a, "--base=%s", c->values->base);
+    cli_argument(&a, "--data=%s", c->values->valid);
+    kvf_json *found = cli_run_self(c->call, &a, "the bare base");
+    if (!found) return cli_json("reason:s", "not measured: eval failed");
+    kvf_json *bare = cli_json("loss:f perplexity:f", cli_real_at(found, "loss"),
+                              cli_real_at(found, "perplexity"));
+    kvf_json_free(found);
+    return bare;
 }
 
-static int split_all(const cli_call *call, const compare_values *v, names *methods, names *inits)
+static int run_all(const cli_comparison *c, kvf_json *rows)
 {
-    bool has_text = false;
-    int code = split(call, "methods", v->methods, methods);
-    if (!code && v->inits) code = split(call, "inits", v->inits, inits);
-    for (size_t i = 0; i < inits->n; i++)
-        has_text |= !strcmp(inits->at[i], "text");
-    if (!code && v->init_text && !has_text)
-        code = cli_misuse(call->command, "--init-text is for text among --inits");
+    static compare_cell one;
+    int code = CLI_OK;
+    for (size_t i = 0; i < c->n && !code; i++)
+        for (int64_t seed = 0; seed < c->values->seeds && !code; seed++) {
+            one = (compare_cell){.row = &c->row[i], .seed = seed};
+            code = run_cell(c, &one, rows);
+        }
     return code;
 }
 
-static int run_all(const cli_call *call, const compare_values *v, const names *methods,
-                   const names *inits, kvf_json *rows)
+/* What the page says of all runs. */
+static kvf_json *about(const cli_comparison *c)
 {
-    static cell c;
-    const char *threads = cli_given_value(call, "threads");
+    const cli_compare_values *v = c->values;
+    return cli_json("base:s task:s data:s steps:I seeds:I", v->base, c->task, v->data, v->steps,
+                    v->seeds);
+}
+
+static int report(const cli_comparison *c, const char *page, kvf_json *rows)
+{
+    const cli_compare_values *v = c->values;
+    const cli_call *call = c->call;
+    kvf_json *object = cli_json("out:s steps:I runs:o", v->out, v->steps, rows);
+    cli_json_add(object, "seeds:I reference:s page:s", v->seeds, c->reference, page);
+    cli_json_add(object, "bare:o options:o", bare_base(c), cli_comparison_shared(c));
+    kvf_json_set(object, "about", about(c));
+    kvf_status st = kvf_compare_summary(call->ctx, v->base, object);
+    if (!st) st = kvf_compare_page(call->ctx, object, page, v->force, NULL);
+    int code = st ? cli_fail_status(call, st) : CLI_OK;
+    if (!code && call->common.json) return cli_print_json(call, object);
+    if (!code) cli_comparison_print(object);
+    kvf_json_free(object);
+    return code;
+}
+
+/* Before hours of work: the folder, and the page in it. */
+static int check_outputs(const cli_comparison *c, char *page, size_t size)
+{
+    const cli_compare_values *v = c->values;
+    const cli_call *call = c->call;
+    int n = snprintf(page, size, "%s/compare.html", v->out);
+    if (n < 0 || (size_t)n >= size) return cli_fail(call->command, "%s: too long", v->out);
     if (mkdir(v->out, 0777) && errno != EEXIST)
         return cli_fail(call->command, "%s: %s", v->out, strerror(errno));
-    for (size_t m = 0; m < methods->n; m++)
-        for (size_t i = 0; i < (inits->n ? inits->n : 1); i++)
-            for (int64_t seed = 0; seed < v->seeds; seed++) {
-                c = (cell){
-                    .method = methods->at[m], .init = inits->n ? inits->at[i] : NULL, .seed = seed};
-                int code = run_cell(call, v, &c, threads, rows);
-                if (code) return code;
-            }
-    return CLI_OK;
+    kvf_status st = kvf__check_output(call->ctx, page, v->force);
+    return st ? cli_fail_status(call, st) : CLI_OK;
 }
 
-static void print_table(const kvf_json *rows)
+static int compare(const cli_comparison *c)
 {
-    printf("%-10s %-7s %4s %12s %11s %9s %11s %10s  score\n", "method", "init", "seed",
-           "parameters", "stored", "tokens/s", "peak memory", "valid loss");
-    for (size_t i = 0; i < kvf_json_size(rows); i++) {
-        const kvf_json *r = kvf_json_at(rows, i);
-        const char *init = kvf_json_str(kvf_json_get(r, "init"), NULL);
-        const char *metric = kvf_json_str(kvf_json_get(r, "best_metric"), NULL);
-        int64_t bytes = cli_int_at(r, "bytes");
-        char stored[32], memory[32];
-        printf("%-10s %-7s %4lld %12lld %11s %9.0f %11s %10.4f", cli_text_at(r, "method"),
-               init ? init : "-", cli_int_at(r, "seed"), cli_int_at(r, "trainable_parameters"),
-               bytes ? cli_bytes_text(bytes, stored) : "-", cli_real_at(r, "tokens_per_second"),
-               cli_bytes_text(cli_int_at(r, "peak_rss_bytes"), memory),
-               cli_real_at(r, "best_valid_loss"));
-        if (metric) printf("  %s %.4f", metric, cli_real_at(r, "best_value"));
-        putchar('\n');
-    }
-}
-
-static int report(const cli_call *call, const compare_values *v, kvf_json *rows)
-{
-    if (!call->common.json) {
-        print_table(rows);
-        kvf_json_free(rows);
-        return CLI_OK;
-    }
-    return cli_print_json(call, cli_json("out:s steps:I runs:o", v->out, v->steps, rows));
-}
-
-static int run(cli_call *call)
-{
-    compare_values v = {.methods = "mlp,direct", .steps = 100, .seeds = 1};
-    names methods = {.n = 0}, inits = {.n = 0};
+    char page[4096];
     kvf_json *rows = kvf_json_array();
-    int code = cli_set_values(call, &v);
-    if (!code && !rows) code = cli_fail(call->command, "out of memory");
-    if (!code && kvf__check_alone(call->ctx, "a comparison"))
-        code = cli_fail_status(call, KVF_EUSAGE);
-    if (!code) code = split_all(call, &v, &methods, &inits);
-    if (!code) code = run_all(call, &v, &methods, &inits, rows);
-    free(methods.text);
-    free(inits.text);
+    int code = check_outputs(c, page, sizeof page);
+    if (!code) code = run_all(c, rows);
     if (!kvf_json_size(rows)) {
         kvf_json_free(rows);
         return code;
     }
-    int reported = report(call, &v, rows); /* of the runs before one that failed, too */
+    int reported = report(c, page, rows); /* of the runs before one that failed, too */
     return code ? code : reported;
+}
+
+static int run(cli_call *call)
+{
+    static cli_comparison c;
+    cli_compare_values v = {.methods = "mlp,direct", .steps = 100, .seeds = 1};
+    int code = cli_set_values(call, &v);
+    if (!code && kvf__check_alone(call->ctx, "a comparison"))
+        code = cli_fail_status(call, KVF_EUSAGE);
+    if (code) return code;
+    code = cli_comparison_init(&c, call, &v);
+    if (!code) code = compare(&c);
+    cli_comparison_done(&c);
+    return code;
 }
 
 const cli_command cli_compare = {
@@ -283,7 +233,22 @@ const cli_command cli_compare = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --valid FILE --out DIR [options]",
     .summary = "Trains methods on the same data and budget, and prints one table.",
-    .notes = "Each run is a process of its own, so that its peak memory can be measured.\n"
+    .notes = "The table has a line for the bare base and one for each method: trained\n"
+             "values, their share of all parameters, size of what it folds to, speed, peak\n"
+             "memory; of the best checkpoints the loss and the score, as mean and range over\n"
+             "the seeds; and the mean difference to the first method over equal seeds, with\n"
+             "its standard error. --json has every run, too. DIR/compare.html has the table\n"
+             "and the curves.\n"
+             "\n"
+             "What needs no method stands there by itself. The bare base has a loss where\n"
+             "the task is lm; other tasks need a head, and then method head, the head alone\n"
+             "on the frozen base, is trained as the others are. Task lm has no such line:\n"
+             "its head is the base's own.\n"
+             "\n"
+             "Options of one method follow its name, --methods mlp,full:lr=3e-4:clip=0;\n"
+             "those of --options FILE hold for every method that has them.\n"
+             "\n"
+             "Each run is a process of its own, so that its peak memory can be measured.\n"
              "A run that does not fold has no stored size.\n",
     .required = "base data valid out",
     CLI_ROWS(OPTIONS),

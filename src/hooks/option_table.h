@@ -97,5 +97,7 @@ const kvf__option_row *kvf__train_option_row(size_t index);
 const kvf__option_row *kvf__distill_option_row(size_t index);
 const kvf__option_row *kvf__sweep_option_row(size_t index);
 const char *kvf__sweep_refusal(const char *name);
+/* Has the method this option of train? One that it has not is refused where it is given. */
+bool kvf__train_option_applies(const char *name, const char *method);
 
 #endif

@@ -13,10 +13,10 @@ static void find_range(const kvf__chart *chart, double *low, double *high)
     *high = -INFINITY;
     for (int c = 0; c < chart->n_curves; c++)
         for (int64_t i = 0; i < chart->n; i++) {
-            double y = chart->curve[c].y[i];
-            if (!isfinite(y)) continue;
-            *low = fmin(*low, y);
-            *high = fmax(*high, y);
+            const kvf__curve *curve = &chart->curve[c];
+            if (!isfinite(curve->y[i])) continue;
+            *low = fmin(*low, curve->low ? curve->low[i] : curve->y[i]);
+            *high = fmax(*high, curve->high ? curve->high[i] : curve->y[i]);
         }
     if (!isfinite(chart->mark_y)) return;
     *low = fmin(*low, chart->mark_y);
@@ -30,6 +30,33 @@ static void put_grid(kvf__html *h, const kvf__axis *x, const kvf__axis *y)
         kvf__html_printf(h, "M0 %.1fH%d", SIDE * (1 - kvf__axis_at(y, y->tick[i])), SIDE);
     for (int i = 0; i < x->n; i++)
         kvf__html_printf(h, "M%.1f 0V%d", SIDE * kvf__axis_at(x, x->tick[i]), SIDE);
+    kvf__html_put(h, "\"/>");
+}
+
+/* One edge of a band, forth or back. */
+static bool put_edge(kvf__html *h, const kvf__chart *chart, const kvf__curve *curve, bool back,
+                     const kvf__axis *x, const kvf__axis *y)
+{
+    bool begun = back;
+    for (int64_t k = 0; k < chart->n; k++) {
+        const int64_t i = back ? chart->n - 1 - k : k;
+        const double value = (back ? curve->low : curve->high)[i];
+        if (!isfinite(curve->y[i]) || (y->log && value <= 0)) continue;
+        kvf__html_printf(h, "%s%.1f %.1f", begun ? "L" : "M", SIDE * kvf__axis_at(x, chart->x[i]),
+                         SIDE * (1 - kvf__axis_at(y, value)));
+        begun = true;
+    }
+    return begun;
+}
+
+static void put_band(kvf__html *h, const kvf__chart *chart, const kvf__curve *curve,
+                     const kvf__axis *x, const kvf__axis *y)
+{
+    kvf__html_printf(h, "<path class=\"band %s\" d=\"", curve->look);
+    if (put_edge(h, chart, curve, false, x, y)) {
+        put_edge(h, chart, curve, true, x, y);
+        kvf__html_put(h, "Z");
+    }
     kvf__html_put(h, "\"/>");
 }
 
@@ -79,6 +106,8 @@ static void put_view(kvf__html *h, const kvf__chart *chart, const kvf__axis *x, 
                      "aria-hidden=\"true\">",
                      SIDE, SIDE);
     put_grid(h, x, y);
+    for (int c = 0; c < chart->n_curves; c++)
+        if (chart->curve[c].low) put_band(h, chart, &chart->curve[c], x, y);
     for (int c = 0; c < chart->n_curves; c++) {
         put_curve(h, chart, &chart->curve[c], x, y, false);
         if (chart->curve[c].dots) put_curve(h, chart, &chart->curve[c], x, y, true);
@@ -103,9 +132,12 @@ static void put_switch(kvf__html *h, const kvf__chart *chart)
 static void put_legend(kvf__html *h, const kvf__chart *chart)
 {
     kvf__html_put(h, "<ul class=\"legend\">");
-    for (int c = 0; c < chart->n_curves; c++)
-        kvf__html_printf(h, "<li class=\"%s\" data-column=\"%s\">%s</li>", chart->curve[c].look,
-                         chart->curve[c].column, chart->curve[c].name);
+    for (int c = 0; c < chart->n_curves; c++) {
+        kvf__html_printf(h, "<li class=\"%s\" data-column=\"%s\">", chart->curve[c].look,
+                         chart->curve[c].column);
+        kvf__html_text(h, chart->curve[c].name);
+        kvf__html_put(h, "</li>");
+    }
     kvf__html_put(h, "</ul>\n");
 }
 

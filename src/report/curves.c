@@ -187,8 +187,11 @@ static void add_curve(const series *s, size_t i, kvf__chart *chart)
     const char *name = CURVES[i].name ? CURVES[i].name : title_of(column);
 
     if (chart->n_curves && !isfinite(last_of(s->at[column], s->n))) return;
-    chart->curve[chart->n_curves++] = (kvf__curve){
-        key_of(column), name, CURVES[i].look, s->at[column], dots == ALWAYS || (dots && s->n == 1)};
+    chart->curve[chart->n_curves++] = (kvf__curve){.column = key_of(column),
+                                                   .name = name,
+                                                   .look = CURVES[i].look,
+                                                   .y = s->at[column],
+                                                   .dots = dots == ALWAYS || (dots && s->n == 1)};
 }
 
 static void put_chart(kvf__html *h, const kvf_json *facts, const kvf__history *history,

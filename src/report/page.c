@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-static void put_head(kvf__html *h, const kvf_json *facts)
+void kvf__page_begin(kvf__html *h, const char *title, const char *command)
 {
     kvf__html_put(h, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
@@ -16,21 +16,33 @@ static void put_head(kvf__html *h, const kvf_json *facts)
                      "<meta name=\"color-scheme\" content=\"light dark\">\n"
                      "<meta name=\"generator\" content=\"kvfold " KVF_VERSION "\">\n"
                      "<link rel=\"icon\" href=\"data:,\">\n<title>");
-    kvf__html_text(h, kvf_json_str(kvf_json_get(facts, "title"), NULL));
-    kvf__html_put(h, " &ndash; kvfold report</title>\n<style>\n");
+    kvf__html_text(h, title);
+    kvf__html_printf(h, " &ndash; kvfold %s</title>\n<style>\n", command);
     kvf__html_put(h, kvf__page_css);
-    kvf__html_put(h, "</style>\n</head>\n<body>\n");
+    kvf__html_put(h, "</style>\n</head>\n<body>\n<header>\n<h1>");
+    kvf__html_text(h, title);
+    kvf__html_put(h, "</h1>\n");
+}
+
+void kvf__page_end(kvf__html *h)
+{
+    kvf__html_put(h, "</main>\n<footer>Made by kvfold " KVF_VERSION
+                     ". This page asks no network for anything.</footer>\n<script>\n");
+    kvf__html_put(h, kvf__page_js);
+    kvf__html_put(h, "</script>\n</body>\n</html>\n");
 }
 
 /* ---- summary --------------------------------------------------------------------------------- */
 
-static void put_card(kvf__html *h, const char *name, const kvf_json *value, const char *unit)
+void kvf__card_put(kvf__html *h, const char *name, const kvf_json *value, const char *unit)
 {
     double real = kvf_json_real(value, NAN);
 
     if (kvf_json_typeof(value) == KVF_JSON_NONE) return;
     if (kvf_json_typeof(value) == KVF_JSON_STRING && !*kvf_json_str(value, NULL)) return;
-    kvf__html_printf(h, "<div><dt>%s</dt><dd>", name);
+    kvf__html_put(h, "<div><dt>");
+    kvf__html_text(h, name);
+    kvf__html_put(h, "</dt><dd>");
     if (kvf_json_typeof(value) == KVF_JSON_REAL)
         kvf__html_number(h, real, 5);
     else
@@ -44,7 +56,7 @@ static void put_shape(kvf__html *h, const kvf_json *attributes)
     const kvf_json *P = kvf_json_get(attributes, "P");
 
     if (kvf_json_int(P, 0) < 1) return;
-    put_card(h, "virtual tokens", P, "");
+    kvf__card_put(h, "virtual tokens", P, "");
     kvf__html_printf(h,
                      "<div><dt>layers &times; heads &times; size</dt><dd>%lld &times; %lld &times; "
                      "%lld</dd></div>\n",
@@ -71,12 +83,12 @@ static void put_summary(kvf__html *h, const kvf_json *facts)
                {"best step", "best_step", ""}};
 
     kvf__html_put(h, "<dl class=\"cards\">\n");
-    put_card(h, "file", kvf_json_get(facts, "kind"), "");
+    kvf__card_put(h, "file", kvf_json_get(facts, "kind"), "");
     for (size_t i = 0; i < sizeof SAID / sizeof SAID[0]; i++)
-        put_card(h, SAID[i].name, kvf_json_get(attributes, SAID[i].key), SAID[i].unit);
+        kvf__card_put(h, SAID[i].name, kvf_json_get(attributes, SAID[i].key), SAID[i].unit);
     put_shape(h, attributes);
     for (size_t i = 0; i < sizeof RAN / sizeof RAN[0]; i++)
-        put_card(h, RAN[i].name, kvf_json_get(history, RAN[i].key), RAN[i].unit);
+        kvf__card_put(h, RAN[i].name, kvf_json_get(history, RAN[i].key), RAN[i].unit);
     kvf__html_put(h, "</dl>\n");
 }
 
@@ -120,9 +132,6 @@ static void put_contents(kvf__html *h, const kvf_json *facts, bool curves)
 
 static void put_body(kvf__html *h, const kvf_json *facts, const kvf__history *history)
 {
-    kvf__html_put(h, "<header>\n<h1>");
-    kvf__html_text(h, kvf_json_str(kvf_json_get(facts, "title"), NULL));
-    kvf__html_put(h, "</h1>\n");
     put_summary(h, facts);
     put_contents(h, facts, history && history->n > 0);
     put_notes(h, kvf_json_get(facts, "notes"));
@@ -133,10 +142,7 @@ static void put_body(kvf__html *h, const kvf_json *facts, const kvf__history *hi
     kvf__samples_put(h, facts);
     kvf__words_put(h, facts);
     kvf__tables_put(h, facts);
-    kvf__html_put(h, "</main>\n<footer>Made by kvfold " KVF_VERSION
-                     ". This page asks no network for anything.</footer>\n<script>\n");
-    kvf__html_put(h, kvf__page_js);
-    kvf__html_put(h, "</script>\n</body>\n</html>\n");
+    kvf__page_end(h);
 }
 
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
@@ -144,7 +150,7 @@ kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__hist
 {
     kvf__html h = {.ctx = ctx};
 
-    put_head(&h, facts);
+    kvf__page_begin(&h, kvf_json_str(kvf_json_get(facts, "title"), NULL), "report");
     put_body(&h, facts, history);
     if (h.st) {
         kvf__buf_done(&h.out);

@@ -27,7 +27,7 @@ static void put_pairs(kvf__html *h, const kvf_json *facts, const char *key, cons
     kvf__html_put(h, "</tbody></table></div>\n</section>\n");
 }
 
-static void put_bytes(kvf__html *h, int64_t bytes)
+void kvf__bytes_put(kvf__html *h, int64_t bytes)
 {
     static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double value = (double)bytes;
@@ -51,7 +51,7 @@ static void put_tensor(kvf__html *h, const kvf_json *tensor)
     kvf__html_put(h, "</td><td>");
     kvf__html_text(h, kvf_json_str(kvf_json_get(tensor, "dtype"), NULL));
     kvf__html_put(h, "</td><td>");
-    put_bytes(h, kvf_json_int(kvf_json_get(tensor, "bytes"), 0));
+    kvf__bytes_put(h, kvf_json_int(kvf_json_get(tensor, "bytes"), 0));
     kvf__html_put(h, "</td><td>");
     kvf__html_number(h, kvf_json_real(kvf_json_get(tensor, "norm"), NAN), 4);
     kvf__html_put(h, "</td></tr>\n");

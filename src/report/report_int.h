@@ -1,8 +1,8 @@
-/* The page of `kvfold report`: one HTML file that needs no other.
+/* The pages of `kvfold report` and `kvfold compare`: one HTML file that needs no other.
  *
- * This folder draws; what is drawn was found out by others (src/study/report_run.c) and comes as
- * JSON, in the words of kvf_inspect(), and as the history of a run. Every text in it may be
- * hostile: names of files and tensors, options, words, generations. Equal facts, equal bytes. */
+ * This folder draws; what is drawn was found out by others (src/study/report_page.c, compare.c) and
+ * comes as JSON, in the words of kvf_inspect(), and as the history of a run. Every text in it may
+ * be hostile: names of files and tensors, options, words, generations. Equal facts, equal bytes. */
 #ifndef KVF_REPORT_INT_H
 #define KVF_REPORT_INT_H
 
@@ -24,5 +24,7 @@
  * history NULL or empty: no curves. *out is the caller's. */
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
                             kvf__buf *out);
+/* Of a comparison, as kvf_compare_page() takes it. */
+kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 
 #endif

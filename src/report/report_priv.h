@@ -33,6 +33,16 @@ void kvf__html_value(kvf__html *h, const kvf_json *value);
 void kvf__html_quoted(kvf__html *h, const kvf_json *value);
 /* A number in so many digits, or a dash where it is none. */
 void kvf__html_number(kvf__html *h, double value, int digits);
+/* From the doctype to the heading; the end of what is in <main>, and the foot. command: "report".
+ */
+void kvf__page_begin(kvf__html *h, const char *title, const char *command);
+void kvf__page_end(kvf__html *h);
+/* One of the facts at the head of the page, by anybody's name, in a list of class "cards"; nothing
+ * where it is absent.
+ */
+void kvf__card_put(kvf__html *h, const char *name, const kvf_json *value, const char *unit);
+/* "1.5 MiB". */
+void kvf__bytes_put(kvf__html *h, int64_t bytes);
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
@@ -55,13 +65,14 @@ double kvf__axis_at(const kvf__axis *axis, double value);
 
 typedef struct kvf__curve {
     const char *column; /* of the table that has its numbers */
-    const char *name;
-    const char *look; /* class of its line: "raw", "smooth", "valid" */
-    const double *y;  /* [n]; what is not finite is passed over */
+    const char *name;   /* anybody's text */
+    const char *look;   /* class of its line: "raw", "smooth", "valid", "bare", "c0" to "c7" */
+    const double *y;    /* [n]; what is not finite is passed over */
     bool dots;
+    const double *low, *high; /* [n] a band around it; NULL: none */
 } kvf__curve;
 
-enum { KVF__CURVES = 3 };
+enum { KVF__CURVES = 17 };
 typedef struct kvf__chart {
     const char *id, *title, *unit, *label; /* label: read out in place of the picture */
     const char *name;                      /* anybody's text after the title; NULL: none */

@@ -16,14 +16,22 @@ static kvf_status check_trained_base(kvf_ctx *ctx, const kvf_train_options *o)
                      strcmp(o->method, "full") ? "--unfreeze base" : "method full");
 }
 
+bool kvf__train_option_applies(const char *name, const char *method)
+{
+    const kvf__option *row = kvf__option_find(name);
+    const kvf__method *known = method ? kvf__method_find(method) : NULL;
+
+    if (!row || !known) return false;
+    if (!row->methods) return known->port != KVF__PORT_NONE || strcmp(row->row.name, "lr") != 0;
+    return kvf__choice_index(row->methods, known->name) >= 0;
+}
+
 /* Method head has nothing to train but what the task brings. */
 static kvf_status check_head_alone(kvf_ctx *ctx, const kvf_train_options *o)
 {
     if (!strcmp(o->task, "lm") && !o->named_data.n)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--method head: task lm has no head of its own, want another --task");
-    if (kvf__train_option_given(o, "lr"))
-        return kvf__fail(ctx, KVF_EUSAGE, "--lr: not for method head, whose rate is --head-lr");
     return KVF_OK;
 }
 
@@ -40,7 +48,7 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
     const kvf__option *r;
 
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++)
-        if (r->methods && is_set(o, r) && kvf__choice_index(r->methods, o->method) < 0)
+        if (is_set(o, r) && !kvf__train_option_applies(r->row.name, o->method))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: not for method %s", r->row.name, method->name);
     if (method->port == KVF__PORT_NONE) KVF_TRY(check_head_alone(ctx, o));
     if (!strcmp(o->method, "adapter") && o->base_dropout > 0)

@@ -254,6 +254,7 @@ compare|init-text|$compare|abcd|refuse
 compare|init-text|$compare --inits random|abcd|refuse
 compare|steps|$compare|3|change
 compare|seeds|$compare|2|change
+compare|eval-every|$compare|2|change
 compare|options|$compare|larger.txt|change
 compare|out|||cli/compare.sh
 compare|force|--base model --data train.jsonl --valid far.jsonl --methods direct --options small.txt --steps 1 --quiet $one --out kept|@|rescue

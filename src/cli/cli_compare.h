@@ -1,0 +1,69 @@
+/* The parts of kvfold compare: processes of this program, the rows that are compared, the table. */
+#ifndef KVF_CLI_COMPARE_H
+#define KVF_CLI_COMPARE_H
+
+#include "cli_int.h"
+
+/* ---- a process of this program (run_self.c) -------------------------------------------------- */
+
+enum { CLI_MOST_ARGUMENTS = 256 };
+typedef struct cli_arguments {
+    char *at[CLI_MOST_ARGUMENTS + 1]; /* owned; ends in NULL */
+    size_t n;
+    bool lost; /* one of them, to memory or to their number */
+} cli_arguments;
+void cli_argument(cli_arguments *a, const char *fmt, ...) CLI_PRINTF(2, 3);
+/* An option of a row's name: value "true" of a flag is the flag, "false" is nothing. */
+void cli_argument_option(cli_arguments *a, const kvf__option_row *row, const char *value);
+/* Runs this program with the arguments, --json and the call's --threads, and frees them. The object
+ * that it printed; NULL, with a line that names `what`: it failed. */
+kvf_json *cli_run_self(const cli_call *call, cli_arguments *a, const char *what);
+
+/* ---- what is compared (compare_rows.c) ------------------------------------------------------- */
+
+typedef struct cli_compare_values {
+    const char *base, *data, *valid, *methods, *inits, *init_text, *recipe, *out;
+    int64_t steps, seeds, eval_every;
+    bool force;
+} cli_compare_values;
+
+enum { CLI_MOST_COMPARED = 64, CLI_MOST_SETTINGS = 8 };
+/* A row of the table: a method, with what --methods and --inits say of it. */
+typedef struct cli_compared {
+    char name[160];            /* "full lr=3e-4", "mlp init=text" */
+    char file[160];            /* beginning of its files' names */
+    const char *method, *init; /* init NULL: the method's own */
+    size_t n;
+    struct {
+        const kvf__option_row *row;
+        const char *value;
+    } setting[CLI_MOST_SETTINGS];
+} cli_compared;
+
+typedef struct cli_comparison {
+    const cli_call *call;
+    const cli_compare_values *values;
+    cli_call shared;       /* of train: the options of --options FILE */
+    const char *task;      /* "lm", ... */
+    char *methods, *inits; /* the lists, cut into their parts; views of them: */
+    size_t n_inits;
+    const char *init[CLI_MOST_COMPARED];
+    size_t n;
+    cli_compared row[CLI_MOST_COMPARED]; /* the head alone first, where the task has one */
+    const char *reference;               /* name of the first method asked for */
+} cli_comparison;
+/* CLI_OK, or with its line CLI_MISUSE or CLI_FAILED. */
+int cli_comparison_init(cli_comparison *c, const cli_call *call, const cli_compare_values *values);
+void cli_comparison_done(cli_comparison *c);
+/* The options of the file and of the row that its method has. */
+void cli_comparison_options(const cli_comparison *c, const cli_compared *row, cli_arguments *a);
+/* Those of the file that another command has, too. */
+void cli_comparison_options_of(const cli_comparison *c, const cli_command *command,
+                               cli_arguments *a);
+kvf_json *cli_comparison_shared(const cli_comparison *c); /* {name: value} of the file */
+
+/* ---- the table (compare_table.c) ------------------------------------------------------------- */
+
+void cli_comparison_print(const kvf_json *object);
+
+#endif

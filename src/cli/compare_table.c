@@ -1,0 +1,91 @@
+/* The table of kvfold compare: a line for the bare base and one for each method, over its seeds. */
+#include "cli_compare.h"
+
+#include <math.h>
+#include <string.h>
+
+/* "0.8123 (0.8000 to 0.8200)"; one run, or equal ones: the number alone. */
+static const char *spread_text(const kvf_json *spread, char buf[64])
+{
+    const double mean = cli_real_at(spread, "mean"), low = cli_real_at(spread, "min"),
+                 high = cli_real_at(spread, "max");
+    if (!isfinite(mean)) return "-";
+    if (high > low)
+        snprintf(buf, 64, "%.4f (%.4f to %.4f)", mean, low, high);
+    else
+        snprintf(buf, 64, "%.4f", mean);
+    return buf;
+}
+
+/* "+0.0123 +- 0.0045". */
+static const char *difference_text(const kvf_json *difference, char buf[64])
+{
+    const double mean = cli_real_at(difference, "mean"),
+                 error = cli_real_at(difference, "standard_error");
+    if (!isfinite(mean)) return "-";
+    int n = snprintf(buf, 64, "%+.4f", mean);
+    if (isfinite(error)) snprintf(buf + n, 64 - (size_t)n, " +- %.4f", error);
+    return buf;
+}
+
+static int width_of(const kvf_json *methods)
+{
+    size_t width = strlen("bare base");
+    for (size_t i = 0; i < kvf_json_size(methods); i++) {
+        size_t n = strlen(cli_text_at(kvf_json_at(methods, i), "name"));
+        if (n > width) width = n;
+    }
+    return (int)width;
+}
+
+static void print_method(const kvf_json *m, int width, bool scored, bool several)
+{
+    char stored[32], memory[32], loss[64], score[64], difference[64];
+    const int64_t bytes = cli_int_at(m, "bytes");
+    const int wide = several ? 25 : 10;
+    printf("%-*s %10lld %8.4f%% %10s %8.0f %10s  %-*s", width, cli_text_at(m, "name"),
+           cli_int_at(m, "trainable_parameters"), 100 * cli_real_at(m, "share"),
+           bytes ? cli_bytes_text(bytes, stored) : "-", cli_real_at(m, "tokens_per_second"),
+           cli_bytes_text(cli_int_at(m, "peak_rss_bytes"), memory), wide,
+           spread_text(kvf_json_get(m, "loss"), loss));
+    if (scored) printf("  %-*s", wide, spread_text(kvf_json_get(m, "score"), score));
+    printf("  %s\n", difference_text(kvf_json_get(m, "difference"), difference));
+}
+
+static void print_bare(const kvf_json *bare, int width)
+{
+    const double loss = cli_real_at(bare, "loss");
+    printf("%-*s %10d %8.4f%% ", width, "bare base", 0, 0.0);
+    if (isfinite(loss))
+        printf("%10s %8s %10s  %.4f\n", "-", "-", "-", loss);
+    else
+        printf("    %s\n", cli_text_at(bare, "reason"));
+}
+
+/* The metric of the scores; NULL: there are losses alone. */
+static const char *metric_of(const kvf_json *methods)
+{
+    for (size_t i = 0; i < kvf_json_size(methods); i++) {
+        const char *metric = cli_text_at(kvf_json_at(methods, i), "best_metric");
+        if (*metric) return metric;
+    }
+    return NULL;
+}
+
+void cli_comparison_print(const kvf_json *object)
+{
+    const kvf_json *methods = kvf_json_get(object, "methods");
+    const char *metric = metric_of(methods);
+    const bool several = cli_int_at(object, "seeds") > 1;
+    const int width = width_of(methods), wide = several ? 25 : 10;
+    printf("%-*s %10s %9s %10s %8s %10s  %-*s", width, "method", "trained", "share", "stored",
+           "tokens/s", "memory", wide, "valid loss");
+    if (metric) printf("  %-*s", wide, metric);
+    printf("  to %s\n", cli_text_at(object, "reference"));
+    print_bare(kvf_json_get(object, "bare"), width);
+    for (size_t i = 0; i < kvf_json_size(methods); i++)
+        print_method(kvf_json_at(methods, i), width, metric != NULL, several);
+    printf("%lld %s of %lld steps, %lld parameters in the base; curves: %s\n",
+           cli_int_at(object, "seeds"), several ? "seeds" : "seed", cli_int_at(object, "steps"),
+           cli_int_at(object, "base_parameters"), cli_text_at(object, "page"));
+}

@@ -1,0 +1,355 @@
+/* The page of a comparison: its table, the curves of its methods, and what all runs had in common.
+ * The object is that of kvf_compare_summary(). A curve is the mean over a method's runs, the band
+ * around it reaches from the least to the largest. */
+#include "arena.h"
+#include "report_priv.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    MOST_METHODS = KVF__CURVES - 1,
+    MOST_KEY = 24,
+    LOOKS = 8
+}; /* the bare base is a curve too */
+typedef enum measure { SCORE, LOSS, MEASURES } measure;
+typedef enum part { MEAN, LOW, HIGH, PARTS } part;
+
+static const char *const MEASURE_KEYS[] = {"score", "loss"};
+static const char *const PART_KEYS[] = {"mean", "min", "max"};
+
+/* One method's numbers at the steps of the comparison. */
+typedef struct line {
+    const kvf_json *method;
+    char look[16], key[MEASURES][PARTS][MOST_KEY];
+    double *at[MEASURES][PARTS]; /* [steps] */
+} line;
+
+typedef struct drawing {
+    const kvf_json *object;
+    int64_t n_steps;
+    double *steps, *bare; /* [n_steps] */
+    size_t n;
+    line lines[MOST_METHODS];
+    void *memory;
+} drawing;
+
+static const kvf_json *methods_of(const kvf_json *object)
+{
+    return kvf_json_get(object, "methods");
+}
+
+static const char *text_of(const kvf_json *object, const char *key)
+{
+    const char *text = kvf_json_str(kvf_json_get(object, key), NULL);
+    return text ? text : "";
+}
+
+static double real_of(const kvf_json *object, const char *key)
+{
+    return kvf_json_real(kvf_json_get(object, key), NAN);
+}
+
+/* The name of the score, NULL where all methods have their loss alone. */
+static const char *metric_of(const kvf_json *object)
+{
+    for (size_t i = 0; i < kvf_json_size(methods_of(object)); i++) {
+        const char *name = text_of(kvf_json_at(methods_of(object), i), "best_metric");
+        if (*name) return name;
+    }
+    return NULL;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void put_cell(kvf__html *h, const char *format, double value)
+{
+    kvf__html_put(h, "<td>");
+    if (isfinite(value))
+        kvf__html_printf(h, format, value);
+    else
+        kvf__html_put(h, "&ndash;");
+    kvf__html_put(h, "</td>");
+}
+
+static void put_bytes_cell(kvf__html *h, const kvf_json *bytes)
+{
+    kvf__html_put(h, "<td>");
+    if (kvf_json_int(bytes, 0))
+        kvf__bytes_put(h, kvf_json_int(bytes, 0));
+    else
+        kvf__html_put(h, "&ndash;");
+    kvf__html_put(h, "</td>");
+}
+
+/* Mean, and the range where runs differ. */
+static void put_spread(kvf__html *h, const kvf_json *spread)
+{
+    const double mean = real_of(spread, "mean"), low = real_of(spread, "min"),
+                 high = real_of(spread, "max");
+    if (!isfinite(mean)) {
+        kvf__html_put(h, "<td>&ndash;</td>");
+        return;
+    }
+    kvf__html_printf(h, "<td>%.4f", mean);
+    if (high > low) kvf__html_printf(h, " <small>%.4f to %.4f</small>", low, high);
+    kvf__html_put(h, "</td>");
+}
+
+static void put_difference(kvf__html *h, const kvf_json *difference)
+{
+    const double mean = real_of(difference, "mean"), error = real_of(difference, "standard_error");
+    if (!isfinite(mean)) {
+        kvf__html_put(h, "<td>&ndash;</td>");
+        return;
+    }
+    kvf__html_printf(h, "<td>%+.4f", mean);
+    if (isfinite(error)) kvf__html_printf(h, " <small>&plusmn; %.4f</small>", error);
+    kvf__html_put(h, "</td>");
+}
+
+static void put_method(kvf__html *h, const kvf_json *method, bool scored)
+{
+    kvf__html_put(h, "<tr><th scope=\"row\">");
+    kvf__html_text(h, text_of(method, "name"));
+    kvf__html_put(h, "</th>");
+    put_cell(h, "%.0f", real_of(method, "trainable_parameters"));
+    put_cell(h, "%.3f&nbsp;%%", 100 * real_of(method, "share"));
+    put_bytes_cell(h, kvf_json_get(method, "bytes"));
+    put_cell(h, "%.0f", real_of(method, "tokens_per_second"));
+    put_bytes_cell(h, kvf_json_get(method, "peak_rss_bytes"));
+    put_cell(h, "%.0f", real_of(method, "runs"));
+    put_spread(h, kvf_json_get(method, "loss"));
+    if (scored) put_spread(h, kvf_json_get(method, "score"));
+    put_difference(h, kvf_json_get(method, "difference"));
+    kvf__html_put(h, "</tr>\n");
+}
+
+static void put_bare(kvf__html *h, const kvf_json *bare, bool scored)
+{
+    const double loss = real_of(bare, "loss");
+    if (!bare) return;
+    kvf__html_put(h, "<tr><th scope=\"row\">bare base</th>");
+    if (isfinite(loss)) {
+        kvf__html_printf(h, "<td>0</td><td>0&nbsp;%%</td><td colspan=\"4\"></td><td>%.4f</td>%s",
+                         loss, scored ? "<td></td>" : "");
+        kvf__html_put(h, "<td></td>");
+    } else {
+        kvf__html_printf(h, "<td>0</td><td>0&nbsp;%%</td><td colspan=\"%d\">", scored ? 7 : 6);
+        kvf__html_text(h, text_of(bare, "reason"));
+        kvf__html_put(h, "</td>");
+    }
+    kvf__html_put(h, "</tr>\n");
+}
+
+static void put_titles(kvf__html *h, const kvf_json *object, const char *metric)
+{
+    static const char *const TITLES[] = {"method",   "trained", "share", "stored",
+                                         "tokens/s", "memory",  "runs",  "validation loss"};
+    for (size_t i = 0; i < sizeof TITLES / sizeof TITLES[0]; i++)
+        kvf__html_printf(h, "<th scope=\"col\">%s</th>", TITLES[i]);
+    if (metric) {
+        kvf__html_put(h, "<th scope=\"col\">");
+        kvf__html_text(h, metric);
+        kvf__html_put(h, "</th>");
+    }
+    kvf__html_put(h, "<th scope=\"col\">to ");
+    kvf__html_text(h, text_of(object, "reference"));
+    kvf__html_put(h, "</th>");
+}
+
+static void put_table(kvf__html *h, const kvf_json *object)
+{
+    const char *metric = metric_of(object);
+    kvf__html_put(h, "<section id=\"methods\">\n<h2>Methods</h2>\n<div class=\"wide\">"
+                     "<table>\n<thead><tr>");
+    put_titles(h, object, metric);
+    kvf__html_put(h, "</tr></thead>\n<tbody>\n");
+    put_bare(h, kvf_json_get(object, "bare"), metric != NULL);
+    for (size_t i = 0; i < kvf_json_size(methods_of(object)); i++)
+        put_method(h, kvf_json_at(methods_of(object), i), metric != NULL);
+    kvf__html_put(h, "</tbody></table></div>\n<p class=\"note\">Of the best checkpoints: the mean "
+                     "over seeds, and the least and largest. Share: of the parameters of base and "
+                     "method together. The last column is the mean difference over equal seeds "
+                     "with its standard error.</p>\n</section>\n");
+}
+
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+static void lay_drawing(void *object, kvf__carver *carver)
+{
+    drawing *d = object;
+    d->steps = kvf__carve(carver, d->n_steps, 1, sizeof(double));
+    d->bare = kvf__carve(carver, d->n_steps, 1, sizeof(double));
+    for (size_t i = 0; i < d->n; i++)
+        for (int m = 0; m < MEASURES; m++)
+            for (int p = 0; p < PARTS; p++)
+                d->lines[i].at[m][p] = kvf__carve(carver, d->n_steps, 1, sizeof(double));
+}
+
+static void fill_line(const drawing *d, size_t i, line *l)
+{
+    l->method = kvf_json_at(methods_of(d->object), i);
+    snprintf(l->look, sizeof l->look, "c%zu%s", i % LOOKS, i >= LOOKS ? " second" : "");
+    for (int m = 0; m < MEASURES; m++)
+        for (int p = 0; p < PARTS; p++) {
+            const kvf_json *curves = kvf_json_get(l->method, "curves");
+            const kvf_json *values = kvf_json_get(kvf_json_get(curves, MEASURE_KEYS[m]),
+                                                  PART_KEYS[p]);
+            snprintf(l->key[m][p], MOST_KEY, "%s-%s-%zu", MEASURE_KEYS[m], PART_KEYS[p], i);
+            for (int64_t s = 0; s < d->n_steps; s++)
+                l->at[m][p][s] = kvf_json_real(kvf_json_at(values, (size_t)s), NAN);
+        }
+}
+
+static kvf_status make_drawing(kvf_ctx *ctx, const kvf_json *object, drawing *d)
+{
+    const kvf_json *steps = kvf_json_get(object, "curve_steps");
+    const size_t n = kvf_json_size(methods_of(object));
+    *d = (drawing){.object = object,
+                   .n_steps = (int64_t)kvf_json_size(steps),
+                   .n = n < MOST_METHODS ? n : MOST_METHODS};
+    KVF_TRY(kvf__carve_block(ctx, lay_drawing, d, &d->memory));
+    for (int64_t s = 0; s < d->n_steps; s++) {
+        d->steps[s] = kvf_json_real(kvf_json_at(steps, (size_t)s), NAN);
+        d->bare[s] = real_of(kvf_json_get(object, "bare"), "loss");
+    }
+    for (size_t i = 0; i < d->n; i++)
+        fill_line(d, i, &d->lines[i]);
+    return KVF_OK;
+}
+
+static bool has_values(const drawing *d, const double *y)
+{
+    for (int64_t s = 0; s < d->n_steps; s++)
+        if (isfinite(y[s])) return true;
+    return false;
+}
+
+static void put_chart(kvf__html *h, const drawing *d, measure m)
+{
+    const bool score = m == SCORE;
+    kvf__chart chart = {.id = MEASURE_KEYS[m],
+                        .title = score ? "Validation score" : "Validation loss",
+                        .unit = score ? "" : "nats per label",
+                        .name = score ? metric_of(d->object) : NULL,
+                        .label = score ? "Validation score of each method by step"
+                                       : "Validation loss of each method by step",
+                        .table = "steps",
+                        .n = d->n_steps,
+                        .x = d->steps,
+                        .mark_x = NAN,
+                        .mark_y = NAN};
+    for (size_t i = 0; i < d->n; i++) {
+        const line *l = &d->lines[i];
+        if (!has_values(d, l->at[m][MEAN])) continue;
+        chart.curve[chart.n_curves++] = (kvf__curve){.column = l->key[m][MEAN],
+                                                     .name = text_of(l->method, "name"),
+                                                     .look = l->look,
+                                                     .y = l->at[m][MEAN],
+                                                     .dots = true,
+                                                     .low = l->at[m][LOW],
+                                                     .high = l->at[m][HIGH]};
+    }
+    if (!score && chart.n_curves && has_values(d, d->bare))
+        chart.curve[chart.n_curves++] = (kvf__curve){
+            .column = "bare", .name = "bare base", .look = "bare", .y = d->bare};
+    kvf__chart_put(h, &chart);
+}
+
+/* ---- numbers of the curves ------------------------------------------------------------------- */
+
+/* Calls put for each column of numbers, in order: cell of a step, or heading where step is -1. */
+static void put_row(kvf__html *h, const drawing *d, int64_t step)
+{
+    const bool bare = has_values(d, d->bare);
+    for (int m = 0; m < MEASURES; m++)
+        for (size_t i = 0; i < d->n; i++)
+            for (int p = 0; p < PARTS; p++) {
+                const line *l = &d->lines[i];
+                if (!has_values(d, l->at[m][p])) continue;
+                if (step < 0) {
+                    kvf__html_printf(h, "<th scope=\"col\" data-key=\"%s\">%s ", l->key[m][p],
+                                     MEASURE_KEYS[m]);
+                    kvf__html_text(h, text_of(l->method, "name"));
+                    kvf__html_printf(h, "%s%s</th>", p ? ", " : "", p ? PART_KEYS[p] : "");
+                    continue;
+                }
+                kvf__html_put(h, "<td>");
+                if (isfinite(l->at[m][p][step])) kvf__html_printf(h, "%.6g", l->at[m][p][step]);
+                kvf__html_put(h, "</td>");
+            }
+    if (bare && step < 0)
+        kvf__html_put(h, "<th scope=\"col\" data-key=\"bare\">loss bare base</th>");
+    else if (bare)
+        kvf__html_printf(h, "<td>%.6g</td>", d->bare[step]);
+}
+
+static void put_numbers(kvf__html *h, const drawing *d)
+{
+    kvf__html_put(h, "<details><summary>Numbers of the curves</summary>\n<div class=\"wide\">"
+                     "<table id=\"steps\">\n<thead><tr><th scope=\"col\" data-key=\"step\">step"
+                     "</th>");
+    put_row(h, d, -1);
+    kvf__html_put(h, "</tr></thead>\n<tbody>\n");
+    for (int64_t s = 0; s < d->n_steps; s++) {
+        kvf__html_printf(h, "<tr><td>%.0f</td>", d->steps[s]);
+        put_row(h, d, s);
+        kvf__html_put(h, "</tr>\n");
+    }
+    kvf__html_put(h, "</tbody></table></div></details>\n");
+}
+
+static void put_curves(kvf__html *h, const kvf_json *object)
+{
+    const size_t n = kvf_json_size(methods_of(object));
+    drawing *d = NULL;
+    if (h->st || !kvf_json_size(kvf_json_get(object, "curve_steps"))) return;
+    h->st = kvf__alloc(h->ctx, sizeof *d, &d);
+    if (!h->st) h->st = make_drawing(h->ctx, object, d);
+    if (!h->st) {
+        kvf__html_put(h, "<section id=\"curves\">\n<h2>Curves</h2>\n<div class=\"charts\">\n");
+        put_chart(h, d, SCORE);
+        put_chart(h, d, LOSS);
+        kvf__html_put(h, "</div>\n<p class=\"note\">Lines are means over seeds, bands reach from "
+                         "the least to the largest.");
+        if (n > MOST_METHODS)
+            kvf__html_printf(h, " The first %d of %zu are drawn.", MOST_METHODS, n);
+        kvf__html_put(h, "</p>\n");
+        put_numbers(h, d);
+        kvf__html_put(h, "</section>\n");
+    }
+    if (d) kvf__free(d->memory);
+    kvf__free(d);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void put_about(kvf__html *h, const kvf_json *object)
+{
+    kvf_json *about = kvf_json_get(object, "about");
+    kvf__html_put(h, "<dl class=\"cards\">\n");
+    for (void *it = kvf_json_iter(about); it; it = kvf_json_next(about, it))
+        kvf__card_put(h, kvf_json_iter_key(it), kvf_json_iter_value(it), "");
+    kvf__card_put(h, "parameters of the base", kvf_json_get(object, "base_parameters"), "");
+    kvf__html_put(h, "</dl>\n");
+}
+
+kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out)
+{
+    const char *title = text_of(object, "title");
+    kvf__html h = {.ctx = ctx};
+    kvf__page_begin(&h, *title ? title : "Comparison", "compare");
+    put_about(&h, object);
+    kvf__html_put(&h, "</header>\n<main>\n");
+    put_table(&h, object);
+    put_curves(&h, object);
+    kvf__tables_put(&h, object);
+    kvf__page_end(&h);
+    if (h.st) {
+        kvf__buf_done(&h.out);
+        return h.st;
+    }
+    *out = h.out;
+    return KVF_OK;
+}

@@ -1,0 +1,296 @@
+/* What the runs of a comparison come to: for each method the mean, the least and the largest of its
+ * runs, the difference to the reference over runs of equal seeds, its share of all parameters, and
+ * the curve of its validations.
+ *
+ * The share is PEFT's: trained values of all there are, those of the base and those that the method
+ * adds to it. */
+#include <kvfold/study.h>
+
+#include "artifact.h"
+#include "json_pack.h"
+#include "open_base.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct compared_run {
+    const kvf_json *row;
+    const char *name; /* of its method, as the table has it */
+    int64_t seed;
+    double loss, score; /* of the best checkpoint; score NaN: its metric is the loss */
+    int64_t of_base;    /* trained values that are the base's own */
+    kvf__history history;
+} compared_run;
+
+typedef struct comparison {
+    kvf_ctx *ctx;
+    size_t n;
+    compared_run *runs;      /* [n] */
+    double *values;          /* [n] scratch */
+    int64_t base_parameters; /* of the model */
+    int64_t n_steps;
+    int64_t *steps; /* [n_steps] at which any run was validated, ascending */
+} comparison;
+
+/* ---- numbers over runs ----------------------------------------------------------------------- */
+
+typedef struct spread {
+    double mean, min, max;
+    size_t n; /* of finite values; 0: the others are NaN */
+} spread;
+
+static spread spread_of(const double *x, size_t n)
+{
+    spread s = {.mean = 0, .min = INFINITY, .max = -INFINITY};
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) continue;
+        s.mean += x[i];
+        s.min = fmin(s.min, x[i]);
+        s.max = fmax(s.max, x[i]);
+        s.n++;
+    }
+    if (!s.n) return (spread){.mean = NAN, .min = NAN, .max = NAN};
+    s.mean = fmin(fmax(s.mean / (double)s.n, s.min), s.max); /* rounding stays inside */
+    return s;
+}
+
+static kvf_json *spread_json(spread s)
+{
+    kvf_json *object = kvf_json_object();
+    if (!s.n) {
+        kvf_json_free(object);
+        return kvf_json_new_null();
+    }
+    kvf_json_set(object, "mean", kvf_json_new_real(s.mean));
+    kvf_json_set(object, "min", kvf_json_new_real(s.min));
+    kvf_json_set(object, "max", kvf_json_new_real(s.max));
+    return object;
+}
+
+static double score_of(const compared_run *run)
+{
+    return isnan(run->score) ? run->loss : run->score;
+}
+
+/* Of the runs named `name` less those of the reference with the same seeds: mean, and the standard
+ * error of that mean, null of one pair. */
+static kvf_json *difference_json(comparison *c, const char *name, const char *reference)
+{
+    size_t n = 0;
+    double squares = 0;
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t k = 0; k < c->n; k++)
+            if (!strcmp(c->runs[i].name, name) && !strcmp(c->runs[k].name, reference) &&
+                c->runs[i].seed == c->runs[k].seed)
+                c->values[n++] = score_of(&c->runs[i]) - score_of(&c->runs[k]);
+    const spread s = spread_of(c->values, n);
+    if (!s.n || s.n < n) return kvf_json_new_null();
+    for (size_t i = 0; i < n; i++)
+        squares += (c->values[i] - s.mean) * (c->values[i] - s.mean);
+    kvf_json *object = kvf_json_object();
+    kvf_json_set(object, "mean", kvf_json_new_real(s.mean));
+    kvf_json_set(object, "standard_error",
+                 kvf_json_new_real(n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : NAN));
+    kvf_json_set(object, "pairs", kvf_json_new_int((int64_t)n));
+    return object;
+}
+
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+/* Column of the run's history at a step; NaN: no validation then. */
+static double at_step(const compared_run *run, int column, int64_t step)
+{
+    const kvf__history *h = &run->history;
+    for (int64_t i = 0; i < h->n; i++)
+        if (h->step[i] == step) return kvf__history_at(h, column, i);
+    return NAN;
+}
+
+/* {"mean": [...], "min": [...], "max": [...]} over the comparison's steps. */
+static kvf_json *curve_json(comparison *c, const char *name, int column)
+{
+    static const char *const KEYS[] = {"mean", "min", "max"};
+    kvf_json *curve = kvf_json_object();
+    for (int k = 0; k < 3; k++) {
+        kvf_json *values = kvf_json_array();
+        for (int64_t i = 0; i < c->n_steps; i++) {
+            size_t n = 0;
+            for (size_t r = 0; r < c->n; r++)
+                if (!strcmp(c->runs[r].name, name))
+                    c->values[n++] = at_step(&c->runs[r], column, c->steps[i]);
+            const spread s = spread_of(c->values, n);
+            kvf_json_add(values, kvf_json_new_real(k == 0 ? s.mean : k == 1 ? s.min : s.max));
+        }
+        kvf_json_set(curve, KEYS[k], values);
+    }
+    return curve;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static kvf_status find_steps(comparison *c)
+{
+    size_t all = 0;
+    for (size_t r = 0; r < c->n; r++)
+        all += (size_t)c->runs[r].history.n;
+    if (!all) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(c->ctx, all, sizeof *c->steps, &c->steps));
+    size_t n = 0;
+    for (size_t r = 0; r < c->n; r++) {
+        const kvf__history *h = &c->runs[r].history;
+        for (int64_t i = 0; i < h->n; i++)
+            if (isfinite(kvf__history_at(h, KVF__COLUMN_valid_loss, i))) c->steps[n++] = h->step[i];
+    }
+    qsort(c->steps, n, sizeof *c->steps, ascending);
+    for (size_t i = 0; i < n; i++)
+        if (!i || c->steps[i] != c->steps[i - 1]) c->steps[c->n_steps++] = c->steps[i];
+    return KVF_OK;
+}
+
+/* ---- one method ------------------------------------------------------------------------------ */
+
+/* Values of a member over a method's runs. */
+static spread member_spread(comparison *c, const char *name, const char *key)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (!strcmp(c->runs[i].name, name))
+            c->values[n++] = kvf_json_real(kvf_json_get(c->runs[i].row, key), NAN);
+    return spread_of(c->values, n);
+}
+
+static void copy_member(kvf_json *to, const kvf_json *row, const char *key)
+{
+    const kvf_json *value = kvf_json_get(row, key);
+    const char *text = kvf_json_str(value, NULL);
+    if (text)
+        kvf_json_set(to, key, kvf_json_new_str(text));
+    else if (kvf_json_typeof(value) == KVF_JSON_INT)
+        kvf_json_set(to, key, kvf_json_new_int(kvf_json_int(value, 0)));
+    else
+        kvf_json_set(to, key, kvf_json_new_null());
+}
+
+static void add_scores(comparison *c, const compared_run *first, const char *reference,
+                       kvf_json *method)
+{
+    const char *name = first->name;
+    const bool scored = !isnan(first->score);
+    const spread score = member_spread(c, name, "best_value");
+    kvf_json_set(method, "loss", spread_json(member_spread(c, name, "best_valid_loss")));
+    if (scored) copy_member(method, first->row, "best_metric");
+    kvf_json_set(method, "score", scored ? spread_json(score) : kvf_json_new_null());
+    kvf_json_set(method, "difference",
+                 reference && strcmp(name, reference) ? difference_json(c, name, reference)
+                                                      : kvf_json_new_null());
+    kvf_json *curves = kvf_json_object();
+    kvf_json_set(curves, "loss", curve_json(c, name, KVF__COLUMN_valid_loss));
+    if (scored) kvf_json_set(curves, "score", curve_json(c, name, KVF__COLUMN_valid_metric));
+    kvf_json_set(method, "curves", curves);
+}
+
+static kvf_json *method_json(comparison *c, const compared_run *first, const char *reference)
+{
+    static const char *const KEYS[] = {"name", "method", "init", "bytes", "trainable_parameters"};
+    const int64_t trained = kvf_json_int(kvf_json_get(first->row, "trainable_parameters"), 0);
+    const int64_t all = c->base_parameters + trained - first->of_base;
+    const spread loss = member_spread(c, first->name, "best_valid_loss");
+    kvf_json *method = kvf_json_object();
+    for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
+        copy_member(method, first->row, KEYS[i]);
+    kvf_json_set(method, "share", kvf_json_new_real(all ? (double)trained / (double)all : NAN));
+    kvf_json_set(method, "runs", kvf_json_new_int((int64_t)loss.n));
+    kvf_json_set(method, "tokens_per_second",
+                 kvf_json_new_real(member_spread(c, first->name, "tokens_per_second").mean));
+    kvf_json_set(
+        method, "peak_rss_bytes",
+        kvf_json_new_int((int64_t)fmax(0, member_spread(c, first->name, "peak_rss_bytes").max)));
+    add_scores(c, first, reference, method);
+    return method;
+}
+
+static bool is_first(const comparison *c, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (!strcmp(c->runs[k].name, c->runs[i].name)) return false;
+    return true;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static kvf_status read_run(comparison *c, const kvf_base *base, const kvf_json *row,
+                           compared_run *run)
+{
+    const char *file = kvf_json_str(kvf_json_get(row, "file"), NULL);
+    const char *metric = kvf_json_str(kvf_json_get(row, "best_metric"), NULL);
+    kvf__artifact artifact = {0};
+    const char *name = kvf_json_str(kvf_json_get(row, "name"), NULL);
+    if (!file || !name)
+        return kvf__fail(c->ctx, KVF_EUSAGE, "a run of a comparison needs \"name\" and \"file\"");
+    *run = (compared_run){.row = row,
+                          .name = name,
+                          .seed = kvf_json_int(kvf_json_get(row, "seed"), 0),
+                          .loss = kvf_json_real(kvf_json_get(row, "best_valid_loss"), NAN),
+                          .score = NAN};
+    if (metric && strcmp(metric, "loss"))
+        run->score = kvf_json_real(kvf_json_get(row, "best_value"), NAN);
+    KVF_TRY(kvf__artifact_read_all(c->ctx, file, KVF__KIND_RUN, &artifact));
+    for (size_t i = 0; i < base->slots.n; i++) {
+        const kvf__param *own = kvf__params_find(&artifact.values.params,
+                                                 base->slots.items[i].name);
+        run->of_base += own ? own->n : 0;
+    }
+    run->history = artifact.history;
+    artifact.history = (kvf__history){0};
+    kvf__artifact_done(&artifact);
+    return KVF_OK;
+}
+
+static kvf_status read_runs(comparison *c, const char *base_path, const kvf_json *rows)
+{
+    const kvf_base_options mapped = {.stream_layers = true};
+    kvf_base *base = NULL;
+    KVF_TRY(kvf_base_open(c->ctx, base_path, &mapped, &base));
+    for (size_t i = 0; i < base->slots.n; i++)
+        if (!base->slots.items[i].aside)
+            c->base_parameters += kvf__view_count(&base->slots.items[i].view);
+    kvf_status st = KVF_OK;
+    for (; c->n < kvf_json_size(rows) && !st; c->n += !st)
+        st = read_run(c, base, kvf_json_at(rows, c->n), &c->runs[c->n]);
+    kvf_base_free(base);
+    return st;
+}
+
+static void put_summary(comparison *c, kvf_json *object)
+{
+    const char *reference = kvf_json_str(kvf_json_get(object, "reference"), NULL);
+    kvf_json *methods = kvf_json_array();
+    for (size_t i = 0; i < c->n; i++)
+        if (is_first(c, i)) kvf_json_add(methods, method_json(c, &c->runs[i], reference));
+    kvf_json_set(object, "base_parameters", kvf_json_new_int(c->base_parameters));
+    kvf_json_set(object, "methods", methods);
+    kvf_json_set(object, "curve_steps", kvf__json_ints(c->steps, c->n_steps));
+}
+
+kvf_status kvf_compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object)
+{
+    const kvf_json *rows = kvf_json_get(object, "runs");
+    const size_t n = kvf_json_size(rows);
+    comparison c = {.ctx = ctx};
+    kvf_status st = kvf__alloc_array(ctx, n ? n : 1, sizeof *c.runs, &c.runs);
+    if (!st) st = kvf__alloc_array(ctx, n * n + 1, sizeof *c.values, &c.values);
+    if (!st) st = read_runs(&c, base, rows);
+    if (!st) st = find_steps(&c);
+    if (!st) put_summary(&c, object);
+    for (size_t i = 0; i < c.n; i++)
+        kvf__history_done(&c.runs[i].history);
+    kvf__free(c.runs);
+    kvf__free(c.values);
+    kvf__free(c.steps);
+    return st;
+}

@@ -1,0 +1,17 @@
+/* The page of a comparison as a file. */
+#include <kvfold/study.h>
+
+#include "base_int.h"
+#include "outfile.h"
+#include "report_int.h"
+
+kvf_status kvf_compare_page(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force,
+                            int64_t *bytes)
+{
+    kvf__buf page = {0};
+    kvf_status st = kvf__comparison_page(ctx, object, &page);
+    if (!st) st = kvf__write_file(ctx, out, force, page.data, page.n);
+    if (!st && bytes) *bytes = (int64_t)page.n;
+    kvf__buf_done(&page);
+    return st;
+}
