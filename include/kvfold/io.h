@@ -71,11 +71,12 @@ typedef enum kvf_export_format {
     KVF_EXPORT_PEFT,
     KVF_EXPORT_SAFETENSORS,
     KVF_EXPORT_LLAMACPP,
-    KVF_EXPORT_MLX
+    KVF_EXPORT_MLX,
+    KVF_EXPORT_TOKENIZER
 } kvf_export_format;
 
 typedef struct kvf_export_options {
-    const char *path, *out; /* run or prefix file; folder or file to make */
+    const char *path, *out; /* run or prefix file, tokenizer: a base; folder or file to make */
     kvf_export_format format;
     kvf_checkpoint checkpoint;
     const char *head;    /* of a run of several tasks: the one whose head goes along */
@@ -99,6 +100,8 @@ typedef struct kvf_export_options {
  * tokens, a chat template that begins with them, and README.md. A base of other weights than the
  * prefix is for is used with a warning; EMISMATCH: of another shape or architecture.
  * mlx: the prompt cache of mlx-lm in one file.
+ * tokenizer: a folder with the files of a base's tokenizer, which AutoTokenizer loads; of a GGUF
+ * tokenizer.json and tokenizer_config.json are made of its metadata, ids alike.
  * EUNSUPPORTED: the prefix is more than keys and values at positions 0 to P - 1 (llamacpp, mlx), or
  * has no form in PEFT. EUSAGE: an option that the format has no place for. */
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options);

@@ -5,9 +5,10 @@
 
 #define AT(field) offsetof(kvf_export_options, field)
 static const kvf__option_row OPTIONS[] = {
-    {"format", "peft|safetensors|llamacpp|mlx", "peft", KVF_CHOICE, AT(format),
+    {"format", "peft|safetensors|llamacpp|mlx|tokenizer", "peft", KVF_CHOICE, AT(format),
      "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor; "
-     "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm"},
+     "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm; "
+     "tokenizer: of a base, such as a GGUF, a folder for AutoTokenizer"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
      "peft, mlx: Hub id or folder of the base, by which AutoPeftModelFor... or mlx-lm finds it"},
@@ -56,6 +57,7 @@ const cli_command cli_export = {
     .notes = "peft: labels.json has the names of the head's outputs, which PEFT's own config\n"
              "has no place for; README.md is a model card, and one that is there stays. PEFT\n"
              "0.21 itself drops BERT's token types for question answering.\n"
+             "tokenizer: FILE is a base; the folder of a GGUF has the ids of the GGUF.\n"
              "llamacpp, mlx: a prefix whose keys and values are all that it is. README.md of\n"
              "the folder says how the engine loads it; its defaults are the ones tried.\n",
     .required = "out",

@@ -143,12 +143,13 @@ static const struct format {
 } FORMATS[] = {{"peft", export_peft},
                {"safetensors", export_safetensors},
                {"llamacpp", kvf__export_llamacpp},
-               {"mlx", export_mlx}};
+               {"mlx", export_mlx},
+               {"tokenizer", NULL /* of a base */}};
 
 /* Options that some formats have no place for. */
 static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
 {
-    enum { PEFT = 1, SAFETENSORS = 2, LLAMACPP = 4, MLX = 8 };
+    enum { PEFT = 1, SAFETENSORS = 2, LLAMACPP = 4, MLX = 8, PREFIXES = 15 };
     const struct {
         const char *name;
         bool given;
@@ -161,6 +162,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
                 {"flash-attention", o->flash_attention, LLAMACPP, "llamacpp"},
                 {"streams", o->streams, LLAMACPP, "llamacpp"},
                 {"dtype", o->dtype, LLAMACPP | MLX, "llamacpp and mlx"},
+                {"checkpoint", o->checkpoint, PREFIXES, "the formats of prefixes"},
                 {"head", o->head, PEFT | SAFETENSORS, "peft and safetensors"}};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -194,6 +196,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    if (options->format == KVF_EXPORT_TOKENIZER) return kvf__export_tokenizer(ctx, options);
     kvf_status st = open_exportable(ctx, options, &prefix);
     if (!st && options->head) st = kvf_prefix_use_head(ctx, prefix, options->head);
     if (!st) st = FORMATS[options->format].write(ctx, options, prefix);

@@ -42,5 +42,7 @@ kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix);
 kvf_status kvf__export_mlx(kvf_ctx *ctx, const kvf_export_options *options,
                            const kvf_prefix *prefix);
+/* The tokenizer of a base, which options->path is (export_tokenizer.c). */
+kvf_status kvf__export_tokenizer(kvf_ctx *ctx, const kvf_export_options *options);
 
 #endif

@@ -55,6 +55,12 @@ kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf_
 /* The same as the text of tokenizer.gguf.json, from which a folder or a base file gives the same
  * tokenizer; *out to be freed. */
 kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *vocab, char **out);
+/* The text of a tokenizer.gguf.json as those of tokenizer.json and tokenizer_config.json, from
+ * which transformers makes the same tokenizer; both to be freed. where: its file, for errors. Of a
+ * SentencePiece vocabulary the scores become merges in their order, which is the same as long as
+ * they are different. */
+kvf_status kvf__vocab_to_transformers(kvf_ctx *ctx, const char *where, const char *gguf_json,
+                                      char **tokenizer, char **config);
 void kvf__tokenizer_free(kvf__tokenizer *tokenizer);
 
 /* Appends the ids of `text`. add_special: as the tokenizer's post-processor does (BOS, EOS); added

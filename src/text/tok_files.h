@@ -30,6 +30,23 @@ kvf_status kvf__read_vocab_merges(const kvf__tok_source *src, kvf__tokenizer *t)
 kvf_status kvf__read_vocab_txt(const kvf__tok_source *src, kvf__tokenizer *t);
 kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t);
 /* A vocabulary as GGUF metadata has it (tokenizer_gguf.c). */
+enum {
+    KVF__GGUF_NORMAL = 1,
+    KVF__GGUF_UNKNOWN,
+    KVF__GGUF_CONTROL,
+    KVF__GGUF_USER,
+    KVF__GGUF_UNUSED,
+    KVF__GGUF_BYTE
+}; /* types of tokens */
+typedef struct kvf__gguf_splitter {
+    const char *pre;
+    const char *regex; /* kvf__split_regex of this name; NULL: the byte-level step's own */
+    bool digits;       /* every digit alone, first */
+    bool nfc, ignore_merges, add_bos;
+} kvf__gguf_splitter;
+const kvf__gguf_splitter *kvf__gguf_splitter_find(const char *pre); /* NULL: not known */
+/* What *out views is in memory, to be freed, and in the source. */
+kvf_status kvf__gguf_vocab_read(const kvf__tok_source *src, kvf__vocab *out, void **memory);
 kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer *t);
 /* tokenizer_config.json and special_tokens_map.json: added tokens, bos, eos, the template and the
  * BOS/EOS rule (config_json.c). */

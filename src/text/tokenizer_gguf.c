@@ -9,20 +9,11 @@
 
 #include <string.h>
 
-enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
-
 #define UNDERLINE "\xE2\x96\x81" /* U+2581 */
 #define R_TAIL    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define R_HEAD    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 
-typedef struct gguf_splitter {
-    const char *pre;
-    const char *regex; /* NULL: the byte-level step's own */
-    bool digits;       /* every digit alone, first */
-    bool nfc, ignore_merges, add_bos;
-} gguf_splitter;
-
-static const gguf_splitter SPLITTERS[] = {
+static const kvf__gguf_splitter SPLITTERS[] = {
     {"gpt-2", NULL, false, false, false, false},
     {"roberta-bpe", NULL, false, false, false, false},
     {"smollm", NULL, true, false, false, false},
@@ -65,10 +56,10 @@ kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__tok_steps *steps, bool prefix
 
 static uint32_t flags_of(int32_t type)
 {
-    static const uint32_t flags[] = {[TYPE_UNKNOWN] = KVF__TOK_UNKNOWN,
-                                     [TYPE_CONTROL] = KVF__TOK_SPECIAL,
-                                     [TYPE_UNUSED] = KVF__TOK_UNUSED,
-                                     [TYPE_BYTE] = KVF__TOK_BYTE};
+    static const uint32_t flags[] = {[KVF__GGUF_UNKNOWN] = KVF__TOK_UNKNOWN,
+                                     [KVF__GGUF_CONTROL] = KVF__TOK_SPECIAL,
+                                     [KVF__GGUF_UNUSED] = KVF__TOK_UNUSED,
+                                     [KVF__GGUF_BYTE] = KVF__TOK_BYTE};
     return type >= 0 && (size_t)type < sizeof flags / sizeof *flags ? flags[type] : 0;
 }
 
@@ -78,13 +69,13 @@ static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
 {
     const char *text = v->tokens[id];
     size_t n = v->token_bytes[id];
-    int32_t type = v->types ? v->types[id] : TYPE_NORMAL;
-    bool added = type == TYPE_CONTROL || type == TYPE_USER || type == TYPE_UNKNOWN;
-    kvf__added token = {.text = (char *)text, .n = n, .special = type == TYPE_CONTROL};
+    int32_t type = v->types ? v->types[id] : KVF__GGUF_NORMAL;
+    bool added = type == KVF__GGUF_CONTROL || type == KVF__GGUF_USER || type == KVF__GGUF_UNKNOWN;
+    kvf__added token = {.text = (char *)text, .n = n, .special = type == KVF__GGUF_CONTROL};
 
     if (kvf__utf8_valid(text, n) != n || memchr(text, '\0', n))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: token %zu is not UTF-8 text", v->where, id);
-    if (!(added && t->model.kind == KVF__MODEL_SCORES && type != TYPE_USER))
+    if (!(added && t->model.kind == KVF__MODEL_SCORES && type != KVF__GGUF_USER))
         KVF_TRY(
             kvf__lexicon_put(ctx, &t->lex, v->where, text, n, (int64_t)id, flags_of(type), false));
     if (!added) return KVF_OK;
@@ -116,7 +107,7 @@ static kvf_status put_tokens(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *
 
 /* ---- the two models -------------------------------------------------------------------------- */
 
-static const gguf_splitter *find_splitter(const char *pre)
+const kvf__gguf_splitter *kvf__gguf_splitter_find(const char *pre)
 {
     for (size_t i = 0; pre && i < sizeof SPLITTERS / sizeof *SPLITTERS; i++)
         if (strcmp(SPLITTERS[i].pre, pre) == 0) return &SPLITTERS[i];
@@ -127,7 +118,7 @@ static const gguf_splitter *find_splitter(const char *pre)
  */
 static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
-    const gguf_splitter *how = find_splitter(v->pre);
+    const kvf__gguf_splitter *how = kvf__gguf_splitter_find(v->pre);
     kvf__tok_step digits = {.kind = KVF__STEP_DIGITS, .behavior = KVF__ISOLATED};
     kvf__tok_step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
 

@@ -156,13 +156,13 @@ static int32_t int_of(const kvf_json *root, const char *key)
     return value < 0 || value > INT32_MAX ? -1 : (int32_t)value;
 }
 
-kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t)
+kvf_status kvf__gguf_vocab_read(const kvf__tok_source *src, kvf__vocab *out, void **memory)
 {
     const kvf_json *root = src->json[KVF__FILE_GGUF];
     vocab_lists l = {0};
-    void *memory = NULL;
-    kvf_status st = read_lists(src, &l, &memory);
-    const kvf__vocab vocab = {
+
+    KVF_TRY(read_lists(src, &l, memory));
+    *out = (kvf__vocab){
         .where = src->path[KVF__FILE_GGUF],
         .model = kvf_json_str(kvf_json_get(root, "model"), NULL),
         .pre = kvf_json_str(kvf_json_get(root, "pre"), NULL),
@@ -183,6 +183,14 @@ kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t)
         .add_space_prefix = int_of(root, "add_space_prefix"),
         .chat_template = kvf_json_str(kvf_json_get(root, "chat_template"), NULL),
     };
+    return KVF_OK;
+}
+
+kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t)
+{
+    kvf__vocab vocab = {0};
+    void *memory = NULL;
+    kvf_status st = kvf__gguf_vocab_read(src, &vocab, &memory);
 
     if (!st) st = kvf__fill_from_vocab(src->ctx, &vocab, t);
     kvf__free(memory);

@@ -1,0 +1,66 @@
+/* Export of a base's tokenizer: the files of a Hugging Face folder. A folder's and a base file's
+ * own are copied; those of a GGUF are made of its metadata. */
+#include "export.h"
+#include "open_base.h"
+#include "outfile.h"
+#include "outfolder.h"
+
+#include <string.h>
+
+enum { MOST_FILES = 8 };
+
+/* The two files in place of a GGUF's one. */
+static kvf_status convert(kvf_ctx *ctx, const char *path, const char *gguf_json,
+                          kvf__base_file *file)
+{
+    char *tokenizer = NULL, *config = NULL;
+    KVF_TRY(kvf__vocab_to_transformers(ctx, path, gguf_json, &tokenizer, &config));
+    kvf_status st = kvf__base_text_add(ctx, file, "tokenizer.json", tokenizer, strlen(tokenizer));
+    if (!st) st = kvf__base_text_add(ctx, file, "tokenizer_config.json", config, strlen(config));
+    kvf__free(tokenizer);
+    kvf__free(config);
+    return st;
+}
+
+/* A file of the folder by its place in the list. */
+static kvf_status write_text(kvf_ctx *ctx, const char *path, bool force, const void *user)
+{
+    const kvf__base_file *file = user;
+    const char *name = strrchr(path, '/') + 1;
+    for (size_t i = 0; i < file->n_texts; i++)
+        if (!strcmp(file->texts[i].name, name))
+            return kvf__write_file(ctx, path, force, file->texts[i].text,
+                                   strlen(file->texts[i].text));
+    return KVF_OK;
+}
+
+static kvf_status write_texts(kvf_ctx *ctx, const kvf_export_options *options,
+                              const kvf__base_file *file)
+{
+    kvf__folder_file files[MOST_FILES];
+    const kvf__folder folder = {files, file->n_texts, "tokenizer files"};
+    for (size_t i = 0; i < file->n_texts && i < MOST_FILES; i++)
+        files[i] = (kvf__folder_file){file->texts[i].name, write_text};
+    return kvf__write_folder(ctx, options->out, options->force, &folder, file);
+}
+
+kvf_status kvf__export_tokenizer(kvf_ctx *ctx, const kvf_export_options *options)
+{
+    kvf__base_file found = {0}, made = {0};
+    char *path = NULL;
+    KVF_TRY(kvf__hub_find(ctx, options->path, &path));
+    kvf_status st = kvf__base_texts(ctx, path, &found);
+    const kvf__base_file *file = &found;
+    for (size_t i = 0; i < found.n_texts && !st; i++) {
+        if (strcmp(found.texts[i].name, "tokenizer.gguf.json") != 0) continue;
+        st = convert(ctx, options->path, found.texts[i].text, &made);
+        file = &made;
+    }
+    if (!st && !file->n_texts)
+        st = kvf__fail(ctx, KVF_EFORMAT, "%s: has no tokenizer", options->path);
+    if (!st) st = write_texts(ctx, options, file);
+    kvf__base_file_done(&made);
+    kvf__base_file_done(&found);
+    kvf__free(path);
+    return st;
+}
