@@ -10,6 +10,8 @@
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
+#   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; also llama_cpp_python) and compare
+#                    answers with theirs. KVF_PYTHON: a Python whose packages (torch, transformers) are used
 #
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
 # $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
@@ -283,8 +285,72 @@ run_storm() {
   blow_storm thread "$1" "$2" 2
 }
 
+PEERS=build/peers
+
+# peers_install PACKAGE...: into the Python of the peers.
+peers_install() {
+  "$PEERS/venv/bin/python" -m pip install -q --disable-pip-version-check "$@" 2>&1 | grep -v '^WARNING' || true
+}
+
+# The Python of the peers, and of each peer what it needs.
+fetch_peers() {
+  say "fetching $*"
+  if [ ! -e $PEERS/venv/bin/python ]; then
+    mkdir -p $PEERS
+    "${KVF_PYTHON:-python3}" -m venv $PEERS/venv
+    [ -z "${KVF_PYTHON:-}" ] || # its packages come after those of the peers
+      "$KVF_PYTHON" -c 'import site; print(site.getsitepackages()[0])' \
+        >"$($PEERS/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/kvf_python.pth"
+    peers_install numpy gguf safetensors
+  fi
+  for peer; do
+    case $peer in
+    llama_server) peers_install xllamacpp==2026.10.11549 ;;
+    llama_cpp_python) peers_install llama-cpp-python==0.3.36 ;; # is compiled: a quarter of an hour
+    mlx_cache)
+      peers_install torch==2.13.0 transformers==5.23.0 peft==0.21.2 tokenizers sentencepiece protobuf jinja2
+      peers_install --no-deps mlx==0.32.4 mlx-cpu==0.32.4 mlx-lm==0.32.2
+      peers_install --no-deps --target $PEERS/mlx-lm-0.31.3 mlx-lm==0.31.3
+      ;;
+    node_llama_cpp)
+      command -v npm >/dev/null || { echo "setup.sh: node_llama_cpp needs Node.js 20 with npm" >&2; exit 1; }
+      mkdir -p $PEERS/node
+      npm install --silent --no-audit --no-fund --ignore-scripts --prefix $PEERS/node node-llama-cpp@3.22.1
+      ;;
+    *) echo "setup.sh: no peer is called $peer" >&2; exit 2 ;;
+    esac
+  done
+}
+
+# A script of tests/peers for each; all run, and one that fails is the exit status.
+run_peers() {
+  [ $# -gt 0 ] || set -- llama_server node_llama_cpp mlx_cache
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES check python3-venv
+  build -Dtests=enabled
+  fetch_model
+  fetch_peers "$@"
+  [ -e $DEMO/prefix.h5 ] || demo
+  failed=0
+  for peer; do
+    say "$peer"
+    more=""
+    case $peer in
+    node_llama_cpp) more="--node $PEERS/node" ;;
+    mlx_cache) more="--old $PEERS/mlx-lm-0.31.3" ;;
+    esac
+    # shellcheck disable=SC2086
+    $PEERS/venv/bin/python tests/peers/$peer.py --model "$MODEL" --prefix $DEMO/prefix.h5 --work $PEERS $more || failed=1
+  done
+  exit $failed
+}
+
 case "${1:-}" in
 demo) demo ;;
+peers)
+  shift
+  run_peers "$@"
+  ;;
 test) run_tests ;;
 quality)
   shift
@@ -304,7 +370,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,15s/^# \{0,1\}//p' "$0"
+  sed -n '2,17s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

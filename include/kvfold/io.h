@@ -91,7 +91,7 @@ typedef struct kvf_export_options {
     const char *dtype;           /* llamacpp: "f16", "f32"; mlx: the same, f32 by default */
     bool force;
 } kvf_export_options;
-#define KVF_EXPORT_ENGINES "llama-server|node-llama-cpp|llama-cpp-python|mlx-lm|mlx-lm-0.32.0"
+#define KVF_EXPORT_ENGINES "llama-server|node-llama-cpp|llama-cpp-python|mlx-lm|mlx-lm-0.31.3"
 
 /* peft: what PeftModel.from_pretrained loads, and AutoPeftModelFor... with a base_id, with the head
  * where the task has one; labels.json has the names of its outputs, README.md is a model card.

@@ -14,7 +14,7 @@ static const kvf__option_row OPTIONS[] = {
      "peft, mlx: Hub id or folder of the base, by which AutoPeftModelFor... or mlx-lm finds it"},
     {"base", "MODEL.gguf", "", KVF_TEXT, AT(base), "llamacpp: the file that the engine runs"},
     {"engine", KVF_EXPORT_ENGINES, "llama-server; mlx-lm", KVF_WORD, AT(engine),
-     "llamacpp, mlx: the program that loads it; mlx-lm-0.32.0: that release and earlier ones"},
+     "llamacpp, mlx: the program that loads it; mlx-lm-0.31.3: that release and earlier ones"},
     {"state-version", "3|4", "of the engine", KVF_WORD, AT(state_version),
      "llamacpp: version of the state file"},
     {"flash-attention", "on|off", "of the engine", KVF_WORD, AT(flash_attention),

@@ -2,9 +2,9 @@
  * whose metadata are trees, a key being the path to a leaf. Tensors L.0 and L.1 are the keys and
  * values of layer L, [1, G, P, D], as in a Hugging Face cache.
  *
- *   mlx-lm 0.32.2: tensors L.2 hold P; trees: user metadata (0), classes of the layers' caches (1),
+ *   mlx-lm 0.32.0: tensors L.2 hold P; trees: user metadata (0), classes of the layers' caches (1),
  *                  which tensors are numbers (2)
- *   up to 0.32.0:  trees: states of the layers' caches (0), user metadata (1), classes (2) */
+ *   up to 0.31.3:  trees: states of the layers' caches (0), user metadata (1), classes (2) */
 #ifndef KVF_MLX_CACHE_H
 #define KVF_MLX_CACHE_H
 

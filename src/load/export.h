@@ -11,7 +11,7 @@
 typedef struct kvf__engine {
     const char *name;
     kvf_export_format format;
-    int64_t version;      /* llamacpp: of the state; mlx: 0 is the layout up to mlx-lm 0.32.0 */
+    int64_t version;      /* llamacpp: of the state; mlx: 0 is the layout up to mlx-lm 0.31.3 */
     bool flash_attention; /* llamacpp: as it runs unless told otherwise */
 } kvf__engine;
 /* The row of options->engine, or the first of the format. EUSAGE: it has no such engine. */

@@ -17,7 +17,7 @@ static const kvf__engine ENGINES[] = {
     {"node-llama-cpp", KVF_EXPORT_LLAMACPP, 3, true},
     {"llama-cpp-python", KVF_EXPORT_LLAMACPP, 3, false},
     {"mlx-lm", KVF_EXPORT_MLX, 1, false},
-    {"mlx-lm-0.32.0", KVF_EXPORT_MLX, 0, false},
+    {"mlx-lm-0.31.3", KVF_EXPORT_MLX, 0, false},
 };
 enum { N_ENGINES = sizeof ENGINES / sizeof ENGINES[0] };
 

@@ -1,5 +1,5 @@
 /* README.md beside a saved sequence: how its engine loads it, how to see that the prefix is in use,
- * and what loses it without a word. */
+ * and what loses it without a word, as tried (docs/engines.md). */
 #include "export.h"
 
 #include <string.h>
@@ -23,6 +23,8 @@ static const char SERVER_SEEN[] =
     "## What loses it without a word\n\n"
     "- A slot that was not restored, was erased (`action=erase`), or another slot than the one\n"
     "  restored; a server that was started again.\n"
+    "- Several slots of a unified cache without `--no-cache-idle-slots`: a request to one clears the\n"
+    "  others.\n"
     "- `\"cache_prompt\": false`: the slot then holds the ids computed as tokens, for later "
     "requests\n"
     "  too. Restore it.\n"
@@ -59,8 +61,9 @@ static kvf_status put_server(kvf_ctx *ctx, const kvf__llama_export *e, kvf__buf 
     KVF_TRY(kvf__buf_printf(ctx, out, "%s", SERVER_USE));
     if (alone)
         KVF_TRY(kvf__buf_printf(ctx, out,
-                                "`--parallel 4 --kv-unified` serves four such slots; for "
-                                "`--no-kv-unified` export with `--streams 4`.\n\n"));
+                                "`--parallel 4 --kv-unified --no-cache-idle-slots` serves four "
+                                "such slots; for `--no-kv-unified` export with `--streams "
+                                "4`.\n\n"));
     KVF_TRY(kvf__buf_printf(ctx, out,
                             "A prompt is the ids, then text:\n\n"
                             "```sh\ncurl http://127.0.0.1:8080/completion -H 'Content-Type: "

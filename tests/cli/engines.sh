@@ -36,7 +36,7 @@ run 1 export pruned.h5 --format llamacpp --base "$gguf" --out pruned
 err_is 'kvfold: export: pruned.h5: position_start is 4, but after a cache of 3 tokens an engine goes on at 3: kvfold convert-position --position-start P makes it so'
 run 0 convert-position pruned.h5 --base "$gguf" --position-start P --out mended.h5
 run 0 export mended.h5 --format llamacpp --base "$gguf" --out pruned
-run 1 export prefix.h5 --format mlx --engine mlx-lm-0.32.0 --out no-such-folder/x.safetensors
+run 1 export prefix.h5 --format mlx --engine mlx-lm-0.31.3 --out no-such-folder/x.safetensors
 run 0 export prefix.h5 --format mlx --out x.safetensors
 out_is 'x.safetensors: mlx'
 

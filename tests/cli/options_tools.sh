@@ -77,7 +77,7 @@ export|head|run_p.h5 --out o/x|mood|refuse
 export|force|run_p.h5 --format safetensors --out there|@|rescue
 export|base|gguf_p.h5 --format llamacpp --out o/x|$gguf|rescue
 export|base|gguf_p.h5 --format mlx --out o/x|$gguf|refuse
-export|engine|gguf_p.h5 --format mlx --out o/x|mlx-lm-0.32.0|change
+export|engine|gguf_p.h5 --format mlx --out o/x|mlx-lm-0.31.3|change
 export|engine|$state|llama-cpp-python|change
 export|engine|$state|mlx-lm|refuse
 export|state-version|$state|3|change

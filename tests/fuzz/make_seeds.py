@@ -165,3 +165,22 @@ for name, mask, parts in (
         ("lines", 16 | 32 | 64 | 128, [LINES, {"do_lower_case": True}, SPECIAL, CONFIG["chat_template"]])):
     texts = [part if isinstance(part, str) else json.dumps(part, separators=(",", ":")) for part in parts]
     put("vocab", name, bytes([mask]) + "\x1e".join(texts + ["Hello  a\u00e9"]).encode())
+
+
+def llama_state(version, streams, transposed, kind, letter, cells=2):
+    """A sequence of 1 layer, 1 head of 2 elements (src/io/llama_state.h)."""
+    values = [0.5, -1.25, 2.0, 0.0][: 2 * cells]
+    data = b"".join(struct.pack("<H", struct.unpack("<I", struct.pack("<f", v))[0] >> 16) if letter == "b" else struct.pack("<" + letter, v)
+                    for v in values)
+    size = len(data) // len(values)
+    out = struct.pack(f"<3I{cells}iII", 0x67677371, version, cells, *range(cells), streams, cells)
+    out += b"".join(struct.pack("<iIi", p, 1, 0) for p in range(cells)) + struct.pack("<II", transposed, 1)
+    out += struct.pack("<II", 0, 0) if version == 4 else b""
+    out += struct.pack("<iQ", kind, 2 * size) + data
+    out += struct.pack("<iII", kind, size, 2) + data if transposed else struct.pack("<iQ", kind, 2 * size) + data
+    return out + struct.pack("<I", 0) * (streams - 1)
+
+
+for name, form in {"v3_f32": (3, 1, 0, 0, "f"), "v4_f16": (4, 1, 0, 1, "e"), "v4_bf16_transposed": (4, 1, 1, 30, "b"),
+                   "v3_transposed": (3, 1, 1, 0, "f"), "v4_streams": (4, 3, 0, 1, "e")}.items():
+    put("llama_state", name, llama_state(*form))

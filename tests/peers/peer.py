@@ -7,7 +7,6 @@ import argparse
 import copy
 import json
 import os
-import subprocess
 import zipfile
 
 import torch
@@ -16,6 +15,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (AutoModel, AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel, DynamicCache, GPT2Config,
                           GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config,
                           Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaForMaskedLM)
+
+from program import finish, kvfold, report, run  # noqa: F401, of the scripts too
 
 P = 20
 START = ("The following is a list of words, each with the definition that a bitter old newspaper man gives of it, in one or two "
@@ -217,19 +218,6 @@ def padded(rows, side, pad=0):
 
 # ---- kvfold ---------------------------------------------------------------------------------------------------
 
-def run(*command):
-    env = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=env)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))}\nexit {done.returncode}: {done.stderr}")
-    return done.stdout
-
-
-def kvfold(args, *command):
-    """Runs kvfold COMMAND ... --json and returns the object."""
-    return json.loads(run(os.path.join(args.build, "kvfold"), *command, "--json"))
-
-
 def dump(args, base, rows, **options):
     """Tensors of tests/dump_pass; options: prefix, run, precision, ..."""
     data = write_rows(os.path.join(args.work, "rows.jsonl"), rows)
@@ -255,20 +243,6 @@ def save_encoder(args, model, name="encoder.safetensors"):
 
 
 # ---- figures --------------------------------------------------------------------------------------------------
-
-FAILED = []
-
-
-def report(what, value, bound):
-    good = value <= bound
-    print(f"{what:<66} {value:9.2e}  <= {bound:.1e}  {'ok' if good else 'FAILED'}", flush=True)
-    if not good:
-        FAILED.append(what)
-
-
-def finish():
-    raise SystemExit(f"{len(FAILED)} failed" if FAILED else 0)
-
 
 def error(got, want):
     """|got - want| / |want|, in f64."""
