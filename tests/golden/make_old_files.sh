@@ -7,6 +7,9 @@
 #   small.h5          a base file                    losses            FILE, TAB, loss of `eval`; of bases without a prefix first
 #   *.jsonl, ...      the rows; cases.sh the options of each case
 #
+# The files of the cases direct, mood-mlp and mood-direct were added by the kvfold of commit 804965d, which gives every value of
+# all the other files bit for bit.
+#
 # Run: git worktree add --detach OLD df66115, build kvfold and tests/make_tiny there, then
 #   make_old_files.sh OLD/build/kvfold OLD/build/tests/make_tiny
 set -eu

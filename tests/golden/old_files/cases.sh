@@ -6,7 +6,7 @@
 KVF_CPU=avx2
 export KVF_CPU
 
-CASES="mlp infix adapter prompt tasks full"
+CASES="mlp infix adapter prompt tasks full direct mood-mlp mood-direct"
 STEPS=4   # of run_CASE.h5, which validates and saves at 2 and 4
 RESUMED=6 # of resumed_CASE.h5
 
@@ -20,8 +20,8 @@ make_bases() {
 # base_of CASE: small.h5 is a base file of before too.
 base_of() {
     case $1 in
-    mlp | infix | adapter) echo model ;;
-    prompt | tasks) echo bert ;;
+    mlp | infix | adapter | direct) echo model ;;
+    prompt | tasks | mood-*) echo bert ;;
     full) echo small.h5 ;;
     esac
 }
@@ -29,7 +29,7 @@ base_of() {
 # data_of CASE: what it is trained on
 data_of() {
     case $1 in
-    prompt) echo --data mood.tsv --valid mood.tsv --task seq-cls ;;
+    prompt | mood-*) echo --data mood.tsv --valid mood.tsv --task seq-cls ;;
     tasks) echo --data mood=mood.tsv --task mood=seq-cls --data names=names.conll --task names=token-cls \
         --valid mood=mood.tsv --valid names=names.conll ;;
     *) echo --data train.jsonl --valid valid.jsonl ;;
@@ -50,6 +50,9 @@ options_of() {
     prompt) echo --method p-tuning --p-encoder mlp --encoder-hidden 4 --prefix-length 3 --metric loss ;;
     tasks) echo --method direct --prefix-length 3 --task-prefix low-rank --mix equal --grad-accum 2 ;;
     full) echo --method full ;;
+    direct) echo --method direct --prefix-length 3 --weight-decay 0.01 ;;
+    mood-mlp) echo --encoder-hidden 8 --prefix-length 4 ;;
+    mood-direct) echo --method direct --prefix-length 3 --init-scheme ptuning-v2 --lr-units parameter --lr 0.01 ;;
     esac
     echo --threads 2 --precision f32 --batch-size 4 --eval-every 2 --save-every 2 --schedule-steps 8 --seed 3 --quiet
 }
@@ -57,7 +60,7 @@ options_of() {
 # measured_with CASE: data and head for eval
 measured_with() {
     case $1 in
-    prompt) echo --data mood.tsv ;;
+    prompt | mood-*) echo --data mood.tsv ;;
     tasks) echo --data names.conll --head names ;;
     *) echo --data valid.jsonl ;;
     esac
