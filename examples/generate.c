@@ -29,23 +29,22 @@ static int complete(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, cons
 int main(int argc, char **argv)
 {
     kvf_ctx *ctx = NULL;
-    kvf_base *base = NULL;
-    kvf_prefix *prefix = NULL;
-    const kvf_base_options how = {.precision = KVF_PRECISION_F32};
+    kvf_session *session = NULL;
+    const kvf_session_options how = {.base.precision = KVF_PRECISION_F32};
     int code = 1;
     if (argc != 4) {
         fputs("usage: generate BASE PREFIX.h5 PROMPT\n", stderr);
         return 2;
     }
     if (kvf_ctx_create(NULL, &ctx)) return 1;
-    if (kvf_base_open(ctx, argv[1], &how, &base) ||
-        kvf_prefix_open(ctx, argv[2], KVF_CHECKPOINT_DEFAULT, &prefix) ||
-        kvf_prefix_check(ctx, prefix, base, false)) /* is it this base's? */
+    if (kvf_session_open(ctx, argv[1], argv[2], &how, &session)) {
         fail(ctx);
-    else
-        code = complete(ctx, base, NULL, argv[3]) || complete(ctx, base, prefix, argv[3]);
-    kvf_prefix_free(prefix);
-    kvf_base_free(base);
+    } else {
+        kvf_base *base = kvf_session_base(session);
+        code = complete(ctx, base, NULL, argv[3]) ||
+               complete(ctx, base, kvf_session_prefix(session), argv[3]);
+    }
+    kvf_session_close(session);
     kvf_ctx_free(ctx);
     return code;
 }

@@ -21,45 +21,49 @@ static void on_event(void *user, const kvf_event *event)
                 event->best ? ", the best so far" : "");
 }
 
+static kvf_status set_options(kvf_ctx *ctx, kvf_train_options *options, char **path)
+{
+    const char *const values[][2] = {
+        {"base", path[1]}, {"data", path[2]},      {"valid", path[3]},
+        {"out", path[4]},  {"prefix-length", "4"}, {"encoder-hidden", "16"},
+        {"steps", "6"},    {"eval-every", "3"},    {"precision", "f32"}};
+    kvf_status st = KVF_OK;
+    for (size_t i = 0; !st && i < sizeof values / sizeof values[0]; i++)
+        st = kvf_train_set(ctx, options, values[i][0], values[i][1]);
+    kvf_train_set_event(options, on_event, stdout);
+    return st;
+}
+
 static kvf_status train(kvf_ctx *ctx, char **path)
 {
+    kvf_train_options *options = NULL;
     kvf_train_result result;
-    kvf_train_options options = kvf_train_defaults();
-    options.base = path[1];
-    options.data = path[2];
-    options.valid = path[3];
-    options.out = path[4];
-    options.event = on_event;
-    options.event_user = stdout;
-    /* by field, or as the command line has it */
-    kvf_status st = kvf_train_set(ctx, &options, "prefix-length", "4");
-    if (!st) st = kvf_train_set(ctx, &options, "encoder-hidden", "16");
-    if (!st) st = kvf_train_set(ctx, &options, "steps", "6");
-    if (!st) st = kvf_train_set(ctx, &options, "eval-every", "3");
-    if (!st) st = kvf_train_set(ctx, &options, "precision", "f32");
-    if (!st) st = kvf_train(ctx, &options, &result);
+    kvf_status st = kvf_train_options_create(ctx, &options);
+    if (!st) st = set_options(ctx, options, path);
+    if (!st) st = kvf_train(ctx, options, &result);
     if (!st)
         printf("trained %lld parameters on %lld tokens\n", (long long)result.trainable_parameters,
                (long long)result.tokens);
+    kvf_train_options_free(options);
     return st;
 }
 
 static kvf_status fold_and_measure(kvf_ctx *ctx, char **path)
 {
-    kvf_base *base = NULL;
-    kvf_prefix *prefix = NULL;
+    kvf_session *session = NULL;
     kvf_merge_result merged;
     kvf_eval_result measured;
-    const kvf_base_options how = {.precision = KVF_PRECISION_F32};
+    const kvf_session_options how = {.base.precision = KVF_PRECISION_F32};
     const kvf_merge_options merge = {.run = path[4], .out = path[5]};
     const kvf_eval_options eval = {.data = path[3]};
     kvf_status st = kvf_merge(ctx, &merge, &merged);
-    if (!st) st = kvf_base_open(ctx, path[1], &how, &base);
-    if (!st) st = kvf_prefix_open(ctx, path[5], KVF_CHECKPOINT_DEFAULT, &prefix);
-    if (!st) st = kvf_eval(ctx, base, &prefix, 1, &eval, &measured);
+    if (!st) st = kvf_session_open(ctx, path[1], path[5], &how, &session);
+    if (!st) {
+        kvf_prefix *prefix = kvf_session_prefix(session);
+        st = kvf_eval(ctx, kvf_session_base(session), &prefix, 1, &eval, &measured);
+    }
     if (!st) printf("folded to %lld bytes, loss %.6f\n", (long long)merged.bytes, measured.loss);
-    kvf_prefix_free(prefix);
-    kvf_base_free(base);
+    kvf_session_close(session);
     return st;
 }
 

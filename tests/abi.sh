@@ -26,7 +26,7 @@ declarations() {
 
 # functions FILE: names in declarations
 functions() {
-    grep -oE '\bkvf_[a-z0-9_]+ *\(' "$1" | tr -d ' (' | sort -u
+    grep -oE '\bkvf_[a-z0-9_]+\(' "$1" | tr -d '(' | sort -u
 }
 
 declarations "$folder/stable" -UKVF_EXPERIMENTAL

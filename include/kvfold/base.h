@@ -66,7 +66,13 @@ const char *kvf_status_name(kvf_status status);
 const char *kvf_status_text(kvf_status status);
 
 /* A context carries the thread count, the log sink, the last error and the allocation counters.
- * One thread per context; contexts are independent of each other. */
+ *
+ * Threads. A context belongs to the thread that made it, and what was made with it (base, session,
+ * rows, bench) is used by one thread at a time. Contexts are independent of each other: threads
+ * that have one each, and a base each, compute at the same time what they would compute alone. What
+ * a function takes as const, a prefix above all, it only reads, so several threads may use one
+ * prefix, one set of rows, or options at the same time; nobody may free or change it meanwhile.
+ * kvf_version(), the names of status codes and the stop flag of a run are for any thread. */
 typedef struct kvf_ctx kvf_ctx;
 
 typedef enum kvf_log_level { KVF_LOG_WARN = 0, KVF_LOG_INFO = 1, KVF_LOG_DEBUG = 2 } kvf_log_level;
@@ -84,6 +90,7 @@ typedef struct kvf_ctx_options {
      * process and an error line here. NULL: HDF5 reads files in this process, after the checks of
      * their bytes; for those who read only files they trust. The command sets itself. */
     const char *check_program;
+    uint64_t reserved[4];
 } kvf_ctx_options;
 
 /* options may be NULL. Sets the OpenMP thread count of the calling thread, which must be done

@@ -52,6 +52,7 @@ typedef struct kvf_generate_options {
      * the mean of the probabilities after each. */
     const kvf_prefix *const *more;
     size_t n_more;
+    uint64_t reserved[8];
 } kvf_generate_options;
 /* 64 tokens, greedy, top_p 1, no penalties, no beams, length_penalty 1 */
 kvf_generate_options kvf_generate_defaults(void);
@@ -59,6 +60,7 @@ kvf_generate_options kvf_generate_defaults(void);
 typedef struct kvf_generate_stats {
     int64_t prompt_tokens, new_tokens;
     double prefill_seconds, decode_seconds;
+    uint64_t reserved[4];
 } kvf_generate_stats;
 
 /* texts[i]: the completion alone, UTF-8, owned by the caller (kvf_texts_free). prefix may be NULL,
@@ -77,6 +79,13 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                              const char *path, const char *map, const kvf_generate_options *options,
                              char ***texts, size_t *n, kvf_generate_stats *stats);
 void kvf_text_list_free(char **texts, size_t n);
+
+/* Logits [n, V], f32, after each of a row's n tokens, which follow the prefix (NULL: none) and are
+ * given as they are. ids below 0 are the prefix's virtual tokens. EUSAGE: the base or prefix is no
+ * language model's; ESHAPE: an id outside the vocabulary, or too many; EUNSUPPORTED: the prefix is
+ * inside rows, and nothing says where. */
+kvf_status kvf_logits(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const int32_t *ids,
+                      size_t n, float *logits);
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,16 @@ extern "C" {
  * for foreign files. EIO, EFORMAT, EUNSUPPORTED: one line naming the file. */
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 
+/* What a run measured, a value for each of its n steps; as `inspect` counts and `report` draws it.
+ * EFORMAT: the file is no run. */
+typedef struct kvf_history kvf_history;
+kvf_status kvf_history_open(kvf_ctx *ctx, const char *run, kvf_history **out);
+void kvf_history_free(kvf_history *history); /* NULL is fine */
+int64_t kvf_history_steps(const kvf_history *history);
+/* A column by index: *values is a view [n], NaN where a step has no such number (a step without a
+ * validation). The name is "step", "train_loss", "valid_loss", "lr", ...; NULL past the last. */
+const char *kvf_history_column(const kvf_history *history, size_t index, const double **values);
+
 typedef struct kvf_import_options {
     const char *path, *out;
     const char
@@ -36,6 +46,7 @@ typedef struct kvf_import_options {
     const char *labels; /* "a,b,c": names of the head's outputs; NULL: those of its config, else
                            LABEL_0, LABEL_1, ... */
     bool force;
+    uint64_t reserved[8];
 } kvf_import_options;
 
 /* A PEFT PREFIX_TUNING or CARTRIDGE folder, or a saved sequence of llama.cpp with the GGUF that
@@ -90,6 +101,7 @@ typedef struct kvf_export_options {
     int64_t streams;             /* llamacpp: of a cache that its sequences do not share */
     const char *dtype;           /* llamacpp: "f16", "f32"; mlx: the same, f32 by default */
     bool force;
+    uint64_t reserved[8];
 } kvf_export_options;
 #define KVF_EXPORT_ENGINES "llama-server|node-llama-cpp|llama-cpp-python|mlx-lm|mlx-lm-0.31.3"
 

@@ -9,7 +9,7 @@
  *
  *     kvf_json *root = NULL;
  *     if (kvf_json_parse(ctx, "config.json", text, n, &root)) return 1;
- *     int64_t width = kvf_json_int(kvf_json_get(root, "hidden_size"), -1);
+ *     printf("%d wide\n", (int)kvf_json_int(kvf_json_get(root, "hidden_size"), -1));
  *     kvf_json_free(root);
  */
 #ifndef KVFOLD_JSON_H

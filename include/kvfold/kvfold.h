@@ -8,6 +8,7 @@
 #include <kvfold/json.h>
 #include <kvfold/merge.h>
 #include <kvfold/model.h>
+#include <kvfold/rows.h>
 #include <kvfold/train.h>
 #ifdef KVF_EXPERIMENTAL
 #include <kvfold/bench.h>

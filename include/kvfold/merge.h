@@ -1,8 +1,11 @@
 /* Merge: run the encoder of a run once, dropout off, and keep the static prefix alone. And tools on
  * the files that result: compose, quantize, diff.
  *
- *     kvf_merge_options options = {.run = "run.h5", .out = "prefix.h5"};
+ *     kvf_merge_options options;
  *     kvf_merge_result result;
+ *     memset(&options, 0, sizeof options);
+ *     options.run = "run.h5";
+ *     options.out = "prefix.h5";
  *     if (kvf_merge(ctx, &options, &result)) fprintf(stderr, "%s\n", kvf_ctx_error(ctx)); */
 #ifndef KVFOLD_MERGE_H
 #define KVFOLD_MERGE_H
@@ -25,6 +28,7 @@ typedef struct kvf_merge_options {
     const char *base;  /* needed for probe, and where folding runs or reads it */
     const char *probe; /* data file: logits through encoder and file are compared too; NULL: no */
     bool allow_other_base;
+    uint64_t reserved[8];
 } kvf_merge_options;
 
 typedef struct kvf_merge_result {
@@ -35,6 +39,7 @@ typedef struct kvf_merge_result {
                             f32 */
     double probe_max_abs_diff; /* logits; NaN without probe */
     int64_t step;              /* of the state that was folded */
+    uint64_t reserved[8];
 } kvf_merge_result;
 
 kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result);

@@ -49,6 +49,7 @@ typedef struct kvf_base_options {
     bool stream_layers; /* keep no weights at all: each layer is packed from the mapped file just
                            before it is computed, with the bits of AUTO. EUSAGE with a weight_dtype
                            that is not AUTO */
+    uint64_t reserved[4];
 } kvf_base_options;
 
 typedef struct kvf_shape {
@@ -100,6 +101,18 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
 kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *name);
 void kvf_prefix_free(kvf_prefix *prefix);
 int64_t kvf_prefix_length(const kvf_prefix *prefix); /* P */
+/* Its keys and values [L, 2, 1, G, P, D], keys before values, as they lie in a Hugging Face cache
+ * (keys after rope); a view, as long as the prefix lives. shape may be NULL. NULL: it has none, but
+ * virtual tokens at the input or values of the base itself. */
+const float *kvf_prefix_kv(const kvf_prefix *prefix, int64_t shape[6]);
+/* A prefix of this base, of task lm, from such an array, which is copied. position_start: of a
+ * row's first token; below 0: P. ESHAPE: not the base's shape; ENUMERIC: a value is not finite. */
+kvf_status kvf_prefix_from_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,
+                                 const int64_t shape[6], int64_t position_start, kvf_prefix **out);
+/* A prefix file of keys and values, head and facts. EUNSUPPORTED: it has no keys and values;
+ * ENUMERIC: f16 cannot hold one; EEXIST. */
+kvf_status kvf_prefix_save(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
+                           kvf_dtype dtype, bool force);
 int64_t kvf_prefix_position_start(const kvf_prefix *prefix);
 const char *kvf_prefix_base_hash(const kvf_prefix *prefix); /* "" if unknown */
 
@@ -108,6 +121,46 @@ const char *kvf_prefix_base_hash(const kvf_prefix *prefix); /* "" if unknown */
  * base was opened for another. */
 kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
                             bool allow_other_base);
+
+/* ---- base and prefixes together -------------------------------------------------------------- */
+
+typedef struct kvf_session_options {
+    kvf_base_options base;
+    kvf_checkpoint checkpoint; /* of run files */
+    const char *head;          /* of files of several tasks: the one to use; NULL: none is named */
+    const char *drop_layers;   /* adapters that are left out, "A-B"; NULL: none */
+    bool allow_other_base;     /* the prefix may be for another base of the same shape */
+    bool own_head;           /* without a prefix, the head of a base file counts as one, of P = 0 */
+    const char *const *more; /* [n_more] further prefix files */
+    size_t n_more;
+    uint64_t reserved[8];
+} kvf_session_options;
+
+/* A base and what conditions it, opened and checked in the order that their files need: a wrong
+ * prefix before the base is loaded, a base as its adapter wants it, a run that reads its base after
+ * it. prefix NULL: the bare base. options may be NULL. Errors as of kvf_base_open, kvf_prefix_open,
+ * kvf_prefix_check. */
+typedef struct kvf_session kvf_session;
+kvf_status kvf_session_open(kvf_ctx *ctx, const char *base, const char *prefix,
+                            const kvf_session_options *options, kvf_session **out);
+void kvf_session_close(kvf_session *session); /* NULL is fine; base and prefixes go with it */
+kvf_base *kvf_session_base(const kvf_session *session);
+kvf_prefix *kvf_session_prefix(const kvf_session *session); /* the first; NULL: none */
+/* All of them, [*n], `prefix` first; a view. */
+kvf_prefix *const *kvf_session_prefixes(const kvf_session *session, size_t *n);
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* *ids [*n], to be released with kvf_ids_free(): those of a text of so many bytes; special: with
+ * what the tokenizer puts around a text. EDATA: not UTF-8. */
+kvf_status kvf_tokenize(kvf_ctx *ctx, const kvf_base *base, const char *text, size_t bytes,
+                        bool special, int32_t **ids, size_t *n);
+void kvf_ids_free(int32_t *ids); /* NULL is fine */
+/* *text, to be released with kvf_string_free(), a NUL after its *bytes bytes of UTF-8 (bytes may be
+ * NULL); special: special tokens are written out. EUSAGE: an id outside the vocabulary. */
+kvf_status kvf_detokenize(kvf_ctx *ctx, const kvf_base *base, const int32_t *ids, size_t n,
+                          bool special, char **text, size_t *bytes);
+void kvf_string_free(char *text); /* NULL is fine */
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,11 @@
 /* Work over whole runs and files.
  *
  *     kvf_json *found = NULL;
- *     kvf_words_options options = {.top = 5};
+ *     kvf_words_options options;
+ *     memset(&options, 0, sizeof options);
+ *     options.top = 5;
  *     if (kvf_words(ctx, base, prefix, &options, &found)) return 1;
- *     ...
+ *     printf("%zu layers\n", kvf_json_size(kvf_json_get(found, "layers")));
  *     kvf_json_free(found); */
 #ifndef KVFOLD_STUDY_H
 #define KVFOLD_STUDY_H

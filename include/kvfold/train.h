@@ -1,9 +1,14 @@
 /* Training a prefix, and measuring one on data.
  *
- *     kvf_train_options options = kvf_train_defaults();
- *     options.base = "model.gguf"; options.data = "train.jsonl"; options.out = "run.h5";
+ *     kvf_train_options *options = NULL;
  *     kvf_train_result result;
- *     if (kvf_train(ctx, &options, &result)) fprintf(stderr, "%s\n", kvf_ctx_error(ctx));
+ *     if (kvf_train_options_create(ctx, &options) ||
+ *         kvf_train_set(ctx, options, "base", "model.gguf") ||
+ *         kvf_train_set(ctx, options, "data", "train.jsonl") ||
+ *         kvf_train_set(ctx, options, "out", "run.h5") ||
+ *         kvf_train_set(ctx, options, "lr", "0.03") || kvf_train(ctx, options, &result))
+ *         fprintf(stderr, "%s\n", kvf_ctx_error(ctx));
+ *     kvf_train_options_free(options);
  *
  * Method: Li & Liang 2021 (prefix-tuning), Liu et al. 2022 (P-tuning v2). */
 #ifndef KVFOLD_TRAIN_H
@@ -42,6 +47,7 @@ typedef struct kvf_forecast {
     int64_t tokens;         /* to train on */
     int64_t trainable_parameters;
     int64_t file_bytes; /* of the run file, about */
+    uint64_t reserved[8];
 } kvf_forecast;
 
 typedef struct kvf_event {
@@ -60,6 +66,7 @@ typedef struct kvf_event {
     double seconds_left;          /* about, to the end of the run; NaN: not known */
     const char *text;             /* NOTE, SAVE (path) */
     const kvf_forecast *forecast; /* FORECAST */
+    uint64_t reserved[8];
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 
@@ -189,8 +196,16 @@ typedef struct kvf_train_options {
     const volatile int *stop;
     kvf_event_fn event; /* NULL: none */
     void *event_user;
+    kvf_base *open_base; /* as of kvf_train_set_base(); NULL: none */
+    void *texts;         /* of kvf_train_options_create(), else NULL */
+    uint64_t reserved[32];
 } kvf_train_options;
 
+/* Options on the heap, at their defaults, for programs that set them by name and do not look
+ * inside: texts that are set are copied, and a later library may have more of them. */
+kvf_status kvf_train_options_create(kvf_ctx *ctx, kvf_train_options **out);
+void kvf_train_options_free(kvf_train_options *options); /* NULL is fine */
+/* Options in a struct of the caller. */
 kvf_train_options kvf_train_defaults(void);
 
 /* An option by index, for programs that list them; false past the last. */
@@ -201,10 +216,21 @@ typedef struct kvf_option {
     const char *help;
 } kvf_option;
 bool kvf_train_option(size_t index, kvf_option *out);
-/* Sets a field by its long name, or an alias of it, from text ("true" or NULL for flags), checking
- * the value. EUSAGE. `value` is borrowed. */
+/* Sets an option by its long name, or an alias of it, from text ("true" or NULL for flags),
+ * checking the value. EUSAGE: the value is none of it, or there is no such option; the line then
+ * names the nearest one. `value` is borrowed, but by options of kvf_train_options_create() copied.
+ */
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
                          const char *value);
+/* In place of "base": one that is open, for backward passes, and stays so. kvf_train then fails
+ * with EUSAGE where it was opened without, or for a prefix that changes it. Methods that change the
+ * base (adapter, full) open its file themselves. NULL: none. */
+void kvf_train_set_base(kvf_train_options *options, kvf_base *base);
+/* Who hears of steps, validations and saves, in the thread that trains. NULL: nobody. */
+void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *user);
+/* Where a signal handler or another thread sets a number other than 0 to end the run: the step is
+ * finished, everything saved, and kvf_train returns ESTOPPED. NULL: never. */
+void kvf_train_set_stop(kvf_train_options *options, const volatile int *stop);
 
 typedef struct kvf_train_result {
     int64_t steps;
@@ -229,6 +255,7 @@ typedef struct kvf_train_result {
     double wait_seconds;   /* of this call, in which this one waited for others */
     int signal;            /* that stopped it, on any of them; 0: none */
     kvf_forecast forecast; /* as reported before the first step */
+    uint64_t reserved[8];
 } kvf_train_result;
 
 /* Which process this is of those that train together since a kvf_train with this context; 0: the
@@ -263,6 +290,7 @@ typedef struct kvf_eval_options {
     double no_answer_above;
     int64_t max_answer, n_best;
     bool per_class; /* seq-cls, token-cls: also the scores of each class or tag and entity type */
+    uint64_t reserved[8];
 } kvf_eval_options;
 
 /* Precision, recall and F1, 0 where a denominator is 0; support: how often the data has it. */
@@ -288,6 +316,7 @@ typedef struct kvf_eval_result {
      * the head's outputs, and of token-cls the types of entities by name. Else empty. */
     kvf_class_scores classes, entity_types;
     double seconds;
+    uint64_t reserved[8];
 } kvf_eval_result;
 void kvf_eval_result_done(kvf_eval_result *result);
 
@@ -310,12 +339,14 @@ typedef struct kvf_predict_options {
     /* takes the text in place of a file at `out`, which is then a name alone; NULL: none */
     void (*write)(void *user, const char *text, size_t n);
     void *user;
+    uint64_t reserved[8];
 } kvf_predict_options;
 
 typedef struct kvf_predict_result {
     const char *task;
     int64_t examples, skipped, truncated;
     double seconds;
+    uint64_t reserved[8];
 } kvf_predict_result;
 
 /* Writes predictions of prefixes with a head, with their probabilities, in the order of the data:
@@ -337,6 +368,7 @@ typedef struct kvf_row_score {
     double loglikelihood; /* sum of the logprobs, 0 of a row without a label */
     size_t n;
     const kvf_token_score *tokens; /* [n] */
+    uint64_t reserved[2];
 } kvf_row_score;
 
 typedef struct kvf_score_options {
@@ -346,6 +378,7 @@ typedef struct kvf_score_options {
     /* takes the text in place of a file at `out`, which is then a name alone; NULL: none */
     void (*write)(void *user, const char *text, size_t n);
     void *user;
+    uint64_t reserved[8];
 } kvf_score_options;
 
 typedef struct kvf_score_result {
@@ -354,6 +387,7 @@ typedef struct kvf_score_result {
     int64_t tokens, skipped, truncated;
     double seconds;
     void *memory; /* of the tokens */
+    uint64_t reserved[8];
 } kvf_score_result;
 void kvf_score_result_done(kvf_score_result *result);
 

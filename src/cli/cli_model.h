@@ -17,8 +17,9 @@ typedef struct cli_model_options {
 } cli_model_options;
 
 typedef struct cli_model {
+    kvf_session *session; /* of the others */
     kvf_base *base;
-    kvf_prefix **prefixes;
+    kvf_prefix *const *prefixes;
     size_t n;
 } cli_model;
 int cli_model_open(const cli_call *call, const cli_model_options *options, cli_model *out);

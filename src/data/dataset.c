@@ -5,6 +5,7 @@
 #include "hash.h"
 #include "infile.h"
 #include "loader.h"
+#include "memory_rows.h"
 
 #include <string.h>
 
@@ -107,10 +108,10 @@ static kvf_status unpack(const kvf__loader *load, kvf__buf *text)
     return st;
 }
 
-static kvf_status read_file(kvf__loader *load, char hash[33], bool *delimited)
+static kvf_status read_file(kvf__loader *load, const char *path, char hash[33], bool *delimited)
 {
     kvf__buf text = {0};
-    kvf_status st = kvf__read_file(load->ctx, load->path, (size_t)1 << 40, &text);
+    kvf_status st = kvf__read_file(load->ctx, path, (size_t)1 << 40, &text);
     if (!st) st = hash_text(load->ctx, text.data, text.n, hash);
     if (!st && kvf__is_gzip(text.data, text.n)) st = unpack(load, &text);
     kvf__file file = {.ctx = load->ctx,
@@ -284,9 +285,9 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
     kvf__dataset set = {.task = options->task, .regression = options->regression};
     kvf_status st;
 
-    st = loader_init(ctx, path, options, &load);
+    st = loader_init(ctx, kvf__shown_path(path), options, &load);
     if (st) goto out;
-    st = read_file(&load, set.hash, &set.delimited);
+    st = read_file(&load, path, set.hash, &set.delimited);
     if (st) goto out;
     st = check_rows(&load);
     if (st) goto out;

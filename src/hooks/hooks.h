@@ -3,7 +3,7 @@
 #ifndef KVF_HOOKS_H
 #define KVF_HOOKS_H
 
-#include <kvfold/model.h>
+#include <kvfold/base.h>
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 

@@ -181,6 +181,7 @@ static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     if (form) pack.train = *form;
     KVF_TRY(keep_as(ctx, options, &pack));
     base->weight_dtype = options->weight_dtype;
+    base->backward = options->backward;
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
     if (!base->random)
         KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, kvf__weights_advise, &base->weights,

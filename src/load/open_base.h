@@ -19,6 +19,7 @@ struct kvf_base {
     kvf__model *model;
     kvf_precision precision;
     kvf_weight_dtype weight_dtype;
+    bool backward;             /* open for these too */
     bool random;               /* weights of no file that anyone has */
     const kvf_prefix *carries; /* whose values the model has taken (port block); NULL: its own */
 };

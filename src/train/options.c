@@ -30,6 +30,71 @@ static bool add_named(kvf_ctx *ctx, kvf_train_options *o, const char *name, cons
     return true;
 }
 
+/* ---- options on the heap --------------------------------------------------------------------- */
+
+/* Copies of texts that were set, newest first. */
+typedef struct text_copy {
+    struct text_copy *next;
+    char text[];
+} text_copy;
+
+kvf_status kvf_train_options_create(kvf_ctx *ctx, kvf_train_options **out)
+{
+    kvf_train_options *options = NULL;
+    text_copy *none = NULL;
+    KVF_TRY(kvf__alloc(ctx, sizeof *options, &options));
+    kvf_status st = kvf__alloc(ctx, sizeof *none, &none);
+    if (st) {
+        kvf__free(options);
+        return st;
+    }
+    *options = kvf_train_defaults();
+    options->texts = none;
+    *out = options;
+    return KVF_OK;
+}
+
+void kvf_train_options_free(kvf_train_options *options)
+{
+    if (!options) return;
+    for (text_copy *copy = options->texts, *next; copy; copy = next) {
+        next = copy->next;
+        kvf__free(copy);
+    }
+    kvf__free(options);
+}
+
+/* *value becomes a copy where the options are on the heap. */
+static kvf_status keep_text(kvf_ctx *ctx, kvf_train_options *options, const char **value)
+{
+    text_copy *first = options->texts, *copy = NULL;
+    if (!first || !*value) return KVF_OK;
+    KVF_TRY(kvf__alloc(ctx, sizeof *copy + strlen(*value) + 1, &copy));
+    strcpy(copy->text, *value);
+    copy->next = first->next;
+    first->next = copy;
+    *value = copy->text;
+    return KVF_OK;
+}
+
+void kvf_train_set_base(kvf_train_options *options, kvf_base *base)
+{
+    options->open_base = base;
+}
+
+void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *user)
+{
+    options->event = event;
+    options->event_user = user;
+}
+
+void kvf_train_set_stop(kvf_train_options *options, const volatile int *stop)
+{
+    options->stop = stop;
+}
+
+/* ---- by name --------------------------------------------------------------------------------- */
+
 static kvf_status unknown(kvf_ctx *ctx, const char *name)
 {
     kvf__nearest nearest = {.word = name, .n = strlen(name)};
@@ -46,6 +111,7 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
     const kvf__option *r = kvf__option_find(name);
     kvf_status named;
     if (!r) return unknown(ctx, name);
+    KVF_TRY(keep_text(ctx, options, &value));
     if (add_named(ctx, options, r->row.name, value, &named)) return named;
     if (!value && r->row.argument)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s needs a value: %s", name, r->row.argument);

@@ -27,15 +27,34 @@ void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* options.open_base, as it is open. */
+static kvf_status borrow_base(kvf__trainer *t)
+{
+    kvf_base *base = t->options.open_base;
+    if (!base) return KVF_OK;
+    if (!base->backward)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: the base was opened without backward passes",
+                         base->path);
+    if (base->carries)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: the base carries what a prefix changed of it",
+                         base->path);
+    t->base = base;
+    t->borrows_base = true;
+    if (!kvf__train_option_given(&t->options, "weight-dtype"))
+        t->options.weight_dtype = base->weight_dtype;
+    return KVF_OK;
+}
+
 static kvf_status open_base(kvf__trainer *t)
 {
+    kvf__train form;
+    KVF_TRY(kvf__trainer_form(t, &form));
+    KVF_TRY(kvf__ranks_decided(t));
+    if (!t->base && form.what == KVF__TRAIN_NOTHING) KVF_TRY(borrow_base(t));
     const kvf_base_options options = {.precision = t->options.precision,
                                       .backward = true,
                                       .weight_dtype = t->options.weight_dtype,
                                       .stream_layers = t->options.stream_layers};
-    kvf__train form;
-    KVF_TRY(kvf__trainer_form(t, &form));
-    KVF_TRY(kvf__ranks_decided(t));
     if (!t->base) KVF_TRY(kvf__base_open_as(t->ctx, t->options.base, &options, &form, &t->base));
     if (options.precision != KVF_PRECISION_AUTO && options.precision != t->base->precision)
         return kvf__fail(
@@ -193,11 +212,13 @@ static bool is_finished(const kvf__trainer *t)
 
 static kvf__trainer empty(kvf_ctx *ctx, const kvf_train_options *options)
 {
-    return (kvf__trainer){.ctx = ctx,
-                          .options = *options,
-                          .progress = {.best = {.value = NAN, .loss = NAN},
-                                       .valid_loss = NAN,
-                                       .begin = kvf__clock()}};
+    kvf__trainer made = {.ctx = ctx,
+                         .options = *options,
+                         .progress = {.best = {.value = NAN, .loss = NAN},
+                                      .valid_loss = NAN,
+                                      .begin = kvf__clock()}};
+    if (options->open_base) made.options.base = options->open_base->path;
+    return made;
 }
 
 /* What options, method and base decide together. */

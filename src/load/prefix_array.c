@@ -1,0 +1,79 @@
+/* Keys and values of a prefix as an array of the caller's, both ways. The array has an axis of rows
+ * that the prefix does without, because it is 1 long: the memory is the same. */
+#include "import.h"
+
+#include <math.h>
+#include <string.h>
+
+const float *kvf_prefix_kv(const kvf_prefix *prefix, int64_t shape[6])
+{
+    const kvf__prefix *p = &prefix->file.prefix;
+    if (!p->P) return NULL;
+    if (shape) memcpy(shape, (const int64_t[6]){p->L, 2, 1, p->G, p->P, p->D}, 6 * sizeof *shape);
+    return p->kv;
+}
+
+static kvf_status check_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,
+                              const int64_t shape[6], int64_t position_start)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    const int64_t P = shape[4], want[6] = {d->L, 2, 1, d->G, P, d->D};
+    if (P < 1 || memcmp(want, shape, sizeof want) != 0)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "the array is [%lld, %lld, %lld, %lld, %lld, %lld], want [%lld, 2, 1, "
+                         "%lld, P, %lld]",
+                         (long long)shape[0], (long long)shape[1], (long long)shape[2],
+                         (long long)shape[3], (long long)shape[4], (long long)shape[5],
+                         (long long)d->L, (long long)d->G, (long long)d->D);
+    const int64_t start = position_start < 0 ? P : position_start;
+    if (kvf__longest_row(base, P, start) < 2)
+        return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld from position %lld leaves no room",
+                         (long long)P, (long long)start);
+    for (int64_t i = 0; i < d->L * 2 * d->G * P * d->D; i++)
+        if (!isfinite(kv[i]))
+            return kvf__fail(ctx, KVF_ENUMERIC, "element %lld of the array is %g", (long long)i,
+                             (double)kv[i]);
+    return KVF_OK;
+}
+
+static kvf_status fill(kvf_ctx *ctx, const kvf_base *base, const float *kv, int64_t P,
+                       int64_t position_start, kvf_prefix *to)
+{
+    kvf__prefix *p = &to->file.prefix;
+    const kvf__desc *d = kvf__model_desc(base->model);
+    to->file.kind = KVF__KIND_PREFIX;
+    to->file.id.P = P;
+    to->task = KVF__TASK_LM;
+    to->step = -1;
+    KVF_TRY(kvf__import_stamp(ctx, base, base->name, "direct", "lm", &to->file.id));
+    if (position_start >= 0) to->file.id.position_start = position_start;
+    KVF_TRY(kvf__strdup(ctx, "array", &to->path));
+    KVF_TRY(kvf__prefix_init(ctx, p, d->L, d->G, P, d->D));
+    memcpy(p->kv, kv, kvf__prefix_count(p) * sizeof *kv);
+    return KVF_OK;
+}
+
+kvf_status kvf_prefix_from_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,
+                                 const int64_t shape[6], int64_t position_start, kvf_prefix **out)
+{
+    kvf_prefix *prefix = NULL;
+    KVF_TRY(check_array(ctx, base, kv, shape, position_start));
+    KVF_TRY(kvf__alloc(ctx, sizeof *prefix, &prefix));
+    kvf_status st = fill(ctx, base, kv, shape[4], position_start, prefix);
+    if (st)
+        kvf_prefix_free(prefix);
+    else
+        *out = prefix;
+    return st;
+}
+
+kvf_status kvf_prefix_save(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
+                           kvf_dtype dtype, bool force)
+{
+    kvf__artifact file = kvf__prefix_view(prefix, KVF__KIND_PREFIX);
+    if (!prefix->file.prefix.P || prefix->file.values.params.n)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has no keys and values to save", prefix->path);
+    KVF_TRY(kvf__check_not_input(ctx, path, prefix->path));
+    file.dtype = kvf__prefix_dtype(dtype);
+    return kvf__artifact_write(ctx, path, force, &file);
+}

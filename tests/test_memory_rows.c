@@ -1,0 +1,172 @@
+/* Rows in memory are the file that they would be: the same lines, the same rows, and of a run, on a
+ * base that was open already too, the same bytes. And what is no row is refused. */
+#include "memory_rows.h"
+#include "toy_run.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+static void read_path(const char *path, char *text, size_t cap)
+{
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    const size_t n = fread(text, 1, cap - 1, file);
+    text[n] = '\0';
+    fclose(file);
+}
+
+static kvf_rows *new_rows(void)
+{
+    kvf_rows *rows = NULL;
+    ck_assert_msg(!kvf_rows_create(ctx, &rows), "%s", kvf_ctx_error(ctx));
+    return rows;
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+START_TEST(rows_are_lines_of_json)
+{
+    char text[1024];
+    const int32_t ids[] = {3, 4, 5}, labels[] = {-100, 4, 6};
+    const kvf_message messages[] = {{"user", "a\"b"}, {"assistant", "c"}};
+    static const char spread[] = "{\"a\":\n [1,\r\n2]}", plain[] = "{ \"b\" : 1.50 }";
+    kvf_rows *rows = new_rows();
+    ck_assert_int_eq(kvf_rows_add_pair(ctx, rows, "p", " c\n"), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_text(ctx, rows, "t"), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_ids(ctx, rows, ids, labels, 3), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_ids(ctx, rows, ids, NULL, 2), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_messages(ctx, rows, messages, 2), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_json(ctx, rows, spread, sizeof spread - 1), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_json(ctx, rows, plain, sizeof plain - 1), KVF_OK);
+    ck_assert_int_eq(kvf_rows_count(rows), 7);
+    read_path(kvf_rows_path(rows), text, sizeof text);
+    ck_assert_str_eq(text, "{\"prompt\":\"p\",\"completion\":\" c\\n\"}\n"
+                           "{\"text\":\"t\"}\n"
+                           "{\"input_ids\":[3,4,5],\"labels\":[-100,4,6]}\n"
+                           "{\"input_ids\":[3,4],\"labels\":[3,4]}\n"
+                           "{\"messages\":[{\"role\":\"user\",\"content\":\"a\\\"b\"},{\"role\":"
+                           "\"assistant\",\"content\":\"c\"}]}\n"
+                           "{\"a\":[1,2]}\n"
+                           "{ \"b\" : 1.50 }\n");
+    kvf_rows_free(rows);
+    kvf_rows_free(NULL);
+}
+END_TEST
+
+typedef struct counter {
+    int left;
+    kvf_status last;
+} counter;
+
+static kvf_status next_row(void *user, kvf_rows *rows, bool *end)
+{
+    counter *c = user;
+    if (!c->left--) {
+        *end = true;
+        return c->last;
+    }
+    return kvf_rows_add_text(ctx, rows, "again");
+}
+
+START_TEST(a_callback_gives_rows_until_it_ends)
+{
+    kvf_rows *rows = new_rows();
+    counter five = {5, KVF_OK}, fails = {2, KVF_EIO};
+    ck_assert_int_eq(kvf_rows_read(rows, next_row, &five), KVF_OK);
+    ck_assert_int_eq(kvf_rows_count(rows), 5);
+    ck_assert_int_eq(kvf_rows_read(rows, next_row, &fails), KVF_EIO);
+    ck_assert_int_eq(kvf_rows_count(rows), 7);
+    kvf_rows_free(rows);
+}
+END_TEST
+
+/* The lines of a file as rows. */
+static kvf_rows *rows_of(const char *path)
+{
+    char line[512];
+    kvf_rows *rows = new_rows();
+    FILE *file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof line, file))
+        ck_assert_int_eq(kvf_rows_add_json(ctx, rows, line, strcspn(line, "\n")), KVF_OK);
+    fclose(file);
+    return rows;
+}
+
+/* Loop rows: from a path, on an open base; and a method that opens the base itself. */
+START_TEST(a_run_has_the_bytes_of_one_on_files)
+{
+    kvf_train_options from_files = toy_run_options(out), from_memory = toy_run_options(other);
+    kvf_rows *rows = rows_of(data), *held_out = rows_of(valid);
+    const kvf_base_options how = {.precision = KVF_PRECISION_F32, .backward = true};
+    kvf_base *opened = NULL;
+    from_files.method = from_memory.method = _i == 2 ? "adapter" : "direct";
+    from_memory.data = kvf_rows_path(rows);
+    from_memory.valid = kvf_rows_path(held_out);
+    if (_i) {
+        ck_assert_int_eq(kvf_base_open(ctx, base, &how, &opened), KVF_OK);
+        from_memory.open_base = opened;
+        from_memory.base = NULL;
+    }
+    train(&from_files);
+    train(&from_memory);
+    ck_assert(equal_files(out, other));
+    if (_i) { /* the base is as it was */
+        from_memory.out = out;
+        from_memory.force = true;
+        train(&from_memory);
+        ck_assert(equal_files(out, other));
+    }
+    kvf_base_free(opened);
+    kvf_rows_free(rows);
+    kvf_rows_free(held_out);
+}
+END_TEST
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+START_TEST(what_is_no_row_is_refused)
+{
+    static const char *const BAD[] = {"[1]", "{\"a\":1", "", "{\"a\":1} x"};
+    kvf_rows *rows = new_rows();
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        ck_assert_int_eq(kvf_rows_add_json(ctx, rows, BAD[i], strlen(BAD[i])), KVF_EDATA);
+        ck_assert_msg(strstr(kvf_ctx_error(ctx), "rows:1") != NULL, "%s", kvf_ctx_error(ctx));
+    }
+    ck_assert_int_eq(kvf_rows_add_pair(ctx, rows, "a\xE9", "b"), KVF_EDATA);
+    ck_assert_int_eq(kvf_rows_add_pair(ctx, rows, "a", NULL), KVF_EUSAGE);
+    ck_assert_int_eq(kvf_rows_count(rows), 0);
+    ck_assert_int_eq(kvf_rows_add_text(ctx, rows, "fine"), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_json(ctx, rows, "{\"prompt\":1}", 12), KVF_OK);
+    kvf_train_options o = toy_run_options(out);
+    o.data = kvf_rows_path(rows);
+    expect_failure(&o, KVF_EDATA, "rows:2: ");
+    kvf_rows_free(rows);
+}
+END_TEST
+
+START_TEST(a_base_that_cannot_train_is_refused)
+{
+    kvf_train_options o = toy_run_options(out);
+    o.open_base = open_base();
+    expect_failure(&o, KVF_EUSAGE, "without backward passes");
+    kvf_base_free(o.open_base);
+    ck_assert_str_eq(kvf__shown_path("/proc/self/fd/0"), "/proc/self/fd/0");
+    ck_assert_str_eq(kvf__shown_path("file.jsonl"), "file.jsonl");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("memory_rows");
+    TCase *core = tcase_create("core");
+    tcase_set_timeout(core, 60);
+    tcase_add_checked_fixture(core, toy_run_setup, toy_run_teardown);
+    tcase_add_test(core, rows_are_lines_of_json);
+    tcase_add_test(core, a_callback_gives_rows_until_it_ends);
+    tcase_add_loop_test(core, a_run_has_the_bytes_of_one_on_files, 0, 3);
+    tcase_add_test(core, what_is_no_row_is_refused);
+    tcase_add_test(core, a_base_that_cannot_train_is_refused);
+    suite_add_tcase(suite, core);
+    return ck_main(suite);
+}

@@ -1,0 +1,232 @@
+/* A base and its prefix opened as one, whatever the files are; and what a program gets out of them:
+ * keys and values, ids and texts, logits. */
+#include "toy_run.h"
+
+#include <math.h>
+
+enum { V = 61 };
+
+static kvf_session *open_as(const char *prefix, kvf_status want)
+{
+    const kvf_session_options options = {.base.precision = KVF_PRECISION_F32, .own_head = true};
+    kvf_session *session = NULL;
+    ck_assert_msg(kvf_session_open(ctx, base, prefix, &options, &session) == want, "%s",
+                  kvf_ctx_error(ctx));
+    return session;
+}
+
+static double loss_of(const kvf_session *session)
+{
+    const kvf_eval_options eval = {.data = valid};
+    kvf_eval_result result;
+    size_t n;
+    kvf_prefix *const *prefixes = kvf_session_prefixes(session, &n);
+    ck_assert_msg(!kvf_eval(ctx, kvf_session_base(session), prefixes, n, &eval, &result), "%s",
+                  kvf_ctx_error(ctx));
+    return result.loss;
+}
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+/* A run of an encoder, of virtual tokens at the input, one that reads its base, and adapters, which
+ * change it: all measure what training measured last. */
+static const char *const METHODS[] = {"direct", "prompt", "projected", "adapter"};
+
+START_TEST(every_kind_of_run_opens_on_its_base)
+{
+    kvf_train_options o = toy_run_options(out);
+    o.method = METHODS[_i];
+    const kvf_train_result result = train(&o);
+    kvf_session *session = open_as(out, KVF_OK), *bare = open_as(NULL, KVF_OK);
+    ck_assert_ptr_nonnull(kvf_session_prefix(session));
+    ck_assert_double_eq_tol(loss_of(session), result.best_valid_loss, 1e-6);
+    ck_assert_ptr_null(kvf_session_prefix(bare));
+    ck_assert(loss_of(bare) != loss_of(session));
+    kvf_session_close(session);
+    kvf_session_close(bare);
+    kvf_session_close(NULL);
+}
+END_TEST
+
+START_TEST(a_wrong_prefix_is_found)
+{
+    kvf_session *session = NULL;
+    const char *const more[] = {"b"};
+    const kvf_session_options two = {.more = more, .n_more = 1};
+    open_as("nothing.h5", KVF_EIO);
+    open_as(base, KVF_EFORMAT);
+    ck_assert_int_eq(kvf_session_open(ctx, base, NULL, &two, &session), KVF_EUSAGE);
+    ck_assert_int_eq(kvf_session_open(ctx, "nothing", NULL, NULL, &session), KVF_EIO);
+    ck_assert_ptr_null(session);
+}
+END_TEST
+
+/* Keys and values out of a run, into a prefix again, to a file and back. */
+START_TEST(keys_and_values_go_out_and_in)
+{
+    kvf_train_options o = toy_run_options(out);
+    int64_t shape[6], again[6];
+    kvf_prefix *copy = NULL;
+    train(&o);
+    kvf_session *session = open_as(out, KVF_OK);
+    const kvf_base *b = kvf_session_base(session);
+    const float *kv = kvf_prefix_kv(kvf_session_prefix(session), shape);
+    const kvf_shape s = kvf_base_shape(b);
+    const int64_t want[6] = {s.L, 2, 1, s.G, kvf_prefix_length(kvf_session_prefix(session)), s.D};
+    ck_assert(!memcmp(shape, want, sizeof want));
+    ck_assert_int_eq(kvf_prefix_from_array(ctx, b, kv, shape, -1, &copy), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_position_start(copy), shape[4]);
+    ck_assert_str_eq(kvf_prefix_base_hash(copy), kvf_base_hash(b));
+    ck_assert_int_eq(kvf_prefix_save(ctx, copy, other, KVF_DTYPE_F32, false), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_save(ctx, copy, other, KVF_DTYPE_F32, false), KVF_EEXIST);
+    kvf_session *saved = open_as(other, KVF_OK);
+    const float *read = kvf_prefix_kv(kvf_session_prefix(saved), again);
+    ck_assert(!memcmp(shape, again, sizeof shape));
+    ck_assert(!memcmp(kv, read, (size_t)(s.L * 2 * s.G * shape[4] * s.D) * sizeof *kv));
+    ck_assert(loss_of(saved) == loss_of(session));
+    kvf_prefix_free(copy);
+    kvf_session_close(saved);
+    kvf_session_close(session);
+}
+END_TEST
+
+START_TEST(arrays_that_do_not_fit_are_refused)
+{
+    kvf_session *session = open_as(NULL, KVF_OK);
+    const kvf_base *b = kvf_session_base(session);
+    const kvf_shape s = kvf_base_shape(b);
+    const size_t n = (size_t)(s.L * 2 * s.G * 3 * s.D);
+    int64_t shape[6] = {s.L, 2, 1, s.G, 3, s.D + 1};
+    float *kv = calloc(n, sizeof *kv);
+    kvf_prefix *prefix = NULL;
+    ck_assert_int_eq(kvf_prefix_from_array(ctx, b, kv, shape, -1, &prefix), KVF_ESHAPE);
+    shape[5] = s.D;
+    shape[4] = 0;
+    ck_assert_int_eq(kvf_prefix_from_array(ctx, b, kv, shape, -1, &prefix), KVF_ESHAPE);
+    shape[4] = 3;
+    ck_assert_int_eq(kvf_prefix_from_array(ctx, b, kv, shape, 1 << 20, &prefix), KVF_ESHAPE);
+    kv[n - 1] = NAN;
+    ck_assert_int_eq(kvf_prefix_from_array(ctx, b, kv, shape, -1, &prefix), KVF_ENUMERIC);
+    ck_assert_ptr_null(prefix);
+    free(kv);
+    kvf_session_close(session);
+}
+END_TEST
+
+/* The losses that events told are the column. */
+static void keep_loss(void *user, const kvf_event *event)
+{
+    double *losses = user;
+    if (event->kind == KVF_EVENT_STEP) losses[event->step - 1] = event->train_loss;
+}
+
+START_TEST(a_history_is_what_the_run_told)
+{
+    double told[6] = {0};
+    const double *values = NULL;
+    const char *name;
+    kvf_history *history = NULL;
+    bool found = false, validated = false;
+    kvf_train_options o = toy_run_options(out);
+    o.event = keep_loss;
+    o.event_user = told;
+    const kvf_train_result result = train(&o);
+    ck_assert_int_eq(kvf_history_open(ctx, out, &history), KVF_OK);
+    ck_assert_int_eq(kvf_history_steps(history), 6);
+    for (size_t i = 0; (name = kvf_history_column(history, i, &values)) != NULL; i++) {
+        if (!strcmp(name, "train_loss")) {
+            found = true;
+            ck_assert(!memcmp(values, told, sizeof told));
+        }
+        if (!strcmp(name, "valid_loss")) {
+            validated = true;
+            ck_assert(isnan(values[1]) && values[5] == result.valid_loss);
+        }
+        if (!strcmp(name, "step")) ck_assert(values[0] == 1 && values[5] == 6);
+    }
+    ck_assert(found && validated);
+    kvf_history_free(history);
+    kvf_history_free(NULL);
+    ck_assert_int_eq(kvf_history_open(ctx, data, &history), KVF_EFORMAT);
+}
+END_TEST
+
+START_TEST(texts_become_ids_and_back)
+{
+    kvf_session *session = open_as(NULL, KVF_OK);
+    const kvf_base *b = kvf_session_base(session);
+    static const char text[] = "one two<s>";
+    int32_t *ids = NULL;
+    char *back = NULL;
+    size_t n = 0, bytes = 0;
+    ck_assert_int_eq(kvf_tokenize(ctx, b, text, sizeof text - 1, false, &ids, &n), KVF_OK);
+    ck_assert_uint_eq(n, 8);
+    ck_assert_int_eq(ids[7], 59);
+    ck_assert_int_eq(kvf_detokenize(ctx, b, ids, n, true, &back, &bytes), KVF_OK);
+    ck_assert_str_eq(back, text);
+    kvf_string_free(back);
+    ck_assert_int_eq(kvf_detokenize(ctx, b, ids, n, false, &back, NULL), KVF_OK);
+    ck_assert_str_eq(back, "one two");
+    kvf_string_free(back);
+    ck_assert_int_eq(kvf_detokenize(ctx, b, ids, 0, false, &back, &bytes), KVF_OK);
+    ck_assert_str_eq(back, "");
+    kvf_string_free(back);
+    kvf_ids_free(ids);
+    ck_assert_int_eq(kvf_tokenize(ctx, b, "a\xE9", 2, false, &ids, &n), KVF_EDATA);
+    ck_assert_int_eq(kvf_detokenize(ctx, b, (const int32_t[]){V}, 1, false, &back, NULL),
+                     KVF_EUSAGE);
+    kvf_session_close(session);
+}
+END_TEST
+
+/* Log-softmax of the logits are the scores; logits of a beginning are those of the whole. */
+START_TEST(logits_are_what_scores_are_made_of)
+{
+    static float logits[6 * V], first[2 * V];
+    const int32_t ids[6] = {4, 9, 16, 25, 36, 49};
+    kvf_train_options o = toy_run_options(out);
+    kvf_rows *rows = NULL;
+    kvf_score_result scores;
+    train(&o);
+    kvf_session *session = open_as(out, KVF_OK);
+    kvf_base *b = kvf_session_base(session);
+    kvf_prefix *prefix = kvf_session_prefix(session);
+    ck_assert_int_eq(kvf_rows_create(ctx, &rows), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_ids(ctx, rows, ids, NULL, 6), KVF_OK);
+    const kvf_score_options how = {.eval.data = kvf_rows_path(rows)};
+    ck_assert_int_eq(kvf_score(ctx, b, prefix, &how, &scores), KVF_OK);
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, 6, logits), KVF_OK);
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, 2, first), KVF_OK);
+    ck_close(first, logits, 2 * V, /* rtol */ 0, /* atol: other shapes of products */ 1e-5);
+    ck_assert_uint_eq(scores.rows[0].n, 5);
+    for (int i = 0; i < 5; i++) {
+        double sum = 0;
+        for (int v = 0; v < V; v++)
+            sum += exp((double)logits[i * V + v]);
+        ck_assert_double_eq_tol((double)scores.rows[0].tokens[i].logprob,
+                                (double)logits[i * V + ids[i + 1]] - log(sum), 1e-5);
+    }
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, 0, logits), KVF_ESHAPE);
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, (const int32_t[]){V}, 1, logits), KVF_ESHAPE);
+    kvf_score_result_done(&scores);
+    kvf_rows_free(rows);
+    kvf_session_close(session);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("open_session");
+    TCase *core = tcase_create("core");
+    tcase_set_timeout(core, 60);
+    tcase_add_checked_fixture(core, toy_run_setup, toy_run_teardown);
+    tcase_add_loop_test(core, every_kind_of_run_opens_on_its_base, 0, 4);
+    tcase_add_test(core, a_wrong_prefix_is_found);
+    tcase_add_test(core, keys_and_values_go_out_and_in);
+    tcase_add_test(core, arrays_that_do_not_fit_are_refused);
+    tcase_add_test(core, a_history_is_what_the_run_told);
+    tcase_add_test(core, texts_become_ids_and_back);
+    tcase_add_test(core, logits_are_what_scores_are_made_of);
+    suite_add_tcase(suite, core);
+    return ck_main(suite);
+}
