@@ -102,6 +102,40 @@ START_TEST(many_tokens_are_cut)
 }
 END_TEST
 
+START_TEST(logprobs_are_read)
+{
+    static const struct {
+        bool chat;
+        const char *body;
+        int64_t logprobs;
+    } rows[] = {
+        {false, "{\"model\":\"m\",\"prompt\":\"a\"}", -1},
+        {false, "{\"model\":\"m\",\"prompt\":\"a\",\"logprobs\":false}", -1},
+        {false, "{\"model\":\"m\",\"prompt\":\"a\",\"logprobs\":0}", 0},
+        {false, "{\"model\":\"m\",\"prompt\":\"a\",\"logprobs\":20,\"echo\":true,\"max_tokens\":0}",
+         20},
+#define CHAT "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+        {true, CHAT "\"logprobs\":true}", 0},
+        {true, CHAT "\"logprobs\":false,\"top_logprobs\":0}", -1},
+        {true, CHAT "\"top_logprobs\":4,\"logprobs\":true}", 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        kvf__request r;
+        kvf__problem p;
+        ck_assert_msg(parse(rows[i].body, rows[i].chat, &r, &p), "%s: %s", rows[i].body, p.message);
+        ck_assert_int_eq(r.logprobs, rows[i].logprobs);
+        ck_assert(r.echo == (r.logprobs == 20) && (r.max_tokens > 0) == !r.echo);
+        kvf__request_done(&r);
+    }
+    kvf__request r;
+    kvf__problem p;
+    ck_assert(!parse(CHAT "\"top_logprobs\":4}", true, &r, &p));
+    ck_assert_str_eq(p.param, "top_logprobs");
+    ck_assert(!parse(CHAT "\"logprobs\":5}", true, &r, &p));
+    ck_assert_str_eq(p.param, "logprobs");
+}
+END_TEST
+
 START_TEST(several_prompts_are_read)
 {
     kvf__request r;
@@ -224,9 +258,10 @@ static const struct {
     {false, P "\"stream_options\":{\"include_usage\":true}}", "stream_options", "only streams"},
     {false, P "\"n\":0}", "n", "from 1 to 128"},
     {false, P "\"n\":129}", "n", "from 1 to 128"},
-    {false, P "\"logprobs\":1}", "logprobs", "not supported"},
+    {false, P "\"logprobs\":21}", "logprobs", "from 0 to 20"},
+    {false, P "\"logprobs\":true}", "logprobs", "from 0 to 20"},
+    {false, P "\"echo\":1}", "echo", "true or false"},
     {false, P "\"best_of\":2}", "best_of", "not supported"},
-    {false, P "\"echo\":true}", "echo", "not supported"},
     {false, P "\"logit_bias\":{\"1\":101}}", "logit_bias", "-100 to 100"},
     {false, P "\"logit_bias\":{\"a\":1}}", "logit_bias", "token ids"},
     {false, P "\"logit_bias\":{\"-1\":1}}", "logit_bias", "token ids"},
@@ -324,6 +359,7 @@ int main(void)
     tcase_add_test(core, what_is_asked_is_read);
     tcase_add_test(core, defaults_are_the_api_s);
     tcase_add_test(core, many_tokens_are_cut);
+    tcase_add_test(core, logprobs_are_read);
     tcase_add_test(core, several_prompts_are_read);
     tcase_add_test(core, tokenizing_is_read);
     tcase_add_loop_test(core, bad_tokenizing_is_refused, 0, 7);

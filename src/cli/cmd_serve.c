@@ -145,7 +145,8 @@ const cli_command cli_serve = {
              "/metrics (Prometheus), /health; GET /tokenizer_info, POST /tokenize and\n"
              "/detokenize for clients without a tokenizer. An answer is that of\n"
              "`kvfold generate` for its prompt, prefix and seed, whatever else is computed.\n"
-             "What the server cannot do (log-probabilities, tools) is refused.\n"
+             "Log-probabilities (logprobs, top_logprobs) of a prompt (echo) are those of\n"
+             "`kvfold score` for its row. What the server cannot do (tools) is refused.\n"
              "SIGINT and SIGTERM end it once what was asked is answered.\n",
     .required = "base",
     .lasting = true,

@@ -93,10 +93,15 @@ kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, con
     for (int64_t i = 0; i < n; i++) {
         kvf__live_row *row = batch->rows[i];
         row->token = draw(batch, row, logits + i * V, V);
+        if (row->request.scores)
+            row->scored = kvf__token_scores_add(NULL, row->request.scores, logits + i * V, V,
+                                                row->token);
     }
     for (int64_t i = 0; i < n; i++) {
         kvf__live_row *row = batch->rows[i];
-        const kvf_status own = kvf__completion_add(ctx, batch->base, &row->completion, row->token);
+        kvf_status own = row->scored ? kvf__fail(ctx, row->scored, "out of memory") : KVF_OK;
+        if (!own) own = kvf__completion_add(ctx, batch->base, &row->completion, row->token);
+        if (row->request.scores) row->request.scores->n = (int64_t)row->completion.out.n;
         if (own) st = own;
         if (own)
             kvf__row_fail(row);

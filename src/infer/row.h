@@ -5,8 +5,7 @@
 #define KVF_ROW_H
 
 #include "completion.h"
-#include "sample.h"
-#include "session.h"
+#include "score.h"
 
 /* What a row is asked for. Pointers are borrowed until the row ends. */
 typedef struct kvf__row_request {
@@ -21,6 +20,8 @@ typedef struct kvf__row_request {
     const char *const *stop;
     size_t n_stop;
     const kvf__ends *ends;
+    kvf__token_scores *scores; /* get those of the row's new tokens, by the logits before penalties;
+                            NULL: not wanted */
     /* Called after every new token with n more bytes of text, perhaps none, never cut inside a
      * character. new_tokens: so far. A call with a finish is the last. NULL: not called. */
     void (*text)(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish finish);
@@ -30,7 +31,8 @@ typedef struct kvf__row_request {
 typedef struct kvf__live_row {
     kvf__row_request request;
     kvf__rng rng;
-    int32_t token; /* drawn last */
+    int32_t token;     /* drawn last */
+    kvf_status scored; /* no memory for its score */
     kvf__completion completion;
 } kvf__live_row;
 /* Prompt and completion may have `longest` tokens, at least one more than the prompt. */

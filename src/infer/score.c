@@ -175,3 +175,45 @@ void kvf__scorer_free(kvf__scorer *scorer)
     kvf__free(scorer->logits);
     kvf__free(scorer);
 }
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+kvf_status kvf__token_scores_reserve(kvf_ctx *ctx, kvf__token_scores *s, int64_t n)
+{
+    kvf__token_scores more = {.n = s->n, .cap = n > 2 * s->cap ? n : 2 * s->cap, .n_top = s->n_top};
+    if (n <= s->cap) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)more.cap, sizeof *more.token, &more.token));
+    const kvf_status st = kvf__alloc_array(ctx, (size_t)(more.cap * s->n_top + 1), sizeof *more.top,
+                                           &more.top);
+    if (st) {
+        kvf__free(more.token);
+        return st;
+    }
+    if (s->n) memcpy(more.token, s->token, (size_t)s->n * sizeof *s->token);
+    if (s->n && s->n_top) memcpy(more.top, s->top, (size_t)(s->n * s->n_top) * sizeof *s->top);
+    kvf__token_scores_done(s);
+    *s = more;
+    return KVF_OK;
+}
+
+kvf_status kvf__token_scores_add(kvf_ctx *ctx, kvf__token_scores *s, const float *logits, int64_t V,
+                                 int32_t id)
+{
+    KVF_TRY(kvf__token_scores_reserve(ctx, s, s->n + 1));
+    kvf_token_score *token = &s->token[s->n];
+    kvf__candidate *top = s->top + s->n * s->n_top;
+    if (!kvf__score_logits(logits, V, id, token, top, s->n_top)) {
+        *token = (kvf_token_score){.id = id, .logprob = NAN};
+        for (int64_t i = 0; i < s->n_top; i++)
+            top[i] = (kvf__candidate){NAN, -1};
+    }
+    s->n++;
+    return KVF_OK;
+}
+
+void kvf__token_scores_done(kvf__token_scores *scores)
+{
+    kvf__free(scores->token);
+    kvf__free(scores->top);
+    *scores = (kvf__token_scores){.n_top = scores->n_top};
+}

@@ -44,5 +44,17 @@ kvf_status kvf__score_row_run(kvf_ctx *ctx, kvf__scorer *scorer, const kvf__scor
 /* The same of one label from its logits [V]; false: they have no finite sum. */
 bool kvf__score_logits(const float *logits, int64_t V, int32_t id, kvf_token_score *score,
                        kvf__candidate *top, int64_t n_top);
+/* Scores of tokens as they come; {.n_top = ...} is empty. What could not be scored has the
+ * log-probability NaN. */
+typedef struct kvf__token_scores {
+    int64_t n, cap, n_top;
+    kvf_token_score *token; /* [n] */
+    kvf__candidate *top;    /* [n, n_top] */
+} kvf__token_scores;
+kvf_status kvf__token_scores_reserve(kvf_ctx *ctx, kvf__token_scores *scores,
+                                     int64_t n); /* n in all */
+kvf_status kvf__token_scores_add(kvf_ctx *ctx, kvf__token_scores *scores, const float *logits,
+                                 int64_t V, int32_t id);
+void kvf__token_scores_done(kvf__token_scores *scores);
 
 #endif

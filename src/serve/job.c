@@ -27,8 +27,15 @@ void kvf__job_drop(kvf__job *job)
     if (--job->owners > 0) return;
     for (int64_t i = 0; i < job->n_prompts; i++)
         kvf__ids_done(&job->prompts[i]);
-    for (int64_t i = 0; i < job->n_choices; i++)
+    for (int64_t i = 0; job->echoes && i < job->n_prompts; i++) {
+        kvf__buf_done(&job->echoes[i].text);
+        kvf__token_scores_done(&job->echoes[i].scores);
+    }
+    for (int64_t i = 0; i < job->n_choices; i++) {
         kvf__buf_done(&job->choices[i].text);
+        kvf__token_scores_done(&job->choices[i].scores);
+    }
+    kvf__free(job->echoes);
     kvf__free(job->prompts);
     kvf__free(job->choices);
     kvf__prefix_cache_put(&job->server->cache, job->ref);

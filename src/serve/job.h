@@ -43,6 +43,7 @@ typedef struct kvf__job {
     kvf__reply reply;
     kvf__prefix_ref *ref;
     kvf__ids *prompts;    /* [n_prompts] */
+    kvf__echo *echoes;    /* [n_prompts], NULL: no echo */
     kvf__choice *choices; /* [n_choices]: request.n for each prompt */
     int64_t n_prompts, n_choices;
     int64_t started; /* choices that have or had a row */

@@ -23,9 +23,22 @@ static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
     /* a prompt that is far too long is refused before its last token was looked for */
     for (int64_t i = 0; i < n_prompts; i++)
         job->prompts[i].most = (size_t)(capacity + capacity / 4);
+    if (request->echo)
+        KVF_TRY(kvf__alloc_array(ctx, (size_t)n_prompts, sizeof *job->echoes, &job->echoes));
     for (int64_t i = 0; i < n_choices; i++)
-        job->choices[i] = (kvf__choice){.job = job, .index = i};
+        job->choices[i] = (kvf__choice){.job = job,
+                                        .index = i,
+                                        .echo = job->echoes ? &job->echoes[i / request->n] : NULL,
+                                        .told = -1};
     return KVF_OK;
+}
+
+/* The text of a prompt as an answer repeats it: as it was sent, or that of its ids. */
+static kvf_status echo_prompt(kvf_ctx *ctx, const kvf_base *base, const kvf__text_prompt *p,
+                              kvf__echo *out)
+{
+    if (p->text) return kvf__buf_add(ctx, &out->text, p->text, p->bytes);
+    return kvf__decode(ctx, base->tokenizer, p->ids.data, p->ids.n, false, &out->text);
 }
 
 /* field: the ids' name in the request. */
@@ -48,6 +61,7 @@ static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
         return kvf__render_chat(ctx, how, request->messages, request->n_messages, job->prompts);
     for (size_t i = 0; i < request->n_prompts; i++) {
         const kvf__text_prompt *p = &request->prompts[i];
+        if (job->echoes) KVF_TRY(echo_prompt(ctx, base, p, &job->echoes[i]));
         if (p->text) {
             KVF_TRY(kvf__render_prompt(ctx, how, p->text, p->bytes, &job->prompts[i]));
             continue;
@@ -61,6 +75,9 @@ static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
 static kvf_status make_ids(kvf_ctx *ctx, const kvf__server *server, kvf__job *job)
 {
     const kvf_prefix *prefix = job->ref->prefix;
+    if (job->request.echo && job->request.logprobs >= 0 && prefix && prefix->file.id.infix)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "echo with logprobs: the prefix stands inside the row, before the answer");
     KVF_TRY(kvf__penalties_check(ctx, &job->request.sampling.penalties,
                                  kvf__model_desc(server->base->model)->V));
     KVF_TRY(alloc_choices(ctx, job, kvf__engine_capacity(server->engine, prefix)));
@@ -122,6 +139,7 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
     if (model < 0) return kvf__problem_no_model(problem, job->request.model);
     job->ref = kvf__prefix_cache_get(&server->cache, model);
     job->reply.model = server->cache.entries[model].name;
+    if (job->request.logprobs >= 0) job->reply.tokenizer = server->base->tokenizer;
     if (!job->request.seeded) job->request.seed = any_seed();
     kvf_status st = job->kind == KVF__TOKENIZE     ? answer_tokenize(ctx, server, job)
                     : job->kind == KVF__DETOKENIZE ? answer_detokenize(ctx, server, job)
@@ -148,7 +166,8 @@ static size_t size_of(const kvf__job *job)
     size_t bytes = sizeof *job + (size_t)job->n_prompts * sizeof *job->prompts +
                    (size_t)job->n_choices * sizeof *job->choices;
     for (int64_t i = 0; i < job->n_prompts; i++)
-        bytes += job->prompts[i].cap * sizeof *job->prompts[i].data;
+        bytes += job->prompts[i].cap * sizeof *job->prompts[i].data +
+                 (job->echoes ? sizeof *job->echoes + job->echoes[i].text.cap : 0);
     for (size_t i = 0; i < job->request.n_stop; i++)
         bytes += strlen(job->request.stop[i]) + 1;
     bytes += job->request.sampling.penalties.n_bias * sizeof *job->request.bias;

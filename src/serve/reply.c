@@ -2,6 +2,7 @@
  * error objects, lists of models; and of vLLM's, what concerns the tokenizer. */
 #include "reply.h"
 #include "json_pack.h"
+#include "logprobs.h"
 
 /* Appends the text of an object, which it frees, as a whole body or as an event. */
 static kvf_status put(kvf_json *object, bool event, kvf__buf *out)
@@ -49,15 +50,32 @@ static kvf_json *choice_of(const kvf__reply *reply, int64_t index, const char *n
                           value, "logprobs", "finish_reason", reason);
 }
 
-kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices, int64_t n,
-                            kvf__buf *out)
+/* What is not told yet, where it is wanted. */
+static void set_logprobs(const kvf__reply *reply, kvf__choice *choice, kvf_json *object)
+{
+    if (reply->tokenizer) kvf_json_set(object, "logprobs", kvf__logprobs_of(reply, choice));
+}
+
+static kvf_json *whole_choice(const kvf__reply *reply, kvf__choice *choice, kvf__buf *text)
+{
+    const kvf__buf *parts[] = {choice->echo ? &choice->echo->text : NULL, &choice->text};
+    text->n = 0;
+    for (int i = 0; i < 2; i++)
+        if (parts[i] && kvf__buf_add(NULL, text, parts[i]->n ? parts[i]->data : "", parts[i]->n))
+            return NULL;
+    kvf_json *object = choice_of(reply, choice->index, "message", "assistant",
+                                 text->n ? text->data : "", text->n, choice->finish);
+    set_logprobs(reply, choice, object);
+    return object;
+}
+
+kvf_status kvf__reply_whole(const kvf__reply *reply, kvf__choice *choices, int64_t n, kvf__buf *out)
 {
     kvf_json *list = kvf_json_array();
-    for (int64_t i = 0; i < n; i++) {
-        const kvf__buf *text = &choices[i].text;
-        kvf_json_add(list, choice_of(reply, i, "message", "assistant", text->n ? text->data : "",
-                                     text->n, choices[i].finish));
-    }
+    kvf__buf text = {0};
+    for (int64_t i = 0; i < n; i++)
+        kvf_json_add(list, whole_choice(reply, &choices[i], &text));
+    kvf__buf_done(&text);
     kvf_json *object = object_of(reply, false, list);
     set_usage(object, reply);
     return put(object, false, out);
@@ -65,23 +83,38 @@ kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices,
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static kvf_status put_chunk(const kvf__reply *reply, int64_t index, const char *role,
-                            const char *text, size_t n, kvf__finish finish, kvf__buf *out)
+static kvf_status put_chunk(const kvf__reply *reply, kvf_json *choice, kvf__buf *out)
 {
-    kvf_json *choice = choice_of(reply, index, "delta", role, text, n, finish);
     return put(object_of(reply, true, kvf__json_pack("[o]", choice)), true, out);
 }
 
-kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *out)
+kvf_status kvf__reply_begin(const kvf__reply *reply, kvf__choice *choice, kvf__buf *out)
 {
-    return reply->chat ? put_chunk(reply, index, "assistant", "", 0, KVF__GOES_ON, out) : KVF_OK;
+    if (reply->chat)
+        return put_chunk(
+            reply, choice_of(reply, choice->index, "delta", "assistant", "", 0, KVF__GOES_ON), out);
+    if (!choice->echo) return KVF_OK;
+    const kvf__buf *text = &choice->echo->text;
+    kvf_json *object = choice_of(reply, choice->index, "delta", NULL, text->n ? text->data : "",
+                                 text->n, KVF__GOES_ON);
+    set_logprobs(reply, choice, object);
+    return put_chunk(reply, object, out);
 }
 
-kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *text, size_t n,
-                           kvf__finish finish, kvf__buf *out)
+/* Tokens without text of their own go along with what comes next. */
+kvf_status kvf__reply_text(const kvf__reply *reply, kvf__choice *choice, const char *text, size_t n,
+                           kvf__buf *out)
 {
-    if (n) KVF_TRY(put_chunk(reply, index, NULL, text, n, KVF__GOES_ON, out));
-    return finish ? put_chunk(reply, index, NULL, NULL, 0, finish, out) : KVF_OK;
+    const int64_t index = choice->index;
+    if (n) {
+        kvf_json *object = choice_of(reply, index, "delta", NULL, text, n, KVF__GOES_ON);
+        set_logprobs(reply, choice, object);
+        KVF_TRY(put_chunk(reply, object, out));
+    }
+    if (!choice->finish) return KVF_OK;
+    kvf_json *last = choice_of(reply, index, "delta", NULL, NULL, 0, choice->finish);
+    if (choice->told < choice->scores.n) set_logprobs(reply, choice, last);
+    return put_chunk(reply, last, out);
 }
 
 kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out)

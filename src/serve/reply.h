@@ -5,6 +5,7 @@
 #include "completion.h"
 #include "prefix_cache.h"
 #include "request.h"
+#include "score.h"
 
 /* What all objects of a reply have in common. */
 typedef struct kvf__reply {
@@ -12,21 +13,31 @@ typedef struct kvf__reply {
     int64_t id, created; /* number of the request; seconds since 1970 */
     const char *model;
     int64_t prompt_tokens, new_tokens;
+    const kvf__tokenizer *tokenizer; /* of log-probabilities; NULL: none are wanted */
 } kvf__reply;
+/* A prompt as an answer repeats it (echo). */
+typedef struct kvf__echo {
+    kvf__buf text;
+    kvf__token_scores scores; /* [n ids], the first without a log-probability (NaN) */
+} kvf__echo;
 /* One of the completions that a request asks for. */
 typedef struct kvf__choice {
     struct kvf__job *job;
     int64_t index, row, new_tokens;
     kvf__buf text; /* so far; streams do not keep it */
     kvf__finish finish;
+    kvf__echo *echo;          /* NULL: none */
+    kvf__token_scores scores; /* of its tokens so far, where they are wanted */
+    int64_t told;             /* streams: of which the client has been told; -1: nor of the echo */
+    size_t chars;             /* streams: characters of text before the next of them */
 } kvf__choice;
-kvf_status kvf__reply_whole(const kvf__reply *reply, const kvf__choice *choices, int64_t n,
+kvf_status kvf__reply_whole(const kvf__reply *reply, kvf__choice *choices, int64_t n,
                             kvf__buf *out);
-/* Events of a stream: a choice's beginning (chats name the role); more of its text, and its end if
- * there is a finish; the end of the stream, after the counts if `usage`. */
-kvf_status kvf__reply_begin(const kvf__reply *reply, int64_t index, kvf__buf *out);
-kvf_status kvf__reply_text(const kvf__reply *reply, int64_t index, const char *text, size_t n,
-                           kvf__finish finish, kvf__buf *out);
+/* Events of a stream: a choice's beginning (chats name the role, an echo is there); more of its
+ * text, and its end if it has finished; the end of the stream, after the counts if `usage`. */
+kvf_status kvf__reply_begin(const kvf__reply *reply, kvf__choice *choice, kvf__buf *out);
+kvf_status kvf__reply_text(const kvf__reply *reply, kvf__choice *choice, const char *text, size_t n,
+                           kvf__buf *out);
 kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out);
 /* An error object, as a whole body or as an event. */
 kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out);

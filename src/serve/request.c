@@ -2,8 +2,8 @@
  * be thrown at it.
  *
  * Fields are rows of a table. A field that is not in it is refused by name, and so is one that asks
- * for what the server does not do (log-probabilities, tools): a client must not think that it was
- * obeyed. Form: OpenAI's API reference, completions and chat completions. */
+ * for what the server does not do (tools): a client must not think that it was obeyed. Form:
+ * OpenAI's API reference, completions and chat completions. */
 #include "request.h"
 
 #include <float.h>
@@ -20,8 +20,11 @@ enum {
     DEFAULT_TOKENS = 16,
     MOST_CHOICES = 128,
     MOST_BIASES = 1024,
-    MOST_NAME_BYTES = 64
+    MOST_NAME_BYTES = 64,
+    MOST_LOGPROBS = 20
 };
+
+#define WANT_TOKENS "a whole number from 1 to 2147483647, or 0 for an echo alone"
 
 bool kvf__problem_set(kvf__problem *out, unsigned status, const char *param, const char *fmt, ...)
 {
@@ -45,6 +48,7 @@ bool kvf__problem_no_model(kvf__problem *out, const char *name)
 typedef struct body_reader {
     kvf__request *to;
     kvf__problem *problem;
+    int64_t *top; /* top_logprobs of a chat; -1: not given */
 } body_reader;
 
 enum {
@@ -115,6 +119,31 @@ static bool read_bool(const body_reader *r, const request_field *f, const kvf_js
     const bool yes = kvf_json_bool(value, false);
     if (kvf_json_typeof(value) != KVF_JSON_BOOL) return refuse(r, f, f->want);
     memcpy(place_of(r, f), &yes, sizeof yes);
+    return true;
+}
+
+/* Of a completion how many likeliest ones are wanted; of a chat whether. */
+static bool read_logprobs(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    const bool chat = r->to->kind == KVF__CHAT, number = kvf_json_typeof(value) == KVF_JSON_INT;
+    const int64_t n = kvf_json_int(value, 0);
+    if (kvf_json_typeof(value) == KVF_JSON_BOOL && (chat || !kvf_json_bool(value, true))) {
+        r->to->logprobs = kvf_json_bool(value, false) ? 0 : -1;
+        return true;
+    }
+    if (number && chat && !n) return true; /* as false */
+    if (!number || chat || n < 0 || n > MOST_LOGPROBS)
+        return refuse(r, f, chat ? "true or false" : "a whole number from 0 to 20");
+    r->to->logprobs = n;
+    return true;
+}
+
+static bool read_top_logprobs(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    const int64_t n = kvf_json_int(value, -1);
+    if (kvf_json_typeof(value) != KVF_JSON_INT || n < 0 || n > MOST_LOGPROBS)
+        return refuse(r, f, f->want);
+    *r->top = n;
     return true;
 }
 
@@ -325,7 +354,7 @@ static const request_field FIELDS[] = {
      .want = "true or false"},
     {"return_token_strs", TOKENIZE, read_bool, .at = AT(form.written), .want = "true or false"},
     {"messages", CHAT | TOKENIZE, read_messages, .want = "an array of 1 to 4096 messages"},
-    {"max_tokens", BOTH, read_int, .at = AT(max_tokens), .least = 1, .most = INT32_MAX},
+    {"max_tokens", BOTH, read_int, .at = AT(max_tokens), .most = INT32_MAX, .want = WANT_TOKENS},
     {"max_completion_tokens", CHAT, read_int, .at = AT(max_tokens), .least = 1, .most = INT32_MAX},
     {"temperature", BOTH, read_real, .at = AT(sampling.temperature), .most = 2,
      .want = "a number from 0 to 2"},
@@ -348,10 +377,10 @@ static const request_field FIELDS[] = {
     {"stream_options", BOTH, read_stream_options, .want = "{\"include_usage\": true or false}"},
     {"n", BOTH, read_int, .at = AT(n), .least = 1, .most = MOST_CHOICES},
     {"best_of", COMPLETIONS, read_neutral, .want = "1"},
-    {"echo", COMPLETIONS, read_neutral, .want = "false"},
+    {"echo", COMPLETIONS, read_bool, .at = AT(echo), .want = "true or false"},
     {"suffix", COMPLETIONS, read_neutral, .want = "\"\""},
-    {"logprobs", BOTH, read_neutral, .want = "false|0"},
-    {"top_logprobs", CHAT, read_neutral, .want = "0"},
+    {"logprobs", BOTH, read_logprobs, .want = NULL},
+    {"top_logprobs", CHAT, read_top_logprobs, .want = "a whole number from 0 to 20"},
     {"tools", CHAT, read_neutral, .want = "[]"},
     {"tool_choice", CHAT, read_neutral, .want = "\"none\"|\"auto\""},
     {"parallel_tool_calls", CHAT, read_neutral, .want = "true|false"},
@@ -393,6 +422,19 @@ static bool check_there(const kvf__request *q, kvf__problem *problem)
     return true;
 }
 
+/* Fields that depend on each other. */
+static bool check_together(const body_reader *r)
+{
+    kvf__request *q = r->to;
+    if (!q->max_tokens && !q->echo)
+        return kvf__problem_set(r->problem, 400, "max_tokens", "max_tokens: want " WANT_TOKENS);
+    if (*r->top > 0 && q->logprobs < 0)
+        return kvf__problem_set(r->problem, 400, "top_logprobs",
+                                "top_logprobs: only with \"logprobs\": true");
+    if (*r->top > 0) q->logprobs = *r->top;
+    return true;
+}
+
 static bool read_fields(const body_reader *r)
 {
     kvf_json *root = r->to->root;
@@ -400,7 +442,7 @@ static bool read_fields(const body_reader *r)
         return kvf__problem_set(r->problem, 400, NULL, "the body is not a JSON object");
     for (void *it = kvf_json_iter(root); it; it = kvf_json_next(root, it))
         if (!read_field(r, kvf_json_iter_key(it), kvf_json_iter_value(it))) return false;
-    if (!check_there(r->to, r->problem)) return false;
+    if (!check_there(r->to, r->problem) || !check_together(r)) return false;
     if (r->to->usage && !r->to->stream)
         return kvf__problem_set(r->problem, 400, "stream_options",
                                 "stream_options: only streams (\"stream\": true) have them");
@@ -415,8 +457,10 @@ bool kvf__request_parse(kvf_ctx *ctx, const char *body, size_t bytes, kvf__reque
                         int64_t max_tokens, kvf__request *out, kvf__problem *problem)
 {
     const bool chat = kind == KVF__CHAT;
-    kvf__request request = {.kind = kind, .n = 1, .sampling = {.temperature = 1, .top_p = 1}};
-    const body_reader r = {&request, problem};
+    kvf__request request = {
+        .kind = kind, .n = 1, .logprobs = -1, .sampling = {.temperature = 1, .top_p = 1}};
+    int64_t top = -1;
+    const body_reader r = {&request, problem, &top};
     request.form = (kvf__tokenize_form){.add_special = true, .generation = true};
     request.max_tokens = chat || max_tokens < DEFAULT_TOKENS ? max_tokens : DEFAULT_TOKENS;
     kvf_status st = kvf_json_parse(ctx, "body", body, bytes, &request.root);

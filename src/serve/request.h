@@ -51,13 +51,15 @@ typedef struct kvf__request {
     kvf__message *messages; /* chat, tokenize: [n_messages] */
     size_t n_messages;
     kvf__buf *contents; /* [n_messages] of messages whose content came in parts */
-    int64_t max_tokens;
+    int64_t max_tokens; /* 0: echo alone */
     kvf__sampling sampling;
     kvf_token_bias *bias; /* that sampling.penalties views */
     uint64_t seed;
     bool seeded;
-    int64_t n;   /* choices for each prompt */
-    char **stop; /* [n_stop] */
+    int64_t n;        /* choices for each prompt */
+    int64_t logprobs; /* likeliest tokens wanted besides each one's own log-probability; -1: none */
+    bool echo;        /* an answer begins with its prompt */
+    char **stop;      /* [n_stop] */
     size_t n_stop;
 } kvf__request;
 

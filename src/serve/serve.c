@@ -83,6 +83,7 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
                                      .reloads = server.cache.reloads,
                                      .seconds = kvf__clock() - begin};
     kvf__engine_free(server.engine);
+    kvf__scorer_free(server.scorer);
     kvf__prefix_cache_done(&server.cache);
     kvf__access_log_close(server.access_log);
     kvf__free(server.token);

@@ -31,6 +31,8 @@ typedef struct kvf__server {
     int64_t created;
     kvf__prefix_cache cache;
     kvf__engine *engine;
+    kvf__scorer *scorer;       /* of prompts that are repeated; NULL: none was needed yet */
+    kvf__scorer_limits scored; /* its limits */
     kvf__queue queue;
     kvf__server_metrics metrics; /* under the queue's lock */
     kvf__reader_thread reader;

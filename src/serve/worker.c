@@ -3,6 +3,7 @@
  */
 #include "server.h"
 
+#include <math.h>
 #include <time.h>
 
 enum { IDLE_MS = 100 }; /* how long a stop or a replaced file goes unnoticed while nothing runs */
@@ -44,7 +45,7 @@ static bool all_ended(const kvf__job *job)
 static kvf_status add_stream(kvf__choice *c, const char *text, size_t n)
 {
     kvf__job *job = c->job;
-    KVF_TRY(kvf__reply_text(&job->reply, c->index, text, n, c->finish, &job->out.text));
+    KVF_TRY(kvf__reply_text(&job->reply, c, text, n, &job->out.text));
     if (!all_ended(job)) return KVF_OK;
     return kvf__reply_close(&job->reply, job->request.usage, &job->out.text);
 }
@@ -91,10 +92,71 @@ static void receive_text(void *user, const char *text, size_t n, int64_t new_tok
     pthread_mutex_unlock(&server->queue.lock);
 }
 
+/* ---- prompts that are repeated --------------------------------------------------------------- */
+
+/* Memory for a row of so many tokens after such a prefix; what was there for less is freed. */
+static kvf_status fit_scorer(kvf__server *server, int64_t tokens, int64_t P)
+{
+    enum { PIECE = 256 };
+    kvf__scorer_limits *have = &server->scored;
+    if (server->scorer && tokens <= have->tokens && P <= have->P) return KVF_OK;
+    const kvf__scorer_limits more = {
+        .tokens = tokens > have->tokens ? (tokens + PIECE - 1) / PIECE * PIECE : have->tokens,
+        .P = P > have->P ? P : have->P};
+    kvf__scorer_free(server->scorer);
+    server->scorer = NULL;
+    *have = (kvf__scorer_limits){0};
+    KVF_TRY(kvf__scorer_create(server->ctx, server->base, &more, &server->scorer));
+    *have = more;
+    return KVF_OK;
+}
+
+/* Scores of a prompt's tokens from the second on; virtual ones have none. */
+static kvf_status score_prompt(kvf__server *server, const kvf__job *job, const kvf__ids *prompt,
+                               int32_t *labels, kvf__token_scores *out)
+{
+    const kvf_prefix *prefix = job->ref->prefix;
+    int64_t first = 0;
+    while (first < (int64_t)prompt->n && prompt->data[first] < 0)
+        first++;
+    if (first == (int64_t)prompt->n) return KVF_OK;
+    for (int64_t i = 0; i < (int64_t)prompt->n; i++)
+        labels[i] = i > first && prompt->data[i] >= 0 ? prompt->data[i] : KVF__NO_LABEL;
+    const kvf__score_row row = {.prefix = prefix,
+                                .head = job->ref->head,
+                                .ids = prompt->data,
+                                .labels = labels,
+                                .n = (int64_t)prompt->n,
+                                .n_top = job->request.logprobs};
+    KVF_TRY(kvf__token_scores_reserve(server->ctx, out, row.n));
+    KVF_TRY(fit_scorer(server, row.n, prefix ? prefix->file.prefix.P : 0));
+    out->token[0] = (kvf_token_score){.id = prompt->data[first], .logprob = NAN};
+    KVF_TRY(kvf__score_row_run(server->ctx, server->scorer, &row, out->token + 1,
+                               out->top + row.n_top));
+    for (int64_t i = first; i < row.n; i++)
+        out->n += i == first || labels[i] != KVF__NO_LABEL;
+    return KVF_OK;
+}
+
+/* Of the prompt of the job's next choice, once. */
+static kvf_status score_echo(kvf__server *server, kvf__job *job, bool *scored)
+{
+    const int64_t at = job->started / job->request.n;
+    kvf__echo *echo = job->echoes ? &job->echoes[at] : NULL;
+    int32_t *labels = NULL;
+    if (!echo || job->request.logprobs < 0 || echo->scores.n) return KVF_OK;
+    *scored = true;
+    echo->scores.n_top = job->request.logprobs;
+    KVF_TRY(kvf__alloc_array(server->ctx, job->prompts[at].n, sizeof *labels, &labels));
+    const kvf_status st = score_prompt(server, job, &job->prompts[at], labels, &echo->scores);
+    kvf__free(labels);
+    return st;
+}
+
 /* ---- rows for jobs --------------------------------------------------------------------------- */
 
-/* A row for the job's next choice. */
-static kvf_status start_choice(kvf__server *server, kvf__job *job)
+/* A row for the job's next choice, unless it is its prompt alone. */
+static kvf_status start_choice(kvf__server *server, kvf__job *job, bool *scored)
 {
     const kvf__request *request = &job->request;
     kvf__choice *choice = &job->choices[job->started];
@@ -110,9 +172,13 @@ static kvf_status start_choice(kvf__server *server, kvf__job *job)
                                   .stop = (const char *const *)request->stop,
                                   .n_stop = request->n_stop,
                                   .ends = &job->ref->ends,
+                                  .scores = request->logprobs >= 0 ? &choice->scores : NULL,
                                   .text = receive_text,
                                   .user = choice};
-    KVF_TRY(kvf__engine_add(server->ctx, server->engine, &row, &choice->row));
+    KVF_TRY(score_echo(server, job, scored));
+    choice->scores.n_top = request->logprobs > 0 ? request->logprobs : 0;
+    if (request->max_tokens)
+        KVF_TRY(kvf__engine_add(server->ctx, server->engine, &row, &choice->row));
     job->started++;
     return KVF_OK;
 }
@@ -127,7 +193,7 @@ static void note_start(kvf__server *server, kvf__job *job)
     job->out.state = KVF__JOB_RUNS;
     job->out.status = 200;
     for (int64_t i = 0; i < job->n_choices; i++)
-        kvf__reply_begin(&job->reply, i, &job->out.text);
+        kvf__reply_begin(&job->reply, &job->choices[i], &job->out.text);
     kvf__http_wake(job);
 }
 
@@ -151,23 +217,36 @@ static kvf__job *next_job(kvf__server *server)
     return next;
 }
 
+/* Under the lock: the choice that was started last is its prompt alone. */
+static void end_echo(kvf__server *server, kvf__job *job)
+{
+    kvf__choice *choice = &job->choices[job->started - 1];
+    choice->finish = KVF__FINISH_LENGTH;
+    server->queue.unfinished--;
+    if (!job->broken) add_text(choice, "", 0);
+    if (all_ended(job)) release(job);
+}
+
+/* At most one prompt is scored: others' rows go on in between. */
 static void give_rows(kvf__server *server)
 {
+    bool scored = false;
     pthread_mutex_lock(&server->queue.lock);
-    while (!kvf__engine_full(server->engine)) {
+    while (!kvf__engine_full(server->engine) && !scored) {
         kvf__job *job = next_job(server);
         if (!job) break;
         pthread_mutex_unlock(&server->queue.lock);
         const bool starts = !job->started;
-        const kvf_status st = start_choice(server, job);
+        const kvf_status st = start_choice(server, job, &scored);
         pthread_mutex_lock(&server->queue.lock);
         if (st) {
             const kvf__problem problem = kvf__problem_of(server->ctx, st);
             job->broken = true; /* remove_gone releases it */
             kvf__job_fail(job, &problem);
-        } else if (starts) {
-            note_start(server, job);
+            continue;
         }
+        if (starts) note_start(server, job);
+        if (!job->request.max_tokens) end_echo(server, job);
     }
     pthread_mutex_unlock(&server->queue.lock);
 }

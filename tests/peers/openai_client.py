@@ -125,8 +125,8 @@ def check_refusals(args, client):
     error = refused("too many choices", openai.BadRequestError,
                     lambda: client.completions.create(model="bare", prompt="x", n=129))
     expect("its field", error.param, "n")
-    error = refused("log-probabilities", openai.BadRequestError,
-                    lambda: client.completions.create(model="bare", prompt="x", logprobs=2))
+    error = refused("too many log-probabilities", openai.BadRequestError,
+                    lambda: client.completions.create(model="bare", prompt="x", logprobs=21))
     expect("their field", error.param, "logprobs")
     refused("tools", openai.BadRequestError, lambda: client.chat.completions.create(
         model="bare", messages=[{"role": "user", "content": "x"}],
