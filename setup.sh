@@ -327,7 +327,11 @@ run_peers() {
   [ $# -gt 0 ] || set -- llama_server node_llama_cpp mlx_cache
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES check python3-venv
-  build -Dtests=enabled
+  say "building"
+  mkdir -p build
+  [ -e build/build.ninja ] || meson setup build >build/setup.log
+  meson configure build -Dtests=enabled
+  ninja -C build kvfold tests/dump_pass >build/compile.log || { tail -n 20 build/compile.log >&2; exit 1; }
   fetch_model
   fetch_peers "$@"
   [ -e $DEMO/prefix.h5 ] || demo

@@ -163,15 +163,20 @@ static char *text_of(const char *name)
     return text;
 }
 
-static void export_on(const char *base, const char *engine)
+static void export_as(const char *base, const char *engine, const char *dtype)
 {
     const kvf_export_options options = {.path = in_dir("x.h5"),
                                         .out = in_dir("out"),
                                         .format = KVF_EXPORT_LLAMACPP,
                                         .base = base,
                                         .engine = engine,
+                                        .dtype = dtype,
                                         .force = true};
     ck_ok(kvf_export(ctx, &options));
+}
+static void export_on(const char *base, const char *engine)
+{
+    export_as(base, engine, NULL);
 }
 
 static int64_t placeholder(int i)
@@ -229,11 +234,17 @@ START_TEST(bos_is_the_first_id)
 END_TEST
 
 static const struct {
-    const char *engine, *words[3];
+    const char *engine, *words[3], *f32;
 } READMES[] = {
-    {"llama-server", {"llama-server -m MODEL.gguf", "action=restore", "timings.cache_n"}},
-    {"node-llama-cpp", {"loadStateFromFile(\"prefix.state\"", "sequences: 1", "clearHistory()"}},
-    {"llama-cpp-python", {"llama_state_seq_load_file", "transposed", "restore()"}},
+    {"llama-server",
+     {"llama-server -m MODEL.gguf", "action=restore", "timings.cache_n"},
+     "-ctk f32 -ctv f32"},
+    {"node-llama-cpp",
+     {"loadStateFromFile(\"prefix.state\"", "sequences: 1", "clearHistory()"},
+     "experimentalKvCacheKeyType: \"F32\""},
+    {"llama-cpp-python",
+     {"llama_state_seq_load_file", "transposed", "restore()"},
+     "type_k=0, type_v=0"},
 };
 
 START_TEST(readme_is_of_the_engine)
@@ -243,6 +254,11 @@ START_TEST(readme_is_of_the_engine)
     char *text = text_of("out/README.md");
     for (int i = 0; i < 3; i++)
         ck_assert_msg(strstr(text, READMES[_i].words[i]) != NULL, "%s", READMES[_i].words[i]);
+    ck_assert_ptr_null(strstr(text, READMES[_i].f32));
+    free(text);
+    export_as(gguf(), READMES[_i].engine, "f32");
+    text = text_of("out/README.md");
+    ck_assert_ptr_nonnull(strstr(text, READMES[_i].f32));
     free(text);
 }
 END_TEST

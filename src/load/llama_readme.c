@@ -23,7 +23,8 @@ static const char SERVER_SEEN[] =
     "## What loses it without a word\n\n"
     "- A slot that was not restored, was erased (`action=erase`), or another slot than the one\n"
     "  restored; a server that was started again.\n"
-    "- Several slots of a unified cache without `--no-cache-idle-slots`: a request to one clears the\n"
+    "- Several slots of a unified cache without `--no-cache-idle-slots`: a request to one clears "
+    "the\n"
     "  others.\n"
     "- `\"cache_prompt\": false`: the slot then holds the ids computed as tokens, for later "
     "requests\n"
@@ -124,9 +125,12 @@ static kvf_status put_node(kvf_ctx *ctx, const kvf__llama_export *e, kvf__buf *o
         "from \"node-llama-cpp\";\n"
         "const llama = await getLlama();\n"
         "const model = await llama.loadModel({modelPath: \"MODEL.gguf\"});\n"
-        "const context = await model.createContext({%ssequences: %lld});\n%s",
-        e->form.transposed ? "flashAttention: false, " : "", (long long)e->form.streams,
-        NODE_LOAD));
+        "const context = await model.createContext({%s%ssequences: %lld});\n%s",
+        e->form.transposed ? "flashAttention: false, " : "",
+        e->form.dtype == KVF__F32
+            ? "experimentalKvCacheKeyType: \"F32\", experimentalKvCacheValueType: \"F32\", "
+            : "",
+        (long long)e->form.streams, NODE_LOAD));
     KVF_TRY(kvf__buf_printf(ctx, out,
                             "const prompt = [...ids, %s...model.tokenize(\"Internet, noun:\")];\n"
                             "console.log(await completion.generateCompletion(prompt, {temperature: "
@@ -163,9 +167,10 @@ static kvf_status put_python(kvf_ctx *ctx, const kvf__llama_export *e, kvf__buf 
                             "```python\n"
                             "import ctypes, json\n"
                             "import llama_cpp\n\n"
-                            "llm = llama_cpp.Llama(\"MODEL.gguf\", n_ctx=2048%s, verbose=False)\n"
+                            "llm = llama_cpp.Llama(\"MODEL.gguf\", n_ctx=2048%s%s, verbose=False)\n"
                             "%s",
-                            e->form.transposed ? "" : ", flash_attn=True", PYTHON_LOAD));
+                            e->form.transposed ? "" : ", flash_attn=True",
+                            e->form.dtype == KVF__F32 ? ", type_k=0, type_v=0" : "", PYTHON_LOAD));
     return kvf__buf_printf(ctx, out,
                            "prompt = ids + llm.tokenize(b\"Internet, noun:\", add_bos=%s, "
                            "special=True)\n"

@@ -1,6 +1,7 @@
 """mlx-lm with an exported prompt cache, against transformers with the same prefix in its cache: logits, in f32, in both layouts of the
 file; and `mlx_lm.generate --prompt-cache-file` against `kvfold generate`. --old: a folder with mlx-lm 0.31.3."""
 import copy
+import json
 import os
 import subprocess
 import sys
@@ -40,6 +41,12 @@ def model_folder(args):
         plain = LlamaForCausalLM(config)
         plain.load_state_dict(model.state_dict())
         plain.save_pretrained(folder)
+        path = os.path.join(folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            saved = json.load(file)
+        saved["rope_theta"] = saved["rope_parameters"]["rope_theta"]  # where mlx-lm reads it
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(saved, file)
         tokenizer.save_pretrained(folder)
     return folder, model, tokenizer
 
