@@ -150,6 +150,49 @@ START_TEST(new_tokens_have_theirs)
 }
 END_TEST
 
+/* Whoever asks for one token gets one more than the prompt has, though it be the end: what scores
+ * texts through echo leaves the last one out. Chats leave it out themselves. */
+START_TEST(the_end_token_has_its_own)
+{
+    s.options.chat_template = "chatml";
+    serve_start(&s);
+    ck_assert_int_eq(post("/v1/completions", "{\"model\":\"one\",\"prompt\":[1,2,3],\"echo\":true,"
+                                             "\"max_tokens\":1,\"logprobs\":1,\"logit_bias\":"
+                                             "{\"60\":100}}"),
+                     200);
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(choice(0), "text"), NULL), "abc");
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(choice(0), "finish_reason"), NULL), "stop");
+    ck_assert_uint_eq(kvf_json_size(list_of(0, "tokens")), 4);
+    ck_assert_str_eq(kvf_json_str(kvf_json_at(list_of(0, "tokens"), 3), NULL), "</s>");
+    ck_assert(real_at(list_of(0, "token_logprobs"), 3) < 0);
+    ck_assert_int_eq(
+        post("/v1/chat/completions",
+             "{\"model\":\"one\",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
+             "\"logprobs\":true,\"logit_bias\":{\"60\":100}}"),
+        200);
+    ck_assert_uint_eq(kvf_json_size(list_of(0, "content")), 0);
+    serve_end(&s);
+}
+END_TEST
+
+/* What a template puts around a prompt is a part of its row. */
+START_TEST(a_template_is_told_too)
+{
+    s.options.chat_template = "chatml";
+    serve_start(&s);
+    ck_assert_int_eq(post("/v1/completions", "{\"model\":\"one\",\"prompt\":\"abc\",\"echo\":true,"
+                                             "\"max_tokens\":0,\"logprobs\":0}"),
+                     200);
+    const char *said = kvf_json_str(kvf_json_get(choice(0), "text"), NULL);
+    ck_assert_msg(strstr(said, "user") && strstr(said, "abc"), "%s", said);
+    size_t n = 0;
+    for (size_t i = 0; i < kvf_json_size(list_of(0, "tokens")); i++)
+        n += strlen(kvf_json_str(kvf_json_at(list_of(0, "tokens"), i), NULL));
+    ck_assert_uint_eq(n, strlen(said));
+    serve_end(&s);
+}
+END_TEST
+
 /* Events of a stream carry what the whole answer has. */
 START_TEST(streams_tell_as_much)
 {
@@ -227,6 +270,8 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, prompts_are_scored);
     tcase_add_test(core, new_tokens_have_theirs);
+    tcase_add_test(core, the_end_token_has_its_own);
+    tcase_add_test(core, a_template_is_told_too);
     tcase_add_test(core, streams_tell_as_much);
     tcase_add_test(core, chats_have_entries);
     tcase_add_test(core, an_echo_alone_is_the_prompt);

@@ -101,7 +101,6 @@ kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, con
         kvf__live_row *row = batch->rows[i];
         kvf_status own = row->scored ? kvf__fail(ctx, row->scored, "out of memory") : KVF_OK;
         if (!own) own = kvf__completion_add(ctx, batch->base, &row->completion, row->token);
-        if (row->request.scores) row->request.scores->n = (int64_t)row->completion.out.n;
         if (own) st = own;
         if (own)
             kvf__row_fail(row);

@@ -20,8 +20,8 @@ typedef struct kvf__row_request {
     const char *const *stop;
     size_t n_stop;
     const kvf__ends *ends;
-    kvf__token_scores *scores; /* get those of the row's new tokens, by the logits before penalties;
-                            NULL: not wanted */
+    kvf__token_scores *scores; /* get those of the row's new tokens and of the end token that it was
+                                  ended by, from the logits before penalties; NULL: not wanted */
     /* Called after every new token with n more bytes of text, perhaps none, never cut inside a
      * character. new_tokens: so far. A call with a finish is the last. NULL: not called. */
     void (*text)(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish finish);

@@ -127,7 +127,7 @@ static kvf_json *chat_logprobs(const kvf__reply *reply, kvf__choice *choice)
     const kvf__token_scores *s = &choice->scores;
     kvf_json *list = kvf_json_array();
     if (choice->told < 0) choice->told = 0;
-    for (; choice->told < s->n; choice->told++) {
+    for (; choice->told < kvf__logprobs_count(reply, choice); choice->told++) {
         const kvf_token_score *token = &s->token[choice->told];
         kvf_json *entry = entry_of(reply->tokenizer, token->id, token->logprob);
         kvf_json *top = kvf_json_array();
@@ -139,6 +139,12 @@ static kvf_json *chat_logprobs(const kvf__reply *reply, kvf__choice *choice)
         kvf_json_add(list, entry);
     }
     return kvf__json_pack("{s:o, s:n}", "content", list, "refusal");
+}
+
+int64_t kvf__logprobs_count(const kvf__reply *reply, const kvf__choice *choice)
+{
+    const int64_t n = choice->scores.n;
+    return reply->chat && choice->new_tokens < n ? choice->new_tokens : n;
 }
 
 kvf_json *kvf__logprobs_of(const kvf__reply *reply, kvf__choice *choice)

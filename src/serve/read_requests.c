@@ -33,12 +33,22 @@ static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
     return KVF_OK;
 }
 
-/* The text of a prompt as an answer repeats it: as it was sent, or that of its ids. */
-static kvf_status echo_prompt(kvf_ctx *ctx, const kvf_base *base, const kvf__text_prompt *p,
-                              kvf__echo *out)
+/* The text of a prompt as an answer repeats it: as it was sent, or that of its row, where the
+ * prompt came as ids or a template is around it. Virtual tokens have none. */
+static kvf_status echo_prompt(kvf_ctx *ctx, const kvf_base *base, const kvf__render *how,
+                              const kvf__text_prompt *p, const kvf__ids *row, kvf__echo *out)
 {
-    if (p->text) return kvf__buf_add(ctx, &out->text, p->text, p->bytes);
-    return kvf__decode(ctx, base->tokenizer, p->ids.data, p->ids.n, false, &out->text);
+    const bool around = how->wrap_prompts || (how->pattern && how->pattern->n);
+    kvf_status st = KVF_OK;
+    if (p->text && !around) return kvf__buf_add(ctx, &out->text, p->text, p->bytes);
+    for (size_t from = 0, to; from < row->n && !st; from = to) {
+        for (to = from; to < row->n && row->data[to] >= 0;)
+            to++;
+        if (to > from)
+            st = kvf__decode(ctx, base->tokenizer, row->data + from, to - from, false, &out->text);
+        to += to < row->n;
+    }
+    return st;
 }
 
 /* field: the ids' name in the request. */
@@ -61,13 +71,11 @@ static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
         return kvf__render_chat(ctx, how, request->messages, request->n_messages, job->prompts);
     for (size_t i = 0; i < request->n_prompts; i++) {
         const kvf__text_prompt *p = &request->prompts[i];
-        if (job->echoes) KVF_TRY(echo_prompt(ctx, base, p, &job->echoes[i]));
-        if (p->text) {
-            KVF_TRY(kvf__render_prompt(ctx, how, p->text, p->bytes, &job->prompts[i]));
-            continue;
-        }
-        KVF_TRY(check_ids(ctx, base, "prompt", &p->ids));
-        KVF_TRY(kvf__render_prompt_ids(ctx, how, p->ids.data, p->ids.n, &job->prompts[i]));
+        if (!p->text) KVF_TRY(check_ids(ctx, base, "prompt", &p->ids));
+        KVF_TRY(p->text
+                    ? kvf__render_prompt(ctx, how, p->text, p->bytes, &job->prompts[i])
+                    : kvf__render_prompt_ids(ctx, how, p->ids.data, p->ids.n, &job->prompts[i]));
+        if (job->echoes) KVF_TRY(echo_prompt(ctx, base, how, p, &job->prompts[i], &job->echoes[i]));
     }
     return KVF_OK;
 }

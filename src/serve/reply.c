@@ -113,7 +113,7 @@ kvf_status kvf__reply_text(const kvf__reply *reply, kvf__choice *choice, const c
     }
     if (!choice->finish) return KVF_OK;
     kvf_json *last = choice_of(reply, index, "delta", NULL, NULL, 0, choice->finish);
-    if (choice->told < choice->scores.n) set_logprobs(reply, choice, last);
+    if (choice->told < kvf__logprobs_count(reply, choice)) set_logprobs(reply, choice, last);
     return put_chunk(reply, last, out);
 }
 
