@@ -125,6 +125,8 @@ void kvf__encoder_free(kvf__encoder *encoder)
     for (int i = 0; i < KVF__ENCODER_LSTMS; i++)
         kvf__lstm_free(encoder->lstm.layer[i]);
     kvf__params_done(&encoder->params);
+    kvf__params_done(&encoder->natural.list);
+    kvf__free(encoder->natural.memory);
     kvf__kv_projections_done(&encoder->projections);
     kvf__free(encoder->names);
     kvf__free(encoder->memory);

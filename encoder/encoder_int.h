@@ -45,6 +45,18 @@ const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder);
  * freed. */
 kvf__params *kvf__encoder_params(kvf__encoder *encoder);
 
+/* The natural step (docs/maths.md): what an optimizer steps is, in place of the weight and bias of
+ * the last layer, what they emit. Of encoders where kvf__encoder_is_reparameterized. */
+bool kvf__encoder_is_reparameterized(const kvf__encoder *encoder);
+kvf_status kvf__encoder_make_natural(kvf_ctx *ctx, kvf__encoder *encoder);
+/* What an optimizer steps: the parameters, or, of a natural one, those before the last layer and
+ * "prefix" [P, width], whose gradient is that of what was emitted and whose value, zero before the
+ * optimizer's step, is the change it wants. Valid until the next call; lr_scale as it is now. */
+const kvf__params *kvf__encoder_steps(kvf__encoder *encoder);
+/* After the optimizer's step: of a natural one the last layer takes the smallest change that makes
+ * it, given the hidden rows of the last fwd; decay: its values are multiplied by it before. */
+kvf_status kvf__encoder_take_step(kvf_ctx *ctx, kvf__encoder *encoder, double decay);
+
 /* out (a prefix of the same L, G, P, D, or vectors of the same P, C) = what the parameters emit
  * now, zeros in layers that its mask leaves out. bwd, after fwd: sets every gradient; they hold
  * until the next fwd. It does not add, because sums over rows and parts of a step are taken in the

@@ -41,6 +41,14 @@ struct kvf__encoder {
     kvf__params params;
     void *memory; /* one block, carved into what the pointers below and in params are */
     float *flat;  /* [P, width] */
+    struct {
+        kvf__params list; /* what kvf__encoder_steps gives; n = 0: the parameters themselves */
+        float *change;    /* [P, width] of what is emitted, that the last layer is to make */
+        float *solved;    /* [P, width] */
+        float *inverse;   /* [P, P] */
+        double *gram;     /* [2, P, P] of scratch */
+        void *memory;     /* of the four */
+    } natural;
     kvf__encoder_linear linears[KVF__ENCODER_LINEARS];
     int n_linears;
     struct {
@@ -73,6 +81,9 @@ void kvf__encoder_linears_fwd(kvf__encoder *encoder, float *flat);
 /* Gradients of all layers; dx: of what the first one read. */
 kvf_status kvf__encoder_linears_bwd(kvf_ctx *ctx, kvf__encoder *encoder, float *dx);
 
+/* (A A^T + ridge)^-1 [P, P] with A = [h | 1], h [P, M]: inverse * change is what a
+ * ridge-regularised minimum-norm change of the layer is made of. gram: [2, P, P] of scratch. */
+void kvf__last_layer_inverse(float *inverse, double *gram, const float *h, int64_t P, int64_t M);
 /* w [N, M] and b [N] so that h w^T + b grows by change [P, N]: the minimum-norm change of both. */
 kvf_status kvf__last_layer_shift(kvf_ctx *ctx, float *w, float *b, const float *h,
                                  const double *change, int64_t P, int64_t M, int64_t N);

@@ -9,6 +9,10 @@
 #include <math.h>
 #include <string.h>
 
+/* Of a natural step, as a share of the mean of the Gram matrix's diagonal: hidden rows that are
+ * nearly equal, or more than the layer is wide, ask for no large weights. */
+static const double RIDGE = 1e-3;
+
 /* Lower Cholesky factor of a Gram matrix of [h | 1], in place. A pivot that vanishes (rows or
  * columns that depend on each other) is lifted by a ridge far below f32 resolution. */
 static void cholesky(double *gram, int64_t P)
@@ -42,13 +46,8 @@ static void cholesky_solve(const double *factor, double *x, int64_t P)
     }
 }
 
-/* P <= M + 1: by the Gram matrix of rows. */
-static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const double *change,
-                        int64_t P, int64_t M, int64_t N)
+static void gram_of_rows(double *gram, const float *h, int64_t P, int64_t M)
 {
-    double *gram = NULL;
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)(P * (P + N)), sizeof *gram, &gram));
-    double *x = gram + P * P;
     for (int64_t i = 0; i < P; i++)
         for (int64_t j = 0; j <= i; j++) {
             double sum = 1;
@@ -56,6 +55,37 @@ static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const 
                 sum += (double)h[i * M + t] * (double)h[j * M + t];
             gram[i * P + j] = gram[j * P + i] = sum;
         }
+}
+
+void kvf__last_layer_inverse(float *inverse, double *gram, const float *h, int64_t P, int64_t M)
+{
+    double trace = 0, *columns = gram + P * P;
+
+    gram_of_rows(gram, h, P, M);
+    for (int64_t i = 0; i < P; i++)
+        trace += gram[i * P + i];
+    for (int64_t i = 0; i < P; i++)
+        gram[i * P + i] += RIDGE * trace / (double)P;
+    cholesky(gram, P);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < P; i++) {
+        double *column = columns + i * P;
+        for (int64_t j = 0; j < P; j++)
+            column[j] = i == j;
+        cholesky_solve(gram, column, P);
+        for (int64_t j = 0; j < P; j++)
+            inverse[i * P + j] = (float)column[j];
+    }
+}
+
+/* P <= M + 1: by the Gram matrix of rows. */
+static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const double *change,
+                        int64_t P, int64_t M, int64_t N)
+{
+    double *gram = NULL;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(P * (P + N)), sizeof *gram, &gram));
+    double *x = gram + P * P;
+    gram_of_rows(gram, h, P, M);
     cholesky(gram, P);
 #pragma omp parallel for schedule(static)
     for (int64_t n = 0; n < N; n++) {

@@ -1,7 +1,8 @@
 /* Encoders: what they emit, gradients against central differences, starting values, learning-rate
- * units. */
+ * units, natural steps. */
 #include "ck.h"
 #include "encoder_int.h"
+#include "optim_int.h"
 #include "param_grad.h"
 #include "rng.h"
 
@@ -125,6 +126,100 @@ START_TEST(backward_sets)
     kvf__prefix_done(&prefix);
     kvf__prefix_done(&out);
     kvf__encoder_free(encoder);
+}
+END_TEST
+
+/* What the optimizer wants of the emitted value, it gets: with P <= M up to the ridge, whatever the
+ * other tokens want; with P > M as near as the layer can come. */
+static const struct {
+    kvf__encoder_shape shape;
+    double missed; /* |emitted - wanted| / |change| */
+} STEPS[] = {
+    {{.L = 2, .G = 2, .P = 1, .D = 4, .M = 5}, 2e-3},
+    {{.L = 2, .G = 2, .P = 20, .D = 32, .M = 64}, 2e-2},
+    {{.L = 2, .G = 2, .P = 20, .D = 32, .M = 512}, 5e-3},
+    {{.L = 2, .G = 2, .P = 40, .D = 32, .M = 19}, 0.75}, /* 20 of 40 dimensions: sqrt(1 / 2) */
+};
+
+START_TEST(natural_step_moves_what_is_emitted)
+{
+    const kvf__encoder_shape *shape = &STEPS[_i].shape;
+    kvf__encoder *encoder = make("mlp", shape, false);
+    kvf__prefix before = prefix_like(shape), after = prefix_like(shape),
+                change = prefix_like(shape);
+    ck_assert(kvf__encoder_is_reparameterized(encoder));
+    ck_assert_int_eq(kvf__encoder_make_natural(ctx, encoder), KVF_OK);
+    const kvf__params *steps = kvf__encoder_steps(encoder);
+    const kvf__param *prefix = &steps->item[steps->n - 1];
+    ck_assert_uint_eq(steps->n, 4);
+    ck_assert_str_eq(prefix->name, "prefix");
+    ck_assert_int_eq(prefix->dim[0], shape->P);
+
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &before}), KVF_OK);
+    fill(prefix->value, (size_t)prefix->n, 5);
+    kvf__prefix_from_flat(&change, prefix->value);
+    ck_assert_int_eq(kvf__encoder_take_step(ctx, encoder, 1), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &after}), KVF_OK);
+    double missed = 0, all = 0;
+    for (size_t i = 0; i < kvf__prefix_count(&change); i++) {
+        double want = (double)change.kv[i], got = (double)after.kv[i] - (double)before.kv[i];
+        missed += (got - want) * (got - want);
+        all += want * want;
+    }
+    missed = sqrt(missed / all);
+    ck_assert_msg(missed < STEPS[_i].missed, "misses %g of the change", missed);
+    for (int64_t i = 0; i < prefix->n; i++) /* the next step begins at no change */
+        ck_assert(prefix->value[i] == 0);
+    kvf__prefix_done(&before);
+    kvf__prefix_done(&after);
+    kvf__prefix_done(&change);
+    kvf__encoder_free(encoder);
+}
+END_TEST
+
+/* One step of AdamW through the encoder is the step of a direct prefix. */
+START_TEST(natural_step_is_that_of_a_direct_prefix)
+{
+    const kvf__encoder_shape shape = {.L = 2, .G = 2, .P = 6, .D = 8, .M = 96};
+    kvf__encoder *mlp = make("mlp", &shape, false), *direct = make("direct", &shape, false);
+    kvf__encoder *both[] = {mlp, direct};
+    kvf__prefix gradient = prefix_like(&shape), start = prefix_like(&shape);
+    kvf__prefix emitted[] = {prefix_like(&shape), prefix_like(&shape)};
+    double residual, far = 0, all = 0;
+
+    fill(gradient.kv, kvf__prefix_count(&gradient), 3);
+    ck_assert_int_eq(kvf__encoder_make_natural(ctx, mlp), KVF_OK);
+    ck_assert_int_eq(kvf__encoder_fwd(ctx, mlp, (kvf__emitted){.prefix = &start}), KVF_OK);
+    ck_assert_int_eq(
+        kvf__encoder_init_target(ctx, direct, (kvf__emitted){.prefix = &start}, &residual), KVF_OK);
+    for (int i = 0; i < 2; i++) {
+        kvf__adamw adamw = {.beta1 = 0.5, .beta2 = 0.999, .eps = 1e-8};
+        kvf__emitted out = {.prefix = &emitted[i]};
+        double k = 0;
+        ck_assert_int_eq(kvf__encoder_lr_units(ctx, both[i], false, &k), KVF_OK);
+        ck_assert_int_eq(kvf__encoder_fwd(ctx, both[i], out), KVF_OK);
+        ck_assert_int_eq(kvf__encoder_bwd(ctx, both[i], (kvf__emitted){.prefix = &gradient}),
+                         KVF_OK);
+        kvf__params steps = *kvf__encoder_steps(both[i]);
+        if (i == 0) steps.item[0].lr_scale = steps.item[1].lr_scale = steps.item[2].lr_scale = 0;
+        ck_assert_int_eq(kvf__adamw_init(ctx, &adamw, &steps), KVF_OK);
+        kvf__adamw_step(&adamw, &steps, 0.05, 1);
+        ck_assert_int_eq(kvf__encoder_take_step(ctx, both[i], 1), KVF_OK);
+        ck_assert_int_eq(kvf__encoder_fwd(ctx, both[i], out), KVF_OK);
+        kvf__adamw_done(&adamw);
+    }
+    for (size_t i = 0; i < kvf__prefix_count(&start); i++) {
+        double a = (double)emitted[0].kv[i], b = (double)emitted[1].kv[i];
+        far += (a - b) * (a - b);
+        all += (b - (double)start.kv[i]) * (b - (double)start.kv[i]);
+    }
+    ck_assert_msg(sqrt(far / all) < 1e-2, "%g apart", sqrt(far / all)); /* the ridge */
+    for (int i = 0; i < 2; i++) {
+        kvf__prefix_done(&emitted[i]);
+        kvf__encoder_free(both[i]);
+    }
+    kvf__prefix_done(&gradient);
+    kvf__prefix_done(&start);
 }
 END_TEST
 
@@ -338,6 +433,9 @@ int main(void)
     tcase_add_test(core, equal_seeds_give_equal_values);
     tcase_add_loop_test(core, direct_starts_with_the_spread_of_its_scheme, 0, 2);
     tcase_add_test(core, lr_units_follow_the_hidden_row);
+    tcase_add_loop_test(core, natural_step_moves_what_is_emitted, 0,
+                        sizeof STEPS / sizeof STEPS[0]);
+    tcase_add_test(core, natural_step_is_that_of_a_direct_prefix);
     tcase_add_loop_test(grad, gradients_match_differences, 0, 2);
     tcase_add_loop_test(grad, backward_sets, 0, 2);
     tcase_add_test(errors, bad_requests_are_refused);

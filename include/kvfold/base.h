@@ -18,8 +18,8 @@
  * struct changes its size or moves a member: structs that may need more members end in `reserved`,
  * which is zero, and which new members, whose zero is what was before, are taken from. What is
  * declared only where KVF_EXPERIMENTAL is defined before the first include (bench.h, serve.h,
- * study.h, the tools of merge.h, the fields of kvf_train_options) may change in every release;
- * programs that use it need its symbol version KVFOLD_EXPERIMENTAL.
+ * study.h, the tools of merge.h) may change in every release; programs that use it need its symbol
+ * version KVFOLD_EXPERIMENTAL.
  */
 #ifndef KVFOLD_BASE_H
 #define KVFOLD_BASE_H

@@ -70,6 +70,12 @@ typedef struct kvf_event {
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 
+typedef enum kvf_schedule {
+    KVF_SCHEDULE_LINEAR,
+    KVF_SCHEDULE_COSINE,
+    KVF_SCHEDULE_CONSTANT
+} kvf_schedule;
+
 /* What happens to rows that are longer than allowed. */
 typedef enum kvf_overlong {
     KVF_OVERLONG_UNSET,        /* where a prefix is used: as in its training; else STOP */
@@ -78,46 +84,6 @@ typedef enum kvf_overlong {
     KVF_OVERLONG_TRUNCATE_END, /* the end is cut */
     KVF_OVERLONG_SKIP          /* they are left out */
 } kvf_overlong;
-
-typedef struct kvf_train_options kvf_train_options;
-/* Options on the heap, at their defaults, for programs that set them by name and do not look
- * inside: texts that are set are copied, and a later library may have more of them. */
-kvf_status kvf_train_options_create(kvf_ctx *ctx, kvf_train_options **out);
-void kvf_train_options_free(kvf_train_options *options); /* NULL is fine */
-
-/* An option by index, for programs that list them; false past the last. */
-typedef struct kvf_option {
-    const char *name;     /* long name without dashes */
-    const char *argument; /* "FILE", "N", "on|off"; NULL: a flag */
-    const char *initial;  /* default as text, "" if none */
-    const char *help;
-} kvf_option;
-bool kvf_train_option(size_t index, kvf_option *out);
-/* Sets an option by its long name, or an alias of it, from text ("true" or NULL for flags),
- * checking the value. EUSAGE: the value is none of it, or there is no such option; the line then
- * names the nearest one. `value` is borrowed, but by options of kvf_train_options_create() copied.
- */
-kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
-                         const char *value);
-/* In place of "base": one that is open, for backward passes, and stays so. kvf_train then fails
- * with EUSAGE where it was opened without, or for a prefix that changes it. Methods that change the
- * base (adapter, full) open its file themselves. NULL: none. */
-void kvf_train_set_base(kvf_train_options *options, kvf_base *base);
-/* Who hears of steps, validations and saves, in the thread that trains. NULL: nobody. */
-void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *user);
-/* Where a signal handler or another thread sets a number other than 0 to end the run: the step is
- * finished, everything saved, and kvf_train returns ESTOPPED. NULL: never. */
-void kvf_train_set_stop(kvf_train_options *options, const volatile int *stop);
-
-#ifdef KVF_EXPERIMENTAL
-
-/* The fields, for programs that are built together with the library that they run with. */
-
-typedef enum kvf_schedule {
-    KVF_SCHEDULE_LINEAR,
-    KVF_SCHEDULE_COSINE,
-    KVF_SCHEDULE_CONSTANT
-} kvf_schedule;
 
 typedef enum kvf_forecast_mode {
     KVF_FORECAST_AUTO, /* for a dry run */
@@ -136,7 +102,7 @@ typedef struct kvf_named {
 
 /* Every field has a kvf_train_option() with its long name, default and help. Texts are
  * borrowed. */
-struct kvf_train_options {
+typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
     bool resume, force, dry_run, allow_other_base;
 
@@ -195,9 +161,10 @@ struct kvf_train_options {
     double head_lr, head_dropout; /* 0: by task; < 0: the config's */
     bool lr_per_parameter; /* one rate for all parameters, not by how far they move the prefix */
     kvf_schedule schedule;
-    int64_t schedule_steps; /* 0: steps */
-    const char *warmup;     /* "5%" or a number of steps */
-    double weight_decay, beta1, beta2, eps, clip;
+    int64_t schedule_steps;                       /* 0: steps */
+    const char *warmup;                           /* "5%" or a number of steps */
+    double weight_decay, beta1, beta2, eps, clip; /* beta1 below 0: by method */
+    bool optimizer_adamw;   /* mlp: moments of each parameter, not of the prefix */
     int64_t skip_nonfinite; /* steps that may be left out because they are not finite */
     double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */
     double prefix_dropout;  /* 0: none; below 1 */
@@ -232,12 +199,39 @@ struct kvf_train_options {
     void *event_user;
     kvf_base *open_base; /* as of kvf_train_set_base(); NULL: none */
     void *texts;         /* of kvf_train_options_create(), else NULL */
-};
+    uint64_t reserved[32];
+} kvf_train_options;
 
+/* Options on the heap, at their defaults, for programs that set them by name and do not look
+ * inside: texts that are set are copied, and a later library may have more of them. */
+kvf_status kvf_train_options_create(kvf_ctx *ctx, kvf_train_options **out);
+void kvf_train_options_free(kvf_train_options *options); /* NULL is fine */
 /* Options in a struct of the caller. */
 kvf_train_options kvf_train_defaults(void);
 
-#endif /* KVF_EXPERIMENTAL */
+/* An option by index, for programs that list them; false past the last. */
+typedef struct kvf_option {
+    const char *name;     /* long name without dashes */
+    const char *argument; /* "FILE", "N", "on|off"; NULL: a flag */
+    const char *initial;  /* default as text, "" if none */
+    const char *help;
+} kvf_option;
+bool kvf_train_option(size_t index, kvf_option *out);
+/* Sets an option by its long name, or an alias of it, from text ("true" or NULL for flags),
+ * checking the value. EUSAGE: the value is none of it, or there is no such option; the line then
+ * names the nearest one. `value` is borrowed, but by options of kvf_train_options_create() copied.
+ */
+kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
+                         const char *value);
+/* In place of "base": one that is open, for backward passes, and stays so. kvf_train then fails
+ * with EUSAGE where it was opened without, or for a prefix that changes it. Methods that change the
+ * base (adapter, full) open its file themselves. NULL: none. */
+void kvf_train_set_base(kvf_train_options *options, kvf_base *base);
+/* Who hears of steps, validations and saves, in the thread that trains. NULL: nobody. */
+void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *user);
+/* Where a signal handler or another thread sets a number other than 0 to end the run: the step is
+ * finished, everything saved, and kvf_train returns ESTOPPED. NULL: never. */
+void kvf_train_set_stop(kvf_train_options *options, const volatile int *stop);
 
 typedef struct kvf_train_result {
     int64_t steps;

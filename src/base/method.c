@@ -4,8 +4,8 @@
 #include <string.h>
 
 static const kvf__method METHODS[] = {
-#define ROW(name, port, lr, folds_to, reads_base)                                                  \
-    {name, KVF__PORT_##port, lr, folds_to, reads_base},
+#define ROW(name, port, lr, beta1, folds_to, reads_base)                                           \
+    {name, KVF__PORT_##port, lr, beta1, folds_to, reads_base},
     KVF__METHOD_LIST(ROW)
 #undef ROW
 };

@@ -13,21 +13,22 @@
 
 typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK, KVF__PORT_NONE } kvf__port;
 
-/* name, port, default --lr, kind of the file it folds to, whether emitting reads the base */
+/* name, port, default --lr and --beta1, kind of the file it folds to, whether emitting reads the
+ * base */
 #define KVF__METHOD_LIST(X)                                                                        \
-    X("mlp", KV, 3e-2, "prefix", false)                                                            \
-    X("direct", KV, 3e-2, "prefix", false)                                                         \
-    X("projected", KV, 3e-2, "prefix", true)                                                       \
-    X("prompt", EMBED, 0.3, "embeddings", false)                                                   \
-    X("p-tuning", EMBED, 1e-3, "embeddings", false)                                                \
-    X("adapter", BLOCK, 1e-3, "adapter", false)                                                    \
-    X("full", BLOCK, 2e-5, "base", false)                                                          \
-    X("head", NONE, 1e-2, "base", false)
+    X("mlp", KV, 5e-2, 0.5, "prefix", false)                                                       \
+    X("direct", KV, 5e-2, 0.5, "prefix", false)                                                    \
+    X("projected", KV, 3e-2, 0.9, "prefix", true)                                                  \
+    X("prompt", EMBED, 0.3, 0.9, "embeddings", false)                                              \
+    X("p-tuning", EMBED, 1e-3, 0.9, "embeddings", false)                                           \
+    X("adapter", BLOCK, 1e-3, 0.9, "adapter", false)                                               \
+    X("full", BLOCK, 2e-5, 0.9, "base", false)                                                     \
+    X("head", NONE, 1e-2, 0.9, "base", false)
 
 typedef struct kvf__method {
     const char *name;
     kvf__port port;
-    double default_lr;
+    double default_lr, default_beta1;
     const char *folds_to; /* "prefix", "embeddings", "adapter" or "base" */
     bool reads_base;      /* folding or using one of its runs needs the base */
 } kvf__method;
@@ -40,9 +41,9 @@ const kvf__method *kvf__method_find(const char *name);
 const kvf__method *kvf__method_at(size_t index);
 
 /* All names, as string constants: "mlp, direct" for errors and "mlp|direct" for option tables. */
-#define KVF__METHOD_COMMA(name, port, lr, folds_to, reads_base) ", " name
-#define KVF__METHOD_BAR(name, port, lr, folds_to, reads_base)   "|" name
-#define KVF__METHOD_NAMES                                       (&("" KVF__METHOD_LIST(KVF__METHOD_COMMA))[2])
-#define KVF__METHOD_CHOICES                                     (&("" KVF__METHOD_LIST(KVF__METHOD_BAR))[1])
+#define KVF__METHOD_COMMA(name, port, lr, beta1, folds_to, reads_base) ", " name
+#define KVF__METHOD_BAR(name, port, lr, beta1, folds_to, reads_base)   "|" name
+#define KVF__METHOD_NAMES                                              (&("" KVF__METHOD_LIST(KVF__METHOD_COMMA))[2])
+#define KVF__METHOD_CHOICES                                            (&("" KVF__METHOD_LIST(KVF__METHOD_BAR))[1])
 
 #endif

@@ -19,6 +19,8 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+#define STEPPED_PREFIX "prefix" /* kvf__encoder_steps: in place of the last layer's two */
+
 static kvf__h5_id write_encoder(kvf__h5 *h5, const kvf__artifact *file)
 {
     return kvf__param_group_write(h5, h5->file, "encoder", &file->values.params);
@@ -97,6 +99,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: %zu first and %zu second moments, want as many of both", path,
                          file->m.params.n, file->v.params.n);
+    n -= kvf__params_find(&file->m.params, STEPPED_PREFIX) != NULL; /* one in place of two */
     if (file->m.params.n && file->m.params.n != n)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: moments of %zu parameters, but there are %zu", path,
                          file->m.params.n, n);
@@ -173,6 +176,23 @@ static void read_best(kvf__h5 *h5, kvf__artifact *file)
     kvf__h5_release(&group);
 }
 
+/* The encoder's share of what the optimizer steps: its parameters; of a natural step, in place of
+ * the last layer's weight and bias, the prefix [P, what the layer writes]. */
+static void list_steps(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file, kvf__params *out)
+{
+    kvf__params values = file->values.params;
+    const int64_t width = values.n > 2 ? values.item[values.n - 1].n : 0, P = file->id.P;
+    const kvf__param prefix = {
+        .name = STEPPED_PREFIX, .rank = 2, .dim = {P, width}, .n = P * width, .lr_scale = 1};
+    kvf__h5_id m = kvf__h5_group_open(h5, group, "m");
+    bool natural = width && kvf__h5_has(h5, m, STEPPED_PREFIX);
+
+    kvf__h5_release(&m);
+    if (natural) values.n -= 2;
+    KVF__H5_TRY(h5, kvf__params_append(h5->ctx, out, &values));
+    if (natural) KVF__H5_TRY(h5, kvf__params_add(h5->ctx, out, &prefix));
+}
+
 /* Moments are those of the encoder's parameters and, after them, the head's: the list that the
  * optimizer steps. */
 static void read_optimizer(kvf__h5 *h5, kvf__artifact *file)
@@ -183,9 +203,9 @@ static void read_optimizer(kvf__h5 *h5, kvf__artifact *file)
     const char *whose = head->n ? "run" : "encoder";
 
     if (!kvf__h5_has(h5, h5->file, "optimizer")) return;
-    KVF__H5_TRY(h5, kvf__params_append(h5->ctx, &all, &file->values.params));
-    KVF__H5_TRY(h5, kvf__params_append(h5->ctx, &all, head));
     group = kvf__h5_group_open(h5, h5->file, "optimizer");
+    list_steps(h5, group, file, &all);
+    KVF__H5_TRY(h5, kvf__params_append(h5->ctx, &all, head));
     read_like(h5, group, "m", &all, whose, &file->head, &file->m);
     read_like(h5, group, "v", &all, whose, &file->head, &file->v);
     kvf__params_done(&all);

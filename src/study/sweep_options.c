@@ -43,8 +43,8 @@ static const struct {
 #define CHOICE_EMBED(name) "|" name
 #define CHOICE_BLOCK(name)
 #define CHOICE_NONE(name)
-#define CHOICE(name, port, lr, folds_to, reads_base) CHOICE_##port(name)
-#define CHOICES                                      (&("" KVF__METHOD_LIST(CHOICE))[1])
+#define CHOICE(name, port, lr, beta1, folds_to, reads_base) CHOICE_##port(name)
+#define CHOICES                                             (&("" KVF__METHOD_LIST(CHOICE))[1])
 
 static const char *find_why(const char *name, bool common)
 {

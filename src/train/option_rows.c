@@ -78,7 +78,7 @@ static const kvf__option ROWS[] = {
     OPTION("approximate", NULL, "", KVF_FLAG, approximate, LOCAL | DISTILL, "mlp|p-tuning", ALL,
            "start from what the encoder comes nearest to, even if that misses by more than 0.01"),
     OPTION("lr", "X", "by method", KVF_AMOUNT, lr, DISTILL, ALL, ALL,
-           "learning rate; mlp, direct and projected 0.03, prompt 0.3, p-tuning 0.001"),
+           "learning rate; mlp and direct 0.05, projected 0.03, prompt 0.3, p-tuning 0.001"),
     OPTION("train-head", NULL, "", KVF_FLAG, train_head, LATER, ALL, ALL,
            "lm: train the language model's head too; a tied base is untied, its embedding stays"),
     OPTION("head-lr", "X", "0.01; with --train-head 0.0003", KVF_AMOUNT, head_lr, LATER, ALL, ALL,
@@ -154,7 +154,12 @@ static const kvf__option ROWS[] = {
     OPTION("warmup", "N|N%", "5%", KVF_TEXT, warmup, DISTILL, ALL, ALL, "steps of warmup"),
     OPTION("weight-decay", "X", "0", KVF_AMOUNT, weight_decay, 0, ALL, ALL,
            "decoupled weight decay"),
-    OPTION("beta1", "X", "0.9", KVF_AMOUNT, beta1, 0, ALL, ALL, "AdamW"),
+    OPTION("optimizer", "natural|adamw", "natural; adamw with --lr-units parameter", KVF_EITHER,
+           optimizer_adamw, LATER, "mlp", ALL,
+           "mlp: natural keeps AdamW's moments of the prefix itself, and the encoder's last layer "
+           "makes the step; adamw: those of each parameter"),
+    OPTION("beta1", "X", "by method", KVF_AMOUNT, beta1, 0, ALL, ALL,
+           "AdamW; mlp and direct 0.5, others and --lr-units parameter 0.9"),
     OPTION("beta2", "X", "0.999", KVF_AMOUNT, beta2, 0, ALL, ALL, "AdamW"),
     OPTION("eps", "X", "1e-08", KVF_AMOUNT, eps, 0, ALL, ALL, "AdamW"),
     OPTION("clip", "X", "1", KVF_AMOUNT, clip, 0, ALL, ALL,
@@ -218,7 +223,7 @@ static const kvf__option ROWS[] = {
 
 /* The defaults that help shows in other words than those of a value. */
 static const kvf_train_options DESCRIBED = {
-    .init = "vocab", .head_dropout = -1, .warmup = "5%", .position_start = "P"};
+    .init = "vocab", .head_dropout = -1, .beta1 = -1, .warmup = "5%", .position_start = "P"};
 
 kvf_train_options kvf_train_defaults(void)
 {

@@ -309,5 +309,10 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     if (!(o->beta1 < 1) || !(o->beta2 < 1))
         return kvf__fail(ctx, KVF_EUSAGE, "--beta1 and --beta2 must be below 1");
     if (!(o->lr > 0)) o->lr = kvf__method_find(o->method)->default_lr;
+    if (o->lr_per_parameter && kvf__train_option_given(o, "optimizer") && !o->optimizer_adamw)
+        return kvf__fail(ctx, KVF_EUSAGE, "--optimizer natural: not with --lr-units parameter");
+    if (o->lr_per_parameter) o->optimizer_adamw = true;
+    if (o->beta1 < 0)
+        o->beta1 = o->lr_per_parameter ? 0.9 : kvf__method_find(o->method)->default_beta1;
     return KVF_OK;
 }

@@ -112,6 +112,14 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
     }
 }
 
+/* What the version that made a run did not know is at its default; there was one optimizer then. */
+static void take_default(kvf_train_options *o, const kvf_train_options *defaults,
+                         const kvf__option *r)
+{
+    memcpy(kvf__option_field(o, r), kvf__option_field(defaults, r), field_size(r));
+    if (r->row.offset == offsetof(kvf_train_options, optimizer_adamw)) o->optimizer_adamw = true;
+}
+
 kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_options *options,
                                      const kvf_json *stored)
 {
@@ -125,8 +133,8 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
         kvf_train_options was = *options;
         const char *name = kvf__option_stored_name(r->row.name);
         const kvf_json *value = kvf_json_get(stored, name);
-        if (!value && r->rules & KVF__LATER) /* what the version that made the run did not know */
-            memcpy(kvf__option_field(&was, r), kvf__option_field(&defaults, r), field_size(r));
+        if (!value && r->rules & KVF__LATER)
+            take_default(&was, &defaults, r);
         else if (!read_value(&was, r, value))
             return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path, name);
         bool automatic = r->row.offset == offsetof(kvf_train_options, precision) &&

@@ -33,14 +33,21 @@ kvf_status kvf__trainer_form(const kvf__trainer *t, kvf__train *out)
     return kvf__adapter_place_parse(t->ctx, o->adapter_placement, &out->adapters.place);
 }
 
+static kvf_status list(kvf__trainer *t, const kvf__params *encoder, kvf__params *out)
+{
+    out->n = 0;
+    if (encoder) KVF_TRY(kvf__params_append(t->ctx, out, encoder));
+    if (t->tuned.base) KVF_TRY(kvf__params_append(t->ctx, out, t->tuned.base));
+    return kvf__tasks_list_params(t, out);
+}
+
 kvf_status kvf__trainer_list_params(kvf__trainer *t)
 {
     kvf__tuned *tuned = &t->tuned;
-    tuned->params.n = 0;
-    if (tuned->encoder)
-        KVF_TRY(kvf__params_append(t->ctx, &tuned->params, kvf__encoder_params(tuned->encoder)));
-    if (tuned->base) KVF_TRY(kvf__params_append(t->ctx, &tuned->params, tuned->base));
-    return kvf__tasks_list_params(t, &tuned->params);
+    const kvf__params *values = tuned->encoder ? kvf__encoder_params(tuned->encoder) : NULL;
+    const kvf__params *steps = tuned->encoder ? kvf__encoder_steps(tuned->encoder) : NULL;
+    KVF_TRY(list(t, values, &tuned->params));
+    return list(t, steps, &tuned->steps);
 }
 
 kvf__subject kvf__trainer_subject(const kvf__trainer *t, const kvf__train_task *task)
@@ -103,6 +110,8 @@ static kvf_status make_tuned(kvf__trainer *t)
     if (t->tuned.method->port == KVF__PORT_BLOCK) t->tuned.base = base;
     if (!kvf__method_has_length(o->method)) return KVF_OK;
     KVF_TRY(kvf__encoder_on_base(t->ctx, t->base, o->method, &shape, &t->tuned.encoder));
+    if (!o->optimizer_adamw && kvf__encoder_is_reparameterized(t->tuned.encoder))
+        KVF_TRY(kvf__encoder_make_natural(t->ctx, t->tuned.encoder));
     for (size_t i = 0; unfreezes(t) && i < base->n; i++)
         base->item[i].lr_scale = o->base_lr / o->lr; /* the schedule carries o->lr */
     if (unfreezes(t)) t->tuned.base = base;
@@ -152,7 +161,7 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     KVF_TRY(kvf__trainer_list_params(t));
     KVF_TRY(kvf__dropout_alloc(t));
     if (kvf__ranks_follows(t)) return kvf__model_refresh(t->ctx, t->base->model);
-    KVF_TRY(kvf__adamw_init(t->ctx, &t->stepper.adamw, &t->tuned.params));
+    KVF_TRY(kvf__adamw_init(t->ctx, &t->stepper.adamw, &t->tuned.steps));
     t->stepper.adamw.beta1 = o->beta1;
     t->stepper.adamw.beta2 = o->beta2;
     t->stepper.adamw.eps = o->eps;

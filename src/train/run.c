@@ -295,6 +295,7 @@ static void tuned_done(kvf__tuned *tuned)
 {
     kvf__encoder_free(tuned->encoder);
     kvf__params_done(&tuned->params);
+    kvf__params_done(&tuned->steps);
     kvf__free(tuned->layer_mask);
     kvf__prefix_done(&tuned->prefix);
     kvf__prefix_done(&tuned->dprefix);

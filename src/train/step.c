@@ -64,7 +64,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
 static kvf_status finish_gradients(kvf__trainer *t)
 {
     KVF_TRY(kvf__tuned_bwd(t));
-    t->stepper.grad_norm = kvf__grad_norm(&t->tuned.params);
+    t->stepper.grad_norm = kvf__grad_norm(&t->tuned.steps);
     kvf__step_lap(t, KVF__STEP_CLIP);
     return kvf__trainer_check_gradient(t);
 }
@@ -82,10 +82,19 @@ kvf_status kvf__step_gradients(kvf__trainer *t, const kvf__step_rows *rows, kvf_
     return kvf__trainer_guard(t, st, take);
 }
 
+static kvf_status update(kvf__trainer *t, double factor)
+{
+    const kvf__stepper *stepper = &t->stepper;
+    kvf__adamw_step(&t->stepper.adamw, &t->tuned.steps, stepper->lr, factor);
+    if (!t->tuned.encoder) return KVF_OK;
+    return kvf__encoder_take_step(t->ctx, t->tuned.encoder,
+                                  1 - stepper->lr * stepper->adamw.weight_decay);
+}
+
 kvf_status kvf__step_update(kvf__trainer *t, bool take)
 {
     double factor = kvf__clip_factor(t->stepper.grad_norm, t->options.clip);
-    if (take) kvf__adamw_step(&t->stepper.adamw, &t->tuned.params, t->stepper.lr, factor);
+    if (take) KVF_TRY(update(t, factor));
     if (take && t->tuned.base) KVF_TRY(kvf__model_refresh(t->ctx, t->base->model));
     if (take) kvf__step_lap(t, KVF__STEP_ADAMW);
     t->progress.step++;

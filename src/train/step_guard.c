@@ -78,7 +78,7 @@ static kvf_status blame(kvf__trainer *t)
 kvf_status kvf__trainer_check_gradient(kvf__trainer *t)
 {
     if (isfinite(t->stepper.grad_norm)) return KVF_OK;
-    const char *name = bad_parameter(&t->tuned.params, true);
+    const char *name = bad_parameter(&t->tuned.steps, true);
     return kvf__fail(t->ctx, KVF_ENUMERIC, "the gradient of %s is not finite", name ? name : "?");
 }
 

@@ -14,6 +14,7 @@ typedef struct kvf__tuned {
     kvf__encoder *encoder; /* NULL: port block */
     kvf__params *base;     /* weights of the base that are trained; NULL: none */
     kvf__params params;    /* all: encoder, base, heads; owned */
+    kvf__params steps;     /* what AdamW steps: as params, kvf__encoder_steps for the encoder */
     double lr_k;           /* kvf__encoder_lr_units */
     uint8_t *layer_mask;   /* [L] 0: this layer has no prefix */
     kvf__prefix prefix;    /* port kv: what the encoder emits */

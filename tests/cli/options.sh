@@ -10,9 +10,9 @@ sed 's/"text"/"body"/' cls.jsonl >body.jsonl
 printf 'good film\tyes\nbad film\tno\n' >bare.tsv
 printf 'It was long ago, and nobody came to see them.\n' >text.txt
 printf '{"prompt": "q", "completion": "zqzq zqqz"}\n' >far.jsonl # which training is bad for
-run 0 train --base model --data train.jsonl --valid far.jsonl --method direct --prefix-length 2 --steps 6 --eval-every 1 --lr 0.5 --schedule constant --precision f32 \
+run 0 train --base model --data train.jsonl --valid far.jsonl --method direct --prefix-length 2 --steps 6 --eval-every 1 --lr 0.5 --beta1 0.9 --schedule constant --precision f32 \
     --threads 1 --out lm.h5
-run 0 train --base bert --task seq-cls --data cls.jsonl --valid cls.jsonl --method direct --prefix-length 2 --steps 6 --eval-every 1 --lr 9 --head-lr 9 --schedule constant \
+run 0 train --base bert --task seq-cls --data cls.jsonl --valid cls.jsonl --method direct --prefix-length 2 --steps 6 --eval-every 1 --lr 9 --head-lr 9 --beta1 0.9 --schedule constant \
     --precision f32 --threads 1 --out cls.h5
 run 0 merge lm.h5 --out other.h5 --checkpoint last
 run 0 merge cls.h5 --out cls2.h5 --checkpoint last

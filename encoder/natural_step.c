@@ -1,0 +1,79 @@
+/* The natural step of a reparameterized prefix (docs/maths.md): the optimizer's moments are kept
+ * for what is emitted, as for method direct, and the last layer makes the step that they ask for.
+ *
+ *   emitted = A W^T, A = [h | 1], W = [W2 | b2]       wanted: emitted += change
+ *   W += change^T (A A^T + ridge)^-1 A                the smallest such W, up to the ridge
+ *
+ * An optimizer that steps each weight of W2 by its own moments lets the virtual tokens, whose
+ * gradients meet in every weight, slow each other down by about sqrt(P). Here each moves as if it
+ * were alone, and the moments are P/M the size. */
+#include "arena.h"
+#include "encoder_priv.h"
+#include "matmul.h"
+
+#include <string.h>
+
+bool kvf__encoder_is_reparameterized(const kvf__encoder *encoder)
+{
+    return encoder->method->port == KVF__PORT_KV && encoder->n_linears > 0;
+}
+
+static void lay(void *object, kvf__carver *carver)
+{
+    kvf__encoder *e = object;
+    const int64_t P = e->shape.P;
+    e->natural.change = kvf__carve(carver, P, e->width, sizeof(float));
+    e->natural.solved = kvf__carve(carver, P, e->width, sizeof(float));
+    e->natural.inverse = kvf__carve(carver, P, P, sizeof(float));
+    e->natural.gram = kvf__carve(carver, 2 * P, P, sizeof(double));
+}
+
+kvf_status kvf__encoder_make_natural(kvf_ctx *ctx, kvf__encoder *encoder)
+{
+    const kvf__encoder_linear *last = &encoder->linears[encoder->n_linears - 1];
+    kvf__params *list = &encoder->natural.list;
+
+    for (size_t i = 0; i < last->weight; i++)
+        KVF_TRY(kvf__params_add(ctx, list, &encoder->params.item[i]));
+    KVF_TRY(kvf__carve_block(ctx, lay, encoder, &encoder->natural.memory));
+    const kvf__param prefix = {.name = "prefix",
+                               .value = encoder->natural.change,
+                               .grad = encoder->flat,
+                               .rank = 2,
+                               .dim = {encoder->shape.P, encoder->width},
+                               .n = encoder->shape.P * encoder->width,
+                               .lr_scale = 1};
+    return kvf__params_add(ctx, list, &prefix);
+}
+
+const kvf__params *kvf__encoder_steps(kvf__encoder *encoder)
+{
+    kvf__params *list = &encoder->natural.list;
+    if (!list->n) return &encoder->params;
+    memcpy(list->item, encoder->params.item, (list->n - 1) * sizeof *list->item);
+    return list;
+}
+
+kvf_status kvf__encoder_take_step(kvf_ctx *ctx, kvf__encoder *encoder, double decay)
+{
+    const int64_t P = encoder->shape.P, N = encoder->width;
+    const kvf__encoder_linear *last = &encoder->linears[encoder->n_linears - 1];
+    float *solved = encoder->natural.solved, *change = encoder->natural.change;
+
+    if (!encoder->natural.list.n) return KVF_OK;
+    float *w = encoder->params.item[last->weight].value;
+    float *b = encoder->params.item[last->weight + 1].value;
+    kvf__last_layer_inverse(encoder->natural.inverse, encoder->natural.gram, last->x, P, last->in);
+    KVF_TRY(kvf__sgemm(ctx, false, false, P, N, P, encoder->natural.inverse, P, change, N, 0,
+                       solved, N));
+    KVF_TRY(kvf__sgemm(ctx, true, false, N, last->in, P, solved, N, last->x, last->in, (float)decay,
+                       w, last->in));
+    for (int64_t n = 0; n < N; n++) {
+        float sum = 0;
+        for (int64_t p = 0; p < P; p++)
+            sum += solved[p * N + n];
+        b[n] = (float)decay * b[n] + sum;
+    }
+    memset(change, 0, (size_t)(P * N) * sizeof *change);
+    return KVF_OK;
+}
