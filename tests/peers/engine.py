@@ -40,7 +40,7 @@ def parse(description, *more):
 
 def f32_model(args):
     """The same model as a GGUF of f32 tensors."""
-    path = os.path.join(args.work, "smollm2-f32.gguf")
+    path = os.path.abspath(os.path.join(args.work, "smollm2-f32.gguf"))
     if os.path.exists(path):
         return path
     reader = GGUFReader(args.model)
