@@ -214,6 +214,76 @@ START_TEST(logits_are_what_scores_are_made_of)
 }
 END_TEST
 
+/* ---- memory runs out ------------------------------------------------------------------------- */
+
+static kvf_status make_prefix(kvf_session *session)
+{
+    int64_t shape[6];
+    kvf_prefix *copy = NULL;
+    const float *kv = kvf_prefix_kv(kvf_session_prefix(session), shape);
+    kvf_status st = kvf_prefix_from_array(ctx, kvf_session_base(session), kv, shape, -1, &copy);
+    kvf_prefix_free(copy);
+    return st;
+}
+
+static kvf_status make_history(kvf_session *session)
+{
+    kvf_history *history = NULL;
+    (void)session;
+    kvf_status st = kvf_history_open(ctx, out, &history);
+    kvf_history_free(history);
+    return st;
+}
+
+static kvf_status make_options(kvf_session *session)
+{
+    kvf_train_options *options = NULL;
+    (void)session;
+    kvf_status st = kvf_train_options_create(ctx, &options);
+    if (!st) st = kvf_train_set(ctx, options, "method", "direct");
+    kvf_train_options_free(options);
+    return st;
+}
+
+static kvf_status make_logits(kvf_session *session)
+{
+    static float logits[2 * V];
+    return kvf_logits(ctx, kvf_session_base(session), kvf_session_prefix(session),
+                      (const int32_t[]){1, 2}, 2, logits);
+}
+
+static kvf_status make_scores(kvf_session *session)
+{
+    const kvf_score_options how = {.eval.data = valid};
+    kvf_score_result scores = {0};
+    kvf_status st = kvf_score(ctx, kvf_session_base(session), kvf_session_prefix(session), &how,
+                              &scores);
+    kvf_score_result_done(&scores);
+    return st;
+}
+
+static kvf_status (*const MAKERS[])(kvf_session *) = {make_prefix, make_history, make_options,
+                                                      make_logits, make_scores};
+enum { N_MAKERS = sizeof MAKERS / sizeof MAKERS[0] };
+
+START_TEST(every_allocation_may_fail)
+{
+    kvf_train_options o = toy_run_options(out);
+    kvf_status st = KVF_ENOMEM;
+    o.method = "direct";
+    train(&o);
+    kvf_session *session = open_as(out, KVF_OK);
+    for (int64_t n = 0; st && n < 10000; n++) {
+        kvf__ctx_fail_allocation(ctx, n);
+        st = MAKERS[_i](session);
+        kvf__ctx_fail_allocation(ctx, -1);
+        ck_assert_msg(!st || st == KVF_ENOMEM, "allocation %d: %s", (int)n, kvf_ctx_error(ctx));
+    }
+    ck_assert_int_eq(st, KVF_OK);
+    kvf_session_close(session);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("open_session");
@@ -227,6 +297,7 @@ int main(void)
     tcase_add_test(core, a_history_is_what_the_run_told);
     tcase_add_test(core, texts_become_ids_and_back);
     tcase_add_test(core, logits_are_what_scores_are_made_of);
+    tcase_add_loop_test(core, every_allocation_may_fail, 0, N_MAKERS);
     suite_add_tcase(suite, core);
     return ck_main(suite);
 }
