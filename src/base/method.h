@@ -16,8 +16,8 @@ typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK, KVF__PO
 /* name, port, default --lr and --beta1, kind of the file it folds to, whether emitting reads the
  * base */
 #define KVF__METHOD_LIST(X)                                                                        \
-    X("mlp", KV, 5e-2, 0.5, "prefix", false)                                                       \
-    X("direct", KV, 5e-2, 0.5, "prefix", false)                                                    \
+    X("mlp", KV, 3e-2, 0.5, "prefix", false)                                                       \
+    X("direct", KV, 3e-2, 0.5, "prefix", false)                                                    \
     X("projected", KV, 3e-2, 0.9, "prefix", true)                                                  \
     X("prompt", EMBED, 0.3, 0.9, "embeddings", false)                                              \
     X("p-tuning", EMBED, 1e-3, 0.9, "embeddings", false)                                           \

@@ -78,7 +78,7 @@ static const kvf__option ROWS[] = {
     OPTION("approximate", NULL, "", KVF_FLAG, approximate, LOCAL | DISTILL, "mlp|p-tuning", ALL,
            "start from what the encoder comes nearest to, even if that misses by more than 0.01"),
     OPTION("lr", "X", "by method", KVF_AMOUNT, lr, DISTILL, ALL, ALL,
-           "learning rate; mlp and direct 0.05, projected 0.03, prompt 0.3, p-tuning 0.001"),
+           "learning rate; mlp, direct and projected 0.03, prompt 0.3, p-tuning 0.001"),
     OPTION("train-head", NULL, "", KVF_FLAG, train_head, LATER, ALL, ALL,
            "lm: train the language model's head too; a tied base is untied, its embedding stays"),
     OPTION("head-lr", "X", "0.01; with --train-head 0.0003", KVF_AMOUNT, head_lr, LATER, ALL, ALL,
