@@ -57,10 +57,10 @@ const kvf__params *kvf__encoder_steps(kvf__encoder *encoder)
 kvf_status kvf__encoder_take_step(kvf_ctx *ctx, kvf__encoder *encoder, double decay)
 {
     const int64_t P = encoder->shape.P, N = encoder->width;
-    const kvf__encoder_linear *last = &encoder->linears[encoder->n_linears - 1];
     float *solved = encoder->natural.solved, *change = encoder->natural.change;
 
     if (!encoder->natural.list.n) return KVF_OK;
+    const kvf__encoder_linear *last = &encoder->linears[encoder->n_linears - 1];
     float *w = encoder->params.item[last->weight].value;
     float *b = encoder->params.item[last->weight + 1].value;
     kvf__last_layer_inverse(encoder->natural.inverse, encoder->natural.gram, last->x, P, last->in);
