@@ -81,7 +81,7 @@ int cli_recipe_load(cli_call *call, const char *path)
     cli_given *list = calloc(count_lines(call->recipe) + call->n_given, sizeof *list);
     if (!list) return cli_fail(call->command, "out of memory");
     code = read_lines(call, path, call->recipe, list, &n);
-    memcpy(list + n, call->given, call->n_given * sizeof *list);
+    if (call->n_given) memcpy(list + n, call->given, call->n_given * sizeof *list);
     free(call->given);
     call->given = list;
     call->n_given += n;
