@@ -200,6 +200,8 @@ START_TEST(merge_rounds_to_smaller_types)
     } TYPES[] = {{KVF_DTYPE_F16, 2e-3},
                  {KVF_DTYPE_BF16, 1.6e-2}}; /* half a unit in the last place below 8: 2^-9, 2^-6 */
     kvf_train_options o = options_for(out);
+    o.optimizer_adamw = true; /* a small prefix: the bounds are of its size */
+    o.beta1 = 0.9;
     train(&o);
     for (int i = 0; i < 2; i++) {
         kvf_merge_options merge = {
@@ -207,7 +209,7 @@ START_TEST(merge_rounds_to_smaller_types)
         kvf_merge_result merged;
         ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
         ck_assert(merged.max_abs_diff > 0 && merged.max_abs_diff < TYPES[i].bound);
-        ck_assert_double_eq_tol(loss_of(other), loss_of(out), 1e-3); /* measured: 3.1e-4 */
+        ck_assert_double_eq_tol(loss_of(other), loss_of(out), 3e-4); /* measured: 7e-5 */
     }
 }
 END_TEST

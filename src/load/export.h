@@ -37,11 +37,9 @@ kvf_status kvf__placeholders(kvf_ctx *ctx, kvf__llama_export *export);
 /* Its README.md, appended to `out`. */
 kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, kvf__buf *out);
 
-/* The rows of the formats (export.c). */
+/* A row of the formats (export.c). */
 kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix);
-kvf_status kvf__export_mlx(kvf_ctx *ctx, const kvf_export_options *options,
-                           const kvf_prefix *prefix);
 /* The tokenizer of a base, which options->path is (export_tokenizer.c). */
 kvf_status kvf__export_tokenizer(kvf_ctx *ctx, const kvf_export_options *options);
 
