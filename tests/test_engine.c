@@ -82,16 +82,17 @@ static void make_client(client *c, int i)
     *c = (client){.text = PROMPTS[i % 5]};
     ck_assert_int_eq(kvf__encode(ctx, base->tokenizer, c->text, strlen(c->text), true, &c->prompt),
                      KVF_OK);
-    c->order = (kvf__row_request){.prefix = which ? &prefixes[which] : NULL,
-                                  .prompt = c->prompt.data,
-                                  .n = (int64_t)c->prompt.n,
-                                  .max_tokens = 1 + i % 7 * 3,
-                                  .sampling = {i % 3 ? 0.9 : 0, i % 2 ? 0.8 : 1, i % 4},
-                                  .seed = (uint64_t)i,
-                                  .stop = STOPS,
-                                  .n_stop = i % 4,
-                                  .ends = &ends[which > 0],
-                                  .text = take};
+    c->order = (kvf__row_request){
+        .prefix = which ? &prefixes[which] : NULL,
+        .prompt = c->prompt.data,
+        .n = (int64_t)c->prompt.n,
+        .max_tokens = 1 + i % 7 * 3,
+        .sampling = {.temperature = i % 3 ? 0.9 : 0, .top_p = i % 2 ? 0.8 : 1, .top_k = i % 4},
+        .seed = (uint64_t)i,
+        .stop = STOPS,
+        .n_stop = i % 4,
+        .ends = &ends[which > 0],
+        .text = take};
     c->order.user = c;
 }
 
