@@ -292,6 +292,143 @@ START_TEST(runs_prefixes_and_ensembles_agree)
 }
 END_TEST
 
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+/* The rows again, one that is too long in front of the last. */
+static void write_with_long_row(const char *path)
+{
+    FILE *file = fopen(path, "w");
+    char *text = malloc(4000);
+    memset(text, 'y', 3999);
+    text[3999] = 0;
+    for (int i = 0; i < 4; i++) {
+        if (i == 3 && !strcmp(row->task, "token-cls"))
+            fprintf(file, "{\"tokens\": [\"%s\"], \"tags\": [\"O\"]}\n", text);
+        else if (i == 3 && !strcmp(row->task, "multiple-choice"))
+            fprintf(file, "{\"text\": \"%s\", \"choices\": [\"a\", \"b\"]}\n", text);
+        else if (i == 3 && strcmp(row->task, "qa"))
+            fprintf(file, "{\"text\": \"%s\"}\n", text);
+        row->write(file, i);
+    }
+    fclose(file);
+    free(text);
+}
+
+typedef struct printed {
+    char text[16384];
+    size_t n;
+} printed;
+
+static void take_text(void *user, const char *text, size_t n)
+{
+    printed *to = user;
+    ck_assert_uint_lt(n, sizeof to->text);
+    memcpy(to->text, text, n);
+    to->n = n;
+}
+
+static double real_of(const kvf_json *object, const char *key)
+{
+    return kvf_json_real(kvf_json_get(object, key), NAN);
+}
+
+static void same_number(double got, double want)
+{
+    ck_assert_msg(got == want || (isnan(got) && isnan(want)), "%.17g, want %.17g", got, want);
+}
+
+static void same_label(const kvf_prediction *p, const kvf_json *line)
+{
+    size_t bytes = 0;
+    const char *text = kvf_json_str(kvf_json_get(line, "prediction"), &bytes);
+    ck_assert(text && bytes == p->label_bytes && !memcmp(text, p->label, bytes));
+}
+
+/* A line of the file has what the row has. */
+static void same_row(const kvf_predict_result *r, const kvf_prediction *p, const kvf_json *line)
+{
+    const kvf_json *all = kvf_json_get(line, "probabilities");
+    if (p->skipped || !strcmp(row->metric, "pearson")) {
+        same_number(p->value, real_of(line, "prediction"));
+        ck_assert(p->best == -1 && !p->label && !p->n && isnan(p->probability));
+    } else if (!strcmp(row->task, "seq-cls")) {
+        same_label(p, line);
+        ck_assert_str_eq(p->label, r->labels[p->best]);
+        ck_assert_uint_eq(p->n, r->n_labels);
+        for (size_t c = 0; c < p->n; c++)
+            same_number(p->probabilities[c], real_of(all, r->labels[c]));
+        same_number(p->probability, p->probabilities[p->best]);
+    } else if (!strcmp(row->task, "qa")) {
+        same_label(p, line);
+        same_number(p->probability, real_of(line, "probability"));
+        same_number(p->no_answer_probability, real_of(line, "no_answer_probability"));
+        ck_assert_int_eq(p->start, kvf_json_int(kvf_json_get(line, "start"), -1));
+        ck_assert_int_eq(p->end - p->start, (int64_t)p->label_bytes); /* ASCII */
+    } else {
+        ck_assert_uint_eq(p->n, kvf_json_size(all));
+        for (size_t i = 0; i < p->n; i++)
+            same_number(p->probabilities[i], kvf_json_real(kvf_json_at(all, i), NAN));
+    }
+    if (!strcmp(row->task, "multiple-choice") && !p->skipped)
+        ck_assert_int_eq(p->best, kvf_json_int(kvf_json_get(line, "prediction"), -1));
+    for (size_t i = 0; p->tags && i < p->n; i++)
+        ck_assert_str_eq(p->tags[i],
+                         kvf_json_str(kvf_json_at(kvf_json_get(line, "prediction"), i), NULL));
+}
+
+static void same_lines(const kvf_predict_result *r, const printed *file)
+{
+    const char *at = file->text, *end = file->text + file->n;
+    for (size_t i = 0; i < r->n; i++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        kvf_json *line = NULL;
+        ck_assert_ptr_nonnull(newline);
+        ck_assert_int_eq(kvf_json_parse(ctx, "line", at, (size_t)(newline - at), &line), KVF_OK);
+        same_row(r, &r->rows[i], line);
+        kvf_json_free(line);
+        at = newline + 1;
+    }
+    ck_assert_ptr_eq(at, end);
+}
+
+/* The rows of a result are those of the file, and stay when base and prefix are gone. */
+START_TEST(predictions_are_rows_and_lines)
+{
+    setup(_i);
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
+    kvf_train_options o = options_for(out);
+    kvf_session_options how = {.base = exact};
+    kvf_session *session = NULL;
+    kvf_predict_result r, again;
+    printed *file = malloc(sizeof *file);
+    size_t n = 0;
+    train(&o);
+    write_with_long_row(other);
+    ck_assert_msg(!kvf_session_open(ctx, base, out, &how, &session), "%s", kvf_ctx_error(ctx));
+    kvf_predict_options predict = {
+        .eval = {.data = other, .overlong = KVF_OVERLONG_SKIP}, .write = take_text, .user = file};
+    kvf_prefix *const *prefixes = kvf_session_prefixes(session, &n);
+    kvf_base *model = kvf_session_base(session);
+    ck_assert_msg(!kvf_predict(ctx, model, prefixes, n, &predict, &r), "%s", kvf_ctx_error(ctx));
+    predict.write = NULL; /* no file at all */
+    ck_assert_int_eq(kvf_predict(ctx, model, prefixes, n, &predict, NULL), KVF_OK);
+    ck_assert_int_eq(kvf_predict(ctx, model, prefixes, n, &predict, &again), KVF_OK);
+    kvf_session_close(session);
+    const size_t skipped = strcmp(row->task, "qa") ? 1 : 0;
+    ck_assert(r.n == 4 + skipped && r.examples == 4 && r.skipped == (int64_t)skipped);
+    ck_assert(again.n == r.n && again.truncated == r.truncated);
+    for (size_t i = 0; i < r.n; i++) {
+        ck_assert_int_eq(r.rows[i].skipped, skipped && i == 3);
+        same_number(again.rows[i].probability, r.rows[i].probability);
+    }
+    same_lines(&r, file);
+    kvf_predict_result_done(&r);
+    kvf_predict_result_done(&again);
+    free(file);
+    teardown();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("train_heads");
@@ -307,5 +444,6 @@ int main(void)
     tcase_add_loop_test(core, history_keeps_the_metric, 0, n);
     tcase_add_loop_test(core, equal_scores_are_told_by_loss, 0, n);
     tcase_add_loop_test(core, runs_prefixes_and_ensembles_agree, 0, n);
+    tcase_add_loop_test(core, predictions_are_rows_and_lines, 0, n);
     return ck_main(suite);
 }

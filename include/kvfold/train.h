@@ -334,7 +334,7 @@ typedef enum kvf_predict_format {
 
 typedef struct kvf_predict_options {
     kvf_eval_options eval; /* rows may lack their labels */
-    const char *out;       /* whole or not at all */
+    const char *out;       /* file, whole or not at all; NULL: none */
     kvf_predict_format out_format;
     bool force;
     /* takes the text in place of a file at `out`, which is then a name alone; NULL: none */
@@ -343,17 +343,44 @@ typedef struct kvf_predict_options {
     uint64_t reserved[8];
 } kvf_predict_options;
 
+/* What was decided of a row: views, as long as the result that they are of. */
+typedef struct kvf_prediction {
+    const char *id;     /* the row's "id" or "idx"; NULL: it has none */
+    bool skipped;       /* by overlong; nothing is decided then */
+    int64_t best;       /* seq-cls: the class, multiple-choice: the choice, from 0; else -1 */
+    const char *label;  /* seq-cls: name of the class; qa: the answer, "" if there is none; else
+                           NULL */
+    size_t label_bytes; /* of it, as an answer may hold U+0000 */
+    double value;       /* of a regression; else NaN */
+    double probability; /* of what was decided; NaN: of a regression, and of token-cls, where each
+                           word has its own */
+    double no_answer_probability; /* qa, where a question may have no answer; else NaN */
+    int64_t start, end;           /* qa: characters [start, end) of the context; -1: no answer */
+    size_t n;                     /* classes, choices or words; else 0 */
+    const double *probabilities;  /* [n], of words those of their tags */
+    const char *const *tags;      /* token-cls [n]; NULL, and a probability of NaN: no token of the
+                                     word is in a row */
+    uint64_t reserved[4];
+} kvf_prediction;
+
 typedef struct kvf_predict_result {
     const char *task;
     int64_t examples, skipped, truncated;
     double seconds;
+    size_t n;                   /* examples + skipped */
+    const kvf_prediction *rows; /* [n] in the order of the data */
+    size_t n_labels;
+    const char *const *labels; /* names of the head's classes or tags, [n_labels] */
+    void *memory;              /* of all that */
     uint64_t reserved[8];
 } kvf_predict_result;
+void kvf_predict_result_done(kvf_predict_result *result);
 
-/* Writes predictions of prefixes with a head, with their probabilities, in the order of the data:
- * examples + skipped in all, those that --overlong skip leaves out with null for an answer. Long
- * sentences of token-cls are read in windows that overlap, unless eval.overlong is stop or skip.
- * EUSAGE: the task is lm. */
+/* Predictions of prefixes with a head, with their probabilities, in the order of the data:
+ * examples + skipped in all, those that --overlong skip leaves out with nothing decided, in the
+ * file with null for an answer. Long sentences of token-cls are read in windows that overlap,
+ * unless eval.overlong is stop or skip. *result, may be NULL, is released with
+ * kvf_predict_result_done(). EUSAGE: the task is lm. */
 kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                        const kvf_predict_options *options, kvf_predict_result *result);
 

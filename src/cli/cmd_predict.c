@@ -65,7 +65,10 @@ static int run(cli_call *call)
     kvf_status st = kvf_predict(call->ctx, model.base, model.prefixes, model.n, &v.predict,
                                 &result);
     cli_model_close(&model);
-    return st ? cli_fail_status(call, st) : report(call, &v.predict, &result);
+    if (st) return cli_fail_status(call, st);
+    code = report(call, &v.predict, &result);
+    kvf_predict_result_done(&result);
+    return code;
 }
 
 const cli_command cli_predict = {

@@ -1,12 +1,117 @@
-/* Predictions as a file: one JSON object per example with its input fields, what was decided and
- * how probable that is; or CoNLL columns, word, gold tag where there is one, predicted tag. The
- * order is that of the data, and nothing of it is missing: an example that --overlong skip left
- * out, and a word that no row has a token of, have null for an answer, in CoNLL "_". */
+/* kvf_predict: what a head decides of each row, as numbers and as a file: one JSON object per
+ * example with its input fields, what was decided and how probable that is; or CoNLL columns, word,
+ * gold tag where there is one, predicted tag. The order is that of the data, and nothing of it is
+ * missing: an example that --overlong skip left out, and a word that no row has a token of, have
+ * null for an answer, in CoNLL "_". */
 #include "evaluation.h"
 #include "outfile.h"
 
 #include <math.h>
 #include <string.h>
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* What a result's rows are views of. */
+typedef struct predictions {
+    kvf__evaluation e;
+    kvf_prediction *rows;
+} predictions;
+
+/* Of a regression: the number. */
+static void take_class(const kvf__evaluation *e, int64_t i, kvf_prediction *to)
+{
+    if (e->set.regression) {
+        to->value = e->answers.numbers[i];
+        return;
+    }
+    to->best = e->answers.best[i];
+    to->label = e->set.names.names[to->best];
+    to->label_bytes = strlen(to->label);
+    to->probability = e->answers.p[i];
+    to->n = (size_t)e->scores.width;
+    to->probabilities = e->scores.p + e->scores.first[i] * e->scores.width;
+}
+
+static void take_tags(kvf__evaluation *e, int64_t i, kvf_prediction *to)
+{
+    const kvf__source *source = &e->set.sources->group[i];
+    const char **tags = e->answers.tags + e->answers.start[i];
+    for (int64_t word = 0; word < source->n; word++)
+        if (source->label_of[word] < 0) tags[word] = NULL;
+    to->n = (size_t)source->n;
+    to->tags = tags;
+    to->probabilities = e->answers.p + e->answers.start[i];
+}
+
+static void take_span(const kvf__evaluation *e, int64_t i, kvf_prediction *to)
+{
+    const kvf__answers *a = &e->answers;
+    const char *context = e->set.sources->group[i].text;
+    to->label = a->texts[i];
+    to->label_bytes = a->text_bytes[i];
+    to->probability = a->p[i];
+    to->no_answer_probability = a->p_none[i];
+    if (a->spans[2 * i] < 0) return;
+    to->start = kvf__utf8_count(context, (size_t)a->spans[2 * i]);
+    to->end = kvf__utf8_count(context, (size_t)a->spans[2 * i + 1]);
+}
+
+static void take_choice(const kvf__evaluation *e, int64_t i, kvf_prediction *to)
+{
+    to->best = e->answers.best[i];
+    to->probability = e->answers.p[i];
+    to->n = (size_t)e->set.sources->group[i].n;
+    to->probabilities = e->scores.p + e->scores.first[e->set.group ? e->set.group[i] : i];
+}
+
+/* i: the group that was decided; -1: the source was left out. */
+static void take(kvf__evaluation *e, const kvf__source *source, int64_t i, kvf_prediction *to)
+{
+    *to = (kvf_prediction){.id = source->id,
+                           .skipped = i < 0,
+                           .best = -1,
+                           .value = NAN,
+                           .probability = NAN,
+                           .no_answer_probability = NAN,
+                           .start = -1,
+                           .end = -1};
+    if (i < 0) return;
+    if (e->task == KVF__TASK_SEQ_CLS) take_class(e, i, to);
+    if (e->task == KVF__TASK_TOKEN_CLS) take_tags(e, i, to);
+    if (e->task == KVF__TASK_QA) take_span(e, i, to);
+    if (e->task == KVF__TASK_CHOICE) take_choice(e, i, to);
+}
+
+/* Every group, and in its place what was left out; the row of each in *source, by index. */
+typedef struct row_walk {
+    const kvf__sources *sources;
+    int64_t n, i, left; /* groups; next of both lists */
+} row_walk;
+
+static const kvf__source *next_source(row_walk *walk, int64_t *group)
+{
+    const kvf__sources *s = walk->sources;
+    *group = -1;
+    if (walk->left < s->n_left && s->left[walk->left].before == walk->i)
+        return &s->left[walk->left++].source;
+    if (walk->i == walk->n) return NULL;
+    *group = walk->i;
+    return &s->group[walk->i++];
+}
+
+static kvf_status take_all(kvf_ctx *ctx, predictions *p)
+{
+    row_walk walk = {.sources = p->e.set.sources, .n = p->e.answers.n};
+    const kvf__source *source;
+    int64_t group, n = 0;
+    KVF_TRY(
+        kvf__alloc_array(ctx, (size_t)(walk.n + walk.sources->n_left), sizeof *p->rows, &p->rows));
+    while ((source = next_source(&walk, &group)))
+        take(&p->e, source, group, &p->rows[n++]);
+    return KVF_OK;
+}
+
+/* ---- rows of a file -------------------------------------------------------------------------- */
 
 typedef struct answer_writer {
     kvf_ctx *ctx;
@@ -32,39 +137,43 @@ static kvf_json *item_list(const kvf__source *source)
     return list;
 }
 
-/* ---- the tasks ------------------------------------------------------------------------------- */
+/* Each writes the input fields and the answer. */
+typedef void write_fn(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
+                      kvf_json *row);
 
-/* Each writes the input fields and the answer: a group's index, or -1 for one left out. */
-typedef void write_fn(const answer_writer *w, const kvf__source *source, int64_t i, kvf_json *row);
-
-static void write_number(const answer_writer *w, const kvf__source *source, int64_t i,
-                         kvf_json *row)
+static kvf_json *probability_list(const kvf_prediction *p)
 {
-    if (!isnan(source->value)) kvf_json_set(row, "label", kvf_json_new_real((double)source->value));
-    kvf_json_set(row, "prediction", kvf_json_new_real(i < 0 ? NAN : w->e->answers.numbers[i]));
+    kvf_json *list = kvf_json_array();
+    for (size_t i = 0; i < p->n; i++)
+        kvf_json_add(list, kvf_json_new_real(p->probabilities[i]));
+    return list;
 }
 
-static void write_classes(const answer_writer *w, const kvf__source *source, int64_t i,
-                          kvf_json *row)
+static void write_number(const kvf__source *source, const kvf_prediction *p, kvf_json *row)
 {
-    const kvf__scores *scores = &w->e->scores;
+    if (!isnan(source->value)) kvf_json_set(row, "label", kvf_json_new_real((double)source->value));
+    kvf_json_set(row, "prediction", kvf_json_new_real(p->value));
+}
+
+static void write_classes(const answer_writer *w, const kvf__source *source,
+                          const kvf_prediction *p, kvf_json *row)
+{
     const kvf__label_set *names = &w->e->set.names;
     set_text(row, "text", source->text, source->text_bytes);
     set_text(row, "text_pair", source->pair, source->pair_bytes);
     if (w->e->set.regression) {
-        write_number(w, source, i, row);
+        write_number(source, p, row);
         return;
     }
     if (source->gold >= 0) set_name(row, "label", names->names[source->gold]);
-    if (i < 0) {
+    if (p->skipped) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
         return;
     }
-    const double *p = scores->p + scores->first[i] * scores->width;
     kvf_json *all = kvf_json_object();
-    set_name(row, "prediction", names->names[w->e->answers.best[i]]);
+    set_name(row, "prediction", p->label);
     for (size_t c = 0; c < names->n; c++)
-        kvf_json_set(all, names->names[c], kvf_json_new_real(p[c]));
+        kvf_json_set(all, names->names[c], kvf_json_new_real(p->probabilities[c]));
     kvf_json_set(row, "probabilities", all);
 }
 
@@ -75,27 +184,16 @@ static const char *gold_tag(const answer_writer *w, const kvf__source *source, i
     return tag < 0 ? NULL : w->e->set.names.names[tag];
 }
 
-/* What was decided of it, and how probable that is; NULL: no row has it. */
-static const char *decided_tag(const answer_writer *w, const kvf__source *source, int64_t i,
-                               int64_t word, double *p)
-{
-    const kvf__answers *a = &w->e->answers;
-    *p = NAN;
-    if (i < 0 || source->label_of[word] < 0) return NULL;
-    *p = a->p[a->start[i] + word];
-    return a->tags[a->start[i] + word];
-}
-
-static void write_tags(const answer_writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+static void write_tags(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
+                       kvf_json *row)
 {
     kvf_json *gold = kvf_json_array(), *tags = kvf_json_array(), *all = kvf_json_array();
     bool given = source->n && source->tags[0] >= 0;
-    double p = NAN;
     for (int64_t k = 0; k < source->n; k++) {
-        const char *tag = decided_tag(w, source, i, k, &p);
+        const char *tag = p->tags ? p->tags[k] : NULL;
         if (given) kvf_json_add(gold, kvf_json_new_str(gold_tag(w, source, k)));
         kvf_json_add(tags, tag ? kvf_json_new_str(tag) : kvf_json_new_null());
-        kvf_json_add(all, kvf_json_new_real(p));
+        kvf_json_add(all, kvf_json_new_real(tag ? p->probabilities[k] : NAN));
     }
     kvf_json_set(row, "tokens", item_list(source));
     if (given)
@@ -106,47 +204,41 @@ static void write_tags(const answer_writer *w, const kvf__source *source, int64_
     kvf_json_set(row, "probabilities", all);
 }
 
-static void write_span(const answer_writer *w, const kvf__source *source, int64_t i, kvf_json *row)
+static void write_span(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
+                       kvf_json *row)
 {
-    const kvf__answers *a = &w->e->answers;
+    (void)w;
     set_text(row, "question", source->pair, source->pair_bytes);
     if (source->answered) kvf_json_set(row, "answers", item_list(source));
-    if (i < 0) {
+    if (p->skipped) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
         return;
     }
-    set_text(row, "prediction", a->texts[i], a->text_bytes[i]);
-    if (a->spans[2 * i] >= 0)
-        kvf_json_set(row, "start",
-                     kvf_json_new_int(kvf__utf8_count(source->text, (size_t)a->spans[2 * i])));
-    kvf_json_set(row, "probability", kvf_json_new_real(a->p[i]));
-    if (!isnan(a->p_none[i]))
-        kvf_json_set(row, "no_answer_probability", kvf_json_new_real(a->p_none[i]));
+    set_text(row, "prediction", p->label, p->label_bytes);
+    if (p->start >= 0) kvf_json_set(row, "start", kvf_json_new_int(p->start));
+    kvf_json_set(row, "probability", kvf_json_new_real(p->probability));
+    if (!isnan(p->no_answer_probability))
+        kvf_json_set(row, "no_answer_probability", kvf_json_new_real(p->no_answer_probability));
 }
 
-static void write_choice(const answer_writer *w, const kvf__source *source, int64_t i,
+static void write_choice(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
                          kvf_json *row)
 {
-    const kvf__scores *s = &w->e->scores;
-    const int64_t *group = w->e->set.group;
+    (void)w;
     set_text(row, "text", source->text, source->text_bytes);
     kvf_json_set(row, "choices", item_list(source));
     if (source->gold >= 0) kvf_json_set(row, "label", kvf_json_new_int(source->gold));
-    if (i < 0) {
+    if (p->skipped) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
         return;
     }
-    kvf_json *p = kvf_json_array();
-    int64_t first = s->first[group ? group[i] : i];
-    kvf_json_set(row, "prediction", kvf_json_new_int(w->e->answers.best[i]));
-    for (int64_t c = 0; c < source->n; c++)
-        kvf_json_add(p, kvf_json_new_real(s->p[first + c]));
-    kvf_json_set(row, "probabilities", p);
+    kvf_json_set(row, "prediction", kvf_json_new_int(p->best));
+    kvf_json_set(row, "probabilities", probability_list(p));
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, int64_t i)
+static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, const kvf_prediction *p)
 {
     static write_fn *const ROW[] = {
         [KVF__TASK_SEQ_CLS] = write_classes,
@@ -156,7 +248,7 @@ static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, int64_t
     };
     kvf_json *row = kvf_json_object();
     set_name(row, "id", source->id);
-    ROW[w->e->task](w, source, i, row);
+    ROW[w->e->task](w, source, p, row);
     char *text = kvf_json_text(row, KVF_JSON_COMPACT);
     kvf_status st = text ? kvf__buf_printf(w->ctx, w->out, "%s\n", text)
                          : kvf__fail(w->ctx, KVF_ENOMEM, "out of memory");
@@ -165,11 +257,10 @@ static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, int64_t
     return st;
 }
 
-static kvf_status put_conll(answer_writer *w, const kvf__source *source, int64_t i)
+static kvf_status put_conll(answer_writer *w, const kvf__source *source, const kvf_prediction *p)
 {
-    double p;
     for (int64_t k = 0; k < source->n; k++) {
-        const char *gold = gold_tag(w, source, k), *tag = decided_tag(w, source, i, k, &p);
+        const char *gold = gold_tag(w, source, k), *tag = p->tags ? p->tags[k] : NULL;
         KVF_TRY(kvf__buf_add(w->ctx, w->out, source->items[k], kvf__source_item_bytes(source, k)));
         KVF_TRY(kvf__buf_printf(w->ctx, w->out, "%s%s\t%s\n", gold ? "\t" : "", gold ? gold : "",
                                 tag ? tag : "_"));
@@ -177,19 +268,29 @@ static kvf_status put_conll(answer_writer *w, const kvf__source *source, int64_t
     return kvf__buf_addc(w->ctx, w->out, '\n');
 }
 
-/* Every group, and in its place what was left out. */
-static kvf_status write_all(answer_writer *w, bool conll)
+static kvf_status put_all(answer_writer *w, const kvf_prediction *rows, bool conll)
 {
-    const kvf__sources *sources = w->e->set.sources;
-    kvf_status (*put)(answer_writer *, const kvf__source *, int64_t) = conll ? put_conll
-                                                                             : put_jsonl;
-    int64_t n = w->e->answers.n, left = 0;
-    for (int64_t i = 0; i <= n; i++) {
-        for (; left < sources->n_left && sources->left[left].before == i; left++)
-            KVF_TRY(put(w, &sources->left[left].source, -1));
-        if (i < n) KVF_TRY(put(w, &sources->group[i], i));
-    }
+    row_walk walk = {.sources = w->e->set.sources, .n = w->e->answers.n};
+    const kvf__source *source;
+    int64_t group;
+    while ((source = next_source(&walk, &group)))
+        KVF_TRY((conll ? put_conll : put_jsonl)(w, source, rows++));
     return KVF_OK;
+}
+
+static kvf_status write_file(kvf_ctx *ctx, const kvf_predict_options *options, const predictions *p,
+                             bool conll)
+{
+    kvf__buf out = {0};
+    answer_writer w = {ctx, &p->e, &out};
+    if (!options->out && !options->write) return KVF_OK;
+    kvf_status st = put_all(&w, p->rows, conll);
+    if (!st && options->write)
+        options->write(options->user, out.data, out.n);
+    else if (!st)
+        st = kvf__write_file(ctx, options->out, options->force, out.data, out.n);
+    kvf__buf_done(&out);
+    return st;
 }
 
 static bool ends_in(const char *text, const char *end)
@@ -202,7 +303,7 @@ static kvf_status pick_format(kvf_ctx *ctx, const kvf_predict_options *options, 
                               bool *conll)
 {
     *conll = options->out_format ? options->out_format == KVF_PREDICT_CONLL
-                                 : ends_in(options->out, ".conll");
+                                 : options->out && ends_in(options->out, ".conll");
     if (*conll && task != KVF__TASK_TOKEN_CLS)
         return kvf__fail(ctx, KVF_EUSAGE, "CoNLL is for task token-cls, this one is %s",
                          kvf__task_name(task));
@@ -213,7 +314,7 @@ static kvf_status pick_format(kvf_ctx *ctx, const kvf_predict_options *options, 
 static kvf_status check_output(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *const *prefixes,
                                size_t n, const kvf_predict_options *options)
 {
-    if (options->write) return KVF_OK;
+    if (options->write || !options->out) return KVF_OK;
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->eval.data));
     KVF_TRY(kvf__check_not_input(ctx, options->out, base->path));
     for (size_t i = 0; i < n; i++)
@@ -221,35 +322,57 @@ static kvf_status check_output(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *c
     return kvf__check_output(ctx, options->out, options->force);
 }
 
+static void predictions_free(predictions *p)
+{
+    if (!p) return;
+    kvf__evaluation_done(&p->e);
+    kvf__free(p->rows);
+    kvf__free(p);
+}
+
+void kvf_predict_result_done(kvf_predict_result *result)
+{
+    predictions_free(result->memory);
+    *result = (kvf_predict_result){0};
+}
+
+static kvf_predict_result result_of(predictions *p, double seconds)
+{
+    const kvf__label_set *names = &p->e.set.names;
+    return (kvf_predict_result){.task = kvf__task_name(p->e.task),
+                                .examples = p->e.answers.n,
+                                .skipped = p->e.set.skipped,
+                                .truncated = p->e.set.truncated,
+                                .seconds = seconds,
+                                .n = (size_t)(p->e.answers.n + p->e.set.sources->n_left),
+                                .rows = p->rows,
+                                .n_labels = names->n,
+                                .labels = (const char *const *)names->names,
+                                .memory = p};
+}
+
 kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                        const kvf_predict_options *options, kvf_predict_result *result)
 {
-    kvf__evaluation e;
-    kvf__buf out = {0};
+    predictions *p = NULL;
     bool conll = false;
-    double begin = kvf__clock();
+    const double begin = kvf__clock();
     if (!n || prefixes[0]->task == KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "task lm has no head: `generate` continues texts, predict needs a prefix "
                          "of another task");
     KVF_TRY(pick_format(ctx, options, prefixes[0]->task, &conll));
     KVF_TRY(check_output(ctx, base, prefixes, n, options));
-    KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, &options->eval, true, &e));
-    answer_writer w = {ctx, &e, &out};
-    kvf_status st = write_all(&w, conll);
-    if (!st && options->write)
-        options->write(options->user, out.data, out.n);
-    else if (!st)
-        st = kvf__write_file(ctx, options->out, options->force, out.data, out.n);
-    if (!st)
-        *result = (kvf_predict_result){
-            .task = kvf__task_name(e.task),
-            .examples = e.answers.n,
-            .skipped = e.set.skipped,
-            .truncated = e.set.truncated,
-            .seconds = kvf__clock() - begin,
-        };
-    kvf__buf_done(&out);
-    kvf__evaluation_done(&e);
-    return st;
+    KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));
+    kvf_status st = kvf__evaluation_run(ctx, base, prefixes, n, &options->eval, true, &p->e);
+    if (!st) st = take_all(ctx, p);
+    if (!st) st = write_file(ctx, options, p, conll);
+    if (st || !result) {
+        predictions_free(p);
+        return st;
+    }
+    kvf__evaluator_free(p->e.evaluator); /* the largest part, of no use to the rows */
+    p->e.evaluator = NULL;
+    *result = result_of(p, kvf__clock() - begin);
+    return KVF_OK;
 }
