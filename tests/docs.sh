@@ -42,7 +42,7 @@ for page in $pages; do
     done
     for word in $(in_code "$page" | grep -E '^[a-z0-9_*<>]+\.(c|h|sh|py)$'); do
         pattern=$(printf '%s\n' "$word" | sed 's/<[^>]*>/*/g')
-        [ -n "$(find src encoder merge include tests examples setup.sh -name "$pattern" | head -n 1)" ] ||
+        [ -n "$(find src encoder merge include tests examples python setup.sh -name "$pattern" | head -n 1)" ] ||
             fail "$page names $word"
     done
     for word in $(prose "$page" | grep -ow 'kvf_[a-z_0-9]*[a-z0-9]' | sort -u); do

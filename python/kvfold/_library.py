@@ -1,0 +1,245 @@
+"""The shared library: where it is found, its functions, contexts, errors, and objects that it owns.
+
+ctypes.CDLL releases the GIL while C computes, and takes it again for callbacks. Layouts of structs are in _structs.py.
+"""
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from . import _structs as c
+
+_PACKAGE = Path(__file__).parent
+_LOG = logging.getLogger("kvfold")
+_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+class Error(RuntimeError):
+    """What failed, in one line that names file and place; `status` is the C name of the reason ("EDATA", "EMISMATCH")."""
+
+    def __init__(self, line: str, status: str = "EUSAGE") -> None:
+        super().__init__(line)
+        self.status = status
+
+
+# ---- loading ---------------------------------------------------------------------------------------------------------------------
+
+
+def _library_path() -> str:
+    """KVFOLD_LIBRARY, else the one inside the package, else that of the system."""
+    inside = _PACKAGE / "lib" / "libkvfold.so.0"
+    return os.environ.get("KVFOLD_LIBRARY") or (str(inside) if inside.exists() else "libkvfold.so.0")
+
+
+def _load(path: str) -> ctypes.CDLL:
+    """OpenMP reads how its threads wait while it is loaded. They sleep, as those of the command do: another OpenMP in the process
+    (torch brings one) would otherwise compute against threads that spin. What the user set stays."""
+    ours = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
+    if "OMP_WAIT_POLICY" in os.environ or "GOMP_SPINCOUNT" in os.environ:
+        ours = {}
+    os.environ.update(ours)
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"kvfold: the library cannot be loaded: {error}") from None
+    finally:
+        for name in ours:
+            del os.environ[name]
+
+
+_STATUS, _P, _NOTHING = ctypes.c_int, ctypes.c_void_p, None
+_FUNCTIONS = {
+    "kvf_base_architecture": (c.TEXT, [_P]),
+    "kvf_base_free": (_NOTHING, [_P]),
+    "kvf_base_hash": (c.TEXT, [_P]),
+    "kvf_base_name": (c.TEXT, [_P]),
+    "kvf_base_open_for": (_STATUS, [_P, c.TEXT, _P, _P, _P]),
+    "kvf_base_precision": (c.ENUM, [_P]),
+    "kvf_base_shape": (c.kvf_shape, [_P]),
+    "kvf_ctx_create": (_STATUS, [_P, _P]),
+    "kvf_ctx_error": (c.TEXT, [_P]),
+    "kvf_ctx_free": (_NOTHING, [_P]),
+    "kvf_ctx_threads": (ctypes.c_int, [_P]),
+    "kvf_detokenize": (_STATUS, [_P, _P, _P, c.SIZE, c.BOOL, _P, _P]),
+    "kvf_eval": (_STATUS, [_P, _P, _P, c.SIZE, _P, _P]),
+    "kvf_eval_result_done": (_NOTHING, [_P]),
+    "kvf_export": (_STATUS, [_P, _P]),
+    "kvf_generate": (_STATUS, [_P, _P, _P, _P, c.SIZE, _P, _P, _P]),
+    "kvf_generate_defaults": (c.kvf_generate_options, []),
+    "kvf_history_column": (c.TEXT, [_P, c.SIZE, _P]),
+    "kvf_history_free": (_NOTHING, [_P]),
+    "kvf_history_open": (_STATUS, [_P, c.TEXT, _P]),
+    "kvf_history_steps": (c.INT, [_P]),
+    "kvf_ids_free": (_NOTHING, [_P]),
+    "kvf_import": (_STATUS, [_P, _P, _P]),
+    "kvf_inspect": (_STATUS, [_P, c.TEXT, _P]),
+    "kvf_json_free": (_NOTHING, [_P]),
+    "kvf_json_text": (_P, [_P, ctypes.c_uint]),
+    "kvf_json_text_free": (_NOTHING, [_P]),
+    "kvf_library_versions": (_STATUS, [_P, c.SIZE]),
+    "kvf_logits": (_STATUS, [_P, _P, _P, _P, c.SIZE, _P]),
+    "kvf_merge": (_STATUS, [_P, _P, _P]),
+    "kvf_predict": (_STATUS, [_P, _P, _P, c.SIZE, _P, _P]),
+    "kvf_prefix_base_hash": (c.TEXT, [_P]),
+    "kvf_prefix_changes_base": (c.BOOL, [_P]),
+    "kvf_prefix_check": (_STATUS, [_P, _P, _P, c.BOOL]),
+    "kvf_prefix_free": (_NOTHING, [_P]),
+    "kvf_prefix_from_array": (_STATUS, [_P, _P, _P, _P, c.INT, _P]),
+    "kvf_prefix_kv": (_P, [_P, _P]),
+    "kvf_prefix_length": (c.INT, [_P]),
+    "kvf_prefix_open_on": (_STATUS, [_P, c.TEXT, _P, c.ENUM, _P]),
+    "kvf_prefix_position_start": (c.INT, [_P]),
+    "kvf_prefix_save": (_STATUS, [_P, _P, c.TEXT, c.ENUM, c.BOOL]),
+    "kvf_prefix_use_head": (_STATUS, [_P, _P, c.TEXT]),
+    "kvf_rows_add_json": (_STATUS, [_P, _P, ctypes.c_char_p, c.SIZE]),
+    "kvf_rows_create": (_STATUS, [_P, _P]),
+    "kvf_rows_free": (_NOTHING, [_P]),
+    "kvf_rows_path": (c.TEXT, [_P]),
+    "kvf_score": (_STATUS, [_P, _P, _P, _P, _P]),
+    "kvf_score_result_done": (_NOTHING, [_P]),
+    "kvf_status_name": (c.TEXT, [_STATUS]),
+    "kvf_string_free": (_NOTHING, [_P]),
+    "kvf_text_bytes": (c.SIZE, [_P]),
+    "kvf_texts_free": (_NOTHING, [_P, c.SIZE]),
+    "kvf_tokenize": (_STATUS, [_P, _P, ctypes.c_char_p, c.SIZE, c.BOOL, _P, _P]),
+    "kvf_train": (_STATUS, [_P, _P, _P]),
+    "kvf_train_option": (c.BOOL, [c.SIZE, _P]),
+    "kvf_train_options_create": (_STATUS, [_P, _P]),
+    "kvf_train_options_free": (_NOTHING, [_P]),
+    "kvf_train_set": (_STATUS, [_P, _P, c.TEXT, c.TEXT]),
+    "kvf_train_set_base": (_NOTHING, [_P, _P]),
+    "kvf_train_set_event": (_NOTHING, [_P, c.EVENT, _P]),
+    "kvf_train_set_stop": (_NOTHING, [_P, _P]),
+    "kvf_version_string": (c.TEXT, []),
+}
+
+
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+lib = _declared(_load(_library_path()))
+
+
+def _check_program() -> Optional[bytes]:
+    """The command, which reads HDF5 files in a process of its own first: inside the package, or beside the library."""
+    for path in (_PACKAGE / "bin" / "kvfold", Path(lib._name).parent / "kvfold"):
+        if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
+            return os.fsencode(path)
+    return None
+
+
+# ---- objects of the library ------------------------------------------------------------------------------------------------------
+
+
+def text(value: Any) -> Optional[bytes]:
+    """A text or path as C takes it; None stays None."""
+    if value is None:
+        return None
+    value = os.fspath(value)
+    coded = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    if b"\0" in coded:
+        raise Error("a text has U+0000 in it, which ends texts of C")
+    return coded
+
+
+class Handle:
+    """An object that C made. It is freed when nobody refers to it; `keeps` are freed later."""
+
+    def __init__(self, pointer: Any, free: Callable, *keeps: Any) -> None:
+        self.pointer, self._free, self._keeps = pointer, free, keeps
+
+    @property
+    def _as_parameter_(self) -> Any:
+        return self.pointer
+
+    def __del__(self) -> None:
+        self._free(self.pointer)
+
+
+_threads = 0
+_local = threading.local()
+
+
+@c.LOG
+def _log(user, level, line):
+    _last_line.text = line.decode("utf-8", "replace")
+    _LOG.log(_LEVELS[level], "%s", _last_line.text)
+
+
+_last_line = threading.local()
+
+
+class Context:
+    """A kvf_ctx, and the lock by which one thread at a time uses it and what was made with it."""
+
+    def __init__(self) -> None:
+        options = c.kvf_ctx_options(threads=_threads, log=_log, check_program=_check_program())
+        pointer = ctypes.c_void_p()
+        if status := lib.kvf_ctx_create(ctypes.byref(options), ctypes.byref(pointer)):
+            raise Error(getattr(_last_line, "text", "no context"), _status_name(status))
+        self.handle = Handle(pointer, lib.kvf_ctx_free)
+        self._lock = threading.RLock()
+        self._busy = False
+
+    def call(self, function: Callable, *arguments: Any, allow: int = 0) -> int:
+        """function(ctx, *arguments), whose status must be KVF_OK, or `allow`."""
+        thread_context()  # OpenMP's number of threads is that of the calling thread
+        with self._lock:
+            if self._busy:
+                raise Error("the base is in use by the call that this callback was called from")
+            self._busy = True
+            try:
+                status = function(self.handle, *arguments)
+            finally:
+                self._busy = False
+            if status and status != allow:
+                raise Error(lib.kvf_ctx_error(self.handle).decode("utf-8", "replace"), _status_name(status))
+            return status
+
+    def make(self, function: Callable, free: Callable, *arguments: Any, keeps: tuple = ()) -> Handle:
+        """What function(ctx, *arguments, &out) makes."""
+        pointer = ctypes.c_void_p()
+        self.call(function, *arguments, ctypes.byref(pointer))
+        return Handle(pointer, free, self, *keeps)
+
+
+def _status_name(status: int) -> str:
+    return lib.kvf_status_name(status).decode()
+
+
+def thread_context() -> Context:
+    """The context of the calling thread, for what needs no base."""
+    if not hasattr(_local, "context"):
+        _local.context = Context()
+        global _used
+        _used = True
+    return _local.context
+
+
+_used = False
+
+
+def set_threads(n: int) -> None:
+    """How many threads compute; 0, the default: one for every core that the process may use.
+
+    To be called before anything else of kvfold is. Results depend on the number in their last bits.
+    """
+    global _threads
+    if _used:
+        raise Error("set_threads() comes before the first use of kvfold")
+    _threads = n
+
+
+def versions() -> str:
+    """Of the library and those that decide results and files: "kvfold 0.1.0, oneDNN 3.2.0, HDF5 1.14.5"."""
+    line = ctypes.create_string_buffer(96)
+    lib.kvf_library_versions(line, len(line))
+    return f"kvfold {lib.kvf_version_string().decode()}, {line.value.decode()}"

@@ -1,0 +1,94 @@
+"""Keyword arguments as members of the C structs of options."""
+from __future__ import annotations
+
+import ctypes
+import difflib
+from typing import Any, Dict, List, Mapping, Optional, TypedDict
+
+from . import _structs as c
+from ._library import Error, text
+
+
+class RowOptions(TypedDict, total=False):
+    """How rows of data are read and rendered: eval, predict, score."""
+
+    format: str  #: auto, jsonl, json, tsv, csv, conll, squad, superglue, text
+    columns: str  #: "a,b,c": names of the columns of TSV or CSV; else the header's
+    no_header: bool  #: the first line of TSV or CSV is a row
+    map: str  #: "prompt=question,completion=answer"
+    chat_template: str  #: auto, none, chatml, llama3, mistral; else the prefix's own
+    max_length: int  #: longest row in tokens
+    overlong: str  #: stop, truncate, truncate-end, skip; else as in training
+    limit: int  #: read the first rows only
+    split_text: int  #: the file is plain text, cut into rows of so many tokens
+
+
+class EvalOptions(RowOptions, total=False):
+    batch_tokens: int  #: rows are packed up to so many tokens
+    generate: int  #: lm: also complete prompts by at most so many tokens, and compare with their references
+    per_class: bool  #: seq-cls, token-cls: also the scores of each class, tag and entity type
+    no_answer_above: float  #: qa: no answer where its log odds against the best one are above
+    max_answer: int  #: qa: longest answer in tokens
+    n_best: int  #: qa: best starts and ends that are paired
+
+
+class GenerateOptions(TypedDict, total=False):
+    temperature: float  #: 0: greedy
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[int, float]  #: token id: what its logit is raised by
+    beams: int
+    length_penalty: float
+    seed: int
+    stop: List[str]  #: texts that end a completion, and are left out
+    chat_template: str
+    batch_size: int
+
+
+def choice(name: str, value: Any, table: Mapping[Any, int]) -> int:
+    if value not in table:
+        raise Error(f"{name} {value!r}: want {', '.join(str(key) for key in table if key)}")
+    return table[value]
+
+
+_CHOICES: Dict[str, Mapping[Any, int]] = {"overlong": c.OVERLONG}
+_LISTS = {"stop", "logit_bias"}
+
+
+def fill(struct: c.Struct, known: type, options: Mapping[str, Any]) -> None:
+    """Sets members of `struct` by name; `known` is the TypedDict that lists them. None leaves a default."""
+    types = dict(struct._fields_)
+    for name, value in options.items():
+        if name not in known.__annotations__:
+            near = difflib.get_close_matches(name, known.__annotations__, 1)
+            raise Error(f"option {name} is not known" + (f", the nearest is {near[0]}" if near else ""))
+        if value is None or name in _LISTS:
+            continue
+        try:
+            setattr(struct, name, _value(name, value, types[name]))
+        except (TypeError, ValueError) as error:
+            raise Error(f"{name} {value!r}: {error}") from None
+
+
+def _value(name: str, value: Any, kind: Any) -> Any:
+    if name in _CHOICES:
+        return choice(name, value, _CHOICES[name])
+    if kind is c.TEXT:
+        return text(value)
+    if kind is c.REAL:
+        return float(value)
+    if kind is not c.BOOL and not isinstance(value, bool) and int(value) != value:
+        raise ValueError("want a whole number")
+    return bool(value) if kind is c.BOOL else int(value)
+
+
+def texts(values: Optional[List[str]]) -> Any:
+    """[n] of C's texts."""
+    if isinstance(values, str):
+        raise Error("want a list of texts, not one text")
+    coded = [text(value) for value in values or ()]
+    return (ctypes.c_char_p * len(coded))(*coded)

@@ -1,0 +1,124 @@
+"""A base: a frozen pretrained transformer with its tokenizer."""
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+
+from . import _structs as c
+from ._library import Context, Error, Handle, lib, text
+from ._options import choice
+from .model import Model
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Shape(NamedTuple):
+    """The letters by which shapes are named everywhere."""
+
+    L: int  #: layers
+    H: int  #: query heads
+    G: int  #: key/value heads
+    D: int  #: size of a head
+    C: int  #: width
+    F: int  #: width of the feed-forward part
+    V: int  #: vocabulary
+    max_positions: int
+
+
+class Base(Model):
+    """A model from a Hugging Face folder, a GGUF or base file, or a Hub id ("org/name") that is in the local cache.
+
+    precision: "f32", "bf16", or "auto", bf16 where that is faster. weight_dtype: "f32", "bf16" or "int8" keeps one copy of each
+    weight, for less memory and more time. stream_layers: weights are read from the file layer by layer.
+
+    One thread at a time uses a base; others wait. The same prefix may be used with several bases at once.
+    """
+
+    def __init__(self, path: Path, *, precision: str = "auto", weight_dtype: str = "auto", stream_layers: bool = False) -> None:
+        self.path = os.fspath(path)
+        self._how = c.kvf_base_options(precision=choice("precision", precision, c.PRECISIONS),
+                                       weight_dtype=choice("weight_dtype", weight_dtype, c.WEIGHT_DTYPES),
+                                       stream_layers=stream_layers)
+        self._context = Context()
+        self._carried: Optional[Handle] = None
+        self._open()
+
+    def _open(self) -> None:
+        self._handle = self._context.make(lib.kvf_base_open_for, lib.kvf_base_free, text(self.path), ctypes.byref(self._how),
+                                          self._carried, keeps=(self._carried,))
+
+    def _carrying(self, prefix: Handle) -> Base:
+        """The same base again, with the values that a prefix (an adapter) puts into it."""
+        other = object.__new__(Base)
+        other.path, other._how, other._context, other._carried = self.path, self._how, Context(), prefix
+        other._open()
+        return other
+
+    def _for_training(self) -> Base:
+        """Weights are also kept as backward passes read them, from the first training on."""
+        if not self._how.backward:
+            del self._handle  # never twice in memory
+            try:
+                self._how.backward = True
+                self._open()
+            except BaseException:
+                self._how.backward = False
+                self._open()
+                raise
+        return self
+
+    def _call(self, function: Callable, *arguments: Any) -> None:
+        self._context.call(function, self._handle, *arguments)
+
+    def _base_and_prefix(self) -> "tuple[Base, Optional[Handle]]":
+        return self, None
+
+    def __repr__(self) -> str:
+        return f"<kvfold.Base {self.name}, {self.architecture}, {self.precision}>"
+
+    @property
+    def name(self) -> str:
+        return lib.kvf_base_name(self._handle).decode("utf-8", "replace")
+
+    @property
+    def architecture(self) -> str:
+        """ "llama", "gpt2", "bert", ..."""
+        return lib.kvf_base_architecture(self._handle).decode()
+
+    @property
+    def hash(self) -> str:
+        """32 hex digits of the weights, by which prefixes know their base."""
+        return lib.kvf_base_hash(self._handle).decode()
+
+    @property
+    def precision(self) -> str:
+        """ "f32" or "bf16": what it computes in."""
+        return next(name for name, value in c.PRECISIONS.items() if value == lib.kvf_base_precision(self._handle))
+
+    @property
+    def shape(self) -> Shape:
+        shape = lib.kvf_base_shape(self._handle)
+        return Shape(*(getattr(shape, name) for name in Shape._fields))
+
+    def tokenize(self, string: str, *, special: bool = True) -> np.ndarray:
+        """[n] int32: ids of a text; special: with what the tokenizer puts around it."""
+        coded = string.encode("utf-8", "surrogatepass")
+        ids, n = ctypes.POINTER(ctypes.c_int32)(), c.SIZE()
+        self._call(lib.kvf_tokenize, ctypes.c_char_p(coded), len(coded), special, ctypes.byref(ids), ctypes.byref(n))
+        try:
+            return np.array(ids[:n.value], dtype=np.int32)
+        finally:
+            lib.kvf_ids_free(ids)
+
+    def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """The text of ids [n]; special: special tokens are written out."""
+        row = np.ascontiguousarray(ids, dtype=np.int32)
+        string, n = ctypes.c_void_p(), c.SIZE()
+        self._call(lib.kvf_detokenize, row.ctypes.data, len(row), special, ctypes.byref(string), ctypes.byref(n))
+        try:
+            return ctypes.string_at(string, n.value).decode("utf-8", "replace")
+        finally:
+            lib.kvf_string_free(string)

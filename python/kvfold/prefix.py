@@ -1,0 +1,165 @@
+"""A prefix: what conditions a base. Keys and values for every layer, with a head where its task has one."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import tempfile
+from pathlib import Path as _Path
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
+
+import numpy as np
+
+from . import _structs as c
+from ._library import Context, Error, Handle, lib, text, thread_context
+from ._options import choice
+from .base import Base, Path
+from .model import Model
+
+if TYPE_CHECKING:
+    import torch
+
+
+def inspect(path: Path) -> Dict[str, Any]:
+    """What is in a kvfold, safetensors or GGUF file, or a Hugging Face or PEFT folder, as `kvfold inspect --json` says it."""
+    tree = thread_context().make(lib.kvf_inspect, lib.kvf_json_free, text(path))
+    string = lib.kvf_json_text(tree, 0)
+    try:
+        return json.loads(ctypes.string_at(string))
+    finally:
+        lib.kvf_json_text_free(string)
+
+
+class _Array:
+    """Memory of C as numpy sees it; the array that is made of it keeps this, and so the memory."""
+
+    def __init__(self, owner: Handle, address: int, shape: Sequence[int]) -> None:
+        self._owner = owner
+        self.__array_interface__ = {"data": (address, True), "shape": tuple(shape), "typestr": "<f4", "version": 3}
+
+
+class Prefix(Model):
+    """Made by Prefix.load, .from_numpy, .from_peft, or Run.merge. `base` is what it is used with; None: nothing to compute on."""
+
+    def __init__(self, handle: Handle, context: Context, base: Optional[Base], path: Optional[Path] = None,
+                 checkpoint: Optional[str] = None, head: Optional[str] = None) -> None:
+        self._handle, self._context, self.base, self._path = handle, context, base, path
+        self._checkpoint, self._head = checkpoint, head
+
+    @classmethod
+    def load(cls, path: Path, base: Optional[Base] = None, *, checkpoint: Optional[str] = None, head: Optional[str] = None,
+             allow_other_base: bool = False) -> Prefix:
+        """A prefix or adapter file, a base file with a head, or a run file, whose encoder is run now.
+
+        base: needed by what computes, and by runs of methods that read it. A prefix that changes the base itself (adapter) opens
+        it once more. checkpoint: "best" or "last" of a run; else the best if there is one. head: of a file of several tasks, the
+        one to use. allow_other_base: weights may differ from those that it was trained on, the shape never.
+        """
+        context = base._context if base else thread_context()
+        handle = context.make(lib.kvf_prefix_open_on, lib.kvf_prefix_free, text(path), base and base._handle,
+                              choice("checkpoint", checkpoint, c.CHECKPOINTS))
+        if head is not None:
+            context.call(lib.kvf_prefix_use_head, handle, text(head))
+        if base and lib.kvf_prefix_changes_base(handle):
+            base = base._carrying(handle)
+            context = base._context
+        if base:
+            context.call(lib.kvf_prefix_check, handle, base._handle, allow_other_base)
+        return cls(handle, context, base, path, checkpoint, head)
+
+    @classmethod
+    def from_numpy(cls, base: Base, values: Any, *, position_start: Optional[int] = None) -> Prefix:
+        """values [L, 2, 1, G, P, D], keys before values, as they lie in a cache of transformers (keys after rope); copied.
+
+        position_start: position of a text's first token; None: P.
+        """
+        array = np.ascontiguousarray(values, dtype=np.float32)
+        if array.ndim != 6:
+            raise Error(f"values have shape {list(array.shape)}, want [L, 2, 1, G, P, D]", "ESHAPE")
+        handle = base._context.make(lib.kvf_prefix_from_array, lib.kvf_prefix_free, base._handle, array.ctypes.data,
+                                    (c.INT * 6)(*array.shape), -1 if position_start is None else position_start)
+        return cls(handle, base._context, base)
+
+    @classmethod
+    def from_peft(cls, folder: Path, base: Optional[Base] = None, *, task: Optional[str] = None) -> Prefix:
+        """A PEFT folder of PREFIX_TUNING or CARTRIDGE. task: of a checkpoint that does not name it; else lm."""
+        with tempfile.TemporaryDirectory() as place:
+            out = _Path(place) / "prefix.h5"
+            options = c.kvf_import_options(path=text(folder), out=text(out), base=text(base.path) if base else None,
+                                           task=text(task))
+            setattr(options, "from", b"peft")
+            kind = ctypes.create_string_buffer(16)
+            thread_context().call(lib.kvf_import, ctypes.byref(options), kind)
+            prefix = cls.load(out, base)
+            prefix._path = None
+            return prefix
+
+    def _base_and_prefix(self) -> "tuple[Base, Optional[Handle]]":
+        if self.base is None:
+            raise Error("the prefix has no base: Prefix.load(path, base)")
+        return self.base, self._handle
+
+    def __repr__(self) -> str:
+        return f"<kvfold.Prefix P={self.length}{f' of {self._path}' if self._path else ''}>"
+
+    @property
+    def length(self) -> int:
+        """P, the number of virtual tokens."""
+        return lib.kvf_prefix_length(self._handle)
+
+    @property
+    def position_start(self) -> int:
+        """Position of a text's first token."""
+        return lib.kvf_prefix_position_start(self._handle)
+
+    @property
+    def base_hash(self) -> str:
+        """Hash of the base that it was made for; "" if that is not known."""
+        return lib.kvf_prefix_base_hash(self._handle).decode()
+
+    def numpy(self) -> np.ndarray:
+        """[L, 2, 1, G, P, D] float32, keys before values, as they lie in a cache of transformers; read-only, not copied.
+
+        The array keeps the memory: it outlives the prefix.
+        """
+        shape = (c.INT * 6)()
+        address = lib.kvf_prefix_kv(self._handle, shape)
+        if not address:
+            raise Error("the prefix has no keys and values, but virtual tokens at the input, or values of the base itself",
+                        "EUNSUPPORTED")
+        return np.asarray(_Array(self._handle, address, shape))
+
+    def save(self, path: Path, *, dtype: str = "f32", force: bool = False) -> None:
+        """A prefix file. dtype: "f32", "f16", "bf16", "int8". force: replace one that is there."""
+        self._context.call(lib.kvf_prefix_save, self._handle, text(path), choice("dtype", dtype, c.DTYPES), force)
+
+    def _attributes(self) -> Dict[str, Any]:
+        """Facts of a prefix with keys and values, as they stand in its file."""
+        with tempfile.TemporaryDirectory() as place:
+            self.save(_Path(place) / "prefix.h5")
+            return inspect(_Path(place) / "prefix.h5")["attributes"]
+
+    def to_peft(self, folder: Path, base_id: Optional[str] = None, *, force: bool = False) -> None:
+        """A folder that PeftModel.from_pretrained loads, and AutoPeftModelFor... where base_id is a Hub id or a folder of the base."""
+        with tempfile.TemporaryDirectory() as place:
+            path = self._path
+            if path is None:
+                path = _Path(place) / "prefix.h5"
+                self.save(path)
+            options = c.kvf_export_options(path=text(path), out=text(folder), format=c.EXPORT_PEFT, base_id=text(base_id),
+                                           checkpoint=c.CHECKPOINTS[self._checkpoint], head=text(self._head), force=force)
+            self._context.call(lib.kvf_export, ctypes.byref(options))
+
+    def inputs(self, tokenizer: Any, texts: Sequence[str], *, forward: Optional[bool] = None) -> "Dict[str, Any]":
+        """What a model of transformers takes for these texts after this prefix; see docs/python.md.
+
+        model.generate(**prefix.inputs(tokenizer, texts)) for a causal base: input_ids, attention_mask and position_ids
+        [B, P + T], int64, rows padded at the left; input_ids begin with P placeholders, and completions with column P + T.
+        past_key_values holds the prefix for all rows, in the model's type and on its device; it grows, so each call wants its own.
+
+        forward=True: for model(**inputs), input_ids and position_ids without placeholders, [B, T]. That is always so on
+        encoder bases (BERT, RoBERTa), whose rows are padded at the right.
+        """
+        from ._transformers import inputs
+
+        return inputs(self, tokenizer, texts, forward)

@@ -1,0 +1,283 @@
+"""Training a prefix, and what a run file holds."""
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
+
+import numpy as np
+
+from . import _structs as c
+from ._library import Context, lib, text, thread_context
+from ._options import choice
+from ._progress import Bar
+from ._rows import Data, Source
+from .base import Base, Path
+from .prefix import Prefix, inspect
+
+
+class Option(NamedTuple):
+    """An option of training, by the name that `kvfold train` knows it by."""
+
+    name: str
+    argument: Optional[str]  #: "FILE", "N", "on|off"; None: a flag
+    initial: str
+    help: str
+
+
+def train_options() -> List[Option]:
+    """Everything that train() takes by keyword; "prefix-length" is prefix_length there."""
+    options: List[Option] = []
+    row = c.kvf_option()
+    while lib.kvf_train_option(len(options), ctypes.byref(row)):
+        options.append(Option(row.name.decode(), row.argument and row.argument.decode(), row.initial.decode(), row.help.decode()))
+    return options
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a run reports. Numbers that its kind does not have are 0 or NaN."""
+
+    kind: str  #: start, step, eval, save, note, retention, forecast
+    step: int  #: steps done
+    steps: int  #: in all
+    train_loss: float  #: of this step, nats per label token
+    valid_loss: float  #: eval
+    metric: str  #: eval: what the best checkpoint is chosen by
+    metric_value: float
+    best: bool  #: eval: the best so far
+    meter_loss: float  #: retention: under the prefix
+    meter_base_loss: float  #: retention: of the bare base
+    lr: float
+    grad_norm: float
+    prefix_norm: float
+    tokens: int  #: trained on so far
+    tokens_per_second: float
+    seconds: float  #: since the start of this call
+    seconds_left: float  #: about; NaN: not known
+    text: str  #: note; save: the path
+
+
+@dataclass(frozen=True)
+class Result:
+    """What train() came to; losses are NaN where there was no validation."""
+
+    steps: int
+    train_loss: float  #: of the last step
+    valid_loss: float  #: of the last state
+    best_valid_loss: float
+    best_metric: str
+    best_value: float
+    best_step: int  #: 0: no validation ran
+    stopped_early: bool
+    tokens: int
+    tokens_per_second: float
+    seconds: float
+    peak_rss_bytes: int
+    trainable_parameters: int
+    label_tokens: int
+    examples: int
+    precision: str
+    finished_before: bool  #: resume of a run that was complete
+    forecast: Optional[Dict[str, float]]  #: where one was asked for, as with dry_run
+
+
+class History(Mapping[str, np.ndarray]):
+    """What a run measured: columns [n] of float64 by name ("step", "train_loss", "valid_loss", "lr", ...), a value for each step.
+
+    NaN where a step has no such number, as most have no validation loss.
+    """
+
+    def __init__(self, path: Path) -> None:
+        history = thread_context().make(lib.kvf_history_open, lib.kvf_history_free, text(path))
+        values, n = ctypes.POINTER(ctypes.c_double)(), lib.kvf_history_steps(history)
+        self._columns: Dict[str, np.ndarray] = {}
+        while name := lib.kvf_history_column(history, len(self._columns), ctypes.byref(values)):
+            self._columns[name.decode()] = np.ctypeslib.as_array(values, (n,)).copy() if n else np.empty(0)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each step."""
+        import pandas
+
+        return pandas.DataFrame(self._columns)
+
+
+class Run:
+    """A run file: train() gives one; Run(path, base) is one that is there."""
+
+    def __init__(self, path: Path, base: Optional[Base] = None, result: Optional[Result] = None) -> None:
+        self.path, self.base, self.result = os.fspath(path), base, result
+
+    def __repr__(self) -> str:
+        return f"<kvfold.Run {self.path}>"
+
+    @property
+    def history(self) -> History:
+        """As the file has it now."""
+        return History(self.path)
+
+    def prefix(self, checkpoint: Optional[str] = None) -> Prefix:
+        """What the run's encoder emits, without a file. checkpoint: "best", "last"; else the best if there is one."""
+        return Prefix.load(self.path, self.base, checkpoint=checkpoint)
+
+    def merge(self, out: Path, *, dtype: str = "f32", checkpoint: Optional[str] = None, head: Optional[str] = None,
+              out_base: Optional[Path] = None, force: bool = False) -> Union[Prefix, Base]:
+        """Runs the encoder once and writes its prefix to a file, which is read back and compared.
+
+        dtype: "f32", "f16", "bf16", "int8". head: of a run of several tasks, the one to keep. out_base: of p-tuning that trained
+        the base, where that goes. force: replace what is there. A run of method full gives a Base.
+        """
+        options = c.kvf_merge_options(run=text(self.path), out=text(out), out_base=text(out_base), head=text(head), force=force,
+                                      base=text(self.base.path) if self.base else None,
+                                      checkpoint=choice("checkpoint", checkpoint, c.CHECKPOINTS),
+                                      dtype=choice("dtype", dtype, c.DTYPES))
+        context = self.base._context if self.base else thread_context()
+        context.call(lib.kvf_merge, ctypes.byref(options), ctypes.byref(c.kvf_merge_result()))
+        return Base(out) if inspect(out)["kind"] == "base" else Prefix.load(out, self.base)
+
+
+# ---- stopping --------------------------------------------------------------------------------------------------------------------
+
+
+class _Stop:
+    """Ends a run where a person or a callback wants it: the step is finished, everything is saved, then the reason is raised.
+
+    SIGINT comes to the main thread of Python alone, between two events of the run.
+    """
+
+    def __init__(self) -> None:
+        self.flag = ctypes.c_int(0)
+        self._reason: Optional[BaseException] = None
+
+    def because(self, reason: BaseException) -> None:
+        self._reason = self._reason or reason
+        self.flag.value = 1
+
+    def __enter__(self) -> _Stop:
+        self._former: Any = None
+        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
+            self._former = signal.signal(signal.SIGINT, lambda number, frame: self.because(KeyboardInterrupt()))
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Optional[TracebackType]) -> None:
+        if self._former is not None:
+            signal.signal(signal.SIGINT, self._former)
+        if self._reason and error is None:
+            raise self._reason
+
+
+# ---- training --------------------------------------------------------------------------------------------------------------------
+
+
+class _Options:
+    """kvf_train_options, set by name, and the rows that they name, which must live as long."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._sources: List[Source] = []
+        self.handle = context.make(lib.kvf_train_options_create, lib.kvf_train_options_free)
+        self._arguments = {option.name: option.argument for option in train_options()}
+
+    def set(self, name: str, value: Any) -> None:
+        name = name.replace("_", "-")
+        if value is None:
+            return
+        if isinstance(value, Mapping):  # of several tasks
+            for task, each in value.items():
+                self._set_text(name, text(task) + b"=" + self._text(name, each))
+        else:
+            self._set_text(name, self._text(name, value))
+
+    def _set_text(self, name: str, value: bytes) -> None:
+        self._context.call(lib.kvf_train_set, self.handle, text(name), value)
+
+    def _text(self, name: str, value: Any) -> bytes:
+        if name in ("data", "valid", "retention"):
+            self._sources.append(Source(self._context, value))
+            return self._sources[-1].path
+        if isinstance(value, bool):
+            return (b"off", b"on")[value] if self._arguments.get(name) == "on|off" else (b"false", b"true")[value]
+        if isinstance(value, (list, tuple)):
+            return b",".join(self._text("", part) for part in value)
+        if isinstance(value, float):
+            return repr(float(value)).encode()
+        return text(value if isinstance(value, (str, bytes, os.PathLike)) else str(value))
+
+
+def _event(raw: c.kvf_event) -> Event:
+    return Event(c.EVENTS[raw.kind], raw.step, raw.steps, raw.train_loss, raw.valid_loss, _string(raw.metric.name),
+                 raw.metric.value, raw.best, raw.meter_loss, raw.meter_base_loss, raw.lr, raw.grad_norm, raw.prefix_norm,
+                 raw.tokens, raw.tokens_per_second, raw.seconds, raw.seconds_left, _string(raw.text))
+
+
+def _string(value: Optional[bytes]) -> str:
+    return value.decode("utf-8", "replace") if value else ""
+
+
+def _forecast(raw: c.kvf_forecast) -> Optional[Dict[str, float]]:
+    return {name: getattr(raw, name) for name, _ in raw._fields_ if name != "reserved"} if raw.steps else None
+
+
+def _result(r: c.kvf_train_result) -> Result:
+    return Result(r.steps, r.train_loss, r.valid_loss, r.best_valid_loss, _string(r.best.name), r.best.value, r.best_step,
+                  r.stopped_early, r.tokens, r.tokens_per_second, r.seconds, r.peak_rss_bytes, r.trainable_parameters,
+                  r.label_tokens, r.examples, _string(r.precision), r.finished_before, _forecast(r.forecast))
+
+
+#: Methods that change the base itself, and open its file once more for that.
+_CHANGES_BASE = ("adapter", "full")
+
+
+def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid: Union[Data, Mapping[str, Data], None] = None,
+          on_event: Optional[Callable[[Event], Any]] = None, progress: Optional[bool] = None, **options: Any) -> Run:
+    """Trains a prefix for a base that stays as it is, and writes a run file.
+
+    data, valid: a path, or rows: dicts, pairs (prompt, completion), a datasets.Dataset, a DataFrame; {name: rows} for several
+    tasks that share a prefix. Rows are stored and hashed as the lines of a JSONL file.
+
+    options: those of `kvfold train` with _ for -, as train_options() lists them: steps=200, lr=0.03, method="direct",
+    task="seq-cls", prefix_length=20, seed=1, valid_split=0.1, resume=True, force=True.
+
+    on_event: called with an Event for every step, validation, save and note. What it raises ends the run, as Ctrl-C does: the step
+    is finished and everything saved, then it is raised here; resume=True continues. progress: None: a line in a terminal and in a
+    notebook.
+    """
+    if options.get("method") not in _CHANGES_BASE:
+        base._for_training()
+    made = _Options(base._context)
+    for name, value in {"data": data, "valid": valid, "out": out, **options}.items():
+        made.set(name, value)
+    bar, result = Bar(progress), c.kvf_train_result()
+    with _Stop() as stop:
+
+        @c.EVENT
+        def event(user: Any, raw: Any) -> None:
+            try:
+                what = _event(raw.contents)
+                bar.event(what)
+                if on_event:
+                    on_event(what)
+            except BaseException as error:
+                stop.because(error)
+
+        lib.kvf_train_set_base(made.handle, base._handle)
+        lib.kvf_train_set_event(made.handle, event, None)
+        lib.kvf_train_set_stop(made.handle, ctypes.byref(stop.flag))
+        try:
+            base._context.call(lib.kvf_train, made.handle, ctypes.byref(result), allow=c.STATUS_STOPPED)
+        finally:
+            bar.close()
+    return Run(out, base, _result(result))

@@ -1,0 +1,23 @@
+"""Runs the tests of this folder; without numpy they are skipped (77). With names (test_train ...) these alone.
+
+KVFOLD_COMMAND and KVFOLD_MAKE_TINY are programs of the build, by default in ../../build. The package is the installed one, with
+KVFOLD_LIBRARY that of this tree.
+"""
+import os
+import sys
+import unittest
+from pathlib import Path
+
+here = Path(__file__).resolve().parent
+try:
+    import numpy  # noqa: F401
+except ImportError:
+    print("no numpy")
+    sys.exit(77)
+sys.path.insert(0, str(here))
+if "KVFOLD_LIBRARY" in os.environ:
+    sys.path.insert(0, str(here.parent))
+loader = unittest.TestLoader()
+suite = loader.loadTestsFromNames(sys.argv[1:]) if sys.argv[1:] else loader.discover(str(here))
+result = unittest.TextTestRunner(verbosity=2).run(suite)
+sys.exit(not result.wasSuccessful())

@@ -1,0 +1,153 @@
+"""Bases and prefixes compute what the command computes, bit for bit."""
+import json
+import threading
+
+import kvfold
+import numpy as np
+from support import CLASSES, PAIRS, TAGGED, Case, answer, command, sentences, write_rows
+
+
+class SameAsTheCommand(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.prefix = cls.prefix_of(cls.base, PAIRS, "lm")
+        cls.at = ["--base", cls.llama, "--prefix", cls.folder / "lm.h5"]
+
+    def test_base(self):
+        base = kvfold.Base(self.llama, precision="f32")
+        self.assertEqual((base.name, base.architecture, base.precision), ("llama", "llama", "f32"))
+        self.assertEqual(base.shape, (2, 4, 2, 8, 32, 64, 258, 512))
+        self.assertEqual(base.hash, self.prefix.base_hash)
+        self.assertEqual(base.detokenize(base.tokenize("größe")), "größe")
+        self.assertEqual(base.tokenize("").dtype, np.int32)
+
+    def test_generate(self):
+        prompts = [row["prompt"] for row in PAIRS]
+        greedy = answer("generate", *self.at, "--data", self.pairs, "--max-tokens", 20)["texts"]
+        self.assertEqual(self.prefix.generate(prompts, max_tokens=20), greedy)
+        self.assertEqual(self.prefix.generate(prompts[3:4], max_tokens=20), greedy[3:4])
+        bare = answer("generate", "--base", self.llama, "--data", self.pairs, "--max-tokens", 20)["texts"]
+        self.assertEqual(self.base.generate(prompts, max_tokens=20), bare)
+        self.assertNotEqual(bare, greedy)
+        drawn = answer("generate", *self.at, "--data", self.pairs, "--temperature", 0.8, "--top-p", 0.9, "--top-k", 50, "--min-p",
+                       0.01, "--seed", 7, "--stop", "a", "--logit-bias", "98=2.5", "--presence-penalty", 0.5)["texts"]
+        self.assertEqual(self.prefix.generate(prompts, temperature=0.8, top_p=0.9, top_k=50, min_p=0.01, seed=7, stop=["a"],
+                                              logit_bias={98: 2.5}, presence_penalty=0.5), drawn)
+        self.assertEqual(self.prefix.generate([]), [])
+
+    def test_score(self):
+        command("score", *self.at, "--data", self.pairs, "--out", self.folder / "scores.jsonl", "--force")
+        lines = [json.loads(line) for line in open(self.folder / "scores.jsonl")]
+        for got, want in zip(self.prefix.score([(row["prompt"], row["completion"]) for row in PAIRS]), lines):
+            self.assertEqual(got.loglikelihood, want["loglikelihood"])
+            self.assertEqual(got.ids.tolist(), want["ids"])
+            self.assertEqual(got.logprobs.tolist(), [np.float32(x) for x in want["logprobs"]])
+            self.assertEqual(got.greedy.tolist(), want["greedy"])
+        self.assertEqual(got.logprobs.dtype, np.float32)
+        left = self.prefix.score([("a", "b" * 30), ("a", "b")], max_length=9, overlong="skip")
+        self.assertEqual([row.loglikelihood is None for row in left], [True, False])
+
+    def test_logits_are_what_score_sums(self):
+        row = PAIRS[0]
+        prompt = self.base.tokenize(row["prompt"])
+        ids = np.concatenate([prompt, self.base.tokenize(row["completion"], special=False)])
+        logits = self.prefix.logits(ids).astype(np.float64)
+        self.assertEqual(logits.shape, (len(ids), 258))
+        logprobs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        want = [logprobs[i, ids[i + 1]] for i in range(len(prompt) - 1, len(ids) - 1)]
+        np.testing.assert_allclose(self.prefix.score([row])[0].logprobs, want, atol=1e-5)
+
+    def same_evaluation(self, got, want):
+        seconds, counts = want.pop("seconds"), {}
+        for name in ("label_tokens", "examples", "skipped", "truncated", "loss", "perplexity", "task", "classes", "entity_types"):
+            if name in want:
+                counts[name] = want.pop(name)
+        self.assertGreater(seconds, 0)
+        for name, value in counts.items():
+            self.assertEqual(getattr(got, name), value, name)
+        self.assertEqual({name: value for name, value in got.scores.items() if name != "loss"}, want)
+
+    def test_eval(self):
+        self.same_evaluation(self.prefix.eval(PAIRS), answer("eval", *self.at, "--data", self.pairs))
+        self.same_evaluation(self.base.eval(self.pairs), answer("eval", "--base", self.llama, "--data", self.pairs))
+        self.same_evaluation(self.prefix.eval(PAIRS, generate=12, limit=5),
+                             answer("eval", *self.at, "--data", self.pairs, "--generate", 12, "--limit", 5))
+
+    def test_classes_and_tags(self):
+        base = kvfold.Base(self.bert)
+        for task, rows in (("seq-cls", CLASSES), ("token-cls", TAGGED)):
+            prefix = self.prefix_of(base, rows, task, task=task)
+            data, out = write_rows(self.folder / f"{task}.jsonl", rows), self.folder / f"{task}.out.jsonl"
+            at = ["--base", self.bert, "--prefix", self.folder / f"{task}.h5", "--data", data]
+            command("predict", *at, "--out", out, "--force")
+            self.assertEqual(prefix.predict(rows), [json.loads(line) for line in open(out)])
+            self.same_evaluation(prefix.eval(rows, per_class=True), answer("eval", *at, "--per-class"))
+        self.assertEqual(len(prefix.predict([{"tokens": ["a", "tree"]}])), 1)
+
+
+class Misuse(Case):
+    def test_lines(self):
+        base = self.base
+        self.fails("nowhere: cannot open", kvfold.Base, self.folder / "nowhere", status="EIO")
+        self.fails("precision 'f64': want auto, f32, bf16", kvfold.Base, self.llama, precision="f64")
+        self.fails("option temprature is not known, the nearest is temperature", base.generate, ["a"], temprature=1)
+        self.fails("top_k 1.5: want a whole number", base.generate, ["a"], top_k=1.5)
+        self.fails("want a list of texts", base.generate, "a")
+        self.fails("U[+]0000", base.generate, ["a\0b"])
+        self.fails("rows:2: want a dict", base.score, [("a", "b"), 3], status="EDATA")
+        self.fails("rows:1: .*JSON compliant", base.score, [{"prompt": "a", "completion": "b", "x": float("nan")}], status="EDATA")
+        self.fails("rows:1: .*surrogates", base.score, [("a", "\ud800")], status="EDATA")
+        self.fails("overlong 'cut': want stop", base.eval, PAIRS, overlong="cut")
+        self.fails("predict needs a prefix", base.predict, PAIRS, status="EUSAGE")
+        self.fails("outside the vocabulary|vocabulary", base.logits, [100000], status="ESHAPE")
+        self.fails("comes before", kvfold.set_threads, 1)
+
+    def test_rows_of_any_kind(self):
+        want = self.base.score([{"prompt": "ab", "completion": "cd"}, {"text": "abcd"}])
+        got = self.base.score(iter([("ab", "cd"), "abcd"]))
+        self.assertEqual([row.loglikelihood for row in got], [row.loglikelihood for row in want])
+        ids = np.array([97, 98, 99], dtype=np.int64)
+        self.assertEqual(self.base.score([{"input_ids": ids, "labels": ids}])[0].ids.tolist(), [98, 99])
+
+
+class Threads(Case):
+    def test_one_base_for_many(self):
+        """Callers in other threads wait for each other, and get what they get alone."""
+        prompts = sentences(6)
+        want = [self.base.generate([prompt], max_tokens=8)[0] for prompt in prompts]
+        got, errors = {}, []
+
+        def ask(base, i):
+            try:
+                got[i] = base.generate([prompts[i % 6]], max_tokens=8)[0]
+                base.score([1])
+            except kvfold.Error as error:
+                errors.append(str(error))
+
+        other = kvfold.Base(self.llama)
+        threads = [threading.Thread(target=ask, args=((self.base, other)[i % 2], i)) for i in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([got[i] for i in range(12)], want * 2)
+        self.assertEqual(len(errors), 12)
+        self.assertEqual(len(set(errors)), 1)
+
+    def test_the_gil_is_released(self):
+        """A thread of Python counts while C computes."""
+        ticks, stop = [0], threading.Event()
+
+        def count():
+            while not stop.wait(0.001):
+                ticks[0] += 1
+
+        counter = threading.Thread(target=count)
+        counter.start()
+        before = ticks[0]
+        self.base.generate(["a"] * 64, max_tokens=200)
+        during = ticks[0] - before
+        stop.set()
+        counter.join()
+        self.assertGreater(during, 5)

@@ -1,0 +1,82 @@
+"""Prefixes: files, arrays without a copy, PEFT folders."""
+import gc
+
+import kvfold
+import numpy as np
+from support import PAIRS, Case, answer, command
+
+
+class Prefixes(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.prefix = cls.prefix_of(cls.base, PAIRS, "lm")
+
+    def test_array_is_the_memory_of_the_prefix(self):
+        prefix = kvfold.Prefix.load(self.folder / "lm.h5")
+        array = prefix.numpy()
+        self.assertEqual((array.shape, array.dtype), ((2, 2, 1, 2, 3, 8), np.float32))
+        self.assertEqual(array.ctypes.data, prefix.numpy().ctypes.data)
+        self.assertFalse(array.flags.writeable)
+        copy = array.copy()
+        view = array[1]
+        del prefix, array
+        gc.collect()
+        fill = [np.random.rand(96 * k) for k in range(1, 200)]  # memory that was freed would be used again
+        np.testing.assert_array_equal(view, copy[1])
+        del fill
+
+    def test_from_numpy(self):
+        array = self.prefix.numpy()
+        for values in (array, array.astype(np.float64), array.tolist()):
+            made = kvfold.Prefix.from_numpy(self.base, values)
+            self.assertEqual(made.generate(["w1:"]), self.prefix.generate(["w1:"]))
+        self.assertEqual((made.length, made.position_start), (3, 3))
+        self.assertEqual(kvfold.Prefix.from_numpy(self.base, array, position_start=9).position_start, 9)
+        made.save(self.folder / "saved.h5")
+        self.assertEqual("", command("diff", self.folder / "lm.h5", self.folder / "saved.h5", "--tensors-only"))
+        self.fails("exists", made.save, self.folder / "saved.h5", status="EEXIST")
+        made.save(self.folder / "saved.h5", dtype="int8", force=True)
+        again = kvfold.Prefix.load(self.folder / "saved.h5", self.base)
+        self.assertLess(abs(again.numpy() - array).max(), 0.05)
+        self.fails("want \\[L, 2, 1, G, P, D\\]", kvfold.Prefix.from_numpy, self.base, array[0], status="ESHAPE")
+        self.fails("", kvfold.Prefix.from_numpy, self.base, array[:1], status="ESHAPE")
+        self.fails("is nan", kvfold.Prefix.from_numpy, self.base, np.where(array > 0, np.nan, array), status="ENUMERIC")
+
+    def test_peft_there_and_back(self):
+        self.prefix.to_peft(self.folder / "adapter", base_id=self.llama)
+        self.fails("exists", self.prefix.to_peft, self.folder / "adapter")
+        back = kvfold.Prefix.from_peft(self.folder / "adapter", self.base)
+        np.testing.assert_array_equal(back.numpy(), self.prefix.numpy())
+        kvfold.Prefix.from_numpy(self.base, back.numpy()).to_peft(self.folder / "adapter2")
+        self.assertEqual((self.folder / "adapter2/adapter_model.safetensors").read_bytes(),
+                         (self.folder / "adapter/adapter_model.safetensors").read_bytes())
+        self.fails("nowhere", kvfold.Prefix.from_peft, self.folder / "nowhere", status="EIO")
+
+    def test_methods(self):
+        """Every method's run and merged file are used; a base that a prefix changes is opened for it."""
+        for method in ("mlp", "projected", "prompt", "p-tuning", "adapter"):
+            with self.subTest(method):
+                size = {"mlp": {"encoder_hidden": 8}, "p-tuning": {"encoder_hidden": 8},
+                        "adapter": {"adapter_size": 2, "prefix_length": None}}.get(method, {})
+                prefix = self.prefix_of(self.base, PAIRS, method, method=method, **size)
+                run = self.folder / f"{method}.run.h5"
+                want = answer("generate", "--base", self.llama, "--prefix", self.folder / f"{method}.h5", "--prompt", "w1:")["text"]
+                self.assertEqual(prefix.generate(["w1:"]), [want])
+                live = kvfold.Run(run, self.base).prefix("last")
+                self.assertEqual(live.generate(["w1:"]), [want])
+        self.assertIsNot(prefix.base, self.base)
+        self.fails("no keys and values", prefix.numpy, status="EUNSUPPORTED")
+        self.fails("base", kvfold.Prefix.load, self.folder / "projected.run.h5", status="EUSAGE")
+        full = kvfold.train(self.base, PAIRS, out=self.folder / "full.run.h5", method="full", steps=1)
+        self.assertIsInstance(full.merge(self.folder / "full"), kvfold.Base)
+
+    def test_wrong_base(self):
+        bert = kvfold.Base(self.bert)
+        self.fails("", kvfold.Prefix.load, self.folder / "lm.h5", bert, status="EMISMATCH")
+        self.fails("no base", kvfold.Prefix.load(self.folder / "lm.h5").generate, ["a"])
+        self.fails("cannot open|no such", kvfold.Prefix.load, self.folder / "nowhere.h5")
+
+    def test_inspect(self):
+        self.assertEqual(kvfold.inspect(self.folder / "lm.h5")["kind"], "prefix")
+        self.assertEqual(kvfold.inspect(self.llama)["kind"], "hf")

@@ -1,0 +1,163 @@
+"""Training from files and from rows writes the bytes of the command; events, history, Ctrl-C."""
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import kvfold
+import numpy as np
+from support import CLASSES, PAIRS, SMALL, Case, command, flags, sentences, write_rows
+
+
+class Training(Case):
+    def bytes_of(self, name):
+        return (self.folder / name).read_bytes()
+
+    def by_command(self, name, *data, **options):
+        command("train", "--base", self.llama, "--data", self.pairs, "--out", self.folder / name, "--quiet", *data, *flags(options))
+        return self.bytes_of(name)
+
+    def test_same_bytes(self):
+        options = {**SMALL, "encoder_hidden": 8}
+        want = self.by_command("command.h5", "--valid", self.pairs, **options)
+        kvfold.train(self.base, self.pairs, valid=self.pairs, out=self.folder / "path.h5", **options)
+        self.assertEqual(self.bytes_of("path.h5"), want)
+        run = kvfold.train(self.base, PAIRS, valid=iter(PAIRS), out=self.folder / "rows.h5", **options)
+        self.assertEqual(self.bytes_of("rows.h5"), want)
+        run.merge(self.folder / "rows.prefix.h5")
+        command("merge", self.folder / "command.h5", "--out", self.folder / "command.prefix.h5")
+        self.assertEqual(self.bytes_of("rows.prefix.h5"), self.bytes_of("command.prefix.h5"))
+        self.assertEqual(run.result.steps, 4)
+        self.assertEqual(run.result.best_valid_loss, np.nanmin(run.history["valid_loss"]))
+
+    def test_same_bytes_of_options(self):
+        """Flags, on|off, numbers, lists."""
+        want = self.by_command("o.h5", "--method", "direct", "--shuffle", "off", "--lr", "0.1", "--limit", "8", "--steps", "2",
+                               "--force")
+        kvfold.train(self.base, self.pairs, out=self.folder / "o2.h5", method="direct", shuffle=False, lr=0.1, limit=8,
+                     steps=np.int64(2), force=True)
+        self.assertEqual(self.bytes_of("o2.h5"), want)
+        bert = kvfold.Base(self.bert)
+        data = write_rows(self.folder / "c.jsonl", CLASSES)
+        command("train", "--base", self.bert, "--data", data, "--out", self.folder / "c.h5", "--quiet", "--task", "seq-cls",
+                "--labels", "yes,no", *flags(SMALL))
+        run = kvfold.train(bert, CLASSES, out=self.folder / "c2.h5", task="seq-cls", labels=["yes", "no"], **SMALL)
+        self.assertEqual(self.bytes_of("c2.h5"), self.bytes_of("c.h5"))
+        self.assertTrue(math.isnan(run.result.valid_loss))
+
+    def test_several_tasks(self):
+        bert = kvfold.Base(self.bert)
+        other = [{"text": text, "label": str("tree" in text)} for text in sentences(20, 2)]
+        run = kvfold.train(bert, {"a": CLASSES, "b": other}, out=self.folder / "both.h5", task="seq-cls", **SMALL)
+        prefix = run.merge(self.folder / "a.h5", head="a")
+        self.assertEqual({row["label"] for row in prefix.predict(CLASSES)} - {"yes", "no"}, set())
+
+    def test_a_base_is_as_before(self):
+        """Training opens it once more, for backward passes, with the same bits; and twice is as once."""
+        base = kvfold.Base(self.llama)
+        before = base.score(PAIRS)
+        runs = []
+        for _ in range(2):
+            kvfold.train(base, PAIRS, out=self.folder / "again.h5", **SMALL)
+            runs.append(self.bytes_of("again.h5"))
+        self.assertEqual(runs[0], runs[1])
+        for a, b in zip(before, base.score(PAIRS)):
+            np.testing.assert_array_equal(a.logprobs, b.logprobs)
+
+    def test_events_and_history(self):
+        events = []
+        run = kvfold.train(self.base, PAIRS, valid=PAIRS[:4], out=self.folder / "e.h5", eval_every=2, on_event=events.append, **SMALL)
+        steps = [event for event in events if event.kind == "step"]
+        self.assertEqual([(e.step, e.steps) for e in steps], [(i, 4) for i in range(1, 5)])
+        history = run.history
+        np.testing.assert_array_equal(history["train_loss"], [e.train_loss for e in steps])
+        np.testing.assert_array_equal(history["lr"], [e.lr for e in steps])
+        evals = [event for event in events if event.kind == "eval"]
+        np.testing.assert_array_equal(history["valid_loss"][[1, 3]], [e.valid_loss for e in evals])
+        self.assertTrue(np.isnan(history["valid_loss"][0]))
+        self.assertEqual(events[-1].kind, "save")
+        self.assertEqual({"step", "train_loss", "valid_loss", "lr", "grad_norm"} - set(history), set())
+
+    def test_dry_run(self):
+        run = kvfold.train(self.base, PAIRS, out=self.folder / "dry.h5", dry_run=True, **SMALL)
+        self.assertEqual(run.result.forecast["steps"], 4)
+        self.assertFalse((self.folder / "dry.h5").exists())
+
+    def stopped_then_resumed(self, name, error, on_event):
+        options = {name: value for name, value in SMALL.items() if name != "force"}
+        with self.assertRaises(error):
+            kvfold.train(self.base, PAIRS, out=self.folder / name, on_event=on_event, **options)
+        self.assertEqual(list(kvfold.Run(self.folder / name).history["step"]), [1, 2])
+        kvfold.train(self.base, PAIRS, out=self.folder / name, resume=True, **options)
+        kvfold.train(self.base, PAIRS, out=self.folder / "whole.h5", **SMALL)
+        self.assertEqual(self.bytes_of(name), self.bytes_of("whole.h5"))
+
+    def test_ctrl_c(self):
+        def interrupt(event):
+            if (event.kind, event.step) == ("step", 2):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        before = signal.getsignal(signal.SIGINT)
+        self.stopped_then_resumed("ctrl_c.h5", KeyboardInterrupt, interrupt)
+        self.assertIs(signal.getsignal(signal.SIGINT), before)
+
+    def test_ctrl_c_from_outside(self):
+        """A program that trains for long gets SIGINT as a terminal sends it."""
+        program = (f"import kvfold\nkvfold.train(kvfold.Base({self.llama!r}), {self.pairs!r}, out={str(self.folder / 'p.h5')!r}, "
+                   "steps=100000, on_event=lambda e: e.step == 3 and e.kind == 'step' and print('go', flush=True))")
+        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertEqual(child.stdout.readline(), "go\n")
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=120)
+        self.assertIn("KeyboardInterrupt", err)
+        steps = kvfold.Run(self.folder / "p.h5").history["step"]
+        self.assertGreaterEqual(len(steps), 3)
+        self.assertLess(len(steps), 100000)
+
+    def test_a_callback_that_fails(self):
+        def fail(event):
+            if event.step == 2:
+                raise ZeroDivisionError
+
+        self.stopped_then_resumed("fails.h5", ZeroDivisionError, fail)
+
+    def test_the_base_is_taken_while_it_trains(self):
+        with self.assertRaisesRegex(kvfold.Error, "in use"):
+            kvfold.train(self.base, PAIRS, out=self.folder / "taken.h5", on_event=lambda event: self.base.generate(["a"]), **SMALL)
+        self.assertEqual(len(self.base.generate(["a"])), 1)
+
+    def test_in_another_thread(self):
+        done = []
+        thread = threading.Thread(target=lambda: done.append(
+            kvfold.train(self.base, PAIRS, out=self.folder / "thread.h5", **SMALL).result.steps))
+        thread.start()
+        thread.join()
+        self.assertEqual(done, [4])
+        kvfold.train(self.base, PAIRS, out=self.folder / "main.h5", **SMALL)
+        self.assertEqual(self.bytes_of("thread.h5"), self.bytes_of("main.h5"))
+
+    def test_misuse(self):
+        out = self.folder / "m.h5"
+        self.fails("option --stps is not known, the nearest is --steps", kvfold.train, self.base, PAIRS, out=out, stps=1)
+        self.fails("--lr", kvfold.train, self.base, PAIRS, out=out, lr="fast")
+        self.fails("rows:1: none of the fields", kvfold.train, self.base, [{"a": 1}], out=out, status="EDATA")
+        self.fails("", kvfold.train, self.base, [], out=out)
+        self.fails("precision bf16", kvfold.train, self.base, PAIRS, out=out, precision="bf16", **SMALL)
+        self.assertFalse(out.exists())
+        kvfold.train(self.base, PAIRS, out=out, **SMALL)
+        self.fails("exists", kvfold.train, self.base, PAIRS, out=out, steps=1, status="EEXIST")
+        self.fails("", kvfold.History, self.pairs)
+
+    def test_options_are_listed(self):
+        names = [option.name for option in kvfold.train_options()]
+        self.assertIn("prefix-length", names)
+        self.assertGreater(len(names), 60)
+
+    def test_notes_are_logged(self):
+        with self.assertLogs("kvfold", logging.INFO) as logs:
+            kvfold.train(self.base, PAIRS, out=self.folder / "logged.h5", **{**SMALL, "encoder_hidden": 8})
+        self.assertIn("relative residual", "".join(logs.output))
