@@ -119,6 +119,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     kvf_merge_result r = {.probe_max_abs_diff = NAN};
     kvf_prefix *live = NULL;
 
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_merge_options, options));
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->run));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));

@@ -82,6 +82,15 @@ functions "$folder/all" | while read -r name; do
     echo "$name@@$version"
 done | sort >"$folder/wanted"
 diff -u "$folder/wanted" "$folder/exports" || failed=1
+# Options can have more members later: they end in `reserved`, and every library checks that it is zero.
+tr '\n' ' ' <"$folder/stable" | sed 's/typedef struct/\n&/g' | grep -o 'typedef struct kvf_[a-z_]*options *{[^}]*}' |
+    while read -r _ _ name rest; do
+        case $rest in
+        *reserved\[*\]\;\ }) grep -rqs "KVF__CHECK_RESERVED([^,]*, $name," "$root"/src "$root"/merge || echo "$name: reserved is not checked" ;;
+        *) echo "$name: does not end in reserved" ;;
+        esac
+    done >"$folder/options"
+[ ! -s "$folder/options" ] || { cat "$folder/options"; failed=1; }
 [ "$(wc -l <"$folder/exports")" -gt 50 ] || { echo 'hardly anything is exported'; failed=1; }
 if grep -n 'kvf__' "$root"/include/kvfold/*.h; then
     echo 'a public header names what is not public'

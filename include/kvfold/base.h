@@ -15,11 +15,15 @@
  *     kvf_ctx_free(ctx);
  *
  * What is stable. Within one libkvfold.so.N no function goes or changes its arguments, and no
- * struct changes its size or moves a member: structs that may need more members end in `reserved`,
- * which is zero, and which new members, whose zero is what was before, are taken from. What is
- * declared only where KVF_EXPERIMENTAL is defined before the first include (bench.h, serve.h,
- * study.h, the tools of merge.h) may change in every release; programs that use it need its symbol
- * version KVFOLD_EXPERIMENTAL.
+ * struct changes its size or moves a member. Structs that may need more members end in `reserved`,
+ * which new members, whose zero is what was before, are taken from. So options may lie in the
+ * caller's memory, in arrays and in other options, and are begun with zeros or by their
+ * `_defaults()`: those of a program older than the library have zeros where members are new.
+ * Options of a newer program that set what this library does not know, or were never begun, are
+ * refused: all of `reserved` must be zero (EUSAGE). The options of training can be had without
+ * their struct, see kvf_train_options_create(). What is declared only where KVF_EXPERIMENTAL is
+ * defined before the first include (bench.h, serve.h, study.h, the tools of merge.h) may change in
+ * every release; programs that use it need its symbol version KVFOLD_EXPERIMENTAL.
  */
 #ifndef KVFOLD_BASE_H
 #define KVFOLD_BASE_H

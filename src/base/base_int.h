@@ -39,6 +39,12 @@ kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ..
 
 void kvf__log(kvf_ctx *ctx, kvf_log_level level, const char *fmt, ...) KVF__PRINTF(3, 4);
 
+/* EUSAGE where the reserved members of public options are not zero: this library does not know what
+ * they ask for. Each function that takes options asks it of them first, by the macro. */
+kvf_status kvf__check_reserved(kvf_ctx *ctx, const char *type, const void *reserved, size_t bytes);
+#define KVF__CHECK_RESERVED(ctx, type, options)                                                    \
+    kvf__check_reserved(ctx, #type, (options)->reserved, sizeof((const type *)(options))->reserved)
+
 /* ---- context --------------------------------------------------------------------------------- */
 
 /* One thing that lives as long as a context does; leave is called on it when the context is freed.

@@ -26,6 +26,10 @@ static kvf_status check_options(const kvf_ctx_options *options)
     const char *level = getenv("KVF_CPU");
     kvf_ctx log_only = {.log = options->log, .log_user = options->log_user};
 
+    if (KVF__CHECK_RESERVED(&log_only, kvf_ctx_options, options)) {
+        kvf__log(&log_only, KVF_LOG_WARN, "%s", log_only.error);
+        return KVF_EUSAGE;
+    }
     if (options->threads < 0 || options->threads > MAX_THREADS) {
         kvf__log(&log_only, KVF_LOG_WARN, "threads is %d, want 1 to %d, or 0 for all cores",
                  options->threads, MAX_THREADS);

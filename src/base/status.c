@@ -96,6 +96,19 @@ kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ..
     return kvf__fail(ctx, status, "%s: %s", prefix, ctx->error);
 }
 
+kvf_status kvf__check_reserved(kvf_ctx *ctx, const char *type, const void *reserved, size_t bytes)
+{
+    const unsigned char *at = reserved;
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i])
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "%s: reserved is not zero: begin it with zeros or its defaults; a "
+                             "program for a newer library than this one, %s, cannot set what is "
+                             "not known here",
+                             type, KVF_VERSION);
+    return KVF_OK;
+}
+
 kvf_status kvf__fail_errno(kvf_ctx *ctx, const char *path, const char *verb)
 {
     int error = errno;

@@ -71,6 +71,7 @@ static kvf_status check_sampling(kvf_ctx *ctx, const kvf_generate_options *o)
 static kvf_status check_options(kvf_ctx *ctx, const kvf_base *base, const kvf_generate_options *o)
 {
     const kvf__penalties biases = {.bias = o->logit_bias, .n_bias = o->n_logit_bias};
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_generate_options, o));
     if (o->max_tokens < 1) return kvf__fail(ctx, KVF_EUSAGE, "max-tokens must be at least 1");
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "temperature must not be negative");

@@ -193,6 +193,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
 {
     kvf_prefix *prefix = NULL;
 
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_export_options, options));
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));

@@ -301,6 +301,7 @@ kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kin
     bool found = false;
     kvf_status st = KVF_OK;
 
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_import_options, options));
     KVF_TRY(decide(ctx, options, &from));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));

@@ -216,10 +216,12 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
     kvf_base *base = NULL;
     kvf__desc desc = {0};
 
+    if (!options) options = &DEFAULTS;
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_base_options, options));
     KVF_TRY(kvf__memory_allows_threads(ctx));
     KVF_TRY(kvf__alloc(ctx, sizeof *base, &base));
     base->ctx = ctx;
-    kvf_status st = open_into(ctx, path, options ? options : &DEFAULTS, form, base, &desc);
+    kvf_status st = open_into(ctx, path, options, form, base, &desc);
     kvf__desc_done(&desc);
     if (st)
         kvf_base_free(base);

@@ -72,6 +72,8 @@ kvf_status kvf_session_open(kvf_ctx *ctx, const char *base, const char *prefix,
     opening o = {.ctx = ctx, .base = base, .prefix = prefix};
     if (options) o.options = *options;
     const size_t room = 1 + o.options.n_more;
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_session_options, &o.options));
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_base_options, &o.options.base));
     if (!prefix && o.options.n_more)
         return kvf__fail(ctx, KVF_EUSAGE, "several prefixes: the first is missing");
     KVF_TRY(kvf__alloc(ctx, sizeof *o.session, &o.session));

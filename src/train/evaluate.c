@@ -27,6 +27,7 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
                           const kvf_eval_options *options, kvf__renderer *renderer,
                           kvf__dataset_options *out)
 {
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_eval_options, options));
     kvf__dataset_options load = {
         .max_length = longest_row(base, prefix, options->max_length),
         .vocab = (int32_t)kvf__model_desc(base->model)->V,

@@ -361,6 +361,7 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
         return kvf__fail(ctx, KVF_EUSAGE,
                          "task lm has no head: `generate` continues texts, predict needs a prefix "
                          "of another task");
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_predict_options, options));
     KVF_TRY(pick_format(ctx, options, prefixes[0]->task, &conll));
     KVF_TRY(check_output(ctx, base, prefixes, n, options));
     KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));

@@ -232,6 +232,7 @@ static kvf_status decide(kvf__trainer *t)
 
 static kvf_status open_all(kvf__trainer *t)
 {
+    KVF_TRY(KVF__CHECK_RESERVED(t->ctx, kvf_train_options, &t->options));
     /* first: --resume fills in the run's own options */
     KVF_TRY(kvf__ranks_follows(t) ? kvf__ranks_begin(t) : open_output(t));
     if (!t->rows.feed) KVF_TRY(kvf__train_options_require(t->ctx, &t->options));

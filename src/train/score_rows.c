@@ -20,6 +20,7 @@ static kvf_status check_scoring(kvf_ctx *ctx, const kvf_base *base, const kvf_pr
                                 const kvf_score_options *options)
 {
     const kvf_eval_options *o = &options->eval;
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_score_options, options));
     if (prefix && prefix->task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "the prefix is of task %s: its answers are those of `predict`",
