@@ -102,7 +102,7 @@ static inline void serve_prepare(served *s)
     for (int i = 0; i < N_FILES; i++) {
         snprintf(s->path[i], sizeof s->path[i], "%s/%s.h5", dir, names[i]);
         put_prefix(s, s->path[i], 2 + 5 * i, (uint64_t)i);
-        s->prefixes[i] = (kvf_serve_prefix){names[i], s->path[i]};
+        s->prefixes[i] = (kvf_serve_prefix){.name = names[i], .path = s->path[i]};
     }
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);

@@ -253,7 +253,7 @@ START_TEST(company_changes_no_answer)
         snprintf(names[i], sizeof names[i], "p%d", i);
         snprintf(paths[i], sizeof paths[i], "%s/%s.h5", s.dir, names[i]);
         put_prefix(&s, paths[i], 1 + i * 7 % 23, (uint64_t)i);
-        prefixes[i] = (kvf_serve_prefix){names[i], paths[i]};
+        prefixes[i] = (kvf_serve_prefix){.name = names[i], .path = paths[i]};
     }
     s.options.prefixes = prefixes;
     s.options.n_prefixes = PREFIXES;

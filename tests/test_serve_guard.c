@@ -160,7 +160,7 @@ START_TEST(what_cannot_be_served_is_said_at_once)
     check_start(KVF_EUSAGE, "that of the base");
     s.prefixes[1].name = "a b";
     check_start(KVF_EUSAGE, "want 1 to 64 letters");
-    s.prefixes[1] = (kvf_serve_prefix){"two", "nowhere.h5"};
+    s.prefixes[1] = (kvf_serve_prefix){.name = "two", .path = "nowhere.h5"};
     check_start(KVF_EIO, "nowhere.h5");
     s.prefixes[1].path = s.path[1];
     s.options.host = "example.org";

@@ -1,13 +1,14 @@
 /* A local HTTP server in the manner of OpenAI's API: one base in memory, many prefixes on it, each
  * a model by its name.
  *
- *     const kvf_serve_prefix prefixes[] = {{"devil", "prefix.h5"}};
+ *     const kvf_serve_prefix prefixes[] = {{"devil", "prefix.h5", NULL}};
  *     kvf_serve_options options = kvf_serve_defaults();
  *     options.prefixes = prefixes;
  *     options.n_prefixes = 1;
  *     if (kvf_serve(ctx, base, &options, NULL)) fprintf(stderr, "%s\n", kvf_ctx_error(ctx));
  *
  *     POST /v1/completions, /v1/chat/completions    "model" names a prefix, or the base
+ *     POST /v1/classify                             rows for the head of a prefix
  *     GET  /v1/models, /health, /metrics            metrics in Prometheus' text form
  *     GET  /tokenizer_info                          special tokens, chat template, as vLLM
  *     POST /tokenize, /detokenize                   ids of a text or chat; the text of ids
@@ -17,8 +18,11 @@
  * prompt alone, bit for bit; of n choices, the i-th what it gives for the i-th of n such prompts,
  * and of several prompts those of a file with each n times. A prefix file that is replaced (by
  * rename) is read again: requests that came before end with the old one. Prefixes with a head of
- * their own, virtual tokens at the input and prefixes inside rows are served too; what changes the
- * base itself (adapters) is refused, as its rows could not be computed with others.
+ * their own, virtual tokens at the input and prefixes inside rows are served too; of task lm what
+ * changes the base itself (adapters) is refused, as its rows could not be computed with others.
+ *
+ * Prefixes of other tasks classify: rows of a request are computed alone, with the bits that
+ * kvf_predict gives a file of these rows. A base that predicts no next token serves those only.
  *
  * Nothing is computed for a client that has hung up, or has ended its side of the connection. */
 #ifndef KVFOLD_SERVE_H
@@ -36,7 +40,8 @@ extern "C" {
 
 typedef struct kvf_serve_prefix {
     const char *name; /* letters, digits and ._:/-; at most 64, not the base's */
-    const char *path; /* prefix or run file */
+    const char *path; /* prefix, adapter or run file */
+    const char *head; /* of a file with heads of several tasks: the one to use; else NULL */
 } kvf_serve_prefix;
 
 typedef struct kvf_serve_options {

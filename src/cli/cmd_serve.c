@@ -10,7 +10,7 @@ typedef struct serve_values {
     kvf_serve_options serve;
     const char *base;
     kvf_base_options how;
-    kvf__strings prefixes, allow_hosts, cors;
+    kvf__strings prefixes, heads, allow_hosts, cors;
 } serve_values;
 
 #define AT(field)    offsetof(serve_values, field)
@@ -19,6 +19,8 @@ static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model: Hugging Face folder or GGUF file"},
     {"prefix", "NAME=FILE", "", KVF_TEXTS, AT(prefixes),
      "prefix or run file, a model of that name; given once for each; read again when replaced"},
+    {"head", "NAME=HEAD", "", KVF_TEXTS, AT(heads),
+     "head that a model uses whose prefix was trained on several tasks; given once for each"},
     {"base-name", "NAME", "its own", KVF_TEXT, SERVE(base_name),
      "name of the bare base as a model"},
     {"host", "ADDRESS", "127.0.0.1", KVF_TEXT, SERVE(host), "address to listen on, in numbers"},
@@ -73,6 +75,21 @@ static void print_address(void *user, int port)
     fflush(stdout);
 }
 
+/* "NAME=HEAD": to the prefix of that name. */
+static int give_head(const cli_call *call, const char *text, kvf_serve_prefix *prefixes, size_t n)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || !equals[1])
+        return cli_misuse(call->command, "--head \"%s\": want NAME=HEAD", text);
+    for (size_t i = 0; i < n; i++)
+        if (!strncmp(prefixes[i].name, text, (size_t)(equals - text)) &&
+            !prefixes[i].name[equals - text]) {
+            prefixes[i].head = equals + 1;
+            return CLI_OK;
+        }
+    return cli_misuse(call->command, "--head \"%s\": no --prefix has that name", text);
+}
+
 /* "NAME=FILE" into its parts; the text of the name is the caller's to free. */
 static int split_prefix(const cli_call *call, const char *text, kvf_serve_prefix *out)
 {
@@ -111,6 +128,8 @@ static int serve(cli_call *call, serve_values *v, kvf_serve_prefix *prefixes)
     int code = CLI_OK;
     for (size_t i = 0; i < v->prefixes.n && !code; i++)
         code = split_prefix(call, v->prefixes.item[i], &prefixes[i]);
+    for (size_t i = 0; i < v->heads.n && !code; i++)
+        code = give_head(call, v->heads.item[i], prefixes, v->prefixes.n);
     if (!code) code = cli_check_paths(call);
     if (code) return code;
     kvf_status st = kvf_base_open(call->ctx, v->base, &v->how, &base);
@@ -141,7 +160,10 @@ const cli_command cli_serve = {
     .synopsis = "--base PATH [--prefix NAME=FILE ...] [options]",
     .summary = "Serves a base and prefixes over HTTP, in the manner of OpenAI's API.",
     .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or the\n"
-             "base; \"prompt\" is a text, token ids, or an array of either. GET /v1/models,\n"
+             "base; \"prompt\" is a text, token ids, or an array of either. POST /v1/classify:\n"
+             "rows for the head of a prefix (\"input\": a text, an array of two, an array of\n"
+             "words, an object with a row's fields, or an array of these), answered as\n"
+             "`kvfold predict` answers them. GET /v1/models,\n"
              "/metrics (Prometheus), /health; GET /tokenizer_info, POST /tokenize and\n"
              "/detokenize for clients without a tokenizer. An answer is that of\n"
              "`kvfold generate` for its prompt, prefix and seed, whatever else is computed.\n"

@@ -35,6 +35,7 @@ void kvf__job_drop(kvf__job *job)
         kvf__buf_done(&job->choices[i].text);
         kvf__token_scores_done(&job->choices[i].scores);
     }
+    kvf__classification_free(job->rows);
     kvf__free(job->echoes);
     kvf__free(job->prompts);
     kvf__free(job->choices);

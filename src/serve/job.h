@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "classification.h"
 #include "prefix_cache.h"
 #include "reply.h"
 
@@ -42,9 +43,10 @@ typedef struct kvf__job {
     kvf__request request;
     kvf__reply reply;
     kvf__prefix_ref *ref;
-    kvf__ids *prompts;    /* [n_prompts] */
-    kvf__echo *echoes;    /* [n_prompts], NULL: no echo */
-    kvf__choice *choices; /* [n_choices]: request.n for each prompt */
+    kvf__classification *rows; /* of a request to classify; NULL: of another */
+    kvf__ids *prompts;         /* [n_prompts] */
+    kvf__echo *echoes;         /* [n_prompts], NULL: no echo */
+    kvf__choice *choices;      /* [n_choices]: request.n for each prompt */
     int64_t n_prompts, n_choices;
     int64_t started; /* choices that have or had a row */
     bool first;      /* the first token is still to come */

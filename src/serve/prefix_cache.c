@@ -25,6 +25,8 @@ static void free_ref(kvf__prefix_ref *ref)
 {
     kvf__renderer_done(&ref->renderer);
     kvf__head_free(ref->head);
+    kvf_base_free(ref->own_base);
+    if (ref->classifier != ref->prefix) kvf_prefix_free(ref->classifier);
     kvf_prefix_free(ref->prefix);
     kvf__free(ref);
 }
@@ -38,30 +40,65 @@ void kvf__prefix_cache_put(kvf__prefix_cache *cache, kvf__prefix_ref *ref)
     if (!used) free_ref(ref);
 }
 
+/* A prefix that changes the base gets one of its own. */
+static kvf_status open_classifier(kvf_ctx *ctx, const kvf__prefix_cache *cache,
+                                  kvf__prefix_ref *ref)
+{
+    const kvf_base *base = cache->base;
+    const kvf_base_options how = {.precision = base->precision, .weight_dtype = base->weight_dtype};
+    ref->classifier = ref->prefix;
+    if (!kvf_prefix_changes_base(ref->prefix)) return KVF_OK;
+    return kvf_base_open_for(ctx, base->path, &how, ref->prefix, &ref->own_base);
+}
+
+/* What the base file keeps, if it was trained for a task. */
+static kvf_status open_own_head(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf__prefix_ref *ref)
+{
+    bool there = false;
+    KVF_TRY(kvf__base_has_head(ctx, cache->base->path, &there));
+    if (!there) return KVF_OK;
+    return kvf_prefix_open(ctx, cache->base->path, KVF_CHECKPOINT_DEFAULT, &ref->classifier);
+}
+
+static kvf_status fill_ref(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf__prefix_ref *ref)
+{
+    const kvf_prefix *prefix = ref->prefix;
+    KVF_TRY(kvf__renderer_for(ctx, cache->base, prefix, cache->options->chat_template, NULL,
+                              &ref->renderer));
+    ref->ends = kvf__completion_ends(cache->base, prefix, &ref->renderer.chat);
+    if (!prefix) return open_own_head(ctx, cache, ref);
+    if (prefix->task == KVF__TASK_LM) return kvf__prefix_head(ctx, cache->base, prefix, &ref->head);
+    return open_classifier(ctx, cache, ref);
+}
+
 /* Steals the prefix on success. */
 static kvf_status make_ref(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf_prefix *prefix,
                            kvf__prefix_ref **out)
 {
     kvf__prefix_ref *ref = NULL;
     KVF_TRY(kvf__alloc(ctx, sizeof *ref, &ref));
-    kvf_status st = kvf__renderer_for(ctx, cache->base, prefix, cache->options->chat_template, NULL,
-                                      &ref->renderer);
-    if (!st && prefix) st = kvf__prefix_head(ctx, cache->base, prefix, &ref->head);
-    if (st) {
-        free_ref(ref);
-        return st;
-    }
     ref->prefix = prefix;
-    ref->ends = kvf__completion_ends(cache->base, prefix, &ref->renderer.chat);
     ref->uses = 1;
-    *out = ref;
-    return KVF_OK;
+    const kvf_status st = fill_ref(ctx, cache, ref);
+    if (st) {
+        if (ref->classifier == prefix) ref->classifier = NULL;
+        ref->prefix = NULL;
+        free_ref(ref);
+    } else {
+        *out = ref;
+    }
+    return st;
 }
 
+/* Rows of a prefix of lm are computed with others', those of a head alone. */
 static kvf_status check_fit(kvf_ctx *ctx, const kvf__prefix_cache *cache, const kvf_prefix *prefix)
 {
-    KVF_TRY(kvf__session_fits(ctx, prefix));
-    KVF_TRY(kvf_prefix_check(ctx, prefix, cache->base, cache->options->allow_other_base));
+    if (prefix->task == KVF__TASK_LM && !prefix->file.head.n_tasks) {
+        KVF_TRY(kvf__session_fits(ctx, prefix));
+        KVF_TRY(kvf_prefix_check(ctx, prefix, cache->base, cache->options->allow_other_base));
+    } else {
+        KVF_TRY(kvf__prefix_fits(ctx, prefix, cache->base, cache->options->allow_other_base));
+    }
     if (kvf__text_capacity(cache->base, prefix) > 1) return KVF_OK;
     return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld leaves no room for rows",
                      (long long)prefix->file.id.P);
@@ -72,8 +109,9 @@ static kvf_status load(kvf_ctx *ctx, const kvf__prefix_cache *cache, size_t i,
 {
     const kvf_serve_prefix *row = &cache->options->prefixes[i];
     kvf_prefix *prefix = NULL;
-    KVF_TRY(kvf_prefix_open(ctx, row->path, cache->options->checkpoint, &prefix));
-    kvf_status st = check_fit(ctx, cache, prefix);
+    KVF_TRY(kvf_prefix_open_on(ctx, row->path, cache->base, cache->options->checkpoint, &prefix));
+    kvf_status st = row->head ? kvf_prefix_use_head(ctx, prefix, row->head) : KVF_OK;
+    if (!st) st = check_fit(ctx, cache, prefix);
     if (st) st = kvf__fail_prefix(ctx, st, "%s", row->path);
     if (!st) st = make_ref(ctx, cache, prefix, out);
     if (st) kvf_prefix_free(prefix);

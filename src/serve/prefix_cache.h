@@ -11,7 +11,10 @@
 /* A prefix as a file had it, and how its prompts are rendered; freed after its last use. */
 typedef struct kvf__prefix_ref {
     kvf_prefix *prefix; /* NULL: the bare base */
-    kvf__head *head;    /* that the prefix brings, NULL: none */
+    kvf__head *head;    /* of lm, that the prefix brings; NULL: none */
+    kvf_base *own_base; /* that has the values of a prefix which changes it; NULL: the server's */
+    /* whose head classifies: the prefix, or what the base file keeps; NULL: nothing does */
+    kvf_prefix *classifier;
     kvf__renderer renderer;
     kvf__ends ends;
     int64_t uses; /* under the cache's lock */

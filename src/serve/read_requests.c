@@ -83,6 +83,13 @@ static kvf_status render(kvf_ctx *ctx, const kvf_base *base, kvf__job *job)
 static kvf_status make_ids(kvf_ctx *ctx, const kvf__server *server, kvf__job *job)
 {
     const kvf_prefix *prefix = job->ref->prefix;
+    if (prefix && prefix->task != KVF__TASK_LM)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "the model is of task %s, which has no completions: POST /v1/classify",
+                         kvf__task_name(prefix->task));
+    if (!server->engine)
+        return kvf__fail(ctx, KVF_EUSAGE, "the base, a %s, predicts no next token",
+                         kvf_base_architecture(server->base));
     if (job->request.echo && job->request.logprobs >= 0 && prefix && prefix->file.id.infix)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "echo with logprobs: the prefix stands inside the row, before the answer");
@@ -106,7 +113,8 @@ static kvf_status answer_tokenize(kvf_ctx *ctx, const kvf__server *server, kvf__
                                            q->n_messages, q->form.generation, &ids, NULL)
                         : kvf__encode(ctx, tokenizer, text->text, text->bytes, q->form.add_special,
                                       &ids);
-    const int64_t most = kvf__engine_capacity(server->engine, job->ref->prefix);
+    const int64_t most = server->engine ? kvf__engine_capacity(server->engine, job->ref->prefix)
+                                        : kvf__row_capacity(server->base, job->ref->prefix);
     if (!st) st = kvf__reply_tokens(&ids, most, q->form.written ? tokenizer : NULL, &job->out.text);
     kvf__ids_done(&ids);
     return st;
@@ -121,6 +129,16 @@ static kvf_status answer_detokenize(kvf_ctx *ctx, const kvf__server *server, kvf
     if (!st) st = kvf__reply_detokenized(&text, &job->out.text);
     kvf__buf_done(&text);
     return st;
+}
+
+/* ---- rows to classify ------------------------------------------------------------------------ */
+
+static kvf_status read_rows(kvf_ctx *ctx, const kvf__server *server, kvf__job *job)
+{
+    KVF_TRY(kvf__classification_read(ctx, server->base, job->ref, job->request.input,
+                                     server->options.max_context, &job->rows));
+    job->reply.prompt_tokens = kvf__classification_tokens(job->rows);
+    return KVF_OK;
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
@@ -151,6 +169,7 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
     if (!job->request.seeded) job->request.seed = any_seed();
     kvf_status st = job->kind == KVF__TOKENIZE     ? answer_tokenize(ctx, server, job)
                     : job->kind == KVF__DETOKENIZE ? answer_detokenize(ctx, server, job)
+                    : job->kind == KVF__CLASSIFY   ? read_rows(ctx, server, job)
                                                    : make_ids(ctx, server, job);
     if (st) *problem = kvf__problem_of(ctx, st);
     return !st;
@@ -178,6 +197,7 @@ static size_t size_of(const kvf__job *job)
                  (job->echoes ? sizeof *job->echoes + job->echoes[i].text.cap : 0);
     for (size_t i = 0; i < job->request.n_stop; i++)
         bytes += strlen(job->request.stop[i]) + 1;
+    if (job->rows) bytes += kvf__classification_bytes(job->rows);
     bytes += job->request.sampling.penalties.n_bias * sizeof *job->request.bias;
     return bytes;
 }

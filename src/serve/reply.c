@@ -127,6 +127,23 @@ kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out)
     return kvf__buf_printf(NULL, out, "data: [DONE]\n\n");
 }
 
+/* ---- classes --------------------------------------------------------------------------------- */
+
+kvf_status kvf__reply_classes(const kvf__reply *reply, const char *task, kvf_json *answers,
+                              kvf__buf *out)
+{
+    char id[48];
+    snprintf(id, sizeof id, "classify-%llx-%llu", (unsigned long long)reply->created,
+             (unsigned long long)reply->id);
+    kvf_json *object = kvf__json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", id, "object", "list",
+                                      "created", reply->created, "model", reply->model, "task",
+                                      task, "data", answers);
+    kvf_json_set(object, "usage",
+                 kvf__json_pack("{s:I, s:I}", "prompt_tokens", reply->prompt_tokens, "total_tokens",
+                                reply->prompt_tokens));
+    return put(object, false, out);
+}
+
 /* ---- errors, models -------------------------------------------------------------------------- */
 
 kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out)

@@ -39,6 +39,9 @@ kvf_status kvf__reply_begin(const kvf__reply *reply, kvf__choice *choice, kvf__b
 kvf_status kvf__reply_text(const kvf__reply *reply, kvf__choice *choice, const char *text, size_t n,
                            kvf__buf *out);
 kvf_status kvf__reply_close(const kvf__reply *reply, bool usage, kvf__buf *out);
+/* What a classification says of its rows; takes `answers`. */
+kvf_status kvf__reply_classes(const kvf__reply *reply, const char *task, kvf_json *answers,
+                              kvf__buf *out);
 /* An error object, as a whole body or as an event. */
 kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out);
 /* Tokens of a text, in a row that may have `most` of them; with their written forms if tokenizer is

@@ -20,6 +20,7 @@ enum {
     DEFAULT_TOKENS = 16,
     MOST_CHOICES = 128,
     MOST_BIASES = 1024,
+    MOST_ROWS = 1024,
     MOST_NAME_BYTES = 64,
     MOST_LOGPROBS = 20
 };
@@ -57,7 +58,8 @@ enum {
     BOTH = COMPLETIONS | CHAT,
     TOKENIZE = KVF__TOKENIZE,
     DETOKENIZE = KVF__DETOKENIZE,
-    ALL = BOTH | TOKENIZE | DETOKENIZE
+    CLASSIFY = KVF__CLASSIFY,
+    ALL = BOTH | TOKENIZE | DETOKENIZE | CLASSIFY
 };
 typedef struct request_field {
     const char *name;
@@ -272,6 +274,18 @@ static bool read_neutral(const body_reader *r, const request_field *f, const kvf
     return kvf__problem_set(r->problem, 400, f->name, "%s: not supported, leave it out", f->name);
 }
 
+/* What rows may be depends on the model's task. */
+static bool read_input(const body_reader *r, const request_field *f, const kvf_json *value)
+{
+    const kvf_json_type type = kvf_json_typeof(value);
+    if (type != KVF_JSON_STRING && type != KVF_JSON_OBJECT && type != KVF_JSON_ARRAY)
+        return refuse(r, f, f->want);
+    if (type == KVF_JSON_ARRAY && (!kvf_json_size(value) || kvf_json_size(value) > MOST_ROWS))
+        return refuse(r, f, f->want);
+    r->to->input = value;
+    return true;
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static bool bad_message(const body_reader *r, size_t i, const char *what)
@@ -348,6 +362,7 @@ static const request_field FIELDS[] = {
      .want = "a text, an array of token ids, or an array of such prompts"},
     {"prompt", TOKENIZE, read_text_prompt, .want = "a text"},
     {"tokens", DETOKENIZE, read_tokens, .want = "an array of token ids"},
+    {"input", CLASSIFY, read_input, .want = "a row, or an array of 1 to 1024 rows"},
     {"add_special_tokens", TOKENIZE, read_bool, .at = AT(form.add_special),
      .want = "true or false"},
     {"add_generation_prompt", TOKENIZE, read_bool, .at = AT(form.generation),
@@ -385,7 +400,7 @@ static const request_field FIELDS[] = {
     {"tool_choice", CHAT, read_neutral, .want = "\"none\"|\"auto\""},
     {"parallel_tool_calls", CHAT, read_neutral, .want = "true|false"},
     {"response_format", CHAT, read_neutral, .want = "{\"type\":\"text\"}"},
-    {"user", BOTH, .read = NULL},
+    {"user", BOTH | CLASSIFY, .read = NULL},
     {"metadata", CHAT, .read = NULL},
     {"store", CHAT, read_neutral, .want = "false"},
     {"modalities", CHAT, read_neutral, .want = "[\"text\"]"},
@@ -409,12 +424,14 @@ static bool read_field(const body_reader *r, const char *name, const kvf_json *v
 /* What a request of this kind cannot be without. */
 static bool check_there(const kvf__request *q, kvf__problem *problem)
 {
-    if (!q->model && (int)q->kind & BOTH)
+    if (!q->model && (int)q->kind & (BOTH | CLASSIFY))
         return kvf__problem_set(problem, 400, "model", "model is missing");
     if (q->kind == KVF__CHAT && !q->messages)
         return kvf__problem_set(problem, 400, "messages", "messages are missing");
     if (q->kind == KVF__COMPLETIONS && !q->n_prompts)
         return kvf__problem_set(problem, 400, "prompt", "prompt is missing");
+    if (q->kind == KVF__CLASSIFY && !q->input)
+        return kvf__problem_set(problem, 400, "input", "input is missing");
     if (q->kind == KVF__TOKENIZE && !q->n_prompts == !q->messages)
         return kvf__problem_set(problem, 400, "prompt", "want either prompt or messages");
     if (q->kind == KVF__DETOKENIZE && !q->n_prompts)
@@ -491,6 +508,7 @@ void kvf__request_forget(kvf__request *request)
     request->prompts = NULL;
     request->n_messages = request->n_prompts = 0;
     request->model = NULL;
+    request->input = NULL;
     request->root = NULL;
 }
 

@@ -29,7 +29,8 @@ typedef enum kvf__request_kind {
     KVF__COMPLETIONS = 1,
     KVF__CHAT = 2,
     KVF__TOKENIZE = 4,
-    KVF__DETOKENIZE = 8
+    KVF__DETOKENIZE = 8,
+    KVF__CLASSIFY = 16
 } kvf__request_kind;
 
 /* How a text or a chat becomes tokens, as vLLM's API has it. */
@@ -47,6 +48,7 @@ typedef struct kvf__request {
     const char *model;         /* NULL: tokenize and detokenize, the base */
     kvf__text_prompt *prompts; /* [n_prompts]; the one text of tokenize, the ids of detokenize */
     size_t n_prompts;
+    const kvf_json *input; /* classify: a row, or an array of rows, as classification.c reads them */
     kvf__tokenize_form form;
     kvf__message *messages; /* chat, tokenize: [n_messages] */
     size_t n_messages;

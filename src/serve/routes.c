@@ -67,6 +67,7 @@ static kvf_status answer_metrics(kvf__call *call)
 static const kvf__route ROUTES[] = {
     {"POST", "/v1/completions", answer_job, .kind = KVF__COMPLETIONS},
     {"POST", "/v1/chat/completions", answer_job, .kind = KVF__CHAT},
+    {"POST", "/v1/classify", answer_job, .kind = KVF__CLASSIFY},
     {"GET", "/v1/models", answer_models, .subpath = false},
     {"GET", "/v1/models/", answer_models, .subpath = true},
     {"GET", "/tokenizer_info", answer_tokenizer_info, .open = false},

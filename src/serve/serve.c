@@ -45,6 +45,7 @@ static kvf_status open_engine(kvf_ctx *ctx, kvf__server *server)
     const kvf__desc *d = kvf__model_desc(server->base->model);
     int64_t most = server->options.max_context;
     if (!most || most > d->position.max) most = d->position.max;
+    if (!d->block.causal) return KVF_OK; /* it classifies, and writes no texts */
     return kvf__engine_create(ctx, server->base, server->options.max_rows, most, &server->engine);
 }
 

@@ -197,6 +197,14 @@ static void note_start(kvf__server *server, kvf__job *job)
     kvf__http_wake(job);
 }
 
+/* Under the lock: a job that was ready. */
+static void run(kvf__server *server, kvf__job *job)
+{
+    kvf__queue_remove(&server->queue, job);
+    kvf__job_list_add(&server->running, job);
+    server->queue.unfinished += job->n_choices;
+}
+
 /* Under the lock: the job that gets the next free row; NULL: none wants one. Free rows go round by
  * job: after a row a job is last in line for the next one. So a job of many choices has all rows
  * while no other job wants any, and its share otherwise. */
@@ -204,15 +212,13 @@ static kvf__job *next_job(kvf__server *server)
 {
     kvf__queue *queue = &server->queue;
     kvf__job *next = queue->ready.first;
+    while (next && next->rows)
+        next = next->next;
     for (kvf__job *job = server->running.first; job; job = job->next)
         if (!job->broken && job->started < job->n_choices && (!next || job->ticket < next->ticket))
             next = job;
     if (!next) return NULL;
-    if (next->in == &queue->ready) {
-        kvf__queue_remove(queue, next);
-        kvf__job_list_add(&server->running, next);
-        queue->unfinished += next->n_choices;
-    }
+    if (next->in == &queue->ready) run(server, next);
     next->ticket = queue->next_ticket++;
     return next;
 }
@@ -231,6 +237,7 @@ static void end_echo(kvf__server *server, kvf__job *job)
 static void give_rows(kvf__server *server)
 {
     bool scored = false;
+    if (!server->engine) return;
     pthread_mutex_lock(&server->queue.lock);
     while (!kvf__engine_full(server->engine) && !scored) {
         kvf__job *job = next_job(server);
@@ -272,11 +279,57 @@ static void remove_gone(kvf__server *server)
     pthread_mutex_unlock(&server->queue.lock);
 }
 
+/* ---- rows to classify ------------------------------------------------------------------------ */
+
+/* Under the lock: one job at a time has its rows computed. NULL: none wants it. */
+static kvf__job *next_to_classify(kvf__server *server)
+{
+    kvf__job *const firsts[] = {server->running.first, server->queue.ready.first};
+    for (int i = 0; i < 2; i++)
+        for (kvf__job *job = firsts[i]; job; job = job->next) {
+            if (!job->rows || job->broken || job->out.gone) continue;
+            if (i) {
+                run(server, job);
+                kvf__histogram_add(&server->metrics.waited, kvf__clock() - job->arrived, true);
+            }
+            return job;
+        }
+    return NULL;
+}
+
+/* A batch of a job's rows, and after its last one the reply; false: nobody wants it. */
+static bool classify(kvf__server *server)
+{
+    bool more = false;
+    pthread_mutex_lock(&server->queue.lock);
+    kvf__job *job = next_to_classify(server);
+    pthread_mutex_unlock(&server->queue.lock);
+    if (!job) return false;
+    kvf__buf text = {0};
+    kvf_status st = kvf__classification_step(server->ctx, job->rows, &more);
+    if (!st && !more) st = kvf__classification_reply(server->ctx, job->rows, &job->reply, &text);
+    pthread_mutex_lock(&server->queue.lock);
+    if (st) {
+        const kvf__problem problem = kvf__problem_of(server->ctx, st);
+        job->broken = true; /* remove_gone releases it */
+        kvf__job_fail(job, &problem);
+    } else if (!more) {
+        job->out.text = text;
+        text = (kvf__buf){0};
+        kvf__job_finish(job, 200);
+        release(job);
+    }
+    pthread_mutex_unlock(&server->queue.lock);
+    kvf__buf_done(&text);
+    return true;
+}
+
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 static void publish(kvf__server *server)
 {
-    const kvf__engine_stats stats = kvf__engine_stats_of(server->engine);
+    const kvf__engine_stats stats = server->engine ? kvf__engine_stats_of(server->engine)
+                                                   : (kvf__engine_stats){.rows = 0};
     kvf__server_metrics *m = &server->metrics;
     pthread_mutex_lock(&server->queue.lock);
     if (stats.steps > m->engine.steps)
@@ -352,9 +405,10 @@ kvf_status kvf__work(kvf__server *server)
         kvf__prefix_cache_refresh(server->ctx, &server->cache);
         remove_gone(server);
         give_rows(server);
-        if (server->running.first)
+        const bool classified = classify(server);
+        if (server->engine && server->running.first)
             st = kvf__engine_step(server->ctx, server->engine);
-        else
+        else if (!classified)
             wait_for_job(&server->queue);
         if (st == KVF_ENOMEM) st = KVF_OK; /* its rows have ended: others may find memory */
         publish(server);

@@ -185,45 +185,80 @@ static kvf_status run_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *e,
     return kvf__evaluator_run(ctx, e->evaluator, &subject, &e->loss, NULL);
 }
 
+static kvf_status open_head(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                            kvf__evaluation *e)
+{
+    KVF_TRY(kvf__prefix_head(ctx, base, prefix, &e->head));
+    if (!e->scores.set)
+        KVF_TRY(kvf__scores_init(ctx, &e->scores, &e->set, kvf__head_width(e->head)));
+    const size_t count = (size_t)(e->scores.first[e->set.n] * e->scores.width);
+    return kvf__alloc_array(ctx, count, sizeof *e->logits, &e->logits);
+}
+
+static void close_head(kvf__evaluation *e)
+{
+    kvf__free(e->logits);
+    kvf__head_free(e->head);
+    e->logits = NULL;
+    e->head = NULL;
+}
+
 static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, double share,
                              kvf__evaluation *e)
 {
-    kvf__head *head = NULL;
-    float *logits = NULL;
-    kvf_status st;
-
-    st = kvf__prefix_head(ctx, base, prefix, &head);
-    if (st) goto out;
-    if (!e->scores.set) st = kvf__scores_init(ctx, &e->scores, &e->set, kvf__head_width(head));
-    if (st) goto out;
-    size_t count = (size_t)(e->scores.first[e->set.n] * e->scores.width);
-    st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
-    if (st) goto out;
-    const kvf__subject subject = kvf__subject_of(prefix, head);
-    st = kvf__evaluator_run(ctx, e->evaluator, &subject, &e->loss, logits);
-    if (st) goto out;
-    kvf__scores_add(&e->scores, logits, share);
-out:
-    kvf__free(logits);
-    kvf__head_free(head);
-    return st;
+    KVF_TRY(open_head(ctx, base, prefix, e));
+    const kvf__subject subject = kvf__subject_of(prefix, e->head);
+    KVF_TRY(kvf__evaluator_run(ctx, e->evaluator, &subject, &e->loss, e->logits));
+    kvf__scores_add(&e->scores, e->logits, share);
+    close_head(e);
+    return KVF_OK;
 }
 
-static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
-                            const kvf_eval_options *options, kvf__evaluation *e)
+static kvf_status decide(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_eval_options *options,
+                         kvf__evaluation *e)
 {
     const kvf_json *trained_without = kvf_json_get(
-        prefixes[0]->file.lineage, "data_no_answers"); /* qa: in the training data */
+        prefix->file.lineage, "data_no_answers"); /* qa: in the training data */
     const kvf__answer_rules rules = {
         .no_answer = kvf__has_impossible(&e->set) || kvf_json_bool(trained_without, false),
         .no_answer_above = options->no_answer_above,
         .n_best = options->n_best,
         .max_tokens = options->max_answer,
     };
+    return kvf__answers_init(ctx, &e->answers, &e->scores, &rules);
+}
+
+static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                            const kvf_eval_options *options, kvf__evaluation *e)
+{
     for (size_t i = 0; i < n; i++)
         KVF_TRY(add_prefix(ctx, base, prefixes[i], 1 / (double)n, e));
     if (n > 1 && e->set.sources->labelled) e->loss = kvf__scores_loss(&e->scores);
-    return kvf__answers_init(ctx, &e->answers, &e->scores, &rules);
+    return decide(ctx, prefixes[0], options, e);
+}
+
+/* ---- evaluations ----------------------------------------------------------------------------- */
+
+static kvf_status create_evaluator(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
+                                   size_t n, const kvf_eval_options *options, kvf__evaluation *e)
+{
+    const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
+                                        .batch_tokens = options->batch_tokens,
+                                        .share_prefixes = !options->share_off,
+                                        .infix = n && prefixes[0]->file.id.infix};
+    return kvf__evaluator_create(ctx, base, &e->set, &how, &e->evaluator);
+}
+
+kvf_status kvf__evaluation_read(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                                const kvf_eval_options *options, bool unlabeled,
+                                kvf__evaluation *out)
+{
+    *out = (kvf__evaluation){.loss = NAN};
+    kvf_status st = check_prefixes(ctx, base, prefixes, n, out);
+    if (!st) st = check_rules(ctx, options, out->task);
+    if (!st) st = kvf__evaluation_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, out);
+    if (st) kvf__evaluation_done(out);
+    return st;
 }
 
 kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
@@ -231,15 +266,8 @@ kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *
                                kvf__evaluation *out)
 {
     kvf__evaluation *e = out;
-    *e = (kvf__evaluation){.loss = NAN};
-    const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
-                                        .batch_tokens = options->batch_tokens,
-                                        .share_prefixes = !options->share_off,
-                                        .infix = n && prefixes[0]->file.id.infix};
-    kvf_status st = check_prefixes(ctx, base, prefixes, n, e);
-    if (!st) st = check_rules(ctx, options, e->task);
-    if (!st) st = kvf__evaluation_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, e);
-    if (!st) st = kvf__evaluator_create(ctx, base, &e->set, &how, &e->evaluator);
+    KVF_TRY(kvf__evaluation_read(ctx, base, prefixes, n, options, unlabeled, e));
+    kvf_status st = create_evaluator(ctx, base, prefixes, n, options, e);
     if (!st)
         st = e->task == KVF__TASK_LM ? run_lm(ctx, base, e, prefixes, n)
                                      : run_heads(ctx, base, prefixes, n, options, e);
@@ -247,8 +275,35 @@ kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *
     return st;
 }
 
+static kvf_status open_parts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             kvf__evaluation *e)
+{
+    const kvf_eval_options usual = {0};
+    kvf_prefix *const one = (kvf_prefix *)prefix; /* only looked at */
+    KVF_TRY(create_evaluator(ctx, base, &one, 1, &usual, e));
+    return open_head(ctx, base, prefix, e);
+}
+
+kvf_status kvf__evaluation_batch(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                                 kvf__evaluation *e, bool *more)
+{
+    if (!e->evaluator) KVF_TRY(open_parts(ctx, base, prefix, e));
+    const kvf__subject subject = kvf__subject_of(prefix, e->head);
+    KVF_TRY(kvf__evaluator_outputs(ctx, e->evaluator, &subject, e->batches++, e->logits));
+    *more = e->batches < kvf__evaluator_batches(e->evaluator);
+    return KVF_OK;
+}
+
+kvf_status kvf__evaluation_decide(kvf_ctx *ctx, const kvf_prefix *prefix,
+                                  const kvf_eval_options *options, kvf__evaluation *e)
+{
+    kvf__scores_add(&e->scores, e->logits, 1);
+    return decide(ctx, prefix, options, e);
+}
+
 void kvf__evaluation_done(kvf__evaluation *e)
 {
+    close_head(e);
     kvf__answers_done(&e->answers);
     kvf__scores_done(&e->scores);
     kvf__evaluator_free(e->evaluator);

@@ -11,6 +11,9 @@ typedef struct kvf__evaluation {
     kvf__renderer renderer;
     kvf__dataset set;
     kvf__evaluator *evaluator;
+    kvf__head *head;      /* of the prefix that is being computed */
+    float *logits;        /* [n_labels, width] of it */
+    int64_t batches;      /* of it that are done */
     kvf__scores scores;   /* empty for lm */
     kvf__answers answers; /* the same */
     double loss;          /* NaN: rows lack their gold */
@@ -20,6 +23,18 @@ kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *
                                const kvf_eval_options *options, bool unlabeled,
                                kvf__evaluation *out);
 void kvf__evaluation_done(kvf__evaluation *evaluation);
+/* The same bits in parts, with one prefix of another task than lm, for who has other things to do
+ * in between: the rows, which another thread may read, then batches until *more is false, then the
+ * answers. There is no loss. After a failure of any but the first it is still to be freed. */
+kvf_status kvf__evaluation_read(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                                const kvf_eval_options *options, bool unlabeled,
+                                kvf__evaluation *out);
+kvf_status kvf__evaluation_batch(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                                 kvf__evaluation *evaluation, bool *more);
+kvf_status kvf__evaluation_decide(kvf_ctx *ctx, const kvf_prefix *prefix,
+                                  const kvf_eval_options *options, kvf__evaluation *evaluation);
+/* What was decided of every group, as kvf_predict writes it, without the fields of the input. */
+kvf_json *kvf__evaluation_answers(kvf__evaluation *evaluation);
 /* Its first part alone: rows of options->data for the evaluation's task, which is set. */
 kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                                 const kvf_eval_options *options, bool unlabeled,

@@ -219,6 +219,19 @@ kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subje
     return KVF_OK;
 }
 
+int64_t kvf__evaluator_batches(const kvf__evaluator *evaluator)
+{
+    return evaluator->n;
+}
+
+kvf_status kvf__evaluator_outputs(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
+                                  int64_t batch, float *each)
+{
+    if (!labels_of(e, batch)) return KVF_OK;
+    KVF_TRY(forward(ctx, e, subject, batch));
+    return run_outputs(ctx, e, subject->head, each);
+}
+
 /* ---- a run ----------------------------------------------------------------------------------- */
 
 /* What a run sums over its batches. */

@@ -45,6 +45,12 @@ bool kvf__evaluator_helps(const kvf__evaluator *evaluator);
 /* A run that the other ranks count on cannot be. */
 void kvf__evaluator_give_up(const kvf__evaluator *evaluator);
 
+/* One of its batches, [0, kvf__evaluator_batches()): the outputs that kvf__evaluator_run gives its
+ * rows, in their places of `each`. */
+int64_t kvf__evaluator_batches(const kvf__evaluator *evaluator);
+kvf_status kvf__evaluator_outputs(kvf_ctx *ctx, kvf__evaluator *evaluator,
+                                  const kvf__subject *subject, int64_t batch, float *each);
+
 /* Every batch with labels, in an order that is the same at every call, after its forward pass under
  * the subject; stops at the first status that is not KVF_OK. */
 typedef kvf_status kvf__visit_fn(void *user, kvf__pass *pass, const kvf__batch *batch);

@@ -117,6 +117,7 @@ typedef struct answer_writer {
     kvf_ctx *ctx;
     const kvf__evaluation *e;
     kvf__buf *out;
+    bool bare; /* the answers without the fields of the input */
 } answer_writer;
 
 static void set_name(kvf_json *row, const char *key, const char *name)
@@ -127,6 +128,13 @@ static void set_name(kvf_json *row, const char *key, const char *name)
 static void set_text(kvf_json *row, const char *key, const char *text, size_t bytes)
 {
     if (text) kvf_json_set(row, key, kvf_json_new_strn(text, bytes));
+}
+
+/* A field of the input. */
+static void set_input(const answer_writer *w, kvf_json *row, const char *key, const char *text,
+                      size_t bytes)
+{
+    if (!w->bare) set_text(row, key, text, bytes);
 }
 
 static kvf_json *item_list(const kvf__source *source)
@@ -149,9 +157,11 @@ static kvf_json *probability_list(const kvf_prediction *p)
     return list;
 }
 
-static void write_number(const kvf__source *source, const kvf_prediction *p, kvf_json *row)
+static void write_number(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
+                         kvf_json *row)
 {
-    if (!isnan(source->value)) kvf_json_set(row, "label", kvf_json_new_real((double)source->value));
+    if (!isnan(source->value) && !w->bare)
+        kvf_json_set(row, "label", kvf_json_new_real((double)source->value));
     kvf_json_set(row, "prediction", kvf_json_new_real(p->value));
 }
 
@@ -159,13 +169,13 @@ static void write_classes(const answer_writer *w, const kvf__source *source,
                           const kvf_prediction *p, kvf_json *row)
 {
     const kvf__label_set *names = &w->e->set.names;
-    set_text(row, "text", source->text, source->text_bytes);
-    set_text(row, "text_pair", source->pair, source->pair_bytes);
+    set_input(w, row, "text", source->text, source->text_bytes);
+    set_input(w, row, "text_pair", source->pair, source->pair_bytes);
     if (w->e->set.regression) {
-        write_number(source, p, row);
+        write_number(w, source, p, row);
         return;
     }
-    if (source->gold >= 0) set_name(row, "label", names->names[source->gold]);
+    if (source->gold >= 0 && !w->bare) set_name(row, "label", names->names[source->gold]);
     if (p->skipped) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
         return;
@@ -188,14 +198,14 @@ static void write_tags(const answer_writer *w, const kvf__source *source, const 
                        kvf_json *row)
 {
     kvf_json *gold = kvf_json_array(), *tags = kvf_json_array(), *all = kvf_json_array();
-    bool given = source->n && source->tags[0] >= 0;
+    const bool given = source->n && source->tags[0] >= 0 && !w->bare;
     for (int64_t k = 0; k < source->n; k++) {
         const char *tag = p->tags ? p->tags[k] : NULL;
         if (given) kvf_json_add(gold, kvf_json_new_str(gold_tag(w, source, k)));
         kvf_json_add(tags, tag ? kvf_json_new_str(tag) : kvf_json_new_null());
         kvf_json_add(all, kvf_json_new_real(tag ? p->probabilities[k] : NAN));
     }
-    kvf_json_set(row, "tokens", item_list(source));
+    if (!w->bare) kvf_json_set(row, "tokens", item_list(source));
     if (given)
         kvf_json_set(row, "tags", gold);
     else
@@ -207,9 +217,8 @@ static void write_tags(const answer_writer *w, const kvf__source *source, const 
 static void write_span(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
                        kvf_json *row)
 {
-    (void)w;
-    set_text(row, "question", source->pair, source->pair_bytes);
-    if (source->answered) kvf_json_set(row, "answers", item_list(source));
+    set_input(w, row, "question", source->pair, source->pair_bytes);
+    if (source->answered && !w->bare) kvf_json_set(row, "answers", item_list(source));
     if (p->skipped) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
         return;
@@ -224,10 +233,9 @@ static void write_span(const answer_writer *w, const kvf__source *source, const 
 static void write_choice(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
                          kvf_json *row)
 {
-    (void)w;
-    set_text(row, "text", source->text, source->text_bytes);
-    kvf_json_set(row, "choices", item_list(source));
-    if (source->gold >= 0) kvf_json_set(row, "label", kvf_json_new_int(source->gold));
+    set_input(w, row, "text", source->text, source->text_bytes);
+    if (!w->bare) kvf_json_set(row, "choices", item_list(source));
+    if (source->gold >= 0 && !w->bare) kvf_json_set(row, "label", kvf_json_new_int(source->gold));
     if (p->skipped) {
         kvf_json_set(row, "prediction", kvf_json_new_null());
         return;
@@ -236,9 +244,8 @@ static void write_choice(const answer_writer *w, const kvf__source *source, cons
     kvf_json_set(row, "probabilities", probability_list(p));
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
-static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, const kvf_prediction *p)
+static kvf_json *answer_of(const answer_writer *w, const kvf__source *source,
+                           const kvf_prediction *p)
 {
     static write_fn *const ROW[] = {
         [KVF__TASK_SEQ_CLS] = write_classes,
@@ -247,8 +254,31 @@ static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, const k
         [KVF__TASK_CHOICE] = write_choice,
     };
     kvf_json *row = kvf_json_object();
-    set_name(row, "id", source->id);
+    if (!w->bare) set_name(row, "id", source->id);
     ROW[w->e->task](w, source, p, row);
+    return row;
+}
+
+kvf_json *kvf__evaluation_answers(kvf__evaluation *e)
+{
+    const answer_writer w = {.ctx = NULL, .e = e, .out = NULL, .bare = true};
+    row_walk walk = {.sources = e->set.sources, .n = e->answers.n};
+    kvf_json *list = kvf_json_array();
+    const kvf__source *source;
+    kvf_prediction row;
+    int64_t group;
+    while ((source = next_source(&walk, &group))) {
+        take(e, source, group, &row);
+        kvf_json_add(list, answer_of(&w, source, &row));
+    }
+    return list;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, const kvf_prediction *p)
+{
+    kvf_json *row = answer_of(w, source, p);
     char *text = kvf_json_text(row, KVF_JSON_COMPACT);
     kvf_status st = text ? kvf__buf_printf(w->ctx, w->out, "%s\n", text)
                          : kvf__fail(w->ctx, KVF_ENOMEM, "out of memory");
@@ -282,7 +312,7 @@ static kvf_status write_file(kvf_ctx *ctx, const kvf_predict_options *options, c
                              bool conll)
 {
     kvf__buf out = {0};
-    answer_writer w = {ctx, &p->e, &out};
+    answer_writer w = {.ctx = ctx, .e = &p->e, .out = &out, .bare = false};
     if (!options->out && !options->write) return KVF_OK;
     kvf_status st = put_all(&w, p->rows, conll);
     if (!st && options->write)
