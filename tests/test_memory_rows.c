@@ -93,14 +93,14 @@ static kvf_rows *rows_of(const char *path)
     return rows;
 }
 
-/* Loop rows: from a path, on an open base; and a method that opens the base itself. */
+/* Loop rows: from a path, on an open base. */
 START_TEST(a_run_has_the_bytes_of_one_on_files)
 {
     kvf_train_options from_files = toy_run_options(out), from_memory = toy_run_options(other);
     kvf_rows *rows = rows_of(data), *held_out = rows_of(valid);
     const kvf_base_options how = {.precision = KVF_PRECISION_F32, .backward = true};
     kvf_base *opened = NULL;
-    from_files.method = from_memory.method = _i == 2 ? "adapter" : "direct";
+    from_files.method = from_memory.method = "direct";
     from_memory.data = kvf_rows_path(rows);
     from_memory.valid = kvf_rows_path(held_out);
     if (_i) {
@@ -120,6 +120,63 @@ START_TEST(a_run_has_the_bytes_of_one_on_files)
     kvf_base_free(opened);
     kvf_rows_free(rows);
     kvf_rows_free(held_out);
+}
+END_TEST
+
+static void expect_logits(kvf_base *opened, const float *want)
+{
+    const int32_t ids[] = {4, 9, 16, 25};
+    float got[4 * 61];
+    ck_assert_int_eq(kvf_logits(ctx, opened, NULL, ids, 4, got), KVF_OK);
+    ck_assert(!memcmp(got, want, sizeof got));
+}
+
+/* What a run changes of the base it changes in a model of its own, made of what is open: its bytes
+ * are those of a run on the file, which is gone by then, and the open base computes what it did.
+ * Loop rows: methods. */
+START_TEST(an_open_base_is_trained_as_a_copy)
+{
+    static const char *const METHODS[] = {"adapter", "full", "p-tuning", "adapter"};
+    const int32_t ids[] = {4, 9, 16, 25};
+    float before[4 * 61];
+    char weights[600];
+    kvf_train_options from_file = toy_run_options(out), from_open;
+    from_file.method = METHODS[_i];
+    from_file.unfreeze_base = _i == 2;
+    kvf_base *opened = open_base(); /* not for backward passes */
+    ck_assert_int_eq(kvf_logits(ctx, opened, NULL, ids, 4, before), KVF_OK);
+    train(&from_file);
+    snprintf(weights, sizeof weights, "%s/model.safetensors", base);
+    ck_assert_int_eq(remove(weights), 0);
+    from_open = from_file;
+    from_open.out = other;
+    from_open.base = NULL;
+    from_open.open_base = opened;
+    if (_i == 3) from_open.precision = KVF_PRECISION_AUTO; /* that of the base */
+    train(&from_open);
+    if (_i < 3) ck_assert(equal_files(out, other));
+    expect_logits(opened, before);
+    if (_i == 2) { /* it would have to be packed */
+        from_open.force = true;
+        from_open.weight_dtype = KVF_WEIGHTS_F32;
+        expect_failure(&from_open, KVF_EUSAGE, "is for frozen weights");
+    }
+    expect_logits(opened, before);
+    kvf_base_free(opened);
+}
+END_TEST
+
+START_TEST(a_base_that_carries_values_is_refused)
+{
+    kvf_train_options o = toy_run_options(out);
+    kvf_session *session = NULL;
+    o.method = "adapter";
+    train(&o);
+    ck_assert_msg(!kvf_session_open(ctx, base, out, NULL, &session), "%s", kvf_ctx_error(ctx));
+    o.out = other;
+    o.open_base = kvf_session_base(session);
+    expect_failure(&o, KVF_EUSAGE, "carries what a prefix changed");
+    kvf_session_close(session);
 }
 END_TEST
 
@@ -164,9 +221,11 @@ int main(void)
     tcase_add_checked_fixture(core, toy_run_setup, toy_run_teardown);
     tcase_add_test(core, rows_are_lines_of_json);
     tcase_add_test(core, a_callback_gives_rows_until_it_ends);
-    tcase_add_loop_test(core, a_run_has_the_bytes_of_one_on_files, 0, 3);
+    tcase_add_loop_test(core, a_run_has_the_bytes_of_one_on_files, 0, 2);
+    tcase_add_loop_test(core, an_open_base_is_trained_as_a_copy, 0, 4);
     tcase_add_test(core, what_is_no_row_is_refused);
     tcase_add_test(core, a_base_that_cannot_train_is_refused);
+    tcase_add_test(core, a_base_that_carries_values_is_refused);
     suite_add_tcase(suite, core);
     return ck_main(suite);
 }

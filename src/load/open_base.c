@@ -170,10 +170,12 @@ static kvf_status say_what_it_takes(kvf_ctx *ctx, const char *where, const kvf__
                      where, megabytes(desc, pack), megabytes(desc, &streamed));
 }
 
-static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
-                          const kvf_base_options *options, const kvf__train *form)
+/* base->model of its slots, in base->precision. */
+static kvf_status make_model(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
+                             const kvf_base_options *options, const kvf__train *form)
 {
     kvf__model_options pack = {.backward = options->backward,
+                               .act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32,
                                .packed = kvf__weights_forget,
                                .advise = kvf__weights_advise,
                                .read = kvf__weights_read,
@@ -182,15 +184,22 @@ static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     KVF_TRY(keep_as(ctx, options, &pack));
     base->weight_dtype = options->weight_dtype;
     base->backward = options->backward;
+    kvf_status st = kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);
+    return st == KVF_ENOMEM ? say_what_it_takes(ctx, where, desc, &pack) : st;
+}
+
+static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
+                          const kvf_base_options *options, const kvf__train *form)
+{
+    kvf__model_options asked = {.train = form ? *form : (kvf__train){0}};
+    KVF_TRY(keep_as(ctx, options, &asked)); /* before the file is read */
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
     if (!base->random)
         KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, kvf__weights_advise, &base->weights,
                                 base->hash));
     kvf__weights_forget(&base->weights); /* the hash has read it all */
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, desc, &base->precision));
-    pack.act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32;
-    kvf_status st = kvf__model_create(ctx, desc, &base->slots, &pack, &base->model);
-    return st == KVF_ENOMEM ? say_what_it_takes(ctx, where, desc, &pack) : st;
+    return make_model(ctx, base, where, desc, options, form);
 }
 
 kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
@@ -230,6 +239,30 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
     return st;
 }
 
+kvf_status kvf__base_copy_as(kvf_ctx *ctx, const kvf_base *from, const kvf_base_options *options,
+                             const kvf__train *form, kvf_base **out)
+{
+    kvf_base *base = NULL;
+    kvf__desc desc = {0};
+
+    KVF_TRY(kvf__alloc(ctx, sizeof *base, &base));
+    *base = *from;
+    base->is_copy = true;
+    base->carries = NULL; /* the slots are of the file */
+    base->model = NULL;
+    base->path = base->name = NULL;
+    kvf_status st = kvf__strdup(ctx, from->path, &base->path);
+    if (!st) st = kvf__strdup(ctx, from->name, &base->name);
+    if (!st) st = kvf__desc_copy(ctx, kvf__model_desc(from->model), &desc);
+    if (!st) st = make_model(ctx, base, from->path, &desc, options, form);
+    kvf__desc_done(&desc);
+    if (st)
+        kvf_base_free(base);
+    else
+        *out = base;
+    return st;
+}
+
 kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                          kvf_base **out)
 {
@@ -240,9 +273,11 @@ void kvf_base_free(kvf_base *base)
 {
     if (!base) return;
     kvf__model_free(base->model);
-    kvf__tokenizer_free(base->tokenizer);
-    kvf__slots_done(&base->slots);
-    kvf__weights_close(&base->weights);
+    if (!base->is_copy) {
+        kvf__tokenizer_free(base->tokenizer);
+        kvf__slots_done(&base->slots);
+        kvf__weights_close(&base->weights);
+    }
     kvf__free(base->path);
     kvf__free(base->name);
     kvf__free(base);

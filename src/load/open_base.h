@@ -22,6 +22,7 @@ struct kvf_base {
     bool backward;             /* open for these too */
     bool random;               /* weights of no file that anyone has */
     const kvf_prefix *carries; /* whose values the model has taken (port block); NULL: its own */
+    bool is_copy;              /* weights, slots and tokenizer are views of another base's */
 };
 
 /* "auto", "f32", "bf16", "int8". */
@@ -76,6 +77,10 @@ kvf_status kvf__hub_find(kvf_ctx *ctx, const char *path, char **out);
 kvf_status kvf__hub_name(kvf_ctx *ctx, const char *path, char **out);
 /* kvf_base_open in a form to be trained. */
 kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                             const kvf__train *form, kvf_base **out);
+/* The same of a base that is open, which stays as it is and must outlive *out: a model of its own,
+ * in the precision of `from`, packed from what that has mapped; no file is opened. */
+kvf_status kvf__base_copy_as(kvf_ctx *ctx, const kvf_base *from, const kvf_base_options *options,
                              const kvf__train *form, kvf_base **out);
 /* Tokenizer of a GGUF's metadata. */
 kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,

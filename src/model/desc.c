@@ -8,6 +8,7 @@
 #include "model_priv.h"
 
 #include <math.h>
+#include <string.h>
 
 void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
 {
@@ -33,6 +34,28 @@ bool kvf__ends_has(const kvf__ends *ends, int32_t id)
 void kvf__ends_add(kvf__ends *ends, int32_t id)
 {
     if (id >= 0 && ends->n < KVF__MOST_ENDS && !kvf__ends_has(ends, id)) ends->id[ends->n++] = id;
+}
+
+static kvf_status copy_floats(kvf_ctx *ctx, const float *from, int64_t n, float **out)
+{
+    if (!from) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof **out, out));
+    memcpy(*out, from, (size_t)n * sizeof **out);
+    return KVF_OK;
+}
+
+kvf_status kvf__desc_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__desc *out)
+{
+    kvf__desc copy = *from;
+    kvf__positions *to = &copy.position;
+    to->divisors = to->inv_freq = NULL;
+    kvf_status st = copy_floats(ctx, from->position.divisors, from->D / 2, &to->divisors);
+    if (!st) st = copy_floats(ctx, from->position.inv_freq, from->D / 2, &to->inv_freq);
+    if (st)
+        kvf__desc_done(&copy);
+    else
+        *out = copy;
+    return st;
 }
 
 void kvf__desc_done(kvf__desc *desc)

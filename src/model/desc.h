@@ -96,6 +96,7 @@ kvf_status kvf__desc_set_ends(kvf_ctx *ctx, const char *where, const kvf_json *r
 /* meta: scalar keys of the GGUF; table: for rope_freqs.weight and the shapes of tensors. */
 kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *meta,
                                const kvf__table *table, kvf__desc *out);
+kvf_status kvf__desc_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__desc *out);
 void kvf__desc_done(kvf__desc *desc);
 /* A config.json that reads back as the same model; *out to be freed. EUNSUPPORTED: it has no words
  * for what `where` describes. */

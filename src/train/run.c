@@ -27,35 +27,44 @@ void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* options.open_base, as it is open. */
-static kvf_status borrow_base(kvf__trainer *t)
+/* options.open_base as it is; a copy of it where the run changes what it computes with. */
+static kvf_status borrow_base(kvf__trainer *t, kvf_base_options *options, const kvf__train *form)
 {
     kvf_base *base = t->options.open_base;
-    if (!base) return KVF_OK;
-    if (!base->backward)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: the base was opened without backward passes",
-                         base->path);
+    const bool changes = form->what != KVF__TRAIN_NOTHING;
     if (base->carries)
         return kvf__fail(t->ctx, KVF_EUSAGE, "%s: the base carries what a prefix changed of it",
                          base->path);
+    if (!kvf__train_option_given(&t->options, "weight-dtype") &&
+        form->what != KVF__TRAIN_EVERYTHING)
+        options->weight_dtype = t->options.weight_dtype = base->weight_dtype;
+    if (changes) return kvf__base_copy_as(t->ctx, base, options, form, &t->base);
+    if (!base->backward)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: the base was opened without backward passes",
+                         base->path);
     t->base = base;
     t->borrows_base = true;
-    if (!kvf__train_option_given(&t->options, "weight-dtype"))
-        t->options.weight_dtype = base->weight_dtype;
     return KVF_OK;
 }
 
-static kvf_status open_base(kvf__trainer *t)
+static kvf_status find_base(kvf__trainer *t, kvf_base_options *options)
 {
     kvf__train form;
     KVF_TRY(kvf__trainer_form(t, &form));
     KVF_TRY(kvf__ranks_decided(t));
-    if (!t->base && form.what == KVF__TRAIN_NOTHING) KVF_TRY(borrow_base(t));
-    const kvf_base_options options = {.precision = t->options.precision,
-                                      .backward = true,
-                                      .weight_dtype = t->options.weight_dtype,
-                                      .stream_layers = t->options.stream_layers};
-    if (!t->base) KVF_TRY(kvf__base_open_as(t->ctx, t->options.base, &options, &form, &t->base));
+    if (t->base) return KVF_OK;
+    return t->options.open_base
+               ? borrow_base(t, options, &form)
+               : kvf__base_open_as(t->ctx, t->options.base, options, &form, &t->base);
+}
+
+static kvf_status open_base(kvf__trainer *t)
+{
+    kvf_base_options options = {.precision = t->options.precision,
+                                .backward = true,
+                                .weight_dtype = t->options.weight_dtype,
+                                .stream_layers = t->options.stream_layers};
+    KVF_TRY(find_base(t, &options));
     if (options.precision != KVF_PRECISION_AUTO && options.precision != t->base->precision)
         return kvf__fail(
             t->ctx, KVF_EUSAGE, "--precision %s: the base is open in %s, which its runs share",
