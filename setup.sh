@@ -10,8 +10,9 @@
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
-#   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; also llama_cpp_python) and compare
-#                    answers with theirs. KVF_PYTHON: a Python whose packages (torch, transformers) are used
+#   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; also llama_cpp_python), an evaluator
+#                    (lm_evaluation) and clients (openai_client langchain_client litellm_client llm_client inspect_client), and
+#                    compare answers with theirs. KVF_PYTHON: a Python whose packages (torch, transformers) are used
 #
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
 # $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
@@ -286,6 +287,8 @@ run_storm() {
 }
 
 PEERS=build/peers
+ENGINES="llama_server node_llama_cpp mlx_cache"
+CLIENTS="lm_evaluation openai_client langchain_client litellm_client llm_client inspect_client"
 
 # peers_install PACKAGE...: into the Python of the peers.
 peers_install() {
@@ -312,6 +315,18 @@ fetch_peers() {
       peers_install --no-deps mlx==0.32.4 mlx-cpu==0.32.4 mlx-lm==0.32.2
       peers_install --no-deps --target $PEERS/mlx-lm-0.31.3 mlx-lm==0.31.3
       ;;
+    lm_evaluation)
+      peers_install torch==2.13.0 transformers==5.23.0 h5py sentencepiece protobuf
+      peers_install "lm-eval[api,hf]==0.4.13" datasets==5.2.0
+      ;;
+    openai_client) peers_install openai==2.54.0 ;;
+    langchain_client) peers_install openai==2.54.0 langchain-openai==1.7.3 ;;
+    litellm_client) peers_install openai==2.54.0 litellm==1.106.2 ;;
+    llm_client) peers_install openai==2.54.0 llm==0.32.1 ;;
+    inspect_client) # wants a later openai than the others
+      peers_install inspect-ai==0.3.285 openai==2.54.0 httpx2==2.16.2
+      peers_install --no-deps --target $PEERS/openai-3 openai==3.54.0
+      ;;
     node_llama_cpp)
       command -v npm >/dev/null || { echo "setup.sh: node_llama_cpp needs Node.js 20 with npm" >&2; exit 1; }
       mkdir -p $PEERS/node
@@ -324,7 +339,8 @@ fetch_peers() {
 
 # A script of tests/peers for each; all run, and one that fails is the exit status.
 run_peers() {
-  [ $# -gt 0 ] || set -- llama_server node_llama_cpp mlx_cache
+  # shellcheck disable=SC2086
+  [ $# -gt 0 ] || set -- $ENGINES $CLIENTS
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES check python3-venv
   say "building"
@@ -338,13 +354,14 @@ run_peers() {
   failed=0
   for peer; do
     say "$peer"
-    more=""
+    more="" path=""
     case $peer in
+    inspect_client) path=$PEERS/openai-3 ;;
     node_llama_cpp) more="--node $PEERS/node" ;;
     mlx_cache) more="--old $PEERS/mlx-lm-0.31.3" ;;
     esac
     # shellcheck disable=SC2086
-    $PEERS/venv/bin/python tests/peers/$peer.py --model "$MODEL" --prefix $DEMO/prefix.h5 --work $PEERS $more || failed=1
+    PYTHONPATH=$path $PEERS/venv/bin/python tests/peers/$peer.py --model "$MODEL" --prefix $DEMO/prefix.h5 --work $PEERS $more || failed=1
   done
   exit $failed
 }
@@ -374,7 +391,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,17s/^# \{0,1\}//p' "$0"
+  sed -n '2,18s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

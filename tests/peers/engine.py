@@ -7,7 +7,6 @@ An engine is an object with
 
 Answers must be those of `kvfold generate` word for word. Where one is not, what the engine chose is held to be a near-tie if
 kvfold's logit of it is nearer to that of its own choice than the two programs' log-probabilities are on the bare base."""
-import argparse
 import json
 import os
 
@@ -17,25 +16,12 @@ from gguf.quants import dequantize
 from safetensors.numpy import load_file
 
 import program
+from program import parse  # noqa: F401, of the scripts too
 
 NEW = 24
 LIKELIEST = 50
 PROMPTS = ["Internet, noun:", "Meeting, noun:", "Software, noun:", "Marriage, noun:", "Honest, adjective:", "The capital of France is",
            "Once upon a time", "Water boils at", "List three colours:\n1.", "She opened the door and"]
-
-
-def parse(description, *more):
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--model", required=True, help="SmolLM2-135M-Instruct GGUF file")
-    parser.add_argument("--prefix", required=True, help="a prefix file trained on it")
-    parser.add_argument("--build", default="build", help="build folder with kvfold and tests/dump_pass")
-    parser.add_argument("--work", default="build/peers", help="folder for intermediate files")
-    parser.add_argument("--threads", type=int, default=2)
-    for name, keywords in more:
-        parser.add_argument(name, **keywords)
-    args = parser.parse_args()
-    os.makedirs(args.work, exist_ok=True)
-    return args
 
 
 def f32_model(args):

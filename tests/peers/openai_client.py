@@ -1,36 +1,22 @@
-#!/usr/bin/env python3
-"""The real OpenAI client (PyPI openai) against `kvfold serve`: completions, chats, streams, models, errors, tokens.
-
-  openai_client.py --kvfold build/kvfold --base MODEL [--prefix FILE]
-"""
-import argparse
+"""The real OpenAI client (PyPI openai) against `kvfold serve`: completions, chats, streams, models, errors, tokens."""
 import json
 import os
-import re
-import signal
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import openai
 
-PROMPT = "Internet, noun:"
+import program
+import served
+from program import expect
+from served import PROMPT
 
 
 def generate(args, prompt, prefix=None, seed=0, temperature=0, chat=None):
-    command = [args.kvfold, "generate", "--base", args.base, "--prompt", prompt, "--max-tokens", "24", "--precision",
-               args.precision, "--seed", str(seed), "--temperature", str(temperature), "--quiet", "--json"]
-    command += ["--prefix", prefix] if prefix else []
-    template = args.chat_template or chat
-    command += ["--chat-template", template] if template else []
-    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["text"]
-
-
-def expect(what, got, want):
-    if got != want:
-        sys.exit(f"openai_client: {what}: {got!r}, want {want!r}")
-    print(f"ok: {what}")
+    more = ["--prefix", prefix] if prefix else []
+    more += ["--chat-template", chat] if chat else []
+    return program.kvfold(args, "generate", "--base", args.model, "--prompt", prompt, "--max-tokens", 24, "--precision", "f32", "--seed",
+                          seed, "--temperature", temperature, "--threads", args.threads, "--quiet", *more)["text"]
 
 
 def refused(what, kind, call):
@@ -39,7 +25,7 @@ def refused(what, kind, call):
     except kind as error:
         expect(what, type(error), kind)
         return error
-    sys.exit(f"openai_client: {what}: nothing was raised")
+    raise SystemExit(f"openai_client: {what}: nothing was raised")
 
 
 def check_completions(args, client, names):
@@ -92,11 +78,9 @@ def generate_choices(args, path):
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as rows:
         rows.write((json.dumps({"prompt": PROMPT, "completion": ""}) + "\n") * 3)
         rows.flush()
-        command = [args.kvfold, "generate", "--base", args.base, "--data", rows.name, "--max-tokens", "24", "--seed", "5",
-                   "--precision", args.precision, "--temperature", "0.8", "--batch-size", "1", "--quiet", "--json"]
-        command += ["--prefix", path] if path else []
-        said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    return json.loads(said)["texts"][1:]
+        more = ["--prefix", path] if path else []
+        return program.kvfold(args, "generate", "--base", args.model, "--data", rows.name, "--max-tokens", 24, "--seed", 5, "--precision",
+                              "f32", "--temperature", 0.8, "--batch-size", 1, "--threads", args.threads, "--quiet", *more)["texts"][1:]
 
 
 def check_chats(args, client):
@@ -149,40 +133,22 @@ def check_many(args, client, names):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kvfold", required=True)
-    parser.add_argument("--base", required=True)
-    parser.add_argument("--prefix", action="append", default=[])
-    parser.add_argument("--precision", default="f32")
-    parser.add_argument("--chat-template", help="for all rows, of server and generate alike (each base's own)")
-    args = parser.parse_args()
-    names = {"bare": None, **{f"p{i}": path for i, path in enumerate(args.prefix)}}
-    with tempfile.TemporaryDirectory() as folder:
-        token = os.path.join(folder, "token")
-        with open(token, "w") as out:
-            out.write("s3cret\n")
-        command = [args.kvfold, "serve", "--base", args.base, "--base-name", "bare", "--port", "0", "--token-file", token,
-                   "--precision", args.precision]
-        command += ["--chat-template", args.chat_template] if args.chat_template else []
-        for name, path in names.items():
-            command += ["--prefix", f"{name}={path}"] if path else []
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            url = re.match(r"listening on (\S+)", server.stdout.readline())[1]
-            client = openai.OpenAI(base_url=f"{url}/v1", api_key="s3cret", max_retries=0)
-            expect("models", sorted(m.id for m in client.models.list()), sorted(names))
-            expect("one model", client.models.retrieve("bare").owned_by, "kvfold")
-            check_completions(args, client, names)
-            check_choices(args, client, names)
-            check_prompts(args, client, names)
-            check_chats(args, client)
-            check_refusals(args, client)
-            check_many(args, client, names)
-        finally:
-            server.send_signal(signal.SIGTERM)
-            code = server.wait(60)
-        expect("exit status", code, 143)
+    args = program.parse(__doc__)
+    names = {"bare": None, "p": args.prefix}
+    token = os.path.join(args.work, "token")
+    with open(token, "w", encoding="utf-8") as out:
+        out.write("s3cret\n")
+    with served.serve(args, "--token-file", token) as url:
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="s3cret", max_retries=0)
+        expect("models", sorted(m.id for m in client.models.list()), sorted(names))
+        expect("one model", client.models.retrieve("bare").owned_by, "kvfold")
+        check_completions(args, client, names)
+        check_choices(args, client, names)
+        check_prompts(args, client, names)
+        check_chats(args, client)
+        check_refusals(args, client)
+        check_many(args, client, names)
+    program.finish()
 
 
-if __name__ == "__main__":
-    main()
+main()
