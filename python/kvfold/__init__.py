@@ -15,5 +15,5 @@ from .prefix import Prefix, inspect
 from .training import Event, History, Option, Result, Run, train, train_options
 
 __version__ = "0.1.0"
-__all__ = ["Base", "Error", "Evaluation", "Event", "History", "Model", "Option", "Prefix", "Result", "Run", "Score", "Shape", "inspect",
-           "set_threads", "train", "train_options", "versions"]
+__all__ = ["Base", "Error", "Evaluation", "Event", "History", "Model", "Option", "Prefix", "Result", "Run", "Score", "Shape",
+           "inspect", "set_threads", "train", "train_options", "versions"]

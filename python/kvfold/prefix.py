@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import tempfile
 from pathlib import Path as _Path
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 import numpy as np
 
@@ -15,9 +16,6 @@ from ._library import Context, Error, Handle, lib, text, thread_context
 from ._options import choice
 from .base import Base, Path
 from .model import Model
-
-if TYPE_CHECKING:
-    import torch
 
 
 def inspect(path: Path) -> Dict[str, Any]:
@@ -133,6 +131,7 @@ class Prefix(Model):
         """A prefix file. dtype: "f32", "f16", "bf16", "int8". force: replace one that is there."""
         self._context.call(lib.kvf_prefix_save, self._handle, text(path), choice("dtype", dtype, c.DTYPES), force)
 
+    @functools.cached_property
     def _attributes(self) -> Dict[str, Any]:
         """Facts of a prefix with keys and values, as they stand in its file."""
         with tempfile.TemporaryDirectory() as place:
@@ -140,7 +139,7 @@ class Prefix(Model):
             return inspect(_Path(place) / "prefix.h5")["attributes"]
 
     def to_peft(self, folder: Path, base_id: Optional[str] = None, *, force: bool = False) -> None:
-        """A folder that PeftModel.from_pretrained loads, and AutoPeftModelFor... where base_id is a Hub id or a folder of the base."""
+        """A folder that PeftModel.from_pretrained loads; AutoPeftModelFor... too where base_id is a Hub id or folder of the base."""
         with tempfile.TemporaryDirectory() as place:
             path = self._path
             if path is None:

@@ -237,7 +237,7 @@ def _result(r: c.kvf_train_result) -> Result:
                   r.label_tokens, r.examples, _string(r.precision), r.finished_before, _forecast(r.forecast))
 
 
-#: Methods that change the base itself, and open its file once more for that.
+#: Methods that change the base, and train a copy of it: it needs no backward passes itself.
 _CHANGES_BASE = ("adapter", "full")
 
 
