@@ -179,37 +179,142 @@ START_TEST(texts_become_ids_and_back)
 }
 END_TEST
 
-/* Log-softmax of the logits are the scores; logits of a beginning are those of the whole. */
+/* A run of every kind that a session takes, by an option of train. */
+static const struct {
+    const char *option, *value;
+} KINDS[] = {
+    {"method", "direct"},        {"method", "prompt"}, {"method", "projected"},
+    {"method", "adapter"},       {"method", "full"},   {"method", "p-tuning"},
+    {"infix", "true"},           {"train-head", NULL}, {"task-prefix", "shared"},
+    {"task-prefix", "low-rank"},
+};
+enum { N_KINDS = sizeof KINDS / sizeof KINDS[0], P = 3, N = 6 };
+
+static void set(kvf_train_options *o, const char *name, const char *value)
+{
+    ck_assert_msg(!kvf_train_set(ctx, o, name, value), "%s", kvf_ctx_error(ctx));
+}
+
+/* Two tasks with a prefix each, of which the first is opened. */
+static void divide_tasks(kvf_train_options *o)
+{
+    static char texts[4][600];
+    const char *const files[] = {data, data, valid, valid};
+    o->data = o->valid = NULL;
+    for (int i = 0; i < 4; i++) {
+        snprintf(texts[i], sizeof texts[i], "%s=%s", i % 2 ? "second" : "first", files[i]);
+        set(o, i < 2 ? "data" : "valid", texts[i]);
+    }
+}
+
+static kvf_session *open_kind(int kind)
+{
+    const bool tasks = !strcmp(KINDS[kind].option, "task-prefix");
+    kvf_session_options how = {.base.precision = KVF_PRECISION_F32};
+    kvf_train_options o = toy_run_options(out);
+    kvf_session *session = NULL;
+    o.prefix_length = P;
+    set(&o, KINDS[kind].option, KINDS[kind].value);
+    if (tasks) divide_tasks(&o);
+    if (tasks) how.head = "first";
+    train(&o);
+    ck_assert_msg(!kvf_session_open(ctx, base, out, &how, &session), "%s", kvf_ctx_error(ctx));
+    return session;
+}
+
+/* The row as kvf_logits has it: virtual tokens in front, or the place of an infix. */
+static size_t row_for(int kind, const int32_t *ids, int32_t *out_ids)
+{
+    const char *value = KINDS[kind].value;
+    size_t n = 0;
+    const bool input = value && (!strcmp(value, "prompt") || !strcmp(value, "p-tuning"));
+    for (int32_t p = 0; input && p < P; p++)
+        out_ids[n++] = -1 - p;
+    for (int i = 0; i < N; i++) {
+        if (!strcmp(KINDS[kind].option, "infix") && i == 2) out_ids[n++] = -1;
+        out_ids[n++] = ids[i];
+    }
+    return n;
+}
+
+static double logprob(const float *logits, int32_t id)
+{
+    double sum = 0;
+    for (int v = 0; v < V; v++)
+        sum += exp((double)logits[v]);
+    return (double)logits[id] - log(sum);
+}
+
+/* Log-softmax of the logits are the scores, of every kind of file. Labels are those from token 3
+ * on, so that an infix stands before token 2. */
 START_TEST(logits_are_what_scores_are_made_of)
 {
-    static float logits[6 * V], first[2 * V];
-    const int32_t ids[6] = {4, 9, 16, 25, 36, 49};
-    kvf_train_options o = toy_run_options(out);
+    static float logits[(N + P) * V];
+    const int32_t ids[N] = {4, 9, 16, 25, 36, 49};
+    const int32_t labels[N] = {-100, -100, -100, 25, 36, 49};
+    int32_t row[N + P];
     kvf_rows *rows = NULL;
     kvf_score_result scores;
-    train(&o);
-    kvf_session *session = open_as(out, KVF_OK);
+    kvf_session *session = open_kind(_i);
     kvf_base *b = kvf_session_base(session);
     kvf_prefix *prefix = kvf_session_prefix(session);
+    const size_t n = row_for(_i, ids, row);
     ck_assert_int_eq(kvf_rows_create(ctx, &rows), KVF_OK);
-    ck_assert_int_eq(kvf_rows_add_ids(ctx, rows, ids, NULL, 6), KVF_OK);
+    ck_assert_int_eq(kvf_rows_add_ids(ctx, rows, ids, labels, N), KVF_OK);
     const kvf_score_options how = {.eval.data = kvf_rows_path(rows)};
-    ck_assert_int_eq(kvf_score(ctx, b, prefix, &how, &scores), KVF_OK);
-    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, 6, logits), KVF_OK);
-    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, 2, first), KVF_OK);
-    ck_close(first, logits, 2 * V, /* rtol */ 0, /* atol: other shapes of products */ 1e-5);
-    ck_assert_uint_eq(scores.rows[0].n, 5);
-    for (int i = 0; i < 5; i++) {
-        double sum = 0;
-        for (int v = 0; v < V; v++)
-            sum += exp((double)logits[i * V + v]);
-        ck_assert_double_eq_tol((double)scores.rows[0].tokens[i].logprob,
-                                (double)logits[i * V + ids[i + 1]] - log(sum), 1e-5);
+    ck_assert_msg(!kvf_score(ctx, b, prefix, &how, &scores), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_logits(ctx, b, prefix, row, n, logits), "%s", kvf_ctx_error(ctx));
+    ck_assert_uint_eq(scores.rows[0].n, 3);
+    for (size_t i = 0; i < 3; i++) {
+        const kvf_token_score *token = &scores.rows[0].tokens[i];
+        ck_assert_double_eq_tol((double)token->logprob,
+                                logprob(logits + (n - 4 + i) * V, token->id), 1e-5);
     }
-    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, 0, logits), KVF_ESHAPE);
-    ck_assert_int_eq(kvf_logits(ctx, b, prefix, (const int32_t[]){V}, 1, logits), KVF_ESHAPE);
     kvf_score_result_done(&scores);
     kvf_rows_free(rows);
+    kvf_session_close(session);
+}
+END_TEST
+
+/* Before an infix the bare base's; in its place none; after it what generation computes. */
+START_TEST(logits_around_an_infix)
+{
+    static float logits[(N + 1) * V], bare[N * V];
+    const int32_t ids[N] = {4, 9, 16, 25, 36, 49}, row[N + 1] = {4, 9, -1, 16, 25, 36, 49};
+    const int32_t BAD[][3] = {{4, 9, 16}, {-1, 4, 9}, {4, 9, -1}, {4, -1, -2}};
+    kvf_session *session = open_kind(6);
+    kvf_base *b = kvf_session_base(session);
+    kvf_prefix *prefix = kvf_session_prefix(session);
+    ck_assert_msg(!kvf_logits(ctx, b, prefix, row, N + 1, logits), "%s", kvf_ctx_error(ctx));
+    ck_assert_int_eq(kvf_logits(ctx, b, NULL, ids, N, bare), KVF_OK);
+    ck_close(logits, bare, 2 * V, /* rtol */ 0, /* atol: other shapes of products */ 1e-5);
+    for (int v = 0; v < V; v++)
+        ck_assert(isnan(logits[2 * V + v]) && isfinite(logits[3 * V + v]));
+    float most = 0;
+    for (int v = 0; v < V; v++)
+        most = fmaxf(most, fabsf(logits[6 * V + v] - bare[5 * V + v]));
+    ck_assert_msg(most > 1e-3F, "the infix changes nothing");
+    for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
+        ck_assert_int_eq(kvf_logits(ctx, b, prefix, BAD[i], 3, logits), KVF_EUSAGE);
+        ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "one id below 0"));
+    }
+    kvf_session_close(session);
+}
+END_TEST
+
+START_TEST(logits_of_a_beginning)
+{
+    static float logits[N * V], first[2 * V];
+    const int32_t ids[N] = {4, 9, 16, 25, 36, 49};
+    kvf_session *session = open_kind(0);
+    kvf_base *b = kvf_session_base(session);
+    kvf_prefix *prefix = kvf_session_prefix(session);
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, N, logits), KVF_OK);
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, 2, first), KVF_OK);
+    ck_close(first, logits, 2 * V, /* rtol */ 0, /* atol: other shapes of products */ 1e-5);
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, ids, 0, logits), KVF_ESHAPE);
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, (const int32_t[]){V}, 1, logits), KVF_ESHAPE);
+    ck_assert_int_eq(kvf_logits(ctx, b, prefix, (const int32_t[]){-1}, 1, logits), KVF_ESHAPE);
     kvf_session_close(session);
 }
 END_TEST
@@ -296,7 +401,9 @@ int main(void)
     tcase_add_test(core, arrays_that_do_not_fit_are_refused);
     tcase_add_test(core, a_history_is_what_the_run_told);
     tcase_add_test(core, texts_become_ids_and_back);
-    tcase_add_test(core, logits_are_what_scores_are_made_of);
+    tcase_add_loop_test(core, logits_are_what_scores_are_made_of, 0, N_KINDS);
+    tcase_add_test(core, logits_around_an_infix);
+    tcase_add_test(core, logits_of_a_beginning);
     tcase_add_loop_test(core, every_allocation_may_fail, 0, N_MAKERS);
     suite_add_tcase(suite, core);
     return ck_main(suite);

@@ -81,9 +81,10 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
 void kvf_text_list_free(char **texts, size_t n);
 
 /* Logits [n, V], f32, after each of a row's n tokens, which follow the prefix (NULL: none) and are
- * given as they are. ids below 0 are the prefix's virtual tokens. EUSAGE: the base or prefix is no
- * language model's; ESHAPE: an id outside the vocabulary, or too many; EUNSUPPORTED: the prefix is
- * inside rows, and nothing says where. */
+ * given as they are. Below 0 are the ids of virtual tokens at the input: -1 is the first; and of a
+ * prefix inside rows one id, which says where it stands, with tokens before and after it: in its
+ * place logits are NaN. EUSAGE: the base or prefix is no language model's, or nothing says where;
+ * ESHAPE: an id outside the vocabulary, or too many. */
 kvf_status kvf_logits(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const int32_t *ids,
                       size_t n, float *logits);
 
