@@ -66,17 +66,6 @@ static void set_beam(beam *to, const beam *from, int32_t token, double score)
 
 /* ---- what may follow ------------------------------------------------------------------------- */
 
-/* log(sum(exp(logits [V]))) */
-static double log_sum(const float *logits, int64_t V)
-{
-    double top = -INFINITY, sum = 0;
-    for (int64_t v = 0; v < V; v++)
-        if ((double)logits[v] > top) top = (double)logits[v];
-    for (int64_t v = 0; v < V; v++)
-        if (!isnan(logits[v])) sum += exp((double)logits[v] - top);
-    return top + log(sum);
-}
-
 /* Among the K best; of equal ones the first stays in front. */
 static void keep(beam_state *s, int64_t parent, int32_t token, double score)
 {
@@ -96,7 +85,7 @@ static void add_continuations(beam_state *s, int64_t parent, const float *logits
     const kvf__penalties *penalties = &request->sampling.penalties;
     const beam *b = &s->running[parent];
     const kvf__said said = {request->prompt, b->ids, request->n, b->n};
-    const double whole = log_sum(logits, s->V);
+    const double whole = kvf__log_sum(logits, s->V).value;
     const float *scores = s->logits;
     for (int64_t v = 0; v < s->V; v++)
         s->logits[v] = (float)((double)logits[v] - whole);

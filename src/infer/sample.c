@@ -8,6 +8,22 @@
 
 #include <math.h>
 
+kvf__logit_sum kvf__log_sum(const float *logits, int64_t V)
+{
+    kvf__logit_sum all = {.best = -1};
+    double sum = 0;
+    for (int64_t v = 0; v < V; v++) {
+        if (isnan(logits[v])) continue;
+        all.numbers++;
+        if (all.best < 0 || logits[v] > logits[all.best]) all.best = v;
+    }
+    const double most = all.best < 0 ? -INFINITY : (double)logits[all.best];
+    for (int64_t v = 0; v < V; v++)
+        if (!isnan(logits[v])) sum += exp((double)logits[v] - most);
+    all.value = most + log(sum);
+    return all;
+}
+
 /* The maximum of many maxima, which the processor computes side by side. */
 static float largest(const float *logits, int64_t V)
 {

@@ -17,6 +17,19 @@ typedef struct kvf__candidate {
     int32_t id;
 } kvf__candidate;
 
+/* log(sum(exp(logits [V]))) of those that are numbers,
+ *
+ *   m + log(sum over v of exp(logit[v] - m)),   m: the largest logit
+ *
+ * in double, summed in the order of the vocabulary, so that equal logits give equal bits whoever
+ * computed them. */
+typedef struct kvf__logit_sum {
+    double value;
+    int64_t best;    /* the largest, of equal ones the first; -1: none is a number */
+    int64_t numbers; /* how many are */
+} kvf__logit_sum;
+kvf__logit_sum kvf__log_sum(const float *logits, int64_t V);
+
 /* The next token from logits [V]. scratch [V] is memory to work in. NaN logits are never chosen.
  * Order of the cuts as in transformers: temperature, top-k, top-p over what is left, min-p. */
 int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,

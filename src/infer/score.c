@@ -1,9 +1,6 @@
 /* Scores of a row's tokens: one pass over the row, then for each label
  *
- *   log p(id) = logit[id] - m - log(sum over v of exp(logit[v] - m)),   m: the largest logit
- *
- * in double, summed in the order of the vocabulary, so that equal logits give equal bits whoever
- * computed them. */
+ *   log p(id) = logit[id] - log(sum over v of exp(logit[v]))      (kvf__log_sum) */
 #include "score.h"
 
 #include <math.h>
@@ -41,17 +38,11 @@ static void find_top(const float *logits, int64_t V, double all, kvf__candidate 
 bool kvf__score_logits(const float *logits, int64_t V, int32_t id, kvf_token_score *score,
                        kvf__candidate *top, int64_t n_top)
 {
-    int64_t best = 0;
-    double sum = 0;
-    for (int64_t v = 1; v < V; v++)
-        if (logits[v] > logits[best]) best = v;
-    for (int64_t v = 0; v < V; v++)
-        sum += exp((double)logits[v] - (double)logits[best]);
-    const double all = (double)logits[best] + log(sum);
-    if (!isfinite(all)) return false;
+    const kvf__logit_sum all = kvf__log_sum(logits, V);
+    if (all.numbers < V || !isfinite(all.value)) return false;
     *score = (kvf_token_score){
-        .id = id, .greedy = best == id, .logprob = (float)((double)logits[id] - all)};
-    if (n_top) find_top(logits, V, all, top, n_top);
+        .id = id, .greedy = all.best == id, .logprob = (float)((double)logits[id] - all.value)};
+    if (n_top) find_top(logits, V, all.value, top, n_top);
     return true;
 }
 
