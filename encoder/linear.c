@@ -56,6 +56,12 @@ static void column_sums(float *sums, const float *rows, int64_t P, int64_t n)
             sums[i] += rows[p * n + i];
 }
 
+/* Does a natural step make this layer's change? Then nobody reads its own gradients. */
+static bool steps_output(const kvf__encoder *encoder, const kvf__encoder_linear *l)
+{
+    return encoder->natural.list.n && l == &encoder->linears[encoder->n_linears - 1];
+}
+
 static kvf_status linear_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__encoder_linear *l,
                              float *dx)
 {
@@ -68,7 +74,7 @@ static kvf_status linear_bwd(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__enc
         KVF_TRY(kvf__sgemm(ctx, true, false, l->out, l->in, P, l->dy, l->out, l->x, l->in, 0,
                            w->grad, l->in));
     }
-    column_sums(w[1].grad, l->dy, P, l->out);
+    if (!steps_output(encoder, l)) column_sums(w[1].grad, l->dy, P, l->out);
     kvf__wide_get()->bwd(dx, l->dy, w->value, P, l->out, l->in);
     return KVF_OK;
 }
