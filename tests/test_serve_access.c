@@ -129,6 +129,31 @@ START_TEST(a_log_that_cannot_be_written_is_refused)
 }
 END_TEST
 
+/* The page for people needs no token, and its policy lets it ask nobody else. */
+START_TEST(the_page_is_open_and_alone)
+{
+    char path[600];
+    toy_write(s.dir, "token", "secret\n");
+    snprintf(path, sizeof path, "%s/token", s.dir);
+    s.options.token_file = path;
+    serve_start(&s);
+    ck_assert_int_eq(fetch(&s, "GET", "/", NULL, NULL, text, ROOM), 200);
+    has("\r\nContent-Type: text/html; charset=utf-8\r\n");
+    has("\r\nContent-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'sha256-");
+    ck_assert_ptr_null(strstr(text, "http://"));
+    ck_assert_ptr_null(strstr(text, "https://"));
+    ck_assert_ptr_null(strstr(text, "innerHTML"));
+    ck_assert_int_eq(fetch(&s, "GET", "/v1/models", NULL, NULL, text, ROOM), 401);
+    ck_assert_int_eq(
+        fetch(&s, "GET", "/v1/models", "Authorization: Bearer secret\r\n", NULL, text, ROOM), 200);
+    has("\"facts\":{\"prefix\":true,\"tasks\":[\"lm\"],\"architecture\":\"llama\","
+        "\"task\":\"lm\",\"method\":\"direct\",\"prefix_length\":2}");
+    has("\"facts\":{\"prefix\":false,\"tasks\":[\"lm\"],\"architecture\":\"llama\"}");
+    serve_end(&s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("serve_access");
@@ -140,6 +165,7 @@ int main(void)
         suite_add_tcase(suite, all[i]);
     }
     tcase_add_loop_test(core, pages_of_named_origins_may_read, 0, 2);
+    tcase_add_test(core, the_page_is_open_and_alone);
     tcase_add_test(core, requests_are_logged);
     tcase_add_test(core, who_leaves_is_logged);
     tcase_add_test(errors, what_is_no_origin_is_refused);

@@ -9,6 +9,7 @@
  *
  *     POST /v1/completions, /v1/chat/completions    "model" names a prefix, or the base
  *     POST /v1/classify                             rows for the head of a prefix
+ *     GET  /                                        a page for people
  *     GET  /v1/models, /health, /metrics            metrics in Prometheus' text form
  *     GET  /tokenizer_info                          special tokens, chat template, as vLLM
  *     POST /tokenize, /detokenize                   ids of a text or chat; the text of ids

@@ -163,7 +163,7 @@ const cli_command cli_serve = {
              "base; \"prompt\" is a text, token ids, or an array of either. POST /v1/classify:\n"
              "rows for the head of a prefix (\"input\": a text, an array of two, an array of\n"
              "words, an object with a row's fields, or an array of these), answered as\n"
-             "`kvfold predict` answers them. GET /v1/models,\n"
+             "`kvfold predict` answers them. GET / is a page for people. GET /v1/models,\n"
              "/metrics (Prometheus), /health; GET /tokenizer_info, POST /tokenize and\n"
              "/detokenize for clients without a tokenizer. An answer is that of\n"
              "`kvfold generate` for its prompt, prefix and seed, whatever else is computed.\n"

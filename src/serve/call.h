@@ -15,7 +15,8 @@ typedef struct kvf__call {
     kvf__problem problem; /* status 0: none so far */
     /* what routes.c answers: one of these, or the problem */
     kvf__buf reply;
-    const char *type; /* of the reply */
+    const char *type;   /* of the reply */
+    const char *policy; /* Content-Security-Policy of a page; NULL: none */
     kvf__job *job;
 
     /* http.c's own */

@@ -1,5 +1,6 @@
 /* A request to classify: rows for the head of a prefix, answered with the bits that `kvfold
- * predict` gives a file of these rows (classification.c). Read in one thread, computed in another. */
+ * predict` gives a file of these rows (classification.c). Read in one thread, computed in another.
+ */
 #ifndef KVF_CLASSIFICATION_H
 #define KVF_CLASSIFICATION_H
 

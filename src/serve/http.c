@@ -40,6 +40,12 @@ static enum MHD_Result queue_response(kvf__call *c, unsigned status, struct MHD_
 {
     if (!response) return MHD_NO;
     if (type) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (c->policy) {
+        MHD_add_response_header(response, "Content-Security-Policy", c->policy);
+        MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+        MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    }
     if (c->origin) {
         MHD_add_response_header(response, "Access-Control-Allow-Origin", c->origin);
         if (*c->origin != '*') MHD_add_response_header(response, "Vary", "Origin");

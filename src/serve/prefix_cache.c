@@ -7,6 +7,8 @@
 #include "completion.h"
 #include "session.h"
 
+#include <math.h>
+
 #include <string.h>
 
 enum { MOST_NAME = 64 };
@@ -60,9 +62,27 @@ static kvf_status open_own_head(kvf_ctx *ctx, const kvf__prefix_cache *cache, kv
     return kvf_prefix_open(ctx, cache->base->path, KVF_CHECKPOINT_DEFAULT, &ref->classifier);
 }
 
+/* What the history of a run says of its step. */
+static kvf_status find_losses(kvf_ctx *ctx, kvf__prefix_ref *ref)
+{
+    const kvf_prefix *prefix = ref->prefix;
+    kvf__history history = {0};
+    if (!prefix->from_run) return KVF_OK;
+    KVF_TRY(kvf__artifact_history(ctx, prefix->path, &history));
+    for (int64_t i = 0; i < history.n; i++)
+        if (history.step[i] == prefix->step) {
+            ref->train_loss = kvf__history_at(&history, KVF__COLUMN_train_loss, i);
+            ref->valid_loss = kvf__history_at(&history, KVF__COLUMN_valid_loss, i);
+        }
+    kvf__history_done(&history);
+    return KVF_OK;
+}
+
 static kvf_status fill_ref(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf__prefix_ref *ref)
 {
     const kvf_prefix *prefix = ref->prefix;
+    ref->train_loss = ref->valid_loss = NAN;
+    if (prefix) KVF_TRY(find_losses(ctx, ref));
     KVF_TRY(kvf__renderer_for(ctx, cache->base, prefix, cache->options->chat_template, NULL,
                               &ref->renderer));
     ref->ends = kvf__completion_ends(cache->base, prefix, &ref->renderer.chat);

@@ -15,6 +15,7 @@ typedef struct kvf__prefix_ref {
     kvf_base *own_base; /* that has the values of a prefix which changes it; NULL: the server's */
     /* whose head classifies: the prefix, or what the base file keeps; NULL: nothing does */
     kvf_prefix *classifier;
+    double train_loss, valid_loss; /* of a run, at the step that is served; NaN: not known */
     kvf__renderer renderer;
     kvf__ends ends;
     int64_t uses; /* under the cache's lock */

@@ -4,6 +4,8 @@
 #include "json_pack.h"
 #include "logprobs.h"
 
+#include <math.h>
+
 /* Appends the text of an object, which it frees, as a whole body or as an event. */
 static kvf_status put(kvf_json *object, bool event, kvf__buf *out)
 {
@@ -144,7 +146,7 @@ kvf_status kvf__reply_classes(const kvf__reply *reply, const char *task, kvf_jso
     return put(object, false, out);
 }
 
-/* ---- errors, models -------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf *out)
 {
@@ -158,19 +160,75 @@ kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf 
                event, out);
 }
 
-static kvf_json *model_object(const char *name, int64_t created)
+/* ---- models ---------------------------------------------------------------------------------- */
+
+static void set_number(kvf_json *object, const char *key, const kvf_json *lineage, const char *from)
 {
-    return kvf__json_pack("{s:o, s:s, s:I, s:s}", "id", kvf_json_new_str(name), "object", "model",
-                          "created", created, "owned_by", "kvfold");
+    const int64_t value = kvf_json_int(kvf_json_get(lineage, from), -1);
+    if (value >= 0) kvf_json_set(object, key, kvf_json_new_int(value));
 }
 
-kvf_status kvf__reply_models(const kvf__cached_prefix *models, size_t n, bool as_list,
-                             int64_t created, kvf__buf *out)
+static void set_loss(kvf_json *object, const char *key, double loss)
 {
-    if (!as_list) return put(model_object(models[0].name, created), false, out);
+    if (isfinite(loss)) kvf_json_set(object, key, kvf_json_new_real(loss));
+}
+
+static void set_labels(kvf_json *object, const kvf__head_values *head)
+{
+    kvf_json *list = head->n_labels ? kvf_json_array() : NULL;
+    for (size_t i = 0; i < head->n_labels; i++)
+        kvf_json_add(list, kvf_json_new_str(head->labels[i]));
+    if (list) kvf_json_set(object, "labels", list);
+}
+
+/* What a request may ask of it: "lm" for texts, and the task of its head. */
+static kvf_json *tasks_of(const kvf__prefix_ref *ref, bool causal)
+{
     kvf_json *list = kvf_json_array();
-    for (size_t i = 0; i < n; i++)
-        kvf_json_add(list, model_object(models[i].name, created));
+    if (causal && (!ref->prefix || ref->prefix->task == KVF__TASK_LM))
+        kvf_json_add(list, kvf_json_new_str(kvf__task_name(KVF__TASK_LM)));
+    if (ref->classifier)
+        kvf_json_add(list, kvf_json_new_str(kvf__task_name(ref->classifier->task)));
+    return list;
+}
+
+static kvf_json *facts_of(const kvf_base *base, const kvf__prefix_ref *ref)
+{
+    const kvf_prefix *prefix = ref->prefix;
+    kvf_json *facts = kvf__json_pack("{s:b, s:o, s:s}", "prefix", prefix != NULL, "tasks",
+                                     tasks_of(ref, kvf__model_desc(base->model)->block.causal),
+                                     "architecture", kvf_base_architecture(base));
+    if (ref->classifier) set_labels(facts, &ref->classifier->file.head);
+    if (!prefix) return facts;
+    kvf_json_set(facts, "task", kvf_json_new_str(kvf__task_name(prefix->task)));
+    kvf_json_set(facts, "method", kvf_json_new_str(prefix->file.id.method));
+    if (prefix->file.id.P)
+        kvf_json_set(facts, "prefix_length", kvf_json_new_int(prefix->file.id.P));
+    set_number(facts, "examples", prefix->file.lineage, "data_examples");
+    set_number(facts, "step", prefix->file.lineage, "run_step");
+    if (prefix->step >= 0) kvf_json_set(facts, "step", kvf_json_new_int(prefix->step));
+    set_loss(facts, "train_loss", ref->train_loss);
+    set_loss(facts, "valid_loss", ref->valid_loss);
+    return facts;
+}
+
+static kvf_json *model_object(kvf__prefix_cache *cache, int64_t i, int64_t created)
+{
+    kvf__prefix_ref *ref = kvf__prefix_cache_get(cache, i);
+    kvf_json *object = kvf__json_pack(
+        "{s:o, s:s, s:I, s:s, s:o}", "id", kvf_json_new_str(cache->entries[i].name), "object",
+        "model", "created", created, "owned_by", "kvfold", "facts", facts_of(cache->base, ref));
+    kvf__prefix_cache_put(cache, ref);
+    return object;
+}
+
+kvf_status kvf__reply_models(kvf__prefix_cache *cache, int64_t one, bool all, int64_t created,
+                             kvf__buf *out)
+{
+    if (!all) return put(model_object(cache, one, created), false, out);
+    kvf_json *list = kvf_json_array();
+    for (size_t i = 0; i < cache->n; i++)
+        kvf_json_add(list, model_object(cache, (int64_t)i, created));
     return put(kvf__json_pack("{s:s, s:o}", "object", "list", "data", list), false, out);
 }
 

@@ -50,8 +50,8 @@ kvf_status kvf__reply_tokens(const kvf__ids *ids, int64_t most, const kvf__token
                              kvf__buf *out);
 kvf_status kvf__reply_detokenized(const kvf__buf *text, kvf__buf *out);
 kvf_status kvf__reply_tokenizer(const kvf__tokenizer *tokenizer, kvf__buf *out);
-/* Models: a list, or (n = 1, not as_list) one. */
-kvf_status kvf__reply_models(const kvf__cached_prefix *models, size_t n, bool as_list,
-                             int64_t created, kvf__buf *out);
+/* Models, with what their files say of them: all, or one. */
+kvf_status kvf__reply_models(kvf__prefix_cache *cache, int64_t one, bool all, int64_t created,
+                             kvf__buf *out);
 
 #endif

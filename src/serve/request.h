@@ -48,7 +48,8 @@ typedef struct kvf__request {
     const char *model;         /* NULL: tokenize and detokenize, the base */
     kvf__text_prompt *prompts; /* [n_prompts]; the one text of tokenize, the ids of detokenize */
     size_t n_prompts;
-    const kvf_json *input; /* classify: a row, or an array of rows, as classification.c reads them */
+    const kvf_json
+        *input; /* classify: a row, or an array of rows, as classification.c reads them */
     kvf__tokenize_form form;
     kvf__message *messages; /* chat, tokenize: [n_messages] */
     size_t n_messages;

@@ -1,5 +1,6 @@
 /* What each path answers: a job, or at once. */
 #include "call.h"
+#include "web_page.h"
 
 #include <string.h>
 
@@ -24,7 +25,7 @@ static kvf_status answer_job(kvf__call *call)
 /* All models, or the one that the path names. */
 static kvf_status answer_models(kvf__call *call)
 {
-    const kvf__prefix_cache *cache = &call->server->cache;
+    kvf__prefix_cache *cache = &call->server->cache;
     const bool all = !call->route->subpath;
     const char *name = call->url + strlen(call->route->path);
     const int64_t first = all ? 0 : kvf__prefix_cache_find(cache, name);
@@ -32,13 +33,19 @@ static kvf_status answer_models(kvf__call *call)
         kvf__problem_no_model(&call->problem, name);
         return KVF_OK;
     }
-    return kvf__reply_models(cache->entries + first, all ? cache->n : 1, all, call->server->created,
-                             &call->reply);
+    return kvf__reply_models(cache, first, all, call->server->created, &call->reply);
 }
 
 static kvf_status answer_tokenizer_info(kvf__call *call)
 {
     return kvf__reply_tokenizer(call->server->base->tokenizer, &call->reply);
+}
+
+static kvf_status answer_page(kvf__call *call)
+{
+    call->type = "text/html; charset=utf-8";
+    call->policy = kvf__web_policy;
+    return kvf__buf_add(NULL, &call->reply, kvf__web_page, strlen(kvf__web_page));
 }
 
 static kvf_status answer_health(kvf__call *call)
@@ -75,6 +82,7 @@ static const kvf__route ROUTES[] = {
     {"POST", "/detokenize", answer_job, .kind = KVF__DETOKENIZE},
     {"GET", "/metrics", answer_metrics, .open = false},
     {"GET", "/health", answer_health, .open = true},
+    {"GET", "/", answer_page, .open = true},
 };
 
 const kvf__route *kvf__route_find(const char *url)
