@@ -6,6 +6,7 @@
 #   ./setup.sh build   build only: the command is build/kvfold
 #   ./setup.sh quality [measure]   train a small fixed set and compare scores with stored ranges; measure: new ranges
 #   ./setup.sh onednn3 the same tests on oneDNN 3.2, which is fetched (the system's is 2.6), built in build-onednn3
+#   ./setup.sh notebook   run examples/notebook.ipynb from top to bottom; build/notebook/notebook.ipynb has what it shows
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
@@ -161,6 +162,26 @@ run_quality() {
   make_data
   say "training the runs of tests/quality.txt"
   tests/quality.sh build/kvfold "$MINILM" "$MODEL" $DEMO "${KVF_SHARED:-../shared}/data" build/quality "$@"
+}
+
+# The notebook in a Python of its own; KVFOLD_DEMO_STEPS as in the demo.
+run_notebook() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES $DEMO_PACKAGES python3-venv
+  build
+  fetch_model
+  make_data
+  place=build/notebook
+  if [ ! -e $place/venv/bin/jupyter-execute ]; then
+    say "fetching nbclient"
+    python3 -m venv $place/venv
+    $place/venv/bin/python -m pip install -q --disable-pip-version-check nbclient==0.11.0 ipykernel==7.4.0 numpy==2.4.6 \
+      matplotlib==3.11.2 pandas==3.1.1 2>&1 | grep -v '^WARNING' || true
+  fi
+  say "running examples/notebook.ipynb"
+  KVFOLD_LIBRARY=$PWD/build/libkvfold.so.0 PYTHONPATH=$PWD/python KVFOLD_DEMO=$PWD/$DEMO JUPYTER_PLATFORM_DIRS=1 \
+    PATH="$PWD/$place/venv/bin:$PATH" $place/venv/bin/jupyter-execute --output="$PWD/$place/notebook.ipynb" examples/notebook.ipynb
+  echo "$place/notebook.ipynb"
 }
 
 # oneDNN 3.2 with its headers, as the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp hold it. Newer ones need
@@ -382,6 +403,7 @@ fuzz)
   run_fuzz "$@"
   ;;
 onednn3) run_onednn3 ;;
+notebook) run_notebook ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
 storm) run_storm "${2:-1000}" "${3:-2}" ;;
 contained) run_contained "${2:-10000}" "${3:-2}" ;;
@@ -391,7 +413,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,18s/^# \{0,1\}//p' "$0"
+  sed -n '2,19s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

@@ -1,14 +1,14 @@
 """Runs the tests of this folder; without numpy they are skipped (77). With names (test_train ...) these alone.
 
 KVFOLD_COMMAND and KVFOLD_MAKE_TINY are programs of the build, by default in ../../build. The package is the installed one, with
-KVFOLD_LIBRARY that of this tree. KVF_PYTHON is a Python that has more packages (torch, transformers, peft).
+KVFOLD_LIBRARY that of this tree; KVF_PYTHON is then a Python that has more packages (torch, transformers, peft).
 """
 import os
 import sys
 import unittest
 from pathlib import Path
 
-if "KVF_PYTHON" in os.environ:
+if "KVF_PYTHON" in os.environ and "KVFOLD_LIBRARY" in os.environ:
     program = os.environ.pop("KVF_PYTHON")
     os.execv(program, [program, *sys.argv])
 here = Path(__file__).resolve().parent
