@@ -4,6 +4,7 @@
  * that of the first file's, and the cosine, in f64. Two NaN are equal. */
 #include "diff.h"
 
+#include "arena.h"
 #include "json_pack.h"
 
 #include <math.h>
@@ -210,10 +211,11 @@ static kvf_json *compare_tensors(const kvf__table *a, const kvf__table *b)
                           kvf_json_new_real(total.most));
 }
 
+static const char *const LISTS[] = {"changed", "removed", "added"};
+
 static kvf_status describe(kvf_ctx *ctx, const kvf__side *a, const kvf__side *b, bool tensors_only,
                            kvf_json **out)
 {
-    static const char *const LISTS[] = {"changed", "removed", "added"};
     kvf_json *tensors = compare_tensors(&a->table, &b->table);
     kvf_json *facts = tensors_only ? kvf_json_array() : compare_facts(ctx, a, b);
     bool same = kvf_json_size(facts) == 0;
@@ -232,9 +234,106 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__side *a, const kvf__side *b,
     return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
 }
 
-kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only, kvf_json **out)
+/* ---- the struct ------------------------------------------------------------------------------ */
+
+typedef struct diff_memory {
+    size_t n_facts, n_tensors;
+    kvf_json *tree; /* texts and values are views of it */
+    kvf_diff_fact *facts;
+    kvf_diff_tensor *tensors;
+} diff_memory;
+
+static void lay_result(void *object, kvf__carver *carve)
+{
+    diff_memory *m = object;
+    m->facts = kvf__carve(carve, (int64_t)m->n_facts, 1, sizeof *m->facts);
+    m->tensors = kvf__carve(carve, (int64_t)m->n_tensors, 1, sizeof *m->tensors);
+}
+
+static const char *text_at(const kvf_json *object, const char *key)
+{
+    return kvf_json_str(kvf_json_get(object, key), NULL);
+}
+
+static kvf_diff_side side_of(const char *dtype, const kvf_json *shape)
+{
+    kvf_diff_side side = {.dtype = dtype, .rank = (int)kvf_json_size(shape)};
+    for (int i = 0; i < side.rank; i++)
+        side.shape[i] = kvf_json_int(kvf_json_at(shape, (size_t)i), 0);
+    return side;
+}
+
+/* An entry of list 0 (changed), 1 (only in a) or 2 (only in b). */
+static kvf_diff_tensor tensor_of(const kvf_json *entry, int list)
+{
+    const kvf_json *shape = kvf_json_get(entry, "shape"), *other = kvf_json_get(entry, "shape_b");
+    const char *dtype = text_at(entry, "dtype"), *dtype_b = text_at(entry, "dtype_b");
+    kvf_diff_tensor t = {.name = text_at(entry, "name"),
+                         .unequal = kvf_json_int(kvf_json_get(entry, "unequal"), -1),
+                         .max_abs = kvf_json_real(kvf_json_get(entry, "max_abs"), NAN),
+                         .relative_l2 = kvf_json_real(kvf_json_get(entry, "relative_l2"), NAN),
+                         .cosine = kvf_json_real(kvf_json_get(entry, "cosine"), NAN)};
+    if (list < 2) t.a = side_of(dtype, shape);
+    if (list == 2) t.b = side_of(dtype, shape);
+    if (list == 0) t.b = side_of(dtype_b ? dtype_b : dtype, other ? other : shape);
+    return t;
+}
+
+static void fill_lists(diff_memory *m, const kvf_json *facts, const kvf_json *tensors)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_facts; i++) {
+        const kvf_json *fact = kvf_json_at(facts, i);
+        m->facts[i] = (kvf_diff_fact){text_at(fact, "group"), text_at(fact, "name"),
+                                      kvf_json_get(fact, "a"), kvf_json_get(fact, "b")};
+    }
+    for (int list = 0; list < 3; list++) {
+        const kvf_json *entries = kvf_json_get(tensors, LISTS[list]);
+        for (size_t i = 0; i < kvf_json_size(entries); i++)
+            m->tensors[n++] = tensor_of(kvf_json_at(entries, i), list);
+    }
+}
+
+static kvf_status make_result(kvf_ctx *ctx, const kvf_json *tree, kvf_diff_result *out)
+{
+    diff_memory made = {.n_facts = kvf_json_size(kvf_json_get(tree, "facts"))}, *m = NULL;
+    for (int list = 0; list < 3; list++)
+        made.n_tensors += kvf_json_size(kvf_json_get(kvf_json_get(tree, "tensors"), LISTS[list]));
+    KVF_TRY(kvf__carve_object(ctx, lay_result, &made, sizeof made, &m));
+    m->tree = kvf__json_copy(ctx, tree);
+    if (!m->tree) {
+        kvf__free(m);
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    }
+    const kvf_json *tensors = kvf_json_get(m->tree, "tensors");
+    fill_lists(m, kvf_json_get(m->tree, "facts"), tensors);
+    *out = (kvf_diff_result){.kind = text_at(m->tree, "kind"),
+                             .same = kvf_json_bool(kvf_json_get(tree, "same"), false),
+                             .n_facts = m->n_facts,
+                             .facts = m->facts,
+                             .equal = kvf_json_int(kvf_json_get(tensors, "equal"), 0),
+                             .n_tensors = m->n_tensors,
+                             .tensors = m->tensors,
+                             .max_abs = kvf_json_real(kvf_json_get(tensors, "max_abs"), NAN),
+                             .memory = m};
+    return KVF_OK;
+}
+
+void kvf_diff_result_done(kvf_diff_result *result)
+{
+    diff_memory *m = result->memory;
+    if (m) kvf_json_free(m->tree);
+    kvf__free(m);
+    *result = (kvf_diff_result){0};
+}
+
+/* ---- the whole of it ------------------------------------------------------------------------- */
+
+kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only,
+                    kvf_diff_result *result, kvf_json **json)
 {
     kvf__side x = {0}, y = {0};
+    kvf_json *tree = NULL;
     kvf_status st;
 
     st = kvf__side_open(ctx, a, &x);
@@ -242,7 +341,12 @@ kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_onl
     if (!st && strcmp(x.kind, y.kind))
         st = kvf__fail(ctx, KVF_EUSAGE, "%s is of kind %s, %s of kind %s: want two of a kind", a,
                        x.kind, b, y.kind);
-    if (!st) st = describe(ctx, &x, &y, tensors_only, out);
+    if (!st) st = describe(ctx, &x, &y, tensors_only, &tree);
+    if (!st && result) st = make_result(ctx, tree, result);
+    if (!st && json)
+        *json = tree;
+    else
+        kvf_json_free(tree);
     kvf__side_close(&x);
     kvf__side_close(&y);
     return st;

@@ -171,7 +171,7 @@ START_TEST(words_name_the_word)
     const kvf_words_options options = {.top = 2, .chunk = CHUNKS[_i / N_MODELS]};
     kvf_json *found = NULL;
 
-    ck_assert_msg(!kvf_words(ctx, base, prefix, &options, &found), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_words(ctx, base, prefix, &options, NULL, &found), "%s", kvf_ctx_error(ctx));
     const kvf_json *layers = kvf_json_get(found, "layers");
     ck_assert_uint_eq(kvf_json_size(layers), L);
     for (size_t l = 0; l < L; l++)

@@ -149,15 +149,42 @@ static void see(void *user, int64_t done, int64_t items)
     *s = (seen){done, items};
 }
 
+/* The struct has what the object has. */
+static void expect_same(const kvf_prune_result *r, const kvf_json *found)
+{
+    const kvf_json *points = kvf_json_get(found, "curve"), *next = kvf_json_get(found, "next");
+    const kvf_json *kept = kvf_json_get(found, "kept"), *scores = kvf_json_get(found, "scores");
+    ck_assert(r->n_points == kvf_json_size(points) && r->n_kept == kvf_json_size(kept));
+    ck_assert_int_eq(r->P, (int64_t)kvf_json_size(scores));
+    for (size_t i = 0; i < r->n_points; i++) {
+        const kvf_json *at = kvf_json_at(points, i);
+        ck_assert_int_eq(r->curve[i].length, kvf_json_int(kvf_json_get(at, "length"), -1));
+        ck_assert_int_eq(r->curve[i].dropped, kvf_json_int(kvf_json_get(at, "dropped"), -1));
+        ck_assert_double_eq(r->curve[i].loss, kvf_json_real(kvf_json_get(at, "loss"), NAN));
+    }
+    for (size_t i = 0; i < r->n_kept; i++)
+        ck_assert_int_eq(r->kept[i], kvf_json_int(kvf_json_at(kept, i), -1));
+    for (size_t i = 0; i < (size_t)r->P; i++)
+        ck_assert_double_eq(r->scores[i], kvf_json_real(kvf_json_at(scores, i), NAN));
+    ck_assert_int_eq(r->next.length, kvf_json_int(kvf_json_get(next, "length"), 0));
+    ck_assert_double_eq(r->loss_before, r->curve[0].loss);
+    ck_assert_double_eq(r->loss_after, r->curve[r->n_points - 1].loss);
+    ck_assert_int_eq(r->shape[4], (int64_t)r->n_kept);
+    ck_assert_int_eq(r->bytes, kvf_json_int(kvf_json_get(found, "bytes"), -1));
+}
+
 /* With --keep as many losses as were announced. */
 static kvf_json *prune(kvf_prune_options o)
 {
     kvf_json *found = NULL;
+    kvf_prune_result result;
     seen s = {0};
     o.progress = see;
     o.user = &s;
-    ck_assert_msg(!kvf_prune(ctx, &o, &found), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_prune(ctx, &o, &result, &found), "%s", kvf_ctx_error(ctx));
     ck_assert(o.keep ? s.done == s.items : s.done <= s.items);
+    expect_same(&result, found);
+    kvf_prune_result_done(&result);
     return found;
 }
 
@@ -302,7 +329,7 @@ END_TEST
 static void refused(kvf_prune_options o, kvf_status want, const char *part)
 {
     kvf_json *found = NULL;
-    kvf_status st = kvf_prune(ctx, &o, &found);
+    kvf_status st = kvf_prune(ctx, &o, NULL, &found);
     ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), part),
                   "status %s, line \"%s\", want %s and \"%s\"", kvf_status_name(st),
                   kvf_ctx_error(ctx), kvf_status_name(want), part);

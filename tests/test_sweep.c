@@ -244,10 +244,43 @@ static kvf_sweep_options sweep_for(const char *text, const char *name)
     return (kvf_sweep_options){.grid = grid, .out = folder, .train = o};
 }
 
+static const char *text_at(const kvf_json *object, const char *key)
+{
+    return kvf_json_str(kvf_json_get(object, key), NULL);
+}
+
+/* The struct has what the object has. */
+static void expect_same(const kvf_sweep_result *r, const kvf_json *report)
+{
+    const kvf_json *runs = kvf_json_get(report, "runs"), *names = kvf_json_get(report, "options");
+    ck_assert(r->n == kvf_json_size(runs) && r->n_options == kvf_json_size(names));
+    ck_assert_str_eq(r->metric, text_at(report, "metric"));
+    ck_assert_int_eq(r->failed, kvf_json_int(kvf_json_get(report, "failed"), -1));
+    for (size_t i = 0; i < r->n; i++) {
+        const kvf_json *row = kvf_json_at(runs, i), *settings = kvf_json_get(row, "options");
+        const kvf_sweep_run *run = &r->runs[i];
+        ck_assert_str_eq(run->name, text_at(row, "name"));
+        ck_assert_str_eq(run->file, text_at(row, "file"));
+        ck_assert_str_eq(run->status, text_at(row, "status"));
+        ck_assert_int_eq(!run->line, !text_at(row, "line"));
+        ck_assert_int_eq(run->rank, kvf_json_int(kvf_json_get(row, "rank"), 0));
+        ck_assert_int_eq(run->result.steps, kvf_json_int(kvf_json_get(row, "steps"), -1));
+        const double value = kvf_json_real(kvf_json_get(row, "value"), NAN);
+        ck_assert(run->value == value || (isnan(run->value) && isnan(value)));
+        for (size_t k = 0; k < r->n_options; k++) {
+            ck_assert_str_eq(r->options[k], kvf_json_str(kvf_json_at(names, k), NULL));
+            ck_assert_str_eq(run->options[k], text_at(settings, r->options[k]));
+        }
+    }
+}
+
 static kvf_json *sweep(const kvf_sweep_options *o)
 {
     kvf_json *report = NULL;
-    ck_assert_msg(!kvf_sweep(ctx, o, &report), "%s", kvf_ctx_error(ctx));
+    kvf_sweep_result result;
+    ck_assert_msg(!kvf_sweep(ctx, o, &result, &report), "%s", kvf_ctx_error(ctx));
+    expect_same(&result, report);
+    kvf_sweep_result_done(&result);
     return report;
 }
 
@@ -344,7 +377,7 @@ START_TEST(resume_equals_no_stop)
     o.train.stop = &w.stop;
     o.event = on_event;
     o.event_user = &w;
-    ck_assert_int_eq(kvf_sweep(ctx, &o, &report), KVF_ESTOPPED);
+    ck_assert_int_eq(kvf_sweep(ctx, &o, NULL, &report), KVF_ESTOPPED);
     ck_assert(strstr(kvf_ctx_error(ctx), "--resume"));
     size_t stopped = 0;
     for (size_t i = 0; i < N_NAMES; i++) {
@@ -465,7 +498,7 @@ static const struct {
 static void expect_line(const kvf_sweep_options *o, kvf_status want, const char *line)
 {
     kvf_json *report = NULL;
-    kvf_status st = kvf_sweep(ctx, o, &report);
+    kvf_status st = kvf_sweep(ctx, o, NULL, &report);
     ck_assert_msg(st == want && strstr(kvf_ctx_error(ctx), line),
                   "status %s, line \"%s\", want \"%s\"", kvf_status_name(st), kvf_ctx_error(ctx),
                   line);

@@ -27,12 +27,43 @@ static kvf_prefix *prefix_of(const char *method, const char *text)
     return prefix;
 }
 
+/* The struct's words of a place are those of the list. */
+static void expect_same(const kvf_near_word *words, size_t top, const kvf_json *list)
+{
+    for (size_t i = 0; i < top; i++) {
+        const kvf_json *item = kvf_json_at(list, i);
+        ck_assert_int_eq(words[i].id, kvf_json_int(kvf_json_get(item, "id"), -1));
+        if (!item) continue;
+        ck_assert_str_eq(words[i].text, kvf_json_str(kvf_json_get(item, "text"), NULL));
+        ck_assert_double_eq((double)words[i].cosine,
+                            kvf_json_real(kvf_json_get(item, "cosine"), NAN));
+    }
+}
+
+static void expect_all_same(const kvf_words_result *r, const kvf_json *found)
+{
+    const kvf_json *layers = kvf_json_get(found, "layers");
+    for (int64_t place = 0; place < r->P * r->L * r->sides; place++) {
+        const int64_t p = place / r->sides / r->L, l = place / r->sides % r->L;
+        const kvf_json *tokens = layers ? kvf_json_get(kvf_json_at(layers, (size_t)l), "tokens")
+                                        : kvf_json_get(found, "tokens");
+        const char *side = !layers ? "nearest" : place % r->sides ? "value" : "key";
+        expect_same(r->words + place * r->top, (size_t)r->top,
+                    kvf_json_get(kvf_json_at(tokens, (size_t)p), side));
+    }
+}
+
 static kvf_json *words_of(const kvf_prefix *prefix, const kvf_words_options *options)
 {
     kvf_base *opened = open_base();
     kvf_json *found = NULL;
-    ck_assert_msg(!kvf_words(ctx, opened, prefix, options, &found), "%s", kvf_ctx_error(ctx));
+    kvf_words_result result;
+    ck_assert_msg(!kvf_words(ctx, opened, prefix, options, &result, &found), "%s",
+                  kvf_ctx_error(ctx));
     kvf_base_free(opened);
+    ck_assert_int_eq(result.sides, kvf_json_get(found, "layers") ? 2 : 1);
+    expect_all_same(&result, found);
+    kvf_words_result_done(&result);
     return found;
 }
 

@@ -137,14 +137,50 @@ typedef struct kvf_convert_position_options {
 kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
                                 int64_t *from, int64_t *to);
 
+/* An attribute, option, ... in which two files differ. */
+typedef struct kvf_diff_fact {
+    const char *group, *name;
+    const kvf_json *a, *b; /* values; NULL: that file has none */
+} kvf_diff_fact;
+
+/* A tensor of one file. */
+typedef struct kvf_diff_side {
+    const char *dtype; /* NULL: the file has no such tensor */
+    int rank;
+    int64_t shape[8]; /* [rank] */
+} kvf_diff_side;
+
+/* One that is not equal in both. */
+typedef struct kvf_diff_tensor {
+    const char *name;
+    kvf_diff_side a, b;
+    int64_t unequal; /* elements; -1: other shapes, in one file only, or no numbers of ours */
+    double max_abs, relative_l2, cosine; /* NaN likewise */
+} kvf_diff_tensor;
+
+typedef struct kvf_diff_result {
+    const char *kind;
+    bool same;
+    size_t n_facts;
+    const kvf_diff_fact *facts; /* [n_facts] */
+    int64_t equal;              /* tensors that are */
+    size_t n_tensors;
+    const kvf_diff_tensor *tensors; /* [n_tensors] those changed, only in a, only in b */
+    double max_abs;                 /* over all */
+    void *memory;                   /* what the texts and values are views of */
+} kvf_diff_result;
+void kvf_diff_result_done(kvf_diff_result *result);
+
 /* Two files of a kind compared: run, prefix, embeddings, adapter, base (or Hugging Face folder),
- * GGUF, safetensors, PEFT folder. *out, the caller's: {"kind", "same", "facts": [{"group", "name",
- * "a", "b"}] (those that differ, in attributes, options, lineage, metadata, state, history;
- * "bytes": files of a tokenizer; a missing side is left out), "tensors": {"equal": count,
- * "changed": [{"name", "shape", "dtype", "shape_b", "dtype_b" (where they differ), "unequal",
- * "max_abs", "relative_l2", "cosine"}], "removed": [...], "added": [...], "max_abs"}}. Prefixes by
- * layer, "prefix/3/key". tensors_only: no facts. EUSAGE: two kinds. */
-kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only, kvf_json **out);
+ * GGUF, safetensors, PEFT folder. *result; and *json, the caller's: {"kind", "same", "facts":
+ * [{"group", "name", "a", "b"}] (those that differ, in attributes, options, lineage, metadata,
+ * state, history; "bytes": files of a tokenizer; a missing side is left out), "tensors": {"equal":
+ * count, "changed": [{"name", "shape", "dtype", "shape_b", "dtype_b" (where they differ),
+ * "unequal", "max_abs", "relative_l2", "cosine"}], "removed": [...], "added": [...], "max_abs"}};
+ * each may be NULL. Prefixes by layer, "prefix/3/key". tensors_only: no facts. EUSAGE: two kinds.
+ */
+kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only,
+                    kvf_diff_result *result, kvf_json **json);
 
 #endif /* KVF_EXPERIMENTAL */
 

@@ -1,12 +1,15 @@
 /* Work over whole runs and files.
  *
- *     kvf_json *found = NULL;
+ *     kvf_words_result found;
  *     kvf_words_options options;
  *     memset(&options, 0, sizeof options);
  *     options.top = 5;
- *     if (kvf_words(ctx, base, prefix, &options, &found)) return 1;
- *     printf("%zu layers\n", kvf_json_size(kvf_json_get(found, "layers")));
- *     kvf_json_free(found); */
+ *     if (kvf_words(ctx, base, prefix, &options, &found, NULL)) return 1;
+ *     printf("the first virtual token's first key is nearest to \"%s\"\n", found.words[0].text);
+ *     kvf_words_result_done(&found);
+ *
+ * Functions that find something out give it as a struct, whose texts and arrays are views that live
+ * until its _done(), and as JSON, which the caller frees; each may be NULL. */
 #ifndef KVFOLD_STUDY_H
 #define KVFOLD_STUDY_H
 
@@ -28,15 +31,29 @@ typedef struct kvf_words_options {
     void *user;
 } kvf_words_options;
 
+/* A vocabulary item near a vector. */
+typedef struct kvf_near_word {
+    int32_t id;       /* -1: there is none, the layer has no prefix or the vocabulary ends */
+    float cosine;     /* the larger the nearer */
+    const char *text; /* of the item alone; "" where there is none */
+} kvf_near_word;
+
+typedef struct kvf_words_result {
+    int64_t P, L, sides,
+        top; /* virtual tokens, layers, [key, value]; at the input L and sides: 1 */
+    const kvf_near_word *words; /* [P, L, sides, top], the nearest first */
+    void *memory;
+} kvf_words_result;
+void kvf_words_result_done(kvf_words_result *result);
+
 /* Words near a prefix: for each layer and virtual token the vocabulary items whose own key, and
  * whose own value, is nearest by cosine, as the base computes them for the item alone as a row.
  * Keys are compared without rope, those of tokens at position 0. Of virtual tokens at the input:
- * the nearest token embeddings. *out, the caller's: {"kind", "top", "layers": [{"layer", "tokens":
- * [{"key":
+ * the nearest token embeddings. *json: {"kind", "top", "layers": [{"layer", "tokens": [{"key":
  * [{"text", "id", "cosine"}], "value": [...]}]}]} or {"kind", "top", "tokens": [{"nearest":
  * [...]}]}. EUSAGE: the file holds neither. */
 kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                     const kvf_words_options *options, kvf_json **out);
+                     const kvf_words_options *options, kvf_words_result *result, kvf_json **json);
 
 /* What a page is made of. All zero but path and out: what the file alone shows. */
 typedef struct kvf_report_options {
@@ -111,6 +128,27 @@ typedef struct kvf_prune_options {
     void *user;
 } kvf_prune_options;
 
+typedef struct kvf_prune_point {
+    int64_t length;  /* virtual tokens left; 0: no such point */
+    int64_t dropped; /* which went last, counted in the whole prefix; -1: none yet */
+    double loss;
+} kvf_prune_point;
+
+typedef struct kvf_prune_result {
+    double loss_before, loss_after;
+    int64_t P;            /* of the whole prefix */
+    const double *scores; /* [P] of each token at first */
+    size_t n_kept;
+    const int64_t *kept; /* [n_kept] those that stay, rising */
+    size_t n_points;
+    const kvf_prune_point *curve; /* [n_points] the whole prefix first */
+    kvf_prune_point next;         /* the drop that would have cost too much */
+    int64_t shape[6];             /* of the new file, [L, 2, 1, G, n_kept, D] */
+    int64_t position_start, bytes;
+    void *memory;
+} kvf_prune_result;
+void kvf_prune_result_done(kvf_prune_result *result);
+
 /* Drops virtual tokens, the least needed first, and writes those that stay as a prefix. Keys stay
  * where they were rotated to and position_start stays, so the text keeps its positions.
  *
@@ -118,11 +156,12 @@ typedef struct kvf_prune_options {
  * whose absence costs least goes. gradient: |gradient x value|, summed over a token's keys and
  * values, once for all; the loss is then computed after each drop.
  *
- * *out, the caller's: {"score", "loss_before", "loss_after", "scores": [of each token at first],
+ * *json: {"score", "loss_before", "loss_after", "scores": [of each token at first],
  * "kept": [indices], "curve": [{"length", "dropped", "loss"}], "next": {...} (the drop that would
  * have cost too much; or null), "shape", "position_start", "bytes"}. EUSAGE: options; EUNSUPPORTED:
  * no prefix before rows; EDATA: rows without labels. */
-kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **out);
+kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_prune_result *result,
+                     kvf_json **json);
 
 typedef struct kvf_distill_options {
     kvf_train_options train; /* of the run; method direct and 200 steps unless set. data: rows about
@@ -169,16 +208,42 @@ typedef struct kvf_sweep_options {
     void *event_user;
 } kvf_sweep_options;
 
+/* What came of one run. */
+typedef struct kvf_sweep_run {
+    int64_t rank;               /* from 1; 0: it has no value */
+    const char *name, *file;    /* of its run file */
+    const char *status;         /* "done", "stopped", "failed", "waiting" */
+    const char *line;           /* why it failed; NULL */
+    const char *const *options; /* [n_options] as the grid has them */
+    double value;               /* of the sweep's metric; NaN: none */
+    double last_train_loss;     /* mean of the last steps' */
+    kvf_train_result result;    /* steps 0: it never began */
+} kvf_sweep_run;
+
+typedef struct kvf_sweep_result {
+    const char *metric; /* that runs are ranked by */
+    size_t n;
+    const kvf_sweep_run *runs; /* [n], the best first */
+    size_t n_options;
+    const char *const *options; /* [n_options] names of those in which runs differ */
+    int64_t failed;             /* runs */
+    int64_t passes;
+    double step_seconds, seconds;
+    void *memory;
+} kvf_sweep_result;
+void kvf_sweep_result_done(kvf_sweep_result *result);
+
 /* Trains the runs of a grid file in common passes over one frozen base: rows of all runs share
  * every product of a step, each run with its own prefix, encoder, head, optimizer, data and order,
  * and with its own file OUT/NAME.h5, like any other run's. A run's gradients are those it has
  * alone, but for the order of f32 sums.
  *
- * *out, the caller's: {"out", "runs": [{"rank", "name", "file", "options", "status", "line",
+ * *json: {"out", "runs": [{"rank", "name", "file", "options", "status", "line",
  * "metric", "value", "steps", ...}], best first, "options": [names that differ], "failed",
  * "passes", "step_seconds", "seconds"}. A run whose numbers go bad fails alone, with its line.
- * ESTOPPED: on request, all saved and *out set; train.resume continues. */
-kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_json **out);
+ * ESTOPPED: on request, all saved, *result and *json set; train.resume continues. */
+kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_sweep_result *result,
+                     kvf_json **json);
 
 #ifdef __cplusplus
 }

@@ -88,7 +88,7 @@ static int run(cli_call *call)
     kvf_json *found = NULL;
     int code = cli_set_values(call, &v);
     if (code) return code;
-    kvf_status st = kvf_diff(call->ctx, call->operands[0], call->operands[1], v.tensors_only,
+    kvf_status st = kvf_diff(call->ctx, call->operands[0], call->operands[1], v.tensors_only, NULL,
                              &found);
     if (st) return cli_fail_status(call, st);
     code = kvf_json_bool(kvf_json_get(found, "same"), false) ? CLI_OK : DIFFERENT;

@@ -58,7 +58,7 @@ static int run(cli_call *call)
         code = cli_misuse(call->command, "one of --keep and --max-loss-rise is needed");
     if (!code) code = cli_check_paths(call);
     if (code) return code;
-    kvf_status st = kvf_prune(call->ctx, &o, &found);
+    kvf_status st = kvf_prune(call->ctx, &o, NULL, &found);
     cli_progress_clear(&progress);
     if (st) return cli_fail_status(call, st);
     if (call->common.json) {

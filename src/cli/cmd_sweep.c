@@ -116,7 +116,7 @@ static int run(cli_call *call)
     int code = cli_set_values(call, &options);
     if (code) return code;
     options.train.stop = cli_stop_install();
-    kvf_status st = kvf_sweep(call->ctx, &options, &report);
+    kvf_status st = kvf_sweep(call->ctx, &options, NULL, &report);
     cli_progress_clear(&w.progress);
     if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);
     code = report_runs(call, report);

@@ -79,7 +79,7 @@ static int run(cli_call *call)
     if (!st) st = kvf_base_open(call->ctx, v.base, &v.how, &base);
     if (!st) st = kvf_prefix_open_on(call->ctx, call->operands[0], base, v.checkpoint, &prefix);
     if (!st) st = kvf_prefix_check(call->ctx, prefix, base, v.allow_other_base);
-    if (!st) st = kvf_words(call->ctx, base, prefix, &v.words, &found);
+    if (!st) st = kvf_words(call->ctx, base, prefix, &v.words, NULL, &found);
     cli_progress_clear(&progress);
     code = st ? cli_fail_status(call, st) : report(call, found);
     kvf_prefix_free(prefix);

@@ -18,11 +18,6 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct point {
-    int64_t P, dropped; /* index in the whole prefix; -1: none */
-    double loss;
-} point;
-
 typedef struct pruning {
     kvf_ctx *ctx;
     const kvf_prune_options *o;
@@ -32,13 +27,13 @@ typedef struct pruning {
     kvf__subject subject;
     kvf__prefix cut; /* the prefix without some tokens */
     bool by_gradient;
-    int64_t *kept, n; /* [n] indices of those left, rising */
-    double *score;    /* [P] of each at first */
-    point *curve;     /* [n_points] */
+    int64_t *kept, n;       /* [n] indices of those left, rising */
+    double *score;          /* [P] of each at first */
+    kvf_prune_point *curve; /* [n_points] */
     size_t n_points;
     void *memory; /* of these lists */
     int64_t losses, most_losses;
-    point next; /* the drop that was not made; P = 0: none */
+    kvf_prune_point next; /* the drop that was not made */
 } pruning;
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -166,13 +161,13 @@ static bool enough(const pruning *p)
 
 static kvf_status drop_tokens(pruning *p)
 {
-    p->curve[p->n_points++] = (point){p->n, -1, p->trial.loss};
+    p->curve[p->n_points++] = (kvf_prune_point){p->n, -1, p->trial.loss};
     p->most_losses = most_losses(p);
     while (!enough(p)) {
         int64_t place = 0;
         double loss = 0;
         KVF_TRY(best_drop(p, &place, &loss));
-        const point next = {p->n - 1, p->kept[place], loss};
+        const kvf_prune_point next = {p->n - 1, p->kept[place], loss};
         if (!p->o->keep && !(loss - p->trial.loss <= p->o->max_loss_rise)) {
             p->next = next;
             break;
@@ -293,29 +288,29 @@ static kvf_status extend_lineage(pruning *p)
     return KVF_OK;
 }
 
-static kvf_json *point_json(const point *at)
+static kvf_json *point_json(const kvf_prune_point *at)
 {
     kvf_json *dropped = at->dropped < 0 ? kvf_json_new_null() : kvf_json_new_int(at->dropped);
-    return kvf__json_pack("{s:I, s:o, s:o}", "length", at->P, "dropped", dropped, "loss",
+    return kvf__json_pack("{s:I, s:o, s:o}", "length", at->length, "dropped", dropped, "loss",
                           kvf_json_new_real(at->loss));
 }
 
-static kvf_json *describe(const pruning *p, const int64_t shape[6], int64_t bytes)
+static kvf_json *describe(const pruning *p, const kvf_prune_result *r)
 {
     kvf_json *root = kvf_json_object(), *curve = kvf_json_array();
 
-    for (size_t i = 0; i < p->n_points; i++)
-        kvf_json_add(curve, point_json(&p->curve[i]));
+    for (size_t i = 0; i < r->n_points; i++)
+        kvf_json_add(curve, point_json(&r->curve[i]));
     kvf_json_set(root, "score", kvf_json_new_str(p->by_gradient ? "gradient" : "leave-one-out"));
-    kvf_json_set(root, "loss_before", kvf_json_new_real(p->curve[0].loss));
-    kvf_json_set(root, "loss_after", kvf_json_new_real(p->curve[p->n_points - 1].loss));
-    kvf_json_set(root, "scores", kvf__json_reals(p->score, p->prefix->file.id.P));
-    kvf_json_set(root, "kept", kvf__json_ints(p->kept, p->n));
+    kvf_json_set(root, "loss_before", kvf_json_new_real(r->loss_before));
+    kvf_json_set(root, "loss_after", kvf_json_new_real(r->loss_after));
+    kvf_json_set(root, "scores", kvf__json_reals(r->scores, r->P));
+    kvf_json_set(root, "kept", kvf__json_ints(r->kept, (int64_t)r->n_kept));
     kvf_json_set(root, "curve", curve);
-    kvf_json_set(root, "next", p->next.P ? point_json(&p->next) : kvf_json_new_null());
-    kvf_json_set(root, "shape", kvf__json_ints(shape, 6));
-    kvf_json_set(root, "position_start", kvf_json_new_int(p->prefix->file.id.position_start));
-    kvf_json_set(root, "bytes", kvf_json_new_int(bytes));
+    kvf_json_set(root, "next", r->next.length ? point_json(&r->next) : kvf_json_new_null());
+    kvf_json_set(root, "shape", kvf__json_ints(r->shape, 6));
+    kvf_json_set(root, "position_start", kvf_json_new_int(r->position_start));
+    kvf_json_set(root, "bytes", kvf_json_new_int(r->bytes));
     return root;
 }
 
@@ -325,10 +320,11 @@ static kvf_status write_curve(const pruning *p)
     kvf__buf text = {0};
     kvf_status st = kvf__buf_printf(p->ctx, &text, "length,dropped,loss\n");
     for (size_t i = 0; i < p->n_points && !st; i++) {
-        const point *at = &p->curve[i];
+        const kvf_prune_point *at = &p->curve[i];
         char dropped[24] = "";
         if (at->dropped >= 0) snprintf(dropped, sizeof dropped, "%lld", (long long)at->dropped);
-        st = kvf__buf_printf(p->ctx, &text, "%lld,%s,%.17g\n", (long long)at->P, dropped, at->loss);
+        st = kvf__buf_printf(p->ctx, &text, "%lld,%s,%.17g\n", (long long)at->length, dropped,
+                             at->loss);
     }
     if (!st) st = kvf__write_file(p->ctx, p->o->curve, p->o->force, text.data, text.n);
     kvf__buf_done(&text);
@@ -351,45 +347,73 @@ static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
 }
 
 /* Writes those that stay. */
-static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_json **out)
+static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_prune_result *r)
 {
     const kvf__prefix whole = p->prefix->file.prefix;
-    const int64_t P = whole.P;
-    int64_t bytes = 0, shape[6];
     double diff;
 
     KVF_TRY(extend_lineage(p));
     cut(p, -1);
     p->prefix->file.prefix = p->cut; /* on loan */
     p->prefix->file.id.P = p->n;
-    kvf_status st = kvf__kv_prefix_write(p->ctx, p->prefix, p->o->out, p->o->force, dtype, &bytes,
-                                         &diff);
-    kvf__kv_prefix_shape(p->prefix, shape);
+    kvf_status st = kvf__kv_prefix_write(p->ctx, p->prefix, p->o->out, p->o->force, dtype,
+                                         &r->bytes, &diff);
+    kvf__kv_prefix_shape(p->prefix, r->shape);
     p->prefix->file.prefix = whole;
-    p->prefix->file.id.P = P;
-    if (!st) *out = describe(p, shape, bytes);
+    p->prefix->file.id.P = whole.P;
     return st;
 }
 
-kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_json **out)
+/* The lists stay those of p. */
+static void fill_result(const pruning *p, kvf_prune_result *r)
 {
-    pruning p = {.ctx = ctx, .o = options};
-    const kvf__dtype dtype = kvf__prefix_dtype(options->dtype);
-    kvf_json *found = NULL;
-    kvf_status st;
+    r->loss_before = p->curve[0].loss;
+    r->loss_after = p->curve[p->n_points - 1].loss;
+    r->P = p->prefix->file.prefix.P;
+    r->scores = p->score;
+    r->n_kept = (size_t)p->n;
+    r->kept = p->kept;
+    r->n_points = p->n_points;
+    r->curve = p->curve;
+    r->next = p->next;
+    r->position_start = p->prefix->file.id.position_start;
+}
 
-    p.by_gradient = options->score == KVF_PRUNE_GRADIENT;
-    st = check_options(ctx, options);
-    if (!st) st = check_outputs(ctx, options);
-    if (!st) st = open_all(&p);
-    if (!st && p.by_gradient) st = score_by_gradient(&p);
-    if (!st) st = drop_tokens(&p);
-    if (!st) st = write_kept(&p, dtype, &found);
-    if (!st && options->curve) st = write_curve(&p);
-    if (st)
-        kvf_json_free(found);
-    else
-        *out = found;
+void kvf_prune_result_done(kvf_prune_result *result)
+{
+    kvf__free(result->memory);
+    *result = (kvf_prune_result){0};
+}
+
+/* Everything but what it comes to. */
+static kvf_status prune(pruning *p, kvf_prune_result *r)
+{
+    const kvf__dtype dtype = kvf__prefix_dtype(p->o->dtype);
+
+    KVF_TRY(check_options(p->ctx, p->o));
+    KVF_TRY(check_outputs(p->ctx, p->o));
+    KVF_TRY(open_all(p));
+    if (p->by_gradient) KVF_TRY(score_by_gradient(p));
+    KVF_TRY(drop_tokens(p));
+    KVF_TRY(write_kept(p, dtype, r));
+    if (p->o->curve) KVF_TRY(write_curve(p));
+    fill_result(p, r);
+    return KVF_OK;
+}
+
+kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_prune_result *result,
+                     kvf_json **json)
+{
+    pruning p = {.ctx = ctx, .o = options, .by_gradient = options->score == KVF_PRUNE_GRADIENT};
+    kvf_prune_result r = {0};
+    kvf_status st = prune(&p, &r);
+
+    if (!st && json) *json = describe(&p, &r);
+    if (!st && result) {
+        *result = r;
+        result->memory = p.memory;
+        p.memory = NULL;
+    }
     kvf__evaluation_done(&p.trial);
     kvf__head_free(p.subject.head);
     kvf__prefix_done(&p.cut);

@@ -50,7 +50,7 @@ static kvf_status add_words(kvf__report_facts *r)
     kvf_json *words = NULL;
 
     if (!options.top) return KVF_OK;
-    KVF_TRY(kvf_words(r->ctx, r->base, r->prefix, &options, &words));
+    KVF_TRY(kvf_words(r->ctx, r->base, r->prefix, &options, NULL, &words));
     kvf_json_set(r->facts, "words", words);
     return KVF_OK;
 }

@@ -311,7 +311,8 @@ static void sweep_done(kvf__sweep *s)
     kvf__grid_done(&s->grid);
 }
 
-kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_json **out)
+kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_sweep_result *result,
+                     kvf_json **json)
 {
     kvf__sweep s = {.ctx = ctx, .options = options, .begin = kvf__clock()};
     kvf_json *report = NULL;
@@ -319,13 +320,13 @@ kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_json **
     if (!st) st = train_all(&s);
     if (!st) st = kvf__sweep_report(&s, &report);
     if (!st && !options->train.dry_run) st = kvf__sweep_csv(&s, report);
-    if (!st) {
-        *out = report;
-        report = NULL;
-        if (s.stop && is_unfinished(&s))
-            st = kvf__fail(ctx, KVF_ESTOPPED, "stopped, all runs saved; --resume continues them");
-    }
-    kvf_json_free(report);
+    if (!st && result) st = kvf__sweep_result(&s, report, result);
+    if (!st && json)
+        *json = report;
+    else
+        kvf_json_free(report);
+    if (!st && s.stop && is_unfinished(&s))
+        st = kvf__fail(ctx, KVF_ESTOPPED, "stopped, all runs saved; --resume continues them");
     sweep_done(&s);
     return st;
 }

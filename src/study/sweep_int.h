@@ -121,6 +121,9 @@ typedef struct kvf__sweep {
 /* ---- the report (sweep_report.c) ------------------------------------------------------------- */
 
 kvf_status kvf__sweep_report(kvf__sweep *sweep, kvf_json **out);
+/* The same as a struct. */
+kvf_status kvf__sweep_result(const kvf__sweep *sweep, const kvf_json *report,
+                             kvf_sweep_result *out);
 /* DIR/sweep.csv, in place of one that is there. */
 kvf_status kvf__sweep_csv(kvf__sweep *sweep, const kvf_json *report);
 

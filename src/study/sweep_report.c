@@ -1,7 +1,9 @@
-/* What came of a sweep: its runs, best first, as one JSON object and as DIR/sweep.csv.
+/* What came of a sweep: its runs, best first, as one JSON object, as a struct and as DIR/sweep.csv.
  *
  * Runs are ranked by their metric where all have the same one, else by their best validation loss,
  * else by the mean training loss of their last steps: the loss of one small batch is too noisy. */
+#include "arena.h"
+#include "merge_int.h"
 #include "sweep_int.h"
 
 #include <math.h>
@@ -205,6 +207,91 @@ kvf_status kvf__sweep_report(kvf__sweep *s, kvf_json **out)
     kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(kvf__peak_rss_bytes()));
     *out = object;
     return KVF_OK;
+}
+
+/* ---- the struct ------------------------------------------------------------------------------ */
+
+typedef struct sweep_memory {
+    size_t n, n_options;
+    kvf_json *report;      /* texts are views of it */
+    kvf_sweep_run *runs;   /* [n] */
+    const char **names;    /* [n_options] */
+    const char **settings; /* [n, n_options] */
+} sweep_memory;
+
+static void lay_result(void *object, kvf__carver *carve)
+{
+    sweep_memory *m = object;
+    m->runs = kvf__carve(carve, (int64_t)m->n, 1, sizeof *m->runs);
+    m->names = kvf__carve(carve, (int64_t)m->n_options, 1, sizeof *m->names);
+    m->settings = kvf__carve(carve, (int64_t)m->n, (int64_t)m->n_options, sizeof *m->settings);
+}
+
+static const char *text_of(const kvf_json *object, const char *key)
+{
+    return kvf_json_str(kvf_json_get(object, key), NULL);
+}
+
+static const kvf__sweep_run *run_named(const kvf__sweep *s, const char *name)
+{
+    for (size_t i = 0; i < s->grid.n; i++)
+        if (!strcmp(s->runs[i].row->name, name)) return &s->runs[i];
+    return NULL;
+}
+
+static void fill_run(const kvf__sweep *s, const kvf_json *row, sweep_memory *m, size_t i)
+{
+    const kvf_json *options = kvf_json_get(row, "options");
+    const char *name = text_of(row, "name"), **settings = m->settings + i * m->n_options;
+    const kvf__sweep_run *run = run_named(s, name);
+    for (size_t k = 0; k < m->n_options; k++)
+        settings[k] = text_of(options, m->names[k]);
+    m->runs[i] = (kvf_sweep_run){
+        .rank = kvf_json_int(kvf_json_get(row, "rank"), 0),
+        .name = name,
+        .file = text_of(row, "file"),
+        .status = text_of(row, "status"),
+        .line = text_of(row, "line"),
+        .options = settings,
+        .value = kvf_json_real(kvf_json_get(row, "value"), NAN),
+        .last_train_loss = kvf_json_real(kvf_json_get(row, "last_train_loss"), NAN),
+        .result = run->result};
+}
+
+kvf_status kvf__sweep_result(const kvf__sweep *s, const kvf_json *report, kvf_sweep_result *out)
+{
+    sweep_memory made = {.n = s->grid.n,
+                         .n_options = kvf_json_size(kvf_json_get(report, "options"))};
+    sweep_memory *m = NULL;
+    KVF_TRY(kvf__carve_object(s->ctx, lay_result, &made, sizeof made, &m));
+    m->report = kvf__json_copy(s->ctx, report);
+    if (!m->report) {
+        kvf__free(m);
+        return kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < m->n_options; i++)
+        m->names[i] = kvf_json_str(kvf_json_at(kvf_json_get(m->report, "options"), i), NULL);
+    for (size_t i = 0; i < m->n; i++)
+        fill_run(s, kvf_json_at(kvf_json_get(m->report, "runs"), i), m, i);
+    *out = (kvf_sweep_result){.metric = text_of(m->report, "metric"),
+                              .n = m->n,
+                              .runs = m->runs,
+                              .n_options = m->n_options,
+                              .options = m->names,
+                              .failed = kvf_json_int(kvf_json_get(report, "failed"), 0),
+                              .passes = s->passes,
+                              .step_seconds = s->step_seconds,
+                              .seconds = kvf_json_real(kvf_json_get(report, "seconds"), 0),
+                              .memory = m};
+    return KVF_OK;
+}
+
+void kvf_sweep_result_done(kvf_sweep_result *result)
+{
+    sweep_memory *m = result->memory;
+    if (m) kvf_json_free(m->report);
+    kvf__free(m);
+    *result = (kvf_sweep_result){0};
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

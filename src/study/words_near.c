@@ -16,12 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-/* One of the best few of a place. */
-typedef struct nearest {
-    int32_t id; /* -1: none yet */
-    float cosine;
-} nearest;
-
 typedef struct word_search {
     kvf_ctx *ctx;
     kvf_base *base;
@@ -31,7 +25,7 @@ typedef struct word_search {
     float *want;              /* [P, blocks, width] of length 1 */
     float *items;             /* [chunk, blocks, width] the same of vocabulary items */
     float *cosines;           /* [P, chunk] */
-    nearest *best;            /* [P, blocks, top], the best first */
+    kvf_near_word *best;      /* [P, blocks, top], the best first */
 
     kvf__ids ids; /* [chunk, row] rows of one item each, at `at` */
     int64_t row, at;
@@ -54,13 +48,13 @@ static void normalise(float *x, int64_t n)
 /* Ties go to the smaller id, which came first. */
 static void offer(const word_search *r, int64_t place, int32_t id, float cosine)
 {
-    nearest *best = r->best + place * r->top;
+    kvf_near_word *best = r->best + place * r->top;
     int64_t at = r->top;
     while (at > 0 && (best[at - 1].id < 0 || cosine > best[at - 1].cosine))
         at--;
     if (at == r->top) return;
     memmove(best + at + 1, best + at, (size_t)(r->top - at - 1) * sizeof *best);
-    best[at] = (nearest){id, cosine};
+    best[at] = (kvf_near_word){.id = id, .cosine = cosine};
 }
 
 /* One order of sums for all machines and chunks: near ties are many among keys. */
@@ -80,13 +74,19 @@ static float dot(const float *a, const float *b, int64_t n)
     return (float)sum;
 }
 
+/* What outlives the search. */
+static void lay_found(void *object, kvf__carver *carve)
+{
+    word_search *r = object;
+    r->best = kvf__carve(carve, r->P * r->blocks, r->top, sizeof *r->best);
+}
+
 static void lay_out(void *object, kvf__carver *carve)
 {
     word_search *r = object;
     r->want = kvf__carve(carve, r->P * r->blocks, r->width, sizeof *r->want);
     r->items = kvf__carve(carve, r->chunk * r->blocks, r->width, sizeof *r->items);
     r->cosines = kvf__carve(carve, r->P, r->chunk, sizeof *r->cosines);
-    r->best = kvf__carve(carve, r->P * r->blocks, r->top, sizeof *r->best);
     r->start = kvf__carve(carve, r->chunk + 1, 1, sizeof *r->start);
     r->example = kvf__carve(carve, r->chunk, 1, sizeof *r->example);
 }
@@ -97,7 +97,7 @@ static void pick(const word_search *r, int64_t b, int64_t p, int32_t first, int6
 {
     static const float ROUNDING = 1e-5F; /* 6e-7 was seen, for sums of 192 */
     const int64_t place = p * r->blocks + b;
-    const nearest *last = r->best + (place + 1) * r->top - 1;
+    const kvf_near_word *last = r->best + (place + 1) * r->top - 1;
 
     for (int64_t i = 0; i < n; i++) {
         if (last->id >= 0 && r->cosines[p * n + i] <= last->cosine - ROUNDING) continue;
@@ -210,17 +210,11 @@ static kvf_status search(word_search *r, const kvf_prefix *prefix)
 static kvf_json *list_of(const word_search *r, int64_t place)
 {
     kvf_json *list = kvf_json_array();
-    const nearest *best = r->best + place * r->top;
-    for (int64_t i = 0; i < r->top && best[i].id >= 0; i++) {
-        kvf__buf text = {0};
-        if (r->base->tokenizer)
-            kvf__decode(r->ctx, r->base->tokenizer, &best[i].id, 1, false, &text);
-        kvf_json_add(list,
-                     kvf__json_pack("{s:o, s:i, s:o}", "text",
-                                    kvf_json_new_str(text.data ? text.data : ""), "id", best[i].id,
-                                    "cosine", kvf_json_new_real((double)best[i].cosine)));
-        kvf__buf_done(&text);
-    }
+    const kvf_near_word *best = r->best + place * r->top;
+    for (int64_t i = 0; i < r->top && best[i].id >= 0; i++)
+        kvf_json_add(list, kvf__json_pack("{s:o, s:i, s:o}", "text", kvf_json_new_str(best[i].text),
+                                          "id", best[i].id, "cosine",
+                                          kvf_json_new_real((double)best[i].cosine)));
     return list;
 }
 
@@ -250,8 +244,76 @@ static kvf_json *report(const word_search *r, const kvf_prefix *prefix)
     return kvf__json_pack("{s:s, s:I, s:o}", "kind", "prefix", "top", r->top, "layers", layers);
 }
 
+static bool has_layer(const kvf_prefix *prefix, int64_t l)
+{
+    return !prefix->file.prefix.P || prefix->file.prefix.layer_mask[l];
+}
+
+/* Layers that the prefix leaves out have no words; the others' get their texts, one after the other
+ * in *texts. */
+static kvf_status name_words(word_search *r, const kvf_prefix *prefix, kvf__buf *texts)
+{
+    const int64_t n = r->P * r->blocks * r->top;
+    const kvf__tokenizer *tokenizer = r->base->tokenizer;
+    for (int64_t i = 0; i < n; i++) {
+        if (!has_layer(prefix, i / r->top % r->blocks / 2)) r->best[i].id = -1;
+        const size_t first = texts->n;
+        if (tokenizer && r->best[i].id >= 0)
+            KVF_TRY(kvf__decode(r->ctx, tokenizer, &r->best[i].id, 1, false, texts));
+        if (texts->n > first) texts->n = first + strlen(texts->data + first); /* up to a U+0000 */
+        KVF_TRY(kvf__buf_add(r->ctx, texts, "", 1));
+    }
+    const char *text = texts->data;
+    for (int64_t i = 0; i < n; i++, text += strlen(text) + 1)
+        r->best[i].text = text;
+    return KVF_OK;
+}
+
+typedef struct found_words {
+    void *words, *texts;
+} found_words;
+
+void kvf_words_result_done(kvf_words_result *result)
+{
+    found_words *found = result->memory;
+    if (found) {
+        kvf__free(found->words);
+        kvf__free(found->texts);
+        kvf__free(found);
+    }
+    *result = (kvf_words_result){0};
+}
+
+static kvf_status give_words(word_search *r, const kvf_prefix *prefix, void **words,
+                             kvf__buf *texts, kvf_words_result *result, kvf_json **json)
+{
+    found_words *found = NULL;
+    kvf_json *object = NULL;
+    const int64_t sides = prefix->file.prefix.P ? 2 : 1;
+    KVF_TRY(name_words(r, prefix, texts));
+    if (json && !(object = report(r, prefix)))
+        return kvf__fail(r->ctx, KVF_ENOMEM, "out of memory");
+    const kvf_status st = result ? kvf__alloc(r->ctx, sizeof *found, &found) : KVF_OK;
+    if (st) {
+        kvf_json_free(object);
+        return st;
+    }
+    if (json) *json = object;
+    if (!result) return KVF_OK;
+    *found = (found_words){*words, texts->data};
+    *result = (kvf_words_result){.P = r->P,
+                                 .L = r->blocks / sides,
+                                 .sides = sides,
+                                 .top = r->top,
+                                 .words = r->best,
+                                 .memory = found};
+    *words = NULL;
+    *texts = (kvf__buf){0};
+    return KVF_OK;
+}
+
 kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                     const kvf_words_options *options, kvf_json **out)
+                     const kvf_words_options *options, kvf_words_result *result, kvf_json **json)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     bool layers = prefix->file.prefix.P > 0;
@@ -268,11 +330,16 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
         return kvf__fail(ctx, KVF_EUSAGE, "method %s leaves no virtual tokens to read",
                          prefix->file.id.method);
     if (r.chunk > r.V) r.chunk = r.V;
-    KVF_TRY(kvf__carve_block(ctx, lay_out, &r, &r.memory));
-    for (int64_t i = 0; i < r.P * r.blocks * r.top; i++)
-        r.best[i].id = -1;
-    kvf_status st = search(&r, prefix);
-    if (!st && !(*out = report(&r, prefix))) st = kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    void *words = NULL;
+    kvf__buf texts = {0};
+    kvf_status st = kvf__carve_block(ctx, lay_out, &r, &r.memory);
+    if (!st) st = kvf__carve_block(ctx, lay_found, &r, &words);
+    for (int64_t i = 0; !st && i < r.P * r.blocks * r.top; i++)
+        r.best[i] = (kvf_near_word){.id = -1};
+    if (!st) st = search(&r, prefix);
+    if (!st) st = give_words(&r, prefix, &words, &texts, result, json);
+    kvf__free(words);
+    kvf__buf_done(&texts);
     kvf__pass_free(r.pass);
     kvf__cache_free(r.cache);
     kvf__ids_done(&r.ids);
