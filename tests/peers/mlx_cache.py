@@ -1,6 +1,5 @@
 """mlx-lm with an exported prompt cache, against transformers with the same prefix in its cache: logits, in f32, in both layouts of the
 file; and `mlx_lm.generate --prompt-cache-file` against `kvfold generate`. --old: a folder with mlx-lm 0.31.3."""
-import copy
 import json
 import os
 import subprocess
@@ -9,7 +8,7 @@ import sys
 import numpy as np
 import torch
 from safetensors.numpy import load_file
-from transformers import DynamicCache, LlamaForCausalLM
+from transformers import DynamicCache
 
 import engine
 import peer
@@ -29,26 +28,6 @@ model, _ = load_model(Path(folder))
 logits = [np.array(model(mx.array([ids]), cache=load_prompt_cache(cache))[0, -1]) for ids in json.loads(rows)]
 np.save(out, np.stack(logits))
 """
-
-
-def model_folder(args):
-    """(folder as mlx-lm loads it, transformers' model, tokenizer)"""
-    folder = os.path.abspath(os.path.join(args.work, "smollm2"))
-    model, tokenizer = peer.load_gguf(args.model, args.work), peer.gguf_tokenizer(args.model)
-    if not os.path.exists(os.path.join(folder, "tokenizer_config.json")):
-        config = copy.deepcopy(model.config)
-        del config.quantization_config  # the values are f32 by now
-        plain = LlamaForCausalLM(config)
-        plain.load_state_dict(model.state_dict())
-        plain.save_pretrained(folder)
-        path = os.path.join(folder, "config.json")
-        with open(path, encoding="utf-8") as file:
-            saved = json.load(file)
-        saved["rope_theta"] = saved["rope_parameters"]["rope_theta"]  # where mlx-lm reads it
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(saved, file)
-        tokenizer.save_pretrained(folder)
-    return folder, model, tokenizer
 
 
 def export(args, name, folder, *more):
@@ -94,7 +73,7 @@ def generates(args, folder, cache):
 
 args = engine.parse(__doc__, ("--old", {"default": None}))
 torch.set_num_threads(args.threads)
-folder, model, tokenizer = model_folder(args)
+folder, model, tokenizer = peer.f32_folder(args)
 rows = [tokenizer(prompt, add_special_tokens=False)["input_ids"] for prompt in engine.PROMPTS]
 want = reference(model, past(args), rows)
 cache = export(args, "cache.safetensors", folder)

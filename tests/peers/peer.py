@@ -78,6 +78,26 @@ def gguf_tokenizer(path):
     return AutoTokenizer.from_pretrained(folder, gguf_file=name)
 
 
+def f32_folder(args):
+    """(the GGUF as a folder in f32, as mlx-lm and vLLM load it; transformers' model, tokenizer)"""
+    folder = os.path.abspath(os.path.join(args.work, "smollm2"))
+    model, tokenizer = load_gguf(args.model, args.work), gguf_tokenizer(args.model)
+    if not os.path.exists(os.path.join(folder, "tokenizer_config.json")):
+        config = copy.deepcopy(model.config)
+        del config.quantization_config  # the values are f32 by now
+        plain = LlamaForCausalLM(config)
+        plain.load_state_dict(model.state_dict())
+        plain.save_pretrained(folder)
+        path = os.path.join(folder, "config.json")
+        with open(path, encoding="utf-8") as file:
+            saved = json.load(file)
+        saved["rope_theta"] = saved["rope_parameters"]["rope_theta"]  # where mlx-lm reads it
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(saved, file)
+        tokenizer.save_pretrained(folder)
+    return folder, model, tokenizer
+
+
 def freeze(model):
     for value in model.parameters():
         value.requires_grad_(False)
