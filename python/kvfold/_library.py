@@ -139,10 +139,12 @@ def _check_program() -> Optional[bytes]:
 # ---- objects of the library ------------------------------------------------------------------------------------------------------
 
 
-def text(value: Any) -> Optional[bytes]:
-    """A text or path as C takes it; None stays None."""
-    if value is None:
-        return None
+def optional(value: Any) -> Optional[bytes]:
+    return None if value is None else text(value)
+
+
+def text(value: Any) -> bytes:
+    """A text or path as C takes it."""
     value = os.fspath(value)
     coded = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
     if b"\0" in coded:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import difflib
-from typing import Any, Dict, List, Mapping, Optional, TypedDict
+from typing import Any, Dict, List, Mapping, Optional, Sequence, TypedDict
 
 from . import _structs as c
 from ._library import Error, text
@@ -61,7 +61,7 @@ _LISTS = {"stop", "logit_bias"}
 
 def fill(struct: c.Struct, known: type, options: Mapping[str, Any]) -> None:
     """Sets members of `struct` by name; `known` is the TypedDict that lists them. None leaves a default."""
-    types = dict(struct._fields_)
+    types = {row[0]: row[1] for row in struct._fields_}
     for name, value in options.items():
         if name not in known.__annotations__:
             near = difflib.get_close_matches(name, known.__annotations__, 1)
@@ -86,7 +86,7 @@ def _value(name: str, value: Any, kind: Any) -> Any:
     return bool(value) if kind is c.BOOL else int(value)
 
 
-def texts(values: Optional[List[str]]) -> Any:
+def texts(values: Optional[Sequence[str]]) -> Any:
     """[n] of C's texts."""
     if isinstance(values, str):
         raise Error("want a list of texts, not one text")

@@ -37,15 +37,11 @@ def json_line(row: Row) -> bytes:
     return json.dumps(_object(row), ensure_ascii=False, allow_nan=False, default=_plain).encode()
 
 
-def is_path(data: Any) -> bool:
-    return isinstance(data, (str, os.PathLike))
-
-
 class Source:
     """What a path to data is asked for takes: `path`, as long as this lives."""
 
     def __init__(self, context: Context, data: Data) -> None:
-        self.path = text(data) if is_path(data) else self._keep(context, data)
+        self.path = text(data) if isinstance(data, (str, os.PathLike)) else self._keep(context, data)
 
     def _keep(self, context: Context, data: Iterable[Row]) -> bytes:
         if hasattr(data, "to_dict") and hasattr(data, "columns"):  # a DataFrame, which iterates over names of columns

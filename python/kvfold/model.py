@@ -63,15 +63,16 @@ class Model:
         how = lib.kvf_generate_defaults()
         fill(how, GenerateOptions, options)
         how.max_tokens = max_tokens
-        stop, bias = texts(options.get("stop")), options.get("logit_bias") or {}
-        biases = (c.kvf_token_bias * len(bias))(*bias.items())
+        stop = texts(options.get("stop"))
+        bias = [c.kvf_token_bias(id, value) for id, value in (options.get("logit_bias") or {}).items()]
+        biases = (c.kvf_token_bias * len(bias))(*bias)
         how.stop, how.n_stop = ctypes.cast(stop, ctypes.POINTER(c.TEXT)), len(stop)
         how.logit_bias, how.n_logit_bias = ctypes.cast(biases, ctypes.POINTER(c.kvf_token_bias)), len(biases)
         asked = texts(prompts)
         answers = (ctypes.c_void_p * len(asked))()
         base._call(lib.kvf_generate, prefix, asked, len(asked), ctypes.byref(how), answers, None)
         try:
-            return [ctypes.string_at(answer, lib.kvf_text_bytes(answer)).decode("utf-8", "replace") for answer in answers]
+            return [ctypes.string_at(answer or 0, lib.kvf_text_bytes(answer)).decode("utf-8", "replace") for answer in answers]
         finally:
             lib.kvf_texts_free(answers, len(answers))
 
@@ -139,11 +140,11 @@ def _list_of(prefix: Optional[Handle]) -> Any:
     return (ctypes.c_void_p * len(pointers))(*pointers)
 
 
-_TOKEN = np.dtype(c.kvf_token_score)
+_TOKEN: Any = np.dtype(c.kvf_token_score)
 
 
 def _score(row: c.kvf_row_score) -> Score:
-    tokens = np.zeros(row.n, _TOKEN)
+    tokens: Any = np.zeros(row.n, _TOKEN)
     if row.n:
         ctypes.memmove(tokens.ctypes.data, row.tokens, tokens.nbytes)
     return Score(None if row.skipped else row.loglikelihood,

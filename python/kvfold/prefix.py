@@ -7,12 +7,12 @@ import json
 import os
 import tempfile
 from pathlib import Path as _Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, Iterable, Optional, Sequence
 
 import numpy as np
 
 from . import _structs as c
-from ._library import Context, Error, Handle, lib, text, thread_context
+from ._library import Context, Error, Handle, lib, optional, text, thread_context
 from ._options import choice
 from .base import Base, Path
 from .model import Model
@@ -31,7 +31,7 @@ def inspect(path: Path) -> Dict[str, Any]:
 class _Array:
     """Memory of C as numpy sees it; the array that is made of it keeps this, and so the memory."""
 
-    def __init__(self, owner: Handle, address: int, shape: Sequence[int]) -> None:
+    def __init__(self, owner: Handle, address: int, shape: Iterable[int]) -> None:
         self._owner = owner
         self.__array_interface__ = {"data": (address, True), "shape": tuple(shape), "typestr": "<f4", "version": 3}
 
@@ -83,8 +83,8 @@ class Prefix(Model):
         """A PEFT folder of PREFIX_TUNING or CARTRIDGE. task: of a checkpoint that does not name it; else lm."""
         with tempfile.TemporaryDirectory() as place:
             out = _Path(place) / "prefix.h5"
-            options = c.kvf_import_options(path=text(folder), out=text(out), base=text(base.path) if base else None,
-                                           task=text(task))
+            options = c.kvf_import_options(path=text(folder), out=text(out), base=optional(base and base.path),
+                                           task=optional(task))
             setattr(options, "from", b"peft")
             kind = ctypes.create_string_buffer(16)
             thread_context().call(lib.kvf_import, ctypes.byref(options), kind)
@@ -145,8 +145,8 @@ class Prefix(Model):
             if path is None:
                 path = _Path(place) / "prefix.h5"
                 self.save(path)
-            options = c.kvf_export_options(path=text(path), out=text(folder), format=c.EXPORT_PEFT, base_id=text(base_id),
-                                           checkpoint=c.CHECKPOINTS[self._checkpoint], head=text(self._head), force=force)
+            options = c.kvf_export_options(path=text(path), out=text(folder), format=c.EXPORT_PEFT, base_id=optional(base_id),
+                                           checkpoint=c.CHECKPOINTS[self._checkpoint], head=optional(self._head), force=force)
             self._context.call(lib.kvf_export, ctypes.byref(options))
 
     def inputs(self, tokenizer: Any, texts: Sequence[str], *, forward: Optional[bool] = None) -> "Dict[str, Any]":

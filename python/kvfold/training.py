@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from . import _structs as c
-from ._library import Context, lib, text, thread_context
+from ._library import Context, Error, lib, optional, text, thread_context
 from ._options import choice
 from ._progress import Bar
 from ._rows import Data, Source
@@ -134,19 +134,32 @@ class Run:
         return Prefix.load(self.path, self.base, checkpoint=checkpoint)
 
     def merge(self, out: Path, *, dtype: str = "f32", checkpoint: Optional[str] = None, head: Optional[str] = None,
-              out_base: Optional[Path] = None, force: bool = False) -> Union[Prefix, Base]:
+              out_base: Optional[Path] = None, force: bool = False) -> Prefix:
         """Runs the encoder once and writes its prefix to a file, which is read back and compared.
 
         dtype: "f32", "f16", "bf16", "int8". head: of a run of several tasks, the one to keep. out_base: of p-tuning that trained
-        the base, where that goes. force: replace what is there. A run of method full gives a Base.
+        the base, where that goes. force: replace what is there.
         """
-        options = c.kvf_merge_options(run=text(self.path), out=text(out), out_base=text(out_base), head=text(head), force=force,
-                                      base=text(self.base.path) if self.base else None,
-                                      checkpoint=choice("checkpoint", checkpoint, c.CHECKPOINTS),
-                                      dtype=choice("dtype", dtype, c.DTYPES))
+        if self._is_full():
+            raise Error(f"{self.path}: method full trained a base: merge_base() writes it")
+        self._fold(out, checkpoint, force, dtype=choice("dtype", dtype, c.DTYPES), head=optional(head), out_base=optional(out_base))
+        return Prefix.load(out, self.base)
+
+    def merge_base(self, out: Path, *, checkpoint: Optional[str] = None, force: bool = False) -> Base:
+        """The base that a run of method full trained, as a base file; its head, if it has one, is Prefix.load(out, base)."""
+        if not self._is_full():
+            raise Error(f"{self.path}: not of method full: merge() writes its prefix")
+        self._fold(out, checkpoint, force)
+        return Base(out)
+
+    def _is_full(self) -> bool:
+        return inspect(self.path)["attributes"].get("method") == "full"
+
+    def _fold(self, out: Path, checkpoint: Optional[str], force: bool, **more: Any) -> None:
+        options = c.kvf_merge_options(run=text(self.path), out=text(out), base=optional(self.base and self.base.path), force=force,
+                                      checkpoint=choice("checkpoint", checkpoint, c.CHECKPOINTS), **more)
         context = self.base._context if self.base else thread_context()
         context.call(lib.kvf_merge, ctypes.byref(options), ctypes.byref(c.kvf_merge_result()))
-        return Base(out) if inspect(out)["kind"] == "base" else Prefix.load(out, self.base)
 
 
 # ---- stopping --------------------------------------------------------------------------------------------------------------------
@@ -228,7 +241,7 @@ def _string(value: Optional[bytes]) -> str:
 
 
 def _forecast(raw: c.kvf_forecast) -> Optional[Dict[str, float]]:
-    return {name: getattr(raw, name) for name, _ in raw._fields_ if name != "reserved"} if raw.steps else None
+    return {row[0]: getattr(raw, row[0]) for row in raw._fields_ if row[0] != "reserved"} if raw.steps else None
 
 
 def _result(r: c.kvf_train_result) -> Result:

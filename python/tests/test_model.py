@@ -1,10 +1,13 @@
 """Bases and prefixes compute what the command computes, bit for bit."""
 import json
+import os
+import shutil
 import threading
+import unittest.mock
 
 import kvfold
 import numpy as np
-from support import CLASSES, PAIRS, TAGGED, Case, answer, command, sentences, write_rows
+from support import CLASSES, PAIRS, SMALL, TAGGED, Case, answer, command, sentences, write_rows
 
 
 class SameAsTheCommand(Case):
@@ -84,6 +87,20 @@ class SameAsTheCommand(Case):
             self.assertEqual(prefix.predict(rows), [json.loads(line) for line in open(out)])
             self.same_evaluation(prefix.eval(rows, per_class=True), answer("eval", *at, "--per-class"))
         self.assertEqual(len(prefix.predict([{"tokens": ["a", "tree"]}])), 1)
+
+
+class HubCache(Case):
+    def test_a_name_in_the_local_cache(self):
+        folder = self.folder / "hub/models--someone--tiny"
+        (folder / "refs").mkdir(parents=True)
+        (folder / "refs/main").write_text("0123abcd")
+        shutil.copytree(self.llama, folder / "snapshots/0123abcd")
+        with unittest.mock.patch.dict(os.environ, {"HF_HUB_CACHE": str(self.folder / "hub")}):
+            base = kvfold.Base("someone/tiny")
+            self.assertEqual((base.name, base.hash), ("someone/tiny", self.base.hash))
+            run = kvfold.train(base, PAIRS, out=self.folder / "hub.h5", **SMALL)
+            self.assertEqual(run.merge(self.folder / "hub.prefix.h5").generate(["a"], max_tokens=2), run.prefix().generate(["a"], 2))
+            self.fails("nor is it in the Hugging Face cache", kvfold.Base, "someone/other", status="EIO")
 
 
 class Misuse(Case):

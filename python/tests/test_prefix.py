@@ -69,7 +69,10 @@ class Prefixes(Case):
         self.fails("no keys and values", prefix.numpy, status="EUNSUPPORTED")
         self.fails("base", kvfold.Prefix.load, self.folder / "projected.run.h5", status="EUSAGE")
         full = kvfold.train(self.base, PAIRS, out=self.folder / "full.run.h5", method="full", steps=1)
-        self.assertIsInstance(full.merge(self.folder / "full"), kvfold.Base)
+        trained = full.merge_base(self.folder / "full")
+        self.assertNotEqual(trained.score(PAIRS)[0].loglikelihood, self.base.score(PAIRS)[0].loglikelihood)
+        self.fails("merge_base", full.merge, self.folder / "other")
+        self.fails("not of method full", kvfold.Run(self.folder / "lm.run.h5").merge_base, self.folder / "other")
 
     def test_wrong_base(self):
         bert = kvfold.Base(self.bert)

@@ -1,4 +1,6 @@
 """Training from files and from rows writes the bytes of the command; events, history, Ctrl-C."""
+import contextlib
+import io
 import logging
 import math
 import os
@@ -47,6 +49,38 @@ class Training(Case):
         run = kvfold.train(bert, CLASSES, out=self.folder / "c2.h5", task="seq-cls", labels=["yes", "no"], **SMALL)
         self.assertEqual(self.bytes_of("c2.h5"), self.bytes_of("c.h5"))
         self.assertTrue(math.isnan(run.result.valid_loss))
+
+    def same_as_rows(self, data, name):
+        kvfold.train(self.base, data, out=self.folder / name, **SMALL)
+        kvfold.train(self.base, PAIRS, out=self.folder / "as_dicts.h5", **SMALL)
+        self.assertEqual(self.bytes_of(name), self.bytes_of("as_dicts.h5"))
+
+    def test_pandas(self):
+        try:
+            import pandas
+        except ImportError:
+            self.skipTest("no pandas")
+        self.same_as_rows(pandas.DataFrame(PAIRS), "frame.h5")
+        frame = kvfold.Run(self.folder / "frame.h5").history.to_pandas()
+        self.assertEqual(list(frame["step"]), [1, 2, 3, 4])
+
+    def test_datasets(self):
+        try:
+            import datasets
+        except ImportError:
+            self.skipTest("no datasets")
+        self.same_as_rows(datasets.Dataset.from_list(PAIRS), "dataset.h5")
+
+    def test_progress(self):
+        """The line names the last step and its validation; a pipe gets none unless it is asked for."""
+        lines = io.StringIO()
+        with contextlib.redirect_stderr(lines):
+            kvfold.train(self.base, PAIRS, valid=PAIRS[:2], out=self.folder / "bar.h5", **SMALL)
+            self.assertEqual(lines.getvalue(), "")
+            kvfold.train(self.base, PAIRS, valid=PAIRS[:2], out=self.folder / "bar.h5", progress=True, **SMALL)
+        last = lines.getvalue().split("\r")[-1]
+        self.assertRegex(last, "█{20} 4/4  loss [0-9.]+  valid [0-9.]+")
+        self.assertTrue(last.endswith("\n"))
 
     def test_several_tasks(self):
         bert = kvfold.Base(self.bert)
