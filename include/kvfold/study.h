@@ -86,29 +86,6 @@ kvf_report_options kvf_report_defaults(void); /* f32, 3 words, 32 rows, 4 sample
  * EFORMAT: another kind of file. EUSAGE: data without a base. EEXIST. */
 kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes);
 
-/* What the runs of a comparison come to. object has "runs", one for each run as `train --json`
- * prints it and with "name" (of the method, equal for runs that differ by their seed alone), "seed"
- * and "file" (the run file); and "reference", the name that differences are to, may be absent.
- * Added to it:
- *
- *   base_parameters   of the model
- *   curve_steps       [steps] at which any run was validated
- *   methods           for each name, in order: name, method, init, bytes, trainable_parameters;
- *                     share (of the base's and its own parameters), runs, tokens_per_second (mean),
- *                     peak_rss_bytes (largest); loss {mean, min, max} of the best checkpoints;
- *                     best_metric and score, the same, score null where the metric is the loss;
- *                     difference {mean, standard_error, pairs}: of the score, or the loss, to the
- *                     reference over equal seeds; curves {loss, score?}: {mean, min, max}, each
- *                     [steps], null where none of its runs was validated
- *
- * EUSAGE: a run without name or file. */
-kvf_status kvf_compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object);
-/* One self-contained HTML page of such an object: the table and the curves. Of the object also
- * "title", "bare" {loss} or {reason}, "options" and "about" {name: value}, each of which may be
- * absent. *bytes, may be NULL: its size. EEXIST. */
-kvf_status kvf_compare_page(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force,
-                            int64_t *bytes);
-
 typedef enum kvf_prune_score { KVF_PRUNE_LEAVE_ONE_OUT, KVF_PRUNE_GRADIENT } kvf_prune_score;
 
 typedef struct kvf_prune_options {

@@ -5,6 +5,7 @@
  * Every run is a process of its own (train, then merge, by this program): the largest resident
  * memory of a process never falls again, so a second run in one process could not be measured. */
 #include "cli_compare.h"
+#include "compare_hooks.h"
 
 #include <errno.h>
 #include <math.h>
@@ -178,8 +179,8 @@ static int report(const cli_comparison *c, const char *page, kvf_json *rows)
     cli_json_add(object, "seeds:I reference:s page:s", v->seeds, c->reference, page);
     cli_json_add(object, "bare:o options:o", bare_base(c), cli_comparison_shared(c));
     kvf_json_set(object, "about", about(c));
-    kvf_status st = kvf_compare_summary(call->ctx, v->base, object);
-    if (!st) st = kvf_compare_page(call->ctx, object, page, v->force, NULL);
+    kvf_status st = kvf__compare_summary(call->ctx, v->base, object);
+    if (!st) st = kvf__compare_page(call->ctx, object, page, v->force, NULL);
     int code = st ? cli_fail_status(call, st) : CLI_OK;
     if (!code && call->common.json) return cli_print_json(call, object);
     if (!code) cli_comparison_print(object);

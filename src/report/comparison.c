@@ -1,5 +1,5 @@
 /* The page of a comparison: its table, the curves of its methods, and what all runs had in common.
- * The object is that of kvf_compare_summary(). A curve is the mean over a method's runs, the band
+ * The object is that of kvf__compare_summary(). A curve is the mean over a method's runs, the band
  * around it reaches from the least to the largest. */
 #include "arena.h"
 #include "report_priv.h"

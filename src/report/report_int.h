@@ -24,7 +24,7 @@
  * history NULL or empty: no curves. *out is the caller's. */
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
                             kvf__buf *out);
-/* Of a comparison, as kvf_compare_page() takes it. */
+/* Of a comparison, as kvf__compare_page() takes it. */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * The share is PEFT's: trained values of all there are, those of the base and those that the method
  * adds to it. */
-#include <kvfold/study.h>
+#include "compare_hooks.h"
 
 #include "artifact.h"
 #include "json_pack.h"
@@ -277,7 +277,7 @@ static void put_summary(comparison *c, kvf_json *object)
     kvf_json_set(object, "curve_steps", kvf__json_ints(c->steps, c->n_steps));
 }
 
-kvf_status kvf_compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object)
+kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object)
 {
     const kvf_json *rows = kvf_json_get(object, "runs");
     const size_t n = kvf_json_size(rows);

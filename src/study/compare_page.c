@@ -1,12 +1,12 @@
 /* The page of a comparison as a file. */
-#include <kvfold/study.h>
+#include "compare_hooks.h"
 
 #include "base_int.h"
 #include "outfile.h"
 #include "report_int.h"
 
-kvf_status kvf_compare_page(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force,
-                            int64_t *bytes)
+kvf_status kvf__compare_page(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force,
+                             int64_t *bytes)
 {
     kvf__buf page = {0};
     kvf_status st = kvf__comparison_page(ctx, object, &page);
