@@ -188,15 +188,19 @@ class Context:
         if status := lib.kvf_ctx_create(ctypes.byref(options), ctypes.byref(pointer)):
             raise Error(getattr(_last_line, "text", "no context"), _status_name(status))
         self.handle = Handle(pointer, lib.kvf_ctx_free)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._busy = False
+
+    def check_idle(self) -> None:
+        """Not, in a callback, of the call that it comes from."""
+        if self._busy:
+            raise Error("the base is in use by the call that this callback was called from")
 
     def call(self, function: Callable, *arguments: Any, allow: int = 0) -> int:
         """function(ctx, *arguments), whose status must be KVF_OK, or `allow`."""
         thread_context()  # OpenMP's number of threads is that of the calling thread
-        with self._lock:
-            if self._busy:
-                raise Error("the base is in use by the call that this callback was called from")
+        with self.lock:
+            self.check_idle()
             self._busy = True
             try:
                 status = function(self.handle, *arguments)

@@ -57,21 +57,27 @@ class Base(Model):
         other._open()
         return other
 
-    def _for_training(self) -> Base:
-        """Weights are also kept as backward passes read them, from the first training on."""
-        if not self._how.backward:
-            del self._handle  # never twice in memory
-            try:
-                self._how.backward = True
-                self._open()
-            except BaseException:
-                self._how.backward = False
-                self._open()
-                raise
-        return self
+    def _for_training(self, backward: bool) -> Handle:
+        """What train() borrows; backward: weights are also kept as backward passes read them, from then on."""
+        with self._context.lock:
+            self._context.check_idle()
+            if backward and not self._how.backward:
+                self._reopen(True)
+            return self._handle
+
+    def _reopen(self, backward: bool) -> None:
+        del self._handle  # never twice in memory
+        self._how.backward = backward
+        try:
+            self._open()
+        except BaseException:
+            if backward:
+                self._reopen(False)
+            raise
 
     def _call(self, function: Callable, *arguments: Any) -> None:
-        self._context.call(function, self._handle, *arguments)
+        with self._context.lock:
+            self._context.call(function, self._handle, *arguments)
 
     def _base_and_prefix(self) -> "tuple[Base, Optional[Handle]]":
         return self, None

@@ -268,8 +268,7 @@ def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid
     is finished and everything saved, then it is raised here; resume=True continues. progress: None: a line in a terminal and in a
     notebook.
     """
-    if options.get("method") not in _CHANGES_BASE:
-        base._for_training()
+    borrowed = base._for_training(backward=options.get("method") not in _CHANGES_BASE)
     made = _Options(base._context)
     for name, value in {"data": data, "valid": valid, "out": out, **options}.items():
         made.set(name, value)
@@ -286,7 +285,7 @@ def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid
             except BaseException as error:
                 stop.because(error)
 
-        lib.kvf_train_set_base(made.handle, base._handle)
+        lib.kvf_train_set_base(made.handle, borrowed)
         lib.kvf_train_set_event(made.handle, event, None)
         lib.kvf_train_set_stop(made.handle, ctypes.byref(stop.flag))
         try:

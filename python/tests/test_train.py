@@ -163,6 +163,11 @@ class Training(Case):
         with self.assertRaisesRegex(kvfold.Error, "in use"):
             kvfold.train(self.base, PAIRS, out=self.folder / "taken.h5", on_event=lambda event: self.base.generate(["a"]), **SMALL)
         self.assertEqual(len(self.base.generate(["a"])), 1)
+        base = kvfold.Base(self.llama)  # whose training would open it once more
+        with self.assertRaisesRegex(kvfold.Error, "in use"):
+            kvfold.train(base, PAIRS, out=self.folder / "taken.h5", method="adapter", adapter_size=2, steps=2, force=True,
+                         on_event=lambda event: kvfold.train(base, PAIRS, out=self.folder / "inner.h5", **SMALL))
+        self.assertEqual(len(base.generate(["a"])), 1)
 
     def test_in_another_thread(self):
         done = []
