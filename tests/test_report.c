@@ -134,7 +134,11 @@ static const char *const HOSTILE =
     "\"words\":{\"layers\":[{\"layer\":0,\"tokens\":[{\"key\":[{\"text\":\"" EVIL
     "\",\"id\":1,\"cosine\":0.5}],\"value\":[]}]}]},"
     "\"samples\":{\"data\":\"" EVIL "\",\"max_tokens\":8,\"rows\":[{\"prompt\":\"" EVIL
-    "\",\"before\":\"" EVIL "\",\"after\":\"\"}]}}";
+    "\",\"before\":\"" EVIL "\",\"after\":\"\",\"references\":[\"" EVIL "\"]}]},"
+    "\"written\":\"" EVIL "\",\"answers\":{\"data\":\"" EVIL
+    "\",\"unit\":\"words\",\"n\":4,\"right\":3,\"labels\":[\"" EVIL "\",\"b\"],"
+    "\"counts\":[[3,1],[0,0]],\"wrong\":[{\"text\":\"" EVIL "\",\"word\":\"" EVIL
+    "\",\"label\":\"" EVIL "\",\"predicted\":\"" EVIL "\",\"probability\":0.5}]}}";
 
 /* A comparison of two methods over three seeds at two steps; one of them has a name that is
  * hostile, and so has everything else. */
@@ -231,8 +235,8 @@ START_TEST(hostile_texts_stay_text)
     kvf__buf page = page_of(facts, &history), again = page_of(facts, &history);
     ck_assert_uint_eq(count(page.data, "<script"), 1);
     ck_assert_uint_eq(count(page.data, "<img"), 0);
-    /* once each, and again: the title, the metric in two places, four cards */
-    ck_assert_uint_eq(count(page.data, "&lt;script&gt;x"), count(HOSTILE, "<script>x") + 7);
+    /* once each, and again: the title, the metric in two places, four cards, a label in two */
+    ck_assert_uint_eq(count(page.data, "&lt;script&gt;x"), count(HOSTILE, "<script>x") + 8);
     ck_assert_uint_eq(count(page.data, "\\&quot;&#39;"), 1 + 1); /* JSON in a list; a word */
     check_nesting(page.data);
     ck_assert_uint_eq(page.n, again.n);

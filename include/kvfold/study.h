@@ -82,7 +82,9 @@ kvf_report_options kvf_report_defaults(void); /* f32, 3 words, 32 rows, 4 sample
 /* Writes one self-contained HTML page about a run or what it folded to: curves of its history,
  * norms by layer and virtual token, options and lineage; on a base the words nearest to the virtual
  * tokens; on data also the share of attention they take by layer and head, and completions without
- * and with them. Whole or not at all; equal inputs give equal bytes. *bytes, may be NULL: its size.
+ * and with them and the data's own, or of classifiers and taggers a table of labels by predictions
+ * over all rows and their surest mistakes. Whole or not at all; equal inputs, times of files among
+ * them, give equal bytes. *bytes, may be NULL: its size.
  * EFORMAT: another kind of file. EUSAGE: data without a base. EEXIST. */
 kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes);
 

@@ -56,7 +56,9 @@ const cli_command cli_report = {
     .notes = "Always: options, lineage, curves of a run, norms by layer and virtual token.\n"
              "With --base the nearest words. With --data also the share of attention that\n"
              "the virtual tokens take by layer and head, and completions without and with\n"
-             "them. The page asks no network for anything.\n",
+             "them, beside what the data has; of classifiers and taggers what was taken for\n"
+             "what, over all rows, and the wrong answers of which they were surest. The page\n"
+             "asks no network for anything.\n",
     .required = "out",
     .needs = "words>base precision>base allow-other-base>base rows>data samples>data "
              "max-tokens>data format>data no-header>data columns>data map>data max-length>data "

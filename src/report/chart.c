@@ -131,7 +131,8 @@ static void put_switch(kvf__html *h, const kvf__chart *chart)
 
 static void put_legend(kvf__html *h, const kvf__chart *chart)
 {
-    kvf__html_put(h, "<ul class=\"legend\">");
+    /* the script reads it, readers of one curve need none */
+    kvf__html_printf(h, "<ul class=\"legend\"%s>", chart->n_curves > 1 ? "" : " hidden");
     for (int c = 0; c < chart->n_curves; c++) {
         kvf__html_printf(h, "<li class=\"%s\" data-column=\"%s\">", chart->curve[c].look,
                          chart->curve[c].column);
@@ -139,6 +140,14 @@ static void put_legend(kvf__html *h, const kvf__chart *chart)
         kvf__html_put(h, "</li>");
     }
     kvf__html_put(h, "</ul>\n");
+}
+
+/* What is measured, above its axis, and what it is measured over. */
+static void put_titles(kvf__html *h, const kvf__chart *chart)
+{
+    kvf__html_printf(h, "<span class=\"axis y\">%s", chart->unit);
+    kvf__html_text(h, chart->name);
+    kvf__html_put(h, "</span><span class=\"axis x\">step</span>\n");
 }
 
 /* From the first step to the last: curves fill the width. Ticks are whole steps. */
@@ -170,15 +179,14 @@ void kvf__chart_put(kvf__html *h, const kvf__chart *chart)
 
     kvf__html_printf(h,
                      "<figure class=\"chart\" id=\"%s\" data-table=\"%s\">\n<figcaption><h3>%s"
-                     "</h3> <span class=\"unit\">%s",
-                     chart->id, chart->table, chart->title, chart->unit);
-    kvf__html_text(h, chart->name);
-    kvf__html_put(h, "</span></figcaption>\n");
+                     "</h3></figcaption>\n",
+                     chart->id, chart->table, chart->title);
     if (has_log) put_switch(h, chart);
     kvf__html_printf(h,
                      "<div class=\"plot\" role=\"img\" tabindex=\"0\" aria-label=\"%s\" "
                      "data-from=\"%.17g\" data-to=\"%.17g\">\n",
                      chart->label, x.low, x.high);
+    put_titles(h, chart);
     put_view(h, chart, &x, &linear);
     if (has_log) {
         const kvf__axis log = kvf__axis_log(low, high);

@@ -135,9 +135,9 @@ static const struct {
     {"meter", "Forgetting meter", "nats per label",
      "Loss on the meter's text by step, with that of the bare base", STEP},
     {"kl", "KL to the base", "nats per label", "KL of the base to the run by step", STEP},
-    {"lr", "Learning rate", "per step", "Learning rate by step", STEP},
-    {"grad", "Gradient norm", "L2, before clipping", "Gradient norm by step", STEP},
-    {"norm", "Prefix norm", "L2", "Norm of the emitted prefix by step", STEP},
+    {"lr", "Learning rate", "learning rate", "Learning rate by step", STEP},
+    {"grad", "Gradient norm", "L2 norm, before clipping", "Gradient norm by step", STEP},
+    {"norm", "Prefix norm", "L2 norm", "Norm of the emitted prefix by step", STEP},
 };
 
 enum { NEVER, ALONE, ALWAYS }; /* dots; ALONE: where there is one point */

@@ -81,6 +81,7 @@ static void put_summary(kvf__html *h, const kvf_json *facts)
                {"last train loss", "last_train_loss", "nats"},
                {"last valid loss", "last_valid_loss", "nats"},
                {"best step", "best_step", ""}};
+    const kvf_json *options = kvf_json_get(facts, "options");
 
     kvf__html_put(h, "<dl class=\"cards\">\n");
     kvf__card_put(h, "file", kvf_json_get(facts, "kind"), "");
@@ -89,6 +90,9 @@ static void put_summary(kvf__html *h, const kvf_json *facts)
     put_shape(h, attributes);
     for (size_t i = 0; i < sizeof RAN / sizeof RAN[0]; i++)
         kvf__card_put(h, RAN[i].name, kvf_json_get(history, RAN[i].key), RAN[i].unit);
+    kvf__card_put(h, "seed", kvf_json_get(options, "seed"), "");
+    kvf__card_put(h, "written", kvf_json_get(facts, "written"), "");
+    kvf__card_put(h, "by kvfold", kvf_json_get(attributes, "kvfold_version"), "");
     kvf__html_put(h, "</dl>\n");
 }
 
@@ -114,6 +118,7 @@ static void put_contents(kvf__html *h, const kvf_json *facts, bool curves)
     } SECTIONS[] = {{"prefix", "norms", "Norms"},
                     {"virtual", "norms", "Norms"},
                     {"attention", "attention", "Attention"},
+                    {"answers", "answers", "Answers"},
                     {"samples", "samples", "Before and after"},
                     {"words", "words", "Words"},
                     {"options", "options", "Options"},
@@ -139,6 +144,7 @@ static void put_body(kvf__html *h, const kvf_json *facts, const kvf__history *hi
     kvf__curves_put(h, facts, history);
     kvf__norms_put(h, facts);
     kvf__attention_put(h, facts);
+    kvf__confusion_put(h, facts);
     kvf__samples_put(h, facts);
     kvf__words_put(h, facts);
     kvf__tables_put(h, facts);

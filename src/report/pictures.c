@@ -154,6 +154,19 @@ static void put_said(kvf__html *h, const kvf_json *row, const char *key, const c
     kvf__html_put(h, "</div>\n");
 }
 
+/* What the data has there; nothing where it has nothing. */
+static void put_references(kvf__html *h, const kvf_json *references)
+{
+    if (!kvf_json_size(references)) return;
+    kvf__html_put(h, "<div class=\"prompt\"><h4>In the data</h4>");
+    for (size_t i = 0; i < kvf_json_size(references); i++) {
+        kvf__html_put(h, "<pre>");
+        kvf__html_text(h, kvf_json_str(kvf_json_at(references, i), NULL));
+        kvf__html_put(h, "</pre>");
+    }
+    kvf__html_put(h, "</div>\n");
+}
+
 void kvf__samples_put(kvf__html *h, const kvf_json *facts)
 {
     const kvf_json *samples = kvf_json_get(facts, "samples");
@@ -172,6 +185,7 @@ void kvf__samples_put(kvf__html *h, const kvf_json *facts)
         put_said(h, row, "prompt", "Prompt");
         put_said(h, row, "before", "The bare base");
         put_said(h, row, "after", "After training");
+        put_references(h, kvf_json_get(row, "references"));
         kvf__html_put(h, "</article>\n");
     }
     kvf__html_put(h, "</section>\n");

@@ -12,14 +12,17 @@
 /* facts, each of which may be missing but title and kind:
  *
  *   title, kind         of the file
+ *   written             when, as a text
  *   attributes, options, lineage, history, tensors   as kvf_inspect() gives them
  *   prefix {keys, values}  [L][P] L2 norms over heads; a masked layer is null
  *   virtual             [P] L2 norms of vectors at the input
  *   attention {share [L][H], labels, rows, data, before?, after?}    shares in 0 .. 1; losses of
  *                       these rows without and with the prefix, in nats
  *   words               as kvf_words() gives them
- *   samples {data, max_tokens, rows [{prompt, before, after}]}
- *   notes               [text] what is not there, and why
+ *   answers {data, unit, n, right, labels [N], counts [N][N], wrong [{text, word?, label,
+ * predicted, probability}]}    of a classifier; counts by label, then by prediction samples {data,
+ * max_tokens, rows [{prompt, before, after, references? [text]}]} notes               [text] what
+ * is not there, and why
  *
  * history NULL or empty: no curves. *out is the caller's. */
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,

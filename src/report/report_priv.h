@@ -75,7 +75,7 @@ typedef struct kvf__curve {
 enum { KVF__CURVES = 17 };
 typedef struct kvf__chart {
     const char *id, *title, *unit, *label; /* label: read out in place of the picture */
-    const char *name;                      /* anybody's text after the title; NULL: none */
+    const char *name;                      /* anybody's text after the unit; NULL: none */
     const char *table;                     /* id of the table */
     int64_t n;
     const double *x;
@@ -102,6 +102,7 @@ void kvf__curves_put(kvf__html *h, const kvf_json *facts, const kvf__history *hi
 void kvf__norms_put(kvf__html *h, const kvf_json *facts);
 void kvf__attention_put(kvf__html *h, const kvf_json *facts);
 void kvf__samples_put(kvf__html *h, const kvf_json *facts);
+void kvf__confusion_put(kvf__html *h, const kvf_json *facts);
 void kvf__words_put(kvf__html *h, const kvf_json *facts);
 /* Options, lineage, attributes, tensors. */
 void kvf__tables_put(kvf__html *h, const kvf_json *facts);

@@ -2,7 +2,7 @@
  * of attention they take and completions without and with what was trained.
  *
  * All of it goes through the paths of the commands words, eval and generate. Only the first rows of
- * the data are run, those a person would look at. */
+ * the data are run, those a person would look at; but classifiers (report_answers.c) answer all. */
 #include "report_facts.h"
 
 #include "evaluation.h"
@@ -14,7 +14,7 @@
 
 enum { MOST_TOKENS = 48 };
 
-static kvf_eval_options data_options(const kvf_report_options *o)
+kvf_eval_options kvf__report_data(const kvf_report_options *o)
 {
     return (kvf_eval_options){.data = o->data,
                               .format = o->format,
@@ -111,7 +111,7 @@ static kvf_status run_shares(kvf__report_facts *r, const kvf__dataset *set, kvf_
 
 static kvf_status add_shares(kvf__report_facts *r)
 {
-    const kvf_eval_options options = data_options(r->options);
+    const kvf_eval_options options = kvf__report_data(r->options);
     kvf__evaluation trial = {.task = r->prefix->task};
     kvf__head *head = NULL;
     kvf_status st;
@@ -132,14 +132,24 @@ static kvf_status add_shares(kvf__report_facts *r)
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Completions of the first prompts; where `prompts` is not NULL also the prompts, as the base reads
- * them. Arrays of options.samples, those past *n untouched. */
+static kvf_json *reference_list(const kvf__dataset *set, int64_t row)
+{
+    const kvf__source *source = set->sources ? &set->sources->group[row] : NULL;
+    kvf_json *list = kvf_json_array();
+    for (int64_t i = 0; source && i < source->n; i++)
+        kvf_json_add(list, kvf_json_new_strn(source->items[i], kvf__source_item_bytes(source, i)));
+    return list;
+}
+
+/* Completions of the first prompts; where they are not NULL also the prompts, as the base reads
+ * them, and a list of what the data has for each. Arrays of options.samples, those past *n
+ * untouched. */
 static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char **prompts,
-                           char **texts, size_t *n)
+                           kvf_json *references, char **texts, size_t *n)
 {
     const kvf_report_options *o = r->options;
     kvf_generate_options generate = kvf_generate_defaults();
-    kvf_eval_options options = data_options(o);
+    kvf_eval_options options = kvf__report_data(o);
     kvf__renderer renderer = {0};
     kvf__dataset_options load;
     kvf__dataset set = {0};
@@ -160,6 +170,8 @@ static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char 
         if (!st) st = kvf__text_make(r->ctx, &text, &prompts[i]);
         kvf__buf_done(&text);
     }
+    for (int64_t i = 0; references && i < first.n; i++)
+        kvf_json_add(references, reference_list(&set, i));
     if (st) goto out;
     st = kvf__generate_set(r->ctx, r->base, prefix, &first, &renderer.chat, &generate, texts, NULL);
     if (st) goto out;
@@ -186,16 +198,28 @@ static kvf_json *new_text(const char *text)
     return kvf_json_new_strn(text, kvf_text_bytes(text));
 }
 
-static void put_samples(kvf__report_facts *r, char *const *prompts, char *const *before,
-                        char *const *after, size_t n)
+static kvf_json *copy_texts(const kvf_json *list)
+{
+    kvf_json *copy = kvf_json_array();
+    for (size_t i = 0; i < kvf_json_size(list); i++) {
+        size_t bytes = 0;
+        const char *text = kvf_json_str(kvf_json_at(list, i), &bytes);
+        kvf_json_add(copy, kvf_json_new_strn(text, bytes));
+    }
+    return copy;
+}
+
+static void put_samples(kvf__report_facts *r, char *const *prompts, const kvf_json *references,
+                        char *const *before, char *const *after, size_t n)
 {
     kvf_json *rows = kvf_json_array();
     int64_t most = r->options->max_tokens;
 
     for (size_t i = 0; i < n; i++)
         kvf_json_add(rows,
-                     kvf__json_pack("{s:o, s:o, s:o}", "prompt", new_text(prompts[i]), "before",
-                                    new_text(before[i]), "after", new_text(after[i])));
+                     kvf__json_pack("{s:o, s:o, s:o, s:o}", "prompt", new_text(prompts[i]),
+                                    "before", new_text(before[i]), "after", new_text(after[i]),
+                                    "references", copy_texts(kvf_json_at(references, i))));
     kvf_json_set(r->facts, "samples",
                  kvf__json_pack("{s:o, s:I, s:o}", "data",
                                 kvf_json_new_str(kvf__path_end(r->options->data)), "max_tokens",
@@ -215,10 +239,12 @@ static kvf_status add_samples(kvf__report_facts *r)
     }
     KVF_TRY(kvf__alloc_array(r->ctx, most, 3 * sizeof *texts, &texts));
     char **before = texts + most, **after = before + most;
-    st = complete(r, r->prefix, NULL, after, &n);
+    kvf_json *references = kvf_json_array();
+    st = complete(r, r->prefix, NULL, NULL, after, &n);
     if (!st) st = bare_base(r);
-    if (!st) st = complete(r, NULL, texts, before, &n);
-    if (!st) put_samples(r, texts, before, after, n);
+    if (!st) st = complete(r, NULL, texts, references, before, &n);
+    if (!st) put_samples(r, texts, references, before, after, n);
+    kvf_json_free(references);
     kvf_texts_free(texts, 3 * most);
     kvf__free(texts);
     return st;
@@ -230,6 +256,7 @@ kvf_status kvf__report_with_base(kvf__report_facts *r)
 
     if (has_virtual) KVF_TRY(add_words(r));
     if (has_virtual && r->options->data && r->options->rows) KVF_TRY(add_shares(r));
+    if (r->options->data && r->options->rows) KVF_TRY(kvf__report_answers(r));
     if (r->options->data && r->options->samples) KVF_TRY(add_samples(r));
     return KVF_OK;
 }

@@ -11,6 +11,8 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 const char *kvf__path_end(const char *path)
 {
@@ -97,6 +99,17 @@ static kvf_status add_norms(kvf__report_facts *r)
     return prefix->file.prefix.P ? prefix_norms(r, &prefix->file.prefix) : KVF_OK;
 }
 
+/* When the file was last written, in UTC. */
+static kvf_json *written(const char *path)
+{
+    struct stat file;
+    struct tm utc;
+    char text[40];
+    if (stat(path, &file) || !gmtime_r(&file.st_mtime, &utc)) return kvf_json_new_str("");
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &utc);
+    return kvf_json_new_str(text);
+}
+
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static kvf_status check_options(kvf_ctx *ctx, const kvf_report_options *o)
@@ -135,6 +148,7 @@ static kvf_status read_file(kvf__report_facts *r)
     KVF_TRY(check_kind(r->ctx, o->path));
     KVF_TRY(kvf_inspect(r->ctx, o->path, &r->facts));
     kvf_json_set(r->facts, "title", kvf_json_new_str(kvf__path_end(o->path)));
+    kvf_json_set(r->facts, "written", written(o->path));
     kvf_json_set(r->facts, "notes", r->notes = kvf_json_array());
     if (strcmp(kvf_json_str(kvf_json_get(r->facts, "kind"), NULL), "run") == 0)
         return kvf__artifact_history(r->ctx, o->path, &r->history);

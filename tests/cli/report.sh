@@ -17,6 +17,12 @@ for chart in loss lr grad norm keys values; do shows "<figure class=\"[a-z]*\" i
 shows '<title>run.h5 &ndash; kvfold report</title>'
 shows '<p>Best step: <strong>[0-9]*</strong>, valid_loss <strong>[0-9.]*</strong>.</p>'
 shows '<span class="mark'
+shows '<span class="axis y">nats per label</span><span class="axis x">step</span>'
+shows '<ul class="legend"><li class="raw" data-column="train_loss">'
+shows '<ul class="legend" hidden><li class="smooth" data-column="lr">'
+shows '<dt>seed</dt><dd>0</dd>'
+shows '<dt>written</dt><dd>2[0-9-]* [0-9:]* UTC</dd>'
+shows '<dt>by kvfold</dt><dd>[0-9.]*</dd>'
 [ "$(sed -n '/<table id="steps">/,/<\/table>/p' page.html | grep -c '^<tr><td>')" -eq 12 ] || fail "not a row for each step"
 cp page.html first.html
 page run.h5
@@ -35,6 +41,7 @@ for name in curves norms attention words samples; do section $name; done
 shows 'the mean over [0-9]* labels in 3 rows of <code>valid.jsonl</code>'
 [ "$(grep -c '^<article class="sample">' page.html)" -eq 2 ] || fail "not two samples"
 shows '^after 3:</pre>'
+shows '<h4>In the data</h4>'
 cp page.html first.html
 page run.h5 --base model --data valid.jsonl --words 2 --samples 2 --rows 3 --max-tokens 5
 same first.html page.html
@@ -87,8 +94,18 @@ run 0 train --base bert --data mood=mood.tsv --data names=names.conll --task moo
 page multi.h5
 page multi.h5 --base bert --head names --data names.conll
 shows '<li>No samples: task token-cls classifies'
+section answers
+shows '<strong>[0-9]*</strong> of 20 words (.* of <code>names.conll</code> have the right label'
+shows '<tr><th scope="row">B-PER</th><td'
 section attention
 section words
+page multi.h5 --base bert --head mood --data mood.tsv
+section answers
+right=$(sed -n 's/.*<strong>\([0-9]*\)<.strong> of 8 rows.*/\1/p' page.html)
+run 0 eval --base bert --prefix multi.h5 --head mood --data mood.tsv --threads 2 --precision f32 --json
+[ "$(awk -v r="$right" 'BEGIN { print r / 8 }')" = "$(value accuracy | awk '{ print $1 + 0 }')" ] ||
+    fail "the page has $right of 8 right, eval $(value accuracy)"
+[ "$right" = 8 ] || shows '<h3>Wrong, the surest first</h3>'
 run 2 report multi.h5 --out no.html --base bert --data mood.tsv
 err_is 'kvfold: report: multi.h5: holds heads of several tasks: --head names one of mood, names; try kvfold report --help'
 train 0 --method direct --infix --steps 2 --out infix.h5 --quiet
