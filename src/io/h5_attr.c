@@ -228,11 +228,18 @@ void kvf__h5_get_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, uint8_t *valu
 
 /* ---- listing --------------------------------------------------------------------------------- */
 
+/* The call that fills an H5O_info_t. */
+#if H5_VERSION_GE(1, 12, 0)
+#define GET_INFO H5Oget_info3
+#else
+#define GET_INFO H5Oget_info2
+#endif
+
 size_t kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at)
 {
     H5O_info_t info = {0};
 
-    if (!h5->status && H5Oget_info2(at, &info, H5O_INFO_NUM_ATTRS) < 0)
+    if (!h5->status && GET_INFO(at, &info, H5O_INFO_NUM_ATTRS) < 0)
         kvf__h5_broken(h5, at, "cannot list the attributes");
     return h5->status ? 0 : (size_t)info.num_attrs;
 }
