@@ -6,6 +6,7 @@
 #   ./setup.sh build   build only: the command is build/kvfold
 #   ./setup.sh quality [measure]   train a small fixed set and compare scores with stored ranges; measure: new ranges
 #   ./setup.sh onednn3 the same tests on oneDNN 3.2, which is fetched (the system's is 2.6), built in build-onednn3
+#   ./setup.sh wheel   make dist/kvfold-*.whl, the package for Python with the command, and run its tests
 #   ./setup.sh notebook   run examples/notebook.ipynb from top to bottom; build/notebook/notebook.ipynb has what it shows
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
@@ -24,6 +25,7 @@ BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config libdnnl-dev libhdf5-d
   libmicrohttpd-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev"
 DEMO_PACKAGES="dict-devil python3-pip"
 TEST_PACKAGES="check hdf5-tools libopenmpi-dev mandoc openmpi-bin python3-pip"
+WHEEL_PACKAGES="check dpkg-dev make python3-pip python3-venv"
 
 CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/kvfold"
 MODEL="$CACHE/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -187,7 +189,7 @@ run_notebook() {
 # oneDNN 3.2 with its headers, as the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp hold it. Newer ones need
 # the DPC++ runtime. `meson setup BUILD -Ddnnl=FOLDER` takes any folder with include/ and lib/.
 fetch_onednn3() {
-  [ -e "$ONEDNN3/include/oneapi/dnnl/dnnl.h" ] && return
+  [ -e "$ONEDNN3/share/doc/onednn/LICENSE" ] && return
   say "fetching oneDNN 3.2"
   wheels=$(mktemp -d)
   for package in onednn-cpu-gomp onednn-devel-cpu-gomp; do
@@ -199,7 +201,7 @@ fetch_onednn3() {
   done
   rm -rf "$ONEDNN3.part"
   mkdir -p "$ONEDNN3.part"
-  cp -R "$wheels"/*.data/data/lib "$wheels"/*.data/data/include "$ONEDNN3.part"
+  cp -R "$wheels"/*.data/data/* "$ONEDNN3.part"
   rm -rf "$wheels" "$ONEDNN3"
   mv "$ONEDNN3.part" "$ONEDNN3"
 }
@@ -218,6 +220,14 @@ run_onednn3() {
   fetch_model || echo "setup.sh: no model: tests that need it will skip" >&2
   say "testing"
   meson test -C build-onednn3 --print-errorlogs --no-suite slow
+}
+
+# The package for Python and the command, with every library inside.
+run_wheel() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES $WHEEL_PACKAGES
+  fetch_onednn3
+  python/wheel.sh "$CACHE/wheel" "$ONEDNN3"
 }
 
 # kills COUNT SEED
@@ -424,6 +434,7 @@ fuzz)
   run_fuzz "$@"
   ;;
 onednn3) run_onednn3 ;;
+wheel) run_wheel ;;
 notebook) run_notebook ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
 storm) run_storm "${2:-1000}" "${3:-2}" ;;
@@ -434,7 +445,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,19s/^# \{0,1\}//p' "$0"
+  sed -n '2,18s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
