@@ -7,6 +7,7 @@
 #include "h5_raw.h"
 #include "sandbox.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -86,10 +87,16 @@ void kvf__h5_broken(kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...)
     va_end(args);
 }
 
+void kvf__h5_check_written(kvf__h5 *h5, kvf__h5_id at, const char *what)
+{
+    if (h5->failure && *h5->failure)
+        kvf__h5_fail(h5, at, KVF_EIO, "%s: %s", what, strerror(*h5->failure));
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* No closing of HDF5 at exit: every file is closed here, and after a full disk, when HDF5 1.10
- * could not write a dataset back and lost track of it, that closing crashes. */
+/* No closing of HDF5 at exit: every file is closed here, and after a damaged file of which HDF5
+ * lost track that closing may crash. */
 static void hush(kvf__h5 *h5)
 {
     H5E_auto2_t print = NULL;
@@ -128,15 +135,16 @@ static hid_t make_access(bool writing, bool aligned)
     return access;
 }
 
-/* HDF5's own descriptor once more: it stays open when HDF5 closes its own. */
-static void copy_fd(kvf__h5 *h5)
+/* The temporary, and HDF5 on its descriptor. */
+static void make_temp(kvf__h5 *h5, hid_t access)
 {
-    int *own = NULL;
-
+    h5->status = kvf__alloc(h5->ctx, sizeof *h5->failure, &h5->failure);
     if (h5->status) return;
-    if (H5Fget_vfd_handle(h5->file, H5P_DEFAULT, (void **)&own) >= 0 && own)
-        h5->fd = fcntl(*own, F_DUPFD_CLOEXEC, 0);
-    if (h5->fd < 0) kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
+    h5->fd = open(h5->out.temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (h5->fd < 0)
+        kvf__h5_fail(h5, KVF__H5_NONE, KVF_EIO, "cannot make the file: %s", strerror(errno));
+    else if (!kvf__h5_use_fd(access, h5->fd, h5->failure, &h5->driver))
+        kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
 }
 
 static kvf__h5 begin(kvf_ctx *ctx, const char *path)
@@ -156,11 +164,11 @@ kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *k
     if (h5.status) return h5;
     access = make_access(true, strcmp(kind, "base") == 0);
     creation = kvf__h5_creation(H5P_FILE_CREATE);
-    h5.file = H5Fcreate(h5.out.temp, H5F_ACC_TRUNC, creation, access);
+    make_temp(&h5, access);
+    if (!h5.status) h5.file = H5Fcreate(h5.out.temp, H5F_ACC_TRUNC, creation, access);
     if (h5.file < 0) kvf__h5_broken(&h5, KVF__H5_NONE, "cannot make the file");
     H5Pclose(creation);
     H5Pclose(access);
-    copy_fd(&h5);
     kvf__h5_put_text(&h5, h5.file, "kvfold_kind", kind);
     kvf__h5_put_i64(&h5, h5.file, "kvfold_format", FORMAT);
     kvf__h5_put_text(&h5, h5.file, "kvfold_version", KVF_VERSION);
@@ -199,7 +207,8 @@ kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind)
     if (h5.status) return h5;
     h5.file_bytes = h5.map.n;
     access = make_access(false, false);
-    h5.file = kvf__h5_open_fd(path, h5.map.fd, access, &h5.driver);
+    if (kvf__h5_use_fd(access, h5.map.fd, NULL, &h5.driver))
+        h5.file = H5Fopen(path, H5F_ACC_RDONLY, access);
     if (h5.file < 0) kvf__h5_broken(&h5, KVF__H5_NONE, "cannot open");
     H5Pclose(access);
     h5.sealed = H5Fget_eoa(h5.file, &end) >= 0 && end < h5.file_bytes;
@@ -207,13 +216,10 @@ kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind)
     return h5;
 }
 
-/* Where HDF5 cannot write what it still holds, it neither closes the file nor gives its room back.
- */
 static herr_t close_file(kvf__h5 *h5)
 {
     herr_t closed = h5->file >= 0 ? H5Fclose(h5->file) : 0;
 
-    if (closed < 0 && h5->fd >= 0 && ftruncate(h5->fd, 0) < 0) h5->broken = true;
     h5->file = KVF__H5_NONE;
     return closed;
 }
@@ -223,6 +229,7 @@ static void commit(kvf__h5 *h5)
 {
     if (h5->status) return;
     if (close_file(h5) < 0) kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
+    kvf__h5_check_written(h5, KVF__H5_NONE, "cannot finish the file");
     KVF__H5_TRY(h5, kvf__h5_seal(h5->ctx, h5->fd, h5->path));
     KVF__H5_TRY(h5, kvf__outfile_commit(h5->ctx, &h5->out));
     if (!h5->status) kvf__sandbox_trust(h5->ctx, h5->fd);
@@ -237,6 +244,7 @@ kvf_status kvf__h5_close(kvf__h5 *h5)
     close_file(h5);
     kvf__h5_release_driver(&h5->driver);
     if (h5->fd >= 0) close(h5->fd);
+    kvf__free(h5->failure);
     kvf__mapfile_close(&h5->map);
     kvf__outfile_abort(&h5->out);
     unhush(h5);

@@ -26,11 +26,12 @@ typedef struct kvf__h5 {
     kvf_status status; /* of the first failure */
     kvf__h5_id file;
     kvf__mapfile map;  /* reading: the file as it was tried, and what HDF5 has open */
-    kvf__h5_id driver; /* reading: by which it has that (h5_fd.c) */
+    kvf__h5_id driver; /* by which it has the file (h5_fd.c) */
     size_t file_bytes; /* reading: what the file holds, the bound of everything it may claim */
     bool sealed;       /* reading: a seal follows HDF5's last byte */
     kvf__outfile out;  /* writing only */
-    int fd;            /* writing only: HDF5's own of the temporary, again */
+    int fd;            /* writing only: the temporary */
+    int *failure;      /* writing only: errno of a write that failed, 0: none did (h5_fd.c) */
     bool hushed;       /* HDF5's own printing and plug-ins are off until close */
     bool broken;       /* HDF5 failed: it stays hushed */
     int (*print)(int64_t, void *);

@@ -91,6 +91,7 @@ static void write_values(kvf__h5 *h5, hid_t id, const kvf__h5_spec *spec, hid_t 
         count *= spec->dim[i];
     if (count > 0 && H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0)
         kvf__h5_broken(h5, id, "cannot write");
+    kvf__h5_check_written(h5, id, "cannot write");
     for (int i = 0; spec->labels && i < spec->rank && !h5->status; i++)
         if (H5DSset_label(id, (unsigned)i, spec->labels[i]) < 0)
             kvf__h5_broken(h5, id, "cannot label dimension %d", i);

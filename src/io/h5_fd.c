@@ -1,6 +1,9 @@
-/* HDF5 on a descriptor, as a driver of its own: its others open files by name, and the
- * name may no longer be that of the file whose bytes were checked. For reading only; two that are
- * open at once share nothing. */
+/* HDF5 on a descriptor, as a driver of its own; two files that are open at once share nothing.
+ *
+ * Reading: HDF5's own drivers open files by name, and the name may no longer be that of the file
+ * whose bytes were checked. Writing: what the disk refuses is kept for our caller, and HDF5 goes
+ * on. Where HDF5 hears of it while it closes a dataset, it loses track of that dataset; since 1.12
+ * the next file that is closed then crashes. */
 #include "h5_raw.h"
 
 #include <errno.h>
@@ -14,26 +17,34 @@
 #include <H5FDdevelop.h>
 #endif
 
+typedef struct fd_info { /* copied by HDF5 */
+    int fd;
+    int *failure;
+} fd_info;
+
 typedef struct fd_file {
-    H5FD_t pub; /* HDF5's; first */
-    int fd;     /* its own */
+    H5FD_t pub;   /* HDF5's; first */
+    int fd;       /* its own */
+    int *failure; /* errno of the first write that failed, the caller's; NULL: for reading */
     haddr_t allocated, end;
 } fd_file;
 
 static H5FD_t *fd_open(const char *name, unsigned flags, hid_t access, haddr_t most)
 {
-    const int *fd = H5Pget_driver_info(access);
+    const fd_info *from = H5Pget_driver_info(access);
     fd_file *file = calloc(1, sizeof *file);
+    bool allowed = from && (from->failure || !(flags & H5F_ACC_RDWR));
     struct stat info;
 
     (void)name;
     (void)most;
-    if (file) file->fd = fd && !(flags & H5F_ACC_RDWR) ? fcntl(*fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (file) file->fd = allowed ? fcntl(from->fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (!file || file->fd < 0 || fstat(file->fd, &info) < 0) {
         if (file && file->fd >= 0) close(file->fd);
         free(file);
         return NULL;
     }
+    file->failure = from->failure;
     file->end = (haddr_t)info.st_size;
     return &file->pub;
 }
@@ -45,11 +56,13 @@ static herr_t fd_close(H5FD_t *file)
     return 0;
 }
 
-/* As of HDF5's own driver of plain files, but for its names and its writing. */
+/* As of HDF5's own driver of plain files, whose bytes ours has, but for names and concurrent
+ * readers. */
 static herr_t fd_query(const H5FD_t *file, unsigned long *flags)
 {
     (void)file;
-    *flags = H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
+    *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA |
+             H5FD_FEAT_AGGREGATE_SMALLDATA | H5FD_FEAT_DATA_SIEVE |
              H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
     return 0;
 }
@@ -97,13 +110,38 @@ static herr_t fd_read(H5FD_t *file, H5FD_mem_t type, hid_t transfer, haddr_t at,
 static herr_t fd_write(H5FD_t *file, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n,
                        const void *from)
 {
-    (void)file;
+    fd_file *own = (fd_file *)file;
+    const char *bytes = from;
+
     (void)type;
     (void)transfer;
-    (void)at;
-    (void)n;
-    (void)from;
-    return -1;
+    if (!own->failure) return -1;
+    while (n > 0 && !*own->failure) {
+        ssize_t written = pwrite(own->fd, bytes, n, (off_t)at);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) {
+            *own->failure = errno;
+            break;
+        }
+        bytes += written;
+        at += (haddr_t)written;
+        n -= (size_t)written;
+    }
+    if (at > own->end) own->end = at;
+    return 0;
+}
+
+/* The file ends where what is allocated ends. */
+static herr_t fd_truncate(H5FD_t *file, hid_t transfer, hbool_t closing)
+{
+    fd_file *own = (fd_file *)file;
+
+    (void)transfer;
+    (void)closing;
+    if (!own->failure || *own->failure || own->end == own->allocated) return 0;
+    if (ftruncate(own->fd, (off_t)own->allocated) < 0) *own->failure = errno;
+    own->end = own->allocated;
+    return 0;
 }
 
 static const H5FD_class_t DRIVER = {
@@ -114,7 +152,7 @@ static const H5FD_class_t DRIVER = {
     .name = "kvfold_fd",
     .maxaddr = INT64_MAX,
     .fc_degree = H5F_CLOSE_WEAK,
-    .fapl_size = sizeof(int),
+    .fapl_size = sizeof(fd_info),
     .open = fd_open,
     .close = fd_close,
     .query = fd_query,
@@ -123,16 +161,18 @@ static const H5FD_class_t DRIVER = {
     .get_eof = fd_get_eof,
     .read = fd_read,
     .write = fd_write,
+    .truncate = fd_truncate,
     .fl_map = H5FD_FLMAP_DICHOTOMY,
 };
 
 /* The driver is unregistered after the last use of the file: HDF5 calls it to close the file after
  * it has released its own reference. */
-hid_t kvf__h5_open_fd(const char *path, int fd, hid_t access, kvf__h5_id *driver)
+bool kvf__h5_use_fd(hid_t access, int fd, int *failure, kvf__h5_id *driver)
 {
+    const fd_info info = {.fd = fd, .failure = failure};
+
     *driver = H5FDregister(&DRIVER);
-    if (*driver < 0 || H5Pset_driver(access, *driver, &fd) < 0) return H5I_INVALID_HID;
-    return H5Fopen(path, H5F_ACC_RDONLY, access);
+    return *driver >= 0 && H5Pset_driver(access, *driver, &info) >= 0;
 }
 
 void kvf__h5_release_driver(kvf__h5_id *driver)

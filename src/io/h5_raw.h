@@ -9,11 +9,14 @@
 /* The file's type for a dtype: little-endian IEEE, and two-byte floats with bfloat16's fields as
  * h5py writes them. A copy to be closed; negative if HDF5 fails. */
 hid_t kvf__h5_type(kvf__dtype dtype);
-/* The file of a descriptor, of which HDF5 keeps a duplicate, for reading (h5_fd.c); access
- * is changed, path is the name that HDF5 gives it. *driver is released when the file is closed,
- * also on failure; 0 is none. */
-hid_t kvf__h5_open_fd(const char *path, int fd, hid_t access, kvf__h5_id *driver);
+/* Files with this access are the file of a descriptor, of which HDF5 keeps a duplicate (h5_fd.c).
+ * failure NULL: for reading. Else for writing, which then never fails for HDF5: the errno of the
+ * first write that did is set there, where 0 was, until the file is closed. *driver is released
+ * when the file is closed, also on failure; 0 is none. */
+bool kvf__h5_use_fd(hid_t access, int fd, int *failure, kvf__h5_id *driver);
 void kvf__h5_release_driver(kvf__h5_id *driver);
+/* EIO, "PATH: /object: cannot VERB: reason", if a write has failed. */
+void kvf__h5_check_written(kvf__h5 *h5, kvf__h5_id at, const char *what);
 /* Of a file or a group: children and attributes keep the order in which they were made, all in the
  * (checksummed) object header; no times are stored. To be closed (h5_group.c). */
 hid_t kvf__h5_creation(hid_t class);

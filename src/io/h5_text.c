@@ -38,6 +38,7 @@ void kvf__h5_texts_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, char 
     id = H5Dcreate2(parent, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
     if (id < 0 || H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
         kvf__h5_broken(h5, parent, "cannot write \"%s\"", name);
+    kvf__h5_check_written(h5, id, "cannot write");
     kvf__h5_release(&id);
     H5Pclose(creation);
     H5Sclose(space);
