@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds a library of the wheel from Debian's source package into a folder of the cache and prints that folder: HDF5 static,
 # libmicrohttpd shared, so that it can be replaced as its licence wants. Taken is the first of its versions in sources.sha256
-# that the mirror has in sid or trixie. This machine's own apt stays as it is: suites, lists and downloads are in the cache,
+# that the mirror has in sid or trixie and that builds. This machine's own apt stays as it is: suites, lists and downloads are in the cache,
 # the mirror and the keys are those of the machine. apt checks the signatures, sources.sha256 the upstream archive. What was
 # built once is taken again.
 # Usage: sources.sh hdf5|libmicrohttpd CACHE_FOLDER [--built]; with --built only what is there, status 1: nothing is
@@ -64,8 +64,8 @@ build_hdf5() {
         -DHDF5_BUILD_HL_LIB=ON -DHDF5_BUILD_TOOLS=OFF -DHDF5_BUILD_HL_TOOLS=OFF -DHDF5_BUILD_EXAMPLES=OFF \
         -DHDF5_BUILD_CPP_LIB=OFF -DHDF5_BUILD_FORTRAN=OFF -DHDF5_BUILD_JAVA=OFF -DHDF5_ENABLE_PARALLEL=OFF \
         -DHDF5_ENABLE_Z_LIB_SUPPORT=ON -DHDF5_ENABLE_ZLIB_SUPPORT=ON -DHDF5_ENABLE_SZIP_SUPPORT=OFF \
-        -DHDF5_ENABLE_ROS3_VFD=OFF -DHDF5_ENABLE_EMBEDDED_LIBINFO=OFF -DHDF5_INSTALL_LIB_DIR=lib
-    "$tools/cmake" --build build --target install
+        -DHDF5_ENABLE_ROS3_VFD=OFF -DHDF5_ENABLE_EMBEDDED_LIBINFO=OFF -DHDF5_INSTALL_LIB_DIR=lib &&
+        "$tools/cmake" --build build --target install
 }
 build_libmicrohttpd() {
     mkdir build
@@ -81,8 +81,13 @@ for version in $(versions); do
     folder=$cache/$name-$version
     echo "building $name $version" >&2
     rm -rf "$folder" build
-    "build_$name" "$folder" >>"$log" 2>&1 || { tail -n 20 "$log" >&2; exit 1; }
-    cp source/COPYING* "$folder" 2>/dev/null || cp source/LICENSE* "$folder"
+    if ! "build_$name" "$folder" >>"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        rm -rf "$folder" source
+        continue
+    fi
+    mkdir "$folder/licence"
+    find source -maxdepth 1 '(' -name 'COPYING*' -o -name 'LICENSE*' ')' -exec cp '{}' "$folder/licence" ';'
     : >"$folder/lib/$name.built"
     cd "$cache"
     rm -rf "$work"

@@ -53,8 +53,8 @@ lay_out() {
     mkdir "$package/lib" "$package/bin"
     strip -o "$package/lib/libkvfold.so.0" "$build/libkvfold.so.$version"
     strip -o "$package/bin/kvfold" "$build/kvfold"
-    notice hdf5 "$hdf5"/COPYING*
-    notice libmicrohttpd "$microhttpd/COPYING"
+    notice hdf5 "$hdf5"/licence/*
+    notice libmicrohttpd "$microhttpd"/licence/*
     notice onednn "$onednn/share/doc/onednn/LICENSE" "$onednn/share/doc/onednn/THIRD-PARTY-PROGRAMS"
     notice libgomp /usr/share/doc/libgomp1/copyright
     for package in jansson-dev pcre2-dev utf8proc-dev xxhash-dev; do
