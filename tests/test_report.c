@@ -209,6 +209,36 @@ START_TEST(a_comparison_is_drawn)
 }
 END_TEST
 
+static const char *const SWEEP =
+    "{\"out\":\"" EVIL "\",\"metric\":\"" EVIL "\",\"options\":[\"" EVIL "\"],\"failed\":0,"
+    "\"runs\":[{\"name\":\"" EVIL "\",\"options\":{\"" EVIL "\":\"" EVIL "\"},\"value\":0.5,"
+    "\"best_step\":2,\"best_valid_loss\":0.25,\"train_loss\":0.125,\"steps\":3,"
+    "\"seconds\":1.5,\"status\":\"done\"},{}],"
+    "\"methods\":[{\"name\":\"" EVIL "\",\"curves\":{\"loss\":{\"mean\":[1,0.5]}}},"
+    "{\"name\":\"b\",\"curves\":{\"loss\":{\"mean\":[null,0.25]}}}],\"curve_steps\":[1,2],"
+    "\"loss\":\"Training loss\"}";
+
+/* Report and curves are one object here. */
+START_TEST(a_sweep_is_drawn)
+{
+    kvf_json *object = parsed(SWEEP);
+    kvf__buf page = {0};
+    ck_assert_msg(!kvf__sweep_page(ctx, object, object, &page), "%s", kvf_ctx_error(ctx));
+    ck_assert_ptr_nonnull(
+        strstr(page.data, "<td>0.5000</td><td>2</td><td>0.2500</td><td>0.1250</td><td>3</td>"));
+    ck_assert_ptr_nonnull(strstr(page.data, "<h3>Training loss</h3>"));
+    ck_assert_uint_eq(count(page.data, "class=\"chart\""), 1);
+    ck_assert_uint_eq(count(page.data, "<path class=\"line c1\""), 2); /* linear and log */
+    ck_assert_uint_eq(count(page.data, "<path class=\"band"), 0);
+    ck_assert_uint_eq(count(page.data, "<script"), 1);
+    ck_assert_uint_eq(count(page.data, "<img"), 0);
+    ck_assert_uint_eq(count(page.data, "nan"), 0);
+    check_nesting(page.data);
+    kvf__buf_done(&page);
+    kvf_json_free(object);
+}
+END_TEST
+
 /* Of a bare base that has a loss: a level through the chart. Without methods: no curves. */
 START_TEST(a_bare_base_is_a_level)
 {
@@ -469,17 +499,18 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-START_TEST(memory_may_run_out) /* 0: of a report, 1: of a comparison */
+START_TEST(memory_may_run_out) /* 0: of a report, 1: of a comparison, 2: of a sweep */
 {
     const kvf__history history = three_steps();
-    kvf_json *facts = parsed(_i ? COMPARISON : HOSTILE);
+    kvf_json *facts = parsed(_i == 2 ? SWEEP : _i ? COMPARISON : HOSTILE);
     kvf__buf page = {0};
     kvf_status st = KVF_ENOMEM;
     int64_t n = 0;
     for (; st && n < 1000; n++) {
         kvf__ctx_fail_allocation(ctx, n);
-        st = _i ? kvf__comparison_page(ctx, facts, &page)
-                : kvf__report_page(ctx, facts, &history, &page);
+        st = _i == 2 ? kvf__sweep_page(ctx, facts, facts, &page)
+             : _i    ? kvf__comparison_page(ctx, facts, &page)
+                     : kvf__report_page(ctx, facts, &history, &page);
         ck_assert(st == KVF_OK || (st == KVF_ENOMEM && !page.data));
     }
     kvf__ctx_fail_allocation(ctx, -1);
@@ -500,6 +531,7 @@ int main(void)
     tcase_add_loop_test(core, text_is_escaped, 0, sizeof TEXTS / sizeof TEXTS[0]);
     tcase_add_test(core, hostile_texts_stay_text);
     tcase_add_test(core, a_comparison_is_drawn);
+    tcase_add_test(core, a_sweep_is_drawn);
     tcase_add_test(core, a_bare_base_is_a_level);
     tcase_add_test(core, best_step_is_marked);
     tcase_add_test(core, the_retention_is_drawn);
@@ -508,7 +540,7 @@ int main(void)
     tcase_add_loop_test(limits, pages_of_little_are_whole, 0, sizeof BARE / sizeof BARE[0]);
     tcase_add_test(limits, odd_values_draw);
     tcase_add_test(limits, large_maps_stay_small);
-    tcase_add_loop_test(errors, memory_may_run_out, 0, 2);
+    tcase_add_loop_test(errors, memory_may_run_out, 0, 3);
     tcase_set_timeout(limits, 30);
     tcase_set_timeout(errors, 30);
     return ck_main(suite);

@@ -179,9 +179,9 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options,
 typedef void (*kvf_sweep_event_fn)(void *user, const char *run, const kvf_event *event);
 
 typedef struct kvf_sweep_options {
-    const char *grid;         /* file that lists the runs */
-    const char *out;          /* folder for their files and sweep.csv, made if there is none */
-    int64_t max_runs;         /* trained at a time; 0: all */
+    const char *grid; /* file that lists the runs */
+    const char *out;  /* folder for their files, sweep.csv and sweep.html, made if there is none */
+    int64_t max_runs; /* trained at a time; 0: all */
     kvf_train_options train;  /* what the runs have in common; its out and event are not used */
     kvf_sweep_event_fn event; /* NULL: none */
     void *event_user;

@@ -9,7 +9,8 @@
 #define AT(field) offsetof(kvf_sweep_options, field)
 static const kvf__option_row OPTIONS[] = {
     {"grid", "FILE", "", KVF_TEXT, AT(grid), "which runs there are: see help sweeps"},
-    {"out", "DIR", "", KVF_TEXT, AT(out), "folder for the runs' files, NAME.h5, and sweep.csv"},
+    {"out", "DIR", "", KVF_TEXT, AT(out),
+     "folder for the runs' files, NAME.h5, for sweep.csv and sweep.html"},
     {"max-runs", "N", "all", KVF_POSITIVE, AT(max_runs),
      "runs trained at a time, the others in turn: to save memory"},
     {"recipe", "FILE", "", KVF_NO_FIELD, 0,

@@ -348,8 +348,9 @@ static const char SWEEPS[] =
     "fails alone, and the others go on; those with fewer --steps leave earlier.\n"
     "\n"
     "Runs are ranked by their --metric, without --valid by the mean training loss of\n"
-    "their last 10 steps; sweep.csv has the table. With --tensorboard DIR each has a\n"
-    "folder in DIR. Memory grows with the runs: --max-runs N trains so many at a time.\n";
+    "their last 10 steps; sweep.csv has the table, sweep.html the curves too. With\n"
+    "--tensorboard DIR each has a folder in DIR. Memory grows with the runs:\n"
+    "--max-runs N trains so many at a time.\n";
 
 static const char SCALING[] =
     "Where the weights of a frozen base are, from fast and large to slow and small:\n"

@@ -226,15 +226,21 @@ static bool has_values(const drawing *d, const double *y)
     return false;
 }
 
+/* One of two constants. */
+static const char *loss_title(const kvf_json *object)
+{
+    return strcmp(text_of(object, "loss"), "Training loss") ? "Validation loss" : "Training loss";
+}
+
 static void put_chart(kvf__html *h, const drawing *d, measure m)
 {
     const bool score = m == SCORE;
     kvf__chart chart = {.id = MEASURE_KEYS[m],
-                        .title = score ? "Validation score" : "Validation loss",
+                        .title = score ? "Validation score" : loss_title(d->object),
                         .unit = score ? "" : "nats per label",
                         .name = score ? metric_of(d->object) : NULL,
-                        .label = score ? "Validation score of each method by step"
-                                       : "Validation loss of each method by step",
+                        .label = score ? "Score of each method or run by step"
+                                       : "Loss of each method or run by step",
                         .table = "steps",
                         .n = d->n_steps,
                         .x = d->steps,
@@ -242,14 +248,15 @@ static void put_chart(kvf__html *h, const drawing *d, measure m)
                         .mark_y = NAN};
     for (size_t i = 0; i < d->n; i++) {
         const line *l = &d->lines[i];
+        const bool banded = has_values(d, l->at[m][LOW]);
         if (!has_values(d, l->at[m][MEAN])) continue;
         chart.curve[chart.n_curves++] = (kvf__curve){.column = l->key[m][MEAN],
                                                      .name = text_of(l->method, "name"),
                                                      .look = l->look,
                                                      .y = l->at[m][MEAN],
                                                      .dots = true,
-                                                     .low = l->at[m][LOW],
-                                                     .high = l->at[m][HIGH]};
+                                                     .low = banded ? l->at[m][LOW] : NULL,
+                                                     .high = banded ? l->at[m][HIGH] : NULL};
     }
     if (!score && chart.n_curves && has_values(d, d->bare))
         chart.curve[chart.n_curves++] = (kvf__curve){
@@ -300,7 +307,8 @@ static void put_numbers(kvf__html *h, const drawing *d)
     kvf__html_put(h, "</tbody></table></div></details>\n");
 }
 
-static void put_curves(kvf__html *h, const kvf_json *object)
+/* about: what the lines are. */
+static void put_curves(kvf__html *h, const kvf_json *object, const char *about)
 {
     const size_t n = kvf_json_size(methods_of(object));
     drawing *d = NULL;
@@ -311,8 +319,8 @@ static void put_curves(kvf__html *h, const kvf_json *object)
         kvf__html_put(h, "<section id=\"curves\">\n<h2>Curves</h2>\n<div class=\"charts\">\n");
         put_chart(h, d, SCORE);
         put_chart(h, d, LOSS);
-        kvf__html_put(h, "</div>\n<p class=\"note\">Lines are means over seeds, bands reach from "
-                         "the least to the largest.");
+        kvf__html_put(h, "</div>\n<p class=\"note\">");
+        kvf__html_put(h, about);
         if (n > MOST_METHODS)
             kvf__html_printf(h, " The first %d of %zu are drawn.", MOST_METHODS, n);
         kvf__html_put(h, "</p>\n");
@@ -343,8 +351,82 @@ kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *
     put_about(&h, object);
     kvf__html_put(&h, "</header>\n<main>\n");
     put_table(&h, object);
-    put_curves(&h, object);
+    put_curves(&h, object,
+               "Lines are means over seeds, bands reach from the least to the largest.");
     kvf__tables_put(&h, object);
+    kvf__page_end(&h);
+    if (h.st) {
+        kvf__buf_done(&h.out);
+        return h.st;
+    }
+    *out = h.out;
+    return KVF_OK;
+}
+
+/* ---- a sweep --------------------------------------------------------------------------------- */
+
+static void put_heading(kvf__html *h, const char *text)
+{
+    kvf__html_put(h, "<th scope=\"col\">");
+    kvf__html_text(h, text);
+    kvf__html_put(h, "</th>");
+}
+
+static void put_run(kvf__html *h, const kvf_json *names, const kvf_json *run)
+{
+    kvf__html_put(h, "<tr><th scope=\"row\">");
+    kvf__html_text(h, text_of(run, "name"));
+    kvf__html_put(h, "</th>");
+    for (size_t i = 0; i < kvf_json_size(names); i++) {
+        kvf__html_put(h, "<td>");
+        kvf__html_text(
+            h, text_of(kvf_json_get(run, "options"), kvf_json_str(kvf_json_at(names, i), NULL)));
+        kvf__html_put(h, "</td>");
+    }
+    put_cell(h, "%.4f", real_of(run, "value"));
+    put_cell(h, "%.0f", real_of(run, "best_step"));
+    put_cell(h, "%.4f", real_of(run, "best_valid_loss"));
+    put_cell(h, "%.4f", real_of(run, "train_loss"));
+    put_cell(h, "%.0f", real_of(run, "steps"));
+    put_cell(h, "%.1f", real_of(run, "seconds"));
+    kvf__html_put(h, "<td>");
+    kvf__html_text(h, text_of(run, "status"));
+    kvf__html_put(h, "</td></tr>\n");
+}
+
+static void put_runs(kvf__html *h, const kvf_json *report)
+{
+    static const char *const TITLES[] = {"best step", "valid loss", "train loss",
+                                         "steps",     "seconds",    "status"};
+    const kvf_json *names = kvf_json_get(report, "options"), *runs = kvf_json_get(report, "runs");
+    kvf__html_put(h, "<section id=\"methods\">\n<h2>Runs, the best first</h2>\n<div class=\"wide\">"
+                     "<table>\n<thead><tr><th scope=\"col\">run</th>");
+    for (size_t i = 0; i < kvf_json_size(names); i++)
+        put_heading(h, kvf_json_str(kvf_json_at(names, i), NULL));
+    put_heading(h, text_of(report, "metric"));
+    for (size_t i = 0; i < sizeof TITLES / sizeof TITLES[0]; i++)
+        put_heading(h, TITLES[i]);
+    kvf__html_put(h, "</tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < kvf_json_size(runs); i++)
+        put_run(h, names, kvf_json_at(runs, i));
+    kvf__html_put(h, "</tbody></table></div>\n</section>\n");
+}
+
+kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json *drawn,
+                           kvf__buf *out)
+{
+    const kvf_json *runs = kvf_json_get(report, "runs");
+    kvf__html h = {.ctx = ctx};
+    kvf__page_begin(&h, text_of(report, "out"), "sweep");
+    kvf__html_printf(&h, "<dl class=\"cards\">\n<div><dt>runs</dt><dd>%zu</dd></div>\n",
+                     kvf_json_size(runs));
+    kvf__card_put(&h, "ranked by", kvf_json_get(report, "metric"), "");
+    kvf__card_put(&h, "best run", kvf_json_get(kvf_json_at(runs, 0), "name"), "");
+    kvf__card_put(&h, "its value", kvf_json_get(kvf_json_at(runs, 0), "value"), "");
+    kvf__card_put(&h, "failed", kvf_json_get(report, "failed"), "");
+    kvf__html_put(&h, "</dl>\n</header>\n<main>\n");
+    put_runs(&h, report);
+    put_curves(&h, drawn, "Lines are runs, in the order of the table.");
     kvf__page_end(&h);
     if (h.st) {
         kvf__buf_done(&h.out);

@@ -27,6 +27,10 @@
  * history NULL or empty: no curves. *out is the caller's. */
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
                             kvf__buf *out);
+/* Of a sweep: its report as kvf_sweep() gives it; and drawn {methods [{name, curves, best_metric}],
+ * curve_steps, loss}, curves as a comparison has them, loss the title of their chart. */
+kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json *drawn,
+                           kvf__buf *out);
 /* Of a comparison, as kvf__compare_page() takes it. */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 

@@ -320,6 +320,7 @@ kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_sweep_r
     if (!st) st = train_all(&s);
     if (!st) st = kvf__sweep_report(&s, &report);
     if (!st && !options->train.dry_run) st = kvf__sweep_csv(&s, report);
+    if (!st && !options->train.dry_run) st = kvf__sweep_html(&s, report);
     if (!st && result) st = kvf__sweep_result(&s, report, result);
     if (!st && json)
         *json = report;

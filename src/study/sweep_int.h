@@ -116,7 +116,8 @@ typedef struct kvf__sweep {
     double step_seconds; /* in them */
 } kvf__sweep;
 
-#define KVF__SWEEP_CSV "sweep.csv" /* in the sweep's folder */
+#define KVF__SWEEP_CSV  "sweep.csv" /* in the sweep's folder */
+#define KVF__SWEEP_HTML "sweep.html"
 
 /* ---- the report (sweep_report.c) ------------------------------------------------------------- */
 
@@ -126,5 +127,7 @@ kvf_status kvf__sweep_result(const kvf__sweep *sweep, const kvf_json *report,
                              kvf_sweep_result *out);
 /* DIR/sweep.csv, in place of one that is there. */
 kvf_status kvf__sweep_csv(kvf__sweep *sweep, const kvf_json *report);
+/* The same and the runs' curves as a page (sweep_page.c). */
+kvf_status kvf__sweep_html(kvf__sweep *sweep, const kvf_json *report);
 
 #endif

@@ -18,6 +18,9 @@ has out '^ .*mine  *0.03  *20  *direct .* 2  .* done$'
 has out '^runs: 5 runs, 4 passes, '
 [ "$(grep -c ' done$' out)" -eq 5 ] || fail "not five runs: $(cat out)"
 [ "$(wc -l <runs/sweep.csv)" -eq 6 ] || fail "sweep.csv: $(cat runs/sweep.csv)"
+[ "$(grep -c '<tr><th scope="row">' runs/sweep.html)" -eq 5 ] || fail "sweep.html has not five runs"
+has runs/sweep.html 'data-column="loss-mean-4">'
+has runs/sweep.html '<h3>Validation loss</h3>'
 has runs/sweep.csv '^rank,name,lr,prefix-length,method,metric,value,'
 run 0 merge runs/lr-0.01_prefix-length-6.h5 --out folded.h5
 has out 'folded.h5: \[2, 2, 1, [0-9]*, 6, '
