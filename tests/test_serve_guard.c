@@ -13,7 +13,7 @@ static const struct {
     int status;
     const char *has;
 } BAD[] = {
-    {"GET", "/", NULL, NULL, 404, "there is no / here"},
+    {"GET", "/nowhere", NULL, NULL, 404, "there is no /nowhere here"},
     {"GET", "/v1/completions", NULL, NULL, 405, "Allow: POST"},
     {"POST", "/v1/models", NULL, "{}", 405, "Allow: GET"},
     {"POST", "/v1/completions", NULL, "{", 400, "\"error\""},
