@@ -35,7 +35,6 @@ static void predict(const char *file, const char *rows)
     const kvf_base_options how = {.precision = KVF_PRECISION_F32};
     const kvf_session_options options = {.base = how};
     kvf_session *session = NULL;
-    kvf_predict_result result;
     size_t n = 0;
     toy_write(s.dir, "asked.jsonl", rows);
     snprintf(data, sizeof data, "%s/asked.jsonl", s.dir);
@@ -45,7 +44,7 @@ static void predict(const char *file, const char *rows)
     kvf_prefix *const *prefixes = kvf_session_prefixes(session, &n);
     kvf_json_free(predicted);
     predicted = kvf_json_array();
-    ck_assert_msg(!kvf_predict(s.ctx, kvf_session_base(session), prefixes, n, &o, &result), "%s",
+    ck_assert_msg(!kvf_predict(s.ctx, kvf_session_base(session), prefixes, n, &o, NULL), "%s",
                   kvf_ctx_error(s.ctx));
     kvf_session_close(session);
 }
