@@ -111,6 +111,34 @@ START_TEST(spans)
 }
 END_TEST
 
+/* As the mixed rule reads them; a word without a tag is outside. */
+START_TEST(spans_of_a_sentence)
+{
+    static const char *const TAGS[] = {"I-LOC", "I-LOC", NULL, "B", "B-PER", "S-PER", "O"};
+    static const struct {
+        const char *type;
+        int64_t first, last;
+    } WANT[] = {{"LOC", 0, 1}, {"_", 3, 3}, {"PER", 4, 4}, {"PER", 5, 5}};
+    const size_t n = sizeof WANT / sizeof *WANT;
+    kvf__tag_scan scan = {0};
+    kvf__tag_span e;
+
+    for (size_t i = 0; i < n; i++) {
+        ck_assert(kvf__tag_span_next(&scan, TAGS, 7, &e));
+        ck_assert_uint_eq(e.type_bytes, strlen(WANT[i].type));
+        ck_assert_mem_eq(e.type, WANT[i].type, e.type_bytes);
+        ck_assert_int_eq(e.first, WANT[i].first);
+        ck_assert_int_eq(e.last, WANT[i].last);
+    }
+    ck_assert(!kvf__tag_span_next(&scan, TAGS, 7, &e));
+    scan = (kvf__tag_scan){0};
+    ck_assert(!kvf__tag_span_next(&scan, TAGS, 0, &e));
+    scan = (kvf__tag_scan){0}; /* an entity that the sentence ends with */
+    ck_assert(kvf__tag_span_next(&scan, TAGS, 2, &e));
+    ck_assert_int_eq(e.last, 1);
+}
+END_TEST
+
 /* One row of words in every scheme; all mean X over words 0-1, Y on 2, Y on 3-5. */
 static const struct {
     kvf__tag_scheme scheme;
@@ -351,6 +379,7 @@ int main(void)
     tcase_add_test(core, matthews);
     tcase_add_test(core, correlations);
     tcase_add_test(core, spans);
+    tcase_add_test(core, spans_of_a_sentence);
     tcase_add_loop_test(core, schemes, 0, (int)(sizeof SPELT / sizeof *SPELT));
     tcase_add_test(core, answers);
     tcase_add_test(core, texts);

@@ -79,37 +79,44 @@ static bool mixed_starts(char before, char now, bool same_type)
     return !is_outside(now) && !same_type;
 }
 
-typedef struct mixed_state {
-    char prefix;
-    name type;
-    int64_t first; /* where the present entity started */
-} mixed_state;
-
-static kvf_status mixed_step(kvf_ctx *ctx, kvf__entity_list *list, mixed_state *s, const char *tag,
-                             int64_t at)
+/* True: an entity ended before this tag. */
+static bool mixed_step(kvf__tag_scan *s, const char *tag, int64_t at, kvf__tag_span *ended)
 {
-    name type = mixed_type(tag);
-    bool same = same_name(type, s->type);
+    const name type = mixed_type(tag), before = {s->type, s->type_bytes};
+    const bool same = same_name(type, before), ends = mixed_ends(s->prefix, *tag, same);
 
-    if (mixed_ends(s->prefix, *tag, same)) KVF_TRY(add(ctx, list, s->type, s->first, at - 1));
+    if (ends) *ended = (kvf__tag_span){s->type, s->type_bytes, s->first, at - 1};
     if (mixed_starts(s->prefix, *tag, same)) s->first = at;
     s->prefix = *tag;
-    s->type = type;
-    return KVF_OK;
+    s->type = type.text;
+    s->type_bytes = type.n;
+    return ends;
 }
+
+static const kvf__tag_scan START = {.prefix = 'O', .type = ""};
 
 /* An "O" stands between sentences. Words count from 0 over all of them, without those. */
 static kvf_status mixed_scan(kvf_ctx *ctx, kvf__entity_list *list, const kvf__tag_rows *rows,
                              const char *const *tags)
 {
-    mixed_state s = {.prefix = 'O', .type = {"", 0}};
+    kvf__tag_scan s = START;
+    kvf__tag_span e;
 
-    for (int64_t i = 0; i < rows->n; i++) {
-        for (int64_t w = rows->start[i]; w < rows->start[i + 1]; w++)
-            KVF_TRY(mixed_step(ctx, list, &s, tags[w], w));
-        KVF_TRY(mixed_step(ctx, list, &s, "O", rows->start[i + 1]));
-    }
+    for (int64_t i = 0; i < rows->n; i++)
+        for (int64_t w = rows->start[i]; w <= rows->start[i + 1]; w++)
+            if (mixed_step(&s, w < rows->start[i + 1] ? tags[w] : "O", w, &e))
+                KVF_TRY(add(ctx, list, (name){e.type, e.type_bytes}, e.first, e.last));
     return KVF_OK;
+}
+
+bool kvf__tag_span_next(kvf__tag_scan *scan, const char *const *tags, int64_t n, kvf__tag_span *out)
+{
+    if (!scan->prefix) *scan = START;
+    while (scan->at <= n) {
+        const int64_t at = scan->at++;
+        if (mixed_step(scan, at < n && tags[at] ? tags[at] : "O", at, out)) return true;
+    }
+    return false;
 }
 
 /* ---- the strict rule ------------------------------------------------------------------------- */

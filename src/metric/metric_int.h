@@ -85,6 +85,23 @@ kvf_status kvf__entities(kvf_ctx *ctx, const kvf__tag_rows *rows, kvf__tag_schem
                          kvf__entity_scores *out);
 void kvf__entity_scores_done(kvf__entity_scores *scores); /* {0} is fine */
 
+/* One entity of a sentence: words first..last; its type lies in a tag. */
+typedef struct kvf__tag_span {
+    const char *type;
+    size_t type_bytes;
+    int64_t first, last;
+} kvf__tag_span;
+/* Where the reading of a sentence is, by the mixed rule; {0} at first. */
+typedef struct kvf__tag_scan {
+    int64_t at, first; /* next word; where the present entity started */
+    const char *type;
+    size_t type_bytes;
+    char prefix;
+} kvf__tag_scan;
+/* The next entity of a sentence of n tags, of which NULL is outside; false: there is none. */
+bool kvf__tag_span_next(kvf__tag_scan *scan, const char *const *tags, int64_t n,
+                        kvf__tag_span *out);
+
 /* ---- answers and texts ----------------------------------------------------------------------- */
 
 /* One predicted text per example, any number of references: those of example i are

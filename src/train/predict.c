@@ -4,6 +4,7 @@
  * missing: an example that --overlong skip left out, and a word that no row has a token of, have
  * null for an answer, in CoNLL "_". */
 #include "evaluation.h"
+#include "metric_int.h"
 #include "outfile.h"
 
 #include <math.h>
@@ -194,6 +195,32 @@ static const char *gold_tag(const answer_writer *w, const kvf__source *source, i
     return tag < 0 ? NULL : w->e->set.names.names[tag];
 }
 
+/* "O", "B-LOC", "S": tags of which entities are made, unlike "NOUN". */
+static bool tags_have_scheme(const kvf__label_set *names)
+{
+    for (size_t i = 0; i < names->n; i++) {
+        const char *tag = names->names[i];
+        if (!*tag || !strchr("IOBESUL", *tag) || (tag[1] && tag[1] != '-')) return false;
+    }
+    return names->n > 0;
+}
+
+/* Words from start to before end. */
+static kvf_json *entity_list(const kvf__source *source, const kvf_prediction *p)
+{
+    kvf_json *list = kvf_json_array();
+    kvf__tag_scan scan = {0};
+    kvf__tag_span e;
+    while (p->tags && kvf__tag_span_next(&scan, p->tags, source->n, &e)) {
+        kvf_json *entity = kvf_json_object();
+        set_text(entity, "type", e.type, e.type_bytes);
+        kvf_json_set(entity, "start", kvf_json_new_int(e.first));
+        kvf_json_set(entity, "end", kvf_json_new_int(e.last + 1));
+        kvf_json_add(list, entity);
+    }
+    return list;
+}
+
 static void write_tags(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
                        kvf_json *row)
 {
@@ -212,6 +239,7 @@ static void write_tags(const answer_writer *w, const kvf__source *source, const 
         kvf_json_free(gold);
     kvf_json_set(row, "prediction", tags);
     kvf_json_set(row, "probabilities", all);
+    if (tags_have_scheme(&w->e->set.names)) kvf_json_set(row, "entities", entity_list(source, p));
 }
 
 static void write_span(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
