@@ -134,13 +134,15 @@ class Training(Case):
             if (event.kind, event.step) == ("step", 2):
                 os.kill(os.getpid(), signal.SIGINT)
 
-        before = signal.getsignal(signal.SIGINT)
+        before = signal.default_int_handler  # a shell's background job begins with SIGINT ignored
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, before))
         self.stopped_then_resumed("ctrl_c.h5", KeyboardInterrupt, interrupt)
         self.assertIs(signal.getsignal(signal.SIGINT), before)
 
     def test_ctrl_c_from_outside(self):
         """A program that trains for long gets SIGINT as a terminal sends it."""
-        program = (f"import kvfold\nkvfold.train(kvfold.Base({self.llama!r}), {self.pairs!r}, out={str(self.folder / 'p.h5')!r}, "
+        program = ("import kvfold, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                   f"kvfold.train(kvfold.Base({self.llama!r}), {self.pairs!r}, out={str(self.folder / 'p.h5')!r}, "
                    "steps=100000, on_event=lambda e: e.step == 3 and e.kind == 'step' and print('go', flush=True))")
         child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})

@@ -122,6 +122,8 @@ report|force|run_p.h5 --out there|@|rescue
 serve|base|||cli/serve.sh
 serve|prefix|--base model|x|refuse
 serve|prefix|||cli/serve.sh
+serve|head|--base model|x|refuse
+serve|head|||cli/classify.sh
 serve|base-name|||serve_fx.h
 serve|host|--base model|nowhere|refuse
 serve|host|||cli/serve.sh
