@@ -130,6 +130,11 @@ static unsigned prefix_bit(char c)
     return at ? 1u << (at - LETTERS) : 0;
 }
 
+bool kvf__tag_has_scheme(const char *tag)
+{
+    return prefix_bit(*tag) && (!tag[1] || tag[1] == '-');
+}
+
 typedef enum type_rule { ANY_TYPE, SAME, DIFFERENT } type_rule;
 
 /* Prefixes before and now; a row of zeros ends a list. */

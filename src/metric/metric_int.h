@@ -85,6 +85,9 @@ kvf_status kvf__entities(kvf_ctx *ctx, const kvf__tag_rows *rows, kvf__tag_schem
                          kvf__entity_scores *out);
 void kvf__entity_scores_done(kvf__entity_scores *scores); /* {0} is fine */
 
+/* "O", "B-LOC", "S": of such tags entities are made, unlike "NOUN". */
+bool kvf__tag_has_scheme(const char *tag);
+
 /* One entity of a sentence: words first..last; its type lies in a tag. */
 typedef struct kvf__tag_span {
     const char *type;

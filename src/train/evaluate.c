@@ -4,6 +4,7 @@
  * bit.
  */
 #include "evaluation.h"
+#include "outfile.h"
 
 #include <math.h>
 #include <string.h>
@@ -354,4 +355,23 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     else
         *result = r;
     return st;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+kvf_status kvf__add_json_line(kvf_ctx *ctx, kvf_json *object, kvf__buf *lines)
+{
+    char *text = kvf_json_text(object, KVF_JSON_COMPACT);
+    kvf_status st = text ? kvf__buf_printf(ctx, lines, "%s\n", text)
+                         : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_text_free(text);
+    kvf_json_free(object);
+    return st;
+}
+
+kvf_status kvf__send_lines(kvf_ctx *ctx, const kvf__lines_to *to, const kvf__buf *lines)
+{
+    if (!to->write) return kvf__write_file(ctx, to->out, to->force, lines->data, lines->n);
+    to->write(to->user, lines->data, lines->n);
+    return KVF_OK;
 }

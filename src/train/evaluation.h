@@ -35,6 +35,16 @@ kvf_status kvf__evaluation_decide(kvf_ctx *ctx, const kvf_prefix *prefix,
                                   const kvf_eval_options *options, kvf__evaluation *evaluation);
 /* What was decided of every group, as kvf_predict writes it, without the fields of the input. */
 kvf_json *kvf__evaluation_answers(kvf__evaluation *evaluation);
+/* Lines of JSON as kvf_predict and kvf_score have them: adds one, freeing the object; then hands
+ * them to `write`, else to the file `out`. */
+kvf_status kvf__add_json_line(kvf_ctx *ctx, kvf_json *object, kvf__buf *lines);
+typedef struct kvf__lines_to {
+    void (*write)(void *user, const char *text, size_t n);
+    void *user;
+    const char *out;
+    bool force;
+} kvf__lines_to;
+kvf_status kvf__send_lines(kvf_ctx *ctx, const kvf__lines_to *to, const kvf__buf *lines);
 /* Its first part alone: rows of options->data for the evaluation's task, which is set. */
 kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                                 const kvf_eval_options *options, bool unlabeled,

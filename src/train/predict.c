@@ -5,7 +5,6 @@
  * null for an answer, in CoNLL "_". */
 #include "evaluation.h"
 #include "metric_int.h"
-#include "outfile.h"
 
 #include <math.h>
 #include <string.h>
@@ -195,14 +194,12 @@ static const char *gold_tag(const answer_writer *w, const kvf__source *source, i
     return tag < 0 ? NULL : w->e->set.names.names[tag];
 }
 
-/* "O", "B-LOC", "S": tags of which entities are made, unlike "NOUN". */
 static bool tags_have_scheme(const kvf__label_set *names)
 {
-    for (size_t i = 0; i < names->n; i++) {
-        const char *tag = names->names[i];
-        if (!*tag || !strchr("IOBESUL", *tag) || (tag[1] && tag[1] != '-')) return false;
-    }
-    return names->n > 0;
+    size_t with = 0;
+    while (with < names->n && kvf__tag_has_scheme(names->names[with]))
+        with++;
+    return with == names->n;
 }
 
 /* Words from start to before end. */
@@ -306,13 +303,7 @@ kvf_json *kvf__evaluation_answers(kvf__evaluation *e)
 
 static kvf_status put_jsonl(answer_writer *w, const kvf__source *source, const kvf_prediction *p)
 {
-    kvf_json *row = answer_of(w, source, p);
-    char *text = kvf_json_text(row, KVF_JSON_COMPACT);
-    kvf_status st = text ? kvf__buf_printf(w->ctx, w->out, "%s\n", text)
-                         : kvf__fail(w->ctx, KVF_ENOMEM, "out of memory");
-    kvf_json_text_free(text);
-    kvf_json_free(row);
-    return st;
+    return kvf__add_json_line(w->ctx, answer_of(w, source, p), w->out);
 }
 
 static kvf_status put_conll(answer_writer *w, const kvf__source *source, const kvf_prediction *p)
@@ -342,11 +333,9 @@ static kvf_status write_file(kvf_ctx *ctx, const kvf_predict_options *options, c
     kvf__buf out = {0};
     answer_writer w = {.ctx = ctx, .e = &p->e, .out = &out, .bare = false};
     if (!options->out && !options->write) return KVF_OK;
+    const kvf__lines_to to = {options->write, options->user, options->out, options->force};
     kvf_status st = put_all(&w, p->rows, conll);
-    if (!st && options->write)
-        options->write(options->user, out.data, out.n);
-    else if (!st)
-        st = kvf__write_file(ctx, options->out, options->force, out.data, out.n);
+    if (!st) st = kvf__send_lines(ctx, &to, &out);
     kvf__buf_done(&out);
     return st;
 }

@@ -1,7 +1,6 @@
 /* kvf_score: the rows of a data file under one prefix, each in a pass of its own (score.h), as
  * numbers and as a file of JSON lines. */
 #include "evaluation.h"
-#include "outfile.h"
 #include "score.h"
 
 typedef struct row_scoring {
@@ -124,29 +123,16 @@ static kvf_json *row_json(const kvf_row_score *row)
     return object;
 }
 
-static kvf_status put_line(kvf_ctx *ctx, const kvf_row_score *row, kvf__buf *out)
-{
-    kvf_json *object = row_json(row);
-    char *text = kvf_json_text(object, KVF_JSON_COMPACT);
-    kvf_status st = text ? kvf__buf_printf(ctx, out, "%s\n", text)
-                         : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
-    kvf_json_text_free(text);
-    kvf_json_free(object);
-    return st;
-}
-
 static kvf_status write_lines(kvf_ctx *ctx, const kvf_score_options *options,
                               const kvf_score_result *result)
 {
+    const kvf__lines_to to = {options->write, options->user, options->out, options->force};
     kvf__buf out = {0};
     kvf_status st = KVF_OK;
     if (!options->out && !options->write) return KVF_OK;
     for (size_t i = 0; !st && i < result->n; i++)
-        st = put_line(ctx, &result->rows[i], &out);
-    if (!st && options->write)
-        options->write(options->user, out.data, out.n);
-    else if (!st)
-        st = kvf__write_file(ctx, options->out, options->force, out.data, out.n);
+        st = kvf__add_json_line(ctx, row_json(&result->rows[i]), &out);
+    if (!st) st = kvf__send_lines(ctx, &to, &out);
     kvf__buf_done(&out);
     return st;
 }
