@@ -3,7 +3,6 @@
 A row is (ids, labels), labels unshifted with -100 where nothing is predicted, as transformers and kvfold's `input_ids` rows
 both have them: tokenizers stay out of every comparison that is not about them.
 """
-import argparse
 import copy
 import json
 import os
@@ -16,6 +15,7 @@ from transformers import (AutoModel, AutoModelForCausalLM, AutoTokenizer, BertCo
                           GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config,
                           Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaForMaskedLM)
 
+import program
 from program import finish, kvfold, report, run  # noqa: F401, of the scripts too
 
 P = 20
@@ -47,15 +47,7 @@ RANDOM_ENCODERS = {
 
 def parse(description, *more):
     """Common options, then (name, keywords) of a script's own. Results: args.model, args.build, args.work, ..."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--model", required=True, help="SmolLM2-135M-Instruct GGUF file")
-    parser.add_argument("--build", default="build", help="build folder with kvfold and tests/dump_pass")
-    parser.add_argument("--work", default="build/peers", help="folder for intermediate files")
-    parser.add_argument("--threads", type=int, default=2)
-    for name, keywords in more:
-        parser.add_argument(name, **keywords)
-    args = parser.parse_args()
-    os.makedirs(args.work, exist_ok=True)
+    args = program.parse(description, *more, prefix=False)
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     return args

@@ -5,11 +5,12 @@ import os
 import subprocess
 
 
-def parse(description, *more):
-    """Options of the scripts that setup.sh runs, then (name, keywords) of a script's own."""
+def parse(description, *more, prefix=True):
+    """Options of the scripts that setup.sh runs, then (name, keywords) of a script's own. prefix: with one that is trained."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--model", required=True, help="SmolLM2-135M-Instruct GGUF file")
-    parser.add_argument("--prefix", required=True, help="a prefix file trained on it")
+    if prefix:
+        parser.add_argument("--prefix", required=True, help="a prefix file trained on it")
     parser.add_argument("--build", default="build", help="build folder with kvfold and tests/dump_pass")
     parser.add_argument("--work", default="build/peers", help="folder for intermediate files")
     parser.add_argument("--threads", type=int, default=2)
