@@ -251,6 +251,8 @@ START_TEST(refuses)
              "superblock version 0");
     ck_fails(kvf_inspect(ctx, ck_source("tests/golden/h5_external.h5"), &tree), KVF_EFORMAT,
              "external storage");
+    ck_fails(kvf_inspect(ctx, ck_source("tests/golden/h5_loop.h5"), &tree), KVF_EFORMAT,
+             "\"loop\" is no dataset");
     h5 = kvf__h5_create(ctx, in_dir("cake.h5"), false, "cake");
     ck_ok(kvf__h5_close(&h5));
     ck_fails(kvf_inspect(ctx, in_dir("cake.h5"), &tree), KVF_EUNSUPPORTED,

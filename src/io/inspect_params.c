@@ -77,7 +77,9 @@ static bool is_task(kvf__h5 *h5, const char *name)
     return there;
 }
 
-static void list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool with_norm,
+/* What lies in a group but the names of a head's outputs. tasks: groups of the file's tasks are
+ * gone into as well; a task's own group holds no tasks. */
+static void list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool tasks, bool with_norm,
                        kvf_json *tensors);
 
 static void list_task(kvf__h5 *h5, kvf__h5_id parent, const char *path, const char *name,
@@ -86,12 +88,12 @@ static void list_task(kvf__h5 *h5, kvf__h5_id parent, const char *path, const ch
     char *whole = join(h5, path, name);
     kvf__h5_id group = kvf__h5_group_open(h5, parent, name);
 
-    list_group(h5, group, whole, with_norm, tensors);
+    list_group(h5, group, whole, false, with_norm, tensors);
     kvf__h5_release(&group);
     kvf__free(whole);
 }
 
-static void list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool with_norm,
+static void list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool tasks, bool with_norm,
                        kvf_json *tensors)
 {
     size_t n = kvf__h5_child_count(h5, group);
@@ -100,7 +102,7 @@ static void list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool wit
     if (n > KVF__MOST_PARAMS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu datasets, want at most %d", n, KVF__MOST_PARAMS);
     for (size_t i = 0; i < n && kvf__h5_child_name(h5, group, i, name); i++)
-        if (is_task(h5, name))
+        if (tasks && is_task(h5, name))
             list_task(h5, group, path, name, with_norm, tensors);
         else if (strcmp(name, LABELS) != 0 && strcmp(name, WORDS) != 0)
             list_one(h5, group, path, name, with_norm, tensors);
@@ -117,7 +119,7 @@ void kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, boo
     snprintf(path, sizeof path, "%s%s%s", parent ? parent : "", parent ? "/" : "", child);
     if (kvf__h5_has(h5, above, child)) {
         kvf__h5_id group = kvf__h5_group_open(h5, above, child);
-        list_group(h5, group, path, with_norm, tensors);
+        list_group(h5, group, path, true, with_norm, tensors);
         kvf__h5_release(&group);
     }
     if (parent) kvf__h5_release(&above);

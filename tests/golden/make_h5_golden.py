@@ -60,6 +60,15 @@ def make_link(name, link):
         f.create_group("prefix")["past_key_values"] = link
 
 
+def make_loop(name):
+    """The group of heads is one of its own heads."""
+    with h5py.File(name, "w", libver=("v108", "v108")) as f:
+        heading(f)
+        describe(f.create_dataset("prefix/past_key_values", data=values()))
+        heads = f.create_group("heads")
+        heads["loop"] = heads
+
+
 def make_unfilled(name, **storage):
     """A dataset that claims 2^40 elements and stores none."""
     with h5py.File(name, "w", libver=("v108", "v108")) as f:
@@ -133,6 +142,7 @@ if __name__ == "__main__":
     make_link("h5_external_link.h5", h5py.ExternalLink("h5_v108.h5", "/prefix/past_key_values"))
     make_external("h5_external.h5")
     make_virtual("h5_virtual.h5")
+    make_loop("h5_loop.h5")
     make_unfilled("h5_unfilled.h5")
     make_unfilled("h5_unfilled_chunked.h5", chunks=(1 << 10, 2, 1, 1 << 4, 1 << 5, 1 << 5))
     make_edited("h5_edited.h5")
