@@ -394,14 +394,13 @@ run_peers() {
   [ $# -gt 0 ] || set -- $ENGINES $CLIENTS
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES check python3-venv
+  [ -e $DEMO/prefix.h5 ] || demo
   say "building"
-  mkdir -p build
   [ -e build/build.ninja ] || meson setup build >build/setup.log
   meson configure build -Dtests=enabled
   ninja -C build kvfold tests/dump_pass >build/compile.log || { tail -n 20 build/compile.log >&2; exit 1; }
   fetch_model
   fetch_peers "$@"
-  [ -e $DEMO/prefix.h5 ] || demo
   failed=0
   for peer; do
     say "$peer"
