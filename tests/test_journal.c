@@ -76,6 +76,9 @@ START_TEST(core_lines)
     ck_assert_int_eq(count_lines("start", &last), 1);
     ck_assert_int_eq(int_of(last, "steps"), 6);
     ck_assert_int_eq(int_of(last, "step"), 0);
+    ck_assert_int_eq(int_of(last, "trainable_parameters"), result.trainable_parameters);
+    ck_assert_int_eq(int_of(last, "parameters"), result.parameters);
+    ck_assert_int_gt(result.parameters, result.trainable_parameters);
     ck_assert_str_eq(kvf_json_str(kvf_json_get(kvf_json_get(last, "options"), "method"), NULL),
                      "mlp");
     ck_assert_int_eq(count_lines("step", &last), 6);
@@ -87,7 +90,7 @@ START_TEST(core_lines)
     ck_assert_int_eq(count_lines("eval", &last), 2);
     ck_assert(kvf_json_real(kvf_json_get(last, "valid_loss"), 0) == result.valid_loss);
     ck_assert_int_eq(count_lines("save", NULL), 2);
-    ck_assert_int_eq(count_lines("note", NULL), 1); /* residual of the start, from before step 1 */
+    ck_assert_int_eq(count_lines("note", NULL), 2); /* start and parameters, from before step 1 */
     ck_assert_int_eq(count_lines("end", &last), 1);
     ck_assert_str_eq(kvf_json_str(kvf_json_get(last, "how"), NULL), "finished");
     ck_assert_int_eq(files_in(join_pass), 1);

@@ -69,7 +69,11 @@ START_TEST(training_learns)
                   after.best_valid_loss, bare);
     /* 3 layers of width 24; norms: two a layer and the last */
     int64_t halves = _i == 2 ? 1 : 2;
-    ck_assert_int_eq(after.trainable_parameters, 3 * halves * (2 * 24 * 8 + 24 + 8) + 7 * 24);
+    int64_t bottlenecks = 3 * halves * (2 * 24 * 8 + 24 + 8);
+    ck_assert_int_eq(after.trainable_parameters, bottlenecks + 7 * 24);
+    kvf_base *from = open_base();
+    ck_assert_int_eq(after.parameters, kvf__base_parameters(from) + bottlenecks);
+    kvf_base_free(from);
 }
 END_TEST
 

@@ -70,6 +70,7 @@ START_TEST(learns_and_folds_to_a_base)
     ck_assert_double_lt(live, bare - 0.1);
     ck_assert_double_eq_tol(live, result.valid_loss, 1e-6);
     ck_assert_int_gt(result.trainable_parameters, 10000);
+    ck_assert_int_eq(result.parameters, result.trainable_parameters); /* every weight, once */
     ck_assert_msg(!merge(out, folded, base), "%s", kvf_ctx_error(ctx));
     ck_assert_double_eq_tol(loss_of(folded, NULL), live, 1e-5 * live);
 

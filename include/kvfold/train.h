@@ -258,7 +258,8 @@ typedef struct kvf_train_result {
     double wait_seconds;   /* of this call, in which this one waited for others */
     int signal;            /* that stopped it, on any of them; 0: none */
     kvf_forecast forecast; /* as reported before the first step */
-    uint64_t reserved[8];
+    int64_t parameters;    /* all: the base's and the trainable ones that are not among them */
+    uint64_t reserved[7];
 } kvf_train_result;
 
 /* Which process this is of those that train together since a kvf_train with this context; 0: the

@@ -84,6 +84,7 @@ class Result:
     precision: str
     finished_before: bool  #: resume of a run that was complete
     forecast: Optional[Dict[str, float]]  #: where one was asked for, as with dry_run
+    parameters: int  #: all: the base's and the trainable ones that are not among them
 
 
 class History(Mapping[str, np.ndarray]):
@@ -247,7 +248,8 @@ def _forecast(raw: c.kvf_forecast) -> Optional[Dict[str, float]]:
 def _result(r: c.kvf_train_result) -> Result:
     return Result(r.steps, r.train_loss, r.valid_loss, r.best_valid_loss, _string(r.best.name), r.best.value, r.best_step,
                   r.stopped_early, r.tokens, r.tokens_per_second, r.seconds, r.peak_rss_bytes, r.trainable_parameters,
-                  r.label_tokens, r.examples, _string(r.precision), r.finished_before, _forecast(r.forecast))
+                  r.label_tokens, r.examples, _string(r.precision), r.finished_before, _forecast(r.forecast),
+                  r.parameters)
 
 
 #: Methods that change the base, and train a copy of it: it needs no backward passes itself.

@@ -87,8 +87,8 @@ kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, 
                  r->stopped_early, r->tokens, r->computed_tokens, r->step_seconds);
     cli_json_add(object, "tokens_per_second:f seconds:f peak_rss_bytes:I trainable_parameters:I",
                  r->tokens_per_second, r->seconds, r->peak_rss_bytes, r->trainable_parameters);
-    cli_json_add(object, "examples:I label_tokens:I precision:s", r->examples, r->label_tokens,
-                 r->precision);
+    cli_json_add(object, "parameters:I examples:I label_tokens:I precision:s", r->parameters,
+                 r->examples, r->label_tokens, r->precision);
     if (r->ranks > 1) cli_json_add(object, "ranks:I wait_seconds:f", r->ranks, r->wait_seconds);
     cli_json_add(object, "finished_before:b", r->finished_before);
     if (r->forecast.steps) cli_json_add(object, "forecast:o", forecast_json(&r->forecast));

@@ -325,6 +325,24 @@ kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_
     return KVF_OK;
 }
 
+int64_t kvf__base_parameters(const kvf_base *base)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < base->slots.n; i++)
+        if (!base->slots.items[i].aside) n += kvf__view_count(&base->slots.items[i].view);
+    return n;
+}
+
+int64_t kvf__base_own_values(const kvf_base *base, const kvf__params *list)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < base->slots.n; i++) {
+        const kvf__param *own = kvf__params_find(list, base->slots.items[i].name);
+        n += own ? own->n : 0;
+    }
+    return n;
+}
+
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start)
 {
     const kvf__desc *d = kvf__model_desc(base->model);

@@ -100,6 +100,10 @@ kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *wo
                                  kvf__prefix *out, float *inputs);
 /* A row's first position: "P", or a number from 0 on. EUSAGE. */
 kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out);
+/* How many parameters the base has: copies of tied weights and the masked-LM head are left out. And
+ * how many values of a list are among them, by name. */
+int64_t kvf__base_parameters(const kvf_base *base);
+int64_t kvf__base_own_values(const kvf_base *base, const kvf__params *list);
 /* Longest row that fits: positions of the model less position_start, and the sliding window less P.
  */
 int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);

@@ -240,11 +240,7 @@ static kvf_status read_run(comparison *c, const kvf_base *base, const kvf_json *
     if (metric && strcmp(metric, "loss"))
         run->score = kvf_json_real(kvf_json_get(row, "best_value"), NAN);
     KVF_TRY(kvf__artifact_read_all(c->ctx, file, KVF__KIND_RUN, &artifact));
-    for (size_t i = 0; i < base->slots.n; i++) {
-        const kvf__param *own = kvf__params_find(&artifact.values.params,
-                                                 base->slots.items[i].name);
-        run->of_base += own ? own->n : 0;
-    }
+    run->of_base = kvf__base_own_values(base, &artifact.values.params);
     run->history = artifact.history;
     artifact.history = (kvf__history){0};
     kvf__artifact_done(&artifact);
@@ -256,9 +252,7 @@ static kvf_status read_runs(comparison *c, const char *base_path, const kvf_json
     const kvf_base_options mapped = {.stream_layers = true};
     kvf_base *base = NULL;
     KVF_TRY(kvf_base_open(c->ctx, base_path, &mapped, &base));
-    for (size_t i = 0; i < base->slots.n; i++)
-        if (!base->slots.items[i].aside)
-            c->base_parameters += kvf__view_count(&base->slots.items[i].view);
+    c->base_parameters = kvf__base_parameters(base);
     kvf_status st = KVF_OK;
     for (; c->n < kvf_json_size(rows) && !st; c->n += !st)
         st = read_run(c, base, kvf_json_at(rows, c->n), &c->runs[c->n]);

@@ -37,6 +37,14 @@ void kvf__params_done(kvf__params *params)
     *params = (kvf__params){0};
 }
 
+int64_t kvf__params_values(const kvf__params *params)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < params->n; i++)
+        n += params->item[i].n;
+    return n;
+}
+
 const kvf__param *kvf__params_find(const kvf__params *params, const char *name)
 {
     for (size_t i = 0; i < params->n; i++)

@@ -28,6 +28,7 @@ typedef struct kvf__params {
 kvf_status kvf__params_add(kvf_ctx *ctx, kvf__params *params, const kvf__param *param);
 kvf_status kvf__params_append(kvf_ctx *ctx, kvf__params *params, const kvf__params *more);
 void kvf__params_done(kvf__params *params); /* the array alone */
+int64_t kvf__params_values(const kvf__params *params);
 const kvf__param *kvf__params_find(const kvf__params *params, const char *name); /* NULL: none */
 
 #endif

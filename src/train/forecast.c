@@ -25,19 +25,13 @@ enum { LONGEST_PROBE = 2048 };             /* tokens of held-out rows, where ste
 #define WRITE_RATE     400e6 /* bytes a second into a run file: hashing and flushing to disk */
 #define FORWARD_SHARE  0.45  /* of a step, per token: for validations that are not probed */
 
-static int64_t count(const kvf__params *params)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < params->n; i++)
-        n += params->item[i].n;
-    return n;
-}
-
 /* Values, two moments, the best values; the columns of history; and what a file has anyway. */
 static int64_t file_bytes(const kvf__trainer *t)
 {
     int64_t copies = 1 + (t->rows.total.valid_rows > 0);
-    return (count(&t->tuned.params) * copies + count(&t->tuned.steps) * 2) * 4 +
+    return (kvf__params_values(&t->tuned.params) * copies +
+            kvf__params_values(&t->tuned.steps) * 2) *
+               4 +
            t->progress.steps * KVF__COLUMNS * 8 + (20 << 10);
 }
 
@@ -57,7 +51,8 @@ static kvf__param cut_param(const kvf__param *from, int64_t n, float *scratch)
 static kvf_status probe_update(kvf__trainer *t, double *out)
 {
     const kvf__param *largest = NULL;
-    const int64_t all = count(&t->tuned.steps), most = all / 16 < 1 << 20 ? all / 16 : 1 << 20;
+    const int64_t all = kvf__params_values(&t->tuned.steps),
+                  most = all / 16 < 1 << 20 ? all / 16 : 1 << 20;
     for (size_t i = 0; i < t->tuned.steps.n; i++)
         if (!largest || t->tuned.steps.item[i].n > largest->n) largest = &t->tuned.steps.item[i];
     if (!largest || most < 1 << 12 || (!largest->grad && !largest->outer)) return KVF_OK;
@@ -188,7 +183,7 @@ kvf_status kvf__trainer_forecast(kvf__trainer *t)
     f.steps = survey.steps;
     f.tokens = survey.tokens;
     f.validations = t->rows.total.valid_rows ? kvf__pace_left_of(t, t->options.eval_every) : 0;
-    f.trainable_parameters = count(&t->tuned.params);
+    f.trainable_parameters = kvf__params_values(&t->tuned.params);
     f.file_bytes = file_bytes(t);
     f.seconds_per_save = (double)f.file_bytes / WRITE_RATE;
     f.peak_rss_bytes = kvf__peak_rss_bytes() +

@@ -256,6 +256,21 @@ static kvf_status open_all(kvf__trainer *t)
     return kvf__trainer_parameters(t);
 }
 
+int64_t kvf__trainer_all_parameters(const kvf__trainer *t)
+{
+    const kvf__params *trained = &t->tuned.params;
+    return kvf__base_parameters(t->base) + kvf__params_values(trained) -
+           kvf__base_own_values(t->base, trained);
+}
+
+static void note_parameters(kvf__trainer *t)
+{
+    const int64_t trained = kvf__params_values(&t->tuned.params),
+                  all = kvf__trainer_all_parameters(t);
+    kvf__trainer_note(t, "parameters: %lld of %lld are trained (%.3g %%)", (long long)trained,
+                      (long long)all, 100 * (double)trained / (double)all);
+}
+
 kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options,
                              const kvf__trainer_uses *uses, kvf__trainer *t)
 {
@@ -269,6 +284,7 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options,
     bool finished = !st && is_finished(t);
     st = kvf__ranks_agree(t, st, &finished);
     t->output.finished_before = finished;
+    if (!st && !finished && !kvf__ranks_follows(t)) note_parameters(t);
     if (st) kvf__trainer_done(t);
     return st;
 }
@@ -339,9 +355,6 @@ void kvf__trainer_done(kvf__trainer *t)
 void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_before,
                          kvf_train_result *r)
 {
-    int64_t parameters = 0;
-    for (size_t i = 0; i < t->tuned.params.n; i++)
-        parameters += t->tuned.params.item[i].n;
     double seconds = kvf__clock() - begin;
     *r = (kvf_train_result){
         .steps = t->progress.step,
@@ -360,7 +373,8 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
                                  : 0,
         .seconds = seconds,
         .peak_rss_bytes = kvf__peak_rss_bytes(),
-        .trainable_parameters = parameters,
+        .trainable_parameters = kvf__params_values(&t->tuned.params),
+        .parameters = kvf__trainer_all_parameters(t),
         .label_tokens = t->rows.total.labels,
         .examples = t->rows.total.rows,
         .precision = kvf__precision_name(t->base->precision),

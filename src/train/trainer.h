@@ -84,6 +84,10 @@ kvf_status kvf__trainer_run(kvf__trainer *trainer, double begin, kvf_train_resul
 /* What a call did that began at this time and count of tokens. */
 void kvf__trainer_result(const kvf__trainer *trainer, double begin, int64_t tokens_before,
                          kvf_train_result *out);
+/* Of the base and of what is trained; a weight that is trained, or a copy in its place, counts
+ * once.
+ */
+int64_t kvf__trainer_all_parameters(const kvf__trainer *trainer);
 /* Reports to the caller. */
 void kvf__trainer_note(kvf__trainer *trainer, const char *fmt, ...) KVF__PRINTF(2, 3);
 

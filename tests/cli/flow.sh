@@ -12,12 +12,13 @@ keys() {
 
 train 0 --out run.h5 --valid valid.jsonl --json --quiet
 keys steps train_loss valid_loss best_valid_loss tokens tokens_per_second seconds peak_rss_bytes \
-    trainable_parameters notes
+    trainable_parameters parameters notes
 best=$(value best_valid_loss)
 train 0 --out again.h5 --valid valid.jsonl --quiet
 err_is
 has out '^again.h5: 9 steps, '
 has out '^start: vocab, relative residual '
+has out '^parameters: [0-9]* of [0-9]* are trained ([0-9.]* %)$'
 same run.h5 again.h5
 
 train 0 --out dry.h5 --dry-run

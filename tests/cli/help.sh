@@ -54,6 +54,10 @@ out_is
 err_is 'kvfold: help: topic "nothing" is not known; try kvfold --help'
 run 0 help glossary
 has out '^encoder   trainable parameters'
+run 0 help methods
+for field in '{p}' '{text}' '{text_pair}' '{prompt}' '{completion}' '\[MASK\]'; do
+    has out "^  .*$field .* "
+done
 run 2 help glosary
 err_is 'kvfold: help: topic "glosary" is not known, the nearest is glossary; try kvfold --help'
 
