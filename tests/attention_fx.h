@@ -28,6 +28,8 @@ typedef struct fx_shape {
     int n_rows;
     int64_t len[FX_ROWS], cache[FX_ROWS], first[FX_ROWS];
     bool full;      /* not causal */
+    int64_t window; /* with causal; 0: none */
+    float cap;      /* 0: none */
     bool lines;     /* rows begin where lines of a cache do, as those of a model */
     kvf__dtype act; /* F32 is 0 */
 } fx_shape;
@@ -128,6 +130,8 @@ static void fx_open(fx *f, const fx_shape *shape, int threads)
     a->ld = (a->H + 2 * a->G) * a->D + (shape->lines ? 0 : 5);
     a->act = shape->act;
     a->causal = !shape->full;
+    a->window = shape->window;
+    a->cap = shape->cap;
     a->scale = (float)(1 / sqrt((double)a->D));
     a->segs = f->segs;
     f->n_qkv = a->N * a->ld;

@@ -61,7 +61,10 @@ static int64_t gather(const formula *m, int r, int64_t g, int64_t i, const doubl
         values[n] = keys[n] + a->G * a->D;
         n++;
     }
-    return n;
+    const int64_t hidden = a->window && n > a->window ? n - a->window : 0; /* the oldest */
+    memmove(keys, keys + hidden, (size_t)(n - hidden) * sizeof *keys);
+    memmove(values, values + hidden, (size_t)(n - hidden) * sizeof *values);
+    return n - hidden;
 }
 
 /* o [D] of one query. */
@@ -78,7 +81,9 @@ static void attend(const formula *m, int r, int64_t h, int64_t i, double *o)
         double s = 0;
         for (int64_t d = 0; d < a->D; d++)
             s += q[d] * keys[j][d];
-        const double e = exp(s * (double)a->scale); /* scores are small here: no maximum needed */
+        s *= (double)a->scale;
+        if (a->cap > 0) s = (double)a->cap * tanh(s / (double)a->cap);
+        const double e = exp(s); /* scores are small here: no maximum needed */
         sum += e;
         for (int64_t d = 0; d < a->D; d++)
             o[d] += e * values[j][d];
@@ -122,6 +127,9 @@ static const fx_shape FORMULA_SHAPES[] = {
     {.H = 3, .G = 3, .D = 4, .P = 0, .n_rows = 3, .len = {1, 0, 2}, .cache = {30, 0, 7}},
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {7, 3}, .full = true},
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 3, .len = {7, 3, 4}, .first = {5, 3, 0}},
+    {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {9, 2}, .cap = 1.5f},
+    {.H = 2, .G = 1, .D = 8, .P = 5, .common = 2, .n_rows = 3, .len = {9, 2, 1}, .window = 4},
+    {.H = 2, .G = 2, .D = 4, .P = 3, .n_rows = 2, .len = {4, 6}, .window = 1, .cap = 2},
 };
 enum { N_FORMULA_SHAPES = sizeof FORMULA_SHAPES / sizeof *FORMULA_SHAPES };
 

@@ -10,6 +10,7 @@ static const fx_shape SHAPES[] = {
     {.H = 4, .G = 1, .D = 16, .P = 0, .n_rows = 2, .len = {3, 33}},
     {.H = 2, .G = 1, .D = 48, .P = 20, .n_rows = 2, .len = {70, 3}, .full = true},
     {.H = 3, .G = 3, .D = 64, .P = 9, .n_rows = 3, .len = {40, 0, 5}},
+    {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {17, 3}, .window = 6, .cap = 2},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 

@@ -59,6 +59,21 @@ static const fx_shape SHAPES[] = {
      .len = {70, 130},
      .first = {11, 64},
      .full = true},
+    {.H = 4, .G = 2, .D = 64, .P = 20, .n_rows = 4, .len = {70, 5, 128, 33}, .cap = 1},
+    {.H = 4, .G = 2, .D = 48, .P = 20, .n_rows = 4, .len = {170, 3, 128, 33}, .window = 16},
+    {.H = 2, .G = 2, .D = 64, .P = 3, .n_rows = 3, .len = {270, 1, 90}, .window = 100},
+    {.H = 2, .G = 1, .D = 64, .P = 40, .n_rows = 2, .len = {66, 4}, .window = 1, .cap = 3},
+    {.H = 4,
+     .G = 1,
+     .D = 32,
+     .P = 9,
+     .common = 3,
+     .n_rows = 4,
+     .len = {17, 200, 1, 3},
+     .cache = {19, 0, 300, 40},
+     .first = {16, 77, 0, 1},
+     .window = 37,
+     .cap = 5},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 

@@ -1,15 +1,16 @@
 /* Attention over key segments: segment 0 the prefix, between shared common prefixes or a generation
  * cache, last the row's own tokens. Every query sees its row's whole shared segments; own tokens
- * causally, or all of them.
+ * causally, or all of them. Under a window a causal query sees only the last so many of these keys,
+ * itself among them, counted in the order of the segments.
  *
  *   qkv  act [N, ld]   per packed token H*D queries, G*D keys, G*D values
  *   out  act [N, H*D]
  *   lse  f32 [H, N]    log-sum-exp kept for the backward pass (its base is the kernel's own matter)
  *
- * Query head h reads key/value head h / (H/G). Scores are scaled by `scale`. Work items are
- * (row, key/value head), dealt to threads by kvf__attn_plan_set from lengths and thread count
- * only: equal inputs, equal bits. Gradients of shared segments go to one accumulator per thread,
- * added in thread order at the end. */
+ * Query head h reads key/value head h / (H/G). Scores are scaled by `scale`, then capped: c tanh(s
+ * / c) (Gemma Team 2024, arXiv 2408.00118). Work items are (row, key/value head), dealt to threads
+ * by kvf__attn_plan_set from lengths and thread count only: equal inputs, equal bits. Gradients of
+ * shared segments go to one accumulator per thread, added in thread order at the end. */
 #ifndef KVF_ATTENTION_H
 #define KVF_ATTENTION_H
 
@@ -69,7 +70,9 @@ typedef struct kvf__attn {
     int64_t H, G, D, N;
     kvf__dtype act;
     bool causal;
+    int64_t window; /* with causal; 0: none */
     float scale;
+    float cap; /* of scaled scores; 0: none */
     const void *qkv;
     int64_t ld; /* row stride of qkv and dqkv, in elements */
     void *out;
@@ -87,7 +90,7 @@ void kvf__attn_drop_bwd(const kvf__attn *attn);
 
 /* How query i of a row's head divides its attention: p [keys] = softmax of its scaled scores, in
  * f64 by the formula, for showing attention, not for computing with it. Keys are in p in the order
- * the row sees them: its segments one after the other, then own tokens.
+ * the row sees them: its segments one after the other, then own tokens; 0 outside its window.
  * Returns how many; p has room for all of the row. */
 int64_t kvf__attn_shares_ref(const kvf__attn *attn, const kvf__attn_row *row, int64_t head,
                              int64_t i, double *p);

@@ -120,14 +120,21 @@ static void draw_mask(const drop_job *j, int64_t head, int64_t i, int64_t n)
     kvf__dropout_set(drop->rate, j->stream, first, j->mask, j->row_of, n);
 }
 
-/* s [n], scaled. */
+/* s [n], scaled and capped; -INFINITY outside the window. */
 static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn_rows queries = kvf__attn_in_qkv(j->attn, j->row, j->attn->qkv, head, 0);
+    const int64_t first = kvf__attn_first_visible(j->attn, j->shared, i);
+    const float cap = j->attn->cap;
+
     read_f32(&queries, i, j->q, j->attn->D);
     times_cols(j, j->p, j->q, j->k_cols, n);
     for (int64_t k = 0; k < n; k++)
         j->p[k] *= j->attn->scale;
+    for (int64_t k = 0; cap > 0 && k < n; k++)
+        j->p[k] = cap * tanhf(j->p[k] / cap);
+    for (int64_t k = 0; k < first; k++)
+        j->p[k] = -INFINITY;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -180,6 +187,7 @@ static void query_probs(const drop_job *j, int64_t head, int64_t i, int64_t n)
     const kvf__attn *a = j->attn;
     const kvf__attn_rows outs = kvf__attn_in_out(a, j->row, a->out, head, 0);
     const float lse = *kvf__attn_lse(a, j->row, head, i);
+    const int64_t first = kvf__attn_first_visible(a, j->shared, i);
     float delta = 0;
 
     scores(j, head, i, n);
@@ -190,7 +198,8 @@ static void query_probs(const drop_job *j, int64_t head, int64_t i, int64_t n)
     times_cols(j, j->dp, j->dout, j->v_cols, n);
     for (int64_t k = 0; k < n; k++) {
         float p = expf(j->p[k] - lse);
-        j->dp[k] = p * (j->dp[k] * j->mask[k] - delta) * a->scale;
+        const float t = a->cap > 0 && k >= first ? j->p[k] / a->cap : 0;
+        j->dp[k] = p * (j->dp[k] * j->mask[k] - delta) * (1 - t * t) * a->scale;
         j->p[k] = p * j->mask[k];
     }
 }

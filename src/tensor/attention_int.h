@@ -85,6 +85,13 @@ static inline int64_t kvf__attn_visible(const kvf__attn *a, const kvf__attn_row 
     return shared + (a->causal ? i + 1 : row->len);
 }
 
+/* The first of them: those before it are outside its window. */
+static inline int64_t kvf__attn_first_visible(const kvf__attn *a, int64_t shared, int64_t i)
+{
+    const int64_t first = shared + i + 1 - a->window;
+    return a->window && first > 0 ? first : 0;
+}
+
 static inline float *kvf__attn_lse(const kvf__attn *a, const kvf__attn_row *row, int64_t head,
                                    int64_t i)
 {

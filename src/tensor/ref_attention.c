@@ -3,6 +3,8 @@
  *
  *   s_j = scale * q . k_j    p_j = exp(s_j - lse)    o = sum_j p_j v_j
  *   dp_j = do . v_j          ds_j = p_j (dp_j - do . o) * scale
+ *
+ * with a cap c: s_j = c tanh(scale * q . k_j / c), and ds_j times 1 - (s_j / c)^2.
  *   dq = sum_j ds_j k_j      dk_j = sum_i ds_ij q_i      dv_j = sum_i p_ij do_i
  *
  * The fast kernels are compared with this file. lse is in natural logarithms here. The backward
@@ -66,6 +68,23 @@ static int64_t visible(const ref_head *h, int64_t i)
     return kvf__attn_visible(h->attn, h->row, h->shared, i);
 }
 
+static bool sees(const ref_head *h, int64_t i, int64_t j)
+{
+    return j >= kvf__attn_first_visible(h->attn, h->shared, i) && j < visible(h, i);
+}
+
+/* Of query i and key j; *slope: of the cap there. */
+static double score(const ref_head *h, int64_t head, int64_t i, int64_t j, double *slope)
+{
+    const double cap = (double)h->attn->cap;
+    const double s = (double)h->attn->scale *
+                     dot(query_of(h, head, i), key_of(h, j, 0), h->attn->D);
+    const double t = cap > 0 ? tanh(s / cap) : 0;
+
+    *slope = 1 - t * t;
+    return cap > 0 ? cap * t : s;
+}
+
 static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t g)
 {
     const int64_t shared = kvf__attn_shared_len(attn, row);
@@ -74,17 +93,15 @@ static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* p [n] = exp(s - *max) of the n keys that query i sees; returns their sum. */
+/* p [n] = exp(s - *max) of the n keys up to the last that query i sees; returns their sum. */
 static double exp_scores(const ref_head *h, int64_t head, int64_t i, double *p, double *max)
 {
-    const kvf__attn *a = h->attn;
     const int64_t n = visible(h, i);
-    const kvf__attn_rows q = query_of(h, head, i);
-    double sum = 0;
+    double sum = 0, slope;
 
     *max = -INFINITY;
     for (int64_t j = 0; j < n; j++) {
-        p[j] = (double)a->scale * dot(q, key_of(h, j, 0), a->D);
+        p[j] = sees(h, i, j) ? score(h, head, i, j, &slope) : -INFINITY;
         *max = fmax(*max, p[j]);
     }
     for (int64_t j = 0; j < n; j++) {
@@ -146,10 +163,11 @@ static void pair(const ref_head *h, int64_t head, int64_t i, int64_t j, double *
 {
     const kvf__attn *a = h->attn;
     const kvf__attn_rows dout = out_of(h, a->dout, head, i);
-    const double s = (double)a->scale * dot(query_of(h, head, i), key_of(h, j, 0), a->D);
+    double slope;
+    const double s = score(h, head, i, j, &slope);
     const double delta = dot(dout, out_of(h, a->out, head, i), a->D);
     *p = exp(s - (double)*kvf__attn_lse(h->attn, h->row, head, i));
-    *ds = *p * (dot(dout, key_of(h, j, 1), a->D) - delta) * (double)a->scale;
+    *ds = *p * (dot(dout, key_of(h, j, 1), a->D) - delta) * slope * (double)a->scale;
 }
 
 static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
@@ -160,6 +178,7 @@ static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
         dq[d] = 0;
     for (int64_t j = 0; i >= h->row->first && j < visible(h, i); j++) {
         double p, ds;
+        if (!sees(h, i, j)) continue;
         pair(h, head, i, j, &p, &ds);
         for (int64_t d = 0; d < a->D; d++)
             dq[d] += ds * vec_get(key_of(h, j, 0), d);
@@ -178,7 +197,7 @@ static void key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
     for (int64_t head = h->g * heads; head < (h->g + 1) * heads; head++)
         for (int64_t i = h->row->first; i < h->row->len; i++) {
             double p, ds;
-            if (j >= visible(h, i)) continue;
+            if (!sees(h, i, j)) continue;
             pair(h, head, i, j, &p, &ds);
             for (int64_t d = 0; d < a->D; d++) {
                 dk[d] += ds * vec_get(query_of(h, head, i), d);

@@ -1,12 +1,18 @@
 /* Attention over blocks of queries, backward; see attention_blocks.h. P is formed again from lse,
  * here in powers of two. Included once per ATTN_PAIR. */
 
-/* P and dS / scale of key j, from S and dP. */
+/* P and dS / scale of key j, from S and dP; dS is that of S before its cap. */
 VEC_INLINE void ATTN(pair_grad)(const attn_column *c, int64_t j, const float *s, const float *dp,
                                 vf p_ds[2])
 {
-    p_ds[0] = ATTN(prob)(c, j, vf_load(s));
+    vf score = vf_load(s), t = vf_zero();
+    if (c->capped) {
+        t = vf_tanh(score * c->to_cap);
+        score = t * c->cap;
+    }
+    p_ds[0] = ATTN(prob)(c, j, score);
     p_ds[1] = p_ds[0] * (vf_load(dp) - c->delta);
+    if (c->capped) p_ds[1] = p_ds[1] * vf_fnma(t, t, vf_set(1.0f));
 }
 
 /* Keys from .. end - 1 of one vector, at column `at`: S and dP become P and dS in the layouts of
@@ -103,9 +109,12 @@ static void ATTN(bwd_block)(const attn_job *job, int64_t head, int64_t q0, int64
     const int64_t last = (n - 1) / BLOCK * BLOCK;
     const attn_span span = {head, q0, n};
     const int64_t keys = job_block(job, head, q0 + last, shared_only).keys;
+    const int64_t first = job_block(job, head, q0, shared_only).first / KVF__ATTN_KEYS *
+                          KVF__ATTN_KEYS;
 
     ATTN(bwd_pack)(job, head, q0, n);
-    for (int64_t from = 0; from < keys; from += KVF__ATTN_KEYS) {
+    clear_sums(job, first);
+    for (int64_t from = first; from < keys; from += KVF__ATTN_KEYS) {
         const int64_t to = attn_min(keys, from + KVF__ATTN_KEYS);
         const attn_ahead ahead = {KVF__ATTN_QUERIES, true, from / KVF__ATTN_KEYS,
                                   (keys + KVF__ATTN_KEYS - 1) / KVF__ATTN_KEYS};

@@ -80,8 +80,8 @@ static float few_softmax(float *s, int64_t n, float *sum)
 typedef struct few_query {
     const kvf__attn *attn;
     const kvf__attn_row *row;
-    int64_t g, n;       /* key/value head; keys it sees */
-    float *q, *s, *out; /* [D padded], scaled; [n padded]; [D padded] */
+    int64_t g, first, n; /* key/value head; keys it sees, from the first on */
+    float *q, *s, *out;  /* [D padded], scaled; [n padded]; [D padded] */
 } few_query;
 
 /* Segment after segment: scores to s, or (values) out += values weighted by s. */
@@ -89,10 +89,14 @@ static void few_walk(const few_query *f, bool values)
 {
     const int64_t D = f->attn->D;
     float *s = f->s;
-    int64_t n = f->n;
+    int64_t n = f->n, hidden = f->first;
     for (int32_t i = 0; i <= f->row->n_segs && n > 0; i++) {
-        const kvf__attn_rows from = kvf__attn_keys(f->attn, f->row, f->g, i, values);
-        const int64_t len = attn_min(kvf__attn_keys_len(f->attn, f->row, i), n);
+        kvf__attn_rows from = kvf__attn_keys(f->attn, f->row, f->g, i, values);
+        const int64_t all = kvf__attn_keys_len(f->attn, f->row, i), skip = attn_min(all, hidden);
+        const int64_t len = attn_min(all - skip, n);
+        from.at += skip * from.stride;
+        hidden -= skip;
+        if (!len) continue;
         const bool f32 = from.dtype == KVF__F32;
         if (values && f32) few_values(KVF__F32, &from, len, D, s, f->out);
         if (values && !f32) few_values(KVF__BF16, &from, len, D, s, f->out);
@@ -103,13 +107,21 @@ static void few_walk(const few_query *f, bool values)
     }
 }
 
+/* The n scores, which came over cap times smaller, under the cap. */
+static void few_cap(float *s, int64_t n, float cap)
+{
+    const vf by = vf_set(cap * 1.44269504f);
+    for (int64_t j = 0; j < n; j += VF_LANES)
+        vf_store(s + j, vf_tanh(vf_load(s + j)) * by);
+}
+
 /* Query i of a head: out, and lse. */
 static void few_attend(const few_query *f, int64_t head, int64_t i)
 {
     const kvf__attn *a = f->attn;
     const kvf__attn_rows query = kvf__attn_in_qkv(a, f->row, a->qkv, head, i);
     const kvf__attn_rows to = kvf__attn_in_out(a, f->row, a->out, head, i);
-    const vf scale = vf_set(a->scale * 1.44269504f);
+    const vf scale = vf_set(a->cap > 0 ? a->scale / a->cap : a->scale * 1.44269504f);
     float sum;
 
     for (int64_t d = 0; d < a->D; d += VF_LANES) {
@@ -117,6 +129,7 @@ static void few_attend(const few_query *f, int64_t head, int64_t i)
         vf_store(f->out + d, vf_zero());
     }
     few_walk(f, false);
+    if (a->cap > 0) few_cap(f->s, f->n, a->cap);
     *kvf__attn_lse(a, f->row, head, i) = few_softmax(f->s, f->n, &sum);
     few_walk(f, true);
     for (int64_t d = 0; d < a->D; d += VF_LANES)
@@ -133,7 +146,8 @@ static void few_head(const kvf__attn *a, const kvf__attn_row *row, int64_t head,
     f.s = kvf__attn_alloc(&scratch, shared + row->len + VF_LANES);
 
     for (int64_t i = row->first; i < row->len; i++) {
-        f.n = kvf__attn_visible(a, row, shared, i);
+        f.first = kvf__attn_first_visible(a, shared, i);
+        f.n = kvf__attn_visible(a, row, shared, i) - f.first;
         few_attend(&f, head, i);
     }
 }

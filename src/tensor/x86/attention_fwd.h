@@ -3,11 +3,12 @@
 
 /* Scores to P, unnormalised, as the B operand of O^T = V^T P^T, in place: units of PAIR keys
  * close ranks. Returns the sums. */
-VEC_INLINE vf ATTN(column_exp)(const attn_column *c, float *s, int64_t across, int64_t end)
+VEC_INLINE vf ATTN(column_exp)(const attn_column *c, float *s, int64_t across, int64_t from,
+                               int64_t end)
 {
     vf sum = vf_zero();
-    for (int64_t j = 0; j < end; j += ATTN_PAIR) {
-        const float *at = s + j * across;
+    for (int64_t j = from; j < end; j += ATTN_PAIR) {
+        const float *at = s + (j - from) * across;
         vf p = ATTN(prob)(c, j, vf_load(at));
         sum = sum + p;
 #if ATTN_PAIR == 2
@@ -16,7 +17,7 @@ VEC_INLINE vf ATTN(column_exp)(const attn_column *c, float *s, int64_t across, i
         sum = sum + next;
         p = join(p, next);
 #endif
-        vf_store(s + j / ATTN_PAIR * across, p);
+        vf_store(s + (j - from) / ATTN_PAIR * across, p);
     }
     return sum;
 }
@@ -32,18 +33,22 @@ static void ATTN(fwd_block)(const attn_job *job, const attn_block *b)
 
     ATTN(pack_queries)(job, &from, b->n, &job->queries[0]);
     prefetch_rows(&to, b->n, a->D, 1);
-    ATTN(key_product)(job, b, 0, b->keys, job->keys[0].rows, job->queries[0].cols, job->scores[0]);
+    ATTN(key_product)
+    (job, b, b->first, b->keys, job->keys[0].rows, job->queries[0].cols, job->scores[0]);
     prefetch_ahead(job, &span, &ahead);
     for (int v = 0; v < b->vectors; v++) {
         attn_column c = job_column(job, b, v);
         float *s = job->scores[0] + v * VF_LANES;
         const int64_t end = v ? b->keys : b->both;
-        c.shift = vf_zero() - column_max(&c, s, job->across, end) * c.scale;
-        sum[v] = ATTN(column_exp)(&c, s, job->across, end);
+        column_cap(&c, s, job->across, b->first, end);
+        c.shift = vf_zero() - column_max(&c, s, job->across, b->first, end) * c.scale;
+        sum[v] = ATTN(column_exp)(&c, s, job->across, b->first, end);
         vf_store_n(kvf__attn_lse(a, job->row, b->head, b->q0 + v * VF_LANES),
                    vf_log2(sum[v]) - c.shift, attn_min(b->n - v * VF_LANES, VF_LANES));
     }
-    ATTN(value_product)(job, b, 0, b->keys, job->keys[1].pairs, job->scores[0], job->out_cols);
+    clear_sums(job, b->first);
+    ATTN(value_product)
+    (job, b, b->first, b->keys, job->keys[1].pairs, job->scores[0], job->out_cols);
     for (int v = 0; v < b->vectors; v++) {
         unpack_cols(&to, job->out_cols + v * VF_LANES, job->across, vf_set(1.0f) / sum[v],
                     attn_min(b->n - v * VF_LANES, VF_LANES), a->D);

@@ -34,27 +34,39 @@ typedef struct attn_job {
 typedef struct attn_block {
     int64_t head, q0, n; /* first query, queries */
     int vectors;
-    int64_t keys; /* keys that some query sees */
-    int64_t both; /* keys from here on are seen by the second vector alone */
+    int64_t first; /* no query sees a key before this one, a multiple of KEY_STEP */
+    int64_t keys;  /* keys from there on that some query sees end here */
+    int64_t both;  /* keys from here on are seen by the second vector alone */
 } attn_block;
 
 /* One vector of queries against many keys: P = 2^(S * scale + shift), 0 where a key is hidden. */
 typedef struct attn_column {
     int64_t plain;    /* every lane sees the keys before this one */
     int64_t diagonal; /* from then on key j is hidden from the first j - diagonal lanes */
-    vf scale, shift;
+    int64_t near;     /* the windows of all lanes hold the keys from this one on */
+    int64_t far;      /* before it key j is seen by the first j - far lanes alone */
+    bool capped;      /* S to `cap` tanh(S * to_cap) first */
+    vf scale, shift, to_cap, cap;
     vf delta; /* backward only */
 } attn_column;
 
 VEC_INLINE vf hide(const attn_column *c, int64_t j, vf v, vf other)
 {
+    if (j < c->near) v = vf_keep_n(v, attn_max(j - c->far, 0), other);
     return j < c->plain ? v : vf_keep_n(other, attn_min(j - c->diagonal, VF_LANES), v);
 }
 
 static attn_block job_block(const attn_job *job, int64_t head, int64_t q0, bool shared_only)
 {
     const int64_t n = attn_min(job->row->len - q0, BLOCK);
-    attn_block b = {head, q0, n, n > VF_LANES ? 2 : 1, job->n, job->n};
+    const int64_t first = kvf__attn_first_visible(job->attn, job->shared, q0);
+    attn_block b = {.head = head,
+                    .q0 = q0,
+                    .n = n,
+                    .vectors = n > VF_LANES ? 2 : 1,
+                    .first = first / KEY_STEP * KEY_STEP,
+                    .keys = job->n,
+                    .both = job->n};
     if (job->attn->causal) b.keys = job->shared + q0 + n;
     if (shared_only) b.keys = attn_min(b.keys, job->shared);
     b.both = b.keys;
@@ -68,8 +80,17 @@ static attn_column job_column(const attn_job *job, const attn_block *b, int v)
 {
     /* the key of the first lane's own token */
     const int64_t self = job->shared + b->q0 + v * VF_LANES;
-    attn_column c = {
-        .plain = self + 1, .diagonal = self, .scale = vf_set(job->attn->scale * 1.44269504f)};
+    const float log2e = 1.44269504f, cap = job->attn->cap, scale = job->attn->scale;
+    attn_column c = {.plain = self + 1,
+                     .diagonal = self,
+                     .capped = cap > 0,
+                     .scale = vf_set(cap > 0 ? log2e : scale * log2e),
+                     .to_cap = vf_set(cap > 0 ? scale / cap : 0),
+                     .cap = vf_set(cap)};
+    if (job->attn->window) {
+        c.far = self - job->attn->window;
+        c.near = c.far + VF_LANES;
+    }
     if (!job->attn->causal) {
         c.plain = job->n;
         c.diagonal = job->n - VF_LANES;
@@ -77,19 +98,37 @@ static attn_column job_column(const attn_job *job, const attn_block *b, int v)
     return c;
 }
 
-/* Largest of the scores s [end][across] of each query, unscaled. */
-VEC_INLINE vf column_max(const attn_column *c, const float *s, int64_t across, int64_t end)
+/* The scores s [end - from][across] capped, if they are to be. */
+VEC_INLINE void column_cap(const attn_column *c, float *s, int64_t across, int64_t from,
+                           int64_t end)
+{
+    for (int64_t j = from; c->capped && j < end; j++, s += across)
+        vf_store(s, vf_tanh(vf_load(s) * c->to_cap) * c->cap);
+}
+
+/* Largest of the scores s [end - from][across] of each query, unscaled. */
+VEC_INLINE vf column_max(const attn_column *c, const float *s, int64_t across, int64_t from,
+                         int64_t end)
 {
     const vf none = vf_set(-3.0e38f);
     const int64_t plain = attn_min(c->plain, end);
     vf max[4] = {none, none, none, none};
-    int64_t j = 0;
+    int64_t j = from;
+    for (; j < c->near && j < end; j++)
+        max[0] = vf_max(max[0], hide(c, j, vf_load(s + (j - from) * across), none));
     for (; j + 4 <= plain; j += 4)
         for (int t = 0; t < 4; t++)
-            max[t] = vf_max(max[t], vf_load(s + (j + t) * across));
+            max[t] = vf_max(max[t], vf_load(s + (j - from + t) * across));
     for (; j < end; j++)
-        max[0] = vf_max(max[0], hide(c, j, vf_load(s + j * across), none));
+        max[0] = vf_max(max[0], hide(c, j, vf_load(s + (j - from) * across), none));
     return vf_max(vf_max(max[0], max[1]), vf_max(max[2], max[3]));
+}
+
+/* Products over keys add to O^T or dQ^T from the second one on; where keys before the first are
+ * left out, to zeros. */
+static void clear_sums(const attn_job *job, int64_t first)
+{
+    if (first) memset(job->out_cols, 0, (size_t)(job->width * job->across) * sizeof *job->out_cols);
 }
 
 static const kvf__attn_item *next_item(const kvf__attn_plan *plan, const kvf__attn_item *item)

