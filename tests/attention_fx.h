@@ -30,6 +30,7 @@ typedef struct fx_shape {
     bool full;      /* not causal */
     int64_t window; /* with causal; 0: none */
     float cap;      /* 0: none */
+    bool weighted;  /* prefix and common prefix have log-weights, with gradients */
     bool lines;     /* rows begin where lines of a cache do, as those of a model */
     kvf__dtype act; /* F32 is 0 */
 } fx_shape;
@@ -106,6 +107,18 @@ static void fx_rows(fx *f, kvf__attn_limits *limits)
     f->attn.N = at + 3; /* padding rows at the end */
 }
 
+/* Of every seventh key -10: almost gone. */
+static void fx_weigh(fx *f, kvf__rng *rng, int s)
+{
+    kvf__kvseg *seg = &f->segs[s];
+    const int64_t n = f->shape.G * seg->len;
+    float *w = fx_zeros(fx_bytes(KVF__F32, n));
+    for (int64_t i = 0; i < n; i++)
+        w[i] = i % 7 == 3 ? -10 : (float)(2 * kvf__rng_normal(rng));
+    seg->log_weight = w;
+    seg->dlog_weight = fx_zeros(fx_bytes(KVF__F32, n));
+}
+
 /* Same shape and seed, same values; with as many threads. */
 static void fx_open(fx *f, const fx_shape *shape, int threads)
 {
@@ -126,6 +139,8 @@ static void fx_open(fx *f, const fx_shape *shape, int threads)
     for (int r = 0; r < shape->n_rows; r++)
         fx_segment(f, &rng, 2 + r, shape->act, shape->cache[r], false, false);
 
+    for (int s = 0; s < 2 && shape->weighted; s++)
+        fx_weigh(f, &rng, s);
     a->H = shape->H, a->G = shape->G, a->D = shape->D;
     a->ld = (a->H + 2 * a->G) * a->D + (shape->lines ? 0 : 5);
     a->act = shape->act;
@@ -152,6 +167,8 @@ static void fx_close(fx *f)
         free((void *)f->segs[s].v);
         free(f->segs[s].dk);
         free(f->segs[s].dv);
+        free((void *)f->segs[s].log_weight);
+        free(f->segs[s].dlog_weight);
         free(f->k[s]);
         free(f->v[s]);
     }
@@ -179,6 +196,9 @@ static void fx_zero_grads(fx *f)
     for (int s = 0; s < 2; s++) {
         memset(f->segs[s].dk, 0, sizeof(float) * (size_t)f->n_seg[s]);
         memset(f->segs[s].dv, 0, sizeof(float) * (size_t)f->n_seg[s]);
+        if (f->segs[s].dlog_weight)
+            memset(f->segs[s].dlog_weight, 0,
+                   sizeof(float) * (size_t)(f->shape.G * f->segs[s].len));
     }
 }
 

@@ -11,7 +11,7 @@
 /* Inputs in double: copies of the fixture's, so that differences can be taken. */
 typedef struct formula {
     const fx *f;
-    double *qkv, *k[FX_ROWS + 2], *v[FX_ROWS + 2];
+    double *qkv, *k[FX_ROWS + 2], *v[FX_ROWS + 2], *w[FX_ROWS + 2];
 } formula;
 
 static double *doubles(const float *from, int64_t n)
@@ -29,6 +29,9 @@ static void formula_open(formula *m, const fx *f)
     for (int s = 0; s < 2 + f->shape.n_rows; s++) {
         m->k[s] = doubles(f->k[s], f->n_seg[s]);
         m->v[s] = doubles(f->v[s], f->n_seg[s]);
+        m->w[s] = f->segs[s].log_weight
+                      ? doubles(f->segs[s].log_weight, f->shape.G * f->segs[s].len)
+                      : NULL;
     }
 }
 
@@ -38,12 +41,14 @@ static void formula_close(formula *m)
     for (int s = 0; s < 2 + m->f->shape.n_rows; s++) {
         free(m->k[s]);
         free(m->v[s]);
+        free(m->w[s]);
     }
 }
 
-/* Pointers to the keys and values that query i of a row sees; returns how many. */
+/* Pointers to the keys and values that query i of a row sees, and their log-weights; returns how
+ * many. */
 static int64_t gather(const formula *m, int r, int64_t g, int64_t i, const double **keys,
-                      const double **values)
+                      const double **values, double *weights)
 {
     const kvf__attn *a = &m->f->attn;
     const kvf__attn_row *row = &m->f->rows[r];
@@ -53,17 +58,20 @@ static int64_t gather(const formula *m, int r, int64_t g, int64_t i, const doubl
         for (int64_t t = 0; t < seg->len; t++, n++) {
             keys[n] = m->k[row->seg[s]] + g * seg->head_stride + t * seg->token_stride;
             values[n] = m->v[row->seg[s]] + g * seg->head_stride + t * seg->token_stride;
+            weights[n] = m->w[row->seg[s]] ? m->w[row->seg[s]][g * seg->len + t] : 0;
         }
     }
     for (int64_t t = 0; t < row->len; t++) {
         if (a->causal && t > i) break;
         keys[n] = m->qkv + (row->start + t) * a->ld + a->H * a->D + g * a->D;
         values[n] = keys[n] + a->G * a->D;
+        weights[n] = 0;
         n++;
     }
     const int64_t hidden = a->window && n > a->window ? n - a->window : 0; /* the oldest */
     memmove(keys, keys + hidden, (size_t)(n - hidden) * sizeof *keys);
     memmove(values, values + hidden, (size_t)(n - hidden) * sizeof *values);
+    memmove(weights, weights + hidden, (size_t)(n - hidden) * sizeof *weights);
     return n - hidden;
 }
 
@@ -72,9 +80,10 @@ static void attend(const formula *m, int r, int64_t h, int64_t i, double *o)
 {
     enum { MOST = 4096 };
     static const double *keys[MOST], *values[MOST];
+    static double weights[MOST];
     const kvf__attn *a = &m->f->attn;
     const double *q = m->qkv + (m->f->rows[r].start + i) * a->ld + h * a->D;
-    const int64_t n = gather(m, r, h * a->G / a->H, i, keys, values);
+    const int64_t n = gather(m, r, h * a->G / a->H, i, keys, values, weights);
     double sum = 0;
     memset(o, 0, sizeof(double) * (size_t)a->D);
     for (int64_t j = 0; j < n; j++) {
@@ -83,7 +92,7 @@ static void attend(const formula *m, int r, int64_t h, int64_t i, double *o)
             s += q[d] * keys[j][d];
         s *= (double)a->scale;
         if (a->cap > 0) s = (double)a->cap * tanh(s / (double)a->cap);
-        const double e = exp(s); /* scores are small here: no maximum needed */
+        const double e = exp(s + weights[j]); /* scores are small here: no maximum needed */
         sum += e;
         for (int64_t d = 0; d < a->D; d++)
             o[d] += e * values[j][d];
@@ -130,6 +139,19 @@ static const fx_shape FORMULA_SHAPES[] = {
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {9, 2}, .cap = 1.5f},
     {.H = 2, .G = 1, .D = 8, .P = 5, .common = 2, .n_rows = 3, .len = {9, 2, 1}, .window = 4},
     {.H = 2, .G = 2, .D = 4, .P = 3, .n_rows = 2, .len = {4, 6}, .window = 1, .cap = 2},
+    {.H = 4, .G = 2, .D = 5, .P = 9, .n_rows = 3, .len = {4, 1, 6}, .weighted = true},
+    {.H = 4,
+     .G = 1,
+     .D = 16,
+     .P = 2,
+     .common = 4,
+     .n_rows = 2,
+     .len = {3, 5},
+     .cache = {0, 9},
+     .weighted = true},
+    {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {7, 3}, .full = true, .weighted = true},
+    {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {9, 2}, .weighted = true, .cap = 1.5f},
+    {.H = 2, .G = 1, .D = 8, .P = 7, .n_rows = 2, .len = {9, 2}, .window = 8, .weighted = true},
 };
 enum { N_FORMULA_SHAPES = sizeof FORMULA_SHAPES / sizeof *FORMULA_SHAPES };
 
@@ -185,6 +207,9 @@ START_TEST(ref_gradient_is_slope)
     for (int s = 0; s < 2; s++) {
         check_slopes(&m, "segment key", m.k[s], f.segs[s].dk, f.n_seg[s], 1);
         check_slopes(&m, "segment value", m.v[s], f.segs[s].dv, f.n_seg[s], 1);
+        if (m.w[s])
+            check_slopes(&m, "log-weight", m.w[s], f.segs[s].dlog_weight, f.shape.G * f.segs[s].len,
+                         1);
     }
     formula_close(&m);
     fx_close(&f);
@@ -194,7 +219,8 @@ END_TEST
 /* Gradients of segments are added to what is there; those of the row are written. */
 START_TEST(segment_gradients_add)
 {
-    const fx_shape shape = {.H = 4, .G = 2, .D = 16, .P = 6, .n_rows = 2, .len = {9, 33}};
+    const fx_shape shape = {
+        .H = 4, .G = 2, .D = 16, .P = 6, .n_rows = 2, .len = {9, 33}, .weighted = true};
     static const char *const levels[] = {"ref", "avx2", "avx512", "avx512_bf16"};
     const kvf__kernels *kernels = kvf__kernels_level(levels[_i]);
     fx f;
@@ -203,8 +229,10 @@ START_TEST(segment_gradients_add)
     fx_run(&f, kernels);
     float *once = fx_zeros(fx_bytes(KVF__F32, f.n_seg[0])),
           *own = fx_floats(&f, f.attn.dqkv, f.n_qkv);
+    float weight = f.segs[0].dlog_weight[1];
     memcpy(once, f.segs[0].dk, sizeof(float) * (size_t)f.n_seg[0]);
     kernels->attn_bwd(&f.attn);
+    ck_assert(weight != 0 && fabsf(f.segs[0].dlog_weight[1] - 2 * weight) <= 1e-6f);
     for (int64_t i = 0; i < f.n_seg[0]; i++)
         once[i] *= 2;
     ck_close(f.segs[0].dk, once, (size_t)f.n_seg[0], 1e-6, 1e-7);

@@ -11,6 +11,16 @@ static const fx_shape SHAPES[] = {
     {.H = 2, .G = 1, .D = 48, .P = 20, .n_rows = 2, .len = {70, 3}, .full = true},
     {.H = 3, .G = 3, .D = 64, .P = 9, .n_rows = 3, .len = {40, 0, 5}},
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {17, 3}, .window = 6, .cap = 2},
+    {.H = 4, .G = 2, .D = 16, .P = 9, .n_rows = 3, .len = {4, 1, 6}, .weighted = true},
+    {.H = 2,
+     .G = 1,
+     .D = 8,
+     .P = 5,
+     .n_rows = 2,
+     .len = {7, 3},
+     .weighted = true,
+     .window = 9,
+     .cap = 2},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 
@@ -64,6 +74,9 @@ START_TEST(nothing_dropped_is_the_reference)
     ck_close(got[1], ref[1], (size_t)want.n_qkv, tol, tol * 2);
     ck_close(d.f.segs[0].dk, want.segs[0].dk, (size_t)want.n_seg[0], tol, 5 * tol);
     ck_close(d.f.segs[0].dv, want.segs[0].dv, (size_t)want.n_seg[0], tol, 5 * tol);
+    if (shape.weighted)
+        ck_close(d.f.segs[0].dlog_weight, want.segs[0].dlog_weight, (size_t)(shape.G * shape.P),
+                 tol, 5 * tol);
     for (int i = 0; i < 2; i++) {
         free(got[i]);
         free(ref[i]);
@@ -118,6 +131,9 @@ START_TEST(gradient_is_slope)
           *dv = fx_zeros(fx_bytes(KVF__F32, f->n_seg[0]));
     memcpy(dk, f->segs[0].dk, sizeof(float) * (size_t)f->n_seg[0]);
     memcpy(dv, f->segs[0].dv, sizeof(float) * (size_t)f->n_seg[0]);
+    const int64_t heads = f->shape.G * f->shape.P;
+    float *dw = fx_zeros(fx_bytes(KVF__F32, heads));
+    if (f->shape.weighted) memcpy(dw, f->segs[0].dlog_weight, sizeof(float) * (size_t)heads);
 
     fx_zero_grads(f);
     f->attn.shared_only = true;
@@ -131,6 +147,8 @@ START_TEST(gradient_is_slope)
     const int64_t stride = 1 + f->n_seg[0] / 20, n = f->shape.G * f->shape.P * f->shape.D;
     check_slopes(&d, "prefix key", f->segs[0].k, dk, n, stride);
     check_slopes(&d, "prefix value", f->segs[0].v, dv, n, stride);
+    if (f->shape.weighted) check_slopes(&d, "log-weight", f->segs[0].log_weight, dw, heads, 1);
+    free(dw);
     free(dqkv);
     free(dk);
     free(dv);

@@ -74,8 +74,60 @@ static const fx_shape SHAPES[] = {
      .first = {16, 77, 0, 1},
      .window = 37,
      .cap = 5},
+    {.H = 6, .G = 2, .D = 64, .P = 20, .n_rows = 4, .len = {70, 5, 128, 33}, .weighted = true},
+    {.H = 4,
+     .G = 2,
+     .D = 48,
+     .P = 100,
+     .common = 37,
+     .n_rows = 4,
+     .len = {70, 2, 31, 33},
+     .cache = {0, 40, 0, 7},
+     .weighted = true},
+    {.H = 2,
+     .G = 2,
+     .D = 8,
+     .P = 3,
+     .n_rows = 2,
+     .len = {1, 4},
+     .cache = {100, 3},
+     .weighted = true},
+    {.H = 4,
+     .G = 2,
+     .D = 64,
+     .P = 65,
+     .n_rows = 3,
+     .len = {70, 1, 45},
+     .full = true,
+     .weighted = true},
+    {.H = 6,
+     .G = 2,
+     .D = 64,
+     .P = 20,
+     .common = 11,
+     .n_rows = 5,
+     .len = {70, 40, 128, 33, 9},
+     .first = {69, 1, 97, 33, 3},
+     .weighted = true},
+    {.H = 4, .G = 2, .D = 64, .P = 20, .n_rows = 3, .len = {70, 3, 45}, .weighted = true, .cap = 2},
+    {.H = 4,
+     .G = 1,
+     .D = 32,
+     .P = 69,
+     .common = 3,
+     .n_rows = 4,
+     .len = {17, 200, 1, 3},
+     .cache = {19, 0, 30, 40},
+     .weighted = true,
+     .window = 87,
+     .cap = 5},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
+
+static size_t n_weights(const fx *f, int s)
+{
+    return (size_t)(f->shape.G * f->segs[s].len);
+}
 
 /* f32 sums in another order than the reference's doubles, of values around 1. */
 static void compare_f32(const fx *got, const fx *want)
@@ -87,6 +139,9 @@ static void compare_f32(const fx *got, const fx *want)
         /* sums over all queries of all rows: errors add up with them */
         ck_close(got->segs[s].dk, want->segs[s].dk, (size_t)got->n_seg[s], 2e-5, 1e-4);
         ck_close(got->segs[s].dv, want->segs[s].dv, (size_t)got->n_seg[s], 2e-5, 1e-4);
+        if (got->segs[s].dlog_weight)
+            ck_close(got->segs[s].dlog_weight, want->segs[s].dlog_weight, n_weights(got, s), 2e-5,
+                     1e-4);
     }
 }
 
@@ -120,6 +175,9 @@ static void compare_bf16(const fx *got, const fx *want)
     for (int s = 0; s < 2; s++) {
         compare_bf16_array("segment dk", got->segs[s].dk, want->segs[s].dk, got->n_seg[s]);
         compare_bf16_array("segment dv", got->segs[s].dv, want->segs[s].dv, got->n_seg[s]);
+        if (got->segs[s].dlog_weight)
+            compare_bf16_array("log-weights", got->segs[s].dlog_weight, want->segs[s].dlog_weight,
+                               (int64_t)n_weights(got, s));
     }
     for (int i = 0; i < 2; i++) {
         free(a[i]);
@@ -236,7 +294,8 @@ static const fx_shape MIXED = {.H = 4,
                                .common = 6,
                                .n_rows = 6,
                                .len = {70, 5, 128, 33, 1, 64},
-                               .cache = {0, 3, 0, 0, 50, 0}};
+                               .cache = {0, 3, 0, 0, 50, 0},
+                               .weighted = true};
 
 /* A loop row is a level and an act type. */
 static const kvf__kernels *of_row(int i, fx_shape *shape)
@@ -267,6 +326,7 @@ START_TEST(rows_do_not_meet)
     for (int s = 0; s < 2; s++) {
         ck_close(all.segs[s].dk, one.segs[s].dk, (size_t)all.n_seg[s], 1e-6, 1e-5);
         ck_close(all.segs[s].dv, one.segs[s].dv, (size_t)all.n_seg[s], 1e-6, 1e-5);
+        ck_close(all.segs[s].dlog_weight, one.segs[s].dlog_weight, n_weights(&all, s), 1e-6, 1e-5);
     }
     fx_close(&all);
     fx_close(&one);
@@ -291,6 +351,8 @@ START_TEST(same_bits_twice)
     for (int s = 0; s < 2; s++) {
         ck_assert_mem_eq(a.segs[s].dk, b.segs[s].dk, (size_t)a.n_seg[s] * sizeof(float));
         ck_assert_mem_eq(a.segs[s].dv, b.segs[s].dv, (size_t)a.n_seg[s] * sizeof(float));
+        ck_assert_mem_eq(a.segs[s].dlog_weight, b.segs[s].dlog_weight,
+                         n_weights(&a, s) * sizeof(float));
     }
     fx_close(&a);
     fx_close(&b);
@@ -315,6 +377,8 @@ START_TEST(threads_do_not_matter)
         for (int s = 0; s < 2; s++) {
             ck_close(many.segs[s].dk, one.segs[s].dk, (size_t)one.n_seg[s], 1e-6, 1e-5);
             ck_close(many.segs[s].dv, one.segs[s].dv, (size_t)one.n_seg[s], 1e-6, 1e-5);
+            ck_close(many.segs[s].dlog_weight, one.segs[s].dlog_weight, n_weights(&one, s), 1e-6,
+                     1e-5);
         }
         fx_close(&many);
     }
@@ -337,6 +401,8 @@ START_TEST(shared_only_is_the_same_gradient)
     for (int s = 0; s < 2; s++) {
         ck_assert_mem_eq(all.segs[s].dk, part.segs[s].dk, (size_t)all.n_seg[s] * sizeof(float));
         ck_assert_mem_eq(all.segs[s].dv, part.segs[s].dv, (size_t)all.n_seg[s] * sizeof(float));
+        ck_assert_mem_eq(all.segs[s].dlog_weight, part.segs[s].dlog_weight,
+                         n_weights(&all, s) * sizeof(float));
     }
     float *untouched = fx_floats(&part, part.attn.dqkv, part.n_qkv),
           *zeros = fx_zeros(fx_bytes(KVF__F32, part.n_qkv));

@@ -18,7 +18,8 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
     const size_t keys = (size_t)kvf__round_up(limits->row_len + limits->shared_len, KVF__ATTN_PAD) +
                         KVF__ATTN_PAD;
     const size_t width = (size_t)kvf__round_up(limits->D, KVF__ATTN_PAD);
-    const size_t per_key = (limits->backward ? 5 : 2) * width + KVF__ATTN_QUERIES;
+    /* K, V and their gradients; a column of scores; a log-weight and its gradient */
+    const size_t per_key = (limits->backward ? 5 : 2) * width + KVF__ATTN_QUERIES + 2;
     const size_t block = 6 * KVF__ATTN_KEYS + 6 * width + 16;
     size_t packs, blocks, floats;
 
@@ -67,7 +68,7 @@ kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, k
     KVF_TRY(check_limits(ctx, limits));
     if (scratch_size(limits, &made.scratch_bytes) &&
         kvf__mul(limits->backward ? (size_t)limits->grad_len : 0,
-                 (size_t)(2 * limits->G * limits->D), &made.grad_count))
+                 (size_t)(limits->G * (2 * limits->D + 1)), &made.grad_count))
         st = kvf__carve_object(ctx, lay, &made, sizeof made, out);
     if (st == KVF_ENOMEM)
         kvf__fail(ctx, st, "attention: no memory for rows of %lld tokens",
@@ -178,9 +179,38 @@ int64_t kvf__attn_shared_len(const kvf__attn *attn, const kvf__attn_row *row)
     return n;
 }
 
+int64_t kvf__attn_weighted(const kvf__attn *attn, const kvf__attn_row *row)
+{
+    int64_t n = 0, weighted = 0;
+    for (int32_t s = 0; s < row->n_segs; s++) {
+        n += attn->segs[row->seg[s]].len;
+        if (attn->segs[row->seg[s]].log_weight) weighted = n;
+    }
+    return weighted;
+}
+
+void kvf__attn_gather_log_weights(const kvf__attn *attn, const kvf__attn_row *row, int64_t g,
+                                  float *out)
+{
+    const float *end = out + kvf__attn_weighted(attn, row);
+    for (int32_t s = 0; out < end; s++) {
+        const float *from = kvf__attn_log_weights(attn, row, g, s);
+        const int64_t len = kvf__attn_keys_len(attn, row, s);
+        for (int64_t t = 0; t < len; t++)
+            *out++ = from ? from[t] : 0;
+    }
+}
+
+/* Elements of the gradients of a segment's keys and values, and of all there are. */
+static size_t kv_size(const kvf__attn *attn, const kvf__kvseg *seg)
+{
+    return (size_t)(2 * attn->G * seg->len * attn->D);
+}
+
 static size_t grad_size(const kvf__attn *attn, const kvf__kvseg *seg)
 {
-    return seg->dk ? (size_t)(2 * attn->G * seg->len * attn->D) : 0;
+    if (!seg->dk) return 0;
+    return kv_size(attn, seg) + (seg->dlog_weight ? (size_t)(attn->G * seg->len) : 0);
 }
 
 float *kvf__attn_grad(const kvf__attn *attn, int thread, int32_t seg)
@@ -191,6 +221,25 @@ float *kvf__attn_grad(const kvf__attn *attn, int thread, int32_t seg)
     for (int32_t s = 0; s < seg; s++)
         at += grad_size(attn, &attn->segs[s]);
     return plan->grads + at;
+}
+
+float *kvf__attn_log_weight_grad(const kvf__attn *attn, int thread, int32_t seg)
+{
+    if (!attn->segs[seg].dk || !attn->segs[seg].dlog_weight) return NULL;
+    return kvf__attn_grad(attn, thread, seg) + kv_size(attn, &attn->segs[seg]);
+}
+
+void kvf__attn_add_log_weight_grads(const kvf__attn *attn, const kvf__attn_row *row, int64_t g,
+                                    int thread, const float *d)
+{
+    const float *end = d + kvf__attn_weighted(attn, row);
+    for (int32_t s = 0; d < end; s++) {
+        const int64_t len = kvf__attn_keys_len(attn, row, s);
+        float *to = kvf__attn_log_weight_grad(attn, thread, row->seg[s]);
+        for (int64_t t = 0; to && t < len; t++)
+            to[g * len + t] += d[t];
+        d += len;
+    }
 }
 
 /* dst [D] += the threads' accumulators at `at`, in thread order. */
@@ -216,6 +265,9 @@ static void add_segment(const kvf__attn *attn, int32_t index)
         add_threads(attn->plan, to + g * seg->head_stride + t * seg->token_stride,
                     from + i * attn->D, attn->D);
     }
+    if (!seg->dlog_weight) return;
+#pragma omp single
+    add_threads(attn->plan, seg->dlog_weight, from + 2 * per_kv * attn->D, per_kv);
 }
 
 static void zero_grads(const kvf__attn *attn, int thread)

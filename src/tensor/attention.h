@@ -8,9 +8,12 @@
  *   lse  f32 [H, N]    log-sum-exp kept for the backward pass (its base is the kernel's own matter)
  *
  * Query head h reads key/value head h / (H/G). Scores are scaled by `scale`, then capped: c tanh(s
- * / c) (Gemma Team 2024, arXiv 2408.00118). Work items are (row, key/value head), dealt to threads
- * by kvf__attn_plan_set from lengths and thread count only: equal inputs, equal bits. Gradients of
- * shared segments go to one accumulator per thread, added in thread order at the end. */
+ * / c) (Gemma Team 2024, arXiv 2408.00118). Keys of a segment with log-weights have theirs added
+ * then: it is as if a key were there e to it times.
+ *
+ * Work items are (row, key/value head), dealt to threads by kvf__attn_plan_set from lengths and
+ * thread count only: equal inputs, equal bits. Gradients of shared segments go to one accumulator
+ * per thread, added in thread order at the end. */
 #ifndef KVF_ATTENTION_H
 #define KVF_ATTENTION_H
 
@@ -25,7 +28,9 @@ typedef struct kvf__kvseg {
     const void *k, *v;
     kvf__dtype dtype; /* F32 or the act type */
     int64_t len, token_stride, head_stride;
-    float *dk, *dv; /* gradients, added to, same strides; NULL: not wanted */
+    float *dk, *dv;          /* gradients, added to, same strides; NULL: not wanted */
+    const float *log_weight; /* [G, len]; NULL: none, all 0 */
+    float *dlog_weight;      /* with dk only: added to; NULL: not wanted */
 } kvf__kvseg;
 
 #define KVF__ATTN_SEGS 4

@@ -26,13 +26,14 @@ typedef struct drop_job {
     float *k, *v;                  /* [n, D] */
     float *k_cols, *v_cols;        /* [D, n] */
     float *dk, *dv;                /* [n, D] */
+    float *w, *dw;                 /* [n] log-weights, 0 where a key has none; their gradients */
     float *p, *dp, *mask, *row_of; /* [n] each, row_of [n] of ones */
     float *q, *dq, *o, *dout;      /* [D] */
 } drop_job;
 
 size_t kvf__attn_drop_scratch(int64_t D, int64_t keys)
 {
-    return (size_t)(6 * keys * D + 4 * keys + 4 * D) * sizeof(float);
+    return (size_t)(6 * keys * D + 6 * keys + 4 * D) * sizeof(float);
 }
 
 /* ---- in and out ------------------------------------------------------------------------------ */
@@ -80,7 +81,7 @@ static void open_job(drop_job *j, const kvf__attn *attn, const kvf__attn_item *i
     j->shared = kvf__attn_shared_len(attn, j->row);
     j->n = j->shared + j->row->len;
     float **const rows[] = {&j->k, &j->v, &j->k_cols, &j->v_cols, &j->dk, &j->dv};
-    float **const keys[] = {&j->p, &j->dp, &j->mask, &j->row_of};
+    float **const keys[] = {&j->p, &j->dp, &j->mask, &j->row_of, &j->w, &j->dw};
     float **const vectors[] = {&j->q, &j->dq, &j->o, &j->dout};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         *rows[i] = kvf__attn_alloc(&scratch, j->n * attn->D);
@@ -90,6 +91,8 @@ static void open_job(drop_job *j, const kvf__attn *attn, const kvf__attn_item *i
         *vectors[i] = kvf__attn_alloc(&scratch, attn->D);
     for (int64_t i = 0; i < j->n; i++)
         j->row_of[i] = 1;
+    memset(j->w, 0, (size_t)j->n * sizeof *j->w);
+    kvf__attn_gather_log_weights(attn, j->row, j->g, j->w);
     gather(j, 0, j->k);
     gather(j, 1, j->v);
     transpose(j->k, j->n, attn->D, j->k_cols);
@@ -120,7 +123,7 @@ static void draw_mask(const drop_job *j, int64_t head, int64_t i, int64_t n)
     kvf__dropout_set(drop->rate, j->stream, first, j->mask, j->row_of, n);
 }
 
-/* s [n], scaled and capped; -INFINITY outside the window. */
+/* s [n], scaled, capped, plus log-weights; -INFINITY outside the window. */
 static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn_rows queries = kvf__attn_in_qkv(j->attn, j->row, j->attn->qkv, head, 0);
@@ -133,6 +136,7 @@ static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
         j->p[k] *= j->attn->scale;
     for (int64_t k = 0; cap > 0 && k < n; k++)
         j->p[k] = cap * tanhf(j->p[k] / cap);
+    add_scaled(j->p, 1, j->w, n);
     for (int64_t k = 0; k < first; k++)
         j->p[k] = -INFINITY;
 }
@@ -198,8 +202,10 @@ static void query_probs(const drop_job *j, int64_t head, int64_t i, int64_t n)
     times_cols(j, j->dp, j->dout, j->v_cols, n);
     for (int64_t k = 0; k < n; k++) {
         float p = expf(j->p[k] - lse);
-        const float t = a->cap > 0 && k >= first ? j->p[k] / a->cap : 0;
-        j->dp[k] = p * (j->dp[k] * j->mask[k] - delta) * (1 - t * t) * a->scale;
+        const float t = a->cap > 0 && k >= first ? (j->p[k] - j->w[k]) / a->cap : 0;
+        const float dw = p * (j->dp[k] * j->mask[k] - delta);
+        j->dw[k] += dw;
+        j->dp[k] = dw * (1 - t * t) * a->scale;
         j->p[k] = p * j->mask[k];
     }
 }
@@ -240,6 +246,7 @@ static void store_grads(const drop_job *j)
         }
         at += n;
     }
+    kvf__attn_add_log_weight_grads(a, j->row, j->g, j->thread, j->dw);
     for (int64_t t = 0; !a->shared_only && t < j->row->len; t++, at += a->D) {
         write_act(&keys, t, j->dk + at, a->D);
         write_act(&values, t, j->dv + at, a->D);
@@ -255,6 +262,7 @@ static void bwd_item(const kvf__attn *attn, const kvf__attn_item *item)
     transpose(j.v, j.n, attn->D, j.v_cols);
     memset(j.dk, 0, (size_t)(j.n * attn->D) * sizeof *j.dk);
     memset(j.dv, 0, (size_t)(j.n * attn->D) * sizeof *j.dv);
+    memset(j.dw, 0, (size_t)j.n * sizeof *j.dw);
     for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++)
         for (int64_t i = 0; i < j.row->len; i++)
             query_bwd(&j, head, i);

@@ -30,7 +30,7 @@ struct kvf__attn_plan {
     char *scratch; /* [threads][scratch_bytes], 64-byte aligned */
     size_t scratch_bytes;
     float *grads;      /* [threads][grad_count] */
-    size_t grad_count; /* 2 * G * grad_len * D; 0 unless backward */
+    size_t grad_count; /* G * grad_len * (2 * D + 1); 0 unless backward */
 };
 
 /* Bytes that dropout's kernel needs of a thread's scratch. */
@@ -78,6 +78,21 @@ static inline int64_t kvf__attn_keys_len(const kvf__attn *a, const kvf__attn_row
     return s == row->n_segs ? row->len : a->segs[row->seg[s]].len;
 }
 
+/* Log-weights of head g's keys in shared segment s of a row (of its own: none); NULL: none. */
+static inline const float *kvf__attn_log_weights(const kvf__attn *a, const kvf__attn_row *row,
+                                                 int64_t g, int32_t s)
+{
+    if (s == row->n_segs) return NULL;
+    const kvf__kvseg *seg = &a->segs[row->seg[s]];
+    return seg->log_weight ? seg->log_weight + g * seg->len : NULL;
+}
+
+/* Keys of a row up to the end of its last segment with log-weights; 0: no segment has them. */
+int64_t kvf__attn_weighted(const kvf__attn *attn, const kvf__attn_row *row);
+/* Those of head g of these keys in one row, 0 in segments without: out [kvf__attn_weighted]. */
+void kvf__attn_gather_log_weights(const kvf__attn *attn, const kvf__attn_row *row, int64_t g,
+                                  float *out);
+
 /* Keys that query i sees of `shared` and its row's own: a causal one its row up to itself. */
 static inline int64_t kvf__attn_visible(const kvf__attn *a, const kvf__attn_row *row,
                                         int64_t shared, int64_t i)
@@ -104,6 +119,11 @@ int64_t kvf__attn_shared_len(const kvf__attn *attn, const kvf__attn_row *row);
 /* Accumulator of segment `seg` for one thread, [2, G, len, D] (0 = key, 1 = value); NULL if its
  * gradient is not wanted. */
 float *kvf__attn_grad(const kvf__attn *attn, int thread, int32_t seg);
+/* The same of its log-weights, [G, len]. */
+float *kvf__attn_log_weight_grad(const kvf__attn *attn, int thread, int32_t seg);
+/* Adds what an item found, d [kvf__attn_weighted] of head g, to a thread's accumulators. */
+void kvf__attn_add_log_weight_grads(const kvf__attn *attn, const kvf__attn_row *row, int64_t g,
+                                    int thread, const float *d);
 
 /* ---- scratch and work ------------------------------------------------------------------------ */
 

@@ -1,11 +1,12 @@
 /* Attention as the formulas define it: plain loops over one query and all its keys, double
  * accumulation, no threads.
  *
- *   s_j = scale * q . k_j    p_j = exp(s_j - lse)    o = sum_j p_j v_j
- *   dp_j = do . v_j          ds_j = p_j (dp_j - do . o) * scale
+ *   s_j = scale * q . k_j    p_j = exp(s_j + w_j - lse)    o = sum_j p_j v_j
+ *   dp_j = do . v_j          dw_j = p_j (dp_j - do . o)    ds_j = dw_j * scale
+ *   dq = sum_j ds_j k_j      dk_j = sum_i ds_ij q_i        dv_j = sum_i p_ij do_i
  *
- * with a cap c: s_j = c tanh(scale * q . k_j / c), and ds_j times 1 - (s_j / c)^2.
- *   dq = sum_j ds_j k_j      dk_j = sum_i ds_ij q_i      dv_j = sum_i p_ij do_i
+ * with a cap c: s_j = c tanh(scale * q . k_j / c), and ds_j times 1 - (s_j / c)^2. w_j is the
+ * log-weight of key j, 0 where it has none; its gradient is the sum of dw_ij over queries.
  *
  * The fast kernels are compared with this file. lse is in natural logarithms here. The backward
  * pass walks the pairs twice, once per query for dq and once per key for dk and dv, so that it
@@ -44,6 +45,16 @@ static kvf__attn_rows key_of(const ref_head *h, int64_t j, int which)
     return key;
 }
 
+/* Log-weight of key j. */
+static double weight_of(const ref_head *h, int64_t j)
+{
+    int32_t s = 0;
+    for (; s < h->row->n_segs && j >= kvf__attn_keys_len(h->attn, h->row, s); s++)
+        j -= kvf__attn_keys_len(h->attn, h->row, s);
+    const float *w = kvf__attn_log_weights(h->attn, h->row, h->g, s);
+    return w ? (double)w[j] : 0;
+}
+
 static kvf__attn_rows query_of(const ref_head *h, int64_t head, int64_t i)
 {
     return kvf__attn_in_qkv(h->attn, h->row, h->attn->qkv, head, i);
@@ -73,7 +84,7 @@ static bool sees(const ref_head *h, int64_t i, int64_t j)
     return j >= kvf__attn_first_visible(h->attn, h->shared, i) && j < visible(h, i);
 }
 
-/* Of query i and key j; *slope: of the cap there. */
+/* Of query i and key j, with its log-weight; *slope: of the cap there. */
 static double score(const ref_head *h, int64_t head, int64_t i, int64_t j, double *slope)
 {
     const double cap = (double)h->attn->cap;
@@ -82,7 +93,7 @@ static double score(const ref_head *h, int64_t head, int64_t i, int64_t j, doubl
     const double t = cap > 0 ? tanh(s / cap) : 0;
 
     *slope = 1 - t * t;
-    return cap > 0 ? cap * t : s;
+    return (cap > 0 ? cap * t : s) + weight_of(h, j);
 }
 
 static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t g)
@@ -158,16 +169,21 @@ int64_t kvf__attn_shares_ref(const kvf__attn *attn, const kvf__attn_row *row, in
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* p and ds of query i and key j. */
-static void pair(const ref_head *h, int64_t head, int64_t i, int64_t j, double *p, double *ds)
+/* Of query i and key j. */
+typedef struct ref_pair {
+    double p, ds, dw;
+} ref_pair;
+
+static ref_pair pair_of(const ref_head *h, int64_t head, int64_t i, int64_t j)
 {
     const kvf__attn *a = h->attn;
     const kvf__attn_rows dout = out_of(h, a->dout, head, i);
     double slope;
     const double s = score(h, head, i, j, &slope);
     const double delta = dot(dout, out_of(h, a->out, head, i), a->D);
-    *p = exp(s - (double)*kvf__attn_lse(h->attn, h->row, head, i));
-    *ds = *p * (dot(dout, key_of(h, j, 1), a->D) - delta) * slope * (double)a->scale;
+    const double p = exp(s - (double)*kvf__attn_lse(h->attn, h->row, head, i));
+    const double dw = p * (dot(dout, key_of(h, j, 1), a->D) - delta);
+    return (ref_pair){.p = p, .ds = dw * slope * (double)a->scale, .dw = dw};
 }
 
 static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
@@ -177,9 +193,8 @@ static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
     for (int64_t d = 0; d < a->D; d++)
         dq[d] = 0;
     for (int64_t j = 0; i >= h->row->first && j < visible(h, i); j++) {
-        double p, ds;
         if (!sees(h, i, j)) continue;
-        pair(h, head, i, j, &p, &ds);
+        const double ds = pair_of(h, head, i, j).ds;
         for (int64_t d = 0; d < a->D; d++)
             dq[d] += ds * vec_get(key_of(h, j, 0), d);
     }
@@ -187,23 +202,26 @@ static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
         vec_put(to, d, dq[d]);
 }
 
-/* dk and dv [D] of key j: sums over all queries, of all heads that share it, that see it. */
-static void key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
+/* dk and dv [D] of key j: sums over all queries, of all heads that share it, that see it. Returns
+ * that of its log-weight. */
+static double key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
 {
     const kvf__attn *a = h->attn;
     const int64_t heads = a->H / a->G;
+    double dw = 0;
     for (int64_t d = 0; d < a->D; d++)
         dk[d] = dv[d] = 0;
     for (int64_t head = h->g * heads; head < (h->g + 1) * heads; head++)
         for (int64_t i = h->row->first; i < h->row->len; i++) {
-            double p, ds;
             if (!sees(h, i, j)) continue;
-            pair(h, head, i, j, &p, &ds);
+            const ref_pair pair = pair_of(h, head, i, j);
+            dw += pair.dw;
             for (int64_t d = 0; d < a->D; d++) {
-                dk[d] += ds * vec_get(query_of(h, head, i), d);
-                dv[d] += p * vec_get(out_of(h, a->dout, head, i), d);
+                dk[d] += pair.ds * vec_get(query_of(h, head, i), d);
+                dv[d] += pair.p * vec_get(out_of(h, a->dout, head, i), d);
             }
         }
+    return dw;
 }
 
 static void own_bwd(const ref_head *h, double *sums)
@@ -233,7 +251,8 @@ static void shared_bwd(const ref_head *h, double *sums)
         for (int64_t t = 0; t < seg->len; t++, j++) {
             if (!seg->dk) continue;
             const int64_t at = h->g * seg->head_stride + t * seg->token_stride;
-            key_bwd(h, j, dk, dv);
+            const double dw = key_bwd(h, j, dk, dv);
+            if (seg->dlog_weight) seg->dlog_weight[h->g * seg->len + t] += (float)dw;
             for (int64_t d = 0; d < a->D; d++) {
                 seg->dk[at + d] += (float)dk[d];
                 seg->dv[at + d] += (float)dv[d];

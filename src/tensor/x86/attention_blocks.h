@@ -51,6 +51,7 @@ static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, 
     }
     ATTN(pack_pairs)(job.keys[!backward].pairs, job.keys[!backward].rows, padded, width);
     job.out_cols = kvf__attn_alloc(scratch, KVF__ATTN_QUERIES * width);
+    weigh_job(&job, scratch, backward);
     return job;
 }
 

@@ -10,8 +10,9 @@ VEC_INLINE void ATTN(pair_grad)(const attn_column *c, int64_t j, const float *s,
         t = vf_tanh(score * c->to_cap);
         score = t * c->cap;
     }
-    p_ds[0] = ATTN(prob)(c, j, score);
+    p_ds[0] = ATTN(prob)(c, j, weigh(c, j, score));
     p_ds[1] = p_ds[0] * (vf_load(dp) - c->delta);
+    if (c->dlog_weights && j < c->weighted) c->dlog_weights[j] += vf_sum(p_ds[1]);
     if (c->capped) p_ds[1] = p_ds[1] * vf_fnma(t, t, vf_set(1.0f));
 }
 

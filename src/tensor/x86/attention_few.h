@@ -115,6 +115,24 @@ static void few_cap(float *s, int64_t n, float cap)
         vf_store(s + j, vf_tanh(vf_load(s + j)) * by);
 }
 
+/* The scores plus the keys' log-weights, in powers of two. */
+static void few_weigh(const few_query *f)
+{
+    const vf unit = vf_set(1.44269504f);
+    int64_t at = -f->first; /* of a segment's first key among the scores */
+
+    for (int32_t i = 0; i < f->row->n_segs; i++) {
+        const float *from = kvf__attn_log_weights(f->attn, f->row, f->g, i);
+        const int64_t len = kvf__attn_keys_len(f->attn, f->row, i), end = attn_min(at + len, f->n);
+        for (int64_t j = attn_max(at, 0); from && j < end; j += VF_LANES) {
+            const int64_t n = attn_min(end - j, VF_LANES);
+            vf_store_n(f->s + j, vf_fma(vf_load_n(from + j - at, n), unit, vf_load_n(f->s + j, n)),
+                       n);
+        }
+        at += len;
+    }
+}
+
 /* Query i of a head: out, and lse. */
 static void few_attend(const few_query *f, int64_t head, int64_t i)
 {
@@ -130,6 +148,7 @@ static void few_attend(const few_query *f, int64_t head, int64_t i)
     }
     few_walk(f, false);
     if (a->cap > 0) few_cap(f->s, f->n, a->cap);
+    few_weigh(f);
     *kvf__attn_lse(a, f->row, head, i) = few_softmax(f->s, f->n, &sum);
     few_walk(f, true);
     for (int64_t d = 0; d < a->D; d += VF_LANES)

@@ -41,6 +41,7 @@ static void ATTN(fwd_block)(const attn_job *job, const attn_block *b)
         float *s = job->scores[0] + v * VF_LANES;
         const int64_t end = v ? b->keys : b->both;
         column_cap(&c, s, job->across, b->first, end);
+        column_weigh(&c, s, job->across, b->first, end);
         c.shift = vf_zero() - column_max(&c, s, job->across, b->first, end) * c.scale;
         sum[v] = ATTN(column_exp)(&c, s, job->across, b->first, end);
         vf_store_n(kvf__attn_lse(a, job->row, b->head, b->q0 + v * VF_LANES),

@@ -27,6 +27,9 @@ typedef struct attn_job {
     float *weights[2];          /* dS and P [keys][across / PAIR] */
     float *out_cols;            /* [width][across] O^T or dQ^T */
     float *dkeys[2];            /* dK and dV [n][width] */
+    int64_t weighted;           /* only the first so many keys may have log-weights */
+    float *log_weights;         /* of these, in units of S before its scale, after its cap */
+    float *dlog_weights;        /* their gradients; NULL: not wanted */
     float *lse, *delta;         /* [QUERIES] */
 } attn_job;
 
@@ -39,13 +42,17 @@ typedef struct attn_block {
     int64_t both;  /* keys from here on are seen by the second vector alone */
 } attn_block;
 
-/* One vector of queries against many keys: P = 2^(S * scale + shift), 0 where a key is hidden. */
+/* One vector of queries against many keys: P = 2^((S + log-weight) * scale + shift), 0 where a key
+ * is hidden. */
 typedef struct attn_column {
     int64_t plain;    /* every lane sees the keys before this one */
     int64_t diagonal; /* from then on key j is hidden from the first j - diagonal lanes */
     int64_t near;     /* the windows of all lanes hold the keys from this one on */
     int64_t far;      /* before it key j is seen by the first j - far lanes alone */
     bool capped;      /* S to `cap` tanh(S * to_cap) first */
+    int64_t weighted; /* of the job, with these two */
+    const float *log_weights;
+    float *dlog_weights;
     vf scale, shift, to_cap, cap;
     vf delta; /* backward only */
 } attn_column;
@@ -84,6 +91,9 @@ static attn_column job_column(const attn_job *job, const attn_block *b, int v)
     attn_column c = {.plain = self + 1,
                      .diagonal = self,
                      .capped = cap > 0,
+                     .weighted = job->weighted,
+                     .log_weights = job->log_weights,
+                     .dlog_weights = job->dlog_weights,
                      .scale = vf_set(cap > 0 ? log2e : scale * log2e),
                      .to_cap = vf_set(cap > 0 ? scale / cap : 0),
                      .cap = vf_set(cap)};
@@ -104,6 +114,20 @@ VEC_INLINE void column_cap(const attn_column *c, float *s, int64_t across, int64
 {
     for (int64_t j = from; c->capped && j < end; j++, s += across)
         vf_store(s, vf_tanh(vf_load(s) * c->to_cap) * c->cap);
+}
+
+/* Score of key j plus its log-weight. */
+VEC_INLINE vf weigh(const attn_column *c, int64_t j, vf s)
+{
+    if (j < c->weighted) s = s + vf_set(c->log_weights[j]);
+    return s;
+}
+
+VEC_INLINE void column_weigh(const attn_column *c, float *s, int64_t across, int64_t from,
+                             int64_t end)
+{
+    for (int64_t j = from; j < attn_min(end, c->weighted); j++, s += across)
+        vf_store(s, weigh(c, j, vf_load(s)));
 }
 
 /* Largest of the scores s [end - from][across] of each query, unscaled. */
@@ -129,6 +153,29 @@ VEC_INLINE vf column_max(const attn_column *c, const float *s, int64_t across, i
 static void clear_sums(const attn_job *job, int64_t first)
 {
     if (first) memset(job->out_cols, 0, (size_t)(job->width * job->across) * sizeof *job->out_cols);
+}
+
+static bool wants_log_weights(const kvf__attn *a, const kvf__attn_row *row)
+{
+    for (int32_t s = 0; s < row->n_segs; s++)
+        if (a->segs[row->seg[s]].dlog_weight) return true;
+    return false;
+}
+
+/* Log-weights of an item's keys, and room for their gradients. */
+static void weigh_job(attn_job *job, char **scratch, bool backward)
+{
+    const float by = job->attn->cap > 0 ? 1 : 1 / job->attn->scale;
+
+    job->weighted = kvf__attn_weighted(job->attn, job->row);
+    if (!job->weighted) return;
+    job->log_weights = kvf__attn_alloc(scratch, job->weighted);
+    kvf__attn_gather_log_weights(job->attn, job->row, job->g, job->log_weights);
+    for (int64_t j = 0; j < job->weighted; j++)
+        job->log_weights[j] *= by;
+    if (!backward || !wants_log_weights(job->attn, job->row)) return;
+    job->dlog_weights = kvf__attn_alloc(scratch, job->weighted);
+    memset(job->dlog_weights, 0, sizeof(float) * (size_t)job->weighted);
 }
 
 static const kvf__attn_item *next_item(const kvf__attn_plan *plan, const kvf__attn_item *item)

@@ -47,6 +47,8 @@ static void zero_unwanted(const attn_job *job)
 static void store_key_grads(const attn_job *job, int thread)
 {
     const kvf__attn *a = job->attn;
+    if (job->dlog_weights)
+        kvf__attn_add_log_weight_grads(a, job->row, job->g, thread, job->dlog_weights);
     for (int which = 0; which < 2; which++) {
         const float *from = job->dkeys[which];
         const vf by = vf_set(which ? 1.0f : a->scale);
