@@ -56,7 +56,7 @@ static const member BY_BASE[] = {
     {"words.jsonl", {"method", "prompt", "prefix-length", "5", "lr", "0.1"}},
     {"train.jsonl", {"method", "p-tuning", "p-encoder", "mlp", "lr", "0.001"}},
     {"train.jsonl", {"method", "mlp", "grad-accum", "2", "share-leads", "off"}},
-    {"words.jsonl", {"method", "direct", "prefix-dropout", "0.2", "layers", "1-2", "seed", "9"}},
+    {"words.jsonl", {"method", "direct", "prefix-dropout", "0.2", "layers", "0,2", "seed", "9"}},
     {"train.jsonl", {"method", "mlp", "prefix-length", "2", "init", "random", "steps", "2"}},
     {"train.jsonl", {"method", "direct", "meter", "words.jsonl", "kl-to-base", "0.5"}},
 };

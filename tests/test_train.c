@@ -244,14 +244,21 @@ START_TEST(starting_values_are_met)
 }
 END_TEST
 
-/* A prefix in layer 1 alone: the other emits zeros and is not attended to, whatever the method;
+static const struct {
+    const char *layers;
+    uint8_t mask[3];
+} SOME_LAYERS[] = {{"1", {0, 1, 0}}, {"0,2", {1, 0, 1}}, {"2,0-1", {1, 1, 1}}};
+
+/* A prefix in some layers: the others emit zeros and are not attended to, whatever the method;
  * eval of run and file agree, and the bare base's loss is not that of a prefix of zeros. */
 START_TEST(layers_without_prefix)
 {
     kvf_train_options o = options_for(out);
     kvf_prefix *prefix = NULL;
-    o.method = METHODS[_i];
-    o.layers = "1";
+    const uint8_t *mask = SOME_LAYERS[_i / 3].mask;
+    const bool some = memchr(mask, 0, 3) != NULL;
+    o.method = METHODS[_i % 3];
+    o.layers = SOME_LAYERS[_i / 3].layers;
     kvf_merge_options merge = {.run = out, .out = other, .base = base, .probe = valid};
     kvf_merge_result merged;
     kvf_train_result result = train(&o);
@@ -260,23 +267,61 @@ START_TEST(layers_without_prefix)
     ck_assert(loss_of(out) == loss_of(other) && loss_of(out) == result.best_valid_loss);
     ck_assert_int_eq(kvf_prefix_open(ctx, other, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
     size_t n = kvf__prefix_count(&prefix->file.prefix), each = n / (size_t)prefix->file.id.L;
+    ck_assert_int_eq(prefix->file.id.L, 3);
+    ck_assert_mem_eq(prefix->file.prefix.layer_mask, mask, 3);
     for (size_t i = 0; i < n; i++)
-        ck_assert(i / each == 1 || prefix->file.prefix.kv[i] == 0);
-    for (int64_t l = 0; l < prefix->file.id.L; l++)
-        ck_assert_int_eq(prefix->file.prefix.layer_mask[l], l == 1);
-    ck_assert(prefix->file.prefix.kv[each] != 0);
+        ck_assert(mask[i / each] || prefix->file.prefix.kv[i] == 0);
+    for (size_t l = 0; l < 3; l++)
+        ck_assert(!mask[l] || prefix->file.prefix.kv[l * each] != 0);
     char all_layers[16];
     snprintf(all_layers, sizeof all_layers, "0-%d", (int)prefix->file.id.L - 1);
     kvf_prefix_free(prefix);
     const kvf_export_options peft = {.path = other, .out = "peft", .format = KVF_EXPORT_PEFT};
-    ck_assert_int_eq(kvf_export(ctx, &peft), KVF_EUNSUPPORTED);
+    if (some) ck_assert_int_eq(kvf_export(ctx, &peft), KVF_EUNSUPPORTED);
     o.force = true;
     o.layers = all_layers;
     kvf_train_result both = train(&o);
     o.layers = NULL;
     kvf_train_result all = train(&o);
     ck_assert(both.best_valid_loss == all.best_valid_loss);
-    ck_assert(both.best_valid_loss != result.best_valid_loss);
+    ck_assert((both.best_valid_loss != result.best_valid_loss) == some);
+}
+END_TEST
+
+START_TEST(resumed_with_layers)
+{
+    kvf_train_options whole = options_for(out), part = options_for(other);
+    whole.layers = part.layers = "0,2";
+    expect_resume_equals_no_stop(whole, part);
+    part.resume = true;
+    part.layers = "0-2";
+    expect_failure(&part, KVF_EUSAGE, "--layers was another");
+}
+END_TEST
+
+START_TEST(bad_layers)
+{
+    static const struct {
+        const char *layers, *part;
+    } BAD[] = {
+        {",", "--layers: \",\": want layers as A-B or A, or a list of those"},
+        {"0,", "want layers"},
+        {"0,,2", "want layers"},
+        {"0-", "want layers"},
+        {"-1", "want layers"},
+        {"2-1", "want layers"},
+        {"0 2", "want layers"},
+        {"0-1-2", "want layers"},
+        {"0,x", "want layers"},
+        {"0,0", "--layers: \"0,0\": layer 0 comes twice"},
+        {"0-1,1-2", "layer 1 comes twice"},
+        {"0,3", "--layers 0,3: the base has layers 0 to 2"},
+        {"99999999999999999999", "the base has layers 0 to 2"},
+    };
+    kvf_train_options o = options_for(out);
+    o.layers = BAD[_i].layers;
+    expect_failure(&o, KVF_EUSAGE, BAD[_i].part);
+    ck_assert(!kvf__exists(out));
 }
 END_TEST
 
@@ -531,7 +576,8 @@ int main(void)
     tcase_add_loop_test(core, folded_equals_unfolded_bit_for_bit, 0, 3);
     tcase_add_test(core, merge_rounds_to_smaller_types);
     tcase_add_test(core, starting_values_are_met);
-    tcase_add_loop_test(core, layers_without_prefix, 0, 3);
+    tcase_add_loop_test(core, layers_without_prefix, 0, 9);
+    tcase_add_test(core, resumed_with_layers);
     tcase_add_test(core, every_init_starts);
     tcase_add_test(core, init_from_continues_a_run);
     tcase_add_test(core, position_start_is_kept);
@@ -541,6 +587,7 @@ int main(void)
     tcase_add_test(errors, resume_refuses_what_changed);
     tcase_add_test(errors, numbers_that_are_not_finite_stop_the_run);
     tcase_add_test(errors, a_prefix_for_another_base_is_refused);
+    tcase_add_loop_test(errors, bad_layers, 0, 13);
     tcase_add_loop_test(errors, bad_options_get_one_line, 0,
                         (int)(sizeof OPTIONS / sizeof OPTIONS[0]));
     tcase_add_test(errors, senseless_runs_are_refused);

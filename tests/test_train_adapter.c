@@ -136,6 +136,8 @@ START_TEST(folded_equals_unfolded_bit_for_bit)
     ck_assert(live == result.best_valid_loss);
     ck_assert(live != loss_of(other, "0-2"));
     ck_assert(loss_of(other, "1") == loss_of(out, "1-1"));
+    ck_assert(loss_of(other, "0,2") != loss_of(other, "1") &&
+              loss_of(other, "0,1-2") == loss_of(other, "0-2"));
 }
 END_TEST
 
@@ -289,6 +291,7 @@ START_TEST(files_where_they_do_not_fit)
     expect(kvf_base_drop_layers(ctx, bare.base, "0"), KVF_EUSAGE, "carries none");
     expect(kvf_base_drop_layers(ctx, with.base, "0-x"), KVF_EUSAGE, "want layers as A-B");
     expect(kvf_base_drop_layers(ctx, with.base, "0-3"), KVF_ESHAPE, "the base has 0-2");
+    expect(kvf_base_drop_layers(ctx, with.base, "0,0"), KVF_EUSAGE, "layer 0 comes twice");
     kvf_prefix_free(twin);
     close_file(&with);
     close_file(&bare);

@@ -69,8 +69,8 @@ kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_opti
                              const kvf_prefix *prefix, kvf_base **out);
 /* Does it change the base, so that the base must be opened for it? */
 bool kvf_prefix_changes_base(const kvf_prefix *prefix);
-/* Leaves out the adapters of layers "A-B" (or "A"). EUSAGE: the base carries none, or the text is
- * no range; ESHAPE: no such layers. */
+/* Leaves out the adapters of layers "A-B" (or "A", or a list "0,2,4-7"). EUSAGE: the base carries
+ * none, or the text is no such list; ESHAPE: no such layers. */
 kvf_status kvf_base_drop_layers(kvf_ctx *ctx, kvf_base *base, const char *layers);
 void kvf_base_free(kvf_base *base);
 
@@ -128,7 +128,7 @@ typedef struct kvf_session_options {
     kvf_base_options base;
     kvf_checkpoint checkpoint; /* of run files */
     const char *head;          /* of files of several tasks: the one to use; NULL: none is named */
-    const char *drop_layers;   /* adapters that are left out, "A-B"; NULL: none */
+    const char *drop_layers;   /* adapters that are left out, "0,2,4-7"; NULL: none */
     bool allow_other_base;     /* the prefix may be for another base of the same shape */
     bool own_head;           /* without a prefix, the head of a base file counts as one, of P = 0 */
     const char *const *more; /* [n_more] further prefix files */

@@ -110,7 +110,7 @@ typedef struct kvf_train_options {
     const char *method; /* mlp, direct, projected, prompt, p-tuning, adapter, full, head */
     const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
     int64_t prefix_length, encoder_hidden;
-    const char *layers;         /* "A-B": layers that have a prefix; NULL or "": all */
+    const char *layers;         /* "0,2,4-7": layers that have a prefix; NULL or "": all */
     bool infix;                 /* lm: the prefix is inside rows */
     const char *position_start; /* "P", or the position of a row's first token */
     const char *p_encoder;      /* lstm, mlp: of p-tuning */

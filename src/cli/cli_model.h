@@ -83,8 +83,8 @@ void cli_model_close(cli_model *model);
         CLI_ROW("prefix", "FILE", "", KVF_TEXTS, model(prefixes), prefix_help),                    \
         CLI_CHECKPOINT(model(checkpoint), "state of a run file"), CLI_HEAD(model(head)),           \
         CLI_ALLOW_OTHER_BASE(model(allow_other_base)),                                             \
-        CLI_ROW("drop-layers", "A-B", "", KVF_TEXT, model(drop_layers),                            \
-                "leave out the adapters of these layers, from 0 on"),                              \
+        CLI_ROW("drop-layers", "A-B,...", "", KVF_TEXT, model(drop_layers),                        \
+                "leave out the adapters of these layers, from 0 on, as 4-7 or 0,2,4-7"),           \
         CLI_FORMAT(eval(format)), CLI_NO_HEADER(eval(no_header)), CLI_COLUMNS(eval(columns)),      \
         CLI_ROW("split-text", "N", "off", KVF_COUNT, eval(split_text),                             \
                 "lm: the file is plain text, cut into rows of N tokens"),                          \

@@ -107,7 +107,7 @@ static const char METHODS[] =
     "         parallel reads what the part reads instead (He et al. 2022), attn leaves\n"
     "         out the feed-forward part. up starts at zero, so that training starts at\n"
     "         the bare base. 2*C*N + C + N values each for --adapter-size N. merge\n"
-    "         makes an adapter file; eval --drop-layers A-B leaves some out. One base\n"
+    "         makes an adapter file; eval --drop-layers A-B,... leaves some out. One base\n"
     "         carries one set of adapters, and PEFT has no form for them.\n"
     "full     no prefix: every weight of the base, in f32 (--precision bf16 computes on\n"
     "         rounded copies). merge --base makes a base file of it, with the head of its\n"

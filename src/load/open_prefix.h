@@ -68,8 +68,9 @@ kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *la
 kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
                                 kvf__head **out);
 
-/* "2-5" or "2", from 0 on. EUSAGE. */
-kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last);
+/* mask [L] is 1 for the layers of "2-5", "2" or a list of those ("0,2,4-7"), from 0 on, and else 0.
+ * EUSAGE: it is no such text, or a layer comes twice; ESHAPE: there is no such layer. */
+kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t L, uint8_t *mask);
 
 /* After a prefix (NULL: none): most ids of a row, and most that are not virtual tokens. */
 int64_t kvf__row_capacity(const kvf_base *base, const kvf_prefix *prefix);

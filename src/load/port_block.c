@@ -125,29 +125,56 @@ kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_opti
     return KVF_OK;
 }
 
-kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t *first, int64_t *last)
+/* "4" or "4-7" of n bytes. */
+static bool read_span(const char *text, size_t n, long long *from, long long *to)
 {
-    long long from = -1, to = -1;
-    int end = 0;
+    char *end = NULL;
+    if (!n || *text < '0' || *text > '9') return false;
+    *from = *to = strtoll(text, &end, 10);
+    if (end < text + n && *end == '-' && end[1] >= '0' && end[1] <= '9')
+        *to = strtoll(end + 1, &end, 10);
+    return end == text + n && *from <= *to;
+}
 
-    if (sscanf(layers, "%lld-%lld%n", &from, &to, &end) != 2) {
-        end = 0;
-        if (sscanf(layers, "%lld%n", &from, &end) == 1) to = from;
+kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t L, uint8_t *mask)
+{
+    long long from = 0, to = 0;
+    memset(mask, 0, (size_t)L);
+    for (const char *at = layers;; at++) {
+        size_t n = strcspn(at, ",");
+        if (!read_span(at, n, &from, &to))
+            return kvf__fail(ctx, KVF_EUSAGE, "\"%s\": want layers as A-B or A, or a list of those",
+                             layers);
+        if (to >= L)
+            return kvf__fail(ctx, KVF_ESHAPE, "layers %s, the base has 0-%lld", layers,
+                             (long long)L - 1);
+        for (long long l = from; l <= to; l++)
+            if (mask[l]++)
+                return kvf__fail(ctx, KVF_EUSAGE, "\"%s\": layer %lld comes twice", layers, l);
+        at += n;
+        if (!*at) return KVF_OK;
     }
-    if (!end || layers[end] || from < 0 || to < from)
-        return kvf__fail(ctx, KVF_EUSAGE, "\"%s\": want layers as A-B or A", layers);
-    *first = from;
-    *last = to;
+}
+
+static kvf_status drop_layers(kvf_ctx *ctx, kvf__adapters *adapters, int64_t L, const char *layers,
+                              uint8_t *mask)
+{
+    KVF_TRY(kvf__layers_parse(ctx, layers, L, mask));
+    for (int64_t l = 0; l < L; l++)
+        if (mask[l]) KVF_TRY(kvf__adapters_drop(ctx, adapters, l, l));
     return KVF_OK;
 }
 
 kvf_status kvf_base_drop_layers(kvf_ctx *ctx, kvf_base *base, const char *layers)
 {
     kvf__adapters *adapters = kvf__model_adapters(base->model);
-    int64_t from = 0, to = 0;
+    const int64_t L = kvf__model_desc(base->model)->L;
+    uint8_t *mask = NULL;
 
     if (!adapters)
         return kvf__fail(ctx, KVF_EUSAGE, "no adapters to leave out: %s carries none", base->path);
-    KVF_TRY(kvf__layers_parse(ctx, layers, &from, &to));
-    return kvf__adapters_drop(ctx, adapters, from, to);
+    KVF_TRY(kvf__alloc(ctx, (size_t)L, &mask));
+    kvf_status st = drop_layers(ctx, adapters, L, layers, mask);
+    kvf__free(mask);
+    return st;
 }

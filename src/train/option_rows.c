@@ -44,9 +44,10 @@ static const kvf__option ROWS[] = {
            "virtual tokens P"),
     OPTION("encoder-hidden", "N", "512", KVF_COUNT, encoder_hidden, DISTILL, "mlp|p-tuning", ALL,
            "hidden width M of the encoder: mlp, p-tuning"),
-    OPTION("layers", "A-B", "all", KVF_TEXT, layers, LATER, PREFIXES, ALL,
-           "layers that have a prefix, from 0 on; the others attend to none, and there is no PEFT "
-           "form"),
+    OPTION(
+        "layers", "A-B,...", "all", KVF_TEXT, layers, LATER, PREFIXES, ALL,
+        "layers that have a prefix, from 0 on, as 4-7 or 0,2,4-7; the others attend to none, and "
+        "there is no PEFT form"),
     OPTION("p-encoder", "lstm|mlp", "lstm", KVF_WORD, p_encoder, LATER, ALL, ALL,
            "p-tuning: what the virtual tokens come out of"),
     OPTION("unfreeze", "off|base", "off", KVF_EITHER, unfreeze_base, LATER, "p-tuning", ALL,

@@ -64,17 +64,15 @@ kvf__subject kvf__trainer_subject(const kvf__trainer *t, const kvf__train_task *
 static kvf_status choose_layers(kvf__trainer *t)
 {
     const char *layers = t->options.layers;
-    int64_t L = t->id.L, first = 0, last = L - 1;
+    const int64_t L = t->id.L;
     KVF_TRY(kvf__alloc(t->ctx, (size_t)L, &t->tuned.layer_mask));
-    if (layers && *layers) {
-        kvf_status st = kvf__layers_parse(t->ctx, layers, &first, &last);
-        if (st) return kvf__fail_prefix(t->ctx, st, "--layers");
-    }
-    if (last >= L)
+    memset(t->tuned.layer_mask, 1, (size_t)L);
+    if (!layers || !*layers) return KVF_OK;
+    kvf_status st = kvf__layers_parse(t->ctx, layers, L, t->tuned.layer_mask);
+    if (st == KVF_ESHAPE)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--layers %s: the base has layers 0 to %lld", layers,
                          (long long)L - 1);
-    memset(t->tuned.layer_mask + first, 1, (size_t)(last - first + 1));
-    return KVF_OK;
+    return st ? kvf__fail_prefix(t->ctx, st, "--layers") : KVF_OK;
 }
 
 /* What an encoder emits, and its gradient, by the port of its method. */
