@@ -214,3 +214,23 @@ bool kvf__option_split(char *line, char **name, char **value)
     *value = kvf__trim(equals + 1);
     return true;
 }
+
+const char *kvf__option_cut(char **list, char **value)
+{
+    char *at = kvf__trim(*list);
+    if (*at != '"') {
+        char *rest = strchr(at, ',');
+        if (rest) *rest++ = 0;
+        *value = kvf__trim(at);
+        *list = rest;
+        return **value ? NULL : " has an empty value";
+    }
+    *value = at + 1;
+    char *end = strchr(*value, '"');
+    if (!end) return ": a quote is not closed";
+    *end = 0;
+    at = kvf__trim(end + 1);
+    if (*at && *at != ',') return ": want a comma after a quote";
+    *list = *at ? at + 1 : NULL;
+    return NULL;
+}

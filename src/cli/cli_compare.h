@@ -15,39 +15,49 @@ typedef struct cli_arguments {
 void cli_argument(cli_arguments *a, const char *fmt, ...) CLI_PRINTF(2, 3);
 /* An option of a row's name: value "true" of a flag is the flag, "false" is nothing. */
 void cli_argument_option(cli_arguments *a, const kvf__option_row *row, const char *value);
+/* Variable with the descriptor to which a process writes its error lines for the one above. */
+#define CLI_LINES_FD "KVFOLD_LINES_FD"
 /* Runs this program with the arguments, --json and the call's --threads, and frees them. The object
- * that it printed; NULL, with a line that names `what`: it failed. */
-kvf_json *cli_run_self(const cli_call *call, cli_arguments *a, const char *what);
+ * that it printed; NULL, with a line that names `what`: it failed, and `line`, unless NULL, has its
+ * own line. */
+enum { CLI_LINE_BYTES = 512 };
+kvf_json *cli_run_self(const cli_call *call, cli_arguments *a, const char *what,
+                       char line[CLI_LINE_BYTES]);
 
 /* ---- what is compared (compare_rows.c) ------------------------------------------------------- */
 
 typedef struct cli_compare_values {
-    const char *base, *data, *valid, *methods, *inits, *init_text, *recipe, *out;
+    kvf_train_options train; /* of all runs, as given */
+    const char *methods, *inits, *options, *out;
     int64_t steps, seeds, eval_every;
     bool force;
 } cli_compare_values;
 
-enum { CLI_MOST_COMPARED = 64, CLI_MOST_SETTINGS = 8 };
-/* A row of the table: a method, with what --methods and --inits say of it. */
+enum { CLI_MOST_COMPARED = 64, CLI_MOST_SETTINGS = 24 };
+/* A row of the table: a method, with what --methods and --inits or a section say of it. */
 typedef struct cli_compared {
     char name[160];            /* "full lr=3e-4", "mlp init=text" */
     char file[160];            /* beginning of its files' names */
     const char *method, *init; /* init NULL: the method's own */
     size_t n;
-    struct {
-        const kvf__option_row *row;
-        const char *value;
-    } setting[CLI_MOST_SETTINGS];
+    cli_given setting[CLI_MOST_SETTINGS];
+    const cli_given *section; /* NULL: it is none */
 } cli_compared;
 
 typedef struct cli_comparison {
     const cli_call *call;
     const cli_compare_values *values;
-    cli_call shared;       /* of train: the options of --options FILE */
+    cli_call shared;       /* of train: the options of --options FILE, then the call's */
     const char *task;      /* "lm", ... */
     char *methods, *inits; /* the lists, cut into their parts; views of them: */
     size_t n_inits;
     const char *init[CLI_MOST_COMPARED];
+    size_t n_axes, n_axis_values;
+    struct {
+        const cli_given *line;
+        size_t first, n; /* of axis_value */
+    } axis[CLI_MOST_SETTINGS];
+    const char *axis_value[CLI_MOST_COMPARED];
     size_t n;
     cli_compared row[CLI_MOST_COMPARED]; /* the head alone first, where the task has one */
     const char *reference;               /* name of the first method asked for */
@@ -55,12 +65,12 @@ typedef struct cli_comparison {
 /* CLI_OK, or with its line CLI_MISUSE or CLI_FAILED. */
 int cli_comparison_init(cli_comparison *c, const cli_call *call, const cli_compare_values *values);
 void cli_comparison_done(cli_comparison *c);
-/* The options of the file and of the row that its method has. */
+/* The options of the row and those for all that its method has. */
 void cli_comparison_options(const cli_comparison *c, const cli_compared *row, cli_arguments *a);
-/* Those of the file that another command has, too. */
+/* Those for all that another command has, too, but for base and data. */
 void cli_comparison_options_of(const cli_comparison *c, const cli_command *command,
                                cli_arguments *a);
-kvf_json *cli_comparison_shared(const cli_comparison *c); /* {name: value} of the file */
+kvf_json *cli_comparison_shared(const cli_comparison *c); /* {name: value} of the same */
 
 /* ---- the table (compare_table.c) ------------------------------------------------------------- */
 

@@ -50,6 +50,8 @@ struct cli_command {
     size_t train_offset;
     /* why an option that is no row is none; NULL: not known, or no such function */
     const char *(*refusal)(const char *name);
+    /* A recipe of it may have sections, [NAME] and lines of options of this command; NULL: none. */
+    const struct cli_command *sections;
     size_t operands;
     bool more_operands; /* that many at least */
     bool lasting;       /* runs until it is ended: warnings are for its log, too */
@@ -81,6 +83,7 @@ struct cli_given {
     const char *value; /* NULL: a flag */
     const char *file;  /* recipe that has it, NULL: command line */
     int line;
+    bool section; /* it begins one, of this name, and has no value */
 };
 
 /* Options of every command. */
@@ -95,6 +98,8 @@ struct cli_call {
     cli_common common;
     cli_given *given;
     size_t n_given;
+    cli_given *sections; /* [n_sections] the recipe's, each with its lines behind it */
+    size_t n_sections;
     const char **operands;
     size_t n_operands;
     const char **texts; /* [n_given] values of KVF_TEXTS options, of one row after another */

@@ -15,21 +15,20 @@
 
 #define AT(field) offsetof(cli_compare_values, field)
 static const kvf__option_row OPTIONS[] = {
-    {"base", "PATH", "", KVF_TEXT, AT(base), "base model"},
-    {"data", "FILE", "", KVF_TEXT, AT(data), "training data"},
-    {"valid", "FILE", "", KVF_TEXT, AT(valid), "held-out data, which gives the score"},
+    {"recipe", "FILE", "", KVF_NO_FIELD, 0,
+     "read options, and the rows of an experiment, from a file: see help experiments; the command "
+     "line wins"},
     {"methods", "A,B,...", "mlp,direct", KVF_TEXT, AT(methods),
      "methods of train to compare, each with options of its own: mlp,full:lr=3e-4"},
     {"inits", "A,B,...", "the method's", KVF_TEXT, AT(inits), "values of --init to compare"},
-    {"init-text", "TEXT", "", KVF_TEXT, AT(init_text), "text for the init text"},
     {"steps", "N", "100", KVF_POSITIVE, AT(steps), "optimizer steps of every run"},
     {"seeds", "N", "1", KVF_POSITIVE, AT(seeds), "runs of each with the seeds 0 to N-1"},
     {"eval-every", "N", "a tenth of --steps", KVF_POSITIVE, AT(eval_every),
      "steps between validations, the points of the curves"},
-    {"options", "FILE", "", KVF_TEXT, AT(recipe),
+    {"options", "FILE", "", KVF_TEXT, AT(options),
      "further options of train, as in a recipe, for the methods that have them"},
     {"out", "DIR", "", KVF_TEXT, AT(out),
-     "folder for the run files, what they fold to, and compare.html"},
+     "folder for the run files, what they fold to, compare.html and compare.svg"},
     {"force", NULL, "", KVF_FLAG, AT(force), "replace existing outputs"},
 };
 
@@ -79,26 +78,22 @@ static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kv
     return row;
 }
 
-static kvf_json *train(const cli_comparison *c, const compare_cell *cell)
+static kvf_json *train(const cli_comparison *c, const compare_cell *cell, char line[CLI_LINE_BYTES])
 {
     const cli_compare_values *v = c->values;
     const int64_t usual = v->steps < 10 ? 1 : v->steps / 10;
     cli_arguments a = {.n = 0};
     cli_argument(&a, "kvfold");
     cli_argument(&a, "train");
-    cli_argument(&a, "--eval-every=%lld", (long long)usual);
-    cli_comparison_options(c, cell->row, &a);
-    if (v->eval_every) cli_argument(&a, "--eval-every=%lld", (long long)v->eval_every);
     cli_argument(&a, "--method=%s", cell->row->method);
-    cli_argument(&a, "--base=%s", v->base);
-    cli_argument(&a, "--data=%s", v->data);
-    cli_argument(&a, "--valid=%s", v->valid);
+    cli_argument(&a, "--eval-every=%lld", (long long)(v->eval_every ? v->eval_every : usual));
     cli_argument(&a, "--steps=%lld", (long long)v->steps);
+    cli_comparison_options(c, cell->row, &a); /* a row may have its own of these */
     cli_argument(&a, "--seed=%lld", (long long)cell->seed);
     cli_argument(&a, "--out=%s", cell->run);
     if (v->force) cli_argument(&a, "--force");
     if (c->call->common.quiet) cli_argument(&a, "--quiet");
-    return cli_run_self(c->call, &a, cell->name);
+    return cli_run_self(c->call, &a, cell->name, line);
 }
 
 static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
@@ -107,21 +102,30 @@ static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
     cli_argument(&a, "kvfold");
     cli_argument(&a, "merge");
     cli_argument(&a, "%s", cell->run);
-    cli_argument(&a, "--base=%s", c->values->base);
+    cli_argument(&a, "--base=%s", c->values->train.base);
     cli_argument(&a, "--out=%s", cell->folded);
     if (c->values->force) cli_argument(&a, "--force");
-    return cli_run_self(c->call, &a, cell->name);
+    return cli_run_self(c->call, &a, cell->name, NULL);
 }
 
-static int run_cell(const cli_comparison *c, compare_cell *cell, kvf_json *rows)
+/* What came of a comparison: its runs, and those that failed, {name, seed, line}. */
+typedef struct compare_found {
+    kvf_json *runs, *failed;
+} compare_found;
+
+static int run_cell(const cli_comparison *c, compare_cell *cell, compare_found *found)
 {
-    const cli_call *call = c->call;
+    char line[CLI_LINE_BYTES];
     if (!name_files(cell, c->values->out))
-        return cli_fail(call->command, "%s: too long", c->values->out);
-    kvf_json *trained = train(c, cell);
-    if (!trained) return CLI_FAILED;
+        return cli_fail(c->call->command, "%s: too long", c->values->out);
+    kvf_json *trained = train(c, cell, line);
+    if (!trained) {
+        kvf_json_add(found->failed,
+                     cli_json("name:s seed:I line:s", cell->row->name, cell->seed, line));
+        return CLI_OK;
+    }
     kvf_json *merged = merge(c, cell);
-    kvf_json_add(rows, row_of(cell, trained, merged));
+    kvf_json_add(found->runs, row_of(cell, trained, merged));
     kvf_json_free(trained);
     kvf_json_free(merged);
     return CLI_OK;
@@ -133,17 +137,19 @@ static int run_cell(const cli_comparison *c, compare_cell *cell, kvf_json *rows)
 static kvf_json *bare_base(const cli_comparison *c)
 {
     cli_arguments a = {.n = 0};
+    const char *valid = c->values->train.valid;
     char reason[128];
     if (strcmp(c->task, "lm")) {
         snprintf(reason, sizeof reason, "no score: a base has no head for task %s", c->task);
         return cli_json("reason:s", reason);
     }
+    if (!valid) return cli_json("reason:s", "not measured: there is no one --valid FILE");
     cli_argument(&a, "kvfold");
     cli_argument(&a, "eval");
     cli_comparison_options_of(c, cli_command_find("eval"), &a);
-    cli_argument(&a, "--base=%s", c->values->base);
-    cli_argument(&a, "--data=%s", c->values->valid);
-    kvf_json *found = cli_run_self(c->call, &a, "the bare base");
+    cli_argument(&a, "--base=%s", c->values->train.base);
+    cli_argument(&a, "--data=%s", valid);
+    kvf_json *found = cli_run_self(c->call, &a, "the bare base", NULL);
     if (!found) return cli_json("reason:s", "not measured: eval failed");
     kvf_json *bare = cli_json("loss:f perplexity:f", cli_real_at(found, "loss"),
                               cli_real_at(found, "perplexity"));
@@ -151,14 +157,14 @@ static kvf_json *bare_base(const cli_comparison *c)
     return bare;
 }
 
-static int run_all(const cli_comparison *c, kvf_json *rows)
+static int run_all(const cli_comparison *c, compare_found *found)
 {
     static compare_cell one;
     int code = CLI_OK;
     for (size_t i = 0; i < c->n && !code; i++)
         for (int64_t seed = 0; seed < c->values->seeds && !code; seed++) {
             one = (compare_cell){.row = &c->row[i], .seed = seed};
-            code = run_cell(c, &one, rows);
+            code = run_cell(c, &one, found);
         }
     return code;
 }
@@ -167,20 +173,32 @@ static int run_all(const cli_comparison *c, kvf_json *rows)
 static kvf_json *about(const cli_comparison *c)
 {
     const cli_compare_values *v = c->values;
-    return cli_json("base:s task:s data:s steps:I seeds:I", v->base, c->task, v->data, v->steps,
-                    v->seeds);
+    return cli_json("base:s task:s data:s steps:I seeds:I", v->train.base, c->task,
+                    v->train.data ? v->train.data : "several", v->steps, v->seeds);
 }
 
-static int report(const cli_comparison *c, const char *page, kvf_json *rows)
+/* What is written of all runs together. */
+typedef struct compare_files {
+    char page[4096], picture[4096];
+} compare_files;
+
+/* Takes what was found. */
+static int report(const cli_comparison *c, const compare_files *files, compare_found *found)
 {
     const cli_compare_values *v = c->values;
     const cli_call *call = c->call;
-    kvf_json *object = cli_json("out:s steps:I runs:o", v->out, v->steps, rows);
-    cli_json_add(object, "seeds:I reference:s page:s", v->seeds, c->reference, page);
+    kvf_json *object = cli_json("out:s steps:I runs:o", v->out, v->steps, found->runs);
+    if (kvf_json_size(found->failed))
+        kvf_json_set(object, "failed", found->failed);
+    else
+        kvf_json_free(found->failed);
+    *found = (compare_found){NULL, NULL};
+    cli_json_add(object, "seeds:I reference:s page:s", v->seeds, c->reference, files->page);
     cli_json_add(object, "bare:o options:o", bare_base(c), cli_comparison_shared(c));
     kvf_json_set(object, "about", about(c));
-    kvf_status st = kvf__compare_summary(call->ctx, v->base, object);
-    if (!st) st = kvf__compare_page(call->ctx, object, page, v->force, NULL);
+    kvf_status st = kvf__compare_summary(call->ctx, v->train.base, object);
+    if (!st) st = kvf__compare_page(call->ctx, object, files->page, v->force, NULL);
+    if (!st) st = kvf__compare_picture(call->ctx, object, files->picture, v->force);
     int code = st ? cli_fail_status(call, st) : CLI_OK;
     if (!code && call->common.json) return cli_print_json(call, object);
     if (!code) cli_comparison_print(object);
@@ -188,38 +206,49 @@ static int report(const cli_comparison *c, const char *page, kvf_json *rows)
     return code;
 }
 
-/* Before hours of work: the folder, and the page in it. */
-static int check_outputs(const cli_comparison *c, char *page, size_t size)
+/* Before hours of work: the folder, and a file in it. */
+static int check_output(const cli_comparison *c, const char *name, char path[4096])
 {
     const cli_compare_values *v = c->values;
     const cli_call *call = c->call;
-    int n = snprintf(page, size, "%s/compare.html", v->out);
-    if (n < 0 || (size_t)n >= size) return cli_fail(call->command, "%s: too long", v->out);
+    int n = snprintf(path, 4096, "%s/%s", v->out, name);
+    if (n < 0 || n >= 4096) return cli_fail(call->command, "%s: too long", v->out);
     if (mkdir(v->out, 0777) && errno != EEXIST)
         return cli_fail(call->command, "%s: %s", v->out, strerror(errno));
-    kvf_status st = kvf__check_output(call->ctx, page, v->force);
+    kvf_status st = kvf__check_output(call->ctx, path, v->force);
     return st ? cli_fail_status(call, st) : CLI_OK;
 }
 
 static int compare(const cli_comparison *c)
 {
-    char page[4096];
-    kvf_json *rows = kvf_json_array();
-    int code = check_outputs(c, page, sizeof page);
-    if (!code) code = run_all(c, rows);
-    if (!kvf_json_size(rows)) {
-        kvf_json_free(rows);
-        return code;
-    }
-    int reported = report(c, page, rows); /* of the runs before one that failed, too */
-    return code ? code : reported;
+    static compare_files files;
+    compare_found found = {.runs = kvf_json_array(), .failed = kvf_json_array()};
+    int code = check_output(c, "compare.html", files.page);
+    if (!code) code = check_output(c, "compare.svg", files.picture);
+    if (!code) code = run_all(c, &found);
+    const size_t n = kvf_json_size(found.runs), failed = kvf_json_size(found.failed);
+    if (!code && n) code = report(c, &files, &found);
+    kvf_json_free(found.runs);
+    kvf_json_free(found.failed);
+    if (code || !failed) return code;
+    return cli_fail(c->call->command, "%zu of %zu runs failed", failed, n + failed);
+}
+
+/* The curves are those of validations. */
+static int check_valid(const cli_call *call, const kvf_train_options *o)
+{
+    if (!o->data && !o->named_data.n) return cli_misuse(call->command, "--data FILE is needed");
+    if (o->valid || o->named_valid.n || o->valid_split > 0) return CLI_OK;
+    return cli_misuse(call->command, "--valid FILE or --valid-split X is needed");
 }
 
 static int run(cli_call *call)
 {
     static cli_comparison c;
-    cli_compare_values v = {.methods = "mlp,direct", .steps = 100, .seeds = 1};
+    cli_compare_values v = {
+        .train = kvf_train_defaults(), .methods = "mlp,direct", .steps = 100, .seeds = 1};
     int code = cli_set_values(call, &v);
+    if (!code) code = check_valid(call, &v.train);
     if (!code && kvf__check_alone(call->ctx, "a comparison"))
         code = cli_fail_status(call, KVF_EUSAGE);
     if (code) return code;
@@ -233,7 +262,8 @@ const cli_command cli_compare = {
     .name = "compare",
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --valid FILE --out DIR [options]",
-    .summary = "Trains methods on the same data and budget, and prints one table.",
+    .summary = "Trains methods, or the rows of an experiment, on the same data and budget, and "
+               "prints one table.",
     .notes = "The table has a line for the bare base and one for each method: trained\n"
              "values, their share of all parameters, size of what it folds to, speed, peak\n"
              "memory; of the best checkpoints the loss and the score, as mean and range over\n"
@@ -247,11 +277,22 @@ const cli_command cli_compare = {
              "its head is the base's own.\n"
              "\n"
              "Options of one method follow its name, --methods mlp,full:lr=3e-4:clip=0;\n"
-             "those of --options FILE hold for every method that has them.\n"
+             "train's own, and those of --options FILE, hold for every method that has\n"
+             "them. An experiment, --recipe FILE, has rows and axes in sections: `kvfold\n"
+             "help experiments`. All options are checked before anything is trained.\n"
+             "\n"
+             "Of train's options these are refused: --method and --seed, of which there are\n"
+             "lists; --resume and --dry-run, as every run begins anew and is checked first;\n"
+             "--forecast, --log and --tensorboard, where the runs would write to one place.\n"
              "\n"
              "Each run is a process of its own, so that its peak memory can be measured.\n"
-             "A run that does not fold has no stored size.\n",
-    .required = "base data valid out",
+             "A run that does not fold has no stored size. A run that fails leaves those of\n"
+             "the others, and a line that says why.\n",
+    .required = "base out",
+    .train_row = kvf__compare_option_row,
+    .train_offset = offsetof(cli_compare_values, train),
+    .refusal = kvf__compare_refusal,
+    .sections = &cli_train,
     CLI_ROWS(OPTIONS),
     .run = run,
 };

@@ -102,6 +102,7 @@ int cli_parse(cli_call *call, int argc, char **argv)
 void cli_call_done(cli_call *call)
 {
     free(call->given);
+    free(call->sections);
     free(call->operands);
     free(call->texts);
     free(call->recipe);

@@ -28,14 +28,15 @@ static const char *difference_text(const kvf_json *difference, char buf[64])
     return buf;
 }
 
-static int width_of(const kvf_json *methods)
+/* Of names, at least `least`. */
+static int width_of(const kvf_json *rows, int least)
 {
-    size_t width = strlen("bare base");
-    for (size_t i = 0; i < kvf_json_size(methods); i++) {
-        size_t n = strlen(cli_text_at(kvf_json_at(methods, i), "name"));
+    int width = least;
+    for (size_t i = 0; i < kvf_json_size(rows); i++) {
+        const int n = (int)strlen(cli_text_at(kvf_json_at(rows, i), "name"));
         if (n > width) width = n;
     }
-    return (int)width;
+    return width;
 }
 
 static void print_method(const kvf_json *m, int width, bool scored, bool several)
@@ -62,6 +63,16 @@ static void print_bare(const kvf_json *bare, int width)
         printf("    %s\n", cli_text_at(bare, "reason"));
 }
 
+/* Runs that failed have a line each, with the reason. */
+static void print_failed(const kvf_json *failed, int width)
+{
+    for (size_t i = 0; i < kvf_json_size(failed); i++) {
+        const kvf_json *run = kvf_json_at(failed, i);
+        printf("%-*s  seed %lld failed: %s\n", width, cli_text_at(run, "name"),
+               cli_int_at(run, "seed"), cli_text_at(run, "line"));
+    }
+}
+
 /* The metric of the scores; NULL: there are losses alone. */
 static const char *metric_of(const kvf_json *methods)
 {
@@ -77,7 +88,9 @@ void cli_comparison_print(const kvf_json *object)
     const kvf_json *methods = kvf_json_get(object, "methods");
     const char *metric = metric_of(methods);
     const bool several = cli_int_at(object, "seeds") > 1;
-    const int width = width_of(methods), wide = several ? 25 : 10;
+    const kvf_json *failed = kvf_json_get(object, "failed");
+    const int width = width_of(failed, width_of(methods, (int)strlen("bare base")));
+    const int wide = several ? 25 : 10;
     printf("%-*s %10s %9s %10s %8s %10s  %-*s", width, "method", "trained", "share", "stored",
            "tokens/s", "memory", wide, "valid loss");
     if (metric) printf("  %-*s", wide, metric);
@@ -85,6 +98,7 @@ void cli_comparison_print(const kvf_json *object)
     print_bare(kvf_json_get(object, "bare"), width);
     for (size_t i = 0; i < kvf_json_size(methods); i++)
         print_method(kvf_json_at(methods, i), width, metric != NULL, several);
+    print_failed(failed, width);
     printf("%lld %s of %lld steps, %lld parameters in the base; curves: %s\n",
            cli_int_at(object, "seeds"), several ? "seeds" : "seed", cli_int_at(object, "steps"),
            cli_int_at(object, "base_parameters"), cli_text_at(object, "page"));

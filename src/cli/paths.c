@@ -18,6 +18,7 @@ static const struct {
     {"score", "out", CLI_STDOUT},        {"generate", "data", CLI_STDIN},
     {"serve", "access-log", CLI_STDOUT}, {"train", "log", CLI_STDOUT},
     {"train", "recipe", CLI_STDIN},      {"sweep", "recipe", CLI_STDIN},
+    {"compare", "recipe", CLI_STDIN},
 };
 
 /* The path that `-` means, NULL: the option accepts no stream. */

@@ -1,6 +1,6 @@
 /* Lines on stderr and results on stdout. An error is one line whatever text it quotes; a result
  * that could not be written is an error, unless its reader has gone. */
-#include "cli_int.h"
+#include "cli_compare.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,6 +11,13 @@
 
 enum { LINE_BYTES = 4096, MOST_DIMS = 16 };
 
+/* A process that another of this program started tells it, too. */
+static void tell_parent(const char *line)
+{
+    const char *fd = getenv(CLI_LINES_FD);
+    if (fd) dprintf(atoi(fd), "%s\n", line);
+}
+
 /* Control characters would break the line, or the terminal. */
 static void print_line(const cli_command *command, const char *fmt, va_list args, bool hint)
 {
@@ -18,6 +25,7 @@ static void print_line(const cli_command *command, const char *fmt, va_list args
     vsnprintf(line, sizeof line, fmt, args);
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    tell_parent(line);
     fprintf(stderr, "kvfold: %s%s%s", command ? command->name : "", command ? ": " : "", line);
     if (hint)
         fprintf(stderr, "; try kvfold %s%s--help", command ? command->name : "",

@@ -1,6 +1,6 @@
 /* Recipe files: `option = value` lines, long names without dashes, flags as true or false. A line
  * that begins with # is a comment; a value runs to the end of its line, so that texts may hold any
- * character. */
+ * character. Of a command that has sections, `[NAME]` begins one. */
 #include "cli_int.h"
 
 #include <errno.h>
@@ -36,19 +36,32 @@ int cli_read_text(const cli_call *call, const char *path, char **out)
     return CLI_OK;
 }
 
-static int read_line(const cli_call *call, char *line, cli_given *given)
+static int read_option(const cli_call *call, const cli_command *command, char *line,
+                       cli_given *given)
 {
     char *name, *value;
     if (!kvf__option_split(line, &name, &value))
         return cli_misuse(call->command, "%s:%d: want \"option = value\", found \"%.60s\"",
                           given->file, given->line, line);
-    const kvf__option_row *row = cli_row_find(call->command, name);
+    const kvf__option_row *row = cli_row_find(command, name);
     if (!row || !strcmp(name, "recipe") || !strcmp(name, "help"))
-        return cli_unknown_option(call->command, given, name, strlen(name));
+        return cli_unknown_option(command, given, name, strlen(name));
     if (!*value)
         return cli_misuse(call->command, "%s:%d: %s has no value", given->file, given->line, name);
     given->name = row->name;
     given->value = value;
+    return CLI_OK;
+}
+
+static int read_section(const cli_call *call, char *line, cli_given *given)
+{
+    const size_t n = strlen(line);
+    if (line[n - 1] != ']')
+        return cli_misuse(call->command, "%s:%d: want [NAME], found \"%.60s\"", given->file,
+                          given->line, line);
+    line[n - 1] = 0;
+    given->name = kvf__trim(line + 1);
+    given->section = true;
     return CLI_OK;
 }
 
@@ -60,14 +73,22 @@ static size_t count_lines(const char *text)
     return n;
 }
 
-/* Lines into `list`, which has room for all of them; *n of them were options. */
-static int read_lines(const cli_call *call, const char *path, char *text, cli_given *list,
-                      size_t *n)
+/* Lines into `list`, which has room for all of them, and from the first section on into
+ * call->sections. */
+static int read_lines(cli_call *call, const char *path, char *text, cli_given *list, size_t *n)
 {
     int number = 0, code = CLI_OK;
     for (char *line; !code && (line = kvf__option_line(&text, &number)) != NULL;) {
-        list[*n] = (cli_given){.file = path, .line = number};
-        code = read_line(call, line, &list[(*n)++]);
+        cli_given given = {.file = path, .line = number};
+        const bool begins = *line == '[' && call->command->sections;
+        const bool inside = begins || call->n_sections;
+        code = begins ? read_section(call, line, &given)
+                      : read_option(call, inside ? call->command->sections : call->command, line,
+                                    &given);
+        if (inside)
+            call->sections[call->n_sections++] = given;
+        else
+            list[(*n)++] = given;
     }
     return code;
 }
@@ -78,8 +99,13 @@ int cli_recipe_load(cli_call *call, const char *path)
     if (!strcmp(path, "-")) path = CLI_STDIN;
     int code = cli_read_text(call, path, &call->recipe);
     if (code) return code;
-    cli_given *list = calloc(count_lines(call->recipe) + call->n_given, sizeof *list);
-    if (!list) return cli_fail(call->command, "out of memory");
+    const size_t lines = count_lines(call->recipe);
+    cli_given *list = calloc(lines + call->n_given, sizeof *list);
+    if (call->command->sections) call->sections = calloc(lines, sizeof *call->sections);
+    if (!list || (call->command->sections && !call->sections)) {
+        free(list);
+        return cli_fail(call->command, "out of memory");
+    }
     code = read_lines(call, path, call->recipe, list, &n);
     if (call->n_given) memcpy(list + n, call->given, call->n_given * sizeof *list);
     free(call->given);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -37,44 +38,77 @@ void cli_argument_option(cli_arguments *a, const kvf__option_row *row, const cha
         cli_argument(a, "--%s", row->name);
 }
 
-/* *text: its standard output. Returns its exit status, -1 if it did not run. */
-static int run(const cli_arguments *a, char **text)
+typedef struct own_process {
+    pid_t id;
+    FILE *output, *lines; /* its standard output, and its error lines alone */
+} own_process;
+
+/* Two pipes, of which the process has the ends to write to. */
+static bool start(const cli_arguments *a, own_process *p)
 {
-    int ends[2], status = -1;
-    size_t size = 0;
-    pid_t child;
+    int output[2], lines[2];
+    char number[16];
     posix_spawn_file_actions_t actions;
-    *text = NULL;
-    if (pipe(ends)) return -1;
+    if (pipe(output)) return false;
+    if (pipe(lines)) {
+        close(output[0]);
+        close(output[1]);
+        return false;
+    }
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    posix_spawn_file_actions_addclose(&actions, ends[1]);
-    int failed = posix_spawn(&child, "/proc/self/exe", &actions, NULL, a->at, environ);
+    posix_spawn_file_actions_adddup2(&actions, output[1], 1);
+    posix_spawn_file_actions_addclose(&actions, output[0]);
+    posix_spawn_file_actions_addclose(&actions, output[1]);
+    posix_spawn_file_actions_addclose(&actions, lines[0]);
+    snprintf(number, sizeof number, "%d", lines[1]);
+    setenv(CLI_LINES_FD, number, 1);
+    const int failed = posix_spawn(&p->id, "/proc/self/exe", &actions, NULL, a->at, environ);
+    unsetenv(CLI_LINES_FD);
     posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    FILE *output = fdopen(ends[0], "r");
-    if (!output) close(ends[0]);
-    if (output && !failed && getdelim(text, &size, 0, output) < 0 &&
-        *text) /* JSON has no zero byte */
-        **text = 0;
-    if (output) fclose(output);
-    while (!failed && waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    return failed || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
+    close(output[1]);
+    close(lines[1]);
+    p->output = fdopen(output[0], "r");
+    p->lines = fdopen(lines[0], "r");
+    if (!p->output) close(output[0]);
+    if (!p->lines) close(lines[0]);
+    return !failed;
 }
 
-kvf_json *cli_run_self(const cli_call *call, cli_arguments *a, const char *what)
+/* *text: its standard output, JSON, which has no zero byte. line: the last one it failed with, ""
+ * if there is none. Returns its exit status, -1 if it did not run or was ended. */
+static int run(const cli_arguments *a, char **text, char line[CLI_LINE_BYTES])
+{
+    own_process p = {.id = -1};
+    int status = -1;
+    size_t size = 0;
+    *text = NULL;
+    const bool started = start(a, &p);
+    if (started) *line = 0;
+    if (p.output && started && getdelim(text, &size, 0, p.output) < 0 && *text) **text = 0;
+    while (p.lines && started && fgets(line, CLI_LINE_BYTES, p.lines))
+        line[strcspn(line, "\n")] = 0;
+    if (p.output) fclose(p.output);
+    if (p.lines) fclose(p.lines);
+    while (started && waitpid(p.id, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (started && WIFSIGNALED(status))
+        snprintf(line, CLI_LINE_BYTES, "ended by signal %d", WTERMSIG(status));
+    return started && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+kvf_json *cli_run_self(const cli_call *call, cli_arguments *a, const char *what,
+                       char line[CLI_LINE_BYTES])
 {
     kvf_json *object = NULL;
-    char *text = NULL;
+    char *text = NULL, own[CLI_LINE_BYTES] = "it did not run";
     const char *threads = cli_given_value(call, "threads");
     if (threads) cli_argument(a, "--threads=%s", threads);
     cli_argument(a, "--json");
-    int status = a->lost ? -1 : run(a, &text);
+    int status = a->lost ? -1 : run(a, &text, own);
     if (!status && text && kvf_json_parse(call->ctx, a->at[1], text, strlen(text), &object))
         cli_fail(call->command, "%s", kvf_ctx_error(call->ctx));
     if (status) cli_fail(call->command, "%s for %s failed", a->at[1], what);
+    if (line) snprintf(line, CLI_LINE_BYTES, "%s", own);
     for (size_t i = 0; i < a->n; i++)
         free(a->at[i]);
     *a = (cli_arguments){.n = 0};

@@ -347,7 +347,7 @@ static const char SWEEPS[] =
     "Options are those of train, as in a recipe, and come on top of the command line.\n"
     "Combinations are named by what differs: lr-0.01_prefix-length-10.\n"
     "\n"
-    "Not in a sweep, as the runs share the base: methods adapter and full, --unfreeze,\n"
+    "Not in a sweep, as the runs share the base: methods adapter, full and head, --unfreeze,\n"
     "several tasks; nor dropout by rows, --base-dropout, --infix. Precision and the\n"
     "like are the base's, so the command line's. Runs with a head of\n"
     "their own and runs with the base's take passes in turn. A run whose numbers go bad\n"
@@ -357,6 +357,34 @@ static const char SWEEPS[] =
     "their last 10 steps; sweep.csv has the table, sweep.html the curves too. With\n"
     "--tensorboard DIR each has a folder in DIR. Memory grows with the runs:\n"
     "--max-runs N trains so many at a time.\n";
+
+static const char EXPERIMENTS[] =
+    "kvfold compare --recipe FILE trains the rows of an experiment. The file is a recipe\n"
+    "with options of compare and train for all rows, then sections:\n"
+    "  task = seq-cls\n"
+    "  seeds = 3\n"
+    "\n"
+    "  [random]                      a row of this name, with these options\n"
+    "  method = direct\n"
+    "  init = random\n"
+    "\n"
+    "  [text]\n"
+    "  method = direct\n"
+    "  init-text = a film review\n"
+    "\n"
+    "  [*]                           every row with each of these values\n"
+    "  limit = 50, 200\n"
+    "Values of [*] are separated by commas, and one with commas in it is in double\n"
+    "quotes; several lines give all combinations, and a row whose method has not the\n"
+    "option is trained once. Without rows of its own a file has those of --methods. A row\n"
+    "may have steps, data and task of its own; the base is one for all. --out DIR has a\n"
+    "page, compare.html, and its picture of scores, compare.svg.\n"
+    "\n"
+    "Rows are checked before one is trained, and a mistake is named by its line. A run\n"
+    "that fails leaves the others, and a line that says why.\n"
+    "\n"
+    "Experiments of the literature are in recipes/experiments, each with its command at\n"
+    "the head of the file.\n";
 
 static const char SCALING[] =
     "Where the weights of a frozen base are, from fast and large to slow and small:\n"
@@ -474,6 +502,7 @@ const char *cli_topic(size_t index, const char **name)
                   {"numbers", NUMBERS},
                   {"clusters", CLUSTERS},
                   {"sweeps", SWEEPS},
+                  {"experiments", EXPERIMENTS},
                   {"scaling", SCALING},
                   {"usage", USAGE},
                   {"environment", ENVIRONMENT},

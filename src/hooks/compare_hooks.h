@@ -4,6 +4,11 @@
 #define KVF_COMPARE_HOOKS_H
 
 #include <kvfold/json.h>
+#include <kvfold/train.h>
+
+/* Whether a run may have these options, as far as that is known before its files are read. EUSAGE.
+ */
+kvf_status kvf__compare_check(kvf_ctx *ctx, const kvf_train_options *options);
 
 /* What the runs of a comparison come to. object has "runs", one for each run as `train --json`
  * prints it and with "name" (of the method, equal for runs that differ by their seed alone), "seed"
@@ -23,9 +28,12 @@
  * EUSAGE: a run without name or file. */
 kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object);
 /* One self-contained HTML page of such an object: the table and the curves. Of the object also
- * "title", "bare" {loss} or {reason}, "options" and "about" {name: value}, each of which may be
- * absent. *bytes, may be NULL: its size. EEXIST. */
+ * "title", "bare" {loss} or {reason}, "failed" [{name, seed, line}], "options" and "about" {name:
+ * value}, each of which may be absent. *bytes, may be NULL: its size. EEXIST. */
 kvf_status kvf__compare_page(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force,
                              int64_t *bytes);
+/* Of the same object one SVG: the mean, the least and the largest score of each method. No file if
+ * no method has one. EEXIST. */
+kvf_status kvf__compare_picture(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force);
 
 #endif

@@ -87,16 +87,21 @@ void kvf__nearest_try(kvf__nearest *nearest, const char *name);
 char *kvf__option_line(char **text, int *number);
 /* Cuts a line at its "=", both sides trimmed; false: it has none. */
 bool kvf__option_split(char *line, char **name, char **value);
+/* Takes one value off a list with commas, in which a value with commas stands in double quotes;
+ * *list moves on, NULL at its end. NULL, or what is wrong with it, to follow its name. */
+const char *kvf__option_cut(char **list, char **value);
 /* Cuts white space off both ends, in place. */
 char *kvf__trim(char *text);
 
 /* Rows by index, NULL past the last: all of train, with offsets of kvf_train_options; those of it
- * that a distillation has, with its defaults; those that a sweep has. And why one of train's is not
- * a sweep's, NULL: it is, or is none of train's. */
+ * that a distillation has, with its defaults; those that a sweep, and a comparison, has. And why
+ * one of train's is not a sweep's, or a comparison's, NULL: it is, or is none of train's. */
 const kvf__option_row *kvf__train_option_row(size_t index);
 const kvf__option_row *kvf__distill_option_row(size_t index);
 const kvf__option_row *kvf__sweep_option_row(size_t index);
 const char *kvf__sweep_refusal(const char *name);
+const kvf__option_row *kvf__compare_option_row(size_t index);
+const char *kvf__compare_refusal(const char *name);
 /* Has the method this option of train? One that it has not is refused where it is given. */
 bool kvf__train_option_applies(const char *name, const char *method);
 

@@ -142,6 +142,20 @@ static void put_bare(kvf__html *h, const kvf_json *bare, bool scored)
     kvf__html_put(h, "</tr>\n");
 }
 
+/* A row of the table for each run that failed, with the reason. columns: of the table. */
+static void put_failed(kvf__html *h, const kvf_json *failed, int columns)
+{
+    for (size_t i = 0; i < kvf_json_size(failed); i++) {
+        const kvf_json *run = kvf_json_at(failed, i);
+        kvf__html_put(h, "<tr><th scope=\"row\">");
+        kvf__html_text(h, text_of(run, "name"));
+        kvf__html_printf(h, "</th><td colspan=\"%d\">seed %.0f failed: ", columns - 1,
+                         real_of(run, "seed"));
+        kvf__html_text(h, text_of(run, "line"));
+        kvf__html_put(h, "</td></tr>\n");
+    }
+}
+
 static void put_titles(kvf__html *h, const kvf_json *object, const char *metric)
 {
     static const char *const TITLES[] = {"method",   "trained", "share", "stored",
@@ -168,10 +182,13 @@ static void put_table(kvf__html *h, const kvf_json *object)
     put_bare(h, kvf_json_get(object, "bare"), metric != NULL);
     for (size_t i = 0; i < kvf_json_size(methods_of(object)); i++)
         put_method(h, kvf_json_at(methods_of(object), i), metric != NULL);
+    put_failed(h, kvf_json_get(object, "failed"), metric ? 10 : 9);
     kvf__html_put(h, "</tbody></table></div>\n<p class=\"note\">Of the best checkpoints: the mean "
                      "over seeds, and the least and largest. Share: of the parameters of base and "
                      "method together. The last column is the mean difference over equal seeds "
-                     "with its standard error.</p>\n</section>\n");
+                     "with its standard error.</p>\n");
+    kvf__ranges_put(h, object);
+    kvf__html_put(h, "</section>\n");
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */

@@ -31,6 +31,8 @@ kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__hist
  * curve_steps, loss}, curves as a comparison has them, loss the title of their chart. */
 kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json *drawn,
                            kvf__buf *out);
+/* The picture of a comparison's scores as an SVG file; empty if it has none. */
+kvf_status kvf__ranges_picture(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 /* Of a comparison, as kvf__compare_page() takes it. */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 

@@ -96,6 +96,10 @@ typedef struct kvf__heat {
 } kvf__heat;
 void kvf__heat_put(kvf__html *h, const kvf__heat *heat);
 
+/* The scores, or the losses, of a comparison's methods, as an SVG with its own style. Nothing if
+ * there are none. */
+void kvf__ranges_put(kvf__html *h, const kvf_json *object);
+
 /* ---- sections -------------------------------------------------------------------------------- */
 
 void kvf__curves_put(kvf__html *h, const kvf_json *facts, const kvf__history *history);

@@ -79,27 +79,6 @@ static void list_option(kvf__grid *grid, const char *name)
     grid->options[grid->n_options++] = name;
 }
 
-/* Takes one value off the list; *rest: what follows its comma, NULL at the end. */
-static kvf_status split_value(grid_parser *p, const char *name, char *list, char **value,
-                              char **rest)
-{
-    list = kvf__trim(list);
-    if (*list != '"') {
-        *rest = strchr(list, ',');
-        if (*rest) *(*rest)++ = 0;
-        *value = kvf__trim(list);
-        return **value ? KVF_OK : BAD(p, "%s has an empty value", name);
-    }
-    *value = list + 1;
-    char *end = strchr(*value, '"');
-    if (!end) return BAD(p, "%s: a quote is not closed", name);
-    *end = 0;
-    list = kvf__trim(end + 1);
-    if (*list && *list != ',') return BAD(p, "%s: want a comma after a quote", name);
-    *rest = *list ? list + 1 : NULL;
-    return KVF_OK;
-}
-
 static kvf_status add_axis(grid_parser *p, const char *name, char *list)
 {
     axis *a = &p->axes[p->n_axes];
@@ -109,7 +88,8 @@ static kvf_status add_axis(grid_parser *p, const char *name, char *list)
     *a = (axis){.name = name, .line = p->line, .values = p->values + p->n_values};
     while (list) {
         char *value;
-        KVF_TRY(split_value(p, name, list, &value, &list));
+        const char *wrong = kvf__option_cut(&list, &value);
+        if (wrong) return BAD(p, "%s%s", name, wrong);
         KVF_TRY(check_value(p, name, value));
         for (size_t i = 0; i < a->n; i++)
             if (!strcmp(a->values[i].value, value))

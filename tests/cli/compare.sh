@@ -101,17 +101,20 @@ has err 'small.txt:1: prefix-length: not for the methods compared'
 absent other
 run 1 compare $shared --methods direct --out runs --quiet
 has err '^kvfold: compare: runs/compare.html: exists'
-rm runs/compare.html
+rm runs/compare.html runs/compare.svg
 run 1 compare $shared --methods direct --out runs --quiet
 has err '^kvfold: train: runs/direct-0.run.h5: exists '
 has err '^kvfold: compare: train for direct-0 failed'
 
-# what was done before a failure is printed
+# a run that fails leaves the others, and a line that says why
 run 1 compare $shared --methods direct,mlp:init-encoder=nothing.h5 --out partly --quiet
 has err '^kvfold: compare: train for mlp-init-encoder=nothing.h5-0 failed'
 has out '^direct '
-[ "$(wc -l <out)" -eq 4 ] || fail "not a heading, the bare base, one row and an end: $(cat out)"
+has err '^kvfold: compare: 1 of 2 runs failed$'
+has out '^mlp init-encoder=nothing.h5  seed 0 failed: nothing.h5: cannot open: No such file or directory$'
+[ "$(wc -l <out)" -eq 5 ] || fail "not a heading, the bare base, two rows and an end: $(cat out)"
 has partly/compare.html '>direct</li>'
+has partly/compare.html '>seed 0 failed: nothing.h5: cannot open: No such file or directory</td>'
 
 export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2
 run 2 compare $shared --methods direct --out ranks --quiet
@@ -123,3 +126,77 @@ echo 'unfreeze = base' >both.txt
 run 0 compare --base model --data train.jsonl --valid valid.jsonl --options both.txt --steps 2 --methods p-tuning --out both
 has err '^kvfold: compare: merge for .*failed'
 has out '^p-tuning .* - '
+
+# ---- an experiment: rows in sections, axes, options of all at its head and on the command line
+cat >experiment.txt <<'X'
+# rows and axes
+task = seq-cls
+precision = f32
+seeds = 2
+steps = 2
+[random]
+method = direct
+init = random
+[a text]
+method = direct
+init-text = good, bad
+steps = 1
+[adapter]
+method = adapter
+adapter-size = 4
+
+[*]
+prefix-length = 2, 4
+X
+data="--base bert --data rows.tsv --valid rows.tsv --threads 2 --quiet"
+run 0 compare --recipe experiment.txt $data --lr 0.01 --out experiment
+sed 's/  .*//' out >names
+printf '%s\n' method 'bare base' 'random prefix-length=2' 'random prefix-length=4' 'a text prefix-length=2' \
+    'a text prefix-length=4' adapter '2 seeds of 2 steps, '"$(sed -n 's/.*steps, \([0-9]* parameters\).*/\1/p' out)" >want
+sed 's/ in the base.*//' names | cmp -s - want || fail "rows: $(cat out)"
+for name in random-prefix-length=2 a_text-prefix-length=4 adapter; do
+    [ -s "experiment/$name-1.run.h5" ] || fail "no experiment/$name-1.run.h5"
+done
+run 0 inspect experiment/a_text-prefix-length=4-1.run.h5 --json
+has out '"init-text":"good, bad"'
+has out '"prefix-length":4'
+has out '"lr":0.01'
+has out '"steps":1'
+[ "$(grep -c '<circle' experiment/compare.svg)" -eq 5 ] || fail "compare.svg has not five dots"
+has experiment/compare.html '<circle'
+
+# the head of the file gives way to the command line; without rows those of --methods
+printf 'seeds = 3\nprefix-length = 4\nprecision = f32\nsteps = 1\n[*]\nmethod = direct, projected\nlr = 0.1, 0.2\n' >axes.txt
+run 0 compare --recipe axes.txt --base model --data train.jsonl --valid-split 0.5 --methods mlp --seeds 1 --out axes --quiet
+[ "$(grep -c '^mlp method=' out)" -eq 4 ] || fail "$(cat out)"
+has out '^mlp method=projected lr=0.2  '
+has out '^bare base .* not measured: there is no one --valid FILE$'
+
+# every mistake by its line, before anything is trained
+bad() {
+    printf '%b' "$1" >bad.txt
+    run 2 compare --recipe bad.txt $data --task seq-cls --out bad
+    out_is
+    has err "^kvfold: [a-z]*: bad.txt:$2"
+    absent bad
+}
+bad 'seeds = 2\nlearning = 1\n' '2: option "learning" is not known'
+bad '[a]\nlearning = 1\n' '2: option "learning" is not known'
+bad '[a\n' '1: want \[NAME\], found "\[a"'
+bad '[a]\nlr 3\n' '2: want "option = value", found "lr 3"'
+bad '[a/b]\n' '1: section "a/b": want letters'
+bad '[a]\n[a]\n' '2: a stands there twice'
+bad '[a]\nmethod = lora\n' '2: method "lora": want mlp|'
+bad '[a]\nseed = 3\n' '2: seed: a comparison has --seeds N'
+bad '[a]\nbase = other\n' '2: base: it holds for all rows'
+bad '[a]\nlr = fast\n' '2: --lr "fast": want a number'
+bad '[a]\nmethod = adapter\n\nprefix-length = 3\n' '4: --prefix-length: not for method adapter'
+bad '[a]\nmethod = direct\n[b]\nmethod = full\n[c]\nlr = 1\ntrain-head = true\n' '7: --train-head is for --task lm'
+bad '[a]\nmethod = direct\n[*]\nlr = 1,, 2\n' '4: lr has an empty value'
+bad '[a]\nmethod = direct\n[*]\nlr = 1, fast\n' '4: --lr "fast": want a number'
+bad 'methods = mlp\n[a]\nmethod = direct\n' '2: sections are the rows, so --methods has no place'
+bad 'encoder-hidden = 3\n[a]\nmethod = direct\n' '1: encoder-hidden: not for the methods compared'
+run 2 compare $data --resume --out bad
+has err '^kvfold: compare: --resume: not in a comparison, whose runs begin anew'
+run 2 compare --base model --data train.jsonl --out bad
+has err '^kvfold: compare: --valid FILE or --valid-split X is needed'
