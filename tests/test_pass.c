@@ -12,6 +12,10 @@ static void setup_gpt2(void)
 {
     toy_create(&t, toy_gpt2, KVF__F32);
 }
+static void setup_olmo2(void)
+{
+    toy_create(&t, toy_olmo2, KVF__F32);
+}
 static void setup_qwen3(void)
 {
     toy_create(&t, toy_qwen3, KVF__F32);
@@ -540,9 +544,12 @@ int main(void)
     const struct {
         const char *name;
         SFun setup;
-    } models[] = {{"llama", setup_llama}, {"gpt2", setup_gpt2}, {"qwen3", setup_qwen3}};
+    } models[] = {{"llama", setup_llama},
+                  {"gpt2", setup_gpt2},
+                  {"qwen3", setup_qwen3},
+                  {"olmo2", setup_olmo2}};
 
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         TCase *core = tcase_create(models[i].name);
         tcase_add_checked_fixture(core, models[i].setup, teardown);
         tcase_set_timeout(core, 60);

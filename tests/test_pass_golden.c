@@ -1,13 +1,15 @@
-/* The pass against transformers: tiny Llama, GPT-2 and Qwen models made by
+/* The pass against transformers: a tiny model of each family, made by
  * tests/golden/make_model_golden.py, which stores the weights and what torch computed
  * in f32 (and how far its own autocast is off in bf16). */
 #include "golden_model.h"
 
 #include <math.h>
 
-static const char *const MODELS[] = {"llama_tied",    "llama_untied", "gpt2",
-                                     "gpt2_by_layer", "qwen2",        "qwen3"};
-enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
+static const char *const MODELS[] = {"llama_tied", "llama_untied", "gpt2", "gpt2_by_layer", "qwen2",
+                                     "qwen3",
+                                     /* these have golden.kv and a model.gguf */
+                                     "olmo2"};
+enum { FAMILIES = 6, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static double loss_of(golden *g, const kvf__prefix *prefix, int64_t start, bool gradient)
 {
@@ -101,6 +103,34 @@ START_TEST(bf16_gradient_is_no_worse_than_autocast)
 }
 END_TEST
 
+/* Of the last row behind the prefix, as transformers caches them. */
+START_TEST(keys_and_values_match)
+{
+    golden g;
+    kvf__cache *cache = NULL;
+    golden_load(&g, MODELS[_i], KVF__F32);
+    const int64_t r = g.batch.n_rows - 1, T = g.start[r + 1] - g.start[r];
+    const int64_t start[] = {0, T};
+    const kvf__batch batch = {
+        .n_rows = 1, .n_tokens = T, .start = start, .ids = g.batch.ids + g.start[r]};
+    const kvf__input input = {
+        .batch = &batch, .condition.prefix = &g.prefix, .condition.position_start = g.prefix.P};
+    int64_t n;
+    float *want = golden_values(&g, "kv", &n), *got = calloc((size_t)n, sizeof *got);
+
+    ck_assert_int_eq(kvf__cache_create(g.ctx, g.model, 1, T, &cache), KVF_OK);
+    kvf__input with_cache = input;
+    with_cache.cache = cache;
+    ck_assert_msg(!kvf__pass_fwd(g.ctx, g.pass, &with_cache), "%s", kvf_ctx_error(g.ctx));
+    kvf__cache_read(cache, 0, 0, T, got);
+    ck_close(got, want, (size_t)n, 0, 1e-5);
+    kvf__cache_free(cache);
+    free(want);
+    free(got);
+    golden_unload(&g);
+}
+END_TEST
+
 /* ---- the same models as GGUF ------------------------------------------------------------------
  */
 
@@ -190,6 +220,28 @@ START_TEST(gguf_of_qwen_is_the_same_model)
 }
 END_TEST
 
+/* Written by the gguf package as llama.cpp's converter would. Vectors are f32 there, with f16
+ * values: the same numbers. */
+START_TEST(gguf_is_the_same_model)
+{
+    golden g;
+    char path[128];
+    kvf__weights file = {0};
+    kvf__desc hf = golden_open(&g, MODELS[_i]), desc = {0};
+
+    snprintf(path, sizeof path, "tests/golden/model_%s/model.gguf", MODELS[_i]);
+    ck_assert_msg(!kvf__gguf_open(g.ctx, ck_source(path), &file), "%s", kvf_ctx_error(g.ctx));
+    ck_assert_msg(!kvf__desc_from_gguf(g.ctx, path, file.meta, &file.table, &desc), "%s",
+                  kvf_ctx_error(g.ctx));
+    golden_pack(&g, &desc, &file.table, KVF__F32);
+    loss_of(&g, &g.prefix, g.prefix.P, false);
+    check_logits(&g, "logits");
+    kvf__desc_done(&hf);
+    golden_unload(&g);
+    kvf__weights_close(&file);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pass_golden");
@@ -198,7 +250,9 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, logits_and_losses_match, 0, N_MODELS);
     tcase_add_loop_test(cases, gradient_matches, 0, N_MODELS);
+    tcase_add_loop_test(cases, keys_and_values_match, FAMILIES, N_MODELS);
     tcase_add_loop_test(cases, gguf_of_qwen_is_the_same_model, 0, 2);
+    tcase_add_loop_test(cases, gguf_is_the_same_model, FAMILIES, N_MODELS);
     tcase_add_test(cases, bf16_gradient_is_no_worse_than_autocast);
     suite_add_tcase(suite, cases);
     return ck_main(suite);

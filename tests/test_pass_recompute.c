@@ -16,6 +16,10 @@ static void setup_gpt2(void)
 {
     toy_create(&t, toy_gpt2, KVF__F32);
 }
+static void setup_olmo2(void)
+{
+    toy_create(&t, toy_olmo2, KVF__F32);
+}
 static void setup_qwen3(void)
 {
     toy_create(&t, toy_qwen3, KVF__F32);
@@ -201,7 +205,7 @@ START_TEST(memory_is_that_of_one_layer)
     const kvf__desc *d = kvf__model_desc(t.model);
     kvf__pass *keeping = make_pass(false), *again = make_pass(true);
     size_t entered = kvf__arena_round((size_t)(d->L * TOY_TOKENS * d->C) * sizeof(float));
-    size_t layer = (size_t)((char *)keeping->kept[1].xhat1 - (char *)keeping->kept[0].xhat1);
+    size_t layer = (size_t)((char *)keeping->kept[1].qkv - (char *)keeping->kept[0].qkv);
 
     ck_assert_uint_eq(keeping->arena.cap - again->arena.cap, (size_t)(d->L - 1) * layer - entered);
     ck_assert_ptr_eq(again->kept[0].qkv, again->kept[d->L - 1].qkv);
@@ -332,12 +336,10 @@ int main(void)
     const struct {
         const char *name;
         SFun setup;
-    } models[] = {{"llama", setup_llama},
-                  {"gpt2", setup_gpt2},
-                  {"qwen3", setup_qwen3},
-                  {"llama_bf16", setup_llama_bf16},
-                  {"gpt2_bf16", setup_gpt2_bf16}};
-    for (int i = 0; i < 5; i++) {
+    } models[] = {{"llama", setup_llama},           {"gpt2", setup_gpt2},
+                  {"qwen3", setup_qwen3},           {"olmo2", setup_olmo2},
+                  {"llama_bf16", setup_llama_bf16}, {"gpt2_bf16", setup_gpt2_bf16}};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         TCase *core = tcase_create(models[i].name);
         tcase_add_checked_fixture(core, models[i].setup, teardown);
         tcase_set_timeout(core, 60);

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-static const char *const MODELS[] = {"grad_llama",      "grad_qwen3", "grad_gpt2",
-                                     "grad_openai_gpt", "grad_bert",  "grad_roberta"};
+static const char *const MODELS[] = {"grad_llama", "grad_qwen3",   "grad_gpt2", "grad_openai_gpt",
+                                     "grad_bert",  "grad_roberta", "grad_olmo2"};
 enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static const kvf__train EVERYTHING = {.what = KVF__TRAIN_EVERYTHING};
@@ -246,7 +246,7 @@ static double step_down(golden *g, double rate)
 START_TEST(refresh_packs_new_values)
 {
     golden g;
-    double rate = 1e-4;
+    double rate = 1e-5;
     load(&g, MODELS[_i], KVF__F32, EVERYTHING);
     double before = backward(&g);
     double square = step_down(&g, rate);
@@ -279,7 +279,7 @@ START_TEST(dropped_gradients)
     const kvf__row_dropout later = {.p = 0.3, .seed = 5, .step = 3};
     golden g;
     size_t n;
-    double rate = 1e-4;
+    double rate = 1e-5;
     load(&g, MODELS[_i], KVF__F32, EVERYTHING);
     double plain = loss_of(&g, false);
     make_pass(&g, true);

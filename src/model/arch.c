@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-static const kvf__arch_family *const families[] = {&kvf__arch_llama, &kvf__arch_gpt,
-                                                   &kvf__arch_bert};
+static const kvf__arch_family *const families[] = {&kvf__arch_llama, &kvf__arch_olmo,
+                                                   &kvf__arch_gpt, &kvf__arch_bert};
 
 /* The rows of all families in turn; NULL past the last. */
 static const kvf__arch *arch_at(size_t index)
@@ -58,15 +58,17 @@ const kvf__arch *kvf__arch_by_gguf(const char *architecture)
     return arch;
 }
 
-const char *kvf__arch_list(char buf[128], bool gguf)
+const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf)
 {
     const kvf__arch *arch;
     size_t at = 0;
 
     buf[0] = 0;
-    for (size_t i = 0; (arch = arch_at(i)) != NULL && at < 128; i++) {
+    for (size_t i = 0; (arch = arch_at(i)) != NULL && at < KVF__ARCH_LIST_BYTES; i++) {
         const char *name = gguf ? arch->gguf : arch->name;
-        if (name) at += (size_t)snprintf(buf + at, 128 - at, "%s%s", at ? ", " : "", name);
+        if (name)
+            at += (size_t)snprintf(buf + at, KVF__ARCH_LIST_BYTES - at, "%s%s", at ? ", " : "",
+                                   name);
     }
     return buf;
 }

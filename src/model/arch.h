@@ -25,11 +25,12 @@ typedef enum kvf__role {
     KVF__W_K_BIAS,
     KVF__W_V,
     KVF__W_V_BIAS,
-    KVF__W_Q_NORM, /* of a head's queries, before rope */
+    KVF__W_Q_NORM, /* of a head's queries, or of all, before rope */
     KVF__W_K_NORM,
     KVF__W_OUT,
     KVF__W_OUT_BIAS,
-    KVF__W_NORM2, /* of the feed-forward half */
+    KVF__W_OUT_NORM1, /* of what the attention half gives */
+    KVF__W_NORM2,     /* of the feed-forward half */
     KVF__W_NORM2_BETA,
     KVF__W_GATE,
     KVF__W_GATE_BIAS,
@@ -37,6 +38,7 @@ typedef enum kvf__role {
     KVF__W_UP_BIAS,
     KVF__W_DOWN,
     KVF__W_DOWN_BIAS,
+    KVF__W_OUT_NORM2, /* of what the feed-forward half gives */
     KVF__W_FINAL,
     KVF__W_FINAL_BETA,
     KVF__W_HEAD,
@@ -125,18 +127,19 @@ typedef struct kvf__arch {
 } kvf__arch;
 
 #define KVF__COUNT(array) (sizeof(array) / sizeof *(array))
-/* The rows of arch_llama.c, arch_gpt.c, arch_bert.c. */
+/* The rows of arch_llama.c, arch_olmo.c, arch_gpt.c, arch_bert.c. */
 typedef struct kvf__arch_family {
     const kvf__arch *rows;
     size_t n;
 } kvf__arch_family;
-extern const kvf__arch_family kvf__arch_llama, kvf__arch_gpt, kvf__arch_bert;
+extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_gpt, kvf__arch_bert;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_by_class(const char *class_name);
 const kvf__arch *kvf__arch_by_gguf(const char *architecture);
 /* "llama, mistral, gpt2, ..." into buf; returns buf. For messages. */
-const char *kvf__arch_list(char buf[128], bool gguf);
+enum { KVF__ARCH_LIST_BYTES = 256 };
+const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf);
 
 /* ---- names (names.c) ------------------------------------------------------------------------- */
 

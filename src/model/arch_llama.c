@@ -116,7 +116,7 @@ static const kvf__arch rows[] = {
         .gguf = "qwen3",
         LLAMA_ROW,
         .keys = &qwen3_keys,
-        .block.qk_norm = true,
+        .block.qk_norm = KVF__QK_BY_HEAD,
     },
 };
 

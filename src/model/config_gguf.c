@@ -189,7 +189,7 @@ kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *
     const kvf__config c = {ctx, where, root, name};
     const kvf__arch *arch = name ? kvf__arch_by_gguf(name) : NULL;
     kvf__desc desc = {.gguf = true};
-    char list[128];
+    char list[KVF__ARCH_LIST_BYTES];
 
     if (!name) return kvf__fail(ctx, KVF_EFORMAT, "%s: general.architecture is missing", where);
     if (!arch)

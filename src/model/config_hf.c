@@ -64,7 +64,7 @@ static kvf_status find_arch(const kvf__config *c, const kvf__arch **out)
 {
     const kvf_json *model_type = kvf_json_get(c->root, "model_type");
     const char *name = kvf_json_str(model_type, NULL);
-    char list[128];
+    char list[KVF__ARCH_LIST_BYTES];
 
     if (kvf_json_typeof(c->root) != KVF_JSON_OBJECT)
         return kvf__fail(c->ctx, KVF_EFORMAT, "%s: not a JSON object", c->where);

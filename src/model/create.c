@@ -35,7 +35,8 @@ static void read_plain(const reading *r, kvf__role role, int64_t layer, float **
     if (slot && *at) kvf__slot_read(slot, *at);
 }
 
-/* One row per head: H times that of queries, G times that of keys. */
+/* One row per head: H times that of queries, G times that of keys; of norms of all heads together
+ * the slots have all rows. */
 static void read_head_norms(const reading *r, int64_t layer, float **at)
 {
     const kvf__desc *d = r->c->desc;
@@ -44,6 +45,11 @@ static void read_head_norms(const reading *r, int64_t layer, float **at)
 
     if (!d->block.qk_norm) return;
     if (r->carve) *at = kvf__carve(r->carve, d->H + d->G, d->D, sizeof(float));
+    if (*at && d->block.qk_norm == KVF__QK_WHOLE) {
+        kvf__slot_row(q, 0, *at);
+        kvf__slot_row(k, 0, *at + d->H * d->D);
+        return;
+    }
     for (int64_t h = 0; *at && h < d->H + d->G; h++)
         kvf__slot_row(h < d->H ? q : k, 0, *at + h * d->D);
 }
@@ -57,6 +63,8 @@ static void read_norms(const reading *r)
     for (int64_t l = 0; l < r->c->desc->L; l++) {
         kvf__layer none = {0}, *to = model->layers ? &model->layers[l] : &none;
         read_head_norms(r, l, &to->head_gamma);
+        read_plain(r, KVF__W_OUT_NORM1, l, &to->out_gamma[0]);
+        read_plain(r, KVF__W_OUT_NORM2, l, &to->out_gamma[1]);
         if (folded) continue;
         read_plain(r, KVF__W_NORM1, l, &to->gamma1);
         read_plain(r, KVF__W_NORM1_BETA, l, &to->beta1);

@@ -49,7 +49,9 @@ static kvf__raw_layer lay_layer(const kvf__decoder *decoder, kvf__carver *carve,
     const kvf__desc *d = &decoder->model->desc;
     const kvf__slot *slot, *bias;
     kvf__raw_layer to = {.norm1 = lay_norm(decoder, carve, KVF__W_NORM1, KVF__W_NORM1_BETA, l),
-                         .norm2 = lay_norm(decoder, carve, KVF__W_NORM2, KVF__W_NORM2_BETA, l)};
+                         .norm2 = lay_norm(decoder, carve, KVF__W_NORM2, KVF__W_NORM2_BETA, l),
+                         .out_norm1 = lay_norm(decoder, carve, KVF__W_OUT_NORM1, KVF__W_ROLES, l),
+                         .out_norm2 = lay_norm(decoder, carve, KVF__W_OUT_NORM2, KVF__W_ROLES, l)};
     kvf__raw *const raws[] = {to.qkv, &to.out, &to.up, &to.gate, &to.down}; /* by kind of product */
     kvf__product p;
 
@@ -75,6 +77,7 @@ static kvf__decoder_own lay_own(const kvf__decoder *decoder, kvf__carver *carve)
         .xhat = kvf__carve(carve, decoder->rows, d->C, sizeof(float)),
         .rstd = kvf__carve(carve, decoder->rows, 1, sizeof(float)),
         .head = kvf__carve(carve, d->D, 1, sizeof(float)),
+        .whole_rstd = kvf__carve(carve, 2, decoder->rows, sizeof(float)),
         .product = kvf__carve(carve, 1, 1, kvf__matvec_scratch(decoder->rows, K)),
         .attention = kvf__carve(
             carve, 1, 1, kvf__attn_head_scratch(d->D, decoder->P + decoder->cache->capacity + 1)),
@@ -98,6 +101,7 @@ static void lay_out(void *object, kvf__carver *carve)
     decoder->x = kvf__carve(carve, rows, d->C, sizeof(float));
     decoder->qkv = kvf__carve(carve, rows, (d->H + 2 * d->G) * d->D, sizeof(float));
     decoder->att = kvf__carve(carve, rows, d->H * d->D, sizeof(float));
+    if (d->block.out_norm) decoder->half = kvf__carve(carve, rows, d->C, sizeof(float));
     decoder->h1 = kvf__carve(carve, rows, d->F, sizeof(float));
     if (d->block.gated) decoder->h2 = kvf__carve(carve, rows, d->F, sizeof(float));
     decoder->g = kvf__carve(carve, rows, d->F, sizeof(float));

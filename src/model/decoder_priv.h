@@ -16,21 +16,22 @@ typedef struct kvf__raw {
 
 /* A norm whose weights are applied, not folded: the matrix after it is the file's. */
 typedef struct kvf__raw_norm {
-    float *gamma, *beta; /* [C]; beta may be NULL */
+    float *gamma, *beta; /* [C]; NULL: there is no norm, no beta */
 } kvf__raw_norm;
 
 typedef struct kvf__raw_layer {
     kvf__raw qkv[3]; /* whole heads each: q, k and v, or one of all */
     kvf__raw out, gate, up, down;
-    kvf__raw_norm norm1, norm2;
+    kvf__raw_norm norm1, norm2, out_norm1, out_norm2;
 } kvf__raw_layer;
 
 /* What each thread has for itself. */
 typedef struct kvf__decoder_own {
-    float *xhat; /* [rows, C] output of a norm: every thread makes all of it, which costs less
-                    than waiting */
-    float *rstd; /* [rows] */
-    float *head; /* [D] */
+    float *xhat;       /* [rows, C] output of a norm: every thread makes all of it, which costs less
+                          than waiting */
+    float *rstd;       /* [rows] */
+    float *head;       /* [D] */
+    float *whole_rstd; /* [2, rows] of the norms of all queries, of all keys */
     void *product, *attention; /* scratch of the kernels */
     kvf__kvseg *segs;          /* [2, rows] prefixes, caches */
     kvf__attn_row *rows;       /* [rows] */
@@ -51,6 +52,7 @@ struct kvf__decoder {
     float *x;             /* [rows, C] residual stream */
     float *qkv;           /* [rows, (H+2G)D], q and k rotated */
     float *att;           /* [rows, HD] */
+    float *half;          /* [rows, C] what a half gives, where a norm of it follows; else NULL */
     float *h1, *h2, *g;   /* [rows, F] gate or up; up where gated; output of the activation */
     float *lse;           /* [H, rows] */
     float *position_rows; /* [rows, C] of learned positions */

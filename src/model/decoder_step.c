@@ -10,6 +10,7 @@
 #include "decoder_priv.h"
 #include "team.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -72,20 +73,52 @@ static void multiply_part(const worker *w, const kvf__raw *raw, const float *x, 
     add_bias(w, raw->bias ? raw->bias + from : NULL, to - from, y + from, raw->rows);
 }
 
-static void normalise(const worker *w, const kvf__raw_norm *norm)
+/* n rows of x [n, C] through a norm, if there is one, to this thread's xhat. */
+static void normalise_rows(const worker *w, const kvf__raw_norm *norm, const float *x, int64_t n)
 {
     const kvf__desc *d = &w->decoder->model->desc;
     const int64_t C = d->C;
 
-    w->decoder->model->kernels->norm_fwd(KVF__F32, w->own->xhat, w->own->rstd, w->decoder->x,
-                                         w->step->n, C, d->block.norm == KVF__RMSNORM, d->norm_eps);
-    for (int64_t m = 0; m < w->step->n; m++) {
+    if (!norm->gamma) {
+        memcpy(w->own->xhat, x, (size_t)(n * C) * sizeof *x);
+        return;
+    }
+    w->decoder->model->kernels->norm_fwd(KVF__F32, w->own->xhat, w->own->rstd, x, n, C,
+                                         d->block.norm == KVF__RMSNORM, d->norm_eps);
+    for (int64_t m = 0; m < n; m++) {
         float *row = w->own->xhat + m * C;
         for (int64_t c = 0; c < C; c++)
             row[c] *= norm->gamma[c];
         for (int64_t c = 0; norm->beta && c < C; c++)
             row[c] += norm->beta[c];
     }
+}
+
+static void normalise(const worker *w, const kvf__raw_norm *norm)
+{
+    normalise_rows(w, norm, w->decoder->x, w->step->n);
+}
+
+/* The stream += what a half's last product gives, through a norm if there is one. */
+static void add_half(const worker *w, const kvf__raw *raw, const kvf__raw_norm *norm,
+                     const float *in)
+{
+    const kvf__decoder *decoder = w->decoder;
+    const int64_t C = decoder->model->desc.C;
+
+    if (!norm->gamma) {
+        multiply_part(w, raw, in, decoder->x, true);
+        kvf__team_wait(w->team, w->n);
+        return;
+    }
+    multiply_part(w, raw, in, decoder->half, false);
+    kvf__team_wait(w->team, w->n);
+    for (int64_t m = w->t; m < w->step->n; m += w->n) {
+        normalise_rows(w, norm, decoder->half + m * C, 1);
+        for (int64_t c = 0; c < C; c++)
+            decoder->x[m * C + c] += w->own->xhat[c];
+    }
+    kvf__team_wait(w->team, w->n);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -98,11 +131,35 @@ static void unpermute(const worker *w, float *head, int64_t D)
         head[i / 2 + i % 2 * (D / 2)] = w->own->head[i];
 }
 
-/* RMSNorm of one head of queries or keys. */
-static void normalise_head(const worker *w, const float *gamma, float *head)
+/* 1 / rms of all queries of every row, and of all keys, where these are normed as one. Every thread
+ * does it for itself. */
+static void find_whole_rstd(const worker *w)
 {
     const kvf__desc *d = &w->decoder->model->desc;
 
+    for (int64_t m = 0; m < w->step->n; m++)
+        for (int i = 0; i < 2; i++) {
+            const int64_t n = (i ? d->G : d->H) * d->D, first = i ? d->H * d->D : 0;
+            const float *x = w->decoder->qkv + m * (d->H + 2 * d->G) * d->D + first;
+            double square = 0;
+            for (int64_t c = 0; c < n; c++)
+                square += (double)x[c] * (double)x[c];
+            w->own->whole_rstd[i * w->decoder->rows + m] =
+                (float)(1 / sqrt(square / (double)n + (double)d->norm_eps));
+        }
+}
+
+/* RMSNorm of head h of queries and keys, by itself or as a part of all, of row m. */
+static void normalise_head(const worker *w, const float *gamma, float *head, int64_t m, int64_t h)
+{
+    const kvf__desc *d = &w->decoder->model->desc;
+
+    if (d->block.qk_norm == KVF__QK_WHOLE) {
+        const float rstd = w->own->whole_rstd[(h >= d->H) * w->decoder->rows + m];
+        for (int64_t i = 0; i < d->D; i++)
+            head[i] *= rstd * gamma[i];
+        return;
+    }
     w->decoder->model->kernels->norm_fwd(KVF__F32, w->own->head, w->own->rstd, head, 1, d->D, true,
                                          d->norm_eps);
     for (int64_t i = 0; i < d->D; i++)
@@ -124,18 +181,14 @@ static void rotate(const worker *w, float *head, int64_t position)
 
 /* Head h of row m of qkv, counted through q, k and v: finished, and stored where it is a key or
  * value. */
-static void finish_head(const worker *w, const kvf__raw *raw, int64_t l, int64_t m, int64_t h,
-                        const float *bias)
+static void finish_head(const worker *w, int64_t l, int64_t m, int64_t h)
 {
     const kvf__desc *d = &w->decoder->model->desc;
     kvf__cache *cache = w->decoder->cache;
     float *head = w->decoder->qkv + (m * (d->H + 2 * d->G) + h) * d->D;
 
-    if (raw->slot->permuted_heads) unpermute(w, head, d->D);
-    for (int64_t i = 0; bias && i < d->D; i++)
-        head[i] += bias[i];
     if (d->block.qk_norm && h < d->H + d->G)
-        normalise_head(w, w->decoder->model->layers[l].head_gamma + h * d->D, head);
+        normalise_head(w, w->decoder->model->layers[l].head_gamma + h * d->D, head, m, h);
     if (d->position.kind == KVF__POS_ROPE && h < d->H + d->G)
         rotate(w, head, w->decoder->position[m]);
     if (h < d->H) return;
@@ -147,14 +200,25 @@ static void finish_head(const worker *w, const kvf__raw *raw, int64_t l, int64_t
     kvf__from_f32(cache->act, head, to + (size_t)at * kvf__act_size(cache->act), d->D);
 }
 
-/* This thread's heads of q, k and v. */
-static void project(const worker *w, int64_t l)
+/* Head h of row m as the products give it, in the order of Hugging Face. */
+static void place_head(const worker *w, const kvf__raw *raw, int64_t m, int64_t h,
+                       const float *bias)
+{
+    const kvf__desc *d = &w->decoder->model->desc;
+    float *head = w->decoder->qkv + (m * (d->H + 2 * d->G) + h) * d->D;
+
+    if (raw->slot->permuted_heads) unpermute(w, head, d->D);
+    for (int64_t i = 0; bias && i < d->D; i++)
+        head[i] += bias[i];
+}
+
+/* Heads from .. to - 1 of q, k and v. */
+static void project_heads(const worker *w, int64_t l, int64_t from, int64_t to)
 {
     const kvf__desc *d = &w->decoder->model->desc;
     const int64_t heads = d->H + 2 * d->G;
-    int64_t from, to, first = 0; /* first head of a part */
+    int64_t first = 0; /* first head of a part */
 
-    part_of(w, heads, 1, &from, &to);
     for (int i = 0; i < 3; i++) {
         const kvf__raw *raw = &w->decoder->layers[l].qkv[i];
         if (!raw->slot) break;
@@ -165,9 +229,27 @@ static void project(const worker *w, int64_t l)
                      w->decoder->qkv + a * d->D, heads * d->D, false);
         for (int64_t h = a; h < b; h++)
             for (int64_t m = 0; m < w->step->n; m++)
-                finish_head(w, raw, l, m, h, raw->bias ? raw->bias + (h - first) * d->D : NULL);
+                place_head(w, raw, m, h, raw->bias ? raw->bias + (h - first) * d->D : NULL);
         first = end;
     }
+}
+
+/* This thread's heads of q, k and v. */
+static void project(const worker *w, int64_t l)
+{
+    const kvf__desc *d = &w->decoder->model->desc;
+    int64_t from, to;
+
+    part_of(w, d->H + 2 * d->G, 1, &from, &to);
+    project_heads(w, l, from, to);
+    if (d->block.qk_norm == KVF__QK_WHOLE) {
+        kvf__team_wait(w->team, w->n);
+        find_whole_rstd(w);
+        kvf__team_wait(w->team, w->n);
+    }
+    for (int64_t h = from; h < to; h++)
+        for (int64_t m = 0; m < w->step->n; m++)
+            finish_head(w, l, m, h);
 }
 
 /* What row m of a step sees before its token. */
@@ -287,13 +369,11 @@ static void work(const worker *w)
         kvf__team_wait(w->team, w->n);
         attend(w, l);
         kvf__team_wait(w->team, w->n);
-        multiply_part(w, &layer->out, decoder->att, decoder->x, true);
-        kvf__team_wait(w->team, w->n);
+        add_half(w, &layer->out, &layer->out_norm1, decoder->att);
         normalise(w, &layer->norm2);
         widen(w, layer);
         kvf__team_wait(w->team, w->n);
-        multiply_part(w, &layer->down, decoder->g, decoder->x, true);
-        kvf__team_wait(w->team, w->n);
+        add_half(w, &layer->down, &layer->out_norm2, decoder->g);
     }
     normalise(w, &decoder->final);
     multiply_heads(w);

@@ -36,11 +36,16 @@ typedef struct kvf__ends {
 bool kvf__ends_has(const kvf__ends *ends, int32_t id);
 void kvf__ends_add(kvf__ends *ends, int32_t id); /* once; below 0: none; what has no room is left */
 
+/* RMSNorm of queries and keys, before rope: of every head by itself, or of all heads together. */
+typedef enum kvf__qk_norm { KVF__QK_NONE, KVF__QK_BY_HEAD, KVF__QK_WHOLE } kvf__qk_norm;
+
 /* What a block is made of: a row of the table of architectures, or a config gives it. */
 typedef struct kvf__block {
     kvf__norm_kind norm;
     bool post_norm; /* x = norm(x + half(x)); else x += half(norm(x)) */
-    bool qk_norm;   /* RMSNorm of every head's queries and keys, before rope */
+    bool bare;      /* no norm in front: x += half(x) */
+    bool out_norm;  /* a norm of what a half gives: x += norm(half(...)) */
+    kvf__qk_norm qk_norm;
     kvf__act_fn act;
     bool gated, causal;
     bool qkv_bias, out_bias, mlp_bias;

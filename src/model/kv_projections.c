@@ -65,7 +65,8 @@ static kvf_status read_layer(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots 
     KVF_TRY(read_part(ctx, d, slots, l, false, &at, &out->wk, &out->bk));
     KVF_TRY(read_part(ctx, d, slots, l, true, &at, &out->wv, &out->bv));
     if (!norm) return KVF_OK;
-    for (int64_t g = 0; g < d->G; g++)
+    out->k_norm_whole = d->block.qk_norm == KVF__QK_WHOLE;
+    for (int64_t g = 0; g < (out->k_norm_whole ? 1 : d->G); g++)
         kvf__slot_row(norm, 0, at + g * d->D);
     out->k_norm = at;
     return KVF_OK;

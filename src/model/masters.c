@@ -104,7 +104,7 @@ const kvf__slots *kvf__masters_slots(const kvf__masters *masters)
 
 float *kvf__masters_grad(const kvf__masters *masters, int role, int64_t layer)
 {
-    return masters ? masters->grad[role * masters->L + layer] : NULL;
+    return masters && role < KVF__W_ROLES ? masters->grad[role * masters->L + layer] : NULL;
 }
 
 kvf__params *kvf__masters_params(kvf__masters *masters)

@@ -33,7 +33,8 @@ typedef struct kvf__layer_weights {
 typedef struct kvf__layer {
     kvf__layer_weights *w; /* viewed; one for all layers that are packed just before use */
     float *gamma1, *beta1, *gamma2, *beta2; /* [C] of norm 1, 2; NULL where they are folded */
-    float *head_gamma; /* [H + G, D] of the norms of queries and keys; NULL: there are none */
+    float *out_gamma[2]; /* [C] of the norms of what the halves give; NULL: there are none */
+    float *head_gamma;   /* [H + G, D] of the norms of queries and keys; NULL: there are none */
 } kvf__layer;
 
 /* What shared packed memory holds: the number of a layer, or of a plane; -1: of none. */
@@ -115,7 +116,8 @@ kvf_status kvf__masters_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__s
                                const kvf__train *train, bool backward, kvf__masters **out);
 void kvf__masters_free(kvf__masters *masters);
 const kvf__slots *kvf__masters_slots(const kvf__masters *masters);
-/* The gradient of a weight (arch.h's kvf__role); NULL: it is not trained, or there is none. */
+/* The gradient of a weight (arch.h's kvf__role; KVF__W_ROLES is none); NULL: it is not trained, or
+ * there is none. */
 float *kvf__masters_grad(const kvf__masters *masters, int role, int64_t layer);
 kvf__params *kvf__masters_params(kvf__masters *masters);
 

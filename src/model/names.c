@@ -47,8 +47,10 @@ bool kvf__role_is_norm(kvf__role role)
     case KVF__W_NORM1_BETA:
     case KVF__W_Q_NORM:
     case KVF__W_K_NORM:
+    case KVF__W_OUT_NORM1:
     case KVF__W_NORM2:
     case KVF__W_NORM2_BETA:
+    case KVF__W_OUT_NORM2:
     case KVF__W_FINAL:
     case KVF__W_FINAL_BETA:
         return true;

@@ -33,8 +33,10 @@ static void put_norm(kvf__creation *c, const kvf__product *p, kvf__dense *dense)
     const kvf__product_weights *of = kvf__product_weights_of(p->kind);
 
     if (of->gamma == KVF__W_ROLES || c->desc->block.post_norm || c->model->unfolded) return;
-    const kvf__slot *beta = kvf__creation_slot(c, of->beta, p->unit);
-    kvf__slot_row(kvf__creation_slot(c, of->gamma, p->unit), 0, c->gamma);
+    const kvf__slot *gamma = kvf__creation_slot(c, of->gamma, p->unit),
+                    *beta = kvf__creation_slot(c, of->beta, p->unit);
+    if (!gamma) return;
+    kvf__slot_row(gamma, 0, c->gamma);
     dense->gamma = c->gamma;
     if (beta) kvf__slot_row(beta, 0, c->beta);
     dense->beta = beta ? c->beta : NULL;

@@ -142,7 +142,7 @@ static kvf_status prepare_unit(kvf_ctx *ctx, const kvf__pass *pass, int64_t unit
         const kvf__half half = p.kind == KVF__PRODUCT_OUT ? KVF__HALF_ATTN : KVF__HALF_FFN;
         const kvf__dtype gradient = p.kind == KVF__PRODUCT_HEAD ? KVF__F32 : m->act;
         KVF_TRY(kvf__mm_prepare(ctx, m->mm, w->fwd, M, kvf__product_dst(m, &p),
-                                p.adds ? kvf__pass_out_flags(pass, half) : 0));
+                                p.adds ? kvf__pass_out_flags(pass, half, !p.plane) : 0));
         if (pass->limits.backward)
             KVF_TRY(kvf__mm_prepare(ctx, m->mm, w->bwd, M, gradient,
                                     p.gradient_adds ? KVF__MM_ADD : 0));

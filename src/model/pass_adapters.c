@@ -31,8 +31,9 @@ bool kvf__pass_adapts(const kvf__pass *pass, kvf__half half)
     return is_serial(pass, half) || is_parallel(pass);
 }
 
-unsigned kvf__pass_out_flags(const kvf__pass *pass, kvf__half half)
+unsigned kvf__pass_out_flags(const kvf__pass *pass, kvf__half half, bool first)
 {
+    if (pass->model->desc.block.out_norm) return first ? 0 : KVF__MM_ADD;
     return is_serial(pass, half) ? 0 : KVF__MM_ADD;
 }
 
@@ -51,15 +52,25 @@ kvf_status kvf__pass_out(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half hal
     kvf__mm *mm = pass->model->mm;
     int64_t n = M * pass->model->desc.C;
 
-    if (pass->drop.active)
-        return kvf__mm_run(ctx, mm, w, M, src, pass->drop.half, KVF__F32, first ? 0 : KVF__MM_ADD);
+    if (pass->drop.active || pass->model->desc.block.out_norm)
+        return kvf__mm_run(ctx, mm, w, M, src, pass->fwd.half, KVF__F32, first ? 0 : KVF__MM_ADD);
     if (!is_serial(pass, half))
-        return kvf__mm_run(ctx, mm, w, M, src, x, KVF__F32, kvf__pass_out_flags(pass, half));
+        return kvf__mm_run(ctx, mm, w, M, src, x, KVF__F32, kvf__pass_out_flags(pass, half, first));
     float *in = pass->kept[l].adapt[half].in, *part = first ? in : pass->adapt.part;
-    KVF_TRY(kvf__mm_run(ctx, mm, w, M, src, part, KVF__F32, kvf__pass_out_flags(pass, half)));
+    KVF_TRY(
+        kvf__mm_run(ctx, mm, w, M, src, part, KVF__F32, kvf__pass_out_flags(pass, half, first)));
     add(x, part, n);
     if (!first) add(in, part, n);
     return KVF_OK;
+}
+
+void kvf__pass_add_half(kvf__pass *pass, int64_t l, kvf__half half, float *x, int64_t M)
+{
+    int64_t n = M * pass->model->desc.C;
+
+    if (is_serial(pass, half))
+        memcpy(pass->kept[l].adapt[half].in, pass->fwd.half, (size_t)n * sizeof *x);
+    add(x, pass->fwd.half, n);
 }
 
 /* in [M, C] = what the half's products read, in the last layer's attention the labelled rows of it.
@@ -118,6 +129,12 @@ kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__ha
     }
     kvf__pass_lap(pass, KVF__PART_ADAPTER_BWD);
     return KVF_OK;
+}
+
+const float *kvf__pass_adapt_grad(const kvf__pass *pass, int64_t l, kvf__half half, const float *dx)
+{
+    const bool adapted = kvf__adapters_at(pass->model->train.adapters, l, half) != NULL;
+    return adapted && is_serial(pass, half) ? pass->adapt.d : dx;
 }
 
 /* Rows move to the tokens of their labels, the last first, so that none is overwritten before it

@@ -21,7 +21,9 @@ bool kvf__pass_adapts(const struct kvf__pass *pass, kvf__half half);
  */
 kvf_status kvf__pass_out(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, kvf__half half,
                          const kvf__packed *w, const void *src, float *x, int64_t M, bool first);
-unsigned kvf__pass_out_flags(const struct kvf__pass *pass, kvf__half half); /* of such a product */
+unsigned kvf__pass_out_flags(const struct kvf__pass *pass, kvf__half half, bool first); /* of it */
+/* x [M, C] += fwd.half, where the half's output is that, which a serial adapter then reads. */
+void kvf__pass_add_half(struct kvf__pass *pass, int64_t l, kvf__half half, float *x, int64_t M);
 /* Then x [M, C] += the half's adapter; src: what the products read. */
 kvf_status kvf__pass_adapt_fwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, kvf__half half,
                                float *x, const void *src, int64_t M);
@@ -30,6 +32,9 @@ kvf_status kvf__pass_adapt_fwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, 
  * labelled rows over the batch. */
 kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, kvf__half half,
                                const float *dx, const void *dx_act, int64_t M, const void **dy);
+/* The f32 form of *dy, given that of a half without an adapter. */
+const float *kvf__pass_adapt_grad(const struct kvf__pass *pass, int64_t l, kvf__half half,
+                                  const float *dx);
 void kvf__pass_adapt_scatter(struct kvf__pass *pass);
 void kvf__pass_adapt_add(struct kvf__pass *pass, int64_t l, kvf__half half, int64_t M);
 

@@ -13,6 +13,7 @@ typedef struct sizes {
     int64_t M, ML, R, plane, head_rows, qkv, att, adapter;
     bool weights; /* are trained in this pass */
     bool whole;   /* norms with weights in front of halves */
+    bool half;    /* what halves give lies by itself before it is added */
     bool f32;     /* the act type */
     size_t act;
 } sizes;
@@ -39,6 +40,7 @@ static sizes sizes_of(const kvf__pass *pass)
     s.f32 = model->act == KVF__F32;
     s.weights = model->train.weights && pass->limits.backward;
     s.whole = model->unfolded && !d->block.post_norm;
+    s.half = d->block.out_norm || pass->limits.base_dropout;
     return s;
 }
 
@@ -59,19 +61,23 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
     int64_t width = pass->limits.backward ? d->F : s->plane;
     int64_t heads = d->block.qk_norm ? d->H + d->G : 0;
 
-    bool own = s->weights;
+    bool own = s->weights, before = !d->block.bare, after = d->block.out_norm;
     return (kvf__kept){
         .in1 = own ? kvf__carve(carve, s->M, d->C, s->act) : pass->fwd.normed,
         .in2 = own ? kvf__carve(carve, M2, d->C, s->act) : pass->fwd.normed,
         .g = own ? kvf__carve(carve, M2, d->F, s->act) : NULL,
-        .xhat1 = kvf__carve(carve, s->M, d->C, s->act),
+        .xhat1 = before ? kvf__carve(carve, s->M, d->C, s->act) : NULL,
         .qkv = kvf__carve(carve, s->M, s->qkv, s->act),
         .att = kvf__carve(carve, s->M, s->att, s->act),
-        .xhat2 = kvf__carve(carve, M2, d->C, s->act),
+        .xhat2 = before ? kvf__carve(carve, M2, d->C, s->act) : NULL,
         .fac1 = kvf__carve(carve, M2, width, s->act),
         .fac2 = d->block.gated ? kvf__carve(carve, M2, width, s->act) : NULL,
         .rstd1 = kvf__carve(carve, s->M, 1, sizeof(float)),
         .rstd2 = kvf__carve(carve, M2, 1, sizeof(float)),
+        .out_xhat = {after ? kvf__carve(carve, M2, d->C, s->act) : NULL,
+                     after ? kvf__carve(carve, M2, d->C, s->act) : NULL},
+        .out_rstd = {after ? kvf__carve(carve, M2, 1, sizeof(float)) : NULL,
+                     after ? kvf__carve(carve, M2, 1, sizeof(float)) : NULL},
         .lse = kvf__carve(carve, d->H, s->M, sizeof(float)),
         .qk_xhat = heads && pass->limits.backward ? kvf__carve(carve, s->M, heads * d->D, s->act)
                                                   : NULL,
@@ -134,17 +140,13 @@ static void lay_rows(kvf__pass *pass, kvf__carver *carve)
 
 static void lay_dropout(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
-    int64_t C = pass->model->desc.C, rows = pass->limits.rows;
+    int64_t rows = pass->limits.rows;
     kvf__pass_dropout *drop = &pass->drop;
 
     if (!pass->limits.base_dropout) return;
     drop->stream = kvf__carve(carve, rows, 1, sizeof(kvf__rng));
     drop->attn_stream = kvf__carve(carve, rows, 1, sizeof(kvf__rng));
     drop->row = kvf__carve(carve, s->M, 1, sizeof(int32_t));
-    drop->half = kvf__carve(carve, s->R, C, sizeof(float));
-    if (!pass->limits.backward) return;
-    drop->dhalf = kvf__carve(carve, s->R, C, sizeof(float));
-    drop->dhalf_act = s->f32 ? drop->dhalf : kvf__carve(carve, s->R, C, s->act);
 }
 
 static void lay_adapters(kvf__pass *pass, kvf__carver *carve, const sizes *s)
@@ -202,10 +204,9 @@ static void lay_forward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     fwd->scratch = kvf__carve(carve, pass->threads, d->C, sizeof(float));
     fwd->x = kvf__carve(carve, s->M, d->C, sizeof(float));
     fwd->x_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
-    if (d->block.post_norm)
-        fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
-    else
-        fwd->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));
+    if (d->block.post_norm || d->block.bare) fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
+    if (s->half) fwd->half = kvf__carve(carve, s->R, d->C, sizeof(float));
+    if (!d->block.post_norm) fwd->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));
     if (s->whole && !s->weights) fwd->normed = kvf__carve(carve, s->R, d->C, s->act);
     if (s->whole && !s->f32) fwd->normed_f = kvf__carve(carve, s->R, d->C, sizeof(float));
     fwd->att_lab = kvf__carve(carve, s->ML, s->att, s->act);
@@ -223,6 +224,10 @@ static void lay_backward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     bwd->dx_act = s->f32 ? bwd->dx : kvf__carve(carve, s->M, d->C, s->act);
     bwd->dx_lab_act = s->f32 ? bwd->dx_lab : kvf__carve(carve, s->ML, d->C, s->act);
     bwd->dxhat = kvf__carve(carve, s->R, d->C, s->act);
+    if (s->half) {
+        bwd->dhalf = kvf__carve(carve, s->R, d->C, sizeof(float));
+        bwd->dhalf_act = s->f32 ? bwd->dhalf : kvf__carve(carve, s->R, d->C, s->act);
+    }
     bwd->da = kvf__carve(carve, s->R, s->plane, s->act);
     if (d->block.gated) {
         bwd->dg = kvf__carve(carve, s->R, s->plane, s->act);

@@ -60,12 +60,14 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     kvf__pass_after_ffn_bwd(pass, l, dx, dx_act);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);
+    dhalf = kvf__pass_out_norm_bwd(pass, l, KVF__HALF_FFN, dhalf, M, &dy);
     for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
     kvf__pass_adapt_add(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_ATTN, dx, dx_act, M, &dy));
     dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_ATTN, dx, M, &dy);
+    dhalf = kvf__pass_out_norm_bwd(pass, l, KVF__HALF_ATTN, dhalf, M, &dy);
     KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_OUT, 0, dhalf));
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->out.bwd, M, dy, datt, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_OUT_BWD);

@@ -90,7 +90,7 @@ void kvf__pass_drop_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x)
 {
     if (!pass->drop.active) return;
     bool labelled = l == pass->model->desc.L - 1;
-    mask_rows(pass, place_of(l, half), labelled, x, pass->drop.half, kvf__pass_real(pass, l), true);
+    mask_rows(pass, place_of(l, half), labelled, x, pass->fwd.half, kvf__pass_real(pass, l), true);
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
 
@@ -101,13 +101,13 @@ const float *kvf__pass_drop_bwd(kvf__pass *pass, int64_t l, kvf__half half, cons
     int64_t C = m->desc.C, real = kvf__pass_real(pass, l);
 
     if (!pass->drop.active) return dx;
-    mask_rows(pass, place_of(l, half), l == m->desc.L - 1, pass->drop.dhalf, dx, real, false);
-    memset(pass->drop.dhalf + real * C, 0, (size_t)((M - real) * C) * sizeof(float));
-    if (pass->drop.dhalf_act != (void *)pass->drop.dhalf)
-        m->kernels->from_f32(m->act, pass->drop.dhalf_act, pass->drop.dhalf, M * C);
-    *dy = pass->drop.dhalf_act;
+    mask_rows(pass, place_of(l, half), l == m->desc.L - 1, pass->bwd.dhalf, dx, real, false);
+    memset(pass->bwd.dhalf + real * C, 0, (size_t)((M - real) * C) * sizeof(float));
+    if (pass->bwd.dhalf_act != (void *)pass->bwd.dhalf)
+        m->kernels->from_f32(m->act, pass->bwd.dhalf_act, pass->bwd.dhalf, M * C);
+    *dy = pass->bwd.dhalf_act;
     kvf__pass_lap(pass, KVF__PART_OTHER);
-    return pass->drop.dhalf;
+    return pass->bwd.dhalf;
 }
 
 void kvf__pass_drop_embedding(kvf__pass *pass, float *x)

@@ -14,9 +14,6 @@ typedef struct kvf__pass_dropout {
     kvf__rng *stream;      /* [limits.rows] where each row's masks are drawn from */
     kvf__rng *attn_stream; /* and those of its attention */
     int32_t *row;          /* [Mx] row of each token */
-    float *half;           /* [Rx, C] what a half adds, before its mask */
-    float *dhalf;          /* [Rx, C] its gradient; backward only */
-    void *dhalf_act;       /* the same in the act type; the same memory where that is f32 */
     kvf__dropout rate;
     kvf__attn_drop attn; /* of the layer at hand */
     bool active;         /* this batch has it */

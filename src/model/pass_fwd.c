@@ -3,7 +3,7 @@
  *   x += out(attention(rope(qkv(norm(x))), [prefix | cache | own]))
  *   x += down(act(up(norm(x))))        planes of the feed-forward width one after the other
  *
- * or with the norms after the sums (pass_norms.c).
+ * or with the norms elsewhere (pass_norms.c).
  *
  * Nothing after the last layer's attention needs a row without a label, so labelled rows are
  * gathered there and the rest of the model runs on them alone. Without labels the
@@ -179,7 +179,8 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
     else
         m->kernels->act_fwd(m->act, m->desc.block.act, h1, g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
-    if (pass->again.now && !m->desc.block.post_norm && !kvf__pass_adapts(pass, KVF__HALF_FFN))
+    if (pass->again.now && !m->desc.block.post_norm && !m->desc.block.out_norm &&
+        !kvf__pass_adapts(pass, KVF__HALF_FFN))
         return KVF_OK; /* nothing after this is kept */
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p].fwd, g, x, M, p == 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
@@ -194,11 +195,13 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
 
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_ATTN, m->layers[l].w->out.fwd, att, x, M, true));
     kvf__pass_lap(pass, KVF__PART_OUT);
+    kvf__pass_out_norm_fwd(pass, l, KVF__HALF_ATTN, x, M);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
     const void *src = kvf__pass_before_ffn(pass, l, x);
     for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
+    kvf__pass_out_norm_fwd(pass, l, KVF__HALF_FFN, x, M);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
     kvf__pass_after_ffn(pass, l, x);

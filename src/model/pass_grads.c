@@ -69,24 +69,35 @@ void kvf__norm_grad(const kvf__pass *pass, const kvf__norm_at *at, const float *
     }
 }
 
+/* First element of a head of token i in qk_xhat: the heads of a token side by side, or, where all
+ * are one norm, those of queries first, then those of keys. */
+static int64_t head_xhat(const kvf__pass *pass, int64_t i, int64_t head)
+{
+    const kvf__desc *d = &pass->model->desc;
+
+    if (d->block.qk_norm != KVF__QK_WHOLE) return (i * (d->H + d->G) + head) * d->D;
+    if (head < d->H) return (i * d->H + head) * d->D;
+    return (pass->batch->n_tokens * d->H + i * d->G + head - d->H) * d->D;
+}
+
 /* Of one head: out [D] += sum over rows of dqkv * xhat. */
 static void head_sums(const kvf__pass *pass, int64_t l, int64_t head, double *out)
 {
     const kvf__desc *d = &pass->model->desc;
-    int64_t heads = d->H + d->G, width = (d->H + 2 * d->G) * d->D;
+    int64_t width = (d->H + 2 * d->G) * d->D;
     float dy[STRIP], x[STRIP];
 
     for (int64_t i = 0; i < pass->batch->n_tokens; i++)
         for (int64_t from = 0; from < d->D; from += STRIP) {
             int64_t n = strip_width(from, d->D);
             read_act(pass, pass->bwd.dqkv, i * width + head * d->D + from, n, dy);
-            read_act(pass, pass->kept[l].qk_xhat, (i * heads + head) * d->D + from, n, x);
+            read_act(pass, pass->kept[l].qk_xhat, head_xhat(pass, i, head) + from, n, x);
             for (int64_t c = 0; c < n; c++)
                 out[from + c] += (double)dy[c] * (double)x[c];
         }
 }
 
-/* All heads of queries share one gamma [D], all heads of keys another. */
+/* All heads of queries share one gamma [D], all heads of keys another, or have [D] each. */
 void kvf__head_norm_grad(const kvf__pass *pass, int64_t l)
 {
     enum { MOST_D = 1024 }; /* as desc_check has it */
@@ -96,11 +107,13 @@ void kvf__head_norm_grad(const kvf__pass *pass, int64_t l)
     const int64_t first[] = {0, d->H, d->H + d->G};
 
     for (int i = 0; i < 2; i++) {
-        double sums[MOST_D] = {0};
-        if (!grads[i]) continue;
-        for (int64_t head = first[i]; head < first[i + 1]; head++)
-            head_sums(pass, l, head, sums);
-        for (int64_t c = 0; c < d->D; c++)
-            grads[i][c] += (float)sums[c];
+        const int64_t each = d->block.qk_norm == KVF__QK_WHOLE ? 1 : first[i + 1] - first[i];
+        for (int64_t from = first[i]; grads[i] && from < first[i + 1]; from += each) {
+            double sums[MOST_D] = {0};
+            for (int64_t head = from; head < from + each; head++)
+                head_sums(pass, l, head, sums);
+            for (int64_t c = 0; c < d->D; c++)
+                grads[i][(from - first[i]) / each * d->D + c] += (float)sums[c];
+        }
     }
 }

@@ -2,12 +2,16 @@
  *
  *   pre-norm    x += out(attention(qkv(norm1(x))))      x += down(act(up(norm2(x))))
  *   post-norm   x = norm1(x + out(attention(qkv(x))))   x = norm2(x + down(act(up(x))))
+ *   out-norm    x += norm(out(attention(qkv(x))))       x += norm(down(act(up(x))))
  *
+ * An out-norm may go with a pre-norm; without one (`bare`) products read a copy of the stream too.
  * A pre-norm has its weights folded into what follows and hands on xhat alone, unless the model is
  * unfolded: then it applies them, because they are trained. A post-norm's output is the residual
  * stream itself, so its weights are applied, and a copy of the stream in the act
  * type, x_act, is what the products read: they add to the stream while they do.
- * Queries and keys have norms of their own in some families, per head, before rope. */
+ * Queries and keys have norms of their own in some families, before rope, per head or over all
+ * heads.
+ */
 #include "pass_norms.h"
 #include "arch.h"
 #include "pass_grads.h"
@@ -110,10 +114,20 @@ static const void *keep_stream(const kvf__pass *pass, const kvf__norm_at *at, vo
     return pass->fwd.x_act;
 }
 
+/* Where no norm comes first products read a copy of the stream, which they add to. */
+static void copy_stream(kvf__pass *pass, const float *x, int64_t M)
+{
+    const kvf__model *m = pass->model;
+
+    if (m->desc.block.bare) m->kernels->from_f32(m->act, pass->fwd.x_act, x, M * m->desc.C);
+}
+
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
 {
     kvf__norm_at at = norm_at(pass, l, true);
 
+    copy_stream(pass, pass->fwd.x, pass->M);
+    if (pass->model->desc.block.bare) return keep_stream(pass, &at, pass->kept[l].in1);
     if (!pass->model->desc.block.post_norm) return kvf__pass_pre_norm_fwd(pass, &at, pass->fwd.x);
     at.M = pass->M; /* the norm itself comes later */
     return keep_stream(pass, &at, pass->kept[l].in1);
@@ -124,8 +138,9 @@ const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x)
     const bool post_norm = pass->model->desc.block.post_norm;
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
-    if (!post_norm) return kvf__pass_pre_norm_fwd(pass, &at, x);
-    post_norm_fwd(pass, &at, x);
+    copy_stream(pass, x, at.M);
+    if (!post_norm && !pass->model->desc.block.bare) return kvf__pass_pre_norm_fwd(pass, &at, x);
+    if (post_norm) post_norm_fwd(pass, &at, x);
     return keep_stream(pass, &at, pass->kept[l].in2);
 }
 
@@ -134,6 +149,32 @@ void kvf__pass_after_ffn(kvf__pass *pass, int64_t l, float *x)
     const kvf__norm_at at = norm_at(pass, l, false);
 
     if (pass->model->desc.block.post_norm) post_norm_fwd(pass, &at, x);
+}
+
+static kvf__norm_at out_norm_at(const kvf__pass *pass, int64_t l, kvf__half half)
+{
+    const bool ffn = half == KVF__HALF_FFN;
+
+    return (kvf__norm_at){.role = ffn ? KVF__W_OUT_NORM2 : KVF__W_OUT_NORM1,
+                          .role_beta = KVF__W_ROLES,
+                          .layer = l,
+                          .gamma = pass->model->layers[l].out_gamma[ffn],
+                          .xhat = pass->kept[l].out_xhat[ffn],
+                          .rstd = pass->kept[l].out_rstd[ffn],
+                          .real = kvf__pass_real(pass, l)};
+}
+
+void kvf__pass_out_norm_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x, int64_t M)
+{
+    const kvf__norm_at at = out_norm_at(pass, l, half);
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, &at);
+
+    if (!pass->model->desc.block.out_norm) return;
+    norm.M = M;
+    norm.x = norm.y = pass->fwd.half;
+    pass->model->kernels->whole_norm_fwd(pass->model->act, &norm);
+    if (!pass->drop.active) kvf__pass_add_half(pass, l, half, x, M);
+    kvf__pass_lap(pass, KVF__PART_NORM);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -187,6 +228,45 @@ void kvf__pass_post_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, const void
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
+const float *kvf__pass_out_norm_bwd(kvf__pass *pass, int64_t l, kvf__half half, const float *dhalf,
+                                    int64_t M, const void **dy)
+{
+    const kvf__model *m = pass->model;
+    const kvf__norm_at at = out_norm_at(pass, l, half);
+    kvf__whole_norm norm = kvf__pass_whole_norm(pass, &at);
+
+    if (!m->desc.block.out_norm) return dhalf;
+    dhalf = kvf__pass_adapt_grad(pass, l, half, dhalf);
+    if (dhalf != pass->bwd.dhalf)
+        memcpy(pass->bwd.dhalf, dhalf, (size_t)(M * m->desc.C) * sizeof *dhalf);
+    kvf__norm_grad(pass, &at, pass->bwd.dhalf, NULL);
+    norm.M = M;
+    norm.dx = pass->bwd.dhalf;
+    norm.dx_act = other(pass->bwd.dhalf_act, pass->bwd.dhalf);
+    m->kernels->whole_norm_bwd(m->act, &norm);
+    *dy = pass->bwd.dhalf_act;
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+    return pass->bwd.dhalf;
+}
+
+/* Back to the stream that a half read as it is: dx [M, C] and its copy += dxhat. */
+static void bare_bwd(kvf__pass *pass, float *dx, void *dx_act, int64_t M)
+{
+    kvf__dtype act = pass->model->act;
+    int64_t C = pass->model->desc.C;
+
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t i = 0; i < M; i++) {
+        float *row = pass->fwd.scratch + omp_get_thread_num() * C;
+        kvf__to_f32(act, kvf__act_row(act, pass->bwd.dxhat, i, C), row, C);
+        for (int64_t c = 0; c < C; c++)
+            dx[i * C + c] += row[c];
+        if (dx_act != (void *)dx)
+            kvf__from_f32(act, dx + i * C, kvf__act_row(act, dx_act, i, C), C);
+    }
+    kvf__pass_lap(pass, KVF__PART_NORM_BWD);
+}
+
 void kvf__pass_after_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
 {
     const kvf__norm_at at = norm_at(pass, l, false);
@@ -201,7 +281,9 @@ void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_ac
     const bool post_norm = pass->model->desc.block.post_norm;
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
-    if (post_norm)
+    if (pass->model->desc.block.bare)
+        bare_bwd(pass, dx, dx_act, at.M);
+    else if (post_norm)
         kvf__pass_post_norm_bwd(pass, &at, pass->bwd.dxhat, dx, dx_act);
     else
         kvf__pass_pre_norm_bwd(pass, &at, dx, dx_act);
@@ -211,43 +293,57 @@ void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
 {
     const kvf__norm_at at = norm_at(pass, l, true);
 
-    if (!pass->model->desc.block.post_norm)
+    if (pass->model->desc.block.bare)
+        bare_bwd(pass, pass->bwd.dx, pass->bwd.dx_act, pass->M);
+    else if (!pass->model->desc.block.post_norm)
         kvf__pass_pre_norm_bwd(pass, &at, pass->bwd.dx, pass->bwd.dx_act);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-static kvf__head_norm head_norm(const kvf__pass *pass, int64_t l)
+/* Part i of two of the norms on x act [M, (H + 2G) D]: all of a layer's heads by themselves, or the
+ * queries as one and the keys as one; false: there is no such part. */
+static bool head_norm(const kvf__pass *pass, int64_t l, int i, void *x, kvf__head_norm *out)
 {
     const kvf__desc *d = &pass->model->desc;
+    const kvf__kept *keep = &pass->kept[l];
+    const kvf__dtype act = pass->model->act;
+    const int64_t M = pass->batch->n_tokens, first = i ? d->H * d->D : 0;
+    const bool whole = d->block.qk_norm == KVF__QK_WHOLE;
 
-    return (kvf__head_norm){.M = pass->batch->n_tokens,
+    if (i > whole || !d->block.qk_norm) return false;
+    *out = (kvf__head_norm){.M = M,
                             .ld = (d->H + 2 * d->G) * d->D,
-                            .heads = d->H + d->G,
-                            .D = d->D,
+                            .heads = whole ? 1 : d->H + d->G,
+                            .D = !whole ? d->D
+                                 : i    ? d->G * d->D
+                                        : d->H * d->D,
                             .eps = d->norm_eps,
-                            .gamma = pass->model->layers[l].head_gamma,
-                            .xhat = pass->kept[l].qk_xhat,
-                            .rstd = pass->kept[l].qk_rstd};
+                            .gamma = pass->model->layers[l].head_gamma + first,
+                            .x = (char *)x + (size_t)first * kvf__act_size(act),
+                            .xhat = keep->qk_xhat ? kvf__act_row(act, keep->qk_xhat, M, first)
+                                                  : NULL,
+                            .rstd = keep->qk_rstd + (i ? M : 0)};
+    return true;
 }
 
 void kvf__pass_head_norms_fwd(kvf__pass *pass, int64_t l)
 {
-    kvf__head_norm norm = head_norm(pass, l);
+    kvf__head_norm norm;
 
     if (!pass->model->desc.block.qk_norm) return;
-    norm.x = pass->kept[l].qkv;
-    pass->model->kernels->head_norm_fwd(pass->model->act, &norm);
+    for (int i = 0; head_norm(pass, l, i, pass->kept[l].qkv, &norm); i++)
+        pass->model->kernels->head_norm_fwd(pass->model->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM);
 }
 
 void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l)
 {
-    kvf__head_norm norm = head_norm(pass, l);
+    kvf__head_norm norm;
 
     if (!pass->model->desc.block.qk_norm) return;
     kvf__head_norm_grad(pass, l);
-    norm.x = pass->bwd.dqkv;
-    pass->model->kernels->head_norm_bwd(pass->model->act, &norm);
+    for (int i = 0; head_norm(pass, l, i, pass->bwd.dqkv, &norm); i++)
+        pass->model->kernels->head_norm_bwd(pass->model->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }

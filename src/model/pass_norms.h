@@ -30,6 +30,11 @@ void kvf__pass_post_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, const void
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l);
 const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x);
 void kvf__pass_after_ffn(kvf__pass *pass, int64_t l, float *x);
+/* The norm of what a half gave, which is added to x [M, C] unless dropout does that. */
+void kvf__pass_out_norm_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x, int64_t M);
+/* From the gradient of what a half added to that of what its products gave: f32, and *dy. */
+const float *kvf__pass_out_norm_bwd(kvf__pass *pass, int64_t l, kvf__half half, const float *dhalf,
+                                    int64_t M, const void **dy);
 /* Undo them: dx [M, C] and its copy go from the gradient of the output to that of the input. The
  * gradient of what the half's products read is in dxhat. That of qkv's input stays there for
  * after_ffn_bwd of the layer below, where it meets dx, if post-norm. */

@@ -33,7 +33,10 @@ typedef struct kvf__kept {
                         trained */
     void *fac1, *fac2; /* planes [M, width] back to back: fn'(h), or the two factors of glu_fwd */
     float *rstd1, *rstd2; /* [M] */
-    float *lse;           /* [H, M] */
+    void *out_xhat[2];    /* [M, C] of the norms of what the halves give (last layer: labelled rows
+                             only), with rstd [M]; NULL: there are none */
+    float *out_rstd[2];
+    float *lse;     /* [H, M] */
     void *qk_xhat;  /* [M, H + G, D] of the norms of queries and keys; NULL: there are none, or
                        no backward pass */
     float *qk_rstd; /* [M, H + G] */
@@ -46,7 +49,10 @@ typedef struct kvf__pass_forward {
     int32_t *position;   /* [Mx] */
     float *scratch;      /* [threads, C] */
     float *x, *x_lab;    /* [Mx, C], [Lx, C] residual stream; of labelled rows */
-    void *x_act;         /* [Rx, C] copy of the stream that products read; NULL unless post-norm */
+    void *x_act;         /* [Rx, C] copy of the stream that products read; NULL where they read
+                            what a norm gives */
+    float *half;         /* [Rx, C] what a half gives, where more than adding it is to be done;
+                            else NULL */
     void *normed;        /* [Rx, C] in1 and in2 of all layers; NULL: they have their own, or none */
     float *normed_f;     /* [Rx, C] the same before rounding; NULL in f32, or folded */
     float *hidden;       /* [Lx, C] final states; NULL if post-norm: x_lab is that */
@@ -59,6 +65,8 @@ typedef struct kvf__pass_backward {
     float *dx, *dx_lab;        /* [Mx, C], [Lx, C] */
     void *dx_act, *dx_lab_act; /* the same in the act type; the same memory where that is f32 */
     void *dxhat;               /* [Rx, C] */
+    float *dhalf;              /* [Rx, C] gradient of fwd.half; NULL where there is none */
+    void *dhalf_act;           /* the same in the act type; the same memory where that is f32 */
     void *da, *dg, *du;        /* [Rx, widest plane] */
     void *datt, *datt_lab;     /* [Mx, HD], [Lx, HD] */
     void *dqkv;                /* [Mx, (H+2G)D] */

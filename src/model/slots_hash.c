@@ -46,7 +46,12 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
         KVF_TRY(kvf__buf_printf(ctx, text, "post_norm %d types %lld position_pad %d\n",
                                 d->block.post_norm, (long long)d->types, (int)d->position.pad));
     if (d->head_bias) KVF_TRY(kvf__buf_printf(ctx, text, "head_bias 1\n"));
-    if (d->block.qk_norm) KVF_TRY(kvf__buf_printf(ctx, text, "qk_norm 1\n"));
+    if (d->block.qk_norm)
+        KVF_TRY(
+            kvf__buf_printf(ctx, text, "qk_norm %d\n", d->block.qk_norm == KVF__QK_WHOLE ? 2 : 1));
+    if (d->block.bare || d->block.out_norm)
+        KVF_TRY(
+            kvf__buf_printf(ctx, text, "bare %d out_norm %d\n", d->block.bare, d->block.out_norm));
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
     KVF_TRY(kvf__buf_printf(ctx, text, "rope %s theta %.17g factor %.17g low %.17g high %.17g\n",
                             rope_words[r->kind], r->theta, r->factor, r->low_freq_factor,

@@ -47,8 +47,8 @@ static kvf__head_norm norm_of(const kvf__kv_projection *of, float *keys, int64_t
 {
     return (kvf__head_norm){.M = P,
                             .ld = stride,
-                            .heads = of->G,
-                            .D = of->D,
+                            .heads = of->k_norm_whole ? 1 : of->G,
+                            .D = of->k_norm_whole ? of->G * of->D : of->D,
                             .eps = of->eps,
                             .gamma = of->k_norm,
                             .x = keys,

@@ -17,6 +17,7 @@ typedef struct kvf__kv_projection {
     const float *wk, *wv;    /* [G*D, C] */
     const float *bk, *bv;    /* [G*D]; NULL: none */
     const float *k_norm;     /* [G, D] RMSNorm of each head's keys; NULL: none */
+    bool k_norm_whole;       /* of all heads' keys together */
     float eps;               /* of the norms */
     const float *cos, *sin;  /* [P, D/2]; NULL: no rope */
     const int32_t *position; /* [P] 0, 1, ... */

@@ -15,12 +15,14 @@ import transformers
 from make_model_golden import HERE, randomise
 from safetensors.torch import save_file
 from transformers import (BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          OpenAIGPTConfig, OpenAIGPTLMHeadModel, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaModel)
+                          Olmo2Config, Olmo2ForCausalLM, OpenAIGPTConfig, OpenAIGPTLMHeadModel, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaModel)
 
 LENGTHS = [7, 4, 9]
 LLAMA = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, head_dim=8, max_position_embeddings=32, rms_norm_eps=1e-5)
 SMALL = dict(vocab_size=40, n_embd=16, n_positions=20, n_layer=2, n_head=2)
+TINY = dict(vocab_size=24, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=32)
 BERT = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2)
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=False, attention_bias=True, mlp_bias=True)),
@@ -30,6 +32,7 @@ MODELS = {
     "bert": lambda: BertModel(BertConfig(**BERT, max_position_embeddings=20, type_vocab_size=2), add_pooling_layer=False),
     "roberta": lambda: RobertaModel(RobertaConfig(**BERT, max_position_embeddings=22, type_vocab_size=1, layer_norm_eps=1e-5),
                                     add_pooling_layer=False),
+    "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**TINY, rms_norm_eps=1e-5, tie_word_embeddings=False, pad_token_id=0)),
 }
 
 

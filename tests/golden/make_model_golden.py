@@ -6,20 +6,27 @@ them without and with a random prefix, losses, and the gradient of the summed lo
 computed in f32 row by row without padding. golden.autocast_error is the relative L2 error of that gradient under
 torch.autocast(bfloat16). Weights are f16 so that f32 holds them exactly and bf16 rounds them, as it does real ones.
 
-Run: python make_model_golden.py [NAME ...]   (torch 2.13, transformers 5.23; the versions used are stored in the files)
+The families of FAMILIES have a prefix of 20 and two things more: golden.kv, the keys and values of the last row behind the
+prefix, [L, 2, G, T, D], and model.gguf, the same weights by the names, in the order and with the keys that llama.cpp's converter
+gives them. Their rows are run once more padded on either side: the logits must not change, but for a window, in which padding
+between prefix and tokens counts as tokens.
+
+Run: python make_model_golden.py [NAME ...]   (torch 2.13, transformers 5.23, gguf 0.18; the versions used are stored in the files)
 """
 import json
 import os
 import sys
+from importlib.metadata import version
 
+import gguf
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Olmo2Config,
+                          Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-P = 5
+P, P_FAMILIES = 5, 20
 LENGTHS = [17, 5, 30, 9]
 
 LLAMA = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
@@ -34,6 +41,13 @@ MODELS = {
                                                 attn_implementation="eager")),
     "qwen2": Qwen2ForCausalLM(Qwen2Config(**{k: v for k, v in LLAMA.items() if k != "head_dim"}, tie_word_embeddings=True)),
     "qwen3": Qwen3ForCausalLM(Qwen3Config(**LLAMA, tie_word_embeddings=False)),
+}
+
+
+SMALL = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64)
+FAMILIES = {
+    "olmo2": (Olmo2ForCausalLM(Olmo2Config(**SMALL, pad_token_id=0)), "olmo2", {}),
 }
 
 
@@ -52,6 +66,83 @@ def prefix_cache(model, prefix):
     for layer in range(prefix.shape[0]):
         cache.update(prefix[layer, 0][None], prefix[layer, 1][None], layer)
     return cache
+
+
+def padded_logits(model, rows, prefix, left):
+    """Logits at the labelled positions of all rows, run as one batch."""
+    longest = max(len(ids) for ids, _ in rows)
+    room = [longest - len(ids) if left else 0 for ids, _ in rows]
+    batch = torch.zeros(len(rows), longest, dtype=torch.long)
+    mask = torch.zeros(len(rows), prefix.shape[3] + longest, dtype=torch.long)
+    mask[:, : prefix.shape[3]] = 1
+    for i, (ids, _) in enumerate(rows):
+        batch[i, room[i] : room[i] + len(ids)] = ids
+        mask[i, prefix.shape[3] + room[i] : prefix.shape[3] + room[i] + len(ids)] = 1
+    cache = DynamicCache(config=model.config)
+    for layer in range(prefix.shape[0]):
+        cache.update(*(prefix[layer, kv][None].expand(len(rows), -1, -1, -1) for kv in (0, 1)), layer)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, prefix.shape[3] :]
+    out = model(input_ids=batch, attention_mask=mask, position_ids=positions, past_key_values=cache).logits
+    return torch.cat([out[i, room[i] + at] for i, (_, at) in enumerate(rows)])
+
+
+def keys_and_values(model, ids, prefix):
+    """What a row of ids leaves in a cache that is not cut at a window."""
+    cache = DynamicCache()
+    for layer in range(prefix.shape[0]):
+        cache.update(prefix[layer, 0][None], prefix[layer, 1][None], layer)
+    model(input_ids=ids[None], past_key_values=cache)
+    return torch.stack([torch.stack([l.keys[0], l.values[0]]) for l in cache.layers])[:, :, :, prefix.shape[3] :].contiguous()
+
+
+def gguf_tensors(name, value, config):
+    """What llama.cpp's converter makes of a tensor: (name, values) as it looks names up in its own table."""
+    yield name, value
+
+
+def write_gguf(path, model, arch, keys):
+    c = model.config
+    names = gguf.get_tensor_name_map(next(a for a, n in gguf.MODEL_ARCH_NAMES.items() if n == arch), c.num_hidden_layers)
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_context_length(c.max_position_embeddings)
+    writer.add_embedding_length(c.hidden_size)
+    writer.add_block_count(c.num_hidden_layers)
+    writer.add_feed_forward_length(c.intermediate_size)
+    writer.add_head_count(c.num_attention_heads)
+    writer.add_vocab_size(c.vocab_size)
+    if hasattr(c, "num_key_value_heads"):
+        writer.add_head_count_kv(c.num_key_value_heads)
+    if hasattr(c, "rms_norm_eps"):
+        writer.add_layer_norm_rms_eps(c.rms_norm_eps)
+    for key, value in keys.items():
+        add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string,
+               list: writer.add_array}[type(value)]
+        add(f"{arch}.{key}", value)
+    writer.add_string("golden.made_by", f"gguf {version('gguf')}")
+    for name, value in model.state_dict().items():
+        if c.tie_word_embeddings and name == "lm_head.weight":
+            continue
+        for own, data in gguf_tensors(name, value, c):
+            new = names.get_name(own, try_suffixes=(".weight", ".bias"))
+            assert new, own
+            kind = torch.float32 if data.dim() == 1 else torch.float16
+            writer.add_tensor(new, data.to(kind).contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    os.chmod(path, 0o644)
+
+
+def family(name, model, arch, keys, tensors, rows, prefix, logits):
+    with torch.no_grad():
+        tensors["golden.kv"] = keys_and_values(model, rows[-1][0], prefix)
+        windows = "sliding_attention" in (getattr(model.config, "layer_types", None) or [])
+        for left in (False, True):
+            error = (padded_logits(model, rows, prefix, left) - logits).abs().max().item()
+            assert error < 1e-5 or (windows and left), (name, left, error)
+            print(f"{name}: padded {'left' if left else 'right'}, logits differ by {error:.1e}")
+    write_gguf(os.path.join(HERE, "model_" + name, "model.gguf"), model, arch, keys)
 
 
 def run(model, rows, prefix=None, start=None):
@@ -77,7 +168,7 @@ def gradient(model, rows, prefix):
     return logits.detach(), loss.detach(), leaf.grad
 
 
-def golden(name, model, seed):
+def golden(name, model, seed, P=P, arch=None, keys=None):
     generator = torch.Generator().manual_seed(seed)
     model.eval()
     randomise(model, generator)
@@ -118,6 +209,8 @@ def golden(name, model, seed):
     }
     folder = os.path.join(HERE, "model_" + name)
     os.makedirs(folder, exist_ok=True)
+    if arch:
+        family(name, model, arch, keys, tensors, rows, prefix, logits)
     path = os.path.join(folder, "model.safetensors")
     save_file(tensors, path, metadata={"format": "pt", "seed": str(seed), "torch": torch.__version__,
                                        "transformers": transformers.__version__})
@@ -134,3 +227,6 @@ if __name__ == "__main__":
     for seed, (name, model) in enumerate(MODELS.items(), start=20):
         if not sys.argv[1:] or name in sys.argv[1:]:
             golden(name, model, seed)
+    for seed, (name, (model, arch, keys)) in enumerate(FAMILIES.items(), start=40):
+        if not sys.argv[1:] or name in sys.argv[1:]:
+            golden(name, model, seed, P_FAMILIES, arch, keys)
