@@ -56,6 +56,13 @@ static bool has_fp16(void)
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & 1u << 23);
 }
 
+/* AVX512-VNNI (leaf 7, ECX). */
+static bool has_vnni(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ecx & 1u << 11);
+}
+
 /* Conversion of f16, which every CPU with AVX2 has. */
 static bool has_f16c(void)
 {
@@ -82,6 +89,11 @@ static kvf__cpu_rank detect(void)
 }
 
 static bool has_fp16(void)
+{
+    return false;
+}
+
+static bool has_vnni(void)
 {
     return false;
 }
@@ -116,6 +128,14 @@ const char *kvf__cpu_level(void)
 bool kvf__cpu_has_bf16(void)
 {
     return kvf__cpu_best() >= KVF__CPU_AVX512;
+}
+
+/* The cap avx512 is that of oneDNN without VNNI. */
+bool kvf__cpu_has_int8(void)
+{
+    kvf__cpu_rank best = kvf__cpu_best();
+    return has_vnni() &&
+           (best > KVF__CPU_AVX512 || (best == KVF__CPU_AVX512 && !kvf__cpu_is_capped()));
 }
 
 /* With AMX 4.6 times as fast as f32; with AVX512-BF16 alone 1.8 on Zen 4, but 0.6 on CPUs that have

@@ -6,68 +6,27 @@
  * own cache a descriptor has to be made first, 16 us where a product of 4 rows takes 10. run only
  * swaps the data pointers of the primitive's memory objects. The scratchpad is ours and shared,
  * because oneDNN's own may not be used by two primitives at once. */
-#include "dnnl_engine.h"
-#include "kernels_int.h"
-#include "matmul.h"
+#include "dnnl_matmul_priv.h"
 
 #include <assert.h>
 #include <string.h>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 enum {
     NOMINAL_M = 1024,
-    MAX_SHAPES = 256, /* different [K, N] and types of a model's weights */
-    MAX_PRIMS = 512,  /* each holds generated code; the least recently used gives way */
     NONE = -1,
     WITH_BIAS = 1 << 8 /* among the KVF__MM_ flags in a key */
 };
 
-/* One layout of packed weights. */
-typedef struct shape {
-    kvf__dtype act;
-    int64_t K, N;
-    dnnl_memory_desc_t weights, bias;
-    bool reordered[2]; /* from [K, N], from [N, K]: oneDNN has code for it */
-    int32_t prims;     /* first of its primitives, NONE: there is none */
-} shape;
+typedef kvf__mm_shape shape;
+typedef kvf__mm_key prim_key;
+typedef kvf__mm_prim prim;
 
-typedef struct prim_key {
-    int64_t M;
-    int32_t shape;
-    uint16_t dst_type, flags;
-} prim_key;
-
-typedef struct prim {
-    prim_key key;
-    int32_t next;  /* of the same shape */
-    uint64_t used; /* tick of the last run */
-    dnnl_primitive_t primitive;
-    dnnl_memory_t src, dst, scratch; /* scratch: NULL if it needs none */
-} prim;
-
-struct kvf__mm {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    shape shapes[MAX_SHAPES];
-    int n_shapes;
-    prim prims[MAX_PRIMS];
-    int n_prims;
-    uint64_t tick;
-    void *scratch;
-    size_t scratch_bytes;
-};
-
-struct kvf__packed {
-    int shape;
-    int64_t K, N;
-    kvf__dtype act;
-    size_t bytes;
-    void *data;
-    float *bias_data;
-    dnnl_memory_t weights, bias; /* bias: NULL if there is none */
-};
-
-static kvf_status fail_dnnl(kvf_ctx *ctx, dnnl_status_t status, const char *what, int64_t M,
-                            int64_t K, int64_t N)
+kvf_status kvf__mm_fail(kvf_ctx *ctx, dnnl_status_t status, const char *what, int64_t M, int64_t K,
+                        int64_t N)
 {
     const char *why;
     kvf_status st = kvf__dnnl_failed(status, &why);
@@ -82,6 +41,7 @@ kvf_status kvf__mm_create(kvf_ctx *ctx, kvf__mm **out)
     kvf__mm *mm = NULL;
 
     KVF_TRY(kvf__alloc(ctx, sizeof *mm, &mm));
+    mm->kernels = kvf__kernels_get();
     kvf_status st = kvf__dnnl_open(ctx, &mm->engine, &mm->stream);
     if (st)
         kvf__mm_free(mm);
@@ -110,7 +70,9 @@ void kvf__mm_free(kvf__mm *mm)
     }
     dnnl_stream_destroy(mm->stream);
     dnnl_engine_destroy(mm->engine);
-    kvf__free(mm->scratch);
+    kvf__free(mm->scratch.data);
+    kvf__free(mm->own.data);
+    kvf__free(mm->packing.data);
     kvf__free(mm);
 }
 
@@ -118,8 +80,17 @@ void kvf__mm_free(kvf__mm *mm)
 
 static dnnl_data_type_t dnnl_type(kvf__dtype dtype)
 {
-    assert(dtype == KVF__F32 || dtype == KVF__BF16);
-    return dtype == KVF__F32 ? dnnl_f32 : dnnl_bf16;
+    switch (dtype) {
+    case KVF__I8:
+        return dnnl_s8;
+    case KVF__I32:
+        return dnnl_s32;
+    case KVF__BF16:
+        return dnnl_bf16;
+    default:
+        assert(dtype == KVF__F32);
+        return dnnl_f32;
+    }
 }
 
 static dnnl_status_t matrix_md(dnnl_memory_desc_t *md, int64_t rows, int64_t columns,
@@ -165,7 +136,7 @@ static dnnl_status_t choose_layout(const kvf__mm *mm, shape *s)
 
     st = matrix_md(&any, s->K, s->N, dnnl_type(s->act), dnnl_format_tag_any);
     if (!st) st = matrix_md(&s->bias, 1, s->N, dnnl_f32, dnnl_ab);
-    if (!st) st = product_pd(mm, &pd, s, &any, NOMINAL_M, s->act, 0);
+    if (!st) st = product_pd(mm, &pd, s, &any, NOMINAL_M, s->act == KVF__I8 ? KVF__I32 : s->act, 0);
     if (!st)
         st = kvf__md_clone(&s->weights, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0));
     dnnl_primitive_desc_destroy(pd);
@@ -181,9 +152,9 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
             *out = i;
             return KVF_OK;
         }
-    if (mm->n_shapes == MAX_SHAPES)
+    if (mm->n_shapes == KVF__MM_SHAPES)
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "more than %d different shapes of weights",
-                         (int)MAX_SHAPES);
+                         (int)KVF__MM_SHAPES);
 
     shape *s = &mm->shapes[mm->n_shapes];
     *s = (shape){.act = act, .K = K, .N = N, .prims = NONE};
@@ -191,8 +162,11 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
     if (failed) {
         kvf__md_destroy(&s->weights);
         kvf__md_destroy(&s->bias);
-        return fail_dnnl(ctx, failed, act == KVF__BF16 ? "bf16 product" : "f32 product", NOMINAL_M,
-                         K, N);
+        return kvf__mm_fail(ctx, failed,
+                            act == KVF__BF16 ? "bf16 product"
+                            : act == KVF__I8 ? "int8 product"
+                                             : "f32 product",
+                            NOMINAL_M, K, N);
     }
     *out = mm->n_shapes++;
     return KVF_OK;
@@ -201,15 +175,15 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
 /* ---- packing --------------------------------------------------------------------------------- */
 
 /* Also rounds to the act type, and fills the padding of blocked layouts with zeros. */
-static dnnl_status_t reorder(const kvf__mm *mm, const float *w, bool transposed, const shape *s,
-                             dnnl_memory_t to)
+static dnnl_status_t reorder(const kvf__mm *mm, const void *w, kvf__dtype type, bool transposed,
+                             const shape *s, dnnl_memory_t to)
 {
     dnnl_memory_desc_t plain = {0};
     dnnl_memory_t from = NULL;
     dnnl_primitive_t primitive = NULL;
     dnnl_status_t st;
 
-    st = matrix_md(&plain, s->K, s->N, dnnl_f32, transposed ? dnnl_ba : dnnl_ab);
+    st = matrix_md(&plain, s->K, s->N, dnnl_type(type), transposed ? dnnl_ba : dnnl_ab);
     if (!st) st = dnnl_memory_create(&from, KVF__MD(&plain), mm->engine, (void *)w);
     if (!st)
         st = kvf__reorder_create(mm->engine, KVF__MD(&plain), KVF__MD(&s->weights), &primitive);
@@ -223,19 +197,27 @@ static dnnl_status_t reorder(const kvf__mm *mm, const float *w, bool transposed,
 
 static kvf_status fail_packing(kvf_ctx *ctx, dnnl_status_t failed, const kvf__packed *packed)
 {
-    return failed ? fail_dnnl(ctx, failed, "packing for a product", NOMINAL_M, packed->K, packed->N)
-                  : KVF_OK;
+    return failed
+               ? kvf__mm_fail(ctx, failed, "packing for a product", NOMINAL_M, packed->K, packed->N)
+               : KVF_OK;
 }
 
 kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
                        const float *bias, kvf__packed *packed)
 {
     shape *s = &mm->shapes[packed->shape];
+    const void *from = w;
     assert(!bias == !packed->bias_data);
     if (!s->reordered[transposed]) KVF_TRY(kvf__dnnl_memory_allows(ctx));
     s->reordered[transposed] = true;
     if (bias) memcpy(packed->bias_data, bias, (size_t)packed->N * sizeof *bias);
-    return fail_packing(ctx, reorder(mm, w, transposed, s, packed->weights), packed);
+    if (packed->scale) {
+        KVF_TRY(kvf__int8_weights(ctx, mm, w, transposed, packed));
+        from = mm->packing.data;
+    }
+    return fail_packing(
+        ctx, reorder(mm, from, packed->scale ? KVF__I8 : KVF__F32, transposed, s, packed->weights),
+        packed);
 }
 
 /* Memory of a packed weight. */
@@ -247,8 +229,11 @@ static kvf_status packed_init(kvf_ctx *ctx, const kvf__mm *mm, const shape *s, b
     packed->bytes = dnnl_memory_desc_get_size(KVF__MD(&s->weights));
     KVF_TRY(kvf__alloc(ctx, packed->bytes, &packed->data));
     failed = dnnl_memory_create(&packed->weights, KVF__MD(&s->weights), mm->engine, packed->data);
+    if (s->act == KVF__I8)
+        KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->scale, &packed->scale));
     if (!failed && bias) {
         KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->bias_data, &packed->bias_data));
+        if (s->act == KVF__I8) return KVF_OK; /* it comes after the scales */
         failed = dnnl_memory_create(&packed->bias, KVF__MD(&s->bias), mm->engine,
                                     packed->bias_data);
     }
@@ -261,6 +246,9 @@ kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, 
     kvf__packed *packed = NULL;
     int index = 0;
 
+    if (act == KVF__I8 && !kvf__cpu_has_int8())
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "this CPU (%s) has no eight-bit dot products",
+                         kvf__cpu_level());
     KVF_TRY(find_shape(ctx, mm, act, K, N, &index));
     KVF_TRY(kvf__alloc(ctx, sizeof *packed, &packed));
     *packed = (kvf__packed){.shape = index, .K = K, .N = N, .act = act};
@@ -278,6 +266,7 @@ void kvf__packed_free(kvf__packed *packed)
     if (!packed) return;
     dnnl_memory_destroy(packed->weights);
     dnnl_memory_destroy(packed->bias);
+    kvf__free(packed->scale);
     kvf__free(packed->bias_data);
     kvf__free(packed->data);
     kvf__free(packed);
@@ -285,7 +274,8 @@ void kvf__packed_free(kvf__packed *packed)
 
 size_t kvf__packed_bytes(const kvf__packed *packed)
 {
-    return packed->bytes + (packed->bias_data ? (size_t)packed->N * sizeof *packed->bias_data : 0);
+    const int vectors = !!packed->bias_data + !!packed->scale;
+    return packed->bytes + (size_t)(vectors * packed->N) * sizeof(float);
 }
 
 /* ---- primitives ------------------------------------------------------------------------------ */
@@ -304,8 +294,8 @@ static prim *find_prim(kvf__mm *mm, const prim_key *key)
 static int32_t free_slot(kvf__mm *mm)
 {
     int32_t oldest = 0;
-    if (mm->n_prims < MAX_PRIMS) return mm->n_prims++;
-    for (int32_t i = 1; i < MAX_PRIMS; i++)
+    if (mm->n_prims < KVF__MM_PRIMS) return mm->n_prims++;
+    for (int32_t i = 1; i < KVF__MM_PRIMS; i++)
         if (mm->prims[i].used < mm->prims[oldest].used) oldest = i;
 
     int32_t *link = &mm->shapes[mm->prims[oldest].key.shape].prims;
@@ -338,14 +328,13 @@ static kvf_status check_implementation(kvf_ctx *ctx, const_dnnl_primitive_desc_t
                      (long long)s->N);
 }
 
-static kvf_status reserve_scratch(kvf_ctx *ctx, kvf__mm *mm, size_t bytes)
+kvf_status kvf__mm_reserve(kvf_ctx *ctx, kvf__mm_space *space, size_t bytes)
 {
     void *grown = NULL;
-    if (bytes <= mm->scratch_bytes) return KVF_OK;
+    if (bytes <= space->bytes) return KVF_OK;
     KVF_TRY(kvf__alloc(ctx, bytes, &grown));
-    kvf__free(mm->scratch);
-    mm->scratch = grown;
-    mm->scratch_bytes = bytes;
+    kvf__free(space->data);
+    *space = (kvf__mm_space){grown, bytes};
     return KVF_OK;
 }
 
@@ -358,10 +347,24 @@ static dnnl_status_t prim_init(const kvf__mm *mm, prim *p, const_dnnl_primitive_
     KVF__DNNL_TRY(dnnl_primitive_create(&p->primitive, pd));
     KVF__DNNL_TRY(dnnl_memory_create(&p->src, src, mm->engine, DNNL_MEMORY_NONE));
     KVF__DNNL_TRY(dnnl_memory_create(&p->dst, dst, mm->engine, DNNL_MEMORY_NONE));
-    if (dnnl_memory_desc_get_size(scratch) == 0) return dnnl_success;
+    p->scratch_bytes = dnnl_memory_desc_get_size(scratch);
+    if (p->scratch_bytes == 0) return dnnl_success;
     return dnnl_memory_create(&p->scratch, scratch, mm->engine, DNNL_MEMORY_NONE);
 }
 
+/* Sets for how many threads oneDNN divides what it makes; the number before. */
+static int set_threads(int threads)
+{
+#ifdef _OPENMP
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    return before;
+#else
+    return threads;
+#endif
+}
+
+/* An eight-bit product is run by one thread, on its own chunk of rows. */
 static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim **out)
 {
     const shape *s = &mm->shapes[key->shape];
@@ -371,12 +374,13 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
     kvf_status st = KVF_OK;
 
     KVF_TRY(kvf__dnnl_memory_allows(ctx));
+    const int threads = s->act == KVF__I8 ? set_threads(1) : 0;
     failed = product_pd(mm, &pd, s, &s->weights, key->M, (kvf__dtype)key->dst_type, key->flags);
     if (failed) goto out;
     st = check_implementation(ctx, pd, s, key->M);
     if (st) goto out;
-    st = reserve_scratch(
-        ctx, mm,
+    st = kvf__mm_reserve(
+        ctx, &mm->scratch,
         dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0)));
     if (st) goto out;
     failed = prim_init(mm, &made, pd);
@@ -389,15 +393,16 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
     *out = &mm->prims[slot];
     made = (prim){0};
 out:
+    if (threads) set_threads(threads);
     prim_done(&made);
     dnnl_primitive_desc_destroy(pd);
-    return failed ? fail_dnnl(ctx, failed, "product", key->M, s->K, s->N) : st;
+    return failed ? kvf__mm_fail(ctx, failed, "product", key->M, s->K, s->N) : st;
 }
 
-static kvf_status get_prim(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
-                           kvf__dtype dst_type, unsigned flags, prim **out)
+kvf_status kvf__mm_prim_get(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                            kvf__dtype dst_type, unsigned flags, prim **out)
 {
-    assert(dst_type == KVF__F32 || dst_type == w->act);
+    assert(dst_type == KVF__F32 || dst_type == w->act || (w->scale && dst_type == KVF__I32));
     const prim_key key = {.M = M,
                           .shape = w->shape,
                           .dst_type = (uint16_t)dst_type,
@@ -413,7 +418,8 @@ kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int6
                            kvf__dtype dst_type, unsigned flags)
 {
     prim *p;
-    return M == 0 ? KVF_OK : get_prim(ctx, mm, w, M, dst_type, flags, &p);
+    if (M && w->scale) return kvf__int8_prepare(ctx, mm, w, M);
+    return M == 0 ? KVF_OK : kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p);
 }
 
 kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, const void *src,
@@ -421,7 +427,8 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
 {
     prim *p;
     if (M == 0) return KVF_OK;
-    KVF_TRY(get_prim(ctx, mm, w, M, dst_type, flags, &p));
+    if (w->scale) return kvf__int8_run(ctx, mm, w, M, src, dst, dst_type, flags);
+    KVF_TRY(kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p));
 
     dnnl_exec_arg_t args[5] = {
         {DNNL_ARG_SRC, p->src}, {DNNL_ARG_WEIGHTS, w->weights}, {DNNL_ARG_DST, p->dst}};
@@ -429,14 +436,14 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
     dnnl_memory_set_data_handle(p->src, (void *)src);
     dnnl_memory_set_data_handle(p->dst, dst);
     if (p->scratch) {
-        dnnl_memory_set_data_handle(p->scratch, mm->scratch);
+        dnnl_memory_set_data_handle(p->scratch, mm->scratch.data);
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, p->scratch};
     }
     if (w->bias) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, w->bias};
 
     dnnl_status_t failed = dnnl_primitive_execute(p->primitive, mm->stream, n, args);
     if (!failed) failed = dnnl_stream_wait(mm->stream);
-    return failed ? fail_dnnl(ctx, failed, "product", M, w->K, w->N) : KVF_OK;
+    return failed ? kvf__mm_fail(ctx, failed, "product", M, w->K, w->N) : KVF_OK;
 }
 
 /* ---- plain f32 products ---------------------------------------------------------------------- */
@@ -450,7 +457,7 @@ kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int6
     if (kvf__ctx_first(ctx, KVF__ONCE_SGEMM)) KVF_TRY(kvf__dnnl_memory_allows(ctx));
     dnnl_status_t failed = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K, 1.0f, A, lda, B, ldb,
                                       beta, C, ldc);
-    return failed ? fail_dnnl(ctx, failed, "f32 product", M, K, N) : KVF_OK;
+    return failed ? kvf__mm_fail(ctx, failed, "f32 product", M, K, N) : KVF_OK;
 }
 
 const char *kvf__mm_version(char buf[32])

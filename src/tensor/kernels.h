@@ -68,6 +68,18 @@ typedef struct kvf__head_norm {
     float *rstd;        /* [M, heads] */
 } kvf__head_norm;
 
+/* Sums of eight-bit products that become the rows of a product (dnnl_int8.c):
+ *   y[m, n] (= or +=) sums[m, n] * row[m] * column[n] + bias[n]. */
+typedef struct kvf__scaled_sums {
+    int64_t M, N;
+    const int32_t *sums; /* [M, N] */
+    const float *row;    /* [M] */
+    const float *column; /* [N] */
+    const float *bias;   /* [N]; NULL: none */
+    void *y;             /* [M, N] of the type that the kernel is given */
+    bool add;
+} kvf__scaled_sums;
+
 typedef struct kvf__kernels {
     const char *name; /* "ref", "avx2", ... */
 
@@ -104,6 +116,11 @@ typedef struct kvf__kernels {
     /* act <- f32 and back, n elements. */
     void (*from_f32)(kvf__dtype act, void *dst, const float *src, int64_t n);
     void (*to_f32)(kvf__dtype act, float *dst, const void *src, int64_t n);
+    /* On the calling thread. q [M, K] = x / scale[m] to nearest even, of act [M, K], where scale[m]
+     * = max |x[m]| / 127; a row below 2^-100 is zero. A row with an infinity or NaN has a scale
+     * that is none, and zeros. */
+    void (*quantize)(kvf__dtype act, int8_t *q, float *scale, const void *x, int64_t M, int64_t K);
+    void (*scale_sums)(kvf__dtype type, const kvf__scaled_sums *s);
     /* Attention over key segments; see attention.h. */
     void (*attn_fwd)(const struct kvf__attn *attn);
     void (*attn_bwd)(const struct kvf__attn *attn);
@@ -123,8 +140,11 @@ const char *kvf__cpu_level(void);
 /* True if bf16 matmuls run on this machine at all (AVX512_BF16 or AMX, or AVX512 emulation; not on
  * AVX2). */
 bool kvf__cpu_has_bf16(void);
-/* True if they are so much faster than f32 that a training step pays for the rounding: by flags
- * alone, no timing enters. */
+/* True if it has dot products of eight-bit integers (AVX512-VNNI; every CPU with AMX has them too),
+ * which are allowed. */
+bool kvf__cpu_has_int8(void);
+/* True if bf16 products are so much faster than f32 that a training step pays for the rounding: by
+ * flags alone, no timing enters. */
 bool kvf__cpu_bf16_is_faster(void);
 
 #endif

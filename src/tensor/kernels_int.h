@@ -10,6 +10,8 @@
 #include "matvec.h"
 #include "wide.h"
 
+#include <float.h>
+
 /* What this process may use: the CPU's features, the state the kernel saves, and KVF_CPU. Each
  * level has all features of those before it. */
 typedef enum kvf__cpu_rank {
@@ -43,6 +45,25 @@ KVF__DECLARE_LEVEL(ref)
 KVF__DECLARE_LEVEL(avx2)
 KVF__DECLARE_LEVEL(avx512)
 KVF__DECLARE_LEVEL(avx512_bf16)
+
+/* ---- eight bits ------------------------------------------------------------------------------ */
+
+/* The larger of magnitudes; NaN where one of them is. */
+static inline float kvf__larger(float a, float b)
+{
+    return a >= b || a != a ? a : b;
+}
+
+/* *scale, the largest magnitude, becomes the scale; what elements are to be multiplied by. 0: they
+ * all count as zero. */
+static inline float kvf__quantizer(float *scale)
+{
+    const float most = *scale;
+    const bool finite = most <= FLT_MAX, zero = most < 0x1p-100f;
+
+    *scale = zero ? 0 : most / 127.0f;
+    return zero || !finite ? 0 : 127.0f / most;
+}
 
 /* ---- elements, for the reference ------------------------------------------------------------- */
 

@@ -16,8 +16,9 @@ kvf_status kvf__mm_create(kvf_ctx *ctx, kvf__mm **out);
 void kvf__mm_free(kvf__mm *mm);
 
 /* A frozen weight [K, N] (and bias [N]) packed for y[M,N] = x[M,K] W + b. act, the type of x: F32
- * or BF16. `w` is f32: [K, N], or [N, K] when transposed. Nothing of the arguments is kept.
- * EUNSUPPORTED: bf16 on a CPU without. */
+ * or BF16; or I8: x is BF16, and both factors are rounded to eight bits (dnnl_int8.c). `w` is f32:
+ * [K, N], or [N, K] when transposed. Nothing of the arguments is kept. EUNSUPPORTED: a CPU without
+ * such products. */
 typedef struct kvf__packed kvf__packed;
 kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, bool transposed,
                      int64_t K, int64_t N, const float *bias, kvf__packed **out);
@@ -33,7 +34,7 @@ size_t kvf__packed_bytes(const kvf__packed *packed);
  * (EUNSUPPORTED) an implementation that is not a jit one (brgemm or gemm) unless KVF_CPU=ref. */
 kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                            kvf__dtype dst_type, unsigned flags);
-/* dst [M, N] of dst_type (F32, or the act type), src [M, K] of the act type, both dense. Prepares
+/* dst [M, N] of dst_type (F32, or the type of x), src [M, K] of the type of x, both dense. Prepares
  * by itself if needed. M = 0 does nothing. */
 kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, const void *src,
                        void *dst, kvf__dtype dst_type, unsigned flags);

@@ -265,6 +265,33 @@ static void ce(kvf__dtype act, const kvf__ce_chunk *chunk)
         ce_row(act, chunk, r);
 }
 
+/* ---- eight bits ------------------------------------------------------------------------------ */
+
+static void quantize(kvf__dtype act, int8_t *q, float *scale, const void *x, int64_t M, int64_t K)
+{
+    for (int64_t m = 0; m < M; m++) {
+        scale[m] = 0;
+        for (int64_t k = 0; k < K; k++)
+            scale[m] = kvf__larger(scale[m], fabsf((float)kvf__ref_get(act, x, m * K + k)));
+        const float to = kvf__quantizer(&scale[m]);
+        for (int64_t k = 0; k < K; k++) {
+            const float v = (float)kvf__ref_get(act, x, m * K + k);
+            q[m * K + k] = to > 0 ? (int8_t)lrintf(v * to) : 0;
+        }
+    }
+}
+
+static void scale_sums(kvf__dtype type, const kvf__scaled_sums *s)
+{
+    for (int64_t m = 0; m < s->M; m++)
+        for (int64_t n = 0; n < s->N; n++) {
+            const int64_t i = m * s->N + n;
+            double y = s->sums[i] * (double)s->row[m] * s->column[n];
+            if (s->bias) y += s->bias[n];
+            kvf__ref_set(type, s->y, i, s->add ? y + kvf__ref_get(type, s->y, i) : y);
+        }
+}
+
 const kvf__kernels kvf__kernels_ref = {
     .name = "ref",
     .norm_fwd = norm_fwd,
@@ -281,6 +308,8 @@ const kvf__kernels kvf__kernels_ref = {
     .ce = ce,
     .from_f32 = from_f32,
     .to_f32 = to_f32,
+    .quantize = quantize,
+    .scale_sums = scale_sums,
     .attn_fwd = kvf__attn_fwd_ref,
     .attn_bwd = kvf__attn_bwd_ref,
     .attn_head = kvf__attn_head_ref,

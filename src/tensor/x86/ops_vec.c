@@ -8,6 +8,7 @@
 #include "ops_ce.h"
 #include "ops_fn.h"
 #include "ops_head_norm.h"
+#include "ops_int8.h"
 #include "ops_norm.h"
 
 /* ---- products and conversions ---------------------------------------------------------------- */
@@ -110,6 +111,8 @@ const kvf__kernels KVF__LEVEL(kvf__kernels_) = {
     .ce = ce,
     .from_f32 = from_f32,
     .to_f32 = to_f32,
+    .quantize = quantize,
+    .scale_sums = scale_sums,
     .attn_fwd = KVF__LEVEL(kvf__attn_fwd_),
     .attn_bwd = KVF__LEVEL(kvf__attn_bwd_),
     .attn_head = KVF__LEVEL(kvf__attn_head_),

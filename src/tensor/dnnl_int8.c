@@ -1,0 +1,234 @@
+/* Products of eight-bit integers, with bf16 on the outside: about 1.8 times the rate of bf16
+ * products where the CPU has dot products of bytes (AVX512-VNNI, AMX).
+ *
+ *   y[m, n] = (sum_k q[m, k] u[k, n]) r[m] c[n] + b[n]
+ *
+ * q is row m of x over r[m] = max |x[m]| / 127, found anew each time, u column n of W over c[n] =
+ * max |W[., n]| / 127, both to nearest even (Dettmers et al. 2022, vector-wise quantization). A sum
+ * is an exact integer, so a row has the same bits whatever other rows there are and however the
+ * work is divided.
+ *
+ * oneDNN multiplies s8 by s8 to s32. It has no fast form of a scale for each row (a binary post-op
+ * of [M, 1] is its reference code), and s32 results of a whole product would go through memory: 1.4
+ * to 1.6 times bf16. So each thread takes chunks of rows through all three steps by itself,
+ * quantize, multiply, scale, with a primitive made for one thread, and a chunk stays in its cache.
+ */
+#include "dnnl_matmul_priv.h"
+
+#include <math.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum {
+    CHUNK = 128,     /* most rows of a chunk: [CHUNK, 1536] sums fill most of a cache of 1 MB */
+    CHUNK_UNIT = 16, /* larger ones have a multiple */
+    STRIP = 64,      /* columns of a weight at a time */
+    LINE = 64        /* bytes */
+};
+
+static size_t round_up(size_t n, size_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+static int most_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+static int thread_index(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Columns from .. to - 1 of w [K, N], going down the rows. */
+static void quantize_columns(const float *w, int64_t K, int64_t N, int64_t from, int64_t to,
+                             int8_t *q, float *scale)
+{
+    float by[STRIP];
+
+    for (int64_t n = from; n < to; n++)
+        scale[n] = 0;
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t n = from; n < to; n++)
+            scale[n] = kvf__larger(scale[n], fabsf(w[k * N + n]));
+    for (int64_t n = from; n < to; n++)
+        by[n - from] = kvf__quantizer(&scale[n]);
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t n = from; n < to; n++)
+            q[k * N + n] = by[n - from] > 0 ? (int8_t)lrintf(w[k * N + n] * by[n - from]) : 0;
+}
+
+/* To mm->packing, in the order of w, and packed->scale. */
+kvf_status kvf__int8_weights(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
+                             const kvf__packed *packed)
+{
+    const int64_t K = packed->K, N = packed->N;
+
+    KVF_TRY(kvf__mm_reserve(ctx, &mm->packing, (size_t)(K * N)));
+    int8_t *q = mm->packing.data;
+#pragma omp parallel for schedule(static)
+    for (int64_t from = 0; from < N; from += STRIP) {
+        const int64_t to = from + STRIP < N ? from + STRIP : N;
+        if (transposed)
+            mm->kernels->quantize(KVF__F32, q + from * K, packed->scale + from, w + from * K,
+                                  to - from, K);
+        else
+            quantize_columns(w, K, N, from, to, q, packed->scale);
+    }
+    return KVF_OK;
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+/* How M rows are divided, and what each thread has for a chunk: eight-bit rows, their scales, sums,
+ * and oneDNN's scratch, at these offsets of its part of mm->own. */
+typedef struct plan {
+    int64_t rows;                /* of a chunk */
+    kvf__mm_prim *whole, *last;  /* last: of what is left; NULL: nothing is */
+    size_t scale, sums, scratch; /* the rows are at 0 */
+    size_t bytes;                /* of a thread */
+} plan;
+
+static size_t larger_scratch(const kvf__mm_prim *a, const kvf__mm_prim *b)
+{
+    return b && b->scratch_bytes > a->scratch_bytes ? b->scratch_bytes : a->scratch_bytes;
+}
+
+static int64_t chunk_rows(int64_t M, int threads)
+{
+    const int64_t each = (M + threads - 1) / threads, chunks = (each + CHUNK - 1) / CHUNK;
+    const int64_t rows = (each + chunks - 1) / chunks;
+    return rows > CHUNK_UNIT ? (int64_t)round_up((size_t)rows, CHUNK_UNIT) : rows;
+}
+
+static kvf_status make_plan(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, plan *p)
+{
+    const int threads = most_threads();
+
+    *p = (plan){.rows = chunk_rows(M, threads)};
+    KVF_TRY(kvf__mm_prim_get(ctx, mm, w, p->rows, KVF__I32, 0, &p->whole));
+    if (M % p->rows) KVF_TRY(kvf__mm_prim_get(ctx, mm, w, M % p->rows, KVF__I32, 0, &p->last));
+    p->scale = round_up((size_t)(p->rows * w->K), LINE);
+    p->sums = p->scale + round_up((size_t)p->rows * sizeof(float), LINE);
+    p->scratch = p->sums + round_up((size_t)(p->rows * w->N) * sizeof(int32_t), LINE);
+    p->bytes = p->scratch + round_up(larger_scratch(p->whole, p->last), LINE);
+    return kvf__mm_reserve(ctx, &mm->own, p->bytes * (size_t)threads);
+}
+
+kvf_status kvf__int8_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M)
+{
+    plan p;
+    return make_plan(ctx, mm, w, M, &p);
+}
+
+/* A primitive's memory object over data: those of the primitive itself are one thread's. */
+static dnnl_status_t memory_over(const kvf__mm *mm, dnnl_memory_t like, void *data,
+                                 dnnl_memory_t *out)
+{
+    kvf__md_arg md;
+
+    *out = NULL;
+    if (!like) return dnnl_success;
+    KVF__DNNL_TRY(dnnl_memory_get_memory_desc(like, &md));
+    return dnnl_memory_create(out, md, mm->engine, data);
+}
+
+static dnnl_status_t multiply(const kvf__mm *mm, const kvf__mm_prim *p, const kvf__packed *w,
+                              void *rows, void *sums, void *scratch)
+{
+    dnnl_memory_t memory[3] = {0};
+    dnnl_status_t st;
+
+    st = memory_over(mm, p->src, rows, &memory[0]);
+    if (!st) st = memory_over(mm, p->dst, sums, &memory[1]);
+    if (!st) st = memory_over(mm, p->scratch, scratch, &memory[2]);
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, memory[0]},
+                                    {DNNL_ARG_WEIGHTS, w->weights},
+                                    {DNNL_ARG_DST, memory[1]},
+                                    {DNNL_ARG_SCRATCHPAD, memory[2]}};
+    if (!st) st = dnnl_primitive_execute(p->primitive, mm->stream, memory[2] ? 4 : 3, args);
+    if (!st) st = dnnl_stream_wait(mm->stream);
+    for (int i = 0; i < 3; i++)
+        dnnl_memory_destroy(memory[i]);
+    return st;
+}
+
+/* A product, and where a thread works on it. */
+typedef struct work {
+    const kvf__mm *mm;
+    const kvf__packed *w;
+    const plan *plan;
+    int64_t M;
+    const void *src;
+    void *dst;
+    kvf__dtype dst_type;
+    bool add;
+} work;
+
+static void *row_at(kvf__dtype type, const void *base, int64_t row, int64_t width)
+{
+    return (char *)base + (size_t)(row * width) * kvf__dtype_block_bytes(type);
+}
+
+static dnnl_status_t run_chunk(const work *o, int64_t first)
+{
+    const plan *p = o->plan;
+    const kvf__packed *w = o->w;
+    char *own = (char *)o->mm->own.data + (size_t)thread_index() * p->bytes;
+    float *scale = (float *)(own + p->scale);
+    const int64_t left = o->M - first, rows = left < p->rows ? left : p->rows;
+    const kvf__scaled_sums scaled = {.M = rows,
+                                     .N = w->N,
+                                     .sums = (int32_t *)(own + p->sums),
+                                     .row = scale,
+                                     .column = w->scale,
+                                     .bias = w->bias_data,
+                                     .y = row_at(o->dst_type, o->dst, first, w->N),
+                                     .add = o->add};
+
+    o->mm->kernels->quantize(KVF__BF16, (int8_t *)own, scale,
+                             row_at(KVF__BF16, o->src, first, w->K), rows, w->K);
+    KVF__DNNL_TRY(multiply(o->mm, rows < p->rows ? p->last : p->whole, w, own, own + p->sums,
+                           own + p->scratch));
+    o->mm->kernels->scale_sums(o->dst_type, &scaled);
+    return dnnl_success;
+}
+
+kvf_status kvf__int8_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                         const void *src, void *dst, kvf__dtype dst_type, unsigned flags)
+{
+    dnnl_status_t failed = dnnl_success;
+    plan p;
+
+    KVF_TRY(make_plan(ctx, mm, w, M, &p));
+    const work of = {.mm = mm,
+                     .w = w,
+                     .plan = &p,
+                     .M = M,
+                     .src = src,
+                     .dst = dst,
+                     .dst_type = dst_type,
+                     .add = (flags & KVF__MM_ADD) != 0};
+#pragma omp parallel for schedule(static)
+    for (int64_t first = 0; first < M; first += p.rows) {
+        const dnnl_status_t st = run_chunk(&of, first);
+        if (st) {
+#pragma omp critical(kvf_int8)
+            failed = st;
+        }
+    }
+    return failed ? kvf__mm_fail(ctx, failed, "int8 product", M, w->K, w->N) : KVF_OK;
+}

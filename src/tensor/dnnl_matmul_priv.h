@@ -1,0 +1,84 @@
+/* Between the files of matmul.h: the table of primitives, and packed weights. */
+#ifndef KVF_DNNL_MATMUL_PRIV_H
+#define KVF_DNNL_MATMUL_PRIV_H
+
+#include "dnnl_engine.h"
+#include "kernels_int.h"
+#include "matmul.h"
+
+enum {
+    KVF__MM_SHAPES = 256, /* different [K, N] and types of a model's weights */
+    KVF__MM_PRIMS = 512   /* each holds generated code; the least recently used gives way */
+};
+
+/* One layout of packed weights. */
+typedef struct kvf__mm_shape {
+    kvf__dtype act; /* or I8: those of eight-bit products */
+    int64_t K, N;
+    dnnl_memory_desc_t weights, bias;
+    bool reordered[2]; /* from [K, N], from [N, K]: oneDNN has code for it */
+    int32_t prims;     /* first of its primitives, NONE: there is none */
+} kvf__mm_shape;
+
+typedef struct kvf__mm_key {
+    int64_t M;
+    int32_t shape;
+    uint16_t dst_type, flags;
+} kvf__mm_key;
+
+typedef struct kvf__mm_prim {
+    kvf__mm_key key;
+    int32_t next;  /* of the same shape */
+    uint64_t used; /* tick of the last run */
+    dnnl_primitive_t primitive;
+    dnnl_memory_t src, dst, scratch; /* scratch: NULL if it needs none */
+    size_t scratch_bytes;
+} kvf__mm_prim;
+
+/* Memory that grows and is kept. */
+typedef struct kvf__mm_space {
+    void *data;
+    size_t bytes;
+} kvf__mm_space;
+
+struct kvf__mm {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    kvf__mm_shape shapes[KVF__MM_SHAPES];
+    int n_shapes;
+    kvf__mm_prim prims[KVF__MM_PRIMS];
+    int n_prims;
+    uint64_t tick;
+    const kvf__kernels *kernels;
+    kvf__mm_space scratch; /* of the primitive that runs */
+    kvf__mm_space own;     /* of eight-bit products: a part for each thread */
+    kvf__mm_space packing; /* of eight-bit weights */
+};
+
+struct kvf__packed {
+    int shape;
+    int64_t K, N;
+    kvf__dtype act; /* as in its shape */
+    size_t bytes;
+    void *data;
+    float *bias_data;
+    float *scale;                /* [N] of eight-bit columns; NULL: they are of the act type */
+    dnnl_memory_t weights, bias; /* bias: NULL if there is none, or it is not oneDNN's to add */
+};
+
+kvf_status kvf__mm_fail(kvf_ctx *ctx, dnnl_status_t status, const char *what, int64_t M, int64_t K,
+                        int64_t N);
+kvf_status kvf__mm_reserve(kvf_ctx *ctx, kvf__mm_space *space, size_t bytes);
+/* Finds or makes. */
+kvf_status kvf__mm_prim_get(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                            kvf__dtype dst_type, unsigned flags, kvf__mm_prim **out);
+
+/* dnnl_int8.c: what kvf__repack, kvf__mm_prepare and kvf__mm_run do where weights have eight bits.
+ */
+kvf_status kvf__int8_weights(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
+                             const kvf__packed *packed);
+kvf_status kvf__int8_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M);
+kvf_status kvf__int8_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                         const void *src, void *dst, kvf__dtype dst_type, unsigned flags);
+
+#endif
