@@ -219,6 +219,9 @@ static kvf_status make_trained(creation *c, const kvf__slots *slots)
 /* Matrices that are packed just before use come from slots of their own. */
 static kvf_status make_stored(creation *c)
 {
+    if (c->model->int8 && (c->options.keep != KVF__KEEP_PACKED || c->model->train.weights))
+        return kvf__fail(c->ctx, KVF_EUSAGE,
+                         "eight-bit products are of frozen weights that are kept packed");
     if (c->options.keep == KVF__KEEP_PACKED) return KVF_OK;
     if (c->model->train.weights)
         return kvf__fail(c->ctx, KVF_EUSAGE, "weights that are trained must be kept packed");
@@ -239,6 +242,7 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     if (st) goto out;
     model->desc = *desc; /* borrowed until success */
     model->act = options->act;
+    model->int8 = options->int8;
     model->embed.read = options->read;
     model->embed.user = options->user;
     model->backward = options->backward;
@@ -331,6 +335,11 @@ const kvf__desc *kvf__model_desc(const kvf__model *model)
 kvf__dtype kvf__model_act(const kvf__model *model)
 {
     return model->act;
+}
+
+bool kvf__model_int8(const kvf__model *model)
+{
+    return model->int8;
 }
 
 const float *kvf__model_pooler(const kvf__model *model, const float **bias)

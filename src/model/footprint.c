@@ -35,7 +35,9 @@ kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_opti
 {
     const counts n = count(desc);
     const bool packed = options->keep == KVF__KEEP_PACKED;
-    const double each = bytes_of(options->act) * (options->backward ? 2 : 1), L = (double)desc->L;
+    const double L = (double)desc->L,
+                 of_head = bytes_of(options->act) * (options->backward ? 2 : 1);
+    const double of_layer = options->int8 ? options->backward ? 2 : 1 : of_head;
     const double plane = n.head > 0 ? (double)(KVF__VOCAB_PLANE * desc->C) : 0;
     const double planes = n.head > 0 ? (double)((desc->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE)
                                      : 0;
@@ -45,7 +47,7 @@ kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_opti
                             : 0;
     kvf__footprint out = {.rest = rope + L * 4 * (double)desc->C * sizeof(float)};
 
-    out.packed = each * (packed ? L * n.layer + planes * plane : n.layer + plane);
+    out.packed = of_layer * (packed ? L : 1) * n.layer + of_head * (packed ? planes : 1) * plane;
     if (options->keep == KVF__KEEP_STORED)
         out.stored = L * n.layer * bytes_of(kvf__stored_dtype(options->stored, desc->C)) +
                      n.head * bytes_of(kvf__stored_dtype(options->stored, desc->C));

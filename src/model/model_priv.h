@@ -91,6 +91,7 @@ typedef struct kvf__rope_table {
 struct kvf__model {
     kvf__desc desc;
     kvf__dtype act;
+    bool int8; /* products.h: kvf__product_type */
     bool backward;
     bool unfolded; /* norms apply their weights themselves, in every place */
     kvf__mm *mm;   /* owned */

@@ -149,7 +149,7 @@ static kvf_status put(kvf__packer *packer, bool transposed, int64_t K, int64_t N
                       kvf__packed **to)
 {
     if (*to) return kvf__repack(packer->ctx, packer->mm, packer->matrix, transposed, bias, *to);
-    KVF_TRY(kvf__pack(packer->ctx, packer->mm, packer->act, packer->matrix, transposed, K, N, bias,
+    KVF_TRY(kvf__pack(packer->ctx, packer->mm, packer->type, packer->matrix, transposed, K, N, bias,
                       to));
     packer->packed_bytes += kvf__packed_bytes(*to);
     return KVF_OK;

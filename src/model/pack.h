@@ -9,7 +9,7 @@
 typedef struct kvf__packer {
     kvf_ctx *ctx;
     kvf__mm *mm;
-    kvf__dtype act;
+    kvf__dtype type;        /* of the product at hand: that of what it reads, or I8 */
     bool forward, backward; /* which of a piece's two forms to pack */
     size_t packed_bytes;    /* so far */
     float *matrix;          /* [cap] */

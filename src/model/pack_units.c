@@ -20,7 +20,6 @@ kvf_status kvf__creation_prepare(kvf__creation *c)
         }
     KVF_TRY(kvf__packer_init(c->ctx, &c->packer, matrix, widest, widest));
     c->packer.mm = c->model->mm;
-    c->packer.act = c->model->act;
     c->packer.forward = true;
     c->packer.backward = c->model->backward;
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->gamma));
@@ -57,6 +56,7 @@ kvf_status kvf__creation_pack_unit(kvf__creation *c, int64_t unit)
             dense.weight[0] = &c->model->lm.slot;
         }
         put_norm(c, &p, &dense);
+        c->packer.type = kvf__product_type(c->model, &p);
         KVF_TRY(kvf__pack_product(&c->packer, &dense, &p, kvf__product_packed(c->model, &p)));
     }
     return KVF_OK;

@@ -36,6 +36,8 @@ typedef enum kvf__keep {
 
 typedef struct kvf__model_options {
     kvf__dtype act;    /* F32 or BF16 */
+    bool int8;         /* with BF16: products of frozen matrices in eight bits (dnnl_int8.c), whose
+                          weights must be kept packed: EUSAGE */
     bool backward;     /* pack the transposed weights too */
     kvf__keep keep;    /* what is trained itself must be packed: EUSAGE */
     kvf__dtype stored; /* F32, BF16 or Q8_0 (BF16 where rows are no whole blocks) */
@@ -63,6 +65,7 @@ kvf__params *kvf__model_params(kvf__model *model);
 kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model);
 const kvf__desc *kvf__model_desc(const kvf__model *model);
 kvf__dtype kvf__model_act(const kvf__model *model);
+bool kvf__model_int8(const kvf__model *model);
 size_t kvf__model_packed_bytes(const kvf__model *model);
 /* Bytes that such a model takes once it is made, within a few percent; file: the type of its
  * matrices there. */

@@ -74,13 +74,14 @@ static kvf_status list_products(kvf_ctx *ctx, kvf__probe *probe, int64_t M, int6
 static kvf_status pack_reference(kvf_ctx *ctx, kvf__probe *probe)
 {
     kvf__rng rng = kvf__rng_make(0, 0);
+    const kvf__dtype type = probe->model->int8 ? KVF__I8 : probe->model->act;
     float *w = NULL;
 
     KVF_TRY(kvf__alloc_array(ctx, REFERENCE_K * REFERENCE_N, sizeof *w, &w));
     for (int64_t i = 0; i < REFERENCE_K * REFERENCE_N; i++)
         w[i] = (float)(kvf__rng_uniform(&rng) - 0.5);
-    kvf_status st = kvf__pack(ctx, probe->model->mm, probe->model->act, w, false, REFERENCE_K,
-                              REFERENCE_N, NULL, &probe->reference);
+    kvf_status st = kvf__pack(ctx, probe->model->mm, type, w, false, REFERENCE_K, REFERENCE_N, NULL,
+                              &probe->reference);
     kvf__free(w);
     return st;
 }

@@ -131,6 +131,12 @@ kvf__packed_pair *kvf__product_packed(const kvf__model *model, const kvf__produc
     return pairs[p->kind];
 }
 
+/* The head stays: probabilities differ by more than eight bits hold. */
+kvf__dtype kvf__product_type(const kvf__model *model, const kvf__product *p)
+{
+    return model->int8 && p->kind != KVF__PRODUCT_HEAD ? KVF__I8 : model->act;
+}
+
 kvf__dtype kvf__product_dst(const kvf__model *model, const kvf__product *p)
 {
     return p->adds || p->kind == KVF__PRODUCT_HEAD ? KVF__F32 : model->act;

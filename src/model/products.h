@@ -60,6 +60,8 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
 /* Where a model keeps it packed; where plane p of the head. */
 kvf__packed_pair *kvf__product_packed(const kvf__model *model, const kvf__product *product);
 kvf__packed_pair *kvf__vocab_plane(const kvf__model *model, int64_t p);
+/* The type its weights are packed for, or I8. */
+kvf__dtype kvf__product_type(const kvf__model *model, const kvf__product *product);
 /* What it is computed to: y as the stream or the loss takes it, or as the next product reads it. */
 kvf__dtype kvf__product_dst(const kvf__model *model, const kvf__product *product);
 /* Slot i of its weights that the file has, *bias NULL if it has none; NULL past the last. The
