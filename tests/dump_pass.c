@@ -341,7 +341,7 @@ static kvf_status dump(program *p, const arguments *a)
     kvf_base_options options = {.backward = true};
     kvf_ctx_options ctx_options = {.threads = a->threads ? atoi(a->threads) : 0};
     KVF_TRY(kvf_ctx_create(&ctx_options, &p->ctx));
-    options.precision = (kvf_precision)choose("auto|f32|bf16", a->precision, KVF_PRECISION_F32);
+    options.precision = (kvf_precision)choose("auto|f32|bf16|int8", a->precision, KVF_PRECISION_F32);
     options.weight_dtype = (kvf_weight_dtype)choose("auto|f32|bf16|int8", a->weight_dtype, 0);
     options.stream_layers = a->stream_layers && !strcmp(a->stream_layers, "on");
     KVF_TRY(kvf_base_open(p->ctx, a->base, &options, &p->base));

@@ -65,7 +65,7 @@ typedef struct kvf_bench_part {
 #define KVF_BENCH_MAX_PARTS 32
 
 typedef struct kvf_bench_result {
-    const char *precision;        /* "f32" or "bf16" */
+    const char *precision;        /* "f32", "bf16" or "int8" */
     int64_t steps;                /* measured */
     int64_t rows, tokens, labels; /* in all measured steps; tokens as given, whatever is left out */
     double tokens_per_second;     /* median over steps */

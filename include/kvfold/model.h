@@ -21,7 +21,10 @@ extern "C" {
 typedef enum kvf_precision {
     KVF_PRECISION_AUTO,
     KVF_PRECISION_F32,
-    KVF_PRECISION_BF16
+    KVF_PRECISION_BF16,
+    KVF_PRECISION_INT8 /* products of the frozen weights in eight bits, the rest as in BF16; AUTO
+                          never takes it. EUSAGE where weights are trained, with a weight_dtype that
+                          is not AUTO, and with stream_layers */
 } kvf_precision;
 
 /* What frozen weights are kept as in memory. AUTO: as products read them, in the type of the
@@ -58,8 +61,8 @@ typedef struct kvf_shape {
 } kvf_shape;
 
 /* options may be NULL. The file stays mapped until the base is freed. ctx must outlive the base.
- * EIO, EFORMAT, EUNSUPPORTED, ESHAPE, ENOMEM: one line naming file and place. BF16 on a CPU without
- * it: EUNSUPPORTED. */
+ * EIO, EFORMAT, EUNSUPPORTED, ESHAPE, ENOMEM: one line naming file and place. BF16 or INT8 on a CPU
+ * without such products: EUNSUPPORTED. */
 kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                          kvf_base **out);
 /* The same for a prefix of a method that changes the base itself (adapter), whose values it then
@@ -78,7 +81,7 @@ const char *kvf_base_name(const kvf_base *base); /* last part of the path, or ge
 const char *kvf_base_architecture(const kvf_base *base); /* "llama", "gpt2", "bert", ... */
 const char *kvf_base_hash(const kvf_base *base);         /* 32 hex digits, computed at open */
 kvf_shape kvf_base_shape(const kvf_base *base);
-kvf_precision kvf_base_precision(const kvf_base *base); /* F32 or BF16 */
+kvf_precision kvf_base_precision(const kvf_base *base); /* not AUTO */
 
 /* Which state of a run file is meant; prefix files have one only. DEFAULT: best if there is one,
  * else last. */

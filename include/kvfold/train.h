@@ -252,7 +252,7 @@ typedef struct kvf_train_result {
     int64_t peak_rss_bytes;
     int64_t trainable_parameters;
     int64_t label_tokens, examples;
-    const char *precision; /* "f32" or "bf16" */
+    const char *precision; /* "f32", "bf16" or "int8" */
     bool finished_before;  /* --resume of a finished run: nothing was done */
     int64_t ranks;         /* processes that trained together */
     double wait_seconds;   /* of this call, in which this one waited for others */

@@ -31,8 +31,9 @@ class Shape(NamedTuple):
 class Base(Model):
     """A model from a Hugging Face folder, a GGUF or base file, or a Hub id ("org/name") that is in the local cache.
 
-    precision: "f32", "bf16", or "auto", bf16 where that is faster. weight_dtype: "f32", "bf16" or "int8" keeps one copy of each
-    weight, for less memory and more time. stream_layers: weights are read from the file layer by layer.
+    precision: "f32", "bf16", "int8" (products of the layers in eight bits), or "auto", bf16 where that is faster. weight_dtype:
+    "f32", "bf16" or "int8" keeps one copy of each weight, for less memory and more time. stream_layers: weights are read from
+    the file layer by layer.
 
     One thread at a time uses a base; others wait. The same prefix may be used with several bases at once.
     """
@@ -101,7 +102,7 @@ class Base(Model):
 
     @property
     def precision(self) -> str:
-        """ "f32" or "bf16": what it computes in."""
+        """ "f32", "bf16" or "int8": what it computes in."""
         return next(name for name, value in c.PRECISIONS.items() if value == lib.kvf_base_precision(self._handle))
 
     @property

@@ -48,7 +48,7 @@ void cli_model_close(cli_model *model);
     CLI_ROW("dtype", "f32|f16|bf16|int8", initial, KVF_CHOICE, at, "type of the stored values")
 #define CLI_FORCE(at) CLI_ROW("force", NULL, "", KVF_FLAG, at, "replace an existing output")
 #define CLI_PRECISION(at, initial, help)                                                           \
-    CLI_ROW("precision", "auto|f32|bf16", initial, KVF_CHOICE, at, help)
+    CLI_ROW("precision", "auto|f32|bf16|int8", initial, KVF_CHOICE, at, help)
 #define CLI_AUTO_PRECISION(at)                                                                     \
     CLI_PRECISION(at, "auto", "auto: bf16 where the CPU's flags say it is faster")
 #define CLI_WEIGHTS(at_dtype, at_stream)                                                           \

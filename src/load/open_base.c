@@ -134,11 +134,19 @@ static kvf_status keep_as(kvf_ctx *ctx, const kvf_base_options *options, kvf__mo
     static const kvf__dtype STORED[] = {[KVF_WEIGHTS_F32] = KVF__F32,
                                         [KVF_WEIGHTS_BF16] = KVF__BF16,
                                         [KVF_WEIGHTS_INT8] = KVF__Q8_0};
-    const bool stored = options->weight_dtype != KVF_WEIGHTS_AUTO;
+    const bool stored = options->weight_dtype != KVF_WEIGHTS_AUTO,
+               int8 = options->precision == KVF_PRECISION_INT8;
 
     if (stored && options->stream_layers)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--stream-layers reads the weights of the file; not with --weight-dtype");
+    if (int8 && (stored || options->stream_layers))
+        return kvf__fail(ctx, KVF_EUSAGE, "--precision int8: not with --%s",
+                         stored ? "weight-dtype" : "stream-layers");
+    if (int8 && pack->train.what == KVF__TRAIN_EVERYTHING)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--precision int8 is for frozen weights; those of this base are trained "
+                         "ones");
     pack->keep = stored                   ? KVF__KEEP_STORED
                  : options->stream_layers ? KVF__KEEP_MAPPED
                                           : KVF__KEEP_PACKED;
@@ -175,7 +183,8 @@ static kvf_status make_model(kvf_ctx *ctx, kvf_base *base, const char *where, kv
                              const kvf_base_options *options, const kvf__train *form)
 {
     kvf__model_options pack = {.backward = options->backward,
-                               .act = base->precision == KVF_PRECISION_BF16 ? KVF__BF16 : KVF__F32,
+                               .act = base->precision == KVF_PRECISION_F32 ? KVF__F32 : KVF__BF16,
+                               .int8 = base->precision == KVF_PRECISION_INT8,
                                .packed = kvf__weights_forget,
                                .advise = kvf__weights_advise,
                                .read = kvf__weights_read,
@@ -239,14 +248,16 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
     return st;
 }
 
-kvf_status kvf__base_copy_as(kvf_ctx *ctx, const kvf_base *from, const kvf_base_options *options,
-                             const kvf__train *form, kvf_base **out)
+/* Another model of the same mapped weights. */
+static kvf_status copy_base(kvf_ctx *ctx, const kvf_base *from, kvf_precision precision,
+                            const kvf_base_options *options, const kvf__train *form, kvf_base **out)
 {
     kvf_base *base = NULL;
     kvf__desc desc = {0};
 
     KVF_TRY(kvf__alloc(ctx, sizeof *base, &base));
     *base = *from;
+    base->precision = precision;
     base->is_copy = true;
     base->carries = NULL; /* the slots are of the file */
     base->model = NULL;
@@ -261,6 +272,18 @@ kvf_status kvf__base_copy_as(kvf_ctx *ctx, const kvf_base *from, const kvf_base_
     else
         *out = base;
     return st;
+}
+
+kvf_status kvf__base_copy_as(kvf_ctx *ctx, const kvf_base *from, const kvf_base_options *options,
+                             const kvf__train *form, kvf_base **out)
+{
+    return copy_base(ctx, from, from->precision, options, form, out);
+}
+
+kvf_status kvf__base_copy_bf16(kvf_ctx *ctx, const kvf_base *from, kvf_base **out)
+{
+    const kvf_base_options how = {.precision = KVF_PRECISION_BF16};
+    return copy_base(ctx, from, KVF_PRECISION_BF16, &how, NULL, out);
 }
 
 kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,

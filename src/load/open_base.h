@@ -82,6 +82,9 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
  * in the precision of `from`, packed from what that has mapped; no file is opened. */
 kvf_status kvf__base_copy_as(kvf_ctx *ctx, const kvf_base *from, const kvf_base_options *options,
                              const kvf__train *form, kvf_base **out);
+/* The same for forward passes in bf16, as the file has it: what another precision is compared with.
+ */
+kvf_status kvf__base_copy_bf16(kvf_ctx *ctx, const kvf_base *from, kvf_base **out);
 /* Tokenizer of a GGUF's metadata. */
 kvf_status kvf__tokenizer_from_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
                                     kvf__tokenizer **out);

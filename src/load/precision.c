@@ -18,9 +18,8 @@
 
 const char *kvf__precision_name(kvf_precision precision)
 {
-    return precision == KVF_PRECISION_F32    ? "f32"
-           : precision == KVF_PRECISION_BF16 ? "bf16"
-                                             : "auto";
+    static const char *const NAMES[] = {"auto", "f32", "bf16", "int8"};
+    return NAMES[precision];
 }
 
 const char *kvf__weight_dtype_name(kvf_weight_dtype dtype)
@@ -36,6 +35,11 @@ kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, const kvf_
     if (wanted == KVF_PRECISION_BF16 && !kvf__cpu_has_bf16())
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "precision bf16: this CPU (%s) has no bf16 products; use f32",
+                         kvf__cpu_level());
+    if (wanted == KVF_PRECISION_INT8 && !kvf__cpu_has_int8())
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "precision int8: this CPU (%s) has no eight-bit dot products "
+                         "(AVX512-VNNI); use bf16 or f32",
                          kvf__cpu_level());
     *out = wanted != KVF_PRECISION_AUTO ? wanted : pays ? KVF_PRECISION_BF16 : KVF_PRECISION_F32;
     return KVF_OK;

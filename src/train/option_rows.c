@@ -209,7 +209,7 @@ static const kvf__option ROWS[] = {
            DISTILL, ALL, "lm", "auto: for messages only; named: wraps prompts too"),
     OPTION("map", "OURS=THEIRS,...", "", KVF_TEXT, map, DISTILL, ALL, ALL,
            "foreign field names: prompt=question,completion=answer"),
-    OPTION("precision", "auto|f32|bf16", "auto", KVF_CHOICE, precision, DISTILL, ALL, ALL,
+    OPTION("precision", "auto|f32|bf16|int8", "auto", KVF_CHOICE, precision, DISTILL, ALL, ALL,
            "auto: bf16 where the CPU's flags say it is faster"),
     OPTION("seed", "N", "0", KVF_SEED, seed, DISTILL, ALL, ALL, "of initialisation and order"),
     OPTION("log", "FILE", "", KVF_TEXT, log, LOCAL, ALL, ALL,

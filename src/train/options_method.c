@@ -8,9 +8,10 @@
 /* Weights that are trained are f32 in memory. */
 static kvf_status check_trained_base(kvf_ctx *ctx, const kvf_train_options *o)
 {
-    const char *option = o->stream_layers  ? "stream-layers"
-                         : o->weight_dtype ? "weight-dtype"
-                                           : NULL;
+    const char *option = o->stream_layers                     ? "stream-layers"
+                         : o->weight_dtype                    ? "weight-dtype"
+                         : o->precision == KVF_PRECISION_INT8 ? "precision int8"
+                                                              : NULL;
     if (!option) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE, "--%s is for frozen weights; %s trains them", option,
                      strcmp(o->method, "full") ? "--unfreeze base" : "method full");
@@ -64,6 +65,9 @@ kvf_status kvf__train_options_check_method(kvf_ctx *ctx, const kvf_train_options
         return kvf__fail(ctx, KVF_EUSAGE, "--train-head: --unfreeze base trains it anyway");
     if (o->stream_layers && o->weight_dtype)
         return kvf__fail(ctx, KVF_EUSAGE, "--stream-layers: not with --weight-dtype");
+    if (o->precision == KVF_PRECISION_INT8 && (o->stream_layers || o->weight_dtype))
+        return kvf__fail(ctx, KVF_EUSAGE, "--precision int8: not with --%s",
+                         o->stream_layers ? "stream-layers" : "weight-dtype");
     if (!strcmp(o->method, "full") || o->unfreeze_base) KVF_TRY(check_trained_base(ctx, o));
     if (!strcmp(o->method, "adapter") && o->adapter_size < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--adapter-size must be at least 1");

@@ -388,6 +388,7 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
 static kvf_status run_steps(kvf__trainer *t)
 {
     kvf_status st = kvf__journal_open(t);
+    if (!st) st = kvf__trainer_note_int8(t);
     if (!st && t->progress.steps) st = kvf__trainer_prepare(t);
     if (!st && t->options.forecast == KVF_FORECAST_ON) st = kvf__trainer_forecast(t);
     if (!st) st = kvf__ranks_divide(t);

@@ -90,6 +90,8 @@ void kvf__trainer_result(const kvf__trainer *trainer, double begin, int64_t toke
 int64_t kvf__trainer_all_parameters(const kvf__trainer *trainer);
 /* Reports to the caller. */
 void kvf__trainer_note(kvf__trainer *trainer, const char *fmt, ...) KVF__PRINTF(2, 3);
+/* With --precision int8: the bare base's loss in it and in bf16 (int8_note.c). */
+kvf_status kvf__trainer_note_int8(kvf__trainer *trainer);
 
 /* loop.c: runs to the last step or the stop request, with evaluations and saves. */
 kvf_status kvf__trainer_loop(kvf__trainer *trainer);
