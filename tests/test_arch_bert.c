@@ -1,4 +1,4 @@
-/* Encoders against transformers: tiny BERT and RoBERTa made by tests/golden/make_encoder_golden.py,
+/* Encoders against transformers: tiny models made by tests/golden/make_encoder_golden.py,
  * which stores final hidden states and the gradient of a weighted sum of them, and how far torch's
  * own autocast is off in bf16. Also the final hidden states of causal models, against their own
  * language-model head. */
@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-static const char *const ENCODERS[] = {"bert", "roberta"};
+static const char *const ENCODERS[] = {"bert", "roberta", "electra", "distilbert"};
+enum { N_ENCODERS = sizeof ENCODERS / sizeof ENCODERS[0] };
 static const char *const CAUSAL[] = {"llama_untied", "gpt2", "gpt2_by_layer", "qwen3"};
 enum { N_CAUSAL = sizeof CAUSAL / sizeof CAUSAL[0] };
 
@@ -79,13 +80,13 @@ START_TEST(bf16_is_no_worse_than_autocast)
     double log_ratio = 0;
 
     ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < N_ENCODERS; i++) {
         golden g;
         golden_load(&g, ENCODERS[i], KVF__BF16);
         float *torch = golden_values(&g, "autocast_error", NULL);
         double ours = gradient_error(&g);
         ck_assert_double_gt(ours, 1e-4); /* it was bf16 */
-        log_ratio += log(ours / (double)torch[0]) / 2;
+        log_ratio += log(ours / (double)torch[0]) / N_ENCODERS;
         free(torch);
         golden_unload(&g);
     }
@@ -408,12 +409,12 @@ int main(void)
     TCase *cases = tcase_create("golden");
 
     tcase_set_timeout(cases, 60);
-    tcase_add_loop_test(cases, hidden_states_match, 0, 2);
-    tcase_add_loop_test(cases, gradient_matches, 0, 2);
+    tcase_add_loop_test(cases, hidden_states_match, 0, N_ENCODERS);
+    tcase_add_loop_test(cases, gradient_matches, 0, N_ENCODERS);
     tcase_add_test(cases, bf16_is_no_worse_than_autocast);
     tcase_add_test(cases, types_and_rows);
     tcase_add_loop_test(cases, hidden_states_of_causal_models, 0, N_CAUSAL);
-    tcase_add_loop_test(cases, same_bits_and_no_allocation, 0, 2);
+    tcase_add_loop_test(cases, same_bits_and_no_allocation, 0, N_ENCODERS);
     tcase_add_loop_test(cases, recomputed_gradient_is_the_same, 0, 3);
     suite_add_tcase(suite, cases);
 

@@ -304,7 +304,7 @@ START_TEST(model_says_what_a_head_needs)
     const kvf__head_options options = {
         .task = KVF__TASK_SEQ_CLS, .labels = 3, .dropout = -1, .seed = 5};
     kvf__head_base base = {
-        .arch = "bert", .C = C, .classifier_dropout = 0.25, .initializer_range = 0.3};
+        .arch = "bert", .C = C, .dropout = {0.25, -1, -1, -1, 0}, .initializer_range = 0.3};
     base.pooler = kvf__model_pooler(model, &base.pooler_bias);
     ck_assert_int_eq(base.pooler != NULL, m.pooler);
     kvf__batch batch = batch_for(KVF__TASK_SEQ_CLS);

@@ -41,6 +41,18 @@ static const struct {
     {"roberta", "qa", KVF__TASK_QA, 0, false},
     {"roberta", "qa_context", KVF__TASK_QA, 0, false},
     {"roberta", "multiple-choice", KVF__TASK_CHOICE, 0, true},
+    {"electra", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
+    {"electra", "regression", KVF__TASK_SEQ_CLS, 1, false},
+    {"electra", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
+    {"electra", "qa", KVF__TASK_QA, 0, false},
+    {"electra", "qa_context", KVF__TASK_QA, 0, false},
+    {"electra", "multiple-choice", KVF__TASK_CHOICE, 0, false},
+    {"distilbert", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
+    {"distilbert", "regression", KVF__TASK_SEQ_CLS, 1, false},
+    {"distilbert", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
+    {"distilbert", "qa", KVF__TASK_QA, 0, false},
+    {"distilbert", "qa_context", KVF__TASK_QA, 0, false},
+    {"distilbert", "multiple-choice", KVF__TASK_CHOICE, 0, false},
     {"gpt2", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
     {"gpt2", "regression", KVF__TASK_SEQ_CLS, 1, false},
     {"gpt2", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
@@ -107,7 +119,10 @@ static void compare(int at, bool frozen)
 {
     int64_t start[MAX_ROWS + 1], example[MAX_ROWS];
     kvf__batch batch = stored_batch(at, start, example);
-    kvf__head_base base = {.arch = CASES[at].arch, .C = 12, .hidden_dropout = 0};
+    kvf__head_base base = {
+        .arch = CASES[at].arch,
+        .C = 12,
+    };
     char pooler[64];
     snprintf(pooler, sizeof pooler, "%s.pooler.dense.weight", base.arch);
     if (frozen) base.pooler = stored(at, "param.", pooler, NULL);

@@ -22,6 +22,16 @@ static const struct {
      "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":24,"
      "\"hidden_act\":\"relu\",\"layer_norm_eps\":1e-5,\"pad_token_id\":0%s}",
      "lm_head.bias"},
+    {"electra",
+     "{\"model_type\":\"electra\",\"vocab_size\":40,\"hidden_size\":12,\"intermediate_size\":16,"
+     "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":24,"
+     "\"hidden_act\":\"relu\",\"embedding_size\":8%s}",
+     "generator_lm_head.bias"},
+    {"distilbert",
+     "{\"model_type\":\"distilbert\",\"vocab_size\":40,\"dim\":12,\"hidden_dim\":16,"
+     "\"n_layers\":1,\"n_heads\":2,\"max_position_embeddings\":24,"
+     "\"activation\":\"relu\"%s}",
+     "vocab_projector.bias"},
 };
 enum { N_CASES = sizeof CASES / sizeof CASES[0] };
 

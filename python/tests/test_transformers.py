@@ -37,7 +37,9 @@ FAMILIES = {
     "bert": {**SIZE, "pad_token_id": 0},
     "roberta": {**SIZE, "pad_token_id": 1, "max_position_embeddings": 258},
     "xlm-roberta": {**SIZE, "pad_token_id": 1, "max_position_embeddings": 258},
+    "electra": {**SIZE, "pad_token_id": 0, "embedding_size": 16},
 }
+ENCODERS = ("bert", "roberta", "xlm-roberta", "electra")
 
 
 def without_grad(model, inputs):
@@ -68,7 +70,7 @@ class Families(Case):
         folder = self.folder / name
         if not folder.exists():
             torch.manual_seed(0)
-            encoder = name in ("bert", "roberta", "xlm-roberta")
+            encoder = name in ENCODERS
             config = transformers.AutoConfig.for_model(name, initializer_range=0.2, **FAMILIES[name])
             kind = transformers.AutoModel if encoder else transformers.AutoModelForCausalLM
             kind.from_config(config).save_pretrained(folder)
@@ -78,7 +80,7 @@ class Families(Case):
 
     def tokenizer(self, path):
         """Of bytes; AutoTokenizer would add tokens of the family, which random models have no rows for."""
-        encoder = path.endswith("bert") or path.endswith("roberta")
+        encoder = path.endswith(ENCODERS)
         special = {"pad_token": "Ā"} if encoder else {"bos_token": "<s>", "eos_token": "</s>"}
         return transformers.PreTrainedTokenizerFast(tokenizer_file=f"{path}/tokenizer.json", **special)
 
@@ -127,7 +129,7 @@ class Families(Case):
 
     @needs_peft
     def test_heads_of_encoders(self):
-        for name in ("bert", "roberta", "xlm-roberta"):
+        for name in ENCODERS:
             with self.subTest(name):
                 path = self.family(name)
                 tokenizer = self.tokenizer(path)

@@ -55,9 +55,23 @@ static kvf_status check_base_id(kvf_ctx *ctx, const char *id)
         id);
 }
 
+static kvf_status check_takes_cache(kvf_ctx *ctx, const kvf_export_options *options,
+                                    const kvf_prefix *prefix)
+{
+    const kvf__arch *arch = kvf__arch_by_model_type(prefix->file.id.base_architecture);
+
+    if (!arch || !arch->takes_no_cache || !prefix->file.prefix.P) return KVF_OK;
+    return kvf__fail(
+        ctx, KVF_EUNSUPPORTED,
+        "%s: transformers' model of type %s takes no past keys and values: PEFT cannot "
+        "put a prefix before it",
+        options->path, arch->name);
+}
+
 static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
                               const kvf_prefix *prefix)
 {
+    KVF_TRY(check_takes_cache(ctx, options, prefix));
     const bool at_input = prefix->file.vectors.P > 0;
     const kvf__peft_content what = {.id = &prefix->file.id,
                                     .prefix = at_input ? NULL : &prefix->file.prefix,

@@ -15,6 +15,8 @@ typedef enum kvf__role {
     KVF__W_TYPES, /* of tokens: first or second text */
     KVF__W_EMBED_NORM,
     KVF__W_EMBED_NORM_BETA,
+    KVF__W_EMBED_OUT, /* from the width of the embeddings to that of the model */
+    KVF__W_EMBED_OUT_BIAS,
     KVF__W_NORM1, /* of the attention half of a block, in pre-norm and post-norm blocks */
     KVF__W_NORM1_BETA,
     KVF__W_QKV, /* fused, columns q | k | v; then Q, K, V do not exist */
@@ -57,21 +59,22 @@ typedef enum kvf__role {
 #define KVF__W_CONV1D 0x001u /* Hugging Face stores it [in, out] */
 #define KVF__W_PERMUTED_H                                                                          \
     0x002u /* with arch.gguf_permuted: a GGUF has its rows permuted in H heads */
-#define KVF__W_PERMUTED_G   0x004u /* ... in G heads */
-#define KVF__W_IF_QKV       0x008u /* only with desc.block.qkv_bias */
-#define KVF__W_IF_OUT       0x010u /* only with desc.block.out_bias */
-#define KVF__W_IF_MLP       0x020u /* only with desc.block.mlp_bias */
-#define KVF__W_IF_QK_NORM   0x040u /* only with desc.block.qk_norm */
-#define KVF__W_IF_UNTIED    0x080u /* only where the head has its own matrix */
-#define KVF__W_OUTSIDE      0x100u /* its name never carries the base-model prefix */
-#define KVF__W_OPTIONAL     0x200u /* a file may come without it */
-#define KVF__W_IF_HEAD_BIAS 0x400u /* only with desc.head_bias */
-#define KVF__W_ASIDE        0x800u /* no part of the base: neither hashed nor made nor trained */
+#define KVF__W_PERMUTED_G   0x004u  /* ... in G heads */
+#define KVF__W_IF_QKV       0x008u  /* only with desc.block.qkv_bias */
+#define KVF__W_IF_OUT       0x010u  /* only with desc.block.out_bias */
+#define KVF__W_IF_MLP       0x020u  /* only with desc.block.mlp_bias */
+#define KVF__W_IF_QK_NORM   0x040u  /* only with desc.block.qk_norm */
+#define KVF__W_IF_UNTIED    0x080u  /* only where the head has its own matrix */
+#define KVF__W_OUTSIDE      0x100u  /* its name never carries the base-model prefix */
+#define KVF__W_OPTIONAL     0x200u  /* a file may come without it */
+#define KVF__W_IF_HEAD_BIAS 0x400u  /* only with desc.head_bias */
+#define KVF__W_ASIDE        0x800u  /* no part of the base: neither hashed nor made nor trained */
+#define KVF__W_IF_EMBED_OUT 0x1000u /* only where embeddings have a width of their own */
 
 /* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
- * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types: "SD C" is
- * [(H + 2 G) * D, C]. */
+ * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types, E = width of
+ * the embeddings: "SD C" is [(H + 2 G) * D, C]. */
 typedef struct kvf__weight {
     kvf__role role;
     const char *hf, *gguf, *shape;
@@ -87,17 +90,28 @@ typedef struct kvf__config_key {
     int64_t otherwise;
 } kvf__config_key;
 
+/* A rate of dropout; name NULL: the family has none. */
+typedef struct kvf__config_rate {
+    const char *name;
+    double otherwise;
+} kvf__config_rate;
+
 typedef struct kvf__config_keys {
     kvf__config_key width, layers, heads, kv_heads, head_dim, ffn, vocab, positions;
     kvf__config_key types, sliding_window; /* no name: this family has none */
-    const char *eps;
+    kvf__config_key embed_width;           /* no name: that of the model */
+    const char *eps;                       /* NULL: none */
     double eps_otherwise;
     const char *act;
     const char *attention_dropout; /* NULL: the family has none */
     double dropout_otherwise;
+    const char *hidden_dropout; /* NULL: hidden_dropout or hidden_dropout_prob */
+    kvf__config_rate pooled, qa;
     const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
     const char *head_bias;                 /* NULL: there is none */
     const char *sliding_window_switch; /* the window counts only if this is true; NULL: always */
+    const char *const *fixed; /* keys that have one value here where they are there, as JSON text,
+                                 in pairs, NULL-terminated; NULL: none */
 } kvf__config_keys;
 
 typedef struct kvf__arch {
@@ -115,15 +129,16 @@ typedef struct kvf__arch {
     kvf__block block;           /* act: unless the config has one */
     kvf__position_kind positions;
     const char *act_name;
-    bool gelu_is_new;   /* "gelu" means what others call gelu_new */
-    bool tied;          /* unless the config has it */
-    bool score_flags;   /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
-    bool pad_positions; /* tokens with the id `pad` stand at the table's row of that number, others
-                           are counted from the row behind it on (RoBERTa) */
-    int32_t pad;        /* with pad_positions: unless the config has it */
-    bool starts_at_0;   /* after a prefix positions start at 0 unless a run asks otherwise */
-    bool mlm_gelu;      /* the masked-LM head's activation is gelu, whatever the config says */
-    bool gguf_permuted; /* rows of q and k are permuted in a GGUF */
+    bool gelu_is_new;    /* "gelu" means what others call gelu_new */
+    bool tied;           /* unless the config has it */
+    bool score_flags;    /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
+    bool pad_positions;  /* tokens with the id `pad` stand at the table's row of that number, others
+                            are counted from the row behind it on (RoBERTa) */
+    int32_t pad;         /* with pad_positions: unless the config has it */
+    bool starts_at_0;    /* after a prefix positions start at 0 unless a run asks otherwise */
+    bool mlm_gelu;       /* the masked-LM head's activation is gelu, whatever the config says */
+    bool gguf_permuted;  /* rows of q and k are permuted in a GGUF */
+    bool takes_no_cache; /* its model in transformers: PEFT can put no prefix before it */
 } kvf__arch;
 
 #define KVF__COUNT(array) (sizeof(array) / sizeof *(array))
@@ -138,7 +153,7 @@ const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unk
 const kvf__arch *kvf__arch_by_class(const char *class_name);
 const kvf__arch *kvf__arch_by_gguf(const char *architecture);
 /* "llama, mistral, gpt2, ..." into buf; returns buf. For messages. */
-enum { KVF__ARCH_LIST_BYTES = 256 };
+enum { KVF__ARCH_LIST_BYTES = 320 };
 const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf);
 
 /* ---- names (names.c) ------------------------------------------------------------------------- */

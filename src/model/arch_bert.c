@@ -1,14 +1,18 @@
-/* BERT, RoBERTa and XLM-R: post-norm encoders with learned positions (modeling_bert.py,
- * modeling_roberta.py). RoBERTa's weights are BERT's, but for the head of pretraining. */
+/* BERT, RoBERTa, XLM-R, ELECTRA and DistilBERT: post-norm encoders with learned positions
+ * (modeling_bert.py, modeling_roberta.py, modeling_electra.py, modeling_distilbert.py). RoBERTa's
+ * and ELECTRA's weights are BERT's, but for the head of pretraining, and a dense layer behind
+ * ELECTRA's embeddings where these have a width of their own. DistilBERT has other names, and no
+ * token types.
+ */
 #include "arch.h"
 
 /* Read from Hugging Face files only: llama.cpp's converter drops the pooler. */
 #define BERT_BODY                                                                                  \
-    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", NULL, "V C", 0},                          \
-        {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", NULL, "X C", 0},               \
-        {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", NULL, "Y C", 0},                 \
-        {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", NULL, "C", 0},                          \
-        {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", NULL, "C", 0},                       \
+    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", NULL, "V E", 0},                          \
+        {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", NULL, "X E", 0},               \
+        {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", NULL, "Y E", 0},                 \
+        {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", NULL, "E", 0},                          \
+        {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", NULL, "E", 0},                       \
         {KVF__W_Q, "encoder.layer.#.attention.self.query.weight", NULL, "HD C", 0},                \
         {KVF__W_Q_BIAS, "encoder.layer.#.attention.self.query.bias", NULL, "HD", 0},               \
         {KVF__W_K, "encoder.layer.#.attention.self.key.weight", NULL, "GD C", 0},                  \
@@ -51,6 +55,46 @@ static const kvf__weight roberta_weights[] = {
     {KVF__W_MLM_BIAS, "lm_head.bias", NULL, "V", MASKED_LM},
 };
 
+/* That of ELECTRA's generator; a discriminator has none. */
+static const kvf__weight electra_weights[] = {
+    BERT_BODY,
+    {KVF__W_EMBED_OUT, "embeddings_project.weight", NULL, "C E", KVF__W_IF_EMBED_OUT},
+    {KVF__W_EMBED_OUT_BIAS, "embeddings_project.bias", NULL, "C", KVF__W_IF_EMBED_OUT},
+    {KVF__W_MLM_DENSE, "generator_predictions.dense.weight", NULL, "E C", MASKED_LM},
+    {KVF__W_MLM_DENSE_BIAS, "generator_predictions.dense.bias", NULL, "E", MASKED_LM},
+    {KVF__W_MLM_NORM, "generator_predictions.LayerNorm.weight", NULL, "E", MASKED_LM},
+    {KVF__W_MLM_NORM_BETA, "generator_predictions.LayerNorm.bias", NULL, "E", MASKED_LM},
+    {KVF__W_MLM_BIAS, "generator_lm_head.bias", NULL, "V", MASKED_LM},
+};
+
+static const kvf__weight distilbert_weights[] = {
+    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", NULL, "V C", 0},
+    {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", NULL, "X C", 0},
+    {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", NULL, "C", 0},
+    {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", NULL, "C", 0},
+    {KVF__W_Q, "transformer.layer.#.attention.q_lin.weight", NULL, "HD C", 0},
+    {KVF__W_Q_BIAS, "transformer.layer.#.attention.q_lin.bias", NULL, "HD", 0},
+    {KVF__W_K, "transformer.layer.#.attention.k_lin.weight", NULL, "GD C", 0},
+    {KVF__W_K_BIAS, "transformer.layer.#.attention.k_lin.bias", NULL, "GD", 0},
+    {KVF__W_V, "transformer.layer.#.attention.v_lin.weight", NULL, "GD C", 0},
+    {KVF__W_V_BIAS, "transformer.layer.#.attention.v_lin.bias", NULL, "GD", 0},
+    {KVF__W_OUT, "transformer.layer.#.attention.out_lin.weight", NULL, "C HD", 0},
+    {KVF__W_OUT_BIAS, "transformer.layer.#.attention.out_lin.bias", NULL, "C", 0},
+    {KVF__W_NORM1, "transformer.layer.#.sa_layer_norm.weight", NULL, "C", 0},
+    {KVF__W_NORM1_BETA, "transformer.layer.#.sa_layer_norm.bias", NULL, "C", 0},
+    {KVF__W_UP, "transformer.layer.#.ffn.lin1.weight", NULL, "F C", 0},
+    {KVF__W_UP_BIAS, "transformer.layer.#.ffn.lin1.bias", NULL, "F", 0},
+    {KVF__W_DOWN, "transformer.layer.#.ffn.lin2.weight", NULL, "C F", 0},
+    {KVF__W_DOWN_BIAS, "transformer.layer.#.ffn.lin2.bias", NULL, "C", 0},
+    {KVF__W_NORM2, "transformer.layer.#.output_layer_norm.weight", NULL, "C", 0},
+    {KVF__W_NORM2_BETA, "transformer.layer.#.output_layer_norm.bias", NULL, "C", 0},
+    {KVF__W_MLM_DENSE, "vocab_transform.weight", NULL, "C C", MASKED_LM},
+    {KVF__W_MLM_DENSE_BIAS, "vocab_transform.bias", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_NORM, "vocab_layer_norm.weight", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_NORM_BETA, "vocab_layer_norm.bias", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_BIAS, "vocab_projector.bias", NULL, "V", MASKED_LM},
+};
+
 static const char *const bert_buffers[] = {"embeddings.position_ids",
                                            "embeddings.token_type_ids",
                                            "cls.predictions.bias",
@@ -75,33 +119,76 @@ static const char *const roberta_buffers[] = {"embeddings.position_ids",
                                               "lm_head.decoder.weight",
                                               "lm_head.decoder.bias",
                                               NULL};
+static const char *const electra_buffers[] = {"embeddings.position_ids",
+                                              "embeddings.token_type_ids",
+                                              "generator_predictions.dense.weight",
+                                              "generator_predictions.dense.bias",
+                                              "generator_predictions.LayerNorm.weight",
+                                              "generator_predictions.LayerNorm.bias",
+                                              "generator_lm_head.weight",
+                                              "generator_lm_head.bias",
+                                              "discriminator_predictions.dense.weight",
+                                              "discriminator_predictions.dense.bias",
+                                              "discriminator_predictions.dense_prediction.weight",
+                                              "discriminator_predictions.dense_prediction.bias",
+                                              NULL};
+static const char *const distilbert_buffers[] = {
+    "embeddings.position_ids", "vocab_transform.weight",
+    "vocab_transform.bias",    "vocab_layer_norm.weight",
+    "vocab_layer_norm.bias",   "vocab_projector.weight",
+    "vocab_projector.bias",    NULL};
 /* As the first files of BERT were converted from TensorFlow. */
 static const char *const bert_renamed[] = {"LayerNorm.weight", "LayerNorm.gamma", "LayerNorm.bias",
                                            "LayerNorm.beta", NULL};
 
-static const kvf__config_keys bert_keys = {
-    .width = {{"hidden_size"}, 0},
-    .layers = {{"num_hidden_layers"}, 0},
-    .heads = {{"num_attention_heads"}, 0},
+/* What BERT and its descendants call alike. */
+#define BERT_KEYS                                                                                  \
+    .width = {{"hidden_size"}, 0}, .layers = {{"num_hidden_layers"}, 0},                           \
+    .heads = {{"num_attention_heads"}, 0}, .kv_heads = {{NULL}, KVF__DERIVED},                     \
+    .head_dim = {{NULL}, KVF__DERIVED}, .ffn = {{"intermediate_size"}, 0},                         \
+    .vocab = {{"vocab_size"}, 0}, .positions = {{"max_position_embeddings"}, 512},                 \
+    .types = {{"type_vocab_size"}, 2}, .eps = "layer_norm_eps", .eps_otherwise = 1e-12,            \
+    .act = "hidden_act", .attention_dropout = "attention_probs_dropout_prob",                      \
+    .dropout_otherwise = 0.1
+
+static const kvf__config_keys bert_keys = {BERT_KEYS};
+
+static const char *const electra_fixed[] = {
+    "summary_type", "\"first\"", "summary_use_proj", "true", "summary_activation",
+    "\"gelu\"",     NULL};
+
+static const kvf__config_keys electra_keys = {
+    BERT_KEYS,
+    .fixed = electra_fixed,
+    .embed_width = {{"embedding_size"}, 128},
+    .pooled = {"summary_last_dropout", 0.1},
+};
+
+static const kvf__config_keys distilbert_keys = {
+    .width = {{"dim", "hidden_size"}, 768},
+    .layers = {{"n_layers", "num_hidden_layers"}, 6},
+    .heads = {{"n_heads", "num_attention_heads"}, 12},
     .kv_heads = {{NULL}, KVF__DERIVED},
     .head_dim = {{NULL}, KVF__DERIVED},
-    .ffn = {{"intermediate_size"}, 0},
-    .vocab = {{"vocab_size"}, 0},
+    .ffn = {{"hidden_dim"}, 3072},
+    .vocab = {{"vocab_size"}, 30522},
     .positions = {{"max_position_embeddings"}, 512},
-    .types = {{"type_vocab_size"}, 2},
-    .eps = "layer_norm_eps",
     .eps_otherwise = 1e-12,
-    .act = "hidden_act",
-    .attention_dropout = "attention_probs_dropout_prob",
+    .act = "activation",
+    .attention_dropout = "attention_dropout",
     .dropout_otherwise = 0.1,
+    .hidden_dropout = "dropout",
+    .pooled = {"seq_classif_dropout", 0.2},
+    .qa = {"qa_dropout", 0.1},
 };
 
 /* What is the same in every row. */
-#define BERT_ROW                                                                                   \
-    .keys = &bert_keys, .renamed = bert_renamed, .block.norm = KVF__LAYERNORM,                     \
-    .positions = KVF__POS_LEARNED, .block.act = KVF__GELU_ERF, .act_name = "gelu", .tied = true,   \
-    .block.post_norm = true, .block.qkv_bias = true, .block.out_bias = true,                       \
-    .block.mlp_bias = true
+#define ENCODER_ROW                                                                                \
+    .renamed = bert_renamed, .block.norm = KVF__LAYERNORM, .positions = KVF__POS_LEARNED,          \
+    .block.act = KVF__GELU_ERF, .act_name = "gelu", .tied = true, .block.post_norm = true,         \
+    .block.qkv_bias = true, .block.out_bias = true, .block.mlp_bias = true
+
+#define BERT_ROW ENCODER_ROW, .keys = &bert_keys
 
 /* RoBERTa's is BERT's body with positions counted from the padding on, and a head of its own. */
 #define ROBERTA_ROW                                                                                \
@@ -128,6 +215,28 @@ static const kvf__arch rows[] = {
         .name = "xlm-roberta",
         .class_stem = "XLMRoberta",
         ROBERTA_ROW,
+    },
+    {
+        .name = "electra",
+        .class_stem = "Electra",
+        .prefix = "electra.",
+        ENCODER_ROW,
+        .keys = &electra_keys,
+        .weights = electra_weights,
+        .n_weights = KVF__COUNT(electra_weights),
+        .buffers = electra_buffers,
+        .mlm_gelu = true,
+    },
+    {
+        .name = "distilbert",
+        .class_stem = "DistilBert",
+        .prefix = "distilbert.",
+        ENCODER_ROW,
+        .keys = &distilbert_keys,
+        .weights = distilbert_weights,
+        .n_weights = KVF__COUNT(distilbert_weights),
+        .buffers = distilbert_buffers,
+        .takes_no_cache = true,
     },
 };
 

@@ -117,6 +117,20 @@ static kvf_status refuse_unsupported(const kvf__config *c, bool causal)
     return KVF_OK;
 }
 
+static kvf_status check_fixed(const kvf__config *c, const char *const *pair)
+{
+    kvf_status st = KVF_OK;
+
+    for (; !st && pair && *pair; pair += 2) {
+        const kvf_json *value = kvf_json_get(c->root, pair[0]);
+        char *text = value ? kvf_json_text(value, KVF_JSON_COMPACT) : NULL;
+        if (text && strcmp(text, pair[1]) != 0)
+            st = kvf__config_bad(c, KVF_EUNSUPPORTED, pair[0], value, pair[1]);
+        kvf_json_text_free(text);
+    }
+    return st;
+}
+
 static kvf_status read_activation(const kvf__config *c, kvf__desc *desc)
 {
     const char *key = desc->arch->keys->act;
@@ -163,18 +177,30 @@ static kvf_status read_pad_positions(const kvf__config *c, kvf__desc *desc)
 
 /* ---- whole ----------------------------------------------------------------------------------- */
 
+static kvf_status read_rate(const kvf__config *c, const kvf__config_rate *key, double *out)
+{
+    return key->name ? kvf__config_real(c, c->root, key->name, key->otherwise, out) : KVF_OK;
+}
+
 /* What heads go by that are trained on this base. BERT's key for the hidden dropout ends in _prob;
  * the token heads of GPT-2 and Llama look for the other. */
 static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
 {
     double prob;
 
-    KVF_TRY(kvf__config_real(c, c->root, "classifier_dropout", -1, &desc->classifier_dropout));
+    const kvf__config_keys *keys = desc->arch->keys;
+    kvf__dropouts *to = &desc->dropout;
+
+    KVF_TRY(kvf__config_real(c, c->root, "classifier_dropout", -1, &to->classifier));
     KVF_TRY(kvf__config_real(c, c->root, "hidden_dropout_prob", -1, &prob));
-    KVF_TRY(kvf__config_real(c, c->root, "hidden_dropout", prob, &desc->hidden_dropout));
-    if (desc->arch->keys->attention_dropout)
-        KVF_TRY(kvf__config_real(c, c->root, desc->arch->keys->attention_dropout,
-                                 desc->arch->keys->dropout_otherwise, &desc->attention_dropout));
+    KVF_TRY(kvf__config_real(c, c->root,
+                             keys->hidden_dropout ? keys->hidden_dropout : "hidden_dropout", prob,
+                             &to->hidden));
+    KVF_TRY(read_rate(c, &keys->pooled, &to->pooled));
+    KVF_TRY(read_rate(c, &keys->qa, &to->qa));
+    if (keys->attention_dropout)
+        KVF_TRY(kvf__config_real(c, c->root, keys->attention_dropout, keys->dropout_otherwise,
+                                 &to->attention));
     return kvf__config_real(c, c->root, "initializer_range", 0, &desc->initializer_range);
 }
 
@@ -193,14 +219,16 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     double eps;
 
     KVF_TRY(refuse_unsupported(c, desc->block.causal));
+    KVF_TRY(check_fixed(c, desc->arch->keys->fixed));
     for (int i = 0; i < KVF__CONFIG_ROWS; i++)
         KVF_TRY(read_row(c, &kvf__config_rows[i], desc));
     KVF_TRY(kvf__desc_set_ends(c->ctx, c->where, c->root, desc));
     KVF_TRY(kvf__config_derive(c, desc));
     KVF_TRY(read_activation(c, desc));
     KVF_TRY(read_switches(c, desc));
-    KVF_TRY(
-        kvf__config_real(c, c->root, desc->arch->keys->eps, desc->arch->keys->eps_otherwise, &eps));
+    const kvf__config_keys *keys = desc->arch->keys;
+    eps = keys->eps_otherwise;
+    if (keys->eps) KVF_TRY(kvf__config_real(c, c->root, keys->eps, eps, &eps));
     desc->norm_eps = (float)eps;
     KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(read_pad_positions(c, desc));

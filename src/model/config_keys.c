@@ -35,6 +35,7 @@ const kvf__config_row kvf__config_rows[KVF__CONFIG_ROWS] = {
     {KVF__CONFIG_SIZE, FIELD(position.window), HF(sliding_window), NULL, "attention.sliding_window",
      NULLABLE | DERIVED, HF(sliding_window_switch)},
     SIZE(types, types, NULL, 0),
+    SIZE(E, embed_width, NULL, 0),
     SIZE(V, vocab, "vocab_size", DERIVED),
     SWITCH(block.qkv_bias, attention_bias, "blk.0.attn_q.bias"),
     SWITCH(block.out_bias, attention_bias, "blk.0.attn_output.bias"),
@@ -177,6 +178,7 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc)
     const kvf__config_keys *keys = desc->arch->keys;
 
     if (desc->G == KVF__DERIVED) desc->G = desc->H;
+    if (!desc->E) desc->E = desc->C;
     if (desc->position.window == KVF__DERIVED) desc->position.window = 0;
     if (desc->F == KVF__DERIVED) {
         /* Only gpt2's n_inner means 4 C by being null. */

@@ -37,7 +37,7 @@ typedef struct kvf__config_row {
 #define KVF__CONFIG_NULLABLE 1u /* null in a config.json means KVF__DERIVED */
 #define KVF__CONFIG_DERIVED  2u /* so does its absence in a GGUF */
 
-enum { KVF__CONFIG_ROWS = 17, KVF__ACT_NAMES = 9 };
+enum { KVF__CONFIG_ROWS = 18, KVF__ACT_NAMES = 9 };
 extern const kvf__config_row kvf__config_rows[KVF__CONFIG_ROWS];
 
 /* Activations; the first name of a function is the one that is written. */

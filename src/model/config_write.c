@@ -114,7 +114,7 @@ static kvf_json *build(const kvf__desc *d)
     kvf_json_set(root, keys->vocab.names[0], kvf_json_new_null()); /* the first of the sizes */
     set_rows(root, d, KVF__CONFIG_SIZE);
     kvf_json_set(root, keys->act, kvf_json_new_str(act_name(d->block.act)));
-    kvf_json_set(root, keys->eps, kvf_json_new_real(plain(d->norm_eps)));
+    if (keys->eps) kvf_json_set(root, keys->eps, kvf_json_new_real(plain(d->norm_eps)));
     kvf_json_set(root, "tie_word_embeddings", kvf_json_new_bool(d->tied));
     set_rows(root, d, KVF__CONFIG_SWITCH);
     if (d->position.kind == KVF__POS_ROPE) {

@@ -54,8 +54,8 @@ static void read_head_norms(const reading *r, int64_t layer, float **at)
         kvf__slot_row(h < d->H ? q : k, 0, *at + h * d->D);
 }
 
-/* All norms that are not folded. */
-static void read_norms(const reading *r)
+/* All norms that are not folded, and the dense layer behind the embeddings. */
+static void read_plain_weights(const reading *r)
 {
     kvf__model *model = r->c->model;
     const bool folded = !r->c->desc->block.post_norm && !model->unfolded;
@@ -73,6 +73,8 @@ static void read_norms(const reading *r)
     }
     read_plain(r, KVF__W_EMBED_NORM, 0, &model->embed.gamma);
     read_plain(r, KVF__W_EMBED_NORM_BETA, 0, &model->embed.beta);
+    read_plain(r, KVF__W_EMBED_OUT, 0, &model->embed.out);
+    read_plain(r, KVF__W_EMBED_OUT_BIAS, 0, &model->embed.out_bias);
     read_plain(r, KVF__W_FINAL, 0, &model->lm.gamma);
     read_plain(r, KVF__W_FINAL_BETA, 0, &model->lm.beta);
 }
@@ -106,7 +108,7 @@ static void lay_memory(void *object, kvf__carver *carve)
         model->layers[l].w = &model->weights[late ? 0 : l];
     if (model->lm.n)
         model->lm.planes = kvf__carve(carve, late ? 1 : model->lm.n, 1, sizeof *model->lm.planes);
-    read_norms(&r);
+    read_plain_weights(&r);
     read_plain(&r, KVF__W_POOLER, 0, &model->pooler);
     read_plain(&r, KVF__W_POOLER_BIAS, 0, &model->pooler_bias);
     read_masked_lm(&r);
@@ -278,7 +280,7 @@ kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model)
     if (!c || c->options.train.what == KVF__TRAIN_NOTHING) return KVF_OK;
     c->ctx = c->packer.ctx = ctx;
     c->options.packed = NULL;
-    read_norms(&(reading){.c = c});
+    read_plain_weights(&(reading){.c = c});
     return c->options.train.what == KVF__TRAIN_EVERYTHING ? pack_all(c) : KVF_OK;
 }
 
@@ -370,9 +372,9 @@ size_t kvf__model_packed_bytes(const kvf__model *model)
 
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out)
 {
-    int64_t C = model->desc.C;
+    int64_t E = model->desc.E;
 
-#pragma omp parallel for schedule(static) if (n * C > 1 << 16)
+#pragma omp parallel for schedule(static) if (n * E > 1 << 16)
     for (int64_t i = 0; i < n; i++)
-        kvf__table_row(model, &model->embed.tokens, ids[i], out + i * C);
+        kvf__table_row(model, &model->embed.tokens, ids[i], out + i * E);
 }

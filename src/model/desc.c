@@ -20,7 +20,7 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->position.starts_at_0 = arch->starts_at_0;
     desc->position.scale = 1;
     desc->position.pad = -1;
-    desc->classifier_dropout = desc->hidden_dropout = -1;
+    desc->dropout = (kvf__dropouts){-1, -1, -1, -1, 0};
     desc->ids.bos = desc->ids.eos = desc->ids.pad = -1;
 }
 
@@ -72,6 +72,7 @@ static kvf_status check_bounds(kvf_ctx *ctx, const char *where, const kvf__desc 
         int64_t value, most;
     } rows[] = {
         {"width", desc->C, 1 << 18},
+        {"width of the embeddings", desc->E, 1 << 18},
         {"layers", desc->L, 1024},
         {"attention heads", desc->H, 4096},
         {"key/value heads", desc->G, 4096},

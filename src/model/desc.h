@@ -39,6 +39,16 @@ void kvf__ends_add(kvf__ends *ends, int32_t id); /* once; below 0: none; what ha
 /* RMSNorm of queries and keys, before rope: of every head by itself, or of all heads together. */
 typedef enum kvf__qk_norm { KVF__QK_NONE, KVF__QK_BY_HEAD, KVF__QK_WHOLE } kvf__qk_norm;
 
+/* Of the config, < 0: not in it. What heads drop while they are trained; attention's is also what
+ * the base drops. */
+typedef struct kvf__dropouts {
+    double classifier, hidden;
+    double pooled; /* behind the layer that a head puts on the first state (summary_last_dropout,
+                      seq_classif_dropout, ...) */
+    double qa;
+    double attention; /* dropout of the base drops probabilities too where it is above 0 */
+} kvf__dropouts;
+
 /* What a block is made of: a row of the table of architectures, or a config gives it. */
 typedef struct kvf__block {
     kvf__norm_kind norm;
@@ -76,6 +86,7 @@ typedef struct kvf__desc {
     const struct kvf__arch *arch; /* row of the table in arch.c: names, weights, ... */
     const char *arch_name;        /* "llama", "mistral", "gpt2": model_type of Hugging Face */
     int64_t L, H, G, D, C, F, V;
+    int64_t E;     /* width of the embeddings; where it is not C, a dense layer follows them */
     int64_t types; /* token types, 0: none */
     kvf__block block;
     float norm_eps;
@@ -83,9 +94,8 @@ typedef struct kvf__desc {
     kvf__positions position;
     float score_scale;   /* 1/sqrt(D), or 1 */
     bool score_by_layer; /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
-    /* For task heads; < 0 or 0: not in the config. */
-    double classifier_dropout, hidden_dropout, initializer_range;
-    double attention_dropout; /* dropout of the base drops probabilities too where it is above 0 */
+    kvf__dropouts dropout;
+    double initializer_range; /* for task heads; 0: not in the config */
     kvf__token_ids ids;
     bool gguf; /* names and row order are those of a GGUF */
 } kvf__desc;

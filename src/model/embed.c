@@ -7,7 +7,7 @@
  * position_start plus the lengths of its common prefixes and of its cache, and P more where
  * the prefix comes before it inside the row. RoBERTa counts
  * only tokens that are not padding, by their id, and starts after the padding's own row of the
- * table. */
+ * table. Where the embeddings have a width of their own, a dense layer follows them. */
 #include "pass_grads.h"
 #include "pass_priv.h"
 
@@ -65,12 +65,12 @@ kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
     return KVF_OK;
 }
 
-/* x [C] += row of a table, if there is one. */
-static void add_row(const kvf__slot *table, int64_t row, float *x, int64_t C, float *scratch)
+/* x [E] += row of a table, if there is one. */
+static void add_row(const kvf__slot *table, int64_t row, float *x, int64_t E, float *scratch)
 {
     if (!table->view.data) return;
     kvf__slot_row(table, row, scratch);
-    for (int64_t c = 0; c < C; c++)
+    for (int64_t c = 0; c < E; c++)
         x[c] += scratch[c];
 }
 
@@ -78,15 +78,15 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
 {
     const kvf__model *model = pass->model;
     const kvf__batch *b = pass->batch;
-    int64_t C = model->desc.C;
+    int64_t E = model->desc.E;
 
     if (b->ids[i] < 0)
-        memcpy(x, kvf__pass_vectors_at(pass, i)->x + kvf__virtual_token(b->ids[i]) * C,
-               (size_t)C * sizeof *x);
+        memcpy(x, kvf__pass_vectors_at(pass, i)->x + kvf__virtual_token(b->ids[i]) * E,
+               (size_t)E * sizeof *x);
     else
         kvf__table_row(model, &model->embed.tokens, b->ids[i], x);
-    add_row(&model->embed.types, b->types ? b->types[i] : 0, x, C, scratch);
-    add_row(&model->embed.positions, pass->fwd.position[i], x, C, scratch);
+    add_row(&model->embed.types, b->types ? b->types[i] : 0, x, E, scratch);
+    add_row(&model->embed.positions, pass->fwd.position[i], x, E, scratch);
 }
 
 /* Of a row's tokens, the first at `first`: positions, or rows of the table where padding has its
@@ -107,14 +107,14 @@ static void norm_embeddings(kvf__pass *pass)
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
     const kvf__whole_norm norm = {.M = pass->M,
-                                  .C = d->C,
+                                  .C = d->E,
                                   .rms = d->block.norm == KVF__RMSNORM,
                                   .eps = d->norm_eps,
                                   .gamma = m->embed.gamma,
                                   .beta = m->embed.beta,
-                                  .x = pass->fwd.x,
-                                  .y = pass->fwd.x,
-                                  .y_act = pass->fwd.x_act,
+                                  .x = pass->fwd.embedded,
+                                  .y = pass->fwd.embedded,
+                                  .y_act = m->embed.out ? NULL : pass->fwd.x_act,
                                   .xhat = pass->weights.embed_xhat,
                                   .rstd = pass->weights.embed_rstd ? pass->weights.embed_rstd
                                                                    : pass->kept[0].rstd1};
@@ -122,10 +122,24 @@ static void norm_embeddings(kvf__pass *pass)
     m->kernels->whole_norm_fwd(m->act, &norm);
 }
 
-void kvf__embed_fwd(kvf__pass *pass)
+/* x = embedded W^T + b, in f32. */
+static kvf_status widen_fwd(kvf_ctx *ctx, kvf__pass *pass)
 {
+    const kvf__model *m = pass->model;
+    const int64_t C = m->desc.C, E = m->desc.E, N = pass->batch->n_tokens;
+
+    for (int64_t i = 0; i < N; i++)
+        memcpy(pass->fwd.x + i * C, m->embed.out_bias, (size_t)C * sizeof(float));
+    memset(pass->fwd.x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
+    return kvf__sgemm(ctx, false, true, N, C, E, pass->fwd.embedded, E, m->embed.out, E, 1,
+                      pass->fwd.x, C);
+}
+
+kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
     const kvf__batch *b = pass->batch;
-    int64_t C = pass->model->desc.C, N = b->n_tokens;
+    const int64_t E = m->desc.E, N = b->n_tokens;
 
     for (int64_t r = 0; r < b->n_rows; r++) {
         int64_t first = kvf__pass_section_of(pass, r)->condition.position_start +
@@ -135,13 +149,15 @@ void kvf__embed_fwd(kvf__pass *pass)
     }
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
-        kvf__embed_token(pass, i, pass->fwd.x + i * C,
-                         pass->fwd.scratch + omp_get_thread_num() * C);
-    memset(pass->fwd.x + N * C, 0, (size_t)((pass->M - N) * C) * sizeof(float));
-    if (pass->model->embed.gamma) norm_embeddings(pass);
-    kvf__pass_drop_embedding(pass, pass->fwd.x);
-    if (pass->fwd.x_act && (pass->drop.active || !pass->model->embed.gamma))
-        pass->model->kernels->from_f32(pass->model->act, pass->fwd.x_act, pass->fwd.x, pass->M * C);
+        kvf__embed_token(pass, i, pass->fwd.embedded + i * E,
+                         pass->fwd.scratch + omp_get_thread_num() * E);
+    memset(pass->fwd.embedded + N * E, 0, (size_t)((pass->M - N) * E) * sizeof(float));
+    if (m->embed.gamma) norm_embeddings(pass);
+    kvf__pass_drop_embedding(pass);
+    if (m->embed.out) KVF_TRY(widen_fwd(ctx, pass));
+    if (pass->fwd.x_act && (pass->drop.active || !m->embed.gamma || m->embed.out))
+        m->kernels->from_f32(m->act, pass->fwd.x_act, pass->fwd.x, pass->M * m->desc.C);
+    return KVF_OK;
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -165,7 +181,7 @@ static double mean_of(const float *x, int64_t n)
 /* y = gamma (x - mean) rstd + beta: from d = dy to d = dx, in place. */
 static void norm_row_bwd(const kvf__desc *desc, const float *gamma, const float *x, float *d)
 {
-    const int64_t C = desc->C;
+    const int64_t C = desc->E;
     const bool rms = desc->block.norm == KVF__RMSNORM;
     double mean = rms ? 0 : mean_of(x, C), square = 0, sum = 0, along = 0;
 
@@ -185,18 +201,48 @@ static void norm_row_bwd(const kvf__desc *desc, const float *gamma, const float 
     }
 }
 
+/* dx of token i += its part that waits in dxhat: what qkv of a post-norm block read is the stream
+ * itself. */
+static void join_row(const kvf__pass *pass, int64_t i, float *scratch)
+{
+    const kvf__model *m = pass->model;
+    const int64_t C = m->desc.C;
+
+    if (!m->desc.block.post_norm) return;
+    kvf__to_f32(m->act, kvf__act_row(m->act, pass->bwd.dxhat, i, C), scratch, C);
+    for (int64_t c = 0; c < C; c++)
+        pass->bwd.dx[i * C + c] += scratch[c];
+}
+
+/* From dx to dembedded, and to the dense layer where that is trained. */
+static kvf_status widen_bwd(kvf_ctx *ctx, kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    const int64_t C = m->desc.C, E = m->desc.E, N = pass->batch->n_tokens;
+    float *dw = kvf__masters_grad(m->train.masters, KVF__W_EMBED_OUT, 0);
+    float *db = kvf__masters_grad(m->train.masters, KVF__W_EMBED_OUT_BIAS, 0);
+
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t i = 0; i < N; i++)
+        join_row(pass, i, pass->fwd.scratch + omp_get_thread_num() * C);
+    if (dw)
+        KVF_TRY(kvf__sgemm(ctx, true, false, C, E, N, pass->bwd.dx, C, pass->fwd.embedded, E, 1, dw,
+                           E));
+    for (int64_t i = 0; db && i < N; i++)
+        for (int64_t c = 0; c < C; c++)
+            db[c] += pass->bwd.dx[i * C + c];
+    return kvf__sgemm(ctx, false, false, N, E, C, pass->bwd.dx, C, m->embed.out, E, 0,
+                      pass->bwd.dembedded, E);
+}
+
 /* dx of token i, from the gradient of layer 0's input to that of the sum before the norm. */
 static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
 {
     const kvf__model *m = pass->model;
-    const int64_t C = m->desc.C;
-    float *dx = pass->bwd.dx + i * C, *x = pass->fwd.x + i * C;
+    const int64_t E = m->desc.E;
+    float *dx = pass->bwd.dembedded + i * E, *x = pass->fwd.embedded + i * E;
 
-    if (m->desc.block.post_norm) { /* what qkv read is the stream itself: its part waits in dxhat */
-        kvf__to_f32(m->act, kvf__act_row(m->act, pass->bwd.dxhat, i, C), scratch, C);
-        for (int64_t c = 0; c < C; c++)
-            dx[c] += scratch[c];
-    }
+    if (!m->embed.out) join_row(pass, i, scratch);
     if (!m->embed.gamma) return;
     kvf__embed_token(pass, i, x, scratch);
     norm_row_bwd(&m->desc, m->embed.gamma, x, dx);
@@ -205,14 +251,14 @@ static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
 static void add_strip(const kvf__pass *pass, const kvf__pass_section *s, int64_t from, int64_t end)
 {
     const kvf__batch *b = pass->batch;
-    const int64_t C = pass->model->desc.C;
+    const int64_t E = pass->model->desc.E;
 
     for (int64_t i = b->start[s->first]; i < b->start[s->end]; i++) {
         const int32_t id = b->ids[i];
         if (id >= 0) continue;
-        float *x = s->dvectors->x + kvf__virtual_token(id) * C;
+        float *x = s->dvectors->x + kvf__virtual_token(id) * E;
         for (int64_t c = from; c < end; c++)
-            x[c] += pass->bwd.dx[i * C + c];
+            x[c] += pass->bwd.dembedded[i * E + c];
     }
 }
 
@@ -230,41 +276,46 @@ static void add_to_row(float *table, int64_t row, const float *dx, int64_t n)
 static void add_tables(const kvf__pass *pass, const tables *to, int64_t from, int64_t n)
 {
     const kvf__batch *b = pass->batch;
-    const int64_t C = pass->model->desc.C;
+    const int64_t E = pass->model->desc.E;
 
     for (int64_t i = 0; i < b->n_tokens; i++) {
-        const float *dx = pass->bwd.dx + i * C + from;
-        if (b->ids[i] >= 0) add_to_row(to->tokens, b->ids[i] * C + from, dx, n);
-        add_to_row(to->positions, pass->fwd.position[i] * C + from, dx, n);
-        add_to_row(to->types, (b->types ? b->types[i] : 0) * C + from, dx, n);
+        const float *dx = pass->bwd.dembedded + i * E + from;
+        if (b->ids[i] >= 0) add_to_row(to->tokens, b->ids[i] * E + from, dx, n);
+        add_to_row(to->positions, pass->fwd.position[i] * E + from, dx, n);
+        add_to_row(to->types, (b->types ? b->types[i] : 0) * E + from, dx, n);
     }
 }
 
-void kvf__embed_bwd(kvf__pass *pass, bool block)
+kvf_status kvf__embed_bwd(kvf_ctx *ctx, kvf__pass *pass, bool block)
 {
     const kvf__model *m = pass->model;
-    const int64_t C = m->desc.C, N = pass->batch->n_tokens;
+    const int64_t E = m->desc.E, N = pass->batch->n_tokens;
     const tables to = {kvf__masters_grad(m->train.masters, KVF__W_TOKENS, 0),
                        kvf__masters_grad(m->train.masters, KVF__W_POSITIONS, 0),
                        kvf__masters_grad(m->train.masters, KVF__W_TYPES, 0)};
     bool rows = block && to.tokens;
 
+    if (m->embed.out) KVF_TRY(widen_bwd(ctx, pass));
+    kvf__pass_drop_embedding_bwd(pass);
     if (block && m->embed.gamma) {
         const kvf__norm_at norm = {.role = KVF__W_EMBED_NORM,
                                    .role_beta = KVF__W_EMBED_NORM_BETA,
+                                   .width = E,
                                    .xhat = pass->weights.embed_xhat,
                                    .real = N};
-        kvf__norm_grad(pass, &norm, pass->bwd.dx, m->desc.block.post_norm ? pass->bwd.dxhat : NULL);
+        const bool parts = m->desc.block.post_norm && !m->embed.out;
+        kvf__norm_grad(pass, &norm, pass->bwd.dembedded, parts ? pass->bwd.dxhat : NULL);
     }
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
         if (rows || pass->batch->ids[i] < 0)
-            token_bwd(pass, i, pass->fwd.scratch + omp_get_thread_num() * C);
+            token_bwd(pass, i, pass->fwd.scratch + omp_get_thread_num() * E);
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
-    for (int64_t c = 0; c < C; c += STRIP) {
-        int64_t end = c + STRIP < C ? c + STRIP : C;
+    for (int64_t c = 0; c < E; c += STRIP) {
+        int64_t end = c + STRIP < E ? c + STRIP : E;
         for (int64_t i = 0; i < pass->sections.n; i++)
             if (pass->sections.at[i].dvectors) add_strip(pass, &pass->sections.at[i], c, end);
         if (rows) add_tables(pass, &to, c, end - c);
     }
+    return KVF_OK;
 }

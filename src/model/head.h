@@ -41,9 +41,9 @@ typedef struct kvf__head_options {
 typedef struct kvf__head_base {
     const char *arch; /* model_type */
     int64_t C;
-    double classifier_dropout, hidden_dropout; /* the config's; < 0: it has none */
-    double initializer_range;                  /* the config's; 0: 0.02 */
-    const float *pooler, *pooler_bias;         /* [C, C], [C], viewed; NULL: the base has none */
+    kvf__dropouts dropout;
+    double initializer_range;          /* the config's; 0: 0.02 */
+    const float *pooler, *pooler_bias; /* [C, C], [C], viewed; NULL: the base has none */
 } kvf__head_base;
 
 /* EUNSUPPORTED: the architecture has no such head. */

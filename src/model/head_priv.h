@@ -1,7 +1,8 @@
 /* Inside src/model: what a head is made of.
  *
  * A language model's is a matrix over the vocabulary (head_vocab.c). A task's is at most two linear
- * layers: an inner one with tanh (BERT's pooler, RoBERTa's classifier.dense) and the outer one.
+ * layers: an inner one with an activation (BERT's pooler, RoBERTa's classifier.dense) and the outer
+ * one.
  * Their sums run in f64 and every result belongs to one thread, so no bit depends on the thread
  * count. */
 #ifndef KVF_HEAD_PRIV_H
@@ -26,14 +27,17 @@ void kvf__linear_bwd(const kvf__linear *layer, float *dx, const float *x, const 
 typedef enum kvf__head_rate {
     KVF__RATE_NONE,
     KVF__RATE_CLASSIFIER, /* classifier_dropout, else the hidden one */
-    KVF__RATE_HIDDEN
+    KVF__RATE_HIDDEN,
+    KVF__RATE_POOLED, /* the family's own, behind the inner layer */
+    KVF__RATE_QA
 } kvf__head_rate;
 
 /* A row of the table in head_task.c. */
 typedef struct kvf__head_kind {
     const char *archs; /* model types, with a space before and after each */
     kvf__task task;
-    const char *inner;  /* name of the layer with tanh, NULL: none */
+    const char *inner;  /* name of the layer with an activation, NULL: none */
+    kvf__act_fn act;    /* that one */
     bool pooler;        /* the inner layer is the base's own where the base has it */
     bool inner_dropout; /* dropout before the inner layer too */
     const char *outer;
@@ -45,9 +49,11 @@ typedef struct kvf__head_kind {
 typedef struct kvf__head_work {
     void *memory;
     int64_t capacity;
-    float *inner_drop, *inner_out, *outer_drop, *dinner; /* [room, C]; NULL where not needed */
-    float *slope, *xhat, *rstd; /* words: of the activation, of the norm [room, C], [room] */
-    float *logits, *dlogits;    /* [room, width] */
+    float *inner_drop;                      /* [room, C]; NULL where not needed */
+    float *inner_out, *outer_drop, *dinner; /* [room, inputs of the outer layer]; the same */
+    float *slope;                           /* of an activation other than tanh [room, inner.out] */
+    float *xhat, *rstd;                     /* words: of the norm [room, inner.out], [room] */
+    float *logits, *dlogits;                /* [room, width] */
     int32_t *row, *nth; /* [room] row of each labelled position, and its number among the row's */
     const float *inner_in, *outer_in; /* what the layers were given */
 } kvf__head_work;

@@ -2,9 +2,9 @@
  * calls forward and backward.
  *
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
- * modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral, qwen2, qwen3). A pooler
- * comes from the base and stays frozen; where the base file has none, a new one is trained as part
- * of the head. */
+ * modeling_electra, modeling_distilbert, modeling_gpt2 and modeling_layers' Generic... classes
+ * (llama, mistral, qwen2, qwen3). A pooler comes from the base and stays frozen; where the base
+ * file has none, a new one is trained as part of the head. */
 #include "arena.h"
 #include "head_priv.h"
 
@@ -14,27 +14,40 @@
 #define VALUES_STREAM  0x68656164 /* "head" */
 #define DROPOUT_STREAM 0x68647270 /* "hdrp" */
 
-#define BERT    " bert "
-#define ROBERTA " roberta xlm-roberta "
-#define GPT2    " gpt2 "
-#define LLAMA   " llama mistral qwen2 qwen3 "
+#define BERT       " bert "
+#define ROBERTA    " roberta xlm-roberta "
+#define ELECTRA    " electra "
+#define DISTILBERT " distilbert "
+#define GPT2       " gpt2 "
+#define LLAMA      " llama mistral qwen2 qwen3 "
+#define NO_INNER   NULL, KVF__TANH, false, false
 
 static const kvf__head_kind KINDS[] = {
-    {BERT, KVF__TASK_SEQ_CLS, "bert.pooler.dense", true, false, "classifier", true,
+    {BERT, KVF__TASK_SEQ_CLS, "bert.pooler.dense", KVF__TANH, true, false, "classifier", true,
      KVF__RATE_CLASSIFIER},
-    {BERT, KVF__TASK_CHOICE, "bert.pooler.dense", true, false, "classifier", true,
+    {BERT, KVF__TASK_CHOICE, "bert.pooler.dense", KVF__TANH, true, false, "classifier", true,
      KVF__RATE_CLASSIFIER},
-    {BERT ROBERTA GPT2, KVF__TASK_TOKEN_CLS, NULL, false, false, "classifier", true,
+    {BERT ROBERTA ELECTRA GPT2, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true,
      KVF__RATE_CLASSIFIER},
-    {BERT ROBERTA GPT2 LLAMA, KVF__TASK_QA, NULL, false, false, "qa_outputs", true, KVF__RATE_NONE},
-    {ROBERTA, KVF__TASK_SEQ_CLS, "classifier.dense", false, true, "classifier.out_proj", true,
-     KVF__RATE_CLASSIFIER},
-    {ROBERTA, KVF__TASK_CHOICE, "roberta.pooler.dense", true, false, "classifier", true,
+    {BERT ROBERTA ELECTRA GPT2 LLAMA, KVF__TASK_QA, NO_INNER, "qa_outputs", true, KVF__RATE_NONE},
+    {ROBERTA, KVF__TASK_SEQ_CLS, "classifier.dense", KVF__TANH, false, true, "classifier.out_proj",
+     true, KVF__RATE_CLASSIFIER},
+    {ROBERTA, KVF__TASK_CHOICE, "roberta.pooler.dense", KVF__TANH, true, false, "classifier", true,
      KVF__RATE_HIDDEN},
-    {GPT2 LLAMA, KVF__TASK_SEQ_CLS, NULL, false, false, "score", false, KVF__RATE_NONE},
+    {ELECTRA, KVF__TASK_SEQ_CLS, "classifier.dense", KVF__GELU_ERF, false, true,
+     "classifier.out_proj", true, KVF__RATE_CLASSIFIER},
+    {ELECTRA, KVF__TASK_CHOICE, "sequence_summary.summary", KVF__GELU_ERF, false, false,
+     "classifier", true, KVF__RATE_POOLED},
+    {DISTILBERT, KVF__TASK_SEQ_CLS, "pre_classifier", KVF__RELU, false, false, "classifier", true,
+     KVF__RATE_POOLED},
+    {DISTILBERT, KVF__TASK_CHOICE, "pre_classifier", KVF__RELU, false, false, "classifier", true,
+     KVF__RATE_POOLED},
+    {DISTILBERT, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true, KVF__RATE_HIDDEN},
+    {DISTILBERT, KVF__TASK_QA, NO_INNER, "qa_outputs", true, KVF__RATE_QA},
+    {GPT2 LLAMA, KVF__TASK_SEQ_CLS, NO_INNER, "score", false, KVF__RATE_NONE},
     /* transformers has none: the head of seq-cls with one output, a score for each choice */
-    {GPT2 LLAMA, KVF__TASK_CHOICE, NULL, false, false, "score", false, KVF__RATE_NONE},
-    {LLAMA, KVF__TASK_TOKEN_CLS, NULL, false, false, "score", true, KVF__RATE_CLASSIFIER},
+    {GPT2 LLAMA, KVF__TASK_CHOICE, NO_INNER, "score", false, KVF__RATE_NONE},
+    {LLAMA, KVF__TASK_TOKEN_CLS, NO_INNER, "score", true, KVF__RATE_CLASSIFIER},
 };
 
 static const kvf__head_kind *find_kind(const char *arch, kvf__task task)
@@ -70,9 +83,12 @@ static double dropout_of(const kvf__head_base *base, const kvf__head_options *op
 {
     if (options->dropout >= 0) return options->dropout;
     if (rate == KVF__RATE_NONE) return 0;
-    if (rate == KVF__RATE_CLASSIFIER && base->classifier_dropout >= 0)
-        return base->classifier_dropout;
-    return base->hidden_dropout >= 0 ? base->hidden_dropout : 0.1;
+    const double own = rate == KVF__RATE_CLASSIFIER ? base->dropout.classifier
+                       : rate == KVF__RATE_POOLED   ? base->dropout.pooled
+                       : rate == KVF__RATE_QA       ? base->dropout.qa
+                                                    : -1;
+    if (own >= 0) return own;
+    return base->dropout.hidden >= 0 ? base->dropout.hidden : 0.1;
 }
 
 static kvf_status set_dropout(kvf_ctx *ctx, kvf__head *head, double p)
@@ -163,6 +179,7 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
     st = kvf__alloc(ctx, sizeof *head, &head);
     if (st) goto out;
     head->kind = find_kind(base->arch, options->task);
+    head->kernels = kvf__kernels_get();
     head->options = *options;
     head->C = base->C;
     head->width = options->task == KVF__TASK_QA       ? 2
@@ -186,8 +203,7 @@ static kvf__head_base base_of(const kvf__model *model)
     const kvf__desc *desc = kvf__model_desc(model);
     kvf__head_base base = {.arch = desc->arch_name,
                            .C = desc->C,
-                           .classifier_dropout = desc->classifier_dropout,
-                           .hidden_dropout = desc->hidden_dropout,
+                           .dropout = desc->dropout,
                            .initializer_range = desc->initializer_range};
     base.pooler = kvf__model_pooler(model, &base.pooler_bias);
     return base;
@@ -233,7 +249,8 @@ static void lay_work(void *object, kvf__carver *carve)
     const kvf__head *head = object;
     kvf__head_work *w = &((kvf__head *)object)->work;
     const bool drops = head->dropout.drop > 0, inner = head->kind->inner != NULL;
-    const int64_t n = w->capacity, C = head->C;
+    const int64_t n = w->capacity, C = head->C, I = inner ? head->inner.out : C;
+    const bool slope = head->words || (inner && head->kind->act != KVF__TANH);
     const struct {
         float **at;
         bool wanted;
@@ -241,12 +258,12 @@ static void lay_work(void *object, kvf__carver *carve)
     } parts[] = {{&w->logits, true, head->width},
                  {&w->dlogits, true, head->width},
                  {&w->inner_drop, drops && inner, C},
-                 {&w->inner_out, inner, C},
-                 {&w->dinner, inner, C},
-                 {&w->slope, head->words != NULL, C},
-                 {&w->xhat, head->words != NULL, C},
+                 {&w->inner_out, inner, I},
+                 {&w->dinner, inner, I},
+                 {&w->slope, slope, I},
+                 {&w->xhat, head->words != NULL, I},
                  {&w->rstd, head->words != NULL, 1},
-                 {&w->outer_drop, drops, C}};
+                 {&w->outer_drop, drops, I}};
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         *parts[i].at = parts[i].wanted ? kvf__carve(carve, n, parts[i].width, sizeof(float)) : NULL;
@@ -303,6 +320,20 @@ static const float *mask(const kvf__head *head, const draw *by, place where, flo
     return dst;
 }
 
+/* The inner layer's n values; slopes are kept where they do not follow from these. */
+static void activate(kvf__head *head, int64_t n)
+{
+    float *y = head->work.inner_out;
+
+    if (head->kind->act != KVF__TANH) {
+        memcpy(head->work.slope, y, (size_t)n * sizeof *y);
+        head->kernels->act_fwd(KVF__F32, head->kind->act, head->work.slope, y, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        y[i] = tanhf(y[i]);
+}
+
 static void forward(kvf__head *head, const draw *by, const float *hidden, int64_t n, float *logits)
 {
     const float *x = hidden;
@@ -312,8 +343,7 @@ static void forward(kvf__head *head, const draw *by, const float *hidden, int64_
     } else if (head->kind->inner) {
         head->work.inner_in = mask(head, by, BEFORE_INNER, head->work.inner_drop, x);
         kvf__linear_fwd(&head->inner, head->work.inner_out, head->work.inner_in, n);
-        for (int64_t i = 0; i < n * head->C; i++)
-            head->work.inner_out[i] = tanhf(head->work.inner_out[i]);
+        activate(head, n * head->C);
         x = head->work.inner_out;
     }
     head->work.outer_in = mask(head, by, BEFORE_OUTER, head->work.outer_drop, x);
@@ -332,8 +362,9 @@ static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
         kvf__head_words_bwd(head, n, dhidden);
         return;
     }
-    for (int64_t i = 0; i < n * head->C; i++)
-        dx[i] *= 1 - head->work.inner_out[i] * head->work.inner_out[i]; /* tanh' = 1 - tanh^2 */
+    const float *y = head->work.inner_out;
+    for (int64_t i = 0; i < n * head->C; i++) /* tanh' = 1 - tanh^2 */
+        dx[i] *= head->kind->act == KVF__TANH ? 1 - y[i] * y[i] : head->work.slope[i];
     kvf__linear_bwd(&head->inner, dhidden, head->work.inner_in, dx, n);
     mask(head, by, BEFORE_INNER, dhidden, dhidden);
 }

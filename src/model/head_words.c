@@ -3,7 +3,8 @@
  *
  *   y = norm(act(W x + b)),   logit of class i = embedding[word i] . y + bias[word i]
  *
- * as transformers' BertForMaskedLM and RobertaForMaskedLM have it, for a few rows of the embedding.
+ * as transformers' ...ForMaskedLM of BERT and its kin have it, for a few rows of the embedding, E
+ * wide as y is.
  * Nothing of it is trained; the gradient goes through to x. */
 #include "head_priv.h"
 #include "model_priv.h"
@@ -15,15 +16,15 @@ static const kvf__head_kind KIND = {.archs = "", .task = KVF__TASK_SEQ_CLS, .inn
 static kvf_status build(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids, kvf__head *head)
 {
     const kvf__masked_lm *from = head->words;
-    int64_t n = head->width, C = head->C;
+    int64_t n = head->width, C = head->C, E = kvf__model_desc(model)->E;
 
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)n * (size_t)(C + 1), sizeof(float), &head->values));
-    float *bias = head->values + n * C;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n * (size_t)(E + 1), sizeof(float), &head->values));
+    float *bias = head->values + n * E;
     kvf__model_embedding(model, ids, n, head->values);
     for (int64_t i = 0; i < n; i++)
         bias[i] = from->bias[ids[i]];
-    head->inner = (kvf__linear){.w = from->dense, .b = from->dense_bias, .in = C, .out = C};
-    head->outer = (kvf__linear){.w = head->values, .b = bias, .in = C, .out = n};
+    head->inner = (kvf__linear){.w = from->dense, .b = from->dense_bias, .in = C, .out = E};
+    head->outer = (kvf__linear){.w = head->values, .b = bias, .in = E, .out = n};
     return KVF_OK;
 }
 
@@ -62,15 +63,15 @@ kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const i
 /* xhat = (h - mean) / sqrt(variance + eps), y = gamma xhat + beta */
 static void norm_row(const kvf__head *head, const float *h, float *xhat, float *rstd, float *y)
 {
-    int64_t C = head->C;
+    const int64_t E = head->inner.out;
     double mean = 0, square = 0;
 
-    for (int64_t i = 0; i < C; i++)
-        mean += (double)h[i] / (double)C;
-    for (int64_t i = 0; i < C; i++)
-        square += ((double)h[i] - mean) * ((double)h[i] - mean) / (double)C;
+    for (int64_t i = 0; i < E; i++)
+        mean += (double)h[i] / (double)E;
+    for (int64_t i = 0; i < E; i++)
+        square += ((double)h[i] - mean) * ((double)h[i] - mean) / (double)E;
     double by = 1 / sqrt(square + head->norm_eps);
-    for (int64_t i = 0; i < C; i++) {
+    for (int64_t i = 0; i < E; i++) {
         xhat[i] = (float)(((double)h[i] - mean) * by);
         y[i] = head->words->gamma[i] * xhat[i] + head->words->beta[i];
     }
@@ -79,38 +80,38 @@ static void norm_row(const kvf__head *head, const float *h, float *xhat, float *
 
 void kvf__head_words_fwd(kvf__head *head, const float *hidden, int64_t n)
 {
-    int64_t C = head->C;
+    const int64_t E = head->inner.out;
 
     /* act_fwd replaces its input by the slope there; the norm replaces the value by xhat */
     kvf__linear_fwd(&head->inner, head->work.slope, hidden, n);
-    head->kernels->act_fwd(KVF__F32, head->words->act, head->work.slope, head->work.xhat, n * C);
+    head->kernels->act_fwd(KVF__F32, head->words->act, head->work.slope, head->work.xhat, n * E);
     for (int64_t j = 0; j < n; j++)
-        norm_row(head, head->work.xhat + j * C, head->work.xhat + j * C, &head->work.rstd[j],
-                 head->work.inner_out + j * C);
+        norm_row(head, head->work.xhat + j * E, head->work.xhat + j * E, &head->work.rstd[j],
+                 head->work.inner_out + j * E);
 }
 
 /* dh = (d - mean(d) - xhat mean(d xhat)) rstd with d = dy gamma, then the activation's slope */
 static void norm_row_bwd(const kvf__head *head, const float *xhat, const float *slope, double rstd,
                          float *d)
 {
-    int64_t C = head->C;
+    const int64_t E = head->inner.out;
     double mean = 0, dot = 0;
 
-    for (int64_t i = 0; i < C; i++) {
+    for (int64_t i = 0; i < E; i++) {
         d[i] *= head->words->gamma[i];
-        mean += (double)d[i] / (double)C;
-        dot += (double)d[i] * (double)xhat[i] / (double)C;
+        mean += (double)d[i] / (double)E;
+        dot += (double)d[i] * (double)xhat[i] / (double)E;
     }
-    for (int64_t i = 0; i < C; i++)
+    for (int64_t i = 0; i < E; i++)
         d[i] = (float)(((double)d[i] - mean - (double)xhat[i] * dot) * rstd * (double)slope[i]);
 }
 
 void kvf__head_words_bwd(kvf__head *head, int64_t n, float *dhidden)
 {
-    int64_t C = head->C;
+    const int64_t E = head->inner.out;
 
     for (int64_t j = 0; j < n; j++)
-        norm_row_bwd(head, head->work.xhat + j * C, head->work.slope + j * C,
-                     (double)head->work.rstd[j], head->work.dinner + j * C);
+        norm_row_bwd(head, head->work.xhat + j * E, head->work.slope + j * E,
+                     (double)head->work.rstd[j], head->work.dinner + j * E);
     kvf__linear_bwd(&head->inner, dhidden, NULL, head->work.dinner, n);
 }

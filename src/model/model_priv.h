@@ -74,11 +74,12 @@ typedef struct kvf__model_head {
 
 /* What a token begins as, read from the file row by row. */
 typedef struct kvf__model_embed {
-    kvf__slot tokens;    /* [V, C] */
-    kvf__slot positions; /* learned table [rows, C]; view.data NULL for rope */
-    kvf__slot types;     /* [types, C]; view.data NULL: none */
-    float *gamma, *beta; /* [C] of the norm on embeddings; NULL: none */
-    kvf__read_fn *read;  /* how a pass reads rows of such tables; NULL: in place */
+    kvf__slot tokens;      /* [V, E] */
+    kvf__slot positions;   /* learned table [rows, E]; view.data NULL for rope */
+    kvf__slot types;       /* [types, E]; view.data NULL: none */
+    float *gamma, *beta;   /* [E] of the norm on embeddings; NULL: none */
+    float *out, *out_bias; /* [C, E], [C] of the dense layer behind it; NULL: none, and E is C */
+    kvf__read_fn *read;    /* how a pass reads rows of such tables; NULL: in place */
     void *user;
 } kvf__model_embed;
 

@@ -72,6 +72,7 @@ bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight)
     if ((weight->flags & KVF__W_IF_QK_NORM) && !desc->block.qk_norm) return false;
     if ((weight->flags & KVF__W_IF_HEAD_BIAS) && !desc->head_bias) return false;
     if ((weight->flags & KVF__W_IF_UNTIED) && desc->tied) return false;
+    if ((weight->flags & KVF__W_IF_EMBED_OUT) && desc->E == desc->C) return false;
     return true;
 }
 
@@ -82,6 +83,8 @@ static int64_t letter_value(const kvf__desc *desc, char letter)
         return desc->V;
     case 'C':
         return desc->C;
+    case 'E':
+        return desc->E;
     case 'F':
         return desc->F;
     case 'H':

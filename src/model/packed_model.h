@@ -81,17 +81,17 @@ kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_opti
  * Tried (probe.c), in the time of some passes; false where weights are packed just before use.
  */
 kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t most, bool *out);
-/* Rows of the (unfolded) token embedding in f32: out [n, C]. */
+/* Rows of the (unfolded) token embedding in f32: out [n, E]. */
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);
 /* The dense layer [C out, C in] that BERT's heads put on the first token's final state, frozen with
  * the base, and its bias [C]; f32 views into the model. NULL: the file has none. */
 const float *kvf__model_pooler(const kvf__model *model, const float **bias);
-/* The head with which BERT and RoBERTa were pretrained: logits of the vocabulary are
+/* The head with which BERT and its kin were pretrained: logits of the vocabulary are
  *   embedding * norm(act(dense x + dense_bias)) + bias,
  * frozen, as f32 views into the model. */
 typedef struct kvf__masked_lm {
-    float *dense, *dense_bias; /* [C out, C in], [C] */
-    float *gamma, *beta;       /* [C] of the LayerNorm, whose eps is the description's */
+    float *dense, *dense_bias; /* [E out, C in], [E] */
+    float *gamma, *beta;       /* [E] of the LayerNorm, whose eps is the description's */
     float *bias;               /* [V] */
     kvf__act_fn act;
 } kvf__masked_lm;

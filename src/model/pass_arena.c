@@ -182,7 +182,8 @@ static void lay_head(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 
 static void lay_trained(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
-    int64_t C = pass->model->desc.C, widest = larger(larger(s->qkv, s->plane), larger(s->att, C));
+    int64_t C = pass->model->desc.C, E = pass->model->desc.E,
+            widest = larger(larger(s->qkv, s->plane), larger(s->att, C));
     kvf__pass_trained *weights = &pass->weights;
 
     if (s->weights && !s->f32) {
@@ -190,7 +191,7 @@ static void lay_trained(kvf__pass *pass, kvf__carver *carve, const sizes *s)
         weights->wide_dy = kvf__carve(carve, s->R, widest, sizeof(float));
     }
     if (pass->limits.backward && pass->model->train.masters && pass->model->embed.gamma) {
-        weights->embed_xhat = kvf__carve(carve, s->M, C, s->act);
+        weights->embed_xhat = kvf__carve(carve, s->M, E, s->act);
         weights->embed_rstd = kvf__carve(carve, s->M, 1, sizeof(float));
     }
 }
@@ -201,8 +202,9 @@ static void lay_forward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     kvf__pass_forward *fwd = &pass->fwd;
 
     fwd->position = kvf__carve(carve, s->M, 1, sizeof(int32_t));
-    fwd->scratch = kvf__carve(carve, pass->threads, d->C, sizeof(float));
+    fwd->scratch = kvf__carve(carve, pass->threads, larger(d->C, d->E), sizeof(float));
     fwd->x = kvf__carve(carve, s->M, d->C, sizeof(float));
+    fwd->embedded = d->E == d->C ? fwd->x : kvf__carve(carve, s->M, d->E, sizeof(float));
     fwd->x_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
     if (d->block.post_norm || d->block.bare) fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
     if (s->half) fwd->half = kvf__carve(carve, s->R, d->C, sizeof(float));
@@ -220,6 +222,7 @@ static void lay_backward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 
     if (!pass->limits.backward) return;
     bwd->dx = kvf__carve(carve, s->M, d->C, sizeof(float));
+    bwd->dembedded = d->E == d->C ? bwd->dx : kvf__carve(carve, s->M, d->E, sizeof(float));
     bwd->dx_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
     bwd->dx_act = s->f32 ? bwd->dx : kvf__carve(carve, s->M, d->C, s->act);
     bwd->dx_lab_act = s->f32 ? bwd->dx_lab : kvf__carve(carve, s->ML, d->C, s->act);

@@ -183,8 +183,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
         KVF_TRY(
             block_bwd(ctx, pass, l - 1, pass->bwd.dx, pass->bwd.dx_act, pass->bwd.datt, pass->M));
     }
-    kvf__pass_drop_embedding_bwd(pass);
-    kvf__embed_bwd(pass, into->block);
+    KVF_TRY(kvf__embed_bwd(ctx, pass, into->block));
     kvf__pass_lap(pass, KVF__PART_EMBED_BWD);
     return KVF_OK;
 }

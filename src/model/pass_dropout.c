@@ -45,7 +45,7 @@ kvf_status kvf__pass_set_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__
 
 const kvf__attn_drop *kvf__pass_attn_drop(kvf__pass *pass, int64_t l)
 {
-    if (!pass->drop.active || !(pass->model->desc.attention_dropout > 0)) return NULL;
+    if (!pass->drop.active || !(pass->model->desc.dropout.attention > 0)) return NULL;
     pass->drop.attn = (kvf__attn_drop){
         .rate = pass->drop.rate, .stream = pass->drop.attn_stream, .layer = l};
     return &pass->drop.attn;
@@ -57,11 +57,17 @@ static int64_t token_of(const kvf__pass *pass, bool labelled, int64_t i)
     return labelled ? pass->batch->label_at[i] : i;
 }
 
+/* What is masked at a place: embeddings may have a width of their own. */
+static int64_t width_of(const kvf__pass *pass, int64_t place)
+{
+    return place ? pass->model->desc.C : pass->model->desc.E;
+}
+
 /* First element of a token's part of the mask at a place. */
 static int64_t mask_at(const kvf__pass *pass, int64_t place, int64_t token)
 {
     int64_t in_row = token - pass->batch->start[pass->drop.row[token]];
-    return (place * MAX_ROW + in_row) * pass->model->desc.C;
+    return (place * MAX_ROW + in_row) * width_of(pass, place);
 }
 
 static int64_t place_of(int64_t l, kvf__half half)
@@ -73,7 +79,7 @@ static int64_t place_of(int64_t l, kvf__half half)
 static void mask_rows(const kvf__pass *pass, int64_t place, bool labelled, float *dst,
                       const float *src, int64_t rows, bool add)
 {
-    int64_t C = pass->model->desc.C;
+    int64_t C = width_of(pass, place);
 
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < rows; i++) {
@@ -110,20 +116,23 @@ const float *kvf__pass_drop_bwd(kvf__pass *pass, int64_t l, kvf__half half, cons
     return pass->bwd.dhalf;
 }
 
-void kvf__pass_drop_embedding(kvf__pass *pass, float *x)
+void kvf__pass_drop_embedding(kvf__pass *pass)
 {
+    float *x = pass->fwd.embedded;
     if (pass->drop.active) mask_rows(pass, 0, false, x, x, pass->batch->n_tokens, false);
 }
 
-/* The part of the gradient that comes through qkv is, in post-norm blocks, still in dxhat. */
+/* The part of the gradient that comes through qkv is, in post-norm blocks, still in dxhat, unless a
+ * dense layer lies between. */
 void kvf__pass_drop_embedding_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C;
 
     if (!pass->drop.active) return;
-    mask_rows(pass, 0, false, pass->bwd.dx, pass->bwd.dx, pass->batch->n_tokens, false);
-    if (!m->desc.block.post_norm) return;
+    mask_rows(pass, 0, false, pass->bwd.dembedded, pass->bwd.dembedded, pass->batch->n_tokens,
+              false);
+    if (!m->desc.block.post_norm || m->embed.out) return;
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < pass->batch->n_tokens; i++) {
         float *row = pass->fwd.scratch + omp_get_thread_num() * C;

@@ -29,7 +29,7 @@ void kvf__pass_drop_fwd(struct kvf__pass *pass, int64_t l, kvf__half half, float
 const kvf__attn_drop *kvf__pass_attn_drop(struct kvf__pass *pass, int64_t l);
 const float *kvf__pass_drop_bwd(struct kvf__pass *pass, int64_t l, kvf__half half, const float *dx,
                                 int64_t M, const void **dy);
-void kvf__pass_drop_embedding(struct kvf__pass *pass, float *x);
+void kvf__pass_drop_embedding(struct kvf__pass *pass);
 void kvf__pass_drop_embedding_bwd(struct kvf__pass *pass);
 
 #endif

@@ -300,7 +300,7 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
     pass->state = KVF__PASS_EMPTY;
     KVF_TRY(set_input(ctx, pass, input));
     pass->times.mark = kvf__clock();
-    kvf__embed_fwd(pass);
+    KVF_TRY(kvf__embed_fwd(ctx, pass));
     KVF_TRY(kvf__rope_extend(ctx, pass->model, pass->fwd.position, pass->batch->n_tokens));
     kvf__pass_lap(pass, KVF__PART_EMBED);
 

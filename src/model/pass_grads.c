@@ -53,7 +53,7 @@ void kvf__norm_grad(const kvf__pass *pass, const kvf__norm_at *at, const float *
 {
     float *dgamma = kvf__masters_grad(pass->model->train.masters, at->role, at->layer);
     float *dbeta = kvf__masters_grad(pass->model->train.masters, at->role_beta, at->layer);
-    int64_t C = pass->model->desc.C;
+    int64_t C = at->width ? at->width : pass->model->desc.C;
 
     if (!dgamma) return;
 #pragma omp parallel for schedule(static) num_threads(pass->threads)

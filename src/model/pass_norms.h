@@ -8,6 +8,7 @@
 typedef struct kvf__norm_at {
     int role, role_beta;
     int64_t layer;
+    int64_t width;             /* 0: C */
     const float *gamma, *beta; /* gamma NULL: folded */
     void *xhat;                /* act [M, C] */
     float *rstd;               /* [M] */

@@ -47,7 +47,9 @@ typedef struct kvf__kept {
  * larger. */
 typedef struct kvf__pass_forward {
     int32_t *position;   /* [Mx] */
-    float *scratch;      /* [threads, C] */
+    float *scratch;      /* [threads, the larger of C and E] */
+    float *embedded;     /* [Mx, E] what the dense layer behind the embeddings reads; x where there
+                            is none */
     float *x, *x_lab;    /* [Mx, C], [Lx, C] residual stream; of labelled rows */
     void *x_act;         /* [Rx, C] copy of the stream that products read; NULL where they read
                             what a norm gives */
@@ -63,6 +65,7 @@ typedef struct kvf__pass_forward {
 
 typedef struct kvf__pass_backward {
     float *dx, *dx_lab;        /* [Mx, C], [Lx, C] */
+    float *dembedded;          /* [Mx, E] the gradient of fwd.embedded; dx where that is x */
     void *dx_act, *dx_lab_act; /* the same in the act type; the same memory where that is f32 */
     void *dxhat;               /* [Rx, C] */
     float *dhalf;              /* [Rx, C] gradient of fwd.half; NULL where there is none */
@@ -76,7 +79,7 @@ typedef struct kvf__pass_backward {
 typedef struct kvf__pass_trained {
     float *wide_x,
         *wide_dy;      /* [Rx, widest product] f32 factors of a weight's gradient; NULL in f32 */
-    void *embed_xhat;  /* [Mx, C] of the norm on embeddings; NULL unless it is trained */
+    void *embed_xhat;  /* [Mx, E] of the norm on embeddings; NULL unless it is trained */
     float *embed_rstd; /* [Mx] */
 } kvf__pass_trained;
 
@@ -127,14 +130,15 @@ kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, uns
 /* Makes kept[l] that of layer l of the last forward pass again, where layers share it. */
 kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
 
-/* x [M, C] = token embedding (+ type, learned position, norm); rows >= n_tokens hold no token.
- * Fills position too, and x_act. */
-void kvf__embed_fwd(kvf__pass *pass);
+/* x [M, C] = token embedding (+ type, learned position, norm, dense layer); rows >= n_tokens hold
+ * no token. Fills position too, and x_act. */
+kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass);
 /* Adds the gradient of layer 0's input (dx, and with post-norm dxhat) to the vectors it came from,
  * where the sections want it, and, with block, to what is trained of the embeddings, token by token
  * in the order of the batch. Uses up dx and x. */
-void kvf__embed_bwd(kvf__pass *pass, bool block);
-/* Sum of what represents token i: its embedding or vector, type and position, before the norm. */
+kvf_status kvf__embed_bwd(kvf_ctx *ctx, kvf__pass *pass, bool block);
+/* Sum [E] of what represents token i: its embedding or vector, type and position, before the norm.
+ */
 void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);

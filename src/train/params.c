@@ -103,7 +103,14 @@ static kvf_status make_tuned(kvf__trainer *t)
                                       .P = t->id.P,
                                       .M = o->encoder_hidden,
                                       .form = strcmp(o->method, "p-tuning") ? NULL : o->p_encoder};
+    const kvf__desc *desc = kvf__model_desc(t->base->model);
     kvf__params *base = kvf__model_params(t->base->model);
+    if (t->tuned.method->port == KVF__PORT_EMBED && desc->E != desc->C)
+        return kvf__fail(
+            t->ctx, KVF_EUNSUPPORTED,
+            "method %s trains vectors as wide as the model, %lld, and the embeddings of "
+            "this base are %lld wide",
+            o->method, (long long)desc->C, (long long)desc->E);
     KVF_TRY(choose_layers(t));
     if (t->tuned.method->port == KVF__PORT_BLOCK) t->tuned.base = base;
     if (!kvf__method_has_length(o->method)) return KVF_OK;

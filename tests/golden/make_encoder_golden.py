@@ -1,33 +1,63 @@
-"""Tiny BERT and RoBERTa with random weights, run by transformers: what tests/test_arch_bert.c compares with.
+"""Tiny encoders with random weights, run by transformers: what tests/test_arch_bert.c compares with.
 
-Writes model_bert and model_roberta as make_model_golden.py writes the causal models, with other tensors golden.*: ids, types and
+Writes model_<name> as make_model_golden.py writes the causal models, with other tensors golden.*: ids, types and
 lengths of rows, the positions that are read (label_at), final hidden states there without and with a random prefix (its tokens
 from P on, and from 0 on), weights [n_labels, C], and the gradient of sum(hidden * weights) with respect to the prefix. All is
 computed in f32 row by row; the script checks that transformers' padded batch gives the same. RoBERTa's rows hold the padding's
 id, which has its own row of the position table. The names of BERT's file have no prefix and a pooler, as sentence-transformers
 writes them; those of RoBERTa's begin with "roberta.", there is no pooler, and there are tensors to be ignored.
 
-Run: python make_encoder_golden.py
+BERT and RoBERTa take the prefix as a cache. The others have their attention patched to put keys and values in front: most take
+no cache. Their prefix has 20 virtual tokens.
+
+Run: python make_encoder_golden.py [NAME ...]
 """
 import json
 import os
+import sys
 
 import torch
 import transformers
 from make_model_golden import HERE, P, prefix_cache, randomise
 from safetensors.torch import save_file
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers import (AttentionInterface, AttentionMaskInterface, BertConfig, BertModel, DistilBertConfig, DistilBertModel,
+                          ElectraConfig, ElectraModel, RobertaConfig, RobertaModel)
+from transformers.masking_utils import eager_mask
 
 LENGTHS = [17, 5, 30, 9]
+SMALL = dict(vocab_size=48, max_position_embeddings=52)
 SIZES = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4)
 MODELS = {
     "bert": BertModel(BertConfig(**SIZES, max_position_embeddings=40, type_vocab_size=2)),
     "roberta": RobertaModel(RobertaConfig(**SIZES, max_position_embeddings=42, type_vocab_size=1, layer_norm_eps=1e-5)),
+    "electra": ElectraModel(ElectraConfig(**SMALL, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, hidden_size=24,
+                                          embedding_size=16)),
+    "distilbert": DistilBertModel(DistilBertConfig(**SMALL, dim=24, hidden_dim=40, n_layers=2, n_heads=2)),
 }
+PATCHED = ("ElectraSelfAttention", "DistilBertSelfAttention")
+
+
+def attention(module, query, key, value, mask, scaling=None, **kwargs):
+    """Eager attention with module.prefix, keys and values [G, P, D], in front of a row's own."""
+    if module.prefix is not None:
+        key, value = (torch.cat([p.to(x.dtype).expand(len(x), -1, -1, -1), x], 2) for p, x in zip(module.prefix, (key, value)))
+        mask = None if mask is None else torch.nn.functional.pad(mask, (module.prefix[0].shape[1], 0))
+    scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    shares = torch.softmax(scores if mask is None else scores + mask, -1)
+    return (shares @ value).transpose(1, 2), shares
+
+
+AttentionInterface.register("prefixed", attention)
+AttentionMaskInterface.register("prefixed", eager_mask)
+
+
+def patched(model):
+    """The attention modules of a model, from the first layer on; of BERT and RoBERTa none."""
+    return [m for m in model.modules() if type(m).__name__ in PATCHED]
 
 
 def positions(model, ids, start):
-    if model.config.model_type == "bert":
+    if model.config.model_type != "roberta":
         return torch.arange(start, start + ids.shape[1])[None]
     pad = model.config.pad_token_id
     real = (ids != pad).int()
@@ -35,13 +65,20 @@ def positions(model, ids, start):
 
 
 def states(model, ids, types, mask, prefix=None, start=None):
-    args = dict(input_ids=ids, token_type_ids=types)
-    if prefix is not None:
+    args = dict(input_ids=ids)
+    if hasattr(model.config, "type_vocab_size"):
+        args["token_type_ids"] = types
+    layers = patched(model)
+    for l, layer in enumerate(layers):
+        layer.prefix = None if prefix is None else prefix[l]
+    if layers:
+        start = prefix.shape[3] if start is None and prefix is not None else start
+    elif prefix is not None:
         cache = prefix_cache(model, prefix)
         for layer in cache.layers:
             layer.keys, layer.values = (x.expand(len(ids), -1, -1, -1) for x in (layer.keys, layer.values))
         args["past_key_values"] = cache
-        mask = torch.cat([torch.ones(len(ids), P, dtype=mask.dtype), mask], 1)
+        mask = torch.cat([torch.ones(len(ids), prefix.shape[3], dtype=mask.dtype), mask], 1)
     if start is not None:
         args["position_ids"] = positions(model, ids, start)
     return model(**args, attention_mask=mask).last_hidden_state.float()
@@ -75,6 +112,8 @@ def file_tensors(name, model):
     state = {k: v.to(torch.float16).contiguous() for k, v in model.state_dict().items()}
     if name == "bert":
         return state | {"embeddings.position_ids": torch.arange(40)[None]}
+    if name != "roberta":
+        return state
     state = {"roberta." + k: v for k, v in state.items() if "pooler" not in k}
     return state | {"roberta.embeddings.position_ids": torch.arange(42)[None], "lm_head.bias": torch.zeros(64)}
 
@@ -82,18 +121,20 @@ def file_tensors(name, model):
 def golden(name, model, seed):
     generator = torch.Generator().manual_seed(seed)
     model.eval()
+    if patched(model):
+        model.set_attn_implementation("prefixed")
     randomise(model, generator)
     for value in model.parameters():
         value.requires_grad_(False)
     c = model.config
-    prefix = torch.randn(c.num_hidden_layers, 2, c.num_attention_heads, P, c.hidden_size // c.num_attention_heads,
+    prefix = torch.randn(c.num_hidden_layers, 2, c.num_attention_heads, 20 if patched(model) else P, c.hidden_size // c.num_attention_heads,
                          generator=generator)
     rows, at_all, start = [], [], 0
     for n in LENGTHS:
         ids = torch.randint(0, c.vocab_size, (n,), generator=generator)
         if name == "roberta":
             ids[n // 2] = c.pad_token_id
-        types = (torch.arange(n) > n // 2).long() * (c.type_vocab_size - 1)
+        types = (torch.arange(n) > n // 2).long() * (getattr(c, "type_vocab_size", 1) - 1)
         at = torch.cat([torch.tensor([0]), torch.arange(n - 1 - n // 3, n)])
         rows.append((ids, types, at))
         at_all.append(at + start)
@@ -104,7 +145,7 @@ def golden(name, model, seed):
         bare, start0 = run(model, rows), run(model, rows, prefix, start=0)
         padded = run_padded(model, rows, prefix)
     hidden, grad = gradient(model, rows, prefix, weights)
-    assert (hidden - padded).abs().max() < 1e-5 and (hidden - run(model, rows, prefix, start=P)).abs().max() < 1e-6
+    assert (hidden - padded).abs().max() < 1e-5 and (hidden - run(model, rows, prefix, start=prefix.shape[3])).abs().max() < 1e-6
     with torch.autocast("cpu", dtype=torch.bfloat16):
         _, auto_grad = gradient(model, rows, prefix, weights)
     auto_error = ((auto_grad - grad).norm() / grad.norm()).item()
@@ -132,4 +173,5 @@ def golden(name, model, seed):
 
 torch.set_num_threads(1)
 for seed, (name, model) in enumerate(MODELS.items(), start=40):
-    golden(name, model, seed)
+    if not sys.argv[1:] or name in sys.argv[1:]:
+        golden(name, model, seed)

@@ -14,7 +14,7 @@ import torch
 import transformers
 from make_model_golden import HERE, randomise
 from safetensors.torch import save_file
-from transformers import (BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+from transformers import (BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           Olmo2Config, Olmo2ForCausalLM, OpenAIGPTConfig, OpenAIGPTLMHeadModel, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaModel)
 
 LENGTHS = [7, 4, 9]
@@ -33,6 +33,7 @@ MODELS = {
     "roberta": lambda: RobertaModel(RobertaConfig(**BERT, max_position_embeddings=22, type_vocab_size=1, layer_norm_eps=1e-5),
                                     add_pooling_layer=False),
     "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**TINY, rms_norm_eps=1e-5, tie_word_embeddings=False, pad_token_id=0)),
+    "electra": lambda: ElectraModel(ElectraConfig(**BERT, embedding_size=12, max_position_embeddings=20)),
 }
 
 
@@ -41,7 +42,7 @@ def golden(name, model, seed):
     model.eval()
     randomise(model, generator)
     c = model.config
-    encoder = name in ("bert", "roberta")
+    encoder = name in ("bert", "roberta", "electra")
     rows, weights, at_all, start = [], [], [], 0
     for n in LENGTHS:
         ids = torch.randint(2, c.vocab_size, (n,), generator=generator)

@@ -29,11 +29,15 @@ CONFIGS = {
     "mistral": ("Mistral", lambda n: tf.MistralConfig(**LLAMA, num_labels=n)),
     "qwen2": ("Qwen2", lambda n: tf.Qwen2Config(**LLAMA, num_labels=n)),
     "qwen3": ("Qwen3", lambda n: tf.Qwen3Config(**LLAMA, head_dim=6, num_labels=n)),
+    "electra": ("Electra", lambda n: tf.ElectraConfig(**BERT, embedding_size=8, num_labels=n)),
+    "distilbert": ("DistilBert", lambda n: tf.DistilBertConfig(vocab_size=40, dim=12, hidden_dim=16, n_layers=1, n_heads=2,
+                                                               max_position_embeddings=24, num_labels=n)),
 }
+ENCODERS = ("bert", "roberta", "electra", "distilbert")
 CLASSES = {"seq-cls": "ForSequenceClassification", "regression": "ForSequenceClassification",
            "token-cls": "ForTokenClassification", "qa": "ForQuestionAnswering", "qa_context": "ForQuestionAnswering",
            "multiple-choice": "ForMultipleChoice"}
-HEADS = ("classifier.", "score.", "qa_outputs.", "bert.pooler.", "roberta.pooler.")
+HEADS = ("classifier.", "score.", "qa_outputs.", "bert.pooler.", "roberta.pooler.", "sequence_summary.", "pre_classifier.")
 
 
 def case(arch, task, generator):
@@ -45,7 +49,7 @@ def case(arch, task, generator):
     seen = {}
     model.base_model.register_forward_hook(lambda m, a, out: (out.last_hidden_state.retain_grad(), seen.update(out=out))[0])
 
-    causal = arch not in ("bert", "roberta")
+    causal = arch not in ENCODERS
     lengths = [5] * 4 if task == "qa" else LENGTHS
     rows, width = len(lengths), max(lengths)
     ids = torch.randint(1, 40, (rows, width), generator=generator)
@@ -127,7 +131,7 @@ def main():
     for arch in CONFIGS:
         for task in CLASSES:
             small = arch in ("mistral", "qwen2", "qwen3")  # the same classes: one case of each task
-            if (task == "multiple-choice" and arch not in ("bert", "roberta")) or (small and task in ("regression", "qa")):
+            if (task == "multiple-choice" and arch not in ENCODERS) or (small and task in ("regression", "qa")):
                 continue
             tensors.update(case(arch, task, generator))
     path = os.path.join(HERE, "heads.safetensors")

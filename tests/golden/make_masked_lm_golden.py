@@ -1,9 +1,10 @@
 """Masked-language-model heads of transformers on tiny random models: what tests/test_head_words.c compares with.
 
-Writes masked_lm_bert.safetensors and masked_lm_roberta.safetensors: the model's weights under their names, and under
+Writes masked_lm_<name>.safetensors: the model's weights under their names, and under
 "case." the final hidden states of [MASK], the words that stand for the classes, their logits, targets, and the mean
 cross-entropy over those words with its gradient with respect to the hidden states, all in f32 and evaluation mode.
-BERT's head takes the config's activation, RoBERTa's is gelu whatever the config has: both configs name another.
+BERT's and DistilBERT's heads take the config's activation, RoBERTa's and ELECTRA's are gelu whatever the config has: all configs
+name another.
 
 Run: python make_masked_lm_golden.py   (torch 2.13, transformers 5.23; the versions used are stored in the files)
 """
@@ -36,7 +37,8 @@ def write(name, model):
     loss = F.cross_entropy(logits, target)
     loss.backward()
     hidden = seen["out"].last_hidden_state
-    tensors = {k: v for k, v in model.state_dict().items() if "decoder." not in k and v.is_floating_point()}
+    tied = ("decoder.", "generator_lm_head.weight", "vocab_projector.weight")
+    tensors = {k: v for k, v in model.state_dict().items() if not any(t in k for t in tied) and v.is_floating_point()}
     tensors |= {"case.hidden": hidden[rows, at], "case.dhidden": hidden.grad[rows, at], "case.logits": logits,
                 "case.loss": loss.reshape(1), "case.id": target.to(torch.int32),
                 "case.words": torch.tensor(WORDS, dtype=torch.int32)}
@@ -47,3 +49,6 @@ def write(name, model):
 
 write("bert", tf.BertForMaskedLM(tf.BertConfig(**SHAPE, hidden_act="gelu_new", layer_norm_eps=1e-12)))
 write("roberta", tf.RobertaForMaskedLM(tf.RobertaConfig(**SHAPE, hidden_act="relu", layer_norm_eps=1e-5)))
+write("electra", tf.ElectraForMaskedLM(tf.ElectraConfig(**SHAPE, embedding_size=8, hidden_act="relu")))
+write("distilbert", tf.DistilBertForMaskedLM(tf.DistilBertConfig(
+    vocab_size=40, dim=12, hidden_dim=16, n_layers=1, n_heads=2, max_position_embeddings=24, activation="relu")))

@@ -1,0 +1,49 @@
+# Families of encoders, each on a base of random weights: every task is trained, merged with the same
+# bits as live, and predicted; and what PEFT can load.
+"$MAKE_TINY" bert 1 bert || exit 1
+# config NAME KEYS: vocabulary and special tokens are those of the tokenizer
+config() {
+    printf '{"model_type": "%s", "vocab_size": 258, "initializer_range": 0.2, "pad_token_id": 0, %s}\n' "$1" "$2" >"$1.json"
+    run 0 new-base --config "$1.json" --tokenizer bert --out "$1.h5"
+}
+config electra '"hidden_size": 32, "embedding_size": 16, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4'
+config distilbert '"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4'
+
+for i in 1 2 3 4 5 6; do
+    printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>seq-cls.tsv
+    printf 'Ann\tB-PER\nwent\tO\nto\tO\nRome%d\tB-LOC\n\n' $i >>token-cls.conll
+    printf '{"text": "pick %d", "choices": ["%d", "x", "yy"], "label": %d}\n' $i $i $((i % 3)) >>multiple-choice.jsonl
+    printf '{"id": "q%d", "context": "Long ago the %d men met.", "question": "Who met?", ' $i $i >>qa.jsonl
+    printf '"answers": [{"text": "the %d men", "start": 9}]}\n' $i >>qa.jsonl
+done
+
+for base in electra distilbert; do
+    for data in seq-cls.tsv token-cls.conll qa.jsonl multiple-choice.jsonl; do
+        task=${data%.*}
+        run 0 train --base $base.h5 --task "$task" --data $data --prefix-length 4 --encoder-hidden 8 --steps 4 --batch-size 4 \
+            --threads 2 --precision f32 --max-length 64 --out run.h5 --force
+        run 0 merge run.h5 --out prefix.h5 --force --base $base.h5 --probe $data --json
+        [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$base $task: $(cat out)"
+        for file in run prefix; do
+            run 0 predict --base $base.h5 --prefix $file.h5 --data $data --threads 2 --precision f32 --force --out $file.jsonl
+        done
+        same run.jsonl prefix.jsonl
+        [ "$task" = multiple-choice ] && continue # PEFT has no type for it
+        if [ $base = electra ]; then
+            run 0 export prefix.h5 --format peft --out adapter --force
+        else
+            run 1 export prefix.h5 --format peft --out refused
+            err_is "kvfold: export: prefix.h5: transformers' model of type $base takes no past keys and values: PEFT cannot put a prefix before it"
+            absent refused
+        fi
+    done
+done
+
+# vectors at the input are as wide as the model
+run 1 train --base electra.h5 --task seq-cls --data seq-cls.tsv --method prompt --prefix-length 4 --steps 1 --out x.h5
+has err 'the embeddings of this base are 16 wide'
+run 0 train --base electra.h5 --task seq-cls --data seq-cls.tsv --method full --steps 2 --base-dropout 0.1 --out full.h5
+printf '{"model_type": "electra", "vocab_size": 9, "summary_type": "mean"}\n' >mean.json
+run 1 new-base --config mean.json --tokenizer bert --out x.h5
+has err 'summary_type is "mean", expected "first"'
+absent x.h5
