@@ -294,6 +294,10 @@ typedef struct kvf_eval_options {
     double no_answer_above;
     int64_t max_answer, n_best;
     bool per_class; /* seq-cls, token-cls: also the scores of each class or tag and entity type */
+    /* seq-cls, token-cls, multiple-choice: n prefixes vote, and the mean of their probabilities
+     * decides between equal votes: probabilities are (votes + mean) / (n + 1). Else they are the
+     * mean. */
+    bool majority;
     uint64_t reserved[8];
 } kvf_eval_options;
 

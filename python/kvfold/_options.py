@@ -27,6 +27,7 @@ class EvalOptions(RowOptions, total=False):
     batch_tokens: int  #: rows are packed up to so many tokens
     generate: int  #: lm: also complete prompts by at most so many tokens, and compare with their references
     per_class: bool  #: seq-cls, token-cls: also the scores of each class, tag and entity type
+    majority: bool  #: seq-cls, token-cls, multiple-choice: several prefixes vote, in place of the mean of their probabilities
     no_answer_above: float  #: qa: no answer where its log odds against the best one are above
     max_answer: int  #: qa: longest answer in tokens
     n_best: int  #: qa: best starts and ends that are paired

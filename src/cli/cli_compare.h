@@ -28,7 +28,7 @@ kvf_json *cli_run_self(const cli_call *call, cli_arguments *a, const char *what,
 
 typedef struct cli_compare_values {
     kvf_train_options train; /* of all runs, as given */
-    const char *methods, *inits, *options, *out;
+    const char *methods, *inits, *options, *ensembles, *out;
     int64_t steps, seeds, eval_every;
     bool force;
 } cli_compare_values;
@@ -71,6 +71,13 @@ void cli_comparison_options(const cli_comparison *c, const cli_compared *row, cl
 void cli_comparison_options_of(const cli_comparison *c, const cli_command *command,
                                cli_arguments *a);
 kvf_json *cli_comparison_shared(const cli_comparison *c); /* {name: value} of the same */
+
+/* ---- ensembles (compare_ensembles.c) --------------------------------------------------------- */
+
+/* Are there so many runs, of methods that share the base? CLI_OK, or CLI_MISUSE with its line. */
+int cli_ensembles_check(const cli_comparison *c);
+/* [{name, prompts, vote, groups, best_metric, score {mean, min, max}}] of the rows that ran. */
+kvf_json *cli_ensembles_run(const cli_comparison *c, const kvf_json *runs);
 
 /* ---- the table (compare_table.c) ------------------------------------------------------------- */
 

@@ -97,6 +97,9 @@ void cli_model_close(cli_model *model);
 /* Of eval and predict. */
 #define CLI_EVAL_OPTIONS(model, eval, data_help, prefix_help)                                      \
     CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help),                                         \
+        CLI_ROW("vote", "mean|majority", "mean", KVF_EITHER, eval(majority),                       \
+                "several prefixes: the mean of their probabilities decides, or the answer that "   \
+                "most of them give, the mean where that is undecided"),                            \
         CLI_ROW("no-answer-above", "X", "0", KVF_REAL, eval(no_answer_above),                      \
                 "qa: no answer where its log odds against the best one are above"),                \
         CLI_ROW("max-answer", "N", "30", KVF_POSITIVE, eval(max_answer),                           \

@@ -25,6 +25,9 @@ static const kvf__option_row OPTIONS[] = {
     {"seeds", "N", "1", KVF_POSITIVE, AT(seeds), "runs of each with the seeds 0 to N-1"},
     {"eval-every", "N", "a tenth of --steps", KVF_POSITIVE, AT(eval_every),
      "steps between validations, the points of the curves"},
+    {"ensembles", "N,N,...", "off", KVF_TEXT, AT(ensembles),
+     "also so many seeds of each row as one: by the mean of their probabilities, and by the "
+     "majority of their votes"},
     {"options", "FILE", "", KVF_TEXT, AT(options),
      "further options of train, as in a recipe, for the methods that have them"},
     {"out", "DIR", "", KVF_TEXT, AT(out),
@@ -194,6 +197,8 @@ static int report(const cli_comparison *c, const compare_files *files, compare_f
         kvf_json_free(found->failed);
     *found = (compare_found){NULL, NULL};
     cli_json_add(object, "seeds:I reference:s page:s", v->seeds, c->reference, files->page);
+    if (v->ensembles)
+        kvf_json_set(object, "ensembles", cli_ensembles_run(c, kvf_json_get(object, "runs")));
     cli_json_add(object, "bare:o options:o", bare_base(c), cli_comparison_shared(c));
     kvf_json_set(object, "about", about(c));
     kvf_status st = kvf__compare_summary(call->ctx, v->train.base, object);
@@ -253,6 +258,7 @@ static int run(cli_call *call)
         code = cli_fail_status(call, KVF_EUSAGE);
     if (code) return code;
     code = cli_comparison_init(&c, call, &v);
+    if (!code) code = cli_ensembles_check(&c);
     if (!code) code = compare(&c);
     cli_comparison_done(&c);
     return code;

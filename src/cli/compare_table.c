@@ -73,6 +73,19 @@ static void print_failed(const kvf_json *failed, int width)
     }
 }
 
+static void print_ensembles(const kvf_json *ensembles)
+{
+    const int width = width_of(ensembles, (int)strlen("ensemble"));
+    char score[64];
+    if (!kvf_json_size(ensembles)) return;
+    printf("%-*s  %s\n", width, "ensemble", cli_text_at(kvf_json_at(ensembles, 0), "best_metric"));
+    for (size_t i = 0; i < kvf_json_size(ensembles); i++) {
+        const kvf_json *one = kvf_json_at(ensembles, i);
+        printf("%-*s  %s\n", width, cli_text_at(one, "name"),
+               spread_text(kvf_json_get(one, "score"), score));
+    }
+}
+
 /* The metric of the scores; NULL: there are losses alone. */
 static const char *metric_of(const kvf_json *methods)
 {
@@ -99,6 +112,7 @@ void cli_comparison_print(const kvf_json *object)
     for (size_t i = 0; i < kvf_json_size(methods); i++)
         print_method(kvf_json_at(methods, i), width, metric != NULL, several);
     print_failed(failed, width);
+    print_ensembles(kvf_json_get(object, "ensembles"));
     printf("%lld %s of %lld steps, %lld parameters in the base; curves: %s\n",
            cli_int_at(object, "seeds"), several ? "seeds" : "seed", cli_int_at(object, "steps"),
            cli_int_at(object, "base_parameters"), cli_text_at(object, "page"));

@@ -28,8 +28,9 @@ kvf_status kvf__compare_check(kvf_ctx *ctx, const kvf_train_options *options);
  * EUSAGE: a run without name or file. */
 kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object);
 /* One self-contained HTML page of such an object: the table and the curves. Of the object also
- * "title", "bare" {loss} or {reason}, "failed" [{name, seed, line}], "options" and "about" {name:
- * value}, each of which may be absent. *bytes, may be NULL: its size. EEXIST. */
+ * "title", "bare" {loss} or {reason}, "failed" [{name, seed, line}], "ensembles" [{name,
+ * best_metric, score {mean, min, max}}], "options" and "about" {name: value}, each of which may be
+ * absent. *bytes, may be NULL: its size. EEXIST. */
 kvf_status kvf__compare_page(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force,
                              int64_t *bytes);
 /* Of the same object one SVG: the mean, the least and the largest score of each method. No file if

@@ -156,6 +156,23 @@ static void put_failed(kvf__html *h, const kvf_json *failed, int columns)
     }
 }
 
+static void put_ensembles(kvf__html *h, const kvf_json *ensembles)
+{
+    if (!kvf_json_size(ensembles)) return;
+    kvf__html_put(h, "<table>\n<thead><tr><th scope=\"col\">ensemble</th><th scope=\"col\">");
+    kvf__html_text(h, text_of(kvf_json_at(ensembles, 0), "best_metric"));
+    kvf__html_put(h, "</th></tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < kvf_json_size(ensembles); i++) {
+        const kvf_json *one = kvf_json_at(ensembles, i);
+        kvf__html_put(h, "<tr><th scope=\"row\">");
+        kvf__html_text(h, text_of(one, "name"));
+        kvf__html_put(h, "</th>");
+        put_spread(h, kvf_json_get(one, "score"));
+        kvf__html_put(h, "</tr>\n");
+    }
+    kvf__html_put(h, "</tbody></table>\n");
+}
+
 static void put_titles(kvf__html *h, const kvf_json *object, const char *metric)
 {
     static const char *const TITLES[] = {"method",   "trained", "share", "stored",
@@ -187,6 +204,7 @@ static void put_table(kvf__html *h, const kvf_json *object)
                      "over seeds, and the least and largest. Share: of the parameters of base and "
                      "method together. The last column is the mean difference over equal seeds "
                      "with its standard error.</p>\n");
+    put_ensembles(h, kvf_json_get(object, "ensembles"));
     kvf__ranges_put(h, object);
     kvf__html_put(h, "</section>\n");
 }

@@ -18,16 +18,23 @@ enum {
 };
 
 typedef struct range_list {
-    const kvf_json *methods;
-    const char *key, *title; /* "score" or "loss" */
-    size_t n;
+    const kvf_json *methods, *ensembles; /* below each other */
+    const char *key, *title;             /* "score" or "loss" */
+    size_t n;                            /* of both */
     int name_width;
     kvf__axis axis;
 } range_list;
 
+static const kvf_json *row_at(const range_list *r, size_t i)
+{
+    const size_t n = kvf_json_size(r->methods);
+    return i < n ? kvf_json_at(r->methods, i) : kvf_json_at(r->ensembles, i - n);
+}
+
+/* An ensemble has no loss of its own: its score is in the metric of the methods. */
 static const kvf_json *spread_at(const range_list *r, size_t i)
 {
-    return kvf_json_get(kvf_json_at(r->methods, i), r->key);
+    return kvf_json_get(row_at(r, i), i < kvf_json_size(r->methods) ? r->key : "score");
 }
 
 static double part(const kvf_json *spread, const char *key)
@@ -38,7 +45,7 @@ static double part(const kvf_json *spread, const char *key)
 /* Of a method; "": it has none. */
 static const char *text_at(const range_list *r, size_t i, const char *key)
 {
-    const char *text = kvf_json_str(kvf_json_get(kvf_json_at(r->methods, i), key), NULL);
+    const char *text = kvf_json_str(kvf_json_get(row_at(r, i), key), NULL);
     return text ? text : "";
 }
 
@@ -47,10 +54,12 @@ static bool measure(const kvf_json *object, range_list *r)
 {
     double low = INFINITY, high = -INFINITY;
     size_t letters = 0;
-    *r = (range_list){
-        .methods = kvf_json_get(object, "methods"), .key = "loss", .title = "validation loss"};
-    r->n = kvf_json_size(r->methods);
-    for (size_t i = 0; i < r->n; i++) {
+    *r = (range_list){.methods = kvf_json_get(object, "methods"),
+                      .ensembles = kvf_json_get(object, "ensembles"),
+                      .key = "loss",
+                      .title = "validation loss"};
+    r->n = kvf_json_size(r->methods) + kvf_json_size(r->ensembles);
+    for (size_t i = 0; i < kvf_json_size(r->methods); i++) {
         const char *metric = text_at(r, i, "best_metric");
         if (!*metric) continue;
         r->key = "score";

@@ -124,6 +124,10 @@ static kvf_status check_rules(kvf_ctx *ctx, const kvf_eval_options *o, kvf__task
                                                 : NULL;
     if (given && task != KVF__TASK_QA)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for prefixes of task qa", given);
+    if (o->majority && (task == KVF__TASK_LM || task == KVF__TASK_QA))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--vote majority is for classes, tags and choices, not for task %s",
+                         kvf__task_name(task));
     if (o->chat_template && task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE, "--chat-template is for prefixes of task lm");
     if (o->n_best > KVF__MOST_BEST)
@@ -204,13 +208,17 @@ static void close_head(kvf__evaluation *e)
     e->head = NULL;
 }
 
-static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, double share,
-                             kvf__evaluation *e)
+/* One of n, whose scores are the mean of their probabilities, or with a vote each that mean as one
+ * more: it never counts as much as a vote, and decides between equal ones. */
+static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, size_t n,
+                             bool majority, kvf__evaluation *e)
 {
+    const double share = 1 / (double)n, vote = 1 / (double)(n + 1);
     KVF_TRY(open_head(ctx, base, prefix, e));
     const kvf__subject subject = kvf__subject_of(prefix, e->head);
     KVF_TRY(kvf__evaluator_run(ctx, e->evaluator, &subject, &e->loss, e->logits));
-    kvf__scores_add(&e->scores, e->logits, share);
+    kvf__scores_add(&e->scores, e->logits, majority ? share * vote : share);
+    if (majority) kvf__scores_vote(&e->scores, e->logits, vote);
     close_head(e);
     return KVF_OK;
 }
@@ -233,8 +241,9 @@ static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *pre
                             const kvf_eval_options *options, kvf__evaluation *e)
 {
     for (size_t i = 0; i < n; i++)
-        KVF_TRY(add_prefix(ctx, base, prefixes[i], 1 / (double)n, e));
-    if (n > 1 && e->set.sources->labelled) e->loss = kvf__scores_loss(&e->scores);
+        KVF_TRY(add_prefix(ctx, base, prefixes[i], n, options->majority, e));
+    if ((n > 1 || options->majority) && e->set.sources->labelled)
+        e->loss = kvf__scores_loss(&e->scores);
     return decide(ctx, prefixes[0], options, e);
 }
 
@@ -257,6 +266,8 @@ kvf_status kvf__evaluation_read(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const 
     *out = (kvf__evaluation){.loss = NAN};
     kvf_status st = check_prefixes(ctx, base, prefixes, n, out);
     if (!st) st = check_rules(ctx, options, out->task);
+    if (!st && options->majority && prefixes[0]->file.head.regression)
+        st = kvf__fail(ctx, KVF_EUSAGE, "--vote majority is for classes, not for a regression");
     if (!st) st = kvf__evaluation_rows(ctx, base, n ? prefixes[0] : NULL, options, unlabeled, out);
     if (st) kvf__evaluation_done(out);
     return st;

@@ -24,8 +24,8 @@ static kvf_status check_scoring(kvf_ctx *ctx, const kvf_base *base, const kvf_pr
         return kvf__fail(ctx, KVF_EUSAGE,
                          "the prefix is of task %s: its answers are those of `predict`",
                          kvf__task_name(prefix->task));
-    if (o->no_answer_above != 0 || o->max_answer || o->n_best || o->per_class || o->generate ||
-        o->batch_tokens)
+    if (o->no_answer_above != 0 || o->max_answer || o->n_best || o->per_class || o->majority ||
+        o->generate || o->batch_tokens)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "scores take no option of other tasks, generate, or "
                          "batch_tokens");

@@ -41,6 +41,15 @@ static void add_softmax(double *p, const float *logits, int64_t n, int64_t strid
         p[i * stride] += share * exp((double)logits[i * stride] - most) / sum;
 }
 
+/* p[i] += share of the likeliest alone. */
+static void add_vote(double *p, const float *logits, int64_t n, int64_t stride, double share)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (logits[i * stride] > logits[best * stride]) best = i;
+    p[best * stride] += share;
+}
+
 /* Rows [*from, *to) of a group. */
 static void group_rows(const kvf__dataset *set, int64_t group, int64_t *from, int64_t *to)
 {
@@ -48,26 +57,37 @@ static void group_rows(const kvf__dataset *set, int64_t group, int64_t *from, in
     *to = set->group ? set->group[group + 1] : group + 1;
 }
 
-void kvf__scores_add(kvf__scores *s, const float *logits, double share)
+typedef void add_fn(double *p, const float *logits, int64_t n, int64_t stride, double share);
+
+/* Calls add for each set of what competes. */
+static void add_each(kvf__scores *s, const float *logits, double share, add_fn *add)
 {
     const kvf__dataset *set = s->set;
     int64_t labels = s->first[set->n], groups = kvf__group_count(set), from, to;
-    if (set->regression) {
-        for (int64_t i = 0; i < labels; i++)
-            s->p[i] += share * (double)logits[i];
-        return;
-    }
     if (set->task == KVF__TASK_SEQ_CLS || set->task == KVF__TASK_TOKEN_CLS) {
         for (int64_t i = 0; i < labels; i++)
-            add_softmax(s->p + i * s->width, logits + i * s->width, s->width, 1, share);
+            add(s->p + i * s->width, logits + i * s->width, s->width, 1, share);
         return;
     }
     for (int64_t g = 0; g < groups; g++) {
         group_rows(set, g, &from, &to);
         int64_t at = s->first[from] * s->width, n = s->first[to] - s->first[from];
         for (int64_t c = 0; c < s->width; c++)
-            add_softmax(s->p + at + c, logits + at + c, n, s->width, share);
+            add(s->p + at + c, logits + at + c, n, s->width, share);
     }
+}
+
+void kvf__scores_add(kvf__scores *s, const float *logits, double share)
+{
+    int64_t labels = s->first[s->set->n];
+    for (int64_t i = 0; s->set->regression && i < labels; i++)
+        s->p[i] += share * (double)logits[i];
+    if (!s->set->regression) add_each(s, logits, share, add_softmax);
+}
+
+void kvf__scores_vote(kvf__scores *s, const float *logits, double share)
+{
+    add_each(s, logits, share, add_vote);
 }
 
 /* ---- loss ------------------------------------------------------------------------------------ */

@@ -172,6 +172,13 @@ run 0 compare --recipe axes.txt --base model --data train.jsonl --valid-split 0.
 has out '^mlp method=projected lr=0.2  '
 has out '^bare base .* not measured: there is no one --valid FILE$'
 
+# what train has is offered, or refused with the reason
+for option in $("$KVFOLD" train --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'); do
+    "$KVFOLD" compare --help | grep -qe "^  --$option\b" && continue
+    run 2 compare "--$option=x"
+    has err "^kvfold: compare: --$option: .*comparison"
+done
+
 # every mistake by its line, before anything is trained
 bad() {
     printf '%b' "$1" >bad.txt
@@ -200,3 +207,30 @@ run 2 compare $data --resume --out bad
 has err '^kvfold: compare: --resume: not in a comparison, whose runs begin anew'
 run 2 compare --base model --data train.jsonl --out bad
 has err '^kvfold: compare: --valid FILE or --valid-split X is needed'
+
+# ---- ensembles: what eval says of the same files
+printf 'task = seq-cls\nprecision = f32\nprefix-length = 2\nsteps = 3\nseeds = 4\nensembles = 1,2,4\n[direct]\nmethod = direct\n' >many.txt
+run 0 compare --recipe many.txt $data --out many --json
+mv out many.json
+for seeds in '0 1' '2 3' '0 1 2 3'; do
+    list=
+    for seed in $seeds; do list="$list --prefix many/direct-$seed.run.h5"; done
+    for vote in mean majority; do
+        run 0 eval --base bert --data rows.tsv $list --vote $vote --precision f32 --threads 2 --json
+        value accuracy
+    done
+done >each
+{
+    awk 'NR == 1 { a = $1 } NR == 3 { printf "%.9f\n", (a + $1) / 2 }' each
+    awk 'NR == 2 { a = $1 } NR == 4 { printf "%.9f\n", (a + $1) / 2 }' each
+    awk 'NR > 4 { printf "%.9f\n", $1 }' each
+} >want
+grep -o '"name":"direct, m[^}]*"mean":[0-9.e-]*' many.json | sed 's/.*"mean"://' | awk '{ printf "%.9f\n", $1 }' >got
+cmp -s want got || fail "ensembles: $(diff want got)"
+has many.json '"name":"direct, alone","prompts":1,"vote":"mean","groups":4,'
+has many/compare.html '>direct, majority of 4</th>'
+[ "$(grep -c '<circle' many/compare.svg)" -eq 6 ] || fail 'compare.svg has not a dot for the row and each ensemble'
+run 2 compare --recipe many.txt $data --ensembles 5 --out other
+has err '--ensembles "5": want numbers from 1 to --seeds 4'
+run 2 compare $data --task seq-cls --methods adapter --ensembles 1 --out other
+has err '--ensembles: not for method adapter, whose runs share no base'

@@ -42,6 +42,8 @@ eval|limit|$cls --data cls.jsonl|3|change
 eval|no-answer-above|$cls --data cls.jsonl|1|refuse
 eval|max-answer|$cls --data cls.jsonl|1|refuse
 eval|n-best|$cls --data cls.jsonl|1|refuse
+eval|vote|$cls --data cls.jsonl|majority|change
+eval|vote|$lm --data valid.jsonl|majority|refuse
 eval|chat-template|$lm --data valid.jsonl|chatml|change
 eval|chat-template|$cls --data cls.jsonl|chatml|refuse
 eval|map|$lm --data valid.jsonl|prompt=completion|change
@@ -70,6 +72,7 @@ predict|limit|$cls --data cls.jsonl|3|change
 predict|no-answer-above|$cls --data cls.jsonl|1|refuse
 predict|max-answer|$cls --data cls.jsonl|1|refuse
 predict|n-best|$cls --data cls.jsonl|1|refuse
+predict|vote|$cls --data cls.jsonl|majority|change
 predict|chat-template|$cls --data cls.jsonl|chatml|refuse
 predict|map|$cls --data cls.jsonl|text=label|change
 predict|weight-dtype|$cls --data cls.jsonl|int8|change

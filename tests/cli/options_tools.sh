@@ -252,16 +252,27 @@ compare|valid|||cli/compare.sh
 compare|methods|$compare|projected|change
 compare|inits|$compare|random|change
 compare|init-text|$compare --inits text|abcd|rescue
-compare|init-text|$compare|abcd|refuse
+compare|init-text|$compare|abcd|change
 compare|init-text|$compare --inits random|abcd|refuse
 compare|steps|$compare|3|change
 compare|seeds|$compare|2|change
 compare|eval-every|$compare|2|change
 compare|options|$compare|larger.txt|change
+compare|ensembles|$compare|1|change
+compare|recipe|$compare|larger.txt|change
+compare|lr|$compare|0.5|change
+compare|limit|$compare|2|change
 compare|out|||cli/compare.sh
 compare|force|--base model --data train.jsonl --valid far.jsonl --methods direct --options small.txt --steps 1 --quiet $one --out kept|@|rescue
 TABLE
 run 0 compare --base model --data train.jsonl --valid far.jsonl --methods direct --options small.txt --steps 1 --quiet $one --out kept
+# Train's own are handed on to it as they are (cli/compare.sh): what each of them does is shown there.
+"$KVFOLD" train --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort -u >of_train
+"$KVFOLD" compare --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort -u | comm -12 - of_train |
+    grep -vx -e threads -e json -e quiet -e help | while read -r name; do
+    grep -q "^compare|$name|" table || echo "compare|$name|||test_options.c"
+done >handed
+cat handed >>table
 try_options table merge inspect import export new-base report serve bench words diff compose prune quantize unmerge convert-position compare completion
 run 2 help train more
 has err '^kvfold: help: unexpected argument'
