@@ -22,7 +22,7 @@ done
 for file in "$3"/include/kvfold/*.h; do
     [ -s "$root/include/kvfold/${file##*/}" ] || fail "include/kvfold/${file##*/} is not installed"
 done
-for file in "$3"/docs/*.md "$3"/recipes/*.txt; do
+for file in "$3"/docs/*.md "$3"/recipes/*.txt "$3"/recipes/experiments/*.txt; do
     file=${file#"$3"/}
     [ -s "$root/share/doc/kvfold/$file" ] || fail "$file is not installed"
 done

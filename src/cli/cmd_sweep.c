@@ -76,6 +76,21 @@ static void print_run(const kvf_json *report, const kvf_json *run)
            cli_real_at(run, "seconds"), cli_text_at(run, "status"));
 }
 
+/* Mean and range of runs that differ by their seed alone, where the grid has several. */
+static void print_seeds(const kvf_json *report)
+{
+    const kvf_json *groups = kvf_json_get(report, "over_seeds");
+    const int width = width_of(groups, "name", false);
+    if (!kvf_json_size(groups)) return;
+    printf("%-*s  runs  %s over seeds\n", width, "name", cli_text_at(report, "metric"));
+    for (size_t i = 0; i < kvf_json_size(groups); i++) {
+        const kvf_json *g = kvf_json_at(groups, i);
+        printf("%-*s  %4lld  %.4f (%.4f to %.4f)\n", width, cli_text_at(g, "name"),
+               cli_int_at(g, "runs"), cli_real_at(g, "mean"), cli_real_at(g, "min"),
+               cli_real_at(g, "max"));
+    }
+}
+
 static void print_table(const kvf_json *report)
 {
     const kvf_json *runs = kvf_json_get(report, "runs");
@@ -89,6 +104,7 @@ static void print_table(const kvf_json *report)
         if (!strcmp(cli_text_at(run, "status"), "failed"))
             printf("%s: %s\n", cli_text_at(run, "name"), cli_text_at(run, "line"));
     }
+    print_seeds(report);
     printf("%s: %zu runs, %lld passes, %.1f s\n", cli_text_at(report, "out"), kvf_json_size(runs),
            cli_int_at(report, "passes"), cli_real_at(report, "seconds"));
 }

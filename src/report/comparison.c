@@ -447,6 +447,26 @@ static void put_runs(kvf__html *h, const kvf_json *report)
     kvf__html_put(h, "</tbody></table></div>\n</section>\n");
 }
 
+static void put_seeds(kvf__html *h, const kvf_json *report)
+{
+    const kvf_json *groups = kvf_json_get(report, "over_seeds");
+    if (!kvf_json_size(groups)) return;
+    kvf__html_put(h, "<section id=\"seeds\">\n<h2>Over seeds</h2>\n<div class=\"wide\"><table>\n"
+                     "<thead><tr><th scope=\"col\">runs with</th><th scope=\"col\">runs</th>");
+    put_heading(h, text_of(report, "metric"));
+    kvf__html_put(h, "</tr></thead>\n<tbody>\n");
+    for (size_t i = 0; i < kvf_json_size(groups); i++) {
+        const kvf_json *group = kvf_json_at(groups, i);
+        kvf__html_put(h, "<tr><th scope=\"row\">");
+        kvf__html_text(h, text_of(group, "name"));
+        kvf__html_put(h, "</th>");
+        put_cell(h, "%.0f", real_of(group, "runs"));
+        put_spread(h, group);
+        kvf__html_put(h, "</tr>\n");
+    }
+    kvf__html_put(h, "</tbody></table></div>\n</section>\n");
+}
+
 kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json *drawn,
                            kvf__buf *out)
 {
@@ -461,6 +481,7 @@ kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json 
     kvf__card_put(&h, "failed", kvf_json_get(report, "failed"), "");
     kvf__html_put(&h, "</dl>\n</header>\n<main>\n");
     put_runs(&h, report);
+    put_seeds(&h, report);
     put_curves(&h, drawn, "Lines are runs, in the order of the table.");
     kvf__page_end(&h);
     if (h.st) {

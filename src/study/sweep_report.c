@@ -116,6 +116,66 @@ static kvf_json *differing(const kvf__sweep *s)
     return names;
 }
 
+/* ---- over seeds ------------------------------------------------------------------------------ */
+
+/* What a run has of its own but for its seed, "lr=0.01 steps=40"; "all" if that is nothing. */
+static kvf_status label_of(const kvf__sweep *s, const kvf__sweep_run *run, kvf__buf *label)
+{
+    label->n = 0;
+    for (size_t i = 0; i < s->grid.n_options; i++) {
+        const char *name = s->grid.options[i];
+        if (!strcmp(name, "seed") || !differs(s, name)) continue;
+        kvf_json *value = option_of(run, name);
+        kvf_status st = kvf__buf_printf(s->ctx, label, "%s%s=%s", label->n ? " " : "", name,
+                                        kvf_json_str(value, NULL));
+        kvf_json_free(value);
+        KVF_TRY(st);
+    }
+    return label->n ? KVF_OK : kvf__buf_printf(s->ctx, label, "all");
+}
+
+/* Adds the value of a run to those of its like: the members sum, min, max and runs. */
+static void add_value_of(kvf_json *groups, const char *label, double value)
+{
+    kvf_json *group = NULL;
+    for (size_t i = 0; i < kvf_json_size(groups) && !group; i++)
+        if (!strcmp(kvf_json_str(kvf_json_get(kvf_json_at(groups, i), "name"), NULL), label))
+            group = kvf_json_at(groups, i);
+    if (!group) {
+        group = kvf_json_object();
+        kvf_json_set(group, "name", kvf_json_new_str(label));
+        kvf_json_add(groups, group);
+    }
+    if (!isfinite(value)) return;
+    const int64_t n = kvf_json_int(kvf_json_get(group, "runs"), 0);
+    const double mean = n ? kvf_json_real(kvf_json_get(group, "mean"), 0) : 0;
+    const double low = n ? kvf_json_real(kvf_json_get(group, "min"), value) : value;
+    const double high = n ? kvf_json_real(kvf_json_get(group, "max"), value) : value;
+    kvf_json_set(group, "runs", kvf_json_new_int(n + 1));
+    kvf_json_set(group, "mean", kvf_json_new_real(mean + (value - mean) / (double)(n + 1)));
+    kvf_json_set(group, "min", kvf_json_new_real(fmin(low, value)));
+    kvf_json_set(group, "max", kvf_json_new_real(fmax(high, value)));
+}
+
+/* [{name, runs, mean, min, max}] of runs that differ by their seed alone, in the order of the best
+ * of each; NULL: the grid has one seed. */
+static kvf_status over_seeds(const kvf__sweep *s, const ranking *r, const size_t *order,
+                             kvf_json **out)
+{
+    kvf__buf label = {0};
+    kvf_status st = KVF_OK;
+    *out = NULL;
+    if (!differs(s, "seed")) return KVF_OK;
+    *out = kvf_json_array();
+    for (size_t i = 0; i < s->grid.n && !st; i++) {
+        const kvf__sweep_run *run = &s->runs[order[i]];
+        st = label_of(s, run, &label);
+        if (!st) add_value_of(*out, label.data, value_of(r, run));
+    }
+    kvf__buf_done(&label);
+    return st;
+}
+
 /* ---- the object ------------------------------------------------------------------------------ */
 
 static const char *status_of(const kvf__sweep_run *run)
@@ -176,18 +236,23 @@ kvf_status kvf__sweep_report(kvf__sweep *s, kvf_json **out)
 {
     const ranking r = ranking_of(s);
     kvf_json *object = kvf_json_object(), *rows = kvf_json_array(), *names = differing(s);
+    kvf_json *seeds = NULL;
     size_t *order = NULL;
     int64_t failed = 0;
     kvf_status st = kvf__alloc_array(s->ctx, s->grid.n, sizeof *order, &order);
     if (!st && !(object && rows && names)) st = kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
+    if (!st) {
+        sort_runs(s, &r, order);
+        st = over_seeds(s, &r, order, &seeds);
+    }
     if (st) {
+        kvf_json_free(seeds);
         kvf_json_free(object);
         kvf_json_free(rows);
         kvf_json_free(names);
         kvf__free(order);
         return st;
     }
-    sort_runs(s, &r, order);
     for (size_t i = 0; i < s->grid.n; i++) {
         const kvf__sweep_run *run = &s->runs[order[i]];
         kvf_json *row = row_of(run, names, (int64_t)i + 1, &r);
@@ -200,6 +265,7 @@ kvf_status kvf__sweep_report(kvf__sweep *s, kvf_json **out)
     kvf_json_set(object, "metric", kvf_json_new_str(r.metric));
     kvf_json_set(object, "options", names);
     kvf_json_set(object, "runs", rows);
+    if (seeds) kvf_json_set(object, "over_seeds", seeds);
     kvf_json_set(object, "failed", kvf_json_new_int(failed));
     kvf_json_set(object, "passes", kvf_json_new_int(s->passes));
     kvf_json_set(object, "step_seconds", kvf_json_new_real(s->step_seconds));

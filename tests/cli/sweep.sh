@@ -58,6 +58,22 @@ has out '^   1  lr-0.01 .* done$'
 has out '^   -  lr-1e38 .* failed$'
 has out '^lr-1e38: step [0-9]*: '
 
+# several seeds: mean and range of those that differ by their seed alone
+printf 'lr = 0.01, 0.05\nseed = 0, 1, 2\nmethod = direct\n' >seeds.txt
+# shellcheck disable=SC2086
+run 0 sweep $shared --grid seeds.txt --out seeds --quiet
+has out '^name  *runs  last_train_loss over seeds$'
+has seeds/sweep.html '<h2>Over seeds</h2>'
+for lr in 0.01 0.05; do
+    awk -F, -v lr=$lr '$3 == lr { n++; x = $6; sum += x; if (n == 1 || x < low) low = x; if (n == 1 || x > high) high = x }
+        END { printf "lr=%s  %d  %.4f (%.4f to %.4f)\n", lr, n, sum / n, low, high }' seeds/sweep.csv >want
+    grep "^lr=$lr " out | sed 's/  */  /; s/  */  /' | tr -s ' ' >got
+    tr -s ' ' <want | cmp -s - got || fail "want $(cat want), got $(cat got), of $(cat seeds/sweep.csv)"
+done
+# shellcheck disable=SC2086
+run 0 sweep $shared --grid grid.txt --out one --quiet
+grep -q 'over seeds' out && fail 'one seed has no range'
+
 # misuse
 # shellcheck disable=SC2086
 run 2 sweep $shared --out bad
