@@ -403,6 +403,85 @@ START_TEST(old_names)
 }
 END_TEST
 
+/* ---- the same model as GGUF ------------------------------------------------------------------ */
+
+/* Names of llama.cpp's converter, which drops the pooler. */
+static const char *const RENAMED[][2] = {
+    {"embeddings.word_embeddings.", "token_embd."},
+    {"embeddings.position_embeddings.", "position_embd."},
+    {"embeddings.token_type_embeddings.", "token_types."},
+    {"embeddings.LayerNorm.", "token_embd_norm."},
+    {"attention.self.query.", "attn_q."},
+    {"attention.self.key.", "attn_k."},
+    {"attention.self.value.", "attn_v."},
+    {"attention.output.dense.", "attn_output."},
+    {"attention.output.LayerNorm.", "attn_output_norm."},
+    {"intermediate.dense.", "ffn_up."},
+    {"output.dense.", "ffn_down."},
+    {"output.LayerNorm.", "layer_output_norm."},
+};
+
+/* False: not in a GGUF. */
+static bool gguf_name(const char *name, char out[128])
+{
+    int layer = -1, at = 0;
+
+    sscanf(name, "encoder.layer.%d.%n", &layer, &at);
+    for (size_t i = 0; i < sizeof RENAMED / sizeof RENAMED[0]; i++) {
+        const size_t n = strlen(RENAMED[i][0]);
+        if (strncmp(name + at, RENAMED[i][0], n) != 0) continue;
+        if (layer < 0)
+            snprintf(out, 128, "%s%s", RENAMED[i][1], name + n);
+        else
+            snprintf(out, 128, "blk.%d.%s%s", layer, RENAMED[i][1], name + at + n);
+        return true;
+    }
+    return false;
+}
+
+static kvf_status gguf_desc(golden *g, const char *causal, const kvf__table *table, kvf__desc *desc)
+{
+    char text[512];
+    kvf_json *meta = NULL;
+
+    snprintf(text, sizeof text,
+             "{\"general.architecture\":\"bert\",\"bert.block_count\":3,\"bert.context_length\":40,"
+             "\"bert.embedding_length\":32,\"bert.feed_forward_length\":48,"
+             "\"bert.attention.head_count\":4,\"bert.attention.layer_norm_epsilon\":1e-12,"
+             "\"bert.attention.causal\":%s,\"bert.pooling_type\":1}",
+             causal);
+    ck_assert_int_eq(kvf_json_parse(g->ctx, "meta", text, strlen(text), &meta), KVF_OK);
+    kvf_status st = kvf__desc_from_gguf(g->ctx, "golden.gguf", meta, table, desc);
+    kvf_json_free(meta);
+    return st;
+}
+
+START_TEST(gguf_is_the_same_model)
+{
+    golden g;
+    char name[128];
+    kvf__desc hf = golden_open(&g, "bert"), desc = {0};
+    kvf__table table = {0};
+    const float *bias = NULL;
+
+    for (size_t i = 0; i < g.weights.table.n; i++)
+        if (gguf_name(g.weights.table.items[i].name, name))
+            ck_assert_int_eq(kvf__table_add(g.ctx, &table, name, g.weights.table.items[i].view),
+                             KVF_OK);
+    ck_assert_int_eq(gguf_desc(&g, "true", &table, &desc), KVF_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(g.ctx), "bert.attention.causal is true"));
+    ck_assert_msg(!gguf_desc(&g, "false", &table, &desc), "%s", kvf_ctx_error(g.ctx));
+    ck_assert(desc.types == 2 && desc.position.max == 40 && desc.V == 64 && !desc.block.causal);
+    golden_pack(&g, &desc, &table, KVF__F32);
+    ck_assert_ptr_null(kvf__model_pooler(g.model, &bias));
+    check_hidden(&g, &g.prefix, g.prefix.P, "hidden");
+    ck_assert_double_le(gradient_error(&g), 1e-5);
+    kvf__desc_done(&hf);
+    kvf__table_done(&table);
+    golden_unload(&g);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("arch_bert");
@@ -411,6 +490,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, hidden_states_match, 0, N_ENCODERS);
     tcase_add_loop_test(cases, gradient_matches, 0, N_ENCODERS);
+    tcase_add_test(cases, gguf_is_the_same_model);
     tcase_add_test(cases, bf16_is_no_worse_than_autocast);
     tcase_add_test(cases, types_and_rows);
     tcase_add_loop_test(cases, hidden_states_of_causal_models, 0, N_CAUSAL);

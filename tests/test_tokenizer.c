@@ -378,6 +378,66 @@ START_TEST(long_runs)
 }
 END_TEST
 
+/* WordPiece as a GGUF has it: U+2581 begins a word, what goes on a word has lost its ##. */
+START_TEST(wordpiece_of_a_gguf)
+{
+    static const char *const tokens[] = {"[PAD]",
+                                         "[UNK]",
+                                         "[CLS]",
+                                         "[SEP]",
+                                         "[MASK]",
+                                         UNDERLINE_A,
+                                         "a",
+                                         "\xE2\x96\x81"
+                                         "b",
+                                         "bc",
+                                         "\xE2\x96\x81"
+                                         "!",
+                                         "\xE2\x96\x81"
+                                         "Ab"};
+    size_t bytes[11];
+    int32_t types[] = {3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1};
+    kvf__vocab v = {.where = "wpm",
+                    .model = "bert",
+                    .n_tokens = 10,
+                    .tokens = tokens,
+                    .token_bytes = bytes,
+                    .types = types,
+                    .bos = 2,
+                    .eos = 3,
+                    .unk = 1,
+                    .pad = 0,
+                    .add_bos = -1,
+                    .add_eos = -1,
+                    .add_space_prefix = -1};
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+    char *json = NULL, *config = NULL;
+
+    for (size_t i = 0; i < 11; i++)
+        bytes[i] = strlen(tokens[i]);
+    ok(ctx, kvf__tokenizer_from_vocab(ctx, &v, &t));
+    check_encode(ctx, t, "small", "Abc B!", 6, true, "2 5 8 7 9 3");
+    check_encode(ctx, t, "bare", "ba x [MASK]", 11, false, "7 6 1 4");
+    check_decode(ctx, t, (int32_t[]){5, 8, 7}, 3, true, "abc b", 5);
+    kvf__tokenizer_free(t);
+    v.n_tokens = 11; /* a vocabulary with capitals keeps them */
+    ok(ctx, kvf__tokenizer_from_vocab(ctx, &v, &t));
+    check_encode(ctx, t, "as it is", "Abbc ab", 7, false, "10 8 1");
+    kvf__tokenizer_free(t);
+    ok(ctx, kvf__vocab_to_json(ctx, &v, &json));
+    char *out = NULL;
+    ck_assert_int_eq(kvf__vocab_to_transformers(ctx, "x.gguf", json, &out, &config),
+                     KVF_EUNSUPPORTED);
+    kvf__free(json);
+    v.tokens = tokens + 2, v.token_bytes = bytes + 2, v.types = types + 2, v.n_tokens = 8;
+    ck_assert_int_eq(kvf__tokenizer_from_vocab(ctx, &v, &t), KVF_EFORMAT);
+    ck_assert_ptr_nonnull(
+        strstr(kvf_ctx_error(ctx), "unk_token \"[UNK]\" is not among the 8 tokens"));
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tokenizer");
@@ -388,6 +448,7 @@ int main(void)
     tcase_add_test(core, decoding);
     tcase_add_test(core, appends);
     tcase_add_test(core, spm_special_tokens);
+    tcase_add_test(core, wordpiece_of_a_gguf);
     tcase_add_loop_test(limits, bad_utf8_is_replaced, 0, ROWS(BROKEN));
     tcase_add_test(limits, random_bytes_do_no_harm);
     tcase_add_test(limits, a_limit_of_ids_is_exact);

@@ -6,29 +6,40 @@
  */
 #include "arch.h"
 
-/* Read from Hugging Face files only: llama.cpp's converter drops the pooler. */
+/* GGUF names are those of llama.cpp's converter (gguf-py, constants.py), which drops the pooler. */
 #define BERT_BODY                                                                                  \
-    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", NULL, "V E", 0},                          \
-        {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", NULL, "X E", 0},               \
-        {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", NULL, "Y E", 0},                 \
-        {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", NULL, "E", 0},                          \
-        {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", NULL, "E", 0},                       \
-        {KVF__W_Q, "encoder.layer.#.attention.self.query.weight", NULL, "HD C", 0},                \
-        {KVF__W_Q_BIAS, "encoder.layer.#.attention.self.query.bias", NULL, "HD", 0},               \
-        {KVF__W_K, "encoder.layer.#.attention.self.key.weight", NULL, "GD C", 0},                  \
-        {KVF__W_K_BIAS, "encoder.layer.#.attention.self.key.bias", NULL, "GD", 0},                 \
-        {KVF__W_V, "encoder.layer.#.attention.self.value.weight", NULL, "GD C", 0},                \
-        {KVF__W_V_BIAS, "encoder.layer.#.attention.self.value.bias", NULL, "GD", 0},               \
-        {KVF__W_OUT, "encoder.layer.#.attention.output.dense.weight", NULL, "C HD", 0},            \
-        {KVF__W_OUT_BIAS, "encoder.layer.#.attention.output.dense.bias", NULL, "C", 0},            \
-        {KVF__W_NORM1, "encoder.layer.#.attention.output.LayerNorm.weight", NULL, "C", 0},         \
-        {KVF__W_NORM1_BETA, "encoder.layer.#.attention.output.LayerNorm.bias", NULL, "C", 0},      \
-        {KVF__W_UP, "encoder.layer.#.intermediate.dense.weight", NULL, "F C", 0},                  \
-        {KVF__W_UP_BIAS, "encoder.layer.#.intermediate.dense.bias", NULL, "F", 0},                 \
-        {KVF__W_DOWN, "encoder.layer.#.output.dense.weight", NULL, "C F", 0},                      \
-        {KVF__W_DOWN_BIAS, "encoder.layer.#.output.dense.bias", NULL, "C", 0},                     \
-        {KVF__W_NORM2, "encoder.layer.#.output.LayerNorm.weight", NULL, "C", 0},                   \
-        {KVF__W_NORM2_BETA, "encoder.layer.#.output.LayerNorm.bias", NULL, "C", 0},                \
+    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", "token_embd.weight", "V E", 0},           \
+        {KVF__W_POSITIONS, "embeddings.position_embeddings.weight", "position_embd.weight", "X E", \
+         0},                                                                                       \
+        {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", "token_types.weight", "Y E", 0}, \
+        {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", "token_embd_norm.weight", "E", 0},      \
+        {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", "token_embd_norm.bias", "E", 0},     \
+        {KVF__W_Q, "encoder.layer.#.attention.self.query.weight", "blk.#.attn_q.weight", "HD C",   \
+         0},                                                                                       \
+        {KVF__W_Q_BIAS, "encoder.layer.#.attention.self.query.bias", "blk.#.attn_q.bias", "HD",    \
+         0},                                                                                       \
+        {KVF__W_K, "encoder.layer.#.attention.self.key.weight", "blk.#.attn_k.weight", "GD C", 0}, \
+        {KVF__W_K_BIAS, "encoder.layer.#.attention.self.key.bias", "blk.#.attn_k.bias", "GD", 0},  \
+        {KVF__W_V, "encoder.layer.#.attention.self.value.weight", "blk.#.attn_v.weight", "GD C",   \
+         0},                                                                                       \
+        {KVF__W_V_BIAS, "encoder.layer.#.attention.self.value.bias", "blk.#.attn_v.bias", "GD",    \
+         0},                                                                                       \
+        {KVF__W_OUT, "encoder.layer.#.attention.output.dense.weight", "blk.#.attn_output.weight",  \
+         "C HD", 0},                                                                               \
+        {KVF__W_OUT_BIAS, "encoder.layer.#.attention.output.dense.bias", "blk.#.attn_output.bias", \
+         "C", 0},                                                                                  \
+        {KVF__W_NORM1, "encoder.layer.#.attention.output.LayerNorm.weight",                        \
+         "blk.#.attn_output_norm.weight", "C", 0},                                                 \
+        {KVF__W_NORM1_BETA, "encoder.layer.#.attention.output.LayerNorm.bias",                     \
+         "blk.#.attn_output_norm.bias", "C", 0},                                                   \
+        {KVF__W_UP, "encoder.layer.#.intermediate.dense.weight", "blk.#.ffn_up.weight", "F C", 0}, \
+        {KVF__W_UP_BIAS, "encoder.layer.#.intermediate.dense.bias", "blk.#.ffn_up.bias", "F", 0},  \
+        {KVF__W_DOWN, "encoder.layer.#.output.dense.weight", "blk.#.ffn_down.weight", "C F", 0},   \
+        {KVF__W_DOWN_BIAS, "encoder.layer.#.output.dense.bias", "blk.#.ffn_down.bias", "C", 0},    \
+        {KVF__W_NORM2, "encoder.layer.#.output.LayerNorm.weight",                                  \
+         "blk.#.layer_output_norm.weight", "C", 0},                                                \
+        {KVF__W_NORM2_BETA, "encoder.layer.#.output.LayerNorm.bias",                               \
+         "blk.#.layer_output_norm.bias", "C", 0},                                                  \
         {KVF__W_POOLER, "pooler.dense.weight", NULL, "C C", KVF__W_OPTIONAL},                      \
     {                                                                                              \
         KVF__W_POOLER_BIAS, "pooler.dense.bias", NULL, "C", KVF__W_OPTIONAL                        \
@@ -200,6 +211,7 @@ static const kvf__arch rows[] = {
     {
         .name = "bert",
         .class_stem = "Bert",
+        .gguf = "bert",
         .prefix = "bert.",
         BERT_ROW,
         .weights = bert_weights,

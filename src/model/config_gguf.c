@@ -1,5 +1,5 @@
 /* Metadata of a GGUF -> description. The string "llama" covers Llama, SmolLM2, TinyLlama and
- * Mistral.
+ * Mistral, "bert" what has BERT's blocks and learned positions.
  *
  * Keys are those of ggml's docs/gguf.md. What the metadata does not have is read off the tensors:
  * biases and an own head exist where their tensors do, and Llama 3's rope scaling is the tensor
@@ -16,7 +16,7 @@ static const kvf_json *find(const kvf__config *c, const char *key, char full[KVF
     return kvf_json_get(c->root, kvf__config_name(c, key, full));
 }
 
-static kvf_status refuse_unsupported(const kvf__config *c)
+static kvf_status refuse_unsupported(const kvf__config *c, bool is_causal)
 {
     static const struct {
         const char *key;
@@ -34,8 +34,8 @@ static kvf_status refuse_unsupported(const kvf__config *c)
             return kvf__config_bad(c, KVF_EUNSUPPORTED, full, value, "none (it is not supported)");
     }
     const kvf_json *causal = find(c, "attention.causal", full);
-    if (!kvf_json_bool(causal, true))
-        return kvf__config_bad(c, KVF_EUNSUPPORTED, full, causal, "true");
+    if (kvf_json_bool(causal, is_causal) != is_causal)
+        return kvf__config_bad(c, KVF_EUNSUPPORTED, full, causal, is_causal ? "true" : "false");
     return KVF_OK;
 }
 
@@ -147,11 +147,13 @@ static kvf_status read_row(const kvf__config *c, const kvf__config_row *row,
 
 static kvf_status read_rows(const kvf__config *c, const kvf__table *table, kvf__desc *desc)
 {
-    const kvf__view *tokens = kvf__table_find(table, "token_embd.weight");
+    const kvf__view *tokens = kvf__table_find(table, "token_embd.weight"),
+                    *types = kvf__table_find(table, "token_types.weight");
 
     for (int i = 0; i < KVF__CONFIG_ROWS; i++)
         KVF_TRY(read_row(c, &kvf__config_rows[i], table, desc));
     KVF_TRY(kvf__config_derive(c, desc));
+    if (types && types->rank == 2) desc->types = types->dim[0];
     if (desc->V == KVF__DERIVED) desc->V = tokens && tokens->rank == 2 ? tokens->dim[0] : 0;
     return desc->V ? check_head_sizes(c, desc) : kvf__config_missing(c, "vocab_size");
 }
@@ -169,17 +171,21 @@ static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__d
 {
     double eps;
 
-    KVF_TRY(refuse_unsupported(c));
+    const bool rms = desc->block.norm == KVF__RMSNORM, rope = desc->position.kind == KVF__POS_ROPE;
+
+    KVF_TRY(refuse_unsupported(c, desc->block.causal));
     KVF_TRY(read_rows(c, table, desc));
-    KVF_TRY(kvf__config_real(c, c->root, "attention.layer_norm_rms_epsilon", NAN, &eps));
+    KVF_TRY(kvf__config_real(
+        c, c->root, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", NAN,
+        &eps));
     desc->norm_eps = (float)eps;
     desc->tied = !kvf__table_find(table, "output.weight");
     desc->score_scale = (float)(1 / sqrt((double)desc->D));
     add_ends(c, desc);
-    KVF_TRY(read_rope(c, desc));
+    if (rope) KVF_TRY(read_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));
-    KVF_TRY(read_divisors(c, table, desc));
-    return kvf__rope_init(c->ctx, desc);
+    if (rope) KVF_TRY(read_divisors(c, table, desc));
+    return rope ? kvf__rope_init(c->ctx, desc) : KVF_OK;
 }
 
 kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *root,

@@ -107,7 +107,8 @@ static kvf_json *build(const kvf__desc *d)
     kvf_json *root = kvf_json_object(), *classes = kvf_json_array();
     char name[64];
 
-    snprintf(name, sizeof name, "%sForCausalLM", d->arch->class_stem);
+    snprintf(name, sizeof name, "%s%s", d->arch->class_stem,
+             d->block.causal ? "ForCausalLM" : "Model");
     kvf_json_add(classes, kvf_json_new_str(name));
     kvf_json_set(root, "architectures", classes);
     kvf_json_set(root, "model_type", kvf_json_new_str(d->arch->name));

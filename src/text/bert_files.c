@@ -1,6 +1,8 @@
 /* What BERT's files hold: the BertNormalizer of tokenizer.json, its switches in
  * tokenizer_config.json, and vocab.txt, which comes with nothing else.
  *
+ * A GGUF with a vocabulary of BERT's has no switches.
+ *
  * vocab.txt has a token per line, the line's number is its id. The switches and the names of the
  * special tokens are transformers' defaults where the config does not give them. */
 #include "tok_files.h"
@@ -138,54 +140,64 @@ static kvf_status read_lines(kvf_ctx *ctx, const char *where, const kvf__buf *te
 
 /* All of them are added tokens where the vocabulary has them; the first two and CLS it must have.
  */
-static kvf_status add_specials(const kvf__tok_source *src, kvf__tokenizer *t, int32_t ids[N_NAMES])
+static kvf_status add_specials(kvf_ctx *ctx, const char *where, const kvf__tok_source *src,
+                               kvf__tokenizer *t, int32_t ids[N_NAMES])
 {
-    const char *where = src->path[KVF__FILE_LINES];
-
     for (size_t i = 0; i < N_NAMES; i++) {
         kvf__added token = {.special = true};
 
-        token.text = (char *)kvf__special_text(src, NAMES[i].key, &token.n);
+        if (src) token.text = (char *)kvf__special_text(src, NAMES[i].key, &token.n);
         if (!token.text) {
             token.text = (char *)NAMES[i].text;
             token.n = strlen(NAMES[i].text);
         }
         ids[i] = kvf__lexicon_model(&t->lex, token.text, token.n);
         if (ids[i] < 0 && (i == NAME_UNK || i == NAME_SEP || i == NAME_CLS))
-            return kvf__fail(src->ctx, KVF_EFORMAT, "%s: %s \"%.*s\" is not among the %zu tokens",
-                             where, NAMES[i].key, (int)(token.n < 60 ? token.n : 60), token.text,
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: %s \"%.*s\" is not among the %zu tokens", where,
+                             NAMES[i].key, (int)(token.n < 60 ? token.n : 60), token.text,
                              t->lex.n);
-        if (ids[i] >= 0) KVF_TRY(kvf__add_token(src->ctx, t, where, &token, ids[i]));
+        if (ids[i] >= 0) KVF_TRY(kvf__add_token(ctx, t, where, &token, ids[i]));
     }
     return KVF_OK;
 }
 
-static kvf_status add_pipeline(const kvf__tok_source *src, kvf__tokenizer *t)
+/* src: names of special tokens, or NULL. */
+static kvf_status add_pipeline(kvf_ctx *ctx, const char *where, const kvf__tok_source *src,
+                               const switches *on, kvf__tokenizer *t)
 {
-    switches on = {.clean = true, .chinese = true, .strip = true, .lowercase = true};
+    int32_t ids[N_NAMES];
     kvf__tok_step decoder = {.kind = KVF__STEP_WORDPIECE, .cleanup = true, .text_n = 2};
 
-    KVF_TRY(override(src, true, &on));
-    KVF_TRY(add_normalizer(src->ctx, &t->normalizer, &on));
-    KVF_TRY(kvf__bert_pre_tokenizer(src->ctx, &t->pre));
-    KVF_TRY(kvf__strdup(src->ctx, "##", &t->model.prefix));
+    KVF_TRY(add_specials(ctx, where, src, t, ids));
+    KVF_TRY(add_normalizer(ctx, &t->normalizer, on));
+    KVF_TRY(kvf__bert_pre_tokenizer(ctx, &t->pre));
+    KVF_TRY(kvf__strdup(ctx, "##", &t->model.prefix));
     t->model.kind = KVF__MODEL_WORDPIECE;
     t->model.max_chars = 100;
+    t->model.unk = ids[NAME_UNK];
+    t->cls = ids[NAME_CLS];
+    t->mask = ids[NAME_MASK];
     t->has_decoder = true;
-    KVF_TRY(kvf__strdup(src->ctx, "##", &decoder.text));
-    return kvf__steps_add(src->ctx, &t->decoder, &decoder);
+    KVF_TRY(kvf__strdup(ctx, "##", &decoder.text));
+    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &decoder));
+    return kvf__post_cls_sep(ctx, t, ids[NAME_CLS], ids[NAME_SEP], false);
+}
+
+kvf_status kvf__bert_pipeline(kvf_ctx *ctx, const char *where, bool lowercase, kvf__tokenizer *t)
+{
+    const switches on = {
+        .clean = true, .chinese = true, .strip = lowercase, .lowercase = lowercase};
+
+    return add_pipeline(ctx, where, NULL, &on, t);
 }
 
 kvf_status kvf__read_vocab_txt(const kvf__tok_source *src, kvf__tokenizer *t)
 {
-    int32_t ids[N_NAMES];
+    switches on = {.clean = true, .chinese = true, .strip = true, .lowercase = true};
+    const char *where = src->path[KVF__FILE_LINES];
 
     KVF_TRY(check_class(src));
-    KVF_TRY(read_lines(src->ctx, src->path[KVF__FILE_LINES], &src->text[KVF__FILE_LINES], t));
-    KVF_TRY(add_specials(src, t, ids));
-    KVF_TRY(add_pipeline(src, t));
-    t->model.unk = ids[NAME_UNK];
-    t->cls = ids[NAME_CLS];
-    t->mask = ids[NAME_MASK];
-    return kvf__post_cls_sep(src->ctx, t, ids[NAME_CLS], ids[NAME_SEP], false);
+    KVF_TRY(read_lines(src->ctx, where, &src->text[KVF__FILE_LINES], t));
+    KVF_TRY(override(src, true, &on));
+    return add_pipeline(src->ctx, where, src, &on, t);
 }

@@ -36,7 +36,7 @@ kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char 
  */
 typedef struct kvf__vocab {
     const char *where; /* file, for errors */
-    const char *model; /* "gpt2" or "llama" */
+    const char *model; /* "gpt2", "llama" or "bert" */
     const char *pre;   /* "smollm", "llama-bpe", "qwen2", "gpt-2"; NULL if absent */
     size_t n_tokens;
     const char *const *tokens;

@@ -69,6 +69,9 @@ kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json
 kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                 kvf__tok_steps *out);
 kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, kvf__tok_steps *out);
+/* The steps and model of BERT's pipeline around a vocabulary that is there, the special tokens by
+ * BERT's names for them; where: its file, for errors. */
+kvf_status kvf__bert_pipeline(kvf_ctx *ctx, const char *where, bool lowercase, kvf__tokenizer *t);
 /* The config's switches rule over a BertNormalizer; over any other nothing happens. */
 kvf_status kvf__bert_config(const kvf__tok_source *src, kvf__tokenizer *t);
 

@@ -4,7 +4,9 @@
  * "gpt2" is byte-level BPE; `pre` names the regex its merges were learned with, and a name we do
  * not know is refused, because any guess gives wrong ids for some text. "llama" is SentencePiece
  * BPE by scores: its spaces become U+2581, one is put before each text between special tokens, and
- * bytes have tokens. */
+ * bytes have tokens. "bert" is WordPiece, of which the converter has put U+2581 before what begins
+ * a word and taken the ## from the rest; whether letters become small, which it does not write
+ * down, shows in the vocabulary. */
 #include "tok_files.h"
 
 #include <string.h>
@@ -180,6 +182,46 @@ static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
     return kvf__post_bos_eos(ctx, t, v->add_bos != 0, v->add_eos == 1);
 }
 
+/* Token `id` as a vocab.txt has it: special and other added tokens are as they were. */
+static kvf_status put_piece(kvf_ctx *ctx, const kvf__vocab *v, size_t id, kvf__buf *text,
+                            kvf__tokenizer *t)
+{
+    const int32_t type = v->types ? v->types[id] : KVF__GGUF_NORMAL;
+    const char *from = v->tokens[id];
+    size_t n = v->token_bytes[id];
+    const bool whole = type != KVF__GGUF_NORMAL, begins = !strncmp(from, UNDERLINE, 3);
+
+    if (kvf__utf8_valid(from, n) != n || memchr(from, '\0', n))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: token %zu is not UTF-8 text", v->where, id);
+    text->n = 0;
+    if (!whole && !begins) KVF_TRY(kvf__buf_add(ctx, text, "##", 2));
+    const size_t skipped = !whole && begins ? 3 : 0;
+    KVF_TRY(kvf__buf_add(ctx, text, from + skipped, n - skipped));
+    return kvf__lexicon_put(ctx, &t->lex, v->where, text->data, text->n, (int64_t)id, 0, false);
+}
+
+static bool has_capital(const kvf__vocab *v, size_t id)
+{
+    if (v->types && v->types[id] != KVF__GGUF_NORMAL) return false;
+    for (size_t i = 0; i < v->token_bytes[id]; i++)
+        if (v->tokens[id][i] >= 'A' && v->tokens[id][i] <= 'Z') return true;
+    return false;
+}
+
+static kvf_status build_wordpiece(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
+{
+    kvf__buf text = {0};
+    bool lowercase = true;
+    kvf_status st = KVF_OK;
+
+    for (size_t id = 0; !st && id < v->n_tokens; id++) {
+        st = put_piece(ctx, v, id, &text, t);
+        if (has_capital(v, id)) lowercase = false;
+    }
+    kvf__buf_done(&text);
+    return st ? st : kvf__bert_pipeline(ctx, v->where, lowercase, t);
+}
+
 kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
     if (v->n_tokens == 0)
@@ -188,10 +230,13 @@ kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenize
         KVF_TRY(build_bpe(ctx, v, t));
     else if (v->model && strcmp(v->model, "llama") == 0)
         KVF_TRY(build_spm(ctx, v, t));
+    else if (v->model && strcmp(v->model, "bert") == 0)
+        KVF_TRY(build_wordpiece(ctx, v, t));
     else
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: tokenizer.ggml.model \"%s\" is not supported, want gpt2 or llama",
-                         v->where, v->model ? v->model : "");
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: tokenizer.ggml.model \"%s\" is not supported, want gpt2, llama or bert", v->where,
+            v->model ? v->model : "");
     t->has_decoder = true;
     return v->chat_template ? kvf__strdup(ctx, v->chat_template, &t->chat_template) : KVF_OK;
 }

@@ -299,6 +299,11 @@ kvf_status kvf__vocab_to_transformers(kvf_ctx *ctx, const char *where, const cha
     src.path[KVF__FILE_GGUF] = (char *)where;
     KVF_TRY(kvf_json_parse(ctx, where, gguf_json, strlen(gguf_json), &src.json[KVF__FILE_GGUF]));
     kvf_status st = kvf__gguf_vocab_read(&src, &w.v, &memory);
+    if (!st && w.v.model && !strcmp(w.v.model, "bert"))
+        st = kvf__fail(ctx, KVF_EUNSUPPORTED,
+                       "%s: a WordPiece vocabulary of a GGUF is not exported: the model's own "
+                       "folder has its vocab.txt",
+                       where);
     if (!st) st = write_both(&w, tokenizer, config);
     kvf__tokenizer_free(w.t);
     kvf__free(memory);
