@@ -107,6 +107,45 @@ def wordpiece(extra=(), prefix="##", most=100, unk="[UNK]"):
     return {"type": "WordPiece", "unk_token": unk, "continuing_subword_prefix": prefix, "max_input_chars_per_word": most, "vocab": vocab}
 
 
+# A table of SentencePiece (--normalization_rule_tsv): the ligature fi, circled 1, full-width f, one half, no-break space, tab and
+# line end become what they look like; a bell and a lone U+0301 go, e with U+0301 becomes one character.
+CHARSMAP = (
+    "AAQAAAAYAAAHDQAAAAAAgAEAAIDMAAIAgQkAAKAVAAAOAACABQAAgIEtAACRhAIAoBkAAAo9AAADAACArHwCAAkxAACBBQAACwAAgIYFAAAJAACAFQAAABQA"
+    "AAAXAAAAFgAAABkAAAAYAAAAGwAAAL1NAAAdAAAAHAAAAB8AAAC9LAIAIQAAACAAAAAjAAAAIgAAACUAAAAkAAAAJwAAACYAAAApAAAAKAAAACsAAAAqAAAA"
+    "LQAAACwAAAAvAAAALgAAADEAAAAwAAAAMwAAADIAAAA1AAAANAAAADcAAAA2AAAAOQAAADgAAAA7AAAAOgAAAD0AAAA8AAAAPwAAAD4AAABBAAAAQAAAAEMA"
+    "AABCAAAARQAAAEQAAABHAAAARgAAAEkAAABIAAAASwAAAEoAAABNAAAATAAAAE8AAABOAAAAUQAAAFAAAABTAAAAUgAAAFUAAABUAAAAVwAAAFYAAABZAAAA"
+    "WAAAAFsAAABaAAAAXQAAAFwAAABfAAAAXgAAAGEAAABgAAAAYwAAAGWsAgBlAAAAZAAAAGcAAABmAAAAaQAAAGgAAABrAAAAagAAAG0AAABsAAAAbwAAAG4A"
+    "AABxAAAAcAAAAHMAAAByAAAAdQAAAHQAAAB3AAAAdgAAAHkAAAB4AAAAewAAAHoAAAB9AAAAfAAAAH8AAAB+AAAAgQAAAIAAAACDAAAAggAAAIUAAACEAAAA"
+    "hwAAAIYAAACJAAAAiAAAAIsAAACKAAAAjQAAAIwAAACPAAAAjgAAAJEAAACQAAAAkwAAAJIAAACVAAAAlAAAAJcAAACWAAAAmQAAAJgAAACbAAAAmgAAAJ0A"
+    "AACcAAAAnwAAAJ4AAAChAAAAoAAAAKMAAACiAAAApQAAAKQAAACnAAAApgAAAKkAAACoAAAAqwAAAKoAAACtAAAArAAAAK8AAACuAAAAsQAAALAAAACzAAAA"
+    "sgAAALUAAAC0AAAAtwAAALYAAAC5AAAAuAAAALsAAAC6AAAAvQAAALwAAAC/AAAAvgAAAMEAAADAAAAAwwAAAMIAAADCiAEAxAAAAMcAAADGAAAAyQAAAMgA"
+    "AADMCAEAygAAAM0AAADMAAAAzwAAAM4AAADRAAAA0AAAANMAAADSAAAA1QAAANQAAADXAAAA1gAAANkAAADYAAAA2wAAANoAAADdAAAA3AAAAN8AAADeAAAA"
+    "4QAAAOAAAADjAAAA4gAAAOL8AQDkAAAA5wAAAOYAAADpAAAA7ywBAOsAAADqAAAA7QAAAOwAAADvAAAA7gAAAPEAAADwAAAA8wAAAPIAAAD1AAAA9AAAAPcA"
+    "AAD2AAAA+QAAAPgAAAD7AAAA+gAAAP0AAAD8AAAA/wAAAP4AAAAAIAAxADEvMgBmAGZpAMOpAA==")
+
+
+def unigram(flags=(), skip=""):
+    """Words, their halves and characters, scored by length and place; <unk>, and tokens of bytes where flags ask for them."""
+    vocab = [["<unk>", 0.0]] + [[f"<0x{i:02X}>", -30.0] for i in range(256) if "byte_fallback" in dict(flags)]
+    words = sorted({"▁" + w.strip() for w in CORPUS if w.strip()})
+    halves = {w[:len(w) // 2] for w in words} | {w[len(w) // 2:] for w in words}
+    pieces = sorted((set(words[::2]) | halves | set("".join(words)) | {"fi", "é"}) - {""} - set(skip))
+    vocab += [[p, -4.0 - 3.5 / len(p) - i % 7 / 8] for i, p in enumerate(pieces)]
+    return {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": vocab, **dict(flags)}
+
+
+def unigram_pipelines():
+    table = {"type": "Precompiled", "precompiled_charsmap": CHARSMAP}
+    words = pres({"type": "WhitespaceSplit"}, metaspace("always"))
+    yield "unigram xlm-r", tokenizer(unigram(), table, words, None, metaspace("always"), ADDED)
+    deberta = sequence("normalizers", {"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "}, {"type": "NFC"},
+                       {"type": "Strip", "strip_left": False, "strip_right": True})
+    yield "unigram deberta", tokenizer(unigram(skip="xyz"), deberta, metaspace("always"), None, metaspace("always"), ADDED)
+    both = sequence("normalizers", {"type": "Strip", "strip_left": True, "strip_right": True}, table)
+    yield "unigram bytes", tokenizer(unigram([("byte_fallback", True)], skip="xyzé"), both, metaspace("first", False), None,
+                                     sequence("decoders", {"type": "ByteFallback"}, metaspace("first", False)), ADDED)
+
+
 def bert_normalizer(clean, chinese, strip, lower):
     return {"type": "BertNormalizer", "clean_text": clean, "handle_chinese_chars": chinese, "strip_accents": strip, "lowercase": lower}
 
@@ -149,7 +188,8 @@ def bert_pipelines():
 def tokenizer(model, normalizer=None, pre=None, post=None, decoder=None, added=()):
     tokens = []
     for i, (text, flags) in enumerate(added):
-        token = {"id": model["vocab"].get(text, len(model["vocab"]) + i), "content": text, "single_word": False, "lstrip": False,
+        known = model["vocab"] if isinstance(model["vocab"], dict) else {t: i for i, (t, _) in enumerate(model["vocab"])}
+        token = {"id": known.get(text, len(model["vocab"]) + i), "content": text, "single_word": False, "lstrip": False,
                  "rstrip": False, "normalized": False, "special": False}
         token.update(flags)
         tokens.append(token)
@@ -239,3 +279,4 @@ def all_of_them():
     yield "roberta", tokenizer(byte_model(), pre=BYTE, post=roberta, decoder=BYTE)
     yield "two posts", tokenizer(fallback, normalizer=legacy, post=sequence("processors", BYTE, bos), decoder=llama_decoder, added=ADDED)
     yield from bert_pipelines()
+    yield from unigram_pipelines()

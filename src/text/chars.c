@@ -218,3 +218,8 @@ bool kvf__is_word(uint32_t cp)
            in_category(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NL) ||
            in_category(cp, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PC);
 }
+
+bool kvf__is_break(uint32_t cp, uint32_t next, int32_t *state)
+{
+    return utf8proc_grapheme_break_stateful((utf8proc_int32_t)cp, (utf8proc_int32_t)next, state);
+}

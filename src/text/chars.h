@@ -17,6 +17,8 @@ bool kvf__is_dropped(uint32_t cp);     /* BERT's clean_text drops it: controls o
 bool kvf__is_chinese(uint32_t cp);     /* BERT's idea of it */
 int kvf__combining_class(uint32_t cp); /* of Unicode 9 */
 bool kvf__may_decompose(uint32_t cp);  /* false: has no decomposition in Unicode 9 */
-uint32_t kvf__lower(uint32_t cp);      /* U+0130 is an i, and a U+0307 that this does not give */
+/* Does a user-perceived character end between two characters (UAX 29)? state: 0 at its first. */
+bool kvf__is_break(uint32_t cp, uint32_t next, int32_t *state);
+uint32_t kvf__lower(uint32_t cp); /* U+0130 is an i, and a U+0307 that this does not give */
 
 #endif

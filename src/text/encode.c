@@ -23,6 +23,7 @@ static kvf_status (*const MODELS[])(kvf__work *work, const char *text, size_t n)
     [KVF__MODEL_BPE] = kvf__bpe_encode,
     [KVF__MODEL_SCORES] = kvf__spm_encode,
     [KVF__MODEL_WORDPIECE] = kvf__wordpiece_encode,
+    [KVF__MODEL_UNIGRAM] = kvf__unigram_encode,
 };
 
 /* Least ids of so many bytes: where each byte has a token, nothing is left out or fused, and no id
@@ -67,8 +68,8 @@ static kvf_status encode_section(kvf__work *w, size_t at, size_t n, bool head, b
         if (cut.token)
             KVF_TRY(kvf__emit_added(w, &w->normal, cut.start, bytes, cut.token->id));
         else
-            KVF_TRY(
-                encode_plain(w, cut.start, bytes, head && cut.start == 0, bare && cut.start == 0));
+            KVF_TRY(encode_plain(w, cut.start, bytes, head && cut.start == 0 && !w->trimmed,
+                                 bare && cut.start == 0));
     }
     return KVF_OK;
 }

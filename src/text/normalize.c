@@ -89,6 +89,29 @@ kvf_status kvf__replace_all(kvf__work *w, const kvf__tok_step *step, const kvf__
     }
 }
 
+/* Without white space at the ends that the step names. */
+static kvf_status trim(kvf__work *w, const kvf__tok_step *step, const kvf__traced *text,
+                       kvf__traced *out)
+{
+    const char *s = text->buf.data;
+    size_t from = 0, end = text->buf.n, length;
+    uint32_t cp;
+
+    while (step->start && from < end) {
+        length = kvf__utf8_next(s + from, end - from, &cp);
+        if (!kvf__is_space(cp)) break;
+        from += length;
+    }
+    while (step->stop && end > from) {
+        const size_t last = kvf__utf8_before(s, end);
+        kvf__utf8_next(s + last, end - last, &cp);
+        if (!kvf__is_space(cp)) break;
+        end = last;
+    }
+    w->trimmed |= from > 0;
+    return kvf__trace_copy(w, out, text, from, end - from);
+}
+
 static kvf_status apply_step(kvf__work *w, const kvf__tok_step *step, bool bare,
                              const kvf__traced *text, kvf__traced *out)
 {
@@ -109,6 +132,10 @@ static kvf_status apply_step(kvf__work *w, const kvf__tok_step *step, bool bare,
         if (n > 0 && !bare)
             KVF_TRY(kvf__trace_put(w, out, step->text, step->text_n, kvf__trace_at(w, text, 0)));
         return kvf__trace_copy(w, out, text, 0, n);
+    case KVF__STEP_CHARSMAP:
+        return kvf__apply_charsmap(w, step, text, out);
+    case KVF__STEP_TRIM:
+        return trim(w, step, text, out);
     case KVF__STEP_REPLACE:
         return kvf__replace_all(w, step, text, 0, n, out);
     default:
@@ -119,6 +146,7 @@ static kvf_status apply_step(kvf__work *w, const kvf__tok_step *step, bool bare,
 kvf_status kvf__normalize(kvf__work *w, const kvf__traced *text, size_t at, size_t n, bool bare)
 {
     kvf__traced_clear(&w->normal);
+    w->trimmed = false;
     KVF_TRY(kvf__trace_copy(w, &w->normal, text, at, n));
     for (size_t i = 0; i < w->t->normalizer.n; i++) {
         kvf__traced from = w->normal;

@@ -21,7 +21,7 @@ static kvf_status queue(kvf__work *w, const char *text, int32_t at)
     if (id < 0) return KVF_OK;
     return kvf__word_push(
         w->ctx, &w->word,
-        (kvf__merge){.key = -(double)w->t->model.scores[id], .at = at, .id = id, .n = n});
+        (kvf__merge){.key = -w->t->model.scores[id], .at = at, .id = id, .n = n});
 }
 
 static kvf_status begin_word(kvf__work *w, const char *text, size_t n)

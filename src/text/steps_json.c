@@ -169,6 +169,29 @@ static kvf_status read_metaspace(const step_reading *r, const kvf_json *json, kv
     return kvf__pattern_literal(r->ctx, step->text, step->text_n, &step->pattern);
 }
 
+static kvf_status read_precompiled(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
+{
+    const char *base64;
+    size_t n;
+
+    KVF_TRY(kvf__want_str(r->ctx, r->where, json, "precompiled_charsmap", &base64, &n));
+    if (!base64)
+        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s has no \"precompiled_charsmap\"", r->where,
+                         r->part);
+    return kvf__read_charsmap(r->ctx, r->where, base64, n, step);
+}
+
+static kvf_status read_trim(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
+{
+    bool left, right;
+
+    KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "strip_left", true, &left));
+    KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "strip_right", true, &right));
+    step->start = left;
+    step->stop = right;
+    return KVF_OK;
+}
+
 /* ---- types that are several steps ------------------------------------------------------------ */
 
 static kvf_status expand_bert_normalizer(const step_reading *r, const kvf_json *json)
@@ -204,6 +227,8 @@ static const step_row NORMALIZERS[] = {
     {.type = "Lowercase", .kind = KVF__STEP_LOWERCASE},
     {.type = "StripAccents", .kind = KVF__STEP_STRIP_ACCENTS},
     {.type = "Prepend", .kind = KVF__STEP_PREPEND, .text = "prepend"},
+    {.type = "Precompiled", .kind = KVF__STEP_CHARSMAP, .read = read_precompiled},
+    {.type = "Strip", .kind = KVF__STEP_TRIM, .read = read_trim},
     {.type = "Replace", .kind = KVF__STEP_REPLACE, .pattern = true, .text = "content"},
     {0},
 };

@@ -65,6 +65,10 @@ kvf_status kvf__read_vocab(kvf_ctx *ctx, const char *where, kvf_json *vocab, kvf
 kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                  kvf__added *out); /* text is a view */
 
+/* step->text of a KVF__STEP_CHARSMAP, of its base64 (charsmap.c). */
+kvf_status kvf__read_charsmap(kvf_ctx *ctx, const char *where, const char *base64, size_t n,
+                              kvf__tok_step *step);
+
 /* BERT's parts (bert_files.c). */
 kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                 kvf__tok_steps *out);

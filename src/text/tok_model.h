@@ -1,5 +1,5 @@
-/* The models that cut a pre-token into tokens: BPE by ranks, BPE by scores, WordPiece (bpe.c,
- * spm.c, wordpiece.c), and the word they work on (word.c). */
+/* The models that cut a pre-token into tokens: BPE by ranks, BPE by scores, WordPiece, Unigram
+ * (bpe.c, spm.c, wordpiece.c, unigram.c), and the word they work on (word.c). */
 #ifndef KVF_TOK_MODEL_H
 #define KVF_TOK_MODEL_H
 
@@ -21,13 +21,15 @@ kvf_status kvf__pairs_init(kvf_ctx *ctx, kvf__pairs *pairs, size_t n);
 typedef enum kvf__tok_model_kind {
     KVF__MODEL_BPE,
     KVF__MODEL_SCORES, /* SentencePiece scores instead of merge ranks */
-    KVF__MODEL_WORDPIECE
+    KVF__MODEL_WORDPIECE,
+    KVF__MODEL_UNIGRAM
 } kvf__tok_model_kind;
 
 typedef struct kvf__tok_model {
     kvf__tok_model_kind kind;
     kvf__pairs pairs;
-    float *scores;         /* [lexicon.n] */
+    double *scores;        /* by score, unigram: [lexicon.n] */
+    double unk_score;      /* unigram */
     int32_t unk;           /* -1: none */
     char *prefix, *suffix; /* of continuing characters, of a word's last one; NULL: none */
     bool byte_fallback, fuse_unk, ignore_merges;
@@ -50,13 +52,21 @@ typedef struct kvf__merge {
     int32_t at, id; /* left symbol; what the pair becomes */
     uint32_t n;     /* by-score: bytes of the pair when queued */
 } kvf__merge;
-/* The word being merged. */
+/* Where the best way to a byte of a word comes from, by which token; on the best way through the
+ * word, where it goes on. */
+typedef struct kvf__path {
+    double score;
+    int32_t from, id, next; /* from -1: no way */
+} kvf__path;
+/* The word being merged, or cut. */
 typedef struct kvf__word {
     kvf__symbol *v;
     size_t n, cap;
     kvf__merge *heap;
     size_t heap_n, heap_cap;
     kvf__buf affixed;
+    kvf__path *path; /* unigram: [bytes + 1] */
+    size_t path_cap;
 } kvf__word;
 kvf_status kvf__word_add(kvf_ctx *ctx, kvf__word *word, int32_t id, size_t at, size_t n);
 kvf_status kvf__word_push(kvf_ctx *ctx, kvf__word *word, kvf__merge merge);
@@ -69,5 +79,6 @@ void kvf__word_done(kvf__word *word);
 kvf_status kvf__bpe_encode(kvf__work *work, const char *text, size_t n);
 kvf_status kvf__spm_encode(kvf__work *work, const char *text, size_t n);
 kvf_status kvf__wordpiece_encode(kvf__work *work, const char *text, size_t n);
+kvf_status kvf__unigram_encode(kvf__work *work, const char *text, size_t n);
 
 #endif

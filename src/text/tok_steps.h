@@ -17,6 +17,8 @@ typedef enum kvf__step_kind {
     KVF__STEP_CLEAN,         /* BERT: control characters out, white space to ' ' */
     KVF__STEP_SPACE_CHINESE, /* BERT: ' ' on both sides of each */
     KVF__STEP_STRIP_MARKS,   /* BERT: non-spacing marks only */
+    KVF__STEP_CHARSMAP,      /* SentencePiece's table, in `text` */
+    KVF__STEP_TRIM,          /* white space at the ends that start and stop say */
     /* normalizer and decoder; pre-tokenizer and decoder */
     KVF__STEP_REPLACE,
     KVF__STEP_BYTE_LEVEL,
@@ -58,7 +60,7 @@ typedef struct kvf__tok_step {
     kvf__scheme scheme;     /* metaspace */
     bool invert, prefix_space, split;
     bool cleanup;        /* wordpiece decoder */
-    int64_t start, stop; /* strip: at most so many characters at either end */
+    int64_t start, stop; /* strip: at most so many characters at either end; trim: whether */
 } kvf__tok_step;
 
 typedef struct kvf__tok_steps {

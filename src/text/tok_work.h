@@ -56,6 +56,7 @@ struct kvf__work {
     size_t points_cap;
     void *match;         /* pattern.c */
     bool ended_in_token; /* the text's last part was an added token */
+    bool trimmed;        /* the normalised section lost its beginning */
 };
 void kvf__work_done(kvf__work *work);
 
@@ -72,6 +73,9 @@ kvf_status kvf__normalize(kvf__work *work, const kvf__traced *text, size_t at, s
 /* A normalisation form (normal_forms.c). */
 kvf_status kvf__apply_form(kvf__work *work, kvf__step_kind form, const kvf__traced *text,
                            kvf__traced *out);
+/* SentencePiece's table (charsmap.c). */
+kvf_status kvf__apply_charsmap(kvf__work *work, const kvf__tok_step *step, const kvf__traced *text,
+                               kvf__traced *out);
 kvf_status kvf__replace_all(kvf__work *work, const kvf__tok_step *step, const kvf__traced *text,
                             size_t at, size_t n, kvf__traced *out);
 /* work->pieces := the pre-tokens of work->pieces, which holds one piece. `bare` leaves out prefix

@@ -171,7 +171,7 @@ static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
         if (v->scores[i] != v->scores[i])
             return kvf__fail(ctx, KVF_EFORMAT, "%s: score of token %zu is not a number", v->where,
                              i);
-        t->model.scores[i] = v->scores[i];
+        t->model.scores[i] = (double)v->scores[i];
     }
     if (prefix) KVF_TRY(add_text_step(ctx, &t->normalizer, KVF__STEP_PREPEND, NULL, UNDERLINE));
     KVF_TRY(add_text_step(ctx, &t->normalizer, KVF__STEP_REPLACE, " ", UNDERLINE));

@@ -1,10 +1,11 @@
 /* tokenizer.json: one file that describes the whole pipeline.
  *
- * The models BPE and WordPiece. `truncation` and `padding` are ignored: how long a row may be is
- * not the tokenizer's business. The id that an added token's entry gives counts unless the model's
- * vocabulary has the text. */
+ * The models BPE, WordPiece and Unigram. `truncation` and `padding` are ignored: how long a row may
+ * be is not the tokenizer's business. The id that an added token's entry gives counts unless the
+ * model's vocabulary has the text. */
 #include "tok_files.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- model ----------------------------------------------------------------------------------- */
@@ -118,6 +119,45 @@ static kvf_status read_wordpiece(kvf_ctx *ctx, const char *where, const kvf_json
     return KVF_OK;
 }
 
+/* Token `id`: [text, score]. */
+static kvf_status read_scored(kvf_ctx *ctx, const char *where, const kvf_json *json, size_t id,
+                              kvf__tokenizer *t)
+{
+    size_t n = 0;
+    const char *text = kvf_json_str(kvf_json_at(json, 0), &n);
+    const double score = kvf_json_real(kvf_json_at(json, 1), NAN);
+
+    if (!text || !isfinite(score))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: model.vocab[%zu] is not [\"token\", score]", where,
+                         id);
+    t->model.scores[id] = score;
+    if (score < t->model.unk_score) t->model.unk_score = score;
+    return kvf__lexicon_put(ctx, &t->lex, where, text, n, (int64_t)id, 0, false);
+}
+
+static kvf_status read_unigram(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                               kvf__tokenizer *t)
+{
+    enum { PENALTY = 10 }; /* of an unknown character, below the lowest score */
+    const kvf_json *vocab = kvf_json_get(json, "vocab");
+    const size_t n = kvf_json_typeof(vocab) == KVF_JSON_ARRAY ? kvf_json_size(vocab) : 0;
+    kvf__tok_model *m = &t->model;
+
+    m->kind = KVF__MODEL_UNIGRAM;
+    m->unk_score = INFINITY;
+    KVF_TRY(kvf__want_bool(ctx, where, json, "byte_fallback", false, &m->byte_fallback));
+    KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *m->scores, &m->scores));
+    for (size_t id = 0; id < n; id++)
+        KVF_TRY(read_scored(ctx, where, kvf_json_at(vocab, id), id, t));
+    m->unk_score -= PENALTY;
+    const int64_t unk = kvf_json_int(kvf_json_get(json, "unk_id"), -1);
+    if (unk < 0 || unk >= (int64_t)n)
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: model.unk_id names none of the %zu tokens", where,
+                         n);
+    m->unk = (int32_t)unk;
+    return KVF_OK;
+}
+
 /* Old files have no type, but what only this model has. */
 static const struct {
     const char *type, *mark;
@@ -125,6 +165,7 @@ static const struct {
 } MODELS[] = {
     {"BPE", "merges", read_bpe},
     {"WordPiece", "max_input_chars_per_word", read_wordpiece},
+    {"Unigram", "unk_id", read_unigram},
 };
 
 static kvf_status read_model(kvf_ctx *ctx, const char *where, const kvf_json *json,
@@ -140,10 +181,11 @@ static kvf_status read_model(kvf_ctx *ctx, const char *where, const kvf_json *js
             return MODELS[i].read(ctx, where, json, t);
     if (type)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: model.type \"%s\" is not supported, want BPE or WordPiece", where,
-                         type);
+                         "%s: model.type \"%s\" is not supported, want BPE, WordPiece or Unigram",
+                         where, type);
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: model has neither a type nor merges, want BPE or WordPiece", where);
+                     "%s: model has neither a type nor merges, want BPE, WordPiece or Unigram",
+                     where);
 }
 
 /* ---- added tokens ---------------------------------------------------------------------------- */

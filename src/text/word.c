@@ -85,5 +85,6 @@ void kvf__word_done(kvf__word *word)
     kvf__free(word->v);
     kvf__free(word->heap);
     kvf__buf_done(&word->affixed);
+    kvf__free(word->path);
     *word = (kvf__word){0};
 }

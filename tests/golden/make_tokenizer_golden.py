@@ -4,6 +4,7 @@
     tokenizer_pipelines.json  made-up tokenizers (../tokenizer_pipelines.py), texts, ids by `tokenizers`
     tokenizer_bert.json       made-up WordPiece and RoBERTa tokenizers, texts: ids, origins in bytes, words, pairs
     tokenizer_offsets.json    the same of BPE pipelines that rewrite their text
+    tokenizer_unigram.json    the same of Unigram pipelines
     tokenizer_decoding.json   decoders, lists of ids drawn from a small vocabulary, their texts
     tokenizer_spm.json        a small SentencePiece BPE vocabulary with scores, ids by `sentencepiece`
     tokenizer_shared.json     nasty texts (../tokenizer_parity.py), ids of the tokenizers in the shared data
@@ -75,6 +76,7 @@ BERT = ["bert True True None True", "bert False False False False", "bert True T
         "bert processing", "bert odd template", "bert short words", "bert other prefix"]
 ORIGINS = ["NFC", "NFKD", "nfd strip", "llama legacy", "metaspace first True", "unk fuse True",
            "few bytes fuse False", "roberta True True", "roberta False True"]
+UNIGRAM = ["unigram xlm-r", "unigram deberta", "unigram bytes"]
 LIMITS = ["", " ", "the cat", "Hello, WORLD! don't", "naïve café ÉTÉ e\u0301te\u0301 \u0130stanbul", "東京都 привет 𠀀a", "한국어 각",
           "x\u0000y\u0007z\u200b\ufeff\u00adthe\ufffd", "the\tcat\r\n\u00a0mat\u3000", "🙂the 👩‍👩‍👧 1️⃣", "aaaa", "aaaaa",
           "éééé ééééé the", "[CLS] the [SEP] [MASK]a[UNK]", " <T> the  <L> x<S>", "foo_bar (c) [d] — «x»", "ﬁn ① x\u0301\u0327y",
@@ -214,6 +216,7 @@ if __name__ == "__main__":
     pipelines()
     details("tokenizer_bert.json", BERT)
     details("tokenizer_offsets.json", ORIGINS)
+    details("tokenizer_unigram.json", UNIGRAM)
     decoding("tokenizer_decoding.json")
     spm()
     shared(data)

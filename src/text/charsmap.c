@@ -1,0 +1,154 @@
+/* The normalizer "Precompiled" of tokenizer.json: SentencePiece's table of what characters become,
+ * in base64. It is the length of a double-array trie in bytes, the trie (darts-clone: 32-bit units,
+ * little-endian), and behind it the replacements, each ended by a NUL, which the trie's values
+ * count in.
+ *
+ * As `tokenizers` applies it: a user-perceived character of less than 6 bytes is replaced as a
+ * whole by what the shortest of its beginnings in the trie becomes; else each of its characters. */
+#include "tok_files.h"
+#include "tok_work.h"
+
+#include <string.h>
+
+enum { UNIT = 4, WHOLE_BYTES = 6 };
+
+static uint32_t read_u32(const char *at)
+{
+    uint32_t value = 0;
+
+    for (int i = UNIT - 1; i >= 0; i--)
+        value = value << 8 | (uint8_t)at[i];
+    return value;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int digit_of(char c)
+{
+    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(DIGITS, c) : NULL;
+    return at ? (int)(at - DIGITS) : -1;
+}
+
+/* out has room for 3 bytes of every 4 characters; false: no base64. */
+static bool decode_base64(const char *text, size_t n, char *out, size_t *out_n)
+{
+    uint32_t bits = 0;
+    int held = 0;
+
+    while (n > 0 && text[n - 1] == '=')
+        n--;
+    *out_n = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int digit = digit_of(text[i]);
+        if (digit < 0) return false;
+        bits = bits << 6 | (uint32_t)digit;
+        held += 6;
+        if (held < 8) continue;
+        held -= 8;
+        out[(*out_n)++] = (char)(bits >> held & 0xFF);
+    }
+    return true;
+}
+
+kvf_status kvf__read_charsmap(kvf_ctx *ctx, const char *where, const char *base64, size_t n,
+                              kvf__tok_step *step)
+{
+    KVF_TRY(kvf__alloc_array(ctx, n / 4 * 3 + 4, 1, &step->text));
+    if (!decode_base64(base64, n, step->text, &step->text_n))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: precompiled_charsmap is not base64", where);
+    const size_t trie = step->text_n >= UNIT ? read_u32(step->text) : 0;
+    if (trie < UNIT || trie % UNIT || trie > step->text_n - UNIT)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: precompiled_charsmap: a trie of %zu bytes in a table of %zu", where,
+                         trie, step->text_n);
+    step->text[step->text_n] = 0; /* the last replacement ends */
+    return KVF_OK;
+}
+
+/* ---- the trie -------------------------------------------------------------------------------- */
+
+static uint32_t offset_of(uint32_t unit)
+{
+    return unit >> 10 << ((unit & 1u << 9) >> 6);
+}
+
+/* What the shortest beginning of a key becomes; NULL: none is in the trie. */
+static const char *find(const kvf__tok_step *step, const char *key, size_t n)
+{
+    const char *trie = step->text + UNIT;
+    const size_t bytes = read_u32(step->text), units = bytes / UNIT;
+    size_t at = offset_of(read_u32(trie));
+
+    for (size_t i = 0; i < n && key[i]; i++) {
+        at ^= (uint8_t)key[i];
+        if (at >= units) return NULL;
+        const uint32_t unit = read_u32(trie + at * UNIT);
+        if ((unit & (1u << 31 | 0xFF)) != (uint8_t)key[i]) return NULL;
+        at ^= offset_of(unit);
+        if (at >= units) return NULL;
+        if (!(unit >> 8 & 1)) continue;
+        const size_t value = read_u32(trie + at * UNIT) & 0x7FFFFFFF;
+        return value < step->text_n - UNIT - bytes ? trie + bytes + value : "";
+    }
+    return NULL;
+}
+
+/* ---- a text ---------------------------------------------------------------------------------- */
+
+/* Each character has the range of the one in its place, those that are more the last one's. */
+static kvf_status put_instead(kvf__work *w, const kvf__traced *text, size_t at, size_t n,
+                              const char *to, kvf__traced *out)
+{
+    const size_t end = at + n, to_n = strlen(to);
+    size_t last = at;
+
+    if (kvf__utf8_valid(to, to_n) != to_n) to = "";
+    for (size_t i = 0, length; to[i]; i += length) {
+        length = kvf__utf8_len(to[i]);
+        KVF_TRY(kvf__trace_put(w, out, to + i, length, kvf__trace_at(w, text, last)));
+        const size_t next = last + kvf__utf8_len(text->buf.data[last]);
+        if (next < end) last = next;
+    }
+    return KVF_OK;
+}
+
+/* The end of the user-perceived character that begins at `at`. */
+static size_t cluster_end(const kvf__traced *text, size_t at)
+{
+    const char *s = text->buf.data;
+    const size_t n = text->buf.n;
+    int32_t state = 0;
+    uint32_t cp, next;
+
+    at += kvf__utf8_next(s + at, n - at, &cp);
+    while (at < n) {
+        const size_t length = kvf__utf8_next(s + at, n - at, &next);
+        if (kvf__is_break(cp, next, &state)) break;
+        at += length;
+        cp = next;
+    }
+    return at;
+}
+
+kvf_status kvf__apply_charsmap(kvf__work *w, const kvf__tok_step *step, const kvf__traced *text,
+                               kvf__traced *out)
+{
+    const char *s = text->buf.data;
+
+    for (size_t at = 0, end; at < text->buf.n; at = end) {
+        end = cluster_end(text, at);
+        const char *to = end - at < WHOLE_BYTES ? find(step, s + at, end - at) : NULL;
+        if (to) {
+            KVF_TRY(put_instead(w, text, at, end - at, to, out));
+            continue;
+        }
+        for (size_t one = at; one < end; one += kvf__utf8_len(s[one])) {
+            const size_t n = kvf__utf8_len(s[one]);
+            to = find(step, s + one, n);
+            KVF_TRY(to ? put_instead(w, text, one, n, to, out)
+                       : kvf__trace_copy(w, out, text, one, n));
+        }
+    }
+    return KVF_OK;
+}

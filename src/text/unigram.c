@@ -1,0 +1,90 @@
+/* Unigram, as the model of that name in `tokenizers` and SentencePiece (Kudo 2018,
+ * arXiv:1804.10959): of all ways to cut a text into tokens the one whose scores,
+ * log-probabilities, have the largest sum.
+ *
+ * A character that no token is becomes the unknown token, at a score below all others; unknown
+ * characters side by side are one. With byte_fallback they become the tokens of their bytes. */
+#include "tok_work.h"
+
+static kvf_status open_path(kvf__work *w, size_t n)
+{
+    kvf__word *word = &w->word;
+
+    KVF_TRY(kvf__reserve(w->ctx, &word->path, &word->path_cap, n + 1, sizeof *word->path));
+    for (size_t at = 0; at <= n; at++)
+        word->path[at] = (kvf__path){.from = -1};
+    return KVF_OK;
+}
+
+/* Of equal sums the one that was found first. */
+static void offer(kvf__path *end, double score, size_t from, int32_t id)
+{
+    if (end->from >= 0 && !(score > end->score)) return;
+    *end = (kvf__path){.score = score, .from = (int32_t)from, .id = id};
+}
+
+/* All tokens that begin at `at`. */
+static void step_from(const kvf__work *w, const char *text, size_t at, size_t n)
+{
+    const kvf__tok_model *m = &w->t->model;
+    const size_t most = w->t->lex.longest < n - at ? w->t->lex.longest : n - at;
+    const size_t first = kvf__utf8_len(text[at]);
+    const double score = w->word.path[at].score;
+    bool single = false;
+
+    for (size_t length = first; length <= most; length += kvf__utf8_len(text[at + length])) {
+        const int32_t id = kvf__lexicon_model(&w->t->lex, text + at, length);
+        if (id >= 0) {
+            offer(&w->word.path[at + length], score + m->scores[id], at, id);
+            single |= length == first;
+        }
+        if (at + length == n) break;
+    }
+    if (!single) offer(&w->word.path[at + first], score + m->unk_score, at, m->unk);
+}
+
+/* Turns the links around: each start on the best path gets the end of its token. */
+static void walk_back(kvf__work *w, size_t n)
+{
+    kvf__path *path = w->word.path;
+
+    for (size_t end = n; end > 0;) {
+        const size_t from = (size_t)path[end].from;
+        path[from].next = (int32_t)end;
+        end = from;
+    }
+}
+
+/* Of unknown characters, by the tokens of their bytes if all of these are there. */
+static kvf_status emit_unknown(kvf__work *w, const char *text, size_t at, size_t n)
+{
+    const kvf__tokenizer *t = w->t;
+    bool all = t->model.byte_fallback;
+
+    for (size_t i = 0; all && i < n; i++)
+        all = t->lex.bytes[(uint8_t)text[at + i]] >= 0;
+    if (!all) return kvf__emit(w, t->model.unk, at, n);
+    for (size_t i = 0; i < n; i++)
+        KVF_TRY(kvf__emit(w, t->lex.bytes[(uint8_t)text[at + i]], at, n));
+    return KVF_OK;
+}
+
+kvf_status kvf__unigram_encode(kvf__work *w, const char *text, size_t n)
+{
+    const int32_t unk = w->t->model.unk;
+
+    if (n >= INT32_MAX) return kvf__fail(w->ctx, KVF_EDATA, "a text is too long to tokenize");
+    KVF_TRY(open_path(w, n));
+    for (size_t at = 0; at < n; at += kvf__utf8_len(text[at]))
+        step_from(w, text, at, n);
+    walk_back(w, n);
+    const kvf__path *path = w->word.path;
+    for (size_t at = 0, end; at < n; at = end) {
+        end = (size_t)path[at].next;
+        const int32_t id = path[end].id;
+        while (id == unk && end < n && path[path[end].next].id == unk)
+            end = (size_t)path[end].next;
+        KVF_TRY(id == unk ? emit_unknown(w, text, at, end - at) : kvf__emit(w, id, at, end - at));
+    }
+    return KVF_OK;
+}
