@@ -4,6 +4,7 @@
  * Column n of the change requires h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b)
  * is A^T (A A^T)^-1 change[:, n], solved in f64. With more rows than unknowns, P > M + 1, nothing
  * reaches the target, and (A^T A)^-1 A^T change[:, n] comes nearest. */
+#include "cholesky.h"
 #include "encoder_priv.h"
 
 #include <math.h>
@@ -12,39 +13,6 @@
 /* Of a natural step, as a share of the mean of the Gram matrix's diagonal: hidden rows that are
  * nearly equal, or more than the layer is wide, ask for no large weights. */
 static const double RIDGE = 1e-3;
-
-/* Lower Cholesky factor of a Gram matrix of [h | 1], in place. A pivot that vanishes (rows or
- * columns that depend on each other) is lifted by a ridge far below f32 resolution. */
-static void cholesky(double *gram, int64_t P)
-{
-    double trace = 0;
-    for (int64_t i = 0; i < P; i++)
-        trace += gram[i * P + i];
-    for (int64_t j = 0; j < P; j++) {
-        for (int64_t i = j; i < P; i++) {
-            double sum = gram[i * P + j];
-            for (int64_t t = 0; t < j; t++)
-                sum -= gram[i * P + t] * gram[j * P + t];
-            if (i == j) sum = sqrt(fmax(sum, 1e-12 * trace));
-            gram[i * P + j] = i == j ? sum : sum / gram[j * P + j];
-        }
-    }
-}
-
-/* x = (L L^T)^-1 x */
-static void cholesky_solve(const double *factor, double *x, int64_t P)
-{
-    for (int64_t i = 0; i < P; i++) {
-        for (int64_t t = 0; t < i; t++)
-            x[i] -= factor[i * P + t] * x[t];
-        x[i] /= factor[i * P + i];
-    }
-    for (int64_t i = P - 1; i >= 0; i--) {
-        for (int64_t t = i + 1; t < P; t++)
-            x[i] -= factor[t * P + i] * x[t];
-        x[i] /= factor[i * P + i];
-    }
-}
 
 static void gram_of_rows(double *gram, const float *h, int64_t P, int64_t M)
 {
@@ -66,13 +34,13 @@ void kvf__last_layer_inverse(float *inverse, double *gram, const float *h, int64
         trace += gram[i * P + i];
     for (int64_t i = 0; i < P; i++)
         gram[i * P + i] += RIDGE * trace / (double)P;
-    cholesky(gram, P);
+    kvf__cholesky(gram, P);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < P; i++) {
         double *column = columns + i * P;
         for (int64_t j = 0; j < P; j++)
             column[j] = i == j;
-        cholesky_solve(gram, column, P);
+        kvf__cholesky_solve(gram, column, P);
         for (int64_t j = 0; j < P; j++)
             inverse[i * P + j] = (float)column[j];
     }
@@ -86,13 +54,13 @@ static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const 
     KVF_TRY(kvf__alloc_array(ctx, (size_t)(P * (P + N)), sizeof *gram, &gram));
     double *x = gram + P * P;
     gram_of_rows(gram, h, P, M);
-    cholesky(gram, P);
+    kvf__cholesky(gram, P);
 #pragma omp parallel for schedule(static)
     for (int64_t n = 0; n < N; n++) {
         double *column = x + n * P, bias = b[n];
         for (int64_t p = 0; p < P; p++)
             column[p] = change[p * N + n];
-        cholesky_solve(gram, column, P);
+        kvf__cholesky_solve(gram, column, P);
         for (int64_t t = 0; t < M; t++) {
             double sum = w[n * M + t];
             for (int64_t p = 0; p < P; p++)
@@ -125,10 +93,10 @@ static void least_squares(double *inverse, double *gram, const float *h, int64_t
                 sum += inverse[p * n + i] * inverse[p * n + j];
             gram[i * n + j] = gram[j * n + i] = sum;
         }
-    cholesky(gram, n);
+    kvf__cholesky(gram, n);
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < P; p++)
-        cholesky_solve(gram, inverse + p * n, n);
+        kvf__cholesky_solve(gram, inverse + p * n, n);
 }
 
 /* P > M + 1: by that of columns. */
