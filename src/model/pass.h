@@ -47,6 +47,21 @@ typedef struct kvf__section {
     double *loss_sum; /* the loss of its labels is added; NULL: not wanted */
 } kvf__section;
 
+/* The queries of the labelled positions and what attention answers them, of one layer after the
+ * other; memory of the caller. */
+typedef struct kvf__queries {
+    float *q;        /* [n_labels, H, D] rotated */
+    float *out;      /* [n_labels, H, D] the answer of all keys that each sees */
+    float *own;      /* [n_labels, H, D] what their row's own tokens alone would answer */
+    float *own_mass; /* [n_labels, H] log of the sum of exp(score) over these tokens */
+    /* Called when the arrays hold layer l; attn: how its scores are made. */
+    kvf_status (*layer)(void *user, int64_t l, const struct kvf__attn *attn);
+    void *user;
+    const kvf__prefix
+        *instead; /* no longer than the input's: the layer's attention is then computed
+                     anew with this prefix, as later layers see it; NULL: it stays */
+} kvf__queries;
+
 typedef struct kvf__input {
     const kvf__batch *batch;
     kvf__condition condition; /* of all rows. With batch->infix_at on a base with rope the keys of
@@ -61,6 +76,7 @@ typedef struct kvf__input {
                        each layer: with post-norm blocks, what qkv reads */
     double *share;  /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
                        falls on virtual tokens: prefix, or vectors (but those in a cache) */
+    const kvf__queries *queries;  /* NULL: not wanted; excludes sections and a cache */
     const kvf__section *sections; /* [n_sections] all rows, in place of `condition`;
                                      excludes dropout and infix_at */
     int64_t n_sections;           /* 0: none */

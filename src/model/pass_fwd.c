@@ -109,6 +109,7 @@ static kvf_status set_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inp
     pass->cache = input->cache;
     pass->slot = input->slot;
     pass->keys.share = input->share;
+    pass->keys.queries = input->queries;
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
     pass->keys.dealt = false;
@@ -139,7 +140,7 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     return KVF_OK;
 }
 
-static void attention_fwd(kvf__pass *pass, int64_t l)
+void kvf__pass_attend(kvf__pass *pass, int64_t l)
 {
     const kvf__model *m = pass->model;
     int64_t N = pass->batch->n_tokens, width = m->desc.H * m->desc.D;
@@ -245,8 +246,9 @@ static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_FORWARD));
     KVF_TRY(qkv_fwd(ctx, pass, l));
     if (last && !pass->batch->n_labels) return KVF_OK;
-    attention_fwd(pass, l);
+    kvf__pass_attend(pass, l);
     if (pass->keys.share && !pass->again.now) KVF_TRY(kvf__pass_add_share(ctx, pass, l));
+    if (pass->keys.queries && !pass->again.now) KVF_TRY(kvf__pass_ask(ctx, pass, l));
     if (!last) return block_fwd(ctx, pass, l, pass->fwd.x, pass->kept[l].att, pass->M);
     gather_labelled(pass);
     return block_fwd(ctx, pass, l, pass->fwd.x_lab, pass->fwd.att_lab, pass->ML);

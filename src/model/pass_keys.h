@@ -19,6 +19,7 @@ typedef struct kvf__pass_keys {
     float *dcommon;  /* [limits.common_tokens, (H+2G)D] what later rows add to their keys, values;
                       backward only */
     double *share;   /* of the input */
+    const struct kvf__queries *queries; /* of the input */
     bool dealt;      /* the attention plan, for the sections that are `planned` */
     bool dealt_last; /* for the last layer, where rows without labels ask for nothing */
 } kvf__pass_keys;
@@ -45,5 +46,9 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, struct kvf__pass *pass,
                                        const kvf__input *input);
 /* Adds layer l's part to what the input's `share` asks for, once attention ran (pass_share.c). */
 kvf_status kvf__pass_add_share(kvf_ctx *ctx, const struct kvf__pass *pass, int64_t l);
+/* Layer l's part of what the input's `queries` asks for, once attention ran (pass_queries.c). */
+kvf_status kvf__pass_ask(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l);
+/* The attention of layer l (pass_fwd.c). */
+void kvf__pass_attend(struct kvf__pass *pass, int64_t l);
 
 #endif

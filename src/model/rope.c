@@ -163,6 +163,13 @@ static void rotate_pair(float *a, float *b, double cosine, double sine)
     *b = (float)(y * cosine + x * sine);
 }
 
+/* As fill_rows has them: the products round to f32, their difference does not. */
+static double angle_between(const kvf__desc *desc, int64_t i, int64_t from, int64_t to)
+{
+    return (double)((float)to * desc->position.inv_freq[i]) -
+           (double)((float)from * desc->position.inv_freq[i]);
+}
+
 void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to)
 {
     int64_t n = desc->D / 2, D = desc->D, rows = prefix->G * prefix->P;
@@ -171,9 +178,7 @@ void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, in
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < prefix->P; p++)
         for (int64_t i = 0; i < n; i++) {
-            /* as fill_rows has them: the products round to f32, their difference does not */
-            double angle = (double)((float)(to + p) * desc->position.inv_freq[i]) -
-                           (double)((float)(from + p) * desc->position.inv_freq[i]);
+            double angle = angle_between(desc, i, from + p, to + p);
             double cosine = cos(angle), sine = sin(angle);
             for (int64_t l = 0; l < prefix->L; l++)
                 for (int64_t row = p; row < rows; row += prefix->P) {
@@ -181,4 +186,15 @@ void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, in
                     rotate_pair(&k[i], &k[i + n], cosine, sine);
                 }
         }
+}
+
+void kvf__rope_move_key(const kvf__desc *desc, float *k, int64_t from, int64_t to)
+{
+    int64_t n = desc->D / 2;
+
+    if (desc->position.kind != KVF__POS_ROPE || from == to) return;
+    for (int64_t i = 0; i < n; i++) {
+        double angle = angle_between(desc, i, from, to);
+        rotate_pair(&k[i], &k[i + n], cos(angle), sin(angle));
+    }
 }

@@ -203,8 +203,10 @@ static kvf_status forward(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *s
                           int64_t batch)
 {
     fill_batcher(e, batch);
-    const kvf__input input = {
-        .batch = &e->batcher.batch, .condition = subject->condition, .share = subject->share};
+    const kvf__input input = {.batch = &e->batcher.batch,
+                              .condition = subject->condition,
+                              .share = subject->share,
+                              .queries = subject->queries};
     return kvf__pass_fwd(ctx, e->pass, &input);
 }
 

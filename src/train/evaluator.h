@@ -10,8 +10,9 @@
 /* What is measured on a base. */
 typedef struct kvf__subject {
     kvf__condition condition;
-    kvf__head *head; /* NULL: the base's own */
-    double *share;   /* [L, H] as of kvf__input; NULL: not wanted */
+    kvf__head *head;                    /* NULL: the base's own */
+    double *share;                      /* [L, H] as of kvf__input; NULL: not wanted */
+    const struct kvf__queries *queries; /* as of kvf__input; NULL: not wanted */
 } kvf__subject;
 /* prefix NULL: the bare base. */
 kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head);

@@ -1,0 +1,123 @@
+/* What attention is asked at labelled positions, and what it answers: for attention matching, which
+ * makes keys and values that answer alike (arXiv 2602.16284).
+ *
+ * The share of a row's own tokens is computed once more, from the queries and keys of the pass
+ * itself, because attention keeps only what all keys answer together. Rows are shared out over
+ * threads, each computing its own labels: the same bits for any number of threads. */
+#include "attention.h"
+#include "pass_priv.h"
+#include "wide.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Of query q, the softmax over the first n keys of a row: out [D], the mean of their values v;
+ * returns the log of the sum of its exponentials. p: [n] of scratch. */
+static float own_attention(const kvf__attn *attn, const float *q, const float *k, const float *v,
+                           int64_t n, float *p, float *out)
+{
+    const kvf__wide *wide = kvf__wide_get();
+    const int64_t D = attn->D;
+    float most = -INFINITY, sum = 0;
+
+    for (int64_t t = 0; t < n; t++) {
+        p[t] = attn->scale * (float)wide->dot(q, k + t * attn->ld, D);
+        if (attn->cap > 0) p[t] = attn->cap * tanhf(p[t] / attn->cap);
+        most = fmaxf(most, p[t]);
+    }
+    memset(out, 0, (size_t)D * sizeof *out);
+    for (int64_t t = 0; t < n; t++) {
+        const float e = expf(p[t] - most);
+        sum += e;
+        for (int64_t d = 0; d < D; d++)
+            out[d] += e * v[t * attn->ld + d];
+    }
+    for (int64_t d = 0; d < D; d++)
+        out[d] /= sum;
+    return most + logf(sum);
+}
+
+/* One label, whose token is i of a row; qkv: the row in f32; p: [row] of scratch. */
+static void read_label(const kvf__attn *attn, const float *qkv, int64_t i, int64_t label, float *p,
+                       const kvf__queries *to)
+{
+    const int64_t H = attn->H, G = attn->G, D = attn->D;
+
+    for (int64_t h = 0; h < H; h++) {
+        const int64_t at = label * H + h;
+        const float *q = qkv + i * attn->ld + h * D, *k = qkv + (H + h / (H / G)) * D;
+        memcpy(to->q + at * D, q, (size_t)D * sizeof *q);
+        to->own_mass[at] = own_attention(attn, q, k, k + G * D, i + 1, p, to->own + at * D);
+    }
+}
+
+/* Its labels first .. end - 1; work: [row, ld] and [row] of scratch. */
+static void read_row(const kvf__pass *pass, const kvf__attn *attn, int64_t r, int64_t first,
+                     int64_t end, float *work)
+{
+    const kvf__batch *b = pass->batch;
+    const int64_t len = b->start[r + 1] - b->start[r], HD = attn->H * attn->D;
+
+    kvf__to_f32(attn->act, kvf__act_row(attn->act, (void *)attn->qkv, b->start[r], attn->ld), work,
+                len * attn->ld);
+    for (int64_t j = first; j < end; j++) {
+        read_label(attn, work, b->label_at[j] - b->start[r], j, work + len * attn->ld,
+                   pass->keys.queries);
+        kvf__to_f32(attn->act, kvf__act_row(attn->act, attn->out, b->label_at[j], HD),
+                    pass->keys.queries->out + j * HD, HD);
+    }
+}
+
+static int64_t longest_row(const kvf__batch *b)
+{
+    int64_t most = 0;
+    for (int64_t r = 0; r < b->n_rows; r++)
+        if (b->start[r + 1] - b->start[r] > most) most = b->start[r + 1] - b->start[r];
+    return most;
+}
+
+static kvf_status read_labels(kvf_ctx *ctx, const kvf__pass *pass, const kvf__attn *attn)
+{
+    const kvf__batch *b = pass->batch;
+    const int64_t room = longest_row(b) * (attn->ld + 1);
+    float *work = NULL;
+    int64_t *first = NULL;
+    kvf_status st = kvf__alloc_array(ctx, (size_t)b->n_rows, (size_t)room * sizeof *work, &work);
+
+    if (!st) st = kvf__alloc_array(ctx, (size_t)b->n_rows + 1, sizeof *first, &first);
+    for (int64_t r = 0, j = 0; !st && r < b->n_rows; first[++r] = j)
+        while (j < b->n_labels && b->label_at[j] < b->start[r + 1])
+            j++;
+    if (!st) {
+#pragma omp parallel for schedule(dynamic)
+        for (int64_t r = 0; r < b->n_rows; r++)
+            read_row(pass, attn, r, first[r], first[r + 1], work + r * room);
+    }
+    kvf__free(first);
+    kvf__free(work);
+    return st;
+}
+
+/* Attention of layer l with another prefix than the input's. */
+static void attend_instead(kvf__pass *pass, int64_t l, const kvf__prefix *prefix)
+{
+    kvf__pass_section *all = &pass->sections.at[0];
+    const kvf__prefix *own = all->condition.prefix;
+
+    all->condition.prefix = prefix;
+    pass->keys.dealt = false;
+    kvf__pass_attend(pass, l);
+    all->condition.prefix = own;
+    pass->keys.dealt = false;
+}
+
+kvf_status kvf__pass_ask(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
+{
+    const kvf__queries *queries = pass->keys.queries;
+    const kvf__attn attn = kvf__pass_attn(pass, l);
+
+    KVF_TRY(read_labels(ctx, pass, &attn));
+    KVF_TRY(queries->layer(queries->user, l, &attn));
+    if (queries->instead) attend_instead(pass, l, queries->instead);
+    return KVF_OK;
+}
