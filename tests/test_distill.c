@@ -155,6 +155,46 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
+/* Without a step: nearer to the document than the bare base is, with text behind the document or
+ * behind the prefix, and the same bytes again; then training begins there. */
+static const char *const STARTS[] = {NULL, "P"};
+
+START_TEST(start_by_matching)
+{
+    kvf_distill_options o = options(out);
+    ck_assert(!kvf_train_set(ctx, &o.train, "init", "match"));
+    ck_assert(!kvf_train_set(ctx, &o.train, "steps", "0"));
+    if (STARTS[_i]) ck_assert(!kvf_train_set(ctx, &o.train, "position-start", STARTS[_i]));
+    kvf_distill_result r = distill(&o);
+    ck_assert_msg(r.kl_prefix < 0.7 * r.kl_base, "KL of the prefix %.4f, of the bare base %.4f",
+                  r.kl_prefix, r.kl_base);
+    o.train.out = other;
+    distill(&o);
+    ck_assert(equal_files(out, other));
+    o = options(other);
+    o.train.resume = true;
+    ck_assert(!kvf_train_set(ctx, &o.train, "steps", "20"));
+    const double at_start = r.kl_prefix;
+    r = distill(&o);
+    ck_assert_msg(r.kl_prefix < at_start, "KL %.4f, at the start %.4f", r.kl_prefix, at_start);
+}
+END_TEST
+
+/* As many tokens as the document has answer as it does. */
+START_TEST(matching_all_of_it)
+{
+    kvf_distill_options o = options(out);
+    ck_assert(!kvf_train_set(ctx, &o.train, "init", "match"));
+    ck_assert(!kvf_train_set(ctx, &o.train, "steps", "0"));
+    kvf_distill_result r = distill(&o);
+    o.train.prefix_length = r.document_tokens;
+    o.train.force = true;
+    r = distill(&o);
+    ck_assert_msg(r.kl_prefix < 0.05 * r.kl_base, "KL of the prefix %.4f, of the bare base %.4f",
+                  r.kl_prefix, r.kl_base);
+}
+END_TEST
+
 START_TEST(dry_run_writes_nothing)
 {
     kvf_distill_options o = options(out);
@@ -253,6 +293,8 @@ int main(void)
     tcase_add_test(cases, whole_document_is_the_teacher);
     tcase_add_test(cases, same_command_same_bytes);
     tcase_add_test(cases, resume_equals_no_stop);
+    tcase_add_loop_test(cases, start_by_matching, 0, 2);
+    tcase_add_test(cases, matching_all_of_it);
     tcase_add_test(cases, dry_run_writes_nothing);
     suite_add_tcase(suite, cases);
     cases = tcase_create("errors");

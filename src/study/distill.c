@@ -20,7 +20,8 @@ enum {
     ANSWER_TOKENS = 64,
     CHUNK = 128,  /* tokens of a piece, where no data are given */
     HELD_OUT = 8, /* one row of so many, where no file is held out */
-    STEPS = 200
+    STEPS = 200,
+    QUERIES = 8192 /* tokens of rows that ask the document, at most */
 };
 
 kvf_distill_options kvf_distill_defaults(void)
@@ -34,7 +35,10 @@ typedef struct distilling {
     kvf__document document;
     char *head; /* of the document's text, to start from */
     char hash[33];
-    kvf__teacher held_out; /* of the held-out rows */
+    kvf__teacher held_out;          /* of the held-out rows */
+    kvf__row_list queries;          /* --init match: rows that ask the document */
+    int64_t first_piece, end_piece; /* of the rows */
+    char position[24];              /* what position_start was decided to be */
     double teacher_seconds;
 } distilling;
 
@@ -53,6 +57,9 @@ static kvf_status check_train(kvf_ctx *ctx, const kvf_train_options *o)
                          "--%s: a document is distilled into a prefix before rows "
                          "of one task, lm",
                          bad);
+    if (!strcmp(o->init, "match") && (o->init_from || o->init_encoder))
+        return kvf__fail(ctx, KVF_EUSAGE, "--init-%s: --init match is another start",
+                         o->init_from ? "from" : "encoder");
     if (!method || method->port != KVF__PORT_KV)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--method %s: a document is distilled into keys and values", o->method);
@@ -83,6 +90,17 @@ static kvf_status decide_train(kvf_ctx *ctx, kvf_train_options *o)
     return KVF_OK;
 }
 
+static bool matches(const kvf__trainer *t)
+{
+    return !t->output.is_resumed && !strcmp(t->options.init, "match");
+}
+
+/* A run of starting values needs no targets. */
+static bool takes_no_step(const kvf__trainer *t)
+{
+    return kvf__train_option_given(&t->options, "steps") && !t->options.steps;
+}
+
 /* A stored number for one that was not given. */
 static int64_t resumed(const kvf__trainer *t, const char *key, int64_t given, int64_t none,
                        int64_t initial)
@@ -98,7 +116,8 @@ static void decide_rows(distilling *d, const kvf__trainer *t)
     kvf_distill_options *o = &d->options;
     bool data = t->options.data != NULL;
     o->top_k = resumed(t, "teacher_items", o->top_k, 0, TOP_K);
-    o->self_study = resumed(t, "self_study", o->self_study, -1, data ? 0 : SELF_STUDY);
+    o->self_study = resumed(t, "self_study", o->self_study, -1,
+                            data || (matches(t) && takes_no_step(t)) ? 0 : SELF_STUDY);
     o->answer_tokens = resumed(t, "answer_tokens", o->answer_tokens, 0, ANSWER_TOKENS);
     if (t->output.is_resumed && o->temperature == 1)
         o->temperature = kvf_json_real(
@@ -126,14 +145,15 @@ static kvf_status limit_rows(distilling *d, kvf__trainer *t)
 static kvf_status decide_init(distilling *d, kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    int64_t P = t->id.P;
-    if (t->output.is_resumed || kvf__train_option_given(o, "init") || o->init_text || o->init_kv ||
-        o->init_from || o->init_encoder)
+    const int64_t P = t->id.P;
+    if (!matches(t) && (t->output.is_resumed || kvf__train_option_given(o, "init") ||
+                        o->init_text || o->init_kv || o->init_from || o->init_encoder))
         return KVF_OK;
     if (P > (int64_t)d->document.ids.n)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--prefix-length %lld: the document has only %lld tokens", (long long)P,
                          (long long)d->document.ids.n);
+    if (matches(t)) return KVF_OK;
     KVF_TRY(kvf__document_head(t->ctx, &d->document, &t->rows.renderer.render, P, &d->head));
     o->init = "text";
     o->init_text = d->head;
@@ -154,8 +174,11 @@ static kvf_status collect_rows(distilling *d, kvf__trainer *t, kvf__row_list *ro
         kvf__dataset_done(&set);
         KVF_TRY(st);
     }
+    d->first_piece = (int64_t)rows->ends.n;
     if (o->chunk)
-        KVF_TRY(kvf__study_chunks(t->ctx, &d->document, o->chunk, &t->rows.renderer.render, rows));
+        KVF_TRY(
+            kvf__study_chunks(t->ctx, &d->document, o->chunk, 2, &t->rows.renderer.render, rows));
+    d->end_piece = (int64_t)rows->ends.n;
     return kvf__study_answers(t->ctx, t->base, &d->document, &t->rows.renderer, &study, rows);
 }
 
@@ -171,11 +194,18 @@ static kvf_status make_salt(distilling *d, kvf_ctx *ctx, char salt[64])
     return KVF_OK;
 }
 
+/* One of so many rows is held out, the last of each. */
+static int64_t held_out_stride(const kvf__trainer *t, const kvf__row_list *rows)
+{
+    const int64_t n = (int64_t)rows->ends.n;
+    return t->options.valid ? n + 1 : n < HELD_OUT ? n : HELD_OUT;
+}
+
 static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list *rows)
 {
     kvf__train_task *task = t->rows.task;
     char salt[64];
-    int64_t n = (int64_t)rows->ends.n, stride = n < HELD_OUT ? n : HELD_OUT;
+    const int64_t n = (int64_t)rows->ends.n, stride = held_out_stride(t, rows);
     const char *valid = t->options.valid;
     if (n < (valid ? 1 : 2))
         return kvf__fail(t->ctx, KVF_EDATA,
@@ -185,10 +215,66 @@ static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list
     KVF_TRY(make_salt(d, t->ctx, salt));
     if (valid) {
         KVF_TRY(kvf__task_load(t, task, valid, &task->valid));
-        return kvf__row_list_pick(t->ctx, rows, n + 1, false, salt, &task->data);
+        return kvf__row_list_pick(t->ctx, rows, stride, false, salt, &task->data);
     }
     KVF_TRY(kvf__row_list_pick(t->ctx, rows, stride, false, salt, &task->data));
     return kvf__row_list_pick(t->ctx, rows, stride, true, salt, &task->valid);
+}
+
+/* Asks the document what it says: all of it, read a second time behind itself in pieces, and the
+ * rows to learn from that are no pieces of it. */
+static kvf_status ask_document(distilling *d, kvf__trainer *t, const kvf__row_list *rows)
+{
+    const kvf__render *render = &t->rows.renderer.render;
+    const int64_t stride = held_out_stride(t, rows);
+    d->queries.longest = rows->longest;
+    KVF_TRY(kvf__study_chunks(t->ctx, &d->document, CHUNK, 1, render, &d->queries));
+    for (int64_t r = 0; r < (int64_t)rows->ends.n; r++)
+        if ((r < d->first_piece || r >= d->end_piece) && r % stride != stride - 1)
+            KVF_TRY(kvf__row_list_add(t->ctx, &d->queries, rows, r));
+    return KVF_OK;
+}
+
+/* Where the prefix stands: with rope its keys keep their positions unless --position-start says
+ * otherwise; learned positions cannot be changed. */
+static kvf_status place(distilling *d, kvf__trainer *t)
+{
+    const int64_t T = d->document.context->file.id.position_start;
+    const bool turns = kvf__model_desc(t->base->model)->position.kind == KVF__POS_ROPE;
+    if (kvf__train_option_given(&t->options, "position-start")) {
+        if (turns || t->id.position_start == T) return KVF_OK;
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--position-start %s: --init match reads rows behind the document, and "
+                         "this base's positions do not turn: want %lld",
+                         t->options.position_start, (long long)T);
+    }
+    snprintf(d->position, sizeof d->position, "%lld", (long long)T);
+    t->options.position_start = d->position;
+    t->id.position_start = T;
+    return KVF_OK;
+}
+
+/* So many rows, evenly spread, that their tokens are no more than QUERIES. */
+static kvf_status pick_queries(distilling *d, kvf__trainer *t, kvf__dataset *out)
+{
+    const int64_t stride = ((int64_t)d->queries.ids.n + QUERIES - 1) / QUERIES;
+    return kvf__row_list_pick(t->ctx, &d->queries, stride, true, "", out);
+}
+
+static kvf_status start(void *user, kvf__trainer *t, kvf__prefix *target)
+{
+    distilling *d = user;
+    kvf__dataset rows = {0};
+    const int64_t T = d->document.context->file.id.position_start, at = t->id.position_start;
+    double begin = kvf__clock();
+    KVF_TRY(pick_queries(d, t, &rows));
+    kvf_status st = kvf__match(t->ctx, t->base, &d->document, &rows, at != T, target);
+    if (!st) kvf__rope_move(kvf__model_desc(t->base->model), target, T - t->id.P, at - t->id.P);
+    if (!st)
+        kvf__trainer_note(t, "match: %lld tokens asked, %.1f s", (long long)rows.n_labels,
+                          kvf__clock() - begin);
+    kvf__dataset_done(&rows);
+    return st;
 }
 
 static kvf_status open_rows(void *user, kvf__trainer *t)
@@ -200,16 +286,19 @@ static kvf_status open_rows(void *user, kvf__trainer *t)
     decide_rows(d, t);
     KVF_TRY(kvf__document_open(t->ctx, t->base, d->options.document, &t->rows.renderer.render,
                                &d->document));
+    if (matches(t)) KVF_TRY(place(d, t));
     KVF_TRY(limit_rows(d, t));
     KVF_TRY(decide_init(d, t));
     rows.longest = t->options.max_length;
     kvf_status st = collect_rows(d, t, &rows);
     if (!st) st = split_rows(d, t, &rows);
+    if (!st && matches(t)) st = ask_document(d, t, &rows);
     kvf__row_list_done(&rows);
     KVF_TRY(st);
     const kvf__subject teacher = kvf__document_subject(&d->document);
     int64_t k = d->options.top_k;
-    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->data, &teacher, k, &t->teacher));
+    if (!takes_no_step(t))
+        KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->data, &teacher, k, &t->teacher));
     KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->valid, &teacher, k, &d->held_out));
     d->teacher_seconds = kvf__clock() - begin;
     kvf__trainer_note(t,
@@ -267,7 +356,7 @@ static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
 static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
 {
     kvf__trainer t;
-    const kvf__feed feed = {.open = open_rows, .lineage = add_lineage, .user = d};
+    const kvf__feed feed = {.open = open_rows, .lineage = add_lineage, .start = start, .user = d};
     double begin = kvf__clock();
     KVF_TRY(kvf__trainer_init(ctx, &d->options.train, &(kvf__trainer_uses){.feed = &feed}, &t));
     kvf_distill_result r = {.document_tokens = (int64_t)d->document.ids.n,
@@ -296,6 +385,7 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_dis
     kvf_status st = run(&d, ctx, result);
     kvf__document_done(&d.document);
     kvf__teacher_done(&d.held_out);
+    kvf__row_list_done(&d.queries);
     kvf__free(d.head);
     return st;
 }

@@ -39,6 +39,8 @@ typedef struct kvf__row_list {
 } kvf__row_list;
 /* Ends the row that was appended to ids and labels; drops it if nothing of it is predicted. */
 kvf_status kvf__row_list_end(kvf_ctx *ctx, kvf__row_list *list);
+kvf_status kvf__row_list_add(kvf_ctx *ctx, kvf__row_list *list, const kvf__row_list *from,
+                             int64_t row);
 kvf_status kvf__row_list_add_set(kvf_ctx *ctx, kvf__row_list *list, const kvf__dataset *set);
 void kvf__row_list_done(kvf__row_list *list);
 /* The last row of every `stride` (held_out), or all others, as a data set of task lm; salt goes
@@ -46,10 +48,10 @@ void kvf__row_list_done(kvf__row_list *list);
 kvf_status kvf__row_list_pick(kvf_ctx *ctx, const kvf__row_list *list, int64_t stride,
                               bool held_out, const char *salt, kvf__dataset *out);
 
-/* Pieces of the document of `chunk` tokens, each beginning half a piece after the one before,
+/* Pieces of the document of `chunk` tokens, each beginning 1/parts of a piece after the one before,
  * predicted throughout. */
 kvf_status kvf__study_chunks(kvf_ctx *ctx, const kvf__document *document, int64_t chunk,
-                             const kvf__render *render, kvf__row_list *rows);
+                             int64_t parts, const kvf__render *render, kvf__row_list *rows);
 
 typedef struct kvf__study_options {
     int64_t n, max_tokens;
@@ -61,5 +63,12 @@ typedef struct kvf__study_options {
 kvf_status kvf__study_answers(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
                               const kvf__renderer *renderer, const kvf__study_options *options,
                               kvf__row_list *rows);
+
+/* Fills *out: of every layer and key head P keys of the document, and the values with which they
+ * answer the labelled positions of the rows as the whole document does. Rows behind it begin where
+ * they do behind the document. turned: the keys stand at the P positions before them, otherwise at
+ * their own. */
+kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
+                      const kvf__dataset *rows, bool turned, kvf__prefix *out);
 
 #endif

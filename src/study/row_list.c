@@ -25,6 +25,15 @@ kvf_status kvf__row_list_end(kvf_ctx *ctx, kvf__row_list *list)
     return kvf__ids_add(ctx, &list->ends, (int32_t)list->ids.n);
 }
 
+kvf_status kvf__row_list_add(kvf_ctx *ctx, kvf__row_list *list, const kvf__row_list *from,
+                             int64_t row)
+{
+    const size_t at = (size_t)row_start(from, row), n = (size_t)from->ends.data[row] - at;
+    KVF_TRY(kvf__ids_append(ctx, &list->ids, from->ids.data + at, n));
+    KVF_TRY(kvf__ids_append(ctx, &list->labels, from->labels.data + at, n));
+    return kvf__row_list_end(ctx, list);
+}
+
 kvf_status kvf__row_list_add_set(kvf_ctx *ctx, kvf__row_list *list, const kvf__dataset *set)
 {
     for (int64_t r = 0; r < set->n; r++) {

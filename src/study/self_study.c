@@ -46,12 +46,12 @@ enum {
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 kvf_status kvf__study_chunks(kvf_ctx *ctx, const kvf__document *document, int64_t chunk,
-                             const kvf__render *render, kvf__row_list *rows)
+                             int64_t parts, const kvf__render *render, kvf__row_list *rows)
 {
     bool bos = kvf__adds_bos(render->tokenizer);
     int64_t n = (int64_t)document->ids.n, most = rows->longest - bos;
     if (chunk > most) chunk = most;
-    int64_t stride = chunk > 1 ? chunk / 2 : 1;
+    int64_t stride = chunk > parts ? chunk / parts : 1;
     for (int64_t at = bos; at < n; at += stride) {
         int64_t end = at + chunk < n ? at + chunk : n;
         if (bos) {

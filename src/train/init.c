@@ -310,7 +310,14 @@ static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
     return st;
 }
 
-/* file NULL: what the base computes for words. */
+/* file NULL: what the base computes for words, or what the rows' own start is. */
+static kvf_status find_target(kvf__trainer *t, kvf_prefix *file, kvf__emitted target)
+{
+    if (file) return target_from_file(t, file->path, file, target);
+    if (strcmp(t->options.init, "match")) return target_from_base(t, target);
+    return t->rows.feed->start(t->rows.feed->user, t, target.prefix);
+}
+
 static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residual)
 {
     kvf__prefix prefix = {0};
@@ -325,8 +332,7 @@ static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residu
         target.prefix = &prefix;
         st = kvf__prefix_init(t->ctx, &prefix, t->id.L, t->id.G, t->id.P, t->id.D);
     }
-    if (!st)
-        st = file ? target_from_file(t, file->path, file, target) : target_from_base(t, target);
+    if (!st) st = find_target(t, file, target);
     if (!st) st = kvf__encoder_init_target(t->ctx, t->tuned.encoder, target, residual);
     snprintf(words, sizeof words, "--init %s", t->options.init);
     if (!st)

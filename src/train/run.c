@@ -115,6 +115,9 @@ static kvf_status decide_start(kvf__trainer *t)
     if (!wish && both_ways && !strcmp(o->init, "vocab")) wish = "random";
     if (open && wish && !strcmp(o->init, "vocab")) o->init = wish;
     if (!kvf__method_has_length(o->method)) o->init = "random";
+    if (!strcmp(o->init, "match") && !t->output.is_resumed &&
+        !(t->rows.feed && t->rows.feed->start))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--init match is for distill: it needs a document");
     bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
     if (alone && !t->output.is_resumed && kvf__train_option_given(o, "init-scheme") &&
         strcmp(o->init, "random"))

@@ -32,6 +32,8 @@ typedef struct kvf__train_task {
 typedef struct kvf__feed {
     kvf_status (*open)(void *user, struct kvf__trainer *trainer);
     void (*lineage)(void *user, kvf_json *lineage); /* adds what the rows came from */
+    /* --init match: what a prefix is to start from, zeros so far. NULL: there is no such start. */
+    kvf_status (*start)(void *user, struct kvf__trainer *trainer, kvf__prefix *target);
     void *user;
 } kvf__feed;
 

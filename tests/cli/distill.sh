@@ -33,6 +33,33 @@ run 0 distill $shared --steps 0 --out start.h5 --quiet --threads 2
 has out '^start.h5: 0 steps, '
 run 0 merge start.h5 --out start-prefix.h5
 
+# a start that is solved for: text begins where it begins behind the document, or behind the prefix
+# shellcheck disable=SC2086
+run 0 distill $shared --init match --steps 0 --out match.h5 --quiet --threads 2
+has out '^match: [0-9]* tokens asked, '
+has out '^start: match, relative residual 0.0e+00$'
+tokens=$(sed -n 's/^document of \([0-9]*\) tokens.*/\1/p' out)
+run 0 merge match.h5 --out match-prefix.h5
+run 0 inspect match-prefix.h5
+has out "position_start *$tokens"
+run 0 generate --base model --prefix match-prefix.h5 --prompt abc --max-tokens 4 --precision f32
+# shellcheck disable=SC2086
+run 0 distill $shared --init match --position-start P --method mlp --schedule constant --steps 2 --out match.h5 --force --quiet --threads 2
+# shellcheck disable=SC2086
+run 0 distill $shared --out match.h5 --resume --steps 3 --quiet --threads 2
+
+# shellcheck disable=SC2086
+run 2 distill $shared --init match --prefix-length 400 --out other.h5
+has err '^kvfold: distill: --prefix-length 400: the document has only [0-9]* tokens; try '
+# shellcheck disable=SC2086
+run 2 distill $shared --init match --init-from match.h5 --out other.h5
+has err '^kvfold: distill: --init-from: --init match is another start; try '
+run 2 train --base model --data train.jsonl --init match --out other.h5
+has err '^kvfold: train: --init match is for distill: it needs a document; try '
+printf a >one.txt
+run 1 distill --base model --document one.txt --init match --prefix-length 1 --steps 0 --out other.h5
+has err '^kvfold: distill: one.txt: 0 rows to learn from, want more: '
+
 # shellcheck disable=SC2086
 run 2 distill $shared --out other.h5 --method prompt
 has err '^kvfold: distill: --method prompt: a document is distilled into keys and values; try '

@@ -1,0 +1,341 @@
+/* Attention matching (Zweiger et al. 2026, arXiv 2602.16284): a document's keys and values become
+ * those of P virtual tokens without training.
+ *
+ * Rows behind the document ask; for every layer and key head
+ *
+ *   keys     are P of the document's: those that get most attention, as the root of the mean square
+ *   values   come nearest to what the document answered,
+ *
+ *     min_c  sum_i |(sum_p e^(q_i k_p) c_p + own_i) / (sum_p e^(q_i k_p) + mass_i) - out_i|^2 +
+ * ridge |c|^2
+ *
+ * with own_i, mass_i what the row's own tokens add, so that a prefix is solved for the softmax that
+ * it will be in. Queries of heads that share a key head are solved for together. Layers are matched
+ * from the first to the last, and each reads rows that have seen the prefix, not the document, in
+ * the layers before it. */
+#include "arena.h"
+#include "attention.h"
+#include "cholesky.h"
+#include "distill_int.h"
+#include "kernels.h"
+#include "matmul.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    QUERIES = 256, /* of a block */
+    KEYS = 128     /* a thread adds up at a time */
+};
+
+/* As a share of the mean of the Gram matrix's diagonal. */
+static const double RIDGE = 1e-4;
+
+/* A key of the document and the sum of squares of what it gets. */
+typedef struct asked_key {
+    double attention;
+    int64_t at;
+} asked_key;
+
+typedef struct matching {
+    kvf_ctx *ctx;
+    const kvf__desc *desc;
+    const kvf__prefix *context; /* of the document */
+    bool turned;
+    kvf__prefix *out; /* rows behind it begin where they do behind the document */
+    kvf__queries queries;
+    int64_t labels, n; /* queries of a key head: labels * H / G */
+
+    /* of one key head */
+    float *q;           /* [n, D] times the scale of scores */
+    float *score, *e;   /* [QUERIES, T or P] */
+    float *max, *sum;   /* [QUERIES] */
+    float *mass;        /* [n] of the row's own tokens */
+    int32_t *no_target; /* [QUERIES] */
+    double *attention;  /* [T] */
+    asked_key *order;   /* [T]; the first P: the chosen ones */
+    double *equation;   /* [n, P + D] share of each key; what their values are to add up to */
+    double *gram;       /* [P, P] */
+    double *right;      /* [P, D] */
+    double *values;     /* [D, P] */
+} matching;
+
+/* Keys (which = 0) or values (1) [P, D] of a head. */
+static float *head_of(const kvf__prefix *p, int64_t l, int64_t g, int which)
+{
+    return p->kv + ((2 * l + which) * p->G + g) * p->P * p->D;
+}
+
+/* ---- queries --------------------------------------------------------------------------------- */
+
+/* Query i of key head g in the arrays of all heads. */
+static int64_t query_at(const matching *m, int64_t g, int64_t i)
+{
+    const int64_t share = m->desc->H / m->desc->G;
+    return i / share * m->desc->H + g * share + i % share;
+}
+
+static void take_queries(matching *m, int64_t g, const kvf__attn *attn)
+{
+    const int64_t D = attn->D;
+    for (int64_t i = 0; i < m->n; i++) {
+        const int64_t at = query_at(m, g, i);
+        m->mass[i] = m->queries.own_mass[at];
+        for (int64_t k = 0; k < D; k++)
+            m->q[i * D + k] = attn->scale * m->queries.q[at * D + k];
+    }
+}
+
+/* score [n, keys] of queries from `first` on. */
+static kvf_status scores(matching *m, const kvf__attn *attn, int64_t first, int64_t n,
+                         const float *k, int64_t keys)
+{
+    const int64_t D = attn->D;
+    KVF_TRY(
+        kvf__sgemm(m->ctx, false, true, n, keys, D, m->q + first * D, D, k, D, 0, m->score, keys));
+    for (int64_t i = 0; attn->cap > 0 && i < n * keys; i++)
+        m->score[i] = attn->cap * tanhf(m->score[i] / attn->cap);
+    return KVF_OK;
+}
+
+/* ---- which keys ------------------------------------------------------------------------------ */
+
+/* Adds the squares of what n queries give to each of T keys. */
+static void add_attention(matching *m, int64_t first, int64_t n, int64_t T)
+{
+    for (int64_t i = 0; i < n; i++) { /* from e^(s - max) to shares of all keys */
+        const double lse = m->max[i] + log(m->sum[i]), own = m->mass[first + i];
+        const double most = fmax(lse, own);
+        m->sum[i] = (float)exp(m->max[i] - most - log(exp(lse - most) + exp(own - most)));
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t from = 0; from < T; from += KEYS)
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t t = from; t < from + KEYS && t < T; t++) {
+                const double share = m->sum[i] * m->e[i * T + t];
+                m->attention[t] += share * share;
+            }
+}
+
+/* e, max and sum of n rows of scores. */
+static void exponentials(matching *m, int64_t n, int64_t T)
+{
+    float unused[QUERIES];
+    const kvf__ce_chunk chunk = {.rows = n,
+                                 .width = T,
+                                 .logits = m->score,
+                                 .valid = T,
+                                 .target = m->no_target,
+                                 .max = m->max,
+                                 .sum = m->sum,
+                                 .target_logit = unused,
+                                 .e = m->e};
+    for (int64_t i = 0; i < n; i++) {
+        m->max[i] = -INFINITY;
+        m->sum[i] = 0;
+    }
+    kvf__kernels_get()->ce(KVF__F32, &chunk);
+}
+
+static kvf_status measure_attention(matching *m, int64_t l, int64_t g, const kvf__attn *attn)
+{
+    const int64_t T = m->context->P;
+    memset(m->attention, 0, (size_t)T * sizeof *m->attention);
+    for (int64_t first = 0; first < m->n; first += QUERIES) {
+        const int64_t n = m->n - first < QUERIES ? m->n - first : QUERIES;
+        KVF_TRY(scores(m, attn, first, n, head_of(m->context, l, g, 0), T));
+        exponentials(m, n, T);
+        add_attention(m, first, n, T);
+    }
+    return KVF_OK;
+}
+
+static int more_attention(const void *a, const void *b)
+{
+    const asked_key *x = a, *y = b;
+    return x->attention > y->attention   ? -1
+           : x->attention < y->attention ? 1
+                                         : (x->at > y->at) - (x->at < y->at);
+}
+
+static int earlier(const void *a, const void *b)
+{
+    const asked_key *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* The P keys with most attention, in their order. */
+static void choose(matching *m, int64_t l, int64_t g)
+{
+    const int64_t T = m->context->P, P = m->out->P, D = m->desc->D;
+    const float *from = head_of(m->context, l, g, 0);
+    float *to = head_of(m->out, l, g, 0);
+    for (int64_t t = 0; t < T; t++)
+        m->order[t] = (asked_key){m->attention[t], t};
+    qsort(m->order, (size_t)T, sizeof *m->order, more_attention);
+    qsort(m->order, (size_t)P, sizeof *m->order, earlier);
+    for (int64_t p = 0; p < P; p++) {
+        const int64_t at = m->order[p].at;
+        memcpy(to + p * D, from + at * D, (size_t)D * sizeof *to);
+        if (m->turned) kvf__rope_move_key(m->desc, to + p * D, at, T - P + p);
+    }
+}
+
+/* ---- their values ---------------------------------------------------------------------------- */
+
+/* equation [n, P + D] of queries from `first` on, whose scores with the chosen keys are there. */
+static void set_equations(matching *m, int64_t g, int64_t first, int64_t n)
+{
+    const int64_t P = m->out->P, D = m->desc->D;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        const float *s = m->score + i * P;
+        const int64_t at = query_at(m, g, first + i) * D;
+        double *x = m->equation + (first + i) * (P + D), most = m->mass[first + i], sum;
+        for (int64_t p = 0; p < P; p++)
+            most = fmax(most, s[p]);
+        const double own = exp(m->mass[first + i] - most);
+        sum = own;
+        for (int64_t p = 0; p < P; p++)
+            sum += x[p] = exp(s[p] - most);
+        for (int64_t p = 0; p < P; p++)
+            x[p] /= sum;
+        for (int64_t k = 0; k < D; k++)
+            x[P + k] = m->queries.out[at + k] - own / sum * m->queries.own[at + k];
+    }
+}
+
+/* gram = A^T A (its lower half), values = (A^T Y)^T; a row of A^T is one thread's. */
+static void add_equations(matching *m)
+{
+    const int64_t P = m->out->P, D = m->desc->D, width = P + D;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t p = 0; p < P; p++) {
+        double *gram = m->gram + p * P, *right = m->right + p * D;
+        memset(gram, 0, (size_t)P * sizeof *gram);
+        memset(right, 0, (size_t)D * sizeof *right);
+        for (int64_t i = 0; i < m->n; i++) {
+            const double *x = m->equation + i * width, share = x[p];
+            for (int64_t j = 0; j <= p; j++)
+                gram[j] += share * x[j];
+            for (int64_t k = 0; k < D; k++)
+                right[k] += share * x[P + k];
+        }
+        for (int64_t k = 0; k < D; k++)
+            m->values[k * P + p] = right[k];
+    }
+}
+
+static void solve(matching *m, float *values)
+{
+    const int64_t P = m->out->P, D = m->desc->D;
+    double trace = 0;
+    for (int64_t p = 0; p < P; p++)
+        trace += m->gram[p * P + p];
+    for (int64_t p = 0; p < P; p++)
+        m->gram[p * P + p] += RIDGE * trace / (double)P;
+    kvf__cholesky(m->gram, P);
+#pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < D; k++) {
+        kvf__cholesky_solve(m->gram, m->values + k * P, P);
+        for (int64_t p = 0; p < P; p++)
+            values[p * D + k] = (float)m->values[k * P + p];
+    }
+}
+
+static kvf_status match_head(matching *m, int64_t l, int64_t g, const kvf__attn *attn)
+{
+    take_queries(m, g, attn);
+    KVF_TRY(measure_attention(m, l, g, attn));
+    choose(m, l, g);
+    for (int64_t first = 0; first < m->n; first += QUERIES) {
+        const int64_t n = m->n - first < QUERIES ? m->n - first : QUERIES;
+        KVF_TRY(scores(m, attn, first, n, head_of(m->out, l, g, 0), m->out->P));
+        set_equations(m, g, first, n);
+    }
+    add_equations(m);
+    solve(m, head_of(m->out, l, g, 1));
+    return KVF_OK;
+}
+
+static kvf_status match_layer(void *user, int64_t l, const kvf__attn *attn)
+{
+    matching *m = user;
+    if (attn->window)
+        return kvf__fail(m->ctx, KVF_EUNSUPPORTED,
+                         "--init match: layer %lld sees %lld tokens only, not the document",
+                         (long long)l, (long long)attn->window);
+    for (int64_t g = 0; g < m->desc->G; g++)
+        KVF_TRY(match_head(m, l, g, attn));
+    return KVF_OK;
+}
+
+/* ---- all layers ------------------------------------------------------------------------------ */
+
+static void lay_out(void *object, kvf__carver *carve)
+{
+    matching *m = object;
+    const int64_t T = m->context->P, P = m->out->P, D = m->desc->D;
+    const int64_t heads = m->labels * m->desc->H;
+    m->queries.q = kvf__carve(carve, heads, D, sizeof(float));
+    m->queries.out = kvf__carve(carve, heads, D, sizeof(float));
+    m->queries.own = kvf__carve(carve, heads, D, sizeof(float));
+    m->queries.own_mass = kvf__carve(carve, heads, 1, sizeof(float));
+    m->q = kvf__carve(carve, m->n, D, sizeof *m->q);
+    m->score = kvf__carve(carve, QUERIES, T, sizeof *m->score);
+    m->e = kvf__carve(carve, QUERIES, T, sizeof *m->e);
+    m->max = kvf__carve(carve, QUERIES, 1, sizeof *m->max);
+    m->sum = kvf__carve(carve, QUERIES, 1, sizeof *m->sum);
+    m->mass = kvf__carve(carve, m->n, 1, sizeof *m->mass);
+    m->no_target = kvf__carve(carve, QUERIES, 1, sizeof *m->no_target);
+    m->attention = kvf__carve(carve, T, 1, sizeof *m->attention);
+    m->order = kvf__carve(carve, T, 1, sizeof *m->order);
+    m->equation = kvf__carve(carve, m->n, P + D, sizeof *m->equation);
+    m->gram = kvf__carve(carve, P, P, sizeof *m->gram);
+    m->right = kvf__carve(carve, P, D, sizeof *m->right);
+    m->values = kvf__carve(carve, D, P, sizeof *m->values);
+}
+
+static kvf_status nothing_more(void *user, kvf__pass *pass, const kvf__batch *batch)
+{
+    (void)user, (void)pass, (void)batch;
+    return KVF_OK;
+}
+
+/* All rows in one pass, so that each layer is matched as soon as it has run. */
+static kvf_status run(matching *m, kvf_base *base, const kvf__document *document,
+                      const kvf__dataset *rows)
+{
+    const kvf__evaluator_options how = {.P = m->context->P, .batch_tokens = INT64_MAX};
+    kvf__subject subject = kvf__document_subject(document);
+    kvf__evaluator *evaluator = NULL;
+    for (int64_t i = 0; i < QUERIES; i++)
+        m->no_target[i] = -1;
+    m->queries.layer = match_layer;
+    m->queries.user = m;
+    m->queries.instead = m->out;
+    subject.queries = &m->queries;
+    KVF_TRY(kvf__evaluator_create(m->ctx, base, rows, &how, &evaluator));
+    kvf_status st = kvf__evaluator_walk(m->ctx, evaluator, &subject, nothing_more, NULL);
+    kvf__evaluator_free(evaluator);
+    return st;
+}
+
+kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
+                      const kvf__dataset *rows, bool turned, kvf__prefix *out)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    matching made = {.ctx = ctx,
+                     .desc = d,
+                     .context = &document->context->file.prefix,
+                     .turned = turned,
+                     .out = out,
+                     .labels = rows->n_labels,
+                     .n = rows->n_labels * (d->H / d->G)};
+    matching *m = NULL;
+    KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &m));
+    kvf_status st = run(m, base, document, rows);
+    kvf__free(m);
+    return st;
+}

@@ -1,0 +1,119 @@
+/* Attention matching: keys and values against numpy's (match.safetensors, written by
+ * golden/make_match_golden.py), at their own positions and turned; and what must hold of any. */
+#include "distill_int.h"
+#include "golden_model.h"
+
+#include <math.h>
+#include <string.h>
+
+static golden g;
+static kvf_base base; /* the golden model, without a tokenizer */
+static kvf__weights answers;
+static kvf__document document;
+static kvf__dataset rows;
+
+static const kvf__view *stored(const char *name)
+{
+    const kvf__view *view = kvf__table_find(&answers.table, name);
+    ck_assert_msg(view != NULL, "no tensor %s", name);
+    return view;
+}
+
+/* The document's ids, read; without its text, which matching does not need. */
+static void open_document(void)
+{
+    const kvf__desc *d = kvf__model_desc(base.model);
+    const kvf__view *ids = stored("ids");
+    const int64_t T = ids->dim[0];
+    document = (kvf__document){0};
+    ck_assert(!kvf__ids_append(g.ctx, &document.ids, ids->data, (size_t)T));
+    ck_assert(!kvf__alloc(g.ctx, sizeof *document.context, &document.context));
+    document.context->file.id.position_start = T;
+    ck_assert(!kvf__prefix_init(g.ctx, &document.context->file.prefix, d->L, d->G, T, d->D));
+    ck_assert(!kvf__base_keys_values(g.ctx, &base, document.ids.data,
+                                     &document.context->file.prefix, NULL));
+}
+
+static void open_rows(void)
+{
+    const kvf__view *ids = stored("rows");
+    const int64_t R = ids->dim[0], N = ids->dim[1];
+    kvf__row_list list = {.longest = N};
+    for (int64_t r = 0; r < R; r++) {
+        const int32_t *row = (const int32_t *)ids->data + r * N;
+        ck_assert(!kvf__ids_append(g.ctx, &list.ids, row, (size_t)N));
+        ck_assert(!kvf__ids_append(g.ctx, &list.labels, row, (size_t)N));
+        ck_assert(!kvf__row_list_end(g.ctx, &list));
+    }
+    ck_assert(!kvf__row_list_pick(g.ctx, &list, R + 1, false, "", &rows));
+    kvf__row_list_done(&list);
+}
+
+static void setup(void)
+{
+    golden_load(&g, "llama_tied", KVF__F32);
+    base = (kvf_base){.model = g.model};
+    ck_assert(!kvf__safetensors_open(g.ctx, ck_source("tests/golden/match.safetensors"), &answers));
+    open_document();
+    open_rows();
+}
+
+static void teardown(void)
+{
+    kvf__dataset_done(&rows);
+    kvf__document_done(&document);
+    kvf__weights_close(&answers);
+    golden_unload(&g);
+}
+
+static kvf__prefix match(int64_t P, bool turned)
+{
+    const kvf__desc *d = kvf__model_desc(base.model);
+    kvf__prefix out;
+    ck_assert(!kvf__prefix_init(g.ctx, &out, d->L, d->G, P, d->D));
+    ck_assert_msg(!kvf__match(g.ctx, &base, &document, &rows, turned, &out), "%s",
+                  kvf_ctx_error(g.ctx));
+    return out;
+}
+
+/* Keys are copied (or turned, in f32); values are solved for with a condition of about 1e4, so that
+ * what is 1e-7 apart may come out 1e-3 apart. */
+START_TEST(as_numpy_has_it)
+{
+    const kvf__view *want = stored(_i ? "turned" : "kept");
+    kvf__prefix p = match(want->dim[3], _i == 1);
+    const int64_t half = p.G * p.P * p.D, n = 2 * p.L * half;
+    const float *w = want->data;
+    for (int64_t i = 0; i < n; i++) {
+        const double tolerance = i / half % 2 ? 2e-3 * (1 + fabs((double)w[i])) : 2e-5;
+        ck_assert_msg(fabs((double)p.kv[i] - (double)w[i]) < tolerance,
+                      "%s, layer %lld, value %d, element %lld: %g, numpy %g",
+                      _i ? "turned" : "kept", (long long)(i / (2 * half)), (int)(i / half % 2),
+                      (long long)(i % half), (double)p.kv[i], (double)w[i]);
+    }
+    kvf__prefix_done(&p);
+}
+END_TEST
+
+/* As many keys as the document has: the document's own keys, in their order. */
+START_TEST(all_keys_are_the_documents)
+{
+    const kvf__prefix *context = &document.context->file.prefix;
+    kvf__prefix p = match(context->P, false);
+    const size_t half = (size_t)(p.G * p.P * p.D);
+    ck_assert_mem_eq(p.kv, context->kv, half * sizeof(float)); /* of layer 0 */
+    kvf__prefix_done(&p);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("match");
+    TCase *cases = tcase_create("golden");
+    tcase_set_timeout(cases, 60);
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_loop_test(cases, as_numpy_has_it, 0, 2);
+    tcase_add_test(cases, all_keys_are_the_documents);
+    suite_add_tcase(suite, cases);
+    return ck_main(suite);
+}
