@@ -195,6 +195,32 @@ START_TEST(matching_all_of_it)
 }
 END_TEST
 
+/* A document in windows, asked for or because it is longer than the base's 300 positions: a prefix
+ * that is nearer to what they say than the bare base, and goes on. */
+static const int64_t WINDOWS[] = {40, 0};
+
+START_TEST(windows)
+{
+    kvf_distill_options o = options(out);
+    char text[1024] = "";
+    for (int i = 0; i < (WINDOWS[_i] ? 10 : 40); i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s ", 4 + i % 6,
+                 &"qzqzkxqzkab"[i % 3]);
+    toy_write(dir, "document.txt", text);
+    o.window = WINDOWS[_i];
+    ck_assert(!kvf_train_set(ctx, &o.train, "init", "match"));
+    ck_assert(!kvf_train_set(ctx, &o.train, "steps", "0"));
+    kvf_distill_result r = distill(&o);
+    ck_assert_int_gt(r.document_tokens, WINDOWS[_i] ? 40 : 200);
+    ck_assert_msg(r.kl_prefix < 0.8 * r.kl_base, "KL of the prefix %.4f, of the bare base %.4f",
+                  r.kl_prefix, r.kl_base);
+    o = options(out);
+    o.train.resume = true;
+    ck_assert(!kvf_train_set(ctx, &o.train, "steps", "2"));
+    distill(&o);
+}
+END_TEST
+
 START_TEST(dry_run_writes_nothing)
 {
     kvf_distill_options o = options(out);
@@ -249,7 +275,11 @@ START_TEST(documents_that_are_none)
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = 0;
     toy_write(dir, "document.txt", text);
-    refuse(&o, KVF_ESHAPE, "leaves -99 of the model's positions");
+    o.window = 295;
+    refuse(&o, KVF_ESHAPE, "windows of 295 tokens leave 5 of the model's positions");
+    o.window = 3;
+    refuse(&o, KVF_EUSAGE, "--window 3: want 4 or more");
+    o.window = 0;
     o.document = NULL;
     refuse(&o, KVF_EUSAGE, "--document is needed");
     o.document = "nowhere.txt";
@@ -295,6 +325,7 @@ int main(void)
     tcase_add_test(cases, resume_equals_no_stop);
     tcase_add_loop_test(cases, start_by_matching, 0, 2);
     tcase_add_test(cases, matching_all_of_it);
+    tcase_add_loop_test(cases, windows, 0, 2);
     tcase_add_test(cases, dry_run_writes_nothing);
     suite_add_tcase(suite, cases);
     cases = tcase_create("errors");

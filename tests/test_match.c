@@ -28,7 +28,9 @@ static void open_document(void)
     document = (kvf__document){0};
     ck_assert(!kvf__ids_append(g.ctx, &document.ids, ids->data, (size_t)T));
     ck_assert(!kvf__alloc(g.ctx, sizeof *document.context, &document.context));
-    document.context->file.id.position_start = T;
+    document.context->file.id.position_start = document.window = T;
+    for (int32_t t = 0; t < T; t++)
+        ck_assert(!kvf__ids_add(g.ctx, &document.positions, t));
     ck_assert(!kvf__prefix_init(g.ctx, &document.context->file.prefix, d->L, d->G, T, d->D));
     ck_assert(!kvf__base_keys_values(g.ctx, &base, document.ids.data,
                                      &document.context->file.prefix, NULL));

@@ -148,6 +148,8 @@ typedef struct kvf_distill_options {
                                 one in eight of those; init NULL or as by default: the document's
                                 own keys and values */
     const char *document;    /* path of a text in UTF-8 */
+    int64_t window;          /* tokens of it that are read at a time, from 4; 0: all, or where they
+                                do not fit half of the model's positions */
     int64_t top_k;           /* items of the teacher at each label, at most 256; 0: 20 */
     int64_t self_study;    /* prompts that the base answers with the document in context; -1: 96, or
                               0 with data */

@@ -7,6 +7,8 @@
 #define AT(field) offsetof(kvf_distill_options, field)
 static const kvf__option_row OPTIONS[] = {
     {"document", "FILE", "", KVF_TEXT, AT(document), "the text that the prefix replaces, UTF-8"},
+    {"window", "N", "all, or half of the base's positions", KVF_POSITIVE, AT(window),
+     "tokens of the document that are read at a time, in windows that overlap by a quarter"},
     {"self-study", "N", "96; with --data 0", KVF_COUNT, AT(self_study),
      "prompts that the base answers with the document in context, as rows"},
     {"answer-tokens", "N", "64", KVF_POSITIVE, AT(answer_tokens), "longest such answer"},

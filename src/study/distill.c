@@ -21,6 +21,7 @@ enum {
     CHUNK = 128,  /* tokens of a piece, where no data are given */
     HELD_OUT = 8, /* one row of so many, where no file is held out */
     STEPS = 200,
+    LEAST_WINDOW = 4,
     QUERIES = 8192 /* tokens of rows that ask the document, at most */
 };
 
@@ -72,6 +73,9 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
     if (!o->document) return kvf__fail(ctx, KVF_EUSAGE, "--document is needed");
     if (o->top_k < 0 || o->top_k > 256)
         return kvf__fail(ctx, KVF_EUSAGE, "--top-k %lld: want 1 to 256", (long long)o->top_k);
+    if (o->window && o->window < LEAST_WINDOW)
+        return kvf__fail(ctx, KVF_EUSAGE, "--window %lld: want %d or more", (long long)o->window,
+                         LEAST_WINDOW);
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--temperature must not be negative");
     KVF_TRY(kvf__check_input(ctx, o->document));
@@ -122,6 +126,7 @@ static void decide_rows(distilling *d, const kvf__trainer *t)
     if (t->output.is_resumed && o->temperature == 1)
         o->temperature = kvf_json_real(
             kvf_json_get(t->output.resumed.lineage, "answer_temperature"), 1);
+    o->window = resumed(t, "window", o->window, 0, 0);
     o->chunk = resumed(t, "chunk", o->chunk, -1, data ? 0 : CHUNK);
 }
 
@@ -239,7 +244,7 @@ static kvf_status ask_document(distilling *d, kvf__trainer *t, const kvf__row_li
  * otherwise; learned positions cannot be changed. */
 static kvf_status place(distilling *d, kvf__trainer *t)
 {
-    const int64_t T = d->document.context->file.id.position_start;
+    const int64_t T = d->document.window;
     const bool turns = kvf__model_desc(t->base->model)->position.kind == KVF__POS_ROPE;
     if (kvf__train_option_given(&t->options, "position-start")) {
         if (turns || t->id.position_start == T) return KVF_OK;
@@ -265,7 +270,7 @@ static kvf_status start(void *user, kvf__trainer *t, kvf__prefix *target)
 {
     distilling *d = user;
     kvf__dataset rows = {0};
-    const int64_t T = d->document.context->file.id.position_start, at = t->id.position_start;
+    const int64_t T = d->document.window, at = t->id.position_start;
     double begin = kvf__clock();
     KVF_TRY(pick_queries(d, t, &rows));
     kvf_status st = kvf__match(t->ctx, t->base, &d->document, &rows, at != T, target);
@@ -284,8 +289,8 @@ static kvf_status open_rows(void *user, kvf__trainer *t)
     kvf__row_list rows = {0};
     double begin = kvf__clock();
     decide_rows(d, t);
-    KVF_TRY(kvf__document_open(t->ctx, t->base, d->options.document, &t->rows.renderer.render,
-                               &d->document));
+    KVF_TRY(kvf__document_open(t->ctx, t->base, d->options.document, d->options.window,
+                               &t->rows.renderer.render, &d->document));
     if (matches(t)) KVF_TRY(place(d, t));
     KVF_TRY(limit_rows(d, t));
     KVF_TRY(decide_init(d, t));
@@ -314,6 +319,7 @@ static void add_lineage(void *user, kvf_json *lineage)
     const distilling *d = user;
     kvf_json_set(lineage, "document_hash", kvf_json_new_str(d->hash));
     kvf_json_set(lineage, "document_tokens", kvf_json_new_int((int64_t)d->document.ids.n));
+    if (d->options.window) kvf_json_set(lineage, "window", kvf_json_new_int(d->options.window));
     kvf_json_set(lineage, "teacher_items", kvf_json_new_int(d->options.top_k));
     kvf_json_set(lineage, "self_study", kvf_json_new_int(d->options.self_study));
     kvf_json_set(lineage, "answer_tokens", kvf_json_new_int(d->options.answer_tokens));

@@ -11,17 +11,18 @@
 #include "generate.h"
 #include "trainer.h"
 
-/* A text that was read: its tokens from position 0 on, and what the base keeps of them, as a prefix
- * that generation takes as any other. */
+/* A text that was read: its tokens, and what the base keeps of them, as a prefix that generation
+ * takes as any other. */
 typedef struct kvf__document {
     kvf__buf text;
-    kvf__ids ids;
-    kvf_prefix *context;  /* P = ids.n; its texts are the document's */
-    int64_t row_capacity; /* longest row after it */
+    kvf__ids ids, positions; /* where each token was read */
+    int64_t window;          /* tokens read at a time; rows begin at this position */
+    kvf_prefix *context;     /* P = ids.n; its texts are the document's */
+    int64_t row_capacity;    /* longest row after it */
 } kvf__document;
-/* EDATA: it is empty or not text; ESHAPE: it leaves the model no positions for rows. *out is to be
- * done after a failure too. */
-kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,
+/* window: tokens read at a time, at least 4; 0: all that fit. EDATA: it is empty or not text;
+ * ESHAPE: it leaves the model no positions for rows. *out is to be done after a failure too. */
+kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path, int64_t window,
                               const kvf__render *render, kvf__document *out);
 void kvf__document_done(kvf__document *document);
 /* How a document's text becomes ids: as the start of a text, whatever template wraps prompts. */

@@ -1,10 +1,19 @@
 /* The document of a distillation: its text, its tokens, and the keys and values that the base
- * computes for them, once, as a prefix at positions 0 to n - 1. */
+ * computes for them, once, as a prefix at positions 0 to n - 1.
+ *
+ * One that is longer than a window is read in windows, each from position 0 on and each beginning
+ * with a part of the one before, whose keys and values stand in the prefix once. Rows behind it
+ * begin where a window ends and see the keys of all of them (parallel context windows; Ratner et
+ * al. 2023). */
 #include "distill_int.h"
 
 #include <string.h>
 
-enum { LEAST_ROOM = 16, MOST_BYTES = 64 << 20 };
+enum {
+    LEAST_ROOM = 16,
+    MOST_BYTES = 64 << 20,
+    OVERLAP = 4 /* one in so many tokens of a window were in the one before */
+};
 
 static kvf_status check_text(kvf_ctx *ctx, const char *path, const kvf__buf *text)
 {
@@ -33,16 +42,76 @@ static kvf_status read_ids(kvf_ctx *ctx, const kvf__render *render, const char *
     return kvf__render_prompt(ctx, &plain, text, bytes, ids);
 }
 
+/* How many tokens are read at a time: all, if that leaves positions for rows, else half of the
+ * model's positions. */
+static int64_t window_of(const kvf_base *base, int64_t n, int64_t asked)
+{
+    const int64_t half = kvf__longest_row(base, 0, 0) / 2;
+    if (asked) return asked < n ? asked : n;
+    return kvf__longest_row(base, n, n) >= LEAST_ROOM || half >= n ? n : half;
+}
+
 static kvf_status check_capacity(kvf_ctx *ctx, const kvf_base *base, const char *path,
                                  kvf__document *document)
 {
-    int64_t n = (int64_t)document->ids.n;
-    document->row_capacity = kvf__longest_row(base, n, n);
+    const int64_t n = (int64_t)document->ids.n;
+    document->row_capacity = kvf__longest_row(base, n, document->window);
     if (document->row_capacity >= LEAST_ROOM) return KVF_OK;
+    if (document->window < n)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: windows of %lld tokens leave %lld of the model's positions for rows, "
+                         "want %d or more",
+                         path, (long long)document->window, (long long)document->row_capacity,
+                         LEAST_ROOM);
     return kvf__fail(ctx, KVF_ESHAPE,
                      "%s: the document has %lld tokens, which leaves %lld of the model's positions "
                      "for rows, want %d or more",
                      path, (long long)n, (long long)document->row_capacity, LEAST_ROOM);
+}
+
+/* Keys and values of n tokens of `from`, from token `first` on, become those of `to` from `at` on.
+ */
+static void copy_tokens(const kvf__prefix *from, int64_t first, int64_t n, kvf__prefix *to,
+                        int64_t at)
+{
+    for (int64_t head = 0; head < 2 * to->L * to->G; head++)
+        memcpy(to->kv + (head * to->P + at) * to->D, from->kv + (head * from->P + first) * to->D,
+               (size_t)(n * to->D) * sizeof *to->kv);
+}
+
+/* Tokens first .. end - 1, of which those before `at` are there already. Where texts begin with a
+ * token of their own, so does every window. */
+static kvf_status read_window(kvf_ctx *ctx, kvf_base *base, int32_t bos, kvf__document *document,
+                              int64_t first, int64_t at, int64_t end)
+{
+    kvf__prefix *to = &document->context->file.prefix, part = {0};
+    kvf__ids ids = {0};
+    kvf_status st = bos >= 0 && first ? kvf__ids_add(ctx, &ids, bos) : KVF_OK;
+    const int64_t skipped = (int64_t)ids.n + at - first;
+    if (!st) st = kvf__ids_append(ctx, &ids, document->ids.data + first, (size_t)(end - first));
+    if (!st) st = kvf__prefix_init(ctx, &part, to->L, to->G, (int64_t)ids.n, to->D);
+    if (!st) st = kvf__base_keys_values(ctx, base, ids.data, &part, NULL);
+    if (!st) copy_tokens(&part, skipped, end - at, to, at);
+    for (int64_t t = at; !st && t < end; t++)
+        st = kvf__ids_add(ctx, &document->positions, (int32_t)(skipped + t - at));
+    kvf__prefix_done(&part);
+    kvf__ids_done(&ids);
+    return st;
+}
+
+static kvf_status read_windows(kvf_ctx *ctx, kvf_base *base, const kvf__render *render,
+                               kvf__document *document)
+{
+    const int32_t bos = kvf__adds_bos(render->tokenizer) ? kvf__token_bos(render->tokenizer) : -1;
+    const int64_t n = (int64_t)document->ids.n, again = document->window / OVERLAP;
+    int64_t end = 0;
+    while (end < n) {
+        const int64_t at = end, first = at ? at - again : 0;
+        end = first + document->window - (at && bos >= 0);
+        if (end > n) end = n;
+        KVF_TRY(read_window(ctx, base, bos, document, first, at, end));
+    }
+    return KVF_OK;
 }
 
 static kvf_status make_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *render,
@@ -54,21 +123,26 @@ static kvf_status make_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *
     kvf_prefix *context = document->context;
     context->task = KVF__TASK_LM;
     context->step = -1;
-    context->file.id = (kvf__identity){
-        .position_start = n, .L = d->L, .G = d->G, .P = n, .D = d->D, .chat_template = NULL};
+    context->file.id = (kvf__identity){.position_start = document->window,
+                                       .L = d->L,
+                                       .G = d->G,
+                                       .P = n,
+                                       .D = d->D,
+                                       .chat_template = NULL};
     const char *chat = render->wrap_prompts ? kvf__chat_name(render->chat->kind) : "none";
     KVF_TRY(kvf__strdup(ctx, chat, &context->file.id.chat_template));
     KVF_TRY(kvf__prefix_init(ctx, &context->file.prefix, d->L, d->G, n, d->D));
-    return kvf__base_keys_values(ctx, base, document->ids.data, &context->file.prefix, NULL);
+    return read_windows(ctx, base, render, document);
 }
 
-kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path,
+kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path, int64_t window,
                               const kvf__render *render, kvf__document *out)
 {
     *out = (kvf__document){0};
     KVF_TRY(kvf__read_file(ctx, path, MOST_BYTES, &out->text));
     KVF_TRY(check_text(ctx, path, &out->text));
     KVF_TRY(read_ids(ctx, render, out->text.data, out->text.n, &out->ids));
+    out->window = window_of(base, (int64_t)out->ids.n, window);
     KVF_TRY(check_capacity(ctx, base, path, out));
     return make_context(ctx, base, render, out);
 }
@@ -77,6 +151,7 @@ void kvf__document_done(kvf__document *document)
 {
     kvf__buf_done(&document->text);
     kvf__ids_done(&document->ids);
+    kvf__ids_done(&document->positions);
     kvf_prefix_free(document->context);
     *document = (kvf__document){0};
 }

@@ -42,6 +42,8 @@ typedef struct matching {
     kvf_ctx *ctx;
     const kvf__desc *desc;
     const kvf__prefix *context; /* of the document */
+    const int32_t *position;    /* [T] of its keys */
+    int64_t start;              /* of rows behind it */
     bool turned;
     kvf__prefix *out; /* rows behind it begin where they do behind the document */
     kvf__queries queries;
@@ -178,7 +180,7 @@ static void choose(matching *m, int64_t l, int64_t g)
     for (int64_t p = 0; p < P; p++) {
         const int64_t at = m->order[p].at;
         memcpy(to + p * D, from + at * D, (size_t)D * sizeof *to);
-        if (m->turned) kvf__rope_move_key(m->desc, to + p * D, at, T - P + p);
+        if (m->turned) kvf__rope_move_key(m->desc, to + p * D, m->position[at], m->start - P + p);
     }
 }
 
@@ -329,6 +331,8 @@ kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__document *documen
     matching made = {.ctx = ctx,
                      .desc = d,
                      .context = &document->context->file.prefix,
+                     .position = document->positions.data,
+                     .start = document->window,
                      .turned = turned,
                      .out = out,
                      .labels = rows->n_labels,
