@@ -143,9 +143,19 @@ static void pretrain(void)
     ck_assert_msg(!kvf_merge(ctx, &merge, &folded), "%s", kvf_ctx_error(ctx));
 }
 
-static void train_prefix(const char *on, double lr)
+static void count_remarks(void *user, const kvf_event *event)
 {
+    if (event->kind == KVF_EVENT_NOTE && strstr(event->text, "looks never pretrained"))
+        ++*(int *)user;
+}
+
+/* How often the run says that the base looks never pretrained. */
+static int train_prefix(const char *on, double lr)
+{
+    int remarks = 0;
     kvf_train_options o = kvf_train_defaults();
+    o.event = count_remarks;
+    o.event_user = &remarks;
     o.base = on;
     o.data = data;
     o.out = run;
@@ -156,6 +166,7 @@ static void train_prefix(const char *on, double lr)
     o.lr = lr;
     o.precision = KVF_PRECISION_F32;
     train(&o);
+    return remarks;
 }
 
 static double loss_of(const char *on, const char *prefix_path)
@@ -183,7 +194,7 @@ START_TEST(a_prefix_steers_what_is_there)
     make_base();
     pretrain();
     double bare = loss_of(base, NULL);
-    train_prefix(base, 1e-2);
+    ck_assert_int_eq(train_prefix(base, 1e-2), 0);
     double steered = loss_of(base, run);
     ck_assert_double_lt(bare, unigram - 0.3); /* the base has learnt its dialects */
     ck_assert_msg(steered <= bare - 0.1, "bare %g, with a prefix %g", bare, steered);
@@ -194,7 +205,7 @@ START_TEST(a_prefix_teaches_nothing)
 {
     make_base();
     double bare = loss_of(fresh, NULL);
-    train_prefix(fresh, 0.3);
+    ck_assert_int_eq(train_prefix(fresh, 0.3), 1);
     double best = loss_of(fresh, run);
     ck_assert_double_lt(best, bare); /* it learns what it can */
     ck_assert_msg(best >= unigram - 0.05, "entropy of single letters %g, with a prefix %g", unigram,

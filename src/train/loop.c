@@ -177,7 +177,9 @@ kvf_status kvf__trainer_loop(kvf__trainer *t)
         double begin = kvf__clock();
         int64_t tokens = t->progress.tokens;
         KVF_TRY(kvf__trainer_step(t));
-        KVF_TRY(kvf__trainer_after_step(t, kvf__clock() - begin, tokens, &over));
+        const double seconds = kvf__clock() - begin;
+        KVF_TRY(kvf__trainer_check_base(t));
+        KVF_TRY(kvf__trainer_after_step(t, seconds, tokens, &over));
     }
     return KVF_OK;
 }

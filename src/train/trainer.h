@@ -100,6 +100,8 @@ kvf_status kvf__trainer_loop(kvf__trainer *trainer);
 void kvf__trainer_start(kvf__trainer *trainer);
 kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_t tokens_before,
                                    bool *over);
+/* base_check.c: after the first step, a note where the frozen base seems never pretrained. */
+kvf_status kvf__trainer_check_base(kvf__trainer *trainer);
 /* --early-stop: as many validations without a better one as it allows. */
 bool kvf__trainer_patience_over(const kvf__trainer *trainer);
 /* Whether what is done every so many steps (0: at the end of an epoch), and at the end, is done
