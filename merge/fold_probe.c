@@ -2,6 +2,7 @@
  * stored prefix, by the base's own head or that of the task (which was compared bit for bit). */
 #include "merge_int.h"
 #include "renderer.h"
+#include "verbalizer.h"
 
 #include <math.h>
 #include <string.h>
@@ -81,7 +82,10 @@ static kvf_status load_rows(kvf__fold_probe *p, const kvf_merge_options *options
         .label_set = labels.n ? &labels : NULL,
         .unlabeled = live->task != KVF__TASK_LM,
     };
-    kvf_status st = kvf__dataset_load(p->ctx, options->probe, &load, &p->set);
+    kvf__phrases tokens = {0};
+    kvf_status st = kvf__verbalizer_rows(p->ctx, p->base, live, &tokens, &load);
+    if (!st) st = kvf__dataset_load(p->ctx, options->probe, &load, &p->set);
+    kvf__phrases_done(&tokens);
     kvf__renderer_done(renderer);
     return st;
 }

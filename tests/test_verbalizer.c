@@ -1,10 +1,12 @@
-/* --verbalizer: classes as words of a masked model, whole runs on a tiny BertForMaskedLM (the
- * weights of tests/golden/masked_lm_bert.safetensors): training learns with no head, a resumed run
- * is one that never stopped, run and merged file answer alike, and what cannot be is refused. */
+/* --verbalizer: classes as words of a language model, whole runs on a tiny BertForMaskedLM (the
+ * weights of tests/golden/masked_lm_bert.safetensors) and on a causal toy: training learns with no
+ * head, a resumed run is one that never stopped, run and merged file answer alike, and what cannot
+ * be is refused. */
 #include <kvfold/kvfold.h>
 
 #include "toy_run.h"
 
+#include <math.h>
 #include <unistd.h>
 
 static const char CONFIG[] =
@@ -72,21 +74,58 @@ static kvf_train_options options_for(const char *path, const char *method)
 
 static kvf_eval_result eval(const char *path)
 {
-    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
+    const kvf_session_options how = {.base.precision = KVF_PRECISION_F32,
+                                     .checkpoint = KVF_CHECKPOINT_LAST};
     const kvf_eval_options options = {.data = data};
     kvf_eval_result result = {0};
-    kvf_prefix *prefix = NULL;
-    kvf_base *opened = NULL;
-    ck_assert_msg(!kvf_base_open(ctx, base, &exact, &opened), "%s", kvf_ctx_error(ctx));
-    ck_assert_msg(!kvf_prefix_open(ctx, path, KVF_CHECKPOINT_LAST, &prefix), "%s",
+    kvf_session *session = NULL;
+    size_t n = 0;
+    ck_assert_msg(!kvf_session_open(ctx, base, path, &how, &session), "%s", kvf_ctx_error(ctx));
+    kvf_prefix *const *prefixes = kvf_session_prefixes(session, &n);
+    ck_assert_msg(!kvf_eval(ctx, kvf_session_base(session), prefixes, n, &options, &result), "%s",
                   kvf_ctx_error(ctx));
-    ck_assert_msg(!kvf_eval(ctx, opened, &prefix, 1, &options, &result), "%s", kvf_ctx_error(ctx));
-    kvf_prefix_free(prefix);
-    kvf_base_free(opened);
+    kvf_session_close(session);
     return result;
 }
 
 static const char *const METHODS[] = {"prompt", "p-tuning"};
+
+/* Prefixes, classes of several tokens, and with the base: of the masked base, then of a causal one.
+ */
+static const struct {
+    const char *method, *pattern, *verbalizer;
+    bool causal, with_base;
+} FORMS[] = {
+    {"mlp", "{text} It was [MASK]", "neg=bad,pos=good", false, false},
+    {"direct", "{text} It was [MASK]", "neg=bad,pos=good", false, false},
+    {"direct", "{text} [MASK] movie", "neg=badish,pos=fine", false, false},
+    {"prompt", "{p:2} {text} {p:2} [MASK]", "neg=badish,pos=fineish", false, false},
+    {"p-tuning", PATTERN, "neg=bad,pos=good", false, true},
+    {"p-tuning", PATTERN, "neg=badish,pos=good", false, true},
+    {"mlp", "{text} is [MASK]", "neg=bad,pos=good", true, false},
+    {"direct", "{text} is [MASK]", "neg=no,pos=wonderful", true, false},
+    {"projected", "{text} is [MASK]", "neg=no,pos=yes", true, false},
+    {"prompt", "{p:4} {text} is [MASK]", "neg=no,pos=yes", true, false},
+    {"p-tuning", PATTERN, "neg=no,pos=wonderful", true, true},
+};
+enum { N_FORMS = sizeof FORMS / sizeof FORMS[0] };
+
+static kvf_train_options form_options(int i, const char *path)
+{
+    kvf_train_options o = options_for(path, FORMS[i].method);
+    static char causal[600];
+    o.p_template = FORMS[i].pattern;
+    o.verbalizer = FORMS[i].verbalizer;
+    o.unfreeze_base = FORMS[i].with_base;
+    if (!FORMS[i].causal) return o;
+    toy_path(causal, dir, "causal");
+    if (!kvf__exists(causal)) {
+        ck_assert_int_eq(mkdir(causal, 0777), 0);
+        toy_folder(causal, 5, 0);
+    }
+    strcpy(base, causal);
+    return o;
+}
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
@@ -115,6 +154,91 @@ START_TEST(words_are_learnt_and_folded)
 }
 END_TEST
 
+START_TEST(forms_are_learnt_and_folded)
+{
+    char folded_base[512];
+    kvf_merge_result folded;
+    kvf_train_options o = form_options(_i, out);
+    kvf_merge_options fold = {
+        .run = out, .out = other, .base = base, .checkpoint = KVF_CHECKPOINT_LAST};
+    o.steps = 1;
+    double before = train(&o).valid_loss;
+    o.force = true;
+    o.steps = o.eval_every = 30;
+    if (strcmp(o.method, "p-tuning") && strcmp(o.method, "prompt")) o.lr = 0.1;
+    if (o.unfreeze_base) o.base_lr = 0.003;
+    double after = train(&o).valid_loss;
+    ck_assert_msg(after < before - 0.02, "loss %g, at first %g", after, before);
+    ck_assert_double_eq(eval(out).loss, after);
+    toy_path(folded_base, dir, "base.h5");
+    if (o.unfreeze_base) fold.out_base = folded_base;
+    if (!strcmp(o.method, "mlp")) fold.probe = data;
+    ck_assert_msg(!kvf_merge(ctx, &fold, &folded), "%s", kvf_ctx_error(ctx));
+    if (fold.probe) ck_assert_double_eq(folded.probe_max_abs_diff, 0);
+    if (!o.unfreeze_base) {
+        ck_assert_double_eq(eval(other).loss, after);
+        return;
+    }
+    strcpy(base, folded_base);
+    ck_assert_double_eq_tol(eval(other).loss, after, 1e-4 * after);
+}
+END_TEST
+
+START_TEST(forms_resume)
+{
+    kvf_train_options whole = form_options(_i, out), part = form_options(_i, other);
+    expect_resume_equals_no_stop(whole, part);
+}
+END_TEST
+
+/* On a causal base the probability of a class is that of its word as a completion of the row's
+ * text, as kvf_score has it under the same prefix, among the classes'. */
+START_TEST(classes_are_completions)
+{
+    static const char *const WORDS[] = {"no", "wonderful"};
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
+    char lines[8192], scored[512];
+    size_t n = 0;
+    int64_t shape[6];
+    kvf_prefix *prefix = NULL, *as_lm = NULL;
+    kvf_base *opened = NULL;
+    kvf_predict_result answers;
+    kvf_score_result scores;
+    kvf_train_options o = form_options(7, out);
+    train(&o);
+    for (int i = 0; i < 24; i++)
+        for (int c = 0; c < 2; c++)
+            n += (size_t)snprintf(lines + n, sizeof lines - n,
+                                  "{\"prompt\": \"%c %s is\", \"completion\": \" %s\"}\n", 'a' + i,
+                                  i % 2 ? "movie movie movie" : "was was was", WORDS[c]);
+    toy_write(dir, "scored.jsonl", lines);
+    toy_path(scored, dir, "scored.jsonl");
+    ck_assert_msg(!kvf_base_open(ctx, base, &exact, &opened), "%s", kvf_ctx_error(ctx));
+    ck_assert_int_eq(kvf_prefix_open(ctx, out, KVF_CHECKPOINT_LAST, &prefix), KVF_OK);
+    const float *kv = kvf_prefix_kv(prefix, shape);
+    ck_assert_int_eq(
+        kvf_prefix_from_array(ctx, opened, kv, shape, kvf_prefix_position_start(prefix), &as_lm),
+        KVF_OK);
+    const kvf_predict_options ask = {.eval.data = data};
+    const kvf_score_options score = {.eval.data = scored};
+    ck_assert_msg(!kvf_predict(ctx, opened, &prefix, 1, &ask, &answers), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf_score(ctx, opened, as_lm, &score, &scores), "%s", kvf_ctx_error(ctx));
+    ck_assert_uint_eq(answers.n, 24);
+    ck_assert_uint_eq(scores.n, 48);
+    ck_assert_uint_gt(scores.rows[1].n, 1); /* of several tokens */
+    for (size_t i = 0; i < 24; i++) {
+        double no = scores.rows[2 * i].loglikelihood, yes = scores.rows[2 * i + 1].loglikelihood;
+        ck_assert_uint_eq(answers.rows[i].n, 2);
+        ck_assert_double_eq_tol(answers.rows[i].probabilities[0], 1 / (1 + exp(yes - no)), 1e-5);
+    }
+    kvf_predict_result_done(&answers);
+    kvf_score_result_done(&scores);
+    kvf_prefix_free(prefix);
+    kvf_prefix_free(as_lm);
+    kvf_base_free(opened);
+}
+END_TEST
+
 START_TEST(resumed_is_unbroken)
 {
     expect_resume_equals_no_stop(options_for(out, METHODS[_i]), options_for(other, METHODS[_i]));
@@ -126,14 +250,17 @@ END_TEST
 static const struct {
     const char *name, *value, *line;
 } REFUSED[] = {
-    {"verbalizer", "neg=badly,pos=good", "\"badly\" is not one token of the base"},
+    {"verbalizer", "neg=badly,pos=good", "\"badly\" is no word of the base's vocabulary"},
+    {"verbalizer", "neg=badish,pos=badish", "\"badish\" and \"badish\" are the same tokens"},
+    {"verbalizer", "neg=badish,neg=good", "label \"neg\" comes twice"},
     {"verbalizer", "neg=bad", "label \"pos\" of the data has no word"},
     {"verbalizer", "neg=bad,pos=good,x=fine", "no row of the data has the label \"x\""},
     {"verbalizer", "neg=bad,neg=good", "label \"neg\" comes twice"},
     {"verbalizer", "neg=bad,pos=bad", "\"bad\" and \"bad\" are one token"},
     {"verbalizer", "neg=bad,pos", "\"pos\", want label=word"},
     {"p-template", "{p:2} {text} {p:2}", "no [MASK] in --p-template"},
-    {"method", "mlp", "--verbalizer: not for method mlp"},
+    {"method", "mlp", "without {p} for prefixes of --task seq-cls"},
+    {"method", "adapter", "--verbalizer: not for method adapter"},
     {"task", "token-cls", "--p-template is for --task lm and seq-cls"},
     {"head-lr", "0.1", "--head-lr: with --verbalizer no head is trained"},
 };
@@ -151,7 +278,8 @@ START_TEST(what_cannot_be_is_refused)
 }
 END_TEST
 
-/* A causal base; and a masked one whose file has no such head. */
+/* A causal base with more behind [MASK], or none to read it with; and a masked one whose file has
+ * no such head. */
 START_TEST(bases_without_the_head_are_refused)
 {
     kvf_train_options o = options_for(out, "prompt");
@@ -170,6 +298,11 @@ START_TEST(bases_without_the_head_are_refused)
     ck_assert_int_eq(mkdir(path, 0777), 0);
     toy_folder(path, 5, 0);
     o.base = path;
+    o.p_template = "{p:4} {text} [MASK] of";
+    ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), "[MASK] is what comes next, so it comes last"), "%s",
+                  kvf_ctx_error(ctx));
+    o.verbalizer = NULL;
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
     ck_assert_msg(strstr(kvf_ctx_error(ctx), "the base has no mask token"), "%s",
                   kvf_ctx_error(ctx));
@@ -192,9 +325,12 @@ int main(void)
     TCase *core = tcase_create("core"), *errors = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, toy_run_teardown);
     tcase_add_checked_fixture(errors, setup, toy_run_teardown);
-    tcase_set_timeout(core, 60);
+    tcase_set_timeout(core, 180);
     tcase_set_timeout(errors, 60);
     tcase_add_loop_test(core, words_are_learnt_and_folded, 0, 2);
+    tcase_add_loop_test(core, forms_are_learnt_and_folded, 0, N_FORMS);
+    tcase_add_loop_test(core, forms_resume, 0, N_FORMS);
+    tcase_add_test(core, classes_are_completions);
     tcase_add_loop_test(core, resumed_is_unbroken, 0, 2);
     tcase_add_loop_test(errors, what_cannot_be_is_refused, 0,
                         (int)(sizeof REFUSED / sizeof REFUSED[0]));

@@ -256,9 +256,9 @@ static kvf_status move_lists(kvf__loader *load, kvf__dataset *set)
 {
     const struct task_row *task = &TASKS[set->task];
     const kvf__dataset_lists lists = {.set = set,
-                                      .values = load->options.regression,
+                                      .values = load->options.regression || set->phrases,
                                       .spans = task->spans,
-                                      .group = task->groups,
+                                      .group = task->groups || set->phrases,
                                       .sources = load->keeps,
                                       .first_row = load->options.windows};
     KVF_TRY(settle_names(load, set));
@@ -282,7 +282,9 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
                              kvf__dataset *out)
 {
     kvf__loader load;
-    kvf__dataset set = {.task = options->task, .regression = options->regression};
+    kvf__dataset set = {.task = options->task,
+                        .regression = options->regression,
+                        .phrases = options->phrases != NULL};
     kvf_status st;
 
     st = loader_init(ctx, kvf__shown_path(path), options, &load);
@@ -302,6 +304,13 @@ out:
     loader_done(&load);
     kvf__dataset_done(&set);
     return st;
+}
+
+void kvf__phrases_done(kvf__phrases *phrases)
+{
+    kvf__free(phrases->start);
+    kvf__free(phrases->ids);
+    *phrases = (kvf__phrases){0};
 }
 
 kvf_status kvf__dataset_share(kvf_ctx *ctx, kvf__dataset *dataset, kvf__dataset *out)

@@ -28,7 +28,21 @@ void kvf__label_set_done(kvf__label_set *set);
 kvf_status kvf__label_set_parse(kvf_ctx *ctx, const char *option, const char *text,
                                 kvf__label_set *out);
 bool kvf__label_set_same(const kvf__label_set *a, const kvf__label_set *b);
+/* Into the order of labels that are learnt. */
+kvf_status kvf__label_set_sort(kvf_ctx *ctx, kvf__label_set *set);
 int32_t kvf__label_set_find(const kvf__label_set *set, const char *name); /* -1: not in it */
+
+/* Classes of seq-cls as tokens of the vocabulary: class i is ids[start[i]] .. ids[start[i + 1] -
+ * 1]. Every row of the file becomes a group of rows, one for each class in their order: on bases
+ * that read both ways with as many masks in place of [MASK] as the class has tokens, on causal ones
+ * with all but the last of its tokens there, at the end. Labels are the class's tokens, where they
+ * are predicted, and the row's value is 1 for the right class, else 0. */
+typedef struct kvf__phrases {
+    int64_t n; /* 0: classes are classes */
+    int64_t *start;
+    int32_t *ids; /* both owned */
+} kvf__phrases;
+void kvf__phrases_done(kvf__phrases *phrases);
 
 /* Rows of one task.
  *
@@ -53,6 +67,7 @@ typedef struct kvf__dataset {
     kvf__task task;
     kvf__label_set names; /* seq-cls, token-cls; n = 0 for a regression and the other tasks */
     bool regression;
+    bool phrases;          /* seq-cls: rows of a group are its classes, labels their tokens */
     int32_t *types;        /* [start[n]]; NULL: all 0 */
     float *values;         /* [n] regression targets; NULL: none */
     int32_t *spans;        /* [n, 2] qa: first and last token of the answer within the row, both the
@@ -87,7 +102,8 @@ typedef struct kvf__dataset_options {
     bool causal;                     /* of the base: which tokens the head reads */
     bool regression;                 /* seq-cls: labels are numbers */
     const kvf__label_set *label_set; /* NULL: learn; given, any other label is EDATA */
-    bool learnt;    /* the set is what the training data showed: an error names --labels */
+    bool learnt; /* the set is what the training data showed: an error names --labels */
+    const kvf__phrases *phrases; /* seq-cls with render.pattern and label_set; NULL: none */
     bool unlabeled; /* rows may lack label, tags or answers; those left out are listed, of lm too */
     bool windows;   /* token-cls: long sentences come in windows, as contexts of qa do */
     int64_t doc_stride; /* tokens that two windows share, as transformers' stride; 0: 128. At most

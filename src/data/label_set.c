@@ -199,3 +199,13 @@ kvf_status kvf__labels_sort(kvf_ctx *ctx, kvf__labels *labels, int32_t **order)
     kvf__free(list);
     return st;
 }
+
+kvf_status kvf__label_set_sort(kvf_ctx *ctx, kvf__label_set *set)
+{
+    kvf__labels labels = {.learnt = *set};
+    int32_t *order = NULL;
+    kvf_status st = kvf__labels_sort(ctx, &labels, &order);
+    *set = labels.learnt;
+    kvf__free(order);
+    return st;
+}

@@ -93,6 +93,7 @@ static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts,
         const kvf__template_piece *piece = &pattern->pieces[i];
         size_t from = load->b.n;
         if ((int)i == pattern->mask) *read = (int64_t)from;
+        if ((int)i == pattern->mask && load->options.phrases) continue;
         KVF_TRY(add_piece(load, piece, texts, capacity));
         if (piece->kind == KVF__PIECE_FIELD)
             length[!strcmp(piece->text, "text_pair")] = (int64_t)(load->b.n - from);
@@ -100,11 +101,51 @@ static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts,
     return KVF_OK;
 }
 
+/* Tokens that the longest class adds to its row. */
+static int64_t longest_phrase(const kvf__loader *load)
+{
+    const kvf__phrases *phrases = load->options.phrases;
+    int64_t most = 0;
+    for (int64_t c = 0; phrases && c < phrases->n; c++)
+        if (phrases->start[c + 1] - phrases->start[c] > most)
+            most = phrases->start[c + 1] - phrases->start[c];
+    return most && load->options.causal ? most - 1 : most;
+}
+
+/* The row of class c, out of the pieces in load->b, of which `read` are before [MASK]. */
+static kvf_status put_phrase(kvf__loader *load, int64_t c, int64_t read, bool right)
+{
+    const kvf__phrases *phrases = load->options.phrases;
+    const int32_t *ids = phrases->ids + phrases->start[c];
+    const int64_t n = phrases->start[c + 1] - phrases->start[c], causal = load->options.causal;
+    const int32_t mask = kvf__token_mask(load->options.render.tokenizer);
+    int64_t a_at = 0, b_at = 0;
+    load->a.n = 0;
+    KVF_TRY(kvf__ids_append(load->ctx, &load->a, load->b.data, (size_t)read));
+    for (int64_t j = 0; j < n - causal; j++)
+        KVF_TRY(kvf__ids_add(load->ctx, &load->a, causal ? ids[j] : mask));
+    KVF_TRY(kvf__ids_append(load->ctx, &load->a, load->b.data + read, load->b.n - (size_t)read));
+    KVF_TRY(kvf__loader_join(load, false, &a_at, &b_at));
+    if (a_at + read - causal < kvf__loader_front(load))
+        return kvf__loader_fail(load, "the row has no token before its class");
+    for (int64_t j = 0; j < n; j++)
+        load->rows.labels.data[kvf__loader_row_start(load) + a_at + read - causal + j] = ids[j];
+    return kvf__loader_end_row(load, &(kvf__row_info){.value = right});
+}
+
+static kvf_status put_phrases(kvf__loader *load, int64_t read, int32_t label)
+{
+    for (int64_t c = 0; c < load->options.phrases->n; c++)
+        KVF_TRY(put_phrase(load, c, read, c == label));
+    return KVF_OK;
+}
+
 /* One row by the template; what is too long is taken from the fields, the longer first. */
 static kvf_status add_pattern(kvf__loader *load, const kvf__row_texts *texts, int32_t label,
                               float value, bool *fits)
 {
-    int64_t most = load->options.max_length - kvf__loader_cost(load, false), read = -1;
+    int64_t most = load->options.max_length - kvf__loader_cost(load, false) - longest_phrase(load),
+            read = -1;
     int64_t capacity[2] = {INT64_MAX, INT64_MAX}, length[2];
     kvf_status st = lay_pieces(load, texts, capacity, length, &read);
     int64_t all = (int64_t)load->b.n, rest = all - length[0] - length[1];
@@ -122,6 +163,7 @@ static kvf_status add_pattern(kvf__loader *load, const kvf__row_texts *texts, in
         st = lay_pieces(load, texts, capacity, length, &read);
     }
     if (st) return st;
+    if (load->options.phrases) return put_phrases(load, read, label);
     load->a.n = 0;
     KVF_TRY(kvf__ids_append(load->ctx, &load->a, load->b.data, load->b.n));
     return put_row(load, false, read, label, value);

@@ -1,6 +1,6 @@
 /* The head of a prefix as a live object on its base: made by the task's row for the base's
  * architecture, then filled from the file by name, every shape checked. */
-#include "open_prefix.h"
+#include "verbalizer.h"
 
 #include <string.h>
 

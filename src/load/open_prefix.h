@@ -60,14 +60,6 @@ kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where,
 kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                             kvf__head **out);
 
-/* Classes as words of a masked model (verbalizer.c): of "label=word,..." a word for each label, [n]
- * texts to free; EUSAGE names a label without one. And the head that reads them; EUSAGE names a
- * word that is not one token, EUNSUPPORTED: the base has no masked-language-model head. */
-kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *labels, size_t n,
-                                 char ***out);
-kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
-                                kvf__head **out);
-
 /* mask [L] is 1 for the layers of "2-5", "2" or a list of those ("0,2,4-7"), from 0 on, and else 0.
  * EUSAGE: it is no such text, or a layer comes twice; ESHAPE: there is no such layer. */
 kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t L, uint8_t *mask);

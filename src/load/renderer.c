@@ -26,12 +26,14 @@ kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *te
     return KVF_OK;
 }
 
-kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const char *text, int64_t P)
+kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const char *text, int64_t P,
+                                 bool next)
 {
     kvf__row_template pattern;
     KVF_TRY(kvf__row_template_init(ctx, text, P, &pattern));
     bool masked = pattern.mask >= 0, wraps = renderer->render.wrap_prompts && pattern.n;
-    if (!wraps && (!masked || kvf__token_mask(renderer->render.tokenizer) >= 0)) {
+    bool last = masked && (size_t)pattern.mask + 1 == pattern.n;
+    if (!wraps && (!masked || (next ? last : kvf__token_mask(renderer->render.tokenizer) >= 0))) {
         renderer->pattern = pattern;
         renderer->render.pattern = &renderer->pattern;
         return KVF_OK;
@@ -40,7 +42,9 @@ kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const ch
     if (wraps)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--p-template says what rows hold: no --chat-template beside it");
-    return kvf__fail(ctx, KVF_EUSAGE, "--p-template \"%s\": the base has no mask token", text);
+    return kvf__fail(ctx, KVF_EUSAGE, "--p-template \"%s\": %s", text,
+                     next ? "on a causal base [MASK] is what comes next, so it comes last"
+                          : "the base has no mask token");
 }
 
 kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
@@ -49,7 +53,9 @@ kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefi
     if (!template_name && prefix) template_name = prefix->file.id.chat_template;
     KVF_TRY(kvf__renderer_init(ctx, base, template_name, map_text, out));
     if (!prefix || (!prefix->file.pattern && !prefix->file.vectors.P)) return KVF_OK;
-    kvf_status st = kvf__renderer_pattern(ctx, out, prefix->file.pattern, prefix->file.vectors.P);
+    const bool next = prefix->file.head.words && kvf__model_desc(base->model)->block.causal;
+    kvf_status st = kvf__renderer_pattern(ctx, out, prefix->file.pattern, prefix->file.vectors.P,
+                                          next);
     if (!st && out->pattern.P != prefix->file.vectors.P)
         st = kvf__fail(
             ctx, KVF_EFORMAT, "the template \"%s\" has %lld virtual tokens, the file %lld",

@@ -17,9 +17,10 @@ typedef struct kvf__renderer {
 kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *template_name,
                               const char *map_text, kvf__renderer *out);
 /* Rows get virtual tokens: where the text of --p-template has them, or (NULL, "") P in front.
- * EUSAGE also for [MASK] on a base without one. */
-kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const char *text,
-                                 int64_t P);
+ * next: [MASK] is not that token, but what comes next, at the end. EUSAGE also for [MASK] on a base
+ * without one. */
+kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const char *text, int64_t P,
+                                 bool next);
 /* As `prefix` (NULL: none) was trained; template_name NULL: by its own template. */
 kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                              const char *template_name, const char *map_text, kvf__renderer *out);

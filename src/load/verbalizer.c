@@ -1,9 +1,12 @@
-/* Classes as words of a masked language model (--verbalizer; Schick and Schütze 2021): which word
- * means which label, and the head that reads them at [MASK].
+/* Classes as words of a language model (--verbalizer; Schick and Schütze 2021): which word means
+ * which label, and the head that reads them at [MASK].
  *
- * A word must be one token, because it replaces one [MASK]: as it follows a blank (RoBERTa's
- * "Ġgreat"), or else as it opens a text. */
-#include "open_prefix.h"
+ * A word is read as it follows a blank (RoBERTa's "Ġgreat"). On a base that reads both ways it may
+ * also be the token that opens a text, where only that is one token. Where there every word is one
+ * token, one row with one mask has the scores of all (head_words.c); where one is not, and on
+ * causal bases, which predict the word as what comes next, each class has a row of its own
+ * (head_phrases.c). */
+#include "verbalizer.h"
 
 #include <string.h>
 
@@ -56,54 +59,141 @@ kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *la
     return st;
 }
 
-/* ---- on a base ------------------------------------------------------------------------------- */
-
-/* The one token of a text; -1: it is none, more, or unknown. */
-static kvf_status one_token(kvf_ctx *ctx, const kvf_base *base, const char *text, int32_t *id)
+/* "label=word" of n bytes: its label into the set. */
+static kvf_status add_label(kvf_ctx *ctx, const char *item, size_t n, kvf__label_set *set)
 {
-    kvf__ids ids = {0};
+    const char *sign = memchr(item, '=', n);
+    size_t label = sign ? (size_t)(sign - item) : 0, bytes = set->n * sizeof *set->names;
 
-    *id = -1;
-    kvf_status st = kvf__encode(ctx, base->tokenizer, text, strlen(text), false, &ids);
-    if (!st && ids.n == 1 && kvf__token_is_ordinary(base->tokenizer, ids.data[0]))
-        *id = ids.data[0];
-    kvf__ids_done(&ids);
+    if (!label || label + 1 == n)
+        return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: \"%.*s\", want label=word", (int)n, item);
+    KVF_TRY(kvf__grow(ctx, &set->names, bytes, bytes + sizeof *set->names));
+    char **name = &set->names[set->n];
+    KVF_TRY(kvf__strndup(ctx, item, label, name));
+    const bool twice = kvf__label_set_find(set, *name) >= 0;
+    set->n++;
+    if (!twice) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: label \"%s\" comes twice", *name);
+}
+
+kvf_status kvf__verbalizer_labels(kvf_ctx *ctx, const char *text, kvf__label_set *out)
+{
+    kvf__label_set set = {0};
+    kvf_status st = kvf__utf8_check(ctx, "--verbalizer", text, strlen(text), false);
+    for (const char *at = text; !st && *at;) {
+        size_t n = strcspn(at, ",");
+        st = add_label(ctx, at, n, &set);
+        at += n + (at[n] == ',');
+    }
+    if (!st) st = kvf__label_set_sort(ctx, &set);
+    if (st)
+        kvf__label_set_done(&set);
+    else
+        *out = set;
     return st;
 }
 
-static kvf_status word_id(kvf_ctx *ctx, const kvf_base *base, const char *word, int32_t *id)
-{
-    char *behind = NULL;
+/* ---- on a base ------------------------------------------------------------------------------- */
 
-    KVF_TRY(kvf__asprintf(ctx, &behind, " %s", word));
-    kvf_status st = one_token(ctx, base, behind, id);
-    if (!st && *id < 0) st = one_token(ctx, base, word, id);
-    kvf__free(behind);
-    if (st || *id >= 0) return st;
-    return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: \"%s\" is not one token of the base", word);
+/* Appends the tokens of a text; *n: how many, 0 if one of them is no ordinary one. */
+static kvf_status add_tokens(kvf_ctx *ctx, const kvf_base *base, const char *text, kvf__ids *ids,
+                             size_t *n)
+{
+    const size_t from = ids->n;
+
+    *n = 0;
+    KVF_TRY(kvf__encode(ctx, base->tokenizer, text, strlen(text), false, ids));
+    for (size_t i = from; i < ids->n; i++)
+        if (!kvf__token_is_ordinary(base->tokenizer, ids->data[i])) ids->n = from;
+    *n = ids->n - from;
+    return KVF_OK;
 }
 
-static kvf_status word_ids(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
-                           int32_t *ids)
+static kvf_status add_word(kvf_ctx *ctx, const kvf_base *base, const char *word, kvf__ids *ids)
+{
+    const bool causal = kvf__model_desc(base->model)->block.causal;
+    const size_t from = ids->n;
+    char *behind = NULL;
+    size_t n = 0, bare = 0;
+
+    KVF_TRY(kvf__asprintf(ctx, &behind, " %s", word));
+    kvf_status st = KVF_OK;
+    if (!causal) st = add_tokens(ctx, base, word, ids, &bare);
+    ids->n = from;
+    if (!st) st = add_tokens(ctx, base, behind, ids, &n);
+    if (!st && !causal && n != 1 && bare == 1) {
+        ids->n = from;
+        st = add_tokens(ctx, base, word, ids, &n);
+    }
+    kvf__free(behind);
+    if (st || n) return st;
+    return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: \"%s\" is no word of the base's vocabulary",
+                     word);
+}
+
+static bool same_tokens(const kvf__ids *ids, const int64_t *start, size_t a, size_t b)
+{
+    const int64_t n = start[a + 1] - start[a];
+    return n == start[b + 1] - start[b] &&
+           !memcmp(ids->data + start[a], ids->data + start[b], (size_t)n * sizeof *ids->data);
+}
+
+static kvf_status add_words(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
+                            kvf__ids *ids, int64_t *start)
 {
     for (size_t i = 0; i < n; i++) {
-        KVF_TRY(word_id(ctx, base, words[i], &ids[i]));
+        KVF_TRY(add_word(ctx, base, words[i], ids));
+        start[i + 1] = (int64_t)ids->n;
         for (size_t j = 0; j < i; j++)
-            if (ids[j] == ids[i])
-                return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: \"%s\" and \"%s\" are one token",
-                                 words[j], words[i]);
+            if (same_tokens(ids, start, i, j))
+                return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: \"%s\" and \"%s\" are %s",
+                                 words[j], words[i],
+                                 start[i + 1] - start[i] == 1 ? "one token" : "the same tokens");
     }
+    return KVF_OK;
+}
+
+kvf_status kvf__verbalizer_tokens(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
+                                  kvf__phrases *out)
+{
+    kvf__phrases made = {.n = (int64_t)n};
+    kvf__ids ids = {0};
+
+    KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *made.start, &made.start));
+    kvf_status st = add_words(ctx, base, words, n, &ids, made.start);
+    made.ids = ids.data;
+    if (st)
+        kvf__phrases_done(&made);
+    else
+        *out = made;
+    return st;
+}
+
+bool kvf__phrases_needed(const kvf_base *base, const kvf__phrases *tokens)
+{
+    return kvf__model_desc(base->model)->block.causal || tokens->start[tokens->n] != tokens->n;
+}
+
+kvf_status kvf__verbalizer_rows(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                                kvf__phrases *tokens, kvf__dataset_options *load)
+{
+    const kvf__head_values *head = &prefix->file.head;
+
+    if (!head->words) return KVF_OK;
+    KVF_TRY(kvf__verbalizer_tokens(ctx, base, head->words, head->n_labels, tokens));
+    if (kvf__phrases_needed(base, tokens)) load->phrases = tokens;
     return KVF_OK;
 }
 
 kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
                                 kvf__head **out)
 {
-    int32_t *ids = NULL;
+    kvf__phrases tokens = {0};
 
-    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *ids, &ids));
-    kvf_status st = word_ids(ctx, base, words, n, ids);
-    if (!st) st = kvf__head_create_words(ctx, base->model, ids, (int64_t)n, out);
-    kvf__free(ids);
+    KVF_TRY(kvf__verbalizer_tokens(ctx, base, words, n, &tokens));
+    kvf_status st = kvf__phrases_needed(base, &tokens)
+                        ? kvf__head_create_phrases(ctx, base->model, out)
+                        : kvf__head_create_words(ctx, base->model, tokens.ids, tokens.n, out);
+    kvf__phrases_done(&tokens);
     return st;
 }

@@ -5,6 +5,7 @@
  *   task      what transformers' ...ForSequenceClassification, ...ForTokenClassification,
  *             ...ForQuestionAnswering and ...ForMultipleChoice have (head_task.c)
  *   words     classes read as words of the vocabulary (head_words.c): --verbalizer
+ *   phrases   classes read as several of its tokens, or as what comes next (head_phrases.c)
  *
  * A head is trained with the prefix: it publishes its parameters under their Hugging Face names
  * ("classifier.weight", "score.weight", "qa_outputs.bias", "lm_head.weight", ...), as an encoder
@@ -57,6 +58,12 @@ kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__he
  * EUNSUPPORTED: the base has no such head. The model must outlive the head. */
 kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids,
                                   int64_t n, kvf__head **out);
+/* seq-cls without a parameter, where a row is one class and its labels are the class's tokens: at a
+ * row's masks, on causal bases after the text. The rows of a group are the classes, and batch
+ * values [R] are 1 at the right one. Outputs are log-probabilities, 1 a label, of kvf__pass_outputs
+ * alone. EUNSUPPORTED: the base has no head of a language model, or one with a bias. The model must
+ * outlive the head. */
+kvf_status kvf__head_create_phrases(kvf_ctx *ctx, const kvf__model *model, kvf__head **out);
 /* lm: starts as a copy of the base's matrix, so that a tied base is untied and its input embedding
  * stays frozen. gradient: room for it too. EUNSUPPORTED: the base has no language-model head, or
  * one with a bias. */
@@ -74,9 +81,12 @@ const kvf__slot *kvf__head_matrix(const kvf__head *head);
 
 /* Makes room for batches of so many labels, so that none of them allocates. */
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels);
-/* logits [n_labels, width] of hidden [n_labels, C], dropout off. */
+/* logits [n_labels, width] of hidden [n_labels, C], dropout off; phrases have none. */
 kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
                             float *logits);
+/* The same for the labels of a batch, of phrases their log-probabilities. */
+kvf_status kvf__head_outputs(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
+                             const float *hidden, float *outputs);
 /* Terms the loss is a mean of: rows (seq-cls, qa), labelled words, questions; labels (lm, NULL). */
 int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch);
 struct kvf__loss;

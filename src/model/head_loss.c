@@ -1,7 +1,7 @@
 /* Losses of task heads, as transformers' ...For<Task> classes have them: cross-entropy over groups
  * of logits, which are a row's classes (seq-cls), a word's tags (token-cls), the positions of a row
- * once for the start and once for the end (qa), or the rows of a question (multiple-choice); and
- * squared error (regression).
+ * once for the start and once for the end (qa), or the rows of a question (multiple-choice; classes
+ * of several tokens, by the sums over each row's labels); and squared error (regression).
  *
  * A negative label, a row without span and a question without a right choice have no target and
  * count for nothing, as -100 does in transformers. */
@@ -44,6 +44,17 @@ static int64_t right_choice(const kvf__batch *batch, int64_t from, int64_t end)
     return -1;
 }
 
+/* Of classes of several tokens: the first label of the right row, among the rows of labels from ..
+ * end - 1 that begin at row r; -1: none is right. */
+static int64_t right_row(const kvf__batch *batch, int64_t from, int64_t end, int64_t r)
+{
+    for (int64_t j = from; batch->values && j < end; j = row_end(batch, j, r)) {
+        r = kvf__label_row(batch, j, r);
+        if (batch->values[r] > 0) return j;
+    }
+    return -1;
+}
+
 static int64_t count_rows(const kvf__batch *batch, bool spans)
 {
     int64_t terms = 0;
@@ -55,13 +66,13 @@ static int64_t count_rows(const kvf__batch *batch, bool spans)
     return terms;
 }
 
-static int64_t count_questions(const kvf__batch *batch)
+static int64_t count_questions(const kvf__batch *batch, bool phrases)
 {
     int64_t terms = 0;
     for (int64_t j = 0, r = 0, end; j < batch->n_labels; j = end) {
         r = kvf__label_row(batch, j, r);
         end = question_end(batch, j, r);
-        terms += right_choice(batch, j, end) >= 0;
+        terms += (phrases ? right_row(batch, j, end, r) : right_choice(batch, j, end)) >= 0;
     }
     return terms;
 }
@@ -72,7 +83,8 @@ int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch)
     if (kvf__head_is_lm(head)) return batch->n_labels;
     if (head->options.regression) return batch->values ? count_rows(batch, false) : 0;
     if (head->kind->task == KVF__TASK_QA) return count_rows(batch, true);
-    if (head->kind->task == KVF__TASK_CHOICE) return count_questions(batch);
+    if (kvf__head_is_phrases(head)) return count_questions(batch, true);
+    if (head->kind->task == KVF__TASK_CHOICE) return count_questions(batch, false);
     for (int64_t j = 0; j < batch->n_labels; j++)
         terms += batch->label_id[j] >= 0;
     return terms;
@@ -166,6 +178,47 @@ static kvf_status sum_questions(summing *s)
     return KVF_OK;
 }
 
+/* The score of the row whose first label is j: the sum over its labels, up to *end. */
+static double row_score(const summing *s, int64_t j, int64_t *end)
+{
+    double score = 0;
+    *end = row_end(s->batch, j, s->head->work.row[j]);
+    for (; j < *end; j++)
+        score += (double)s->head->work.logits[j];
+    return score;
+}
+
+/* -log softmax of the right row's score among the rows of labels from .. end - 1; every label of a
+ * row has the gradient of the row's score. */
+static void row_entropy(summing *s, int64_t from, int64_t end, int64_t right)
+{
+    double max = -INFINITY, sum = 0, wanted = 0;
+    int64_t next;
+    for (int64_t j = from; j < end; j = next)
+        max = fmax(max, row_score(s, j, &next));
+    for (int64_t j = from; j < end; j = next) {
+        double score = row_score(s, j, &next);
+        sum += exp(score - max);
+        if (j == right) wanted = score;
+    }
+    s->sum += log(sum) + max - wanted;
+    for (int64_t j = from; s->scale != 0 && j < end; j = next) {
+        double p = exp(row_score(s, j, &next) - max) / sum;
+        for (int64_t i = j; i < next; i++)
+            s->head->work.dlogits[i] = (float)(s->scale * (p - (j == right ? 1 : 0)));
+    }
+}
+
+static kvf_status sum_phrases(summing *s)
+{
+    for (int64_t j = 0, end; j < s->batch->n_labels; j = end) {
+        end = question_end(s->batch, j, s->head->work.row[j]);
+        int64_t right = right_row(s->batch, j, end, s->head->work.row[j]);
+        if (right >= 0) row_entropy(s, j, end, right);
+    }
+    return KVF_OK;
+}
+
 kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch, float scale,
                             double *loss_sum)
 {
@@ -175,7 +228,9 @@ kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *bat
                                                     [KVF__TASK_CHOICE] = sum_questions};
     summing s = {.ctx = ctx, .head = head, .batch = batch, .scale = scale};
     memset(head->work.dlogits, 0, (size_t)(batch->n_labels * head->width) * sizeof(float));
-    KVF_TRY(head->options.regression ? sum_squares(&s) : SUMS[head->kind->task](&s));
+    KVF_TRY(head->options.regression     ? sum_squares(&s)
+            : kvf__head_is_phrases(head) ? sum_phrases(&s)
+                                         : SUMS[head->kind->task](&s));
     if (!isfinite(s.sum))
         return kvf__fail(ctx, KVF_ENUMERIC, "head: the loss is not finite (%g)", s.sum);
     *loss_sum = s.sum;

@@ -62,8 +62,8 @@ typedef struct kvf__head_work {
 typedef struct kvf__vocab_work kvf__vocab_work;
 
 struct kvf__head {
-    kvf__vocab_work *vocab;     /* NULL: a task's */
-    const kvf__head_kind *kind; /* of a task's, and all below but for the common part */
+    kvf__vocab_work *vocab;     /* reads the whole vocabulary; NULL: it does not */
+    const kvf__head_kind *kind; /* of a task's, and all below but for the common part; NULL: lm's */
     kvf__head_options options;
     int64_t C, width;
     kvf__dropout dropout;
@@ -74,6 +74,8 @@ struct kvf__head {
     const kvf__masked_lm *words; /* NULL: a trained head; else its act is used in place of tanh
                                     and norm */
     double norm_eps;
+    int32_t *word_ids;         /* of words, [width], owned; NULL: of others */
+    const kvf__model *trained; /* of words: whose embedding is trained; NULL: nobody's */
     const kvf__kernels *kernels;
     kvf__head_work work;
 };
@@ -89,9 +91,28 @@ kvf_status kvf__vocab_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batc
                            float *dhidden);
 kvf_status kvf__vocab_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
                              float *logits);
+/* Where head->outer is a matrix over the vocabulary: what it computes with; loss [n] = -log of the
+ * probability of ids [n] after hidden [n, C]; the gradient of the sum of scale [n] times these:
+ * dhidden [n, C] is set, outer.dw added to. */
+kvf_status kvf__vocab_work_create(kvf_ctx *ctx, kvf__head *head);
+kvf_status kvf__vocab_label_losses(kvf_ctx *ctx, const kvf__head *head, const float *hidden,
+                                   const int32_t *ids, int64_t n, float *loss);
+kvf_status kvf__vocab_label_gradients(kvf_ctx *ctx, const kvf__head *head, const float *hidden,
+                                      const int32_t *ids, int64_t n, const float *scale,
+                                      float *dhidden);
 /* head_words.c: inner_out from hidden, dhidden from dinner. */
 void kvf__head_words_fwd(kvf__head *head, const float *hidden, int64_t n);
 void kvf__head_words_bwd(kvf__head *head, int64_t n, float *dhidden);
+/* The rows of the embedding as they are now, where it is trained; their gradient to its own. */
+void kvf__head_words_refresh(kvf__head *head);
+void kvf__head_words_pass_on(kvf__head *head);
+/* head_phrases.c: work.logits [n_labels], the log-probability of each label; and from
+ * work.dlogits, the gradient of these, back. */
+bool kvf__head_is_phrases(const kvf__head *head);
+kvf_status kvf__head_phrases_fwd(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
+                                 const float *hidden);
+kvf_status kvf__head_phrases_bwd(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
+                                 const float *hidden, float *dhidden);
 /* Label j's row, given that of label j - 1 (0 for the first). */
 int64_t kvf__label_row(const kvf__batch *batch, int64_t j, int64_t r);
 

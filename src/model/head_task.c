@@ -222,6 +222,7 @@ void kvf__head_free(kvf__head *head)
     kvf__params_done(&head->params);
     kvf__free(head->vocab);
     kvf__free(head->values);
+    kvf__free(head->word_ids);
     kvf__free(head->grads);
     kvf__free(head->work.memory);
     kvf__free(head);
@@ -234,7 +235,7 @@ kvf__params *kvf__head_params(kvf__head *head)
 
 bool kvf__head_is_lm(const kvf__head *head)
 {
-    return !head || head->vocab;
+    return !head || !head->kind;
 }
 
 int64_t kvf__head_width(const kvf__head *head)
@@ -273,7 +274,7 @@ static void lay_work(void *object, kvf__carver *carve)
 
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels)
 {
-    if (head->vocab || n_labels <= head->work.capacity) return KVF_OK;
+    if (kvf__head_is_lm(head) || n_labels <= head->work.capacity) return KVF_OK;
     kvf__free(head->work.memory);
     head->work = (kvf__head_work){.capacity = n_labels};
     kvf_status st = kvf__carve_block(ctx, lay_work, head, &head->work.memory);
@@ -338,6 +339,7 @@ static void forward(kvf__head *head, const draw *by, const float *hidden, int64_
 {
     const float *x = hidden;
     if (head->words) {
+        kvf__head_words_refresh(head);
         kvf__head_words_fwd(head, hidden, n);
         x = head->work.inner_out;
     } else if (head->kind->inner) {
@@ -359,6 +361,7 @@ static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
     mask(head, by, BEFORE_OUTER, dx, dx);
     if (!head->kind->inner) return;
     if (head->words) {
+        kvf__head_words_pass_on(head);
         kvf__head_words_bwd(head, n, dhidden);
         return;
     }
@@ -372,9 +375,20 @@ static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
 kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
                             float *logits)
 {
-    if (head->vocab) return kvf__vocab_logits(ctx, head, hidden, n_labels, logits);
+    if (kvf__head_is_lm(head)) return kvf__vocab_logits(ctx, head, hidden, n_labels, logits);
     KVF_TRY(kvf__head_prepare(ctx, head, n_labels));
     forward(head, NULL, hidden, n_labels, logits);
+    return KVF_OK;
+}
+
+kvf_status kvf__head_outputs(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
+                             const float *hidden, float *outputs)
+{
+    if (!kvf__head_is_phrases(head))
+        return kvf__head_logits(ctx, head, hidden, batch->n_labels, outputs);
+    KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
+    KVF_TRY(kvf__head_phrases_fwd(ctx, head, batch, hidden));
+    memcpy(outputs, head->work.logits, (size_t)batch->n_labels * sizeof *outputs);
     return KVF_OK;
 }
 
@@ -383,12 +397,19 @@ kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch
                           float *dhidden)
 {
     const draw by = {batch, how->step}, *draws = dhidden ? &by : NULL;
+    const bool phrases = kvf__head_is_phrases(head);
 
-    if (head->vocab) return kvf__vocab_loss(ctx, head, batch, hidden, how, loss_sum, dhidden);
+    if (kvf__head_is_lm(head))
+        return kvf__vocab_loss(ctx, head, batch, hidden, how, loss_sum, dhidden);
     KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
     find_rows(head, batch);
-    forward(head, draws, hidden, batch->n_labels, head->work.logits);
+    if (phrases)
+        KVF_TRY(kvf__head_phrases_fwd(ctx, head, batch, hidden));
+    else
+        forward(head, draws, hidden, batch->n_labels, head->work.logits);
     KVF_TRY(kvf__head_losses(ctx, head, batch, dhidden ? how->scale : 0, loss_sum));
-    if (dhidden) backward(head, draws, batch->n_labels, dhidden);
+    if (!dhidden) return KVF_OK;
+    if (phrases) return kvf__head_phrases_bwd(ctx, head, batch, hidden, dhidden);
+    backward(head, draws, batch->n_labels, dhidden);
     return KVF_OK;
 }

@@ -20,9 +20,9 @@ enum {
     PLANE = KVF__VOCAB_PLANE
 }; /* of labels and of the vocabulary at a time */
 
-/* The matrix and its gradient are the head's values and grads, [V, C]. */
+/* The matrix, its gradient (NULL: frozen) and a bias (NULL: none) are the head's outer layer. */
 struct kvf__vocab_work {
-    kvf__slot slot;
+    kvf__slot slot; /* of the trained head */
     int64_t C;
     kvf__vocab_sums sums;       /* [ROWS] */
     float *e;                   /* [ROWS, PLANE] */
@@ -43,16 +43,23 @@ static void lay_work(void *object, kvf__carver *carve)
     work->last_sum = kvf__carve(carve, ROWS, 1, sizeof(float));
 }
 
+kvf_status kvf__vocab_work_create(kvf_ctx *ctx, kvf__head *head)
+{
+    kvf__vocab_work made = {.C = head->outer.in};
+    return kvf__carve_object(ctx, lay_work, &made, sizeof made, &head->vocab);
+}
+
 static kvf_status alloc_memory(kvf_ctx *ctx, kvf__head *head, bool gradient)
 {
-    kvf__vocab_work made = {.C = head->C};
     size_t matrix;
 
     if (!kvf__mul((size_t)head->width, (size_t)head->C, &matrix))
         return kvf__fail(ctx, KVF_ENOMEM, "%s: %lld x %lld", KVF__LM_HEAD_NAME,
                          (long long)head->width, (long long)head->C);
     if (gradient) KVF_TRY(kvf__alloc_array(ctx, matrix, sizeof(float), &head->grads));
-    return kvf__carve_object(ctx, lay_work, &made, sizeof made, &head->vocab);
+    head->outer = (kvf__linear){
+        .w = head->values, .dw = head->grads, .in = head->C, .out = head->width};
+    return kvf__vocab_work_create(ctx, head);
 }
 
 static kvf_status describe(kvf_ctx *ctx, kvf__head *head)
@@ -116,13 +123,30 @@ typedef struct chunk {
     int64_t n;
 } chunk;
 
+/* Labels from `first` on, at most ROWS. */
+static chunk chunk_at(kvf_ctx *ctx, const kvf__head *head, const float *hidden, const int32_t *ids,
+                      int64_t n, int64_t first)
+{
+    return (chunk){.ctx = ctx,
+                   .head = head,
+                   .hidden = hidden + first * head->outer.in,
+                   .ids = ids + first,
+                   .n = n - first < ROWS ? n - first : ROWS};
+}
+
 /* dst [n, ld]: logits of the vocabulary's rows from, from + 1, ... */
 static kvf_status plane_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
                                int64_t from, float *dst, int64_t ld)
 {
-    int64_t C = head->C;
-    return kvf__sgemm(ctx, false, true, n, kvf__vocab_width(head->width, from / PLANE), C, hidden,
-                      C, head->values + from * C, C, 0, dst, ld);
+    const kvf__linear *matrix = &head->outer;
+    const int64_t C = head->outer.in, width = kvf__vocab_width(matrix->out, from / PLANE);
+
+    KVF_TRY(
+        kvf__sgemm(ctx, false, true, n, width, C, hidden, C, matrix->w + from * C, C, 0, dst, ld));
+    for (int64_t j = 0; matrix->b && j < n; j++)
+        for (int64_t v = 0; v < width; v++)
+            dst[j * ld + v] += matrix->b[from + v];
+    return KVF_OK;
 }
 
 kvf_status kvf__vocab_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
@@ -145,70 +169,92 @@ static kvf_status plane_softmax(const chunk *c, int64_t from, float *max, float 
     const kvf__ce_chunk ce = {.rows = c->n,
                               .width = PLANE,
                               .logits = sums->logits,
-                              .valid = kvf__vocab_width(head->width, from / PLANE),
+                              .valid = kvf__vocab_width(head->outer.out, from / PLANE),
                               .target = sums->target,
                               .max = max,
                               .sum = sum,
                               .target_logit = sums->target_logit,
                               .e = e,
-                              .C = head->C};
+                              .C = head->outer.in};
     head->kernels->ce(KVF__F32, &ce);
     return KVF_OK;
 }
 
-static kvf_status chunk_losses(const chunk *c, double *loss_sum, float *token_loss)
+/* loss [n] of the labels; NULL: the sums alone. */
+static kvf_status chunk_losses(const chunk *c, float *loss)
 {
     const kvf__vocab_sums *sums = &c->head->vocab->sums;
 
     kvf__vocab_sums_begin(sums, c->n);
-    for (int64_t from = 0; from < c->head->width; from += PLANE)
+    for (int64_t from = 0; from < c->head->outer.out; from += PLANE)
         KVF_TRY(plane_softmax(c, from, sums->max, sums->sum, NULL));
-    for (int64_t j = 0; j < c->n; j++) {
-        double loss = kvf__vocab_label_loss(sums, j);
-        *loss_sum += loss;
-        if (token_loss) token_loss[j] = (float)loss;
-    }
+    for (int64_t j = 0; loss && j < c->n; j++)
+        loss[j] = (float)kvf__vocab_label_loss(sums, j);
     return KVF_OK;
 }
 
 /* The targets' part: what the softmax is compared with. */
-static void chunk_targets(const chunk *c, float scale, float *dhidden)
+static void chunk_targets(const chunk *c, const float *scale, float *dhidden)
 {
-    const kvf__head *head = c->head;
-    int64_t C = head->C;
+    const kvf__linear *matrix = &c->head->outer;
+    int64_t C = c->head->outer.in;
 
     for (int64_t j = 0; j < c->n; j++) {
-        const float *row = head->values + c->ids[j] * C, *hidden = c->hidden + j * C;
-        float *drow = head->grads + c->ids[j] * C, by = scale / head->vocab->sums.sum[j];
-        for (int64_t i = 0; i < C; i++) {
-            dhidden[j * C + i] = dhidden[j * C + i] * by - scale * row[i];
-            drow[i] -= scale * hidden[i];
-        }
+        const float *row = matrix->w + c->ids[j] * C, *hidden = c->hidden + j * C;
+        float *drow = matrix->dw ? matrix->dw + c->ids[j] * C : NULL,
+              by = scale[j] / c->head->vocab->sums.sum[j];
+        for (int64_t i = 0; i < C; i++)
+            dhidden[j * C + i] = dhidden[j * C + i] * by - scale[j] * row[i];
+        for (int64_t i = 0; drow && i < C; i++)
+            drow[i] -= scale[j] * hidden[i];
     }
 }
 
 /* After chunk_losses: dhidden [n, C] is set, the matrix's gradient added to. */
-static kvf_status chunk_gradient(const chunk *c, float scale, float *dhidden)
+static kvf_status chunk_gradient(const chunk *c, const float *scale, float *dhidden)
 {
-    const kvf__head *head = c->head;
-    const kvf__vocab_work *work = head->vocab;
-    int64_t C = head->C, n = c->n;
+    const kvf__linear *matrix = &c->head->outer;
+    const kvf__vocab_work *work = c->head->vocab;
+    int64_t C = c->head->outer.in, n = c->n;
 
     memcpy(work->last_max, work->sums.max, (size_t)n * sizeof *work->last_max);
     memset(dhidden, 0, (size_t)(n * C) * sizeof *dhidden);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < C; i++)
-            work->scaled[j * C + i] = c->hidden[j * C + i] * (scale / work->sums.sum[j]);
-    for (int64_t from = 0; from < head->width; from += PLANE) {
-        int64_t width = kvf__vocab_width(head->width, from / PLANE);
+            work->scaled[j * C + i] = c->hidden[j * C + i] * (scale[j] / work->sums.sum[j]);
+    for (int64_t from = 0; from < matrix->out; from += PLANE) {
+        int64_t width = kvf__vocab_width(matrix->out, from / PLANE);
         memset(work->last_sum, 0, (size_t)n * sizeof *work->last_sum);
         KVF_TRY(plane_softmax(c, from, work->last_max, work->last_sum, work->e));
-        KVF_TRY(kvf__sgemm(c->ctx, false, false, n, C, width, work->e, PLANE,
-                           head->values + from * C, C, 1, dhidden, C));
-        KVF_TRY(kvf__sgemm(c->ctx, true, false, width, C, n, work->e, PLANE, work->scaled, C, 1,
-                           head->grads + from * C, C));
+        KVF_TRY(kvf__sgemm(c->ctx, false, false, n, C, width, work->e, PLANE, matrix->w + from * C,
+                           C, 1, dhidden, C));
+        if (matrix->dw)
+            KVF_TRY(kvf__sgemm(c->ctx, true, false, width, C, n, work->e, PLANE, work->scaled, C, 1,
+                               matrix->dw + from * C, C));
     }
     chunk_targets(c, scale, dhidden);
+    return KVF_OK;
+}
+
+kvf_status kvf__vocab_label_losses(kvf_ctx *ctx, const kvf__head *head, const float *hidden,
+                                   const int32_t *ids, int64_t n, float *loss)
+{
+    for (int64_t first = 0; first < n; first += ROWS) {
+        const chunk c = chunk_at(ctx, head, hidden, ids, n, first);
+        KVF_TRY(chunk_losses(&c, loss + first));
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__vocab_label_gradients(kvf_ctx *ctx, const kvf__head *head, const float *hidden,
+                                      const int32_t *ids, int64_t n, const float *scale,
+                                      float *dhidden)
+{
+    for (int64_t first = 0; first < n; first += ROWS) {
+        const chunk c = chunk_at(ctx, head, hidden, ids, n, first);
+        KVF_TRY(chunk_losses(&c, NULL));
+        KVF_TRY(chunk_gradient(&c, scale + first, dhidden + first * head->outer.in));
+    }
     return KVF_OK;
 }
 
@@ -216,20 +262,23 @@ kvf_status kvf__vocab_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batc
                            const float *hidden, const kvf__loss *how, double *loss_sum,
                            float *dhidden)
 {
+    float scale[ROWS];
     double sum = 0;
 
     if (dhidden && !head->grads)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: made without a gradient", KVF__LM_HEAD_NAME);
     KVF_TRY(kvf__vocab_check_labels(ctx, batch, head->width));
+    for (int64_t j = 0; j < ROWS; j++)
+        scale[j] = how->scale;
     for (int64_t first = 0; first < batch->n_labels; first += ROWS) {
-        int64_t left = batch->n_labels - first;
-        const chunk c = {.ctx = ctx,
-                         .head = head,
-                         .hidden = hidden + first * head->C,
-                         .ids = batch->label_id + first,
-                         .n = left < ROWS ? left : ROWS};
-        KVF_TRY(chunk_losses(&c, &sum, how->token_loss ? how->token_loss + first : NULL));
-        if (dhidden) KVF_TRY(chunk_gradient(&c, how->scale, dhidden + first * head->C));
+        const chunk c = chunk_at(ctx, head, hidden, batch->label_id, batch->n_labels, first);
+        KVF_TRY(chunk_losses(&c, NULL));
+        for (int64_t j = 0; j < c.n; j++) {
+            double loss = kvf__vocab_label_loss(&head->vocab->sums, j);
+            sum += loss;
+            if (how->token_loss) how->token_loss[first + j] = (float)loss;
+        }
+        if (dhidden) KVF_TRY(chunk_gradient(&c, scale, dhidden + first * head->outer.in));
     }
     KVF_TRY(kvf__vocab_check_sum(ctx, sum));
     *loss_sum = sum;

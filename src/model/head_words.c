@@ -5,11 +5,14 @@
  *
  * as transformers' ...ForMaskedLM of BERT and its kin have it, for a few rows of the embedding, E
  * wide as y is.
- * Nothing of it is trained; the gradient goes through to x. */
+ * Nothing of it is trained; the gradient goes through to x. Where the embedding itself is trained
+ * (--unfreeze base), the rows follow it, and their gradient is added to its own. */
+#include "arch.h"
 #include "head_priv.h"
 #include "model_priv.h"
 
 #include <math.h>
+#include <string.h>
 
 static const kvf__head_kind KIND = {.archs = "", .task = KVF__TASK_SEQ_CLS, .inner = "transform"};
 
@@ -19,13 +22,37 @@ static kvf_status build(kvf_ctx *ctx, const kvf__model *model, const int32_t *id
     int64_t n = head->width, C = head->C, E = kvf__model_desc(model)->E;
 
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n * (size_t)(E + 1), sizeof(float), &head->values));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *ids, &head->word_ids));
+    memcpy(head->word_ids, ids, (size_t)n * sizeof *ids);
+    if (kvf__masters_grad(model->train.masters, KVF__W_TOKENS, 0)) {
+        head->trained = model;
+        KVF_TRY(kvf__alloc_array(ctx, (size_t)n * (size_t)E, sizeof(float), &head->grads));
+    }
     float *bias = head->values + n * E;
     kvf__model_embedding(model, ids, n, head->values);
     for (int64_t i = 0; i < n; i++)
         bias[i] = from->bias[ids[i]];
     head->inner = (kvf__linear){.w = from->dense, .b = from->dense_bias, .in = C, .out = E};
-    head->outer = (kvf__linear){.w = head->values, .b = bias, .in = E, .out = n};
+    head->outer = (kvf__linear){.w = head->values, .b = bias, .dw = head->grads, .in = E, .out = n};
     return KVF_OK;
+}
+
+void kvf__head_words_refresh(kvf__head *head)
+{
+    if (head->trained)
+        kvf__model_embedding(head->trained, head->word_ids, head->width, head->values);
+}
+
+void kvf__head_words_pass_on(kvf__head *head)
+{
+    const int64_t E = head->outer.in;
+
+    if (!head->trained) return;
+    float *to = kvf__masters_grad(head->trained->train.masters, KVF__W_TOKENS, 0);
+    for (int64_t i = 0; i < head->width; i++)
+        for (int64_t e = 0; e < E; e++)
+            to[head->word_ids[i] * E + e] += head->grads[i * E + e];
+    memset(head->grads, 0, (size_t)(head->width * E) * sizeof *head->grads);
 }
 
 kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids,

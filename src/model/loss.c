@@ -79,7 +79,7 @@ kvf_status kvf__pass_outputs(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, flo
 
     if (!head) return kvf__pass_lm_logits(ctx, pass, outputs);
     KVF_TRY(kvf__pass_hidden(ctx, pass, &hidden));
-    return kvf__head_logits(ctx, head, hidden, pass->batch->n_labels, outputs);
+    return kvf__head_outputs(ctx, head, pass->batch, hidden, outputs);
 }
 
 kvf_status kvf__pass_outputs_each(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, float *memory,

@@ -8,13 +8,16 @@
 #include <kvfold/train.h>
 
 /* Probabilities of a data set's labels by a head, or their mean over several heads. Classes and
- * tags share 1 at each label; choices share it over their question; starts and ends of answers each
+ * tags share 1 at each label (classes of several tokens, of which every row has one, share it at
+ * one label for their group); choices share it over their question; starts and ends of answers each
  * over all windows of their question. Of a regression: the numbers themselves. */
 typedef struct kvf__scores {
     const kvf__dataset *set;
-    int64_t width;  /* outputs of the head */
-    int64_t *first; /* [rows + 1] first label of each row */
-    double *p;      /* [n_labels, width] */
+    int64_t width;   /* outputs of the head; of classes of several tokens these */
+    int64_t outputs; /* of the head in all: floats of `logits` below */
+    int64_t *first;  /* [rows + 1] first label of each row; of such classes [groups + 1] */
+    double *p;       /* [n_labels, width] */
+    float *sums;     /* scratch [width] of such classes */
 } kvf__scores;
 kvf_status kvf__scores_init(kvf_ctx *ctx, kvf__scores *scores, const kvf__dataset *set,
                             int64_t width);

@@ -5,6 +5,7 @@
  */
 #include "evaluation.h"
 #include "outfile.h"
+#include "verbalizer.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,6 +53,7 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
                                 const kvf_eval_options *options, bool unlabeled, kvf__evaluation *e)
 {
     kvf__label_set labels = {0};
+    kvf__phrases tokens = {0};
     kvf__dataset_options load;
     KVF_TRY(kvf__eval_rows(ctx, base, prefix, options, &e->renderer, &load));
     load.task = e->task;
@@ -67,7 +69,10 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
                        options->overlong != KVF_OVERLONG_STOP &&
                        options->overlong != KVF_OVERLONG_SKIP;
     }
-    KVF_TRY(kvf__dataset_load(ctx, options->data, &load, &e->set));
+    if (prefix) KVF_TRY(kvf__verbalizer_rows(ctx, base, prefix, &tokens, &load));
+    kvf_status st = kvf__dataset_load(ctx, options->data, &load, &e->set);
+    kvf__phrases_done(&tokens);
+    if (st) return st;
     bool columns = options->columns && *options->columns;
     if ((columns || options->no_header) && !e->set.delimited)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
@@ -196,8 +201,7 @@ static kvf_status open_head(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pref
     KVF_TRY(kvf__prefix_head(ctx, base, prefix, &e->head));
     if (!e->scores.set)
         KVF_TRY(kvf__scores_init(ctx, &e->scores, &e->set, kvf__head_width(e->head)));
-    const size_t count = (size_t)(e->scores.first[e->set.n] * e->scores.width);
-    return kvf__alloc_array(ctx, count, sizeof *e->logits, &e->logits);
+    return kvf__alloc_array(ctx, (size_t)e->scores.outputs, sizeof *e->logits, &e->logits);
 }
 
 static void close_head(kvf__evaluation *e)

@@ -38,7 +38,8 @@ static kvf__metric_input input_of(const kvf__answers *a, double loss)
     return in;
 }
 
-kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *a, double loss, kvf_metric *out, size_t *n)
+kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *a, double loss, kvf_metric *out,
+                        size_t *n)
 {
     const kvf__metric_input in = input_of(a, loss);
     size_t rows = 0;
@@ -125,8 +126,7 @@ kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const k
 
     if (!kvf__head_is_lm(subject->head)) {
         st = kvf__scores_init(ctx, &scores, set, kvf__head_width(subject->head));
-        size_t count = st ? 0 : (size_t)(scores.first[set->n] * scores.width);
-        if (!st) st = kvf__alloc_array(ctx, count, sizeof *logits, &logits);
+        if (!st) st = kvf__alloc_array(ctx, (size_t)scores.outputs, sizeof *logits, &logits);
         if (st) kvf__evaluator_give_up(evaluator);
         if (st) goto out;
     }

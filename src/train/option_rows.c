@@ -57,12 +57,14 @@ static const kvf__option ROWS[] = {
     OPTION(
         "p-template", "TEXT", "virtual tokens lead", KVF_TEXT, p_template, LATER, ALL, ALL,
         "prompt, p-tuning: where virtual tokens are, as \"{p:3} {text} {p:2}\"; {text}, "
-        "{text_pair}, {prompt} and {completion} are fields of the row, [MASK] is the mask token"),
-    OPTION("verbalizer", "LABEL=WORD,...", "", KVF_TEXT, verbalizer, LATER, VECTORS, ALL,
-           "seq-cls on masked models: the word that means each label at [MASK] of "
-           "--p-template; no head is trained"),
-    OPTION("init", "vocab|random|zero|text|kv|match", "vocab; random on bidirectional bases", KVF_WORD,
-           init, DISTILL, PREFIXES "|" VECTORS, ALL,
+        "{text_pair}, {prompt} and {completion} are fields of the row, [MASK] is the mask token; "
+        "without {p} also for prefixes of seq-cls"),
+    OPTION("verbalizer", "LABEL=WORD,...", "", KVF_TEXT, verbalizer, LATER, PREFIXES "|" VECTORS,
+           ALL,
+           "seq-cls: the word that means each label at [MASK] of --p-template, on causal bases as "
+           "what comes next, at the end; no head is trained"),
+    OPTION("init", "vocab|random|zero|text|kv|match", "vocab; random on bidirectional bases",
+           KVF_WORD, init, DISTILL, PREFIXES "|" VECTORS, ALL,
            "starting prefix: K/V of random words, random weights, zeros, K/V of --init-text, a "
            "prefix file; match: distill alone; prompt, p-tuning: embeddings of words, on any "
            "base"),

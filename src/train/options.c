@@ -267,9 +267,6 @@ static kvf_status check_verbalizer(kvf_ctx *ctx, const kvf_train_options *o)
         if (kvf__train_option_given(o, OF_HEADS[i]))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: with --verbalizer no head is trained",
                              OF_HEADS[i]);
-    if (o->unfreeze_base)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--unfreeze base: --verbalizer reads words by the base's frozen head");
     if (!o->p_template || !strstr(o->p_template, "[MASK]"))
         return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: no [MASK] in --p-template to read it at");
     return KVF_OK;

@@ -57,6 +57,10 @@ static kvf_status make_key(const kvf__trainer *t, const char *path, const kvf__d
     kvf__hash_add(hash, numbers, sizeof numbers);
     for (size_t i = 0; how->label_set && i < how->label_set->n; i++)
         add_text(hash, how->label_set->names[i]);
+    for (int64_t i = 0; how->phrases && i < how->phrases->n; i++)
+        kvf__hash_add(hash, how->phrases->ids + how->phrases->start[i],
+                      (size_t)(how->phrases->start[i + 1] - how->phrases->start[i]) *
+                          sizeof *how->phrases->ids);
     kvf__hash_hex(hash, key);
     kvf__hash_free(hash);
     return KVF_OK;

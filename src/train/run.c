@@ -90,10 +90,11 @@ static kvf_status decide_template(kvf__trainer *t)
     KVF_TRY(kvf__row_template_init(t->ctx, o->p_template, 0, &pattern));
     int64_t P = pattern.P;
     kvf__row_template_done(&pattern);
+    if (t->tuned.method->port == KVF__PORT_KV && !P && !strcmp(o->task, "seq-cls")) return KVF_OK;
     if (!at_input(t))
         return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "--p-template is for methods with virtual tokens at the input: prompt, "
-                         "p-tuning");
+                         "--p-template is for methods with virtual tokens at the input (prompt, "
+                         "p-tuning), and without {p} for prefixes of --task seq-cls");
     if (!P)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--p-template \"%s\": no {p} in it", o->p_template);
     if (kvf__train_option_given(o, "prefix-length") && o->prefix_length != P)
@@ -155,7 +156,12 @@ static kvf_status open_data(kvf__trainer *t)
     const kvf_train_options *o = &t->options;
     kvf__renderer *renderer = &t->rows.renderer;
     KVF_TRY(kvf__renderer_init(t->ctx, t->base, o->chat_template, o->map, renderer));
-    if (at_input(t)) KVF_TRY(kvf__renderer_pattern(t->ctx, renderer, o->p_template, t->id.P));
+    const bool has_template = o->p_template && *o->p_template;
+    const bool next = o->verbalizer && *o->verbalizer &&
+                      kvf__model_desc(t->base->model)->block.causal;
+    if (at_input(t) || has_template)
+        KVF_TRY(kvf__renderer_pattern(t->ctx, renderer, o->p_template, at_input(t) ? t->id.P : 0,
+                                      next));
     return kvf__tasks_open(t);
 }
 

@@ -8,13 +8,18 @@
 
 kvf_status kvf__scores_init(kvf_ctx *ctx, kvf__scores *out, const kvf__dataset *set, int64_t width)
 {
-    kvf__scores scores = {.set = set, .width = width};
-    kvf_status st = kvf__alloc_array(ctx, (size_t)set->n + 1, sizeof *scores.first, &scores.first);
-    for (int64_t row = 0; !st && row < set->n; row++)
-        scores.first[row + 1] = scores.first[row] + kvf__example_labels(set, row);
+    kvf__scores scores = {.set = set,
+                          .width = set->phrases ? (int64_t)set->names.n : width,
+                          .outputs = set->n_labels * width};
+    const int64_t n = set->phrases ? kvf__group_count(set) : set->n;
+    kvf_status st = kvf__alloc_array(ctx, (size_t)n + 1, sizeof *scores.first, &scores.first);
+    for (int64_t i = 0; !st && i < n; i++)
+        scores.first[i + 1] = scores.first[i] + (set->phrases ? 1 : kvf__example_labels(set, i));
     if (!st)
-        st = kvf__alloc_array(ctx, (size_t)(scores.first[set->n] * width), sizeof *scores.p,
+        st = kvf__alloc_array(ctx, (size_t)(scores.first[n] * scores.width), sizeof *scores.p,
                               &scores.p);
+    if (!st && set->phrases)
+        st = kvf__alloc_array(ctx, (size_t)scores.width, sizeof *scores.sums, &scores.sums);
     if (st)
         kvf__scores_done(&scores);
     else
@@ -26,6 +31,7 @@ void kvf__scores_done(kvf__scores *scores)
 {
     kvf__free(scores->first);
     kvf__free(scores->p);
+    kvf__free(scores->sums);
     *scores = (kvf__scores){0};
 }
 
@@ -59,10 +65,29 @@ static void group_rows(const kvf__dataset *set, int64_t group, int64_t *from, in
 
 typedef void add_fn(double *p, const float *logits, int64_t n, int64_t stride, double share);
 
+/* Of classes of several tokens: a row's score is the sum over its labels. */
+static void add_phrases(kvf__scores *s, const float *logits, double share, add_fn *add)
+{
+    const kvf__dataset *set = s->set;
+    for (int64_t g = 0; g < set->n_groups; g++) {
+        for (int64_t row = set->group[g]; row < set->group[g + 1]; row++) {
+            double sum = 0;
+            for (int64_t n = kvf__example_labels(set, row); n > 0; n--)
+                sum += (double)*logits++;
+            s->sums[row - set->group[g]] = (float)sum;
+        }
+        add(s->p + g * s->width, s->sums, s->width, 1, share);
+    }
+}
+
 /* Calls add for each set of what competes. */
 static void add_each(kvf__scores *s, const float *logits, double share, add_fn *add)
 {
     const kvf__dataset *set = s->set;
+    if (set->phrases) {
+        add_phrases(s, logits, share, add);
+        return;
+    }
     int64_t labels = s->first[set->n], groups = kvf__group_count(set), from, to;
     if (set->task == KVF__TASK_SEQ_CLS || set->task == KVF__TASK_TOKEN_CLS) {
         for (int64_t i = 0; i < labels; i++)
@@ -135,10 +160,24 @@ static double row_loss(const kvf__scores *s, int64_t row, int64_t *terms)
     return sum;
 }
 
+static double phrases_loss(const kvf__scores *s)
+{
+    double sum = 0;
+    int64_t terms = 0;
+    for (int64_t g = 0; g < s->set->n_groups; g++) {
+        int32_t gold = s->set->sources->group[g].gold;
+        if (gold < 0) continue;
+        sum -= log(s->p[g * s->width + gold]);
+        terms++;
+    }
+    return terms ? sum / (double)terms : NAN;
+}
+
 double kvf__scores_loss(const kvf__scores *scores)
 {
     double sum = 0;
     int64_t terms = 0;
+    if (scores->set->phrases) return phrases_loss(scores);
     for (int64_t row = 0; row < scores->set->n; row++)
         sum += row_loss(scores, row, &terms);
     return terms ? sum / (double)terms : NAN;

@@ -3,6 +3,7 @@
  * follow the encoder's parameters in the list that AdamW steps, so run files, the best
  * checkpoint and --resume treat them alike. */
 #include "trainer.h"
+#include "verbalizer.h"
 
 kvf__params *kvf__task_head_params(const kvf__train_task *task)
 {

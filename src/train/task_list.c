@@ -3,6 +3,7 @@
 #include "answers.h"
 #include "hash.h"
 #include "trainer.h"
+#include "verbalizer.h"
 
 #include <string.h>
 
@@ -170,6 +171,34 @@ static kvf__label_set stored_labels(const kvf__trainer *t, const kvf__train_task
     return (kvf__label_set){head->n_labels, head->labels};
 }
 
+/* --verbalizer, where each class has rows of its own: its labels, unless others are given, and its
+ * tokens. */
+static kvf_status plan_phrases(kvf__trainer *t, kvf__label_set *given, kvf__phrases *tokens,
+                               kvf__dataset_options *load)
+{
+    const char *text = t->options.verbalizer;
+    kvf__label_set labels = {0};
+    char **words = NULL;
+    if (!text || !*text) return KVF_OK;
+    kvf_status st = load->label_set ? kvf__label_set_copy(t->ctx, load->label_set, &labels)
+                                    : kvf__verbalizer_labels(t->ctx, text, &labels);
+    if (!st) st = kvf__verbalizer_words(t->ctx, text, labels.names, labels.n, &words);
+    if (!st) st = kvf__verbalizer_tokens(t->ctx, t->base, words, labels.n, tokens);
+    kvf__strings_free(words, labels.n);
+    if (st || !kvf__phrases_needed(t->base, tokens)) {
+        kvf__label_set_done(&labels);
+        return st;
+    }
+    load->phrases = tokens;
+    if (load->label_set) {
+        kvf__label_set_done(&labels);
+        return KVF_OK;
+    }
+    *given = labels;
+    load->label_set = given;
+    return KVF_OK;
+}
+
 /* Labels are given, or learnt from the training data once, and then those of the run. *given: a
  * copy, for the caller to free. */
 static kvf_status known_labels(kvf__trainer *t, const kvf__train_task *task,
@@ -234,6 +263,7 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
                           kvf__dataset *out)
 {
     kvf__label_set given = {0};
+    kvf__phrases tokens = {0};
     const kvf_train_options *o = &t->options;
     kvf__dataset_options load = {
         .render = t->rows.renderer.render,
@@ -251,10 +281,12 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
     };
     KVF_TRY(longest_row(t, &load.max_length));
     kvf_status st = known_labels(t, task, out, &given, &load);
+    if (!st) st = plan_phrases(t, &given, &tokens, &load);
     if (!st)
         st = t->rows.reads ? kvf__reads_load(t, path, &load, out)
                            : kvf__dataset_load(t->ctx, path, &load, out);
     kvf__label_set_done(&given);
+    kvf__phrases_done(&tokens);
     if (st) return st;
     note_cut_rows(t, path, out, load.max_length);
     return t->id.infix ? kvf__infix_check_rows(t->ctx, path, out) : KVF_OK;
