@@ -234,3 +234,10 @@ run 2 compare --recipe many.txt $data --ensembles 5 --out other
 has err '--ensembles "5": want numbers from 1 to --seeds 4'
 run 2 compare $data --task seq-cls --methods adapter --ensembles 1 --out other
 has err '--ensembles: not for method adapter, whose runs share no base'
+
+# the experiments that are installed: every row of them is one that train takes
+for file in "$SOURCE"/recipes/experiments/*.txt; do
+    run 2 compare --recipe "$file" --base model --data train.jsonl --valid valid.jsonl --ensembles 99 --out other
+    has err '^kvfold: compare: --ensembles'
+    grep -q "^#   kvfold compare --recipe recipes/experiments/${file##*/} " "$file" || fail "$file does not say how it is run"
+done
