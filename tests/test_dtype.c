@@ -235,9 +235,10 @@ END_TEST
 
 /* ---- block formats --------------------------------------------------------------------------- */
 
-static const kvf__dtype BLOCK_TYPES[] = {KVF__Q4_0, KVF__Q4_1, KVF__Q5_0, KVF__Q5_1,
-                                         KVF__Q8_0, KVF__Q4_K, KVF__Q5_K, KVF__Q6_K};
-enum { N_BLOCK_TYPES = 8, GOLDEN_BLOCKS = 6, GOLDEN_HEAD = 64 };
+static const kvf__dtype BLOCK_TYPES[] = {KVF__Q4_0,   KVF__Q4_1,   KVF__Q5_0, KVF__Q5_1, KVF__Q8_0,
+                                         KVF__Q4_K,   KVF__Q5_K,   KVF__Q6_K, KVF__Q2_K, KVF__Q3_K,
+                                         KVF__IQ4_NL, KVF__IQ4_XS, KVF__MXFP4};
+enum { N_BLOCK_TYPES = 13, GOLDEN_BLOCKS = 6, GOLDEN_HEAD = 64 };
 
 START_TEST(dequant_equals_reference)
 {

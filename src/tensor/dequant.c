@@ -1,6 +1,7 @@
-/* The block formats of GGUF to f32: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K.
+/* The block formats of GGUF to f32: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K to Q6_K IQ4_NL IQ4_XS MXFP4.
  *
- * A block is a small scale (and minimum) in f16 with 32 or 256 packed integers. The order of the
+ * A block is a small scale (and minimum) in f16, or a power of 2, with 32 or 256 packed integers,
+ * which in the IQ4 types and in MXFP4 are places in a table. The order of the
  * roundings is that of the reference: scales are multiplied first, each product is rounded once,
  * nothing is fused; so results agree bit for bit. Layouts: ggml-common.h, ggml-quants.c.
  * Inner loops have constant trip counts and no branches, for the vectoriser. */
@@ -135,6 +136,104 @@ static inline void q6_k(const uint8_t *restrict src, float *restrict dst, bool u
     }
 }
 
+/* ---- by parts of 32 elements ----------------------------------------------------------------- */
+
+/* Q2_K: 16 scales and minima of 4 bits, 256 integers of 2 bits, d, dmin. */
+static void q2_k_part(const uint8_t *restrict src, int part, float *restrict y)
+{
+    const float d = load_f16(src + 80), dmin = load_f16(src + 82);
+    const uint8_t *q = src + 16 + part / 4 * 32;
+    for (int half = 0; half < 2; half++) {
+        const uint8_t s = src[2 * part + half];
+        const float scale = d * (float)(s & 15), minimum = dmin * (float)(s >> 4);
+        for (int l = 16 * half; l < 16 * half + 16; l++)
+            y[l] = scale * (float)(q[l] >> part % 4 * 2 & 3) - minimum;
+    }
+}
+
+/* The 6-bit scale i of Q3_K: four bits in bytes 0..7, the low halves first, two in bytes 8..11. */
+static int q3_k_scale(const uint8_t s[12], int i)
+{
+    return ((s[i % 8] >> i / 8 * 4 & 15) | (s[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32;
+}
+
+/* Q3_K: the third bit of 256 integers, whose absence is 4 less, their other two, 16 scales, d. */
+static void q3_k_part(const uint8_t *restrict src, int part, float *restrict y)
+{
+    const float d = load_f16(src + 108);
+    const uint8_t *q = src + 32 + part / 4 * 32;
+    for (int half = 0; half < 2; half++) {
+        const float scale = d * (float)q3_k_scale(src + 96, 2 * part + half);
+        for (int l = 16 * half; l < 16 * half + 16; l++)
+            y[l] = scale * (float)((q[l] >> part % 4 * 2 & 3) - (src[l] >> part & 1 ? 0 : 4));
+    }
+}
+
+static const float IQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                              1,    13,   25,  38,  53,  69,  89,  113};
+/* Floats of 4 bits (OCP Microscaling Formats 1.0: E2M1), doubled. */
+static const float FP4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/* 32 nibbles as q4() has them. */
+static void look_up(const uint8_t *restrict q, float d, const float table[16], float *restrict y)
+{
+    for (int j = 0; j < SMALL / 2; j++) {
+        y[j] = d * table[q[j] & 15];
+        y[j + SMALL / 2] = d * table[q[j] >> 4];
+    }
+}
+
+/* IQ4_XS: d, the upper two bits of 8 scales, their lower four, the nibbles. */
+static void iq4_xs_part(const uint8_t *restrict src, int part, float *restrict y)
+{
+    const int high = (src[2] | src[3] << 8) >> 2 * part & 3;
+    const int low = src[4 + part / 2] >> part % 2 * 4 & 15;
+    look_up(src + 8 + 16 * part, load_f16(src) * (float)((low | high << 4) - 32), IQ4, y);
+}
+
+/* Half the power of 2 whose exponent is stored (E8M0), since the table is doubled. */
+static float half_e8m0(uint8_t exponent)
+{
+    const uint32_t bits = exponent < 2 ? UINT32_C(0x200000) << exponent
+                                       : (uint32_t)(exponent - 1) << 23;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void kvf__dequant_part(kvf__dtype dtype, const uint8_t *block, int part, float *dst)
+{
+    switch (dtype) {
+    case KVF__Q2_K:
+        q2_k_part(block, part, dst);
+        break;
+    case KVF__Q3_K:
+        q3_k_part(block, part, dst);
+        break;
+    case KVF__IQ4_NL:
+        look_up(block + 2, load_f16(block), IQ4, dst);
+        break;
+    case KVF__IQ4_XS:
+        iq4_xs_part(block, part, dst);
+        break;
+    case KVF__MXFP4:
+        look_up(block + 1, half_e8m0(block[0]), FP4, dst);
+        break;
+    default:
+        assert(!"a type that has no parts");
+    }
+}
+
+static void by_parts(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_blocks)
+{
+    const int64_t parts = kvf__dtype_block(dtype) / SMALL;
+    const size_t bytes = kvf__dtype_block_bytes(dtype);
+
+    for (int64_t i = 0; i < n_blocks * parts; i++)
+        kvf__dequant_part(dtype, src + (size_t)(i / parts) * bytes, (int)(i % parts),
+                          dst + i * SMALL);
+}
+
 /* One loop per type, so that the block function is inlined into it. */
 #define EACH_BLOCK(type, block, bytes, function, flag)                                             \
     case type:                                                                                     \
@@ -154,6 +253,6 @@ void kvf__dequant(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_bl
         EACH_BLOCK(KVF__Q5_K, BIG, 176, q45_k, true);
         EACH_BLOCK(KVF__Q6_K, BIG, 210, q6_k, false);
     default:
-        assert(!"a type that is not quantised");
+        by_parts(dtype, src, dst, n_blocks);
     }
 }

@@ -47,7 +47,7 @@ size_t kvf__dtype_block_bytes(kvf__dtype dtype)
 
 bool kvf__dtype_is_float(kvf__dtype dtype)
 {
-    return dtype <= KVF__F64 || (dtype >= KVF__Q4_0 && dtype <= KVF__Q6_K);
+    return dtype <= KVF__F64 || (dtype >= KVF__Q4_0 && dtype <= KVF__MXFP4);
 }
 
 /* ---- to f32 ---------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include "base_int.h"
 #include "map.h"
 
-/* name, bytes per block, elements per block. The Q* types are those of GGUF (ggml-common.h). */
+/* name, bytes per block, elements per block. The types from Q4_0 on are those of GGUF (ggml-common.h). */
 #define KVF__DTYPE_LIST(X)                                                                         \
     X(F32, "f32", 4, 1)                                                                            \
     X(F16, "f16", 2, 1)                                                                            \
@@ -29,6 +29,11 @@
     X(Q4_K, "q4_k", 144, 256)                                                                      \
     X(Q5_K, "q5_k", 176, 256)                                                                      \
     X(Q6_K, "q6_k", 210, 256)                                                                      \
+    X(Q2_K, "q2_k", 84, 256)                                                                       \
+    X(Q3_K, "q3_k", 110, 256)                                                                      \
+    X(IQ4_NL, "iq4_nl", 18, 32)                                                                    \
+    X(IQ4_XS, "iq4_xs", 136, 256)                                                                  \
+    X(MXFP4, "mxfp4", 17, 32)                                                                      \
     X(OTHER, "other", 1, 1) /* listed by inspect, never computed with */
 
 typedef enum kvf__dtype {

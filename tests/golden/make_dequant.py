@@ -17,7 +17,8 @@ SEED = 7
 N_BLOCKS = 6
 # type -> byte offsets of the f16 fields of a block
 TYPES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0],
-         T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208]}
+         T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208],
+         T.Q2_K: [80, 82], T.Q3_K: [108], T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: []}
 
 rng = np.random.default_rng(SEED)
 with open(sys.argv[1], "wb") as out:
@@ -32,6 +33,8 @@ with open(sys.argv[1], "wb") as out:
             scale[1] = rng.integers(1, 0x400)  # subnormal
             scale |= (rng.integers(0, 2, N_BLOCKS) << 15).astype(np.uint16)
             blocks[:, at:at + 2] = scale.view(np.uint8).reshape(-1, 2)
+        if kind == T.MXFP4:
+            blocks[:, 0] = [127, 0, 1, 2, 120, 250]  # an exponent of 8 bits
         with np.errstate(over="ignore"):
             values = np.concatenate([dequantize(b, kind) for b in blocks])
         assert np.isfinite(values).all()

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import numpy as np
 from gguf import GGMLQuantizationType as T
 from gguf import GGUFWriter
+from gguf.constants import GGML_QUANT_SIZES
 from gguf.quants import dequantize, quantize
 
 SEED = 11
@@ -41,13 +42,20 @@ w.add_tensor("token_embd.weight", f32)
 w.add_tensor("half", f32.astype(np.float16))
 w.add_tensor("vector", np.arange(5, dtype=np.float32))
 w.add_tensor("cube", np.arange(24, dtype=np.int32).reshape(2, 3, 4))
-for kind in (T.Q4_1, T.Q8_0, T.BF16):
+for kind in (T.Q4_1, T.Q8_0, T.BF16, T.MXFP4):
     rows = rng.normal(size=(2, 64)).astype(np.float32)
     packed = quantize(rows, kind)
     w.add_tensor(f"packed.{kind.name}", packed, raw_dtype=kind)
     w.add_tensor(f"values.{kind.name}", dequantize(packed, kind))
-blocks = rng.integers(0, 256, (1, 2 * 84), dtype=np.uint8)  # listed, never computed with
-w.add_tensor("other.Q2_K", blocks, raw_dtype=T.Q2_K)
+for kind, halves in {T.Q2_K: (80, 82), T.Q3_K: (108,), T.IQ4_NL: (0,), T.IQ4_XS: (0,)}.items():
+    elements, size = GGML_QUANT_SIZES[kind]  # the package dequantises these, no more
+    packed = rng.integers(0, 256, (2, size), dtype=np.uint8)
+    for at in halves:
+        packed[:, at:at + 2] = np.array([0.25], dtype=np.float16).view(np.uint8)
+    w.add_tensor(f"packed.{kind.name}", packed, raw_dtype=kind)
+    w.add_tensor(f"values.{kind.name}", dequantize(packed, kind))
+blocks = rng.integers(0, 256, (1, 2 * 74), dtype=np.uint8)  # listed, never computed with
+w.add_tensor("other.IQ2_XS", blocks, raw_dtype=T.IQ2_XS)
 w.write_header_to_file()
 w.write_kv_data_to_file()
 w.write_tensors_to_file()
