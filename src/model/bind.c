@@ -186,6 +186,25 @@ static void log_surplus(const binding *b)
                  b->where, n, n > 1 ? "s are" : " is", b->desc->arch_name, first);
 }
 
+kvf__slot *kvf__slot_of_module(const kvf__desc *desc, const kvf__slots *slots, const char *module)
+{
+    const char *own = desc->arch->prefix;
+    char name[KVF__NAME_BYTES];
+    int64_t at;
+
+    for (size_t i = 0; i <= N_PREFIXES; i++) {
+        const char *prefix = i ? prefixes[i - 1] : own;
+        const size_t n = strlen(prefix);
+        if (strncmp(module, prefix, n) != 0) continue;
+        for (int with = 0; with < 2; with++) {
+            int length = snprintf(name, sizeof name, "%s%s.weight", with ? own : "", module + n);
+            if (length < (int)sizeof name && kvf__map_get(&slots->index, name, (size_t)length, &at))
+                return &slots->items[at];
+        }
+    }
+    return NULL;
+}
+
 kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
                      const kvf__table *table, kvf__slots *out)
 {

@@ -13,8 +13,10 @@ bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots)
 
     if (!d->block.causal || d->block.post_norm || d->types || d->position.pad >= 0) return false;
     if (model->unfolded) return false; /* its weights may be others than the file has */
-    for (size_t i = 0; i < slots->n; i++)
-        if (slots->items[i].conv1d && slots->items[i].view.rank > 1) return false;
+    for (size_t i = 0; i < slots->n; i++) {
+        const kvf__slot *slot = &slots->items[i];
+        if ((slot->conv1d && slot->view.rank > 1) || slot->add) return false;
+    }
     return true;
 }
 

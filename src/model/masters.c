@@ -54,6 +54,7 @@ static kvf_status add_master(kvf_ctx *ctx, kvf__masters *m, kvf__slot *slot, int
     slot->view.data = param.value;
     slot->view.dtype = KVF__F32;
     slot->permuted_heads = 0;
+    slot->add = NULL;
     return kvf__params_add(ctx, &m->params, &param);
 }
 

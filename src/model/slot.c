@@ -37,6 +37,27 @@ static const uint8_t *row_bytes(const kvf__slot *slot, int64_t row)
     return (const uint8_t *)slot->view.data + (size_t)row * bytes;
 }
 
+/* Elements from .. from + n - 1 of a row, in Hugging Face order, plus what is added to them. The
+ * sum over the rank is taken first, in its order, so parts of a row have the bits of the whole. */
+static void add_low_rank(const kvf__slot *slot, int64_t row, int64_t from, int64_t n, float *out)
+{
+    enum { STRIP = 64 };
+    const int64_t r = slot->add ? slot->add->r : 0, columns = kvf__slot_columns(slot);
+
+    for (int64_t at = 0; r && at < n; at += STRIP) {
+        const int64_t width = n - at < STRIP ? n - at : STRIP;
+        float sum[STRIP] = {0};
+        for (int64_t k = 0; k < r; k++) {
+            const float left = slot->add->left[row * r + k];
+            const float *right = slot->add->right + k * columns + from + at;
+            for (int64_t i = 0; i < width; i++)
+                sum[i] += left * right[i];
+        }
+        for (int64_t i = 0; i < width; i++)
+            out[at + i] += sum[i];
+    }
+}
+
 /* A vector is one row. Permuted ones are biases of q and k, always plain types. */
 static void read_vector(const kvf__slot *slot, float *out)
 {
@@ -64,6 +85,7 @@ void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out)
     }
     kvf__to_f32(slot->view.dtype, row_bytes(slot, file_index(slot, row, rows)), out,
                 kvf__slot_columns(slot));
+    add_low_rank(slot, row, 0, kvf__slot_columns(slot), out);
 }
 
 void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row, float *out)
@@ -81,6 +103,7 @@ void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row
                             model->embed.read(model->embed.user, at, bytes, part);
         kvf__to_f32(table->view.dtype, copied ? part : at, out + c, n);
     }
+    add_low_rank(table, row, 0, C, out);
 }
 
 void kvf__slot_row_part(const kvf__slot *slot, int64_t row, int64_t from, int64_t n, float *out,
@@ -93,10 +116,11 @@ void kvf__slot_row_part(const kvf__slot *slot, int64_t row, int64_t from, int64_
     bytes += (size_t)first * kvf__dtype_block_bytes(slot->view.dtype);
     if (first * block == from && last * block == from + n) {
         kvf__to_f32(slot->view.dtype, bytes, out, n);
-        return;
+    } else {
+        kvf__to_f32(slot->view.dtype, bytes, scratch, (last - first) * block);
+        memcpy(out, scratch + (from - first * block), (size_t)n * sizeof *out);
     }
-    kvf__to_f32(slot->view.dtype, bytes, scratch, (last - first) * block);
-    memcpy(out, scratch + (from - first * block), (size_t)n * sizeof *out);
+    add_low_rank(slot, row, from, n, out);
 }
 
 void kvf__slot_read(const kvf__slot *slot, float *out)
@@ -125,7 +149,7 @@ kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out)
 
 kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out)
 {
-    const bool whole = kvf__dtype_block(slot->view.dtype) == 1;
+    const bool whole = kvf__dtype_block(slot->view.dtype) == 1 && !slot->add;
     const kvf__dtype dtype = whole ? slot->view.dtype : KVF__F32;
     const int64_t n = kvf__slot_rows(slot) * kvf__slot_columns(slot);
     float *values = NULL;

@@ -42,20 +42,24 @@ static size_t row_bytes(kvf__dtype dtype, int64_t columns)
     return (size_t)(columns / kvf__dtype_block(dtype)) * kvf__dtype_block_bytes(dtype);
 }
 
-/* Rows in the order of the file. */
-static void convert(const storing *s, const kvf__view *from, kvf__dtype dtype, uint8_t *to)
+/* Rows in the order of the file, or, where something is added to them, of Hugging Face. */
+static void convert(const storing *s, const kvf__slot *slot, kvf__dtype dtype, uint8_t *to)
 {
+    const kvf__view *from = &slot->view;
     const int64_t rows = from->dim[0], columns = from->dim[1];
     const size_t old = row_bytes(from->dtype, columns), new = row_bytes(dtype, columns);
 
-    if (from->dtype == dtype) {
+    if (from->dtype == dtype && !slot->add) {
         memcpy(to, from->data, (size_t)rows * new);
         return;
     }
 #pragma omp parallel for schedule(static) num_threads(s->threads)
     for (int64_t r = 0; r < rows; r++) {
         float *row = s->scratch + thread_index() * s->widest;
-        kvf__to_f32(from->dtype, (const uint8_t *)from->data + (size_t)r * old, row, columns);
+        if (slot->add)
+            kvf__slot_row(slot, r, row);
+        else
+            kvf__to_f32(from->dtype, (const uint8_t *)from->data + (size_t)r * old, row, columns);
         kvf__from_f32(dtype, row, to + (size_t)r * new, columns);
     }
 }
@@ -71,7 +75,9 @@ static kvf_status copy_matrix(storing *s, kvf__slot *slot)
     KVF_TRY(kvf__alloc(s->ctx, bytes, &to));
     stored->memory[stored->n++] = to;
     stored->bytes += bytes;
-    convert(s, &slot->view, dtype, to);
+    convert(s, slot, dtype, to);
+    if (slot->add) slot->permuted_heads = 0;
+    slot->add = NULL;
     slot->view.data = to;
     slot->view.dtype = dtype;
     if (s->options->packed) s->options->packed(s->options->user);

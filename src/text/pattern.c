@@ -323,3 +323,14 @@ kvf_status kvf__pattern_next(kvf__work *work, const kvf__pattern *pattern, kvf__
     search->any = true;
     return KVF_OK;
 }
+
+kvf_status kvf__pattern_matches(kvf_ctx *ctx, const kvf__pattern *pattern, const char *text,
+                                bool *out)
+{
+    kvf__search search = {.s = text, .n = strlen(text)};
+    kvf__work work = {.ctx = ctx};
+
+    kvf_status st = kvf__pattern_next(&work, pattern, &search, out);
+    kvf__match_free(work.match);
+    return st;
+}

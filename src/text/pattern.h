@@ -25,5 +25,8 @@ typedef struct kvf__search {
 kvf_status kvf__pattern_next(kvf__work *work, const kvf__pattern *pattern, kvf__search *search,
                              bool *found);
 void kvf__match_free(void *match);
+/* Is there a match in a text of its own? */
+kvf_status kvf__pattern_matches(kvf_ctx *ctx, const kvf__pattern *pattern, const char *text,
+                                bool *out);
 
 #endif
