@@ -130,7 +130,7 @@ kvf_status kvf__capture(kvf_ctx *ctx, const kvf_merge_options *options, kvf_pref
                          "%s: virtual tokens at the input are folded by running the base on them: "
                          "name it with --base",
                          options->run);
-    KVF_TRY(kvf__base_open_exact(ctx, options->base, &base));
+    KVF_TRY(kvf__base_open_exact(ctx, options->base, options->lora, &base));
     kvf_status st = kvf_prefix_check(ctx, live, base, options->allow_other_base);
     if (!st) st = capture(ctx, base, live, diff);
     if (!st) become_prefix(live);

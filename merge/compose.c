@@ -88,6 +88,7 @@ static kvf_status open_parts(composing *c)
         const kvf__prefix_source source = {
             .path = o->parts[c->n],
             .base = o->base,
+            .lora = o->lora,
             .head = o->head,
             .checkpoint = o->checkpoint,
             .allow_other_base = o->allow_other_base,
@@ -141,7 +142,7 @@ static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
                          "%s: its keys are rotated by their positions and must be turned on by "
                          "%lld behind the part before: name the base with --base",
                          part->path, (long long)by);
-    if (!c->base) KVF_TRY(kvf__base_open_exact(c->ctx, c->o->base, &c->base));
+    if (!c->base) KVF_TRY(kvf__base_open_exact(c->ctx, c->o->base, c->o->lora, &c->base));
     KVF_TRY(kvf__prefix_fits(c->ctx, part, c->base, c->o->allow_other_base));
     kvf__prefix *p = &part->file.prefix;
     KVF_TRY(kvf__model_rotate_prefix(c->ctx, c->base->model, p, p, 0, true));

@@ -56,7 +56,7 @@ kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     KVF_TRY(kvf__artifact_read(ctx, options->prefix, KVF__KIND_PREFIX, &file));
-    st = kvf__base_open_exact(ctx, options->base, &base);
+    st = kvf__base_open_exact(ctx, options->base, options->lora, &base);
     if (!st) st = convert(ctx, options, base, &file, from, to);
     kvf_base_free(base);
     kvf__artifact_done(&file);

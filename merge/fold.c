@@ -109,6 +109,7 @@ static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefi
     if (both) {
         KVF_TRY(kvf__fold_trained_base(ctx, options, live));
         rest.base = options->out_base;
+        rest.lora = NULL; /* it is in there */
     }
     return live->file.vectors.P ? fold_embed(ctx, &rest, live, r)
                                 : fold_prefix(ctx, &rest, live, r);
@@ -126,6 +127,7 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->probe));
     const kvf__prefix_source source = {.path = options->run,
                                        .base = options->base,
+                                       .lora = options->lora,
                                        .head = options->head,
                                        .checkpoint = options->checkpoint,
                                        .allow_other_base = options->allow_other_base};

@@ -26,7 +26,7 @@ static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, con
     kvf_base *base = NULL;
     kvf_status st;
 
-    KVF_TRY(kvf__base_open_exact(ctx, options->base, &base));
+    KVF_TRY(kvf__base_open_exact(ctx, options->base, options->lora, &base));
     st = kvf__prefix_fits(ctx, live, base, options->allow_other_base);
     if (!st)
         st = kvf__base_from_values(ctx, base, &live->file.values.params, task, out, options->force);
@@ -90,7 +90,7 @@ kvf_status kvf__fold_trained_base(kvf_ctx *ctx, const kvf_merge_options *options
 
     KVF_TRY(check_out_base(ctx, options, live));
     KVF_TRY(write_base(ctx, options, live, NULL, options->out_base));
-    KVF_TRY(kvf__base_open_exact(ctx, options->out_base, &base));
+    KVF_TRY(kvf__base_open_exact(ctx, options->out_base, NULL, &base));
     kvf_status st = kvf__strdup(ctx, kvf_base_hash(base), &hash);
     kvf_base_free(base);
     if (st) return st;

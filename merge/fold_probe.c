@@ -99,7 +99,7 @@ kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options
     p->ctx = ctx;
     p->position_start = live->file.id.position_start;
     p->infix = live->file.id.infix;
-    kvf_status st = kvf__base_open_exact(ctx, options->base, &p->base);
+    kvf_status st = kvf__base_open_exact(ctx, options->base, options->lora, &p->base);
     if (!st) st = kvf_prefix_check(ctx, live, p->base, options->allow_other_base);
     if (!st) st = kvf__prefix_head(ctx, p->base, live, &p->head);
     if (!st) st = load_rows(p, options, live, &renderer);

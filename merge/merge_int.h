@@ -27,6 +27,7 @@ kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t
 typedef struct kvf__prefix_source {
     const char *path;
     const char *base; /* NULL: none */
+    const char *lora; /* of base; NULL: none */
     const char *head; /* of several tasks: the one that is meant; NULL: all are kept */
     kvf_checkpoint checkpoint;
     bool allow_other_base;
@@ -49,8 +50,8 @@ kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const ch
 kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype, int64_t *bytes, double *diff);
 
-/* A base as it computes exactly: in f32. */
-kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, kvf_base **out);
+/* A base, with its LoRA unless NULL, as it computes exactly: in f32. */
+kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, const char *lora, kvf_base **out);
 /* Bytes of a file that was written. */
 int64_t kvf__file_bytes(const char *path);
 

@@ -10,21 +10,22 @@
  * the base elsewhere check it there. */
 static kvf_status check_named(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix *prefix)
 {
-    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32, .stream_layers = true};
+    const kvf_base_options light = {
+        .precision = KVF_PRECISION_F32, .stream_layers = true, .lora = s->lora};
     const kvf__method *method = kvf__method_find(prefix->file.id.method);
     kvf_base *base = NULL;
 
     if (method && method->port != KVF__PORT_KV) return KVF_OK;
-    KVF_TRY(kvf_base_open(ctx, s->base, &LIGHT, &base));
+    KVF_TRY(kvf_base_open(ctx, s->base, &light, &base));
     kvf_status st = kvf__identity_check(ctx, s->path, &prefix->file.id, base, s->allow_other_base);
     kvf_base_free(base);
     return st;
 }
 
-kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, kvf_base **out)
+kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, const char *lora, kvf_base **out)
 {
-    static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
-    return kvf_base_open(ctx, path, &EXACT, out);
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32, .lora = lora};
+    return kvf_base_open(ctx, path, &exact, out);
 }
 
 kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix **out)
@@ -34,7 +35,7 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kv
     bool needed = false;
 
     KVF_TRY(kvf__prefix_needs_base(ctx, s->path, &needed));
-    if (needed && s->base) KVF_TRY(kvf__base_open_exact(ctx, s->base, &base));
+    if (needed && s->base) KVF_TRY(kvf__base_open_exact(ctx, s->base, s->lora, &base));
     kvf_status st = kvf_prefix_open_on(ctx, s->path, base, s->checkpoint, &prefix);
     if (!st && s->head) st = kvf_prefix_use_head(ctx, prefix, s->head);
     if (!st && base) st = kvf_prefix_check(ctx, prefix, base, s->allow_other_base);
@@ -51,7 +52,7 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kv
 static kvf_status capture(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix *prefix)
 {
     const kvf_merge_options options = {
-        .run = s->path, .base = s->base, .allow_other_base = s->allow_other_base};
+        .run = s->path, .base = s->base, .lora = s->lora, .allow_other_base = s->allow_other_base};
     bool captures = false;
     double diff;
 

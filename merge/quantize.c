@@ -21,6 +21,7 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
     const kvf__prefix_source source = {
         .path = options->prefix,
         .base = options->base,
+        .lora = options->lora,
         .head = options->head,
         .checkpoint = options->checkpoint,
         .allow_other_base = options->allow_other_base,

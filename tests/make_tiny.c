@@ -2,10 +2,9 @@
  * of the command train and read. One token per byte, so that any text has ids; the same bytes every
  * time.
  *
- * Usage: make_tiny FOLDER [SEED [llama|bert]] */
-#include "file_int.h"
-#include "outfile.h"
-#include "rng.h"
+ * Usage: make_tiny FOLDER [SEED [llama|bert|lora]]; lora: a LoRA for that Llama, as PEFT saves it
+ */
+#include "toy_lora.h"
 
 #include <errno.h>
 #include <math.h>
@@ -261,10 +260,12 @@ int main(int argc, char **argv)
     kvf_status st = KVF_EUSAGE;
 
     if (argc < 2 || kvf_ctx_create(NULL, &m.ctx)) {
-        fprintf(stderr, "usage: make_tiny FOLDER [SEED [llama|bert]]\n");
+        fprintf(stderr, "usage: make_tiny FOLDER [SEED [llama|bert|lora]]\n");
         return 2;
     }
-    st = write_folder(&m, argv[1]);
+    st = argc > 3 && !strcmp(argv[3], "lora")
+             ? toy_lora(m.ctx, argv[1], strtoull(argv[2], NULL, 10))
+             : write_folder(&m, argv[1]);
     if (st) fprintf(stderr, "make_tiny: %s\n", kvf_ctx_error(m.ctx));
     for (size_t i = 0; i < m.n; i++)
         kvf__free(m.memory[i]);

@@ -26,6 +26,7 @@ static const struct row {
     const char *own;  /* methods and tasks that have this value anyway, between bars; NULL: none */
 } ROWS[] = {
     {"base", "", ELSEWHERE, "every run here", NULL},
+    {"lora", "", ELSEWHERE, "cli_lora", NULL},
     {"data", "", ELSEWHERE, "every run here", NULL},
     {"valid", "", ELSEWHERE, "every run here", NULL},
     {"out", "", ELSEWHERE, "every run here", NULL},

@@ -36,6 +36,7 @@ extern "C" {
 typedef struct kvf_bench_options {
     const char *shape;   /* kvf_bench_shape(), or the path of a config.json; NULL if base is set */
     const char *base;    /* a base to open instead; texts are borrowed while the bench is open */
+    const char *lora;    /* of base, as kvf_base_options has it; NULL: none */
     int64_t batch;       /* rows in a step */
     int64_t length;      /* tokens in a row */
     const char *lengths; /* "30,212,7", or a file of such numbers: lengths of rows in the order in

@@ -46,7 +46,8 @@ typedef struct kvf_import_options {
     const char *labels; /* "a,b,c": names of the head's outputs; NULL: those of its config, else
                            LABEL_0, LABEL_1, ... */
     bool force;
-    uint64_t reserved[8];
+    const char *lora; /* of base, as kvf_base_options has it; NULL: none */
+    uint64_t reserved[7];
 } kvf_import_options;
 
 /* A PEFT PREFIX_TUNING or CARTRIDGE folder, or a saved sequence of llama.cpp with the GGUF that
@@ -101,7 +102,8 @@ typedef struct kvf_export_options {
     int64_t streams;             /* llamacpp: of a cache that its sequences do not share */
     const char *dtype;           /* llamacpp: "f16", "f32"; mlx: the same, f32 by default */
     bool force;
-    uint64_t reserved[8];
+    const char *lora; /* llamacpp: of base, which the engine runs with it; NULL: none */
+    uint64_t reserved[7];
 } kvf_export_options;
 #define KVF_EXPORT_ENGINES "llama-server|node-llama-cpp|llama-cpp-python|mlx-lm|mlx-lm-0.31.3"
 

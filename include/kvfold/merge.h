@@ -28,7 +28,8 @@ typedef struct kvf_merge_options {
     const char *base;  /* needed for probe, and where folding runs or reads it */
     const char *probe; /* data file: logits through encoder and file are compared too; NULL: no */
     bool allow_other_base;
-    uint64_t reserved[8];
+    const char *lora; /* of base, as kvf_base_options has it; NULL: none */
+    uint64_t reserved[7];
 } kvf_merge_options;
 
 typedef struct kvf_merge_result {
@@ -63,6 +64,7 @@ typedef struct kvf_compose_options {
     kvf_checkpoint checkpoint;
     const char *head; /* of several tasks: the one to keep */
     const char *base; /* needed where keys are turned, and by runs that read it; NULL: none */
+    const char *lora; /* of base; NULL: none */
     bool allow_other_base, force;
 } kvf_compose_options;
 
@@ -88,6 +90,7 @@ typedef struct kvf_quantize_options {
     kvf_checkpoint checkpoint;
     const char *head; /* of several tasks: keep this one; NULL: all */
     const char *base; /* needed by runs of methods that read it; NULL: none */
+    const char *lora; /* of base; NULL: none */
     bool allow_other_base, force;
 } kvf_quantize_options;
 
@@ -105,6 +108,7 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
 typedef struct kvf_unmerge_options {
     const char *prefix, *out; /* prefix file; run file to write */
     const char *base;         /* NULL: the prefix keeps the hash it has */
+    const char *lora;         /* of base; NULL: none */
     int64_t encoder_hidden;   /* M; 0: 512 */
     uint64_t seed;            /* of the embedding and the first layer */
     bool approximate;         /* a residual above 1e-2 will do */
@@ -127,6 +131,7 @@ kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options,
 
 typedef struct kvf_convert_position_options {
     const char *prefix, *out, *base; /* prefix files; the base must have rope */
+    const char *lora;                /* of base; NULL: none */
     const char *position_start;      /* "P", or the number from which rows shall count */
     bool force, allow_other_base;
 } kvf_convert_position_options;

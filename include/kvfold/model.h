@@ -52,7 +52,9 @@ typedef struct kvf_base_options {
     bool stream_layers; /* keep no weights at all: each layer is packed from the mapped file just
                            before it is computed, with the bits of AUTO. EUSAGE with a weight_dtype
                            that is not AUTO */
-    uint64_t reserved[4];
+    const char *lora; /* folder of a LoRA of PEFT that is folded into the weights: another base than
+                         the bare one, of another hash; NULL: none */
+    uint64_t reserved[3];
 } kvf_base_options;
 
 typedef struct kvf_shape {

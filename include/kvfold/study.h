@@ -64,6 +64,7 @@ typedef struct kvf_report_options {
     const char *head;          /* of a run of several tasks: the one to look at */
 
     const char *base; /* NULL: no words, shares, samples */
+    const char *lora; /* of base, as kvf_base_options has it; NULL: none */
     kvf_precision precision;
     bool allow_other_base;
     int64_t words; /* vocabulary items named for each virtual token; 0: none */
@@ -92,6 +93,7 @@ typedef enum kvf_prune_score { KVF_PRUNE_LEAVE_ONE_OUT, KVF_PRUNE_GRADIENT } kvf
 
 typedef struct kvf_prune_options {
     const char *prefix, *base, *out; /* prefix or run file; model; prefix file to write */
+    const char *lora;                /* of base, as kvf_base_options has it; NULL: none */
     const char *curve;               /* CSV file to write too; NULL: none */
     kvf_eval_options eval;           /* data, and how its rows are read */
     kvf_precision precision;         /* as everywhere, AUTO is the zero */

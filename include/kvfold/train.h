@@ -199,7 +199,8 @@ typedef struct kvf_train_options {
     void *event_user;
     kvf_base *open_base; /* as of kvf_train_set_base(); NULL: none */
     void *texts;         /* of kvf_train_options_create(), else NULL */
-    uint64_t reserved[32];
+    const char *lora;    /* of base, as kvf_base_options has it; NULL or "": none */
+    uint64_t reserved[31];
 } kvf_train_options;
 
 /* Options on the heap, at their defaults, for programs that set them by name and do not look

@@ -35,7 +35,8 @@ class kvf_ctx_options(Struct):
 
 
 class kvf_base_options(Struct):
-    _fields_ = [("precision", ENUM), ("backward", BOOL), ("weight_dtype", ENUM), ("stream_layers", BOOL), ("reserved", UINT * 4)]
+    _fields_ = [("precision", ENUM), ("backward", BOOL), ("weight_dtype", ENUM), ("stream_layers", BOOL), ("lora", TEXT),
+                ("reserved", UINT * 3)]
 
 
 class kvf_shape(Struct):
@@ -56,18 +57,19 @@ class kvf_generate_options(Struct):
 
 class kvf_import_options(Struct):
     _fields_ = [("path", TEXT), ("out", TEXT), ("from", TEXT), ("base", TEXT), ("task", TEXT), ("labels", TEXT), ("force", BOOL),
-                ("reserved", UINT * 8)]
+                ("lora", TEXT), ("reserved", UINT * 7)]
 
 
 class kvf_export_options(Struct):
     _fields_ = [("path", TEXT), ("out", TEXT), ("format", ENUM), ("checkpoint", ENUM), ("head", TEXT), ("base_id", TEXT),
                 ("base", TEXT), ("engine", TEXT), ("state_version", TEXT), ("flash_attention", TEXT), ("streams", INT),
-                ("dtype", TEXT), ("force", BOOL), ("reserved", UINT * 8)]
+                ("dtype", TEXT), ("force", BOOL), ("lora", TEXT), ("reserved", UINT * 7)]
 
 
 class kvf_merge_options(Struct):
     _fields_ = [("run", TEXT), ("out", TEXT), ("out_base", TEXT), ("checkpoint", ENUM), ("head", TEXT), ("dtype", ENUM),
-                ("force", BOOL), ("base", TEXT), ("probe", TEXT), ("allow_other_base", BOOL), ("reserved", UINT * 8)]
+                ("force", BOOL), ("base", TEXT), ("probe", TEXT), ("allow_other_base", BOOL), ("lora", TEXT),
+                ("reserved", UINT * 7)]
 
 
 class kvf_merge_result(Struct):

@@ -34,15 +34,17 @@ class Base(Model):
     precision: "f32", "bf16", "int8" (products of the layers in eight bits), or "auto", bf16 where that is faster. weight_dtype:
     "f32", "bf16" or "int8" keeps one copy of each weight, for less memory and more time. stream_layers: weights are read from
     the file layer by layer.
+    lora: folder of a LoRA of PEFT that is folded into the weights; that is another base than the bare one, of another hash.
 
     One thread at a time uses a base; others wait. The same prefix may be used with several bases at once.
     """
 
-    def __init__(self, path: Path, *, precision: str = "auto", weight_dtype: str = "auto", stream_layers: bool = False) -> None:
+    def __init__(self, path: Path, *, precision: str = "auto", weight_dtype: str = "auto", stream_layers: bool = False,
+                 lora: Optional[Path] = None) -> None:
         self.path = os.fspath(path)
         self._how = c.kvf_base_options(precision=choice("precision", precision, c.PRECISIONS),
                                        weight_dtype=choice("weight_dtype", weight_dtype, c.WEIGHT_DTYPES),
-                                       stream_layers=stream_layers)
+                                       stream_layers=stream_layers, lora=optional(lora))
         self._context = Context()
         self._carried: Optional[Handle] = None
         self._open()

@@ -84,7 +84,7 @@ class Prefix(Model):
         with tempfile.TemporaryDirectory() as place:
             out = _Path(place) / "prefix.h5"
             options = c.kvf_import_options(path=text(folder), out=text(out), base=optional(base and base.path),
-                                           task=optional(task))
+                                           lora=base and base._how.lora, task=optional(task))
             setattr(options, "from", b"peft")
             kind = ctypes.create_string_buffer(16)
             thread_context().call(lib.kvf_import, ctypes.byref(options), kind)

@@ -158,6 +158,7 @@ class Run:
 
     def _fold(self, out: Path, checkpoint: Optional[str], force: bool, **more: Any) -> None:
         options = c.kvf_merge_options(run=text(self.path), out=text(out), base=optional(self.base and self.base.path), force=force,
+                                      lora=self.base and self.base._how.lora,
                                       checkpoint=choice("checkpoint", checkpoint, c.CHECKPOINTS), **more)
         context = self.base._context if self.base else thread_context()
         context.call(lib.kvf_merge, ctypes.byref(options), ctypes.byref(c.kvf_merge_result()))

@@ -2,12 +2,13 @@
 import json
 import os
 import shutil
+import subprocess
 import threading
 import unittest.mock
 
 import kvfold
 import numpy as np
-from support import CLASSES, PAIRS, SMALL, TAGGED, Case, answer, command, sentences, write_rows
+from support import CLASSES, MAKE_TINY, PAIRS, SMALL, TAGGED, Case, answer, command, sentences, write_rows
 
 
 class SameAsTheCommand(Case):
@@ -24,6 +25,20 @@ class SameAsTheCommand(Case):
         self.assertEqual(base.hash, self.prefix.base_hash)
         self.assertEqual(base.detokenize(base.tokenize("größe")), "größe")
         self.assertEqual(base.tokenize("").dtype, np.int32)
+
+    def test_lora(self):
+        """Another base, for which alone a prefix is that was trained on it."""
+        lora = self.folder / "lora"
+        subprocess.run([MAKE_TINY, lora, "5", "lora"], check=True)
+        base = kvfold.Base(self.llama, precision="f32", lora=lora)
+        self.assertNotEqual(base.hash, self.base.hash)
+        self.assertEqual(base.name, "llama+lora")
+        prefix = self.prefix_of(base, PAIRS, "on_lora")
+        self.assertEqual(prefix.base_hash, base.hash)
+        ours = answer("eval", "--base", self.llama, "--lora", lora, "--prefix", self.folder / "on_lora.h5", "--data", self.pairs,
+                      "--precision", "f32")
+        self.assertEqual(base.eval(PAIRS, prefix=prefix).loss, ours["loss"])
+        self.fails("the prefix is for base llama.lora ", self.base.eval, PAIRS, prefix=prefix)
 
     def test_generate(self):
         prompts = [row["prompt"] for row in PAIRS]

@@ -36,6 +36,9 @@ void cli_model_close(cli_model *model);
     }
 #define CLI_BASE(at, help) CLI_ROW("base", "PATH", "", KVF_TEXT, at, help)
 #define CLI_ANY_BASE(at)   CLI_BASE(at, "base model: Hugging Face folder, GGUF or base file")
+#define CLI_LORA(at)                                                                               \
+    CLI_ROW("lora", "FOLDER", "", KVF_TEXT, at,                                                    \
+            "LoRA of PEFT that is folded into the base's weights")
 #define CLI_ALLOW_OTHER_BASE(at)                                                                   \
     CLI_ROW("allow-other-base", NULL, "", KVF_FLAG, at,                                            \
             "accept a prefix made for another base of the same shape")
@@ -79,7 +82,8 @@ void cli_model_close(cli_model *model);
 /* Of eval, predict and score: model(f) and eval(f) are the offsets of field f of a
  * cli_model_options and a kvf_eval_options. */
 #define CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help)                                      \
-    CLI_ANY_BASE(model(base)), CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),       \
+    CLI_ANY_BASE(model(base)), CLI_LORA(model(how.lora)),                                          \
+        CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),                              \
         CLI_ROW("prefix", "FILE", "", KVF_TEXTS, model(prefixes), prefix_help),                    \
         CLI_CHECKPOINT(model(checkpoint), "state of a run file"), CLI_HEAD(model(head)),           \
         CLI_ALLOW_OTHER_BASE(model(allow_other_base)),                                             \
@@ -114,7 +118,7 @@ void cli_model_close(cli_model *model);
     CLI_ROW("out", "OUT.h5", "", KVF_TEXT, file(out), "prefix file to write"),                     \
         CLI_DTYPE(file(dtype), usual_dtype),                                                       \
         CLI_ROW("force", NULL, "", KVF_FLAG, file(force), "replace existing outputs"),             \
-        CLI_BASE(file(base), "base model"),                                                        \
+        CLI_BASE(file(base), "base model"), CLI_LORA(file(lora)),                                  \
         CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),                              \
         CLI_CHECKPOINT(file(checkpoint), "state of run files"),                                    \
         CLI_ROW("head", "NAME", "all", KVF_TEXT, file(head),                                       \

@@ -15,6 +15,7 @@ static const kvf__option_row OPTIONS[] = {
      "random weights in the shape of a known model, or of a config.json"},
     {"base", "PATH", "", KVF_TEXT, AT(base),
      "a base model instead: Hugging Face folder, GGUF or base file"},
+    CLI_LORA(AT(lora)),
     {"batch", "N", "8", KVF_COUNT, AT(batch), "rows per step"},
     {"length", "N", "128", KVF_COUNT, AT(length), "tokens per row"},
     {"lengths", "FILE|N,N,...", "", KVF_TEXT, AT(lengths),
@@ -162,6 +163,7 @@ const cli_command cli_bench = {
              "operations over the step's time, divided by the rate at which oneDNN runs the\n"
              "products of this step alone, measured after each step. Other work on the machine\n"
              "spoils it: see the load first.\n",
+    .needs = "lora>base",
     CLI_ROWS(OPTIONS),
     .run = run,
 };

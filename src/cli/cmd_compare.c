@@ -106,6 +106,7 @@ static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
     cli_argument(&a, "merge");
     cli_argument(&a, "%s", cell->run);
     cli_argument(&a, "--base=%s", c->values->train.base);
+    if (c->values->train.lora) cli_argument(&a, "--lora=%s", c->values->train.lora);
     cli_argument(&a, "--out=%s", cell->folded);
     if (c->values->force) cli_argument(&a, "--force");
     return cli_run_self(c->call, &a, cell->name, NULL);
@@ -151,6 +152,7 @@ static kvf_json *bare_base(const cli_comparison *c)
     cli_argument(&a, "eval");
     cli_comparison_options_of(c, cli_command_find("eval"), &a);
     cli_argument(&a, "--base=%s", c->values->train.base);
+    if (c->values->train.lora) cli_argument(&a, "--lora=%s", c->values->train.lora);
     cli_argument(&a, "--data=%s", valid);
     kvf_json *found = cli_run_self(c->call, &a, "the bare base", NULL);
     if (!found) return cli_json("reason:s", "not measured: eval failed");

@@ -20,6 +20,7 @@ static const kvf__option_row OPTIONS[] = {
     CLI_DTYPE(AT(dtype), "f32"),
     {"base", "PATH", "", KVF_TEXT, AT(base),
      "base model: where keys are turned to new positions, and for runs that read it"},
+    CLI_LORA(AT(lora)),
     CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
     {"head", "NAME", "", KVF_TEXT, AT(head),
      "of prefixes trained on several tasks: the one to keep"},
@@ -89,6 +90,7 @@ const cli_command cli_compose = {
              "those after the first part are turned on, which needs --base. All must be for\n"
              "one base and one task, with the same head.\n",
     .required = "out",
+    .needs = "lora>base",
     CLI_ROWS(OPTIONS),
     .operands = 2,
     .more_operands = true,

@@ -6,6 +6,7 @@
 #define AT(field) offsetof(kvf_convert_position_options, field)
 static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model, one with rotary positions"},
+    CLI_LORA(AT(lora)),
     {"position-start", "P|N", "", KVF_TEXT, AT(position_start),
      "position that rows after the prefix start at"},
     {"out", "FILE.h5", "", KVF_TEXT, AT(out), "prefix file to write"},

@@ -13,6 +13,7 @@ static const kvf__option_row OPTIONS[] = {
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
      "peft, mlx: Hub id or folder of the base, by which AutoPeftModelFor... or mlx-lm finds it"},
     {"base", "MODEL.gguf", "", KVF_TEXT, AT(base), "llamacpp: the file that the engine runs"},
+    CLI_LORA(AT(lora)),
     {"engine", KVF_EXPORT_ENGINES, "llama-server; mlx-lm", KVF_WORD, AT(engine),
      "llamacpp, mlx: the program that loads it; mlx-lm-0.31.3: that release and earlier ones"},
     {"state-version", "3|4", "of the engine", KVF_WORD, AT(state_version),
@@ -61,6 +62,7 @@ const cli_command cli_export = {
              "llamacpp, mlx: a prefix whose keys and values are all that it is. README.md of\n"
              "the folder says how the engine loads it; its defaults are the ones tried.\n",
     .required = "out",
+    .needs = "lora>base",
     CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,

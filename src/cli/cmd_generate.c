@@ -19,6 +19,7 @@ typedef struct generate_values {
 #define MODEL(field)    AT(model.field)
 static const kvf__option_row OPTIONS[] = {
     CLI_ANY_BASE(MODEL(base)),
+    CLI_LORA(MODEL(how.lora)),
     {"prefix", "FILE", "", KVF_TEXTS, MODEL(prefixes),
      "prefix or run file; given more than once, their probabilities are averaged; without it: the "
      "bare base"},

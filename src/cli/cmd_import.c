@@ -10,6 +10,7 @@ static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base),
      "base model: checks the shapes and stamps its hash; needed for an encoder, and, as the GGUF "
      "that computed it, for a saved sequence of llama.cpp"},
+    CLI_LORA(AT(lora)),
     {"from", "auto|peft|encoder|base|p-tuning-v2|prefixtuning|adapterhub|cartridges", "auto",
      KVF_WORD, AT(from), "what the path holds; auto: by the files and tensors that are there"},
     {"task", "lm|seq-cls|token-cls|qa|multiple-choice", "as the checkpoint says", KVF_WORD,
@@ -45,6 +46,7 @@ const cli_command cli_import = {
     .notes = "See help formats. What is imported without --base is used with\n"
              "--allow-other-base. A torch pickle is refused with the command that converts it.\n",
     .required = "out",
+    .needs = "lora>base",
     CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,

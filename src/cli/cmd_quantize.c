@@ -52,6 +52,7 @@ static int measure(const cli_call *call, const quantize_values *v, const char *p
 {
     const cli_model_options options = {
         .base = v->file.base,
+        .how.lora = v->file.lora,
         .how.precision = v->precision,
         .checkpoint = v->file.checkpoint,
         .prefixes = {&path, 1},
@@ -94,7 +95,7 @@ const cli_command cli_quantize = {
              "such a file as any prefix.\n",
     .required = "out dtype",
     .needs = "data>base format>data map>data max-length>data overlong>data precision>data "
-             "allow-other-base>base",
+             "allow-other-base>base lora>base",
     CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,

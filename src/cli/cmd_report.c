@@ -7,6 +7,7 @@
 static const kvf__option_row OPTIONS[] = {
     {"out", "FILE", "", KVF_TEXT, AT(out), "page to write, HTML"},
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model, for the nearest words"},
+    CLI_LORA(AT(lora)),
     {"data", "FILE", "", KVF_TEXT, AT(data),
      "rows for shares of attention, prompts for samples; needs --base"},
     {"words", "N", "3", KVF_COUNT, AT(words),
@@ -60,7 +61,7 @@ const cli_command cli_report = {
              "what, over all rows, and the wrong answers of which they were surest. The page\n"
              "asks no network for anything.\n",
     .required = "out",
-    .needs = "words>base precision>base allow-other-base>base rows>data samples>data "
+    .needs = "lora>base words>base precision>base allow-other-base>base rows>data samples>data "
              "max-tokens>data format>data no-header>data columns>data map>data max-length>data "
              "overlong>data data>base",
     CLI_ROWS(OPTIONS),

@@ -17,6 +17,7 @@ typedef struct serve_values {
 #define SERVE(field) AT(serve.field)
 static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model: Hugging Face folder or GGUF file"},
+    CLI_LORA(AT(how.lora)),
     {"prefix", "NAME=FILE", "", KVF_TEXTS, AT(prefixes),
      "prefix or run file, a model of that name; given once for each; read again when replaced"},
     {"head", "NAME=HEAD", "", KVF_TEXTS, AT(heads),

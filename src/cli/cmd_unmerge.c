@@ -11,6 +11,7 @@ static const kvf__option_row OPTIONS[] = {
     {"approximate", NULL, "", KVF_FLAG, AT(approximate),
      "take what the encoder comes nearest to, even if that misses by more than 0.01"},
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model: checks the prefix against it"},
+    CLI_LORA(AT(lora)),
     CLI_ALLOW_OTHER_BASE(AT(allow_other_base)),
     CLI_FORCE(AT(force)),
 };
@@ -48,7 +49,7 @@ const cli_command cli_unmerge = {
              "a residual above 0.01 is refused.\n"
              "Train it further with train --init-from RUN.h5 and the same P and M.\n",
     .required = "out",
-    .needs = "allow-other-base>base",
+    .needs = "lora>base allow-other-base>base",
     CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,

@@ -15,6 +15,7 @@ typedef struct words_values {
 #define AT(field) offsetof(words_values, field)
 static const kvf__option_row OPTIONS[] = {
     CLI_BASE(AT(base), "base model"),
+    CLI_LORA(AT(how.lora)),
     {"top", "N", "5", KVF_POSITIVE, AT(words.top), "vocabulary items named for each"},
     CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
     CLI_ALLOW_OTHER_BASE(AT(allow_other_base)),

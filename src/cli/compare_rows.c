@@ -14,8 +14,8 @@
 /* Of a recipe of train: what compare itself gives. */
 static bool is_ours(const char *name)
 {
-    static const char *const NAMES[] = {"base", "data",  "valid", "method",
-                                        "out",  "steps", "seed",  "recipe"};
+    static const char *const NAMES[] = {"base", "lora",  "data", "valid", "method",
+                                        "out",  "steps", "seed", "recipe"};
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++)
         if (!strcmp(NAMES[i], name)) return true;
     return false;
@@ -24,7 +24,8 @@ static bool is_ours(const char *name)
 /* Another command has them from elsewhere. */
 static bool is_place(const char *name)
 {
-    return !strcmp(name, "base") || !strcmp(name, "data") || !strcmp(name, "valid");
+    return !strcmp(name, "base") || !strcmp(name, "lora") || !strcmp(name, "data") ||
+           !strcmp(name, "valid");
 }
 
 static bool is_for_all(const char *name)

@@ -171,6 +171,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
         const char *words;
     } rows[] = {{"base-id", o->base_id, PEFT | MLX, "peft"},
                 {"base", o->base, LLAMACPP, "llamacpp"},
+                {"lora", o->lora, LLAMACPP, "llamacpp"},
                 {"engine", o->engine, LLAMACPP | MLX, "llamacpp and mlx"},
                 {"state-version", o->state_version, LLAMACPP, "llamacpp"},
                 {"flash-attention", o->flash_attention, LLAMACPP, "llamacpp"},

@@ -114,13 +114,14 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_b
 static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
                             const kvf_prefix *prefix, kvf_base **out)
 {
-    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32, .stream_layers = true};
+    const kvf_base_options light = {
+        .precision = KVF_PRECISION_F32, .stream_layers = true, .lora = options->lora};
 
     if (!options->base)
         return kvf__fail(
             ctx, KVF_EUSAGE,
             "--format llamacpp wants --base MODEL.gguf, the file that the engine runs");
-    KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, out));
+    KVF_TRY(kvf_base_open(ctx, options->base, &light, out));
     return check_base(ctx, prefix, *out);
 }
 

@@ -282,10 +282,10 @@ static const char *own_kind(const char *path)
 static kvf_status import_on(kvf_ctx *ctx, const kvf_import_options *options, const char *from,
                             const kvf__foreign *foreign, char *kind)
 {
-    static const kvf_base_options LIGHT = {.precision = KVF_PRECISION_F32};
+    const kvf_base_options light = {.precision = KVF_PRECISION_F32, .lora = options->lora};
     kvf_base *base = NULL;
 
-    if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &LIGHT, &base));
+    if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &light, &base));
     kvf_status st = foreign                ? kvf__import_foreign(ctx, options, base, foreign, kind)
                     : !strcmp(from, PEFT)  ? import_peft(ctx, options, base, kind)
                     : !strcmp(from, STATE) ? import_state(ctx, options, base, kind)

@@ -1,6 +1,7 @@
 /* Opens a base: a Hugging Face folder, a GGUF file or a base file of ours becomes a table of views,
  * a description, bound weights, a tokenizer and the packed model. The file stays mapped: embeddings
  * are read from it row by row. */
+#include "lora.h"
 #include "open_prefix.h"
 
 #include <stdlib.h>
@@ -207,6 +208,7 @@ static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
         KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, kvf__weights_advise, &base->weights,
                                 base->hash));
     kvf__weights_forget(&base->weights); /* the hash has read it all */
+    if (base->lora) KVF_TRY(kvf__lora_fold(ctx, desc, base));
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, desc, &base->precision));
     return make_model(ctx, base, where, desc, options, form);
 }
@@ -221,6 +223,7 @@ static kvf_status open_into(kvf_ctx *ctx, const char *path, const kvf_base_optio
                             const kvf__train *form, kvf_base *base, kvf__desc *desc)
 {
     KVF_TRY(kvf__hub_find(ctx, path, &base->path));
+    if (options->lora && *options->lora) KVF_TRY(kvf__hub_find(ctx, options->lora, &base->lora));
     KVF_TRY(load_files(ctx, base, desc));
     KVF_TRY(check_vocab(ctx, base, desc));
     complete_tokenizer(base->tokenizer, desc);
@@ -261,8 +264,9 @@ static kvf_status copy_base(kvf_ctx *ctx, const kvf_base *from, kvf_precision pr
     base->is_copy = true;
     base->carries = NULL; /* the slots are of the file */
     base->model = NULL;
-    base->path = base->name = NULL;
+    base->path = base->name = base->lora = NULL;
     kvf_status st = kvf__strdup(ctx, from->path, &base->path);
+    if (!st && from->lora) st = kvf__strdup(ctx, from->lora, &base->lora);
     if (!st) st = kvf__strdup(ctx, from->name, &base->name);
     if (!st) st = kvf__desc_copy(ctx, kvf__model_desc(from->model), &desc);
     if (!st) st = make_model(ctx, base, from->path, &desc, options, form);
@@ -299,8 +303,12 @@ void kvf_base_free(kvf_base *base)
     if (!base->is_copy) {
         kvf__tokenizer_free(base->tokenizer);
         kvf__slots_done(&base->slots);
+        for (size_t i = 0; i < base->n_folds; i++)
+            kvf__free((void *)base->folds[i].left);
+        kvf__free(base->folds);
         kvf__weights_close(&base->weights);
     }
+    kvf__free(base->lora);
     kvf__free(base->path);
     kvf__free(base->name);
     kvf__free(base);

@@ -12,9 +12,12 @@
 struct kvf_base {
     kvf_ctx *ctx;
     char *path, *name;
+    char *lora; /* its folder; NULL: none */
     char hash[33];
     kvf__weights weights; /* keeps the bytes mapped that the model views */
     kvf__slots slots;
+    kvf__low_rank *folds; /* [n_folds] what the LoRA has slots add */
+    size_t n_folds;
     kvf__tokenizer *tokenizer;
     kvf__model *model;
     kvf_precision precision;
@@ -22,7 +25,7 @@ struct kvf_base {
     bool backward;             /* open for these too */
     bool random;               /* weights of no file that anyone has */
     const kvf_prefix *carries; /* whose values the model has taken (port block); NULL: its own */
-    bool is_copy;              /* weights, slots and tokenizer are views of another base's */
+    bool is_copy;              /* weights, slots, folds and tokenizer are views of another base's */
 };
 
 /* "auto", "f32", "bf16", "int8". */

@@ -47,7 +47,8 @@ static kvf_status open_classifier(kvf_ctx *ctx, const kvf__prefix_cache *cache,
                                   kvf__prefix_ref *ref)
 {
     const kvf_base *base = cache->base;
-    const kvf_base_options how = {.precision = base->precision, .weight_dtype = base->weight_dtype};
+    const kvf_base_options how = {
+        .precision = base->precision, .weight_dtype = base->weight_dtype, .lora = base->lora};
     ref->classifier = ref->prefix;
     if (!kvf_prefix_changes_base(ref->prefix)) return KVF_OK;
     return kvf_base_open_for(ctx, base->path, &how, ref->prefix, &ref->own_base);

@@ -244,11 +244,13 @@ static kvf_status open_all(pruning *p)
     const kvf__prefix_source source = {
         .path = o->prefix,
         .base = o->base,
+        .lora = o->lora,
         .head = o->head,
         .checkpoint = o->checkpoint,
         .allow_other_base = o->allow_other_base,
     };
-    const kvf_base_options how = {.precision = o->precision, .backward = p->by_gradient};
+    const kvf_base_options how = {
+        .precision = o->precision, .backward = p->by_gradient, .lora = o->lora};
 
     KVF_TRY(kvf__prefix_source_read(p->ctx, &source, &p->prefix));
     KVF_TRY(kvf_base_open(p->ctx, o->base, &how, &p->base));

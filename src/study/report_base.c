@@ -185,7 +185,7 @@ out:
 /* A base that has taken the trained values is replaced by the bare one. */
 static kvf_status bare_base(kvf__report_facts *r)
 {
-    const kvf_base_options how = {.precision = r->options->precision};
+    const kvf_base_options how = {.precision = r->options->precision, .lora = r->options->lora};
 
     if (!kvf_prefix_changes_base(r->prefix)) return KVF_OK;
     kvf_base_free(r->base);

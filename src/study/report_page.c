@@ -172,7 +172,7 @@ static kvf_status open_prefix(kvf__report_facts *r)
 static kvf_status open_both(kvf__report_facts *r)
 {
     const kvf_report_options *o = r->options;
-    const kvf_base_options how = {.precision = o->precision};
+    const kvf_base_options how = {.precision = o->precision, .lora = o->lora};
 
     KVF_TRY(open_prefix(r));
     if (!o->base) return KVF_OK;

@@ -29,6 +29,7 @@ static const struct {
     {"task-prefix", ONE_TASK, false},
     {"mix", ONE_TASK, false},
     {"base", ONE_BASE, true},
+    {"lora", ONE_BASE, true},
     {"precision", ONE_BASE, true},
     {"weight-dtype", ONE_BASE, true},
     {"stream-layers", ONE_BASE, true},

@@ -70,7 +70,8 @@ static kvf_status open_base(kvf_ctx *ctx, const kvf_bench_options *o, kvf_base *
     const kvf_base_options options = {.precision = o->precision,
                                       .backward = true,
                                       .weight_dtype = o->weight_dtype,
-                                      .stream_layers = o->stream_layers};
+                                      .stream_layers = o->stream_layers,
+                                      .lora = o->lora};
     if (o->base) return kvf_base_open(ctx, o->base, &options, out);
     return kvf__base_random(ctx, o->shape, &options, o->seed, out);
 }

@@ -21,6 +21,8 @@ enum { LOCAL = KVF__LOCAL, FREE = KVF__FREE, LATER = KVF__LATER, DISTILL = KVF__
 static const kvf__option ROWS[] = {
     OPTION("base", "PATH", "", KVF_TEXT, base, LOCAL | DISTILL, ALL, ALL,
            "base model: Hugging Face folder, GGUF or base file"),
+    OPTION("lora", "FOLDER", "", KVF_TEXT, lora, LOCAL | DISTILL, ALL, ALL,
+           "LoRA of PEFT that is folded into the base's weights"),
     OPTION("data", "FILE", "", KVF_TEXT, data, LOCAL | DISTILL, ALL, ALL,
            "training data: JSON, JSONL, TSV, CSV, CoNLL, SQuAD, SuperGLUE or plain text, or these "
            "gzipped; NAME=FILE, for each of several tasks that share a prefix"),

@@ -35,6 +35,10 @@ static kvf_status borrow_base(kvf__trainer *t, kvf_base_options *options, const 
     if (base->carries)
         return kvf__fail(t->ctx, KVF_EUSAGE, "%s: the base carries what a prefix changed of it",
                          base->path);
+    if (t->options.lora && *t->options.lora &&
+        (!base->lora || strcmp(t->options.lora, base->lora) != 0))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--lora %s: the base is open %s", t->options.lora,
+                         base->lora ? "with another" : "without one");
     if (!kvf__train_option_given(&t->options, "weight-dtype") &&
         form->what != KVF__TRAIN_EVERYTHING)
         options->weight_dtype = t->options.weight_dtype = base->weight_dtype;
@@ -63,7 +67,8 @@ static kvf_status open_base(kvf__trainer *t)
     kvf_base_options options = {.precision = t->options.precision,
                                 .backward = true,
                                 .weight_dtype = t->options.weight_dtype,
-                                .stream_layers = t->options.stream_layers};
+                                .stream_layers = t->options.stream_layers,
+                                .lora = t->options.lora};
     KVF_TRY(find_base(t, &options));
     if (options.precision != KVF_PRECISION_AUTO && options.precision != t->base->precision)
         return kvf__fail(

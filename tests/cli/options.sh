@@ -3,6 +3,7 @@
 # shellcheck disable=SC2086 # words
 make_inputs
 "$MAKE_TINY" bert 1 bert || exit 1
+"$MAKE_TINY" lora 5 lora || exit 1
 for i in 1 2 3 4 5 6; do
     printf '{"text": "good film %d", "label": "yes"}\n{"text": "bad film %d and long", "label": "no"}\n' $i $i
 done >cls.jsonl
@@ -22,6 +23,8 @@ cls='--base bert --prefix cls.h5 --threads 1'
 # command|option|with|value|how: change, same, refuse, or the script that has it
 cat >table <<TABLE
 eval|base|||every
+eval|lora|$lm --data valid.jsonl --allow-other-base|lora|change
+eval|lora|$lm --data valid.jsonl|lora|refuse
 eval|data|||every
 eval|prefix|$lm --data valid.jsonl|other.h5|change
 eval|checkpoint|$lm --data valid.jsonl|last|change
@@ -55,6 +58,7 @@ eval|generate|$cls --data cls.jsonl|2|refuse
 eval|per-class|$cls --data cls.jsonl||change
 eval|per-class|$lm --data valid.jsonl||refuse
 predict|base|||every
+predict|lora|$cls --data cls.jsonl|lora|refuse
 predict|data|||every
 predict|out|||every
 predict|prefix|$cls --data cls.jsonl|cls2.h5|change
@@ -81,6 +85,7 @@ predict|precision|$cls --data cls.jsonl --precision f32|bf16|change
 predict|out-format|$cls --data cls.jsonl|conll|refuse
 predict|force|||inputs_kept
 score|base|||every
+score|lora|--base model --data valid.jsonl --threads 1|lora|change
 score|data|||every
 score|out|||every
 score|prefix|$lm --data valid.jsonl|other.h5|refuse
@@ -103,6 +108,7 @@ score|stream-layers|$lm --data valid.jsonl|on|same
 score|precision|$lm --data valid.jsonl --precision f32|bf16|change
 score|force|||inputs_kept
 generate|base|||every
+generate|lora|--base model --prompt after --threads 1|lora|change
 generate|prefix|$lm --prompt after|other.h5|change
 generate|prompt|||every
 generate|data|$lm|valid.jsonl|change

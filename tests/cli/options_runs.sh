@@ -9,6 +9,7 @@ printf 'zzz abd abe xyz abc abf eab dab cab, abc.\nabd abd abd zzz xxx xxx abe a
 run 0 train --base model --data train.jsonl --method direct --prefix-length 4 --steps 1 --quiet --out from.h5
 run 0 merge from.h5 --out prefix.h5
 "$MAKE_TINY" elsewhere 9 || exit 1
+"$MAKE_TINY" lora 5 lora || exit 1
 run 0 train --base elsewhere --data train.jsonl --method direct --prefix-length 4 --steps 1 --quiet --out foreign.h5
 cp valid.jsonl meter.jsonl
 shared='--base model --precision f32 --threads 1 --quiet --schedule constant'
@@ -32,8 +33,8 @@ attempt() {
     printf 'method|mlp|method=direct\nskip-nonfinite|2|\nspike-guard|3|\nsave-every|1|\ninit-from|from.h5|method=direct\n'
     printf 'allow-other-base||init-from=foreign.h5;method=direct\napproximate||encoder-hidden=2;init=text;init-text=abcdef\n'
 } | awk -F'|' '!seen[$1]++' | sed 's/||/|NULL|/' >rows
-printf 'recipe|recipe.txt|\nvalid|valid.jsonl|\ntask|seq-cls|\n' >rows_sweep
-printf 'document|other.txt|\nself-study|6|\nanswer-tokens|4|\ntemperature|0.5|\nchunk|9|\nwindow|8|\ntop-k|3|\ndata|train.jsonl|\ndry-run|NULL|\n' >rows_distill
+printf 'lora|lora|\nrecipe|recipe.txt|\nvalid|valid.jsonl|\ntask|seq-cls|\n' >rows_sweep
+printf 'lora|lora|\ndocument|other.txt|\nself-study|6|\nanswer-tokens|4|\ntemperature|0.5|\nchunk|9|\nwindow|8|\ntop-k|3|\ndata|train.jsonl|\ndry-run|NULL|\n' >rows_distill
 
 # act COMMAND OPTION VALUE WITH: another run, or a line
 act() {

@@ -5,6 +5,7 @@
 make_inputs
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" elsewhere 9 || exit 1
+"$MAKE_TINY" lora 5 lora || exit 1
 printf '{"prompt": "q", "completion": "zqzq zqqz"}\n' >far.jsonl # which training is bad for
 for i in 1 2 3 4; do printf 'good film %d\tyes\nbad film %d\tno\n' $i $i; done >mood.tsv
 for i in 1 2 3 4; do printf 'kim\tB-P\nsaw\tO\n\nold\tO\nlee\tB-P\n\n'; done >names.conll
@@ -49,6 +50,8 @@ merge|probe|run.h5 --base model $to|valid.jsonl|change
 merge|probe|run.h5 $to|valid.jsonl|refuse
 merge|base|run.h5 --probe valid.jsonl $to|model|rescue
 merge|base|run.h5 $to|elsewhere|refuse
+merge|lora|run.h5 --base model $to|lora|refuse
+merge|lora|run.h5 $to|lora|refuse
 merge|allow-other-base|run.h5 --base elsewhere $to|@|rescue
 merge|allow-other-base|run.h5 --base elsewhere --probe valid.jsonl $to|@|rescue
 merge|allow-other-base|run.h5 $to|@|refuse
@@ -57,6 +60,8 @@ inspect|diffable|run.h5|@|change
 import|out|peft|o/x.h5|rescue
 import|base|peft $to|model|change
 import|base|model $to|model|refuse
+import|lora|peft --base model $to|lora|change
+import|lora|peft $to|lora|refuse
 import|from|peft $to|cartridges|refuse
 import|from|peft $to|peft|same
 import|from|$foreign/cartridge.safetensors $to|peft|refuse
@@ -77,6 +82,8 @@ export|head|run_p.h5 --out o/x|mood|refuse
 export|force|run_p.h5 --format safetensors --out there|@|rescue
 export|base|gguf_p.h5 --format llamacpp --out o/x|$gguf|rescue
 export|base|gguf_p.h5 --format mlx --out o/x|$gguf|refuse
+export|lora|$state|lora|change
+export|lora|gguf_p.h5 --format mlx --out o/x|lora|refuse
 export|engine|gguf_p.h5 --format mlx --out o/x|mlx-lm-0.31.3|change
 export|engine|$state|llama-cpp-python|change
 export|engine|$state|mlx-lm|refuse
@@ -92,6 +99,8 @@ new-base|seed|--config model/config.json --tokenizer model/tokenizer.json $to|1|
 new-base|force|--config model/config.json --tokenizer model/tokenizer.json --out there|@|rescue
 report|out|run_p.h5|o/x.html|rescue
 report|base|run_p.h5 --out o/x.html|model|change
+report|lora|run_p.h5 --base model --out o/x.html|lora|refuse
+report|lora|run_p.h5 --base model --allow-other-base --out o/x.html|lora|change
 report|data|run_p.h5 --base model --out o/x.html|valid.jsonl|change
 report|data|run_p.h5 --out o/x.html|valid.jsonl|refuse
 report|words|run_p.h5 --base model --out o/x.html|1|change
@@ -120,6 +129,8 @@ report|max-length|run_p.h5 --base model --data long.jsonl --overlong truncate --
 report|overlong|run_p.h5 --base model --data long.jsonl --max-length 16 --out o/x.html|skip|rescue
 report|force|run_p.h5 --out there|@|rescue
 serve|base|||cli/serve.sh
+serve|lora|--base model --port 0|nothing|refuse
+serve|lora|--base model --port 0 --prefix x=run_p.h5|lora|refuse
 serve|prefix|--base model|x|refuse
 serve|prefix|||cli/serve.sh
 serve|head|--base model|x|refuse
@@ -159,6 +170,8 @@ bench|shape|$small --interactive|model/config.json|change
 bench|base|--batch 2 --length 8 --prefix-length 2 --encoder-hidden 4 --steps 1 --warmup 0 $one|nothing|refuse
 bench|base|||cli/bench.sh
 bench|base|$small|model|refuse
+bench|lora|$small|lora|refuse
+bench|lora|--base model --batch 2 --length 8 --prefix-length 2 --encoder-hidden 4 --warmup 0 --precision f32 $one --interactive|lora|change
 bench|batch|$small|3|change
 bench|length|$small|9|change
 bench|length|$small --lengths 7|9|refuse
@@ -175,6 +188,8 @@ bench|interactive|$small|@|change
 bench|precision|$small|bf16|change
 bench|seed|$small --interactive|1|change
 words|base|run_p.h5|model|rescue
+words|lora|run_p.h5 --base model|lora|refuse
+words|lora|run_p.h5 --base model --allow-other-base|lora|change
 words|top|run_p.h5 --base model|2|change
 words|checkpoint|run.h5 --base model|last|change
 words|allow-other-base|run_p.h5 --base elsewhere|@|rescue
@@ -186,6 +201,7 @@ compose|weights|run_p.h5 next_p.h5 --mode average $to|1,3|change
 compose|weights|run_p.h5 next_p.h5 --base model $to|1,3|refuse
 compose|dtype|run_p.h5 next_p.h5 --mode average $to|f16|change
 compose|base|run_p.h5 next_p.h5 $to|model|rescue
+compose|lora|run_p.h5 next_p.h5 --base model $to|lora|refuse
 compose|base|run_p.h5 next_p.h5 --mode average $to|elsewhere|refuse
 compose|checkpoint|run.h5 next_p.h5 --mode average $to|last|change
 compose|head|tasks_p.h5 tasks_p.h5 --mode average $to|mood|rescue
@@ -201,6 +217,8 @@ prune|out|run_p.h5 $eval --keep 3|o/x.h5|rescue
 prune|dtype|run_p.h5 $eval --keep 3 $to|f16|change
 prune|force|run_p.h5 $eval --keep 3 --out there|@|rescue
 prune|base|run_p.h5 --data valid.jsonl --keep 3 $to|model|rescue
+prune|lora|run_p.h5 --base model --data valid.jsonl --keep 3 $to|lora|refuse
+prune|lora|run_p.h5 --base model --allow-other-base --data valid.jsonl --keep 3 $to|lora|change
 prune|data|run_p.h5 --base model --keep 3 $to|valid.jsonl|rescue
 prune|checkpoint|run.h5 $eval --keep 3 $to|last|change
 prune|head|tasks_p.h5 --base bert --data mood.tsv --keep 3 $to|mood|rescue
@@ -216,6 +234,8 @@ quantize|dtype|run_p.h5 $to|f16|rescue
 quantize|force|run_p.h5 --dtype f16 --out there|@|rescue
 quantize|base|run_p.h5 --dtype f16 --data valid.jsonl $to|model|rescue
 quantize|base|run_p.h5 --dtype f16 $to|elsewhere|refuse
+quantize|lora|run_p.h5 --base model --dtype f16 $to|lora|refuse
+quantize|lora|run_p.h5 --base model --allow-other-base --data valid.jsonl --dtype f16 $to|lora|change
 quantize|data|run_p.h5 --base model --dtype f16 $to|valid.jsonl|change
 quantize|data|run_p.h5 --dtype f16 $to|valid.jsonl|refuse
 quantize|checkpoint|run.h5 --dtype f16 $to|last|change
@@ -238,15 +258,18 @@ unmerge|encoder-hidden|run_p.h5 $to|8|change
 unmerge|seed|run_p.h5 --encoder-hidden 8 $to|1|change
 unmerge|approximate|run_p.h5 --encoder-hidden 1 $to|@|rescue
 unmerge|base|run_p.h5 $to|elsewhere|refuse
+unmerge|lora|run_p.h5 --base model $to|lora|refuse
 unmerge|allow-other-base|run_p.h5 --base elsewhere $to|@|rescue
 unmerge|allow-other-base|run_p.h5 $to|@|refuse
 unmerge|force|run_p.h5 --encoder-hidden 8 --out there|@|rescue
 convert-position|base|run_p.h5 --position-start 0 $to|model|rescue
+convert-position|lora|run_p.h5 --base model --position-start 0 $to|lora|refuse
 convert-position|position-start|run_p.h5 --base model $to|0|rescue
 convert-position|out|run_p.h5 --base model --position-start 0|o/x.h5|rescue
 convert-position|allow-other-base|run_p.h5 --base elsewhere --position-start 0 $to|@|rescue
 convert-position|force|run_p.h5 --base model --position-start 0 --out there|@|rescue
 compare|base|||cli/compare.sh
+compare|lora|$compare|lora|change
 compare|data|||cli/compare.sh
 compare|valid|||cli/compare.sh
 compare|methods|$compare|projected|change
