@@ -195,8 +195,8 @@ static const char METRICS[] =
 
 static const char FORMATS[] =
     "base: a Hugging Face folder (config.json, model.safetensors, whole or sharded, and\n"
-    "  tokenizer.json, vocab.json with merges.txt, or vocab.txt), a GGUF file, or a\n"
-    "  base file; or ORG/NAME of the Hugging Face Hub, where its local cache has it.\n"
+    "  tokenizer.json, vocab.json with merges.txt, vocab.txt or tokenizer.model), a GGUF\n"
+    "  or base file; or ORG/NAME of the Hugging Face Hub, where its local cache has it.\n"
     "\n"
     "data: JSONL, one object a line, or one of the formats below:\n"
     "  {\"prompt\": TEXT, \"completion\": TEXT}   the completion and the end token carry loss\n"

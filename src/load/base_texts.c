@@ -31,12 +31,50 @@ kvf_status kvf__base_config_read(kvf_ctx *ctx, const char *path, kvf__base_file 
     return st;
 }
 
+static const char MODEL[] = "tokenizer.model", VOCAB[] = "tokenizer.gguf.json";
+
+/* A model of SentencePiece is no text: it goes along as the vocabulary that it describes. */
+static kvf_status read_model(kvf_ctx *ctx, const char *path, kvf__base_file *file)
+{
+    kvf__buf data = {0};
+    char *text = NULL;
+
+    KVF_TRY(kvf__read_file(ctx, path, MAX_TEXT_BYTES, &data));
+    const bool spm = kvf__is_sentencepiece(data.data, data.n);
+    kvf_status st = spm ? kvf__sentencepiece_to_json(ctx, path, data.data, data.n, &text) : KVF_OK;
+    if (!st)
+        st = spm ? kvf__base_text_add(ctx, file, VOCAB, text, strlen(text))
+                 : kvf__base_text_add(ctx, file, MODEL, data.data, data.n);
+    kvf__free(text);
+    kvf__buf_done(&data);
+    return st;
+}
+
+static bool has_text(const kvf__base_file *file, const char *name)
+{
+    for (size_t i = 0; i < file->n_texts; i++)
+        if (!strcmp(file->texts[i].name, name)) return true;
+    return false;
+}
+
+/* Of a folder; tokenizer.model only where nothing before it counts. */
+static kvf_status read_tokenizer_file(kvf_ctx *ctx, const char *path, const char *name,
+                                      kvf__base_file *file)
+{
+    if (strcmp(name, MODEL)) return kvf__base_text_read(ctx, path, name, file);
+    const bool merges = has_text(file, "vocab.json") && has_text(file, "merges.txt");
+    if (merges || has_text(file, "tokenizer.json") || has_text(file, VOCAB) ||
+        has_text(file, "vocab.txt"))
+        return KVF_OK;
+    return read_model(ctx, path, file);
+}
+
 kvf_status kvf__base_tokenizer_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)
 {
     for (size_t i = 0; kvf__tokenizer_file(i); i++) {
         char *path = NULL;
         KVF_TRY(kvf__path_find(ctx, dir, kvf__tokenizer_file(i), &path));
-        kvf_status st = path ? kvf__base_text_read(ctx, path, kvf__tokenizer_file(i), file)
+        kvf_status st = path ? read_tokenizer_file(ctx, path, kvf__tokenizer_file(i), file)
                              : KVF_OK;
         kvf__free(path);
         if (st) return st;

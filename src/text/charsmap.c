@@ -4,7 +4,8 @@
  * count in.
  *
  * As `tokenizers` applies it: a user-perceived character of less than 6 bytes is replaced as a
- * whole by what the shortest of its beginnings in the trie becomes; else each of its characters. */
+ * whole by what the shortest of its beginnings in the trie becomes; else each of its characters. As
+ * SentencePiece itself does (normalizer.cc): at every place the longest key that is there. */
 #include "tok_files.h"
 #include "tok_work.h"
 
@@ -51,19 +52,34 @@ static bool decode_base64(const char *text, size_t n, char *out, size_t *out_n)
     return true;
 }
 
-kvf_status kvf__read_charsmap(kvf_ctx *ctx, const char *where, const char *base64, size_t n,
-                              kvf__tok_step *step)
+static kvf_status check_table(kvf_ctx *ctx, const char *where, kvf__tok_step *step)
 {
-    KVF_TRY(kvf__alloc_array(ctx, n / 4 * 3 + 4, 1, &step->text));
-    if (!decode_base64(base64, n, step->text, &step->text_n))
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: precompiled_charsmap is not base64", where);
     const size_t trie = step->text_n >= UNIT ? read_u32(step->text) : 0;
+
     if (trie < UNIT || trie % UNIT || trie > step->text_n - UNIT)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: precompiled_charsmap: a trie of %zu bytes in a table of %zu", where,
                          trie, step->text_n);
     step->text[step->text_n] = 0; /* the last replacement ends */
     return KVF_OK;
+}
+
+kvf_status kvf__set_charsmap(kvf_ctx *ctx, const char *where, const uint8_t *bytes, size_t n,
+                             kvf__tok_step *step)
+{
+    KVF_TRY(kvf__alloc(ctx, n + 1, &step->text));
+    memcpy(step->text, bytes, n);
+    step->text_n = n;
+    return check_table(ctx, where, step);
+}
+
+kvf_status kvf__read_charsmap(kvf_ctx *ctx, const char *where, const char *base64, size_t n,
+                              kvf__tok_step *step)
+{
+    KVF_TRY(kvf__alloc_array(ctx, n / 4 * 3 + 4, 1, &step->text));
+    if (!decode_base64(base64, n, step->text, &step->text_n))
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: precompiled_charsmap is not base64", where);
+    return check_table(ctx, where, step);
 }
 
 /* ---- the trie -------------------------------------------------------------------------------- */
@@ -73,25 +89,28 @@ static uint32_t offset_of(uint32_t unit)
     return unit >> 10 << ((unit & 1u << 9) >> 6);
 }
 
-/* What the shortest beginning of a key becomes; NULL: none is in the trie. */
-static const char *find(const kvf__tok_step *step, const char *key, size_t n)
+/* What the shortest beginning of a text becomes, or the longest; NULL: none is in the trie. *used:
+ * its bytes. */
+static const char *find(const kvf__tok_step *step, const char *key, size_t n, bool longest,
+                        size_t *used)
 {
-    const char *trie = step->text + UNIT;
+    const char *trie = step->text + UNIT, *found = NULL;
     const size_t bytes = read_u32(step->text), units = bytes / UNIT;
     size_t at = offset_of(read_u32(trie));
 
-    for (size_t i = 0; i < n && key[i]; i++) {
+    for (size_t i = 0; i < n && key[i] && (longest || !found); i++) {
         at ^= (uint8_t)key[i];
-        if (at >= units) return NULL;
+        if (at >= units) return found;
         const uint32_t unit = read_u32(trie + at * UNIT);
-        if ((unit & (1u << 31 | 0xFF)) != (uint8_t)key[i]) return NULL;
+        if ((unit & (1u << 31 | 0xFF)) != (uint8_t)key[i]) return found;
         at ^= offset_of(unit);
-        if (at >= units) return NULL;
+        if (at >= units) return found;
         if (!(unit >> 8 & 1)) continue;
         const size_t value = read_u32(trie + at * UNIT) & 0x7FFFFFFF;
-        return value < step->text_n - UNIT - bytes ? trie + bytes + value : "";
+        found = value < step->text_n - UNIT - bytes ? trie + bytes + value : "";
+        *used = i + 1;
     }
-    return NULL;
+    return found;
 }
 
 /* ---- a text ---------------------------------------------------------------------------------- */
@@ -136,19 +155,35 @@ kvf_status kvf__apply_charsmap(kvf__work *w, const kvf__tok_step *step, const kv
 {
     const char *s = text->buf.data;
 
-    for (size_t at = 0, end; at < text->buf.n; at = end) {
+    for (size_t at = 0, end, used; at < text->buf.n; at = end) {
         end = cluster_end(text, at);
-        const char *to = end - at < WHOLE_BYTES ? find(step, s + at, end - at) : NULL;
+        const char *to = end - at < WHOLE_BYTES ? find(step, s + at, end - at, false, &used) : NULL;
         if (to) {
             KVF_TRY(put_instead(w, text, at, end - at, to, out));
             continue;
         }
         for (size_t one = at; one < end; one += kvf__utf8_len(s[one])) {
             const size_t n = kvf__utf8_len(s[one]);
-            to = find(step, s + one, n);
+            to = find(step, s + one, n, false, &used);
             KVF_TRY(to ? put_instead(w, text, one, n, to, out)
                        : kvf__trace_copy(w, out, text, one, n));
         }
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__apply_longest_map(kvf__work *w, const kvf__tok_step *step, const kvf__traced *text,
+                                  kvf__traced *out)
+{
+    const char *s = text->buf.data;
+
+    for (size_t at = 0, n; at < text->buf.n; at += n) {
+        const char *to = find(step, s + at, text->buf.n - at, true, &n);
+        /* keys are whole characters, unless the table is damaged */
+        const bool whole = to && (at + n == text->buf.n || (s[at + n] & 0xC0) != 0x80);
+        if (!whole) n = kvf__utf8_len(s[at]);
+        KVF_TRY(whole ? put_instead(w, text, at, n, to, out)
+                      : kvf__trace_copy(w, out, text, at, n));
     }
     return KVF_OK;
 }

@@ -112,6 +112,27 @@ static kvf_status trim(kvf__work *w, const kvf__tok_step *step, const kvf__trace
     return kvf__trace_copy(w, out, text, from, end - from);
 }
 
+/* SentencePiece's: none at either end, one where there are several. At the end what spaces become
+ * later on counts as one. */
+static kvf_status collapse_spaces(kvf__work *w, const kvf__traced *text, kvf__traced *out)
+{
+    const char *s = text->buf.data;
+    size_t end = text->buf.n;
+
+    for (;;) {
+        if (end >= 3 && !memcmp(s + end - 3, "\xE2\x96\x81", 3))
+            end -= 3;
+        else if (end > 0 && s[end - 1] == ' ')
+            end--;
+        else
+            break;
+    }
+    for (size_t at = 0; at < end; at++)
+        if (s[at] != ' ' || (out->buf.n > 0 && s[at - 1] != ' '))
+            KVF_TRY(kvf__trace_copy(w, out, text, at, 1));
+    return KVF_OK;
+}
+
 static kvf_status apply_step(kvf__work *w, const kvf__tok_step *step, bool bare,
                              const kvf__traced *text, kvf__traced *out)
 {
@@ -136,6 +157,10 @@ static kvf_status apply_step(kvf__work *w, const kvf__tok_step *step, bool bare,
         return kvf__apply_charsmap(w, step, text, out);
     case KVF__STEP_TRIM:
         return trim(w, step, text, out);
+    case KVF__STEP_COLLAPSE:
+        return collapse_spaces(w, text, out);
+    case KVF__STEP_LONGEST_MAP:
+        return kvf__apply_longest_map(w, step, text, out);
     case KVF__STEP_REPLACE:
         return kvf__replace_all(w, step, text, 0, n, out);
     default:

@@ -1,5 +1,5 @@
 /* SentencePiece-style BPE by scores: the vocabulary of a GGUF file of type "llama" (ggml's
- * docs/gguf.md).
+ * docs/gguf.md), of a tokenizer.model, and tiktoken's, whose scores are its ranks.
  *
  * There is no merge list: any two neighbours whose joined text is in the vocabulary may merge, the
  * joined token of highest score first, of equal scores the leftmost (Kudo & Richardson 2018,
@@ -19,9 +19,8 @@ static kvf_status queue(kvf__work *w, const char *text, int32_t at)
     n = left->n + w->word.v[left->next].n;
     id = kvf__lexicon_model(&w->t->lex, text + left->at, n);
     if (id < 0) return KVF_OK;
-    return kvf__word_push(
-        w->ctx, &w->word,
-        (kvf__merge){.key = -w->t->model.scores[id], .at = at, .id = id, .n = n});
+    return kvf__word_push(w->ctx, &w->word,
+                          (kvf__merge){.key = -w->t->model.scores[id], .at = at, .id = id, .n = n});
 }
 
 static kvf_status begin_word(kvf__work *w, const char *text, size_t n)
@@ -39,7 +38,7 @@ static kvf_status begin_word(kvf__work *w, const char *text, size_t n)
     return KVF_OK;
 }
 
-/* The bytes of a character that is no token; without byte tokens the unknown token, once. */
+/* The bytes of characters that are no tokens; without byte tokens the unknown token, once. */
 static kvf_status emit_bytes(kvf__work *w, const char *text, size_t at, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -50,11 +49,35 @@ static kvf_status emit_bytes(kvf__work *w, const char *text, size_t at, size_t n
     return KVF_OK;
 }
 
+/* What is left of the word; bytes of a run of unknown characters are no different together. */
+static kvf_status emit_word(kvf__work *w, const char *text)
+{
+    const kvf__word *word = &w->word;
+
+    for (int32_t i = word->n ? 0 : -1, next; i >= 0; i = next) {
+        const kvf__symbol *symbol = &word->v[i];
+        size_t n = symbol->n;
+        next = symbol->next;
+        if (symbol->id >= 0) {
+            KVF_TRY(kvf__emit(w, symbol->id, symbol->at, n));
+            continue;
+        }
+        for (; w->t->model.fuse_unk && next >= 0 && word->v[next].id < 0; next = word->v[next].next)
+            n += word->v[next].n;
+        KVF_TRY(emit_bytes(w, text, symbol->at, n));
+    }
+    return KVF_OK;
+}
+
 kvf_status kvf__spm_encode(kvf__work *w, const char *text, size_t n)
 {
     kvf__word *word = &w->word;
     kvf__merge best;
 
+    if (w->t->model.ignore_merges) {
+        const int32_t whole = kvf__lexicon_model(&w->t->lex, text, n);
+        if (whole >= 0) return kvf__emit(w, whole, 0, n);
+    }
     KVF_TRY(begin_word(w, text, n));
     while (kvf__word_pop(word, &best)) {
         const kvf__symbol *left = &word->v[best.at];
@@ -64,12 +87,5 @@ kvf_status kvf__spm_encode(kvf__work *w, const char *text, size_t n)
         if (left->prev >= 0) KVF_TRY(queue(w, text, left->prev));
         KVF_TRY(queue(w, text, best.at));
     }
-    for (int32_t i = word->n ? 0 : -1; i >= 0; i = word->v[i].next) {
-        const kvf__symbol *symbol = &word->v[i];
-        if (symbol->id >= 0)
-            KVF_TRY(kvf__emit(w, symbol->id, symbol->at, symbol->n));
-        else
-            KVF_TRY(emit_bytes(w, text, symbol->at, symbol->n));
-    }
-    return KVF_OK;
+    return emit_word(w, text);
 }

@@ -12,7 +12,8 @@
 typedef struct kvf__tokenizer kvf__tokenizer;
 
 /* A folder with tokenizer.json (preferred), tokenizer.gguf.json (the vocabulary of a GGUF),
- * vocab.json + merges.txt (GPT-2, RoBERTa, Qwen2) or vocab.txt (BERT), and tokenizer_config.json,
+ * vocab.json + merges.txt (GPT-2, RoBERTa, Qwen2), vocab.txt (BERT) or tokenizer.model (of
+ * SentencePiece or tiktoken), and tokenizer_config.json,
  * special_tokens_map.json, chat_template.jinja if there. EFORMAT, EUNSUPPORTED name file and field.
  * add_bos_token and add_eos_token of the config, where written, rule over the post-processor;
  * add_prefix_space, do_lower_case, strip_accents and tokenize_chinese_chars over the
@@ -36,12 +37,12 @@ kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char 
  */
 typedef struct kvf__vocab {
     const char *where; /* file, for errors */
-    const char *model; /* "gpt2", "llama" or "bert" */
+    const char *model; /* "gpt2", "bert", "llama" or "t5" (SentencePiece's BPE and Unigram) */
     const char *pre;   /* "smollm", "llama-bpe", "qwen2", "gpt-2"; NULL if absent */
     size_t n_tokens;
     const char *const *tokens;
     const size_t *token_bytes;
-    const float *scores;  /* [n_tokens], "llama" only */
+    const float *scores;  /* [n_tokens], SentencePiece only */
     const int32_t *types; /* [n_tokens]: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6
                              byte; may be NULL */
     size_t n_merges;
@@ -50,6 +51,11 @@ typedef struct kvf__vocab {
     int32_t bos, eos, unk, pad;             /* -1: none */
     int add_bos, add_eos, add_space_prefix; /* -1: not given, the family's default */
     const char *chat_template;              /* may be NULL */
+    /* SentencePiece only. */
+    const uint8_t *charsmap; /* [charsmap_bytes] its precompiled_charsmap */
+    size_t charsmap_bytes;
+    bool collapse_spaces; /* none at the ends of a text, one where there are several */
+    bool fuse_unk;        /* a run of unknown characters is one token */
 } kvf__vocab;
 kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer **out);
 /* The same as the text of tokenizer.gguf.json, from which a folder or a base file gives the same
@@ -61,6 +67,11 @@ kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *vocab, char **out)
  * they are different. */
 kvf_status kvf__vocab_to_transformers(kvf_ctx *ctx, const char *where, const char *gguf_json,
                                       char **tokenizer, char **config);
+/* Is a tokenizer.model one of SentencePiece, and no text? And as the text of a tokenizer.gguf.json;
+ * *out to be freed. */
+bool kvf__is_sentencepiece(const char *data, size_t n);
+kvf_status kvf__sentencepiece_to_json(kvf_ctx *ctx, const char *where, const char *data, size_t n,
+                                      char **out);
 void kvf__tokenizer_free(kvf__tokenizer *tokenizer);
 
 /* Appends the ids of `text`. add_special: as the tokenizer's post-processor does (BOS, EOS); added

@@ -13,6 +13,7 @@ typedef enum kvf__tok_file {
     KVF__FILE_CONFIG,
     KVF__FILE_SPECIAL,
     KVF__FILE_TEMPLATE,
+    KVF__FILE_MODEL,
     KVF__TOK_FILES
 } kvf__tok_file;
 
@@ -29,6 +30,9 @@ kvf_status kvf__read_tokenizer_json(const kvf__tok_source *src, kvf__tokenizer *
 kvf_status kvf__read_vocab_merges(const kvf__tok_source *src, kvf__tokenizer *t);
 kvf_status kvf__read_vocab_txt(const kvf__tok_source *src, kvf__tokenizer *t);
 kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t);
+kvf_status kvf__read_model(const kvf__tok_source *src, kvf__tokenizer *t); /* tokenizer.model */
+kvf_status kvf__read_tiktoken(kvf_ctx *ctx, const char *where, const char *text, size_t n,
+                              kvf__tokenizer *t);
 /* A vocabulary as GGUF metadata has it (tokenizer_gguf.c). */
 enum {
     KVF__GGUF_NORMAL = 1,
@@ -68,6 +72,10 @@ kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json
 /* step->text of a KVF__STEP_CHARSMAP, of its base64 (charsmap.c). */
 kvf_status kvf__read_charsmap(kvf_ctx *ctx, const char *where, const char *base64, size_t n,
                               kvf__tok_step *step);
+
+/* The same of its bytes. */
+kvf_status kvf__set_charsmap(kvf_ctx *ctx, const char *where, const uint8_t *bytes, size_t n,
+                             kvf__tok_step *step);
 
 /* BERT's parts (bert_files.c). */
 kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,

@@ -19,6 +19,8 @@ typedef enum kvf__step_kind {
     KVF__STEP_STRIP_MARKS,   /* BERT: non-spacing marks only */
     KVF__STEP_CHARSMAP,      /* SentencePiece's table, in `text` */
     KVF__STEP_TRIM,          /* white space at the ends that start and stop say */
+    KVF__STEP_LONGEST_MAP,   /* the same table, as SentencePiece itself applies it */
+    KVF__STEP_COLLAPSE,      /* SentencePiece: of spaces, none at the ends, one elsewhere */
     /* normalizer and decoder; pre-tokenizer and decoder */
     KVF__STEP_REPLACE,
     KVF__STEP_BYTE_LEVEL,
@@ -54,7 +56,7 @@ typedef struct kvf__tok_step {
     kvf__step_kind kind;
     kvf__pattern *pattern; /* replace, split; byte-level: its regex, NULL without; owned */
     char *text; /* prepend, replace: content; metaspace: replacement; strip: the character;
-                   wordpiece: the prefix; owned */
+                   wordpiece: the prefix; charsmap: the map; owned */
     size_t text_n;
     kvf__behavior behavior; /* split, digits, punctuation */
     kvf__scheme scheme;     /* metaspace */

@@ -76,6 +76,8 @@ kvf_status kvf__apply_form(kvf__work *work, kvf__step_kind form, const kvf__trac
 /* SentencePiece's table (charsmap.c). */
 kvf_status kvf__apply_charsmap(kvf__work *work, const kvf__tok_step *step, const kvf__traced *text,
                                kvf__traced *out);
+kvf_status kvf__apply_longest_map(kvf__work *work, const kvf__tok_step *step,
+                                  const kvf__traced *text, kvf__traced *out);
 kvf_status kvf__replace_all(kvf__work *work, const kvf__tok_step *step, const kvf__traced *text,
                             size_t at, size_t n, kvf__traced *out);
 /* work->pieces := the pre-tokens of work->pieces, which holds one piece. `bare` leaves out prefix

@@ -1,7 +1,7 @@
 /* The tokenizer of a model: which of its files are there decides.
  *
  * tokenizer.json before tokenizer.gguf.json (a GGUF's vocabulary) before vocab.json + merges.txt
- * before vocab.txt; tokenizer_config.json,
+ * before vocab.txt before tokenizer.model (SentencePiece, tiktoken); tokenizer_config.json,
  * special_tokens_map.json and chat_template.jinja add to either. They lie in a folder, or as texts
  * in a base file. */
 #include "infile.h"
@@ -22,6 +22,7 @@ static const struct {
     [KVF__FILE_CONFIG] = {"tokenizer_config.json", 1 << 28},
     [KVF__FILE_SPECIAL] = {"special_tokens_map.json", 1 << 28},
     [KVF__FILE_TEMPLATE] = {"chat_template.jinja", 1 << 20},
+    [KVF__FILE_MODEL] = {"tokenizer.model", 1 << 28},
 };
 
 const char *kvf__tokenizer_file(size_t index)
@@ -47,7 +48,8 @@ static read_fn *choose(const kvf__tok_source *src, kvf__tok_file *json)
     *json = KVF__FILE_VOCAB;
     if (src->there[KVF__FILE_VOCAB] && src->there[KVF__FILE_MERGES]) return kvf__read_vocab_merges;
     *json = KVF__FILE_CONFIG;
-    return src->there[KVF__FILE_LINES] ? kvf__read_vocab_txt : NULL;
+    if (src->there[KVF__FILE_LINES]) return kvf__read_vocab_txt;
+    return src->there[KVF__FILE_MODEL] ? kvf__read_model : NULL;
 }
 
 /* chat_template.jinja wins over the config's. */
@@ -69,13 +71,15 @@ static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
     KVF_TRY(parse(src, KVF__FILE_CONFIG));
     KVF_TRY(parse(src, KVF__FILE_SPECIAL));
     if (!read)
-        return kvf__fail(
-            src->ctx, KVF_EUNSUPPORTED,
-            "%s: no tokenizer.json, no vocab.txt, and not both of vocab.json and merges.txt",
-            src->where);
+        return kvf__fail(src->ctx, KVF_EUNSUPPORTED,
+                         "%s: no tokenizer.json, no vocab.txt, no tokenizer.model, and not both of "
+                         "vocab.json and "
+                         "merges.txt",
+                         src->where);
     if (json != KVF__FILE_CONFIG) KVF_TRY(parse(src, json));
     KVF_TRY(read(src, t));
-    if (json != KVF__FILE_GGUF) KVF_TRY(kvf__apply_config(src, t));
+    if (json != KVF__FILE_GGUF || src->there[KVF__FILE_CONFIG]) /* a GGUF has none */
+        KVF_TRY(kvf__apply_config(src, t));
     KVF_TRY(read_template(src, t));
     return kvf__tokenizer_finish(src->ctx, t);
 }

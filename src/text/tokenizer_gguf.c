@@ -9,6 +9,7 @@
  * down, shows in the vocabulary. */
 #include "tok_files.h"
 
+#include <math.h>
 #include <string.h>
 
 #define UNDERLINE "\xE2\x96\x81" /* U+2581 */
@@ -77,7 +78,7 @@ static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
 
     if (kvf__utf8_valid(text, n) != n || memchr(text, '\0', n))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: token %zu is not UTF-8 text", v->where, id);
-    if (!(added && t->model.kind == KVF__MODEL_SCORES && type != KVF__GGUF_USER))
+    if (!(added && t->model.kind != KVF__MODEL_BPE && type != KVF__GGUF_USER))
         KVF_TRY(
             kvf__lexicon_put(ctx, &t->lex, v->where, text, n, (int64_t)id, flags_of(type), false));
     if (!added) return KVF_OK;
@@ -157,22 +158,53 @@ static kvf_status add_text_step(kvf_ctx *ctx, kvf__tok_steps *steps, kvf__step_k
     return st;
 }
 
-static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
+static kvf_status set_scores(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
-    kvf__tok_step bytes = {.kind = KVF__STEP_BYTE_FALLBACK}, fuse = {.kind = KVF__STEP_FUSE};
-    bool prefix = v->add_space_prefix != 0;
+    enum { PENALTY = 10 }; /* of an unknown character, below the lowest score */
+    kvf__tok_model *m = &t->model;
+    double least = INFINITY;
 
     if (!v->scores)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.scores is missing", v->where);
-    t->model.kind = KVF__MODEL_SCORES;
-    KVF_TRY(put_tokens(ctx, v, t));
-    KVF_TRY(kvf__alloc_array(ctx, v->n_tokens, sizeof *t->model.scores, &t->model.scores));
+    KVF_TRY(kvf__alloc_array(ctx, v->n_tokens, sizeof *m->scores, &m->scores));
     for (size_t i = 0; i < v->n_tokens; i++) {
         if (v->scores[i] != v->scores[i])
             return kvf__fail(ctx, KVF_EFORMAT, "%s: score of token %zu is not a number", v->where,
                              i);
-        t->model.scores[i] = (double)v->scores[i];
+        m->scores[i] = (double)v->scores[i];
+        const bool ordinary = !v->types || v->types[i] == KVF__GGUF_NORMAL;
+        if (ordinary && m->scores[i] < least) least = m->scores[i];
     }
+    m->unk_score = least - PENALTY;
+    return KVF_OK;
+}
+
+/* The steps that go before all others. */
+static kvf_status add_spm_steps(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
+{
+    kvf__tok_step map = {.kind = KVF__STEP_LONGEST_MAP};
+    kvf__tok_step collapse = {.kind = KVF__STEP_COLLAPSE};
+
+    if (v->charsmap_bytes) {
+        kvf_status st = kvf__set_charsmap(ctx, v->where, v->charsmap, v->charsmap_bytes, &map);
+        if (!st) st = kvf__steps_add(ctx, &t->normalizer, &map);
+        kvf__step_done(&map);
+        if (st) return st;
+    }
+    return v->collapse_spaces ? kvf__steps_add(ctx, &t->normalizer, &collapse) : KVF_OK;
+}
+
+static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, bool unigram, kvf__tokenizer *t)
+{
+    kvf__tok_step bytes = {.kind = KVF__STEP_BYTE_FALLBACK}, fuse = {.kind = KVF__STEP_FUSE};
+    bool prefix = v->add_space_prefix != 0;
+
+    t->model.kind = unigram ? KVF__MODEL_UNIGRAM : KVF__MODEL_SCORES;
+    t->model.fuse_unk = v->fuse_unk;
+    t->model.byte_fallback = true; /* where there are such tokens */
+    KVF_TRY(put_tokens(ctx, v, t));
+    KVF_TRY(set_scores(ctx, v, t));
+    KVF_TRY(add_spm_steps(ctx, v, t));
     if (prefix) KVF_TRY(add_text_step(ctx, &t->normalizer, KVF__STEP_PREPEND, NULL, UNDERLINE));
     KVF_TRY(add_text_step(ctx, &t->normalizer, KVF__STEP_REPLACE, " ", UNDERLINE));
     KVF_TRY(add_text_step(ctx, &t->decoder, KVF__STEP_REPLACE, UNDERLINE, " "));
@@ -229,14 +261,16 @@ kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenize
     if (v->model && strcmp(v->model, "gpt2") == 0)
         KVF_TRY(build_bpe(ctx, v, t));
     else if (v->model && strcmp(v->model, "llama") == 0)
-        KVF_TRY(build_spm(ctx, v, t));
+        KVF_TRY(build_spm(ctx, v, false, t));
+    else if (v->model && strcmp(v->model, "t5") == 0)
+        KVF_TRY(build_spm(ctx, v, true, t));
     else if (v->model && strcmp(v->model, "bert") == 0)
         KVF_TRY(build_wordpiece(ctx, v, t));
     else
         return kvf__fail(
             ctx, KVF_EUNSUPPORTED,
-            "%s: tokenizer.ggml.model \"%s\" is not supported, want gpt2, llama or bert", v->where,
-            v->model ? v->model : "");
+            "%s: tokenizer.ggml.model \"%s\" is not supported, want gpt2, llama, t5 or bert",
+            v->where, v->model ? v->model : "");
     t->has_decoder = true;
     return v->chat_template ? kvf__strdup(ctx, v->chat_template, &t->chat_template) : KVF_OK;
 }

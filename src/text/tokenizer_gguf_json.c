@@ -37,6 +37,8 @@ static kvf_json *new_root(const kvf__vocab *v)
         {"add_bos", NULL, v->add_bos},
         {"add_eos", NULL, v->add_eos},
         {"add_space_prefix", NULL, v->add_space_prefix},
+        {"collapse_spaces", NULL, v->collapse_spaces ? 1 : -1},
+        {"fuse_unk", NULL, v->fuse_unk ? 1 : -1},
         {"chat_template", v->chat_template, -1},
     };
     kvf_json *root = kvf_json_object();
@@ -47,6 +49,19 @@ static kvf_json *new_root(const kvf__vocab *v)
         else if (rows[i].value >= 0)
             kvf_json_set(root, rows[i].key, kvf_json_new_int(rows[i].value));
     return root;
+}
+
+/* Bytes as two digits each. */
+static kvf_status put_charsmap(kvf_ctx *ctx, const kvf__vocab *v, kvf_json *root)
+{
+    kvf__buf digits = {0};
+    kvf_status st = KVF_OK;
+
+    for (size_t i = 0; i < v->charsmap_bytes && !st; i++)
+        st = kvf__buf_printf(ctx, &digits, "%02x", v->charsmap[i]);
+    if (!st && digits.n) kvf_json_set(root, "charsmap", kvf_json_new_strn(digits.data, digits.n));
+    kvf__buf_done(&digits);
+    return st;
 }
 
 kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *v, char **out)
@@ -63,8 +78,9 @@ kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *v, char **out)
         if (types) kvf_json_add(types, kvf_json_new_int(v->types[i]));
     }
     kvf_json_set(root, "merges", text_list(v->merges, v->merge_bytes, v->n_merges));
-    text = kvf_json_text(root, KVF_JSON_COMPACT);
-    st = text ? kvf__strdup(ctx, text, out) : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    st = put_charsmap(ctx, v, root);
+    text = st ? NULL : kvf_json_text(root, KVF_JSON_COMPACT);
+    if (!st) st = text ? kvf__strdup(ctx, text, out) : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
     kvf_json_text_free(text);
     kvf_json_free(root);
     return st;
@@ -75,11 +91,13 @@ kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *v, char **out)
 /* The lists of one vocabulary. */
 typedef struct vocab_lists {
     size_t n_tokens, n_merges;
+    size_t charsmap_bytes;
     bool has_scores, has_types;
     const char **tokens, **merges;
     size_t *token_bytes, *merge_bytes;
     float *scores;
     int32_t *types;
+    uint8_t *charsmap;
 } vocab_lists;
 
 static void lay_lists(void *object, kvf__carver *c)
@@ -93,6 +111,7 @@ static void lay_lists(void *object, kvf__carver *c)
     l->merge_bytes = kvf__carve(c, merges, 1, sizeof *l->merge_bytes);
     if (l->has_scores) l->scores = kvf__carve(c, tokens, 1, sizeof *l->scores);
     if (l->has_types) l->types = kvf__carve(c, tokens, 1, sizeof *l->types);
+    if (l->charsmap_bytes) l->charsmap = kvf__carve(c, (int64_t)l->charsmap_bytes, 1, 1);
 }
 
 static kvf_status read_texts(const kvf__tok_source *src, const char *key, const char **texts,
@@ -130,6 +149,25 @@ static size_t count_texts(const kvf_json *root, const char *key)
     return kvf_json_typeof(list) == KVF_JSON_ARRAY ? kvf_json_size(list) : 0;
 }
 
+static int hex_of(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static kvf_status read_charsmap(const kvf__tok_source *src, vocab_lists *l)
+{
+    const char *digits = kvf_json_str(kvf_json_get(src->json[KVF__FILE_GGUF], "charsmap"), NULL);
+
+    for (size_t i = 0; i < l->charsmap_bytes; i++) {
+        const int high = hex_of(digits[2 * i]), low = hex_of(digits[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return kvf__fail(src->ctx, KVF_EFORMAT, "%s: charsmap is not hexadecimal",
+                             src->path[KVF__FILE_GGUF]);
+        l->charsmap[i] = (uint8_t)(high << 4 | low);
+    }
+    return KVF_OK;
+}
+
 static kvf_status read_lists(const kvf__tok_source *src, vocab_lists *l, void **memory)
 {
     const kvf_json *root = src->json[KVF__FILE_GGUF], *scores = NULL, *types = NULL;
@@ -138,9 +176,12 @@ static kvf_status read_lists(const kvf__tok_source *src, vocab_lists *l, void **
     l->n_merges = count_texts(root, "merges");
     l->has_scores = kvf_json_get(root, "scores") != NULL;
     l->has_types = kvf_json_get(root, "types") != NULL;
+    (void)kvf_json_str(kvf_json_get(root, "charsmap"), &l->charsmap_bytes);
+    l->charsmap_bytes /= 2;
     KVF_TRY(kvf__carve_block(src->ctx, lay_lists, l, memory));
     KVF_TRY(read_texts(src, "tokens", l->tokens, l->token_bytes, l->n_tokens));
     KVF_TRY(read_texts(src, "merges", l->merges, l->merge_bytes, l->n_merges));
+    KVF_TRY(read_charsmap(src, l));
     KVF_TRY(list_of(src, "scores", l->n_tokens, &scores));
     KVF_TRY(list_of(src, "types", l->n_tokens, &types));
     for (size_t i = 0; i < l->n_tokens; i++) {
@@ -182,6 +223,10 @@ kvf_status kvf__gguf_vocab_read(const kvf__tok_source *src, kvf__vocab *out, voi
         .add_eos = int_of(root, "add_eos"),
         .add_space_prefix = int_of(root, "add_space_prefix"),
         .chat_template = kvf_json_str(kvf_json_get(root, "chat_template"), NULL),
+        .charsmap = l.charsmap,
+        .charsmap_bytes = l.charsmap_bytes,
+        .collapse_spaces = int_of(root, "collapse_spaces") == 1,
+        .fuse_unk = int_of(root, "fuse_unk") == 1,
     };
     return KVF_OK;
 }

@@ -34,7 +34,7 @@ static void step_from(const kvf__work *w, const char *text, size_t at, size_t n)
 
     for (size_t length = first; length <= most; length += kvf__utf8_len(text[at + length])) {
         const int32_t id = kvf__lexicon_model(&w->t->lex, text + at, length);
-        if (id >= 0) {
+        if (id >= 0 && !(w->t->lex.v[id].flags & (KVF__TOK_UNUSED | KVF__TOK_BYTE))) {
             offer(&w->word.path[at + length], score + m->scores[id], at, id);
             single |= length == first;
         }

@@ -1,0 +1,277 @@
+/* tokenizer.model of SentencePiece: the fields of its protobuf that decide which ids a text has
+ * (sentencepiece_model.proto), as the vocabulary that GGUF metadata would have of it.
+ *
+ * Read are the pieces, the kind of model (BPE by scores, or Unigram), the ids of special pieces and
+ * how text is normalised; every other field is skipped by its length. */
+#include "infile.h"
+#include "tok_files.h"
+
+#include <string.h>
+
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
+enum { UNIGRAM = 1, BPE = 2 };                            /* of TrainerSpec.model_type */
+
+/* A field of a message; value: of a number, bytes and n: of the others. */
+typedef struct field {
+    uint64_t number, value;
+    const uint8_t *bytes;
+    size_t n;
+    int wire;
+} field;
+
+typedef struct spm {
+    kvf_ctx *ctx;
+    const char *where;
+    size_t n, cap;
+    const char **tokens;
+    size_t *token_bytes;
+    float *scores;
+    int32_t *types;
+    uint64_t model;
+    bool add_dummy_prefix, escape, suffix;
+    kvf__vocab vocab;
+} spm;
+
+static uint64_t read_varint(kvf__reader *r)
+{
+    uint64_t value = 0;
+
+    for (int shift = 0; shift < 64; shift += 7) {
+        const uint8_t byte = kvf__read_u8(r);
+        value |= (uint64_t)(byte & 127) << shift;
+        if (r->failed || byte < 128) return value;
+    }
+    r->failed = true;
+    return 0;
+}
+
+/* The next field; false at the end, and, with r->failed, where the bytes are none. */
+static bool next_field(kvf__reader *r, field *f)
+{
+    if (r->failed || r->at >= r->n) return false;
+    const uint64_t key = read_varint(r);
+    *f = (field){.number = key >> 3, .wire = (int)(key & 7)};
+    switch (f->wire) {
+    case VARINT:
+        f->value = read_varint(r);
+        break;
+    case FIXED64:
+        f->value = kvf__read_u64(r);
+        break;
+    case FIXED32:
+        f->value = kvf__read_u32(r);
+        break;
+    case BYTES: {
+        const uint64_t n = read_varint(r);
+        if (n > r->n - r->at) r->failed = true;
+        f->n = r->failed ? 0 : (size_t)n;
+        f->bytes = kvf__read_bytes(r, f->n);
+        break;
+    }
+    default: /* groups are not used */
+        r->failed = true;
+    }
+    if (f->number == 0) r->failed = true;
+    return !r->failed;
+}
+
+static kvf_status damaged(const spm *s, const char *what)
+{
+    return kvf__fail(s->ctx, KVF_EFORMAT, "%s: %s is damaged or cut short", s->where, what);
+}
+
+/* ---- the messages ---------------------------------------------------------------------------- */
+
+static kvf_status add_piece(spm *s, const field *message)
+{
+    kvf__reader r = {.data = message->bytes, .n = message->n};
+    const char *text = "";
+    size_t bytes = 0;
+    uint32_t score = 0;
+    uint64_t type = KVF__GGUF_NORMAL;
+    field f;
+
+    while (next_field(&r, &f)) {
+        if (f.number == 1 && f.wire == BYTES) {
+            text = (const char *)f.bytes;
+            bytes = f.n;
+        }
+        if (f.number == 2 && f.wire == FIXED32) score = (uint32_t)f.value;
+        if (f.number == 3 && f.wire == VARINT) type = f.value;
+    }
+    if (r.failed) return damaged(s, "a piece");
+    if (type < KVF__GGUF_NORMAL || type > KVF__GGUF_BYTE || !bytes)
+        return kvf__fail(s->ctx, KVF_EFORMAT, "%s: piece %zu has type %llu and %zu bytes", s->where,
+                         s->n, (unsigned long long)type, bytes);
+    s->tokens[s->n] = text;
+    s->token_bytes[s->n] = bytes;
+    memcpy(&s->scores[s->n], &score, sizeof score);
+    s->types[s->n++] = (int32_t)type;
+    return KVF_OK;
+}
+
+/* An id is an int32 in a varint, -1: none. */
+static int32_t id_of(uint64_t value)
+{
+    return value > INT32_MAX ? -1 : (int32_t)value;
+}
+
+static kvf_status read_trainer(spm *s, const field *message)
+{
+    kvf__reader r = {.data = message->bytes, .n = message->n};
+    field f;
+
+    while (next_field(&r, &f)) {
+        if (f.wire != VARINT) continue;
+        if (f.number == 3) s->model = f.value;
+        if (f.number == 24) s->suffix = f.value != 0;
+        if (f.number == 40) s->vocab.unk = id_of(f.value);
+        if (f.number == 41) s->vocab.bos = id_of(f.value);
+        if (f.number == 42) s->vocab.eos = id_of(f.value);
+        if (f.number == 43) s->vocab.pad = id_of(f.value);
+    }
+    return r.failed ? damaged(s, "trainer_spec") : KVF_OK;
+}
+
+static kvf_status read_normalizer(spm *s, const field *message)
+{
+    kvf__reader r = {.data = message->bytes, .n = message->n};
+    field f;
+
+    while (next_field(&r, &f)) {
+        if (f.number == 2 && f.wire == BYTES) {
+            s->vocab.charsmap = f.bytes;
+            s->vocab.charsmap_bytes = f.n;
+        }
+        if (f.wire != VARINT) continue;
+        if (f.number == 3) s->add_dummy_prefix = f.value != 0;
+        if (f.number == 4) s->vocab.collapse_spaces = f.value != 0;
+        if (f.number == 5) s->escape = f.value != 0;
+    }
+    return r.failed ? damaged(s, "normalizer_spec") : KVF_OK;
+}
+
+static size_t count_pieces(const void *data, size_t n)
+{
+    kvf__reader r = {.data = data, .n = n};
+    size_t count = 0;
+    field f;
+
+    while (next_field(&r, &f))
+        count += f.number == 1 && f.wire == BYTES;
+    return count;
+}
+
+static kvf_status read_messages(spm *s, const void *data, size_t n)
+{
+    kvf__reader r = {.data = data, .n = n};
+    field f;
+
+    while (next_field(&r, &f)) {
+        if (f.wire != BYTES) continue;
+        if (f.number == 1) KVF_TRY(add_piece(s, &f));
+        if (f.number == 2) KVF_TRY(read_trainer(s, &f));
+        if (f.number == 3) KVF_TRY(read_normalizer(s, &f));
+    }
+    return r.failed ? damaged(s, "the SentencePiece model") : KVF_OK;
+}
+
+/* ---- the vocabulary -------------------------------------------------------------------------- */
+
+static kvf_status check(const spm *s)
+{
+    if (!s->n) return kvf__fail(s->ctx, KVF_EFORMAT, "%s: no pieces", s->where);
+    if (s->model != UNIGRAM && s->model != BPE)
+        return kvf__fail(s->ctx, KVF_EUNSUPPORTED,
+                         "%s: a SentencePiece model of type %llu, want Unigram (1) or BPE (2)",
+                         s->where, (unsigned long long)s->model);
+    if (s->suffix || !s->escape)
+        return kvf__fail(s->ctx, KVF_EUNSUPPORTED, "%s: %s is not supported", s->where,
+                         s->suffix ? "treat_whitespace_as_suffix" : "escape_whitespaces off");
+    return KVF_OK;
+}
+
+static kvf_status alloc_pieces(spm *s, size_t n)
+{
+    KVF_TRY(kvf__alloc_array(s->ctx, n, sizeof *s->tokens, &s->tokens));
+    KVF_TRY(kvf__alloc_array(s->ctx, n, sizeof *s->token_bytes, &s->token_bytes));
+    KVF_TRY(kvf__alloc_array(s->ctx, n, sizeof *s->scores, &s->scores));
+    return kvf__alloc_array(s->ctx, n, sizeof *s->types, &s->types);
+}
+
+static kvf_status parse(spm *s, const void *data, size_t n)
+{
+    KVF_TRY(alloc_pieces(s, count_pieces(data, n)));
+    KVF_TRY(read_messages(s, data, n));
+    KVF_TRY(check(s));
+    s->vocab.model = s->model == BPE ? "llama" : "t5";
+    s->vocab.n_tokens = s->n;
+    s->vocab.tokens = s->tokens;
+    s->vocab.token_bytes = s->token_bytes;
+    s->vocab.scores = s->scores;
+    s->vocab.types = s->types;
+    s->vocab.add_space_prefix = s->add_dummy_prefix;
+    s->vocab.add_bos = s->model == BPE ? -1 : 0; /* as Llama's do; T5's begin with the text */
+    return KVF_OK;
+}
+
+/* What to make of the vocabulary that a file describes. */
+typedef kvf_status use_fn(kvf_ctx *ctx, const kvf__vocab *vocab, void *user);
+
+static kvf_status with_vocab(kvf_ctx *ctx, const char *where, const void *data, size_t n,
+                             use_fn *use, void *user)
+{
+    spm s = {.ctx = ctx,
+             .where = where,
+             .model = UNIGRAM,
+             .add_dummy_prefix = true,
+             .escape = true,
+             .vocab = {.where = where,
+                       .unk = 0,
+                       .bos = 1,
+                       .eos = 2,
+                       .pad = -1,
+                       .add_eos = 0,
+                       .collapse_spaces = true,
+                       .fuse_unk = true}};
+
+    kvf_status st = parse(&s, data, n);
+    if (!st) st = use(ctx, &s.vocab, user);
+    kvf__free(s.tokens);
+    kvf__free(s.token_bytes);
+    kvf__free(s.scores);
+    kvf__free(s.types);
+    return st;
+}
+
+static kvf_status fill(kvf_ctx *ctx, const kvf__vocab *vocab, void *t)
+{
+    return kvf__fill_from_vocab(ctx, vocab, t);
+}
+
+static kvf_status write(kvf_ctx *ctx, const kvf__vocab *vocab, void *text)
+{
+    return kvf__vocab_to_json(ctx, vocab, text);
+}
+
+/* Its first field is a message, whose key is a byte that no line of base64 begins with. */
+bool kvf__is_sentencepiece(const char *data, size_t n)
+{
+    return n > 0 && data[0] == (1 << 3 | BYTES);
+}
+
+kvf_status kvf__sentencepiece_to_json(kvf_ctx *ctx, const char *where, const char *data, size_t n,
+                                      char **out)
+{
+    return with_vocab(ctx, where, data, n, write, out);
+}
+
+kvf_status kvf__read_model(const kvf__tok_source *src, kvf__tokenizer *t)
+{
+    const kvf__buf *data = &src->text[KVF__FILE_MODEL];
+    const char *where = src->path[KVF__FILE_MODEL];
+
+    if (!kvf__is_sentencepiece(data->data, data->n))
+        return kvf__read_tiktoken(src->ctx, where, data->data, data->n, t);
+    return with_vocab(src->ctx, where, data->data, data->n, fill, t);
+}

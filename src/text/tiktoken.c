@@ -1,0 +1,157 @@
+/* Vocabularies of tiktoken: lines of a token's bytes in base64 and its rank, which is its id.
+ *
+ * There is no merge list: of all neighbours whose joined bytes are a token, those of lowest rank
+ * are joined first (tiktoken's lib.rs); a piece that is a token as a whole is that one. The file
+ * does not name the regex that cuts a text into pieces: for vocabularies of known size it is their
+ * own, for others that of cl100k_base, which transformers' TikTokenConverter takes too. Special
+ * tokens are in tokenizer_config.json. */
+#include "tok_files.h"
+
+#include <string.h>
+
+enum { MOST_TOKEN_BYTES = 1024, LEAST_TOKENS = 256 };
+
+typedef struct tiktoken {
+    kvf_ctx *ctx;
+    const char *where;
+    kvf__tokenizer *t;
+    size_t line, n;
+} tiktoken;
+
+static kvf_status bad_line(const tiktoken *k, const char *what)
+{
+    return kvf__fail(k->ctx, KVF_EFORMAT, "%s:%zu: %s, want base64 of a token, and its rank",
+                     k->where, k->line, what);
+}
+
+static int digit_of(char c)
+{
+    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(DIGITS, c) : NULL;
+    return at ? (int)(at - DIGITS) : -1;
+}
+
+/* Base64 of n characters; false: it is none. */
+static bool decode(const char *s, size_t n, uint8_t *out, size_t *out_n)
+{
+    const size_t pad = n >= 2 && s[n - 1] == '=' ? 1 + (s[n - 2] == '=') : 0;
+    uint32_t bits = 0;
+
+    if (n == 0 || n % 4 || n / 4 * 3 > MOST_TOKEN_BYTES) return false;
+    *out_n = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int digit = i < n - pad ? digit_of(s[i]) : 0;
+        if (digit < 0) return false;
+        bits = bits << 6 | (uint32_t)digit;
+        if (i % 4 != 3) continue;
+        for (int shift = 16; shift >= 0; shift -= 8)
+            out[(*out_n)++] = (uint8_t)(bits >> shift);
+        bits = 0;
+    }
+    *out_n -= pad;
+    return *out_n > 0;
+}
+
+/* A token as byte-level steps write it. */
+static kvf_status put_token(tiktoken *k, const uint8_t *bytes, size_t n, int64_t rank)
+{
+    char text[2 * MOST_TOKEN_BYTES];
+    size_t at = 0, length;
+    kvf__tokenizer *t = k->t;
+
+    for (size_t i = 0; i < n; i++, at += length)
+        kvf__byte_char(bytes[i], text + at, &length);
+    if (kvf__lexicon_model(&t->lex, text, at) >= 0) return bad_line(k, "a token that is there");
+    if ((size_t)rank < t->lex.n && t->lex.v[rank].n) return bad_line(k, "a rank that is taken");
+    KVF_TRY(kvf__lexicon_put(k->ctx, &t->lex, k->where, text, at, rank, 0, false));
+    k->n++;
+    return KVF_OK;
+}
+
+static kvf_status read_line(tiktoken *k, const char *line, size_t n)
+{
+    uint8_t bytes[MOST_TOKEN_BYTES + 3];
+    const char *space = memchr(line, ' ', n);
+    size_t bytes_n = 0;
+    int64_t rank = 0;
+
+    if (!space || !decode(line, (size_t)(space - line), bytes, &bytes_n))
+        return bad_line(k, "no base64");
+    if (space + 1 == line + n || line + n - space > 10) return bad_line(k, "no rank");
+    for (const char *c = space + 1; c < line + n; c++) {
+        if (*c < '0' || *c > '9') return bad_line(k, "no rank");
+        rank = rank * 10 + (*c - '0');
+    }
+    return put_token(k, bytes, bytes_n, rank);
+}
+
+static kvf_status read_lines(tiktoken *k, const char *text, size_t n)
+{
+    for (size_t at = 0, length; at < n; at += length + 1) {
+        const char *end = memchr(text + at, '\n', n - at);
+        length = end ? (size_t)(end - text) - at : n - at;
+        const size_t bytes = length && text[at + length - 1] == '\r' ? length - 1 : length;
+        k->line++;
+        if (bytes) KVF_TRY(read_line(k, text + at, bytes));
+    }
+    return KVF_OK;
+}
+
+static kvf_status check_bytes(const tiktoken *k)
+{
+    char text[2];
+    size_t n;
+
+    for (int byte = 0; byte < 256; byte++) {
+        kvf__byte_char((uint8_t)byte, text, &n);
+        if (kvf__lexicon_model(&k->t->lex, text, n) < 0)
+            return kvf__fail(k->ctx, KVF_EFORMAT, "%s: no token for the byte 0x%02X", k->where,
+                             (unsigned)byte);
+    }
+    return KVF_OK;
+}
+
+/* The name of a split regex. */
+static const char *regex_for(size_t n)
+{
+    if (n == 50256 || n == 50280) return "gpt-2"; /* r50k_base, p50k_base */
+    return n == 151643 ? "qwen2" : "llama-bpe";   /* Qwen; cl100k_base and Llama 3 */
+}
+
+static kvf_status set_scores(tiktoken *k)
+{
+    kvf__tok_model *m = &k->t->model;
+
+    KVF_TRY(kvf__alloc_array(k->ctx, k->t->lex.n, sizeof *m->scores, &m->scores));
+    for (size_t i = 0; i < k->t->lex.n; i++)
+        m->scores[i] = -(double)i;
+    m->kind = KVF__MODEL_SCORES;
+    m->unk = -1;
+    m->ignore_merges = true;
+    return KVF_OK;
+}
+
+static kvf_status check_known(const tiktoken *k)
+{
+    if (k->n != 199998) return KVF_OK;
+    return kvf__fail(k->ctx, KVF_EUNSUPPORTED,
+                     "%s: %zu ranks, as o200k_base has, whose regex is not supported", k->where,
+                     k->n);
+}
+
+kvf_status kvf__read_tiktoken(kvf_ctx *ctx, const char *where, const char *text, size_t n,
+                              kvf__tokenizer *t)
+{
+    tiktoken k = {.ctx = ctx, .where = where, .t = t};
+    kvf__tok_step decoder = {.kind = KVF__STEP_BYTE_LEVEL};
+
+    KVF_TRY(read_lines(&k, text, n));
+    KVF_TRY(check_bytes(&k));
+    KVF_TRY(check_known(&k));
+    KVF_TRY(set_scores(&k));
+    KVF_TRY(kvf__step_regex_split(ctx, where, &t->pre, kvf__split_regex(regex_for(k.n))));
+    KVF_TRY(kvf__step_byte_level(ctx, &t->pre, false, false));
+    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &decoder));
+    t->has_decoder = true;
+    return kvf__post_bare(ctx, t);
+}

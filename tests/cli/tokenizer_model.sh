@@ -1,0 +1,22 @@
+# A base whose folder has a tokenizer.model and no tokenizer.json, and the base file that it becomes.
+"$MAKE_TINY" model 1 || exit 1
+rm model/tokenizer.json
+cp "$SOURCE/tests/golden/sentencepiece/unigram.model" model/tokenizer.model
+printf '{"prompt":"the  bridge","completion":" over the river…"}\n' >rows.jsonl
+run 0 eval --base model --data rows.jsonl --precision f32 --threads 1 --json
+loss=$(value loss)
+tokens=$(value label_tokens)
+run 0 import model --out base.h5
+run 0 eval --base base.h5 --data rows.jsonl --precision f32 --threads 1 --json
+[ "$(value loss)" = "$loss" ] && [ "$(value label_tokens)" = "$tokens" ] || fail "the base file: $(cat out), want loss $loss"
+
+# tiktoken's lines under the same name; a damaged file gets one line.
+printf 'IQ== 0\n' >model/tokenizer.model
+run 1 eval --base model --data rows.jsonl
+err_is 'kvfold: eval: model/tokenizer.model: no token for the byte 0x00'
+head -c 100 "$SOURCE/tests/golden/sentencepiece/unigram.model" >model/tokenizer.model
+run 1 eval --base model --data rows.jsonl
+has err '^kvfold: eval: model/tokenizer.model: .* is damaged or cut short$'
+rm model/tokenizer.model
+run 1 eval --base model --data rows.jsonl
+err_is 'kvfold: eval: model: no tokenizer.json, no vocab.txt, no tokenizer.model, and not both of vocab.json and merges.txt'
