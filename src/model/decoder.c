@@ -16,6 +16,7 @@ bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots)
     for (size_t i = 0; i < slots->n; i++) {
         const kvf__slot *slot = &slots->items[i];
         if ((slot->conv1d && slot->view.rank > 1) || slot->add) return false;
+        if (!kvf__matvec_takes(slot->view.dtype)) return false;
     }
     return true;
 }

@@ -201,7 +201,7 @@ static float half_e8m0(uint8_t exponent)
     return value;
 }
 
-void kvf__dequant_part(kvf__dtype dtype, const uint8_t *block, int part, float *dst)
+static void dequant_part(kvf__dtype dtype, const uint8_t *block, int part, float *dst)
 {
     switch (dtype) {
     case KVF__Q2_K:
@@ -230,8 +230,7 @@ static void by_parts(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n
     const size_t bytes = kvf__dtype_block_bytes(dtype);
 
     for (int64_t i = 0; i < n_blocks * parts; i++)
-        kvf__dequant_part(dtype, src + (size_t)(i / parts) * bytes, (int)(i % parts),
-                          dst + i * SMALL);
+        dequant_part(dtype, src + (size_t)(i / parts) * bytes, (int)(i % parts), dst + i * SMALL);
 }
 
 /* One loop per type, so that the block function is inlined into it. */

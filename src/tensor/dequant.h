@@ -12,9 +12,6 @@
 /* src: n_blocks blocks of a Q* type; dst: n_blocks * kvf__dtype_block() values. */
 void kvf__dequant(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_blocks);
 
-/* Elements 32 part .. 32 part + 31 of a block of Q2_K, Q3_K, IQ4_NL, IQ4_XS or MXFP4. */
-void kvf__dequant_part(kvf__dtype dtype, const uint8_t *block, int part, float *dst);
-
 /* IEEE binary16 to binary32, exact, NaN payloads kept.
  *
  * Moving exponent and mantissa up by 13 bits and rebiasing by 127 - 15 is right for normal numbers;

@@ -43,6 +43,8 @@ const kvf__matvec *kvf__matvec_get(void);
  * cap forbids it. */
 const kvf__matvec *kvf__matvec_level(const char *name);
 
+/* Has every level a form for rows of this type? Others must not be asked for. */
+bool kvf__matvec_takes(kvf__dtype dtype);
 size_t kvf__matvec_scratch(int64_t M, int64_t K);
 /* Bytes of a row of K elements. */
 size_t kvf__matvec_row_bytes(kvf__dtype dtype, int64_t K);

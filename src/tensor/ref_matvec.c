@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+/* All but those that dequant.c reads by parts. */
+bool kvf__matvec_takes(kvf__dtype dtype)
+{
+    return dtype < KVF__Q2_K || dtype > KVF__MXFP4;
+}
+
 size_t kvf__matvec_row_bytes(kvf__dtype dtype, int64_t K)
 {
     return (size_t)(K / kvf__dtype_block(dtype)) * kvf__dtype_block_bytes(dtype);

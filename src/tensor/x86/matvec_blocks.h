@@ -6,7 +6,6 @@
 #ifndef KVF_MATVEC_BLOCKS_H
 #define KVF_MATVEC_BLOCKS_H
 
-#include "dequant.h"
 #include "matvec_int.h"
 #include "vec_act.h"
 #include "vec_int.h"
@@ -109,15 +108,6 @@ VEC_INLINE void q6_k_part(const uint8_t *block, int i, vf out[VECTORS])
     }
 }
 
-/* Part i of a block of a type that dequant.c reads by parts. */
-VEC_INLINE void other_part(kvf__dtype dtype, const uint8_t *block, int i, vf out[VECTORS])
-{
-    float values[PART];
-    kvf__dequant_part(dtype, block, i, values);
-    for (int v = 0; v < VECTORS; v++)
-        out[v] = vf_load(values + v * VF_LANES);
-}
-
 /* Part i of a row of a plain type. */
 VEC_INLINE void plain_part(kvf__dtype dtype, const uint8_t *row, int64_t i, vf out[VECTORS])
 {
@@ -163,15 +153,6 @@ VEC_INLINE void row_part(kvf__dtype dtype, const uint8_t *row, int64_t i, vf out
         break;
     case KVF__Q6_K:
         q6_k_part(big, in, out);
-        break;
-    case KVF__Q2_K:
-    case KVF__Q3_K:
-    case KVF__IQ4_XS:
-        other_part(dtype, big, in, out);
-        break;
-    case KVF__IQ4_NL:
-    case KVF__MXFP4:
-        other_part(dtype, small, 0, out);
         break;
     default:
         plain_part(dtype, row, i, out);

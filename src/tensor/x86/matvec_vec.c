@@ -38,11 +38,6 @@ static void tail_of(const kvf__matvec_call *call, const uint8_t *row, float tail
         TYPE_CASE(KVF__Q4_K, __VA_ARGS__)                                                          \
         TYPE_CASE(KVF__Q5_K, __VA_ARGS__)                                                          \
         TYPE_CASE(KVF__Q6_K, __VA_ARGS__)                                                          \
-        TYPE_CASE(KVF__Q2_K, __VA_ARGS__)                                                          \
-        TYPE_CASE(KVF__Q3_K, __VA_ARGS__)                                                          \
-        TYPE_CASE(KVF__IQ4_NL, __VA_ARGS__)                                                        \
-        TYPE_CASE(KVF__IQ4_XS, __VA_ARGS__)                                                        \
-        TYPE_CASE(KVF__MXFP4, __VA_ARGS__)                                                         \
     default:                                                                                       \
         break;                                                                                     \
     }
