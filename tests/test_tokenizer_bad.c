@@ -213,7 +213,7 @@ static const struct {
     {"{\"model\":\"gpt2\",\"pre\":\"llama3\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a "
      "b\"],\"bos\":3}",
      KVF_EFORMAT, "bos"},
-    {"{\"model\":\"t5\",\"tokens\":[\"a\"]}", KVF_EUNSUPPORTED, "\"t5\""},
+    {"{\"model\":\"rwkv\",\"tokens\":[\"a\"]}", KVF_EUNSUPPORTED, "\"rwkv\""},
     {"{\"model\":\"bert\",\"tokens\":[\"a\"]}", KVF_EFORMAT, "[UNK]"},
     {"{\"model\":\"llama\",\"tokens\":[]}", KVF_EFORMAT, "tokens"},
     {"{\"model\":\"llama\",\"tokens\":[\"a\"]}", KVF_EFORMAT, "scores"},
