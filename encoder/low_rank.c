@@ -15,7 +15,11 @@ void kvf__low_rank_fwd(kvf__prefix *of, const kvf__prefix *shared, const float *
             for (int64_t d = 0; d < D; d++)
                 of->kv[at + d] = shared->kv[at + d] * by * v_g[d];
         }
-    if (of != shared) memcpy(of->layer_mask, shared->layer_mask, (size_t)shared->L);
+    if (of == shared) return;
+    memcpy(of->layer_mask, shared->layer_mask, (size_t)shared->L);
+    if (shared->log_weight)
+        memcpy(of->log_weight, shared->log_weight,
+               kvf__prefix_weights(shared) * sizeof *of->log_weight);
 }
 
 /* One layer's keys or values. */

@@ -149,9 +149,22 @@ static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
     return kvf__model_rotate_prefix(c->ctx, c->base->model, p, p, by, false);
 }
 
+/* Has a part log-weights? Those of parts that have none are 0. */
+static bool is_weighted(const composing *c)
+{
+    bool weighted = false;
+
+    for (size_t i = 0; i < c->n; i++)
+        weighted = weighted || c->part[i]->file.prefix.log_weight;
+    return weighted;
+}
+
 /* Places at .. at + from->P of each head. */
 static void place(kvf__prefix *to, const kvf__prefix *from, int64_t at)
 {
+    for (int64_t head = 0; from->log_weight && head < to->L * to->G; head++)
+        memcpy(to->log_weight + head * to->P + at, from->log_weight + head * from->P,
+               (size_t)from->P * sizeof(float));
     for (int64_t head = 0; head < to->L * 2 * to->G; head++)
         memcpy(to->kv + (head * to->P + at) * to->D, from->kv + head * from->P * from->D,
                (size_t)(from->P * from->D) * sizeof(float));
@@ -168,6 +181,7 @@ static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_
         P += c->part[i]->file.id.P;
     }
     KVF_TRY(kvf__prefix_init(c->ctx, out, id->L, id->G, P, id->D));
+    if (is_weighted(c)) KVF_TRY(kvf__prefix_weigh(c->ctx, out));
     for (size_t i = 0; i < c->n; i++) {
         place(out, &c->part[i]->file.prefix, at);
         at += c->part[i]->file.id.P;
@@ -176,11 +190,26 @@ static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_
     return KVF_OK;
 }
 
+static void average_weights(const composing *c, kvf__prefix *out)
+{
+    for (size_t at = 0; at < kvf__prefix_weights(out); at++) {
+        double sum = 0;
+        for (size_t i = 0; i < c->n; i++)
+            if (c->part[i]->file.prefix.log_weight)
+                sum += c->weight[i] * (double)c->part[i]->file.prefix.log_weight[at];
+        out->log_weight[at] = (float)sum;
+    }
+}
+
 static kvf_status average(composing *c, kvf__prefix *out, int64_t *position_start)
 {
     const kvf__identity *id = &c->part[0]->file.id;
 
     KVF_TRY(kvf__prefix_init(c->ctx, out, id->L, id->G, id->P, id->D));
+    if (is_weighted(c)) {
+        KVF_TRY(kvf__prefix_weigh(c->ctx, out));
+        average_weights(c, out);
+    }
     for (size_t at = 0; at < kvf__prefix_count(out); at++) {
         double sum = 0;
         for (size_t i = 0; i < c->n; i++)

@@ -38,7 +38,10 @@ static kvf_status add_layers(kvf_ctx *ctx, kvf__side *side, const kvf__prefix *p
         snprintf(name, sizeof name, "prefix/%lld/%s", (long long)(half / 2), HALVES[half % 2]);
         KVF_TRY(add(ctx, side, name, view));
     }
-    return KVF_OK;
+    if (!p->log_weight) return KVF_OK;
+    const kvf__view weights = {
+        .data = p->log_weight, .dtype = KVF__F32, .rank = 3, .dim = {p->L, p->G, p->P}};
+    return add(ctx, side, "prefix/" KVF__LOG_WEIGHT, weights);
 }
 
 static kvf_status add_vectors(kvf_ctx *ctx, kvf__side *side, const kvf__vectors *v)

@@ -60,6 +60,19 @@ static kvf_status check_head(kvf_ctx *ctx, const char *path, const kvf__head_val
     return kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written", path);
 }
 
+/* Log-weights are stored in f32 too. */
+static kvf_status check_weights(kvf_ctx *ctx, const char *path, const kvf__prefix *want,
+                                const kvf__prefix *got)
+{
+    const size_t bytes = kvf__prefix_weights(want) * sizeof *want->log_weight;
+
+    if (!want->log_weight && !got->log_weight) return KVF_OK;
+    if (want->log_weight && got->log_weight && !memcmp(want->log_weight, got->log_weight, bytes))
+        return KVF_OK;
+    return kvf__fail(ctx, KVF_EINTERNAL,
+                     "%s: the log-weights do not read back as they were written", path);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* expected: the difference from `source` that the file's type makes. */
@@ -79,6 +92,7 @@ kvf_status kvf__verify_prefix(kvf_ctx *ctx, const char *path, const kvf_prefix *
     KVF_TRY(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &back));
     result->max_abs_diff = kvf__prefix_max_diff(&live->file.prefix, &back.prefix);
     kvf_status st = check_values(ctx, path, "the encoder's output", result->max_abs_diff, expected);
+    if (!st) st = check_weights(ctx, path, &live->file.prefix, &back.prefix);
     if (!st) st = check_head(ctx, path, &live->file.head, &back.head);
     if (!st && probe)
         st = kvf__fold_probe_compare(probe, &live->file.prefix, &back.prefix,

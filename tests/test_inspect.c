@@ -253,11 +253,11 @@ START_TEST(refuses)
              "external storage");
     ck_fails(kvf_inspect(ctx, ck_source("tests/golden/h5_loop.h5"), &tree), KVF_EFORMAT,
              "\"loop\" is no dataset");
-    h5 = kvf__h5_create(ctx, in_dir("cake.h5"), false, "cake");
+    h5 = kvf__h5_create(ctx, in_dir("cake.h5"), false, "cake", KVF__FORMAT);
     ck_ok(kvf__h5_close(&h5));
     ck_fails(kvf_inspect(ctx, in_dir("cake.h5"), &tree), KVF_EUNSUPPORTED,
              "kvfold_kind is \"cake\"");
-    h5 = kvf__h5_create(ctx, in_dir("words.h5"), false, "embeddings");
+    h5 = kvf__h5_create(ctx, in_dir("words.h5"), false, "embeddings", KVF__FORMAT);
     ck_ok(kvf__h5_close(&h5));
     ck_fails(kvf_inspect(ctx, in_dir("words.h5"), &tree), KVF_EFORMAT,
              "group \"embeddings\" is missing");

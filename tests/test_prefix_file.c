@@ -431,7 +431,7 @@ static void write_crafted(const char *path, const craft *c)
     kvf__h5 h5;
     kvf__h5_id group, data;
 
-    h5 = kvf__h5_create(ctx, path, true, c->kind ? c->kind : "prefix");
+    h5 = kvf__h5_create(ctx, path, true, c->kind ? c->kind : "prefix", KVF__FORMAT);
     group = kvf__h5_group_create(&h5, h5.file, "prefix");
     kvf__h5_data_write(&h5, group, &spec, zeros, &data);
     put_text(&h5, h5.file, c, "base_name", "b");
@@ -466,7 +466,7 @@ START_TEST(another_format)
 {
     kvf__h5 h5;
 
-    h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix");
+    h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix", KVF__FORMAT);
     ck_ok(kvf__h5_close(&h5));
     ck_fails(read_status(in_dir("p.h5")), KVF_EFORMAT, "group \"prefix\" is missing");
     ck_fails(read_status(in_dir("none.h5")), KVF_EIO, "none.h5");
@@ -479,7 +479,7 @@ END_TEST
 /* The first failure is kept, calls after it do nothing, and no file is left. */
 START_TEST(the_first_failure_is_kept)
 {
-    kvf__h5 h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix");
+    kvf__h5 h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix", KVF__FORMAT);
     kvf__h5_id group = kvf__h5_group_create(&h5, h5.file, "prefix");
     size_t n = 7;
 

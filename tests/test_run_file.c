@@ -312,7 +312,7 @@ static void write_crafted(const char *path, const craft *c)
     const char *no = c->no ? c->no : "";
 
     if (c->P) id.P = c->P;
-    h5 = kvf__h5_create(ctx, path, true, "run");
+    h5 = kvf__h5_create(ctx, path, true, "run", KVF__FORMAT);
     put_param(&h5, h5.file, strcmp(no, "encoder") ? "encoder" : "other", "w", c->dtype,
               c->rank ? c->rank : 2, 2, &encoder);
     kvf__identity_write(&h5, encoder, true, &id);

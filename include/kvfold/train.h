@@ -91,6 +91,13 @@ typedef enum kvf_forecast_mode {
     KVF_FORECAST_OFF
 } kvf_forecast_mode;
 
+/* Log-weights of the virtual tokens, [L, G, P], added to the scores of attention. */
+typedef enum kvf_log_weight {
+    KVF_LOG_WEIGHT_OFF,
+    KVF_LOG_WEIGHT_FIXED, /* kept as they start */
+    KVF_LOG_WEIGHT_TRAIN
+} kvf_log_weight;
+
 #define KVF_MAX_TRAIN_OPTIONS 128 /* most options that kvf_train_option() has */
 
 /* "NAME=VALUE" each, of options that name a task of several. */
@@ -200,7 +207,10 @@ typedef struct kvf_train_options {
     kvf_base *open_base; /* as of kvf_train_set_base(); NULL: none */
     void *texts;         /* of kvf_train_options_create(), else NULL */
     const char *lora;    /* of base, as kvf_base_options has it; NULL or "": none */
-    uint64_t reserved[31];
+    kvf_log_weight log_weight;
+    double start_mass;    /* log of the prefix's attention mass over the text's, at the start */
+    double log_weight_lr; /* with KVF_LOG_WEIGHT_TRAIN */
+    uint64_t reserved[28];
 } kvf_train_options;
 
 /* Options on the heap, at their defaults, for programs that set them by name and do not look

@@ -41,6 +41,13 @@ void kvf__artifact_write_facts(kvf__h5 *h5, kvf__h5_id at, const kvf__artifact *
     kvf__attrs_write(h5, h5->file, "lineage", a->lineage);
 }
 
+/* Does it hold log-weights, of a prefix or of a run? */
+static bool is_weighted(const kvf__artifact *a)
+{
+    if (a->kind == KVF__KIND_RUN) return kvf__params_find(&a->values.params, KVF__LOG_WEIGHT);
+    return a->kind == KVF__KIND_PREFIX && a->prefix.log_weight;
+}
+
 kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
                                const kvf__artifact *artifact)
 {
@@ -51,7 +58,8 @@ kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
     if (!row || !row->write)
         return kvf__fail(ctx, KVF_EINTERNAL, "%s: a file of no kind that is written so", path);
     KVF_TRY(row->check(ctx, path, artifact));
-    h5 = kvf__h5_create(ctx, path, force, row->name);
+    h5 = kvf__h5_create(ctx, path, force, row->name,
+                        is_weighted(artifact) ? KVF__FORMAT_WEIGHTED : KVF__FORMAT);
     at = row->write(&h5, artifact);
     kvf__artifact_write_facts(&h5, at, artifact);
     kvf__h5_release(&at);
@@ -97,6 +105,9 @@ static void read_values(kvf__h5 *h5, const kvf__kind_row *row, const kvf__h5_dat
 {
     if (row->masked) a->layer_mask = kvf__mask_read(h5, at->id, a->id.L);
     if (row->read && !h5->status) row->read(h5, at, a);
+    if (is_weighted(a) != (h5->format == KVF__FORMAT_WEIGHTED))
+        kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "kvfold_format is %lld %s log-weights",
+                     (long long)h5->format, is_weighted(a) ? "with" : "without");
     kvf__head_read(h5, a->id.task, &a->head);
     if (row->read_rest) row->read_rest(h5, all, a);
     a->options = kvf__attrs_read(h5, h5->file, "options");

@@ -1,4 +1,4 @@
-/* kvfold's own files, format 1, as one record: what training makes and everything else reads.
+/* kvfold's own files as one record: what training makes and everything else reads.
  * docs/format.md is the contract; h5*.c are the only files that know HDF5.
  *
  * A kind of file is a row (artifact_priv.h) for the members it has; reading, writing, the
@@ -47,7 +47,7 @@ typedef enum kvf__kind {
 } kvf__kind;
 /* kvfold_kind: "run", "prefix", ... */
 const char *kvf__kind_name(kvf__kind kind);
-/* Of a file, which is checked for format 1. */
+/* Of a file whose format this version knows. */
 kvf_status kvf__kind_of(kvf_ctx *ctx, const char *path, kvf__kind *out);
 
 /* Parts that a kind does not have are empty. */

@@ -14,7 +14,7 @@
 
 /* Weights of a base are mapped: they begin at cache lines. */
 enum { ALIGNMENT = 64 };
-enum { FORMAT = 1, LINE_BYTES = 1024 };
+enum { LINE_BYTES = 1024 };
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -155,7 +155,7 @@ static kvf__h5 begin(kvf_ctx *ctx, const char *path)
     return h5;
 }
 
-kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind)
+kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind, int64_t format)
 {
     kvf__h5 h5 = begin(ctx, path);
     hid_t access, creation;
@@ -170,7 +170,8 @@ kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *k
     H5Pclose(creation);
     H5Pclose(access);
     kvf__h5_put_text(&h5, h5.file, "kvfold_kind", kind);
-    kvf__h5_put_i64(&h5, h5.file, "kvfold_format", FORMAT);
+    h5.format = format;
+    kvf__h5_put_i64(&h5, h5.file, "kvfold_format", format);
     kvf__h5_put_text(&h5, h5.file, "kvfold_version", KVF_VERSION);
     return h5;
 }
@@ -180,16 +181,16 @@ kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *k
 static void check_heading(kvf__h5 *h5, const char *want)
 {
     char *kind = NULL;
-    int64_t format;
 
     if (!kvf__h5_has_attr(h5, h5->file, "kvfold_kind"))
         kvf__h5_fail(h5, h5->file, KVF_EFORMAT,
                      "not a kvfold file: HDF5, but without the attribute kvfold_kind");
     kind = kvf__h5_get_text(h5, h5->file, "kvfold_kind");
-    format = kvf__h5_get_i64(h5, h5->file, "kvfold_format");
-    if (format != FORMAT)
-        kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED, "kvfold_format is %lld, this version reads %d",
-                     (long long)format, FORMAT);
+    h5->format = kvf__h5_get_i64(h5, h5->file, "kvfold_format");
+    if (h5->format < KVF__FORMAT || h5->format > KVF__FORMAT_WEIGHTED)
+        kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED,
+                     "kvfold_format is %lld, this version reads %d and %d", (long long)h5->format,
+                     KVF__FORMAT, KVF__FORMAT_WEIGHTED);
     if (want && kind && strcmp(kind, want) != 0)
         kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "is a %s file (kvfold_kind), want a %s file", kind,
                      want);

@@ -29,6 +29,7 @@ typedef struct kvf__h5 {
     kvf__h5_id driver; /* by which it has the file (h5_fd.c) */
     size_t file_bytes; /* reading: what the file holds, the bound of everything it may claim */
     bool sealed;       /* reading: a seal follows HDF5's last byte */
+    int64_t format;    /* kvfold_format */
     kvf__outfile out;  /* writing only */
     int fd;            /* writing only: the temporary */
     int *failure;      /* writing only: errno of a write that failed, 0: none did (h5_fd.c) */
@@ -48,10 +49,14 @@ typedef struct kvf__h5 {
 
 /* ---- files (h5.c, h5_seal.c) ----------------------------------------------------------------- */
 
+/* kvfold_format: of files that hold log-weights, which programs that do not know them would ignore,
+ * and of all others. */
+enum { KVF__FORMAT = 1, KVF__FORMAT_WEIGHTED = 2 };
 /* Begins a file of that kind: kvfold_kind, kvfold_format, kvfold_version are written. To be closed
  * on failure too, as what kvf__h5_open returns. */
-kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind);
-/* Checks superblock, size and seal, then opens; kind NULL takes any kvfold file of format 1. */
+kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
+                       int64_t format);
+/* Checks superblock, size and seal, then opens; kind NULL takes any kvfold file. */
 kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind);
 /* Returns the first failure. A file that was written is whole on the disk under its name if there
  * was none; else nothing is left of it. "Nothing" is fine. */

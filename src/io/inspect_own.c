@@ -37,13 +37,16 @@ static kvf_json *statistics(const float *values, size_t n)
 static kvf_json *describe_layers(const kvf__prefix *prefix)
 {
     kvf_json *layers = kvf_json_array();
-    size_t half = (size_t)prefix->G * (size_t)prefix->P * (size_t)prefix->D;
+    size_t n = (size_t)prefix->G * (size_t)prefix->P, half = n * (size_t)prefix->D;
 
     for (int64_t l = 0; l < prefix->L; l++) {
         const float *key = prefix->kv + (size_t)l * 2 * half;
-        kvf_json_add(layers,
-                     kvf__json_pack("{s:I, s:o, s:o}", "layer", l, "key", statistics(key, half),
-                                    "value", statistics(key + half, half)));
+        kvf_json *entry = kvf__json_pack("{s:I, s:o, s:o}", "layer", l, "key",
+                                         statistics(key, half), "value",
+                                         statistics(key + half, half));
+        if (prefix->log_weight)
+            kvf_json_set(entry, KVF__LOG_WEIGHT, statistics(prefix->log_weight + (size_t)l * n, n));
+        kvf_json_add(layers, entry);
     }
     return layers;
 }
@@ -62,21 +65,23 @@ static kvf_json *norms_of(const kvf__vectors *vectors)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* The scales of int8 values, and how far they reach. */
-static void describe_scale(kvf__h5 *h5, kvf_json *tensors)
+/* What a prefix has beside its values (scales of int8, log-weights), and how far it reaches. */
+static void describe_beside(kvf__h5 *h5, const char *name, kvf_json *tensors)
 {
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "prefix");
-    kvf__h5_data data = kvf__h5_data_open(h5, group, "scale");
-    float *scale = NULL;
+    kvf__h5_data data = kvf__h5_data_open(h5, group, name);
+    char path[64];
+    float *values = NULL;
 
-    KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &scale));
-    kvf__h5_data_read(h5, &data, scale);
-    if (scale) {
-        kvf_json *entry = kvf__dataset_entry(h5, "prefix/scale", &data);
-        kvf_json_set(entry, "values", statistics(scale, (size_t)data.count));
+    snprintf(path, sizeof path, "prefix/%s", name);
+    KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &values));
+    kvf__h5_data_read(h5, &data, values);
+    if (values) {
+        kvf_json *entry = kvf__dataset_entry(h5, path, &data);
+        kvf_json_set(entry, "values", statistics(values, (size_t)data.count));
         kvf_json_add(tensors, entry);
     }
-    kvf__free(scale);
+    kvf__free(values);
     kvf__h5_release(&data.id);
     kvf__h5_release(&group);
 }
@@ -95,7 +100,8 @@ static void describe_values(kvf__h5 *h5, const kvf__h5_data *at, const kvf__arti
     switch (a->kind) {
     case KVF__KIND_PREFIX:
         kvf_json_add(tensors, kvf__dataset_entry(h5, "prefix/past_key_values", at));
-        if (a->dtype == KVF__I8) describe_scale(h5, tensors);
+        if (a->dtype == KVF__I8) describe_beside(h5, "scale", tensors);
+        if (a->prefix.log_weight) describe_beside(h5, KVF__LOG_WEIGHT, tensors);
         break;
     case KVF__KIND_EMBEDDINGS:
         describe_vectors(h5, at, tensors);
@@ -203,6 +209,7 @@ static void describe(kvf__h5 *h5, const kvf__h5_data *at, const kvf__artifact *a
 
     kvf_json_set(root, "tensors", tensors);
     kvf_json_set(root, "attributes", attributes);
+    kvf_json_set(root, "format_version", kvf_json_new_int(h5->format));
     describe_attributes(h5, a, attributes);
     describe_values(h5, at, a, tensors);
     kvf__inspect_head(h5, root, tensors);
@@ -276,7 +283,7 @@ kvf_status kvf__inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
 
     KVF_TRY(kvf__kind_of(ctx, path, &kind));
     kvf_json_set(root, "kind", kvf_json_new_str(kvf__kind_name(kind)));
-    kvf_json_set(root, "format_version", kvf_json_new_int(1)); /* kvf__kind_of took no other */
+    kvf_json_set(root, "format_version", kvf_json_new_int(KVF__FORMAT)); /* of a base */
     return kind == KVF__KIND_BASE ? inspect_base(ctx, path, root)
                                   : inspect_trained(ctx, path, kind, root);
 }

@@ -1,6 +1,7 @@
 /* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the prefix's bytes with the batch
  * axis spelled out, so that one layer's slice is what a transformers cache takes (docs/format.md).
- * int8 files also hold /prefix/scale [L, 2, 1, G].
+ * int8 files also hold /prefix/scale [L, 2, 1, G], those with log-weights /prefix/log_weight
+ * [L, G, P].
  *
  * One chunk per layer. Narrow types are converted by us (prefix_store.c) and not by HDF5: rounding
  * to nearest even, and a value that f16 cannot hold is an error instead of an infinity. */
@@ -9,11 +10,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { RANK = 6, SCALE_RANK = 4 };
+enum { RANK = 6, SCALE_RANK = 4, WEIGHT_RANK = 3 };
 
 static const char GROUP[] = "prefix", DATASET[] = "past_key_values", SCALE[] = "scale";
 static const char *const LABELS[RANK] = {"layer", "key_value", "batch",
                                          "head",  "position",  "head_dim"};
+static const char *const WEIGHT_LABELS[WEIGHT_RANK] = {"layer", "head", "position"};
 
 static void dims_of(const kvf__prefix *prefix, int64_t dim[RANK])
 {
@@ -45,7 +47,7 @@ static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__prefix
                                  path, DATASET, (long long)l, (double)layer[i]);
         }
     }
-    return KVF_OK;
+    return kvf__prefix_check_weights(ctx, path, prefix);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -82,6 +84,18 @@ static void write_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix
     kvf__h5_data_write(h5, group, &spec, scale, NULL);
 }
 
+static void write_weights(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix)
+{
+    const int64_t dim[WEIGHT_RANK] = {prefix->L, prefix->G, prefix->P};
+    const kvf__h5_spec spec = {.name = KVF__LOG_WEIGHT,
+                               .dtype = KVF__F32,
+                               .rank = WEIGHT_RANK,
+                               .dim = dim,
+                               .labels = WEIGHT_LABELS};
+
+    kvf__h5_data_write(h5, group, &spec, prefix->log_weight, NULL);
+}
+
 /* Values in the file's type; returns the dataset, to be released. */
 static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
 {
@@ -110,6 +124,7 @@ static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
     }
     kvf__h5_data_write(h5, group, &spec, narrow ? values : prefix->kv, &data);
     if (file->dtype == KVF__I8) write_scale(h5, group, prefix, scale);
+    if (prefix->log_weight) write_weights(h5, group, prefix);
     kvf__free(values);
     kvf__free(scale);
     kvf__h5_release(&group);
@@ -177,6 +192,26 @@ static void read_narrow(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix *pref
     kvf__free(scale);
 }
 
+static void read_weights(kvf__h5 *h5, kvf__prefix *prefix)
+{
+    const int64_t want[WEIGHT_RANK] = {prefix->L, prefix->G, prefix->P};
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
+    char got[128], wanted[128];
+
+    if (kvf__h5_has(h5, group, KVF__LOG_WEIGHT)) {
+        kvf__h5_data data = kvf__h5_data_open(h5, group, KVF__LOG_WEIGHT);
+        if (data.dtype != KVF__F32 || data.rank != WEIGHT_RANK ||
+            memcmp(data.dim, want, sizeof want))
+            kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
+                         kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
+                         kvf__shape_text(wanted, WEIGHT_RANK, want));
+        KVF__H5_TRY(h5, kvf__prefix_weigh(h5->ctx, prefix));
+        kvf__h5_data_read(h5, &data, prefix->log_weight);
+        kvf__h5_release(&data.id);
+    }
+    kvf__h5_release(&group);
+}
+
 static kvf__h5_data open_values(kvf__h5 *h5)
 {
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
@@ -202,6 +237,7 @@ static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
         kvf__h5_data_read(h5, data, prefix->kv);
     else
         read_narrow(h5, data, prefix);
+    read_weights(h5, prefix);
     KVF__H5_TRY(h5, check_values(h5->ctx, h5->path, prefix));
 }
 

@@ -130,6 +130,8 @@ kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype
     if (st) goto out;
     kvf__prefix_decode(dtype, values, scale, &to);
     memcpy(to.layer_mask, from->layer_mask, (size_t)from->L);
+    st = kvf__prefix_take_weights(ctx, &to, from); /* stored as they are */
+    if (st) goto out;
     *out = to;
     to = (kvf__prefix){0};
 out:

@@ -100,6 +100,8 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
                          "%s: %zu first and %zu second moments, want as many of both", path,
                          file->m.params.n, file->v.params.n);
     n -= kvf__params_find(&file->m.params, STEPPED_PREFIX) != NULL; /* one in place of two */
+    n -= kvf__params_find(&file->values.params, KVF__LOG_WEIGHT) &&
+         !kvf__params_find(&file->m.params, KVF__LOG_WEIGHT); /* fixed */
     if (file->m.params.n && file->m.params.n != n)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: moments of %zu parameters, but there are %zu", path,
                          file->m.params.n, n);
@@ -177,7 +179,8 @@ static void read_best(kvf__h5 *h5, kvf__artifact *file)
 }
 
 /* The encoder's share of what the optimizer steps: its parameters; of a natural step, in place of
- * the last layer's weight and bias, the prefix [P, what the layer writes]. */
+ * the last layer's weight and bias, the prefix [P, what the layer writes]. Log-weights come first;
+ * those that are fixed have no moments. */
 static void list_steps(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file, kvf__params *out)
 {
     kvf__params values = file->values.params;
@@ -186,8 +189,10 @@ static void list_steps(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file,
         .name = STEPPED_PREFIX, .rank = 2, .dim = {P, width}, .n = P * width, .lr_scale = 1};
     kvf__h5_id m = kvf__h5_group_open(h5, group, "m");
     bool natural = width && kvf__h5_has(h5, m, STEPPED_PREFIX);
+    bool fixed = kvf__params_find(&values, KVF__LOG_WEIGHT) && !kvf__h5_has(h5, m, KVF__LOG_WEIGHT);
 
     kvf__h5_release(&m);
+    if (fixed) values = (kvf__params){.n = values.n - 1, .item = values.item + 1};
     if (natural) values.n -= 2;
     KVF__H5_TRY(h5, kvf__params_append(h5->ctx, out, &values));
     if (natural) KVF__H5_TRY(h5, kvf__params_add(h5->ctx, out, &prefix));

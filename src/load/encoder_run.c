@@ -121,8 +121,9 @@ kvf_status kvf__encoder_write_run(kvf_ctx *ctx, const char *path, bool force, kv
     run->state = kvf_json_object();
     if (!kvf_json_set(run->state, "step", kvf_json_new_int(0)))
         return kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
-    run->values.params = *kvf__encoder_params(encoder);
-    kvf_status st = kvf__artifact_write(ctx, path, force, run);
-    run->values.params = (kvf__params){0}; /* the encoder's own memory */
+    kvf_status st = kvf__log_weight_param(ctx, &run->prefix, NULL, &run->values.params);
+    if (!st) st = kvf__params_append(ctx, &run->values.params, kvf__encoder_params(encoder));
+    if (!st) st = kvf__artifact_write(ctx, path, force, run);
+    kvf__params_done(&run->values.params); /* the values are the encoder's and the prefix's own */
     return st;
 }

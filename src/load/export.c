@@ -197,6 +197,11 @@ static kvf_status open_exportable(kvf_ctx *ctx, const kvf_export_options *option
                          "%s: its method reads the base: merge the run, then export the prefix",
                          options->path);
     KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, out));
+    if ((*out)->file.prefix.log_weight)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its virtual tokens have log-weights (--log-weight), which no cache "
+                         "of another program holds",
+                         options->path);
     if (!kvf_prefix_changes_base(*out)) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
                      "%s: method %s is no prefix: neither PEFT nor past key values "

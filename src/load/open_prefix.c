@@ -94,6 +94,23 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const uint8_t *layer
     return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix});
 }
 
+/* The log-weights that a run has beside its encoder, if it has them. */
+static kvf_status take_weights(kvf_ctx *ctx, const char *path, const kvf__params *values,
+                               kvf__prefix *to)
+{
+    const kvf__param *w = kvf__params_find(values, KVF__LOG_WEIGHT);
+    const int64_t want[] = {to->L, to->G, to->P};
+    char found[128], wanted[128];
+
+    if (!w || !to->P) return KVF_OK;
+    if (w->rank != 3 || memcmp(w->dim, want, sizeof want))
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: " KVF__LOG_WEIGHT " is %s, want %s", path,
+                         kvf__shape_text(found, w->rank, w->dim), kvf__shape_text(wanted, 3, want));
+    KVF_TRY(kvf__prefix_weigh(ctx, to));
+    memcpy(to->log_weight, w->value, (size_t)w->n * sizeof *w->value);
+    return kvf__prefix_check_weights(ctx, path, to);
+}
+
 static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                                  const kvf_base *base, kvf_checkpoint checkpoint,
                                  kvf_prefix *prefix)
@@ -104,6 +121,7 @@ static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__arti
     const kvf__params *values = NULL;
     int64_t step = 0;
     if (!st) st = kvf__run_pick_state(ctx, path, run, checkpoint, &values, &step);
+    if (!st) st = take_weights(ctx, path, values, &prefix->file.prefix);
     if (!st)
         st = kvf__block_beside(ctx, run->options, values, kvf__encoder_params(encoder), prefix);
     kvf__encoder_free(encoder);

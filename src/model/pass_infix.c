@@ -135,6 +135,7 @@ kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix
 
     if (from != to) memcpy(to->layer_mask, from->layer_mask, (size_t)from->L);
     if (from != to) memcpy(to->kv, from->kv, count * sizeof *to->kv);
+    if (from != to) KVF_TRY(kvf__prefix_take_weights(ctx, to, from));
     if (model->desc.position.kind != KVF__POS_ROPE || !from->P) return KVF_OK;
     KVF_TRY(kvf__rope_tables(ctx, model, first + from->P));
     float *keys = NULL;

@@ -71,6 +71,8 @@ kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix
     int64_t half = prefix->G * prefix->P * prefix->D;
     const float *kv = prefix->kv + l * 2 * half;
     float *dkv = dprefix ? dprefix->kv + l * 2 * half : NULL;
+    const int64_t weights = l * prefix->G * prefix->P;
+    const bool learns = dprefix && dprefix->log_weight;
 
     return (kvf__kvseg){.k = kv,
                         .v = kv + half,
@@ -79,7 +81,9 @@ kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix
                         .token_stride = prefix->D,
                         .head_stride = prefix->P * prefix->D,
                         .dk = dkv,
-                        .dv = dkv ? dkv + half : NULL};
+                        .dv = dkv ? dkv + half : NULL,
+                        .log_weight = prefix->log_weight ? prefix->log_weight + weights : NULL,
+                        .dlog_weight = learns ? dprefix->log_weight + weights : NULL};
 }
 
 /* A prefix for each section that has one in layer l. */

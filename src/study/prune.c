@@ -43,9 +43,13 @@ static void cut(pruning *p, int64_t without)
 {
     const kvf__prefix *from = &p->prefix->file.prefix;
     kvf__prefix *to = &p->cut;
-    int64_t D = from->D, at = 0;
+    int64_t D = from->D, at = 0, weight = 0;
 
     to->P = p->n - (without >= 0);
+    for (int64_t head = 0; from->log_weight && head < from->L * from->G; head++)
+        for (int64_t i = 0; i < p->n; i++)
+            if (i != without)
+                to->log_weight[weight++] = from->log_weight[head * from->P + p->kept[i]];
     for (int64_t head = 0; head < from->L * 2 * from->G; head++)
         for (int64_t i = 0; i < p->n; i++)
             if (i != without)
@@ -219,6 +223,7 @@ static kvf_status alloc_memory(pruning *p)
 
     KVF_TRY(kvf__prefix_init(p->ctx, &p->cut, kv->L, kv->G, kv->P, kv->D));
     memcpy(p->cut.layer_mask, kv->layer_mask, (size_t)kv->L);
+    KVF_TRY(kvf__prefix_take_weights(p->ctx, &p->cut, kv));
     KVF_TRY(kvf__carve_block(p->ctx, lay_out, p, &p->memory));
     for (p->n = 0; p->n < kv->P; p->n++)
         p->kept[p->n] = p->n;

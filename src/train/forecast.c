@@ -183,7 +183,7 @@ kvf_status kvf__trainer_forecast(kvf__trainer *t)
     f.steps = survey.steps;
     f.tokens = survey.tokens;
     f.validations = t->rows.total.valid_rows ? kvf__pace_left_of(t, t->options.eval_every) : 0;
-    f.trainable_parameters = kvf__params_values(&t->tuned.params);
+    f.trainable_parameters = kvf__trainer_trained_values(t);
     f.file_bytes = file_bytes(t);
     f.seconds_per_save = (double)f.file_bytes / WRITE_RATE;
     f.peak_rss_bytes = kvf__peak_rss_bytes() +

@@ -161,7 +161,8 @@ static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf_prefix
         return kvf__fail(t->ctx, KVF_EUSAGE, "%s: method %s changes the base, method %s leaves it",
                          path, file->file.id.method, t->options.method);
     KVF_TRY(same_placement(t, path, &file->file.id));
-    return copy_target(t, path, file, target);
+    KVF_TRY(copy_target(t, path, file, target));
+    return kvf__log_weight_from(t, path, file->file.prefix.log_weight);
 }
 
 /* ---- the head of a file ---------------------------------------------------------------------- */
@@ -280,6 +281,18 @@ static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__ar
     return st;
 }
 
+static kvf_status weights_from_run(kvf__trainer *t, const char *path, const kvf__artifact *run)
+{
+    const kvf__params *values = NULL;
+    int64_t step;
+    KVF_TRY(kvf__run_pick_state(t->ctx, path, run, KVF_CHECKPOINT_DEFAULT, &values, &step));
+    const kvf__param *w = kvf__params_find(values, KVF__LOG_WEIGHT);
+    if (w && w->n != (int64_t)kvf__prefix_weights(&t->tuned.prefix))
+        return kvf__fail(t->ctx, KVF_ESHAPE, "%s: " KVF__LOG_WEIGHT " has %lld values, want %zu",
+                         path, (long long)w->n, kvf__prefix_weights(&t->tuned.prefix));
+    return w ? kvf__log_weight_from(t, path, w->value) : KVF_OK;
+}
+
 /* Of the same method: parameter by parameter. */
 static kvf_status values_from_run(kvf__trainer *t, const char *path, kvf__artifact *run)
 {
@@ -293,6 +306,7 @@ static kvf_status values_from_run(kvf__trainer *t, const char *path, kvf__artifa
         st = kvf__encoder_from_run(t->ctx, path, run, t->base, KVF_CHECKPOINT_DEFAULT, &source,
                                    &step);
     if (!st) st = kvf__encoder_load(t->ctx, t->tuned.encoder, path, kvf__encoder_params(source));
+    if (!st) st = weights_from_run(t, path, run);
     if (!st) st = base_from_run(t, path, run, source, &what);
     kvf__encoder_free(source);
     if (st) return st;
@@ -420,11 +434,9 @@ static kvf_status check_approximate(kvf__trainer *t)
                                                 : " random");
 }
 
-kvf_status kvf__trainer_start_values(kvf__trainer *t)
+static kvf_status start_encoder(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    KVF_TRY(check_approximate(t));
-    if (!t->tuned.encoder) return block_values(t);
     if (o->init_encoder) return values_from_safetensors(t, o->init_encoder);
     kvf__encoder_init_random(t->tuned.encoder, o->init_ptuning_v2, o->seed);
     if (o->init_from) return start_from_file(t, o->init_from);
@@ -432,4 +444,11 @@ kvf_status kvf__trainer_start_values(kvf__trainer *t)
     if (!strcmp(o->init, "zero")) return kvf__encoder_init_zero(t->ctx, t->tuned.encoder);
     if (!strcmp(o->init, "kv")) return start_from_prefix(t, o->init_kv, false);
     return kvf__encoder_takes_words(o->method) ? start_from_words(t) : start_from_base(t);
+}
+
+kvf_status kvf__trainer_start_values(kvf__trainer *t)
+{
+    KVF_TRY(check_approximate(t));
+    KVF_TRY(t->tuned.encoder ? start_encoder(t) : block_values(t));
+    return kvf__log_weight_start(t);
 }

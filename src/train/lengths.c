@@ -152,7 +152,8 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     limits->soft = t->teacher.k;
     if (t->teacher.k) KVF_TRY(kvf__teacher_reserve(t->ctx, &t->teacher, sizes.labels));
     KVF_TRY(prepare_heads(t, sizes.labels));
-    return kvf__retention_prepare(t);
+    KVF_TRY(kvf__retention_prepare(t));
+    return kvf__log_weight_note(t);
 }
 
 kvf_status kvf__trainer_prepare(kvf__trainer *t)

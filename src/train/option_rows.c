@@ -5,7 +5,13 @@
 
 #include <string.h>
 
-enum { LOCAL = KVF__LOCAL, FREE = KVF__FREE, LATER = KVF__LATER, DISTILL = KVF__DISTILL };
+enum {
+    LOCAL = KVF__LOCAL,
+    FREE = KVF__FREE,
+    LATER = KVF__LATER,
+    DISTILL = KVF__DISTILL,
+    RARE = KVF__LATER | KVF__RARE
+};
 
 #define ALL NULL
 #define OPTION(name, argument, initial, kind, field, rules, methods, task, help)                   \
@@ -83,6 +89,16 @@ static const kvf__option ROWS[] = {
         "weights of a run or prefix file, with its head where the labels agree; not its optimizer"),
     OPTION("approximate", NULL, "", KVF_FLAG, approximate, LOCAL | DISTILL, "mlp|p-tuning", ALL,
            "start from what the encoder comes nearest to, even if that misses by more than 0.01"),
+    OPTION("log-weight", "off|fixed|train", "off", KVF_CHOICE, log_weight, RARE | DISTILL, PREFIXES,
+           ALL,
+           "a number for each virtual token and key head that is added to the scores of its key: "
+           "kept as it starts, or trained"),
+    OPTION("start-mass", "X", "0, or of the file to start from", KVF_REAL, start_mass,
+           RARE | DISTILL, PREFIXES, ALL,
+           "log-weights start so that the prefix has e^X times the attention that the text's own "
+           "tokens have; -10: next to none"),
+    OPTION("log-weight-lr", "X", "0.1", KVF_AMOUNT, log_weight_lr, RARE | DISTILL, PREFIXES, ALL,
+           "learning rate of log-weights: --log-weight train"),
     OPTION("lr", "X", "by method", KVF_AMOUNT, lr, DISTILL, ALL, ALL,
            "learning rate; mlp, direct and projected 0.03, prompt 0.3, p-tuning 0.001"),
     OPTION("train-head", NULL, "", KVF_FLAG, train_head, LATER, ALL, ALL,

@@ -289,6 +289,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     if (!o->batch_size && !o->batch_tokens)
         return kvf__fail(ctx, KVF_EUSAGE, "--batch-size must be at least 1");
     if (o->grad_accum < 1) return kvf__fail(ctx, KVF_EUSAGE, "--grad-accum must be at least 1");
+    KVF_TRY(kvf__log_weight_check(ctx, o));
     if (!o->steps && !o->epochs && !kvf__train_option_given(o, "steps"))
         return kvf__fail(ctx, KVF_EUSAGE, "--steps or --epochs must be at least 1");
     if (!kvf__train_option_given(o, "head-lr") && o->head_lr == 0)

@@ -10,6 +10,8 @@ enum {
     KVF__FREE = 2,    /* stored, but may change on --resume */
     KVF__LATER = 4,   /* stored, but runs of version 0.1.0 lack it: its default then */
     KVF__DISTILL = 8, /* not about storing: distill has the option, too */
+    KVF__RARE = 16,   /* LATER, and stored only where it is not at its default: else files keep
+                         their bytes */
 };
 
 typedef struct kvf__option {

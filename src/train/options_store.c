@@ -31,6 +31,7 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
     case KVF_SEED:
         return kvf_json_new_int((int64_t) * (const uint64_t *)at);
     case KVF_AMOUNT:
+    case KVF_REAL:
         return kvf_json_new_real(*(const double *)at);
     case KVF_FLAG:
         return kvf_json_new_bool(*(const bool *)at);
@@ -44,22 +45,6 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
         text = kvf__option_stored_value(r->row.name, *(const char *const *)at);
         return kvf_json_new_str(text ? text : "");
     }
-}
-
-kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *options, kvf_json **out)
-{
-    kvf_json *object = kvf_json_object();
-    bool good = object != NULL;
-    const kvf__option *r;
-    for (size_t i = 0; good && (r = kvf__option_at(i)) != NULL; i++)
-        if (!(r->rules & KVF__LOCAL))
-            good = kvf_json_set(object, kvf__option_stored_name(r->row.name), value_of(options, r));
-    if (!good) {
-        kvf_json_free(object);
-        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
-    }
-    *out = object;
-    return KVF_OK;
 }
 
 static size_t field_size(const kvf__option *r)
@@ -85,6 +70,24 @@ static bool same_value(const kvf_train_options *a, const kvf_train_options *b, c
     return !strcmp(s ? s : "", t ? t : "");
 }
 
+kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *options, kvf_json **out)
+{
+    const kvf_train_options defaults = kvf_train_defaults();
+    kvf_json *object = kvf_json_object();
+    bool good = object != NULL;
+    const kvf__option *r;
+    for (size_t i = 0; good && (r = kvf__option_at(i)) != NULL; i++)
+        if (!(r->rules & KVF__LOCAL) &&
+            !(r->rules & KVF__RARE && same_value(options, &defaults, r)))
+            good = kvf_json_set(object, kvf__option_stored_name(r->row.name), value_of(options, r));
+    if (!good) {
+        kvf_json_free(object);
+        return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    }
+    *out = object;
+    return KVF_OK;
+}
+
 /* Puts a stored value into the field; false if its type is not the row's. */
 static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_json *value)
 {
@@ -99,6 +102,7 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
         *(uint64_t *)at = (uint64_t)kvf_json_int(value, 0);
         return kvf_json_typeof(value) == KVF_JSON_INT;
     case KVF_AMOUNT:
+    case KVF_REAL:
         *(double *)at = kvf_json_real(value, NAN);
         return isfinite(*(double *)at);
     case KVF_FLAG:

@@ -14,8 +14,14 @@ static bool unfreezes(const kvf__trainer *t)
 size_t kvf__trainer_own_params(const kvf__trainer *t)
 {
     const kvf__tuned *tuned = &t->tuned;
-    return (tuned->encoder ? kvf__encoder_params(tuned->encoder)->n : 0) +
+    return tuned->log_weight.n + (tuned->encoder ? kvf__encoder_params(tuned->encoder)->n : 0) +
            (tuned->base ? tuned->base->n : 0);
+}
+
+int64_t kvf__trainer_trained_values(const kvf__trainer *t)
+{
+    const int64_t all = kvf__params_values(&t->tuned.params);
+    return kvf__log_weight_trained(t) ? all : all - kvf__params_values(&t->tuned.log_weight);
 }
 
 kvf_status kvf__trainer_form(const kvf__trainer *t, kvf__train *out)
@@ -33,9 +39,11 @@ kvf_status kvf__trainer_form(const kvf__trainer *t, kvf__train *out)
     return kvf__adapter_place_parse(t->ctx, o->adapter_placement, &out->adapters.place);
 }
 
-static kvf_status list(kvf__trainer *t, const kvf__params *encoder, kvf__params *out)
+static kvf_status list(kvf__trainer *t, const kvf__params *log_weight, const kvf__params *encoder,
+                       kvf__params *out)
 {
     out->n = 0;
+    KVF_TRY(kvf__params_append(t->ctx, out, log_weight));
     if (encoder) KVF_TRY(kvf__params_append(t->ctx, out, encoder));
     if (t->tuned.base) KVF_TRY(kvf__params_append(t->ctx, out, t->tuned.base));
     return kvf__tasks_list_params(t, out);
@@ -46,8 +54,9 @@ kvf_status kvf__trainer_list_params(kvf__trainer *t)
     kvf__tuned *tuned = &t->tuned;
     const kvf__params *values = tuned->encoder ? kvf__encoder_params(tuned->encoder) : NULL;
     const kvf__params *steps = tuned->encoder ? kvf__encoder_steps(tuned->encoder) : NULL;
-    KVF_TRY(list(t, values, &tuned->params));
-    return list(t, steps, &tuned->steps);
+    const kvf__params none = {0};
+    KVF_TRY(list(t, &tuned->log_weight, values, &tuned->params));
+    return list(t, kvf__log_weight_trained(t) ? &tuned->log_weight : &none, steps, &tuned->steps);
 }
 
 kvf__subject kvf__trainer_subject(const kvf__trainer *t, const kvf__train_task *task)
@@ -92,7 +101,7 @@ static kvf_status make_emitted(kvf__trainer *t, const kvf__encoder_shape *shape)
     memcpy(tuned->dprefix.layer_mask, tuned->layer_mask, (size_t)shape->L);
     tuned->emitted.prefix = &tuned->prefix;
     tuned->gradient.prefix = &tuned->dprefix;
-    return KVF_OK;
+    return kvf__log_weight_make(t);
 }
 
 /* Encoder, or weights of the base, or both. */

@@ -30,6 +30,7 @@ kvf_status kvf__dropout_alloc(kvf__trainer *t)
     t->tuned.base_dropout = (kvf__row_dropout){.p = o->base_dropout, .seed = o->seed};
     if (!has_one_mask(t)) return KVF_OK;
     KVF_TRY(kvf__prefix_init(t->ctx, &t->tuned.masked, t->id.L, t->id.G, t->id.P, t->id.D));
+    KVF_TRY(kvf__prefix_take_weights(t->ctx, &t->tuned.masked, &t->tuned.prefix));
     t->tuned.condition.prefix = &t->tuned.masked;
     return KVF_OK;
 }
@@ -52,6 +53,9 @@ void kvf__dropout_fwd(kvf__trainer *t)
     t->tuned.row_dropout.step = t->tuned.base_dropout.step = t->progress.step;
     if (!has_one_mask(t)) return;
     memcpy(t->tuned.masked.layer_mask, t->tuned.prefix.layer_mask, (size_t)t->tuned.prefix.L);
+    if (t->tuned.prefix.log_weight) /* not dropped: they are no part of keys or values */
+        memcpy(t->tuned.masked.log_weight, t->tuned.prefix.log_weight,
+               kvf__prefix_weights(&t->tuned.prefix) * sizeof(float));
     mask(t, &t->tuned.masked, &t->tuned.prefix);
 }
 

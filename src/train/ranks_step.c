@@ -90,10 +90,11 @@ int64_t kvf__ranks_other_tokens(const kvf__trainer *t)
 
 /* ---- the port's value ------------------------------------------------------------------------ */
 
-/* Parameters that the ranks have in common: all but the encoder's. */
+/* Parameters that the ranks have in common: all but the encoder's and the prefix's. */
 static kvf__params common_params(const kvf__trainer *t)
 {
-    size_t first = t->tuned.encoder ? kvf__encoder_params(t->tuned.encoder)->n : 0;
+    size_t first = t->tuned.log_weight.n +
+                   (t->tuned.encoder ? kvf__encoder_params(t->tuned.encoder)->n : 0);
     return (kvf__params){.n = t->tuned.params.n - first, .item = t->tuned.params.item + first};
 }
 
@@ -105,6 +106,9 @@ static kvf_status share_value(kvf__trainer *t)
     if (e->prefix)
         KVF_TRY(kvf__dist_broadcast(t->ctx, dist, e->prefix->kv,
                                     kvf__prefix_count(e->prefix) * sizeof(float)));
+    if (e->prefix && e->prefix->log_weight)
+        KVF_TRY(kvf__dist_broadcast(t->ctx, dist, e->prefix->log_weight,
+                                    kvf__prefix_weights(e->prefix) * sizeof(float)));
     if (e->vectors)
         KVF_TRY(kvf__dist_broadcast(t->ctx, dist, e->vectors->x,
                                     (size_t)(e->vectors->P * e->vectors->C) * sizeof(float)));
@@ -164,6 +168,9 @@ static kvf_status sum_gradients(kvf__trainer *t)
     const kvf__vectors *v = t->tuned.gradient.vectors;
     const kvf__params common = common_params(t);
     if (t->tuned.gradient.prefix) sum_layers(t, 0);
+    if (kvf__log_weight_trained(t))
+        kvf__dist_sum_begin(dist, t->tuned.dprefix.log_weight,
+                            (int64_t)kvf__prefix_weights(&t->tuned.dprefix));
     if (v) kvf__dist_sum_begin(dist, v->x, v->P * v->C);
     for (size_t i = 0; i < common.n; i++)
         kvf__dist_sum_begin(dist, common.item[i].grad, common.item[i].n);

@@ -279,8 +279,7 @@ int64_t kvf__trainer_all_parameters(const kvf__trainer *t)
 
 static void note_parameters(kvf__trainer *t)
 {
-    const int64_t trained = kvf__params_values(&t->tuned.params),
-                  all = kvf__trainer_all_parameters(t);
+    const int64_t trained = kvf__trainer_trained_values(t), all = kvf__trainer_all_parameters(t);
     kvf__trainer_note(t, "parameters: %lld of %lld are trained (%.3g %%)", (long long)trained,
                       (long long)all, 100 * (double)trained / (double)all);
 }
@@ -336,6 +335,7 @@ static void tuned_done(kvf__tuned *tuned)
     kvf__encoder_free(tuned->encoder);
     kvf__params_done(&tuned->params);
     kvf__params_done(&tuned->steps);
+    kvf__params_done(&tuned->log_weight);
     kvf__free(tuned->layer_mask);
     kvf__prefix_done(&tuned->prefix);
     kvf__prefix_done(&tuned->dprefix);
@@ -387,7 +387,7 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
                                  : 0,
         .seconds = seconds,
         .peak_rss_bytes = kvf__peak_rss_bytes(),
-        .trainable_parameters = kvf__params_values(&t->tuned.params),
+        .trainable_parameters = kvf__trainer_trained_values(t),
         .parameters = kvf__trainer_all_parameters(t),
         .label_tokens = t->rows.total.labels,
         .examples = t->rows.total.rows,

@@ -20,6 +20,8 @@ static void clear_gradients(kvf__trainer *t)
 {
     const kvf__emitted *d = &t->tuned.gradient;
     if (d->prefix) memset(d->prefix->kv, 0, kvf__prefix_count(d->prefix) * sizeof(float));
+    if (d->prefix && d->prefix->log_weight)
+        memset(d->prefix->log_weight, 0, kvf__prefix_weights(d->prefix) * sizeof(float));
     if (d->vectors)
         memset(d->vectors->x, 0, (size_t)(d->vectors->P * d->vectors->C) * sizeof(float));
     clear_list(t->tuned.base);

@@ -23,6 +23,7 @@ typedef struct kvf__tuned {
     kvf__vectors dvectors;
     kvf__emitted emitted; /* those of the port */
     kvf__emitted gradient;
+    kvf__params log_weight;   /* --log-weight: the prefix's, of which there is one; n = 0: none */
     kvf__prefix task_prefix;  /* --task-prefix low-rank: of rows.now; P = 0: tasks share one */
     kvf__prefix masked;       /* --prefix-dropout: under the step's mask; empty: none */
     kvf__condition condition; /* what the base sees in a step: of prefixes one of the three */
@@ -36,6 +37,8 @@ kvf_status kvf__trainer_parameters(struct kvf__trainer *trainer);
 /* Lists all parameters anew: the encoder's gradients move with each backward pass. Allocates the
  * first time only. */
 kvf_status kvf__trainer_list_params(struct kvf__trainer *trainer);
+/* Values that training changes. */
+int64_t kvf__trainer_trained_values(const struct kvf__trainer *trainer);
 /* How many of the list come before the heads'. */
 size_t kvf__trainer_own_params(const struct kvf__trainer *trainer);
 /* task_heads.c: makes the heads of all tasks, with their low-rank vectors; lists their parameters
@@ -53,6 +56,19 @@ kvf__subject kvf__trainer_subject(const struct kvf__trainer *trainer, const kvf_
 kvf_status kvf__tuned_fwd(struct kvf__trainer *trainer);
 /* From the gradient of what the base saw back to every parameter. */
 kvf_status kvf__tuned_bwd(struct kvf__trainer *trainer);
+
+/* log_weight.c: --log-weight. Options; the parameter, which the prefix owns. */
+kvf_status kvf__log_weight_check(kvf_ctx *ctx, const kvf_train_options *options);
+kvf_status kvf__log_weight_make(struct kvf__trainer *trainer);
+bool kvf__log_weight_trained(const struct kvf__trainer *trainer);
+/* Those that a start brings, [L, G, P]; NULL: none. EUSAGE: the run has none, or --start-mass is
+ * given; `where` names the source. */
+kvf_status kvf__log_weight_from(struct kvf__trainer *trainer, const char *where,
+                                const float *values);
+/* --start-mass, once files were read. EUSAGE: fixed at nothing. */
+kvf_status kvf__log_weight_start(struct kvf__trainer *trainer);
+/* A note: the loss of the start and of the bare base, on the first rows. */
+kvf_status kvf__log_weight_note(struct kvf__trainer *trainer);
 
 /* prefix_dropout.c: memory; masks the prefix for the step at hand; and its gradient. */
 kvf_status kvf__dropout_alloc(struct kvf__trainer *trainer);

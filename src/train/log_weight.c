@@ -1,0 +1,238 @@
+/* --log-weight: a number for each layer, key head and virtual token, which attention adds to the
+ * scores of that key (docs/maths.md): by how much the token counts, apart from what its key and
+ * value are. It is emitted as it is, beside what the encoder makes of its parameters: its values
+ * are the prefix's own memory, its gradient that of the prefix. Its place among the parameters is
+ * before the encoder's; where it is fixed, no optimizer steps it. */
+#include "trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double MOST = (double)KVF__MOST_LOG_WEIGHT;
+
+static bool is_start_given(const kvf_train_options *o)
+{
+    return kvf__train_option_given(o, "start-mass") || o->start_mass != 0;
+}
+
+kvf_status kvf__log_weight_check(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    if (!o->log_weight && is_start_given(o))
+        return kvf__fail(ctx, KVF_EUSAGE, "--start-mass needs --log-weight fixed or train");
+    if (o->log_weight != KVF_LOG_WEIGHT_TRAIN && kvf__train_option_given(o, "log-weight-lr"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--log-weight-lr needs --log-weight train");
+    if (!(fabs(o->start_mass) <= MOST))
+        return kvf__fail(ctx, KVF_EUSAGE, "--start-mass %g: want %g to %g", o->start_mass, -MOST,
+                         MOST);
+    if (!(o->log_weight_lr > 0))
+        return kvf__fail(ctx, KVF_EUSAGE, "--log-weight-lr must be above 0");
+    return KVF_OK;
+}
+
+bool kvf__log_weight_trained(const kvf__trainer *t)
+{
+    return t->options.log_weight == KVF_LOG_WEIGHT_TRAIN && t->tuned.log_weight.n;
+}
+
+kvf_status kvf__log_weight_make(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    kvf__tuned *tuned = &t->tuned;
+
+    if (!o->log_weight) return KVF_OK;
+    KVF_TRY(kvf__prefix_weigh(t->ctx, &tuned->prefix));
+    if (o->log_weight == KVF_LOG_WEIGHT_TRAIN) KVF_TRY(kvf__prefix_weigh(t->ctx, &tuned->dprefix));
+    KVF_TRY(kvf__log_weight_param(t->ctx, &tuned->prefix, &tuned->dprefix, &tuned->log_weight));
+    tuned->log_weight.item->lr_scale = o->log_weight_lr / o->lr; /* the schedule carries o->lr */
+    return KVF_OK;
+}
+
+/* ---- --start-mass ---------------------------------------------------------------------------- */
+
+/* How much mass P virtual tokens get depends on what the base's own keys get: scores of one head
+ * differ from those of another by more than any one number could make up for. So X is the mass
+ * itself: each key head gets the log-weight at which the prefix has e^X times the mass of the row's
+ * own tokens, as the mean over queries. Two means count, and the larger decides: over the first
+ * tokens of some rows, and over their first queries alone, which see nothing else.
+ *
+ * Both are measured where the prefix is next to nothing, so that what a layer reads is what the
+ * bare base computes; there mass is proportional to e^log-weight. */
+static const double PROBE = -40; /* e^-40 of any mass changes no bit of an f32 */
+
+/* Some rows cut short, every token from the second on to be predicted, or one of each row alone.
+ * With --infix a token stands before the prefix. */
+static kvf_status make_sample(kvf__trainer *t, bool first_only, kvf__dataset *out)
+{
+    enum { ROWS = 8, TOKENS = 16 };
+    const kvf__dataset *from = &t->rows.task->data;
+    const int64_t first = t->id.infix ? 2 : 1;
+    kvf__dataset made = {.task = KVF__TASK_LM};
+
+    KVF_TRY(kvf__dataset_alloc_rows(t->ctx, &made, ROWS, ROWS * TOKENS));
+    made.n = 0;
+    for (int64_t r = 0; r < from->n && made.n < ROWS; r++) {
+        const int64_t length = kvf__example_length(from, r), n = length < TOKENS ? length : TOKENS;
+        const int64_t at = made.start[made.n], labels = first_only ? first + 1 : n;
+        if (n <= first) continue;
+        memcpy(made.ids + at, from->ids + from->start[r], (size_t)n * sizeof *made.ids);
+        for (int64_t i = 0; i < n; i++)
+            made.labels[at + i] = i >= first && i < labels ? made.ids[at + i] : KVF__NO_LABEL;
+        made.start[++made.n] = at + n;
+        made.n_labels += labels - first;
+    }
+    *out = made;
+    return KVF_OK;
+}
+
+static kvf_status no_more(void *user, kvf__pass *pass, const kvf__batch *batch)
+{
+    (void)user, (void)pass, (void)batch; /* the shares are summed by then */
+    return KVF_OK;
+}
+
+/* *share [L, H]: sums over the labels of a sample. */
+static kvf_status sum_shares(kvf__trainer *t, const kvf__dataset *set, double *share)
+{
+    const kvf__evaluator_options how = {.P = t->id.P, .infix = t->id.infix};
+    const kvf__subject subject = {
+        .condition = {.prefix = &t->tuned.prefix, .position_start = t->id.position_start},
+        .share = share};
+    kvf__evaluator *evaluator = NULL;
+
+    KVF_TRY(kvf__evaluator_create(t->ctx, t->base, set, &how, &evaluator));
+    kvf_status st = kvf__evaluator_walk(t->ctx, evaluator, &subject, no_more, NULL);
+    kvf__evaluator_free(evaluator);
+    return st;
+}
+
+/* Raises mass [L, G] to the mean of a sample: of the query heads that read a key head, the most. */
+static kvf_status raise_masses(kvf__trainer *t, bool first_only, double *mass)
+{
+    const int64_t H = kvf__model_desc(t->base->model)->H, heads = H / t->id.G;
+    kvf__dataset set = {0};
+    double *share = NULL;
+    kvf_status st = make_sample(t, first_only, &set);
+
+    if (!st) st = kvf__alloc_array(t->ctx, (size_t)(t->id.L * H), sizeof *share, &share);
+    if (!st && set.n_labels) st = sum_shares(t, &set, share);
+    for (int64_t i = 0; !st && set.n_labels && i < t->id.L * H; i++)
+        mass[i / heads] = fmax(mass[i / heads], share[i] / (double)set.n_labels);
+    kvf__free(share);
+    kvf__dataset_done(&set);
+    return st;
+}
+
+/* ---- the start ------------------------------------------------------------------------------- */
+
+/* values: of each virtual token, or of each key head. Layers without a prefix keep 0. */
+static void set_layers(kvf__trainer *t, const float *values, const double *of_heads)
+{
+    const kvf__prefix *p = &t->tuned.prefix;
+    const int64_t n = p->G * p->P;
+
+    for (int64_t i = 0; i < p->L * n; i++)
+        if (p->layer_mask[i / n]) p->log_weight[i] = values ? values[i] : (float)of_heads[i / p->P];
+}
+
+static kvf_status start_at_mass(kvf__trainer *t, double wanted)
+{
+    const int64_t heads = t->id.L * t->id.G;
+    double *mass = NULL;
+
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)(2 * heads), sizeof *mass, &mass));
+    double *probe = mass + heads;
+    for (int64_t i = 0; i < heads; i++)
+        probe[i] = PROBE;
+    set_layers(t, NULL, probe);
+    kvf_status st = kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted);
+    if (!st) st = raise_masses(t, false, mass);
+    if (!st) st = raise_masses(t, true, mass);
+    for (int64_t i = 0; i < heads; i++) {
+        const double weight = wanted + PROBE - log(mass[i]);
+        mass[i] = mass[i] > 0 ? fmax(-MOST, fmin(MOST, weight)) : wanted;
+    }
+    if (!st) set_layers(t, NULL, mass);
+    kvf__free(mass);
+    return st;
+}
+
+kvf_status kvf__log_weight_from(kvf__trainer *t, const char *where, const float *values)
+{
+    if (!values) return KVF_OK;
+    if (!t->tuned.log_weight.n)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "%s: its virtual tokens have log-weights: want --log-weight fixed or "
+                         "train",
+                         where);
+    if (is_start_given(&t->options))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--start-mass: %s brings log-weights", where);
+    set_layers(t, values, NULL);
+    return kvf__prefix_check_weights(t->ctx, where, &t->tuned.prefix);
+}
+
+static bool all_zero(const kvf__params *params)
+{
+    for (int64_t i = 0; i < params->item->n; i++)
+        if (params->item->value[i] != 0) return false;
+    return true;
+}
+
+kvf_status kvf__log_weight_start(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+
+    if (!t->tuned.log_weight.n) return KVF_OK;
+    if (is_start_given(o)) KVF_TRY(start_at_mass(t, o->start_mass));
+    if (is_start_given(o) || kvf__log_weight_trained(t) || !all_zero(&t->tuned.log_weight))
+        return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EUSAGE,
+                     "--log-weight fixed: all are 0: want --start-mass, or a file with log-weights "
+                     "to start from");
+}
+
+/* ---- what it comes to ------------------------------------------------------------------------ */
+
+/* The first rows of a set, which stays their owner. */
+static kvf__dataset first_rows(const kvf__dataset *set)
+{
+    enum { ROWS = 32, TOKENS = 4096 };
+    kvf__dataset first = *set;
+
+    first.n = first.n_labels = 0;
+    while (first.n < set->n && first.n < ROWS &&
+           (!first.n || set->start[first.n + 1] - set->start[0] <= TOKENS))
+        first.n_labels += kvf__example_labels(set, first.n++);
+    return first;
+}
+
+static kvf_status measure(kvf__trainer *t, const kvf__dataset *set, double *start, double *bare)
+{
+    const kvf__evaluator_options how = {.P = t->id.P, .infix = t->id.infix};
+    kvf__subject subject = kvf__trainer_subject(t, t->rows.task);
+    kvf__evaluator *evaluator = NULL;
+
+    KVF_TRY(kvf__evaluator_create(t->ctx, t->base, set, &how, &evaluator));
+    kvf_status st = kvf__evaluator_run(t->ctx, evaluator, &subject, start, NULL);
+    subject.condition = (kvf__condition){0};
+    if (!st) st = kvf__evaluator_run(t->ctx, evaluator, &subject, bare, NULL);
+    kvf__evaluator_free(evaluator);
+    return st;
+}
+
+/* Only where the base has a loss of its own, which a head that is to be trained gives none. */
+kvf_status kvf__log_weight_note(kvf__trainer *t)
+{
+    const kvf__train_task *task = t->rows.task;
+    const kvf__dataset set = first_rows(task->valid.n ? &task->valid : &task->data);
+    double start = 0, bare = 0;
+
+    if (!t->tuned.log_weight.n || t->output.is_resumed || t->options.dry_run ||
+        kvf__ranks_follows(t) || !kvf__head_is_lm(task->head) || !set.n_labels)
+        return KVF_OK;
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted));
+    kvf__low_rank_task_fwd(t, task);
+    KVF_TRY(measure(t, &set, &start, &bare));
+    kvf__trainer_note(t, "log-weights: loss %.4f at the start, %.4f of the bare base (%+.1e)",
+                      start, bare, start - bare);
+    return KVF_OK;
+}
