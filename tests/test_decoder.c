@@ -31,6 +31,9 @@ static bool open_case(int i)
     toy_create(&t, *CASES[i].config, CASES[i].act);
     pass = toy_pass(&t);
     toy_prefix(&t, &prefix, P, 0.5);
+    ck_assert(!kvf__prefix_weigh(t.ctx, &prefix));
+    for (size_t w = 0; w < kvf__prefix_weights(&prefix); w++)
+        prefix.log_weight[w] = (float)(w % 5) - 2;
     return true;
 }
 

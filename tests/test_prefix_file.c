@@ -138,6 +138,65 @@ START_TEST(layout_is_as_documented)
 }
 END_TEST
 
+/* ---- log-weights ----------------------------------------------------------------------------- */
+
+/* Of the sample: layer 1 is masked. */
+static void weigh(kvf__artifact *file)
+{
+    ck_ok(kvf__prefix_weigh(ctx, &file->prefix));
+    for (int64_t i = 0; i < 3 * 10; i++)
+        file->prefix.log_weight[i] = i / 10 == 1 ? 0 : (float)i / 4 - 3;
+}
+
+START_TEST(weighted_round_trip)
+{
+    kvf__artifact file, back = {0};
+    kvf__prefix rounded = {0};
+    kvf__h5 h5;
+
+    make_prefix_file(&file, DTYPES[_i]);
+    weigh(&file);
+    ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file));
+    ck_ok(kvf__artifact_read(ctx, in_dir("p.h5"), KVF__KIND_PREFIX, &back));
+    ck_assert_mem_eq(back.prefix.log_weight, file.prefix.log_weight, 30 * sizeof(float));
+    ck_ok(kvf__artifact_write(ctx, in_dir("again.h5"), false, &back));
+    ck_same_bytes(in_dir("p.h5"), in_dir("again.h5"));
+    ck_ok(kvf__prefix_rounded(ctx, "p", DTYPES[_i], &file.prefix, &rounded));
+    ck_assert_mem_eq(rounded.log_weight, file.prefix.log_weight, 30 * sizeof(float));
+    h5 = kvf__h5_open(ctx, in_dir("p.h5"), "prefix");
+    ck_assert_int_eq(h5.format, 2);
+    ck_ok(kvf__h5_close(&h5));
+    write_sample(in_dir("plain.h5"), DTYPES[_i]);
+    h5 = kvf__h5_open(ctx, in_dir("plain.h5"), "prefix");
+    ck_assert_int_eq(h5.format, 1);
+    ck_ok(kvf__h5_close(&h5));
+    kvf__prefix_done(&rounded);
+    kvf__artifact_done(&back);
+    kvf__artifact_done(&file);
+}
+END_TEST
+
+START_TEST(bad_log_weights)
+{
+    static const struct {
+        int at;
+        float value;
+        kvf_status status;
+        const char *line;
+    } BAD[] = {{3, NAN, KVF_ENUMERIC, "a log-weight of layer 0 is nan, want -10000 to 10000"},
+               {29, 10001, KVF_ENUMERIC, "a log-weight of layer 2 is 10001"},
+               {12, 0.5f, KVF_EFORMAT, "layer 1 is masked and has a log-weight of 0.5, want 0"}};
+    kvf__artifact file;
+
+    make_prefix_file(&file, KVF__F32);
+    weigh(&file);
+    file.prefix.log_weight[BAD[_i].at] = BAD[_i].value;
+    ck_fails(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file), BAD[_i].status, BAD[_i].line);
+    ck_assert_int_eq(files_in_dir(), 0);
+    kvf__artifact_done(&file);
+}
+END_TEST
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 START_TEST(refuses_to_write)
@@ -515,7 +574,12 @@ static const golden GOLDEN[] = {
     {"h5_edited.h5", KVF__F32, KVF_OK, NULL},
     {"h5_v0.h5", 0, KVF_EUNSUPPORTED, "superblock version 0 (h5py's default"},
     {"h5_v0.h5", 0, KVF_EUNSUPPORTED, "libver=(\"v108\", \"v108\")"},
-    {"h5_format2.h5", 0, KVF_EUNSUPPORTED, "kvfold_format is 2, this version reads 1"},
+    {"h5_weighted.h5", KVF__F32, KVF_OK, NULL},
+    {"h5_weighted_shape.h5", 0, KVF_ESHAPE,
+     "/prefix/log_weight: [2, 4, 2] of f32, want [2, 2, 4] of f32"},
+    {"h5_format2.h5", 0, KVF_EFORMAT, "kvfold_format is 2 without log-weights"},
+    {"h5_weighted1.h5", 0, KVF_EFORMAT, "kvfold_format is 1 with log-weights"},
+    {"h5_format3.h5", 0, KVF_EUNSUPPORTED, "kvfold_format is 3, this version reads 1 and 2"},
     {"h5_f64.h5", 0, KVF_EFORMAT, "element type f64, want f32, f16, bf16 or i8"},
     {"h5_big_endian.h5", 0, KVF_EFORMAT,
      "unknown element type (class 1, 4 bytes), want little-endian"},
@@ -549,6 +613,9 @@ START_TEST(made_by_h5py)
     for (size_t i = 0; i < kvf__prefix_count(&file.prefix); i++)
         ck_assert(file.prefix.kv[i] == (float)i / 64 - 2);
     ck_json_eq(file.options, "{\"lr\":0.5,\"method\":\"direct\",\"shuffle\":true,\"steps\":7}");
+    ck_assert(!file.prefix.log_weight == !strstr(g->name, "weighted"));
+    for (int i = 0; file.prefix.log_weight && i < 2 * 2 * 4; i++)
+        ck_assert(file.prefix.log_weight[i] == (float)i / 8 - 1);
     ck_assert_ptr_null(file.lineage);
     bool edited = strcmp(g->name, "h5_edited.h5") == 0;
     ck_assert_str_eq(file.id.base_name, edited ? "renamed base" : "tiny");
@@ -570,6 +637,8 @@ int main(void)
     tcase_add_test(core, no_items_is_not_empty_items);
     tcase_add_test(core, tells_its_kind);
     tcase_add_test(core, layout_is_as_documented);
+    tcase_add_loop_test(core, weighted_round_trip, 0, 4);
+    tcase_add_loop_test(limits, bad_log_weights, 0, 3);
     tcase_add_test(limits, refuses_to_write);
     tcase_add_test(limits, keeps_an_existing_file);
     tcase_add_test(limits, allocation_failures);

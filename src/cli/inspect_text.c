@@ -114,11 +114,13 @@ static void print_tensors(const kvf_json *tensors, bool diffable)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-static void print_layer_half(const kvf_json *layer, const char *half)
+/* Of keys, values or log-weights, where a layer has them. */
+static void print_layer_part(const kvf_json *layer, const char *part, int width)
 {
     static const char *const COLUMNS[] = {"mean", "std", "min", "max", "norm"};
-    const kvf_json *numbers = kvf_json_get(layer, half);
-    printf("  %5lld  %-5s", cli_int_at(layer, "layer"), half);
+    const kvf_json *numbers = kvf_json_get(layer, part);
+    if (!numbers) return;
+    printf("  %5lld  %-*s", cli_int_at(layer, "layer"), width, part);
     for (int i = 0; i < 5; i++)
         printf(" %11.4g", cli_real_at(numbers, COLUMNS[i]));
     putchar('\n');
@@ -127,12 +129,14 @@ static void print_layer_half(const kvf_json *layer, const char *half)
 static void print_layers(const kvf_json *layers)
 {
     size_t n = kvf_json_size(layers);
+    const int width = n && kvf_json_get(kvf_json_at(layers, 0), "log_weight") ? 10 : 5;
     if (n)
-        printf("\nlayers\n  layer  part  %12s%12s%12s%12s%12s\n", "mean", "std", "min", "max",
-               "norm");
+        printf("\nlayers\n  layer  %-*s%12s%12s%12s%12s%12s\n", width + 1, "part", "mean", "std",
+               "min", "max", "norm");
     for (size_t i = 0; i < n; i++) {
-        print_layer_half(kvf_json_at(layers, i), "key");
-        print_layer_half(kvf_json_at(layers, i), "value");
+        print_layer_part(kvf_json_at(layers, i), "key", width);
+        print_layer_part(kvf_json_at(layers, i), "value", width);
+        print_layer_part(kvf_json_at(layers, i), "log_weight", width);
     }
 }
 

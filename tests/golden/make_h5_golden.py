@@ -92,10 +92,17 @@ def make_virtual(name):
         describe(f.create_virtual_dataset("prefix/past_key_values", layout))
 
 
-def make_format2(name):
+def make_format(name, number):
     make(name)
     with h5py.File(name, "r+") as f:
-        f.attrs.modify("kvfold_format", 2)
+        f.attrs.modify("kvfold_format", number)
+
+
+def make_weighted(name, number=2, shape=(2, 2, 4)):
+    """Log-weights [L, G, P]: element i is i / 8 - 1."""
+    make_format(name, number)
+    with h5py.File(name, "r+") as f:
+        f["prefix/log_weight"] = (np.arange(16) / 8 - 1).astype("<f4").reshape(shape)
 
 
 def make_plain(name):
@@ -146,6 +153,10 @@ if __name__ == "__main__":
     make_unfilled("h5_unfilled.h5")
     make_unfilled("h5_unfilled_chunked.h5", chunks=(1 << 10, 2, 1, 1 << 4, 1 << 5, 1 << 5))
     make_edited("h5_edited.h5")
-    make_format2("h5_format2.h5")
+    make_format("h5_format2.h5", 2)
+    make_format("h5_format3.h5", 3)
+    make_weighted("h5_weighted.h5")
+    make_weighted("h5_weighted1.h5", number=1)
+    make_weighted("h5_weighted_shape.h5", shape=(2, 4, 2))
     make_plain("h5_plain.h5")
     make_peft("peft_tiny")

@@ -1,0 +1,117 @@
+# --log-weight: methods, start, resume, what every command makes of it, and what is refused.
+make_inputs
+loss() { # FILE
+    run 0 eval --base model --prefix "$1" --data valid.jsonl --precision f32 --threads 2 --json
+    value loss
+}
+
+# off is what it was: format 1, no word of it in the file
+train 0 --out off.h5 --steps 1 --quiet
+run 0 inspect off.h5
+has out '^off.h5: run, format 1$'
+grep -q 'log.weight' out && fail 'off leaves a word in the file'
+train 0 --out said.h5 --log-weight off --steps 1 --quiet
+same off.h5 said.h5
+
+# every method that makes a prefix: fixed at next to nothing the loss is the bare base's, to 1e-3
+run 0 eval --base model --data valid.jsonl --precision f32 --threads 2 --json
+bare=$(value loss)
+for method in mlp direct projected; do
+    train 0 --out fixed-$method.h5 --valid valid.jsonl --method $method --log-weight fixed --start-mass -10 --lr 1e-30 --steps 1
+    has out 'log-weights: loss [0-9.]* at the start, [0-9.]* of the bare base ([-+][0-9.]*e-0[4-9])'
+    run 0 merge fixed-$method.h5 --base model --out fixed-$method-folded.h5
+    live=$(run 0 eval --base model --prefix fixed-$method.h5 --data valid.jsonl --precision f32 --threads 2 --json; value loss)
+    [ "$(loss fixed-$method-folded.h5)" = "$live" ] || fail "$method: folded $(loss fixed-$method-folded.h5), live $live"
+    awk -v a="$live" -v b="$bare" 'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "$method: $live, the bare base $bare"
+done
+run 0 inspect fixed-direct-folded.h5
+has out '^fixed-direct-folded.h5: prefix, format 2$'
+has out '^  prefix/log_weight  *\[2, 2, 4\] '
+has out '^  start-mass  *-10.0$'
+
+# trained: it moves at its own rate; resumed it is the run that never stopped; folded it is what it was
+for method in mlp direct; do
+    set -- --method $method --log-weight train --start-mass -2 --schedule-steps 6 --eval-every 3 --save-every 3 --valid valid.jsonl --quiet
+    train 0 "$@" --out whole.h5 --steps 6 --force
+    train 0 "$@" --out parts.h5 --steps 3 --force
+    run 0 train --base model --data train.jsonl --valid valid.jsonl --out parts.h5 --steps 6 --resume --threads 2 --quiet
+    same whole.h5 parts.h5
+    train 0 "$@" --out slow.h5 --steps 6 --log-weight-lr 1e-30 --force
+    run 1 diff whole.h5 slow.h5
+    has out 'encoder/log_weight'
+done
+run 2 train --base model --data train.jsonl --out parts.h5 --resume --log-weight fixed
+has err 'parts.h5: --log-weight was another when the run was created'
+run 0 merge whole.h5 --out p.h5 --json
+has out '"max_abs_diff":0'
+[ "$(loss whole.h5)" = "$(loss p.h5)" ] || fail 'folded is not live'
+for command in 'generate --prompt ab --max-tokens 6' 'score --data valid.jsonl --out -'; do
+    # shellcheck disable=SC2086 # words
+    run 0 $command --base model --prefix whole.h5
+    mv out live
+    # shellcheck disable=SC2086
+    run 0 $command --base model --prefix p.h5
+    same live out
+done
+
+# the tools
+run 0 merge off.h5 --out plain.h5
+run 0 compose p.h5 plain.h5 --base model --out both.h5
+run 0 inspect both.h5
+has out '^  prefix/log_weight  *\[2, 2, 8\] '
+run 0 compose p.h5 p.h5 --mode average --out same.h5
+[ "$(loss same.h5)" = "$(loss p.h5)" ] || fail 'a mean with itself is another'
+run 0 prune p.h5 --base model --data valid.jsonl --out two.h5 --keep 2 --precision f32 --threads 2 --json
+after=$(value loss_after)
+[ "$(loss two.h5)" = "$after" ] || fail "eval says $(loss two.h5), prune $after"
+run 0 quantize p.h5 --dtype int8 --out small.h5
+run 0 inspect small.h5
+has out '^  prefix/log_weight  *\[2, 2, 4\] '
+run 0 unmerge p.h5 --out back.h5 --encoder-hidden 16
+awk -v a="$(loss back.h5)" -v b="$(loss p.h5)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' || fail 'unmerged is another'
+run 0 convert-position p.h5 --base model --position-start 0 --out moved.h5
+awk -v a="$(loss moved.h5)" -v b="$(loss p.h5)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' || fail 'converted is another'
+run 1 diff p.h5 plain.h5
+has out 'prefix/log_weight'
+run 0 report whole.h5 --out page.html --base model --data valid.jsonl
+for format in peft safetensors llamacpp mlx; do
+    run 1 export p.h5 --format $format --out exported
+    err_is 'kvfold: export: p.h5: its virtual tokens have log-weights (--log-weight), which no cache of another program holds'
+done
+absent exported
+
+# to start from
+train 0 --out on.h5 --method direct --init-from p.h5 --log-weight fixed --lr 1e-30 --steps 1 --quiet
+[ "$(loss on.h5)" = "$(loss p.h5)" ] || fail 'trained on from another'
+train 0 --out again.h5 --method direct --init-from whole.h5 --log-weight train --log-weight-lr 1e-30 --lr 1e-30 --steps 1 --quiet
+[ "$(loss again.h5)" = "$(loss p.h5)" ] || fail 'trained on from another run'
+train 2 --out no.h5 --init-kv p.h5 --steps 1
+err_is 'kvfold: train: p.h5: its virtual tokens have log-weights: want --log-weight fixed or train; try kvfold train --help'
+train 2 --out no.h5 --init-kv p.h5 --log-weight train --start-mass 0 --steps 1
+err_is 'kvfold: train: --start-mass: p.h5 brings log-weights; try kvfold train --help'
+# with the rest: masked layers, dropout, inside rows, several tasks
+train 0 --out masked.h5 --layers 1 --log-weight train --start-mass -3 --steps 2 --prefix-dropout 0.2 --quiet
+run 0 merge masked.h5 --out masked-folded.h5
+[ "$(loss masked.h5)" = "$(loss masked-folded.h5)" ] || fail 'masked: folded is not live'
+train 0 --out rows.h5 --prefix-dropout 0.2 --prefix-dropout-per-row --log-weight train --steps 2 --quiet
+train 0 --out infix.h5 --infix --log-weight train --start-mass -3 --steps 2 --quiet
+run 0 merge infix.h5 --out infix-folded.h5
+[ "$(loss infix.h5)" = "$(loss infix-folded.h5)" ] || fail 'infix: folded is not live'
+run 0 generate --base model --prefix infix.h5 --prompt 'ab' --max-tokens 4
+run 0 train --base model --data a=train.jsonl --data b=valid.jsonl --prefix-length 4 --task-prefix low-rank --log-weight train --start-mass -3 \
+    --steps 3 --out tasks.h5 --quiet
+
+train 2 --out no.h5 --start-mass -10
+err_is 'kvfold: train: --start-mass needs --log-weight fixed or train; try kvfold train --help'
+train 2 --out no.h5 --log-weight fixed --log-weight-lr 1
+err_is 'kvfold: train: --log-weight-lr needs --log-weight train; try kvfold train --help'
+train 2 --out no.h5 --log-weight fixed
+err_is 'kvfold: train: --log-weight fixed: all are 0: want --start-mass, or a file with log-weights to start from; try kvfold train --help'
+train 2 --out no.h5 --log-weight train --start-mass 1e5
+err_is 'kvfold: train: --start-mass 100000: want -10000 to 10000; try kvfold train --help'
+train 2 --out no.h5 --log-weight train --start-mass x
+has err '"x": want a number'
+train 2 --out no.h5 --log-weight some
+has err 'want off|fixed|train'
+train 2 --out no.h5 --method prompt --log-weight train
+err_is 'kvfold: train: --log-weight: not for method prompt; try kvfold train --help'
