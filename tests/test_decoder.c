@@ -13,9 +13,15 @@ static const struct {
     change how;
     kvf__dtype act;
     double tolerance; /* relative, of all logits of a step */
-} CASES[] = {{&toy_llama, AS_THEY_ARE, KVF__F32, 2e-6}, {&toy_llama, PERMUTED, KVF__F32, 2e-6},
-             {&toy_gpt2, TURNED, KVF__F32, 2e-6},       {&toy_qwen3, AS_THEY_ARE, KVF__F32, 2e-6},
-             {&toy_olmo2, AS_THEY_ARE, KVF__F32, 2e-6}, {&toy_llama, AS_THEY_ARE, KVF__BF16, 2e-2},
+} CASES[] = {{&toy_llama, AS_THEY_ARE, KVF__F32, 2e-6},
+             {&toy_llama, PERMUTED, KVF__F32, 2e-6},
+             {&toy_gpt2, TURNED, KVF__F32, 2e-6},
+             {&toy_qwen3, AS_THEY_ARE, KVF__F32, 2e-6},
+             {&toy_olmo2, AS_THEY_ARE, KVF__F32, 2e-6},
+             {&toy_neox, AS_THEY_ARE, KVF__F32, 2e-6},
+             {&toy_neox_serial, AS_THEY_ARE, KVF__F32, 2e-6},
+             {&toy_phi3, AS_THEY_ARE, KVF__F32, 2e-6},
+             {&toy_llama, AS_THEY_ARE, KVF__BF16, 2e-2},
              {&toy_gpt2, TURNED, KVF__BF16, 2e-2}};
 enum { N_CASES = sizeof CASES / sizeof CASES[0] };
 

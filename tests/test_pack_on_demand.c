@@ -33,6 +33,10 @@ static const struct {
     {&WIDE, KVF__BF16, KVF__KEEP_STORED, KVF__BF16},
     {&WIDE, KVF__BF16, KVF__KEEP_STORED, KVF__Q8_0},
     {&toy_gpt2, KVF__BF16, KVF__KEEP_MAPPED, KVF__F32},
+    {&toy_phi3, KVF__F32, KVF__KEEP_MAPPED, KVF__F32},
+    {&toy_phi3, KVF__F32, KVF__KEEP_STORED, KVF__F32},
+    {&toy_neox, KVF__F32, KVF__KEEP_STORED, KVF__F32},
+    {&toy_olmo2, KVF__F32, KVF__KEEP_STORED, KVF__BF16},
 };
 enum { N_CASES = sizeof CASES / sizeof CASES[0], P = 6 };
 
@@ -78,11 +82,7 @@ static void make(toy *t, const char *config, const kvf__model_options *o, kvf__d
     ck_assert_int_eq(kvf__alloc_array(t->ctx, t->cap, sizeof(float), &t->weights), KVF_OK);
     ck_assert_int_eq(kvf_json_parse(t->ctx, "toy", config, strlen(config), &json), KVF_OK);
     ck_assert_int_eq(kvf__desc_from_hf(t->ctx, "toy", json, &desc), KVF_OK);
-    if (desc.position.kind == KVF__POS_ROPE)
-        toy_llama_weights(t, &desc);
-    else
-        toy_gpt2_weights(t, &desc);
-    if (!desc.tied) toy_add(t, "lm_head.weight", 2, desc.V, desc.C);
+    if (!toy_weights(t, &desc) && !desc.tied) toy_add(t, "lm_head.weight", 2, desc.V, desc.C);
     ck_assert_int_eq(kvf__bind(t->ctx, "toy", &desc, &t->table, &t->slots), KVF_OK);
     if (rounded != KVF__F32) round_matrices(t, &desc, rounded);
     ck_assert_msg(!kvf__model_create(t->ctx, &desc, &t->slots, o, &t->model), "%s",

@@ -12,6 +12,14 @@ static void setup_gpt2(void)
 {
     toy_create(&t, toy_gpt2, KVF__F32);
 }
+static void setup_neox(void)
+{
+    toy_create(&t, toy_neox, KVF__F32);
+}
+static void setup_phi3(void)
+{
+    toy_create(&t, toy_phi3, KVF__F32);
+}
 static void setup_olmo2(void)
 {
     toy_create(&t, toy_olmo2, KVF__F32);
@@ -544,10 +552,8 @@ int main(void)
     const struct {
         const char *name;
         SFun setup;
-    } models[] = {{"llama", setup_llama},
-                  {"gpt2", setup_gpt2},
-                  {"qwen3", setup_qwen3},
-                  {"olmo2", setup_olmo2}};
+    } models[] = {{"llama", setup_llama}, {"gpt2", setup_gpt2}, {"qwen3", setup_qwen3},
+                  {"olmo2", setup_olmo2}, {"neox", setup_neox}, {"phi3", setup_phi3}};
 
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         TCase *core = tcase_create(models[i].name);

@@ -8,7 +8,7 @@
 static const char *const MODELS[] = {"llama_tied", "llama_untied", "gpt2", "gpt2_by_layer", "qwen2",
                                      "qwen3",
                                      /* these have golden.kv and a model.gguf */
-                                     "olmo2"};
+                                     "olmo2", "gpt_neox", "phi3"};
 enum { FAMILIES = 6, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static double loss_of(golden *g, const kvf__prefix *prefix, int64_t start, bool gradient)

@@ -39,6 +39,24 @@ static const char *const toy_olmo2 =
     "\"max_position_embeddings\":300,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,"
     "\"hidden_act\":\"silu\",\"rope_theta\":1000.0,\"pad_token_id\":0}";
 
+/* both halves on the same input, q, k and v of a head together, rope on a part of it; the second
+ * with halves one after the other */
+#define TOY_NEOX                                                                                   \
+    "{\"model_type\":\"gpt_neox\",\"vocab_size\":61,\"hidden_size\":24,\"intermediate_size\":40,"  \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":3,\"max_position_embeddings\":300,"           \
+    "\"hidden_act\":\"gelu\",\"rotary_emb_base\":1000,\"rotary_pct\":0.5,"                         \
+    "\"tie_word_embeddings\":false"
+static const char *const toy_neox = TOY_NEOX "}";
+static const char *const toy_neox_serial = TOY_NEOX ",\"use_parallel_residual\":false}";
+
+/* q, k and v in one matrix, gate and up in one of more than a plane */
+static const char *const toy_phi3 =
+    "{\"model_type\":\"phi3\",\"vocab_size\":61,\"hidden_size\":16,\"intermediate_size\":1600,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+    "\"max_position_embeddings\":600,\"original_max_position_embeddings\":300,"
+    "\"partial_rotary_factor\":0.75,\"rope_scaling\":{\"type\":\"longrope\","
+    "\"short_factor\":[1.0,1.2,1.5],\"long_factor\":[2.0,3.0,4.0]},\"tie_word_embeddings\":true}";
+
 /* learned positions, biases, a vocabulary of more than one plane and a feed-forward part of more
  * than one */
 static const char *const toy_gpt2 = "{\"model_type\":\"gpt2\",\"vocab_size\":1600,\"n_embd\":16,"
@@ -133,6 +151,18 @@ static inline kvf_status toy_add_weight(void *user, const char *name, int rank, 
     return KVF_OK;
 }
 
+/* True: a head of its own, where the config has one, is among them. */
+static inline bool toy_weights(toy *t, const kvf__desc *desc)
+{
+    if (!strcmp(desc->arch_name, "llama") || !strcmp(desc->arch_name, "qwen3"))
+        toy_llama_weights(t, desc);
+    else if (!strcmp(desc->arch_name, "gpt2"))
+        toy_gpt2_weights(t, desc);
+    else
+        return kvf__desc_weights(desc, toy_add_weight, t) == KVF_OK;
+    return false;
+}
+
 /* Two threads, so that splits of work are exercised on any machine. */
 static inline void toy_create_as(toy *t, const char *config,
                                  const kvf__model_options *model_options)
@@ -146,12 +176,7 @@ static inline void toy_create_as(toy *t, const char *config,
     ck_assert_int_eq(kvf__alloc_array(t->ctx, t->cap, sizeof(float), &t->weights), KVF_OK);
     ck_assert_int_eq(kvf_json_parse(t->ctx, "toy", config, strlen(config), &json), KVF_OK);
     ck_assert_msg(!kvf__desc_from_hf(t->ctx, "toy", json, &desc), "%s", kvf_ctx_error(t->ctx));
-    if (!strcmp(desc.arch_name, "llama") || !strcmp(desc.arch_name, "qwen3"))
-        toy_llama_weights(t, &desc);
-    else if (!strcmp(desc.arch_name, "gpt2"))
-        toy_gpt2_weights(t, &desc);
-    else
-        ck_assert_int_eq(kvf__desc_weights(&desc, toy_add_weight, t), KVF_OK);
+    toy_weights(t, &desc);
     ck_assert_msg(!kvf__bind(t->ctx, "toy", &desc, &t->table, &t->slots), "%s",
                   kvf_ctx_error(t->ctx));
     ck_assert_msg(!kvf__model_create(t->ctx, &desc, &t->slots, model_options, &t->model), "%s",

@@ -38,6 +38,7 @@ typedef enum kvf__role {
     KVF__W_GATE_BIAS,
     KVF__W_UP,
     KVF__W_UP_BIAS,
+    KVF__W_GATE_UP, /* fused, outputs of gate, then of up; then these do not exist */
     KVF__W_DOWN,
     KVF__W_DOWN_BIAS,
     KVF__W_OUT_NORM2, /* of what the feed-forward half gives */
@@ -70,11 +71,13 @@ typedef enum kvf__role {
 #define KVF__W_IF_HEAD_BIAS 0x400u  /* only with desc.head_bias */
 #define KVF__W_ASIDE        0x800u  /* no part of the base: neither hashed nor made nor trained */
 #define KVF__W_IF_EMBED_OUT 0x1000u /* only where embeddings have a width of their own */
+#define KVF__W_BY_HEAD                                                                             \
+    0x2000u /* Hugging Face has the rows of q, k and v head by head, a GGUF one after the other */
 
 /* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
  * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types, E = width of
- * the embeddings: "SD C" is [(H + 2 G) * D, C]. */
+ * the embeddings, 2 is 2: "SD C" is [(H + 2 G) * D, C]. */
 typedef struct kvf__weight {
     kvf__role role;
     const char *hf, *gguf, *shape;
@@ -109,6 +112,9 @@ typedef struct kvf__config_keys {
     kvf__config_rate pooled, qa;
     const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
     const char *head_bias;                 /* NULL: there is none */
+    const char *parallel;                  /* the same */
+    const char *rope_theta, *rotary;       /* outside rope_parameters; NULL: not there */
+    double rotary_otherwise;               /* with `rotary`: the part of a head that is rotated */
     const char *sliding_window_switch; /* the window counts only if this is true; NULL: always */
     const char *const *fixed; /* keys that have one value here where they are there, as JSON text,
                                  in pairs, NULL-terminated; NULL: none */
@@ -142,12 +148,13 @@ typedef struct kvf__arch {
 } kvf__arch;
 
 #define KVF__COUNT(array) (sizeof(array) / sizeof *(array))
-/* The rows of arch_llama.c, arch_olmo.c, arch_gpt.c, arch_bert.c. */
+/* The rows of arch_llama.c and its like. */
 typedef struct kvf__arch_family {
     const kvf__arch *rows;
     size_t n;
 } kvf__arch_family;
-extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_gpt, kvf__arch_bert;
+extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, kvf__arch_phi,
+    kvf__arch_gpt, kvf__arch_bert;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_by_class(const char *class_name);

@@ -27,6 +27,9 @@ typedef struct kvf__slot {
     bool conv1d;
     int64_t permuted_heads; /* 0: rows in Hugging Face order */
     const kvf__low_rank *add; /* not part of `view`; NULL: nothing is */
+    int64_t by_head;        /* heads H: in Hugging Face order q, k and v follow each other head by
+                               head, where all else has one after the other; 0: no such weight */
+    bool file_by_head;      /* so they do in the file */
     bool aside;             /* no part of the base's hash: the masked-LM head */
 } kvf__slot;
 

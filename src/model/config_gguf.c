@@ -39,8 +39,8 @@ static kvf_status refuse_unsupported(const kvf__config *c, bool is_causal)
     return KVF_OK;
 }
 
-/* Sizes of a head that must all be D where the file has them. */
-static kvf_status check_head_sizes(const kvf__config *c, const kvf__desc *desc)
+/* Sizes of a head that must all be D where the file has them, or, of what is rotated, less. */
+static kvf_status check_head_sizes(const kvf__config *c, kvf__desc *desc)
 {
     static const char *const KEYS[] = {"attention.value_length", "rope.dimension_count"};
     int64_t size[] = {desc->D, desc->D};
@@ -50,33 +50,49 @@ static kvf_status check_head_sizes(const kvf__config *c, const kvf__desc *desc)
         const kvf_json *value = find(c, KEYS[i], full);
         if (value) KVF_TRY(kvf__config_count(c, full, value, &size[i]));
     }
-    if (size[0] == desc->D && size[1] == desc->D) return KVF_OK;
+    desc->position.rotated = size[1];
+    const bool partial = desc->arch->keys->rotary && size[1] < desc->D;
+    if (size[0] == desc->D && (size[1] == desc->D || partial)) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
                      "%s: head sizes differ: keys %lld, values %lld, rotated %lld", c->where,
                      (long long)desc->D, (long long)size[0], (long long)size[1]);
 }
 
-static kvf_status read_divisors(const kvf__config *c, const kvf__table *table, kvf__desc *desc)
+static kvf_status read_divisors(const kvf__config *c, const kvf__table *table, const char *name,
+                                kvf__desc *desc)
 {
-    const kvf__view *view = kvf__table_find(table, "rope_freqs.weight");
+    const kvf__view *view = kvf__table_find(table, name);
+    const int64_t n = desc->position.rotated / 2;
     char shape[128];
 
     if (!view) return KVF_OK;
-    if (view->rank != 1 || view->dim[0] != desc->D / 2)
-        return kvf__fail(c->ctx, KVF_ESHAPE, "%s: rope_freqs.weight is %s, expected [%lld]",
-                         c->where, kvf__shape_text(shape, view->rank, view->dim),
-                         (long long)desc->D / 2);
+    if (view->rank != 1 || view->dim[0] != n)
+        return kvf__fail(c->ctx, KVF_ESHAPE, "%s: %s is %s, expected [%lld]", c->where, name,
+                         kvf__shape_text(shape, view->rank, view->dim), (long long)n);
     if (view->dtype != KVF__F32)
-        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: rope_freqs.weight is %s, expected f32", c->where,
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s is %s, expected f32", c->where, name,
                          kvf__dtype_name(view->dtype));
-    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)desc->D / 2, sizeof(float), &desc->position.divisors));
-    memcpy(desc->position.divisors, view->data, (size_t)desc->D / 2 * sizeof(float));
-    for (int64_t i = 0; i < desc->D / 2; i++)
+    KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof(float), &desc->position.divisors));
+    memcpy(desc->position.divisors, view->data, (size_t)n * sizeof(float));
+    for (int64_t i = 0; i < n; i++)
         if (!(desc->position.divisors[i] > 0) || !isfinite(desc->position.divisors[i]))
-            return kvf__fail(c->ctx, KVF_EFORMAT,
-                             "%s: rope_freqs.weight[%lld] is %g, expected a positive number",
-                             c->where, (long long)i, (double)desc->position.divisors[i]);
+            return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s[%lld] is %g, expected a positive number",
+                             c->where, name, (long long)i, (double)desc->position.divisors[i]);
     return KVF_OK;
+}
+
+/* longrope, which a GGUF tells by its tensors of divisors: those of rows within the original
+ * length. */
+static kvf_status read_long(const kvf__config *c, const kvf__table *table, kvf__desc *desc)
+{
+    kvf__rope *rope = &desc->position.rope;
+
+    if (!kvf__table_find(table, "rope_factors_short.weight")) return KVF_OK;
+    KVF_TRY(read_divisors(c, table, "rope_factors_short.weight", desc));
+    KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.original_context_length",
+                             (double)desc->position.max, &rope->original));
+    KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.attn_factor", 1, &rope->attention_factor));
+    return kvf__config_long(c, desc);
 }
 
 /* llama.cpp applies yarn's recommended factor on top of the file's attn_factor. */
@@ -136,12 +152,15 @@ static kvf_status read_row(const kvf__config *c, const kvf__config_row *row,
                            const kvf__table *table, kvf__desc *desc)
 {
     void *out = (char *)desc + row->field;
+    char full[KVF__NAME_BYTES];
 
     if (row->kind == KVF__CONFIG_SIZE) return kvf__config_size(c, desc, row, out);
     if (row->kind == KVF__CONFIG_TOKEN)
         *(int32_t *)out = token_id(c, row->gguf);
-    else
-        *(bool *)out = row->gguf && kvf__table_find(table, row->gguf);
+    else if (row->kind == KVF__CONFIG_FLAG && kvf__hf_name(desc, row->hf))
+        *(bool *)out = kvf_json_bool(find(c, row->gguf, full), *(bool *)out);
+    else if (row->kind == KVF__CONFIG_SWITCH && row->gguf && kvf__table_find(table, row->gguf))
+        *(bool *)out = true;
     return KVF_OK;
 }
 
@@ -184,7 +203,8 @@ static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__d
     add_ends(c, desc);
     if (rope) KVF_TRY(read_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));
-    if (rope) KVF_TRY(read_divisors(c, table, desc));
+    if (rope) KVF_TRY(read_divisors(c, table, "rope_freqs.weight", desc));
+    if (rope) KVF_TRY(read_long(c, table, desc));
     return rope ? kvf__rope_init(c->ctx, desc) : KVF_OK;
 }
 

@@ -211,7 +211,7 @@ static kvf_status read_row(const kvf__config *c, const kvf__config_row *row, kvf
     if (row->kind == KVF__CONFIG_SIZE) return kvf__config_size(c, desc, row, out);
     if (row->kind == KVF__CONFIG_TOKEN) return get_id(c, row->name, out);
     const char *name = kvf__hf_name(desc, row->hf);
-    return name ? kvf__config_switch(c, name, false, out) : KVF_OK;
+    return name ? kvf__config_switch(c, name, *(bool *)out, out) : KVF_OK;
 }
 
 static kvf_status read_all(const kvf__config *c, kvf__desc *desc)

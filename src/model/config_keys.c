@@ -41,6 +41,7 @@ const kvf__config_row kvf__config_rows[KVF__CONFIG_ROWS] = {
     SWITCH(block.out_bias, attention_bias, "blk.0.attn_output.bias"),
     SWITCH(block.mlp_bias, mlp_bias, "blk.0.ffn_up.bias"),
     SWITCH(head_bias, head_bias, NULL),
+    {KVF__CONFIG_FLAG, FIELD(block.parallel), HF(parallel), NULL, "use_parallel_residual", 0, 0},
     TOKEN(ids.bos, "bos_token_id", "tokenizer.ggml.bos_token_id"),
     TOKEN(ids.eos, "eos_token_id", "tokenizer.ggml.eos_token_id"),
     TOKEN(ids.pad, "pad_token_id", "tokenizer.ggml.padding_token_id"),
@@ -141,7 +142,8 @@ static kvf_status read_gguf_size(const kvf__config *c, const kvf__config_row *ro
     if (!row->gguf) return KVF_OK;
     const char *name = kvf__config_name(c, row->gguf, full);
     const kvf_json *value = kvf_json_get(c->root, name);
-    if (value) return kvf__config_count(c, name, value, out);
+    const bool none = row->flags & DERIVED && kvf_json_int(value, -1) == 0;
+    if (value && !none) return kvf__config_count(c, name, value, out);
     *out = KVF__DERIVED;
     return row->flags & DERIVED ? KVF_OK : kvf__config_missing(c, row->gguf);
 }
@@ -173,6 +175,19 @@ kvf_status kvf__config_size(const kvf__config *c, const kvf__desc *desc, const k
     return on ? read_hf_size(c, key, row->flags & NULLABLE, out) : KVF_OK;
 }
 
+static kvf_status derive_head(const kvf__config *c, kvf__desc *desc)
+{
+    const kvf__config_keys *keys = desc->arch->keys;
+
+    if (desc->D != KVF__DERIVED) return KVF_OK;
+    desc->D = desc->C / desc->H;
+    if (desc->C % desc->H == 0) return KVF_OK;
+    if (c->gguf) return kvf__config_missing(c, "attention.key_length");
+    return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s %lld is not a multiple of %s %lld", c->where,
+                     keys->width.names[0], (long long)desc->C, keys->heads.names[0],
+                     (long long)desc->H);
+}
+
 kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
@@ -187,11 +202,7 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc)
                              c->where, keys->ffn.names[0]);
         desc->F = 4 * desc->C;
     }
-    if (desc->D != KVF__DERIVED) return KVF_OK;
-    desc->D = desc->C / desc->H;
-    if (desc->C % desc->H == 0) return KVF_OK;
-    if (c->gguf) return kvf__config_missing(c, "attention.key_length");
-    return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s %lld is not a multiple of %s %lld", c->where,
-                     keys->width.names[0], (long long)desc->C, keys->heads.names[0],
-                     (long long)desc->H);
+    KVF_TRY(derive_head(c, desc));
+    if (desc->position.kind == KVF__POS_ROPE) desc->position.rotated = desc->D;
+    return KVF_OK;
 }

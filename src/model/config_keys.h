@@ -20,6 +20,7 @@ typedef enum kvf__config_kind {
     KVF__CONFIG_SIZE,   /* int64_t, by a kvf__config_key of the family */
     KVF__CONFIG_SWITCH, /* bool, by a name of the family (NULL there: fixed by its row); a GGUF has
                            the tensor `gguf` instead */
+    KVF__CONFIG_FLAG,   /* the same, but a GGUF has the key `gguf` */
     KVF__CONFIG_TOKEN   /* int32_t, `name` in every config.json; -1: none */
 } kvf__config_kind;
 
@@ -37,7 +38,7 @@ typedef struct kvf__config_row {
 #define KVF__CONFIG_NULLABLE 1u /* null in a config.json means KVF__DERIVED */
 #define KVF__CONFIG_DERIVED  2u /* so does its absence in a GGUF */
 
-enum { KVF__CONFIG_ROWS = 18, KVF__ACT_NAMES = 9 };
+enum { KVF__CONFIG_ROWS = 19, KVF__ACT_NAMES = 9 };
 extern const kvf__config_row kvf__config_rows[KVF__CONFIG_ROWS];
 
 /* Activations; the first name of a function is the one that is written. */
@@ -76,5 +77,7 @@ kvf_status kvf__config_size(const kvf__config *c, const kvf__desc *desc, const k
 kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc);
 /* Fills desc->position.rope from a config.json; needs desc->position.max. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc);
+/* longrope, whose divisors, original length and attention factor are there. */
+kvf_status kvf__config_long(const kvf__config *c, kvf__desc *desc);
 
 #endif

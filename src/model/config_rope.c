@@ -2,8 +2,9 @@
  *
  * Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters; the rules that join
  * them are those of transformers 5 (modeling_rope_utils.py). Scalings that depend on the length of
- * the text at hand (dynamic, longrope) are refused: keys of a stored prefix could not stay as they
- * are. */
+ * the text at hand would change the keys of a stored prefix: dynamic is refused, longrope (arXiv
+ * 2402.13753) taken with the divisors it has within its original length, and no positions beyond.
+ */
 #include "config_keys.h"
 
 #include <math.h>
@@ -58,16 +59,16 @@ static kvf_status read_yarn(const kvf__config *c, const kvf_json *dict, kvf__des
     return KVF_OK;
 }
 
-/* What a GGUF has in place of the rule: each frequency's own divisor. */
-static kvf_status read_divisors(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
+/* Each frequency's own divisor. */
+static kvf_status read_list(const kvf__config *c, const kvf_json *dict, const char *key,
+                            kvf__desc *desc)
 {
-    const kvf_json *list = kvf_json_get(dict, "divisors");
-    const int64_t n = desc->D / 2;
+    const kvf_json *list = kvf_json_get(dict, key);
+    const int64_t n = desc->position.rotated / 2;
 
-    desc->position.rope.original = 0;
     if (kvf_json_typeof(list) != KVF_JSON_ARRAY || (int64_t)kvf_json_size(list) != n || n < 1)
-        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: rope divisors: want a list of %lld numbers",
-                         c->where, (long long)n);
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: rope %s: want a list of %lld numbers", c->where,
+                         key, (long long)n);
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)n, sizeof(float), &desc->position.divisors));
     for (int64_t i = 0; i < n; i++) {
         double value = kvf_json_real(kvf_json_at(list, (size_t)i), 0);
@@ -80,6 +81,49 @@ static kvf_status read_divisors(const kvf__config *c, const kvf_json *dict, kvf_
     return KVF_OK;
 }
 
+kvf_status kvf__config_long(const kvf__config *c, kvf__desc *desc)
+{
+    kvf__rope *rope = &desc->position.rope;
+
+    if (!(rope->attention_factor > 0) || rope->original < 1)
+        return kvf__fail(c->ctx, KVF_EFORMAT,
+                         "%s: longrope with attention factor %g and original length %g, expected "
+                         "positive numbers",
+                         c->where, rope->attention_factor, rope->original);
+    if ((double)desc->position.max > rope->original) desc->position.max = (int64_t)rope->original;
+    rope->kind = KVF__ROPE_LONG;
+    rope->factor = 1; /* the divisors have it */
+    rope->original = 0;
+    return KVF_OK;
+}
+
+/* What a GGUF has in place of a rule; with an attention factor that of longrope. */
+static kvf_status read_divisors(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
+{
+    kvf__rope *rope = &desc->position.rope;
+
+    KVF_TRY(read_list(c, dict, "divisors", desc));
+    KVF_TRY(kvf__config_real(c, dict, "attention_factor", 1, &rope->attention_factor));
+    rope->original = (double)desc->position.max;
+    if (kvf_json_get(dict, "attention_factor")) return kvf__config_long(c, desc);
+    rope->original = 0;
+    return KVF_OK;
+}
+
+/* Without a factor the ratio of the lengths counts. */
+static kvf_status read_long(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
+{
+    kvf__rope *rope = &desc->position.rope;
+    double factor, recommended = 1;
+
+    KVF_TRY(
+        kvf__config_real(c, dict, "factor", (double)desc->position.max / rope->original, &factor));
+    if (factor > 1) recommended = sqrt(1 + log(factor) / log(rope->original));
+    KVF_TRY(kvf__config_real(c, dict, "attention_factor", recommended, &rope->attention_factor));
+    KVF_TRY(read_list(c, dict, "short_factor", desc));
+    return kvf__config_long(c, desc);
+}
+
 static kvf_status check_object(const kvf__config *c, const char *key)
 {
     const kvf_json *value = kvf_json_get(c->root, key);
@@ -89,8 +133,10 @@ static kvf_status check_object(const kvf__config *c, const char *key)
     return kvf__config_bad(c, KVF_EFORMAT, key, value, "an object or null");
 }
 
-static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict)
+/* And which part of a head is rotated, of a family that may leave some of it. */
+static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
+    const kvf__config_keys *keys = desc->arch->keys;
     static const char *const nested[] = {"full_attention", "sliding_attention"};
     double partial;
 
@@ -100,11 +146,13 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict)
                              "%s: rope_parameters.%s: rotary positions by "
                              "layer type are not supported",
                              c->where, nested[i]);
-    KVF_TRY(kvf__config_real(c, c->root, "partial_rotary_factor", 1, &partial));
+    KVF_TRY(kvf__config_real(c, c->root, keys->rotary ? keys->rotary : "partial_rotary_factor",
+                             keys->rotary ? keys->rotary_otherwise : 1, &partial));
     KVF_TRY(kvf__config_real(c, dict, "partial_rotary_factor", partial, &partial));
-    if (partial != 1)
-        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
-                         "%s: partial_rotary_factor is %g, only 1 is supported", c->where, partial);
+    if (partial != 1 && (!keys->rotary || !(partial > 0) || partial > 1))
+        return kvf__fail(c->ctx, KVF_EUNSUPPORTED, "%s: partial_rotary_factor is %g, %s", c->where,
+                         partial, keys->rotary ? "expected 0 to 1" : "only 1 is supported");
+    desc->position.rotated = (int64_t)((double)desc->D * partial);
     return KVF_OK;
 }
 
@@ -120,8 +168,9 @@ kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(check_object(c, "rope_scaling"));
     KVF_TRY(check_object(c, "rope_parameters"));
     if (!kvf_json_size(dict)) dict = kvf_json_get(c->root, "rope_parameters");
-    KVF_TRY(check_rope_dict(c, dict));
-    KVF_TRY(kvf__config_real(c, c->root, "rope_theta", 10000, &theta));
+    KVF_TRY(check_rope_dict(c, dict, desc));
+    const char *outside = desc->arch->keys->rope_theta;
+    KVF_TRY(kvf__config_real(c, c->root, outside ? outside : "rope_theta", 10000, &theta));
     KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &rope->theta));
     KVF_TRY(kvf__config_real(c, dict, "original_max_position_embeddings",
                              (double)desc->position.max, &rope->original));
@@ -156,6 +205,7 @@ kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
         return read_yarn(c, dict, desc);
     }
     if (type && !strcmp(type, "divisors")) return read_divisors(c, dict, desc);
+    if (type && (!strcmp(type, "longrope") || !strcmp(type, "su"))) return read_long(c, dict, desc);
     return kvf__config_bad(c, KVF_EUNSUPPORTED, "rope_type", type_value,
-                           "default, linear, llama3 or yarn");
+                           "default, linear, llama3, yarn or longrope");
 }

@@ -56,10 +56,13 @@ static kvf_json *divisors(const kvf__desc *d)
 {
     kvf_json *scaling = kvf_json_object(), *list = kvf_json_array();
 
-    for (int64_t i = 0; i < d->D / 2; i++)
+    for (int64_t i = 0; i < d->position.rotated / 2; i++)
         kvf_json_add(list, kvf_json_new_real(plain(d->position.divisors[i])));
     kvf_json_set(scaling, "rope_type", kvf_json_new_str("divisors"));
     kvf_json_set(scaling, "divisors", list);
+    if (d->position.rope.kind == KVF__ROPE_LONG)
+        kvf_json_set(scaling, "attention_factor",
+                     kvf_json_new_real(d->position.rope.attention_factor));
     return scaling;
 }
 
@@ -69,7 +72,7 @@ static kvf_json *scaling_of(const kvf__desc *d)
     const kvf__rope *rope = &d->position.rope;
     kvf_json *scaling;
 
-    if (rope->kind == KVF__ROPE_DEFAULT)
+    if (rope->kind == KVF__ROPE_DEFAULT || rope->kind == KVF__ROPE_LONG)
         return d->position.divisors ? divisors(d) : kvf_json_new_null();
     scaling = kvf_json_object();
     kvf_json_set(scaling, "rope_type",
@@ -118,8 +121,13 @@ static kvf_json *build(const kvf__desc *d)
     if (keys->eps) kvf_json_set(root, keys->eps, kvf_json_new_real(plain(d->norm_eps)));
     kvf_json_set(root, "tie_word_embeddings", kvf_json_new_bool(d->tied));
     set_rows(root, d, KVF__CONFIG_SWITCH);
+    set_rows(root, d, KVF__CONFIG_FLAG);
     if (d->position.kind == KVF__POS_ROPE) {
-        kvf_json_set(root, "rope_theta", kvf_json_new_real(d->position.rope.theta));
+        kvf_json_set(root, keys->rope_theta ? keys->rope_theta : "rope_theta",
+                     kvf_json_new_real(d->position.rope.theta));
+        if (keys->rotary)
+            kvf_json_set(root, keys->rotary,
+                         kvf_json_new_real((double)d->position.rotated / (double)d->D));
         kvf_json_set(root, "rope_scaling", scaling_of(d));
     }
     set_rows(root, d, KVF__CONFIG_TOKEN);

@@ -47,6 +47,17 @@ static kvf__raw raw_of(const kvf__slot *slot, float *bias)
         .slot = slot, .bias = bias, .rows = kvf__slot_rows(slot), .K = kvf__slot_columns(slot)};
 }
 
+/* Gate and up may be parts of one matrix. */
+static kvf__raw raw_part(const kvf__product *p, const kvf__slot *slot, float *bias)
+{
+    kvf__raw raw = raw_of(slot, bias);
+
+    if (slot->role != KVF__W_GATE_UP) return raw;
+    raw.rows /= 2;
+    raw.first = p->n0;
+    return raw;
+}
+
 static kvf__raw_layer lay_layer(const kvf__decoder *decoder, kvf__carver *carve, int64_t l)
 {
     const kvf__desc *d = &decoder->model->desc;
@@ -60,7 +71,7 @@ static kvf__raw_layer lay_layer(const kvf__decoder *decoder, kvf__carver *carve,
 
     for (size_t i = 0; kvf__product_at(d, l, i, &p) && !p.plane; i++)
         for (int part = 0; (slot = kvf__product_slot(d, decoder->slots, &p, part, &bias)); part++)
-            raws[p.kind][part] = raw_of(slot, lay_vector(carve, bias));
+            raws[p.kind][part] = raw_part(&p, slot, lay_vector(carve, bias));
     return to;
 }
 

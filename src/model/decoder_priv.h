@@ -7,11 +7,11 @@
 #include "matvec.h"
 #include "pass_priv.h"
 
-/* A dense layer as its file has it: [rows, K]. */
+/* A dense layer as its file has it: [rows, K], or a part of such a matrix. */
 typedef struct kvf__raw {
-    const kvf__slot *slot; /* NULL: there is none */
-    float *bias;           /* [rows] in Hugging Face order, or NULL */
-    int64_t rows, K;
+    const kvf__slot *slot;  /* NULL: there is none */
+    float *bias;            /* [rows] in Hugging Face order, or NULL */
+    int64_t first, rows, K; /* rows from the first on */
 } kvf__raw;
 
 /* A norm whose weights are applied, not folded: the matrix after it is the file's. */

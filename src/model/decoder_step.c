@@ -40,7 +40,8 @@ static void multiply(const worker *w, const kvf__raw *raw, int64_t first, int64_
 {
     const kvf__view *view = &raw->slot->view;
     const kvf__matvec_call call = {.w = (const uint8_t *)view->data +
-                                        (size_t)first * kvf__matvec_row_bytes(view->dtype, raw->K),
+                                        (size_t)(raw->first + first) *
+                                            kvf__matvec_row_bytes(view->dtype, raw->K),
                                    .dtype = view->dtype,
                                    .n = n,
                                    .K = raw->K,
@@ -169,7 +170,7 @@ static void normalise_head(const worker *w, const float *gamma, float *head, int
 static void rotate(const worker *w, float *head, int64_t position)
 {
     const kvf__model *m = w->decoder->model;
-    const int64_t half = m->desc.D / 2;
+    const int64_t half = m->desc.position.rotated / 2;
     const float *c = m->rope.cos + position * half, *s = m->rope.sin + position * half;
 
     for (int64_t i = 0; i < half; i++) {
@@ -224,7 +225,10 @@ static void project_heads(const worker *w, int64_t l, int64_t from, int64_t to)
         if (!raw->slot) break;
         const int64_t end = first + raw->rows / d->D;
         const int64_t a = from > first ? from : first, b = to < end ? to : end;
-        if (a < b)
+        for (int64_t h = a; raw->slot->file_by_head && h < b; h++)
+            multiply(w, raw, (h % d->H * 3 + h / d->H) * d->D, d->D, w->own->xhat,
+                     w->decoder->qkv + h * d->D, heads * d->D, false);
+        if (a < b && !raw->slot->file_by_head)
             multiply(w, raw, (a - first) * d->D, (b - a) * d->D, w->own->xhat,
                      w->decoder->qkv + a * d->D, heads * d->D, false);
         for (int64_t h = a; h < b; h++)
@@ -369,8 +373,13 @@ static void work(const worker *w)
         kvf__team_wait(w->team, w->n);
         attend(w, l);
         kvf__team_wait(w->team, w->n);
+        const bool parallel = decoder->model->desc.block.parallel;
+        if (parallel) { /* of the stream before attention's part of it */
+            normalise(w, &layer->norm2);
+            kvf__team_wait(w->team, w->n);
+        }
         add_half(w, &layer->out, &layer->out_norm1, decoder->att);
-        normalise(w, &layer->norm2);
+        if (!parallel) normalise(w, &layer->norm2);
         widen(w, layer);
         kvf__team_wait(w->team, w->n);
         add_half(w, &layer->down, &layer->out_norm2, decoder->g);

@@ -49,8 +49,10 @@ kvf_status kvf__desc_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__desc *out)
     kvf__desc copy = *from;
     kvf__positions *to = &copy.position;
     to->divisors = to->inv_freq = NULL;
-    kvf_status st = copy_floats(ctx, from->position.divisors, from->D / 2, &to->divisors);
-    if (!st) st = copy_floats(ctx, from->position.inv_freq, from->D / 2, &to->inv_freq);
+    kvf_status st = copy_floats(ctx, from->position.divisors, from->position.rotated / 2,
+                                &to->divisors);
+    if (!st)
+        st = copy_floats(ctx, from->position.inv_freq, from->position.rotated / 2, &to->inv_freq);
     if (st)
         kvf__desc_done(&copy);
     else
@@ -97,11 +99,17 @@ kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *des
                          "%s: %lld attention heads do not divide into %lld "
                          "key/value heads",
                          where, (long long)desc->H, (long long)desc->G);
-    if (desc->position.kind == KVF__POS_ROPE && desc->D % 2)
+    const int64_t R = desc->position.rotated;
+    if (desc->position.kind == KVF__POS_ROPE && desc->D % 2 && R == desc->D)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: head size %lld is odd, rotary positions need an "
                          "even one",
                          where, (long long)desc->D);
+    if (desc->position.kind == KVF__POS_ROPE && (R < 2 || R > desc->D || R % 2))
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: rope rotates %lld elements of a head, expected an even number of 2 "
+                         "to %lld",
+                         where, (long long)R, (long long)desc->D);
     if (!(desc->norm_eps > 0) || !isfinite(desc->norm_eps))
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: the norms' epsilon is %g, expected a small "

@@ -15,7 +15,8 @@ typedef enum kvf__rope_kind {
     KVF__ROPE_DEFAULT,
     KVF__ROPE_LINEAR,
     KVF__ROPE_LLAMA3,
-    KVF__ROPE_YARN
+    KVF__ROPE_YARN,
+    KVF__ROPE_LONG /* longrope within the original length: divisors, attention_factor */
 } kvf__rope_kind;
 typedef struct kvf__rope {
     kvf__rope_kind kind;
@@ -23,7 +24,7 @@ typedef struct kvf__rope {
     double low_freq_factor, high_freq_factor; /* llama3 */
     double original;                          /* llama3, yarn: positions in pretraining */
     double beta_fast, beta_slow;              /* yarn */
-    double attention_factor;                  /* yarn, resolved */
+    double attention_factor;                  /* yarn, longrope; resolved */
     bool truncate;                            /* yarn */
 } kvf__rope;
 
@@ -56,6 +57,7 @@ typedef struct kvf__block {
     bool bare;      /* no norm in front: x += half(x) */
     bool out_norm;  /* a norm of what a half gives: x += norm(half(...)) */
     kvf__qk_norm qk_norm;
+    bool parallel; /* both halves read the x that enters the block */
     kvf__act_fn act;
     bool gated, causal;
     bool qkv_bias, out_bias, mlp_bias;
@@ -70,9 +72,10 @@ typedef struct kvf__positions {
     bool starts_at_0; /* after a prefix positions start at 0, not at P, unless a run asks for it */
     int64_t window;   /* sliding attention, 0: none; else accepted only while P + length fits */
     kvf__rope rope;
-    float *divisors; /* GGUF's rope_freqs.weight [D/2], owned; NULL: none */
-    float *inv_freq; /* rope: [D/2], f32 arithmetic as transformers does, scaling applied; owned */
-    float scale;     /* factor on cos and sin (yarn), else 1 */
+    int64_t rotated; /* rope: the first R of D elements of a head; 0: not rope */
+    float *divisors; /* of frequencies (GGUF's rope_freqs.weight) [R/2], owned; NULL: none */
+    float *inv_freq; /* rope: [R/2], f32 arithmetic as transformers does, scaling applied; owned */
+    float scale;     /* factor on cos and sin (yarn, longrope), else 1 */
 } kvf__positions;
 
 /* The config's token ids, -1 if absent. */

@@ -76,7 +76,7 @@ static kvf_status read_layer(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots 
 static kvf_status put_tables(kvf_ctx *ctx, kvf__model *model, kvf__kv_projections *all)
 {
     const kvf__desc *d = &model->desc;
-    size_t n = (size_t)(all->P * (d->D / 2));
+    size_t n = (size_t)(all->P * (d->position.rotated / 2));
 
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
     KVF_TRY(kvf__rope_tables(ctx, model, all->P));
@@ -87,6 +87,7 @@ static kvf_status put_tables(kvf_ctx *ctx, kvf__model *model, kvf__kv_projection
     for (int64_t p = 0; p < all->P; p++)
         position[p] = (int32_t)p;
     for (int64_t l = 0; l < all->L; l++) {
+        all->layer[l].R = d->position.rotated;
         all->layer[l].cos = all->tables;
         all->layer[l].sin = all->tables + n;
         all->layer[l].position = position;

@@ -49,11 +49,12 @@ static kvf_status add_master(kvf_ctx *ctx, kvf__masters *m, kvf__slot *slot, int
                         .lr_scale = 1};
 
     memcpy(param.dim, slot->view.dim, (size_t)slot->view.rank * sizeof param.dim[0]);
-    kvf__slot_read(slot, param.value);
+    kvf__slot_read_hf(slot, param.value);
     m->grad[slot->role * m->L + slot->layer] = param.grad;
     slot->view.data = param.value;
     slot->view.dtype = KVF__F32;
     slot->permuted_heads = 0;
+    slot->file_by_head = slot->by_head > 0;
     slot->add = NULL;
     return kvf__params_add(ctx, &m->params, &param);
 }

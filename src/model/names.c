@@ -99,6 +99,8 @@ static int64_t letter_value(const kvf__desc *desc, char letter)
         return desc->position.max + desc->position.pad + 1;
     case 'Y':
         return desc->types;
+    case '2':
+        return 2;
     default:
         assert(!"letter of a shape in arch.c");
         return 0;

@@ -84,7 +84,9 @@ static void load_bias(const kvf__packer *packer, const kvf__dense *dense, const 
     memset(dst, 0, (size_t)p->n_padded * sizeof *dst);
     if (p->k0) return; /* it is added by the plane that comes first */
     if (dense->n_parts == 1) {
-        if (dense->bias[0])
+        if (dense->bias[0] && p->n == p->all_n)
+            kvf__slot_row(dense->bias[0], 0, dst);
+        else if (dense->bias[0])
             kvf__slot_row_part(dense->bias[0], 0, p->n0, p->n, dst, packer->scratch);
         return;
     }

@@ -49,15 +49,13 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
                                : KVF_OK;
 }
 
-/* Back to the output of attention: datt [M, HD]. */
-static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, void *dx_act,
-                            void *datt, int64_t M)
+/* Back through the feed-forward half. */
+static kvf_status ffn_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, void *dx_act,
+                          int64_t M)
 {
     const kvf__model *m = pass->model;
     const void *dy;
 
-    KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_BACKWARD));
-    kvf__pass_after_ffn_bwd(pass, l, dx, dx_act);
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);
     dhalf = kvf__pass_out_norm_bwd(pass, l, KVF__HALF_FFN, dhalf, M, &dy);
@@ -65,13 +63,37 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
     kvf__pass_adapt_add(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act);
+    return KVF_OK;
+}
+
+/* Back to the output of attention: datt [M, HD]. */
+static kvf_status out_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, const float *dx,
+                          const void *dx_act, void *datt, int64_t M)
+{
+    const kvf__model *m = pass->model;
+    const void *dy;
+
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_ATTN, dx, dx_act, M, &dy));
-    dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_ATTN, dx, M, &dy);
+    const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_ATTN, dx, M, &dy);
     dhalf = kvf__pass_out_norm_bwd(pass, l, KVF__HALF_ATTN, dhalf, M, &dy);
     KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_OUT, 0, dhalf));
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->out.bwd, M, dy, datt, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_OUT_BWD);
     return KVF_OK;
+}
+
+/* Both; where they read the same x, what the block left is the gradient of both, and that of the
+ * attention half is taken before the other one's way back adds to it. */
+static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, void *dx_act,
+                            void *datt, int64_t M)
+{
+    const bool parallel = pass->model->desc.block.parallel;
+
+    KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_BACKWARD));
+    kvf__pass_after_ffn_bwd(pass, l, dx, dx_act);
+    if (parallel) KVF_TRY(out_bwd(ctx, pass, l, dx, dx_act, datt, M));
+    KVF_TRY(ffn_bwd(ctx, pass, l, dx, dx_act, M));
+    return parallel ? KVF_OK : out_bwd(ctx, pass, l, dx, dx_act, datt, M);
 }
 
 /* The last layer ran on labelled rows alone: every other row has a zero gradient there. */
@@ -128,8 +150,8 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 
     if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->D, pass->fwd.position, m->rope.cos, m->rope.sin,
-                         true);
+                         d->H + d->G, d->D, d->position.rotated, pass->fwd.position, m->rope.cos,
+                         m->rope.sin, true);
     kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
     kvf__pass_head_norms_bwd(pass, l);
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->qkv.bwd, pass->M, pass->bwd.dqkv,

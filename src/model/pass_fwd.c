@@ -3,7 +3,7 @@
  *   x += out(attention(rope(qkv(norm(x))), [prefix | cache | own]))
  *   x += down(act(up(norm(x))))        planes of the feed-forward width one after the other
  *
- * or with the norms elsewhere (pass_norms.c).
+ * or with the norms elsewhere (pass_norms.c), or with both halves on the x that enters the block.
  *
  * Nothing after the last layer's attention needs a row without a label, so labelled rows are
  * gathered there and the rest of the model runs on them alone. Without labels the
@@ -133,8 +133,8 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     kvf__pass_head_norms_fwd(pass, l);
     if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->D, pass->fwd.position, m->rope.cos, m->rope.sin,
-                         false);
+                         d->H + d->G, d->D, d->position.rotated, pass->fwd.position, m->rope.cos,
+                         m->rope.sin, false);
     if (pass->cache) kvf__cache_append(pass->cache, l, pass->batch, pass->slot, keep->qkv, d->H);
     kvf__pass_lap(pass, KVF__PART_ROPE);
     return KVF_OK;
@@ -193,13 +193,15 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
                             int64_t M)
 {
     const kvf__model *m = pass->model;
+    const bool parallel = m->desc.block.parallel;
+    const void *src = parallel ? kvf__pass_before_ffn(pass, l, x) : NULL;
 
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_ATTN, m->layers[l].w->out.fwd, att, x, M, true));
     kvf__pass_lap(pass, KVF__PART_OUT);
     kvf__pass_out_norm_fwd(pass, l, KVF__HALF_ATTN, x, M);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
-    const void *src = kvf__pass_before_ffn(pass, l, x);
+    if (!parallel) src = kvf__pass_before_ffn(pass, l, x);
     for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
     kvf__pass_out_norm_fwd(pass, l, KVF__HALF_FFN, x, M);

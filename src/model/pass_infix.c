@@ -59,31 +59,32 @@ kvf_status kvf__pass_set_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *
 
 /* ---- copies of row_kv, [R, 2, G, P, D] ------------------------------------------------------- */
 
-/* to += a key rotated by a row of the tables, half-split pairs (i, i + D/2); back: by its
- * transpose.
- */
+/* to += a key rotated by a row of the tables, half-split pairs (i, i + R/2); back: by its
+ * transpose. Elements from R on stay. */
 static void add_rotated(float *to, const float *from, const float *c, const float *s, int64_t D,
-                        bool back)
+                        int64_t R, bool back)
 {
-    int64_t half = D / 2;
+    int64_t half = R / 2;
 
     for (int64_t i = 0; i < half; i++) {
         const float a = from[i], b = from[i + half], sine = back ? -s[i] : s[i];
         to[i] += a * c[i] - b * sine;
         to[i + half] += b * c[i] + a * sine;
     }
+    for (int64_t i = R; i < D; i++)
+        to[i] += from[i];
 }
 
 /* Keys [G, P, D], each by its position, the first at `first`. */
 static void rotate_keys(const kvf__model *m, const kvf__prefix *p, int64_t first, float *to,
                         const float *from, bool back)
 {
-    int64_t half = p->D / 2;
+    int64_t R = m->desc.position.rotated, half = R / 2;
 
     for (int64_t g = 0; g < p->G; g++)
         for (int64_t i = 0; i < p->P; i++) {
             int64_t at = (g * p->P + i) * p->D, row = (first + i) * half;
-            add_rotated(to + at, from + at, m->rope.cos + row, m->rope.sin + row, p->D, back);
+            add_rotated(to + at, from + at, m->rope.cos + row, m->rope.sin + row, p->D, R, back);
         }
 }
 
@@ -146,7 +147,8 @@ kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix
         memset(k, 0, (size_t)half * sizeof *k);
         rotate_keys(model, from, first, k, keys, back);
         for (int64_t i = 0; back && i < half; i++)
-            k[i] /= scale * scale; /* yarn's factor is on both tables */
+            if (i % from->D < model->desc.position.rotated)
+                k[i] /= scale * scale; /* yarn's factor is on both tables */
     }
     kvf__free(keys);
     return KVF_OK;

@@ -81,6 +81,24 @@ static kvf_status add_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product
     return KVF_OK;
 }
 
+/* One weight with its rows head by head. */
+static kvf_status by_head_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product *all,
+                                   const factors *f)
+{
+    const kvf__desc *d = &pass->model->desc;
+
+    for (int64_t head = 0; head < 3 * d->H; head++) {
+        const int64_t at = (head % 3 * d->H + head / 3) * d->D;
+        kvf__product part = *all;
+        factors own = *f;
+        part.n0 = head * d->D;
+        part.n = d->D;
+        own.dy = (const char *)f->dy + (size_t)at * kvf__act_size(pass->model->act);
+        KVF_TRY(add_gradient(ctx, pass, &part, KVF__W_QKV, KVF__W_QKV_BIAS, &own));
+    }
+    return KVF_OK;
+}
+
 /* qkv: one weight, or three side by side, of which the columns of dy are. */
 static kvf_status qkv_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product *all,
                                const factors *f)
@@ -88,8 +106,10 @@ static kvf_status qkv_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product
     const kvf__product_weights *of = kvf__product_weights_of(all->kind);
     const kvf__desc *d = &pass->model->desc;
     const int64_t kv = d->G * d->D, widths[] = {all->n, d->H * d->D, kv, kv};
+    const kvf__weight *fused = kvf__weight_by_role(d, KVF__W_QKV);
     size_t at = 0;
 
+    if (fused && (fused->flags & KVF__W_BY_HEAD)) return by_head_gradient(ctx, pass, all, f);
     for (int i = 0; i < of->n; i++) {
         kvf__product part = *all;
         factors own = *f;
@@ -139,7 +159,9 @@ kvf_status kvf__weight_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__produ
     const factors f = factors_of(pass, &p, dx);
     if (kind == KVF__PRODUCT_QKV) return qkv_gradient(ctx, pass, &p, &f);
     const kvf__product_weights *of = kvf__product_weights_of(kind);
-    return add_gradient(ctx, pass, &p, of->weight[0], of->bias[0], &f);
+    for (int i = 0; i < of->n; i++) /* of which the family has one */
+        KVF_TRY(add_gradient(ctx, pass, &p, of->weight[i], of->bias[i], &f));
+    return KVF_OK;
 }
 
 /* A tied head is the embedding. */

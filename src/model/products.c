@@ -24,11 +24,19 @@ static const row ROWS[KVF__PRODUCT_KINDS] = {
     [KVF__PRODUCT_UP] = {"C",
                          "F",
                          false,
-                         {{KVF__W_UP}, {KVF__W_UP_BIAS}, 1, KVF__W_NORM2, KVF__W_NORM2_BETA}},
+                         {{KVF__W_UP, KVF__W_GATE_UP},
+                          {KVF__W_UP_BIAS, KVF__W_ROLES},
+                          2,
+                          KVF__W_NORM2,
+                          KVF__W_NORM2_BETA}},
     [KVF__PRODUCT_GATE] = {"C",
                            "F",
                            false,
-                           {{KVF__W_GATE}, {KVF__W_GATE_BIAS}, 1, KVF__W_NORM2, KVF__W_NORM2_BETA}},
+                           {{KVF__W_GATE, KVF__W_GATE_UP},
+                            {KVF__W_GATE_BIAS, KVF__W_ROLES},
+                            2,
+                            KVF__W_NORM2,
+                            KVF__W_NORM2_BETA}},
     [KVF__PRODUCT_DOWN] = {"F",
                            "C",
                            true,
@@ -80,8 +88,10 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
                       .adds = ROWS[kind].adds};
 
     if (kind == KVF__PRODUCT_UP || kind == KVF__PRODUCT_GATE) {
-        p.n0 = ffn.start;
+        const bool fused = kvf__weight_by_role(desc, KVF__W_GATE_UP) != NULL;
+        p.n0 = ffn.start + (fused && kind == KVF__PRODUCT_UP ? desc->F : 0);
         p.n = ffn.width;
+        if (fused) p.all_n = 2 * desc->F;
         p.gradient_adds = plane || (desc->block.gated && kind == KVF__PRODUCT_UP); /* to gate's */
     } else if (kind == KVF__PRODUCT_DOWN) {
         p.k0 = ffn.start;

@@ -38,19 +38,19 @@ static double correction_dim(const kvf__rope *rope, double rotations, double dim
     return dims * log(rope->original / (rotations * 2 * pi)) / (2 * log(rope->theta));
 }
 
-static void scale_yarn(const kvf__rope *rope, int64_t D, const float *power, float *inv)
+static void scale_yarn(const kvf__rope *rope, int64_t R, const float *power, float *inv)
 {
-    double low = correction_dim(rope, rope->beta_fast, (double)D);
-    double high = correction_dim(rope, rope->beta_slow, (double)D);
+    double low = correction_dim(rope, rope->beta_fast, (double)R);
+    double high = correction_dim(rope, rope->beta_slow, (double)R);
 
     if (rope->truncate) {
         low = floor(low);
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, (double)D - 1);
+    high = fmin(high, (double)R - 1);
     if (low == high) high += 0.001; /* as the reference code: a step without a division by zero */
-    for (int64_t i = 0; i < D / 2; i++) {
+    for (int64_t i = 0; i < R / 2; i++) {
         float ramp = ((float)i - (float)low) / (float)(high - low);
         ramp = fminf(fmaxf(ramp, 0), 1);
         float extrapolated = 1 - ramp, interpolated = 1 - extrapolated;
@@ -61,7 +61,7 @@ static void scale_yarn(const kvf__rope *rope, int64_t D, const float *power, flo
 kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
 {
     const kvf__rope *rope = &desc->position.rope;
-    int64_t n = desc->D / 2;
+    int64_t n = desc->position.rotated / 2;
     float *power = NULL, *inv = NULL;
     kvf_status st;
 
@@ -71,18 +71,20 @@ kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
     if (st) goto out;
 
     for (int64_t i = 0; i < n; i++) {
-        float exponent = (float)(2 * i) / (float)desc->D;
+        float exponent = (float)(2 * i) / (float)desc->position.rotated;
         power[i] = (float)pow((double)(float)rope->theta, (double)exponent);
         inv[i] = 1 / power[i];
         if (desc->position.divisors) {
             inv[i] /= desc->position.divisors[i];
             power[i] *= desc->position.divisors[i];
         }
+        if (rope->kind == KVF__ROPE_LONG) inv[i] = 1 / power[i]; /* as the reference code */
         if (rope->kind == KVF__ROPE_LINEAR) inv[i] /= (float)rope->factor;
         if (rope->kind == KVF__ROPE_LLAMA3) inv[i] = scaled_llama3(rope, inv[i]);
     }
-    if (rope->kind == KVF__ROPE_YARN) scale_yarn(rope, desc->D, power, inv);
-    desc->position.scale = rope->kind == KVF__ROPE_YARN ? (float)rope->attention_factor : 1;
+    if (rope->kind == KVF__ROPE_YARN) scale_yarn(rope, desc->position.rotated, power, inv);
+    const bool scaled = rope->kind == KVF__ROPE_YARN || rope->kind == KVF__ROPE_LONG;
+    desc->position.scale = scaled ? (float)rope->attention_factor : 1;
     kvf__free(desc->position.inv_freq);
     desc->position.inv_freq = inv;
     inv = NULL;
@@ -95,7 +97,7 @@ out:
 static void fill_rows(const kvf__desc *desc, float *cos_table, float *sin_table, int64_t from,
                       int64_t to)
 {
-    int64_t n = desc->D / 2;
+    int64_t n = desc->position.rotated / 2;
 
 #pragma omp parallel for schedule(static)
     for (int64_t t = from; t < to; t++) {
@@ -110,7 +112,7 @@ static void fill_rows(const kvf__desc *desc, float *cos_table, float *sin_table,
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
 {
     const kvf__desc *desc = &model->desc;
-    size_t n = (size_t)desc->D / 2, have = (size_t)model->rope.rows, bytes;
+    size_t n = (size_t)desc->position.rotated / 2, have = (size_t)model->rope.rows, bytes;
     float *cos_table = NULL, *sin_table = NULL;
     kvf_status st;
 
@@ -172,7 +174,7 @@ static double angle_between(const kvf__desc *desc, int64_t i, int64_t from, int6
 
 void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to)
 {
-    int64_t n = desc->D / 2, D = desc->D, rows = prefix->G * prefix->P;
+    int64_t n = desc->position.rotated / 2, D = desc->D, rows = prefix->G * prefix->P;
 
     if (desc->position.kind != KVF__POS_ROPE || from == to) return;
 #pragma omp parallel for schedule(static)
@@ -190,7 +192,7 @@ void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, in
 
 void kvf__rope_move_key(const kvf__desc *desc, float *k, int64_t from, int64_t to)
 {
-    int64_t n = desc->D / 2;
+    int64_t n = desc->position.rotated / 2;
 
     if (desc->position.kind != KVF__POS_ROPE || from == to) return;
     for (int64_t i = 0; i < n; i++) {

@@ -9,6 +9,9 @@
 #include <assert.h>
 #include <string.h>
 
+/* GPT-NeoX's fused q, k and v: row (h*3 + part)*D + i of Hugging Face is row (part*H + h)*D + i
+ * everywhere else. */
+
 enum { TABLE_PART = 4096 }; /* bytes: a row of 1024 columns in f32 */
 
 int64_t kvf__slot_rows(const kvf__slot *slot)
@@ -21,9 +24,17 @@ int64_t kvf__slot_columns(const kvf__slot *slot)
     return slot->view.rank ? slot->view.dim[slot->view.rank - 1] : 1;
 }
 
+/* Where row `at` of q, k and v one after the other is head by head. */
+static int64_t by_head_index(const kvf__slot *slot, int64_t at, int64_t n)
+{
+    int64_t D = n / (3 * slot->by_head), head = at / D;
+    return (head % slot->by_head * 3 + head / slot->by_head) * D + at % D;
+}
+
 /* Where entry `at` of n permuted entries (rows, or elements of a bias) lies in the file. */
 static int64_t file_index(const kvf__slot *slot, int64_t at, int64_t n)
 {
+    if (slot->file_by_head) return by_head_index(slot, at, n);
     if (!slot->permuted_heads) return at;
     int64_t D = n / slot->permuted_heads, half = D / 2;
     int64_t in_head = at % D;
@@ -43,6 +54,8 @@ static void add_low_rank(const kvf__slot *slot, int64_t row, int64_t from, int64
 {
     enum { STRIP = 64 };
     const int64_t r = slot->add ? slot->add->r : 0, columns = kvf__slot_columns(slot);
+
+    if (r && slot->by_head) row = by_head_index(slot, row, kvf__slot_rows(slot));
 
     for (int64_t at = 0; r && at < n; at += STRIP) {
         const int64_t width = n - at < STRIP ? n - at : STRIP;
@@ -65,7 +78,7 @@ static void read_vector(const kvf__slot *slot, float *out)
     size_t size = kvf__dtype_block_bytes(slot->view.dtype);
     int64_t n = kvf__slot_columns(slot);
 
-    if (!slot->permuted_heads) {
+    if (!slot->permuted_heads && !slot->file_by_head) {
         kvf__to_f32(slot->view.dtype, bytes, out, n);
         return;
     }
@@ -132,6 +145,30 @@ void kvf__slot_read(const kvf__slot *slot, float *out)
         kvf__slot_row(slot, row, out + row * columns);
 }
 
+void kvf__slot_read_hf(const kvf__slot *slot, float *out)
+{
+    kvf__slot as_it_lies = *slot;
+    const int64_t columns = kvf__slot_columns(slot), H = slot->by_head;
+
+    as_it_lies.file_by_head = false; /* which is Hugging Face's order, or q, k, v */
+    as_it_lies.by_head = 0;
+    kvf__slot_read(&as_it_lies, out);
+    if (!H || slot->file_by_head) return;
+    const bool vector = slot->view.rank < 2;
+    const int64_t rows = vector ? columns : kvf__slot_rows(slot), width = vector ? 1 : columns;
+    const int64_t D = rows / (3 * H), block = D * width;
+    for (int64_t head = 0; head < 3 * H; head++) {
+        const int64_t from = head % 3 * H + head / 3;
+        for (int64_t row = 0; row < D && !vector; row++)
+            kvf__slot_row(slot, from * D + row, out + head * block + row * width);
+        for (int64_t i = 0; i < D && vector; i++)
+            kvf__to_f32(slot->view.dtype,
+                        (const uint8_t *)slot->view.data +
+                            (size_t)(from * D + i) * kvf__dtype_block_bytes(slot->view.dtype),
+                        out + head * D + i, 1);
+    }
+}
+
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out)
 {
     int64_t rows = kvf__slot_rows(slot), columns = kvf__slot_columns(slot);
@@ -156,8 +193,9 @@ kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, k
     void *narrow = NULL;
 
     *out = slot->view;
-    if (whole && !slot->permuted_heads) return KVF_OK;
+    if (whole && !slot->permuted_heads && (!slot->by_head || slot->file_by_head)) return KVF_OK;
     KVF_TRY(kvf__slot_f32(ctx, slot, &values));
+    kvf__slot_read_hf(slot, values);
     if (dtype != KVF__F32) {
         kvf_status st = kvf__alloc_array(ctx, (size_t)n, kvf__dtype_block_bytes(dtype), &narrow);
         if (!st) kvf__from_f32(dtype, values, narrow, n); /* exact: they were of that type */

@@ -19,10 +19,8 @@ static const char *const act_words[] = {
     [KVF__RELU] = "relu",           [KVF__QUICK_GELU] = "quick_gelu",
 };
 static const char *const rope_words[] = {
-    [KVF__ROPE_DEFAULT] = "default",
-    [KVF__ROPE_LINEAR] = "linear",
-    [KVF__ROPE_LLAMA3] = "llama3",
-    [KVF__ROPE_YARN] = "yarn",
+    [KVF__ROPE_DEFAULT] = "default", [KVF__ROPE_LINEAR] = "linear", [KVF__ROPE_LLAMA3] = "llama3",
+    [KVF__ROPE_YARN] = "yarn",       [KVF__ROPE_LONG] = "longrope",
 };
 
 static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
@@ -52,14 +50,17 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     if (d->block.bare || d->block.out_norm)
         KVF_TRY(
             kvf__buf_printf(ctx, text, "bare %d out_norm %d\n", d->block.bare, d->block.out_norm));
+    if (d->block.parallel) KVF_TRY(kvf__buf_printf(ctx, text, "parallel 1\n"));
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
+    if (d->position.rotated != d->D)
+        KVF_TRY(kvf__buf_printf(ctx, text, "rotated %lld\n", (long long)d->position.rotated));
     KVF_TRY(kvf__buf_printf(ctx, text, "rope %s theta %.17g factor %.17g low %.17g high %.17g\n",
                             rope_words[r->kind], r->theta, r->factor, r->low_freq_factor,
                             r->high_freq_factor));
     KVF_TRY(kvf__buf_printf(
         ctx, text, "original %.17g beta %.17g %.17g attention %.9g truncate %d\n", r->original,
         r->beta_fast, r->beta_slow, (double)d->position.scale, r->truncate));
-    for (int64_t i = 0; d->position.divisors && i < d->D / 2; i++)
+    for (int64_t i = 0; d->position.divisors && i < d->position.rotated / 2; i++)
         KVF_TRY(kvf__buf_printf(ctx, text, "divisor %.9g\n", (double)d->position.divisors[i]));
     return KVF_OK;
 }

@@ -94,7 +94,9 @@ static kvf_status each_matrix(storing *s, const kvf__desc *desc,
 
     for (int64_t l = 0; l < desc->L; l++)
         for (size_t i = 0; kvf__product_at(desc, l, i, &p) && !p.plane; i++)
-            for (int part = 0; (slot = kvf__product_slot(desc, slots, &p, part, NULL)); part++)
+            for (int part = 0; !p.n0 /* else gate's matrix has it */ &&
+                               (slot = kvf__product_slot(desc, slots, &p, part, NULL));
+                 part++)
                 KVF_TRY(visit(s, &slots->items[slot - slots->items]));
     return s->stored->head.view.data ? visit(s, &s->stored->head) : KVF_OK;
 }

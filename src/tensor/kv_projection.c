@@ -60,7 +60,7 @@ static void rotate(const kvf__kv_projection *of, float *keys, int64_t stride, in
                    bool inverse)
 {
     if (of->cos)
-        kvf__kernels_get()->rope(KVF__F32, keys, P, stride, of->G, of->D, of->D, of->position,
+        kvf__kernels_get()->rope(KVF__F32, keys, P, stride, of->G, of->D, of->R, of->position,
                                  of->cos, of->sin, inverse);
 }
 

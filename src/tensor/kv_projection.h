@@ -19,7 +19,8 @@ typedef struct kvf__kv_projection {
     const float *k_norm;     /* [G, D] RMSNorm of each head's keys; NULL: none */
     bool k_norm_whole;       /* of all heads' keys together */
     float eps;               /* of the norms */
-    const float *cos, *sin;  /* [P, D/2]; NULL: no rope */
+    int64_t R;               /* elements of a head that rope rotates */
+    const float *cos, *sin;  /* [P, R/2]; NULL: no rope */
     const int32_t *position; /* [P] 0, 1, ... */
 } kvf__kv_projection;
 

@@ -14,8 +14,9 @@ import torch
 import transformers
 from make_model_golden import HERE, randomise
 from safetensors.torch import save_file
-from transformers import (BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          Olmo2Config, Olmo2ForCausalLM, OpenAIGPTConfig, OpenAIGPTLMHeadModel, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaModel)
+from transformers import (BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig,
+                          GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, OpenAIGPTConfig,
+                          OpenAIGPTLMHeadModel, Phi3Config, Phi3ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaModel)
 
 LENGTHS = [7, 4, 9]
 LLAMA = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
@@ -34,6 +35,10 @@ MODELS = {
                                     add_pooling_layer=False),
     "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**TINY, rms_norm_eps=1e-5, tie_word_embeddings=False, pad_token_id=0)),
     "electra": lambda: ElectraModel(ElectraConfig(**BERT, embedding_size=12, max_position_embeddings=20)),
+    "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**{k: v for k, v in TINY.items() if k != "num_key_value_heads"} |
+                                                         dict(num_attention_heads=2, rope_parameters={
+                                                             "rope_type": "default", "partial_rotary_factor": 0.5}))),
+    "phi3": lambda: Phi3ForCausalLM(Phi3Config(**TINY, pad_token_id=0, tie_word_embeddings=True)),
 }
 
 
@@ -71,7 +76,7 @@ def golden(name, model, seed):
         "golden.types": torch.cat([types for _, types, _ in rows]).to(torch.int32),
         "golden.lengths": torch.tensor(LENGTHS, dtype=torch.int32),
         "golden.label_at": torch.cat(at_all).to(torch.int32),
-        "golden.prefix": torch.zeros(c.num_hidden_layers, 2, getattr(c, "num_key_value_heads", c.num_attention_heads), 1,
+        "golden.prefix": torch.zeros(c.num_hidden_layers, 2, getattr(c, "num_key_value_heads", None) or c.num_attention_heads, 1,
                                      getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads),
         "golden.weights": torch.cat(weights), "golden.loss": loss.detach()[None],
     }

@@ -14,6 +14,7 @@ between prefix and tokens counts as tokens.
 Run: python make_model_golden.py [NAME ...]   (torch 2.13, transformers 5.23, gguf 0.18; the versions used are stored in the files)
 """
 import json
+import math
 import os
 import sys
 from importlib.metadata import version
@@ -22,8 +23,8 @@ import gguf
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Olmo2Config,
-                          Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+                          LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 P, P_FAMILIES = 5, 20
@@ -46,8 +47,20 @@ MODELS = {
 
 SMALL = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64)
+LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, original_max_position_embeddings=64,
+                short_factor=[1.0, 1.3, 1.7], long_factor=[2.0, 3.0, 5.0])
 FAMILIES = {
     "olmo2": (Olmo2ForCausalLM(Olmo2Config(**SMALL, pad_token_id=0)), "olmo2", {}),
+    "gpt_neox": (GPTNeoXForCausalLM(GPTNeoXConfig(**{k: v for k, v in SMALL.items() if k != "num_key_value_heads"} |
+                                                  dict(num_attention_heads=2), rope_parameters={
+                                                      "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5})),
+                 "gptneox", {"use_parallel_residual": True, "rope.dimension_count": 4, "rope.freq_base": 500.0,
+                             "attention.layer_norm_epsilon": 1e-5}),
+    "phi3": (Phi3ForCausalLM(Phi3Config(**SMALL | dict(hidden_size=32, max_position_embeddings=128), pad_token_id=0,
+                                        bos_token_id=1, eos_token_id=2, rope_parameters=LONGROPE,
+                                        original_max_position_embeddings=64)),
+             "phi3", {"rope.dimension_count": 6, "rope.scaling.original_context_length": 64,
+                      "rope.scaling.attn_factor": math.sqrt(1 + math.log(2) / math.log(64)), "attention.sliding_window": 0}),
 }
 
 
@@ -97,6 +110,8 @@ def keys_and_values(model, ids, prefix):
 
 def gguf_tensors(name, value, config):
     """What llama.cpp's converter makes of a tensor: (name, values) as it looks names up in its own table."""
+    if "query_key_value" in name:  # from head by head to q, k and v
+        value = value.unflatten(0, (config.num_attention_heads, 3, -1)).transpose(0, 1).flatten(0, 2)
     yield name, value
 
 
@@ -127,6 +142,9 @@ def write_gguf(path, model, arch, keys):
             assert new, own
             kind = torch.float32 if data.dim() == 1 else torch.float16
             writer.add_tensor(new, data.to(kind).contiguous().numpy())
+    for which in ("short", "long") if arch == "phi3" else ():
+        factors = torch.tensor(c.rope_parameters[which + "_factor"])
+        writer.add_tensor(f"rope_factors_{which}.weight", factors.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
