@@ -33,21 +33,17 @@ static size_t round_up(size_t n, size_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
+static int64_t round_to(int64_t n, int64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
 static int most_threads(void)
 {
 #ifdef _OPENMP
     return omp_get_max_threads();
 #else
     return 1;
-#endif
-}
-
-static int thread_index(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
 #endif
 }
 
@@ -96,35 +92,48 @@ kvf_status kvf__int8_weights(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool tra
 /* How M rows are divided, and what each thread has for a chunk: eight-bit rows, their scales, sums,
  * and oneDNN's scratch, at these offsets of its part of mm->own. */
 typedef struct plan {
-    int64_t rows;                /* of a chunk */
-    kvf__mm_prim *whole, *last;  /* last: of what is left; NULL: nothing is */
+    int64_t each;                /* rows of a thread; the last that has any may have less */
+    int64_t rows;                /* of a chunk; of the last of a thread what is left */
+    kvf__mm_prim *whole;         /* of so many rows */
+    kvf__mm_prim *rest, *last;   /* of what is left, of the last thread; NULL: nothing is */
     size_t scale, sums, scratch; /* the rows are at 0 */
     size_t bytes;                /* of a thread */
 } plan;
 
-static size_t larger_scratch(const kvf__mm_prim *a, const kvf__mm_prim *b)
+/* Of few sizes, so that batches of many sizes have primitives in common. */
+static plan divide(int64_t M, int threads)
 {
-    return b && b->scratch_bytes > a->scratch_bytes ? b->scratch_bytes : a->scratch_bytes;
+    const int64_t even = (M + threads - 1) / threads;
+    plan p = {.each = even > CHUNK_UNIT ? round_to(even, CHUNK_UNIT / 2) : even};
+    const int64_t chunks = (p.each + CHUNK - 1) / CHUNK, rows = (p.each + chunks - 1) / chunks;
+
+    p.rows = rows > CHUNK_UNIT ? round_to(rows, CHUNK_UNIT) : rows;
+    return p;
 }
 
-static int64_t chunk_rows(int64_t M, int threads)
+/* The primitive for `rows` of a chunk. */
+static kvf_status find_prim(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t rows, plan *p,
+                            kvf__mm_prim **out)
 {
-    const int64_t each = (M + threads - 1) / threads, chunks = (each + CHUNK - 1) / CHUNK;
-    const int64_t rows = (each + chunks - 1) / chunks;
-    return rows > CHUNK_UNIT ? (int64_t)round_up((size_t)rows, CHUNK_UNIT) : rows;
+    if (!rows) return KVF_OK;
+    KVF_TRY(kvf__mm_prim_get(ctx, mm, w, rows, KVF__I32, 0, out));
+    if ((*out)->scratch_bytes > p->bytes) p->bytes = (*out)->scratch_bytes;
+    return KVF_OK;
 }
 
 static kvf_status make_plan(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, plan *p)
 {
     const int threads = most_threads();
 
-    *p = (plan){.rows = chunk_rows(M, threads)};
-    KVF_TRY(kvf__mm_prim_get(ctx, mm, w, p->rows, KVF__I32, 0, &p->whole));
-    if (M % p->rows) KVF_TRY(kvf__mm_prim_get(ctx, mm, w, M % p->rows, KVF__I32, 0, &p->last));
+    *p = divide(M, threads);
+    if (p->rows > p->each) p->rows = p->each;
+    KVF_TRY(find_prim(ctx, mm, w, p->rows, p, &p->whole));
+    KVF_TRY(find_prim(ctx, mm, w, p->each % p->rows, p, &p->rest));
+    KVF_TRY(find_prim(ctx, mm, w, M % p->each % p->rows, p, &p->last));
     p->scale = round_up((size_t)(p->rows * w->K), LINE);
     p->sums = p->scale + round_up((size_t)p->rows * sizeof(float), LINE);
     p->scratch = p->sums + round_up((size_t)(p->rows * w->N) * sizeof(int32_t), LINE);
-    p->bytes = p->scratch + round_up(larger_scratch(p->whole, p->last), LINE);
+    p->bytes = p->scratch + round_up(p->bytes, LINE);
     return kvf__mm_reserve(ctx, &mm->own, p->bytes * (size_t)threads);
 }
 
@@ -183,13 +192,13 @@ static void *row_at(kvf__dtype type, const void *base, int64_t row, int64_t widt
     return (char *)base + (size_t)(row * width) * kvf__dtype_block_bytes(type);
 }
 
-static dnnl_status_t run_chunk(const work *o, int64_t first)
+/* Rows first .. first + rows - 1. */
+static dnnl_status_t run_chunk(const work *o, const kvf__mm_prim *prim, char *own, int64_t first,
+                               int64_t rows)
 {
     const plan *p = o->plan;
     const kvf__packed *w = o->w;
-    char *own = (char *)o->mm->own.data + (size_t)thread_index() * p->bytes;
     float *scale = (float *)(own + p->scale);
-    const int64_t left = o->M - first, rows = left < p->rows ? left : p->rows;
     const kvf__scaled_sums scaled = {.M = rows,
                                      .N = w->N,
                                      .sums = (int32_t *)(own + p->sums),
@@ -201,9 +210,23 @@ static dnnl_status_t run_chunk(const work *o, int64_t first)
 
     o->mm->kernels->quantize(KVF__BF16, (int8_t *)own, scale,
                              row_at(KVF__BF16, o->src, first, w->K), rows, w->K);
-    KVF__DNNL_TRY(multiply(o->mm, rows < p->rows ? p->last : p->whole, w, own, own + p->sums,
-                           own + p->scratch));
+    KVF__DNNL_TRY(multiply(o->mm, prim, w, own, own + p->sums, own + p->scratch));
     o->mm->kernels->scale_sums(o->dst_type, &scaled);
+    return dnnl_success;
+}
+
+/* The rows of part t. */
+static dnnl_status_t run_part(const work *o, int t)
+{
+    const plan *p = o->plan;
+    char *own = (char *)o->mm->own.data + (size_t)t * p->bytes;
+    const int64_t begin = t * p->each, end = begin + p->each < o->M ? begin + p->each : o->M;
+    const kvf__mm_prim *rest = end - begin == p->each ? p->rest : p->last;
+
+    for (int64_t first = begin; first < end; first += p->rows) {
+        const int64_t left = end - first, rows = left < p->rows ? left : p->rows;
+        KVF__DNNL_TRY(run_chunk(o, rows < p->rows ? rest : p->whole, own, first, rows));
+    }
     return dnnl_success;
 }
 
@@ -222,9 +245,10 @@ kvf_status kvf__int8_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_
                      .dst = dst,
                      .dst_type = dst_type,
                      .add = (flags & KVF__MM_ADD) != 0};
-#pragma omp parallel for schedule(static)
-    for (int64_t first = 0; first < M; first += p.rows) {
-        const dnnl_status_t st = run_chunk(&of, first);
+    const int parts = (int)((M + p.each - 1) / p.each);
+#pragma omp parallel for schedule(static, 1)
+    for (int t = 0; t < parts; t++) {
+        const dnnl_status_t st = run_part(&of, t);
         if (st) {
 #pragma omp critical(kvf_int8)
             failed = st;
