@@ -43,18 +43,18 @@ static float *awkward_rows(int64_t K)
     return x;
 }
 
-static void quantize_of(int64_t K)
+static void quantize_of(int64_t K, uint8_t zero)
 {
     float *x = awkward_rows(K), scale[2][KINDS];
     void *given = array(act, KINDS * K);
-    int8_t *q[2] = {array(KVF__F32, KINDS * K), array(KVF__F32, KINDS * K)};
+    uint8_t *q[2] = {array(KVF__F32, KINDS * K), array(KVF__F32, KINDS * K)};
 
     kvf__from_f32(act, x, given, KINDS * K);
-    ref->quantize(act, q[0], scale[0], given, KINDS, K);
-    fast->quantize(act, q[1], scale[1], given, KINDS, K);
+    ref->quantize(act, q[0], zero, scale[0], given, KINDS, K);
+    fast->quantize(act, q[1], zero, scale[1], given, KINDS, K);
     ck_assert_mem_eq(q[0], q[1], (size_t)(3 * K));
     for (int i = 0; i < 3 * K; i++)
-        ck_assert_int_ge(q[0][i], -127);
+        ck_assert_int_ge(zero ? q[0][i] - 128 : (int8_t)q[0][i], -127);
     ck_assert_mem_eq(scale[0], scale[1], 3 * sizeof(float));
     ck_assert_float_eq(scale[0][1], 0);
     ck_assert_float_eq(scale[0][2], 0);
@@ -62,7 +62,7 @@ static void quantize_of(int64_t K)
         ck_assert(isinf(scale[k][3]));
         ck_assert(isnan(scale[k][4]));
         for (int64_t i = KINDS * K; i < KINDS * K + GUARD; i++)
-            ck_assert_int_eq(q[k][i], (int8_t)0xa5); /* nothing is written past the end */
+            ck_assert_int_eq(q[k][i], 0xa5); /* nothing is written past the end */
         free(q[k]);
     }
     free(given);
@@ -73,8 +73,8 @@ START_TEST(quantize)
 {
     ck_need(choose(_i), "this CPU has no such kernels");
     for (int64_t K = 1; K < 100; K += 7)
-        quantize_of(K);
-    quantize_of(1536);
+        quantize_of(K, K % 2 ? 128 : 0);
+    quantize_of(1536, 128);
 }
 END_TEST
 
@@ -83,13 +83,16 @@ START_TEST(known_values)
 {
     const float x[] = {127, -63.5f, 0.5f, 1.5f, 2.5f, -0.49f, 254, 127};
     const int8_t want[] = {127, -64, 0, 2, 2, 0, 127, 64};
-    int8_t q[8];
+    uint8_t q[8], moved[6];
     float scale[2];
 
     ref = kvf__kernels_level("ref");
-    ref->quantize(KVF__F32, q, scale, x, 1, 6);
-    ref->quantize(KVF__F32, q + 6, scale + 1, x + 6, 1, 2);
+    ref->quantize(KVF__F32, q, 0, scale, x, 1, 6);
+    ref->quantize(KVF__F32, q + 6, 0, scale + 1, x + 6, 1, 2);
     ck_assert_mem_eq(q, want, sizeof want);
+    ref->quantize(KVF__F32, moved, 128, scale, x, 1, 6);
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_eq(moved[i], want[i] + 128);
     ck_assert_float_eq(scale[0], 1);
     ck_assert_float_eq(scale[1], 2);
 }
@@ -98,7 +101,7 @@ END_TEST
 static void scale_sums_of(int64_t N, bool add, bool bias)
 {
     enum { M = 3 };
-    int32_t *sums = array(KVF__F32, M * N);
+    int32_t *sums = array(KVF__F32, M * N), *zero = array(KVF__F32, N);
     kvf__rng rng = kvf__rng_make(5, 9);
     void *start = filled(act, M * N, 2, 2), *y[2];
     const kvf__kernels *by[2] = {ref, fast};
@@ -108,14 +111,17 @@ static void scale_sums_of(int64_t N, bool add, bool bias)
 
     for (int64_t i = 0; i < M * N; i++)
         sums[i] = (int32_t)((kvf__rng_uniform(&rng) - 0.5) * 4e6);
+    for (int64_t n = 0; n < N; n++)
+        zero[n] = (int32_t)(1000 * n) - 5000;
     for (int k = 0; k < 2; k++) {
         y[k] = memcpy(array(act, M * N), start, (size_t)(M * N) * size_of(act));
-        const kvf__scaled_sums s = {M, N, sums, row, column, bias ? b : NULL, y[k], add};
+        const kvf__scaled_sums s = {M, N, sums, zero, row, column, bias ? b : NULL, y[k], add};
         by[k]->scale_sums(act, &s);
     }
     snprintf(what, sizeof what, "scale_sums %d add %d bias %d", (int)N, add, bias);
     same(what, act, y[1], y[0], M * N, 1e-6, 2e-5); /* sums of up to 200 */
     free(sums);
+    free(zero);
     free(start);
     free(row);
     free(column);
@@ -152,8 +158,8 @@ static void reference(product *p)
     for (int64_t k = 0; k < p->K; k++)
         for (int64_t n = 0; n < p->N; n++)
             turned[n * p->K + k] = p->w[k * p->N + n];
-    kvf__kernels_level("ref")->quantize(KVF__BF16, q, row, p->x16, MOST_ROWS, p->K);
-    kvf__kernels_level("ref")->quantize(KVF__F32, u, column, turned, p->N, p->K);
+    kvf__kernels_level("ref")->quantize(KVF__BF16, (uint8_t *)q, 0, row, p->x16, MOST_ROWS, p->K);
+    kvf__kernels_level("ref")->quantize(KVF__F32, (uint8_t *)u, 0, column, turned, p->N, p->K);
     for (int64_t m = 0; m < MOST_ROWS; m++)
         for (int64_t n = 0; n < p->N; n++) {
             int32_t sum = 0;
@@ -226,7 +232,7 @@ START_TEST(against_loops)
     product p = product_make(&SHAPES[_i]);
 
     ck_assert_int_eq(kvf__pack(ctx, mm, KVF__I8, p.w, false, p.K, p.N, p.bias, &packed), KVF_OK);
-    ck_assert_uint_ge(kvf__packed_bytes(packed), (size_t)(p.K * p.N + 8 * p.N));
+    ck_assert_uint_ge(kvf__packed_bytes(packed), (size_t)(p.K * p.N + 12 * p.N));
     for (int i = 0; i < N_ROWS; i++)
         for (unsigned flags = 0; flags <= KVF__MM_ADD; flags++) {
             check(&p, packed, ROWS[i], KVF__F32, flags);

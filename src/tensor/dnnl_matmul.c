@@ -110,7 +110,7 @@ static dnnl_status_t product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd, co
     dnnl_post_ops_t ops = NULL;
     dnnl_status_t st;
 
-    st = matrix_md(&src, M, s->K, dnnl_type(s->act), dnnl_ab);
+    st = matrix_md(&src, M, s->K, s->act == KVF__I8 ? dnnl_u8 : dnnl_type(s->act), dnnl_ab);
     if (!st) st = matrix_md(&dst, M, s->N, dnnl_type(dst_type), dnnl_ab);
     if (!st) st = dnnl_primitive_attr_create(&attr);
     if (!st) st = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
@@ -229,8 +229,10 @@ static kvf_status packed_init(kvf_ctx *ctx, const kvf__mm *mm, const shape *s, b
     packed->bytes = dnnl_memory_desc_get_size(KVF__MD(&s->weights));
     KVF_TRY(kvf__alloc(ctx, packed->bytes, &packed->data));
     failed = dnnl_memory_create(&packed->weights, KVF__MD(&s->weights), mm->engine, packed->data);
-    if (s->act == KVF__I8)
+    if (s->act == KVF__I8) {
         KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->scale, &packed->scale));
+        KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->zero, &packed->zero));
+    }
     if (!failed && bias) {
         KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->bias_data, &packed->bias_data));
         if (s->act == KVF__I8) return KVF_OK; /* it comes after the scales */
@@ -267,6 +269,7 @@ void kvf__packed_free(kvf__packed *packed)
     dnnl_memory_destroy(packed->weights);
     dnnl_memory_destroy(packed->bias);
     kvf__free(packed->scale);
+    kvf__free(packed->zero);
     kvf__free(packed->bias_data);
     kvf__free(packed->data);
     kvf__free(packed);
@@ -274,7 +277,7 @@ void kvf__packed_free(kvf__packed *packed)
 
 size_t kvf__packed_bytes(const kvf__packed *packed)
 {
-    const int vectors = !!packed->bias_data + !!packed->scale;
+    const int vectors = !!packed->bias_data + (packed->scale ? 2 : 0);
     return packed->bytes + (size_t)(vectors * packed->N) * sizeof(float);
 }
 

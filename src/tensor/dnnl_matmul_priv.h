@@ -63,6 +63,7 @@ struct kvf__packed {
     void *data;
     float *bias_data;
     float *scale;                /* [N] of eight-bit columns; NULL: they are of the act type */
+    int32_t *zero;               /* [N] with scale: kvf__scaled_sums */
     dnnl_memory_t weights, bias; /* bias: NULL if there is none, or it is not oneDNN's to add */
 };
 

@@ -69,10 +69,11 @@ typedef struct kvf__head_norm {
 } kvf__head_norm;
 
 /* Sums of eight-bit products that become the rows of a product (dnnl_int8.c):
- *   y[m, n] (= or +=) sums[m, n] * row[m] * column[n] + bias[n]. */
+ *   y[m, n] (= or +=) (sums[m, n] - zero[n]) * row[m] * column[n] + bias[n]. */
 typedef struct kvf__scaled_sums {
     int64_t M, N;
     const int32_t *sums; /* [M, N] */
+    const int32_t *zero; /* [N] of what the zero of unsigned bytes adds to a sum */
     const float *row;    /* [M] */
     const float *column; /* [N] */
     const float *bias;   /* [N]; NULL: none */
@@ -116,10 +117,11 @@ typedef struct kvf__kernels {
     /* act <- f32 and back, n elements. */
     void (*from_f32)(kvf__dtype act, void *dst, const float *src, int64_t n);
     void (*to_f32)(kvf__dtype act, float *dst, const void *src, int64_t n);
-    /* On the calling thread. q [M, K] = x / scale[m] to nearest even, of act [M, K], where scale[m]
-     * = max |x[m]| / 127; a row below 2^-100 is zero. A row with an infinity or NaN has a scale
-     * that is none, and zeros. */
-    void (*quantize)(kvf__dtype act, int8_t *q, float *scale, const void *x, int64_t M, int64_t K);
+    /* On the calling thread. q [M, K] = zero + x / scale[m] to nearest even, of act [M, K], where
+     * scale[m] = max |x[m]| / 127: signed bytes with zero = 0, others with 128. A row below 2^-100
+     * is zero; so is one with an infinity or NaN, whose scale is that. */
+    void (*quantize)(kvf__dtype act, uint8_t *q, uint8_t zero, float *scale, const void *x,
+                     int64_t M, int64_t K);
     void (*scale_sums)(kvf__dtype type, const kvf__scaled_sums *s);
     /* Attention over key segments; see attention.h. */
     void (*attn_fwd)(const struct kvf__attn *attn);

@@ -267,7 +267,8 @@ static void ce(kvf__dtype act, const kvf__ce_chunk *chunk)
 
 /* ---- eight bits ------------------------------------------------------------------------------ */
 
-static void quantize(kvf__dtype act, int8_t *q, float *scale, const void *x, int64_t M, int64_t K)
+static void quantize(kvf__dtype act, uint8_t *q, uint8_t zero, float *scale, const void *x,
+                     int64_t M, int64_t K)
 {
     for (int64_t m = 0; m < M; m++) {
         scale[m] = 0;
@@ -276,7 +277,7 @@ static void quantize(kvf__dtype act, int8_t *q, float *scale, const void *x, int
         const float to = kvf__quantizer(&scale[m]);
         for (int64_t k = 0; k < K; k++) {
             const float v = (float)kvf__ref_get(act, x, m * K + k);
-            q[m * K + k] = to > 0 ? (int8_t)lrintf(v * to) : 0;
+            q[m * K + k] = (uint8_t)(zero + (to > 0 ? lrintf(v * to) : 0));
         }
     }
 }
@@ -286,7 +287,7 @@ static void scale_sums(kvf__dtype type, const kvf__scaled_sums *s)
     for (int64_t m = 0; m < s->M; m++)
         for (int64_t n = 0; n < s->N; n++) {
             const int64_t i = m * s->N + n;
-            double y = s->sums[i] * (double)s->row[m] * s->column[n];
+            double y = (s->sums[i] - s->zero[n]) * (double)s->row[m] * s->column[n];
             if (s->bias) y += s->bias[n];
             kvf__ref_set(type, s->y, i, s->add ? y + kvf__ref_get(type, s->y, i) : y);
         }

@@ -28,8 +28,8 @@ VEC_INLINE float row_most(bool half, const void *x, int64_t K)
     return value;
 }
 
-/* The first n lanes, each in -127 .. 127. */
-VEC_INLINE void store_bytes(int8_t *q, vi v, int64_t n)
+/* The low byte of the first n lanes. */
+VEC_INLINE void store_bytes(uint8_t *q, vi v, int64_t n)
 {
 #if defined(__AVX512F__)
     if (n >= VF_LANES)
@@ -40,26 +40,33 @@ VEC_INLINE void store_bytes(int8_t *q, vi v, int64_t n)
     int32_t lanes[VF_LANES];
     memcpy(lanes, &v, sizeof lanes);
     for (int64_t i = 0; i < n && i < VF_LANES; i++)
-        q[i] = (int8_t)lanes[i];
+        q[i] = (uint8_t)lanes[i];
 #endif
 }
 
-VEC_INLINE void quantize_row(bool half, int8_t *q, float *scale, const void *x, int64_t K)
+VEC_INLINE void quantize_row(bool half, uint8_t *q, uint8_t zero, float *scale, const void *x,
+                             int64_t K)
 {
     *scale = row_most(half, x, K);
     const float factor = kvf__quantizer(scale);
     const vf to = vf_set(factor);
+    const vi offset = vi_set(zero);
     if (factor == 0) {
-        memset(q, 0, (size_t)K);
+        memset(q, zero, (size_t)K);
         return;
     }
-    FOR_LANES(k, n, 0, K, store_bytes(q + k, VEC(cvtps_epi32)(act_load(half, x, k, n) * to), n););
+    FOR_LANES(k, n, 0, K, {
+        vi rounded = VEC(cvtps_epi32)(act_load(half, x, k, n) * to);
+        store_bytes(q + k, VEC(add_epi32)(rounded, offset), n);
+    });
 }
 
-static void quantize(kvf__dtype act, int8_t *q, float *scale, const void *x, int64_t M, int64_t K)
+static void quantize(kvf__dtype act, uint8_t *q, uint8_t zero, float *scale, const void *x,
+                     int64_t M, int64_t K)
 {
     for (int64_t m = 0; m < M; m++)
-        BY_TYPE(act, quantize_row, q + m * K, scale + m, act_row(act == KVF__BF16, x, m, K), K);
+        BY_TYPE(act, quantize_row, q + m * K, zero, scale + m, act_row(act == KVF__BF16, x, m, K),
+                K);
 }
 
 VEC_INLINE vi vi_load_upto(const int32_t *p, int64_t n)
@@ -73,7 +80,8 @@ VEC_INLINE void scale_row(bool half, bool add, const kvf__scaled_sums *s, int64_
     void *y = act_row(half, s->y, m, s->N);
     const vf row = vf_set(s->row[m]);
     FOR_LANES(i, n, 0, s->N, {
-        vf v = vi_to_f32(vi_load_upto(sums + i, n)) * vf_load_upto(s->column + i, n);
+        vi sum = VEC(sub_epi32)(vi_load_upto(sums + i, n), vi_load_upto(s->zero + i, n));
+        vf v = vi_to_f32(sum) * vf_load_upto(s->column + i, n);
         vf more = s->bias ? vf_load_upto(s->bias + i, n) : vf_zero();
         if (add) more += act_load(half, y, i, n);
         act_store(half, y, i, vf_fma(v, row, more), n);
