@@ -288,6 +288,8 @@ static kvf_status make(composing *c, kvf__prefix *values, kvf_compose_result *r)
 {
     KVF_TRY(open_parts(c));
     if (c->average) KVF_TRY(normalize_weights(c));
+    for (size_t i = 0; i < c->n; i++)
+        r->documents += kvf_json_get(c->part[i]->file.lineage, "document_hash") != NULL;
     KVF_TRY((c->average ? average : concatenate)(c, values, &r->position_start));
     KVF_TRY(become(c, values, r->position_start));
     KVF_TRY(kvf__kv_prefix_write(c->ctx, c->part[0], c->o->out, c->o->force,

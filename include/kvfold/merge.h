@@ -73,6 +73,7 @@ typedef struct kvf_compose_result {
     int64_t position_start;
     int64_t bytes;
     double max_abs_diff; /* by rounding to dtype */
+    int64_t documents;   /* parts that were distilled from a document */
 } kvf_compose_result;
 
 /* Several prefixes as one. concatenate: one after the other, the text after all of them; each

@@ -54,12 +54,17 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
         printf("%s: %s %s, %s, text from position %lld\n", o->out,
                cli_shape_text(r->shape, 6, shape, sizeof shape), kvf_dtype_name(o->dtype),
                cli_bytes_text(r->bytes, size), (long long)r->position_start);
+        if (r->documents > 1)
+            printf("%lld parts are documents, each distilled without the others: together they may "
+                   "answer much worse than alone; eval on questions about each shows it\n",
+                   (long long)r->documents);
         return CLI_OK;
     }
     kvf_json *object = cli_json("out:s mode:s shape:o position_start:I bytes:I max_abs_diff:f",
                                 o->out, o->mode == KVF_COMPOSE_AVERAGE ? "average" : "concatenate",
                                 cli_shape_json(r->shape, 6), r->position_start, r->bytes,
                                 r->max_abs_diff);
+    if (r->documents > 1) cli_json_add(object, "documents:I", r->documents);
     return cli_print_json(call, object);
 }
 

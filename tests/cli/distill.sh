@@ -33,6 +33,12 @@ run 0 distill $shared --steps 0 --out start.h5 --quiet --threads 2
 has out '^start.h5: 0 steps, '
 run 0 merge start.h5 --out start-prefix.h5
 
+# documents that were distilled apart go together, with a warning
+run 0 compose prefix.h5 start-prefix.h5 --base model --out both.h5
+has out '^2 parts are documents, each distilled without the others: '
+run 0 compose prefix.h5 start-prefix.h5 --base model --out both.h5 --force --json
+has out '"documents":2'
+
 # a start that is solved for: text begins where it begins behind the document, or behind the prefix
 # shellcheck disable=SC2086
 run 0 distill $shared --init match --steps 0 --out match.h5 --quiet --threads 2
