@@ -157,14 +157,15 @@ END_TEST
 
 /* Without a step: nearer to the document than the bare base is, with text behind the document or
  * behind the prefix, and the same bytes again; then training begins there. */
-static const char *const STARTS[] = {NULL, "P"};
+static const char *const STARTS[][2] = {
+    {"seed", "0"}, {"position-start", "P"}, {"log-weight", "fixed"}};
 
 START_TEST(start_by_matching)
 {
     kvf_distill_options o = options(out);
     ck_assert(!kvf_train_set(ctx, &o.train, "init", "match"));
     ck_assert(!kvf_train_set(ctx, &o.train, "steps", "0"));
-    if (STARTS[_i]) ck_assert(!kvf_train_set(ctx, &o.train, "position-start", STARTS[_i]));
+    ck_assert(!kvf_train_set(ctx, &o.train, STARTS[_i][0], STARTS[_i][1]));
     kvf_distill_result r = distill(&o);
     ck_assert_msg(r.kl_prefix < 0.7 * r.kl_base, "KL of the prefix %.4f, of the bare base %.4f",
                   r.kl_prefix, r.kl_base);
@@ -323,7 +324,7 @@ int main(void)
     tcase_add_test(cases, whole_document_is_the_teacher);
     tcase_add_test(cases, same_command_same_bytes);
     tcase_add_test(cases, resume_equals_no_stop);
-    tcase_add_loop_test(cases, start_by_matching, 0, 2);
+    tcase_add_loop_test(cases, start_by_matching, 0, 3);
     tcase_add_test(cases, matching_all_of_it);
     tcase_add_loop_test(cases, windows, 0, 2);
     tcase_add_test(cases, dry_run_writes_nothing);

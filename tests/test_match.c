@@ -68,31 +68,46 @@ static void teardown(void)
     golden_unload(&g);
 }
 
-static kvf__prefix match(int64_t P, bool turned)
+static kvf__prefix match(int64_t P, bool turned, bool weighs)
 {
     const kvf__desc *d = kvf__model_desc(base.model);
     kvf__prefix out;
     ck_assert(!kvf__prefix_init(g.ctx, &out, d->L, d->G, P, d->D));
+    if (weighs) ck_assert(!kvf__prefix_weigh(g.ctx, &out));
     ck_assert_msg(!kvf__match(g.ctx, &base, &document, &rows, turned, &out), "%s",
                   kvf_ctx_error(g.ctx));
     return out;
 }
 
+static const char *const NAMES[] = {"kept", "turned", "weighed"};
+
 /* Keys are copied (or turned, in f32); values are solved for with a condition of about 1e4, so that
  * what is 1e-7 apart may come out 1e-3 apart. */
 START_TEST(as_numpy_has_it)
 {
-    const kvf__view *want = stored(_i ? "turned" : "kept");
-    kvf__prefix p = match(want->dim[3], _i == 1);
+    const kvf__view *want = stored(NAMES[_i]);
+    kvf__prefix p = match(want->dim[3], _i == 1, _i == 2);
     const int64_t half = p.G * p.P * p.D, n = 2 * p.L * half;
     const float *w = want->data;
     for (int64_t i = 0; i < n; i++) {
         const double tolerance = i / half % 2 ? 2e-3 * (1 + fabs((double)w[i])) : 2e-5;
         ck_assert_msg(fabs((double)p.kv[i] - (double)w[i]) < tolerance,
-                      "%s, layer %lld, value %d, element %lld: %g, numpy %g",
-                      _i ? "turned" : "kept", (long long)(i / (2 * half)), (int)(i / half % 2),
-                      (long long)(i % half), (double)p.kv[i], (double)w[i]);
+                      "%s, layer %lld, value %d, element %lld: %g, numpy %g", NAMES[_i],
+                      (long long)(i / (2 * half)), (int)(i / half % 2), (long long)(i % half),
+                      (double)p.kv[i], (double)w[i]);
     }
+    kvf__prefix_done(&p);
+}
+END_TEST
+
+/* The weights themselves: a small one may be any that is small. */
+START_TEST(weights_are_numpys)
+{
+    const kvf__view *want = stored("log_weight");
+    kvf__prefix p = match(want->dim[2], false, true);
+    for (size_t i = 0; i < kvf__prefix_weights(&p); i++)
+        ck_assert_double_eq_tol(exp((double)p.log_weight[i]),
+                                exp((double)((const float *)want->data)[i]), 1e-2);
     kvf__prefix_done(&p);
 }
 END_TEST
@@ -101,7 +116,7 @@ END_TEST
 START_TEST(all_keys_are_the_documents)
 {
     const kvf__prefix *context = &document.context->file.prefix;
-    kvf__prefix p = match(context->P, false);
+    kvf__prefix p = match(context->P, false, false);
     const size_t half = (size_t)(p.G * p.P * p.D);
     ck_assert_mem_eq(p.kv, context->kv, half * sizeof(float)); /* of layer 0 */
     kvf__prefix_done(&p);
@@ -114,7 +129,8 @@ int main(void)
     TCase *cases = tcase_create("golden");
     tcase_set_timeout(cases, 60);
     tcase_add_checked_fixture(cases, setup, teardown);
-    tcase_add_loop_test(cases, as_numpy_has_it, 0, 2);
+    tcase_add_loop_test(cases, as_numpy_has_it, 0, 3);
+    tcase_add_test(cases, weights_are_numpys);
     tcase_add_test(cases, all_keys_are_the_documents);
     suite_add_tcase(suite, cases);
     return ck_main(suite);

@@ -26,11 +26,14 @@
 
 enum {
     QUERIES = 256, /* of a block */
-    KEYS = 128     /* a thread adds up at a time */
+    KEYS = 128,    /* a thread adds up at a time */
+    SWEEPS = 300   /* over the weights, at most */
 };
 
 /* As a share of the mean of the Gram matrix's diagonal. */
 static const double RIDGE = 1e-4;
+/* Largest absolute log-weight. */
+static const double MOST_WEIGHT = 7;
 
 /* A key of the document and the sum of squares of what it gets. */
 typedef struct asked_key {
@@ -53,7 +56,9 @@ typedef struct matching {
     float *q;           /* [n, D] times the scale of scores */
     float *score, *e;   /* [QUERIES, T or P] */
     float *max, *sum;   /* [QUERIES] */
-    float *mass;        /* [n] of the row's own tokens */
+    float *mass;        /* [n] of the row's own tokens, a log as all */
+    double *all;        /* [n] of the document's tokens too */
+    double *weight;     /* [P] of the chosen keys */
     int32_t *no_target; /* [QUERIES] */
     double *attention;  /* [T] */
     asked_key *order;   /* [T]; the first P: the chosen ones */
@@ -109,7 +114,8 @@ static void add_attention(matching *m, int64_t first, int64_t n, int64_t T)
     for (int64_t i = 0; i < n; i++) { /* from e^(s - max) to shares of all keys */
         const double lse = m->max[i] + log(m->sum[i]), own = m->mass[first + i];
         const double most = fmax(lse, own);
-        m->sum[i] = (float)exp(m->max[i] - most - log(exp(lse - most) + exp(own - most)));
+        m->all[first + i] = most + log(exp(lse - most) + exp(own - most));
+        m->sum[i] = (float)exp(m->max[i] - m->all[first + i]);
     }
 #pragma omp parallel for schedule(static)
     for (int64_t from = 0; from < T; from += KEYS)
@@ -200,7 +206,7 @@ static void set_equations(matching *m, int64_t g, int64_t first, int64_t n)
         const double own = exp(m->mass[first + i] - most);
         sum = own;
         for (int64_t p = 0; p < P; p++)
-            sum += x[p] = exp(s[p] - most);
+            sum += x[p] = m->weight[p] * exp(s[p] - most);
         for (int64_t p = 0; p < P; p++)
             x[p] /= sum;
         for (int64_t k = 0; k < D; k++)
@@ -209,34 +215,40 @@ static void set_equations(matching *m, int64_t g, int64_t first, int64_t n)
 }
 
 /* gram = A^T A (its lower half), values = (A^T Y)^T; a row of A^T is one thread's. */
-static void add_equations(matching *m)
+static void add_equations(matching *m, int64_t columns)
 {
     const int64_t P = m->out->P, D = m->desc->D, width = P + D;
 #pragma omp parallel for schedule(dynamic)
     for (int64_t p = 0; p < P; p++) {
         double *gram = m->gram + p * P, *right = m->right + p * D;
         memset(gram, 0, (size_t)P * sizeof *gram);
-        memset(right, 0, (size_t)D * sizeof *right);
+        memset(right, 0, (size_t)columns * sizeof *right);
         for (int64_t i = 0; i < m->n; i++) {
             const double *x = m->equation + i * width, share = x[p];
             for (int64_t j = 0; j <= p; j++)
                 gram[j] += share * x[j];
-            for (int64_t k = 0; k < D; k++)
+            for (int64_t k = 0; k < columns; k++)
                 right[k] += share * x[P + k];
         }
-        for (int64_t k = 0; k < D; k++)
+        for (int64_t k = 0; k < columns; k++)
             m->values[k * P + p] = right[k];
     }
 }
 
-static void solve(matching *m, float *values)
+static void add_ridge(matching *m)
 {
-    const int64_t P = m->out->P, D = m->desc->D;
+    const int64_t P = m->out->P;
     double trace = 0;
     for (int64_t p = 0; p < P; p++)
         trace += m->gram[p * P + p];
     for (int64_t p = 0; p < P; p++)
         m->gram[p * P + p] += RIDGE * trace / (double)P;
+}
+
+static void solve(matching *m, float *values)
+{
+    const int64_t P = m->out->P, D = m->desc->D;
+    add_ridge(m);
     kvf__cholesky(m->gram, P);
 #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < D; k++) {
@@ -246,17 +258,79 @@ static void solve(matching *m, float *values)
     }
 }
 
+/* The equations of all queries. */
+static kvf_status equations(matching *m, int64_t l, int64_t g, const kvf__attn *attn,
+                            void (*set)(matching *, int64_t, int64_t, int64_t))
+{
+    for (int64_t first = 0; first < m->n; first += QUERIES) {
+        const int64_t n = m->n - first < QUERIES ? m->n - first : QUERIES;
+        KVF_TRY(scores(m, attn, first, n, head_of(m->out, l, g, 0), m->out->P));
+        set(m, g, first, n);
+    }
+    return KVF_OK;
+}
+
+/* ---- their weights --------------------------------------------------------------------------- */
+
+/* What each chosen key gets of all attention, and what the document gets. */
+static void set_masses(matching *m, int64_t g, int64_t first, int64_t n)
+{
+    const int64_t P = m->out->P, D = m->desc->D;
+    (void)g;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        double *x = m->equation + (first + i) * (P + D);
+        for (int64_t p = 0; p < P; p++)
+            x[p] = exp(m->score[i * P + p] - m->all[first + i]);
+        x[P] = 1 - exp(m->mass[first + i] - m->all[first + i]);
+    }
+}
+
+/* Coordinate descent within the bounds, from 1 on. */
+static void solve_weights(matching *m)
+{
+    const int64_t P = m->out->P;
+    const double least = exp(-MOST_WEIGHT), most = exp(MOST_WEIGHT);
+    double moved = 1;
+    add_ridge(m);
+    for (int sweep = 0; sweep < SWEEPS && moved > 1e-9; sweep++) {
+        moved = 0;
+        for (int64_t p = 0; p < P; p++) {
+            double rest = m->values[p];
+            for (int64_t j = 0; j < P; j++)
+                rest -= m->gram[j < p ? p * P + j : j * P + p] * m->weight[j];
+            const double to = m->weight[p] + rest / m->gram[p * P + p];
+            const double in = fmin(most, fmax(least, to));
+            moved = fmax(moved, fabs(in - m->weight[p]) / in);
+            m->weight[p] = in;
+        }
+    }
+}
+
+/* As if each key were there so many times that the prefix gets the document's share of attention:
+ * of the out prefix's log-weights, if it has them. */
+static kvf_status weigh(matching *m, int64_t l, int64_t g, const kvf__attn *attn)
+{
+    const int64_t P = m->out->P;
+    for (int64_t p = 0; p < P; p++)
+        m->weight[p] = 1;
+    if (!m->out->log_weight) return KVF_OK;
+    KVF_TRY(equations(m, l, g, attn, set_masses));
+    add_equations(m, 1);
+    solve_weights(m);
+    for (int64_t p = 0; p < P; p++)
+        m->out->log_weight[(l * m->out->G + g) * P + p] = (float)log(m->weight[p]);
+    return KVF_OK;
+}
+
 static kvf_status match_head(matching *m, int64_t l, int64_t g, const kvf__attn *attn)
 {
     take_queries(m, g, attn);
     KVF_TRY(measure_attention(m, l, g, attn));
     choose(m, l, g);
-    for (int64_t first = 0; first < m->n; first += QUERIES) {
-        const int64_t n = m->n - first < QUERIES ? m->n - first : QUERIES;
-        KVF_TRY(scores(m, attn, first, n, head_of(m->out, l, g, 0), m->out->P));
-        set_equations(m, g, first, n);
-    }
-    add_equations(m);
+    KVF_TRY(weigh(m, l, g, attn));
+    KVF_TRY(equations(m, l, g, attn, set_equations));
+    add_equations(m, m->desc->D);
     solve(m, head_of(m->out, l, g, 1));
     return KVF_OK;
 }
@@ -290,6 +364,8 @@ static void lay_out(void *object, kvf__carver *carve)
     m->max = kvf__carve(carve, QUERIES, 1, sizeof *m->max);
     m->sum = kvf__carve(carve, QUERIES, 1, sizeof *m->sum);
     m->mass = kvf__carve(carve, m->n, 1, sizeof *m->mass);
+    m->all = kvf__carve(carve, m->n, 1, sizeof *m->all);
+    m->weight = kvf__carve(carve, P, 1, sizeof *m->weight);
     m->no_target = kvf__carve(carve, QUERIES, 1, sizeof *m->no_target);
     m->attention = kvf__carve(carve, T, 1, sizeof *m->attention);
     m->order = kvf__carve(carve, T, 1, sizeof *m->order);

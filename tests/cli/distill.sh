@@ -54,6 +54,16 @@ run 0 distill $shared --init match --position-start P --method mlp --schedule co
 # shellcheck disable=SC2086
 run 0 distill $shared --out match.h5 --resume --steps 3 --quiet --threads 2
 
+# with log-weights: the prefix file holds them
+# shellcheck disable=SC2086
+run 0 distill $shared --init match --log-weight fixed --steps 0 --out weighed.h5 --quiet --threads 2
+run 0 merge weighed.h5 --out weighed-prefix.h5
+run 0 inspect weighed-prefix.h5
+has out 'log_weight'
+# shellcheck disable=SC2086
+run 2 distill $shared --init match --log-weight fixed --start-mass 1 --steps 0 --out other.h5
+has err '^kvfold: distill: --start-mass: --init match brings log-weights; try '
+
 # shellcheck disable=SC2086
 run 2 distill $shared --init match --prefix-length 400 --out other.h5
 has err '^kvfold: distill: --prefix-length 400: the document has only [0-9]* tokens; try '
