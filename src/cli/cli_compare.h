@@ -72,6 +72,24 @@ void cli_comparison_options_of(const cli_comparison *c, const cli_command *comma
                                cli_arguments *a);
 kvf_json *cli_comparison_shared(const cli_comparison *c); /* {name: value} of the same */
 
+/* A row that is being made: one more option; "name=value" behind its names; a name of files without
+ * slashes and spaces; and the row among those of the comparison. */
+int cli_compared_set(cli_comparison *c, cli_compared *row, const cli_given *given);
+void cli_compared_name(cli_compared *row, const char *name, const char *value);
+void cli_compared_clean(char *name);
+int cli_compared_keep(cli_comparison *c, const cli_compared *row);
+
+/* ---- sections (compare_sections.c) ----------------------------------------------------------- */
+
+/* The first section that is a row; NULL: there is none. */
+const cli_given *cli_sections_first(const cli_call *call);
+/* The axes, before the rows; then a row for each section. */
+int cli_sections_read_axes(cli_comparison *c);
+int cli_sections_add(cli_comparison *c);
+/* The row with every combination of the values from this axis on; of an axis that its method has
+ * not, once without. */
+int cli_compared_combine(cli_comparison *c, const cli_compared *row, size_t axis);
+
 /* ---- ensembles (compare_ensembles.c) --------------------------------------------------------- */
 
 /* Are there so many runs, of methods that share the base? CLI_OK, or CLI_MISUSE with its line. */

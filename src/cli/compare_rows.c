@@ -1,4 +1,5 @@
-/* What kvfold compare trains: the rows of its table, and which options each of them gets.
+/* What kvfold compare trains: the rows of its table, and which options each of them gets. Rows that
+ * are sections of a file come from compare_sections.c.
  *
  * Options for all rows are those of --options FILE, a recipe of train, and train's on the command
  * line or at the head of an experiment file. A method gets those of them that it has
@@ -88,7 +89,7 @@ kvf_json *cli_comparison_shared(const cli_comparison *c)
 
 /* ---- the rows -------------------------------------------------------------------------------- */
 
-static int keep_setting(cli_comparison *c, cli_compared *row, const cli_given *given)
+int cli_compared_set(cli_comparison *c, cli_compared *row, const cli_given *given)
 {
     if (row->n == CLI_MOST_SETTINGS)
         return cli_misuse(c->call->command, "%s: want up to %d options", row->method,
@@ -111,7 +112,7 @@ static int set_one(cli_comparison *c, cli_compared *row, char *text)
                           row->method, name);
     if (!kvf__train_option_applies(option->name, row->method))
         return cli_misuse(command, "--methods: --%s: not for method %s", option->name, row->method);
-    return keep_setting(c, row, &(cli_given){.name = option->name, .value = value});
+    return cli_compared_set(c, row, &(cli_given){.name = option->name, .value = value});
 }
 
 /* "method:option=value:option=value". */
@@ -130,19 +131,19 @@ static int parse_row(cli_comparison *c, char *text, cli_compared *row)
 }
 
 /* Names of files: a path has no slashes, and white space is none. */
-static void clean_file_name(char *name)
+void cli_compared_clean(char *name)
 {
     for (; *name; name++)
         if (*name == '/' || isspace((unsigned char)*name)) *name = '_';
 }
 
 /* Appends " name=value" and "-name=value". */
-static void name_setting(cli_compared *row, const char *name, const char *value)
+void cli_compared_name(cli_compared *row, const char *name, const char *value)
 {
     size_t at = strlen(row->name), file = strlen(row->file);
     snprintf(row->name + at, sizeof row->name - at, " %s=%s", name, value);
     snprintf(row->file + file, sizeof row->file - file, "-%s=%s", name, value);
-    clean_file_name(row->file + file);
+    cli_compared_clean(row->file + file);
 }
 
 static void name_row(cli_compared *row)
@@ -152,7 +153,7 @@ static void name_row(cli_compared *row)
              row->init ? row->init : "");
     if (row->init) snprintf(row->name, sizeof row->name, "%s init=%s", row->method, row->init);
     for (size_t i = 0; i < row->n; i++)
-        name_setting(row, row->setting[i].name, row->setting[i].value);
+        cli_compared_name(row, row->setting[i].name, row->setting[i].value);
 }
 
 /* A mistake in a row: at the line of the experiment that has it, else of the command line. */
@@ -166,7 +167,7 @@ static int bad_row(const cli_comparison *c, const cli_compared *row, const cli_g
     return cli_misuse(c->call->command, "%s", text);
 }
 
-static int keep_row(cli_comparison *c, const cli_compared *row)
+int cli_compared_keep(cli_comparison *c, const cli_compared *row)
 {
     char line[CLI_LINE_BYTES];
     if (c->n == CLI_MOST_COMPARED)
@@ -182,161 +183,12 @@ static int keep_row(cli_comparison *c, const cli_compared *row)
     return CLI_OK;
 }
 
-/* ---- axes ------------------------------------------------------------------------------------ */
-
-/* Sets what a line of the experiment says of a row. */
-static int set_line(cli_comparison *c, cli_compared *row, const cli_given *given)
-{
-    char line[CLI_LINE_BYTES];
-    if (!strcmp(given->name, "init")) {
-        row->init = given->value;
-    } else if (strcmp(given->name, "method") != 0) {
-        return keep_setting(c, row, given);
-    } else {
-        const char *known = cli_row_find(&cli_train, "method")->argument;
-        row->method = given->value;
-        if (kvf__choice_index(known, given->value) >= 0) return CLI_OK;
-        snprintf(line, sizeof line, "method \"%.60s\": want %s", given->value, known);
-        return cli_misuse_at(c->call->command, given, line);
-    }
-    return CLI_OK;
-}
-
-/* The row with every combination of the values from this axis on; of an axis that its method has
- * not, once without. */
-static int add_combinations(cli_comparison *c, const cli_compared *row, size_t axis)
-{
-    int code = CLI_OK;
-    if (axis == c->n_axes) return keep_row(c, row);
-    cli_given given = *c->axis[axis].line;
-    if (strcmp(given.name, "method") && !kvf__train_option_applies(given.name, row->method))
-        return add_combinations(c, row, axis + 1);
-    for (size_t i = 0; i < c->axis[axis].n && !code; i++) {
-        cli_compared one = *row;
-        given.value = c->axis_value[c->axis[axis].first + i];
-        code = set_line(c, &one, &given);
-        name_setting(&one, given.name, given.value);
-        if (!code) code = add_combinations(c, &one, axis + 1);
-    }
-    return code;
-}
-
-static int add_axis(cli_comparison *c, const cli_given *line)
-{
-    char *list = (char *)line->value, *value, text[CLI_LINE_BYTES];
-    const char *wrong = c->n_axes == CLI_MOST_SETTINGS ? ": too many axes" : NULL;
-    const size_t first = c->n_axis_values;
-    while (list && !wrong) {
-        wrong = kvf__option_cut(&list, &value);
-        if (!wrong && c->n_axis_values == CLI_MOST_COMPARED) wrong = ": too many values";
-        if (!wrong) c->axis_value[c->n_axis_values++] = value;
-    }
-    if (wrong) {
-        snprintf(text, sizeof text, "%s%s", line->name, wrong);
-        return cli_misuse_at(c->call->command, line, text);
-    }
-    c->axis[c->n_axes].line = line;
-    c->axis[c->n_axes].first = first;
-    c->axis[c->n_axes++].n = c->n_axis_values - first;
-    return CLI_OK;
-}
-
-/* ---- sections of the experiment -------------------------------------------------------------- */
-
-/* Options whose values are one for all rows. */
-static int check_varies(const cli_comparison *c, const cli_given *given)
-{
-    static const char *const NAMES[] = {"base",     "out", "force",       "resume", "dry-run",
-                                        "forecast", "log", "tensorboard", "seed"};
-    char line[CLI_LINE_BYTES];
-    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        if (strcmp(NAMES[i], given->name) != 0) continue;
-        const char *why = kvf__compare_refusal(given->name);
-        snprintf(line, sizeof line, "%s: %s", given->name, why ? why : "it holds for all rows");
-        return cli_misuse_at(c->call->command, given, line);
-    }
-    return CLI_OK;
-}
-
-static bool is_axes(const cli_given *section)
-{
-    return !strcmp(section->name, "*");
-}
-
-/* Of the lines behind a section: their number. */
-static size_t lines_of(const cli_call *call, size_t section)
-{
-    size_t n = 0;
-    while (section + 1 + n < call->n_sections && !call->sections[section + 1 + n].section)
-        n++;
-    return n;
-}
-
-static int read_axes(cli_comparison *c)
-{
-    const cli_call *call = c->call;
-    int code = CLI_OK;
-    for (size_t i = 0; i < call->n_sections && !code; i++) {
-        if (!call->sections[i].section || !is_axes(&call->sections[i])) continue;
-        for (size_t k = 1; k <= lines_of(call, i) && !code; k++) {
-            code = check_varies(c, &call->sections[i + k]);
-            if (!code) code = add_axis(c, &call->sections[i + k]);
-        }
-    }
-    return code;
-}
-
-static int name_section(const cli_comparison *c, const cli_given *section, cli_compared *row)
-{
-    const size_t n = strlen(section->name);
-    char line[CLI_LINE_BYTES];
-    size_t i = 0;
-    while (isalnum((unsigned char)section->name[i]) ||
-           (section->name[i] && strchr(" ._+-=", section->name[i])))
-        i++;
-    if (!n || i < n || section->name[0] == '.' || n >= sizeof row->name / 2) {
-        snprintf(line, sizeof line,
-                 "section \"%.60s\": want letters, digits, spaces and . _ + - =, or * for axes",
-                 section->name);
-        return cli_misuse_at(c->call->command, section, line);
-    }
-    snprintf(row->name, sizeof row->name, "%s", section->name);
-    snprintf(row->file, sizeof row->file, "%s", section->name);
-    clean_file_name(row->file);
-    return CLI_OK;
-}
-
-static int add_sections(cli_comparison *c)
-{
-    const cli_call *call = c->call;
-    int code = CLI_OK;
-    for (size_t i = 0; i < call->n_sections && !code; i++) {
-        cli_compared row = {.method = "mlp", .section = &call->sections[i]};
-        if (!row.section->section || is_axes(row.section)) continue;
-        code = name_section(c, row.section, &row);
-        for (size_t k = 1; k <= lines_of(call, i) && !code; k++) {
-            code = check_varies(c, &call->sections[i + k]);
-            if (!code) code = set_line(c, &row, &call->sections[i + k]);
-        }
-        if (!code) code = add_combinations(c, &row, 0);
-    }
-    return code;
-}
-
-/* Is there a section that is a row? */
-static const cli_given *first_section(const cli_call *call)
-{
-    for (size_t i = 0; i < call->n_sections; i++)
-        if (call->sections[i].section && !is_axes(&call->sections[i])) return &call->sections[i];
-    return NULL;
-}
-
 /* ---- the lists ------------------------------------------------------------------------------- */
 
 static int add_row(cli_comparison *c, cli_compared *row)
 {
     name_row(row);
-    return add_combinations(c, row, 0);
+    return cli_compared_combine(c, row, 0);
 }
 
 /* A row for each start, or one where the method has none. */
@@ -381,7 +233,7 @@ static int add_head(cli_comparison *c)
         if (!strncmp(one, "head", 4) && strchr(":", one[4])) return CLI_OK;
     if (!strcmp(c->task, "lm") || cli_given_value(&c->shared, "verbalizer")) return CLI_OK;
     name_row(&head);
-    return keep_row(c, &head);
+    return cli_compared_keep(c, &head);
 }
 
 static int add_methods(cli_comparison *c)
@@ -404,10 +256,10 @@ static int add_methods(cli_comparison *c)
 /* Sections are the rows of their file, which then has no lists. */
 static int add_rows(cli_comparison *c)
 {
-    const cli_given *section = first_section(c->call);
+    const cli_given *section = cli_sections_first(c->call);
     const char *list = cli_given_value(c->call, "methods") ? "methods" : c->inits ? "inits" : NULL;
     char line[CLI_LINE_BYTES];
-    int code = read_axes(c);
+    int code = cli_sections_read_axes(c);
     if (code) return code;
     if (!section) {
         code = add_head(c);
@@ -417,7 +269,7 @@ static int add_rows(cli_comparison *c)
         snprintf(line, sizeof line, "sections are the rows, so --%s has no place", list);
         return cli_misuse_at(c->call->command, section, line);
     }
-    code = add_sections(c);
+    code = cli_sections_add(c);
     c->reference = c->row[0].name;
     return code;
 }
