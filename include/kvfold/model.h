@@ -110,6 +110,14 @@ int64_t kvf_prefix_length(const kvf_prefix *prefix); /* P */
  * (keys after rope); a view, as long as the prefix lives. shape may be NULL. NULL: it has none, but
  * virtual tokens at the input or values of the base itself. */
 const float *kvf_prefix_kv(const kvf_prefix *prefix, int64_t shape[6]);
+/* Its log-weights [L, G, P], a view as long as it keeps them; NULL: it has none. shape may be NULL.
+ */
+const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3]);
+/* Gives keys and values log-weights, which are copied, in place of those they have; 0 in masked
+ * layers. EUNSUPPORTED: it has no keys and values; ESHAPE; ENUMERIC: one is not finite, or beyond
+ * 10000. */
+kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const float *values,
+                                      const int64_t shape[3]);
 /* A prefix of this base, of task lm, from such an array, which is copied. position_start: of a
  * row's first token; below 0: P. ESHAPE: not the base's shape; ENUMERIC: a value is not finite. */
 kvf_status kvf_prefix_from_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,

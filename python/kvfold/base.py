@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 import numpy as np
 
 from . import _structs as c
-from ._library import Context, Error, Handle, lib, text
+from ._library import Context, Error, Handle, lib, optional, text
 from ._options import choice
 from .model import Model
 

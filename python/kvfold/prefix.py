@@ -66,16 +66,21 @@ class Prefix(Model):
         return cls(handle, context, base, path, checkpoint, head)
 
     @classmethod
-    def from_numpy(cls, base: Base, values: Any, *, position_start: Optional[int] = None) -> Prefix:
+    def from_numpy(cls, base: Base, values: Any, *, position_start: Optional[int] = None, log_weights: Any = None) -> Prefix:
         """values [L, 2, 1, G, P, D], keys before values, as they lie in a cache of transformers (keys after rope); copied.
 
-        position_start: position of a text's first token; None: P.
+        position_start: position of a text's first token; None: P. log_weights [L, G, P]: added to the scores of its keys.
         """
         array = np.ascontiguousarray(values, dtype=np.float32)
         if array.ndim != 6:
             raise Error(f"values have shape {list(array.shape)}, want [L, 2, 1, G, P, D]", "ESHAPE")
         handle = base._context.make(lib.kvf_prefix_from_array, lib.kvf_prefix_free, base._handle, array.ctypes.data,
                                     (c.INT * 6)(*array.shape), -1 if position_start is None else position_start)
+        if log_weights is not None:
+            weights = np.ascontiguousarray(log_weights, dtype=np.float32)
+            if weights.ndim != 3:
+                raise Error(f"log-weights have shape {list(weights.shape)}, want [L, G, P]", "ESHAPE")
+            base._context.call(lib.kvf_prefix_set_log_weights, handle, weights.ctypes.data, (c.INT * 3)(*weights.shape))
         return cls(handle, base._context, base)
 
     @classmethod
@@ -127,6 +132,13 @@ class Prefix(Model):
                         "EUNSUPPORTED")
         return np.asarray(_Array(self._handle, address, shape))
 
+    @property
+    def log_weights(self) -> Optional[np.ndarray]:
+        """[L, G, P] float32, what attention adds to the scores of its keys; read-only, not copied. None: it has none."""
+        shape = (c.INT * 3)()
+        address = lib.kvf_prefix_log_weights(self._handle, shape)
+        return np.asarray(_Array(self._handle, address, shape)) if address else None
+
     def save(self, path: Path, *, dtype: str = "f32", force: bool = False) -> None:
         """A prefix file. dtype: "f32", "f16", "bf16", "int8". force: replace one that is there."""
         self._context.call(lib.kvf_prefix_save, self._handle, text(path), choice("dtype", dtype, c.DTYPES), force)
@@ -159,6 +171,8 @@ class Prefix(Model):
         forward=True: for model(**inputs), input_ids and position_ids without placeholders, [B, T]. That is always so on
         encoder bases (BERT, RoBERTa), whose rows are padded at the right.
         """
+        if self.log_weights is not None:
+            raise Error("the prefix has log-weights, which a cache of transformers does not hold", "EUNSUPPORTED")
         from ._transformers import inputs
 
         return inputs(self, tokenizer, texts, forward)

@@ -1,4 +1,5 @@
 """Prefixes: files, arrays without a copy, PEFT folders."""
+import functools
 import gc
 
 import kvfold
@@ -42,6 +43,28 @@ class Prefixes(Case):
         self.fails("want \\[L, 2, 1, G, P, D\\]", kvfold.Prefix.from_numpy, self.base, array[0], status="ESHAPE")
         self.fails("", kvfold.Prefix.from_numpy, self.base, array[:1], status="ESHAPE")
         self.fails("is nan", kvfold.Prefix.from_numpy, self.base, np.where(array > 0, np.nan, array), status="ENUMERIC")
+
+    def test_log_weights(self):
+        self.assertIsNone(self.prefix.log_weights)
+        array = self.prefix.numpy()
+        shape = (array.shape[0], array.shape[3], array.shape[4])
+        weights = np.linspace(-2, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+        made = kvfold.Prefix.from_numpy(self.base, array, log_weights=weights)
+        np.testing.assert_array_equal(made.log_weights, weights)
+        made.save(self.folder / "weighted.h5")
+        again = kvfold.Prefix.load(self.folder / "weighted.h5", self.base)
+        np.testing.assert_array_equal(again.log_weights, weights)
+        ids = self.base.tokenize("w1: abc")
+        np.testing.assert_array_equal(again.logits(ids), made.logits(ids))
+        self.assertGreater(abs(made.logits(ids) - self.prefix.logits(ids)).max(), 1e-3)
+        zeros = kvfold.Prefix.from_numpy(self.base, array, log_weights=0 * weights)
+        np.testing.assert_array_equal(zeros.logits(ids), self.prefix.logits(ids))
+        make = functools.partial(kvfold.Prefix.from_numpy, self.base, array)
+        self.fails("want \\[L, G, P\\]", make, log_weights=weights[0], status="ESHAPE")
+        self.fails("log-weights are", make, log_weights=weights[:1], status="ESHAPE")
+        self.fails("is nan", make, log_weights=weights * np.nan, status="ENUMERIC")
+        self.fails("log-weights", made.to_peft, self.folder / "weighted", status="EUNSUPPORTED")
+        self.fails("log-weights", made.inputs, None, ["a"], status="EUNSUPPORTED")
 
     def test_peft_there_and_back(self):
         self.prefix.to_peft(self.folder / "adapter", base_id=self.llama)

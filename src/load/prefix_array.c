@@ -13,6 +13,33 @@ const float *kvf_prefix_kv(const kvf_prefix *prefix, int64_t shape[6])
     return p->kv;
 }
 
+const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3])
+{
+    const kvf__prefix *p = &prefix->file.prefix;
+    if (!p->log_weight) return NULL;
+    if (shape) memcpy(shape, (const int64_t[3]){p->L, p->G, p->P}, 3 * sizeof *shape);
+    return p->log_weight;
+}
+
+kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const float *values,
+                                      const int64_t shape[3])
+{
+    kvf__prefix *p = &prefix->file.prefix;
+    const int64_t want[3] = {p->L, p->G, p->P};
+    if (!p->P || prefix->file.values.params.n)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has no keys and values to weigh",
+                         prefix->path);
+    if (memcmp(shape, want, sizeof want) != 0)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "log-weights are [%lld, %lld, %lld], want [%lld, %lld, %lld]",
+                         (long long)shape[0], (long long)shape[1], (long long)shape[2],
+                         (long long)p->L, (long long)p->G, (long long)p->P);
+    kvf__prefix given = *p;
+    given.log_weight = (float *)(uintptr_t)values; /* read alone */
+    KVF_TRY(kvf__prefix_check_weights(ctx, prefix->path, &given));
+    return kvf__prefix_take_weights(ctx, p, &given);
+}
+
 static kvf_status check_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,
                               const int64_t shape[6], int64_t position_start)
 {

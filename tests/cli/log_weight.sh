@@ -101,6 +101,37 @@ run 0 generate --base model --prefix infix.h5 --prompt 'ab' --max-tokens 4
 run 0 train --base model --data a=train.jsonl --data b=valid.jsonl --prefix-length 4 --task-prefix low-rank --log-weight train --start-mass -3 \
     --steps 3 --out tasks.h5 --quiet
 
+# a sweep gives each run the bits that it has alone, and a server each row its prefix
+printf '[plain]\n[weighted]\nlog-weight = train\nstart-mass = -2\n' >grid.txt
+shared='--base model --data train.jsonl --precision f32 --threads 2 --quiet --method direct --prefix-length 4 --steps 4'
+# shellcheck disable=SC2086 # words
+run 0 sweep $shared --grid grid.txt --out swept
+# shellcheck disable=SC2086
+run 0 train $shared --out plain-run.h5
+# shellcheck disable=SC2086
+run 0 train $shared --out weighted-run.h5 --log-weight train --start-mass -2
+for name in plain weighted; do
+    run 0 diff swept/$name.h5 $name-run.h5 --tensors-only
+done
+. "$SOURCE/tests/cli/server.sh"
+text() { sed -n 's/.*"text": *\("\([^"\]\|\\.\)*"\).*/\1/p' "$1"; }
+serve_on --prefix weighted=p.h5 --prefix plain=plain.h5
+if [ "$port" = 0 ]; then
+    wait "$pid"
+    skip 'the server: built without libmicrohttpd'
+else
+    for name in weighted plain; do
+        post /v1/completions '{"model": "'$name'", "prompt": "after 5:", "max_tokens": 8, "temperature": 0}' || skip 'requests: nothing to ask with'
+        text answer >$name.said
+    done
+    end TERM 143
+    for name in weighted:p plain:plain; do
+        run 0 generate --base model --prefix ${name#*:}.h5 --prompt 'after 5:' --max-tokens 8 --threads 2 --precision f32 --json
+        text out >said
+        [ ! -s ${name%:*}.said ] || same ${name%:*}.said said
+    done
+fi
+
 train 2 --out no.h5 --start-mass -10
 err_is 'kvfold: train: --start-mass needs --log-weight fixed or train; try kvfold train --help'
 train 2 --out no.h5 --log-weight fixed --log-weight-lr 1

@@ -19,6 +19,7 @@ parity dropped 2 $lm --method full --base-dropout 0.1 --lr 1e-4
 parity infix 2 $lm $prefix --infix
 parity own_head 2 $lm $prefix --train-head
 parity layers 3 $lm $prefix --layers 1-1 --recompute on
+parity weighted 2 $lm $prefix --log-weight train --start-mass -2 --prefix-dropout 0.2
 parity held 2 $lm $prefix --retain valid.jsonl --kl-to-base 0.5
 parity tokens 2 --base model --data train.jsonl $prefix --batch-tokens 120 --group-by prefix
 parity words 3 --base bert --task token-cls --data names.conll $prefix --batch-size 5
