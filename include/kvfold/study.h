@@ -55,6 +55,22 @@ void kvf_words_result_done(kvf_words_result *result);
 kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                      const kvf_words_options *options, kvf_words_result *result, kvf_json **json);
 
+typedef struct kvf_drop_spans_options {
+    kvf_eval_options eval; /* what each span is measured on */
+    const char *out;       /* page with heat maps, HTML */
+    bool force;
+    void (*progress)(void *user, int64_t done, int64_t spans); /* may be NULL */
+    void *user;
+    uint64_t reserved[8];
+} kvf_drop_spans_options;
+/* A base with adapters (kvf_base_open_for), measured without those of every span of layers. *json:
+ * {"layers", "loss", "value", "metric", "spans": [{"first", "last", "loss", "value"}], "added":
+ * [{"layer", "attn", "ffn"}]}: with all adapters, without those of layers first to last, and of
+ * each adapter the norm of what it adds over that of what it reads, on the same rows. Layers that
+ * were left out before count again. EUSAGE: the base carries none; EEXIST. */
+kvf_status kvf_drop_spans(kvf_ctx *ctx, kvf_base *base, kvf_prefix *prefix,
+                          const kvf_drop_spans_options *options, kvf_json **json);
+
 /* What a page is made of. All zero but path and out: what the file alone shows. */
 typedef struct kvf_report_options {
     const char *path; /* a run, prefix, embeddings or adapter file */

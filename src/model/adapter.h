@@ -60,5 +60,6 @@ kvf__param kvf__adapters_param(const kvf__adapters *adapters, size_t i);
 /* Leaves out those of layers from .. to, as if `up` and its bias were zero there. ESHAPE: no such
  * layers. */
 kvf_status kvf__adapters_drop(kvf_ctx *ctx, kvf__adapters *adapters, int64_t from, int64_t to);
+void kvf__adapters_restore(kvf__adapters *adapters); /* none is left out any more */
 
 #endif

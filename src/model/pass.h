@@ -76,6 +76,10 @@ typedef struct kvf__input {
                        each layer: with post-norm blocks, what qkv reads */
     double *share;  /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
                        falls on virtual tokens: prefix, or vectors (but those in a cache) */
+    double
+        *adapter_sizes; /* [L, 2, 2]; NULL: not wanted. Adds, for attention and feed-forward part
+                           of each layer, squares of what its adapter adds and of what that reads,
+                           summed over the tokens, in the last layer over those with a label */
     const kvf__queries *queries;  /* NULL: not wanted; excludes sections and a cache */
     const kvf__section *sections; /* [n_sections] all rows, in place of `condition`;
                                      excludes dropout and infix_at */

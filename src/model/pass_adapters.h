@@ -9,10 +9,11 @@ struct kvf__pass;
 
 /* Carved from the pass's arena; NULL: the model has none. */
 typedef struct kvf__pass_adapters {
-    float *part; /* [Rx, C] output of one product; serial adapters only */
-    float *d;    /* [Rx, C] gradient of a half's output through its adapter, or of its input */
-    void *d_act; /* the same in the act type; the same memory where that is f32 */
-    float *dh;   /* [Rx, adapter size] */
+    float *part;   /* [Rx, C] output of one product; serial adapters only */
+    float *d;      /* [Rx, C] gradient of a half's output through its adapter, or of its input */
+    void *d_act;   /* the same in the act type; the same memory where that is f32 */
+    float *dh;     /* [Rx, adapter size] */
+    double *sizes; /* of the input, see kvf__input; NULL: not wanted */
 } kvf__pass_adapters;
 
 /* Adapters of a layer's halves (pass_adapters.c): has this half one at all, in some layer? */

@@ -109,6 +109,7 @@ static kvf_status set_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inp
     pass->cache = input->cache;
     pass->slot = input->slot;
     pass->keys.share = input->share;
+    pass->adapt.sizes = input->adapter_sizes;
     pass->keys.queries = input->queries;
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);

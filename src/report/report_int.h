@@ -33,6 +33,8 @@ kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json 
                            kvf__buf *out);
 /* The picture of a comparison's scores as an SVG file; empty if it has none. */
 kvf_status kvf__ranges_picture(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
+/* Of spans of layers without their adapters, as kvf_drop_spans() gives them. */
+kvf_status kvf__spans_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 /* Of a comparison, as kvf__compare_page() takes it. */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 

@@ -206,6 +206,7 @@ static kvf_status forward(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *s
     const kvf__input input = {.batch = &e->batcher.batch,
                               .condition = subject->condition,
                               .share = subject->share,
+                              .adapter_sizes = subject->adapter_sizes,
                               .queries = subject->queries};
     return kvf__pass_fwd(ctx, e->pass, &input);
 }

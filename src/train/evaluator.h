@@ -12,6 +12,7 @@ typedef struct kvf__subject {
     kvf__condition condition;
     kvf__head *head;                    /* NULL: the base's own */
     double *share;                      /* [L, H] as of kvf__input; NULL: not wanted */
+    double *adapter_sizes;              /* [L, 2, 2] of the same */
     const struct kvf__queries *queries; /* as of kvf__input; NULL: not wanted */
 } kvf__subject;
 /* prefix NULL: the bare base. */
