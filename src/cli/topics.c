@@ -196,9 +196,10 @@ static const char METRICS[] =
     "class or tag, and of each entity type.\n";
 
 static const char FORMATS[] =
-    "base: a Hugging Face folder (config.json, model.safetensors, whole or sharded, and\n"
-    "  tokenizer.json, vocab.json with merges.txt, vocab.txt or tokenizer.model), a GGUF\n"
-    "  or base file; or ORG/NAME of the Hugging Face Hub, where its local cache has it.\n"
+    "base: a Hugging Face folder (config.json, model.safetensors or pytorch_model.bin,\n"
+    "  whole or sharded, and tokenizer.json, vocab.json with merges.txt, vocab.txt or\n"
+    "  tokenizer.model), a GGUF or base file; or ORG/NAME of the Hugging Face Hub, where\n"
+    "  its local cache has it.\n"
     "\n"
     "data: JSONL, one object a line, or one of the formats below:\n"
     "  {\"prompt\": TEXT, \"completion\": TEXT}   the completion and the end token carry loss\n"
@@ -234,7 +235,8 @@ static const char FORMATS[] =
     "kind PROMPT_TUNING or P_TUNING an embeddings file; a\n"
     "  safetensors file with embedding.weight and transform.{0,2}.{weight,bias} a run\n"
     "  file at step 0; the Hugging Face folder of a base a base file, and so a GGUF:\n"
-    "  the same logits in f32, its integers as the f32 they stand for.\n"
+    "  the same logits in f32, its integers as the f32 they stand for. A folder with\n"
+    "  pytorch_model.bin may be another program's prefix: --from base says it is a base.\n"
     "  Prefixes of P-tuning v2, PrefixTuning (Li & Liang), AdapterHub and cartridges, in\n"
     "  safetensors (a torch pickle is refused with the command that converts it), become\n"
     "  a run at step 0 where kvfold has their encoder, else a prefix file. So does a\n"
