@@ -58,8 +58,8 @@ copy_base
 head -c 300 model/tokenizer.json >bad/tokenizer.json
 broken 'tokenizer.json'
 copy_base
-sed 's/"BPE"/"Unigram"/' model/tokenizer.json >bad/tokenizer.json
-broken 'tokenizer.json: .*Unigram'
+sed 's/"BPE"/"WordLevel"/' model/tokenizer.json >bad/tokenizer.json
+broken 'tokenizer.json: .*WordLevel'
 copy_base
 rm bad/tokenizer.json
 broken 'tokenizer.json'
