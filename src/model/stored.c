@@ -76,7 +76,10 @@ static kvf_status copy_matrix(storing *s, kvf__slot *slot)
     stored->memory[stored->n++] = to;
     stored->bytes += bytes;
     convert(s, slot, dtype, to);
-    if (slot->add) slot->permuted_heads = 0;
+    if (slot->add) { /* its rows are where everybody asks for them */
+        slot->permuted_heads = 0;
+        slot->file_by_head = false;
+    }
     slot->add = NULL;
     slot->view.data = to;
     slot->view.dtype = dtype;

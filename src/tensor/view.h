@@ -6,7 +6,8 @@
 #include "base_int.h"
 #include "map.h"
 
-/* name, bytes per block, elements per block. The types from Q4_0 on are those of GGUF (ggml-common.h). */
+/* name, bytes per block, elements per block. The types from Q4_0 on are those of GGUF
+ * (ggml-common.h). */
 #define KVF__DTYPE_LIST(X)                                                                         \
     X(F32, "f32", 4, 1)                                                                            \
     X(F16, "f16", 2, 1)                                                                            \

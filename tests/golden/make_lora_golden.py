@@ -8,6 +8,8 @@ at the labelled positions of the model's rows without and with its prefix, of th
     llama_untied   every linear layer and the head, rsLoRA, rank_pattern and alpha_pattern
     gpt2           Conv1D layers, fan_in_fan_out
     gpt2_body      the same of AutoModel, whose names have no "transformer."
+    gpt_neox       q, k and v of each head follow each other in one matrix
+    phi3           fused matrices
     embedding      a layer that is not folded
 
 Run: python make_lora_golden.py   (torch 2.13, transformers 5.23, peft 0.21)
@@ -35,6 +37,8 @@ CASES = {
                          alpha_pattern={"down_proj": 9, "^model.layers.1.mlp.gate_proj": 2}),
     "gpt2": dict(model="gpt2", r=2, lora_alpha=3, fan_in_fan_out=True, target_modules=CONV),
     "gpt2_body": dict(model="gpt2", r=2, lora_alpha=3, fan_in_fan_out=True, target_modules=CONV),
+    "gpt_neox": dict(model="gpt_neox", r=2, lora_alpha=2, target_modules=["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]),
+    "phi3": dict(model="phi3", r=2, lora_alpha=2, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]),
     "embedding": dict(model="llama_tied", r=1, target_modules=["embed_tokens"]),
 }
 
