@@ -55,8 +55,9 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
                cli_shape_text(r->shape, 6, shape, sizeof shape), kvf_dtype_name(o->dtype),
                cli_bytes_text(r->bytes, size), (long long)r->position_start);
         if (r->documents > 1)
-            printf("%lld parts are documents, each distilled without the others: together they may "
-                   "answer much worse than alone; eval on questions about each shows it\n",
+            printf("%lld parts are documents, each distilled without the others: all but the last "
+                   "may answer hardly better than the bare base; eval on questions about each "
+                   "shows it\n",
                    (long long)r->documents);
         return CLI_OK;
     }
