@@ -37,8 +37,8 @@ class SameAsTheCommand(Case):
         self.assertEqual(prefix.base_hash, base.hash)
         ours = answer("eval", "--base", self.llama, "--lora", lora, "--prefix", self.folder / "on_lora.h5", "--data", self.pairs,
                       "--precision", "f32")
-        self.assertEqual(base.eval(PAIRS, prefix=prefix).loss, ours["loss"])
-        self.fails("the prefix is for base llama.lora ", self.base.eval, PAIRS, prefix=prefix)
+        self.assertEqual(prefix.eval(PAIRS).loss, ours["loss"])
+        self.fails("the prefix is for base llama.lora ", kvfold.Prefix.load, self.folder / "on_lora.h5", self.base)
 
     def test_generate(self):
         prompts = [row["prompt"] for row in PAIRS]
