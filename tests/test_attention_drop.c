@@ -43,7 +43,7 @@ static void open_dropped(dropped *d, const fx_shape *shape, double rate)
                                .G = a->G,
                                .D = a->D,
                                .backward = true,
-                               .dropout = true};
+                               .plain = true};
     kvf__attn_plan_free(a->plan);
     fx_must(kvf__attn_plan_create(d->f.ctx, &limits, &a->plan) == KVF_OK);
     kvf__attn_plan_set(a->plan, d->f.rows, shape->n_rows, d->f.segs, 2 + shape->n_rows);
@@ -64,8 +64,8 @@ START_TEST(nothing_dropped_is_the_reference)
     fx_open(&want, &shape, 1);
     fx_run(&want, kvf__kernels_level("ref"));
     fx_zero_grads(&d.f);
-    kvf__attn_drop_fwd(&d.f.attn);
-    kvf__attn_drop_bwd(&d.f.attn);
+    kvf__attn_plain_fwd(&d.f.attn);
+    kvf__attn_plain_bwd(&d.f.attn);
     float *got[2] = {fx_floats(&d.f, d.f.attn.out, d.f.n_out),
                      fx_floats(&d.f, d.f.attn.dqkv, d.f.n_qkv)};
     float *ref[2] = {fx_floats(&want, want.attn.out, want.n_out),
@@ -91,7 +91,7 @@ static double loss(dropped *d)
 {
     const float *out = d->f.attn.out;
     double sum = 0;
-    kvf__attn_drop_fwd(&d->f.attn);
+    kvf__attn_plain_fwd(&d->f.attn);
     for (int r = 0; r < d->f.shape.n_rows; r++) {
         const int64_t width = d->f.attn.H * d->f.attn.D, from = d->f.rows[r].start * width;
         for (int64_t i = from; i < from + d->f.rows[r].len * width; i++)
@@ -124,8 +124,8 @@ START_TEST(gradient_is_slope)
     open_dropped(&d, &SHAPES[_i], 0.3);
     fx *f = &d.f;
     fx_zero_grads(f);
-    kvf__attn_drop_fwd(&f->attn);
-    kvf__attn_drop_bwd(&f->attn);
+    kvf__attn_plain_fwd(&f->attn);
+    kvf__attn_plain_bwd(&f->attn);
     float *dqkv = fx_floats(f, f->attn.dqkv, f->n_qkv);
     float *dk = fx_zeros(fx_bytes(KVF__F32, f->n_seg[0])),
           *dv = fx_zeros(fx_bytes(KVF__F32, f->n_seg[0]));
@@ -138,7 +138,7 @@ START_TEST(gradient_is_slope)
     fx_zero_grads(f);
     f->attn.shared_only = true;
     memset(f->attn.dqkv, 0, sizeof(float) * (size_t)f->n_qkv);
-    kvf__attn_drop_bwd(&f->attn);
+    kvf__attn_plain_bwd(&f->attn);
     ck_close(f->segs[0].dk, dk, (size_t)f->n_seg[0], 0, 0);
     for (int64_t i = 0; i < f->n_qkv; i++)
         ck_assert(((float *)f->attn.dqkv)[i] == 0);
@@ -169,7 +169,7 @@ START_TEST(masks_are_drawn_alone)
     open_dropped(&d, &shape, rate);
     for (int layer = 0; layer < 2; layer++) {
         d.drop.layer = layer;
-        kvf__attn_drop_fwd(&d.f.attn);
+        kvf__attn_plain_fwd(&d.f.attn);
         for (int r = 0; r < FX_ROWS; r++)
             for (int h = 0; h < 32; h++) {
                 const float *out = (float *)d.f.attn.out + (r * 32 + h) * 4;

@@ -199,6 +199,11 @@ END_TEST
     "{\"model_type\":\"qwen3\",\"hidden_size\":64,\"intermediate_size\":128,"                      \
     "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"                 \
     "\"vocab_size\":100}"
+#define DEBERTA                                                                                    \
+    "{\"model_type\":\"deberta-v2\",\"hidden_size\":64,\"intermediate_size\":128,"                 \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100,"                        \
+    "\"relative_attention\":true,\"position_biased_input\":false,\"share_att_key\":true,"          \
+    "\"pos_att_type\":[\"p2c\",\"c2p\"],\"norm_rel_ebd\":\"layer_norm\"}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
 /* base with one key set; key NULL: as it is. */
@@ -341,8 +346,17 @@ static const struct refusal {
     kvf_status status;
     const char *line; /* part of the message */
 } refusals[] = {
-    {LLAMA, "model_type", "\"deberta-v2\"", KVF_EUNSUPPORTED,
-     "\"deberta-v2\" is not supported (llama, mistral, qwen2"},
+    {LLAMA, "model_type", "\"albert\"", KVF_EUNSUPPORTED,
+     "\"albert\" is not supported (llama, mistral, qwen2"},
+    {DEBERTA, "relative_attention", "false", KVF_EUNSUPPORTED, "only true is supported"},
+    {DEBERTA, "position_biased_input", "true", KVF_EUNSUPPORTED, "only false is supported"},
+    {DEBERTA, "pos_att_type", "\"c2p\"", KVF_EUNSUPPORTED, "expected c2p and p2c"},
+    {DEBERTA, "norm_rel_ebd", "\"none\"", KVF_EUNSUPPORTED, "expected \"layer_norm\""},
+    {DEBERTA, "conv_kernel_size", "3", KVF_EUNSUPPORTED, "conv_kernel_size is 3"},
+    {DEBERTA, "type_vocab_size", "2", KVF_EUNSUPPORTED, "type_vocab_size is 2"},
+    {DEBERTA, "embedding_size", "32", KVF_EUNSUPPORTED, "embedding_size is 32"},
+    {DEBERTA, "pooler_hidden_act", "\"tanh\"", KVF_EUNSUPPORTED, "expected \"gelu\""},
+    {DEBERTA, "position_buckets", "2", KVF_EFORMAT, "position_buckets 2 for distances up to 512"},
     {"[]", NULL, NULL, KVF_EFORMAT, "not a JSON object"},
     {"{}", NULL, NULL, KVF_EFORMAT, "model_type is missing"},
     {"{\"model_type\":\"llama\"}", NULL, NULL, KVF_EFORMAT, "hidden_size is missing"},

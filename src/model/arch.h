@@ -17,6 +17,9 @@ typedef enum kvf__role {
     KVF__W_EMBED_NORM_BETA,
     KVF__W_EMBED_OUT, /* from the width of the embeddings to that of the model */
     KVF__W_EMBED_OUT_BIAS,
+    KVF__W_RELATIVE, /* embeddings of distances, and their norm; the same for all layers */
+    KVF__W_RELATIVE_NORM,
+    KVF__W_RELATIVE_NORM_BETA,
     KVF__W_NORM1, /* of the attention half of a block, in pre-norm and post-norm blocks */
     KVF__W_NORM1_BETA,
     KVF__W_QKV, /* fused, columns q | k | v; then Q, K, V do not exist */
@@ -77,7 +80,7 @@ typedef enum kvf__role {
 /* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
  * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types, E = width of
- * the embeddings, 2 is 2: "SD C" is [(H + 2 G) * D, C]. */
+ * the embeddings, R = buckets of distances, 2 is 2: "SD C" is [(H + 2 G) * D, C]. */
 typedef struct kvf__weight {
     kvf__role role;
     const char *hf, *gguf, *shape;
@@ -154,7 +157,7 @@ typedef struct kvf__arch_family {
     size_t n;
 } kvf__arch_family;
 extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, kvf__arch_phi,
-    kvf__arch_gpt, kvf__arch_bert;
+    kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_by_class(const char *class_name);

@@ -232,6 +232,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     desc->norm_eps = (float)eps;
     KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(read_pad_positions(c, desc));
+    if (desc->position.kind == KVF__POS_RELATIVE) KVF_TRY(kvf__config_relative(c, desc));
     if (desc->position.kind == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));
     if (desc->position.kind == KVF__POS_ROPE) KVF_TRY(kvf__rope_init(c->ctx, desc));

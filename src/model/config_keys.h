@@ -75,6 +75,9 @@ kvf_status kvf__config_size(const kvf__config *c, const kvf__desc *desc, const k
                             int64_t *out);
 /* Those that follow from others, once all were read. */
 kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc);
+/* Fills desc->position.relative from a config.json, and the scale of scores; needs
+ * desc->position.max and D (config_relative.c). */
+kvf_status kvf__config_relative(const kvf__config *c, kvf__desc *desc);
 /* Fills desc->position.rope from a config.json; needs desc->position.max. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc);
 /* longrope, whose divisors, original length and attention factor are there. */

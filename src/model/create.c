@@ -161,6 +161,8 @@ static kvf_status build(creation *c)
     model->row_step = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
     KVF_TRY(put_embedding(c));
     KVF_TRY(kvf__carve_block(c->ctx, lay_memory, c, &model->memory));
+    if (c->desc->position.kind == KVF__POS_RELATIVE)
+        KVF_TRY(kvf__relative_create(c->ctx, c->desc, c->slots, &model->relative));
     KVF_TRY(kvf__creation_prepare(c));
     KVF_TRY(pack_all(c));
     model->packed_bytes = c->packer.packed_bytes;
@@ -209,6 +211,11 @@ static kvf_status make_trained(creation *c, const kvf__slots *slots)
     c->slots = slots;
     c->model->unfolded = train->unfolded || train->what != KVF__TRAIN_NOTHING;
     if (train->what == KVF__TRAIN_NOTHING) return KVF_OK;
+    if (train->what == KVF__TRAIN_EVERYTHING && c->desc->position.kind == KVF__POS_RELATIVE)
+        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                         "method full: %s has attention by relative positions, whose weights are "
+                         "not trained here",
+                         c->desc->arch_name);
     KVF_TRY(kvf__masters_create(c->ctx, c->desc, slots, train, c->model->backward,
                                 &c->model->train.masters));
     c->slots = kvf__masters_slots(c->model->train.masters);
@@ -312,6 +319,7 @@ void kvf__model_free(kvf__model *model)
     if (!model) return;
     free_weights(model);
     kvf__free(model->memory);
+    kvf__free(model->relative.memory);
     kvf__free(model->rope.cos);
     kvf__free(model->rope.sin);
     kvf__adapters_free(model->train.adapters);

@@ -7,7 +7,20 @@
 #include "view.h"
 
 typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
-typedef enum kvf__position_kind { KVF__POS_LEARNED, KVF__POS_ROPE } kvf__position_kind;
+/* Relative: terms of attention's scores, by how far a query and a key of a row are apart (DeBERTa).
+ */
+typedef enum kvf__position_kind {
+    KVF__POS_LEARNED,
+    KVF__POS_ROPE,
+    KVF__POS_RELATIVE
+} kvf__position_kind;
+
+/* How distances fall into buckets, of which each sign has `span`: one each up to span / 2, then
+ * ever wider ones up to farthest - 1. */
+typedef struct kvf__relative {
+    int64_t span, farthest;
+    bool logarithmic; /* else one bucket each, up to span */
+} kvf__relative;
 
 /* How rope's frequencies are scaled for lengths beyond those of pretraining (transformers'
  * modeling_rope_utils.py). Fields a kind does not use are 0. */
@@ -72,6 +85,7 @@ typedef struct kvf__positions {
     bool starts_at_0; /* after a prefix positions start at 0, not at P, unless a run asks for it */
     int64_t window;   /* sliding attention, 0: none; else accepted only while P + length fits */
     kvf__rope rope;
+    kvf__relative relative;
     int64_t rotated; /* rope: the first R of D elements of a head; 0: not rope */
     float *divisors; /* of frequencies (GGUF's rope_freqs.weight) [R/2], owned; NULL: none */
     float *inv_freq; /* rope: [R/2], f32 arithmetic as transformers does, scaling applied; owned */

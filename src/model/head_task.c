@@ -2,9 +2,9 @@
  * calls forward and backward.
  *
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
- * modeling_electra, modeling_distilbert, modeling_gpt2 and modeling_layers' Generic... classes
- * (llama, mistral, qwen2, qwen3). A pooler comes from the base and stays frozen; where the base
- * file has none, a new one is trained as part of the head. */
+ * modeling_electra, modeling_distilbert, modeling_deberta_v2, modeling_gpt2 and modeling_layers'
+ * Generic... classes (llama, mistral, qwen2, qwen3). A pooler comes from the base and stays frozen;
+ * where the base file has none, a new one is trained as part of the head. */
 #include "arena.h"
 #include "head_priv.h"
 
@@ -18,6 +18,7 @@
 #define ROBERTA    " roberta xlm-roberta "
 #define ELECTRA    " electra "
 #define DISTILBERT " distilbert "
+#define DEBERTA    " deberta-v2 "
 #define GPT2       " gpt2 "
 #define LLAMA      " llama mistral qwen2 qwen3 "
 #define NO_INNER   NULL, KVF__TANH, false, false
@@ -29,7 +30,8 @@ static const kvf__head_kind KINDS[] = {
      KVF__RATE_CLASSIFIER},
     {BERT ROBERTA ELECTRA GPT2, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true,
      KVF__RATE_CLASSIFIER},
-    {BERT ROBERTA ELECTRA GPT2 LLAMA, KVF__TASK_QA, NO_INNER, "qa_outputs", true, KVF__RATE_NONE},
+    {BERT ROBERTA ELECTRA DEBERTA GPT2 LLAMA, KVF__TASK_QA, NO_INNER, "qa_outputs", true,
+     KVF__RATE_NONE},
     {ROBERTA, KVF__TASK_SEQ_CLS, "classifier.dense", KVF__TANH, false, true, "classifier.out_proj",
      true, KVF__RATE_CLASSIFIER},
     {ROBERTA, KVF__TASK_CHOICE, "roberta.pooler.dense", KVF__TANH, true, false, "classifier", true,
@@ -38,11 +40,15 @@ static const kvf__head_kind KINDS[] = {
      "classifier.out_proj", true, KVF__RATE_CLASSIFIER},
     {ELECTRA, KVF__TASK_CHOICE, "sequence_summary.summary", KVF__GELU_ERF, false, false,
      "classifier", true, KVF__RATE_POOLED},
+    {DEBERTA, KVF__TASK_SEQ_CLS, "pooler.dense", KVF__GELU_ERF, false, false, "classifier", true,
+     KVF__RATE_POOLED},
+    {DEBERTA, KVF__TASK_CHOICE, "pooler.dense", KVF__GELU_ERF, false, false, "classifier", true,
+     KVF__RATE_POOLED},
     {DISTILBERT, KVF__TASK_SEQ_CLS, "pre_classifier", KVF__RELU, false, false, "classifier", true,
      KVF__RATE_POOLED},
     {DISTILBERT, KVF__TASK_CHOICE, "pre_classifier", KVF__RELU, false, false, "classifier", true,
      KVF__RATE_POOLED},
-    {DISTILBERT, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true, KVF__RATE_HIDDEN},
+    {DISTILBERT DEBERTA, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true, KVF__RATE_HIDDEN},
     {DISTILBERT, KVF__TASK_QA, NO_INNER, "qa_outputs", true, KVF__RATE_QA},
     {GPT2 LLAMA, KVF__TASK_SEQ_CLS, NO_INNER, "score", false, KVF__RATE_NONE},
     /* transformers has none: the head of seq-cls with one output, a score for each choice */

@@ -10,6 +10,7 @@
 #ifndef KVF_MODEL_PRIV_H
 #define KVF_MODEL_PRIV_H
 
+#include "attention.h"
 #include "cache.h"
 
 #define KVF__PLANE       1536
@@ -83,6 +84,16 @@ typedef struct kvf__model_embed {
     void *user;
 } kvf__model_embed;
 
+/* Relative keys and queries of all layers, made of weights that are frozen (relative.c). */
+typedef struct kvf__relative_terms {
+    kvf__attn_relative *layer; /* [L]; NULL: the base has none */
+    void *memory;              /* of all below */
+    float *values;             /* [L, 2, buckets, H * D] */
+    int32_t *bucket;           /* [2 position.max - 1] */
+} kvf__relative_terms;
+kvf_status kvf__relative_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                                kvf__relative_terms *out);
+
 /* [rows, D/2]; NULL for learned positions. The first 8192 rows at creation, see rope.c. */
 typedef struct kvf__rope_table {
     float *cos, *sin;
@@ -103,6 +114,7 @@ struct kvf__model {
     kvf__layer_weights *weights; /* of the layers: [L], or one that all share */
     kvf__model_embed embed;
     kvf__rope_table rope;
+    kvf__relative_terms relative;
     kvf__model_head lm;
     float *pooler, *pooler_bias; /* [C, C], [C] or NULL */
     kvf__masked_lm masked_lm;    /* whole or zero */

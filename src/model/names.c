@@ -93,6 +93,8 @@ static int64_t letter_value(const kvf__desc *desc, char letter)
         return desc->G;
     case 'D':
         return desc->D;
+    case 'R':
+        return 2 * desc->position.relative.span;
     case 'S':
         return desc->H + 2 * desc->G;
     case 'X':

@@ -111,7 +111,8 @@ kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix
  * to, to + 1, ...; under every scaling, whose factor stays on them. Without rope nothing happens.
  */
 void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to);
-void kvf__rope_move_key(const kvf__desc *desc, float *k, int64_t from, int64_t to); /* of one, [D] */
+void kvf__rope_move_key(const kvf__desc *desc, float *k, int64_t from,
+                        int64_t to); /* of one, [D] */
 
 /* The raw key and value projections of every layer, with tables for P positions; slots: those the
  * model was made of. */

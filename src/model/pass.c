@@ -76,7 +76,7 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
         .G = d->G,
         .D = d->D,
         .backward = limits->backward,
-        .dropout = limits->base_dropout && d->dropout.attention > 0};
+        .plain = pass->model->relative.layer || (limits->base_dropout && d->dropout.attention > 0)};
     return kvf__attn_plan_create(ctx, &attn, &pass->keys.plan);
 }
 

@@ -129,8 +129,8 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
     attn.dqkv = pass->bwd.dqkv;
     attn.shared_only = prefix_only;
     attn.drop = kvf__pass_attn_drop(pass, l);
-    if (attn.drop)
-        kvf__attn_drop_bwd(&attn);
+    if (attn.drop || attn.relative)
+        kvf__attn_plain_bwd(&attn);
     else
         m->kernels->attn_bwd(&attn);
     kvf__pass_collect_rows(pass, l, dprefix);

@@ -1,6 +1,6 @@
 /* Dropout of the base itself: on embeddings and on what each half adds to the stream, where GPT and
  * BERT have theirs (embd_pdrop, resid_pdrop, hidden_dropout_prob), and on the probabilities of
- * attention where the config has a rate for them (attention_drop.c).
+ * attention where the config has a rate for them (attention_plain.c).
  *
  * Masks are drawn by (seed, step, example, place, token, column) when they are applied (dropout.h),
  * so that a row draws the same in any batch, and a layer that is computed again draws it again. A

@@ -149,8 +149,8 @@ void kvf__pass_attend(kvf__pass *pass, int64_t l)
     kvf__pass_segments(pass, l, false, false);
     kvf__attn attn = kvf__pass_attn(pass, l);
     attn.drop = kvf__pass_attn_drop(pass, l);
-    if (attn.drop)
-        kvf__attn_drop_fwd(&attn);
+    if (attn.drop || attn.relative)
+        kvf__attn_plain_fwd(&attn);
     else
         m->kernels->attn_fwd(&attn);
     /* rows of padding are not attention's, but the next product reads them */

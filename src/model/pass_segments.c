@@ -253,6 +253,7 @@ kvf__attn kvf__model_attn(const kvf__model *model, int64_t l)
                        .causal = d->block.causal,
                        .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
                                                   : d->score_scale,
+                       .relative = model->relative.layer ? &model->relative.layer[l] : NULL,
                        .ld = row_width(d)};
 }
 

@@ -37,12 +37,18 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
                             act_words[d->block.act], d->block.gated, d->block.causal,
                             d->block.qkv_bias, d->block.out_bias, d->block.mlp_bias));
     KVF_TRY(kvf__buf_printf(ctx, text, "positions %s window %lld score %.9g by_layer %d\n",
-                            d->position.kind == KVF__POS_ROPE ? "rope" : "learned",
+                            d->position.kind == KVF__POS_ROPE       ? "rope"
+                            : d->position.kind == KVF__POS_RELATIVE ? "relative"
+                                                                    : "learned",
                             (long long)d->position.window, (double)d->score_scale,
                             d->score_by_layer));
     if (d->block.post_norm || d->types || d->position.pad >= 0)
         KVF_TRY(kvf__buf_printf(ctx, text, "post_norm %d types %lld position_pad %d\n",
                                 d->block.post_norm, (long long)d->types, (int)d->position.pad));
+    if (d->position.kind == KVF__POS_RELATIVE)
+        KVF_TRY(kvf__buf_printf(
+            ctx, text, "relative %lld %lld %d\n", (long long)d->position.relative.span,
+            (long long)d->position.relative.farthest, d->position.relative.logarithmic));
     if (d->head_bias) KVF_TRY(kvf__buf_printf(ctx, text, "head_bias 1\n"));
     if (d->block.qk_norm)
         KVF_TRY(

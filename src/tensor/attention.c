@@ -26,9 +26,9 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
     if (!kvf__mul(keys, per_key, &packs) || !kvf__mul(block, KVF__ATTN_QUERIES, &blocks) ||
         !kvf__add(packs, blocks, &floats) || !kvf__mul(floats, sizeof(float), &floats))
         return false;
-    if (limits->dropout) {
-        const size_t dropped = kvf__attn_drop_scratch((int64_t)width, (int64_t)keys);
-        if (dropped > floats) floats = dropped;
+    if (limits->plain) {
+        const size_t plain = kvf__attn_plain_scratch((int64_t)width, (int64_t)keys);
+        if (plain > floats) floats = plain;
     }
     *out = (size_t)kvf__round_up((int64_t)floats, 64);
     return true;

@@ -50,7 +50,7 @@ typedef struct kvf__attn_limits {
     int64_t grad_len;              /* sum of lengths of segments with gradients */
     int64_t H, G, D;
     bool backward;
-    bool dropout; /* calls may have it */
+    bool plain; /* kvf__attn_plain_fwd may be called */
 } kvf__attn_limits;
 kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits,
                                  kvf__attn_plan **out);
@@ -69,6 +69,15 @@ typedef struct kvf__attn_drop {
     int64_t layer;          /* of the model: each draws its own masks */
 } kvf__attn_drop;
 
+/* Disentangled attention (He et al. 2021, DeBERTa, arXiv:2006.03654): the score of query i and own
+ * key j, before it is scaled, is q_i . k_j + q_i . k[b] + k_j . q[b] with b = bucket[most - 1 + i -
+ * j]. Keys of segments, the prefix's too, have no such terms. H = G. */
+typedef struct kvf__attn_relative {
+    const float *k, *q;    /* [buckets, H * D] */
+    const int32_t *bucket; /* [2 most - 1] */
+    int64_t most;          /* own tokens of a row at most */
+} kvf__attn_relative;
+
 typedef struct kvf__attn {
     kvf__attn_plan *plan;
     const kvf__kvseg *segs; /* same lengths as those given to plan_set; pointers differ by layer */
@@ -85,13 +94,15 @@ typedef struct kvf__attn {
     const void *dout; /* backward only: act [N, H*D] */
     void *dqkv;       /* backward only: act [N, ld], written */
     bool shared_only; /* backward only: dk, dv of the segments (layer 0); dqkv is not touched */
-    const kvf__attn_drop *drop; /* for the two calls below, which need it; else unused */
+    const kvf__attn_drop *drop;         /* for the two calls below; else unused */
+    const kvf__attn_relative *relative; /* the same */
 } kvf__attn;
 
-/* What kernels.attn_fwd and attn_bwd do, under dropout (attention_drop.c); rows and their keys are
+/* What kernels.attn_fwd and attn_bwd do, under dropout and with relative terms, if either is there
+ * (attention_plain.c); rows and their keys are
  * at most 2^20. One goes with the other: lse is of the kernel's own kind. */
-void kvf__attn_drop_fwd(const kvf__attn *attn);
-void kvf__attn_drop_bwd(const kvf__attn *attn);
+void kvf__attn_plain_fwd(const kvf__attn *attn);
+void kvf__attn_plain_bwd(const kvf__attn *attn);
 
 /* How query i of a row's head divides its attention: p [keys] = softmax of its scaled scores, in
  * f64 by the formula, for showing attention, not for computing with it. Keys are in p in the order

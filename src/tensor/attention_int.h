@@ -33,8 +33,8 @@ struct kvf__attn_plan {
     size_t grad_count; /* G * grad_len * (2 * D + 1); 0 unless backward */
 };
 
-/* Bytes that dropout's kernel needs of a thread's scratch. */
-size_t kvf__attn_drop_scratch(int64_t D, int64_t keys);
+/* Bytes that the plain kernel needs of a thread's scratch. */
+size_t kvf__attn_plain_scratch(int64_t D, int64_t keys);
 
 /* ---- where things are ------------------------------------------------------------------------ */
 

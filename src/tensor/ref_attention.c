@@ -85,11 +85,27 @@ static bool sees(const ref_head *h, int64_t i, int64_t j)
 }
 
 /* Of query i and key j, with its log-weight; *slope: of the cap there. */
+/* What the distance from own key j adds to a score, unscaled. */
+static double relative_of(const ref_head *h, int64_t head, int64_t i, int64_t j)
+{
+    const kvf__attn_relative *r = h->attn->relative;
+    const int64_t own = j - h->shared, D = h->attn->D;
+    double sum = 0;
+
+    if (!r || own < 0) return 0;
+    const int64_t at = (r->bucket[r->most - 1 + i - own] * h->attn->H + head) * D;
+    for (int64_t d = 0; d < D; d++)
+        sum += vec_get(query_of(h, head, i), d) * (double)r->k[at + d] +
+               vec_get(key_of(h, j, 0), d) * (double)r->q[at + d];
+    return sum;
+}
+
 static double score(const ref_head *h, int64_t head, int64_t i, int64_t j, double *slope)
 {
     const double cap = (double)h->attn->cap;
     const double s = (double)h->attn->scale *
-                     dot(query_of(h, head, i), key_of(h, j, 0), h->attn->D);
+                     (dot(query_of(h, head, i), key_of(h, j, 0), h->attn->D) +
+                      relative_of(h, head, i, j));
     const double t = cap > 0 ? tanh(s / cap) : 0;
 
     *slope = 1 - t * t;

@@ -20,9 +20,10 @@ import torch
 import transformers
 from make_model_golden import HERE, P, prefix_cache, randomise
 from safetensors.torch import save_file
-from transformers import (AttentionInterface, AttentionMaskInterface, BertConfig, BertModel, DistilBertConfig, DistilBertModel,
-                          ElectraConfig, ElectraModel, RobertaConfig, RobertaModel)
+from transformers import (AttentionInterface, AttentionMaskInterface, BertConfig, BertModel, DebertaV2Config, DebertaV2Model,
+                          DistilBertConfig, DistilBertModel, ElectraConfig, ElectraModel, RobertaConfig, RobertaModel)
 from transformers.masking_utils import eager_mask
+from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 
 LENGTHS = [17, 5, 30, 9]
 SMALL = dict(vocab_size=48, max_position_embeddings=52)
@@ -33,8 +34,11 @@ MODELS = {
     "electra": ElectraModel(ElectraConfig(**SMALL, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, hidden_size=24,
                                           embedding_size=16)),
     "distilbert": DistilBertModel(DistilBertConfig(**SMALL, dim=24, hidden_dim=40, n_layers=2, n_heads=2)),
+    "deberta": DebertaV2Model(DebertaV2Config(
+        **SMALL, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, hidden_size=24, relative_attention=True,
+        position_biased_input=False, share_att_key=True, pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm", position_buckets=8)),
 }
-PATCHED = ("ElectraSelfAttention", "DistilBertSelfAttention")
+PATCHED = ("ElectraSelfAttention", "DistilBertSelfAttention", "DisentangledSelfAttention")
 
 
 def attention(module, query, key, value, mask, scaling=None, **kwargs):
@@ -47,6 +51,23 @@ def attention(module, query, key, value, mask, scaling=None, **kwargs):
     return (shares @ value).transpose(1, 2), shares
 
 
+def disentangled(module, hidden_states, mask, *args, relative_pos=None, rel_embeddings=None, **kwargs):
+    """DisentangledSelfAttention.forward with module.prefix in front, whose keys have no relative terms."""
+    heads = module.num_attention_heads
+    query, key, value = (module.transpose_for_scores(p(hidden_states), heads)
+                         for p in (module.query_proj, module.key_proj, module.value_proj))
+    scale = (query.shape[-1] * 3) ** -0.5
+    scores = query @ key.transpose(-1, -2) * scale + module.disentangled_attention_bias(query, key, relative_pos, rel_embeddings, 3)
+    rows = lambda x: x.view(-1, heads, *x.shape[1:])
+    scores = rows(scores).masked_fill(~mask.bool(), torch.finfo(scores.dtype).min)
+    query, value = rows(query), rows(value)
+    if module.prefix is not None:
+        pk, pv = (p.to(query.dtype).expand(len(query), -1, -1, -1) for p in module.prefix)
+        scores, value = torch.cat([query @ pk.transpose(-1, -2) * scale, scores], -1), torch.cat([pv, value], 2)
+    return (torch.softmax(scores, -1) @ value).transpose(1, 2).flatten(2), None
+
+
+DisentangledSelfAttention.forward = disentangled
 AttentionInterface.register("prefixed", attention)
 AttentionMaskInterface.register("prefixed", eager_mask)
 
@@ -66,7 +87,7 @@ def positions(model, ids, start):
 
 def states(model, ids, types, mask, prefix=None, start=None):
     args = dict(input_ids=ids)
-    if hasattr(model.config, "type_vocab_size"):
+    if getattr(model.config, "type_vocab_size", 0):
         args["token_type_ids"] = types
     layers = patched(model)
     for l, layer in enumerate(layers):
@@ -121,7 +142,7 @@ def file_tensors(name, model):
 def golden(name, model, seed):
     generator = torch.Generator().manual_seed(seed)
     model.eval()
-    if patched(model):
+    if patched(model) and name != "deberta":
         model.set_attn_implementation("prefixed")
     randomise(model, generator)
     for value in model.parameters():
@@ -134,7 +155,7 @@ def golden(name, model, seed):
         ids = torch.randint(0, c.vocab_size, (n,), generator=generator)
         if name == "roberta":
             ids[n // 2] = c.pad_token_id
-        types = (torch.arange(n) > n // 2).long() * (getattr(c, "type_vocab_size", 1) - 1)
+        types = (torch.arange(n) > n // 2).long() * max(getattr(c, "type_vocab_size", 1) - 1, 0)
         at = torch.cat([torch.tensor([0]), torch.arange(n - 1 - n // 3, n)])
         rows.append((ids, types, at))
         at_all.append(at + start)

@@ -32,12 +32,15 @@ CONFIGS = {
     "electra": ("Electra", lambda n: tf.ElectraConfig(**BERT, embedding_size=8, num_labels=n)),
     "distilbert": ("DistilBert", lambda n: tf.DistilBertConfig(vocab_size=40, dim=12, hidden_dim=16, n_layers=1, n_heads=2,
                                                                max_position_embeddings=24, num_labels=n)),
+    "deberta-v2": ("DebertaV2", lambda n: tf.DebertaV2Config(
+        **BERT, num_labels=n, relative_attention=True, position_biased_input=False, share_att_key=True,
+        pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm", position_buckets=8)),
 }
-ENCODERS = ("bert", "roberta", "electra", "distilbert")
+ENCODERS = ("bert", "roberta", "electra", "distilbert", "deberta-v2")
 CLASSES = {"seq-cls": "ForSequenceClassification", "regression": "ForSequenceClassification",
            "token-cls": "ForTokenClassification", "qa": "ForQuestionAnswering", "qa_context": "ForQuestionAnswering",
            "multiple-choice": "ForMultipleChoice"}
-HEADS = ("classifier.", "score.", "qa_outputs.", "bert.pooler.", "roberta.pooler.", "sequence_summary.", "pre_classifier.")
+HEADS = ("classifier.", "score.", "qa_outputs.", "bert.pooler.", "roberta.pooler.", "sequence_summary.", "pre_classifier.", "pooler.")
 
 
 def case(arch, task, generator):

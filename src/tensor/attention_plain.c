@@ -1,11 +1,12 @@
-/* Attention with dropout on its probabilities, forward and backward:
+/* Attention with dropout on its probabilities, or with relative terms in its scores (attention.h),
+ * or both, forward and backward:
  *
  *   p = softmax(s)    o = sum_j m_j p_j v_j
  *   dp_j = m_j (do . v_j)    ds_j = p_j (dp_j - do . o)    dv_j += m_j p_j do
  *
  * where m is 0 or 1 / (1 - rate), drawn by (row, layer, head, query, key) when it is applied and so
- * drawn again in the backward pass (dropout.h). A kernel of its own, f32 and portable, so that the
- * fused ones pay nothing for what only training with dropout of the base needs: every inner loop
+ * drawn again in the backward pass (dropout.h); without dropout all m are 1. A kernel of its own,
+ * f32 and portable, so that the fused ones pay nothing for what they do not have: every inner loop
  * runs over keys or over D without a sum across lanes, on keys and values that are transposed once
  * per item. lse is in natural logarithms here. */
 #include "attention_int.h"
@@ -17,7 +18,7 @@
 enum { MOST_KEYS = 1 << 20 };
 
 /* One item: head g of one row's keys, and its scratch. */
-typedef struct drop_job {
+typedef struct plain_job {
     const kvf__attn *attn;
     const kvf__attn_row *row;
     kvf__rng stream;
@@ -29,11 +30,14 @@ typedef struct drop_job {
     float *w, *dw;                 /* [n] log-weights, 0 where a key has none; their gradients */
     float *p, *dp, *mask, *row_of; /* [n] each, row_of [n] of ones */
     float *q, *dq, *o, *dout;      /* [D] */
-} drop_job;
+    /* relative: of the head at hand, by len - 1 - i + j for query i and own key j, [2 len - 1, D]
+       and transposed */
+    float *rk, *rq, *rk_cols, *rq_cols;
+} plain_job;
 
-size_t kvf__attn_drop_scratch(int64_t D, int64_t keys)
+size_t kvf__attn_plain_scratch(int64_t D, int64_t keys)
 {
-    return (size_t)(6 * keys * D + 6 * keys + 4 * D) * sizeof(float);
+    return (size_t)(14 * keys * D + 6 * keys + 4 * D) * sizeof(float);
 }
 
 /* ---- in and out ------------------------------------------------------------------------------ */
@@ -51,7 +55,7 @@ static void write_act(const kvf__attn_rows *rows, int64_t i, const float *values
 }
 
 /* Keys (which = 0) or values as rows, segment after segment, then the row's own. */
-static void gather(const drop_job *j, int which, float *to)
+static void gather(const plain_job *j, int which, float *to)
 {
     const kvf__attn *a = j->attn;
 
@@ -69,15 +73,29 @@ static void transpose(const float *rows, int64_t n, int64_t D, float *cols)
             cols[d * n + i] = rows[i * D + d];
 }
 
-static void open_job(drop_job *j, const kvf__attn *attn, const kvf__attn_item *item)
+/* Relative keys and queries of a head, one for each distance in the row. */
+static void open_head(const plain_job *j, int64_t head)
+{
+    const kvf__attn_relative *r = j->attn->relative;
+    const int64_t D = j->attn->D, width = j->attn->H * D, n = 2 * j->row->len - 1;
+
+    for (int64_t x = 0; r && x < n; x++) {
+        const int64_t b = r->bucket[r->most + j->row->len - 2 - x];
+        memcpy(j->rk + x * D, r->k + b * width + head * D, (size_t)D * sizeof(float));
+        memcpy(j->rq + x * D, r->q + b * width + head * D, (size_t)D * sizeof(float));
+    }
+    if (!r) return;
+    transpose(j->rk, n, D, j->rk_cols);
+    transpose(j->rq, n, D, j->rq_cols);
+}
+
+static void open_job(plain_job *j, const kvf__attn *attn, const kvf__attn_item *item)
 {
     char *scratch = kvf__attn_scratch(attn->plan, item->thread);
 
-    *j = (drop_job){.attn = attn,
-                    .row = &attn->plan->rows[item->row],
-                    .stream = attn->drop->stream[item->row],
-                    .thread = item->thread,
-                    .g = item->head};
+    *j = (plain_job){
+        .attn = attn, .row = &attn->plan->rows[item->row], .thread = item->thread, .g = item->head};
+    if (attn->drop) j->stream = attn->drop->stream[item->row];
     j->shared = kvf__attn_shared_len(attn, j->row);
     j->n = j->shared + j->row->len;
     float **const rows[] = {&j->k, &j->v, &j->k_cols, &j->v_cols, &j->dk, &j->dv};
@@ -89,6 +107,9 @@ static void open_job(drop_job *j, const kvf__attn *attn, const kvf__attn_item *i
         *keys[i] = kvf__attn_alloc(&scratch, j->n);
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         *vectors[i] = kvf__attn_alloc(&scratch, attn->D);
+    float **const relative[] = {&j->rk, &j->rq, &j->rk_cols, &j->rq_cols};
+    for (size_t i = 0; attn->relative && i < sizeof relative / sizeof relative[0]; i++)
+        *relative[i] = kvf__attn_alloc(&scratch, 2 * j->row->len * attn->D);
     for (int64_t i = 0; i < j->n; i++)
         j->row_of[i] = 1;
     memset(j->w, 0, (size_t)j->n * sizeof *j->w);
@@ -108,7 +129,7 @@ static void add_scaled(float *restrict to, float x, const float *restrict from, 
 }
 
 /* to [n] = x [D] cols [D, stride] */
-static void times_cols(const drop_job *j, float *to, const float *x, const float *cols, int64_t n)
+static void times_cols(const plain_job *j, float *to, const float *x, const float *cols, int64_t n)
 {
     memset(to, 0, (size_t)n * sizeof *to);
     for (int64_t d = 0; d < j->attn->D; d++)
@@ -116,15 +137,35 @@ static void times_cols(const drop_job *j, float *to, const float *x, const float
 }
 
 /* mask [n] of what query i of a head sees. */
-static void draw_mask(const drop_job *j, int64_t head, int64_t i, int64_t n)
+static void draw_mask(const plain_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn_drop *drop = j->attn->drop;
+    if (!drop) {
+        memcpy(j->mask, j->row_of, (size_t)n * sizeof *j->mask);
+        return;
+    }
     int64_t first = ((drop->layer * j->attn->H + head) * MOST_KEYS + i) * MOST_KEYS;
     kvf__dropout_set(drop->rate, j->stream, first, j->mask, j->row_of, n);
 }
 
+/* Scores of own keys += what their distance from query i adds. */
+static void add_relative(const plain_job *j, int64_t i)
+{
+    const int64_t T = j->row->len, at = T - 1 - i;
+    float *restrict s = j->p + j->shared;
+
+    for (int64_t d = 0; d < j->attn->D; d++) {
+        const float *restrict k = j->k_cols + d * j->n + j->shared;
+        const float *restrict rk = j->rk_cols + d * (2 * T - 1) + at;
+        const float *restrict rq = j->rq_cols + d * (2 * T - 1) + at;
+        const float q = j->q[d];
+        for (int64_t t = 0; t < T; t++)
+            s[t] += q * rk[t] + k[t] * rq[t];
+    }
+}
+
 /* s [n], scaled, capped, plus log-weights; -INFINITY outside the window. */
-static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
+static void scores(const plain_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn_rows queries = kvf__attn_in_qkv(j->attn, j->row, j->attn->qkv, head, 0);
     const int64_t first = kvf__attn_first_visible(j->attn, j->shared, i);
@@ -132,6 +173,7 @@ static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
 
     read_f32(&queries, i, j->q, j->attn->D);
     times_cols(j, j->p, j->q, j->k_cols, n);
+    if (j->attn->relative) add_relative(j, i);
     for (int64_t k = 0; k < n; k++)
         j->p[k] *= j->attn->scale;
     for (int64_t k = 0; cap > 0 && k < n; k++)
@@ -143,7 +185,7 @@ static void scores(const drop_job *j, int64_t head, int64_t i, int64_t n)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static void query_fwd(const drop_job *j, int64_t head, int64_t i)
+static void query_fwd(const plain_job *j, int64_t head, int64_t i)
 {
     const kvf__attn *a = j->attn;
     const kvf__attn_rows outs = kvf__attn_in_out(a, j->row, a->out, head, 0);
@@ -170,15 +212,17 @@ static void query_fwd(const drop_job *j, int64_t head, int64_t i)
 static void fwd_item(const kvf__attn *attn, const kvf__attn_item *item)
 {
     const int64_t heads = attn->H / attn->G;
-    drop_job j;
+    plain_job j;
 
     open_job(&j, attn, item);
-    for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++)
+    for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++) {
+        open_head(&j, head);
         for (int64_t i = 0; i < j.row->len; i++)
             query_fwd(&j, head, i);
+    }
 }
 
-void kvf__attn_drop_fwd(const kvf__attn *attn)
+void kvf__attn_plain_fwd(const kvf__attn *attn)
 {
     kvf__attn_run(attn, fwd_item, false);
 }
@@ -186,7 +230,7 @@ void kvf__attn_drop_fwd(const kvf__attn *attn)
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* p and ds of query i over the n keys it sees, ds in dp; p under the mask. */
-static void query_probs(const drop_job *j, int64_t head, int64_t i, int64_t n)
+static void query_probs(const plain_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn *a = j->attn;
     const kvf__attn_rows outs = kvf__attn_in_out(a, j->row, a->out, head, 0);
@@ -210,7 +254,7 @@ static void query_probs(const drop_job *j, int64_t head, int64_t i, int64_t n)
     }
 }
 
-static void query_bwd(const drop_job *j, int64_t head, int64_t i)
+static void query_bwd(const plain_job *j, int64_t head, int64_t i)
 {
     const kvf__attn *a = j->attn;
     const kvf__attn_rows douts = kvf__attn_in_out(a, j->row, a->dout, head, 0);
@@ -226,11 +270,16 @@ static void query_bwd(const drop_job *j, int64_t head, int64_t i)
         add_scaled(j->dv + k * a->D, j->p[k], j->dout, a->D);
         add_scaled(j->dq, j->dp[k], j->k + k * a->D, a->D);
     }
+    for (int64_t t = 0; a->relative && !a->shared_only && t < j->row->len; t++) {
+        const int64_t k = j->shared + t, x = (j->row->len - 1 - i + t) * a->D;
+        add_scaled(j->dk + k * a->D, j->dp[k], j->rq + x, a->D);
+        add_scaled(j->dq, j->dp[k], j->rk + x, a->D);
+    }
     if (!a->shared_only) write_act(&to, i, j->dq, a->D);
 }
 
 /* Gradients of keys and values to where they belong: accumulators of segments, rows of dqkv. */
-static void store_grads(const drop_job *j)
+static void store_grads(const plain_job *j)
 {
     const kvf__attn *a = j->attn;
     const kvf__attn_rows keys = kvf__attn_in_qkv(a, j->row, a->dqkv, a->H + j->g, 0);
@@ -256,20 +305,22 @@ static void store_grads(const drop_job *j)
 static void bwd_item(const kvf__attn *attn, const kvf__attn_item *item)
 {
     const int64_t heads = attn->H / attn->G;
-    drop_job j;
+    plain_job j;
 
     open_job(&j, attn, item);
     transpose(j.v, j.n, attn->D, j.v_cols);
     memset(j.dk, 0, (size_t)(j.n * attn->D) * sizeof *j.dk);
     memset(j.dv, 0, (size_t)(j.n * attn->D) * sizeof *j.dv);
     memset(j.dw, 0, (size_t)j.n * sizeof *j.dw);
-    for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++)
+    for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++) {
+        open_head(&j, head);
         for (int64_t i = 0; i < j.row->len; i++)
             query_bwd(&j, head, i);
+    }
     store_grads(&j);
 }
 
-void kvf__attn_drop_bwd(const kvf__attn *attn)
+void kvf__attn_plain_bwd(const kvf__attn *attn)
 {
     kvf__attn_run(attn, bwd_item, true);
 }

@@ -1,0 +1,134 @@
+/* Relative keys and queries (modeling_deberta_v2.py, DisentangledSelfAttention): the embeddings of
+ * distances, normed, through each layer's own query and key projections. They depend on frozen
+ * weights alone, so they are computed once. */
+#include "arch.h"
+#include "arena.h"
+#include "kernels.h"
+#include "model_priv.h"
+
+#include <math.h>
+
+/* The bucket of a distance i - j, -span to span (make_log_bucket_position, in its f32). */
+static int64_t bucket_of(const kvf__relative *r, int64_t distance)
+{
+    const int64_t far = distance < 0 ? -distance : distance, mid = r->span / 2;
+
+    if (!r->logarithmic || far <= mid) return distance;
+    const float widest = logf((float)((double)(r->farthest - 1) / (double)mid));
+    const float at = logf((float)far / (float)mid) / widest * (float)(mid - 1);
+    const int64_t bucket = (int64_t)ceilf(at) + mid;
+    return distance < 0 ? -bucket : bucket;
+}
+
+static void fill_buckets(const kvf__desc *d, int32_t *bucket)
+{
+    const kvf__relative *r = &d->position.relative;
+    const int64_t most = d->position.max;
+
+    for (int64_t at = 0; at < 2 * most - 1; at++) {
+        int64_t row = bucket_of(r, at - (most - 1)) + r->span;
+        if (row < 0) row = 0;
+        if (row > 2 * r->span - 1) row = 2 * r->span - 1;
+        bucket[at] = (int32_t)row;
+    }
+}
+
+typedef struct laying {
+    const kvf__desc *desc;
+    kvf__relative_terms *to;
+} laying;
+
+static void lay_out(void *object, kvf__carver *carve)
+{
+    const laying *l = object;
+    const kvf__desc *d = l->desc;
+
+    l->to->layer = kvf__carve(carve, d->L, 1, sizeof *l->to->layer);
+    l->to->bucket = kvf__carve(carve, 2 * d->position.max - 1, 1, sizeof *l->to->bucket);
+    l->to->values = kvf__carve(carve, d->L * 2 * 2 * d->position.relative.span, d->H * d->D,
+                               sizeof(float));
+}
+
+/* The embeddings of distances [buckets, C], normed in place. */
+static kvf_status read_embeddings(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *slots,
+                                  float **out)
+{
+    const kvf__slot *from[] = {kvf__slot_of(d, slots, KVF__W_RELATIVE, 0),
+                               kvf__slot_of(d, slots, KVF__W_RELATIVE_NORM, 0),
+                               kvf__slot_of(d, slots, KVF__W_RELATIVE_NORM_BETA, 0)};
+    float *values[3] = {0};
+    kvf_status st = KVF_OK;
+
+    for (int i = 0; i < 3 && !st; i++)
+        st = kvf__slot_f32(ctx, from[i], &values[i]);
+    for (int64_t r = 0; !st && r < 2 * d->position.relative.span; r++) {
+        float *x = values[0] + r * d->C;
+        double mean = 0, square = 0;
+        for (int64_t c = 0; c < d->C; c++)
+            mean += (double)x[c] / (double)d->C;
+        for (int64_t c = 0; c < d->C; c++)
+            square += ((double)x[c] - mean) * ((double)x[c] - mean) / (double)d->C;
+        const double by = 1 / sqrt(square + (double)d->norm_eps);
+        for (int64_t c = 0; c < d->C; c++)
+            x[c] = (float)(((double)x[c] - mean) * by) * values[1][c] + values[2][c];
+    }
+    kvf__free(values[1]);
+    kvf__free(values[2]);
+    if (st)
+        kvf__free(values[0]);
+    else
+        *out = values[0];
+    return st;
+}
+
+/* out [rows, H * D] = x W^T + b */
+static kvf_status project(kvf_ctx *ctx, const kvf__desc *d, const kvf__slot *weight,
+                          const kvf__slot *bias, const float *x, float *out)
+{
+    const int64_t rows = 2 * d->position.relative.span, n = d->H * d->D;
+    float *w = NULL, *b = NULL;
+
+    kvf_status st = kvf__slot_f32(ctx, weight, &w);
+    if (!st) st = kvf__slot_f32(ctx, bias, &b);
+    for (int64_t i = 0; !st && i < rows * n; i++)
+        out[i] = b[i % n];
+    if (!st) st = kvf__sgemm(ctx, false, true, rows, n, d->C, x, d->C, w, d->C, 1, out, n);
+    kvf__free(w);
+    kvf__free(b);
+    return st;
+}
+
+static kvf_status make_layer(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *slots, int64_t l,
+                             const float *x, kvf__relative_terms *to)
+{
+    const int64_t n = 2 * d->position.relative.span * d->H * d->D;
+    float *q = to->values + 2 * l * n, *k = q + n;
+
+    KVF_TRY(project(ctx, d, kvf__slot_of(d, slots, KVF__W_Q, l),
+                    kvf__slot_of(d, slots, KVF__W_Q_BIAS, l), x, q));
+    KVF_TRY(project(ctx, d, kvf__slot_of(d, slots, KVF__W_K, l),
+                    kvf__slot_of(d, slots, KVF__W_K_BIAS, l), x, k));
+    to->layer[l] = (kvf__attn_relative){
+        .k = k, .q = q, .bucket = to->bucket, .most = d->position.max};
+    return KVF_OK;
+}
+
+kvf_status kvf__relative_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                                kvf__relative_terms *out)
+{
+    kvf__relative_terms made = {0};
+    laying l = {desc, &made};
+    float *x = NULL;
+
+    kvf_status st = kvf__carve_block(ctx, lay_out, &l, &made.memory);
+    if (!st) st = read_embeddings(ctx, desc, slots, &x);
+    if (!st) fill_buckets(desc, made.bucket);
+    for (int64_t layer = 0; !st && layer < desc->L; layer++)
+        st = make_layer(ctx, desc, slots, layer, x, &made);
+    kvf__free(x);
+    if (st)
+        kvf__free(made.memory);
+    else
+        *out = made;
+    return st;
+}
