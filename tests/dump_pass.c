@@ -1,7 +1,8 @@
 /* Writes what the pass computes on a data file, for comparison with other implementations
  * (tests/peers); built, not run, by the tests.
  *
- *     dump_pass --base PATH --data FILE.jsonl [--prefix FILE] [--run RUN] [--precision f32|bf16]
+ *     dump_pass --base PATH --data FILE.jsonl [--prefix FILE] [--run RUN] [--precision
+ * f32|bf16|int8]
  * [--threads N]
  *               [--position-start N] [--share-prefixes on|off] [--hidden FILE]
  *               [--weight-dtype auto|f32|bf16|int8] [--stream-layers on|off] --out X.safetensors
@@ -341,7 +342,8 @@ static kvf_status dump(program *p, const arguments *a)
     kvf_base_options options = {.backward = true};
     kvf_ctx_options ctx_options = {.threads = a->threads ? atoi(a->threads) : 0};
     KVF_TRY(kvf_ctx_create(&ctx_options, &p->ctx));
-    options.precision = (kvf_precision)choose("auto|f32|bf16|int8", a->precision, KVF_PRECISION_F32);
+    options.precision = (kvf_precision)choose("auto|f32|bf16|int8", a->precision,
+                                              KVF_PRECISION_F32);
     options.weight_dtype = (kvf_weight_dtype)choose("auto|f32|bf16|int8", a->weight_dtype, 0);
     options.stream_layers = a->stream_layers && !strcmp(a->stream_layers, "on");
     KVF_TRY(kvf_base_open(p->ctx, a->base, &options, &p->base));
@@ -359,7 +361,8 @@ int main(int argc, char **argv)
     program p = {0};
     if (!parse(argc, argv, &a)) {
         fputs("usage: dump_pass --base PATH --data FILE --out X.safetensors\n"
-              "                 [--prefix FILE | --run RUN] [--precision f32|bf16] [--threads N]\n"
+              "                 [--prefix FILE | --run RUN] [--precision f32|bf16|int8] [--threads "
+              "N]\n"
               "                 [--position-start N] [--share-prefixes on|off] [--hidden FILE]\n"
               "                 [--weight-dtype auto|f32|bf16|int8] [--stream-layers on|off]\n",
               stderr);

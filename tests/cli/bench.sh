@@ -54,6 +54,6 @@ misuse '--label-fraction 1.5: want above 0 and at most 1' --shape tiny --label-s
 misuse 'a row of 493 tokens: the model has room for 492 behind the prefix' --shape tiny --length 493
 misuse '--lengths: "1" is no length of a row, want a whole number from 2 on' --shape tiny --lengths 7,1
 misuse '--recompute "yes": want on or off' --recompute yes
-misuse '--precision "f16": want auto|f32|bf16' --precision f16
+misuse '--precision "f16": want auto|f32|bf16|int8' --precision f16
 run 1 bench --base nothing
 has err '^kvfold: bench: nothing: '

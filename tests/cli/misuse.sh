@@ -75,7 +75,7 @@ misuse 'generate: --temperature -1: want a number from 0 on; try kvfold generate
     generate --base b --prompt p --temperature -1
 misuse 'generate: --seed "-1": want a whole number from 0 to 9223372036854775807; try kvfold generate --help' \
     generate --base b --prompt p --seed=-1
-misuse 'eval: --precision "f16": want auto|f32|bf16; try kvfold eval --help' \
+misuse 'eval: --precision "f16": want auto|f32|bf16|int8; try kvfold eval --help' \
     eval --base b --data d --precision f16
 misuse 'merge: --checkpoint "first": want best|last; try kvfold merge --help' \
     merge r --out p --checkpoint first
