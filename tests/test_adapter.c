@@ -11,6 +11,7 @@ static const struct {
 } CASES[] = {
     {"llama serial", &toy_llama, {5, KVF__GELU_ERF, KVF__PLACE_SERIAL}},
     {"llama attn", &toy_llama, {5, KVF__RELU, KVF__PLACE_ATTN}},
+    {"llama ffn", &toy_llama, {5, KVF__TANH, KVF__PLACE_FFN}},
     {"llama parallel", &toy_llama, {4, KVF__TANH, KVF__PLACE_PARALLEL}},
     {"gpt2 serial", &toy_gpt2, {3, KVF__TANH, KVF__PLACE_SERIAL}},
     {"gpt2 parallel", &toy_gpt2, {3, KVF__GELU_ERF, KVF__PLACE_PARALLEL}},
@@ -94,7 +95,7 @@ START_TEST(parameters)
     const kvf__desc *d = kvf__model_desc(t.model);
     int64_t m = CASES[_i].shape.size, halves = kvf__adapter_halves(&CASES[_i].shape);
 
-    ck_assert_int_eq(halves, CASES[_i].shape.place == KVF__PLACE_ATTN ? 1 : 2);
+    ck_assert_int_eq(halves, CASES[_i].shape.place >= KVF__PLACE_ATTN ? 1 : 2);
     ck_assert_uint_eq(total(adapters), (size_t)(d->L * halves * (2 * d->C * m + d->C + m)));
     ck_assert_uint_eq(kvf__adapters_count(adapters), (size_t)(4 * d->L * halves));
     for (size_t i = 0; i < kvf__adapters_count(adapters); i++) {
@@ -102,7 +103,8 @@ START_TEST(parameters)
         kvf__param p = kvf__adapters_param(adapters, i);
         char name[64];
         snprintf(name, sizeof name, "%d.%s.%s", (int)(i / 4 / (size_t)halves),
-                 i / 4 % (size_t)halves ? "ffn" : "attn", parts[i % 4]);
+                 CASES[_i].shape.place == KVF__PLACE_FFN || i / 4 % (size_t)halves ? "ffn" : "attn",
+                 parts[i % 4]);
         ck_assert_str_eq(p.name, name);
         double bound = sqrt(6.0 / (double)(d->C + m)), most = 0;
         for (int64_t j = 0; j < p.n; j++)
@@ -160,7 +162,7 @@ START_TEST(what_adapters_add_is_measured)
     enum { MOST = 64 };
     kvf__adapters *adapters = make(_i, KVF__F32);
     const size_t n = kvf__adapters_count(adapters);
-    const int64_t L = kvf__model_desc(t.model)->L, halves = kvf__adapter_halves(&CASES[_i].shape);
+    const int64_t L = kvf__model_desc(t.model)->L;
     double once[MOST], twice[MOST];
     kvf__pass *pass = toy_pass(&t);
     TAKE_BATCH(batch);
@@ -169,7 +171,8 @@ START_TEST(what_adapters_add_is_measured)
     sizes_of(pass, &batch.b, once);
     for (int64_t i = 0; i < 2 * L; i++) {
         ck_assert(once[2 * i] == 0);
-        ck_assert((once[2 * i + 1] > 0) == (i % 2 < halves));
+        ck_assert((once[2 * i + 1] > 0) ==
+                  kvf__adapter_has(&CASES[_i].shape, i % 2 ? KVF__HALF_FFN : KVF__HALF_ATTN));
     }
     shake(adapters);
     sizes_of(pass, &batch.b, once);
@@ -179,7 +182,8 @@ START_TEST(what_adapters_add_is_measured)
             up.value[j] *= 2;
     }
     sizes_of(pass, &batch.b, twice);
-    const int64_t last = (2 * (L - 1) + halves - 1) * 2;
+    const bool ffn = kvf__adapter_has(&CASES[_i].shape, KVF__HALF_FFN);
+    const int64_t last = (2 * (L - 1) + ffn) * 2;
     for (int64_t i = 0; i < 4 * L; i++)
         ck_assert_double_eq_tol(twice[i], once[i] * (i == last ? 4 : 1), 1e-6 * twice[i] + 1e-12);
     ck_assert_double_gt(once[last], 0);

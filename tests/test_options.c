@@ -103,6 +103,7 @@ static const struct row {
     {"prefix-dropout-per-row", NULL, EFFECT, "prefix-dropout=0.5", NULL},
     {"adapter-size", "3", EFFECT, "", NULL},
     {"adapter-activation", "tanh", EFFECT, "", NULL},
+    {"adapter-norms", "off", EFFECT, "", NULL},
     {"adapter-placement", "attn", EFFECT, "", NULL},
     {"base-dropout", "0.3", EFFECT, "", NULL},
     {"eval-every", "1", EFFECT, "", NULL},

@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-static const char *const PLACES[] = {"serial", "parallel", "attn"};
+static const char *const PLACES[] = {"serial", "parallel", "attn", "ffn"};
 
 static kvf_train_options options_for(const char *path)
 {
@@ -57,6 +57,29 @@ static double loss_of(const char *file, const char *drop)
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
+/* --adapter-norms off: the norms are no parameters, run and file fold to the same bits, and the
+ * widths of the literature's range work. */
+START_TEST(norms_stay_as_they_are)
+{
+    static const int64_t WIDTHS[] = {2, 256};
+    kvf_train_options o = options_for(out);
+    const kvf_merge_options merge = {.run = out, .out = other};
+    kvf_merge_result merged;
+    double bare = loss_of(NULL, NULL);
+    o.adapter_norms_off = true;
+    o.adapter_size = WIDTHS[_i];
+    o.steps = 40;
+    o.eval_every = 40;
+    kvf_train_result after = train(&o);
+    ck_assert_msg(after.best_valid_loss < bare - 0.2, "loss %g, bare base %g",
+                  after.best_valid_loss, bare);
+    ck_assert_int_eq(after.trainable_parameters, 6 * (2 * 24 * WIDTHS[_i] + 24 + WIDTHS[_i]));
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    ck_assert(loss_of(out, NULL) == after.best_valid_loss);
+    ck_assert(loss_of(other, NULL) == after.best_valid_loss);
+}
+END_TEST
+
 START_TEST(training_learns)
 {
     kvf_train_options o = options_for(out);
@@ -68,7 +91,7 @@ START_TEST(training_learns)
     ck_assert_msg(after.best_valid_loss < bare - 0.5, "loss %g, bare base %g",
                   after.best_valid_loss, bare);
     /* 3 layers of width 24; norms: two a layer and the last */
-    int64_t halves = _i == 2 ? 1 : 2;
+    int64_t halves = _i >= 2 ? 1 : 2;
     int64_t bottlenecks = 3 * halves * (2 * 24 * 8 + 24 + 8);
     ck_assert_int_eq(after.trainable_parameters, bottlenecks + 7 * 24);
     kvf_base *from = open_base();
@@ -307,11 +330,12 @@ int main(void)
     tcase_add_checked_fixture(errors, toy_run_setup, toy_run_teardown);
     tcase_set_timeout(core, 60);
     tcase_set_timeout(errors, 60);
-    tcase_add_loop_test(core, training_learns, 0, 3);
-    tcase_add_loop_test(core, starts_at_the_bare_base, 0, 3);
+    tcase_add_loop_test(core, training_learns, 0, 4);
+    tcase_add_loop_test(core, norms_stay_as_they_are, 0, 2);
+    tcase_add_loop_test(core, starts_at_the_bare_base, 0, 4);
     tcase_add_test(core, equal_runs_give_equal_bytes);
-    tcase_add_loop_test(core, resume_equals_no_stop, 0, 3);
-    tcase_add_loop_test(core, folded_equals_unfolded_bit_for_bit, 0, 3);
+    tcase_add_loop_test(core, resume_equals_no_stop, 0, 4);
+    tcase_add_loop_test(core, folded_equals_unfolded_bit_for_bit, 0, 4);
     tcase_add_test(core, ways_of_a_step);
     tcase_add_test(core, a_step_allocates_nothing_after_the_first);
     tcase_add_test(core, init_from_continues);

@@ -127,7 +127,7 @@ typedef struct kvf_train_options {
     bool unfreeze_base;     /* p-tuning trains the base's weights too, at base_lr */
     int64_t adapter_size;   /* width of the bottleneck, for method adapter */
     const char *adapter_activation; /* gelu, relu, tanh */
-    const char *adapter_placement;  /* serial, parallel, attn */
+    const char *adapter_placement;  /* serial, parallel, attn, ffn */
 
     /* Several tasks at once, a shared prefix and a head each: --data NAME=FILE, once for every
      * task, in place of data; --valid NAME=FILE and --labels NAME=A,B,...; --task NAME=KIND for
@@ -208,9 +208,10 @@ typedef struct kvf_train_options {
     void *texts;         /* of kvf_train_options_create(), else NULL */
     const char *lora;    /* of base, as kvf_base_options has it; NULL or "": none */
     kvf_log_weight log_weight;
-    double start_mass;    /* log of the prefix's attention mass over the text's, at the start */
-    double log_weight_lr; /* with KVF_LOG_WEIGHT_TRAIN */
-    uint64_t reserved[28];
+    double start_mass;      /* log of the prefix's attention mass over the text's, at the start */
+    double log_weight_lr;   /* with KVF_LOG_WEIGHT_TRAIN */
+    bool adapter_norms_off; /* method adapter leaves the norms as they are */
+    uint64_t reserved[27];
 } kvf_train_options;
 
 /* Options on the heap, at their defaults, for programs that set them by name and do not look

@@ -11,14 +11,19 @@
 
 /* ---- from files ------------------------------------------------------------------------------ */
 
+/* values: what of it was trained, adapters first; nothing else: the norms were not. */
 static kvf_status adapter_form(kvf_ctx *ctx, const char *path, int64_t size, const char *activation,
-                               const char *placement, kvf__train *out)
+                               const char *placement, const kvf__artifact *file,
+                               const kvf__params *values, kvf__train *out)
 {
+    enum { PARTS = 4 }; /* parameters of an adapter */
     kvf__train form = {.what = KVF__TRAIN_ADAPTERS, .adapters.size = size};
     kvf_status st = kvf__adapter_act_parse(ctx, activation, &form.adapters.act);
 
     if (!st) st = kvf__adapter_place_parse(ctx, placement, &form.adapters.place);
     if (st) return kvf__fail_prefix(ctx, KVF_EFORMAT, "%s", path);
+    form.frozen_norms = (int64_t)values->n ==
+                        PARTS * file->id.L * kvf__adapter_halves(&form.adapters);
     *out = form;
     return KVF_OK;
 }
@@ -26,7 +31,8 @@ static kvf_status adapter_form(kvf_ctx *ctx, const char *path, int64_t size, con
 kvf_status kvf__block_form(kvf_ctx *ctx, const char *path, const kvf__artifact *adapter,
                            kvf__train *out)
 {
-    return adapter_form(ctx, path, adapter->size, adapter->activation, adapter->placement, out);
+    return adapter_form(ctx, path, adapter->size, adapter->activation, adapter->placement, adapter,
+                        &adapter->values.params, out);
 }
 
 static const char *text_of(const kvf_json *options, const char *name)
@@ -49,7 +55,8 @@ kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *ru
     else
         KVF_TRY(adapter_form(ctx, path, kvf_json_int(kvf_json_get(options, "adapter-size"), 0),
                              text_of(options, "adapter-activation"),
-                             text_of(options, "adapter-placement"), &prefix->form));
+                             text_of(options, "adapter-placement"), run, &from->params,
+                             &prefix->form));
     prefix->file.values = *from;
     *from = (kvf__params_owned){0};
     return KVF_OK;

@@ -9,6 +9,7 @@
  *   serial    x += f(s) + A(f(s))     Houlsby's, with the skip connection inside the adapter
  *   parallel  x += f(s) + A(s)        He et al. 2022 (arXiv 2110.04366), unscaled
  *   attn      as serial, at attention alone
+ *   ffn       as serial, at the feed-forward part alone
  *
  * all before the residual sum, thus in post-norm blocks before the norm as well. `up` and the
  * biases start at zero, so the first output is the bare base's: bit for bit that of this form with
@@ -26,7 +27,8 @@ typedef enum kvf__half { KVF__HALF_ATTN, KVF__HALF_FFN, KVF__HALVES } kvf__half;
 typedef enum kvf__placement {
     KVF__PLACE_SERIAL,
     KVF__PLACE_PARALLEL,
-    KVF__PLACE_ATTN
+    KVF__PLACE_ATTN,
+    KVF__PLACE_FFN
 } kvf__placement;
 
 typedef struct kvf__adapter_shape {
@@ -40,8 +42,9 @@ kvf_status kvf__adapter_act_parse(kvf_ctx *ctx, const char *name, kvf__act_fn *o
 kvf_status kvf__adapter_place_parse(kvf_ctx *ctx, const char *name, kvf__placement *out);
 const char *kvf__adapter_act_name(kvf__act_fn act);
 const char *kvf__adapter_place_name(kvf__placement place);
-/* Adapters that a layer has: 2, or 1 for attn. */
+/* Adapters that a layer has: 2, or 1 for attn and ffn. Is there one at this half? */
 int64_t kvf__adapter_halves(const kvf__adapter_shape *shape);
+bool kvf__adapter_has(const kvf__adapter_shape *shape, kvf__half half);
 
 /* The adapters of a base of L layers of width C. */
 typedef struct kvf__adapters kvf__adapters;

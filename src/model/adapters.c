@@ -27,26 +27,34 @@ typedef struct word {
     int value;
 } word;
 
-static const word ACTS[] = {{"gelu", KVF__GELU_ERF}, {"relu", KVF__RELU}, {"tanh", KVF__TANH}};
-static const word PLACES[] = {
-    {"serial", KVF__PLACE_SERIAL}, {"parallel", KVF__PLACE_PARALLEL}, {"attn", KVF__PLACE_ATTN}};
-enum { N_WORDS = 3 };
+static const word ACTS[] = {
+    {"gelu", KVF__GELU_ERF}, {"relu", KVF__RELU}, {"tanh", KVF__TANH}, {NULL, 0}};
+static const word PLACES[] = {{"serial", KVF__PLACE_SERIAL},
+                              {"parallel", KVF__PLACE_PARALLEL},
+                              {"attn", KVF__PLACE_ATTN},
+                              {"ffn", KVF__PLACE_FFN},
+                              {NULL, 0}};
 
 static kvf_status parse(kvf_ctx *ctx, const word *words, const char *what, const char *name,
                         int *out)
 {
-    for (int i = 0; i < N_WORDS; i++)
+    char known[64] = "";
+
+    for (int i = 0; words[i].name; i++) {
+        const char *before = !i ? "" : words[i + 1].name ? ", " : " or ";
+        size_t n = strlen(known);
         if (!strcmp(words[i].name, name)) {
             *out = words[i].value;
             return KVF_OK;
         }
-    return kvf__fail(ctx, KVF_EUSAGE, "adapter %s \"%s\", expected %s, %s or %s", what, name,
-                     words[0].name, words[1].name, words[2].name);
+        snprintf(known + n, sizeof known - n, "%s%s", before, words[i].name);
+    }
+    return kvf__fail(ctx, KVF_EUSAGE, "adapter %s \"%s\", expected %s", what, name, known);
 }
 
 static const char *name_of(const word *words, int value)
 {
-    for (int i = 0; i < N_WORDS; i++)
+    for (int i = 0; words[i].name; i++)
         if (words[i].value == value) return words[i].name;
     return "?";
 }
@@ -81,7 +89,12 @@ const char *kvf__adapter_place_name(kvf__placement place)
 
 int64_t kvf__adapter_halves(const kvf__adapter_shape *shape)
 {
-    return shape->place == KVF__PLACE_ATTN ? 1 : KVF__HALVES;
+    return shape->place == KVF__PLACE_ATTN || shape->place == KVF__PLACE_FFN ? 1 : KVF__HALVES;
+}
+
+bool kvf__adapter_has(const kvf__adapter_shape *shape, kvf__half half)
+{
+    return shape->place != (half == KVF__HALF_FFN ? KVF__PLACE_ATTN : KVF__PLACE_FFN);
 }
 
 /* ---- the set --------------------------------------------------------------------------------- */
@@ -103,7 +116,7 @@ static void place(kvf__adapters *a, int64_t i)
     for (int part = 0; part < PARTS; part++) {
         char *name = a->names[i * PARTS + part];
         snprintf(name, sizeof a->names[0], "%lld.%s.%s", (long long)(i / a->halves),
-                 halves[i % a->halves], parts[part]);
+                 halves[a->shape.place == KVF__PLACE_FFN ? 1 : i % a->halves], parts[part]);
         p[part] = (kvf__param){.name = name,
                                .value = a->values + at,
                                .grad = a->grads ? a->grads + at : NULL,
@@ -206,6 +219,6 @@ void kvf__adapters_restore(kvf__adapters *a)
 
 const kvf__bottleneck *kvf__adapters_at(const kvf__adapters *a, int64_t l, kvf__half half)
 {
-    if (!a || a->dropped[l] || (int64_t)half >= a->halves) return NULL;
-    return &a->items[l * a->halves + (int64_t)half];
+    if (!a || a->dropped[l] || !kvf__adapter_has(&a->shape, half)) return NULL;
+    return &a->items[l * a->halves + (a->halves == 1 ? 0 : (int64_t)half)];
 }

@@ -21,12 +21,13 @@ struct kvf__masters {
     float **grad;  /* [KVF__W_ROLES, L] in grads; a weight outside the layers is at layer 0 */
 };
 
-static bool is_trained(const kvf__slot *slot, kvf__train_what what)
+static bool is_trained(const kvf__slot *slot, const kvf__train *train)
 {
     const kvf__role role = (kvf__role)slot->role;
 
     if (slot->aside || role == KVF__W_POOLER || role == KVF__W_POOLER_BIAS) return false;
-    return what == KVF__TRAIN_EVERYTHING || kvf__role_is_norm(role);
+    return train->what == KVF__TRAIN_EVERYTHING ||
+           (kvf__role_is_norm(role) && !train->frozen_norms);
 }
 
 static void lay_out(void *object, kvf__carver *carve)
@@ -60,14 +61,14 @@ static kvf_status add_master(kvf_ctx *ctx, kvf__masters *m, kvf__slot *slot, int
 }
 
 static kvf_status add_masters(kvf_ctx *ctx, kvf__masters *m, const kvf__slots *slots,
-                              kvf__train_what what)
+                              const kvf__train *train)
 {
     int64_t at = 0;
 
     KVF_TRY(kvf__slots_copy(ctx, slots, &m->slots));
     for (size_t i = 0; i < m->slots.n; i++) {
         const int64_t n = kvf__view_count(&m->slots.items[i].view);
-        if (!is_trained(&m->slots.items[i], what)) continue;
+        if (!is_trained(&m->slots.items[i], train)) continue;
         KVF_TRY(add_master(ctx, m, &m->slots.items[i], at));
         at += n;
     }
@@ -80,10 +81,9 @@ kvf_status kvf__masters_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__s
     kvf__masters made = {.L = desc->L, .backward = backward}, *masters = NULL;
 
     for (size_t i = 0; i < slots->n; i++)
-        if (is_trained(&slots->items[i], train->what))
-            made.n += kvf__view_count(&slots->items[i].view);
+        if (is_trained(&slots->items[i], train)) made.n += kvf__view_count(&slots->items[i].view);
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &masters));
-    kvf_status st = add_masters(ctx, masters, slots, train->what);
+    kvf_status st = add_masters(ctx, masters, slots, train);
     if (st)
         kvf__masters_free(masters);
     else

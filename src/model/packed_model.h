@@ -21,6 +21,7 @@ typedef struct kvf__train {
     kvf__train_what what;
     bool unfolded; /* norms keep their own weights even if nothing is trained: the bare base that a
                       trained form is compared with; implied by the others */
+    bool frozen_norms;           /* TRAIN_ADAPTERS without the norms */
     kvf__adapter_shape adapters; /* with TRAIN_ADAPTERS; size 0: none, the norms alone */
 } kvf__train;
 

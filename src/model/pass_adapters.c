@@ -15,7 +15,7 @@ static bool is_serial(const kvf__pass *pass, kvf__half half)
 {
     const kvf__adapters *adapters = pass->model->train.adapters;
 
-    if (!adapters || half >= kvf__adapter_halves(kvf__adapters_shape(adapters))) return false;
+    if (!adapters || !kvf__adapter_has(kvf__adapters_shape(adapters), half)) return false;
     return kvf__adapters_shape(adapters)->place != KVF__PLACE_PARALLEL;
 }
 

@@ -25,6 +25,7 @@ static const struct {
     {"infix", "not in a sweep", false},
     {"adapter-size", NO_BASE, false},
     {"adapter-activation", NO_BASE, false},
+    {"adapter-norms", NO_BASE, false},
     {"adapter-placement", NO_BASE, false},
     {"task-prefix", ONE_TASK, false},
     {"mix", ONE_TASK, false},

@@ -199,10 +199,13 @@ static const kvf__option ROWS[] = {
            "adapter: width of the bottleneck"),
     OPTION("adapter-activation", "gelu|relu|tanh", "gelu", KVF_WORD, adapter_activation, LATER,
            "adapter", ALL, "adapter: between its two products"),
-    OPTION("adapter-placement", "serial|parallel|attn", "serial", KVF_WORD, adapter_placement,
-           LATER, "adapter", ALL,
-           "adapter: on the output of both sub-layers, parallel to them, or on that of attention "
-           "alone"),
+    OPTION("adapter-norms", "on|off", "on", KVF_EITHER, adapter_norms_off, LATER, "adapter", ALL,
+           "adapter: train the base's norms too"),
+    OPTION(
+        "adapter-placement", "serial|parallel|attn|ffn", "serial", KVF_WORD, adapter_placement,
+        LATER, "adapter", ALL,
+        "adapter: on the output of both sub-layers, parallel to them, or on that of attention or "
+        "feed-forward part alone"),
     OPTION("base-dropout", "X", "0", KVF_AMOUNT, base_dropout, LATER, ALL, ALL,
            "dropout of the base while training: on embeddings, what each half of a block adds, and "
            "the probabilities of attention where the config has a rate for them"),

@@ -34,6 +34,7 @@ kvf_status kvf__trainer_form(const kvf__trainer *t, kvf__train *out)
         return KVF_OK;
     }
     out->what = KVF__TRAIN_ADAPTERS;
+    out->frozen_norms = o->adapter_norms_off;
     out->adapters.size = o->adapter_size;
     KVF_TRY(kvf__adapter_act_parse(t->ctx, o->adapter_activation, &out->adapters.act));
     return kvf__adapter_place_parse(t->ctx, o->adapter_placement, &out->adapters.place);

@@ -99,7 +99,7 @@ bad 'lr = 0.1\ninfix = true\n' '2: --infix: not in a sweep'
 run 0 sweep --help
 has out '^  --method mlp|direct|projected|prompt|p-tuning$'
 for option in log forecast unfreeze base-lr base-dropout prefix-dropout-per-row infix adapter-size \
-    adapter-activation adapter-placement task-prefix mix; do
+    adapter-activation adapter-norms adapter-placement task-prefix mix; do
     run 0 sweep --help
     grep -e "^  --$option" out && fail "sweep --help offers --$option"
     run 2 sweep --$option x
