@@ -21,6 +21,7 @@ static const struct {
              {&toy_neox, AS_THEY_ARE, KVF__F32, 2e-6},
              {&toy_neox_serial, AS_THEY_ARE, KVF__F32, 2e-6},
              {&toy_phi3, AS_THEY_ARE, KVF__F32, 2e-6},
+             {&toy_gemma, AS_THEY_ARE, KVF__F32, 2e-6},
              {&toy_llama, AS_THEY_ARE, KVF__BF16, 2e-2},
              {&toy_gpt2, TURNED, KVF__BF16, 2e-2}};
 enum { N_CASES = sizeof CASES / sizeof CASES[0] };

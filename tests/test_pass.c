@@ -20,6 +20,10 @@ static void setup_phi3(void)
 {
     toy_create(&t, toy_phi3, KVF__F32);
 }
+static void setup_gemma(void)
+{
+    toy_create(&t, toy_gemma, KVF__F32);
+}
 static void setup_olmo2(void)
 {
     toy_create(&t, toy_olmo2, KVF__F32);
@@ -553,7 +557,8 @@ int main(void)
         const char *name;
         SFun setup;
     } models[] = {{"llama", setup_llama}, {"gpt2", setup_gpt2}, {"qwen3", setup_qwen3},
-                  {"olmo2", setup_olmo2}, {"neox", setup_neox}, {"phi3", setup_phi3}};
+                  {"olmo2", setup_olmo2}, {"neox", setup_neox}, {"phi3", setup_phi3},
+                  {"gemma", setup_gemma}};
 
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         TCase *core = tcase_create(models[i].name);

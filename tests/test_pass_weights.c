@@ -6,7 +6,7 @@
 
 static const char *const MODELS[] = {
     "grad_llama",   "grad_qwen3", "grad_gpt2",    "grad_openai_gpt", "grad_bert",
-    "grad_roberta", "grad_olmo2", "grad_electra", "grad_gpt_neox",   "grad_phi3"};
+    "grad_roberta", "grad_olmo2", "grad_electra", "grad_gpt_neox",   "grad_phi3", "grad_gemma2", "grad_gemma3"};
 enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static const kvf__train EVERYTHING = {.what = KVF__TRAIN_EVERYTHING};
@@ -131,7 +131,9 @@ START_TEST(bf16_gradients_are_near)
     ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     load(&g, MODELS[_i], KVF__BF16, EVERYTHING);
     backward(&g);
-    check_gradients(&g, 0.08);
+    /* Gemma's scaled embeddings and norms behind halves enlarge what rounding does: torch's autocast
+     * is off by 0.04 to 0.14 in gradients of such prefixes, by 0.01 to 0.04 elsewhere */
+    check_gradients(&g, strstr(MODELS[_i], "gemma") ? 0.25 : 0.08);
     golden_unload(&g);
 }
 END_TEST

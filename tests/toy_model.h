@@ -57,6 +57,15 @@ static const char *const toy_phi3 =
     "\"partial_rotary_factor\":0.75,\"rope_scaling\":{\"type\":\"longrope\","
     "\"short_factor\":[1.0,1.2,1.5],\"long_factor\":[2.0,3.0,4.0]},\"tie_word_embeddings\":true}";
 
+/* norms on both sides of halves, caps, a local and a global layer with a rope of their own; a
+ * window shorter than rows */
+static const char *const toy_gemma =
+    "{\"model_type\":\"gemma3_text\",\"vocab_size\":61,\"hidden_size\":24,\"intermediate_size\":40,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8,"
+    "\"max_position_embeddings\":300,\"sliding_window\":7,\"sliding_window_pattern\":2,"
+    "\"rope_theta\":1000.0,\"rope_local_base_freq\":50.0,\"query_pre_attn_scalar\":12,"
+    "\"attn_logit_softcapping\":3.0,\"final_logit_softcapping\":4.0}";
+
 /* learned positions, biases, a vocabulary of more than one plane and a feed-forward part of more
  * than one */
 static const char *const toy_gpt2 = "{\"model_type\":\"gpt2\",\"vocab_size\":1600,\"n_embd\":16,"

@@ -374,19 +374,16 @@ int64_t kvf__base_own_values(const kvf_base *base, const kvf__params *list)
     return n;
 }
 
-int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start)
+int64_t kvf__longest_row(const kvf_base *base, int64_t position_start)
 {
-    const kvf__desc *d = kvf__model_desc(base->model);
-    int64_t longest = d->position.max - position_start;
-    if (d->position.window && d->position.window - P < longest) longest = d->position.window - P;
-    return longest;
+    return kvf__model_desc(base->model)->position.max - position_start;
 }
 
 int64_t kvf__row_capacity(const kvf_base *base, const kvf_prefix *prefix)
 {
-    if (!prefix) return kvf__longest_row(base, 0, 0);
+    if (!prefix) return kvf__longest_row(base, 0);
     const int64_t P = prefix->file.prefix.P, start = prefix->file.id.position_start;
-    return kvf__longest_row(base, P, start + (prefix->file.id.infix ? P : 0));
+    return kvf__longest_row(base, start + (prefix->file.id.infix ? P : 0));
 }
 
 int64_t kvf__text_capacity(const kvf_base *base, const kvf_prefix *prefix)

@@ -110,8 +110,7 @@ kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_
  * how many values of a list are among them, by name. */
 int64_t kvf__base_parameters(const kvf_base *base);
 int64_t kvf__base_own_values(const kvf_base *base, const kvf__params *list);
-/* Longest row that fits: positions of the model less position_start, and the sliding window less P.
- */
-int64_t kvf__longest_row(const kvf_base *base, int64_t P, int64_t position_start);
+/* Longest row that fits: positions of the model less position_start. */
+int64_t kvf__longest_row(const kvf_base *base, int64_t position_start);
 
 #endif

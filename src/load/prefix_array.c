@@ -53,7 +53,7 @@ static kvf_status check_array(kvf_ctx *ctx, const kvf_base *base, const float *k
                          (long long)shape[3], (long long)shape[4], (long long)shape[5],
                          (long long)d->L, (long long)d->G, (long long)d->D);
     const int64_t start = position_start < 0 ? P : position_start;
-    if (kvf__longest_row(base, P, start) < 2)
+    if (kvf__longest_row(base, start) < 2)
         return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld from position %lld leaves no room",
                          (long long)P, (long long)start);
     for (int64_t i = 0; i < d->L * 2 * d->G * P * d->D; i++)

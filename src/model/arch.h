@@ -77,6 +77,8 @@ typedef enum kvf__role {
 #define KVF__W_BY_HEAD                                                                             \
     0x2000u /* Hugging Face has the rows of q, k and v head by head, a GGUF one after the other */
 
+#define KVF__W_PLUS_ONE 0x4000u /* Hugging Face stores it less 1 */
+
 /* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
  * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types, E = width of
@@ -116,8 +118,17 @@ typedef struct kvf__config_keys {
     const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
     const char *head_bias;                 /* NULL: there is none */
     const char *parallel;                  /* the same */
-    const char *rope_theta, *rotary;       /* outside rope_parameters; NULL: not there */
-    double rotary_otherwise;               /* with `rotary`: the part of a head that is rotated */
+    const char *layer_pattern;             /* NULL: only layer_types says which layers are local */
+    int64_t global_every;    /* without these: every so-manieth layer is not local; 0: all are */
+    const char *first_local; /* or: layers from this one on are local; NULL: not so */
+    const char *rope_theta, *rotary; /* outside rope_parameters; NULL: not there */
+    double rotary_otherwise;         /* with `rotary`: the part of a head that is rotated */
+    const char *local_theta;         /* of local layers' own rope; NULL: they have none */
+    double theta_otherwise;          /* 0: 10000; local_theta's is always 10000 */
+    const char *query_scalar;        /* scores are divided by its root, not by D's; NULL: by D's */
+    double query_scalar_otherwise;
+    const char *score_cap, *logit_cap; /* NULL: there is none */
+    double score_cap_otherwise, logit_cap_otherwise;
     const char *sliding_window_switch; /* the window counts only if this is true; NULL: always */
     const char *const *fixed; /* keys that have one value here where they are there, as JSON text,
                                  in pairs, NULL-terminated; NULL: none */
@@ -148,6 +159,8 @@ typedef struct kvf__arch {
     bool mlm_gelu;       /* the masked-LM head's activation is gelu, whatever the config says */
     bool gguf_permuted;  /* rows of q and k are permuted in a GGUF */
     bool takes_no_cache; /* its model in transformers: PEFT can put no prefix before it */
+    bool scaled_embed;   /* embeddings times the root of the width */
+    int64_t gguf_wide; /* a GGUF with so many layers divides scores by the root of C/H, not of D */
 } kvf__arch;
 
 #define KVF__COUNT(array) (sizeof(array) / sizeof *(array))
@@ -157,7 +170,7 @@ typedef struct kvf__arch_family {
     size_t n;
 } kvf__arch_family;
 extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, kvf__arch_phi,
-    kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta;
+    kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_by_class(const char *class_name);
@@ -201,7 +214,7 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc);
 kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *desc);
 /* Do both compute the same, whatever files they came from? Token ids count too. */
 kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, bool *same);
-/* inv_freq and rope_scale from desc->position.rope and desc->position.divisors. */
+/* inv_freq, local_inv_freq and scale from desc->position.rope and desc->position.divisors. */
 kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc);
 /* The factor on cos and sin that yarn's authors recommend: 0.1 * mscale * ln(factor) + 1. */
 double kvf__yarn_mscale(double factor, double mscale);

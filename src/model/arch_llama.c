@@ -69,6 +69,7 @@ static const kvf__config_keys qwen2_keys = {
     .positions = {{"max_position_embeddings"}, 32768},
     .sliding_window = {{"sliding_window"}, 4096},
     .sliding_window_switch = "use_sliding_window",
+    .first_local = "max_window_layers",
 };
 
 static const kvf__config_keys qwen3_keys = {
@@ -79,6 +80,7 @@ static const kvf__config_keys qwen3_keys = {
     .attention_bias = "attention_bias",
     .sliding_window = {{"sliding_window"}, 4096},
     .sliding_window_switch = "use_sliding_window",
+    .first_local = "max_window_layers",
 };
 
 /* What is the same in every row. */

@@ -112,6 +112,7 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, int64_t layer,
     if (permuted && (weight->flags & KVF__W_PERMUTED_G)) slot->permuted_heads = desc->G;
     slot->by_head = weight->flags & KVF__W_BY_HEAD ? desc->H : 0;
     slot->file_by_head = slot->by_head && !desc->gguf;
+    if (weight->flags & KVF__W_PLUS_ONE) slot->one = desc->gguf ? -1 : 1;
     b->used[at] = true;
     b->slots.n++;
     return KVF_OK;

@@ -30,6 +30,7 @@ typedef struct kvf__slot {
     int64_t by_head;          /* heads H: in Hugging Face order q, k and v follow each other head by
                                  head, where all else has one after the other; 0: no such weight */
     bool file_by_head;        /* so they do in the file */
+    int one;                  /* 1: the file has the values less 1; -1: Hugging Face has; 0: none */
     bool aside;               /* no part of the base's hash: the masked-LM head */
 } kvf__slot;
 

@@ -124,8 +124,15 @@ static kvf_status read_rope(const kvf__config *c, kvf__desc *desc)
     kvf__rope *rope = &desc->position.rope;
     double legacy;
 
+    const kvf__config_keys *keys = desc->arch->keys;
+
     rope->attention_factor = 1;
-    KVF_TRY(kvf__config_real(c, c->root, "rope.freq_base", 10000, &rope->theta));
+    if (keys->local_theta)
+        KVF_TRY(
+            kvf__config_real(c, c->root, "rope.freq_base_swa", 10000, &desc->position.local_theta));
+    KVF_TRY(kvf__config_real(c, c->root, "rope.freq_base",
+                             keys->theta_otherwise > 0 ? keys->theta_otherwise : 10000,
+                             &rope->theta));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scale_linear", 1, &legacy));
     KVF_TRY(kvf__config_real(c, c->root, "rope.scaling.factor", legacy, &rope->factor));
     const char *type = value ? kvf_json_str(value, NULL) : rope->factor != 1 ? "linear" : "none";
@@ -186,6 +193,41 @@ static void add_ends(const kvf__config *c, kvf__desc *desc)
     desc->ids.eos = desc->ids.ends.n ? desc->ids.ends.id[0] : -1;
 }
 
+static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
+{
+    const kvf__config_keys *keys = desc->arch->keys;
+    const bool wide = desc->arch->gguf_wide && desc->L == desc->arch->gguf_wide;
+    double cap = 0;
+
+    desc->score_scale = (float)(1 / sqrt(wide ? (double)(desc->C / desc->H) : (double)desc->D));
+    if (desc->arch->scaled_embed) desc->factors.embed = (float)sqrt((double)desc->C);
+    if (keys->score_cap)
+        KVF_TRY(kvf__config_real(c, c->root, "attn_logit_softcapping", keys->score_cap_otherwise,
+                                 &cap));
+    desc->factors.score_cap = (float)cap;
+    cap = 0;
+    if (keys->logit_cap)
+        KVF_TRY(kvf__config_real(c, c->root, "final_logit_softcapping", keys->logit_cap_otherwise,
+                                 &cap));
+    desc->factors.logit_cap = (float)cap;
+    if (desc->factors.score_cap >= 0 && desc->factors.logit_cap >= 0) return KVF_OK;
+    return kvf__fail(c->ctx, KVF_EFORMAT, "%s: caps %g and %g, expected positive numbers", c->where,
+                     (double)desc->factors.score_cap, (double)desc->factors.logit_cap);
+}
+
+/* By the family's rule, whose period a file may have. */
+static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
+{
+    char full[KVF__NAME_BYTES];
+    const kvf_json *value = find(c, "attention.sliding_window_pattern", full);
+    int64_t every = desc->arch->keys->global_every;
+
+    if (value && desc->arch->keys->layer_pattern)
+        KVF_TRY(kvf__config_count(c, full, value, &every));
+    kvf__config_local(desc, every, 0);
+    return KVF_OK;
+}
+
 static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__desc *desc)
 {
     double eps;
@@ -199,7 +241,8 @@ static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__d
         &eps));
     desc->norm_eps = (float)eps;
     desc->tied = !kvf__table_find(table, "output.weight");
-    desc->score_scale = (float)(1 / sqrt((double)desc->D));
+    KVF_TRY(read_factors(c, desc));
+    KVF_TRY(read_local_layers(c, desc));
     add_ends(c, desc);
     if (rope) KVF_TRY(read_rope(c, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));

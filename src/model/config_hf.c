@@ -86,7 +86,7 @@ static kvf_status refuse_unsupported(const kvf__config *c, bool causal)
 {
     /* is_decoder makes an encoder causal; decoders write it without a meaning. */
     static const char *const must_be_false[] = {"is_encoder_decoder", "add_cross_attention",
-                                                "is_decoder"};
+                                                "use_bidirectional_attention", "is_decoder"};
     static const char *const must_be_absent[] = {"quantization_config", "compression_config"};
 
     for (size_t i = 0; i < sizeof must_be_false / sizeof *must_be_false - causal; i++) {
@@ -107,13 +107,77 @@ static kvf_status refuse_unsupported(const kvf__config *c, bool causal)
     if (!kind || strcmp(kind, "absolute"))
         return kvf__config_bad(c, KVF_EUNSUPPORTED, "position_embedding_type", positions,
                                "\"absolute\"");
-    const kvf_json *types = kvf_json_get(c->root, "layer_types");
+    return KVF_OK;
+}
+
+/* Which layers are local, by the list. */
+static kvf_status read_layer_types(const kvf__config *c, const kvf_json *types, kvf__desc *desc)
+{
     for (size_t i = 0; i < kvf_json_size(types); i++) {
         const char *type = kvf_json_str(kvf_json_at(types, i), NULL);
-        if (!type || strcmp(type, "full_attention"))
+        const bool full = type && !strcmp(type, "full_attention");
+        if (!full && !desc->arch->keys->sliding_window.names[0])
             return kvf__config_bad(c, KVF_EUNSUPPORTED, "layer_types", kvf_json_at(types, i),
                                    "\"full_attention\" in every layer");
+        if (!full && (!type || strcmp(type, "sliding_attention") || !desc->position.window))
+            return kvf__config_bad(c, KVF_EUNSUPPORTED, "layer_types", kvf_json_at(types, i),
+                                   "\"full_attention\", or with a window \"sliding_attention\"");
+        if (full && i < KVF__MOST_LAYERS) desc->position.global[i / 64] |= UINT64_C(1) << i % 64;
     }
+    if (desc->position.window && (int64_t)kvf_json_size(types) < desc->L)
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: layer_types has %zu layers, expected %lld",
+                         c->where, kvf_json_size(types), (long long)desc->L);
+    return KVF_OK;
+}
+
+/* Or by the family's rule. */
+static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
+{
+    const kvf__config_keys *keys = desc->arch->keys;
+    const kvf_json *types = kvf_json_get(c->root, "layer_types");
+    double every = (double)keys->global_every, first = 0;
+
+    if (kvf_json_typeof(types) == KVF_JSON_ARRAY) return read_layer_types(c, types, desc);
+    if (keys->layer_pattern)
+        KVF_TRY(kvf__config_real(c, c->root, keys->layer_pattern, every, &every));
+    if (keys->first_local) KVF_TRY(kvf__config_real(c, c->root, keys->first_local, 28, &first));
+    if (every < 0 || every > KVF__MOST_LAYERS || first < 0 || first > KVF__MOST_LAYERS)
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: every %gth layer, local layers from %g on",
+                         c->where, every, first);
+    kvf__config_local(desc, (int64_t)every, (int64_t)first);
+    return KVF_OK;
+}
+
+/* Absent: what the family has; null: none. */
+static kvf_status read_cap(const kvf__config *c, const char *key, double otherwise, float *out)
+{
+    double cap = 0;
+
+    if (!key) return KVF_OK;
+    if (kvf_json_typeof(kvf_json_get(c->root, key)) != KVF_JSON_NULL)
+        KVF_TRY(kvf__config_real(c, c->root, key, otherwise, &cap));
+    if (cap < 0)
+        return kvf__config_bad(c, KVF_EFORMAT, key, kvf_json_get(c->root, key),
+                               "a positive number");
+    *out = (float)cap;
+    return KVF_OK;
+}
+
+static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
+{
+    const kvf__config_keys *keys = desc->arch->keys;
+    double scalar = (double)desc->D;
+
+    if (desc->arch->scaled_embed) desc->factors.embed = (float)sqrt((double)desc->C);
+    KVF_TRY(read_cap(c, keys->score_cap, keys->score_cap_otherwise, &desc->factors.score_cap));
+    KVF_TRY(read_cap(c, keys->logit_cap, keys->logit_cap_otherwise, &desc->factors.logit_cap));
+    if (!keys->query_scalar) return KVF_OK;
+    KVF_TRY(
+        kvf__config_real(c, c->root, keys->query_scalar, keys->query_scalar_otherwise, &scalar));
+    if (!(scalar > 0))
+        return kvf__config_bad(c, KVF_EFORMAT, keys->query_scalar,
+                               kvf_json_get(c->root, keys->query_scalar), "a positive number");
+    desc->score_scale = (float)(1 / sqrt(scalar));
     return KVF_OK;
 }
 
@@ -229,6 +293,8 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     const kvf__config_keys *keys = desc->arch->keys;
     eps = keys->eps_otherwise;
     if (keys->eps) KVF_TRY(kvf__config_real(c, c->root, keys->eps, eps, &eps));
+    KVF_TRY(read_local_layers(c, desc));
+    KVF_TRY(read_factors(c, desc));
     desc->norm_eps = (float)eps;
     KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(read_pad_positions(c, desc));

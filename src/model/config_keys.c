@@ -175,6 +175,13 @@ kvf_status kvf__config_size(const kvf__config *c, const kvf__desc *desc, const k
     return on ? read_hf_size(c, key, row->flags & NULLABLE, out) : KVF_OK;
 }
 
+void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first)
+{
+    for (int64_t l = 0; l < KVF__MOST_LAYERS; l++)
+        if (l < first || (every && (l + 1) % every == 0))
+            desc->position.global[l / 64] |= UINT64_C(1) << l % 64;
+}
+
 static kvf_status derive_head(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;

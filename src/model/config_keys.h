@@ -78,6 +78,8 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc);
 /* Fills desc->position.relative from a config.json, and the scale of scores; needs
  * desc->position.max and D (config_relative.c). */
 kvf_status kvf__config_relative(const kvf__config *c, kvf__desc *desc);
+/* Which layers are local: all from `first` on, but for every so-manieth (0: for none). */
+void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first);
 /* Fills desc->position.rope from a config.json; needs desc->position.max. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc);
 /* longrope, whose divisors, original length and attention factor are there. */

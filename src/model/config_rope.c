@@ -140,7 +140,7 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kv
     static const char *const nested[] = {"full_attention", "sliding_attention"};
     double partial;
 
-    for (size_t i = 0; i < sizeof nested / sizeof *nested; i++)
+    for (size_t i = 0; !keys->local_theta && i < sizeof nested / sizeof *nested; i++)
         if (kvf_json_get(dict, nested[i]))
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
                              "%s: rope_parameters.%s: rotary positions by "
@@ -156,6 +156,26 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kv
     return KVF_OK;
 }
 
+/* Of local layers: by a dictionary of their own, or, outside, by the family's key. */
+static kvf_status read_local(const kvf__config *c, kvf__desc *desc)
+{
+    const kvf_json *all = kvf_json_get(c->root, "rope_parameters");
+    const kvf_json *dict = kvf_json_get(all, "sliding_attention");
+    const kvf_json *type = kvf_json_get(dict, "rope_type");
+    const char *name = kvf_json_str(type, NULL);
+    double theta;
+
+    if (type && (!name || strcmp(name, "default")))
+        return kvf__config_bad(c, KVF_EUNSUPPORTED, "rope_parameters.sliding_attention.rope_type",
+                               type, "\"default\"");
+    KVF_TRY(kvf__config_real(c, c->root, desc->arch->keys->local_theta, 10000, &theta));
+    KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &desc->position.local_theta));
+    if (desc->position.local_theta > 1) return KVF_OK;
+    return kvf__fail(c->ctx, KVF_EFORMAT,
+                     "%s: rope theta of local layers is %g, expected more than 1", c->where,
+                     desc->position.local_theta);
+}
+
 /* rope_scaling, if it has members, goes before rope_parameters; theta inside the dictionary
  * before theta outside. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
@@ -168,9 +188,15 @@ kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(check_object(c, "rope_scaling"));
     KVF_TRY(check_object(c, "rope_parameters"));
     if (!kvf_json_size(dict)) dict = kvf_json_get(c->root, "rope_parameters");
+    const kvf__config_keys *keys = desc->arch->keys;
+    if (keys->local_theta) {
+        KVF_TRY(read_local(c, desc));
+        if (kvf_json_get(dict, "full_attention")) dict = kvf_json_get(dict, "full_attention");
+    }
     KVF_TRY(check_rope_dict(c, dict, desc));
     const char *outside = desc->arch->keys->rope_theta;
-    KVF_TRY(kvf__config_real(c, c->root, outside ? outside : "rope_theta", 10000, &theta));
+    KVF_TRY(kvf__config_real(c, c->root, outside ? outside : "rope_theta",
+                             keys->theta_otherwise > 0 ? keys->theta_otherwise : 10000, &theta));
     KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &rope->theta));
     KVF_TRY(kvf__config_real(c, dict, "original_max_position_embeddings",
                              (double)desc->position.max, &rope->original));

@@ -103,6 +103,36 @@ static kvf_json *list_ends(const kvf__ends *ends)
     return list;
 }
 
+static kvf_json *layer_types(const kvf__desc *d)
+{
+    kvf_json *list = kvf_json_array();
+
+    for (int64_t l = 0; l < d->L; l++)
+        kvf_json_add(list,
+                     kvf_json_new_str(kvf__positions_window(&d->position, l) ? "sliding_attention"
+                                                                             : "full_attention"));
+    return list;
+}
+
+static kvf_json *real_or_null(double value)
+{
+    return value > 0 ? kvf_json_new_real(value) : kvf_json_new_null();
+}
+
+static void set_factors(kvf_json *root, const kvf__desc *d)
+{
+    const kvf__config_keys *keys = d->arch->keys;
+    const double scale = (double)d->score_scale;
+
+    if (keys->score_cap)
+        kvf_json_set(root, keys->score_cap, real_or_null(plain(d->factors.score_cap)));
+    if (keys->logit_cap)
+        kvf_json_set(root, keys->logit_cap, real_or_null(plain(d->factors.logit_cap)));
+    if (keys->query_scalar) /* an integer in every model */
+        kvf_json_set(root, keys->query_scalar,
+                     kvf_json_new_int((int64_t)(1 / scale / scale + 0.5)));
+}
+
 /* Checked as a whole, by its text. */
 static kvf_json *build(const kvf__desc *d)
 {
@@ -125,11 +155,16 @@ static kvf_json *build(const kvf__desc *d)
     if (d->position.kind == KVF__POS_ROPE) {
         kvf_json_set(root, keys->rope_theta ? keys->rope_theta : "rope_theta",
                      kvf_json_new_real(d->position.rope.theta));
+        if (keys->local_theta)
+            kvf_json_set(root, keys->local_theta, kvf_json_new_real(d->position.local_theta));
         if (keys->rotary)
             kvf_json_set(root, keys->rotary,
                          kvf_json_new_real((double)d->position.rotated / (double)d->D));
         kvf_json_set(root, "rope_scaling", scaling_of(d));
     }
+    set_factors(root, d);
+    if (d->position.window && keys->sliding_window.names[0])
+        kvf_json_set(root, "layer_types", layer_types(d));
     set_rows(root, d, KVF__CONFIG_TOKEN);
     if (d->ids.ends.n > 1) kvf_json_set(root, "eos_token_id", list_ends(&d->ids.ends));
     return root;

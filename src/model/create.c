@@ -275,7 +275,7 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
 out:
     if (model)
         model->desc.position.inv_freq = model->desc.position.divisors =
-            NULL; /* still the caller's */
+            model->desc.position.local_inv_freq = NULL; /* still the caller's */
     kvf__model_free(model);
     return st;
 }
@@ -322,6 +322,8 @@ void kvf__model_free(kvf__model *model)
     kvf__free(model->relative.memory);
     kvf__free(model->rope.cos);
     kvf__free(model->rope.sin);
+    kvf__free(model->local_rope.cos);
+    kvf__free(model->local_rope.sin);
     kvf__adapters_free(model->train.adapters);
     creation_free(model->train.again);
     kvf__stored_free(model->store.from);
@@ -384,5 +386,14 @@ void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n
 
 #pragma omp parallel for schedule(static) if (n * E > 1 << 16)
     for (int64_t i = 0; i < n; i++)
-        kvf__table_row(model, &model->embed.tokens, ids[i], out + i * E);
+        kvf__embed_row(model, ids[i], out + i * E);
+}
+
+void kvf__embed_row(const kvf__model *model, int64_t id, float *out)
+{
+    const float factor = model->desc.factors.embed;
+
+    kvf__table_row(model, &model->embed.tokens, id, out);
+    for (int64_t c = 0; factor != 1 && c < model->desc.E; c++)
+        out[c] *= factor;
 }

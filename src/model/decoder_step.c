@@ -167,11 +167,12 @@ static void normalise_head(const worker *w, const float *gamma, float *head, int
         head[i] = w->own->head[i] * gamma[i];
 }
 
-static void rotate(const worker *w, float *head, int64_t position)
+static void rotate(const worker *w, int64_t l, float *head, int64_t position)
 {
     const kvf__model *m = w->decoder->model;
     const int64_t half = m->desc.position.rotated / 2;
-    const float *c = m->rope.cos + position * half, *s = m->rope.sin + position * half;
+    const kvf__rope_table *table = kvf__rope_of(m, l);
+    const float *c = table->cos + position * half, *s = table->sin + position * half;
 
     for (int64_t i = 0; i < half; i++) {
         const float a = head[i], b = head[i + half];
@@ -191,7 +192,7 @@ static void finish_head(const worker *w, int64_t l, int64_t m, int64_t h)
     if (d->block.qk_norm && h < d->H + d->G)
         normalise_head(w, w->decoder->model->layers[l].head_gamma + h * d->D, head, m, h);
     if (d->position.kind == KVF__POS_ROPE && h < d->H + d->G)
-        rotate(w, head, w->decoder->position[m]);
+        rotate(w, l, head, w->decoder->position[m]);
     if (h < d->H) return;
 
     const int kv = h >= d->H + d->G;
@@ -331,6 +332,8 @@ static void embed(const worker *w)
     for (int64_t r = w->t; r < w->step->n; r += w->n) {
         float *x = w->decoder->x + r * C, *position = w->decoder->position_rows + r * C;
         kvf__slot_row(&m->embed.tokens, w->step->ids[r], x);
+        for (int64_t c = 0; m->desc.factors.embed != 1 && c < C; c++)
+            x[c] *= m->desc.factors.embed;
         if (m->desc.position.kind != KVF__POS_LEARNED) continue;
         kvf__slot_row(&m->embed.positions, w->decoder->position[r], position);
         for (int64_t c = 0; c < C; c++)
@@ -412,14 +415,12 @@ static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, cons
     const int64_t position = before.condition.position_start + length,
                   P = before.condition.prefix ? before.condition.prefix->P : 0;
 
-    if (before.condition.position_start < 0 || position >= d->position.max ||
-        (d->position.window && P + length + 1 > d->position.window))
+    if (before.condition.position_start < 0 || position >= d->position.max)
         return kvf__fail(
             ctx, KVF_ESHAPE,
             "step: row %lld is at position %lld behind a prefix of %lld, the model has "
-            "%lld positions and a window of %lld",
-            (long long)r, (long long)position, (long long)P, (long long)d->position.max,
-            (long long)d->position.window);
+            "%lld positions",
+            (long long)r, (long long)position, (long long)P, (long long)d->position.max);
     decoder->position[r] = (int32_t)position;
     return KVF_OK;
 }
@@ -477,6 +478,9 @@ kvf_status kvf__decoder_step(kvf_ctx *ctx, kvf__decoder *decoder, const kvf__ste
                           .n = n};
         work(&w);
     }
+    if (decoder->model->desc.factors.logit_cap > 0)
+        kvf__cap_logits(decoder->model->desc.factors.logit_cap, logits,
+                        step->n * decoder->model->desc.V);
     for (int64_t r = 0; r < step->n; r++)
         decoder->cache->length[kvf__row_slot(step->slot, r)]++;
     return KVF_OK;

@@ -19,9 +19,16 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->position.kind = arch->positions;
     desc->position.starts_at_0 = arch->starts_at_0;
     desc->position.scale = 1;
+    desc->factors.embed = 1;
     desc->position.pad = -1;
     desc->dropout = (kvf__dropouts){-1, -1, -1, -1, 0};
     desc->ids.bos = desc->ids.eos = desc->ids.pad = -1;
+}
+
+int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer)
+{
+    const bool global = positions->global[layer / 64] >> layer % 64 & 1;
+    return global ? 0 : positions->window;
 }
 
 bool kvf__ends_has(const kvf__ends *ends, int32_t id)
@@ -48,11 +55,14 @@ kvf_status kvf__desc_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__desc *out)
 {
     kvf__desc copy = *from;
     kvf__positions *to = &copy.position;
-    to->divisors = to->inv_freq = NULL;
+    to->divisors = to->inv_freq = to->local_inv_freq = NULL;
     kvf_status st = copy_floats(ctx, from->position.divisors, from->position.rotated / 2,
                                 &to->divisors);
     if (!st)
         st = copy_floats(ctx, from->position.inv_freq, from->position.rotated / 2, &to->inv_freq);
+    if (!st)
+        st = copy_floats(ctx, from->position.local_inv_freq, from->position.rotated / 2,
+                         &to->local_inv_freq);
     if (st)
         kvf__desc_done(&copy);
     else
@@ -64,6 +74,7 @@ void kvf__desc_done(kvf__desc *desc)
 {
     kvf__free(desc->position.inv_freq);
     kvf__free(desc->position.divisors);
+    kvf__free(desc->position.local_inv_freq);
     *desc = (kvf__desc){0};
 }
 
@@ -75,7 +86,7 @@ static kvf_status check_bounds(kvf_ctx *ctx, const char *where, const kvf__desc 
     } rows[] = {
         {"width", desc->C, 1 << 18},
         {"width of the embeddings", desc->E, 1 << 18},
-        {"layers", desc->L, 1024},
+        {"layers", desc->L, KVF__MOST_LAYERS},
         {"attention heads", desc->H, 4096},
         {"key/value heads", desc->G, 4096},
         {"head size", desc->D, 1024},

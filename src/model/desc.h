@@ -76,6 +76,8 @@ typedef struct kvf__block {
     bool qkv_bias, out_bias, mlp_bias;
 } kvf__block;
 
+enum { KVF__MOST_LAYERS = 1024 };
+
 /* Where tokens are. */
 typedef struct kvf__positions {
     kvf__position_kind kind;
@@ -83,14 +85,25 @@ typedef struct kvf__positions {
     int32_t pad;      /* RoBERTa: tokens with this id are at this row of the table, the others are
                          counted from the row after it on; -1: position and row are one */
     bool starts_at_0; /* after a prefix positions start at 0, not at P, unless a run asks for it */
-    int64_t window;   /* sliding attention, 0: none; else accepted only while P + length fits */
+    int64_t window; /* of local layers: a query sees the last so many keys; 0: no layer is local */
+    uint64_t global[KVF__MOST_LAYERS / 64]; /* bit l: layer l is not local */
     kvf__rope rope;
     kvf__relative relative;
     int64_t rotated; /* rope: the first R of D elements of a head; 0: not rope */
     float *divisors; /* of frequencies (GGUF's rope_freqs.weight) [R/2], owned; NULL: none */
     float *inv_freq; /* rope: [R/2], f32 arithmetic as transformers does, scaling applied; owned */
     float scale;     /* factor on cos and sin (yarn, longrope), else 1 */
+    double local_theta;    /* rope of local layers, without a scaling; 0: that of all */
+    float *local_inv_freq; /* with local_theta: [R/2], owned */
 } kvf__positions;
+/* The window of a layer, 0: none. */
+int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer);
+
+/* Gemma's: a factor on embeddings of tokens (1: none), caps on scaled scores and on logits, c
+ * tanh(s / c) (0: none). */
+typedef struct kvf__factors {
+    float embed, score_cap, logit_cap;
+} kvf__factors;
 
 /* The config's token ids, -1 if absent. */
 typedef struct kvf__token_ids {
@@ -109,7 +122,8 @@ typedef struct kvf__desc {
     float norm_eps;
     bool tied, head_bias;
     kvf__positions position;
-    float score_scale;   /* 1/sqrt(D), or 1 */
+    kvf__factors factors;
+    float score_scale;   /* 1/sqrt(D), or 1, or what a config has in place of D */
     bool score_by_layer; /* gpt2 scale_attn_by_inverse_layer_idx: also / (l + 1) */
     kvf__dropouts dropout;
     double initializer_range; /* for task heads; 0: not in the config */

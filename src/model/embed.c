@@ -34,11 +34,13 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
             "batch row %lld: last token at position %lld (starting at %lld), the model has %lld",
             (long long)r, (long long)last, (long long)s->condition.position_start,
             (long long)d->position.max);
-    if (d->position.window && P + before + len > d->position.window)
-        return kvf__fail(
-            ctx, KVF_ESHAPE,
-            "batch row %lld: prefix of %lld and %lld tokens exceed the sliding window of %lld",
-            (long long)r, (long long)P, (long long)(before + len), (long long)d->position.window);
+    if (d->position.window && b->infix_at && P + before + len > d->position.window)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "batch row %lld: a prefix of %lld inside %lld tokens: they exceed the "
+                         "sliding window of "
+                         "%lld",
+                         (long long)r, (long long)P, (long long)(before + len),
+                         (long long)d->position.window);
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++) {
         if (b->ids[i] < 0 && s->condition.vectors &&
             kvf__virtual_token(b->ids[i]) < s->condition.vectors->P)
@@ -84,7 +86,7 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
         memcpy(x, kvf__pass_vectors_at(pass, i)->x + kvf__virtual_token(b->ids[i]) * E,
                (size_t)E * sizeof *x);
     else
-        kvf__table_row(model, &model->embed.tokens, b->ids[i], x);
+        kvf__embed_row(model, b->ids[i], x);
     add_row(&model->embed.types, b->types ? b->types[i] : 0, x, E, scratch);
     add_row(&model->embed.positions, pass->fwd.position[i], x, E, scratch);
 }
@@ -267,10 +269,10 @@ typedef struct tables {
     float *tokens, *positions, *types;
 } tables;
 
-static void add_to_row(float *table, int64_t row, const float *dx, int64_t n)
+static void add_to_row(float *table, int64_t row, float factor, const float *dx, int64_t n)
 {
     for (int64_t c = 0; table && c < n; c++)
-        table[row + c] += dx[c];
+        table[row + c] += factor * dx[c];
 }
 
 static void add_tables(const kvf__pass *pass, const tables *to, int64_t from, int64_t n)
@@ -278,11 +280,13 @@ static void add_tables(const kvf__pass *pass, const tables *to, int64_t from, in
     const kvf__batch *b = pass->batch;
     const int64_t E = pass->model->desc.E;
 
+    const float embed = pass->model->desc.factors.embed;
+
     for (int64_t i = 0; i < b->n_tokens; i++) {
         const float *dx = pass->bwd.dembedded + i * E + from;
-        if (b->ids[i] >= 0) add_to_row(to->tokens, b->ids[i] * E + from, dx, n);
-        add_to_row(to->positions, pass->fwd.position[i] * E + from, dx, n);
-        add_to_row(to->types, (b->types ? b->types[i] : 0) * E + from, dx, n);
+        if (b->ids[i] >= 0) add_to_row(to->tokens, b->ids[i] * E + from, embed, dx, n);
+        add_to_row(to->positions, pass->fwd.position[i] * E + from, 1, dx, n);
+        add_to_row(to->types, (b->types ? b->types[i] : 0) * E + from, 1, dx, n);
     }
 }
 

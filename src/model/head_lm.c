@@ -68,6 +68,40 @@ kvf_status kvf__vocab_check_sum(kvf_ctx *ctx, double loss_sum)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
+void kvf__cap_logits(float cap, float *z, int64_t n)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        z[i] = cap * tanhf(z[i] / cap);
+}
+
+/* Of the cap, where it gave the logit z: 1 - tanh^2; of one that was left out 0. */
+float kvf__cap_slope(const kvf__model *model, float z)
+{
+    const float cap = model->desc.factors.logit_cap, t = cap > 0 ? z / cap : 0;
+    return fabsf(t) < 1 ? 1 - t * t : 0;
+}
+
+/* e [rows, KVF__VOCAB_PLANE] times the slope of the cap on each logit. */
+static void cap_bwd(const kvf__vocab_walk *w, int64_t valid)
+{
+    const kvf__pass *pass = w->pass;
+    const kvf__model *m = pass->model;
+
+    if (!(m->desc.factors.logit_cap > 0)) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t j = 0; j < w->rows; j++) {
+        const float *z = pass->head.sums.logits + j * KVF__VOCAB_PLANE;
+        char *e = kvf__act_row(m->act, pass->head.e, j, KVF__VOCAB_PLANE);
+        for (int64_t v = 0; v < valid; v++, e += kvf__act_size(m->act)) {
+            float value;
+            kvf__to_f32(m->act, e, &value, 1);
+            value *= kvf__cap_slope(m, z[v]);
+            kvf__from_f32(m->act, &value, e, 1);
+        }
+    }
+}
+
 static kvf_status plane_logits(const kvf__vocab_walk *w, int64_t p)
 {
     kvf__pass *pass = w->pass;
@@ -79,6 +113,9 @@ static kvf_status plane_logits(const kvf__vocab_walk *w, int64_t p)
     if (m->store.late) kvf__pass_lap(pass, KVF__PART_PACK);
     KVF_TRY(kvf__mm_run(w->ctx, m->mm, kvf__vocab_plane(m, p)->fwd, w->rows, x,
                         pass->head.sums.logits, KVF__F32, 0));
+    if (m->desc.factors.logit_cap > 0)
+        kvf__cap_logits(m->desc.factors.logit_cap, pass->head.sums.logits,
+                        w->rows * KVF__VOCAB_PLANE);
     kvf__pass_lap(pass, KVF__PART_HEAD);
     return KVF_OK;
 }
@@ -110,6 +147,7 @@ static kvf_status plane_sums(const kvf__vocab_walk *w, int64_t p)
     m->kernels->ce(m->act, &ce);
     kvf__pass_lap(pass, KVF__PART_LOSS);
     if (!gradient) return KVF_OK;
+    cap_bwd(w, ce.valid);
     KVF_TRY(kvf__mm_run(w->ctx, m->mm, kvf__vocab_plane(m, p)->bwd, w->rows, pass->head.e,
                         pass->head.acc, KVF__F32, KVF__MM_ADD));
     kvf__pass_lap(pass, KVF__PART_HEAD_BWD);
@@ -190,10 +228,11 @@ static void label_gradients(const kvf__vocab_walk *w)
         const float *acc = pass->head.acc + j * C;
         float part = 1.0f / pass->head.sums.sum[j];
         float own = kvf__pass_label_scale(pass, w->how->scale, w->first + j);
+        const float slope = kvf__cap_slope(m, pass->head.sums.target_logit[j]);
 
         kvf__table_row(m, &m->lm.slot, pass->batch->label_id[w->first + j], row);
         for (int64_t i = 0; i < C; i++)
-            row[i] = own * (acc[i] * part - row[i] * (gamma ? gamma[i] : 1));
+            row[i] = own * (acc[i] * part - slope * row[i] * (gamma ? gamma[i] : 1));
     }
     kvf__head_gradient_end(w);
 }
@@ -211,9 +250,11 @@ static void plane_dlogits(const kvf__vocab_walk *w, int64_t p)
         float own = kvf__pass_label_scale(pass, w->how->scale, w->first + j),
               part = own / sums->sum[j];
         int64_t label = pass->batch->label_id[w->first + j] - p * KVF__VOCAB_PLANE;
+        const kvf__model *m = pass->model;
+        const float target = label >= 0 && label < valid ? own * kvf__cap_slope(m, row[label]) : 0;
         for (int64_t v = 0; v < valid; v++)
-            row[v] = part * expf(row[v] - sums->max[j]);
-        if (label >= 0 && label < valid) row[label] -= own;
+            row[v] = part * expf(row[v] - sums->max[j]) * kvf__cap_slope(m, row[v]);
+        if (label >= 0 && label < valid) row[label] -= target;
     }
 }
 

@@ -58,6 +58,8 @@ struct kvf__vocab_walk {
     kvf__outputs_fn *visit;
     void *user;
 };
+/* Of the cap on logits where it gave z; 1 without one. */
+float kvf__cap_slope(const kvf__model *model, float z);
 /* what: "loss", "logits", for the error where there is no head, or no forward pass before it. */
 kvf_status kvf__vocab_walk_run(kvf__vocab_walk *walk, const char *what);
 

@@ -107,6 +107,7 @@ static void label_gradient(const kvf__vocab_walk *w, int64_t j, float *scratch, 
         row[c] = by * acc[c];
     for (int64_t i = 0; i < k; i++) {
         by = (float)(scale * (exp((double)z[i] - all) - exp((double)logp[i])));
+        by *= kvf__cap_slope(m, z[i]);
         kvf__table_row(m, &m->lm.slot, ids[i], scratch);
         for (int64_t c = 0; c < C; c++)
             row[c] += by * scratch[c] * (gamma ? gamma[c] : 1);

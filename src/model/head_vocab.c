@@ -89,6 +89,10 @@ kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradi
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "architecture %s is an encoder and has no language-model head",
                          model->desc.arch_name);
+    if (model->desc.factors.logit_cap > 0)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "architecture %s caps its logits, which a trained head does not do",
+                         model->desc.arch_name);
     if (model->desc.head_bias)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "the head of this %s has a bias, which --train-head does not know",

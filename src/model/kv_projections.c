@@ -72,24 +72,33 @@ static kvf_status read_layer(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots 
     return KVF_OK;
 }
 
-/* Cosines, sines and positions 0 .. P-1, shared by all layers. */
+/* n cosines and n sines. */
+static void copy_table(const kvf__rope_table *table, size_t n, float *to)
+{
+    memcpy(to, table->cos, n * sizeof *to);
+    memcpy(to + n, table->sin, n * sizeof *to);
+}
+
+/* Cosines, sines (of local layers too, where those have their own) and positions 0 .. P-1. */
 static kvf_status put_tables(kvf_ctx *ctx, kvf__model *model, kvf__kv_projections *all)
 {
     const kvf__desc *d = &model->desc;
     size_t n = (size_t)(all->P * (d->position.rotated / 2));
+    const size_t tables = model->local_rope.cos ? 4 : 2;
 
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
     KVF_TRY(kvf__rope_tables(ctx, model, all->P));
-    KVF_TRY(kvf__alloc_array(ctx, 2 * n + (size_t)all->P, sizeof(float), &all->tables));
-    memcpy(all->tables, model->rope.cos, n * sizeof(float));
-    memcpy(all->tables + n, model->rope.sin, n * sizeof(float));
-    int32_t *position = (int32_t *)(all->tables + 2 * n);
+    KVF_TRY(kvf__alloc_array(ctx, tables * n + (size_t)all->P, sizeof(float), &all->tables));
+    copy_table(&model->rope, n, all->tables);
+    if (tables > 2) copy_table(&model->local_rope, n, all->tables + 2 * n);
+    int32_t *position = (int32_t *)(all->tables + tables * n);
     for (int64_t p = 0; p < all->P; p++)
         position[p] = (int32_t)p;
     for (int64_t l = 0; l < all->L; l++) {
         all->layer[l].R = d->position.rotated;
-        all->layer[l].cos = all->tables;
-        all->layer[l].sin = all->tables + n;
+        const float *table = all->tables + (kvf__rope_of(model, l) == &model->rope ? 0 : 2 * n);
+        all->layer[l].cos = table;
+        all->layer[l].sin = table + n;
         all->layer[l].position = position;
     }
     return KVF_OK;

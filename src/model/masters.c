@@ -56,6 +56,7 @@ static kvf_status add_master(kvf_ctx *ctx, kvf__masters *m, kvf__slot *slot, int
     slot->view.dtype = KVF__F32;
     slot->permuted_heads = 0;
     slot->file_by_head = slot->by_head > 0;
+    slot->one = slot->one != 0;
     slot->add = NULL;
     return kvf__params_add(ctx, &m->params, &param);
 }

@@ -94,7 +94,7 @@ typedef struct kvf__relative_terms {
 kvf_status kvf__relative_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                                 kvf__relative_terms *out);
 
-/* [rows, D/2]; NULL for learned positions. The first 8192 rows at creation, see rope.c. */
+/* [rows, R/2]; NULL for learned positions. The first 8192 rows at creation, see rope.c. */
 typedef struct kvf__rope_table {
     float *cos, *sin;
     int64_t rows;
@@ -113,7 +113,7 @@ struct kvf__model {
     kvf__layer *layers;          /* [L] */
     kvf__layer_weights *weights; /* of the layers: [L], or one that all share */
     kvf__model_embed embed;
-    kvf__rope_table rope;
+    kvf__rope_table rope, local_rope; /* local_rope: of local layers; NULL: that of all */
     kvf__relative_terms relative;
     kvf__model_head lm;
     float *pooler, *pooler_bias; /* [C, C], [C] or NULL */
@@ -140,6 +140,8 @@ void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out);
 /* The same of a table of which a pass needs rows here and there: pages of the file around each
  * would soon be the whole table, in memory besides its packed form. */
 void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row, float *out);
+/* What a token begins as: its row of the embedding, times the model's factor. */
+void kvf__embed_row(const kvf__model *model, int64_t id, float *out);
 /* The whole slot as f32 [rows, columns] in Hugging Face order ([out, in]; conv1d slots as stored,
  * [in, out]); kvf__alloc'ed. */
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out);
@@ -148,6 +150,10 @@ void kvf__slot_read(const kvf__slot *slot, float *out); /* the same into memory 
 kvf_status kvf__slots_copy(kvf_ctx *ctx, const kvf__slots *from, kvf__slots *to);
 const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* NULL if absent */
 
+/* The tables by which a layer rotates. */
+const kvf__rope_table *kvf__rope_of(const kvf__model *model, int64_t layer);
+/* z [n] = cap tanh(z / cap). */
+void kvf__cap_logits(float cap, float *z, int64_t n);
 /* Extends the cos/sin tables to `rows` positions (at most max_positions); f32 arithmetic as
  * transformers. */
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);

@@ -82,7 +82,7 @@ kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_opti
  * Tried (probe.c), in the time of some passes; false where weights are packed just before use.
  */
 kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t most, bool *out);
-/* Rows of the (unfolded) token embedding in f32: out [n, E]. */
+/* Rows of the (unfolded) token embedding in f32, times Gemma's factor: out [n, E]. */
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);
 /* The dense layer [C out, C in] that BERT's heads put on the first token's final state, frozen with
  * the base, and its bias [C]; f32 views into the model. NULL: the file has none. */
@@ -112,8 +112,8 @@ kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix
  * to, to + 1, ...; under every scaling, whose factor stays on them. Without rope nothing happens.
  */
 void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to);
-void kvf__rope_move_key(const kvf__desc *desc, float *k, int64_t from,
-                        int64_t to); /* of one, [D] */
+/* Of one key [D] of layer l. */
+void kvf__rope_move_key(const kvf__desc *desc, int64_t l, float *k, int64_t from, int64_t to);
 
 /* The raw key and value projections of every layer, with tables for P positions; slots: those the
  * model was made of. */

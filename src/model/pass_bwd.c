@@ -150,8 +150,8 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 
     if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->position.rotated, pass->fwd.position, m->rope.cos,
-                         m->rope.sin, true);
+                         d->H + d->G, d->D, d->position.rotated, pass->fwd.position,
+                         kvf__rope_of(m, l)->cos, kvf__rope_of(m, l)->sin, true);
     kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
     kvf__pass_head_norms_bwd(pass, l);
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->qkv.bwd, pass->M, pass->bwd.dqkv,

@@ -134,8 +134,8 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     kvf__pass_head_norms_fwd(pass, l);
     if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->position.rotated, pass->fwd.position, m->rope.cos,
-                         m->rope.sin, false);
+                         d->H + d->G, d->D, d->position.rotated, pass->fwd.position,
+                         kvf__rope_of(m, l)->cos, kvf__rope_of(m, l)->sin, false);
     if (pass->cache) kvf__cache_append(pass->cache, l, pass->batch, pass->slot, keep->qkv, d->H);
     kvf__pass_lap(pass, KVF__PART_ROPE);
     return KVF_OK;

@@ -75,16 +75,17 @@ static void add_rotated(float *to, const float *from, const float *c, const floa
         to[i] += from[i];
 }
 
-/* Keys [G, P, D], each by its position, the first at `first`. */
-static void rotate_keys(const kvf__model *m, const kvf__prefix *p, int64_t first, float *to,
-                        const float *from, bool back)
+/* Keys [G, P, D] of layer l, each by its position, the first at `first`. */
+static void rotate_keys(const kvf__model *m, int64_t l, const kvf__prefix *p, int64_t first,
+                        float *to, const float *from, bool back)
 {
+    const kvf__rope_table *table = kvf__rope_of(m, l);
     int64_t R = m->desc.position.rotated, half = R / 2;
 
     for (int64_t g = 0; g < p->G; g++)
         for (int64_t i = 0; i < p->P; i++) {
             int64_t at = (g * p->P + i) * p->D, row = (first + i) * half;
-            add_rotated(to + at, from + at, m->rope.cos + row, m->rope.sin + row, p->D, R, back);
+            add_rotated(to + at, from + at, table->cos + row, table->sin + row, p->D, R, back);
         }
 }
 
@@ -104,7 +105,7 @@ void kvf__pass_rotate_rows(kvf__pass *pass, int64_t l, bool gradient)
         float *row = pass->own.kv + 2 * r * half;
         if (!kvf__pass_row_sees(pass, r)) continue;
         memset(row, 0, (size_t)half * sizeof *row);
-        rotate_keys(pass->model, p, first_position(pass, r), row, kv, false);
+        rotate_keys(pass->model, l, p, first_position(pass, r), row, kv, false);
         memcpy(row + half, kv + half, (size_t)half * sizeof *row);
         if (gradient) memset(pass->own.dkv + 2 * r * half, 0, (size_t)(2 * half) * sizeof *row);
     }
@@ -119,7 +120,7 @@ void kvf__pass_collect_rotated(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
     for (int64_t r = 0; r < pass->batch->n_rows; r++) {
         const float *row = pass->own.dkv + 2 * r * half;
         if (!kvf__pass_row_sees(pass, r)) continue;
-        rotate_keys(pass->model, dprefix, first_position(pass, r), dk, row, true);
+        rotate_keys(pass->model, l, dprefix, first_position(pass, r), dk, row, true);
         for (int64_t i = 0; i < half; i++)
             dv[i] += row[half + i];
     }
@@ -145,7 +146,7 @@ kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix
         float *k = to->kv + 2 * l * half;
         memcpy(keys, k, (size_t)half * sizeof *keys);
         memset(k, 0, (size_t)half * sizeof *k);
-        rotate_keys(model, from, first, k, keys, back);
+        rotate_keys(model, l, from, first, k, keys, back);
         for (int64_t i = 0; back && i < half; i++)
             if (i % from->D < model->desc.position.rotated)
                 k[i] /= scale * scale; /* yarn's factor is on both tables */

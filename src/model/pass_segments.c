@@ -251,6 +251,8 @@ kvf__attn kvf__model_attn(const kvf__model *model, int64_t l)
                        .G = d->G,
                        .D = d->D,
                        .causal = d->block.causal,
+                       .window = kvf__positions_window(&d->position, l),
+                       .cap = d->factors.score_cap,
                        .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
                                                   : d->score_scale,
                        .relative = model->relative.layer ? &model->relative.layer[l] : NULL,

@@ -58,6 +58,22 @@ static void scale_yarn(const kvf__rope *rope, int64_t R, const float *power, flo
     }
 }
 
+/* Those of local layers, of the default kind. */
+static kvf_status init_local(kvf_ctx *ctx, kvf__desc *desc)
+{
+    const int64_t R = desc->position.rotated;
+    float *inv = NULL;
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)R / 2, sizeof *inv, &inv));
+    for (int64_t i = 0; i < R / 2; i++) {
+        float exponent = (float)(2 * i) / (float)R;
+        inv[i] = 1 / (float)pow((double)(float)desc->position.local_theta, (double)exponent);
+    }
+    kvf__free(desc->position.local_inv_freq);
+    desc->position.local_inv_freq = inv;
+    return KVF_OK;
+}
+
 kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
 {
     const kvf__rope *rope = &desc->position.rope;
@@ -88,38 +104,41 @@ kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
     kvf__free(desc->position.inv_freq);
     desc->position.inv_freq = inv;
     inv = NULL;
+    if (desc->position.local_theta > 0) st = init_local(ctx, desc);
 out:
     kvf__free(inv);
     kvf__free(power);
     return st;
 }
 
-static void fill_rows(const kvf__desc *desc, float *cos_table, float *sin_table, int64_t from,
+/* What a table of cosines and sines is made of. */
+typedef struct angles {
+    const float *inv_freq; /* [n] */
+    int64_t n;
+    float scale;
+} angles;
+
+static void fill_rows(const angles *by, float *cos_table, float *sin_table, int64_t from,
                       int64_t to)
 {
-    int64_t n = desc->position.rotated / 2;
+    const int64_t n = by->n;
 
 #pragma omp parallel for schedule(static)
     for (int64_t t = from; t < to; t++) {
         for (int64_t i = 0; i < n; i++) {
-            float angle = (float)t * desc->position.inv_freq[i];
-            cos_table[t * n + i] = (float)cos((double)angle) * desc->position.scale;
-            sin_table[t * n + i] = (float)sin((double)angle) * desc->position.scale;
+            float angle = (float)t * by->inv_freq[i];
+            cos_table[t * n + i] = (float)cos((double)angle) * by->scale;
+            sin_table[t * n + i] = (float)sin((double)angle) * by->scale;
         }
     }
 }
 
-kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
+static kvf_status extend_table(kvf_ctx *ctx, const angles *by, kvf__rope_table *table, int64_t rows)
 {
-    const kvf__desc *desc = &model->desc;
-    size_t n = (size_t)desc->position.rotated / 2, have = (size_t)model->rope.rows, bytes;
+    size_t n = (size_t)by->n, have = (size_t)table->rows, bytes;
     float *cos_table = NULL, *sin_table = NULL;
     kvf_status st;
 
-    if (desc->position.kind != KVF__POS_ROPE || rows <= model->rope.rows) return KVF_OK;
-    if (rows > desc->position.max)
-        return kvf__fail(ctx, KVF_ESHAPE, "position %lld is past the model's %lld positions",
-                         (long long)rows - 1, (long long)desc->position.max);
     if (!kvf__mul((size_t)rows, n * sizeof(float), &bytes))
         return kvf__fail(ctx, KVF_ENOMEM, "rope tables of %lld rows", (long long)rows);
     st = kvf__alloc(ctx, bytes, &cos_table);
@@ -128,20 +147,41 @@ kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
     if (st) goto out;
 
     if (have) {
-        memcpy(cos_table, model->rope.cos, have * n * sizeof *cos_table);
-        memcpy(sin_table, model->rope.sin, have * n * sizeof *sin_table);
+        memcpy(cos_table, table->cos, have * n * sizeof *cos_table);
+        memcpy(sin_table, table->sin, have * n * sizeof *sin_table);
     }
-    fill_rows(desc, cos_table, sin_table, model->rope.rows, rows);
-    kvf__free(model->rope.cos);
-    kvf__free(model->rope.sin);
-    model->rope.cos = cos_table;
-    model->rope.sin = sin_table;
-    model->rope.rows = rows;
+    fill_rows(by, cos_table, sin_table, table->rows, rows);
+    kvf__free(table->cos);
+    kvf__free(table->sin);
+    table->cos = cos_table;
+    table->sin = sin_table;
+    table->rows = rows;
     cos_table = sin_table = NULL;
 out:
     kvf__free(cos_table);
     kvf__free(sin_table);
     return st;
+}
+
+kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
+{
+    const kvf__positions *p = &model->desc.position;
+    const angles all = {p->inv_freq, p->rotated / 2, p->scale};
+    const angles local = {p->local_inv_freq, p->rotated / 2, 1};
+
+    if (p->kind != KVF__POS_ROPE || rows <= model->rope.rows) return KVF_OK;
+    if (rows > p->max)
+        return kvf__fail(ctx, KVF_ESHAPE, "position %lld is past the model's %lld positions",
+                         (long long)rows - 1, (long long)p->max);
+    if (local.inv_freq && rows > model->local_rope.rows)
+        KVF_TRY(extend_table(ctx, &local, &model->local_rope, rows));
+    return extend_table(ctx, &all, &model->rope, rows);
+}
+
+const kvf__rope_table *kvf__rope_of(const kvf__model *model, int64_t layer)
+{
+    const bool local = kvf__positions_window(&model->desc.position, layer) > 0;
+    return local && model->local_rope.cos ? &model->local_rope : &model->rope;
 }
 
 /* By doubling: generation goes one step at a time. */
@@ -165,11 +205,26 @@ static void rotate_pair(float *a, float *b, double cosine, double sine)
     *b = (float)(y * cosine + x * sine);
 }
 
-/* As fill_rows has them: the products round to f32, their difference does not. */
-static double angle_between(const kvf__desc *desc, int64_t i, int64_t from, int64_t to)
+/* Of a layer's frequency i, as fill_rows has them: the products round to f32, their difference does
+ * not. */
+static double angle_between(const kvf__desc *desc, int64_t l, int64_t i, int64_t from, int64_t to)
 {
-    return (double)((float)to * desc->position.inv_freq[i]) -
-           (double)((float)from * desc->position.inv_freq[i]);
+    const kvf__positions *p = &desc->position;
+    const bool local = p->local_inv_freq && kvf__positions_window(p, l);
+    const float *inv_freq = local ? p->local_inv_freq : p->inv_freq;
+
+    return (double)((float)to * inv_freq[i]) - (double)((float)from * inv_freq[i]);
+}
+
+void kvf__rope_move_key(const kvf__desc *desc, int64_t l, float *k, int64_t from, int64_t to)
+{
+    int64_t n = desc->position.rotated / 2;
+
+    if (desc->position.kind != KVF__POS_ROPE || from == to) return;
+    for (int64_t i = 0; i < n; i++) {
+        double angle = angle_between(desc, l, i, from, to);
+        rotate_pair(&k[i], &k[i + n], cos(angle), sin(angle));
+    }
 }
 
 void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to)
@@ -179,24 +234,13 @@ void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, in
     if (desc->position.kind != KVF__POS_ROPE || from == to) return;
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < prefix->P; p++)
-        for (int64_t i = 0; i < n; i++) {
-            double angle = angle_between(desc, i, from + p, to + p);
-            double cosine = cos(angle), sine = sin(angle);
-            for (int64_t l = 0; l < prefix->L; l++)
+        for (int64_t l = 0; l < prefix->L; l++)
+            for (int64_t i = 0; i < n; i++) {
+                double angle = angle_between(desc, l, i, from + p, to + p);
+                double cosine = cos(angle), sine = sin(angle);
                 for (int64_t row = p; row < rows; row += prefix->P) {
                     float *k = prefix->kv + (2 * l * rows + row) * D;
                     rotate_pair(&k[i], &k[i + n], cosine, sine);
                 }
-        }
-}
-
-void kvf__rope_move_key(const kvf__desc *desc, float *k, int64_t from, int64_t to)
-{
-    int64_t n = desc->position.rotated / 2;
-
-    if (desc->position.kind != KVF__POS_ROPE || from == to) return;
-    for (int64_t i = 0; i < n; i++) {
-        double angle = angle_between(desc, i, from, to);
-        rotate_pair(&k[i], &k[i + n], cos(angle), sin(angle));
-    }
+            }
 }

@@ -80,6 +80,8 @@ static void read_vector(const kvf__slot *slot, float *out)
 
     if (!slot->permuted_heads && !slot->file_by_head) {
         kvf__to_f32(slot->view.dtype, bytes, out, n);
+        for (int64_t i = 0; slot->one > 0 && i < n; i++)
+            out[i] += 1;
         return;
     }
     assert(kvf__dtype_block(slot->view.dtype) == 1);
@@ -152,7 +154,10 @@ void kvf__slot_read_hf(const kvf__slot *slot, float *out)
 
     as_it_lies.file_by_head = false; /* which is Hugging Face's order, or q, k, v */
     as_it_lies.by_head = 0;
+    as_it_lies.one = 0;
     kvf__slot_read(&as_it_lies, out);
+    for (int64_t i = 0; slot->one < 0 && i < columns; i++)
+        out[i] -= 1;
     if (!H || slot->file_by_head) return;
     const bool vector = slot->view.rank < 2;
     const int64_t rows = vector ? columns : kvf__slot_rows(slot), width = vector ? 1 : columns;
@@ -193,7 +198,8 @@ kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, k
     void *narrow = NULL;
 
     *out = slot->view;
-    if (whole && !slot->permuted_heads && (!slot->by_head || slot->file_by_head)) return KVF_OK;
+    if (whole && !slot->permuted_heads && (!slot->by_head || slot->file_by_head) && slot->one >= 0)
+        return KVF_OK;
     KVF_TRY(kvf__slot_f32(ctx, slot, &values));
     kvf__slot_read_hf(slot, values);
     if (dtype != KVF__F32) {

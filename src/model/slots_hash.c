@@ -56,6 +56,14 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     if (d->block.bare || d->block.out_norm)
         KVF_TRY(
             kvf__buf_printf(ctx, text, "bare %d out_norm %d\n", d->block.bare, d->block.out_norm));
+    for (int64_t l = 0; d->position.window && l < d->L; l++)
+        if (!kvf__positions_window(&d->position, l))
+            KVF_TRY(kvf__buf_printf(ctx, text, "global %lld\n", (long long)l));
+    if (d->position.local_theta > 0)
+        KVF_TRY(kvf__buf_printf(ctx, text, "local_theta %.17g\n", d->position.local_theta));
+    if (d->factors.embed != 1 || d->factors.score_cap > 0 || d->factors.logit_cap > 0)
+        KVF_TRY(kvf__buf_printf(ctx, text, "embed %.9g caps %.9g %.9g\n", (double)d->factors.embed,
+                                (double)d->factors.score_cap, (double)d->factors.logit_cap));
     if (d->block.parallel) KVF_TRY(kvf__buf_printf(ctx, text, "parallel 1\n"));
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
     if (d->position.rotated != d->D)

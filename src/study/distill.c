@@ -136,7 +136,7 @@ static void decide_rows(distilling *d, const kvf__trainer *t)
 static kvf_status limit_rows(distilling *d, kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    int64_t capacity = kvf__longest_row(t->base, t->id.P, t->id.position_start);
+    int64_t capacity = kvf__longest_row(t->base, t->id.position_start);
     if (d->document.row_capacity < capacity) capacity = d->document.row_capacity;
     if (o->max_length > capacity)
         return kvf__fail(t->ctx, KVF_EUSAGE,

@@ -46,16 +46,16 @@ static kvf_status read_ids(kvf_ctx *ctx, const kvf__render *render, const char *
  * model's positions. */
 static int64_t window_of(const kvf_base *base, int64_t n, int64_t asked)
 {
-    const int64_t half = kvf__longest_row(base, 0, 0) / 2;
+    const int64_t half = kvf__longest_row(base, 0) / 2;
     if (asked) return asked < n ? asked : n;
-    return kvf__longest_row(base, n, n) >= LEAST_ROOM || half >= n ? n : half;
+    return kvf__longest_row(base, n) >= LEAST_ROOM || half >= n ? n : half;
 }
 
 static kvf_status check_capacity(kvf_ctx *ctx, const kvf_base *base, const char *path,
                                  kvf__document *document)
 {
     const int64_t n = (int64_t)document->ids.n;
-    document->row_capacity = kvf__longest_row(base, n, document->window);
+    document->row_capacity = kvf__longest_row(base, document->window);
     if (document->row_capacity >= LEAST_ROOM) return KVF_OK;
     if (document->window < n)
         return kvf__fail(ctx, KVF_ESHAPE,

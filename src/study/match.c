@@ -186,7 +186,8 @@ static void choose(matching *m, int64_t l, int64_t g)
     for (int64_t p = 0; p < P; p++) {
         const int64_t at = m->order[p].at;
         memcpy(to + p * D, from + at * D, (size_t)D * sizeof *to);
-        if (m->turned) kvf__rope_move_key(m->desc, to + p * D, m->position[at], m->start - P + p);
+        if (m->turned)
+            kvf__rope_move_key(m->desc, l, to + p * D, m->position[at], m->start - P + p);
     }
 }
 

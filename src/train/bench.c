@@ -100,7 +100,7 @@ static kvf_status make_trainer(kvf_bench *b, const kvf_bench_options *o)
     kvf__dataset rows = {0};
     kvf_base *base = NULL;
     KVF_TRY(open_base(b->ctx, o, &base));
-    int64_t most = kvf__longest_row(base, o->prefix_length, o->prefix_length);
+    int64_t most = kvf__longest_row(base, o->prefix_length);
     kvf_status st = kvf__bench_rows(b->ctx, o, kvf__model_desc(base->model)->V, most, &rows);
     if (!st) {
         st = kvf__trainer_init_memory(b->ctx, &options, &base, &rows, &b->trainer);

@@ -37,7 +37,7 @@ kvf_status kvf__retention_check(kvf_ctx *ctx, const kvf_train_options *o)
 static kvf_status load(kvf__trainer *t, kvf__dataset *out)
 {
     const kvf_train_options *o = &t->options;
-    int64_t longest = kvf__longest_row(t->base, t->id.P, t->id.position_start);
+    int64_t longest = kvf__longest_row(t->base, t->id.position_start);
     kvf__dataset_options how = {
         .render = t->rows.renderer.render,
         .max_length = o->max_length && o->max_length < longest ? o->max_length : longest,

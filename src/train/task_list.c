@@ -230,7 +230,7 @@ static kvf_status longest_row(kvf__trainer *t, int64_t *out)
     const kvf_train_options *o = &t->options;
     int64_t inside = t->tuned.method->port == KVF__PORT_EMBED ? t->id.P : 0;
     int64_t start = t->id.position_start + (t->id.infix ? t->id.P : 0);
-    int64_t longest = kvf__longest_row(t->base, t->id.P - inside, start) - inside;
+    int64_t longest = kvf__longest_row(t->base, start) - inside;
     if (longest < 2 && start > t->id.P)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--position-start %lld leaves no positions for text: the base has %lld",

@@ -14,9 +14,10 @@ import torch
 import transformers
 from make_model_golden import HERE, randomise
 from safetensors.torch import save_file
-from transformers import (BertConfig, BertModel, ElectraConfig, ElectraModel, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig,
-                          GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, OpenAIGPTConfig,
-                          OpenAIGPTLMHeadModel, Phi3Config, Phi3ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaModel)
+from transformers import (BertConfig, BertModel, ElectraConfig, ElectraModel, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,
+                          Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+                          LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, OpenAIGPTConfig, OpenAIGPTLMHeadModel, Phi3Config,
+                          Phi3ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaModel)
 
 LENGTHS = [7, 4, 9]
 LLAMA = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
@@ -24,6 +25,7 @@ LLAMA = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_lay
 SMALL = dict(vocab_size=40, n_embd=16, n_positions=20, n_layer=2, n_head=2)
 TINY = dict(vocab_size=24, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=2, max_position_embeddings=32)
+GEMMA = dict(head_dim=4, query_pre_attn_scalar=6, sliding_window=3, pad_token_id=0)
 BERT = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2)
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=False, attention_bias=True, mlp_bias=True)),
@@ -39,6 +41,9 @@ MODELS = {
                                                          dict(num_attention_heads=2, rope_parameters={
                                                              "rope_type": "default", "partial_rotary_factor": 0.5}))),
     "phi3": lambda: Phi3ForCausalLM(Phi3Config(**TINY, pad_token_id=0, tie_word_embeddings=True)),
+    "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**TINY | GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
+                                                     attn_implementation="eager")),
+    "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**TINY | GEMMA, layer_types=["sliding_attention", "full_attention"])),
 }
 
 

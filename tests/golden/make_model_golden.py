@@ -23,8 +23,8 @@ import gguf
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (DynamicCache, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-                          LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 P, P_FAMILIES = 5, 20
@@ -49,6 +49,8 @@ SMALL = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_lay
              num_key_value_heads=2, max_position_embeddings=64)
 LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, original_max_position_embeddings=64,
                 short_factor=[1.0, 1.3, 1.7], long_factor=[2.0, 3.0, 5.0])
+GEMMA = SMALL | dict(head_dim=8, query_pre_attn_scalar=8, sliding_window=8, pad_token_id=0)
+GEMMA_KEYS = {"attention.key_length": 8, "attention.value_length": 8, "attention.sliding_window": 8}
 FAMILIES = {
     "olmo2": (Olmo2ForCausalLM(Olmo2Config(**SMALL, pad_token_id=0)), "olmo2", {}),
     "gpt_neox": (GPTNeoXForCausalLM(GPTNeoXConfig(**{k: v for k, v in SMALL.items() if k != "num_key_value_heads"} |
@@ -61,6 +63,16 @@ FAMILIES = {
                                         original_max_position_embeddings=64)),
              "phi3", {"rope.dimension_count": 6, "rope.scaling.original_context_length": 64,
                       "rope.scaling.attn_factor": math.sqrt(1 + math.log(2) / math.log(64)), "attention.sliding_window": 0}),
+    "gemma2": (Gemma2ForCausalLM(Gemma2Config(**GEMMA, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
+                                              attn_implementation="eager")),
+               "gemma2", GEMMA_KEYS | {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}),
+    "gemma3": (Gemma3ForCausalLM(Gemma3TextConfig(
+        **GEMMA | dict(num_hidden_layers=3), layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})),
+        "gemma3", GEMMA_KEYS | {"attention.sliding_window_pattern": 2, "rope.freq_base": 5000.0, "rope.freq_base_swa": 100.0,
+                                "rope.scaling.type": "linear", "rope.scaling.factor": 8.0}),
+    "mistral": (MistralForCausalLM(MistralConfig(**SMALL, sliding_window=8)), None, {}),
 }
 
 
@@ -110,6 +122,8 @@ def keys_and_values(model, ids, prefix):
 
 def gguf_tensors(name, value, config):
     """What llama.cpp's converter makes of a tensor: (name, values) as it looks names up in its own table."""
+    if config.model_type.startswith("gemma") and name.endswith("norm.weight"):
+        value = value + 1
     if "query_key_value" in name:  # from head by head to q, k and v
         value = value.unflatten(0, (config.num_attention_heads, 3, -1)).transpose(0, 1).flatten(0, 2)
     yield name, value
@@ -155,12 +169,13 @@ def write_gguf(path, model, arch, keys):
 def family(name, model, arch, keys, tensors, rows, prefix, logits):
     with torch.no_grad():
         tensors["golden.kv"] = keys_and_values(model, rows[-1][0], prefix)
-        windows = "sliding_attention" in (getattr(model.config, "layer_types", None) or [])
+        windows = getattr(model.config, "sliding_window", None) is not None
         for left in (False, True):
             error = (padded_logits(model, rows, prefix, left) - logits).abs().max().item()
             assert error < 1e-5 or (windows and left), (name, left, error)
             print(f"{name}: padded {'left' if left else 'right'}, logits differ by {error:.1e}")
-    write_gguf(os.path.join(HERE, "model_" + name, "model.gguf"), model, arch, keys)
+    if arch:
+        write_gguf(os.path.join(HERE, "model_" + name, "model.gguf"), model, arch, keys)
 
 
 def run(model, rows, prefix=None, start=None):
@@ -227,7 +242,7 @@ def golden(name, model, seed, P=P, arch=None, keys=None):
     }
     folder = os.path.join(HERE, "model_" + name)
     os.makedirs(folder, exist_ok=True)
-    if arch:
+    if keys is not None:
         family(name, model, arch, keys, tensors, rows, prefix, logits)
     path = os.path.join(folder, "model.safetensors")
     save_file(tensors, path, metadata={"format": "pt", "seed": str(seed), "torch": torch.__version__,

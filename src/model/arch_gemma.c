@@ -1,0 +1,96 @@
+/* Gemma 2 and 3 (modeling_gemma2.py, modeling_gemma3.py; arXiv 2408.00118, 2503.19786): norms in
+ * front of and behind each half, whose weights are stored less 1, scaled embeddings, local layers,
+ * caps in Gemma 2, and in Gemma 3 norms of queries and keys and a rope of the local layers' own.
+ * GGUF names are those of llama.cpp's converter (gguf-py, constants.py), which stores the norms
+ * whole. */
+#include "arch.h"
+
+static const kvf__weight gemma_weights[] = {
+    {KVF__W_TOKENS, "embed_tokens.weight", "token_embd.weight", "V C", 0},
+    {KVF__W_NORM1, "layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", "C",
+     KVF__W_PLUS_ONE},
+    {KVF__W_Q, "layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight", "HD C", 0},
+    {KVF__W_Q_BIAS, "layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias", "HD", KVF__W_IF_QKV},
+    {KVF__W_K, "layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight", "GD C", 0},
+    {KVF__W_K_BIAS, "layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias", "GD", KVF__W_IF_QKV},
+    {KVF__W_V, "layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight", "GD C", 0},
+    {KVF__W_V_BIAS, "layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", "GD", KVF__W_IF_QKV},
+    {KVF__W_Q_NORM, "layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", "D",
+     KVF__W_PLUS_ONE | KVF__W_IF_QK_NORM},
+    {KVF__W_K_NORM, "layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", "D",
+     KVF__W_PLUS_ONE | KVF__W_IF_QK_NORM},
+    {KVF__W_OUT, "layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", "C HD", 0},
+    {KVF__W_OUT_BIAS, "layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", "C",
+     KVF__W_IF_OUT},
+    {KVF__W_OUT_NORM1, "layers.#.post_attention_layernorm.weight",
+     "blk.#.post_attention_norm.weight", "C", KVF__W_PLUS_ONE},
+    {KVF__W_NORM2, "layers.#.pre_feedforward_layernorm.weight", "blk.#.ffn_norm.weight", "C",
+     KVF__W_PLUS_ONE},
+    {KVF__W_GATE, "layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight", "F C", 0},
+    {KVF__W_UP, "layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", "F C", 0},
+    {KVF__W_DOWN, "layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", "C F", 0},
+    {KVF__W_OUT_NORM2, "layers.#.post_feedforward_layernorm.weight", "blk.#.post_ffw_norm.weight",
+     "C", KVF__W_PLUS_ONE},
+    {KVF__W_FINAL, "norm.weight", "output_norm.weight", "C", KVF__W_PLUS_ONE},
+    {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
+};
+
+static const char *const gemma_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
+                                            "rotary_emb.inv_freq", NULL};
+
+/* What both call alike. */
+#define GEMMA_KEYS                                                                                 \
+    .width = {{"hidden_size"}, 0}, .layers = {{"num_hidden_layers"}, 0},                           \
+    .heads = {{"num_attention_heads"}, 0}, .kv_heads = {{"num_key_value_heads"}, 4},               \
+    .head_dim = {{"head_dim"}, 256}, .ffn = {{"intermediate_size"}, 0},                            \
+    .vocab = {{"vocab_size"}, 0}, .sliding_window = {{"sliding_window"}, 4096},                    \
+    .eps = "rms_norm_eps", .eps_otherwise = 1e-6, .act = "hidden_activation",                      \
+    .attention_dropout = "attention_dropout", .attention_bias = "attention_bias",                  \
+    .query_scalar = "query_pre_attn_scalar", .query_scalar_otherwise = 256,                        \
+    .score_cap = "attn_logit_softcapping", .logit_cap = "final_logit_softcapping"
+
+static const kvf__config_keys gemma2_keys = {
+    GEMMA_KEYS,
+    .positions = {{"max_position_embeddings"}, 8192},
+    .global_every = 2,
+    .score_cap_otherwise = 50,
+    .logit_cap_otherwise = 30,
+};
+
+static const kvf__config_keys gemma3_keys = {
+    GEMMA_KEYS,
+    .positions = {{"max_position_embeddings"}, 131072},
+    .layer_pattern = "sliding_window_pattern",
+    .global_every = 6,
+    .local_theta = "rope_local_base_freq",
+    .theta_otherwise = 1e6,
+};
+
+/* What is the same in every row. */
+#define GEMMA_ROW                                                                                  \
+    .prefix = "model.", .weights = gemma_weights, .n_weights = KVF__COUNT(gemma_weights),          \
+    .buffers = gemma_buffers, .block.norm = KVF__RMSNORM, .block.out_norm = true,                  \
+    .block.act = KVF__GELU_TANH, .act_name = "gelu_pytorch_tanh", .block.gated = true,             \
+    .block.causal = true, .positions = KVF__POS_ROPE, .tied = true, .scaled_embed = true
+
+static const kvf__arch rows[] = {
+    {
+        .name = "gemma2",
+        .class_stem = "Gemma2",
+        .gguf = "gemma2",
+        GEMMA_ROW,
+        .keys = &gemma2_keys,
+        .gguf_wide = 46,
+    },
+    {
+        .name = "gemma3_text",
+        .class_stem = "Gemma3",
+        .gguf = "gemma3",
+        GEMMA_ROW,
+        .keys = &gemma3_keys,
+        .block.qk_norm = KVF__QK_BY_HEAD,
+        .gguf_wide = 62,
+    },
+};
+
+const kvf__arch_family kvf__arch_gemma = {rows, KVF__COUNT(rows)};
