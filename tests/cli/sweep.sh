@@ -101,7 +101,7 @@ has out '^  --method mlp|direct|projected|prompt|p-tuning$'
 for option in log forecast unfreeze base-lr base-dropout prefix-dropout-per-row infix adapter-size \
     adapter-activation adapter-norms adapter-placement task-prefix mix; do
     run 0 sweep --help
-    grep -e "^  --$option" out && fail "sweep --help offers --$option"
+    grep -e "^  --$option\( \|$\)" out && fail "sweep --help offers --$option"
     run 2 sweep --$option x
     has err "^kvfold: sweep: --$option: .* sweep\|^kvfold: sweep: --$option: the runs would"
 done
