@@ -51,6 +51,10 @@ static kvf_status build(kvf_ctx *ctx, const kvf__model *model, kvf__head *head)
 
 static kvf_status check_base(kvf_ctx *ctx, const kvf__model *model)
 {
+    if (model->lm.n && model->desc.factors.logit_cap > 0)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "architecture %s caps its logits, which --verbalizer does not do",
+                         model->desc.arch_name);
     if (model->lm.n && model->desc.head_bias)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "the head of this %s has a bias, which --verbalizer does not know",
