@@ -172,7 +172,7 @@ static kvf_status load_batch(program *p, const char *path, bool share)
     KVF_TRY(kvf__renderer_init(p->ctx, p->base, "none", NULL, &p->renderer));
     kvf__dataset_options options = {
         .render = p->renderer.render,
-        .max_length = kvf__longest_row(p->base, p->prefix.P, p->position_start),
+        .max_length = kvf__longest_row(p->base, p->position_start),
         .vocab = (int32_t)kvf__model_desc(p->base->model)->V,
     };
     KVF_TRY(kvf__dataset_load(p->ctx, path, &options, &p->data));
