@@ -185,7 +185,7 @@ static const struct bad {
     {"{\"model\":\"llama\",\"tokens\":[\"a\"],\"scores\":[]}", "scores is not a list of 1 numbers"},
     {"{\"model\":\"llama\",\"tokens\":[\"a\"],\"scores\":[\"x\"]}", "score of token 0 is not"},
     {"{\"model\":\"llama\",\"tokens\":[\"a\"],\"scores\":[1],\"types\":{}}", "types is not a list"},
-    {"{\"model\":\"t5\",\"tokens\":[\"a\"]}", "\"t5\" is not supported"},
+    {"{\"model\":\"rwkv\",\"tokens\":[\"a\"]}", "\"rwkv\" is not supported"},
     {"[]", "tokenizer.ggml.tokens is empty"},
 };
 
