@@ -282,7 +282,7 @@ const cli_command cli_compare = {
              "What needs no method stands there by itself. The bare base has a loss where\n"
              "the task is lm; other tasks need a head, and then method head, the head alone\n"
              "on the frozen base, is trained as the others are. Task lm has no such line:\n"
-             "its head is the base's own.\n"
+             "its head is the base's own. Nor have several tasks (--data NAME=FILE).\n"
              "\n"
              "Options of one method follow its name, --methods mlp,full:lr=3e-4:clip=0;\n"
              "train's own, and those of --options FILE, hold for every method that has\n"

@@ -223,7 +223,8 @@ static int split_inits(cli_comparison *c)
     return CLI_OK;
 }
 
-/* The head alone comes first, unless it is asked for or the task has none. */
+/* The head alone comes first, unless it is asked for, the task has none, or several tasks share a
+ * prefix. */
 static int add_head(cli_comparison *c)
 {
     cli_compared head = {.method = "head"};
@@ -232,6 +233,7 @@ static int add_head(cli_comparison *c)
     for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest))
         if (!strncmp(one, "head", 4) && strchr(":", one[4])) return CLI_OK;
     if (!strcmp(c->task, "lm") || cli_given_value(&c->shared, "verbalizer")) return CLI_OK;
+    if (c->values->train.named_data.n) return CLI_OK;
     name_row(&head);
     return cli_compared_keep(c, &head);
 }

@@ -235,6 +235,14 @@ has err '--ensembles "5": want numbers from 1 to --seeds 4'
 run 2 compare $data --task seq-cls --methods adapter --ensembles 1 --out other
 has err '--ensembles: not for method adapter, whose runs share no base'
 
+# several tasks share a prefix: no head alone beside it, and no method without a prefix
+several='--base bert --task seq-cls --data a=rows.tsv --data b=rows.tsv --valid a=rows.tsv --valid b=rows.tsv --threads 2 --quiet'
+run 0 compare $several --methods mlp,direct --prefix-length 2 --precision f32 --steps 2 --out several
+has out '^direct .*[0-9]\.[0-9]'
+if grep -q "^head " out; then fail "several tasks have a head alone"; fi
+run 2 compare $several --methods mlp,full --steps 2 --out other
+has err 'compare: full: --data NAME=FILE: method full has no prefix to share'
+
 # the experiments that are installed: every row of them is one that train takes
 for file in "$SOURCE"/recipes/experiments/*.txt; do
     run 2 compare --recipe "$file" --base model --data train.jsonl --valid valid.jsonl --ensembles 99 --out other
