@@ -1,6 +1,6 @@
 /* Weights that are packed just before use, from a copy in memory or from the file: passes, steps of
  * generation and adapters give the bits of a model that keeps the same values packed. */
-#include "arch.h"
+#include "names.h"
 #include "ctx_int.h"
 #include "products.h"
 #include "stored.h"

@@ -98,11 +98,11 @@ typedef struct kvf__config_key {
     int64_t otherwise;
 } kvf__config_key;
 
-/* A rate of dropout; name NULL: the family has none. */
-typedef struct kvf__config_rate {
+/* A real number of config.json; name NULL: the family has none. */
+typedef struct kvf__config_number {
     const char *name;
-    double otherwise;
-} kvf__config_rate;
+    double otherwise; /* the value of an absent key */
+} kvf__config_number;
 
 typedef struct kvf__config_keys {
     kvf__config_key width, layers, heads, kv_heads, head_dim, ffn, vocab, positions;
@@ -111,25 +111,23 @@ typedef struct kvf__config_keys {
     const char *eps;                       /* NULL: none */
     double eps_otherwise;
     const char *act;
-    const char *attention_dropout; /* NULL: the family has none */
-    double dropout_otherwise;
-    const char *hidden_dropout; /* NULL: hidden_dropout or hidden_dropout_prob */
-    kvf__config_rate pooled, qa;
+    kvf__config_number attention_dropout, pooled, qa; /* rates */
+    const char *hidden_dropout;            /* NULL: hidden_dropout or hidden_dropout_prob */
     const char *attention_bias, *mlp_bias; /* keys of switches, NULL: fixed by the row */
     const char *head_bias;                 /* NULL: there is none */
     const char *parallel;                  /* the same */
-    const char *layer_pattern;             /* NULL: only layer_types says which layers are local */
-    int64_t global_every;    /* without these: every so-manieth layer is not local; 0: all are */
-    const char *first_local; /* or: layers from this one on are local; NULL: not so */
-    const char *rope_theta, *rotary; /* outside rope_parameters; NULL: not there */
-    double rotary_otherwise;         /* with `rotary`: the part of a head that is rotated */
-    const char *local_theta;         /* of local layers' own rope; NULL: they have none */
-    double theta_otherwise;          /* 0: 10000; local_theta's is always 10000 */
-    const char *query_scalar;        /* scores are divided by its root, not by D's; NULL: by D's */
-    double query_scalar_otherwise;
-    const char *score_cap, *logit_cap; /* NULL: there is none */
-    double score_cap_otherwise, logit_cap_otherwise;
     const char *sliding_window_switch; /* the window counts only if this is true; NULL: always */
+    struct {                           /* which layers have the window */
+        const char *pattern;           /* NULL: only layer_types says */
+        int64_t global_every;          /* every so-manieth has not; 0: all have */
+        const char *first;             /* or: those from this one on; NULL: not so */
+        const char *theta;             /* of their own rope, else 10000; NULL: they have none */
+    } local;
+    const char *rope_theta;          /* outside rope_parameters; NULL: "rope_theta" */
+    double theta_otherwise;          /* 0: 10000 */
+    kvf__config_number rotary;       /* the part of a head that is rotated; no name: all */
+    kvf__config_number query_scalar; /* scores are divided by its root; no name: by D's */
+    kvf__config_number score_cap, logit_cap;
     const char *const *fixed; /* keys that have one value here where they are there, as JSON text,
                                  in pairs, NULL-terminated; NULL: none */
 } kvf__config_keys;
@@ -178,32 +176,6 @@ const kvf__arch *kvf__arch_by_gguf(const char *architecture);
 /* "llama, mistral, gpt2, ..." into buf; returns buf. For messages. */
 enum { KVF__ARCH_LIST_BYTES = 320 };
 const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf);
-
-/* ---- names (names.c) ------------------------------------------------------------------------- */
-
-#define KVF__NAME_BYTES 96
-/* Replaces '#' by the layer and puts prefix in front; false if it does not fit. */
-bool kvf__name_format(char out[KVF__NAME_BYTES], const char *prefix, const char *pattern,
-                      int64_t layer);
-/* True if name is pattern with any number for '#'. */
-bool kvf__name_matches(const char *name, const char *pattern);
-bool kvf__role_is_norm(kvf__role role);
-bool kvf__weight_in_layer(const kvf__weight *weight); /* its pattern has a "#" */
-bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight);
-/* Every weight that a description wants, layer by layer where rows of the table that belong to
- * layers follow each other; stops at the first status that is not KVF_OK. */
-typedef kvf_status (*kvf__each_weight_fn)(void *user, const kvf__weight *weight, int64_t layer);
-kvf_status kvf__each_weight(const kvf__desc *desc, kvf__each_weight_fn each, void *user);
-/* A word of a shape in numbers. */
-int64_t kvf__shape_size(const kvf__desc *desc, const char *word);
-/* Dimensions as the file must have them; returns the rank. A GGUF stores Conv1D weights transposed
- * back. */
-int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t dim[KVF__MAX_RANK]);
-const kvf__weight *kvf__weight_by_role(const kvf__desc *desc,
-                                       kvf__role role); /* NULL if the family has none */
-/* The slot of a role in a layer (ignored for weights outside layers), NULL if there is none. */
-const kvf__slot *kvf__slot_of(const kvf__desc *desc, const kvf__slots *slots, kvf__role role,
-                              int64_t layer);
 
 /* ---- description, shared by both configs ----------------------------------------------------- */
 

@@ -159,8 +159,7 @@ static const char *const bert_renamed[] = {"LayerNorm.weight", "LayerNorm.gamma"
     .head_dim = {{NULL}, KVF__DERIVED}, .ffn = {{"intermediate_size"}, 0},                         \
     .vocab = {{"vocab_size"}, 0}, .positions = {{"max_position_embeddings"}, 512},                 \
     .types = {{"type_vocab_size"}, 2}, .eps = "layer_norm_eps", .eps_otherwise = 1e-12,            \
-    .act = "hidden_act", .attention_dropout = "attention_probs_dropout_prob",                      \
-    .dropout_otherwise = 0.1
+    .act = "hidden_act", .attention_dropout = {"attention_probs_dropout_prob", 0.1}
 
 static const kvf__config_keys bert_keys = {BERT_KEYS};
 
@@ -186,8 +185,7 @@ static const kvf__config_keys distilbert_keys = {
     .positions = {{"max_position_embeddings"}, 512},
     .eps_otherwise = 1e-12,
     .act = "activation",
-    .attention_dropout = "attention_dropout",
-    .dropout_otherwise = 0.1,
+    .attention_dropout = {"attention_dropout", 0.1},
     .hidden_dropout = "dropout",
     .pooled = {"seq_classif_dropout", 0.2},
     .qa = {"qa_dropout", 0.1},

@@ -83,8 +83,7 @@ static const kvf__config_keys keys = {
     .eps = "layer_norm_eps",
     .eps_otherwise = 1e-7,
     .act = "hidden_act",
-    .attention_dropout = "attention_probs_dropout_prob",
-    .dropout_otherwise = 0.1,
+    .attention_dropout = {"attention_probs_dropout_prob", 0.1},
     .pooled = {"cls_dropout", -1},
     .fixed = fixed,
 };

@@ -45,24 +45,24 @@ static const char *const gemma_buffers[] = {"layers.#.self_attn.rotary_emb.inv_f
     .head_dim = {{"head_dim"}, 256}, .ffn = {{"intermediate_size"}, 0},                            \
     .vocab = {{"vocab_size"}, 0}, .sliding_window = {{"sliding_window"}, 4096},                    \
     .eps = "rms_norm_eps", .eps_otherwise = 1e-6, .act = "hidden_activation",                      \
-    .attention_dropout = "attention_dropout", .attention_bias = "attention_bias",                  \
-    .query_scalar = "query_pre_attn_scalar", .query_scalar_otherwise = 256,                        \
-    .score_cap = "attn_logit_softcapping", .logit_cap = "final_logit_softcapping"
+    .attention_dropout.name = "attention_dropout", .attention_bias = "attention_bias",             \
+    .query_scalar = {"query_pre_attn_scalar", 256}, .score_cap.name = "attn_logit_softcapping",    \
+    .logit_cap.name = "final_logit_softcapping"
 
 static const kvf__config_keys gemma2_keys = {
     GEMMA_KEYS,
     .positions = {{"max_position_embeddings"}, 8192},
-    .global_every = 2,
-    .score_cap_otherwise = 50,
-    .logit_cap_otherwise = 30,
+    .local.global_every = 2,
+    .score_cap.otherwise = 50,
+    .logit_cap.otherwise = 30,
 };
 
 static const kvf__config_keys gemma3_keys = {
     GEMMA_KEYS,
     .positions = {{"max_position_embeddings"}, 131072},
-    .layer_pattern = "sliding_window_pattern",
-    .global_every = 6,
-    .local_theta = "rope_local_base_freq",
+    .local = {.pattern = "sliding_window_pattern",
+              .global_every = 6,
+              .theta = "rope_local_base_freq"},
     .theta_otherwise = 1e6,
 };
 

@@ -52,7 +52,7 @@ static const char *const gpt2_buffers[] = {"h.#.attn.bias", "h.#.attn.masked_bia
     .width = {{"n_embd", "hidden_size"}, 0}, .layers = {{"n_layer", "num_hidden_layers"}, 0},      \
     .heads = {{"n_head", "num_attention_heads"}, 0}, .kv_heads = {{NULL}, KVF__DERIVED},           \
     .head_dim = {{NULL}, KVF__DERIVED}, .ffn = {{"n_inner"}, KVF__DERIVED},                        \
-    .attention_dropout = "attn_pdrop", .dropout_otherwise = 0.1, .vocab = {{"vocab_size"}, 0},     \
+    .attention_dropout = {"attn_pdrop", 0.1}, .vocab = {{"vocab_size"}, 0},                        \
     .eps = "layer_norm_epsilon", .eps_otherwise = 1e-5
 
 static const kvf__config_keys gpt2_keys = {

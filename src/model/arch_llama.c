@@ -43,7 +43,7 @@ static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_f
     .width = {{"hidden_size"}, 0}, .layers = {{"num_hidden_layers"}, 0},                           \
     .heads = {{"num_attention_heads"}, 0}, .ffn = {{"intermediate_size"}, 0},                      \
     .vocab = {{"vocab_size"}, 0}, .eps = "rms_norm_eps", .eps_otherwise = 1e-6,                    \
-    .act = "hidden_act", .attention_dropout = "attention_dropout"
+    .act = "hidden_act", .attention_dropout.name = "attention_dropout"
 
 static const kvf__config_keys llama_keys = {
     LLAMA_KEYS,
@@ -69,7 +69,7 @@ static const kvf__config_keys qwen2_keys = {
     .positions = {{"max_position_embeddings"}, 32768},
     .sliding_window = {{"sliding_window"}, 4096},
     .sliding_window_switch = "use_sliding_window",
-    .first_local = "max_window_layers",
+    .local.first = "max_window_layers",
 };
 
 static const kvf__config_keys qwen3_keys = {
@@ -80,7 +80,7 @@ static const kvf__config_keys qwen3_keys = {
     .attention_bias = "attention_bias",
     .sliding_window = {{"sliding_window"}, 4096},
     .sliding_window_switch = "use_sliding_window",
-    .first_local = "max_window_layers",
+    .local.first = "max_window_layers",
 };
 
 /* What is the same in every row. */

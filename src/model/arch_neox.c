@@ -46,12 +46,11 @@ static const kvf__config_keys neox_keys = {
     .eps = "layer_norm_eps",
     .eps_otherwise = 1e-5,
     .act = "hidden_act",
-    .attention_dropout = "attention_dropout",
+    .attention_dropout.name = "attention_dropout",
     .attention_bias = "attention_bias",
     .parallel = "use_parallel_residual",
     .rope_theta = "rotary_emb_base",
-    .rotary = "rotary_pct",
-    .rotary_otherwise = 0.25,
+    .rotary = {"rotary_pct", 0.25},
 };
 
 static const kvf__arch rows[] = {

@@ -42,7 +42,7 @@ static const kvf__config_keys olmo2_keys = {
     .eps = "rms_norm_eps",
     .eps_otherwise = 1e-5,
     .act = "hidden_act",
-    .attention_dropout = "attention_dropout",
+    .attention_dropout.name = "attention_dropout",
     .attention_bias = "attention_bias",
 };
 

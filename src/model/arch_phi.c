@@ -32,9 +32,8 @@ static const kvf__config_keys phi3_keys = {
     .eps = "rms_norm_eps",
     .eps_otherwise = 1e-5,
     .act = "hidden_act",
-    .attention_dropout = "attention_dropout",
-    .rotary = "partial_rotary_factor",
-    .rotary_otherwise = 1,
+    .attention_dropout.name = "attention_dropout",
+    .rotary = {"partial_rotary_factor", 1},
 };
 
 static const kvf__arch rows[] = {

@@ -5,7 +5,7 @@
  * name is tried in all forms. Tied heads follow transformers 5: an equal copy is
  * dropped, a head that differs from the embedding is used after a warning, and a file that holds
  * only the head lends it to the embedding. */
-#include "arch.h"
+#include "names.h"
 #include "slot.h"
 
 #include <string.h>

@@ -51,7 +51,7 @@ static kvf_status check_head_sizes(const kvf__config *c, kvf__desc *desc)
         if (value) KVF_TRY(kvf__config_count(c, full, value, &size[i]));
     }
     desc->position.rotated = size[1];
-    const bool partial = desc->arch->keys->rotary && size[1] < desc->D;
+    const bool partial = desc->arch->keys->rotary.name && size[1] < desc->D;
     if (size[0] == desc->D && (size[1] == desc->D || partial)) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
                      "%s: head sizes differ: keys %lld, values %lld, rotated %lld", c->where,
@@ -127,7 +127,7 @@ static kvf_status read_rope(const kvf__config *c, kvf__desc *desc)
     const kvf__config_keys *keys = desc->arch->keys;
 
     rope->attention_factor = 1;
-    if (keys->local_theta)
+    if (keys->local.theta)
         KVF_TRY(
             kvf__config_real(c, c->root, "rope.freq_base_swa", 10000, &desc->position.local_theta));
     KVF_TRY(kvf__config_real(c, c->root, "rope.freq_base",
@@ -201,13 +201,13 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
 
     desc->score_scale = (float)(1 / sqrt(wide ? (double)(desc->C / desc->H) : (double)desc->D));
     if (desc->arch->scaled_embed) desc->factors.embed = (float)sqrt((double)desc->C);
-    if (keys->score_cap)
-        KVF_TRY(kvf__config_real(c, c->root, "attn_logit_softcapping", keys->score_cap_otherwise,
+    if (keys->score_cap.name)
+        KVF_TRY(kvf__config_real(c, c->root, "attn_logit_softcapping", keys->score_cap.otherwise,
                                  &cap));
     desc->factors.score_cap = (float)cap;
     cap = 0;
-    if (keys->logit_cap)
-        KVF_TRY(kvf__config_real(c, c->root, "final_logit_softcapping", keys->logit_cap_otherwise,
+    if (keys->logit_cap.name)
+        KVF_TRY(kvf__config_real(c, c->root, "final_logit_softcapping", keys->logit_cap.otherwise,
                                  &cap));
     desc->factors.logit_cap = (float)cap;
     if (desc->factors.score_cap >= 0 && desc->factors.logit_cap >= 0) return KVF_OK;
@@ -220,9 +220,9 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
 {
     char full[KVF__NAME_BYTES];
     const kvf_json *value = find(c, "attention.sliding_window_pattern", full);
-    int64_t every = desc->arch->keys->global_every;
+    int64_t every = desc->arch->keys->local.global_every;
 
-    if (value && desc->arch->keys->layer_pattern)
+    if (value && desc->arch->keys->local.pattern)
         KVF_TRY(kvf__config_count(c, full, value, &every));
     kvf__config_local(desc, every, 0);
     return KVF_OK;

@@ -135,12 +135,12 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
     const kvf_json *types = kvf_json_get(c->root, "layer_types");
-    double every = (double)keys->global_every, first = 0;
+    double every = (double)keys->local.global_every, first = 0;
 
     if (kvf_json_typeof(types) == KVF_JSON_ARRAY) return read_layer_types(c, types, desc);
-    if (keys->layer_pattern)
-        KVF_TRY(kvf__config_real(c, c->root, keys->layer_pattern, every, &every));
-    if (keys->first_local) KVF_TRY(kvf__config_real(c, c->root, keys->first_local, 28, &first));
+    if (keys->local.pattern)
+        KVF_TRY(kvf__config_real(c, c->root, keys->local.pattern, every, &every));
+    if (keys->local.first) KVF_TRY(kvf__config_real(c, c->root, keys->local.first, 28, &first));
     if (every < 0 || every > KVF__MOST_LAYERS || first < 0 || first > KVF__MOST_LAYERS)
         return kvf__fail(c->ctx, KVF_EFORMAT, "%s: every %gth layer, local layers from %g on",
                          c->where, every, first);
@@ -149,16 +149,15 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
 }
 
 /* Absent: what the family has; null: none. */
-static kvf_status read_cap(const kvf__config *c, const char *key, double otherwise, float *out)
+static kvf_status read_cap(const kvf__config *c, const kvf__config_number *key, float *out)
 {
+    const kvf_json *value = key->name ? kvf_json_get(c->root, key->name) : NULL;
     double cap = 0;
 
-    if (!key) return KVF_OK;
-    if (kvf_json_typeof(kvf_json_get(c->root, key)) != KVF_JSON_NULL)
-        KVF_TRY(kvf__config_real(c, c->root, key, otherwise, &cap));
-    if (cap < 0)
-        return kvf__config_bad(c, KVF_EFORMAT, key, kvf_json_get(c->root, key),
-                               "a positive number");
+    if (!key->name) return KVF_OK;
+    if (kvf_json_typeof(value) != KVF_JSON_NULL)
+        KVF_TRY(kvf__config_real(c, c->root, key->name, key->otherwise, &cap));
+    if (cap < 0) return kvf__config_bad(c, KVF_EFORMAT, key->name, value, "a positive number");
     *out = (float)cap;
     return KVF_OK;
 }
@@ -169,14 +168,14 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
     double scalar = (double)desc->D;
 
     if (desc->arch->scaled_embed) desc->factors.embed = (float)sqrt((double)desc->C);
-    KVF_TRY(read_cap(c, keys->score_cap, keys->score_cap_otherwise, &desc->factors.score_cap));
-    KVF_TRY(read_cap(c, keys->logit_cap, keys->logit_cap_otherwise, &desc->factors.logit_cap));
-    if (!keys->query_scalar) return KVF_OK;
-    KVF_TRY(
-        kvf__config_real(c, c->root, keys->query_scalar, keys->query_scalar_otherwise, &scalar));
+    KVF_TRY(read_cap(c, &keys->score_cap, &desc->factors.score_cap));
+    KVF_TRY(read_cap(c, &keys->logit_cap, &desc->factors.logit_cap));
+    if (!keys->query_scalar.name) return KVF_OK;
+    KVF_TRY(kvf__config_real(c, c->root, keys->query_scalar.name, keys->query_scalar.otherwise,
+                             &scalar));
     if (!(scalar > 0))
-        return kvf__config_bad(c, KVF_EFORMAT, keys->query_scalar,
-                               kvf_json_get(c->root, keys->query_scalar), "a positive number");
+        return kvf__config_bad(c, KVF_EFORMAT, keys->query_scalar.name,
+                               kvf_json_get(c->root, keys->query_scalar.name), "a positive number");
     desc->score_scale = (float)(1 / sqrt(scalar));
     return KVF_OK;
 }
@@ -241,7 +240,7 @@ static kvf_status read_pad_positions(const kvf__config *c, kvf__desc *desc)
 
 /* ---- whole ----------------------------------------------------------------------------------- */
 
-static kvf_status read_rate(const kvf__config *c, const kvf__config_rate *key, double *out)
+static kvf_status read_rate(const kvf__config *c, const kvf__config_number *key, double *out)
 {
     return key->name ? kvf__config_real(c, c->root, key->name, key->otherwise, out) : KVF_OK;
 }
@@ -262,9 +261,7 @@ static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
                              &to->hidden));
     KVF_TRY(read_rate(c, &keys->pooled, &to->pooled));
     KVF_TRY(read_rate(c, &keys->qa, &to->qa));
-    if (keys->attention_dropout)
-        KVF_TRY(kvf__config_real(c, c->root, keys->attention_dropout, keys->dropout_otherwise,
-                                 &to->attention));
+    KVF_TRY(read_rate(c, &keys->attention_dropout, &to->attention));
     return kvf__config_real(c, c->root, "initializer_range", 0, &desc->initializer_range);
 }
 

@@ -4,7 +4,7 @@
 #ifndef KVF_CONFIG_KEYS_H
 #define KVF_CONFIG_KEYS_H
 
-#include "arch.h"
+#include "names.h"
 
 /* A config.json or the metadata of a GGUF. */
 typedef struct kvf__config {

@@ -140,18 +140,19 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kv
     static const char *const nested[] = {"full_attention", "sliding_attention"};
     double partial;
 
-    for (size_t i = 0; !keys->local_theta && i < sizeof nested / sizeof *nested; i++)
+    for (size_t i = 0; !keys->local.theta && i < sizeof nested / sizeof *nested; i++)
         if (kvf_json_get(dict, nested[i]))
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
                              "%s: rope_parameters.%s: rotary positions by "
                              "layer type are not supported",
                              c->where, nested[i]);
-    KVF_TRY(kvf__config_real(c, c->root, keys->rotary ? keys->rotary : "partial_rotary_factor",
-                             keys->rotary ? keys->rotary_otherwise : 1, &partial));
+    KVF_TRY(kvf__config_real(c, c->root,
+                             keys->rotary.name ? keys->rotary.name : "partial_rotary_factor",
+                             keys->rotary.name ? keys->rotary.otherwise : 1, &partial));
     KVF_TRY(kvf__config_real(c, dict, "partial_rotary_factor", partial, &partial));
-    if (partial != 1 && (!keys->rotary || !(partial > 0) || partial > 1))
+    if (partial != 1 && (!keys->rotary.name || !(partial > 0) || partial > 1))
         return kvf__fail(c->ctx, KVF_EUNSUPPORTED, "%s: partial_rotary_factor is %g, %s", c->where,
-                         partial, keys->rotary ? "expected 0 to 1" : "only 1 is supported");
+                         partial, keys->rotary.name ? "expected 0 to 1" : "only 1 is supported");
     desc->position.rotated = (int64_t)((double)desc->D * partial);
     return KVF_OK;
 }
@@ -168,7 +169,7 @@ static kvf_status read_local(const kvf__config *c, kvf__desc *desc)
     if (type && (!name || strcmp(name, "default")))
         return kvf__config_bad(c, KVF_EUNSUPPORTED, "rope_parameters.sliding_attention.rope_type",
                                type, "\"default\"");
-    KVF_TRY(kvf__config_real(c, c->root, desc->arch->keys->local_theta, 10000, &theta));
+    KVF_TRY(kvf__config_real(c, c->root, desc->arch->keys->local.theta, 10000, &theta));
     KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &desc->position.local_theta));
     if (desc->position.local_theta > 1) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EFORMAT,
@@ -176,39 +177,13 @@ static kvf_status read_local(const kvf__config *c, kvf__desc *desc)
                      desc->position.local_theta);
 }
 
-/* rope_scaling, if it has members, goes before rope_parameters; theta inside the dictionary
- * before theta outside. */
-kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
+/* What kind of rope the dictionary says, and the numbers of that kind. */
+static kvf_status read_kind(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
-    const kvf_json *dict = kvf_json_get(c->root, "rope_scaling"), *type_value;
+    const kvf_json *type_value = kvf_json_get(dict, "rope_type");
     kvf__rope *rope = &desc->position.rope;
     const char *type;
-    double theta;
 
-    KVF_TRY(check_object(c, "rope_scaling"));
-    KVF_TRY(check_object(c, "rope_parameters"));
-    if (!kvf_json_size(dict)) dict = kvf_json_get(c->root, "rope_parameters");
-    const kvf__config_keys *keys = desc->arch->keys;
-    if (keys->local_theta) {
-        KVF_TRY(read_local(c, desc));
-        if (kvf_json_get(dict, "full_attention")) dict = kvf_json_get(dict, "full_attention");
-    }
-    KVF_TRY(check_rope_dict(c, dict, desc));
-    const char *outside = desc->arch->keys->rope_theta;
-    KVF_TRY(kvf__config_real(c, c->root, outside ? outside : "rope_theta",
-                             keys->theta_otherwise > 0 ? keys->theta_otherwise : 10000, &theta));
-    KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &rope->theta));
-    KVF_TRY(kvf__config_real(c, dict, "original_max_position_embeddings",
-                             (double)desc->position.max, &rope->original));
-    KVF_TRY(kvf__config_real(c, c->root, "original_max_position_embeddings", rope->original,
-                             &rope->original));
-    if (rope->original < 1)
-        return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: original_max_position_embeddings is %g, "
-                         "expected a positive number",
-                         c->where, rope->original);
-
-    type_value = kvf_json_get(dict, "rope_type");
     if (!type_value) type_value = kvf_json_get(dict, "type");
     type = type_value ? kvf_json_str(type_value, NULL) : "default";
     rope->attention_factor = 1;
@@ -234,4 +209,37 @@ kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
     if (type && (!strcmp(type, "longrope") || !strcmp(type, "su"))) return read_long(c, dict, desc);
     return kvf__config_bad(c, KVF_EUNSUPPORTED, "rope_type", type_value,
                            "default, linear, llama3, yarn or longrope");
+}
+
+/* rope_scaling, if it has members, goes before rope_parameters; theta inside the dictionary
+ * before theta outside. */
+kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
+{
+    const kvf_json *dict = kvf_json_get(c->root, "rope_scaling");
+    kvf__rope *rope = &desc->position.rope;
+    double theta;
+
+    KVF_TRY(check_object(c, "rope_scaling"));
+    KVF_TRY(check_object(c, "rope_parameters"));
+    if (!kvf_json_size(dict)) dict = kvf_json_get(c->root, "rope_parameters");
+    const kvf__config_keys *keys = desc->arch->keys;
+    if (keys->local.theta) {
+        KVF_TRY(read_local(c, desc));
+        if (kvf_json_get(dict, "full_attention")) dict = kvf_json_get(dict, "full_attention");
+    }
+    KVF_TRY(check_rope_dict(c, dict, desc));
+    const char *outside = desc->arch->keys->rope_theta;
+    KVF_TRY(kvf__config_real(c, c->root, outside ? outside : "rope_theta",
+                             keys->theta_otherwise > 0 ? keys->theta_otherwise : 10000, &theta));
+    KVF_TRY(kvf__config_real(c, dict, "rope_theta", theta, &rope->theta));
+    KVF_TRY(kvf__config_real(c, dict, "original_max_position_embeddings",
+                             (double)desc->position.max, &rope->original));
+    KVF_TRY(kvf__config_real(c, c->root, "original_max_position_embeddings", rope->original,
+                             &rope->original));
+    if (rope->original < 1)
+        return kvf__fail(c->ctx, KVF_EFORMAT,
+                         "%s: original_max_position_embeddings is %g, "
+                         "expected a positive number",
+                         c->where, rope->original);
+    return read_kind(c, dict, desc);
 }

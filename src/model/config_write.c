@@ -124,12 +124,12 @@ static void set_factors(kvf_json *root, const kvf__desc *d)
     const kvf__config_keys *keys = d->arch->keys;
     const double scale = (double)d->score_scale;
 
-    if (keys->score_cap)
-        kvf_json_set(root, keys->score_cap, real_or_null(plain(d->factors.score_cap)));
-    if (keys->logit_cap)
-        kvf_json_set(root, keys->logit_cap, real_or_null(plain(d->factors.logit_cap)));
-    if (keys->query_scalar) /* an integer in every model */
-        kvf_json_set(root, keys->query_scalar,
+    if (keys->score_cap.name)
+        kvf_json_set(root, keys->score_cap.name, real_or_null(plain(d->factors.score_cap)));
+    if (keys->logit_cap.name)
+        kvf_json_set(root, keys->logit_cap.name, real_or_null(plain(d->factors.logit_cap)));
+    if (keys->query_scalar.name) /* an integer in every model */
+        kvf_json_set(root, keys->query_scalar.name,
                      kvf_json_new_int((int64_t)(1 / scale / scale + 0.5)));
 }
 
@@ -155,10 +155,10 @@ static kvf_json *build(const kvf__desc *d)
     if (d->position.kind == KVF__POS_ROPE) {
         kvf_json_set(root, keys->rope_theta ? keys->rope_theta : "rope_theta",
                      kvf_json_new_real(d->position.rope.theta));
-        if (keys->local_theta)
-            kvf_json_set(root, keys->local_theta, kvf_json_new_real(d->position.local_theta));
-        if (keys->rotary)
-            kvf_json_set(root, keys->rotary,
+        if (keys->local.theta)
+            kvf_json_set(root, keys->local.theta, kvf_json_new_real(d->position.local_theta));
+        if (keys->rotary.name)
+            kvf_json_set(root, keys->rotary.name,
                          kvf_json_new_real((double)d->position.rotated / (double)d->D));
         kvf_json_set(root, "rope_scaling", scaling_of(d));
     }

@@ -4,7 +4,7 @@
 #ifndef KVF_CREATION_H
 #define KVF_CREATION_H
 
-#include "arch.h"
+#include "names.h"
 #include "pack.h"
 #include "slot.h"
 #include "stored.h"

@@ -3,6 +3,7 @@
  *
  * Only vectors (norms, biases) are copied; matrices are viewed. */
 #include "decoder_priv.h"
+#include "names.h"
 #include "products.h"
 #include "slot.h"
 #include "stored.h"

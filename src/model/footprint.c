@@ -3,6 +3,7 @@
  *
  * Matrices count with their elements; oneDNN pads some to whole blocks, which the sum of a real
  * model hides (1 % of SmolLM2). */
+#include "names.h"
 #include "products.h"
 #include "stored.h"
 

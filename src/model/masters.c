@@ -5,8 +5,8 @@
  * place of the file, so that packing, embedding rows and hashes see what was trained without
  * knowing of it. A tied head is no slot: its gradient adds to the embedding's. Pooler and masked-LM
  * head stay frozen: they belong to heads. */
-#include "arch.h"
 #include "arena.h"
+#include "names.h"
 #include "slot.h"
 
 #include <string.h>

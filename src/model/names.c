@@ -3,7 +3,7 @@
  *
  * A pattern's '#' is the layer number; a shape word is a product of letters of the shape
  * alphabet. */
-#include "arch.h"
+#include "names.h"
 #include "model_priv.h"
 
 #include <assert.h>

@@ -2,6 +2,7 @@
  *
  * Products run in f32 whatever the act type: factors that are bf16 are widened
  * first, one matrix at a time. Rows of padding are left out. */
+#include "names.h"
 #include "pass_grads.h"
 #include "pass_priv.h"
 

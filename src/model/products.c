@@ -1,5 +1,6 @@
 /* The list of a model's products, from its description alone. */
 #include "products.h"
+#include "names.h"
 
 /* in, out: sizes of the whole dense layer, in letters of the shape alphabet (arch.h). */
 typedef struct row {

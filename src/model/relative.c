@@ -1,10 +1,10 @@
 /* Relative keys and queries (modeling_deberta_v2.py, DisentangledSelfAttention): the embeddings of
  * distances, normed, through each layer's own query and key projections. They depend on frozen
  * weights alone, so they are computed once. */
-#include "arch.h"
 #include "arena.h"
 #include "kernels.h"
 #include "model_priv.h"
+#include "names.h"
 
 #include <math.h>
 

@@ -5,6 +5,7 @@
  * with them as they are. Rows stay in the order of the file. The embedding's rows are read from the
  * file, as always; where the head is tied to it, the head's copy is one of its own. */
 #include "stored.h"
+#include "names.h"
 #include "products.h"
 #include "slot.h"
 
