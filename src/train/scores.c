@@ -104,10 +104,12 @@ static void add_each(kvf__scores *s, const float *logits, double share, add_fn *
 
 void kvf__scores_add(kvf__scores *s, const float *logits, double share)
 {
-    int64_t labels = s->first[s->set->n];
-    for (int64_t i = 0; s->set->regression && i < labels; i++)
+    if (!s->set->regression) {
+        add_each(s, logits, share, add_softmax);
+        return;
+    }
+    for (int64_t i = 0; i < s->first[s->set->n]; i++)
         s->p[i] += share * (double)logits[i];
-    if (!s->set->regression) add_each(s, logits, share, add_softmax);
 }
 
 void kvf__scores_vote(kvf__scores *s, const float *logits, double share)
