@@ -4,7 +4,7 @@
 # that the mirror has in sid or trixie and that builds. This machine's own apt stays as it is: suites, lists and downloads are in the cache,
 # the mirror and the keys are those of the machine. apt checks the signatures, sources.sha256 the upstream archive. What was
 # built once is taken again.
-# Usage: sources.sh hdf5|libmicrohttpd CACHE_FOLDER [--built]; with --built only what is there, status 1: nothing is
+# Usage: sources.sh hdf5|libmicrohttpd CACHE_FOLDER
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 name=$1
@@ -18,7 +18,6 @@ for version in $(versions); do
     folder=$cache/$name-$version
     [ ! -e "$folder/lib/$name.built" ] || { echo "$folder"; exit 0; }
 done
-[ "${3:-}" != --built ] || exit 1
 
 work=$cache/work-$name
 log=$cache/$name.log

@@ -94,7 +94,7 @@ pack() {
     [ "${glibc:-99}" -le 36 ] || { cat "$build/show" >&2; exit 1; }
 }
 
-# count FILE: the sums of unittest as meson writes its own, which .ci/run adds up
+# count FILE: the sums of unittest as meson writes its own
 count() {
     awk -F'[=,) ]+' '/^Ran / {ran = $2}
         /^(OK|FAILED)/ {for (i = 1; i < NF; i++) if ($i ~ /^\(?skipped$/) skip = $(i + 1)
