@@ -67,6 +67,8 @@ int cli_comparison_init(cli_comparison *c, const cli_call *call, const cli_compa
 void cli_comparison_done(cli_comparison *c);
 /* The options of the row and those for all that its method has. */
 void cli_comparison_options(const cli_comparison *c, const cli_compared *row, cli_arguments *a);
+/* Does the row train the base beside its prefix, so that it folds to two files? */
+bool cli_comparison_unfreezes(const cli_comparison *c, const cli_compared *row);
 /* Those for all that another command has, too, but for base and data. */
 void cli_comparison_options_of(const cli_comparison *c, const cli_command *command,
                                cli_arguments *a);

@@ -41,14 +41,18 @@ typedef struct compare_cell {
     const cli_compared *row;
     int64_t seed;
     char name[192], run[4096], folded[4096];
+    char folded_base[4096]; /* of a run that folds to two files; else "" */
 } compare_cell;
 
-static bool name_files(compare_cell *c, const char *folder)
+static bool name_files(compare_cell *c, const char *folder, bool two)
 {
     snprintf(c->name, sizeof c->name, "%s-%lld", c->row->file, (long long)c->seed);
     int n = snprintf(c->run, sizeof c->run, "%s/%s.run.h5", folder, c->name);
     int m = snprintf(c->folded, sizeof c->folded, "%s/%s.h5", folder, c->name);
-    return n > 0 && m > 0 && (size_t)n < sizeof c->run && (size_t)m < sizeof c->folded;
+    int b = two ? snprintf(c->folded_base, sizeof c->folded_base, "%s/%s.base.h5", folder, c->name)
+                : 1;
+    return n > 0 && m > 0 && b > 0 && (size_t)n < sizeof c->run && (size_t)m < sizeof c->folded &&
+           (size_t)b < sizeof c->folded_base;
 }
 
 static void copy(kvf_json *to, const kvf_json *from, const char *key)
@@ -63,6 +67,14 @@ static void copy(kvf_json *to, const kvf_json *from, const char *key)
                      : kvf_json_new_real(kvf_json_real(value, NAN)));
 }
 
+/* Of all that the run folds to. */
+static int64_t bytes_of(const compare_cell *c, const kvf_json *bytes)
+{
+    struct stat base = {.st_size = 0};
+    if (*c->folded_base && stat(c->folded_base, &base)) return kvf_json_int(bytes, 0);
+    return kvf_json_int(bytes, 0) + (int64_t)base.st_size;
+}
+
 /* merged NULL: the run does not fold. */
 static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kvf_json *merged)
 {
@@ -75,8 +87,7 @@ static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kv
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
         copy(row, trained, KEYS[i]);
     const kvf_json *bytes = kvf_json_get(merged, "bytes");
-    kvf_json_set(row, "bytes",
-                 bytes ? kvf_json_new_int(kvf_json_int(bytes, 0)) : kvf_json_new_null());
+    kvf_json_set(row, "bytes", bytes ? kvf_json_new_int(bytes_of(c, bytes)) : kvf_json_new_null());
     cli_json_add(row, "name:s file:s", c->row->name, c->run);
     return row;
 }
@@ -108,6 +119,7 @@ static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
     cli_argument(&a, "--base=%s", c->values->train.base);
     if (c->values->train.lora) cli_argument(&a, "--lora=%s", c->values->train.lora);
     cli_argument(&a, "--out=%s", cell->folded);
+    if (*cell->folded_base) cli_argument(&a, "--out-base=%s", cell->folded_base);
     if (c->values->force) cli_argument(&a, "--force");
     return cli_run_self(c->call, &a, cell->name, NULL);
 }
@@ -120,7 +132,7 @@ typedef struct compare_found {
 static int run_cell(const cli_comparison *c, compare_cell *cell, compare_found *found)
 {
     char line[CLI_LINE_BYTES];
-    if (!name_files(cell, c->values->out))
+    if (!name_files(cell, c->values->out, cli_comparison_unfreezes(c, cell->row)))
         return cli_fail(c->call->command, "%s: too long", c->values->out);
     kvf_json *trained = train(c, cell, line);
     if (!trained) {

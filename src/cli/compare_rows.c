@@ -66,6 +66,17 @@ void cli_comparison_options(const cli_comparison *c, const cli_compared *row, cl
     if (row->init) cli_argument(a, "--init=%s", row->init);
 }
 
+bool cli_comparison_unfreezes(const cli_comparison *c, const cli_compared *row)
+{
+    const char *value = NULL;
+    for (size_t i = 0; i < c->shared.n_given; i++)
+        if (!strcmp(c->shared.given[i].name, "unfreeze") && has_shared(c, row, &c->shared.given[i]))
+            value = c->shared.given[i].value;
+    for (size_t i = 0; i < row->n; i++)
+        if (!strcmp(row->setting[i].name, "unfreeze")) value = row->setting[i].value;
+    return value && !strcmp(value, "base");
+}
+
 void cli_comparison_options_of(const cli_comparison *c, const cli_command *command,
                                cli_arguments *a)
 {
