@@ -51,7 +51,8 @@ def variants():
 
 def rendered(theirs, item, **how):
     try:
-        return theirs.apply_chat_template(item["messages"], add_generation_prompt=item["add_generation_prompt"], **how)
+        return theirs.apply_chat_template(item["messages"], add_generation_prompt=item["add_generation_prompt"],
+                                          date_string="26 Jul 2024", **how)
     except Exception as error:
         return f"error: {error}"
 

@@ -202,12 +202,14 @@ static const talk TALKS[] = {
      "b<|im_end|>"},
 };
 
-/* A byte-level tokenizer with everybody's marks as special tokens, and this template. */
-static kvf__tokenizer *open_with(kvf_ctx *ctx, const char *template)
+/* A byte-level tokenizer with everybody's marks as special tokens, and this template; as Phi-3's,
+ * its marks take the white space after them. */
+static kvf__tokenizer *open_with(kvf_ctx *ctx, bool phi3, const char *template)
 {
     static const char *const marks[] = {
         "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
         "<s>",          "</s>"};
+    static const char *const phi3_marks[] = {"<|user|>", "<|assistant|>", "<|system|>", "<|end|>"};
     kvf_json *json = golden(ctx), *source = kvf_json_new_str(template ? template : "");
     char *model = kvf_json_text(kvf_json_at(kvf_json_get(json, "models"), 0), 0),
          *quoted = kvf_json_text(source, 0);
@@ -223,6 +225,10 @@ static kvf__tokenizer *open_with(kvf_ctx *ctx, const char *template)
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         ok(ctx, kvf__buf_printf(ctx, &text, "%s{\"id\":%zu,\"special\":true,\"content\":\"%s\"}",
                                 i ? "," : "", 1000 + i, marks[i]));
+    for (size_t i = 0; phi3 && i < sizeof phi3_marks / sizeof *phi3_marks; i++)
+        ok(ctx, kvf__buf_printf(ctx, &text,
+                                ",{\"id\":%zu,\"special\":true,\"rstrip\":true,\"content\":\"%s\"}",
+                                1100 + i, phi3_marks[i]));
     ok(ctx, kvf__buf_printf(ctx, &text, "]}"));
     ok(ctx, kvf__buf_printf(ctx, &config, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\""));
     ok(ctx, template ? kvf__buf_printf(ctx, &config, ",\"chat_template\":%s}", quoted)
@@ -251,7 +257,7 @@ START_TEST(prints_what_the_template_does)
 {
     const talk *row = &TALKS[_i];
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, row->template);
+    kvf__tokenizer *t = open_with(ctx, false, row->template);
     kvf__chat chat = {0};
     kvf__ids ids = {0}, loss = {0}, again = {0}, taught = {0};
 
@@ -281,7 +287,7 @@ START_TEST(nul_is_content)
     static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, MISTRAL_V3, QWEN25};
     static const kvf__message m[] = {{"user", "a\0b", 3}, {"assistant", "\0c\0", 3}};
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, templates[_i]);
+    kvf__tokenizer *t = open_with(ctx, false, templates[_i]);
     kvf__chat chat = {0};
     kvf__ids ids = {0};
     kvf__buf text = {0};
@@ -305,7 +311,7 @@ START_TEST(prompt_is_a_prefix)
     static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, QWEN25};
     static const kvf__message m[] = {{"user", "one \n", 0}, {"assistant", "\n two", 0}};
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, templates[_i]);
+    kvf__tokenizer *t = open_with(ctx, false, templates[_i]);
     kvf__chat chat = {0};
     kvf__ids prompt = {0}, whole = {0};
 
@@ -336,19 +342,21 @@ static const struct {
     {SMOLLM2, "mistral", KVF__CHAT_MISTRAL, NULL},
     {QWEN25, "auto", KVF__CHAT_CHATML, "You are Q."},
     {LLAMA3, "llama3", KVF__CHAT_LLAMA3, NULL},
+    {SMOLLM2, "gemma", KVF__CHAT_GEMMA, NULL},
+    {NULL, "phi4-mini", KVF__CHAT_PHI4_MINI, NULL},
+    {"{{ what }}", "rendered", KVF__CHAT_RENDERED, NULL},
 };
 
 START_TEST(kinds)
 {
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, KINDS[_i].template);
+    kvf__tokenizer *t = open_with(ctx, false, KINDS[_i].template);
     kvf__chat chat = {0};
 
     ok(ctx, kvf__chat_init(ctx, t, KINDS[_i].name, &chat));
     ck_assert_int_eq(chat.kind, KINDS[_i].kind);
     ck_assert_pstr_eq(chat.system, KINDS[_i].system);
-    if (strcmp(KINDS[_i].name, "auto") != 0)
-        ck_assert_str_eq(kvf__chat_name(chat.kind), KINDS[_i].name);
+    ck_assert(kvf__chat_names(KINDS[_i].name, chat.kind) == (strcmp(KINDS[_i].name, "auto") != 0));
     kvf__chat_done(&chat);
     kvf__tokenizer_free(t);
     kvf_ctx_free(ctx);
@@ -392,7 +400,7 @@ static const char *const STRANGERS[] = {
 START_TEST(strangers_are_refused)
 {
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, STRANGERS[_i]);
+    kvf__tokenizer *t = open_with(ctx, false, STRANGERS[_i]);
     kvf__chat chat = {0};
     size_t line = strcspn(STRANGERS[_i], "\n");
     char first[161];
@@ -424,7 +432,7 @@ static const struct {
 START_TEST(bad_conversations)
 {
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, BAD_TALKS[_i].template);
+    kvf__tokenizer *t = open_with(ctx, false, BAD_TALKS[_i].template);
     kvf__chat chat = {0};
     kvf__ids ids = {0}, loss = {0};
 
@@ -445,14 +453,16 @@ START_TEST(bad_conversations)
 }
 END_TEST
 
-START_TEST(unknown_name)
+/* Names that are none, and dates of templates that print none. */
+START_TEST(bad_names)
 {
+    static const char *const names[] = {"alpaca", "auto:26 Jul 2024", "chatml:", "rendered:x", ""};
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, SMOLLM2);
+    kvf__tokenizer *t = open_with(ctx, false, SMOLLM2);
     kvf__chat chat = {0};
 
-    ck_assert_int_eq(kvf__chat_init(ctx, t, "alpaca", &chat), KVF_EUSAGE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "\"alpaca\""));
+    ck_assert_int_eq(kvf__chat_init(ctx, t, names[_i], &chat), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), names[_i]));
     kvf__tokenizer_free(t);
     kvf_ctx_free(ctx);
 }
@@ -461,7 +471,7 @@ END_TEST
 START_TEST(without_memory)
 {
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, SMOLLM2);
+    kvf__tokenizer *t = open_with(ctx, false, SMOLLM2);
     kvf__chat chat = {0};
     kvf__ids ids = {0}, loss = {0};
     kvf_status st;
@@ -491,21 +501,76 @@ END_TEST
 
 /* ---- golden ---------------------------------------------------------------------------------- */
 
+static size_t read_messages(const kvf_json *list, kvf__message m[8])
+{
+    const size_t n = kvf_json_size(list);
+    ck_assert_uint_le(n, 8);
+    for (size_t i = 0; i < n; i++)
+        m[i] = (kvf__message){.role = field(kvf_json_at(list, i), "role"),
+                              .content = field(kvf_json_at(list, i), "content")};
+    return n;
+}
+
+/* The ids are those of the text that transformers prints. */
+static void check_printed(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf_json *row)
+{
+    const char *date = kvf_json_str(kvf_json_get(row, "date"), NULL),
+               *text = kvf_json_str(kvf_json_get(row, "text"), NULL);
+    char name[40];
+    kvf__message m[8];
+    const size_t n = read_messages(kvf_json_get(row, "messages"), m);
+    kvf__chat chat = {0};
+    kvf__ids ids = {0}, want = {0};
+
+    snprintf(name, sizeof name, "auto%s%s", date ? ":" : "", date ? date : "");
+    kvf_status st = kvf__chat_init(ctx, t, name, &chat);
+    if (date && st == KVF_EUSAGE) { /* it prints none */
+        ck_assert_ptr_null(strstr(text, date));
+        ok(ctx, kvf__chat_init(ctx, t, "auto", &chat));
+    } else {
+        ok(ctx, st);
+        ck_assert(!date || strstr(text, date));
+    }
+    st = kvf__chat_encode(ctx, t, &chat, m, n, kvf_json_bool(kvf_json_get(row, "prompt"), false),
+                          &ids, NULL);
+    ck_assert_int_eq(st, text ? KVF_OK : KVF_EDATA);
+    if (text) ok(ctx, kvf__encode(ctx, t, text, strlen(text), false, &want));
+    ck_assert_uint_eq(ids.n, want.n);
+    ck_assert(!want.n || !memcmp(ids.data, want.data, want.n * sizeof *want.data));
+    kvf__ids_done(&ids);
+    kvf__ids_done(&want);
+    kvf__chat_done(&chat);
+}
+
+START_TEST(prints_what_transformers_does)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *json = load_json(ctx, ck_source("tests/golden/chat_templates.json"));
+    size_t rows = 0;
+
+    for (size_t i = 0; i < kvf_json_size(json); i++) {
+        const kvf_json *row = kvf_json_at(json, i), *talks = kvf_json_get(row, "talks");
+        kvf__tokenizer *t = open_with(ctx, _i == 1, field(row, "template"));
+        for (size_t k = 0; k < kvf_json_size(talks); k++, rows++)
+            check_printed(ctx, t, kvf_json_at(talks, k));
+        kvf__tokenizer_free(t);
+    }
+    ck_assert_uint_eq(rows, 72);
+    kvf_json_free(json);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 static void check_row(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf__chat *chat,
                       const kvf_json *row)
 {
-    const kvf_json *list = kvf_json_get(row, "messages");
     bool prompt = kvf_json_bool(kvf_json_get(row, "add_generation_prompt"), false), taught = false;
     kvf__message m[8];
-    size_t n = kvf_json_size(list), sum = 0;
+    size_t n = read_messages(kvf_json_get(row, "messages"), m), sum = 0;
     kvf__ids ids = {0}, loss = {0};
 
-    ck_assert_uint_le(n, 8);
-    for (size_t i = 0; i < n; i++) {
-        m[i] = (kvf__message){.role = field(kvf_json_at(list, i), "role"),
-                              .content = field(kvf_json_at(list, i), "content")};
+    for (size_t i = 0; i < n; i++)
         taught = taught || strcmp(m[i].role, "assistant") == 0;
-    }
     ok(ctx, kvf__chat_encode(ctx, t, chat, m, n, prompt, &ids, &loss));
     check_ids(m[0].content, &ids, field(row, "ids"));
     ck_assert_uint_eq(loss.n, ids.n);
@@ -556,12 +621,13 @@ int main(void)
           *shared = tcase_create("golden");
 
     tcase_add_loop_test(core, prints_what_the_template_does, 0, ROWS(TALKS));
+    tcase_add_loop_test(core, prints_what_transformers_does, 0, 2);
     tcase_add_loop_test(core, nul_is_content, 0, 5);
     tcase_add_loop_test(core, prompt_is_a_prefix, 0, 4);
     tcase_add_loop_test(core, kinds, 0, ROWS(KINDS));
     tcase_add_loop_test(errors, strangers_are_refused, 0, ROWS(STRANGERS));
     tcase_add_loop_test(errors, bad_conversations, 0, ROWS(BAD_TALKS));
-    tcase_add_test(errors, unknown_name);
+    tcase_add_loop_test(errors, bad_names, 0, 5);
     tcase_add_test(errors, without_memory);
     tcase_set_timeout(shared, 60);
     tcase_add_loop_test(shared, equals_transformers, 0, 2);

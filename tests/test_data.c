@@ -104,6 +104,16 @@ START_TEST(rows_without_bos)
 }
 END_TEST
 
+/* Nothing is put around what a template has printed; special tokens in it are special tokens. */
+START_TEST(rendered_rows_are_whole)
+{
+    chat.kind = KVF__CHAT_RENDERED;
+    ck_assert_str_eq(row_text("{\"prompt\": \"a\", \"completion\": \"b\"}", false, NULL), "0 1:1");
+    ck_assert_str_eq(row_text("{\"prompt\": \"a\", \"completion\": \"b\"}", true, NULL), "0");
+    ck_assert_str_eq(row_text("{\"text\": \"ab\", \"messages\": []}", false, NULL), "0:0 1:1");
+}
+END_TEST
+
 /* U+0000 is text in every kind of row. */
 START_TEST(nul_is_text)
 {
@@ -431,6 +441,7 @@ int main(void)
     tcase_add_loop_test(core, rows_without_bos, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
     tcase_add_test(bos, rows_with_bos);
     tcase_add_test(core, foreign_fields);
+    tcase_add_test(core, rendered_rows_are_whole);
     tcase_add_test(core, nul_is_text);
     tcase_add_test(core, overlong_rows_are_cut_or_left_out);
     tcase_add_loop_test(core, prompts_are_cut_at_their_left, 0,

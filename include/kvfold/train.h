@@ -147,7 +147,7 @@ typedef struct kvf_train_options {
     bool no_header;
     const char *columns; /* NULL or "": the header's */
     const char *map;     /* "prompt=question,completion=answer" */
-    const char *chat_template;
+    const char *chat_template; /* as --chat-template */
     int64_t split_text; /* lm: data files are plain text, rows of so many tokens; 0: they are not */
     int64_t limit;      /* rows of data that are read; 0: all */
     int64_t max_length; /* 0: the model's positions less the prefix */

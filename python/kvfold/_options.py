@@ -16,7 +16,7 @@ class RowOptions(TypedDict, total=False):
     columns: str  #: "a,b,c": names of the columns of TSV or CSV; else the header's
     no_header: bool  #: the first line of TSV or CSV is a row
     map: str  #: "prompt=question,completion=answer"
-    chat_template: str  #: auto, none, chatml, llama3, mistral; else the prefix's own
+    chat_template: str  #: as --chat-template; else the prefix's own
     max_length: int  #: longest row in tokens
     overlong: str  #: stop, truncate, truncate-end, skip; else as in training
     limit: int  #: read the first rows only

@@ -67,10 +67,12 @@ const char *kvf__choice_at(const char *alternatives, int index, size_t *n)
 
 int kvf__choice_index(const char *alternatives, const char *value)
 {
+    const bool named = alternatives && strstr(alternatives, "|NAME:");
+    const size_t bytes = named ? strcspn(value, ":") : strlen(value);
     const char *at;
     size_t n = 0;
     for (int i = 0; *value && (at = kvf__choice_at(alternatives, i, &n)) != NULL; i++)
-        if (n == strlen(value) && !memcmp(at, value, n)) return i;
+        if (n == bytes && !memcmp(at, value, n)) return i;
     return -1;
 }
 

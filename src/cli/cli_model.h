@@ -27,8 +27,7 @@ void cli_model_close(cli_model *model);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-#define CLI_FORMATS   "auto|jsonl|json|tsv|csv|conll|squad|superglue|text"
-#define CLI_TEMPLATES "auto|none|chatml|llama3|mistral"
+#define CLI_FORMATS "auto|jsonl|json|tsv|csv|conll|squad|superglue|text"
 
 #define CLI_ROW(name, argument, initial, kind, at, help)                                           \
     {                                                                                              \
@@ -77,7 +76,7 @@ void cli_model_close(cli_model *model);
     CLI_ROW("overlong", "stop|truncate|truncate-end|skip", "that of training, or stop",            \
             KVF_CHOICE_1, at, "what to do with longer rows")
 #define CLI_CHAT_TEMPLATE(at, help)                                                                \
-    CLI_ROW("chat-template", CLI_TEMPLATES, "the prefix's", KVF_WORD, at, help)
+    CLI_ROW("chat-template", KVF__CHAT_TEMPLATES, "the prefix's", KVF_WORD, at, help)
 
 /* Of eval, predict and score: model(f) and eval(f) are the offsets of field f of a
  * cli_model_options and a kvf_eval_options. */

@@ -14,7 +14,7 @@ typedef enum guess { GUESS_NONE, GUESS_WORDS, GUESS_PATH } guess;
 static bool is_word(const char *at, size_t n)
 {
     return n && !(at[0] == 'N' && (n == 1 || !isalpha((unsigned char)at[1]))) &&
-           !memchr(at, '=', n);
+           !memchr(at, '=', n) && !memchr(at, ':', n);
 }
 
 static guess guess_of(const char *argument)

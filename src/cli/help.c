@@ -24,6 +24,19 @@ static void print_wrapped(const char *text, size_t at, size_t indent)
     putchar('\n');
 }
 
+/* A name with more alternatives than a line holds goes on in the next. Returns the last line's. */
+static const char *print_full_lines(const char *left)
+{
+    while (strlen(left) > WIDTH) {
+        size_t n = WIDTH;
+        while (n > 1 && left[n - 1] != '|')
+            n--;
+        printf("%.*s\n      ", (int)n, left);
+        left += n;
+    }
+    return left;
+}
+
 static void print_option(const kvf__option_row *row)
 {
     char left[128], text[512];
@@ -32,7 +45,7 @@ static void print_option(const kvf__option_row *row)
     const char *initial = row->initial ? row->initial : "";
     snprintf(text, sizeof text, *initial ? "%s (default: %s)" : "%s", row->help, initial);
     if (strlen(left) + 2 > COLUMN)
-        printf("%s\n%*s", left, COLUMN, "");
+        printf("%s\n%*s", print_full_lines(left), COLUMN, "");
     else
         printf("%-*s", COLUMN, left);
     print_wrapped(text, COLUMN, COLUMN);

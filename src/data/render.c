@@ -53,10 +53,16 @@ static kvf_status add_text(const row_writer *w, row_text text, bool loss)
     return label_new(w, from, loss);
 }
 
+/* What a template has printed is whole: BOS, if it has one, and the ends of turns are in it. */
+static bool is_rendered(const row_writer *w)
+{
+    return w->render->chat->kind == KVF__CHAT_RENDERED;
+}
+
 static kvf_status add_bos(const row_writer *w)
 {
     size_t from = w->ids->n;
-    if (!kvf__adds_bos(w->render->tokenizer)) return KVF_OK;
+    if (!kvf__adds_bos(w->render->tokenizer) || is_rendered(w)) return KVF_OK;
     KVF_TRY(kvf__ids_add(w->ctx, w->ids, kvf__token_bos(w->render->tokenizer)));
     return label_new(w, from, false);
 }
@@ -65,7 +71,7 @@ static kvf_status add_eos(const row_writer *w)
 {
     size_t from = w->ids->n;
     int32_t eos = kvf__token_eos(w->render->tokenizer);
-    if (eos < 0 || w->render->no_eos) return KVF_OK;
+    if (eos < 0 || w->render->no_eos || is_rendered(w)) return KVF_OK;
     KVF_TRY(kvf__ids_add(w->ctx, w->ids, eos));
     return label_new(w, from, true);
 }
@@ -341,23 +347,24 @@ static kvf_status write_ids(const row_writer *w)
  */
 static const struct {
     const char *field, *and;
+    bool turns; /* of a chat, which a template prints */
     kvf_status (*write)(const row_writer *w);
 } KINDS[] = {
-    {"input_ids", NULL, write_ids},          {"messages", NULL, write_messages},
-    {"conversations", NULL, write_messages}, {"prompt", NULL, write_pair},
-    {"instruction", "output", write_alpaca}, {"text", NULL, write_text},
+    {"input_ids", NULL, false, write_ids},         {"messages", NULL, true, write_messages},
+    {"conversations", NULL, true, write_messages}, {"prompt", NULL, false, write_pair},
+    {"instruction", "output", true, write_alpaca}, {"text", NULL, false, write_text},
 };
 
 static kvf_status write_row(const row_writer *w)
 {
     if (w->render->pattern && w->render->pattern->n) return add_pieces(w, NULL);
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
-        if (field(w, KINDS[i].field) && (!KINDS[i].and || field(w, KINDS[i].and)))
+        if (!(KINDS[i].turns && is_rendered(w)) && field(w, KINDS[i].field) &&
+            (!KINDS[i].and || field(w, KINDS[i].and)))
             return KINDS[i].write(w);
-    return kvf__fail(
-        w->ctx, KVF_EDATA,
-        "%s: none of the fields prompt, text, messages, input_ids (name others with --map)",
-        w->where);
+    return kvf__fail(w->ctx, KVF_EDATA,
+                     "%s: none of the fields prompt, text, %sinput_ids (name others with --map)",
+                     w->where, is_rendered(w) ? "" : "messages, ");
 }
 
 kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,

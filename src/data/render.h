@@ -33,7 +33,7 @@ typedef struct kvf__render {
 } kvf__render;
 
 /* Appends ids and labels of one JSON row: [bos] + ids(prompt) + ids(completion) + [eos], completion
- * and eos carrying loss;
+ * and eos carrying loss (bos and eos are not added to rendered rows);
  * {"text"}: all but the first token; {"messages"}: assistant turns;
  * {"input_ids","labels"[,"attention_mask"]}: as they are, masked ids dropped. prompt_only: stops
  * before the completion (or opens the assistant turn), labels then all -100. EDATA names `where`.

@@ -51,10 +51,15 @@ typedef struct kvf__option_row {
  * been: "a whole number from 0 to 2147483647". Of KVF_TEXTS the caller provides the memory of the
  * items. */
 const char *kvf__option_set(const kvf__option_row *row, const char *value, void *options);
-/* Index of `value` among alternatives "a|b|c"; -1: it is none of them. */
+/* Index of `value` among alternatives "a|b|c"; -1: it is none of them. In "a|b|NAME:X" a colon and
+ * anything may follow each. */
 int kvf__choice_index(const char *alternatives, const char *value);
 /* The alternative with this index, n bytes of the text; NULL past the last. */
 const char *kvf__choice_at(const char *alternatives, int index, size_t *n);
+
+/* Values of --chat-template, which several commands have. */
+#define KVF__CHAT_TEMPLATES                                                                        \
+    "auto|none|rendered|chatml|llama3|mistral|gemma|phi3|phi4|phi4-mini|olmo2|NAME:DATE"
 
 /* An earlier name of an option, or of a value of it. Both are accepted wherever the present ones
  * are, and both are the ones that files store. */

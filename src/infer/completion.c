@@ -12,10 +12,8 @@ kvf__ends kvf__completion_ends(const kvf_base *base, const kvf_prefix *prefix,
 {
     kvf__ends ends = kvf__model_desc(base->model)->ids.ends;
     if (!ends.n || prefix) kvf__ends_add(&ends, kvf__token_eos(base->tokenizer));
-    if (chat->kind == KVF__CHAT_CHATML)
-        kvf__ends_add(&ends, kvf__token_id(base->tokenizer, "<|im_end|>"));
-    if (chat->kind == KVF__CHAT_LLAMA3)
-        kvf__ends_add(&ends, kvf__token_id(base->tokenizer, "<|eot_id|>"));
+    if (kvf__chat_end(chat))
+        kvf__ends_add(&ends, kvf__token_id(base->tokenizer, kvf__chat_end(chat)));
     return ends;
 }
 

@@ -31,6 +31,7 @@ typedef struct kvf__llama_export {
     kvf__ids ids;         /* [P] that stand for the prefix; the first is BOS where texts get one */
     kvf__buf text;        /* of them, without that BOS: what a chat template begins with */
     const char *template; /* of chats, the base's own; NULL: there is none that rows had */
+    kvf__buf date;        /* the statement that sets the date which rows had; empty: none */
 } kvf__llama_export;
 /* Chooses ids and text. EUNSUPPORTED: no special token can stand for the prefix. */
 kvf_status kvf__placeholders(kvf_ctx *ctx, kvf__llama_export *export);

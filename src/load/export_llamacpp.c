@@ -141,27 +141,31 @@ static kvf__llama_form form_of(const kvf_export_options *o, const kvf__engine *e
     };
 }
 
-/* The base's own template, unless the rows of training had another. */
+/* The base's own template, unless the rows of training had another; with their date, where it
+ * prints one. */
 static kvf_status find_template(kvf_ctx *ctx, kvf__llama_export *export)
 {
-    const char *name = export->prefix->file.id.chat_template;
+    const char *name = export->prefix->file.id.chat_template, *asked = strchr(name, ':');
     const kvf__tokenizer *tokenizer = export->base->tokenizer;
+    const bool any = !strncmp(name, "auto", 4) || kvf__chat_names(name, KVF__CHAT_NONE) ||
+                     kvf__chat_names(name, KVF__CHAT_RENDERED);
     kvf__chat own = {0};
-    bool same = true;
+    kvf_status st = kvf__chat_init(ctx, tokenizer, "auto", &own);
 
-    if (strcmp(name, "auto") && strcmp(name, "none")) {
-        KVF_TRY(kvf__chat_init(ctx, tokenizer, "auto", &own));
-        same = !strcmp(name, kvf__chat_name(own.kind));
-        kvf__chat_done(&own);
-    }
-    if (same)
+    if (any && st == KVF_EUNSUPPORTED) st = KVF_OK; /* as it is */
+    KVF_TRY(st);
+    if (any || kvf__chat_names(name, own.kind))
         export->template = kvf__tokenizer_chat_template(tokenizer);
     else
         kvf__log(ctx, KVF_LOG_WARN,
                  "%s: its rows were rendered as %s, which is not the base's own template: no chat "
                  "template is written",
                  export->options->path, name);
-    return KVF_OK;
+    if (export->template && kvf__chat_date(&own))
+        st = kvf__buf_printf(ctx, &export->date, "{%%- set date_string = \"%s\" %%}",
+                             asked ? asked + 1 : kvf__chat_date(&own));
+    kvf__chat_done(&own);
+    return st;
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
@@ -197,8 +201,9 @@ static kvf_status write_template(kvf_ctx *ctx, const char *path, bool force, con
     const kvf__llama_export *e = content;
 
     if (!e->template) return kvf__remove_file(ctx, path);
-    const kvf__bytes pieces[] = {{e->text.data, e->text.n}, {e->template, strlen(e->template)}};
-    return kvf__write_pieces(ctx, path, force, pieces, 2);
+    const kvf__bytes pieces[] = {
+        {e->date.data, e->date.n}, {e->text.data, e->text.n}, {e->template, strlen(e->template)}};
+    return kvf__write_pieces(ctx, path, force, pieces, 3);
 }
 
 static kvf_status write_readme(kvf_ctx *ctx, const char *path, bool force, const void *content)
@@ -242,6 +247,7 @@ kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
     if (!st) st = fill(ctx, &export);
     kvf__ids_done(&export.ids);
     kvf__buf_done(&export.text);
+    kvf__buf_done(&export.date);
     kvf_base_free(base);
     return st;
 }

@@ -1,6 +1,6 @@
 /* How rows become ids for one base: its tokenizer, a chat template, foreign field names. `auto`
  * lets `messages` rows use the base's own template; a template that is named also wraps prompt and
- * completion. */
+ * completion, unless they are rendered already. */
 #include "renderer.h"
 
 #include <string.h>
@@ -20,7 +20,8 @@ kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *te
     out->render = (kvf__render){
         .tokenizer = base->tokenizer,
         .chat = &out->chat,
-        .wrap_prompts = strcmp(name, "auto") && strcmp(name, "none"),
+        .wrap_prompts = out->chat.kind && out->chat.kind != KVF__CHAT_RENDERED &&
+                        strncmp(name, "auto", 4),
         .map = &out->map,
     };
     return KVF_OK;
@@ -31,7 +32,9 @@ kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const ch
 {
     kvf__row_template pattern;
     KVF_TRY(kvf__row_template_init(ctx, text, P, &pattern));
-    bool masked = pattern.mask >= 0, wraps = renderer->render.wrap_prompts && pattern.n;
+    bool masked = pattern.mask >= 0,
+         named = renderer->render.wrap_prompts || renderer->chat.kind == KVF__CHAT_RENDERED;
+    bool wraps = named && pattern.n;
     bool last = masked && (size_t)pattern.mask + 1 == pattern.n;
     if (!wraps && (!masked || (next ? last : kvf__token_mask(renderer->render.tokenizer) >= 0))) {
         renderer->pattern = pattern;

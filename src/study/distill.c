@@ -172,6 +172,10 @@ static kvf_status collect_rows(distilling *d, kvf__trainer *t, kvf__row_list *ro
                                       .max_tokens = o->answer_tokens,
                                       .temperature = o->temperature,
                                       .seed = t->options.seed};
+    if (t->rows.renderer.chat.kind == KVF__CHAT_RENDERED && (o->self_study || o->chunk))
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--chat-template rendered is for rows of --data: want --self-study 0 and "
+                         "no --chunk");
     if (t->options.data) {
         kvf__dataset set = {0};
         KVF_TRY(kvf__task_load(t, t->rows.task, t->options.data, &set));

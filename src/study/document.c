@@ -30,6 +30,8 @@ static kvf_status check_text(kvf_ctx *ctx, const char *path, const kvf__buf *tex
 kvf__render kvf__document_render(const kvf__render *render)
 {
     kvf__render plain = *render;
+    static const kvf__chat none = {0};
+    plain.chat = &none;
     plain.wrap_prompts = false;
     plain.pattern = NULL;
     return plain;
@@ -129,8 +131,8 @@ static kvf_status make_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *
                                        .P = n,
                                        .D = d->D,
                                        .chat_template = NULL};
-    const char *chat = render->wrap_prompts ? kvf__chat_name(render->chat->kind) : "none";
-    KVF_TRY(kvf__strdup(ctx, chat, &context->file.id.chat_template));
+    const bool named = render->wrap_prompts || render->chat->kind == KVF__CHAT_RENDERED;
+    KVF_TRY(kvf__strdup(ctx, named ? render->chat->name : "none", &context->file.id.chat_template));
     KVF_TRY(kvf__prefix_init(ctx, &context->file.prefix, d->L, d->G, n, d->D));
     return read_windows(ctx, base, render, document);
 }

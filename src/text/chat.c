@@ -8,67 +8,186 @@
 
 #include <string.h>
 
-static const struct {
+/* A turn is open, role, after, content, close, gap. */
+typedef struct turn_marks {
+    const char *open, *after, *close, *gap; /* close "": EOS, of the assistant's turns alone */
+    bool bos, strip;                        /* the whole begins with BOS; contents are stripped */
+    bool three_roles;                       /* system, user, assistant; else any */
+    bool eos_last;                          /* EOS ends what opens no turn */
+} turn_marks;
+
+/* form: that of a kind by name on a tokenizer whose own template is another. */
+static const struct chat_row {
     kvf__chat_kind kind;
     kvf__chat_form form;
     const char *name;
+    turn_marks marks;
 } KINDS[] = {
-    {KVF__CHAT_NONE, KVF__FORM_PLAIN, "none"},
-    {KVF__CHAT_CHATML, KVF__FORM_PLAIN, "chatml"},
-    {KVF__CHAT_LLAMA3, KVF__FORM_PLAIN, "llama3"},
-    {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_V1, "mistral"},
+    {.kind = KVF__CHAT_NONE, .name = "none"},
+    {.kind = KVF__CHAT_RENDERED, .name = "rendered"},
+    {.kind = KVF__CHAT_CHATML,
+     .name = "chatml",
+     .marks = {.open = "<|im_start|>", .after = "\n", .close = "<|im_end|>", .gap = "\n"}},
+    {.kind = KVF__CHAT_LLAMA3,
+     .name = "llama3",
+     .marks = {.open = "<|start_header_id|>",
+               .after = "<|end_header_id|>\n\n",
+               .close = "<|eot_id|>",
+               .bos = true,
+               .strip = true}},
+    {.kind = KVF__CHAT_MISTRAL, .form = KVF__FORM_MISTRAL_V1, .name = "mistral"},
+    {.kind = KVF__CHAT_GEMMA,
+     .form = KVF__FORM_GEMMA3,
+     .name = "gemma",
+     .marks = {.open = "<start_of_turn>",
+               .after = "\n",
+               .close = "<end_of_turn>",
+               .gap = "\n",
+               .bos = true,
+               .strip = true,
+               .three_roles = true}},
+    {.kind = KVF__CHAT_PHI3,
+     .name = "phi3",
+     .marks = {.open = "<|",
+               .after = "|>\n",
+               .close = "<|end|>",
+               .gap = "\n",
+               .three_roles = true,
+               .eos_last = true}},
+    {.kind = KVF__CHAT_PHI4,
+     .name = "phi4",
+     .marks = {.open = "<|im_start|>",
+               .after = "<|im_sep|>",
+               .close = "<|im_end|>",
+               .three_roles = true}},
+    {.kind = KVF__CHAT_PHI4_MINI,
+     .name = "phi4-mini",
+     .marks = {.open = "<|", .after = "|>", .close = "<|end|>", .eos_last = true}},
+    {.kind = KVF__CHAT_OLMO2,
+     .name = "olmo2",
+     .marks = {.open = "<|",
+               .after = "|>\n",
+               .close = "",
+               .gap = "\n",
+               .bos = true,
+               .three_roles = true}},
 };
+enum { N_KINDS = sizeof KINDS / sizeof *KINDS };
 
-const char *kvf__chat_name(kvf__chat_kind kind)
+static const struct chat_row *row_of(kvf__chat_kind kind)
 {
-    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
-        if (KINDS[i].kind == kind) return KINDS[i].name;
-    return "none";
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (KINDS[i].kind == kind) return &KINDS[i];
+    return &KINDS[0];
+}
+
+static const struct chat_row *row_named(const char *name, size_t n)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (strlen(KINDS[i].name) == n && !memcmp(KINDS[i].name, name, n)) return &KINDS[i];
+    return NULL;
+}
+
+bool kvf__chat_names(const char *name, kvf__chat_kind kind)
+{
+    const struct chat_row *row = row_named(name, strcspn(name, ":"));
+    return row && row->kind == kind;
+}
+
+const char *kvf__chat_end(const kvf__chat *chat)
+{
+    const char *close = row_of(chat->kind)->marks.close;
+    return close && *close ? close : NULL;
+}
+
+const char *kvf__chat_date(const kvf__chat *chat)
+{
+    if (chat->form != KVF__FORM_LLAMA31) return NULL;
+    return chat->date ? chat->date : chat->system;
 }
 
 void kvf__chat_done(kvf__chat *chat)
 {
+    kvf__free(chat->name);
     kvf__free(chat->system);
     *chat = (kvf__chat){0};
 }
 
+/* The line renders a file of rows with the template, each as the prompt and what follows it. */
 static kvf_status refuse_template(kvf_ctx *ctx, const char *source)
 {
     size_t n = strcspn(source, "\n");
-    return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "the chat template is none that is known; its first line: %.*s",
-                     (int)(n < 160 ? n : 160), source);
+    return kvf__fail(
+        ctx, KVF_EUNSUPPORTED,
+        "the chat template is none that is known; its first line: %.*s; name one with "
+        "--chat-template (none: for rows without messages), or have transformers render the rows: "
+        "python3 -c 'import json, sys, transformers; "
+        "t = transformers.AutoTokenizer.from_pretrained(sys.argv[1]).apply_chat_template; "
+        "[print(json.dumps({\"prompt\": p, \"completion\": t(m, tokenize=False)[len(p):]})) "
+        "for m in (json.loads(row)[\"messages\"] for row in sys.stdin) "
+        "for p in [t(m[:-1], tokenize=False, add_generation_prompt=True)]]' "
+        "BASE <rows.jsonl >rendered.jsonl, and give these with --chat-template rendered",
+        (int)(n < 160 ? n : 160), source);
 }
 
-/* A kind asked for by name that is also the tokenizer's own comes with all that its own template
- * does. */
+static kvf_status refuse_name(kvf_ctx *ctx, const char *name)
+{
+    kvf__buf names = {0};
+    kvf_status st = KVF_OK;
+    for (size_t i = 0; !st && i < N_KINDS; i++)
+        st = kvf__buf_printf(ctx, &names, "%s%s", i + 1 < N_KINDS ? ", " : " or ", KINDS[i].name);
+    if (!st) st = kvf__fail(ctx, KVF_EUSAGE, "chat template \"%s\", want auto%s", name, names.data);
+    kvf__buf_done(&names);
+    return st;
+}
+
+/* The tokenizer's own template, where that is of the kind asked for (NULL: of any); else the plain
+ * one of this kind. */
+static kvf_status find_form(kvf_ctx *ctx, const char *source, const struct chat_row *asked,
+                            kvf__chat *chat)
+{
+    const bool reads = !asked || asked->marks.open || asked->kind == KVF__CHAT_MISTRAL;
+    if (source && reads) KVF_TRY(kvf__chat_recognise(ctx, source, chat));
+    if (!asked) return source && !chat->kind ? refuse_template(ctx, source) : KVF_OK;
+    if (chat->kind == asked->kind) return KVF_OK;
+    kvf__chat_done(chat);
+    chat->kind = asked->kind;
+    chat->form = (int)asked->form;
+    return KVF_OK;
+}
+
+/* A date beside the name: of a template that prints one. */
+static kvf_status set_date(kvf_ctx *ctx, const char *name, kvf__chat *chat)
+{
+    const size_t n = strcspn(name, ":");
+    KVF_TRY(kvf__strdup(ctx, name, &chat->name));
+    if (!name[n]) return KVF_OK;
+    if (chat->form != KVF__FORM_LLAMA31)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "chat template \"%s\": %.*s on this base prints no date, as Llama 3.1's "
+                         "does",
+                         name, (int)n, name);
+    if (!name[n + 1] || strpbrk(name + n + 1, "\"\\\n"))
+        return kvf__fail(ctx, KVF_EUSAGE, "chat template \"%s\": want a date as 26 Jul 2024", name);
+    chat->date = chat->name + n + 1;
+    return KVF_OK;
+}
+
 kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *name,
                           kvf__chat *out)
 {
-    const char *source = kvf__tokenizer_chat_template(tokenizer);
-    bool is_auto = strcmp(name, "auto") == 0;
-    kvf__chat own = {0};
-    size_t i = 0;
+    const size_t n = strcspn(name, ":");
+    const struct chat_row *asked = row_named(name, n);
+    kvf__chat chat = {0};
 
-    while (!is_auto && i < sizeof KINDS / sizeof *KINDS && strcmp(name, KINDS[i].name) != 0)
-        i++;
-    if (i == sizeof KINDS / sizeof *KINDS)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "chat template \"%s\", want auto, none, chatml, llama3 or mistral", name);
-    if (source && (is_auto || KINDS[i].kind != KVF__CHAT_NONE)) {
-        kvf_status st = kvf__chat_recognise(ctx, source, &own);
-        if (!st && is_auto && own.kind == KVF__CHAT_NONE) st = refuse_template(ctx, source);
-        if (st) {
-            kvf__chat_done(&own);
-            return st;
-        }
-    }
-    if (!is_auto && own.kind != KINDS[i].kind) {
-        kvf__chat_done(&own);
-        own = (kvf__chat){.kind = KINDS[i].kind, .form = (int)KINDS[i].form};
-    }
-    *out = own;
-    return KVF_OK;
+    if (!asked && (n != 4 || memcmp(name, "auto", 4))) return refuse_name(ctx, name);
+    kvf_status st = find_form(ctx, kvf__tokenizer_chat_template(tokenizer), asked, &chat);
+    if (!st) st = set_date(ctx, name, &chat);
+    if (st)
+        kvf__chat_done(&chat);
+    else
+        *out = chat;
+    return st;
 }
 
 /* ---- rendering ------------------------------------------------------------------------------- */
@@ -112,12 +231,13 @@ static kvf_status put_id(render *r, int32_t id)
 static kvf_status end_part(render *r, int32_t loss)
 {
     kvf__text_part part = {.inside = r->any, .continues = r->any && !r->w.ended_in_token};
-    size_t before = r->w.out->n;
+    size_t before = r->w.out->n, from = 0;
 
-    if (r->part.n == 0) return KVF_OK;
-    KVF_TRY(kvf__encode_part(&r->w, r->part.data, r->part.n, false, part));
+    if (r->w.strips_next) from = kvf__utf8_skip(r->part.data, r->part.n, 0, kvf__is_space);
+    if (r->part.n > from)
+        KVF_TRY(kvf__encode_part(&r->w, r->part.data + from, r->part.n - from, false, part));
+    r->any = r->any || r->part.n > from;
     r->part.n = 0;
-    r->any = true;
     for (size_t i = before; r->loss && i < r->w.out->n; i++)
         KVF_TRY(kvf__ids_add(r->w.ctx, r->loss, loss));
     return KVF_OK;
@@ -148,7 +268,8 @@ static kvf_status put_stripped(render *r, chat_text what)
     return kvf__buf_add(r->w.ctx, &r->part, what.text + start, end - start);
 }
 
-/* ---- ChatML ---------------------------------------------------------------------------------- */
+/* ---- Qwen3's reasoning ------------------------------------------------------------------------
+ */
 
 static bool starts_and_ends(chat_text what, const char *head, const char *tail)
 {
@@ -221,55 +342,93 @@ static kvf_status put_thinking(render *r, size_t i)
     return put_content(r, text);
 }
 
-static kvf_status chatml_turn(render *r, const kvf__chat *chat, size_t i)
-{
-    bool assistant = is_role(&r->m[i], "assistant");
+/* ---- turns of role and content --------------------------------------------------------------- */
 
-    if (chat->form != KVF__FORM_PLAIN && !assistant && !is_role(&r->m[i], "user") &&
-        !is_role(&r->m[i], "system"))
-        return bad_role(r, i, "system, user or assistant");
-    KVF_TRY(put(r, "<|im_start|>"));
-    KVF_TRY(put(r, r->m[i].role));
-    KVF_TRY(put(r, "\n"));
+static kvf_status check_role(const render *r, const kvf__chat *chat, const turn_marks *marks,
+                             size_t i, size_t first)
+{
+    const bool user = is_role(&r->m[i], "user"), users = (i - first) % 2 == 0;
+
+    if (chat->kind == KVF__CHAT_GEMMA && user != users)
+        return bad_role(r, i, users ? "user: turns alternate" : "assistant: turns alternate");
+    if ((!marks->three_roles && chat->form == KVF__FORM_PLAIN) || user ||
+        is_role(&r->m[i], "assistant") || is_role(&r->m[i], "system"))
+        return KVF_OK;
+    return bad_role(r, i, "system, user or assistant");
+}
+
+static kvf_status put_header(render *r, const kvf__chat *chat, const char *role)
+{
+    const turn_marks *marks = &row_of(chat->kind)->marks;
+    KVF_TRY(put(r, marks->open));
+    KVF_TRY(put(r, chat->kind == KVF__CHAT_GEMMA && !strcmp(role, "assistant") ? "model" : role));
+    return put(r, marks->after);
+}
+
+/* What Gemma 3 puts in front of the first turn: the system text. */
+static kvf_status put_gemma_system(render *r, size_t i)
+{
+    if (i != 1 || !is_role(&r->m[0], "system")) return KVF_OK;
+    KVF_TRY(put_content(r, content_of(&r->m[0])));
+    return put(r, "\n\n");
+}
+
+static kvf_status put_turn(render *r, const kvf__chat *chat, size_t i)
+{
+    const turn_marks *marks = &row_of(chat->kind)->marks;
+    const bool assistant = is_role(&r->m[i], "assistant"), by_eos = !*marks->close;
+    const chat_text content = content_of(&r->m[i]);
+
+    if (chat->form == KVF__FORM_PHI35 && is_role(&r->m[i], "system") && !content.n) return KVF_OK;
+    KVF_TRY(put_header(r, chat, r->m[i].role));
     if (assistant) KVF_TRY(end_part(r, 0));
+    if (chat->kind == KVF__CHAT_GEMMA) KVF_TRY(put_gemma_system(r, i));
     if (assistant && chat->form == KVF__FORM_QWEN3)
         KVF_TRY(put_thinking(r, i));
     else
-        KVF_TRY(put_content(r, content_of(&r->m[i])));
-    KVF_TRY(put(r, "<|im_end|>"));
+        KVF_TRY((marks->strip ? put_stripped : put_content)(r, content));
+    KVF_TRY(put(r, marks->close));
+    if (assistant && by_eos) KVF_TRY(put_id(r, kvf__token_eos(r->w.t)));
     if (assistant) KVF_TRY(end_part(r, 1));
-    return put(r, "\n");
+    return assistant && by_eos && i + 1 == r->n ? KVF_OK : put(r, marks->gap);
 }
 
-static kvf_status chatml(render *r, const kvf__chat *chat, bool prompt)
+/* The header of Llama 3.1, 3.2 and 3.3, tools off; its end is the system text. */
+static kvf_status put_dated_system(render *r, const kvf__chat *chat)
 {
-    if (chat->system && !is_role(&r->m[0], "system")) {
-        KVF_TRY(put(r, "<|im_start|>system\n"));
-        KVF_TRY(put(r, chat->system));
-        KVF_TRY(put(r, "<|im_end|>\n"));
-    }
-    for (size_t i = 0; i < r->n; i++)
-        KVF_TRY(chatml_turn(r, chat, i));
-    return prompt ? put(r, "<|im_start|>assistant\n") : KVF_OK;
+    KVF_TRY(put_header(r, chat, "system"));
+    KVF_TRY(put(r, "Cutting Knowledge Date: December 2023\nToday Date: "));
+    KVF_TRY(put(r, kvf__chat_date(chat)));
+    KVF_TRY(put(r, "\n\n"));
+    if (is_role(&r->m[0], "system")) KVF_TRY(put_stripped(r, content_of(&r->m[0])));
+    return put(r, row_of(chat->kind)->marks.close);
 }
 
-/* ---- Llama 3 --------------------------------------------------------------------------------- */
-
-static kvf_status llama3(render *r, const kvf__chat *chat, bool prompt)
+/* The template's own system turn, where the chat has none. */
+static kvf_status put_default_system(render *r, const kvf__chat *chat)
 {
-    KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
-    for (size_t i = 0; i < r->n; i++) {
-        bool assistant = is_role(&r->m[i], "assistant");
-        KVF_TRY(put(r, "<|start_header_id|>"));
-        KVF_TRY(put(r, r->m[i].role));
-        KVF_TRY(put(r, "<|end_header_id|>\n\n"));
-        if (assistant) KVF_TRY(end_part(r, 0));
-        KVF_TRY(put_stripped(r, content_of(&r->m[i])));
-        KVF_TRY(put(r, "<|eot_id|>"));
-        if (assistant) KVF_TRY(end_part(r, 1));
+    const turn_marks *marks = &row_of(chat->kind)->marks;
+    if (!chat->system || is_role(&r->m[0], "system")) return KVF_OK;
+    KVF_TRY(put_header(r, chat, "system"));
+    KVF_TRY(put(r, chat->system));
+    KVF_TRY(put(r, marks->close));
+    return put(r, marks->gap);
+}
+
+static kvf_status turns(render *r, const kvf__chat *chat, bool prompt)
+{
+    const turn_marks *marks = &row_of(chat->kind)->marks;
+    const bool dated = chat->form == KVF__FORM_LLAMA31;
+    const size_t first = (dated || chat->form == KVF__FORM_GEMMA3) && is_role(&r->m[0], "system");
+
+    if (marks->bos && chat->form != KVF__FORM_TULU) KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
+    KVF_TRY((dated ? put_dated_system : put_default_system)(r, chat));
+    for (size_t i = first; i < r->n; i++) {
+        KVF_TRY(check_role(r, chat, marks, i, first));
+        KVF_TRY(put_turn(r, chat, i));
     }
-    if (!prompt && !chat->always_prompt) return KVF_OK;
-    return put(r, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+    if (prompt || chat->always_prompt) return put_header(r, chat, "assistant");
+    return marks->eos_last ? put_id(r, kvf__token_eos(r->w.t)) : KVF_OK;
 }
 
 /* ---- Mistral --------------------------------------------------------------------------------- */
@@ -287,6 +446,10 @@ static mistral_marks marks_of(int form)
         return (mistral_marks){"[INST] ", " [/INST]", "", false, false, false};
     if (form == KVF__FORM_MISTRAL_V3)
         return (mistral_marks){"[INST] ", "[/INST]", " ", true, true, true};
+    if (form == KVF__FORM_MINISTRAL)
+        return (mistral_marks){"[INST]", "[/INST]", " ", true, true, true};
+    if (form == KVF__FORM_MISTRAL_NEMO)
+        return (mistral_marks){"[INST]", "[/INST]", "", true, false, true};
     return (mistral_marks){" [INST] ", " [/INST]", " ", true, false, false};
 }
 
@@ -330,20 +493,17 @@ static kvf_status mistral(render *r, const kvf__chat *chat)
 static kvf_status render_all(render *r, const kvf__chat *chat, bool prompt)
 {
     if (r->n == 0) return kvf__fail(r->w.ctx, KVF_EDATA, "a conversation without messages");
-    switch (chat->kind) {
-    case KVF__CHAT_CHATML:
-        KVF_TRY(chatml(r, chat, prompt));
-        break;
-    case KVF__CHAT_LLAMA3:
-        KVF_TRY(llama3(r, chat, prompt));
-        break;
-    case KVF__CHAT_MISTRAL:
-        KVF_TRY(mistral(r, chat));
-        break;
-    default:
+    if (chat->kind == KVF__CHAT_NONE)
         return kvf__fail(r->w.ctx, KVF_EUNSUPPORTED,
                          "the base has no chat template, and none is named");
-    }
+    if (chat->kind == KVF__CHAT_RENDERED)
+        return kvf__fail(r->w.ctx, KVF_EUNSUPPORTED,
+                         "prompts are rendered text here (--chat-template rendered), not messages: "
+                         "a completion takes them");
+    if (chat->kind == KVF__CHAT_MISTRAL)
+        KVF_TRY(mistral(r, chat));
+    else
+        KVF_TRY(turns(r, chat, prompt));
     return end_part(r, 0);
 }
 

@@ -195,11 +195,70 @@ static kvf_status canonical(lexer *lx)
     "messages[1:]%}"                                                                               \
     "{%else%}{%setloop_messages=messages%}{%endif%}"
 
+#define ROLE_MODEL                                                                                 \
+    "{%if(message.role=='assistant')%}{%setrole='model'%}{%else%}{%setrole=message.role%}{%endif%" \
+    "}"
+#define GEMMA_GEN "{%ifadd_generation_prompt%}{{'<start_of_turn>model\n'}}{%endif%}"
+#define PHI3_TURN(role)                                                                            \
+    "{%elifmessage.role=='" role "'%}{{'<|" role "|>\n'+message.content+'<|end|>\n'}}"
+#define PHI3_REST                                                                                  \
+    "{{'<|system|>\n'+message.content+'<|end|>\n'}}" PHI3_TURN("user")                             \
+        PHI3_TURN("assistant") "{%endif%}{%endfor%}"                                               \
+                               "{%ifadd_generation_prompt%}{{'<|assistant|>\n'}}{%else%}{{eos_"    \
+                               "token}}{%endif%}"
+#define PHI4_TURN(role)                                                                            \
+    "if(message.role=='" role "')%}"                                                               \
+    "{{'<|im_start|>" role "<|im_sep|>'+message.content+'<|im_end|>'}}"
+
 /* The parts of each template, in order. */
 #define SMOLLM        "{%formessageinmessages%}" CHATML_FIRST CHATML_TURN "{%endfor%}" CHATML_GEN
 #define CHATML        "{%formessageinmessages%}" CHATML_TURN "{%endfor%}" CHATML_GEN
 #define LLAMA3_ALWAYS LLAMA3_TURNS LLAMA3_GEN
 #define LLAMA3_ASKED  LLAMA3_TURNS "{%ifadd_generation_prompt%}" LLAMA3_GEN "{%endif%}"
+#define LLAMA31                                                                                    \
+    "{{bos_token}}", "{%setdate_string='" HOLE "'%}",                                              \
+        "{%ifmessages[0].role=='system'%}{%setsystem_message=messages[0].content|trim%}"           \
+        "{%setmessages=messages[1:]%}{%else%}{%setsystem_message=''%}{%endif%}"                    \
+        "{{'<|start_header_id|>system<|end_header_id|>\n\n'}}",                                    \
+        "{{'Cutting Knowledge Date: December 2023\n'}}{{'Today Date: '+date_string+'\n\n'}}",      \
+        "{{system_message}}{{'<|eot_id|>'}}",                                                      \
+        "{%formessageinmessages%}{%ifnot(message.role=='ipython'ormessage.role=='tool'or"          \
+        "'tool_calls'inmessage)%}{{'<|start_header_id|>'+message.role+"                            \
+        "'<|end_header_id|>\n\n'+message.content|trim+'<|eot_id|>'}}",                             \
+        "{%endfor%}{%ifadd_generation_prompt%}" LLAMA3_GEN "{%endif%}"
+#define GEMMA2                                                                                     \
+    "{{bos_token}}{%ifmessages[0].role=='system'%}{{raise_exception('System role not supported')}" \
+    "}{%endif%}{%formessageinmessages%}" ALTERNATE_OLD ROLE_MODEL                                  \
+    "{{'<start_of_turn>'+role+'\n'+message.content|trim+'<end_of_turn>\n'}}{%endfor%}" GEMMA_GEN
+#define GEMMA3                                                                                     \
+    "{{bos_token}}{%ifmessages[0].role=='system'%}{%ifmessages[0].contentisstring%}"               \
+    "{%setfirst_user_prefix=messages[0].content+'\n\n'%}",                                         \
+        "{%setloop_messages=messages[1:]%}{%else%}{%setfirst_user_prefix=''%}"                     \
+        "{%setloop_messages=messages%}{%endif%}{%formessageinloop_messages%}" ALTERNATE_OLD        \
+            ROLE_MODEL "{{'<start_of_turn>'+role+'\n'+(first_user_prefixifloop.firstelse'')}}"     \
+        "{%ifmessage.contentisstring%}{{message.content|trim}}",                                   \
+        "{{'<end_of_turn>\n'}}{%endfor%}" GEMMA_GEN
+#define PHI3  "{%formessageinmessages%}{%ifmessage.role=='system'%}" PHI3_REST
+#define PHI35 "{%formessageinmessages%}{%ifmessage.role=='system'andmessage.content%}" PHI3_REST
+#define PHI4                                                                                       \
+    "{%formessageinmessages%}{%" PHI4_TURN("system") "{%el" PHI4_TURN("user") "{%el" PHI4_TURN(    \
+        "assistant") "{%endif%}{%endfor%}"                                                         \
+                     "{%ifadd_generation_prompt%}{{'<|im_start|>assistant<|im_sep|>'}}{%endif%}"
+#define PHI4_MINI                                                                                  \
+    "{%formessageinmessages%}"                                                                     \
+    "{%ifmessage.role=='system'and'tools'inmessageandmessage.toolsisnotnone%}"                     \
+    "{{'<|'+message.role+'|>'+message.content+'<|tool|>'+message.tools+'<|/tool|><|end|>'}}"       \
+    "{%else%}{{'<|'+message.role+'|>'+message.content+'<|end|>'}}{%endif%}{%endfor%}"              \
+    "{%ifadd_generation_prompt%}{{'<|assistant|>'}}{%else%}{{eos_token}}{%endif%}"
+#define TULU                                                                                       \
+    "{%formessageinmessages%}"                                                                     \
+    "{%ifmessage.role=='system'%}{{'<|system|>\n'+message.content+'\n'}}"                          \
+    "{%elifmessage.role=='user'%}{{'<|user|>\n'+message.content+'\n'}}"                            \
+    "{%elifmessage.role=='assistant'%}"                                                            \
+    "{%ifnotloop.last%}{{'<|assistant|>\n'+message.content+eos_token+'\n'}}"                       \
+    "{%else%}{{'<|assistant|>\n'+message.content+eos_token}}{%endif%}{%endif%}"                    \
+    "{%ifloop.lastandadd_generation_prompt%}{{'<|assistant|>\n'}}{%endif%}{%endfor%}"
+#define OLMO2 "{{bos_token}}" TULU
 #define MISTRAL_OLD                                                                                \
     "{{bos_token}}{%formessageinmessages%}" ALTERNATE_OLD                                          \
     "{%ifmessage.role=='user'%}{{'[INST] '+message.content+' [/INST]'}}"                           \
@@ -212,12 +271,12 @@ static kvf_status canonical(lexer *lx)
         "{{' [INST] '+system_message+'\n\n'+message.content+' [/INST]'}}"                          \
         "{%else%}{{' [INST] '+message.content+' [/INST]'}}{%endif%}"                               \
         "{%elifmessage.role=='assistant'%}{{' '+message.content+eos_token}}{%else%}"
-#define MISTRAL_V3                                                                                 \
+#define MISTRAL_LAST(open, answer)                                                                 \
     SYSTEM_FIRST, "{{bos_token}}{%formessageinloop_messages%}{%ifmessage.role=='user'%}",          \
         "{%ifloop.lastandsystem_messageisdefined%}"                                                \
-        "{{'[INST] '+system_message+'\n\n'+message.content+'[/INST]'}}"                            \
-        "{%else%}{{'[INST] '+message.content+'[/INST]'}}{%endif%}",                                \
-        "{%elifmessage.role=='assistant'%}{{' '+message.content|trim+eos_token}}"
+        "{{'" open "'+system_message+'\n\n'+message.content+'[/INST]'}}"                           \
+        "{%else%}{{'" open "'+message.content+'[/INST]'}}{%endif%}",                               \
+        "{%elifmessage.role=='assistant'%}{{" answer "+eos_token}}"
 #define QWEN_SYSTEM                                                                                \
     "{%else%}{%ifmessages[0].role=='system'%}"                                                     \
     "{{'<|im_start|>system\n'+messages[0].content+'<|im_end|>\n'}}"
@@ -256,7 +315,7 @@ typedef struct known {
     bool always_prompt;
     const char *marker; /* opens a turn; NULL: the first part is the whole template */
     int markers;        /* how often it occurs */
-    const char *part[6];
+    const char *part[7];
 } known;
 
 static const known KNOWN[] = {
@@ -264,9 +323,36 @@ static const known KNOWN[] = {
     {KVF__CHAT_CHATML, KVF__FORM_PLAIN, false, NULL, 0, {CHATML}},
     {KVF__CHAT_LLAMA3, KVF__FORM_PLAIN, true, NULL, 0, {LLAMA3_ALWAYS}},
     {KVF__CHAT_LLAMA3, KVF__FORM_PLAIN, false, NULL, 0, {LLAMA3_ASKED}},
+    {KVF__CHAT_LLAMA3, KVF__FORM_LLAMA31, false, "<|start_header_id|>", 6, {LLAMA31}},
+    {KVF__CHAT_LLAMA3, KVF__FORM_LLAMA31, false, "<|start_header_id|>", 7, {LLAMA31}},
+    {KVF__CHAT_GEMMA, KVF__FORM_GEMMA2, false, NULL, 0, {GEMMA2}},
+    {KVF__CHAT_GEMMA, KVF__FORM_GEMMA3, false, "<start_of_turn>", 2, {GEMMA3}},
+    {KVF__CHAT_PHI3, KVF__FORM_PLAIN, false, NULL, 0, {PHI3}},
+    {KVF__CHAT_PHI3, KVF__FORM_PHI35, false, NULL, 0, {PHI35}},
+    {KVF__CHAT_PHI4, KVF__FORM_PLAIN, false, NULL, 0, {PHI4}},
+    {KVF__CHAT_PHI4_MINI, KVF__FORM_PLAIN, false, NULL, 0, {PHI4_MINI}},
+    {KVF__CHAT_OLMO2, KVF__FORM_PLAIN, false, NULL, 0, {OLMO2}},
+    {KVF__CHAT_OLMO2, KVF__FORM_TULU, false, NULL, 0, {TULU}},
     {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_OLD, false, NULL, 0, {MISTRAL_OLD}},
     {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_V1, false, "[INST]", 2, {MISTRAL_V1}},
-    {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_V3, false, "[INST]", 2, {MISTRAL_V3}},
+    {KVF__CHAT_MISTRAL,
+     KVF__FORM_MISTRAL_V3,
+     false,
+     "[INST]",
+     2,
+     {MISTRAL_LAST("[INST] ", "' '+message.content|trim")}},
+    {KVF__CHAT_MISTRAL,
+     KVF__FORM_MINISTRAL,
+     false,
+     "[INST]",
+     2,
+     {MISTRAL_LAST("[INST]", "' '+message.content|trim")}},
+    {KVF__CHAT_MISTRAL,
+     KVF__FORM_MISTRAL_NEMO,
+     false,
+     "[INST]",
+     2,
+     {MISTRAL_LAST("[INST]", "message.content")}},
     {KVF__CHAT_CHATML, KVF__FORM_QWEN2, false, "<|im_start|>", 7, {QWEN2}},
     {KVF__CHAT_CHATML, KVF__FORM_QWEN3, false, "<|im_start|>", 8, {QWEN3}},
     {KVF__CHAT_CHATML, KVF__FORM_QWEN3, false, "<|im_start|>", 8, {QWEN3_LATER}},

@@ -65,6 +65,7 @@ static kvf_status encode_section(kvf__work *w, size_t at, size_t n, bool head, b
     while (kvf__added_next(&w->t->added, &w->t->added.normal, &cut)) {
         size_t bytes = cut.end - cut.start;
         w->ended_in_token = cut.token != NULL;
+        w->strips_next = cut.token && cut.token->rstrip;
         if (cut.token)
             KVF_TRY(kvf__emit_added(w, &w->normal, cut.start, bytes, cut.token->id));
         else
@@ -81,6 +82,7 @@ static kvf_status encode_text(kvf__work *w, kvf__text_part part)
     while (kvf__added_next(&w->t->added, &w->t->added.raw, &cut)) {
         size_t bytes = cut.end - cut.start;
         w->ended_in_token = cut.token != NULL;
+        w->strips_next = cut.token && cut.token->rstrip;
         if (cut.token)
             KVF_TRY(kvf__emit_added(w, &w->text, cut.start, bytes, cut.token->id));
         else

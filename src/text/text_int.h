@@ -142,25 +142,40 @@ typedef enum kvf__chat_kind {
     KVF__CHAT_NONE,
     KVF__CHAT_CHATML,
     KVF__CHAT_LLAMA3,
-    KVF__CHAT_MISTRAL
+    KVF__CHAT_MISTRAL,
+    KVF__CHAT_GEMMA,
+    KVF__CHAT_PHI3,
+    KVF__CHAT_PHI4,
+    KVF__CHAT_PHI4_MINI,
+    KVF__CHAT_OLMO2,
+    KVF__CHAT_RENDERED /* texts are what a template has printed: no messages */
 } kvf__chat_kind;
 
 typedef struct kvf__chat {
     kvf__chat_kind kind;
-    char *system; /* default system turn when the first role is not system; NULL: none. Owned. */
-    int form;     /* which of the kind's templates; private to src/text */
+    char *name;         /* as asked for. Owned. */
+    char *system;       /* default system turn when the first role is not system (Llama 3.1: default
+                           date); NULL: none. Owned. */
+    const char *date;   /* within name; NULL: the template's own, if it prints one */
+    int form;           /* which of the kind's templates; private to src/text */
     bool always_prompt; /* the template opens an assistant turn at the end whether asked or not */
 } kvf__chat;
 
-/* name: auto|none|chatml|llama3|mistral. auto reads the tokenizer's own template: recognised by its
- * source (SmolLM2's and Qwen's default system turns included), KVF__CHAT_NONE if there is no
- * template, EUNSUPPORTED with the template's first line if it is none of ours. A kind named that is
- * also the tokenizer's own comes with all its own template does, default system turn included;
- * otherwise it is plain. */
+/* name: auto, none or a kind's. auto reads the tokenizer's own template: recognised by its source
+ * (SmolLM2's and Qwen's default system turns included), KVF__CHAT_NONE if there is no template,
+ * EUNSUPPORTED with the template's first line if it is none of ours. A kind named that is also the
+ * tokenizer's own comes with all its own template does, default system turn included; otherwise it
+ * is plain. A template that prints today's date (Llama 3.1's and later) prints a fixed one: that of
+ * its source, 26 Jul 2024, or DATE of "auto:DATE" or "llama3:DATE". */
 kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *name,
                           kvf__chat *out);
 void kvf__chat_done(kvf__chat *chat);
-const char *kvf__chat_name(kvf__chat_kind kind);
+/* Does a name as above name this kind? */
+bool kvf__chat_names(const char *name, kvf__chat_kind kind);
+/* The text of the token that ends a turn; NULL: it is EOS, or there is none. */
+const char *kvf__chat_end(const kvf__chat *chat);
+/* The date that is printed; NULL: none is. */
+const char *kvf__chat_date(const kvf__chat *chat);
 
 typedef struct kvf__message {
     const char *role, *content; /* views, NUL-terminated UTF-8 */
@@ -172,8 +187,8 @@ typedef struct kvf__message {
  * assistant turns, else 0. Pieces are tokenised separately where loss changes, whether or not
  * `loss` is given: a prompt's ids are a prefix of the whole conversation's. They differ from the
  * whole text's at once only where an answer begins with white space. add_generation_prompt opens an
- * assistant turn at the end. EDATA names the message whose role does not fit (Mistral's turns must
- * alternate; tool turns), EUNSUPPORTED if chat is KVF__CHAT_NONE. */
+ * assistant turn at the end. EDATA names the message whose role does not fit (Mistral's and Gemma's
+ * turns must alternate; tool turns), EUNSUPPORTED if chat is KVF__CHAT_NONE or RENDERED. */
 kvf_status kvf__chat_encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__chat *chat,
                             const kvf__message *messages, size_t n, bool add_generation_prompt,
                             kvf__ids *out, kvf__ids *loss);

@@ -56,6 +56,7 @@ struct kvf__work {
     size_t points_cap;
     void *match;         /* pattern.c */
     bool ended_in_token; /* the text's last part was an added token */
+    bool strips_next;    /* which takes the white space after it */
     bool trimmed;        /* the normalised section lost its beginning */
 };
 void kvf__work_done(kvf__work *work);

@@ -229,8 +229,8 @@ static const kvf__option ROWS[] = {
     OPTION("infix", NULL, "", KVF_FLAG, infix, LATER, PREFIXES "|" VECTORS, ALL,
            "lm: the prefix is inside rows, before the last token of the prompt, and the prompt "
            "before it does not see it"),
-    OPTION("chat-template", "auto|none|chatml|llama3|mistral", "auto", KVF_WORD, chat_template,
-           DISTILL, ALL, "lm", "auto: for messages only; named: wraps prompts too"),
+    OPTION("chat-template", KVF__CHAT_TEMPLATES, "auto", KVF_WORD, chat_template, DISTILL, ALL,
+           "lm", "auto: for messages only; named: wraps prompts too: see help data"),
     OPTION("map", "OURS=THEIRS,...", "", KVF_TEXT, map, DISTILL, ALL, ALL,
            "foreign field names: prompt=question,completion=answer"),
     OPTION("precision", "auto|f32|bf16|int8", "auto", KVF_CHOICE, precision, DISTILL, ALL, ALL,

@@ -12,6 +12,7 @@ from_help() {
         }
         /^  --/ { flush(); option = $1; text = ""; n = split($0, part, /  +/)
                   option = part[2]; for (i = 3; i <= n; i++) text = text " " part[i]; next }
+        /^      [^ ]/ { option = option $1; next } # more alternatives
         /^ / { sub(/^ +/, ""); text = text " " $0; next }
         { flush() }
         END { flush() }'

@@ -1,0 +1,109 @@
+# Chat templates: rows that a template has printed (--chat-template rendered) give what its messages
+# give, from training to generation; the date that a template prints; a template that is not known.
+make_inputs
+how='--precision f32 --threads 2'
+
+# loss FILE ARGUMENTS...: loss and count of labels, into measured
+loss() {
+    file=$1
+    shift
+    run 0 eval --base model --data "$file" --precision f32 --threads 2 --json "$@"
+    sed 's/,"seconds":[^,}]*//' out >measured
+}
+
+# ---- rendered
+
+printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' >talk.jsonl
+printf '{"prompt": "<|im_start|>user<|im_sep|>a<|im_end|><|im_start|>assistant<|im_sep|>", "completion": "b<|im_end|>"}\n' >rendered.jsonl
+loss talk.jsonl --chat-template phi4
+cp measured talk.measured
+loss rendered.jsonl --chat-template rendered
+same talk.measured measured
+loss rendered.jsonl # with BOS and EOS
+if cmp -s talk.measured measured; then fail 'rendered adds nothing'; fi
+printf '{"text": "ab", "messages": []}\n' >text.jsonl
+loss text.jsonl --chat-template rendered
+has measured '"label_tokens":1[,}]'
+
+# shellcheck disable=SC2086 # options without spaces
+run 0 train --base model --data rendered.jsonl --out run.h5 --chat-template rendered --steps 3 --prefix-length 2 $how --quiet
+run 0 inspect run.h5
+has out 'rendered'
+run 0 merge run.h5 --base model --out prefix.h5
+loss rendered.jsonl --prefix run.h5
+cp measured live.measured
+loss rendered.jsonl --prefix prefix.h5
+same live.measured measured
+loss talk.jsonl --prefix prefix.h5 --chat-template phi4
+same live.measured measured
+# shellcheck disable=SC2086
+run 0 generate --base model --prefix prefix.h5 --prompt '<|im_start|>user<|im_sep|>a<|im_end|><|im_start|>assistant<|im_sep|>' --max-tokens 4 $how
+cp out answer
+# shellcheck disable=SC2086
+run 0 generate --base model --prefix prefix.h5 --prompt a --chat-template phi4 --max-tokens 4 $how
+same answer out
+
+run 1 eval --base model --data talk.jsonl --chat-template rendered
+err_is 'kvfold: eval: talk.jsonl:1: none of the fields prompt, text, input_ids (name others with --map)'
+run 2 eval --base model --data talk.jsonl --chat-template alpaca
+has err 'want auto|none|rendered|chatml'
+printf 'A text to learn from, long enough.\n' >doc.txt
+run 2 distill --base model --document doc.txt --out d.h5 --chat-template rendered --self-study 2
+has err 'rendered is for rows of --data'
+
+# ---- dates
+
+cp -r model dated
+cat >dated/chat_template.jinja <<'END'
+{{- bos_token }}{%- if not date_string is defined %}{%- if strftime_now is defined %}
+{%- set date_string = strftime_now("%d %b %Y") %}{%- else %}{%- set date_string = "26 Jul 2024" %}{%- endif %}{%- endif %}
+{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|trim %}{%- set messages = messages[1:] %}
+{%- else %}{%- set system_message = "" %}{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\n\n" }}
+{{- "Cutting Knowledge Date: December 2023\n" }}
+{{- "Today Date: " + date_string + "\n\n" }}
+{{- system_message }}
+{{- "<|eot_id|>" }}
+{%- for message in messages %}
+{%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
+{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' }}
+{%- elif 'tool_calls' in message %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' -}}
+{%- else %}{{- "<|start_header_id|>ipython<|end_header_id|>\n\n" }}{#- and that of tools: <|start_header_id|> #}
+{{- '<|start_header_id|>' }}{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{%- endif %}
+END
+dated_loss() {
+    run 0 eval --base dated --data talk.jsonl --precision f32 --threads 2 --json "$@"
+    sed 's/,"seconds":[^,}]*//' out >measured
+}
+dated_loss
+cp measured july
+dated_loss --chat-template 'auto:26 Jul 2024'
+same july measured
+dated_loss --chat-template 'llama3:01 Jan 2025'
+cp measured january
+if cmp -s july january; then fail 'a date is printed'; fi
+# shellcheck disable=SC2086
+run 0 train --base dated --data talk.jsonl --out dated.h5 --chat-template 'auto:01 Jan 2025' --method direct --steps 1 --prefix-length 1 $how --quiet
+run 0 inspect dated.h5
+has out 'auto:01 Jan 2025'
+dated_loss --prefix dated.h5
+cp measured stored
+dated_loss --prefix dated.h5 --chat-template 'auto:01 Jan 2025'
+same stored measured
+dated_loss --prefix dated.h5 --chat-template auto
+if cmp -s stored measured; then fail 'the date is stored'; fi
+run 2 eval --base model --data talk.jsonl --chat-template 'chatml:26 Jul 2024'
+has err 'prints no date'
+
+# ---- a template that is not known
+
+cp -r model strange
+printf '{%% for m in messages %%}[{{ m.role }}] {{ m.content }}\n{%% endfor %%}' >strange/chat_template.jinja
+run 1 eval --base strange --data talk.jsonl
+has err 'the chat template is none that is known; its first line: {% for m in messages %}'
+has err 'python3 -c .import json, sys, transformers; t = transformers.AutoTokenizer.from_pretrained'
+has err 'BASE <rows.jsonl >rendered.jsonl, and give these with --chat-template rendered$'
+[ "$(wc -l <err)" -eq 1 ] || fail 'more than a line'
+run 0 eval --base strange --data rendered.jsonl --chat-template rendered --threads 2
