@@ -328,6 +328,54 @@ START_TEST(prompt_is_a_prefix)
 }
 END_TEST
 
+/* What follows a prefix that stands for the system turn: that turn and it are the whole chat, and
+ * the default turn is in neither. */
+START_TEST(system_turn_apart)
+{
+    static const char *const templates[] = {SMOLLM2, CHATML, LLAMA3, QWEN25};
+    static const kvf__message m[] = {
+        {"system", "Be brief.", 0}, {"user", "one", 0}, {"assistant", "two", 0}};
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = open_with(ctx, templates[_i]);
+    kvf__chat chat = {0}, apart = {0};
+    kvf__ids parts = {0}, whole = {0};
+
+    ok(ctx, kvf__chat_init(ctx, t, "auto", &chat));
+    ok(ctx, kvf__chat_init(ctx, t, "no-system", &apart));
+    ok(ctx, kvf__chat_encode(ctx, t, &chat, m, 3, false, &whole, NULL));
+    ok(ctx, kvf__chat_encode(ctx, t, &chat, m, 1, false, &parts, NULL));
+    ok(ctx, kvf__chat_encode(ctx, t, &apart, m + 1, 2, false, &parts, NULL));
+    ck_assert_uint_eq(parts.n, whole.n);
+    ck_assert_mem_eq(parts.data, whole.data, whole.n * sizeof *whole.data);
+    ck_assert_int_eq(kvf__chat_encode(ctx, t, &apart, m, 3, false, &parts, NULL), KVF_EDATA);
+    ck_assert_pstr_eq(kvf_ctx_error(ctx),
+                      "message 1 is a system turn, and the prefix stands for it already");
+    ck_assert_uint_eq(parts.n, whole.n);
+    kvf__ids_done(&parts);
+    kvf__ids_done(&whole);
+    kvf__chat_done(&chat);
+    kvf__chat_done(&apart);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+START_TEST(no_system_turn_to_leave_out)
+{
+    static const char *const templates[] = {NULL, MISTRAL_V1, "{{ what }}"};
+    static const char *const says[] = {"has no chat template", "has no system turn of its own",
+                                       "none that is known"};
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = open_with(ctx, templates[_i]);
+    kvf__chat chat = {0};
+
+    ck_assert_int_eq(kvf__chat_init(ctx, t, "no-system", &chat), KVF_EUNSUPPORTED);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), says[_i]) != NULL, "%s", kvf_ctx_error(ctx));
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 static const struct {
     const char *template, *name;
     kvf__chat_kind kind;
@@ -624,6 +672,8 @@ int main(void)
     tcase_add_loop_test(core, prints_what_transformers_does, 0, 2);
     tcase_add_loop_test(core, nul_is_content, 0, 5);
     tcase_add_loop_test(core, prompt_is_a_prefix, 0, 4);
+    tcase_add_loop_test(core, system_turn_apart, 0, 4);
+    tcase_add_loop_test(core, no_system_turn_to_leave_out, 0, 3);
     tcase_add_loop_test(core, kinds, 0, ROWS(KINDS));
     tcase_add_loop_test(errors, strangers_are_refused, 0, ROWS(STRANGERS));
     tcase_add_loop_test(errors, bad_conversations, 0, ROWS(BAD_TALKS));

@@ -59,7 +59,7 @@ const char *kvf__choice_at(const char *alternatives, int index, size_t *n);
 
 /* Values of --chat-template, which several commands have. */
 #define KVF__CHAT_TEMPLATES                                                                        \
-    "auto|none|rendered|chatml|llama3|mistral|gemma|phi3|phi4|phi4-mini|olmo2|NAME:DATE"
+    "auto|none|rendered|chatml|llama3|mistral|gemma|phi3|phi4|phi4-mini|olmo2|no-system|NAME:DATE"
 
 /* An earlier name of an option, or of a value of it. Both are accepted wherever the present ones
  * are, and both are the ones that files store. */

@@ -135,8 +135,10 @@ static kvf_status refuse_name(kvf_ctx *ctx, const char *name)
     kvf__buf names = {0};
     kvf_status st = KVF_OK;
     for (size_t i = 0; !st && i < N_KINDS; i++)
-        st = kvf__buf_printf(ctx, &names, "%s%s", i + 1 < N_KINDS ? ", " : " or ", KINDS[i].name);
-    if (!st) st = kvf__fail(ctx, KVF_EUSAGE, "chat template \"%s\", want auto%s", name, names.data);
+        st = kvf__buf_printf(ctx, &names, ", %s", KINDS[i].name);
+    if (!st)
+        st = kvf__fail(ctx, KVF_EUSAGE, "chat template \"%s\", want auto%s or no-system", name,
+                       names.data);
     kvf__buf_done(&names);
     return st;
 }
@@ -154,6 +156,17 @@ static kvf_status find_form(kvf_ctx *ctx, const char *source, const struct chat_
     chat->kind = asked->kind;
     chat->form = (int)asked->form;
     return KVF_OK;
+}
+
+/* What a prefix stands for is left out: the tokenizer's own template up to the first user turn. */
+static kvf_status leave_out_system(kvf_ctx *ctx, kvf__chat *chat)
+{
+    chat->no_system = true;
+    if (row_of(chat->kind)->marks.open && chat->kind != KVF__CHAT_GEMMA) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED, "chat template no-system: %s",
+                     chat->kind == KVF__CHAT_NONE
+                         ? "the base has no chat template"
+                         : "the base's template has no system turn of its own");
 }
 
 /* A date beside the name: of a template that prints one. */
@@ -178,10 +191,12 @@ kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const c
 {
     const size_t n = strcspn(name, ":");
     const struct chat_row *asked = row_named(name, n);
+    const bool no_system = !strcmp(name, "no-system");
     kvf__chat chat = {0};
 
-    if (!asked && (n != 4 || memcmp(name, "auto", 4))) return refuse_name(ctx, name);
+    if (!asked && !no_system && (n != 4 || memcmp(name, "auto", 4))) return refuse_name(ctx, name);
     kvf_status st = find_form(ctx, kvf__tokenizer_chat_template(tokenizer), asked, &chat);
+    if (!st && no_system) st = leave_out_system(ctx, &chat);
     if (!st) st = set_date(ctx, name, &chat);
     if (st)
         kvf__chat_done(&chat);
@@ -421,8 +436,9 @@ static kvf_status turns(render *r, const kvf__chat *chat, bool prompt)
     const bool dated = chat->form == KVF__FORM_LLAMA31;
     const size_t first = (dated || chat->form == KVF__FORM_GEMMA3) && is_role(&r->m[0], "system");
 
-    if (marks->bos && chat->form != KVF__FORM_TULU) KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
-    KVF_TRY((dated ? put_dated_system : put_default_system)(r, chat));
+    if (marks->bos && chat->form != KVF__FORM_TULU && !chat->no_system)
+        KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
+    if (!chat->no_system) KVF_TRY((dated ? put_dated_system : put_default_system)(r, chat));
     for (size_t i = first; i < r->n; i++) {
         KVF_TRY(check_role(r, chat, marks, i, first));
         KVF_TRY(put_turn(r, chat, i));
@@ -493,6 +509,9 @@ static kvf_status mistral(render *r, const kvf__chat *chat)
 static kvf_status render_all(render *r, const kvf__chat *chat, bool prompt)
 {
     if (r->n == 0) return kvf__fail(r->w.ctx, KVF_EDATA, "a conversation without messages");
+    if (chat->no_system && is_role(&r->m[0], "system"))
+        return kvf__fail(r->w.ctx, KVF_EDATA,
+                         "message 1 is a system turn, and the prefix stands for it already");
     if (chat->kind == KVF__CHAT_NONE)
         return kvf__fail(r->w.ctx, KVF_EUNSUPPORTED,
                          "the base has no chat template, and none is named");

@@ -159,14 +159,17 @@ typedef struct kvf__chat {
     const char *date;   /* within name; NULL: the template's own, if it prints one */
     int form;           /* which of the kind's templates; private to src/text */
     bool always_prompt; /* the template opens an assistant turn at the end whether asked or not */
+    bool no_system;     /* a prefix stands for what comes before the first user turn */
 } kvf__chat;
 
-/* name: auto, none or a kind's. auto reads the tokenizer's own template: recognised by its source
- * (SmolLM2's and Qwen's default system turns included), KVF__CHAT_NONE if there is no template,
- * EUNSUPPORTED with the template's first line if it is none of ours. A kind named that is also the
- * tokenizer's own comes with all its own template does, default system turn included; otherwise it
- * is plain. A template that prints today's date (Llama 3.1's and later) prints a fixed one: that of
- * its source, 26 Jul 2024, or DATE of "auto:DATE" or "llama3:DATE". */
+/* name: auto, none, a kind's or no-system. auto reads the tokenizer's own template: recognised by
+ * its source (SmolLM2's and Qwen's default system turns included), KVF__CHAT_NONE if there is no
+ * template, EUNSUPPORTED with the template's first line if it is none of ours. A kind named that is
+ * also the tokenizer's own comes with all its own template does, default system turn included;
+ * otherwise it is plain. A template that prints today's date (Llama 3.1's and later) prints a fixed
+ * one: that of its source, 26 Jul 2024, or DATE of "auto:DATE" or "llama3:DATE". no-system: the
+ * tokenizer's own from the first user turn on, for chats behind a prefix that stands for the rest;
+ * EUNSUPPORTED where there is none or it puts the system text into a user turn. */
 kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *name,
                           kvf__chat *out);
 void kvf__chat_done(kvf__chat *chat);
