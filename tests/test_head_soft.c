@@ -1,6 +1,6 @@
 /* The head against a teacher: loss and gradient against torch (soft.safetensors, written by
  * tests/golden/make_soft_golden.py), against the formula in f64 over whole logits with its gradient
- * by central differences, and what both hold by definition. */
+ * by central differences, in both directions, and what both hold by definition. */
 #include "golden_model.h"
 #include "toy_model.h"
 
@@ -76,11 +76,13 @@ static const struct {
     const char *const *config;
     kvf__dtype act;
     double tolerance; /* of the prefix's gradient */
+    bool reverse;
 } TOYS[] = {
-    {&toy_llama, KVF__F32, 1e-5},
-    {&toy_qwen3, KVF__F32, 1e-5},
-    {&toy_gpt2, KVF__F32, 1e-5},
-    {&toy_llama, KVF__BF16, 1e-2}, /* the hidden gradient is rounded to bf16: 0.0038 away */
+    {&toy_llama, KVF__F32, 1e-5, false},
+    {&toy_qwen3, KVF__F32, 1e-5, false},
+    {&toy_gpt2, KVF__F32, 1e-5, false},
+    {&toy_llama, KVF__BF16, 1e-2, false}, /* the hidden gradient is rounded to bf16: 0.0038 away */
+    {&toy_llama, KVF__F32, 1e-5, true},
 };
 enum { N_TOYS = sizeof TOYS / sizeof TOYS[0] };
 
@@ -118,7 +120,8 @@ static void fixture_init(fixture *f, int at)
     f->pass = soft_pass(f->t.ctx, f->t.model, TOY_TOKENS, TOY_TOKENS);
     f->V = kvf__model_desc(f->t.model)->V;
     f->C = kvf__model_desc(f->t.model)->C;
-    f->soft = (kvf__soft_targets){.k = K, .ids = f->ids, .logp = f->logp};
+    f->soft = (kvf__soft_targets){
+        .k = K, .ids = f->ids, .logp = f->logp, .reverse = TOYS[at].reverse};
     forward(f, false);
     ck_assert_msg(!kvf__pass_lm_top(f->t.ctx, f->pass, K, f->ids, f->logp), "%s",
                   kvf_ctx_error(f->t.ctx));
@@ -129,6 +132,12 @@ static void fixture_done(fixture *f)
     kvf__prefix_done(&f->prefix);
     kvf__pass_free(f->pass);
     toy_free(&f->t);
+}
+
+/* Of a bucket. */
+static double formula_term(const fixture *f, double logp, double logq)
+{
+    return f->soft.reverse ? exp(logq) * (logq - logp) : exp(logp) * (logp - logq);
 }
 
 /* KL of label j over whole logits, in f64 and straight from the definition. */
@@ -142,10 +151,10 @@ static double formula(const fixture *f, int64_t j, const double *logits)
         sum += exp(logits[v] - max);
     for (int i = 0; i < K; i++) {
         double logq = logits[f->ids[j * K + i]] - max - log(sum);
-        loss += exp((double)logp[i]) * ((double)logp[i] - logq);
+        loss += formula_term(f, (double)logp[i], logq);
         q_rest -= exp(logq);
     }
-    return loss + exp((double)logp[K]) * ((double)logp[K] - log(q_rest));
+    return loss + formula_term(f, (double)logp[K], log(q_rest));
 }
 
 static double *wide(const float *from, int64_t n)

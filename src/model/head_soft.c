@@ -10,6 +10,11 @@
  *   dloss/dz_i = q_i - p_i          for the k items
  *   dloss/dz_v = (q_r - p_r) q_v / q_r   for every other
  *
+ * KL(student || teacher) of the same buckets has p and q change places, and
+ *
+ *   dloss/dz_i = q_i (log q_i - log p_i - loss)     for the k items; the rest's as above, by its
+ * q_v
+ *
  * The vocabulary goes by once, in planes as in head_lm.c. The k items are taken out of each plane
  * before it is summed, so that R = sum of exp(z - m) and acc = sum of exp(z_v - m) head[v] are
  * those of the rest alone and q_r is no difference of nearly equal numbers:
@@ -26,6 +31,8 @@
 /* What is left of a logit that was taken out: far below any other, and finite, because a kernel
  * subtracts the maximum from it. */
 static const float TAKEN = -1e30f;
+/* Least log p of KL(student || teacher): what a teacher rules out costs no more. */
+static const double LEAST_LOGP = -30;
 
 /* ---- the student ----------------------------------------------------------------------------- */
 
@@ -72,20 +79,28 @@ static double log_sum(const kvf__vocab_walk *w, int64_t j, double *rest)
     return top + log(sum);
 }
 
-/* p (log p - log q); 0 where the teacher gives nothing. */
-static double term(float logp, double logq)
+/* Of a bucket p (log p - log q); 0 where the teacher gives nothing. */
+static double term(const kvf__soft_targets *t, float logp, double logq)
 {
+    if (t->reverse) return exp(logq) * (logq - fmax((double)logp, LEAST_LOGP));
     return isinf(logp) ? 0 : exp((double)logp) * ((double)logp - logq);
+}
+
+/* dloss/d(log of the bucket's sum of exponentials); loss: of the label, where it is reverse. */
+static double slope(const kvf__soft_targets *t, float logp, double logq, double loss)
+{
+    if (t->reverse) return term(t, logp, logq) - exp(logq) * loss;
+    return exp(logq) - exp((double)logp);
 }
 
 static double label_loss(const kvf__vocab_walk *w, int64_t j)
 {
     const int64_t k = w->how->teacher->k;
     const float *logp = logp_of(w, j), *z = w->pass->head.soft_logit + j * k;
-    double rest, all = log_sum(w, j, &rest), loss = term(logp[k], rest - all);
+    double rest, all = log_sum(w, j, &rest), loss = term(w->how->teacher, logp[k], rest - all);
 
     for (int64_t i = 0; i < k; i++)
-        loss += term(logp[i], (double)z[i] - all);
+        loss += term(w->how->teacher, logp[i], (double)z[i] - all);
     return loss;
 }
 
@@ -99,14 +114,15 @@ static void label_gradient(const kvf__vocab_walk *w, int64_t j, float *scratch, 
     const float *logp = logp_of(w, j), *acc = pass->head.acc + j * C;
     const float *z = pass->head.soft_logit + j * k, *gamma = m->unfolded ? NULL : m->lm.gamma;
     const double scale = (double)kvf__pass_label_scale(pass, w->how->scale, w->first + j);
-    double rest, all = log_sum(w, j, &rest);
-    double left = exp(rest - all) - exp((double)logp[k]);
+    const kvf__soft_targets *t = w->how->teacher;
+    double rest, all = log_sum(w, j, &rest), loss = t->reverse ? label_loss(w, j) : 0;
+    double left = slope(t, logp[k], rest - all, loss);
     float by = (float)(scale * left / (double)pass->head.sums.sum[j]);
 
     for (int64_t c = 0; c < C; c++)
         row[c] = by * acc[c];
     for (int64_t i = 0; i < k; i++) {
-        by = (float)(scale * (exp((double)z[i] - all) - exp((double)logp[i])));
+        by = (float)(scale * slope(t, logp[i], (double)z[i] - all, loss));
         by *= kvf__cap_slope(m, z[i]);
         kvf__table_row(m, &m->lm.slot, ids[i], scratch);
         for (int64_t c = 0; c < C; c++)

@@ -96,6 +96,7 @@ typedef struct kvf__soft_targets {
     int64_t k;
     const int32_t *ids; /* [n_labels, k] */
     const float *logp;  /* [n_labels, k + 1]; -INFINITY: nothing */
+    bool reverse;       /* KL(student || teacher) */
 } kvf__soft_targets;
 /* After fwd: what this pass gives as a teacher, ids [n_labels, k], logp [n_labels, k + 1]. ENUMERIC
  * if a logit is not finite. */

@@ -92,6 +92,19 @@ void kvf__teacher_done(kvf__teacher *set)
     *set = (kvf__teacher){0};
 }
 
+void kvf__teacher_replace(kvf__teacher *set, const int64_t *rows, int64_t n,
+                          const kvf__teacher *from)
+{
+    const size_t k = (size_t)set->k;
+    for (int64_t i = 0; i < n; i++) {
+        const size_t to = (size_t)set->first[rows[i]], at = (size_t)from->first[i];
+        const size_t labels = (size_t)from->first[i + 1] - at;
+        memcpy(set->ids + to * k, from->ids + at * k, labels * k * sizeof *set->ids);
+        memcpy(set->logp + to * (k + 1), from->logp + at * (k + 1),
+               labels * (k + 1) * sizeof *set->logp);
+    }
+}
+
 /* ---- the student ----------------------------------------------------------------------------- */
 
 kvf_status kvf__teacher_reserve(kvf_ctx *ctx, kvf__teacher *set, int64_t labels)
@@ -119,7 +132,8 @@ kvf__soft_targets kvf__teacher_targets(kvf__teacher *set, const kvf__batch *batc
         memcpy(set->batch_logp + to * (k + 1), set->logp + from * (k + 1),
                (k + 1) * sizeof *set->logp);
     }
-    return (kvf__soft_targets){.k = set->k, .ids = set->batch_ids, .logp = set->batch_logp};
+    return (kvf__soft_targets){
+        .k = set->k, .ids = set->batch_ids, .logp = set->batch_logp, .reverse = set->reverse};
 }
 
 static kvf_status ask_student(void *user, kvf__pass *pass, const kvf__batch *batch)

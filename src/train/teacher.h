@@ -10,6 +10,7 @@
  * kvf__pass_loss, valid until the next one is taken. */
 typedef struct kvf__teacher {
     int64_t k;
+    bool reverse;     /* steps are for KL(student || teacher) */
     int64_t *first;   /* [rows + 1] first label of each row */
     int32_t *ids;     /* [labels, k], by rows */
     float *logp;      /* [labels, k + 1] */
@@ -21,10 +22,13 @@ typedef struct kvf__teacher {
 kvf_status kvf__teacher_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *dataset,
                              const kvf__subject *teacher, int64_t k, kvf__teacher *out);
 void kvf__teacher_done(kvf__teacher *set);
+/* The targets of rows[i], i < n, become those of row i of another set of the same k. */
+void kvf__teacher_replace(kvf__teacher *set, const int64_t *rows, int64_t n,
+                          const kvf__teacher *from);
 /* Memory for batches of so many labels. */
 kvf_status kvf__teacher_reserve(kvf_ctx *ctx, kvf__teacher *set, int64_t labels);
 kvf__soft_targets kvf__teacher_targets(kvf__teacher *set, const kvf__batch *batch);
-/* Mean over the labels of KL(teacher || subject), in nats; the evaluator's data set is the set's,
+/* Mean over the labels of KL(teacher || subject), or the reverse, in nats; the evaluator's data set is the set's,
  * its options allow k. */
 kvf_status kvf__teacher_loss(kvf_ctx *ctx, kvf__teacher *set, kvf__evaluator *evaluator,
                              const kvf__subject *subject, double *loss);
