@@ -336,7 +336,7 @@ START_TEST(system_turn_apart)
     static const kvf__message m[] = {
         {"system", "Be brief.", 0}, {"user", "one", 0}, {"assistant", "two", 0}};
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, templates[_i]);
+    kvf__tokenizer *t = open_with(ctx, false, templates[_i]);
     kvf__chat chat = {0}, apart = {0};
     kvf__ids parts = {0}, whole = {0};
 
@@ -366,7 +366,7 @@ START_TEST(no_system_turn_to_leave_out)
     static const char *const says[] = {"has no chat template", "has no system turn of its own",
                                        "none that is known"};
     kvf_ctx *ctx = new_ctx();
-    kvf__tokenizer *t = open_with(ctx, templates[_i]);
+    kvf__tokenizer *t = open_with(ctx, false, templates[_i]);
     kvf__chat chat = {0};
 
     ck_assert_int_eq(kvf__chat_init(ctx, t, "no-system", &chat), KVF_EUNSUPPORTED);

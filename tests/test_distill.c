@@ -1,6 +1,6 @@
-/* distill on the toy base: a document becomes a prefix whose held-out loss lies between that of the
- * bare base and that of the base that reads the document; the run is an ordinary one, resumable to
- * the bit; and what is refused. */
+/* distill on the toy base: a document or a system prompt becomes a prefix whose held-out loss lies
+ * between that of the bare base and that of the base that reads the document; the run is an
+ * ordinary one, resumable to the bit; and what is refused. */
 #include <kvfold/study.h>
 
 #include "distill_int.h"
@@ -34,6 +34,22 @@ static kvf_distill_options options(const char *path)
     o.answer_tokens = 24;
     o.chunk = 32;
     o.top_k = 12;
+    return o;
+}
+
+/* The toy base with a template that has a system turn by default, and a system prompt. */
+static kvf_distill_options system_options(const char *path)
+{
+    kvf_distill_options o = options(path);
+    toy_write(base, "chat_template.jinja",
+              "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' "
+              "%}{{ '<|im_start|>system\nabc<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + "
+              "message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+              "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
+    toy_write(dir, "document.txt", "zqkxz qqzkx zxqkz qkzxq kzqxz\n");
+    o.system_prompt = o.document;
+    o.document = NULL;
+    o.chunk = -1;
     return o;
 }
 
@@ -222,6 +238,91 @@ START_TEST(windows)
 }
 END_TEST
 
+/* Nearer to the base with the prompt than at the start, whoever answers and in both directions; the
+ * prefix stands for the system turn, and its file says what it was worth. */
+static const struct {
+    const char *kl;
+    bool on_policy, from_file;
+} POLICIES[] = {{NULL, false, false},
+                {"reverse", false, true},
+                {"forward", true, true},
+                {"reverse", true, false}};
+
+START_TEST(system_prompt)
+{
+    kvf_distill_options o = system_options(out);
+    const kvf_merge_options merge = {.run = out, .out = other};
+    kvf_merge_result merged;
+    kvf_prefix *prefix = NULL;
+    o.kl = POLICIES[_i].kl;
+    o.on_policy = POLICIES[_i].on_policy;
+    if (POLICIES[_i].from_file) o.train.data = o.train.valid = data;
+    o.train.steps = 24;
+    o.train.prefix_length = 4;
+    kvf_distill_result r = distill(&o);
+    ck_assert_msg(r.kl_prefix > 0 && r.kl_prefix < 0.9 * r.kl_start && r.kl_prefix < r.kl_base,
+                  "KL %.4f, at the start %.4f, bare %.4f", r.kl_prefix, r.kl_start, r.kl_base);
+    ck_assert_msg(!kvf_merge(ctx, &merge, &merged), "%s", kvf_ctx_error(ctx));
+    ck_assert(!kvf_prefix_open(ctx, other, KVF_CHECKPOINT_DEFAULT, &prefix));
+    const kvf_json *lineage = prefix->file.lineage;
+    ck_assert_str_eq(prefix->file.id.chat_template, "no-system");
+    ck_assert_double_eq(kvf_json_real(kvf_json_get(lineage, "kl_prefix"), 0), r.kl_prefix);
+    ck_assert_double_eq(kvf_json_real(kvf_json_get(lineage, "kl_start"), 0), r.kl_start);
+    kvf_prefix_free(prefix);
+}
+END_TEST
+
+/* The document is what the base's own template puts before the first user turn, and rows go on from
+ * there. */
+START_TEST(system_prompt_is_the_templates)
+{
+    kvf_distill_options o = system_options(out);
+    const kvf__message turns[] = {{"system", "zqkxz qqzkx zxqkz qkzxq kzqxz", 0},
+                                  {"user", "abc", 0}};
+    kvf__renderer own, apart;
+    kvf__document read;
+    kvf__ids whole = {0};
+    kvf_base *opened = open_base();
+    ck_assert(!kvf__renderer_init(ctx, opened, "auto", NULL, &own));
+    ck_assert(!kvf__renderer_init(ctx, opened, "no-system", NULL, &apart));
+    ck_assert(!kvf__document_open(ctx, opened, o.system_prompt, true, 0, &apart.render, &read));
+    ck_assert(!kvf__render_chat(ctx, &own.render, turns, 2, &whole));
+    ck_assert(!kvf__render_prompt(ctx, &apart.render, "abc", 3, &read.ids));
+    ck_assert_uint_eq(read.ids.n, whole.n);
+    ck_assert_mem_eq(read.ids.data, whole.data, whole.n * sizeof *whole.data);
+    kvf__ids_done(&whole);
+    kvf__document_done(&read);
+    kvf__renderer_done(&own);
+    kvf__renderer_done(&apart);
+    kvf_base_free(opened);
+}
+END_TEST
+
+START_TEST(system_prompt_resumes_to_the_bit)
+{
+    kvf_distill_options o = system_options(out);
+    o.on_policy = _i;
+    o.kl = "reverse";
+    o.train.schedule_steps = 6;
+    kvf_distill_options again = o;
+    distill(&o);
+    o.train.out = other;
+    o.train.steps = 3;
+    distill(&o);
+    again = kvf_distill_defaults();
+    again.system_prompt = o.system_prompt;
+    again.train.base = base;
+    again.train.out = other;
+    again.train.resume = true;
+    again.train.steps = 6;
+    const kvf_distill_result r = distill(&again);
+    ck_assert(equal_files(out, other));
+    ck_assert(isfinite(r.kl_start));
+    ck_assert(distill(&again).train.finished_before);
+    ck_assert(equal_files(out, other));
+}
+END_TEST
+
 START_TEST(dry_run_writes_nothing)
 {
     kvf_distill_options o = options(out);
@@ -282,9 +383,43 @@ START_TEST(documents_that_are_none)
     refuse(&o, KVF_EUSAGE, "--window 3: want 4 or more");
     o.window = 0;
     o.document = NULL;
-    refuse(&o, KVF_EUSAGE, "--document is needed");
+    refuse(&o, KVF_EUSAGE, "--document or --system-prompt is needed");
     o.document = "nowhere.txt";
     refuse(&o, KVF_EIO, "nowhere.txt");
+}
+END_TEST
+
+START_TEST(system_prompts_that_are_none)
+{
+    kvf_distill_options good = system_options(out), o = good;
+    o.document = o.system_prompt;
+    refuse(&o, KVF_EUSAGE, "--document: is for documents, not --system-prompt");
+    o = good;
+    o.chunk = 8;
+    refuse(&o, KVF_EUSAGE, "--chunk: is for documents");
+    o = good;
+    o.kl = "sideways";
+    refuse(&o, KVF_EUSAGE, "--kl sideways: want forward or reverse");
+    o = good;
+    o.answer_tokens = 290;
+    refuse(&o, KVF_EUSAGE, "--answer-tokens 290 leaves none of a row's");
+    o = good;
+    ck_assert(!kvf_train_set(ctx, &o.train, "chat-template", "chatml"));
+    refuse(&o, KVF_EUSAGE, "--chat-template chatml: ");
+    o = options(out);
+    o.on_policy = true;
+    refuse(&o, KVF_EUSAGE, "--on-policy: want --system-prompt beside it");
+    toy_write(dir, "document.txt", "\n");
+    refuse(&good, KVF_EDATA, "the document is empty");
+    toy_write(dir, "document.txt", "zqkxz");
+    toy_write(dir, "train.jsonl",
+              "{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, {\"role\": \"user\", "
+              "\"content\": \"b\"}]}\n");
+    o = good;
+    o.train.data = data;
+    refuse(&o, KVF_EDATA, "the prefix stands for it already");
+    toy_write(base, "chat_template.jinja", "");
+    refuse(&good, KVF_EUNSUPPORTED, "chat template");
 }
 END_TEST
 
@@ -327,6 +462,9 @@ int main(void)
     tcase_add_loop_test(cases, start_by_matching, 0, 3);
     tcase_add_test(cases, matching_all_of_it);
     tcase_add_loop_test(cases, windows, 0, 2);
+    tcase_add_loop_test(cases, system_prompt, 0, 4);
+    tcase_add_test(cases, system_prompt_is_the_templates);
+    tcase_add_loop_test(cases, system_prompt_resumes_to_the_bit, 0, 2);
     tcase_add_test(cases, dry_run_writes_nothing);
     suite_add_tcase(suite, cases);
     cases = tcase_create("errors");
@@ -334,6 +472,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, what_it_refuses, 0, sizeof OPTIONS / sizeof OPTIONS[0]);
     tcase_add_test(cases, documents_that_are_none);
+    tcase_add_test(cases, system_prompts_that_are_none);
     tcase_add_test(cases, nothing_to_learn_from);
     tcase_add_test(cases, resume_of_another_document);
     suite_add_tcase(suite, cases);

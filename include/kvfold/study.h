@@ -165,16 +165,22 @@ typedef struct kvf_distill_options {
                                 the document, NULL: made from it; valid: rows to measure by, NULL:
                                 one in eight of those; init NULL or as by default: the document's
                                 own keys and values */
-    const char *document;    /* path of a text in UTF-8 */
-    int64_t window;          /* tokens of it that are read at a time, from 4; 0: all, or where they
-                                do not fit half of the model's positions */
-    int64_t top_k;           /* items of the teacher at each label, at most 256; 0: 20 */
+    const char *document;    /* path of a text in UTF-8; or: */
+    const char *system_prompt; /* path of one that the prefix replaces as the system turn of the
+                                  base's chat template. Rows are answers to user turns: data and
+                                  valid give these, NULL: the base writes them */
+    int64_t window;        /* tokens of it that are read at a time, from 4; 0: all, or where they
+                              do not fit half of the model's positions */
+    int64_t top_k;         /* items of the teacher at each label, at most 256; 0: 20 */
     int64_t self_study;    /* prompts that the base answers with the document in context; -1: 96, or
                               0 with data */
     int64_t answer_tokens; /* most in such an answer; 0: 64 */
     double temperature;    /* at which they are drawn */
-    int64_t chunk; /* tokens of the pieces of the document that are rows too; 0: none; -1: 128, or
-                      none with data */
+    int64_t chunk;  /* tokens of the pieces of the document that are rows too; 0: none; -1: 128, or
+                       none with data */
+    bool on_policy; /* system_prompt: the student's answers, of every step, in place of those of the
+                       base with the prompt */
+    const char *kl; /* "forward": KL(teacher || student); "reverse"; NULL: forward */
 } kvf_distill_options;
 kvf_distill_options kvf_distill_defaults(void);
 
@@ -188,6 +194,7 @@ typedef struct kvf_distill_result {
      * teacher's items. NaN: dry run, or stopped. */
     double loss_base, loss_prefix, loss_document;
     double kl_base, kl_prefix;
+    double kl_start; /* system_prompt: of the prefix before the first step; else NaN */
 } kvf_distill_result;
 
 /* Trains a prefix that replaces a document, and writes an ordinary run to train.out. EUSAGE: an

@@ -7,13 +7,21 @@
 #define AT(field) offsetof(kvf_distill_options, field)
 static const kvf__option_row OPTIONS[] = {
     {"document", "FILE", "", KVF_TEXT, AT(document), "the text that the prefix replaces, UTF-8"},
+    {"system-prompt", "FILE", "", KVF_TEXT, AT(system_prompt),
+     "in place of a document: the text of the system turn that the prefix replaces, in the base's "
+     "chat template; rows are user turns, of --data or written by the base, with answers of the "
+     "base that has the prompt"},
+    {"on-policy", NULL, "", KVF_FLAG, AT(on_policy),
+     "--system-prompt: answers of the student, drawn anew for every step"},
+    {"kl", "forward|reverse", "forward", KVF_WORD, AT(kl),
+     "the loss of a step: forward: KL(teacher || student)"},
     {"window", "N", "all, or half of the base's positions", KVF_POSITIVE, AT(window),
      "tokens of the document that are read at a time, in windows that overlap by a quarter"},
     {"self-study", "N", "96; with --data 0", KVF_COUNT, AT(self_study),
      "prompts that the base answers with the document in context, as rows"},
     {"answer-tokens", "N", "64", KVF_POSITIVE, AT(answer_tokens), "longest such answer"},
     {"temperature", "X", "1", KVF_REAL, AT(temperature), "at which answers are drawn; 0: greedy"},
-    {"chunk", "N", "128; with --data 0", KVF_COUNT, AT(chunk),
+    {"chunk", "N", "128; with --data or --system-prompt 0", KVF_COUNT, AT(chunk),
      "tokens of the pieces of the document that are rows too; 0: none"},
     {"top-k", "N", "20", KVF_POSITIVE, AT(top_k),
      "items of the teacher at each label; the rest is one more bucket"},
@@ -33,20 +41,22 @@ static int print_json(const cli_call *call, const kvf_distill_result *r, kvf_jso
                  r->teacher_seconds);
     cli_json_add(object, "loss_base:f loss_prefix:f loss_document:f kl_base:f kl_prefix:f",
                  r->loss_base, r->loss_prefix, r->loss_document, r->kl_base, r->kl_prefix);
+    if (!isnan(r->kl_start)) cli_json_add(object, "kl_start:f", r->kl_start);
     return cli_print_json(call, object);
 }
 
-static void print_text(const kvf_distill_result *r)
+static void print_text(const kvf_distill_result *r, const char *what)
 {
-    printf("document of %lld tokens, prefix of %lld; held out: %lld rows with %lld label tokens\n",
+    printf("%s of %lld tokens, prefix of %lld; held out: %lld rows with %lld label tokens\n", what,
            (long long)r->document_tokens, (long long)r->prefix_length, (long long)r->held_out_rows,
            (long long)r->held_out_labels);
     if (isnan(r->loss_base)) return;
-    printf("held-out loss: %.4f bare, %.4f with the prefix, %.4f with the document (%.0f %% of the "
+    printf("held-out loss: %.4f bare, %.4f with the prefix, %.4f with the %s (%.0f %% of the "
            "way)\n",
-           r->loss_base, r->loss_prefix, r->loss_document, 100 * share(r));
-    printf("KL to the base that reads the document: %.4f bare, %.4f with the prefix\n", r->kl_base,
-           r->kl_prefix);
+           r->loss_base, r->loss_prefix, r->loss_document, what, 100 * share(r));
+    printf("KL to the base that reads the %s: %.4f bare, ", what, r->kl_base);
+    if (!isnan(r->kl_start)) printf("%.4f at the start, ", r->kl_start);
+    printf("%.4f with the prefix\n", r->kl_prefix);
 }
 
 static int distill(cli_call *call, kvf_distill_options *options, cli_watcher *w)
@@ -60,7 +70,7 @@ static int distill(cli_call *call, kvf_distill_options *options, cli_watcher *w)
         code = print_json(call, &result, cli_train_json(&result.train, &options->train, w));
     } else {
         cli_train_text(&result.train, &options->train, w->progress.steps, stdout);
-        print_text(&result);
+        print_text(&result, options->system_prompt ? "system prompt" : "document");
     }
     return st == KVF_ESTOPPED ? cli_stopped(call, cli_stop_signal()) : code;
 }
@@ -81,15 +91,18 @@ const cli_command cli_distill = {
     .name = "distill",
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --document FILE --out RUN.h5 [options]",
-    .summary = "Compresses a document into a prefix that answers as if it had been read.",
+    .summary = "Compresses a document or system prompt into a prefix that answers as if read.",
     .notes = "Rows are made of the document: pieces of it, questions that the base asks about\n"
              "some of its words, and the base's answers. The teacher is the base with the\n"
              "document in context, the student the base with the prefix; the loss is\n"
              "KL(teacher || student) over the teacher's likeliest items. At the end the loss\n"
              "on held-out rows: of the bare base, with the prefix, with the document. The run\n"
              "file is one of train's: merge folds it, --resume continues it with the same\n"
-             "document.\n",
-    .required = "base document out",
+             "document.\n"
+             "A system prompt (--system-prompt) is a turn of the base's chat template. Its\n"
+             "rows, and all that the prefix is asked later, have template no-system: no system\n"
+             "turn, nor the one that the template has by default.\n",
+    .required = "base out",
     .train_row = kvf__distill_option_row,
     .train_offset = offsetof(kvf_distill_options, train),
     CLI_ROWS(OPTIONS),

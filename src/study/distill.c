@@ -14,6 +14,8 @@
 #include <math.h>
 #include <string.h>
 
+#define POLICY_STREAM ((uint64_t)0x706f6c69) /* "poli" */
+
 enum {
     TOP_K = 20,      /* items of the teacher */
     SELF_STUDY = 96, /* prompts, where no data are given */
@@ -33,6 +35,7 @@ kvf_distill_options kvf_distill_defaults(void)
 
 typedef struct distilling {
     kvf_distill_options options; /* all decided once the rows are open */
+    kvf__study_options study;
     kvf__document document;
     char *head; /* of the document's text, to start from */
     char hash[33];
@@ -41,6 +44,7 @@ typedef struct distilling {
     int64_t first_piece, end_piece; /* of the rows */
     char position[24];              /* what position_start was decided to be */
     double teacher_seconds;
+    double kl_start, kl_prefix; /* --system-prompt: as of the result */
 } distilling;
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
@@ -67,10 +71,38 @@ static kvf_status check_train(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
+/* What the prefix replaces. */
+static const char *text_path(const kvf_distill_options *o)
+{
+    return o->system_prompt ? o->system_prompt : o->document;
+}
+
+static kvf_status check_system_prompt(kvf_ctx *ctx, const kvf_distill_options *o)
+{
+    if (!o->system_prompt)
+        return o->on_policy
+                   ? kvf__fail(ctx, KVF_EUSAGE, "--on-policy: want --system-prompt beside it")
+                   : KVF_OK;
+    const char *bad = o->document     ? "document"
+                      : o->chunk > 0  ? "chunk"
+                      : o->window > 0 ? "window"
+                                      : NULL;
+    if (bad) return kvf__fail(ctx, KVF_EUSAGE, "--%s: is for documents, not --system-prompt", bad);
+    if (strcmp(o->train.chat_template, "no-system"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--chat-template %s: with --system-prompt rows have the base's own "
+                         "template, without its system turn",
+                         o->train.chat_template);
+    return KVF_OK;
+}
+
 static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
 {
     if (!o->train.base) return kvf__fail(ctx, KVF_EUSAGE, "--base is needed");
-    if (!o->document) return kvf__fail(ctx, KVF_EUSAGE, "--document is needed");
+    if (!text_path(o)) return kvf__fail(ctx, KVF_EUSAGE, "--document or --system-prompt is needed");
+    KVF_TRY(check_system_prompt(ctx, o));
+    if (o->kl && strcmp(o->kl, "forward") && strcmp(o->kl, "reverse"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--kl %s: want forward or reverse", o->kl);
     if (o->top_k < 0 || o->top_k > 256)
         return kvf__fail(ctx, KVF_EUSAGE, "--top-k %lld: want 1 to 256", (long long)o->top_k);
     if (o->window && o->window < LEAST_WINDOW)
@@ -78,15 +110,16 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
                          LEAST_WINDOW);
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--temperature must not be negative");
-    KVF_TRY(kvf__check_input(ctx, o->document));
-    if (o->train.out) KVF_TRY(kvf__check_not_input(ctx, o->train.out, o->document));
+    KVF_TRY(kvf__check_input(ctx, text_path(o)));
+    if (o->train.out) KVF_TRY(kvf__check_not_input(ctx, o->train.out, text_path(o)));
     return check_train(ctx, &o->train);
 }
 
 /* What a new run has, unless it was given. A direct prefix of any length starts as the document;
  * epochs mean little for rows that are made. */
-static kvf_status decide_train(kvf_ctx *ctx, kvf_train_options *o)
+static kvf_status decide_train(kvf_ctx *ctx, bool system, kvf_train_options *o)
 {
+    if (system && !kvf__train_option_given(o, "chat-template")) o->chat_template = "no-system";
     if (o->resume && o->out && kvf__exists(o->out)) return KVF_OK;
     if (!kvf__train_option_given(o, "method")) KVF_TRY(kvf_train_set(ctx, o, "method", "direct"));
     if (!kvf__train_option_given(o, "steps") && !o->steps && !kvf__train_option_given(o, "epochs"))
@@ -115,6 +148,18 @@ static int64_t resumed(const kvf__trainer *t, const char *key, int64_t given, in
                : initial;
 }
 
+/* How rows are answered and what of the answers is learnt. */
+static void decide_policy(distilling *d, const kvf__trainer *t)
+{
+    kvf_distill_options *o = &d->options;
+    const kvf_json *stored = t->output.is_resumed ? t->output.resumed.lineage : NULL;
+    if (!o->kl) o->kl = kvf_json_str(kvf_json_get(stored, "kl"), NULL);
+    if (!o->kl) o->kl = "forward";
+    if (stored) o->on_policy |= kvf_json_bool(kvf_json_get(stored, "on_policy"), false);
+    d->kl_start = kvf_json_real(kvf_json_get(stored, "kl_start"), NAN);
+    d->kl_prefix = kvf_json_real(kvf_json_get(stored, "kl_prefix"), NAN);
+}
+
 static void decide_rows(distilling *d, const kvf__trainer *t)
 {
     kvf_distill_options *o = &d->options;
@@ -127,7 +172,11 @@ static void decide_rows(distilling *d, const kvf__trainer *t)
         o->temperature = kvf_json_real(
             kvf_json_get(t->output.resumed.lineage, "answer_temperature"), 1);
     o->window = resumed(t, "window", o->window, 0, 0);
-    o->chunk = resumed(t, "chunk", o->chunk, -1, data ? 0 : CHUNK);
+    o->chunk = resumed(t, "chunk", o->chunk, -1, data || o->system_prompt ? 0 : CHUNK);
+    d->study = (kvf__study_options){.n = o->self_study,
+                                    .max_tokens = o->answer_tokens,
+                                    .temperature = o->temperature,
+                                    .seed = t->options.seed};
 }
 
 /* ---- the run's rows -------------------------------------------------------------------------- */
@@ -165,13 +214,46 @@ static kvf_status decide_init(distilling *d, kvf__trainer *t)
     return KVF_OK;
 }
 
+static kvf__chats chats_of(const distilling *d, const kvf__trainer *t)
+{
+    return (kvf__chats){.ctx = t->ctx,
+                        .base = t->base,
+                        .renderer = &t->rows.renderer,
+                        .study = &d->study,
+                        .longest_prompt = t->options.max_length - d->study.max_tokens - 1};
+}
+
+/* User turns of a file, or if it is NULL those that the base makes, with answers of the base that
+ * reads the system prompt. */
+static kvf_status add_chats(const distilling *d, const kvf__trainer *t, const char *path,
+                            kvf__row_list *rows)
+{
+    const kvf__chats chats = chats_of(d, t);
+    const kvf_prefix *prompted = d->document.context;
+    kvf__dataset turns = {0};
+    if (!path && !d->study.n) return KVF_OK;
+    if (chats.longest_prompt < 1)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--answer-tokens %lld leaves none of a row's %lld tokens for a user turn",
+                         (long long)d->study.max_tokens, (long long)t->options.max_length);
+    kvf_status st = path ? kvf__user_turns_load(&chats, &t->options, path, &turns)
+                         : kvf__user_turns_make(&chats, prompted, d->study.n, &turns);
+    if (!st) st = kvf__answer_turns(&chats, prompted, &turns, d->study.seed, rows);
+    kvf__dataset_done(&turns);
+    return st;
+}
+
+/* Those of both kinds. */
+static kvf_status collect_chats(const distilling *d, const kvf__trainer *t, kvf__row_list *rows)
+{
+    if (t->options.data) KVF_TRY(add_chats(d, t, t->options.data, rows));
+    return add_chats(d, t, NULL, rows);
+}
+
 static kvf_status collect_rows(distilling *d, kvf__trainer *t, kvf__row_list *rows)
 {
     const kvf_distill_options *o = &d->options;
-    const kvf__study_options study = {.n = o->self_study,
-                                      .max_tokens = o->answer_tokens,
-                                      .temperature = o->temperature,
-                                      .seed = t->options.seed};
+    if (o->system_prompt) return collect_chats(d, t, rows);
     if (t->rows.renderer.chat.kind == KVF__CHAT_RENDERED && (o->self_study || o->chunk))
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--chat-template rendered is for rows of --data: want --self-study 0 and "
@@ -188,7 +270,7 @@ static kvf_status collect_rows(distilling *d, kvf__trainer *t, kvf__row_list *ro
         KVF_TRY(
             kvf__study_chunks(t->ctx, &d->document, o->chunk, 2, &t->rows.renderer.render, rows));
     d->end_piece = (int64_t)rows->ends.n;
-    return kvf__study_answers(t->ctx, t->base, &d->document, &t->rows.renderer, &study, rows);
+    return kvf__study_answers(t->ctx, t->base, &d->document, &t->rows.renderer, &d->study, rows);
 }
 
 /* The document and the teacher's part decide what is learnt, so they are in the data's hash. */
@@ -210,6 +292,31 @@ static int64_t held_out_stride(const kvf__trainer *t, const kvf__row_list *rows)
     return t->options.valid ? n + 1 : n < HELD_OUT ? n : HELD_OUT;
 }
 
+static kvf_status load_valid(distilling *d, kvf__trainer *t, const char *path)
+{
+    kvf__train_task *task = t->rows.task;
+    kvf__row_list rows = {.longest = t->options.max_length};
+    if (!d->options.system_prompt) return kvf__task_load(t, task, path, &task->valid);
+    kvf_status st = add_chats(d, t, path, &rows);
+    if (!st) st = kvf__row_list_pick(t->ctx, &rows, 1, true, "", &task->valid);
+    kvf__row_list_done(&rows);
+    return st;
+}
+
+/* Those to learn from; of the student's own answers with room for any. */
+static kvf_status pick_data(distilling *d, kvf__trainer *t, const kvf__row_list *rows,
+                            int64_t stride, const char *salt)
+{
+    const kvf__chats chats = chats_of(d, t);
+    kvf__row_list padded = {0};
+    kvf__dataset *data = &t->rows.task->data;
+    if (!d->options.on_policy) return kvf__row_list_pick(t->ctx, rows, stride, false, salt, data);
+    kvf_status st = kvf__pad_answers(&chats, rows, &padded);
+    if (!st) st = kvf__row_list_pick(t->ctx, &padded, stride, false, salt, data);
+    kvf__row_list_done(&padded);
+    return st;
+}
+
 static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list *rows)
 {
     kvf__train_task *task = t->rows.task;
@@ -220,14 +327,11 @@ static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list
         return kvf__fail(t->ctx, KVF_EDATA,
                          "%s: %lld rows to learn from, want more: --self-study, "
                          "--chunk or --data",
-                         d->options.document, (long long)n);
+                         text_path(&d->options), (long long)n);
     KVF_TRY(make_salt(d, t->ctx, salt));
-    if (valid) {
-        KVF_TRY(kvf__task_load(t, task, valid, &task->valid));
-        return kvf__row_list_pick(t->ctx, rows, stride, false, salt, &task->data);
-    }
-    KVF_TRY(kvf__row_list_pick(t->ctx, rows, stride, false, salt, &task->data));
-    return kvf__row_list_pick(t->ctx, rows, stride, true, salt, &task->valid);
+    if (valid) KVF_TRY(load_valid(d, t, valid));
+    KVF_TRY(pick_data(d, t, rows, stride, salt));
+    return valid ? KVF_OK : kvf__row_list_pick(t->ctx, rows, stride, true, salt, &task->valid);
 }
 
 /* Asks the document what it says: all of it, read a second time behind itself in pieces, and the
@@ -293,7 +397,9 @@ static kvf_status open_rows(void *user, kvf__trainer *t)
     kvf__row_list rows = {0};
     double begin = kvf__clock();
     decide_rows(d, t);
-    KVF_TRY(kvf__document_open(t->ctx, t->base, d->options.document, d->options.window,
+    decide_policy(d, t);
+    KVF_TRY(kvf__document_open(t->ctx, t->base, text_path(&d->options),
+                               d->options.system_prompt != NULL, d->options.window,
                                &t->rows.renderer.render, &d->document));
     if (matches(t)) KVF_TRY(place(d, t));
     KVF_TRY(limit_rows(d, t));
@@ -308,14 +414,46 @@ static kvf_status open_rows(void *user, kvf__trainer *t)
     int64_t k = d->options.top_k;
     if (!takes_no_step(t))
         KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->data, &teacher, k, &t->teacher));
+    t->teacher.reverse = !strcmp(d->options.kl, "reverse");
     KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->valid, &teacher, k, &d->held_out));
     d->teacher_seconds = kvf__clock() - begin;
     kvf__trainer_note(t,
-                      "document: %lld tokens; %lld rows to learn from, %lld held out; the "
+                      "%s: %lld tokens; %lld rows to learn from, %lld held out; the "
                       "teacher took %.1f s",
+                      d->options.system_prompt ? "system prompt" : "document",
                       (long long)d->document.ids.n, (long long)task->data.n,
                       (long long)task->valid.n, d->teacher_seconds);
     return KVF_OK;
+}
+
+/* --on-policy: the student answers the user turns of a step, and the teacher says what it would
+ * have gone on with. It depends on the student, the step and the seed alone. */
+static kvf_status renew(void *user, kvf__trainer *t, const int64_t *rows, int64_t n)
+{
+    const distilling *d = user;
+    const kvf__chats chats = chats_of(d, t);
+    const kvf__subject teacher = kvf__document_subject(&d->document);
+    kvf__rng rng = kvf__rng_make(d->study.seed, (POLICY_STREAM << 32) + (uint64_t)t->progress.step);
+    kvf__row_list list = {.longest = t->options.max_length};
+    kvf__dataset prompts = {0}, answered = {0};
+    kvf__teacher targets = {0};
+    if (!d->options.on_policy) return KVF_OK;
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted));
+    const kvf_prefix student = {
+        .task = KVF__TASK_LM,
+        .step = t->progress.step,
+        .file = {.kind = KVF__KIND_PREFIX, .id = t->id, .prefix = *t->tuned.emitted.prefix}};
+    kvf_status st = kvf__prompts_of(t->ctx, &t->rows.now->data, rows, n, &prompts);
+    if (!st) st = kvf__answer_turns(&chats, &student, &prompts, kvf__rng_u64(&rng), &list);
+    if (!st) st = kvf__row_list_pick(t->ctx, &list, 1, true, "", &answered);
+    if (!st) st = kvf__teacher_make(t->ctx, t->base, &answered, &teacher, t->teacher.k, &targets);
+    if (!st) kvf__replace_rows(&t->rows.now->data, rows, n, &answered);
+    if (!st) kvf__teacher_replace(&t->teacher, rows, n, &targets);
+    kvf__teacher_done(&targets);
+    kvf__dataset_done(&answered);
+    kvf__dataset_done(&prompts);
+    kvf__row_list_done(&list);
+    return st;
 }
 
 static void add_lineage(void *user, kvf_json *lineage)
@@ -329,44 +467,75 @@ static void add_lineage(void *user, kvf_json *lineage)
     kvf_json_set(lineage, "answer_tokens", kvf_json_new_int(d->options.answer_tokens));
     kvf_json_set(lineage, "answer_temperature", kvf_json_new_real(d->options.temperature));
     kvf_json_set(lineage, "chunk", kvf_json_new_int(d->options.chunk));
+    if (!strcmp(d->options.kl, "reverse")) kvf_json_set(lineage, "kl", kvf_json_new_str("reverse"));
+    if (!d->options.system_prompt) return;
+    kvf_json_set(lineage, "on_policy", kvf_json_new_bool(d->options.on_policy));
+    if (!isnan(d->kl_start)) kvf_json_set(lineage, "kl_start", kvf_json_new_real(d->kl_start));
+    if (!isnan(d->kl_prefix)) kvf_json_set(lineage, "kl_prefix", kvf_json_new_real(d->kl_prefix));
 }
 
 /* ---- what came of it ------------------------------------------------------------------------- */
 
-/* The state that merge takes. */
-static kvf_status emit_best(kvf__trainer *t)
+/* The state that merge takes changes places with the last one. */
+static void swap_best(kvf__trainer *t)
 {
-    for (size_t i = 0; i < t->progress.best.params.n; i++)
-        memcpy(t->tuned.params.item[i].value, t->progress.best.params.item[i].value,
-               (size_t)t->progress.best.params.item[i].n * sizeof(float));
-    return kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted);
+    for (size_t i = 0; i < t->progress.best.params.n; i++) {
+        float *a = t->tuned.params.item[i].value, *b = t->progress.best.params.item[i].value;
+        for (int64_t k = 0; k < t->progress.best.params.item[i].n; k++) {
+            const float value = a[k];
+            a[k] = b[k];
+            b[k] = value;
+        }
+    }
 }
 
-static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
+static kvf_status measure_all(distilling *d, kvf__trainer *t, kvf__evaluator *e,
+                              kvf_distill_result *r)
 {
-    kvf__train_task *task = t->rows.task;
     const kvf__subject bare = {0}, document = kvf__document_subject(&d->document);
     const kvf__subject prefix = kvf__trainer_subject(t, t->rows.task);
-    const kvf__evaluator_options how = {
-        .P = t->id.P > document.condition.prefix->P ? t->id.P : document.condition.prefix->P,
-        .share_prefixes = !t->options.share_off,
-        .soft = d->held_out.k};
+    KVF_TRY(kvf__evaluator_run(t->ctx, e, &bare, &r->loss_base, NULL));
+    KVF_TRY(kvf__evaluator_run(t->ctx, e, &prefix, &r->loss_prefix, NULL));
+    KVF_TRY(kvf__evaluator_run(t->ctx, e, &document, &r->loss_document, NULL));
+    KVF_TRY(kvf__teacher_loss(t->ctx, &d->held_out, e, &bare, &r->kl_base));
+    return kvf__teacher_loss(t->ctx, &d->held_out, e, &prefix, &r->kl_prefix);
+}
+
+/* On the held-out rows, with what the parameters emit: all, or if r is NULL d->kl_start. */
+static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
+{
+    const int64_t T = d->document.context->file.prefix.P;
+    const kvf__subject prefix = kvf__trainer_subject(t, t->rows.task);
+    const kvf__evaluator_options how = {.P = t->id.P > T ? t->id.P : T,
+                                        .share_prefixes = !t->options.share_off,
+                                        .soft = d->held_out.k};
     kvf__evaluator *e = NULL;
-    KVF_TRY(emit_best(t));
-    kvf_status st = kvf__evaluator_create(t->ctx, t->base, &task->valid, &how, &e);
-    if (!st) st = kvf__evaluator_run(t->ctx, e, &bare, &r->loss_base, NULL);
-    if (!st) st = kvf__evaluator_run(t->ctx, e, &prefix, &r->loss_prefix, NULL);
-    if (!st) st = kvf__evaluator_run(t->ctx, e, &document, &r->loss_document, NULL);
-    if (!st) st = kvf__teacher_loss(t->ctx, &d->held_out, e, &bare, &r->kl_base);
-    if (!st) st = kvf__teacher_loss(t->ctx, &d->held_out, e, &prefix, &r->kl_prefix);
+    KVF_TRY(kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted));
+    kvf_status st = kvf__evaluator_create(t->ctx, t->base, &t->rows.task->valid, &how, &e);
+    if (!st)
+        st = r ? measure_all(d, t, e, r)
+               : kvf__teacher_loss(t->ctx, &d->held_out, e, &prefix, &d->kl_start);
     kvf__evaluator_free(e);
     return st;
+}
+
+/* What came of a system prompt is in its run file too. */
+static kvf_status measure_best(distilling *d, kvf__trainer *t, kvf_distill_result *r)
+{
+    swap_best(t);
+    kvf_status st = measure(d, t, r);
+    swap_best(t);
+    r->kl_start = d->kl_start;
+    if (st || !d->options.system_prompt || t->output.finished_before) return st;
+    d->kl_prefix = r->kl_prefix;
+    return kvf__trainer_save(t, true);
 }
 
 static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
 {
     kvf__trainer t;
-    const kvf__feed feed = {.open = open_rows, .lineage = add_lineage, .start = start, .user = d};
+    const kvf__feed feed = {
+        .open = open_rows, .lineage = add_lineage, .start = start, .renew = renew, .user = d};
     double begin = kvf__clock();
     KVF_TRY(kvf__trainer_init(ctx, &d->options.train, &(kvf__trainer_uses){.feed = &feed}, &t));
     kvf_distill_result r = {.document_tokens = (int64_t)d->document.ids.n,
@@ -378,9 +547,13 @@ static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
                             .loss_prefix = NAN,
                             .loss_document = NAN,
                             .kl_base = NAN,
-                            .kl_prefix = NAN};
-    kvf_status st = kvf__trainer_run(&t, begin, &r.train);
-    if (!st && !t.options.dry_run) st = measure(d, &t, &r);
+                            .kl_prefix = NAN,
+                            .kl_start = NAN};
+    kvf_status st = KVF_OK;
+    if (d->options.system_prompt && !t.output.is_resumed && !t.options.dry_run)
+        st = measure(d, &t, NULL);
+    if (!st) st = kvf__trainer_run(&t, begin, &r.train);
+    if (!st && !t.options.dry_run) st = measure_best(d, &t, &r);
     if (!st || st == KVF_ESTOPPED) *result = r;
     kvf__trainer_done(&t);
     return st;
@@ -390,7 +563,7 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_dis
 {
     distilling d = {.options = *options};
     KVF_TRY(kvf__check_alone(ctx, "distillation"));
-    KVF_TRY(decide_train(ctx, &d.options.train));
+    KVF_TRY(decide_train(ctx, options->system_prompt != NULL, &d.options.train));
     KVF_TRY(check(ctx, &d.options));
     kvf_status st = run(&d, ctx, result);
     kvf__document_done(&d.document);

@@ -137,13 +137,14 @@ static kvf_status make_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *
     return read_windows(ctx, base, render, document);
 }
 
-kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path, int64_t window,
-                              const kvf__render *render, kvf__document *out)
+kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path, bool system,
+                              int64_t window, const kvf__render *render, kvf__document *out)
 {
     *out = (kvf__document){0};
     KVF_TRY(kvf__read_file(ctx, path, MOST_BYTES, &out->text));
     KVF_TRY(check_text(ctx, path, &out->text));
-    KVF_TRY(read_ids(ctx, render, out->text.data, out->text.n, &out->ids));
+    KVF_TRY(system ? kvf__system_turn(ctx, render, &out->text, &out->ids)
+                   : read_ids(ctx, render, out->text.data, out->text.n, &out->ids));
     out->window = window_of(base, (int64_t)out->ids.n, window);
     KVF_TRY(check_capacity(ctx, base, path, out));
     return make_context(ctx, base, render, out);

@@ -247,7 +247,7 @@ kvf_status kvf__run_group_step(kvf__run_group *group)
     for (size_t i = 0; i < group->n; i++) {
         kvf__member *m = &group->member[i];
         if (!m->trainer) continue;
-        kvf__step_rows_begin(m->trainer, &m->rows);
+        KVF_TRY(kvf__step_rows_begin(m->trainer, &m->rows));
         KVF_TRY(kvf__tuned_fwd(m->trainer));
     }
     while (next_part(group))

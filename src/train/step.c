@@ -35,7 +35,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     kvf__step_rows rows;
     bool take;
 
-    kvf__step_rows_begin(t, &rows);                /* of which task, which rows */
+    KVF_TRY(kvf__step_rows_begin(t, &rows));       /* of which task, which rows */
     KVF_TRY(kvf__tuned_fwd(t));                    /* encoder forward: the prefix */
     kvf_status st = kvf__ranks_refresh(t);         /* what other processes have; alone nothing */
     while (!st && kvf__step_rows_next(t, &rows)) { /* a part of them as a batch */

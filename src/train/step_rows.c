@@ -89,15 +89,18 @@ static int64_t count_terms(kvf__trainer *t, const kvf__step_rows *rows)
     return terms;
 }
 
-void kvf__step_rows_begin(kvf__trainer *t, kvf__step_rows *rows)
+kvf_status kvf__step_rows_begin(kvf__trainer *t, kvf__step_rows *rows)
 {
+    const kvf__feed *feed = t->rows.feed;
     *rows = (kvf__step_rows){0};
     t->timer.mark = kvf__clock();
     rows->examples = kvf__rows_draw(t, t->progress.step, &rows->n);
+    if (feed && feed->renew) KVF_TRY(feed->renew(feed->user, t, rows->examples, rows->n));
     rows->terms = count_terms(t, rows);
     rows->scale = rows->terms ? (float)(1.0 / (double)rows->terms) : 0;
     kvf__ranks_rows(t, &rows->examples, &rows->n);
     t->progress.tokens += kvf__ranks_other_tokens(t);
+    return KVF_OK;
 }
 
 bool kvf__step_rows_part(const kvf__trainer *t, kvf__step_rows *rows)

@@ -34,6 +34,8 @@ typedef struct kvf__feed {
     void (*lineage)(void *user, kvf_json *lineage); /* adds what the rows came from */
     /* --init match: what a prefix is to start from, zeros so far. NULL: there is no such start. */
     kvf_status (*start)(void *user, struct kvf__trainer *trainer, kvf__prefix *target);
+    /* Before a step: makes its rows anew, in their places and no longer. NULL: they stay. */
+    kvf_status (*renew)(void *user, struct kvf__trainer *trainer, const int64_t *rows, int64_t n);
     void *user;
 } kvf__feed;
 
@@ -108,7 +110,7 @@ void kvf__rows_rewind(struct kvf__trainer *trainer);
 /* Moves the samplers to the step that comes next, of KL to the base too. */
 void kvf__rows_seek(struct kvf__trainer *trainer);
 /* The rows of the step at hand: drawn, their terms counted, and of several processes this one's. */
-void kvf__step_rows_begin(struct kvf__trainer *trainer, kvf__step_rows *rows);
+kvf_status kvf__step_rows_begin(struct kvf__trainer *trainer, kvf__step_rows *rows);
 /* Fills the batcher with the next part; false: there is none. peek: for a look ahead, nothing is
  * counted. */
 bool kvf__step_rows_next(struct kvf__trainer *trainer, kvf__step_rows *rows);

@@ -88,3 +88,42 @@ has err '^kvfold: distill: .*document'
 run 1 distill --base model --document empty.txt --out other.h5
 has err '^kvfold: distill: empty.txt: the document is empty$'
 [ ! -e other.h5 ] || fail 'an output in spite of an error'
+
+# a system prompt: the base's template without its system turn, in the run and in all that reads its prefix
+cp -r model chat
+cat >chat/chat_template.jinja <<'END'
+{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
+You are a helper<|im_end|>
+' }}{% endif %}{{'<|im_start|>' + message['role'] + '
+' + message['content'] + '<|im_end|>' + '
+'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
+' }}{% endif %}
+END
+echo 'Say xyz.' >system.txt
+printf '{"prompt": "abc"}\n{"prompt": "abd"}\n{"messages": [{"role": "user", "content": "xyz"}]}\n' >turns.jsonl
+system='--base chat --system-prompt system.txt --precision f32 --threads 2 --prefix-length 4 --answer-tokens 6 --top-k 8 --quiet'
+# shellcheck disable=SC2086
+run 0 distill $system --data turns.jsonl --steps 2 --out system.h5
+has out '^system prompt: [0-9]* tokens; 2 rows to learn from, 1 held out; the teacher took '
+has out '^KL to the base that reads the system prompt: [0-9.]* bare, [0-9.]* at the start, [0-9.]* with the prefix$'
+# shellcheck disable=SC2086
+run 0 distill $system --self-study 6 --valid turns.jsonl --kl reverse --on-policy --steps 2 --json --out system.h5 --force
+has out '"kl_start":[0-9]'
+run 0 merge system.h5 --out system-prefix.h5
+run 0 inspect system-prefix.h5
+has out 'chat_template.*no-system'
+has out 'kl_prefix'
+run 0 generate --base chat --prefix system-prefix.h5 --prompt abc --max-tokens 4 --precision f32
+run 1 generate --base model --prefix system-prefix.h5 --prompt abc --max-tokens 4 --precision f32 --allow-other-base
+has err 'chat template no-system: the base has no chat template$'
+echo '{"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}' >own.jsonl
+# shellcheck disable=SC2086
+run 1 distill $system --data own.jsonl --out other.h5
+has err 'message 1 is a system turn, and the prefix stands for it already$'
+# shellcheck disable=SC2086
+run 2 distill $system --document document.txt --out other.h5
+has err '^kvfold: distill: --document: is for documents, not --system-prompt; try '
+# shellcheck disable=SC2086
+run 2 distill $shared --on-policy --out other.h5
+has err '^kvfold: distill: --on-policy: want --system-prompt beside it; try '
+[ ! -e other.h5 ] || fail 'an output in spite of an error'
