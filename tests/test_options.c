@@ -344,10 +344,34 @@ START_TEST(defaults_are_those_of_the_rows)
     ck_assert_str_eq(o.init, "vocab");
     ck_assert_str_eq(o.warmup, "5%");
     ck_assert_str_eq(o.position_start, "P");
-    ck_assert_int_eq(o.prefix_length, 20);
+    ck_assert_int_eq(o.encoder_hidden, 512);
     ck_assert_int_eq(o.max_length, 0);
     ck_assert(o.shuffle && !o.recompute);
     ck_assert(o.base_lr == 2e-5 && o.eps == 1e-8 && o.head_dropout == -1 && o.head_lr == 0);
+}
+END_TEST
+
+/* What is left open is decided by method and task. */
+START_TEST(defaults_of_tasks)
+{
+    static const struct {
+        const char *method, *task;
+        bool per_parameter;
+        int64_t P;
+        double lr;
+    } OPEN[] = {{"mlp", "seq-cls", false, 20, 0.03},   {"mlp", "token-cls", false, 100, 0.05},
+                {"direct", "lm", false, 20, 0.03},     {"direct", "token-cls", false, 100, 0.05},
+                {"mlp", "token-cls", true, 100, 0.03}, {"prompt", "token-cls", false, 20, 0.3}};
+    for (size_t i = 0; i < sizeof OPEN / sizeof OPEN[0]; i++) {
+        kvf_train_options o = kvf_train_defaults();
+        o.steps = 1;
+        o.method = OPEN[i].method;
+        o.task = OPEN[i].task;
+        o.lr_per_parameter = OPEN[i].per_parameter;
+        ck_assert_int_eq(kvf__train_options_check(ctx, &o), KVF_OK);
+        ck_assert_int_eq(o.prefix_length, OPEN[i].P);
+        ck_assert(o.lr == OPEN[i].lr);
+    }
 }
 END_TEST
 
@@ -442,6 +466,7 @@ int main(void)
     tcase_add_test(core, aliases_are_accepted_and_stored);
     tcase_add_test(core, older_runs_lack_options);
     tcase_add_test(core, defaults_are_those_of_the_rows);
+    tcase_add_test(core, defaults_of_tasks);
     tcase_add_checked_fixture(each, setup, teardown);
     tcase_add_loop_test(each, options_act_or_are_refused, 0, N_METHODS);
     tcase_set_timeout(each, 60);

@@ -116,7 +116,8 @@ typedef struct kvf_train_options {
     /* What is trained. */
     const char *method; /* mlp, direct, projected, prompt, p-tuning, adapter, full, head */
     const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
-    int64_t prefix_length, encoder_hidden;
+    int64_t prefix_length; /* 0: by method and task */
+    int64_t encoder_hidden;
     const char *layers;         /* "0,2,4-7": layers that have a prefix; NULL or "": all */
     bool infix;                 /* lm: the prefix is inside rows */
     const char *position_start; /* "P", or the position of a row's first token */
@@ -163,7 +164,7 @@ typedef struct kvf_train_options {
     bool shuffle;
     bool group_by_prefix; /* rows that begin alike come into the same steps */
     bool share_off;       /* tokens that rows of a step begin with are computed for each row */
-    double lr;            /* 0: the method's default */
+    double lr;            /* 0: by method and task */
     double base_lr;
     double head_lr, head_dropout; /* 0: by task; < 0: the config's */
     bool lr_per_parameter; /* one rate for all parameters, not by how far they move the prefix */

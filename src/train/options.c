@@ -272,6 +272,19 @@ static kvf_status check_verbalizer(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
+/* What is left to method and task. A tag for each word takes more virtual tokens than a class for
+ * a row, and bears larger steps (docs/measured.md, rates). */
+static void take_defaults(kvf_train_options *o)
+{
+    const kvf__method *method = kvf__method_find(o->method);
+    const bool tags = method->port == KVF__PORT_KV && !o->named_data.n &&
+                      !strcmp(o->task, "token-cls");
+    if (!o->prefix_length && !kvf__train_option_given(o, "prefix-length"))
+        o->prefix_length = tags ? 100 : 20;
+    if (!(o->lr > 0)) o->lr = tags && !o->lr_per_parameter ? 5e-2 : method->default_lr;
+    if (o->beta1 < 0) o->beta1 = o->lr_per_parameter ? 0.9 : method->default_beta1;
+}
+
 kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
 {
     KVF_TRY(check_choices(ctx, o));
@@ -282,6 +295,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     KVF_TRY(check_verbalizer(ctx, o));
     KVF_TRY(kvf__tasks_check(ctx, o));
     KVF_TRY(kvf__retention_check(ctx, o));
+    take_defaults(o);
     int64_t start = 0;
     KVF_TRY(kvf__position_parse(ctx, o->position_start, o->prefix_length, &start));
     if (o->prefix_length < 1)
@@ -306,11 +320,8 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     if (!(o->head_dropout < 1)) return kvf__fail(ctx, KVF_EUSAGE, "--head-dropout must be below 1");
     if (!(o->beta1 < 1) || !(o->beta2 < 1))
         return kvf__fail(ctx, KVF_EUSAGE, "--beta1 and --beta2 must be below 1");
-    if (!(o->lr > 0)) o->lr = kvf__method_find(o->method)->default_lr;
     if (o->lr_per_parameter && kvf__train_option_given(o, "optimizer") && !o->optimizer_adamw)
         return kvf__fail(ctx, KVF_EUSAGE, "--optimizer natural: not with --lr-units parameter");
     if (o->lr_per_parameter) o->optimizer_adamw = true;
-    if (o->beta1 < 0)
-        o->beta1 = o->lr_per_parameter ? 0.9 : kvf__method_find(o->method)->default_beta1;
     return KVF_OK;
 }

@@ -191,7 +191,7 @@ has adapter/README.md '^base_model: "some-org/Base.v1"$'
 has adapter/README.md 'AutoPeftModelForSequenceClassification.from_pretrained(".", \*\*labels)'
 run 0 export prefix.h5 --out adapter --base-id "$PWD/bert" --force
 has adapter/adapter_config.json "\"base_model_name_or_path\": \"$PWD/bert\""
-for id in nowhere/to/be/found '' '../x' 'a b' /nowhere 'org/'; do
+for id in nowhere/to/be/found '' '../no-model' 'a b' /nowhere 'org/'; do
     run 2 export prefix.h5 --out refused --base-id "$id"
     has err "^kvfold: export: --base-id \"$id\": want an id of the Hugging Face Hub"
 done
