@@ -79,6 +79,7 @@ static const struct row {
     {"mix", "equal", EFFECT, "", NULL},
     {"grad-accum", "3", EXACT, "head-dropout=0", NULL},
     {"recompute", "on", EXACT, "", NULL},
+    {"keep-states", "1M", EXACT, "layers=1-2", NULL},
     {"weight-dtype", "bf16", EFFECT, "", NULL},
     {"stream-layers", "on", EXACT, "", NULL},
     {"max-length", "8", EFFECT, "overlong=truncate", NULL},

@@ -209,10 +209,13 @@ typedef struct kvf_train_options {
     void *texts;         /* of kvf_train_options_create(), else NULL */
     const char *lora;    /* of base, as kvf_base_options has it; NULL or "": none */
     kvf_log_weight log_weight;
-    double start_mass;      /* log of the prefix's attention mass over the text's, at the start */
-    double log_weight_lr;   /* with KVF_LOG_WEIGHT_TRAIN */
-    bool adapter_norms_off; /* method adapter leaves the norms as they are */
-    uint64_t reserved[27];
+    double start_mass;       /* log of the prefix's attention mass over the text's, at the start */
+    double log_weight_lr;    /* with KVF_LOG_WEIGHT_TRAIN */
+    bool adapter_norms_off;  /* method adapter leaves the norms as they are */
+    const char *keep_states; /* "2G": what enters the lowest layer with a prefix is computed once
+                                for each row, and kept in so much memory, then in a file without a
+                                name beside `out`; NULL, "" or "off": computed in each step */
+    uint64_t reserved[26];
 } kvf_train_options;
 
 /* Options on the heap, at their defaults, for programs that set them by name and do not look

@@ -43,6 +43,19 @@ void kvf__hash_hex(const kvf__hash *hash, char hex[33])
         snprintf(hex + 2 * i, 3, "%02x", canonical.digest[i]);
 }
 
+void kvf__hash_words(const kvf__hash *hash, uint64_t out[2])
+{
+    const XXH128_hash_t value = XXH3_128bits_digest(hash->state);
+
+    out[0] = value.low64;
+    out[1] = value.high64;
+}
+
+void kvf__hash_restart(kvf__hash *hash)
+{
+    XXH3_128bits_reset(hash->state);
+}
+
 void kvf__hash_free(kvf__hash *hash)
 {
     if (!hash) return;

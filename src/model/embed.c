@@ -137,11 +137,9 @@ static kvf_status widen_fwd(kvf_ctx *ctx, kvf__pass *pass)
                       pass->fwd.x, C);
 }
 
-kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
+void kvf__embed_place(kvf__pass *pass)
 {
-    const kvf__model *m = pass->model;
     const kvf__batch *b = pass->batch;
-    const int64_t E = m->desc.E, N = b->n_tokens;
 
     for (int64_t r = 0; r < b->n_rows; r++) {
         int64_t first = kvf__pass_section_of(pass, r)->condition.position_start +
@@ -149,6 +147,14 @@ kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
         if (pass->cache) first += kvf__cache_length(pass->cache, kvf__row_slot(pass->slot, r));
         place_row(pass, r, first);
     }
+}
+
+kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    const int64_t E = m->desc.E, N = pass->batch->n_tokens;
+
+    kvf__embed_place(pass);
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
         kvf__embed_token(pass, i, pass->fwd.embedded + i * E,

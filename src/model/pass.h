@@ -19,6 +19,7 @@ typedef struct kvf__pass_limits {
     bool base_dropout;     /* the same */
     bool infix;            /* batches may have infix_at; needed where positions are rope's */
     int64_t sections;      /* most in one batch, 0: batches have none */
+    int64_t lowest;        /* no backward pass enters a layer below this one: these share memory */
     bool backward;
     bool recompute; /* with backward: keep only what enters each layer and compute the layer again
                        before its backward pass; the same bits, less memory, more time */
@@ -62,6 +63,15 @@ typedef struct kvf__queries {
                      anew with this prefix, as later layers see it; NULL: it stays */
 } kvf__queries;
 
+/* The residual stream that enters a layer below which no layer has a prefix: it depends on a row's
+ * tokens and positions alone, to the bit, whatever else is in the batch (rows of few tokens are
+ * computed there as those of many are). */
+typedef struct kvf__entry {
+    int64_t layer; /* 0: none */
+    float *x;      /* [n_tokens, C] memory of the caller */
+    bool known;    /* x is taken, and the layers below are not computed; else x is set */
+} kvf__entry;
+
 typedef struct kvf__input {
     const kvf__batch *batch;
     kvf__condition condition; /* of all rows. With batch->infix_at on a base with rope the keys of
@@ -72,10 +82,11 @@ typedef struct kvf__input {
     const int32_t *slot; /* [R], cache slot of each row; NULL: row r uses slot r */
     const kvf__row_dropout *row_dropout;  /* NULL: none; excludes common prefixes and a cache */
     const kvf__row_dropout *base_dropout; /* the same for the base; excludes adapters too */
-    float *streams; /* [L, n_tokens, C]; NULL: not wanted. Set to the residual stream that enters
-                       each layer: with post-norm blocks, what qkv reads */
-    double *share;  /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
-                       falls on virtual tokens: prefix, or vectors (but those in a cache) */
+    float *streams;   /* [L, n_tokens, C]; NULL: not wanted. Set to the residual stream that enters
+                         each layer: with post-norm blocks, what qkv reads */
+    kvf__entry entry; /* known excludes streams, share, queries, a cache and base_dropout */
+    double *share;    /* [L, H]; NULL: not wanted. Adds, for every label, how much of its attention
+                         falls on virtual tokens: prefix, or vectors (but those in a cache) */
     double
         *adapter_sizes; /* [L, 2, 2]; NULL: not wanted. Adds, for attention and feed-forward part
                            of each layer, squares of what its adapter adds and of what that reads,

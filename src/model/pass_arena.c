@@ -95,7 +95,7 @@ static void lay_layers(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 
     pass->kept = kvf__carve(carve, L, 1, sizeof(kvf__kept));
     for (int64_t l = 0; l < L; l++) {
-        if (l == 0 || !shared) {
+        if (l == 0 || (!shared && l >= pass->limits.lowest)) {
             int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : s->M;
             one = lay_kept(carve, pass, s, M2);
         }

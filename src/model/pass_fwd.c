@@ -111,6 +111,7 @@ static kvf_status set_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inp
     pass->keys.share = input->share;
     pass->adapt.sizes = input->adapter_sizes;
     pass->keys.queries = input->queries;
+    pass->entry = input->entry;
     pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
     pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
     pass->keys.dealt = false;
@@ -298,18 +299,35 @@ kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
+/* The residual stream as it enters the first layer that is computed. */
+static kvf_status begin_stream(kvf_ctx *ctx, kvf__pass *pass)
+{
+    const kvf__model *m = pass->model;
+    int64_t C = m->desc.C, n = pass->batch->n_tokens * C;
+
+    if (!pass->entry.known) return kvf__embed_fwd(ctx, pass);
+    kvf__embed_place(pass);
+    memcpy(pass->fwd.x, pass->entry.x, (size_t)n * sizeof(float));
+    memset(pass->fwd.x + n, 0, (size_t)(pass->M * C - n) * sizeof(float));
+    if (pass->fwd.x_act) m->kernels->from_f32(m->act, pass->fwd.x_act, pass->fwd.x, pass->M * C);
+    return KVF_OK;
+}
+
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
+    const kvf__entry *entry = &input->entry;
     int64_t stream = input->batch->n_tokens * pass->model->desc.C;
 
     pass->state = KVF__PASS_EMPTY;
     KVF_TRY(set_input(ctx, pass, input));
     pass->times.mark = kvf__clock();
-    KVF_TRY(kvf__embed_fwd(ctx, pass));
+    KVF_TRY(begin_stream(ctx, pass));
     KVF_TRY(kvf__rope_extend(ctx, pass->model, pass->fwd.position, pass->batch->n_tokens));
     kvf__pass_lap(pass, KVF__PART_EMBED);
 
-    for (int64_t l = 0; l < pass->model->desc.L; l++) {
+    for (int64_t l = entry->known ? entry->layer : 0; l < pass->model->desc.L; l++) {
+        if (entry->layer && l == entry->layer && !entry->known)
+            memcpy(entry->x, pass->fwd.x, (size_t)stream * sizeof(float));
         if (pass->again.entered) copy_entered(pass, l, false);
         if (input->streams)
             memcpy(input->streams + l * stream, pass->fwd.x, (size_t)stream * sizeof(float));

@@ -117,6 +117,7 @@ struct kvf__pass {
     const kvf__prefix *prefix; /* NULL if P = 0, or in sections */
     kvf__cache *cache;
     const int32_t *slot;
+    kvf__entry entry;
     int64_t M, ML;          /* padded rows, padded labelled rows */
     int64_t position_start; /* of the input */
 };
@@ -133,6 +134,8 @@ kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l);
 /* x [M, C] = token embedding (+ type, learned position, norm, dense layer); rows >= n_tokens hold
  * no token. Fills position too, and x_act. */
 kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass);
+/* Fills position alone. */
+void kvf__embed_place(kvf__pass *pass);
 /* Adds the gradient of layer 0's input (dx, and with post-norm dxhat) to the vectors it came from,
  * where the sections want it, and, with block, to what is trained of the embeddings, token by token
  * in the order of the batch. Uses up dx and x. */

@@ -128,6 +128,25 @@ bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product
     return true;
 }
 
+/* The lowest layer's backward pass ends at its prefix, before qkv; the last one runs on labelled
+ * rows from the output of attention on. */
+double kvf__model_work(const kvf__model *model, int64_t from, int64_t lowest, double labels,
+                       bool head)
+{
+    const kvf__desc *d = &model->desc;
+    double all = 0;
+    kvf__product p;
+
+    for (int64_t unit = from; unit < d->L + (head ? model->lm.n : 0); unit++)
+        for (size_t i = 0; kvf__product_at(d, unit, i, &p); i++) {
+            const bool qkv = p.kind == KVF__PRODUCT_QKV;
+            const double rows = unit >= d->L || (unit == d->L - 1 && !qkv) ? labels : 1;
+            const bool back = qkv ? unit > lowest : unit >= lowest;
+            all += (1 + back) * rows * (double)p.k * (double)p.n;
+        }
+    return all;
+}
+
 kvf__packed_pair *kvf__vocab_plane(const kvf__model *model, int64_t p)
 {
     return &model->lm.planes[model->store.late ? 0 : p];

@@ -101,8 +101,12 @@ static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers
     kvf__pass_limits limits = kvf__limits_for(&most, P, true);
     limits.sections = (int64_t)group->n;
     limits.recompute = recompute;
+    KVF_TRY(kvf__states_layer(trainers, group->n, &limits.lowest));
     KVF_TRY(kvf__pass_create(group->ctx, model, &limits, &group->pass));
     KVF_TRY(alloc_memory(group, &most));
+    if (limits.lowest)
+        KVF_TRY(kvf__states_open(trainers, group->n, limits.lowest, most.tokens,
+                                 (double)most.labels / (double)most.tokens, &group->states));
     seek_all(group);
     for (int64_t ahead = 0; next_sizes(group, &ahead, &part);)
         KVF_TRY(kvf__pass_prepare(group->ctx, group->pass, part.tokens, part.labels));
@@ -126,6 +130,7 @@ kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size
 void kvf__run_group_done(kvf__run_group *group)
 {
     kvf__pass_free(group->pass);
+    kvf__states_free(group->states);
     kvf__stacked_done(&group->stacked);
     kvf__free(group->member);
     kvf__free(group->section);
@@ -220,11 +225,13 @@ static kvf_status head_losses(kvf__run_group *group)
 
 static kvf_status run_part(kvf__run_group *group)
 {
-    const kvf__input input = {.batch = &group->stacked.batch,
-                              .sections = group->section,
-                              .n_sections = group->n_sections};
+    kvf__input input = {.batch = &group->stacked.batch,
+                        .sections = group->section,
+                        .n_sections = group->n_sections};
     if (!group->n_sections) return KVF_OK;
+    kvf__states_enter(group->states, &input);
     KVF_TRY(kvf__pass_fwd(group->ctx, group->pass, &input));
+    kvf__trainer_keep_states(group->member[group->whose[0]].trainer, group->states, &input);
     KVF_TRY(group->own_heads ? head_losses(group) : base_losses(group));
     return kvf__pass_bwd(group->ctx, group->pass, &(kvf__grads){.sections = group->grads});
 }

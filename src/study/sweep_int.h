@@ -58,6 +58,7 @@ typedef struct kvf__run_group {
     kvf__member *member; /* [n] */
     bool own_heads;
     kvf__pass *pass;
+    kvf__states *states; /* NULL: none are kept */
     kvf__stacked_batch stacked;
     int64_t n_sections; /* of the part at hand */
     kvf__section *section;

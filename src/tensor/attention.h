@@ -84,6 +84,8 @@ typedef struct kvf__attn {
     int64_t H, G, D, N;
     kvf__dtype act;
     bool causal;
+    bool by_blocks; /* rows of few own tokens are computed like others: the same bits for a token in
+                       any row */
     int64_t window; /* with causal; 0: none */
     float scale;
     float cap; /* of scaled scores; 0: none */

@@ -296,8 +296,9 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     KVF_TRY(kvf__tasks_check(ctx, o));
     KVF_TRY(kvf__retention_check(ctx, o));
     take_defaults(o);
-    int64_t start = 0;
+    int64_t start = 0, size = 0;
     KVF_TRY(kvf__position_parse(ctx, o->position_start, o->prefix_length, &start));
+    KVF_TRY(kvf__states_size(ctx, o->keep_states, &size));
     if (o->prefix_length < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");
     if (!o->batch_size && !o->batch_tokens)

@@ -348,6 +348,7 @@ static void tuned_done(kvf__tuned *tuned)
 void kvf__trainer_done(kvf__trainer *t)
 {
     kvf__pass_free(t->pass);
+    kvf__states_free(t->states);
     kvf__batcher_done(&t->rows.batcher);
     kvf__tasks_done(t);
     kvf__retention_free(t->retention);

@@ -40,17 +40,19 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     kvf_status st = kvf__ranks_refresh(t);         /* what other processes have; alone nothing */
     while (!st && kvf__step_rows_next(t, &rows)) { /* a part of them as a batch */
         const kvf__batch *batch = &t->rows.batcher.batch;
-        const kvf__input input = {.batch = batch,
-                                  .condition = tuned->condition,
-                                  .row_dropout = &tuned->row_dropout,
-                                  .base_dropout = &tuned->base_dropout};
+        kvf__input input = {.batch = batch,
+                            .condition = tuned->condition,
+                            .row_dropout = &tuned->row_dropout,
+                            .base_dropout = &tuned->base_dropout};
         kvf__grads grads = {.prefix = tuned->gradient.prefix,
                             .vectors = tuned->gradient.vectors,
                             .block = tuned->base != NULL};
         if (!batch->n_labels) continue;
         kvf__ranks_watch(t, rows.done >= rows.n, &grads);
 
-        st = kvf__pass_fwd(t->ctx, t->pass, &input);          /* the frozen base */
+        kvf__states_enter(t->states, &input);        /* from where on; 0 as a rule */
+        st = kvf__pass_fwd(t->ctx, t->pass, &input); /* the frozen base */
+        if (!st) kvf__trainer_keep_states(t, t->states, &input);
         if (!st) st = loss(t, &rows);                         /* head and labels, or a teacher */
         if (!st) st = kvf__pass_bwd(t->ctx, t->pass, &grads); /* back to the prefix */
         t->timer.mark = kvf__clock();                         /* the pass books its own time */

@@ -5,6 +5,7 @@
 
 #include "forecast.h"
 #include "journal.h"
+#include "kept_states.h"
 #include "pace.h"
 #include "ranks.h"
 #include "retention.h"
@@ -51,6 +52,7 @@ typedef struct kvf__trainer {
     kvf__train_rows rows;      /* what it is trained on */
     kvf__tuned tuned;          /* what is trained */
     kvf__pass *pass;           /* through the base */
+    kvf__states *states;       /* --keep-states; NULL: none; owned */
     kvf__teacher teacher;      /* targets in place of labels; k = 0: none */
     kvf__stepper stepper;      /* how parameters are stepped */
     kvf__retention *retention; /* --retain; NULL: none; owned */

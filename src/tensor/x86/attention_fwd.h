@@ -60,7 +60,7 @@ static void ATTN(fwd_block)(const attn_job *job, const attn_block *b)
 static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 {
     const kvf__attn_row *row = &attn->plan->rows[item->row];
-    if (row->len - row->first <= FEW) {
+    if (row->len - row->first <= FEW && !attn->by_blocks) {
         few_item(attn, item);
         return;
     }

@@ -1,0 +1,46 @@
+/* What enters the lowest layer with a prefix, kept for each row over the epochs of a run
+ * (--keep-states): below that layer nothing depends on what is trained. */
+#ifndef KVF_KEPT_STATES_H
+#define KVF_KEPT_STATES_H
+
+#include "pass.h"
+
+/* A row is known by its tokens, their types and their positions, so runs on one base share what
+ * they have in common. */
+typedef struct kvf__states kvf__states;
+typedef struct kvf__states_plan {
+    int64_t layer;        /* that the states enter, above 0 */
+    int64_t width;        /* C */
+    int64_t rows, tokens; /* of all data */
+    int64_t batch_tokens; /* most in one batch */
+    size_t memory;        /* bytes kept in memory; the rest goes to a file */
+    const char *beside;   /* in the folder of this path; the file has no name, so that none is left
+                             behind, however the process ends */
+} kvf__states_plan;
+kvf_status kvf__states_create(kvf_ctx *ctx, const kvf__states_plan *plan, kvf__states **out);
+void kvf__states_free(kvf__states *states);
+
+/* Sets input->entry for its batch: known, if every row is kept. NULL: does nothing, as below. */
+void kvf__states_enter(kvf__states *states, kvf__input *input);
+/* After the forward pass: keeps the rows that are new. Where there is no more room they are
+ * computed again each time; then it returns a line that says so, once, else NULL. */
+const char *kvf__states_keep(kvf__states *states, const kvf__input *input);
+
+/* ---- of a run (states_plan.c) ---------------------------------------------------------------- */
+
+struct kvf__trainer;
+
+/* Bytes of "2G", "500M", "64K" or "0"; -1 for "off", NULL and "". EUSAGE. */
+kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out);
+/* The layer that states of these runs [n] on one base enter; 0: none are kept, and why is said by a
+ * note where they were asked for. */
+kvf_status kvf__states_layer(struct kvf__trainer *const *trainers, size_t n, int64_t *out);
+/* Room for the data of all of them. A note says how much of a step is left, if labels are so many
+ * of the tokens. */
+kvf_status kvf__states_open(struct kvf__trainer *const *trainers, size_t n, int64_t layer,
+                            int64_t batch_tokens, double labels, kvf__states **out);
+/* As kvf__states_keep, with the line as a note of the run. */
+void kvf__trainer_keep_states(struct kvf__trainer *trainer, kvf__states *states,
+                              const kvf__input *input);
+
+#endif

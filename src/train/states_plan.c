@@ -1,0 +1,108 @@
+/* --keep-states: whether a run can keep states, from which layer on, and what that saves. */
+#include "trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out)
+{
+    static const char UNITS[] = "KMG";
+    char *end = NULL;
+    *out = -1;
+    if (!text || !*text || !strcmp(text, "off")) return KVF_OK;
+    const double number = strtod(text, &end);
+    const char *unit = *end ? strchr(UNITS, *end) : NULL;
+    const int power = unit ? 10 * (int)(unit - UNITS + 1) : 0;
+    if (*text < '0' || *text > '9' || (unit ? end[1] : *end) || number > (double)(1LL << 32))
+        return kvf__fail(ctx, KVF_EUSAGE, "--keep-states \"%s\": want off, or a size as 500M or 2G",
+                         text);
+    *out = (int64_t)(number * (double)(1LL << power));
+    return KVF_OK;
+}
+
+/* Why these runs keep no states though they are asked to; NULL: they do, from *layer on. */
+static const char *why_not(kvf__trainer *const *trainers, size_t n, int64_t *layer)
+{
+    int64_t lowest = INT64_MAX;
+    for (size_t i = 0; i < n; i++) {
+        const kvf__trainer *t = trainers[i];
+        int64_t l = 0;
+        if (t->options.base_dropout > 0)
+            return "--base-dropout draws what they hold anew each step";
+        if (t->ranks) return "each process sees other rows each epoch";
+        while (l < t->id.L && !t->tuned.layer_mask[l])
+            l++;
+        if (l < lowest) lowest = l;
+    }
+    *layer = lowest;
+    return lowest ? NULL : "layer 0 has a prefix (--layers)";
+}
+
+kvf_status kvf__states_layer(kvf__trainer *const *trainers, size_t n, int64_t *out)
+{
+    kvf__trainer *t = trainers[0];
+    int64_t layer = 0, size = -1;
+    *out = 0;
+    for (size_t i = 0; i < n; i++) {
+        KVF_TRY(kvf__states_size(t->ctx, trainers[i]->options.keep_states, &size));
+        if (size < 0) return KVF_OK;
+    }
+    const char *why = why_not(trainers, n, &layer);
+    if (why)
+        kvf__trainer_note(t, "--keep-states: off, %s", why);
+    else
+        *out = layer;
+    return KVF_OK;
+}
+
+static void note_ratio(kvf__trainer *t, int64_t layer, double labels)
+{
+    const kvf__model *model = t->base->model;
+    const bool lm = kvf__head_is_lm(t->rows.task->head);
+    const double kept = kvf__model_work(model, layer, layer, labels, lm);
+    char below[40] = "layer 0 is";
+    if (layer > 1) snprintf(below, sizeof below, "layers 0-%lld are", (long long)layer - 1);
+    kvf__trainer_note(
+        t,
+        "states: %s computed once for each row; from then on a step has 1/%.2f of the "
+        "multiply-adds of a prefix in all layers, 1/%.2f of those without --keep-states",
+        below, kvf__model_work(model, 0, 0, labels, lm) / kept,
+        kvf__model_work(model, 0, layer, labels, lm) / kept);
+}
+
+kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, int64_t layer,
+                            int64_t batch_tokens, double labels, kvf__states **out)
+{
+    kvf__trainer *t = trainers[0];
+    kvf__states_plan plan = {.layer = layer,
+                             .width = kvf__model_desc(t->base->model)->C,
+                             .batch_tokens = batch_tokens,
+                             .beside = t->options.out ? t->options.out : "."};
+    bool alike = false;
+    for (size_t i = 0; i < n; i++) {
+        int64_t size = 0;
+        KVF_TRY(kvf__states_size(t->ctx, trainers[i]->options.keep_states, &size));
+        if ((size_t)size > plan.memory) plan.memory = (size_t)size;
+        for (size_t k = 0; k < trainers[i]->rows.n; k++) {
+            const kvf__dataset *data = &trainers[i]->rows.task[k].data;
+            plan.rows += data->n;
+            plan.tokens += data->start[data->n];
+        }
+    }
+    KVF_TRY(kvf__model_rows_alike(t->ctx, t->base->model, batch_tokens, &alike));
+    if (!alike) {
+        kvf__trainer_note(t, "--keep-states: off, %s",
+                          t->options.stream_layers || t->options.weight_dtype
+                              ? "not with --stream-layers or --weight-dtype"
+                              : "on this CPU a row's bits depend on the other rows of its step");
+        return KVF_OK;
+    }
+    note_ratio(t, layer, labels);
+    return kvf__states_create(t->ctx, &plan, out);
+}
+
+void kvf__trainer_keep_states(kvf__trainer *t, kvf__states *states, const kvf__input *input)
+{
+    const char *line = kvf__states_keep(states, input);
+    if (line) kvf__trainer_note(t, "%s", line);
+}

@@ -1,0 +1,85 @@
+# States of rows that are kept (--keep-states): the same run, what is said, and no file left behind.
+make_inputs
+
+# same_values A B: all but the option itself.
+same_values() { run 0 diff --tensors-only "$1" "$2"; }
+
+states='^states: layer 0 is computed once for each row; from then on a step has 1/[1-9][.][0-9]* of the multiply-adds of a prefix in all layers, 1/1[.][0-9]* of those without --keep-states$'
+set -- --method direct --layers 1 --epochs 3 --batch-size 6
+train 0 --out plain.h5 "$@" --share-prefixes off
+train 0 --out again.h5 "$@" --keep-states 1M
+if grep -q 'off, on this CPU' out; then
+    skip 'states of rows: on this CPU their bits depend on other rows'
+    exit 77
+fi
+for size in 1G 2K 0; do
+    train 0 --out kept.h5 --force "$@" --keep-states $size --share-prefixes off
+    has out "$states"
+    same_values plain.h5 kept.h5
+    # what rows share, and of which the rest is short, has equal bits wherever it lies
+    train 0 --out kept.h5 --force "$@" --keep-states $size
+    same_values again.h5 kept.h5
+done
+[ "$(find . -name '*states*')" = '' ] || fail 'a file is left'
+run 0 inspect kept.h5
+has out 'keep-states.*0'
+run 0 inspect plain.h5
+! grep -q keep-states out || fail 'a run without the option stores it'
+
+# Where there is nothing to keep, a line says why, and the run is the plain one.
+off() {
+    reason=$1
+    shift
+    train 0 --out on.h5 --force --method direct --steps 2 "$@" --keep-states 1M
+    has out "^--keep-states: off, $reason\$"
+    train 0 --out off.h5 --force --method direct --steps 2 "$@"
+    same_values on.h5 off.h5
+}
+off 'layer 0 has a prefix (--layers)'
+off '--base-dropout draws what they hold anew each step' --layers 1 --base-dropout 0.1
+off 'not with --stream-layers or --weight-dtype' --layers 1 --weight-dtype bf16
+for method in adapter prompt full; do
+    run 2 train --base model --data train.jsonl --out no.h5 --method $method --keep-states 1M
+    err_is "kvfold: train: --keep-states: not for method $method; try kvfold train --help"
+done
+train 2 --out no.h5 --layers 1 --keep-states 2GB
+err_is 'kvfold: train: --keep-states "2GB": want off, or a size as 500M or 2G; try kvfold train --help'
+absent no.h5
+
+# A full disk, of which a limit on files stands in: what was kept until then is used, the rest computed, the run the same.
+long=$(printf 'and then %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+sed "s/after/$long/" train.jsonl >long.jsonl
+set -- --base model --data long.jsonl --threads 2 --prefix-length 4 --precision f32 --method direct --layers 1 --epochs 3 --batch-size 1
+run 0 train --out wide.h5 "$@"
+(
+    trap '' XFSZ
+    ulimit -f 100
+    "$KVFOLD" train --out full.h5 "$@" --keep-states 0 >out 2>err
+) || fail "a full disk: $(cat err)"
+has out 'no room for more states of rows (File too large): the others are computed each time$'
+[ "$(grep -c 'no room' out)" -eq 1 ] || fail 'said more than once'
+same_values wide.h5 full.h5
+
+# Killed: nothing is left beside what was saved.
+"$KVFOLD" train --out killed.h5 "$@" --epochs 100000 --keep-states 0 --save-every 4 >out 2>err &
+pid=$!
+tries=0
+until [ -e killed.h5 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+    [ $tries -lt 200 ] || { fail 'no save after 20 s'; break; }
+done
+kill -9 $pid
+wait $pid 2>/dev/null
+[ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a run that was killed'
+
+# A sweep: its runs share what is kept; the lowest layer of all counts.
+printf 'lr = 0.01, 0.03\nlayers = 1\n' >grid.txt
+run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --epochs 3 --out plain --share-prefixes off
+run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --epochs 3 --out kept \
+    --keep-states 3K --share-prefixes off
+for file in plain/*.h5; do same_values "$file" "kept/${file#plain/}"; done
+printf 'layers = 0-1, 1\n' >grid.txt
+run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --steps 2 --out mixed \
+    --keep-states 3K
+has out '[-]-keep-states: off, layer 0 has a prefix'
