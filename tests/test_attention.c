@@ -63,12 +63,14 @@ static int64_t gather(const formula *m, int r, int64_t g, int64_t i, const doubl
     }
     for (int64_t t = 0; t < row->len; t++) {
         if (a->causal && t > i) break;
+        if (!a->causal && a->window && (t - i >= a->window || i - t >= a->window)) continue;
         keys[n] = m->qkv + (row->start + t) * a->ld + a->H * a->D + g * a->D;
         values[n] = keys[n] + a->G * a->D;
         weights[n] = 0;
         n++;
     }
-    const int64_t hidden = a->window && n > a->window ? n - a->window : 0; /* the oldest */
+    const int64_t hidden = a->causal && a->window && n > a->window ? n - a->window
+                                                                   : 0; /* the oldest */
     memmove(keys, keys + hidden, (size_t)(n - hidden) * sizeof *keys);
     memmove(values, values + hidden, (size_t)(n - hidden) * sizeof *values);
     memmove(weights, weights + hidden, (size_t)(n - hidden) * sizeof *weights);
@@ -139,6 +141,7 @@ static const fx_shape FORMULA_SHAPES[] = {
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {9, 2}, .cap = 1.5f},
     {.H = 2, .G = 1, .D = 8, .P = 5, .common = 2, .n_rows = 3, .len = {9, 2, 1}, .window = 4},
     {.H = 2, .G = 2, .D = 4, .P = 3, .n_rows = 2, .len = {4, 6}, .window = 1, .cap = 2},
+    {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 3, .len = {9, 2, 1}, .full = true, .window = 3},
     {.H = 4, .G = 2, .D = 5, .P = 9, .n_rows = 3, .len = {4, 1, 6}, .weighted = true},
     {.H = 4,
      .G = 1,

@@ -1,7 +1,8 @@
 /* Attention over key segments: segment 0 the prefix, between shared common prefixes or a generation
  * cache, last the row's own tokens. Every query sees its row's whole shared segments; own tokens
  * causally, or all of them. Under a window a causal query sees only the last so many of these keys,
- * itself among them, counted in the order of the segments.
+ * itself among them, counted in the order of the segments; another one own tokens less than that
+ * far away on either side, and the whole segments, whose keys are at no distance.
  *
  *   qkv  act [N, ld]   per packed token H*D queries, G*D keys, G*D values
  *   out  act [N, H*D]
@@ -86,7 +87,7 @@ typedef struct kvf__attn {
     bool causal;
     bool by_blocks; /* rows of few own tokens are computed like others: the same bits for a token in
                        any row */
-    int64_t window; /* with causal; 0: none */
+    int64_t window; /* 0: none */
     float scale;
     float cap; /* of scaled scores; 0: none */
     const void *qkv;

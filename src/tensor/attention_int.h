@@ -104,7 +104,14 @@ static inline int64_t kvf__attn_visible(const kvf__attn *a, const kvf__attn_row 
 static inline int64_t kvf__attn_first_visible(const kvf__attn *a, int64_t shared, int64_t i)
 {
     const int64_t first = shared + i + 1 - a->window;
-    return a->window && first > 0 ? first : 0;
+    return a->causal && a->window && first > 0 ? first : 0;
+}
+
+/* Is key j among these, but too far from query i on either side? */
+static inline bool kvf__attn_is_far(const kvf__attn *a, int64_t shared, int64_t i, int64_t j)
+{
+    const int64_t away = j - shared - i;
+    return !a->causal && a->window && j >= shared && (away >= a->window || -away >= a->window);
 }
 
 static inline float *kvf__attn_lse(const kvf__attn *a, const kvf__attn_row *row, int64_t head,

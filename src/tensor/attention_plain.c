@@ -179,8 +179,8 @@ static void scores(const plain_job *j, int64_t head, int64_t i, int64_t n)
     for (int64_t k = 0; cap > 0 && k < n; k++)
         j->p[k] = cap * tanhf(j->p[k] / cap);
     add_scaled(j->p, 1, j->w, n);
-    for (int64_t k = 0; k < first; k++)
-        j->p[k] = -INFINITY;
+    for (int64_t k = 0; j->attn->window && k < n; k++)
+        if (k < first || kvf__attn_is_far(j->attn, j->shared, i, k)) j->p[k] = -INFINITY;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -235,7 +235,6 @@ static void query_probs(const plain_job *j, int64_t head, int64_t i, int64_t n)
     const kvf__attn *a = j->attn;
     const kvf__attn_rows outs = kvf__attn_in_out(a, j->row, a->out, head, 0);
     const float lse = *kvf__attn_lse(a, j->row, head, i);
-    const int64_t first = kvf__attn_first_visible(a, j->shared, i);
     float delta = 0;
 
     scores(j, head, i, n);
@@ -246,7 +245,7 @@ static void query_probs(const plain_job *j, int64_t head, int64_t i, int64_t n)
     times_cols(j, j->dp, j->dout, j->v_cols, n);
     for (int64_t k = 0; k < n; k++) {
         float p = expf(j->p[k] - lse);
-        const float t = a->cap > 0 && k >= first ? (j->p[k] - j->w[k]) / a->cap : 0;
+        const float t = a->cap > 0 && j->p[k] > -INFINITY ? (j->p[k] - j->w[k]) / a->cap : 0;
         const float dw = p * (j->dp[k] * j->mask[k] - delta);
         j->dw[k] += dw;
         j->dp[k] = dw * (1 - t * t) * a->scale;

@@ -81,7 +81,8 @@ static int64_t visible(const ref_head *h, int64_t i)
 
 static bool sees(const ref_head *h, int64_t i, int64_t j)
 {
-    return j >= kvf__attn_first_visible(h->attn, h->shared, i) && j < visible(h, i);
+    return j >= kvf__attn_first_visible(h->attn, h->shared, i) && j < visible(h, i) &&
+           !kvf__attn_is_far(h->attn, h->shared, i, j);
 }
 
 /* Of query i and key j, with its log-weight; *slope: of the cap there. */

@@ -60,7 +60,8 @@ static void ATTN(fwd_block)(const attn_job *job, const attn_block *b)
 static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 {
     const kvf__attn_row *row = &attn->plan->rows[item->row];
-    if (row->len - row->first <= FEW && !attn->by_blocks) {
+    const bool two_sided = attn->window && !attn->causal; /* the few walk one range of keys */
+    if (row->len - row->first <= FEW && !attn->by_blocks && !two_sided) {
         few_item(attn, item);
         return;
     }

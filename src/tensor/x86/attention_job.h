@@ -47,8 +47,10 @@ typedef struct attn_block {
 typedef struct attn_column {
     int64_t plain;    /* every lane sees the keys before this one */
     int64_t diagonal; /* from then on key j is hidden from the first j - diagonal lanes */
+    int64_t end;      /* and from this one on from all */
     int64_t near;     /* the windows of all lanes hold the keys from this one on */
     int64_t far;      /* before it key j is seen by the first j - far lanes alone */
+    int64_t own;      /* but keys before this one are in every window */
     bool capped;      /* S to `cap` tanh(S * to_cap) first */
     int64_t weighted; /* of the job, with these two */
     const float *log_weights;
@@ -59,8 +61,9 @@ typedef struct attn_column {
 
 VEC_INLINE vf hide(const attn_column *c, int64_t j, vf v, vf other)
 {
-    if (j < c->near) v = vf_keep_n(v, attn_max(j - c->far, 0), other);
-    return j < c->plain ? v : vf_keep_n(other, attn_min(j - c->diagonal, VF_LANES), v);
+    if (j < c->near && j >= c->own) v = vf_keep_n(v, attn_max(j - c->far, 0), other);
+    if (j < c->plain) return v;
+    return vf_keep_n(other, j < c->end ? attn_min(j - c->diagonal, VF_LANES) : VF_LANES, v);
 }
 
 static attn_block job_block(const attn_job *job, int64_t head, int64_t q0, bool shared_only)
@@ -90,6 +93,7 @@ static attn_column job_column(const attn_job *job, const attn_block *b, int v)
     const float log2e = 1.44269504f, cap = job->attn->cap, scale = job->attn->scale;
     attn_column c = {.plain = self + 1,
                      .diagonal = self,
+                     .end = INT64_MAX,
                      .capped = cap > 0,
                      .weighted = job->weighted,
                      .log_weights = job->log_weights,
@@ -102,8 +106,10 @@ static attn_column job_column(const attn_job *job, const attn_block *b, int v)
         c.near = c.far + VF_LANES;
     }
     if (!job->attn->causal) {
-        c.plain = job->n;
-        c.diagonal = job->n - VF_LANES;
+        c.own = job->shared;
+        c.diagonal = job->attn->window ? self + job->attn->window - 1 : job->n;
+        c.plain = attn_min(c.diagonal + 1, job->n);
+        c.end = job->n;
     }
     return c;
 }
