@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-static const char *const ENCODERS[] = {"bert", "roberta", "electra", "distilbert", "deberta"};
+static const char *const ENCODERS[] = {"bert",       "roberta", "electra",
+                                       "distilbert", "deberta", "modernbert"};
 enum { N_ENCODERS = sizeof ENCODERS / sizeof ENCODERS[0] };
 static const char *const CAUSAL[] = {"llama_untied", "gpt2", "gpt2_by_layer", "qwen3"};
 enum { N_CAUSAL = sizeof CAUSAL / sizeof CAUSAL[0] };

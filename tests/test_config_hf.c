@@ -204,6 +204,11 @@ END_TEST
     "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":100,"                        \
     "\"relative_attention\":true,\"position_biased_input\":false,\"share_att_key\":true,"          \
     "\"pos_att_type\":[\"p2c\",\"c2p\"],\"norm_rel_ebd\":\"layer_norm\"}"
+#define MODERNBERT                                                                                 \
+    "{\"model_type\":\"modernbert\",\"hidden_size\":64,\"intermediate_size\":96,"                  \
+    "\"num_hidden_layers\":5,\"num_attention_heads\":4,\"vocab_size\":100,"                        \
+    "\"global_attn_every_n_layers\":3,\"global_rope_theta\":160000.0,\"local_attention\":128,"     \
+    "\"local_rope_theta\":10000.0,\"norm_eps\":1e-05}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
 /* base with one key set; key NULL: as it is. */
@@ -272,6 +277,39 @@ START_TEST(window_with_a_switch)
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(QWEN2, "use_sliding_window", "true", &d), KVF_OK);
     ck_assert_int_eq(d.position.window, 32);
+    kvf__desc_done(&d);
+}
+END_TEST
+
+/* As files on the Hub have it, and as transformers 5 writes it. */
+START_TEST(two_sided_windows)
+{
+    kvf__desc d = {0};
+
+    ck_assert_int_eq(describe(MODERNBERT, NULL, NULL, &d), KVF_OK);
+    ck_assert_int_eq(d.position.window, 65);
+    for (int64_t l = 0; l < 5; l++)
+        ck_assert_int_eq(kvf__positions_window(&d.position, l), l % 3 ? 65 : 0);
+    ck_assert(d.position.rope.theta == 160000 && d.position.local_theta == 10000);
+    ck_assert(!d.block.causal && d.block.first_bare && !d.mean_pooled && d.norm_eps == 1e-5f);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(MODERNBERT, "rope_parameters",
+                              "{\"full_attention\":{\"rope_theta\":8000.0},\"sliding_attention\":"
+                              "{\"rope_theta\":700.0}}",
+                              &d),
+                     KVF_OK);
+    ck_assert(d.position.rope.theta == 8000 && d.position.local_theta == 700);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(MODERNBERT, "layer_types",
+                              "[\"sliding_attention\",\"full_attention\",\"full_attention\","
+                              "\"full_attention\",\"full_attention\"]",
+                              &d),
+                     KVF_OK);
+    ck_assert_int_eq(kvf__positions_window(&d.position, 0), 65);
+    ck_assert_int_eq(kvf__positions_window(&d.position, 3), 0);
+    kvf__desc_done(&d);
+    ck_assert_int_eq(describe(MODERNBERT, "classifier_pooling", "\"mean\"", &d), KVF_OK);
+    ck_assert(d.mean_pooled);
     kvf__desc_done(&d);
 }
 END_TEST
@@ -348,6 +386,9 @@ static const struct refusal {
 } refusals[] = {
     {LLAMA, "model_type", "\"albert\"", KVF_EUNSUPPORTED,
      "\"albert\" is not supported (llama, mistral, qwen2"},
+    {MODERNBERT, "norm_bias", "true", KVF_EUNSUPPORTED, "norm_bias is true, expected false"},
+    {MODERNBERT, "attention_bias", "true", KVF_EUNSUPPORTED, "expected false"},
+    {MODERNBERT, "local_attention", "0", KVF_EFORMAT, "a positive integer"},
     {DEBERTA, "relative_attention", "false", KVF_EUNSUPPORTED, "only true is supported"},
     {DEBERTA, "position_biased_input", "true", KVF_EUNSUPPORTED, "only false is supported"},
     {DEBERTA, "pos_att_type", "\"c2p\"", KVF_EUNSUPPORTED, "expected c2p and p2c"},
@@ -465,6 +506,7 @@ int main(void)
     tcase_add_test(tc, absent_keys_take_the_class_defaults);
     tcase_add_test(tc, token_ids);
     tcase_add_test(tc, window_with_a_switch);
+    tcase_add_test(tc, two_sided_windows);
     tcase_add_test(tc, class_name_stands_in_for_model_type);
     tcase_add_test(tc, aliases_of_gpt2);
     tcase_add_test(tc, precedence_of_rope_keys);

@@ -27,7 +27,8 @@ static const struct {
     const char *arch, *name;
     kvf__task task;
     int64_t labels;
-    bool pooler; /* the case has one: run once with it frozen, once trained */
+    bool pooler; /* the case has one, or layers of the masked language model: run once with it
+                    frozen, once trained */
 } CASES[] = {
     {"bert", "seq-cls", KVF__TASK_SEQ_CLS, 3, true},
     {"bert", "regression", KVF__TASK_SEQ_CLS, 1, true},
@@ -59,6 +60,12 @@ static const struct {
     {"deberta-v2", "qa", KVF__TASK_QA, 0, false},
     {"deberta-v2", "qa_context", KVF__TASK_QA, 0, false},
     {"deberta-v2", "multiple-choice", KVF__TASK_CHOICE, 0, false},
+    {"modernbert", "seq-cls", KVF__TASK_SEQ_CLS, 3, true},
+    {"modernbert", "regression", KVF__TASK_SEQ_CLS, 1, true},
+    {"modernbert", "token-cls", KVF__TASK_TOKEN_CLS, 5, true},
+    {"modernbert", "qa", KVF__TASK_QA, 0, true},
+    {"modernbert", "qa_context", KVF__TASK_QA, 0, true},
+    {"modernbert", "multiple-choice", KVF__TASK_CHOICE, 0, true},
     {"gpt2", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
     {"gpt2", "regression", KVF__TASK_SEQ_CLS, 1, false},
     {"gpt2", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
@@ -128,12 +135,17 @@ static void compare(int at, bool frozen)
     kvf__head_base base = {
         .arch = CASES[at].arch,
         .C = 12,
+        .norm_eps = 1e-5,
     };
     char pooler[64];
     snprintf(pooler, sizeof pooler, "%s.pooler.dense.weight", base.arch);
     if (frozen) base.pooler = stored(at, "param.", pooler, NULL);
     snprintf(pooler, sizeof pooler, "%s.pooler.dense.bias", base.arch);
     if (frozen) base.pooler_bias = stored(at, "param.", pooler, NULL);
+    kvf__masked_lm transform = {.act = KVF__GELU_ERF,
+                                .dense = (float *)stored(at, "param.", "head.dense.weight", NULL),
+                                .gamma = (float *)stored(at, "param.", "head.norm.weight", NULL)};
+    if (frozen && transform.dense) base.masked_lm = &transform;
     const kvf__head_options options = {
         .task = CASES[at].task, .labels = CASES[at].labels, .regression = batch.values != NULL};
     kvf__head *head = NULL;

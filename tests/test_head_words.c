@@ -33,6 +33,11 @@ static const struct {
      "\"n_layers\":1,\"n_heads\":2,\"max_position_embeddings\":24,"
      "\"activation\":\"relu\"%s}",
      "vocab_projector.bias"},
+    {"modernbert",
+     "{\"model_type\":\"modernbert\",\"vocab_size\":40,\"hidden_size\":12,"
+     "\"intermediate_size\":16,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+     "\"max_position_embeddings\":24,\"hidden_activation\":\"relu\"%s}",
+     "decoder.bias"},
     {"deberta",
      "{\"model_type\":\"deberta-v2\",\"vocab_size\":40,\"hidden_size\":12,\"intermediate_size\":16,"
      "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":24,"
@@ -234,6 +239,14 @@ static void compare_phrases(const kvf__weights *from, const char *name, const kv
     kvf__head_free(head);
 }
 
+static bool is_embedding(const kvf__param *param)
+{
+    static const char *const NAMES[] = {"word_embeddings", "tok_embeddings", "embed_tokens"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strstr(param->name, NAMES[i])) return true;
+    return false;
+}
+
 /* Rows: the models, frozen and trained. */
 START_TEST(phrases_are_those_of_transformers)
 {
@@ -252,9 +265,7 @@ START_TEST(phrases_are_those_of_transformers)
     const kvf__params *params = kvf__model_params(f.model);
     const kvf__param *matrix = NULL;
     for (size_t i = 0; i < params->n; i++)
-        if (strstr(params->item[i].name, "word_embeddings") ||
-            strstr(params->item[i].name, "embed_tokens"))
-            matrix = &params->item[i];
+        if (is_embedding(&params->item[i])) matrix = &params->item[i];
     ck_assert((matrix != NULL) == trained);
     compare_phrases(&file, name, f.model, matrix);
     close_case(&f);
@@ -295,7 +306,7 @@ START_TEST(phrases_of_one_token_are_words)
                              .values = VALUES};
     kvf__param *matrix = NULL;
     for (size_t i = 0; i < kvf__model_params(f.model)->n; i++)
-        if (strstr(kvf__model_params(f.model)->item[i].name, "word_embeddings"))
+        if (is_embedding(&kvf__model_params(f.model)->item[i]))
             matrix = &kvf__model_params(f.model)->item[i];
     ck_assert_ptr_nonnull(matrix);
     matrix->value[ids[1] * matrix->dim[1]] += 0.25f; /* the rows follow what is trained */

@@ -77,7 +77,8 @@ typedef enum kvf__role {
 #define KVF__W_BY_HEAD                                                                             \
     0x2000u /* Hugging Face has the rows of q, k and v head by head, a GGUF one after the other */
 
-#define KVF__W_PLUS_ONE 0x4000u /* Hugging Face stores it less 1 */
+#define KVF__W_PLUS_ONE  0x4000u /* Hugging Face stores it less 1 */
+#define KVF__W_NOT_FIRST 0x8000u /* the first layer has none */
 
 /* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
@@ -120,6 +121,8 @@ typedef struct kvf__config_keys {
     struct {                           /* which layers have the window */
         const char *pattern;           /* NULL: only layer_types says */
         int64_t global_every;          /* every so-manieth has not; 0: all have */
+        bool from_0;                   /* of these the first is layer 0, else the so-manieth */
+        bool two_sided;                /* the key is how many tokens it spans, on both sides */
         const char *first;             /* or: those from this one on; NULL: not so */
         const char *theta;             /* of their own rope, else 10000; NULL: they have none */
     } local;
@@ -168,7 +171,7 @@ typedef struct kvf__arch_family {
     size_t n;
 } kvf__arch_family;
 extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, kvf__arch_phi,
-    kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta;
+    kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta, kvf__arch_modernbert;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_by_class(const char *class_name);

@@ -137,6 +137,7 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
     const kvf_json *types = kvf_json_get(c->root, "layer_types");
     double every = (double)keys->local.global_every, first = 0;
 
+    if (keys->local.two_sided) desc->position.window = desc->position.window / 2 + 1;
     if (kvf_json_typeof(types) == KVF_JSON_ARRAY) return read_layer_types(c, types, desc);
     if (keys->local.pattern)
         KVF_TRY(kvf__config_real(c, c->root, keys->local.pattern, every, &every));
@@ -262,6 +263,8 @@ static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(read_rate(c, &keys->pooled, &to->pooled));
     KVF_TRY(read_rate(c, &keys->qa, &to->qa));
     KVF_TRY(read_rate(c, &keys->attention_dropout, &to->attention));
+    const char *pooling = kvf_json_str(kvf_json_get(c->root, "classifier_pooling"), NULL);
+    desc->mean_pooled = pooling && !strcmp(pooling, "mean");
     return kvf__config_real(c, c->root, "initializer_range", 0, &desc->initializer_range);
 }
 

@@ -177,8 +177,10 @@ kvf_status kvf__config_size(const kvf__config *c, const kvf__desc *desc, const k
 
 void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first)
 {
+    const bool from_0 = desc->arch->keys->local.from_0;
+
     for (int64_t l = 0; l < KVF__MOST_LAYERS; l++)
-        if (l < first || (every && (l + 1) % every == 0))
+        if (l < first || (every && (l + !from_0) % every == 0))
             desc->position.global[l / 64] |= UINT64_C(1) << l % 64;
 }
 

@@ -89,7 +89,9 @@ static void read_masked_lm(const reading *r)
 
     to->act = r->c->desc->arch->mlm_gelu ? KVF__GELU_ERF : r->c->desc->block.act;
     for (size_t i = 0; i < KVF__COUNT(ROLES); i++)
-        if (!r->c->desc->tied || !slot_of(r->c, ROLES[i], 0)) return;
+        if (!r->c->desc->tied ||
+            (kvf__weight_by_role(r->c->desc, ROLES[i]) && !slot_of(r->c, ROLES[i], 0)))
+            return;
     for (size_t i = 0; i < KVF__COUNT(ROLES); i++)
         read_plain(r, ROLES[i], 0, at[i]);
 }

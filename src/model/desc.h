@@ -66,9 +66,10 @@ typedef struct kvf__dropouts {
 /* What a block is made of: a row of the table of architectures, or a config gives it. */
 typedef struct kvf__block {
     kvf__norm_kind norm;
-    bool post_norm; /* x = norm(x + half(x)); else x += half(norm(x)) */
-    bool bare;      /* no norm in front: x += half(x) */
-    bool out_norm;  /* a norm of what a half gives: x += norm(half(...)) */
+    bool post_norm;  /* x = norm(x + half(x)); else x += half(norm(x)) */
+    bool bare;       /* no norm in front: x += half(x) */
+    bool first_bare; /* none in front of the first layer's attention */
+    bool out_norm;   /* a norm of what a half gives: x += norm(half(...)) */
     kvf__qk_norm qk_norm;
     bool parallel; /* both halves read the x that enters the block */
     kvf__act_fn act;
@@ -85,7 +86,8 @@ typedef struct kvf__positions {
     int32_t pad;      /* RoBERTa: tokens with this id are at this row of the table, the others are
                          counted from the row after it on; -1: position and row are one */
     bool starts_at_0; /* after a prefix positions start at 0, not at P, unless a run asks for it */
-    int64_t window; /* of local layers: a query sees the last so many keys; 0: no layer is local */
+    int64_t window;   /* of local layers: a query sees the last so many keys, in an encoder own ones
+                         less far away on either side; 0: no layer is local */
     uint64_t global[KVF__MOST_LAYERS / 64]; /* bit l: layer l is not local */
     kvf__rope rope;
     kvf__relative relative;
@@ -128,7 +130,8 @@ typedef struct kvf__desc {
     kvf__dropouts dropout;
     double initializer_range; /* for task heads; 0: not in the config */
     kvf__token_ids ids;
-    bool gguf; /* names and row order are those of a GGUF */
+    bool mean_pooled; /* heads of whole rows read the mean of its states, not the first */
+    bool gguf;        /* names and row order are those of a GGUF */
 } kvf__desc;
 
 /* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one.

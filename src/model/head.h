@@ -45,6 +45,9 @@ typedef struct kvf__head_base {
     kvf__dropouts dropout;
     double initializer_range;          /* the config's; 0: 0.02 */
     const float *pooler, *pooler_bias; /* [C, C], [C], viewed; NULL: the base has none */
+    const kvf__masked_lm *masked_lm;   /* the same; its norm's epsilon */
+    double norm_eps;
+    bool mean_pooled; /* of kvf__desc */
 } kvf__head_base;
 
 /* EUNSUPPORTED: the architecture has no such head. */

@@ -71,8 +71,10 @@ struct kvf__head {
     kvf__params params;
     char name[4][64];
     float *values, *grads;       /* grads NULL: of words, whose rows are values */
-    const kvf__masked_lm *words; /* NULL: a trained head; else its act is used in place of tanh
-                                    and norm */
+    const kvf__masked_lm *words; /* its layers are the inner ones, its act and norm those behind
+                                    them; NULL: of others */
+    kvf__masked_lm own;          /* of heads that train these themselves; the norm's gradient */
+    float *dgamma;               /* NULL: not trained */
     double norm_eps;
     int32_t *word_ids;         /* of words, [width], owned; NULL: of others */
     const kvf__model *trained; /* of words: whose embedding is trained; NULL: nobody's */

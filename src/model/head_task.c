@@ -2,9 +2,11 @@
  * calls forward and backward.
  *
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
- * modeling_electra, modeling_distilbert, modeling_deberta_v2, modeling_gpt2 and modeling_layers'
- * Generic... classes (llama, mistral, qwen2, qwen3). A pooler comes from the base and stays frozen;
- * where the base file has none, a new one is trained as part of the head. */
+ * modeling_electra, modeling_distilbert, modeling_deberta_v2, modeling_modernbert, modeling_gpt2
+ * and modeling_layers' Generic... classes (llama, mistral, qwen2, qwen3). A pooler comes from the
+ * base and stays frozen; where the base file has none, a new one is trained as part of the head.
+ * The same holds for dense layer and norm of ModernBERT's masked language model, with which all its
+ * heads begin. */
 #include "arena.h"
 #include "head_priv.h"
 
@@ -19,9 +21,11 @@
 #define ELECTRA    " electra "
 #define DISTILBERT " distilbert "
 #define DEBERTA    " deberta-v2 "
+#define MODERNBERT " modernbert "
 #define GPT2       " gpt2 "
 #define LLAMA      " llama mistral qwen2 qwen3 "
 #define NO_INNER   NULL, KVF__TANH, false, false
+#define TRANSFORM  "head.dense", KVF__GELU_ERF, true, false
 
 static const kvf__head_kind KINDS[] = {
     {BERT, KVF__TASK_SEQ_CLS, "bert.pooler.dense", KVF__TANH, true, false, "classifier", true,
@@ -54,6 +58,10 @@ static const kvf__head_kind KINDS[] = {
     /* transformers has none: the head of seq-cls with one output, a score for each choice */
     {GPT2 LLAMA, KVF__TASK_CHOICE, NO_INNER, "score", false, KVF__RATE_NONE},
     {LLAMA, KVF__TASK_TOKEN_CLS, NO_INNER, "score", true, KVF__RATE_CLASSIFIER},
+    {MODERNBERT, KVF__TASK_SEQ_CLS, TRANSFORM, "classifier", true, KVF__RATE_CLASSIFIER},
+    {MODERNBERT, KVF__TASK_CHOICE, TRANSFORM, "classifier", true, KVF__RATE_CLASSIFIER},
+    {MODERNBERT, KVF__TASK_TOKEN_CLS, TRANSFORM, "classifier", true, KVF__RATE_CLASSIFIER},
+    {MODERNBERT, KVF__TASK_QA, TRANSFORM, "classifier", true, KVF__RATE_CLASSIFIER},
 };
 
 static const kvf__head_kind *find_kind(const char *arch, kvf__task task)
@@ -63,6 +71,12 @@ static const kvf__head_kind *find_kind(const char *arch, kvf__task task)
     for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++)
         if (KINDS[i].task == task && strstr(KINDS[i].archs, word)) return &KINDS[i];
     return NULL;
+}
+
+/* Does a norm follow the inner layer? */
+static bool is_transform(const kvf__head_kind *kind)
+{
+    return kind->inner && !strcmp(kind->inner, "head.dense");
 }
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -75,6 +89,11 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf__head_base *base,
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "task %s: transformers has no such head for a base of type %s",
                          kvf__task_name(o->task), base->arch);
+    if (base->mean_pooled && (o->task == KVF__TASK_SEQ_CLS || o->task == KVF__TASK_CHOICE))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "task %s: the config's classifier_pooling is \"mean\", which is not "
+                         "supported: \"cls\" reads the first token",
+                         kvf__task_name(o->task));
     if (o->regression && (o->task != KVF__TASK_SEQ_CLS || o->labels != 1))
         return kvf__fail(ctx, KVF_EUSAGE, "head: a regression is a seq-cls with one output");
     if (classes && !o->regression && (o->labels < 1 || o->labels > INT32_MAX))
@@ -123,7 +142,8 @@ static kvf_status describe(kvf_ctx *ctx, kvf__head *head, bool train_inner)
     const kvf__head_kind *kind = head->kind;
     if (train_inner) {
         KVF_TRY(add_param(ctx, head, kind->inner, "weight", head->C, head->C));
-        KVF_TRY(add_param(ctx, head, kind->inner, "bias", head->C, 0));
+        KVF_TRY(is_transform(kind) ? add_param(ctx, head, "head.norm", "weight", head->C, 0)
+                                   : add_param(ctx, head, kind->inner, "bias", head->C, 0));
     }
     KVF_TRY(add_param(ctx, head, kind->outer, "weight", head->width, head->C));
     return kind->outer_bias ? add_param(ctx, head, kind->outer, "bias", head->width, 0) : KVF_OK;
@@ -150,9 +170,28 @@ static void start_values(kvf__head *head, double deviation)
     }
 }
 
+/* The inner layer where a norm follows it: of the masked language model, or of the head. */
+static void put_transform(kvf__head *head, const kvf__head_base *base, size_t *at)
+{
+    head->norm_eps = base->norm_eps;
+    head->words = base->masked_lm;
+    if (head->words) {
+        head->inner = (kvf__linear){
+            .w = head->words->dense, .b = head->words->dense_bias, .in = head->C, .out = head->C};
+        return;
+    }
+    head->inner = next_layer(head, at, false, head->C);
+    const kvf__param *gamma = &head->params.item[(*at)++];
+    head->own = (kvf__masked_lm){.act = head->kind->act, .gamma = gamma->value};
+    head->dgamma = gamma->grad;
+    head->words = &head->own;
+}
+
 static kvf_status build(kvf_ctx *ctx, kvf__head *head, const kvf__head_base *base)
 {
-    bool frozen = head->kind->pooler && base->pooler;
+    const bool transform = is_transform(head->kind);
+    bool frozen = head->kind->pooler &&
+                  (transform ? base->masked_lm != NULL : base->pooler != NULL);
     size_t count = 0, at = 0;
 
     KVF_TRY(describe(ctx, head, head->kind->inner && !frozen));
@@ -165,13 +204,17 @@ static kvf_status build(kvf_ctx *ctx, kvf__head *head, const kvf__head_base *bas
         head->params.item[i].grad = head->grads + used;
         used += (size_t)head->params.item[i].n;
     }
-    if (frozen)
+    if (transform)
+        put_transform(head, base, &at);
+    else if (frozen)
         head->inner = (kvf__linear){
             .w = base->pooler, .b = base->pooler_bias, .in = head->C, .out = head->C};
     else if (head->kind->inner)
         head->inner = next_layer(head, &at, true, head->C);
     head->outer = next_layer(head, &at, head->kind->outer_bias, head->width);
     start_values(head, base->initializer_range > 0 ? base->initializer_range : 0.02);
+    for (int64_t c = 0; head->dgamma && c < head->C; c++)
+        head->own.gamma[c] = 1;
     return KVF_OK;
 }
 
@@ -210,7 +253,10 @@ static kvf__head_base base_of(const kvf__model *model)
     kvf__head_base base = {.arch = desc->arch_name,
                            .C = desc->C,
                            .dropout = desc->dropout,
-                           .initializer_range = desc->initializer_range};
+                           .initializer_range = desc->initializer_range,
+                           .masked_lm = kvf__model_masked_lm(model),
+                           .norm_eps = (double)desc->norm_eps,
+                           .mean_pooled = desc->mean_pooled};
     base.pooler = kvf__model_pooler(model, &base.pooler_bias);
     return base;
 }
@@ -346,6 +392,7 @@ static void forward(kvf__head *head, const draw *by, const float *hidden, int64_
     const float *x = hidden;
     if (head->words) {
         kvf__head_words_refresh(head);
+        head->work.inner_in = hidden;
         kvf__head_words_fwd(head, hidden, n);
         x = head->work.inner_out;
     } else if (head->kind->inner) {

@@ -5,7 +5,8 @@
  *
  * as transformers' ...ForMaskedLM of BERT and its kin have it, for a few rows of the embedding, E
  * wide as y is.
- * Nothing of it is trained; the gradient goes through to x. Where the embedding itself is trained
+ * Nothing of it is trained, but where a task's head begins with layers like these and the base has
+ * none (head_task.c); the gradient goes through to x. Where the embedding itself is trained
  * (--unfreeze base), the rows follow it, and their gradient is added to its own. */
 #include "arch.h"
 #include "head_priv.h"
@@ -100,7 +101,7 @@ static void norm_row(const kvf__head *head, const float *h, float *xhat, float *
     double by = 1 / sqrt(square + head->norm_eps);
     for (int64_t i = 0; i < E; i++) {
         xhat[i] = (float)(((double)h[i] - mean) * by);
-        y[i] = head->words->gamma[i] * xhat[i] + head->words->beta[i];
+        y[i] = head->words->gamma[i] * xhat[i] + (head->words->beta ? head->words->beta[i] : 0);
     }
     *rstd = (float)by;
 }
@@ -125,6 +126,7 @@ static void norm_row_bwd(const kvf__head *head, const float *xhat, const float *
     double mean = 0, dot = 0;
 
     for (int64_t i = 0; i < E; i++) {
+        if (head->dgamma) head->dgamma[i] += d[i] * xhat[i];
         d[i] *= head->words->gamma[i];
         mean += (double)d[i] / (double)E;
         dot += (double)d[i] * (double)xhat[i] / (double)E;
@@ -140,5 +142,5 @@ void kvf__head_words_bwd(kvf__head *head, int64_t n, float *dhidden)
     for (int64_t j = 0; j < n; j++)
         norm_row_bwd(head, head->work.xhat + j * E, head->work.slope + j * E,
                      (double)head->work.rstd[j], head->work.dinner + j * E);
-    kvf__linear_bwd(&head->inner, dhidden, NULL, head->work.dinner, n);
+    kvf__linear_bwd(&head->inner, dhidden, head->work.inner_in, head->work.dinner, n);
 }

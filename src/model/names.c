@@ -64,8 +64,9 @@ bool kvf__weight_in_layer(const kvf__weight *weight)
     return strchr(weight->hf, '#') != NULL;
 }
 
-bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight)
+bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_t layer)
 {
+    if ((weight->flags & KVF__W_NOT_FIRST) && !layer) return false;
     if ((weight->flags & KVF__W_IF_QKV) && !desc->block.qkv_bias) return false;
     if ((weight->flags & KVF__W_IF_OUT) && !desc->block.out_bias) return false;
     if ((weight->flags & KVF__W_IF_MLP) && !desc->block.mlp_bias) return false;
@@ -172,7 +173,7 @@ kvf_status kvf__each_weight(const kvf__desc *desc, kvf__each_weight_fn each, voi
             if (!kvf__weight_in_layer(&arch->weights[to])) break;
         for (int64_t layer = 0; layer < (in_layer ? desc->L : 1); layer++)
             for (size_t i = from; i < to; i++)
-                if (kvf__weight_wanted(desc, &arch->weights[i]))
+                if (kvf__weight_wanted(desc, &arch->weights[i], layer))
                     KVF_TRY(each(user, &arch->weights[i], layer));
         from = to;
     }

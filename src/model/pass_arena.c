@@ -206,7 +206,8 @@ static void lay_forward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     fwd->x = kvf__carve(carve, s->M, d->C, sizeof(float));
     fwd->embedded = d->E == d->C ? fwd->x : kvf__carve(carve, s->M, d->E, sizeof(float));
     fwd->x_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
-    if (d->block.post_norm || d->block.bare) fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
+    if (d->block.post_norm || d->block.bare || d->block.first_bare)
+        fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
     if (s->half) fwd->half = kvf__carve(carve, s->R, d->C, sizeof(float));
     if (!d->block.post_norm) fwd->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));
     if (s->whole && !s->weights) fwd->normed = kvf__carve(carve, s->R, d->C, s->act);

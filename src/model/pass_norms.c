@@ -4,11 +4,11 @@
  *   post-norm   x = norm1(x + out(attention(qkv(x))))   x = norm2(x + down(act(up(x))))
  *   out-norm    x += norm(out(attention(qkv(x))))       x += norm(down(act(up(x))))
  *
- * An out-norm may go with a pre-norm; without one (`bare`) products read a copy of the stream too.
- * A pre-norm has its weights folded into what follows and hands on xhat alone, unless the model is
- * unfolded: then it applies them, because they are trained. A post-norm's output is the residual
- * stream itself, so its weights are applied, and a copy of the stream in the act
- * type, x_act, is what the products read: they add to the stream while they do.
+ * An out-norm may go with a pre-norm; without one (`bare`, or in the first layer alone) products
+ * read a copy of the stream too. A pre-norm has its weights folded into what follows and hands on
+ * xhat alone, unless the model is unfolded: then it applies them, because they are trained. A
+ * post-norm's output is the residual stream itself, so its weights are applied, and a copy of the
+ * stream in the act type, x_act, is what the products read: they add to the stream while they do.
  * Queries and keys have norms of their own in some families, before rope, per head or over all
  * heads.
  */
@@ -114,20 +114,29 @@ static const void *keep_stream(const kvf__pass *pass, const kvf__norm_at *at, vo
     return pass->fwd.x_act;
 }
 
+/* Has the attention half (or the other) of a layer no norm of its own before or after it? */
+static bool is_bare(const kvf__pass *pass, int64_t l, bool attention)
+{
+    const kvf__block *block = &pass->model->desc.block;
+    return block->bare || (attention && !l && block->first_bare);
+}
+
 /* Where no norm comes first products read a copy of the stream, which they add to. */
 static void copy_stream(kvf__pass *pass, const float *x, int64_t M)
 {
     const kvf__model *m = pass->model;
 
-    if (m->desc.block.bare) m->kernels->from_f32(m->act, pass->fwd.x_act, x, M * m->desc.C);
+    m->kernels->from_f32(m->act, pass->fwd.x_act, x, M * m->desc.C);
 }
 
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
 {
     kvf__norm_at at = norm_at(pass, l, true);
 
-    copy_stream(pass, pass->fwd.x, pass->M);
-    if (pass->model->desc.block.bare) return keep_stream(pass, &at, pass->kept[l].in1);
+    if (is_bare(pass, l, true)) {
+        copy_stream(pass, pass->fwd.x, pass->M);
+        return keep_stream(pass, &at, pass->kept[l].in1);
+    }
     if (!pass->model->desc.block.post_norm) return kvf__pass_pre_norm_fwd(pass, &at, pass->fwd.x);
     at.M = pass->M; /* the norm itself comes later */
     return keep_stream(pass, &at, pass->kept[l].in1);
@@ -138,8 +147,8 @@ const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x)
     const bool post_norm = pass->model->desc.block.post_norm;
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
-    copy_stream(pass, x, at.M);
-    if (!post_norm && !pass->model->desc.block.bare) return kvf__pass_pre_norm_fwd(pass, &at, x);
+    if (is_bare(pass, l, false)) copy_stream(pass, x, at.M);
+    if (!post_norm && !is_bare(pass, l, false)) return kvf__pass_pre_norm_fwd(pass, &at, x);
     if (post_norm) post_norm_fwd(pass, &at, x);
     return keep_stream(pass, &at, pass->kept[l].in2);
 }
@@ -281,7 +290,7 @@ void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_ac
     const bool post_norm = pass->model->desc.block.post_norm;
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
-    if (pass->model->desc.block.bare)
+    if (is_bare(pass, l, false))
         bare_bwd(pass, dx, dx_act, at.M);
     else if (post_norm)
         kvf__pass_post_norm_bwd(pass, &at, pass->bwd.dxhat, dx, dx_act);
@@ -293,7 +302,7 @@ void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
 {
     const kvf__norm_at at = norm_at(pass, l, true);
 
-    if (pass->model->desc.block.bare)
+    if (is_bare(pass, l, true))
         bare_bwd(pass, pass->bwd.dx, pass->bwd.dx_act, pass->M);
     else if (!pass->model->desc.block.post_norm)
         kvf__pass_pre_norm_bwd(pass, &at, pass->bwd.dx, pass->bwd.dx_act);

@@ -11,6 +11,8 @@ config distilbert '"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4'
 config deberta-v2 '"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "relative_attention": true, "position_biased_input": false, "share_att_key": true, "pos_att_type": "p2c|c2p",
     "norm_rel_ebd": "layer_norm", "position_buckets": 16'
+config modernbert '"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "local_attention": 8,
+    "max_position_embeddings": 128, "classifier_dropout": 0.1'
 
 for i in 1 2 3 4 5 6; do
     printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>seq-cls.tsv
@@ -20,7 +22,7 @@ for i in 1 2 3 4 5 6; do
     printf '"answers": [{"text": "the %d men", "start": 9}]}\n' $i >>qa.jsonl
 done
 
-for base in electra distilbert deberta-v2; do
+for base in electra distilbert deberta-v2 modernbert; do
     for data in seq-cls.tsv token-cls.conll qa.jsonl multiple-choice.jsonl; do
         task=${data%.*}
         run 0 train --base $base.h5 --task "$task" --data $data --prefix-length 4 --encoder-hidden 8 --steps 4 --batch-size 4 \
@@ -48,6 +50,12 @@ has err 'the embeddings of this base are 16 wide'
 run 0 train --base electra.h5 --task seq-cls --data seq-cls.tsv --method full --steps 2 --base-dropout 0.1 --out full.h5
 run 1 train --base deberta-v2.h5 --task seq-cls --data seq-cls.tsv --method full --steps 1 --out x.h5
 has err 'method full: deberta-v2 has attention by relative positions'
+run 0 train --base modernbert.h5 --task seq-cls --data seq-cls.tsv --method full --steps 2 --threads 2 --precision f32 --out modern.h5
+printf '{"model_type": "modernbert", "vocab_size": 258, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "intermediate_size": 64, "classifier_pooling": "mean"}\n' >mean.json
+run 0 new-base --config mean.json --tokenizer bert --out mean.h5
+run 1 train --base mean.h5 --task seq-cls --data seq-cls.tsv --steps 1 --out x.h5
+has err 'classifier_pooling is "mean", which is not supported'
 printf '{"model_type": "electra", "vocab_size": 9, "summary_type": "mean"}\n' >mean.json
 run 1 new-base --config mean.json --tokenizer bert --out x.h5
 has err 'summary_type is "mean", expected "first"'

@@ -35,12 +35,13 @@ CONFIGS = {
     "deberta-v2": ("DebertaV2", lambda n: tf.DebertaV2Config(
         **BERT, num_labels=n, relative_attention=True, position_biased_input=False, share_att_key=True,
         pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm", position_buckets=8)),
+    "modernbert": ("ModernBert", lambda n: tf.ModernBertConfig(**BERT, num_labels=n)),
 }
-ENCODERS = ("bert", "roberta", "electra", "distilbert", "deberta-v2")
+ENCODERS = ("bert", "roberta", "electra", "distilbert", "deberta-v2", "modernbert")
 CLASSES = {"seq-cls": "ForSequenceClassification", "regression": "ForSequenceClassification",
            "token-cls": "ForTokenClassification", "qa": "ForQuestionAnswering", "qa_context": "ForQuestionAnswering",
            "multiple-choice": "ForMultipleChoice"}
-HEADS = ("classifier.", "score.", "qa_outputs.", "bert.pooler.", "roberta.pooler.", "sequence_summary.", "pre_classifier.", "pooler.")
+HEADS = ("classifier.", "score.", "qa_outputs.", "bert.pooler.", "roberta.pooler.", "sequence_summary.", "pre_classifier.", "pooler.", "head.")
 
 
 def case(arch, task, generator):

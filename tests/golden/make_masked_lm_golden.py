@@ -3,8 +3,8 @@
 Writes masked_lm_<name>.safetensors: the model's weights under their names, and under
 "case." the final hidden states of [MASK], the words that stand for the classes, their logits, targets, and the mean
 cross-entropy over those words with its gradient with respect to the hidden states, all in f32 and evaluation mode.
-The heads of BERT, DistilBERT and DeBERTa take the config's activation, RoBERTa's and ELECTRA's are gelu whatever the config has: all configs
-name another.
+The heads of BERT, DistilBERT and DeBERTa take the config's activation, RoBERTa's, ELECTRA's and ModernBERT's are gelu whatever the
+config has: all configs name another.
 
 Run: python make_masked_lm_golden.py   (torch 2.13, transformers 5.23; the versions used are stored in the files)
 """
@@ -26,7 +26,7 @@ def write(name, model):
     model.eval()
     for key, value in model.named_parameters():
         value.data.copy_(torch.randn(value.shape, generator=generator) * (0.4 if value.dim() > 1 else 0.2))
-        if key.endswith(("LayerNorm.weight", "layer_norm.weight")):
+        if key.endswith(("LayerNorm.weight", "norm.weight")):
             value.data += 1
     seen = {}
     model.base_model.register_forward_hook(lambda m, a, out: (out.last_hidden_state.retain_grad(), seen.update(out=out))[0])
@@ -38,7 +38,7 @@ def write(name, model):
     loss.backward()
     hidden = seen["out"].last_hidden_state
     tied = ("decoder.", "generator_lm_head.weight", "vocab_projector.weight")
-    tensors = {k: v for k, v in model.state_dict().items() if not any(t in k for t in tied) and v.is_floating_point()}
+    tensors = {k: v for k, v in model.state_dict().items() if (k == "decoder.bias" or not any(t in k for t in tied)) and v.is_floating_point()}
     tensors |= {"case.hidden": hidden[rows, at], "case.dhidden": hidden.grad[rows, at], "case.logits": logits,
                 "case.loss": loss.reshape(1), "case.id": target.to(torch.int32),
                 "case.words": torch.tensor(WORDS, dtype=torch.int32)}
@@ -52,6 +52,7 @@ write("roberta", tf.RobertaForMaskedLM(tf.RobertaConfig(**SHAPE, hidden_act="rel
 write("electra", tf.ElectraForMaskedLM(tf.ElectraConfig(**SHAPE, embedding_size=8, hidden_act="relu")))
 write("distilbert", tf.DistilBertForMaskedLM(tf.DistilBertConfig(
     vocab_size=40, dim=12, hidden_dim=16, n_layers=1, n_heads=2, max_position_embeddings=24, activation="relu")))
+write("modernbert", tf.ModernBertForMaskedLM(tf.ModernBertConfig(**SHAPE, hidden_activation="relu")))
 write("deberta", tf.DebertaV2ForMaskedLM(tf.DebertaV2Config(
     **SHAPE, hidden_act="relu", relative_attention=True, position_biased_input=False, share_att_key=True, pos_att_type=["p2c", "c2p"],
     norm_rel_ebd="layer_norm", position_buckets=8, legacy=False)))

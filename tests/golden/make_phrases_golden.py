@@ -37,6 +37,7 @@ HEADS = {
     "roberta": lambda m: m.lm_head,
     "electra": lambda m: lambda x: m.generator_lm_head(m.generator_predictions(x)),
     "distilbert": lambda m: lambda x: m.vocab_projector(m.vocab_layer_norm(m.activation(m.vocab_transform(x)))),
+    "modernbert": lambda m: lambda x: m.decoder(m.head(x)),
 }
 
 
@@ -52,6 +53,7 @@ tensors |= masked("roberta", tf.RobertaForMaskedLM(tf.RobertaConfig(**SHAPE, hid
 tensors |= masked("electra", tf.ElectraForMaskedLM(tf.ElectraConfig(**SHAPE, embedding_size=8, hidden_act="relu")).eval())
 tensors |= masked("distilbert", tf.DistilBertForMaskedLM(tf.DistilBertConfig(
     vocab_size=40, dim=12, hidden_dim=16, n_layers=1, n_heads=2, max_position_embeddings=24, activation="relu")).eval())
+tensors |= masked("modernbert", tf.ModernBertForMaskedLM(tf.ModernBertConfig(**SHAPE, hidden_activation="relu")).eval())
 llama = tf.AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "model_llama_tied"), dtype=torch.float32)
 tensors |= case("llama", llama.lm_head, llama.lm_head.weight, llama.config.hidden_size)
 tensors |= {"labels": torch.tensor(LABELS, dtype=torch.int32)}

@@ -1,0 +1,74 @@
+/* ModernBERT (modeling_modernbert.py; Warner et al. 2024, arXiv 2412.13663): a pre-norm encoder
+ * without biases, its first layer without a norm in front of attention, with rope, q, k and v in
+ * one weight, gate and up in another, and local layers that see so many tokens on either side. */
+#include "arch.h"
+
+#define MASKED_LM (KVF__W_OPTIONAL | KVF__W_OUTSIDE | KVF__W_ASIDE)
+
+static const kvf__weight weights[] = {
+    {KVF__W_TOKENS, "embeddings.tok_embeddings.weight", NULL, "V C", 0},
+    {KVF__W_EMBED_NORM, "embeddings.norm.weight", NULL, "C", 0},
+    {KVF__W_NORM1, "layers.#.attn_norm.weight", NULL, "C", KVF__W_NOT_FIRST},
+    {KVF__W_QKV, "layers.#.attn.Wqkv.weight", NULL, "SD C", 0},
+    {KVF__W_OUT, "layers.#.attn.Wo.weight", NULL, "C HD", 0},
+    {KVF__W_NORM2, "layers.#.mlp_norm.weight", NULL, "C", 0},
+    {KVF__W_GATE_UP, "layers.#.mlp.Wi.weight", NULL, "2F C", 0},
+    {KVF__W_DOWN, "layers.#.mlp.Wo.weight", NULL, "C F", 0},
+    {KVF__W_FINAL, "final_norm.weight", NULL, "C", 0},
+    {KVF__W_MLM_DENSE, "head.dense.weight", NULL, "C C", MASKED_LM},
+    {KVF__W_MLM_NORM, "head.norm.weight", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_BIAS, "decoder.bias", NULL, "V", MASKED_LM},
+};
+
+static const char *const buffers[] = {"head.dense.weight", "head.norm.weight", "decoder.weight",
+                                      "decoder.bias", NULL};
+
+static const char *const fixed[] = {
+    "norm_bias",       "false", "attention_bias",        "false",    "mlp_bias", "false",
+    "classifier_bias", "false", "classifier_activation", "\"gelu\"", NULL};
+
+static const kvf__config_keys keys = {
+    .width = {{"hidden_size"}, 768},
+    .layers = {{"num_hidden_layers"}, 22},
+    .heads = {{"num_attention_heads"}, 12},
+    .kv_heads = {{NULL}, KVF__DERIVED},
+    .head_dim = {{NULL}, KVF__DERIVED},
+    .ffn = {{"intermediate_size"}, 1152},
+    .vocab = {{"vocab_size"}, 50368},
+    .positions = {{"max_position_embeddings"}, 8192},
+    .sliding_window = {{"local_attention"}, 128},
+    .eps = "norm_eps",
+    .eps_otherwise = 1e-5,
+    .act = "hidden_activation",
+    .attention_dropout = {"attention_dropout", 0},
+    .local = {.pattern = "global_attn_every_n_layers",
+              .global_every = 3,
+              .from_0 = true,
+              .two_sided = true,
+              .theta = "local_rope_theta"},
+    .rope_theta = "global_rope_theta",
+    .theta_otherwise = 160000,
+    .fixed = fixed,
+};
+
+static const kvf__arch rows[] = {{
+    .name = "modernbert",
+    .class_stem = "ModernBert",
+    .prefix = "model.",
+    .keys = &keys,
+    .weights = weights,
+    .n_weights = KVF__COUNT(weights),
+    .buffers = buffers,
+    .block.norm = KVF__LAYERNORM,
+    .block.first_bare = true,
+    .block.act = KVF__GELU_ERF,
+    .act_name = "gelu",
+    .block.gated = true,
+    .positions = KVF__POS_ROPE,
+    .tied = true,
+    .starts_at_0 = true,
+    .mlm_gelu = true,
+    .takes_no_cache = true,
+}};
+
+const kvf__arch_family kvf__arch_modernbert = {rows, KVF__COUNT(rows)};
