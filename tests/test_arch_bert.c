@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-static const char *const ENCODERS[] = {"bert",       "roberta", "electra",
-                                       "distilbert", "deberta", "modernbert"};
+static const char *const ENCODERS[] = {"bert",    "roberta",    "electra", "distilbert",
+                                       "deberta", "modernbert", "nomic"};
 enum { N_ENCODERS = sizeof ENCODERS / sizeof ENCODERS[0] };
 static const char *const CAUSAL[] = {"llama_untied", "gpt2", "gpt2_by_layer", "qwen3"};
 enum { N_CAUSAL = sizeof CAUSAL / sizeof CAUSAL[0] };
@@ -404,10 +404,10 @@ START_TEST(old_names)
 }
 END_TEST
 
-/* ---- the same model as GGUF ------------------------------------------------------------------ */
+/* ---- the same model by other names ----------------------------------------------------------- */
 
-/* Names of llama.cpp's converter, which drops the pooler. */
-static const char *const RENAMED[][2] = {
+/* Of llama.cpp's converter, which drops the pooler; what begins with "layers" is in "blk.#.". */
+static const char *const BERT_GGUF[][2] = {
     {"embeddings.word_embeddings.", "token_embd."},
     {"embeddings.position_embeddings.", "position_embd."},
     {"embeddings.token_type_embeddings.", "token_types."},
@@ -420,66 +420,169 @@ static const char *const RENAMED[][2] = {
     {"intermediate.dense.", "ffn_up."},
     {"output.dense.", "ffn_down."},
     {"output.LayerNorm.", "layer_output_norm."},
+    {NULL, NULL},
+};
+static const char *const NOMIC_GGUF[][2] = {
+    {"embeddings.word_embeddings.", "token_embd."},
+    {"embeddings.token_type_embeddings.", "token_types."},
+    {"embeddings.LayerNorm.", "token_embd_norm."},
+    {"self_attn.q_proj.", "attn_qkv."},
+    {"self_attn.o_proj.", "attn_output."},
+    {"post_attention_layernorm.", "attn_output_norm."},
+    {"mlp.gate_proj.", "ffn_gate."},
+    {"mlp.up_proj.", "ffn_up."},
+    {"mlp.down_proj.", "ffn_down."},
+    {"post_mlp_layernorm.", "layer_output_norm."},
+    {NULL, NULL},
+};
+/* Of the code that came with the model's first files. */
+static const char *const NOMIC_FIRST[][2] = {
+    {"embeddings.word_embeddings.", "embeddings.word_embeddings."},
+    {"embeddings.token_type_embeddings.", "embeddings.token_type_embeddings."},
+    {"embeddings.LayerNorm.", "emb_ln."},
+    {"self_attn.q_proj.", "attn.Wqkv."},
+    {"self_attn.o_proj.", "attn.out_proj."},
+    {"post_attention_layernorm.", "norm1."},
+    {"mlp.gate_proj.", "mlp.fc12."},
+    {"mlp.up_proj.", "mlp.fc11."},
+    {"mlp.down_proj.", "mlp.fc2."},
+    {"post_mlp_layernorm.", "norm2."},
+    {NULL, NULL},
 };
 
-/* False: not in a GGUF. */
-static bool gguf_name(const char *name, char out[128])
+/* False: there is no such name. */
+static bool other_name(const char *const names[][2], const char *layers, const char *name,
+                       char out[128])
 {
     int layer = -1, at = 0;
 
-    sscanf(name, "encoder.layer.%d.%n", &layer, &at);
-    for (size_t i = 0; i < sizeof RENAMED / sizeof RENAMED[0]; i++) {
-        const size_t n = strlen(RENAMED[i][0]);
-        if (strncmp(name + at, RENAMED[i][0], n) != 0) continue;
+    if (sscanf(name, "encoder.layer.%d.%n", &layer, &at) < 1)
+        sscanf(name, "layers.%d.%n", &layer, &at);
+    for (size_t i = 0; names[i][0]; i++) {
+        const size_t n = strlen(names[i][0]);
+        if (strncmp(name + at, names[i][0], n) != 0) continue;
         if (layer < 0)
-            snprintf(out, 128, "%s%s", RENAMED[i][1], name + n);
+            snprintf(out, 128, "%s%s", names[i][1], name + n);
         else
-            snprintf(out, 128, "blk.%d.%s%s", layer, RENAMED[i][1], name + at + n);
+            snprintf(out, 128, "%s.%d.%s%s", layers, layer, names[i][1], name + at + n);
         return true;
     }
     return false;
 }
 
-static kvf_status gguf_desc(golden *g, const char *causal, const kvf__table *table, kvf__desc *desc)
+enum { MOST_FUSED = 4 };
+
+/* The rows of q, k and v in one tensor, if `view`, called `name`, is that of q. */
+static void *fuse(const golden *g, const char *name, kvf__view *view)
 {
-    char text[512];
+    const char *q = strstr(name, "q_proj"), letters[] = "qkv";
+    const size_t bytes = kvf__view_bytes(view);
+    char part[128], *all;
+
+    if (!q) return NULL;
+    all = malloc(3 * bytes);
+    snprintf(part, sizeof part, "%s", name);
+    for (int i = 0; i < 3; i++) {
+        part[q - name] = letters[i];
+        memcpy(all + (size_t)i * bytes, kvf__table_find(&g->weights.table, part)->data, bytes);
+    }
+    view->data = all;
+    view->dim[0] *= 3;
+    return all;
+}
+
+static void rename_table(golden *g, const char *const names[][2], const char *layers,
+                         kvf__table *table, void *fused[MOST_FUSED])
+{
+    char name[128];
+    int n = 0;
+
+    for (size_t i = 0; i < g->weights.table.n; i++) {
+        const kvf__tensor *from = &g->weights.table.items[i];
+        kvf__view view = from->view;
+        if (!other_name(names, layers, from->name, name)) continue;
+        void *memory = fuse(g, from->name, &view);
+        if (memory) fused[n++] = memory;
+        ck_assert_int_eq(kvf__table_add(g->ctx, table, name, view), KVF_OK);
+    }
+}
+
+static const struct {
+    const char *model, *arch;
+    const char *const (*names)[2];
+    int layers, width, ffn, heads, positions;
+    const char *more;
+} GGUFS[] = {
+    {"bert", "bert", BERT_GGUF, 3, 32, 48, 4, 40, "\"bert.pooling_type\":1"},
+    {"nomic", "nomic-bert", NOMIC_GGUF, 2, 24, 40, 2, 52, "\"nomic-bert.rope.freq_base\":1000.0"},
+};
+
+static kvf_status gguf_desc(golden *g, int i, const char *causal, const kvf__table *table,
+                            kvf__desc *desc)
+{
+    const char *a = GGUFS[i].arch;
+    char text[768];
     kvf_json *meta = NULL;
 
     snprintf(text, sizeof text,
-             "{\"general.architecture\":\"bert\",\"bert.block_count\":3,\"bert.context_length\":40,"
-             "\"bert.embedding_length\":32,\"bert.feed_forward_length\":48,"
-             "\"bert.attention.head_count\":4,\"bert.attention.layer_norm_epsilon\":1e-12,"
-             "\"bert.attention.causal\":%s,\"bert.pooling_type\":1}",
-             causal);
+             "{\"general.architecture\":\"%s\",\"%s.block_count\":%d,\"%s.context_length\":%d,"
+             "\"%s.embedding_length\":%d,\"%s.feed_forward_length\":%d,"
+             "\"%s.attention.head_count\":%d,\"%s.attention.layer_norm_epsilon\":1e-12,"
+             "\"%s.attention.causal\":%s,%s}",
+             a, a, GGUFS[i].layers, a, GGUFS[i].positions, a, GGUFS[i].width, a, GGUFS[i].ffn, a,
+             GGUFS[i].heads, a, a, causal, GGUFS[i].more);
     ck_assert_int_eq(kvf_json_parse(g->ctx, "meta", text, strlen(text), &meta), KVF_OK);
     kvf_status st = kvf__desc_from_gguf(g->ctx, "golden.gguf", meta, table, desc);
     kvf_json_free(meta);
     return st;
 }
 
+static void check_same(golden *g, kvf__desc *desc, const kvf__table *table)
+{
+    const float *bias = NULL;
+
+    golden_pack(g, desc, table, KVF__F32);
+    ck_assert_ptr_null(kvf__model_pooler(g->model, &bias));
+    check_hidden(g, &g->prefix, g->prefix.P, "hidden");
+    ck_assert_double_le(gradient_error(g), 1e-5);
+}
+
+static void close_renamed(golden *g, kvf__table *table, void *fused[MOST_FUSED])
+{
+    kvf__table_done(table);
+    golden_unload(g);
+    for (int i = 0; i < MOST_FUSED; i++)
+        free(fused[i]);
+}
+
 START_TEST(gguf_is_the_same_model)
 {
     golden g;
-    char name[128];
-    kvf__desc hf = golden_open(&g, "bert"), desc = {0};
+    kvf__desc hf = golden_open(&g, GGUFS[_i].model), desc = {0};
     kvf__table table = {0};
-    const float *bias = NULL;
+    void *fused[MOST_FUSED] = {0};
 
-    for (size_t i = 0; i < g.weights.table.n; i++)
-        if (gguf_name(g.weights.table.items[i].name, name))
-            ck_assert_int_eq(kvf__table_add(g.ctx, &table, name, g.weights.table.items[i].view),
-                             KVF_OK);
-    ck_assert_int_eq(gguf_desc(&g, "true", &table, &desc), KVF_EUNSUPPORTED);
+    rename_table(&g, GGUFS[_i].names, "blk", &table, fused);
+    ck_assert_int_eq(gguf_desc(&g, _i, "true", &table, &desc), KVF_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(g.ctx), "bert.attention.causal is true"));
-    ck_assert_msg(!gguf_desc(&g, "false", &table, &desc), "%s", kvf_ctx_error(g.ctx));
-    ck_assert(desc.types == 2 && desc.position.max == 40 && desc.V == 64 && !desc.block.causal);
-    golden_pack(&g, &desc, &table, KVF__F32);
-    ck_assert_ptr_null(kvf__model_pooler(g.model, &bias));
-    check_hidden(&g, &g.prefix, g.prefix.P, "hidden");
-    ck_assert_double_le(gradient_error(&g), 1e-5);
+    ck_assert_msg(!gguf_desc(&g, _i, "false", &table, &desc), "%s", kvf_ctx_error(g.ctx));
+    ck_assert(desc.types == 2 && desc.position.max == GGUFS[_i].positions && !desc.block.causal);
+    check_same(&g, &desc, &table);
     kvf__desc_done(&hf);
-    kvf__table_done(&table);
-    golden_unload(&g);
+    close_renamed(&g, &table, fused);
+}
+END_TEST
+
+START_TEST(first_names_are_the_same_model)
+{
+    golden g;
+    kvf__desc desc = golden_open(&g, "nomic");
+    kvf__table table = {0};
+    void *fused[MOST_FUSED] = {0};
+
+    rename_table(&g, NOMIC_FIRST, "encoder.layers", &table, fused);
+    check_same(&g, &desc, &table);
+    close_renamed(&g, &table, fused);
 }
 END_TEST
 
@@ -491,7 +594,8 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_loop_test(cases, hidden_states_match, 0, N_ENCODERS);
     tcase_add_loop_test(cases, gradient_matches, 0, N_ENCODERS);
-    tcase_add_test(cases, gguf_is_the_same_model);
+    tcase_add_loop_test(cases, gguf_is_the_same_model, 0, 2);
+    tcase_add_test(cases, first_names_are_the_same_model);
     tcase_add_test(cases, bf16_is_no_worse_than_autocast);
     tcase_add_test(cases, types_and_rows);
     tcase_add_loop_test(cases, hidden_states_of_causal_models, 0, N_CAUSAL);

@@ -38,6 +38,11 @@ static const struct {
      "\"intermediate_size\":16,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
      "\"max_position_embeddings\":24,\"hidden_activation\":\"relu\"%s}",
      "decoder.bias"},
+    {"nomic",
+     "{\"model_type\":\"nomic_bert\",\"vocab_size\":40,\"hidden_size\":12,"
+     "\"intermediate_size\":16,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+     "\"max_position_embeddings\":24,\"hidden_act\":\"relu\"%s}",
+     "cls.predictions.bias"},
     {"deberta",
      "{\"model_type\":\"deberta-v2\",\"vocab_size\":40,\"hidden_size\":12,\"intermediate_size\":16,"
      "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":24,"

@@ -11,8 +11,8 @@ from ._library import Error
 if TYPE_CHECKING:
     from .prefix import Prefix
 
-_ENCODERS = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "deberta-v2", "modernbert")
-_WITHOUT_CACHE = dict.fromkeys(("openai-gpt", "distilbert", "deberta-v2", "modernbert"), "its model in transformers has no cache")
+_ENCODERS = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "deberta-v2", "modernbert", "nomic_bert")
+_WITHOUT_CACHE = dict.fromkeys(("openai-gpt", "distilbert", "deberta-v2", "modernbert", "nomic_bert"), "its model in transformers has no cache")
 
 
 class _Layer(DynamicLayer):

@@ -79,6 +79,8 @@ typedef enum kvf__role {
 
 #define KVF__W_PLUS_ONE  0x4000u /* Hugging Face stores it less 1 */
 #define KVF__W_NOT_FIRST 0x8000u /* the first layer has none */
+#define KVF__W_OF_QKV                                                                              \
+    0x10000u /* q, k or v: a file may have all three in one tensor, whose name may be the same */
 
 /* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the

@@ -1,5 +1,6 @@
 /* BERT, RoBERTa, XLM-R, ELECTRA and DistilBERT: post-norm encoders with learned positions
- * (modeling_bert.py, modeling_roberta.py, modeling_electra.py, modeling_distilbert.py). RoBERTa's
+ * (modeling_bert.py, modeling_roberta.py, modeling_electra.py, modeling_distilbert.py), and Nomic
+ * BERT (modeling_nomic_bert.py), which has rope, a gate and no biases in its place. RoBERTa's
  * and ELECTRA's weights are BERT's, but for the head of pretraining, and a dense layer behind
  * ELECTRA's embeddings where these have a width of their own. DistilBERT has other names, and no
  * token types.
@@ -106,6 +107,34 @@ static const kvf__weight distilbert_weights[] = {
     {KVF__W_MLM_BIAS, "vocab_projector.bias", NULL, "V", MASKED_LM},
 };
 
+/* As transformers 5 writes them; for the names that its first files have see nomic_renamed. */
+static const kvf__weight nomic_weights[] = {
+    {KVF__W_TOKENS, "embeddings.word_embeddings.weight", "token_embd.weight", "V C", 0},
+    {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", "token_types.weight", "Y C", 0},
+    {KVF__W_EMBED_NORM, "embeddings.LayerNorm.weight", "token_embd_norm.weight", "C", 0},
+    {KVF__W_EMBED_NORM_BETA, "embeddings.LayerNorm.bias", "token_embd_norm.bias", "C", 0},
+    {KVF__W_Q, "layers.#.self_attn.q_proj.weight", "blk.#.attn_qkv.weight", "HD C", KVF__W_OF_QKV},
+    {KVF__W_K, "layers.#.self_attn.k_proj.weight", "blk.#.attn_qkv.weight", "GD C", KVF__W_OF_QKV},
+    {KVF__W_V, "layers.#.self_attn.v_proj.weight", "blk.#.attn_qkv.weight", "GD C", KVF__W_OF_QKV},
+    {KVF__W_OUT, "layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", "C HD", 0},
+    {KVF__W_NORM1, "layers.#.post_attention_layernorm.weight", "blk.#.attn_output_norm.weight", "C",
+     0},
+    {KVF__W_NORM1_BETA, "layers.#.post_attention_layernorm.bias", "blk.#.attn_output_norm.bias",
+     "C", 0},
+    {KVF__W_GATE, "layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight", "F C", 0},
+    {KVF__W_UP, "layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", "F C", 0},
+    {KVF__W_DOWN, "layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", "C F", 0},
+    {KVF__W_NORM2, "layers.#.post_mlp_layernorm.weight", "blk.#.layer_output_norm.weight", "C", 0},
+    {KVF__W_NORM2_BETA, "layers.#.post_mlp_layernorm.bias", "blk.#.layer_output_norm.bias", "C", 0},
+    {KVF__W_POOLER, "pooler.dense.weight", NULL, "C C", KVF__W_OPTIONAL},
+    {KVF__W_POOLER_BIAS, "pooler.dense.bias", NULL, "C", KVF__W_OPTIONAL},
+    {KVF__W_MLM_DENSE, "cls.predictions.transform.dense.weight", NULL, "C C", MASKED_LM},
+    {KVF__W_MLM_DENSE_BIAS, "cls.predictions.transform.dense.bias", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_NORM, "cls.predictions.transform.layer_norm.weight", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_NORM_BETA, "cls.predictions.transform.layer_norm.bias", NULL, "C", MASKED_LM},
+    {KVF__W_MLM_BIAS, "cls.predictions.bias", NULL, "V", MASKED_LM},
+};
+
 static const char *const bert_buffers[] = {"embeddings.position_ids",
                                            "embeddings.token_type_ids",
                                            "cls.predictions.bias",
@@ -148,6 +177,46 @@ static const char *const distilbert_buffers[] = {
     "vocab_transform.bias",    "vocab_layer_norm.weight",
     "vocab_layer_norm.bias",   "vocab_projector.weight",
     "vocab_projector.bias",    NULL};
+static const char *const nomic_buffers[] = {"embeddings.position_ids",
+                                            "embeddings.token_type_ids",
+                                            "rotary_emb.inv_freq",
+                                            "layers.#.attn.rotary_emb.inv_freq",
+                                            "cls.predictions.bias",
+                                            "cls.predictions.decoder.weight",
+                                            "cls.predictions.decoder.bias",
+                                            "cls.predictions.transform.dense.weight",
+                                            "cls.predictions.transform.dense.bias",
+                                            "cls.predictions.transform.layer_norm.weight",
+                                            "cls.predictions.transform.layer_norm.bias",
+                                            NULL};
+/* As the model's own code names them, behind "encoder.". */
+static const char *const nomic_renamed[] = {"embeddings.LayerNorm.weight",
+                                            "emb_ln.weight",
+                                            "embeddings.LayerNorm.bias",
+                                            "emb_ln.bias",
+                                            "self_attn.q_proj.weight",
+                                            "attn.Wqkv.weight",
+                                            "self_attn.k_proj.weight",
+                                            "attn.Wqkv.weight",
+                                            "self_attn.v_proj.weight",
+                                            "attn.Wqkv.weight",
+                                            "self_attn.o_proj.weight",
+                                            "attn.out_proj.weight",
+                                            "post_attention_layernorm.weight",
+                                            "norm1.weight",
+                                            "post_attention_layernorm.bias",
+                                            "norm1.bias",
+                                            "mlp.gate_proj.weight",
+                                            "mlp.fc12.weight",
+                                            "mlp.up_proj.weight",
+                                            "mlp.fc11.weight",
+                                            "mlp.down_proj.weight",
+                                            "mlp.fc2.weight",
+                                            "post_mlp_layernorm.weight",
+                                            "norm2.weight",
+                                            "post_mlp_layernorm.bias",
+                                            "norm2.bias",
+                                            NULL};
 /* As the first files of BERT were converted from TensorFlow. */
 static const char *const bert_renamed[] = {"LayerNorm.weight", "LayerNorm.gamma", "LayerNorm.bias",
                                            "LayerNorm.beta", NULL};
@@ -189,6 +258,43 @@ static const kvf__config_keys distilbert_keys = {
     .hidden_dropout = "dropout",
     .pooled = {"seq_classif_dropout", 0.2},
     .qa = {"qa_dropout", 0.1},
+};
+
+/* What the model's own code reads, where a config has it. */
+static const char *const nomic_fixed[] = {"activation_function",
+                                          "\"swiglu\"",
+                                          "prenorm",
+                                          "false",
+                                          "qkv_proj_bias",
+                                          "false",
+                                          "mlp_fc1_bias",
+                                          "false",
+                                          "mlp_fc2_bias",
+                                          "false",
+                                          "parallel_block",
+                                          "false",
+                                          "rotary_emb_base",
+                                          "1000",
+                                          "rotary_emb_fraction",
+                                          "1.0",
+                                          NULL};
+
+static const kvf__config_keys nomic_keys = {
+    .width = {{"hidden_size", "n_embd"}, 768},
+    .layers = {{"num_hidden_layers", "n_layer"}, 12},
+    .heads = {{"num_attention_heads", "n_head"}, 12},
+    .kv_heads = {{NULL}, KVF__DERIVED},
+    .head_dim = {{"head_dim"}, KVF__DERIVED},
+    .ffn = {{"intermediate_size", "n_inner"}, 3072},
+    .vocab = {{"vocab_size"}, 30528},
+    .positions = {{"max_position_embeddings"}, 2048},
+    .types = {{"type_vocab_size"}, 2},
+    .eps = "layer_norm_eps",
+    .eps_otherwise = 1e-12,
+    .act = "hidden_act",
+    .attention_dropout = {"attention_probs_dropout_prob", 0},
+    .theta_otherwise = 1000,
+    .fixed = nomic_fixed,
 };
 
 /* What is the same in every row. */
@@ -246,6 +352,26 @@ static const kvf__arch rows[] = {
         .weights = distilbert_weights,
         .n_weights = KVF__COUNT(distilbert_weights),
         .buffers = distilbert_buffers,
+        .takes_no_cache = true,
+    },
+    {
+        .name = "nomic_bert",
+        .class_stem = "NomicBert",
+        .gguf = "nomic-bert",
+        .prefix = "nomic_bert.",
+        .keys = &nomic_keys,
+        .weights = nomic_weights,
+        .n_weights = KVF__COUNT(nomic_weights),
+        .buffers = nomic_buffers,
+        .renamed = nomic_renamed,
+        .block.norm = KVF__LAYERNORM,
+        .block.post_norm = true,
+        .block.act = KVF__SILU,
+        .act_name = "silu",
+        .block.gated = true,
+        .positions = KVF__POS_ROPE,
+        .tied = true,
+        .starts_at_0 = true,
         .takes_no_cache = true,
     },
 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Besides the family's own. */
-static const char *const prefixes[] = {"", "model.", "transformer."};
+static const char *const prefixes[] = {"", "model.", "transformer.", "encoder."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
 typedef struct binding {
@@ -92,17 +92,31 @@ static kvf_status check_tensor(const binding *b, const kvf__weight *weight,
     return KVF_OK;
 }
 
+/* The rows of q, k or v where the tensor has all three. */
+static void take_part(const kvf__desc *desc, const kvf__weight *weight, kvf__view *view)
+{
+    const int64_t q = desc->H * desc->D, kv = desc->G * desc->D;
+    const int64_t first = weight->role == KVF__W_Q ? 0 : weight->role == KVF__W_K ? q : q + kv;
+
+    if (view->rank < 1 || view->dim[0] != q + 2 * kv) return;
+    const size_t row = kvf__view_bytes(view) / (size_t)view->dim[0];
+    view->data = (const uint8_t *)view->data + (size_t)first * row;
+    view->dim[0] = weight->role == KVF__W_Q ? q : kv;
+}
+
 static kvf_status add_slot(binding *b, const kvf__weight *weight, int64_t layer,
                            const char *canonical, int64_t at)
 {
     kvf__slot *slot = &b->slots.items[b->slots.n];
     const kvf__desc *desc = b->desc;
+    kvf__tensor tensor = b->table->items[at];
 
-    KVF_TRY(check_tensor(b, weight, &b->table->items[at]));
+    if (weight->flags & KVF__W_OF_QKV) take_part(desc, weight, &tensor.view);
+    KVF_TRY(check_tensor(b, weight, &tensor));
     KVF_TRY(
         kvf__map_put(b->ctx, &b->slots.index, canonical, strlen(canonical), (int64_t)b->slots.n));
     snprintf(slot->name, sizeof slot->name, "%s", canonical);
-    slot->view = b->table->items[at].view;
+    slot->view = tensor.view;
     slot->role = (int)weight->role;
     slot->layer = kvf__weight_in_layer(weight) ? layer : 0;
     slot->aside = weight->flags & KVF__W_ASIDE;

@@ -2,11 +2,11 @@
  * calls forward and backward.
  *
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
- * modeling_electra, modeling_distilbert, modeling_deberta_v2, modeling_modernbert, modeling_gpt2
- * and modeling_layers' Generic... classes (llama, mistral, qwen2, qwen3). A pooler comes from the
- * base and stays frozen; where the base file has none, a new one is trained as part of the head.
- * The same holds for dense layer and norm of ModernBERT's masked language model, with which all its
- * heads begin. */
+ * modeling_electra, modeling_distilbert, modeling_deberta_v2, modeling_modernbert,
+ * modeling_nomic_bert, modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral, qwen2,
+ * qwen3). A pooler comes from the base and stays frozen; where the base file has none, a new
+ * one is trained as part of the head. The same holds for dense layer and norm of ModernBERT's
+ * masked language model, with which all its heads begin. */
 #include "arena.h"
 #include "head_priv.h"
 
@@ -22,6 +22,7 @@
 #define DISTILBERT " distilbert "
 #define DEBERTA    " deberta-v2 "
 #define MODERNBERT " modernbert "
+#define NOMIC      " nomic_bert "
 #define GPT2       " gpt2 "
 #define LLAMA      " llama mistral qwen2 qwen3 "
 #define NO_INNER   NULL, KVF__TANH, false, false
@@ -32,9 +33,14 @@ static const kvf__head_kind KINDS[] = {
      KVF__RATE_CLASSIFIER},
     {BERT, KVF__TASK_CHOICE, "bert.pooler.dense", KVF__TANH, true, false, "classifier", true,
      KVF__RATE_CLASSIFIER},
-    {BERT ROBERTA ELECTRA GPT2, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true,
+    {NOMIC, KVF__TASK_SEQ_CLS, "nomic_bert.pooler.dense", KVF__TANH, true, false, "classifier",
+     true, KVF__RATE_CLASSIFIER},
+    /* transformers has none of choices and answers: BERT's */
+    {NOMIC, KVF__TASK_CHOICE, "nomic_bert.pooler.dense", KVF__TANH, true, false, "classifier", true,
      KVF__RATE_CLASSIFIER},
-    {BERT ROBERTA ELECTRA DEBERTA GPT2 LLAMA, KVF__TASK_QA, NO_INNER, "qa_outputs", true,
+    {BERT ROBERTA ELECTRA NOMIC GPT2, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true,
+     KVF__RATE_CLASSIFIER},
+    {BERT ROBERTA ELECTRA DEBERTA NOMIC GPT2 LLAMA, KVF__TASK_QA, NO_INNER, "qa_outputs", true,
      KVF__RATE_NONE},
     {ROBERTA, KVF__TASK_SEQ_CLS, "classifier.dense", KVF__TANH, false, true, "classifier.out_proj",
      true, KVF__RATE_CLASSIFIER},

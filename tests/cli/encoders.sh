@@ -13,6 +13,7 @@ config deberta-v2 '"hidden_size": 32, "intermediate_size": 64, "num_hidden_layer
     "norm_rel_ebd": "layer_norm", "position_buckets": 16'
 config modernbert '"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "local_attention": 8,
     "max_position_embeddings": 128, "classifier_dropout": 0.1'
+config nomic_bert '"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4'
 
 for i in 1 2 3 4 5 6; do
     printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>seq-cls.tsv
@@ -22,7 +23,7 @@ for i in 1 2 3 4 5 6; do
     printf '"answers": [{"text": "the %d men", "start": 9}]}\n' $i >>qa.jsonl
 done
 
-for base in electra distilbert deberta-v2 modernbert; do
+for base in electra distilbert deberta-v2 modernbert nomic_bert; do
     for data in seq-cls.tsv token-cls.conll qa.jsonl multiple-choice.jsonl; do
         task=${data%.*}
         run 0 train --base $base.h5 --task "$task" --data $data --prefix-length 4 --encoder-hidden 8 --steps 4 --batch-size 4 \

@@ -21,8 +21,8 @@ import transformers
 from make_model_golden import HERE, P, prefix_cache, randomise
 from safetensors.torch import save_file
 from transformers import (AttentionInterface, AttentionMaskInterface, BertConfig, BertModel, DebertaV2Config, DebertaV2Model,
-                          DistilBertConfig, DistilBertModel, ElectraConfig, ElectraModel, ModernBertConfig, ModernBertModel, RobertaConfig,
-                          RobertaModel)
+                          DistilBertConfig, DistilBertModel, ElectraConfig, ElectraModel, ModernBertConfig, ModernBertModel, NomicBertConfig,
+                          NomicBertModel, RobertaConfig, RobertaModel)
 from transformers.masking_utils import eager_mask
 from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 
@@ -40,8 +40,9 @@ MODELS = {
         position_biased_input=False, share_att_key=True, pos_att_type=["p2c", "c2p"], norm_rel_ebd="layer_norm", position_buckets=8)),
     "modernbert": ModernBertModel(ModernBertConfig(**SMALL, intermediate_size=40, num_hidden_layers=4, num_attention_heads=2, hidden_size=24,
                                                    local_attention=8, pad_token_id=0)),
+    "nomic": NomicBertModel(NomicBertConfig(**SMALL, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, hidden_size=24)),
 }
-PATCHED = ("ElectraSelfAttention", "DistilBertSelfAttention", "DisentangledSelfAttention", "ModernBertAttention")
+PATCHED = ("ElectraSelfAttention", "DistilBertSelfAttention", "DisentangledSelfAttention", "ModernBertAttention", "NomicBertAttention")
 
 
 def attention(module, query, key, value, mask, scaling=None, **kwargs):

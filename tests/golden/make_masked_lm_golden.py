@@ -3,7 +3,7 @@
 Writes masked_lm_<name>.safetensors: the model's weights under their names, and under
 "case." the final hidden states of [MASK], the words that stand for the classes, their logits, targets, and the mean
 cross-entropy over those words with its gradient with respect to the hidden states, all in f32 and evaluation mode.
-The heads of BERT, DistilBERT and DeBERTa take the config's activation, RoBERTa's, ELECTRA's and ModernBERT's are gelu whatever the
+The heads of BERT, DistilBERT, Nomic BERT and DeBERTa take the config's activation, RoBERTa's, ELECTRA's and ModernBERT's are gelu whatever the
 config has: all configs name another.
 
 Run: python make_masked_lm_golden.py   (torch 2.13, transformers 5.23; the versions used are stored in the files)
@@ -53,6 +53,7 @@ write("electra", tf.ElectraForMaskedLM(tf.ElectraConfig(**SHAPE, embedding_size=
 write("distilbert", tf.DistilBertForMaskedLM(tf.DistilBertConfig(
     vocab_size=40, dim=12, hidden_dim=16, n_layers=1, n_heads=2, max_position_embeddings=24, activation="relu")))
 write("modernbert", tf.ModernBertForMaskedLM(tf.ModernBertConfig(**SHAPE, hidden_activation="relu")))
+write("nomic", tf.NomicBertForMaskedLM(tf.NomicBertConfig(**SHAPE, hidden_act="relu")))
 write("deberta", tf.DebertaV2ForMaskedLM(tf.DebertaV2Config(
     **SHAPE, hidden_act="relu", relative_attention=True, position_biased_input=False, share_att_key=True, pos_att_type=["p2c", "c2p"],
     norm_rel_ebd="layer_norm", position_buckets=8, legacy=False)))

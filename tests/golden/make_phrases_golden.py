@@ -37,6 +37,7 @@ HEADS = {
     "roberta": lambda m: m.lm_head,
     "electra": lambda m: lambda x: m.generator_lm_head(m.generator_predictions(x)),
     "distilbert": lambda m: lambda x: m.vocab_projector(m.vocab_layer_norm(m.activation(m.vocab_transform(x)))),
+    "nomic": lambda m: m.cls,
     "modernbert": lambda m: lambda x: m.decoder(m.head(x)),
 }
 
@@ -54,6 +55,7 @@ tensors |= masked("electra", tf.ElectraForMaskedLM(tf.ElectraConfig(**SHAPE, emb
 tensors |= masked("distilbert", tf.DistilBertForMaskedLM(tf.DistilBertConfig(
     vocab_size=40, dim=12, hidden_dim=16, n_layers=1, n_heads=2, max_position_embeddings=24, activation="relu")).eval())
 tensors |= masked("modernbert", tf.ModernBertForMaskedLM(tf.ModernBertConfig(**SHAPE, hidden_activation="relu")).eval())
+tensors |= masked("nomic", tf.NomicBertForMaskedLM(tf.NomicBertConfig(**SHAPE, hidden_act="relu")).eval())
 llama = tf.AutoModelForCausalLM.from_pretrained(os.path.join(HERE, "model_llama_tied"), dtype=torch.float32)
 tensors |= case("llama", llama.lm_head, llama.lm_head.weight, llama.config.hidden_size)
 tensors |= {"labels": torch.tensor(LABELS, dtype=torch.int32)}
