@@ -1,7 +1,9 @@
 /* Products of packed weights, and sgemm, against plain loops in double. Each row of SHAPES is
  * computed once for the largest M; smaller products are its first rows. */
 #include "ck.h"
+#include "hash.h"
 #include "kernels.h"
+#include "kernels_int.h"
 #include "matmul.h"
 #include "rng.h"
 
@@ -370,6 +372,103 @@ START_TEST(version)
 }
 END_TEST
 
+/* ---- numbers of threads ---------------------------------------------------------------------- */
+
+/* What oneDNN computes by brgemm has equal bits for any number of them: f32 with AVX-512, bf16 with
+ * AVX512-BF16. Its gemm, which has the others, sums in an order that depends on it. */
+
+/* Of SmolLM2, GPT-2 and MiniLM, and some that fit no block. */
+static const struct shape WEIGHTS[] = {{576, 960},  {576, 576},  {576, 1536}, {1536, 576},
+                                       {768, 2304}, {768, 768},  {768, 1536}, {1536, 768},
+                                       {384, 1152}, {1152, 384}, {576, 4096}, {100, 333}};
+enum { N_WEIGHTS = sizeof WEIGHTS / sizeof WEIGHTS[0] };
+static const int THREADS[] = {1, 2, 3, 5, 8};
+enum { N_THREADS = sizeof THREADS / sizeof THREADS[0] };
+
+/* A context with its own number, and what it computes: for every number of rows. */
+static uint64_t with_threads(int threads, const struct shape *s, kvf__dtype act)
+{
+    const kvf_ctx_options options = {.threads = threads};
+    kvf__hash *hash = NULL;
+    kvf__packed *packed = NULL;
+    uint64_t words[2];
+    teardown();
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+    ck_assert_int_eq(kvf__mm_create(ctx, &mm), KVF_OK);
+    ck_assert_int_eq(kvf__hash_create(ctx, &hash), KVF_OK);
+    float *w = random_values(act, s->K * s->N, 2), *x = random_values(act, MOST_ROWS * s->K, 1);
+    float *y = floats(MOST_ROWS * s->N);
+    ck_assert_int_eq(kvf__pack(ctx, mm, act, w, false, s->K, s->N, NULL, &packed), KVF_OK);
+    kvf__from_f32(act, x, x, MOST_ROWS * s->K);
+    for (int i = 0; i < N_ROWS; i++) {
+        ck_assert_int_eq(kvf__mm_run(ctx, mm, packed, ROWS[i], x, y, KVF__F32, 0), KVF_OK);
+        kvf__hash_add(hash, y, (size_t)(ROWS[i] * s->N) * sizeof *y);
+    }
+    kvf__hash_words(hash, words);
+    kvf__hash_free(hash);
+    kvf__packed_free(packed);
+    free(w);
+    free(x);
+    free(y);
+    return words[0];
+}
+
+/* _i counts weights within act types. */
+START_TEST(products_at_any_number_of_threads)
+{
+    const kvf__dtype act = _i < N_WEIGHTS ? KVF__F32 : KVF__BF16;
+    const struct shape *s = &WEIGHTS[_i % N_WEIGHTS];
+    ck_need(kvf__cpu_best() >= (act == KVF__F32 ? KVF__CPU_AVX512 : KVF__CPU_AVX512_BF16),
+            "oneDNN divides these products by threads on this CPU");
+    const uint64_t want = with_threads(1, s, act);
+    for (int t = 1; t < N_THREADS; t++)
+        ck_assert_msg(with_threads(THREADS[t], s, act) == want, "[%d, %d] %s at %d threads",
+                      (int)s->K, (int)s->N, kvf__dtype_name(act), THREADS[t]);
+}
+END_TEST
+
+/* M, N, K: vectors, small results of long sums, which oneDNN would divide by threads, larger ones.
+ */
+static const int SGEMMS[][3] = {{1, 282, 774},    {500, 1, 1307},   {64, 64, 4096},
+                                {32, 32, 8192},   {162, 471, 1190}, {183, 945, 795},
+                                {128, 768, 4096}, {8, 576, 1536},   {576, 1536, 512},
+                                {1536, 576, 130}, {768, 64, 1024},  {11520, 64, 20}};
+
+static void sgemm_at(int threads, int which, const int *s, const float *a, const float *b, float *c)
+{
+    const bool ta = which == 1, tb = which == 2;
+    const kvf_ctx_options options = {.threads = threads};
+    teardown();
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+    ck_assert_int_eq(kvf__mm_create(ctx, &mm), KVF_OK);
+    for (int64_t i = 0; i < (int64_t)s[0] * s[1]; i++)
+        c[i] = 0.5f;
+    ck_assert_int_eq(kvf__sgemm(ctx, ta, tb, s[0], s[1], s[2], a, ta ? s[0] : s[2], b,
+                                tb ? s[2] : s[1], 1, c, s[1]),
+                     KVF_OK);
+}
+
+START_TEST(sgemm_at_any_number_of_threads)
+{
+    const int *s = SGEMMS[_i / 3], which = _i % 3;
+    const int64_t n = (int64_t)s[0] * s[1];
+    float *a = random_values(KVF__F32, (int64_t)s[0] * s[2], 1);
+    float *b = random_values(KVF__F32, (int64_t)s[1] * s[2], 2);
+    float *want = floats(n), *got = floats(n);
+    sgemm_at(1, which, s, a, b, want);
+    for (int t = 1; t < N_THREADS; t++) {
+        sgemm_at(THREADS[t], which, s, a, b, got);
+        ck_assert_msg(!memcmp(got, want, (size_t)n * sizeof *got),
+                      "[%d, %d] sums of %d, form %d, at %d threads", s[0], s[1], s[2], which,
+                      THREADS[t]);
+    }
+    free(a);
+    free(b);
+    free(want);
+    free(got);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("matmul");
@@ -381,6 +480,9 @@ int main(void)
     tcase_add_loop_test(core, transposed_and_no_bias, 0, 2 * N_SHAPES);
     tcase_add_loop_test(core, prepared, 0, 2);
     tcase_add_loop_test(core, sgemm, 0, 8);
+    tcase_add_loop_test(core, products_at_any_number_of_threads, 0, 2 * N_WEIGHTS);
+    tcase_add_loop_test(core, sgemm_at_any_number_of_threads, 0,
+                        3 * (int)(sizeof SGEMMS / sizeof SGEMMS[0]));
     tcase_add_checked_fixture(limits, setup, teardown);
     tcase_set_timeout(limits, 60);
     tcase_add_test(limits, many_row_counts);

@@ -258,10 +258,12 @@ static const char FORMATS[] =
     "inspect: all of these.\n";
 
 static const char NUMBERS[] =
-    "The same command gives the same bits: on the same machine and libraries, with as\n"
-    "many --threads, KVF_CPU and --precision. What decides is fixed before the first\n"
-    "step; nothing depends on which thread is first. That holds for training, whether\n"
-    "it was stopped and resumed or not, and for files: equal runs give equal bytes.\n"
+    "The same command gives the same bits: on the same machine and libraries, with the\n"
+    "same KVF_CPU and --precision. What decides is fixed before the first step; nothing\n"
+    "depends on which thread is first. That holds for training, whether it was stopped\n"
+    "and resumed or not, and for files: equal runs give equal bytes. Training in f32 with\n"
+    "AVX-512 and in bf16 with AVX512-BF16 gives the same values at any number of --threads\n"
+    "(files say how many there were); elsewhere with as many.\n"
     "\n"
     "In f32 a prefix file gives the bits of the run it was folded from. A batch of\n"
     "rows, and its rows one by one, agree to 1e-5 in loss: sums run in another order.\n"
@@ -336,8 +338,8 @@ static const char CLUSTERS[] =
     "machine share its cores evenly, unless --threads is given.\n"
     "\n"
     "Equal commands give equal bits, whatever arrives when: sums are added in an order that\n"
-    "N alone decides. Another N, like another number of threads, rounds differently; with\n"
-    "--resume both may change. Dropout draws by row: N does not change what is dropped.\n"
+    "N alone decides. Another N rounds differently; with --resume it may change. Dropout\n"
+    "draws by row: N does not change what is dropped.\n"
     "\n"
     "A signal to any rank lets all finish the step, saves, and ends all (130, 143). Sent to\n"
     "mpirun itself, Open MPI leaves a step one second before it kills: mpirun --mca\n"

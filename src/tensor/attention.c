@@ -1,10 +1,10 @@
 /* The plan of an attention call: who computes which (row, key/value head), and the memory for
  * it.
  *
- * Items are sorted by cost, longest first (ties by index), and each goes to the thread with the
- * least cost so far (ties by index). That depends on lengths and thread count alone, so equal
- * inputs give equal bits; a dynamic schedule would not, because gradients of shared segments are
- * summed per thread. All memory is taken at creation, from the limits. */
+ * Rows are sorted by cost, longest first (ties by index), and each goes to the part with the least
+ * cost so far: that depends on lengths alone. Gradients of shared segments are summed within a part
+ * in that order, then over parts in theirs, so equal inputs give equal bits for any number of
+ * threads. A chain, the items of one part and head, is one thread's. */
 #include "arena.h"
 #include "attention_int.h"
 
@@ -56,8 +56,11 @@ static void lay(void *object, kvf__carver *carver)
 
     plan->items = kvf__carve(carver, l->rows, l->G, sizeof *plan->items);
     plan->load = kvf__carve(carver, plan->threads, 1, sizeof *plan->load);
+    plan->part_load = kvf__carve(carver, plan->parts, 1, sizeof *plan->part_load);
+    plan->part = kvf__carve(carver, l->rows, 1, sizeof *plan->part);
+    plan->chain = kvf__carve(carver, plan->parts, l->G, sizeof *plan->chain);
     plan->scratch = kvf__carve(carver, plan->threads, (int64_t)plan->scratch_bytes, 1);
-    plan->grads = kvf__carve(carver, plan->threads, (int64_t)plan->grad_count, sizeof(float));
+    plan->grads = kvf__carve(carver, plan->parts, (int64_t)plan->grad_count, sizeof(float));
 }
 
 kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, kvf__attn_plan **out)
@@ -66,6 +69,8 @@ kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, k
     kvf__attn_plan made = {.limits = *limits, .threads = kvf_ctx_threads(ctx)};
 
     KVF_TRY(check_limits(ctx, limits));
+    made.parts = (int)((KVF__ATTN_CHAINS + limits->G - 1) / limits->G);
+    if (limits->rows < made.parts) made.parts = limits->rows ? (int)limits->rows : 1;
     if (scratch_size(limits, &made.scratch_bytes) &&
         kvf__mul(limits->backward ? (size_t)limits->grad_len : 0,
                  (size_t)(limits->G * (2 * limits->D + 1)), &made.grad_count))
@@ -130,15 +135,50 @@ static void sort_items(kvf__attn_item *items, int64_t n)
     }
 }
 
+static int least(const int64_t *load, int n)
+{
+    int at = 0;
+    for (int i = 1; i < n; i++)
+        if (load[i] < load[at]) at = i;
+    return at;
+}
+
+/* The part that comes after `before` in the order of loads, the largest first (-1: the first). */
+static int next_part(const kvf__attn_plan *plan, int before)
+{
+    const int64_t *load = plan->part_load;
+    int found = -1;
+    for (int p = 0; p < plan->parts; p++) {
+        const bool after = before < 0 || load[p] < load[before] ||
+                           (load[p] == load[before] && p > before);
+        if (after && (found < 0 || load[p] > load[found])) found = p;
+    }
+    return found;
+}
+
+/* Rows to parts, chains to threads. */
 static void deal_items(kvf__attn_plan *plan)
 {
+    const int64_t G = plan->limits.G;
     memset(plan->load, 0, sizeof *plan->load * (size_t)plan->threads);
+    memset(plan->part_load, 0, sizeof *plan->part_load * (size_t)plan->parts);
     for (int64_t i = 0; i < plan->n_items; i++) {
-        int least = 0;
-        for (int t = 1; t < plan->threads; t++)
-            if (plan->load[t] < plan->load[least]) least = t;
-        plan->items[i].thread = least;
-        plan->load[least] += plan->items[i].cost;
+        const kvf__attn_item *item = &plan->items[i];
+        if (item->head) continue;
+        const int part = least(plan->part_load, plan->parts);
+        plan->part[item->row] = part;
+        plan->part_load[part] += item->cost;
+    }
+    for (int p = next_part(plan, -1), n = 0; n < plan->parts; n++, p = next_part(plan, p))
+        for (int64_t g = 0; g < G; g++) {
+            const int thread = least(plan->load, plan->threads);
+            plan->chain[p * G + g] = thread;
+            plan->load[thread] += plan->part_load[p];
+        }
+    for (int64_t i = 0; i < plan->n_items; i++) {
+        kvf__attn_item *item = &plan->items[i];
+        item->part = plan->part[item->row];
+        item->thread = plan->chain[item->part * G + item->head];
     }
 }
 
@@ -213,71 +253,104 @@ static size_t grad_size(const kvf__attn *attn, const kvf__kvseg *seg)
     return kv_size(attn, seg) + (seg->dlog_weight ? (size_t)(attn->G * seg->len) : 0);
 }
 
-float *kvf__attn_grad(const kvf__attn *attn, int thread, int32_t seg)
+float *kvf__attn_grad(const kvf__attn *attn, int part, int32_t seg)
 {
     const kvf__attn_plan *plan = attn->plan;
     if (!attn->segs[seg].dk) return NULL;
-    size_t at = plan->grad_count * (size_t)thread;
+    size_t at = plan->grad_count * (size_t)part;
     for (int32_t s = 0; s < seg; s++)
         at += grad_size(attn, &attn->segs[s]);
     return plan->grads + at;
 }
 
-float *kvf__attn_log_weight_grad(const kvf__attn *attn, int thread, int32_t seg)
+float *kvf__attn_log_weight_grad(const kvf__attn *attn, int part, int32_t seg)
 {
     if (!attn->segs[seg].dk || !attn->segs[seg].dlog_weight) return NULL;
-    return kvf__attn_grad(attn, thread, seg) + kv_size(attn, &attn->segs[seg]);
+    return kvf__attn_grad(attn, part, seg) + kv_size(attn, &attn->segs[seg]);
 }
 
 void kvf__attn_add_log_weight_grads(const kvf__attn *attn, const kvf__attn_row *row, int64_t g,
-                                    int thread, const float *d)
+                                    int part, const float *d)
 {
     const float *end = d + kvf__attn_weighted(attn, row);
     for (int32_t s = 0; d < end; s++) {
         const int64_t len = kvf__attn_keys_len(attn, row, s);
-        float *to = kvf__attn_log_weight_grad(attn, thread, row->seg[s]);
+        float *to = kvf__attn_log_weight_grad(attn, part, row->seg[s]);
         for (int64_t t = 0; to && t < len; t++)
             to[g * len + t] += d[t];
         d += len;
     }
 }
 
-/* dst [D] += the threads' accumulators at `at`, in thread order. */
-static void add_threads(const kvf__attn_plan *plan, float *dst, const float *at, int64_t D)
+/* The parts with a row that sees the segment, as bits. */
+static uint32_t parts_of(const kvf__attn_plan *plan, int32_t seg)
 {
-    for (int64_t d = 0; d < D; d++) {
-        float sum = 0;
-        for (int t = 0; t < plan->threads; t++)
-            sum += at[plan->grad_count * (size_t)t + d];
-        dst[d] += sum;
+    uint32_t bits = 0;
+    _Static_assert(KVF__ATTN_CHAINS <= 32, "a bit for each part");
+    for (int64_t r = 0; r < plan->n_rows; r++)
+        for (int32_t s = 0; plan->rows[r].len && s < plan->rows[r].n_segs; s++)
+            if (plan->rows[r].seg[s] == seg) bits |= 1u << plan->part[r];
+    return bits;
+}
+
+/* dst [n] += the accumulators of these parts at `at`, in their order; uses up the first. */
+static void add_parts(const kvf__attn_plan *plan, uint32_t parts, float *dst, float *at, int64_t n)
+{
+    float *sum = NULL;
+    for (int p = 0; p < plan->parts; p++) {
+        float *one = at + plan->grad_count * (size_t)p;
+        if (!(parts >> p & 1)) continue;
+        for (int64_t d = 0; sum && d < n; d++)
+            sum[d] += one[d];
+        if (!sum) sum = one;
     }
+    for (int64_t d = 0; sum && d < n; d++)
+        dst[d] += sum[d];
 }
 
 static void add_segment(const kvf__attn *attn, int32_t index)
 {
     const kvf__kvseg *seg = &attn->segs[index];
-    const float *from = kvf__attn_grad(attn, 0, index);
+    float *from = kvf__attn_grad(attn, 0, index);
     const int64_t per_kv = attn->G * seg->len;
+    const uint32_t parts = parts_of(attn->plan, index);
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < 2 * per_kv; i++) { /* i counts [2, G, len] */
         float *to = i < per_kv ? seg->dk : seg->dv;
         const int64_t g = i % per_kv / seg->len, t = i % seg->len;
-        add_threads(attn->plan, to + g * seg->head_stride + t * seg->token_stride,
-                    from + i * attn->D, attn->D);
+        add_parts(attn->plan, parts, to + g * seg->head_stride + t * seg->token_stride,
+                  from + i * attn->D, attn->D);
     }
     if (!seg->dlog_weight) return;
 #pragma omp single
-    add_threads(attn->plan, seg->dlog_weight, from + 2 * per_kv * attn->D, per_kv);
+    add_parts(attn->plan, parts, seg->dlog_weight, from + 2 * per_kv * attn->D, per_kv);
+}
+
+/* A chain's: its head's share of its part's accumulators. */
+static void zero_chain(const kvf__attn *attn, int part, int64_t g, int32_t index)
+{
+    const kvf__kvseg *seg = &attn->segs[index];
+    const size_t n = (size_t)(seg->len * attn->D);
+    float *grad = kvf__attn_grad(attn, part, index),
+          *weights = kvf__attn_log_weight_grad(attn, part, index);
+    if (!grad) return;
+    memset(grad + (size_t)g * n, 0, n * sizeof *grad);
+    memset(grad + (size_t)(attn->G + g) * n, 0, n * sizeof *grad);
+    if (weights) memset(weights + g * seg->len, 0, (size_t)seg->len * sizeof *weights);
 }
 
 static void zero_grads(const kvf__attn *attn, int thread)
 {
+    const kvf__attn_plan *plan = attn->plan;
     size_t n = 0;
-    for (int64_t s = 0; s < attn->plan->n_segs; s++)
+    for (int64_t s = 0; s < plan->n_segs; s++) {
         n += grad_size(attn, &attn->segs[s]);
-    assert(n <= attn->plan->grad_count);
-    if (n)
-        memset(attn->plan->grads + attn->plan->grad_count * (size_t)thread, 0, n * sizeof(float));
+        assert(n <= plan->grad_count);
+        const uint32_t parts = attn->segs[s].dk ? parts_of(plan, (int32_t)s) : 0;
+        for (int p = 0; p < plan->parts; p++)
+            for (int64_t g = 0; parts >> p & 1 && g < attn->G; g++)
+                if (plan->chain[p * attn->G + g] == thread) zero_chain(attn, p, g, (int32_t)s);
+    }
 }
 
 void kvf__attn_run(const kvf__attn *attn, kvf__attn_item_fn *item, bool grads)

@@ -12,9 +12,9 @@
  * / c) (Gemma Team 2024, arXiv 2408.00118). Keys of a segment with log-weights have theirs added
  * then: it is as if a key were there e to it times.
  *
- * Work items are (row, key/value head), dealt to threads by kvf__attn_plan_set from lengths and
- * thread count only: equal inputs, equal bits. Gradients of shared segments go to one accumulator
- * per thread, added in thread order at the end. */
+ * Work items are (row, key/value head), dealt by kvf__attn_plan_set. Gradients of shared segments
+ * go to accumulators by lengths alone and are added in one order at the end: equal inputs, equal
+ * bits for any number of threads. */
 #ifndef KVF_ATTENTION_H
 #define KVF_ATTENTION_H
 

@@ -12,9 +12,14 @@
 #define KVF__ATTN_KEYS    64 /* keys of a block in the backward pass */
 #define KVF__ATTN_PAD     32 /* D and key counts are padded to this in scratch: a vector of bf16 */
 
+/* Accumulators of gradients: so many for each key/value head that about this number of chains of
+ * items, each adding to its own, can go on at once. */
+enum { KVF__ATTN_CHAINS = 12 };
+
 typedef struct kvf__attn_item {
     int32_t row, head; /* row of the batch, key/value head */
-    int32_t thread;
+    int32_t part;      /* whose accumulators its gradients go to; the same for all heads of a row */
+    int32_t thread;    /* that of its chain: items of one head and part */
     int64_t cost;
 } kvf__attn_item;
 
@@ -26,10 +31,14 @@ struct kvf__attn_plan {
     int64_t n_rows, n_segs;
     kvf__attn_item *items; /* [limits.rows * G], longest first */
     int64_t n_items;
-    int64_t *load; /* [threads] cost dealt so far */
-    char *scratch; /* [threads][scratch_bytes], 64-byte aligned */
+    int parts;          /* by limits alone */
+    int64_t *load;      /* [threads] cost dealt so far */
+    int64_t *part_load; /* [parts] the same, of rows */
+    int32_t *part;      /* [limits.rows] of each row */
+    int32_t *chain;     /* [parts][G] its thread */
+    char *scratch;      /* [threads][scratch_bytes], 64-byte aligned */
     size_t scratch_bytes;
-    float *grads;      /* [threads][grad_count] */
+    float *grads;      /* [parts][grad_count] */
     size_t grad_count; /* G * grad_len * (2 * D + 1); 0 unless backward */
 };
 
@@ -123,14 +132,14 @@ static inline float *kvf__attn_lse(const kvf__attn *a, const kvf__attn_row *row,
 /* Sum of the lengths of a row's shared segments. */
 int64_t kvf__attn_shared_len(const kvf__attn *attn, const kvf__attn_row *row);
 
-/* Accumulator of segment `seg` for one thread, [2, G, len, D] (0 = key, 1 = value); NULL if its
+/* Accumulator of segment `seg` for one part, [2, G, len, D] (0 = key, 1 = value); NULL if its
  * gradient is not wanted. */
-float *kvf__attn_grad(const kvf__attn *attn, int thread, int32_t seg);
+float *kvf__attn_grad(const kvf__attn *attn, int part, int32_t seg);
 /* The same of its log-weights, [G, len]. */
-float *kvf__attn_log_weight_grad(const kvf__attn *attn, int thread, int32_t seg);
-/* Adds what an item found, d [kvf__attn_weighted] of head g, to a thread's accumulators. */
+float *kvf__attn_log_weight_grad(const kvf__attn *attn, int part, int32_t seg);
+/* Adds what an item found, d [kvf__attn_weighted] of head g, to a part's accumulators. */
 void kvf__attn_add_log_weight_grads(const kvf__attn *attn, const kvf__attn_row *row, int64_t g,
-                                    int thread, const float *d);
+                                    int part, const float *d);
 
 /* ---- scratch and work ------------------------------------------------------------------------ */
 
@@ -154,8 +163,8 @@ static inline float *kvf__attn_alloc(char **at, int64_t n)
 }
 
 /* Calls item() for the items of each plan thread, in order, in parallel over plan threads. With
- * grads, accumulators are zeroed before and added to the segments' dk and dv, in thread order,
- * after. */
+ * grads, accumulators are zeroed before and added to the segments' dk and dv, in the order of
+ * parts, after. */
 typedef void kvf__attn_item_fn(const kvf__attn *attn, const kvf__attn_item *item);
 void kvf__attn_run(const kvf__attn *attn, kvf__attn_item_fn *item, bool grads);
 

@@ -22,7 +22,7 @@ typedef struct plain_job {
     const kvf__attn *attn;
     const kvf__attn_row *row;
     kvf__rng stream;
-    int thread;
+    int part;
     int64_t g, shared, n;          /* key/value head; keys before the row's own, keys in all */
     float *k, *v;                  /* [n, D] */
     float *k_cols, *v_cols;        /* [D, n] */
@@ -94,7 +94,7 @@ static void open_job(plain_job *j, const kvf__attn *attn, const kvf__attn_item *
     char *scratch = kvf__attn_scratch(attn->plan, item->thread);
 
     *j = (plain_job){
-        .attn = attn, .row = &attn->plan->rows[item->row], .thread = item->thread, .g = item->head};
+        .attn = attn, .row = &attn->plan->rows[item->row], .part = item->part, .g = item->head};
     if (attn->drop) j->stream = attn->drop->stream[item->row];
     j->shared = kvf__attn_shared_len(attn, j->row);
     j->n = j->shared + j->row->len;
@@ -287,14 +287,14 @@ static void store_grads(const plain_job *j)
 
     for (int32_t s = 0; s < j->row->n_segs; s++) {
         const int64_t len = a->segs[j->row->seg[s]].len, n = len * a->D;
-        float *to = kvf__attn_grad(a, j->thread, j->row->seg[s]);
+        float *to = kvf__attn_grad(a, j->part, j->row->seg[s]);
         if (to) {
             add_scaled(to + j->g * n, 1, j->dk + at, n);
             add_scaled(to + (a->G + j->g) * n, 1, j->dv + at, n);
         }
         at += n;
     }
-    kvf__attn_add_log_weight_grads(a, j->row, j->g, j->thread, j->dw);
+    kvf__attn_add_log_weight_grads(a, j->row, j->g, j->part, j->dw);
     for (int64_t t = 0; !a->shared_only && t < j->row->len; t++, at += a->D) {
         write_act(&keys, t, j->dk + at, a->D);
         write_act(&values, t, j->dv + at, a->D);

@@ -4,6 +4,10 @@
 
 #include "kernels_int.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 /* Each kernel has a buffer of 256 or 320 KB; a product up to 16 kernels, dnnl_sgemm 24 in all. */
 enum { CODE_BYTES = 8 << 20 };
 
@@ -39,6 +43,17 @@ kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *st
         dnnl_stream_create(stream, *engine, dnnl_stream_default_flags))
         return kvf__fail(ctx, KVF_EINTERNAL, "oneDNN: cannot make a CPU engine");
     return KVF_OK;
+}
+
+int kvf__dnnl_threads(int threads)
+{
+#ifdef _OPENMP
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    return before;
+#else
+    return threads;
+#endif
 }
 
 kvf_status kvf__dnnl_failed(dnnl_status_t status, const char **why)

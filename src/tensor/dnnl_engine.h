@@ -16,6 +16,9 @@ kvf_status kvf__dnnl_memory_allows(kvf_ctx *ctx);
 /* A CPU engine and a stream on it, the caller's; capped. */
 kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *stream);
 
+/* Sets for how many threads oneDNN divides what it makes and runs; the number before. */
+int kvf__dnnl_threads(int threads);
+
 /* oneDNN's status as ours, and why in a word or two. */
 kvf_status kvf__dnnl_failed(dnnl_status_t status, const char **why);
 

@@ -4,7 +4,10 @@
  * as torch lays them out; both directions are copied side by side ([2, 4 H, I], oneDNN's ldgoi) and
  * reordered before each run, gradients back after it. That is a small part of a step: the sequence
  * is short, the weights are read once. oneDNN adds to the gradients of weights, so they are zeroed
- * first. */
+ * first.
+ *
+ * The primitives are made for one thread and run by one: oneDNN divides their sums by the number of
+ * threads, and bits would depend on it. */
 #include "arena.h"
 #include "dnnl_engine.h"
 #include "lstm.h"
@@ -145,7 +148,9 @@ static kvf_status build(kvf_ctx *ctx, kvf__lstm *l)
     KVF_TRY(kvf__carve_block(ctx, lay, l, &l->block));
     KVF_TRY(kvf__dnnl_open(ctx, &l->engine, &l->stream));
     st = describe(l);
+    const int threads = kvf__dnnl_threads(1);
     if (!st) st = make_primitives(l);
+    kvf__dnnl_threads(threads);
     if (st == dnnl_unimplemented) return alloc_reference(ctx, l);
     if (!st) st = make_weights(l, 0);
     if (!st) st = make_weights(l, 1);
@@ -222,6 +227,15 @@ static dnnl_status_t to_layout(const kvf__lstm *l, const weights *w, const layou
     return kvf__reorder_run(l->stream, to->reorder, w->memory, to->memory);
 }
 
+static dnnl_status_t run_primitive(const kvf__lstm *l, const direction *d, int n,
+                                   const dnnl_exec_arg_t *args)
+{
+    const int threads = kvf__dnnl_threads(1);
+    const dnnl_status_t st = dnnl_primitive_execute(d->primitive, l->stream, n, args);
+    kvf__dnnl_threads(threads);
+    return st;
+}
+
 /* Both directions of torch's arrays, one after the other. */
 static void gather(const kvf__lstm *l, const kvf__lstm_weights w[2])
 {
@@ -243,7 +257,7 @@ static dnnl_status_t run_fwd(kvf__lstm *l)
 
     for (int i = 0; i < 2; i++)
         KVF__DNNL_TRY(to_layout(l, &l->w[i], &l->w[i].fwd));
-    KVF__DNNL_TRY(dnnl_primitive_execute(l->fwd.primitive, l->stream, 6, args));
+    KVF__DNNL_TRY(run_primitive(l, &l->fwd, 6, args));
     return dnnl_stream_wait(l->stream);
 }
 
@@ -294,8 +308,7 @@ static dnnl_status_t run_bwd(kvf__lstm *l)
         KVF__DNNL_TRY(zero_grad(l, i));
     }
     memset(l->db, 0, (size_t)(8 * l->s.H) * sizeof *l->db);
-    KVF__DNNL_TRY(
-        dnnl_primitive_execute(l->bwd.primitive, l->stream, sizeof args / sizeof args[0], args));
+    KVF__DNNL_TRY(run_primitive(l, &l->bwd, sizeof args / sizeof args[0], args));
     for (int i = 0; i < 2; i++)
         KVF__DNNL_TRY(
             kvf__reorder_run(l->stream, l->w[i].grad.reorder, l->w[i].grad.memory, l->w[i].memory));

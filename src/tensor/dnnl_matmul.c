@@ -11,10 +11,6 @@
 #include <assert.h>
 #include <string.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 enum {
     NOMINAL_M = 1024,
     NONE = -1,
@@ -355,18 +351,6 @@ static dnnl_status_t prim_init(const kvf__mm *mm, prim *p, const_dnnl_primitive_
     return dnnl_memory_create(&p->scratch, scratch, mm->engine, DNNL_MEMORY_NONE);
 }
 
-/* Sets for how many threads oneDNN divides what it makes; the number before. */
-static int set_threads(int threads)
-{
-#ifdef _OPENMP
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(threads);
-    return before;
-#else
-    return threads;
-#endif
-}
-
 /* An eight-bit product is run by one thread, on its own chunk of rows. */
 static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim **out)
 {
@@ -377,7 +361,7 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
     kvf_status st = KVF_OK;
 
     KVF_TRY(kvf__dnnl_memory_allows(ctx));
-    const int threads = s->act == KVF__I8 ? set_threads(1) : 0;
+    const int threads = s->act == KVF__I8 ? kvf__dnnl_threads(1) : 0;
     failed = product_pd(mm, &pd, s, &s->weights, key->M, (kvf__dtype)key->dst_type, key->flags);
     if (failed) goto out;
     st = check_implementation(ctx, pd, s, key->M);
@@ -396,7 +380,7 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
     *out = &mm->prims[slot];
     made = (prim){0};
 out:
-    if (threads) set_threads(threads);
+    if (threads) kvf__dnnl_threads(threads);
     prim_done(&made);
     dnnl_primitive_desc_destroy(pd);
     return failed ? kvf__mm_fail(ctx, failed, "product", key->M, s->K, s->N) : st;
@@ -451,6 +435,41 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
 
 /* ---- plain f32 products ---------------------------------------------------------------------- */
 
+/* oneDNN sums K in parts where a result is small and threads are many (from 8 on, of vectors from
+ * 2), and chooses kernels by their number: bits would depend on it. So a small result is divided
+ * here, by its shape, along its longer side, and each piece is one thread's. Larger ones were found
+ * to have equal bits for 1 to 32 threads. */
+enum { SMALL = 1 << 18, PIECES = 8, LEAST_PIECE = 32 };
+
+typedef struct sgemm_call {
+    bool ta, tb;
+    int64_t M, N, K, lda, ldb, ldc;
+    const float *A, *B;
+    float beta, *C;
+} sgemm_call;
+
+static dnnl_status_t run_sgemm(const sgemm_call *c, int64_t m, int64_t M, int64_t n, int64_t N)
+{
+    return dnnl_sgemm(c->ta ? 'T' : 'N', c->tb ? 'T' : 'N', M, N, c->K, 1.0f,
+                      c->A + m * (c->ta ? 1 : c->lda), c->lda, c->B + n * (c->tb ? c->ldb : 1),
+                      c->ldb, c->beta, c->C + m * c->ldc + n, c->ldc);
+}
+
+static dnnl_status_t run_pieces(const sgemm_call *c)
+{
+    const bool rows = c->M >= c->N;
+    const int64_t all = rows ? c->M : c->N;
+    int64_t piece = (all + PIECES - 1) / PIECES;
+    int failed = 0;
+    if (piece < LEAST_PIECE) piece = LEAST_PIECE;
+#pragma omp parallel for schedule(static) reduction(| : failed)
+    for (int64_t from = 0; from < all; from += piece) {
+        const int64_t n = all - from < piece ? all - from : piece;
+        failed |= (int)(rows ? run_sgemm(c, from, n, 0, c->N) : run_sgemm(c, 0, c->M, from, n));
+    }
+    return (dnnl_status_t)failed;
+}
+
 kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K,
                       const float *A, int64_t lda, const float *B, int64_t ldb, float beta,
                       float *C, int64_t ldc)
@@ -458,8 +477,19 @@ kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int6
     if (M == 0 || N == 0) return KVF_OK;
     KVF_TRY(kvf__dnnl_cap(ctx));
     if (kvf__ctx_first(ctx, KVF__ONCE_SGEMM)) KVF_TRY(kvf__dnnl_memory_allows(ctx));
-    dnnl_status_t failed = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K, 1.0f, A, lda, B, ldb,
-                                      beta, C, ldc);
+    const sgemm_call call = {.ta = ta,
+                             .tb = tb,
+                             .M = M,
+                             .N = N,
+                             .K = K,
+                             .lda = lda,
+                             .ldb = ldb,
+                             .ldc = ldc,
+                             .A = A,
+                             .B = B,
+                             .beta = beta,
+                             .C = C};
+    dnnl_status_t failed = M * N <= SMALL ? run_pieces(&call) : run_sgemm(&call, 0, M, 0, N);
     return failed ? kvf__mm_fail(ctx, failed, "f32 product", M, K, N) : KVF_OK;
 }
 

@@ -1,5 +1,5 @@
 # Files of an earlier kvfold (golden/old_files): each is read and measures as it did, runs go on as they went on then, and merge
-# to the same values. Bits are compared where this machine gives the earlier bits of the bare base, else values to 1e-5.
+# to the same values. Measures and merges are compared to the bit where this machine gives the earlier bits of the bare base.
 old=$SOURCE/tests/golden/old_files
 # shellcheck source=tests/golden/old_files/cases.sh
 . "$old/cases.sh"
@@ -14,13 +14,13 @@ near() {
     fail "$1: $2, want $3"
 }
 
-# same_values A B: tensors of two files. With other last bits six steps stay within 1e-3: rates are up to 0.03.
+# same_values A B MOST: tensors of two files, which differ by less than that; 0: not at all.
 same_values() {
     "$KVFOLD" diff "$1" "$2" --tensors-only --json >out 2>err
     code=$?
     [ $code -eq 0 ] && return
-    [ $code -eq 1 ] && [ "$exact" = no ] && grep -q '"removed":\[\],"added":\[\]' out &&
-        awk "BEGIN { exit !($(sed 's/.*"max_abs":\([^}]*\)}}$/\1/' out) < 1e-3) }" && return
+    [ $code -eq 1 ] && grep -q '"removed":\[\],"added":\[\]' out &&
+        awk "BEGIN { exit !($(sed 's/.*"max_abs":\([^}]*\)}}$/\1/' out) < $3) }" && return
     fail "$1 and $2 differ: $(cat out err)"
 }
 
@@ -47,14 +47,17 @@ while IFS=$tab read -r file loss; do
     near "loss of $file" "$(value loss)" "$loss"
 done <"$old/losses"
 
+# Six steps sum gradients in another order than before, by shapes and not by threads; with other last bits of the base, too, they
+# stay within 1e-3: rates are up to 0.03.
+if [ $exact = yes ]; then merged=0 resumed=1e-5; else merged=1e-3 resumed=1e-3; fi
 # shellcheck disable=SC2046 # words
 for case in $CASES; do
     base=$(base_of "$case")
     run 0 merge "run_$case.h5" --base "$base" --out merged.h5 --force
-    same_values merged.h5 "$case.h5"
+    same_values merged.h5 "$case.h5" $merged
     run 0 train --base "$base" $(data_of "$case") $(needs_of "$case") $(options_of "$case") --steps $RESUMED \
         --out "run_$case.h5" --resume
-    same_values "run_$case.h5" "resumed_$case.h5"
+    same_values "run_$case.h5" "resumed_$case.h5" $resumed
 done
 
 # a recipe of before

@@ -161,5 +161,5 @@ static void ATTN(bwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
         for (int64_t q0 = job.row->first; q0 < job.row->len; q0 += KVF__ATTN_QUERIES)
             ATTN(bwd_block)(&job, head, q0, attn_min(job.row->len - q0, KVF__ATTN_QUERIES));
     if (!attn->shared_only) zero_unwanted(&job);
-    store_key_grads(&job, item->thread);
+    store_key_grads(&job, item->part);
 }

@@ -42,19 +42,19 @@ static void zero_unwanted(const attn_job *job)
             store_part(&to, i, d, vf_zero(), heads * a->D - d);
 }
 
-/* dk and dv of the shared segments to this thread's accumulators, those of the row's own keys to
+/* dk and dv of the shared segments to the part's accumulators, those of the row's own keys to
  * dqkv. */
-static void store_key_grads(const attn_job *job, int thread)
+static void store_key_grads(const attn_job *job, int part)
 {
     const kvf__attn *a = job->attn;
     if (job->dlog_weights)
-        kvf__attn_add_log_weight_grads(a, job->row, job->g, thread, job->dlog_weights);
+        kvf__attn_add_log_weight_grads(a, job->row, job->g, part, job->dlog_weights);
     for (int which = 0; which < 2; which++) {
         const float *from = job->dkeys[which];
         const vf by = vf_set(which ? 1.0f : a->scale);
         for (int32_t s = 0; s < job->row->n_segs; s++) {
             const int64_t len = kvf__attn_keys_len(job->attn, job->row, s);
-            float *to = kvf__attn_grad(a, thread, job->row->seg[s]);
+            float *to = kvf__attn_grad(a, part, job->row->seg[s]);
             if (to) to += (which * a->G + job->g) * len * a->D;
             for (int64_t i = 0; i < len; i++, from += job->width)
                 for (int64_t d = 0; to && d < a->D; d += VF_LANES) {
