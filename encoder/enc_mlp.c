@@ -1,4 +1,5 @@
-/* mlp: embedding [P, W] -> Linear(W, M) -> tanh -> Linear(M, N), W = G*D, N = 2*L*G*D: the
+/* mlp: embedding [P, W] -> Linear(W, M) -> tanh -> Linear(M, N), W = G*D, N = 2*L*G*D
+ * (where layers differ, the largest G*D and the sum over layers): the
  * reparameterization of Li & Liang 2021 and P-tuning v2, with PEFT's parameter names and its width
  * under grouped-query attention.
  *
@@ -14,7 +15,13 @@ enum { EMBEDDING, W1, B1, W2, B2 };
 
 static kvf_status describe(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    int64_t W = encoder->shape.G * encoder->shape.D, M = encoder->shape.M;
+    const kvf__kv_shape kv = kvf__encoder_kv(&encoder->shape);
+    int64_t W = 0, M = encoder->shape.M;
+
+    for (int64_t l = 0; l < kv.L; l++) {
+        const kvf__kv_heads at = kvf__kv_at(&kv, l);
+        if (at.G * at.D > W) W = at.G * at.D;
+    }
     KVF_TRY(kvf__encoder_add(ctx, encoder, "embedding.weight", encoder->shape.P, W));
     KVF_TRY(kvf__encoder_add_linear(ctx, encoder, "transform.0.weight", "transform.0.bias", W, M,
                                     false));

@@ -34,17 +34,22 @@ static kvf_status describe(kvf_ctx *ctx, kvf__encoder *encoder)
     return KVF_OK;
 }
 
-/* In the flat view a row's keys of layer l begin at 2*l*G*D, its values G*D further. */
-static int64_t keys_at(const kvf__encoder *encoder, int64_t l)
+/* Where a row's keys of layer l begin in the flat view, and how many there are before its values.
+ */
+static int64_t keys_at(const kvf__encoder *encoder, int64_t l, int64_t *GD)
 {
-    return 2 * l * encoder->shape.G * encoder->shape.D;
+    const kvf__kv_shape kv = kvf__encoder_kv(&encoder->shape);
+    const kvf__kv_heads at = kvf__kv_at(&kv, l);
+
+    *GD = at.G * at.D;
+    return 2 * at.width;
 }
 
 static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
 {
-    int64_t GD = encoder->shape.G * encoder->shape.D, P = encoder->shape.P;
+    int64_t GD, P = encoder->shape.P;
     for (int64_t l = 0; l < encoder->shape.L; l++) {
-        float *k = flat + keys_at(encoder, l);
+        float *k = flat + keys_at(encoder, l, &GD);
         KVF_TRY(kvf__kv_projection_fwd(ctx, &encoder->projections.layer[l], k, k + GD,
                                        encoder->width, encoder->params.item[l].value, P,
                                        encoder->work));
@@ -54,10 +59,10 @@ static kvf_status fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
 
 static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    int64_t GD = encoder->shape.G * encoder->shape.D, P = encoder->shape.P;
+    int64_t GD, P = encoder->shape.P;
     for (int64_t l = 0; l < encoder->shape.L; l++) {
         const kvf__param *param = &encoder->params.item[l];
-        const float *dk = encoder->flat + keys_at(encoder, l);
+        const float *dk = encoder->flat + keys_at(encoder, l, &GD);
         KVF_TRY(kvf__kv_projection_bwd(ctx, &encoder->projections.layer[l], param->grad, dk,
                                        dk + GD, encoder->width, param->value, P, encoder->work));
     }

@@ -57,6 +57,7 @@ static void lay(void *object, kvf__carver *carver)
 {
     kvf__encoder *e = object;
     const int64_t P = e->shape.P, between = e->lstm.layer[0] ? 2 * e->shape.M : 0;
+    int64_t work = 0;
 
     for (size_t i = 0; i < e->params.n; i++) {
         kvf__param *param = &e->params.item[i];
@@ -73,9 +74,11 @@ static void lay(void *object, kvf__carver *carver)
     e->lstm.between = kvf__carve(carver, P, between, sizeof(float));
     e->lstm.dbetween = kvf__carve(carver, P, between, sizeof(float));
     e->lstm.dy = kvf__carve(carver, P, between, sizeof(float));
-    if (e->kind->projected)
-        e->work = kvf__carve(carver, (int64_t)kvf__kv_projection_work(&e->projections.layer[0], P),
-                             1, sizeof(float));
+    for (int64_t l = 0; e->kind->projected && l < e->projections.L; l++) {
+        const int64_t n = (int64_t)kvf__kv_projection_work(&e->projections.layer[l], P);
+        if (n > work) work = n;
+    }
+    if (work) e->work = kvf__carve(carver, work, 1, sizeof(float));
 }
 
 static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
@@ -92,10 +95,14 @@ static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_sha
     encoder->kind = kind;
     encoder->shape = *shape;
     encoder->shape.projections = NULL;
+    const kvf__kv_shape kv = kvf__encoder_kv(shape);
+    encoder->shape.heads = NULL;
+    KVF_TRY(kvf__kv_copy_heads(ctx, &kv, &encoder->heads));
+    encoder->shape.heads = encoder->heads;
     if (!kind->hidden) encoder->shape.M = 0;
     encoder->shape.form = kind->form;
     encoder->method = row;
-    encoder->width = row->port == KVF__PORT_EMBED ? shape->C : 2 * shape->L * shape->G * shape->D;
+    encoder->width = row->port == KVF__PORT_EMBED ? shape->C : 2 * kvf__kv_at(&kv, kv.L).width;
     KVF_TRY(kind->describe(ctx, encoder));
     return kvf__carve_block(ctx, lay, encoder, &encoder->memory);
 }
@@ -129,6 +136,7 @@ void kvf__encoder_free(kvf__encoder *encoder)
     kvf__free(encoder->natural.memory);
     kvf__kv_projections_done(&encoder->projections);
     kvf__free(encoder->names);
+    kvf__free(encoder->heads);
     kvf__free(encoder->memory);
     kvf__free(encoder);
 }
@@ -143,6 +151,11 @@ const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder)
     return &encoder->shape;
 }
 
+kvf__kv_shape kvf__encoder_kv(const kvf__encoder_shape *shape)
+{
+    return (kvf__kv_shape){shape->L, shape->G, shape->D, shape->heads};
+}
+
 kvf__params *kvf__encoder_params(kvf__encoder *encoder)
 {
     return &encoder->params;
@@ -154,8 +167,9 @@ static void expect_shape(const kvf__encoder *encoder, kvf__emitted e)
     const kvf__encoder_shape *s = &encoder->shape;
     bool kv = encoder->method->port == KVF__PORT_KV;
     assert(kv ? e.prefix && !e.vectors : e.vectors && !e.prefix);
-    bool fits = kv ? e.prefix->L == s->L && e.prefix->G == s->G && e.prefix->P == s->P &&
-                         e.prefix->D == s->D
+    const kvf__kv_shape want = kvf__encoder_kv(s);
+    const kvf__kv_shape have = kv ? kvf__prefix_shape(e.prefix) : want;
+    bool fits = kv ? e.prefix->P == s->P && kvf__kv_same(&have, &want)
                    : e.vectors->P == s->P && e.vectors->C == s->C;
     assert(fits);
     (void)fits;

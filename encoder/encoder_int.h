@@ -16,6 +16,7 @@ typedef struct kvf__encoder kvf__encoder;
 
 typedef struct kvf__encoder_shape {
     int64_t L, G, P, D;
+    const kvf__kv_heads *heads; /* [L + 1] where layers differ in G and D, copied; NULL: they do not */
     int64_t M;        /* hidden width of `mlp` and `p-tuning`; ignored by others */
     int64_t C;        /* width of the base; needed by port embed */
     const char *form; /* of `p-tuning`: "lstm" or "mlp"; NULL: the first */
@@ -30,9 +31,10 @@ typedef struct kvf__emitted {
     kvf__vectors *vectors; /* embed */
 } kvf__emitted;
 
-/* method: "mlp" (P-tuning v2, Li & Liang: embedding [P, G*D], Linear(G*D, M), tanh, Linear(M,
- * 2*L*G*D)), "direct" (the flat prefix [P, 2*L*G*D] itself) or "projected" ([P, C] for each layer,
- * through its frozen projections). Parameters start at zero. EUSAGE:
+/* method: "mlp" (P-tuning v2, Li & Liang: embedding [P, W], Linear(W, M), tanh, Linear(M, N)), "direct"
+ * (the flat prefix [P, N] itself) or "projected" ([P, C] for each layer,
+ * through its frozen projections); N = 2*L*G*D, W = G*D, or the sum over layers and the largest of
+ * them. Parameters start at zero. EUSAGE:
  * unknown method, P < 1, M < 1. */
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
                                kvf__encoder **out);
@@ -40,6 +42,7 @@ bool kvf__encoder_needs_projections(const char *method);
 void kvf__encoder_free(kvf__encoder *encoder);
 const kvf__method *kvf__encoder_method(const kvf__encoder *encoder);
 const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder);
+kvf__kv_shape kvf__encoder_kv(const kvf__encoder_shape *shape); /* a view */
 
 /* The list of parameters; values and gradients are the encoder's own memory, valid until it is
  * freed. */

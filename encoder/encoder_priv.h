@@ -37,6 +37,7 @@ struct kvf__encoder {
     const kvf__encoder_kind *kind;
     const kvf__method *method;
     kvf__encoder_shape shape;
+    kvf__kv_heads *heads; /* shape.heads, owned */
     int64_t width; /* columns of the flat view: 2 * L * G * D (kv) or C (embed) */
     kvf__params params;
     void *memory; /* one block, carved into what the pointers below and in params are */

@@ -100,7 +100,8 @@ static kvf_status capture(kvf_ctx *ctx, kvf_base *base, kvf_prefix *live, double
     if (st) goto out;
     for (int64_t i = 0; i < P + PROBE_TOKENS; i++)
         ids[i] = i < P ? kvf__virtual_id(i) : (int32_t)((7919 * (i - P + 1)) % d->V);
-    st = kvf__prefix_init(ctx, &live->file.prefix, d->L, d->G, P, d->D);
+    const kvf__kv_shape kv = kvf__desc_kv(d);
+    st = kvf__prefix_create(ctx, &live->file.prefix, &kv, P);
     if (st) goto out;
     st = run_row(ctx, base, live, ids, P, false, NULL, &live->file.prefix);
     if (st) goto out;

@@ -34,11 +34,13 @@ static kvf_status check_bases(const composing *c, const kvf_prefix *a, const kvf
 {
     const kvf__identity *x = &a->file.id, *y = &b->file.id;
 
-    if (x->L != y->L || x->G != y->G || x->D != y->D)
-        return kvf__fail(c->ctx, KVF_EMISMATCH,
-                         "%s: is for L=%lld G=%lld D=%lld, %s for L=%lld G=%lld D=%lld", b->path,
-                         (long long)y->L, (long long)y->G, (long long)y->D, a->path,
-                         (long long)x->L, (long long)x->G, (long long)x->D);
+    const kvf__kv_shape first = kvf__identity_kv(x), second = kvf__identity_kv(y);
+    char of_first[KVF__KV_TEXT], of_second[KVF__KV_TEXT];
+
+    if (!kvf__kv_same(&first, &second))
+        return kvf__fail(c->ctx, KVF_EMISMATCH, "%s: is for %s, %s for %s", b->path,
+                         kvf__heads_text(of_second, &second), a->path,
+                         kvf__heads_text(of_first, &first));
     if (c->o->allow_other_base) return KVF_OK;
     if (!*x->base_hash || !*y->base_hash)
         return kvf__fail(c->ctx, KVF_EMISMATCH,
@@ -162,17 +164,15 @@ static bool is_weighted(const composing *c)
 /* Places at .. at + from->P of each head. */
 static void place(kvf__prefix *to, const kvf__prefix *from, int64_t at)
 {
-    for (int64_t head = 0; from->log_weight && head < to->L * to->G; head++)
+    for (int64_t head = 0; from->log_weight && head < (int64_t)kvf__prefix_weights(from) / from->P;
+         head++)
         memcpy(to->log_weight + head * to->P + at, from->log_weight + head * from->P,
                (size_t)from->P * sizeof(float));
-    for (int64_t head = 0; head < to->L * 2 * to->G; head++)
-        memcpy(to->kv + (head * to->P + at) * to->D, from->kv + head * from->P * from->D,
-               (size_t)(from->P * from->D) * sizeof(float));
+    kvf__prefix_copy_tokens(to, at, from, 0, from->P);
 }
 
 static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_start)
 {
-    const kvf__identity *id = &c->part[0]->file.id;
     int64_t P = 0, start = 0, at = 0;
 
     for (size_t i = 0; i < c->n; i++) {
@@ -180,7 +180,8 @@ static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_
         start += c->part[i]->file.id.position_start;
         P += c->part[i]->file.id.P;
     }
-    KVF_TRY(kvf__prefix_init(c->ctx, out, id->L, id->G, P, id->D));
+    const kvf__kv_shape kv = kvf__identity_kv(&c->part[0]->file.id);
+    KVF_TRY(kvf__prefix_create(c->ctx, out, &kv, P));
     if (is_weighted(c)) KVF_TRY(kvf__prefix_weigh(c->ctx, out));
     for (size_t i = 0; i < c->n; i++) {
         place(out, &c->part[i]->file.prefix, at);
@@ -205,7 +206,7 @@ static kvf_status average(composing *c, kvf__prefix *out, int64_t *position_star
 {
     const kvf__identity *id = &c->part[0]->file.id;
 
-    KVF_TRY(kvf__prefix_init(c->ctx, out, id->L, id->G, id->P, id->D));
+    KVF_TRY(kvf__prefix_like(c->ctx, out, &c->part[0]->file.prefix));
     if (is_weighted(c)) {
         KVF_TRY(kvf__prefix_weigh(c->ctx, out));
         average_weights(c, out);

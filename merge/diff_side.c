@@ -31,10 +31,11 @@ static kvf_status add_layers(kvf_ctx *ctx, kvf__side *side, const kvf__prefix *p
     char name[64];
 
     for (int64_t half = 0; half < 2 * p->L; half++) {
-        const kvf__view view = {.data = p->kv + half * p->G * p->P * p->D,
+        const kvf__prefix_layer at = kvf__prefix_at(p, half / 2);
+        const kvf__view view = {.data = half % 2 ? at.v : at.k,
                                 .dtype = KVF__F32,
                                 .rank = 3,
-                                .dim = {p->G, p->P, p->D}};
+                                .dim = {at.G, p->P, at.D}};
         snprintf(name, sizeof name, "prefix/%lld/%s", (long long)(half / 2), HALVES[half % 2]);
         KVF_TRY(add(ctx, side, name, view));
     }

@@ -38,7 +38,8 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *sourc
 /* The same, if it is or becomes a prefix. */
 kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *source,
                                    kvf_prefix **out);
-void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D] */
+void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D], G and D 0
+                                                                           where layers differ */
 /* What rounding to the type of a prefix file changes: the largest difference of a value, and the
  * root of the squared error over that of the squares, unless NULL. ENUMERIC: the type cannot hold
  * a value; where names the prefix. */

@@ -90,7 +90,7 @@ out:
 void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6])
 {
     const kvf__prefix *p = &prefix->file.prefix;
-    const int64_t dims[6] = {p->L, 2, 1, p->G, p->P, p->D};
+    const int64_t dims[6] = {p->L, 2, 1, p->heads ? 0 : p->G, p->P, p->heads ? 0 : p->D};
     memcpy(shape, dims, sizeof dims);
 }
 

@@ -48,6 +48,7 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
         .G = id->G,
         .P = id->P,
         .D = id->D,
+        .heads = id->heads,
         .M = options->encoder_hidden ? options->encoder_hidden : HIDDEN,
     };
     kvf__encoder *encoder = NULL;

@@ -105,11 +105,12 @@ static inline void golden_pack_as(golden *g, kvf__desc *desc, const kvf__table *
                   kvf_ctx_error(g->ctx));
     golden_batch(g);
 
-    const kvf__view *prefix = golden_view(g, "prefix"); /* [L, 2, G, P, D] */
-    ck_assert_int_eq(prefix->rank, 5);
-    ck_assert_int_eq(kvf__prefix_init(g->ctx, &g->prefix, prefix->dim[0], prefix->dim[2],
-                                      prefix->dim[3], prefix->dim[4]),
-                     KVF_OK);
+    const kvf__view *prefix = golden_view(g, "prefix"); /* [L, 2, G, P, D], or layer after layer */
+    const kvf__kv_shape shape = kvf__desc_kv(kvf__model_desc(g->model));
+    const int64_t P = kvf__view_count(prefix) / (2 * kvf__kv_at(&shape, shape.L).width);
+    ck_assert_int_eq(prefix->rank, shape.heads ? 1 : 5);
+    ck_assert_int_eq(kvf__prefix_create(g->ctx, &g->prefix, &shape, P), KVF_OK);
+    ck_assert_uint_eq(kvf__view_count(prefix), kvf__prefix_count(&g->prefix));
     memcpy(g->prefix.kv, prefix->data, kvf__view_bytes(prefix));
     const kvf__pass_limits limits = {.rows = GOLDEN_ROWS,
                                      .tokens = g->batch.n_tokens,
@@ -120,6 +121,16 @@ static inline void golden_pack_as(golden *g, kvf__desc *desc, const kvf__table *
     ck_assert_msg(!kvf__pass_create(g->ctx, g->model, &limits, &g->pass), "%s",
                   kvf_ctx_error(g->ctx));
     kvf__desc_done(desc);
+}
+
+/* Of the shape of the prefix. */
+static inline kvf__prefix golden_gradient(golden *g)
+{
+    const kvf__kv_shape shape = kvf__prefix_shape(&g->prefix);
+    kvf__prefix grad = {0};
+
+    ck_assert_int_eq(kvf__prefix_create(g->ctx, &grad, &shape, g->prefix.P), KVF_OK);
+    return grad;
 }
 
 static inline void golden_pack(golden *g, kvf__desc *desc, const kvf__table *table, kvf__dtype act)

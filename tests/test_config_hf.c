@@ -1,6 +1,7 @@
 /* Tests of the descriptions read from config.json: known models in
  * both generations of the file against what transformers reads, refusals line by line, rotary
  * frequencies. Those of GGUF metadata: test_config_gguf.c. */
+#include "arch.h"
 #include "ck.h"
 #include "model_priv.h"
 
@@ -209,6 +210,12 @@ END_TEST
     "\"num_hidden_layers\":5,\"num_attention_heads\":4,\"vocab_size\":100,"                        \
     "\"global_attn_every_n_layers\":3,\"global_rope_theta\":160000.0,\"local_attention\":128,"     \
     "\"local_rope_theta\":10000.0,\"norm_eps\":1e-05}"
+#define GEMMA4                                                                                     \
+    "{\"model_type\":\"gemma4_text\",\"hidden_size\":64,\"intermediate_size\":128,"                \
+    "\"num_hidden_layers\":12,\"num_attention_heads\":8,\"num_key_value_heads\":4,"                \
+    "\"head_dim\":16,\"global_head_dim\":32,\"num_global_key_value_heads\":2,"                     \
+    "\"attention_k_eq_v\":true,\"num_kv_shared_layers\":4,\"use_double_wide_mlp\":true,"           \
+    "\"vocab_size\":100,\"vocab_size_per_layer_input\":100}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
 /* base with one key set; key NULL: as it is. */
@@ -377,6 +384,49 @@ START_TEST(precedence_of_rope_keys)
 }
 END_TEST
 
+/* Every sixth layer is not local; the last four read what layers 6, 7 (local) and 5 have. */
+START_TEST(layers_of_gemma_4_differ)
+{
+    kvf__desc d = {0}, copy = {0};
+    bool same = false;
+
+    ck_assert_int_eq(describe(GEMMA4, NULL, NULL, &d), KVF_OK);
+    const kvf__layer_shape local = kvf__desc_layer(&d, 0), global = kvf__desc_layer(&d, 5);
+    ck_assert(local.G == 4 && local.D == 16 && local.R == 16 && local.F == 128 && !local.k_is_v);
+    ck_assert(global.G == 2 && global.D == 32 && global.R == 32 && global.k_is_v);
+    ck_assert_int_eq(kvf__desc_layer(&d, 8).from, 7);
+    ck_assert_int_eq(kvf__desc_layer(&d, 11).from, 5);
+    ck_assert_int_eq(kvf__desc_layer(&d, 11).F, 256);
+    const kvf__kv_shape kv = kvf__desc_kv(&d);
+    ck_assert(kv.L == 8 && kv.G == KVF__BY_LAYER && kvf__kv_at(&kv, 8).width == 8 * 64);
+    ck_assert(kvf__kv_at(&kv, 8).heads == 7 * 4 + 2);
+    ck_assert(d.score_scale == 1 && d.factors.embed == 8 && d.by_layer.inputs == 256);
+    /* a quarter of a head of 32 turns: 4 of its 16 pairs */
+    ck_assert(d.position.inv_freq[3] > 0 && d.position.inv_freq[4] == 0);
+    ck_assert(d.position.local_inv_freq[7] > 0);
+    ck_assert_int_eq(kvf__desc_copy(ctx, &d, &copy), KVF_OK);
+    ck_assert_int_eq(kvf__desc_same(ctx, &d, &copy, &same), KVF_OK);
+    ck_assert(same);
+    copy.by_layer.shape[3].F++;
+    ck_assert_int_eq(kvf__desc_same(ctx, &d, &copy, &same), KVF_OK);
+    ck_assert(!same);
+    kvf__desc_done(&copy);
+    kvf__desc_done(&d);
+    /* inside a model with towers, which says what ends a text */
+    ck_assert_int_eq(describe("{\"model_type\":\"gemma4\",\"eos_token_id\":[1,7],"
+                              "\"vision_config\":{\"hidden_size\":1}}",
+                              "text_config", GEMMA4, &d),
+                     KVF_OK);
+    ck_assert(d.L == 12 && kvf__ends_has(&d.ids.ends, 7) && kvf__desc_kv(&d).L == 8);
+    ck_assert_str_eq(d.arch_name, "gemma4_text");
+    kvf__desc_done(&d);
+    /* heads of one size: a prefix of fewer layers, that is all */
+    ck_assert_int_eq(describe(GEMMA4, "per_layer_config", "{}", &d), KVF_OK);
+    ck_assert(!d.by_layer.heads && kvf__desc_kv(&d).L == 8 && kvf__desc_kv(&d).D == 16);
+    kvf__desc_done(&d);
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static const struct refusal {
@@ -458,6 +508,23 @@ static const struct refusal {
     {BERT, "hidden_act", "\"mish\"", KVF_EUNSUPPORTED, "hidden_act is \"mish\""},
     {ROBERTA, "pad_token_id", "null", KVF_EFORMAT, "pad_token_id is -1, expected 0 to 510"},
     {ROBERTA, "pad_token_id", "511", KVF_EFORMAT, "pad_token_id is 511"},
+    {"{\"model_type\":\"gemma4\"}", NULL, NULL, KVF_EUNSUPPORTED, "\"gemma4\" is not supported"},
+    {GEMMA4, "enable_moe_block", "true", KVF_EUNSUPPORTED, "enable_moe_block is true"},
+    {GEMMA4, "use_bidirectional_attention", "\"all\"", KVF_EFORMAT,
+     "use_bidirectional_attention is \"all\""},
+    {GEMMA4, "num_kv_shared_layers", "12", KVF_EFORMAT, "num_kv_shared_layers is 12"},
+    {GEMMA4, "num_kv_shared_layers", "8", KVF_EFORMAT,
+     "layer 5 has no layer of its kind to share with"},
+    {GEMMA4, "num_global_key_value_heads", "3", KVF_EFORMAT,
+     "layer 5 has 3 key/value heads of size 32 for 8"},
+    {GEMMA4, "global_head_dim", "33", KVF_EFORMAT, "rope rotates 33 elements of a head of layer 5"},
+    {GEMMA4, "per_layer_config", "{\"2\":{\"head_dim\":32}}", KVF_EUNSUPPORTED,
+     "layer 2 has another head size than the layers of its kind"},
+    {GEMMA4, "per_layer_config", "{\"5\":{\"hidden_size\":32}}", KVF_EUNSUPPORTED,
+     "per_layer_config.5 is {\"hidden_size\":32}, expected only numbers of key/value heads"},
+    {GEMMA4, "vocab_size_per_layer_input", "99", KVF_EUNSUPPORTED,
+     "vocab_size_per_layer_input is 99, expected the vocabulary's 100"},
+    {GEMMA4, "hidden_size_per_layer_input", "-1", KVF_EFORMAT, "hidden_size_per_layer_input is -1"},
 };
 #define N_REFUSALS (sizeof refusals / sizeof *refusals)
 
@@ -510,6 +577,7 @@ int main(void)
     tcase_add_test(tc, class_name_stands_in_for_model_type);
     tcase_add_test(tc, aliases_of_gpt2);
     tcase_add_test(tc, precedence_of_rope_keys);
+    tcase_add_test(tc, layers_of_gemma_4_differ);
     suite_add_tcase(suite, tc);
 
     tc = tcase_create("errors");

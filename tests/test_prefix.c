@@ -69,6 +69,49 @@ START_TEST(flat_form)
 }
 END_TEST
 
+/* Layer 0 has 2 heads of 3, layer 1 one of 5. */
+START_TEST(heads_by_layer)
+{
+    static const kvf__kv_heads HEADS[] = {{2, 3, 0, 0}, {1, 5, 2, 6}, {0, 0, 3, 11}};
+    static const float LAYER_1[] = {6, 7, 8, 9, 10, 28, 29, 30, 31, 32}; /* keys of 2 tokens */
+    const kvf__kv_shape shape = {2, KVF__BY_LAYER, KVF__BY_LAYER, HEADS};
+    const kvf__kv_shape other = {2, 2, 3, NULL}, same = {1, 5, 7, NULL};
+    char text[KVF__KV_TEXT];
+    float flat[44], back[44];
+    kvf__prefix x = {0}, y = {0};
+
+    for (int i = 0; i < 44; i++)
+        flat[i] = (float)i;
+    ck_assert_int_eq(kvf__prefix_create(ctx, &x, &shape, 2), KVF_OK);
+    ck_assert(x.G == KVF__BY_LAYER && x.D == KVF__BY_LAYER && x.L == 2);
+    ck_assert_uint_eq(kvf__prefix_count(&x), 44);
+    ck_assert_uint_eq(kvf__prefix_weights(&x), 6);
+    /* a row of flat: [2, 2, 3] of layer 0, then [2, 1, 5] of layer 1 */
+    kvf__prefix_from_flat(&x, flat);
+    const kvf__prefix_layer first = kvf__prefix_at(&x, 0), last = kvf__prefix_at(&x, 1);
+    ck_assert(first.n == 12 && first.k == x.kv && first.v == x.kv + 12);
+    ck_assert(last.G == 1 && last.D == 5 && last.n == 10 && last.k == x.kv + 24);
+    ck_assert(first.k[3] == 22 && first.v[0] == 6); /* token 1 of head 0; values of token 0 */
+    for (int i = 0; i < 10; i++)
+        ck_assert(last.k[i] == LAYER_1[i] + 6);
+    kvf__prefix_to_flat(&x, back);
+    ck_close(back, flat, 44, 0, 0);
+    ck_assert_int_eq(kvf__prefix_like(ctx, &y, &x), KVF_OK);
+    kvf__prefix_copy_tokens(&y, 0, &x, 1, 1);
+    ck_assert(kvf__prefix_at(&y, 1).v[0] == last.v[5] && kvf__prefix_at(&y, 1).v[5] == 0);
+
+    ck_assert(kvf__kv_same(&shape, &shape) && !kvf__kv_same(&shape, &other));
+    ck_assert(!kvf__kv_same(&other, &same));
+    ck_assert_str_eq(kvf__kv_text(text, &shape, 2), "2 layers [2, G, 2, D] with G x D of 2x3, 1x5");
+    ck_assert_str_eq(kvf__kv_text(text, &other, -1), "[2, 2, 2, P, 3]");
+    ck_assert_str_eq(kvf__heads_text(text, &same), "L=1 G=5 D=7");
+    kvf__prefix_done(&x);
+    kvf__prefix_done(&y);
+    ck_assert_int_eq(kvf__prefix_init(ctx, &x, 2, KVF__BY_LAYER, 2, KVF__BY_LAYER),
+                     KVF_EUNSUPPORTED);
+}
+END_TEST
+
 /* Copies of a list do not share its array, and one with room allocates nothing. */
 START_TEST(lists_grow)
 {
@@ -127,6 +170,7 @@ int main(void)
     TCase *core = tcase_create("core"), *bad = tcase_create("errors");
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_loop_test(core, flat_form, 0, N_SHAPES);
+    tcase_add_test(core, heads_by_layer);
     tcase_add_test(core, lists_grow);
     tcase_add_test(core, vectors);
     tcase_add_checked_fixture(bad, setup, teardown);

@@ -138,6 +138,50 @@ START_TEST(layout_is_as_documented)
 }
 END_TEST
 
+/* ---- heads by layer -------------------------------------------------------------------------- */
+
+/* Layer 0 has 2 heads of 4, layer 1 one of 8, layer 2 three of 4. */
+static const kvf__kv_heads BY_LAYER[] = {{2, 4, 0, 0}, {1, 8, 2, 8}, {3, 4, 3, 16}, {0, 0, 6, 28}};
+
+static void make_by_layer(kvf__artifact *file, kvf__dtype dtype)
+{
+    const kvf__kv_shape shape = {3, KVF__BY_LAYER, KVF__BY_LAYER, BY_LAYER};
+
+    make_prefix_file(file, dtype);
+    kvf__prefix_done(&file->prefix);
+    ck_ok(kvf__prefix_create(ctx, &file->prefix, &shape, 5));
+    ck_ok(kvf__identity_set_kv(ctx, &file->id, &shape));
+    for (size_t i = 0; i < kvf__prefix_count(&file->prefix); i++)
+        file->prefix.kv[i] = (float)i / 32.0f - 1.0f;
+    ck_ok(kvf__prefix_weigh(ctx, &file->prefix));
+    for (size_t i = 0; i < kvf__prefix_weights(&file->prefix); i++)
+        file->prefix.log_weight[i] = (float)i / 4 - 3;
+}
+
+START_TEST(by_layer_round_trip)
+{
+    kvf__artifact file, back = {0};
+    kvf__prefix rounded = {0};
+    const char *path = in_dir("heads.h5"), *again = in_dir("again.h5");
+
+    make_by_layer(&file, DTYPES[_i]);
+    ck_assert_uint_eq(kvf__prefix_count(&file.prefix), 2 * 5 * 28);
+    ck_ok(kvf__artifact_write(ctx, path, false, &file));
+    ck_ok(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &back));
+    ck_ok(kvf__prefix_rounded(ctx, "x", DTYPES[_i], &file.prefix, &rounded));
+    const kvf__kv_shape want = kvf__identity_kv(&file.id), got = kvf__identity_kv(&back.id);
+    ck_assert(kvf__kv_same(&want, &got) && back.id.G == KVF__BY_LAYER);
+    ck_assert_mem_eq(back.prefix.kv, rounded.kv, 2 * 5 * 28 * sizeof(float));
+    ck_assert_mem_eq(back.prefix.log_weight, file.prefix.log_weight, 6 * 5 * sizeof(float));
+    ck_ok(kvf__artifact_write(ctx, again, false, &back));
+    kvf__artifact_done(&back);
+    kvf__prefix_done(&rounded);
+    file.prefix.heads[1].D = 4; /* not what its identity says */
+    ck_fails(kvf__artifact_write(ctx, again, true, &file), KVF_ESHAPE, "its identity");
+    kvf__artifact_done(&file);
+}
+END_TEST
+
 /* ---- log-weights ----------------------------------------------------------------------------- */
 
 /* Of the sample: layer 1 is masked. */
@@ -579,6 +623,12 @@ static const golden GOLDEN[] = {
      "/prefix/log_weight: [2, 4, 2] of f32, want [2, 2, 4] of f32"},
     {"h5_format2.h5", 0, KVF_EFORMAT, "kvfold_format is 2 without log-weights"},
     {"h5_weighted1.h5", 0, KVF_EFORMAT, "kvfold_format is 1 with log-weights"},
+    {"h5_heads.h5", KVF__F32, KVF_OK, NULL},
+    {"h5_heads1.h5", 0, KVF_ESHAPE, "shape [256], want [L, 2, 1, G, P, D]"},
+    {"h5_heads_few.h5", 0, KVF_ESHAPE, "256 values, want 48 for each of 4 tokens"},
+    {"h5_heads_zero.h5", 0, KVF_EFORMAT, "/heads_by_layer: layer 1 has 0 heads of size 16"},
+    {"h5_heads_layers.h5", 0, KVF_EFORMAT, "/heads_by_layer has 2 layers, want 3"},
+    {"h5_heads_shape.h5", 0, KVF_EFORMAT, "/heads_by_layer has 2 layers"},
     {"h5_format3.h5", 0, KVF_EUNSUPPORTED, "kvfold_format is 3, this version reads 1 and 2"},
     {"h5_f64.h5", 0, KVF_EFORMAT, "element type f64, want f32, f16, bf16 or i8"},
     {"h5_big_endian.h5", 0, KVF_EFORMAT,
@@ -608,7 +658,13 @@ START_TEST(made_by_h5py)
     }
     ck_ok(kvf__artifact_read(ctx, ck_source(name), KVF__KIND_PREFIX, &file));
     ck_assert_int_eq(file.dtype, g->dtype);
-    ck_assert(file.id.L == 2 && file.id.G == 2 && file.id.P == 4 && file.id.D == 8);
+    const bool heads = strstr(g->name, "heads") != NULL;
+    ck_assert(file.id.L == 2 && file.id.P == 4 && !file.id.heads == !heads);
+    ck_assert(heads || (file.id.G == 2 && file.id.D == 8));
+    if (heads) {
+        const kvf__prefix_layer last = kvf__prefix_at(&file.prefix, 1);
+        ck_assert(last.G == 1 && last.D == 16 && last.n == 64 && last.k == file.prefix.kv + 128);
+    }
     ck_assert_int_eq(file.id.position_start, 4);
     for (size_t i = 0; i < kvf__prefix_count(&file.prefix); i++)
         ck_assert(file.prefix.kv[i] == (float)i / 64 - 2);
@@ -638,6 +694,7 @@ int main(void)
     tcase_add_test(core, tells_its_kind);
     tcase_add_test(core, layout_is_as_documented);
     tcase_add_loop_test(core, weighted_round_trip, 0, 4);
+    tcase_add_loop_test(core, by_layer_round_trip, 0, 4);
     tcase_add_loop_test(limits, bad_log_weights, 0, 3);
     tcase_add_test(limits, refuses_to_write);
     tcase_add_test(limits, keeps_an_existing_file);

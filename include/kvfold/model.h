@@ -58,7 +58,7 @@ typedef struct kvf_base_options {
 } kvf_base_options;
 
 typedef struct kvf_shape {
-    int64_t L, H, G, D, C, F, V;
+    int64_t L, H, G, D, C, F, V; /* G, D: 0 where layers differ in them, F then of the narrowest */
     int64_t max_positions;
 } kvf_shape;
 
@@ -108,10 +108,13 @@ void kvf_prefix_free(kvf_prefix *prefix);
 int64_t kvf_prefix_length(const kvf_prefix *prefix); /* P */
 /* Its keys and values [L, 2, 1, G, P, D], keys before values, as they lie in a Hugging Face cache
  * (keys after rope); a view, as long as the prefix lives. shape may be NULL. NULL: it has none, but
- * virtual tokens at the input or values of the base itself. */
+ * virtual tokens at the input or values of the base itself; or its heads differ by layer. */
 const float *kvf_prefix_kv(const kvf_prefix *prefix, int64_t shape[6]);
-/* Its log-weights [L, G, P], a view as long as it keeps them; NULL: it has none. shape may be NULL.
+/* The same of one layer, [2, 1, G, P, D], whether heads differ or not; NULL: it has no such layer.
  */
+const float *kvf_prefix_layer(const kvf_prefix *prefix, int64_t layer, int64_t shape[5]);
+/* Its log-weights [L, G, P], a view as long as it keeps them; NULL: it has none, or its heads
+ * differ by layer. shape may be NULL. */
 const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3]);
 /* Gives keys and values log-weights, which are copied, in place of those they have; 0 in masked
  * layers. EUNSUPPORTED: it has no keys and values; ESHAPE; ENUMERIC: one is not finite, or beyond

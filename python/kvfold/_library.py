@@ -90,6 +90,7 @@ _FUNCTIONS = {
     "kvf_prefix_free": (_NOTHING, [_P]),
     "kvf_prefix_from_array": (_STATUS, [_P, _P, _P, _P, c.INT, _P]),
     "kvf_prefix_kv": (_P, [_P, _P]),
+    "kvf_prefix_layer": (_P, [_P, c.INT, _P]),
     "kvf_prefix_length": (c.INT, [_P]),
     "kvf_prefix_log_weights": (_P, [_P, _P]),
     "kvf_prefix_open_on": (_STATUS, [_P, c.TEXT, _P, c.ENUM, _P]),

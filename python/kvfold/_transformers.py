@@ -33,8 +33,7 @@ class _Layer(DynamicLayer):
 
 
 def _cache(prefix: Prefix) -> Cache:
-    values = torch.from_numpy(prefix.numpy().copy())
-    return Cache(layers=[_Layer(key, value) for key, value in values])
+    return Cache(layers=[_Layer(*torch.from_numpy(layer.copy())) for layer in prefix.layers()])
 
 
 def _refusal(facts: Dict[str, Any]) -> Optional[str]:

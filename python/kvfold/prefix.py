@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from pathlib import Path as _Path
-from typing import Any, Dict, Iterable, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import numpy as np
 
@@ -123,14 +123,26 @@ class Prefix(Model):
     def numpy(self) -> np.ndarray:
         """[L, 2, 1, G, P, D] float32, keys before values, as they lie in a cache of transformers; read-only, not copied.
 
-        The array keeps the memory: it outlives the prefix.
+        The array keeps the memory: it outlives the prefix. Where heads differ by layer there is no such array: see layers().
         """
         shape = (c.INT * 6)()
         address = lib.kvf_prefix_kv(self._handle, shape)
+        if not address and lib.kvf_prefix_layer(self._handle, 0, None):
+            raise Error("the prefix has heads that differ by layer: layers() gives an array for each", "EUNSUPPORTED")
         if not address:
             raise Error("the prefix has no keys and values, but virtual tokens at the input, or values of the base itself",
                         "EUNSUPPORTED")
         return np.asarray(_Array(self._handle, address, shape))
+
+    def layers(self) -> List[np.ndarray]:
+        """[2, 1, G, P, D] float32 of each layer, as in numpy(); of a base whose layers share keys and values, of those that have
+        their own. Empty: it has no keys and values."""
+        arrays: List[np.ndarray] = []
+        shape = (c.INT * 5)()
+        while address := lib.kvf_prefix_layer(self._handle, len(arrays), shape):
+            arrays.append(np.asarray(_Array(self._handle, address, shape)))
+            shape = (c.INT * 5)()
+        return arrays
 
     @property
     def log_weights(self) -> Optional[np.ndarray]:

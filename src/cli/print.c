@@ -144,9 +144,10 @@ const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size
     size_t used = 0;
     buf[0] = 0;
     for (size_t i = 0; i <= n && used < size; i++) {
-        int wrote = i < n ? snprintf(buf + used, size - used, "%s%lld", i ? ", " : "[",
-                                     (long long)dims[i])
-                          : snprintf(buf + used, size - used, n ? "]" : "[]");
+        int wrote = i == n    ? snprintf(buf + used, size - used, n ? "]" : "[]")
+                    : dims[i] ? snprintf(buf + used, size - used, "%s%lld", i ? ", " : "[",
+                                         (long long)dims[i])
+                              : snprintf(buf + used, size - used, "%s*", i ? ", " : "[");
         used += wrote > 0 ? (size_t)wrote : 0;
     }
     return buf;
@@ -201,7 +202,7 @@ kvf_json *cli_shape_json(const int64_t *dims, size_t n)
 {
     kvf_json *array = kvf_json_array();
     for (size_t i = 0; i < n; i++)
-        kvf_json_add(array, kvf_json_new_int(dims[i]));
+        kvf_json_add(array, dims[i] ? kvf_json_new_int(dims[i]) : kvf_json_new_null());
     return array;
 }
 

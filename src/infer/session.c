@@ -59,7 +59,7 @@ static kvf_status fill_slot(kvf_ctx *ctx, kvf__session_slot *slot, const kvf_pre
     kvf__prefix_done(&slot->rotated);
     *slot = (kvf__session_slot){.before = {.condition = condition}, .head = head, .infix_at = -1};
     if (!p || !prefix->file.id.infix) return KVF_OK;
-    KVF_TRY(kvf__prefix_init(ctx, &slot->rotated, p->L, p->G, p->P, p->D));
+    KVF_TRY(kvf__prefix_like(ctx, &slot->rotated, p));
     slot->infix = true;
     return KVF_OK;
 }

@@ -48,6 +48,12 @@ static bool is_weighted(const kvf__artifact *a)
     return a->kind == KVF__KIND_PREFIX && a->prefix.log_weight;
 }
 
+/* Has it what only files of the later format have? */
+static bool is_later(const kvf__artifact *a)
+{
+    return a->id.heads || is_weighted(a);
+}
+
 kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
                                const kvf__artifact *artifact)
 {
@@ -59,7 +65,7 @@ kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
         return kvf__fail(ctx, KVF_EINTERNAL, "%s: a file of no kind that is written so", path);
     KVF_TRY(row->check(ctx, path, artifact));
     h5 = kvf__h5_create(ctx, path, force, row->name,
-                        is_weighted(artifact) ? KVF__FORMAT_WEIGHTED : KVF__FORMAT);
+                        is_later(artifact) ? KVF__FORMAT_LATER : KVF__FORMAT);
     at = row->write(&h5, artifact);
     kvf__artifact_write_facts(&h5, at, artifact);
     kvf__h5_release(&at);
@@ -105,9 +111,11 @@ static void read_values(kvf__h5 *h5, const kvf__kind_row *row, const kvf__h5_dat
 {
     if (row->masked) a->layer_mask = kvf__mask_read(h5, at->id, a->id.L);
     if (row->read && !h5->status) row->read(h5, at, a);
-    if (is_weighted(a) != (h5->format == KVF__FORMAT_WEIGHTED))
-        kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "kvfold_format is %lld %s log-weights",
-                     (long long)h5->format, is_weighted(a) ? "with" : "without");
+    if (is_later(a) != (h5->format == KVF__FORMAT_LATER))
+        kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "kvfold_format is %lld %s", (long long)h5->format,
+                     a->id.heads      ? "with heads by layer"
+                     : is_weighted(a) ? "with log-weights"
+                                      : "without log-weights");
     kvf__head_read(h5, a->id.task, &a->head);
     if (row->read_rest) row->read_rest(h5, all, a);
     a->options = kvf__attrs_read(h5, h5->file, "options");

@@ -33,7 +33,11 @@ typedef struct kvf__identity {
     bool infix;    /* placement "infix": the prefix lies inside rows, see batch.h */
     bool raw_keys; /* key_space "pre-rope": its keys are not rotated yet */
     int64_t L, G, P, D;
+    kvf__kv_heads *heads; /* [L + 1], owned, where layers differ, and G and D are KVF__BY_LAYER; or
+                             NULL */
 } kvf__identity;
+kvf__kv_shape kvf__identity_kv(const kvf__identity *id); /* a view */
+kvf_status kvf__identity_set_kv(kvf_ctx *ctx, kvf__identity *id, const kvf__kv_shape *shape);
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);
 void kvf__identity_done(kvf__identity *id);
 

@@ -187,10 +187,10 @@ static void check_heading(kvf__h5 *h5, const char *want)
                      "not a kvfold file: HDF5, but without the attribute kvfold_kind");
     kind = kvf__h5_get_text(h5, h5->file, "kvfold_kind");
     h5->format = kvf__h5_get_i64(h5, h5->file, "kvfold_format");
-    if (h5->format < KVF__FORMAT || h5->format > KVF__FORMAT_WEIGHTED)
+    if (h5->format < KVF__FORMAT || h5->format > KVF__FORMAT_LATER)
         kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED,
                      "kvfold_format is %lld, this version reads %d and %d", (long long)h5->format,
-                     KVF__FORMAT, KVF__FORMAT_WEIGHTED);
+                     KVF__FORMAT, KVF__FORMAT_LATER);
     if (want && kind && strcmp(kind, want) != 0)
         kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "is a %s file (kvfold_kind), want a %s file", kind,
                      want);

@@ -58,13 +58,33 @@ static const char *text_of(const kvf__identity *id, const identity_field *f)
     return text ? text : "";
 }
 
+kvf__kv_shape kvf__identity_kv(const kvf__identity *id)
+{
+    return (kvf__kv_shape){id->L, id->G, id->D, id->heads};
+}
+
+kvf_status kvf__identity_set_kv(kvf_ctx *ctx, kvf__identity *id, const kvf__kv_shape *shape)
+{
+    kvf__kv_heads *heads = NULL;
+
+    KVF_TRY(kvf__kv_copy_heads(ctx, shape, &heads));
+    kvf__free(id->heads);
+    id->heads = heads;
+    id->L = shape->L;
+    id->G = shape->G;
+    id->D = shape->D;
+    return KVF_OK;
+}
+
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out)
 {
     kvf__identity id = *from;
-    kvf_status st = KVF_OK;
+    const kvf__kv_shape kv = kvf__identity_kv(from);
+    kvf_status st;
 
     for (const identity_field *f = FIELDS; f < END; f++)
         if (is_text(f)) *(char **)at_field(&id, f) = NULL;
+    st = kvf__kv_copy_heads(ctx, &kv, &id.heads);
     for (const identity_field *f = FIELDS; f < END && !st; f++)
         if (is_text(f)) st = kvf__strdup(ctx, text_of(from, f), at_field(&id, f));
     if (st)
@@ -78,7 +98,24 @@ void kvf__identity_done(kvf__identity *id)
 {
     for (const identity_field *f = FIELDS; f < END; f++)
         if (is_text(f)) kvf__free(*(char **)at_field(id, f));
+    kvf__free(id->heads);
     *id = (kvf__identity){0};
+}
+
+/* G and D where layers differ in them: they are in a dataset of their own. */
+static bool is_by_layer(const kvf__identity *id, const identity_field *f)
+{
+    return id->heads && f->type == DIM && (at_field(id, f) == &id->G || at_field(id, f) == &id->D);
+}
+
+static kvf_json *list_heads(const kvf__identity *id, const identity_field *f)
+{
+    kvf_json *list = kvf_json_array();
+
+    for (int64_t l = 0; l < id->L; l++)
+        kvf_json_add(list,
+                     kvf_json_new_int(at_field(id, f) == &id->G ? id->heads[l].G : id->heads[l].D));
+    return list;
 }
 
 void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes)
@@ -86,6 +123,8 @@ void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes)
     for (const identity_field *f = FIELDS; f < END; f++) {
         if (is_text(f))
             kvf_json_set(attributes, f->name, kvf_json_new_str(text_of(id, f)));
+        else if (is_by_layer(id, f))
+            kvf_json_set(attributes, f->name, list_heads(id, f));
         else if (f->type != WORD)
             kvf_json_set(attributes, f->name, kvf_json_new_int(*(int64_t *)at_field(id, f)));
         else if (*(bool *)at_field(id, f))
@@ -104,13 +143,67 @@ static void check_hash(kvf__h5 *h5, const char *hash, kvf_status status)
                      hash, HASH_DIGITS);
 }
 
+/* /heads_by_layer [L, 2]: key/value heads of each layer, and their size; only where layers differ.
+ */
+static const char HEADS[] = "heads_by_layer";
+
+static void write_heads(kvf__h5 *h5, const kvf__identity *id)
+{
+    static const char *const LABELS[] = {"layer", "number_size"};
+    const int64_t dim[] = {id->L, 2};
+    const kvf__h5_spec spec = {
+        .name = HEADS, .dtype = KVF__I64, .rank = 2, .dim = dim, .labels = LABELS};
+    int64_t *rows = NULL;
+
+    KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, (size_t)id->L * 2, sizeof *rows, &rows));
+    for (int64_t l = 0; rows && l < id->L; l++) {
+        rows[2 * l] = id->heads[l].G;
+        rows[2 * l + 1] = id->heads[l].D;
+    }
+    kvf__h5_data_write(h5, h5->file, &spec, rows, NULL);
+    kvf__free(rows);
+}
+
+static void read_heads(kvf__h5 *h5, kvf__identity *id)
+{
+    enum { MOST_HEADS = 4096, MOST_SIZE = 1024 }; /* as those of a base */
+    int64_t *rows = NULL;
+    char text[128];
+
+    if (!kvf__h5_has(h5, h5->file, HEADS)) return;
+    kvf__h5_data data = kvf__h5_data_open(h5, h5->file, HEADS);
+    if (data.dtype != KVF__I64 || data.rank != 2 || data.dim[0] < 1 || data.dim[0] > MAX_LAYERS ||
+        data.dim[1] != 2)
+        kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want [L, 2] of i64",
+                     kvf__shape_text(text, data.rank, data.dim), kvf__dtype_name(data.dtype));
+    KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &rows));
+    kvf__h5_data_read(h5, &data, rows);
+    KVF__H5_TRY(h5,
+                kvf__alloc_array(h5->ctx, (size_t)data.dim[0] + 1, sizeof *id->heads, &id->heads));
+    for (int64_t l = 0; !h5->status && l < data.dim[0]; l++) {
+        kvf__kv_heads *at = &id->heads[l];
+        at->G = rows[2 * l];
+        at->D = rows[2 * l + 1];
+        if (at->G < 1 || at->G > MOST_HEADS || at->D < 1 || at->D > MOST_SIZE)
+            kvf__h5_fail(h5, data.id, KVF_EFORMAT, "layer %lld has %lld heads of size %lld",
+                         (long long)l, (long long)at->G, (long long)at->D);
+        at[1] = (kvf__kv_heads){.heads = at->heads + at->G, .width = at->width + at->G * at->D};
+    }
+    id->L = data.dim[0];
+    id->G = id->D = KVF__BY_LAYER;
+    kvf__free(rows);
+    kvf__h5_release(&data.id);
+}
+
 void kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, const kvf__identity *id)
 {
     check_hash(h5, id->base_hash ? id->base_hash : "", KVF_EUSAGE);
+    if (id->heads) write_heads(h5, id);
     for (const identity_field *f = FIELDS; f < END; f++) {
         if (is_text(f))
             kvf__h5_put_text(h5, f->type == ROOT_TEXT ? h5->file : at, f->name, text_of(id, f));
-        else if (f->type == INT || (f->type == DIM && with_shape))
+        else if (f->type == INT ||
+                 (f->type == DIM && (with_shape || id->heads) && !is_by_layer(id, f)))
             kvf__h5_put_i64(h5, at, f->name, *(int64_t *)at_field(id, f));
         else if (f->type == WORD && *(bool *)at_field(id, f))
             kvf__h5_put_text(h5, at, f->name, f->word);
@@ -147,7 +240,7 @@ static void read_int(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__i
 {
     int64_t *value = at_field(id, f), least = 0;
 
-    if (h5->status) return;
+    if (h5->status || is_by_layer(id, f)) return;
     if (f->type == DIM) least = value != &id->P || kvf__method_has_length(id->method);
     *value = kvf__h5_get_i64(h5, at, f->name);
     if (*value < least || *value > INT32_MAX)
@@ -159,15 +252,22 @@ static void read_int(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__i
 
 void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, kvf__identity *id)
 {
+    const bool in_shape = shape && shape->rank == 6;
+
+    read_heads(h5, id);
+    const int64_t L = id->L;
     for (const identity_field *f = FIELDS; f < END; f++) {
         if (is_text(f))
             read_text(h5, at, f, id);
         else if (f->type == WORD)
             read_word(h5, at, f, id);
-        else if (f->type == INT || !shape)
+        else if (f->type == INT || !in_shape)
             read_int(h5, at, f, id);
     }
-    if (!shape) return;
+    if (id->heads && (id->L != L || in_shape))
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "/%s has %lld layers, want %lld", HEADS, (long long)L,
+                     (long long)id->L);
+    if (!in_shape) return;
     id->L = shape->dim[0];
     id->G = shape->dim[3];
     id->P = shape->dim[4];

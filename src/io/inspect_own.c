@@ -37,15 +37,15 @@ static kvf_json *statistics(const float *values, size_t n)
 static kvf_json *describe_layers(const kvf__prefix *prefix)
 {
     kvf_json *layers = kvf_json_array();
-    size_t n = (size_t)prefix->G * (size_t)prefix->P, half = n * (size_t)prefix->D;
 
     for (int64_t l = 0; l < prefix->L; l++) {
-        const float *key = prefix->kv + (size_t)l * 2 * half;
+        const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
         kvf_json *entry = kvf__json_pack("{s:I, s:o, s:o}", "layer", l, "key",
-                                         statistics(key, half), "value",
-                                         statistics(key + half, half));
+                                         statistics(at.k, (size_t)at.n), "value",
+                                         statistics(at.v, (size_t)at.n));
         if (prefix->log_weight)
-            kvf_json_set(entry, KVF__LOG_WEIGHT, statistics(prefix->log_weight + (size_t)l * n, n));
+            kvf_json_set(entry, KVF__LOG_WEIGHT,
+                         statistics(at.log_weight, (size_t)(at.G * prefix->P)));
         kvf_json_add(layers, entry);
     }
     return layers;

@@ -1,7 +1,8 @@
 /* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the prefix's bytes with the batch
  * axis spelled out, so that one layer's slice is what a transformers cache takes (docs/format.md).
  * int8 files also hold /prefix/scale [L, 2, 1, G], those with log-weights /prefix/log_weight
- * [L, G, P].
+ * [L, G, P]. Where layers differ in their heads, values, scales and log-weights of the layers lie
+ * one after the other: [N], [N of heads], [N of heads, P].
  *
  * One chunk per layer. Narrow types are converted by us (prefix_store.c) and not by HDF5: rounding
  * to nearest even, and a value that f16 cannot hold is an error instead of an infinity. */
@@ -17,26 +18,45 @@ static const char *const LABELS[RANK] = {"layer", "key_value", "batch",
                                          "head",  "position",  "head_dim"};
 static const char *const WEIGHT_LABELS[WEIGHT_RANK] = {"layer", "head", "position"};
 
-static void dims_of(const kvf__prefix *prefix, int64_t dim[RANK])
+/* Dimensions of values, scales and log-weights; returns the rank. */
+static int dims_of(const kvf__prefix *prefix, int64_t dim[RANK])
 {
     const int64_t dims[RANK] = {prefix->L, 2, 1, prefix->G, prefix->P, prefix->D};
+
     memcpy(dim, dims, sizeof dims);
+    if (!prefix->heads) return RANK;
+    dim[0] = (int64_t)kvf__prefix_count(prefix);
+    return 1;
 }
 
-/* Values of one layer. */
-static size_t layer_count(const kvf__prefix *prefix)
+static int scale_dims(const kvf__prefix *prefix, int64_t dim[SCALE_RANK])
 {
-    return kvf__prefix_count(prefix) / (size_t)prefix->L;
+    const int64_t dims[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
+
+    memcpy(dim, dims, sizeof dims);
+    if (!prefix->heads) return SCALE_RANK;
+    dim[0] = (int64_t)kvf__prefix_scales(prefix);
+    return 1;
+}
+
+static int weight_dims(const kvf__prefix *prefix, int64_t dim[WEIGHT_RANK])
+{
+    const int64_t dims[WEIGHT_RANK] = {prefix->L, prefix->G, prefix->P};
+
+    memcpy(dim, dims, sizeof dims);
+    if (!prefix->heads) return WEIGHT_RANK;
+    dim[0] = prefix->heads[prefix->L].heads;
+    dim[1] = prefix->P;
+    return 2;
 }
 
 /* Values must be finite, and zero in masked layers. */
 static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__prefix *prefix)
 {
-    size_t per_layer = layer_count(prefix);
-
     for (int64_t l = 0; l < prefix->L; l++) {
-        const float *layer = prefix->kv + (size_t)l * per_layer;
-        for (size_t i = 0; i < per_layer; i++) {
+        const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+        const float *layer = at.k;
+        for (int64_t i = 0; i < 2 * at.n; i++) {
             if (!isfinite(layer[i]))
                 return kvf__fail(ctx, KVF_ENUMERIC,
                                  "%s: /prefix/%s: layer %lld holds %g, want finite values", path,
@@ -64,7 +84,8 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
     if (prefix->P == 0)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: a prefix of length 0 cannot be stored: it is the bare base", path);
-    if (prefix->L != id->L || prefix->G != id->G || prefix->P != id->P || prefix->D != id->D)
+    const kvf__kv_shape have = kvf__prefix_shape(prefix), want = kvf__identity_kv(id);
+    if (prefix->P != id->P || !kvf__kv_same(&have, &want))
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: the prefix has L %lld, G %lld, P %lld, D %lld, its identity %lld, "
                          "%lld, %lld, %lld",
@@ -77,21 +98,24 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
 static void write_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix,
                         const float *scale)
 {
-    const int64_t dim[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
-    const kvf__h5_spec spec = {
-        .name = SCALE, .dtype = KVF__F32, .rank = SCALE_RANK, .dim = dim, .labels = LABELS};
+    int64_t dim[SCALE_RANK];
+    const kvf__h5_spec spec = {.name = SCALE,
+                               .dtype = KVF__F32,
+                               .rank = scale_dims(prefix, dim),
+                               .dim = dim,
+                               .labels = prefix->heads ? NULL : LABELS};
 
     kvf__h5_data_write(h5, group, &spec, scale, NULL);
 }
 
 static void write_weights(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix)
 {
-    const int64_t dim[WEIGHT_RANK] = {prefix->L, prefix->G, prefix->P};
+    int64_t dim[WEIGHT_RANK];
     const kvf__h5_spec spec = {.name = KVF__LOG_WEIGHT,
                                .dtype = KVF__F32,
-                               .rank = WEIGHT_RANK,
+                               .rank = weight_dims(prefix, dim),
                                .dim = dim,
-                               .labels = WEIGHT_LABELS};
+                               .labels = prefix->heads ? NULL : WEIGHT_LABELS};
 
     kvf__h5_data_write(h5, group, &spec, prefix->log_weight, NULL);
 }
@@ -106,13 +130,12 @@ static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
     int64_t dim[RANK], chunk[RANK];
     const kvf__h5_spec spec = {.name = DATASET,
                                .dtype = file->dtype,
-                               .rank = RANK,
+                               .rank = dims_of(prefix, dim),
                                .dim = dim,
-                               .chunk = chunk,
-                               .labels = LABELS};
+                               .chunk = prefix->heads ? NULL : chunk,
+                               .labels = prefix->heads ? NULL : LABELS};
     kvf__h5_id group = kvf__h5_group_create(h5, h5->file, GROUP), data = KVF__H5_NONE;
 
-    dims_of(prefix, dim);
     dims_of(prefix, chunk);
     chunk[0] = 1;
     if (narrow) {
@@ -147,7 +170,10 @@ static void check_data(kvf__h5 *h5, const kvf__h5_data *data)
     if (!want)
         kvf__h5_fail(h5, data->id, KVF_EFORMAT, "element type %s, want f32, f16, bf16 or i8",
                      kvf__dtype_name(data->dtype));
-    if (data->rank != RANK || dim[1] != 2 || dim[2] != 1 || data->count == 0)
+    const bool fits = h5->format == KVF__FORMAT_LATER && data->rank == 1
+                          ? data->count > 0
+                          : data->rank == RANK && dim[1] == 2 && dim[2] == 1 && data->count > 0;
+    if (!fits)
         kvf__h5_fail(h5, data->id, KVF_ESHAPE, "shape %s, want [L, 2, 1, G, P, D], none of them 0",
                      kvf__shape_text(text, data->rank, dim));
     dtype = kvf__h5_get_text(h5, data->id, "dtype");
@@ -160,15 +186,17 @@ static void check_data(kvf__h5 *h5, const kvf__h5_data *data)
 /* Scales of int8 values, [L, 2, 1, G]. */
 static void read_scale(kvf__h5 *h5, const kvf__prefix *prefix, float *scale)
 {
-    const int64_t want[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
+    int64_t want[SCALE_RANK];
+    const int rank = scale_dims(prefix, want);
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
     kvf__h5_data data = kvf__h5_data_open(h5, group, SCALE);
     char got[128], wanted[128];
 
-    if (data.dtype != KVF__F32 || data.rank != SCALE_RANK || memcmp(data.dim, want, sizeof want))
+    if (data.dtype != KVF__F32 || data.rank != rank ||
+        memcmp(data.dim, want, (size_t)rank * sizeof *want))
         kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
                      kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
-                     kvf__shape_text(wanted, SCALE_RANK, want));
+                     kvf__shape_text(wanted, rank, want));
     kvf__h5_data_read(h5, &data, scale);
     for (size_t h = 0; h < kvf__prefix_scales(prefix) && !h5->status; h++)
         if (!(scale[h] >= 0) || !isfinite(scale[h]))
@@ -194,17 +222,18 @@ static void read_narrow(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix *pref
 
 static void read_weights(kvf__h5 *h5, kvf__prefix *prefix)
 {
-    const int64_t want[WEIGHT_RANK] = {prefix->L, prefix->G, prefix->P};
+    int64_t want[WEIGHT_RANK];
+    const int rank = weight_dims(prefix, want);
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
     char got[128], wanted[128];
 
     if (kvf__h5_has(h5, group, KVF__LOG_WEIGHT)) {
         kvf__h5_data data = kvf__h5_data_open(h5, group, KVF__LOG_WEIGHT);
-        if (data.dtype != KVF__F32 || data.rank != WEIGHT_RANK ||
-            memcmp(data.dim, want, sizeof want))
+        if (data.dtype != KVF__F32 || data.rank != rank ||
+            memcmp(data.dim, want, (size_t)rank * sizeof *want))
             kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
                          kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
-                         kvf__shape_text(wanted, WEIGHT_RANK, want));
+                         kvf__shape_text(wanted, rank, want));
         KVF__H5_TRY(h5, kvf__prefix_weigh(h5->ctx, prefix));
         kvf__h5_data_read(h5, &data, prefix->log_weight);
         kvf__h5_release(&data.id);
@@ -228,7 +257,12 @@ static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
     kvf__prefix *prefix = &a->prefix;
 
     a->dtype = data->dtype;
-    KVF__H5_TRY(h5, kvf__prefix_init(h5->ctx, prefix, id->L, id->G, id->P, id->D));
+    const kvf__kv_shape kv = kvf__identity_kv(id);
+    const int64_t of_token = 2 * kvf__kv_at(&kv, kv.L).width;
+    if (id->heads && (id->P < 1 || data->count % id->P || data->count / id->P != of_token))
+        kvf__h5_fail(h5, data->id, KVF_ESHAPE, "%lld values, want %lld for each of %lld tokens",
+                     (long long)data->count, (long long)of_token, (long long)id->P);
+    KVF__H5_TRY(h5, kvf__prefix_create(h5->ctx, prefix, &kv, id->P));
     if (h5->status) return;
     memcpy(prefix->layer_mask, a->layer_mask, (size_t)id->L);
     kvf__free(a->layer_mask); /* the prefix has its own */

@@ -39,7 +39,8 @@ const char *kvf__prefix_dtype_name(kvf__dtype dtype)
 
 size_t kvf__prefix_scales(const kvf__prefix *prefix)
 {
-    return (size_t)(prefix->L * 2 * prefix->G);
+    const kvf__kv_shape shape = kvf__prefix_shape(prefix);
+    return (size_t)(2 * kvf__kv_at(&shape, prefix->L).heads);
 }
 
 /* The largest finite f16 is 65504; what rounds to it is below 65520. bf16 reaches as far as f32, up
@@ -53,13 +54,15 @@ static kvf_status check_range(kvf_ctx *ctx, const char *where, const kvf__prefix
                               kvf__dtype dtype)
 {
     const float limit = limit_of(dtype);
-    size_t n = kvf__prefix_count(prefix);
 
-    for (size_t i = 0; i < n; i++)
-        if (!(fabsf(prefix->kv[i]) < limit))
-            return kvf__fail(
-                ctx, KVF_ENUMERIC, "%s: layer %zu holds %g, which %s cannot store (use f32)", where,
-                i / (n / (size_t)prefix->L), (double)prefix->kv[i], kvf__prefix_dtype_name(dtype));
+    for (int64_t l = 0; l < prefix->L; l++) {
+        const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+        for (int64_t i = 0; i < 2 * at.n; i++)
+            if (!(fabsf(at.k[i]) < limit))
+                return kvf__fail(ctx, KVF_ENUMERIC,
+                                 "%s: layer %lld holds %g, which %s cannot store (use f32)", where,
+                                 (long long)l, (double)at.k[i], kvf__prefix_dtype_name(dtype));
+    }
     return KVF_OK;
 }
 
@@ -85,30 +88,36 @@ static float encode_head(const float *x, int8_t *q, size_t n)
 kvf_status kvf__prefix_encode(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
                               const kvf__prefix *prefix, void *values, float *scale)
 {
-    size_t heads = kvf__prefix_scales(prefix), n = kvf__prefix_count(prefix) / heads;
+    int8_t *q = values;
 
     KVF_TRY(check_range(ctx, where, prefix, dtype));
     if (dtype != KVF__I8)
-        kvf__from_f32(dtype, prefix->kv, values, (int64_t)(n * heads));
-    else
-        for (size_t h = 0; h < heads; h++)
-            scale[h] = encode_head(prefix->kv + h * n, (int8_t *)values + h * n, n);
+        kvf__from_f32(dtype, prefix->kv, values, (int64_t)kvf__prefix_count(prefix));
+    for (int64_t l = 0; dtype == KVF__I8 && l < prefix->L; l++) {
+        const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+        const int64_t n = prefix->P * at.D;
+        for (int64_t h = 0; h < 2 * at.G; h++, q += n)
+            *scale++ = encode_head(at.k + h * n, q, (size_t)n);
+    }
     return KVF_OK;
 }
 
 void kvf__prefix_decode(kvf__dtype dtype, const void *values, const float *scale,
                         kvf__prefix *prefix)
 {
-    size_t heads = kvf__prefix_scales(prefix), n = kvf__prefix_count(prefix) / heads;
     const int8_t *q = values;
 
     if (dtype != KVF__I8) {
-        kvf__to_f32(dtype, values, prefix->kv, (int64_t)(n * heads));
+        kvf__to_f32(dtype, values, prefix->kv, (int64_t)kvf__prefix_count(prefix));
         return;
     }
-    for (size_t h = 0; h < heads; h++)
-        for (size_t i = h * n; i < (h + 1) * n; i++)
-            prefix->kv[i] = (float)q[i] * scale[h];
+    for (int64_t l = 0; l < prefix->L; l++) {
+        const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+        const int64_t n = prefix->P * at.D;
+        for (int64_t i = 0; i < 2 * at.n; i++)
+            at.k[i] = (float)*q++ * scale[i / n];
+        scale += 2 * at.G;
+    }
 }
 
 kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
@@ -120,7 +129,7 @@ kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype
     kvf__prefix to = {0};
     kvf_status st;
 
-    st = kvf__prefix_init(ctx, &to, from->L, from->G, from->P, from->D);
+    st = kvf__prefix_like(ctx, &to, from);
     if (st) goto out;
     st = kvf__alloc_array(ctx, n, kvf__dtype_block_bytes(dtype), &values);
     if (st) goto out;

@@ -78,7 +78,8 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
     const kvf__identity *id = &file->id;
     size_t n = file->values.params.n + file->head.params.params.n;
 
-    if (id->L < 1 || id->G < 1 || id->P < kvf__method_has_length(id->method) || id->D < 1)
+    const bool no_heads = !id->heads && (id->G < 1 || id->D < 1);
+    if (id->L < 1 || no_heads || id->P < kvf__method_has_length(id->method))
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: a run has L %lld, G %lld, P %lld, D %lld, want none below 1", path,
                          (long long)id->L, (long long)id->G, (long long)id->P, (long long)id->D);

@@ -32,17 +32,16 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     const kvf__identity *id = &prefix->file.id;
-    char names[512], name[256];
+    char names[512], name[256], found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
     if (prefix->file.head.n_tasks)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: holds heads of several tasks: --head names one of %s", prefix->path,
                          kvf__head_names(&prefix->file.head, names, sizeof names));
-    if (id->L != d->L || id->G != d->G || id->D != d->D)
-        return kvf__fail(
-            ctx, KVF_EMISMATCH,
-            "%s: the prefix is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
-            base->path, kvf__base_words(id, name), (long long)id->L, (long long)id->G,
-            (long long)id->D, (long long)d->L, (long long)d->G, (long long)d->D);
+    const kvf__kv_shape have = kvf__identity_kv(id), want = kvf__desc_kv(d);
+    if (!kvf__kv_same(&have, &want))
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for %s, %s, the base has %s",
+                         base->path, kvf__base_words(id, name), kvf__heads_text(found, &have),
+                         kvf__heads_text(wanted, &want));
     if (prefix->file.vectors.P && prefix->file.vectors.C != d->C)
         return kvf__fail(
             ctx, KVF_EMISMATCH,

@@ -15,9 +15,12 @@ kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *
     kvf__kv_projections projections = {0};
     kvf__encoder_shape whole = *shape;
 
-    whole.L = d->L;
-    whole.G = d->G;
-    whole.D = d->D;
+    const kvf__kv_shape kv = kvf__desc_kv(d);
+
+    whole.L = kv.L;
+    whole.G = kv.G;
+    whole.D = kv.D;
+    whole.heads = kv.heads;
     whole.C = d->C;
     if (kvf__encoder_needs_projections(method) && shape->P > 0) {
         KVF_TRY(kvf__model_kv_projections(ctx, base->model, &base->slots, shape->P, &projections));
@@ -72,14 +75,13 @@ static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__artifact
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: method %s reads the base it was trained on: name it with --base",
                          path, method->name);
-    const kvf__desc *d = kvf__model_desc(base->model);
-    char name[256];
-    if (run->id.L == d->L && run->id.G == d->G && run->id.D == d->D) return KVF_OK;
-    return kvf__fail(
-        ctx, KVF_EMISMATCH,
-        "%s: the run is for %s, L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld", path,
-        kvf__base_words(&run->id, name), (long long)run->id.L, (long long)run->id.G,
-        (long long)run->id.D, (long long)d->L, (long long)d->G, (long long)d->D);
+    const kvf__kv_shape want = kvf__desc_kv(kvf__model_desc(base->model));
+    const kvf__kv_shape have = kvf__identity_kv(&run->id);
+    char name[256], found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
+    if (kvf__kv_same(&have, &want)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EMISMATCH, "%s: the run is for %s, %s, the base has %s", path,
+                     kvf__base_words(&run->id, name), kvf__heads_text(found, &have),
+                     kvf__heads_text(wanted, &want));
 }
 
 kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
@@ -90,7 +92,8 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__arti
     int64_t at = 0;
     KVF_TRY(kvf__run_pick_state(ctx, path, run, checkpoint, &values, &at));
     KVF_TRY(check_base(ctx, path, run, base));
-    kvf__encoder_shape shape = {.L = run->id.L, .G = run->id.G, .P = run->id.P, .D = run->id.D};
+    kvf__encoder_shape shape = {
+        .L = run->id.L, .G = run->id.G, .P = run->id.P, .D = run->id.D, .heads = run->id.heads};
     const kvf__method *method = kvf__method_find(run->id.method);
     kvf__encoder *encoder = NULL;
     read_widths(values, &shape);

@@ -72,6 +72,11 @@ static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
                               const kvf_prefix *prefix)
 {
     KVF_TRY(check_takes_cache(ctx, options, prefix));
+    if (prefix->file.prefix.heads)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its heads differ by layer, and PEFT gives all layers the same "
+                         "(--format safetensors has each layer by itself)",
+                         options->path);
     const bool at_input = prefix->file.vectors.P > 0;
     const kvf__peft_content what = {.id = &prefix->file.id,
                                     .prefix = at_input ? NULL : &prefix->file.prefix,
@@ -92,11 +97,15 @@ static const char *or_empty(const char *text)
 /* What the file is, for a reader who has nothing else. */
 static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layout)
 {
-    char start[24], heads[80];
+    const kvf__kv_shape kv = kvf__identity_kv(id);
+    char start[24], heads[KVF__KV_TEXT];
 
     snprintf(start, sizeof start, "%lld", (long long)id->position_start);
-    snprintf(heads, sizeof heads, "L=%lld G=%lld P=%lld D=%lld", (long long)id->L, (long long)id->G,
-             (long long)id->P, (long long)id->D);
+    if (id->heads)
+        kvf__kv_text(heads, &kv, id->P);
+    else
+        snprintf(heads, sizeof heads, "L=%lld G=%lld P=%lld D=%lld", (long long)id->L,
+                 (long long)id->G, (long long)id->P, (long long)id->D);
     return kvf__json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "format", "pt",
                           "made_by", "kvfold " KVF_VERSION, "layout", layout, "shape", heads,
                           "position_start", start, "base_name", or_empty(id->base_name),
@@ -108,7 +117,36 @@ static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layou
 static const char CACHE_LAYOUT[] =
     "past_key_values [L, 2, 1, G, P, D]: layer, key or value, batch, head, position, head size; "
     "keys as in a Hugging Face cache, rotated";
+static const char LAYERS_LAYOUT[] = "past_key_values.LAYER [2, 1, G, P, D]: key or value, batch, "
+                                    "head, position, head size; keys as "
+                                    "in a Hugging Face cache, rotated";
 static const char TOKENS_LAYOUT[] = "prompt_embeddings [P, C]: virtual tokens at the input";
+
+/* A tensor for each layer, where their heads differ. */
+static kvf_status export_layers(kvf_ctx *ctx, const kvf_export_options *options,
+                                const kvf_prefix *prefix)
+{
+    enum { NAME = 40 };
+    const kvf__prefix *p = &prefix->file.prefix;
+    kvf__tensor *tensors = NULL;
+    char *names = NULL;
+
+    kvf_status st = kvf__alloc_array(ctx, (size_t)p->L, sizeof *tensors, &tensors);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)p->L, NAME, &names);
+    for (int64_t l = 0; !st && l < p->L; l++) {
+        const kvf__prefix_layer at = kvf__prefix_at(p, l);
+        tensors[l].name = names + l * NAME;
+        snprintf(tensors[l].name, NAME, "past_key_values.%lld", (long long)l);
+        tensors[l].view = (kvf__view){
+            .data = at.k, .dtype = KVF__F32, .rank = 5, .dim = {2, 1, at.G, p->P, at.D}};
+    }
+    if (!st)
+        st = kvf__safetensors_write_with(ctx, options->out, options->force, tensors, (size_t)p->L,
+                                         safetensors_metadata(&prefix->file.id, LAYERS_LAYOUT));
+    kvf__free(tensors);
+    kvf__free(names);
+    return st;
+}
 
 static kvf_status export_safetensors(kvf_ctx *ctx, const kvf_export_options *options,
                                      const kvf_prefix *prefix)
@@ -131,6 +169,7 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const kvf_export_options *opt
                          "%s: the keys of a prefix inside rows (placement infix) are not rotated: "
                          "they are no past_key_values",
                          options->out);
+    if (prefix->file.prefix.heads) return export_layers(ctx, options, prefix);
     return kvf__safetensors_write_with(
         ctx, options->out, options->force, v->P ? &tokens : &cache, 1,
         safetensors_metadata(id, v->P ? TOKENS_LAYOUT : CACHE_LAYOUT));

@@ -57,6 +57,8 @@ static const char *more_than_a_cache(const kvf_prefix *prefix)
     if (file->head.params.params.n || file->head.words) return "has a head, which no engine runs";
     if (arch && !arch->block.causal) return "is for an encoder, which reads no cache";
     if (file->id.P == 0) return "is empty";
+    if (file->id.heads || (arch && arch->keys->by_layer))
+        return "is for a base whose layers differ, whose cache no engine here takes from a file";
     if (file->id.infix) return "stands inside rows (placement infix), a cache stands before them";
     if (!all_layers(&file->prefix)) return "is in some layers only, a cache is in all of them";
     return NULL;

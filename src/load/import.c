@@ -16,10 +16,8 @@ kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *bas
                              const char *method, const char *task, kvf__identity *id)
 {
     if (base) {
-        const kvf__desc *d = kvf__model_desc(base->model);
-        id->L = d->L;
-        id->G = d->G;
-        id->D = d->D;
+        const kvf__kv_shape kv = kvf__desc_kv(kvf__model_desc(base->model));
+        KVF_TRY(kvf__identity_set_kv(ctx, id, &kv));
     }
     KVF_TRY(kvf__strdup(ctx, base_name, &id->base_name));
     KVF_TRY(kvf__strdup(ctx, "", &id->base_architecture));
@@ -100,8 +98,9 @@ static kvf_status fill_prefix(kvf_ctx *ctx, const kvf_import_options *options, c
 
     KVF_TRY(peft_shape(ctx, options->path, peft, base, id));
     KVF_TRY(describe_peft(ctx, options, base, "direct", peft, id, &file->head));
-    KVF_TRY(check_width(ctx, options->path, peft, 2 * id->L * id->G * id->D));
-    KVF_TRY(kvf__prefix_init(ctx, &file->prefix, id->L, id->G, id->P, id->D));
+    const kvf__kv_shape kv = kvf__identity_kv(id);
+    KVF_TRY(check_width(ctx, options->path, peft, 2 * kvf__kv_at(&kv, kv.L).width));
+    KVF_TRY(kvf__prefix_create(ctx, &file->prefix, &kv, id->P));
     kvf__prefix_from_flat(&file->prefix, peft->flat);
     return kvf__artifact_write(ctx, options->out, options->force, file);
 }
@@ -142,6 +141,10 @@ static kvf_status fill_state(kvf_ctx *ctx, const kvf_import_options *options, co
                          options->path);
     if (options->labels)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels: a saved sequence has no head");
+    if (d->by_layer.shape)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: layers of %s differ, and a saved sequence of such a base is not read",
+                         options->path, d->arch_name);
     const kvf__llama_base shape = {d->L, d->G, d->D, d->arch->gguf_permuted};
     KVF_TRY(kvf__llama_state_read(ctx, options->path, &shape, &file->prefix));
     file->id.P = file->prefix.P;
@@ -187,6 +190,7 @@ static kvf_status fill_encoder(kvf_ctx *ctx, const char *path, const kvf_base *b
     shape.G = run->id.G;
     shape.P = run->id.P;
     shape.D = run->id.D;
+    shape.heads = run->id.heads;
     KVF_TRY(kvf__encoder_create(ctx, "mlp", &shape, encoder));
     return kvf__encoder_read_table(ctx, *encoder, path, table);
 }

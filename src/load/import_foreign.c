@@ -224,6 +224,10 @@ static kvf_status shape_target(kvf_ctx *ctx, target *t)
             return kvf__fail(ctx, KVF_EUSAGE,
                              "%s: %s does not say L, G and D: name the base with --base",
                              t->options->path, t->f->format);
+        if (d->by_layer.shape)
+            return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                             "%s: layers of %s differ, which %s does not know", t->options->path,
+                             d->arch_name, t->f->format);
         t->id.L = d->L;
         t->id.G = d->G;
         t->id.D = d->D;
@@ -234,11 +238,12 @@ static kvf_status shape_target(kvf_ctx *ctx, target *t)
     t->id.G = own->G;
     t->id.D = own->D;
     t->id.P = own->P;
-    if (!d || (own->L == d->L && own->G == d->G && own->D == d->D)) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE,
-                     "%s: is for L=%lld G=%lld D=%lld, the base has L=%lld G=%lld D=%lld",
-                     t->options->path, (long long)own->L, (long long)own->G, (long long)own->D,
-                     (long long)d->L, (long long)d->G, (long long)d->D);
+    if (!d) return KVF_OK;
+    const kvf__kv_shape have = kvf__prefix_shape(own), want = kvf__desc_kv(d);
+    char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
+    if (kvf__kv_same(&have, &want)) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE, "%s: is for %s, the base has %s", t->options->path,
+                     kvf__heads_text(found, &have), kvf__heads_text(wanted, &want));
 }
 
 static kvf_status import_target(kvf_ctx *ctx, target *t, char *kind)

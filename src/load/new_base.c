@@ -35,7 +35,7 @@ static void fill_normal(float *values, int64_t n, double deviation, uint64_t see
     }
 }
 
-/* Vectors that are called weight belong to norms. */
+/* Vectors that are no biases belong to norms, or scale. */
 static kvf_status grow(void *user, const char *name, int rank, const int64_t *dim)
 {
     growing *g = user;
@@ -49,7 +49,7 @@ static kvf_status grow(void *user, const char *name, int rank, const int64_t *di
     tensor.view.data = values;
     g->tensors[g->n++] = tensor;
     KVF_TRY(kvf__strdup(g->ctx, name, &g->tensors[g->n - 1].name));
-    for (int64_t i = 0; rank == 1 && ends_with(name, ".weight") && i < n; i++)
+    for (int64_t i = 0; rank == 1 && !ends_with(name, "bias") && i < n; i++)
         values[i] = 1;
     if (rank > 1) fill_normal(values, n, g->deviation, g->seed, g->n);
     return KVF_OK;

@@ -337,7 +337,9 @@ kvf_precision kvf_base_precision(const kvf_base *base)
 kvf_shape kvf_base_shape(const kvf_base *base)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
-    return (kvf_shape){d->L, d->H, d->G, d->D, d->C, d->F, d->V, d->position.max};
+    const bool alike = !d->by_layer.heads;
+    return (kvf_shape){d->L, d->H, alike ? d->G : 0, alike ? d->D : 0, d->C,
+                       d->F, d->V, d->position.max};
 }
 
 kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out)

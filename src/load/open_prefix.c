@@ -89,7 +89,8 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const uint8_t *layer
         KVF_TRY(kvf__vectors_init(ctx, &prefix->file.vectors, s->P, s->C));
         return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.vectors = &prefix->file.vectors});
     }
-    KVF_TRY(kvf__prefix_init(ctx, &prefix->file.prefix, s->L, s->G, s->P, s->D));
+    const kvf__kv_shape kv = kvf__encoder_kv(s);
+    KVF_TRY(kvf__prefix_create(ctx, &prefix->file.prefix, &kv, s->P));
     memcpy(prefix->file.prefix.layer_mask, layer_mask, (size_t)s->L);
     return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix});
 }
@@ -99,14 +100,18 @@ static kvf_status take_weights(kvf_ctx *ctx, const char *path, const kvf__params
                                kvf__prefix *to)
 {
     const kvf__param *w = kvf__params_find(values, KVF__LOG_WEIGHT);
-    const int64_t want[] = {to->L, to->G, to->P};
+    kvf__params list = {0}; /* of what it is to be */
     char found[128], wanted[128];
 
     if (!w || !to->P) return KVF_OK;
-    if (w->rank != 3 || memcmp(w->dim, want, sizeof want))
-        return kvf__fail(ctx, KVF_ESHAPE, "%s: " KVF__LOG_WEIGHT " is %s, want %s", path,
-                         kvf__shape_text(found, w->rank, w->dim), kvf__shape_text(wanted, 3, want));
     KVF_TRY(kvf__prefix_weigh(ctx, to));
+    KVF_TRY(kvf__log_weight_param(ctx, to, NULL, &list));
+    const kvf__param want = *list.item;
+    kvf__params_done(&list);
+    if (w->rank != want.rank || memcmp(w->dim, want.dim, (size_t)want.rank * sizeof *want.dim))
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: " KVF__LOG_WEIGHT " is %s, want %s", path,
+                         kvf__shape_text(found, w->rank, w->dim),
+                         kvf__shape_text(wanted, want.rank, want.dim));
     memcpy(to->log_weight, w->value, (size_t)w->n * sizeof *w->value);
     return kvf__prefix_check_weights(ctx, path, to);
 }

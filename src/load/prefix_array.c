@@ -8,17 +8,32 @@
 const float *kvf_prefix_kv(const kvf_prefix *prefix, int64_t shape[6])
 {
     const kvf__prefix *p = &prefix->file.prefix;
-    if (!p->P) return NULL;
+    if (!p->P || p->heads) return NULL;
     if (shape) memcpy(shape, (const int64_t[6]){p->L, 2, 1, p->G, p->P, p->D}, 6 * sizeof *shape);
     return p->kv;
+}
+
+const float *kvf_prefix_layer(const kvf_prefix *prefix, int64_t layer, int64_t shape[5])
+{
+    const kvf__prefix *p = &prefix->file.prefix;
+    if (!p->P || layer < 0 || layer >= p->L) return NULL;
+    const kvf__prefix_layer at = kvf__prefix_at(p, layer);
+    if (shape) memcpy(shape, (const int64_t[5]){2, 1, at.G, p->P, at.D}, 5 * sizeof *shape);
+    return at.k;
 }
 
 const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3])
 {
     const kvf__prefix *p = &prefix->file.prefix;
-    if (!p->log_weight) return NULL;
+    if (!p->log_weight || p->heads) return NULL;
     if (shape) memcpy(shape, (const int64_t[3]){p->L, p->G, p->P}, 3 * sizeof *shape);
     return p->log_weight;
+}
+
+static kvf_status by_layer(kvf_ctx *ctx, const char *what)
+{
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: its heads differ by layer: no one array holds what it has", what);
 }
 
 kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const float *values,
@@ -29,6 +44,7 @@ kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const fl
     if (!p->P || prefix->file.values.params.n)
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has no keys and values to weigh",
                          prefix->path);
+    if (p->heads) return by_layer(ctx, prefix->path);
     if (memcmp(shape, want, sizeof want) != 0)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "log-weights are [%lld, %lld, %lld], want [%lld, %lld, %lld]",
@@ -43,20 +59,21 @@ kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const fl
 static kvf_status check_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,
                               const int64_t shape[6], int64_t position_start)
 {
-    const kvf__desc *d = kvf__model_desc(base->model);
-    const int64_t P = shape[4], want[6] = {d->L, 2, 1, d->G, P, d->D};
+    const kvf__kv_shape d = kvf__desc_kv(kvf__model_desc(base->model));
+    const int64_t P = shape[4], want[6] = {d.L, 2, 1, d.G, P, d.D};
+    if (d.heads) return by_layer(ctx, base->path);
     if (P < 1 || memcmp(want, shape, sizeof want) != 0)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "the array is [%lld, %lld, %lld, %lld, %lld, %lld], want [%lld, 2, 1, "
                          "%lld, P, %lld]",
                          (long long)shape[0], (long long)shape[1], (long long)shape[2],
                          (long long)shape[3], (long long)shape[4], (long long)shape[5],
-                         (long long)d->L, (long long)d->G, (long long)d->D);
+                         (long long)d.L, (long long)d.G, (long long)d.D);
     const int64_t start = position_start < 0 ? P : position_start;
     if (kvf__longest_row(base, start) < 2)
         return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld from position %lld leaves no room",
                          (long long)P, (long long)start);
-    for (int64_t i = 0; i < d->L * 2 * d->G * P * d->D; i++)
+    for (int64_t i = 0; i < d.L * 2 * d.G * P * d.D; i++)
         if (!isfinite(kv[i]))
             return kvf__fail(ctx, KVF_ENUMERIC, "element %lld of the array is %g", (long long)i,
                              (double)kv[i]);
@@ -67,7 +84,7 @@ static kvf_status fill(kvf_ctx *ctx, const kvf_base *base, const float *kv, int6
                        int64_t position_start, kvf_prefix *to)
 {
     kvf__prefix *p = &to->file.prefix;
-    const kvf__desc *d = kvf__model_desc(base->model);
+    const kvf__kv_shape heads = kvf__desc_kv(kvf__model_desc(base->model));
     to->file.kind = KVF__KIND_PREFIX;
     to->file.id.P = P;
     to->task = KVF__TASK_LM;
@@ -75,7 +92,7 @@ static kvf_status fill(kvf_ctx *ctx, const kvf_base *base, const float *kv, int6
     KVF_TRY(kvf__import_stamp(ctx, base, base->name, "direct", "lm", &to->file.id));
     if (position_start >= 0) to->file.id.position_start = position_start;
     KVF_TRY(kvf__strdup(ctx, "array", &to->path));
-    KVF_TRY(kvf__prefix_init(ctx, p, d->L, d->G, P, d->D));
+    KVF_TRY(kvf__prefix_create(ctx, p, &heads, P));
     memcpy(p->kv, kv, kvf__prefix_count(p) * sizeof *kv);
     return KVF_OK;
 }

@@ -30,6 +30,15 @@ const kvf__arch *kvf__arch_by_model_type(const char *model_type)
     return arch;
 }
 
+const kvf__arch *kvf__arch_inside(const char *model_type)
+{
+    const kvf__arch *arch;
+
+    for (size_t i = 0; (arch = arch_at(i)) != NULL; i++)
+        if (arch->inside && !strcmp(arch->inside, model_type)) break;
+    return arch;
+}
+
 static bool is_class_of(const kvf__arch *arch, const char *class_name)
 {
     static const char *const HEADS[] = {"For", "LMHead", "Model", "DoubleHeads"};

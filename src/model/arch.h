@@ -44,7 +44,14 @@ typedef enum kvf__role {
     KVF__W_GATE_UP, /* fused, outputs of gate, then of up; then these do not exist */
     KVF__W_DOWN,
     KVF__W_DOWN_BIAS,
-    KVF__W_OUT_NORM2, /* of what the feed-forward half gives */
+    KVF__W_OUT_NORM2,    /* of what the feed-forward half gives */
+    KVF__W_INPUT_TOKENS, /* embeddings of tokens for each layer, and the projection of the others */
+    KVF__W_INPUT_PROJECTION,
+    KVF__W_INPUT_NORM, /* of that projection */
+    KVF__W_INPUT_GATE, /* of the half that reads a layer's input */
+    KVF__W_INPUT_DOWN,
+    KVF__W_OUT_NORM3, /* of what it gives */
+    KVF__W_SCALE,     /* of the stream that a layer leaves */
     KVF__W_FINAL,
     KVF__W_FINAL_BETA,
     KVF__W_HEAD,
@@ -81,11 +88,15 @@ typedef enum kvf__role {
 #define KVF__W_NOT_FIRST 0x8000u /* the first layer has none */
 #define KVF__W_OF_QKV                                                                              \
     0x10000u /* q, k or v: a file may have all three in one tensor, whose name may be the same */
+#define KVF__W_IF_KV     0x20000u /* only in layers with keys and values of their own */
+#define KVF__W_IF_V      0x40000u /* only in layers whose values are not their keys */
+#define KVF__W_IF_INPUTS 0x80000u /* only with desc.by_layer.inputs */
 
 /* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
  * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types, E = width of
- * the embeddings, R = buckets of distances, 2 is 2: "SD C" is [(H + 2 G) * D, C]. */
+ * the embeddings, R = buckets of distances, L = layers, I = width of their inputs, 1 is 1, 2 is 2;
+ * G, D, S and F are those of the layer: "SD C" is [(H + 2 G) * D, C]. */
 typedef struct kvf__weight {
     kvf__role role;
     const char *hf, *gguf, *shape;
@@ -133,12 +144,31 @@ typedef struct kvf__config_keys {
     kvf__config_number rotary;       /* the part of a head that is rotated; no name: all */
     kvf__config_number query_scalar; /* scores are divided by its root; no name: by D's */
     kvf__config_number score_cap, logit_cap;
+    kvf__config_number proportional; /* the part of a head that rope of this kind rotates, and where
+                                        nothing names a kind; no name: not so */
+    const struct kvf__layer_keys *by_layer; /* what layers differ in; NULL: nothing */
     const char *const *fixed; /* keys that have one value here where they are there, as JSON text,
                                  in pairs, NULL-terminated; NULL: none */
 } kvf__config_keys;
 
+/* What layers differ in (config_layers.c). */
+typedef struct kvf__layer_keys {
+    const char *list; /* an object of objects by number of a layer, with keys of head_dim and
+                         kv_heads; where there is none: */
+    kvf__config_number global_head_dim; /* of layers that are not local */
+    const char *global_kv_heads;        /* the same, with k_is_v; null or absent: as the others */
+    const char *k_is_v;                 /* switch: in layers that are not local */
+    const char *shared; /* so many last layers read keys and values of the last layer before them
+                           that is local or not as they are */
+    const char *wide;   /* switch: those have twice the feed-forward width */
+    kvf__config_number inputs; /* width of what each layer reads of a token besides the stream */
+    const char *inputs_vocab;  /* their vocabulary, which must be that of the base */
+} kvf__layer_keys;
+
 typedef struct kvf__arch {
     const char *name;       /* model_type */
+    const char *inside;     /* model_type of models with towers for images or sound, whose
+                               text_config and language_model it is; NULL: none */
     const char *class_stem; /* how its class names begin, for configs without model_type */
     const char *gguf;       /* general.architecture, NULL: only read from Hugging Face files */
     const char *prefix;     /* of the base model's tensors */
@@ -176,6 +206,7 @@ extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, k
     kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta, kvf__arch_modernbert;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
+const kvf__arch *kvf__arch_inside(const char *model_type);
 const kvf__arch *kvf__arch_by_class(const char *class_name);
 const kvf__arch *kvf__arch_by_gguf(const char *architecture);
 /* "llama, mistral, gpt2, ..." into buf; returns buf. For messages. */
@@ -184,6 +215,10 @@ const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf);
 
 /* ---- description, shared by both configs ----------------------------------------------------- */
 
+/* Once by_layer.shape is filled in (NULL: nothing happens): checks it, and fills in the rest. */
+kvf_status kvf__desc_finish_layers(kvf_ctx *ctx, const char *where, kvf__desc *desc);
+kvf_status kvf__by_layer_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__by_layer *out);
+void kvf__by_layer_done(kvf__by_layer *by);
 /* Fills what the row gives. */
 void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc);
 /* Checks that the numbers make sense together and fit what the pass can do; ESHAPE never, EFORMAT

@@ -11,7 +11,8 @@
 #include <string.h>
 
 /* Besides the family's own. */
-static const char *const prefixes[] = {"", "model.", "transformer.", "encoder."};
+static const char *const prefixes[] = {"", "model.", "transformer.", "encoder.",
+                                       "model.language_model."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
 typedef struct binding {
@@ -65,12 +66,12 @@ static bool find_weight(const binding *b, const kvf__weight *weight, int64_t lay
     return false;
 }
 
-static kvf_status check_tensor(const binding *b, const kvf__weight *weight,
+static kvf_status check_tensor(const binding *b, const kvf__weight *weight, int64_t layer,
                                const kvf__tensor *tensor)
 {
     const kvf__view *view = &tensor->view;
     int64_t dim[KVF__MAX_RANK];
-    int rank = kvf__weight_shape(b->desc, weight, dim);
+    int rank = kvf__weight_shape(b->desc, weight, layer, dim);
     char found[128], expected[128];
 
     if (view->rank != rank || memcmp(view->dim, dim, (size_t)rank * sizeof *dim))
@@ -112,7 +113,7 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, int64_t layer,
     kvf__tensor tensor = b->table->items[at];
 
     if (weight->flags & KVF__W_OF_QKV) take_part(desc, weight, &tensor.view);
-    KVF_TRY(check_tensor(b, weight, &tensor));
+    KVF_TRY(check_tensor(b, weight, layer, &tensor));
     KVF_TRY(
         kvf__map_put(b->ctx, &b->slots.index, canonical, strlen(canonical), (int64_t)b->slots.n));
     snprintf(slot->name, sizeof slot->name, "%s", canonical);
@@ -159,7 +160,7 @@ static kvf_status bind_tied_head(binding *b)
     if (!b->desc->tied || !head || !find_weight(b, head, 0, name, &at) || b->used[at])
         return KVF_OK;
     const kvf__view *copy = &b->table->items[at].view;
-    KVF_TRY(check_tensor(b, head, &b->table->items[at]));
+    KVF_TRY(check_tensor(b, head, 0, &b->table->items[at]));
     if (copy->dtype == tokens->view.dtype &&
         !memcmp(copy->data, tokens->view.data, kvf__view_bytes(copy))) {
         b->used[at] = true;

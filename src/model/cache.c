@@ -13,7 +13,7 @@
 /* Bytes of one slot's [L, 2, G, room, D]; false on overflow. */
 static bool slot_bytes(const kvf__cache *cache, int64_t reserved, size_t *out)
 {
-    const int64_t dims[] = {cache->L, 2, cache->G, reserved, cache->D};
+    const int64_t dims[] = {kvf__kv_at(&cache->shape, cache->shape.L).width, 2, reserved};
     *out = kvf__act_size(cache->act);
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
         if (!kvf__mul(*out, (size_t)dims[i], out)) return false;
@@ -32,9 +32,10 @@ static void lay_out(void *object, kvf__carver *carve)
 kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_t slots,
                                    int64_t capacity, kvf__cache **out)
 {
-    const kvf__desc *d = &model->desc;
-    kvf__cache made = {
-        .L = d->L, .G = d->G, .D = d->D, .slots = slots, .capacity = capacity, .act = model->act};
+    kvf__cache made = {.shape = kvf__desc_kv(&model->desc),
+                       .slots = slots,
+                       .capacity = capacity,
+                       .act = model->act};
 
     if (slots < 1 || capacity < 1)
         return kvf__fail(ctx, KVF_ESHAPE,
@@ -98,23 +99,27 @@ void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length)
 
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv)
 {
-    size_t block = (size_t)(cache->G * cache->reserved[slot] * cache->D) *
-                   kvf__act_size(cache->act);
-    return (char *)cache->data[slot] + (size_t)(l * 2 + kv) * block;
+    const kvf__kv_heads at = kvf__kv_at(&cache->shape, l);
+    const int64_t widths = 2 * at.width + kv * at.G * at.D;
+    return (char *)cache->data[slot] +
+           (size_t)(widths * cache->reserved[slot]) * kvf__act_size(cache->act);
 }
 
 void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
 {
-    size_t size = (size_t)cache->D * kvf__act_size(cache->act), bytes = (size_t)n * size;
-    size_t from_stride = (size_t)cache->reserved[from] * size,
-           to_stride = (size_t)cache->reserved[to] * size;
+    const size_t size = kvf__act_size(cache->act);
 
     assert(from != to && n >= 0 && n <= cache->length[from] && n <= cache->reserved[to]);
-    for (int64_t l = 0; l < cache->L; l++)
-        for (int kv = 0; kv < 2; kv++)
-            for (int64_t g = 0; g < cache->G; g++)
-                memcpy((char *)kvf__cache_at(cache, l, to, kv) + (size_t)g * to_stride,
-                       (char *)kvf__cache_at(cache, l, from, kv) + (size_t)g * from_stride, bytes);
+    for (int64_t l = 0; l < cache->shape.L; l++)
+        for (int kv = 0; kv < 2; kv++) {
+            const kvf__kv_heads heads = kvf__kv_at(&cache->shape, l);
+            char *into = kvf__cache_at(cache, l, to, kv);
+            const char *out_of = kvf__cache_at(cache, l, from, kv);
+            for (int64_t g = 0; g < heads.G; g++)
+                memcpy(into + (size_t)(g * cache->reserved[to] * heads.D) * size,
+                       out_of + (size_t)(g * cache->reserved[from] * heads.D) * size,
+                       (size_t)(n * heads.D) * size);
+        }
     cache->length[to] = n;
 }
 
@@ -124,31 +129,34 @@ void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64
 
     assert(slot >= 0 && slot < cache->slots && first >= 0 && n >= 0);
     assert(first + n <= cache->length[slot]);
-    for (int64_t l = 0; l < cache->L; l++)
-        for (int kv = 0; kv < 2; kv++)
-            for (int64_t g = 0; g < cache->G; g++) {
-                const char *from = kvf__cache_at(cache, l, slot, kv);
-                float *to = out + ((l * 2 + kv) * cache->G + g) * n * cache->D;
-                from += (size_t)((g * cache->reserved[slot] + first) * cache->D) * size;
-                kvf__to_f32(cache->act, from, to, n * cache->D);
-            }
+    for (int64_t l = 0; l < cache->shape.L; l++)
+        for (int kv = 0; kv < 2; kv++) {
+            const kvf__kv_heads at = kvf__kv_at(&cache->shape, l);
+            const char *from = kvf__cache_at(cache, l, slot, kv);
+            float *to = out + (2 * at.width + kv * at.G * at.D) * n;
+            for (int64_t g = 0; g < at.G; g++)
+                kvf__to_f32(cache->act,
+                            from + (size_t)((g * cache->reserved[slot] + first) * at.D) * size,
+                            to + g * n * at.D, n * at.D);
+        }
 }
 
 void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
                        const void *qkv, int64_t H)
 {
-    size_t size = kvf__act_size(cache->act), head = (size_t)cache->D * size;
-    size_t width = (size_t)(H + 2 * cache->G) * head; /* bytes of one qkv row */
+    const kvf__kv_heads heads = kvf__kv_at(&cache->shape, l);
+    size_t head = (size_t)heads.D * kvf__act_size(cache->act);
+    size_t width = (size_t)(H + 2 * heads.G) * head; /* bytes of one qkv row */
 
     for (int64_t r = 0; r < batch->n_rows; r++) {
         int64_t s = kvf__row_slot(slot, r), at = cache->length[s];
         for (int kv = 0; kv < 2; kv++)
             for (int64_t t = batch->start[r]; t < batch->start[r + 1]; t++) {
                 const char *from = (const char *)qkv + (size_t)t * width +
-                                   (size_t)(H + kv * cache->G) * head;
+                                   (size_t)(H + kv * heads.G) * head;
                 char *to = (char *)kvf__cache_at(cache, l, s, kv) +
                            (size_t)(at + t - batch->start[r]) * head;
-                for (int64_t g = 0; g < cache->G; g++)
+                for (int64_t g = 0; g < heads.G; g++)
                     memcpy(to + (size_t)(g * cache->reserved[s]) * head, from + (size_t)g * head,
                            head);
             }

@@ -19,7 +19,8 @@ int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot);
 void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length);
 /* Slot `to` begins with the first n tokens of slot `from`, and holds no others. */
 void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n);
-/* Copies keys and values of n tokens of a slot, from `first` on, into out [L, 2, G, n, D], f32. */
+/* Copies keys and values of n tokens of a slot, from `first` on, into out [L, 2, G, n, D] (or layer
+ * after layer, see prefix.h), f32. */
 void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, float *out);
 
 #endif

@@ -50,7 +50,7 @@ static kvf_status check_head_sizes(const kvf__config *c, kvf__desc *desc)
         const kvf_json *value = find(c, KEYS[i], full);
         if (value) KVF_TRY(kvf__config_count(c, full, value, &size[i]));
     }
-    desc->position.rotated = size[1];
+    desc->position.rotated = desc->position.local_rotated = size[1];
     const bool partial = desc->arch->keys->rotary.name && size[1] < desc->D;
     if (size[0] == desc->D && (size[1] == desc->D || partial)) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EUNSUPPORTED,

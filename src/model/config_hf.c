@@ -91,6 +91,8 @@ static kvf_status refuse_unsupported(const kvf__config *c, bool causal)
 
     for (size_t i = 0; i < sizeof must_be_false / sizeof *must_be_false - causal; i++) {
         bool on;
+        const char *word = kvf_json_str(kvf_json_get(c->root, must_be_false[i]), NULL);
+        if (word && !strcmp(word, "vision")) continue; /* of tokens of images alone */
         KVF_TRY(kvf__config_switch(c, must_be_false[i], false, &on));
         if (on)
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED, "%s: %s is true, which is not supported",
@@ -294,20 +296,32 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     eps = keys->eps_otherwise;
     if (keys->eps) KVF_TRY(kvf__config_real(c, c->root, keys->eps, eps, &eps));
     KVF_TRY(read_local_layers(c, desc));
+    KVF_TRY(kvf__config_layers(c, desc));
     KVF_TRY(read_factors(c, desc));
     desc->norm_eps = (float)eps;
     KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(read_pad_positions(c, desc));
     if (desc->position.kind == KVF__POS_RELATIVE) KVF_TRY(kvf__config_relative(c, desc));
     if (desc->position.kind == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));
+    KVF_TRY(kvf__desc_finish_layers(c->ctx, c->where, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));
     if (desc->position.kind == KVF__POS_ROPE) KVF_TRY(kvf__rope_init(c->ctx, desc));
     return KVF_OK;
 }
 
+/* The text model of one that also has towers, which are left: its own config is inside. */
+static const kvf_json *text_config(const kvf_json *root)
+{
+    const char *name = kvf_json_str(kvf_json_get(root, "model_type"), NULL);
+    const kvf_json *text = kvf_json_get(root, "text_config");
+    const bool inside = name && kvf__arch_inside(name);
+
+    return inside && kvf_json_typeof(text) == KVF_JSON_OBJECT ? text : root;
+}
+
 kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *root, kvf__desc *out)
 {
-    const kvf__config c = {.ctx = ctx, .where = where, .root = root};
+    const kvf__config c = {.ctx = ctx, .where = where, .root = text_config(root)};
     const kvf__arch *arch = NULL;
     kvf__desc desc = {0};
     kvf_status st;
@@ -316,6 +330,7 @@ kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *ro
     if (st) goto out;
     kvf__desc_from_arch(arch, &desc);
     st = read_all(&c, &desc);
+    if (!st && c.root != root) st = kvf__desc_set_ends(ctx, where, root, &desc);
     if (st) goto out;
     *out = desc;
     desc = (kvf__desc){0};

@@ -212,6 +212,7 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc)
         desc->F = 4 * desc->C;
     }
     KVF_TRY(derive_head(c, desc));
-    if (desc->position.kind == KVF__POS_ROPE) desc->position.rotated = desc->D;
+    if (desc->position.kind == KVF__POS_ROPE)
+        desc->position.rotated = desc->position.local_rotated = desc->D;
     return KVF_OK;
 }

@@ -80,6 +80,9 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc);
 kvf_status kvf__config_relative(const kvf__config *c, kvf__desc *desc);
 /* Which layers are local: all from `first` on, but for every so-manieth (0: for none). */
 void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first);
+/* What layers differ in, of a config.json; needs which are local (config_layers.c). Of layers that
+ * are not local, position.rotated becomes that of their heads. */
+kvf_status kvf__config_layers(const kvf__config *c, kvf__desc *desc);
 /* Fills desc->position.rope from a config.json; needs desc->position.max. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc);
 /* longrope, whose divisors, original length and attention factor are there. */

@@ -133,6 +133,15 @@ static kvf_status check_object(const kvf__config *c, const char *key)
     return kvf__config_bad(c, KVF_EFORMAT, key, value, "an object or null");
 }
 
+/* A kind of its own, and of some families the one that nothing names. */
+static bool is_proportional(const kvf_json *dict, const kvf__desc *desc)
+{
+    const char *type = kvf_json_str(kvf_json_get(dict, "rope_type"), NULL);
+
+    if (!desc->arch->keys->proportional.name) return false;
+    return !type || !strcmp(type, "proportional");
+}
+
 /* And which part of a head is rotated, of a family that may leave some of it. */
 static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
@@ -140,6 +149,7 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kv
     static const char *const nested[] = {"full_attention", "sliding_attention"};
     double partial;
 
+    if (is_proportional(dict, desc)) return KVF_OK;
     for (size_t i = 0; !keys->local.theta && i < sizeof nested / sizeof *nested; i++)
         if (kvf_json_get(dict, nested[i]))
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
@@ -153,7 +163,9 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kv
     if (partial != 1 && (!keys->rotary.name || !(partial > 0) || partial > 1))
         return kvf__fail(c->ctx, KVF_EUNSUPPORTED, "%s: partial_rotary_factor is %g, %s", c->where,
                          partial, keys->rotary.name ? "expected 0 to 1" : "only 1 is supported");
-    desc->position.rotated = (int64_t)((double)desc->D * partial);
+    if (!keys->by_layer) /* else it is by layer, and whole */
+        desc->position.rotated = desc->position.local_rotated = (int64_t)((double)desc->D *
+                                                                          partial);
     return KVF_OK;
 }
 
@@ -177,6 +189,20 @@ static kvf_status read_local(const kvf__config *c, kvf__desc *desc)
                      desc->position.local_theta);
 }
 
+static kvf_status read_proportional(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
+{
+    const kvf__config_number *key = &desc->arch->keys->proportional;
+    kvf__rope *rope = &desc->position.rope;
+
+    rope->kind = KVF__ROPE_PROPORTIONAL;
+    rope->original = 0;
+    KVF_TRY(kvf__config_real(c, dict, key->name, key->otherwise, &rope->partial));
+    if (!(rope->partial > 0) || rope->partial > 1)
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s is %g, expected more than 0, at most 1",
+                         c->where, key->name, rope->partial);
+    return kvf__config_real(c, dict, "factor", 1, &rope->factor);
+}
+
 /* What kind of rope the dictionary says, and the numbers of that kind. */
 static kvf_status read_kind(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
@@ -187,6 +213,7 @@ static kvf_status read_kind(const kvf__config *c, const kvf_json *dict, kvf__des
     if (!type_value) type_value = kvf_json_get(dict, "type");
     type = type_value ? kvf_json_str(type_value, NULL) : "default";
     rope->attention_factor = 1;
+    if (is_proportional(dict, desc)) return read_proportional(c, dict, desc);
     if (type && !strcmp(type, "default")) {
         rope->kind = KVF__ROPE_DEFAULT;
         rope->original = 0;

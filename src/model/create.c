@@ -35,23 +35,27 @@ static void read_plain(const reading *r, kvf__role role, int64_t layer, float **
     if (slot && *at) kvf__slot_read(slot, *at);
 }
 
-/* One row per head: H times that of queries, G times that of keys; of norms of all heads together
- * the slots have all rows. */
+/* One row per head: H times that of queries, G times that of keys, and ones for values where they
+ * are normed; of norms of all heads together the slots have all rows. */
 static void read_head_norms(const reading *r, int64_t layer, float **at)
 {
     const kvf__desc *d = r->c->desc;
+    const kvf__layer_shape shape = kvf__desc_layer(d, layer);
+    const int64_t D = shape.D, ones = d->block.v_norm ? shape.G : 0;
     const kvf__slot *q = slot_of(r->c, KVF__W_Q_NORM, layer),
                     *k = slot_of(r->c, KVF__W_K_NORM, layer);
 
     if (!d->block.qk_norm) return;
-    if (r->carve) *at = kvf__carve(r->carve, d->H + d->G, d->D, sizeof(float));
+    if (r->carve) *at = kvf__carve(r->carve, d->H + shape.G + ones, D, sizeof(float));
     if (*at && d->block.qk_norm == KVF__QK_WHOLE) {
         kvf__slot_row(q, 0, *at);
-        kvf__slot_row(k, 0, *at + d->H * d->D);
+        kvf__slot_row(k, 0, *at + d->H * D);
         return;
     }
-    for (int64_t h = 0; *at && h < d->H + d->G; h++)
-        kvf__slot_row(h < d->H ? q : k, 0, *at + h * d->D);
+    for (int64_t h = 0; *at && h < d->H + (k ? shape.G : 0); h++)
+        kvf__slot_row(h < d->H ? q : k, 0, *at + h * D);
+    for (int64_t i = 0; *at && i < ones * D; i++)
+        (*at)[(d->H + shape.G) * D + i] = 1;
 }
 
 /* All norms that are not folded, and the dense layer behind the embeddings. */
@@ -65,6 +69,8 @@ static void read_plain_weights(const reading *r)
         read_head_norms(r, l, &to->head_gamma);
         read_plain(r, KVF__W_OUT_NORM1, l, &to->out_gamma[0]);
         read_plain(r, KVF__W_OUT_NORM2, l, &to->out_gamma[1]);
+        read_plain(r, KVF__W_OUT_NORM3, l, &to->input_gamma);
+        read_plain(r, KVF__W_SCALE, l, &to->scale);
         if (folded) continue;
         read_plain(r, KVF__W_NORM1, l, &to->gamma1);
         read_plain(r, KVF__W_NORM1_BETA, l, &to->beta1);
@@ -75,6 +81,8 @@ static void read_plain_weights(const reading *r)
     read_plain(r, KVF__W_EMBED_NORM_BETA, 0, &model->embed.beta);
     read_plain(r, KVF__W_EMBED_OUT, 0, &model->embed.out);
     read_plain(r, KVF__W_EMBED_OUT_BIAS, 0, &model->embed.out_bias);
+    read_plain(r, KVF__W_INPUT_PROJECTION, 0, &model->inputs.projection);
+    read_plain(r, KVF__W_INPUT_NORM, 0, &model->inputs.gamma);
     read_plain(r, KVF__W_FINAL, 0, &model->lm.gamma);
     read_plain(r, KVF__W_FINAL_BETA, 0, &model->lm.beta);
 }
@@ -125,6 +133,7 @@ static kvf_status put_embedding(creation *c)
     const kvf__slot *head = slot_of(c, KVF__W_HEAD, 0);
     const kvf__slot *positions = slot_of(c, KVF__W_POSITIONS, 0);
     const kvf__slot *types = slot_of(c, KVF__W_TYPES, 0);
+    const kvf__slot *inputs = slot_of(c, KVF__W_INPUT_TOKENS, 0);
 
     model->embed.tokens = *slot_of(c, KVF__W_TOKENS, 0);
     model->lm.file = head ? *head : model->embed.tokens;
@@ -133,6 +142,7 @@ static kvf_status put_embedding(creation *c)
                          : model->lm.file;
     if (positions) model->embed.positions = *positions;
     if (types) model->embed.types = *types;
+    if (inputs) model->inputs.tokens = *inputs;
     if (kvf__weight_by_role(c->desc, KVF__W_HEAD))
         model->lm.n = (c->desc->V + KVF__VOCAB_PLANE - 1) / KVF__VOCAB_PLANE;
     int64_t rows = model->desc.position.max;
@@ -213,6 +223,11 @@ static kvf_status make_trained(creation *c, const kvf__slots *slots)
     c->slots = slots;
     c->model->unfolded = train->unfolded || train->what != KVF__TRAIN_NOTHING;
     if (train->what == KVF__TRAIN_NOTHING) return KVF_OK;
+    if (c->desc->by_layer.shape)
+        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                         "%s: its layers differ, and weights and adapters in them are not trained "
+                         "here: train a prefix",
+                         c->desc->arch_name);
     if (train->what == KVF__TRAIN_EVERYTHING && c->desc->position.kind == KVF__POS_RELATIVE)
         return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
                          "method full: %s has attention by relative positions, whose weights are "
@@ -275,9 +290,11 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     *out = model;
     model = NULL;
 out:
-    if (model)
+    if (model) {
         model->desc.position.inv_freq = model->desc.position.divisors =
             model->desc.position.local_inv_freq = NULL; /* still the caller's */
+        model->desc.by_layer = (kvf__by_layer){0};
+    }
     kvf__model_free(model);
     return st;
 }
@@ -301,16 +318,16 @@ static void free_unit(const kvf__model *model, int64_t unit)
         kvf__packed_pair *pair = kvf__product_packed(model, &p);
         kvf__packed_free(pair->fwd);
         kvf__packed_free(pair->bwd);
+        *pair = (kvf__packed_pair){0}; /* which other layers may share */
     }
 }
 
-/* Layers and planes that share packed memory have it once. */
 static void free_weights(kvf__model *model)
 {
     const int64_t L = model->desc.L;
     const bool late = model->store.late;
 
-    for (int64_t l = 0; model->weights && l < (late ? 1 : L); l++)
+    for (int64_t l = 0; model->weights && l < L; l++)
         free_unit(model, l);
     for (int64_t p = 0; model->lm.planes && p < (late ? 1 : model->lm.n); p++)
         free_unit(model, L + p);

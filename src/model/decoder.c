@@ -66,8 +66,11 @@ static kvf__raw_layer lay_layer(const kvf__decoder *decoder, kvf__carver *carve,
     kvf__raw_layer to = {.norm1 = lay_norm(decoder, carve, KVF__W_NORM1, KVF__W_NORM1_BETA, l),
                          .norm2 = lay_norm(decoder, carve, KVF__W_NORM2, KVF__W_NORM2_BETA, l),
                          .out_norm1 = lay_norm(decoder, carve, KVF__W_OUT_NORM1, KVF__W_ROLES, l),
-                         .out_norm2 = lay_norm(decoder, carve, KVF__W_OUT_NORM2, KVF__W_ROLES, l)};
-    kvf__raw *const raws[] = {to.qkv, &to.out, &to.up, &to.gate, &to.down}; /* by kind of product */
+                         .out_norm2 = lay_norm(decoder, carve, KVF__W_OUT_NORM2, KVF__W_ROLES, l),
+                         .out_norm3 = lay_norm(decoder, carve, KVF__W_OUT_NORM3, KVF__W_ROLES, l)};
+    kvf__raw *const raws[] = {/* by kind of product */
+                              to.qkv,   &to.out,        &to.up,        &to.gate,
+                              &to.down, &to.input_gate, &to.input_down};
     kvf__product p;
 
     for (size_t i = 0; kvf__product_at(d, l, i, &p) && !p.plane; i++)
@@ -86,16 +89,19 @@ static int64_t larger(int64_t a, int64_t b)
 static kvf__decoder_own lay_own(const kvf__decoder *decoder, kvf__carver *carve)
 {
     const kvf__desc *d = &decoder->model->desc;
-    int64_t K = larger(d->C, larger(d->F, d->H * d->D));
+    const int64_t D = kvf__shape_most(d, "D");
+    int64_t K = larger(larger(d->C, d->by_layer.inputs),
+                       larger(kvf__shape_most(d, "F"), kvf__shape_most(d, "HD")));
 
     return (kvf__decoder_own){
         .xhat = kvf__carve(carve, decoder->rows, d->C, sizeof(float)),
         .rstd = kvf__carve(carve, decoder->rows, 1, sizeof(float)),
-        .head = kvf__carve(carve, d->D, 1, sizeof(float)),
+        .head = kvf__carve(carve, D, 1, sizeof(float)),
         .whole_rstd = kvf__carve(carve, 2, decoder->rows, sizeof(float)),
+        .of_token = kvf__carve(carve, d->L, d->by_layer.inputs, sizeof(float)),
         .product = kvf__carve(carve, 1, 1, kvf__matvec_scratch(decoder->rows, K)),
         .attention = kvf__carve(
-            carve, 1, 1, kvf__attn_head_scratch(d->D, decoder->P + decoder->cache->capacity + 1)),
+            carve, 1, 1, kvf__attn_head_scratch(D, decoder->P + decoder->cache->capacity + 1)),
         .segs = kvf__carve(carve, decoder->rows, 2, sizeof(kvf__kvseg)),
         .rows = kvf__carve(carve, decoder->rows, 1, sizeof(kvf__attn_row)),
     };
@@ -114,12 +120,14 @@ static void lay_out(void *object, kvf__carver *carve)
     }
     decoder->final = lay_norm(decoder, carve, KVF__W_FINAL, KVF__W_FINAL_BETA, 0);
     decoder->x = kvf__carve(carve, rows, d->C, sizeof(float));
-    decoder->qkv = kvf__carve(carve, rows, (d->H + 2 * d->G) * d->D, sizeof(float));
-    decoder->att = kvf__carve(carve, rows, d->H * d->D, sizeof(float));
+    decoder->qkv = kvf__carve(carve, rows, kvf__shape_most(d, "SD"), sizeof(float));
+    decoder->att = kvf__carve(carve, rows, kvf__shape_most(d, "HD"), sizeof(float));
+    decoder->inputs = kvf__carve(carve, rows, d->L * d->by_layer.inputs, sizeof(float));
     if (d->block.out_norm) decoder->half = kvf__carve(carve, rows, d->C, sizeof(float));
-    decoder->h1 = kvf__carve(carve, rows, d->F, sizeof(float));
-    if (d->block.gated) decoder->h2 = kvf__carve(carve, rows, d->F, sizeof(float));
-    decoder->g = kvf__carve(carve, rows, d->F, sizeof(float));
+    const int64_t F = larger(kvf__shape_most(d, "F"), d->by_layer.inputs);
+    decoder->h1 = kvf__carve(carve, rows, F, sizeof(float));
+    if (d->block.gated) decoder->h2 = kvf__carve(carve, rows, F, sizeof(float));
+    decoder->g = kvf__carve(carve, rows, F, sizeof(float));
     decoder->lse = kvf__carve(carve, d->H, rows, sizeof(float));
     decoder->position_rows = kvf__carve(carve, rows, d->C, sizeof(float));
     decoder->position = kvf__carve(carve, rows, 1, sizeof(int32_t));
@@ -145,6 +153,8 @@ kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots
         .threads = kvf_ctx_threads(ctx),
     };
 
+    const kvf__slot *inputs = kvf__slot_of(&model->desc, made.slots, KVF__W_INPUT_PROJECTION, 0);
+    if (inputs) made.inputs_of = raw_of(inputs, NULL);
     if (rows < 1 || P < 0)
         return kvf__fail(ctx, KVF_ESHAPE, "decoder: %lld rows and a prefix of %lld",
                          (long long)rows, (long long)P);

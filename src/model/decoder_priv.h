@@ -22,7 +22,8 @@ typedef struct kvf__raw_norm {
 typedef struct kvf__raw_layer {
     kvf__raw qkv[3]; /* whole heads each: q, k and v, or one of all */
     kvf__raw out, gate, up, down;
-    kvf__raw_norm norm1, norm2, out_norm1, out_norm2;
+    kvf__raw input_gate, input_down; /* no slot: layers have no inputs (pass_inputs.c) */
+    kvf__raw_norm norm1, norm2, out_norm1, out_norm2, out_norm3;
 } kvf__raw_layer;
 
 /* What each thread has for itself. */
@@ -32,6 +33,7 @@ typedef struct kvf__decoder_own {
     float *rstd;       /* [rows] */
     float *head;       /* [D] */
     float *whole_rstd; /* [2, rows] of the norms of all queries, of all keys */
+    float *of_token;   /* [L, I] a row of the table that inputs of layers are made of */
     void *product, *attention; /* scratch of the kernels */
     kvf__kvseg *segs;          /* [2, rows] prefixes, caches */
     kvf__attn_row *rows;       /* [rows] */
@@ -44,15 +46,16 @@ struct kvf__decoder {
     const kvf__matvec *matvec;
     int64_t rows, P; /* limits */
     int threads;
-    kvf__raw_layer *layers; /* [L] */
-    kvf__raw head;
+    kvf__raw_layer *layers;   /* [L] */
+    kvf__raw head, inputs_of; /* inputs_of: [L I, C], no slot where layers have no inputs */
     kvf__raw_norm final;
     kvf__decoder_own *own; /* [threads] */
 
     float *x;             /* [rows, C] residual stream */
-    float *qkv;           /* [rows, (H+2G)D], q and k rotated */
+    float *qkv;           /* [rows, (H+2G)D], q and k rotated; of the layer at hand */
     float *att;           /* [rows, HD] */
     float *half;          /* [rows, C] what a half gives, where a norm of it follows; else NULL */
+    float *inputs;        /* [rows, L, I] */
     float *h1, *h2, *g;   /* [rows, F] gate or up; up where gated; output of the activation */
     float *lse;           /* [H, rows] */
     float *position_rows; /* [rows, C] of learned positions */

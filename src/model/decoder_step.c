@@ -8,6 +8,8 @@
  * are. The blocks are those of pass_fwd.c, with norms not folded. */
 #include "attention.h"
 #include "decoder_priv.h"
+#include "names.h"
+#include "pass_inputs.h"
 #include "team.h"
 
 #include <math.h>
@@ -151,26 +153,28 @@ static void find_whole_rstd(const worker *w)
 }
 
 /* RMSNorm of head h of queries and keys, by itself or as a part of all, of row m. */
-static void normalise_head(const worker *w, const float *gamma, float *head, int64_t m, int64_t h)
+static void normalise_head(const worker *w, int64_t l, float *head, int64_t m, int64_t h)
 {
     const kvf__desc *d = &w->decoder->model->desc;
+    const int64_t D = kvf__desc_layer(d, l).D;
+    const float *gamma = w->decoder->model->layers[l].head_gamma + h * D;
 
     if (d->block.qk_norm == KVF__QK_WHOLE) {
         const float rstd = w->own->whole_rstd[(h >= d->H) * w->decoder->rows + m];
-        for (int64_t i = 0; i < d->D; i++)
+        for (int64_t i = 0; i < D; i++)
             head[i] *= rstd * gamma[i];
         return;
     }
-    w->decoder->model->kernels->norm_fwd(KVF__F32, w->own->head, w->own->rstd, head, 1, d->D, true,
+    w->decoder->model->kernels->norm_fwd(KVF__F32, w->own->head, w->own->rstd, head, 1, D, true,
                                          d->norm_eps);
-    for (int64_t i = 0; i < d->D; i++)
+    for (int64_t i = 0; i < D; i++)
         head[i] = w->own->head[i] * gamma[i];
 }
 
 static void rotate(const worker *w, int64_t l, float *head, int64_t position)
 {
     const kvf__model *m = w->decoder->model;
-    const int64_t half = m->desc.position.rotated / 2;
+    const int64_t half = kvf__desc_layer(&m->desc, l).R / 2;
     const kvf__rope_table *table = kvf__rope_of(m, l);
     const float *c = table->cos + position * half, *s = table->sin + position * half;
 
@@ -181,36 +185,44 @@ static void rotate(const worker *w, int64_t l, float *head, int64_t position)
     }
 }
 
+/* Where the cache has key or value head h of row m's token. */
+static char *cached_head(const worker *w, const kvf__layer_shape *layer, int64_t m, int64_t h)
+{
+    const kvf__cache *cache = w->decoder->cache;
+    const int64_t H = w->decoder->model->desc.H, kv = h >= H + layer->G;
+    const int64_t g = h - H - kv * layer->G, slot = kvf__row_slot(w->step->slot, m);
+    const int64_t at = (g * cache->reserved[slot] + cache->length[slot]) * layer->D;
+
+    return (char *)kvf__cache_at(cache, layer->from, slot, (int)kv) +
+           (size_t)at * kvf__act_size(cache->act);
+}
+
 /* Head h of row m of qkv, counted through q, k and v: finished, and stored where it is a key or
- * value. */
+ * value, or taken from the layer that has it. */
 static void finish_head(const worker *w, int64_t l, int64_t m, int64_t h)
 {
     const kvf__desc *d = &w->decoder->model->desc;
-    kvf__cache *cache = w->decoder->cache;
-    float *head = w->decoder->qkv + (m * (d->H + 2 * d->G) + h) * d->D;
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
+    const kvf__dtype act = w->decoder->cache->act;
+    float *head = w->decoder->qkv + (m * (d->H + 2 * layer.G) + h) * layer.D;
 
-    if (d->block.qk_norm && h < d->H + d->G)
-        normalise_head(w, w->decoder->model->layers[l].head_gamma + h * d->D, head, m, h);
-    if (d->position.kind == KVF__POS_ROPE && h < d->H + d->G)
+    if (h >= d->H && layer.from != l) {
+        kvf__to_f32(act, cached_head(w, &layer, m, h), head, layer.D);
+        return;
+    }
+    if (d->block.qk_norm && (h < d->H + layer.G || d->block.v_norm))
+        normalise_head(w, l, head, m, h);
+    if (d->position.kind == KVF__POS_ROPE && h < d->H + layer.G)
         rotate(w, l, head, w->decoder->position[m]);
-    if (h < d->H) return;
-
-    const int kv = h >= d->H + d->G;
-    const int64_t g = h - d->H - kv * d->G, slot = kvf__row_slot(w->step->slot, m);
-    const int64_t at = (g * cache->reserved[slot] + cache->length[slot]) * d->D;
-    char *to = kvf__cache_at(cache, l, slot, kv);
-    kvf__from_f32(cache->act, head, to + (size_t)at * kvf__act_size(cache->act), d->D);
+    if (h >= d->H) kvf__from_f32(act, head, cached_head(w, &layer, m, h), layer.D);
 }
 
-/* Head h of row m as the products give it, in the order of Hugging Face. */
-static void place_head(const worker *w, const kvf__raw *raw, int64_t m, int64_t h,
+/* A head as the products give it, in the order of Hugging Face. */
+static void place_head(const worker *w, const kvf__raw *raw, float *head, int64_t D,
                        const float *bias)
 {
-    const kvf__desc *d = &w->decoder->model->desc;
-    float *head = w->decoder->qkv + (m * (d->H + 2 * d->G) + h) * d->D;
-
-    if (raw->slot->permuted_heads) unpermute(w, head, d->D);
-    for (int64_t i = 0; bias && i < d->D; i++)
+    if (raw->slot->permuted_heads) unpermute(w, head, D);
+    for (int64_t i = 0; bias && i < D; i++)
         head[i] += bias[i];
 }
 
@@ -218,23 +230,25 @@ static void place_head(const worker *w, const kvf__raw *raw, int64_t m, int64_t 
 static void project_heads(const worker *w, int64_t l, int64_t from, int64_t to)
 {
     const kvf__desc *d = &w->decoder->model->desc;
-    const int64_t heads = d->H + 2 * d->G;
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
+    const int64_t D = layer.D, ld = (d->H + 2 * layer.G) * D;
+    float *qkv = w->decoder->qkv;
     int64_t first = 0; /* first head of a part */
 
     for (int i = 0; i < 3; i++) {
         const kvf__raw *raw = &w->decoder->layers[l].qkv[i];
         if (!raw->slot) break;
-        const int64_t end = first + raw->rows / d->D;
+        const int64_t end = first + raw->rows / D;
         const int64_t a = from > first ? from : first, b = to < end ? to : end;
         for (int64_t h = a; raw->slot->file_by_head && h < b; h++)
-            multiply(w, raw, (h % d->H * 3 + h / d->H) * d->D, d->D, w->own->xhat,
-                     w->decoder->qkv + h * d->D, heads * d->D, false);
+            multiply(w, raw, (h % d->H * 3 + h / d->H) * D, D, w->own->xhat, qkv + h * D, ld,
+                     false);
         if (a < b && !raw->slot->file_by_head)
-            multiply(w, raw, (a - first) * d->D, (b - a) * d->D, w->own->xhat,
-                     w->decoder->qkv + a * d->D, heads * d->D, false);
+            multiply(w, raw, (a - first) * D, (b - a) * D, w->own->xhat, qkv + a * D, ld, false);
         for (int64_t h = a; h < b; h++)
             for (int64_t m = 0; m < w->step->n; m++)
-                place_head(w, raw, m, h, raw->bias ? raw->bias + (h - first) * d->D : NULL);
+                place_head(w, raw, qkv + m * ld + h * D, D,
+                           raw->bias ? raw->bias + (h - first) * D : NULL);
         first = end;
     }
 }
@@ -245,7 +259,7 @@ static void project(const worker *w, int64_t l)
     const kvf__desc *d = &w->decoder->model->desc;
     int64_t from, to;
 
-    part_of(w, d->H + 2 * d->G, 1, &from, &to);
+    part_of(w, kvf__shape_size(d, l, "S"), 1, &from, &to);
     project_heads(w, l, from, to);
     if (d->block.qk_norm == KVF__QK_WHOLE) {
         kvf__team_wait(w->team, w->n);
@@ -267,12 +281,13 @@ static kvf__step_row before_row(const kvf__step *step, int64_t m)
 static void lay_segments(const worker *w, int64_t l)
 {
     const kvf__cache *cache = w->decoder->cache;
+    const int64_t from = kvf__desc_layer(&w->decoder->model->desc, l).from;
     kvf__kvseg *segs = w->own->segs;
 
     for (int64_t m = 0; m < w->step->n; m++) {
         const int64_t slot = kvf__row_slot(w->step->slot, m);
-        segs[2 * m] = kvf__prefix_segment(before_row(w->step, m).condition.prefix, l, NULL);
-        segs[2 * m + 1] = kvf__cache_segment(cache, l, slot);
+        segs[2 * m] = kvf__prefix_segment(before_row(w->step, m).condition.prefix, from, NULL);
+        segs[2 * m + 1] = kvf__cache_segment(cache, from, slot);
         w->own->rows[m] = (kvf__attn_row){
             .start = m, .len = 1, .n_segs = 2, .seg = {(int32_t)(2 * m), (int32_t)(2 * m + 1)}};
     }
@@ -322,6 +337,53 @@ static void widen(const worker *w, const kvf__raw_layer *layer)
     }
 }
 
+/* ---- inputs of layers (pass_inputs.c) -------------------------------------------------------- */
+
+/* Those of all layers, from the embeddings. */
+static void make_inputs(const worker *w)
+{
+    const kvf__decoder *decoder = w->decoder;
+    const kvf__model *model = decoder->model;
+    const int64_t I = model->desc.by_layer.inputs, LI = model->desc.L * I;
+
+    if (!decoder->inputs_of.slot) return;
+    multiply_part(w, &decoder->inputs_of, decoder->x, decoder->inputs, false);
+    kvf__team_wait(w->team, w->n);
+    for (int64_t m = w->t; m < w->step->n; m += w->n) {
+        kvf__slot_row(&model->inputs.tokens, w->step->ids[m], w->own->of_token);
+        for (int64_t at = 0; at < LI; at += I)
+            kvf__finish_input(model, decoder->inputs + m * LI + at, w->own->of_token + at);
+    }
+    kvf__team_wait(w->team, w->n);
+}
+
+/* The half that reads layer l's, and the scale of the stream. */
+static void read_input(const worker *w, int64_t l)
+{
+    const kvf__decoder *decoder = w->decoder;
+    const kvf__model *model = decoder->model;
+    const kvf__raw_layer *layer = &decoder->layers[l];
+    const int64_t I = model->desc.by_layer.inputs, C = model->desc.C;
+    const float *scale = model->layers[l].scale;
+    int64_t from, to;
+
+    if (layer->input_gate.slot) {
+        multiply_part(w, &layer->input_gate, decoder->x, decoder->h1, false);
+        part_of(w, I, ROWS_UNIT, &from, &to);
+        for (int64_t m = 0; m < w->step->n && from < to; m++)
+            model->kernels->glu_fwd(KVF__F32, model->desc.block.act, decoder->h1 + m * I + from,
+                                    decoder->inputs + (m * model->desc.L + l) * I + from,
+                                    decoder->g + m * I + from, to - from);
+        kvf__team_wait(w->team, w->n);
+        add_half(w, &layer->input_down, &layer->out_norm3, decoder->g);
+    }
+    if (!scale) return;
+    for (int64_t m = w->t; m < w->step->n; m += w->n)
+        for (int64_t c = 0; c < C; c++)
+            decoder->x[m * C + c] *= *scale;
+    kvf__team_wait(w->team, w->n);
+}
+
 /* ---- the step -------------------------------------------------------------------------------- */
 
 static void embed(const worker *w)
@@ -369,6 +431,7 @@ static void work(const worker *w)
 
     embed(w);
     kvf__team_wait(w->team, w->n);
+    make_inputs(w);
     for (int64_t l = 0; l < decoder->model->desc.L; l++) {
         const kvf__raw_layer *layer = &decoder->layers[l];
         normalise(w, &layer->norm1);
@@ -386,6 +449,7 @@ static void work(const worker *w)
         widen(w, layer);
         kvf__team_wait(w->team, w->n);
         add_half(w, &layer->down, &layer->out_norm2, decoder->g);
+        read_input(w, l);
     }
     normalise(w, &decoder->final);
     multiply_heads(w);
@@ -395,14 +459,14 @@ static void work(const worker *w)
 
 static kvf_status check_prefix(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__prefix *p)
 {
-    const kvf__desc *d = &decoder->model->desc;
+    const kvf__kv_shape want = kvf__desc_kv(&decoder->model->desc);
+    const kvf__kv_shape have = p ? kvf__prefix_shape(p) : want;
+    char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
 
-    if (!p || (p->L == d->L && p->G == d->G && p->D == d->D && p->P <= decoder->P)) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE,
-                     "step: prefix [%lld, 2, %lld, %lld, %lld], expected [%lld, 2, %lld, at most "
-                     "%lld, %lld]",
-                     (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D,
-                     (long long)d->L, (long long)d->G, (long long)decoder->P, (long long)d->D);
+    if (!p || (kvf__kv_same(&have, &want) && p->P <= decoder->P)) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESHAPE, "step: prefix %s, expected %s with at most %lld tokens",
+                     kvf__kv_text(found, &have, p->P), kvf__kv_text(wanted, &want, -1),
+                     (long long)decoder->P);
 }
 
 /* Sets the row's position. */

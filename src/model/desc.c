@@ -56,13 +56,15 @@ kvf_status kvf__desc_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__desc *out)
     kvf__desc copy = *from;
     kvf__positions *to = &copy.position;
     to->divisors = to->inv_freq = to->local_inv_freq = NULL;
+    copy.by_layer = (kvf__by_layer){0};
     kvf_status st = copy_floats(ctx, from->position.divisors, from->position.rotated / 2,
                                 &to->divisors);
     if (!st)
         st = copy_floats(ctx, from->position.inv_freq, from->position.rotated / 2, &to->inv_freq);
     if (!st)
-        st = copy_floats(ctx, from->position.local_inv_freq, from->position.rotated / 2,
+        st = copy_floats(ctx, from->position.local_inv_freq, from->position.local_rotated / 2,
                          &to->local_inv_freq);
+    if (!st) st = kvf__by_layer_copy(ctx, from, &copy.by_layer);
     if (st)
         kvf__desc_done(&copy);
     else
@@ -75,6 +77,7 @@ void kvf__desc_done(kvf__desc *desc)
     kvf__free(desc->position.inv_freq);
     kvf__free(desc->position.divisors);
     kvf__free(desc->position.local_inv_freq);
+    kvf__by_layer_done(&desc->by_layer);
     *desc = (kvf__desc){0};
 }
 
@@ -102,6 +105,23 @@ static kvf_status check_bounds(kvf_ctx *ctx, const char *where, const kvf__desc 
     return KVF_OK;
 }
 
+static kvf_status check_rotated(kvf_ctx *ctx, const char *where, const kvf__desc *desc)
+{
+    const int64_t R = desc->position.rotated;
+
+    if (desc->D % 2 && R == desc->D)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: head size %lld is odd, rotary positions need an "
+                         "even one",
+                         where, (long long)desc->D);
+    if (R < 2 || R > desc->D || R % 2)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: rope rotates %lld elements of a head, expected an even number of 2 "
+                         "to %lld",
+                         where, (long long)R, (long long)desc->D);
+    return KVF_OK;
+}
+
 kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *desc)
 {
     KVF_TRY(check_bounds(ctx, where, desc));
@@ -110,17 +130,8 @@ kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *des
                          "%s: %lld attention heads do not divide into %lld "
                          "key/value heads",
                          where, (long long)desc->H, (long long)desc->G);
-    const int64_t R = desc->position.rotated;
-    if (desc->position.kind == KVF__POS_ROPE && desc->D % 2 && R == desc->D)
-        return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: head size %lld is odd, rotary positions need an "
-                         "even one",
-                         where, (long long)desc->D);
-    if (desc->position.kind == KVF__POS_ROPE && (R < 2 || R > desc->D || R % 2))
-        return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: rope rotates %lld elements of a head, expected an even number of 2 "
-                         "to %lld",
-                         where, (long long)R, (long long)desc->D);
+    if (desc->position.kind == KVF__POS_ROPE && !desc->by_layer.shape)
+        KVF_TRY(check_rotated(ctx, where, desc));
     if (!(desc->norm_eps > 0) || !isfinite(desc->norm_eps))
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: the norms' epsilon is %g, expected a small "

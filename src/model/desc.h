@@ -4,6 +4,7 @@
 #define KVF_DESC_H
 
 #include "kernels.h"
+#include "prefix.h"
 #include "view.h"
 
 typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
@@ -29,7 +30,8 @@ typedef enum kvf__rope_kind {
     KVF__ROPE_LINEAR,
     KVF__ROPE_LLAMA3,
     KVF__ROPE_YARN,
-    KVF__ROPE_LONG /* longrope within the original length: divisors, attention_factor */
+    KVF__ROPE_LONG,        /* longrope within the original length: divisors, attention_factor */
+    KVF__ROPE_PROPORTIONAL /* the first frequencies of a head alone, the others are 0 */
 } kvf__rope_kind;
 typedef struct kvf__rope {
     kvf__rope_kind kind;
@@ -39,6 +41,7 @@ typedef struct kvf__rope {
     double beta_fast, beta_slow;              /* yarn */
     double attention_factor;                  /* yarn, longrope; resolved */
     bool truncate;                            /* yarn */
+    double partial;                           /* proportional: which part turns */
 } kvf__rope;
 
 /* Tokens that end what is generated. */
@@ -71,6 +74,7 @@ typedef struct kvf__block {
     bool first_bare; /* none in front of the first layer's attention */
     bool out_norm;   /* a norm of what a half gives: x += norm(half(...)) */
     kvf__qk_norm qk_norm;
+    bool v_norm;   /* with QK_BY_HEAD, and the same of values, without weights */
     bool parallel; /* both halves read the x that enters the block */
     kvf__act_fn act;
     bool gated, causal;
@@ -96,6 +100,7 @@ typedef struct kvf__positions {
     float *inv_freq; /* rope: [R/2], f32 arithmetic as transformers does, scaling applied; owned */
     float scale;     /* factor on cos and sin (yarn, longrope), else 1 */
     double local_theta;    /* rope of local layers, without a scaling; 0: that of all */
+    int64_t local_rotated; /* with local_theta: their R */
     float *local_inv_freq; /* with local_theta: [R/2], owned */
 } kvf__positions;
 /* The window of a layer, 0: none. */
@@ -113,6 +118,22 @@ typedef struct kvf__token_ids {
     kvf__ends ends;        /* that end what is generated, by config or file */
 } kvf__token_ids;
 
+/* What layers may differ in. */
+typedef struct kvf__layer_shape {
+    int64_t G, D, F;
+    int64_t R;    /* elements of a head that rope rotates */
+    int64_t from; /* the layer whose keys and values it reads: itself, or one before it of the same
+                     G, D and window */
+    bool k_is_v;  /* one projection gives its keys and its values */
+} kvf__layer_shape;
+typedef struct kvf__by_layer {
+    kvf__layer_shape *shape; /* [L], owned; NULL: all layers are alike */
+    kvf__kv_heads *heads;    /* of the prefix (prefix.h), owned; NULL: all layers have G and D */
+    int64_t with_kv; /* the layers that have keys and values of their own, which come first */
+    int64_t inputs;  /* width of the vector that each layer reads besides the stream, which is made
+                        of a token's embeddings (pass_inputs.c); 0: none does */
+} kvf__by_layer;
+
 /* An architecture with its numbers. Read-only after kvf__desc_from_*. */
 typedef struct kvf__desc {
     const struct kvf__arch *arch; /* row of the table in arch.c: names, weights, ... */
@@ -121,6 +142,7 @@ typedef struct kvf__desc {
     int64_t E;     /* width of the embeddings; where it is not C, a dense layer follows them */
     int64_t types; /* token types, 0: none */
     kvf__block block;
+    kvf__by_layer by_layer; /* where not all layers have G, D and F */
     float norm_eps;
     bool tied, head_bias;
     kvf__positions position;
@@ -147,6 +169,10 @@ kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *
                                const kvf__table *table, kvf__desc *out);
 kvf_status kvf__desc_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__desc *out);
 void kvf__desc_done(kvf__desc *desc);
+/* Layer l, whether layers differ or not (layers.c). */
+kvf__layer_shape kvf__desc_layer(const kvf__desc *desc, int64_t l);
+/* The layers and heads of a prefix before this base; a view of it. */
+kvf__kv_shape kvf__desc_kv(const kvf__desc *desc);
 /* A config.json that reads back as the same model; *out to be freed. EUNSUPPORTED: it has no words
  * for what `where` describes. */
 kvf_status kvf__desc_to_hf(kvf_ctx *ctx, const char *where, const kvf__desc *desc, char **out);

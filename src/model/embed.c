@@ -42,6 +42,11 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
                          (long long)r, (long long)P, (long long)(before + len),
                          (long long)d->position.window);
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++) {
+        if (b->ids[i] < 0 && d->by_layer.inputs)
+            return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                             "batch row %lld: virtual tokens have no embeddings for each layer, "
+                             "which %s reads",
+                             (long long)r, d->arch_name);
         if (b->ids[i] < 0 && s->condition.vectors &&
             kvf__virtual_token(b->ids[i]) < s->condition.vectors->P)
             continue;
@@ -165,7 +170,7 @@ kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
     if (m->embed.out) KVF_TRY(widen_fwd(ctx, pass));
     if (pass->fwd.x_act && (pass->drop.active || !m->embed.gamma || m->embed.out))
         m->kernels->from_f32(m->act, pass->fwd.x_act, pass->fwd.x, pass->M * m->desc.C);
-    return KVF_OK;
+    return kvf__pass_make_inputs(ctx, pass);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */

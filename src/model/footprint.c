@@ -7,7 +7,8 @@
 #include "products.h"
 #include "stored.h"
 
-/* Elements of a layer's matrices, of its widest row of outputs, of all in the head. */
+/* Elements of a layer's matrices (the mean, where layers differ), of its widest row of outputs, of
+ * all in the head. */
 typedef struct counts {
     double layer, head;
     double widest; /* outputs of the largest piece of packing */
@@ -15,13 +16,16 @@ typedef struct counts {
 
 static counts count(const kvf__desc *d)
 {
+    const int64_t layers = d->by_layer.shape ? d->L : 1; /* else all are as the first */
     counts n = {.widest = KVF__VOCAB_PLANE};
     kvf__product p;
 
-    for (size_t i = 0; kvf__product_at(d, 0, i, &p); i++) {
-        n.layer += (double)p.k * (double)p.n;
-        if ((double)p.n > n.widest) n.widest = (double)p.n;
-    }
+    for (int64_t l = 0; l < layers; l++)
+        for (size_t i = 0; kvf__product_at(d, l, i, &p); i++) {
+            n.layer += (double)p.k * (double)p.n;
+            if ((double)p.n > n.widest) n.widest = (double)p.n;
+        }
+    n.layer /= (double)layers;
     if (kvf__weight_by_role(d, KVF__W_HEAD)) n.head = (double)d->V * (double)d->C;
     return n;
 }

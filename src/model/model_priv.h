@@ -25,17 +25,21 @@ typedef struct kvf__packed_pair {
 
 /* The products of a layer (products.h). */
 typedef struct kvf__layer_weights {
-    kvf__packed_pair qkv, out;              /* [C, (H + 2G) D], columns q | k | v; [H D, C] */
-    kvf__packed_pair up[KVF__MAX_PLANES];   /* [C, plane width] (gpt2: c_fc) */
-    kvf__packed_pair gate[KVF__MAX_PLANES]; /* the same; NULL unless gated */
-    kvf__packed_pair down[KVF__MAX_PLANES]; /* [plane width, C]; the bias is in plane 0 */
+    kvf__packed_pair qkv, out;               /* [C, (H + 2G) D], columns q | k | v; [H D, C] */
+    kvf__packed_pair up[KVF__MAX_PLANES];    /* [C, plane width] (gpt2: c_fc) */
+    kvf__packed_pair gate[KVF__MAX_PLANES];  /* the same; NULL unless gated */
+    kvf__packed_pair down[KVF__MAX_PLANES];  /* [plane width, C]; the bias is in plane 0 */
+    kvf__packed_pair input_gate, input_down; /* [C, I], [I, C]; NULL unless layers have inputs */
 } kvf__layer_weights;
 
 typedef struct kvf__layer {
     kvf__layer_weights *w; /* viewed; one for all layers that are packed just before use */
     float *gamma1, *beta1, *gamma2, *beta2; /* [C] of norm 1, 2; NULL where they are folded */
     float *out_gamma[2]; /* [C] of the norms of what the halves give; NULL: there are none */
-    float *head_gamma;   /* [H + G, D] of the norms of queries and keys; NULL: there are none */
+    float *head_gamma;   /* [H + G, D] of the norms of queries and keys, with those of values [H +
+                            2G, D]; NULL: there are none */
+    float *input_gamma;  /* [C] of the norm of what the half of the layer's input gives; NULL */
+    float *scale;        /* [1] of the stream that the layer leaves; NULL: 1 */
 } kvf__layer;
 
 /* What shared packed memory holds: the number of a layer, or of a plane; -1: of none. */
@@ -94,6 +98,13 @@ typedef struct kvf__relative_terms {
 kvf_status kvf__relative_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                                 kvf__relative_terms *out);
 
+/* What each layer reads of a token besides the stream, [L, I] (pass_inputs.c). */
+typedef struct kvf__model_inputs {
+    kvf__slot tokens;  /* [V, L I], read row by row; view.data NULL: there are no such inputs */
+    float *projection; /* [L I, C] */
+    float *gamma;      /* [I] */
+} kvf__model_inputs;
+
 /* [rows, R/2]; NULL for learned positions. The first 8192 rows at creation, see rope.c. */
 typedef struct kvf__rope_table {
     float *cos, *sin;
@@ -113,6 +124,7 @@ struct kvf__model {
     kvf__layer *layers;          /* [L] */
     kvf__layer_weights *weights; /* of the layers: [L], or one that all share */
     kvf__model_embed embed;
+    kvf__model_inputs inputs;
     kvf__rope_table rope, local_rope; /* local_rope: of local layers; NULL: that of all */
     kvf__relative_terms relative;
     kvf__model_head lm;
@@ -167,7 +179,8 @@ kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t uni
                                     unsigned directions);
 
 struct kvf__cache {
-    int64_t L, G, D, slots, capacity;
+    kvf__kv_shape shape; /* heads viewed in the model */
+    int64_t slots, capacity;
     kvf__dtype act;
     void **data;       /* [slots] of [L, 2, G, room, D]; NULL where the slot has no room */
     int64_t *reserved; /* [slots] tokens a slot has memory for */

@@ -51,6 +51,8 @@ bool kvf__role_is_norm(kvf__role role)
     case KVF__W_NORM2:
     case KVF__W_NORM2_BETA:
     case KVF__W_OUT_NORM2:
+    case KVF__W_INPUT_NORM:
+    case KVF__W_OUT_NORM3:
     case KVF__W_FINAL:
     case KVF__W_FINAL_BETA:
         return true;
@@ -66,7 +68,12 @@ bool kvf__weight_in_layer(const kvf__weight *weight)
 
 bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_t layer)
 {
+    const kvf__layer_shape shape = kvf__desc_layer(desc, layer);
+
     if ((weight->flags & KVF__W_NOT_FIRST) && !layer) return false;
+    if ((weight->flags & KVF__W_IF_KV) && shape.from != layer) return false;
+    if ((weight->flags & KVF__W_IF_V) && shape.k_is_v) return false;
+    if ((weight->flags & KVF__W_IF_INPUTS) && !desc->by_layer.inputs) return false;
     if ((weight->flags & KVF__W_IF_QKV) && !desc->block.qkv_bias) return false;
     if ((weight->flags & KVF__W_IF_OUT) && !desc->block.out_bias) return false;
     if ((weight->flags & KVF__W_IF_MLP) && !desc->block.mlp_bias) return false;
@@ -77,7 +84,7 @@ bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_
     return true;
 }
 
-static int64_t letter_value(const kvf__desc *desc, char letter)
+static int64_t letter_value(const kvf__desc *desc, const kvf__layer_shape *layer, char letter)
 {
     switch (letter) {
     case 'V':
@@ -87,17 +94,23 @@ static int64_t letter_value(const kvf__desc *desc, char letter)
     case 'E':
         return desc->E;
     case 'F':
-        return desc->F;
+        return layer->F;
     case 'H':
         return desc->H;
     case 'G':
-        return desc->G;
+        return layer->G;
     case 'D':
-        return desc->D;
+        return layer->D;
     case 'R':
         return 2 * desc->position.relative.span;
     case 'S':
-        return desc->H + 2 * desc->G;
+        return desc->H + 2 * layer->G;
+    case 'L':
+        return desc->L;
+    case 'I':
+        return desc->by_layer.inputs;
+    case '1':
+        return 1;
     case 'X':
         return desc->position.max + desc->position.pad + 1;
     case 'Y':
@@ -110,22 +123,33 @@ static int64_t letter_value(const kvf__desc *desc, char letter)
     }
 }
 
-int64_t kvf__shape_size(const kvf__desc *desc, const char *word)
+int64_t kvf__shape_size(const kvf__desc *desc, int64_t layer, const char *word)
 {
+    const kvf__layer_shape shape = kvf__desc_layer(desc, layer);
     int64_t size = 1;
 
     for (; *word && *word != ' '; word++)
-        size *= letter_value(desc, *word);
+        size *= letter_value(desc, &shape, *word);
     return size;
 }
 
-int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t dim[KVF__MAX_RANK])
+int64_t kvf__shape_most(const kvf__desc *desc, const char *word)
+{
+    int64_t most = kvf__shape_size(desc, 0, word);
+
+    for (int64_t l = 1; desc->by_layer.shape && l < desc->L; l++)
+        if (kvf__shape_size(desc, l, word) > most) most = kvf__shape_size(desc, l, word);
+    return most;
+}
+
+int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t layer,
+                      int64_t dim[KVF__MAX_RANK])
 {
     int rank = 0;
 
     for (const char *word = weight->shape; word; word = strchr(word, ' ')) {
         word += *word == ' ';
-        dim[rank++] = kvf__shape_size(desc, word);
+        dim[rank++] = kvf__shape_size(desc, layer, word);
     }
     if (desc->gguf && (weight->flags & KVF__W_CONV1D)) {
         int64_t swap = dim[0];
@@ -197,7 +221,7 @@ static kvf_status visit_weight(void *user, const kvf__weight *weight, int64_t la
     bool fits = kvf__name_format(name, prefix, weight->hf, layer);
     assert(fits); /* our own table against a layer count that desc_check bounded */
     (void)fits;
-    return v->each(v->user, name, kvf__weight_shape(v->desc, weight, dim), dim);
+    return v->each(v->user, name, kvf__weight_shape(v->desc, weight, layer, dim), dim);
 }
 
 kvf_status kvf__desc_weights(const kvf__desc *desc, kvf__weight_fn each, void *user)

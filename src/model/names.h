@@ -17,11 +17,14 @@ bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_
  * layers follow each other; stops at the first status that is not KVF_OK. */
 typedef kvf_status (*kvf__each_weight_fn)(void *user, const kvf__weight *weight, int64_t layer);
 kvf_status kvf__each_weight(const kvf__desc *desc, kvf__each_weight_fn each, void *user);
-/* A word of a shape in numbers. */
-int64_t kvf__shape_size(const kvf__desc *desc, const char *word);
+/* A word of a shape in numbers, in a layer (ignored where all are alike); the largest of all
+ * layers. */
+int64_t kvf__shape_size(const kvf__desc *desc, int64_t layer, const char *word);
+int64_t kvf__shape_most(const kvf__desc *desc, const char *word);
 /* Dimensions as the file must have them; returns the rank. A GGUF stores Conv1D weights transposed
  * back. */
-int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t dim[KVF__MAX_RANK]);
+int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t layer,
+                      int64_t dim[KVF__MAX_RANK]);
 const kvf__weight *kvf__weight_by_role(const kvf__desc *desc,
                                        kvf__role role); /* NULL if the family has none */
 /* The slot of a role in a layer (ignored for weights outside layers), NULL if there is none. */

@@ -150,6 +150,10 @@ static bool has_bias(const kvf__dense *dense, const kvf__product *p)
 static kvf_status put(kvf__packer *packer, bool transposed, int64_t K, int64_t N, const float *bias,
                       kvf__packed **to)
 {
+    if (*to && !kvf__packed_is(*to, K, N)) { /* of a layer with other heads */
+        kvf__packed_free(*to);
+        *to = NULL;
+    }
     if (*to) return kvf__repack(packer->ctx, packer->mm, packer->matrix, transposed, bias, *to);
     KVF_TRY(kvf__pack(packer->ctx, packer->mm, packer->type, packer->matrix, transposed, K, N, bias,
                       to));

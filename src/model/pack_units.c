@@ -8,8 +8,8 @@ kvf_status kvf__creation_prepare(kvf__creation *c)
     size_t matrix = 0, widest = 0, n;
     kvf__product p;
 
-    /* the largest product of layer 0 and of the head */
-    for (int64_t unit = 0; unit <= d->L; unit += d->L)
+    /* the largest product of the layers and of the head */
+    for (int64_t unit = 0; unit <= d->L; unit += d->by_layer.shape ? 1 : d->L)
         for (size_t i = 0; kvf__product_at(d, unit, i, &p); i++) {
             const int64_t side = p.k > p.n_padded ? p.k : p.n_padded;
             if (!kvf__mul((size_t)p.k, (size_t)p.n_padded, &n))

@@ -2,6 +2,7 @@
  * attention, the tables of rope; the products of a batch size, before the first step, because
  * oneDNN builds a primitive for each (weight, rows) in milliseconds; and the times of its
  * components. */
+#include "names.h"
 #include "pass_priv.h"
 #include "products.h"
 
@@ -73,8 +74,8 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
         .shared_len = limits->P + limits->cache_len + limits->common_len,
         .grad_len = limits->backward ? prefixes * limits->P + limits->common_tokens : 0,
         .H = d->H,
-        .G = d->G,
-        .D = d->D,
+        .G = kvf__shape_most(d, "G"),
+        .D = kvf__shape_most(d, "D"),
         .backward = limits->backward,
         .plain = pass->model->relative.layer || (limits->base_dropout && d->dropout.attention > 0)};
     return kvf__attn_plan_create(ctx, &attn, &pass->keys.plan);
@@ -139,6 +140,7 @@ static kvf_status prepare_unit(kvf_ctx *ctx, const kvf__pass *pass, int64_t unit
     for (size_t i = 0; kvf__product_at(&m->desc, unit, i, &p); i++) {
         const kvf__packed_pair *w = kvf__product_packed(m, &p);
         const int64_t M = p.kind == KVF__PRODUCT_QKV ? qkv_rows : rows;
+        if (!w->fwd) continue; /* packed just before use, and so far only other layers were */
         const kvf__half half = p.kind == KVF__PRODUCT_OUT ? KVF__HALF_ATTN : KVF__HALF_FFN;
         const kvf__dtype gradient = p.kind == KVF__PRODUCT_HEAD ? KVF__F32 : m->act;
         KVF_TRY(kvf__mm_prepare(ctx, m->mm, w->fwd, M, kvf__product_dst(m, &p),

@@ -5,6 +5,7 @@
  * backward keeps one layer's worth and needs one plane of the feed-forward part at a time. A pass
  * that recomputes keeps one layer's worth and what enters each layer (Chen et al. 2016, arXiv
  * 1604.06174, with segments of one layer). */
+#include "names.h"
 #include "pass_priv.h"
 #include "products.h"
 
@@ -32,9 +33,11 @@ static sizes sizes_of(const kvf__pass *pass)
 
     s.R = larger(s.M, s.ML);
     s.head_rows = !model->lm.n ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
-    s.plane = kvf__ffn_plane(d->F, 0).width; /* the widest */
-    s.qkv = (d->H + 2 * d->G) * d->D;
-    s.att = d->H * d->D;
+    s.plane = d->by_layer.inputs;
+    for (int64_t l = 0; l < d->L; l++) /* the first of a layer is its widest */
+        s.plane = larger(s.plane, kvf__ffn_plane(kvf__desc_layer(d, l).F, 0).width);
+    s.qkv = kvf__shape_most(d, "SD");
+    s.att = kvf__shape_most(d, "HD");
     s.adapter = model->train.adapters ? kvf__adapters_shape(model->train.adapters)->size : 0;
     s.act = kvf__act_size(model->act);
     s.f32 = model->act == KVF__F32;
@@ -55,20 +58,30 @@ static kvf__bottleneck_kept lay_adapter(kvf__carver *carve, const kvf__pass *pas
     };
 }
 
-static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes *s, int64_t M2)
+/* A word of a shape (arch.h) in layer l; below 0: the largest of all layers. */
+static int64_t size_in(const kvf__desc *d, int64_t l, const char *word)
+{
+    return l < 0 ? kvf__shape_most(d, word) : kvf__shape_size(d, l, word);
+}
+
+/* Of layer l, or (below 0) of all in turn. */
+static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes *s, int64_t l,
+                          int64_t M2)
 {
     const kvf__desc *d = &pass->model->desc;
-    int64_t width = pass->limits.backward ? d->F : s->plane;
-    int64_t heads = d->block.qk_norm ? d->H + d->G : 0;
+    const int64_t F = size_in(d, l, "F"), I = d->by_layer.inputs;
+    int64_t width = pass->limits.backward ? F : s->plane;
+    int64_t heads = !d->block.qk_norm ? 0 : size_in(d, l, d->block.v_norm ? "S" : "H");
+    if (heads && !d->block.v_norm) heads += d->G;
 
     bool own = s->weights, before = !d->block.bare, after = d->block.out_norm;
     return (kvf__kept){
         .in1 = own ? kvf__carve(carve, s->M, d->C, s->act) : pass->fwd.normed,
         .in2 = own ? kvf__carve(carve, M2, d->C, s->act) : pass->fwd.normed,
-        .g = own ? kvf__carve(carve, M2, d->F, s->act) : NULL,
+        .g = own ? kvf__carve(carve, M2, F, s->act) : NULL,
         .xhat1 = before ? kvf__carve(carve, s->M, d->C, s->act) : NULL,
-        .qkv = kvf__carve(carve, s->M, s->qkv, s->act),
-        .att = kvf__carve(carve, s->M, s->att, s->act),
+        .qkv = kvf__carve(carve, s->M, size_in(d, l, "SD"), s->act),
+        .att = kvf__carve(carve, s->M, size_in(d, l, "HD"), s->act),
         .xhat2 = before ? kvf__carve(carve, M2, d->C, s->act) : NULL,
         .fac1 = kvf__carve(carve, M2, width, s->act),
         .fac2 = d->block.gated ? kvf__carve(carve, M2, width, s->act) : NULL,
@@ -79,11 +92,16 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
         .out_rstd = {after ? kvf__carve(carve, M2, 1, sizeof(float)) : NULL,
                      after ? kvf__carve(carve, M2, 1, sizeof(float)) : NULL},
         .lse = kvf__carve(carve, d->H, s->M, sizeof(float)),
-        .qk_xhat = heads && pass->limits.backward ? kvf__carve(carve, s->M, heads * d->D, s->act)
-                                                  : NULL,
+        .qk_xhat = heads && pass->limits.backward
+                       ? kvf__carve(carve, s->M, heads * size_in(d, l, "D"), s->act)
+                       : NULL,
         .qk_rstd = heads ? kvf__carve(carve, s->M, heads, sizeof(float)) : NULL,
         .adapt = {lay_adapter(carve, pass, s, KVF__HALF_ATTN, M2),
                   lay_adapter(carve, pass, s, KVF__HALF_FFN, M2)},
+        .input_fac1 = I ? kvf__carve(carve, M2, I, s->act) : NULL,
+        .input_fac2 = I ? kvf__carve(carve, M2, I, s->act) : NULL,
+        .input_xhat = I ? kvf__carve(carve, M2, d->C, s->act) : NULL,
+        .input_rstd = I ? kvf__carve(carve, M2, 1, sizeof(float)) : NULL,
     };
 }
 
@@ -97,7 +115,7 @@ static void lay_layers(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     for (int64_t l = 0; l < L; l++) {
         if (l == 0 || (!shared && l >= pass->limits.lowest)) {
             int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : s->M;
-            one = lay_kept(carve, pass, s, M2);
+            one = lay_kept(carve, pass, s, shared || l < pass->limits.lowest ? -1 : l, M2);
         }
         if (pass->kept) pass->kept[l] = one;
     }
@@ -129,7 +147,7 @@ static void lay_sections(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 static void lay_rows(kvf__pass *pass, kvf__carver *carve)
 {
     const kvf__desc *d = &pass->model->desc;
-    int64_t one = 2 * d->G * d->D * pass->limits.P, rows = pass->limits.rows;
+    int64_t one = 2 * kvf__shape_most(d, "GD") * pass->limits.P, rows = pass->limits.rows;
     kvf__pass_rows *own = &pass->own;
 
     if (!pass->limits.row_dropout && !pass->limits.infix) return;
@@ -206,7 +224,7 @@ static void lay_forward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     fwd->x = kvf__carve(carve, s->M, d->C, sizeof(float));
     fwd->embedded = d->E == d->C ? fwd->x : kvf__carve(carve, s->M, d->E, sizeof(float));
     fwd->x_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
-    if (d->block.post_norm || d->block.bare || d->block.first_bare)
+    if (d->block.post_norm || d->block.bare || d->block.first_bare || d->by_layer.inputs)
         fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
     if (s->half) fwd->half = kvf__carve(carve, s->R, d->C, sizeof(float));
     if (!d->block.post_norm) fwd->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));
@@ -214,6 +232,8 @@ static void lay_forward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     if (s->whole && !s->f32) fwd->normed_f = kvf__carve(carve, s->R, d->C, sizeof(float));
     fwd->att_lab = kvf__carve(carve, s->ML, s->att, s->act);
     fwd->g = kvf__carve(carve, s->R, s->plane, s->act);
+    if (d->by_layer.inputs)
+        pass->inputs.all = kvf__carve(carve, s->M, d->L * d->by_layer.inputs, sizeof(float));
 }
 
 static void lay_backward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
@@ -256,6 +276,7 @@ static void lay_out(kvf__pass *pass, kvf__carver *carve)
     lay_adapters(pass, carve, &s);
     lay_head(pass, carve, &s);
     lay_layers(pass, carve, &s);
+    kvf__pass_lay_shared(pass, carve, s.M);
     lay_backward(pass, carve, &s);
     lay_trained(pass, carve, &s);
 }

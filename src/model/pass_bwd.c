@@ -6,6 +6,7 @@
  * prefix: nothing below it is wanted. Only the prefix gets gradients; the weights are frozen. Where
  * the layers share what they keep, each is recomputed just before it is needed. */
 #include "attention.h"
+#include "names.h"
 #include "pass_grads.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
@@ -20,7 +21,7 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
 {
     const kvf__model *m = pass->model;
     const kvf__layer_weights *w = m->layers[l].w;
-    const kvf__plane plane = kvf__ffn_plane(m->desc.F, p);
+    const kvf__plane plane = kvf__ffn_plane(kvf__desc_layer(&m->desc, l).F, p);
     const kvf__kept *keep = &pass->kept[l];
     unsigned first = p ? KVF__MM_ADD : 0;
     int64_t n = M * plane.width;
@@ -59,7 +60,7 @@ static kvf_status ffn_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, v
     KVF_TRY(kvf__pass_adapt_bwd(ctx, pass, l, KVF__HALF_FFN, dx, dx_act, M, &dy));
     const float *dhalf = kvf__pass_drop_bwd(pass, l, KVF__HALF_FFN, dx, M, &dy);
     dhalf = kvf__pass_out_norm_bwd(pass, l, KVF__HALF_FFN, dhalf, M, &dy);
-    for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
+    for (int64_t p = 0; p < kvf__ffn_planes(kvf__desc_layer(&m->desc, l).F); p++)
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
     kvf__pass_adapt_add(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_ffn_bwd(pass, l, dx, dx_act);
@@ -90,6 +91,7 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     const bool parallel = pass->model->desc.block.parallel;
 
     KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_BACKWARD));
+    KVF_TRY(kvf__pass_input_bwd(ctx, pass, l, dx, dx_act, M));
     kvf__pass_after_ffn_bwd(pass, l, dx, dx_act);
     if (parallel) KVF_TRY(out_bwd(ctx, pass, l, dx, dx_act, datt, M));
     KVF_TRY(ffn_bwd(ctx, pass, l, dx, dx_act, M));
@@ -101,7 +103,7 @@ static void scatter_labelled(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
     const kvf__batch *b = pass->batch;
-    int64_t C = m->desc.C, width = m->desc.H * m->desc.D;
+    int64_t C = m->desc.C, width = m->desc.H * kvf__desc_layer(&m->desc, m->desc.L - 1).D;
     size_t att_bytes = (size_t)width * kvf__act_size(m->act);
 
     memset(pass->bwd.dx, 0, (size_t)(pass->M * C) * sizeof(float));
@@ -120,7 +122,8 @@ static void scatter_labelled(kvf__pass *pass)
 static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
 {
     const kvf__model *m = pass->model;
-    int64_t N = pass->batch->n_tokens, width = (m->desc.H + 2 * m->desc.G) * m->desc.D;
+    const int64_t N = pass->batch->n_tokens, width = kvf__shape_size(&m->desc, l, "SD");
+    const int64_t from = kvf__desc_layer(&m->desc, l).from;
     kvf__prefix *dprefix = kvf__pass_has_prefix(pass, l) ? pass->sections.at[0].dprefix : NULL;
 
     kvf__pass_segments(pass, l, true, !prefix_only);
@@ -133,9 +136,12 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
         kvf__attn_plain_bwd(&attn);
     else
         m->kernels->attn_bwd(&attn);
-    kvf__pass_collect_rows(pass, l, dprefix);
-    kvf__pass_collect_rotated(pass, l, dprefix);
-    if (!prefix_only) kvf__pass_collect_common_rows(pass);
+    kvf__pass_collect_rows(pass, from, dprefix);
+    kvf__pass_collect_rotated(pass, from, dprefix);
+    if (!prefix_only) {
+        kvf__pass_collect_common_rows(pass, l);
+        kvf__pass_shared_bwd(pass, l);
+    }
     memset(kvf__act_row(m->act, pass->bwd.dqkv, N, width), 0,
            (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
@@ -147,11 +153,13 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
 
     if (d->position.kind == KVF__POS_ROPE)
-        m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->position.rotated, pass->fwd.position,
-                         kvf__rope_of(m, l)->cos, kvf__rope_of(m, l)->sin, true);
+        m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens,
+                         (d->H + 2 * layer.G) * layer.D, d->H + (layer.from == l ? layer.G : 0),
+                         layer.D, layer.R, pass->fwd.position, kvf__rope_of(m, l)->cos,
+                         kvf__rope_of(m, l)->sin, true);
     kvf__pass_lap(pass, KVF__PART_ROPE_BWD);
     kvf__pass_head_norms_bwd(pass, l);
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->qkv.bwd, pass->M, pass->bwd.dqkv,
@@ -191,13 +199,15 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
     int64_t lowest = wants_vectors(pass) || into->block ? -1 : lowest_prefix(pass);
     if (lowest > last || !pass->batch->n_labels) return KVF_OK;
 
+    kvf__pass_shared_begin_bwd(pass);
     KVF_TRY(kvf__pass_recompute(ctx, pass, last));
     KVF_TRY(block_bwd(ctx, pass, last, pass->bwd.dx_lab, pass->bwd.dx_lab_act, pass->bwd.datt_lab,
                       pass->ML));
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
         attention_bwd(pass, l, l == lowest);
-        if (into->layer_done && into->prefix) into->layer_done(into->user, l);
+        if (into->layer_done && into->prefix && kvf__desc_layer(&pass->model->desc, l).from == l)
+            into->layer_done(into->user, l);
         if (l == lowest) return KVF_OK;
         KVF_TRY(qkv_bwd(ctx, pass, l));
         if (l == 0) break;

@@ -126,6 +126,8 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
+    const bool own = layer.from == l;
     kvf__kept *keep = &pass->kept[l];
 
     pass->fwd.qkv_src = kvf__pass_before_qkv(pass, l);
@@ -134,10 +136,12 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     kvf__pass_lap(pass, KVF__PART_QKV);
     kvf__pass_head_norms_fwd(pass, l);
     if (d->position.kind == KVF__POS_ROPE)
-        m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * d->G) * d->D,
-                         d->H + d->G, d->D, d->position.rotated, pass->fwd.position,
+        m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * layer.G) * layer.D,
+                         d->H + (own ? layer.G : 0), layer.D, layer.R, pass->fwd.position,
                          kvf__rope_of(m, l)->cos, kvf__rope_of(m, l)->sin, false);
-    if (pass->cache) kvf__cache_append(pass->cache, l, pass->batch, pass->slot, keep->qkv, d->H);
+    kvf__pass_shared_fwd(pass, l);
+    if (pass->cache && own)
+        kvf__cache_append(pass->cache, l, pass->batch, pass->slot, keep->qkv, d->H);
     kvf__pass_lap(pass, KVF__PART_ROPE);
     return KVF_OK;
 }
@@ -145,7 +149,7 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 void kvf__pass_attend(kvf__pass *pass, int64_t l)
 {
     const kvf__model *m = pass->model;
-    int64_t N = pass->batch->n_tokens, width = m->desc.H * m->desc.D;
+    int64_t N = pass->batch->n_tokens, width = m->desc.H * kvf__desc_layer(&m->desc, l).D;
 
     kvf__pass_segments(pass, l, false, false);
     kvf__attn attn = kvf__pass_attn(pass, l);
@@ -167,7 +171,7 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
     const kvf__model *m = pass->model;
     const kvf__layer_weights *w = m->layers[l].w;
     kvf__kept *keep = &pass->kept[l];
-    const kvf__plane plane = kvf__ffn_plane(m->desc.F, p);
+    const kvf__plane plane = kvf__ffn_plane(kvf__desc_layer(&m->desc, l).F, p);
     int64_t at = pass->limits.backward ? plane.start : 0, n = M * plane.width;
     void *h1 = kvf__act_row(m->act, keep->fac1, at, M); /* planes [M, width] back to back */
     void *h2 = m->desc.block.gated ? kvf__act_row(m->act, keep->fac2, at, M) : NULL;
@@ -204,13 +208,13 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
     if (!parallel) src = kvf__pass_before_ffn(pass, l, x);
-    for (int64_t p = 0; p < kvf__ffn_planes(m->desc.F); p++)
+    for (int64_t p = 0; p < kvf__ffn_planes(kvf__desc_layer(&m->desc, l).F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
     kvf__pass_out_norm_fwd(pass, l, KVF__HALF_FFN, x, M);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
     kvf__pass_after_ffn(pass, l, x);
-    return KVF_OK;
+    return kvf__pass_input_fwd(ctx, pass, l, x, M);
 }
 
 /* Rows label_at[j] of the residual stream and of the last attention; rows of padding are zero. */
@@ -218,7 +222,8 @@ static void gather_labelled(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
     const kvf__batch *b = pass->batch;
-    int64_t C = m->desc.C, width = m->desc.H * m->desc.D, rest = pass->ML - b->n_labels;
+    const kvf__layer_shape last = kvf__desc_layer(&m->desc, m->desc.L - 1);
+    int64_t C = m->desc.C, width = m->desc.H * last.D, rest = pass->ML - b->n_labels;
     size_t size = kvf__act_size(m->act);
 
     for (int64_t j = 0; j < b->n_labels; j++) {

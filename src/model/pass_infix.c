@@ -80,12 +80,13 @@ static void rotate_keys(const kvf__model *m, int64_t l, const kvf__prefix *p, in
                         float *to, const float *from, bool back)
 {
     const kvf__rope_table *table = kvf__rope_of(m, l);
-    int64_t R = m->desc.position.rotated, half = R / 2;
+    const kvf__layer_shape layer = kvf__desc_layer(&m->desc, l);
+    int64_t R = layer.R, half = R / 2;
 
-    for (int64_t g = 0; g < p->G; g++)
+    for (int64_t g = 0; g < layer.G; g++)
         for (int64_t i = 0; i < p->P; i++) {
-            int64_t at = (g * p->P + i) * p->D, row = (first + i) * half;
-            add_rotated(to + at, from + at, table->cos + row, table->sin + row, p->D, R, back);
+            int64_t at = (g * p->P + i) * layer.D, row = (first + i) * half;
+            add_rotated(to + at, from + at, table->cos + row, table->sin + row, layer.D, R, back);
         }
 }
 
@@ -97,16 +98,16 @@ static int64_t first_position(const kvf__pass *pass, int64_t r)
 void kvf__pass_rotate_rows(kvf__pass *pass, int64_t l, bool gradient)
 {
     const kvf__prefix *p = pass->prefix;
-    int64_t half = p->G * p->P * p->D;
-    const float *kv = p->kv + 2 * l * half;
+    const kvf__prefix_layer at = kvf__prefix_at(p, l);
+    const int64_t half = at.n;
 
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < pass->batch->n_rows; r++) {
         float *row = pass->own.kv + 2 * r * half;
         if (!kvf__pass_row_sees(pass, r)) continue;
         memset(row, 0, (size_t)half * sizeof *row);
-        rotate_keys(pass->model, l, p, first_position(pass, r), row, kv, false);
-        memcpy(row + half, kv + half, (size_t)half * sizeof *row);
+        rotate_keys(pass->model, l, p, first_position(pass, r), row, at.k, false);
+        memcpy(row + half, at.v, (size_t)half * sizeof *row);
         if (gradient) memset(pass->own.dkv + 2 * r * half, 0, (size_t)(2 * half) * sizeof *row);
     }
 }
@@ -114,15 +115,15 @@ void kvf__pass_rotate_rows(kvf__pass *pass, int64_t l, bool gradient)
 void kvf__pass_collect_rotated(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
 {
     if (!pass->own.rotates || !dprefix) return;
-    int64_t half = dprefix->G * dprefix->P * dprefix->D;
-    float *dk = dprefix->kv + 2 * l * half, *dv = dk + half;
+    const kvf__prefix_layer to = kvf__prefix_at(dprefix, l);
+    const int64_t half = to.n;
 
     for (int64_t r = 0; r < pass->batch->n_rows; r++) {
         const float *row = pass->own.dkv + 2 * r * half;
         if (!kvf__pass_row_sees(pass, r)) continue;
-        rotate_keys(pass->model, l, dprefix, first_position(pass, r), dk, row, true);
+        rotate_keys(pass->model, l, dprefix, first_position(pass, r), to.k, row, true);
         for (int64_t i = 0; i < half; i++)
-            dv[i] += row[half + i];
+            to.v[i] += row[half + i];
     }
 }
 
@@ -131,7 +132,6 @@ void kvf__pass_collect_rotated(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
 kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
                                     const kvf__prefix *from, int64_t first, bool back)
 {
-    int64_t half = from->G * from->P * from->D;
     size_t count = kvf__prefix_count(from);
     const float scale = model->desc.position.scale;
 
@@ -141,15 +141,15 @@ kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix
     if (model->desc.position.kind != KVF__POS_ROPE || !from->P) return KVF_OK;
     KVF_TRY(kvf__rope_tables(ctx, model, first + from->P));
     float *keys = NULL;
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)half, sizeof *keys, &keys));
+    KVF_TRY(kvf__alloc_array(ctx, count, sizeof *keys, &keys));
     for (int64_t l = 0; l < from->L; l++) {
-        float *k = to->kv + 2 * l * half;
-        memcpy(keys, k, (size_t)half * sizeof *keys);
-        memset(k, 0, (size_t)half * sizeof *k);
-        rotate_keys(model, l, from, first, k, keys, back);
-        for (int64_t i = 0; back && i < half; i++)
-            if (i % from->D < model->desc.position.rotated)
-                k[i] /= scale * scale; /* yarn's factor is on both tables */
+        const kvf__prefix_layer at = kvf__prefix_at(to, l);
+        const int64_t R = kvf__desc_layer(&model->desc, l).R;
+        memcpy(keys, at.k, (size_t)at.n * sizeof *keys);
+        memset(at.k, 0, (size_t)at.n * sizeof *at.k);
+        rotate_keys(model, l, from, first, at.k, keys, back);
+        for (int64_t i = 0; back && i < at.n; i++)
+            if (i % at.D < R) at.k[i] /= scale * scale; /* yarn's factor is on both tables */
     }
     kvf__free(keys);
     return KVF_OK;

@@ -20,7 +20,8 @@ typedef struct kvf__pass_keys {
                       backward only */
     double *share;   /* of the input */
     const struct kvf__queries *queries; /* of the input */
-    bool dealt;      /* the attention plan, for the sections that are `planned` */
+    bool dealt; /* the attention plan, for the sections that are `planned` and for G heads */
+    int64_t dealt_G;
     bool dealt_last; /* for the last layer, where rows without labels ask for nothing */
 } kvf__pass_keys;
 
@@ -28,8 +29,8 @@ typedef struct kvf__pass_keys {
  * wanted, where the sections have them; dcommon: those of common prefixes too (dcommon is zeroed).
  */
 void kvf__pass_segments(struct kvf__pass *pass, int64_t l, bool gradient, bool dcommon);
-/* Keys and values of a prefix in layer l, with where their gradients go (NULL: none are wanted), of
- * length 0 where it has none there; those that a cache has of a slot. */
+/* Keys and values of a prefix in its layer l, with where their gradients go (NULL: none are
+ * wanted), of length 0 where it has none there; those that a cache has of a slot. */
 struct kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix);
 struct kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot);
 /* The attention of layer l: sizes, scale and mask. */
@@ -38,7 +39,7 @@ struct kvf__attn kvf__model_attn(const kvf__model *model, int64_t l);
 struct kvf__attn kvf__pass_attn(const struct kvf__pass *pass, int64_t l);
 /* Adds what the rows after common prefixes left in dcommon to the common prefixes' own rows of
  * dqkv. */
-void kvf__pass_collect_common_rows(struct kvf__pass *pass);
+void kvf__pass_collect_common_rows(struct kvf__pass *pass, int64_t l);
 /* Does row r see the prefix? */
 bool kvf__pass_row_sees(const struct kvf__pass *pass, int64_t r);
 /* ESHAPE for parents that do not come before their row, or lie too deep. Sets offset. */

@@ -258,8 +258,7 @@ const float *kvf__pass_out_norm_bwd(kvf__pass *pass, int64_t l, kvf__half half, 
     return pass->bwd.dhalf;
 }
 
-/* Back to the stream that a half read as it is: dx [M, C] and its copy += dxhat. */
-static void bare_bwd(kvf__pass *pass, float *dx, void *dx_act, int64_t M)
+void kvf__pass_bare_bwd(kvf__pass *pass, float *dx, void *dx_act, int64_t M)
 {
     kvf__dtype act = pass->model->act;
     int64_t C = pass->model->desc.C;
@@ -291,7 +290,7 @@ void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_ac
     const kvf__norm_at at = norm_at(pass, l, post_norm);
 
     if (is_bare(pass, l, false))
-        bare_bwd(pass, dx, dx_act, at.M);
+        kvf__pass_bare_bwd(pass, dx, dx_act, at.M);
     else if (post_norm)
         kvf__pass_post_norm_bwd(pass, &at, pass->bwd.dxhat, dx, dx_act);
     else
@@ -303,7 +302,7 @@ void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
     const kvf__norm_at at = norm_at(pass, l, true);
 
     if (is_bare(pass, l, true))
-        bare_bwd(pass, pass->bwd.dx, pass->bwd.dx_act, pass->M);
+        kvf__pass_bare_bwd(pass, pass->bwd.dx, pass->bwd.dx_act, pass->M);
     else if (!pass->model->desc.block.post_norm)
         kvf__pass_pre_norm_bwd(pass, &at, pass->bwd.dx, pass->bwd.dx_act);
 }
@@ -311,22 +310,25 @@ void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 /* Part i of two of the norms on x act [M, (H + 2G) D]: all of a layer's heads by themselves, or the
- * queries as one and the keys as one; false: there is no such part. */
+ * queries as one and the keys as one; false: there is no such part. Keys and values of another
+ * layer are normed there. */
 static bool head_norm(const kvf__pass *pass, int64_t l, int i, void *x, kvf__head_norm *out)
 {
     const kvf__desc *d = &pass->model->desc;
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
     const kvf__kept *keep = &pass->kept[l];
     const kvf__dtype act = pass->model->act;
-    const int64_t M = pass->batch->n_tokens, first = i ? d->H * d->D : 0;
+    const int64_t M = pass->batch->n_tokens, first = i ? d->H * layer.D : 0;
+    const int64_t others = layer.from != l ? 0 : d->block.v_norm ? 2 * layer.G : layer.G;
     const bool whole = d->block.qk_norm == KVF__QK_WHOLE;
 
     if (i > whole || !d->block.qk_norm) return false;
     *out = (kvf__head_norm){.M = M,
-                            .ld = (d->H + 2 * d->G) * d->D,
-                            .heads = whole ? 1 : d->H + d->G,
-                            .D = !whole ? d->D
-                                 : i    ? d->G * d->D
-                                        : d->H * d->D,
+                            .ld = (d->H + 2 * layer.G) * layer.D,
+                            .heads = whole ? 1 : d->H + others,
+                            .D = !whole ? layer.D
+                                 : i    ? layer.G * layer.D
+                                        : d->H * layer.D,
                             .eps = d->norm_eps,
                             .gamma = pass->model->layers[l].head_gamma + first,
                             .x = (char *)x + (size_t)first * kvf__act_size(act),

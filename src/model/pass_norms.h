@@ -42,6 +42,8 @@ const float *kvf__pass_out_norm_bwd(kvf__pass *pass, int64_t l, kvf__half half, 
 void kvf__pass_after_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
 void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
 void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l);
+/* dx [M, C] and its copy += dxhat, where what a half read was the stream itself. */
+void kvf__pass_bare_bwd(kvf__pass *pass, float *dx, void *dx_act, int64_t M);
 /* Norms of queries and keys, on kept qkv and on dqkv. */
 void kvf__pass_head_norms_fwd(kvf__pass *pass, int64_t l);
 void kvf__pass_head_norms_bwd(kvf__pass *pass, int64_t l);

@@ -13,6 +13,7 @@
 #include "pass.h"
 #include "pass_adapters.h"
 #include "pass_dropout.h"
+#include "pass_inputs.h"
 #include "pass_keys.h"
 #include "pass_rows.h"
 #include "pass_sections.h"
@@ -41,7 +42,18 @@ typedef struct kvf__kept {
                        no backward pass */
     float *qk_rstd; /* [M, H + G] */
     kvf__bottleneck_kept adapt[KVF__HALVES]; /* last layer: labelled rows only */
+    void *input_fac1, *input_fac2; /* [M, I] the factors of glu_fwd of the half that reads the
+                                      layer's input (last layer: labelled rows only); NULL */
+    void *input_xhat;              /* [M, C] of the norm of what that gives */
+    float *input_rstd;             /* [M] */
 } kvf__kept;
+
+/* Keys and values that later layers read too (pass_shared_kv.c), by the layer they are of. */
+typedef struct kvf__pass_shared {
+    void **kv;   /* [L] of [Mx, 2GD] in the act type; NULL where no other layer reads them, or all
+                    layers have their own */
+    float **dkv; /* [L] the sums of the gradients of all who read them; backward only */
+} kvf__pass_shared;
 
 /* What the forward pass works on; Mx = padded limits.tokens, Lx = padded limits.labels, Rx = the
  * larger. */
@@ -110,6 +122,8 @@ struct kvf__pass {
     kvf__pass_adapters adapt;
     kvf__pass_trained weights;
     kvf__pass_again again;
+    kvf__pass_inputs inputs;
+    kvf__pass_shared shared;
 
     /* the batch of the last fwd, viewed */
     kvf__pass_state state;
@@ -145,6 +159,14 @@ kvf_status kvf__embed_bwd(kvf_ctx *ctx, kvf__pass *pass, bool block);
 void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);
+
+/* Keys and values that layers share (pass_shared_kv.c): their memory for M rows; after layer l's
+ * qkv, kept or taken over; before a backward pass; after the attention of layer l on the way back,
+ * added up, or given to the layer they are of. */
+void kvf__pass_lay_shared(kvf__pass *pass, kvf__carver *carve, int64_t M);
+void kvf__pass_shared_fwd(kvf__pass *pass, int64_t l);
+void kvf__pass_shared_begin_bwd(kvf__pass *pass);
+void kvf__pass_shared_bwd(kvf__pass *pass, int64_t l);
 
 /* Keys and values of layer l of every row of the batch, after the cached ones; lengths stay as
  * they are. */

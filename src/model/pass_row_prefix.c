@@ -13,10 +13,10 @@
 
 enum { STRIP = 1024 };
 
-/* Elements of one layer's prefix. */
-static int64_t layer_size(const kvf__prefix *prefix)
+/* First element of a layer's prefix: masks are numbered by it. */
+static int64_t first_of(const kvf__prefix *prefix, int64_t l)
 {
-    return 2 * prefix->G * prefix->P * prefix->D;
+    return kvf__prefix_at(prefix, l).k - prefix->kv;
 }
 
 kvf_status kvf__pass_set_row_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
@@ -42,19 +42,19 @@ kvf_status kvf__pass_set_row_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__i
 
 void kvf__pass_mask_rows(kvf__pass *pass, int64_t l, bool gradient)
 {
-    int64_t n = layer_size(pass->prefix), rows = pass->batch->n_rows;
-    const float *kv = pass->prefix->kv + l * n;
+    const kvf__prefix_layer at = kvf__prefix_at(pass->prefix, l);
+    const int64_t n = 2 * at.n, first = first_of(pass->prefix, l), rows = pass->batch->n_rows;
 
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        kvf__dropout_set(pass->own.rate, pass->own.stream[r], l * n, pass->own.kv + r * n, kv, n);
+        kvf__dropout_set(pass->own.rate, pass->own.stream[r], first, pass->own.kv + r * n, at.k, n);
         if (gradient) memset(pass->own.dkv + r * n, 0, (size_t)n * sizeof(float));
     }
 }
 
-kvf__kvseg kvf__pass_row_segment(const kvf__pass *pass, kvf__kvseg prefix, int64_t r)
+kvf__kvseg kvf__pass_row_segment(const kvf__pass *pass, kvf__kvseg prefix, int64_t l, int64_t r)
 {
-    int64_t n = layer_size(pass->prefix);
+    const int64_t n = 2 * kvf__prefix_at(pass->prefix, l).n;
     float *kv = pass->own.kv + r * n, *dkv = prefix.dk ? pass->own.dkv + r * n : NULL;
 
     prefix.k = kv;
@@ -67,14 +67,14 @@ kvf__kvseg kvf__pass_row_segment(const kvf__pass *pass, kvf__kvseg prefix, int64
 void kvf__pass_collect_rows(kvf__pass *pass, int64_t l, kvf__prefix *dprefix)
 {
     if (!pass->own.drops || !dprefix) return;
-    int64_t n = layer_size(pass->prefix), strips = (n + STRIP - 1) / STRIP;
-    float *dkv = dprefix->kv + l * n;
+    const kvf__prefix_layer to = kvf__prefix_at(dprefix, l);
+    const int64_t n = 2 * to.n, first = first_of(dprefix, l), strips = (n + STRIP - 1) / STRIP;
 
 #pragma omp parallel for schedule(static)
     for (int64_t s = 0; s < strips; s++) {
         int64_t at = s * STRIP, width = n - at < STRIP ? n - at : STRIP;
         for (int64_t r = 0; r < pass->batch->n_rows; r++)
-            kvf__dropout_add(pass->own.rate, pass->own.stream[r], l * n + at, dkv + at,
+            kvf__dropout_add(pass->own.rate, pass->own.stream[r], first + at, to.k + at,
                              pass->own.dkv + r * n + at, width);
     }
 }

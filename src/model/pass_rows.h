@@ -20,8 +20,8 @@ typedef struct kvf__pass_rows {
     bool rotates; /* this batch has a prefix inside its rows, which rope turns for each */
 } kvf__pass_rows;
 
-/* The prefix inside rows (pass_infix.c): takes it from the input; fills row_kv for layer l (and
- * zeroes row_dkv); adds the rows' gradients to dprefix. */
+/* The prefix inside rows (pass_infix.c): takes it from the input; fills row_kv for layer l of it
+ * (and zeroes row_dkv); adds the rows' gradients to dprefix. */
 kvf_status kvf__pass_set_infix(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 void kvf__pass_rotate_rows(struct kvf__pass *pass, int64_t l, bool gradient);
 void kvf__pass_collect_rotated(struct kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
@@ -34,7 +34,7 @@ int64_t kvf__infix_shift(const kvf__batch *batch, const kvf__prefix *prefix, int
 kvf_status kvf__pass_set_row_dropout(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 void kvf__pass_mask_rows(struct kvf__pass *pass, int64_t l, bool gradient);
 struct kvf__kvseg kvf__pass_row_segment(const struct kvf__pass *pass, struct kvf__kvseg prefix,
-                                        int64_t r);
+                                        int64_t l, int64_t r);
 void kvf__pass_collect_rows(struct kvf__pass *pass, int64_t l, kvf__prefix *dprefix);
 
 #endif

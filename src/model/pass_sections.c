@@ -8,14 +8,13 @@
 
 static kvf_status check_prefix(kvf_ctx *ctx, const kvf__pass *pass, const kvf__prefix *p)
 {
-    const kvf__desc *d = &pass->model->desc;
+    const kvf__kv_shape want = kvf__desc_kv(&pass->model->desc);
+    const kvf__kv_shape have = p ? kvf__prefix_shape(p) : want;
+    char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
 
-    if (p && (p->L != d->L || p->G != d->G || p->D != d->D))
-        return kvf__fail(
-            ctx, KVF_ESHAPE,
-            "prefix: [%lld, 2, %lld, %lld, %lld], the base wants [%lld, 2, %lld, P, %lld]",
-            (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D, (long long)d->L,
-            (long long)d->G, (long long)d->D);
+    if (!kvf__kv_same(&have, &want))
+        return kvf__fail(ctx, KVF_ESHAPE, "prefix: %s, the base wants %s",
+                         kvf__kv_text(found, &have, p->P), kvf__kv_text(wanted, &want, -1));
     if (p && p->P > pass->limits.P)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "batch: %lld prefix positions, the pass was made for at most %lld",
@@ -131,12 +130,12 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const
             (long long)dx->P, (long long)dx->C, x ? (long long)x->P : 0, x ? (long long)x->C : 0);
     if (p && !d)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradient of its prefix has nowhere to go");
-    if (p && (d->L != p->L || d->G != p->G || d->P != p->P || d->D != p->D))
-        return kvf__fail(ctx, KVF_ESHAPE,
-                         "prefix gradient: [%lld, 2, %lld, %lld, %lld], the prefix is [%lld, 2, "
-                         "%lld, %lld, %lld]",
-                         (long long)d->L, (long long)d->G, (long long)d->P, (long long)d->D,
-                         (long long)p->L, (long long)p->G, (long long)p->P, (long long)p->D);
+    if (!p) return KVF_OK;
+    const kvf__kv_shape have = kvf__prefix_shape(d), want = kvf__prefix_shape(p);
+    char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
+    if (d->P != p->P || !kvf__kv_same(&have, &want))
+        return kvf__fail(ctx, KVF_ESHAPE, "prefix gradient: %s, the prefix is %s",
+                         kvf__kv_text(found, &have, d->P), kvf__kv_text(wanted, &want, p->P));
     return KVF_OK;
 }
 
@@ -163,6 +162,7 @@ bool kvf__section_has_prefix(const kvf__pass_section *s, int64_t l)
 
 bool kvf__pass_has_prefix(const kvf__pass *pass, int64_t l)
 {
+    l = kvf__desc_layer(&pass->model->desc, l).from;
     for (int64_t i = 0; i < pass->sections.n; i++)
         if (kvf__section_has_prefix(&pass->sections.at[i], l)) return true;
     return false;

@@ -31,7 +31,7 @@ typedef struct kvf__pass_sections {
 kvf_status kvf__pass_set_sections(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 kvf_status kvf__pass_set_grads(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__grads *into);
 bool kvf__pass_has_prefix(const struct kvf__pass *pass, int64_t l);
-bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l);
+bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l); /* layer of the prefix */
 const kvf__pass_section *kvf__pass_section_of(const struct kvf__pass *pass, int64_t r);
 void kvf__pass_add_loss(const struct kvf__pass *pass, int64_t label,
                         double loss); /* to its section's */

@@ -5,6 +5,7 @@
  * own, common prefixes or cached ones, that do not see it: the order of a row's segments does not
  * matter, only which it has. */
 #include "attention.h"
+#include "names.h"
 #include "pass_priv.h"
 
 #include <string.h>
@@ -14,9 +15,9 @@ static int32_t parent_of(const kvf__batch *batch, int64_t r)
     return batch->parent ? batch->parent[r] : -1;
 }
 
-static int64_t row_width(const kvf__desc *d)
+static int64_t row_width(const kvf__desc *d, int64_t l)
 {
-    return (d->H + 2 * d->G) * d->D;
+    return kvf__shape_size(d, l, "SD");
 }
 
 kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
@@ -68,22 +69,20 @@ kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix
 {
     if (!prefix || !prefix->P || (prefix->layer_mask && !prefix->layer_mask[l]))
         return (kvf__kvseg){.len = 0};
-    int64_t half = prefix->G * prefix->P * prefix->D;
-    const float *kv = prefix->kv + l * 2 * half;
-    float *dkv = dprefix ? dprefix->kv + l * 2 * half : NULL;
-    const int64_t weights = l * prefix->G * prefix->P;
-    const bool learns = dprefix && dprefix->log_weight;
+    const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+    kvf__prefix_layer d = {0};
 
-    return (kvf__kvseg){.k = kv,
-                        .v = kv + half,
+    if (dprefix) d = kvf__prefix_at(dprefix, l);
+    return (kvf__kvseg){.k = at.k,
+                        .v = at.v,
                         .dtype = KVF__F32,
                         .len = prefix->P,
-                        .token_stride = prefix->D,
-                        .head_stride = prefix->P * prefix->D,
-                        .dk = dkv,
-                        .dv = dkv ? dkv + half : NULL,
-                        .log_weight = prefix->log_weight ? prefix->log_weight + weights : NULL,
-                        .dlog_weight = learns ? dprefix->log_weight + weights : NULL};
+                        .token_stride = at.D,
+                        .head_stride = prefix->P * at.D,
+                        .dk = d.k,
+                        .dv = d.v,
+                        .log_weight = at.log_weight,
+                        .dlog_weight = d.log_weight};
 }
 
 /* A prefix for each section that has one in layer l. */
@@ -111,12 +110,13 @@ static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
     if (pass->own.rotates) kvf__pass_rotate_rows(pass, l, gradient);
     for (int64_t r = 0; r < pass->batch->n_rows; r++)
         if (kvf__pass_row_sees(pass, r))
-            pass->keys.segs[pass->keys.n_segs++] = kvf__pass_row_segment(pass, all, r);
+            pass->keys.segs[pass->keys.n_segs++] = kvf__pass_row_segment(pass, all, l, r);
 }
 
-/* The prefixes of layer l. */
+/* The prefixes of layer l, which may be those of an earlier one. */
 static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
+    l = kvf__desc_layer(&pass->model->desc, l).from;
     if (!pass->own.drops && !pass->own.rotates) {
         section_segments(pass, l, gradient);
         return;
@@ -129,12 +129,14 @@ static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
 
 kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
 {
+    const int64_t D = kvf__kv_at(&cache->shape, l).D;
+
     return (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
                         .v = kvf__cache_at(cache, l, slot, 1),
                         .dtype = cache->act,
                         .len = cache->length[slot],
-                        .token_stride = cache->D,
-                        .head_stride = cache->reserved[slot] * cache->D};
+                        .token_stride = D,
+                        .head_stride = cache->reserved[slot] * D};
 }
 
 /* Row r of the batch as keys and values of the rows after it; gradient: its place in dcommon, or
@@ -142,16 +144,17 @@ kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
 static kvf__kvseg common_segment(const kvf__pass *pass, int64_t l, int64_t r, float *gradient)
 {
     const kvf__desc *d = &pass->model->desc;
-    int64_t first = pass->batch->start[r], keys = d->H * d->D, values = keys + d->G * d->D;
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
+    int64_t first = pass->batch->start[r], keys = d->H * layer.D, values = keys + layer.G * layer.D;
     kvf__dtype act = pass->model->act;
-    char *row = kvf__act_row(act, pass->kept[l].qkv, first, row_width(d));
+    char *row = kvf__act_row(act, pass->kept[l].qkv, first, row_width(d, l));
 
     return (kvf__kvseg){.k = row + (size_t)keys * kvf__act_size(act),
                         .v = row + (size_t)values * kvf__act_size(act),
                         .dtype = act,
                         .len = pass->batch->start[r + 1] - first,
-                        .token_stride = row_width(d),
-                        .head_stride = d->D,
+                        .token_stride = row_width(d, l),
+                        .head_stride = layer.D,
                         .dk = gradient ? gradient + keys : NULL,
                         .dv = gradient ? gradient + values : NULL};
 }
@@ -159,7 +162,7 @@ static kvf__kvseg common_segment(const kvf__pass *pass, int64_t l, int64_t r, fl
 static void common_segments(kvf__pass *pass, int64_t l, bool dcommon)
 {
     const kvf__batch *b = pass->batch;
-    int64_t at = 0, width = row_width(&pass->model->desc);
+    int64_t at = 0, width = row_width(&pass->model->desc, l);
     for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
         if (pass->keys.common[r] < 0) continue;
         pass->keys.common[r] = (int32_t)pass->keys.n_segs;
@@ -181,20 +184,23 @@ static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row
         row->seg[--at] = pass->keys.common[p];
 }
 
-/* Rows differ between layers only in whether they have a prefix, and in the last one in
- * their queries, so the work is dealt anew only where that changes. */
-static void deal(kvf__pass *pass, bool last)
+/* Rows differ between layers only in whether they have a prefix, in how many heads, and in the last
+ * one in their queries, so the work is dealt anew only where that changes. */
+static void deal(kvf__pass *pass, int64_t G, bool last)
 {
-    bool same = pass->keys.dealt && pass->keys.dealt_last == last;
+    bool same = pass->keys.dealt && pass->keys.dealt_last == last && pass->keys.dealt_G == G;
 
     for (int64_t i = 0; i < pass->sections.n; i++) {
         kvf__pass_section *s = &pass->sections.at[i];
         same = same && s->planned == (s->seg >= 0);
         s->planned = s->seg >= 0;
     }
-    if (!same)
+    if (!same) {
+        kvf__attn_plan_heads(pass->keys.plan, G);
         kvf__attn_plan_set(pass->keys.plan, pass->keys.rows, pass->batch->n_rows, pass->keys.segs,
                            pass->keys.n_segs);
+    }
+    pass->keys.dealt_G = G;
     pass->keys.dealt = true;
     pass->keys.dealt_last = last;
 }
@@ -221,7 +227,8 @@ static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own)
     add_common_rows(pass, r, row);
     if (!pass->cache || !pass->cache->length[slot]) return;
     row->seg[row->n_segs++] = (int32_t)pass->keys.n_segs;
-    pass->keys.segs[pass->keys.n_segs++] = kvf__cache_segment(pass->cache, l, slot);
+    pass->keys.segs[pass->keys.n_segs++] = kvf__cache_segment(
+        pass->cache, kvf__desc_layer(&pass->model->desc, l).from, slot);
 }
 
 void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dcommon)
@@ -240,23 +247,24 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dcommon)
             row_path(pass, l, r, !sees ? -1 : by_rows ? next++ : pass->sections.at[i].seg);
             if (last) pass->keys.rows[r].first = first_labelled(pass->batch, r, &label);
         }
-    deal(pass, last);
+    deal(pass, kvf__desc_layer(&pass->model->desc, l).G, last);
 }
 
 kvf__attn kvf__model_attn(const kvf__model *model, int64_t l)
 {
     const kvf__desc *d = &model->desc;
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
 
     return (kvf__attn){.H = d->H,
-                       .G = d->G,
-                       .D = d->D,
+                       .G = layer.G,
+                       .D = layer.D,
                        .causal = d->block.causal,
                        .window = kvf__positions_window(&d->position, l),
                        .cap = d->factors.score_cap,
                        .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
                                                   : d->score_scale,
                        .relative = model->relative.layer ? &model->relative.layer[l] : NULL,
-                       .ld = row_width(d)};
+                       .ld = row_width(d, l)};
 }
 
 kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
@@ -275,13 +283,14 @@ kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
     return attn;
 }
 
-/* One row of dqkv += the keys' and values' part of a row of dcommon. */
-static void add_gradient(const kvf__pass *pass, int64_t token, const float *from)
+/* One row of layer l's dqkv += the keys' and values' part of a row of dcommon. */
+static void add_gradient(const kvf__pass *pass, int64_t l, int64_t token, const float *from)
 {
     const kvf__desc *d = &pass->model->desc;
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
     kvf__dtype act = pass->model->act;
-    int64_t keys = d->H * d->D, n = 2 * d->G * d->D;
-    char *to = (char *)kvf__act_row(act, pass->bwd.dqkv, token, row_width(d)) +
+    int64_t keys = d->H * layer.D, n = 2 * layer.G * layer.D;
+    char *to = (char *)kvf__act_row(act, pass->bwd.dqkv, token, row_width(d, l)) +
                (size_t)keys * kvf__act_size(act);
     for (int64_t i = 0; i < n; i++) {
         float sum;
@@ -291,16 +300,16 @@ static void add_gradient(const kvf__pass *pass, int64_t token, const float *from
     }
 }
 
-void kvf__pass_collect_common_rows(kvf__pass *pass)
+void kvf__pass_collect_common_rows(kvf__pass *pass, int64_t l)
 {
     const kvf__batch *b = pass->batch;
     const float *from = pass->keys.dcommon;
-    int64_t width = row_width(&pass->model->desc);
+    int64_t width = row_width(&pass->model->desc, l);
     for (int64_t r = 0; b->parent && r < b->n_rows; r++) {
         if (pass->keys.common[r] < 0) continue;
 #pragma omp parallel for schedule(static)
         for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
-            add_gradient(pass, i, from + (i - b->start[r]) * width);
+            add_gradient(pass, l, i, from + (i - b->start[r]) * width);
         from += (b->start[r + 1] - b->start[r]) * width;
     }
 }

@@ -25,7 +25,9 @@ static double mass_of(const kvf__pass *pass, int64_t l, int64_t r, const double 
     double sum = 0;
     int64_t at = 0;
 
-    if (kvf__section_has_prefix(kvf__pass_section_of(pass, r), l) && kvf__pass_row_sees(pass, r))
+    if (kvf__section_has_prefix(kvf__pass_section_of(pass, r),
+                                kvf__desc_layer(&pass->model->desc, l).from) &&
+        kvf__pass_row_sees(pass, r))
         for (int64_t j = 0; j < pass->keys.segs[row->seg[0]].len; j++)
             sum += p[j];
     for (int32_t s = 0; s < row->n_segs; s++)

@@ -35,18 +35,20 @@ struct kvf__probe {
 double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t labels)
 {
     const kvf__desc *d = &model->desc;
-    double layer = 0, head = model->lm.n ? (double)d->V * (double)d->C : 0;
+    double layers = 0, head = model->lm.n ? (double)d->V * (double)d->C : 0;
     kvf__product p;
 
-    for (size_t i = 0; kvf__product_at(d, 0, i, &p); i++)
-        layer += (double)p.k * (double)p.n;
-    return 4 * layer * (double)d->L * (double)tokens + 4 * head * (double)labels;
+    for (int64_t l = 0; l < d->L; l++)
+        for (size_t i = 0; kvf__product_at(d, l, i, &p); i++)
+            layers += (double)p.k * (double)p.n;
+    return 4 * layers * (double)tokens + 4 * head * (double)labels;
 }
 
-/* The products of layer 0, then plane 0 of the head; false past the last. */
+/* The products of layer 0, which stand for those of all layers, then plane 0 of the head; false
+ * past the last. */
 static bool product_at(const kvf__model *m, size_t i, kvf__product *out)
 {
-    const size_t n = kvf__products_of_layer(&m->desc);
+    const size_t n = kvf__products_of_layer(&m->desc, 0);
 
     if (i < n) return kvf__product_at(&m->desc, 0, i, out);
     return m->lm.n && kvf__product_at(&m->desc, m->desc.L, i - n, out);
@@ -57,7 +59,7 @@ static kvf_status list_products(kvf_ctx *ctx, kvf__probe *probe, int64_t M, int6
     const kvf__model *m = probe->model;
     kvf__product p;
 
-    KVF_TRY(kvf__alloc_array(ctx, kvf__products_of_layer(&m->desc) + 1, sizeof *probe->items,
+    KVF_TRY(kvf__alloc_array(ctx, kvf__products_of_layer(&m->desc, 0) + 1, sizeof *probe->items,
                              &probe->items));
     for (size_t i = 0; product_at(m, i, &p); i++) {
         const bool head = p.kind == KVF__PRODUCT_HEAD;

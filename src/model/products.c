@@ -42,6 +42,10 @@ static const row ROWS[KVF__PRODUCT_KINDS] = {
                            "C",
                            true,
                            {{KVF__W_DOWN}, {KVF__W_DOWN_BIAS}, 1, KVF__W_ROLES, KVF__W_ROLES}},
+    [KVF__PRODUCT_INPUT_GATE] =
+        {"C", "I", false, {{KVF__W_INPUT_GATE}, {KVF__W_ROLES}, 1, KVF__W_ROLES, KVF__W_ROLES}},
+    [KVF__PRODUCT_INPUT_DOWN] =
+        {"I", "C", true, {{KVF__W_INPUT_DOWN}, {KVF__W_ROLES}, 1, KVF__W_ROLES, KVF__W_ROLES}},
     [KVF__PRODUCT_HEAD] = {"C",
                            "V",
                            false,
@@ -76,9 +80,10 @@ int64_t kvf__vocab_width(int64_t V, int64_t p)
 kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_kind kind,
                              int64_t plane)
 {
-    const int64_t k = kvf__shape_size(desc, ROWS[kind].in),
-                  n = kvf__shape_size(desc, ROWS[kind].out);
-    const kvf__plane ffn = kvf__ffn_plane(desc->F, plane);
+    const int64_t k = kvf__shape_size(desc, unit, ROWS[kind].in),
+                  n = kvf__shape_size(desc, unit, ROWS[kind].out);
+    const kvf__layer_shape layer = kvf__desc_layer(desc, unit);
+    const kvf__plane ffn = kvf__ffn_plane(layer.F, plane);
     kvf__product p = {.kind = kind,
                       .unit = unit,
                       .plane = plane,
@@ -90,9 +95,9 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
 
     if (kind == KVF__PRODUCT_UP || kind == KVF__PRODUCT_GATE) {
         const bool fused = kvf__weight_by_role(desc, KVF__W_GATE_UP) != NULL;
-        p.n0 = ffn.start + (fused && kind == KVF__PRODUCT_UP ? desc->F : 0);
+        p.n0 = ffn.start + (fused && kind == KVF__PRODUCT_UP ? layer.F : 0);
         p.n = ffn.width;
-        if (fused) p.all_n = 2 * desc->F;
+        if (fused) p.all_n = 2 * layer.F;
         p.gradient_adds = plane || (desc->block.gated && kind == KVF__PRODUCT_UP); /* to gate's */
     } else if (kind == KVF__PRODUCT_DOWN) {
         p.k0 = ffn.start;
@@ -103,27 +108,38 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
         p.gradient_adds = true;
     }
     p.n_padded = kind == KVF__PRODUCT_HEAD ? KVF__VOCAB_PLANE : p.n;
+    if (kind == KVF__PRODUCT_QKV && layer.from != unit) p.n = p.all_n = desc->H * layer.D;
     return p;
 }
 
-size_t kvf__products_of_layer(const kvf__desc *desc)
+/* Those before the planes. */
+static size_t products_before(const kvf__desc *desc)
 {
-    return 2 + (desc->block.gated ? 3 : 2) * (size_t)kvf__ffn_planes(desc->F);
+    return desc->by_layer.inputs ? 4 : 2;
+}
+
+size_t kvf__products_of_layer(const kvf__desc *desc, int64_t l)
+{
+    const size_t planes = (size_t)kvf__ffn_planes(kvf__desc_layer(desc, l).F);
+    return products_before(desc) + (desc->block.gated ? 3 : 2) * planes;
 }
 
 bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product *out)
 {
+    static const kvf__product_kind BEFORE[] = {KVF__PRODUCT_QKV, KVF__PRODUCT_OUT,
+                                               KVF__PRODUCT_INPUT_GATE, KVF__PRODUCT_INPUT_DOWN};
     static const kvf__product_kind FFN[] = {KVF__PRODUCT_UP, KVF__PRODUCT_GATE, KVF__PRODUCT_DOWN};
-    const size_t each = desc->block.gated ? 3 : 2, at = i < 2 ? 0 : (i - 2) % each;
-    const int64_t plane = i < 2 ? 0 : (int64_t)((i - 2) / each);
+    const size_t before = products_before(desc), each = desc->block.gated ? 3 : 2;
+    const size_t at = i < before ? 0 : (i - before) % each;
+    const int64_t plane = i < before ? 0 : (int64_t)((i - before) / each);
     kvf__product_kind kind = FFN[at == 1 && !desc->block.gated ? 2 : at];
 
     if (unit >= desc->L) {
         *out = kvf__product_of(desc, unit, KVF__PRODUCT_HEAD, unit - desc->L);
         return i == 0;
     }
-    if (i < 2) kind = i ? KVF__PRODUCT_OUT : KVF__PRODUCT_QKV;
-    if (i >= kvf__products_of_layer(desc)) return false;
+    if (i < before) kind = BEFORE[i];
+    if (i >= kvf__products_of_layer(desc, unit)) return false;
     *out = kvf__product_of(desc, unit, kind, plane);
     return true;
 }
@@ -156,8 +172,9 @@ kvf__packed_pair *kvf__product_packed(const kvf__model *model, const kvf__produc
 {
     if (p->kind == KVF__PRODUCT_HEAD) return kvf__vocab_plane(model, p->plane);
     kvf__layer_weights *w = model->layers[p->unit].w;
-    kvf__packed_pair *const pairs[] = {&w->qkv, &w->out, &w->up[p->plane], &w->gate[p->plane],
-                                       &w->down[p->plane]};
+    kvf__packed_pair *const pairs[] = {
+        &w->qkv,        &w->out,       &w->up[p->plane], &w->gate[p->plane], &w->down[p->plane],
+        &w->input_gate, &w->input_down};
     return pairs[p->kind];
 }
 
@@ -176,9 +193,12 @@ const kvf__slot *kvf__product_slot(const kvf__desc *desc, const kvf__slots *slot
                                    const kvf__product *p, int i, const kvf__slot **bias)
 {
     const kvf__product_weights *of = &ROWS[p->kind].weights;
+    const bool k_is_v = p->unit < desc->L && kvf__desc_layer(desc, p->unit).k_is_v;
 
     for (int at = 0; at < of->n; at++) {
-        const kvf__slot *slot = kvf__slot_of(desc, slots, of->weight[at], p->unit);
+        const bool again = k_is_v && of->weight[at] == KVF__W_V;
+        const kvf__slot *slot = kvf__slot_of(desc, slots, again ? KVF__W_K : of->weight[at],
+                                             p->unit);
         if (!slot || i-- > 0) continue;
         if (bias) *bias = kvf__slot_of(desc, slots, of->bias[at], p->unit);
         return slot;

@@ -2,10 +2,12 @@
  * cut to where oneDNN is fastest (docs/architecture.md, Computing).
  *
  * A *unit* is what is packed at once: units 0 .. L - 1 are the layers, unit L + p is plane p of the
- * language-model head. The products of a layer are, in this order, qkv, out, and for each plane of
- * the feed-forward width up, gate (if the family has one) and down; a plane of the head is one
- * product. Packing, primitives, gradients of trained weights, measuring and the forecast of memory
- * all walk this list. */
+ * language-model head. The products of a layer are, in this order, qkv, out, the two of the half
+ * that reads the layer's input (if the family has one), and for each plane of the feed-forward
+ * width up, gate (if the family has one) and down; a plane of the head is one product. Where a
+ * layer reads the keys and values of another, qkv is q, and columns of zeros in place of k and v.
+ * Packing, primitives, gradients of trained weights, measuring and the forecast of memory all walk
+ * this list. */
 #ifndef KVF_PRODUCTS_H
 #define KVF_PRODUCTS_H
 
@@ -18,6 +20,8 @@ typedef enum kvf__product_kind {
     KVF__PRODUCT_UP,
     KVF__PRODUCT_GATE,
     KVF__PRODUCT_DOWN,
+    KVF__PRODUCT_INPUT_GATE,
+    KVF__PRODUCT_INPUT_DOWN,
     KVF__PRODUCT_HEAD,
     KVF__PRODUCT_KINDS
 } kvf__product_kind;
@@ -54,7 +58,7 @@ int64_t kvf__vocab_width(int64_t V, int64_t p);
 
 /* Product i of a unit, false past the last; how many a layer has; that of a kind. */
 bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product *out);
-size_t kvf__products_of_layer(const kvf__desc *desc);
+size_t kvf__products_of_layer(const kvf__desc *desc, int64_t l);
 kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_kind kind,
                              int64_t plane);
 /* Where a model keeps it packed; where plane p of the head. */

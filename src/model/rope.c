@@ -32,6 +32,12 @@ static float scaled_llama3(const kvf__rope *rope, float inv)
     return (1 - smooth) * inv / factor + smooth * inv;
 }
 
+/* Of n frequencies; positions do not turn the pairs of the others. */
+static float scaled_proportional(const kvf__rope *rope, int64_t i, int64_t n, float inv)
+{
+    return i < (int64_t)floor(rope->partial * (double)(2 * n) / 2) ? inv / (float)rope->factor : 0;
+}
+
 /* The pair whose wave makes `rotations` turns within the original length. */
 static double correction_dim(const kvf__rope *rope, double rotations, double dims)
 {
@@ -61,7 +67,7 @@ static void scale_yarn(const kvf__rope *rope, int64_t R, const float *power, flo
 /* Those of local layers, of the default kind. */
 static kvf_status init_local(kvf_ctx *ctx, kvf__desc *desc)
 {
-    const int64_t R = desc->position.rotated;
+    const int64_t R = desc->position.local_rotated;
     float *inv = NULL;
 
     KVF_TRY(kvf__alloc_array(ctx, (size_t)R / 2, sizeof *inv, &inv));
@@ -97,6 +103,7 @@ kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
         if (rope->kind == KVF__ROPE_LONG) inv[i] = 1 / power[i]; /* as the reference code */
         if (rope->kind == KVF__ROPE_LINEAR) inv[i] /= (float)rope->factor;
         if (rope->kind == KVF__ROPE_LLAMA3) inv[i] = scaled_llama3(rope, inv[i]);
+        if (rope->kind == KVF__ROPE_PROPORTIONAL) inv[i] = scaled_proportional(rope, i, n, inv[i]);
     }
     if (rope->kind == KVF__ROPE_YARN) scale_yarn(rope, desc->position.rotated, power, inv);
     const bool scaled = rope->kind == KVF__ROPE_YARN || rope->kind == KVF__ROPE_LONG;
@@ -167,7 +174,7 @@ kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows)
 {
     const kvf__positions *p = &model->desc.position;
     const angles all = {p->inv_freq, p->rotated / 2, p->scale};
-    const angles local = {p->local_inv_freq, p->rotated / 2, 1};
+    const angles local = {p->local_inv_freq, p->local_rotated / 2, 1};
 
     if (p->kind != KVF__POS_ROPE || rows <= model->rope.rows) return KVF_OK;
     if (rows > p->max)
@@ -218,7 +225,7 @@ static double angle_between(const kvf__desc *desc, int64_t l, int64_t i, int64_t
 
 void kvf__rope_move_key(const kvf__desc *desc, int64_t l, float *k, int64_t from, int64_t to)
 {
-    int64_t n = desc->position.rotated / 2;
+    const int64_t n = kvf__desc_layer(desc, l).R / 2;
 
     if (desc->position.kind != KVF__POS_ROPE || from == to) return;
     for (int64_t i = 0; i < n; i++) {
@@ -229,18 +236,19 @@ void kvf__rope_move_key(const kvf__desc *desc, int64_t l, float *k, int64_t from
 
 void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to)
 {
-    int64_t n = desc->position.rotated / 2, D = desc->D, rows = prefix->G * prefix->P;
-
     if (desc->position.kind != KVF__POS_ROPE || from == to) return;
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < prefix->P; p++)
-        for (int64_t l = 0; l < prefix->L; l++)
+        for (int64_t l = 0; l < prefix->L; l++) {
+            const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+            const int64_t n = kvf__desc_layer(desc, l).R / 2;
             for (int64_t i = 0; i < n; i++) {
                 double angle = angle_between(desc, l, i, from + p, to + p);
                 double cosine = cos(angle), sine = sin(angle);
-                for (int64_t row = p; row < rows; row += prefix->P) {
-                    float *k = prefix->kv + (2 * l * rows + row) * D;
+                for (int64_t row = p; row < at.G * prefix->P; row += prefix->P) {
+                    float *k = at.k + row * at.D;
                     rotate_pair(&k[i], &k[i + n], cosine, sine);
                 }
             }
+        }
 }

@@ -19,9 +19,23 @@ static const char *const act_words[] = {
     [KVF__RELU] = "relu",           [KVF__QUICK_GELU] = "quick_gelu",
 };
 static const char *const rope_words[] = {
-    [KVF__ROPE_DEFAULT] = "default", [KVF__ROPE_LINEAR] = "linear", [KVF__ROPE_LLAMA3] = "llama3",
-    [KVF__ROPE_YARN] = "yarn",       [KVF__ROPE_LONG] = "longrope",
+    [KVF__ROPE_DEFAULT] = "default", [KVF__ROPE_LINEAR] = "linear",
+    [KVF__ROPE_LLAMA3] = "llama3",   [KVF__ROPE_YARN] = "yarn",
+    [KVF__ROPE_LONG] = "longrope",   [KVF__ROPE_PROPORTIONAL] = "proportional",
 };
+
+static kvf_status describe_layers(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
+{
+    for (int64_t l = 0; d->by_layer.shape && l < d->L; l++) {
+        const kvf__layer_shape *s = &d->by_layer.shape[l];
+        KVF_TRY(kvf__buf_printf(ctx, text, "layer %lld G %lld D %lld F %lld R %lld from %lld %d\n",
+                                (long long)l, (long long)s->G, (long long)s->D, (long long)s->F,
+                                (long long)s->R, (long long)s->from, s->k_is_v));
+    }
+    if (d->by_layer.inputs)
+        KVF_TRY(kvf__buf_printf(ctx, text, "inputs %lld\n", (long long)d->by_layer.inputs));
+    return d->block.v_norm ? kvf__buf_printf(ctx, text, "v_norm 1\n") : KVF_OK;
+}
 
 static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
 {
@@ -65,6 +79,7 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
         KVF_TRY(kvf__buf_printf(ctx, text, "embed %.9g caps %.9g %.9g\n", (double)d->factors.embed,
                                 (double)d->factors.score_cap, (double)d->factors.logit_cap));
     if (d->block.parallel) KVF_TRY(kvf__buf_printf(ctx, text, "parallel 1\n"));
+    KVF_TRY(describe_layers(ctx, d, text));
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
     if (d->position.rotated != d->D)
         KVF_TRY(kvf__buf_printf(ctx, text, "rotated %lld\n", (long long)d->position.rotated));
@@ -74,6 +89,8 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     KVF_TRY(kvf__buf_printf(
         ctx, text, "original %.17g beta %.17g %.17g attention %.9g truncate %d\n", r->original,
         r->beta_fast, r->beta_slow, (double)d->position.scale, r->truncate));
+    if (r->kind == KVF__ROPE_PROPORTIONAL)
+        KVF_TRY(kvf__buf_printf(ctx, text, "partial %.17g\n", r->partial));
     for (int64_t i = 0; d->position.divisors && i < d->position.rotated / 2; i++)
         KVF_TRY(kvf__buf_printf(ctx, text, "divisor %.9g\n", (double)d->position.divisors[i]));
     return KVF_OK;

@@ -57,6 +57,10 @@ static void put_shape(kvf__html *h, const kvf_json *attributes)
 
     if (kvf_json_int(P, 0) < 1) return;
     kvf__card_put(h, "virtual tokens", P, "");
+    if (kvf_json_typeof(kvf_json_get(attributes, "G")) == KVF_JSON_ARRAY) {
+        kvf__card_put(h, "layers, with heads of their own", kvf_json_get(attributes, "L"), "");
+        return;
+    }
     kvf__html_printf(h,
                      "<div><dt>layers &times; heads &times; size</dt><dd>%lld &times; %lld &times; "
                      "%lld</dd></div>\n",

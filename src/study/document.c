@@ -71,16 +71,6 @@ static kvf_status check_capacity(kvf_ctx *ctx, const kvf_base *base, const char 
                      path, (long long)n, (long long)document->row_capacity, LEAST_ROOM);
 }
 
-/* Keys and values of n tokens of `from`, from token `first` on, become those of `to` from `at` on.
- */
-static void copy_tokens(const kvf__prefix *from, int64_t first, int64_t n, kvf__prefix *to,
-                        int64_t at)
-{
-    for (int64_t head = 0; head < 2 * to->L * to->G; head++)
-        memcpy(to->kv + (head * to->P + at) * to->D, from->kv + (head * from->P + first) * to->D,
-               (size_t)(n * to->D) * sizeof *to->kv);
-}
-
 /* Tokens first .. end - 1, of which those before `at` are there already. Where texts begin with a
  * token of their own, so does every window. */
 static kvf_status read_window(kvf_ctx *ctx, kvf_base *base, int32_t bos, kvf__document *document,
@@ -91,9 +81,10 @@ static kvf_status read_window(kvf_ctx *ctx, kvf_base *base, int32_t bos, kvf__do
     kvf_status st = bos >= 0 && first ? kvf__ids_add(ctx, &ids, bos) : KVF_OK;
     const int64_t skipped = (int64_t)ids.n + at - first;
     if (!st) st = kvf__ids_append(ctx, &ids, document->ids.data + first, (size_t)(end - first));
-    if (!st) st = kvf__prefix_init(ctx, &part, to->L, to->G, (int64_t)ids.n, to->D);
+    const kvf__kv_shape kv = kvf__prefix_shape(to);
+    if (!st) st = kvf__prefix_create(ctx, &part, &kv, (int64_t)ids.n);
     if (!st) st = kvf__base_keys_values(ctx, base, ids.data, &part, NULL);
-    if (!st) copy_tokens(&part, skipped, end - at, to, at);
+    if (!st) kvf__prefix_copy_tokens(to, at, &part, skipped, end - at);
     for (int64_t t = at; !st && t < end; t++)
         st = kvf__ids_add(ctx, &document->positions, (int32_t)(skipped + t - at));
     kvf__prefix_done(&part);
@@ -119,21 +110,17 @@ static kvf_status read_windows(kvf_ctx *ctx, kvf_base *base, const kvf__render *
 static kvf_status make_context(kvf_ctx *ctx, kvf_base *base, const kvf__render *render,
                                kvf__document *document)
 {
-    const kvf__desc *d = kvf__model_desc(base->model);
+    const kvf__kv_shape kv = kvf__desc_kv(kvf__model_desc(base->model));
     int64_t n = (int64_t)document->ids.n;
     KVF_TRY(kvf__alloc(ctx, sizeof *document->context, &document->context));
     kvf_prefix *context = document->context;
     context->task = KVF__TASK_LM;
     context->step = -1;
-    context->file.id = (kvf__identity){.position_start = document->window,
-                                       .L = d->L,
-                                       .G = d->G,
-                                       .P = n,
-                                       .D = d->D,
-                                       .chat_template = NULL};
+    context->file.id = (kvf__identity){.position_start = document->window, .P = n};
+    KVF_TRY(kvf__identity_set_kv(ctx, &context->file.id, &kv));
     const bool named = render->wrap_prompts || render->chat->kind == KVF__CHAT_RENDERED;
     KVF_TRY(kvf__strdup(ctx, named ? render->chat->name : "none", &context->file.id.chat_template));
-    KVF_TRY(kvf__prefix_init(ctx, &context->file.prefix, d->L, d->G, n, d->D));
+    KVF_TRY(kvf__prefix_create(ctx, &context->file.prefix, &kv, n));
     return read_windows(ctx, base, render, document);
 }
 

@@ -415,6 +415,10 @@ kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__document *documen
                      .labels = rows->n_labels,
                      .n = rows->n_labels * (d->H / d->G)};
     matching *m = NULL;
+    if (d->by_layer.shape)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "--init match: layers of %s differ, or share keys and values",
+                         d->arch_name);
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &m));
     kvf_status st = run(m, base, document, rows);
     kvf__free(m);

@@ -43,18 +43,16 @@ static void cut(pruning *p, int64_t without)
 {
     const kvf__prefix *from = &p->prefix->file.prefix;
     kvf__prefix *to = &p->cut;
-    int64_t D = from->D, at = 0, weight = 0;
+    const int64_t heads = (int64_t)kvf__prefix_weights(from) / from->P;
+    int64_t at = 0, weight = 0;
 
     to->P = p->n - (without >= 0);
-    for (int64_t head = 0; from->log_weight && head < from->L * from->G; head++)
+    for (int64_t head = 0; from->log_weight && head < heads; head++)
         for (int64_t i = 0; i < p->n; i++)
             if (i != without)
                 to->log_weight[weight++] = from->log_weight[head * from->P + p->kept[i]];
-    for (int64_t head = 0; head < from->L * 2 * from->G; head++)
-        for (int64_t i = 0; i < p->n; i++)
-            if (i != without)
-                memcpy(to->kv + at++ * D, from->kv + (head * from->P + p->kept[i]) * D,
-                       (size_t)D * sizeof(float));
+    for (int64_t i = 0; i < p->n; i++)
+        if (i != without) kvf__prefix_copy_tokens(to, at++, from, p->kept[i], 1);
 }
 
 static kvf_status loss_without(pruning *p, int64_t place, double *loss)
@@ -125,10 +123,13 @@ static kvf_status add_gradient(void *user, kvf__pass *pass, const kvf__batch *ba
 static double token_score(const kvf__prefix *kv, const kvf__prefix *d, int64_t token)
 {
     double sum = 0;
-    for (int64_t head = 0; head < kv->L * 2 * kv->G; head++) {
-        const int64_t at = (head * kv->P + token) * kv->D;
-        for (int64_t k = at; k < at + kv->D; k++)
-            sum += (double)d->kv[k] * (double)kv->kv[k];
+    for (int64_t l = 0; l < kv->L; l++) {
+        const kvf__prefix_layer x = kvf__prefix_at(kv, l), dx = kvf__prefix_at(d, l);
+        for (int64_t head = 0; head < 2 * x.G; head++) {
+            const int64_t at = (head * kv->P + token) * x.D;
+            for (int64_t k = at; k < at + x.D; k++)
+                sum += (double)dx.k[k] * (double)x.k[k];
+        }
     }
     return fabs(sum);
 }
@@ -142,7 +143,7 @@ static kvf_status score_by_gradient(pruning *p)
                                         .backward = true};
     kvf__evaluator *evaluator = NULL;
     gradient_sum s = {.p = p};
-    kvf_status st = kvf__prefix_init(p->ctx, &s.d, kv->L, kv->G, kv->P, kv->D);
+    kvf_status st = kvf__prefix_like(p->ctx, &s.d, kv);
     if (st) goto out;
     memcpy(s.d.layer_mask, kv->layer_mask, (size_t)kv->L);
     st = kvf__evaluator_create(p->ctx, p->base, &p->trial.set, &how, &evaluator);
@@ -221,7 +222,7 @@ static kvf_status alloc_memory(pruning *p)
 {
     const kvf__prefix *kv = &p->prefix->file.prefix;
 
-    KVF_TRY(kvf__prefix_init(p->ctx, &p->cut, kv->L, kv->G, kv->P, kv->D));
+    KVF_TRY(kvf__prefix_like(p->ctx, &p->cut, kv));
     memcpy(p->cut.layer_mask, kv->layer_mask, (size_t)kv->L);
     KVF_TRY(kvf__prefix_take_weights(p->ctx, &p->cut, kv));
     KVF_TRY(kvf__carve_block(p->ctx, lay_out, p, &p->memory));

@@ -50,6 +50,11 @@ static kvf_status add_words(kvf__report_facts *r)
     kvf_json *words = NULL;
 
     if (!options.top) return KVF_OK;
+    if (r->prefix->file.prefix.P && kvf__model_desc(r->base->model)->by_layer.shape) {
+        kvf__report_note(r, "Its layers differ: words are not compared with keys and values of "
+                            "several widths.");
+        return KVF_OK;
+    }
     KVF_TRY(kvf_words(r->ctx, r->base, r->prefix, &options, NULL, &words));
     kvf_json_set(r->facts, "words", words);
     return KVF_OK;

@@ -52,16 +52,20 @@ static kvf_json *norms_of(const float *x, int64_t n, int64_t stride, int64_t wid
     return norms;
 }
 
-/* [L][P] of the prefix as flat [P, L, 2, width]: of keys (kv 0) or values (1); null where a layer
+/* [L][P] of the prefix in its flat form: of keys (kv 0) or values (1); null where a layer
  * has none. */
 static kvf_json *layer_norms(const kvf__prefix *prefix, const float *flat, int64_t kv)
 {
-    const int64_t width = prefix->G * prefix->D;
+    const kvf__kv_shape shape = kvf__prefix_shape(prefix);
+    const int64_t row = 2 * kvf__kv_at(&shape, prefix->L).width;
     kvf_json *rows = kvf_json_array();
-    for (int64_t l = 0; l < prefix->L; l++)
-        kvf_json_add(rows, prefix->layer_mask[l] ? norms_of(flat + (l * 2 + kv) * width, prefix->P,
-                                                            prefix->L * 2 * width, width)
-                                                 : kvf_json_new_null());
+    for (int64_t l = 0; l < prefix->L; l++) {
+        const kvf__kv_heads at = kvf__kv_at(&shape, l);
+        const int64_t width = at.G * at.D;
+        kvf_json_add(rows, prefix->layer_mask[l]
+                               ? norms_of(flat + 2 * at.width + kv * width, prefix->P, row, width)
+                               : kvf_json_new_null());
+    }
     return rows;
 }
 

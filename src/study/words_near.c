@@ -326,6 +326,11 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                      .blocks = layers ? d->L * 2 : 1,
                      .P = layers ? prefix->file.prefix.P : prefix->file.vectors.P,
                      .width = layers ? d->G * d->D : d->C};
+    if (layers && d->by_layer.shape)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its layers differ, and words are not compared with keys and values "
+                         "of several widths",
+                         d->arch_name);
     if (!r.P)
         return kvf__fail(ctx, KVF_EUSAGE, "method %s leaves no virtual tokens to read",
                          prefix->file.id.method);

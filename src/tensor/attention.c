@@ -66,7 +66,7 @@ static void lay(void *object, kvf__carver *carver)
 kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, kvf__attn_plan **out)
 {
     kvf_status st = KVF_ENOMEM;
-    kvf__attn_plan made = {.limits = *limits, .threads = kvf_ctx_threads(ctx)};
+    kvf__attn_plan made = {.limits = *limits, .G = limits->G, .threads = kvf_ctx_threads(ctx)};
 
     KVF_TRY(check_limits(ctx, limits));
     made.parts = (int)((KVF__ATTN_CHAINS + limits->G - 1) / limits->G);
@@ -159,7 +159,7 @@ static int next_part(const kvf__attn_plan *plan, int before)
 /* Rows to parts, chains to threads. */
 static void deal_items(kvf__attn_plan *plan)
 {
-    const int64_t G = plan->limits.G;
+    const int64_t G = plan->G;
     memset(plan->load, 0, sizeof *plan->load * (size_t)plan->threads);
     memset(plan->part_load, 0, sizeof *plan->part_load * (size_t)plan->parts);
     for (int64_t i = 0; i < plan->n_items; i++) {
@@ -182,6 +182,12 @@ static void deal_items(kvf__attn_plan *plan)
     }
 }
 
+void kvf__attn_plan_heads(kvf__attn_plan *plan, int64_t G)
+{
+    assert(G >= 1 && G <= plan->limits.G);
+    plan->G = G;
+}
+
 void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t n_rows,
                         const kvf__kvseg *segs, int64_t n_segs)
 {
@@ -201,7 +207,7 @@ void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t
         assert(row->len >= 0 && row->len <= plan->limits.row_len &&
                shared <= plan->limits.shared_len);
         if (row->len == 0) continue;
-        for (int64_t g = 0; g < plan->limits.G; g++)
+        for (int64_t g = 0; g < plan->G; g++)
             plan->items[plan->n_items++] = (kvf__attn_item){
                 .row = (int32_t)r, .head = (int32_t)g, .cost = row_cost(row, shared)};
     }
@@ -356,7 +362,7 @@ static void zero_grads(const kvf__attn *attn, int thread)
 void kvf__attn_run(const kvf__attn *attn, kvf__attn_item_fn *item, bool grads)
 {
     const kvf__attn_plan *plan = attn->plan;
-    assert(attn->H == plan->limits.H && attn->G == plan->limits.G && attn->D == plan->limits.D);
+    assert(attn->H == plan->limits.H && attn->G == plan->G && attn->D <= plan->limits.D);
     assert(attn->act == KVF__F32 || attn->act == KVF__BF16);
     assert(!grads || plan->limits.backward);
 #pragma omp parallel num_threads(plan->threads)

@@ -49,13 +49,15 @@ typedef struct kvf__attn_limits {
     int64_t rows, tokens, row_len; /* at most so many rows, packed tokens, own tokens in one row */
     int64_t shared_len;            /* longest sum of shared segments of a row */
     int64_t grad_len;              /* sum of lengths of segments with gradients */
-    int64_t H, G, D;
+    int64_t H, G, D;               /* G and D: at most; see kvf__attn_plan_heads */
     bool backward;
     bool plain; /* kvf__attn_plain_fwd may be called */
 } kvf__attn_limits;
 kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits,
                                  kvf__attn_plan **out);
 void kvf__attn_plan_free(kvf__attn_plan *plan);
+/* The key/value heads of the calls that come, at most limits.G, as at first. */
+void kvf__attn_plan_heads(kvf__attn_plan *plan, int64_t G);
 /* Deals the items of a batch; allocates nothing. The arrays are viewed until the next set. */
 void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t n_rows,
                         const kvf__kvseg *segs, int64_t n_segs);

@@ -25,6 +25,7 @@ typedef struct kvf__attn_item {
 
 struct kvf__attn_plan {
     kvf__attn_limits limits;
+    int64_t G; /* of the calls that come */
     int threads;
     const kvf__attn_row *rows; /* of the last set */
     const kvf__kvseg *segs;    /* lengths only: pointers come with the call */

@@ -259,6 +259,11 @@ kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, 
     return st;
 }
 
+bool kvf__packed_is(const kvf__packed *packed, int64_t K, int64_t N)
+{
+    return packed->K == K && packed->N == N;
+}
+
 void kvf__packed_free(kvf__packed *packed)
 {
     if (!packed) return;

@@ -42,15 +42,17 @@ static kvf_status product(kvf_ctx *ctx, const kvf__kv_projection *of, const floa
     return kvf__sgemm(ctx, false, true, P, n, of->C, x, of->C, w, of->C, b ? 1 : 0, y, stride);
 }
 
-static kvf__head_norm norm_of(const kvf__kv_projection *of, float *keys, int64_t stride, int64_t P,
-                              const scratch *s)
+static kvf__head_norm norm_of(const kvf__kv_projection *of, bool value, float *keys, int64_t stride,
+                              int64_t P, const scratch *s)
 {
+    const bool whole = of->k_norm_whole && !value;
+
     return (kvf__head_norm){.M = P,
                             .ld = stride,
-                            .heads = of->k_norm_whole ? 1 : of->G,
-                            .D = of->k_norm_whole ? of->G * of->D : of->D,
+                            .heads = whole ? 1 : of->G,
+                            .D = whole ? of->G * of->D : of->D,
                             .eps = of->eps,
-                            .gamma = of->k_norm,
+                            .gamma = value ? of->v_norm : of->k_norm,
                             .x = keys,
                             .xhat = s->xhat,
                             .rstd = s->rstd};
@@ -72,10 +74,14 @@ kvf_status kvf__kv_projection_fwd(kvf_ctx *ctx, const kvf__kv_projection *of, fl
     KVF_TRY(product(ctx, of, of->wv, of->bv, x, P, v, stride));
     KVF_TRY(product(ctx, of, of->wk, of->bk, x, P, k, stride));
     if (of->k_norm) {
-        const kvf__head_norm norm = norm_of(of, k, stride, P, &s);
+        const kvf__head_norm norm = norm_of(of, false, k, stride, P, &s);
         kvf__kernels_get()->head_norm_fwd(KVF__F32, &norm);
     }
     rotate(of, k, stride, P, false);
+    if (of->v_norm) {
+        const kvf__head_norm norm = norm_of(of, true, v, stride, P, &s);
+        kvf__kernels_get()->head_norm_fwd(KVF__F32, &norm);
+    }
     return KVF_OK;
 }
 
@@ -88,7 +94,7 @@ kvf_status kvf__kv_projection_bwd(kvf_ctx *ctx, const kvf__kv_projection *of, fl
 
     /* K = rope(norm_k(x W_k^T + b_k)): what the norm kept is computed again */
     if (of->k_norm) {
-        const kvf__head_norm norm = norm_of(of, s.keys, n, P, &s);
+        const kvf__head_norm norm = norm_of(of, false, s.keys, n, P, &s);
         KVF_TRY(product(ctx, of, of->wk, of->bk, x, P, s.keys, n));
         kvf__kernels_get()->head_norm_fwd(KVF__F32, &norm);
     }
@@ -96,13 +102,20 @@ kvf_status kvf__kv_projection_bwd(kvf_ctx *ctx, const kvf__kv_projection *of, fl
         memcpy(s.keys + p * n, dk + p * stride, (size_t)n * sizeof *dk);
     rotate(of, s.keys, n, P, true);
     if (of->k_norm) {
-        const kvf__head_norm norm = norm_of(of, s.keys, n, P, &s);
+        const kvf__head_norm norm = norm_of(of, false, s.keys, n, P, &s);
         kvf__kernels_get()->head_norm_bwd(KVF__F32, &norm);
     }
     KVF_TRY(kvf__sgemm(ctx, false, false, P, C, n, s.keys, n, of->wk, C, 0, dx, C));
 
-    /* V = x W_v^T + b_v */
-    return kvf__sgemm(ctx, false, false, P, C, n, dv, stride, of->wv, C, 1, dx, C);
+    if (!of->v_norm) /* V = x W_v^T + b_v */
+        return kvf__sgemm(ctx, false, false, P, C, n, dv, stride, of->wv, C, 1, dx, C);
+    const kvf__head_norm norm = norm_of(of, true, s.keys, n, P, &s);
+    KVF_TRY(product(ctx, of, of->wv, of->bv, x, P, s.keys, n));
+    kvf__kernels_get()->head_norm_fwd(KVF__F32, &norm);
+    for (int64_t p = 0; p < P; p++)
+        memcpy(s.keys + p * n, dv + p * stride, (size_t)n * sizeof *dv);
+    kvf__kernels_get()->head_norm_bwd(KVF__F32, &norm);
+    return kvf__sgemm(ctx, false, false, P, C, n, s.keys, n, of->wv, C, 1, dx, C);
 }
 
 double kvf__kv_projection_gain(const kvf__kv_projection *of)

@@ -1,9 +1,10 @@
 /* Keys and values that a base's own frozen projections make of P inputs of width C: what method
  * `projected` trains its inputs through.
  *
- *   K = rope(norm_k(x W_k^T + b_k))    V = x W_v^T + b_v
+ *   K = rope(norm_k(x W_k^T + b_k))    V = norm_v(x W_v^T + b_v)
  *
- * Weights are raw, never norm-folded; biases, the norm of keys (Qwen3) and rope apply where the
+ * Weights are raw, never norm-folded; biases, the norms of keys (Qwen3) and values
+ * (Gemma 4) and rope apply where the
  * family has them, rope at the prefix's own positions 0 .. P-1, whatever position_start is. x is
  * used as it is, without a norm in front of it. */
 #ifndef KVF_KV_PROJECTION_H
@@ -17,6 +18,7 @@ typedef struct kvf__kv_projection {
     const float *wk, *wv;    /* [G*D, C] */
     const float *bk, *bv;    /* [G*D]; NULL: none */
     const float *k_norm;     /* [G, D] RMSNorm of each head's keys; NULL: none */
+    const float *v_norm;     /* the same of values, by heads */
     bool k_norm_whole;       /* of all heads' keys together */
     float eps;               /* of the norms */
     int64_t R;               /* elements of a head that rope rotates */

@@ -25,6 +25,7 @@ kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, 
 /* Other values for a packed weight of the same shape, with a bias exactly if it has one. */
 kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
                        const float *bias, kvf__packed *packed);
+bool kvf__packed_is(const kvf__packed *packed, int64_t K, int64_t N); /* of that shape */
 void kvf__packed_free(kvf__packed *packed);
 size_t kvf__packed_bytes(const kvf__packed *packed);
 

@@ -7,47 +7,157 @@
 #include <math.h>
 #include <string.h>
 
+/* ---- heads by layer -------------------------------------------------------------------------- */
+
+kvf__kv_heads kvf__kv_at(const kvf__kv_shape *shape, int64_t l)
+{
+    if (shape->heads) return shape->heads[l];
+    return (kvf__kv_heads){shape->G, shape->D, l * shape->G, l * shape->G * shape->D};
+}
+
+bool kvf__kv_same(const kvf__kv_shape *a, const kvf__kv_shape *b)
+{
+    bool same = a->L == b->L;
+
+    for (int64_t l = 0; same && l < a->L; l++) {
+        const kvf__kv_heads x = kvf__kv_at(a, l), y = kvf__kv_at(b, l);
+        same = x.G == y.G && x.D == y.D;
+    }
+    return same;
+}
+
+kvf_status kvf__kv_copy_heads(kvf_ctx *ctx, const kvf__kv_shape *shape, kvf__kv_heads **out)
+{
+    const size_t n = (size_t)shape->L + 1;
+
+    *out = NULL;
+    if (!shape->heads) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof **out, out));
+    memcpy(*out, shape->heads, n * sizeof **out);
+    return KVF_OK;
+}
+
+const char *kvf__kv_text(char buf[KVF__KV_TEXT], const kvf__kv_shape *shape, int64_t P)
+{
+    const size_t room = KVF__KV_TEXT - 24; /* for the last head and the dots */
+    char length[24] = "P";
+    size_t at;
+
+    if (P >= 0) snprintf(length, sizeof length, "%lld", (long long)P);
+    if (!shape->heads) {
+        snprintf(buf, KVF__KV_TEXT, "[%lld, 2, %lld, %s, %lld]", (long long)shape->L,
+                 (long long)shape->G, length, (long long)shape->D);
+        return buf;
+    }
+    at = (size_t)snprintf(buf, KVF__KV_TEXT, "%lld layers [2, G, %s, D] with G x D of",
+                          (long long)shape->L, length);
+    for (int64_t l = 0; l < shape->L && at < KVF__KV_TEXT; l++)
+        at += (size_t)snprintf(buf + at, KVF__KV_TEXT - at, at < room ? "%s %lldx%lld" : "%s ...",
+                               l ? "," : "", (long long)shape->heads[l].G,
+                               (long long)shape->heads[l].D) +
+              (at < room ? 0 : KVF__KV_TEXT);
+    return buf;
+}
+
+const char *kvf__heads_text(char buf[KVF__KV_TEXT], const kvf__kv_shape *shape)
+{
+    if (shape->heads) return kvf__kv_text(buf, shape, -1);
+    snprintf(buf, KVF__KV_TEXT, "L=%lld G=%lld D=%lld", (long long)shape->L, (long long)shape->G,
+             (long long)shape->D);
+    return buf;
+}
+
+/* ---- the tensor ------------------------------------------------------------------------------ */
+
+/* Values of all layers; false: this is no shape. */
+static bool count_values(const kvf__kv_shape *shape, int64_t P, size_t *out)
+{
+    const int64_t dims[] = {shape->L, 2, shape->G, P, shape->D};
+
+    *out = 1;
+    if (shape->heads)
+        return P >= 0 && kvf__mul((size_t)shape->heads[shape->L].width, 2 * (size_t)P, out);
+    for (int i = 0; i < 5; i++)
+        if (dims[i] < 0 || !kvf__mul(*out, (size_t)dims[i], out)) return false;
+    return true;
+}
+
+kvf_status kvf__prefix_create(kvf_ctx *ctx, kvf__prefix *out, const kvf__kv_shape *shape, int64_t P)
+{
+    kvf__prefix made = {.L = shape->L, .G = shape->G, .P = P, .D = shape->D};
+    char text[KVF__KV_TEXT];
+    size_t count = 1;
+    kvf_status st;
+
+    if (shape->heads) made.G = made.D = KVF__BY_LAYER;
+    if (!count_values(shape, P, &count))
+        return kvf__fail(ctx, KVF_ESHAPE, "prefix: %s is not a shape",
+                         kvf__kv_text(text, shape, P));
+    st = kvf__alloc_array(ctx, count, sizeof *made.kv, &made.kv);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)made.L, sizeof *made.layer_mask, &made.layer_mask);
+    if (!st) st = kvf__kv_copy_heads(ctx, shape, &made.heads);
+    if (st) {
+        kvf__prefix_done(&made);
+        return st;
+    }
+    memset(made.layer_mask, 1, (size_t)made.L);
+    *out = made;
+    return KVF_OK;
+}
+
+kvf_status kvf__prefix_like(kvf_ctx *ctx, kvf__prefix *out, const kvf__prefix *other)
+{
+    const kvf__kv_shape shape = kvf__prefix_shape(other);
+    return kvf__prefix_create(ctx, out, &shape, other->P);
+}
+
 kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P,
                             int64_t D)
 {
-    const int64_t dims[] = {L, 2, G, P, D};
-    size_t count = 1;
-    float *kv = NULL;
-    uint8_t *mask = NULL;
+    const kvf__kv_shape shape = {.L = L, .G = G, .D = D};
 
-    for (int i = 0; i < 5; i++)
-        if (dims[i] < 0 || !kvf__mul(count, (size_t)dims[i], &count))
-            return kvf__fail(ctx, KVF_ESHAPE, "prefix: [%lld, 2, %lld, %lld, %lld] is not a shape",
-                             (long long)L, (long long)G, (long long)P, (long long)D);
-    KVF_TRY(kvf__alloc_array(ctx, count, sizeof *kv, &kv));
-    kvf_status st = kvf__alloc_array(ctx, (size_t)L, sizeof *mask, &mask);
-    if (st) {
-        kvf__free(kv);
-        return st;
-    }
-    memset(mask, 1, (size_t)L);
-    *out = (kvf__prefix){.L = L, .G = G, .P = P, .D = D, .kv = kv, .layer_mask = mask};
-    return KVF_OK;
+    if (G == KVF__BY_LAYER && D == KVF__BY_LAYER)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "a prefix whose heads differ by layer is not supported here");
+    return kvf__prefix_create(ctx, out, &shape, P);
 }
 
 void kvf__prefix_done(kvf__prefix *prefix)
 {
     kvf__free(prefix->kv);
+    kvf__free(prefix->heads);
     kvf__free(prefix->layer_mask);
     kvf__free(prefix->log_weight);
     *prefix = (kvf__prefix){0};
 }
 
+kvf__kv_shape kvf__prefix_shape(const kvf__prefix *prefix)
+{
+    return (kvf__kv_shape){prefix->L, prefix->G, prefix->D, prefix->heads};
+}
+
+kvf__prefix_layer kvf__prefix_at(const kvf__prefix *prefix, int64_t l)
+{
+    const kvf__kv_shape shape = kvf__prefix_shape(prefix);
+    const kvf__kv_heads at = kvf__kv_at(&shape, l);
+    const int64_t n = at.G * prefix->P * at.D;
+    float *k = prefix->kv + 2 * at.width * prefix->P, *w = prefix->log_weight;
+
+    return (kvf__prefix_layer){at.G, at.D, n, k, k + n, w ? w + at.heads * prefix->P : NULL};
+}
+
 size_t kvf__prefix_count(const kvf__prefix *prefix)
 {
-    return (size_t)(prefix->L * 2 * prefix->G * prefix->P * prefix->D);
+    const kvf__kv_shape shape = kvf__prefix_shape(prefix);
+    return (size_t)(2 * kvf__kv_at(&shape, prefix->L).width * prefix->P);
 }
 
 /* ---- log-weights ----------------------------------------------------------------------------- */
 
 size_t kvf__prefix_weights(const kvf__prefix *prefix)
 {
-    return (size_t)(prefix->L * prefix->G * prefix->P);
+    const kvf__kv_shape shape = kvf__prefix_shape(prefix);
+    return (size_t)(kvf__kv_at(&shape, prefix->L).heads * prefix->P);
 }
 
 kvf_status kvf__prefix_weigh(kvf_ctx *ctx, kvf__prefix *prefix)
@@ -72,65 +182,91 @@ kvf_status kvf__prefix_take_weights(kvf_ctx *ctx, kvf__prefix *to, const kvf__pr
 kvf_status kvf__log_weight_param(kvf_ctx *ctx, const kvf__prefix *prefix, const kvf__prefix *d,
                                  kvf__params *params)
 {
-    const kvf__param param = {.name = KVF__LOG_WEIGHT,
-                              .value = prefix->log_weight,
-                              .grad = d ? d->log_weight : NULL,
-                              .rank = 3,
-                              .dim = {prefix->L, prefix->G, prefix->P},
-                              .n = prefix->L * prefix->G * prefix->P,
-                              .lr_scale = 1};
+    kvf__param param = {.name = KVF__LOG_WEIGHT,
+                        .value = prefix->log_weight,
+                        .grad = d ? d->log_weight : NULL,
+                        .rank = 3,
+                        .dim = {prefix->L, prefix->G, prefix->P},
+                        .n = (int64_t)kvf__prefix_weights(prefix),
+                        .lr_scale = 1};
+
+    if (prefix->heads) { /* one for each head of all layers */
+        param.rank = 2;
+        param.dim[0] = prefix->heads[prefix->L].heads;
+        param.dim[1] = prefix->P;
+    }
     return prefix->log_weight ? kvf__params_add(ctx, params, &param) : KVF_OK;
 }
 
 kvf_status kvf__prefix_check_weights(kvf_ctx *ctx, const char *where, const kvf__prefix *prefix)
 {
-    const int64_t n = prefix->G * prefix->P;
-
-    for (int64_t i = 0; prefix->log_weight && i < prefix->L * n; i++) {
-        const float w = prefix->log_weight[i];
-        if (!(fabsf(w) <= KVF__MOST_LOG_WEIGHT))
-            return kvf__fail(ctx, KVF_ENUMERIC,
-                             "%s: a log-weight of layer %lld is %g, want %g to %g", where,
-                             (long long)(i / n), (double)w, (double)-KVF__MOST_LOG_WEIGHT,
-                             (double)KVF__MOST_LOG_WEIGHT);
-        if (!prefix->layer_mask[i / n] && w != 0)
-            return kvf__fail(ctx, KVF_EFORMAT,
-                             "%s: layer %lld is masked and has a log-weight of %g, want 0", where,
-                             (long long)(i / n), (double)w);
+    for (int64_t l = 0; prefix->log_weight && l < prefix->L; l++) {
+        const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+        for (int64_t i = 0; i < at.G * prefix->P; i++) {
+            const float w = at.log_weight[i];
+            if (!(fabsf(w) <= KVF__MOST_LOG_WEIGHT))
+                return kvf__fail(ctx, KVF_ENUMERIC,
+                                 "%s: a log-weight of layer %lld is %g, want %g to %g", where,
+                                 (long long)l, (double)w, (double)-KVF__MOST_LOG_WEIGHT,
+                                 (double)KVF__MOST_LOG_WEIGHT);
+            if (!prefix->layer_mask[l] && w != 0)
+                return kvf__fail(ctx, KVF_EFORMAT,
+                                 "%s: layer %lld is masked and has a log-weight of %g, want 0",
+                                 where, (long long)l, (double)w);
+        }
     }
     return KVF_OK;
 }
 
 /* ---- the flat form --------------------------------------------------------------------------- */
 
-/* Copies between kv [blocks][P][D] and flat [P][blocks][D], a block being one (l, key or value,
- * g). */
-static void copy_flat(const kvf__prefix *prefix, float *to_kv, float *to_flat, const float *from)
+/* Copies between a layer's [2 G][P][D] in kv and its [2 G][D] in each row of flat [P, width]. */
+static void copy_layer(const kvf__prefix *prefix, int64_t l, float *to_flat, const float *flat)
 {
-    const int64_t blocks = prefix->L * 2 * prefix->G, P = prefix->P, D = prefix->D;
-    for (int64_t block = 0; block < blocks; block++)
+    const kvf__kv_shape shape = kvf__prefix_shape(prefix);
+    const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+    const int64_t P = prefix->P, D = at.D, width = 2 * kvf__kv_at(&shape, prefix->L).width;
+    const int64_t first = 2 * kvf__kv_at(&shape, l).width;
+
+    for (int64_t block = 0; block < 2 * at.G; block++)
         for (int64_t p = 0; p < P; p++) {
-            const int64_t kv = (block * P + p) * D, flat = (p * blocks + block) * D;
-            if (to_kv)
-                memcpy(to_kv + kv, from + flat, (size_t)D * sizeof *from);
+            float *kv = at.k + (block * P + p) * D;
+            const int64_t i = p * width + first + block * D;
+            if (to_flat)
+                memcpy(to_flat + i, kv, (size_t)D * sizeof *kv);
             else
-                memcpy(to_flat + flat, from + kv, (size_t)D * sizeof *from);
+                memcpy(kv, flat + i, (size_t)D * sizeof *kv);
         }
 }
 
 void kvf__prefix_from_flat(kvf__prefix *prefix, const float *flat)
 {
-    copy_flat(prefix, prefix->kv, NULL, flat);
+    for (int64_t l = 0; l < prefix->L; l++)
+        copy_layer(prefix, l, NULL, flat);
 }
 
 void kvf__prefix_to_flat(const kvf__prefix *prefix, float *flat)
 {
-    copy_flat(prefix, NULL, flat, prefix->kv);
+    for (int64_t l = 0; l < prefix->L; l++)
+        copy_layer(prefix, l, flat, NULL);
+}
+
+void kvf__prefix_copy_tokens(kvf__prefix *to, int64_t at, const kvf__prefix *from, int64_t first,
+                             int64_t n)
+{
+    for (int64_t l = 0; l < to->L; l++) {
+        const kvf__prefix_layer into = kvf__prefix_at(to, l), out_of = kvf__prefix_at(from, l);
+        for (int64_t head = 0; head < 2 * into.G; head++)
+            memcpy(into.k + (head * to->P + at) * into.D,
+                   out_of.k + (head * from->P + first) * into.D,
+                   (size_t)(n * into.D) * sizeof *into.k);
+    }
 }
 
 void kvf__prefix_clear_masked(kvf__prefix *prefix)
 {
-    size_t n = (size_t)(2 * prefix->G * prefix->P * prefix->D);
-    for (int64_t l = 0; l < prefix->L; l++)
-        if (!prefix->layer_mask[l]) memset(prefix->kv + (size_t)l * n, 0, n * sizeof *prefix->kv);
+    for (int64_t l = 0; l < prefix->L; l++) {
+        const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
+        if (!prefix->layer_mask[l]) memset(at.k, 0, (size_t)(2 * at.n) * sizeof *at.k);
+    }
 }

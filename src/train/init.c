@@ -90,13 +90,14 @@ static kvf_status start_from_words(kvf__trainer *t)
     bool layers = reads_both_ways(t);
     int32_t *ids = NULL;
     float *words = NULL;
+    const kvf__kv_shape shape = kvf__identity_kv(&t->id);
     kvf__prefix kv = {0};
     kvf_status st;
 
     st = start_ids(t, &ids);
     if (st) goto out;
     st = kvf__alloc_array(t->ctx, (size_t)(layers ? t->id.L * n : n), sizeof *words, &words);
-    if (!st && layers) st = kvf__prefix_init(t->ctx, &kv, t->id.L, t->id.G, P, t->id.D);
+    if (!st && layers) st = kvf__prefix_create(t->ctx, &kv, &shape, P);
     if (st) goto out;
     if (layers)
         st = kvf__base_keys_values(t->ctx, t->base, ids, &kv, words);
@@ -346,7 +347,7 @@ static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residu
         st = kvf__vectors_init(t->ctx, &vectors, t->tuned.vectors.P, t->tuned.vectors.C);
     } else {
         target.prefix = &prefix;
-        st = kvf__prefix_init(t->ctx, &prefix, t->id.L, t->id.G, t->id.P, t->id.D);
+        st = kvf__prefix_like(t->ctx, &prefix, &t->tuned.prefix);
     }
     if (!st) st = find_target(t, file, target);
     if (!st) st = kvf__encoder_init_target(t->ctx, t->tuned.encoder, target, residual);

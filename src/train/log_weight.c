@@ -90,7 +90,7 @@ static kvf_status no_more(void *user, kvf__pass *pass, const kvf__batch *batch)
     return KVF_OK;
 }
 
-/* *share [L, H]: sums over the labels of a sample. */
+/* *share [layers of the base, H]: sums over the labels of a sample. */
 static kvf_status sum_shares(kvf__trainer *t, const kvf__dataset *set, double *share)
 {
     const kvf__evaluator_options how = {.P = t->id.P, .infix = t->id.infix};
@@ -108,15 +108,20 @@ static kvf_status sum_shares(kvf__trainer *t, const kvf__dataset *set, double *s
 /* Raises mass [L, G] to the mean of a sample: of the query heads that read a key head, the most. */
 static kvf_status raise_masses(kvf__trainer *t, bool first_only, double *mass)
 {
-    const int64_t H = kvf__model_desc(t->base->model)->H, heads = H / t->id.G;
+    const kvf__desc *d = kvf__model_desc(t->base->model);
+    const kvf__kv_shape kv = kvf__identity_kv(&t->id);
+    const int64_t H = d->H;
     kvf__dataset set = {0};
     double *share = NULL;
     kvf_status st = make_sample(t, first_only, &set);
 
-    if (!st) st = kvf__alloc_array(t->ctx, (size_t)(t->id.L * H), sizeof *share, &share);
+    if (!st) st = kvf__alloc_array(t->ctx, (size_t)(d->L * H), sizeof *share, &share);
     if (!st && set.n_labels) st = sum_shares(t, &set, share);
-    for (int64_t i = 0; !st && set.n_labels && i < t->id.L * H; i++)
-        mass[i / heads] = fmax(mass[i / heads], share[i] / (double)set.n_labels);
+    for (int64_t i = 0; !st && set.n_labels && i < d->L * H; i++) {
+        const kvf__kv_heads at = kvf__kv_at(&kv, kvf__desc_layer(d, i / H).from);
+        double *of = &mass[at.heads + i % H / (H / at.G)];
+        *of = fmax(*of, share[i] / (double)set.n_labels);
+    }
     kvf__free(share);
     kvf__dataset_done(&set);
     return st;
@@ -128,15 +133,19 @@ static kvf_status raise_masses(kvf__trainer *t, bool first_only, double *mass)
 static void set_layers(kvf__trainer *t, const float *values, const double *of_heads)
 {
     const kvf__prefix *p = &t->tuned.prefix;
-    const int64_t n = p->G * p->P;
 
-    for (int64_t i = 0; i < p->L * n; i++)
-        if (p->layer_mask[i / n]) p->log_weight[i] = values ? values[i] : (float)of_heads[i / p->P];
+    for (int64_t l = 0; l < p->L; l++) {
+        const kvf__prefix_layer at = kvf__prefix_at(p, l);
+        const int64_t first = at.log_weight - p->log_weight, end = first + at.G * p->P;
+        for (int64_t i = first; p->layer_mask[l] && i < end; i++)
+            p->log_weight[i] = values ? values[i] : (float)of_heads[i / p->P];
+    }
 }
 
 static kvf_status start_at_mass(kvf__trainer *t, double wanted)
 {
-    const int64_t heads = t->id.L * t->id.G;
+    const kvf__kv_shape kv = kvf__identity_kv(&t->id);
+    const int64_t heads = kvf__kv_at(&kv, kv.L).heads;
     double *mass = NULL;
 
     KVF_TRY(kvf__alloc_array(t->ctx, (size_t)(2 * heads), sizeof *mass, &mass));

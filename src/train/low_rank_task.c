@@ -25,7 +25,11 @@ kvf_status kvf__low_rank_task_alloc(kvf__trainer *t)
 {
     const kvf__identity *id = &t->id;
     if (!t->options.low_rank_tasks) return KVF_OK;
-    KVF_TRY(kvf__prefix_init(t->ctx, &t->tuned.task_prefix, id->L, id->G, id->P, id->D));
+    if (id->heads)
+        return kvf__fail(t->ctx, KVF_EUNSUPPORTED,
+                         "--low-rank-tasks: heads differ by layer on this base: its tasks have no "
+                         "vectors of one length");
+    KVF_TRY(kvf__prefix_like(t->ctx, &t->tuned.task_prefix, &t->tuned.prefix));
     KVF_TRY(kvf__prefix_take_weights(t->ctx, &t->tuned.task_prefix, &t->tuned.prefix));
     for (size_t i = 0; i < t->rows.n; i++) {
         kvf__train_task *task = &t->rows.task[i];

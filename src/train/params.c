@@ -96,8 +96,9 @@ static kvf_status make_emitted(kvf__trainer *t, const kvf__encoder_shape *shape)
         tuned->gradient.vectors = &tuned->dvectors;
         return KVF_OK;
     }
-    KVF_TRY(kvf__prefix_init(t->ctx, &tuned->prefix, shape->L, shape->G, shape->P, shape->D));
-    KVF_TRY(kvf__prefix_init(t->ctx, &tuned->dprefix, shape->L, shape->G, shape->P, shape->D));
+    const kvf__kv_shape kv = kvf__encoder_kv(shape);
+    KVF_TRY(kvf__prefix_create(t->ctx, &tuned->prefix, &kv, shape->P));
+    KVF_TRY(kvf__prefix_create(t->ctx, &tuned->dprefix, &kv, shape->P));
     memcpy(tuned->prefix.layer_mask, tuned->layer_mask, (size_t)shape->L);
     memcpy(tuned->dprefix.layer_mask, tuned->layer_mask, (size_t)shape->L);
     tuned->emitted.prefix = &tuned->prefix;
@@ -121,6 +122,11 @@ static kvf_status make_tuned(kvf__trainer *t)
             "method %s trains vectors as wide as the model, %lld, and the embeddings of "
             "this base are %lld wide",
             o->method, (long long)desc->C, (long long)desc->E);
+    if (t->tuned.method->port == KVF__PORT_EMBED && desc->by_layer.inputs)
+        return kvf__fail(t->ctx, KVF_EUNSUPPORTED,
+                         "method %s: virtual tokens have no embeddings for each layer, which %s "
+                         "reads: train keys and values",
+                         o->method, desc->arch_name);
     KVF_TRY(choose_layers(t));
     if (t->tuned.method->port == KVF__PORT_BLOCK) t->tuned.base = base;
     if (!kvf__method_has_length(o->method)) return KVF_OK;

@@ -29,7 +29,7 @@ kvf_status kvf__dropout_alloc(kvf__trainer *t)
         .p = o->prefix_dropout_per_row ? o->prefix_dropout : 0, .seed = o->seed};
     t->tuned.base_dropout = (kvf__row_dropout){.p = o->base_dropout, .seed = o->seed};
     if (!has_one_mask(t)) return KVF_OK;
-    KVF_TRY(kvf__prefix_init(t->ctx, &t->tuned.masked, t->id.L, t->id.G, t->id.P, t->id.D));
+    KVF_TRY(kvf__prefix_like(t->ctx, &t->tuned.masked, &t->tuned.prefix));
     KVF_TRY(kvf__prefix_take_weights(t->ctx, &t->tuned.masked, &t->tuned.prefix));
     t->tuned.condition.prefix = &t->tuned.masked;
     return KVF_OK;
@@ -41,11 +41,13 @@ static void mask(const kvf__trainer *t, kvf__prefix *to, const kvf__prefix *from
     kvf__dropout dropout = kvf__dropout_make(t->options.prefix_dropout);
     kvf__rng stream = kvf__rng_make(t->options.seed,
                                     ((uint64_t)STEP_STREAM << 32) + (uint64_t)t->progress.step);
-    int64_t n = (int64_t)kvf__prefix_count(from) / from->L;
 
 #pragma omp parallel for schedule(static)
-    for (int64_t l = 0; l < from->L; l++)
-        kvf__dropout_set(dropout, stream, l * n, to->kv + l * n, from->kv + l * n, n);
+    for (int64_t l = 0; l < from->L; l++) {
+        const kvf__prefix_layer at = kvf__prefix_at(from, l);
+        const int64_t first = at.k - from->kv;
+        kvf__dropout_set(dropout, stream, first, to->kv + first, at.k, 2 * at.n);
+    }
 }
 
 void kvf__dropout_fwd(kvf__trainer *t)

@@ -143,10 +143,11 @@ kvf_status kvf__ranks_refresh(kvf__trainer *t)
 static void sum_layers(kvf__trainer *t, int64_t l)
 {
     const kvf__prefix *d = t->tuned.gradient.prefix;
-    int64_t size = (int64_t)kvf__prefix_count(d) / d->L;
-    for (; t->ranks->next_layer >= l; t->ranks->next_layer--)
+    for (; t->ranks->next_layer >= l; t->ranks->next_layer--) {
+        const kvf__prefix_layer at = kvf__prefix_at(d, t->ranks->next_layer);
         if (d->layer_mask[t->ranks->next_layer])
-            kvf__dist_sum_begin(t->ranks->dist, d->kv + t->ranks->next_layer * size, size);
+            kvf__dist_sum_begin(t->ranks->dist, at.k, 2 * at.n);
+    }
     kvf__dist_sum_push(t->ranks->dist);
 }
 

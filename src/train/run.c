@@ -138,9 +138,8 @@ static kvf_status fill_identity(kvf__trainer *t)
 {
     const kvf__desc *d = kvf__model_desc(t->base->model);
     kvf__identity *id = &t->id;
-    id->L = d->L;
-    id->G = d->G;
-    id->D = d->D;
+    const kvf__kv_shape kv = kvf__desc_kv(d);
+    KVF_TRY(kvf__identity_set_kv(t->ctx, id, &kv));
     id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
     if (d->position.starts_at_0 && !t->output.is_resumed &&
         !kvf__train_option_given(&t->options, "position-start"))

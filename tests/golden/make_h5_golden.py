@@ -105,6 +105,23 @@ def make_weighted(name, number=2, shape=(2, 2, 4)):
         f["prefix/log_weight"] = (np.arange(16) / 8 - 1).astype("<f4").reshape(shape)
 
 
+def make_heads(name, heads=((2, 8), (1, 16)), layers=2, number=2, flat=True):
+    """Heads that differ by layer: the same values in a row, [2, 2, 4, 8] of layer 0, then [2, 1, 4, 16]."""
+    make(name)
+    with h5py.File(name, "r+") as f:
+        f.attrs.modify("kvfold_format", number)
+        f["heads_by_layer"] = np.array(heads, np.int64)
+        if flat:
+            old = f["prefix/past_key_values"]
+            facts = dict(old.attrs)
+            del f["prefix/past_key_values"]
+            d = f.create_dataset("prefix/past_key_values", data=values().reshape(-1))
+            for key, value in facts.items():
+                if key != "DIMENSION_LABELS":
+                    d.attrs[key] = value
+            d.attrs["L"], d.attrs["P"] = layers, 4
+
+
 def make_plain(name):
     with h5py.File(name, "w", libver=("v108", "v108")) as f:
         f["x"] = [1.0, 2.0]
@@ -158,5 +175,11 @@ if __name__ == "__main__":
     make_weighted("h5_weighted.h5")
     make_weighted("h5_weighted1.h5", number=1)
     make_weighted("h5_weighted_shape.h5", shape=(2, 4, 2))
+    make_heads("h5_heads.h5")
+    make_heads("h5_heads1.h5", number=1)
+    make_heads("h5_heads_few.h5", heads=((2, 8), (1, 8)))
+    make_heads("h5_heads_zero.h5", heads=((2, 8), (0, 16)))
+    make_heads("h5_heads_layers.h5", layers=3)
+    make_heads("h5_heads_shape.h5", flat=False)
     make_plain("h5_plain.h5")
     make_peft("peft_tiny")

@@ -6,6 +6,8 @@ them without and with a random prefix, losses, and the gradient of the summed lo
 computed in f32 row by row without padding. golden.autocast_error is the relative L2 error of that gradient under
 torch.autocast(bfloat16). Weights are f16 so that f32 holds them exactly and bf16 rounds them, as it does real ones.
 
+Where the heads of layers differ (Gemma 4), golden.prefix, golden.gradient and golden.kv are the layers one after the other.
+
 The families of FAMILIES have a prefix of 20 and two things more: golden.kv, the keys and values of the last row behind the
 prefix, [L, 2, G, T, D], and model.gguf, the same weights by the names, in the order and with the keys that llama.cpp's converter
 gives them. Their rows are run once more padded on either side: the logits must not change, but for a window, in which padding
@@ -23,7 +25,7 @@ import gguf
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
                           LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -50,6 +52,10 @@ SMALL = dict(vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_lay
 LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, original_max_position_embeddings=64,
                 short_factor=[1.0, 1.3, 1.7], long_factor=[2.0, 3.0, 5.0])
 GEMMA = SMALL | dict(head_dim=8, query_pre_attn_scalar=8, sliding_window=8, pad_token_id=0)
+GEMMA4 = {k: v for k, v in GEMMA.items() if k not in ("num_hidden_layers", "query_pre_attn_scalar")} | dict(
+    global_head_dim=16, vocab_size_per_layer_input=40, final_logit_softcapping=3.0, max_position_embeddings=64,
+    rope_parameters={"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 5000.0},
+                     "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})
 GEMMA_KEYS = {"attention.key_length": 8, "attention.value_length": 8, "attention.sliding_window": 8}
 FAMILIES = {
     "olmo2": (Olmo2ForCausalLM(Olmo2Config(**SMALL, pad_token_id=0)), "olmo2", {}),
@@ -73,6 +79,15 @@ FAMILIES = {
         "gemma3", GEMMA_KEYS | {"attention.sliding_window_pattern": 2, "rope.freq_base": 5000.0, "rope.freq_base_swa": 100.0,
                                 "rope.scaling.type": "linear", "rope.scaling.factor": 8.0}),
     "mistral": (MistralForCausalLM(MistralConfig(**SMALL, sliding_window=8)), None, {}),
+    # as E2B and E4B: inputs of layers, of which the last ones share keys and values and are twice as wide within
+    "gemma4": (Gemma4ForCausalLM(Gemma4TextConfig(**GEMMA4, num_hidden_layers=6, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                                                  hidden_size_per_layer_input=16, layer_types=["sliding_attention", "full_attention"] * 3)),
+               None, {}),
+    # as 31B: fewer and larger heads in layers that are not local, whose values are their keys
+    "gemma4_dense": (Gemma4ForCausalLM(Gemma4TextConfig(**GEMMA4, num_hidden_layers=3, hidden_size_per_layer_input=0, attention_k_eq_v=True,
+                                                        num_global_key_value_heads=1,
+                                                        layer_types=["sliding_attention", "sliding_attention", "full_attention"])),
+                     None, {}),
 }
 
 
@@ -83,14 +98,25 @@ def randomise(model, generator):
         norm = "norm" in name.lower() or "ln_" in name
         scale = 0.2 if norm or value.dim() == 1 else 1.0 / value.shape[-1] ** 0.5
         new = noise * scale + (1.0 if norm and name.endswith("weight") else 0.0)
+        if model.config.model_type == "gemma4_text" and "q_norm" in name:  # its scores are divided by nothing
+            new = new / value.shape[0] ** 0.5
         value.data.copy_(new.to(torch.float16).float())
+    for name, value in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            value.copy_((0.9 + 0.2 * torch.rand(1, generator=generator)).to(torch.float16).float())
 
 
 def prefix_cache(model, prefix):
     cache = DynamicCache(config=model.config)
-    for layer in range(prefix.shape[0]):
-        cache.update(prefix[layer, 0][None], prefix[layer, 1][None], layer)
+    for layer, (keys, values) in enumerate(prefix):
+        cache.update(keys[None], values[None], layer)
     return cache
+
+
+def joined(layers):
+    """[L, 2, G, P, D], or, where heads differ, the layers one after the other."""
+    alike = all(layer.shape == layers[0].shape for layer in layers)
+    return torch.stack(list(layers)) if alike else torch.cat([layer.reshape(-1) for layer in layers])
 
 
 def padded_logits(model, rows, prefix, left):
@@ -98,15 +124,16 @@ def padded_logits(model, rows, prefix, left):
     longest = max(len(ids) for ids, _ in rows)
     room = [longest - len(ids) if left else 0 for ids, _ in rows]
     batch = torch.zeros(len(rows), longest, dtype=torch.long)
-    mask = torch.zeros(len(rows), prefix.shape[3] + longest, dtype=torch.long)
-    mask[:, : prefix.shape[3]] = 1
+    before = prefix[0].shape[2]
+    mask = torch.zeros(len(rows), before + longest, dtype=torch.long)
+    mask[:, :before] = 1
     for i, (ids, _) in enumerate(rows):
         batch[i, room[i] : room[i] + len(ids)] = ids
-        mask[i, prefix.shape[3] + room[i] : prefix.shape[3] + room[i] + len(ids)] = 1
+        mask[i, before + room[i] : before + room[i] + len(ids)] = 1
     cache = DynamicCache(config=model.config)
-    for layer in range(prefix.shape[0]):
-        cache.update(*(prefix[layer, kv][None].expand(len(rows), -1, -1, -1) for kv in (0, 1)), layer)
-    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, prefix.shape[3] :]
+    for layer, pair in enumerate(prefix):
+        cache.update(*(part[None].expand(len(rows), -1, -1, -1) for part in pair), layer)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)[:, before:]
     out = model(input_ids=batch, attention_mask=mask, position_ids=positions, past_key_values=cache).logits
     return torch.cat([out[i, room[i] + at] for i, (_, at) in enumerate(rows)])
 
@@ -114,10 +141,10 @@ def padded_logits(model, rows, prefix, left):
 def keys_and_values(model, ids, prefix):
     """What a row of ids leaves in a cache that is not cut at a window."""
     cache = DynamicCache()
-    for layer in range(prefix.shape[0]):
-        cache.update(prefix[layer, 0][None], prefix[layer, 1][None], layer)
+    for layer, (keys, values) in enumerate(prefix):
+        cache.update(keys[None], values[None], layer)
     model(input_ids=ids[None], past_key_values=cache)
-    return torch.stack([torch.stack([l.keys[0], l.values[0]]) for l in cache.layers])[:, :, :, prefix.shape[3] :].contiguous()
+    return joined([torch.stack([l.keys[0], l.values[0]])[:, :, prefix[0].shape[2] :] for l in cache.layers])
 
 
 def gguf_tensors(name, value, config):
@@ -195,10 +222,10 @@ def run(model, rows, prefix=None, start=None):
 
 
 def gradient(model, rows, prefix):
-    leaf = prefix.clone().requires_grad_(True)
-    logits, loss = run(model, rows, leaf)
+    leaves = [layer.clone().requires_grad_(True) for layer in prefix]
+    logits, loss = run(model, rows, leaves)
     loss.backward()
-    return logits.detach(), loss.detach(), leaf.grad
+    return logits.detach(), loss.detach(), joined([leaf.grad for leaf in leaves])
 
 
 def golden(name, model, seed, P=P, arch=None, keys=None):
@@ -208,9 +235,13 @@ def golden(name, model, seed, P=P, arch=None, keys=None):
     for value in model.parameters():
         value.requires_grad_(False)
     c = model.config
-    heads = getattr(c, "num_key_value_heads", None) or c.num_attention_heads
-    dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    prefix = torch.randn(c.num_hidden_layers, 2, heads, P, dim, generator=generator)
+    if c.model_type != "gemma4_text":
+        heads = getattr(c, "num_key_value_heads", None) or c.num_attention_heads
+        dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+        prefix = torch.randn(c.num_hidden_layers, 2, heads, P, dim, generator=generator)
+    else:
+        own = [c.per_layer_config[l] for l in range(c.num_hidden_layers - c.num_kv_shared_layers)]
+        prefix = [torch.randn(2, l.num_key_value_heads, P, l.head_dim, generator=generator) for l in own]
 
     rows, at_all, start = [], [], 0
     for n in LENGTHS:
@@ -235,7 +266,7 @@ def golden(name, model, seed, P=P, arch=None, keys=None):
         "golden.lengths": torch.tensor(LENGTHS, dtype=torch.int32),
         "golden.label_at": torch.cat(at_all).to(torch.int32),
         "golden.label_id": torch.cat([ids[at + 1] for ids, at in rows]).to(torch.int32),
-        "golden.prefix": prefix, "golden.gradient": grad,
+        "golden.prefix": joined(prefix), "golden.gradient": grad,
         "golden.bare_logits": bare_logits, "golden.logits": logits,
         "golden.losses": torch.tensor([bare_loss, loss, start0_loss]),
         "golden.autocast_error": torch.tensor([auto_error]),

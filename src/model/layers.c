@@ -1,0 +1,111 @@
+/* What layers differ in: heads of keys and values, the feed-forward width, whose keys and values
+ * they read. All code asks kvf__desc_layer, so that a base of equal layers is one whose layers
+ * happen to be equal. */
+#include "arch.h"
+
+#include <string.h>
+
+kvf__layer_shape kvf__desc_layer(const kvf__desc *desc, int64_t l)
+{
+    if (desc->by_layer.shape && l < desc->L) return desc->by_layer.shape[l];
+    return (kvf__layer_shape){
+        .G = desc->G, .D = desc->D, .F = desc->F, .R = desc->position.rotated, .from = l};
+}
+
+kvf__kv_shape kvf__desc_kv(const kvf__desc *desc)
+{
+    kvf__kv_shape shape = {.L = desc->L, .G = desc->G, .D = desc->D};
+
+    if (desc->by_layer.shape) shape.L = desc->by_layer.with_kv;
+    shape.heads = desc->by_layer.heads;
+    if (shape.heads) shape.G = shape.D = KVF__BY_LAYER;
+    return shape;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static kvf_status check_layer(kvf_ctx *ctx, const char *where, const kvf__desc *desc, int64_t l)
+{
+    const kvf__layer_shape *s = &desc->by_layer.shape[l];
+    const bool own = s->from == l, local = kvf__positions_window(&desc->position, l) > 0;
+
+    if (s->D > 1024 || s->G > 4096 || desc->H % s->G)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: layer %lld has %lld key/value heads of size %lld for %lld attention "
+                         "heads",
+                         where, (long long)l, (long long)s->G, (long long)s->D, (long long)desc->H);
+    if (s->R != (local && desc->position.local_theta > 0 ? desc->position.local_rotated
+                                                         : desc->position.rotated))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: layer %lld has another head size than the layers of its kind", where,
+                         (long long)l);
+    if (s->R < 2 || s->R > s->D || s->R % 2)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: rope rotates %lld elements of a head of layer %lld, expected an even "
+                         "number of 2 to %lld",
+                         where, (long long)s->R, (long long)l, (long long)s->D);
+    if (own && l > 0 && s[-1].from != l - 1)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: layer %lld has keys and values of its own, layer %lld before it "
+                         "none: only the last layers may share",
+                         where, (long long)l, (long long)l - 1);
+    const kvf__layer_shape *from = &desc->by_layer.shape[s->from];
+    const bool from_local = kvf__positions_window(&desc->position, s->from) > 0;
+    if (from->G != s->G || from->D != s->D || local != from_local)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: layer %lld shares keys and values with layer %lld, which has other "
+                         "heads or another window",
+                         where, (long long)l, (long long)s->from);
+    return KVF_OK;
+}
+
+static bool heads_differ(const kvf__by_layer *by)
+{
+    for (int64_t l = 1; l < by->with_kv; l++)
+        if (by->shape[l].G != by->shape[0].G || by->shape[l].D != by->shape[0].D) return true;
+    return false;
+}
+
+kvf_status kvf__desc_finish_layers(kvf_ctx *ctx, const char *where, kvf__desc *desc)
+{
+    kvf__by_layer *by = &desc->by_layer;
+
+    if (!by->shape) return KVF_OK;
+    by->with_kv = 0;
+    for (int64_t l = 0; l < desc->L; l++) {
+        KVF_TRY(check_layer(ctx, where, desc, l));
+        by->with_kv += by->shape[l].from == l;
+    }
+    desc->G = by->shape[0].G;
+    desc->D = by->shape[0].D;
+    if (!heads_differ(by)) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)by->with_kv + 1, sizeof *by->heads, &by->heads));
+    for (int64_t l = 0; l < by->with_kv; l++) {
+        const int64_t G = by->shape[l].G, D = by->shape[l].D;
+        kvf__kv_heads *at = &by->heads[l];
+        at->G = G;
+        at->D = D;
+        at[1] = (kvf__kv_heads){.heads = at->heads + G, .width = at->width + G * D};
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__by_layer_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__by_layer *out)
+{
+    const kvf__kv_shape kv = kvf__desc_kv(from);
+
+    *out = from->by_layer;
+    out->shape = NULL;
+    out->heads = NULL;
+    if (!from->by_layer.shape) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)from->L, sizeof *out->shape, &out->shape));
+    memcpy(out->shape, from->by_layer.shape, (size_t)from->L * sizeof *out->shape);
+    return kvf__kv_copy_heads(ctx, &kv, &out->heads);
+}
+
+void kvf__by_layer_done(kvf__by_layer *by)
+{
+    kvf__free(by->shape);
+    kvf__free(by->heads);
+    *by = (kvf__by_layer){0};
+}
