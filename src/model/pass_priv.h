@@ -17,6 +17,7 @@
 #include "pass_keys.h"
 #include "pass_rows.h"
 #include "pass_sections.h"
+#include "pass_shared_kv.h"
 #include "pass_times.h"
 
 /* What one layer leaves for its backward pass. Without backward, or when layers are recomputed, all
@@ -47,13 +48,6 @@ typedef struct kvf__kept {
     void *input_xhat;              /* [M, C] of the norm of what that gives */
     float *input_rstd;             /* [M] */
 } kvf__kept;
-
-/* Keys and values that later layers read too (pass_shared_kv.c), by the layer they are of. */
-typedef struct kvf__pass_shared {
-    void **kv;   /* [L] of [Mx, 2GD] in the act type; NULL where no other layer reads them, or all
-                    layers have their own */
-    float **dkv; /* [L] the sums of the gradients of all who read them; backward only */
-} kvf__pass_shared;
 
 /* What the forward pass works on; Mx = padded limits.tokens, Lx = padded limits.labels, Rx = the
  * larger. */
@@ -159,14 +153,6 @@ kvf_status kvf__embed_bwd(kvf_ctx *ctx, kvf__pass *pass, bool block);
 void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);
-
-/* Keys and values that layers share (pass_shared_kv.c): their memory for M rows; after layer l's
- * qkv, kept or taken over; before a backward pass; after the attention of layer l on the way back,
- * added up, or given to the layer they are of. */
-void kvf__pass_lay_shared(kvf__pass *pass, kvf__carver *carve, int64_t M);
-void kvf__pass_shared_fwd(kvf__pass *pass, int64_t l);
-void kvf__pass_shared_begin_bwd(kvf__pass *pass);
-void kvf__pass_shared_bwd(kvf__pass *pass, int64_t l);
 
 /* Keys and values of layer l of every row of the batch, after the cached ones; lengths stay as
  * they are. */
