@@ -26,13 +26,16 @@ struct kvf__fold_probe {
 static kvf_status alloc_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
 {
     kvf__pass_limits limits = {.rows = p->infix ? 2 : 1, .P = P, .infix = p->infix};
+    const bool encoder = kvf__model_desc(p->base->model)->encoder > 0;
     const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->block.causal,
+                                    .source = encoder,
                                     .infix = p->infix};
     for (int64_t i = 0; i < rows; i++) {
         int64_t length = kvf__example_length(&p->set, i), labels = kvf__example_labels(&p->set, i);
         if (length > limits.tokens) limits.tokens = limits.row_len = length;
         if (labels > limits.labels) limits.labels = labels;
     }
+    if (encoder) limits.source_tokens = limits.source_len = limits.tokens;
     if (p->infix) limits.common_len = limits.common_tokens = limits.tokens;
     p->width = p->head ? kvf__head_width(p->head) : kvf__model_desc(p->base->model)->V;
     size_t count = (size_t)(limits.labels * p->width);

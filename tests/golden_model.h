@@ -1,5 +1,6 @@
-/* The tiny models that tests/golden/make_model_golden.py and make_encoder_golden.py made with
- * transformers: opened, with the batch and the prefix stored with their weights. */
+/* The tiny models that tests/golden/make_model_golden.py, make_encoder_golden.py and
+ * make_seq2seq_golden.py made with transformers: opened, with the batch and the prefix stored with
+ * their weights. */
 #ifndef GOLDEN_MODEL_H
 #define GOLDEN_MODEL_H
 
@@ -21,6 +22,8 @@ typedef struct golden {
     kvf__prefix prefix;
     kvf__batch batch;
     int64_t start[GOLDEN_ROWS + 1];
+    kvf__batch source; /* of an encoder-decoder */
+    int64_t source_start[GOLDEN_ROWS + 1];
 } golden;
 
 static inline const kvf__view *golden_view(const golden *g, const char *name)
@@ -55,16 +58,21 @@ static inline void *golden_values(const golden *g, const char *name, int64_t *n)
     return copy;
 }
 
-static inline void golden_batch(golden *g)
+static inline int64_t golden_rows(golden *g, const char *name, int64_t start[GOLDEN_ROWS + 1])
 {
     int64_t n_rows;
-    int32_t *lengths = golden_values(g, "lengths", &n_rows);
+    int32_t *lengths = golden_values(g, name, &n_rows);
 
     ck_assert_int_le(n_rows, GOLDEN_ROWS);
     for (int64_t r = 0; r < n_rows; r++)
-        g->start[r + 1] = g->start[r] + lengths[r];
+        start[r + 1] = start[r] + lengths[r];
     free(lengths);
-    g->batch.n_rows = n_rows;
+    return n_rows;
+}
+
+static inline void golden_batch(golden *g)
+{
+    g->batch.n_rows = golden_rows(g, "lengths", g->start);
     g->batch.start = g->start;
     g->batch.ids = golden_values(g, "ids", &g->batch.n_tokens);
     g->batch.label_at = golden_values(g, "label_at", &g->batch.n_labels);
@@ -72,6 +80,11 @@ static inline void golden_batch(golden *g)
         g->batch.label_id = golden_values(g, "label_id", NULL);
     if (kvf__table_find(&g->weights.table, "golden.types"))
         g->batch.types = golden_values(g, "types", NULL);
+    if (!kvf__table_find(&g->weights.table, "golden.source_ids")) return;
+    g->source.n_rows = golden_rows(g, "source_lengths", g->source_start);
+    g->source.start = g->source_start;
+    g->source.ids = golden_values(g, "source_ids", &g->source.n_tokens);
+    g->batch.source = &g->source;
 }
 
 /* The context, the file's tensors, the description. */
@@ -117,6 +130,8 @@ static inline void golden_pack_as(golden *g, kvf__desc *desc, const kvf__table *
                                      .row_len = 64,
                                      .labels = g->batch.n_labels,
                                      .P = g->prefix.P,
+                                     .source_tokens = g->source.n_tokens,
+                                     .source_len = g->source.n_tokens ? 64 : 0,
                                      .backward = true};
     ck_assert_msg(!kvf__pass_create(g->ctx, g->model, &limits, &g->pass), "%s",
                   kvf_ctx_error(g->ctx));
@@ -151,6 +166,7 @@ static inline void golden_unload(golden *g)
     free((void *)g->batch.label_at);
     free((void *)g->batch.label_id);
     free((void *)g->batch.types);
+    free((void *)g->source.ids);
     kvf__prefix_done(&g->prefix);
     kvf__pass_free(g->pass);
     kvf__model_free(g->model);

@@ -229,7 +229,7 @@ END_TEST
 START_TEST(new_bases_refused)
 {
     kvf_new_base_result result;
-    toy_write(dir, "config.json", "{\"model_type\":\"t5\"}");
+    toy_write(dir, "config.json", "{\"model_type\":\"mamba\"}");
     ck_assert_int_eq(new_base("new.h5", 0, &result), KVF_EUNSUPPORTED);
     toy_write(dir, "config.json",
               "{\"model_type\":\"gpt2\",\"vocab_size\":10,\"n_embd\":16,\"n_layer\":2,"

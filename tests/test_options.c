@@ -102,6 +102,7 @@ static const struct row {
     {"spike-guard", "", ELSEWHERE, "cli_not_finite", NULL},
     {"prefix-dropout", "0.5", EFFECT, "", NULL},
     {"prefix-dropout-per-row", NULL, EFFECT, "prefix-dropout=0.5", NULL},
+    {"places", "", ELSEWHERE, "cli_seq2seq", NULL},
     {"adapter-size", "3", EFFECT, "", NULL},
     {"adapter-activation", "tanh", EFFECT, "", NULL},
     {"adapter-norms", "off", EFFECT, "", NULL},

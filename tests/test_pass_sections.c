@@ -127,7 +127,7 @@ static void run_joined(kvf__pass *pass, one *runs, int n, float *token_loss)
     kvf__section sections[N_RUNS];
     kvf__grads grads[N_RUNS];
     double sum = 0;
-    ck_assert(!kvf__stacked_init(t.ctx, &stacked, 20, 200, 150));
+    ck_assert(!kvf__stacked_init(t.ctx, &stacked, 20, 200, 150, 0));
     for (int i = 0; i < n; i++) {
         kvf__stacked_add(&stacked, &runs[i].batch.b);
         sections[i] = (kvf__section){.rows = runs[i].batch.b.n_rows,

@@ -114,8 +114,8 @@ typedef struct kvf_train_options {
     bool resume, force, dry_run, allow_other_base;
 
     /* What is trained. */
-    const char *method; /* mlp, direct, projected, prompt, p-tuning, adapter, full, head */
-    const char *task;   /* lm, seq-cls, token-cls, qa, multiple-choice */
+    const char *method;    /* mlp, direct, projected, prompt, p-tuning, adapter, full, head */
+    const char *task;      /* lm, seq-cls, token-cls, qa, multiple-choice */
     int64_t prefix_length; /* 0: by method and task */
     int64_t encoder_hidden;
     const char *layers;         /* "0,2,4-7": layers that have a prefix; NULL or "": all */
@@ -146,8 +146,8 @@ typedef struct kvf_train_options {
     /* Data and rows. */
     const char *format; /* auto, jsonl, json, tsv, csv, conll, squad, superglue, text */
     bool no_header;
-    const char *columns; /* NULL or "": the header's */
-    const char *map;     /* "prompt=question,completion=answer" */
+    const char *columns;       /* NULL or "": the header's */
+    const char *map;           /* "prompt=question,completion=answer" */
     const char *chat_template; /* as --chat-template */
     int64_t split_text; /* lm: data files are plain text, rows of so many tokens; 0: they are not */
     int64_t limit;      /* rows of data that are read; 0: all */
@@ -215,7 +215,9 @@ typedef struct kvf_train_options {
     const char *keep_states; /* "2G": what enters the lowest layer with a prefix is computed once
                                 for each row, and kept in so much memory, then in a file without a
                                 name beside `out`; NULL, "" or "off": computed in each step */
-    uint64_t reserved[26];
+    const char *places;      /* "encoder,decoder,cross": where the prefix of an encoder-decoder is
+                                attended to; NULL or "": everywhere */
+    uint64_t reserved[25];
 } kvf_train_options;
 
 /* Options on the heap, at their defaults, for programs that set them by name and do not look

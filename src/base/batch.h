@@ -36,8 +36,11 @@ typedef struct kvf__batch {
     const int32_t *types;    /* [N] token types (segments A, B); NULL: all 0 */
     const int32_t *infix_at; /* [R]; NULL: the prefix leads */
     const float *values;     /* [R] targets of a regression; NULL: there are none */
-    const int32_t *spans;    /* [R, 2] first and last token of the answer, counted from start[r]
-                                (common    prefixes not counted), -1: not given; NULL: none */
+    const struct kvf__batch
+        *source;          /* of an encoder-decoder, whose decoder has this batch: what its
+                             encoder reads, the same rows, without labels; NULL: none */
+    const int32_t *spans; /* [R, 2] first and last token of the answer, counted from start[r]
+                             (common    prefixes not counted), -1: not given; NULL: none */
 } kvf__batch;
 
 #endif

@@ -48,6 +48,7 @@ kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rul
     KVF_TRY(kvf__alloc_array(ctx, (size_t)examples, sizeof *b.rows, &b.rows));
     kvf_status st = kvf__batch_lists_init(ctx, &b.lists, (rules.infix ? 3 : 2) * examples, tokens,
                                           labels);
+    if (!st && rules.source) st = kvf__batch_lists_init(ctx, &b.source_lists, examples, tokens, 0);
     if (st)
         kvf__batcher_done(&b);
     else
@@ -59,6 +60,7 @@ void kvf__batcher_done(kvf__batcher *batcher)
 {
     kvf__free(batcher->rows);
     kvf__free(batcher->lists.memory);
+    kvf__free(batcher->source_lists.memory);
     *batcher = (kvf__batcher){0};
 }
 
@@ -81,6 +83,9 @@ void kvf__batcher_clear(kvf__batcher *batcher)
     batcher->batch.parent = batcher->rules.infix ? l->parent : NULL;
     batcher->batch.infix_at = batcher->rules.infix ? l->infix_at : NULL;
     batcher->sizes = (kvf__batch_sizes){0};
+    if (!batcher->rules.source) return;
+    batcher->source = kvf__batch_begin(&batcher->source_lists);
+    batcher->batch.source = &batcher->source;
 }
 
 /* Appends tokens [from, to) of a row as a row of the batch; returns its index. */
@@ -104,6 +109,20 @@ int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64
     return (int32_t)r;
 }
 
+/* What the encoder reads of a row. */
+static void add_source(kvf__batcher *batcher, const kvf__batch_row *row)
+{
+    kvf__batch *b = &batcher->source;
+    kvf__batch_lists *l = &batcher->source_lists;
+    const int64_t n = row->shareable;
+    memcpy(l->ids + b->n_tokens, row->ids, (size_t)n * sizeof *l->ids);
+    l->example[b->n_rows] = row->example;
+    b->n_tokens += n;
+    l->start[++b->n_rows] = b->n_tokens;
+    batcher->sizes.source_tokens = b->n_tokens;
+    if (n > batcher->sizes.source_len) batcher->sizes.source_len = n;
+}
+
 void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int64_t from,
                            int32_t parent)
 {
@@ -112,6 +131,11 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
     if (batcher->rules.infix && from < row->shareable) {
         parent = kvf__batcher_add(batcher, row, from, row->shareable, parent);
         batcher->sizes.common_tokens += row->shareable - from;
+        from = row->shareable;
+    }
+    const int64_t shared = from;
+    if (batcher->rules.source) {
+        add_source(batcher, row);
         from = row->shareable;
     }
     int64_t first = b->n_tokens - from; /* packed index of the row's token 0, were it here */
@@ -128,7 +152,7 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
         l->label_at[b->n_labels] = (int32_t)(first + i - row->shift);
         l->label_id[b->n_labels++] = row->labels[i];
     }
-    if (from > batcher->sizes.common_len) batcher->sizes.common_len = from;
+    if (shared > batcher->sizes.common_len) batcher->sizes.common_len = shared;
 }
 
 /* Views an example; false if nothing of it needs to be computed. */
@@ -184,7 +208,8 @@ void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const
     batcher->batch.values = dataset->values ? batcher->lists.values : NULL;
     batcher->batch.spans = dataset->spans ? batcher->lists.spans : NULL;
     kvf__batcher_clear(batcher);
-    bool may_share = batcher->rules.causal && batcher->rules.share && !dataset->types;
+    bool may_share = batcher->rules.causal && batcher->rules.share && !dataset->types &&
+                     !batcher->rules.source;
     if (!may_share || !kvf__batcher_share(batcher, rows, dataset->group != NULL))
         for (int64_t r = 0; r < rows; r++)
             kvf__batcher_add_leaf(batcher, &batcher->rows[r], 0, -1);

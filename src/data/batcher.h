@@ -11,17 +11,20 @@
  */
 typedef struct kvf__batch_rules {
     bool causal, share;
-    bool infix; /* the prefix comes before the first position that predicts a label: the tokens in
-                   front become a common prefix of their row, and the batch has infix_at; causal lm
-                   only */
+    bool source; /* an encoder-decoder: tokens before the first position that predicts a label are
+                    the encoder's, in batch.source; causal lm only, nothing is shared */
+    bool infix;  /* the prefix comes before the first position that predicts a label: the tokens in
+                    front become a common prefix of their row, and the batch has infix_at; causal lm
+                    only */
 } kvf__batch_rules;
 
 /* Sizes of batches, or their maxima over several. */
 typedef struct kvf__batch_sizes {
     int64_t rows, tokens, labels;
-    int64_t row_len;       /* longest row, without what it shares */
-    int64_t common_len;    /* longest path of common prefixes before a row */
-    int64_t common_tokens; /* in all common prefixes of a batch */
+    int64_t row_len;                   /* longest row, without what it shares */
+    int64_t common_len;                /* longest path of common prefixes before a row */
+    int64_t common_tokens;             /* in all common prefixes of a batch */
+    int64_t source_tokens, source_len; /* of the encoder, and the longest row */
 } kvf__batch_sizes;
 /* Raises each of *sizes to that of the batch. */
 void kvf__batch_sizes_raise(kvf__batch_sizes *sizes, const kvf__batch_sizes *by);
@@ -45,6 +48,8 @@ typedef struct kvf__batcher {
     kvf__batch_sizes sizes; /* of the batch */
     kvf__batch_rules rules;
     kvf__batch_lists lists;
+    kvf__batch source; /* of the batch, where the rules ask for it */
+    kvf__batch_lists source_lists;
     struct kvf__batch_row *rows; /* [most rows] the examples while they are packed */
 } kvf__batcher;
 /* For batches of at most so many examples, tokens and labels. */
@@ -62,9 +67,11 @@ void kvf__batcher_fill(kvf__batcher *batcher, const kvf__dataset *dataset, const
 typedef struct kvf__stacked_batch {
     kvf__batch batch; /* without values, spans and infix_at */
     kvf__batch_lists lists;
+    kvf__batch source; /* where the first part has one */
+    kvf__batch_lists source_lists;
 } kvf__stacked_batch;
 kvf_status kvf__stacked_init(kvf_ctx *ctx, kvf__stacked_batch *out, int64_t rows, int64_t tokens,
-                             int64_t labels);
+                             int64_t labels, int64_t source_tokens);
 void kvf__stacked_done(kvf__stacked_batch *stacked);
 void kvf__stacked_clear(kvf__stacked_batch *stacked);
 void kvf__stacked_add(kvf__stacked_batch *stacked, const kvf__batch *part);

@@ -67,13 +67,24 @@ static kvf_status add_bos(const row_writer *w)
     return label_new(w, from, false);
 }
 
-static kvf_status add_eos(const row_writer *w)
+static kvf_status add_id(const row_writer *w, int32_t id, bool loss)
 {
     size_t from = w->ids->n;
+    KVF_TRY(kvf__ids_add(w->ctx, w->ids, id));
+    return label_new(w, from, loss);
+}
+
+static kvf_status add_eos(const row_writer *w)
+{
     int32_t eos = kvf__token_eos(w->render->tokenizer);
-    if (eos < 0 || w->render->no_eos || is_rendered(w)) return KVF_OK;
-    KVF_TRY(kvf__ids_add(w->ctx, w->ids, eos));
-    return label_new(w, from, true);
+    return eos < 0 || w->render->no_eos || is_rendered(w) ? KVF_OK : add_id(w, eos, true);
+}
+
+/* What an encoder reads ends in EOS. */
+static kvf_status end_source(const row_writer *w)
+{
+    int32_t eos = kvf__token_eos(w->render->tokenizer);
+    return eos < 0 || !w->render->encoder ? KVF_OK : add_id(w, eos, false);
 }
 
 /* Virtual tokens in front of the row; they carry no loss. */
@@ -110,13 +121,15 @@ static kvf_status add_turns(const row_writer *w, row_text prompt, row_text compl
 static kvf_status add_prompt(const row_writer *w, row_text prompt)
 {
     KVF_TRY(add_bos(w));
-    return add_text(w, prompt, false);
+    KVF_TRY(add_text(w, prompt, false));
+    return end_source(w);
 }
 
 static kvf_status add_pair(const row_writer *w, row_text prompt, row_text completion)
 {
     KVF_TRY(add_prompt(w, prompt));
     if (w->prompt_only) return KVF_OK;
+    if (w->render->encoder) KVF_TRY(add_id(w, w->render->start, false));
     KVF_TRY(add_text(w, completion, true));
     return add_eos(w);
 }
@@ -250,7 +263,12 @@ static kvf_status write_alpaca(const row_writer *w)
 static kvf_status write_text(const row_writer *w)
 {
     row_text text;
+    if (w->render->encoder && !w->prompt_only)
+        return kvf__fail(
+            w->ctx, KVF_EDATA,
+            "%s: an encoder-decoder wants rows with prompt and completion, not \"text\"", w->where);
     KVF_TRY(text_field(w, "text", &text));
+    if (w->render->encoder) return add_prompt(w, text);
     KVF_TRY(add_bos(w));
     KVF_TRY(add_text(w, text, !w->prompt_only));
     return w->prompt_only ? KVF_OK : add_eos(w);
@@ -325,20 +343,36 @@ static kvf_status int_list(kvf_ctx *ctx, const char *where, const kvf_json *list
     return KVF_OK;
 }
 
+/* Of an encoder-decoder, as transformers has them: what the encoder reads, and what the decoder is
+ * to write. */
+static kvf_status write_source_ids(const row_writer *w, const kvf_json *label)
+{
+    KVF_TRY(add_id(w, w->render->start, false));
+    KVF_TRY(int_list(w->ctx, w->where, label, "labels", kvf_json_size(label)));
+    for (size_t i = 0; i < kvf_json_size(label); i++) {
+        const int64_t id = kvf_json_int(kvf_json_at(label, i), 0);
+        if (id != KVF__NO_LABEL) KVF_TRY(add_id(w, (int32_t)id, true));
+    }
+    return KVF_OK;
+}
+
 static kvf_status write_ids(const row_writer *w)
 {
+    const bool encoder = w->render->encoder;
     const kvf_json *input = field(w, "input_ids"), *label = field(w, "labels");
     const kvf_json *mask = field(w, "attention_mask");
     size_t n = kvf_json_size(input);
     KVF_TRY(int_list(w->ctx, w->where, input, "input_ids", n));
-    if (!w->prompt_only) KVF_TRY(int_list(w->ctx, w->where, label, "labels", n));
+    if (!w->prompt_only && !encoder) KVF_TRY(int_list(w->ctx, w->where, label, "labels", n));
     if (mask) KVF_TRY(int_list(w->ctx, w->where, mask, "attention_mask", n));
     for (size_t i = 0; i < n; i++) {
         if (mask && kvf_json_int(kvf_json_at(mask, i), 0) == 0) continue;
-        int64_t wanted = w->prompt_only ? KVF__NO_LABEL : kvf_json_int(kvf_json_at(label, i), 0);
+        int64_t wanted = w->prompt_only || encoder ? KVF__NO_LABEL
+                                                   : kvf_json_int(kvf_json_at(label, i), 0);
         KVF_TRY(kvf__ids_add(w->ctx, w->ids, (int32_t)kvf_json_int(kvf_json_at(input, i), 0)));
         KVF_TRY(kvf__ids_add(w->ctx, w->labels, (int32_t)wanted));
     }
+    if (encoder && !w->prompt_only) return write_source_ids(w, label);
     return KVF_OK;
 }
 

@@ -29,11 +29,15 @@ typedef struct kvf__render {
                                   assistant turn */
     const kvf__field_map *map; /* may be NULL */
     const kvf__row_template *pattern; /* virtual tokens and what else rows hold; NULL: none */
-    bool no_eos; /* rows end where their text does (those of a chat template as it says) */
+    bool encoder; /* of an encoder-decoder: a row is what its encoder reads, which ends in EOS, then
+                     the decoder's first token and what that is to write */
+    int32_t start; /* that token */
+    bool no_eos;   /* rows end where their text does (those of a chat template as it says) */
 } kvf__render;
 
 /* Appends ids and labels of one JSON row: [bos] + ids(prompt) + ids(completion) + [eos], completion
- * and eos carrying loss (bos and eos are not added to rendered rows);
+ * and eos carrying loss (bos and eos are not added to rendered rows; encoder-decoders: [bos] +
+ * ids(prompt) + eos + start + the same);
  * {"text"}: all but the first token; {"messages"}: assistant turns;
  * {"input_ids","labels"[,"attention_mask"]}: as they are, masked ids dropped. prompt_only: stops
  * before the completion (or opens the assistant turn), labels then all -100. EDATA names `where`.

@@ -87,6 +87,8 @@ static void find_prompt(const kvf__loader *load, size_t from, size_t *at, size_t
     while (*end < load->rows.ids.n && load->rows.labels.data[*end] == KVF__NO_LABEL)
         ++*end;
     if (*end == load->rows.ids.n && !load->options.prompt_only) *end = *at;
+    /* what the encoder reads keeps its EOS, and the decoder its first token */
+    if (load->options.render.encoder) *end -= load->options.prompt_only ? 1 : 2;
     if (*at < *end && bos >= 0 && load->rows.ids.data[*at] == bos) ++*at;
     if (common && *end - *at == 1) *end = *at;
 }

@@ -6,10 +6,15 @@
 #include <string.h>
 
 kvf_status kvf__stacked_init(kvf_ctx *ctx, kvf__stacked_batch *out, int64_t rows, int64_t tokens,
-                             int64_t labels)
+                             int64_t labels, int64_t source_tokens)
 {
     kvf__stacked_batch s = {0};
     KVF_TRY(kvf__batch_lists_init(ctx, &s.lists, rows, tokens, labels));
+    kvf_status st = kvf__batch_lists_init(ctx, &s.source_lists, rows, source_tokens, 0);
+    if (st) {
+        kvf__stacked_done(&s);
+        return st;
+    }
     *out = s;
     kvf__stacked_clear(out);
     return KVF_OK;
@@ -18,12 +23,29 @@ kvf_status kvf__stacked_init(kvf_ctx *ctx, kvf__stacked_batch *out, int64_t rows
 void kvf__stacked_done(kvf__stacked_batch *s)
 {
     kvf__free(s->lists.memory);
+    kvf__free(s->source_lists.memory);
     *s = (kvf__stacked_batch){0};
 }
 
 void kvf__stacked_clear(kvf__stacked_batch *s)
 {
     s->batch = kvf__batch_begin(&s->lists);
+    s->source = kvf__batch_begin(&s->source_lists);
+}
+
+static void add_source(kvf__stacked_batch *s, const kvf__batch *part)
+{
+    kvf__batch *b = &s->source;
+    kvf__batch_lists *l = &s->source_lists;
+    assert(b->n_tokens + part->n_tokens <= l->most.tokens);
+    for (int64_t r = 0; r < part->n_rows; r++) {
+        l->start[b->n_rows + r + 1] = b->n_tokens + part->start[r + 1];
+        l->example[b->n_rows + r] = part->example[r];
+    }
+    memcpy(l->ids + b->n_tokens, part->ids, (size_t)part->n_tokens * sizeof *l->ids);
+    b->n_rows += part->n_rows;
+    b->n_tokens += part->n_tokens;
+    s->batch.source = b;
 }
 
 void kvf__stacked_add(kvf__stacked_batch *s, const kvf__batch *part)
@@ -49,6 +71,7 @@ void kvf__stacked_add(kvf__stacked_batch *s, const kvf__batch *part)
         l->label_at[b->n_labels + i] = (int32_t)b->n_tokens + part->label_at[i];
         l->label_id[b->n_labels + i] = part->label_id[i];
     }
+    if (part->source) add_source(s, part->source);
     if (part->parent) b->parent = l->parent;
     if (part->types) b->types = l->types;
     b->n_rows += part->n_rows;

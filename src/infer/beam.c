@@ -84,7 +84,8 @@ static void add_continuations(beam_state *s, int64_t parent, const float *logits
     const kvf__row_request *request = &s->row->request;
     const kvf__penalties *penalties = &request->sampling.penalties;
     const beam *b = &s->running[parent];
-    const kvf__said said = {request->prompt, b->ids, request->n, b->n};
+    const bool apart = kvf__model_desc(s->search->base->model)->encoder > 0; /* from the prompt */
+    const kvf__said said = {request->prompt, b->ids, apart ? 0 : request->n, b->n};
     const double whole = kvf__log_sum(logits, s->V).value;
     const float *scores = s->logits;
     for (int64_t v = 0; v < s->V; v++)

@@ -52,7 +52,8 @@ static kvf_status add(kvf_ctx *ctx, const kvf_base *base, kvf__completion *c, in
     kvf__grown grown;
     if (kvf__ends_has(c->ends, token)) return end_text(ctx, c, KVF__FINISH_STOP);
     KVF_TRY(kvf__ids_add(ctx, &c->out, token));
-    if (!c->decoding) KVF_TRY(kvf__decoding_create(ctx, base->tokenizer, true, &c->decoding));
+    const bool goes_on = !kvf__model_desc(base->model)->encoder; /* else it is a text of its own */
+    if (!c->decoding) KVF_TRY(kvf__decoding_create(ctx, base->tokenizer, goes_on, &c->decoding));
     KVF_TRY(kvf__decoding_add(ctx, c->decoding, token, &c->text, &grown));
     c->settled = grown.settled;
     if (cut_at_stop(c, grown.changed))

@@ -195,7 +195,8 @@ static void read_prompts(kvf_ctx *ctx, kvf__engine *e)
     int64_t at = next_waiting(e, INT64_MAX), budget = PROMPT_BUDGET;
     if (at < 0) return;
     e->batch.tokens.n = 0;
-    if (unread(&e->slots[at]) <= KVF__PROMPT_PART)
+    const bool whole = kvf__model_desc(e->base->model)->encoder > 0;
+    if (whole || unread(&e->slots[at]) <= KVF__PROMPT_PART)
         add_prompt(e, at, unread(&e->slots[at]));
     else
         read_part(ctx, e, at);

@@ -74,16 +74,16 @@ static int64_t common(const kvf__row_request *a, const kvf__row_request *b, bool
     return n;
 }
 
-/* Finds for each prompt the earlier one with the longest common beginning; returns the number of
- * rounds. */
-static int plan_rounds(prompt_row *group, int64_t n, bool infix)
+/* Finds for each prompt the earlier one with the longest common beginning, where keys and values of
+ * that can be shared; returns the number of rounds. */
+static int plan_rounds(prompt_row *group, int64_t n, bool infix, bool causal)
 {
     int rounds = 1;
     for (int64_t i = 0; i < n; i++) {
         prompt_row *r = &group[i];
         r->like = -1;
         r->shared = LEAST_SHARED - 1;
-        for (int64_t before = 0; before < i; before++) {
+        for (int64_t before = 0; before < i && causal; before++) {
             int64_t shared = common(&group[before].row.request, &r->row.request, infix);
             if (shared <= r->shared) continue;
             r->shared = shared;
@@ -101,7 +101,8 @@ static int plan_rounds(prompt_row *group, int64_t n, bool infix)
  * which is why prompts are read in rounds. */
 static kvf_status prefill(generator *g, prompt_row *group, int64_t n)
 {
-    const int rounds = plan_rounds(group, n, g->infix);
+    const bool causal = !kvf__model_desc(g->base->model)->encoder; /* in reading prompts */
+    const int rounds = plan_rounds(group, n, g->infix, causal);
     kvf__ensemble_reset(g->session);
     for (int round = 0; round < rounds; round++) {
         g->batch.tokens.n = 0;

@@ -77,7 +77,9 @@ static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float
     const int64_t own = omp_get_thread_num() * V;
     if (kvf__penalties_any(penalties)) {
         const kvf__ids *out = &row->completion.out;
-        const kvf__said said = {request->prompt, out->data, request->n, (int64_t)out->n};
+        const bool apart = kvf__model_desc(batch->base->model)->encoder > 0; /* from the prompt */
+        const kvf__said said = {request->prompt, out->data, apart ? 0 : request->n,
+                                (int64_t)out->n};
         float *penalized = batch->penalized + own;
         kvf__penalize(penalties, &said, logits, V, batch->counts + own, penalized);
         logits = penalized;

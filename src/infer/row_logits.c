@@ -40,6 +40,11 @@ static kvf_status check(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *pr
     if (!kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
                          kvf_base_architecture(base));
+    if (kvf__model_desc(base->model)->encoder)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: a row of %s is two, what its encoder reads and what its decoder "
+                         "writes",
+                         base->path, kvf_base_architecture(base));
     if (prefix && prefix->task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE, "the prefix is of task %s, want lm",
                          kvf__task_name(prefix->task));

@@ -124,7 +124,8 @@ static kvf_status fill(kvf_ctx *ctx, kvf__scorer *s)
 {
     const int64_t tokens = s->most.tokens, V = kvf__model_desc(s->base->model)->V;
     const int64_t labels = tokens < KVF__OUTPUT_LABELS ? tokens : KVF__OUTPUT_LABELS;
-    const kvf__batch_rules rules = {.causal = true, .infix = s->most.infix};
+    const bool encoder = kvf__model_desc(s->base->model)->encoder > 0;
+    const kvf__batch_rules rules = {.causal = true, .source = encoder, .infix = s->most.infix};
     const kvf__pass_limits limits = {
         .rows = 2, /* what comes before an infix is a row of its own */
         .tokens = tokens,
@@ -133,6 +134,8 @@ static kvf_status fill(kvf_ctx *ctx, kvf__scorer *s)
         .P = s->most.P,
         .common_len = s->most.infix ? tokens : 0,
         .common_tokens = s->most.infix ? tokens : 0,
+        .source_tokens = encoder ? tokens : 0,
+        .source_len = encoder ? tokens : 0,
         .infix = s->most.infix,
     };
     KVF_TRY(kvf__batcher_init(ctx, &s->batcher, rules, 1, tokens, tokens));

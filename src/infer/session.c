@@ -18,13 +18,20 @@ enum { DECODE_ROWS = 32 }; /* from more on, products of a pass are as fast */
 static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool infixes)
 {
     const int64_t rows = s->mixed && !s->together ? 1 : s->rows;
+    const bool encoder = kvf__model_desc(s->base->model)->encoder > 0;
     const kvf__pass_limits limits = {
         .rows = rows,
-        .tokens = s->mixed ? KVF__PROMPT_PART : s->part_tokens,
+        .tokens = encoder    ? rows
+                  : s->mixed ? KVF__PROMPT_PART
+                             : s->part_tokens,
         .row_len = s->capacity < KVF__PROMPT_PART ? s->capacity : KVF__PROMPT_PART,
         .labels = rows,
         .P = P,
         .cache_len = s->capacity,
+        .source_tokens = !encoder   ? 0
+                         : s->mixed ? s->capacity
+                                    : s->part_tokens,
+        .source_len = encoder ? s->capacity : 0,
         .infix = infixes,
         .sections = s->together ? rows : 0,
     };
@@ -78,6 +85,8 @@ static void lay_out(void *object, kvf__carver *carve)
         .example = kvf__carve(carve, rows, 1, sizeof *s->lists.example),
         .sections = kvf__carve(carve, rows, 1, sizeof *s->lists.sections),
         .start = kvf__carve(carve, rows + 1, 1, sizeof *s->lists.start),
+        .first = kvf__carve(carve, rows, 1, sizeof *s->lists.first),
+        .first_start = kvf__carve(carve, rows + 1, 1, sizeof *s->lists.first_start),
     };
     s->part = kvf__tokens_carve(carve, rows, s->part_tokens);
     s->left = kvf__carve(carve, rows, 1, sizeof *s->left);
@@ -88,7 +97,11 @@ static kvf_status fill(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
     kvf_status (*create_cache)(kvf_ctx *, const kvf__model *, int64_t, int64_t, kvf__cache **) =
         s->mixed ? kvf__cache_create_empty : kvf__cache_create;
     if (prefix) KVF_TRY(kvf__prefix_head(ctx, s->base, prefix, &s->head));
-    if (s->mixed)
+    for (int64_t r = 0; r < s->rows; r++) {
+        s->lists.first[r] = kvf__model_desc(s->base->model)->ids.start;
+        s->lists.first_start[r + 1] = r + 1;
+    }
+    if (s->mixed && !kvf__model_desc(s->base->model)->encoder)
         KVF_TRY(kvf__model_rows_alike(ctx, s->base->model, KVF__PROMPTS_TOGETHER, &s->together));
     KVF_TRY(create_cache(ctx, s->base->model, s->rows, s->capacity, &s->cache));
     KVF_TRY(make_passes(ctx, s, s->P, prefix && prefix->file.id.infix));
@@ -105,11 +118,13 @@ static kvf_status check_prefix(kvf_ctx *ctx, const kvf_prefix *prefix)
                      kvf__task_name(prefix->task));
 }
 
-/* Most tokens of a part: mixed rows are fed in any number, others at most all at once. */
-static int64_t most_part_tokens(const kvf__session_limits *limits)
+/* Most tokens of a part: mixed rows are fed in any number, others at most all at once, as an
+ * encoder needs them. */
+static int64_t most_part_tokens(const kvf_base *base, const kvf__session_limits *limits)
 {
     const int64_t rows = limits->rows, parts = rows * KVF__PROMPT_PART;
-    if (limits->mixed || limits->prompt_tokens > parts) return parts;
+    const bool encoder = kvf__model_desc(base->model)->encoder > 0;
+    if (limits->mixed || (limits->prompt_tokens > parts && !encoder)) return parts;
     return limits->prompt_tokens > rows ? limits->prompt_tokens : rows;
 }
 
@@ -119,7 +134,7 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
     kvf__session made = {.base = base,
                          .rows = limits->rows,
                          .capacity = limits->capacity,
-                         .part_tokens = most_part_tokens(limits),
+                         .part_tokens = most_part_tokens(base, limits),
                          .mixed = limits->mixed,
                          .P = prefix ? prefix->file.prefix.P : 0};
     kvf__session *session = NULL;
@@ -184,6 +199,7 @@ void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot)
 
 void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n)
 {
+    if (kvf__model_desc(session->base->model)->encoder) n = kvf__cache_length(session->cache, from);
     kvf__cache_copy(session->cache, from, to, n);
 }
 

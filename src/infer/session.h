@@ -40,13 +40,17 @@ void kvf__session_free(kvf__session *session);
 /* Appends tokens to slots; *logits [n, V] after each row's last token is a view, valid until the
  * next call.
  *
+ * On an encoder-decoder the first tokens that a slot is fed are for its encoder, all at once; the
+ * decoder's first token is put behind them. In one call all rows begin, or all go on.
+ *
  * A prompt of more than KVF__PROMPT_PART tokens is read in parts of so many. With logits NULL one
  * such part of one row is read and no more: a caller that wants to do something else in between
  * feeds all parts but the last like this, and gets the logits of feeding the whole. */
 enum { KVF__PROMPT_PART = 256 };
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const kvf__tokens *tokens,
                              const float **logits);
-/* Slot `to` begins with the first n tokens of slot `from`. */
+/* Slot `to` begins with the first n tokens of slot `from`; of an encoder-decoder with all of them.
+ */
 void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n);
 void kvf__session_reset(kvf__session *session); /* empties all slots */
 

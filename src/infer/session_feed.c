@@ -52,6 +52,12 @@ static void list_sections(kvf__session *s, const kvf__tokens *in, kvf__input *in
     input->n_sections = in->n;
 }
 
+/* Are these tokens for the encoder? */
+static bool begins(const kvf__session *s, const kvf__tokens *in)
+{
+    return kvf__model_desc(s->base->model)->encoder && !kvf__cache_length(s->cache, in->slots[0]);
+}
+
 /* Logits [n, V], NULL: none. Several rows of a mixed session each have a prefix of their own, and
  * the base's head; other rows have all the same prefix and head. */
 static kvf_status run_pass(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in, float *logits)
@@ -70,6 +76,15 @@ static kvf_status run_pass(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in,
         .example = s->lists.example,
         .infix_at = list_infixes(s, in),
     };
+    const kvf__batch source = batch;
+    if (begins(s, in)) {
+        batch.source = &source;
+        batch.n_tokens = in->n;
+        batch.start = s->lists.first_start;
+        batch.ids = s->lists.first;
+        for (int64_t r = 0; r < in->n; r++)
+            s->lists.label_at[r] = (int32_t)r;
+    }
     kvf__input input = {.batch = &batch, .cache = s->cache, .slot = in->slots};
     if (s->mixed && in->n > 1) {
         list_sections(s, in, &input);
@@ -208,6 +223,8 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const kvf__tok
         return run_pass(ctx, session, tokens, NULL);
     }
     *logits = session->logits;
+    if (kvf__model_desc(session->base->model)->encoder)
+        return run(ctx, session, tokens, session->logits);
     memcpy(session->left, tokens->start, (size_t)tokens->n * sizeof *tokens->start);
     KVF_TRY(read_parts(ctx, session, tokens));
     session->part.n = 0;

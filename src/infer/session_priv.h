@@ -19,10 +19,12 @@ typedef struct kvf__session_slot {
 typedef struct kvf__pass_lists {
     kvf__step_row *before;
     int32_t *infix_at, *label_at;
+    int32_t *first;    /* the decoder's first token, of an encoder-decoder */
     int32_t *label_id; /* never read: these passes have no loss */
     int64_t *example;
     kvf__section *sections;
-    int64_t *start; /* [rows + 1] */
+    int64_t *start;       /* [rows + 1] */
+    int64_t *first_start; /* [rows + 1] of `first`, a token a row */
 } kvf__pass_lists;
 
 struct kvf__session {

@@ -51,7 +51,7 @@ static bool is_weighted(const kvf__artifact *a)
 /* Has it what only files of the later format have? */
 static bool is_later(const kvf__artifact *a)
 {
-    return a->id.heads || is_weighted(a);
+    return a->id.heads || a->id.encoder || is_weighted(a);
 }
 
 kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
@@ -114,6 +114,7 @@ static void read_values(kvf__h5 *h5, const kvf__kind_row *row, const kvf__h5_dat
     if (is_later(a) != (h5->format == KVF__FORMAT_LATER))
         kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "kvfold_format is %lld %s", (long long)h5->format,
                      a->id.heads      ? "with heads by layer"
+                     : a->id.encoder  ? "of an encoder-decoder"
                      : is_weighted(a) ? "with log-weights"
                                       : "without log-weights");
     kvf__head_read(h5, a->id.task, &a->head);

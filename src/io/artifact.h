@@ -30,7 +30,9 @@ typedef struct kvf__identity {
     char *task;              /* "lm" */
     char *chat_template;     /* "none", "chatml", ... as rows were rendered in training */
     int64_t position_start;
-    bool infix;    /* placement "infix": the prefix lies inside rows, see batch.h */
+    int64_t
+        encoder; /* encoder_layers: of an encoder-decoder, the first of the layers; 0: one stack */
+    bool infix;  /* placement "infix": the prefix lies inside rows, see batch.h */
     bool raw_keys; /* key_space "pre-rope": its keys are not rotated yet */
     int64_t L, G, P, D;
     kvf__kv_heads *heads; /* [L + 1], owned, where layers differ, and G and D are KVF__BY_LAYER; or

@@ -50,7 +50,7 @@ typedef struct kvf__h5 {
 /* ---- files (h5.c, h5_seal.c) ----------------------------------------------------------------- */
 
 /* kvfold_format: of files that hold log-weights, which programs that do not know them would ignore,
- * or whose heads differ by layer; and of all others. */
+ * whose heads differ by layer, or that are for encoder-decoders; and of all others. */
 enum { KVF__FORMAT = 1, KVF__FORMAT_LATER = 2 };
 /* Begins a file of that kind: kvfold_kind, kvfold_format, kvfold_version are written. To be closed
  * on failure too, as what kvf__h5_open returns. */

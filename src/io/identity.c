@@ -19,8 +19,9 @@ typedef struct identity_field {
         ROOT_TEXT, /* an attribute of the root */
         TEXT,
         INT,
-        WORD, /* a bool: the attribute is there, with this one word, or is not */
-        DIM   /* of a prefix the shape of its dataset */
+        COUNT, /* the same, but it is not there where it is 0 */
+        WORD,  /* a bool: the attribute is there, with this one word, or is not */
+        DIM    /* of a prefix the shape of its dataset */
     } type;
     const char *word;
 } identity_field;
@@ -33,6 +34,7 @@ static const identity_field FIELDS[] = {
     {MEMBER(task), TEXT, NULL},
     {MEMBER(chat_template), TEXT, NULL},
     {MEMBER(position_start), INT, NULL},
+    {"encoder_layers", offsetof(kvf__identity, encoder), COUNT, NULL},
     {"placement", offsetof(kvf__identity, infix), WORD, "infix"},
     {"key_space", offsetof(kvf__identity, raw_keys), WORD, "pre-rope"},
     {MEMBER(L), DIM, NULL},
@@ -50,6 +52,11 @@ static void *at_field(const kvf__identity *id, const identity_field *f)
 static bool is_text(const identity_field *f)
 {
     return f->type <= TEXT;
+}
+
+static bool is_there(const kvf__identity *id, const identity_field *f)
+{
+    return f->type != COUNT || *(int64_t *)at_field(id, f);
 }
 
 static const char *text_of(const kvf__identity *id, const identity_field *f)
@@ -125,9 +132,9 @@ void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes)
             kvf_json_set(attributes, f->name, kvf_json_new_str(text_of(id, f)));
         else if (is_by_layer(id, f))
             kvf_json_set(attributes, f->name, list_heads(id, f));
-        else if (f->type != WORD)
+        else if (f->type != WORD && is_there(id, f))
             kvf_json_set(attributes, f->name, kvf_json_new_int(*(int64_t *)at_field(id, f)));
-        else if (*(bool *)at_field(id, f))
+        else if (f->type == WORD && *(bool *)at_field(id, f))
             kvf_json_set(attributes, f->name, kvf_json_new_str(f->word));
     }
 }
@@ -202,7 +209,7 @@ void kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, const kvf_
     for (const identity_field *f = FIELDS; f < END; f++) {
         if (is_text(f))
             kvf__h5_put_text(h5, f->type == ROOT_TEXT ? h5->file : at, f->name, text_of(id, f));
-        else if (f->type == INT ||
+        else if (f->type == INT || (f->type == COUNT && is_there(id, f)) ||
                  (f->type == DIM && (with_shape || id->heads) && !is_by_layer(id, f)))
             kvf__h5_put_i64(h5, at, f->name, *(int64_t *)at_field(id, f));
         else if (f->type == WORD && *(bool *)at_field(id, f))
@@ -241,6 +248,8 @@ static void read_int(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__i
     int64_t *value = at_field(id, f), least = 0;
 
     if (h5->status || is_by_layer(id, f)) return;
+    if (f->type == COUNT && !kvf__h5_has_attr(h5, at, f->name)) return;
+    if (f->type == COUNT) least = 1;
     if (f->type == DIM) least = value != &id->P || kvf__method_has_length(id->method);
     *value = kvf__h5_get_i64(h5, at, f->name);
     if (*value < least || *value > INT32_MAX)
@@ -261,7 +270,7 @@ void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, k
             read_text(h5, at, f, id);
         else if (f->type == WORD)
             read_word(h5, at, f, id);
-        else if (f->type == INT || !in_shape)
+        else if (f->type != DIM || !in_shape)
             read_int(h5, at, f, id);
     }
     if (id->heads && (id->L != L || in_shape))

@@ -241,6 +241,12 @@ static kvf_status open_exportable(kvf_ctx *ctx, const kvf_export_options *option
                          "%s: its virtual tokens have log-weights (--log-weight), which no cache "
                          "of another program holds",
                          options->path);
+    if ((*out)->file.id.encoder && options->format != KVF_EXPORT_SAFETENSORS)
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: a prefix of an encoder-decoder: --format safetensors holds all of its "
+            "places, others do not",
+            options->path);
     if (!kvf_prefix_changes_base(*out)) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
                      "%s: method %s is no prefix: neither PEFT nor past key values "

@@ -18,6 +18,7 @@ kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *bas
     if (base) {
         const kvf__kv_shape kv = kvf__desc_kv(kvf__model_desc(base->model));
         KVF_TRY(kvf__identity_set_kv(ctx, id, &kv));
+        id->encoder = kvf__model_desc(base->model)->encoder;
     }
     KVF_TRY(kvf__strdup(ctx, base_name, &id->base_name));
     KVF_TRY(kvf__strdup(ctx, "", &id->base_architecture));

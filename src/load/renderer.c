@@ -9,7 +9,12 @@ kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *te
                               const char *map_text, kvf__renderer *out)
 {
     const char *name = template_name && *template_name ? template_name : "auto";
+    const kvf__desc *desc = kvf__model_desc(base->model);
     kvf__renderer renderer = {0};
+    if (desc->encoder && strcmp(name, "auto") && strcmp(name, "none"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--chat-template %s: %s is an encoder-decoder, whose rows are no chats",
+                         name, desc->arch_name);
     KVF_TRY(kvf__chat_init(ctx, base->tokenizer, name, &renderer.chat));
     kvf_status st = kvf__field_map_init(ctx, map_text, &renderer.map);
     if (st) {
@@ -23,6 +28,8 @@ kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *te
         .wrap_prompts = out->chat.kind && out->chat.kind != KVF__CHAT_RENDERED &&
                         strncmp(name, "auto", 4),
         .map = &out->map,
+        .encoder = desc->encoder > 0,
+        .start = desc->ids.start,
     };
     return KVF_OK;
 }

@@ -3,8 +3,9 @@
  *
  * BERT and RoBERTa read nothing without their start and end tokens, so the words are put
  * between these, and only their own keys and values are used: learned positions count the start
- * token, the words are at 1 .. P. Rows after such a prefix begin at P all the same, as PEFT and the
- * files of others have it: positions are no order among keys that lie in the prefix. */
+ * token, the words are at 1 .. P. An encoder-decoder reads the words on both sides. Rows after such
+ * a prefix begin at P all the same, as PEFT and the files of others have it: positions are no order
+ * among keys that lie in the prefix. */
 #include "data_int.h"
 #include "open_base.h"
 
@@ -53,6 +54,9 @@ kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *wo
     kvf__pass_limits limits = {.rows = 1, .tokens = T, .row_len = T, .labels = 1, .cache_len = T};
     kvf__batch batch = {
         .n_rows = 1, .n_tokens = T, .start = start, .ids = ids.data, .example = &example};
+    const kvf__batch source = batch;
+    if (d->encoder) limits.source_tokens = limits.source_len = T;
+    if (d->encoder) batch.source = &source;
     st = kvf__cache_create(ctx, base->model, 1, T, &cache);
     if (st) goto out;
     st = kvf__pass_create(ctx, base->model, &limits, &pass);

@@ -51,8 +51,9 @@ typedef enum kvf__role {
     KVF__W_INPUT_NORM, /* of that projection */
     KVF__W_INPUT_GATE, /* of the half that reads a layer's input */
     KVF__W_INPUT_DOWN,
-    KVF__W_OUT_NORM3, /* of what it gives */
-    KVF__W_SCALE,     /* of the stream that a layer leaves */
+    KVF__W_OUT_NORM3,     /* of what it gives */
+    KVF__W_SCALE,         /* of the stream that a layer leaves */
+    KVF__W_ENCODER_FINAL, /* of the encoder's states, in front of cross-attention's keys, values */
     KVF__W_FINAL,
     KVF__W_FINAL_BETA,
     KVF__W_HEAD,
@@ -93,7 +94,15 @@ typedef enum kvf__role {
 #define KVF__W_IF_V      0x40000u /* only in layers whose values are not their keys */
 #define KVF__W_IF_INPUTS 0x80000u /* only with desc.by_layer.inputs */
 
-/* hf, gguf: name patterns, '#' is the layer; hf without the base-model prefix; gguf NULL:
+/* Only in layers of these places of an encoder-decoder. */
+#define KVF__W_IN_ENCODER 0x100000u
+#define KVF__W_IN_DECODER 0x200000u
+#define KVF__W_IN_CROSS   0x400000u
+#define KVF__W_PLACES     (KVF__W_IN_ENCODER | KVF__W_IN_DECODER | KVF__W_IN_CROSS)
+#define KVF__W_IF_GATED   0x800000u  /* only with desc.block.gated */
+#define KVF__W_IF_PLAIN   0x1000000u /* only without */
+
+/* hf, gguf: name patterns, '#' is the layer's number; hf without the base-model prefix; gguf NULL:
  * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
  * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types, E = width of
  * the embeddings, R = buckets of distances, L = layers, I = width of their inputs, 1 is 1, 2 is 2;
@@ -122,6 +131,7 @@ typedef struct kvf__arch {
     kvf__position_kind positions;
     const char *act_name;
     bool gelu_is_new;    /* "gelu" means what others call gelu_new */
+    bool act_says_gated; /* "gated-" in front of the activation's name */
     bool tied;           /* unless the config has it */
     bool score_flags;    /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
     bool pad_positions;  /* tokens with the id `pad` stand at the table's row of that number, others
@@ -142,7 +152,8 @@ typedef struct kvf__arch_family {
     size_t n;
 } kvf__arch_family;
 extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, kvf__arch_phi,
-    kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta, kvf__arch_modernbert;
+    kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta, kvf__arch_modernbert,
+    kvf__arch_t5;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_inside(const char *model_type);

@@ -23,6 +23,8 @@ typedef struct kvf__config_number {
 
 typedef struct kvf__config_keys {
     kvf__config_key width, layers, heads, kv_heads, head_dim, ffn, vocab, positions;
+    const char *decoder_layers;            /* of an encoder-decoder, else as many as the encoder's;
+                                              NULL: the family is one stack */
     kvf__config_key types, sliding_window; /* no name: this family has none */
     kvf__config_key embed_width;           /* no name: that of the model */
     const char *eps;                       /* NULL: none */

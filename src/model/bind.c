@@ -53,6 +53,7 @@ static bool find_weight(const binding *b, const kvf__weight *weight, int64_t lay
 {
     bool outside = weight->flags & KVF__W_OUTSIDE;
     char name[KVF__NAME_BYTES];
+    layer = kvf__layer_number(b->desc, layer);
 
     if (!kvf__name_format(canonical, outside ? "" : b->desc->arch->prefix, weight->hf, layer))
         return false;
@@ -146,7 +147,8 @@ static kvf_status bind_weight(void *user, const kvf__weight *weight, int64_t lay
     }
     if (found) return add_slot(b, weight, layer, name, at);
     if (weight->flags & KVF__W_OPTIONAL) return KVF_OK;
-    if (b->desc->gguf && weight->gguf) kvf__name_format(name, "", weight->gguf, layer);
+    if (b->desc->gguf && weight->gguf)
+        kvf__name_format(name, "", weight->gguf, kvf__layer_number(b->desc, layer));
     return kvf__fail(b->ctx, KVF_EFORMAT, "%s: tensor %s is missing", b->where, name);
 }
 

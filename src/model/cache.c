@@ -27,12 +27,14 @@ static void lay_out(void *object, kvf__carver *carve)
     cache->data = kvf__carve(carve, cache->slots, 1, sizeof *cache->data);
     cache->reserved = kvf__carve(carve, cache->slots, 1, sizeof *cache->reserved);
     cache->length = kvf__carve(carve, cache->slots, 1, sizeof *cache->length);
+    cache->source = kvf__carve(carve, cache->slots, 1, sizeof *cache->source);
 }
 
 kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_t slots,
                                    int64_t capacity, kvf__cache **out)
 {
-    kvf__cache made = {.shape = kvf__desc_kv(&model->desc),
+    kvf__cache made = {.desc = &model->desc,
+                       .shape = kvf__desc_kv(&model->desc),
                        .slots = slots,
                        .capacity = capacity,
                        .act = model->act};
@@ -73,7 +75,7 @@ kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int
     kvf__free(cache->data[slot]);
     cache->data[slot] = block;
     cache->reserved[slot] = reserved;
-    cache->length[slot] = 0;
+    cache->length[slot] = cache->source[slot] = 0;
     return KVF_OK;
 }
 
@@ -95,6 +97,7 @@ void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length)
 {
     assert(slot >= 0 && slot < cache->slots && length >= 0);
     if (length < cache->length[slot]) cache->length[slot] = length;
+    if (!length) cache->source[slot] = 0;
 }
 
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv)
@@ -115,12 +118,16 @@ void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n)
             const kvf__kv_heads heads = kvf__kv_at(&cache->shape, l);
             char *into = kvf__cache_at(cache, l, to, kv);
             const char *out_of = kvf__cache_at(cache, l, from, kv);
+            const kvf__place place = kvf__layer_place(cache->desc, l);
+            const bool source = place == KVF__PLACE_ENCODER || place == KVF__PLACE_CROSS;
+            const int64_t tokens = source ? cache->source[from] : n;
             for (int64_t g = 0; g < heads.G; g++)
                 memcpy(into + (size_t)(g * cache->reserved[to] * heads.D) * size,
                        out_of + (size_t)(g * cache->reserved[from] * heads.D) * size,
-                       (size_t)(n * heads.D) * size);
+                       (size_t)(tokens * heads.D) * size);
         }
     cache->length[to] = n;
+    cache->source[to] = cache->source[from];
 }
 
 void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, float *out)
@@ -141,19 +148,22 @@ void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64
         }
 }
 
-void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
-                       const void *qkv, int64_t H)
+/* Keys and values of each row's tokens, behind `first` heads of others in kv_of, behind what a slot
+ * has in a layer.
+ */
+static void put_tokens(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
+                       const char *kv_of, int64_t first, bool behind)
 {
     const kvf__kv_heads heads = kvf__kv_at(&cache->shape, l);
-    size_t head = (size_t)heads.D * kvf__act_size(cache->act);
-    size_t width = (size_t)(H + 2 * heads.G) * head; /* bytes of one qkv row */
+    const size_t head = (size_t)heads.D * kvf__act_size(cache->act);
+    const size_t width = (size_t)(first + 2 * heads.G) * head; /* bytes of one row */
 
     for (int64_t r = 0; r < batch->n_rows; r++) {
-        int64_t s = kvf__row_slot(slot, r), at = cache->length[s];
+        int64_t s = kvf__row_slot(slot, r), at = behind ? cache->length[s] : 0;
         for (int kv = 0; kv < 2; kv++)
             for (int64_t t = batch->start[r]; t < batch->start[r + 1]; t++) {
-                const char *from = (const char *)qkv + (size_t)t * width +
-                                   (size_t)(H + kv * heads.G) * head;
+                const char *from = kv_of + (size_t)t * width +
+                                   (size_t)(first + kv * heads.G) * head;
                 char *to = (char *)kvf__cache_at(cache, l, s, kv) +
                            (size_t)(at + t - batch->start[r]) * head;
                 for (int64_t g = 0; g < heads.G; g++)
@@ -161,6 +171,36 @@ void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, co
                            head);
             }
     }
+}
+
+void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
+                       const void *qkv, int64_t H)
+{
+    const bool behind = kvf__layer_place(cache->desc, l) != KVF__PLACE_ENCODER;
+
+    put_tokens(cache, l, batch, slot, qkv, H, behind);
+}
+
+void kvf__cache_put_source(kvf__cache *cache, int64_t l, const kvf__batch *source,
+                           const int32_t *slot, const void *kv)
+{
+    put_tokens(cache, l, source, slot, kv, 0, false);
+    for (int64_t r = 0; r < source->n_rows; r++)
+        cache->source[kvf__row_slot(slot, r)] = source->start[r + 1] - source->start[r];
+}
+
+int64_t kvf__cache_source(const kvf__cache *cache, int64_t slot)
+{
+    return cache->source[slot];
+}
+
+kvf__kvseg kvf__cache_source_segment(const kvf__cache *cache, int64_t l, int64_t slot)
+{
+    kvf__kvseg seg = kvf__cache_segment(cache, l, slot);
+
+    seg.len = cache->source[slot];
+    seg.near = false;
+    return seg;
 }
 
 void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_t *slot)

@@ -82,14 +82,15 @@ static kvf_status find_arch(const kvf__config *c, const kvf__arch **out)
 }
 
 /* Keys that change the computation in ways this program does not have. */
-static kvf_status refuse_unsupported(const kvf__config *c, bool causal)
+static kvf_status refuse_unsupported(const kvf__config *c, const kvf__desc *desc)
 {
+    const bool causal = desc->block.causal, two = desc->arch->keys->decoder_layers != NULL;
     /* is_decoder makes an encoder causal; decoders write it without a meaning. */
     static const char *const must_be_false[] = {"is_encoder_decoder", "add_cross_attention",
                                                 "use_bidirectional_attention", "is_decoder"};
     static const char *const must_be_absent[] = {"quantization_config", "compression_config"};
 
-    for (size_t i = 0; i < sizeof must_be_false / sizeof *must_be_false - causal; i++) {
+    for (size_t i = two; i < sizeof must_be_false / sizeof *must_be_false - causal; i++) {
         bool on;
         const char *word = kvf_json_str(kvf_json_get(c->root, must_be_false[i]), NULL);
         if (word && !strcmp(word, "vision")) continue; /* of tokens of images alone */
@@ -165,6 +166,28 @@ static kvf_status read_cap(const kvf__config *c, const kvf__config_number *key, 
     return KVF_OK;
 }
 
+/* The decoder's layers behind the encoder's, two for each of its blocks. */
+static kvf_status read_stacks(const kvf__config *c, kvf__desc *desc)
+{
+    const char *key = desc->arch->keys->decoder_layers;
+    const kvf_json *value = key ? kvf_json_get(c->root, key) : NULL;
+    int64_t blocks = desc->L;
+
+    if (!key) return KVF_OK;
+    if (kvf_json_typeof(value) > KVF_JSON_NULL) KVF_TRY(kvf__config_count(c, key, value, &blocks));
+    if (desc->L > KVF__MOST_LAYERS || blocks > KVF__MOST_LAYERS)
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %lld and %lld layers, expected at most %d",
+                         c->where, (long long)desc->L, (long long)blocks, KVF__MOST_LAYERS);
+    desc->encoder = desc->L;
+    desc->L += 2 * blocks;
+    KVF_TRY(get_id(c, "decoder_start_token_id", &desc->ids.start));
+    if (desc->ids.start < 0) desc->ids.start = desc->ids.pad;
+    if (desc->ids.start >= 0 && desc->ids.start < desc->V) return KVF_OK;
+    return kvf__fail(c->ctx, KVF_EFORMAT,
+                     "%s: decoder_start_token_id is %ld, expected a token of the vocabulary",
+                     c->where, (long)desc->ids.start);
+}
+
 static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
@@ -203,10 +226,16 @@ static kvf_status read_activation(const kvf__config *c, kvf__desc *desc)
     const kvf_json *value = kvf_json_get(c->root, key);
     const char *name = value ? kvf_json_str(value, NULL) : desc->arch->act_name;
 
+    const bool gated = desc->arch->act_says_gated && name && !strncmp(name, "gated-", 6);
+    if (gated) {
+        desc->block.gated = true;
+        name += 6;
+    }
     for (size_t i = 0; name && i < KVF__ACT_NAMES; i++) {
         if (strcmp(kvf__act_names[i].name, name)) continue;
         desc->block.act = kvf__act_names[i].fn;
-        if (desc->arch->gelu_is_new && !strcmp(name, "gelu")) desc->block.act = KVF__GELU_TANH;
+        if ((desc->arch->gelu_is_new || gated) && !strcmp(name, "gelu"))
+            desc->block.act = KVF__GELU_TANH;
         return KVF_OK;
     }
     return kvf__config_bad(c, KVF_EUNSUPPORTED, key, value,
@@ -223,6 +252,7 @@ static kvf_status read_switches(const kvf__config *c, kvf__desc *desc)
         KVF_TRY(
             kvf__config_switch(c, "scale_attn_by_inverse_layer_idx", false, &desc->score_by_layer));
     }
+    if (desc->position.kind == KVF__POS_BIAS) scale = false;
     desc->score_scale = scale ? (float)(1 / sqrt((double)desc->D)) : 1;
     return KVF_OK;
 }
@@ -284,12 +314,13 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
     double eps;
 
-    KVF_TRY(refuse_unsupported(c, desc->block.causal));
+    KVF_TRY(refuse_unsupported(c, desc));
     KVF_TRY(check_fixed(c, desc->arch->keys->fixed));
     for (int i = 0; i < KVF__CONFIG_ROWS; i++)
         KVF_TRY(read_row(c, &kvf__config_rows[i], desc));
     KVF_TRY(kvf__desc_set_ends(c->ctx, c->where, c->root, desc));
     KVF_TRY(kvf__config_derive(c, desc));
+    KVF_TRY(read_stacks(c, desc));
     KVF_TRY(read_activation(c, desc));
     KVF_TRY(read_switches(c, desc));
     const kvf__config_keys *keys = desc->arch->keys;
@@ -302,6 +333,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(read_head_keys(c, desc));
     KVF_TRY(read_pad_positions(c, desc));
     if (desc->position.kind == KVF__POS_RELATIVE) KVF_TRY(kvf__config_relative(c, desc));
+    if (desc->position.kind == KVF__POS_BIAS) KVF_TRY(kvf__config_bias(c, desc));
     if (desc->position.kind == KVF__POS_ROPE) KVF_TRY(kvf__config_rope(c, desc));
     KVF_TRY(kvf__desc_finish_layers(c->ctx, c->where, desc));
     KVF_TRY(kvf__desc_check(c->ctx, c->where, desc));

@@ -1,5 +1,6 @@
-/* Relative positions of a config.json (configuration_deberta_v2.py): those of the published DeBERTa
- * v2 and v3 models. What other settings of theirs would compute is refused. */
+/* Relative positions of a config.json. Of DeBERTa (configuration_deberta_v2.py) those of the
+ * published v2 and v3 models; what other settings of theirs would compute is refused. Of T5
+ * (configuration_t5.py) the buckets of its bias. */
 #include "config_keys.h"
 
 #include <math.h>
@@ -86,5 +87,27 @@ kvf_status kvf__config_relative(const kvf__config *c, kvf__desc *desc)
                          "and fewer than twice as many",
                          c->where, (long long)buckets, (long long)relative->farthest);
     desc->score_scale = (float)(1 / sqrt(3 * (double)desc->D));
+    return KVF_OK;
+}
+
+kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc)
+{
+    double buckets, farthest;
+    bool tied, scales;
+
+    KVF_TRY(kvf__config_real(c, c->root, "relative_attention_num_buckets", 32, &buckets));
+    KVF_TRY(kvf__config_real(c, c->root, "relative_attention_max_distance", 128, &farthest));
+    const int64_t span = buckets >= 4 && buckets <= 1 << 16 ? (int64_t)buckets / 2 : 0;
+    if (!span || buckets != (double)(2 * span) || !(farthest > (double)span) ||
+        !(farthest <= 1 << 20))
+        return kvf__fail(c->ctx, KVF_EFORMAT,
+                         "%s: relative_attention_num_buckets %g for distances up to %g, expected "
+                         "an even number of 4 or more, and farther distances than half of it",
+                         c->where, buckets, farthest);
+    desc->position.relative = (kvf__relative){
+        .span = span, .farthest = (int64_t)farthest, .logarithmic = true};
+    KVF_TRY(kvf__config_switch(c, "tie_word_embeddings", true, &tied));
+    KVF_TRY(kvf__config_switch(c, "scale_decoder_outputs", tied, &scales));
+    if (scales) desc->factors.head = (float)(1 / sqrt((double)desc->C));
     return KVF_OK;
 }

@@ -84,6 +84,8 @@ static void read_plain_weights(const reading *r)
     read_plain(r, KVF__W_INPUT_PROJECTION, 0, &model->inputs.projection);
     read_plain(r, KVF__W_INPUT_NORM, 0, &model->inputs.gamma);
     read_plain(r, KVF__W_FINAL, 0, &model->lm.gamma);
+    for (int64_t i = 0; model->lm.gamma && i < model->desc.C; i++)
+        model->lm.gamma[i] *= model->desc.factors.head;
     read_plain(r, KVF__W_FINAL_BETA, 0, &model->lm.beta);
 }
 
@@ -104,7 +106,8 @@ static void read_masked_lm(const reading *r)
         read_plain(r, ROLES[i], 0, at[i]);
 }
 
-/* Layers that are packed just before use share the memory of one, planes of the head too. */
+/* Layers that are packed just before use share the memory of one of their place, planes of the head
+ * too. */
 static void lay_memory(void *object, kvf__carver *carve)
 {
     const reading r = {.c = object, .carve = carve};
@@ -113,9 +116,9 @@ static void lay_memory(void *object, kvf__carver *carve)
     const bool late = model->store.late;
 
     model->layers = kvf__carve(carve, L, 1, sizeof *model->layers);
-    model->weights = kvf__carve(carve, late ? 1 : L, 1, sizeof *model->weights);
+    model->weights = kvf__carve(carve, late ? KVF__PLACES : L, 1, sizeof *model->weights);
     for (int64_t l = 0; model->layers && l < L; l++)
-        model->layers[l].w = &model->weights[late ? 0 : l];
+        model->layers[l].w = &model->weights[late ? (int64_t)kvf__layer_place(r.c->desc, l) : l];
     if (model->lm.n)
         model->lm.planes = kvf__carve(carve, late ? 1 : model->lm.n, 1, sizeof *model->lm.planes);
     read_plain_weights(&r);
@@ -175,6 +178,8 @@ static kvf_status build(creation *c)
     KVF_TRY(kvf__carve_block(c->ctx, lay_memory, c, &model->memory));
     if (c->desc->position.kind == KVF__POS_RELATIVE)
         KVF_TRY(kvf__relative_create(c->ctx, c->desc, c->slots, &model->relative));
+    if (c->desc->position.kind == KVF__POS_BIAS)
+        KVF_TRY(kvf__relative_bias_create(c->ctx, c->desc, c->slots, &model->relative));
     KVF_TRY(kvf__creation_prepare(c));
     KVF_TRY(pack_all(c));
     model->packed_bytes = c->packer.packed_bytes;
@@ -221,6 +226,10 @@ static kvf_status make_trained(creation *c, const kvf__slots *slots)
     const kvf__train *train = &c->options.train;
 
     c->slots = slots;
+    if (c->desc->encoder && (train->what != KVF__TRAIN_NOTHING || train->unfolded))
+        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                         "%s is an encoder-decoder, whose own weights are not trained here",
+                         c->desc->arch_name);
     c->model->unfolded = train->unfolded || train->what != KVF__TRAIN_NOTHING;
     if (train->what == KVF__TRAIN_NOTHING) return KVF_OK;
     if (c->desc->by_layer.shape)

@@ -13,6 +13,7 @@ bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots)
     const kvf__desc *d = &model->desc;
 
     if (!d->block.causal || d->block.post_norm || d->types || d->position.pad >= 0) return false;
+    if (d->encoder) return false;
     if (model->unfolded) return false; /* its weights may be others than the file has */
     for (size_t i = 0; i < slots->n; i++) {
         const kvf__slot *slot = &slots->items[i];

@@ -19,10 +19,28 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->position.kind = arch->positions;
     desc->position.starts_at_0 = arch->starts_at_0;
     desc->position.scale = 1;
-    desc->factors.embed = 1;
+    desc->factors.embed = desc->factors.head = 1;
     desc->position.pad = -1;
     desc->dropout = (kvf__dropouts){-1, -1, -1, -1, 0};
-    desc->ids.bos = desc->ids.eos = desc->ids.pad = -1;
+    desc->ids.bos = desc->ids.eos = desc->ids.pad = desc->ids.start = -1;
+}
+
+kvf__place kvf__layer_place(const kvf__desc *desc, int64_t layer)
+{
+    if (!desc->encoder) return KVF__PLACE_ONLY;
+    if (layer < desc->encoder) return KVF__PLACE_ENCODER;
+    return (layer - desc->encoder) % 2 ? KVF__PLACE_CROSS : KVF__PLACE_DECODER;
+}
+
+bool kvf__layer_feeds(const kvf__desc *desc, int64_t layer)
+{
+    return kvf__layer_place(desc, layer) != KVF__PLACE_DECODER;
+}
+
+int64_t kvf__layer_number(const kvf__desc *desc, int64_t layer)
+{
+    if (!desc->encoder || layer < desc->encoder) return layer;
+    return (layer - desc->encoder) / 2;
 }
 
 int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer)

@@ -8,12 +8,13 @@
 #include "view.h"
 
 typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
-/* Relative: terms of attention's scores, by how far a query and a key of a row are apart (DeBERTa).
- */
+/* Relative and bias: terms of attention's scores, by how far a query and a key of a row are apart,
+ * made of both (DeBERTa) or of the distance alone (T5). */
 typedef enum kvf__position_kind {
     KVF__POS_LEARNED,
     KVF__POS_ROPE,
-    KVF__POS_RELATIVE
+    KVF__POS_RELATIVE,
+    KVF__POS_BIAS
 } kvf__position_kind;
 
 /* How distances fall into buckets, of which each sign has `span`: one each up to span / 2, then
@@ -83,6 +84,17 @@ typedef struct kvf__block {
 
 enum { KVF__MOST_LAYERS = 1024 };
 
+/* What a layer attends to. In an encoder-decoder the layers of the encoder come first; each block
+ * of the decoder is then two layers: self-attention alone, and cross-attention, whose keys are made
+ * of the encoder's states, with the feed-forward half. */
+typedef enum kvf__place {
+    KVF__PLACE_ONLY, /* of a base that is one stack: its own tokens */
+    KVF__PLACE_ENCODER,
+    KVF__PLACE_DECODER,
+    KVF__PLACE_CROSS,
+    KVF__PLACES /* how many there are */
+} kvf__place;
+
 /* Where tokens are. */
 typedef struct kvf__positions {
     kvf__position_kind kind;
@@ -106,15 +118,16 @@ typedef struct kvf__positions {
 /* The window of a layer, 0: none. */
 int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer);
 
-/* Gemma's: a factor on embeddings of tokens (1: none), caps on scaled scores and on logits, c
- * tanh(s / c) (0: none). */
+/* A factor on embeddings of tokens (Gemma) and on what the head reads (T5; 1: none), caps on scaled
+ * scores and on logits, c tanh(s / c) (Gemma; 0: none). */
 typedef struct kvf__factors {
-    float embed, score_cap, logit_cap;
+    float embed, head, score_cap, logit_cap;
 } kvf__factors;
 
 /* The config's token ids, -1 if absent. */
 typedef struct kvf__token_ids {
     int32_t bos, eos, pad; /* of several eos the first */
+    int32_t start;         /* with which a decoder begins behind its encoder */
     kvf__ends ends;        /* that end what is generated, by config or file */
 } kvf__token_ids;
 
@@ -139,8 +152,9 @@ typedef struct kvf__desc {
     const struct kvf__arch *arch; /* row of the table in arch.c: names, weights, ... */
     const char *arch_name;        /* "llama", "mistral", "gpt2": model_type of Hugging Face */
     int64_t L, H, G, D, C, F, V;
-    int64_t E;     /* width of the embeddings; where it is not C, a dense layer follows them */
-    int64_t types; /* token types, 0: none */
+    int64_t encoder; /* layers of the encoder; 0: the base is one stack */
+    int64_t E;       /* width of the embeddings; where it is not C, a dense layer follows them */
+    int64_t types;   /* token types, 0: none */
     kvf__block block;
     kvf__by_layer by_layer; /* where not all layers have G, D and F */
     float norm_eps;
@@ -155,6 +169,11 @@ typedef struct kvf__desc {
     bool mean_pooled; /* heads of whole rows read the mean of its states, not the first */
     bool gguf;        /* names and row order are those of a GGUF */
 } kvf__desc;
+
+/* The place of a layer; has it a feed-forward half; its number in a file. */
+kvf__place kvf__layer_place(const kvf__desc *desc, int64_t layer);
+bool kvf__layer_feeds(const kvf__desc *desc, int64_t layer);
+int64_t kvf__layer_number(const kvf__desc *desc, int64_t layer);
 
 /* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one.
  */

@@ -16,7 +16,8 @@ typedef struct counts {
 
 static counts count(const kvf__desc *d)
 {
-    const int64_t layers = d->by_layer.shape ? d->L : 1; /* else all are as the first */
+    const int64_t layers = d->by_layer.shape || d->encoder ? d->L
+                                                           : 1; /* else all are as the first */
     counts n = {.widest = KVF__VOCAB_PLANE};
     kvf__product p;
 

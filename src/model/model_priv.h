@@ -26,6 +26,8 @@ typedef struct kvf__packed_pair {
 /* The products of a layer (products.h). */
 typedef struct kvf__layer_weights {
     kvf__packed_pair qkv, out;               /* [C, (H + 2G) D], columns q | k | v; [H D, C] */
+    kvf__packed_pair kv;                     /* cross-attention: [C, 2G D] of the encoder's states,
+                                                and qkv is q alone */
     kvf__packed_pair up[KVF__MAX_PLANES];    /* [C, plane width] (gpt2: c_fc) */
     kvf__packed_pair gate[KVF__MAX_PLANES];  /* the same; NULL unless gated */
     kvf__packed_pair down[KVF__MAX_PLANES];  /* [plane width, C]; the bias is in plane 0 */
@@ -33,7 +35,8 @@ typedef struct kvf__layer_weights {
 } kvf__layer_weights;
 
 typedef struct kvf__layer {
-    kvf__layer_weights *w; /* viewed; one for all layers that are packed just before use */
+    kvf__layer_weights
+        *w; /* viewed; one for all layers of a place that are packed just before use */
     float *gamma1, *beta1, *gamma2, *beta2; /* [C] of norm 1, 2; NULL where they are folded */
     float *out_gamma[2]; /* [C] of the norms of what the halves give; NULL: there are none */
     float *head_gamma;   /* [H + G, D] of the norms of queries and keys, with those of values [H +
@@ -60,9 +63,9 @@ typedef struct kvf__model_train {
 
 /* Layers that are packed just before use (pack_on_demand.c), into memory that they share. */
 typedef struct kvf__model_store {
-    bool late;                         /* they are */
-    struct kvf__stored *from;          /* what they are packed from */
-    kvf__packed_at layer_at, plane_at; /* what is packed there now */
+    bool late;                                      /* they are */
+    struct kvf__stored *from;                       /* what they are packed from */
+    kvf__packed_at layer_at[KVF__PLACES], plane_at; /* what is packed there now */
 } kvf__model_store;
 
 /* The language-model head: planes of KVF__VOCAB_PLANE columns; columns >= V are padding: zero
@@ -88,15 +91,17 @@ typedef struct kvf__model_embed {
     void *user;
 } kvf__model_embed;
 
-/* Relative keys and queries of all layers, made of weights that are frozen (relative.c). */
+/* What distances add to the scores of all layers, made of weights that are frozen (relative.c). */
 typedef struct kvf__relative_terms {
     kvf__attn_relative *layer; /* [L]; NULL: the base has none */
     void *memory;              /* of all below */
-    float *values;             /* [L, 2, buckets, H * D] */
-    int32_t *bucket;           /* [2 position.max - 1] */
+    float *values;             /* [L, 2, buckets, H * D]; T5: [2, buckets, H] */
+    int32_t *bucket;           /* [2 position.max - 1]; T5: [2, 2 farthest + 1] */
 } kvf__relative_terms;
 kvf_status kvf__relative_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                                 kvf__relative_terms *out);
+kvf_status kvf__relative_bias_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                                     kvf__relative_terms *out);
 
 /* What each layer reads of a token besides the stream, [L, I] (pass_inputs.c). */
 typedef struct kvf__model_inputs {
@@ -119,10 +124,11 @@ struct kvf__model {
     bool unfolded; /* norms apply their weights themselves, in every place */
     kvf__mm *mm;   /* owned */
     const kvf__kernels *kernels;
-    int64_t row_step;            /* batches of many rows are padded to a multiple of it */
-    void *memory;                /* of layers, weights, planes and every vector */
-    kvf__layer *layers;          /* [L] */
-    kvf__layer_weights *weights; /* of the layers: [L], or one that all share */
+    int64_t row_step;   /* batches of many rows are padded to a multiple of it */
+    void *memory;       /* of layers, weights, planes and every vector */
+    kvf__layer *layers; /* [L] */
+    kvf__layer_weights
+        *weights; /* of the layers: [L], or [KVF__PLACES] that those of a place share */
     kvf__model_embed embed;
     kvf__model_inputs inputs;
     kvf__rope_table rope, local_rope; /* local_rope: of local layers; NULL: that of all */
@@ -172,6 +178,12 @@ kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
 /* The same to the last of n positions, and some more. */
 kvf_status kvf__rope_extend(kvf_ctx *ctx, kvf__model *model, const int32_t *position, int64_t n);
 
+/* Is a layer the first one of its place? */
+static inline bool kvf__layer_is_first(const kvf__desc *d, int64_t l)
+{
+    return l == 0 || (d->encoder && (l == d->encoder || l == d->encoder + 1));
+}
+
 /* Before a pass uses packed weights of a unit (products.h: a layer, or a plane of the head): packs
  * them, if the model does so just before use (pack_on_demand.c). */
 enum { KVF__PACK_FORWARD = 1, KVF__PACK_BACKWARD = 2 };
@@ -179,12 +191,15 @@ kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t uni
                                     unsigned directions);
 
 struct kvf__cache {
-    kvf__kv_shape shape; /* heads viewed in the model */
+    const kvf__desc *desc; /* of the model, which outlives the cache */
+    kvf__kv_shape shape;   /* heads viewed in the model */
     int64_t slots, capacity;
     kvf__dtype act;
     void **data;       /* [slots] of [L, 2, G, room, D]; NULL where the slot has no room */
     int64_t *reserved; /* [slots] tokens a slot has memory for */
     int64_t *length;   /* [slots] */
+    int64_t *source; /* [slots] tokens in layers of an encoder and of cross-attention, those of the
+                        source; 0: none yet */
 };
 
 #endif

@@ -81,7 +81,21 @@ bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_
     if ((weight->flags & KVF__W_IF_HEAD_BIAS) && !desc->head_bias) return false;
     if ((weight->flags & KVF__W_IF_UNTIED) && desc->tied) return false;
     if ((weight->flags & KVF__W_IF_EMBED_OUT) && desc->E == desc->C) return false;
+    if ((weight->flags & KVF__W_IF_GATED) && !desc->block.gated) return false;
+    if ((weight->flags & KVF__W_IF_PLAIN) && desc->block.gated) return false;
     return true;
+}
+
+/* Is a weight one of layers like this? */
+static bool in_place(const kvf__desc *desc, const kvf__weight *weight, int64_t layer)
+{
+    static const unsigned PLACES[] = {[KVF__PLACE_ONLY] = ~0u,
+                                      [KVF__PLACE_ENCODER] = KVF__W_IN_ENCODER,
+                                      [KVF__PLACE_DECODER] = KVF__W_IN_DECODER,
+                                      [KVF__PLACE_CROSS] = KVF__W_IN_CROSS};
+    const unsigned places = weight->flags & KVF__W_PLACES;
+
+    return !places || places & PLACES[kvf__layer_place(desc, layer)];
 }
 
 static int64_t letter_value(const kvf__desc *desc, const kvf__layer_shape *layer, char letter)
@@ -177,13 +191,17 @@ const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name)
 const kvf__slot *kvf__slot_of(const kvf__desc *desc, const kvf__slots *slots, kvf__role role,
                               int64_t layer)
 {
-    const kvf__weight *weight = kvf__weight_by_role(desc, role);
     char name[KVF__NAME_BYTES];
 
-    if (!weight) return NULL;
-    const char *prefix = weight->flags & KVF__W_OUTSIDE ? "" : desc->arch->prefix;
-    if (!kvf__name_format(name, prefix, weight->hf, layer)) return NULL;
-    return kvf__slots_find(slots, name);
+    for (size_t i = 0; i < desc->arch->n_weights; i++) {
+        const kvf__weight *weight = &desc->arch->weights[i];
+        if (weight->role != role || !in_place(desc, weight, layer)) continue;
+        const char *prefix = weight->flags & KVF__W_OUTSIDE ? "" : desc->arch->prefix;
+        if (!kvf__name_format(name, prefix, weight->hf, kvf__layer_number(desc, layer))) continue;
+        const kvf__slot *slot = kvf__slots_find(slots, name);
+        if (slot) return slot;
+    }
+    return NULL;
 }
 
 kvf_status kvf__each_weight(const kvf__desc *desc, kvf__each_weight_fn each, void *user)
@@ -197,7 +215,8 @@ kvf_status kvf__each_weight(const kvf__desc *desc, kvf__each_weight_fn each, voi
             if (!kvf__weight_in_layer(&arch->weights[to])) break;
         for (int64_t layer = 0; layer < (in_layer ? desc->L : 1); layer++)
             for (size_t i = from; i < to; i++)
-                if (kvf__weight_wanted(desc, &arch->weights[i], layer))
+                if (kvf__weight_wanted(desc, &arch->weights[i], layer) &&
+                    (!in_layer || in_place(desc, &arch->weights[i], layer)))
                     KVF_TRY(each(user, &arch->weights[i], layer));
         from = to;
     }
@@ -218,7 +237,7 @@ static kvf_status visit_weight(void *user, const kvf__weight *weight, int64_t la
 
     if (weight->flags & KVF__W_ASIDE) return KVF_OK;
     const char *prefix = weight->flags & KVF__W_OUTSIDE ? "" : v->desc->arch->prefix;
-    bool fits = kvf__name_format(name, prefix, weight->hf, layer);
+    bool fits = kvf__name_format(name, prefix, weight->hf, kvf__layer_number(v->desc, layer));
     assert(fits); /* our own table against a layer count that desc_check bounded */
     (void)fits;
     return v->each(v->user, name, kvf__weight_shape(v->desc, weight, layer, dim), dim);

@@ -1,8 +1,8 @@
-/* Packing just before use: all layers share the packed memory of one, all planes of the head that
- * of one plane. A layer or plane is packed there when the pass reaches it, in the directions that
- * it is about to use, from slots in memory (stored.c) or in the file; so what stays in memory does
- * not grow with the base. The packed bytes are those that would have been kept, hence the same bits
- * come out of a pass.
+/* Packing just before use: all layers of a place share the packed memory of one, all planes of the
+ * head that of one plane. A layer or plane is packed there when the pass reaches it, in the
+ * directions that it is about to use, from slots in memory (stored.c) or in the file; so what stays
+ * in memory does not grow with the base. The packed bytes are those that would have been kept,
+ * hence the same bits come out of a pass.
  *
  * In the file, the pages of the layer that comes next are asked for before the one at hand is
  * packed, so that they are read while that is packed and computed, and those of a packed one are
@@ -79,9 +79,9 @@ kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t uni
 {
     kvf__creation *c = model->train.again;
     const bool layer = unit < model->desc.L;
-    kvf__packed_at *window = layer ? &model->store.layer_at : &model->store.plane_at;
-
     if (!model->store.late) return KVF_OK;
+    kvf__packed_at *window = layer ? &model->store.layer_at[kvf__layer_place(&model->desc, unit)]
+                                   : &model->store.plane_at;
     directions = missing(window, unit, directions);
     if (!directions) return KVF_OK;
     c->ctx = c->packer.ctx = ctx;
@@ -102,8 +102,12 @@ kvf_status kvf__creation_pack_first(kvf__creation *c)
     kvf__model *model = c->model;
     const unsigned directions = FORWARD | (model->backward ? BACKWARD : 0);
 
-    model->store.layer_at = model->store.plane_at = NOTHING;
-    KVF_TRY(kvf__model_ensure_packed(c->ctx, model, 0, directions));
+    model->store.plane_at = NOTHING;
+    for (int place = 0; place < KVF__PLACES; place++)
+        model->store.layer_at[place] = NOTHING;
+    for (int64_t l = 0; l < model->desc.L; l++)
+        if (kvf__layer_is_first(&model->desc, l))
+            KVF_TRY(kvf__model_ensure_packed(c->ctx, model, l, directions));
     return model->lm.n ? kvf__model_ensure_packed(c->ctx, model, model->desc.L, directions)
                        : KVF_OK;
 }

@@ -36,6 +36,8 @@ static void put_norm(kvf__creation *c, const kvf__product *p, kvf__dense *dense)
                     *beta = kvf__creation_slot(c, of->beta, p->unit);
     if (!gamma) return;
     kvf__slot_row(gamma, 0, c->gamma);
+    for (int64_t i = 0; of->gamma == KVF__W_FINAL && i < c->desc->C; i++)
+        c->gamma[i] *= c->desc->factors.head;
     dense->gamma = c->gamma;
     if (beta) kvf__slot_row(beta, 0, c->beta);
     dense->beta = beta ? c->beta : NULL;

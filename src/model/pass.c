@@ -45,6 +45,8 @@ static kvf_status check_limits(kvf_ctx *ctx, const kvf__model *model,
                  {"labels", limits->labels, 0},
                  {"P", limits->P, 0},
                  {"cache_len", limits->cache_len, 0},
+                 {"source_tokens", limits->source_tokens, model->desc.encoder ? 1 : 0},
+                 {"source_len", limits->source_len, model->desc.encoder ? 1 : 0},
                  {"soft", limits->soft, 0},
                  {"common_len", limits->common_len, 0},
                  {"common_tokens", limits->common_tokens, 0},
@@ -67,12 +69,13 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
     const kvf__pass_limits *limits = &pass->limits;
     int64_t prefixes = limits->sections > 1 ? limits->sections : 1;
     if (limits->row_dropout || limits->infix) prefixes = limits->rows;
+    const int64_t source = limits->source_tokens, most = limits->source_len;
     const kvf__attn_limits attn = {
         .rows = limits->rows,
-        .tokens = kvf__pass_padded(pass->model, limits->tokens),
-        .row_len = limits->row_len,
-        .shared_len = limits->P + limits->cache_len + limits->common_len,
-        .grad_len = limits->backward ? prefixes * limits->P + limits->common_tokens : 0,
+        .tokens = kvf__pass_padded(pass->model, source > limits->tokens ? source : limits->tokens),
+        .row_len = most > limits->row_len ? most : limits->row_len,
+        .shared_len = limits->P + limits->cache_len + limits->common_len + most,
+        .grad_len = limits->backward ? prefixes * limits->P + limits->common_tokens + source : 0,
         .H = d->H,
         .G = kvf__shape_most(d, "G"),
         .D = kvf__shape_most(d, "D"),
@@ -130,19 +133,24 @@ void kvf__pass_free(kvf__pass *pass)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* The products of a unit as the pass runs them: rows of qkv, of all that follows in the layer. */
+/* The products of a unit as the pass runs them: rows of qkv, of all that follows in the layer, of
+ * the source; 0: not now. */
 static kvf_status prepare_unit(kvf_ctx *ctx, const kvf__pass *pass, int64_t unit, int64_t qkv_rows,
-                               int64_t rows)
+                               int64_t rows, int64_t source_rows)
 {
     const kvf__model *m = pass->model;
     kvf__product p;
 
     for (size_t i = 0; kvf__product_at(&m->desc, unit, i, &p); i++) {
         const kvf__packed_pair *w = kvf__product_packed(m, &p);
-        const int64_t M = p.kind == KVF__PRODUCT_QKV ? qkv_rows : rows;
         if (!w->fwd) continue; /* packed just before use, and so far only other layers were */
+        const bool source = p.kind == KVF__PRODUCT_KV;
+        const int64_t M = source                                                   ? source_rows
+                          : p.kind == KVF__PRODUCT_QKV || p.kind == KVF__PRODUCT_Q ? qkv_rows
+                                                                                   : rows;
         const kvf__half half = p.kind == KVF__PRODUCT_OUT ? KVF__HALF_ATTN : KVF__HALF_FFN;
-        const kvf__dtype gradient = p.kind == KVF__PRODUCT_HEAD ? KVF__F32 : m->act;
+        const kvf__dtype gradient = p.kind == KVF__PRODUCT_HEAD || source ? KVF__F32 : m->act;
+        if (!M) continue;
         KVF_TRY(kvf__mm_prepare(ctx, m->mm, w->fwd, M, kvf__product_dst(m, &p),
                                 p.adds ? kvf__pass_out_flags(pass, half, !p.plane) : 0));
         if (pass->limits.backward)
@@ -163,12 +171,22 @@ kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int6
                          "pass: %lld tokens and %lld labels, the limits are %lld and %lld",
                          (long long)tokens, (long long)labels, (long long)pass->limits.tokens,
                          (long long)pass->limits.labels);
-    for (int64_t l = 0; l < L; l++)
-        KVF_TRY(prepare_unit(ctx, pass, l, M, l == L - 1 ? ML : M));
+    for (int64_t l = model->desc.encoder; l < L; l++)
+        KVF_TRY(prepare_unit(ctx, pass, l, M, l == L - 1 ? ML : M, 0));
     for (int64_t first = 0; first < ML; first += KVF__HEAD_ROWS)
         for (int64_t p = 0; p < model->lm.n; p++) {
             int64_t rows = ML - first < KVF__HEAD_ROWS ? ML - first : KVF__HEAD_ROWS;
-            KVF_TRY(prepare_unit(ctx, pass, L + p, 0, rows));
+            KVF_TRY(prepare_unit(ctx, pass, L + p, 0, rows, 0));
         }
+    return KVF_OK;
+}
+
+kvf_status kvf__pass_prepare_source(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens)
+{
+    const kvf__desc *d = &pass->model->desc;
+    const int64_t M = kvf__pass_padded(pass->model, tokens);
+
+    for (int64_t l = 0; l < d->L && d->encoder; l++)
+        KVF_TRY(prepare_unit(ctx, pass, l, l < d->encoder ? M : 0, l < d->encoder ? M : 0, M));
     return KVF_OK;
 }

@@ -14,12 +14,14 @@ typedef struct kvf__pass_limits {
     int64_t cache_len;                     /* longest cache, 0: none */
     int64_t common_len;    /* longest path of common prefixes before a row, 0: no common prefixes */
     int64_t common_tokens; /* tokens in all common prefixes of one batch */
-    int64_t soft;          /* most items of a teacher (loss.h), 0: none */
-    bool row_dropout;      /* inputs may ask for it */
-    bool base_dropout;     /* the same */
-    bool infix;            /* batches may have infix_at; needed where positions are rope's */
-    int64_t sections;      /* most in one batch, 0: batches have none */
-    int64_t lowest;        /* no backward pass enters a layer below this one: these share memory */
+    int64_t source_tokens, source_len; /* of an encoder-decoder: most in one batch's source, and in
+                                          a row of it */
+    int64_t soft;                      /* most items of a teacher (loss.h), 0: none */
+    bool row_dropout;                  /* inputs may ask for it */
+    bool base_dropout;                 /* the same */
+    bool infix;       /* batches may have infix_at; needed where positions are rope's */
+    int64_t sections; /* most in one batch, 0: batches have none */
+    int64_t lowest;   /* no backward pass enters a layer below this one: these share memory */
     bool backward;
     bool recompute; /* with backward: keep only what enters each layer and compute the layer again
                        before its backward pass; the same bits, less memory, more time */
@@ -27,8 +29,10 @@ typedef struct kvf__pass_limits {
 kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_limits *limits,
                             kvf__pass **out);
 void kvf__pass_free(kvf__pass *pass);
-/* Builds every primitive a batch of this size needs, so that running one allocates nothing. */
+/* Builds every primitive a batch of this size needs, so that running one allocates nothing; those
+ * of a source. */
 kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels);
+kvf_status kvf__pass_prepare_source(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens);
 
 /* Dropout drawn anew for every row, for training, by (seed, step, row), where a row counts by its
  * example, so that it draws the same in any batch. Of the prefix: on element (layer, kv, g, p, d)
@@ -73,7 +77,8 @@ typedef struct kvf__entry {
 } kvf__entry;
 
 typedef struct kvf__input {
-    const kvf__batch *batch;
+    const kvf__batch *batch;  /* an encoder-decoder needs its source, unless the cache has what the
+                                 encoder gave for it */
     kvf__condition condition; /* of all rows. With batch->infix_at on a base with rope the keys of
                                  its prefix are not rotated yet: each row rotates them to the
                                  position of the prefix in it */

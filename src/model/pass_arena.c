@@ -11,11 +11,12 @@
 
 /* Sizes that the layout needs more than once. */
 typedef struct sizes {
-    int64_t M, ML, R, plane, head_rows, qkv, att, adapter;
-    bool weights; /* are trained in this pass */
-    bool whole;   /* norms with weights in front of halves */
-    bool half;    /* what halves give lies by itself before it is added */
-    bool f32;     /* the act type */
+    int64_t M, ML, R, S, plane, head_rows, qkv, att, adapter; /* S: of the source; M: of the
+                                                                 larger of both */
+    bool weights;                                             /* are trained in this pass */
+    bool whole; /* norms with weights in front of halves */
+    bool half;  /* what halves give lies by itself before it is added */
+    bool f32;   /* the act type */
     size_t act;
 } sizes;
 
@@ -29,8 +30,10 @@ static sizes sizes_of(const kvf__pass *pass)
     const kvf__model *model = pass->model;
     const kvf__desc *d = &model->desc;
     sizes s = {.M = kvf__pass_padded(model, pass->limits.tokens),
-               .ML = kvf__pass_padded(model, pass->limits.labels)};
+               .ML = kvf__pass_padded(model, pass->limits.labels),
+               .S = kvf__pass_padded(model, pass->limits.source_tokens)};
 
+    s.M = larger(s.M, s.S);
     s.R = larger(s.M, s.ML);
     s.head_rows = !model->lm.n ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
     s.plane = d->by_layer.inputs;
@@ -70,7 +73,9 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
 {
     const kvf__desc *d = &pass->model->desc;
     const int64_t F = size_in(d, l, "F"), I = d->by_layer.inputs;
-    int64_t width = pass->limits.backward ? F : s->plane;
+    const bool feeds = l < 0 || kvf__layer_feeds(d, l);
+    const bool cross = l < 0 ? d->encoder > 0 : kvf__layer_place(d, l) == KVF__PLACE_CROSS;
+    int64_t width = !feeds ? 0 : pass->limits.backward ? F : s->plane;
     int64_t heads = !d->block.qk_norm ? 0 : size_in(d, l, d->block.v_norm ? "S" : "H");
     if (heads && !d->block.v_norm) heads += d->G;
 
@@ -80,9 +85,10 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
         .in2 = own ? kvf__carve(carve, M2, d->C, s->act) : pass->fwd.normed,
         .g = own ? kvf__carve(carve, M2, F, s->act) : NULL,
         .xhat1 = before ? kvf__carve(carve, s->M, d->C, s->act) : NULL,
-        .qkv = kvf__carve(carve, s->M, size_in(d, l, "SD"), s->act),
+        .qkv = kvf__carve(carve, s->M, l < 0 ? s->qkv : kvf__qkv_width(d, l), s->act),
+        .kv = cross ? kvf__carve(carve, s->S, 2 * d->G * d->D, s->act) : NULL,
         .att = kvf__carve(carve, s->M, size_in(d, l, "HD"), s->act),
-        .xhat2 = before ? kvf__carve(carve, M2, d->C, s->act) : NULL,
+        .xhat2 = before && feeds ? kvf__carve(carve, M2, d->C, s->act) : NULL,
         .fac1 = kvf__carve(carve, M2, width, s->act),
         .fac2 = d->block.gated ? kvf__carve(carve, M2, width, s->act) : NULL,
         .rstd1 = kvf__carve(carve, s->M, 1, sizeof(float)),
@@ -114,8 +120,12 @@ static void lay_layers(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     pass->kept = kvf__carve(carve, L, 1, sizeof(kvf__kept));
     for (int64_t l = 0; l < L; l++) {
         if (l == 0 || (!shared && l >= pass->limits.lowest)) {
-            int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : s->M;
-            one = lay_kept(carve, pass, s, shared || l < pass->limits.lowest ? -1 : l, M2);
+            const bool encoder = l < pass->model->desc.encoder;
+            sizes own = *s;
+            if (!shared)
+                own.M = encoder ? s->S : kvf__pass_padded(pass->model, pass->limits.tokens);
+            int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : own.M;
+            one = lay_kept(carve, pass, &own, shared || l < pass->limits.lowest ? -1 : l, M2);
         }
         if (pass->kept) pass->kept[l] = one;
     }
@@ -129,6 +139,7 @@ static void lay_keys(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     int64_t shared = larger(limits->sections, 1);
 
     keys->rows = kvf__carve(carve, limits->rows, 1, sizeof(kvf__attn_row));
+    if (pass->model->desc.encoder) segs = 2;
     keys->segs = kvf__carve(carve, segs * limits->rows + shared, 1, sizeof(kvf__kvseg));
     keys->common = kvf__carve(carve, limits->rows, 1, sizeof(int32_t));
     keys->offset = kvf__carve(carve, limits->rows, 1, sizeof(int64_t));
@@ -260,8 +271,23 @@ static void lay_backward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     bwd->datt = kvf__carve(carve, s->M, s->att, s->act);
     bwd->datt_lab = kvf__carve(carve, s->ML, s->att, s->act);
     bwd->dqkv = kvf__carve(carve, s->M, s->qkv, s->act);
+    pass->again.rows = s->M;
     if (pass->limits.recompute)
         pass->again.entered = kvf__carve(carve, d->L * s->M, d->C, sizeof(float));
+}
+
+static void lay_source(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    const kvf__desc *d = &pass->model->desc;
+    kvf__pass_source *source = &pass->source;
+
+    if (!d->encoder) return;
+    source->states = kvf__carve(carve, s->S, d->C, s->act);
+    source->rstd = kvf__carve(carve, s->S, 1, sizeof(float));
+    if (!pass->limits.backward) return;
+    source->dstates = kvf__carve(carve, s->S, d->C, sizeof(float));
+    source->dkv = kvf__carve(carve, s->S, 2 * d->G * d->D, sizeof(float));
+    source->dkv_act = s->f32 ? source->dkv : kvf__carve(carve, s->S, 2 * d->G * d->D, s->act);
 }
 
 static void lay_out(kvf__pass *pass, kvf__carver *carve)
@@ -277,6 +303,7 @@ static void lay_out(kvf__pass *pass, kvf__carver *carve)
     lay_head(pass, carve, &s);
     lay_layers(pass, carve, &s);
     kvf__pass_lay_shared(pass, carve, s.M);
+    lay_source(pass, carve, &s);
     lay_backward(pass, carve, &s);
     lay_trained(pass, carve, &s);
 }

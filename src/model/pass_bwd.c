@@ -92,6 +92,7 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
 
     KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_BACKWARD));
     KVF_TRY(kvf__pass_input_bwd(ctx, pass, l, dx, dx_act, M));
+    if (!kvf__layer_feeds(&pass->model->desc, l)) return out_bwd(ctx, pass, l, dx, dx_act, datt, M);
     kvf__pass_after_ffn_bwd(pass, l, dx, dx_act);
     if (parallel) KVF_TRY(out_bwd(ctx, pass, l, dx, dx_act, datt, M));
     KVF_TRY(ffn_bwd(ctx, pass, l, dx, dx_act, M));
@@ -122,7 +123,7 @@ static void scatter_labelled(kvf__pass *pass)
 static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
 {
     const kvf__model *m = pass->model;
-    const int64_t N = pass->batch->n_tokens, width = kvf__shape_size(&m->desc, l, "SD");
+    const int64_t N = pass->batch->n_tokens, width = kvf__qkv_width(&m->desc, l);
     const int64_t from = kvf__desc_layer(&m->desc, l).from;
     kvf__prefix *dprefix = kvf__pass_has_prefix(pass, l) ? pass->sections.at[0].dprefix : NULL;
 
@@ -132,7 +133,7 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
     attn.dqkv = pass->bwd.dqkv;
     attn.shared_only = prefix_only;
     attn.drop = kvf__pass_attn_drop(pass, l);
-    if (attn.drop || attn.relative)
+    if (kvf__attn_is_plain(&attn))
         kvf__attn_plain_bwd(&attn);
     else
         m->kernels->attn_bwd(&attn);
@@ -155,6 +156,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     const kvf__desc *d = &m->desc;
     const kvf__layer_shape layer = kvf__desc_layer(d, l);
 
+    if (kvf__layer_place(d, l) == KVF__PLACE_CROSS) KVF_TRY(kvf__pass_source_kv_bwd(ctx, pass, l));
     if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, pass->bwd.dqkv, pass->batch->n_tokens,
                          (d->H + 2 * layer.G) * layer.D, d->H + (layer.from == l ? layer.G : 0),
@@ -200,6 +202,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
     if (lowest > last || !pass->batch->n_labels) return KVF_OK;
 
     kvf__pass_shared_begin_bwd(pass);
+    kvf__pass_source_bwd_begin(pass, lowest);
     KVF_TRY(kvf__pass_recompute(ctx, pass, last));
     KVF_TRY(block_bwd(ctx, pass, last, pass->bwd.dx_lab, pass->bwd.dx_lab_act, pass->bwd.datt_lab,
                       pass->ML));
@@ -211,6 +214,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
         if (l == lowest) return KVF_OK;
         KVF_TRY(qkv_bwd(ctx, pass, l));
         if (l == 0) break;
+        if (l == pass->model->desc.encoder) kvf__pass_leave_decoder(pass);
         KVF_TRY(kvf__pass_recompute(ctx, pass, l - 1));
         KVF_TRY(
             block_bwd(ctx, pass, l - 1, pass->bwd.dx, pass->bwd.dx_act, pass->bwd.datt, pass->M));

@@ -104,8 +104,9 @@ static kvf_status set_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inp
     KVF_TRY(check_cache(ctx, pass, input));
     KVF_TRY(kvf__pass_check_common_rows(ctx, pass, input));
     KVF_TRY(kvf__embed_check(ctx, pass, input));
+    KVF_TRY(kvf__pass_check_source(ctx, pass, input));
 
-    pass->batch = input->batch;
+    pass->batch = pass->source.target = input->batch;
     pass->cache = input->cache;
     pass->slot = input->slot;
     pass->keys.share = input->share;
@@ -135,6 +136,7 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
                         m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV);
     kvf__pass_head_norms_fwd(pass, l);
+    if (kvf__layer_place(d, l) == KVF__PLACE_CROSS) return kvf__pass_source_kv(ctx, pass, l);
     if (d->position.kind == KVF__POS_ROPE)
         m->kernels->rope(m->act, keep->qkv, pass->batch->n_tokens, (d->H + 2 * layer.G) * layer.D,
                          d->H + (own ? layer.G : 0), layer.D, layer.R, pass->fwd.position,
@@ -154,7 +156,7 @@ void kvf__pass_attend(kvf__pass *pass, int64_t l)
     kvf__pass_segments(pass, l, false, false);
     kvf__attn attn = kvf__pass_attn(pass, l);
     attn.drop = kvf__pass_attn_drop(pass, l);
-    if (attn.drop || attn.relative)
+    if (kvf__attn_is_plain(&attn))
         kvf__attn_plain_fwd(&attn);
     else
         m->kernels->attn_fwd(&attn);
@@ -207,6 +209,7 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
     kvf__pass_out_norm_fwd(pass, l, KVF__HALF_ATTN, x, M);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
+    if (!kvf__layer_feeds(&m->desc, l)) return KVF_OK;
     if (!parallel) src = kvf__pass_before_ffn(pass, l, x);
     for (int64_t p = 0; p < kvf__ffn_planes(kvf__desc_layer(&m->desc, l).F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
@@ -256,7 +259,8 @@ static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     KVF_TRY(qkv_fwd(ctx, pass, l));
     if (last && !pass->batch->n_labels) return KVF_OK;
     kvf__pass_attend(pass, l);
-    if (pass->keys.share && !pass->again.now) KVF_TRY(kvf__pass_add_share(ctx, pass, l));
+    if (pass->keys.share && !pass->again.now && l >= pass->model->desc.encoder)
+        KVF_TRY(kvf__pass_add_share(ctx, pass, l));
     if (pass->keys.queries && !pass->again.now) KVF_TRY(kvf__pass_ask(ctx, pass, l));
     if (!last) return block_fwd(ctx, pass, l, pass->fwd.x, pass->kept[l].att, pass->M);
     gather_labelled(pass);
@@ -281,8 +285,8 @@ static void final_norm_fwd(kvf__pass *pass)
 /* Copies the residual stream to where layer l can begin again, or back from there. */
 static void copy_entered(kvf__pass *pass, int64_t l, bool back)
 {
-    int64_t n = pass->M * pass->model->desc.C;
-    float *at = pass->again.entered + l * n;
+    const int64_t C = pass->model->desc.C, n = pass->M * C;
+    float *at = pass->again.entered + l * pass->again.rows * C;
 
     memcpy(back ? pass->fwd.x : at, back ? at : pass->fwd.x, (size_t)n * sizeof(float));
     if (back && pass->fwd.x_act)
@@ -318,6 +322,15 @@ static kvf_status begin_stream(kvf_ctx *ctx, kvf__pass *pass)
     return KVF_OK;
 }
 
+static kvf_status enter_stack(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
+{
+    kvf__pass_set_stack(pass, l);
+    KVF_TRY(begin_stream(ctx, pass));
+    KVF_TRY(kvf__rope_extend(ctx, pass->model, pass->fwd.position, pass->batch->n_tokens));
+    kvf__pass_lap(pass, KVF__PART_EMBED);
+    return KVF_OK;
+}
+
 kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
     const kvf__entry *entry = &input->entry;
@@ -326,11 +339,10 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
     pass->state = KVF__PASS_EMPTY;
     KVF_TRY(set_input(ctx, pass, input));
     pass->times.mark = kvf__clock();
-    KVF_TRY(begin_stream(ctx, pass));
-    KVF_TRY(kvf__rope_extend(ctx, pass->model, pass->fwd.position, pass->batch->n_tokens));
-    kvf__pass_lap(pass, KVF__PART_EMBED);
 
-    for (int64_t l = entry->known ? entry->layer : 0; l < pass->model->desc.L; l++) {
+    const int64_t first = entry->known ? entry->layer : kvf__pass_first_layer(pass);
+    for (int64_t l = first; l < pass->model->desc.L; l++) {
+        if (l == first || l == pass->model->desc.encoder) KVF_TRY(enter_stack(ctx, pass, l));
         if (entry->layer && l == entry->layer && !entry->known)
             memcpy(entry->x, pass->fwd.x, (size_t)stream * sizeof(float));
         if (pass->again.entered) copy_entered(pass, l, false);

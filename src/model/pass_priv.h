@@ -18,21 +18,24 @@
 #include "pass_rows.h"
 #include "pass_sections.h"
 #include "pass_shared_kv.h"
+#include "pass_source.h"
 #include "pass_times.h"
 
 /* What one layer leaves for its backward pass. Without backward, or when layers are recomputed, all
  * layers share one set. */
 typedef struct kvf__kept {
-    void *xhat1;     /* [M, C] input of qkv; post-norm or unfolded: of norm 1's weights (post-norm:
-                        labelled rows only in the last layer) */
-    void *qkv;       /* [M, (H+2G)D], q and k rotated */
-    void *att;       /* [M, HD] output of attention */
-    void *xhat2;     /* [M, C] input of the feed-forward part (post-norm or unfolded: of norm 2's
-                        weights); last layer: labelled rows only */
-    void *in1, *in2; /* [M, C] what the products of the halves read where that is not xhat; one
-                        array for all layers unless weights are trained. Post-norm: in1 only then */
-    void *g;         /* planes [M, width] back to back, input of down; NULL unless weights are
-                        trained */
+    void *xhat1; /* [M, C] input of qkv; post-norm or unfolded: of norm 1's weights (post-norm:
+                    labelled rows only in the last layer) */
+    void *qkv;   /* [M, (H+2G)D], q and k rotated */
+    void *kv;    /* [Sx, 2GD] of the encoder's states, for cross-attention (then qkv is [M, HD]);
+                    NULL: the layer has none */
+    void *att;   /* [M, HD] output of attention */
+    void *xhat2; /* [M, C] input of the feed-forward part (post-norm or unfolded: of norm 2's
+                    weights); last layer: labelled rows only */
+    void *in1, *in2;   /* [M, C] what the products of the halves read where that is not xhat; one
+                          array for all layers unless weights are trained. Post-norm: in1 only then */
+    void *g;           /* planes [M, width] back to back, input of down; NULL unless weights are
+                          trained */
     void *fac1, *fac2; /* planes [M, width] back to back: fn'(h), or the two factors of glu_fwd */
     float *rstd1, *rstd2; /* [M] */
     void *out_xhat[2];    /* [M, C] of the norms of what the halves give (last layer: labelled rows
@@ -91,6 +94,7 @@ typedef struct kvf__pass_trained {
 
 /* Layers that are computed again for the backward pass. */
 typedef struct kvf__pass_again {
+    int64_t rows;     /* Mx */
     float *entered;   /* [L, Mx, C] residual stream that enters each layer; NULL: none is */
     int64_t computed; /* the layer that ran last: whose kept the others share */
     bool now;         /* a layer is being recomputed */
@@ -118,6 +122,7 @@ struct kvf__pass {
     kvf__pass_again again;
     kvf__pass_inputs inputs;
     kvf__pass_shared shared;
+    kvf__pass_source source;
 
     /* the batch of the last fwd, viewed */
     kvf__pass_state state;
@@ -160,6 +165,13 @@ void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, co
                        const void *qkv, int64_t H);
 /* Counts the appended tokens in, once all layers have them. */
 void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_t *slot);
+/* The same of an encoder-decoder's source: keys and values [tokens, 2GD] of cross-attention in
+ * layer l, in place of what the slots had; how many tokens, counted in with the others; and what
+ * attention reads. */
+void kvf__cache_put_source(kvf__cache *cache, int64_t l, const kvf__batch *source,
+                           const int32_t *slot, const void *kv);
+int64_t kvf__cache_source(const kvf__cache *cache, int64_t slot);
+struct kvf__kvseg kvf__cache_source_segment(const kvf__cache *cache, int64_t l, int64_t slot);
 /* Address of keys (kv = 0) or values (1) of a layer and slot: [G, room of the slot, D]. */
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv);
 
@@ -178,6 +190,14 @@ static inline void *kvf__act_row(kvf__dtype act, void *base, int64_t row, int64_
 static inline int64_t kvf__pass_real(const kvf__pass *pass, int64_t l)
 {
     return l == pass->model->desc.L - 1 ? pass->batch->n_labels : pass->batch->n_tokens;
+}
+
+/* Columns of a layer's qkv. */
+static inline int64_t kvf__qkv_width(const kvf__desc *d, int64_t l)
+{
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
+    const bool cross = kvf__layer_place(d, l) == KVF__PLACE_CROSS;
+    return (cross ? d->H : d->H + 2 * layer.G) * layer.D;
 }
 
 static inline int64_t kvf__row_slot(const int32_t *slot, int64_t row)

@@ -136,7 +136,8 @@ kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
                         .dtype = cache->act,
                         .len = cache->length[slot],
                         .token_stride = D,
-                        .head_stride = cache->reserved[slot] * D};
+                        .head_stride = cache->reserved[slot] * D,
+                        .near = true};
 }
 
 /* Row r of the batch as keys and values of the rows after it; gradient: its place in dcommon, or
@@ -185,10 +186,12 @@ static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row
 }
 
 /* Rows differ between layers only in whether they have a prefix, in how many heads, and in the last
- * one in their queries, so the work is dealt anew only where that changes. */
+ * one in their queries, so the work is dealt anew only where that changes; in an encoder-decoder,
+ * whose layers see different keys, for every layer. */
 static void deal(kvf__pass *pass, int64_t G, bool last)
 {
-    bool same = pass->keys.dealt && pass->keys.dealt_last == last && pass->keys.dealt_G == G;
+    bool same = pass->keys.dealt && pass->keys.dealt_last == last && pass->keys.dealt_G == G &&
+                !pass->model->desc.encoder;
 
     for (int64_t i = 0; i < pass->sections.n; i++) {
         kvf__pass_section *s = &pass->sections.at[i];
@@ -216,8 +219,9 @@ static int64_t first_labelled(const kvf__batch *b, int64_t r, int64_t *label)
 }
 
 /* The segments of row r, whose own prefix is segment `own`; -1: it has none. */
-static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own)
+static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own, bool gradient)
 {
+    const kvf__place place = kvf__layer_place(&pass->model->desc, l);
     const kvf__batch *b = pass->batch;
     kvf__attn_row *row = &pass->keys.rows[r];
     int64_t slot = kvf__row_slot(pass->slot, r);
@@ -225,6 +229,11 @@ static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own)
     *row = (kvf__attn_row){.start = b->start[r], .len = b->start[r + 1] - b->start[r]};
     if (own >= 0) row->seg[row->n_segs++] = own;
     add_common_rows(pass, r, row);
+    if (place == KVF__PLACE_CROSS) {
+        row->seg[row->n_segs++] = (int32_t)pass->keys.n_segs;
+        pass->keys.segs[pass->keys.n_segs++] = kvf__pass_source_segment(pass, l, r, gradient);
+    }
+    if (place == KVF__PLACE_CROSS || place == KVF__PLACE_ENCODER) return;
     if (!pass->cache || !pass->cache->length[slot]) return;
     row->seg[row->n_segs++] = (int32_t)pass->keys.n_segs;
     pass->keys.segs[pass->keys.n_segs++] = kvf__cache_segment(
@@ -244,7 +253,7 @@ void kvf__pass_segments(kvf__pass *pass, int64_t l, bool gradient, bool dcommon)
     for (int64_t i = 0; i < pass->sections.n; i++)
         for (int64_t r = pass->sections.at[i].first; r < pass->sections.at[i].end; r++) {
             bool sees = pass->sections.at[i].seg >= 0 && kvf__pass_row_sees(pass, r);
-            row_path(pass, l, r, !sees ? -1 : by_rows ? next++ : pass->sections.at[i].seg);
+            row_path(pass, l, r, !sees ? -1 : by_rows ? next++ : pass->sections.at[i].seg, dcommon);
             if (last) pass->keys.rows[r].first = first_labelled(pass->batch, r, &label);
         }
     deal(pass, kvf__desc_layer(&pass->model->desc, l).G, last);
@@ -255,16 +264,20 @@ kvf__attn kvf__model_attn(const kvf__model *model, int64_t l)
     const kvf__desc *d = &model->desc;
     const kvf__layer_shape layer = kvf__desc_layer(d, l);
 
+    const kvf__place place = kvf__layer_place(d, l);
+    const kvf__attn_relative *relative = model->relative.layer ? &model->relative.layer[l] : NULL;
+
     return (kvf__attn){.H = d->H,
                        .G = layer.G,
                        .D = layer.D,
-                       .causal = d->block.causal,
+                       .causal = d->block.causal && place != KVF__PLACE_ENCODER,
+                       .crosses = place == KVF__PLACE_CROSS,
                        .window = kvf__positions_window(&d->position, l),
                        .cap = d->factors.score_cap,
                        .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
                                                   : d->score_scale,
-                       .relative = model->relative.layer ? &model->relative.layer[l] : NULL,
-                       .ld = row_width(d, l)};
+                       .relative = relative && relative->bucket ? relative : NULL,
+                       .ld = kvf__qkv_width(d, l)};
 }
 
 kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)

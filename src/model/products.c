@@ -50,6 +50,18 @@ static const row ROWS[KVF__PRODUCT_KINDS] = {
                            "V",
                            false,
                            {{KVF__W_HEAD}, {KVF__W_HEAD_BIAS}, 1, KVF__W_FINAL, KVF__W_FINAL_BETA}},
+    [KVF__PRODUCT_Q] = {"C",
+                        "HD",
+                        false,
+                        {{KVF__W_Q}, {KVF__W_Q_BIAS}, 1, KVF__W_NORM1, KVF__W_NORM1_BETA}},
+    [KVF__PRODUCT_KV] = {"C",
+                         "2GD",
+                         false,
+                         {{KVF__W_K, KVF__W_V},
+                          {KVF__W_K_BIAS, KVF__W_V_BIAS},
+                          2,
+                          KVF__W_ENCODER_FINAL,
+                          KVF__W_ROLES}},
 };
 
 const kvf__product_weights *kvf__product_weights_of(kvf__product_kind kind)
@@ -102,6 +114,8 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
     } else if (kind == KVF__PRODUCT_DOWN) {
         p.k0 = ffn.start;
         p.k = ffn.width;
+    } else if (kind == KVF__PRODUCT_KV) {
+        p.gradient_adds = true; /* to that of other layers */
     } else if (kind == KVF__PRODUCT_HEAD) {
         p.n0 = plane * KVF__VOCAB_PLANE;
         p.n = kvf__vocab_width(desc->V, plane);
@@ -112,35 +126,50 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
     return p;
 }
 
-/* Those before the planes. */
-static size_t products_before(const kvf__desc *desc)
+/* Those before the planes: of the attention half kv first, q, out, or qkv and out; then those of
+ * the half that reads the layer's input. */
+static size_t products_before(const kvf__desc *desc, int64_t layer, kvf__product_kind kinds[4])
 {
-    return desc->by_layer.inputs ? 4 : 2;
+    const bool cross = kvf__layer_place(desc, layer) == KVF__PLACE_CROSS;
+    size_t n = 0;
+
+    if (cross) kinds[n++] = KVF__PRODUCT_KV;
+    kinds[n++] = cross ? KVF__PRODUCT_Q : KVF__PRODUCT_QKV;
+    kinds[n++] = KVF__PRODUCT_OUT;
+    if (!desc->by_layer.inputs) return n;
+    kinds[n++] = KVF__PRODUCT_INPUT_GATE;
+    kinds[n++] = KVF__PRODUCT_INPUT_DOWN;
+    return n;
 }
 
 size_t kvf__products_of_layer(const kvf__desc *desc, int64_t l)
 {
+    kvf__product_kind kinds[4];
+    const size_t before = products_before(desc, l, kinds);
     const size_t planes = (size_t)kvf__ffn_planes(kvf__desc_layer(desc, l).F);
-    return products_before(desc) + (desc->block.gated ? 3 : 2) * planes;
+
+    return before + (kvf__layer_feeds(desc, l) ? (desc->block.gated ? 3 : 2) * planes : 0);
 }
 
 bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product *out)
 {
-    static const kvf__product_kind BEFORE[] = {KVF__PRODUCT_QKV, KVF__PRODUCT_OUT,
-                                               KVF__PRODUCT_INPUT_GATE, KVF__PRODUCT_INPUT_DOWN};
     static const kvf__product_kind FFN[] = {KVF__PRODUCT_UP, KVF__PRODUCT_GATE, KVF__PRODUCT_DOWN};
-    const size_t before = products_before(desc), each = desc->block.gated ? 3 : 2;
-    const size_t at = i < before ? 0 : (i - before) % each;
-    const int64_t plane = i < before ? 0 : (int64_t)((i - before) / each);
-    kvf__product_kind kind = FFN[at == 1 && !desc->block.gated ? 2 : at];
+    const size_t each = desc->block.gated ? 3 : 2;
+    kvf__product_kind kinds[4];
 
     if (unit >= desc->L) {
         *out = kvf__product_of(desc, unit, KVF__PRODUCT_HEAD, unit - desc->L);
         return i == 0;
     }
-    if (i < before) kind = BEFORE[i];
+    const size_t before = products_before(desc, unit, kinds);
     if (i >= kvf__products_of_layer(desc, unit)) return false;
-    *out = kvf__product_of(desc, unit, kind, plane);
+    if (i < before) {
+        *out = kvf__product_of(desc, unit, kinds[i], 0);
+        return true;
+    }
+    const size_t at = (i - before) % each;
+    const kvf__product_kind kind = FFN[at == 1 && !desc->block.gated ? 2 : at];
+    *out = kvf__product_of(desc, unit, kind, (int64_t)((i - before) / each));
     return true;
 }
 
@@ -173,8 +202,16 @@ kvf__packed_pair *kvf__product_packed(const kvf__model *model, const kvf__produc
     if (p->kind == KVF__PRODUCT_HEAD) return kvf__vocab_plane(model, p->plane);
     kvf__layer_weights *w = model->layers[p->unit].w;
     kvf__packed_pair *const pairs[] = {
-        &w->qkv,        &w->out,       &w->up[p->plane], &w->gate[p->plane], &w->down[p->plane],
-        &w->input_gate, &w->input_down};
+        [KVF__PRODUCT_QKV] = &w->qkv,
+        [KVF__PRODUCT_OUT] = &w->out,
+        [KVF__PRODUCT_UP] = &w->up[p->plane],
+        [KVF__PRODUCT_GATE] = &w->gate[p->plane],
+        [KVF__PRODUCT_DOWN] = &w->down[p->plane],
+        [KVF__PRODUCT_INPUT_GATE] = &w->input_gate,
+        [KVF__PRODUCT_INPUT_DOWN] = &w->input_down,
+        [KVF__PRODUCT_Q] = &w->qkv,
+        [KVF__PRODUCT_KV] = &w->kv,
+    };
     return pairs[p->kind];
 }
 

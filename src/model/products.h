@@ -6,6 +6,8 @@
  * that reads the layer's input (if the family has one), and for each plane of the feed-forward
  * width up, gate (if the family has one) and down; a plane of the head is one product. Where a
  * layer reads the keys and values of another, qkv is q, and columns of zeros in place of k and v.
+ * Cross-attention has q in place of qkv, and kv, which reads the encoder's states, in front of all;
+ * self-attention in a decoder that has cross-attention has no feed-forward half.
  * Packing, primitives, gradients of trained weights, measuring and the forecast of memory all walk
  * this list. */
 #ifndef KVF_PRODUCTS_H
@@ -23,6 +25,8 @@ typedef enum kvf__product_kind {
     KVF__PRODUCT_INPUT_GATE,
     KVF__PRODUCT_INPUT_DOWN,
     KVF__PRODUCT_HEAD,
+    KVF__PRODUCT_Q,
+    KVF__PRODUCT_KV,
     KVF__PRODUCT_KINDS
 } kvf__product_kind;
 

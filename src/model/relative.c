@@ -1,6 +1,7 @@
-/* Relative keys and queries (modeling_deberta_v2.py, DisentangledSelfAttention): the embeddings of
- * distances, normed, through each layer's own query and key projections. They depend on frozen
- * weights alone, so they are computed once. */
+/* What distances add to attention's scores; it depends on frozen weights alone, so it is computed
+ * once. DeBERTa (modeling_deberta_v2.py, DisentangledSelfAttention): relative keys and queries, the
+ * embeddings of distances, normed, through each layer's own query and key projections. T5
+ * (modeling_t5.py, T5Attention): a bias by head, the same in all layers of a stack. */
 #include "arena.h"
 #include "kernels.h"
 #include "model_priv.h"
@@ -131,4 +132,63 @@ kvf_status kvf__relative_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__
     else
         *out = made;
     return st;
+}
+
+/* ---- T5 -------------------------------------------------------------------------------------- */
+
+/* The bucket of a distance i - j (_relative_position_bucket, in its f32). A causal query sees none
+ * below 0, and has all buckets for the others. */
+static int32_t bias_bucket(const kvf__relative *r, bool causal, int64_t distance)
+{
+    const int64_t n = causal ? 2 * r->span : r->span, exact = n / 2;
+    const int64_t first = !causal && distance < 0 ? n : 0;
+    const int64_t far = distance >= 0 ? distance : causal ? 0 : -distance;
+
+    if (far < exact) return (int32_t)(first + far);
+    const float widest = (float)log((double)r->farthest / (double)exact);
+    const float at = logf((float)far / (float)exact) / widest * (float)(n - exact);
+    const int64_t bucket = exact + (int64_t)at;
+    return (int32_t)(first + (bucket < n ? bucket : n - 1));
+}
+
+static void lay_bias(void *object, kvf__carver *carve)
+{
+    const laying *l = object;
+    const kvf__desc *d = l->desc;
+    const kvf__relative *r = &d->position.relative;
+
+    l->to->layer = kvf__carve(carve, d->L, 1, sizeof *l->to->layer);
+    l->to->bucket = kvf__carve(carve, 2, 2 * r->farthest + 1, sizeof *l->to->bucket);
+    l->to->values = kvf__carve(carve, 2, 2 * r->span * d->H, sizeof(float));
+}
+
+/* Of the encoder, or of the decoder. Cross-attention has none. */
+static void make_bias(const kvf__desc *d, const kvf__slots *slots, bool decoder,
+                      kvf__relative_terms *to)
+{
+    const kvf__relative *r = &d->position.relative;
+    const int64_t most = r->farthest + 1;
+    int32_t *bucket = to->bucket + decoder * (2 * most - 1);
+    float *values = to->values + decoder * 2 * r->span * d->H;
+    const kvf__place place = decoder ? KVF__PLACE_DECODER : KVF__PLACE_ENCODER;
+
+    kvf__slot_read(kvf__slot_of(d, slots, KVF__W_RELATIVE, decoder ? d->encoder : 0), values);
+    for (int64_t at = 0; at < 2 * most - 1; at++)
+        bucket[at] = bias_bucket(r, decoder, at - (most - 1));
+    for (int64_t l = 0; l < d->L; l++)
+        if (kvf__layer_place(d, l) == place)
+            to->layer[l] = (kvf__attn_relative){.bias = values, .bucket = bucket, .most = most};
+}
+
+kvf_status kvf__relative_bias_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
+                                     kvf__relative_terms *out)
+{
+    kvf__relative_terms made = {0};
+    laying l = {desc, &made};
+
+    KVF_TRY(kvf__carve_block(ctx, lay_bias, &l, &made.memory));
+    make_bias(desc, slots, false, &made);
+    make_bias(desc, slots, true, &made);
+    *out = made;
+    return KVF_OK;
 }

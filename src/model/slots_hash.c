@@ -53,16 +53,20 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     KVF_TRY(kvf__buf_printf(ctx, text, "positions %s window %lld score %.9g by_layer %d\n",
                             d->position.kind == KVF__POS_ROPE       ? "rope"
                             : d->position.kind == KVF__POS_RELATIVE ? "relative"
+                            : d->position.kind == KVF__POS_BIAS     ? "bias"
                                                                     : "learned",
                             (long long)d->position.window, (double)d->score_scale,
                             d->score_by_layer));
     if (d->block.post_norm || d->types || d->position.pad >= 0)
         KVF_TRY(kvf__buf_printf(ctx, text, "post_norm %d types %lld position_pad %d\n",
                                 d->block.post_norm, (long long)d->types, (int)d->position.pad));
-    if (d->position.kind == KVF__POS_RELATIVE)
+    if (d->position.kind == KVF__POS_RELATIVE || d->position.kind == KVF__POS_BIAS)
         KVF_TRY(kvf__buf_printf(
             ctx, text, "relative %lld %lld %d\n", (long long)d->position.relative.span,
             (long long)d->position.relative.farthest, d->position.relative.logarithmic));
+    if (d->encoder)
+        KVF_TRY(kvf__buf_printf(ctx, text, "encoder %lld head %.9g\n", (long long)d->encoder,
+                                (double)d->factors.head));
     if (d->head_bias) KVF_TRY(kvf__buf_printf(ctx, text, "head_bias 1\n"));
     if (d->block.qk_norm)
         KVF_TRY(
@@ -107,7 +111,8 @@ kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, 
     if (!st)
         *same = text[0].n == text[1].n && !memcmp(text[0].data, text[1].data, text[0].n) &&
                 a->tied == b->tied && a->ids.bos == b->ids.bos && a->ids.eos == b->ids.eos &&
-                a->ids.pad == b->ids.pad && a->ids.ends.n == b->ids.ends.n &&
+                a->ids.pad == b->ids.pad && a->ids.start == b->ids.start &&
+                a->ids.ends.n == b->ids.ends.n &&
                 !memcmp(a->ids.ends.id, b->ids.ends.id,
                         (size_t)a->ids.ends.n * sizeof *a->ids.ends.id);
     kvf__buf_done(&text[0]);

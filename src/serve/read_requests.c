@@ -93,6 +93,12 @@ static kvf_status make_ids(kvf_ctx *ctx, const kvf__server *server, kvf__job *jo
     if (job->request.echo && job->request.logprobs >= 0 && prefix && prefix->file.id.infix)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "echo with logprobs: the prefix stands inside the row, before the answer");
+    if (job->request.echo && job->request.logprobs >= 0 &&
+        kvf__model_desc(server->base->model)->encoder)
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "echo with logprobs: the prompt is what the encoder reads, nothing predicts "
+            "it");
     KVF_TRY(kvf__penalties_check(ctx, &job->request.sampling.penalties,
                                  kvf__model_desc(server->base->model)->V));
     KVF_TRY(alloc_choices(ctx, job, kvf__engine_capacity(server->engine, prefix)));

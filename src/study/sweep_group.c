@@ -17,8 +17,10 @@ static void add_sizes(kvf__batch_sizes *sum, const kvf__batch_sizes *by)
     sum->tokens += by->tokens;
     sum->labels += by->labels;
     sum->common_tokens += by->common_tokens;
+    sum->source_tokens += by->source_tokens;
     if (by->row_len > sum->row_len) sum->row_len = by->row_len;
     if (by->common_len > sum->common_len) sum->common_len = by->common_len;
+    if (by->source_len > sum->source_len) sum->source_len = by->source_len;
 }
 
 /* Every member at the step that comes next. */
@@ -82,7 +84,8 @@ static kvf_status prepare_members(kvf__run_group *group, kvf__trainer *const *tr
 static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *most)
 {
     size_t n = group->n;
-    KVF_TRY(kvf__stacked_init(group->ctx, &group->stacked, most->rows, most->tokens, most->labels));
+    KVF_TRY(kvf__stacked_init(group->ctx, &group->stacked, most->rows, most->tokens, most->labels,
+                              most->source_tokens));
     KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->section, &group->section));
     KVF_TRY(kvf__alloc_array(group->ctx, n, sizeof *group->grads, &group->grads));
     return kvf__alloc_array(group->ctx, n, sizeof *group->whose, &group->whose);
@@ -108,8 +111,10 @@ static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers
         KVF_TRY(kvf__states_open(trainers, group->n, limits.lowest, most.tokens,
                                  (double)most.labels / (double)most.tokens, &group->states));
     seek_all(group);
-    for (int64_t ahead = 0; next_sizes(group, &ahead, &part);)
+    for (int64_t ahead = 0; next_sizes(group, &ahead, &part);) {
         KVF_TRY(kvf__pass_prepare(group->ctx, group->pass, part.tokens, part.labels));
+        KVF_TRY(kvf__pass_prepare_source(group->ctx, group->pass, part.source_tokens));
+    }
     seek_all(group);
     return KVF_OK;
 }

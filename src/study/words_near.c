@@ -1,12 +1,12 @@
 /* Reading a prefix: the vocabulary items nearest to what it holds.
  *
  * The base runs over its vocabulary once, a chunk of items at a time, each a row of its own (on
- * BERT and RoBERTa between their start and end tokens): what lies in the cache then are the keys
- * and values of single tokens at position 0, where rope rotates by nothing. A prefix's keys are
- * turned back from their positions before they are compared, so both sides are keys without rope.
- * Learned positions stay in: those of the first word. Cosines are matrix products of a chunk and
- * the places of a layer, after which the pass over the vocabulary is nearly all there is to wait
- * for. */
+ * BERT and RoBERTa between their start and end tokens, on encoder-decoders on both sides): what
+ * lies in the cache then are the keys and values of single tokens at position 0, where rope rotates
+ * by nothing. A prefix's keys are turned back from their positions before they are compared, so
+ * both sides are keys without rope. Learned positions stay in: those of the first word. Cosines are
+ * matrix products of a chunk and the places of a layer, after which the pass over the vocabulary is
+ * nearly all there is to wait for. */
 #include "arena.h"
 #include "json_pack.h"
 #include "matmul.h"
@@ -163,8 +163,12 @@ static kvf_status prepare_rows(word_search *r, bool layers)
         r->example[i] = i;
     }
     if (!layers) return KVF_OK;
-    const kvf__pass_limits limits = {
+    kvf__pass_limits limits = {
         .rows = n, .tokens = n * r->row, .row_len = r->row, .labels = 1, .cache_len = r->row};
+    if (kvf__model_desc(r->base->model)->encoder) {
+        limits.source_tokens = limits.tokens;
+        limits.source_len = limits.row_len;
+    }
     KVF_TRY(kvf__cache_create(r->ctx, r->base->model, n, r->row, &r->cache));
     return kvf__pass_create(r->ctx, r->base->model, &limits, &r->pass);
 }
@@ -172,11 +176,13 @@ static kvf_status prepare_rows(word_search *r, bool layers)
 /* r->items of the n items from `first` on. */
 static kvf_status read_items(word_search *r, int32_t first, int64_t n)
 {
-    const kvf__batch batch = {.n_rows = n,
-                              .n_tokens = n * r->row,
-                              .start = r->start,
-                              .ids = r->ids.data,
-                              .example = r->example};
+    kvf__batch batch = {.n_rows = n,
+                        .n_tokens = n * r->row,
+                        .start = r->start,
+                        .ids = r->ids.data,
+                        .example = r->example};
+    const kvf__batch source = batch;
+    if (kvf__model_desc(r->base->model)->encoder) batch.source = &source;
     const kvf__input input = {.batch = &batch, .cache = r->cache};
     for (int64_t i = 0; i < n; i++)
         r->ids.data[i * r->row + r->at] = first + (int32_t)i;

@@ -85,7 +85,8 @@ static inline kvf__attn_rows kvf__attn_keys(const kvf__attn *a, const kvf__attn_
 
 static inline int64_t kvf__attn_keys_len(const kvf__attn *a, const kvf__attn_row *row, int32_t s)
 {
-    return s == row->n_segs ? row->len : a->segs[row->seg[s]].len;
+    if (s == row->n_segs) return a->crosses ? 0 : row->len;
+    return a->segs[row->seg[s]].len;
 }
 
 /* Log-weights of head g's keys in shared segment s of a row (of its own: none); NULL: none. */
@@ -107,6 +108,7 @@ void kvf__attn_gather_log_weights(const kvf__attn *attn, const kvf__attn_row *ro
 static inline int64_t kvf__attn_visible(const kvf__attn *a, const kvf__attn_row *row,
                                         int64_t shared, int64_t i)
 {
+    if (a->crosses) return shared;
     return shared + (a->causal ? i + 1 : row->len);
 }
 
@@ -128,6 +130,21 @@ static inline float *kvf__attn_lse(const kvf__attn *a, const kvf__attn_row *row,
                                    int64_t i)
 {
     return &a->lse[head * a->N + row->start + i];
+}
+
+/* Tokens of the last segment where those come right before the row's own, else 0. */
+static inline int64_t kvf__attn_near(const kvf__attn *a, const kvf__attn_row *row)
+{
+    const kvf__kvseg *last = row->n_segs ? &a->segs[row->seg[row->n_segs - 1]] : NULL;
+    return last && last->near ? last->len : 0;
+}
+
+/* What a distance i - j adds to the scores of a head. */
+static inline float kvf__attn_bias(const kvf__attn *a, int64_t head, int64_t distance)
+{
+    const int64_t far = a->relative->most - 1;
+    const int64_t d = distance > far ? far : distance < -far ? -far : distance;
+    return a->relative->bias[a->relative->bucket[far + d] * a->H + head];
 }
 
 /* Sum of the lengths of a row's shared segments. */

@@ -1,5 +1,5 @@
-/* Attention with dropout on its probabilities, or with relative terms in its scores (attention.h),
- * or both, forward and backward:
+/* Attention with dropout on its probabilities, with relative terms in its scores (attention.h), or
+ * across, where a row's own tokens are queries alone; forward and backward:
  *
  *   p = softmax(s)    o = sum_j m_j p_j v_j
  *   dp_j = m_j (do . v_j)    ds_j = p_j (dp_j - do . o)    dv_j += m_j p_j do
@@ -33,6 +33,9 @@ typedef struct plain_job {
     /* relative: of the head at hand, by len - 1 - i + j for query i and own key j, [2 len - 1, D]
        and transposed */
     float *rk, *rq, *rk_cols, *rq_cols;
+    int64_t near; /* bias: keys before own ones that have it, and for query i and key j - near of
+                     those and own ones, what is added, by len - 1 - i + j */
+    float *bias;
 } plain_job;
 
 size_t kvf__attn_plain_scratch(int64_t D, int64_t keys)
@@ -74,19 +77,28 @@ static void transpose(const float *rows, int64_t n, int64_t D, float *cols)
 }
 
 /* Relative keys and queries of a head, one for each distance in the row. */
-static void open_head(const plain_job *j, int64_t head)
+static void open_relative(const plain_job *j, int64_t head)
 {
     const kvf__attn_relative *r = j->attn->relative;
     const int64_t D = j->attn->D, width = j->attn->H * D, n = 2 * j->row->len - 1;
 
-    for (int64_t x = 0; r && x < n; x++) {
+    for (int64_t x = 0; x < n; x++) {
         const int64_t b = r->bucket[r->most + j->row->len - 2 - x];
         memcpy(j->rk + x * D, r->k + b * width + head * D, (size_t)D * sizeof(float));
         memcpy(j->rq + x * D, r->q + b * width + head * D, (size_t)D * sizeof(float));
     }
-    if (!r) return;
     transpose(j->rk, n, D, j->rk_cols);
     transpose(j->rq, n, D, j->rq_cols);
+}
+
+static void open_head(const plain_job *j, int64_t head)
+{
+    const kvf__attn_relative *r = j->attn->relative;
+    const int64_t last = j->row->len - 1 + j->near;
+
+    if (r && !r->bias) open_relative(j, head);
+    for (int64_t x = 0; r && r->bias && x < j->row->len + last; x++)
+        j->bias[x] = kvf__attn_bias(j->attn, head, last - x);
 }
 
 static void open_job(plain_job *j, const kvf__attn *attn, const kvf__attn_item *item)
@@ -97,7 +109,8 @@ static void open_job(plain_job *j, const kvf__attn *attn, const kvf__attn_item *
         .attn = attn, .row = &attn->plan->rows[item->row], .part = item->part, .g = item->head};
     if (attn->drop) j->stream = attn->drop->stream[item->row];
     j->shared = kvf__attn_shared_len(attn, j->row);
-    j->n = j->shared + j->row->len;
+    j->n = j->shared + kvf__attn_keys_len(attn, j->row, j->row->n_segs);
+    j->near = kvf__attn_near(attn, j->row);
     float **const rows[] = {&j->k, &j->v, &j->k_cols, &j->v_cols, &j->dk, &j->dv};
     float **const keys[] = {&j->p, &j->dp, &j->mask, &j->row_of, &j->w, &j->dw};
     float **const vectors[] = {&j->q, &j->dq, &j->o, &j->dout};
@@ -108,8 +121,10 @@ static void open_job(plain_job *j, const kvf__attn *attn, const kvf__attn_item *
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         *vectors[i] = kvf__attn_alloc(&scratch, attn->D);
     float **const relative[] = {&j->rk, &j->rq, &j->rk_cols, &j->rq_cols};
-    for (size_t i = 0; attn->relative && i < sizeof relative / sizeof relative[0]; i++)
+    const bool bias = attn->relative && attn->relative->bias;
+    for (size_t i = 0; attn->relative && !bias && i < sizeof relative / sizeof relative[0]; i++)
         *relative[i] = kvf__attn_alloc(&scratch, 2 * j->row->len * attn->D);
+    if (bias) j->bias = kvf__attn_alloc(&scratch, 2 * j->row->len + j->near);
     for (int64_t i = 0; i < j->n; i++)
         j->row_of[i] = 1;
     memset(j->w, 0, (size_t)j->n * sizeof *j->w);
@@ -164,6 +179,16 @@ static void add_relative(const plain_job *j, int64_t i)
     }
 }
 
+/* The same of a bias. */
+static void add_bias(const plain_job *j, int64_t i, int64_t n)
+{
+    const int64_t first = j->shared - j->near;
+    const float *bias = j->bias + j->row->len - 1 - i - first;
+
+    for (int64_t k = first; k < n; k++)
+        j->p[k] += bias[k];
+}
+
 /* s [n], scaled, capped, plus log-weights; -INFINITY outside the window. */
 static void scores(const plain_job *j, int64_t head, int64_t i, int64_t n)
 {
@@ -173,7 +198,8 @@ static void scores(const plain_job *j, int64_t head, int64_t i, int64_t n)
 
     read_f32(&queries, i, j->q, j->attn->D);
     times_cols(j, j->p, j->q, j->k_cols, n);
-    if (j->attn->relative) add_relative(j, i);
+    if (j->attn->relative && j->bias) add_bias(j, i, n);
+    if (j->attn->relative && !j->bias) add_relative(j, i);
     for (int64_t k = 0; k < n; k++)
         j->p[k] *= j->attn->scale;
     for (int64_t k = 0; cap > 0 && k < n; k++)
@@ -269,7 +295,7 @@ static void query_bwd(const plain_job *j, int64_t head, int64_t i)
         add_scaled(j->dv + k * a->D, j->p[k], j->dout, a->D);
         add_scaled(j->dq, j->dp[k], j->k + k * a->D, a->D);
     }
-    for (int64_t t = 0; a->relative && !a->shared_only && t < j->row->len; t++) {
+    for (int64_t t = 0; j->rk && !a->shared_only && t < j->row->len; t++) {
         const int64_t k = j->shared + t, x = (j->row->len - 1 - i + t) * a->D;
         add_scaled(j->dk + k * a->D, j->dp[k], j->rq + x, a->D);
         add_scaled(j->dq, j->dp[k], j->rk + x, a->D);
@@ -295,7 +321,7 @@ static void store_grads(const plain_job *j)
         at += n;
     }
     kvf__attn_add_log_weight_grads(a, j->row, j->g, j->part, j->dw);
-    for (int64_t t = 0; !a->shared_only && t < j->row->len; t++, at += a->D) {
+    for (int64_t t = 0; !a->shared_only && !a->crosses && t < j->row->len; t++, at += a->D) {
         write_act(&keys, t, j->dk + at, a->D);
         write_act(&values, t, j->dv + at, a->D);
     }

@@ -93,6 +93,10 @@ static double relative_of(const ref_head *h, int64_t head, int64_t i, int64_t j)
     const int64_t own = j - h->shared, D = h->attn->D;
     double sum = 0;
 
+    if (r && r->bias)
+        return own < -kvf__attn_near(h->attn, h->row)
+                   ? 0
+                   : (double)kvf__attn_bias(h->attn, head, i - own);
     if (!r || own < 0) return 0;
     const int64_t at = (r->bucket[r->most - 1 + i - own] * h->attn->H + head) * D;
     for (int64_t d = 0; d < D; d++)
@@ -116,7 +120,7 @@ static double score(const ref_head *h, int64_t head, int64_t i, int64_t j, doubl
 static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t g)
 {
     const int64_t shared = kvf__attn_shared_len(attn, row);
-    return (ref_head){attn, row, g, shared, shared + row->len};
+    return (ref_head){attn, row, g, shared, shared + kvf__attn_keys_len(attn, row, row->n_segs)};
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */

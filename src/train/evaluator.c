@@ -72,6 +72,8 @@ kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool 
         .P = P,
         .common_len = sizes->common_len,
         .common_tokens = sizes->common_tokens,
+        .source_tokens = sizes->source_tokens,
+        .source_len = sizes->source_len,
         .backward = backward,
     };
 }
@@ -89,6 +91,7 @@ static kvf_status make_batcher(kvf_ctx *ctx, kvf__evaluator *e,
 {
     kvf__batch_sizes bounds = {0};
     const kvf__batch_rules rules = {.causal = kvf__model_desc(e->base->model)->block.causal,
+                                    .source = kvf__model_desc(e->base->model)->encoder > 0,
                                     .share = options->share_prefixes,
                                     .infix = options->infix};
     for (int64_t b = 0; b < e->n; b++) {

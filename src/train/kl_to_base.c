@@ -34,7 +34,9 @@ static kvf_status make_batcher(kvf__trainer *t, int64_t rows)
 {
     kvf__retention *m = t->retention;
     int64_t longest = 0;
-    const kvf__batch_rules rules = {.causal = true, .share = !t->options.share_off};
+    const kvf__batch_rules rules = {.causal = true,
+                                    .source = kvf__model_desc(t->base->model)->encoder > 0,
+                                    .share = !t->options.share_off};
     for (int64_t r = 0; r < m->set.n; r++)
         if (kvf__example_length(&m->set, r) > longest) longest = kvf__example_length(&m->set, r);
     return kvf__batcher_init(t->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);

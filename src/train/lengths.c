@@ -127,10 +127,17 @@ static kvf_status prepare_heads(kvf__trainer *t, int64_t labels)
 
 kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limits)
 {
-    const kvf__batch_sizes least = {.rows = 1, .tokens = 1, .labels = 1, .row_len = 1};
+    const int64_t encoder = kvf__model_desc(t->base->model)->encoder > 0;
+    const kvf__batch_sizes least = {.rows = 1,
+                                    .tokens = 1,
+                                    .labels = 1,
+                                    .row_len = 1,
+                                    .source_tokens = encoder,
+                                    .source_len = encoder};
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows = t->options.prefix_dropout_per_row; /* then rows share nothing they could see */
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->base->model)->block.causal,
+                                    .source = encoder,
                                     .share = !t->options.share_off && !by_rows &&
                                              !(t->options.base_dropout > 0),
                                     .infix = t->id.infix};
@@ -170,9 +177,11 @@ kvf_status kvf__trainer_prepare(kvf__trainer *t)
     }
     if (limits.lowest)
         KVF_TRY(kvf__states_open(&t, 1, limits.lowest, limits.tokens, labels / tokens, &t->states));
-    for (walk w = begin_walk(t, true, true); next_part(t, &w);)
-        if (sizes->labels)
-            KVF_TRY(kvf__pass_prepare(t->ctx, t->pass, sizes->tokens, sizes->labels));
+    for (walk w = begin_walk(t, true, true); next_part(t, &w);) {
+        if (!sizes->labels) continue;
+        KVF_TRY(kvf__pass_prepare(t->ctx, t->pass, sizes->tokens, sizes->labels));
+        KVF_TRY(kvf__pass_prepare_source(t->ctx, t->pass, sizes->source_tokens));
+    }
     kvf__rows_seek(t);
     return KVF_OK;
 }

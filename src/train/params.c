@@ -77,12 +77,13 @@ static kvf_status choose_layers(kvf__trainer *t)
     const int64_t L = t->id.L;
     KVF_TRY(kvf__alloc(t->ctx, (size_t)L, &t->tuned.layer_mask));
     memset(t->tuned.layer_mask, 1, (size_t)L);
-    if (!layers || !*layers) return KVF_OK;
+    if (!layers || !*layers) return kvf__places_mask(t, t->tuned.layer_mask);
     kvf_status st = kvf__layers_parse(t->ctx, layers, L, t->tuned.layer_mask);
     if (st == KVF_ESHAPE)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--layers %s: the base has layers 0 to %lld", layers,
                          (long long)L - 1);
-    return st ? kvf__fail_prefix(t->ctx, st, "--layers") : KVF_OK;
+    if (st) return kvf__fail_prefix(t->ctx, st, "--layers");
+    return kvf__places_mask(t, t->tuned.layer_mask);
 }
 
 /* What an encoder emits, and its gradient, by the port of its method. */

@@ -140,6 +140,7 @@ static kvf_status fill_identity(kvf__trainer *t)
     kvf__identity *id = &t->id;
     const kvf__kv_shape kv = kvf__desc_kv(d);
     KVF_TRY(kvf__identity_set_kv(t->ctx, id, &kv));
+    id->encoder = d->encoder;
     id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
     if (d->position.starts_at_0 && !t->output.is_resumed &&
         !kvf__train_option_given(&t->options, "position-start"))
@@ -262,6 +263,7 @@ static kvf_status open_all(kvf__trainer *t)
     t->tuned.method = kvf__method_find(t->options.method);
     if (!t->base) KVF_TRY(check_inputs(t));
     KVF_TRY(open_base(t));
+    KVF_TRY(kvf__places_check(t));
     KVF_TRY(decide(t));
     KVF_TRY(open_data(t));
     KVF_TRY(kvf__retention_open(t));
@@ -306,6 +308,7 @@ static kvf_status prepare_memory(kvf__trainer *t, kvf__dataset *data)
     t->options.precision = t->base->precision;
     KVF_TRY(kvf__train_options_check(t->ctx, &t->options));
     t->tuned.method = kvf__method_find(t->options.method);
+    KVF_TRY(kvf__places_check(t));
     KVF_TRY(decide(t));
     t->rows.task->data = *data;
     *data = (kvf__dataset){0};

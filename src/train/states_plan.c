@@ -31,6 +31,7 @@ static const char *why_not(kvf__trainer *const *trainers, size_t n, int64_t *lay
             return "--base-dropout draws what they hold anew each step";
         if (kvf__model_desc(t->base->model)->by_layer.shape)
             return "layers of this base read more than the states of the one below";
+        if (t->id.encoder) return "an encoder-decoder has two streams of states";
         if (t->ranks) return "each process sees other rows each epoch";
         while (l < t->id.L && !t->tuned.layer_mask[l])
             l++;

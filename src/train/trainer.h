@@ -102,6 +102,10 @@ kvf_status kvf__trainer_loop(kvf__trainer *trainer);
 void kvf__trainer_start(kvf__trainer *trainer);
 kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_t tokens_before,
                                    bool *over);
+/* places.c: whether the run's method, task and options are for its base, if that is an
+ * encoder-decoder; --places, in the layer mask. */
+kvf_status kvf__places_check(kvf__trainer *trainer);
+kvf_status kvf__places_mask(kvf__trainer *trainer, uint8_t *layer_mask);
 /* base_check.c: after the first step, a note where the frozen base seems never pretrained. */
 kvf_status kvf__trainer_check_base(kvf__trainer *trainer);
 /* --early-stop: as many validations without a better one as it allows. */

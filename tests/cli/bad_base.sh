@@ -44,8 +44,8 @@ broken 'safetensors'
 copy_base
 printf '{"model_type": "llama", ' >bad/config.json
 broken 'config.json'
-config '"model_type": *"llama"' '"model_type": "t5"'
-broken 'config.json: .*t5'
+config '"model_type": *"llama"' '"model_type": "mamba"'
+broken 'config.json: .*mamba'
 config '"hidden_size": *[0-9]*' '"hidden_size": 72'
 broken ''
 config '"num_attention_heads": *[0-9]*' '"num_attention_heads": 0'

@@ -1,0 +1,78 @@
+/* Prefixes of encoder-decoders: --places, where one is attended to (Li & Liang 2021, section 4.2),
+ * and what cannot be done with such a base. */
+#include "trainer.h"
+
+#include <string.h>
+
+static const char *const WORDS[KVF__PLACES] = {[KVF__PLACE_ENCODER] = "encoder",
+                                               [KVF__PLACE_DECODER] = "decoder",
+                                               [KVF__PLACE_CROSS] = "cross"};
+
+/* The option that such a base has no use for; NULL: none. */
+static const char *useless_option(const kvf_train_options *o)
+{
+    if (o->infix) return "infix";
+    if (o->base_dropout > 0) return "base-dropout";
+    if (o->retention && *o->retention) return "retain";
+    if (o->split_text) return "split-text";
+    return NULL;
+}
+
+kvf_status kvf__places_check(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    const kvf__desc *d = kvf__model_desc(t->base->model);
+    const kvf__method *method = t->tuned.method;
+
+    if (!d->encoder && o->places && *o->places)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--places: %s is no encoder-decoder", d->arch_name);
+    if (!d->encoder) return KVF_OK;
+    if (method->port != KVF__PORT_KV || method->reads_base)
+        return kvf__fail(
+            t->ctx, KVF_EUSAGE,
+            "--method %s: %s is an encoder-decoder, for which there are mlp and direct", o->method,
+            d->arch_name);
+    if (t->rows.feed)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "%s is an encoder-decoder: no document is distilled for it", d->arch_name);
+    if (strcmp(o->task, "lm") || o->named_data.n)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--task %s: %s is an encoder-decoder, for which there is lm, with rows of "
+                         "prompt and completion",
+                         o->named_data.n ? "of several" : o->task, d->arch_name);
+    if (useless_option(o))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--%s: not on encoder-decoders, as %s",
+                         useless_option(o), d->arch_name);
+    return KVF_OK;
+}
+
+/* The place at `text`, of n bytes; KVF__PLACE_ONLY: none has that name. */
+static kvf__place find_place(const char *text, size_t n)
+{
+    for (int place = KVF__PLACE_ENCODER; place < KVF__PLACES; place++)
+        if (strlen(WORDS[place]) == n && !strncmp(WORDS[place], text, n)) return (kvf__place)place;
+    return KVF__PLACE_ONLY;
+}
+
+kvf_status kvf__places_mask(kvf__trainer *t, uint8_t *layer_mask)
+{
+    const kvf__desc *d = kvf__model_desc(t->base->model);
+    const char *places = t->options.places;
+    bool chosen[KVF__PLACES] = {0};
+
+    if (!places || !*places) return KVF_OK;
+    for (const char *at = places, *end; at; at = *end ? end + 1 : NULL) {
+        end = at + strcspn(at, ",");
+        const kvf__place place = find_place(at, (size_t)(end - at));
+        if (place == KVF__PLACE_ONLY)
+            return kvf__fail(t->ctx, KVF_EUSAGE, "--places %s: want some of encoder,decoder,cross",
+                             places);
+        chosen[place] = true;
+    }
+    for (int64_t l = 0; l < d->L; l++)
+        layer_mask[l] = layer_mask[l] && chosen[kvf__layer_place(d, l)];
+    for (int64_t l = 0; l < d->L; l++)
+        if (layer_mask[l]) return KVF_OK;
+    return kvf__fail(t->ctx, KVF_EUSAGE, "--places %s and --layers %s leave no layer", places,
+                     t->options.layers);
+}

@@ -1,0 +1,124 @@
+# Encoder-decoders, on bases of random weights: a prefix in all three places is trained, merged with
+# the same bits as live, evaluated, and goes before what is generated; places are layers; what cannot
+# be done is refused in one line.
+"$MAKE_TINY" tokens 1 || exit 1
+# config NAME KEYS
+config() {
+    printf '{"model_type": "t5", "vocab_size": 258, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2,
+        "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 257, "initializer_range": 0.3, %s}\n' "$2" >"$1.json"
+    run 0 new-base --config "$1.json" --tokenizer tokens --out "$1.h5"
+}
+config t5 '"num_decoder_layers": 3'
+config flan '"feed_forward_proj": "gated-gelu", "tie_word_embeddings": false'
+for i in 1 2 3 4 5 6 7 8; do
+    printf '{"prompt": "copy %d and %d", "completion": "%d"}\n' $i $((i * 7)) $((i * 7)) >>train.jsonl
+    printf '{"prompt": "copy %d", "completion": "%d%d"}\n' $((i * 3)) $i $i >>valid.jsonl
+done
+how='--prefix-length 3 --batch-size 3 --threads 2 --precision f32 --seed 2 --force'
+
+for base in t5 flan; do
+    for method in mlp direct; do
+        # shellcheck disable=SC2086 # words
+        run 0 train --base $base.h5 --data train.jsonl --valid valid.jsonl --method $method --steps 6 $how --out run.h5
+        run 0 merge run.h5 --out prefix.h5 --force --base $base.h5 --probe valid.jsonl --json
+        [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$base $method: $(cat out)"
+        for file in run prefix; do
+            run 0 eval --base $base.h5 --prefix $file.h5 --data valid.jsonl --threads 2 --precision f32 --json
+            value loss >$file.loss
+            run 0 generate --base $base.h5 --prefix $file.h5 --data valid.jsonl --max-tokens 6 --threads 2 --precision f32
+            cp out $file.txt
+        done
+        same run.loss prefix.loss
+        same run.txt prefix.txt
+    done
+done
+
+# the file says what it is, and no reader takes it for a prefix of one stack
+run 0 inspect prefix.h5 --json
+has out '"format_version":2'
+has out '"encoder_layers":2'
+run 1 eval --base t5.h5 --prefix prefix.h5 --data valid.jsonl
+err_is 'kvfold: eval: t5.h5: the prefix is for base flan, L=6 G=2 D=8, the base has L=8 G=2 D=8'
+
+# layers in memory, layers that are computed again, and layers packed just before use: the same bits
+run 0 train --base t5.h5 --data train.jsonl --steps 3 $how --out run.h5 --json
+value train_loss >kept.loss
+for option in '--recompute on' '--stream-layers on'; do
+    # shellcheck disable=SC2086
+    run 0 train --base t5.h5 --data train.jsonl --steps 3 $how $option --out again.h5 --json
+    value train_loss >again.loss
+    same kept.loss again.loss
+done
+
+# score is eval's loss; texts are measured; beams; one prompt alone is the one in a batch
+printf '{"input_ids": [50, 60, 257], "labels": [70, 80, 257]}\n' >ids.jsonl
+run 0 score --base t5.h5 --prefix run.h5 --data ids.jsonl --threads 2 --precision f32 --out lines --json
+sum=$(value loglikelihood)
+run 0 eval --base t5.h5 --prefix run.h5 --data ids.jsonl --threads 2 --precision f32 --json
+awk -v sum="$sum" -v loss="$(value loss)" 'BEGIN { d = sum / 3 + loss; exit !(d < 1e-4 && d > -1e-4) }' ||
+    fail "score $sum of 3 tokens, eval $(value loss)"
+run 0 eval --base t5.h5 --prefix run.h5 --data valid.jsonl --generate 4 --json
+has out '"bleu":'
+has out '"rouge_l":'
+run 0 generate --base t5.h5 --prefix run.h5 --prompt 'copy 3' --max-tokens 4 --beams 3
+run 0 generate --base t5.h5 --prefix run.h5 --prompt 'copy 3' --max-tokens 4 --temperature 0.7 --seed 3
+for rows in 1 8; do
+    head -$rows valid.jsonl >rows.jsonl
+    run 0 generate --base t5.h5 --prefix run.h5 --data rows.jsonl --max-tokens 6 --threads 2 --precision f32 --json
+    grep -o '"texts":\["[^"]*"' out >first.$rows
+done
+[ -s first.1 ] || fail "no text: $(cat out)"
+same first.1 first.8
+run 0 words run.h5 --base t5.h5 --top 1 --json
+has out '"layer":7'
+run 0 report run.h5 --base t5.h5 --data valid.jsonl --out page.html
+run 0 quantize prefix.h5 --dtype bf16 --out small.h5
+run 0 eval --base flan.h5 --prefix small.h5 --data valid.jsonl
+
+# a member of a sweep is the run alone
+printf 'lr = 0.02, 0.01\n' >grid.txt
+# shellcheck disable=SC2086
+run 0 sweep --base t5.h5 --data train.jsonl --valid valid.jsonl --grid grid.txt --steps 3 --method direct --prefix-length 3 --batch-size 3 \
+    --threads 2 --precision f32 --seed 2 --out board
+run 0 train --base t5.h5 --data train.jsonl --valid valid.jsonl --method direct --lr 0.01 --steps 3 $how --out run.h5
+for file in run.h5 board/lr-0.01.h5; do
+    run 0 eval --base t5.h5 --prefix $file --data valid.jsonl --threads 2 --precision f32 --json
+    value loss
+done >losses
+awk 'NR == 1 { a = $1 } NR == 2 { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' losses || fail "a sweep's run is another: $(cat losses)"
+
+# --places
+for places in encoder:11000000 decoder:00101010 cross:00010101 decoder,cross:00111111; do
+    # shellcheck disable=SC2086
+    run 0 train --base t5.h5 --data train.jsonl --method direct --places ${places%:*} --steps 1 $how --out run.h5
+    run 0 merge run.h5 --out prefix.h5 --force
+    run 0 inspect prefix.h5 --json
+    has out "\"layer_mask\":\[$(printf %s ${places#*:} | sed 's/./&,/g; s/,$//')\]"
+done
+refused() {
+    message=$1
+    shift
+    run 2 train --base t5.h5 --data train.jsonl --out no.h5 "$@"
+    err_is "kvfold: train: $message; try kvfold train --help"
+    absent no.h5
+}
+refused '--places head: want some of encoder,decoder,cross' --places head
+refused '--places encoder and --layers 2-7 leave no layer' --places encoder --layers 2-7
+for method in prompt p-tuning projected; do
+    refused "--method $method: t5 is an encoder-decoder, for which there are mlp and direct" --method $method
+done
+for method in adapter full; do
+    run 1 train --base t5.h5 --data train.jsonl --out no.h5 --method $method
+    err_is 'kvfold: train: t5 is an encoder-decoder, whose own weights are not trained here'
+done
+refused '--task seq-cls: t5 is an encoder-decoder, for which there is lm, with rows of prompt and completion' --task seq-cls
+refused '--infix: not on encoder-decoders, as t5' --infix
+refused '--chat-template chatml: t5 is an encoder-decoder, whose rows are no chats' --chat-template chatml
+run 2 train --base tokens --data train.jsonl --out no.h5 --places cross
+err_is 'kvfold: train: --places: llama is no encoder-decoder; try kvfold train --help'
+printf '{"text": "one stack"}\n' >text.jsonl
+run 1 train --base t5.h5 --data text.jsonl --out no.h5
+err_is 'kvfold: train: text.jsonl:1: an encoder-decoder wants rows with prompt and completion, not "text"'
+run 1 export prefix.h5 --out adapter
+err_is 'kvfold: export: prefix.h5: a prefix of an encoder-decoder: --format safetensors holds all of its places, others do not'
+run 0 export prefix.h5 --format safetensors --out cache.safetensors
