@@ -2,9 +2,10 @@
  * it.
  *
  * Rows are sorted by cost, longest first (ties by index), and each goes to the part with the least
- * cost so far: that depends on lengths alone. Gradients of shared segments are summed within a part
- * in that order, then over parts in theirs, so equal inputs give equal bits for any number of
- * threads. A chain, the items of one part and head, is one thread's. */
+ * cost so far, among rows with the same first segment: that depends on the lengths of these alone,
+ * so that a run has the same sums beside other runs. Gradients of shared segments are summed within
+ * a part in that order, then over parts in theirs, so equal inputs give equal bits for any number
+ * of threads. A chain, the items of one part and head, is one thread's. */
 #include "arena.h"
 #include "attention_int.h"
 
@@ -70,7 +71,6 @@ kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits, k
 
     KVF_TRY(check_limits(ctx, limits));
     made.parts = (int)((KVF__ATTN_CHAINS + limits->G - 1) / limits->G);
-    if (limits->rows < made.parts) made.parts = limits->rows ? (int)limits->rows : 1;
     if (scratch_size(limits, &made.scratch_bytes) &&
         kvf__mul(limits->backward ? (size_t)limits->grad_len : 0,
                  (size_t)(limits->G * (2 * limits->D + 1)), &made.grad_count))
@@ -156,19 +156,41 @@ static int next_part(const kvf__attn_plan *plan, int before)
     return found;
 }
 
+/* Is item i a row's first, of a row that begins with this segment (-1: with none)? */
+static bool begins_with(const kvf__attn_plan *plan, int64_t i, int32_t seg)
+{
+    const kvf__attn_row *row = &plan->rows[plan->items[i].row];
+    return !plan->items[i].head && (row->n_segs ? row->seg[0] : -1) == seg;
+}
+
+/* The row of item i and those that begin like it, to parts; one alone to where there is least. */
+static void deal_alike(kvf__attn_plan *plan, int64_t first)
+{
+    const kvf__attn_row *row = &plan->rows[plan->items[first].row];
+    const int32_t seg = row->n_segs ? row->seg[0] : -1;
+    int64_t own[KVF__ATTN_CHAINS] = {0};
+    bool alone = true;
+    for (int64_t i = first + 1; i < plan->n_items && alone; i++)
+        alone = !begins_with(plan, i, seg);
+    for (int64_t i = first; i < plan->n_items; i++) {
+        const kvf__attn_item *item = &plan->items[i];
+        if (!begins_with(plan, i, seg)) continue;
+        const int part = least(alone ? plan->part_load : own, plan->parts);
+        plan->part[item->row] = part;
+        own[part] += item->cost;
+        plan->part_load[part] += item->cost;
+    }
+}
+
 /* Rows to parts, chains to threads. */
 static void deal_items(kvf__attn_plan *plan)
 {
     const int64_t G = plan->G;
     memset(plan->load, 0, sizeof *plan->load * (size_t)plan->threads);
     memset(plan->part_load, 0, sizeof *plan->part_load * (size_t)plan->parts);
-    for (int64_t i = 0; i < plan->n_items; i++) {
-        const kvf__attn_item *item = &plan->items[i];
-        if (item->head) continue;
-        const int part = least(plan->part_load, plan->parts);
-        plan->part[item->row] = part;
-        plan->part_load[part] += item->cost;
-    }
+    memset(plan->part, -1, sizeof *plan->part * (size_t)plan->n_rows);
+    for (int64_t i = 0; i < plan->n_items; i++)
+        if (!plan->items[i].head && plan->part[plan->items[i].row] < 0) deal_alike(plan, i);
     for (int p = next_part(plan, -1), n = 0; n < plan->parts; n++, p = next_part(plan, p))
         for (int64_t g = 0; g < G; g++) {
             const int thread = least(plan->load, plan->threads);

@@ -37,6 +37,9 @@ static const char *why_not(kvf__trainer *const *trainers, size_t n, int64_t *lay
             l++;
         if (l < lowest) lowest = l;
     }
+    const kvf__desc *desc = kvf__model_desc(trainers[0]->base->model);
+    if (desc->by_layer.shape || desc->by_layer.inputs)
+        return "layers of this base read more than what the one below gives";
     *layer = lowest;
     return lowest ? NULL : "layer 0 has a prefix (--layers)";
 }
