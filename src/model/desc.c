@@ -32,6 +32,11 @@ kvf__place kvf__layer_place(const kvf__desc *desc, int64_t layer)
     return (layer - desc->encoder) % 2 ? KVF__PLACE_CROSS : KVF__PLACE_DECODER;
 }
 
+bool kvf__layer_is_first(const kvf__desc *desc, int64_t layer)
+{
+    return layer == 0 || (desc->encoder && (layer == desc->encoder || layer == desc->encoder + 1));
+}
+
 bool kvf__layer_feeds(const kvf__desc *desc, int64_t layer)
 {
     return kvf__layer_place(desc, layer) != KVF__PLACE_DECODER;

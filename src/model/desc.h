@@ -5,6 +5,7 @@
 
 #include "kernels.h"
 #include "prefix.h"
+#include "stacks.h"
 #include "view.h"
 
 typedef enum kvf__norm_kind { KVF__LAYERNORM, KVF__RMSNORM } kvf__norm_kind;
@@ -84,17 +85,6 @@ typedef struct kvf__block {
 
 enum { KVF__MOST_LAYERS = 1024 };
 
-/* What a layer attends to. In an encoder-decoder the layers of the encoder come first; each block
- * of the decoder is then two layers: self-attention alone, and cross-attention, whose keys are made
- * of the encoder's states, with the feed-forward half. */
-typedef enum kvf__place {
-    KVF__PLACE_ONLY, /* of a base that is one stack: its own tokens */
-    KVF__PLACE_ENCODER,
-    KVF__PLACE_DECODER,
-    KVF__PLACE_CROSS,
-    KVF__PLACES /* how many there are */
-} kvf__place;
-
 /* Where tokens are. */
 typedef struct kvf__positions {
     kvf__position_kind kind;
@@ -169,11 +159,6 @@ typedef struct kvf__desc {
     bool mean_pooled; /* heads of whole rows read the mean of its states, not the first */
     bool gguf;        /* names and row order are those of a GGUF */
 } kvf__desc;
-
-/* The place of a layer; has it a feed-forward half; its number in a file. */
-kvf__place kvf__layer_place(const kvf__desc *desc, int64_t layer);
-bool kvf__layer_feeds(const kvf__desc *desc, int64_t layer);
-int64_t kvf__layer_number(const kvf__desc *desc, int64_t layer);
 
 /* EUNSUPPORTED names the key and value that is not supported; EFORMAT a missing or senseless one.
  */

@@ -178,12 +178,6 @@ kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
 /* The same to the last of n positions, and some more. */
 kvf_status kvf__rope_extend(kvf_ctx *ctx, kvf__model *model, const int32_t *position, int64_t n);
 
-/* Is a layer the first one of its place? */
-static inline bool kvf__layer_is_first(const kvf__desc *d, int64_t l)
-{
-    return l == 0 || (d->encoder && (l == d->encoder || l == d->encoder + 1));
-}
-
 /* Before a pass uses packed weights of a unit (products.h: a layer, or a plane of the head): packs
  * them, if the model does so just before use (pack_on_demand.c). */
 enum { KVF__PACK_FORWARD = 1, KVF__PACK_BACKWARD = 2 };

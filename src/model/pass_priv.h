@@ -165,13 +165,6 @@ void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, co
                        const void *qkv, int64_t H);
 /* Counts the appended tokens in, once all layers have them. */
 void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_t *slot);
-/* The same of an encoder-decoder's source: keys and values [tokens, 2GD] of cross-attention in
- * layer l, in place of what the slots had; how many tokens, counted in with the others; and what
- * attention reads. */
-void kvf__cache_put_source(kvf__cache *cache, int64_t l, const kvf__batch *source,
-                           const int32_t *slot, const void *kv);
-int64_t kvf__cache_source(const kvf__cache *cache, int64_t slot);
-struct kvf__kvseg kvf__cache_source_segment(const kvf__cache *cache, int64_t l, int64_t slot);
 /* Address of keys (kv = 0) or values (1) of a layer and slot: [G, room of the slot, D]. */
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv);
 
@@ -190,14 +183,6 @@ static inline void *kvf__act_row(kvf__dtype act, void *base, int64_t row, int64_
 static inline int64_t kvf__pass_real(const kvf__pass *pass, int64_t l)
 {
     return l == pass->model->desc.L - 1 ? pass->batch->n_labels : pass->batch->n_tokens;
-}
-
-/* Columns of a layer's qkv. */
-static inline int64_t kvf__qkv_width(const kvf__desc *d, int64_t l)
-{
-    const kvf__layer_shape layer = kvf__desc_layer(d, l);
-    const bool cross = kvf__layer_place(d, l) == KVF__PLACE_CROSS;
-    return (cross ? d->H : d->H + 2 * layer.G) * layer.D;
 }
 
 static inline int64_t kvf__row_slot(const int32_t *slot, int64_t row)

@@ -40,4 +40,19 @@ void kvf__pass_source_bwd_begin(struct kvf__pass *pass, int64_t lowest);
 kvf_status kvf__pass_source_kv_bwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l);
 void kvf__pass_leave_decoder(struct kvf__pass *pass);
 
+/* Of a cache: keys and values of a source, [tokens, 2GD] of cross-attention in layer l, in place of
+ * what the slots had; how many tokens a slot has of one; and what attention reads of it. */
+void kvf__cache_put_source(kvf__cache *cache, int64_t l, const kvf__batch *source,
+                           const int32_t *slot, const void *kv);
+int64_t kvf__cache_source(const kvf__cache *cache, int64_t slot);
+struct kvf__kvseg kvf__cache_source_segment(const kvf__cache *cache, int64_t l, int64_t slot);
+
+/* Columns of a layer's qkv. */
+static inline int64_t kvf__qkv_width(const kvf__desc *d, int64_t l)
+{
+    const kvf__layer_shape layer = kvf__desc_layer(d, l);
+    const bool cross = kvf__layer_place(d, l) == KVF__PLACE_CROSS;
+    return (cross ? d->H : d->H + 2 * layer.G) * layer.D;
+}
+
 #endif
