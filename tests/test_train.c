@@ -533,7 +533,7 @@ END_TEST
 START_TEST(senseless_runs_are_refused)
 {
     kvf_train_options o = options_for(out);
-    o.prefix_length = 0;
+    o.prefix_length = -1;
     expect_failure(&o, KVF_EUSAGE, "--prefix-length");
     o.prefix_length = 300;
     expect_failure(&o, KVF_EUSAGE, "leaves no positions");
