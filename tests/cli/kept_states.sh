@@ -83,3 +83,12 @@ printf 'layers = 0-1, 1\n' >grid.txt
 run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --steps 2 --out mixed \
     --keep-states 3K
 has out '[-]-keep-states: off, layer 0 has a prefix'
+
+# An encoder-decoder has two streams of states.
+"$MAKE_TINY" tokens 1 || exit 1
+printf '{"model_type": "t5", "vocab_size": 258, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2,
+    "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 257, "initializer_range": 0.3}\n' >t5.json
+run 0 new-base --config t5.json --tokenizer tokens --out t5.h5
+run 0 train --base t5.h5 --data train.jsonl --threads 2 --precision f32 --method direct --prefix-length 4 --layers 3 --steps 2 --out t5run.h5 \
+    --keep-states 1M
+has out '^--keep-states: off, an encoder-decoder has two streams of states$'
