@@ -26,10 +26,11 @@ static const char *why_not(kvf__trainer *const *trainers, size_t n, int64_t *lay
     int64_t lowest = INT64_MAX;
     for (size_t i = 0; i < n; i++) {
         const kvf__trainer *t = trainers[i];
+        const kvf__desc *desc = kvf__model_desc(t->base->model);
         int64_t l = 0;
         if (t->options.base_dropout > 0)
             return "--base-dropout draws what they hold anew each step";
-        if (kvf__model_desc(t->base->model)->by_layer.shape)
+        if (desc->by_layer.shape || desc->by_layer.inputs)
             return "layers of this base read more than the states of the one below";
         if (t->id.encoder) return "an encoder-decoder has two streams of states";
         if (t->ranks) return "each process sees other rows each epoch";
@@ -37,9 +38,6 @@ static const char *why_not(kvf__trainer *const *trainers, size_t n, int64_t *lay
             l++;
         if (l < lowest) lowest = l;
     }
-    const kvf__desc *desc = kvf__model_desc(trainers[0]->base->model);
-    if (desc->by_layer.shape || desc->by_layer.inputs)
-        return "layers of this base read more than what the one below gives";
     *layer = lowest;
     return lowest ? NULL : "layer 0 has a prefix (--layers)";
 }
