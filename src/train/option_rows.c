@@ -56,7 +56,7 @@ static const kvf__option ROWS[] = {
         "layers", "A-B,...", "all", KVF_TEXT, layers, LATER, PREFIXES, ALL,
         "layers that have a prefix, from 0 on, as 4-7 or 0,2,4-7; the others attend to none, and "
         "there is no PEFT form"),
-    OPTION("places", "WORD,...", "all", KVF_TEXT, places, LATER, PREFIXES, ALL,
+    OPTION("places", "WORD,...", "all", KVF_TEXT, places, RARE, PREFIXES, ALL,
            "encoder-decoders: where the prefix is attended to: encoder, decoder (both in their "
            "self-attention), cross"),
     OPTION("p-encoder", "lstm|mlp", "lstm", KVF_WORD, p_encoder, LATER, ALL, ALL,
