@@ -137,6 +137,33 @@ START_TEST(characters_settle_when_they_are_whole)
 }
 END_TEST
 
+/* What each tokenizer.ggml.pre cuts, on one vocabulary. */
+START_TEST(splitters_equal_tokenizers)
+{
+    kvf_ctx *ctx = new_ctx();
+    kvf_json *golden = load_json(ctx, ck_source("tests/golden/tokenizer_splitters.json"));
+    const kvf_json *texts = kvf_json_get(golden, "texts");
+    const kvf_json *row = kvf_json_at(kvf_json_get(golden, "cases"), (size_t)_i);
+    vocab_json vocab;
+    kvf__tokenizer *t = NULL;
+
+    vocab_json_read(kvf_json_get(golden, "vocab"), field(row, "pre"), &vocab);
+    vocab.v.pre = field(row, "pre");
+    ok(ctx, kvf__tokenizer_from_vocab(ctx, &vocab.v, &t));
+    ck_assert_uint_ge(kvf_json_size(texts), 50);
+    for (size_t k = 0; k < kvf_json_size(texts); k++) {
+        size_t n = 0;
+        const char *text = kvf_json_str(kvf_json_at(texts, k), &n);
+        check_encode(ctx, t, text, text, n, true,
+                     kvf_json_str(kvf_json_at(kvf_json_get(row, "ids"), k), NULL));
+    }
+    kvf__tokenizer_free(t);
+    vocab_json_done(&vocab);
+    kvf_json_free(golden);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(scores_equal_sentencepiece)
 {
     kvf_ctx *ctx = new_ctx();
@@ -398,6 +425,7 @@ int main(void)
     tcase_add_test(golden, decoders_equal_tokenizers);
     tcase_add_test(golden, characters_settle_when_they_are_whole);
     tcase_add_test(golden, scores_equal_sentencepiece);
+    tcase_add_loop_test(golden, splitters_equal_tokenizers, 0, 9);
     tcase_set_timeout(shared, 60);
     tcase_add_loop_test(shared, nasty_texts, 0, 4);
     tcase_add_loop_test(shared, published_goldens, 0, ROWS(PUBLISHED));

@@ -2,7 +2,8 @@
  *
  * A pattern is translated first. The two engines agree on the constructs that tokenizers use except
  * for: \s (PCRE2 adds U+180E), \w, ^ and $ (Ruby syntax: at every line), \h and possessive {n,m}+;
- * and PCRE2 may know an older Unicode, so \p{L} and \p{N} get what Unicode 16, Oniguruma's, added.
+ * and PCRE2 may know an older Unicode, so letters, marks and numbers get what Unicode 16,
+ * Oniguruma's, added.
  * A construct that would mean something else here is refused by name, never guessed. A literal
  * string is a pattern as well. */
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -11,6 +12,7 @@
 
 #include <pcre2.h>
 #include <string.h>
+#include <strings.h>
 
 /* Enough for a piece of ten million characters, and a hostile pattern stops within seconds. */
 enum { MATCH_LIMIT = 10000000 };
@@ -53,6 +55,13 @@ static kvf_status put_set(translation *t, const char *members, bool negated)
     return put(t, "]");
 }
 
+/* Properties that Unicode 15 and 16 added to. */
+static const struct {
+    const char *name, *members;
+} GROWN[] = {{"L", KVF__RE_LETTER},    {"N", KVF__RE_NUMBER}, {"M", KVF__RE_MARK},
+             {"Lu", KVF__RE_UPPER},    {"Ll", KVF__RE_LOWER}, {"Nd", KVF__RE_DIGIT},
+             {"Lm", KVF__RE_MODIFIER}, {"Lo", KVF__RE_OTHER}};
+
 /* \p{Name}, \P{Name}, \p{^Name}; one-letter \pL is not Ruby. */
 static kvf_status translate_property(translation *t)
 {
@@ -69,8 +78,9 @@ static kvf_status translate_property(translation *t)
         name++;
         n--;
     }
-    if (n == 1 && (name[0] == 'L' || name[0] == 'l')) return put_set(t, KVF__RE_LETTER, negated);
-    if (n == 1 && (name[0] == 'N' || name[0] == 'n')) return put_set(t, KVF__RE_NUMBER, negated);
+    for (size_t i = 0; i < sizeof GROWN / sizeof *GROWN; i++)
+        if (n == strlen(GROWN[i].name) && !strncasecmp(name, GROWN[i].name, n))
+            return put_set(t, GROWN[i].members, negated);
     return kvf__buf_printf(t->ctx, &t->out, "\\%c{%.*s}", negated ? 'P' : 'p', (int)n, name);
 }
 

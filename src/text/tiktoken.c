@@ -115,6 +115,7 @@ static kvf_status check_bytes(const tiktoken *k)
 static const char *regex_for(size_t n)
 {
     if (n == 50256 || n == 50280) return "gpt-2"; /* r50k_base, p50k_base */
+    if (n == 199998) return "gpt-4o";             /* o200k_base */
     return n == 151643 ? "qwen2" : "llama-bpe";   /* Qwen; cl100k_base and Llama 3 */
 }
 

@@ -13,17 +13,32 @@
 #include <string.h>
 
 #define UNDERLINE "\xE2\x96\x81" /* U+2581 */
-#define R_TAIL    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define R_HEAD    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define R_SPACES  "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define R_TAIL    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" R_SPACES
+#define R_ENDING  "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define R_HEAD    R_ENDING "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+/* Words are cut where a capital follows a small letter. */
+#define R_BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define R_UPPER  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define R_LOWER  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define R_CASED(ending)                                                                            \
+    R_BEFORE R_UPPER "*" R_LOWER "+" ending "|" R_BEFORE R_UPPER "+" R_LOWER "*" ending "|"
+#define R_CASED_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" R_SPACES
 
 static const kvf__gguf_splitter SPLITTERS[] = {
     {"gpt-2", NULL, false, false, false, false},
     {"roberta-bpe", NULL, false, false, false, false},
+    {"olmo", NULL, false, true, false, false}, /* GPT-NeoX, Pythia and OLMo */
     {"smollm", NULL, true, false, false, false},
     {"llama-bpe", "llama-bpe", false, false, true, true},
     {"llama3", "llama-bpe", false, false, true, true},
     {"llama-v3", "llama-bpe", false, false, true, true},
+    {"dbrx", "llama-bpe", false, false, false, false}, /* OLMo 2 and Phi-4 */
+    {"smaug-bpe", "llama-bpe", false, false, false, false},
     {"qwen2", "qwen2", false, true, false, false},
+    {"deepseek-r1-qwen", "qwen2", false, true, false, false},
+    {"gpt-4o", "gpt-4o", false, false, false, false}, /* Phi-4-mini */
+    {"tekken", "tekken", false, false, true, true},   /* Mistral Nemo */
 };
 
 const char *kvf__split_regex(const char *name)
@@ -32,6 +47,8 @@ const char *kvf__split_regex(const char *name)
         return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
     if (strcmp(name, "llama-bpe") == 0) return R_HEAD "\\p{N}{1,3}" R_TAIL;
     if (strcmp(name, "qwen2") == 0) return R_HEAD "\\p{N}" R_TAIL;
+    if (strcmp(name, "gpt-4o") == 0) return R_CASED(R_ENDING "?") "\\p{N}{1,3}" R_CASED_TAIL;
+    if (strcmp(name, "tekken") == 0) return R_CASED("") "\\p{N}" R_CASED_TAIL;
     return NULL;
 }
 

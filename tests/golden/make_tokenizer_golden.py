@@ -6,6 +6,7 @@
     tokenizer_offsets.json    the same of BPE pipelines that rewrite their text
     tokenizer_unigram.json    the same of Unigram pipelines
     tokenizer_decoding.json   decoders, lists of ids drawn from a small vocabulary, their texts
+    tokenizer_splitters.json  one byte-level vocabulary, cut by the splitter of each tokenizer.ggml.pre, ids by `tokenizers`
     tokenizer_spm.json        a small SentencePiece BPE vocabulary with scores, ids by `sentencepiece`
     tokenizer_shared.json     nasty texts (../tokenizer_parity.py), ids of the tokenizers in the shared data
     chat_shared.json          conversations (../chat_parity.py), ids by transformers' apply_chat_template
@@ -170,6 +171,47 @@ def decoding(out):
     save(out, {"models": [model], "cases": cases}, "cases")
 
 
+ENDING = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+CL100K = ENDING + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+O200K = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + ENDING + "?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + ENDING + "?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+TEKKEN = O200K.replace(ENDING + "?", "").replace("{1,3}", "")
+# of each pre: the regex, None: the byte-level step's own; NFC; ignore_merges and BOS
+SPLITTERS = {"gpt-2": (None, False, False), "olmo": (None, True, False), "llama-bpe": (CL100K, False, True), "dbrx": (CL100K, False, False),
+             "smaug-bpe": (CL100K, False, False), "qwen2": (CL100K.replace("{1,3}", ""), True, False),
+             "deepseek-r1-qwen": (CL100K.replace("{1,3}", ""), True, False), "gpt-4o": (O200K, False, False), "tekken": (TEKKEN, False, True)}
+
+
+def splitters():
+    """Merges are learned across what splitters cut, so that every cut shows; "aWordOfItsOwn" has a token and no merges."""
+    cased = ["camelCase HTMLParser iPhone's I'LL can'T", "a/b// \\n/", "1234567 x12", "Ab'sAB'SaB", "aWordOfItsOwn", "e\u0301te\u0301"]
+    texts = [t for t in tokenizer_pipelines.TEXTS + tokenizer_parity.NASTY if len(t) < 100] + cased
+    learner = Tokenizer(tokenizers.models.BPE())
+    learner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    learner.train_from_iterator(texts * 3, tokenizers.trainers.BpeTrainer(
+        vocab_size=700, initial_alphabet=alphabet, show_progress=False, max_token_length=8))
+    made = json.loads(learner.to_str())["model"]
+    tokens = sorted(made["vocab"], key=made["vocab"].get) + ["aWordOfItsOwn", "<S>"]
+    bos = len(tokens) - 1
+    vocab = {"model": "gpt2", "tokens": tokens, "merges": [" ".join(m) for m in made["merges"]], "bos": bos,
+             "types": [1] * bos + [3]}
+    rows = []
+    for pre, (regex, nfc, whole) in SPLITTERS.items():
+        reference = Tokenizer(tokenizers.models.BPE({t: i for i, t in enumerate(tokens)}, [tuple(m) for m in made["merges"]],
+                                                    ignore_merges=whole))
+        steps = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(regex), "isolated")] if regex else []
+        reference.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+            steps + [tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not regex)])
+        if nfc:
+            reference.normalizer = tokenizers.normalizers.NFC()
+        reference.add_special_tokens(["<S>"])
+        rows.append({"pre": pre, "ids": [spaced([bos] * whole + reference.encode(t).ids) for t in texts]})
+    save("tokenizer_splitters.json", {"vocab": vocab, "texts": texts, "cases": rows}, "cases")
+
+
 def spm():
     buffer = io.BytesIO()
     lines = [" ".join(tokenizer_pipelines.CORPUS)] * 4 + [t for t in tokenizer_pipelines.TEXTS if t.strip()]
@@ -218,6 +260,7 @@ if __name__ == "__main__":
     details("tokenizer_offsets.json", ORIGINS)
     details("tokenizer_unigram.json", UNIGRAM)
     decoding("tokenizer_decoding.json")
+    splitters()
     spm()
     shared(data)
     chat(data)
