@@ -21,6 +21,8 @@ def refusal(file):
         return f"of kind {kind}, want prefix (`kvfold merge` makes one of a run)"
     if "head" in file or "heads" in file:
         return "has a head of its own, which `kvfold export --format peft` takes along"
+    if file.attrs["kvfold_format"] != 1:
+        return "has log-weights, layers whose heads differ, or is for an encoder-decoder (docs/format.md)"
     kept = file["prefix/past_key_values"].attrs
     if "placement" in kept:
         return "its prefix is inside the row, after a part of the prompt"

@@ -38,6 +38,8 @@ def _cache(prefix: Prefix) -> Cache:
 
 def _refusal(facts: Dict[str, Any]) -> Optional[str]:
     """Why a cache cannot hold this prefix; None: it can."""
+    if "encoder_layers" in facts:
+        return "it is for an encoder-decoder"
     if "placement" in facts:
         return "it is inside rows (--infix)"
     if not all(facts["layer_mask"]):
