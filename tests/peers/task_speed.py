@@ -51,7 +51,8 @@ def kvfold_run(args, precision):
     data, task, more = FILES[args.task]
     out = subprocess.run([os.path.join(args.build, "kvfold"), "train", "--base", args.model, "--task", task, "--data",
                           os.path.join(args.shared, "data", data), "--out", os.path.join(args.work, "speed.h5"), "--force", "--method", args.form,
-                          "--steps", str(4 * args.steps), "--batch-size", str(u.BATCH), "--max-length", str(u.LENGTH), "--overlong", "truncate",
+                          "--prefix-length", str(u.P), "--steps", str(4 * args.steps),
+                          "--batch-size", str(u.BATCH), "--max-length", str(u.LENGTH), "--overlong", "truncate",
                           "--precision", precision, "--threads", str(args.threads), "--quiet", "--json", *more],
                          capture_output=True, check=True)
     return json.loads(out.stdout)
