@@ -68,10 +68,8 @@ void cli_comparison_options(const cli_comparison *c, const cli_compared *row, cl
 
 bool cli_comparison_unfreezes(const cli_comparison *c, const cli_compared *row)
 {
-    const char *value = NULL;
-    for (size_t i = 0; i < c->shared.n_given; i++)
-        if (!strcmp(c->shared.given[i].name, "unfreeze") && has_shared(c, row, &c->shared.given[i]))
-            value = c->shared.given[i].value;
+    const bool has = kvf__train_option_applies("unfreeze", row->method);
+    const char *value = has ? cli_given_value(&c->shared, "unfreeze") : NULL;
     for (size_t i = 0; i < row->n; i++)
         if (!strcmp(row->setting[i].name, "unfreeze")) value = row->setting[i].value;
     return value && !strcmp(value, "base");

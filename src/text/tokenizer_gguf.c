@@ -16,11 +16,11 @@
 #define R_SPACES  "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define R_TAIL    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" R_SPACES
 #define R_ENDING  "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define R_HEAD    R_ENDING "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define R_BEFORE  "[^\\r\\n\\p{L}\\p{N}]?"
+#define R_HEAD    R_ENDING "|" R_BEFORE "\\p{L}+|"
 /* Words are cut where a capital follows a small letter. */
-#define R_BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
-#define R_UPPER  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define R_LOWER  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define R_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define R_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define R_CASED(ending)                                                                            \
     R_BEFORE R_UPPER "*" R_LOWER "+" ending "|" R_BEFORE R_UPPER "+" R_LOWER "*" ending "|"
 #define R_CASED_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" R_SPACES
