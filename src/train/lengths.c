@@ -163,20 +163,26 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     return kvf__log_weight_note(t);
 }
 
-kvf_status kvf__trainer_prepare(kvf__trainer *t)
+static kvf_status open_states(kvf__trainer *t, const kvf__pass_limits *limits)
 {
-    kvf__pass_limits limits;
     const kvf__batch_sizes *sizes = &t->rows.batcher.sizes;
     double tokens = 0, labels = 0;
-    KVF_TRY(kvf__trainer_prepare_batches(t, &limits));
-    KVF_TRY(kvf__states_layer(&t, 1, &limits.lowest));
-    KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
+    if (!limits->lowest) return KVF_OK;
     for (walk w = begin_walk(t, true, true); next_part(t, &w);) {
         tokens += (double)sizes->tokens;
         labels += (double)sizes->labels;
     }
-    if (limits.lowest)
-        KVF_TRY(kvf__states_open(&t, 1, limits.lowest, limits.tokens, labels / tokens, &t->states));
+    return kvf__states_open(&t, 1, limits->lowest, limits->tokens, labels / tokens, &t->states);
+}
+
+kvf_status kvf__trainer_prepare(kvf__trainer *t)
+{
+    kvf__pass_limits limits;
+    const kvf__batch_sizes *sizes = &t->rows.batcher.sizes;
+    KVF_TRY(kvf__trainer_prepare_batches(t, &limits));
+    KVF_TRY(kvf__states_layer(&t, 1, &limits.lowest));
+    KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &t->pass));
+    KVF_TRY(open_states(t, &limits));
     for (walk w = begin_walk(t, true, true); next_part(t, &w);) {
         if (!sizes->labels) continue;
         KVF_TRY(kvf__pass_prepare(t->ctx, t->pass, sizes->tokens, sizes->labels));
