@@ -2,8 +2,8 @@
  * prefix, shared common prefix, caches, rows.
  *
  * Segment 0 is the prefix (f32, [2, G, P, D], gradients), 1 the common prefix (gradients, tokens
- * before heads, as in a qkv matrix), 2 + r the cache of row r (no gradients). Values are random;
- * act arrays hold what the kernels read, `f32` ones the same values as floats. */
+ * before heads, as in a qkv matrix), 2 + r the cache of row r (no gradients, `near`). Values are
+ * random; act arrays hold what the kernels read, `f32` ones the same values as floats. */
 #ifndef KVF_ATTENTION_FX_H
 #define KVF_ATTENTION_FX_H
 
@@ -16,6 +16,8 @@
 
 #define FX_ROWS   32
 #define FX_UNUSED __attribute__((unused))
+
+#define FX_BUCKETS 11
 
 /* Works outside a Check run too, where ck_assert does not. */
 static void fx_must(bool fine)
@@ -31,6 +33,9 @@ typedef struct fx_shape {
     int64_t window; /* with causal; 0: none */
     float cap;      /* 0: none */
     bool weighted;  /* prefix and common prefix have log-weights, with gradients */
+    bool crosses;   /* own tokens are queries alone */
+    bool bias;      /* relative: a bias by distance */
+    bool terms;     /* relative: disentangled */
     bool lines;     /* rows begin where lines of a cache do, as those of a model */
     kvf__dtype act; /* F32 is 0 */
 } fx_shape;
@@ -41,6 +46,7 @@ typedef struct fx {
     kvf__attn_row rows[FX_ROWS];
     kvf__kvseg segs[FX_ROWS + 2];
     kvf__attn attn;
+    kvf__attn_relative relative;
     int64_t n_qkv, n_out, n_seg[FX_ROWS + 2]; /* elements; of k (and of v) of a segment */
     float *qkv, *dout, *k[FX_ROWS + 2], *v[FX_ROWS + 2]; /* f32 */
 } fx;
@@ -119,6 +125,27 @@ static void fx_weigh(fx *f, kvf__rng *rng, int s)
     seg->dlog_weight = fx_zeros(fx_bytes(KVF__F32, n));
 }
 
+/* Buckets in an order of their own, so that no two distances near each other share one. */
+static void fx_relate(fx *f, kvf__rng *rng)
+{
+    const fx_shape *sh = &f->shape;
+    kvf__attn_relative *r = &f->relative;
+    const int64_t n = FX_BUCKETS * sh->H * (sh->bias ? 1 : sh->D);
+    if (!sh->bias && !sh->terms) return;
+    r->most = sh->bias ? 9 : 512;
+    int32_t *bucket = fx_zeros(fx_bytes(KVF__F32, 2 * r->most));
+    for (int64_t x = 0; x < 2 * r->most - 1; x++)
+        bucket[x] = (int32_t)(x * 4 % FX_BUCKETS);
+    r->bucket = bucket;
+    float *values = fx_zeros(fx_bytes(KVF__F32, 2 * n));
+    for (int64_t i = 0; i < 2 * n; i++)
+        values[i] = (float)kvf__rng_normal(rng);
+    r->bias = sh->bias ? values : NULL;
+    r->k = sh->bias ? NULL : values;
+    r->q = sh->bias ? NULL : values + n;
+    f->attn.relative = r;
+}
+
 /* Same shape and seed, same values; with as many threads. */
 static void fx_open(fx *f, const fx_shape *shape, int threads)
 {
@@ -131,6 +158,7 @@ static void fx_open(fx *f, const fx_shape *shape, int threads)
                                .G = shape->G,
                                .D = shape->D,
                                .backward = true,
+                               .relative = shape->bias || shape->terms,
                                .grad_len = shape->P + shape->common};
     fx_rows(f, &limits);
     limits.tokens = a->N;
@@ -138,6 +166,8 @@ static void fx_open(fx *f, const fx_shape *shape, int threads)
     fx_segment(f, &rng, 1, shape->act, shape->common, true, true);
     for (int r = 0; r < shape->n_rows; r++)
         fx_segment(f, &rng, 2 + r, shape->act, shape->cache[r], false, false);
+    for (int r = 0; r < shape->n_rows; r++)
+        f->segs[2 + r].near = true;
 
     for (int s = 0; s < 2 && shape->weighted; s++)
         fx_weigh(f, &rng, s);
@@ -148,11 +178,13 @@ static void fx_open(fx *f, const fx_shape *shape, int threads)
     a->window = shape->window;
     a->cap = shape->cap;
     a->scale = (float)(1 / sqrt((double)a->D));
+    a->crosses = shape->crosses;
     a->segs = f->segs;
     f->n_qkv = a->N * a->ld;
     f->n_out = a->N * a->H * a->D;
     f->qkv = fx_random(&rng, a->act, f->n_qkv, &a->qkv);
     f->dout = fx_random(&rng, a->act, f->n_out, &a->dout);
+    fx_relate(f, &rng);
     a->out = fx_zeros(fx_bytes(a->act, f->n_out));
     a->dqkv = fx_zeros(fx_bytes(a->act, f->n_qkv));
     a->lse = fx_zeros(fx_bytes(KVF__F32, a->H * a->N));
@@ -172,6 +204,8 @@ static void fx_close(fx *f)
         free(f->k[s]);
         free(f->v[s]);
     }
+    free((void *)f->relative.bucket);
+    free((void *)(f->relative.bias ? f->relative.bias : f->relative.k));
     free((void *)f->attn.qkv);
     free((void *)f->attn.dout);
     free(f->attn.out);

@@ -45,59 +45,80 @@ static void formula_close(formula *m)
     }
 }
 
-/* Pointers to the keys and values that query i of a row sees, and their log-weights; returns how
- * many. */
-static int64_t gather(const formula *m, int r, int64_t g, int64_t i, const double **keys,
-                      const double **values, double *weights)
+/* What query i of a row sees: keys and values, their log-weights, and how far away they are; FAR:
+ * at no distance. */
+typedef struct seen {
+    const double *key, *value;
+    double weight;
+    int64_t away;
+} seen;
+#define FAR INT64_MAX
+
+/* Returns how many. */
+static int64_t gather(const formula *m, int r, int64_t g, int64_t i, seen *to)
 {
     const kvf__attn *a = &m->f->attn;
     const kvf__attn_row *row = &m->f->rows[r];
     int64_t n = 0;
     for (int s = 0; s < row->n_segs; s++) {
         const kvf__kvseg *seg = &m->f->segs[row->seg[s]];
-        for (int64_t t = 0; t < seg->len; t++, n++) {
-            keys[n] = m->k[row->seg[s]] + g * seg->head_stride + t * seg->token_stride;
-            values[n] = m->v[row->seg[s]] + g * seg->head_stride + t * seg->token_stride;
-            weights[n] = m->w[row->seg[s]] ? m->w[row->seg[s]][g * seg->len + t] : 0;
+        const double *w = m->w[row->seg[s]];
+        for (int64_t t = 0; t < seg->len; t++) {
+            const int64_t at = g * seg->head_stride + t * seg->token_stride;
+            to[n++] = (seen){
+                m->k[row->seg[s]] + at, m->v[row->seg[s]] + at, w ? w[g * seg->len + t] : 0,
+                seg->near && a->relative && a->relative->bias ? i + seg->len - t : FAR};
         }
     }
-    for (int64_t t = 0; t < row->len; t++) {
+    for (int64_t t = 0; !a->crosses && t < row->len; t++) {
         if (a->causal && t > i) break;
         if (!a->causal && a->window && (t - i >= a->window || i - t >= a->window)) continue;
-        keys[n] = m->qkv + (row->start + t) * a->ld + a->H * a->D + g * a->D;
-        values[n] = keys[n] + a->G * a->D;
-        weights[n] = 0;
-        n++;
+        const double *key = m->qkv + (row->start + t) * a->ld + a->H * a->D + g * a->D;
+        to[n++] = (seen){key, key + a->G * a->D, 0, i - t};
     }
     const int64_t hidden = a->causal && a->window && n > a->window ? n - a->window
                                                                    : 0; /* the oldest */
-    memmove(keys, keys + hidden, (size_t)(n - hidden) * sizeof *keys);
-    memmove(values, values + hidden, (size_t)(n - hidden) * sizeof *values);
-    memmove(weights, weights + hidden, (size_t)(n - hidden) * sizeof *weights);
+    memmove(to, to + hidden, (size_t)(n - hidden) * sizeof *to);
     return n - hidden;
+}
+
+/* What the distance of a key adds to its score, unscaled. */
+static double relative(const kvf__attn *a, int64_t h, const double *q, const seen *key)
+{
+    const kvf__attn_relative *r = a->relative;
+    double sum = 0;
+    if (!r || key->away == FAR) return 0;
+    int64_t away = key->away;
+    if (away >= r->most) away = r->most - 1;
+    if (away <= -r->most) away = 1 - r->most;
+    const int64_t b = r->bucket[away + r->most - 1];
+    if (r->bias) return (double)r->bias[b * a->H + h];
+    for (int64_t d = 0; d < a->D; d++)
+        sum += q[d] * (double)r->k[(b * a->H + h) * a->D + d] +
+               key->key[d] * (double)r->q[(b * a->H + h) * a->D + d];
+    return sum;
 }
 
 /* o [D] of one query. */
 static void attend(const formula *m, int r, int64_t h, int64_t i, double *o)
 {
     enum { MOST = 4096 };
-    static const double *keys[MOST], *values[MOST];
-    static double weights[MOST];
+    static seen keys[MOST];
     const kvf__attn *a = &m->f->attn;
     const double *q = m->qkv + (m->f->rows[r].start + i) * a->ld + h * a->D;
-    const int64_t n = gather(m, r, h * a->G / a->H, i, keys, values, weights);
+    const int64_t n = gather(m, r, h * a->G / a->H, i, keys);
     double sum = 0;
     memset(o, 0, sizeof(double) * (size_t)a->D);
     for (int64_t j = 0; j < n; j++) {
-        double s = 0;
+        double s = relative(a, h, q, &keys[j]);
         for (int64_t d = 0; d < a->D; d++)
-            s += q[d] * keys[j][d];
+            s += q[d] * keys[j].key[d];
         s *= (double)a->scale;
         if (a->cap > 0) s = (double)a->cap * tanh(s / (double)a->cap);
-        const double e = exp(s + weights[j]); /* scores are small here: no maximum needed */
+        const double e = exp(s + keys[j].weight); /* scores are small here: no maximum needed */
         sum += e;
         for (int64_t d = 0; d < a->D; d++)
-            o[d] += e * values[j][d];
+            o[d] += e * keys[j].value[d];
     }
     for (int64_t d = 0; d < a->D; d++)
         o[d] /= sum;
@@ -155,6 +176,34 @@ static const fx_shape FORMULA_SHAPES[] = {
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {7, 3}, .full = true, .weighted = true},
     {.H = 2, .G = 1, .D = 8, .P = 5, .n_rows = 2, .len = {9, 2}, .weighted = true, .cap = 1.5f},
     {.H = 2, .G = 1, .D = 8, .P = 7, .n_rows = 2, .len = {9, 2}, .window = 8, .weighted = true},
+    {.H = 2, .G = 2, .D = 8, .P = 5, .n_rows = 2, .len = {14, 3}, .bias = true, .full = true},
+    {.H = 4,
+     .G = 2,
+     .D = 5,
+     .P = 3,
+     .n_rows = 3,
+     .len = {4, 1, 12},
+     .cache = {7, 0, 2},
+     .bias = true},
+    {.H = 2, .G = 2, .D = 8, .P = 5, .n_rows = 2, .len = {7, 12}, .terms = true, .full = true},
+    {.H = 2,
+     .G = 2,
+     .D = 4,
+     .P = 3,
+     .n_rows = 2,
+     .len = {5, 9},
+     .first = {3},
+     .terms = true,
+     .cap = 2},
+    {.H = 2,
+     .G = 1,
+     .D = 8,
+     .P = 5,
+     .common = 4,
+     .n_rows = 2,
+     .len = {7, 3},
+     .crosses = true,
+     .full = true},
 };
 enum { N_FORMULA_SHAPES = sizeof FORMULA_SHAPES / sizeof *FORMULA_SHAPES };
 

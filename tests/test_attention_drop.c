@@ -30,6 +30,17 @@ static const fx_shape SHAPES[] = {
      .weighted = true,
      .window = 9,
      .cap = 2},
+    {.H = 2, .G = 2, .D = 8, .P = 5, .n_rows = 2, .len = {17, 3}, .full = true, .terms = true},
+    {.H = 4, .G = 2, .D = 8, .P = 5, .n_rows = 2, .len = {17, 3}, .cache = {4}, .bias = true},
+    {.H = 2,
+     .G = 1,
+     .D = 8,
+     .P = 5,
+     .common = 4,
+     .n_rows = 2,
+     .len = {7, 3},
+     .full = true,
+     .crosses = true},
 };
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 
@@ -46,7 +57,7 @@ static void open_dropped(dropped *d, const fx_shape *shape, double rate)
     kvf__attn_limits limits = {.rows = shape->n_rows,
                                .tokens = a->N,
                                .row_len = 70,
-                               .shared_len = shape->P,
+                               .shared_len = shape->P + shape->common + 4,
                                .grad_len = shape->P + shape->common,
                                .H = a->H,
                                .G = a->G,

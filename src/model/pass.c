@@ -80,7 +80,8 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
         .G = kvf__shape_most(d, "G"),
         .D = kvf__shape_most(d, "D"),
         .backward = limits->backward,
-        .plain = pass->model->relative.layer || (limits->base_dropout && d->dropout.attention > 0)};
+        .plain = limits->base_dropout && d->dropout.attention > 0,
+        .relative = pass->model->relative.layer};
     return kvf__attn_plan_create(ctx, &attn, &pass->keys.plan);
 }
 

@@ -133,7 +133,7 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
     attn.dqkv = pass->bwd.dqkv;
     attn.shared_only = prefix_only;
     attn.drop = kvf__pass_attn_drop(pass, l);
-    if (kvf__attn_is_plain(&attn))
+    if (attn.drop)
         kvf__attn_plain_bwd(&attn);
     else
         m->kernels->attn_bwd(&attn);

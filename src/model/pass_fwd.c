@@ -156,7 +156,7 @@ void kvf__pass_attend(kvf__pass *pass, int64_t l)
     kvf__pass_segments(pass, l, false, false);
     kvf__attn attn = kvf__pass_attn(pass, l);
     attn.drop = kvf__pass_attn_drop(pass, l);
-    if (kvf__attn_is_plain(&attn))
+    if (attn.drop)
         kvf__attn_plain_fwd(&attn);
     else
         m->kernels->attn_fwd(&attn);

@@ -267,17 +267,17 @@ kvf__attn kvf__model_attn(const kvf__model *model, int64_t l)
     const kvf__place place = kvf__layer_place(d, l);
     const kvf__attn_relative *relative = model->relative.layer ? &model->relative.layer[l] : NULL;
 
-    return (kvf__attn){.H = d->H,
-                       .G = layer.G,
-                       .D = layer.D,
-                       .causal = d->block.causal && place != KVF__PLACE_ENCODER,
-                       .crosses = place == KVF__PLACE_CROSS,
-                       .window = kvf__positions_window(&d->position, l),
-                       .cap = d->factors.score_cap,
-                       .scale = d->score_by_layer ? d->score_scale / (float)(l + 1)
-                                                  : d->score_scale,
-                       .relative = relative && relative->bucket ? relative : NULL,
-                       .ld = kvf__qkv_width(d, l)};
+    return (kvf__attn){
+        .H = d->H,
+        .G = layer.G,
+        .D = layer.D,
+        .causal = d->block.causal && place != KVF__PLACE_ENCODER && place != KVF__PLACE_CROSS,
+        .crosses = place == KVF__PLACE_CROSS,
+        .window = kvf__positions_window(&d->position, l),
+        .cap = d->factors.score_cap,
+        .scale = d->score_by_layer ? d->score_scale / (float)(l + 1) : d->score_scale,
+        .relative = relative && relative->bucket ? relative : NULL,
+        .ld = kvf__qkv_width(d, l)};
 }
 
 kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)

@@ -12,6 +12,20 @@
 #include <assert.h>
 #include <string.h>
 
+/* Floats for relative terms: tables of all distances of a row and some more, as rows and as
+ * columns, two of each; keys and queries once more; a bias. False on overflow. */
+static bool relative_size(const kvf__attn_limits *limits, size_t width, size_t *out)
+{
+    const size_t len = (size_t)limits->row_len, more = 5 * KVF__ATTN_PAD;
+    const size_t block = KVF__ATTN_QUERIES + KVF__ATTN_PAD;
+    size_t terms;
+
+    *out = 0;
+    if (!limits->relative) return true;
+    if (!kvf__mul(9 * (len + more) + 2 * KVF__ATTN_QUERIES, width, &terms)) return false;
+    return kvf__add(terms, 2 * block * block + 2 * len + (size_t)limits->shared_len + more, out);
+}
+
 /* Bytes of scratch one thread needs, for the kernel that uses most: packed keys and values, their
  * gradients, the scores of a block of queries, the block's own packs. False on overflow. */
 static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
@@ -22,10 +36,11 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
     /* K, V and their gradients; a column of scores; a log-weight and its gradient */
     const size_t per_key = (limits->backward ? 5 : 2) * width + KVF__ATTN_QUERIES + 2;
     const size_t block = 6 * KVF__ATTN_KEYS + 6 * width + 16;
-    size_t packs, blocks, floats;
+    size_t packs, blocks, terms, floats;
 
     if (!kvf__mul(keys, per_key, &packs) || !kvf__mul(block, KVF__ATTN_QUERIES, &blocks) ||
-        !kvf__add(packs, blocks, &floats) || !kvf__mul(floats, sizeof(float), &floats))
+        !kvf__add(packs, blocks, &floats) || !relative_size(limits, width, &terms) ||
+        !kvf__add(floats, terms, &floats) || !kvf__mul(floats, sizeof(float), &floats))
         return false;
     if (limits->plain) {
         const size_t plain = kvf__attn_plain_scratch((int64_t)width, (int64_t)keys);

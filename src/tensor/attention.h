@@ -29,8 +29,8 @@ typedef struct kvf__kvseg {
     const void *k, *v;
     kvf__dtype dtype; /* F32 or the act type */
     int64_t len, token_stride, head_stride;
-    float *dk, *dv;          /* gradients, added to, same strides; NULL: not wanted */
-    bool near;               /* its tokens come right before own ones */
+    float *dk, *dv; /* gradients, added to, same strides; NULL: not wanted */
+    bool near;      /* its tokens come right before those of the next segment, or own ones */
     const float *log_weight; /* [G, len]; NULL: none, all 0 */
     float *dlog_weight;      /* with dk only: added to; NULL: not wanted */
 } kvf__kvseg;
@@ -52,7 +52,8 @@ typedef struct kvf__attn_limits {
     int64_t grad_len;              /* sum of lengths of segments with gradients */
     int64_t H, G, D;               /* G and D: at most; see kvf__attn_plan_heads */
     bool backward;
-    bool plain; /* kvf__attn_plain_fwd may be called */
+    bool plain;    /* kvf__attn_plain_fwd may be called */
+    bool relative; /* calls may have relative terms */
 } kvf__attn_limits;
 kvf_status kvf__attn_plan_create(kvf_ctx *ctx, const kvf__attn_limits *limits,
                                  kvf__attn_plan **out);
@@ -76,8 +77,8 @@ typedef struct kvf__attn_drop {
 /* Disentangled attention (He et al. 2021, DeBERTa, arXiv:2006.03654): the score of query i and own
  * key j, before it is scaled, is q_i . k_j + q_i . k[b] + k_j . q[b] with b = bucket[most - 1 + i -
  * j]. Keys of segments, the prefix's too, have no such terms. H = G. Or a bias of head h,
- * bias[b][h], in their place (Raffel et al. 2020, T5, arXiv:1910.10683), which keys of a last
- * segment that is `near` have, too; distances from `most` on have the bucket of the farthest. */
+ * bias[b][h], in their place (Raffel et al. 2020, T5, arXiv:1910.10683), which keys of last
+ * segments that are `near` have, too; distances from `most` on have the bucket of the farthest. */
 typedef struct kvf__attn_relative {
     const float *k, *q;    /* [buckets, H * D]; NULL: bias */
     const float *bias;     /* [buckets, H] */
@@ -93,7 +94,7 @@ typedef struct kvf__attn {
     bool causal;
     bool by_blocks; /* rows of few own tokens are computed like others: the same bits for a token in
                        any row */
-    bool crosses;   /* own tokens are queries alone: all keys are in segments */
+    bool crosses;   /* own tokens are queries alone: all keys are in segments; not causal */
     int64_t window; /* 0: none */
     float scale;
     float cap; /* of scaled scores; 0: none */
@@ -104,18 +105,12 @@ typedef struct kvf__attn {
     const void *dout; /* backward only: act [N, H*D] */
     void *dqkv;       /* backward only: act [N, ld], written */
     bool shared_only; /* backward only: dk, dv of the segments (layer 0); dqkv is not touched */
+    const kvf__attn_relative *relative; /* NULL: no such terms */
     const kvf__attn_drop *drop;         /* for the two calls below; else unused */
-    const kvf__attn_relative *relative; /* the same */
 } kvf__attn;
 
-/* Is a call one for the two below, because of what kernels.attn_fwd and attn_bwd do not have? */
-static inline bool kvf__attn_is_plain(const kvf__attn *attn)
-{
-    return attn->drop || attn->relative || attn->crosses;
-}
-
-/* What kernels.attn_fwd and attn_bwd do, under dropout, with relative terms and across
- * (attention_plain.c); rows and their keys are at most 2^20. One goes with the other: lse is of the
+/* What kernels.attn_fwd and attn_bwd do, under dropout (attention_plain.c); rows and their keys are
+ * at most 2^20. One goes with the other: lse is of the
  * kernel's own kind. */
 void kvf__attn_plain_fwd(const kvf__attn *attn);
 void kvf__attn_plain_bwd(const kvf__attn *attn);

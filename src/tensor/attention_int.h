@@ -132,11 +132,13 @@ static inline float *kvf__attn_lse(const kvf__attn *a, const kvf__attn_row *row,
     return &a->lse[head * a->N + row->start + i];
 }
 
-/* Tokens of the last segment where those come right before the row's own, else 0. */
+/* Tokens of the last segments, as far as those come right before the row's own. */
 static inline int64_t kvf__attn_near(const kvf__attn *a, const kvf__attn_row *row)
 {
-    const kvf__kvseg *last = row->n_segs ? &a->segs[row->seg[row->n_segs - 1]] : NULL;
-    return last && last->near ? last->len : 0;
+    int64_t n = 0;
+    for (int32_t s = row->n_segs; s > 0 && a->segs[row->seg[s - 1]].near; s--)
+        n += a->segs[row->seg[s - 1]].len;
+    return n;
 }
 
 /* What a distance i - j adds to the scores of a head. */

@@ -1,5 +1,4 @@
-/* Attention with dropout on its probabilities, with relative terms in its scores (attention.h), or
- * across, where a row's own tokens are queries alone; forward and backward:
+/* Attention with dropout on its probabilities; forward and backward:
  *
  *   p = softmax(s)    o = sum_j m_j p_j v_j
  *   dp_j = m_j (do . v_j)    ds_j = p_j (dp_j - do . o)    dv_j += m_j p_j do

@@ -6,7 +6,8 @@
  *   dq = sum_j ds_j k_j      dk_j = sum_i ds_ij q_i        dv_j = sum_i p_ij do_i
  *
  * with a cap c: s_j = c tanh(scale * q . k_j / c), and ds_j times 1 - (s_j / c)^2. w_j is the
- * log-weight of key j, 0 where it has none; its gradient is the sum of dw_ij over queries.
+ * log-weight of key j, 0 where it has none; its gradient is the sum of dw_ij over queries. Relative
+ * terms are added to q . k, their gradients to dq and dk.
  *
  * The fast kernels are compared with this file. lse is in natural logarithms here. The backward
  * pass walks the pairs twice, once per query for dq and once per key for dk and dv, so that it
@@ -85,7 +86,17 @@ static bool sees(const ref_head *h, int64_t i, int64_t j)
            !kvf__attn_is_far(h->attn, h->shared, i, j);
 }
 
-/* Of query i and key j, with its log-weight; *slope: of the cap there. */
+/* Element d of the relative key or query (of: those) between query i and key j; 0: they have none.
+ */
+static double relative_part(const ref_head *h, const float *of, int64_t head, int64_t i, int64_t j,
+                            int64_t d)
+{
+    const kvf__attn_relative *r = h->attn->relative;
+    const int64_t own = j - h->shared;
+    if (!r || r->bias || own < 0) return 0;
+    return (double)of[(r->bucket[r->most - 1 + i - own] * h->attn->H + head) * h->attn->D + d];
+}
+
 /* What the distance from own key j adds to a score, unscaled. */
 static double relative_of(const ref_head *h, int64_t head, int64_t i, int64_t j)
 {
@@ -98,13 +109,13 @@ static double relative_of(const ref_head *h, int64_t head, int64_t i, int64_t j)
                    ? 0
                    : (double)kvf__attn_bias(h->attn, head, i - own);
     if (!r || own < 0) return 0;
-    const int64_t at = (r->bucket[r->most - 1 + i - own] * h->attn->H + head) * D;
     for (int64_t d = 0; d < D; d++)
-        sum += vec_get(query_of(h, head, i), d) * (double)r->k[at + d] +
-               vec_get(key_of(h, j, 0), d) * (double)r->q[at + d];
+        sum += vec_get(query_of(h, head, i), d) * relative_part(h, r->k, head, i, j, d) +
+               vec_get(key_of(h, j, 0), d) * relative_part(h, r->q, head, i, j, d);
     return sum;
 }
 
+/* Of query i and key j, with its log-weight; *slope: of the cap there. */
 static double score(const ref_head *h, int64_t head, int64_t i, int64_t j, double *slope)
 {
     const double cap = (double)h->attn->cap;
@@ -211,13 +222,14 @@ static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
 {
     const kvf__attn *a = h->attn;
     const kvf__attn_rows to = kvf__attn_in_qkv(a, h->row, a->dqkv, head, i);
+    const float *rk = a->relative ? a->relative->k : NULL;
     for (int64_t d = 0; d < a->D; d++)
         dq[d] = 0;
     for (int64_t j = 0; i >= h->row->first && j < visible(h, i); j++) {
         if (!sees(h, i, j)) continue;
         const double ds = pair_of(h, head, i, j).ds;
         for (int64_t d = 0; d < a->D; d++)
-            dq[d] += ds * vec_get(key_of(h, j, 0), d);
+            dq[d] += ds * (vec_get(key_of(h, j, 0), d) + relative_part(h, rk, head, i, j, d));
     }
     for (int64_t d = 0; d < a->D; d++)
         vec_put(to, d, dq[d]);
@@ -229,6 +241,7 @@ static double key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
 {
     const kvf__attn *a = h->attn;
     const int64_t heads = a->H / a->G;
+    const float *rq = a->relative ? a->relative->q : NULL;
     double dw = 0;
     for (int64_t d = 0; d < a->D; d++)
         dk[d] = dv[d] = 0;
@@ -238,7 +251,8 @@ static double key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
             const ref_pair pair = pair_of(h, head, i, j);
             dw += pair.dw;
             for (int64_t d = 0; d < a->D; d++) {
-                dk[d] += pair.ds * vec_get(query_of(h, head, i), d);
+                dk[d] += pair.ds *
+                         (vec_get(query_of(h, head, i), d) + relative_part(h, rq, head, i, j, d));
                 dv[d] += pair.p * vec_get(out_of(h, a->dout, head, i), d);
             }
         }
@@ -253,7 +267,7 @@ static void own_bwd(const ref_head *h, double *sums)
     for (int64_t head = h->g * heads; head < (h->g + 1) * heads; head++)
         for (int64_t i = 0; i < h->row->len; i++)
             query_bwd(h, head, i, sums);
-    for (int64_t t = 0; t < h->row->len; t++) {
+    for (int64_t t = 0; !a->crosses && t < h->row->len; t++) {
         key_bwd(h, h->shared + t, dk, dv);
         for (int64_t d = 0; d < a->D; d++) {
             vec_put(kvf__attn_in_qkv(a, h->row, a->dqkv, a->H + h->g, t), d, dk[d]);

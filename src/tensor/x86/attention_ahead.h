@@ -53,8 +53,8 @@ static void prefetch_ahead(const attn_job *job, const attn_span *b, const attn_a
 
     for (int which = 0; later && which < 2; which++) {
         const kvf__attn_rows own = kvf__attn_keys(a, later, job->next->head, later->n_segs, which);
-        prefetch_share(&own, later->len, a->D, block * how->parts + how->part,
-                       heads * each * how->parts);
+        prefetch_share(&own, kvf__attn_keys_len(a, later, later->n_segs), a->D,
+                       block * how->parts + how->part, heads * each * how->parts);
     }
     if (to.q0 >= row->len) to = (attn_span){b->head + 1, row->first, 0};
     if (to.head == (job->g + 1) * heads) {

@@ -25,7 +25,8 @@ static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, 
                              bool backward)
 {
     const kvf__attn_row *row = &attn->plan->rows[item->row];
-    const int64_t shared = kvf__attn_shared_len(attn, row), n = shared + row->len;
+    const int64_t shared = kvf__attn_shared_len(attn, row),
+                  n = shared + kvf__attn_keys_len(attn, row, row->n_segs);
     const int64_t width = kvf__round_up(attn->D, VF_LANES * ATTN_PAIR);
     const int64_t padded = kvf__round_up(n, KEY_STEP);
     attn_job job = {.attn = attn,

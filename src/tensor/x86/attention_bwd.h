@@ -56,8 +56,28 @@ static void ATTN(block_grads)(const attn_job *job, const attn_block *b, int64_t 
         ATTN(key_product)
     (job, b, from, to, job->keys[which].rows, job->queries[which].cols + at,
      job->scores[which] + at);
+    add_terms(job, b, at, from, end, job->scores[0] + at);
     for (int v = 0; v < b->vectors; v++)
         ATTN(column_grads)(job, b, v, at + v * VF_LANES, from, v ? end : both);
+}
+
+/* dS of own keys from .. to - 1 and one block's queries to where add_term_grads reads it; from ..:
+ * of all keys of the passage. */
+static void ATTN(spread)(const attn_job *job, const attn_block *b, int64_t at, int64_t from,
+                         int64_t to)
+{
+    const int64_t own = attn_max(from, job->shared), end = attn_min(b->keys, to);
+    const int64_t both = attn_min(b->both, end);
+    for (int v = 0; v < b->vectors; v++)
+        for (int64_t j = own; j < (v ? end : both); j++) {
+            const int64_t i = (j - from) * job->across + at + v * VF_LANES;
+            float *dst = job->terms.ds + (j - own + BORDER) * SPREAD + BORDER + at + v * VF_LANES;
+#if ATTN_PAIR == 2
+            vf_store(dst, act_load(true, job->weights[0], i, VF_LANES));
+#else
+            vf_store(dst, vf_load(job->scores[1] + i));
+#endif
+        }
 }
 
 /* dk or dv (which = 1) of keys from .. to - 1 += dS^T Q or P^T dO over the n queries of a block.
@@ -106,7 +126,7 @@ static void ATTN(bwd_pack)(const attn_job *job, int64_t head, int64_t q0, int64_
 /* Everything that n queries (at most QUERIES) of a head add: dk, dv, and their own dq. */
 static void ATTN(bwd_block)(const attn_job *job, int64_t head, int64_t q0, int64_t n)
 {
-    const bool shared_only = job->attn->shared_only;
+    const bool shared_only = job->attn->shared_only, terms = job->terms.dq && !shared_only;
     const int64_t last = (n - 1) / BLOCK * BLOCK;
     const attn_span span = {head, q0, n};
     const int64_t keys = job_block(job, head, q0 + last, shared_only).keys;
@@ -114,28 +134,35 @@ static void ATTN(bwd_block)(const attn_job *job, int64_t head, int64_t q0, int64
                           KVF__ATTN_KEYS;
 
     ATTN(bwd_pack)(job, head, q0, n);
+    open_queries(job, head, q0, n);
     clear_sums(job, first);
     for (int64_t from = first; from < keys; from += KVF__ATTN_KEYS) {
         const int64_t to = attn_min(keys, from + KVF__ATTN_KEYS);
         const attn_ahead ahead = {KVF__ATTN_QUERIES, true, from / KVF__ATTN_KEYS,
                                   (keys + KVF__ATTN_KEYS - 1) / KVF__ATTN_KEYS};
         prefetch_ahead(job, &span, &ahead);
+        if (terms) memset(job->terms.ds, 0, sizeof(float) * SPREAD * SPREAD);
         for (int64_t at = 0; at < n; at += BLOCK) {
             const attn_block b = job_block(job, head, q0 + at, shared_only);
             if (b.keys <= from) continue;
             ATTN(block_grads)(job, &b, at, from, to);
             if (!shared_only) ATTN(value_product)
             (job, &b, from, to, job->keys[0].pairs, job->scores[1] + at, job->out_cols + at);
+            if (terms) ATTN(spread)(job, &b, at, from, to);
         }
         ATTN(query_product)(job, q0, n, from, to, 1);
         ATTN(query_product)(job, q0, n, from, to, 0);
+        if (terms && to > job->shared)
+            add_term_grads(job, q0, n, attn_max(from - job->shared, 0), to - job->shared);
     }
+    if (terms) add_term_dq(job, n);
     if (!shared_only) store_dq(job, head, q0, n);
 }
 
 static void ATTN(bwd_alloc)(attn_job *job, char **scratch)
 {
-    const int64_t padded = kvf__round_up(job->n, KEY_STEP), dkeys = padded * job->width;
+    /* relative terms add zeros to a tile of rows beyond the last */
+    const int64_t padded = kvf__round_up(job->n, KEY_STEP) + KEY_STEP, dkeys = padded * job->width;
     const int64_t block = KVF__ATTN_KEYS * KVF__ATTN_QUERIES;
     for (int which = 0; which < 2; which++) {
         ATTN(alloc_queries)(job, scratch, which, true);
@@ -157,9 +184,12 @@ static void ATTN(bwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
     const int64_t heads = attn->H / attn->G;
 
     ATTN(bwd_alloc)(&job, &scratch);
-    for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++)
+    alloc_terms(&job, &scratch, true);
+    for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++) {
+        open_terms(&job, head);
         for (int64_t q0 = job.row->first; q0 < job.row->len; q0 += KVF__ATTN_QUERIES)
             ATTN(bwd_block)(&job, head, q0, attn_min(job.row->len - q0, KVF__ATTN_QUERIES));
+    }
     if (!attn->shared_only) zero_unwanted(&job);
     store_key_grads(&job, item->part);
 }

@@ -133,20 +133,31 @@ static void few_weigh(const few_query *f)
     }
 }
 
+/* The scores, in units of `by`, plus what distances from query i add to them. */
+static void few_bias(const few_query *f, int64_t head, int64_t i, float by)
+{
+    const int64_t self = kvf__attn_shared_len(f->attn, f->row) + i, end = f->first + f->n;
+    const int64_t first = self - i - kvf__attn_near(f->attn, f->row);
+
+    for (int64_t j = attn_max(first, f->first); f->attn->relative && j < end; j++)
+        f->s[j - f->first] += by * kvf__attn_bias(f->attn, head, self - j);
+}
+
 /* Query i of a head: out, and lse. */
 static void few_attend(const few_query *f, int64_t head, int64_t i)
 {
     const kvf__attn *a = f->attn;
     const kvf__attn_rows query = kvf__attn_in_qkv(a, f->row, a->qkv, head, i);
     const kvf__attn_rows to = kvf__attn_in_out(a, f->row, a->out, head, i);
-    const vf scale = vf_set(a->cap > 0 ? a->scale / a->cap : a->scale * 1.44269504f);
+    const float by = a->cap > 0 ? a->scale / a->cap : a->scale * 1.44269504f;
     float sum;
 
     for (int64_t d = 0; d < a->D; d += VF_LANES) {
-        vf_store(f->q + d, load_part(&query, 0, d, a->D - d) * scale);
+        vf_store(f->q + d, load_part(&query, 0, d, a->D - d) * vf_set(by));
         vf_store(f->out + d, vf_zero());
     }
     few_walk(f, false);
+    few_bias(f, head, i, by);
     if (a->cap > 0) few_cap(f->s, f->n, a->cap);
     few_weigh(f);
     *kvf__attn_lse(a, f->row, head, i) = few_softmax(f->s, f->n, &sum);

@@ -35,6 +35,8 @@ static void ATTN(fwd_block)(const attn_job *job, const attn_block *b)
     prefetch_rows(&to, b->n, a->D, 1);
     ATTN(key_product)
     (job, b, b->first, b->keys, job->keys[0].rows, job->queries[0].cols, job->scores[0]);
+    open_queries(job, b->head, b->q0, b->n);
+    add_terms(job, b, 0, b->first, b->keys, job->scores[0]);
     prefetch_ahead(job, &span, &ahead);
     for (int v = 0; v < b->vectors; v++) {
         attn_column c = job_column(job, b, v);
@@ -61,7 +63,8 @@ static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 {
     const kvf__attn_row *row = &attn->plan->rows[item->row];
     const bool two_sided = attn->window && !attn->causal; /* the few walk one range of keys */
-    if (row->len - row->first <= FEW && !attn->by_blocks && !two_sided) {
+    const bool terms = attn->relative && !attn->relative->bias;
+    if (row->len - row->first <= FEW && !attn->by_blocks && !two_sided && !terms) {
         few_item(attn, item);
         return;
     }
@@ -71,9 +74,12 @@ static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 
     ATTN(alloc_queries)(&job, &scratch, 0, false);
     job.scores[0] = kvf__attn_alloc(&scratch, kvf__round_up(job.n, KEY_STEP) * BLOCK);
-    for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++)
+    alloc_terms(&job, &scratch, false);
+    for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++) {
+        open_terms(&job, head);
         for (int64_t q0 = row->first; q0 < row->len; q0 += BLOCK) {
             const attn_block b = job_block(&job, head, q0, false);
             ATTN(fwd_block)(&job, &b);
         }
+    }
 }

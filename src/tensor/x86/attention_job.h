@@ -12,6 +12,19 @@ typedef struct attn_packed {
     float *pairs; /* [rows / PAIR][width] */
 } attn_packed;
 
+/* What distances add to scores of one head (attention_relative.h). For a bias, `bias` alone: by
+ * distance i - j, [span] from 1 - row->len on. */
+typedef struct attn_terms {
+    float *bias;
+    float *rows[2]; /* relative keys by t - i, relative queries by i - t: [span][width] from -reach
+                       on; NULL: none */
+    float *cols[2]; /* transposed, [width][span] */
+    float *keys, *queries; /* own keys, queries of a block: [rows][width] */
+    float *band;           /* products of VF_LANES rows with columns, [VF_LANES][BAND] */
+    float *ds, *dq;        /* backward only: [SPREAD][SPREAD], [QUERIES][width] */
+    int64_t width, reach, span;
+} attn_terms;
+
 /* One item and its scratch. Gradients are kept in f32 until the item ends. Of two, [0] belongs to
  * keys and [1] to values: S = K Q^T and dK = dS^T Q, dP = V dO^T and dV = P^T dO. */
 typedef struct attn_job {
@@ -31,6 +44,8 @@ typedef struct attn_job {
     float *log_weights;         /* of these, in units of S before its scale, after its cap */
     float *dlog_weights;        /* their gradients; NULL: not wanted */
     float *lse, *delta;         /* [QUERIES] */
+    attn_terms terms;           /* zero where the call has none */
+    int64_t near;               /* keys before own ones that have a bias, too */
 } attn_job;
 
 /* Queries that fill two vectors, and the keys they see. */

@@ -5,8 +5,8 @@
 
 #include "attention_job.h"
 
-/* lse and delta = dout . out of queries q0 .. q0 + n - 1, 0 in the lanes that fill up the last
- * vector. */
+/* lse and delta = dout . out of queries q0 .. q0 + n - 1; such that P and dS are 0 in the lanes
+ * that fill up the last vector, whatever their scores. */
 static void query_sums(const attn_job *job, int64_t head, int64_t q0, int64_t n)
 {
     const kvf__attn *a = job->attn;
@@ -17,7 +17,7 @@ static void query_sums(const attn_job *job, int64_t head, int64_t q0, int64_t n)
         for (int64_t d = 0; i < n && d < a->D; d += VF_LANES)
             sum = vf_fma(load_part(&out, i, d, a->D - d), load_part(&dout, i, d, a->D - d), sum);
         job->delta[i] = vf_sum(sum);
-        job->lse[i] = i < n ? *kvf__attn_lse(a, job->row, head, q0 + i) : 0;
+        job->lse[i] = i < n ? *kvf__attn_lse(a, job->row, head, q0 + i) : 1e4f;
     }
 }
 
@@ -65,7 +65,8 @@ static void store_key_grads(const attn_job *job, int part)
         }
         const kvf__attn_rows own = kvf__attn_in_qkv(a, job->row, a->dqkv,
                                                     a->H + which * a->G + job->g, 0);
-        for (int64_t i = 0; i < job->row->len && !a->shared_only; i++, from += job->width) {
+        const int64_t len = a->shared_only ? 0 : kvf__attn_keys_len(a, job->row, job->row->n_segs);
+        for (int64_t i = 0; i < len; i++, from += job->width) {
             prefetch_row(&own, i + AHEAD, a->D, 1);
             for (int64_t d = 0; d < a->D; d += VF_LANES)
                 store_part(&own, i, d, vf_load(from + d) * by, a->D - d);

@@ -11,6 +11,8 @@
 #define ATTN(name) name##_f32
 #include "attention_blocks.h"
 /* uses the one before */
+#include "attention_relative.h"
+/* uses both */
 #include "attention_bwd.h"
 #include "attention_fwd.h"
 #undef ATTN_PAIR
