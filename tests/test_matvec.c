@@ -206,11 +206,10 @@ START_TEST(a_split_changes_no_bit)
 }
 END_TEST
 
-/* Each row of many, asked to be as one, against a call of that row alone. */
+/* Each row of many against a call of that row alone. */
 static void same_alone(const kvf__matvec *level, int type, int64_t M, bool add)
 {
     data many = make(type, M), one = make(type, M);
-    many.call.as_one = many.call.bf16 = true;
     many.call.add = one.call.add = add;
     level->run(&many.call);
     one.call.M = 1;

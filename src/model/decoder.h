@@ -22,7 +22,7 @@ typedef struct kvf__step {
     kvf__condition condition; /* of all rows */
     const kvf__step_row *row; /* [n] of each, in place of that; NULL: it holds for all */
     bool as_one; /* a row's bits are those of a step of that row alone, whatever other rows there
-                    are */
+                    are; so they are without it where the model computes in f32 */
 } kvf__step;
 
 /* Has this base such a form? Not where a file stores weights by inputs (GPT-2 of Hugging Face). */

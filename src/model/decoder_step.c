@@ -53,8 +53,8 @@ static void multiply(const worker *w, const kvf__raw *raw, int64_t first, int64_
                                    .y = y,
                                    .ldy = ldy,
                                    .add = add,
-                                   .bf16 = w->decoder->model->act == KVF__BF16,
-                                   .as_one = w->step->as_one,
+                                   .bf16 = w->decoder->model->act == KVF__BF16 &&
+                                           !w->step->as_one,
                                    .scratch = w->own->product};
 
     if (n > 0) w->decoder->matvec->run(&call);

@@ -4,10 +4,8 @@
  * f32) themselves and turns them into numbers in registers: 5 bits a weight instead of 16 or 32.
  * Values are those of kvf__to_f32 bit for bit, sums are f32. With one row a weight is
  * multiplied at once; with more, four rows of the matrix are unpacked into the first cache and
- * used for all rows.
- *
- * A call may require sums in the order of one row, whatever M is: a row's result then has the same
- * bits for any M, for a little more time.
+ * used for all rows. Sums have one order, so that a row's result has the same bits for any M, but
+ * where bf16 is allowed.
  *
  * A call runs on the thread that makes it: whoever calls splits the rows of the matrix, and no
  * result depends on how. For many rows see matmul.h. */
@@ -28,7 +26,6 @@ typedef struct kvf__matvec_call {
     bool add;
     bool bf16;     /* with more than one row both sides may be rounded to bf16, where that is
                       faster; sums stay f32 */
-    bool as_one;   /* every row as if M were 1; bf16 is then of no effect */
     void *scratch; /* kvf__matvec_scratch(M, K) bytes, at a cache line */
 } kvf__matvec_call;
 

@@ -1,14 +1,16 @@
 /* Time of the products of matvec.h per level, type and number of rows, on one thread: what a step
- * of generation costs for a matrix that comes from memory. Gigabytes are those of the file.
+ * of generation costs for a matrix that comes from memory. Gigabytes are those of the file. At the
+ * end oneDNN's own product in f32 of the same matrix, packed in planes as a pass has them.
  *
  *   bench_matvec [rounds] */
+#include "matmul.h"
 #include "matvec.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { K = 576, N = 49152, MOST_ROWS = 16, MAX_ROUNDS = 1000 };
+enum { K = 576, N = 49152, PLANE = 1536, PLANES = N / PLANE, MOST_ROWS = 16, MAX_ROUNDS = 1000 };
 
 static const kvf__dtype TYPES[] = {KVF__Q4_0, KVF__Q4_1, KVF__Q8_0, KVF__BF16, KVF__F32};
 static const int64_t ROWS[] = {1, 4, MOST_ROWS};
@@ -32,10 +34,47 @@ static void bench(const kvf__matvec *level, kvf__matvec_call *call, int rounds)
         double took = kvf__clock() - start;
         if (took < best) best = took;
     }
-    printf("%-12s %-5s %2d rows%s%s %8.2f ms %6.1f GB/s %7.1f GFLOP/s\n", level->name,
-           kvf__dtype_name(call->dtype), (int)call->M, call->bf16 ? " bf16" : "     ",
-           call->as_one ? " as one" : "       ", best * 1e3, bytes / best * 1e-9,
-           2e-9 * weights * (double)call->M / best);
+    printf("%-12s %-5s %2d rows%s %8.2f ms %6.1f GB/s %7.1f GFLOP/s\n", level->name,
+           kvf__dtype_name(call->dtype), (int)call->M, call->bf16 ? " bf16" : "     ", best * 1e3,
+           bytes / best * 1e-9, 2e-9 * weights * (double)call->M / best);
+}
+
+static void bench_planes(kvf_ctx *ctx, kvf__mm *mm, kvf__packed *const *planes,
+                         const kvf__matvec_call *call, int rounds)
+{
+    double best = INFINITY;
+    for (int i = 0; i <= rounds; i++) { /* the first makes the primitives */
+        double start = kvf__clock();
+        for (int64_t p = 0; p < PLANES; p++)
+            if (kvf__mm_run(ctx, mm, planes[p], call->M, call->x, call->y + p * call->M * PLANE,
+                            KVF__F32, 0))
+                exit(1);
+        double took = kvf__clock() - start;
+        if (i && took < best) best = took;
+    }
+    printf("%-12s %-5s %2d rows      %8.2f ms %6.1f GB/s %7.1f GFLOP/s\n", "oneDNN", "f32",
+           (int)call->M, best * 1e3, 4e-9 * K * N / best, 2e-9 * K * N * (double)call->M / best);
+}
+
+static void bench_onednn(kvf__matvec_call *call, int rounds)
+{
+    const kvf_ctx_options options = {.threads = 1};
+    kvf_ctx *ctx = NULL;
+    kvf__mm *mm = NULL;
+    kvf__packed *planes[PLANES];
+    if (kvf_ctx_create(&options, &ctx) || kvf__mm_create(ctx, &mm)) exit(1);
+    for (int64_t p = 0; p < PLANES; p++)
+        if (kvf__pack(ctx, mm, KVF__F32, (const float *)call->w + p * PLANE * K, true, K, PLANE,
+                      NULL, &planes[p]))
+            exit(1);
+    for (size_t r = 0; r < sizeof ROWS / sizeof ROWS[0]; r++) {
+        call->M = ROWS[r];
+        bench_planes(ctx, mm, planes, call, rounds);
+    }
+    for (int64_t p = 0; p < PLANES; p++)
+        kvf__packed_free(planes[p]);
+    kvf__mm_free(mm);
+    kvf_ctx_free(ctx);
 }
 
 int main(int argc, char **argv)
@@ -60,13 +99,13 @@ int main(int argc, char **argv)
             for (size_t r = 0; r < sizeof ROWS / sizeof ROWS[0]; r++) {
                 call.dtype = TYPES[t];
                 call.M = ROWS[r];
-                call.bf16 = l == 2 && call.M > 1;
                 bench(level, &call, rounds);
-                call.as_one = call.M > 1;
-                if (call.as_one) bench(level, &call, rounds);
-                call.as_one = false;
+                call.bf16 = l == 2 && call.M > 1;
+                if (call.bf16) bench(level, &call, rounds);
+                call.bf16 = false;
             }
     }
+    bench_onednn(&call, rounds);
     free((void *)call.w);
     free((void *)call.x);
     free(call.y);

@@ -1,23 +1,26 @@
 /* The product of matvec.h on the vectors of vec.h; compiled once per instruction set (KVF_LEVEL).
  *
- * One row of x: each row of W is unpacked in registers and multiplied at once. More rows: four rows
- * of W are unpacked into a panel (f32, or bf16 for vdpbf16ps), and tiles of 4 x TILE sums go over
- * it, one register each; a tile's sums across lanes are made together. Every sum has its own
- * register and order, so it does not depend on what else is computed; the order of one row is
- * another, which matvec_as_one.h keeps for many. */
+ * One row of x: four rows of W at a time are unpacked in registers and multiplied at once. More
+ * rows: four rows of W are unpacked into a panel (f32, or bf16 for vdpbf16ps), and tiles of
+ * 4 x TILE sums go over it, one register each. A sum is one register throughout, its lanes are
+ * added up at the end, several sums together: in f32 it has the same order either way, and does
+ * not depend on what else is computed. */
 #include "kernels_int.h"
 #include "level.h"
-#include "matvec_as_one.h"
+#include "matvec_blocks.h"
+#include "vec_sums.h"
 
 enum { TILE = VF_LANES / KVF__MATVEC_ROWS }; /* rows of x: 4 or 2 */
 
-/* The rest of a row after its last whole part: plain types only. */
-static void tail_of(const kvf__matvec_call *call, const uint8_t *row, float tail[PART])
+/* The part after the last whole one, zeros behind its end: plain types only. */
+static void tail_of(const kvf__matvec_call *call, const uint8_t *row, vf out[VECTORS])
 {
     const int64_t whole = call->K / PART * PART;
-    memset(tail, 0, PART * sizeof *tail);
+    float tail[PART] = {0};
     kvf__to_f32(call->dtype, row + kvf__matvec_row_bytes(call->dtype, whole), tail,
                 call->K - whole);
+    for (int v = 0; v < VECTORS; v++)
+        out[v] = vf_load(tail + v * VF_LANES);
 }
 
 /* f(dtype, ...) with the type as a constant; nothing for types that have no form here. */
@@ -42,31 +45,59 @@ static void tail_of(const kvf__matvec_call *call, const uint8_t *row, float tail
         break;                                                                                     \
     }
 
+/* The rows of W that come next: the hardware's own prefetching stops while a panel is used for all
+ * of x, and follows four rows at once badly. Any address is fine. */
+VEC_INLINE void prefetch(const uint8_t *from, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64)
+        _mm_prefetch((const char *)from + at, _MM_HINT_T0);
+}
+
 /* ---- one row of x ---------------------------------------------------------------------------- */
 
-/* y [n] of one row of x. */
-VEC_INLINE void dots(kvf__dtype dtype, const kvf__matvec_call *call, const uint8_t *row,
-                     size_t bytes)
+/* sum[i] += the products of row[i] with x, lane by lane. */
+VEC_INLINE void dot_rows(kvf__dtype dtype, const kvf__matvec_call *call,
+                         const uint8_t *const row[KVF__MATVEC_ROWS], vf out[KVF__MATVEC_ROWS])
 {
     const int64_t parts = call->K / PART, rest = call->K % PART;
     const float *x = call->x;
-    for (int64_t i = 0; i < call->n; i++, row += bytes) {
-        vf sum[VECTORS], w[VECTORS];
-        VEC_UNROLL for (int v = 0; v < VECTORS; v++) sum[v] = vf_zero();
-        for (int64_t p = 0; p < parts; p++) {
-            row_part(dtype, row, p, w);
+    vf sum[KVF__MATVEC_ROWS], w[VECTORS];
+    VEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++) sum[i] = vf_zero();
+    for (int64_t p = 0; p < parts; p++, x += PART)
+        VEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++)
+        {
+            row_part(dtype, row[i], p, w);
             VEC_UNROLL for (int v = 0; v < VECTORS; v++)
-                sum[v] = vf_fma(w[v], vf_load(x + p * PART + v * VF_LANES), sum[v]);
+                sum[i] = vf_fma(w[v], vf_load(x + v * VF_LANES), sum[i]);
         }
-        VEC_UNROLL for (int v = 1; v < VECTORS; v++) sum[0] = sum[0] + sum[v];
-        float total = vf_sum(sum[0]);
-        if (rest) {
-            float tail[PART];
-            tail_of(call, row, tail);
-            for (int64_t k = 0; k < rest; k++)
-                total += tail[k] * x[parts * PART + k];
+    for (int i = 0; rest && i < KVF__MATVEC_ROWS; i++) {
+        tail_of(call, row[i], w);
+        for (int v = 0; v < VECTORS; v++) {
+            const int64_t left = rest - v * VF_LANES;
+            sum[i] = vf_fma(w[v], vf_load_upto(x + v * VF_LANES, left > 0 ? left : 0), sum[i]);
         }
-        call->y[i] = call->add ? call->y[i] + total : total;
+    }
+    VEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++) out[i] = sum[i];
+}
+
+/* y [n] of one row of x; behind the last row of W it stands for more. */
+VEC_INLINE void dots(kvf__dtype dtype, const kvf__matvec_call *call, size_t bytes)
+{
+    for (int64_t first = 0; first < call->n; first += VF_LANES) {
+        const int64_t left = call->n - first < VF_LANES ? call->n - first : VF_LANES;
+        const uint8_t *rows = (const uint8_t *)call->w + (size_t)first * bytes;
+        vf sums[VF_LANES];
+        for (int64_t i = 0; i < VF_LANES; i += KVF__MATVEC_ROWS) {
+            const uint8_t *row[KVF__MATVEC_ROWS];
+            for (int64_t r = 0; r < KVF__MATVEC_ROWS; r++)
+                row[r] = rows + (size_t)(i + r < left ? i + r : left - 1) * bytes;
+            prefetch(rows + (size_t)(i + KVF__MATVEC_ROWS) * bytes, KVF__MATVEC_ROWS * bytes);
+            dot_rows(dtype, call, row, sums + i);
+        }
+        float *y = call->y + first;
+        vf made = lane_sums(sums);
+        if (call->add) made = vf_load_upto(y, left) + made;
+        vf_store_upto(y, made, left);
     }
 }
 
@@ -105,10 +136,7 @@ VEC_INLINE void unpack(kvf__dtype dtype, const kvf__matvec_call *call, const uin
         store_part(bf16, to, p, w);
     }
     if (call->K % PART) {
-        float tail[PART];
-        tail_of(call, row, tail);
-        for (int v = 0; v < VECTORS; v++)
-            w[v] = vf_load(tail + v * VF_LANES);
+        tail_of(call, row, w);
         store_part(bf16, to, parts, w);
     }
 }
@@ -198,12 +226,14 @@ static void lay_out_x(const kvf__matvec_call *call, panel *p, char *to)
     }
 }
 
-/* The rows of W that come next: while a panel is used for all of x the hardware's own prefetching
- * stops. Any address is fine. */
-VEC_INLINE void prefetch(const uint8_t *from, size_t bytes)
+/* So many rows of W, and zeros for the rest of the panel. */
+static void fill_panel(const kvf__matvec_call *call, const uint8_t *row, int64_t rows, bool bf16,
+                       char *to)
 {
-    for (size_t at = 0; at < bytes; at += 64)
-        _mm_prefetch((const char *)from + at, _MM_HINT_T0);
+    const int64_t size = kvf__matvec_padded(call->K) * (bf16 ? 2 : 4);
+    for (int64_t i = 0; i < rows; i++, row += kvf__matvec_row_bytes(call->dtype, call->K))
+        unpack_row(call, row, bf16, to + i * size);
+    memset(to + rows * size, 0, (size_t)((KVF__MATVEC_ROWS - rows) * size));
 }
 
 static void multiply_rows(const kvf__matvec_call *call, size_t bytes)
@@ -211,24 +241,24 @@ static void multiply_rows(const kvf__matvec_call *call, size_t bytes)
     const int64_t padded = kvf__matvec_padded(call->K);
     const uint8_t *row = call->w;
     char *w = call->scratch;
-    panel p = {.w = w};
+    panel p = {0};
 #if defined(__AVX512BF16__)
-    p.bf16 = call->bf16 && !call->as_one;
+    p.bf16 = call->bf16;
 #endif
     const int64_t size = padded * (p.bf16 ? 2 : 4);
     p.units = size / (VF_LANES * 4);
     lay_out_x(call, &p, w + KVF__MATVEC_ROWS * padded * 4);
+    const bool as_it_is = call->dtype == KVF__F32 && !p.bf16 && padded == call->K;
     for (int64_t first = 0; first < call->n; first += KVF__MATVEC_ROWS) {
         int64_t rows = call->n - first < KVF__MATVEC_ROWS ? call->n - first : KVF__MATVEC_ROWS;
-        for (int64_t i = 0; i < rows; i++, row += bytes)
-            unpack_row(call, row, p.bf16, w + i * size);
-        for (int64_t i = rows; i < KVF__MATVEC_ROWS; i++)
-            memset(w + i * size, 0, (size_t)size);
-        prefetch(row, KVF__MATVEC_ROWS * bytes);
-        if (call->as_one)
-            as_one_panel(call, (const float *)(const void *)w, first, rows);
+        p.w = w;
+        if (as_it_is && rows == KVF__MATVEC_ROWS)
+            p.w = (const char *)row;
         else
-            multiply_panel(call, &p, first, rows);
+            fill_panel(call, row, rows, p.bf16, w);
+        row += (size_t)rows * bytes;
+        prefetch(row, KVF__MATVEC_ROWS * bytes);
+        multiply_panel(call, &p, first, rows);
     }
 }
 
@@ -238,7 +268,7 @@ static void run(const kvf__matvec_call *call)
     if (call->dtype == KVF__F64)
         kvf__matvec_ref.run(call);
     else if (call->M == 1)
-        FOR_TYPE(call->dtype, dots, call, call->w, bytes)
+        FOR_TYPE(call->dtype, dots, call, bytes)
     else
         multiply_rows(call, bytes);
 }

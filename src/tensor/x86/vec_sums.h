@@ -1,5 +1,4 @@
-/* Work across the lanes of several vectors at once: a square of them transposed, the sum of each in
- * two orders of addition. */
+/* Work across the lanes of several vectors at once: a square of them transposed, the sum of each. */
 #ifndef KVF_VEC_SUMS_H
 #define KVF_VEC_SUMS_H
 
@@ -72,30 +71,5 @@ VEC_INLINE vf lane_sums(vf r[VF_LANES])
     return _mm256_permute2f128_ps(r[0], r[1], 0x20) + _mm256_permute2f128_ps(r[0], r[1], 0x31);
 #endif
 }
-
-/* out[i] = vf_sum(r[i]), in its order: halves, quarters, pairs, two. */
-#if defined(__AVX512F__)
-VEC_INLINE void sum_each(vf r[8], float *out)
-{
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 0, 0, 0, 0, 0, 0, 0);
-    VEC_UNROLL for (int i = 0; i < 4; i++) /* [2i, 2i + 1]: two halves each */
-        r[i] = _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0x44) +
-               _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0xee);
-    VEC_UNROLL for (int i = 0; i < 2; i++) /* [4i .. 4i + 3]: a quarter each */
-        r[i] = _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0x88) +
-               _mm512_shuffle_f32x4(r[2 * i], r[2 * i + 1], 0xdd);
-    const __m512d a = _mm512_castps_pd(r[0]), b = _mm512_castps_pd(r[1]);
-    r[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)) +
-           _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)); /* in quarter i: i, i, 4 + i, 4 + i */
-    r[0] = r[0] + _mm512_permute_ps(r[0], 0xb1);
-    _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(order, r[0])));
-}
-#else
-VEC_INLINE void sum_each(vf r[2], float *out)
-{
-    for (int i = 0; i < 2; i++)
-        out[i] = vf_sum(r[i]);
-}
-#endif
 
 #endif
