@@ -67,6 +67,7 @@ static const struct row {
     {"epochs", "1", EFFECT, "", NULL},
     {"batch-size", "2", EFFECT, "", NULL},
     {"batch-tokens", "20", EFFECT, "", NULL},
+    {"batch-tokens", "auto", EFFECT, "", NULL},
     {"format", "csv", ANSWER, "", NULL},
     {"no-header", NULL, EFFECT, "", NULL},
     {"columns", "a,b", EFFECT, "", NULL},

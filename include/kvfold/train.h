@@ -160,7 +160,7 @@ typedef struct kvf_train_options {
 
     /* Steps. */
     int64_t steps, epochs; /* steps 0: epochs decide, unless kvf_train_set gave it */
-    int64_t batch_size, batch_tokens, grad_accum;
+    int64_t batch_size, batch_tokens, grad_accum; /* batch_tokens -1: chosen by shapes */
     bool shuffle;
     bool group_by_prefix; /* rows that begin alike come into the same steps */
     bool share_off;       /* tokens that rows of a step begin with are computed for each row */

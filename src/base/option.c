@@ -170,6 +170,10 @@ const char *kvf__option_set(const kvf__option_row *row, const char *text, void *
     case KVF_CHOICE:
     case KVF_CHOICE_1:
         return set_choice(row, value, field);
+    case KVF_OR_AUTO:
+        if (strcmp(value, "auto")) return set_count(value, false, field);
+        *(int64_t *)field = -1;
+        return NULL;
     case KVF_COUNT:
     case KVF_POSITIVE:
         return set_count(value, row->kind == KVF_POSITIVE, field);

@@ -27,6 +27,7 @@ typedef enum kvf__option_kind {
     KVF_CHOICE,   /* an enum: the index of the value among the argument's alternatives */
     KVF_CHOICE_1, /* the same from 1: 0 means not given */
     KVF_COUNT,    /* int64_t, 0 to 2^31 - 1 */
+    KVF_OR_AUTO,  /* the same, or auto: -1 */
     KVF_POSITIVE, /* int64_t, 1 to 2^31 - 1 */
     KVF_SEED,     /* uint64_t, 0 to 2^63 - 1 */
     KVF_AMOUNT,   /* double, finite, from 0 on */

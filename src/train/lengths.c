@@ -16,6 +16,19 @@ static int64_t steps_of(kvf__sampler *sampler, int64_t epochs)
     return steps;
 }
 
+/* --batch-tokens auto. However many tokens a step has, it reads each frozen weight once in either
+ * direction, and what is trained with its moments: about the time of 28 tokens, and of a token for
+ * every 112th of its multiply-adds that is trained. At twenty times as many tokens that is a
+ * twentieth of the step; more would take memory for little (docs/measured.md). */
+static void choose_batch_tokens(kvf__trainer *t)
+{
+    const double work = kvf__model_work(t->base->model, 0, 0, 1, false),
+                 trained = (double)kvf__params_values(&t->tuned.params);
+    const int64_t tokens = (int64_t)(20 * (28 + 112 * trained / work)), unit = 64;
+    t->options.batch_tokens = (tokens + unit - 1) / unit * unit;
+    kvf__trainer_note(t, "--batch-tokens: %lld a step", (long long)t->options.batch_tokens);
+}
+
 static kvf_status make_samplers(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
@@ -41,6 +54,7 @@ static int64_t steps_in_all(kvf__trainer *t)
 kvf_status kvf__trainer_lengths(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
+    if (o->batch_tokens < 0) choose_batch_tokens(t);
     KVF_TRY(make_samplers(t));
     o->steps = t->progress.steps = steps_in_all(t);
     if (!o->schedule_steps) o->schedule_steps = t->progress.steps; /* no steps: --resume decides */

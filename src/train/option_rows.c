@@ -120,8 +120,9 @@ static const kvf__option ROWS[] = {
            "passes over the data, unless --steps"),
     OPTION("batch-size", "N", "8", KVF_COUNT, batch_size, DISTILL, ALL, ALL,
            "rows per step; of qa and multiple-choice questions"),
-    OPTION("batch-tokens", "N", "off", KVF_COUNT, batch_tokens, 0, ALL, ALL,
-           "tokens per step instead of rows"),
+    OPTION("batch-tokens", "N|auto", "off", KVF_OR_AUTO, batch_tokens, 0, ALL, ALL,
+           "tokens per step instead of rows; auto: so many that weights are read for little of a "
+           "step's time, by the shapes of base and method alone"),
     OPTION("format", "auto|jsonl|json|tsv|csv|conll|squad|superglue|text", "auto", KVF_WORD, format,
            LATER | DISTILL, ALL, ALL, "of the data files; auto: by name and content"),
     OPTION("no-header", NULL, "", KVF_FLAG, no_header, LATER, ALL, ALL,

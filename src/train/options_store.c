@@ -27,6 +27,7 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
     if (is_overlong(r)) return kvf_json_new_str(kvf__overlong_to_file(o->overlong));
     switch (r->row.kind) {
     case KVF_COUNT:
+    case KVF_OR_AUTO:
         return kvf_json_new_int(*(const int64_t *)at);
     case KVF_SEED:
         return kvf_json_new_int((int64_t) * (const uint64_t *)at);
@@ -96,6 +97,7 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
     if (is_overlong(r)) return (o->overlong = kvf__overlong_from_file(text)) != KVF_OVERLONG_UNSET;
     switch (r->row.kind) {
     case KVF_COUNT:
+    case KVF_OR_AUTO:
         *(int64_t *)at = kvf_json_int(value, -1);
         return *(int64_t *)at >= 0;
     case KVF_SEED:
@@ -124,6 +126,15 @@ static void take_default(kvf_train_options *o, const kvf_train_options *defaults
     if (r->row.offset == offsetof(kvf_train_options, optimizer_adamw)) o->optimizer_adamw = true;
 }
 
+/* auto: whatever the run has, if it is of that kind. */
+static bool leaves_open(const kvf_train_options *o, const kvf_train_options *was,
+                        const kvf__option *r)
+{
+    if (r->row.offset == offsetof(kvf_train_options, precision))
+        return o->precision == KVF_PRECISION_AUTO;
+    return r->row.kind == KVF_OR_AUTO && o->batch_tokens < 0 && was->batch_tokens > 0;
+}
+
 kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_options *options,
                                      const kvf_json *stored)
 {
@@ -141,9 +152,7 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
             take_default(&was, &defaults, r);
         else if (!read_value(&was, r, value))
             return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path, name);
-        bool automatic = r->row.offset == offsetof(kvf_train_options, precision) &&
-                         options->precision == KVF_PRECISION_AUTO;
-        if (given && !automatic && !same_value(options, &was, r))
+        if (given && !leaves_open(options, &was, r) && !same_value(options, &was, r))
             return kvf__fail(
                 ctx, KVF_EUSAGE,
                 "%s: --%s was another when the run was created; --resume cannot change it", path,

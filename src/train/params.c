@@ -175,12 +175,16 @@ static kvf_status make_history(kvf__trainer *t)
     return KVF_OK;
 }
 
+kvf_status kvf__trainer_make(kvf__trainer *t)
+{
+    KVF_TRY(make_tuned(t));
+    KVF_TRY(kvf__tasks_make_heads(t));
+    return kvf__trainer_list_params(t);
+}
+
 kvf_status kvf__trainer_parameters(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    KVF_TRY(make_tuned(t));
-    KVF_TRY(kvf__tasks_make_heads(t));
-    KVF_TRY(kvf__trainer_list_params(t));
     KVF_TRY(kvf__dropout_alloc(t));
     if (kvf__ranks_follows(t)) return kvf__model_refresh(t->ctx, t->base->model);
     KVF_TRY(kvf__adamw_init(t->ctx, &t->stepper.adamw, &t->tuned.steps));

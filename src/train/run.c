@@ -267,6 +267,7 @@ static kvf_status open_all(kvf__trainer *t)
     KVF_TRY(decide(t));
     KVF_TRY(open_data(t));
     KVF_TRY(kvf__retention_open(t));
+    KVF_TRY(kvf__trainer_make(t));
     KVF_TRY(kvf__trainer_lengths(t));
     return kvf__trainer_parameters(t);
 }
@@ -314,6 +315,7 @@ static kvf_status prepare_memory(kvf__trainer *t, kvf__dataset *data)
     *data = (kvf__dataset){0};
     t->rows.total = (kvf__rows_total){.rows = t->rows.task->data.n,
                                       .labels = t->rows.task->data.n_labels};
+    KVF_TRY(kvf__trainer_make(t));
     KVF_TRY(kvf__trainer_lengths(t));
     KVF_TRY(kvf__trainer_parameters(t));
     return kvf__trainer_prepare(t);

@@ -75,3 +75,21 @@ head -n 20 train.jsonl >fewer.jsonl
 train 1 $run_options --out straight.h5 --steps 12 --resume --data fewer.jsonl
 has err '^kvfold: train: straight.h5: the run was created with another data file'
 same before.h5 straight.h5
+
+# --batch-tokens auto: the run is that of the number it says, which --resume keeps
+# shellcheck disable=SC2086
+train 0 $run_options --out auto.h5 --steps 10 --batch-tokens auto
+tokens=$(sed -n 's/^--batch-tokens: \([0-9]*\) a step$/\1/p' out)
+[ "${tokens:-0}" -ge 576 ] || fail "no number of tokens: $tokens"
+# shellcheck disable=SC2086
+train 0 $run_options --out number.h5 --steps 10 --batch-tokens "$tokens"
+same auto.h5 number.h5
+# shellcheck disable=SC2086
+train 0 $run_options --out halves.h5 --steps 5 --batch-tokens "$tokens"
+# shellcheck disable=SC2086
+train 0 $run_options --out halves.h5 --steps 10 --batch-tokens auto --resume
+same auto.h5 halves.h5
+train 2 --out straight.h5 --valid valid.jsonl --steps 11 --batch-tokens auto --resume
+has err '^kvfold: train: straight.h5: --batch-tokens was another when the run was created; --resume cannot change it'
+train 2 --out no.h5 --batch-tokens many
+has err '^kvfold: train: --batch-tokens "many": want '

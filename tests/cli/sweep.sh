@@ -108,6 +108,14 @@ done
 # shellcheck disable=SC2086
 run 0 sweep $shared --grid grid.txt --out board --tensorboard events --quiet
 [ "$(find events/mine -name 'events*' | wc -l)" -eq 1 ] || fail "no events of mine: $(find events)"
+
+# --batch-tokens auto is a value of a grid; the run's file has the number
+printf 'method = direct\nsteps = 2\nbatch-tokens = 40, auto\n' >tokens.txt
+# shellcheck disable=SC2086
+run 0 sweep $shared --grid tokens.txt --out tokens --quiet
+run 0 inspect tokens/batch-tokens-auto.h5
+has out 'batch-tokens *[1-9][0-9][0-9]'
+
 export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2
 # shellcheck disable=SC2086
 run 2 sweep $shared --grid grid.txt --out bad
