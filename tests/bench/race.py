@@ -6,9 +6,11 @@ over rounds of the ratio within a round. Before a round the machine must be idle
     python tests/bench/race.py --kvfold build/kvfold                 # the whole table, an hour on two slow cores
     python tests/bench/race.py --kvfold build/kvfold --work gpt2:8x128 --rounds 9
     python tests/bench/race.py --kvfold build/kvfold --work smollm2-135m:8@lengths.txt   # rows of these lengths, 8 a step
+    python tests/bench/race.py --kvfold build/kvfold --work bert-base:8x128 --work deberta-base:8x128 --work t5-small:8x128
     python tests/bench/race.py --kvfold build/kvfold --other old/kvfold --contestants kvfold,other   # two builds
 
-Needs what peft_step.py needs, for the contestants that are PEFT.
+The last three are shapes of train_step.py, whose turn of kvfold is a short run of `train`. Needs what peft_step.py needs, for the
+contestants that are PEFT.
 """
 import argparse
 import json
@@ -19,7 +21,10 @@ import subprocess
 import sys
 import time
 
+from train_step import SHAPES as TRAINED
+
 WORK = ["gpt2:8x128", "gpt2:16x64", "gpt2:4x512", "smollm2-135m:8x128", "smollm2-135m:4x512"]
+FOLDER = os.path.dirname(os.path.abspath(__file__))
 CONTESTANTS = ["kvfold", "kvfold-f32", "peft-f32", "peft-autocast", "peft-bf16"]
 
 
@@ -52,9 +57,10 @@ def command(args, name, work):
     program, _, mode = name.partition("-")
     options = size_options(work) + ["--threads", str(args.threads)]
     if program == "peft":
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peft_step.py")
-        return [sys.executable, script, "--mode", mode or "f32"] + options
+        return [sys.executable, os.path.join(FOLDER, "peft_step.py"), "--mode", mode or "f32"] + options
     path = {"kvfold": args.kvfold, "other": args.other}[program]
+    if work.split(":")[0] in TRAINED:
+        return [sys.executable, os.path.join(FOLDER, "train_step.py"), "--kvfold", path, "--mode", mode or "auto"] + options
     return [path, "bench", "--interactive", "--json", "--warmup", "0", "--precision", mode or "auto"] + options
 
 
