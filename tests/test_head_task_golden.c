@@ -66,6 +66,9 @@ static const struct {
     {"modernbert", "qa", KVF__TASK_QA, 0, true},
     {"modernbert", "qa_context", KVF__TASK_QA, 0, true},
     {"modernbert", "multiple-choice", KVF__TASK_CHOICE, 0, true},
+    {"modernbert", "mean-seq-cls", KVF__TASK_SEQ_CLS, 3, true},
+    {"modernbert", "mean-regression", KVF__TASK_SEQ_CLS, 1, true},
+    {"modernbert", "mean-multiple-choice", KVF__TASK_CHOICE, 0, true},
     {"nomic_bert", "seq-cls", KVF__TASK_SEQ_CLS, 3, true},
     {"nomic_bert", "regression", KVF__TASK_SEQ_CLS, 1, true},
     {"nomic_bert", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
@@ -139,6 +142,7 @@ static void compare(int at, bool frozen)
         .arch = CASES[at].arch,
         .C = 12,
         .norm_eps = 1e-5,
+        .mean_pooled = !strncmp(CASES[at].name, "mean-", 5),
     };
     char pooler[64];
     snprintf(pooler, sizeof pooler, "%s.pooler.dense.weight", base.arch);
@@ -166,8 +170,9 @@ static void compare(int at, bool frozen)
     float logits[WIDEST * 5], dhidden[WIDEST * 12], loss, scale = 1 / (float)terms;
     double sum = 0;
     ck_assert_int_le(batch.n_labels, WIDEST);
-    ck_assert(!kvf__head_logits(ctx, head, hidden, batch.n_labels, logits));
-    ck_close(logits, stored(at, "logits", "", NULL), (size_t)(batch.n_labels * width), 1e-5, 1e-6);
+    const int64_t outputs = base.mean_pooled ? batch.n_rows : batch.n_labels;
+    ck_assert(!kvf__head_outputs(ctx, head, &batch, hidden, logits));
+    ck_close(logits, stored(at, "logits", "", NULL), (size_t)(outputs * width), 1e-5, 1e-6);
     ck_assert(
         !kvf__head_loss(ctx, head, &batch, hidden, &(kvf__loss){.scale = scale}, &sum, dhidden));
     loss = (float)(sum / (double)terms);

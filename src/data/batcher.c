@@ -147,10 +147,11 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
          side++) /* never in a common prefix: it is labelled */
         l->spans[2 * index + side] = row->span[side] - (int32_t)from;
     for (int64_t i = row->shift; i < row->n_labels; i++) {
-        if (row->labels[i] == KVF__NO_LABEL) continue;
+        const int32_t label = row->label == KVF__NO_LABEL ? row->labels[i] : row->label;
+        if (label == KVF__NO_LABEL) continue;
         assert(b->n_labels < l->most.labels);
         l->label_at[b->n_labels] = (int32_t)(first + i - row->shift);
-        l->label_id[b->n_labels++] = row->labels[i];
+        l->label_id[b->n_labels++] = label;
     }
     if (shared > batcher->sizes.common_len) batcher->sizes.common_len = shared;
 }
@@ -175,6 +176,7 @@ static bool view_row(const kvf__batcher *batcher, const kvf__dataset *dataset, i
         .example = kvf__group_of(dataset, example),
         .shift = shift,
         .types = dataset->types ? dataset->types + at : NULL,
+        .label = dataset->pooled && first >= 0 ? labels[first] : KVF__NO_LABEL,
         .value = dataset->values ? dataset->values[example] : 0,
         .span = {-1, -1},
     };

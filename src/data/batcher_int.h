@@ -14,6 +14,7 @@ typedef struct kvf__batch_row {
     int64_t index;     /* position in the step, so that sorting is a total order */
     int64_t shift;     /* label i is predicted at token i - shift: 1 for lm, 0 for other tasks */
     const int32_t *types; /* NULL: all 0 */
+    int32_t label;        /* of every token; KVF__NO_LABEL: labels has it */
     float value;
     int32_t span[2];
 

@@ -278,12 +278,21 @@ static kvf_status move_lists(kvf__loader *load, kvf__dataset *set)
     return kvf__fail(load->ctx, KVF_EDATA, "%s: no token of any row carries loss", load->path);
 }
 
+/* Does the base read every token of rows, and not where a template has its [MASK]? */
+static bool is_pooled(const kvf__dataset_options *options)
+{
+    const kvf__row_template *pattern = options->render.pattern;
+    return options->pooled && !(pattern && pattern->n && pattern->mask >= 0) &&
+           (options->task == KVF__TASK_SEQ_CLS || options->task == KVF__TASK_CHOICE);
+}
+
 kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_options *options,
                              kvf__dataset *out)
 {
     kvf__loader load;
     kvf__dataset set = {.task = options->task,
                         .regression = options->regression,
+                        .pooled = is_pooled(options),
                         .phrases = options->phrases != NULL};
     kvf_status st;
 

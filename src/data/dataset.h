@@ -67,13 +67,14 @@ typedef struct kvf__dataset {
     kvf__task task;
     kvf__label_set names; /* seq-cls, token-cls; n = 0 for a regression and the other tasks */
     bool regression;
-    bool phrases;          /* seq-cls: rows of a group are its classes, labels their tokens */
-    int32_t *types;        /* [start[n]]; NULL: all 0 */
-    float *values;         /* [n] regression targets; NULL: none */
-    int32_t *spans;        /* [n, 2] qa: first and last token of the answer within the row, both the
-                              no-answer position where the window does not hold it; NULL: none */
-    int64_t n_groups;      /* questions; with group NULL every row is a group and n_groups = n */
-    int64_t *group;        /* [n_groups + 1] rows that belong together */
+    bool pooled;      /* seq-cls, multiple-choice: a row's label is read at all of its tokens */
+    bool phrases;     /* seq-cls: rows of a group are its classes, labels their tokens */
+    int32_t *types;   /* [start[n]]; NULL: all 0 */
+    float *values;    /* [n] regression targets; NULL: none */
+    int32_t *spans;   /* [n, 2] qa: first and last token of the answer within the row, both the
+                         no-answer position where the window does not hold it; NULL: none */
+    int64_t n_groups; /* questions; with group NULL every row is a group and n_groups = n */
+    int64_t *group;   /* [n_groups + 1] rows that belong together */
     kvf__sources *sources; /* NULL: lm without options.references or unlabeled */
 
     void *memory;     /* of the lists above, but ids, labels, types and the texts of sources */
@@ -100,6 +101,7 @@ typedef struct kvf__dataset_options {
     /* tasks other than lm */
     kvf__task task;
     bool causal;                     /* of the base: which tokens the head reads */
+    bool pooled;                     /* of the base: heads of whole rows read every token */
     bool regression;                 /* seq-cls: labels are numbers */
     const kvf__label_set *label_set; /* NULL: learn; given, any other label is EDATA */
     bool learnt; /* the set is what the training data showed: an error names --labels */

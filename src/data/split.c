@@ -73,8 +73,10 @@ static kvf_status copy_groups(kvf_ctx *ctx, const kvf__dataset *from, const bool
                               kvf__dataset *to)
 {
     int64_t tokens = 0, groups = kvf__group_count(from), row = 0, group = 0;
-    *to = (kvf__dataset){
-        .task = from->task, .regression = from->regression, .phrases = from->phrases};
+    *to = (kvf__dataset){.task = from->task,
+                         .regression = from->regression,
+                         .pooled = from->pooled,
+                         .phrases = from->phrases};
     memcpy(to->hash, from->hash, sizeof to->hash);
     for (int64_t g = 0; g < groups; g++) {
         if (held[g] != want) continue;

@@ -87,7 +87,8 @@ kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels);
 /* logits [n_labels, width] of hidden [n_labels, C], dropout off; phrases have none. */
 kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
                             float *logits);
-/* The same for the labels of a batch, of phrases their log-probabilities. */
+/* The same for the labels of a batch, of phrases their log-probabilities; where the mean of a row's
+ * states is read, for its rows. */
 kvf_status kvf__head_outputs(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
                              const float *hidden, float *outputs);
 /* Terms the loss is a mean of: rows (seq-cls, qa), labelled words, questions; labels (lm, NULL). */

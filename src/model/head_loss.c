@@ -17,8 +17,7 @@ int64_t kvf__label_row(const kvf__batch *batch, int64_t j, int64_t r)
     return r;
 }
 
-/* Labels from .. one before the result are those of one row. */
-static int64_t row_end(const kvf__batch *batch, int64_t from, int64_t r)
+int64_t kvf__label_end(const kvf__batch *batch, int64_t from, int64_t r)
 {
     int64_t j = from;
     while (j < batch->n_labels && batch->label_at[j] < batch->start[r + 1])
@@ -33,7 +32,7 @@ static int64_t question_end(const kvf__batch *batch, int64_t from, int64_t r)
     int64_t last = r;
     while (last + 1 < batch->n_rows && batch->example[last + 1] == batch->example[r])
         last++;
-    return row_end(batch, from, last);
+    return kvf__label_end(batch, from, last);
 }
 
 /* The choice that is right, counted from `from`; -1 if none is. */
@@ -48,7 +47,7 @@ static int64_t right_choice(const kvf__batch *batch, int64_t from, int64_t end)
  * end - 1 that begin at row r; -1: none is right. */
 static int64_t right_row(const kvf__batch *batch, int64_t from, int64_t end, int64_t r)
 {
-    for (int64_t j = from; batch->values && j < end; j = row_end(batch, j, r)) {
+    for (int64_t j = from; batch->values && j < end; j = kvf__label_end(batch, j, r)) {
         r = kvf__label_row(batch, j, r);
         if (batch->values[r] > 0) return j;
     }
@@ -60,7 +59,7 @@ static int64_t count_rows(const kvf__batch *batch, bool spans)
     int64_t terms = 0;
     for (int64_t j = 0, r = 0; j < batch->n_labels;) {
         r = kvf__label_row(batch, j, r);
-        j = row_end(batch, j, r);
+        j = kvf__label_end(batch, j, r);
         terms += !spans || (batch->spans && batch->spans[2 * r] >= 0);
     }
     return terms;
@@ -85,8 +84,11 @@ int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch)
     if (head->kind->task == KVF__TASK_QA) return count_rows(batch, true);
     if (kvf__head_is_phrases(head)) return count_questions(batch, true);
     if (head->kind->task == KVF__TASK_CHOICE) return count_questions(batch, false);
-    for (int64_t j = 0; j < batch->n_labels; j++)
+    for (int64_t j = 0, r = 0; j < batch->n_labels;
+         j = head->mean ? kvf__label_end(batch, j, r) : j + 1) {
+        r = kvf__label_row(batch, j, r);
         terms += batch->label_id[j] >= 0;
+    }
     return terms;
 }
 
@@ -154,7 +156,7 @@ static kvf_status sum_spans(summing *s)
     const kvf__batch *b = s->batch;
     for (int64_t j = 0, end; b->spans && j < b->n_labels; j = end) {
         int64_t r = s->head->work.row[j];
-        end = row_end(b, j, r);
+        end = kvf__label_end(b, j, r);
         for (int side = 0; b->spans[2 * r] >= 0 && side < 2; side++) {
             int64_t target = label_at_token(b, r, b->spans[2 * r + side], j, end);
             if (target < 0)
@@ -182,7 +184,7 @@ static kvf_status sum_questions(summing *s)
 static double row_score(const summing *s, int64_t j, int64_t *end)
 {
     double score = 0;
-    *end = row_end(s->batch, j, s->head->work.row[j]);
+    *end = kvf__label_end(s->batch, j, s->head->work.row[j]);
     for (; j < *end; j++)
         score += (double)s->head->work.logits[j];
     return score;

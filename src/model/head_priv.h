@@ -56,6 +56,8 @@ typedef struct kvf__head_work {
     float *logits, *dlogits;                /* [room, width] */
     int32_t *row, *nth; /* [room] row of each labelled position, and its number among the row's */
     const float *inner_in, *outer_in; /* what the layers were given */
+    float *mean, *dmean;              /* [room, C] of rows; NULL: labels are read */
+    int32_t *first, *class;           /* [room] of each row: its first label's position and id */
 } kvf__head_work;
 
 /* What a language model's head computes with (head_vocab.c). */
@@ -66,6 +68,7 @@ struct kvf__head {
     const kvf__head_kind *kind; /* of a task's, and all below but for the common part; NULL: lm's */
     kvf__head_options options;
     int64_t C, width;
+    bool mean; /* reads the mean of a row's labelled states */
     kvf__dropout dropout;
     kvf__linear inner, outer; /* inner.w NULL: there is none */
     kvf__params params;
@@ -117,5 +120,7 @@ kvf_status kvf__head_phrases_bwd(kvf_ctx *ctx, kvf__head *head, const kvf__batch
                                  const float *hidden, float *dhidden);
 /* Label j's row, given that of label j - 1 (0 for the first). */
 int64_t kvf__label_row(const kvf__batch *batch, int64_t j, int64_t r);
+/* Labels from .. one before the result are those of row r. */
+int64_t kvf__label_end(const kvf__batch *batch, int64_t from, int64_t r);
 
 #endif

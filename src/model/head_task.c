@@ -3,8 +3,8 @@
  *
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
  * modeling_electra, modeling_distilbert, modeling_deberta_v2, modeling_modernbert,
- * modeling_nomic_bert, modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral, qwen2,
- * qwen3). A pooler comes from the base and stays frozen; where the base file has none, a new
+ * modeling_nomic_bert, modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral,
+ * qwen2, qwen3). A pooler comes from the base and stays frozen; where the base file has none, a new
  * one is trained as part of the head. The same holds for dense layer and norm of ModernBERT's
  * masked language model, with which all its heads begin. */
 #include "arena.h"
@@ -95,11 +95,6 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf__head_base *base,
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "task %s: transformers has no such head for a base of type %s",
                          kvf__task_name(o->task), base->arch);
-    if (base->mean_pooled && (o->task == KVF__TASK_SEQ_CLS || o->task == KVF__TASK_CHOICE))
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "task %s: the config's classifier_pooling is \"mean\", which is not "
-                         "supported: \"cls\" reads the first token",
-                         kvf__task_name(o->task));
     if (o->regression && (o->task != KVF__TASK_SEQ_CLS || o->labels != 1))
         return kvf__fail(ctx, KVF_EUSAGE, "head: a regression is a seq-cls with one output");
     if (classes && !o->regression && (o->labels < 1 || o->labels > INT32_MAX))
@@ -237,6 +232,8 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
     head->kernels = kvf__kernels_get();
     head->options = *options;
     head->C = base->C;
+    head->mean = base->mean_pooled &&
+                 (options->task == KVF__TASK_SEQ_CLS || options->task == KVF__TASK_CHOICE);
     head->width = options->task == KVF__TASK_QA       ? 2
                   : options->task == KVF__TASK_CHOICE ? 1
                                                       : options->labels;
@@ -322,12 +319,16 @@ static void lay_work(void *object, kvf__carver *carve)
                  {&w->slope, slope, I},
                  {&w->xhat, head->words != NULL, I},
                  {&w->rstd, head->words != NULL, 1},
-                 {&w->outer_drop, drops, I}};
+                 {&w->outer_drop, drops, I},
+                 {&w->mean, head->mean, C},
+                 {&w->dmean, head->mean, C}};
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         *parts[i].at = parts[i].wanted ? kvf__carve(carve, n, parts[i].width, sizeof(float)) : NULL;
     w->row = kvf__carve(carve, n, 1, sizeof(int32_t));
     w->nth = kvf__carve(carve, n, 1, sizeof(int32_t));
+    w->first = kvf__carve(carve, head->mean ? n : 0, 1, sizeof(int32_t));
+    w->class = kvf__carve(carve, head->mean ? n : 0, 1, sizeof(int32_t));
 }
 
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels)
@@ -440,12 +441,53 @@ kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, 
     return KVF_OK;
 }
 
+/* The batch as a head of means sees it: each row has one label, whose state is in work.mean. */
+static kvf__batch pool_rows(kvf__head *head, const kvf__batch *batch, const float *hidden)
+{
+    kvf__head_work *w = &head->work;
+    kvf__batch rows = *batch;
+    rows.n_labels = 0;
+    rows.label_at = w->first;
+    rows.label_id = w->class;
+    for (int64_t j = 0, r = 0, end; j < batch->n_labels; j = end) {
+        r = kvf__label_row(batch, j, r);
+        end = kvf__label_end(batch, j, r);
+        w->first[rows.n_labels] = batch->label_at[j];
+        w->class[rows.n_labels] = batch->label_id[j];
+        float *mean = w->mean + rows.n_labels++ * head->C;
+        for (int64_t c = 0; c < head->C; c++) {
+            double sum = 0;
+            for (int64_t i = j; i < end; i++)
+                sum += (double)hidden[i * head->C + c];
+            mean[c] = (float)(sum / (double)(end - j));
+        }
+    }
+    return rows;
+}
+
+/* dhidden of all labels from work.dmean. */
+static void spread_rows(const kvf__head *head, const kvf__batch *batch, float *dhidden)
+{
+    const float *from = head->work.dmean;
+    for (int64_t j = 0, r = 0, end; j < batch->n_labels; j = end, from += head->C) {
+        r = kvf__label_row(batch, j, r);
+        end = kvf__label_end(batch, j, r);
+        for (int64_t i = j; i < end; i++)
+            for (int64_t c = 0; c < head->C; c++)
+                dhidden[i * head->C + c] = from[c] / (float)(end - j);
+    }
+}
+
 kvf_status kvf__head_outputs(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
                              const float *hidden, float *outputs)
 {
+    KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
+    if (head->mean) {
+        const kvf__batch rows = pool_rows(head, batch, hidden);
+        return kvf__head_logits(ctx, head, head->work.mean, rows.n_labels, outputs);
+    }
     if (!kvf__head_is_phrases(head))
         return kvf__head_logits(ctx, head, hidden, batch->n_labels, outputs);
-    KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
     KVF_TRY(kvf__head_phrases_fwd(ctx, head, batch, hidden));
     memcpy(outputs, head->work.logits, (size_t)batch->n_labels * sizeof *outputs);
     return KVF_OK;
@@ -455,20 +497,23 @@ kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch
                           const float *hidden, const kvf__loss *how, double *loss_sum,
                           float *dhidden)
 {
-    const draw by = {batch, how->step}, *draws = dhidden ? &by : NULL;
     const bool phrases = kvf__head_is_phrases(head);
 
     if (kvf__head_is_lm(head))
         return kvf__vocab_loss(ctx, head, batch, hidden, how, loss_sum, dhidden);
     KVF_TRY(kvf__head_prepare(ctx, head, batch->n_labels));
-    find_rows(head, batch);
+    const kvf__batch read = head->mean ? pool_rows(head, batch, hidden) : *batch;
+    const draw by = {&read, how->step}, *draws = dhidden ? &by : NULL;
+    find_rows(head, &read);
     if (phrases)
         KVF_TRY(kvf__head_phrases_fwd(ctx, head, batch, hidden));
     else
-        forward(head, draws, hidden, batch->n_labels, head->work.logits);
-    KVF_TRY(kvf__head_losses(ctx, head, batch, dhidden ? how->scale : 0, loss_sum));
+        forward(head, draws, head->mean ? head->work.mean : hidden, read.n_labels,
+                head->work.logits);
+    KVF_TRY(kvf__head_losses(ctx, head, &read, dhidden ? how->scale : 0, loss_sum));
     if (!dhidden) return KVF_OK;
     if (phrases) return kvf__head_phrases_bwd(ctx, head, batch, hidden, dhidden);
-    backward(head, draws, batch->n_labels, dhidden);
+    backward(head, draws, read.n_labels, head->mean ? head->work.dmean : dhidden);
+    if (head->mean) spread_rows(head, batch, dhidden);
     return KVF_OK;
 }

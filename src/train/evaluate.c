@@ -58,6 +58,7 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     KVF_TRY(kvf__eval_rows(ctx, base, prefix, options, &e->renderer, &load));
     load.task = e->task;
     load.causal = kvf__model_desc(base->model)->block.causal;
+    load.pooled = kvf__model_desc(base->model)->mean_pooled;
     load.unlabeled = unlabeled;
     load.render.no_eos = unlabeled; /* of lm: scores are those of the text */
     if (prefix) {

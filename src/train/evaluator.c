@@ -97,7 +97,9 @@ static kvf_status make_batcher(kvf_ctx *ctx, kvf__evaluator *e,
     for (int64_t b = 0; b < e->n; b++) {
         const kvf__batch_sizes batch = {.rows = e->start[b + 1] - e->start[b],
                                         .tokens = tokens_of(e, e->start[b], e->start[b + 1]),
-                                        .labels = labels_of(e, b)};
+                                        .labels = e->dataset->pooled
+                                                      ? tokens_of(e, e->start[b], e->start[b + 1])
+                                                      : labels_of(e, b)};
         kvf__batch_sizes_raise(&bounds, &batch);
     }
     KVF_TRY(kvf__batcher_init(ctx, &e->batcher, rules, bounds.rows, bounds.tokens, bounds.labels));
@@ -157,21 +159,23 @@ static void place_logits(const kvf__evaluator *e, int64_t width, float *out)
 {
     const kvf__dataset *set = e->dataset;
     const kvf__batch *batch = &e->batcher.batch;
-    int64_t label = 0, group = -1, row = -1;
+    int64_t label = 0, output = 0, group = -1, row = -1;
     for (int64_t r = 0; r < batch->n_rows; r++) {
         int64_t n = 0;
         if (batch->example[r] < 0) continue;
         while (label + n < batch->n_labels && batch->label_at[label + n] < batch->start[r + 1])
             n++;
+        label += n;
+        if (set->pooled && n) n = 1;
         row = batch->example[r] == group ? row + 1
               : set->group               ? set->group[batch->example[r]]
                                          : batch->example[r];
         group = batch->example[r];
         while (e->first[row + 1] - e->first[row] != n) /* a row without labels was left out */
             row++;
-        memcpy(out + e->first[row] * width, e->logits + label * width,
+        memcpy(out + e->first[row] * width, e->logits + output * width,
                (size_t)(n * width) * sizeof(float));
-        label += n;
+        output += n;
     }
 }
 

@@ -105,6 +105,7 @@ static kvf__batch_sizes bounds_of(const kvf__trainer *t, const kvf__step_rows *r
         sizes.tokens += kvf__example_length(&t->rows.now->data, rows->examples[i]);
         sizes.labels += kvf__example_labels(&t->rows.now->data, rows->examples[i]);
     }
+    if (t->rows.now->data.pooled) sizes.labels = sizes.tokens;
     return sizes;
 }
 

@@ -273,6 +273,7 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
         .columns = o->columns,
         .task = task->kind,
         .causal = kvf__model_desc(t->base->model)->block.causal,
+        .pooled = kvf__model_desc(t->base->model)->mean_pooled,
         .regression = o->regression,
         .doc_stride = o->doc_stride,
         .split_text = o->split_text,

@@ -3,7 +3,8 @@
 Writes heads.safetensors. Per case (architecture.task): the final hidden states of the positions that the head reads and
 where those are, targets, the head's parameters under their names, logits, mean loss, and the gradients of that loss
 with respect to parameters and hidden states, all in f32 and evaluation mode. qa_context cases read only some positions
-of rows of different lengths; their loss is torch's own over those, as transformers has no such mask.
+of rows of different lengths; their loss is torch's own over those, as transformers has no such mask. mean-... cases have
+ModernBERT's classifier_pooling "mean": every token of a row is read, and logits are of rows.
 
 Run: python make_head_golden.py   (torch 2.13, transformers 5.23; the versions used are stored in the file)
 """
@@ -45,10 +46,13 @@ CLASSES = {"seq-cls": "ForSequenceClassification", "regression": "ForSequenceCla
 HEADS = ("classifier.", "score.", "qa_outputs.", "bert.pooler.", "roberta.pooler.", "nomic_bert.pooler.", "sequence_summary.", "pre_classifier.", "pooler.", "head.")
 
 
-def case(arch, task, generator):
-    stem, config = CONFIGS[arch]
+def case(arch, task, generator, mean=False):
+    stem, make = CONFIGS[arch]
     labels = {"regression": 1, "seq-cls": 3, "token-cls": 5}.get(task, 2)
-    model = getattr(tf, stem + CLASSES[task])(config(labels)).eval()
+    config = make(labels)
+    if mean:
+        config.classifier_pooling = "mean"
+    model = getattr(tf, stem + CLASSES[task])(config).eval()
     for value in model.parameters():
         value.data.copy_(torch.randn(value.shape, generator=generator) * (0.4 if value.dim() > 1 else 0.2))
     seen = {}
@@ -63,7 +67,7 @@ def case(arch, task, generator):
     args, at, values, spans = dict(input_ids=ids, attention_mask=mask), [], None, None
     target = None
     if task in ("seq-cls", "regression", "multiple-choice"):
-        at = [(r, lengths[r] - 1 if causal else 0) for r in range(rows)]
+        at = [(r, p) for r in range(rows) for p in (range(lengths[r]) if mean else [lengths[r] - 1 if causal else 0])]
     if task == "seq-cls":
         target = torch.randint(0, labels, (rows,), generator=generator)
         args["labels"] = target
@@ -112,7 +116,9 @@ def case(arch, task, generator):
     assert (hidden.grad * (1 - used)).abs().max() == 0, (arch, task)
 
     start = [sum(lengths[:r]) for r in range(rows + 1)]
-    name = f"{arch}.{task}."
+    name = f"{arch}.{'mean-' if mean else ''}{task}."
+    if mean and target is not None:
+        target = torch.tensor([target[r] for r, _ in at])
     tensors = {
         "start": torch.tensor(start), "at": torch.tensor([start[r] + p for r, p in at], dtype=torch.int32),
         "id": (torch.zeros(len(at)) if target is None else target).to(torch.int32),
@@ -141,6 +147,8 @@ def main():
             if (task == "multiple-choice" and arch not in ENCODERS) or (small and task in ("regression", "qa")):
                 continue
             tensors.update(case(arch, task, generator))
+    for task in ("seq-cls", "regression", "multiple-choice"):
+        tensors.update(case("modernbert", task, generator, mean=True))
     path = os.path.join(HERE, "heads.safetensors")
     save_file(tensors, path, {"torch": torch.__version__, "transformers": tf.__version__, "seed": "20"})
     print(os.path.getsize(path), len(tensors))
