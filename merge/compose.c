@@ -1,4 +1,5 @@
-/* Compose: several prefixes of one base as one, concatenated or as their weighted mean.
+/* Compose: several prefixes of one base as one, concatenated, in parallel or as their weighted
+ * mean.
  *
  * Concatenation gives every part what it saw in training: what follows it begins at its own
  * position_start. So the parts' starts add up to the start of the text, and on a base with rope,
@@ -8,6 +9,10 @@
  * positions.
  * The first part is then further from the text than in training, by the starts of the parts after
  * it, and no part has seen another: measure the loss.
+ *
+ * In parallel every part is as far before the text as alone (parallel context windows; Ratner et
+ * al. 2023): keys are rotated to end where those of the part with the largest start do. Parts with
+ * log-weights have log n less of them.
  *
  * The parts must agree on all that is not theirs alone: base, task, head, rendering of rows,
  * masked layers, place. Options and lineage that all have alike are kept. */
@@ -23,7 +28,7 @@ typedef struct composing {
     const kvf_compose_options *o;
     kvf_prefix **part; /* [n] */
     size_t n;
-    bool average;
+    bool average;   /* otherwise parts stand beside each other */
     double *weight; /* [n], of a mean: their sum is 1 */
     kvf_base *base; /* NULL until keys are rotated */
 } composing;
@@ -142,8 +147,9 @@ static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
     if (!c->base && !c->o->base)
         return kvf__fail(c->ctx, KVF_EUSAGE,
                          "%s: its keys are rotated by their positions and must be turned on by "
-                         "%lld behind the part before: name the base with --base",
-                         part->path, (long long)by);
+                         "%lld%s: name the base with --base",
+                         part->path, (long long)by,
+                         c->o->mode == KVF_COMPOSE_PARALLEL ? "" : " behind the part before");
     if (!c->base) KVF_TRY(kvf__base_open_exact(c->ctx, c->o->base, c->o->lora, &c->base));
     KVF_TRY(kvf__prefix_fits(c->ctx, part, c->base, c->o->allow_other_base));
     kvf__prefix *p = &part->file.prefix;
@@ -171,15 +177,52 @@ static void place(kvf__prefix *to, const kvf__prefix *from, int64_t at)
     kvf__prefix_copy_tokens(to, at, from, 0, from->P);
 }
 
-static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_start)
+/* Each behind the one before; *start: where the text begins. */
+static kvf_status turn_behind(composing *c, int64_t *start)
+{
+    *start = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        KVF_TRY(rotate_keys(c, c->part[i], *start));
+        *start += c->part[i]->file.id.position_start;
+    }
+    return KVF_OK;
+}
+
+/* Each as far before the text as alone. */
+static kvf_status turn_parallel(composing *c, int64_t *start)
+{
+    *start = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->part[i]->file.id.position_start > *start)
+            *start = c->part[i]->file.id.position_start;
+    for (size_t i = 0; i < c->n; i++) {
+        const kvf__identity *id = &c->part[i]->file.id;
+        const int64_t by = *start - id->position_start;
+        if (id->infix || (by && !has_rope(c->part[i])))
+            return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                             "%s: %s: --mode parallel has no place for it", c->part[i]->path,
+                             id->infix ? "stands inside rows"
+                                       : "its positions do not turn, and others start elsewhere");
+        KVF_TRY(rotate_keys(c, c->part[i], by));
+    }
+    return KVF_OK;
+}
+
+/* n parts together have the mass that one has alone. */
+static void share_mass(const composing *c, kvf__prefix *out)
+{
+    for (size_t i = 0; out->log_weight && i < kvf__prefix_weights(out); i++)
+        out->log_weight[i] -= (float)log((double)c->n);
+}
+
+static kvf_status join(composing *c, kvf__prefix *out, int64_t *position_start)
 {
     int64_t P = 0, start = 0, at = 0;
 
-    for (size_t i = 0; i < c->n; i++) {
-        KVF_TRY(rotate_keys(c, c->part[i], start));
-        start += c->part[i]->file.id.position_start;
+    const bool parallel = c->o->mode == KVF_COMPOSE_PARALLEL;
+    KVF_TRY((parallel ? turn_parallel : turn_behind)(c, &start));
+    for (size_t i = 0; i < c->n; i++)
         P += c->part[i]->file.id.P;
-    }
     const kvf__kv_shape kv = kvf__identity_kv(&c->part[0]->file.id);
     KVF_TRY(kvf__prefix_create(c->ctx, out, &kv, P));
     if (is_weighted(c)) KVF_TRY(kvf__prefix_weigh(c->ctx, out));
@@ -187,6 +230,7 @@ static kvf_status concatenate(composing *c, kvf__prefix *out, int64_t *position_
         place(out, &c->part[i]->file.prefix, at);
         at += c->part[i]->file.id.P;
     }
+    if (parallel) share_mass(c, out);
     *position_start = start;
     return KVF_OK;
 }
@@ -225,10 +269,10 @@ static kvf_status average(composing *c, kvf__prefix *out, int64_t *position_star
 
 static kvf_status write_lineage(composing *c, kvf_json **lineage)
 {
+    static const char *const MODES[] = {"concatenate", "average", "parallel"};
     char name[64];
 
-    KVF_TRY(kvf__lineage_add(c->ctx, lineage, "compose_mode",
-                             kvf_json_new_str(c->average ? "average" : "concatenate")));
+    KVF_TRY(kvf__lineage_add(c->ctx, lineage, "compose_mode", kvf_json_new_str(MODES[c->o->mode])));
     for (size_t i = 0; i < c->n; i++) {
         snprintf(name, sizeof name, "part_%zu_hash", i);
         KVF_TRY(kvf__lineage_add_hash(c->ctx, lineage, name, c->o->parts[i]));
@@ -248,7 +292,7 @@ static kvf_status common_items(composing *c, kvf_json **options, kvf_json **line
         all_options[i] = c->part[i]->file.options;
         all_lineages[i] = c->part[i]->file.lineage;
     }
-    /* of a concatenation the length is none of the parts' */
+    /* the length of parts that were joined is none of theirs */
     KVF_TRY(
         kvf__json_common(c->ctx, all_options, c->n, c->average ? NULL : "prefix-length", options));
     KVF_TRY(kvf__json_common(c->ctx, all_lineages, c->n, NULL, lineage));
@@ -291,7 +335,7 @@ static kvf_status make(composing *c, kvf__prefix *values, kvf_compose_result *r)
     if (c->average) KVF_TRY(normalize_weights(c));
     for (size_t i = 0; i < c->n; i++)
         r->documents += kvf_json_get(c->part[i]->file.lineage, "document_hash") != NULL;
-    KVF_TRY((c->average ? average : concatenate)(c, values, &r->position_start));
+    KVF_TRY((c->average ? average : join)(c, values, &r->position_start));
     KVF_TRY(become(c, values, r->position_start));
     KVF_TRY(kvf__kv_prefix_write(c->ctx, c->part[0], c->o->out, c->o->force,
                                  kvf__prefix_dtype(c->o->dtype), &r->bytes, &r->max_abs_diff));

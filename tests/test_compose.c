@@ -187,6 +187,18 @@ static void other_template(kvf__artifact *file)
     ck_assert(!kvf__strdup(ctx, "chatml", &file->id.chat_template));
 }
 
+static void inside_rows(kvf__artifact *file)
+{
+    file->id.infix = true;
+}
+
+static void weighed(kvf__artifact *file)
+{
+    ck_assert(!kvf__prefix_weigh(ctx, &file->prefix));
+    for (size_t i = 0; i < kvf__prefix_weights(&file->prefix); i++)
+        file->prefix.log_weight[i] = 2;
+}
+
 static void other_layers(kvf__artifact *file)
 {
     file->prefix.layer_mask[0] = 0;
@@ -261,6 +273,55 @@ START_TEST(without_rope_nothing_is_rotated)
 }
 END_TEST
 
+/* In parallel each part stands as far before the text as alone: as convert-position has it. */
+START_TEST(parallel_parts_end_together)
+{
+    const char *const parts[] = {first, second};
+    const kvf_compose_options parallel = {.mode = KVF_COMPOSE_PARALLEL, .base = base};
+    const kvf_convert_position_options move = {
+        .prefix = first, .base = base, .out = third, .position_start = "9"};
+    int64_t from, to;
+    text_prefix(first, "abc", "P");
+    text_prefix(second, "de", "9");
+    if (_i) rewrite(second, weighed);
+    ck_assert_msg(!compose(parts, 2, parallel, NULL), "%s", kvf_ctx_error(ctx));
+    ck_assert(!kvf_convert_position(ctx, &move, &from, &to));
+    kvf__artifact got = read_file(made), a = read_file(third), b = read_file(second);
+    const size_t D = (size_t)got.id.D;
+    ck_assert_int_eq(got.id.position_start, 9);
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(got.lineage, "compose_mode"), NULL), "parallel");
+    for (int64_t h = 0; h < got.id.L * 2 * got.id.G; h++) {
+        const float *at = got.prefix.kv + (size_t)h * 5 * D;
+        ck_close(at, a.prefix.kv + (size_t)h * 3 * D, 3 * D, /* two turns */ 1e-5, 1e-5);
+        ck_assert_mem_eq(at + 3 * D, b.prefix.kv + (size_t)h * 2 * D, 2 * D * sizeof(float));
+    }
+    ck_assert_int_eq(got.prefix.log_weight != NULL, _i);
+    for (size_t i = 0; _i && i < kvf__prefix_weights(&got.prefix); i++)
+        ck_assert_double_eq_tol((double)got.prefix.log_weight[i], (i % 5 < 3 ? 0 : 2) - log(2),
+                                1e-6);
+    kvf__artifact_done(&got);
+    kvf__artifact_done(&a);
+    kvf__artifact_done(&b);
+}
+END_TEST
+
+START_TEST(no_place_in_parallel)
+{
+    const char *const parts[] = {first, second};
+    const kvf_compose_options parallel = {.mode = KVF_COMPOSE_PARALLEL};
+    text_prefix(first, "abc", "P");
+    text_prefix(second, "de", "P");
+    expect(compose(parts, 2, parallel, NULL), KVF_EUSAGE, "must be turned on by 1: name the base");
+    rewrite(first, learned_positions);
+    rewrite(second, learned_positions);
+    expect(compose(parts, 2, parallel, NULL), KVF_EUNSUPPORTED,
+           "second.h5: its positions do not turn, and others start elsewhere");
+    rewrite(first, inside_rows);
+    rewrite(second, inside_rows);
+    expect(compose(parts, 2, parallel, NULL), KVF_EUNSUPPORTED, "first.h5: stands inside rows");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("compose");
@@ -272,6 +333,8 @@ int main(void)
     tcase_add_test(core, mean_by_weights);
     tcase_add_test(core, runs_are_folded_on_the_fly);
     tcase_add_test(core, without_rope_nothing_is_rotated);
+    tcase_add_loop_test(core, parallel_parts_end_together, 0, 2);
     tcase_add_test(errors, what_does_not_go_together);
+    tcase_add_test(errors, no_place_in_parallel);
     return ck_main(suite);
 }

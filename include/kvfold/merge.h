@@ -52,7 +52,11 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
 
 #define KVF_MAX_PARTS 64
 
-typedef enum kvf_compose_mode { KVF_COMPOSE_CONCATENATE, KVF_COMPOSE_AVERAGE } kvf_compose_mode;
+typedef enum kvf_compose_mode {
+    KVF_COMPOSE_CONCATENATE,
+    KVF_COMPOSE_AVERAGE,
+    KVF_COMPOSE_PARALLEL
+} kvf_compose_mode;
 
 typedef struct kvf_compose_options {
     const char *const *parts; /* [n], 2 to KVF_MAX_PARTS */
@@ -79,9 +83,12 @@ typedef struct kvf_compose_result {
 /* Several prefixes as one. concatenate: one after the other, the text after all of them; each
  * part's keys are turned on by the sum of the position_start before it (on bases with rope; EUSAGE
  * without the base), and the new position_start is the sum of all, so that every part keeps its
- * distance to what follows it. average: the weighted mean of values of one shape and one
- * position_start. EMISMATCH: they are for different bases, or differ in task, head, template,
- * masked layers or placement. Lineage holds the parts' hashes. */
+ * distance to what follows it. parallel: every part keeps its distance to the text, as if it were
+ * alone, and the new position_start is the largest of all (EUNSUPPORTED: positions that do not
+ * turn, of other starts, and prefixes inside rows); log-weights are less by the log of n. average:
+ * the weighted mean of values of one shape and one position_start. EMISMATCH: they are for
+ * different bases, or differ in task, head, template, masked layers or placement. Lineage holds the
+ * parts' hashes. */
 kvf_status kvf_compose(kvf_ctx *ctx, const kvf_compose_options *options,
                        kvf_compose_result *result);
 

@@ -13,8 +13,9 @@ typedef struct compose_values {
 #define AT(field) offsetof(compose_values, compose.field)
 static const kvf__option_row OPTIONS[] = {
     {"out", "C.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
-    {"mode", "concatenate|average", "concatenate", KVF_CHOICE, AT(mode),
-     "one after the other, or the mean of prefixes of one shape"},
+    {"mode", "concatenate|average|parallel", "concatenate", KVF_CHOICE, AT(mode),
+     "one after the other, the mean of prefixes of one shape, or each as far before the text as "
+     "alone: for documents"},
     {"weights", "W1,W2,...", "equal", KVF_TEXT, offsetof(compose_values, weights),
      "average: a weight for each, from 0 on"},
     CLI_DTYPE(AT(dtype), "f32"),
@@ -54,17 +55,17 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
         printf("%s: %s %s, %s, text from position %lld\n", o->out,
                cli_shape_text(r->shape, 6, shape, sizeof shape), kvf_dtype_name(o->dtype),
                cli_bytes_text(r->bytes, size), (long long)r->position_start);
-        if (r->documents > 1)
+        if (r->documents > 1 && o->mode == KVF_COMPOSE_CONCATENATE)
             printf("%lld parts are documents, each distilled without the others: all but the last "
-                   "may answer hardly better than the bare base; eval on questions about each "
-                   "shows it\n",
+                   "may answer hardly better than the bare base; --mode parallel keeps them as "
+                   "they are\n",
                    (long long)r->documents);
         return CLI_OK;
     }
+    static const char *const MODES[] = {"concatenate", "average", "parallel"};
     kvf_json *object = cli_json("out:s mode:s shape:o position_start:I bytes:I max_abs_diff:f",
-                                o->out, o->mode == KVF_COMPOSE_AVERAGE ? "average" : "concatenate",
-                                cli_shape_json(r->shape, 6), r->position_start, r->bytes,
-                                r->max_abs_diff);
+                                o->out, MODES[o->mode], cli_shape_json(r->shape, 6),
+                                r->position_start, r->bytes, r->max_abs_diff);
     if (r->documents > 1) cli_json_add(object, "documents:I", r->documents);
     return cli_print_json(call, object);
 }
@@ -90,11 +91,12 @@ const cli_command cli_compose = {
     .name = "compose",
     .group = CLI_FILES,
     .synopsis = "A.h5 B.h5 ... --out C.h5 [options]",
-    .summary = "Makes one prefix of several: one after the other, or their mean.",
+    .summary = "Makes one prefix of several: one after the other, in parallel, or their mean.",
     .notes = "Prefix files, or runs, whose encoder is run now. Concatenated, each part keeps\n"
              "its distance to what follows it: where keys are rotated by their positions,\n"
              "those after the first part are turned on, which needs --base. All must be for\n"
-             "one base and one task, with the same head.\n",
+             "one base and one task, with the same head. In parallel, each part keeps its\n"
+             "distance to the text; log-weights are less by the log of the number of parts.\n",
     .required = "out",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

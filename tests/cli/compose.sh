@@ -23,6 +23,9 @@ has out '^  position_start  *8$'
 run 0 export c.h5 --format peft --out peft
 run 0 generate --base model --prefix c.h5 --prompt 'after 3:' --max-tokens 2
 
+run 0 compose a.h5 b.h5 --mode parallel --out parallel.h5 --json
+has out '"mode":"parallel",.*"position_start":4,'
+
 run 0 compose a.h5 b.h5 --mode average --weights 0.5,1.5 --dtype int8 --out mean.h5
 out_is 'mean.h5: [2, 2, 1, 2, 4, 8] int8, '"$(sed -n 's/.* int8, \(.*\), text.*/\1/p' out)"', text from position 4'
 run 0 compose a.h5 a.h5 --mode average --out same.h5

@@ -38,6 +38,8 @@ run 0 compose prefix.h5 start-prefix.h5 --base model --out both.h5
 has out '^2 parts are documents, each distilled without the others: '
 run 0 compose prefix.h5 start-prefix.h5 --base model --out both.h5 --force --json
 has out '"documents":2'
+run 0 compose prefix.h5 start-prefix.h5 --base model --mode parallel --out both.h5 --force
+out_is "$(sed -n 1p out)" # no warning
 
 # a start that is solved for: text begins where it begins behind the document, or behind the prefix
 # shellcheck disable=SC2086
