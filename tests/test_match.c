@@ -74,8 +74,11 @@ static kvf__prefix match(int64_t P, bool turned, bool weighs)
     kvf__prefix out;
     ck_assert(!kvf__prefix_init(g.ctx, &out, d->L, d->G, P, d->D));
     if (weighs) ck_assert(!kvf__prefix_weigh(g.ctx, &out));
-    ck_assert_msg(!kvf__match(g.ctx, &base, &document, &rows, turned, &out), "%s",
+    const kvf__match_source source = kvf__document_source(&document);
+    const int64_t start = turned ? P : source.start;
+    ck_assert_msg(!kvf__match(g.ctx, &base, &source, &rows, start, &out), "%s",
                   kvf_ctx_error(g.ctx));
+    kvf__rope_move(d, &out, start - P, source.start - P); /* where numpy has them */
     return out;
 }
 

@@ -378,11 +378,10 @@ static kvf_status start(void *user, kvf__trainer *t, kvf__prefix *target)
 {
     distilling *d = user;
     kvf__dataset rows = {0};
-    const int64_t T = d->document.window, at = t->id.position_start;
+    const kvf__match_source source = kvf__document_source(&d->document);
     double begin = kvf__clock();
     KVF_TRY(pick_queries(d, t, &rows));
-    kvf_status st = kvf__match(t->ctx, t->base, &d->document, &rows, at != T, target);
-    if (!st) kvf__rope_move(kvf__model_desc(t->base->model), target, T - t->id.P, at - t->id.P);
+    kvf_status st = kvf__match(t->ctx, t->base, &source, &rows, t->id.position_start, target);
     if (!st)
         kvf__trainer_note(t, "match: %lld tokens asked, %.1f s", (long long)rows.n_labels,
                           kvf__clock() - begin);

@@ -9,6 +9,8 @@
 #include <kvfold/study.h>
 
 #include "generate.h"
+#include "match.h"
+#include "row_list.h"
 #include "trainer.h"
 
 /* A text that was read: its tokens, and what the base keeps of them, as a prefix that generation
@@ -33,22 +35,7 @@ kvf__render kvf__document_render(const kvf__render *render);
 kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
                               const kvf__render *render, int64_t n, char **out);
 kvf__subject kvf__document_subject(const kvf__document *document);
-
-/* Rows as they come together. */
-typedef struct kvf__row_list {
-    kvf__ids ids, labels, ends; /* ends: of each row in ids */
-    int64_t longest;            /* what is longer is cut */
-} kvf__row_list;
-/* Ends the row that was appended to ids and labels; drops it if nothing of it is predicted. */
-kvf_status kvf__row_list_end(kvf_ctx *ctx, kvf__row_list *list);
-kvf_status kvf__row_list_add(kvf_ctx *ctx, kvf__row_list *list, const kvf__row_list *from,
-                             int64_t row);
-kvf_status kvf__row_list_add_set(kvf_ctx *ctx, kvf__row_list *list, const kvf__dataset *set);
-void kvf__row_list_done(kvf__row_list *list);
-/* The last row of every `stride` (held_out), or all others, as a data set of task lm; salt goes
- * into its hash. */
-kvf_status kvf__row_list_pick(kvf_ctx *ctx, const kvf__row_list *list, int64_t stride,
-                              bool held_out, const char *salt, kvf__dataset *out);
+kvf__match_source kvf__document_source(const kvf__document *document);
 
 /* Pieces of the document of `chunk` tokens, each beginning 1/parts of a piece after the one before,
  * predicted throughout. */
@@ -94,14 +81,5 @@ kvf_status kvf__pad_answers(const kvf__chats *chats, const kvf__row_list *rows, 
 kvf_status kvf__prompts_of(kvf_ctx *ctx, const kvf__dataset *set, const int64_t *rows, int64_t n,
                            kvf__dataset *out);
 void kvf__replace_rows(kvf__dataset *set, const int64_t *rows, int64_t n, const kvf__dataset *by);
-
-/* ---- attention matching (match.c) ------------------------------------------------------------ */
-
-/* Fills *out: of every layer and key head P keys of the document, and the values with which they
- * answer the labelled positions of the rows as the whole document does. Rows behind it begin where
- * they do behind the document. turned: the keys stand at the P positions before them, otherwise at
- * their own. */
-kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
-                      const kvf__dataset *rows, bool turned, kvf__prefix *out);
 
 #endif

@@ -152,6 +152,13 @@ kvf__subject kvf__document_subject(const kvf__document *document)
                           .condition.position_start = document->context->file.id.position_start};
 }
 
+kvf__match_source kvf__document_source(const kvf__document *document)
+{
+    return (kvf__match_source){.kv = &document->context->file.prefix,
+                               .position = document->positions.data,
+                               .start = document->window};
+}
+
 /* Does the first part of the text begin with the same n ids? */
 static kvf_status same_head(kvf_ctx *ctx, const kvf__document *document, const kvf__render *render,
                             const char *head, size_t bytes, int64_t n, bool *same)

@@ -331,7 +331,9 @@ static kvf_status find_target(kvf__trainer *t, kvf_prefix *file, kvf__emitted ta
     if (file) return target_from_file(t, file->path, file, target);
     if (strcmp(t->options.init, "match")) return target_from_base(t, target);
     if (t->tuned.log_weight.n) KVF_TRY(kvf__prefix_weigh(t->ctx, target.prefix));
-    KVF_TRY(t->rows.feed->start(t->rows.feed->user, t, target.prefix));
+    const kvf__feed *feed = t->rows.feed;
+    KVF_TRY(feed && feed->start ? feed->start(feed->user, t, target.prefix)
+                                : kvf__match_rows(t, target.prefix));
     return kvf__log_weight_from(t, "--init match", target.prefix->log_weight);
 }
 

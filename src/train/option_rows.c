@@ -77,8 +77,8 @@ static const kvf__option ROWS[] = {
     OPTION("init", "vocab|random|zero|text|kv|match", "vocab; random on bidirectional bases",
            KVF_WORD, init, DISTILL, PREFIXES "|" VECTORS, ALL,
            "starting prefix: K/V of random words, random weights, zeros, K/V of --init-text, a "
-           "prefix file; match: distill alone; prompt, p-tuning: embeddings of words, on any "
-           "base"),
+           "prefix file; match: rows of the data read as one text, matched by attention; "
+           "prompt, p-tuning: embeddings of words, on any base"),
     OPTION("init-text", "TEXT", "", KVF_TEXT, init_text, DISTILL, PREFIXES "|" VECTORS, ALL,
            "text to start from: --init text"),
     OPTION("init-kv", "FILE", "", KVF_TEXT, init_kv, LOCAL | DISTILL, PREFIXES "|" VECTORS, ALL,

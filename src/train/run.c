@@ -110,6 +110,20 @@ static kvf_status decide_template(kvf__trainer *t)
     return KVF_OK;
 }
 
+/* What matching needs: keys and values to solve for, and rows of a language model that ask. */
+static kvf_status check_match(const kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    const kvf__desc *desc = kvf__model_desc(t->base->model);
+    const char *bad = t->tuned.method->port != KVF__PORT_KV || kvf__encoder_takes_words(o->method)
+                          ? "method mlp or direct"
+                      : o->named_data.n || strcmp(o->task, "lm") ? "one task, lm"
+                      : !desc->block.causal || desc->encoder     ? "a causal base"
+                      : o->infix                                 ? "a prefix in front of rows"
+                                                                 : NULL;
+    return bad ? kvf__fail(t->ctx, KVF_EUSAGE, "--init match: want %s", bad) : KVF_OK;
+}
+
 /* Where --init is left open: what suits method and base. */
 static kvf_status decide_start(kvf__trainer *t)
 {
@@ -121,9 +135,7 @@ static kvf_status decide_start(kvf__trainer *t)
     if (!wish && both_ways && !strcmp(o->init, "vocab")) wish = "random";
     if (open && wish && !strcmp(o->init, "vocab")) o->init = wish;
     if (!kvf__method_has_length(o->method)) o->init = "random";
-    if (!strcmp(o->init, "match") && !t->output.is_resumed &&
-        !(t->rows.feed && t->rows.feed->start))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--init match is for distill: it needs a document");
+    if (!strcmp(o->init, "match") && !t->output.is_resumed) KVF_TRY(check_match(t));
     bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
     if (alone && !t->output.is_resumed && kvf__train_option_given(o, "init-scheme") &&
         strcmp(o->init, "random"))

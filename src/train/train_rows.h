@@ -32,7 +32,7 @@ typedef struct kvf__train_task {
 typedef struct kvf__feed {
     kvf_status (*open)(void *user, struct kvf__trainer *trainer);
     void (*lineage)(void *user, kvf_json *lineage); /* adds what the rows came from */
-    /* --init match: what a prefix is to start from, zeros so far. NULL: there is no such start. */
+    /* --init match: what a prefix is to start from, zeros so far. NULL: rows (match_rows.c). */
     kvf_status (*start)(void *user, struct kvf__trainer *trainer, kvf__prefix *target);
     /* Before a step: makes its rows anew, in their places and no longer. NULL: they stay. */
     kvf_status (*renew)(void *user, struct kvf__trainer *trainer, const int64_t *rows, int64_t n);

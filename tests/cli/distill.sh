@@ -72,8 +72,6 @@ has err '^kvfold: distill: --prefix-length 400: the document has only [0-9]* tok
 # shellcheck disable=SC2086
 run 2 distill $shared --init match --init-from match.h5 --out other.h5
 has err '^kvfold: distill: --init-from: --init match is another start; try '
-run 2 train --base model --data train.jsonl --init match --out other.h5
-has err '^kvfold: train: --init match is for distill: it needs a document; try '
 printf a >one.txt
 run 1 distill --base model --document one.txt --init match --prefix-length 1 --steps 0 --out other.h5
 has err '^kvfold: distill: one.txt: 0 rows to learn from, want more: '

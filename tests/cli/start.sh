@@ -52,6 +52,13 @@ has err 'init-kv is for --init kv, not text'
 train 2 "$@" --init-text once --init-kv start.h5 --out none.h5
 has err 'init-kv is for --init kv, not text'
 
+# rows of the data as the context
+train 0 "$@" --init match --out matched.h5
+has out '^match: [0-9]* rows of [0-9]* tokens, asked by [0-9]* tokens, '
+has out '^start: match, relative residual 0.0e+00$'
+train 2 "$@" --init match --method projected --out none.h5
+has err 'init match: want method mlp or direct'
+
 # fields of ours
 train 2 "$@" --map foo=bar --out none.h5
 has err 'map: "foo" is no field of ours: text, text_pair, choices, label, prompt, completion,.* input_ids'

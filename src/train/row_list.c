@@ -1,5 +1,6 @@
 /* Rows of a language model that no file holds, as a data set. */
-#include "distill_int.h"
+#include "row_list.h"
+
 #include "hash.h"
 
 #include <string.h>
@@ -34,14 +35,19 @@ kvf_status kvf__row_list_add(kvf_ctx *ctx, kvf__row_list *list, const kvf__row_l
     return kvf__row_list_end(ctx, list);
 }
 
+kvf_status kvf__row_list_add_from(kvf_ctx *ctx, kvf__row_list *list, const kvf__dataset *set,
+                                  int64_t row)
+{
+    size_t from = (size_t)set->start[row], n = (size_t)set->start[row + 1] - from;
+    KVF_TRY(kvf__ids_append(ctx, &list->ids, set->ids + from, n));
+    KVF_TRY(kvf__ids_append(ctx, &list->labels, set->labels + from, n));
+    return kvf__row_list_end(ctx, list);
+}
+
 kvf_status kvf__row_list_add_set(kvf_ctx *ctx, kvf__row_list *list, const kvf__dataset *set)
 {
-    for (int64_t r = 0; r < set->n; r++) {
-        size_t from = (size_t)set->start[r], n = (size_t)set->start[r + 1] - from;
-        KVF_TRY(kvf__ids_append(ctx, &list->ids, set->ids + from, n));
-        KVF_TRY(kvf__ids_append(ctx, &list->labels, set->labels + from, n));
-        KVF_TRY(kvf__row_list_end(ctx, list));
-    }
+    for (int64_t r = 0; r < set->n; r++)
+        KVF_TRY(kvf__row_list_add_from(ctx, list, set, r));
     return KVF_OK;
 }
 

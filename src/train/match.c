@@ -13,10 +13,10 @@
  * it will be in. Queries of heads that share a key head are solved for together. Layers are matched
  * from the first to the last, and each reads rows that have seen the prefix, not the document, in
  * the layers before it. */
+#include "match.h"
 #include "arena.h"
 #include "attention.h"
 #include "cholesky.h"
-#include "distill_int.h"
 #include "kernels.h"
 #include "matmul.h"
 
@@ -383,34 +383,35 @@ static kvf_status nothing_more(void *user, kvf__pass *pass, const kvf__batch *ba
 }
 
 /* All rows in one pass, so that each layer is matched as soon as it has run. */
-static kvf_status run(matching *m, kvf_base *base, const kvf__document *document,
-                      const kvf__dataset *rows)
+static kvf_status run(matching *m, kvf_base *base, const kvf__dataset *rows)
 {
     const kvf__evaluator_options how = {.P = m->context->P, .batch_tokens = INT64_MAX};
-    kvf__subject subject = kvf__document_subject(document);
+    const kvf__subject subject = {.condition.prefix = m->context,
+                                  .condition.position_start = m->start,
+                                  .queries = &m->queries};
     kvf__evaluator *evaluator = NULL;
     for (int64_t i = 0; i < QUERIES; i++)
         m->no_target[i] = -1;
     m->queries.layer = match_layer;
     m->queries.user = m;
     m->queries.instead = m->out;
-    subject.queries = &m->queries;
     KVF_TRY(kvf__evaluator_create(m->ctx, base, rows, &how, &evaluator));
     kvf_status st = kvf__evaluator_walk(m->ctx, evaluator, &subject, nothing_more, NULL);
     kvf__evaluator_free(evaluator);
     return st;
 }
 
-kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
-                      const kvf__dataset *rows, bool turned, kvf__prefix *out)
+kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__match_source *source,
+                      const kvf__dataset *rows, int64_t start, kvf__prefix *out)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
+    const int64_t P = out->P;
     matching made = {.ctx = ctx,
                      .desc = d,
-                     .context = &document->context->file.prefix,
-                     .position = document->positions.data,
-                     .start = document->window,
-                     .turned = turned,
+                     .context = source->kv,
+                     .position = source->position,
+                     .start = source->start,
+                     .turned = start != source->start,
                      .out = out,
                      .labels = rows->n_labels,
                      .n = rows->n_labels * (d->H / d->G)};
@@ -420,7 +421,8 @@ kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__document *documen
                          "--init match: layers of %s differ, or share keys and values",
                          d->arch_name);
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &m));
-    kvf_status st = run(m, base, document, rows);
+    kvf_status st = run(m, base, rows);
+    if (!st) kvf__rope_move(d, out, source->start - P, start - P);
     kvf__free(m);
     return st;
 }

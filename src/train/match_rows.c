@@ -1,0 +1,88 @@
+/* --init match: the prefix begins as examples in the context. Some rows of the training data are
+ * read as one text, as a base reads examples before the row that it is to answer (context tuning;
+ * Lu et al. 2025, arXiv 2507.04221), and matched (match.c) by what other rows ask of them. */
+#include "match.h"
+#include "row_list.h"
+#include "trainer.h"
+
+#define MATCH_STREAM 0x6d617463 /* "matc": apart from the streams of random weights */
+
+enum {
+    TOKENS = 2048, /* of the rows that are read, at most */
+    LABELS = 2048  /* of those that ask, about */
+};
+
+typedef struct examples {
+    kvf__row_list read, ask;
+    kvf__prefix kv; /* of all tokens of `read` */
+    int32_t *position;
+    kvf__dataset rows; /* of `ask` */
+} examples;
+
+/* Rows by lot: first those that are read, at most half of all, then those that ask. */
+static kvf_status draw_rows(kvf__trainer *t, int64_t most, const int64_t *order, examples *e)
+{
+    const kvf__dataset *data = &t->rows.task->data;
+    int64_t labels = 0, i = 0;
+    e->read.longest = most;
+    for (; i < data->n / 2 && (int64_t)e->read.ids.n < most; i++)
+        KVF_TRY(kvf__row_list_add_from(t->ctx, &e->read, data, order[i]));
+    e->ask.longest = kvf__longest_row(t->base, (int64_t)e->read.ids.n);
+    for (; i < data->n && labels < LABELS; i++) {
+        KVF_TRY(kvf__row_list_add_from(t->ctx, &e->ask, data, order[i]));
+        labels += kvf__example_labels(data, order[i]);
+    }
+    if ((int64_t)e->read.ids.n < t->id.P)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "--init match: %lld rows of %lld to read have %lld tokens, fewer than "
+                         "--prefix-length %lld",
+                         (long long)e->read.ends.n, (long long)data->n, (long long)e->read.ids.n,
+                         (long long)t->id.P);
+    return kvf__row_list_pick(t->ctx, &e->ask, 1, true, "", &e->rows);
+}
+
+static kvf_status choose_rows(kvf__trainer *t, examples *e)
+{
+    const int64_t n = t->rows.task->data.n, half = kvf__longest_row(t->base, 0) / 2;
+    kvf__rng rng = kvf__rng_make(t->options.seed, (uint64_t)MATCH_STREAM << 32);
+    int64_t *order = NULL;
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)n, sizeof *order, &order));
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    kvf__rng_shuffle(&rng, order, (size_t)n);
+    kvf_status st = draw_rows(t, half < TOKENS ? half : TOKENS, order, e);
+    kvf__free(order);
+    return st;
+}
+
+static kvf_status read_rows(kvf__trainer *t, examples *e)
+{
+    const kvf__kv_shape shape = kvf__identity_kv(&t->id);
+    const int64_t n = (int64_t)e->read.ids.n;
+    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)n, sizeof *e->position, &e->position));
+    for (int64_t i = 0; i < n; i++)
+        e->position[i] = (int32_t)i;
+    KVF_TRY(kvf__prefix_create(t->ctx, &e->kv, &shape, n));
+    return kvf__base_keys_values(t->ctx, t->base, e->read.ids.data, &e->kv, NULL);
+}
+
+kvf_status kvf__match_rows(kvf__trainer *t, kvf__prefix *target)
+{
+    examples e = {0};
+    const double begin = kvf__clock();
+    kvf_status st = choose_rows(t, &e);
+    if (!st) st = read_rows(t, &e);
+    const kvf__match_source source = {
+        .kv = &e.kv, .position = e.position, .start = (int64_t)e.read.ids.n};
+    if (!st) st = kvf__match(t->ctx, t->base, &source, &e.rows, t->id.position_start, target);
+    if (!st)
+        kvf__trainer_note(t, "match: %lld rows of %lld tokens, asked by %lld tokens, %.1f s",
+                          (long long)e.read.ends.n, (long long)source.start,
+                          (long long)e.rows.n_labels, kvf__clock() - begin);
+    kvf__dataset_done(&e.rows);
+    kvf__prefix_done(&e.kv);
+    kvf__free(e.position);
+    kvf__row_list_done(&e.ask);
+    kvf__row_list_done(&e.read);
+    return st;
+}
