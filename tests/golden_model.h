@@ -24,6 +24,7 @@ typedef struct golden {
     int64_t start[GOLDEN_ROWS + 1];
     kvf__batch source; /* of an encoder-decoder */
     int64_t source_start[GOLDEN_ROWS + 1];
+    int64_t position_start; /* behind the prefix */
 } golden;
 
 static inline const kvf__view *golden_view(const golden *g, const char *name)
@@ -80,6 +81,11 @@ static inline void golden_batch(golden *g)
         g->batch.label_id = golden_values(g, "label_id", NULL);
     if (kvf__table_find(&g->weights.table, "golden.types"))
         g->batch.types = golden_values(g, "types", NULL);
+    if (kvf__table_find(&g->weights.table, "golden.position_start")) {
+        int32_t *start = golden_values(g, "position_start", NULL);
+        g->position_start = *start;
+        free(start);
+    }
     if (!kvf__table_find(&g->weights.table, "golden.source_ids")) return;
     g->source.n_rows = golden_rows(g, "source_lengths", g->source_start);
     g->source.start = g->source_start;

@@ -424,7 +424,7 @@ START_TEST(embedding_and_tables)
     ck_assert_mem_eq(f.model->lm.gamma, want, (size_t)C * sizeof *want);
     kvf__free(want);
     ck_assert_int_eq(f.model->rope.rows, gpt2 ? 0 : 64);
-    ck_assert_int_eq(f.model->embed.positions.view.data != NULL, gpt2);
+    ck_assert_int_eq(f.model->embed.stack[0].positions.view.data != NULL, gpt2);
     ck_assert_int_eq(f.model->lm.slot.view.data == f.model->embed.tokens.view.data,
                      !kinds[_i].untied);
     ck_assert_int_eq(kvf__model_act(f.model), KVF__F32);

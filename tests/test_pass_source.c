@@ -5,12 +5,14 @@
 
 #include <math.h>
 
-static const char *const MODELS[] = {"t5", "t5_gated"};
+static const char *const MODELS[] = {"t5", "t5_gated", "bart", "bart_scaled"};
 enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static double loss_of(golden *g, const kvf__prefix *prefix, bool gradient)
 {
-    const kvf__input input = {.batch = &g->batch, .condition.prefix = prefix};
+    const kvf__input input = {
+        .batch = &g->batch,
+        .condition = {.prefix = prefix, .position_start = prefix ? g->position_start : 0}};
     double loss = 0;
 
     ck_assert_msg(!kvf__pass_fwd(g->ctx, g->pass, &input), "%s", kvf_ctx_error(g->ctx));
@@ -45,6 +47,31 @@ START_TEST(logits_match)
     ck_assert_double_eq_tol(loss_of(&g, &g.prefix, false), (double)loss[0], 1e-5);
     free(loss);
     golden_unload(&g);
+}
+END_TEST
+
+/* Only the layers of a place have the prefix. */
+static void keep_place(golden *g, int place)
+{
+    const kvf__desc *d = kvf__model_desc(g->model);
+
+    for (int64_t l = 0; l < d->L; l++)
+        g->prefix.layer_mask[l] = (int)kvf__layer_place(d, l) == place;
+}
+
+START_TEST(each_place_alone_matches)
+{
+    static const char *const STORED[] = {"logits_encoder", "logits_decoder", "logits_cross"};
+
+    for (int i = 2; i < N_MODELS; i++) {
+        golden g;
+        golden_load(&g, MODELS[i], KVF__F32);
+        for (int place = KVF__PLACE_ENCODER; place <= KVF__PLACE_CROSS; place++) {
+            keep_place(&g, place);
+            check_logits(&g, &g.prefix, STORED[place - KVF__PLACE_ENCODER]);
+        }
+        golden_unload(&g);
+    }
 }
 END_TEST
 
@@ -108,15 +135,14 @@ START_TEST(places_are_layers)
 {
     golden g;
     kvf__prefix all = {0}, one = {0};
-    golden_load(&g, "t5", KVF__F32);
+    golden_load(&g, MODELS[_i], KVF__F32);
     const kvf__desc *d = kvf__model_desc(g.model);
     const size_t n = kvf__prefix_count(&g.prefix) / (size_t)g.prefix.L;
 
     init_gradient(&g, &all);
     init_gradient(&g, &one);
     for (int place = KVF__PLACE_ENCODER; place <= KVF__PLACE_CROSS; place++) {
-        for (int64_t l = 0; l < d->L; l++)
-            g.prefix.layer_mask[l] = (int)kvf__layer_place(d, l) == place;
+        keep_place(&g, place);
         const double with = loss_of(&g, &g.prefix, false);
         gradient_of(&g, &one);
         for (int64_t l = 0; l < d->L; l++) {
@@ -240,7 +266,10 @@ START_TEST(cached_logits_match)
                                       .label_at = &at,
                                       .source = first ? &source : NULL};
             const kvf__input input = {
-                .batch = &batch, .condition.prefix = &g.prefix, .cache = cache, .slot = &slot};
+                .batch = &batch,
+                .condition = {.prefix = &g.prefix, .position_start = g.position_start},
+                .cache = cache,
+                .slot = &slot};
             if (first)
                 kvf__cache_truncate(cache, slot, 0);
             else
@@ -299,7 +328,8 @@ int main(void)
     tcase_add_loop_test(cases, five_steps_match, 0, N_MODELS);
     tcase_add_loop_test(cases, recomputed_gradients_are_the_same, 0, N_MODELS);
     tcase_add_loop_test(cases, cached_logits_match, 0, N_MODELS);
-    tcase_add_test(cases, places_are_layers);
+    tcase_add_loop_test(cases, places_are_layers, 0, N_MODELS);
+    tcase_add_test(cases, each_place_alone_matches);
     tcase_add_test(cases, bf16_gradient_is_no_worse_than_autocast);
     tcase_add_test(cases, bad_inputs_are_refused);
     suite_add_tcase(suite, cases);

@@ -133,10 +133,12 @@ typedef struct kvf__arch {
     bool gelu_is_new;    /* "gelu" means what others call gelu_new */
     bool act_says_gated; /* "gated-" in front of the activation's name */
     bool tied;           /* unless the config has it */
+    bool head_bias;      /* the same */
     bool score_flags;    /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
     bool pad_positions;  /* tokens with the id `pad` stand at the table's row of that number, others
                             are counted from the row behind it on (RoBERTa) */
     int32_t pad;         /* with pad_positions: unless the config has it */
+    int32_t first_position; /* row of the table that position 0 has */
     bool starts_at_0;    /* after a prefix positions start at 0 unless a run asks otherwise */
     bool mlm_gelu;       /* the masked-LM head's activation is gelu, whatever the config says */
     bool gguf_permuted;  /* rows of q and k are permuted in a GGUF */
@@ -153,7 +155,7 @@ typedef struct kvf__arch_family {
 } kvf__arch_family;
 extern const kvf__arch_family kvf__arch_llama, kvf__arch_olmo, kvf__arch_neox, kvf__arch_phi,
     kvf__arch_gemma, kvf__arch_gpt, kvf__arch_bert, kvf__arch_deberta, kvf__arch_modernbert,
-    kvf__arch_t5;
+    kvf__arch_t5, kvf__arch_bart;
 
 const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unknown */
 const kvf__arch *kvf__arch_inside(const char *model_type);

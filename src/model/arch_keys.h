@@ -27,6 +27,12 @@ typedef struct kvf__config_keys {
                                               NULL: the family is one stack */
     kvf__config_key types, sliding_window; /* no name: this family has none */
     kvf__config_key embed_width;           /* no name: that of the model */
+    const char *const *alike;              /* keys of one stack and of the other, in pairs that must
+                                              be equal, NULL-terminated; NULL: there are none */
+    bool starts_with_eos;                  /* a decoder, where the config does not say it; else with
+                                              the padding */
+    const char *embed_scaled;              /* switch: embeddings times the root of the width */
+    const char *init_std;                  /* NULL: "initializer_range" */
     const char *eps;                       /* NULL: none */
     double eps_otherwise;
     const char *act;

@@ -166,6 +166,21 @@ static kvf_status read_cap(const kvf__config *c, const kvf__config_number *key, 
     return KVF_OK;
 }
 
+/* Sizes in which the stacks of a family might differ, and here do not. */
+static kvf_status check_alike(const kvf__config *c, const char *const *pair)
+{
+    for (; pair && *pair; pair += 2) {
+        const kvf_json *a = kvf_json_get(c->root, pair[0]), *b = kvf_json_get(c->root, pair[1]);
+        if (a && b && kvf_json_int(a, -1) != kvf_json_int(b, -2))
+            return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                             "%s: %s is %lld and %s is %lld: stacks of different sizes are not "
+                             "supported",
+                             c->where, pair[0], (long long)kvf_json_int(a, -1), pair[1],
+                             (long long)kvf_json_int(b, -2));
+    }
+    return KVF_OK;
+}
+
 /* The decoder's layers behind the encoder's, two for each of its blocks. */
 static kvf_status read_stacks(const kvf__config *c, kvf__desc *desc)
 {
@@ -174,6 +189,7 @@ static kvf_status read_stacks(const kvf__config *c, kvf__desc *desc)
     int64_t blocks = desc->L;
 
     if (!key) return KVF_OK;
+    KVF_TRY(check_alike(c, desc->arch->keys->alike));
     if (kvf_json_typeof(value) > KVF_JSON_NULL) KVF_TRY(kvf__config_count(c, key, value, &blocks));
     if (desc->L > KVF__MOST_LAYERS || blocks > KVF__MOST_LAYERS)
         return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %lld and %lld layers, expected at most %d",
@@ -181,7 +197,8 @@ static kvf_status read_stacks(const kvf__config *c, kvf__desc *desc)
     desc->encoder = desc->L;
     desc->L += 2 * blocks;
     KVF_TRY(get_id(c, "decoder_start_token_id", &desc->ids.start));
-    if (desc->ids.start < 0) desc->ids.start = desc->ids.pad;
+    if (desc->ids.start < 0)
+        desc->ids.start = desc->arch->keys->starts_with_eos ? desc->ids.eos : desc->ids.pad;
     if (desc->ids.start >= 0 && desc->ids.start < desc->V) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EFORMAT,
                      "%s: decoder_start_token_id is %ld, expected a token of the vocabulary",
@@ -193,7 +210,9 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
     const kvf__config_keys *keys = desc->arch->keys;
     double scalar = (double)desc->D;
 
-    if (desc->arch->scaled_embed) desc->factors.embed = (float)sqrt((double)desc->C);
+    bool scaled = desc->arch->scaled_embed;
+    if (keys->embed_scaled) KVF_TRY(kvf__config_switch(c, keys->embed_scaled, scaled, &scaled));
+    if (scaled) desc->factors.embed = (float)sqrt((double)desc->C);
     KVF_TRY(read_cap(c, &keys->score_cap, &desc->factors.score_cap));
     KVF_TRY(read_cap(c, &keys->logit_cap, &desc->factors.logit_cap));
     if (!keys->query_scalar.name) return KVF_OK;
@@ -267,7 +286,8 @@ static kvf_status read_pad_positions(const kvf__config *c, kvf__desc *desc)
                          "%s: pad_token_id is %ld, expected 0 to %lld: positions begin behind it",
                          c->where, (long)desc->ids.pad, (long long)desc->position.max - 2);
     desc->position.pad = desc->ids.pad;
-    desc->position.max -= desc->ids.pad + 1;
+    desc->position.first = desc->ids.pad + 1;
+    desc->position.max -= desc->position.first;
     return KVF_OK;
 }
 
@@ -297,7 +317,8 @@ static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(read_rate(c, &keys->attention_dropout, &to->attention));
     const char *pooling = kvf_json_str(kvf_json_get(c->root, "classifier_pooling"), NULL);
     desc->mean_pooled = pooling && !strcmp(pooling, "mean");
-    return kvf__config_real(c, c->root, "initializer_range", 0, &desc->initializer_range);
+    return kvf__config_real(c, c->root, keys->init_std ? keys->init_std : "initializer_range", 0,
+                            &desc->initializer_range);
 }
 
 static kvf_status read_row(const kvf__config *c, const kvf__config_row *row, kvf__desc *desc)

@@ -77,8 +77,10 @@ static void read_plain_weights(const reading *r)
         read_plain(r, KVF__W_NORM2, l, &to->gamma2);
         read_plain(r, KVF__W_NORM2_BETA, l, &to->beta2);
     }
-    read_plain(r, KVF__W_EMBED_NORM, 0, &model->embed.gamma);
-    read_plain(r, KVF__W_EMBED_NORM_BETA, 0, &model->embed.beta);
+    for (int64_t first = 0, i = 0; i < kvf__stacks(r->c->desc); first = r->c->desc->encoder, i++) {
+        read_plain(r, KVF__W_EMBED_NORM, first, &model->embed.stack[i].gamma);
+        read_plain(r, KVF__W_EMBED_NORM_BETA, first, &model->embed.stack[i].beta);
+    }
     read_plain(r, KVF__W_EMBED_OUT, 0, &model->embed.out);
     read_plain(r, KVF__W_EMBED_OUT_BIAS, 0, &model->embed.out_bias);
     read_plain(r, KVF__W_INPUT_PROJECTION, 0, &model->inputs.projection);
@@ -134,7 +136,6 @@ static kvf_status put_embedding(creation *c)
 {
     kvf__model *model = c->model;
     const kvf__slot *head = slot_of(c, KVF__W_HEAD, 0);
-    const kvf__slot *positions = slot_of(c, KVF__W_POSITIONS, 0);
     const kvf__slot *types = slot_of(c, KVF__W_TYPES, 0);
     const kvf__slot *inputs = slot_of(c, KVF__W_INPUT_TOKENS, 0);
 
@@ -143,7 +144,10 @@ static kvf_status put_embedding(creation *c)
     model->lm.slot = model->store.from && model->store.from->head.view.data
                          ? model->store.from->head
                          : model->lm.file;
-    if (positions) model->embed.positions = *positions;
+    for (int64_t first = 0, i = 0; i < kvf__stacks(c->desc); first = c->desc->encoder, i++) {
+        const kvf__slot *positions = slot_of(c, KVF__W_POSITIONS, first);
+        if (positions) model->embed.stack[i].positions = *positions;
+    }
     if (types) model->embed.types = *types;
     if (inputs) model->inputs.tokens = *inputs;
     if (kvf__weight_by_role(c->desc, KVF__W_HEAD))

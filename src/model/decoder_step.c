@@ -397,7 +397,7 @@ static void embed(const worker *w)
         for (int64_t c = 0; m->desc.factors.embed != 1 && c < C; c++)
             x[c] *= m->desc.factors.embed;
         if (m->desc.position.kind != KVF__POS_LEARNED) continue;
-        kvf__slot_row(&m->embed.positions, w->decoder->position[r], position);
+        kvf__slot_row(&m->embed.stack[0].positions, w->decoder->position[r], position);
         for (int64_t c = 0; c < C; c++)
             x[c] += position[c];
     }

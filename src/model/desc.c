@@ -16,8 +16,10 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->arch_name = arch->name;
     desc->block = arch->block;
     desc->tied = arch->tied;
+    desc->head_bias = arch->head_bias;
     desc->position.kind = arch->positions;
     desc->position.starts_at_0 = arch->starts_at_0;
+    desc->position.first = arch->first_position;
     desc->position.scale = 1;
     desc->factors.embed = desc->factors.head = 1;
     desc->position.pad = -1;
@@ -46,6 +48,11 @@ int64_t kvf__layer_number(const kvf__desc *desc, int64_t layer)
 {
     if (!desc->encoder || layer < desc->encoder) return layer;
     return (layer - desc->encoder) / 2;
+}
+
+int64_t kvf__stacks(const kvf__desc *desc)
+{
+    return desc->encoder ? 2 : 1;
 }
 
 int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer)

@@ -91,6 +91,7 @@ typedef struct kvf__positions {
     int64_t max;      /* that rows may have; the table of a family with `pad` holds pad + 1 more */
     int32_t pad;      /* RoBERTa: tokens with this id are at this row of the table, the others are
                          counted from the row after it on; -1: position and row are one */
+    int32_t first;    /* row of the table that position 0 has */
     bool starts_at_0; /* after a prefix positions start at 0, not at P, unless a run asks for it */
     int64_t window;   /* of local layers: a query sees the last so many keys, in an encoder own ones
                          less far away on either side; 0: no layer is local */

@@ -7,7 +7,8 @@
  * position_start plus the lengths of its common prefixes and of its cache, and P more where
  * the prefix comes before it inside the row. RoBERTa counts
  * only tokens that are not padding, by their id, and starts after the padding's own row of the
- * table. Where the embeddings have a width of their own, a dense layer follows them. */
+ * table. The source of an encoder-decoder starts at 0, whatever prefix its encoder has. Where the
+ * embeddings have a width of their own, a dense layer follows them. */
 #include "pass_grads.h"
 #include "pass_priv.h"
 
@@ -93,7 +94,7 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
     else
         kvf__embed_row(model, b->ids[i], x);
     add_row(&model->embed.types, b->types ? b->types[i] : 0, x, E, scratch);
-    add_row(&model->embed.positions, pass->fwd.position[i], x, E, scratch);
+    add_row(&kvf__pass_embed(pass)->positions, pass->fwd.position[i], x, E, scratch);
 }
 
 /* Of a row's tokens, the first at `first`: positions, or rows of the table where padding has its
@@ -101,30 +102,31 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
 static void place_row(kvf__pass *pass, int64_t r, int64_t first)
 {
     const kvf__batch *b = pass->batch;
-    int32_t pad = pass->model->desc.position.pad;
+    const int32_t pad = pass->model->desc.position.pad, row0 = pass->model->desc.position.first;
 
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++)
-        pass->fwd.position[i] = pad >= 0 && b->ids[i] == pad ? pad : (int32_t)(pad + 1 + first++);
+        pass->fwd.position[i] = pad >= 0 && b->ids[i] == pad ? pad : (int32_t)(row0 + first++);
 }
 
-/* Layer 0 keeps its own rstd later where this one goes: who needs it again computes it again
- * (kvf__embed_bwd). */
-static void norm_embeddings(kvf__pass *pass)
+/* The stack's first layer keeps its own rstd later where this one goes: who needs it again computes
+ * it again (kvf__embed_bwd). */
+static void norm_embeddings(kvf__pass *pass, const kvf__embed_stack *stack)
 {
     const kvf__model *m = pass->model;
     const kvf__desc *d = &m->desc;
+    const int64_t first = stack == m->embed.stack ? 0 : d->encoder;
     const kvf__whole_norm norm = {.M = pass->M,
                                   .C = d->E,
                                   .rms = d->block.norm == KVF__RMSNORM,
                                   .eps = d->norm_eps,
-                                  .gamma = m->embed.gamma,
-                                  .beta = m->embed.beta,
+                                  .gamma = stack->gamma,
+                                  .beta = stack->beta,
                                   .x = pass->fwd.embedded,
                                   .y = pass->fwd.embedded,
                                   .y_act = m->embed.out ? NULL : pass->fwd.x_act,
                                   .xhat = pass->weights.embed_xhat,
                                   .rstd = pass->weights.embed_rstd ? pass->weights.embed_rstd
-                                                                   : pass->kept[0].rstd1};
+                                                                   : pass->kept[first].rstd1};
 
     m->kernels->whole_norm_fwd(m->act, &norm);
 }
@@ -147,6 +149,10 @@ void kvf__embed_place(kvf__pass *pass)
     const kvf__batch *b = pass->batch;
 
     for (int64_t r = 0; r < b->n_rows; r++) {
+        if (kvf__pass_in_encoder(pass)) {
+            place_row(pass, r, 0);
+            continue;
+        }
         int64_t first = kvf__pass_section_of(pass, r)->condition.position_start +
                         pass->keys.offset[r] + kvf__infix_shift(b, pass->prefix, r);
         if (pass->cache) first += kvf__cache_length(pass->cache, kvf__row_slot(pass->slot, r));
@@ -157,6 +163,7 @@ void kvf__embed_place(kvf__pass *pass)
 kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
+    const kvf__embed_stack *stack = kvf__pass_embed(pass);
     const int64_t E = m->desc.E, N = pass->batch->n_tokens;
 
     kvf__embed_place(pass);
@@ -165,10 +172,10 @@ kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
         kvf__embed_token(pass, i, pass->fwd.embedded + i * E,
                          pass->fwd.scratch + omp_get_thread_num() * E);
     memset(pass->fwd.embedded + N * E, 0, (size_t)((pass->M - N) * E) * sizeof(float));
-    if (m->embed.gamma) norm_embeddings(pass);
+    if (stack->gamma) norm_embeddings(pass, stack);
     kvf__pass_drop_embedding(pass);
     if (m->embed.out) KVF_TRY(widen_fwd(ctx, pass));
-    if (pass->fwd.x_act && (pass->drop.active || !m->embed.gamma || m->embed.out))
+    if (pass->fwd.x_act && (pass->drop.active || !stack->gamma || m->embed.out))
         m->kernels->from_f32(m->act, pass->fwd.x_act, pass->fwd.x, pass->M * m->desc.C);
     return kvf__pass_make_inputs(ctx, pass);
 }
@@ -256,9 +263,9 @@ static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
     float *dx = pass->bwd.dembedded + i * E, *x = pass->fwd.embedded + i * E;
 
     if (!m->embed.out) join_row(pass, i, scratch);
-    if (!m->embed.gamma) return;
+    if (!m->embed.stack[0].gamma) return;
     kvf__embed_token(pass, i, x, scratch);
-    norm_row_bwd(&m->desc, m->embed.gamma, x, dx);
+    norm_row_bwd(&m->desc, m->embed.stack[0].gamma, x, dx);
 }
 
 static void add_strip(const kvf__pass *pass, const kvf__pass_section *s, int64_t from, int64_t end)
@@ -312,7 +319,7 @@ kvf_status kvf__embed_bwd(kvf_ctx *ctx, kvf__pass *pass, bool block)
 
     if (m->embed.out) KVF_TRY(widen_bwd(ctx, pass));
     kvf__pass_drop_embedding_bwd(pass);
-    if (block && m->embed.gamma) {
+    if (block && m->embed.stack[0].gamma) {
         const kvf__norm_at norm = {.role = KVF__W_EMBED_NORM,
                                    .role_beta = KVF__W_EMBED_NORM_BETA,
                                    .width = E,

@@ -80,12 +80,17 @@ typedef struct kvf__model_head {
                             final one), no beta */
 } kvf__model_head;
 
+/* What a stack does with embeddings of its tokens. */
+typedef struct kvf__embed_stack {
+    kvf__slot positions; /* learned table [rows, E]; view.data NULL for rope */
+    float *gamma, *beta; /* [E] of the norm on embeddings; NULL: none */
+} kvf__embed_stack;
+
 /* What a token begins as, read from the file row by row. */
 typedef struct kvf__model_embed {
     kvf__slot tokens;      /* [V, E] */
-    kvf__slot positions;   /* learned table [rows, E]; view.data NULL for rope */
+    kvf__embed_stack stack[2]; /* of the first stack, and of the decoder behind it */
     kvf__slot types;       /* [types, E]; view.data NULL: none */
-    float *gamma, *beta;   /* [E] of the norm on embeddings; NULL: none */
     float *out, *out_bias; /* [C, E], [C] of the dense layer behind it; NULL: none, and E is C */
     kvf__read_fn *read;    /* how a pass reads rows of such tables; NULL: in place */
     void *user;

@@ -126,7 +126,7 @@ static int64_t letter_value(const kvf__desc *desc, const kvf__layer_shape *layer
     case '1':
         return 1;
     case 'X':
-        return desc->position.max + desc->position.pad + 1;
+        return desc->position.max + desc->position.first;
     case 'Y':
         return desc->types;
     case '2':

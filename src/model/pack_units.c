@@ -56,6 +56,7 @@ kvf_status kvf__creation_pack_unit(kvf__creation *c, int64_t unit)
         if (p.kind == KVF__PRODUCT_HEAD) { /* which may be tied, and is then no slot of its own */
             dense.n_parts = 1;
             dense.weight[0] = &c->model->lm.slot;
+            dense.bias[0] = kvf__creation_slot(c, KVF__W_HEAD_BIAS, p.unit);
         }
         put_norm(c, &p, &dense);
         c->packer.type = kvf__product_type(c->model, &p);

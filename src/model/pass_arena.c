@@ -219,7 +219,7 @@ static void lay_trained(kvf__pass *pass, kvf__carver *carve, const sizes *s)
         weights->wide_x = kvf__carve(carve, s->R, widest, sizeof(float));
         weights->wide_dy = kvf__carve(carve, s->R, widest, sizeof(float));
     }
-    if (pass->limits.backward && pass->model->train.masters && pass->model->embed.gamma) {
+    if (pass->limits.backward && pass->model->train.masters && pass->model->embed.stack[0].gamma) {
         weights->embed_xhat = kvf__carve(carve, s->M, E, s->act);
         weights->embed_rstd = kvf__carve(carve, s->M, 1, sizeof(float));
     }

@@ -92,8 +92,8 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
 
     KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_BACKWARD));
     KVF_TRY(kvf__pass_input_bwd(ctx, pass, l, dx, dx_act, M));
+    kvf__pass_end_norm_bwd(pass, l, dx, dx_act);
     if (!kvf__layer_feeds(&pass->model->desc, l)) return out_bwd(ctx, pass, l, dx, dx_act, datt, M);
-    kvf__pass_after_ffn_bwd(pass, l, dx, dx_act);
     if (parallel) KVF_TRY(out_bwd(ctx, pass, l, dx, dx_act, datt, M));
     KVF_TRY(ffn_bwd(ctx, pass, l, dx, dx_act, M));
     return parallel ? KVF_OK : out_bwd(ctx, pass, l, dx, dx_act, datt, M);

@@ -209,14 +209,17 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
     kvf__pass_out_norm_fwd(pass, l, KVF__HALF_ATTN, x, M);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_ATTN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_ATTN, x, pass->fwd.qkv_src, M));
-    if (!kvf__layer_feeds(&m->desc, l)) return KVF_OK;
+    if (!kvf__layer_feeds(&m->desc, l)) {
+        kvf__pass_end_norm(pass, l, x);
+        return KVF_OK;
+    }
     if (!parallel) src = kvf__pass_before_ffn(pass, l, x);
     for (int64_t p = 0; p < kvf__ffn_planes(kvf__desc_layer(&m->desc, l).F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
     kvf__pass_out_norm_fwd(pass, l, KVF__HALF_FFN, x, M);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));
-    kvf__pass_after_ffn(pass, l, x);
+    kvf__pass_end_norm(pass, l, x);
     return kvf__pass_input_fwd(ctx, pass, l, x, M);
 }
 

@@ -153,9 +153,9 @@ const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x)
     return keep_stream(pass, &at, pass->kept[l].in2);
 }
 
-void kvf__pass_after_ffn(kvf__pass *pass, int64_t l, float *x)
+void kvf__pass_end_norm(kvf__pass *pass, int64_t l, float *x)
 {
-    const kvf__norm_at at = norm_at(pass, l, false);
+    const kvf__norm_at at = norm_at(pass, l, !kvf__layer_feeds(&pass->model->desc, l));
 
     if (pass->model->desc.block.post_norm) post_norm_fwd(pass, &at, x);
 }
@@ -275,12 +275,13 @@ void kvf__pass_bare_bwd(kvf__pass *pass, float *dx, void *dx_act, int64_t M)
     kvf__pass_lap(pass, KVF__PART_NORM_BWD);
 }
 
-void kvf__pass_after_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
+void kvf__pass_end_norm_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
 {
-    const kvf__norm_at at = norm_at(pass, l, false);
-    const bool last = l == pass->model->desc.L - 1;
+    const kvf__desc *d = &pass->model->desc;
+    const kvf__norm_at at = norm_at(pass, l, !kvf__layer_feeds(d, l));
+    const bool last = l == d->L - 1 || l == d->encoder - 1; /* of a stack */
 
-    if (pass->model->desc.block.post_norm)
+    if (d->block.post_norm)
         kvf__pass_post_norm_bwd(pass, &at, last ? NULL : pass->bwd.dxhat, dx, dx_act);
 }
 

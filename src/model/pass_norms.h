@@ -30,7 +30,8 @@ void kvf__pass_post_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, const void
  * what the half's products read. */
 const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l);
 const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x);
-void kvf__pass_after_ffn(kvf__pass *pass, int64_t l, float *x);
+/* In post-norm blocks the norm that a layer ends in, behind its last half. */
+void kvf__pass_end_norm(kvf__pass *pass, int64_t l, float *x);
 /* The norm of what a half gave, which is added to x [M, C] unless dropout does that. */
 void kvf__pass_out_norm_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x, int64_t M);
 /* From the gradient of what a half added to that of what its products gave: f32, and *dy. */
@@ -38,8 +39,8 @@ const float *kvf__pass_out_norm_bwd(kvf__pass *pass, int64_t l, kvf__half half, 
                                     int64_t M, const void **dy);
 /* Undo them: dx [M, C] and its copy go from the gradient of the output to that of the input. The
  * gradient of what the half's products read is in dxhat. That of qkv's input stays there for
- * after_ffn_bwd of the layer below, where it meets dx, if post-norm. */
-void kvf__pass_after_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
+ * end_norm_bwd of the layer below, where it meets dx, if post-norm. */
+void kvf__pass_end_norm_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
 void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
 void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l);
 /* dx [M, C] and its copy += dxhat, where what a half read was the stream itself. */

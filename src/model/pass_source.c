@@ -23,6 +23,10 @@ static kvf_status check_rows(kvf_ctx *ctx, const kvf__pass *pass, const kvf__bat
                          (long long)limits->source_tokens);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t len = source->start[r + 1] - source->start[r];
+        if (len > pass->model->desc.position.max)
+            return kvf__fail(
+                ctx, KVF_ESHAPE, "source row %lld: %lld tokens, the model has %lld positions",
+                (long long)r, (long long)len, (long long)pass->model->desc.position.max);
         if (len < 1 || len > limits->source_len)
             return kvf__fail(ctx, KVF_ESHAPE,
                              "source row %lld: %lld tokens, the pass was made for 1 to %lld",
@@ -70,11 +74,28 @@ int64_t kvf__pass_first_layer(const kvf__pass *pass)
     return pass->source.target->source ? 0 : pass->model->desc.encoder;
 }
 
-/* The encoder's last norm; its weights are folded into what reads the states. */
+bool kvf__pass_in_encoder(const kvf__pass *pass)
+{
+    return pass->model->desc.encoder && pass->batch != pass->source.target;
+}
+
+const kvf__embed_stack *kvf__pass_embed(const kvf__pass *pass)
+{
+    const bool decoder = pass->model->desc.encoder && !kvf__pass_in_encoder(pass);
+    return &pass->model->embed.stack[decoder];
+}
+
+/* The encoder's last norm; its weights are folded into what reads the states. Post-norm blocks end
+ * in theirs. */
 static void norm_states(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
 
+    if (m->desc.block.post_norm) {
+        memcpy(pass->source.states, pass->fwd.x_act,
+               (size_t)(pass->M * m->desc.C) * kvf__act_size(m->act));
+        return;
+    }
     m->kernels->norm_fwd(m->act, pass->source.states, pass->source.rstd, pass->fwd.x, pass->M,
                          m->desc.C, m->desc.block.norm == KVF__RMSNORM, m->desc.norm_eps);
     kvf__pass_lap(pass, KVF__PART_NORM);
@@ -167,6 +188,10 @@ void kvf__pass_leave_decoder(kvf__pass *pass)
     void *dx_act = pass->bwd.dx_act;
 
     set_batch(pass, pass->source.target->source);
+    if (m->desc.block.post_norm) {
+        memcpy(dx, pass->source.dstates, (size_t)(pass->M * C) * sizeof *dx);
+        return;
+    }
     memset(dx, 0, (size_t)(pass->M * C) * sizeof *dx);
     m->kernels->from_f32(m->act, pass->bwd.dxhat, pass->source.dstates, pass->M * C);
     m->kernels->norm_bwd(m->act, dx, dx_act == (void *)dx ? NULL : dx_act, pass->bwd.dxhat,

@@ -24,6 +24,9 @@ typedef struct kvf__pass_source {
 /* EUSAGE, ESHAPE: the input's source is not one for this base, or over the limits. */
 kvf_status kvf__pass_check_source(kvf_ctx *ctx, const struct kvf__pass *pass,
                                   const kvf__input *input);
+/* Is the batch at hand the source? What its stack does with embeddings. */
+bool kvf__pass_in_encoder(const struct kvf__pass *pass);
+const kvf__embed_stack *kvf__pass_embed(const struct kvf__pass *pass);
 /* The layer with which the input's forward pass begins. */
 int64_t kvf__pass_first_layer(const struct kvf__pass *pass);
 /* Before layer l, the first of a stack in this pass: its rows become the batch; the encoder's

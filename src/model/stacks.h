@@ -25,5 +25,6 @@ kvf__place kvf__layer_place(const struct kvf__desc *desc, int64_t layer);
 bool kvf__layer_is_first(const struct kvf__desc *desc, int64_t layer);
 bool kvf__layer_feeds(const struct kvf__desc *desc, int64_t layer);
 int64_t kvf__layer_number(const struct kvf__desc *desc, int64_t layer);
+int64_t kvf__stacks(const struct kvf__desc *desc); /* 1, or encoder and decoder */
 
 #endif

@@ -4,7 +4,8 @@ Writes model_<name> as make_model_golden.py writes the causal models. ids, lengt
 begin with its start token; source_ids and source_lengths the encoder's. The prefix and its gradient, of the mean loss of the labels,
 are [L, 2, G, P, D] over the layers in the order in which they are computed: the encoder's, then self-attention and cross-attention of
 each block of the decoder. Attention is patched to put keys and values in front, which have no relative-position term. steps holds the
-loss before each of five steps of AdamW on the prefix, stepped the prefix after them. All is computed in f32 row by row; the script
+loss before each of five steps of AdamW on the prefix, stepped the prefix after them. BART's decoder begins at position P behind a
+prefix (golden.position_start), its encoder at 0; logits_<place> have the prefix in one place alone. All is computed in f32 row by row; the script
 checks that transformers' padded batch gives the same.
 
 Run: python make_seq2seq_golden.py [NAME ...]
@@ -17,16 +18,21 @@ import torch
 import transformers
 from make_model_golden import HERE, randomise
 from safetensors.torch import save_file
-from transformers import AttentionInterface, AttentionMaskInterface, T5Config, T5ForConditionalGeneration
+from transformers import AttentionInterface, AttentionMaskInterface, BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 from transformers.masking_utils import eager_mask
 
-P = 7
+P, P_BART = 7, 20
 SOURCES, TARGETS = [17, 3, 40, 9], [6, 11, 2, 5]
 T5 = dict(vocab_size=48, d_model=24, d_kv=8, num_heads=2, d_ff=40, num_layers=2, num_decoder_layers=3,
           relative_attention_num_buckets=8, relative_attention_max_distance=20, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0)
+BART = dict(vocab_size=48, d_model=24, encoder_attention_heads=3, decoder_attention_heads=3, encoder_ffn_dim=40, decoder_ffn_dim=40,
+            max_position_embeddings=64, init_std=0.3)
 MODELS = {
     "t5": T5ForConditionalGeneration(T5Config(**T5)),
     "t5_gated": T5ForConditionalGeneration(T5Config(**T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
+    "bart": BartForConditionalGeneration(BartConfig(**BART, encoder_layers=2, decoder_layers=3)),
+    "bart_scaled": BartForConditionalGeneration(BartConfig(**BART, encoder_layers=3, decoder_layers=1, scale_embedding=True,
+                                                           activation_function="gelu_new")),
 }
 
 
@@ -47,8 +53,15 @@ AttentionInterface.register("prefixed", attention)
 AttentionMaskInterface.register("prefixed", eager_mask)
 
 
+def is_bart(model):
+    return model.config.model_type == "bart"
+
+
 def attentions(model):
     """The attention modules in the order in which they are computed."""
+    if is_bart(model):
+        return [layer.self_attn for layer in model.model.encoder.layers] + [
+            at for layer in model.model.decoder.layers for at in (layer.self_attn, layer.encoder_attn)]
     stacks = model.encoder.block, model.decoder.block
     return [layer.SelfAttention if hasattr(layer, "SelfAttention") else layer.EncDecAttention
             for stack in stacks for block in stack for layer in list(block.layer)[:-1]]
@@ -56,7 +69,16 @@ def attentions(model):
 
 def set_prefix(model, prefix):
     for l, layer in enumerate(attentions(model)):
-        layer.prefix = None if prefix is None else prefix[l]
+        layer.prefix = None if prefix is None or prefix[l] is None else prefix[l]
+    if is_bart(model):
+        model.model.decoder.embed_positions.offset = 2 if prefix is None else 2 + P_BART
+
+
+def in_place(model, prefix, place):
+    """The prefix of the layers of one place, of all three in turn."""
+    encoder = len(attentions(model)) - 2 * model.config.decoder_layers
+    places = [0] * encoder + [1, 2] * model.config.decoder_layers
+    return [p if place == at else None for p, at in zip(prefix, places)]
 
 
 def logits(model, rows, prefix=None):
@@ -66,10 +88,11 @@ def logits(model, rows, prefix=None):
 
 def logits_padded(model, rows, prefix):
     set_prefix(model, prefix)
+    pad = model.config.pad_token_id
     fill = lambda x, n, value: torch.nn.functional.pad(x, (0, n - len(x)), value=value)
-    source = torch.stack([fill(s, max(SOURCES), 0) for s, _, _ in rows])
+    source = torch.stack([fill(s, max(SOURCES), pad) for s, _, _ in rows])
     mask = torch.stack([fill(torch.ones_like(s), max(SOURCES), 0) for s, _, _ in rows])
-    ids = torch.stack([fill(i, max(TARGETS), 0) for _, i, _ in rows])
+    ids = torch.stack([fill(i, max(TARGETS), pad) for _, i, _ in rows])
     out = model(input_ids=source, attention_mask=mask, decoder_input_ids=ids).logits
     return torch.cat([out[r, :n] for r, n in enumerate(TARGETS)])
 
@@ -104,11 +127,15 @@ def golden(name, model, seed):
     if name == "t5_gated":
         model.lm_head.weight = torch.nn.Parameter(torch.empty(c.vocab_size, c.d_model))
     randomise(model, generator)
-    for layer in attentions(model):  # T5 trains what others divide scores by
+    for layer in [] if is_bart(model) else attentions(model):  # T5 trains what others divide scores by
         layer.q.weight.data.copy_((layer.q.weight * c.d_kv ** -0.5).half().float())
+    if is_bart(model):
+        model.final_logits_bias.copy_((torch.randn(1, c.vocab_size, generator=generator) * 0.5).half().float())
     for value in model.parameters():
         value.requires_grad_(False)
-    prefix = torch.randn(len(attentions(model)), 2, c.num_attention_heads, P, c.d_kv, generator=generator)
+    front = P_BART if is_bart(model) else P
+    prefix = torch.randn(len(attentions(model)), 2, c.num_attention_heads, front, c.d_model // c.num_attention_heads
+                         if is_bart(model) else c.d_kv, generator=generator)
     rows = []
     for source, target in zip(SOURCES, TARGETS):
         labels = torch.randint(2, c.vocab_size, (target,), generator=generator)
@@ -116,6 +143,9 @@ def golden(name, model, seed):
         rows.append((torch.randint(2, c.vocab_size, (source,), generator=generator), ids, labels))
     with torch.no_grad():
         bare, with_prefix = logits(model, rows), logits(model, rows, prefix)
+        alone = {f"golden.logits_{place}": logits(model, rows, in_place(model, prefix, i))
+                 for i, place in enumerate(["encoder", "decoder", "cross"])} if is_bart(model) else {}
+        assert (bare - logits_padded(model, rows, None)).abs().max() < 1e-4
         assert (with_prefix - logits_padded(model, rows, prefix)).abs().max() < 1e-4
     loss, grad = gradient(model, rows, prefix)
     steps, stepped = five_steps(model, rows, prefix)
@@ -125,10 +155,12 @@ def golden(name, model, seed):
 
     join = lambda i: torch.cat([row[i] for row in rows]).to(torch.int32)
     state = {k: v.to(torch.float16).contiguous() for k, v in model.state_dict().items()}
-    if name == "t5":
+    if name != "t5_gated":
         state.pop("lm_head.weight")
     state = {k: v for k, v in state.items() if not k.endswith("embed_tokens.weight")}
-    tensors = state | {
+    if is_bart(model):
+        alone["golden.position_start"] = torch.tensor([front], dtype=torch.int32)
+    tensors = state | alone | {
         "golden.ids": join(1), "golden.label_id": join(2), "golden.label_at": torch.arange(sum(TARGETS), dtype=torch.int32),
         "golden.lengths": torch.tensor(TARGETS, dtype=torch.int32),
         "golden.source_ids": join(0), "golden.source_lengths": torch.tensor(SOURCES, dtype=torch.int32),
