@@ -59,12 +59,12 @@ static bool is_rendered(const row_writer *w)
     return w->render->chat->kind == KVF__CHAT_RENDERED;
 }
 
-static kvf_status add_bos(const row_writer *w)
+static kvf_status add_bos(const row_writer *w, bool loss)
 {
     size_t from = w->ids->n;
     if (!kvf__adds_bos(w->render->tokenizer) || is_rendered(w)) return KVF_OK;
     KVF_TRY(kvf__ids_add(w->ctx, w->ids, kvf__token_bos(w->render->tokenizer)));
-    return label_new(w, from, false);
+    return label_new(w, from, loss);
 }
 
 static kvf_status add_id(const row_writer *w, int32_t id, bool loss)
@@ -120,16 +120,23 @@ static kvf_status add_turns(const row_writer *w, row_text prompt, row_text compl
 
 static kvf_status add_prompt(const row_writer *w, row_text prompt)
 {
-    KVF_TRY(add_bos(w));
+    KVF_TRY(add_bos(w, false));
     KVF_TRY(add_text(w, prompt, false));
     return end_source(w);
+}
+
+/* What a decoder writes is a text with its own BOS, where the tokenizer adds one (BART). */
+static kvf_status begin_target(const row_writer *w)
+{
+    KVF_TRY(add_id(w, w->render->start, false));
+    return add_bos(w, true);
 }
 
 static kvf_status add_pair(const row_writer *w, row_text prompt, row_text completion)
 {
     KVF_TRY(add_prompt(w, prompt));
     if (w->prompt_only) return KVF_OK;
-    if (w->render->encoder) KVF_TRY(add_id(w, w->render->start, false));
+    if (w->render->encoder) KVF_TRY(begin_target(w));
     KVF_TRY(add_text(w, completion, true));
     return add_eos(w);
 }
@@ -202,7 +209,7 @@ static kvf_status add_field(const row_writer *w, const kvf__template_piece *piec
 static kvf_status add_pieces(const row_writer *w, const bare_prompt *prompt)
 {
     const kvf__row_template *pattern = w->render->pattern;
-    KVF_TRY(add_bos(w));
+    KVF_TRY(add_bos(w, false));
     for (size_t i = 0; i < pattern->n; i++) {
         const kvf__template_piece *piece = &pattern->pieces[i];
         size_t from = w->ids->n;
@@ -269,7 +276,7 @@ static kvf_status write_text(const row_writer *w)
             "%s: an encoder-decoder wants rows with prompt and completion, not \"text\"", w->where);
     KVF_TRY(text_field(w, "text", &text));
     if (w->render->encoder) return add_prompt(w, text);
-    KVF_TRY(add_bos(w));
+    KVF_TRY(add_bos(w, false));
     KVF_TRY(add_text(w, text, !w->prompt_only));
     return w->prompt_only ? KVF_OK : add_eos(w);
 }

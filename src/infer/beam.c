@@ -88,6 +88,11 @@ static void add_continuations(beam_state *s, int64_t parent, const float *logits
     const kvf__said said = {request->prompt, b->ids, apart ? 0 : request->n, b->n};
     const double whole = kvf__log_sum(logits, s->V).value;
     const float *scores = s->logits;
+    const int32_t forced = kvf__completion_forced(s->search->base, b->n);
+    if (forced >= 0) {
+        keep(s, parent, forced, b->score);
+        return;
+    }
     for (int64_t v = 0; v < s->V; v++)
         s->logits[v] = (float)((double)logits[v] - whole);
     if (kvf__penalties_any(penalties)) {

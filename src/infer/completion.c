@@ -17,6 +17,12 @@ kvf__ends kvf__completion_ends(const kvf_base *base, const kvf_prefix *prefix,
     return ends;
 }
 
+int32_t kvf__completion_forced(const kvf_base *base, int64_t n)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    return d->encoder && !n ? d->ids.forced : -1;
+}
+
 /* Cuts the text at the earliest stop text that was not there before; true if there was one. The
  * first `changed` bytes of the text are those of the last call. */
 static bool cut_at_stop(kvf__completion *c, size_t changed)
@@ -52,8 +58,7 @@ static kvf_status add(kvf_ctx *ctx, const kvf_base *base, kvf__completion *c, in
     kvf__grown grown;
     if (kvf__ends_has(c->ends, token)) return end_text(ctx, c, KVF__FINISH_STOP);
     KVF_TRY(kvf__ids_add(ctx, &c->out, token));
-    const bool goes_on = !kvf__model_desc(base->model)->encoder; /* else it is a text of its own */
-    if (!c->decoding) KVF_TRY(kvf__decoding_create(ctx, base->tokenizer, goes_on, &c->decoding));
+    if (!c->decoding) KVF_TRY(kvf__decoding_create(ctx, base->tokenizer, true, &c->decoding));
     KVF_TRY(kvf__decoding_add(ctx, c->decoding, token, &c->text, &grown));
     c->settled = grown.settled;
     if (cut_at_stop(c, grown.changed))

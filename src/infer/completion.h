@@ -36,5 +36,9 @@ void kvf__completion_done(kvf__completion *completion);
  * training rows ended in it. */
 kvf__ends kvf__completion_ends(const kvf_base *base, const kvf_prefix *prefix,
                                const kvf__chat *chat);
+/* The token that a completion of n tokens must go on with, whatever the logits: the first of an
+ * encoder-decoder with forced_bos_token_id (transformers' ForcedBOSTokenLogitsProcessor); -1: none.
+ */
+int32_t kvf__completion_forced(const kvf_base *base, int64_t n);
 
 #endif

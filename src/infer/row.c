@@ -75,6 +75,8 @@ static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float
     const kvf__row_request *request = &row->request;
     const kvf__penalties *penalties = &request->sampling.penalties;
     const int64_t own = omp_get_thread_num() * V;
+    const int32_t forced = kvf__completion_forced(batch->base, (int64_t)row->completion.out.n);
+    if (forced >= 0) return forced;
     if (kvf__penalties_any(penalties)) {
         const kvf__ids *out = &row->completion.out;
         const bool apart = kvf__model_desc(batch->base->model)->encoder > 0; /* from the prompt */

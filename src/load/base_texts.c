@@ -82,10 +82,11 @@ kvf_status kvf__base_tokenizer_dir(kvf_ctx *ctx, const char *dir, kvf__base_file
     return KVF_OK;
 }
 
-/* The config with these end ids in place of its own. */
-static kvf_status replace_ends(kvf_ctx *ctx, const char *where, const kvf__ends *ends,
-                               kvf__base_file *file)
+/* The config with the ids of a generation_config.json in place of its own. */
+static kvf_status replace_ids(kvf_ctx *ctx, const char *where, const kvf__token_ids *ids,
+                              kvf__base_file *file)
 {
+    const kvf__ends *ends = &ids->ends;
     kvf_json *config = NULL, *list = kvf_json_array();
 
     for (int i = 0; i < ends->n; i++)
@@ -95,7 +96,12 @@ static kvf_status replace_ends(kvf_ctx *ctx, const char *where, const kvf__ends 
         kvf_json_free(list);
         return st;
     }
-    kvf_json_set(config, "eos_token_id", list);
+    if (ends->n)
+        kvf_json_set(config, "eos_token_id", list);
+    else
+        kvf_json_free(list);
+    if (ids->forced >= 0)
+        kvf_json_set(config, "forced_bos_token_id", kvf_json_new_int(ids->forced));
     char *text = kvf_json_text(config, KVF_JSON_INDENT);
     kvf__free(file->config);
     file->config = NULL;
@@ -121,13 +127,14 @@ kvf_status kvf__base_ends_read(kvf_ctx *ctx, const char *dir, kvf__desc *desc)
 
 static kvf_status read_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)
 {
-    kvf__desc generation = {0};
+    kvf__desc generation = {.ids.forced = -1};
     char *path = NULL;
 
     KVF_TRY(kvf__path_join(ctx, dir, "config.json", &path));
     kvf_status st = kvf__base_config_read(ctx, path, file);
     if (!st) st = kvf__base_ends_read(ctx, dir, &generation);
-    if (!st && generation.ids.ends.n) st = replace_ends(ctx, path, &generation.ids.ends, file);
+    if (!st && (generation.ids.ends.n || generation.ids.forced >= 0))
+        st = replace_ids(ctx, path, &generation.ids, file);
     kvf__free(path);
     return st ? st : kvf__base_tokenizer_dir(ctx, dir, file);
 }

@@ -53,7 +53,10 @@ kvf_status kvf__desc_set_ends(kvf_ctx *ctx, const char *where, const kvf_json *r
     const kvf__config c = {.ctx = ctx, .where = where, .root = root};
     const kvf_json *value = kvf_json_get(root, "eos_token_id");
     const kvf_json_type type = kvf_json_typeof(value);
+    int32_t forced;
 
+    KVF_TRY(get_id(&c, "forced_bos_token_id", &forced));
+    if (forced >= 0) desc->ids.forced = forced;
     if (type == KVF_JSON_NONE || type == KVF_JSON_NULL) return KVF_OK;
     return read_ends(&c, value, &desc->ids.ends);
 }
@@ -199,10 +202,13 @@ static kvf_status read_stacks(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(get_id(c, "decoder_start_token_id", &desc->ids.start));
     if (desc->ids.start < 0)
         desc->ids.start = desc->arch->keys->starts_with_eos ? desc->ids.eos : desc->ids.pad;
-    if (desc->ids.start >= 0 && desc->ids.start < desc->V) return KVF_OK;
-    return kvf__fail(c->ctx, KVF_EFORMAT,
-                     "%s: decoder_start_token_id is %ld, expected a token of the vocabulary",
-                     c->where, (long)desc->ids.start);
+    if (desc->ids.start < 0 || desc->ids.start >= desc->V)
+        return kvf__fail(c->ctx, KVF_EFORMAT,
+                         "%s: decoder_start_token_id is %ld, expected a token of the vocabulary",
+                         c->where, (long)desc->ids.start);
+    if (desc->ids.forced < desc->V) return KVF_OK;
+    return kvf__fail(c->ctx, KVF_EFORMAT, "%s: forced_bos_token_id is %ld, the vocabulary has %lld",
+                     c->where, (long)desc->ids.forced, (long long)desc->V);
 }
 
 static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)

@@ -25,6 +25,7 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->position.pad = -1;
     desc->dropout = (kvf__dropouts){-1, -1, -1, -1, 0};
     desc->ids.bos = desc->ids.eos = desc->ids.pad = desc->ids.start = -1;
+    desc->ids.forced = -1;
 }
 
 kvf__place kvf__layer_place(const kvf__desc *desc, int64_t layer)

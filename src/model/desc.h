@@ -119,6 +119,7 @@ typedef struct kvf__factors {
 typedef struct kvf__token_ids {
     int32_t bos, eos, pad; /* of several eos the first */
     int32_t start;         /* with which a decoder begins behind its encoder */
+    int32_t forced;        /* what it then writes first, whatever the logits */
     kvf__ends ends;        /* that end what is generated, by config or file */
 } kvf__token_ids;
 
@@ -166,7 +167,7 @@ typedef struct kvf__desc {
 kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *config,
                              kvf__desc *out);
 /* The ends that the root of a config.json or generation_config.json names, in place of those
- * before; nothing if it names none. */
+ * before, and forced_bos_token_id; nothing if it names none. */
 kvf_status kvf__desc_set_ends(kvf_ctx *ctx, const char *where, const kvf_json *root,
                               kvf__desc *desc);
 /* meta: scalar keys of the GGUF; table: for rope_freqs.weight and the shapes of tensors. */

@@ -1,4 +1,5 @@
-/* vocab.json and merges.txt, as GPT-2, RoBERTa and Qwen2 ship them: the pipeline is the family's.
+/* vocab.json and merges.txt, as GPT-2, RoBERTa, BART and Qwen2 ship them: the pipeline is the
+ * family's.
  *
  * The family is the config's tokenizer_class; without one, RoBERTa if the vocabulary has its
  * special tokens, else GPT-2. Its special tokens are those the files name, and by default the
@@ -18,6 +19,7 @@ typedef struct family {
 static const family FAMILIES[] = {
     {"GPT2", NULL, false, "<|endoftext|>", "<|endoftext|>", {"<|endoftext|>"}},
     {"Roberta", NULL, false, "<s>", "</s>", {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}},
+    {"Bart", NULL, false, "<s>", "</s>", {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}},
     {"Qwen2",
      "qwen2",
      true,
@@ -59,7 +61,7 @@ static kvf_status add_pipeline(const kvf__tok_source *src, kvf__tokenizer *t, co
     const char *where = src->path[KVF__FILE_CONFIG];
     const kvf_json *config = src->json[KVF__FILE_CONFIG];
     kvf__tok_step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
-    bool roberta = strcmp(fam->stem, "Roberta") == 0, prefix_space;
+    bool roberta = fam->bos && !strcmp(fam->bos, "<s>"), prefix_space;
 
     KVF_TRY(kvf__want_bool(ctx, where, config, "add_prefix_space", false, &prefix_space));
     KVF_TRY(kvf__want_bool(ctx, where, config, "trim_offsets", roberta, &t->trim_offsets));
