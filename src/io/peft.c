@@ -18,12 +18,15 @@ static const char LM_HEAD[] = "base_model.lm_head.weight";
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* The first row of a task is the one that is written. */
+#define SEQ2SEQ "SEQ_2_SEQ_LM"
+
+/* The first row of a task is the one that is written, but for encoder-decoders. */
 static const kvf__peft_row TASKS[] = {
     {"CAUSAL_LM", "lm", "CausalLM", "text-generation"},
     {"SEQ_CLS", "seq-cls", "SequenceClassification", "text-classification"},
     {"TOKEN_CLS", "token-cls", "TokenClassification", "token-classification"},
     {"QUESTION_ANS", "qa", "QuestionAnswering", "question-answering"},
+    {SEQ2SEQ, "lm", "Seq2SeqLM", "text2text-generation"},
     {"", "lm", NULL, NULL},
     {"FEATURE_EXTRACTION", "lm", NULL, NULL},
 };
@@ -36,10 +39,18 @@ const char *kvf__peft_task(const char *task_type)
     return NULL;
 }
 
-const kvf__peft_row *kvf__peft_row_of(const char *task)
+bool kvf__peft_is_seq2seq(const char *task_type)
 {
+    return !strcmp(task_type, SEQ2SEQ);
+}
+
+const kvf__peft_row *kvf__peft_row_of(const kvf__identity *id)
+{
+    const char *task = id->task;
     for (int i = 0; i < N_TASKS; i++)
-        if (strcmp(TASKS[i].task, task && *task ? task : "lm") == 0) return &TASKS[i];
+        if (kvf__peft_is_seq2seq(TASKS[i].type) == (id->encoder > 0) &&
+            strcmp(TASKS[i].task, task && *task ? task : "lm") == 0)
+            return &TASKS[i];
     return NULL;
 }
 
@@ -86,11 +97,15 @@ static kvf_status check_type(kvf_ctx *ctx, const char *path, const kvf_json *con
                          "P_TUNING",
                          path, type);
     KVF_TRY(get_count(ctx, path, config, "num_transformer_submodules", &submodules));
-    if (submodules > 1)
-        return kvf__fail(
-            ctx, KVF_EUNSUPPORTED,
-            "%s: num_transformer_submodules is %lld (an encoder-decoder model), want 1", path,
-            (long long)submodules);
+    const char *task = kvf_json_str(kvf_json_get(config, "task_type"), NULL);
+    const int64_t want = task && kvf__peft_is_seq2seq(task) && !*at_input ? 2 : 1;
+    if (submodules && submodules != want)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: num_transformer_submodules is %lld, want %lld for task_type %s", path,
+                         (long long)submodules, (long long)want, task ? task : "null");
+    if (*at_input && task && kvf__peft_is_seq2seq(task))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: virtual tokens before an encoder's input",
+                         path);
     return KVF_OK;
 }
 

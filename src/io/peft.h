@@ -20,10 +20,12 @@ void kvf__peft_done(kvf__peft *peft);
 typedef struct kvf__peft_row {
     const char *type, *task, *class_name, *pipeline;
 } kvf__peft_row;
-/* The task of a task_type, "lm" for "", CAUSAL_LM and others that save no head; NULL:
- * SEQ_2_SEQ_LM. */
+/* The task of a task_type, "lm" for "", CAUSAL_LM and others that save no head; NULL: it is not
+ * known. */
 const char *kvf__peft_task(const char *task_type);
-const kvf__peft_row *kvf__peft_row_of(const char *task); /* NULL: PEFT has no type for it */
+/* Of the task of a prefix; NULL: PEFT has no type for it. */
+const kvf__peft_row *kvf__peft_row_of(const kvf__identity *id);
+bool kvf__peft_is_seq2seq(const char *task_type);
 /* What an adapter folder is written of; all is viewed. */
 typedef struct kvf__peft_content {
     const kvf__identity *id;

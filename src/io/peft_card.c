@@ -43,13 +43,13 @@ static kvf_status put_head(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content 
     if (is_on_hub(what)) KVF_TRY(put_quoted(ctx, out, "base_model: ", what->base_id, ""));
     return kvf__buf_printf(ctx, out,
                            "library_name: peft\npipeline_tag: %s\ntags:\n- kvfold\n- %s\n---\n\n",
-                           kvf__peft_row_of(what->id->task)->pipeline, form);
+                           kvf__peft_row_of(what->id)->pipeline, form);
 }
 
 /* Python that loads it: the base by its id where there is one, else one that the reader has. */
 static kvf_status put_use(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
 {
-    const char *class = kvf__peft_row_of(what->id->task)->class_name;
+    const char *class = kvf__peft_row_of(what->id)->class_name;
     const char *name = what->id->base_name;
     const bool labels = what->head->n_labels > 0;
     const char *more = labels ? ", **labels" : what->head->regression ? ", num_labels=1" : "";

@@ -39,7 +39,7 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
 static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity *id,
                              const kvf__head_values *head)
 {
-    if (!kvf__peft_row_of(id->task))
+    if (!kvf__peft_row_of(id))
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: PEFT has no type for task %s", dir, id->task);
     if (head->words)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
@@ -95,7 +95,7 @@ static kvf_json *make_config(const content *what)
     const kvf__identity *id = what->id;
     kvf_json *config = make_shape(what);
 
-    kvf_json_set(config, "task_type", kvf_json_new_str(kvf__peft_row_of(id->task)->type));
+    kvf_json_set(config, "task_type", kvf_json_new_str(kvf__peft_row_of(id)->type));
     kvf_json_set(config, "base_model_name_or_path",
                  kvf__peft_text_or_null(what->base_id ? what->base_id : id->base_name));
     kvf_json_set(config, "revision", kvf_json_new_null());
@@ -103,7 +103,7 @@ static kvf_json *make_config(const content *what)
     kvf_json_set(config, "auto_mapping", kvf_json_new_null());
     kvf_json_set(config, "modules_to_save", modules_to_save(id, what->head));
     kvf_json_set(config, "num_layers", kvf_json_new_int(id->L));
-    kvf_json_set(config, "num_transformer_submodules", kvf_json_new_int(1));
+    kvf_json_set(config, "num_transformer_submodules", kvf_json_new_int(id->encoder ? 2 : 1));
     return config;
 }
 

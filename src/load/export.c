@@ -5,7 +5,7 @@
 #include "arch.h"
 #include "json_pack.h"
 #include "mlx_cache.h"
-#include "peft.h"
+#include "peft_stacks.h"
 #include "row_template.h"
 
 #include <string.h>
@@ -68,6 +68,25 @@ static kvf_status check_takes_cache(kvf_ctx *ctx, const kvf_export_options *opti
         options->path, arch->name);
 }
 
+/* Of an encoder-decoder. */
+static kvf_status export_peft_stacks(kvf_ctx *ctx, const kvf_export_options *options,
+                                     const kvf_prefix *prefix)
+{
+    kvf__identity id;
+    kvf__prefix theirs = {0};
+    const kvf__peft_content what = {.id = &id,
+                                    .prefix = &theirs,
+                                    .head = &prefix->file.head,
+                                    .base_id = options->base_id,
+                                    .options = prefix->file.options,
+                                    .lineage = prefix->file.lineage};
+    kvf_status st = kvf__peft_stacks_export(ctx, options->path, &prefix->file, &theirs, &id);
+
+    if (!st) st = kvf__peft_write(ctx, options->out, options->force, &what);
+    kvf__prefix_done(&theirs);
+    return st;
+}
+
 static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
                               const kvf_prefix *prefix)
 {
@@ -77,6 +96,7 @@ static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
                          "%s: its heads differ by layer, and PEFT gives all layers the same "
                          "(--format safetensors has each layer by itself)",
                          options->path);
+    if (prefix->file.id.encoder) return export_peft_stacks(ctx, options, prefix);
     const bool at_input = prefix->file.vectors.P > 0;
     const kvf__peft_content what = {.id = &prefix->file.id,
                                     .prefix = at_input ? NULL : &prefix->file.prefix,
@@ -241,7 +261,8 @@ static kvf_status open_exportable(kvf_ctx *ctx, const kvf_export_options *option
                          "%s: its virtual tokens have log-weights (--log-weight), which no cache "
                          "of another program holds",
                          options->path);
-    if ((*out)->file.id.encoder && options->format != KVF_EXPORT_SAFETENSORS)
+    if ((*out)->file.id.encoder && options->format != KVF_EXPORT_SAFETENSORS &&
+        options->format != KVF_EXPORT_PEFT)
         return kvf__fail(
             ctx, KVF_EUNSUPPORTED,
             "%s: a prefix of an encoder-decoder: --format safetensors holds all of its "

@@ -7,7 +7,7 @@
 #include "encoder_int.h"
 #include "encoder_run.h"
 #include "llama_state.h"
-#include "peft.h"
+#include "peft_stacks.h"
 
 #include <string.h>
 
@@ -100,6 +100,18 @@ static kvf_status fill_prefix(kvf_ctx *ctx, const kvf_import_options *options, c
     KVF_TRY(peft_shape(ctx, options->path, peft, base, id));
     KVF_TRY(describe_peft(ctx, options, base, "direct", peft, id, &file->head));
     const kvf__kv_shape kv = kvf__identity_kv(id);
+    if (kvf__peft_is_seq2seq(peft->task_type) != (id->encoder > 0))
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: task_type is %s, %s", options->path,
+                         peft->task_type,
+                         !base         ? "of an encoder-decoder: name it with --base"
+                         : id->encoder ? "but the base is an encoder-decoder: want SEQ_2_SEQ_LM"
+                                       : "but the base is no encoder-decoder");
+    if (id->encoder) {
+        KVF_TRY(kvf__prefix_create(ctx, &file->prefix, &kv, id->P));
+        KVF_TRY(kvf__peft_stacks_import(ctx, options->path, peft, id->base_architecture,
+                                        id->encoder, &file->prefix));
+        return kvf__artifact_write(ctx, options->out, options->force, file);
+    }
     KVF_TRY(check_width(ctx, options->path, peft, 2 * kvf__kv_at(&kv, kv.L).width));
     KVF_TRY(kvf__prefix_create(ctx, &file->prefix, &kv, id->P));
     kvf__prefix_from_flat(&file->prefix, peft->flat);

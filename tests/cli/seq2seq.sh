@@ -120,5 +120,5 @@ printf '{"text": "one stack"}\n' >text.jsonl
 run 1 train --base t5.h5 --data text.jsonl --out no.h5
 err_is 'kvfold: train: text.jsonl:1: an encoder-decoder wants rows with prompt and completion, not "text"'
 run 1 export prefix.h5 --out adapter
-err_is 'kvfold: export: prefix.h5: a prefix of an encoder-decoder: --format safetensors holds all of its places, others do not'
+err_is 'kvfold: export: prefix.h5: a prefix of t5 has no exact form in PEFT: --format safetensors holds all of its places'
 run 0 export prefix.h5 --format safetensors --out cache.safetensors

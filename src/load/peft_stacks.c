@@ -1,0 +1,83 @@
+/* PREFIX_TUNING of PEFT on encoder-decoders (peft_model.py, get_prompt, of 0.21): keys and values
+ * of the decoder's self-attention, and nothing else.
+ *
+ * For SEQ_2_SEQ_LM it writes its N layers twice in a row, takes the list four entries at a time,
+ * two for self-attention and two for cross-attention, and then empties the latter. So
+ * self-attention of block b reads layer 2 b mod N, and what is left never counts. Exported are N =
+ * 2 blocks layers, so that each block has one of its own; the odd ones are zeros. */
+#include "peft_stacks.h"
+#include "file_int.h"
+
+#include <string.h>
+
+/* The families for which this holds exactly: PEFT's decoder starts at position P, as ours does. */
+static const char *const FAMILIES[] = {"bart"};
+
+static kvf_status check_family(kvf_ctx *ctx, const char *where, const char *arch)
+{
+    for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++)
+        if (arch && !strcmp(arch, FAMILIES[i])) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: a prefix of %s has no exact form in PEFT: --format safetensors holds all "
+                     "of its places",
+                     where, arch ? arch : "an encoder-decoder");
+}
+
+/* Self-attention of block b of the decoder, behind an encoder of so many layers (stacks.h). */
+static int64_t layer_of(int64_t encoder, int64_t b)
+{
+    return encoder + 2 * b;
+}
+
+static void copy_layer(kvf__prefix *to, int64_t at, const kvf__prefix *from, int64_t l)
+{
+    const size_t n = (size_t)(2 * to->G * to->P * to->D);
+
+    memcpy(to->kv + (size_t)at * n, from->kv + (size_t)l * n, n * sizeof *to->kv);
+}
+
+kvf_status kvf__peft_stacks_export(kvf_ctx *ctx, const char *where, const kvf__artifact *file,
+                                   kvf__prefix *out, kvf__identity *id)
+{
+    const kvf__prefix *from = &file->prefix;
+    const int64_t encoder = file->id.encoder, blocks = (file->id.L - encoder) / 2;
+
+    KVF_TRY(check_family(ctx, where, file->id.base_architecture));
+    for (int64_t l = 0; l < from->L; l++)
+        if ((bool)from->layer_mask[l] != (l >= encoder && (l - encoder) % 2 == 0))
+            return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                             "%s: layer %lld has %s prefix, and PEFT knows those of the decoder's "
+                             "self-attention alone, in all of its layers (--places decoder)",
+                             where, (long long)l, from->layer_mask[l] ? "a" : "no");
+    KVF_TRY(kvf__prefix_init(ctx, out, 2 * blocks, from->G, from->P, from->D));
+    for (int64_t b = 0; b < blocks; b++)
+        copy_layer(out, 2 * b, from, layer_of(encoder, b));
+    *id = file->id;
+    id->L = out->L;
+    return KVF_OK;
+}
+
+kvf_status kvf__peft_stacks_import(kvf_ctx *ctx, const char *where, const kvf__peft *peft,
+                                   const char *arch, int64_t encoder, kvf__prefix *prefix)
+{
+    const int64_t blocks = (prefix->L - encoder) / 2, layer = 2 * prefix->G * prefix->D;
+    const int64_t N = peft->width / layer;
+    kvf__prefix theirs = {0};
+
+    KVF_TRY(check_family(ctx, where, arch));
+    if (peft->width % layer || N < blocks)
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: prompt_embeddings is [%lld, %lld], want [%lld, n * %lld] with n at "
+                         "least %lld, the layers of the decoder",
+                         where, (long long)peft->P, (long long)peft->width, (long long)peft->P,
+                         (long long)layer, (long long)blocks);
+    KVF_TRY(kvf__prefix_init(ctx, &theirs, N, prefix->G, peft->P, prefix->D));
+    kvf__prefix_from_flat(&theirs, peft->flat);
+    memset(prefix->layer_mask, 0, (size_t)prefix->L * sizeof *prefix->layer_mask);
+    for (int64_t b = 0; b < blocks; b++) {
+        copy_layer(prefix, layer_of(encoder, b), &theirs, 2 * b % N);
+        prefix->layer_mask[layer_of(encoder, b)] = 1;
+    }
+    kvf__prefix_done(&theirs);
+    return KVF_OK;
+}
