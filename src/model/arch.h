@@ -139,11 +139,11 @@ typedef struct kvf__arch {
                             are counted from the row behind it on (RoBERTa) */
     int32_t pad;         /* with pad_positions: unless the config has it */
     int32_t first_position; /* row of the table that position 0 has */
-    bool starts_at_0;    /* after a prefix positions start at 0 unless a run asks otherwise */
-    bool mlm_gelu;       /* the masked-LM head's activation is gelu, whatever the config says */
-    bool gguf_permuted;  /* rows of q and k are permuted in a GGUF */
-    bool takes_no_cache; /* its model in transformers: PEFT can put no prefix before it */
-    bool scaled_embed;   /* embeddings times the root of the width */
+    bool starts_at_0;       /* after a prefix positions start at 0 unless a run asks otherwise */
+    bool mlm_gelu;          /* the masked-LM head's activation is gelu, whatever the config says */
+    bool gguf_permuted;     /* rows of q and k are permuted in a GGUF */
+    bool takes_no_cache;    /* its model in transformers: PEFT can put no prefix before it */
+    bool scaled_embed;      /* embeddings times the root of the width */
     int64_t gguf_wide; /* a GGUF with so many layers divides scores by the root of C/H, not of D */
 } kvf__arch;
 

@@ -88,9 +88,9 @@ typedef struct kvf__embed_stack {
 
 /* What a token begins as, read from the file row by row. */
 typedef struct kvf__model_embed {
-    kvf__slot tokens;      /* [V, E] */
+    kvf__slot tokens;          /* [V, E] */
     kvf__embed_stack stack[2]; /* of the first stack, and of the decoder behind it */
-    kvf__slot types;       /* [types, E]; view.data NULL: none */
+    kvf__slot types;           /* [types, E]; view.data NULL: none */
     float *out, *out_bias; /* [C, E], [C] of the dense layer behind it; NULL: none, and E is C */
     kvf__read_fn *read;    /* how a pass reads rows of such tables; NULL: in place */
     void *user;

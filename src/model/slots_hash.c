@@ -112,8 +112,7 @@ kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, 
         *same = text[0].n == text[1].n && !memcmp(text[0].data, text[1].data, text[0].n) &&
                 a->tied == b->tied && a->ids.bos == b->ids.bos && a->ids.eos == b->ids.eos &&
                 a->ids.pad == b->ids.pad && a->ids.start == b->ids.start &&
-                a->ids.forced == b->ids.forced &&
-                a->ids.ends.n == b->ids.ends.n &&
+                a->ids.forced == b->ids.forced && a->ids.ends.n == b->ids.ends.n &&
                 !memcmp(a->ids.ends.id, b->ids.ends.id,
                         (size_t)a->ids.ends.n * sizeof *a->ids.ends.id);
     kvf__buf_done(&text[0]);

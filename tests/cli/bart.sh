@@ -1,0 +1,94 @@
+# BART from a folder of transformers: what it generates, greedily and with beams, and its loss are transformers'; an adapter of PEFT is
+# imported, gives PEFT's texts and loss, and is exported again; a run in all places is merged with the same bits as live, swept, and
+# shown; what PEFT has no form for is refused.
+golden=$SOURCE/tests/golden/bart
+how='--threads 2 --precision f32'
+bare_loss=$(sed -n 1p "$golden/losses.txt") peft_loss=$(sed -n 2p "$golden/losses.txt")
+
+# near A B: losses that differ by less than 1e-4
+near() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' || fail "loss $1, want $2"
+}
+# texts NAME PREFIX...: greedy and beams, with an option for the prefix
+texts() {
+    name=$1
+    shift
+    for kind in greedy beams; do
+        beams=1
+        [ $kind = beams ] && beams=3
+        # shellcheck disable=SC2086 # words
+        run 0 generate --base "$golden" "$@" --data "$golden/prompts.jsonl" --max-tokens 12 --beams $beams $how
+        grep -v '^==> ' out >"$name.$kind"
+        cp "$golden/${name}_$kind.txt" "$name.want"
+        same "$name.$kind" "$name.want"
+    done
+}
+texts bare
+# shellcheck disable=SC2086
+run 0 eval --base "$golden" --data "$golden/prompts.jsonl" $how --json
+near "$(value loss)" "$bare_loss"
+
+run 0 import "$golden/peft" --base "$golden" --out peft.h5
+texts peft --prefix peft.h5
+# shellcheck disable=SC2086
+run 0 eval --base "$golden" --prefix peft.h5 --data "$golden/prompts.jsonl" $how --json
+near "$(value loss)" "$peft_loss"
+run 0 export peft.h5 --out adapter
+run 0 import adapter --base "$golden" --out again.h5
+texts peft --prefix again.h5
+run 0 diff peft.h5 again.h5 --json
+has out '"max_abs":0.0'
+run 1 import "$golden/peft" --out no.h5
+err_is "kvfold: import: $golden/peft: task_type is SEQ_2_SEQ_LM, of an encoder-decoder: name it with --base"
+absent no.h5
+
+# a base file is the folder
+run 0 import "$golden" --out bart.h5
+# shellcheck disable=SC2086
+run 0 generate --base bart.h5 --prefix again.h5 --data "$golden/prompts.jsonl" --max-tokens 12 $how
+grep -v '^==> ' out >file.greedy
+same file.greedy peft.greedy
+
+how="$how --prefix-length 3 --batch-size 3 --seed 2 --force"
+for method in mlp direct; do
+    # shellcheck disable=SC2086
+    run 0 train --base "$golden" --data "$golden/prompts.jsonl" --valid "$golden/prompts.jsonl" --method $method --steps 6 $how --out run.h5
+    run 0 merge run.h5 --out prefix.h5 --force --base "$golden" --probe "$golden/prompts.jsonl" --json
+    [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$method: $(cat out)"
+    for file in run prefix; do
+        run 0 generate --base "$golden" --prefix $file.h5 --data "$golden/prompts.jsonl" --max-tokens 6 --threads 2 --precision f32
+        cp out $file.txt
+    done
+    same run.txt prefix.txt
+done
+# shellcheck disable=SC2086
+run 0 train --base "$golden" --data "$golden/prompts.jsonl" --steps 3 --init vocab --method direct $how --out vocab.h5
+run 0 words vocab.h5 --base "$golden" --top 1 --json
+has out '"layer":7'
+run 0 report vocab.h5 --base "$golden" --data "$golden/prompts.jsonl" --out page.html
+printf 'lr = 0.02, 0.01\n' >grid.txt
+# shellcheck disable=SC2086
+run 0 sweep --base "$golden" --data "$golden/prompts.jsonl" --valid "$golden/prompts.jsonl" --grid grid.txt --steps 3 --method direct \
+    --prefix-length 3 --batch-size 3 --threads 2 --precision f32 --seed 2 --out board
+# shellcheck disable=SC2086
+run 0 train --base "$golden" --data "$golden/prompts.jsonl" --valid "$golden/prompts.jsonl" --method direct --lr 0.01 --steps 3 $how --out run.h5
+for file in run.h5 board/lr-0.01.h5; do
+    run 0 eval --base "$golden" --prefix $file --data "$golden/prompts.jsonl" --threads 2 --precision f32 --json
+    value loss
+done >losses
+near "$(sed -n 1p losses)" "$(sed -n 2p losses)"
+
+# --places: PEFT's form is that of the decoder alone
+run 1 export prefix.h5 --out no
+err_is 'kvfold: export: prefix.h5: layer 0 has a prefix, and PEFT knows those of the decoder'"'"'s self-attention alone, in all of its layers (--places decoder)'
+# shellcheck disable=SC2086
+run 0 train --base "$golden" --data "$golden/prompts.jsonl" --places decoder --method direct --steps 2 $how --out run.h5
+run 0 export run.h5 --out trained
+has trained/adapter_config.json '"task_type": "SEQ_2_SEQ_LM"'
+
+# what is refused by the config
+mkdir wide
+cp "$golden"/*.json "$golden"/*.safetensors wide
+sed 's/"decoder_ffn_dim": 40/"decoder_ffn_dim": 48/' "$golden/config.json" >wide/config.json
+run 1 generate --base wide --prompt a
+err_is 'kvfold: generate: wide/config.json: encoder_ffn_dim is 40 and decoder_ffn_dim is 48: stacks of different sizes are not supported'
