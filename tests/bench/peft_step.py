@@ -166,11 +166,11 @@ def main():
     done = 0
     for _ in sys.stdin:
         batch, tokens, labels = batches[done % len(batches)]
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         loss = step(model, parameters, optimizer, batch, args.mode)
-        seconds = time.perf_counter() - begin
+        seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
         done += 1
-        print(json.dumps({"seconds": seconds, "tokens": tokens, "label_tokens": labels, "tokens_per_second": tokens / seconds,
+        print(json.dumps({"seconds": seconds, "cpu_seconds": cpu, "tokens": tokens, "label_tokens": labels, "tokens_per_second": tokens / seconds,
                           "loss": loss, "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}), flush=True)
 
 

@@ -9,7 +9,8 @@ over rounds of the ratio within a round. Before a round the machine must be idle
     python tests/bench/race.py --kvfold build/kvfold --work bert-base:8x128 --work deberta-base:8x128 --work t5-small:8x128
     python tests/bench/race.py --kvfold build/kvfold --other old/kvfold --contestants kvfold,other   # two builds
 
-The last three are shapes of train_step.py, whose turn of kvfold is a short run of `train`. Needs what peft_step.py needs, for the
+The last three are shapes of train_step.py, whose turn of kvfold is a short run of `train`. With --cpu, which these alone have, ratios
+are of processor time, for a machine that others use; with --threads 1, as threads that wait for each other count. Needs what peft_step.py needs, for the
 contestants that are PEFT.
 """
 import argparse
@@ -38,6 +39,7 @@ def parse():
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--idle", type=float, default=120, help="most seconds to wait for an idle machine before a round")
+    parser.add_argument("--cpu", action="store_true", help="ratios of processor time")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -129,14 +131,14 @@ def median(values):
     return statistics.median(values)
 
 
-def summarise(contestants, summaries, disturbed):
+def summarise(contestants, summaries, disturbed, key):
     first = contestants[0]
     rows = {}
     for c, summary in zip(contestants, summaries):
         row = {
             "tokens_per_second": median([s["tokens_per_second"] for s in c.steps]),
-            "seconds": median([s["seconds"] for s in c.steps]),
-            "ratio": median([s["seconds"] / f["seconds"] for s, f in zip(c.steps, first.steps)]),
+            "seconds": median([s[key] for s in c.steps]),
+            "ratio": median([s[key] / f[key] for s, f in zip(c.steps, first.steps)]),
             "peak_rss_bytes": summary.get("peak_rss_bytes") or c.steps[-1]["peak_rss_bytes"],
         }
         if summary:
@@ -170,7 +172,7 @@ def race(args, work):
         for c in contestants[turn:] + contestants[:turn]:
             c.step(round_number >= 0)
             time.sleep(0.05)  # threads that spin after their work come to rest
-    return summarise(contestants, [c.close() for c in contestants], disturbed)
+    return summarise(contestants, [c.close() for c in contestants], disturbed, "cpu_seconds" if args.cpu else "seconds")
 
 
 def main():

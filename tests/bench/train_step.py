@@ -3,8 +3,8 @@ token, and encoder-decoders. For each line of standard input one short run train
 race.py writes the lines, and peft_step.py runs the same shapes in PyTorch.
 
 Rows are random letters, a token each; an encoder's LENGTH counts its two special tokens. An encoder-decoder reads LENGTH tokens and
-writes a quarter as many, both with their end, and has prefixes in the decoder and in cross-attention, as PEFT's form has. Runs longer
-than a step keep the start of a process out of what is measured: the clock of train begins with the first step.
+writes a quarter as many, both with their end, and has prefixes in the decoder and in cross-attention, as PEFT's form has. The clock of
+train begins with the first step; processor time is that of a run less that of a run of one step, by the steps between them.
 
 Needs make_tiny beside kvfold (build/tests), for the tokenizer.
 """
@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,7 @@ def parse():
     parser.add_argument("--mode", choices=["auto", "f32", "bf16"], default="auto")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=3, help="of a run")
+    parser.add_argument("--steps", type=int, default=3, help="of a run, at least 2")
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
@@ -66,8 +67,16 @@ def make(args, folder):
     write_rows(data, args, args.batch * args.steps)
     task = ["--task", "lm", "--places", "decoder,cross"] if seq2seq else ["--task", "token-cls"]
     return [args.kvfold, "train", "--base", base, "--data", data, *task, "--method", "mlp", "--prefix-length", "20", "--encoder-hidden", "512",
-            "--init", "random", "--batch-size", str(args.batch), "--steps", str(args.steps), "--precision", args.mode, "--threads",
+            "--init", "random", "--batch-size", str(args.batch), "--precision", args.mode, "--threads",
             str(args.threads), "--out", os.path.join(folder, "run.h5"), "--force", "--quiet", "--json"]
+
+
+def run(command, steps):
+    """What train says of a run of so many steps, and its processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command + ["--steps", str(steps)], check=True, stdout=subprocess.PIPE)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return json.loads(done.stdout), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main():
@@ -76,10 +85,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         command = make(args, folder)
         for _ in sys.stdin:
-            run = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-            tokens = run["tokens"] / run["steps"]
-            print(json.dumps({"seconds": tokens / run["tokens_per_second"], "tokens": tokens, "tokens_per_second": run["tokens_per_second"],
-                              "loss": run["train_loss"], "peak_rss_bytes": run["peak_rss_bytes"]}), flush=True)
+            first = run(command, 1)[1]
+            done, cpu = run(command, args.steps)
+            tokens = done["tokens"] / done["steps"]
+            print(json.dumps({"seconds": tokens / done["tokens_per_second"], "cpu_seconds": (cpu - first) / (args.steps - 1), "tokens": tokens,
+                              "tokens_per_second": done["tokens_per_second"], "loss": done["train_loss"],
+                              "peak_rss_bytes": done["peak_rss_bytes"]}), flush=True)
 
 
 if __name__ == "__main__":
