@@ -120,6 +120,29 @@ START_TEST(a_gguf_and_its_file_are_one)
 END_TEST
 
 /* A run that trains every weight of a GGUF folds to a base file, which loses nothing of it. */
+/* A Unigram vocabulary in a GGUF gives the ids of the SentencePiece model that it was made of. */
+START_TEST(unigram_is_that_of_its_model)
+{
+    static const char *const TEXTS[] = {"abe  ins ", " sin\xEF\xBC\xA1 \xC3\x9F", "xyz ab", ""};
+    kvf_base *gguf = open_exact(ck_source("tests/golden/model_t5/model.gguf"));
+    kvf__tokenizer *model = NULL;
+
+    ck_assert_msg(!kvf__tokenizer_from_dir(ctx, ck_source("tests/golden/model_t5"), &model), "%s",
+                  kvf_ctx_error(ctx));
+    for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
+        kvf__ids a = ids_of(gguf, TEXTS[i]), b = {0};
+        ck_assert(!kvf__encode(ctx, model, TEXTS[i], strlen(TEXTS[i]), true, &b));
+        ck_assert_uint_eq(a.n, b.n);
+        if (a.n) ck_assert_mem_eq(a.data, b.data, a.n * sizeof *a.data);
+        kvf__ids_done(&a);
+        kvf__ids_done(&b);
+    }
+    ck_assert_int_eq(kvf__token_eos(gguf->tokenizer), 1);
+    kvf__tokenizer_free(model);
+    kvf_base_free(gguf);
+}
+END_TEST
+
 START_TEST(full_folds_on_a_gguf)
 {
     const char *run = in_dir("run.h5"), *rows = in_dir("rows.jsonl"), *folded = in_dir("folded.h5");
@@ -234,6 +257,7 @@ int main(void)
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_set_timeout(core, 60);
     tcase_add_loop_test(core, a_gguf_and_its_file_are_one, 0, N_ROWS);
+    tcase_add_test(core, unigram_is_that_of_its_model);
     tcase_add_loop_test(core, full_folds_on_a_gguf, 0, N_ROWS);
     tcase_add_test(errors, no_words_for_it);
     tcase_add_loop_test(errors, vocabulary_refused, 0, sizeof BAD / sizeof BAD[0]);

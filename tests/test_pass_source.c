@@ -317,6 +317,51 @@ START_TEST(bad_inputs_are_refused)
 }
 END_TEST
 
+/* The logits of all labels behind the prefix, to be freed. */
+static float *logits_of(golden *g)
+{
+    float *logits = calloc((size_t)(g->batch.n_labels * kvf__model_desc(g->model)->V),
+                           sizeof *logits);
+
+    loss_of(g, &g->prefix, false);
+    ck_assert_int_eq(kvf__pass_lm_logits(g->ctx, g->pass, logits), KVF_OK);
+    return logits;
+}
+
+/* A GGUF, written by the gguf package as llama.cpp's converter would, is the model of the folder,
+ * to the bit, whose farthest distance is the 128 that a GGUF does not tell. */
+START_TEST(gguf_is_the_same_model)
+{
+    golden folder, file;
+    kvf__weights gguf = {0};
+    kvf__desc from_folder = golden_open(&folder, MODELS[_i]),
+              unused = golden_open(&file, MODELS[_i]), from_gguf = {0};
+    char path[128];
+
+    snprintf(path, sizeof path, "tests/golden/model_%s/model.gguf", MODELS[_i]);
+    ck_assert_msg(!kvf__gguf_open(file.ctx, ck_source(path), &gguf), "%s", kvf_ctx_error(file.ctx));
+    ck_assert_msg(!kvf__desc_from_gguf(file.ctx, path, gguf.meta, &gguf.table, &from_gguf), "%s",
+                  kvf_ctx_error(file.ctx));
+    ck_assert_int_eq(from_gguf.position.relative.farthest, 128);
+    ck_assert_int_eq(from_gguf.encoder, from_folder.encoder);
+    ck_assert_int_eq(from_gguf.ids.start, from_folder.ids.start);
+    ck_assert(from_gguf.tied == !_i && from_gguf.block.gated == _i);
+    from_folder.position.relative.farthest = 128;
+    golden_pack(&folder, &from_folder, &folder.weights.table, KVF__F32);
+    golden_pack(&file, &from_gguf, &gguf.table, KVF__F32);
+    float *want = logits_of(&folder), *got = logits_of(&file);
+    ck_assert_mem_eq(got, want,
+                     (size_t)(file.batch.n_labels * kvf__model_desc(file.model)->V) * sizeof *got);
+    ck_assert(got[0] != got[1]);
+    free(want);
+    free(got);
+    kvf__desc_done(&unused);
+    golden_unload(&folder);
+    golden_unload(&file);
+    kvf__weights_close(&gguf);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pass_source");
@@ -328,6 +373,7 @@ int main(void)
     tcase_add_loop_test(cases, five_steps_match, 0, N_MODELS);
     tcase_add_loop_test(cases, recomputed_gradients_are_the_same, 0, N_MODELS);
     tcase_add_loop_test(cases, cached_logits_match, 0, N_MODELS);
+    tcase_add_loop_test(cases, gguf_is_the_same_model, 0, 2); /* T5's */
     tcase_add_loop_test(cases, places_are_layers, 0, N_MODELS);
     tcase_add_test(cases, each_place_alone_matches);
     tcase_add_test(cases, bf16_gradient_is_no_worse_than_autocast);

@@ -2,12 +2,15 @@
  * src/text reads. */
 #include "open_base.h"
 
+#include <string.h>
+
 typedef struct arrays {
     const char *const *tokens, *const *merges;
     const size_t *token_bytes, *merge_bytes;
     float *scores;
     int32_t *types;
-    int64_t n_tokens, n_merges, n_scores, n_types;
+    uint8_t *charsmap;
+    int64_t n_tokens, n_merges, n_scores, n_types, n_charsmap;
 } arrays;
 
 static void arrays_done(arrays *a)
@@ -18,6 +21,21 @@ static void arrays_done(arrays *a)
     kvf__free((void *)a->merge_bytes);
     kvf__free(a->scores);
     kvf__free(a->types);
+    kvf__free(a->charsmap);
+}
+
+/* SentencePiece's table of characters, of Unigram. */
+static kvf_status read_charsmap(kvf_ctx *ctx, const kvf__weights *w, arrays *a)
+{
+    int32_t *bytes = NULL;
+
+    KVF_TRY(kvf__gguf_ints(ctx, w, "tokenizer.ggml.precompiled_charsmap", &bytes, &a->n_charsmap));
+    if (a->n_charsmap <= 0) a->n_charsmap = 0;
+    kvf_status st = kvf__alloc_array(ctx, (size_t)a->n_charsmap, 1, &a->charsmap);
+    for (int64_t i = 0; !st && i < a->n_charsmap; i++)
+        a->charsmap[i] = (uint8_t)bytes[i];
+    kvf__free(bytes);
+    return st;
 }
 
 static kvf_status read_arrays(kvf_ctx *ctx, const char *path, const kvf__weights *w, arrays *a)
@@ -28,6 +46,7 @@ static kvf_status read_arrays(kvf_ctx *ctx, const char *path, const kvf__weights
                               &a->n_merges));
     KVF_TRY(kvf__gguf_floats(ctx, w, "tokenizer.ggml.scores", &a->scores, &a->n_scores));
     KVF_TRY(kvf__gguf_ints(ctx, w, "tokenizer.ggml.token_type", &a->types, &a->n_types));
+    KVF_TRY(read_charsmap(ctx, w, a));
     if (a->n_tokens <= 0)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.tokens is missing", path);
     if (a->n_scores >= 0 && a->n_scores != a->n_tokens)
@@ -88,6 +107,14 @@ static kvf_status with_vocab(kvf_ctx *ctx, const char *path, const kvf__weights 
             .add_space_prefix = flag_of(w, "tokenizer.ggml.add_space_prefix"),
             .chat_template = kvf_json_str(key(w, "tokenizer.chat_template"), NULL),
         };
+        if (vocab.model && !strcmp(vocab.model, "t5")) { /* Unigram, as sentencepiece.c has it */
+            vocab.charsmap = a.charsmap;
+            vocab.charsmap_bytes = (size_t)a.n_charsmap;
+            vocab.collapse_spaces = flag_of(w, "tokenizer.ggml.remove_extra_whitespaces") == 1;
+            vocab.fuse_unk = true;
+            if (vocab.add_bos < 0) vocab.add_bos = 0;
+            if (vocab.add_eos < 0) vocab.add_eos = 0;
+        }
         st = use(ctx, &vocab, out);
     }
     arrays_done(&a);

@@ -51,7 +51,8 @@ static const kvf__weight weights[] = {
 /* Copies of the embeddings, and a bias that nothing reads. */
 static const char *const buffers[] = {
     "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", NULL};
+    "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+    "dec.blk.0.cross_attn_rel_b.weight", NULL};
 
 /* Rows may be longer than those of pretraining: distances beyond the farthest share a bucket. */
 static const kvf__config_keys keys = {
@@ -73,6 +74,7 @@ static const kvf__config_keys keys = {
 
 static const kvf__arch rows[] = {{
     .name = "t5",
+    .gguf = "t5",
     .class_stem = "T5",
     .prefix = "",
     .keys = &keys,

@@ -1,5 +1,5 @@
 /* Metadata of a GGUF -> description. The string "llama" covers Llama, SmolLM2, TinyLlama and
- * Mistral, "bert" what has BERT's blocks and learned positions.
+ * Mistral, "bert" what has BERT's blocks and learned positions, "t5" Flan-T5, too.
  *
  * Keys are those of ggml's docs/gguf.md. What the metadata does not have is read off the tensors:
  * biases and an own head exist where their tensors do, and Llama 3's rope scaling is the tensor
@@ -228,6 +228,26 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
+/* An encoder-decoder whose distances add a bias: T5. Rows may be longer than those of pretraining.
+ */
+static kvf_status read_encoder_decoder(const kvf__config *c, const kvf__table *table,
+                                       kvf__desc *desc)
+{
+    char full[KVF__NAME_BYTES];
+    const kvf_json *value = find(c, "decoder_block_count", full);
+    int64_t blocks = desc->L;
+
+    if (!desc->arch->keys->decoder_layers) return KVF_OK;
+    if (value) KVF_TRY(kvf__config_count(c, full, value, &blocks));
+    desc->ids.start = token_id(c, kvf__config_name(c, "decoder_start_token_id", full));
+    KVF_TRY(kvf__config_stacks(c, desc, blocks));
+    desc->block.gated = kvf__table_find(table, "enc.blk.0.ffn_gate.weight");
+    if (desc->block.gated) desc->block.act = KVF__GELU_TANH;
+    desc->position.max = desc->arch->keys->positions.otherwise;
+    desc->score_scale = 1;
+    return kvf__config_bias(c, desc);
+}
+
 static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__desc *desc)
 {
     double eps;
@@ -242,6 +262,7 @@ static kvf_status read_all(const kvf__config *c, const kvf__table *table, kvf__d
     desc->norm_eps = (float)eps;
     desc->tied = !kvf__table_find(table, "output.weight");
     KVF_TRY(read_factors(c, desc));
+    KVF_TRY(read_encoder_decoder(c, table, desc));
     KVF_TRY(read_local_layers(c, desc));
     add_ends(c, desc);
     if (rope) KVF_TRY(read_rope(c, desc));

@@ -184,7 +184,6 @@ static kvf_status check_alike(const kvf__config *c, const char *const *pair)
     return KVF_OK;
 }
 
-/* The decoder's layers behind the encoder's, two for each of its blocks. */
 static kvf_status read_stacks(const kvf__config *c, kvf__desc *desc)
 {
     const char *key = desc->arch->keys->decoder_layers;
@@ -194,18 +193,8 @@ static kvf_status read_stacks(const kvf__config *c, kvf__desc *desc)
     if (!key) return KVF_OK;
     KVF_TRY(check_alike(c, desc->arch->keys->alike));
     if (kvf_json_typeof(value) > KVF_JSON_NULL) KVF_TRY(kvf__config_count(c, key, value, &blocks));
-    if (desc->L > KVF__MOST_LAYERS || blocks > KVF__MOST_LAYERS)
-        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %lld and %lld layers, expected at most %d",
-                         c->where, (long long)desc->L, (long long)blocks, KVF__MOST_LAYERS);
-    desc->encoder = desc->L;
-    desc->L += 2 * blocks;
     KVF_TRY(get_id(c, "decoder_start_token_id", &desc->ids.start));
-    if (desc->ids.start < 0)
-        desc->ids.start = desc->arch->keys->starts_with_eos ? desc->ids.eos : desc->ids.pad;
-    if (desc->ids.start < 0 || desc->ids.start >= desc->V)
-        return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: decoder_start_token_id is %ld, expected a token of the vocabulary",
-                         c->where, (long)desc->ids.start);
+    KVF_TRY(kvf__config_stacks(c, desc, blocks));
     if (desc->ids.forced < desc->V) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EFORMAT, "%s: forced_bos_token_id is %ld, the vocabulary has %lld",
                      c->where, (long)desc->ids.forced, (long long)desc->V);

@@ -184,6 +184,21 @@ void kvf__config_local(kvf__desc *desc, int64_t every, int64_t first)
             desc->position.global[l / 64] |= UINT64_C(1) << l % 64;
 }
 
+kvf_status kvf__config_stacks(const kvf__config *c, kvf__desc *desc, int64_t blocks)
+{
+    if (desc->L > KVF__MOST_LAYERS || blocks > KVF__MOST_LAYERS)
+        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %lld and %lld layers, expected at most %d",
+                         c->where, (long long)desc->L, (long long)blocks, KVF__MOST_LAYERS);
+    desc->encoder = desc->L;
+    desc->L += 2 * blocks;
+    if (desc->ids.start < 0)
+        desc->ids.start = desc->arch->keys->starts_with_eos ? desc->ids.eos : desc->ids.pad;
+    if (desc->ids.start >= 0 && desc->ids.start < desc->V) return KVF_OK;
+    return kvf__fail(c->ctx, KVF_EFORMAT,
+                     "%s: decoder_start_token_id is %ld, expected a token of the vocabulary",
+                     c->where, (long)desc->ids.start);
+}
+
 static kvf_status derive_head(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;

@@ -95,7 +95,11 @@ kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc)
     double buckets, farthest;
     bool tied, scales;
 
-    KVF_TRY(kvf__config_real(c, c->root, "relative_attention_num_buckets", 32, &buckets));
+    const char *count = c->gguf ? "attention.relative_buckets_count"
+                                : "relative_attention_num_buckets";
+
+    KVF_TRY(kvf__config_real(c, c->root, count, 32, &buckets));
+    /* no key of a GGUF */
     KVF_TRY(kvf__config_real(c, c->root, "relative_attention_max_distance", 128, &farthest));
     const int64_t span = buckets >= 4 && buckets <= 1 << 16 ? (int64_t)buckets / 2 : 0;
     if (!span || buckets != (double)(2 * span) || !(farthest > (double)span) ||
@@ -106,7 +110,7 @@ kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc)
                          c->where, buckets, farthest);
     desc->position.relative = (kvf__relative){
         .span = span, .farthest = (int64_t)farthest, .logarithmic = true};
-    KVF_TRY(kvf__config_switch(c, "tie_word_embeddings", true, &tied));
+    KVF_TRY(kvf__config_switch(c, "tie_word_embeddings", !c->gguf || desc->tied, &tied));
     KVF_TRY(kvf__config_switch(c, "scale_decoder_outputs", tied, &scales));
     if (scales) desc->factors.head = (float)(1 / sqrt((double)desc->C));
     return KVF_OK;
