@@ -183,7 +183,7 @@ static bool view_row(const kvf__batcher *batcher, const kvf__dataset *dataset, i
     if (dataset->spans) memcpy(row->span, dataset->spans + 2 * example, sizeof row->span);
     if (!batcher->rules.causal) return true;
     row->n = last + 1;
-    row->shareable = first;
+    row->shareable = batcher->rules.source && !shift ? row->n / 2 : first; /* read on both sides */
     return last >= 0;
 }
 

@@ -12,7 +12,8 @@
 typedef struct kvf__batch_rules {
     bool causal, share;
     bool source; /* an encoder-decoder: tokens before the first position that predicts a label are
-                    the encoder's, in batch.source; causal lm only, nothing is shared */
+                    the encoder's, in batch.source, of a row to classify its first half; nothing is
+                    shared */
     bool infix;  /* the prefix comes before the first position that predicts a label: the tokens in
                     front become a common prefix of their row, and the batch has infix_at; causal lm
                     only */

@@ -23,7 +23,9 @@ static void share_capacity(int64_t capacity, int64_t *a, int64_t *b)
 /* Cuts load->a and load->b to what fits; *fits false: the group is to be left out. */
 static kvf_status fit(kvf__loader *load, bool pair, bool *fits)
 {
-    int64_t cost = kvf__loader_cost(load, pair), most = load->options.max_length;
+    const bool twice = load->options.render.encoder; /* both stacks read it, with an EOS */
+    int64_t cost = kvf__loader_cost(load, pair) + twice;
+    int64_t most = load->options.max_length / (twice ? 2 : 1);
     int64_t a = (int64_t)load->a.n, b = pair ? (int64_t)load->b.n : 0;
     *fits = true;
     if (a + b + cost <= most) return KVF_OK;
@@ -44,6 +46,33 @@ static kvf_status encode(kvf__loader *load, const char *text, size_t bytes, kvf_
     return kvf__encode(load->ctx, load->options.render.tokenizer, text, bytes, false, out);
 }
 
+static kvf_status add_unlabelled(kvf__loader *load, int32_t id)
+{
+    KVF_TRY(kvf__ids_add(load->ctx, &load->rows.ids, id));
+    KVF_TRY(kvf__ids_add(load->ctx, &load->rows.types, 0));
+    return kvf__ids_add(load->ctx, &load->rows.labels, KVF__NO_LABEL);
+}
+
+/* An encoder-decoder reads the text on both sides, the decoder shifted right, so that its last
+ * state is the one at the text's EOS, which transformers classifies by
+ * (T5ForSequenceClassification, BartForSequenceClassification). */
+static kvf_status add_target(kvf__loader *load)
+{
+    const kvf__render *render = &load->options.render;
+    const int64_t from = kvf__loader_row_start(load);
+    const int32_t eos = kvf__token_eos(render->tokenizer);
+
+    if (eos < 0)
+        return kvf__loader_fail(load, "the tokenizer has no EOS, at which an encoder-decoder "
+                                      "classifies");
+    if (load->rows.ids.data[load->rows.ids.n - 1] != eos) KVF_TRY(add_unlabelled(load, eos));
+    const int64_t n = (int64_t)load->rows.ids.n - from;
+    KVF_TRY(add_unlabelled(load, render->start));
+    for (int64_t i = 0; i < n - 1; i++)
+        KVF_TRY(add_unlabelled(load, load->rows.ids.data[from + i]));
+    return KVF_OK;
+}
+
 /* One row of load->a and load->b with one label, where the head reads or, if not below 0, at token
  * `read` of load->a. */
 static kvf_status put_row(kvf__loader *load, bool pair, int64_t read, int32_t label, float value)
@@ -52,6 +81,7 @@ static kvf_status put_row(kvf__loader *load, bool pair, int64_t read, int32_t la
     KVF_TRY(kvf__loader_join(load, pair, &a_at, &b_at));
     if ((int64_t)load->rows.ids.n == kvf__loader_row_start(load) + kvf__loader_front(load))
         return kvf__loader_fail(load, "the row has no tokens");
+    if (load->options.render.encoder) KVF_TRY(add_target(load));
     int64_t at = read < 0 ? kvf__loader_read_at(load) : kvf__loader_row_start(load) + a_at + read;
     load->rows.labels.data[at] = label;
     return kvf__loader_end_row(load, &(kvf__row_info){.value = isnan(value) ? 0 : value});

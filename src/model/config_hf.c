@@ -302,7 +302,8 @@ static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
     const kvf__config_keys *keys = desc->arch->keys;
     kvf__dropouts *to = &desc->dropout;
 
-    KVF_TRY(kvf__config_real(c, c->root, "classifier_dropout", -1, &to->classifier));
+    KVF_TRY(kvf__config_real(c, c->root, "classifier_dropout", keys->decoder_layers ? 0 : -1,
+                             &to->classifier));
     KVF_TRY(kvf__config_real(c, c->root, "hidden_dropout_prob", -1, &prob));
     KVF_TRY(kvf__config_real(c, c->root,
                              keys->hidden_dropout ? keys->hidden_dropout : "hidden_dropout", prob,

@@ -23,6 +23,7 @@
 #define DEBERTA    " deberta-v2 "
 #define MODERNBERT " modernbert "
 #define NOMIC      " nomic_bert "
+#define T5_BART    " t5 bart "
 #define GPT2       " gpt2 "
 #define LLAMA      " llama mistral qwen2 qwen3 "
 #define NO_INNER   NULL, KVF__TANH, false, false
@@ -60,6 +61,8 @@ static const kvf__head_kind KINDS[] = {
      KVF__RATE_POOLED},
     {DISTILBERT DEBERTA, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true, KVF__RATE_HIDDEN},
     {DISTILBERT, KVF__TASK_QA, NO_INNER, "qa_outputs", true, KVF__RATE_QA},
+    {T5_BART, KVF__TASK_SEQ_CLS, "classification_head.dense", KVF__TANH, false, true,
+     "classification_head.out_proj", true, KVF__RATE_CLASSIFIER},
     {GPT2 LLAMA, KVF__TASK_SEQ_CLS, NO_INNER, "score", false, KVF__RATE_NONE},
     /* transformers has none: the head of seq-cls with one output, a score for each choice */
     {GPT2 LLAMA, KVF__TASK_CHOICE, NO_INNER, "score", false, KVF__RATE_NONE},

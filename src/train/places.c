@@ -15,6 +15,8 @@ static const char *useless_option(const kvf_train_options *o)
     if (o->base_dropout > 0) return "base-dropout";
     if (o->retention && *o->retention) return "retain";
     if (o->split_text) return "split-text";
+    if (o->verbalizer && *o->verbalizer) return "verbalizer";
+    if (o->p_template && *o->p_template) return "p-template";
     return NULL;
 }
 
@@ -35,11 +37,12 @@ kvf_status kvf__places_check(kvf__trainer *t)
     if (t->rows.feed)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "%s is an encoder-decoder: no document is distilled for it", d->arch_name);
-    if (strcmp(o->task, "lm") || o->named_data.n)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "--task %s: %s is an encoder-decoder, for which there is lm, with rows of "
-                         "prompt and completion",
-                         o->named_data.n ? "of several" : o->task, d->arch_name);
+    if ((strcmp(o->task, "lm") && strcmp(o->task, "seq-cls")) || o->named_data.n)
+        return kvf__fail(
+            t->ctx, KVF_EUSAGE,
+            "--task %s: %s is an encoder-decoder, for which there are lm, with rows of "
+            "prompt and completion, and seq-cls",
+            o->named_data.n ? "of several" : o->task, d->arch_name);
     if (useless_option(o))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--%s: not on encoder-decoders, as %s",
                          useless_option(o), d->arch_name);

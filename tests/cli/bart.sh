@@ -78,6 +78,13 @@ for file in run.h5 board/lr-0.01.h5; do
 done >losses
 near "$(sed -n 1p losses)" "$(sed -n 2p losses)"
 
+# classes by the decoder's state at EOS, with a prefix in all places: those of BartForSequenceClassification
+# shellcheck disable=SC2086
+run 0 predict --base "$golden" --prefix "$golden/classes.h5" --data "$golden/classes.jsonl" --threads 2 --precision f32 --out classes.out
+sed 's/.*"odd":\([0-9.e-]*\)}.*/\1/' classes.out >odd
+[ "$(paste odd "$golden/classes.txt" | awk 'NF == 2 && $1 - $2 < 1e-5 && $2 - $1 < 1e-5' | wc -l)" = 6 ] ||
+    fail "classes: $(paste odd "$golden/classes.txt")"
+
 # --places: PEFT's form is that of the decoder alone
 run 1 export prefix.h5 --out no
 err_is 'kvfold: export: prefix.h5: layer 0 has a prefix, and PEFT knows those of the decoder'"'"'s self-attention alone, in all of its layers (--places decoder)'

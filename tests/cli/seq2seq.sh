@@ -87,6 +87,22 @@ for file in run.h5 board/lr-0.01.h5; do
 done >losses
 awk 'NR == 1 { a = $1 } NR == 2 { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' losses || fail "a sweep's run is another: $(cat losses)"
 
+# classes: the text goes to both stacks; folded has the bits of live, and a row alone those it has in a batch
+for i in 1 2 3 4 5 6 7 8; do
+    printf '{"text": "copy %d", "label": "%s"}\n' $((i * 3)) "$([ $((i % 2)) = 0 ] && echo even || echo odd)" >>classes.jsonl
+done
+for base in t5 flan; do
+    # shellcheck disable=SC2086
+    run 0 train --base $base.h5 --data classes.jsonl --valid classes.jsonl --task seq-cls --method mlp --steps 6 $how --out run.h5
+    run 0 merge run.h5 --out prefix.h5 --force --base $base.h5 --probe classes.jsonl --json
+    [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$base seq-cls: $(cat out)"
+    run 0 predict --base $base.h5 --prefix run.h5 --data classes.jsonl --threads 2 --precision f32 --out all.txt --force
+    tail -1 classes.jsonl >one.jsonl
+    run 0 predict --base $base.h5 --prefix prefix.h5 --data one.jsonl --threads 2 --precision f32 --out one.txt --force
+    tail -1 all.txt >last.txt
+    same last.txt one.txt
+done
+
 # --places
 for places in encoder:11000000 decoder:00101010 cross:00010101 decoder,cross:00111111; do
     # shellcheck disable=SC2086
@@ -111,8 +127,10 @@ for method in adapter full; do
     run 1 train --base t5.h5 --data train.jsonl --out no.h5 --method $method
     err_is 'kvfold: train: t5 is an encoder-decoder, whose own weights are not trained here'
 done
-refused '--task seq-cls: t5 is an encoder-decoder, for which there is lm, with rows of prompt and completion' --task seq-cls
+refused '--task token-cls: t5 is an encoder-decoder, for which there are lm, with rows of prompt and completion, and seq-cls' --task token-cls
 refused '--infix: not on encoder-decoders, as t5' --infix
+refused '--p-template: not on encoder-decoders, as t5' --p-template '{text} wind'
+refused '--verbalizer: not on encoder-decoders, as t5' --task seq-cls --p-template '{text} [MASK]' --verbalizer 'even=cold,odd=rain'
 refused '--chat-template chatml: t5 is an encoder-decoder, whose rows are no chats' --chat-template chatml
 run 2 train --base tokens --data train.jsonl --out no.h5 --places cross
 err_is 'kvfold: train: --places: llama is no encoder-decoder; try kvfold train --help'
