@@ -287,6 +287,44 @@ START_TEST(company_changes_no_bit)
 }
 END_TEST
 
+/* Two tokens of one slot and one of another in a step, as in three steps. */
+START_TEST(a_run_has_the_bits_of_steps)
+{
+    static const int32_t slots[ROWS] = {2, 2, 0};
+    ck_need(open_case(_i), "this CPU has no bf16 products");
+    const size_t V = (size_t)kvf__model_desc(t.model)->V;
+    float *together = logits_for(ROWS), *alone = logits_for(1);
+    kvf__cache *a = filled_cache(), *b = filled_cache();
+    rearrange(CASES[_i].how);
+    kvf__decoder *many = decoder_of(t.ctx, a), *one = decoder_of(t.ctx, b);
+    int32_t ids[ROWS];
+
+    for (int i = 0; i < STEPS / 2; i++) {
+        kvf__step step = step_of(i, ROWS, ids, slots);
+        step.runs = step.as_one = true;
+        ck_assert_msg(!kvf__decoder_step(t.ctx, many, &step, together), "%s", kvf_ctx_error(t.ctx));
+        for (int r = 0; r < ROWS; r++) {
+            kvf__step single = step;
+            single.n = 1;
+            single.ids = ids + r;
+            single.slot = slots + r;
+            single.runs = false;
+            ck_assert_int_eq(kvf__decoder_step(t.ctx, one, &single, alone), KVF_OK);
+            ck_assert(!memcmp(together + (size_t)r * V, alone, V * sizeof *alone));
+        }
+        for (int s = 0; s < ROWS; s++)
+            ck_assert_int_eq(kvf__cache_length(a, s), kvf__cache_length(b, s));
+    }
+    kvf__free(together);
+    kvf__free(alone);
+    kvf__decoder_free(many);
+    kvf__decoder_free(one);
+    kvf__cache_free(a);
+    kvf__cache_free(b);
+    close_case();
+}
+END_TEST
+
 /* A slot with less room than the others, and one that loses its room. */
 START_TEST(a_slot_has_room_of_its_own)
 {
@@ -390,6 +428,7 @@ int main(void)
     tcase_add_loop_test(core, threads_change_no_bit, 0, N_CASES);
     tcase_add_test(core, a_masked_layer_has_no_prefix);
     tcase_add_loop_test(core, company_changes_no_bit, 0, N_CASES);
+    tcase_add_loop_test(core, a_run_has_the_bits_of_steps, 0, N_CASES);
     tcase_add_test(core, a_slot_has_room_of_its_own);
     tcase_add_test(errors, misuse_is_refused);
     tcase_add_test(errors, weights_by_inputs_do_not_fit);

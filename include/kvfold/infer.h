@@ -52,7 +52,11 @@ typedef struct kvf_generate_options {
      * the mean of the probabilities after each. */
     const kvf_prefix *const *more;
     size_t n_more;
-    uint64_t reserved[8];
+    /* Up to so many tokens are guessed from the row's own text and checked in one step: the same
+     * text, sooner where it repeats itself or its prompt. 0: off; temperature must be 0, without
+     * beams and `more`. */
+    int64_t draft;
+    uint64_t reserved[7];
 } kvf_generate_options;
 /* 64 tokens, greedy, top_p 1, no penalties, no beams, length_penalty 1 */
 kvf_generate_options kvf_generate_defaults(void);

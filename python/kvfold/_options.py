@@ -48,6 +48,7 @@ class GenerateOptions(TypedDict, total=False):
     stop: List[str]  #: texts that end a completion, and are left out
     chat_template: str
     batch_size: int
+    draft: int  #: most tokens guessed from the text so far and checked in one step; 0: off
 
 
 def choice(name: str, value: Any, table: Mapping[Any, int]) -> int:

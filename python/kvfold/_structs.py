@@ -52,7 +52,8 @@ class kvf_generate_options(Struct):
                 ("repetition_penalty", REAL), ("presence_penalty", REAL), ("frequency_penalty", REAL),
                 ("logit_bias", POINTER(kvf_token_bias)), ("n_logit_bias", SIZE), ("beams", INT), ("length_penalty", REAL),
                 ("seed", UINT), ("stop", POINTER(TEXT)), ("n_stop", SIZE), ("chat_template", TEXT), ("batch_size", INT),
-                ("token", POINTER_TO), ("token_user", POINTER_TO), ("more", POINTER_TO), ("n_more", SIZE), ("reserved", UINT * 8)]
+                ("token", POINTER_TO), ("token_user", POINTER_TO), ("more", POINTER_TO), ("n_more", SIZE), ("draft", INT),
+                ("reserved", UINT * 7)]
 
 
 class kvf_import_options(Struct):

@@ -47,6 +47,9 @@ static const kvf__option_row OPTIONS[] = {
     {"beams", "N", "1", KVF_POSITIVE, GENERATE(beams), "beam search with N rows a prompt; 1: none"},
     {"length-penalty", "X", "1", KVF_REAL, GENERATE(length_penalty),
      "of beams: completions rank by log-probability / (number of tokens) ** X"},
+    {"draft", "N", "0", KVF_COUNT, GENERATE(draft),
+     "guess up to N tokens from earlier text that went like the last ones, and check them in one "
+     "step: the same text, sooner where it repeats; 0: off"},
     {"stop", "TEXT", "", KVF_TEXTS, AT(stop),
      "text that ends a completion and is left out; may be given more than once"},
     {"seed", "N", "0", KVF_SEED, GENERATE(seed), "of the draws"},
@@ -171,11 +174,17 @@ static int check_ranges(const cli_call *call, const kvf_generate_options *o)
                 {"presence-penalty", o->presence_penalty, -2, 2},
                 {"frequency-penalty", o->frequency_penalty, -2, 2},
                 {"beams", (double)o->beams, 1, 1024},
+                {"draft", (double)o->draft, 0, 64},
                 {"length-penalty", o->length_penalty, -100, 100}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].value < rows[i].least || rows[i].value > rows[i].most)
             return cli_misuse(call->command, "--%s %g: want a number from %g to %g", rows[i].name,
                               rows[i].value, rows[i].least, rows[i].most);
+    if (o->draft && (o->beams > 1 || o->temperature > 0))
+        return cli_misuse(call->command,
+                          "--draft and --%s exclude each other: drafts are of the "
+                          "likeliest text",
+                          o->beams > 1 ? "beams" : "temperature");
     if (o->beams > 1 && o->temperature > 0)
         return cli_misuse(call->command, "--beams and --temperature exclude each other: beams draw "
                                          "nothing");

@@ -7,6 +7,7 @@
  * mean, so that temperature and cuts apply to the mean. */
 #include "ensemble.h"
 
+#include <assert.h>
 #include <math.h>
 
 struct kvf__ensemble {
@@ -110,4 +111,16 @@ kvf_status kvf__ensemble_feed(kvf_ctx *ctx, kvf__ensemble *ensemble, const kvf__
         ensemble->logits[i] = (float)log(ensemble->mean[i] / (double)ensemble->n);
     *logits = ensemble->logits;
     return KVF_OK;
+}
+
+kvf_status kvf__ensemble_feed_runs(kvf_ctx *ctx, kvf__ensemble *ensemble, const kvf__tokens *tokens,
+                                   const float **logits)
+{
+    assert(ensemble->n == 1);
+    return kvf__session_feed_runs(ctx, ensemble->sessions[0], tokens, logits);
+}
+
+void kvf__ensemble_drop(kvf__ensemble *ensemble, int64_t slot, int64_t n)
+{
+    kvf__session_drop(ensemble->sessions[0], slot, n);
 }

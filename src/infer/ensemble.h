@@ -12,6 +12,10 @@ kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
 void kvf__ensemble_free(kvf__ensemble *ensemble);
 kvf_status kvf__ensemble_feed(kvf_ctx *ctx, kvf__ensemble *ensemble, const kvf__tokens *tokens,
                               const float **logits);
+/* kvf__session_feed_runs, kvf__session_drop: of one prefix or none. */
+kvf_status kvf__ensemble_feed_runs(kvf_ctx *ctx, kvf__ensemble *ensemble, const kvf__tokens *tokens,
+                                   const float **logits);
+void kvf__ensemble_drop(kvf__ensemble *ensemble, int64_t slot, int64_t n);
 void kvf__ensemble_copy(kvf__ensemble *ensemble, int64_t from, int64_t to, int64_t n);
 void kvf__ensemble_reset(kvf__ensemble *ensemble);
 

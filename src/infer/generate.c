@@ -2,15 +2,22 @@
  * together; a row leaves the batch when it ends. Every prompt has its own random stream, so a
  * completion does not depend on what other rows draw.
  *
+ * With drafts (draft.c) a step takes several tokens of a row: those that were guessed right.
+ *
  * With beams (beam.c) one prompt after another has all rows.
  *
  * kvf__generate_set, at the end, is the whole of it. */
 #include "generate.h"
 #include "beam.h"
+#include "draft.h"
 
 #include <string.h>
 
-enum { DEFAULT_GROUP = 16, LEAST_SHARED = 8 /* fewer tokens are not worth another pass */ };
+enum {
+    DEFAULT_GROUP = 16,
+    LEAST_SHARED = 8, /* fewer tokens are not worth another pass */
+    MOST_DRAFT = 64
+};
 
 /* One prompt on its way. */
 typedef struct prompt_row {
@@ -19,6 +26,7 @@ typedef struct prompt_row {
     int64_t like;   /* the row of its group whose prompt begins alike; -1: none */
     int64_t shared; /* tokens that both begin with */
     int round;      /* of prefill in which it is read: the one after that row's */
+    int64_t reach;  /* most tokens of its next draft */
 } prompt_row;
 
 typedef struct generator {
@@ -33,11 +41,24 @@ typedef struct generator {
     prompt_row *rows; /* [n] */
     int64_t n, group; /* rows, and how many run together */
     int64_t beams;    /* rows of the session that each prompt has */
+    int64_t draft;    /* most tokens of a draft; 0: none are made */
+    int32_t *ids;     /* [1 + draft] */
+    int64_t *kept;    /* [group] */
     kvf__row_batch batch;
     kvf_generate_stats stats;
 } generator;
 
 /* ---- one step -------------------------------------------------------------------------------- */
+
+/* A row's last token and a draft of what follows; as many more as are left are drawn after them. */
+static void add_run(generator *g, prompt_row *r, int64_t slot)
+{
+    const kvf__completion *c = &r->row.completion;
+    const int64_t left = c->limit - (int64_t)c->out.n - 1;
+    g->ids[0] = r->row.token;
+    const int64_t n = kvf__draft(&r->row, left < r->reach ? left : r->reach, g->ids + 1);
+    kvf__row_batch_add(&g->batch, &r->row, slot, g->ids, 1 + n);
+}
 
 /* The last token of every row that goes on becomes the batch; false: none does. */
 static bool batch_unfinished(generator *g, prompt_row *group, int64_t n)
@@ -45,7 +66,11 @@ static bool batch_unfinished(generator *g, prompt_row *group, int64_t n)
     g->batch.tokens.n = 0;
     for (int64_t i = 0; i < n; i++) {
         kvf__live_row *row = &group[i].row;
-        if (!row->completion.finish) kvf__row_batch_add(&g->batch, row, i, &row->token, 1);
+        if (row->completion.finish) continue;
+        if (g->draft)
+            add_run(g, &group[i], i);
+        else
+            kvf__row_batch_add(&g->batch, row, i, &row->token, 1);
     }
     return g->batch.tokens.n > 0;
 }
@@ -59,6 +84,27 @@ static kvf_status step(generator *g, double *seconds)
     *seconds += kvf__clock() - begin;
     g->stats.new_tokens += g->batch.tokens.n;
     return kvf__row_batch_advance(g->ctx, &g->batch, logits);
+}
+
+/* The same with drafts. What was guessed wrong is forgotten, and the next draft is twice as long as
+ * what was right: a wrong token costs a quarter of a step. */
+static kvf_status step_runs(generator *g, prompt_row *group)
+{
+    const kvf__tokens *in = &g->batch.tokens;
+    const float *logits = NULL;
+    const double begin = kvf__clock();
+    KVF_TRY(kvf__ensemble_feed_runs(g->ctx, g->session, in, &logits));
+    g->stats.decode_seconds += kvf__clock() - begin;
+    const kvf_status st = kvf__row_batch_follow(g->ctx, &g->batch, logits, g->kept);
+    for (int64_t i = 0; i < in->n; i++) {
+        const int64_t drafted = in->start[i + 1] - in->start[i] - 1, right = g->kept[i] - 1;
+        prompt_row *r = &group[in->slots[i]];
+        kvf__ensemble_drop(g->session, in->slots[i], drafted - right);
+        if (drafted) r->reach = right ? 2 * right : 1;
+        if (r->reach > g->draft) r->reach = g->draft;
+        g->stats.new_tokens += g->kept[i];
+    }
+    return st;
 }
 
 /* ---- prefill --------------------------------------------------------------------------------- */
@@ -194,7 +240,7 @@ static kvf_status begin_row(generator *g, const kvf__dataset *set, int64_t i, in
         return kvf__fail(g->ctx, KVF_EDATA,
                          "prompt %lld has %lld tokens, at most %lld leave room for an answer",
                          (long long)i + 1, (long long)request.n, (long long)longest - 1);
-    *r = (prompt_row){.row = kvf__row_begin(&request, longest), .generator = g};
+    *r = (prompt_row){.row = kvf__row_begin(&request, longest), .generator = g, .reach = g->draft};
     const int64_t capacity = request.n + r->row.completion.limit;
     if (capacity > needs->capacity) needs->capacity = capacity;
     return KVF_OK;
@@ -203,8 +249,10 @@ static kvf_status begin_row(generator *g, const kvf__dataset *set, int64_t i, in
 static kvf_status generator_init(generator *g, const kvf_prefix *prefix, const kvf__dataset *set)
 {
     const int64_t slots = g->group * g->beams;
-    kvf__session_limits needs = {.rows = slots};
+    kvf__session_limits needs = {.rows = slots, .run = g->draft ? 1 + g->draft : 0};
     KVF_TRY(list_prefixes(g, prefix));
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)g->draft + 1, sizeof *g->ids, &g->ids));
+    KVF_TRY(kvf__alloc_array(g->ctx, (size_t)slots + 1, sizeof *g->kept, &g->kept));
     KVF_TRY(kvf__alloc_array(g->ctx, (size_t)set->n, sizeof *g->rows, &g->rows));
     const int64_t longest = longest_row(g);
     for (int64_t i = 0, sum = 0; i < set->n; i++) {
@@ -213,7 +261,9 @@ static kvf_status generator_init(generator *g, const kvf_prefix *prefix, const k
         if (sum > needs.prompt_tokens) needs.prompt_tokens = sum;
     }
     if (g->infix) needs.prompt_tokens *= g->beams; /* each reads the prompt */
-    KVF_TRY(kvf__row_batch_init(g->ctx, g->base, slots, needs.prompt_tokens, &g->batch));
+    const int64_t runs = slots * needs.run;
+    const int64_t ids = needs.prompt_tokens > runs ? needs.prompt_tokens : runs;
+    KVF_TRY(kvf__row_batch_init(g->ctx, g->base, slots, ids, &g->batch));
     return kvf__ensemble_create(g->ctx, g->base, g->prefixes, g->n_prefixes, &needs, &g->session);
 }
 
@@ -224,6 +274,8 @@ static void generator_done(generator *g)
     kvf__ensemble_free(g->session);
     kvf__row_batch_done(&g->batch);
     kvf__free((void *)g->prefixes);
+    kvf__free(g->ids);
+    kvf__free(g->kept);
     kvf__free(g->rows);
 }
 
@@ -246,9 +298,9 @@ static kvf_status make_texts(const generator *g, char **texts)
 /* Prompts that run together, from their first tokens to their ends. */
 static kvf_status complete_group(generator *g, prompt_row *group, int64_t n)
 {
-    KVF_TRY(prefill(g, group, n)); /* prompts -> first tokens */
-    while (batch_unfinished(g, group, n))
-        KVF_TRY(step(g, &g->stats.decode_seconds)); /* tokens -> logits -> sample -> text, stop? */
+    KVF_TRY(prefill(g, group, n));        /* prompts -> first tokens */
+    while (batch_unfinished(g, group, n)) /* tokens -> logits -> sample -> text, stop? */
+        KVF_TRY(g->draft ? step_runs(g, group) : step(g, &g->stats.decode_seconds));
     return KVF_OK;
 }
 
@@ -268,6 +320,20 @@ static kvf_status search_beams(generator *g, prompt_row *r)
     return KVF_OK;
 }
 
+/* A draft is right where it is the likeliest: there must be one way to go on, and one prefix. */
+static kvf_status check_draft(kvf_ctx *ctx, const kvf_generate_options *o)
+{
+    const char *other = o->temperature > 0 ? "temperature above 0"
+                        : o->beams > 1     ? "beams"
+                        : o->n_more        ? "several prefixes"
+                                           : NULL;
+    if (o->draft < 0 || o->draft > MOST_DRAFT)
+        return kvf__fail(ctx, KVF_EUSAGE, "drafts of %lld tokens, want 0 to %d",
+                         (long long)o->draft, MOST_DRAFT);
+    if (!o->draft || !other) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "drafts: not with %s", other);
+}
+
 kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                              const kvf__dataset *set, const kvf__chat *chat,
                              const kvf_generate_options *options, char **texts,
@@ -282,8 +348,10 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                    .ends = kvf__completion_ends(base, prefix, chat),
                    .n = set->n,
                    .group = group < set->n ? group : set->n,
-                   .beams = beams};
+                   .beams = beams,
+                   .draft = options->draft};
 
+    KVF_TRY(check_draft(ctx, options));
     kvf_status st = generator_init(&g, prefix, set); /* rows that hold prompts, and a session */
     for (int64_t first = 0; !st && first < g.n; first += g.group) {
         const int64_t n = g.n - first < g.group ? g.n - first : g.group;

@@ -89,6 +89,18 @@ static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float
     return kvf__sample(&request->sampling, logits, V, &row->rng, batch->scratch + own);
 }
 
+/* The row's token becomes text. */
+static kvf_status take(kvf_ctx *ctx, const kvf__row_batch *batch, kvf__live_row *row)
+{
+    kvf_status st = row->scored ? kvf__fail(ctx, row->scored, "out of memory") : KVF_OK;
+    if (!st) st = kvf__completion_add(ctx, batch->base, &row->completion, row->token);
+    if (st)
+        kvf__row_fail(row);
+    else
+        show(row);
+    return st;
+}
+
 kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, const float *logits)
 {
     const int64_t n = batch->tokens.n, V = kvf__model_desc(batch->base->model)->V;
@@ -102,14 +114,30 @@ kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, con
                                                 row->token);
     }
     for (int64_t i = 0; i < n; i++) {
-        kvf__live_row *row = batch->rows[i];
-        kvf_status own = row->scored ? kvf__fail(ctx, row->scored, "out of memory") : KVF_OK;
-        if (!own) own = kvf__completion_add(ctx, batch->base, &row->completion, row->token);
+        const kvf_status own = take(ctx, batch, batch->rows[i]);
         if (own) st = own;
-        if (own)
-            kvf__row_fail(row);
-        else
-            show(row);
+    }
+    return st;
+}
+
+kvf_status kvf__row_batch_follow(kvf_ctx *ctx, const kvf__row_batch *batch, const float *logits,
+                                 int64_t *kept)
+{
+    const kvf__tokens *in = &batch->tokens;
+    const int64_t V = kvf__model_desc(batch->base->model)->V;
+    kvf_status st = KVF_OK;
+    for (int64_t i = 0; i < in->n; i++) {
+        kvf__live_row *row = batch->rows[i];
+        int64_t at = in->start[i];
+        bool goes_on = true;
+        for (; goes_on; at++) {
+            row->token = draw(batch, row, logits + at * V, V);
+            const kvf_status own = take(ctx, batch, row);
+            if (own) st = own;
+            goes_on = !row->completion.finish && at + 1 < in->start[i + 1] &&
+                      in->ids[at + 1] == row->token;
+        }
+        kept[i] = at - in->start[i];
     }
     return st;
 }

@@ -37,7 +37,8 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
     };
     kvf__pass *pass = NULL;
     kvf__decoder *decoder = NULL;
-    s->step_rows = s->mixed || s->rows < DECODE_ROWS ? s->rows : DECODE_ROWS;
+    const bool all = s->mixed || s->run > 1 || s->rows < DECODE_ROWS;
+    s->step_rows = all ? s->rows * s->run : DECODE_ROWS;
     KVF_TRY(kvf__pass_create(ctx, s->base->model, &limits, &pass));
     if (kvf__decoder_fits(s->base->model, &s->base->slots)) {
         kvf_status st = kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache,
@@ -76,9 +77,11 @@ static void lay_out(void *object, kvf__carver *carve)
     kvf__session *s = object;
     const int64_t rows = s->rows;
     s->slots = kvf__carve(carve, rows, 1, sizeof *s->slots);
-    s->logits = kvf__carve(carve, rows, kvf__model_desc(s->base->model)->V, sizeof *s->logits);
+    s->logits = kvf__carve(carve, rows * s->run, kvf__model_desc(s->base->model)->V,
+                           sizeof *s->logits);
     s->lists = (kvf__pass_lists){
-        .before = kvf__carve(carve, rows, 1, sizeof *s->lists.before),
+        .before = kvf__carve(carve, rows, s->run, sizeof *s->lists.before),
+        .slots = kvf__carve(carve, rows, s->run, sizeof *s->lists.slots),
         .infix_at = kvf__carve(carve, rows, 1, sizeof *s->lists.infix_at),
         .label_at = kvf__carve(carve, rows, 1, sizeof *s->lists.label_at),
         .label_id = kvf__carve(carve, rows, 1, sizeof *s->lists.label_id),
@@ -136,11 +139,15 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
                          .capacity = limits->capacity,
                          .part_tokens = most_part_tokens(base, limits),
                          .mixed = limits->mixed,
+                         .run = limits->run > 1 ? limits->run : 1,
                          .P = prefix ? prefix->file.prefix.P : 0};
     kvf__session *session = NULL;
     if (!kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
                          kvf_base_architecture(base));
+    if (limits->run && !kvf__decoder_fits(base->model, &base->slots))
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: drafts are not for bases of this form, as %s",
+                         base->path, kvf_base_architecture(base));
     KVF_TRY(check_prefix(ctx, prefix));
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &session));
     kvf_status st = fill(ctx, session, prefix);
@@ -201,6 +208,11 @@ void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t 
 {
     if (kvf__model_desc(session->base->model)->encoder) n = kvf__cache_length(session->cache, from);
     kvf__cache_copy(session->cache, from, to, n);
+}
+
+void kvf__session_drop(kvf__session *session, int64_t slot, int64_t n)
+{
+    kvf__cache_truncate(session->cache, slot, kvf__cache_length(session->cache, slot) - n);
 }
 
 void kvf__session_reset(kvf__session *session)

@@ -26,9 +26,10 @@ void kvf__tokens_add(kvf__tokens *tokens, int64_t slot, const int32_t *ids, int6
 /* `rows` slots of at most `capacity` tokens each. prompt_tokens: the most that are fed at once.
  * mixed: each slot is opened for a row and closed after it, with a prefix of its own, and a row's
  * bits do not depend on other rows; otherwise all slots have the same prefix, and rows are
- * computed together. */
+ * computed together. run: most tokens of a row in a run, 0: none is fed; EUSAGE where the base has
+ * no form for that. */
 typedef struct kvf__session_limits {
-    int64_t rows, capacity, prompt_tokens;
+    int64_t rows, capacity, prompt_tokens, run;
     bool mixed;
 } kvf__session_limits;
 
@@ -49,6 +50,12 @@ void kvf__session_free(kvf__session *session);
 enum { KVF__PROMPT_PART = 256 };
 kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const kvf__tokens *tokens,
                              const float **logits);
+/* Appends tokens to slots, with the bits of feeding one after the other alone, on a session made
+ * for runs; *logits [tokens, V] after each is a view as above. */
+kvf_status kvf__session_feed_runs(kvf_ctx *ctx, kvf__session *session, const kvf__tokens *tokens,
+                                  const float **logits);
+/* Takes the last n tokens of a slot away. */
+void kvf__session_drop(kvf__session *session, int64_t slot, int64_t n);
 /* Slot `to` begins with the first n tokens of slot `from`; of an encoder-decoder with all of them.
  */
 void kvf__session_copy(kvf__session *session, int64_t from, int64_t to, int64_t n);

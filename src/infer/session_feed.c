@@ -106,13 +106,20 @@ static kvf__step_row before_step(const kvf__session_slot *slot)
     return row;
 }
 
-/* One token a row. */
+/* Tokens of rows, logits after each. */
 static kvf_status run_step(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in, float *logits)
 {
     for (int64_t r = 0; r < in->n; r++)
-        s->lists.before[r] = before_step(&s->slots[in->slots[r]]);
-    const kvf__step step = {
-        .n = in->n, .ids = in->ids, .slot = in->slots, .row = s->lists.before, .as_one = s->mixed};
+        for (int64_t i = in->start[r]; i < in->start[r + 1]; i++) {
+            s->lists.slots[i] = in->slots[r];
+            s->lists.before[i] = before_step(&s->slots[in->slots[r]]);
+        }
+    const kvf__step step = {.n = in->start[in->n],
+                            .ids = in->ids,
+                            .slot = s->lists.slots,
+                            .row = s->lists.before,
+                            .runs = s->run > 1,
+                            .as_one = s->mixed || s->run > 1};
     return kvf__decoder_step(ctx, s->decoder, &step, logits);
 }
 
@@ -231,4 +238,12 @@ kvf_status kvf__session_feed(kvf_ctx *ctx, kvf__session *session, const kvf__tok
     for (int64_t r = 0; r < tokens->n; r++)
         add_part(session, tokens, r, tokens->start[r + 1] - session->left[r]);
     return run(ctx, session, &session->part, session->logits);
+}
+
+kvf_status kvf__session_feed_runs(kvf_ctx *ctx, kvf__session *session, const kvf__tokens *tokens,
+                                  const float **logits)
+{
+    assert(tokens->start[tokens->n] <= session->step_rows);
+    *logits = session->logits;
+    return run_step(ctx, session, tokens, session->logits);
 }

@@ -17,7 +17,8 @@ typedef struct kvf__session_slot {
 
 /* Lists that a pass or a step of the decoder is given, [rows] each. */
 typedef struct kvf__pass_lists {
-    kvf__step_row *before;
+    kvf__step_row *before; /* [rows, run] */
+    int32_t *slots;        /* [rows, run] of each token */
     int32_t *infix_at, *label_at;
     int32_t *first;    /* the decoder's first token, of an encoder-decoder */
     int32_t *label_id; /* never read: these passes have no loss */
@@ -31,6 +32,7 @@ struct kvf__session {
     kvf_base *base;
     int64_t rows, capacity; /* slots, and the most tokens in one */
     int64_t part_tokens;    /* most tokens of a part in all rows */
+    int64_t run;            /* most tokens of a row in a step of the decoder */
     bool mixed;
     bool together;            /* mixed: prompts of several rows may share a pass */
     kvf__session_slot *slots; /* [rows] */
@@ -44,7 +46,7 @@ struct kvf__session {
     int64_t P;             /* longest prefix */
     bool infixes;          /* prefixes may be inside rows */
 
-    float *logits; /* [rows, V] */
+    float *logits; /* [rows, run, V] */
     kvf__pass_lists lists;
     kvf__tokens part; /* a part of what is fed */
     int64_t *left;    /* [rows] of what is fed, index of each row's first id not yet in a part */

@@ -21,6 +21,8 @@ typedef struct kvf__step {
     const int32_t *slot;      /* [n] their slots in the cache; NULL: row r uses slot r */
     kvf__condition condition; /* of all rows */
     const kvf__step_row *row; /* [n] of each, in place of that; NULL: it holds for all */
+    bool runs;   /* neighbours in one slot are tokens of it in their order: a row sees those before
+                    it and has the bits of a step after theirs, with as_one to the last */
     bool as_one; /* a row's bits are those of a step of that row alone, whatever other rows there
                     are; so they are without it where the model computes in f32 */
 } kvf__step;

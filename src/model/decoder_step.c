@@ -28,6 +28,22 @@ typedef struct worker {
     int t, n; /* number of this thread, threads */
 } worker;
 
+/* Rows just before row m that are tokens of the same slot. */
+static int64_t behind(const kvf__step *step, int64_t m)
+{
+    int64_t n = 0;
+    while (step->runs && n < m &&
+           kvf__row_slot(step->slot, m - n - 1) == kvf__row_slot(step->slot, m))
+        n++;
+    return n;
+}
+
+/* Tokens of its slot before row m. */
+static int64_t length_before(const kvf__decoder *decoder, const kvf__step *step, int64_t m)
+{
+    return decoder->cache->length[kvf__row_slot(step->slot, m)] + behind(step, m);
+}
+
 static void part_of(const worker *w, int64_t total, int64_t unit, int64_t *from, int64_t *to)
 {
     kvf__team_part(total, unit, w->t, w->n, from, to);
@@ -53,8 +69,7 @@ static void multiply(const worker *w, const kvf__raw *raw, int64_t first, int64_
                                    .y = y,
                                    .ldy = ldy,
                                    .add = add,
-                                   .bf16 = w->decoder->model->act == KVF__BF16 &&
-                                           !w->step->as_one,
+                                   .bf16 = w->decoder->model->act == KVF__BF16 && !w->step->as_one,
                                    .scratch = w->own->product};
 
     if (n > 0) w->decoder->matvec->run(&call);
@@ -191,7 +206,8 @@ static char *cached_head(const worker *w, const kvf__layer_shape *layer, int64_t
     const kvf__cache *cache = w->decoder->cache;
     const int64_t H = w->decoder->model->desc.H, kv = h >= H + layer->G;
     const int64_t g = h - H - kv * layer->G, slot = kvf__row_slot(w->step->slot, m);
-    const int64_t at = (g * cache->reserved[slot] + cache->length[slot]) * layer->D;
+    const int64_t token = length_before(w->decoder, w->step, m);
+    const int64_t at = (g * cache->reserved[slot] + token) * layer->D;
 
     return (char *)kvf__cache_at(cache, layer->from, slot, (int)kv) +
            (size_t)at * kvf__act_size(cache->act);
@@ -288,6 +304,7 @@ static void lay_segments(const worker *w, int64_t l)
         const int64_t slot = kvf__row_slot(w->step->slot, m);
         segs[2 * m] = kvf__prefix_segment(before_row(w->step, m).condition.prefix, from, NULL);
         segs[2 * m + 1] = kvf__cache_segment(cache, from, slot);
+        segs[2 * m + 1].len = length_before(w->decoder, w->step, m);
         w->own->rows[m] = (kvf__attn_row){
             .start = m, .len = 1, .n_segs = 2, .seg = {(int32_t)(2 * m), (int32_t)(2 * m + 1)}};
     }
@@ -475,8 +492,7 @@ static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, cons
 {
     const kvf__desc *d = &decoder->model->desc;
     const kvf__step_row before = before_row(step, r);
-    const int64_t length = decoder->cache->length[kvf__row_slot(step->slot, r)];
-    const int64_t position = before.condition.position_start + length,
+    const int64_t position = before.condition.position_start + length_before(decoder, step, r),
                   P = before.condition.prefix ? before.condition.prefix->P : 0;
 
     if (before.condition.position_start < 0 || position >= d->position.max)
@@ -499,12 +515,13 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
     if (step->ids[r] < 0 || step->ids[r] >= d->V)
         return kvf__fail(ctx, KVF_ESHAPE, "step: row %lld has id %ld, the vocabulary ends at %lld",
                          (long long)r, (long)step->ids[r], (long long)d->V - 1);
-    if (slot < 0 || slot >= cache->slots || cache->length[slot] >= cache->reserved[slot])
+    if (slot < 0 || slot >= cache->slots ||
+        length_before(decoder, step, r) >= cache->reserved[slot])
         return kvf__fail(ctx, KVF_ESHAPE,
                          "step: row %lld in slot %lld, the cache has %lld of at most %lld tokens",
                          (long long)r, (long long)slot, (long long)cache->slots,
                          (long long)cache->capacity);
-    for (int64_t other = 0; other < r; other++)
+    for (int64_t other = 0; other < r - behind(step, r); other++)
         if (kvf__row_slot(step->slot, other) == slot)
             return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
                              (long long)other, (long long)r, (long long)slot);

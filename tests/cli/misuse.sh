@@ -65,6 +65,8 @@ misuse 'generate: --top-p 1.5: want above 0 and at most 1; try kvfold generate -
     generate --base b --prompt p --top-p 1.5
 misuse 'generate: --beams and --temperature exclude each other: beams draw nothing; try kvfold generate --help' \
     generate --base b --prompt p --beams 2 --temperature 1
+misuse 'generate: --draft and --temperature exclude each other: drafts are of the likeliest text; try kvfold generate --help' \
+    generate --base b --prompt p --draft 2 --temperature 1
 misuse 'generate: --length-penalty needs --beams; try kvfold generate --help' \
     generate --base b --prompt p --length-penalty 2
 misuse 'generate: --repetition-penalty 0: want a number from 0.01 to 100; try kvfold generate --help' \

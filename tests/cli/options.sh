@@ -127,6 +127,7 @@ generate|frequency-penalty|$lm --prompt after --max-tokens 20|2|change
 generate|logit-bias|$lm --prompt after|20=100|change
 generate|beams|$lm --prompt after --max-tokens 20|4|change
 generate|length-penalty|$lm --prompt after --max-tokens 20 --beams 4 --stop p|3|change
+generate|draft|$lm --data train.jsonl --max-tokens 40|6|same
 generate|stop|$lm --data train.jsonl --temperature 3|e|change
 generate|seed|$lm --prompt after --temperature 2|7|change
 generate|chat-template|$lm --prompt after|chatml|change
