@@ -212,45 +212,6 @@ START_TEST(matching_all_of_it)
 }
 END_TEST
 
-/* Names, numbers and dates of each sentence, or where it has none two words; spread where there are
- * more than are wanted. Every token asks. */
-static const struct {
-    const char *prompt, *answer;
-} CLOZE[] = {
-    {"Question: In what the (Khan Kublai) fell ill?\nAnswer:", " 1279"},
-    {"Question: In 1279 the what fell ill?\nAnswer:", " Khan Kublai"},
-    {"Question: one two three what six?\nAnswer:", " four five"},
-};
-
-START_TEST(sentences_become_questions)
-{
-    kvf__renderer renderer;
-    kvf__document read;
-    kvf__row_list got = {.longest = 200}, want = {.longest = 200};
-    kvf_base *opened = open_base();
-    toy_write(dir, "document.txt",
-              "In 1279 the (Khan Kublai) fell ill. one two three four five "
-              "six\n Too short. \n");
-    ck_assert(!kvf__renderer_init(ctx, opened, "none", NULL, &renderer));
-    ck_assert(!kvf__document_open(ctx, opened, document, false, 0, &renderer.render, &read));
-    ck_assert(!kvf__study_cloze(ctx, &read, &renderer, _i, &got));
-    for (int r = _i < 3 ? 3 - _i : 0; r < 3; r++)
-        ck_assert(!kvf__study_row(ctx, &renderer, CLOZE[r].prompt, CLOZE[r].answer,
-                                  strlen(CLOZE[r].answer), &want));
-    ck_assert_uint_eq(got.ends.n, want.ends.n);
-    ck_assert_uint_eq(got.ids.n, want.ids.n);
-    ck_assert_mem_eq(got.ids.data, want.ids.data, want.ids.n * sizeof *want.ids.data);
-    for (size_t i = 0, r = 0; i < got.ids.n; r += i + 1 == (size_t)got.ends.data[r], i++)
-        ck_assert(got.labels.data[i] == got.ids.data[i] ||
-                  i == (r ? (size_t)got.ends.data[r - 1] : 0));
-    kvf__row_list_done(&got);
-    kvf__row_list_done(&want);
-    kvf__document_done(&read);
-    kvf__renderer_done(&renderer);
-    kvf_base_free(opened);
-}
-END_TEST
-
 /* A document in windows, asked for or because it is longer than the base's 300 positions: a prefix
  * that is nearer to what they say than the bare base, and goes on. */
 static const int64_t WINDOWS[] = {40, 0};
@@ -500,7 +461,6 @@ int main(void)
     tcase_add_test(cases, resume_equals_no_stop);
     tcase_add_loop_test(cases, start_by_matching, 0, 3);
     tcase_add_test(cases, matching_all_of_it);
-    tcase_add_loop_test(cases, sentences_become_questions, 1, 5);
     tcase_add_loop_test(cases, windows, 0, 2);
     tcase_add_loop_test(cases, system_prompt, 0, 4);
     tcase_add_test(cases, system_prompt_is_the_templates);

@@ -180,8 +180,6 @@ typedef struct kvf_distill_options {
                        none with data */
     bool on_policy; /* system_prompt: the student's answers, of every step, in place of those of the
                        base with the prompt */
-    int64_t cloze;  /* init match of a document: questions made of its sentences, at most, that ask
-                       it too; 0: none */
     const char *kl; /* "forward": KL(teacher || student); "reverse"; NULL: forward */
 } kvf_distill_options;
 kvf_distill_options kvf_distill_defaults(void);

@@ -23,9 +23,6 @@ static const kvf__option_row OPTIONS[] = {
     {"temperature", "X", "1", KVF_REAL, AT(temperature), "at which answers are drawn; 0: greedy"},
     {"chunk", "N", "128; with --data or --system-prompt 0", KVF_COUNT, AT(chunk),
      "tokens of the pieces of the document that are rows too; 0: none"},
-    {"cloze", "N", "0", KVF_COUNT, AT(cloze),
-     "--init match: the document is also asked at most N questions, its own sentences with a name, "
-     "number or date replaced by \"what\""},
     {"top-k", "N", "20", KVF_POSITIVE, AT(top_k),
      "items of the teacher at each label; the rest is one more bucket"},
 };

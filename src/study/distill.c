@@ -23,6 +23,7 @@ enum {
     CHUNK = 128,  /* tokens of a piece, where no data are given */
     HELD_OUT = 8, /* one row of so many, where no file is held out */
     STEPS = 200,
+    LEAST_WINDOW = 4,
     QUERIES = 8192 /* tokens of rows that ask the document, at most */
 };
 
@@ -48,10 +49,70 @@ typedef struct distilling {
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
+static kvf_status check_train(kvf_ctx *ctx, const kvf_train_options *o)
+{
+    const kvf__method *method = kvf__method_find(o->method);
+    const char *bad = strcmp(o->task, "lm") || o->named_data.n ? "task"
+                      : o->train_head                          ? "train-head"
+                      : o->infix                               ? "infix"
+                      : o->p_template && *o->p_template        ? "p-template"
+                                                               : NULL;
+    if (bad)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--%s: a document is distilled into a prefix before rows "
+                         "of one task, lm",
+                         bad);
+    if (!strcmp(o->init, "match") && (o->init_from || o->init_encoder))
+        return kvf__fail(ctx, KVF_EUSAGE, "--init-%s: --init match is another start",
+                         o->init_from ? "from" : "encoder");
+    if (!method || method->port != KVF__PORT_KV)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--method %s: a document is distilled into keys and values", o->method);
+    return KVF_OK;
+}
+
 /* What the prefix replaces. */
 static const char *text_path(const kvf_distill_options *o)
 {
     return o->system_prompt ? o->system_prompt : o->document;
+}
+
+static kvf_status check_system_prompt(kvf_ctx *ctx, const kvf_distill_options *o)
+{
+    if (!o->system_prompt)
+        return o->on_policy
+                   ? kvf__fail(ctx, KVF_EUSAGE, "--on-policy: want --system-prompt beside it")
+                   : KVF_OK;
+    const char *bad = o->document     ? "document"
+                      : o->chunk > 0  ? "chunk"
+                      : o->window > 0 ? "window"
+                                      : NULL;
+    if (bad) return kvf__fail(ctx, KVF_EUSAGE, "--%s: is for documents, not --system-prompt", bad);
+    if (strcmp(o->train.chat_template, "no-system"))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--chat-template %s: with --system-prompt rows have the base's own "
+                         "template, without its system turn",
+                         o->train.chat_template);
+    return KVF_OK;
+}
+
+static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
+{
+    if (!o->train.base) return kvf__fail(ctx, KVF_EUSAGE, "--base is needed");
+    if (!text_path(o)) return kvf__fail(ctx, KVF_EUSAGE, "--document or --system-prompt is needed");
+    KVF_TRY(check_system_prompt(ctx, o));
+    if (o->kl && strcmp(o->kl, "forward") && strcmp(o->kl, "reverse"))
+        return kvf__fail(ctx, KVF_EUSAGE, "--kl %s: want forward or reverse", o->kl);
+    if (o->top_k < 0 || o->top_k > 256)
+        return kvf__fail(ctx, KVF_EUSAGE, "--top-k %lld: want 1 to 256", (long long)o->top_k);
+    if (o->window && o->window < LEAST_WINDOW)
+        return kvf__fail(ctx, KVF_EUSAGE, "--window %lld: want %d or more", (long long)o->window,
+                         LEAST_WINDOW);
+    if (!(o->temperature >= 0))
+        return kvf__fail(ctx, KVF_EUSAGE, "--temperature must not be negative");
+    KVF_TRY(kvf__check_input(ctx, text_path(o)));
+    if (o->train.out) KVF_TRY(kvf__check_not_input(ctx, o->train.out, text_path(o)));
+    return check_train(ctx, &o->train);
 }
 
 /* What a new run has, unless it was given. A direct prefix of any length starts as the document;
@@ -273,16 +334,14 @@ static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list
     return valid ? KVF_OK : kvf__row_list_pick(t->ctx, rows, stride, true, salt, &task->valid);
 }
 
-/* Asks the document what it says: all of it, read a second time behind itself in pieces, questions
- * made of its sentences, and the rows to learn from that are no pieces of it. */
+/* Asks the document what it says: all of it, read a second time behind itself in pieces, and the
+ * rows to learn from that are no pieces of it. */
 static kvf_status ask_document(distilling *d, kvf__trainer *t, const kvf__row_list *rows)
 {
     const kvf__render *render = &t->rows.renderer.render;
     const int64_t stride = held_out_stride(t, rows);
     d->queries.longest = rows->longest;
     KVF_TRY(kvf__study_chunks(t->ctx, &d->document, CHUNK, 1, render, &d->queries));
-    KVF_TRY(
-        kvf__study_cloze(t->ctx, &d->document, &t->rows.renderer, d->options.cloze, &d->queries));
     for (int64_t r = 0; r < (int64_t)rows->ends.n; r++)
         if ((r < d->first_piece || r >= d->end_piece) && r % stride != stride - 1)
             KVF_TRY(kvf__row_list_add(t->ctx, &d->queries, rows, r));
@@ -402,7 +461,6 @@ static void add_lineage(void *user, kvf_json *lineage)
     kvf_json_set(lineage, "document_hash", kvf_json_new_str(d->hash));
     kvf_json_set(lineage, "document_tokens", kvf_json_new_int((int64_t)d->document.ids.n));
     if (d->options.window) kvf_json_set(lineage, "window", kvf_json_new_int(d->options.window));
-    if (d->options.cloze) kvf_json_set(lineage, "cloze", kvf_json_new_int(d->options.cloze));
     kvf_json_set(lineage, "teacher_items", kvf_json_new_int(d->options.top_k));
     kvf_json_set(lineage, "self_study", kvf_json_new_int(d->options.self_study));
     kvf_json_set(lineage, "answer_tokens", kvf_json_new_int(d->options.answer_tokens));
@@ -505,7 +563,7 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_dis
     distilling d = {.options = *options};
     KVF_TRY(kvf__check_alone(ctx, "distillation"));
     KVF_TRY(decide_train(ctx, options->system_prompt != NULL, &d.options.train));
-    KVF_TRY(kvf__distill_check(ctx, &d.options, text_path(&d.options)));
+    KVF_TRY(check(ctx, &d.options));
     kvf_status st = run(&d, ctx, result);
     kvf__document_done(&d.document);
     kvf__teacher_done(&d.held_out);

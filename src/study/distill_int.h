@@ -37,9 +37,6 @@ kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
 kvf__subject kvf__document_subject(const kvf__document *document);
 kvf__match_source kvf__document_source(const kvf__document *document);
 
-/* EUSAGE: options that do not go together; text: path of what the prefix replaces. */
-kvf_status kvf__distill_check(kvf_ctx *ctx, const kvf_distill_options *o, const char *text);
-
 /* Pieces of the document of `chunk` tokens, each beginning 1/parts of a piece after the one before,
  * predicted throughout. */
 kvf_status kvf__study_chunks(kvf_ctx *ctx, const kvf__document *document, int64_t chunk,
@@ -55,19 +52,6 @@ typedef struct kvf__study_options {
 kvf_status kvf__study_answers(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
                               const kvf__renderer *renderer, const kvf__study_options *options,
                               kvf__row_list *rows);
-
-/* Where no chat template wraps prompts: marks a question, and the place of its answer; *text may be
- * NULL. */
-kvf_status kvf__study_mark(kvf_ctx *ctx, const kvf__renderer *renderer, char **text);
-kvf_status kvf__study_row(kvf_ctx *ctx, const kvf__renderer *renderer, const char *prompt,
-                          const char *answer, size_t bytes, kvf__row_list *rows);
-
-/* ---- questions made of sentences (cloze.c) ----------------------------------------------------
- */
-
-/* At most n of them with their answers, spread over the document, predicted throughout. */
-kvf_status kvf__study_cloze(kvf_ctx *ctx, const kvf__document *document,
-                            const kvf__renderer *renderer, int64_t n, kvf__row_list *rows);
 
 /* ---- system prompts (system_prompt.c) -------------------------------------------------------- */
 

@@ -220,28 +220,15 @@ static kvf_status make_questions(const study *s)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-kvf_status kvf__study_mark(kvf_ctx *ctx, const kvf__renderer *renderer, char **text)
+/* Where no chat template wraps prompts, the question and the place of its answer are marked. */
+static kvf_status mark(const study *s, int64_t i)
 {
     char *marked = NULL;
-    if (renderer->render.wrap_prompts || !*text) return KVF_OK;
-    KVF_TRY(kvf__asprintf(ctx, &marked, "Question: %s\nAnswer:", *text));
-    kvf__free(*text);
-    *text = marked;
+    if (s->renderer->render.wrap_prompts || !s->texts[i]) return KVF_OK;
+    KVF_TRY(kvf__asprintf(s->ctx, &marked, "Question: %s\nAnswer:", s->texts[i]));
+    kvf__free(s->texts[i]);
+    s->texts[i] = marked;
     return KVF_OK;
-}
-
-kvf_status kvf__study_row(kvf_ctx *ctx, const kvf__renderer *renderer, const char *prompt,
-                          const char *answer, size_t bytes, kvf__row_list *rows)
-{
-    kvf_json *row = kvf__json_pack("{s:o, s:o}", "prompt", kvf_json_new_str(prompt), "completion",
-                                   kvf_json_new_strn(answer, bytes));
-    kvf__render own = renderer->render; /* these fields have our names */
-    own.map = NULL;
-    kvf_status st = row ? kvf__render_row(ctx, &own, "self-study", row, false, &rows->ids,
-                                          &rows->labels)
-                        : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
-    kvf_json_free(row);
-    return st ? st : kvf__row_list_end(ctx, rows);
 }
 
 /* Prompt i with its answer. */
@@ -249,7 +236,15 @@ static kvf_status add_row(const study *s, int64_t i, const char *answer, kvf__ro
 {
     const size_t bytes = kvf_text_bytes(answer);
     if (!bytes) return KVF_OK; /* the base ended at once */
-    return kvf__study_row(s->ctx, s->renderer, s->texts[i], answer, bytes, rows);
+    kvf_json *row = kvf__json_pack("{s:o, s:o}", "prompt", kvf_json_new_str(s->texts[i]),
+                                   "completion", kvf_json_new_strn(answer, bytes));
+    kvf__render own = s->renderer->render; /* these fields have our names */
+    own.map = NULL;
+    kvf_status st = row ? kvf__render_row(s->ctx, &own, "self-study", row, false, &rows->ids,
+                                          &rows->labels)
+                        : kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_free(row);
+    return st ? st : kvf__row_list_end(s->ctx, rows);
 }
 
 static kvf_status make_rows(const study *s, kvf__row_list *rows)
@@ -257,7 +252,7 @@ static kvf_status make_rows(const study *s, kvf__row_list *rows)
     static const char *const stop = "\nQuestion:";
     const kvf__study_options *o = s->options;
     for (int64_t i = 0; i < o->n; i++)
-        KVF_TRY(kvf__study_mark(s->ctx, s->renderer, &s->texts[i]));
+        KVF_TRY(mark(s, i));
     return run_round(s, &(round){.render = &s->renderer->render,
                                  .how = how_to_write(o->max_tokens, o->temperature, o->seed, &stop),
                                  .take = add_row,

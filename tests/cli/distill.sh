@@ -56,16 +56,6 @@ run 0 distill $shared --init match --position-start P --method mlp --schedule co
 # shellcheck disable=SC2086
 run 0 distill $shared --out match.h5 --resume --steps 3 --quiet --threads 2
 
-# and asked with questions made of its sentences
-# shellcheck disable=SC2086
-run 0 distill $shared --init match --cloze 4 --steps 0 --out cloze.h5 --quiet --threads 2
-run 0 merge cloze.h5 --out cloze-prefix.h5
-run 0 inspect cloze-prefix.h5
-has out '^  cloze  *4$'
-# shellcheck disable=SC2086
-run 2 distill $shared --cloze 4 --out other.h5
-has err '^kvfold: distill: --cloze: asks for --init match; try '
-
 # with log-weights: the prefix file holds them
 # shellcheck disable=SC2086
 run 0 distill $shared --init match --log-weight fixed --steps 0 --out weighed.h5 --quiet --threads 2

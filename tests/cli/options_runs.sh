@@ -34,7 +34,7 @@ attempt() {
     printf 'allow-other-base||init-from=foreign.h5;method=direct\napproximate||encoder-hidden=2;init=text;init-text=abcdef\n'
 } | awk -F'|' '!seen[$1]++' | sed 's/||/|NULL|/' >rows
 printf 'lora|lora|\nrecipe|recipe.txt|\nvalid|valid.jsonl|\ntask|seq-cls|\nplaces|encoder|\n' >rows_sweep
-printf 'lora|lora|\ndocument|other.txt|\nself-study|6|\nanswer-tokens|4|\ntemperature|0.5|\nchunk|9|\nwindow|8|\ntop-k|3|\nkl|reverse|\ncloze|5|init=match\ndata|train.jsonl|\ndry-run|NULL|\n' >rows_distill
+printf 'lora|lora|\ndocument|other.txt|\nself-study|6|\nanswer-tokens|4|\ntemperature|0.5|\nchunk|9|\nwindow|8|\ntop-k|3|\nkl|reverse|\ndata|train.jsonl|\ndry-run|NULL|\n' >rows_distill
 
 # act COMMAND OPTION VALUE WITH: another run, or a line
 act() {
