@@ -4,7 +4,7 @@ Random weights in the shape of a known model, PrefixTuningConfig(prefix_projecti
 labelled, AdamW over the encoder's parameters, gradient norm clipped to 1. Rows of different lengths are padded to the longest
 of their step. For each line of standard input one step runs, and one line of JSON says what it took; race.py writes them.
 
-The shapes of train_step.py have its rows: encoders tag every token, T5 has PEFT's form, prefixes in the decoder and in cross-attention.
+The shapes of train_step.py have its rows: encoders tag every token, T5 has PEFT's form, prefixes in the decoder's self-attention.
 transformers' DeBERTa takes no cache, so PEFT cannot put a prefix before it: there PEFT's PrefixEncoder and the model's attention, patched
 to put keys and values in front, stand in for it.
 

@@ -3,7 +3,7 @@ token, and encoder-decoders. For each line of standard input one short run train
 race.py writes the lines, and peft_step.py runs the same shapes in PyTorch.
 
 Rows are random letters, a token each; an encoder's LENGTH counts its two special tokens. An encoder-decoder reads LENGTH tokens and
-writes a quarter as many, both with their end, and has prefixes in the decoder and in cross-attention, as PEFT's form has. The clock of
+writes a quarter as many, both with their end, and has prefixes in the decoder's self-attention alone, as PEFT's form has. The clock of
 train begins with the first step; processor time is that of a run less that of a run of one step, by the steps between them.
 
 Needs make_tiny beside kvfold (build/tests), for the tokenizer.
@@ -65,7 +65,7 @@ def make(args, folder):
     subprocess.run([make_tiny, tokens, "1"] + ([] if seq2seq else ["bert"]), check=True, stdout=subprocess.DEVNULL)
     subprocess.run([args.kvfold, "new-base", "--config", config, "--tokenizer", tokens, "--out", base], check=True, capture_output=True)
     write_rows(data, args, args.batch * args.steps)
-    task = ["--task", "lm", "--places", "decoder,cross"] if seq2seq else ["--task", "token-cls"]
+    task = ["--task", "lm", "--places", "decoder"] if seq2seq else ["--task", "token-cls"]
     return [args.kvfold, "train", "--base", base, "--data", data, *task, "--method", "mlp", "--prefix-length", "20", "--encoder-hidden", "512",
             "--init", "random", "--batch-size", str(args.batch), "--precision", args.mode, "--threads",
             str(args.threads), "--out", os.path.join(folder, "run.h5"), "--force", "--quiet", "--json"]
