@@ -139,7 +139,7 @@ static const char METHODS[] =
     "          direct N(0, 1), or all N(0, 0.02) with --init-scheme ptuning-v2\n"
     "  zero    a prefix of zeros\n"
     "  kv      the prefix file --init-kv\n"
-    "  match   (lm on causal bases, mlp and direct) some 2,000 tokens of training rows,\n"
+    "  match   (lm on causal bases, mlp and direct) some 500 tokens of training rows,\n"
     "          read as one text, become P by attention matching: examples in the context,\n"
     "          from which training goes on\n"
     "Encoders read the words between their start and end tokens, whose own keys and\n"
