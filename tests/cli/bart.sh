@@ -93,8 +93,16 @@ run 0 train --base "$golden" --data "$golden/prompts.jsonl" --places decoder --m
 run 0 export run.h5 --out trained
 has trained/adapter_config.json '"task_type": "SEQ_2_SEQ_LM"'
 
+# forced_bos_token_id comes first, whatever the logits: here w
+mkdir forced wide
+cp "$golden"/*.json "$golden"/*.safetensors forced
+sed 's/"forced_bos_token_id": 0/"forced_bos_token_id": 40/' "$golden/generation_config.json" >forced/generation_config.json
+for beams in 1 3; do
+    run 0 generate --base forced --data "$golden/prompts.jsonl" --max-tokens 4 --beams $beams --threads 2 --precision f32
+    [ "$(grep -v '^==> ' out | grep -c '^w')" = 6 ] || fail "$beams beams: $(cat out)"
+done
+
 # what is refused by the config
-mkdir wide
 cp "$golden"/*.json "$golden"/*.safetensors wide
 sed 's/"decoder_ffn_dim": 40/"decoder_ffn_dim": 48/' "$golden/config.json" >wide/config.json
 run 1 generate --base wide --prompt a
