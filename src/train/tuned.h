@@ -32,8 +32,9 @@ typedef struct kvf__tuned {
 
 /* params.c: what of the base's own a method trains. EUSAGE. */
 kvf_status kvf__trainer_form(const struct kvf__trainer *trainer, kvf__train *out);
-/* Encoder, heads, the list, AdamW, history; starting values or those of the resumed run. */
-kvf_status kvf__trainer_make(struct kvf__trainer *trainer); /* what is trained, without values */
+/* Encoder, heads and the list, without values; then, once the number of steps is known, AdamW and
+ * history, and starting values or those of the resumed run. */
+kvf_status kvf__trainer_make(struct kvf__trainer *trainer);
 kvf_status kvf__trainer_parameters(struct kvf__trainer *trainer);
 /* Lists all parameters anew: the encoder's gradients move with each backward pass. Allocates the
  * first time only. */
