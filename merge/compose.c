@@ -73,6 +73,12 @@ static kvf_status check_pair(const composing *c, const kvf_prefix *a, const kvf_
     if (!kvf__same_head(&a->file.head, &b->file.head)) return differ(c, b, "another head");
     if (strcmp(x->chat_template, y->chat_template) || !kvf__prefix_same_rows(a, b))
         return differ(c, b, "another template of its rows");
+    if (x->near != y->near) return differ(c, b, "another relative bias");
+    if (x->near && !c->average)
+        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                         "%s: its keys take the decoder's relative bias, by how far they are "
+                         "before the text: only --mode average has a place for it",
+                         a->path);
     if (x->infix != y->infix || x->raw_keys != y->raw_keys)
         return differ(c, b, "another place in its rows");
     if (memcmp(a->file.prefix.layer_mask, b->file.prefix.layer_mask, (size_t)x->L))

@@ -285,6 +285,74 @@ START_TEST(cached_logits_match)
 }
 END_TEST
 
+/* A file of t5_peft, which make_t5_peft_golden.py made. */
+static kvf__weights open_peft(golden *g, const char *name)
+{
+    kvf__weights file = {0};
+    char path[128];
+
+    snprintf(path, sizeof path, "tests/golden/t5_peft/%s.safetensors", name);
+    ck_assert_msg(!kvf__safetensors_open(g->ctx, ck_source(path), &file), "%s",
+                  kvf_ctx_error(g->ctx));
+    return file;
+}
+
+/* The adapter's tensor [P, N * 2 * G * D] as the prefix of the decoder's self-attention: block b
+ * has its layer 2 b mod N. */
+static kvf__prefix from_peft(golden *g, const kvf__view *flat)
+{
+    const kvf__desc *d = kvf__model_desc(g->model);
+    const int64_t blocks = (d->L - d->encoder) / 2;
+    kvf__prefix theirs = {0}, prefix = {0};
+
+    ck_assert_int_eq(kvf__prefix_init(g->ctx, &theirs, blocks, d->G, flat->dim[0], d->D), KVF_OK);
+    ck_assert_int_eq(kvf__view_count(flat), (int64_t)kvf__prefix_count(&theirs));
+    ck_assert_int_eq(kvf__prefix_init(g->ctx, &prefix, d->L, d->G, flat->dim[0], d->D), KVF_OK);
+    kvf__prefix_from_flat(&theirs, flat->data);
+    const size_t n = kvf__prefix_count(&theirs) / (size_t)blocks;
+    memset(prefix.layer_mask, 0, (size_t)d->L);
+    for (int64_t b = 0; b < blocks; b++) {
+        const int64_t l = d->encoder + 2 * b;
+        prefix.layer_mask[l] = 1;
+        memcpy(prefix.kv + (size_t)l * n, theirs.kv + (size_t)(2 * b % blocks) * n,
+               n * sizeof *prefix.kv);
+    }
+    prefix.near = d->encoder;
+    kvf__prefix_done(&theirs);
+    return prefix;
+}
+
+/* A prefix of PEFT on T5, whose keys the decoder's relative bias counts as tokens. */
+START_TEST(peft_on_t5_matches)
+{
+    golden g;
+    golden_load(&g, "t5", KVF__F32);
+    kvf__weights adapter = open_peft(&g, "adapter_model"), file = open_peft(&g, "want");
+    const kvf__view *want = kvf__table_find(&file.table, "logits");
+    const size_t n = (size_t)kvf__view_count(want);
+    float *got = calloc(n, sizeof *got);
+
+    kvf__prefix_done(&g.prefix);
+    g.prefix = from_peft(&g, kvf__table_find(&adapter.table, "prompt_embeddings"));
+    kvf__prefix expected = from_peft(&g, kvf__table_find(&file.table, "gradient"));
+    kvf__prefix grad = golden_gradient(&g);
+    gradient_of(&g, &grad);
+    ck_assert_double_le(ck_rel_l2(grad.kv, expected.kv, kvf__prefix_count(&grad)), 1e-5);
+    ck_assert_int_eq(kvf__pass_lm_logits(g.ctx, g.pass, got), KVF_OK);
+    ck_close(got, want->data, n, 0, 1e-4);
+    g.prefix.near = 0; /* another function */
+    loss_of(&g, &g.prefix, false);
+    ck_assert_int_eq(kvf__pass_lm_logits(g.ctx, g.pass, got), KVF_OK);
+    ck_assert_double_ge(ck_rel_l2(got, want->data, n), 1e-2);
+    kvf__prefix_done(&expected);
+    kvf__prefix_done(&grad);
+    kvf__weights_close(&adapter);
+    kvf__weights_close(&file);
+    free(got);
+    golden_unload(&g);
+}
+END_TEST
+
 static void refused(golden *g, const kvf__input *input, const char *message)
 {
     ck_assert_int_ne(kvf__pass_fwd(g->ctx, g->pass, input), KVF_OK);
@@ -376,6 +444,7 @@ int main(void)
     tcase_add_loop_test(cases, gguf_is_the_same_model, 0, 2); /* T5's */
     tcase_add_loop_test(cases, places_are_layers, 0, N_MODELS);
     tcase_add_test(cases, each_place_alone_matches);
+    tcase_add_test(cases, peft_on_t5_matches);
     tcase_add_test(cases, bf16_gradient_is_no_worse_than_autocast);
     tcase_add_test(cases, bad_inputs_are_refused);
     suite_add_tcase(suite, cases);

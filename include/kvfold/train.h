@@ -216,7 +216,8 @@ typedef struct kvf_train_options {
                                 for each row, and kept in so much memory, then in a file without a
                                 name beside `out`; NULL, "" or "off": computed in each step */
     const char *places;      /* "encoder,decoder,cross": where the prefix of an encoder-decoder is
-                                attended to; NULL or "": everywhere */
+                                attended to; "peft": as PEFT has it, in the decoder, where T5's
+                                relative bias counts the prefix; NULL or "": everywhere */
     uint64_t reserved[25];
 } kvf_train_options;
 

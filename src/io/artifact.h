@@ -34,11 +34,17 @@ typedef struct kvf__identity {
         encoder; /* encoder_layers: of an encoder-decoder, the first of the layers; 0: one stack */
     bool infix;  /* placement "infix": the prefix lies inside rows, see batch.h */
     bool raw_keys; /* key_space "pre-rope": its keys are not rotated yet */
+    bool near;     /* relative_bias "decoder": see prefix.h */
     int64_t L, G, P, D;
     kvf__kv_heads *heads; /* [L + 1], owned, where layers differ, and G and D are KVF__BY_LAYER; or
                              NULL */
 } kvf__identity;
 kvf__kv_shape kvf__identity_kv(const kvf__identity *id); /* a view */
+/* What `near` of such a prefix is. */
+static inline int64_t kvf__identity_near(const kvf__identity *id)
+{
+    return id->near ? id->encoder : 0;
+}
 kvf_status kvf__identity_set_kv(kvf_ctx *ctx, kvf__identity *id, const kvf__kv_shape *shape);
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);
 void kvf__identity_done(kvf__identity *id);

@@ -37,6 +37,7 @@ static const identity_field FIELDS[] = {
     {"encoder_layers", offsetof(kvf__identity, encoder), COUNT, NULL},
     {"placement", offsetof(kvf__identity, infix), WORD, "infix"},
     {"key_space", offsetof(kvf__identity, raw_keys), WORD, "pre-rope"},
+    {"relative_bias", offsetof(kvf__identity, near), WORD, "decoder"},
     {MEMBER(L), DIM, NULL},
     {MEMBER(G), DIM, NULL},
     {MEMBER(P), DIM, NULL},
@@ -241,6 +242,8 @@ static void read_word(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__
     *(bool *)at_field(id, f) = true;
     if (id->raw_keys && !id->infix)
         kvf__h5_fail(h5, at, KVF_EFORMAT, "key_space is \"pre-rope\" without placement \"infix\"");
+    if (id->near && !id->encoder)
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "relative_bias is \"decoder\" without encoder_layers");
 }
 
 static void read_int(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__identity *id)

@@ -264,6 +264,7 @@ static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
                      (long long)data->count, (long long)of_token, (long long)id->P);
     KVF__H5_TRY(h5, kvf__prefix_create(h5->ctx, prefix, &kv, id->P));
     if (h5->status) return;
+    prefix->near = kvf__identity_near(id);
     memcpy(prefix->layer_mask, a->layer_mask, (size_t)id->L);
     kvf__free(a->layer_mask); /* the prefix has its own */
     a->layer_mask = NULL;

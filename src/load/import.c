@@ -108,8 +108,7 @@ static kvf_status fill_prefix(kvf_ctx *ctx, const kvf_import_options *options, c
                                        : "but the base is no encoder-decoder");
     if (id->encoder) {
         KVF_TRY(kvf__prefix_create(ctx, &file->prefix, &kv, id->P));
-        KVF_TRY(kvf__peft_stacks_import(ctx, options->path, peft, id->base_architecture,
-                                        id->encoder, &file->prefix));
+        KVF_TRY(kvf__peft_stacks_import(ctx, options->path, peft, id, &file->prefix));
         return kvf__artifact_write(ctx, options->out, options->force, file);
     }
     KVF_TRY(check_width(ctx, options->path, peft, 2 * kvf__kv_at(&kv, kv.L).width));

@@ -81,7 +81,7 @@ static kvf_status steal_head(kvf_ctx *ctx, kvf__artifact *run, kvf_checkpoint ch
 }
 
 /* What the encoder emits now, by its port. */
-static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const uint8_t *layer_mask,
+static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__artifact *run,
                        kvf_prefix *prefix)
 {
     const kvf__encoder_shape *s = kvf__encoder_shape_of(encoder);
@@ -91,7 +91,8 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const uint8_t *layer
     }
     const kvf__kv_shape kv = kvf__encoder_kv(s);
     KVF_TRY(kvf__prefix_create(ctx, &prefix->file.prefix, &kv, s->P));
-    memcpy(prefix->file.prefix.layer_mask, layer_mask, (size_t)s->L);
+    prefix->file.prefix.near = kvf__identity_near(&run->id);
+    memcpy(prefix->file.prefix.layer_mask, run->layer_mask, (size_t)s->L);
     return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix});
 }
 
@@ -122,7 +123,7 @@ static kvf_status emitted_values(kvf_ctx *ctx, const char *path, const kvf__arti
 {
     kvf__encoder *encoder = NULL;
     KVF_TRY(kvf__encoder_from_run(ctx, path, run, base, checkpoint, &encoder, &prefix->step));
-    kvf_status st = emit(ctx, encoder, run->layer_mask, prefix);
+    kvf_status st = emit(ctx, encoder, run, prefix);
     const kvf__params *values = NULL;
     int64_t step = 0;
     if (!st) st = kvf__run_pick_state(ctx, path, run, checkpoint, &values, &step);

@@ -4,19 +4,29 @@
  * For SEQ_2_SEQ_LM it writes its N layers twice in a row, takes the list four entries at a time,
  * two for self-attention and two for cross-attention, and then empties the latter. So
  * self-attention of block b reads layer 2 b mod N, and what is left never counts. Exported are N =
- * 2 blocks layers, so that each block has one of its own; the odd ones are zeros. */
+ * 2 blocks layers, so that each block has one of its own; the odd ones are zeros.
+ *
+ * The keys come out of a cache, whose tokens T5's decoder gives a relative bias: `near` of prefix.h.
+ */
 #include "peft_stacks.h"
 #include "file_int.h"
 
 #include <string.h>
 
-/* The families for which this holds exactly: PEFT's decoder starts at position P, as ours does. */
-static const char *const FAMILIES[] = {"bart"};
+/* The families for which this holds exactly: PEFT's decoder starts at position P, as ours does, or
+ * has a bias by distance alone. */
+static const struct {
+    const char *arch;
+    bool near;
+} FAMILIES[] = {{"bart", false}, {"t5", true}};
 
-static kvf_status check_family(kvf_ctx *ctx, const char *where, const char *arch)
+static kvf_status find_family(kvf_ctx *ctx, const char *where, const char *arch, bool *near)
 {
     for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++)
-        if (arch && !strcmp(arch, FAMILIES[i])) return KVF_OK;
+        if (arch && !strcmp(arch, FAMILIES[i].arch)) {
+            *near = FAMILIES[i].near;
+            return KVF_OK;
+        }
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
                      "%s: a prefix of %s has no exact form in PEFT: --format safetensors holds all "
                      "of its places",
@@ -41,30 +51,38 @@ kvf_status kvf__peft_stacks_export(kvf_ctx *ctx, const char *where, const kvf__a
 {
     const kvf__prefix *from = &file->prefix;
     const int64_t encoder = file->id.encoder, blocks = (file->id.L - encoder) / 2;
+    bool near = false;
 
-    KVF_TRY(check_family(ctx, where, file->id.base_architecture));
+    KVF_TRY(find_family(ctx, where, file->id.base_architecture, &near));
     for (int64_t l = 0; l < from->L; l++)
         if ((bool)from->layer_mask[l] != (l >= encoder && (l - encoder) % 2 == 0))
             return kvf__fail(ctx, KVF_EUNSUPPORTED,
                              "%s: layer %lld has %s prefix, and PEFT knows those of the decoder's "
-                             "self-attention alone, in all of its layers (--places decoder)",
+                             "self-attention alone, in all of its layers (--places peft)",
                              where, (long long)l, from->layer_mask[l] ? "a" : "no");
+    if (near && !file->id.near)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its keys have no relative bias, and those of PEFT have the "
+                         "decoder's, as --places peft trains them",
+                         where);
     KVF_TRY(kvf__prefix_init(ctx, out, 2 * blocks, from->G, from->P, from->D));
     for (int64_t b = 0; b < blocks; b++)
         copy_layer(out, 2 * b, from, layer_of(encoder, b));
     *id = file->id;
     id->L = out->L;
+    if (near) id->position_start = out->P; /* no position but by distance */
     return KVF_OK;
 }
 
 kvf_status kvf__peft_stacks_import(kvf_ctx *ctx, const char *where, const kvf__peft *peft,
-                                   const char *arch, int64_t encoder, kvf__prefix *prefix)
+                                   kvf__identity *id, kvf__prefix *prefix)
 {
-    const int64_t blocks = (prefix->L - encoder) / 2, layer = 2 * prefix->G * prefix->D;
-    const int64_t N = peft->width / layer;
+    const int64_t encoder = id->encoder, blocks = (prefix->L - encoder) / 2;
+    const int64_t layer = 2 * prefix->G * prefix->D, N = peft->width / layer;
     kvf__prefix theirs = {0};
 
-    KVF_TRY(check_family(ctx, where, arch));
+    KVF_TRY(find_family(ctx, where, id->base_architecture, &id->near));
+    if (id->near) id->position_start = 0; /* as runs on such a base have it */
     if (peft->width % layer || N < blocks)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: prompt_embeddings is [%lld, %lld], want [%lld, n * %lld] with n at "

@@ -10,8 +10,8 @@
 kvf_status kvf__peft_stacks_export(kvf_ctx *ctx, const char *where, const kvf__artifact *file,
                                    kvf__prefix *out, kvf__identity *id);
 /* The values of an adapter into `prefix`, which is for a base of that identity: its decoder's
- * self-attention gets them, other layers none. */
+ * self-attention gets them, other layers none; and into *id whether they take a relative bias. */
 kvf_status kvf__peft_stacks_import(kvf_ctx *ctx, const char *where, const kvf__peft *peft,
-                                   const char *arch, int64_t encoder, kvf__prefix *prefix);
+                                   kvf__identity *id, kvf__prefix *prefix);
 
 #endif

@@ -81,6 +81,7 @@ kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix
                         .head_stride = prefix->P * at.D,
                         .dk = d.k,
                         .dv = d.v,
+                        .near = prefix->near && l >= prefix->near,
                         .log_weight = at.log_weight,
                         .dlog_weight = d.log_weight};
 }

@@ -108,7 +108,10 @@ kvf_status kvf__prefix_create(kvf_ctx *ctx, kvf__prefix *out, const kvf__kv_shap
 kvf_status kvf__prefix_like(kvf_ctx *ctx, kvf__prefix *out, const kvf__prefix *other)
 {
     const kvf__kv_shape shape = kvf__prefix_shape(other);
-    return kvf__prefix_create(ctx, out, &shape, other->P);
+
+    KVF_TRY(kvf__prefix_create(ctx, out, &shape, other->P));
+    out->near = other->near;
+    return KVF_OK;
 }
 
 kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P,

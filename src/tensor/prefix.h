@@ -53,6 +53,8 @@ typedef struct kvf__prefix {
         *layer_mask;   /* [L], owned: 0 = this layer has no prefix segment (its values are zeros) */
     float *log_weight; /* [L, G, P], owned: added to the scores of its keys (attention.h), 0 in
                           masked layers; NULL: none */
+    int64_t near; /* in layers from this one on, the decoder's, keys take the relative bias of
+                     tokens right before the row's own; 0: in none */
 } kvf__prefix;
 
 /* Of a layer: keys [G, P, D], then as many values. */
@@ -67,7 +69,7 @@ kvf__kv_shape kvf__prefix_shape(const kvf__prefix *prefix); /* a view */
 /* Zeros, every layer on. */
 kvf_status kvf__prefix_create(kvf_ctx *ctx, kvf__prefix *out, const kvf__kv_shape *shape,
                               int64_t P);
-/* Of the same layers, heads and length as another. */
+/* Of the same layers, heads, length and bias as another. */
 kvf_status kvf__prefix_like(kvf_ctx *ctx, kvf__prefix *out, const kvf__prefix *other);
 /* EUNSUPPORTED: KVF__BY_LAYER. */
 kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P,

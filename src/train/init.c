@@ -123,6 +123,10 @@ static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__i
                           "(--position-start %lld leaves them there)",
                           path, (long long)from->position_start, (long long)t->id.position_start,
                           (long long)from->position_start);
+    if (from->near != t->id.near)
+        return kvf__fail(t->ctx, KVF_EUSAGE,
+                         "%s: its keys take %s relative bias, this run's %s (--places peft)", path,
+                         from->near ? "the decoder's" : "no", from->near ? "none" : "do");
     if (from->infix == t->id.infix) return KVF_OK;
     return kvf__fail(t->ctx, KVF_EUSAGE, "%s: its prefix stands %s rows, this run's %s", path,
                      from->infix ? "inside" : "before", from->infix ? "before" : "inside");

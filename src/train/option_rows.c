@@ -58,7 +58,8 @@ static const kvf__option ROWS[] = {
         "there is no PEFT form"),
     OPTION("places", "WORD,...", "all", KVF_TEXT, places, RARE, PREFIXES, ALL,
            "encoder-decoders: where the prefix is attended to: encoder, decoder (both in their "
-           "self-attention), cross"),
+           "self-attention), cross; peft: decoder in PEFT's form, where T5's relative bias counts "
+           "the prefix"),
     OPTION("p-encoder", "lstm|mlp", "lstm", KVF_WORD, p_encoder, LATER, ALL, ALL,
            "p-tuning: what the virtual tokens come out of"),
     OPTION("unfreeze", "off|base", "off", KVF_EITHER, unfreeze_base, LATER, "p-tuning", ALL,

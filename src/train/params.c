@@ -100,6 +100,7 @@ static kvf_status make_emitted(kvf__trainer *t, const kvf__encoder_shape *shape)
     const kvf__kv_shape kv = kvf__encoder_kv(shape);
     KVF_TRY(kvf__prefix_create(t->ctx, &tuned->prefix, &kv, shape->P));
     KVF_TRY(kvf__prefix_create(t->ctx, &tuned->dprefix, &kv, shape->P));
+    tuned->prefix.near = kvf__identity_near(&t->id);
     memcpy(tuned->prefix.layer_mask, tuned->layer_mask, (size_t)shape->L);
     memcpy(tuned->dprefix.layer_mask, tuned->layer_mask, (size_t)shape->L);
     tuned->emitted.prefix = &tuned->prefix;

@@ -49,6 +49,15 @@ kvf_status kvf__places_check(kvf__trainer *t)
     return KVF_OK;
 }
 
+/* What PEFT has (peft_stacks.c): the decoder, whose relative bias, if any, counts the prefix. */
+static const char PEFT[] = "peft";
+
+bool kvf__places_near(const kvf_train_options *options, const kvf__desc *desc)
+{
+    return desc->encoder && desc->position.kind == KVF__POS_BIAS && options->places &&
+           !strcmp(options->places, PEFT);
+}
+
 /* The place at `text`, of n bytes; KVF__PLACE_ONLY: none has that name. */
 static kvf__place find_place(const char *text, size_t n)
 {
@@ -64,18 +73,18 @@ kvf_status kvf__places_mask(kvf__trainer *t, uint8_t *layer_mask)
     bool chosen[KVF__PLACES] = {0};
 
     if (!places || !*places) return KVF_OK;
+    if (!strcmp(places, PEFT)) places = WORDS[KVF__PLACE_DECODER];
     for (const char *at = places, *end; at; at = *end ? end + 1 : NULL) {
         end = at + strcspn(at, ",");
         const kvf__place place = find_place(at, (size_t)(end - at));
         if (place == KVF__PLACE_ONLY)
-            return kvf__fail(t->ctx, KVF_EUSAGE, "--places %s: want some of encoder,decoder,cross",
-                             places);
+            return kvf__fail(t->ctx, KVF_EUSAGE, "--places %s: want peft, or some of encoder,decoder,cross", places);
         chosen[place] = true;
     }
     for (int64_t l = 0; l < d->L; l++)
         layer_mask[l] = layer_mask[l] && chosen[kvf__layer_place(d, l)];
     for (int64_t l = 0; l < d->L; l++)
         if (layer_mask[l]) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "--places %s and --layers %s leave no layer", places,
-                     t->options.layers);
+    return kvf__fail(t->ctx, KVF_EUSAGE, "--places %s and --layers %s leave no layer",
+                     t->options.places, t->options.layers);
 }

@@ -105,6 +105,7 @@ kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_
 /* places.c: whether the run's method, task and options are for its base, if that is an
  * encoder-decoder; --places, in the layer mask. */
 kvf_status kvf__places_check(kvf__trainer *trainer);
+bool kvf__places_near(const kvf_train_options *options, const kvf__desc *desc); /* see prefix.h */
 kvf_status kvf__places_mask(kvf__trainer *trainer, uint8_t *layer_mask);
 /* base_check.c: after the first step, a note where the frozen base seems never pretrained. */
 kvf_status kvf__trainer_check_base(kvf__trainer *trainer);

@@ -87,7 +87,7 @@ sed 's/.*"odd":\([0-9.e-]*\)}.*/\1/' classes.out >odd
 
 # --places: PEFT's form is that of the decoder alone
 run 1 export prefix.h5 --out no
-err_is 'kvfold: export: prefix.h5: layer 0 has a prefix, and PEFT knows those of the decoder'"'"'s self-attention alone, in all of its layers (--places decoder)'
+err_is 'kvfold: export: prefix.h5: layer 0 has a prefix, and PEFT knows those of the decoder'"'"'s self-attention alone, in all of its layers (--places peft)'
 # shellcheck disable=SC2086
 run 0 train --base "$golden" --data "$golden/prompts.jsonl" --places decoder --method direct --steps 2 $how --out run.h5
 run 0 export run.h5 --out trained

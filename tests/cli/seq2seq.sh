@@ -118,7 +118,8 @@ refused() {
     err_is "kvfold: train: $message; try kvfold train --help"
     absent no.h5
 }
-refused '--places head: want some of encoder,decoder,cross' --places head
+refused '--places head: want peft, or some of encoder,decoder,cross' --places head
+refused '--places decoder,peft: want peft, or some of encoder,decoder,cross' --places decoder,peft
 refused '--places encoder and --layers 2-7 leave no layer' --places encoder --layers 2-7
 for method in prompt p-tuning projected; do
     refused "--method $method: t5 is an encoder-decoder, for which there are mlp and direct" --method $method
@@ -138,5 +139,57 @@ printf '{"text": "one stack"}\n' >text.jsonl
 run 1 train --base t5.h5 --data text.jsonl --out no.h5
 err_is 'kvfold: train: text.jsonl:1: an encoder-decoder wants rows with prompt and completion, not "text"'
 run 1 export prefix.h5 --out adapter
-err_is 'kvfold: export: prefix.h5: a prefix of t5 has no exact form in PEFT: --format safetensors holds all of its places'
+err_is "kvfold: export: prefix.h5: layer 3 has a prefix, and PEFT knows those of the decoder's self-attention alone, in all of its layers (--places peft)"
 run 0 export prefix.h5 --format safetensors --out cache.safetensors
+
+# PEFT's form of the decoder's prefix, which the relative bias counts: trained, resumed, merged with the same bits as live, to PEFT and back
+# shellcheck disable=SC2086
+run 0 train --base t5.h5 --data train.jsonl --places peft --method mlp --steps 3 --schedule constant $how --out run.h5
+run 0 train --base t5.h5 --data train.jsonl --places peft --method mlp --steps 6 --schedule constant $how --out whole.h5
+# shellcheck disable=SC2086
+run 0 train --base t5.h5 --data train.jsonl --places peft --method mlp --steps 6 --schedule constant ${how% --force} --resume --out run.h5
+run 0 merge run.h5 --out peft.h5 --base t5.h5 --probe valid.jsonl --json
+[ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "peft: $(cat out)"
+run 0 inspect peft.h5 --json
+has out '"relative_bias":"decoder"'
+has out '"layer_mask":\[0,0,1,0,1,0,1,0\]'
+run 0 export peft.h5 --out adapter
+run 0 import adapter --base t5.h5 --out back.h5
+run 0 diff peft.h5 back.h5 --tensors-only --json
+has out '"max_abs":0.0'
+run 0 quantize peft.h5 --dtype f32 --out same.h5
+run 0 unmerge peft.h5 --base t5.h5 --out unmerged.h5 --approximate
+run 0 compose peft.h5 back.h5 --mode average --out mean.h5 --allow-other-base
+for file in run whole peft back same mean; do
+    run 0 eval --base t5.h5 --prefix $file.h5 --data valid.jsonl --threads 2 --precision f32 --json
+    value loss >$file.loss
+    same $file.loss run.loss
+    run 0 generate --base t5.h5 --prefix $file.h5 --data valid.jsonl --max-tokens 6 --beams 2 --threads 2 --precision f32
+    cp out $file.txt
+    same $file.txt run.txt
+done
+run 0 inspect unmerged.h5 --json
+has out '"relative_bias":"decoder"'
+run 0 export peft.h5 --format safetensors --out near.safetensors
+grep -q '"relative_bias":"decoder"' near.safetensors || fail 'the metadata leaves relative_bias out'
+run 1 compose peft.h5 back.h5 --out no.h5
+err_is "kvfold: compose: peft.h5: its keys take the decoder's relative bias, by how far they are before the text: only --mode average has a place for it"
+run 1 prune peft.h5 --base t5.h5 --data valid.jsonl --keep 2 --out no.h5
+err_is "kvfold: prune: peft.h5: its keys take the decoder's relative bias, by how far they are before the text: it cannot lose tokens"
+# shellcheck disable=SC2086
+run 2 train --base t5.h5 --data train.jsonl --places decoder --method direct --init-kv peft.h5 --steps 1 $how --out no.h5
+err_is "kvfold: train: peft.h5: its keys take the decoder's relative bias, this run's none (--places peft); try kvfold train --help"
+# shellcheck disable=SC2086
+run 0 train --base t5.h5 --data train.jsonl --places decoder --method direct --steps 1 $how --out plain.h5
+run 1 compose peft.h5 plain.h5 --mode average --out no.h5
+err_is 'kvfold: compose: plain.h5: has another relative bias than peft.h5'
+run 1 export plain.h5 --out no
+err_is "kvfold: export: plain.h5: its keys have no relative bias, and those of PEFT have the decoder's, as --places peft trains them"
+
+# an adapter that PEFT wrote comes back as it was
+golden=$SOURCE/tests/golden
+run 0 import "$golden/t5_peft" --base "$golden/model_t5" --out theirs.h5
+run 0 export theirs.h5 --out theirs
+run 0 import theirs --base "$golden/model_t5" --out returned.h5
+run 0 diff theirs.h5 returned.h5 --json
+has out '"max_abs":0.0'
