@@ -79,8 +79,11 @@ typedef struct kvf__footprint {
 kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_options *options,
                                     kvf__dtype file);
 /* Multiply-adds of products per token, forward from layer `from` on and backward to layer
- * `lowest`, where labels are that share of the tokens; head: with the language model's. */
-double kvf__model_work(const kvf__model *model, int64_t from, int64_t lowest, double labels,
+ * `lowest`; head: with the language model's. For each token of the batch there are so many: */
+typedef struct kvf__work_rows {
+    double labels, source; /* tokens of an encoder-decoder's source */
+} kvf__work_rows;
+double kvf__model_work(const kvf__model *model, int64_t from, int64_t lowest, kvf__work_rows share,
                        bool head);
 /* Do rows of a pass of at most so many tokens get the same bits whatever other rows are in it?
  * Tried (probe.c), in the time of some passes; false where weights are packed just before use.

@@ -69,10 +69,11 @@ typedef struct kvf__queries {
 
 /* The residual stream that enters a layer below which no layer has a prefix: it depends on a row's
  * tokens and positions alone, to the bit, whatever else is in the batch (rows of few tokens are
- * computed there as those of many are). */
+ * computed there as those of many are). Of an encoder-decoder it is the encoder's, at the latest
+ * what leaves that and enters the decoder's first layer. */
 typedef struct kvf__entry {
     int64_t layer; /* 0: none */
-    float *x;      /* [n_tokens, C] memory of the caller */
+    float *x;      /* [n_tokens, C] of the batch or of its source; memory of the caller */
     bool known;    /* x is taken, and the layers below are not computed; else x is set */
 } kvf__entry;
 

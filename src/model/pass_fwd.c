@@ -312,23 +312,31 @@ kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 /* ---- the pass -------------------------------------------------------------------------------- */
 
 /* The residual stream as it enters the first layer that is computed. */
-static kvf_status begin_stream(kvf_ctx *ctx, kvf__pass *pass)
+static void take_entry(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
     int64_t C = m->desc.C, n = pass->batch->n_tokens * C;
 
-    if (!pass->entry.known) return kvf__embed_fwd(ctx, pass);
-    kvf__embed_place(pass);
     memcpy(pass->fwd.x, pass->entry.x, (size_t)n * sizeof(float));
     memset(pass->fwd.x + n, 0, (size_t)(pass->M * C - n) * sizeof(float));
     if (pass->fwd.x_act) m->kernels->from_f32(m->act, pass->fwd.x_act, pass->fwd.x, pass->M * C);
-    return KVF_OK;
 }
 
+/* An entry at the decoder's first layer is what leaves the encoder. */
 static kvf_status enter_stack(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
+    const bool known = pass->entry.known && l == pass->entry.layer,
+               decoder = known && l == pass->model->desc.encoder;
+
+    if (decoder) kvf__pass_set_stack(pass, l - 1);
+    if (decoder) take_entry(pass);
     kvf__pass_set_stack(pass, l);
-    KVF_TRY(begin_stream(ctx, pass));
+    if (known && !decoder) {
+        kvf__embed_place(pass);
+        take_entry(pass);
+    } else {
+        KVF_TRY(kvf__embed_fwd(ctx, pass));
+    }
     KVF_TRY(kvf__rope_extend(ctx, pass->model, pass->fwd.position, pass->batch->n_tokens));
     kvf__pass_lap(pass, KVF__PART_EMBED);
     return KVF_OK;
@@ -345,9 +353,10 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 
     const int64_t first = entry->known ? entry->layer : kvf__pass_first_layer(pass);
     for (int64_t l = first; l < pass->model->desc.L; l++) {
-        if (l == first || l == pass->model->desc.encoder) KVF_TRY(enter_stack(ctx, pass, l));
         if (entry->layer && l == entry->layer && !entry->known)
-            memcpy(entry->x, pass->fwd.x, (size_t)stream * sizeof(float));
+            memcpy(entry->x, pass->fwd.x,
+                   (size_t)(pass->batch->n_tokens * pass->model->desc.C) * sizeof(float));
+        if (l == first || l == pass->model->desc.encoder) KVF_TRY(enter_stack(ctx, pass, l));
         if (pass->again.entered) copy_entered(pass, l, false);
         if (input->streams)
             memcpy(input->streams + l * stream, pass->fwd.x, (size_t)stream * sizeof(float));

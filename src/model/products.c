@@ -174,8 +174,9 @@ bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product
 }
 
 /* The lowest layer's backward pass ends at its prefix, before qkv; the last one runs on labelled
- * rows from the output of attention on. */
-double kvf__model_work(const kvf__model *model, int64_t from, int64_t lowest, double labels,
+ * rows from the output of attention on. Cross-attention's keys have a backward pass where the
+ * encoder has one. */
+double kvf__model_work(const kvf__model *model, int64_t from, int64_t lowest, kvf__work_rows share,
                        bool head)
 {
     const kvf__desc *d = &model->desc;
@@ -185,8 +186,12 @@ double kvf__model_work(const kvf__model *model, int64_t from, int64_t lowest, do
     for (int64_t unit = from; unit < d->L + (head ? model->lm.n : 0); unit++)
         for (size_t i = 0; kvf__product_at(d, unit, i, &p); i++) {
             const bool qkv = p.kind == KVF__PRODUCT_QKV;
-            const double rows = unit >= d->L || (unit == d->L - 1 && !qkv) ? labels : 1;
-            const bool back = qkv ? unit > lowest : unit >= lowest;
+            const bool source = unit < d->encoder || p.kind == KVF__PRODUCT_KV;
+            const bool labelled = unit >= d->L || (unit == d->L - 1 && !qkv);
+            const double rows = source ? share.source : labelled ? share.labels : 1;
+            const bool back = p.kind == KVF__PRODUCT_KV ? lowest < d->encoder
+                              : qkv                     ? unit > lowest
+                                                        : unit >= lowest;
             all += (1 + back) * rows * (double)p.k * (double)p.n;
         }
     return all;

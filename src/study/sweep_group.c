@@ -108,8 +108,7 @@ static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers
     KVF_TRY(kvf__pass_create(group->ctx, model, &limits, &group->pass));
     KVF_TRY(alloc_memory(group, &most));
     if (limits.lowest)
-        KVF_TRY(kvf__states_open(trainers, group->n, limits.lowest, most.tokens,
-                                 (double)most.labels / (double)most.tokens, &group->states));
+        KVF_TRY(kvf__states_open(trainers, group->n, &limits, &most, &group->states));
     seek_all(group);
     for (int64_t ahead = 0; next_sizes(group, &ahead, &part);) {
         KVF_TRY(kvf__pass_prepare(group->ctx, group->pass, part.tokens, part.labels));

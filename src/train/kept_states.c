@@ -81,6 +81,12 @@ typedef struct whole_row {
     int64_t tokens;
 } whole_row;
 
+/* The rows whose states are kept. */
+static const kvf__batch *rows_of(const kvf__input *input)
+{
+    return input->batch->source ? input->batch->source : input->batch;
+}
+
 static const kvf__condition *condition_of(const kvf__input *input, int64_t r)
 {
     int64_t end = 0;
@@ -94,7 +100,7 @@ static const kvf__condition *condition_of(const kvf__input *input, int64_t r)
 /* False: row r is itself a common prefix. */
 static bool view_row(const kvf__input *input, int64_t r, whole_row *row)
 {
-    const kvf__batch *b = input->batch;
+    const kvf__batch *b = rows_of(input);
     *row = (whole_row){.condition = condition_of(input, r)};
     if (b->example[r] < 0) return false;
     for (int64_t p = r; p >= 0; p = b->parent ? b->parent[p] : -1) {
@@ -206,7 +212,7 @@ static void keep_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
 
 static bool fill(kvf__states *s, const kvf__input *input)
 {
-    const kvf__batch *b = input->batch;
+    const kvf__batch *b = rows_of(input);
     whole_row row;
     uint64_t key[2];
     for (int64_t r = 0; r < b->n_rows; r++) {
@@ -226,7 +232,7 @@ void kvf__states_enter(kvf__states *s, kvf__input *input)
 
 const char *kvf__states_keep(kvf__states *s, const kvf__input *input)
 {
-    const kvf__batch *b = input->batch;
+    const kvf__batch *b = rows_of(input);
     whole_row row;
     uint64_t key[2];
     if (!s || input->entry.known || s->full) return NULL;

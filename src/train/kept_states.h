@@ -3,16 +3,17 @@
 #ifndef KVF_KEPT_STATES_H
 #define KVF_KEPT_STATES_H
 
+#include "batcher.h"
 #include "pass.h"
 
 /* A row is known by its tokens, their types and their positions, so runs on one base share what
- * they have in common. */
+ * they have in common. Of an encoder-decoder it is a row of the source. */
 typedef struct kvf__states kvf__states;
 typedef struct kvf__states_plan {
     int64_t layer;        /* that the states enter, above 0 */
     int64_t width;        /* C */
     int64_t rows, tokens; /* of all data */
-    int64_t batch_tokens; /* most in one batch */
+    int64_t batch_tokens; /* most in one batch, of those whose states are kept */
     size_t memory;        /* bytes kept in memory; the rest goes to a file */
     const char *beside;   /* in the folder of this path; the file has no name, so that none is left
                              behind, however the process ends */
@@ -35,10 +36,11 @@ kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out);
 /* The layer that states of these runs [n] on one base enter; 0: none are kept, and why is said by a
  * note where they were asked for. */
 kvf_status kvf__states_layer(struct kvf__trainer *const *trainers, size_t n, int64_t *out);
-/* Room for the data of all of them. A note says how much of a step is left, if labels are so many
- * of the tokens. */
-kvf_status kvf__states_open(struct kvf__trainer *const *trainers, size_t n, int64_t layer,
-                            int64_t batch_tokens, double labels, kvf__states **out);
+/* Room for the data of all of them, for passes of these limits, whose lowest layer the states enter.
+ * A note says how much of a step is left, if labels and source have these shares of the tokens. */
+kvf_status kvf__states_open(struct kvf__trainer *const *trainers, size_t n,
+                            const kvf__pass_limits *limits, const kvf__batch_sizes *shares,
+                            kvf__states **out);
 /* As kvf__states_keep, with the line as a note of the run. */
 void kvf__trainer_keep_states(struct kvf__trainer *trainer, kvf__states *states,
                               const kvf__input *input);

@@ -22,7 +22,7 @@ static int64_t steps_of(kvf__sampler *sampler, int64_t epochs)
  * twentieth of the step; more would take memory for little (docs/measured.md). */
 static void choose_batch_tokens(kvf__trainer *t)
 {
-    const double work = kvf__model_work(t->base->model, 0, 0, 1, false),
+    const double work = kvf__model_work(t->base->model, 0, 0, (kvf__work_rows){1, 1}, false),
                  trained = (double)kvf__params_values(&t->tuned.params);
     const int64_t tokens = (int64_t)(20 * (28 + 112 * trained / work)), unit = 64;
     t->options.batch_tokens = (tokens + unit - 1) / unit * unit;
@@ -181,13 +181,14 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
 static kvf_status open_states(kvf__trainer *t, const kvf__pass_limits *limits)
 {
     const kvf__batch_sizes *sizes = &t->rows.batcher.sizes;
-    double tokens = 0, labels = 0;
+    kvf__batch_sizes all = {0};
     if (!limits->lowest) return KVF_OK;
     for (walk w = begin_walk(t, true, true); next_part(t, &w);) {
-        tokens += (double)sizes->tokens;
-        labels += (double)sizes->labels;
+        all.tokens += sizes->tokens;
+        all.labels += sizes->labels;
+        all.source_tokens += sizes->source_tokens;
     }
-    return kvf__states_open(&t, 1, limits->lowest, limits->tokens, labels / tokens, &t->states);
+    return kvf__states_open(&t, 1, limits, &all, &t->states);
 }
 
 kvf_status kvf__trainer_prepare(kvf__trainer *t)

@@ -28,18 +28,18 @@ static const char *why_not(kvf__trainer *const *trainers, size_t n, int64_t *lay
         const kvf__trainer *t = trainers[i];
         const kvf__desc *desc = kvf__model_desc(t->base->model);
         int64_t l = 0;
+        const int64_t most = desc->encoder ? desc->encoder : t->id.L;
         if (t->options.base_dropout > 0)
             return "--base-dropout draws what they hold anew each step";
         if (desc->by_layer.shape || desc->by_layer.inputs)
             return "layers of this base read more than the states of the one below";
-        if (t->id.encoder) return "an encoder-decoder has two streams of states";
         if (t->ranks) return "each process sees other rows each epoch";
-        while (l < t->id.L && !t->tuned.layer_mask[l])
+        while (l < most && !t->tuned.layer_mask[l])
             l++;
         if (l < lowest) lowest = l;
     }
     *layer = lowest;
-    return lowest ? NULL : "layer 0 has a prefix (--layers)";
+    return lowest ? NULL : "layer 0 has a prefix (--layers, --places)";
 }
 
 kvf_status kvf__states_layer(kvf__trainer *const *trainers, size_t n, int64_t *out)
@@ -59,28 +59,33 @@ kvf_status kvf__states_layer(kvf__trainer *const *trainers, size_t n, int64_t *o
     return KVF_OK;
 }
 
-static void note_ratio(kvf__trainer *t, int64_t layer, double labels)
+static void note_ratio(kvf__trainer *t, int64_t layer, const kvf__batch_sizes *shares)
 {
     const kvf__model *model = t->base->model;
     const bool lm = kvf__head_is_lm(t->rows.task->head);
-    const double kept = kvf__model_work(model, layer, layer, labels, lm);
+    const double tokens = (double)shares->tokens;
+    const kvf__work_rows rows = {.labels = (double)shares->labels / tokens,
+                                 .source = (double)shares->source_tokens / tokens};
+    const double kept = kvf__model_work(model, layer, layer, rows, lm);
     char below[40] = "layer 0 is";
     if (layer > 1) snprintf(below, sizeof below, "layers 0-%lld are", (long long)layer - 1);
     kvf__trainer_note(
         t,
         "states: %s computed once for each row; from then on a step has 1/%.2f of the "
         "multiply-adds of a prefix in all layers, 1/%.2f of those without --keep-states",
-        below, kvf__model_work(model, 0, 0, labels, lm) / kept,
-        kvf__model_work(model, 0, layer, labels, lm) / kept);
+        below, kvf__model_work(model, 0, 0, rows, lm) / kept,
+        kvf__model_work(model, 0, layer, rows, lm) / kept);
 }
 
-kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, int64_t layer,
-                            int64_t batch_tokens, double labels, kvf__states **out)
+kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n,
+                            const kvf__pass_limits *limits, const kvf__batch_sizes *shares,
+                            kvf__states **out)
 {
     kvf__trainer *t = trainers[0];
-    kvf__states_plan plan = {.layer = layer,
-                             .width = kvf__model_desc(t->base->model)->C,
-                             .batch_tokens = batch_tokens,
+    const kvf__desc *desc = kvf__model_desc(t->base->model);
+    kvf__states_plan plan = {.layer = limits->lowest,
+                             .width = desc->C,
+                             .batch_tokens = desc->encoder ? limits->source_tokens : limits->tokens,
                              .beside = t->options.out ? t->options.out : "."};
     bool alike = false;
     for (size_t i = 0; i < n; i++) {
@@ -93,7 +98,7 @@ kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, int64_t lay
             plan.tokens += data->start[data->n];
         }
     }
-    KVF_TRY(kvf__model_rows_alike(t->ctx, t->base->model, batch_tokens, &alike));
+    KVF_TRY(kvf__model_rows_alike(t->ctx, t->base->model, plan.batch_tokens, &alike));
     if (!alike) {
         kvf__trainer_note(t, "--keep-states: off, %s",
                           t->options.stream_layers || t->options.weight_dtype
@@ -101,7 +106,7 @@ kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, int64_t lay
                               : "on this CPU a row's bits depend on the other rows of its step");
         return KVF_OK;
     }
-    note_ratio(t, layer, labels);
+    note_ratio(t, limits->lowest, shares);
     return kvf__states_create(t->ctx, &plan, out);
 }
 

@@ -35,7 +35,7 @@ off() {
     train 0 --out off.h5 --force --method direct --steps 2 "$@"
     same_values on.h5 off.h5
 }
-off 'layer 0 has a prefix (--layers)'
+off 'layer 0 has a prefix (--layers, --places)'
 off '--base-dropout draws what they hold anew each step' --layers 1 --base-dropout 0.1
 off 'not with --stream-layers or --weight-dtype' --layers 1 --weight-dtype bf16
 for method in adapter prompt full; do
@@ -84,11 +84,25 @@ run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix
     --keep-states 3K
 has out '[-]-keep-states: off, layer 0 has a prefix'
 
-# An encoder-decoder has two streams of states.
+# Of an encoder-decoder that has prefixes in the decoder alone the encoder's states are kept; where it has them too, those that
+# enter the first layer that has one.
 "$MAKE_TINY" tokens 1 || exit 1
-printf '{"model_type": "t5", "vocab_size": 258, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2,
-    "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 257, "initializer_range": 0.3}\n' >t5.json
-run 0 new-base --config t5.json --tokenizer tokens --out t5.h5
-run 0 train --base t5.h5 --data train.jsonl --threads 2 --precision f32 --method direct --prefix-length 4 --layers 3 --steps 2 --out t5run.h5 \
-    --keep-states 1M
-has out '^--keep-states: off, an encoder-decoder has two streams of states$'
+t5='"model_type": "t5", "vocab_size": 258, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2'
+bart='"model_type": "bart", "vocab_size": 258, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 128, "bos_token_id": 1'
+for config in "$t5" "$bart"; do
+    printf '{%s, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 257, "initializer_range": 0.3}\n' "$config" >encdec.json
+    run 0 new-base --config encdec.json --tokenizer tokens --out encdec.h5 --force
+    for layers in 1-5 2-5 3; do
+        set -- --base encdec.h5 --data train.jsonl --threads 2 --precision f32 --method mlp --prefix-length 4 --layers $layers --epochs 3 \
+            --batch-size 6 --force
+        run 0 train "$@" --out plain.h5
+        for size in 1G 2K; do
+            run 0 train "$@" --out kept.h5 --keep-states $size
+            has out '^states: .* computed once for each row'
+            same_values plain.h5 kept.h5
+        done
+    done
+    run 0 train --base encdec.h5 --data train.jsonl --threads 2 --method direct --prefix-length 4 --steps 2 --out all.h5 --force --keep-states 1M
+    has out '^--keep-states: off, layer 0 has a prefix (--layers, --places)$'
+done
