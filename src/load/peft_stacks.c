@@ -6,7 +6,8 @@
  * self-attention of block b reads layer 2 b mod N, and what is left never counts. Exported are N =
  * 2 blocks layers, so that each block has one of its own; the odd ones are zeros.
  *
- * The keys come out of a cache, whose tokens T5's decoder gives a relative bias: `near` of prefix.h.
+ * The keys come out of a cache, whose tokens T5's decoder gives a relative bias: `near` of
+ * prefix.h.
  */
 #include "peft_stacks.h"
 #include "file_int.h"

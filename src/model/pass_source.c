@@ -48,8 +48,8 @@ kvf_status kvf__pass_check_source(kvf_ctx *ctx, const kvf__pass *pass, const kvf
     if (!d->encoder)
         return kvf__fail(ctx, KVF_EUSAGE, "batch: it has a source, %s has no encoder",
                          d->arch_name);
-    if (b->parent || b->infix_at || input->streams || input->queries || input->entry.layer > d->encoder ||
-        (input->base_dropout && input->base_dropout->p > 0))
+    if (b->parent || b->infix_at || input->streams || input->queries ||
+        input->entry.layer > d->encoder || (input->base_dropout && input->base_dropout->p > 0))
         return kvf__fail(
             ctx, KVF_EUSAGE,
             "batch: %s is an encoder-decoder, which excludes common prefixes, a prefix "

@@ -204,10 +204,11 @@ static kvf_status check_prefix(pruning *p)
                          "it cannot lose tokens",
                          p->prefix->path);
     if (id->near)
-        return kvf__fail(p->ctx, KVF_EUNSUPPORTED,
-                         "%s: its keys take the decoder's relative bias, by how far they are before "
-                         "the text: it cannot lose tokens",
-                         p->prefix->path);
+        return kvf__fail(
+            p->ctx, KVF_EUNSUPPORTED,
+            "%s: its keys take the decoder's relative bias, by how far they are before "
+            "the text: it cannot lose tokens",
+            p->prefix->path);
     if (p->o->keep > id->P)
         return kvf__fail(p->ctx, KVF_EUSAGE, "--keep %lld: %s has %lld virtual tokens",
                          (long long)p->o->keep, p->prefix->path, (long long)id->P);

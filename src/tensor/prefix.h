@@ -53,8 +53,8 @@ typedef struct kvf__prefix {
         *layer_mask;   /* [L], owned: 0 = this layer has no prefix segment (its values are zeros) */
     float *log_weight; /* [L, G, P], owned: added to the scores of its keys (attention.h), 0 in
                           masked layers; NULL: none */
-    int64_t near; /* in layers from this one on, the decoder's, keys take the relative bias of
-                     tokens right before the row's own; 0: in none */
+    int64_t near;      /* in layers from this one on, the decoder's, keys take the relative bias of
+                          tokens right before the row's own; 0: in none */
 } kvf__prefix;
 
 /* Of a layer: keys [G, P, D], then as many values. */

@@ -36,8 +36,9 @@ kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out);
 /* The layer that states of these runs [n] on one base enter; 0: none are kept, and why is said by a
  * note where they were asked for. */
 kvf_status kvf__states_layer(struct kvf__trainer *const *trainers, size_t n, int64_t *out);
-/* Room for the data of all of them, for passes of these limits, whose lowest layer the states enter.
- * A note says how much of a step is left, if labels and source have these shares of the tokens. */
+/* Room for the data of all of them, for passes of these limits, whose lowest layer the states
+ * enter. A note says how much of a step is left, if labels and source have these shares of the
+ * tokens. */
 kvf_status kvf__states_open(struct kvf__trainer *const *trainers, size_t n,
                             const kvf__pass_limits *limits, const kvf__batch_sizes *shares,
                             kvf__states **out);

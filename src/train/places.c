@@ -78,7 +78,8 @@ kvf_status kvf__places_mask(kvf__trainer *t, uint8_t *layer_mask)
         end = at + strcspn(at, ",");
         const kvf__place place = find_place(at, (size_t)(end - at));
         if (place == KVF__PLACE_ONLY)
-            return kvf__fail(t->ctx, KVF_EUSAGE, "--places %s: want peft, or some of encoder,decoder,cross", places);
+            return kvf__fail(t->ctx, KVF_EUSAGE,
+                             "--places %s: want peft, or some of encoder,decoder,cross", places);
         chosen[place] = true;
     }
     for (int64_t l = 0; l < d->L; l++)

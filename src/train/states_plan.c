@@ -77,9 +77,8 @@ static void note_ratio(kvf__trainer *t, int64_t layer, const kvf__batch_sizes *s
         kvf__model_work(model, 0, layer, rows, lm) / kept);
 }
 
-kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n,
-                            const kvf__pass_limits *limits, const kvf__batch_sizes *shares,
-                            kvf__states **out)
+kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, const kvf__pass_limits *limits,
+                            const kvf__batch_sizes *shares, kvf__states **out)
 {
     kvf__trainer *t = trainers[0];
     const kvf__desc *desc = kvf__model_desc(t->base->model);
