@@ -474,6 +474,7 @@ typedef struct craft {
     int64_t mask_length;
     uint8_t mask_value;
     const char *text_as_integer; /* attribute written as an integer */
+    const char *more[2];         /* a name and a text */
 } craft;
 
 static const int64_t SHAPE[6] = {2, 2, 1, 1, 4, 2};
@@ -507,6 +508,12 @@ static const craft CRAFTED[] = {
     {"shape [2, 3, 1, 1, 4, 2]", KVF_ESHAPE, .dim = {2, 3, 1, 1, 4, 2}},
     {"shape [2, 2, 2, 1, 4, 2]", KVF_ESHAPE, .dim = {2, 2, 2, 1, 4, 2}},
     {"none of them 0", KVF_ESHAPE, .dim = {2, 2, 1, 1, 0, 2}},
+    {"key_space is \"pre-rope\" without placement \"infix\"", KVF_EFORMAT,
+     .more = {"key_space", "pre-rope"}},
+    {"relative_bias is \"decoder\" without encoder_layers", KVF_EFORMAT,
+     .more = {"relative_bias", "decoder"}},
+    {"relative_bias is \"encoder\", want \"decoder\" or none", KVF_EFORMAT,
+     .more = {"relative_bias", "encoder"}},
 };
 
 static void put_text(kvf__h5 *h5, kvf__h5_id at, const craft *c, const char *name, const char *text)
@@ -544,6 +551,7 @@ static void write_crafted(const char *path, const craft *c)
     put_text(&h5, data, c, "task", "lm");
     put_text(&h5, data, c, "chat_template", "none");
     put_text(&h5, data, c, "dtype", c->dtype_text ? c->dtype_text : "f32");
+    if (c->more[0]) kvf__h5_put_text(&h5, data, c->more[0], c->more[1]);
     if (has(c, "position_start"))
         kvf__h5_put_i64(&h5, data, "position_start", c->position_start ? c->position_start : 4);
     if (has(c, "layer_mask"))
