@@ -36,14 +36,17 @@ attempt() {
 printf 'lora|lora|\nrecipe|recipe.txt|\nvalid|valid.jsonl|\ntask|seq-cls|\nplaces|encoder|\n' >rows_sweep
 printf 'lora|lora|\ndocument|other.txt|\nself-study|6|\nanswer-tokens|4|\ntemperature|0.5|\nchunk|9|\nwindow|8|\ntop-k|3|\nkl|reverse|\ndata|train.jsonl|\ndry-run|NULL|\n' >rows_distill
 
-# act COMMAND OPTION VALUE WITH: another run, or a line
+# act COMMAND OPTION VALUE WITH: another run, or a line. Rows that follow each other with the same WITH share the run before.
 act() {
     eval "set -- \"\$1\" \"\$2\" \"\$3\" \"\$4\" \$$1"
     command=$1 option=$2 value=$3 with=$4
     shift 4
-    attempt "$command" "$@" $(printf '%s' "$with" | tr ';' '\n' | sed 's/^\([^=]*\)=/--\1 /' | grep -v ' .* ')
-    plain=$code
-    mv seen before
+    if [ "$command $with" != "$last" ]; then
+        attempt "$command" "$@" $(printf '%s' "$with" | tr ';' '\n' | sed 's/^\([^=]*\)=/--\1 /' | grep -v ' .* ')
+        plain=$code
+        mv seen before
+        last="$command $with"
+    fi
     set -- "$command" "$@" $(printf '%s' "$with" | tr ';' '\n' | sed 's/^\([^=]*\)=/--\1 /' | grep -v ' .* ') "--$option"
     [ "$value" = NULL ] || set -- "$@" "$value"
     attempt "$@"
@@ -59,7 +62,8 @@ for command in sweep distill; do
         grep -q "^$name|" rows rows_$command || grep -qe "--$name\b" "$SOURCE/tests/cli/$command.sh" ||
             fail "$command --$name: nothing says how its effect is seen"
     done <options
-    cat rows rows_$command | while IFS='|' read -r name value with; do
+    last=
+    sort -s -t'|' -k3 rows rows_$command | while IFS='|' read -r name value with; do
         ! grep -qx -e "$name" options || act $command "$name" "$value" "$with"
     done >failed
     cat failed
