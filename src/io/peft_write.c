@@ -24,7 +24,7 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
                          "%s: the prefix stands inside rows (placement infix), which PEFT has no "
                          "form for",
                          dir);
-    if (id->position_start != prefix->P)
+    if (!id->near && id->position_start != prefix->P) /* near: no position but by distance */
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: position_start is %lld, but PEFT always starts tokens at P = %lld",
                          dir, (long long)id->position_start, (long long)prefix->P);

@@ -71,7 +71,6 @@ kvf_status kvf__peft_stacks_export(kvf_ctx *ctx, const char *where, const kvf__a
         copy_layer(out, 2 * b, from, layer_of(encoder, b));
     *id = file->id;
     id->L = out->L;
-    if (near) id->position_start = out->P; /* no position but by distance */
     return KVF_OK;
 }
 
