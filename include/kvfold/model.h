@@ -121,8 +121,23 @@ const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3]);
  * 10000. */
 kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const float *values,
                                       const int64_t shape[3]);
-/* A prefix of this base, of task lm, from such an array, which is copied. position_start: of a
- * row's first token; below 0: P. ESHAPE: not the base's shape; ENUMERIC: a value is not finite. */
+/* Which layers have a prefix, [L], 1 or 0 each, a view as long as the prefix lives: attention skips
+ * it in the others, where keys and values of 0 would take their share. L may be NULL. NULL: it has
+ * no keys and values. */
+const uint8_t *kvf_prefix_layer_mask(const kvf_prefix *prefix, int64_t *L);
+/* Says which have; keys, values and log-weights of the others become 0. EUNSUPPORTED: it has no keys
+ * and values; ESHAPE: L is not its own; EUSAGE: an entry is neither 0 nor 1, or all are 0. */
+kvf_status kvf_prefix_set_layer_mask(kvf_ctx *ctx, kvf_prefix *prefix, const uint8_t *mask,
+                                     int64_t L);
+/* Do its keys in the decoder's self-attention take T5's relative bias, as tokens right before the
+ * row's own (train --places peft)? */
+bool kvf_prefix_relative_bias(const kvf_prefix *prefix);
+/* EUNSUPPORTED: it has no keys and values, or its base is no encoder-decoder with such a bias. */
+kvf_status kvf_prefix_set_relative_bias(kvf_ctx *ctx, kvf_prefix *prefix, bool on);
+/* A prefix of this base, of task lm, from such an array, which is copied: in every layer (of an
+ * encoder-decoder those of all places, format.md), without log-weights and relative bias, which the
+ * functions above give it. position_start: of a row's first token; below 0: P. ESHAPE: not the
+ * base's shape; ENUMERIC: a value is not finite. */
 kvf_status kvf_prefix_from_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,
                                  const int64_t shape[6], int64_t position_start, kvf_prefix **out);
 /* A prefix file of keys and values, head and facts. EUNSUPPORTED: it has no keys and values;

@@ -66,16 +66,23 @@ class Prefix(Model):
         return cls(handle, context, base, path, checkpoint, head)
 
     @classmethod
-    def from_numpy(cls, base: Base, values: Any, *, position_start: Optional[int] = None, log_weights: Any = None) -> Prefix:
+    def from_numpy(cls, base: Base, values: Any, *, position_start: Optional[int] = None, log_weights: Any = None,
+                   layer_mask: Any = None, relative_bias: bool = False) -> Prefix:
         """values [L, 2, 1, G, P, D], keys before values, as they lie in a cache of transformers (keys after rope); copied.
 
         position_start: position of a text's first token; None: P. log_weights [L, G, P]: added to the scores of its keys.
+        layer_mask [L]: which layers have the prefix; None: all. relative_bias: keys of T5's decoder take its bias, as PEFT's do.
         """
         array = np.ascontiguousarray(values, dtype=np.float32)
         if array.ndim != 6:
             raise Error(f"values have shape {list(array.shape)}, want [L, 2, 1, G, P, D]", "ESHAPE")
         handle = base._context.make(lib.kvf_prefix_from_array, lib.kvf_prefix_free, base._handle, array.ctypes.data,
                                     (c.INT * 6)(*array.shape), -1 if position_start is None else position_start)
+        if layer_mask is not None:
+            mask = np.ascontiguousarray(layer_mask, dtype=np.uint8)
+            base._context.call(lib.kvf_prefix_set_layer_mask, handle, mask.ctypes.data, mask.size)
+        if relative_bias:
+            base._context.call(lib.kvf_prefix_set_relative_bias, handle, True)
         if log_weights is not None:
             weights = np.ascontiguousarray(log_weights, dtype=np.float32)
             if weights.ndim != 3:
@@ -150,6 +157,18 @@ class Prefix(Model):
         shape = (c.INT * 3)()
         address = lib.kvf_prefix_log_weights(self._handle, shape)
         return np.asarray(_Array(self._handle, address, shape)) if address else None
+
+    @property
+    def layer_mask(self) -> Optional[np.ndarray]:
+        """[L] bool: which layers have the prefix; a copy. None: it has no keys and values."""
+        layers = c.INT()
+        address = lib.kvf_prefix_layer_mask(self._handle, ctypes.byref(layers))
+        return np.frombuffer(ctypes.string_at(address, layers.value), dtype=bool) if address else None
+
+    @property
+    def relative_bias(self) -> bool:
+        """Whether its keys take the relative bias of T5's decoder, as those of PEFT do."""
+        return lib.kvf_prefix_relative_bias(self._handle)
 
     def save(self, path: Path, *, dtype: str = "f32", force: bool = False) -> None:
         """A prefix file. dtype: "f32", "f16", "bf16", "int8". force: replace one that is there."""

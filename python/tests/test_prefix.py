@@ -66,6 +66,19 @@ class Prefixes(Case):
         self.fails("log-weights", made.to_peft, self.folder / "weighted", status="EUNSUPPORTED")
         self.fails("log-weights", made.inputs, None, ["a"], status="EUNSUPPORTED")
 
+    def test_layer_mask(self):
+        array = self.prefix.numpy()
+        self.assertTrue(self.prefix.layer_mask.all() and not self.prefix.relative_bias)
+        mask = np.arange(array.shape[0]) > 0
+        made = kvfold.Prefix.from_numpy(self.base, array, layer_mask=mask)
+        np.testing.assert_array_equal(made.layer_mask, mask)
+        np.testing.assert_array_equal(made.numpy()[1:], array[1:])
+        self.assertFalse(made.numpy()[0].any())
+        make = functools.partial(kvfold.Prefix.from_numpy, self.base, array)
+        self.fails("leaves no layer", make, layer_mask=0 * mask, status="EUSAGE")
+        self.fails("the layer mask is", make, layer_mask=mask[1:], status="ESHAPE")
+        self.fails("no encoder-decoder", make, relative_bias=True, status="EUNSUPPORTED")
+
     def test_peft_there_and_back(self):
         self.prefix.to_peft(self.folder / "adapter", base_id=self.llama)
         self.fails("exists", self.prefix.to_peft, self.folder / "adapter")

@@ -1,5 +1,6 @@
 /* Keys and values of a prefix as an array of the caller's, both ways. The array has an axis of rows
  * that the prefix does without, because it is 1 long: the memory is the same. */
+#include "arch.h"
 #include "import.h"
 
 #include <math.h>
@@ -30,6 +31,12 @@ const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3])
     return p->log_weight;
 }
 
+static kvf_status check_has_kv(kvf_ctx *ctx, const kvf_prefix *prefix, const char *what)
+{
+    if (prefix->file.prefix.P && !prefix->file.values.params.n) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has no keys and values %s", prefix->path, what);
+}
+
 static kvf_status by_layer(kvf_ctx *ctx, const char *what)
 {
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
@@ -41,9 +48,7 @@ kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const fl
 {
     kvf__prefix *p = &prefix->file.prefix;
     const int64_t want[3] = {p->L, p->G, p->P};
-    if (!p->P || prefix->file.values.params.n)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has no keys and values to weigh",
-                         prefix->path);
+    KVF_TRY(check_has_kv(ctx, prefix, "to weigh"));
     if (p->heads) return by_layer(ctx, prefix->path);
     if (memcmp(shape, want, sizeof want) != 0)
         return kvf__fail(ctx, KVF_ESHAPE,
@@ -54,6 +59,58 @@ kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const fl
     given.log_weight = (float *)(uintptr_t)values; /* read alone */
     KVF_TRY(kvf__prefix_check_weights(ctx, prefix->path, &given));
     return kvf__prefix_take_weights(ctx, p, &given);
+}
+
+const uint8_t *kvf_prefix_layer_mask(const kvf_prefix *prefix, int64_t *L)
+{
+    if (!prefix->file.prefix.P) return NULL;
+    if (L) *L = prefix->file.prefix.L;
+    return prefix->file.prefix.layer_mask;
+}
+
+static kvf_status check_mask(kvf_ctx *ctx, const kvf__prefix *p, const uint8_t *mask, int64_t L)
+{
+    bool some = false;
+    if (L != p->L)
+        return kvf__fail(ctx, KVF_ESHAPE, "the layer mask is [%lld], want [%lld]", (long long)L,
+                         (long long)p->L);
+    for (int64_t l = 0; l < L; l++) {
+        if (mask[l] > 1)
+            return kvf__fail(ctx, KVF_EUSAGE, "layer_mask[%lld] is %d, want 0 or 1", (long long)l,
+                             mask[l]);
+        some = some || mask[l];
+    }
+    return some ? KVF_OK : kvf__fail(ctx, KVF_EUSAGE, "the layer mask leaves no layer");
+}
+
+kvf_status kvf_prefix_set_layer_mask(kvf_ctx *ctx, kvf_prefix *prefix, const uint8_t *mask,
+                                     int64_t L)
+{
+    kvf__prefix *p = &prefix->file.prefix;
+    KVF_TRY(check_has_kv(ctx, prefix, "to leave out of layers"));
+    KVF_TRY(check_mask(ctx, p, mask, L));
+    memcpy(p->layer_mask, mask, (size_t)L);
+    kvf__prefix_clear_masked(p);
+    return KVF_OK;
+}
+
+bool kvf_prefix_relative_bias(const kvf_prefix *prefix)
+{
+    return prefix->file.id.near;
+}
+
+kvf_status kvf_prefix_set_relative_bias(kvf_ctx *ctx, kvf_prefix *prefix, bool on)
+{
+    kvf__identity *id = &prefix->file.id;
+    const kvf__arch *arch = kvf__arch_by_model_type(id->base_architecture);
+    KVF_TRY(check_has_kv(ctx, prefix, "to take a relative bias"));
+    if (!id->encoder || !arch || arch->positions != KVF__POS_BIAS)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its base is no encoder-decoder with a relative bias, as t5 is",
+                         prefix->path);
+    id->near = on;
+    prefix->file.prefix.near = kvf__identity_near(id);
+    return KVF_OK;
 }
 
 static kvf_status check_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,
@@ -115,8 +172,7 @@ kvf_status kvf_prefix_save(kvf_ctx *ctx, const kvf_prefix *prefix, const char *p
                            kvf_dtype dtype, bool force)
 {
     kvf__artifact file = kvf__prefix_view(prefix, KVF__KIND_PREFIX);
-    if (!prefix->file.prefix.P || prefix->file.values.params.n)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has no keys and values to save", prefix->path);
+    KVF_TRY(check_has_kv(ctx, prefix, "to save"));
     KVF_TRY(kvf__check_not_input(ctx, path, prefix->path));
     file.dtype = kvf__prefix_dtype(dtype);
     return kvf__artifact_write(ctx, path, force, &file);

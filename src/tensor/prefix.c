@@ -270,6 +270,9 @@ void kvf__prefix_clear_masked(kvf__prefix *prefix)
 {
     for (int64_t l = 0; l < prefix->L; l++) {
         const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
-        if (!prefix->layer_mask[l]) memset(at.k, 0, (size_t)(2 * at.n) * sizeof *at.k);
+        if (prefix->layer_mask[l]) continue;
+        memset(at.k, 0, (size_t)(2 * at.n) * sizeof *at.k);
+        if (at.log_weight)
+            memset(at.log_weight, 0, (size_t)(at.G * prefix->P) * sizeof *at.log_weight);
     }
 }

@@ -1,0 +1,156 @@
+/* What an array of keys and values does not say, given to a prefix by itself: layers without one,
+ * and T5's relative bias. With them a copy has the losses of the prefix it was made of, to the bit.
+ */
+#include <kvfold/kvfold.h>
+
+#include "ck.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static kvf_ctx *ctx;
+
+static void setup(void)
+{
+    ck_assert_int_eq(kvf_ctx_create(&(kvf_ctx_options){.threads = 2}, &ctx), KVF_OK);
+}
+
+static void teardown(void)
+{
+    kvf_ctx_free(ctx);
+}
+
+/* A base of tests/golden with the prefix that kvfold trained for it with --places peft. */
+static kvf_session *open_trained(const char *folder, const char *family)
+{
+    const kvf_session_options options = {.base.precision = KVF_PRECISION_F32};
+    kvf_session *session = NULL;
+    char prefix[512], base[512];
+
+    snprintf(prefix, sizeof prefix, "tests/golden/peft_trained/%s/prefix.h5", family);
+    snprintf(prefix, sizeof prefix, "%s", ck_source(prefix));
+    snprintf(base, sizeof base, "tests/golden/%s", folder);
+    ck_assert_msg(!kvf_session_open(ctx, ck_source(base), prefix, &options, &session), "%s",
+                  kvf_ctx_error(ctx));
+    return session;
+}
+
+static kvf_prefix *copy_of(const kvf_session *session, const kvf_prefix *prefix)
+{
+    int64_t shape[6];
+    const float *kv = kvf_prefix_kv(prefix, shape);
+    kvf_prefix *copy = NULL;
+
+    ck_assert_int_eq(kvf_prefix_from_array(ctx, kvf_session_base(session), kv, shape,
+                                           kvf_prefix_position_start(prefix), &copy),
+                     KVF_OK);
+    return copy;
+}
+
+static double loss_of(const kvf_session *session, kvf_prefix *prefix)
+{
+    const char *data = ck_source("tests/golden/peft_trained/rows.jsonl");
+    const kvf_eval_options eval = {.data = data};
+    kvf_eval_result result;
+
+    ck_assert_msg(!kvf_eval(ctx, kvf_session_base(session), &prefix, 1, &eval, &result), "%s",
+                  kvf_ctx_error(ctx));
+    return result.loss;
+}
+
+START_TEST(mask_and_bias_make_the_copy_the_same)
+{
+    kvf_session *session = open_trained("model_t5", "t5");
+    kvf_prefix *trained = kvf_session_prefix(session), *copy = copy_of(session, trained);
+    kvf_prefix *read = NULL;
+    int64_t L;
+    const uint8_t *mask = kvf_prefix_layer_mask(trained, &L);
+    const double want = loss_of(session, trained);
+    char path[512];
+
+    ck_assert(kvf_prefix_relative_bias(trained) && !kvf_prefix_relative_bias(copy));
+    ck_assert(!mask[0] && mask[2] && kvf_prefix_layer_mask(copy, NULL)[0]);
+    ck_assert(loss_of(session, copy) != want);
+    ck_assert_int_eq(kvf_prefix_set_layer_mask(ctx, copy, mask, L), KVF_OK);
+    ck_assert(loss_of(session, copy) != want);
+    ck_assert_int_eq(kvf_prefix_set_relative_bias(ctx, copy, true), KVF_OK);
+    ck_assert(loss_of(session, copy) == want);
+    snprintf(path, sizeof path, "%s/copy.h5", ck_tmpdir());
+    ck_assert_msg(!kvf_prefix_save(ctx, copy, path, KVF_DTYPE_F32, false), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert_int_eq(kvf_prefix_open(ctx, path, KVF_CHECKPOINT_DEFAULT, &read), KVF_OK);
+    ck_assert(kvf_prefix_relative_bias(read) && loss_of(session, read) == want);
+    ck_assert_int_eq(kvf_prefix_set_relative_bias(ctx, read, false), KVF_OK);
+    ck_assert(!kvf_prefix_relative_bias(read) && loss_of(session, read) != want);
+    kvf_prefix_free(read);
+    kvf_prefix_free(copy);
+    kvf_session_close(session);
+}
+END_TEST
+
+/* A layer that is left out loses what it had: it is not there again when the layer is. */
+START_TEST(layers_left_out_are_zeros)
+{
+    kvf_session *session = open_trained("bart", "bart");
+    kvf_prefix *copy = copy_of(session, kvf_session_prefix(session));
+    int64_t L, shape[6];
+    kvf_prefix_layer_mask(copy, &L);
+    const float *kv = kvf_prefix_kv(copy, shape);
+    const int64_t n = 2 * shape[3] * shape[4] * shape[5], weights[3] = {L, shape[3], shape[4]};
+    float *ones = calloc((size_t)(L * shape[3] * shape[4]), sizeof *ones);
+    uint8_t mask[16] = {0};
+
+    for (int64_t i = 0; i < L * shape[3] * shape[4]; i++)
+        ones[i] = 1;
+    mask[4] = 1;
+    ck_assert_int_eq(kvf_prefix_set_log_weights(ctx, copy, ones, weights), KVF_OK);
+    ck_assert_int_eq(kvf_prefix_set_layer_mask(ctx, copy, mask, L), KVF_OK);
+    const float *w = kvf_prefix_log_weights(copy, NULL);
+    for (int64_t l = 0; l < L; l++) {
+        ck_assert((kv[l * n] != 0) == (l == 4));
+        ck_assert(w[l * shape[3] * shape[4]] == (l == 4 ? 1.0f : 0.0f));
+    }
+    free(ones);
+    kvf_prefix_free(copy);
+    kvf_session_close(session);
+}
+END_TEST
+
+static void refused(kvf_status got, kvf_status want, const char *message)
+{
+    ck_assert_int_eq(got, want);
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), message) != NULL, "%s", kvf_ctx_error(ctx));
+}
+
+START_TEST(what_does_not_fit_is_refused)
+{
+    kvf_session *session = open_trained("bart", "bart");
+    kvf_prefix *prefix = kvf_session_prefix(session);
+    uint8_t mask[8] = {0};
+
+    refused(kvf_prefix_set_relative_bias(ctx, prefix, true), KVF_EUNSUPPORTED,
+            "its base is no encoder-decoder with a relative bias, as t5 is");
+    refused(kvf_prefix_set_layer_mask(ctx, prefix, mask, 7), KVF_ESHAPE,
+            "the layer mask is [7], want [8]");
+    refused(kvf_prefix_set_layer_mask(ctx, prefix, mask, 8), KVF_EUSAGE, "leaves no layer");
+    mask[3] = 2;
+    refused(kvf_prefix_set_layer_mask(ctx, prefix, mask, 8), KVF_EUSAGE, "layer_mask[3] is 2");
+    ck_assert(kvf_prefix_layer_mask(prefix, NULL)[2]);
+    kvf_session_close(session);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("prefix_array");
+    TCase *cases = tcase_create("core");
+
+    tcase_set_timeout(cases, 60);
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_test(cases, mask_and_bias_make_the_copy_the_same);
+    tcase_add_test(cases, layers_left_out_are_zeros);
+    tcase_add_test(cases, what_does_not_fit_is_refused);
+    suite_add_tcase(suite, cases);
+    return ck_main(suite);
+}
