@@ -60,6 +60,7 @@ static const struct {
     {"bert", KVF__TASK_CHOICE, 0, false, 2},      {"roberta", KVF__TASK_SEQ_CLS, 3, false, 4},
     {"roberta", KVF__TASK_CHOICE, 0, false, 2},   {"llama", KVF__TASK_SEQ_CLS, 3, false, 4},
     {"qwen3", KVF__TASK_TOKEN_CLS, 3, false, 10}, {"gpt2", KVF__TASK_CHOICE, 0, false, 2},
+    {"t5", KVF__TASK_SEQ_CLS, 3, false, 4},
 };
 enum { N_HEADS = sizeof HEADS / sizeof HEADS[0] };
 
@@ -73,7 +74,9 @@ static void fill(float *out, int64_t n, uint64_t seed, double by)
 /* A head with values large enough that every part of it matters. */
 static kvf__head *make(int at, double dropout)
 {
-    kvf__head_base base = {.arch = HEADS[at].arch, .C = C, .initializer_range = 0.3};
+    const bool t5 = !strcmp(HEADS[at].arch, "t5");
+    kvf__head_base base = {
+        .arch = HEADS[at].arch, .C = C, .initializer_range = 0.3, .factor = t5 ? 0.25f : 1};
     kvf__head_options options = {.task = HEADS[at].task,
                                  .labels = HEADS[at].labels,
                                  .regression = HEADS[at].regression,

@@ -48,6 +48,7 @@ typedef struct kvf__head_base {
     const kvf__masked_lm *masked_lm;   /* the same; its norm's epsilon */
     double norm_eps;
     bool mean_pooled; /* of kvf__desc */
+    float factor;     /* that its final norm has for the language model's head alone; 0: 1 */
 } kvf__head_base;
 
 /* EUNSUPPORTED: the architecture has no such head. */

@@ -54,6 +54,7 @@ typedef struct kvf__head_work {
     float *slope;                           /* of an activation other than tanh [room, inner.out] */
     float *xhat, *rstd;                     /* words: of the norm [room, inner.out], [room] */
     float *logits, *dlogits;                /* [room, width] */
+    float *rescaled;                        /* [room, C] final states */
     int32_t *row, *nth; /* [room] row of each labelled position, and its number among the row's */
     const float *inner_in, *outer_in; /* what the layers were given */
     float *mean, *dmean;              /* [room, C] of rows; NULL: labels are read */
@@ -68,7 +69,8 @@ struct kvf__head {
     const kvf__head_kind *kind; /* of a task's, and all below but for the common part; NULL: lm's */
     kvf__head_options options;
     int64_t C, width;
-    bool mean; /* reads the mean of a row's labelled states */
+    bool mean;     /* reads the mean of a row's labelled states */
+    float rescale; /* times which it reads them; 0: as they are */
     kvf__dropout dropout;
     kvf__linear inner, outer; /* inner.w NULL: there is none */
     kvf__params params;

@@ -235,6 +235,7 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
     head->kernels = kvf__kernels_get();
     head->options = *options;
     head->C = base->C;
+    if (base->factor && base->factor != 1) head->rescale = 1 / base->factor;
     head->mean = base->mean_pooled &&
                  (options->task == KVF__TASK_SEQ_CLS || options->task == KVF__TASK_CHOICE);
     head->width = options->task == KVF__TASK_QA       ? 2
@@ -262,7 +263,8 @@ static kvf__head_base base_of(const kvf__model *model)
                            .initializer_range = desc->initializer_range,
                            .masked_lm = kvf__model_masked_lm(model),
                            .norm_eps = (double)desc->norm_eps,
-                           .mean_pooled = desc->mean_pooled};
+                           .mean_pooled = desc->mean_pooled,
+                           .factor = desc->factors.head};
     base.pooler = kvf__model_pooler(model, &base.pooler_bias);
     return base;
 }
@@ -316,6 +318,7 @@ static void lay_work(void *object, kvf__carver *carve)
         int64_t width;
     } parts[] = {{&w->logits, true, head->width},
                  {&w->dlogits, true, head->width},
+                 {&w->rescaled, head->rescale != 0, C},
                  {&w->inner_drop, drops && inner, C},
                  {&w->inner_out, inner, I},
                  {&w->dinner, inner, I},
@@ -397,9 +400,18 @@ static void activate(kvf__head *head, int64_t n)
         y[i] = tanhf(y[i]);
 }
 
+/* Final states without the language model's factor (T5's 1 / sqrt(C)), which no other head has. */
+static const float *rescale(const kvf__head *head, const float *hidden, int64_t n)
+{
+    if (!head->rescale) return hidden;
+    for (int64_t i = 0; i < n * head->C; i++)
+        head->work.rescaled[i] = head->rescale * hidden[i];
+    return head->work.rescaled;
+}
+
 static void forward(kvf__head *head, const draw *by, const float *hidden, int64_t n, float *logits)
 {
-    const float *x = hidden;
+    const float *x = rescale(head, hidden, n);
     if (head->words) {
         kvf__head_words_refresh(head);
         head->work.inner_in = hidden;
@@ -518,5 +530,7 @@ kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch
     if (phrases) return kvf__head_phrases_bwd(ctx, head, batch, hidden, dhidden);
     backward(head, draws, read.n_labels, head->mean ? head->work.dmean : dhidden);
     if (head->mean) spread_rows(head, batch, dhidden);
+    for (int64_t i = 0; head->rescale && i < batch->n_labels * head->C; i++)
+        dhidden[i] *= head->rescale;
     return KVF_OK;
 }

@@ -2,6 +2,7 @@
  * (--verbalizer); and --train-head, a trained copy of the language model's (head.h). All
  * follow the encoder's parameters in the list that AdamW steps, so run files, the best
  * checkpoint and --resume treat them alike. */
+#include "folder_head.h"
 #include "trainer.h"
 #include "verbalizer.h"
 
@@ -58,6 +59,23 @@ static kvf_status make_head(kvf__trainer *t, kvf__train_task *task)
     return kvf__head_create(t->ctx, t->base->model, &options, &task->head);
 }
 
+/* Where a run does not begin elsewhere. */
+static kvf_status begin_as_folder(kvf__trainer *t, kvf__train_task *task)
+{
+    const kvf__label_set *names = &task->data.names;
+    const kvf__head_labels labels = {names->names, names->n};
+    char why[320];
+    bool taken = false;
+
+    if (task->kind == KVF__TASK_LM || task->words || t->output.is_resumed || t->options.init_from)
+        return KVF_OK;
+    KVF_TRY(kvf__folder_head(t->ctx, t->base, task->kind, &labels, kvf__head_params(task->head),
+                             why, sizeof why, &taken));
+    if (taken) kvf__trainer_note(t, "the head begins as that of %s", t->base->path);
+    if (*why) kvf__trainer_note(t, "the head of %s is left: %s", t->base->path, why);
+    return KVF_OK;
+}
+
 /* In a file with several tasks a head's parameters are called "NAME/parameter". */
 static kvf_status name_params(kvf__trainer *t, kvf__train_task *task)
 {
@@ -75,6 +93,7 @@ kvf_status kvf__tasks_make_heads(kvf__trainer *t)
     for (size_t i = 0; i < t->rows.n; i++) {
         kvf__train_task *task = &t->rows.task[i];
         KVF_TRY(make_head(t, task));
+        KVF_TRY(begin_as_folder(t, task));
         KVF_TRY(name_params(t, task));
         kvf__params *params = kvf__task_head_params(task);
         for (size_t k = 0; params && k < params->n; k++)

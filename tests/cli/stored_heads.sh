@@ -1,0 +1,61 @@
+# Folders of ...ForSequenceClassification (tests/golden/make_seq_cls_golden.py): a run of seq-cls begins with their head, which with a
+# prefix in all places gives transformers' probabilities; outputs go by the names of their labels; what does not fit is said, and left.
+golden=$SOURCE/tests/golden/seq_cls
+how="--task seq-cls --method direct --prefix-length 4 --lr 1e-30 --steps 1 --batch-size 6 --precision f32 --threads 2 --force"
+
+# started FAMILY LABELS ROWS...: a run that begins with the stored prefix, and stays there, its head with it
+started() {
+    family=$1 labels=$2 rows=$3
+    shift 3
+    # shellcheck disable=SC2086 # words
+    run 0 train --base "$golden/$family" --data "$rows" --labels "$labels" --init-kv "$golden/$family/prefix.h5" --head-lr 1e-30 $how \
+        --out run.h5 "$@"
+}
+# answers LABEL...: the probabilities of these labels for the rows of the run are those of the golden
+answers() {
+    run 0 predict --base "$golden/$family" --prefix run.h5 --data "$rows" --precision f32 --threads 2 --out lines --force
+    for label; do
+        sed "s/.*\"$label\":\([0-9.e-]*\)[,}].*/\1/" lines >"got.$label"
+    done
+    paste "got.$1" "got.$2" "got.$3" | tr '\t' ' ' | tr ' ' '\n' >got
+    tr ' ' '\n' <"$golden/$family/want.txt" >want
+    [ "$(paste got want | awk 'NF == 2 && $1 - $2 < 1e-5 && $2 - $1 < 1e-5' | wc -l)" = 18 ] || # measured: 1e-7
+        fail "$family, $labels: $(paste got want)"
+}
+for family in t5 bart; do
+    started $family cat,dog,end "$golden/rows.jsonl"
+    has out "^the head begins as that of $golden/$family"
+    answers cat dog end
+done
+
+# by name, in any order; by number; names that are not there
+started t5 end,dog,cat "$golden/rows.jsonl"
+answers cat dog end
+sed 's/"cat"/"1"/; s/"dog"/"2"/; s/"end"/"0"/' "$golden/rows.jsonl" >numbers.jsonl
+started t5 0,1,2 numbers.jsonl
+answers 1 2 0
+sed 's/"cat"/"cow"/' "$golden/rows.jsonl" >cows.jsonl
+started t5 cow,dog,end cows.jsonl
+has out "^the head of $golden/t5 is left: none of its labels is \"cow\", the first is \"END\""
+grep -v '"end"' "$golden/rows.jsonl" >two.jsonl
+started bart cat,dog two.jsonl
+has out "^the head of $golden/bart is left: its classification_head.out_proj.weight is \[3, 16\], want \[2, 16\]"
+
+# another class of transformers has another task's head; a run that begins with a file has the file's; resumed is as unbroken
+mkdir other
+cp "$golden"/bart/*.json "$golden/bart/model.safetensors" other
+sed 's/BartForSequenceClassification/BartForQuestionAnswering/' "$golden/bart/config.json" >other/config.json
+# shellcheck disable=SC2086
+run 0 train --base other --data "$golden/rows.jsonl" $how --out new.h5
+grep -q '^the head' out && fail "of another class: $(cat out)"
+# shellcheck disable=SC2086
+run 0 train --base "$golden/bart" --data "$golden/rows.jsonl" $how --init-from new.h5 --out from.h5 --allow-other-base
+grep -q '^the head begins' out && fail "with --init-from: $(cat out)"
+fit="--base $golden/t5 --data $golden/rows.jsonl --task seq-cls --method mlp --schedule constant --schedule-steps 4 --precision f32 --threads 2"
+# shellcheck disable=SC2086
+for steps in 2 4; do
+    run 0 train $fit --steps $steps --out parts.h5 --resume
+done
+# shellcheck disable=SC2086
+run 0 train $fit --steps 4 --out whole.h5
+same parts.h5 whole.h5
