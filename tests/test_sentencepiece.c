@@ -1,6 +1,7 @@
 /* tokenizer.model of SentencePiece and tiktoken: ids and texts of small vocabularies against both
  * libraries (golden/make_sentencepiece_golden.py), Llama 2's against published ids where the
- * shared data is there, and files that are damaged. */
+ * shared data is there, and files that are damaged. T5's spiece.model against transformers
+ * (golden/make_spiece_golden.py). */
 #include "infile.h"
 #include "outfile.h"
 #include "tok_check.h"
@@ -19,21 +20,26 @@ static void teardown(void)
     kvf_ctx_free(own);
 }
 
-/* A folder with that model as tokenizer.model. */
-static const char *folder_of(const char *model, char dir[512])
+/* A folder with that model under the name. */
+static const char *folder_as(const char *name, const char *model, char dir[512])
 {
     char path[640];
     kvf__mapfile file = {0};
     snprintf(dir, 512, "%s/tokenizer", ck_tmpdir());
     ck_assert_int_eq(mkdir(dir, 0777), 0);
-    snprintf(path, sizeof path, "%s/tokenizer.model", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     ok(own, kvf__mapfile_open(own, model, &file));
     ok(own, kvf__write_file(own, path, false, file.data, file.n));
     kvf__mapfile_close(&file);
     return dir;
 }
 
-static void check_row(const kvf__tokenizer *t, const char *name, const kvf_json *row)
+static const char *folder_of(const char *model, char dir[512])
+{
+    return folder_as("tokenizer.model", model, dir);
+}
+
+static void check_row(const kvf__tokenizer *t, const char *name, const kvf_json *row, bool special)
 {
     const kvf_json *ids = kvf_json_get(row, "ids"), *decoded = kvf_json_get(row, "decoded");
     kvf__ids got = {0};
@@ -41,7 +47,7 @@ static void check_row(const kvf__tokenizer *t, const char *name, const kvf_json 
     size_t n = 0, want_n = 0;
     const char *line = kvf_json_str(kvf_json_get(row, "text"), &n);
 
-    ok(own, kvf__encode(own, t, line, n, false, &got));
+    ok(own, kvf__encode(own, t, line, n, special, &got));
     for (size_t i = 0; i < kvf_json_size(ids) && i < got.n; i++)
         ck_assert_msg(got.data[i] == (int32_t)kvf_json_int(kvf_json_at(ids, i), -1),
                       "%s: \"%s\": id %zu is %d", name, line, i, (int)got.data[i]);
@@ -77,7 +83,7 @@ START_TEST(ids_are_those_of_the_library)
     ok(own, kvf__tokenizer_from_dir(own, folder_of(model_of(_i, model), dir), &t));
     ck_assert_uint_ge(kvf_json_size(rows), 20);
     for (size_t i = 0; i < kvf_json_size(rows); i++)
-        check_row(t, NAMES[_i], kvf_json_at(rows, i));
+        check_row(t, NAMES[_i], kvf_json_at(rows, i), false);
     kvf__tokenizer_free(t);
     kvf_json_free(golden);
 }
@@ -105,7 +111,7 @@ START_TEST(text_form_is_the_same_tokenizer)
         ok(own, kvf__tokenizer_from_texts(own, "base.h5", &file, 1, &t));
     }
     for (size_t i = 0; i < kvf_json_size(rows); i++)
-        check_row(t, NAMES[_i], kvf_json_at(rows, i));
+        check_row(t, NAMES[_i], kvf_json_at(rows, i), false);
     kvf__tokenizer_free(t);
     kvf__free(json);
     kvf__buf_done(&bytes);
@@ -133,6 +139,43 @@ START_TEST(config_adds_to_it)
     if (!_i) ck_assert_int_eq(ids.data[0], 1);
     kvf__ids_done(&ids);
     kvf__tokenizer_free(t);
+}
+END_TEST
+
+/* T5's own file: EOS, and <extra_id_N> behind the pieces; from the folder, and as a base file keeps
+ * it. */
+START_TEST(spiece_is_as_transformers_has_it)
+{
+    static const char *const CONFIGS[] = {"{}", "{\"extra_ids\": 7}"};
+    char dir[512], path[640], *json = NULL;
+    kvf_json *golden = load_json(own, ck_source("tests/golden/sentencepiece/spiece.json"));
+    const kvf_json *rows = kvf_json_get(golden, _i ? "seven" : "default");
+    kvf_json *config = NULL;
+    kvf__buf bytes = {0};
+    kvf__tokenizer *t = NULL, *kept = NULL;
+
+    folder_as("spiece.model", ck_source("tests/golden/sentencepiece/spiece.model"), dir);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
+    ok(own, kvf__write_file(own, path, false, CONFIGS[_i], strlen(CONFIGS[_i])));
+    ok(own, kvf__tokenizer_from_dir(own, dir, &t));
+    const char *model = ck_source("tests/golden/sentencepiece/spiece.model");
+    ok(own, kvf__read_file(own, model, 1 << 20, &bytes));
+    ok(own, kvf_json_parse(own, "config", CONFIGS[_i], strlen(CONFIGS[_i]), &config));
+    ok(own, kvf__spiece_to_json(own, model, bytes.data, bytes.n, config, &json));
+    const kvf__text_file file = {"tokenizer.gguf.json", json};
+    ok(own, kvf__tokenizer_from_texts(own, "base.h5", &file, 1, &kept));
+    ck_assert_uint_ge(kvf_json_size(rows), 25);
+    ck_assert_int_eq(kvf__token_eos(t), 1);
+    for (size_t i = 0; i < kvf_json_size(rows); i++) {
+        check_row(t, "spiece", kvf_json_at(rows, i), true);
+        check_row(kept, "spiece kept", kvf_json_at(rows, i), true);
+    }
+    kvf_json_free(config);
+    kvf_json_free(golden);
+    kvf__buf_done(&bytes);
+    kvf__free(json);
+    kvf__tokenizer_free(t);
+    kvf__tokenizer_free(kept);
 }
 END_TEST
 
@@ -208,6 +251,12 @@ START_TEST(refuses_what_is_damaged)
     refused("IQ== 0\nIg== 0\n", "tokenizer.model:2: a rank that is taken");
     refused("IQ== 0\n", "no token for the byte 0x00");
     refused("I!== 0\n", "tokenizer.model:1: no base64");
+    kvf_json *config = NULL;
+    char *json = NULL;
+    ok(own, kvf_json_parse(own, "config", "{\"extra_ids\": -1}", 17, &config));
+    ck_assert_int_eq(kvf__spiece_to_json(own, "spiece.model", "\n", 1, config, &json), KVF_EFORMAT);
+    ck_assert_ptr_null(json);
+    kvf_json_free(config);
 }
 END_TEST
 
@@ -221,6 +270,7 @@ int main(void)
     tcase_add_loop_test(golden, ids_are_those_of_the_library, 0, N_NAMES);
     tcase_add_loop_test(golden, text_form_is_the_same_tokenizer, 0, N_NAMES);
     tcase_add_loop_test(golden, config_adds_to_it, 0, 2);
+    tcase_add_loop_test(golden, spiece_is_as_transformers_has_it, 0, 2);
     tcase_add_test(shared, llama_2_has_its_published_ids);
     tcase_add_test(errors, refuses_what_is_damaged);
     return ck_main(suite);

@@ -202,9 +202,9 @@ static const char METRICS[] =
 
 static const char FORMATS[] =
     "base: a Hugging Face folder (config.json, model.safetensors or pytorch_model.bin,\n"
-    "  whole or sharded, and tokenizer.json, vocab.json with merges.txt, vocab.txt or\n"
-    "  tokenizer.model), a GGUF or base file; or ORG/NAME of the Hugging Face Hub, where\n"
-    "  its local cache has it.\n"
+    "  whole or sharded, and tokenizer.json, vocab.json with merges.txt, vocab.txt,\n"
+    "  tokenizer.model or spiece.model), a GGUF or base file; or ORG/NAME of the Hugging\n"
+    "  Face Hub, where its local cache has it.\n"
     "\n"
     "data: JSONL, one object a line, or one of the formats below:\n"
     "  {\"prompt\": TEXT, \"completion\": TEXT}   the completion and the end token carry loss\n"

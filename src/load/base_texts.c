@@ -31,7 +31,40 @@ kvf_status kvf__base_config_read(kvf_ctx *ctx, const char *path, kvf__base_file 
     return st;
 }
 
-static const char MODEL[] = "tokenizer.model", VOCAB[] = "tokenizer.gguf.json";
+static const char MODEL[] = "tokenizer.model", SPIECE[] = "spiece.model",
+                  VOCAB[] = "tokenizer.gguf.json";
+
+static const char *text_of(const kvf__base_file *file, const char *name)
+{
+    for (size_t i = 0; i < file->n_texts; i++)
+        if (!strcmp(file->texts[i].name, name)) return file->texts[i].text;
+    return NULL;
+}
+
+static kvf_status spiece_text(kvf_ctx *ctx, const char *path, const kvf__buf *data,
+                              const kvf__base_file *file, char **out)
+{
+    const char *text = text_of(file, "tokenizer_config.json");
+    kvf_json *config = NULL;
+
+    if (text) KVF_TRY(kvf_json_parse(ctx, path, text, strlen(text), &config));
+    kvf_status st = kvf__spiece_to_json(ctx, path, data->data, data->n, config, out);
+    kvf_json_free(config);
+    return st;
+}
+
+static kvf_status read_spiece(kvf_ctx *ctx, const char *path, kvf__base_file *file)
+{
+    kvf__buf data = {0};
+    char *text = NULL;
+
+    KVF_TRY(kvf__read_file(ctx, path, MAX_TEXT_BYTES, &data));
+    kvf_status st = spiece_text(ctx, path, &data, file, &text);
+    if (!st) st = kvf__base_text_add(ctx, file, VOCAB, text, strlen(text));
+    kvf__free(text);
+    kvf__buf_done(&data);
+    return st;
+}
 
 /* A model of SentencePiece is no text: it goes along as the vocabulary that it describes. */
 static kvf_status read_model(kvf_ctx *ctx, const char *path, kvf__base_file *file)
@@ -52,21 +85,20 @@ static kvf_status read_model(kvf_ctx *ctx, const char *path, kvf__base_file *fil
 
 static bool has_text(const kvf__base_file *file, const char *name)
 {
-    for (size_t i = 0; i < file->n_texts; i++)
-        if (!strcmp(file->texts[i].name, name)) return true;
-    return false;
+    return text_of(file, name) != NULL;
 }
 
-/* Of a folder; tokenizer.model only where nothing before it counts. */
+/* Of a folder; tokenizer.model and spiece.model only where nothing before them counts. */
 static kvf_status read_tokenizer_file(kvf_ctx *ctx, const char *path, const char *name,
                                       kvf__base_file *file)
 {
-    if (strcmp(name, MODEL)) return kvf__base_text_read(ctx, path, name, file);
+    const bool spiece = !strcmp(name, SPIECE);
+    if (!spiece && strcmp(name, MODEL) != 0) return kvf__base_text_read(ctx, path, name, file);
     const bool merges = has_text(file, "vocab.json") && has_text(file, "merges.txt");
     if (merges || has_text(file, "tokenizer.json") || has_text(file, VOCAB) ||
-        has_text(file, "vocab.txt"))
+        has_text(file, "vocab.txt") || has_text(file, MODEL))
         return KVF_OK;
-    return read_model(ctx, path, file);
+    return spiece ? read_spiece(ctx, path, file) : read_model(ctx, path, file);
 }
 
 kvf_status kvf__base_tokenizer_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)

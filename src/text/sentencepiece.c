@@ -1,8 +1,12 @@
-/* tokenizer.model of SentencePiece: the fields of its protobuf that decide which ids a text has
- * (sentencepiece_model.proto), as the vocabulary that GGUF metadata would have of it.
+/* tokenizer.model and spiece.model of SentencePiece: the fields of its protobuf that decide which
+ * ids a text has (sentencepiece_model.proto), as the vocabulary that GGUF metadata would have of
+ * it.
  *
  * Read are the pieces, the kind of model (BPE by scores, or Unigram), the ids of special pieces and
- * how text is normalised; every other field is skipped by its length. */
+ * how text is normalised; every other field is skipped by its length.
+ *
+ * A spiece.model of T5 is completed as transformers does: T5Tokenizer puts EOS behind a text, and
+ * <extra_id_99> to <extra_id_0> behind the pieces. */
 #include "infile.h"
 #include "tok_files.h"
 
@@ -10,6 +14,7 @@
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
 enum { UNIGRAM = 1, BPE = 2 };                            /* of TrainerSpec.model_type */
+enum { EXTRA_IDS = 100, MOST_EXTRA_IDS = 9999, EXTRA_BYTES = 24 };
 
 /* A field of a message; value: of a number, bytes and n: of the others. */
 typedef struct field {
@@ -27,6 +32,8 @@ typedef struct spm {
     size_t *token_bytes;
     float *scores;
     int32_t *types;
+    size_t extra;               /* <extra_id_N> to add */
+    char (*names)[EXTRA_BYTES]; /* [extra] */
     uint64_t model;
     bool add_dummy_prefix, escape, suffix;
     kvf__vocab vocab;
@@ -196,14 +203,40 @@ static kvf_status alloc_pieces(spm *s, size_t n)
     KVF_TRY(kvf__alloc_array(s->ctx, n, sizeof *s->tokens, &s->tokens));
     KVF_TRY(kvf__alloc_array(s->ctx, n, sizeof *s->token_bytes, &s->token_bytes));
     KVF_TRY(kvf__alloc_array(s->ctx, n, sizeof *s->scores, &s->scores));
+    KVF_TRY(kvf__alloc_array(s->ctx, s->extra, sizeof *s->names, &s->names));
     return kvf__alloc_array(s->ctx, n, sizeof *s->types, &s->types);
 }
 
-static kvf_status parse(spm *s, const void *data, size_t n)
+static bool piece_is(const spm *s, size_t id, const char *text)
 {
-    KVF_TRY(alloc_pieces(s, count_pieces(data, n)));
+    return id < s->n && s->token_bytes[id] == strlen(text) &&
+           !memcmp(s->tokens[id], text, s->token_bytes[id]);
+}
+
+/* <pad>, </s> and <unk> come first, and then no sentinel: else the file is another family's. */
+static bool is_t5(const spm *s)
+{
+    return s->model == UNIGRAM && piece_is(s, 0, "<pad>") && piece_is(s, 1, "</s>") &&
+           piece_is(s, 2, "<unk>") && !piece_is(s, s->n - 1, "<extra_id_0>");
+}
+
+static void complete_t5(spm *s)
+{
+    for (size_t i = s->extra; i-- > 0; s->n++) {
+        const int n = snprintf(s->names[i], EXTRA_BYTES, "<extra_id_%zu>", i);
+        s->tokens[s->n] = s->names[i];
+        s->token_bytes[s->n] = (size_t)n;
+        s->types[s->n] = KVF__GGUF_CONTROL;
+    }
+    s->vocab.add_eos = 1;
+}
+
+static kvf_status parse(spm *s, const void *data, size_t n, bool spiece)
+{
+    KVF_TRY(alloc_pieces(s, count_pieces(data, n) + s->extra));
     KVF_TRY(read_messages(s, data, n));
     KVF_TRY(check(s));
+    if (spiece && is_t5(s)) complete_t5(s);
     s->vocab.model = s->model == BPE ? "llama" : "t5";
     s->vocab.n_tokens = s->n;
     s->vocab.tokens = s->tokens;
@@ -218,12 +251,14 @@ static kvf_status parse(spm *s, const void *data, size_t n)
 /* What to make of the vocabulary that a file describes. */
 typedef kvf_status use_fn(kvf_ctx *ctx, const kvf__vocab *vocab, void *user);
 
+/* extra: how many <extra_id_N> a spiece.model is to have; -1: it is none. */
 static kvf_status with_vocab(kvf_ctx *ctx, const char *where, const void *data, size_t n,
-                             use_fn *use, void *user)
+                             int64_t extra, use_fn *use, void *user)
 {
     spm s = {.ctx = ctx,
              .where = where,
              .model = UNIGRAM,
+             .extra = extra > 0 ? (size_t)extra : 0,
              .add_dummy_prefix = true,
              .escape = true,
              .vocab = {.where = where,
@@ -235,12 +270,13 @@ static kvf_status with_vocab(kvf_ctx *ctx, const char *where, const void *data, 
                        .collapse_spaces = true,
                        .fuse_unk = true}};
 
-    kvf_status st = parse(&s, data, n);
+    kvf_status st = parse(&s, data, n, extra >= 0);
     if (!st) st = use(ctx, &s.vocab, user);
     kvf__free(s.tokens);
     kvf__free(s.token_bytes);
     kvf__free(s.scores);
     kvf__free(s.types);
+    kvf__free(s.names);
     return st;
 }
 
@@ -263,7 +299,23 @@ bool kvf__is_sentencepiece(const char *data, size_t n)
 kvf_status kvf__sentencepiece_to_json(kvf_ctx *ctx, const char *where, const char *data, size_t n,
                                       char **out)
 {
-    return with_vocab(ctx, where, data, n, write, out);
+    return with_vocab(ctx, where, data, n, -1, write, out);
+}
+
+static kvf_status count_extra(kvf_ctx *ctx, const char *where, const kvf_json *config, int64_t *out)
+{
+    *out = kvf_json_int(kvf_json_get(config, "extra_ids"), EXTRA_IDS);
+    if (*out >= 0 && *out <= MOST_EXTRA_IDS) return KVF_OK;
+    return kvf__fail(ctx, KVF_EFORMAT, "%s: extra_ids of tokenizer_config.json is %lld", where,
+                     (long long)*out);
+}
+
+kvf_status kvf__spiece_to_json(kvf_ctx *ctx, const char *where, const char *data, size_t n,
+                               const kvf_json *config, char **out)
+{
+    int64_t extra;
+    KVF_TRY(count_extra(ctx, where, config, &extra));
+    return with_vocab(ctx, where, data, n, extra, write, out);
 }
 
 kvf_status kvf__read_model(const kvf__tok_source *src, kvf__tokenizer *t)
@@ -273,5 +325,15 @@ kvf_status kvf__read_model(const kvf__tok_source *src, kvf__tokenizer *t)
 
     if (!kvf__is_sentencepiece(data->data, data->n))
         return kvf__read_tiktoken(src->ctx, where, data->data, data->n, t);
-    return with_vocab(src->ctx, where, data->data, data->n, fill, t);
+    return with_vocab(src->ctx, where, data->data, data->n, -1, fill, t);
+}
+
+kvf_status kvf__read_spiece(const kvf__tok_source *src, kvf__tokenizer *t)
+{
+    const kvf__buf *data = &src->text[KVF__FILE_SPIECE];
+    const char *where = src->path[KVF__FILE_SPIECE];
+    int64_t extra;
+
+    KVF_TRY(count_extra(src->ctx, where, src->json[KVF__FILE_CONFIG], &extra));
+    return with_vocab(src->ctx, where, data->data, data->n, extra, fill, t);
 }

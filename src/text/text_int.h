@@ -68,10 +68,13 @@ kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *vocab, char **out)
 kvf_status kvf__vocab_to_transformers(kvf_ctx *ctx, const char *where, const char *gguf_json,
                                       char **tokenizer, char **config);
 /* Is a tokenizer.model one of SentencePiece, and no text? And as the text of a tokenizer.gguf.json;
- * *out to be freed. */
+ * *out to be freed. spiece: T5's file of that name; it has only the pieces of its own, and
+ * config, its tokenizer_config.json or NULL, says how many <extra_id_N> come behind them. */
 bool kvf__is_sentencepiece(const char *data, size_t n);
 kvf_status kvf__sentencepiece_to_json(kvf_ctx *ctx, const char *where, const char *data, size_t n,
                                       char **out);
+kvf_status kvf__spiece_to_json(kvf_ctx *ctx, const char *where, const char *data, size_t n,
+                               const kvf_json *config, char **out);
 void kvf__tokenizer_free(kvf__tokenizer *tokenizer);
 
 /* Appends the ids of `text`. add_special: as the tokenizer's post-processor does (BOS, EOS); added

@@ -14,6 +14,7 @@ typedef enum kvf__tok_file {
     KVF__FILE_SPECIAL,
     KVF__FILE_TEMPLATE,
     KVF__FILE_MODEL,
+    KVF__FILE_SPIECE,
     KVF__TOK_FILES
 } kvf__tok_file;
 
@@ -30,7 +31,8 @@ kvf_status kvf__read_tokenizer_json(const kvf__tok_source *src, kvf__tokenizer *
 kvf_status kvf__read_vocab_merges(const kvf__tok_source *src, kvf__tokenizer *t);
 kvf_status kvf__read_vocab_txt(const kvf__tok_source *src, kvf__tokenizer *t);
 kvf_status kvf__read_gguf_vocab(const kvf__tok_source *src, kvf__tokenizer *t);
-kvf_status kvf__read_model(const kvf__tok_source *src, kvf__tokenizer *t); /* tokenizer.model */
+kvf_status kvf__read_model(const kvf__tok_source *src, kvf__tokenizer *t);  /* tokenizer.model */
+kvf_status kvf__read_spiece(const kvf__tok_source *src, kvf__tokenizer *t); /* spiece.model */
 kvf_status kvf__read_tiktoken(kvf_ctx *ctx, const char *where, const char *text, size_t n,
                               kvf__tokenizer *t);
 /* A vocabulary as GGUF metadata has it (tokenizer_gguf.c). */

@@ -1,9 +1,9 @@
 /* The tokenizer of a model: which of its files are there decides.
  *
  * tokenizer.json before tokenizer.gguf.json (a GGUF's vocabulary) before vocab.json + merges.txt
- * before vocab.txt before tokenizer.model (SentencePiece, tiktoken); tokenizer_config.json,
- * special_tokens_map.json and chat_template.jinja add to either. They lie in a folder, or as texts
- * in a base file. */
+ * before vocab.txt before tokenizer.model (SentencePiece, tiktoken) before spiece.model (T5's);
+ * tokenizer_config.json, special_tokens_map.json and chat_template.jinja add to either. They lie in
+ * a folder, or as texts in a base file. */
 #include "infile.h"
 #include "tok_files.h"
 
@@ -23,6 +23,7 @@ static const struct {
     [KVF__FILE_SPECIAL] = {"special_tokens_map.json", 1 << 28},
     [KVF__FILE_TEMPLATE] = {"chat_template.jinja", 1 << 20},
     [KVF__FILE_MODEL] = {"tokenizer.model", 1 << 28},
+    [KVF__FILE_SPIECE] = {"spiece.model", 1 << 28},
 };
 
 const char *kvf__tokenizer_file(size_t index)
@@ -49,7 +50,8 @@ static read_fn *choose(const kvf__tok_source *src, kvf__tok_file *json)
     if (src->there[KVF__FILE_VOCAB] && src->there[KVF__FILE_MERGES]) return kvf__read_vocab_merges;
     *json = KVF__FILE_CONFIG;
     if (src->there[KVF__FILE_LINES]) return kvf__read_vocab_txt;
-    return src->there[KVF__FILE_MODEL] ? kvf__read_model : NULL;
+    if (src->there[KVF__FILE_MODEL]) return kvf__read_model;
+    return src->there[KVF__FILE_SPIECE] ? kvf__read_spiece : NULL;
 }
 
 /* chat_template.jinja wins over the config's. */
@@ -72,9 +74,8 @@ static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
     KVF_TRY(parse(src, KVF__FILE_SPECIAL));
     if (!read)
         return kvf__fail(src->ctx, KVF_EUNSUPPORTED,
-                         "%s: no tokenizer.json, no vocab.txt, no tokenizer.model, and not both of "
-                         "vocab.json and "
-                         "merges.txt",
+                         "%s: no tokenizer.json, no vocab.txt, no tokenizer.model, no "
+                         "spiece.model, and not both of vocab.json and merges.txt",
                          src->where);
     if (json != KVF__FILE_CONFIG) KVF_TRY(parse(src, json));
     KVF_TRY(read(src, t));

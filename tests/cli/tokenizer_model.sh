@@ -19,4 +19,20 @@ run 1 eval --base model --data rows.jsonl
 has err '^kvfold: eval: model/tokenizer.model: .* is damaged or cut short$'
 rm model/tokenizer.model
 run 1 eval --base model --data rows.jsonl
-err_is 'kvfold: eval: model: no tokenizer.json, no vocab.txt, no tokenizer.model, and not both of vocab.json and merges.txt'
+err_is 'kvfold: eval: model: no tokenizer.json, no vocab.txt, no tokenizer.model, no spiece.model, and not both of vocab.json and merges.txt'
+
+# T5's own name for it, under which EOS and, with extra_ids, sentinels come behind the pieces; the base file is the folder
+mkdir t5
+cp "$SOURCE"/tests/golden/model_t5/*.json "$SOURCE/tests/golden/model_t5/model.safetensors" t5
+cp "$SOURCE/tests/golden/model_t5/tokenizer.model" t5/spiece.model
+printf '{"prompt":"a dene","completion":"nnnsc ceded"}\n' >rows.jsonl
+run 1 eval --base t5 --data rows.jsonl
+err_is "kvfold: eval: t5: the tokenizer has 148 tokens, the model's embedding 48 rows"
+printf '{"extra_ids": 0}' >t5/tokenizer_config.json
+for base in t5 t5.h5 "$SOURCE/tests/golden/model_t5"; do
+    [ $base != t5.h5 ] || run 0 import t5 --out t5.h5
+    run 0 eval --base $base --data rows.jsonl --precision f32 --threads 1 --json
+    value loss
+    value label_tokens
+done >losses
+[ "$(sort losses | uniq -c | awk '$1 == 3' | wc -l)" = 2 ] || fail "T5's spiece.model: $(cat losses)"
