@@ -1,5 +1,5 @@
 # BART from a folder of transformers: what it generates, greedily and with beams, and its loss are transformers'; an adapter of PEFT is
-# imported, gives PEFT's texts and loss, and is exported again; a run in all places is merged with the same bits as live, swept, and
+# imported, gives PEFT's texts and loss, and is exported again; a run in all places is merged with the same bits as live, and
 # shown; what PEFT has no form for is refused.
 golden=$SOURCE/tests/golden/bart
 how='--threads 2 --precision f32'
@@ -66,18 +66,6 @@ run 0 train --base "$golden" --data "$golden/prompts.jsonl" --steps 3 --init voc
 run 0 words vocab.h5 --base "$golden" --top 1 --json
 has out '"layer":7'
 run 0 report vocab.h5 --base "$golden" --data "$golden/prompts.jsonl" --out page.html
-printf 'lr = 0.02, 0.01\n' >grid.txt
-# shellcheck disable=SC2086
-run 0 sweep --base "$golden" --data "$golden/prompts.jsonl" --valid "$golden/prompts.jsonl" --grid grid.txt --steps 3 --method direct \
-    --prefix-length 3 --batch-size 3 --threads 2 --precision f32 --seed 2 --out board
-# shellcheck disable=SC2086
-run 0 train --base "$golden" --data "$golden/prompts.jsonl" --valid "$golden/prompts.jsonl" --method direct --lr 0.01 --steps 3 $how --out run.h5
-for file in run.h5 board/lr-0.01.h5; do
-    run 0 eval --base "$golden" --prefix $file --data "$golden/prompts.jsonl" --threads 2 --precision f32 --json
-    value loss
-done >losses
-near "$(sed -n 1p losses)" "$(sed -n 2p losses)"
-
 # classes by the decoder's state at EOS, with a prefix in all places: those of BartForSequenceClassification
 # shellcheck disable=SC2086
 run 0 predict --base "$golden" --prefix "$golden/classes.h5" --data "$golden/classes.jsonl" --threads 2 --precision f32 --out classes.out

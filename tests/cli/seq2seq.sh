@@ -75,18 +75,6 @@ run 0 report run.h5 --base t5.h5 --data valid.jsonl --out page.html
 run 0 quantize prefix.h5 --dtype bf16 --out small.h5
 run 0 eval --base flan.h5 --prefix small.h5 --data valid.jsonl
 
-# a member of a sweep is the run alone
-printf 'lr = 0.02, 0.01\n' >grid.txt
-# shellcheck disable=SC2086
-run 0 sweep --base t5.h5 --data train.jsonl --valid valid.jsonl --grid grid.txt --steps 3 --method direct --prefix-length 3 --batch-size 3 \
-    --threads 2 --precision f32 --seed 2 --out board
-run 0 train --base t5.h5 --data train.jsonl --valid valid.jsonl --method direct --lr 0.01 --steps 3 $how --out run.h5
-for file in run.h5 board/lr-0.01.h5; do
-    run 0 eval --base t5.h5 --prefix $file --data valid.jsonl --threads 2 --precision f32 --json
-    value loss
-done >losses
-awk 'NR == 1 { a = $1 } NR == 2 { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' losses || fail "a sweep's run is another: $(cat losses)"
-
 # classes: the text goes to both stacks; folded has the bits of live, and a row alone those it has in a batch
 for i in 1 2 3 4 5 6 7 8; do
     printf '{"text": "copy %d", "label": "%s"}\n' $((i * 3)) "$([ $((i % 2)) = 0 ] && echo even || echo odd)" >>classes.jsonl
