@@ -4,6 +4,7 @@
 #include "kept_states.h"
 #include "pass_priv.h"
 #include "toy_run.h"
+#include "trainer.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -111,6 +112,24 @@ START_TEST(known_equals_computed)
 }
 END_TEST
 
+/* A batch that is always the same has the bits that it has without an entry, rows of few tokens
+ * too. */
+START_TEST(fixed_equals_none)
+{
+    toy_batch batch;
+    ck_need(setup_model(_i) || t.ctx, "no such products on this CPU");
+    toy_batch_make(&batch, kvf__model_desc(t.model), SHARED, 0.5, 3);
+    batch.b.parent = PARENT;
+    kvf__entry entry = {.layer = LAYER, .x = states[0], .fixed = true};
+    double without = gradient(&batch.b, (kvf__entry){0}, &want);
+    for (int known = 0; known < 2; known++) {
+        entry.known = known;
+        ck_assert(gradient(&batch.b, entry, &got) == without);
+        ck_assert_mem_eq(got.kv, want.kv, kvf__prefix_count(&want) * sizeof(float));
+    }
+}
+END_TEST
+
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /* Two and a half epochs of rows with common prefixes. */
@@ -136,6 +155,9 @@ static void expect_equal_values(const char *a, const char *b)
                          (size_t)x.values.params.item[i].n * sizeof(float));
     ck_assert_mem_eq(x.history.train_loss, y.history.train_loss, 12 * sizeof(double));
     ck_assert_mem_eq(x.history.grad_norm, y.history.grad_norm, 12 * sizeof(double));
+    for (int64_t i = 2; i < 12; i += 3)
+        ck_assert(kvf__history_at(&x.history, KVF__COLUMN_valid_loss, i) ==
+                  kvf__history_at(&y.history, KVF__COLUMN_valid_loss, i));
     kvf__artifact_done(&x);
     kvf__artifact_done(&y);
 }
@@ -171,6 +193,35 @@ START_TEST(resumed_equals_unbroken)
 }
 END_TEST
 
+/* Computed once, then taken; the loss has the bits of one for which nothing is kept. The room in
+ * memory is no more than was asked for. */
+START_TEST(validations_are_kept)
+{
+    static const size_t MOST[] = {1 << 30, 9 << 10, 0};
+    const kvf_train_options o = run_options(out, SIZES[_i]);
+    kvf__trainer run;
+    ck_assert_msg(!kvf__trainer_init(ctx, &o, &(kvf__trainer_uses){0}, &run), "%s",
+                  kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__trainer_prepare(&run), "%s", kvf_ctx_error(ctx));
+    ck_need(run.states, "rows depend on others on this CPU");
+    ck_assert(!kvf__tuned_fwd(&run) && !kvf__tasks_validate(&run));
+    const double loss = run.progress.valid_loss;
+    const kvf__states_counts first = kvf__states_count(run.states);
+    ck_assert(first.computed > 0 && first.taken == 0);
+    for (int times = 1; times < 4; times++) {
+        ck_assert(!kvf__tasks_validate(&run) && run.progress.valid_loss == loss);
+        const kvf__states_counts now = kvf__states_count(run.states);
+        ck_assert_int_eq(now.computed, first.computed);
+        ck_assert_int_eq(now.taken, times * first.computed);
+        ck_assert_uint_le(now.in_memory, MOST[_i]);
+    }
+    ck_assert(_i < 2 || kvf__states_count(run.states).in_file > 0);
+    kvf__evaluator_keep(run.rows.task->evaluator, NULL);
+    ck_assert(!kvf__tasks_validate(&run) && run.progress.valid_loss == loss);
+    kvf__trainer_done(&run);
+}
+END_TEST
+
 /* A file that may not grow stands for a disk that is full. */
 START_TEST(a_full_disk)
 {
@@ -191,18 +242,19 @@ START_TEST(a_full_disk)
         .n_rows = 1, .n_tokens = 100, .start = start, .ids = ids, .example = example};
     kvf__input both = {.batch = &batch}, one = {.batch = &first};
     for (int times = 0; times < 2; times++) {
-        kvf__states_enter(s, &both);
+        kvf__states_enter(s, &both, false);
         ck_assert(!both.entry.known);
-        ck_assert(!kvf__states_keep(s, &both) == (times > 0));
+        kvf__states_keep(s, &both);
+        ck_assert(!kvf__states_news(s) == (times > 0));
     }
-    kvf__states_enter(s, &one);
+    kvf__states_enter(s, &one, false);
     ck_assert(one.entry.known); /* there was room for it */
     kvf__states_free(s);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 END_TEST
 
-/* A row is known by its tokens, their types, and where they stand. */
+/* A row is known by its tokens, their types, and where they stand, as is a batch kept whole. */
 START_TEST(what_tells_rows_apart)
 {
     const kvf__states_plan plan = {.layer = 1,
@@ -223,13 +275,16 @@ START_TEST(what_tells_rows_apart)
         if (change == 1) ids[2] = 4;
         if (change == 2) types[1] = 1;
         if (change == 3) input.condition.position_start = 4;
-        kvf__states_enter(s, &input);
-        ck_assert_msg(!input.entry.known, "change %d is not told", change);
-        input.entry.x[5] = (float)change;
-        ck_assert_ptr_null(kvf__states_keep(s, &input));
-        input.entry.x[5] = -1;
-        kvf__states_enter(s, &input);
-        ck_assert(input.entry.known && input.entry.x[5] == (float)change);
+        for (int fixed = 0; fixed < 2; fixed++) { /* nor is a row taken for a batch of it */
+            kvf__states_enter(s, &input, fixed);
+            ck_assert_msg(!input.entry.known, "change %d is not told", change);
+            input.entry.x[5] = (float)(change + 10 * fixed);
+            kvf__states_keep(s, &input);
+            ck_assert_ptr_null(kvf__states_news(s));
+            input.entry.x[5] = -1;
+            kvf__states_enter(s, &input, fixed);
+            ck_assert(input.entry.known && input.entry.x[5] == (float)(change + 10 * fixed));
+        }
     }
     kvf__states_free(s);
 }
@@ -263,11 +318,13 @@ int main(void)
     tcase_set_timeout(models, 60);
     tcase_add_loop_test(models, equal_bits_in_any_batch, 0, 2 * N_MODELS);
     tcase_add_loop_test(models, known_equals_computed, 0, 2 * N_MODELS);
+    tcase_add_loop_test(models, fixed_equals_none, 0, 2 * N_MODELS);
     suite_add_tcase(suite, models);
     TCase *runs = tcase_create("runs");
     tcase_add_checked_fixture(runs, toy_run_setup, toy_run_teardown);
     tcase_set_timeout(runs, 60);
     tcase_add_loop_test(runs, runs_are_equal, 0, 3);
+    tcase_add_loop_test(runs, validations_are_kept, 0, 3);
     tcase_add_loop_test(runs, resumed_equals_unbroken, 0, 3);
     tcase_add_test(runs, a_full_disk);
     tcase_add_test(runs, what_tells_rows_apart);

@@ -75,6 +75,8 @@ typedef struct kvf__entry {
     int64_t layer; /* 0: none */
     float *x;      /* [n_tokens, C] of the batch or of its source; memory of the caller */
     bool known;    /* x is taken, and the layers below are not computed; else x is set */
+    bool fixed;    /* for a batch that is always the same: rows of few tokens are computed as
+                      without an entry, and x is of use to this batch alone */
 } kvf__entry;
 
 typedef struct kvf__input {

@@ -286,7 +286,7 @@ kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
     const kvf__kept *keep = &pass->kept[l];
     kvf__attn attn = kvf__model_attn(pass->model, l);
 
-    attn.by_blocks = l < pass->entry.layer;
+    attn.by_blocks = l < pass->entry.layer && !pass->entry.fixed;
     attn.plan = pass->keys.plan;
     attn.segs = pass->keys.segs;
     attn.N = pass->batch->n_tokens;

@@ -233,7 +233,7 @@ static kvf_status run_part(kvf__run_group *group)
                         .sections = group->section,
                         .n_sections = group->n_sections};
     if (!group->n_sections) return KVF_OK;
-    kvf__states_enter(group->states, &input);
+    kvf__states_enter(group->states, &input, false);
     KVF_TRY(kvf__pass_fwd(group->ctx, group->pass, &input));
     kvf__trainer_keep_states(group->member[group->whose[0]].trainer, group->states, &input);
     KVF_TRY(group->own_heads ? head_losses(group) : base_losses(group));

@@ -1,6 +1,7 @@
 /* A data set under a prefix, and a head where the task has one. Batches are fixed by the data alone
  * (rows in file order, up to so many tokens), so that a run, its folded prefix and a later
  * evaluation of either see the same batches and give the same bits. */
+#include "kept_states.h"
 #include "ranks_int.h"
 
 #include <assert.h>
@@ -17,8 +18,9 @@ struct kvf__evaluator {
     int64_t *start; /* [n + 1] first row of each batch */
     int64_t n, at;  /* batches; the one in the batcher */
     float *logits;  /* of one batch; NULL until a head needs it */
-    int64_t logits_capacity, most_labels;
+    int64_t logits_capacity, most_labels, most_tokens;
     int64_t batch_tokens;
+    kvf__states *states; /* of batches; NULL: none are kept; borrowed */
     kvf__shared *shared; /* batches are divided among ranks; NULL: all are this one's */
 };
 
@@ -125,6 +127,7 @@ kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__datase
     limits.infix = options->infix;
     limits.soft = options->soft;
     e->most_labels = sizes.labels;
+    e->most_tokens = kvf__model_desc(base->model)->encoder ? sizes.source_tokens : sizes.tokens;
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
     if (st)
         kvf__evaluator_free(e);
@@ -210,12 +213,17 @@ static kvf_status forward(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *s
                           int64_t batch)
 {
     fill_batcher(e, batch);
-    const kvf__input input = {.batch = &e->batcher.batch,
-                              .condition = subject->condition,
-                              .share = subject->share,
-                              .adapter_sizes = subject->adapter_sizes,
-                              .queries = subject->queries};
-    return kvf__pass_fwd(ctx, e->pass, &input);
+    kvf__input input = {.batch = &e->batcher.batch,
+                        .condition = subject->condition,
+                        .share = subject->share,
+                        .adapter_sizes = subject->adapter_sizes,
+                        .queries = subject->queries};
+    const bool sums = subject->share || subject->adapter_sizes || subject->queries;
+    kvf__states *states = sums ? NULL : e->states;
+    kvf__states_enter(states, &input, true);
+    KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));
+    kvf__states_keep(states, &input);
+    return KVF_OK;
 }
 
 kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
@@ -227,6 +235,16 @@ kvf_status kvf__evaluator_walk(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subje
         KVF_TRY(visit(user, e->pass, &e->batcher.batch));
     }
     return KVF_OK;
+}
+
+void kvf__evaluator_keep(kvf__evaluator *evaluator, kvf__states *states)
+{
+    evaluator->states = states;
+}
+
+int64_t kvf__evaluator_tokens(const kvf__evaluator *evaluator)
+{
+    return evaluator->most_tokens;
 }
 
 int64_t kvf__evaluator_batches(const kvf__evaluator *evaluator)

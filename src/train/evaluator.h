@@ -47,6 +47,14 @@ bool kvf__evaluator_helps(const kvf__evaluator *evaluator);
 /* A run that the other ranks count on cannot be. */
 void kvf__evaluator_give_up(const kvf__evaluator *evaluator);
 
+/* From now on what enters the layer of these states is kept for each batch, where the subject is
+ * one that has no prefix below it and asks for no sums (share, sizes, queries); they outlive its
+ * runs. */
+struct kvf__states;
+void kvf__evaluator_keep(kvf__evaluator *evaluator, struct kvf__states *states);
+/* Most tokens in one batch, of an encoder-decoder in its source. */
+int64_t kvf__evaluator_tokens(const kvf__evaluator *evaluator);
+
 /* One of its batches, [0, kvf__evaluator_batches()): the outputs that kvf__evaluator_run gives its
  * rows, in their places of `each`. */
 int64_t kvf__evaluator_batches(const kvf__evaluator *evaluator);

@@ -2,7 +2,7 @@
  * is read back has the bits of what was computed. A row lies whole in memory or whole in the file.
  *
  * Common prefixes are stored with every row that has them: which rows share them differs from step
- * to step. */
+ * to step. A batch that is kept whole is one row of all its tokens. */
 #include "kept_states.h"
 
 #include "attention.h"
@@ -31,8 +31,9 @@ struct kvf__states {
     int64_t room, used, filed; /* floats; those of the file count from `room` on */
     char *folder;
     int fd; /* -1: none yet */
-    bool full;
+    bool full, said;
     char line[256]; /* why */
+    kvf__states_counts counts;
 };
 
 kvf_status kvf__states_create(kvf_ctx *ctx, const kvf__states_plan *plan, kvf__states **out)
@@ -111,21 +112,46 @@ static bool view_row(const kvf__input *input, int64_t r, whole_row *row)
     return true;
 }
 
+/* Where the prefix is that stands inside of row r, and how long it is. */
+static void add_infix(kvf__states *s, const kvf__batch *b, const kvf__condition *condition,
+                      int64_t r)
+{
+    const bool inside = b->infix_at && condition->prefix;
+    const int64_t numbers[] = {inside ? b->infix_at[r] : -1, inside ? condition->prefix->P : 0};
+    kvf__hash_add(s->hash, numbers, sizeof numbers);
+}
+
+static void add_tokens(kvf__states *s, const kvf__batch *b, int64_t from, int64_t n)
+{
+    kvf__hash_add(s->hash, b->ids + from, (size_t)n * sizeof *b->ids);
+    if (b->types) kvf__hash_add(s->hash, b->types + from, (size_t)n * sizeof *b->types);
+}
+
 static void key_of(kvf__states *s, const kvf__batch *b, const whole_row *row, uint64_t key[2])
 {
-    const int64_t leaf = row->part[row->n_parts - 1];
-    const bool inside = b->infix_at && row->condition->prefix;
-    const int64_t numbers[] = {s->plan.layer, row->condition->position_start, row->tokens,
-                               inside ? b->infix_at[leaf] : -1,
-                               inside ? row->condition->prefix->P : 0};
+    const int64_t numbers[] = {s->plan.layer, row->condition->position_start, row->tokens};
     kvf__hash_restart(s->hash);
     kvf__hash_add(s->hash, numbers, sizeof numbers);
+    add_infix(s, b, row->condition, row->part[row->n_parts - 1]);
     for (int i = 0; i < row->n_parts; i++) {
         const int64_t from = b->start[row->part[i]];
-        const size_t n = (size_t)(b->start[row->part[i] + 1] - from);
-        kvf__hash_add(s->hash, b->ids + from, n * sizeof *b->ids);
-        if (b->types) kvf__hash_add(s->hash, b->types + from, n * sizeof *b->types);
+        add_tokens(s, b, from, b->start[row->part[i] + 1] - from);
     }
+    kvf__hash_words(s->hash, key);
+}
+
+/* Of a batch whole: also how its tokens are divided among rows, and which of these share which. */
+static void key_of_batch(kvf__states *s, const kvf__input *input, uint64_t key[2])
+{
+    const kvf__batch *b = rows_of(input);
+    const int64_t numbers[] = {s->plan.layer, input->condition.position_start, -b->n_rows};
+    kvf__hash_restart(s->hash);
+    kvf__hash_add(s->hash, numbers, sizeof numbers);
+    kvf__hash_add(s->hash, b->start, (size_t)(b->n_rows + 1) * sizeof *b->start);
+    if (b->parent) kvf__hash_add(s->hash, b->parent, (size_t)b->n_rows * sizeof *b->parent);
+    for (int64_t r = 0; b->infix_at && r < b->n_rows; r++)
+        add_infix(s, b, &input->condition, r);
+    add_tokens(s, b, 0, b->n_tokens);
     kvf__hash_words(s->hash, key);
 }
 
@@ -176,11 +202,12 @@ static bool move(const kvf__states *s, int64_t at, float *x, int64_t n, bool put
     return true;
 }
 
-/* All of a row's tokens, which lie in parts of the batch. */
+/* All of a row's tokens, which lie in parts of the batch; row NULL: the batch whole. */
 static bool move_row(const kvf__states *s, const kvf__batch *b, const whole_row *row, int64_t at,
                      bool put)
 {
     const int64_t C = s->plan.width;
+    if (!row) return move(s, at, s->x, b->n_tokens * C, put);
     for (int i = 0; i < row->n_parts; i++) {
         const int64_t from = b->start[row->part[i]], n = b->start[row->part[i] + 1] - from;
         if (!move(s, at, s->x + from * C, n * C, put)) return false;
@@ -190,10 +217,12 @@ static bool move_row(const kvf__states *s, const kvf__batch *b, const whole_row 
 }
 
 static void keep_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
-                     const uint64_t key[2], kept_row *place)
+                     const uint64_t key[2])
 {
-    const int64_t n = row->tokens * s->plan.width;
+    const int64_t n = (row ? row->tokens : b->n_tokens) * s->plan.width;
     const bool fits = s->used + n <= s->room;
+    kept_row *place = place_of(s, key);
+    if (place->n || s->full || s->n >= s->most) return;
     if (!fits && s->fd < 0) s->fd = open_nameless(s);
     const int64_t at = fits ? s->used : s->room + s->filed;
     if (!move_row(s, b, row, at, true)) {
@@ -208,39 +237,69 @@ static void keep_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
     s->n++;
 }
 
-/* ---- a step ---------------------------------------------------------------------------------- */
+/* ---- a batch --------------------------------------------------------------------------------- */
+
+static bool fill_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
+                     const uint64_t key[2])
+{
+    const kept_row *at = place_of(s, key);
+    return at->n && move_row(s, b, row, at->at, false);
+}
 
 static bool fill(kvf__states *s, const kvf__input *input)
 {
     const kvf__batch *b = rows_of(input);
     whole_row row;
     uint64_t key[2];
+    if (input->entry.fixed) {
+        key_of_batch(s, input, key);
+        return fill_row(s, b, NULL, key);
+    }
     for (int64_t r = 0; r < b->n_rows; r++) {
         if (!view_row(input, r, &row)) continue;
         key_of(s, b, &row, key);
-        const kept_row *at = place_of(s, key);
-        if (!at->n || !move_row(s, b, &row, at->at, false)) return false;
+        if (!fill_row(s, b, &row, key)) return false;
     }
     return true;
 }
 
-void kvf__states_enter(kvf__states *s, kvf__input *input)
+void kvf__states_enter(kvf__states *s, kvf__input *input, bool fixed)
 {
     if (!s) return;
-    input->entry = (kvf__entry){.layer = s->plan.layer, .x = s->x, .known = fill(s, input)};
+    input->entry = (kvf__entry){.layer = s->plan.layer, .x = s->x, .fixed = fixed};
+    input->entry.known = fill(s, input);
+    *(input->entry.known ? &s->counts.taken : &s->counts.computed) += rows_of(input)->n_tokens;
 }
 
-const char *kvf__states_keep(kvf__states *s, const kvf__input *input)
+void kvf__states_keep(kvf__states *s, const kvf__input *input)
 {
-    const kvf__batch *b = rows_of(input);
     whole_row row;
     uint64_t key[2];
-    if (!s || input->entry.known || s->full) return NULL;
-    for (int64_t r = 0; r < b->n_rows && !s->full && s->n < s->most; r++) {
+    if (!s || input->entry.known || s->full) return;
+    const kvf__batch *b = rows_of(input);
+    if (input->entry.fixed) {
+        key_of_batch(s, input, key);
+        keep_row(s, b, NULL, key);
+        return;
+    }
+    for (int64_t r = 0; r < b->n_rows; r++) {
         if (!view_row(input, r, &row)) continue;
         key_of(s, b, &row, key);
-        kept_row *at = place_of(s, key);
-        if (!at->n) keep_row(s, b, &row, key, at);
+        keep_row(s, b, &row, key);
     }
-    return s->full ? s->line : NULL;
+}
+
+const char *kvf__states_news(kvf__states *s)
+{
+    if (!s || !s->full || s->said) return NULL;
+    s->said = true;
+    return s->line;
+}
+
+kvf__states_counts kvf__states_count(const kvf__states *s)
+{
+    kvf__states_counts counts = s->counts;
+    counts.in_memory = (size_t)s->room * sizeof(float);
+    counts.in_file = (size_t)s->filed * sizeof(float);
+    return counts;
 }

@@ -1,5 +1,6 @@
-/* What enters the lowest layer with a prefix, kept for each row over the epochs of a run
- * (--keep-states): below that layer nothing depends on what is trained. */
+/* What enters the lowest layer with a prefix, kept for each row over the epochs of a run, and for
+ * each batch of its validations (--keep-states): below that layer nothing depends on what is
+ * trained. */
 #ifndef KVF_KEPT_STATES_H
 #define KVF_KEPT_STATES_H
 
@@ -7,12 +8,13 @@
 #include "pass.h"
 
 /* A row is known by its tokens, their types and their positions, so runs on one base share what
- * they have in common. Of an encoder-decoder it is a row of the source. */
+ * they have in common. Of an encoder-decoder it is a row of the source. A validation's batches are
+ * fixed by the data, so each is kept whole, with the bits that it has where nothing is kept. */
 typedef struct kvf__states kvf__states;
 typedef struct kvf__states_plan {
     int64_t layer;        /* that the states enter, above 0 */
     int64_t width;        /* C */
-    int64_t rows, tokens; /* of all data */
+    int64_t rows, tokens; /* of all data; a batch that is kept whole counts as a row */
     int64_t batch_tokens; /* most in one batch, of those whose states are kept */
     size_t memory;        /* bytes kept in memory; the rest goes to a file */
     const char *beside;   /* in the folder of this path; the file has no name, so that none is left
@@ -21,11 +23,19 @@ typedef struct kvf__states_plan {
 kvf_status kvf__states_create(kvf_ctx *ctx, const kvf__states_plan *plan, kvf__states **out);
 void kvf__states_free(kvf__states *states);
 
-/* Sets input->entry for its batch: known, if every row is kept. NULL: does nothing, as below. */
-void kvf__states_enter(kvf__states *states, kvf__input *input);
-/* After the forward pass: keeps the rows that are new. Where there is no more room they are
- * computed again each time; then it returns a line that says so, once, else NULL. */
-const char *kvf__states_keep(kvf__states *states, const kvf__input *input);
+/* Sets input->entry for its batch: known, if every row is kept, or with `fixed` the batch. NULL:
+ * does nothing, as below. */
+void kvf__states_enter(kvf__states *states, kvf__input *input, bool fixed);
+/* After the forward pass: keeps what is new. Where there is no more room it is computed again each
+ * time. */
+void kvf__states_keep(kvf__states *states, const kvf__input *input);
+/* A line that says that there is no more room, once; else NULL. */
+const char *kvf__states_news(kvf__states *states);
+typedef struct kvf__states_counts {
+    int64_t computed, taken;   /* tokens of batches for which the layers below were, and not */
+    size_t in_memory, in_file; /* bytes of states; the room for those in memory */
+} kvf__states_counts;
+kvf__states_counts kvf__states_count(const kvf__states *states);
 
 /* ---- of a run (states_plan.c) ---------------------------------------------------------------- */
 
@@ -37,12 +47,12 @@ kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out);
  * note where they were asked for. */
 kvf_status kvf__states_layer(struct kvf__trainer *const *trainers, size_t n, int64_t *out);
 /* Room for the data of all of them, for passes of these limits, whose lowest layer the states
- * enter. A note says how much of a step is left, if labels and source have these shares of the
- * tokens. */
+ * enter, and for their validations, which use it from then on. A note says how much of a step is
+ * left, if labels and source have these shares of the tokens. */
 kvf_status kvf__states_open(struct kvf__trainer *const *trainers, size_t n,
                             const kvf__pass_limits *limits, const kvf__batch_sizes *shares,
                             kvf__states **out);
-/* As kvf__states_keep, with the line as a note of the run. */
+/* As kvf__states_keep, with the news as a note of the run. */
 void kvf__trainer_keep_states(struct kvf__trainer *trainer, kvf__states *states,
                               const kvf__input *input);
 

@@ -163,7 +163,8 @@ static const kvf__option ROWS[] = {
            "memory, more time, the same bits"),
     OPTION("keep-states", "SIZE", "off", KVF_TEXT, keep_states, RARE | FREE, PREFIXES, ALL,
            "with --layers or --places: compute the layers below the first prefix once for each "
-           "row, and keep what they give in so much memory, as 2G, then in a file beside --out"),
+           "row, of --valid too, and keep what they give in so much memory, as 2G, then in a file "
+           "beside --out"),
     OPTION("weight-dtype", "auto|f32|bf16|int8", "auto", KVF_CHOICE, weight_dtype, LATER, ALL, ALL,
            "frozen weights: one copy in this type, packed layer by layer just before use; auto: "
            "packed once, in both directions"),

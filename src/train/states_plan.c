@@ -77,6 +77,17 @@ static void note_ratio(kvf__trainer *t, int64_t layer, const kvf__batch_sizes *s
         kvf__model_work(model, 0, layer, rows, lm) / kept);
 }
 
+static void count_task(const kvf__train_task *task, kvf__states_plan *plan)
+{
+    plan->rows += task->data.n;
+    plan->tokens += task->data.start[task->data.n];
+    if (!task->evaluator) return;
+    plan->rows += kvf__evaluator_batches(task->evaluator);
+    plan->tokens += task->valid.start[task->valid.n];
+    if (kvf__evaluator_tokens(task->evaluator) > plan->batch_tokens)
+        plan->batch_tokens = kvf__evaluator_tokens(task->evaluator);
+}
+
 kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, const kvf__pass_limits *limits,
                             const kvf__batch_sizes *shares, kvf__states **out)
 {
@@ -91,11 +102,8 @@ kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, const kvf__
         int64_t size = 0;
         KVF_TRY(kvf__states_size(t->ctx, trainers[i]->options.keep_states, &size));
         if ((size_t)size > plan.memory) plan.memory = (size_t)size;
-        for (size_t k = 0; k < trainers[i]->rows.n; k++) {
-            const kvf__dataset *data = &trainers[i]->rows.task[k].data;
-            plan.rows += data->n;
-            plan.tokens += data->start[data->n];
-        }
+        for (size_t k = 0; k < trainers[i]->rows.n; k++)
+            count_task(&trainers[i]->rows.task[k], &plan);
     }
     KVF_TRY(kvf__model_rows_alike(t->ctx, t->base->model, plan.batch_tokens, &alike));
     if (!alike) {
@@ -106,11 +114,17 @@ kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, const kvf__
         return KVF_OK;
     }
     note_ratio(t, limits->lowest, shares);
-    return kvf__states_create(t->ctx, &plan, out);
+    KVF_TRY(kvf__states_create(t->ctx, &plan, out));
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < trainers[i]->rows.n; k++)
+            if (trainers[i]->rows.task[k].evaluator)
+                kvf__evaluator_keep(trainers[i]->rows.task[k].evaluator, *out);
+    return KVF_OK;
 }
 
 void kvf__trainer_keep_states(kvf__trainer *t, kvf__states *states, const kvf__input *input)
 {
-    const char *line = kvf__states_keep(states, input);
+    kvf__states_keep(states, input);
+    const char *line = kvf__states_news(states);
     if (line) kvf__trainer_note(t, "%s", line);
 }

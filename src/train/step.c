@@ -50,7 +50,7 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
         if (!batch->n_labels) continue;
         kvf__ranks_watch(t, rows.done >= rows.n, &grads);
 
-        kvf__states_enter(t->states, &input);        /* from where on; 0 as a rule */
+        kvf__states_enter(t->states, &input, false); /* from where on; 0 as a rule */
         st = kvf__pass_fwd(t->ctx, t->pass, &input); /* the frozen base */
         if (!st) kvf__trainer_keep_states(t, t->states, &input);
         if (!st) st = loss(t, &rows);                         /* head and labels, or a teacher */

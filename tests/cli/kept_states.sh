@@ -60,18 +60,48 @@ has out 'no room for more states of rows (File too large): the others are comput
 [ "$(grep -c 'no room' out)" -eq 1 ] || fail 'said more than once'
 same_values wide.h5 full.h5
 
-# Killed: nothing is left beside what was saved.
-"$KVFOLD" train --out killed.h5 "$@" --epochs 1000 --keep-states 0 --save-every 4 >out 2>err &
-pid=$!
-tries=0
-until [ -e killed.h5 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-    [ $tries -lt 600 ] || { fail "no save after 60 s"; break; }
+# Killed, interrupted, failed after the first epoch: nothing is left beside what was saved. (A shell has what it runs with & ignore
+# SIGINT; env gives it back.)
+for signal in KILL INT TERM; do
+    env --default-signal=INT "$KVFOLD" train --out $signal.h5 "$@" --epochs 1000 --keep-states 0 --save-every 4 >out 2>err &
+    pid=$!
+    tries=0
+    until [ -e $signal.h5 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || { fail "no save after 60 s"; break; }
+    done
+    kill -s $signal $pid
+    wait $pid 2>/dev/null
+    [ "$(find . -name '*states*')" = '' ] || fail "a file is left by a run that was ended by $signal"
 done
-kill -9 $pid
-wait $pid 2>/dev/null
-[ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a run that was killed'
+run 1 train "$@" --out nan.h5 --keep-states 0 --lr 1e38 --lr-units parameter --clip 0 --schedule constant --warmup 0
+[ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a run that failed'
+
+# Validation rows are kept too: the losses have the bits of those computed each time, also with a full disk.
+losses() {
+    grep -o '"valid_loss":[^,}]*' "$1"
+}
+set -- --base model --data long.jsonl --valid valid.jsonl --threads 2 --prefix-length 4 --precision f32 --method direct --layers 1 \
+    --epochs 3 --batch-size 6 --eval-every 2 --share-prefixes off
+run 0 train --out wide.h5 --force "$@" --log plain.log
+[ "$(losses plain.log | sort -u | wc -l)" -gt 3 ] || fail "too few validations: $(losses plain.log)"
+for size in 1G 3K 0; do
+    run 0 train --out kept.h5 --force "$@" --keep-states $size --log $size.log
+    [ "$(losses $size.log)" = "$(losses plain.log)" ] || fail "$size: validations differ"
+    same_values wide.h5 kept.h5
+done
+(
+    trap '' XFSZ
+    ulimit -f 70
+    "$KVFOLD" train --out full.h5 --force "$@" --keep-states 0 --log full.log >out 2>err
+) || fail "a full disk: $(cat err)"
+has out 'no room for more states of rows'
+[ "$(losses full.log)" = "$(losses plain.log)" ] || fail 'a full disk: validations differ'
+# and are those of eval, which keeps nothing
+run 0 train --out kept.h5 --force "$@" --keep-states 1G --share-prefixes auto --log eval.log
+run 0 eval --base model --prefix kept.h5 --data valid.jsonl --threads 2 --precision f32 --json
+losses eval.log | grep -q ":$(value loss)\$" || fail "eval: $(value loss), the run: $(losses eval.log)"
 
 # A sweep: its runs share what is kept; the lowest layer of all counts.
 printf 'lr = 0.01, 0.03\nlayers = 1\n' >grid.txt
