@@ -327,6 +327,22 @@ static kvf_status read_row(const kvf__config *c, const kvf__config_row *row, kvf
     return name ? kvf__config_switch(c, name, *(bool *)out, out) : KVF_OK;
 }
 
+/* A ...ForSequenceClassification has no matrix of the language model's head, unless it is the
+ * embedding. */
+static bool is_headless(const kvf__config *c, const kvf__desc *desc)
+{
+    static const char *const TASKS[] = {"ForSequenceClassification", "ForTokenClassification",
+                                        "ForQuestionAnswering"};
+    const kvf_json *classes = kvf_json_get(c->root, "architectures");
+    const char *name = kvf_json_str(kvf_json_at(classes, 0), NULL);
+
+    for (size_t i = 0; name && !desc->tied && i < sizeof TASKS / sizeof *TASKS; i++) {
+        const char *tail = strstr(name, TASKS[i]);
+        if (tail && !strcmp(tail, TASKS[i])) return true;
+    }
+    return false;
+}
+
 static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
     double eps;
@@ -340,6 +356,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(read_stacks(c, desc));
     KVF_TRY(read_activation(c, desc));
     KVF_TRY(read_switches(c, desc));
+    desc->headless = is_headless(c, desc);
     const kvf__config_keys *keys = desc->arch->keys;
     eps = keys->eps_otherwise;
     if (keys->eps) KVF_TRY(kvf__config_real(c, c->root, keys->eps, eps, &eps));

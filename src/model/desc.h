@@ -151,6 +151,8 @@ typedef struct kvf__desc {
     kvf__by_layer by_layer; /* where not all layers have G, D and F */
     float norm_eps;
     bool tied, head_bias;
+    bool headless; /* transformers' class for it has a task's head in place of the language model's
+                    */
     kvf__positions position;
     kvf__factors factors;
     float score_scale;   /* 1/sqrt(D), or 1, or what a config has in place of D */

@@ -173,10 +173,7 @@ kvf_status kvf__vocab_walk_run(kvf__vocab_walk *w, const char *what)
 {
     kvf__pass *pass = w->pass;
 
-    if (!pass->model->lm.n)
-        return kvf__fail(w->ctx, KVF_EUNSUPPORTED,
-                         "architecture %s is an encoder and has no language-model head",
-                         pass->model->desc.arch_name);
+    if (!pass->model->lm.n) return kvf__no_lm_head(w->ctx, pass->model);
     if (pass->state == KVF__PASS_EMPTY)
         return kvf__fail(w->ctx, KVF_EUSAGE, "pass: %s without a forward pass before it", what);
     pass->times.mark = kvf__clock();

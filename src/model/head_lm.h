@@ -20,6 +20,8 @@ kvf__vocab_sums kvf__vocab_sums_lay(struct kvf__carver *carve, int64_t rows);
 void kvf__vocab_sums_begin(const kvf__vocab_sums *sums, int64_t rows);
 /* -log p of the label of row j, once all planes are in. */
 double kvf__vocab_label_loss(const kvf__vocab_sums *sums, int64_t j);
+/* EUNSUPPORTED, and why. */
+kvf_status kvf__no_lm_head(kvf_ctx *ctx, const kvf__model *model);
 /* ESHAPE for labels outside a vocabulary of V; ENUMERIC for a loss that is not finite. */
 kvf_status kvf__vocab_check_labels(kvf_ctx *ctx, const kvf__batch *batch, int64_t V);
 kvf_status kvf__vocab_check_sum(kvf_ctx *ctx, double loss_sum);

@@ -79,16 +79,22 @@ static kvf_status describe(kvf_ctx *ctx, kvf__head *head)
     return kvf__params_add(ctx, &head->params, &param);
 }
 
+kvf_status kvf__no_lm_head(kvf_ctx *ctx, const kvf__model *model)
+{
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     model->desc.headless && model->desc.block.causal
+                         ? "this %s has no language-model head: its config's class has a task's"
+                         : "architecture %s is an encoder and has no language-model head",
+                     model->desc.arch_name);
+}
+
 kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradient,
                                kvf__head **out)
 {
     kvf__head *head = NULL;
     kvf_status st;
 
-    if (!model->lm.n)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "architecture %s is an encoder and has no language-model head",
-                         model->desc.arch_name);
+    if (!model->lm.n) return kvf__no_lm_head(ctx, model);
     if (model->desc.factors.logit_cap > 0)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "architecture %s caps its logits, which a trained head does not do",

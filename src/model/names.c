@@ -79,7 +79,7 @@ bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_
     if ((weight->flags & KVF__W_IF_MLP) && !desc->block.mlp_bias) return false;
     if ((weight->flags & KVF__W_IF_QK_NORM) && !desc->block.qk_norm) return false;
     if ((weight->flags & KVF__W_IF_HEAD_BIAS) && !desc->head_bias) return false;
-    if ((weight->flags & KVF__W_IF_UNTIED) && desc->tied) return false;
+    if ((weight->flags & KVF__W_IF_UNTIED) && (desc->tied || desc->headless)) return false;
     if ((weight->flags & KVF__W_IF_EMBED_OUT) && desc->E == desc->C) return false;
     if ((weight->flags & KVF__W_IF_GATED) && !desc->block.gated) return false;
     if ((weight->flags & KVF__W_IF_PLAIN) && desc->block.gated) return false;
@@ -175,6 +175,7 @@ int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t 
 
 const kvf__weight *kvf__weight_by_role(const kvf__desc *desc, kvf__role role)
 {
+    if (desc->headless && role == KVF__W_HEAD) return NULL;
     for (size_t i = 0; i < desc->arch->n_weights; i++)
         if (desc->arch->weights[i].role == role) return &desc->arch->weights[i];
     return NULL;

@@ -41,6 +41,24 @@ grep -v '"end"' "$golden/rows.jsonl" >two.jsonl
 started bart cat,dog two.jsonl
 has out "^the head of $golden/bart is left: its classification_head.out_proj.weight is \[3, 16\], want \[2, 16\]"
 
+# without a matrix of the language model's head, which such a class has no use for: language modelling alone is refused
+mkdir untied
+cp "$golden"/t5/* untied
+sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$golden/t5/config.json" >untied/config.json
+has untied/config.json '"tie_word_embeddings": false'
+printf '{"prompt": "a dene", "completion": "b"}\n' >lm.jsonl
+for base in untied untied.h5; do
+    [ $base = untied ] || run 0 import untied --out untied.h5
+    run 1 eval --base $base --data lm.jsonl --precision f32
+    err_is "kvfold: eval: this t5 has no language-model head: its config's class has a task's"
+done
+# shellcheck disable=SC2086
+run 0 train --base untied --data "$golden/rows.jsonl" --labels cat,dog,end --init-kv untied/prefix.h5 --head-lr 1e-30 $how --out run.h5
+run 0 predict --base untied --prefix run.h5 --data "$golden/rows.jsonl" --precision f32 --threads 2 --out untied.jsonl
+started t5 cat,dog,end "$golden/rows.jsonl"
+run 0 predict --base "$golden/t5" --prefix run.h5 --data "$golden/rows.jsonl" --precision f32 --threads 2 --out tied.jsonl
+same untied.jsonl tied.jsonl
+
 # another class of transformers has another task's head; a run that begins with a file has the file's; resumed is as unbroken
 mkdir other
 cp "$golden"/bart/*.json "$golden/bart/model.safetensors" other
