@@ -115,13 +115,14 @@ START_TEST(members_step_as_alone)
     const member *members = GROUPS[_i].members;
     size_t n = GROUPS[_i].n;
     kvf__run_group group;
+    kvf__states *states = NULL;
     for (size_t i = 0; i < n; i++) {
         open_member(&members[i], i, "alone", NULL, NULL, &alone[i]);
         ck_assert(!kvf__trainer_prepare(&alone[i]));
         open_member(&members[i], i, "joined", alone[0].base, NULL, &joined[i]);
         list[i] = &joined[i];
     }
-    ck_assert_msg(!kvf__run_group_init(ctx, list, n, &group), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__run_group_init(ctx, list, n, &states, &group), "%s", kvf_ctx_error(ctx));
     for (int64_t step = 0; step < STEPS; step++) {
         ck_assert_msg(!kvf__run_group_step(&group), "%s", kvf_ctx_error(ctx));
         for (size_t i = 0; i < n; i++) {
@@ -159,12 +160,13 @@ START_TEST(a_step_allocates_nothing)
     const member *members = GROUPS[_i].members;
     kvf_base *shared = NULL;
     kvf__run_group group;
+    kvf__states *states = NULL;
     for (size_t i = 0; i < GROUPS[_i].n; i++) {
         open_member(&members[i], i, "joined", shared, NULL, &joined[i]);
         if (!i) shared = joined[0].base;
         list[i] = &joined[i];
     }
-    ck_assert(!kvf__run_group_init(ctx, list, GROUPS[_i].n, &group));
+    ck_assert(!kvf__run_group_init(ctx, list, GROUPS[_i].n, &states, &group));
     ck_assert(!kvf__run_group_step(&group));
     uint64_t before = kvf__ctx_allocations(ctx);
     ck_assert(!kvf__run_group_step(&group));

@@ -209,16 +209,16 @@ typedef struct kvf_train_options {
     void *texts;         /* of kvf_train_options_create(), else NULL */
     const char *lora;    /* of base, as kvf_base_options has it; NULL or "": none */
     kvf_log_weight log_weight;
-    double start_mass;      /* log of the prefix's attention mass over the text's, at the start */
-    double log_weight_lr;   /* with KVF_LOG_WEIGHT_TRAIN */
-    bool adapter_norms_off; /* method adapter leaves the norms as they are */
-    const char
-        *keep_states;   /* "2G": what enters the lowest layer with a prefix is computed once
-                           for each row, of `valid` too, and kept in so much memory, then in a file
-                           without a   name beside `out`; NULL, "" or "off": computed in each step */
-    const char *places; /* "encoder,decoder,cross": where the prefix of an encoder-decoder is
-                           attended to; "peft": as PEFT has it, in the decoder, where T5's
-                           relative bias counts the prefix; NULL or "": everywhere */
+    double start_mass;       /* log of the prefix's attention mass over the text's, at the start */
+    double log_weight_lr;    /* with KVF_LOG_WEIGHT_TRAIN */
+    bool adapter_norms_off;  /* method adapter leaves the norms as they are */
+    const char *keep_states; /* "2G": what enters the lowest layer with a prefix is computed once
+                                for each row, `valid` too, and kept in so much memory, then in a
+                                file without a name beside `out`; NULL, "" or "off": computed in
+                                each step */
+    const char *places;      /* "encoder,decoder,cross": where the prefix of an encoder-decoder is
+                                attended to; "peft": as PEFT has it, in the decoder, where T5's
+                                relative bias counts the prefix; NULL or "": everywhere */
     uint64_t reserved[25];
 } kvf_train_options;
 

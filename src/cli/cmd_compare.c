@@ -6,12 +6,16 @@
  * memory of a process never falls again, so a second run in one process could not be measured. */
 #include "cli_compare.h"
 #include "compare_hooks.h"
+#include "states_hooks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define AT(field) offsetof(cli_compare_values, field)
 static const kvf__option_row OPTIONS[] = {
@@ -238,13 +242,35 @@ static int check_output(const cli_comparison *c, const char *name, char path[409
     return st ? cli_fail_status(call, st) : CLI_OK;
 }
 
+/* The runs that keep states have one file of them, which they inherit; -1: each has its own. */
+static int share_states(const cli_comparison *c)
+{
+    char number[16];
+    const int fd = kvf__states_file(c->call->ctx, c->values->out);
+    if (fd < 0) return fd;
+    fcntl(fd, F_SETFD, 0);
+    snprintf(number, sizeof number, "%d", fd);
+    setenv(KVF__STATES_FD, number, 1);
+    return fd;
+}
+
+static void end_sharing(int fd)
+{
+    unsetenv(KVF__STATES_FD);
+    if (fd >= 0) close(fd);
+}
+
 static int compare(const cli_comparison *c)
 {
     static compare_files files;
     compare_found found = {.runs = kvf_json_array(), .failed = kvf_json_array()};
     int code = check_output(c, "compare.html", files.page);
     if (!code) code = check_output(c, "compare.svg", files.picture);
-    if (!code) code = run_all(c, &found);
+    if (!code) {
+        const int fd = share_states(c);
+        code = run_all(c, &found);
+        end_sharing(fd);
+    }
     const size_t n = kvf_json_size(found.runs), failed = kvf_json_size(found.failed);
     if (!code && n) code = report(c, &files, &found);
     kvf_json_free(found.runs);
@@ -306,6 +332,8 @@ const cli_command cli_compare = {
              "--forecast, --log and --tensorboard, where the runs would write to one place.\n"
              "\n"
              "Each run is a process of its own, so that its peak memory can be measured.\n"
+             "With --keep-states they share one file of states in DIR, which has no name, and\n"
+             "keep none in memory of their own.\n"
              "A run that does not fold has no stored size. A run that fails leaves those of\n"
              "the others, and a line that says why.\n",
     .required = "base out",

@@ -198,7 +198,7 @@ static kvf_status train_group(kvf__sweep *s, kvf__sweep_run *const *runs,
 {
     kvf__run_group group = {0};
     if (!n) return KVF_OK;
-    KVF_TRY(kvf__run_group_init(s->ctx, trainers, n, &group));
+    KVF_TRY(kvf__run_group_init(s->ctx, trainers, n, &s->states, &group));
     kvf_status st = KVF_OK;
     bool dry = s->options->train.dry_run;
     for (size_t i = 0; i < n && !st && !dry; i++) {
@@ -306,6 +306,7 @@ static void sweep_done(kvf__sweep *s)
     }
     kvf__free(s->runs);
     if (s->made_folder) rmdir(s->options->out); /* nothing came into it */
+    kvf__states_free(s->states);
     kvf__reads_free(s->reads);
     kvf_base_free(s->base);
     kvf__grid_done(&s->grid);

@@ -91,7 +91,8 @@ static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *mo
     return kvf__alloc_array(group->ctx, n, sizeof *group->whose, &group->whose);
 }
 
-static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers)
+static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers,
+                            kvf__states **states)
 {
     kvf__model *model = trainers[0]->base->model;
     kvf__batch_sizes most = {0}, part;
@@ -107,8 +108,10 @@ static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers
     KVF_TRY(kvf__states_layer(trainers, group->n, &limits.lowest));
     KVF_TRY(kvf__pass_create(group->ctx, model, &limits, &group->pass));
     KVF_TRY(alloc_memory(group, &most));
-    if (limits.lowest)
-        KVF_TRY(kvf__states_open(trainers, group->n, &limits, &most, &group->states));
+    if (limits.lowest) {
+        KVF_TRY(kvf__states_open(trainers, group->n, &limits, &most, states));
+        group->states = *states;
+    }
     seek_all(group);
     for (int64_t ahead = 0; next_sizes(group, &ahead, &part);) {
         KVF_TRY(kvf__pass_prepare(group->ctx, group->pass, part.tokens, part.labels));
@@ -119,11 +122,11 @@ static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers
 }
 
 kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
-                               kvf__run_group *out)
+                               kvf__states **states, kvf__run_group *out)
 {
     kvf__run_group group = {.ctx = ctx, .n = n, .own_heads = trainers[0]->rows.task->head != NULL};
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *group.member, &group.member);
-    if (!st) st = make_pass(&group, trainers);
+    if (!st) st = make_pass(&group, trainers, states);
     if (st)
         kvf__run_group_done(&group);
     else
@@ -134,7 +137,6 @@ kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size
 void kvf__run_group_done(kvf__run_group *group)
 {
     kvf__pass_free(group->pass);
-    kvf__states_free(group->states);
     kvf__stacked_done(&group->stacked);
     kvf__free(group->member);
     kvf__free(group->section);

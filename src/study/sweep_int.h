@@ -58,7 +58,7 @@ typedef struct kvf__run_group {
     kvf__member *member; /* [n] */
     bool own_heads;
     kvf__pass *pass;
-    kvf__states *states; /* NULL: none are kept */
+    kvf__states *states; /* NULL: none are kept; borrowed */
     kvf__stacked_batch stacked;
     int64_t n_sections; /* of the part at hand */
     kvf__section *section;
@@ -66,9 +66,10 @@ typedef struct kvf__run_group {
     size_t *whose; /* [n_sections] members */
 } kvf__run_group;
 
-/* trainers [n]: open on one base and not prepared yet; they must outlive the group. */
+/* trainers [n]: open on one base and not prepared yet; they must outlive the group, as must
+ * *states, those of the groups before (NULL: none yet), which may be made here. */
 kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
-                               kvf__run_group *out);
+                               kvf__states **states, kvf__run_group *out);
 void kvf__run_group_done(kvf__run_group *group);
 /* A step of every member. What ends one run alone is its member's status; a status
  * returned ends them all. Allocates nothing. */
@@ -109,9 +110,10 @@ typedef struct kvf__sweep {
     kvf__grid grid;
     kvf__sweep_run *runs; /* [grid.n] */
     kvf_base *base;
-    kvf__reads *reads; /* what the runs' files hold */
-    bool made_folder;  /* options->out was not there */
-    volatile int stop; /* what the runs see: set between two steps only */
+    kvf__reads *reads;   /* what the runs' files hold */
+    kvf__states *states; /* --keep-states, of all groups; NULL: none yet */
+    bool made_folder;    /* options->out was not there */
+    volatile int stop;   /* what the runs see: set between two steps only */
     double begin;
     int64_t passes;      /* optimizer steps, each of several runs */
     double step_seconds; /* in them */

@@ -1,5 +1,5 @@
-/* The store of --keep-states: rows [tokens, C] of f32, the residual stream's own type, so that what
- * is read back has the bits of what was computed. A row lies whole in memory or whole in the file.
+/* The keys and the order of --keep-states: rows [tokens, C] of f32, the residual stream's own type,
+ * so that what is read back has the bits of what was computed. states_store.c has the floats.
  *
  * Common prefixes are stored with every row that has them: which rows share them differs from step
  * to step. A batch that is kept whole is one row of all its tokens. */
@@ -7,52 +7,29 @@
 
 #include "attention.h"
 #include "hash.h"
-#include "infile.h"
+#include "states_store.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-typedef struct kept_row {
-    uint64_t key[2];
-    int64_t at, n; /* floats: first, how many; n = 0: an empty place */
-} kept_row;
 
 struct kvf__states {
     kvf_ctx *ctx;
-    kvf__states_plan plan;
+    kvf__states_plan plan; /* of the runs at hand */
     kvf__hash *hash;
-    kept_row *row; /* [places] a hash table */
-    int64_t places, most, n;
-    float *memory, *x;         /* [room], [batch_tokens, C] of the batch at hand */
-    int64_t room, used, filed; /* floats; those of the file count from `room` on */
-    char *folder;
-    int fd; /* -1: none yet */
-    bool full, said;
-    char line[256]; /* why */
+    kvf__states_store store;
+    float *x; /* [plan.batch_tokens, C] of the batch at hand */
     kvf__states_counts counts;
+    uint64_t (*seen)[2]; /* [n_seen] rows that there is room for */
+    size_t n_seen;
 };
 
 kvf_status kvf__states_create(kvf_ctx *ctx, const kvf__states_plan *plan, kvf__states **out)
 {
     kvf__states *s = NULL;
-    size_t all;
     KVF_TRY(kvf__alloc(ctx, sizeof *s, &s));
-    *s = (kvf__states){.ctx = ctx, .plan = *plan, .most = plan->rows, .places = 2, .fd = -1};
-    if (!kvf__mul((size_t)(plan->tokens * plan->width), sizeof(float), &all)) all = SIZE_MAX;
-    s->room = (int64_t)((all < plan->memory ? all : plan->memory) / sizeof(float));
-    while (s->places < 2 * plan->rows)
-        s->places *= 2;
+    *s = (kvf__states){.ctx = ctx, .store = {.fd = -1}};
     kvf_status st = kvf__hash_create(ctx, &s->hash);
-    if (!st) st = kvf__path_folder(ctx, plan->beside, &s->folder);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)s->places, sizeof *s->row, &s->row);
-    if (!st) st = kvf__alloc_array(ctx, (size_t)s->room, sizeof(float), &s->memory);
-    if (!st)
-        st = kvf__alloc_array(ctx, (size_t)(plan->batch_tokens * plan->width), sizeof(float),
-                              &s->x);
+    if (!st) st = kvf__states_store_init(ctx, plan->memory, plan->beside, &s->store);
+    if (!st) st = kvf__states_reserve(s, plan);
     if (st)
         kvf__states_free(s);
     else
@@ -60,16 +37,48 @@ kvf_status kvf__states_create(kvf_ctx *ctx, const kvf__states_plan *plan, kvf__s
     return st;
 }
 
+kvf_status kvf__states_reserve(kvf__states *s, const kvf__states_plan *plan)
+{
+    const int64_t most = s->plan.batch_tokens;
+    float *x = NULL;
+    KVF_TRY(kvf__states_store_reserve(&s->store, plan->rows, plan->tokens * plan->width));
+    if (plan->batch_tokens > most) {
+        KVF_TRY(
+            kvf__alloc_array(s->ctx, (size_t)(plan->batch_tokens * plan->width), sizeof *x, &x));
+        kvf__free(s->x);
+        s->x = x;
+    }
+    s->plan = *plan;
+    if (most > plan->batch_tokens) s->plan.batch_tokens = most;
+    return KVF_OK;
+}
+
 void kvf__states_free(kvf__states *s)
 {
     if (!s) return;
-    if (s->fd >= 0) close(s->fd);
+    kvf__states_store_done(&s->store);
     kvf__hash_free(s->hash);
-    kvf__free(s->folder);
-    kvf__free(s->row);
-    kvf__free(s->memory);
     kvf__free(s->x);
+    kvf__free(s->seen);
     kvf__free(s);
+}
+
+kvf_status kvf__states_new_rows(kvf__states *s, const void *rows, const int64_t numbers[3],
+                                bool *out)
+{
+    uint64_t key[2];
+    const size_t bytes = s->n_seen * sizeof *s->seen;
+    kvf__hash_restart(s->hash);
+    kvf__hash_add(s->hash, &rows, sizeof rows);
+    kvf__hash_add(s->hash, numbers, 3 * sizeof *numbers);
+    kvf__hash_words(s->hash, key);
+    *out = false;
+    for (size_t i = 0; i < s->n_seen; i++)
+        if (!memcmp(s->seen[i], key, sizeof key)) return KVF_OK;
+    KVF_TRY(kvf__grow(s->ctx, &s->seen, bytes, bytes + sizeof key));
+    memcpy(s->seen[s->n_seen++], key, sizeof key);
+    *out = true;
+    return KVF_OK;
 }
 
 /* ---- rows of a batch ------------------------------------------------------------------------- */
@@ -112,6 +121,16 @@ static bool view_row(const kvf__input *input, int64_t r, whole_row *row)
     return true;
 }
 
+/* What rows and batches have in common. */
+static void begin_key(kvf__states *s, const kvf__condition *condition, int64_t n)
+{
+    const int64_t numbers[] = {s->plan.layer, s->plan.width, condition->position_start, n};
+    kvf__hash_restart(s->hash);
+    kvf__hash_add(s->hash, numbers, sizeof numbers);
+    if (s->plan.base) kvf__hash_add(s->hash, s->plan.base, strlen(s->plan.base) + 1);
+    if (s->plan.precision) kvf__hash_add(s->hash, s->plan.precision, strlen(s->plan.precision) + 1);
+}
+
 /* Where the prefix is that stands inside of row r, and how long it is. */
 static void add_infix(kvf__states *s, const kvf__batch *b, const kvf__condition *condition,
                       int64_t r)
@@ -129,9 +148,7 @@ static void add_tokens(kvf__states *s, const kvf__batch *b, int64_t from, int64_
 
 static void key_of(kvf__states *s, const kvf__batch *b, const whole_row *row, uint64_t key[2])
 {
-    const int64_t numbers[] = {s->plan.layer, row->condition->position_start, row->tokens};
-    kvf__hash_restart(s->hash);
-    kvf__hash_add(s->hash, numbers, sizeof numbers);
+    begin_key(s, row->condition, row->tokens);
     add_infix(s, b, row->condition, row->part[row->n_parts - 1]);
     for (int i = 0; i < row->n_parts; i++) {
         const int64_t from = b->start[row->part[i]];
@@ -144,9 +161,7 @@ static void key_of(kvf__states *s, const kvf__batch *b, const whole_row *row, ui
 static void key_of_batch(kvf__states *s, const kvf__input *input, uint64_t key[2])
 {
     const kvf__batch *b = rows_of(input);
-    const int64_t numbers[] = {s->plan.layer, input->condition.position_start, -b->n_rows};
-    kvf__hash_restart(s->hash);
-    kvf__hash_add(s->hash, numbers, sizeof numbers);
+    begin_key(s, &input->condition, -b->n_rows);
     kvf__hash_add(s->hash, b->start, (size_t)(b->n_rows + 1) * sizeof *b->start);
     if (b->parent) kvf__hash_add(s->hash, b->parent, (size_t)b->n_rows * sizeof *b->parent);
     for (int64_t r = 0; b->infix_at && r < b->n_rows; r++)
@@ -155,62 +170,28 @@ static void key_of_batch(kvf__states *s, const kvf__input *input, uint64_t key[2
     kvf__hash_words(s->hash, key);
 }
 
-/* Where the row is, or would be. */
-static kept_row *place_of(const kvf__states *s, const uint64_t key[2])
-{
-    for (uint64_t i = key[0];; i++) {
-        kept_row *at = &s->row[i & (uint64_t)(s->places - 1)];
-        if (!at->n || (at->key[0] == key[0] && at->key[1] == key[1])) return at;
-    }
-}
-
-/* ---- memory and file ------------------------------------------------------------------------- */
-
-/* Without a name from the start, where the file system can. */
-static int open_nameless(kvf__states *s)
-{
-    char *path = NULL;
-    int fd = open(s->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 || kvf__path_join(s->ctx, s->folder, ".kvfold-states-XXXXXX", &path)) return fd;
-    fd = mkostemp(path, O_CLOEXEC);
-    if (fd >= 0) unlink(path);
-    kvf__free(path);
-    return fd;
-}
-
-/* n floats between x and place `at` of the file. */
-static bool move_filed(const kvf__states *s, int64_t at, float *x, int64_t n, bool put)
-{
-    const size_t bytes = (size_t)n * sizeof *x;
-    const off_t from = (off_t)((size_t)(at - s->room) * sizeof *x);
-    for (size_t done = 0; done < bytes;) {
-        char *here = (char *)x + done;
-        const off_t place = from + (off_t)done;
-        const ssize_t moved = put ? pwrite(s->fd, here, bytes - done, place)
-                                  : pread(s->fd, here, bytes - done, place);
-        if (moved < 0 && errno == EINTR) continue;
-        if (moved <= 0) return false;
-        done += (size_t)moved;
-    }
-    return true;
-}
-
-static bool move(const kvf__states *s, int64_t at, float *x, int64_t n, bool put)
-{
-    if (at >= s->room) return move_filed(s, at, x, n, put);
-    memcpy(put ? s->memory + at : x, put ? x : s->memory + at, (size_t)n * sizeof *x);
-    return true;
-}
-
 /* All of a row's tokens, which lie in parts of the batch; row NULL: the batch whole. */
-static bool move_row(const kvf__states *s, const kvf__batch *b, const whole_row *row, int64_t at,
-                     bool put)
+static bool put_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
+                    const kvf__stored *item)
 {
     const int64_t C = s->plan.width;
-    if (!row) return move(s, at, s->x, b->n_tokens * C, put);
-    for (int i = 0; i < row->n_parts; i++) {
+    if (!row) return kvf__states_store_put(&s->store, item, 0, s->x, item->n);
+    for (int64_t i = 0, at = 0; i < row->n_parts; i++) {
         const int64_t from = b->start[row->part[i]], n = b->start[row->part[i] + 1] - from;
-        if (!move(s, at, s->x + from * C, n * C, put)) return false;
+        if (!kvf__states_store_put(&s->store, item, at, s->x + from * C, n * C)) return false;
+        at += n * C;
+    }
+    return true;
+}
+
+static bool get_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
+                    const kvf__stored *item)
+{
+    const int64_t C = s->plan.width;
+    if (!row) return kvf__states_store_get(&s->store, item, 0, s->x, item->n);
+    for (int64_t i = 0, at = 0; i < row->n_parts; i++) {
+        const int64_t from = b->start[row->part[i]], n = b->start[row->part[i] + 1] - from;
+        if (!kvf__states_store_get(&s->store, item, at, s->x + from * C, n * C)) return false;
         at += n * C;
     }
     return true;
@@ -220,21 +201,10 @@ static void keep_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
                      const uint64_t key[2])
 {
     const int64_t n = (row ? row->tokens : b->n_tokens) * s->plan.width;
-    const bool fits = s->used + n <= s->room;
-    kept_row *place = place_of(s, key);
-    if (place->n || s->full || s->n >= s->most) return;
-    if (!fits && s->fd < 0) s->fd = open_nameless(s);
-    const int64_t at = fits ? s->used : s->room + s->filed;
-    if (!move_row(s, b, row, at, true)) {
-        s->full = true;
-        snprintf(s->line, sizeof s->line,
-                 "%s: no room for more states of rows (%s): the others are computed each time",
-                 s->folder, strerror(errno));
-        return;
-    }
-    *(fits ? &s->used : &s->filed) += n;
-    *place = (kept_row){.key = {key[0], key[1]}, .at = at, .n = n};
-    s->n++;
+    kvf__stored item;
+    if (kvf__states_store_find(&s->store, key)) return;
+    if (kvf__states_store_begin(&s->store, key, n, &item) && put_row(s, b, row, &item))
+        kvf__states_store_end(&s->store, &item);
 }
 
 /* ---- a batch --------------------------------------------------------------------------------- */
@@ -242,8 +212,9 @@ static void keep_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
 static bool fill_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
                      const uint64_t key[2])
 {
-    const kept_row *at = place_of(s, key);
-    return at->n && move_row(s, b, row, at->at, false);
+    const kvf__stored *item = kvf__states_store_find(&s->store, key);
+    const int64_t n = (row ? row->tokens : b->n_tokens) * s->plan.width;
+    return item && item->n == n && get_row(s, b, row, item);
 }
 
 static bool fill(kvf__states *s, const kvf__input *input)
@@ -275,7 +246,7 @@ void kvf__states_keep(kvf__states *s, const kvf__input *input)
 {
     whole_row row;
     uint64_t key[2];
-    if (!s || input->entry.known || s->full) return;
+    if (!s || input->entry.known || s->store.full) return;
     const kvf__batch *b = rows_of(input);
     if (input->entry.fixed) {
         key_of_batch(s, input, key);
@@ -291,15 +262,16 @@ void kvf__states_keep(kvf__states *s, const kvf__input *input)
 
 const char *kvf__states_news(kvf__states *s)
 {
-    if (!s || !s->full || s->said) return NULL;
-    s->said = true;
-    return s->line;
+    if (!s || !s->store.full || s->store.said) return NULL;
+    s->store.said = true;
+    return s->store.line;
 }
 
 kvf__states_counts kvf__states_count(const kvf__states *s)
 {
     kvf__states_counts counts = s->counts;
-    counts.in_memory = (size_t)s->room * sizeof(float);
-    counts.in_file = (size_t)s->filed * sizeof(float);
+    counts.items = s->store.n;
+    counts.in_memory = s->store.memory;
+    counts.in_file = (size_t)s->store.end;
     return counts;
 }

@@ -16,11 +16,20 @@ typedef struct kvf__states_plan {
     int64_t width;        /* C */
     int64_t rows, tokens; /* of all data; a batch that is kept whole counts as a row */
     int64_t batch_tokens; /* most in one batch, of those whose states are kept */
-    size_t memory;        /* bytes kept in memory; the rest goes to a file */
-    const char *beside;   /* in the folder of this path; the file has no name, so that none is left
-                             behind, however the process ends */
+    const char *base;     /* its hash, and in which precision it is: the store may be of others too;
+                             NULL: there is no other */
+    const char *precision;
+    size_t memory;      /* bytes kept in memory; the rest goes to a file */
+    const char *beside; /* in the folder of this path; the file has no name, so that none is left
+                           behind, however the process ends */
 } kvf__states_plan;
 kvf_status kvf__states_create(kvf_ctx *ctx, const kvf__states_plan *plan, kvf__states **out);
+/* For runs to come, which may enter another layer: keeps what there is, and makes room for so many
+ * rows and tokens more. */
+kvf_status kvf__states_reserve(kvf__states *states, const kvf__states_plan *plan);
+/* Is there no room yet for these rows of runs that differ from others in these numbers? */
+kvf_status kvf__states_new_rows(kvf__states *states, const void *rows, const int64_t numbers[3],
+                                bool *out);
 void kvf__states_free(kvf__states *states);
 
 /* Sets input->entry for its batch: known, if every row is kept, or with `fixed` the batch. NULL:
@@ -33,6 +42,7 @@ void kvf__states_keep(kvf__states *states, const kvf__input *input);
 const char *kvf__states_news(kvf__states *states);
 typedef struct kvf__states_counts {
     int64_t computed, taken;   /* tokens of batches for which the layers below were, and not */
+    int64_t items;             /* rows, and batches that are kept whole */
     size_t in_memory, in_file; /* bytes of states; the room for those in memory */
 } kvf__states_counts;
 kvf__states_counts kvf__states_count(const kvf__states *states);
@@ -47,11 +57,12 @@ kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out);
  * note where they were asked for. */
 kvf_status kvf__states_layer(struct kvf__trainer *const *trainers, size_t n, int64_t *out);
 /* Room for the data of all of them, for passes of these limits, whose lowest layer the states
- * enter, and for their validations, which use it from then on. A note says how much of a step is
+ * enter, and for their validations, which use it from then on. *states: those of runs before on the
+ * same base, else NULL. A note says how much of a step is
  * left, if labels and source have these shares of the tokens. */
 kvf_status kvf__states_open(struct kvf__trainer *const *trainers, size_t n,
                             const kvf__pass_limits *limits, const kvf__batch_sizes *shares,
-                            kvf__states **out);
+                            kvf__states **states);
 /* As kvf__states_keep, with the news as a note of the run. */
 void kvf__trainer_keep_states(struct kvf__trainer *trainer, kvf__states *states,
                               const kvf__input *input);

@@ -77,33 +77,58 @@ static void note_ratio(kvf__trainer *t, int64_t layer, const kvf__batch_sizes *s
         kvf__model_work(model, 0, layer, rows, lm) / kept);
 }
 
-static void count_task(const kvf__train_task *task, kvf__states_plan *plan)
+/* Adds the rows of a task, as far as no run before has them. */
+static kvf_status count_task(const kvf__trainer *t, const kvf__train_task *task,
+                             kvf__states *states, kvf__states_plan *plan)
 {
-    plan->rows += task->data.n;
-    plan->tokens += task->data.start[task->data.n];
-    if (!task->evaluator) return;
-    plan->rows += kvf__evaluator_batches(task->evaluator);
-    plan->tokens += task->valid.start[task->valid.n];
+    const int64_t numbers[] = {plan->layer, t->id.position_start, t->id.P};
+    bool is_new;
+    KVF_TRY(kvf__states_new_rows(states, task->data.start, numbers, &is_new));
+    if (is_new) plan->rows += task->data.n;
+    if (is_new) plan->tokens += task->data.start[task->data.n];
+    if (!task->evaluator) return KVF_OK;
+    kvf__evaluator_keep(task->evaluator, states);
     if (kvf__evaluator_tokens(task->evaluator) > plan->batch_tokens)
         plan->batch_tokens = kvf__evaluator_tokens(task->evaluator);
+    KVF_TRY(kvf__states_new_rows(states, task->valid.start, numbers, &is_new));
+    if (is_new) plan->rows += kvf__evaluator_batches(task->evaluator);
+    if (is_new) plan->tokens += task->valid.start[task->valid.n];
+    return KVF_OK;
+}
+
+static kvf_status make_room(kvf__trainer *const *trainers, size_t n, kvf__states_plan *plan,
+                            kvf__states **states)
+{
+    kvf__trainer *t = trainers[0];
+    kvf__states *made = NULL;
+    if (!*states) KVF_TRY(kvf__states_create(t->ctx, plan, &made));
+    if (made) *states = made;
+    const int64_t before = kvf__states_count(*states).items;
+    if (before)
+        kvf__trainer_note(t, "states: %lld rows and batches are there from runs before",
+                          (long long)before);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < trainers[i]->rows.n; k++)
+            KVF_TRY(count_task(trainers[i], &trainers[i]->rows.task[k], *states, plan));
+    return kvf__states_reserve(*states, plan);
 }
 
 kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, const kvf__pass_limits *limits,
-                            const kvf__batch_sizes *shares, kvf__states **out)
+                            const kvf__batch_sizes *shares, kvf__states **states)
 {
     kvf__trainer *t = trainers[0];
     const kvf__desc *desc = kvf__model_desc(t->base->model);
     kvf__states_plan plan = {.layer = limits->lowest,
                              .width = desc->C,
                              .batch_tokens = desc->encoder ? limits->source_tokens : limits->tokens,
+                             .base = t->base->hash,
+                             .precision = kvf__precision_name(t->base->precision),
                              .beside = t->options.out ? t->options.out : "."};
     bool alike = false;
     for (size_t i = 0; i < n; i++) {
         int64_t size = 0;
         KVF_TRY(kvf__states_size(t->ctx, trainers[i]->options.keep_states, &size));
         if ((size_t)size > plan.memory) plan.memory = (size_t)size;
-        for (size_t k = 0; k < trainers[i]->rows.n; k++)
-            count_task(&trainers[i]->rows.task[k], &plan);
     }
     KVF_TRY(kvf__model_rows_alike(t->ctx, t->base->model, plan.batch_tokens, &alike));
     if (!alike) {
@@ -111,15 +136,12 @@ kvf_status kvf__states_open(kvf__trainer *const *trainers, size_t n, const kvf__
                           t->options.stream_layers || t->options.weight_dtype
                               ? "not with --stream-layers or --weight-dtype"
                               : "on this CPU a row's bits depend on the other rows of its step");
+        kvf__states_free(*states);
+        *states = NULL;
         return KVF_OK;
     }
     note_ratio(t, limits->lowest, shares);
-    KVF_TRY(kvf__states_create(t->ctx, &plan, out));
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < trainers[i]->rows.n; k++)
-            if (trainers[i]->rows.task[k].evaluator)
-                kvf__evaluator_keep(trainers[i]->rows.task[k].evaluator, *out);
-    return KVF_OK;
+    return make_room(trainers, n, &plan, states);
 }
 
 void kvf__trainer_keep_states(kvf__trainer *t, kvf__states *states, const kvf__input *input)

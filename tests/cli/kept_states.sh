@@ -109,6 +109,64 @@ run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix
 run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --epochs 3 --out kept \
     --keep-states 3K --share-prefixes off
 for file in plain/*.h5; do same_values "$file" "kept/${file#plain/}"; done
+# so do runs that do not fit into one pass: the second and third find all rows and batches, and add none
+sweep() {
+    run 0 sweep --base model --data train.jsonl --valid valid.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt \
+        --epochs 2 --share-prefixes off --max-runs 1 "$@"
+}
+printf 'lr = 0.01, 0.02, 0.03\nlayers = 1\n' >grid.txt
+sweep --out one
+for size in 1G 3K 0; do
+    sweep --out kept$size --keep-states $size
+    [ "$(grep -c 'states: 25 rows and batches are there from runs before' out)" -eq 2 ] || fail "$size: not shared: $(cat out)"
+    for file in one/*.h5; do same_values "$file" "kept$size/${file#one/}"; done
+    [ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a sweep'
+done
+# not where another layer is the lowest: the file is known to be of layer 1
+printf 'layers = 0-1, 1\n' >grid.txt
+sweep --out apart --keep-states 1G
+! grep -q 'from runs before' out || fail 'states of nobody'
+
+# The runs of a comparison, processes of their own, share one file.
+compare() {
+    want=$1 methods=$2 folder=$3
+    shift 3
+    run "$want" compare --base model --data train.jsonl --valid valid.jsonl --threads 2 --prefix-length 4 --precision f32 --layers 1 --steps 8 \
+        --batch-size 6 --eval-every 4 --share-prefixes off --seeds 2 --methods "$methods" --out "$folder" "$@"
+}
+compare 0 direct,mlp:encoder-hidden=8 twice
+compare 0 direct,mlp:encoder-hidden=8 shared --keep-states 1G
+for file in twice/*.run.h5; do same_values "$file" "shared/${file#twice/}"; done
+[ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a comparison'
+compare 2 direct bad --keep-states 2GB
+err_is 'kvfold: compare: direct: --keep-states "2GB": want off, or a size as 500M or 2G; try kvfold compare --help'
+# as two trainers do that inherit one, whose names and numbers of bytes in memory count for nothing
+: >named
+exec 9<>named
+rm named
+shared() {
+    KVFOLD_STATES_FD=9 "$KVFOLD" train --base model --data train.jsonl --valid valid.jsonl --threads 2 --method direct --prefix-length 4 --layers 1 \
+        --precision f32 --share-prefixes off --steps 8 --batch-size 6 --eval-every 4 --keep-states 1G "$@" >out 2>err || fail "shared: $(cat err)"
+}
+shared --out first.h5
+! grep -q 'from runs before' out || fail 'the first run finds rows'
+shared --out second.h5 --seed 1
+has out '^states: 25 rows and batches are there from runs before$'
+bytes=$(stat -L -c %s /proc/self/fd/9)
+shared --out third.h5
+has out '^states: 25 rows and batches are there from runs before$'
+[ "$(stat -L -c %s /proc/self/fd/9)" -eq "$bytes" ] || fail 'the third run adds rows'
+same_values first.h5 third.h5
+shared --out other.h5 --position-start 7
+[ "$(stat -L -c %s /proc/self/fd/9)" -gt "$bytes" ] || fail 'rows at other positions are taken for the same'
+exec 9<&-
+# what is no such file is left alone
+for fd in 9 x 77 -1; do
+    KVFOLD_STATES_FD=$fd "$KVFOLD" train --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --layers 1 --steps 2 \
+        --precision f32 --out fd.h5 --force --keep-states 0 9>named >out 2>err || fail "KVFOLD_STATES_FD=$fd: $(cat err)"
+done
+[ ! -s named ] || fail 'a file that has a name was written'
+
 printf 'layers = 0-1, 1\n' >grid.txt
 run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --steps 2 --out mixed \
     --keep-states 3K

@@ -1,0 +1,222 @@
+/* The file is one item after the other, {key, floats} and the floats. The head of an item is
+ * written last, and zeros end the list, so whoever opens the file next finds whole items alone,
+ * however the one before ended. It has no name, so that none is left behind. */
+#include "states_store.h"
+
+#include "infile.h"
+#include "states_hooks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct item_head {
+    uint64_t key[2];
+    int64_t n; /* floats */
+} item_head;
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+int kvf__states_file(kvf_ctx *ctx, const char *folder)
+{
+    char *path = NULL;
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || kvf__path_join(ctx, folder, ".kvfold-states-XXXXXX", &path)) return fd;
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0) unlink(path);
+    kvf__free(path);
+    return fd;
+}
+
+/* -1: there is none. Only a file without a name can be meant. */
+static int shared_file(void)
+{
+    const char *text = getenv(KVF__STATES_FD);
+    char *end = NULL;
+    struct stat about;
+    const long fd = text && *text ? strtol(text, &end, 10) : -1;
+    if (fd < 0 || *end || fd > INT_MAX || fstat((int)fd, &about)) return -1;
+    if (!S_ISREG(about.st_mode) || about.st_nlink) return -1;
+    return fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+}
+
+static bool write_at(const kvf__states_store *s, int64_t at, const void *bytes, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        const ssize_t moved = pwrite(s->fd, (const char *)bytes + done, n - done,
+                                     (off_t)(at + (int64_t)done));
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved <= 0) return false;
+        done += (size_t)moved;
+    }
+    return true;
+}
+
+static bool read_at(const kvf__states_store *s, int64_t at, void *bytes, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        const ssize_t moved = pread(s->fd, (char *)bytes + done, n - done,
+                                    (off_t)(at + (int64_t)done));
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved <= 0) return false;
+        done += (size_t)moved;
+    }
+    return true;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static kvf__stored *place_of(const kvf__states_store *s, const uint64_t key[2])
+{
+    for (uint64_t i = key[0];; i++) {
+        kvf__stored *at = &s->item[i & (uint64_t)(s->places - 1)];
+        if (!at->n || (at->key[0] == key[0] && at->key[1] == key[1])) return at;
+    }
+}
+
+static kvf_status reserve_places(kvf__states_store *s, int64_t items)
+{
+    kvf__states_store larger = *s;
+    while (larger.places < 2 * (s->n + items) + 2)
+        larger.places = larger.places ? 2 * larger.places : 2;
+    if (larger.places == s->places) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(s->ctx, (size_t)larger.places, sizeof *larger.item, &larger.item));
+    for (int64_t i = 0; i < s->places; i++)
+        if (s->item[i].n) *place_of(&larger, s->item[i].key) = s->item[i];
+    kvf__free(s->item);
+    *s = larger;
+    return KVF_OK;
+}
+
+/* What others have written. A head that cannot be one ends the list. */
+static kvf_status find_items(kvf__states_store *s)
+{
+    struct stat about;
+    item_head head;
+    if (fstat(s->fd, &about)) return KVF_OK;
+    const int64_t bytes = about.st_size;
+    while (bytes - s->end >= (int64_t)sizeof head && read_at(s, s->end, &head, sizeof head)) {
+        const int64_t at = s->end + (int64_t)sizeof head;
+        if (head.n <= 0 || head.n > (bytes - at) / (int64_t)sizeof(float)) break;
+        KVF_TRY(reserve_places(s, 1));
+        kvf__stored *place = place_of(s, head.key);
+        s->n += !place->n;
+        *place = (kvf__stored){.key = {head.key[0], head.key[1]}, .n = head.n, .at = at};
+        s->end = at + head.n * (int64_t)sizeof(float);
+    }
+    s->found = s->n;
+    return KVF_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+kvf_status kvf__states_store_init(kvf_ctx *ctx, size_t memory, const char *beside,
+                                  kvf__states_store *out)
+{
+    kvf__states_store s = {.ctx = ctx, .limit = memory, .fd = shared_file()};
+    if (s.fd >= 0) s.limit = 0;
+    kvf_status st = kvf__path_folder(ctx, beside, &s.folder);
+    if (!st) st = reserve_places(&s, 0);
+    if (!st && s.fd >= 0) st = find_items(&s);
+    if (st)
+        kvf__states_store_done(&s);
+    else
+        *out = s;
+    return st;
+}
+
+void kvf__states_store_done(kvf__states_store *s)
+{
+    if (s->fd >= 0) close(s->fd);
+    for (size_t i = 0; i < s->n_blocks; i++)
+        kvf__free(s->block[i].x);
+    kvf__free(s->block);
+    kvf__free(s->item);
+    kvf__free(s->folder);
+    *s = (kvf__states_store){.fd = -1};
+}
+
+kvf_status kvf__states_store_reserve(kvf__states_store *s, int64_t items, int64_t floats)
+{
+    const size_t left = (s->limit - s->memory) / sizeof(float),
+                 bytes = s->n_blocks * sizeof *s->block;
+    KVF_TRY(reserve_places(s, items));
+    const size_t room = (size_t)floats < left ? (size_t)floats : left;
+    if (!room) return KVF_OK;
+    KVF_TRY(kvf__grow(s->ctx, &s->block, bytes, bytes + sizeof *s->block));
+    kvf__states_block *block = &s->block[s->n_blocks];
+    *block = (kvf__states_block){.room = (int64_t)room};
+    KVF_TRY(kvf__alloc_array(s->ctx, room, sizeof(float), &block->x));
+    s->memory += room * sizeof(float);
+    s->n_blocks++;
+    return KVF_OK;
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+const kvf__stored *kvf__states_store_find(const kvf__states_store *s, const uint64_t key[2])
+{
+    const kvf__stored *at = place_of(s, key);
+    return at->n ? at : NULL;
+}
+
+/* Gives back what was written of it. */
+static bool give_up(kvf__states_store *s, const kvf__stored *item)
+{
+    const int why = errno;
+    const off_t begin = (off_t)(item->at - (int64_t)sizeof(item_head));
+    if (s->fd >= 0 && ftruncate(s->fd, begin)) s->end = item->at; /* its head is zeros */
+    s->full = true;
+    snprintf(s->line, sizeof s->line,
+             "%s: no room for more states of rows (%s): the others are computed each time",
+             s->folder, strerror(why));
+    return false;
+}
+
+bool kvf__states_store_begin(kvf__states_store *s, const uint64_t key[2], int64_t n,
+                             kvf__stored *out)
+{
+    *out = (kvf__stored){.key = {key[0], key[1]}, .n = n};
+    if (s->full || 2 * (s->n + 1) > s->places) return false;
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        kvf__states_block *b = &s->block[i];
+        if (b->room - b->used < n) continue;
+        out->x = b->x + b->used;
+        b->used += n;
+        return true;
+    }
+    out->at = s->end + (int64_t)sizeof(item_head);
+    if (s->fd < 0) s->fd = kvf__states_file(s->ctx, s->folder);
+    return s->fd >= 0 || give_up(s, out);
+}
+
+bool kvf__states_store_put(kvf__states_store *s, const kvf__stored *item, int64_t from,
+                           const float *x, int64_t n)
+{
+    const size_t bytes = (size_t)n * sizeof *x;
+    if (item->x) memcpy(item->x + from, x, bytes);
+    return item->x || write_at(s, item->at + from * (int64_t)sizeof *x, x, bytes) ||
+           give_up(s, item);
+}
+
+bool kvf__states_store_end(kvf__states_store *s, const kvf__stored *item)
+{
+    const item_head head = {.key = {item->key[0], item->key[1]}, .n = item->n};
+    if (!item->x && !write_at(s, s->end, &head, sizeof head)) return give_up(s, item);
+    if (!item->x) s->end = item->at + item->n * (int64_t)sizeof(float);
+    *place_of(s, item->key) = *item;
+    s->n++;
+    return true;
+}
+
+bool kvf__states_store_get(const kvf__states_store *s, const kvf__stored *item, int64_t from,
+                           float *x, int64_t n)
+{
+    const size_t bytes = (size_t)n * sizeof *x;
+    if (item->x) memcpy(x, item->x + from, bytes);
+    return item->x || read_at(s, item->at + from * (int64_t)sizeof *x, x, bytes);
+}

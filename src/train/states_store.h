@@ -1,0 +1,55 @@
+/* Where the states of --keep-states lie: in memory, then in a file. An item is so many floats under
+ * a key. */
+#ifndef KVF_STATES_STORE_H
+#define KVF_STATES_STORE_H
+
+#include "base_int.h"
+
+#include <stdio.h>
+
+typedef struct kvf__stored {
+    uint64_t key[2];
+    int64_t n, at; /* floats, 0: an empty place; byte of the file of the first one */
+    float *x;      /* in memory; NULL: in the file */
+} kvf__stored;
+
+typedef struct kvf__states_block {
+    float *x;
+    int64_t room, used; /* floats */
+} kvf__states_block;
+
+typedef struct kvf__states_store {
+    kvf_ctx *ctx;
+    kvf__stored *item;              /* [places] a hash table, at most half full */
+    int64_t places, n, found;       /* items; those that the file had at the start */
+    kvf__states_block *block;       /* [n_blocks] */
+    size_t n_blocks, memory, limit; /* bytes of all blocks; at most */
+    char *folder;
+    int fd;      /* -1: none yet */
+    int64_t end; /* bytes of the file */
+    bool full, said;
+    char line[256]; /* why */
+} kvf__states_store;
+
+/* memory: bytes, at most; beside: in the folder of this path. With a file that other processes use
+ * after each other (KVF__STATES_FD) all items lie in it, and those that it has are found. */
+kvf_status kvf__states_store_init(kvf_ctx *ctx, size_t memory, const char *beside,
+                                  kvf__states_store *out);
+void kvf__states_store_done(kvf__states_store *store);
+/* Room for so many items and floats more: places for all of them, memory as far as it is allowed.
+ */
+kvf_status kvf__states_store_reserve(kvf__states_store *store, int64_t items, int64_t floats);
+
+const kvf__stored *kvf__states_store_find(const kvf__states_store *store, const uint64_t key[2]);
+/* A new item goes to a place of its own, in parts, and counts from its end on. False: there is no
+ * room, which `full` then says; or no place reserved for it. */
+bool kvf__states_store_begin(kvf__states_store *store, const uint64_t key[2], int64_t n,
+                             kvf__stored *out);
+bool kvf__states_store_end(kvf__states_store *store, const kvf__stored *item);
+/* n floats from number `from` of the item on. */
+bool kvf__states_store_put(kvf__states_store *store, const kvf__stored *item, int64_t from,
+                           const float *x, int64_t n);
+bool kvf__states_store_get(const kvf__states_store *store, const kvf__stored *item, int64_t from,
+                           float *x, int64_t n);
+
+#endif
