@@ -5,7 +5,7 @@ Starts the server itself, on a free port. During the storm, connections that sen
 far too much are there all the time. Standard library only, but --from needs h5py.
 
   load.py --kvfold build/kvfold --base MODEL            64 clients, 32 prefixes, 4 requests each; every answer checked
-  load.py --kvfold build/kvfold --base MODEL --measure  tokens a second with 1, 16 and 64 clients, nothing checked
+  load.py --kvfold build/kvfold --base MODEL --measure  tokens a second with 1, 16 and 64 clients, 48 requests or more, nothing checked
   load.py --kvfold build/kvfold --base MODEL --long N   how long 8 streams stand still when a prompt of N tokens arrives
 
 Prefixes are made by `train --method direct --steps 1`, of unequal length, and kept in --work; with --from FILE they are
@@ -88,6 +88,11 @@ class Server:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=600)
         connection.request("GET", path)
         return connection.getresponse().read().decode()
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -225,10 +230,13 @@ def measured(args, prefixes):
 def measure_with(args, names, server):
     for clients in (1, 16, 64):
         bodies = [(i, body_of(args, names[i % len(names)], f"{WORDS[i % len(WORDS)]}, noun:", i, 0.8))
-                  for i in range(clients * args.requests)]
+                  for i in range(max(clients * args.requests, 48))]
+        cpu = server.cpu_seconds()
         answers, seconds = storm(server, clients, bodies)
+        cpu = server.cpu_seconds() - cpu
         tokens = sum(json.loads(a[2])["usage"]["completion_tokens"] for a in answers)
-        print(f"{clients} clients: {tokens} tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s", flush=True)
+        print(f"{clients} clients: {tokens} tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s, "
+              f"{tokens / cpu:.0f} per second of the server's CPU time", flush=True)
 
 
 class Stream(threading.Thread):
