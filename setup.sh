@@ -125,9 +125,9 @@ demo() {
   fetch_model
   make_data
   kvfold=build/kvfold
-  say "training a reparameterized prefix of 20 tokens on $(wc -l < $DEMO/train.jsonl) definitions"
+  say "training a reparameterized prefix of 64 tokens on $(wc -l < $DEMO/train.jsonl) definitions"
   $kvfold train --base "$MODEL" --data $DEMO/train.jsonl --valid $DEMO/valid.jsonl --out $DEMO/run.h5 --force \
-    --steps "${KVFOLD_DEMO_STEPS:-120}" --eval-every 40
+    --steps "${KVFOLD_DEMO_STEPS:-100}" --eval-every 50
   say "merging: the encoder goes, the prefix stays"
   $kvfold merge $DEMO/run.h5 --out $DEMO/prefix.h5 --force
   say "inspecting it"

@@ -363,7 +363,7 @@ START_TEST(defaults_of_tasks)
         int64_t P;
         double lr;
     } OPEN[] = {{"mlp", "seq-cls", false, 20, 0.03},   {"mlp", "token-cls", false, 100, 0.05},
-                {"direct", "lm", false, 20, 0.03},     {"direct", "token-cls", false, 100, 0.05},
+                {"direct", "lm", false, 64, 0.03},     {"direct", "token-cls", false, 100, 0.05},
                 {"mlp", "token-cls", true, 100, 0.03}, {"prompt", "token-cls", false, 20, 0.3}};
     for (size_t i = 0; i < sizeof OPEN / sizeof OPEN[0]; i++) {
         kvf_train_options o = kvf_train_defaults();

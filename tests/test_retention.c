@@ -88,6 +88,8 @@ END_TEST
 START_TEST(weight_holds_the_text)
 {
     kvf_train_options free_run = options(out, 0), held_run = options(other, 20);
+    ck_assert(!kvf_train_set(ctx, &free_run, "init", "vocab")); /* from where training leads away */
+    ck_assert(!kvf_train_set(ctx, &held_run, "init", "vocab"));
     free_run.steps = held_run.steps = 30;
     free_run.eval_every = held_run.eval_every = 30;
     kvf_train_result loose = train(&free_run), held = train(&held_run);
@@ -210,6 +212,7 @@ START_TEST(gradient_matches_differences)
     o.batch_size = 24;
     o.steps = 40;
     o.method = "direct";
+    ck_assert(!kvf_train_set(ctx, &o, "init", "vocab"));
     ck_assert_msg(!kvf__trainer_init(ctx, &o, &(kvf__trainer_uses){0}, &t), "%s",
                   kvf_ctx_error(ctx));
     ck_assert_msg(!kvf__trainer_prepare(&t), "%s", kvf_ctx_error(ctx));

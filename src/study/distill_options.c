@@ -14,6 +14,7 @@ static const kvf__option_row OTHER[] = {
     {"dry-run", NULL, "", KVF_FLAG, AT(dry_run),
      "make the rows, show what would be done, and stop"},
     {"method", "direct|mlp|projected", "direct", KVF_WORD, AT(method), "what emits the prefix"},
+    {"prefix-length", "N", "20", KVF_COUNT, AT(prefix_length), "virtual tokens P"},
     {"encoder-hidden", "N", "512", KVF_COUNT, AT(encoder_hidden),
      "hidden width M of the encoder: mlp"},
     {"init", "match|text|vocab|random|zero|kv", "text: the document's first P tokens", KVF_WORD,

@@ -332,12 +332,14 @@ static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
 /* file NULL: what the base computes for words, or what the rows' own start is. */
 static kvf_status find_target(kvf__trainer *t, kvf_prefix *file, kvf__emitted target)
 {
-    if (file) return target_from_file(t, file->path, file, target);
-    if (strcmp(t->options.init, "match")) return target_from_base(t, target);
-    if (t->tuned.log_weight.n) KVF_TRY(kvf__prefix_weigh(t->ctx, target.prefix));
     const kvf__feed *feed = t->rows.feed;
-    KVF_TRY(feed && feed->start ? feed->start(feed->user, t, target.prefix)
-                                : kvf__match_rows(t, target.prefix));
+    if (file) return target_from_file(t, file->path, file, target);
+    const bool match = !strcmp(t->options.init, "match");
+    if (match && t->tuned.log_weight.n) KVF_TRY(kvf__prefix_weigh(t->ctx, target.prefix));
+    if (match)
+        KVF_TRY(feed && feed->start ? feed->start(feed->user, t, target.prefix)
+                                    : kvf__match_rows(t, target.prefix));
+    if (strcmp(t->options.init, "match")) return target_from_base(t, target);
     return kvf__log_weight_from(t, "--init match", target.prefix->log_weight);
 }
 

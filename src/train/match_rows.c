@@ -1,6 +1,7 @@
 /* --init match: the prefix begins as examples in the context. Some rows of the training data are
  * read as one text, as a base reads examples before the row that it is to answer (context tuning;
- * Lu et al. 2025, arXiv 2507.04221), and matched (match.c) by what other rows ask of them. */
+ * Lu et al. 2025, arXiv 2507.04221), and matched (match.c) by what other rows ask of them. Where
+ * --init was left open and rows are too few, it becomes vocab. */
 #include "match.h"
 #include "row_list.h"
 #include "trainer.h"
@@ -16,6 +17,7 @@ typedef struct examples {
     kvf__prefix kv; /* of all tokens of `read` */
     int32_t *position;
     kvf__dataset rows; /* of `ask` */
+    bool few;          /* tokens to read: fewer than are to come out; or none to ask with */
 } examples;
 
 /* Rows by lot: first those that are read, at most half of all, then those that ask. */
@@ -34,12 +36,15 @@ static kvf_status draw_rows(kvf__trainer *t, const int64_t *order, examples *e)
         KVF_TRY(kvf__row_list_add_from(t->ctx, &e->ask, data, order[i]));
         labels += kvf__example_labels(data, order[i]);
     }
-    if ((int64_t)e->read.ids.n < t->id.P)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "--init match: %lld rows of %lld to read have %lld tokens, fewer than "
-                         "--prefix-length %lld",
-                         (long long)e->read.ends.n, (long long)data->n, (long long)e->read.ids.n,
-                         (long long)t->id.P);
+    e->few = (int64_t)e->read.ids.n < t->id.P || !labels;
+    if (e->few && kvf__train_option_given(&t->options, "init"))
+        return kvf__fail(
+            t->ctx, KVF_EUSAGE,
+            "--init match: %lld rows of %lld to read have %lld tokens, the others %lld "
+            "labels; want %lld (--prefix-length) and one",
+            (long long)e->read.ends.n, (long long)data->n, (long long)e->read.ids.n,
+            (long long)labels, (long long)t->id.P);
+    if (e->few) return KVF_OK;
     return kvf__row_list_pick(t->ctx, &e->ask, 1, true, "", &e->rows);
 }
 
@@ -73,6 +78,10 @@ kvf_status kvf__match_rows(kvf__trainer *t, kvf__prefix *target)
     examples e = {0};
     const double begin = kvf__clock();
     kvf_status st = choose_rows(t, &e);
+    if (!st && e.few) {
+        t->options.init = "vocab";
+        goto out;
+    }
     if (!st) st = read_rows(t, &e);
     const kvf__match_source source = {
         .kv = &e.kv, .position = e.position, .start = (int64_t)e.read.ids.n};
@@ -81,6 +90,7 @@ kvf_status kvf__match_rows(kvf__trainer *t, kvf__prefix *target)
         kvf__trainer_note(t, "match: %lld rows of %lld tokens, asked by %lld tokens, %.1f s",
                           (long long)e.read.ends.n, (long long)source.start,
                           (long long)e.rows.n_labels, kvf__clock() - begin);
+out:
     kvf__dataset_done(&e.rows);
     kvf__prefix_done(&e.kv);
     kvf__free(e.position);

@@ -48,8 +48,8 @@ static const kvf__option ROWS[] = {
            "tasks"),
     OPTION("method", KVF__METHOD_CHOICES, "mlp", KVF_WORD, method, DISTILL, ALL, ALL,
            "what is trained: see help methods"),
-    OPTION("prefix-length", "N", "20; prefixes of token-cls 100", KVF_COUNT, prefix_length, DISTILL,
-           PREFIXES "|" VECTORS, ALL, "virtual tokens P"),
+    OPTION("prefix-length", "N", "20; prefixes of lm 64, of token-cls 100", KVF_COUNT,
+           prefix_length, DISTILL, PREFIXES "|" VECTORS, ALL, "virtual tokens P"),
     OPTION("encoder-hidden", "N", "512", KVF_COUNT, encoder_hidden, DISTILL, "mlp|p-tuning", ALL,
            "hidden width M of the encoder: mlp, p-tuning"),
     OPTION(
@@ -75,8 +75,9 @@ static const kvf__option ROWS[] = {
            ALL,
            "seq-cls: the word that means each label at [MASK] of --p-template, on causal bases as "
            "what comes next, at the end; no head is trained"),
-    OPTION("init", "vocab|random|zero|text|kv|match", "vocab; random on bidirectional bases",
-           KVF_WORD, init, DISTILL, PREFIXES "|" VECTORS, ALL,
+    OPTION("init", "vocab|random|zero|text|kv|match",
+           "match for lm, else vocab; random on bidirectional bases", KVF_WORD, init, DISTILL,
+           PREFIXES "|" VECTORS, ALL,
            "starting prefix: K/V of random words, random weights, zeros, K/V of --init-text, a "
            "prefix file; match: rows of the data read as one text, matched by attention; "
            "prompt, p-tuning: embeddings of words, on any base"),

@@ -273,14 +273,16 @@ static kvf_status check_verbalizer(kvf_ctx *ctx, const kvf_train_options *o)
 }
 
 /* What is left to method and task. A tag for each word takes more virtual tokens than a class for
- * a row, and bears larger steps (docs/measured.md, rates). */
+ * a row, and bears larger steps; a text takes more of them, too (docs/measured.md, rates and a
+ * start from examples). */
 static void take_defaults(kvf_train_options *o)
 {
     const kvf__method *method = kvf__method_find(o->method);
-    const bool tags = method->port == KVF__PORT_KV && !o->named_data.n &&
-                      !strcmp(o->task, "token-cls");
+    const bool alone = method->port == KVF__PORT_KV && !o->named_data.n,
+               tags = alone && !strcmp(o->task, "token-cls"),
+               text = alone && !strcmp(o->task, "lm");
     if (!o->prefix_length && !kvf__train_option_given(o, "prefix-length"))
-        o->prefix_length = tags ? 100 : 20;
+        o->prefix_length = tags ? 100 : text ? 64 : 20;
     if (!(o->lr > 0)) o->lr = tags && !o->lr_per_parameter ? 5e-2 : method->default_lr;
     if (o->beta1 < 0) o->beta1 = o->lr_per_parameter ? 0.9 : method->default_beta1;
 }

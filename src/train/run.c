@@ -110,32 +110,40 @@ static kvf_status decide_template(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* What matching needs: keys and values to solve for, and rows of a language model that ask. */
-static kvf_status check_match(const kvf__trainer *t)
+/* What matching lacks: keys and values to solve for, and rows of a language model that ask. */
+static const char *match_lacks(const kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     const kvf__desc *desc = kvf__model_desc(t->base->model);
-    const char *bad = t->tuned.method->port != KVF__PORT_KV || kvf__encoder_takes_words(o->method)
-                          ? "method mlp or direct"
-                      : o->named_data.n || strcmp(o->task, "lm") ? "one task, lm"
-                      : !desc->block.causal || desc->encoder     ? "a causal base"
-                      : o->infix                                 ? "a prefix in front of rows"
-                                                                 : NULL;
-    return bad ? kvf__fail(t->ctx, KVF_EUSAGE, "--init match: want %s", bad) : KVF_OK;
+    if (t->tuned.method->port != KVF__PORT_KV || kvf__encoder_takes_words(o->method))
+        return "method mlp or direct";
+    if (o->named_data.n || strcmp(o->task, "lm")) return "one task, lm";
+    if (!desc->block.causal || desc->encoder) return "a causal base";
+    if (desc->by_layer.shape) return "layers that do not differ";
+    return o->infix ? "a prefix in front of rows" : NULL;
 }
 
-/* Where --init is left open: what suits method and base. */
+/* Where --init is left open: what suits method and base. Rows may turn out too few to match
+ * (match_rows.c). */
+static const char *open_start(const kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    const char *of_method = kvf__encoder_default_init(o->method);
+    if (of_method) return of_method;
+    if (t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->block.causal)
+        return "random";
+    const bool elsewhere = o->init_from || o->init_encoder || o->log_weight || t->rows.feed;
+    return elsewhere || match_lacks(t) ? "vocab" : "match";
+}
+
 static kvf_status decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    const char *wish = kvf__encoder_default_init(o->method);
-    bool open = !t->output.is_resumed && !kvf__train_option_given(o, "init");
-    bool both_ways = t->tuned.method->port == KVF__PORT_KV &&
-                     !kvf__model_desc(t->base->model)->block.causal;
-    if (!wish && both_ways && !strcmp(o->init, "vocab")) wish = "random";
-    if (open && wish && !strcmp(o->init, "vocab")) o->init = wish;
+    if (!t->output.is_resumed && !kvf__train_option_given(o, "init") && !strcmp(o->init, "vocab"))
+        o->init = open_start(t);
     if (!kvf__method_has_length(o->method)) o->init = "random";
-    if (!strcmp(o->init, "match") && !t->output.is_resumed) KVF_TRY(check_match(t));
+    if (!strcmp(o->init, "match") && !t->output.is_resumed && match_lacks(t))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--init match: want %s", match_lacks(t));
     bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
     if (alone && !t->output.is_resumed && kvf__train_option_given(o, "init-scheme") &&
         strcmp(o->init, "random"))
@@ -271,7 +279,10 @@ static kvf_status open_all(kvf__trainer *t)
     KVF_TRY(KVF__CHECK_RESERVED(t->ctx, kvf_train_options, &t->options));
     /* first: --resume fills in the run's own options */
     KVF_TRY(kvf__ranks_follows(t) ? kvf__ranks_begin(t) : open_output(t));
-    if (!t->rows.feed) KVF_TRY(kvf__train_options_require(t->ctx, &t->options));
+    if (!t->rows.feed)
+        KVF_TRY(kvf__train_options_require(t->ctx, &t->options));
+    else if (!kvf__train_option_given(&t->options, "prefix-length") && !t->options.prefix_length)
+        t->options.prefix_length = 20; /* what there is to distill may be short */
     KVF_TRY(kvf__train_options_check(t->ctx, &t->options));
     t->tuned.method = kvf__method_find(t->options.method);
     if (!t->base) KVF_TRY(check_inputs(t));

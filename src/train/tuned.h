@@ -51,7 +51,8 @@ kvf__params *kvf__task_head_params(const kvf__train_task *task);
 /* Starting values, by --init and its kin (init.c). */
 kvf_status kvf__trainer_start_values(struct kvf__trainer *trainer);
 /* --init match without a feed that has a start of its own (match_rows.c): *target, zeros so far,
- * becomes what rows of the only task's data are as a context. EUSAGE: they have too few tokens. */
+ * becomes what rows of the only task's data are as a context. They have too few tokens: EUSAGE, or
+ * options.init becomes vocab where it was left open, and *target is as it was. */
 kvf_status kvf__match_rows(struct kvf__trainer *trainer, kvf__prefix *target);
 /* What a validation of the task measures: the emitted value and its head. */
 kvf__subject kvf__trainer_subject(const struct kvf__trainer *trainer, const kvf__train_task *task);

@@ -17,7 +17,8 @@ best=$(value best_valid_loss)
 train 0 --out again.h5 --valid valid.jsonl --quiet
 err_is
 has out '^again.h5: 9 steps, '
-has out '^start: vocab, relative residual '
+has out '^match: 12 rows of 144 tokens, asked by 46 tokens, '
+has out '^start: match, relative residual '
 has out '^parameters: [0-9]* of [0-9]* are trained ([0-9.]* %)$'
 same run.h5 again.h5
 

@@ -35,7 +35,7 @@ grep -q ' avx512_vnni' /proc/cpuinfo || {
 }
 
 # trains near bf16, says what it changes, ends as one that never stopped
-eight='--precision int8 --method direct --schedule-steps 6 --valid valid.jsonl'
+way='--method direct --init vocab --schedule-steps 6 --valid valid.jsonl' eight="--precision int8 $way"
 # shellcheck disable=SC2086 # options
 train 0 $eight --steps 6 --out whole.h5
 has out '^int8: loss of the bare base on 6 rows [0-9.]*, in bf16 [0-9.]*$'
@@ -45,7 +45,8 @@ same whole.h5 again.h5
 [ "$(value precision)" = '"int8"' ] || fail "precision: $(value precision)"
 has out '"notes":\[[^]]*"int8: loss of the bare base'
 eight_loss=$(value train_loss)
-train 0 --precision bf16 --method direct --schedule-steps 6 --valid valid.jsonl --steps 6 --out bf16.h5 --json
+# shellcheck disable=SC2086
+train 0 --precision bf16 $way --steps 6 --out bf16.h5 --json
 [ "$(value train_loss)" != "$eight_loss" ] || fail 'the loss of bf16'
 awk "BEGIN { d = $eight_loss - $(value train_loss); exit !(d * d < 0.02 * 0.02) }" ||
     fail "loss $eight_loss, in bf16 $(value train_loss)"

@@ -11,7 +11,7 @@ sed 's/"text"/"body"/' cls.jsonl >body.jsonl
 printf 'good film\tyes\nbad film\tno\n' >bare.tsv
 printf 'It was long ago, and nobody came to see them.\n' >text.txt
 printf '{"prompt": "q", "completion": "zqzq zqqz"}\n' >far.jsonl # which training is bad for
-run 0 train --base model --data train.jsonl --valid far.jsonl --method direct --prefix-length 2 --steps 6 --eval-every 1 --lr 0.5 --beta1 0.9 --schedule constant --precision f32 \
+run 0 train --base model --data train.jsonl --valid far.jsonl --method direct --prefix-length 2 --init vocab --steps 6 --eval-every 1 --lr 0.5 --beta1 0.9 --schedule constant --precision f32 \
     --threads 1 --out lm.h5
 run 0 train --base bert --task seq-cls --data cls.jsonl --valid cls.jsonl --method direct --prefix-length 2 --steps 6 --eval-every 1 --lr 9 --head-lr 9 --beta1 0.9 --schedule constant \
     --precision f32 --threads 1 --out cls.h5

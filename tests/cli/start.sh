@@ -56,6 +56,15 @@ has err 'init-kv is for --init kv, not text'
 train 0 "$@" --init match --out matched.h5
 has out '^match: [0-9]* rows of [0-9]* tokens, asked by [0-9]* tokens, '
 has out '^start: match, relative residual 0.0e+00$'
+train 0 --prefix-length 4 --data train.jsonl --out open.h5
+has out '^start: match, '
+head -2 train.jsonl >two.jsonl # half of them are read: fewer tokens than virtual ones
+run 0 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --out few.h5
+has out '^start: vocab, '
+run 0 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --init vocab --out words.h5
+same few.h5 words.h5
+run 2 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --init match --out none.h5
+has err 'init match: 1 rows of 2 to read have [0-9]* tokens, the others [0-9]* labels; want 40 (--prefix-length) and one'
 train 2 "$@" --init match --method projected --out none.h5
 has err 'init match: want method mlp or direct'
 

@@ -14,7 +14,7 @@ shared="--base model --data train.jsonl --precision f32 --threads 2 --steps 4 --
 run 0 sweep $shared --valid valid.jsonl --grid grid.txt --out runs --quiet
 has out '^rank  name  *lr  *prefix-length  *method  *loss  *steps  *seconds  status$'
 has out '^   1  '
-has out '^ .*mine  *0.03  *20  *direct .* 2  .* done$'
+has out '^ .*mine  *0.03  *64  *direct .* 2  .* done$'
 has out '^runs: 5 runs, 4 passes, '
 [ "$(grep -c ' done$' out)" -eq 5 ] || fail "not five runs: $(cat out)"
 [ "$(wc -l <runs/sweep.csv)" -eq 6 ] || fail "sweep.csv: $(cat runs/sweep.csv)"
@@ -40,7 +40,7 @@ has out '^runs/mine.h5: 4 steps'
 # notes name their runs; one object with --json
 # shellcheck disable=SC2086
 run 0 sweep $shared --grid grid.txt --out other --max-runs 2
-has out '^lr-0.03_prefix-length-6: start: vocab'
+has out '^lr-0.03_prefix-length-6: start: match'
 has out '^other: 5 runs, 10 passes, '
 has out 'last_train_loss'
 # shellcheck disable=SC2086
