@@ -125,8 +125,8 @@ kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const fl
  * it in the others, where keys and values of 0 would take their share. L may be NULL. NULL: it has
  * no keys and values. */
 const uint8_t *kvf_prefix_layer_mask(const kvf_prefix *prefix, int64_t *L);
-/* Says which have; keys, values and log-weights of the others become 0. EUNSUPPORTED: it has no keys
- * and values; ESHAPE: L is not its own; EUSAGE: an entry is neither 0 nor 1, or all are 0. */
+/* Says which have; keys, values and log-weights of the others become 0. EUNSUPPORTED: it has no
+ * keys and values; ESHAPE: L is not its own; EUSAGE: an entry is neither 0 nor 1, or all are 0. */
 kvf_status kvf_prefix_set_layer_mask(kvf_ctx *ctx, kvf_prefix *prefix, const uint8_t *mask,
                                      int64_t L);
 /* Do its keys in the decoder's self-attention take T5's relative bias, as tokens right before the
