@@ -2,6 +2,7 @@
  * result: other rows in the batch, the number of threads, running again, leaving out the
  * gradients of the rows. */
 #include "attention_fx.h"
+#include "attention_int.h"
 #include "ck.h"
 
 static const char *const LEVELS[] = {"avx2", "avx512", "avx512_bf16"};
@@ -479,6 +480,68 @@ START_TEST(threads_do_not_matter)
 }
 END_TEST
 
+/* Of the scores of a row, those of a head's blocks before one. */
+static int64_t scores_before(const fx *f, int64_t block)
+{
+    const kvf__attn_row *row = &f->rows[0];
+    const int64_t shared = kvf__attn_row_shared(f->attn.plan, row);
+    int64_t end = row->first + block * KVF__ATTN_QUERIES;
+    if (end > row->len) end = row->len;
+    return (end - row->first) * (2 * shared + end + row->first);
+}
+
+/* Those that a thread computes. */
+static int64_t scores_of(const fx *f, int thread)
+{
+    const kvf__attn_plan *plan = f->attn.plan;
+    const int64_t each = kvf__attn_blocks(&f->rows[0]);
+    int64_t sum = 0;
+    for (int64_t i = plan->start[thread]; i < plan->start[thread + 1]; i++)
+        for (int64_t b = plan->items[i].begin; b < plan->items[i].end; b++)
+            sum += scores_before(f, b % each + 1) - scores_before(f, b % each);
+    return sum;
+}
+
+/* Three key heads for two threads. */
+START_TEST(long_row_is_cut_evenly)
+{
+    fx_shape shape;
+    const kvf__kernels *kernels = of_row(_i, &shape);
+    ck_need(kernels, "this CPU has no such kernels");
+    shape = (fx_shape){.H = 6,
+                       .G = 3,
+                       .D = 8,
+                       .P = 4,
+                       .common = 5,
+                       .n_rows = 1,
+                       .len = {500},
+                       .first = {30},
+                       .weighted = true,
+                       .act = shape.act};
+    fx one;
+    fx_open(&one, &shape, 1);
+    fx_run(&one, kernels);
+    for (int threads = 2; threads <= 5; threads++) {
+        fx many;
+        fx_open(&many, &shape, threads);
+        fx_run(&many, kernels);
+        const size_t size = kvf__dtype_block_bytes(shape.act);
+        ck_assert_mem_eq(one.attn.out, many.attn.out, (size_t)one.n_out * size);
+        ck_assert_mem_eq(one.attn.dqkv, many.attn.dqkv, (size_t)one.n_qkv * size);
+        for (int s = 0; s < 2; s++) {
+            ck_assert_mem_eq(one.segs[s].dk, many.segs[s].dk, (size_t)one.n_seg[s] * sizeof(float));
+            ck_assert_mem_eq(one.segs[s].dv, many.segs[s].dv, (size_t)one.n_seg[s] * sizeof(float));
+            ck_assert_mem_eq(one.segs[s].dlog_weight, many.segs[s].dlog_weight,
+                             n_weights(&one, s) * sizeof(float));
+        }
+        for (int t = 0; t < threads && threads == 2; t++)
+            ck_assert_int_lt(20 * scores_of(&many, t), 11 * scores_of(&one, 0));
+        fx_close(&many);
+    }
+    fx_close(&one);
+}
+END_TEST
+
 START_TEST(shared_only_is_the_same_gradient)
 {
     fx_shape shape;
@@ -520,6 +583,7 @@ static Suite *attention_parity_suite(void)
     tcase_add_loop_test(core, rows_do_not_meet, 0, 2 * N_LEVELS);
     tcase_add_loop_test(core, same_bits_twice, 0, 2 * N_LEVELS);
     tcase_add_loop_test(core, threads_do_not_matter, 0, 2 * N_LEVELS);
+    tcase_add_loop_test(core, long_row_is_cut_evenly, 0, 2 * N_LEVELS);
     tcase_add_loop_test(core, shared_only_is_the_same_gradient, 0, 2 * N_LEVELS);
     suite_add_tcase(suite, parity);
     suite_add_tcase(suite, limits);

@@ -1,15 +1,10 @@
-/* The plan of an attention call: who computes which (row, key/value head), and the memory for
- * it.
- *
- * Rows are sorted by cost, longest first (ties by index), and each goes to the part with the least
- * cost so far, among rows with the same first segment: that depends on the lengths of these alone,
- * so that a run has the same sums beside other runs. Gradients of shared segments are summed within
- * a part in that order, then over parts in theirs, so equal inputs give equal bits for any number
- * of threads. A chain, the items of one part and head, is one thread's. */
+/* The plan of an attention call: the memory for it, the run over the items that attention_deal.c
+ * gave to each thread, and the sums of gradients of shared segments. */
 #include "arena.h"
 #include "attention_int.h"
 
 #include <assert.h>
+#include <sched.h>
 #include <string.h>
 
 /* Floats for relative terms: tables of all distances of a row and some more, as rows and as
@@ -36,11 +31,13 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
     /* K, V and their gradients; a column of scores; a log-weight and its gradient */
     const size_t per_key = (limits->backward ? 5 : 2) * width + KVF__ATTN_QUERIES + 2;
     const size_t block = 6 * KVF__ATTN_KEYS + 6 * width + 16;
+    const size_t state = KVF__ATTN_STATE / sizeof(float);
     size_t packs, blocks, terms, floats;
 
     if (!kvf__mul(keys, per_key, &packs) || !kvf__mul(block, KVF__ATTN_QUERIES, &blocks) ||
         !kvf__add(packs, blocks, &floats) || !relative_size(limits, width, &terms) ||
-        !kvf__add(floats, terms, &floats) || !kvf__mul(floats, sizeof(float), &floats))
+        !kvf__add(floats, terms, &floats) || !kvf__add(floats, state, &floats) ||
+        !kvf__mul(floats, sizeof(float), &floats))
         return false;
     if (limits->plain) {
         const size_t plain = kvf__attn_plain_scratch((int64_t)width, (int64_t)keys);
@@ -71,11 +68,14 @@ static void lay(void *object, kvf__carver *carver)
     const kvf__attn_limits *l = &plan->limits;
 
     plan->items = kvf__carve(carver, l->rows, l->G, sizeof *plan->items);
+    kvf__carve(carver, plan->threads - 1, 1, sizeof *plan->items); /* more of them, cut off */
+    plan->start = kvf__carve(carver, plan->threads + 1, 1, sizeof *plan->start);
+    plan->done = kvf__carve(carver, plan->threads, 1, sizeof *plan->done);
     plan->load = kvf__carve(carver, plan->threads, 1, sizeof *plan->load);
     plan->part_load = kvf__carve(carver, plan->parts, 1, sizeof *plan->part_load);
     plan->part = kvf__carve(carver, l->rows, 1, sizeof *plan->part);
     plan->chain = kvf__carve(carver, plan->parts, l->G, sizeof *plan->chain);
-    plan->scratch = kvf__carve(carver, plan->threads, (int64_t)plan->scratch_bytes, 1);
+    plan->scratch = kvf__carve(carver, 2 * plan->threads - 1, (int64_t)plan->scratch_bytes, 1);
     plan->grads = kvf__carve(carver, plan->parts, (int64_t)plan->grad_count, sizeof(float));
 }
 
@@ -109,115 +109,8 @@ size_t kvf__attn_head_scratch(int64_t D, int64_t keys)
            sizeof(float);
 }
 
-/* ---- dealing --------------------------------------------------------------------------------- */
-
-/* Scores of a row, causal or not in the same proportion, plus what touching its keys and queries
- * costs. Queries before the first one wanted cost nothing. */
-static int64_t row_cost(const kvf__attn_row *row, int64_t shared)
-{
-    return (row->len - row->first) * (2 * shared + row->len + row->first) +
-           16 * (shared + row->len);
-}
-
-static bool goes_before(const kvf__attn_item *a, const kvf__attn_item *b)
-{
-    if (a->cost != b->cost) return a->cost > b->cost;
-    if (a->row != b->row) return a->row < b->row;
-    return a->head < b->head;
-}
-
-/* Heap sort: in place, no allocation, a total order, so the result is unique. */
-static void sift_down(kvf__attn_item *items, int64_t at, int64_t n)
-{
-    const kvf__attn_item moved = items[at];
-    for (int64_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && goes_before(&items[child], &items[child + 1])) child++;
-        if (!goes_before(&moved, &items[child])) break;
-        items[at] = items[child];
-    }
-    items[at] = moved;
-}
-
-static void sort_items(kvf__attn_item *items, int64_t n)
-{
-    for (int64_t i = n / 2 - 1; i >= 0; i--)
-        sift_down(items, i, n);
-    for (int64_t end = n - 1; end > 0; end--) {
-        const kvf__attn_item first = items[0];
-        items[0] = items[end];
-        items[end] = first;
-        sift_down(items, 0, end);
-    }
-}
-
-static int least(const int64_t *load, int n)
-{
-    int at = 0;
-    for (int i = 1; i < n; i++)
-        if (load[i] < load[at]) at = i;
-    return at;
-}
-
-/* The part that comes after `before` in the order of loads, the largest first (-1: the first). */
-static int next_part(const kvf__attn_plan *plan, int before)
-{
-    const int64_t *load = plan->part_load;
-    int found = -1;
-    for (int p = 0; p < plan->parts; p++) {
-        const bool after = before < 0 || load[p] < load[before] ||
-                           (load[p] == load[before] && p > before);
-        if (after && (found < 0 || load[p] > load[found])) found = p;
-    }
-    return found;
-}
-
-/* Is item i a row's first, of a row that begins with this segment (-1: with none)? */
-static bool begins_with(const kvf__attn_plan *plan, int64_t i, int32_t seg)
-{
-    const kvf__attn_row *row = &plan->rows[plan->items[i].row];
-    return !plan->items[i].head && (row->n_segs ? row->seg[0] : -1) == seg;
-}
-
-/* The row of item i and those that begin like it, to parts; one alone to where there is least. */
-static void deal_alike(kvf__attn_plan *plan, int64_t first)
-{
-    const kvf__attn_row *row = &plan->rows[plan->items[first].row];
-    const int32_t seg = row->n_segs ? row->seg[0] : -1;
-    int64_t own[KVF__ATTN_CHAINS] = {0};
-    bool alone = true;
-    for (int64_t i = first + 1; i < plan->n_items && alone; i++)
-        alone = !begins_with(plan, i, seg);
-    for (int64_t i = first; i < plan->n_items; i++) {
-        const kvf__attn_item *item = &plan->items[i];
-        if (!begins_with(plan, i, seg)) continue;
-        const int part = least(alone ? plan->part_load : own, plan->parts);
-        plan->part[item->row] = part;
-        own[part] += item->cost;
-        plan->part_load[part] += item->cost;
-    }
-}
-
-/* Rows to parts, chains to threads. */
-static void deal_items(kvf__attn_plan *plan)
-{
-    const int64_t G = plan->G;
-    memset(plan->load, 0, sizeof *plan->load * (size_t)plan->threads);
-    memset(plan->part_load, 0, sizeof *plan->part_load * (size_t)plan->parts);
-    memset(plan->part, -1, sizeof *plan->part * (size_t)plan->n_rows);
-    for (int64_t i = 0; i < plan->n_items; i++)
-        if (!plan->items[i].head && plan->part[plan->items[i].row] < 0) deal_alike(plan, i);
-    for (int p = next_part(plan, -1), n = 0; n < plan->parts; n++, p = next_part(plan, p))
-        for (int64_t g = 0; g < G; g++) {
-            const int thread = least(plan->load, plan->threads);
-            plan->chain[p * G + g] = thread;
-            plan->load[thread] += plan->part_load[p];
-        }
-    for (int64_t i = 0; i < plan->n_items; i++) {
-        kvf__attn_item *item = &plan->items[i];
-        item->part = plan->part[item->row];
-        item->thread = plan->chain[item->part * G + item->head];
-    }
-}
+/* ---- batches ----------------------------------------------------------------------------------
+ */
 
 void kvf__attn_plan_heads(kvf__attn_plan *plan, int64_t G)
 {
@@ -236,20 +129,17 @@ void kvf__attn_plan_set(kvf__attn_plan *plan, const kvf__attn_row *rows, int64_t
     plan->n_items = 0;
     for (int64_t r = 0; r < n_rows; r++) {
         const kvf__attn_row *row = &rows[r];
-        int64_t shared = 0;
-        for (int32_t s = 0; s < row->n_segs; s++) {
+        for (int32_t s = 0; s < row->n_segs; s++)
             assert(row->seg[s] >= 0 && row->seg[s] < n_segs);
-            shared += segs[row->seg[s]].len;
-        }
         assert(row->len >= 0 && row->len <= plan->limits.row_len &&
-               shared <= plan->limits.shared_len);
-        if (row->len == 0) continue;
-        for (int64_t g = 0; g < plan->G; g++)
-            plan->items[plan->n_items++] = (kvf__attn_item){
-                .row = (int32_t)r, .head = (int32_t)g, .cost = row_cost(row, shared)};
+               kvf__attn_row_shared(plan, row) <= plan->limits.shared_len);
+        for (int64_t g = 0; row->len && g < plan->G; g++)
+            plan->items[plan->n_items++] = (kvf__attn_item){.row = (int32_t)r,
+                                                            .head = (int32_t)g,
+                                                            .end = plan->limits.H / plan->G *
+                                                                   kvf__attn_blocks(row)};
     }
-    sort_items(plan->items, plan->n_items);
-    deal_items(plan);
+    kvf__attn_deal(plan);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -396,19 +286,41 @@ static void zero_grads(const kvf__attn *attn, int thread)
     }
 }
 
+/* Waits until so many items of a thread are computed. */
+static void wait_for(const kvf__attn_plan *plan, int thread, int items)
+{
+    enum { LOOKS = 4096 }; /* about what falling asleep and waking up costs */
+    for (int looks = 0; atomic_load_explicit(&plan->done[thread], memory_order_acquire) < items;
+         looks++)
+        if (looks >= LOOKS) sched_yield();
+}
+
+static void run_thread(const kvf__attn *attn, kvf__attn_item_fn *item, int t)
+{
+    const kvf__attn_plan *plan = attn->plan;
+    for (int64_t i = plan->start[t]; i < plan->start[t + 1]; i++) {
+        if (plan->items[i].after) wait_for(plan, t + 1, plan->items[i].after);
+        item(attn, &plan->items[i]);
+        atomic_store_explicit(&plan->done[t], (int)(i + 1 - plan->start[t]), memory_order_release);
+    }
+}
+
 void kvf__attn_run(const kvf__attn *attn, kvf__attn_item_fn *item, bool grads)
 {
     const kvf__attn_plan *plan = attn->plan;
     assert(attn->H == plan->limits.H && attn->G == plan->G && attn->D <= plan->limits.D);
     assert(attn->act == KVF__F32 || attn->act == KVF__BF16);
     assert(!grads || plan->limits.backward);
+    for (int t = 0; t < plan->threads; t++)
+        atomic_store_explicit(&plan->done[t], 0, memory_order_relaxed);
 #pragma omp parallel num_threads(plan->threads)
     {
+        /* from the last on: threads wait for those of higher numbers, which a smaller team begins
+           no later */
 #pragma omp for schedule(static, 1)
-        for (int t = 0; t < plan->threads; t++) {
+        for (int t = plan->threads - 1; t >= 0; t--) {
             if (grads) zero_grads(attn, t);
-            for (int64_t i = 0; i < plan->n_items; i++)
-                if (plan->items[i].thread == t) item(attn, &plan->items[i]);
+            run_thread(attn, item, t);
         }
         for (int64_t s = 0; grads && s < plan->n_segs; s++)
             if (attn->segs[s].dk && attn->segs[s].len) add_segment(attn, (int32_t)s);

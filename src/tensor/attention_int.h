@@ -8,19 +8,31 @@
 
 #include "attention.h"
 
+#include <stdatomic.h>
+
 #define KVF__ATTN_QUERIES 64 /* queries of a block at most: rows of scratch */
 #define KVF__ATTN_KEYS    64 /* keys of a block in the backward pass */
 #define KVF__ATTN_PAD     32 /* D and key counts are padded to this in scratch: a vector of bf16 */
+#define KVF__ATTN_STATE   1024 /* bytes of scratch for what a kernel knows of an item */
 
 /* Accumulators of gradients: so many for each key/value head that about this number of chains of
  * items, each adding to its own, can go on at once. */
 enum { KVF__ATTN_CHAINS = 12 };
 
+/* When a thread computes an item: a cut chain's first items before all others, its last after them.
+ */
+typedef enum kvf__attn_turn { KVF__ATTN_FIRST, KVF__ATTN_BETWEEN, KVF__ATTN_LAST } kvf__attn_turn;
+
+/* A row and key/value head, or of a cut one the blocks of queries before or after the cut. */
 typedef struct kvf__attn_item {
     int32_t row, head; /* row of the batch, key/value head */
     int32_t part;      /* whose accumulators its gradients go to; the same for all heads of a row */
-    int32_t thread;    /* that of its chain: items of one head and part */
-    int64_t cost;
+    int32_t thread;
+    kvf__attn_turn turn;
+    int32_t slot;       /* whose scratch; both items of a cut one have the same */
+    int32_t after;      /* so many items of the next thread come before it */
+    int64_t begin, end; /* blocks of its query heads, one head after the other */
+    int64_t cost;       /* of all of its blocks; set by kvf__attn_deal */
 } kvf__attn_item;
 
 struct kvf__attn_plan {
@@ -30,14 +42,17 @@ struct kvf__attn_plan {
     const kvf__attn_row *rows; /* of the last set */
     const kvf__kvseg *segs;    /* lengths only: pointers come with the call */
     int64_t n_rows, n_segs;
-    kvf__attn_item *items; /* [limits.rows * G], longest first */
+    kvf__attn_item *items; /* [limits.rows * G + threads - 1], by thread and turn, longest first */
     int64_t n_items;
+    int64_t *start;     /* [threads + 1] the first item of each thread; the end */
+    atomic_int *done;   /* [threads] items of each that are computed */
     int parts;          /* by limits alone */
     int64_t *load;      /* [threads] cost dealt so far */
     int64_t *part_load; /* [parts] the same, of rows */
     int32_t *part;      /* [limits.rows] of each row */
-    int32_t *chain;     /* [parts][G] its thread */
-    char *scratch;      /* [threads][scratch_bytes], 64-byte aligned */
+    int32_t *chain;     /* [parts][G] the thread that begins it */
+    char *scratch;      /* [2 threads - 1][scratch_bytes], 64-byte aligned: of each thread, then of
+                           items cut between two */
     size_t scratch_bytes;
     float *grads;      /* [parts][grad_count] */
     size_t grad_count; /* G * grad_len * (2 * D + 1); 0 unless backward */
@@ -168,10 +183,28 @@ static inline int64_t kvf__round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Scratch of a plan thread. */
-static inline char *kvf__attn_scratch(const kvf__attn_plan *plan, int thread)
+/* A slot of scratch. */
+static inline char *kvf__attn_scratch(const kvf__attn_plan *plan, int slot)
 {
-    return plan->scratch + plan->scratch_bytes * (size_t)thread;
+    return plan->scratch + plan->scratch_bytes * (size_t)slot;
+}
+
+/* Sum of the lengths of a row's shared segments. */
+static inline int64_t kvf__attn_row_shared(const kvf__attn_plan *plan, const kvf__attn_row *row)
+{
+    int64_t n = 0;
+    for (int32_t s = 0; s < row->n_segs; s++)
+        n += plan->segs[row->seg[s]].len;
+    return n;
+}
+
+/* Whole items to threads, cut where need be. */
+void kvf__attn_deal(kvf__attn_plan *plan);
+
+/* Blocks of the queries that are wanted of a row, for each head. */
+static inline int64_t kvf__attn_blocks(const kvf__attn_row *row)
+{
+    return (row->len - row->first + KVF__ATTN_QUERIES - 1) / KVF__ATTN_QUERIES;
 }
 
 /* The next n floats of it. */
@@ -182,7 +215,8 @@ static inline float *kvf__attn_alloc(char **at, int64_t n)
     return out;
 }
 
-/* Calls item() for the items of each plan thread, in order, in parallel over plan threads. With
+/* Calls item() for the items of each plan thread, in order, in parallel over plan threads. Of a cut
+ * item the call for its last blocks comes after the other has returned, in the same scratch. With
  * grads, accumulators are zeroed before and added to the segments' dk and dv, in the order of
  * parts, after. */
 typedef void kvf__attn_item_fn(const kvf__attn *attn, const kvf__attn_item *item);

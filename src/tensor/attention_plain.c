@@ -102,7 +102,7 @@ static void open_head(const plain_job *j, int64_t head)
 
 static void open_job(plain_job *j, const kvf__attn *attn, const kvf__attn_item *item)
 {
-    char *scratch = kvf__attn_scratch(attn->plan, item->thread);
+    char *scratch = kvf__attn_scratch(attn->plan, item->slot);
 
     *j = (plain_job){
         .attn = attn, .row = &attn->plan->rows[item->row], .part = item->part, .g = item->head};
@@ -239,6 +239,7 @@ static void fwd_item(const kvf__attn *attn, const kvf__attn_item *item)
     const int64_t heads = attn->H / attn->G;
     plain_job j;
 
+    if (item->begin) return; /* a cut item is computed whole, by the thread that begins it */
     open_job(&j, attn, item);
     for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++) {
         open_head(&j, head);
@@ -331,6 +332,7 @@ static void bwd_item(const kvf__attn *attn, const kvf__attn_item *item)
     const int64_t heads = attn->H / attn->G;
     plain_job j;
 
+    if (item->begin) return;
     open_job(&j, attn, item);
     transpose(j.v, j.n, attn->D, j.v_cols);
     memset(j.dk, 0, (size_t)(j.n * attn->D) * sizeof *j.dk);

@@ -6,10 +6,6 @@
 
 #include "attention_job.h"
 
-typedef struct attn_span {
-    int64_t head, q0, n; /* n queries of a head */
-} attn_span;
-
 typedef struct attn_ahead {
     int64_t step; /* queries of a block */
     bool backward;

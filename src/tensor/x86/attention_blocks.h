@@ -20,7 +20,7 @@ static attn_packed ATTN(alloc_packed)(const attn_job *job, char **scratch, int64
     return p;
 }
 
-/* An item as both passes need it: its keys and values packed. */
+/* An item as both passes need it: its keys and values packed, into scratch. */
 static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, char **scratch,
                              bool backward)
 {
@@ -32,13 +32,11 @@ static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, 
     attn_job job = {.attn = attn,
                     .row = row,
                     .g = item->head,
-                    .next = next_item(attn->plan, item),
                     .shared = shared,
                     .n = n,
                     .width = width,
                     .units = width / ATTN_PAIR,
                     .across = backward ? KVF__ATTN_QUERIES : BLOCK};
-    *scratch = kvf__attn_scratch(attn->plan, item->thread);
     for (int which = 0; which < 2; which++) {
         job.keys[which] = ATTN(alloc_packed)(&job, scratch, padded, which == !backward);
         float *to = job.keys[which].rows;

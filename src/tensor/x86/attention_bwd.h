@@ -123,12 +123,12 @@ static void ATTN(bwd_pack)(const attn_job *job, int64_t head, int64_t q0, int64_
     if (!a->shared_only) prefetch_rows(&to, n, a->D, 1);
 }
 
-/* Everything that n queries (at most QUERIES) of a head add: dk, dv, and their own dq. */
-static void ATTN(bwd_block)(const attn_job *job, int64_t head, int64_t q0, int64_t n)
+/* Everything that the queries of a block add: dk, dv, and their own dq. */
+static void ATTN(bwd_block)(const attn_job *job, const attn_span *span)
 {
+    const int64_t head = span->head, q0 = span->q0, n = span->n;
     const bool shared_only = job->attn->shared_only, terms = job->terms.dq && !shared_only;
     const int64_t last = (n - 1) / BLOCK * BLOCK;
-    const attn_span span = {head, q0, n};
     const int64_t keys = job_block(job, head, q0 + last, shared_only).keys;
     const int64_t first = job_block(job, head, q0, shared_only).first / KVF__ATTN_KEYS *
                           KVF__ATTN_KEYS;
@@ -140,7 +140,7 @@ static void ATTN(bwd_block)(const attn_job *job, int64_t head, int64_t q0, int64
         const int64_t to = attn_min(keys, from + KVF__ATTN_KEYS);
         const attn_ahead ahead = {KVF__ATTN_QUERIES, true, from / KVF__ATTN_KEYS,
                                   (keys + KVF__ATTN_KEYS - 1) / KVF__ATTN_KEYS};
-        prefetch_ahead(job, &span, &ahead);
+        prefetch_ahead(job, span, &ahead);
         if (terms) memset(job->terms.ds, 0, sizeof(float) * SPREAD * SPREAD);
         for (int64_t at = 0; at < n; at += BLOCK) {
             const attn_block b = job_block(job, head, q0 + at, shared_only);
@@ -159,37 +159,41 @@ static void ATTN(bwd_block)(const attn_job *job, int64_t head, int64_t q0, int64
     if (!shared_only) store_dq(job, head, q0, n);
 }
 
-static void ATTN(bwd_alloc)(attn_job *job, char **scratch)
+static void ATTN(bwd_open)(attn_job *job, const kvf__attn *attn, const kvf__attn_item *item,
+                           char *scratch)
 {
+    *job = ATTN(job_of)(attn, item, &scratch, true);
     /* relative terms add zeros to a tile of rows beyond the last */
     const int64_t padded = kvf__round_up(job->n, KEY_STEP) + KEY_STEP, dkeys = padded * job->width;
     const int64_t block = KVF__ATTN_KEYS * KVF__ATTN_QUERIES;
     for (int which = 0; which < 2; which++) {
-        ATTN(alloc_queries)(job, scratch, which, true);
-        job->scores[which] = kvf__attn_alloc(scratch, block);
-        job->dkeys[which] = kvf__attn_alloc(scratch, dkeys);
+        ATTN(alloc_queries)(job, &scratch, which, true);
+        job->scores[which] = kvf__attn_alloc(&scratch, block);
+        job->dkeys[which] = kvf__attn_alloc(&scratch, dkeys);
         memset(job->dkeys[which], 0, sizeof(float) * (size_t)dkeys);
         /* P replaces S, dS replaces dP, and units of one f32 need no other layout */
         job->weights[!which] = job->scores[which];
-        if (ATTN_PAIR == 2) job->weights[!which] = kvf__attn_alloc(scratch, block / 2);
+        if (ATTN_PAIR == 2) job->weights[!which] = kvf__attn_alloc(&scratch, block / 2);
     }
-    job->lse = kvf__attn_alloc(scratch, KVF__ATTN_QUERIES);
-    job->delta = kvf__attn_alloc(scratch, KVF__ATTN_QUERIES);
+    job->lse = kvf__attn_alloc(&scratch, KVF__ATTN_QUERIES);
+    job->delta = kvf__attn_alloc(&scratch, KVF__ATTN_QUERIES);
+    alloc_terms(job, &scratch, true);
 }
 
 static void ATTN(bwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 {
+    const kvf__attn_row *row = &attn->plan->rows[item->row];
     char *scratch;
-    attn_job job = ATTN(job_of)(attn, item, &scratch, true);
-    const int64_t heads = attn->H / attn->G;
+    attn_job *job = job_at(attn->plan, item, &scratch);
 
-    ATTN(bwd_alloc)(&job, &scratch);
-    alloc_terms(&job, &scratch, true);
-    for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++) {
-        open_terms(&job, head);
-        for (int64_t q0 = job.row->first; q0 < job.row->len; q0 += KVF__ATTN_QUERIES)
-            ATTN(bwd_block)(&job, head, q0, attn_min(job.row->len - q0, KVF__ATTN_QUERIES));
+    if (!item->begin) ATTN(bwd_open)(job, attn, item, scratch);
+    job->next = next_item(attn->plan, item);
+    for (int64_t i = item->begin; i < item->end; i++) {
+        const attn_span span = job_span(job, i);
+        if (span.q0 == row->first) open_terms(job, span.head);
+        ATTN(bwd_block)(job, &span);
     }
-    if (!attn->shared_only) zero_unwanted(&job);
-    store_key_grads(&job, item->part);
+    if (item->end < attn->H / attn->G * kvf__attn_blocks(row)) return;
+    if (!attn->shared_only) zero_unwanted(job);
+    store_key_grads(job, item->part);
 }

@@ -184,9 +184,9 @@ static void few_head(const kvf__attn *a, const kvf__attn_row *row, int64_t head,
 
 static void few_item(const kvf__attn *a, const kvf__attn_item *item)
 {
-    const int64_t heads = a->H / a->G;
-    for (int64_t head = item->head * heads; head < (item->head + 1) * heads; head++)
-        few_head(a, &a->plan->rows[item->row], head, kvf__attn_scratch(a->plan, item->thread));
+    const int64_t first = item->head * (a->H / a->G); /* a head has one block of queries */
+    for (int64_t head = first + item->begin; head < first + item->end; head++)
+        few_head(a, &a->plan->rows[item->row], head, kvf__attn_scratch(a->plan, item->slot));
 }
 
 #endif

@@ -59,6 +59,15 @@ static void ATTN(fwd_block)(const attn_job *job, const attn_block *b)
     }
 }
 
+static void ATTN(fwd_open)(attn_job *job, const kvf__attn *attn, const kvf__attn_item *item,
+                           char *scratch)
+{
+    *job = ATTN(job_of)(attn, item, &scratch, false);
+    ATTN(alloc_queries)(job, &scratch, 0, false);
+    job->scores[0] = kvf__attn_alloc(&scratch, kvf__round_up(job->n, KEY_STEP) * BLOCK);
+    alloc_terms(job, &scratch, false);
+}
+
 static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 {
     const kvf__attn_row *row = &attn->plan->rows[item->row];
@@ -69,17 +78,16 @@ static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
         return;
     }
     char *scratch;
-    attn_job job = ATTN(job_of)(attn, item, &scratch, false);
-    const int64_t heads = attn->H / attn->G;
+    attn_job *job = job_at(attn->plan, item, &scratch);
 
-    ATTN(alloc_queries)(&job, &scratch, 0, false);
-    job.scores[0] = kvf__attn_alloc(&scratch, kvf__round_up(job.n, KEY_STEP) * BLOCK);
-    alloc_terms(&job, &scratch, false);
-    for (int64_t head = job.g * heads; head < (job.g + 1) * heads; head++) {
-        open_terms(&job, head);
-        for (int64_t q0 = row->first; q0 < row->len; q0 += BLOCK) {
-            const attn_block b = job_block(&job, head, q0, false);
-            ATTN(fwd_block)(&job, &b);
+    if (!item->begin) ATTN(fwd_open)(job, attn, item, scratch);
+    job->next = next_item(attn->plan, item);
+    for (int64_t i = item->begin; i < item->end; i++) {
+        const attn_span span = job_span(job, i);
+        if (span.q0 == row->first) open_terms(job, span.head);
+        for (int64_t at = 0; at < span.n; at += BLOCK) {
+            const attn_block b = job_block(job, span.head, span.q0 + at, false);
+            ATTN(fwd_block)(job, &b);
         }
     }
 }

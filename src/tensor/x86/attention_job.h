@@ -48,6 +48,10 @@ typedef struct attn_job {
     int64_t near;               /* keys before own ones that have a bias, too */
 } attn_job;
 
+typedef struct attn_span {
+    int64_t head, q0, n; /* n queries of a head */
+} attn_span;
+
 /* Queries that fill two vectors, and the keys they see. */
 typedef struct attn_block {
     int64_t head, q0, n; /* first query, queries */
@@ -199,12 +203,29 @@ static void weigh_job(attn_job *job, char **scratch, bool backward)
     memset(job->dlog_weights, 0, sizeof(float) * (size_t)job->weighted);
 }
 
+/* An item's job, where the thread with the rest of a cut item finds it; *scratch: what follows. */
+static attn_job *job_at(const kvf__attn_plan *plan, const kvf__attn_item *item, char **scratch)
+{
+    _Static_assert(sizeof(attn_job) <= KVF__ATTN_STATE, "a job has its place in scratch");
+    attn_job *job = (attn_job *)(void *)kvf__attn_scratch(plan, item->slot);
+    *scratch = (char *)(void *)job + KVF__ATTN_STATE;
+    return job;
+}
+
+/* The thread's next item, NULL: none. */
 static const kvf__attn_item *next_item(const kvf__attn_plan *plan, const kvf__attn_item *item)
 {
-    const int thread = item->thread;
-    for (item++; item < plan->items + plan->n_items; item++)
-        if (item->thread == thread) return item;
-    return NULL;
+    return item + 1 < plan->items + plan->start[item->thread + 1] ? item + 1 : NULL;
+}
+
+/* Block i of an item, of as many queries as scratch has room for. */
+static attn_span job_span(const attn_job *job, int64_t i)
+{
+    const int64_t each = kvf__attn_blocks(job->row), heads = job->attn->H / job->attn->G;
+    const int64_t q0 = job->row->first + i % each * KVF__ATTN_QUERIES;
+    return (attn_span){.head = job->g * heads + i / each,
+                       .q0 = q0,
+                       .n = attn_min(job->row->len - q0, KVF__ATTN_QUERIES)};
 }
 
 #endif
