@@ -542,6 +542,39 @@ START_TEST(long_row_is_cut_evenly)
 }
 END_TEST
 
+/* Whatever is cut: every block is some thread's, once, and nobody waits for what does not come. */
+START_TEST(cut_items_are_whole_together)
+{
+    const fx_shape shape = {
+        .H = 12, .G = 6, .D = 8, .P = 4, .n_rows = 3, .len = {500, 300, 200}, .act = KVF__F32};
+    for (int threads = 1; threads <= 16; threads++) {
+        fx f;
+        fx_open(&f, &shape, threads);
+        const kvf__attn_plan *plan = f.attn.plan;
+        for (int64_t len = 1; len <= 500; len += 13)
+            for (int rows = 1; rows <= 3; rows++) {
+                f.rows[0].len = len;
+                f.rows[1].len = 1 + len / 2;
+                f.rows[2].len = len % 200;
+                kvf__attn_plan_set(f.attn.plan, f.rows, rows, f.segs, 2 + shape.n_rows);
+                int64_t blocks = 0, wanted = 0;
+                for (int64_t i = 0; i < plan->n_items; i++) {
+                    const kvf__attn_item *item = &plan->items[i];
+                    const int next = item->thread + 1;
+                    blocks += item->end - item->begin;
+                    if (item->after)
+                        ck_assert_int_le(item->after, plan->start[next + 1] - plan->start[next]);
+                    ck_assert(i >= plan->start[item->thread] && i < plan->start[next]);
+                }
+                for (int r = 0; r < rows; r++)
+                    wanted += shape.H * kvf__attn_blocks(&f.rows[r]);
+                ck_assert_int_eq(blocks, wanted);
+            }
+        fx_close(&f);
+    }
+}
+END_TEST
+
 START_TEST(shared_only_is_the_same_gradient)
 {
     fx_shape shape;
@@ -584,6 +617,7 @@ static Suite *attention_parity_suite(void)
     tcase_add_loop_test(core, same_bits_twice, 0, 2 * N_LEVELS);
     tcase_add_loop_test(core, threads_do_not_matter, 0, 2 * N_LEVELS);
     tcase_add_loop_test(core, long_row_is_cut_evenly, 0, 2 * N_LEVELS);
+    tcase_add_test(core, cut_items_are_whole_together);
     tcase_add_loop_test(core, shared_only_is_the_same_gradient, 0, 2 * N_LEVELS);
     suite_add_tcase(suite, parity);
     suite_add_tcase(suite, limits);

@@ -237,8 +237,8 @@ static void list_items(kvf__attn_plan *plan)
         kvf__attn_item *item = &plan->items[i];
         item->after = 0;
         if (item->turn != KVF__ATTN_LAST || item->thread == plan->threads - 1) continue;
-        for (int64_t k = plan->start[item->thread + 1];
-             k < plan->n_items && plan->items[k].turn == KVF__ATTN_FIRST; k++)
+        const int64_t next = plan->start[item->thread + 1], end = plan->start[item->thread + 2];
+        for (int64_t k = next; k < end && plan->items[k].turn == KVF__ATTN_FIRST; k++)
             item->after++;
     }
 }
