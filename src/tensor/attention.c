@@ -67,8 +67,8 @@ static void lay(void *object, kvf__carver *carver)
     kvf__attn_plan *plan = object;
     const kvf__attn_limits *l = &plan->limits;
 
-    plan->items = kvf__carve(carver, l->rows, l->G, sizeof *plan->items);
-    kvf__carve(carver, plan->threads - 1, 1, sizeof *plan->items); /* more of them, cut off */
+    /* a cut item is two: so many more at most, G being at least 1 */
+    plan->items = kvf__carve(carver, l->rows + plan->threads - 1, l->G, sizeof *plan->items);
     plan->start = kvf__carve(carver, plan->threads + 1, 1, sizeof *plan->start);
     plan->done = kvf__carve(carver, plan->threads, 1, sizeof *plan->done);
     plan->load = kvf__carve(carver, plan->threads, 1, sizeof *plan->load);
