@@ -13,10 +13,9 @@
 
 /* Of query q, the softmax over the first n keys of a row: out [D], the mean of their values v;
  * returns the log of the sum of its exponentials. p: [n] of scratch. */
-static float own_attention(const kvf__attn *attn, const float *q, const float *k, const float *v,
-                           int64_t n, float *p, float *out)
+static float own_attention(const kvf__wide *wide, const kvf__attn *attn, const float *q,
+                           const float *k, const float *v, int64_t n, float *p, float *out)
 {
-    const kvf__wide *wide = kvf__wide_get();
     const int64_t D = attn->D;
     float most = -INFINITY, sum = 0;
 
@@ -37,17 +36,24 @@ static float own_attention(const kvf__attn *attn, const float *q, const float *k
     return most + logf(sum);
 }
 
-/* One label, whose token is i of a row; qkv: the row in f32; p: [row] of scratch. */
-static void read_label(const kvf__attn *attn, const float *qkv, int64_t i, int64_t label, float *p,
-                       const kvf__queries *to)
+/* One label, whose token is i of a row of len, of which it may see a window; qkv: the row in f32;
+ * p: [row] of scratch. */
+static void read_label(const kvf__attn *attn, const float *qkv, int64_t len, int64_t i,
+                       int64_t label, float *p, const kvf__queries *to)
 {
+    const kvf__wide *wide = kvf__wide_get(); /* asks the CPU: once for all heads */
+    const int64_t reach = attn->window ? attn->window : len;
+    const int64_t first = i < reach ? 0 : i - reach + 1;
+    const int64_t end = attn->causal ? i + 1 : len - i < reach ? len : i + reach;
     const int64_t H = attn->H, G = attn->G, D = attn->D;
 
     for (int64_t h = 0; h < H; h++) {
         const int64_t at = label * H + h;
-        const float *q = qkv + i * attn->ld + h * D, *k = qkv + (H + h / (H / G)) * D;
+        const float *q = qkv + i * attn->ld + h * D;
+        const float *k = qkv + first * attn->ld + (H + h / (H / G)) * D;
         memcpy(to->q + at * D, q, (size_t)D * sizeof *q);
-        to->own_mass[at] = own_attention(attn, q, k, k + G * D, i + 1, p, to->own + at * D);
+        to->own_mass[at] =
+            own_attention(wide, attn, q, k, k + G * D, end - first, p, to->own + at * D);
     }
 }
 
@@ -61,7 +67,7 @@ static void read_row(const kvf__pass *pass, const kvf__attn *attn, int64_t r, in
     kvf__to_f32(attn->act, kvf__act_row(attn->act, (void *)attn->qkv, b->start[r], attn->ld), work,
                 len * attn->ld);
     for (int64_t j = first; j < end; j++) {
-        read_label(attn, work, b->label_at[j] - b->start[r], j, work + len * attn->ld,
+        read_label(attn, work, len, b->label_at[j] - b->start[r], j, work + len * attn->ld,
                    pass->keys.queries);
         kvf__to_f32(attn->act, kvf__act_row(attn->act, attn->out, b->label_at[j], HD),
                     pass->keys.queries->out + j * HD, HD);
