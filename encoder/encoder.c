@@ -400,3 +400,11 @@ kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, bool per_p
     *k = encoder->kind->lr_units ? *k : 1;
     return encoder->kind->lr_units ? encoder->kind->lr_units(ctx, encoder, k) : KVF_OK;
 }
+
+void kvf__encoder_slow_below_last(kvf__encoder *encoder, double factor)
+{
+    if (!encoder->n_linears) return;
+    const size_t last = encoder->linears[encoder->n_linears - 1].weight;
+    for (size_t i = 0; i < last; i++)
+        encoder->params.item[i].lr_scale *= factor;
+}

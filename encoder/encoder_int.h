@@ -103,5 +103,7 @@ kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const ch
  * now and returned), last bias 1/2, first layer and embedding 1/100. */
 kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, bool per_parameter,
                                  double *k);
+/* Those rates of all layers but the last times `factor`. */
+void kvf__encoder_slow_below_last(kvf__encoder *encoder, double factor);
 
 #endif

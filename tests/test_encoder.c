@@ -359,6 +359,11 @@ START_TEST(lr_units_follow_the_hidden_row)
     ck_assert_double_eq(params->item[3].lr_scale, 1 / k);
     ck_assert_double_eq(params->item[4].lr_scale, 0.5);
     ck_assert_double_eq(params->item[0].lr_scale, 0.01);
+    kvf__encoder_slow_below_last(encoder, 0.5);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_double_eq(params->item[i].lr_scale, 0.005);
+    ck_assert_double_eq(params->item[3].lr_scale, 1 / k);
+    ck_assert_double_eq(params->item[4].lr_scale, 0.5);
     ck_assert_int_eq(kvf__encoder_lr_units(ctx, encoder, false, &again), KVF_OK);
     ck_assert_double_eq(again, 2); /* a given k is kept: --resume */
     ck_assert_double_eq(params->item[3].lr_scale, 0.5);

@@ -2,6 +2,7 @@
  * computes for P real tokens: a prefix that already lies where the base's own K/V lie; or, at port
  * embed, the tokens' embeddings. Encoders that end in a linear layer reach such a target exactly,
  * by solving that layer; one whose parameters are inputs of layers takes the embeddings too. */
+#include "centroids.h"
 #include "encoder_run.h"
 #include "low_rank.h"
 #include "trainer.h"
@@ -334,6 +335,7 @@ static kvf_status find_target(kvf__trainer *t, kvf_prefix *file, kvf__emitted ta
 {
     const kvf__feed *feed = t->rows.feed;
     if (file) return target_from_file(t, file->path, file, target);
+    if (!strcmp(t->options.init, "centroids")) return kvf__centroids(t, target.prefix);
     const bool match = !strcmp(t->options.init, "match");
     if (match && t->tuned.log_weight.n) KVF_TRY(kvf__prefix_weigh(t->ctx, target.prefix));
     if (match)

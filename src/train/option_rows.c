@@ -75,11 +75,12 @@ static const kvf__option ROWS[] = {
            ALL,
            "seq-cls: the word that means each label at [MASK] of --p-template, on causal bases as "
            "what comes next, at the end; no head is trained"),
-    OPTION("init", "vocab|random|zero|text|kv|match",
-           "match for lm, else vocab; random on bidirectional bases", KVF_WORD, init, DISTILL,
+    OPTION("init", "vocab|random|zero|text|kv|match|centroids",
+           "match for lm, else vocab; centroids on bidirectional bases", KVF_WORD, init, DISTILL,
            PREFIXES "|" VECTORS, ALL,
            "starting prefix: K/V of random words, random weights, zeros, K/V of --init-text, a "
            "prefix file; match: rows of the data read as one text, matched by attention; "
+           "centroids: keys at centroids of the rows' queries, values that change little; "
            "prompt, p-tuning: embeddings of words, on any base"),
     OPTION("init-text", "TEXT", "", KVF_TEXT, init_text, DISTILL, PREFIXES "|" VECTORS, ALL,
            "text to start from: --init text"),

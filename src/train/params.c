@@ -203,6 +203,9 @@ kvf_status kvf__trainer_parameters(kvf__trainer *t)
     if (t->tuned.encoder)
         KVF_TRY(
             kvf__encoder_lr_units(t->ctx, t->tuned.encoder, o->lr_per_parameter, &t->tuned.lr_k));
+    /* such keys take a large last layer, and through that the layers below move them far */
+    if (t->tuned.encoder && !strcmp(o->init, "centroids") && !o->lr_per_parameter)
+        kvf__encoder_slow_below_last(t->tuned.encoder, 0.1);
     if (!t->tuned.encoder) t->tuned.lr_k = 1; /* every parameter steps with the one rate */
     return kvf__model_refresh(t->ctx, t->base->model);
 }

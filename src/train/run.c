@@ -123,6 +123,21 @@ static const char *match_lacks(const kvf__trainer *t)
     return o->infix ? "a prefix in front of rows" : NULL;
 }
 
+/* The same of centroids, which any rows ask for. */
+static const char *centroids_lack(const kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    const kvf__desc *desc = kvf__model_desc(t->base->model);
+    if (t->tuned.method->port != KVF__PORT_KV || kvf__encoder_takes_words(o->method))
+        return "method mlp or direct";
+    if (o->named_data.n) return "one task";
+    const kvf__position_kind kind = desc->position.kind;
+    if (desc->encoder || kind == KVF__POS_RELATIVE || kind == KVF__POS_BIAS)
+        return "attention without relative positions";
+    if (desc->by_layer.shape) return "layers that do not differ";
+    return o->infix ? "a prefix in front of rows" : NULL;
+}
+
 /* Where --init is left open: what suits method and base. Rows may turn out too few to match
  * (match_rows.c). */
 static const char *open_start(const kvf__trainer *t)
@@ -130,9 +145,12 @@ static const char *open_start(const kvf__trainer *t)
     const kvf_train_options *o = &t->options;
     const char *of_method = kvf__encoder_default_init(o->method);
     if (of_method) return of_method;
-    if (t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->block.causal)
-        return "random";
     const bool elsewhere = o->init_from || o->init_encoder || o->log_weight || t->rows.feed;
+    if (t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->block.causal) {
+        const bool reached = strcmp(o->method, "mlp") || o->prefix_length <= o->encoder_hidden;
+        return elsewhere || o->lr_per_parameter || !reached || centroids_lack(t) ? "random"
+                                                                                 : "centroids";
+    }
     return elsewhere || match_lacks(t) ? "vocab" : "match";
 }
 
@@ -144,6 +162,8 @@ static kvf_status decide_start(kvf__trainer *t)
     if (!kvf__method_has_length(o->method)) o->init = "random";
     if (!strcmp(o->init, "match") && !t->output.is_resumed && match_lacks(t))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--init match: want %s", match_lacks(t));
+    if (!strcmp(o->init, "centroids") && !t->output.is_resumed && centroids_lack(t))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--init centroids: want %s", centroids_lack(t));
     bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
     if (alone && !t->output.is_resumed && kvf__train_option_given(o, "init-scheme") &&
         strcmp(o->init, "random"))

@@ -68,6 +68,29 @@ has err 'init match: 1 rows of 2 to read have [0-9]* tokens, the others [0-9]* l
 train 2 "$@" --init match --method projected --out none.h5
 has err 'init match: want method mlp or direct'
 
+# keys at centroids of what the rows ask: the default of bases that read both ways
+"$MAKE_TINY" bert 1 bert || exit 1
+for i in 1 2 3 4 5 6; do printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>films.tsv; done
+films='--base bert --task seq-cls --data films.tsv --prefix-length 4 --steps 1 --threads 2 --precision f32'
+for method in mlp direct; do
+    # shellcheck disable=SC2086 # words
+    run 0 train $films --method $method --out open.h5 --force
+    has out '^centroids: of the queries of [0-9]* tokens in 12 rows, '
+    has out '^start: centroids, relative residual '
+done
+starts_at_random() { # starts_at_random OPTIONS...: a run on bert
+    run 0 train $films --out open.h5 --force "$@"
+    run 0 inspect open.h5 --json
+    [ "$(value init)" = '"random"' ] || fail "$*: starts from $(value init)"
+}
+starts_at_random --lr-units parameter
+starts_at_random --log-weight train
+starts_at_random --encoder-hidden 3 # fewer than virtual tokens
+run 0 train --base model --data train.jsonl --init centroids --prefix-length 4 --steps 1 --out causal.h5
+has out '^start: centroids, '
+train 2 "$@" --init centroids --method projected --out none.h5
+has err 'init centroids: want method mlp or direct'
+
 # fields of ours
 train 2 "$@" --map foo=bar --out none.h5
 has err 'map: "foo" is no field of ours: text, text_pair, choices, label, prompt, completion,.* input_ids'
