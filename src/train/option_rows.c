@@ -48,7 +48,7 @@ static const kvf__option ROWS[] = {
            "tasks"),
     OPTION("method", KVF__METHOD_CHOICES, "mlp", KVF_WORD, method, DISTILL, ALL, ALL,
            "what is trained: see help methods"),
-    OPTION("prefix-length", "N", "20; prefixes of lm 64, of token-cls 100", KVF_COUNT,
+    OPTION("prefix-length", "N", "20; prefixes of lm 64", KVF_COUNT,
            prefix_length, DISTILL, PREFIXES "|" VECTORS, ALL, "virtual tokens P"),
     OPTION("encoder-hidden", "N", "512", KVF_COUNT, encoder_hidden, DISTILL, "mlp|p-tuning", ALL,
            "hidden width M of the encoder: mlp, p-tuning"),
@@ -106,8 +106,8 @@ static const kvf__option ROWS[] = {
     OPTION("log-weight-lr", "X", "0.1", KVF_AMOUNT, log_weight_lr, RARE | DISTILL, PREFIXES, ALL,
            "learning rate of log-weights: --log-weight train"),
     OPTION("lr", "X", "by method", KVF_AMOUNT, lr, DISTILL, ALL, ALL,
-           "learning rate; mlp, direct and projected 0.03, of token-cls 0.05, prompt 0.3, p-tuning "
-           "0.001"),
+           "learning rate; mlp, direct, projected 0.03, for token-cls 0.05, with any head times "
+           "sqrt(batch-size / 8), at most 0.1; prompt 0.3, p-tuning 0.001"),
     OPTION("train-head", NULL, "", KVF_FLAG, train_head, LATER, ALL, ALL,
            "lm: train the language model's head too; a tied base is untied, its embedding stays"),
     OPTION("head-lr", "X", "0.01; with --train-head 0.0003", KVF_AMOUNT, head_lr, LATER, ALL, ALL,

@@ -2,6 +2,7 @@
  * and the check of --resume all read its rows (option_rows.c). Here values are set and checked. */
 #include "options_priv.h"
 
+#include <math.h>
 #include <string.h>
 
 static kvf_status bad_value(kvf_ctx *ctx, const kvf__option *r, const char *value, const char *want)
@@ -272,18 +273,25 @@ static kvf_status check_verbalizer(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
-/* What is left to method and task. A tag for each word takes more virtual tokens than a class for
- * a row, and bears larger steps; a text takes more of them, too (docs/measured.md, rates and a
- * start from examples). */
+/* Of a prefix and one task with a head. Gradients of more rows have less noise, which grows with the
+ * rate and shrinks with the root of the rows; tags are many labels to a row (docs/measured.md). */
+static double rate_of_rows(const kvf_train_options *o)
+{
+    static const double ROWS = 8, MOST = 0.1;
+    const double rows = o->batch_tokens ? ROWS : (double)o->batch_size;
+    return fmin(MOST, (!strcmp(o->task, "token-cls") ? 0.05 : 0.03) * sqrt(rows / ROWS));
+}
+
+/* What is left to method and task: docs/measured.md, rates and a start from examples. */
 static void take_defaults(kvf_train_options *o)
 {
     const kvf__method *method = kvf__method_find(o->method);
     const bool alone = method->port == KVF__PORT_KV && !o->named_data.n,
-               tags = alone && !strcmp(o->task, "token-cls"),
                text = alone && !strcmp(o->task, "lm");
     if (!o->prefix_length && !kvf__train_option_given(o, "prefix-length"))
-        o->prefix_length = tags ? 100 : text ? 64 : 20;
-    if (!(o->lr > 0)) o->lr = tags && !o->lr_per_parameter ? 5e-2 : method->default_lr;
+        o->prefix_length = text ? 64 : 20;
+    if (!(o->lr > 0))
+        o->lr = alone && !text && !o->lr_per_parameter ? rate_of_rows(o) : method->default_lr;
     if (o->beta1 < 0) o->beta1 = o->lr_per_parameter ? 0.9 : method->default_beta1;
 }
 
