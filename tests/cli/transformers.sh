@@ -12,7 +12,7 @@ make_inputs
 folded() {
     name=$1
     shift
-    train 0 --steps 4 --out run.h5 --force --quiet "$@"
+    train 0 --steps 4 --init vocab --out run.h5 --force --quiet "$@"
     run 0 merge run.h5 --out "$name.h5"
 }
 folded plain

@@ -64,7 +64,7 @@ def fault(way, name):
         return f"refused: {error}" if os.path.exists(expected) else None
     if not os.path.exists(expected):
         return f"not refused: {said[0]!r}"
-    with open(expected) as file:
+    with open(expected, newline="") as file:  # \r stays \r
         want = file.read().removesuffix("\n")
     return None if said == [want, want] else f"{said}, kvfold says {want!r}"
 
