@@ -27,13 +27,10 @@ static void gram_of_rows(double *gram, const float *h, int64_t P, int64_t M)
 
 void kvf__last_layer_inverse(float *inverse, double *gram, const float *h, int64_t P, int64_t M)
 {
-    double trace = 0, *columns = gram + P * P;
+    double *columns = gram + P * P;
 
     gram_of_rows(gram, h, P, M);
-    for (int64_t i = 0; i < P; i++)
-        trace += gram[i * P + i];
-    for (int64_t i = 0; i < P; i++)
-        gram[i * P + i] += RIDGE * trace / (double)P;
+    kvf__add_ridge(gram, P, RIDGE);
     kvf__cholesky(gram, P);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < P; i++) {

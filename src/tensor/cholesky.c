@@ -19,6 +19,15 @@ void kvf__cholesky(double *gram, int64_t n)
     }
 }
 
+void kvf__add_ridge(double *gram, int64_t n, double share)
+{
+    double trace = 0;
+    for (int64_t i = 0; i < n; i++)
+        trace += gram[i * n + i];
+    for (int64_t i = 0; i < n; i++)
+        gram[i * n + i] += share * trace / (double)n;
+}
+
 void kvf__cholesky_solve(const double *factor, double *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

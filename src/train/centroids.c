@@ -1,8 +1,8 @@
 /* --init centroids: a prefix that leaves the base nearly as it is, each virtual token in charge of
  * queries that are alike.
  *
- * Rows of the training data run through the bare base. Of every layer and key head, with the queries
- * q_i of all their tokens:
+ * Rows of the training data run through the bare base. Of every layer and key head, with the
+ * queries q_i of all their tokens:
  *
  *   centroids  c_p of k-means over the whitened queries x_i
  *   keys       least squares: q_i k_p = sharpness (x_i c_p - |c_p|^2 / 2) + the same for all p; the
@@ -11,10 +11,8 @@
  *   values     v_p = sum_i a_ip o_i / sum_i a_ip, with a_ip what k_p gets of the prefix's attention
  *              and o_i what the base answered: near an answer that changes nothing
  *
- * Random keys are much alike to every query, so that each step moves the answers of all rows. Here it
- * moves those of queries near a centroid, and larger steps are borne (docs/maths.md,
- * docs/measured.md). A key head is one thread's: no bit depends on the number of threads. */
-#include "centroids.h"
+ * Larger steps are borne than from random keys (docs/maths.md, docs/measured.md). A key head is one
+ * thread's: no bit depends on the number of threads. */
 #include "arena.h"
 #include "attention.h"
 #include "cholesky.h"
@@ -38,7 +36,7 @@ typedef struct centroids {
     kvf_ctx *ctx;
     kvf__prefix *out;
     kvf__queries queries;
-    int64_t labels, H;
+    int64_t labels;
     uint64_t seed;
     kvf_status status;
 } centroids;
@@ -97,9 +95,9 @@ static double dot(const double *a, const double *b, int64_t n)
 
 static void take_queries(const centroids *c, int64_t g, const kvf__attn *attn, head_work *w)
 {
-    const int64_t D = w->D, each = c->H / c->out->G;
+    const int64_t D = w->D, each = attn->H / attn->G;
     for (int64_t i = 0; i < w->n; i++) {
-        const int64_t at = i / each * c->H + g * each + i % each;
+        const int64_t at = i / each * attn->H + g * each + i % each;
         w->mass[i] = (double)c->queries.own_mass[at];
         w->answer[i] = c->queries.out + at * D;
         for (int64_t k = 0; k < D; k++)
@@ -109,11 +107,9 @@ static void take_queries(const centroids *c, int64_t g, const kvf__attn *attn, h
 
 static void factor(double *moment, int64_t D)
 {
-    double trace = 0;
+    kvf__add_ridge(moment, D, RIDGE);
     for (int64_t k = 0; k < D; k++)
-        trace += moment[k * D + k];
-    for (int64_t k = 0; k < D; k++)
-        moment[k * D + k] += RIDGE * trace / (double)D + 1e-30;
+        moment[k * D + k] += 1e-30; /* one query alone has no covariance */
     kvf__cholesky(moment, D);
 }
 
@@ -347,7 +343,7 @@ static kvf_status one_head(const centroids *c, int64_t l, int64_t g, const kvf__
 {
     const kvf__prefix *out = c->out;
     const int64_t P = out->P, D = attn->D, head = (2 * l * out->G + g) * P * D;
-    head_work w = {.n = c->labels * (c->H / out->G), .P = P, .D = D};
+    head_work w = {.n = c->labels * (attn->H / attn->G), .P = P, .D = D};
     KVF_TRY(kvf__carve_block(c->ctx, lay_out, &w, &w.memory));
     take_queries(c, g, attn, &w);
     whiten(&w);
@@ -418,11 +414,10 @@ static kvf_status ask(kvf__trainer *t, const kvf__dataset *rows, kvf__prefix *ta
     centroids c = {.ctx = t->ctx,
                    .out = target,
                    .labels = rows->n_labels,
-                   .H = desc->H,
                    .seed = t->options.seed};
     const kvf__subject subject = {.condition.position_start = t->id.position_start,
                                   .queries = &c.queries};
-    const size_t heads = (size_t)(c.labels * c.H), D = (size_t)target->D;
+    const size_t heads = (size_t)(c.labels * desc->H), D = (size_t)target->D;
     kvf__evaluator *evaluator = NULL;
     c.queries.layer = one_layer;
     c.queries.user = &c;

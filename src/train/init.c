@@ -2,7 +2,6 @@
  * computes for P real tokens: a prefix that already lies where the base's own K/V lie; or, at port
  * embed, the tokens' embeddings. Encoders that end in a linear layer reach such a target exactly,
  * by solving that layer; one whose parameters are inputs of layers takes the embeddings too. */
-#include "centroids.h"
 #include "encoder_run.h"
 #include "low_rank.h"
 #include "trainer.h"

@@ -236,20 +236,10 @@ static void add_equations(matching *m, int64_t columns)
     }
 }
 
-static void add_ridge(matching *m)
-{
-    const int64_t P = m->out->P;
-    double trace = 0;
-    for (int64_t p = 0; p < P; p++)
-        trace += m->gram[p * P + p];
-    for (int64_t p = 0; p < P; p++)
-        m->gram[p * P + p] += RIDGE * trace / (double)P;
-}
-
 static void solve(matching *m, float *values)
 {
     const int64_t P = m->out->P, D = m->desc->D;
-    add_ridge(m);
+    kvf__add_ridge(m->gram, P, RIDGE);
     kvf__cholesky(m->gram, P);
 #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < D; k++) {
@@ -293,7 +283,7 @@ static void solve_weights(matching *m)
     const int64_t P = m->out->P;
     const double least = exp(-MOST_WEIGHT), most = exp(MOST_WEIGHT);
     double moved = 1;
-    add_ridge(m);
+    kvf__add_ridge(m->gram, P, RIDGE);
     for (int sweep = 0; sweep < SWEEPS && moved > 1e-9; sweep++) {
         moved = 0;
         for (int64_t p = 0; p < P; p++) {

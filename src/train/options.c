@@ -273,8 +273,9 @@ static kvf_status check_verbalizer(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
-/* Of a prefix and one task with a head. Gradients of more rows have less noise, which grows with the
- * rate and shrinks with the root of the rows; tags are many labels to a row (docs/measured.md). */
+/* Of a prefix and one task with a head. Gradients of more rows have less noise, which grows with
+ * the rate and shrinks with the root of the rows; tags are many labels to a row
+ * (docs/measured.md). */
 static double rate_of_rows(const kvf_train_options *o)
 {
     static const double ROWS = 8, MOST = 0.1;

@@ -54,6 +54,9 @@ kvf_status kvf__trainer_start_values(struct kvf__trainer *trainer);
  * becomes what rows of the only task's data are as a context. They have too few tokens: EUSAGE, or
  * options.init becomes vocab where it was left open, and *target is as it was. */
 kvf_status kvf__match_rows(struct kvf__trainer *trainer, kvf__prefix *target);
+/* --init centroids (centroids.c): *target becomes a prefix whose keys lie at centroids of what rows
+ * of the only task's data ask, for text behind it at the run's positions. */
+kvf_status kvf__centroids(struct kvf__trainer *trainer, kvf__prefix *target);
 /* What a validation of the task measures: the emitted value and its head. */
 kvf__subject kvf__trainer_subject(const struct kvf__trainer *trainer, const kvf__train_task *task);
 
