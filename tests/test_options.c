@@ -362,10 +362,12 @@ START_TEST(defaults_of_tasks)
         bool per_parameter;
         int64_t rows, P;
         double lr;
-    } OPEN[] = {{"mlp", "seq-cls", false, 8, 20, 0.03},   {"mlp", "token-cls", false, 8, 20, 0.05},
-                {"direct", "seq-cls", false, 32, 20, 0.06}, {"mlp", "token-cls", false, 200, 20, 0.1},
-                {"direct", "qa", false, 2, 20, 0.015},    {"direct", "lm", false, 32, 64, 0.03},
-                {"mlp", "seq-cls", true, 32, 20, 0.03}, {"prompt", "token-cls", false, 32, 20, 0.3}};
+    } OPEN[] = {
+        {"mlp", "seq-cls", false, 8, 20, 0.03},     {"mlp", "token-cls", false, 8, 20, 0.05},
+        {"direct", "seq-cls", false, 32, 20, 0.06}, {"mlp", "token-cls", false, 200, 20, 0.1},
+        {"direct", "qa", false, 2, 20, 0.015},      {"direct", "lm", false, 32, 64, 0.03},
+        {"mlp", "seq-cls", true, 32, 20, 0.03},     {"prompt", "token-cls", false, 32, 20, 0.3},
+    };
     for (size_t i = 0; i < sizeof OPEN / sizeof OPEN[0]; i++) {
         kvf_train_options o = kvf_train_defaults();
         o.steps = 1;
@@ -375,7 +377,7 @@ START_TEST(defaults_of_tasks)
         o.batch_size = OPEN[i].rows;
         ck_assert_int_eq(kvf__train_options_check(ctx, &o), KVF_OK);
         ck_assert_int_eq(o.prefix_length, OPEN[i].P);
-        ck_assert_double_eq_tol(o.lr, OPEN[i].lr, 1e-12);
+        ck_assert(o.lr == OPEN[i].lr);
     }
 }
 END_TEST

@@ -71,23 +71,6 @@ static inline kvf_train_result train(const kvf_train_options *o)
     return result;
 }
 
-/* Of the rows that are held out, under a run's prefix; NULL: of the bare base. */
-static inline double toy_run_loss(const char *run)
-{
-    const kvf_eval_options how = {.data = valid};
-    kvf_base *opened = open_base();
-    kvf_prefix *prefix = NULL;
-    kvf_eval_result result;
-    if (run)
-        ck_assert_msg(!kvf_prefix_open_on(ctx, run, opened, KVF_CHECKPOINT_LAST, &prefix), "%s",
-                      kvf_ctx_error(ctx));
-    ck_assert_msg(!kvf_eval(ctx, opened, &prefix, run ? 1 : 0, &how, &result), "%s",
-                  kvf_ctx_error(ctx));
-    kvf_prefix_free(prefix);
-    kvf_base_free(opened);
-    return result.loss;
-}
-
 /* The run fails so, and its line has this part. */
 static inline void expect_failure(const kvf_train_options *o, kvf_status want, const char *part)
 {
