@@ -66,7 +66,9 @@ START_TEST(start_is_near_the_rows)
     ck_assert(equal_files(out, other));
     again.seed = 1;
     train(&again);
-    ck_assert(!equal_files(out, other));
+    const double drawn = loss(out);
+    ck_assert_msg(fabs(drawn - start) > 0.01 * fabs(bare - rows), "seeds: %.6f, %.6f", start,
+                  drawn);
 }
 END_TEST
 
