@@ -1,10 +1,8 @@
-/* Which instruction set this process uses, and the table of kernels that goes with it.
- *
- * Read anew each time: CPUID is cheap where it is used (when a model is made), and nothing global
- * has to be kept. KVF_CPU can only lower the level; its spelling is checked when a context is made.
- */
+/* Which instruction set this process uses, and the table of kernels that goes with it. KVF_CPU can
+ * only lower the level; its spelling is checked when a context is made. */
 #include "kernels_int.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +97,19 @@ static bool has_vnni(void)
 }
 #endif
 
+/* The machine is asked once: under a hypervisor CPUID takes up to tens of microseconds, and steps
+ * look tables up often. Threads that ask at the same time store the same. */
+static int machine_rank(void)
+{
+    static atomic_int known = -1;
+    int rank = atomic_load_explicit(&known, memory_order_relaxed);
+    if (rank < 0) {
+        rank = (int)detect();
+        atomic_store_explicit(&known, rank, memory_order_relaxed);
+    }
+    return rank;
+}
+
 /* N_LEVELS where KVF_CPU is unset, empty, or (refused elsewhere) misspelt. */
 static int cap(void)
 {
@@ -111,8 +122,8 @@ static int cap(void)
 
 kvf__cpu_rank kvf__cpu_best(void)
 {
-    int found = (int)detect(), most = cap();
-    return (kvf__cpu_rank)(found < most ? found : most);
+    int rank = machine_rank(), most = cap();
+    return (kvf__cpu_rank)(rank < most ? rank : most);
 }
 
 bool kvf__cpu_is_capped(void)
