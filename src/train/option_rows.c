@@ -110,8 +110,9 @@ static const kvf__option ROWS[] = {
            "sqrt(batch-size / 8), at most 0.1; prompt 0.3, p-tuning 0.001"),
     OPTION("train-head", NULL, "", KVF_FLAG, train_head, LATER, ALL, ALL,
            "lm: train the language model's head too; a tied base is untied, its embedding stays"),
-    OPTION("head-lr", "X", "0.01; with --train-head 0.0003", KVF_AMOUNT, head_lr, LATER, ALL, ALL,
-           "learning rate of the head, in its own units"),
+    OPTION("head-lr", "X", "by task", KVF_AMOUNT, head_lr, LATER, ALL, ALL,
+           "learning rate of the head, in its own units; 0.01, for seq-cls with K classes 0.01 "
+           "times K - 1, at most 0.05; of --train-head 0.0003"),
     OPTION("head-dropout", "X", "the config's", KVF_AMOUNT, head_dropout, LATER, ALL, ALL,
            "dropout on what the head reads, while training"),
     OPTION("lr-units", "prefix|parameter", "prefix", KVF_EITHER, lr_per_parameter, 0,

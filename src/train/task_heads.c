@@ -6,6 +6,8 @@
 #include "trainer.h"
 #include "verbalizer.h"
 
+#include <math.h>
+
 kvf__params *kvf__task_head_params(const kvf__train_task *task)
 {
     return task->head ? kvf__head_params(task->head) : NULL;
@@ -87,8 +89,17 @@ static kvf_status name_params(kvf__trainer *t, kvf__train_task *task)
     return KVF_OK;
 }
 
+/* Of a softmax over so many classes: the more there are, the fewer rows speak for each
+ * (docs/measured.md). */
+static double rate_of_classes(size_t classes)
+{
+    static const double STEP = 0.01, MOST = 0.05;
+    return classes > 2 ? fmin(MOST, STEP * (double)(classes - 1)) : STEP;
+}
+
 kvf_status kvf__tasks_make_heads(kvf__trainer *t)
 {
+    if (t->options.head_lr == 0) t->options.head_lr = rate_of_classes(t->rows.task[0].data.names.n);
     KVF_TRY(kvf__low_rank_task_alloc(t));
     for (size_t i = 0; i < t->rows.n; i++) {
         kvf__train_task *task = &t->rows.task[i];

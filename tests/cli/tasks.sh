@@ -112,10 +112,26 @@ has out 'start: run.h5, its encoder; the head is new: other labels"'
 fit bert token-cls token-cls.conll --out from.h5 --steps 1 --force --init-from run.h5
 has out 'start: run.h5, its encoder; the head is new: another task"'
 
+# the head's rate: 0.01 (K - 1) of K classes, at most 0.05, and only where nothing else decides it
+for case in '2:0.01' '3:0.02' '5:0.04' '9:0.05' '9:0.3:--head-lr 0.3' '9:0.01:--lr-units parameter'; do
+    classes=${case%%:*}
+    rest=${case#*:}
+    options=
+    case $rest in *:*) options=${rest#*:} ;; esac
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do
+        printf 'row %d\tc%d\n' $i $((i % classes))
+    done >classes.tsv
+    fit bert seq-cls classes.tsv --out classes.h5 --steps 1 --force $options
+    run 0 inspect classes.h5
+    has out "^ *head-lr *${rest%%:*}\$"
+done
+
 # numbers
 fit bert seq-cls numbers.jsonl --out numbers.h5 --steps 4 --regression on --force
 [ "$(value best_metric)" = '"pearson"' ] || fail "$(value best_metric)"
 predict --prefix numbers.h5 --data numbers.jsonl --out numbers.out
+run 0 inspect numbers.h5
+has out '^ *head-lr *0.01$'
 has numbers.out '^{"text":"size 1","label":1.5,"prediction":-*[0-9.e-]*}$'
 
 # early stop: after so many validations without a better one, and never again on --resume
