@@ -119,6 +119,9 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
     run->tokens_before = t->progress.tokens;
     s->base = t->base;
     t->borrows_base = true;
+    kvf_json_free(run->shown); /* base and data decided what was left open */
+    run->shown = NULL;
+    KVF_TRY(kvf__train_options_store(s->ctx, &t->options, &run->shown));
     if (!t->output.is_resumed ||
         !(t->progress.step >= t->progress.steps || kvf__trainer_patience_over(t)))
         return KVF_OK;

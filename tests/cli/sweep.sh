@@ -74,6 +74,13 @@ done
 run 0 sweep $shared --grid grid.txt --out one --quiet
 grep -q 'over seeds' out && fail 'one seed has no range'
 
+# what the data decides is shown as it was decided
+"$MAKE_TINY" bert 1 bert
+for i in 1 2 3 4 5 6 7 8 9; do printf 'row %d\tc%d\n' $i $((i % 3)); done >classes.tsv
+printf 'head-lr = 0.3\n\n[open]\nlr = 0.02\n' >heads.txt
+run 0 sweep --base bert --task seq-cls --data classes.tsv --method direct --prefix-length 2 --steps 1 --grid heads.txt --out heads --quiet
+has heads/sweep.csv ',open,0.02,'
+
 # misuse
 # shellcheck disable=SC2086
 run 2 sweep $shared --out bad
