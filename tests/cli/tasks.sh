@@ -113,17 +113,17 @@ fit bert token-cls token-cls.conll --out from.h5 --steps 1 --force --init-from r
 has out 'start: run.h5, its encoder; the head is new: another task"'
 
 # the head's rate: 0.01 (K - 1) of K classes, at most 0.05, and only where nothing else decides it
-for case in '2:0.01' '3:0.02' '5:0.04' '9:0.05' '9:0.3:--head-lr 0.3' '9:0.01:--lr-units parameter'; do
-    classes=${case%%:*}
-    rest=${case#*:}
-    options=
-    case $rest in *:*) options=${rest#*:} ;; esac
+for case in '2 0.01' '3 0.02' '5 0.04' '9 0.05' '9 0.3 --head-lr 0.3' '9 0.01 --lr-units parameter'; do
+    set -- $case
+    classes=$1
+    rate=$2
+    shift 2
     for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do
         printf 'row %d\tc%d\n' $i $((i % classes))
     done >classes.tsv
-    fit bert seq-cls classes.tsv --out classes.h5 --steps 1 --force $options
+    fit bert seq-cls classes.tsv --out classes.h5 --steps 1 --force "$@"
     run 0 inspect classes.h5
-    has out "^ *head-lr *${rest%%:*}\$"
+    has out "^ *head-lr *$rate\$"
 done
 
 # numbers
