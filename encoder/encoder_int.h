@@ -56,6 +56,8 @@ kvf_status kvf__encoder_make_natural(kvf_ctx *ctx, kvf__encoder *encoder);
  * "prefix" [P, width], whose gradient is that of what was emitted and whose value, zero before the
  * optimizer's step, is the change it wants. Valid until the next call; lr_scale as it is now. */
 const kvf__params *kvf__encoder_steps(kvf__encoder *encoder);
+/* Of `direct` and of a natural one: the values of the prefix step by Muon (param.h). */
+void kvf__encoder_values_by_muon(kvf__encoder *encoder);
 /* After the optimizer's step: of a natural one the last layer takes the smallest change that makes
  * it, given the hidden rows of the last fwd; decay: its values are multiplied by it before. */
 kvf_status kvf__encoder_take_step(kvf_ctx *ctx, kvf__encoder *encoder, double decay);

@@ -54,6 +54,13 @@ const kvf__params *kvf__encoder_steps(kvf__encoder *encoder)
     return list;
 }
 
+void kvf__encoder_values_by_muon(kvf__encoder *encoder)
+{
+    kvf__params *list = encoder->natural.list.n ? &encoder->natural.list : &encoder->params;
+    list->item[list->n - 1].kv_heads = encoder->shape.G;
+    list->item[list->n - 1].head_width = encoder->shape.D;
+}
+
 kvf_status kvf__encoder_take_step(kvf_ctx *ctx, kvf__encoder *encoder, double decay)
 {
     const int64_t P = encoder->shape.P, N = encoder->width;

@@ -140,6 +140,96 @@ START_TEST(unformed_gradients_are_the_same)
 }
 END_TEST
 
+static kvf__params prefix_param(float *value, float *grad, int64_t P, int64_t L, int64_t G,
+                                int64_t D)
+{
+    kvf__params params = one_param(value, grad, P * L * 2 * G * D);
+    params.item[0].rank = 2;
+    params.item[0].dim[0] = P;
+    params.item[0].dim[1] = L * 2 * G * D;
+    params.item[0].kv_heads = G;
+    params.item[0].head_width = D;
+    return params;
+}
+
+/* Rounds of a scalar: what becomes of a singular value. */
+static double rounds(double s)
+{
+    for (int i = 0; i < 2; i++)
+        s = 3.4445 * s - 4.775 * pow(s, 3) + 2.0315 * pow(s, 5);
+    return s;
+}
+
+/* Values whose gradient has orthogonal rows step by the scalar rounds of their norms, each head for
+ * itself, whatever the gradient's scale; keys as AdamW steps them; heads without a gradient stay.
+ * More tokens than numbers of a head, and fewer. */
+static const int64_t SIDES[][2] = {{2, 5}, {5, 2}, {3, 3}};
+
+START_TEST(muon_steps_values_alone)
+{
+    enum { L = 2, G = 3, MOST = 5 * L * 2 * G * 5 };
+    const int64_t P = SIDES[_i][0], D = SIDES[_i][1], row = L * 2 * G * D, values = G * D;
+    float a[MOST], b[MOST], grad[MOST] = {0};
+    double want[MOST];
+    for (int64_t i = 0; i < P * row; i++) {
+        a[i] = b[i] = (float)sin((double)i);
+        want[i] = (double)a[i];
+        if (i % (2 * G * D) < G * D) grad[i] = (float)cos((double)i);
+    }
+    const double norm = sqrt(9.09), large = rounds(3 / norm), small = rounds(0.3 / norm);
+    const double step = 0.1 * 0.25 * sqrt((double)(P * D)) / sqrt(large * large + small * small);
+    for (int64_t g = 0; g < 2; g++) { /* of the first layer */
+        const int64_t first = values + g * D, second = row + first + 1;
+        grad[first] = g ? 300 : -3;
+        grad[second] = g ? 30 : 0.3f;
+        want[first] -= step * (g ? large : -large);
+        want[second] -= step * small;
+    }
+    ck_assert(large / small < 4);
+    kvf__params params = prefix_param(a, grad, P, L, G, D), plain = one_param(b, grad, P * row);
+    kvf__adamw muon = {.beta1 = 0.5, .beta2 = 0.999, .eps = 1e-8}, adamw = muon;
+    ck_assert_int_eq(kvf__adamw_init(ctx, &muon, &params), KVF_OK);
+    ck_assert_int_eq(kvf__adamw_init(ctx, &adamw, &plain), KVF_OK);
+    kvf__adamw_step(&muon, &params, 0.1, 7);
+    kvf__adamw_step(&adamw, &plain, 0.1, 7);
+    for (int64_t i = 0; i < P * row; i++)
+        if (i % (2 * G * D) < G * D)
+            ck_assert(a[i] == b[i]);
+        else
+            ck_assert_double_eq_tol((double)a[i], want[i], 1e-6);
+    kvf__adamw_done(&muon);
+    kvf__adamw_done(&adamw);
+    kvf__params_done(&params);
+    kvf__params_done(&plain);
+}
+END_TEST
+
+START_TEST(muon_is_independent_of_threads)
+{
+    enum { P = 5, L = 7, G = 2, D = 3, N = P * L * 2 * G * D };
+    float value[2][N], grad[N];
+    for (int threads = 1; threads <= 2; threads++) {
+        float *at = value[threads - 1];
+        kvf_ctx *own = NULL;
+        kvf_ctx_options options = {.threads = threads};
+        ck_assert_int_eq(kvf_ctx_create(&options, &own), KVF_OK);
+        memset(at, 0, sizeof value[0]);
+        kvf__params params = prefix_param(at, grad, P, L, G, D);
+        kvf__adamw adamw = {.beta1 = 0.5, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1};
+        ck_assert_int_eq(kvf__adamw_init(own, &adamw, &params), KVF_OK);
+        for (int step = 1; step <= 3; step++) {
+            for (int i = 0; i < N; i++)
+                grad[i] = (float)sin(i * step);
+            kvf__adamw_step(&adamw, &params, 0.1, 1);
+        }
+        kvf__adamw_done(&adamw);
+        kvf__params_done(&params);
+        kvf_ctx_free(own);
+    }
+    ck_assert(!memcmp(value[0], value[1], sizeof value[0]));
+}
+END_TEST
+
 START_TEST(clipping_is_torchs)
 {
     ck_assert_double_eq(kvf__clip_factor(0.5, 1), 1);
@@ -198,6 +288,8 @@ int main(void)
     tcase_add_test(core, lr_scale_and_grad_scale_apply);
     tcase_add_test(core, norm_is_exact_and_independent_of_threads);
     tcase_add_test(core, unformed_gradients_are_the_same);
+    tcase_add_loop_test(core, muon_steps_values_alone, 0, (int)(sizeof SIDES / sizeof SIDES[0]));
+    tcase_add_test(core, muon_is_independent_of_threads);
     tcase_add_test(core, clipping_is_torchs);
     tcase_add_loop_test(core, schedule_factors, 0, (int)(sizeof FACTORS / sizeof FACTORS[0]));
     tcase_add_test(errors, bad_schedules_are_refused);

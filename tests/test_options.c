@@ -95,6 +95,7 @@ static const struct row {
     {"warmup", "2", EFFECT, "", NULL},
     {"weight-decay", "0.5", EFFECT, "", NULL},
     {"optimizer", "adamw", EFFECT, "", NULL},
+    {"value-optimizer", "muon", EFFECT, "", NULL},
     {"beta1", "0.7", EFFECT, "", NULL},
     {"beta2", "0.5", EFFECT, "", NULL},
     {"eps", "0.1", EFFECT, "", NULL},
@@ -354,7 +355,7 @@ START_TEST(defaults_are_those_of_the_rows)
 }
 END_TEST
 
-/* What is left open is decided by method, task and rows in a step. */
+/* What is left open is decided by method, task and rows in a step; P of tags by the base. */
 START_TEST(defaults_of_tasks)
 {
     static const struct {
@@ -363,10 +364,10 @@ START_TEST(defaults_of_tasks)
         int64_t rows, P;
         double lr;
     } OPEN[] = {
-        {"mlp", "seq-cls", false, 8, 20, 0.03},     {"mlp", "token-cls", false, 8, 20, 0.05},
-        {"direct", "seq-cls", false, 32, 20, 0.06}, {"mlp", "token-cls", false, 200, 20, 0.1},
+        {"mlp", "seq-cls", false, 8, 20, 0.03},     {"mlp", "token-cls", false, 8, 0, 0.05},
+        {"direct", "seq-cls", false, 32, 20, 0.06}, {"mlp", "token-cls", false, 200, 0, 0.1},
         {"direct", "qa", false, 2, 20, 0.015},      {"direct", "lm", false, 32, 64, 0.03},
-        {"mlp", "seq-cls", true, 32, 20, 0.03},     {"prompt", "token-cls", false, 32, 20, 0.3},
+        {"mlp", "token-cls", true, 32, 20, 0.03},   {"prompt", "token-cls", false, 32, 20, 0.3},
     };
     for (size_t i = 0; i < sizeof OPEN / sizeof OPEN[0]; i++) {
         kvf_train_options o = kvf_train_defaults();

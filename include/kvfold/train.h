@@ -174,6 +174,7 @@ typedef struct kvf_train_options {
     const char *warmup;                           /* "5%" or a number of steps */
     double weight_decay, beta1, beta2, eps, clip; /* beta1 below 0: by method */
     bool optimizer_adamw;   /* mlp: moments of each parameter, not of the prefix */
+    bool values_muon;       /* mlp, direct: values of the prefix step by Muon, keys by AdamW */
     int64_t skip_nonfinite; /* steps that may be left out because they are not finite */
     double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */
     double prefix_dropout;  /* 0: none; below 1 */

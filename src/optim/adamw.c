@@ -3,7 +3,6 @@
  * bandwidth bounds them. */
 #include "arena.h"
 #include "optim_int.h"
-#include "wide.h"
 
 #include <math.h>
 
@@ -11,13 +10,17 @@
  * 4096 bytes apart, and loads of one would wait for stores to the other. */
 static void lay(void *object, kvf__carver *carver)
 {
-    kvf__params *moments[] = {&((kvf__adamw *)object)->m, &((kvf__adamw *)object)->v};
+    kvf__adamw *adamw = object;
+    kvf__params *moments[] = {&adamw->m, &adamw->v};
+    int64_t scratch = 0;
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < moments[k]->n; i++) {
             kvf__param *p = &moments[k]->item[i];
             p->value = kvf__carve(carver, p->n, 1, sizeof *p->value);
             p->grad = NULL;
+            if (kvf__muon_floats(p) > scratch) scratch = kvf__muon_floats(p);
         }
+    adamw->scratch = kvf__carve(carver, scratch, 1, sizeof *adamw->scratch);
 }
 
 kvf_status kvf__adamw_init(kvf_ctx *ctx, kvf__adamw *adamw, const kvf__params *params)
@@ -58,7 +61,9 @@ void kvf__adamw_step(kvf__adamw *adamw, kvf__params *params, double lr, double g
             .grad_scale = (float)grad_scale,
         };
         float *m = adamw->m.item[i].value, *v = adamw->v.item[i].value;
-        if (param->outer)
+        if (param->kv_heads)
+            kvf__muon_step(&rates, rate, param, m, v, adamw->scratch);
+        else if (param->outer)
             wide->adamw_outer(&rates, param->value, m, v, param->left, param->right, param->outer,
                               param->dim[0], param->dim[1]);
         else

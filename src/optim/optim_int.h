@@ -5,6 +5,7 @@
 #include <kvfold/train.h>
 
 #include "prefix.h"
+#include "wide.h"
 
 /* Loshchilov & Hutter 2019, as torch.optim.AdamW computes it:
  *   w *= 1 - lr*wd;  m += (1-b1)(g-m);  v = b2 v + (1-b2) g^2;  w -= lr/(1-b1^t) * m /
@@ -13,15 +14,23 @@ typedef struct kvf__adamw {
     double beta1, beta2, eps, weight_decay;
     int64_t t;        /* updates done */
     kvf__params m, v; /* moments, owned memory; names and dims of the parameters */
+    float *scratch;   /* of Muon */
     void *memory;
 } kvf__adamw;
 
 /* Zero moments for every parameter. */
 kvf_status kvf__adamw_init(kvf_ctx *ctx, kvf__adamw *adamw, const kvf__params *params);
 void kvf__adamw_done(kvf__adamw *adamw);
-/* One update with gradients times grad_scale; each parameter steps with lr * its lr_scale.
- * Element-wise: the result does not depend on threads. */
+/* One update with gradients times grad_scale; each parameter steps with lr * its lr_scale. The
+ * result does not depend on threads. */
 void kvf__adamw_step(kvf__adamw *adamw, kvf__params *params, double lr, double grad_scale);
+
+/* The same of a prefix with kv_heads (param.h): keys by AdamW; the values of each head by Muon,
+ * whose v stays as it is. m, v as param; scratch: kvf__muon_floats(param), which is 0 for others.
+ */
+void kvf__muon_step(const kvf__adamw_rates *rates, double rate, const kvf__param *param, float *m,
+                    float *v, float *scratch);
+int64_t kvf__muon_floats(const kvf__param *param);
 
 /* sqrt of the sum of squares of all gradients, added in a fixed order. */
 double kvf__grad_norm(const kvf__params *params);

@@ -18,6 +18,9 @@ typedef struct kvf__param {
      * NULL, and the gradient is left^T right with left [outer, dim 0], right [outer, dim 1]. */
     int64_t outer;
     const float *left, *right;
+    /* Of a prefix [P, L * 2 * kv_heads * head_width], keys before values, whose values step by Muon
+     * (muon.c); 0: AdamW steps all. */
+    int64_t kv_heads, head_width;
 } kvf__param;
 
 /* {0} is empty. A list with room for what is added allocates nothing. */

@@ -48,8 +48,8 @@ static const kvf__option ROWS[] = {
            "tasks"),
     OPTION("method", KVF__METHOD_CHOICES, "mlp", KVF_WORD, method, DISTILL, ALL, ALL,
            "what is trained: see help methods"),
-    OPTION("prefix-length", "N", "20; prefixes of lm 64", KVF_COUNT,
-           prefix_length, DISTILL, PREFIXES "|" VECTORS, ALL, "virtual tokens P"),
+    OPTION("prefix-length", "N", "20; prefixes of lm 64, of token-cls on bidirectional bases 40",
+           KVF_COUNT, prefix_length, DISTILL, PREFIXES "|" VECTORS, ALL, "virtual tokens P"),
     OPTION("encoder-hidden", "N", "512", KVF_COUNT, encoder_hidden, DISTILL, "mlp|p-tuning", ALL,
            "hidden width M of the encoder: mlp, p-tuning"),
     OPTION(
@@ -193,6 +193,10 @@ static const kvf__option ROWS[] = {
            optimizer_adamw, LATER, "mlp", ALL,
            "mlp: natural keeps AdamW's moments of the prefix itself, and the encoder's last layer "
            "makes the step; adamw: those of each parameter"),
+    OPTION("value-optimizer", "adamw|muon", "muon for token-cls from centroids, else adamw",
+           KVF_EITHER, values_muon, LATER, "mlp|direct", ALL,
+           "what steps the prefix's values; muon: the momentum of each head, its singular values "
+           "made more alike; keys step by AdamW"),
     OPTION("beta1", "X", "by method", KVF_AMOUNT, beta1, 0, ALL, ALL,
            "AdamW; mlp and direct 0.5, others and --lr-units parameter 0.9"),
     OPTION("beta2", "X", "0.999", KVF_AMOUNT, beta2, 0, ALL, ALL, "AdamW"),

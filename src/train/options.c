@@ -292,14 +292,16 @@ static double head_rate(const kvf_train_options *o)
     return !strcmp(o->task, "seq-cls") && !o->named_data.n && !o->lr_per_parameter ? 0 : 1e-2;
 }
 
-/* What is left to method and task: docs/measured.md, rates and a start from examples. */
+/* What is left to method and task, P of tags to the base (0: decided in run.c): docs/measured.md,
+ * rates and a start from examples. */
 static void take_defaults(kvf_train_options *o)
 {
     const kvf__method *method = kvf__method_find(o->method);
     const bool alone = method->port == KVF__PORT_KV && !o->named_data.n,
-               text = alone && !strcmp(o->task, "lm");
+               text = alone && !strcmp(o->task, "lm"),
+               tags = alone && !strcmp(o->task, "token-cls") && !o->lr_per_parameter;
     if (!o->prefix_length && !kvf__train_option_given(o, "prefix-length"))
-        o->prefix_length = text ? 64 : 20;
+        o->prefix_length = text ? 64 : tags ? 0 : 20;
     if (!(o->lr > 0))
         o->lr = alone && !text && !o->lr_per_parameter ? rate_of_rows(o) : method->default_lr;
     if (o->beta1 < 0) o->beta1 = o->lr_per_parameter ? 0.9 : method->default_beta1;
@@ -319,7 +321,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     int64_t start = 0, size = 0;
     KVF_TRY(kvf__position_parse(ctx, o->position_start, o->prefix_length, &start));
     KVF_TRY(kvf__states_size(ctx, o->keep_states, &size));
-    if (o->prefix_length < 1)
+    if (o->prefix_length < kvf__train_option_given(o, "prefix-length"))
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");
     if (!o->batch_size && !o->batch_tokens)
         return kvf__fail(ctx, KVF_EUSAGE, "--batch-size must be at least 1");

@@ -135,6 +135,7 @@ static kvf_status make_tuned(kvf__trainer *t)
     KVF_TRY(kvf__encoder_on_base(t->ctx, t->base, o->method, &shape, &t->tuned.encoder));
     if (!o->optimizer_adamw && kvf__encoder_is_reparameterized(t->tuned.encoder))
         KVF_TRY(kvf__encoder_make_natural(t->ctx, t->tuned.encoder));
+    if (o->values_muon) kvf__encoder_values_by_muon(t->tuned.encoder);
     for (size_t i = 0; unfreezes(t) && i < base->n; i++)
         base->item[i].lr_scale = o->base_lr / o->lr; /* the schedule carries o->lr */
     if (unfreezes(t)) t->tuned.base = base;

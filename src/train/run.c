@@ -154,6 +154,29 @@ static const char *open_start(const kvf__trainer *t)
     return elsewhere || match_lacks(t) ? "vocab" : "match";
 }
 
+/* What a step of the values by Muon lacks: a prefix of equal heads that is stepped itself. */
+static const char *muon_lacks(const kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->options;
+    if (kvf__model_desc(t->base->model)->by_layer.shape) return "layers that do not differ";
+    if (!strcmp(o->method, "mlp") && o->optimizer_adamw)
+        return o->lr_per_parameter ? "--lr-units prefix" : "--optimizer natural";
+    return strcmp(o->method, "mlp") && strcmp(o->method, "direct") ? "method mlp or direct" : NULL;
+}
+
+/* Where --value-optimizer is left open: tags from centroids gain by it (docs/measured.md). */
+static kvf_status decide_value_optimizer(kvf__trainer *t)
+{
+    kvf_train_options *o = &t->options;
+    if (t->output.is_resumed) return KVF_OK;
+    if (!kvf__train_option_given(o, "value-optimizer") && !muon_lacks(t))
+        o->values_muon |= !strcmp(o->task, "token-cls") && !strcmp(o->init, "centroids") &&
+                          !o->lr_per_parameter;
+    if (o->values_muon && muon_lacks(t))
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--value-optimizer muon: want %s", muon_lacks(t));
+    return KVF_OK;
+}
+
 static kvf_status decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
@@ -290,7 +313,10 @@ static kvf_status decide(kvf__trainer *t)
 {
     KVF_TRY(kvf__tasks_create(t));
     KVF_TRY(decide_template(t));
+    if (!t->options.prefix_length) /* of tags (docs/measured.md) */
+        t->options.prefix_length = kvf__model_desc(t->base->model)->block.causal ? 20 : 40;
     KVF_TRY(decide_start(t));
+    KVF_TRY(decide_value_optimizer(t));
     return fill_identity(t);
 }
 

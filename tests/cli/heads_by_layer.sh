@@ -97,6 +97,8 @@ refused 'PEFT gives all layers the same' export direct-folded.h5 --format peft -
 refused 'layers differ, whose cache no engine here takes' export direct-folded.h5 --format llamacpp --out state
 refused 'layers differ, whose cache no engine here takes' export direct-folded.h5 --format mlx --out mlx
 refused 'words are not compared with keys and values of several widths' words direct-folded.h5 --base model
+run 2 train --base model --data train.jsonl --method direct --value-optimizer muon --out x.h5
+has err 'value-optimizer muon: want layers that do not differ;'
 refused 'virtual tokens have no embeddings for each layer' train --base model --data train.jsonl --method prompt \
     --prefix-length 4 --out no.h5
 refused 'weights and adapters in them are not trained here' train --base model --data train.jsonl --method adapter --out no.h5

@@ -126,6 +126,39 @@ for case in '2 0.01' '3 0.02' '5 0.04' '9 0.05' '9 0.3 --head-lr 0.3' '9 0.01 --
     has out "^ *head-lr *$rate\$"
 done
 
+# what steps the values: Muon for tags from centroids, and only where nothing else decides it
+for case in 'muon token-cls' 'adamw seq-cls' 'muon seq-cls --value-optimizer muon' 'adamw token-cls --value-optimizer adamw' \
+    'adamw token-cls --init random' 'adamw token-cls --lr-units parameter' 'muon token-cls --method mlp' \
+    'adamw token-cls --method mlp --optimizer adamw' 'adamw token-cls --method projected'; do
+    set -- $case
+    by=$1
+    task=$2
+    shift 2
+    data=$(echo $task.*)
+    fit bert $task $data --out values.h5 --steps 1 --force "$@"
+    run 0 inspect values.h5
+    has out "^ *value-optimizer *$by\$"
+done
+for case in 'natural --method mlp --optimizer adamw' 'prefix --method mlp --lr-units parameter'; do
+    run 2 train --base bert --task token-cls --data token-cls.conll --out x.h5 --value-optimizer muon ${case#* }
+    has err "value-optimizer muon: want --[a-z-]* ${case%% *};"
+done
+run 2 train --base bert --task token-cls --data token-cls.conll --out x.h5 --value-optimizer muon --method projected
+has err 'value-optimizer: not for method projected'
+
+# P of tags, by the base and where nothing else decides it
+for case in 'bert 40' 'llama 20' 'bert 20 --lr-units parameter' 'bert 3 --prefix-length 3'; do
+    set -- $case
+    base=$1
+    P=$2
+    shift 2
+    run 0 train --base $base --task token-cls --data token-cls.conll --out length.h5 --method direct --steps 0 --force "$@"
+    run 0 inspect length.h5
+    has out "^ *prefix-length *$P\$"
+done
+run 2 train --base bert --task token-cls --data token-cls.conll --out x.h5 --prefix-length 0
+has err 'prefix-length must be at least 1'
+
 # numbers
 fit bert seq-cls numbers.jsonl --out numbers.h5 --steps 4 --regression on --force
 [ "$(value best_metric)" = '"pearson"' ] || fail "$(value best_metric)"
