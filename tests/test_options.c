@@ -367,7 +367,8 @@ START_TEST(defaults_of_tasks)
         {"mlp", "seq-cls", false, 8, 20, 0.03},     {"mlp", "token-cls", false, 8, 0, 0.05},
         {"direct", "seq-cls", false, 32, 20, 0.06}, {"mlp", "token-cls", false, 200, 0, 0.1},
         {"direct", "qa", false, 2, 20, 0.015},      {"direct", "lm", false, 32, 64, 0.03},
-        {"mlp", "token-cls", true, 32, 20, 0.03},   {"prompt", "token-cls", false, 32, 20, 0.3},
+        {"mlp", "seq-cls", true, 32, 20, 0.03},     {"prompt", "token-cls", false, 32, 20, 0.3},
+        {"mlp", "token-cls", true, 32, 20, 0.03},
     };
     for (size_t i = 0; i < sizeof OPEN / sizeof OPEN[0]; i++) {
         kvf_train_options o = kvf_train_defaults();

@@ -33,7 +33,8 @@ for command in $commands; do
 done
 
 run 0 train --help
-has out 'virtual tokens P (default: 20; prefixes of lm 64, of'
+has out 'virtual tokens P (default: 20; prefixes of lm 64, of$'
+has out '^ *token-cls on bidirectional bases 40)$'
 has out 'rows per step; of qa and multiple-choice questions$'
 has out '^ *(default: 8)$'
 has out 'what is trained: see help methods (default: mlp)'

@@ -112,6 +112,16 @@ has out 'start: run.h5, its encoder; the head is new: other labels"'
 fit bert token-cls token-cls.conll --out from.h5 --steps 1 --force --init-from run.h5
 has out 'start: run.h5, its encoder; the head is new: another task"'
 
+# decided OPTION VALUE TASK DATA ARGUMENTS...: what a run on bert stores
+decided() {
+    option=$1
+    stored=$2
+    shift 2
+    fit bert "$@" --out decided.h5 --steps 1 --force
+    run 0 inspect decided.h5
+    has out "^ *$option *$stored\$"
+}
+
 # the head's rate: 0.01 (K - 1) of K classes, at most 0.05, and only where nothing else decides it
 for case in '2 0.01' '3 0.02' '5 0.04' '9 0.05' '9 0.3 --head-lr 0.3' '9 0.01 --lr-units parameter'; do
     set -- $case
@@ -121,24 +131,20 @@ for case in '2 0.01' '3 0.02' '5 0.04' '9 0.05' '9 0.3 --head-lr 0.3' '9 0.01 --
     for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do
         printf 'row %d\tc%d\n' $i $((i % classes))
     done >classes.tsv
-    fit bert seq-cls classes.tsv --out classes.h5 --steps 1 --force "$@"
-    run 0 inspect classes.h5
-    has out "^ *head-lr *$rate\$"
+    decided head-lr $rate seq-cls classes.tsv "$@"
 done
 
 # what steps the values: Muon for tags from centroids, and only where nothing else decides it
-for case in 'muon token-cls' 'adamw seq-cls' 'muon seq-cls --value-optimizer muon' 'adamw token-cls --value-optimizer adamw' \
-    'adamw token-cls --init random' 'adamw token-cls --lr-units parameter' 'muon token-cls --method mlp' \
-    'adamw token-cls --method mlp --optimizer adamw' 'adamw token-cls --method projected'; do
-    set -- $case
-    by=$1
-    task=$2
-    shift 2
-    data=$(echo $task.*)
-    fit bert $task $data --out values.h5 --steps 1 --force "$@"
-    run 0 inspect values.h5
-    has out "^ *value-optimizer *$by\$"
-done
+tags='token-cls token-cls.conll'
+decided value-optimizer muon $tags
+decided value-optimizer muon $tags --method mlp
+decided value-optimizer muon seq-cls seq-cls.tsv --value-optimizer muon
+decided value-optimizer adamw seq-cls seq-cls.tsv
+decided value-optimizer adamw $tags --value-optimizer adamw
+decided value-optimizer adamw $tags --init random
+decided value-optimizer adamw $tags --lr-units parameter
+decided value-optimizer adamw $tags --method mlp --optimizer adamw
+decided value-optimizer adamw $tags --method projected
 for case in 'natural --method mlp --optimizer adamw' 'prefix --method mlp --lr-units parameter'; do
     run 2 train --base bert --task token-cls --data token-cls.conll --out x.h5 --value-optimizer muon ${case#* }
     has err "value-optimizer muon: want --[a-z-]* ${case%% *};"
