@@ -45,7 +45,12 @@ static work work_of(float *at, int64_t P, int64_t D)
 {
     const int64_t n = P * D, side = P < D ? P : D;
     float *gram = at + 2 * n;
-    return (work){at, at + n, gram, gram + side * side, .rows = n / side, .side = side};
+    return (work){.x = at,
+                  .y = at + n,
+                  .gram = gram,
+                  .map = gram + side * side,
+                  .rows = n / side,
+                  .side = side};
 }
 
 /* c [rows, side] = a [rows, side] times b [side, side] */

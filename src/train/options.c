@@ -321,7 +321,7 @@ kvf_status kvf__train_options_check(kvf_ctx *ctx, kvf_train_options *o)
     int64_t start = 0, size = 0;
     KVF_TRY(kvf__position_parse(ctx, o->position_start, o->prefix_length, &start));
     KVF_TRY(kvf__states_size(ctx, o->keep_states, &size));
-    if (o->prefix_length < kvf__train_option_given(o, "prefix-length"))
+    if (o->prefix_length < (kvf__train_option_given(o, "prefix-length") ? 1 : 0))
         return kvf__fail(ctx, KVF_EUSAGE, "--prefix-length must be at least 1");
     if (!o->batch_size && !o->batch_tokens)
         return kvf__fail(ctx, KVF_EUSAGE, "--batch-size must be at least 1");

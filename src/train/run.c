@@ -168,12 +168,13 @@ static const char *muon_lacks(const kvf__trainer *t)
 static kvf_status decide_value_optimizer(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
+    const char *lacks = muon_lacks(t);
     if (t->output.is_resumed) return KVF_OK;
-    if (!kvf__train_option_given(o, "value-optimizer") && !muon_lacks(t))
+    if (!kvf__train_option_given(o, "value-optimizer") && !lacks)
         o->values_muon |= !strcmp(o->task, "token-cls") && !strcmp(o->init, "centroids") &&
                           !o->lr_per_parameter;
-    if (o->values_muon && muon_lacks(t))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--value-optimizer muon: want %s", muon_lacks(t));
+    if (o->values_muon && lacks)
+        return kvf__fail(t->ctx, KVF_EUSAGE, "--value-optimizer muon: want %s", lacks);
     return KVF_OK;
 }
 
