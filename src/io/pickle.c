@@ -191,9 +191,10 @@ static kvf_status get_memo(machine *m, uint64_t at)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
+/* NULL: of an empty one. */
 static const value *items_of(const machine *m, const value *tuple)
 {
-    return m->items.v + tuple->first;
+    return tuple->number ? m->items.v + tuple->first : NULL;
 }
 
 /* ("storage", type, key, location, elements) */
