@@ -250,6 +250,7 @@ run_contained() {
 
 # run_fuzz [-LIBFUZZER_OPTION...] [TARGET...]: under address and undefined behaviour sanitizers. No input may take more
 # than 10 s, one allocation more than 64 MB, all together more than 2 GB. What was found new stays in build-fuzz/found.
+# Of HDF5 files it soon finds where the library itself fails, which run_contained holds harmless: h5 is fuzzed by name alone.
 # (Compared values are not traced: the corpora hold every word and number a reader asks for. With -O2 a third more inputs are run.)
 run_fuzz() {
   options="" targets=""
@@ -267,7 +268,7 @@ run_fuzz() {
       "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp" >/dev/null
   export ASAN_OPTIONS=quarantine_size_mb=8:malloc_context_size=2 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
   export LSAN_OPTIONS=suppressions=tests/fuzz/leaks_of_hdf5.txt:print_suppressions=0
-  for target in ${targets:-$(ls tests/fuzz/corpus)}; do
+  for target in ${targets:-$(ls tests/fuzz/corpus | grep -vx h5)}; do
     ninja -C build-fuzz "tests/fuzz/fuzz_$target" >build-fuzz/compile.log || { tail -n 20 build-fuzz/compile.log >&2; exit 1; }
     mkdir -p "build-fuzz/found/$target"
     length=512
