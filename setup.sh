@@ -8,7 +8,7 @@
 #   ./setup.sh onednn3 the same tests on oneDNN 3.2, which is fetched (the system's is 2.6), built in build-onednn3
 #   ./setup.sh wheel   make dist/kvfold-*.whl, the package for Python with the command, and run its tests
 #   ./setup.sh notebook   run examples/notebook.ipynb from top to bottom; build/notebook/notebook.ipynb has what it shows
-#   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files
+#   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files (h5 by name)
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
