@@ -374,8 +374,9 @@ END_TEST
 
 /* ---- numbers of threads ---------------------------------------------------------------------- */
 
-/* What oneDNN computes by brgemm has equal bits for any number of them: f32 with AVX-512, bf16 with
- * AVX512-BF16. Its gemm, which has the others, sums in an order that depends on it. */
+/* Equal bits for any number of them: f32 with AVX2, where dnnl_sgemm.c divides the products, and
+ * f32 with AVX-512 and bf16 with AVX512-BF16, by oneDNN's brgemm. Its gemm, which computes bf16
+ * with AVX-512 alone, sums in an order that depends on it. */
 
 /* Of SmolLM2, GPT-2 and MiniLM, and some that fit no block. */
 static const struct shape WEIGHTS[] = {{576, 960},  {576, 576},  {576, 1536}, {1536, 576},
@@ -418,12 +419,47 @@ START_TEST(products_at_any_number_of_threads)
 {
     const kvf__dtype act = _i < N_WEIGHTS ? KVF__F32 : KVF__BF16;
     const struct shape *s = &WEIGHTS[_i % N_WEIGHTS];
-    ck_need(kvf__cpu_best() >= (act == KVF__F32 ? KVF__CPU_AVX512 : KVF__CPU_AVX512_BF16),
+    ck_need(kvf__cpu_best() >= (act == KVF__F32 ? KVF__CPU_AVX2 : KVF__CPU_AVX512_BF16),
             "oneDNN divides these products by threads on this CPU");
     const uint64_t want = with_threads(1, s, act);
     for (int t = 1; t < N_THREADS; t++)
         ck_assert_msg(with_threads(THREADS[t], s, act) == want, "[%d, %d] %s at %d threads",
                       (int)s->K, (int)s->N, kvf__dtype_name(act), THREADS[t]);
+}
+END_TEST
+
+/* A row of an f32 product has the bits that it has among all rows, whatever their number. */
+START_TEST(rows_alone)
+{
+    enum { ALL = 384 };
+    const bool any = kvf__cpu_best() == KVF__CPU_AVX2; /* else the counts that a pass has */
+    const struct shape *s = &WEIGHTS[_i];
+    kvf__packed *packed = NULL;
+    ck_need(kvf__cpu_best() >= KVF__CPU_AVX2, "KVF_CPU=ref promises nothing of rows");
+    float *w = random_values(KVF__F32, s->K * s->N, 2), *x = random_values(KVF__F32, ALL * s->K, 1);
+    float *bias = random_values(KVF__F32, s->N, 3), *all = floats(ALL * s->N),
+          *some = floats(ALL * s->N);
+    for (unsigned flags = 0; flags <= KVF__MM_ADD; flags++) {
+        ck_assert_int_eq(
+            kvf__pack(ctx, mm, KVF__F32, w, false, s->K, s->N, flags ? NULL : bias, &packed),
+            KVF_OK);
+        memset(all, 0, (size_t)(ALL * s->N) * sizeof *all);
+        ck_assert_int_eq(kvf__mm_run(ctx, mm, packed, ALL, x, all, KVF__F32, flags), KVF_OK);
+        for (int64_t M = 1; M < ALL; M += M < (any ? 130 : 8) ? 1 : any ? 17 : M < 64 ? 8 : 64) {
+            const int64_t from = (ALL - M) / 2;
+            memset(some, 0, (size_t)(M * s->N) * sizeof *some);
+            ck_assert_int_eq(
+                kvf__mm_run(ctx, mm, packed, M, x + from * s->K, some, KVF__F32, flags), KVF_OK);
+            ck_assert_msg(!memcmp(some, all + from * s->N, (size_t)(M * s->N) * sizeof *some),
+                          "[%d, %d]: %d rows, flags %u", (int)s->K, (int)s->N, (int)M, flags);
+        }
+        kvf__packed_free(packed);
+    }
+    free(w);
+    free(x);
+    free(bias);
+    free(all);
+    free(some);
 }
 END_TEST
 
@@ -481,6 +517,7 @@ int main(void)
     tcase_add_loop_test(core, prepared, 0, 2);
     tcase_add_loop_test(core, sgemm, 0, 8);
     tcase_add_loop_test(core, products_at_any_number_of_threads, 0, 2 * N_WEIGHTS);
+    tcase_add_loop_test(core, rows_alone, 0, N_WEIGHTS);
     tcase_add_loop_test(core, sgemm_at_any_number_of_threads, 0,
                         3 * (int)(sizeof SGEMMS / sizeof SGEMMS[0]));
     tcase_add_checked_fixture(limits, setup, teardown);

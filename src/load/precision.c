@@ -39,8 +39,8 @@ kvf_status kvf__precision_resolve(kvf_ctx *ctx, kvf_precision wanted, const kvf_
     if (wanted == KVF_PRECISION_INT8 && !kvf__cpu_has_int8())
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "precision int8: this CPU (%s) has no eight-bit dot products "
-                         "(AVX512-VNNI); use bf16 or f32",
-                         kvf__cpu_level());
+                         "(AVX512-VNNI); use %s",
+                         kvf__cpu_level(), kvf__cpu_has_bf16() ? "bf16 or f32" : "f32");
     *out = wanted != KVF_PRECISION_AUTO ? wanted : pays ? KVF_PRECISION_BF16 : KVF_PRECISION_F32;
     return KVF_OK;
 }

@@ -118,11 +118,19 @@ static kvf_status alloc_memory(kvf_ctx *ctx, kvf__probe *probe)
     return kvf__alloc_array(ctx, (size_t)dst, kvf__act_size(probe->model->act), &probe->dst);
 }
 
+static kvf_status prepare(kvf_ctx *ctx, kvf__probe *probe)
+{
+    const kvf__model *m = probe->model;
+
+    for (size_t i = 0; i < probe->n; i++)
+        KVF_TRY(kvf__mm_prepare(ctx, m->mm, probe->items[i].w, probe->items[i].M, m->act, 0));
+    return kvf__mm_prepare(ctx, m->mm, probe->reference, REFERENCE_M, m->act, 0);
+}
+
 kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t tokens, int64_t labels,
                              kvf__probe **out)
 {
     kvf__probe *probe = NULL;
-    kvf__rates rates;
     int64_t M = kvf__pass_padded(model, tokens), head_rows = kvf__pass_padded(model, labels);
     kvf_status st;
 
@@ -136,7 +144,7 @@ kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t toke
     if (st) goto out;
     st = alloc_memory(ctx, probe);
     if (st) goto out;
-    st = kvf__probe_run(ctx, probe, &rates); /* makes the primitives */
+    st = prepare(ctx, probe);
     if (st) goto out;
 
     *out = probe;

@@ -35,6 +35,18 @@ static inline dnnl_status_t kvf__md_create(dnnl_memory_desc_t *md, int rank, con
 #endif
 }
 
+/* An f32 matrix whose rows are ld elements apart. */
+static inline dnnl_status_t kvf__md_create_rows(dnnl_memory_desc_t *md, int64_t rows,
+                                                int64_t columns, int64_t ld)
+{
+    const dnnl_dims_t dims = {rows, columns}, strides = {ld, 1};
+#if KVF__DNNL_3
+    return dnnl_memory_desc_create_with_strides(md, 2, dims, dnnl_f32, strides);
+#else
+    return dnnl_memory_desc_init_by_strides(md, 2, dims, dnnl_f32, strides);
+#endif
+}
+
 static inline dnnl_status_t kvf__md_clone(dnnl_memory_desc_t *md, kvf__md_arg from)
 {
 #if KVF__DNNL_3

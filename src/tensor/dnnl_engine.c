@@ -45,15 +45,24 @@ kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *st
     return KVF_OK;
 }
 
-int kvf__dnnl_threads(int threads)
+int kvf__most_threads(void)
 {
 #ifdef _OPENMP
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(threads);
-    return before;
+    return omp_get_max_threads();
 #else
-    return threads;
+    return 1;
 #endif
+}
+
+int kvf__dnnl_threads(int threads)
+{
+    const int before = kvf__most_threads();
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#else
+    (void)threads;
+#endif
+    return before;
 }
 
 kvf_status kvf__dnnl_failed(dnnl_status_t status, const char **why)

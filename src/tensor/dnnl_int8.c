@@ -19,10 +19,6 @@
 
 #include <math.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 enum {
     CHUNK = 128,     /* most rows of a chunk: [CHUNK, 1536] sums fill most of a cache of 1 MB */
     CHUNK_UNIT = 16, /* larger ones have a multiple */
@@ -39,15 +35,6 @@ static size_t round_up(size_t n, size_t unit)
 static int64_t round_to(int64_t n, int64_t unit)
 {
     return (n + unit - 1) / unit * unit;
-}
-
-static int most_threads(void)
-{
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -143,7 +130,7 @@ static kvf_status find_prim(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int
 
 static kvf_status make_plan(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, plan *p)
 {
-    const int threads = most_threads();
+    const int threads = kvf__most_threads();
 
     *p = divide(M, threads);
     if (p->rows > p->each) p->rows = p->each;

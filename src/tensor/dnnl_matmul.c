@@ -5,7 +5,10 @@
  * A product with a given M is a primitive, kept in a table of fixed size: to find one in oneDNN's
  * own cache a descriptor has to be made first, 16 us where a product of 4 rows takes 10. run only
  * swaps the data pointers of the primitive's memory objects. The scratchpad is ours and shared,
- * because oneDNN's own may not be used by two primitives at once. */
+ * because oneDNN's own may not be used by two primitives at once.
+ *
+ * Where oneDNN has no kernels for packed weights (f32 on AVX2), a weight is a plain matrix and its
+ * products are those of dnnl_sgemm.c. */
 #include "dnnl_matmul_priv.h"
 
 #include <assert.h>
@@ -130,6 +133,10 @@ static dnnl_status_t choose_layout(const kvf__mm *mm, shape *s)
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t st;
 
+    if (s->act == KVF__F32 && kvf__cpu_best() == KVF__CPU_AVX2) {
+        s->ld = kvf__sgemm_stride(s->N);
+        return kvf__md_create_rows(&s->weights, s->K, s->N, s->ld);
+    }
     st = matrix_md(&any, s->K, s->N, dnnl_type(s->act), dnnl_format_tag_any);
     if (!st) st = matrix_md(&s->bias, 1, s->N, dnnl_f32, dnnl_ab);
     if (!st) st = product_pd(mm, &pd, s, &any, NOMINAL_M, s->act == KVF__I8 ? KVF__I32 : s->act, 0);
@@ -411,6 +418,7 @@ kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int6
 {
     prim *p;
     if (M && w->scale) return kvf__int8_prepare(ctx, mm, w, M);
+    if (mm->shapes[w->shape].ld) return kvf__sgemm_prepare(ctx, mm, w, M);
     return M == 0 ? KVF_OK : kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p);
 }
 
@@ -420,6 +428,7 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
     prim *p;
     if (M == 0) return KVF_OK;
     if (w->scale) return kvf__int8_run(ctx, mm, w, M, src, dst, dst_type, flags);
+    if (mm->shapes[w->shape].ld) return kvf__sgemm_run(ctx, mm, w, M, src, dst, flags);
     KVF_TRY(kvf__mm_prim_get(ctx, mm, w, M, dst_type, flags, &p));
 
     dnnl_exec_arg_t args[5] = {
@@ -436,66 +445,6 @@ kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t 
     dnnl_status_t failed = dnnl_primitive_execute(p->primitive, mm->stream, n, args);
     if (!failed) failed = dnnl_stream_wait(mm->stream);
     return failed ? kvf__mm_fail(ctx, failed, "product", M, w->K, w->N) : KVF_OK;
-}
-
-/* ---- plain f32 products ---------------------------------------------------------------------- */
-
-/* oneDNN sums K in parts where a result is small and threads are many (from 8 on, of vectors from
- * 2), and chooses kernels by their number: bits would depend on it. So a small result is divided
- * here, by its shape, along its longer side, and each piece is one thread's. Larger ones were found
- * to have equal bits for 1 to 32 threads. */
-enum { SMALL = 1 << 18, PIECES = 8, LEAST_PIECE = 32 };
-
-typedef struct sgemm_call {
-    bool ta, tb;
-    int64_t M, N, K, lda, ldb, ldc;
-    const float *A, *B;
-    float beta, *C;
-} sgemm_call;
-
-static dnnl_status_t run_sgemm(const sgemm_call *c, int64_t m, int64_t M, int64_t n, int64_t N)
-{
-    return dnnl_sgemm(c->ta ? 'T' : 'N', c->tb ? 'T' : 'N', M, N, c->K, 1.0f,
-                      c->A + m * (c->ta ? 1 : c->lda), c->lda, c->B + n * (c->tb ? c->ldb : 1),
-                      c->ldb, c->beta, c->C + m * c->ldc + n, c->ldc);
-}
-
-static dnnl_status_t run_pieces(const sgemm_call *c)
-{
-    const bool rows = c->M >= c->N;
-    const int64_t all = rows ? c->M : c->N;
-    int64_t piece = (all + PIECES - 1) / PIECES;
-    int failed = 0;
-    if (piece < LEAST_PIECE) piece = LEAST_PIECE;
-#pragma omp parallel for schedule(static) reduction(| : failed)
-    for (int64_t from = 0; from < all; from += piece) {
-        const int64_t n = all - from < piece ? all - from : piece;
-        failed |= (int)(rows ? run_sgemm(c, from, n, 0, c->N) : run_sgemm(c, 0, c->M, from, n));
-    }
-    return (dnnl_status_t)failed;
-}
-
-kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K,
-                      const float *A, int64_t lda, const float *B, int64_t ldb, float beta,
-                      float *C, int64_t ldc)
-{
-    if (M == 0 || N == 0) return KVF_OK;
-    KVF_TRY(kvf__dnnl_cap(ctx));
-    if (kvf__ctx_first(ctx, KVF__ONCE_SGEMM)) KVF_TRY(kvf__dnnl_memory_allows(ctx));
-    const sgemm_call call = {.ta = ta,
-                             .tb = tb,
-                             .M = M,
-                             .N = N,
-                             .K = K,
-                             .lda = lda,
-                             .ldb = ldb,
-                             .ldc = ldc,
-                             .A = A,
-                             .B = B,
-                             .beta = beta,
-                             .C = C};
-    dnnl_status_t failed = M * N <= SMALL ? run_pieces(&call) : run_sgemm(&call, 0, M, 0, N);
-    return failed ? kvf__mm_fail(ctx, failed, "f32 product", M, K, N) : KVF_OK;
 }
 
 const char *kvf__mm_version(char buf[32])

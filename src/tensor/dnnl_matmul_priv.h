@@ -15,6 +15,7 @@ enum {
 typedef struct kvf__mm_shape {
     kvf__dtype act; /* or I8: those of eight-bit products */
     int64_t K, N;
+    int64_t ld; /* row stride of weights that are a plain matrix (dnnl_sgemm.c); 0: packed */
     dnnl_memory_desc_t weights, bias;
     bool reordered[2]; /* from [K, N], from [N, K]: oneDNN has code for it */
     int32_t prims;     /* first of its primitives, NONE: there is none */
@@ -51,7 +52,7 @@ struct kvf__mm {
     uint64_t tick;
     const kvf__kernels *kernels;
     kvf__mm_space scratch; /* of the primitive that runs */
-    kvf__mm_space own;     /* of eight-bit products: a part for each thread */
+    kvf__mm_space own;     /* of eight-bit products: a part for each thread; of plain ones: rows */
     kvf__mm_space packing; /* of eight-bit weights */
 };
 
@@ -81,5 +82,11 @@ kvf_status kvf__int8_weights(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool tra
 kvf_status kvf__int8_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M);
 kvf_status kvf__int8_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                          const void *src, void *dst, kvf__dtype dst_type, unsigned flags);
+
+/* dnnl_sgemm.c: the same where weights are a plain matrix [K, N] with this row stride. */
+int64_t kvf__sgemm_stride(int64_t N);
+kvf_status kvf__sgemm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M);
+kvf_status kvf__sgemm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
+                          const float *src, float *dst, unsigned flags);
 
 #endif

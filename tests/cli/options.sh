@@ -154,6 +154,10 @@ while IFS='|' read -r command option with value how; do
     change | same | refuse) ;;
     *) continue ;;
     esac
+    if [ "$value,$how" = bf16,change ] && ! can bf16; then
+        skip "$command --$option bf16"
+        continue
+    fi
     try $with
     mv seen plain
     plain_code=$code

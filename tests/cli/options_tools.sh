@@ -166,27 +166,27 @@ serve|weight-dtype|--base model|f16|refuse
 serve|stream-layers|--base model|x|refuse
 serve|precision|--base model|f16|refuse
 serve|precision|||cli/serve.sh
-bench|shape|$small --interactive|model/config.json|change
 bench|base|--batch 2 --length 8 --prefix-length 2 --encoder-hidden 4 --steps 1 --warmup 0 $one|nothing|refuse
 bench|base|||cli/bench.sh
 bench|base|$small|model|refuse
 bench|lora|$small|lora|refuse
+bench|length|$small --lengths 7|9|refuse
+bench|recompute|||cli/bench.sh
+bench|stream-layers|--base model --batch 2 --length 8 --prefix-length 2 --encoder-hidden 4 --warmup 0 --precision f32 $one --interactive|on|same
 bench|lora|--base model --batch 2 --length 8 --prefix-length 2 --encoder-hidden 4 --warmup 0 --precision f32 $one --interactive|lora|change
 bench|batch|$small|3|change
 bench|length|$small|9|change
-bench|length|$small --lengths 7|9|refuse
-bench|lengths|--shape tiny --batch 2 --prefix-length 2 --steps 1 --warmup 0 $one|7|change
 bench|label-fraction|$small|0.5|change
-bench|prefix-length|$small --interactive|3|change
-bench|encoder-hidden|$small --interactive|5|change
 bench|steps|$small|2|change
-bench|warmup|$small --interactive|1|change
-bench|recompute|||cli/bench.sh
-bench|weight-dtype|$small --interactive|int8|change
-bench|stream-layers|--base model --batch 2 --length 8 --prefix-length 2 --encoder-hidden 4 --warmup 0 --precision f32 $one --interactive|on|same
 bench|interactive|$small|@|change
 bench|precision|$small|bf16|change
+bench|shape|$small --interactive|model/config.json|change
+bench|prefix-length|$small --interactive|3|change
+bench|encoder-hidden|$small --interactive|5|change
+bench|warmup|$small --interactive|1|change
+bench|weight-dtype|$small --interactive|int8|change
 bench|seed|$small --interactive|1|change
+bench|lengths|--shape tiny --batch 2 --prefix-length 2 --steps 1 --warmup 0 $one|7|change
 words|base|run_p.h5|model|rescue
 words|lora|run_p.h5 --base model|lora|refuse
 words|lora|run_p.h5 --base model --allow-other-base|lora|change

@@ -37,6 +37,19 @@ fail() {
     printf 'FAILED: %s\n' "$*"
 }
 
+# can avx2|bf16|fast_bf16|int8: the CPU has it, and KVF_CPU allows it.
+flags=$(sed -n '/^flags/{s/.*: / /;s/$/ /;p;q;}' /proc/cpuinfo)
+can() {
+    case $1,${KVF_CPU-} in
+    avx2,avx2 | avx2,avx512 | bf16,avx512) ;;
+    *,ref | *,avx2 | *,avx512) return 1 ;;
+    esac
+    case $1,$flags in
+    avx2,*' avx2 '* | bf16,*' avx512bw '* | fast_bf16,*' avx512_bf16 '* | int8,*' avx512_vnni '*) ;;
+    *) return 1 ;;
+    esac
+}
+
 # run CODE ARGUMENTS...: the command must exit with CODE.
 run() {
     want=$1

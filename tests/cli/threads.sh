@@ -1,16 +1,9 @@
 # The same bits at any number of threads: 20 steps of every kind of sum there is, in f32 and bf16.
 make_inputs
-flags=$(sed -n '/^flags/{s/.*: / /;s/$/ /;p;q;}' /proc/cpuinfo)
-case ${KVF_CPU-}$flags in
-avx2* | ref*) flags= ;;
-esac
-case $flags in
-*' avx512f '*) ;;
-*)
-    skip 'numbers of threads: without AVX-512 oneDNN divides sums by them'
+can avx2 || {
+    skip 'numbers of threads: KVF_CPU=ref promises nothing of them'
     exit 77
-    ;;
-esac
+}
 "$MAKE_TINY" bert 1 bert || exit 1
 for i in 1 2 3 4 5 6; do
     printf '{"text": "good film %d", "label": "yes"}\n{"text": "bad film %d and long", "label": "no"}\n' $i $i
@@ -33,12 +26,11 @@ lm='--base model --data train.jsonl --prefix-length 4'
     alike --base model --data train.jsonl --precision f32 --method adapter
     alike --base model --data train.jsonl --precision f32 --method full
     alike --base bert --data cls.jsonl --task seq-cls --precision f32 --method mlp --encoder-hidden 16
-    case $flags in
-    *' avx512_bf16 '*)
+    if can fast_bf16; then
         alike $lm --precision bf16 --method mlp --encoder-hidden 16
         alike $lm --precision bf16 --method prompt
         alike --base model --data train.jsonl --precision bf16 --method full
-        ;;
-    *) skip 'numbers of threads: no bf16 products' ;;
-    esac
+    else
+        skip 'bf16: no products of it that threads do not change'
+    fi
 }

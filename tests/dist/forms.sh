@@ -27,7 +27,7 @@ parity choice 3 --base bert --task multiple-choice --data choice.jsonl $prefix -
 parity answers 2 --base bert --task qa --data qa.jsonl $prefix --batch-size 4
 
 # in eight bits a row has the same products on whatever rank it is
-if grep -q ' avx512_vnni' /proc/cpuinfo; then
+if can int8; then
     eight="$lm $prefix --threads 1 --precision int8 --schedule constant --warmup 0 --schedule-steps 5 --quiet"
     run 0 train $eight --steps 1 --out one.h5 --force
     ranks 2 0 train $eight --steps 1 --out eight.h5
