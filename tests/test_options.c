@@ -121,7 +121,7 @@ static const struct row {
     {"infix", NULL, EFFECT, "", NULL},
     {"chat-template", "chatml", EFFECT, "", NULL},
     {"map", "prompt=completion,text=label,question=context,tokens=tags", ANSWER, "", NULL},
-    {"precision", "bf16", EFFECT, "", NULL},
+    {"precision", "", ELSEWHERE, "bf16_acts, where the CPU has it", NULL},
     {"seed", "5", EFFECT, "", NULL},
     {"log", "", ELSEWHERE, "cli_log", NULL},
     {"forecast", "", ELSEWHERE, "forecast", NULL},
@@ -436,10 +436,9 @@ static void write_data(const char *task)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* One row of the table with one method: every task. */
-START_TEST(options_act_or_are_refused)
+/* Rows of the table with one method: every task. */
+static void try_rows(const char *method, const struct row *rows, size_t n_rows)
 {
-    const char *method = kvf__method_at((size_t)_i)->name;
     char *failures = NULL;
     size_t n = 0;
     FILE *text = open_memstream(&failures, &n);
@@ -447,22 +446,35 @@ START_TEST(options_act_or_are_refused)
     for (int t = 0; t < N_TASKS; t++) {
         write_data(TASKS[t]);
         const bare plain = run_bare(method, TASKS[t], &(struct row){"", NULL, EFFECT, "", NULL});
-        for (size_t k = 0; k < N_ROWS; k++) {
-            if (ROWS[k].expectation == ELSEWHERE) continue;
-            const outcome o = try_row(method, TASKS[t], &ROWS[k], &plain);
-            const char *bad = judge(method, TASKS[t], &ROWS[k], o);
+        for (size_t k = 0; k < n_rows; k++) {
+            if (rows[k].expectation == ELSEWHERE) continue;
+            const outcome o = try_row(method, TASKS[t], &rows[k], &plain);
+            const char *bad = judge(method, TASKS[t], &rows[k], o);
             acts[k] |= !o.same;
             if (bad)
-                fprintf(text, "--%s %s, %s, %s: %s\n", ROWS[k].name,
-                        ROWS[k].value ? ROWS[k].value : "", method, TASKS[t], bad);
+                fprintf(text, "--%s %s, %s, %s: %s\n", rows[k].name,
+                        rows[k].value ? rows[k].value : "", method, TASKS[t], bad);
         }
     }
-    for (size_t k = 0; k < N_ROWS; k++)
-        if (ROWS[k].expectation == SOMEWHERE && !acts[k])
-            fprintf(text, "--%s, %s: is ignored by every task\n", ROWS[k].name, method);
+    for (size_t k = 0; k < n_rows; k++)
+        if (rows[k].expectation == SOMEWHERE && !acts[k])
+            fprintf(text, "--%s, %s: is ignored by every task\n", rows[k].name, method);
     fclose(text);
     ck_assert_msg(!n, "\n%s", failures);
     free(failures);
+}
+
+START_TEST(options_act_or_are_refused)
+{
+    try_rows(kvf__method_at((size_t)_i)->name, ROWS, N_ROWS);
+}
+END_TEST
+
+START_TEST(bf16_acts)
+{
+    const struct row row = {"precision", "bf16", EFFECT, "", NULL};
+    ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
+    try_rows(kvf__method_at((size_t)_i)->name, &row, 1);
 }
 END_TEST
 
@@ -478,6 +490,7 @@ int main(void)
     tcase_add_test(core, defaults_of_tasks);
     tcase_add_checked_fixture(each, setup, teardown);
     tcase_add_loop_test(each, options_act_or_are_refused, 0, N_METHODS);
+    tcase_add_loop_test(each, bf16_acts, 0, N_METHODS);
     tcase_set_timeout(each, 60);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, each);

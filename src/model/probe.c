@@ -204,10 +204,10 @@ kvf_status kvf__probe_run(kvf_ctx *ctx, kvf__probe *probe, kvf__rates *out)
 /* ---- equal rows ------------------------------------------------------------------------------ */
 
 /* Does a row of a product have the same bits whatever other rows there are, and wherever it is
- * among them? oneDNN promises nothing of the kind. It holds where its kernels go through K in one
- * order for every number of rows (f32 by AVX-512, bf16 by AVX512-BF16), and does not where the last
- * rows have a kernel of their own (AVX2). So it is tried, at every number of rows that a pass of so
- * many tokens can have. */
+ * among them? oneDNN promises nothing of the kind. Its brgemm sums K in one order for any number of
+ * rows (f32 by AVX-512, bf16 by AVX512-BF16), and dnnl_sgemm.c cuts f32 products by AVX2 so that
+ * they do; bf16 by plain AVX-512 does not. So it is tried, at every number of rows that a pass of
+ * so many tokens can have. */
 typedef struct trial {
     const kvf__model *model;
     int64_t most; /* rows */
