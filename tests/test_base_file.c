@@ -50,6 +50,28 @@ START_TEST(a_folder_and_its_file_are_one)
 }
 END_TEST
 
+/* The texts of a base file are written to folders by their names. */
+START_TEST(texts_are_files_of_a_tokenizer)
+{
+    static const char *const NAMES[] = {".bashrc", "evil.py", "config.json"};
+    float x[1] = {1};
+    kvf__tensor tensor = {.name = (char *)"x",
+                          .view = {.data = x, .dtype = KVF__F32, .rank = 1, .dim = {1}}};
+    char config[] = "{}";
+    kvf__base_text text = {(char *)NAMES[_i], (char *)"owned"};
+    const kvf__base_file file = {
+        .config = config, .texts = &text, .n_texts = 1, .tensors = &tensor, .n = 1};
+    const kvf_export_options options = {.path = in_dir("base.h5"),
+                                        .out = in_dir("out"),
+                                        .format = KVF_EXPORT_TOKENIZER,
+                                        .force = true};
+    ck_assert_int_eq(kvf__base_file_write(ctx, options.path, false, &file), KVF_OK);
+    ck_assert_int_eq(mkdir(options.out, 0700), 0);
+    ck_fails(kvf_export(ctx, &options), KVF_EFORMAT, "no file of a tokenizer");
+    ck_assert_int_eq(rmdir(options.out), 0); /* it is empty */
+}
+END_TEST
+
 /* Equal inputs, equal bytes; every type that weights come in. */
 START_TEST(types_and_bytes)
 {
@@ -252,6 +274,7 @@ int main(void)
     tcase_set_timeout(errors, 60);
     tcase_add_test(core, a_folder_and_its_file_are_one);
     tcase_add_test(core, types_and_bytes);
+    tcase_add_loop_test(core, texts_are_files_of_a_tokenizer, 0, 3);
     tcase_add_test(core, inspect_knows_it);
     tcase_add_loop_test(core, new_bases_open, 0, 4);
     tcase_add_test(errors, damage_is_refused);

@@ -240,7 +240,7 @@ START_TEST(commit_moves_into_place)
     kvf__outfile out = {0};
 
     ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_OK);
-    ck_assert_int_eq(count_names(false), 0); /* nothing yet, not even the temporary */
+    ck_assert_int_eq(count_names(false), 1); /* the temporary */
     put_file(out.temp, "new", 3);
     ck_assert(!kvf__exists(path));
     ck_assert_int_eq(kvf__outfile_commit(ctx, &out), KVF_OK);
@@ -281,11 +281,12 @@ START_TEST(outputs_are_dropped)
     kvf__ctx_drop_outputs(ctx);
     check_file(path, "old");
     ck_assert_int_eq(count_names(false), 1);
-    put_file(out[0].temp, "whole", 5);
-    ck_assert_int_eq(kvf__outfile_commit(ctx, &out[0]), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_commit(ctx, &out[0]), KVF_EIO);
+    put_file(out[1].temp, "theirs", 6);
     kvf__outfile_abort(&out[1]);
     kvf__ctx_drop_outputs(ctx); /* nothing of theirs is known any more */
-    check_file(path, "whole");
+    check_file(path, "old");
+    ck_assert_int_eq(count_names(false), 2); /* a file that took the temporary's name stays */
     kvf__free(second);
 }
 END_TEST
@@ -356,6 +357,11 @@ START_TEST(inputs_are_not_replaced)
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "it will not be replaced"));
     ck_assert_int_eq(kvf__check_not_input(ctx, path, other), KVF_OK);
     ck_assert_int_eq(kvf__check_not_input(ctx, other, path), KVF_OK);
+    char spelling[4096];
+    snprintf(spelling, sizeof spelling, "name=%s", link_name);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, spelling), KVF_EUSAGE);
+    snprintf(spelling, sizeof spelling, "@%s", path);
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, spelling), KVF_EUSAGE);
     ck_assert_int_eq(kvf__check_not_input(ctx, path, NULL), KVF_OK);
     ck_assert_int_eq(kvf__check_not_input(ctx, dir, dir), KVF_OK); /* has its own line */
     put_file(other, "x", 1);
@@ -423,34 +429,53 @@ START_TEST(disk_runs_full)
 }
 END_TEST
 
-START_TEST(temporary_never_written)
+START_TEST(temporary_gone)
 {
     kvf__outfile out = {0};
 
     ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_OK);
+    ck_assert_int_eq(unlink(out.temp), 0);
     ck_assert_int_eq(kvf__outfile_commit(ctx, &out), KVF_EIO);
-    check_error("cannot open");
+    check_error("removed or replaced its temporary file");
     ck_assert_int_eq(count_names(false), 0);
     ck_assert_ptr_null(out.path);
 }
 END_TEST
 
-/* Process ids come again: what a killed process of the same id left is replaced. */
-START_TEST(stale_temporary)
+/* Two writers of one path have a temporary each, and the last to finish wins whole. */
+START_TEST(two_writers)
+{
+    kvf__outfile a = {0}, b = {0};
+
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, true, &a), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, true, &b), KVF_OK);
+    ck_assert_str_ne(a.temp, b.temp);
+    ck_assert_int_eq(kvf__write_all(ctx, path, a.fd, "first", 5), KVF_OK);
+    ck_assert_int_eq(kvf__write_all(ctx, path, b.fd, "second", 6), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_commit(ctx, &b), KVF_OK);
+    check_file(path, "second");
+    ck_assert_int_eq(kvf__outfile_commit(ctx, &a), KVF_OK);
+    check_file(path, "first");
+    ck_assert_int_eq(count_names(false), 1);
+}
+END_TEST
+
+/* A link in place of the temporary is neither followed nor renamed, and stays. */
+START_TEST(temporary_replaced_by_link)
 {
     kvf__outfile out = {0};
-    char *temp = NULL;
+    char victim[4096];
 
-    ck_assert_int_eq(kvf__asprintf(ctx, &temp, "%s.tmp.%ld", path, (long)getpid()), KVF_OK);
-    put_file(temp, "left over", 9);
+    snprintf(victim, sizeof victim, "%s/victim", dir);
+    put_file(victim, "mine", 4);
     ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_OK);
-    ck_assert_str_eq(out.temp, temp);
-    kvf__outfile_abort(&out);
-    put_file(temp, "left over", 9);
-    ck_assert_int_eq(kvf__write_file(ctx, path, false, "new", 3), KVF_OK);
-    check_file(path, "new");
-    ck_assert_int_eq(count_names(false), 1);
-    kvf__free(temp);
+    ck_assert_int_eq(unlink(out.temp), 0);
+    ck_assert_int_eq(symlink(victim, out.temp), 0);
+    ck_assert_int_eq(kvf__write_all(ctx, path, out.fd, "new", 3), KVF_OK);
+    ck_assert_int_eq(kvf__outfile_commit(ctx, &out), KVF_EIO);
+    check_file(victim, "mine");
+    ck_assert(!kvf__exists(path));
+    ck_assert_int_eq(count_names(false), 2);
 }
 END_TEST
 
@@ -514,7 +539,8 @@ int main(void)
     tcase_add_test(core, commit_moves_into_place);
     tcase_add_test(core, abort_leaves_nothing);
     tcase_add_test(core, outputs_are_dropped);
-    tcase_add_test(core, stale_temporary);
+    tcase_add_test(core, two_writers);
+    tcase_add_test(core, temporary_replaced_by_link);
     tcase_add_test(core, relative_path_and_mode);
     tcase_add_test(errors, map_refuses);
     tcase_add_test(errors, existing_needs_force);
@@ -524,7 +550,7 @@ int main(void)
     tcase_add_test(errors, unwritable_folder);
     tcase_add_test(errors, name_too_long);
     tcase_add_test(errors, disk_runs_full);
-    tcase_add_test(errors, temporary_never_written);
+    tcase_add_test(errors, temporary_gone);
     tcase_add_test(errors, every_allocation_fails_once);
     return ck_main(suite);
 }

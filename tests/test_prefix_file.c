@@ -475,6 +475,7 @@ typedef struct craft {
     uint8_t mask_value;
     const char *text_as_integer; /* attribute written as an integer */
     const char *more[2];         /* a name and a text */
+    int64_t claims[4];           /* L, G, P, D as attributes, of format 2 */
 } craft;
 
 static const int64_t SHAPE[6] = {2, 2, 1, 1, 4, 2};
@@ -512,6 +513,12 @@ static const craft CRAFTED[] = {
      .more = {"key_space", "pre-rope"}},
     {"relative_bias is \"decoder\" without encoder_layers", KVF_EFORMAT,
      .more = {"relative_bias", "decoder"}},
+    /* values whose number other fields contradict: no memory is made for what they claim */
+    {"rank 1, want 6", KVF_ESHAPE, .rank = 1, .dim = {4096}, .claims = {2, 1, 1, 1}},
+    {"rank 1, want 6", KVF_ESHAPE, .rank = 1, .dim = {8}, .claims = {2, 8, 64, 64}},
+    {"rank 1, want 6", KVF_ESHAPE, .rank = 1, .dim = {8}, .claims = {2, 1 << 30, 1 << 30, 1 << 30}},
+    {"rank 1, want 6", KVF_ESHAPE, .rank = 1, .dim = {256}, .dtype = KVF__F16, .dtype_text = "f16",
+     .claims = {2, 8, 64, 64}},
     {"relative_bias is \"encoder\", want \"decoder\" or none", KVF_EFORMAT,
      .more = {"relative_bias", "encoder"}},
 };
@@ -532,7 +539,7 @@ static bool has(const craft *c, const char *name)
 
 static void write_crafted(const char *path, const craft *c)
 {
-    static const uint8_t zeros[1024];
+    static const uint8_t zeros[1 << 14];
     const kvf__h5_spec spec = {.name = "past_key_values",
                                .dtype = c->dtype,
                                .rank = c->rank ? c->rank : 6,
@@ -541,7 +548,8 @@ static void write_crafted(const char *path, const craft *c)
     kvf__h5 h5;
     kvf__h5_id group, data;
 
-    h5 = kvf__h5_create(ctx, path, true, c->kind ? c->kind : "prefix", KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, path, true, c->kind ? c->kind : "prefix",
+                        c->claims[0] ? KVF__FORMAT_LATER : KVF__FORMAT);
     group = kvf__h5_group_create(&h5, h5.file, "prefix");
     kvf__h5_data_write(&h5, group, &spec, zeros, &data);
     put_text(&h5, h5.file, c, "base_name", "b");
@@ -552,6 +560,8 @@ static void write_crafted(const char *path, const craft *c)
     put_text(&h5, data, c, "chat_template", "none");
     put_text(&h5, data, c, "dtype", c->dtype_text ? c->dtype_text : "f32");
     if (c->more[0]) kvf__h5_put_text(&h5, data, c->more[0], c->more[1]);
+    for (int i = 0; c->claims[0] && i < 4; i++)
+        kvf__h5_put_i64(&h5, data, (const char[]){"LGPD"[i], 0}, c->claims[i]);
     if (has(c, "position_start"))
         kvf__h5_put_i64(&h5, data, "position_start", c->position_start ? c->position_start : 4);
     if (has(c, "layer_mask"))

@@ -1,9 +1,9 @@
 /* Output that appears whole or not at all.
  *
- * Writers fill PATH.tmp.PID in the same folder; commit flushes it to the disk, renames it over
- * PATH, and flushes the folder, without which the new name may be lost with the power. begin()
- * makes and removes that temporary once: a folder that cannot be written is found before hours of
- * training, not after. */
+ * Writers fill PATH.tmp.RANDOM in the same folder; commit flushes it to the disk, renames it over
+ * PATH, and flushes the folder, without which the new name may be lost with the power. The
+ * temporary is made by begin() and locked (flock) until it is renamed, so that others can tell it
+ * from one that a killed writer left, in whatever container they run. */
 #include "outfile.h"
 #include "ctx_int.h"
 
@@ -11,7 +11,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WRITE_BITS = S_IWUSR | S_IWGRP | S_IWOTH };
@@ -68,31 +71,60 @@ static bool folder_holds(const char *path, const struct stat *file)
     return found;
 }
 
+static bool reads(const char *input, const struct stat *file)
+{
+    struct stat info;
+
+    if (stat(input, &info) < 0) return false;
+    return same_file(&info, file) || (S_ISDIR(info.st_mode) && folder_holds(input, file));
+}
+
 kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input)
 {
-    struct stat a, b;
+    const char *equals = input ? strchr(input, '=') : NULL;
+    struct stat info;
 
-    if (!out || !input || stat(out, &a) < 0 || stat(input, &b) < 0) return KVF_OK;
-    if (S_ISDIR(a.st_mode)) return KVF_OK;
-    if (!same_file(&a, &b) && !(S_ISDIR(b.st_mode) && folder_holds(input, &a))) return KVF_OK;
+    if (!out || !input || stat(out, &info) < 0 || S_ISDIR(info.st_mode)) return KVF_OK;
+    if (!reads(input, &info) && !(*input == '@' && reads(input + 1, &info)) &&
+        !(equals && reads(equals + 1, &info)))
+        return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE, "%s: is read by this command, it will not be replaced", out);
 }
 
-/* A file of that name can only be our own leftover: the name carries our process id. */
-static int open_temp(const char *temp)
+bool kvf__is_at(const char *path, int fd)
 {
-    unlink(temp);
-    return open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    struct stat there, ours;
+
+    return lstat(path, &there) == 0 && fstat(fd, &ours) == 0 && same_file(&there, &ours);
 }
 
-static kvf_status check_writable(kvf_ctx *ctx, const char *path, const char *temp)
+void kvf__temp_name(char *name)
 {
-    int fd = open_temp(temp);
+    enum { DIGITS = 8 };
+    uint32_t random = 0;
 
-    if (fd < 0) return kvf__fail_errno(ctx, path, "write");
-    close(fd);
-    unlink(temp);
-    return KVF_OK;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        random = (uint32_t)time(NULL) ^ (uint32_t)getpid() << 16;
+    snprintf(name + strlen(name) - DIGITS, DIGITS + 1, "%08x", (unsigned)random);
+}
+
+/* Makes and locks a file that nothing else has open; -1 with errno. A cleaner may take it between
+ * the two, and file systems without locks are used without. */
+static int make_temp(char *temp)
+{
+    enum { TRIES = 16 };
+
+    for (int i = 0; i < TRIES; i++) {
+        kvf__temp_name(temp);
+        const int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd < 0 && errno != EEXIST) return -1;
+        if (fd < 0) continue;
+        if ((flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && kvf__is_at(temp, fd))
+            return fd;
+        close(fd);
+    }
+    errno = EEXIST;
+    return -1;
 }
 
 /* A handler of signals finds them in the context, entered before the file is there and taken out
@@ -110,6 +142,7 @@ static void leave(kvf__outfile *file)
 {
     for (size_t i = 0; file->temp && i < KVF__OUTFILES; i++)
         if (file->ctx->temp[i] == file->temp) file->ctx->temp[i] = NULL;
+    if (file->temp && file->fd >= 0) close(file->fd);
     kvf__free(file->temp);
     file->temp = NULL;
 }
@@ -122,14 +155,15 @@ void kvf__ctx_drop_outputs(kvf_ctx *ctx)
 
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out)
 {
-    kvf__outfile file = {.ctx = ctx, .force = force};
+    kvf__outfile file = {.ctx = ctx, .force = force, .fd = -1};
 
     KVF_TRY(check_target(ctx, path, force));
     KVF_TRY(kvf__strdup(ctx, path, &file.path));
-    kvf_status st = kvf__asprintf(ctx, &file.temp, "%s.tmp.%ld", path, (long)getpid());
+    kvf_status st = kvf__asprintf(ctx, &file.temp, "%s" KVF__TEMP, path);
     if (!st) {
         enter(ctx, file.temp);
-        st = check_writable(ctx, path, file.temp);
+        file.fd = make_temp(file.temp);
+        if (file.fd < 0) st = kvf__fail_errno(ctx, path, "write");
     }
     if (!st) {
         *out = file;
@@ -141,17 +175,26 @@ kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__o
 }
 
 /* A folder on some network file systems cannot be flushed; there is nothing to be done then. */
-static kvf_status flush_path(kvf_ctx *ctx, const char *path, int flags)
+static kvf_status flush_folder(kvf_ctx *ctx, const char *path)
 {
-    int fd = open(path, flags | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int failed;
 
     if (fd < 0) return kvf__fail_errno(ctx, path, "open");
     failed = fsync(fd);
-    if (failed && (flags & O_DIRECTORY) && (errno == EINVAL || errno == ENOTSUP)) failed = 0;
+    if (failed && (errno == EINVAL || errno == ENOTSUP)) failed = 0;
     if (failed) kvf__fail_errno(ctx, path, "flush to disk");
     close(fd);
     return failed ? KVF_EIO : KVF_OK;
+}
+
+/* What lies under the temporary's name must be what was written. */
+static kvf_status flush_temp(kvf_ctx *ctx, const kvf__outfile *out)
+{
+    if (fsync(out->fd) < 0) return kvf__fail_errno(ctx, out->path, "flush to disk");
+    if (kvf__is_at(out->temp, out->fd)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EIO, "%s: another program removed or replaced its temporary file %s",
+                     out->path, out->temp);
 }
 
 /* Without force the file may have appeared since begin(); it must not be lost. Kernels and file
@@ -184,11 +227,11 @@ kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out)
     char *folder = NULL;
 
     kvf_status st = kvf__path_folder(ctx, out->path, &folder);
-    if (!st) st = flush_path(ctx, out->temp, O_RDONLY);
+    if (!st) st = flush_temp(ctx, out);
     if (!st) st = move_into_place(ctx, out);
     if (!st) {
         leave(out); /* nothing is left for abort to remove */
-        st = flush_path(ctx, folder, O_RDONLY | O_DIRECTORY);
+        st = flush_folder(ctx, folder);
     }
     kvf__free(folder);
     kvf__outfile_abort(out);
@@ -197,7 +240,7 @@ kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out)
 
 void kvf__outfile_abort(kvf__outfile *out)
 {
-    if (out->temp) unlink(out->temp);
+    if (out->temp && kvf__is_at(out->temp, out->fd)) unlink(out->temp);
     leave(out);
     kvf__free(out->path);
     *out = (kvf__outfile){0};
@@ -224,11 +267,8 @@ kvf_status kvf__write_pieces(kvf_ctx *ctx, const char *path, bool force, const k
     kvf_status st = KVF_OK;
 
     KVF_TRY(kvf__outfile_begin(ctx, path, force, &file));
-    int fd = open_temp(file.temp);
-    if (fd < 0) st = kvf__fail_errno(ctx, path, "write");
     for (size_t i = 0; i < n && !st; i++)
-        st = kvf__write_all(ctx, path, fd, pieces[i].bytes, pieces[i].n);
-    if (fd >= 0 && close(fd) < 0 && !st) st = kvf__fail_errno(ctx, path, "write");
+        st = kvf__write_all(ctx, path, file.fd, pieces[i].bytes, pieces[i].n);
     if (!st) st = kvf__outfile_commit(ctx, &file);
     kvf__outfile_abort(&file);
     return st;

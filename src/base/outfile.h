@@ -5,13 +5,14 @@
 
 #include "base_int.h"
 
-/* Output that appears whole or not at all: write to `temp` (same folder), then commit = fsync +
- * rename + fsync of the folder. begin fails early where nothing can be written, and leaves no file.
- * An existing `path` needs force (EEXIST), at begin and again at commit. commit empties *out,
- * whether it succeeds or not; abort removes the temporary and is safe after both. */
+/* Output that appears whole or not at all: write to `fd`, the new file `temp` in the same folder,
+ * then commit = fsync + rename + fsync of the folder. begin fails early where nothing can be
+ * written. An existing `path` needs force (EEXIST), at begin and again at commit. commit empties
+ * *out, whether it succeeds or not; abort removes the temporary and is safe after both. */
 typedef struct kvf__outfile {
     kvf_ctx *ctx;
     char *path, *temp;
+    int fd; /* open for reading and writing, and locked */
     bool force;
 } kvf__outfile;
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
@@ -25,6 +26,11 @@ typedef struct kvf__bytes {
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 kvf_status kvf__write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__bytes *pieces,
                              size_t n);
+/* The end of a temporary's name; kvf__temp_name makes its digits random. */
+#define KVF__TEMP ".tmp.00000000"
+void kvf__temp_name(char *name);
+/* The name belongs to the open file; a link to it does not count. */
+bool kvf__is_at(const char *path, int fd);
 /* All n bytes to fd; EIO, with the reason, names path. */
 kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n);
 

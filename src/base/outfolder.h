@@ -14,8 +14,8 @@ typedef struct kvf__folder {
     const char *word; /* "adapter files": of the message that asks for --force */
 } kvf__folder;
 
-/* A new folder appears whole, by renaming it; in one that is there (EEXIST without force) only
- * these files are replaced. */
+/* A folder is whole or unchanged. In one that is there (EEXIST without force) only these files are
+ * replaced; EIO where its file system cannot exchange two folders or has no hard links. */
 kvf_status kvf__write_folder(kvf_ctx *ctx, const char *dir, bool force, const kvf__folder *folder,
                              const void *content);
 /* A file that the folder is not to have; one that is not there is fine. */

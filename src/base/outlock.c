@@ -2,31 +2,21 @@
  *
  * The lock is flock() on PATH.lock, which the kernel drops when a process dies in any way: a lock
  * file that a dead process left blocks nobody. The name PATH itself cannot carry it, because each
- * save puts another file there. Whoever holds the lock also removes temporaries that killed writers
- * of the same output left (outfile.c names them PATH.tmp.PID). A file system without locks is used
- * without. */
+ * save puts another file there. The holder also removes temporaries of the same output that killed
+ * writers left (PATH.tmp.RANDOM, outfile.c): those whose lock can be had. A file system without
+ * locks is used without, and nothing is removed there. */
 #include "ctx_int.h"
 #include "outfile.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { TRIES = 16 };
-
-/* The holder before us may have removed the file between our open and our lock. */
-static bool is_still_there(const char *path, int fd)
-{
-    struct stat ours, there;
-    return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
-           ours.st_dev == there.st_dev;
-}
 
 static kvf_status fail_held(kvf_ctx *ctx, const char *path, int fd)
 {
@@ -50,7 +40,8 @@ static kvf_status lock_file(kvf_ctx *ctx, const char *path, kvf__outlock *lock)
         int fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0) return kvf__fail_errno(ctx, path, "write");
         bool held = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-        if (held || is_still_there(lock->path, fd)) {
+        /* its last holder may have removed it between our open and our lock */
+        if (held || kvf__is_at(lock->path, fd)) {
             kvf_status st = held ? fail_held(ctx, path, fd) : KVF_OK;
             if (held)
                 close(fd);
@@ -63,13 +54,23 @@ static kvf_status lock_file(kvf_ctx *ctx, const char *path, kvf__outlock *lock)
     return kvf__fail(ctx, KVF_EIO, "%s: cannot lock: %s changes again and again", path, lock->path);
 }
 
-/* A temporary whose process is gone. */
-static bool is_left_behind(const char *name, const char *stem, size_t n)
+static bool is_temp_name(const char *name, const char *stem, size_t n)
 {
-    char *end;
-    if (strncmp(name, stem, n) || strncmp(name + n, ".tmp.", 5)) return false;
-    long pid = strtol(name + n + 5, &end, 10);
-    return pid > 0 && pid <= INT32_MAX && !*end && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+    static const char DIGITS[] = "0123456789abcdef", END[] = KVF__TEMP;
+    const size_t dot = sizeof ".tmp." - 1;
+    return !strncmp(name, stem, n) && strlen(name + n) == sizeof END - 1 &&
+           !strncmp(name + n, END, dot) && strspn(name + n + dot, DIGITS) == sizeof END - 1 - dot;
+}
+
+/* A regular file that nobody holds is removed. */
+static void remove_unlocked(int folder, const char *name)
+{
+    struct stat info;
+    const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlinkat(folder, name, 0);
+    close(fd);
 }
 
 static void remove_left_behind(const char *path)
@@ -84,8 +85,8 @@ static void remove_left_behind(const char *path)
     DIR *dir = opendir(n ? folder : ".");
     if (!dir) return;
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        if (is_left_behind(entry->d_name, stem, strlen(stem)))
-            unlinkat(dirfd(dir), entry->d_name, 0);
+        if (is_temp_name(entry->d_name, stem, strlen(stem)))
+            remove_unlocked(dirfd(dir), entry->d_name);
     closedir(dir);
 }
 

@@ -42,8 +42,8 @@ static bool is_path(const cli_call *call, const cli_given *given)
 {
     const kvf__option_row *row = cli_row_find(call->command, given->name);
     return row && row->argument && given->value &&
-           (is_output(given->name) || strstr(row->argument, "FILE") ||
-            strstr(row->argument, "PATH"));
+           (is_output(given->name) || *given->value == '@' || strstr(row->argument, "FILE") ||
+            strstr(row->argument, "PATH") || strstr(row->argument, "FOLDER"));
 }
 
 static bool is_input(const cli_call *call, const cli_given *given)

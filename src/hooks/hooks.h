@@ -18,8 +18,9 @@ void kvf__ctx_fail_allocation(kvf_ctx *ctx, int64_t n);
  * among them. what: "a sweep". */
 kvf_status kvf__check_alone(kvf_ctx *ctx, const char *what);
 
-/* EUSAGE where `out` is the very file that is read as `input`, by whatever name: force is for what
- * an earlier command wrote. NULL is no input; of a folder, the files of a model or adapter are.
+/* EUSAGE where `out` is the very file that is read as `input` (a path, NAME=PATH or @PATH), by
+ * whatever name: force is for what an earlier command wrote. NULL is no input; of a folder, the
+ * files of a model or adapter are.
  * Every function here that writes asks this of what it reads itself. */
 kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input);
 /* EIO where a file to be read is not there, cannot be read, or is a folder; NULL is none. What

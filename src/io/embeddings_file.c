@@ -49,7 +49,8 @@ static void read_vectors(kvf__h5 *h5, const kvf__h5_data *group, kvf__artifact *
                      kvf__dtype_name(data.dtype), kvf__shape_text(text, data.rank, data.dim),
                      (long long)a->id.P);
     KVF__H5_TRY(h5, kvf__vectors_init(h5->ctx, &a->vectors, data.dim[0], data.dim[1]));
-    kvf__h5_data_read(h5, &data, a->vectors.x);
+    kvf__h5_data_read(h5, &data, a->vectors.x,
+                      (size_t)(a->vectors.P * a->vectors.C) * sizeof *a->vectors.x);
     KVF__H5_TRY(h5, check(h5->ctx, h5->path, a));
     a->pattern = kvf__h5_get_text(h5, group->id, "template");
     kvf__h5_release(&data.id);

@@ -140,16 +140,16 @@ static void make_temp(kvf__h5 *h5, hid_t access)
 {
     h5->status = kvf__alloc(h5->ctx, sizeof *h5->failure, &h5->failure);
     if (h5->status) return;
-    h5->fd = open(h5->out.temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (h5->fd < 0)
-        kvf__h5_fail(h5, KVF__H5_NONE, KVF_EIO, "cannot make the file: %s", strerror(errno));
-    else if (!kvf__h5_use_fd(access, h5->fd, h5->failure, &h5->driver))
+    if (!kvf__h5_use_fd(access, h5->out.fd, h5->failure, &h5->driver))
         kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
 }
 
 static kvf__h5 begin(kvf_ctx *ctx, const char *path)
 {
-    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE, .fd = -1};
+    kvf__h5 h5 = KVF__H5_NOTHING;
+
+    h5.ctx = ctx;
+    h5.path = path;
 
     hush(&h5);
     return h5;
@@ -231,9 +231,11 @@ static void commit(kvf__h5 *h5)
     if (h5->status) return;
     if (close_file(h5) < 0) kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
     kvf__h5_check_written(h5, KVF__H5_NONE, "cannot finish the file");
-    KVF__H5_TRY(h5, kvf__h5_seal(h5->ctx, h5->fd, h5->path));
+    KVF__H5_TRY(h5, kvf__h5_seal(h5->ctx, h5->out.fd, h5->path));
+    const int fd = h5->status ? -1 : fcntl(h5->out.fd, F_DUPFD_CLOEXEC, 0); /* commit closes it */
     KVF__H5_TRY(h5, kvf__outfile_commit(h5->ctx, &h5->out));
-    if (!h5->status) kvf__sandbox_trust(h5->ctx, h5->fd);
+    if (!h5->status && fd >= 0) kvf__sandbox_trust(h5->ctx, fd);
+    if (fd >= 0) close(fd);
 }
 
 kvf_status kvf__h5_close(kvf__h5 *h5)
@@ -244,7 +246,6 @@ kvf_status kvf__h5_close(kvf__h5 *h5)
     st = h5->status;
     close_file(h5);
     kvf__h5_release_driver(&h5->driver);
-    if (h5->fd >= 0) close(h5->fd);
     kvf__free(h5->failure);
     kvf__mapfile_close(&h5->map);
     kvf__outfile_abort(&h5->out);

@@ -31,7 +31,6 @@ typedef struct kvf__h5 {
     bool sealed;       /* reading: a seal follows HDF5's last byte */
     int64_t format;    /* kvfold_format */
     kvf__outfile out;  /* writing only */
-    int fd;            /* writing only: the temporary */
     int *failure;      /* writing only: errno of a write that failed, 0: none did (h5_fd.c) */
     bool hushed;       /* HDF5's own printing and plug-ins are off until close */
     bool broken;       /* HDF5 failed: it stays hushed */
@@ -39,7 +38,7 @@ typedef struct kvf__h5 {
     void *print_user;
     unsigned plugins;
 } kvf__h5;
-#define KVF__H5_NOTHING ((kvf__h5){.file = KVF__H5_NONE, .fd = -1})
+#define KVF__H5_NOTHING ((kvf__h5){.file = KVF__H5_NONE})
 
 /* Makes a call that returns a kvf_status, unless something failed before, and keeps its failure. */
 #define KVF__H5_TRY(h5, call)                                                                      \
@@ -159,8 +158,9 @@ typedef struct kvf__h5_data {
     bool shuffle, deflate, fletcher32;
 } kvf__h5_data;
 kvf__h5_data kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name);
-/* data->bytes bytes, in the dataset's own dtype. */
-void kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values);
+/* Fills `values`, `bytes` long, in the dataset's own dtype. A dataset of another size is refused:
+ * room is often made from other fields of the file. */
+void kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values, size_t bytes);
 /* Where in the file they lie, in one piece, as they are in memory; EFORMAT if they do not. */
 size_t kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data);
 /* The label of one dimension, to be freed; NULL where there is none. */

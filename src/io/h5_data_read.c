@@ -238,10 +238,13 @@ static hid_t make_transfer(const kvf__h5 *h5)
     return transfer;
 }
 
-void kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values)
+void kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values, size_t bytes)
 {
     hid_t type, transfer;
 
+    if (data->bytes != bytes)
+        kvf__h5_fail(h5, data->id, KVF_ESHAPE, "holds %zu bytes of values, want %zu", data->bytes,
+                     bytes);
     if (h5->status || data->count == 0 || kvf__h5_skips(h5, data)) return;
     type = kvf__h5_type(data->dtype);
     transfer = make_transfer(h5);

@@ -185,7 +185,7 @@ static void read_heads(kvf__h5 *h5, kvf__identity *id)
         kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want [L, 2] of i64",
                      kvf__shape_text(text, data.rank, data.dim), kvf__dtype_name(data.dtype));
     KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &rows));
-    kvf__h5_data_read(h5, &data, rows);
+    kvf__h5_data_read(h5, &data, rows, (size_t)data.count * sizeof *rows);
     KVF__H5_TRY(h5,
                 kvf__alloc_array(h5->ctx, (size_t)data.dim[0] + 1, sizeof *id->heads, &id->heads));
     for (int64_t l = 0; !h5->status && l < data.dim[0]; l++) {

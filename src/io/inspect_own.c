@@ -75,7 +75,7 @@ static void describe_beside(kvf__h5 *h5, const char *name, kvf_json *tensors)
 
     snprintf(path, sizeof path, "prefix/%s", name);
     KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &values));
-    kvf__h5_data_read(h5, &data, values);
+    kvf__h5_data_read(h5, &data, values, (size_t)data.count * sizeof *values);
     if (values) {
         kvf_json *entry = kvf__dataset_entry(h5, path, &data);
         kvf_json_set(entry, "values", statistics(values, (size_t)data.count));

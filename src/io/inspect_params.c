@@ -33,7 +33,7 @@ static double norm_of(kvf__h5 *h5, const kvf__h5_data *data)
 
     if (kvf__h5_skips(h5, data)) return 0;
     KVF__H5_TRY(h5, kvf__grow(h5->ctx, &values, 0, data->bytes)); /* written whole */
-    kvf__h5_data_read(h5, data, values);
+    kvf__h5_data_read(h5, data, values, (size_t)data->count * sizeof *values);
     if (!h5->status) norm = sqrt(sum_of_squares(values, data->count));
     kvf__free(values);
     return norm;

@@ -75,7 +75,7 @@ static void read_one(kvf__h5 *h5, kvf__h5_id group, const char *task, const char
                      MAX_PARAM_RANK);
     snprintf(whole, sizeof whole, "%s%s%s", task ? task : "", task ? "/" : "", name);
     KVF__H5_TRY(h5, kvf__params_owned_add(h5->ctx, params, whole, data.rank, data.dim, &param));
-    if (param) kvf__h5_data_read(h5, &data, param->value);
+    if (param) kvf__h5_data_read(h5, &data, param->value, (size_t)param->n * sizeof *param->value);
     kvf__h5_release(&data.id);
 }
 

@@ -197,7 +197,7 @@ static void read_scale(kvf__h5 *h5, const kvf__prefix *prefix, float *scale)
         kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
                      kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
                      kvf__shape_text(wanted, rank, want));
-    kvf__h5_data_read(h5, &data, scale);
+    kvf__h5_data_read(h5, &data, scale, kvf__prefix_scales(prefix) * sizeof *scale);
     for (size_t h = 0; h < kvf__prefix_scales(prefix) && !h5->status; h++)
         if (!(scale[h] >= 0) || !isfinite(scale[h]))
             kvf__h5_fail(h5, data.id, KVF_ENUMERIC,
@@ -213,7 +213,8 @@ static void read_narrow(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix *pref
 
     KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data->bytes, &narrow));
     KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, kvf__prefix_scales(prefix), sizeof *scale, &scale));
-    kvf__h5_data_read(h5, data, narrow);
+    kvf__h5_data_read(h5, data, narrow,
+                      kvf__prefix_count(prefix) * kvf__dtype_block_bytes(data->dtype));
     if (data->dtype == KVF__I8) read_scale(h5, prefix, scale);
     if (!h5->status) kvf__prefix_decode(data->dtype, narrow, scale, prefix);
     kvf__free(narrow);
@@ -235,7 +236,8 @@ static void read_weights(kvf__h5 *h5, kvf__prefix *prefix)
                          kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
                          kvf__shape_text(wanted, rank, want));
         KVF__H5_TRY(h5, kvf__prefix_weigh(h5->ctx, prefix));
-        kvf__h5_data_read(h5, &data, prefix->log_weight);
+        kvf__h5_data_read(h5, &data, prefix->log_weight,
+                          kvf__prefix_weights(prefix) * sizeof *prefix->log_weight);
         kvf__h5_release(&data.id);
     }
     kvf__h5_release(&group);
@@ -251,6 +253,20 @@ static kvf__h5_data open_values(kvf__h5 *h5)
     return data;
 }
 
+/* Before memory is made for the shape. */
+static void check_count(kvf__h5 *h5, const kvf__h5_data *data, const kvf__kv_shape *kv, int64_t P)
+{
+    if ((data->rank == RANK) == (kv->heads != NULL)) {
+        kvf__h5_fail(h5, data->id, KVF_ESHAPE, "rank %d, want %d%s", data->rank,
+                     kv->heads ? 1 : RANK, kv->heads ? " beside /heads_by_layer" : "");
+        return;
+    }
+    const int64_t of_token = 2 * kvf__kv_at(kv, kv->L).width;
+    if (P < 1 || data->count % P || data->count / P != of_token)
+        kvf__h5_fail(h5, data->id, KVF_ESHAPE, "%lld values, want %lld for each of %lld tokens",
+                     (long long)data->count, (long long)of_token, (long long)P);
+}
+
 static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
 {
     const kvf__identity *id = &a->id;
@@ -258,10 +274,7 @@ static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
 
     a->dtype = data->dtype;
     const kvf__kv_shape kv = kvf__identity_kv(id);
-    const int64_t of_token = 2 * kvf__kv_at(&kv, kv.L).width;
-    if (id->heads && (id->P < 1 || data->count % id->P || data->count / id->P != of_token))
-        kvf__h5_fail(h5, data->id, KVF_ESHAPE, "%lld values, want %lld for each of %lld tokens",
-                     (long long)data->count, (long long)of_token, (long long)id->P);
+    check_count(h5, data, &kv, id->P);
     KVF__H5_TRY(h5, kvf__prefix_create(h5->ctx, prefix, &kv, id->P));
     if (h5->status) return;
     prefix->near = kvf__identity_near(id);
@@ -269,7 +282,7 @@ static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
     kvf__free(a->layer_mask); /* the prefix has its own */
     a->layer_mask = NULL;
     if (data->dtype == KVF__F32)
-        kvf__h5_data_read(h5, data, prefix->kv);
+        kvf__h5_data_read(h5, data, prefix->kv, kvf__prefix_count(prefix) * sizeof *prefix->kv);
     else
         read_narrow(h5, data, prefix);
     read_weights(h5, prefix);

@@ -61,7 +61,8 @@ static void read_column(kvf__h5 *h5, kvf__h5_id group, int i, kvf__history *h)
                      "rank %d, %lld values of %s, want rank 1, %s, as many as \"step\"", data.rank,
                      (long long)data.count, kvf__dtype_name(data.dtype), kvf__dtype_name(c->dtype));
     KVF__H5_TRY(h5, kvf__alloc(h5->ctx, data.bytes, &h->column[i]));
-    kvf__h5_data_read(h5, &data, h->column[i]);
+    kvf__h5_data_read(h5, &data, h->column[i],
+                      (size_t)data.count * kvf__dtype_block_bytes(c->dtype));
     h->n = data.count;
     kvf__h5_release(&data.id);
 }

@@ -195,13 +195,37 @@ static kvf_status read_gguf(kvf_ctx *ctx, const char *path, kvf__base_file *file
     return st;
 }
 
+static bool is_tokenizer_file(const char *name)
+{
+    for (size_t i = 0; kvf__tokenizer_file(i); i++)
+        if (!strcmp(name, kvf__tokenizer_file(i))) return true;
+    return false;
+}
+
+kvf_status kvf__base_file_load(kvf_ctx *ctx, const char *path, kvf__weights *weights,
+                               kvf__base_file *out)
+{
+    kvf__base_file file = {0};
+    kvf_status st = kvf__base_file_open(ctx, path, weights, &file);
+
+    for (size_t i = 0; i < file.n_texts && !st; i++)
+        if (!is_tokenizer_file(file.texts[i].name))
+            st = kvf__fail(ctx, KVF_EFORMAT, "%s: /tokenizer/%s: no file of a tokenizer", path,
+                           file.texts[i].name);
+    if (st)
+        kvf__base_file_done(&file);
+    else
+        *out = file;
+    return st;
+}
+
 kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out)
 {
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
     kvf__base_file file = {0};
 
     KVF_TRY(kvf__file_kind_of(ctx, path, &kind));
-    if (kind == KVF__FILE_HDF5) return kvf__base_file_open(ctx, path, NULL, out);
+    if (kind == KVF__FILE_HDF5) return kvf__base_file_load(ctx, path, NULL, out);
     if (kind != KVF__FILE_HF_DIR && kind != KVF__FILE_GGUF)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: not a base: want a Hugging Face folder, a GGUF or a kvfold base file",

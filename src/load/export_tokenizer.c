@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { MOST_FILES = 8 };
-
 /* The two files in place of a GGUF's one. */
 static kvf_status convert(kvf_ctx *ctx, const char *path, const char *gguf_json,
                           kvf__base_file *file)
@@ -37,11 +35,14 @@ static kvf_status write_text(kvf_ctx *ctx, const char *path, bool force, const v
 static kvf_status write_texts(kvf_ctx *ctx, const kvf_export_options *options,
                               const kvf__base_file *file)
 {
-    kvf__folder_file files[MOST_FILES];
+    kvf__folder_file *files = NULL;
+    KVF_TRY(kvf__alloc_array(ctx, file->n_texts, sizeof *files, &files));
     const kvf__folder folder = {files, file->n_texts, "tokenizer files"};
-    for (size_t i = 0; i < file->n_texts && i < MOST_FILES; i++)
+    for (size_t i = 0; i < file->n_texts; i++)
         files[i] = (kvf__folder_file){file->texts[i].name, write_text};
-    return kvf__write_folder(ctx, options->out, options->force, &folder, file);
+    const kvf_status st = kvf__write_folder(ctx, options->out, options->force, &folder, file);
+    kvf__free(files);
+    return st;
 }
 
 kvf_status kvf__export_tokenizer(kvf_ctx *ctx, const kvf_export_options *options)

@@ -71,7 +71,7 @@ static kvf_status load_h5(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
 {
     kvf__base_file file = {0};
 
-    KVF_TRY(kvf__base_file_open(ctx, base->path, &base->weights, &file));
+    KVF_TRY(kvf__base_file_load(ctx, base->path, &base->weights, &file));
     kvf_status st = kvf__base_desc(ctx, base->path, &file, desc);
     if (!st) st = kvf__base_tokenizer(ctx, base->path, &file, &base->tokenizer);
     if (!st) st = name_of_file(ctx, base->path, &base->name);

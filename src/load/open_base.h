@@ -53,6 +53,9 @@ kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
 /* config.json and the tokenizer's files of a Hugging Face folder or a base file; of a GGUF as they
  * are made of its metadata. */
 kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out);
+/* kvf__base_file_open for a file whose texts are all files of a tokenizer, by their names. */
+kvf_status kvf__base_file_load(kvf_ctx *ctx, const char *path, kvf__weights *weights,
+                               kvf__base_file *out);
 kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
                                kvf__tokenizer **out);
 /* One of them, or config.json alone, or those of a tokenizer that a folder has. */

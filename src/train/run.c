@@ -247,14 +247,15 @@ static kvf_status check_not_input(kvf__trainer *t, const char *input)
 static kvf_status open_output(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    const char *const inputs[] = {o->base,         o->data,      o->valid,    o->init_kv,
-                                  o->init_encoder, o->init_from, o->retention};
+    const char *const inputs[] = {o->base,         o->lora,      o->data,      o->valid, o->init_kv,
+                                  o->init_encoder, o->init_from, o->retention, o->labels};
+    const kvf_named *const named[] = {&o->named_data, &o->named_valid, &o->named_labels};
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         KVF_TRY(check_not_input(t, inputs[i]));
-    for (size_t i = 0; i < o->named_data.n; i++)
-        KVF_TRY(check_not_input(t, strchr(o->named_data.item[i], '=') + 1));
-    if (o->labels && *o->labels == '@') KVF_TRY(check_not_input(t, o->labels + 1));
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
+        for (size_t k = 0; k < named[i]->n; k++)
+            KVF_TRY(check_not_input(t, named[i]->item[k]));
     bool there = kvf__exists(o->out);
     if (there && !o->resume && !o->force)
         return kvf__fail(t->ctx, KVF_EEXIST,

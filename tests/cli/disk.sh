@@ -129,9 +129,12 @@ until [ -e dead.h5.lock ] || [ $tries -gt 100 ]; do
 done
 kill -s KILL "$pid"
 wait "$pid" 2>/dev/null
-printf 'half a file' >"dead.h5.tmp.$pid"
-printf 'half a file' >"dead.h5.tmp.$$"
+printf 'half a file' >dead.h5.tmp.0badcafe
+printf 'half a file' >dead.h5.tmp.0000beef
+flock dead.h5.tmp.0000beef sleep 20 &
+until ! flock -n dead.h5.tmp.0000beef true; do sleep 0.1; done
 [ -e dead.h5.lock ] || fail 'the lock of the killed run is gone'
 train 0 --out dead.h5 --steps 1
-absent dead.h5.lock "dead.h5.tmp.$pid"
-[ -e "dead.h5.tmp.$$" ] || fail 'the temporary of a living process was removed'
+absent dead.h5.lock dead.h5.tmp.0badcafe
+[ -e dead.h5.tmp.0000beef ] || fail 'a temporary that another process holds was removed'
+kill $!

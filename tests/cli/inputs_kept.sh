@@ -6,6 +6,8 @@ run 0 export prefix.h5 --out peft
 printf '{"text": "a b", "label": "x"}\n{"text": "c", "label": "y"}\n' >rows.jsonl
 run 0 train --base model --data rows.jsonl --task seq-cls --method direct --prefix-length 2 --threads 2 --steps 1 \
     --out classes.h5 --quiet
+"$MAKE_TINY" lora 5 lora || exit 1
+printf 'x\ny\n' >labels.txt
 printf 'steps = 2\n' >recipe.txt
 printf '[a]\nlr = 0.1\n' >grid.txt
 printf 'Some text to know by heart.\n' >document.txt
@@ -55,6 +57,10 @@ other.train.jsonl train --base model --data train.jsonl --out other.train.jsonl
 recipe.txt train --base model --data train.jsonl --recipe recipe.txt --out recipe.txt
 valid.jsonl train --base model --data train.jsonl --valid valid.jsonl --out new.h5 --log valid.jsonl
 model/config.json train --base model --data train.jsonl --out model/config.json
+valid.jsonl train --base model --data a=train.jsonl --valid a=valid.jsonl --task a=lm --out valid.jsonl
+lora/adapter_model.safetensors train --base model --lora lora --data train.jsonl --out lora/adapter_model.safetensors
+lora/adapter_model.safetensors merge run.h5 --base model --lora lora --out lora/adapter_model.safetensors
+labels.txt train --base model --data rows.jsonl --task seq-cls --labels @labels.txt --out labels.txt
 prefix.h5 predict --base model --prefix prefix.h5 --data valid.jsonl --out prefix.h5
 other.valid.jsonl predict --base model --prefix prefix.h5 --data valid.jsonl --out other.valid.jsonl
 prefix.h5 score --base model --prefix prefix.h5 --data valid.jsonl --out prefix.h5
