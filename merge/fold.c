@@ -97,6 +97,7 @@ static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefi
     const bool both = changes && live->file.vectors.P;
     kvf_merge_options rest = *options;
 
+    KVF_TRY(kvf__ctx_check_stop(ctx));
     if (!live->from_run)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: is a prefix file already: there is no encoder to fold", options->run);

@@ -78,6 +78,7 @@ static inline void *run_server(void *user)
     kvf_ctx *ctx = NULL;
     kvf_base *base = NULL;
     open_toy(s->dir, &ctx, &base);
+    kvf_ctx_set_stop(ctx, &s->stop);
     kvf_status st = kvf_serve(ctx, base, &s->options, &s->totals);
     pthread_mutex_lock(&s->lock);
     s->status = st;
@@ -111,7 +112,6 @@ static inline void serve_prepare(served *s)
     s->options.n_prefixes = N_FILES;
     s->options.base_name = "bare";
     s->options.port = 0;
-    s->options.stop = &s->stop;
     s->options.listening = note_port;
     s->options.user = s;
 }

@@ -215,10 +215,11 @@ START_TEST(the_best_of_all_is_found)
 }
 END_TEST
 
-static void note_text(void *user, size_t prompt, const char *text, size_t n)
+static bool note_text(void *user, size_t prompt, const char *text, size_t n)
 {
     ck_assert_uint_eq(prompt, 0);
     snprintf(user, ROOM, "%.*s", (int)n, text);
+    return true;
 }
 
 /* A completion ends before a stop text, and is handed to the callback whole. */

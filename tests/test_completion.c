@@ -40,13 +40,14 @@ typedef struct heard {
     kvf__finish finish;
 } heard;
 
-static void take_piece(void *user, size_t prompt, const char *text, size_t bytes)
+static bool take_piece(void *user, size_t prompt, const char *text, size_t bytes)
 {
     heard *h = user;
     ck_assert_uint_eq(prompt, 0);
     ck_assert_uint_gt(bytes, 0);
     ck_assert_int_eq(kvf__buf_add(NULL, &h->text, text, bytes), KVF_OK);
     h->pieces++;
+    return true;
 }
 
 static void take_text(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish end)

@@ -120,7 +120,7 @@ START_TEST(another_thread_stops_a_run)
                      "option --prefx-length is not known, the nearest is --prefix-length");
     ck_assert_int_eq(kvf_train_set(ctx, o, "prefix-length", "three"), KVF_EUSAGE);
     kvf_train_set_event(o, stop_at_step_1, &heard);
-    kvf_train_set_stop(o, &stop);
+    kvf_ctx_set_stop(ctx, &stop);
     ck_assert_int_eq(kvf_train(ctx, o, &result), KVF_ESTOPPED);
     ck_assert_int_eq(result.steps, 1);
     ck_assert_int_eq(heard, 1);

@@ -131,14 +131,14 @@ START_TEST(core_ends)
     volatile int stop = 0;
     kvf_train_result result;
     kvf_train_options o = options_with(out);
-    o.stop = &stop;
+    kvf_ctx_set_stop(ctx, &stop);
     o.event = stop_at_2;
     o.event_user = (void *)(uintptr_t)&stop;
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_ESTOPPED);
     ck_assert_int_eq(count_lines("end", &last), 1);
     ck_assert_str_eq(kvf_json_str(kvf_json_get(last, "how"), NULL), "stopped");
     ck_assert_int_eq(int_of(last, "step"), 2);
-    o.stop = NULL;
+    kvf_ctx_set_stop(ctx, NULL);
     o.force = true;
     o.lr = 1e30; /* runs away */
     expect_failure(&o, KVF_ENUMERIC, "step");

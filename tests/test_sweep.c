@@ -376,7 +376,7 @@ START_TEST(resume_equals_no_stop)
     memcpy(whole_dir, folder, sizeof folder);
     o = sweep_for(TWO_BY_TWO, "runs");
     o.max_runs = _i ? 3 : 0;
-    o.train.stop = &w.stop;
+    kvf_ctx_set_stop(ctx, &w.stop);
     o.event = on_event;
     o.event_user = &w;
     ck_assert_int_eq(kvf_sweep(ctx, &o, NULL, &report), KVF_ESTOPPED);
@@ -388,7 +388,7 @@ START_TEST(resume_equals_no_stop)
     }
     ck_assert_uint_eq(stopped, _i ? 3 : 4); /* the short one was done, or waits */
     kvf_json_free(report);
-    o.train.stop = NULL;
+    kvf_ctx_set_stop(ctx, NULL);
     o.train.resume = true;
     w.stop_at = 0;
     report = sweep(&o);

@@ -117,13 +117,13 @@ START_TEST(a_stop_request_saves_and_resumes)
     kvf_train_options whole = options_for(out), part = options_for(other);
     kvf_train_result result = {0};
     train(&whole);
-    part.stop = &w.stop;
+    kvf_ctx_set_stop(ctx, &w.stop);
     part.event = on_event;
     part.event_user = &w;
     ck_assert_int_eq(kvf_train(ctx, &part, &result), KVF_ESTOPPED);
     ck_assert_int_eq(result.steps, 4);
     ck_assert_str_eq(kvf_ctx_error(ctx), "stopped after step 4 of 6; --resume continues");
-    part.stop = NULL;
+    kvf_ctx_set_stop(ctx, NULL);
     part.resume = true;
     train(&part);
     ck_assert(equal_files(out, other));

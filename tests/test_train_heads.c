@@ -179,9 +179,9 @@ START_TEST(a_stop_request_saves_and_resumes)
     train(&whole);
     part.event = on_event;
     part.event_user = &w;
-    part.stop = &w.stop;
+    kvf_ctx_set_stop(ctx, &w.stop);
     ck_assert_int_eq(kvf_train(ctx, &part, &result), KVF_ESTOPPED);
-    part.stop = NULL;
+    kvf_ctx_set_stop(ctx, NULL);
     part.resume = true;
     train(&part);
     kvf__mapfile a = {0}, b = {0};

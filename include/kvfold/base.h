@@ -76,7 +76,11 @@ const char *kvf_status_text(kvf_status status);
  * that have one each, and a base each, compute at the same time what they would compute alone. What
  * a function takes as const, a prefix above all, it only reads, so several threads may use one
  * prefix, one set of rows, or options at the same time; nobody may free or change it meanwhile.
- * kvf_version(), the names of status codes and the stop flag of a run are for any thread. */
+ * kvf_version(), the names of status codes and the stop flag of a context are for any thread.
+ *
+ * Callbacks are called in the thread of the call they belong to and return to it: they must not
+ * throw, longjmp or end the thread. They may use other contexts, not that of the call, except for
+ * what their own description names. */
 typedef struct kvf_ctx kvf_ctx;
 
 typedef enum kvf_log_level { KVF_LOG_WARN = 0, KVF_LOG_INFO = 1, KVF_LOG_DEBUG = 2 } kvf_log_level;
@@ -106,6 +110,14 @@ void kvf_ctx_free(kvf_ctx *ctx); /* NULL is fine */
 /* The line of the last failure in this context, valid until the next; "" before the first. */
 const char *kvf_ctx_error(const kvf_ctx *ctx);
 int kvf_ctx_threads(const kvf_ctx *ctx);
+
+/* Names the flag that stops calls of this context. A callback, a signal handler or another thread
+ * sets *stop to a number other than 0; the call then returns ESTOPPED. Training finishes its step
+ * and saves, kvf_serve answers the requests that it has, every other call ends at the next batch,
+ * token or layer and leaves no output. The library only reads the flag. Calls that begin while it
+ * is set stop too. It must live as long as the context, or until another one takes its place; NULL:
+ * none. */
+void kvf_ctx_set_stop(kvf_ctx *ctx, const volatile int *stop);
 
 #ifdef __cplusplus
 }

@@ -45,8 +45,9 @@ typedef struct kvf_generate_options {
     size_t n_stop;
     const char *chat_template; /* NULL: the prefix's own, else none */
     int64_t batch_size;        /* prompts run together; 0: 16 */
-    /* streaming: new text of a prompt, whole characters, not ended by NUL; may be NULL */
-    void (*token)(void *user, size_t prompt, const char *text, size_t bytes);
+    /* streaming: new text of a prompt, whole characters, not ended by NUL; may be NULL. false ends
+     * the call, which returns ESTOPPED */
+    bool (*token)(void *user, size_t prompt, const char *text, size_t bytes);
     void *token_user;
     /* n_more prefixes besides that of the call, which must be there: every next token is drawn from
      * the mean of the probabilities after each. */

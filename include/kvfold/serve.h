@@ -75,9 +75,6 @@ typedef struct kvf_serve_options {
     int64_t max_tokens;      /* most that a choice gets, whatever is asked for */
     int64_t max_context;     /* most tokens in a row, prompt and answer; 0: the model's */
     int64_t timeout;         /* seconds in which a request must have arrived */
-    /* A signal handler sets it: running and waiting requests are answered, further ones are not.
-     * NULL: never. */
-    const volatile int *stop;
     /* Called once connections are accepted. May be NULL. */
     void (*listening)(void *user, int port);
     void *user;
@@ -91,7 +88,8 @@ typedef struct kvf_serve_totals {
     double seconds;
 } kvf_serve_totals;
 
-/* Serves until *stop is set: ESTOPPED then. Computes in the calling thread; HTTP, reading
+/* Serves until the flag of kvf_ctx_set_stop() is set: running and waiting requests are answered,
+ * further ones are not. ESTOPPED then. Computes in the calling thread; HTTP, reading
  * requests and watching connections have one each. totals may be NULL. EUSAGE, EMISMATCH and what
  * kvf_prefix_open gives: nothing was served; EIO: the address cannot be listened on; EUNSUPPORTED:
  * built without libmicrohttpd. */

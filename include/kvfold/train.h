@@ -203,8 +203,6 @@ typedef struct kvf_train_options {
 
     /* Row i was set by kvf_train_set, even if to its default (--resume asks). */
     bool given[KVF_MAX_TRAIN_OPTIONS];
-    /* A signal handler sets it: finish the step, save, return ESTOPPED. NULL: never. */
-    const volatile int *stop;
     kvf_event_fn event; /* NULL: none */
     void *event_user;
     kvf_base *open_base; /* as of kvf_train_set_base(); NULL: none */
@@ -221,7 +219,7 @@ typedef struct kvf_train_options {
     const char *places;      /* "encoder,decoder,cross": where the prefix of an encoder-decoder is
                                 attended to; "peft": as PEFT has it, in the decoder, where T5's
                                 relative bias counts the prefix; NULL or "": everywhere */
-    uint64_t reserved[25];
+    uint64_t reserved[26];
 } kvf_train_options;
 
 /* Options on the heap, at their defaults, for programs that set them by name and do not look
@@ -253,9 +251,6 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
 void kvf_train_set_base(kvf_train_options *options, kvf_base *base);
 /* Who hears of steps, validations and saves, in the thread that trains. NULL: nobody. */
 void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *user);
-/* Where a signal handler or another thread sets a number other than 0 to end the run: the step is
- * finished, everything saved, and kvf_train returns ESTOPPED. NULL: never. */
-void kvf_train_set_stop(kvf_train_options *options, const volatile int *stop);
 
 typedef struct kvf_train_result {
     int64_t steps;
@@ -288,7 +283,8 @@ typedef struct kvf_train_result {
  * first, or alone, or not yet. */
 int kvf_train_rank(const kvf_ctx *ctx);
 
-/* Trains and writes options->out. ESTOPPED: stopped on request, everything saved, *result filled.
+/* Trains and writes options->out. ESTOPPED: stopped by kvf_ctx_set_stop(), everything saved,
+ * *result filled.
  *
  * Processes that a launcher started together train one run: all call this with equal options, base
  * and data, and stay connected until their contexts are freed. The first one reports events, writes

@@ -63,6 +63,7 @@ _FUNCTIONS = {
     "kvf_ctx_create": (_STATUS, [_P, _P]),
     "kvf_ctx_error": (c.TEXT, [_P]),
     "kvf_ctx_free": (_NOTHING, [_P]),
+    "kvf_ctx_set_stop": (_NOTHING, [_P, _P]),
     "kvf_ctx_threads": (ctypes.c_int, [_P]),
     "kvf_detokenize": (_STATUS, [_P, _P, _P, c.SIZE, c.BOOL, _P, _P]),
     "kvf_eval": (_STATUS, [_P, _P, _P, c.SIZE, _P, _P]),
@@ -120,7 +121,6 @@ _FUNCTIONS = {
     "kvf_train_set": (_STATUS, [_P, _P, c.TEXT, c.TEXT]),
     "kvf_train_set_base": (_NOTHING, [_P, _P]),
     "kvf_train_set_event": (_NOTHING, [_P, c.EVENT, _P]),
-    "kvf_train_set_stop": (_NOTHING, [_P, _P]),
     "kvf_version_string": (c.TEXT, []),
 }
 

@@ -290,9 +290,10 @@ def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid
 
         lib.kvf_train_set_base(made.handle, borrowed)
         lib.kvf_train_set_event(made.handle, event, None)
-        lib.kvf_train_set_stop(made.handle, ctypes.byref(stop.flag))
+        lib.kvf_ctx_set_stop(base._context.handle, ctypes.byref(stop.flag))
         try:
             base._context.call(lib.kvf_train, made.handle, ctypes.byref(result), allow=c.STATUS_STOPPED)
         finally:
+            lib.kvf_ctx_set_stop(base._context.handle, None)
             bar.close()
     return Run(out, base, _result(result))

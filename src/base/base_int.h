@@ -47,6 +47,15 @@ kvf_status kvf__check_reserved(kvf_ctx *ctx, const char *type, const void *reser
 
 /* ---- context --------------------------------------------------------------------------------- */
 
+/* ESTOPPED where the stop flag is set. Loops over batches, tokens and layers check it. */
+kvf_status kvf__ctx_check_stop(kvf_ctx *ctx);
+/* The value of the flag, for calls that finish something first; 0: none. */
+int kvf__ctx_stop(const kvf_ctx *ctx);
+/* Such a call: kvf__ctx_check_stop passes until kvf__ctx_defer_stop(ctx, false). */
+void kvf__ctx_defer_stop(kvf_ctx *ctx, bool defer);
+/* Replaces the flag and returns the former one. */
+const volatile int *kvf__ctx_swap_stop(kvf_ctx *ctx, const volatile int *stop);
+
 /* One thing that lives as long as a context does; leave is called on it when the context is freed.
  * NULL: it holds none. */
 void kvf__ctx_hold(kvf_ctx *ctx, void *held, void (*leave)(void *held));

@@ -108,6 +108,36 @@ int kvf_ctx_threads(const kvf_ctx *ctx)
     return ctx->threads;
 }
 
+/* ---- stopping -------------------------------------------------------------------------------- */
+
+void kvf_ctx_set_stop(kvf_ctx *ctx, const volatile int *stop)
+{
+    if (ctx) ctx->stop = stop;
+}
+
+int kvf__ctx_stop(const kvf_ctx *ctx)
+{
+    return ctx && ctx->stop ? *ctx->stop : 0;
+}
+
+kvf_status kvf__ctx_check_stop(kvf_ctx *ctx)
+{
+    if (!kvf__ctx_stop(ctx) || ctx->defers_stop) return KVF_OK;
+    return kvf__fail(ctx, KVF_ESTOPPED, "stopped on request");
+}
+
+void kvf__ctx_defer_stop(kvf_ctx *ctx, bool defer)
+{
+    ctx->defers_stop = defer;
+}
+
+const volatile int *kvf__ctx_swap_stop(kvf_ctx *ctx, const volatile int *stop)
+{
+    const volatile int *before = ctx->stop;
+    ctx->stop = stop;
+    return before;
+}
+
 uint64_t kvf__ctx_allocations(const kvf_ctx *ctx)
 {
     return ctx->allocations;

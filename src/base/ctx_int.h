@@ -12,6 +12,8 @@ enum { KVF__OUTFILES = 8 };
 
 struct kvf_ctx {
     int threads;
+    const volatile int *stop; /* the caller's; NULL: none */
+    bool defers_stop;
     kvf_log_fn log;
     void *log_user;
     uint64_t allocations;

@@ -63,12 +63,13 @@ static const kvf__option_row OPTIONS[] = {
     CLI_AUTO_PRECISION(MODEL(how.precision)),
 };
 
-static void print_piece(void *user, size_t prompt, const char *text, size_t bytes)
+static bool print_piece(void *user, size_t prompt, const char *text, size_t bytes)
 {
     (void)user;
     (void)prompt;
     fwrite(text, 1, bytes, stdout);
     fflush(stdout);
+    return true;
 }
 
 static void print_line(const char *text)

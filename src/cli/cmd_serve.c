@@ -112,7 +112,7 @@ static int serve_on(cli_call *call, serve_values *v, kvf_base *base)
     if (v->serve.access_log && !strcmp(v->serve.access_log, CLI_STDOUT)) v->serve.access_log = "-";
     v->serve.cors = v->cors.item;
     v->serve.n_cors = v->cors.n;
-    v->serve.stop = cli_stop_install();
+    kvf_ctx_set_stop(call->ctx, cli_stop_install());
     v->serve.listening = print_address;
     v->serve.user = &s;
     kvf_status st = kvf_serve(call->ctx, base, &v->serve, &totals);

@@ -132,7 +132,7 @@ static int run(cli_call *call)
     kvf_json *report = NULL;
     int code = cli_set_values(call, &options);
     if (code) return code;
-    options.train.stop = cli_stop_install();
+    kvf_ctx_set_stop(call->ctx, cli_stop_install());
     kvf_status st = kvf_sweep(call->ctx, &options, NULL, &report);
     cli_progress_clear(&w.progress);
     if (st && st != KVF_ESTOPPED) return cli_fail_status(call, st);

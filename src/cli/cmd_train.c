@@ -48,7 +48,7 @@ int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watche
 {
     if (call->common.json) w->notes = kvf_json_array();
     if (call->common.json && !w->notes) return cli_fail(call->command, "out of memory");
-    options->stop = cli_stop_install();
+    kvf_ctx_set_stop(call->ctx, cli_stop_install());
     options->event = cli_watch;
     options->event_user = w;
     return CLI_OK;

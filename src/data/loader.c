@@ -105,6 +105,7 @@ kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__source *source)
 kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__source *source)
 {
     kvf__made_groups *groups = &load->groups;
+    KVF_TRY(kvf__ctx_check_stop(load->ctx));
     RESERVE_ONE(load, groups->end, groups->end_cap, groups->n);
     if (load->keeps) {
         RESERVE_ONE(load, groups->v, groups->cap, groups->n);

@@ -36,7 +36,8 @@ typedef struct generator {
     kvf__ends ends;
     const kvf_prefix **prefixes; /* [n_prefixes] that answer as one */
     int64_t n_prefixes;
-    bool infix; /* a prefix is inside rows */
+    bool infix;   /* a prefix is inside rows */
+    bool stopped; /* by the caller's callback */
     kvf__ensemble *session;
     prompt_row *rows; /* [n] */
     int64_t n, group; /* rows, and how many run together */
@@ -198,10 +199,16 @@ static int64_t longest_row(const generator *g)
 static void stream(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish finish)
 {
     const prompt_row *r = user;
-    const kvf_generate_options *o = r->generator->options;
+    generator *g = r->generator;
+    const kvf_generate_options *o = g->options;
     (void)new_tokens;
     (void)finish;
-    if (n) o->token(o->token_user, (size_t)(r - r->generator->rows), text, n);
+    if (n && !g->stopped) g->stopped = !o->token(o->token_user, (size_t)(r - g->rows), text, n);
+}
+
+static kvf_status check_stopped(const generator *g)
+{
+    return g->stopped ? kvf__fail(g->ctx, KVF_ESTOPPED, "stopped by the token callback") : KVF_OK;
 }
 
 static kvf__sampling sampling_of(const kvf_generate_options *o)
@@ -298,9 +305,12 @@ static kvf_status make_texts(const generator *g, char **texts)
 /* Prompts that run together, from their first tokens to their ends. */
 static kvf_status complete_group(generator *g, prompt_row *group, int64_t n)
 {
-    KVF_TRY(prefill(g, group, n));        /* prompts -> first tokens */
-    while (batch_unfinished(g, group, n)) /* tokens -> logits -> sample -> text, stop? */
+    KVF_TRY(prefill(g, group, n)); /* prompts -> first tokens */
+    KVF_TRY(check_stopped(g));
+    while (batch_unfinished(g, group, n)) { /* tokens -> logits -> sample -> text, stop? */
         KVF_TRY(g->draft ? step_runs(g, group) : step(g, &g->stats.decode_seconds));
+        KVF_TRY(check_stopped(g));
+    }
     return KVF_OK;
 }
 
@@ -317,7 +327,7 @@ static kvf_status search_beams(generator *g, prompt_row *r)
     KVF_TRY(kvf__beam_complete(g->ctx, &search, &r->row));
     g->stats = search.stats;
     if (g->options->token) stream(r, c->text.data, c->text.n, (int64_t)c->out.n, c->finish);
-    return KVF_OK;
+    return check_stopped(g);
 }
 
 /* A draft is right where it is the likeliest: there must be one way to go on, and one prefix. */

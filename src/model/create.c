@@ -163,6 +163,7 @@ static kvf_status pack_all(creation *c)
 
     if (c->model->store.late) return kvf__creation_pack_first(c);
     for (int64_t unit = 0; unit < units; unit++) {
+        KVF_TRY(kvf__ctx_check_stop(c->ctx));
         KVF_TRY(kvf__creation_pack_unit(c, unit));
         if (c->options.packed && (unit < c->desc->L || unit == units - 1))
             c->options.packed(c->options.user);

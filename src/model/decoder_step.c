@@ -544,6 +544,7 @@ kvf_status kvf__decoder_step(kvf_ctx *ctx, kvf__decoder *decoder, const kvf__ste
 {
     kvf__team team;
 
+    KVF_TRY(kvf__ctx_check_stop(ctx));
     KVF_TRY(check_step(ctx, decoder, step));
     KVF_TRY(kvf__rope_extend(ctx, decoder->model, decoder->position, step->n));
     kvf__team_init(&team);

@@ -353,6 +353,7 @@ kvf_status kvf__pass_fwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 
     const int64_t first = entry->known ? entry->layer : kvf__pass_first_layer(pass);
     for (int64_t l = first; l < pass->model->desc.L; l++) {
+        KVF_TRY(kvf__ctx_check_stop(ctx));
         if (entry->layer && l == entry->layer && !entry->known)
             memcpy(entry->x, pass->fwd.x,
                    (size_t)(pass->batch->n_tokens * pass->model->desc.C) * sizeof(float));

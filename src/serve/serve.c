@@ -74,7 +74,9 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
         .ctx = ctx, .base = base, .options = *options, .access_log = -1, .created = time(NULL)};
     server.metrics.max_rows = options->max_rows;
     kvf__queue_init(&server.queue, &server.options);
+    kvf__ctx_defer_stop(ctx, true); /* requests are answered first */
     kvf_status st = serve(ctx, &server);
+    kvf__ctx_defer_stop(ctx, false);
     kvf__reader_stop(&server);
     kvf__http_stop(&server);
     if (totals)

@@ -389,7 +389,7 @@ static void flush(kvf__queue *queue)
 /* True once nothing is left to do after a stop. */
 static bool stops(kvf__server *server)
 {
-    if (!server->options.stop || !*server->options.stop) return false;
+    if (!kvf__ctx_stop(server->ctx)) return false;
     pthread_mutex_lock(&server->queue.lock);
     const bool first = !server->queue.closing, idle = !server->queue.n;
     server->queue.closing = true;

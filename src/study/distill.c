@@ -564,7 +564,9 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_dis
     KVF_TRY(kvf__check_alone(ctx, "distillation"));
     KVF_TRY(decide_train(ctx, options->system_prompt != NULL, &d.options.train));
     KVF_TRY(check(ctx, &d.options));
+    kvf__ctx_defer_stop(ctx, true);
     kvf_status st = run(&d, ctx, result);
+    kvf__ctx_defer_stop(ctx, false);
     kvf__document_done(&d.document);
     kvf__teacher_done(&d.held_out);
     kvf__row_list_done(&d.queries);

@@ -32,7 +32,6 @@ static kvf_status set_options(kvf__sweep *s, kvf__sweep_run *run)
         KVF_TRY(kvf_train_set(s->ctx, o, run->row->settings[i].name, run->row->settings[i].value));
     o->out = run->out;
     if (run->tensorboard) o->tensorboard = run->tensorboard;
-    o->stop = &s->stop;
     o->event = on_event;
     o->event_user = run;
     checked = *o;
@@ -152,8 +151,7 @@ static kvf_status follow_step(kvf__sweep_run *run, kvf__member *m, double second
 
 static bool stop_requested(const kvf__sweep *s)
 {
-    const volatile int *stop = s->options->train.stop;
-    return stop && *stop;
+    return s->caller_stop && *s->caller_stop;
 }
 
 static kvf_status group_loop(kvf__sweep *s, kvf__run_group *group, kvf__sweep_run *const *runs)
@@ -320,6 +318,8 @@ kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_sweep_r
 {
     kvf__sweep s = {.ctx = ctx, .options = options, .begin = kvf__clock()};
     kvf_json *report = NULL;
+    s.caller_stop = kvf__ctx_swap_stop(ctx, &s.stop); /* the runs' */
+    kvf__ctx_defer_stop(ctx, true);
     kvf_status st = prepare(&s);
     if (!st) st = train_all(&s);
     if (!st) st = kvf__sweep_report(&s, &report);
@@ -332,6 +332,8 @@ kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_sweep_r
         kvf_json_free(report);
     if (!st && s.stop && is_unfinished(&s))
         st = kvf__fail(ctx, KVF_ESTOPPED, "stopped, all runs saved; --resume continues them");
+    kvf__ctx_defer_stop(ctx, false);
+    kvf__ctx_swap_stop(ctx, s.caller_stop);
     sweep_done(&s);
     return st;
 }

@@ -114,6 +114,7 @@ typedef struct kvf__sweep {
     kvf__states *states; /* --keep-states, of all groups; NULL: none yet */
     bool made_folder;    /* options->out was not there */
     volatile int stop;   /* what the runs see: set between two steps only */
+    const volatile int *caller_stop;
     double begin;
     int64_t passes;      /* optimizer steps, each of several runs */
     double step_seconds; /* in them */

@@ -89,11 +89,6 @@ void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *u
     options->event_user = user;
 }
 
-void kvf_train_set_stop(kvf_train_options *options, const volatile int *stop)
-{
-    options->stop = stop;
-}
-
 /* ---- by name --------------------------------------------------------------------------------- */
 
 static kvf_status unknown(kvf_ctx *ctx, const char *name)

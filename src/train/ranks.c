@@ -252,7 +252,7 @@ kvf_status kvf__ranks_end(kvf__trainer *t, kvf_status st)
 
 int kvf__ranks_signal(const kvf__trainer *t)
 {
-    int own = t->options.stop ? *t->options.stop : 0;
+    const int own = kvf__ctx_stop(t->ctx);
     return own ? own : t->ranks ? t->ranks->signal : 0;
 }
 

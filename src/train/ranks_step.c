@@ -197,7 +197,7 @@ kvf_status kvf__ranks_sum(kvf__trainer *t, kvf__step_rows *rows, kvf_status st)
 {
     if (!t->ranks) return st;
     kvf__report mine = {.status = (int32_t)st,
-                        .signal = t->options.stop ? *t->options.stop : 0,
+                        .signal = kvf__ctx_stop(t->ctx),
                         .loss_sum = rows->loss_sum,
                         .computed_tokens = t->progress.computed_tokens - t->ranks->computed};
     if (st) snprintf(mine.line, sizeof mine.line, "%s", kvf_ctx_error(t->ctx));

@@ -514,7 +514,7 @@ kvf_status kvf__trainer_run(kvf__trainer *t, double begin, kvf_train_result *res
     return st;
 }
 
-kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
+static kvf_status train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
 {
     kvf__trainer t;
     kvf__ranks *ranks = NULL;
@@ -523,5 +523,13 @@ kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_r
     KVF_TRY(kvf__trainer_init(ctx, options, &(kvf__trainer_uses){.ranks = ranks}, &t));
     kvf_status st = kvf__trainer_run(&t, begin, result);
     kvf__trainer_done(&t);
+    return st;
+}
+
+kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
+{
+    kvf__ctx_defer_stop(ctx, true); /* a step is finished and saved first */
+    const kvf_status st = train(ctx, options, result);
+    kvf__ctx_defer_stop(ctx, false);
     return st;
 }
