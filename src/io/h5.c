@@ -2,8 +2,8 @@
  *
  * Files are written with bounds (V18, V18): superblock 2, checksummed metadata, readable by every
  * HDF5 since 1.8 and reopenable after a kill. No times are stored, so equal content
- * gives equal bytes. While a file of ours is open HDF5 neither prints nor loads filter plug-ins;
- * the caller's settings come back at close. */
+ * gives equal bytes. While a file of ours is open, HDF5 neither prints nor loads filter plug-ins,
+ * and no other thread of ours calls it (h5_lock.c); the host's settings come back at close. */
 #include "h5_raw.h"
 #include "sandbox.h"
 
@@ -95,29 +95,15 @@ void kvf__h5_check_written(kvf__h5 *h5, kvf__h5_id at, const char *what)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* No closing of HDF5 at exit: every file is closed here, and after a damaged file of which HDF5
- * lost track that closing may crash. */
-static void hush(kvf__h5 *h5)
+/* HDF5's lock, until close. */
+static void enter(kvf__h5 *h5)
 {
-    H5E_auto2_t print = NULL;
-
-    H5dont_atexit();
-    H5Eget_auto2(H5E_DEFAULT, &print, &h5->print_user);
-    h5->print = print;
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    H5PLget_loading_state(&h5->plugins);
-    H5PLset_loading_state(0);
-    h5->hushed = true;
-}
-
-/* After a damaged file HDF5 1.10 may keep objects open that it should not; errors about them
- * are not printed. */
-static void unhush(kvf__h5 *h5)
-{
-    if (!h5->hushed) return;
-    H5PLset_loading_state(h5->plugins);
-    if (!h5->broken) H5Eset_auto2(H5E_DEFAULT, h5->print, h5->print_user);
-    h5->hushed = false;
+    if (h5->status) return;
+    h5->locked = kvf__h5_enter();
+    if (!h5->locked)
+        kvf__h5_fail(h5, KVF__H5_NONE, KVF_EUSAGE,
+                     "this process was forked while another thread had an HDF5 file open: "
+                     "files are opened before the fork, or after an exec");
 }
 
 /* No lock: a file is renamed into place whole and never changed, and on NFS locks fail for no good
@@ -144,23 +130,13 @@ static void make_temp(kvf__h5 *h5, hid_t access)
         kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
 }
 
-static kvf__h5 begin(kvf_ctx *ctx, const char *path)
-{
-    kvf__h5 h5 = KVF__H5_NOTHING;
-
-    h5.ctx = ctx;
-    h5.path = path;
-
-    hush(&h5);
-    return h5;
-}
-
 kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind, int64_t format)
 {
-    kvf__h5 h5 = begin(ctx, path);
+    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
     hid_t access, creation;
 
     h5.status = kvf__outfile_begin(ctx, path, force, &h5.out);
+    enter(&h5);
     if (h5.status) return h5;
     access = make_access(true, strcmp(kind, "base") == 0);
     creation = kvf__h5_creation(H5P_FILE_CREATE);
@@ -199,12 +175,13 @@ static void check_heading(kvf__h5 *h5, const char *want)
 
 kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind)
 {
-    kvf__h5 h5 = begin(ctx, path);
+    kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
     hid_t access;
     haddr_t end = 0;
 
     h5.status = kvf__mapfile_open(ctx, path, &h5.map);
     KVF__H5_TRY(&h5, kvf__h5_sandbox(ctx, &h5.map));
+    enter(&h5);
     if (h5.status) return h5;
     h5.file_bytes = h5.map.n;
     access = make_access(false, false);
@@ -249,7 +226,7 @@ kvf_status kvf__h5_close(kvf__h5 *h5)
     kvf__free(h5->failure);
     kvf__mapfile_close(&h5->map);
     kvf__outfile_abort(&h5->out);
-    unhush(h5);
+    if (h5->locked) kvf__h5_leave(h5->broken);
     *h5 = KVF__H5_NOTHING;
     return st;
 }
@@ -257,8 +234,10 @@ kvf_status kvf__h5_close(kvf__h5 *h5)
 const char *kvf__h5_version(char buf[32])
 {
     unsigned major = 0, minor = 0, release = 0;
+    const bool locked = kvf__h5_enter();
 
     H5get_libversion(&major, &minor, &release);
+    if (locked) kvf__h5_leave(false);
     snprintf(buf, 32, "%u.%u.%u", major, minor, release);
     return buf;
 }

@@ -32,11 +32,8 @@ typedef struct kvf__h5 {
     int64_t format;    /* kvfold_format */
     kvf__outfile out;  /* writing only */
     int *failure;      /* writing only: errno of a write that failed, 0: none did (h5_fd.c) */
-    bool hushed;       /* HDF5's own printing and plug-ins are off until close */
-    bool broken;       /* HDF5 failed: it stays hushed */
-    int (*print)(int64_t, void *);
-    void *print_user;
-    unsigned plugins;
+    bool locked;       /* the lock of HDF5 is held until close, by the thread that opened */
+    bool broken;       /* HDF5 failed, and may have lost track of objects */
 } kvf__h5;
 #define KVF__H5_NOTHING ((kvf__h5){.file = KVF__H5_NONE})
 

@@ -6,6 +6,12 @@
 
 #include <hdf5.h>
 
+/* Takes HDF5's lock for this thread, which may hold it already, and keeps HDF5 from printing and
+ * from loading plug-ins; each such call needs one of kvf__h5_leave. False: it cannot be had, after
+ * a fork (h5_lock.c). broken: errors about objects that HDF5 failed to close are not to be printed.
+ */
+bool kvf__h5_enter(void);
+void kvf__h5_leave(bool broken);
 /* The file's type for a dtype: little-endian IEEE, and two-byte floats with bfloat16's fields as
  * h5py writes them. A copy to be closed; negative if HDF5 fails. */
 hid_t kvf__h5_type(kvf__dtype dtype);
