@@ -1,6 +1,7 @@
 /* Rows in memory are the file that they would be: the same lines, the same rows, and of a run, on a
  * base that was open already too, the same bytes. And what is no row is refused. */
 #include "memory_rows.h"
+#include "open_base.h"
 #include "toy_run.h"
 
 #include <math.h>
@@ -202,12 +203,57 @@ START_TEST(what_is_no_row_is_refused)
 }
 END_TEST
 
-START_TEST(a_base_that_cannot_train_is_refused)
+/* Loop rows: how weights are kept. The base was opened for forward passes alone, and its files are
+ * gone when it is trained on. */
+START_TEST(an_open_base_becomes_ready_to_train)
 {
+    const kvf_base_options how[] = {{.precision = KVF_PRECISION_F32},
+                                    {.weight_dtype = KVF_WEIGHTS_F32},
+                                    {.stream_layers = true}};
+    const int32_t ids[] = {4, 9, 16, 25};
+    float before[4 * 61];
+    char weights[600];
     kvf_train_options o = toy_run_options(out);
-    o.open_base = open_base();
-    expect_failure(&o, KVF_EUSAGE, "without backward passes");
-    kvf_base_free(o.open_base);
+    kvf_base *opened = NULL;
+    o.weight_dtype = how[_i].weight_dtype;
+    train(&o);
+    ck_assert_int_eq(kvf_base_open(ctx, base, &how[_i], &opened), KVF_OK);
+    ck_assert_int_eq(kvf_logits(ctx, opened, NULL, ids, 4, before), KVF_OK);
+    snprintf(weights, sizeof weights, "%s/model.safetensors", base);
+    ck_assert_int_eq(remove(weights), 0);
+    o.out = other;
+    o.base = NULL;
+    o.open_base = opened;
+    train(&o);
+    ck_assert(equal_files(out, other));
+    expect_logits(opened, before);
+    kvf_base_free(opened);
+}
+END_TEST
+
+START_TEST(a_base_without_memory_to_train_stays_as_it_was)
+{
+    const int32_t ids[] = {4, 9, 16, 25};
+    float before[4 * 61];
+    kvf_base *opened = open_base();
+    int64_t n;
+    ck_assert_int_eq(kvf_logits(ctx, opened, NULL, ids, 4, before), KVF_OK);
+    for (n = 0;; n++) {
+        kvf__ctx_fail_allocation(ctx, n);
+        const kvf_status st = kvf__base_add_backward(ctx, opened);
+        kvf__ctx_fail_allocation(ctx, -1);
+        if (!st) break;
+        ck_assert_int_eq(st, KVF_ENOMEM);
+        expect_logits(opened, before);
+    }
+    ck_assert_int_gt(n, 5);
+    expect_logits(opened, before);
+    kvf_base_free(opened);
+}
+END_TEST
+
+START_TEST(paths_of_rows_are_shown)
+{
     ck_assert_str_eq(kvf__shown_path("/proc/self/fd/0"), "/proc/self/fd/0");
     ck_assert_str_eq(kvf__shown_path("file.jsonl"), "file.jsonl");
 }
@@ -224,7 +270,9 @@ int main(void)
     tcase_add_loop_test(core, a_run_has_the_bytes_of_one_on_files, 0, 2);
     tcase_add_loop_test(core, an_open_base_is_trained_as_a_copy, 0, 4);
     tcase_add_test(core, what_is_no_row_is_refused);
-    tcase_add_test(core, a_base_that_cannot_train_is_refused);
+    tcase_add_loop_test(core, an_open_base_becomes_ready_to_train, 0, 3);
+    tcase_add_test(core, a_base_without_memory_to_train_stays_as_it_was);
+    tcase_add_test(core, paths_of_rows_are_shown);
     tcase_add_test(core, a_base_that_carries_values_is_refused);
     suite_add_tcase(suite, core);
     return ck_main(suite);

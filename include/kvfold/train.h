@@ -244,9 +244,10 @@ bool kvf_train_option(size_t index, kvf_option *out);
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
                          const char *value);
 /* In place of "base": one that is open, which stays as it is and must outlive the call. Its files
- * are not opened again. It is for backward passes, else EUSAGE, unless what is trained changes the
- * base (methods adapter and full, --unfreeze base): that gets a model of its own, in the same
- * precision, packed from the same mapped weights, as large as another base while it trains.
+ * are not opened again. Where it was opened without `backward`, its weights are also packed for
+ * backward passes, and kept so. A run that changes the base (methods adapter and full, --unfreeze
+ * base) gets a model of its own, in the same precision, packed from the same mapped weights, as
+ * large as another base while it trains.
  * EUSAGE too where it was opened for a prefix that changes it. NULL: none. */
 void kvf_train_set_base(kvf_train_options *options, kvf_base *base);
 /* Who hears of steps, validations and saves, in the thread that trains. NULL: nobody. */

@@ -290,6 +290,15 @@ kvf_status kvf__base_copy_bf16(kvf_ctx *ctx, const kvf_base *from, kvf_base **ou
     return copy_base(ctx, from, KVF_PRECISION_BF16, &how, NULL, out);
 }
 
+kvf_status kvf__base_add_backward(kvf_ctx *ctx, kvf_base *base)
+{
+    const kvf__model_options how = {.packed = kvf__weights_forget, .user = &base->weights};
+
+    KVF_TRY(kvf__model_add_backward(ctx, base->model, &base->slots, &how));
+    base->backward = true;
+    return KVF_OK;
+}
+
 kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                          kvf_base **out)
 {

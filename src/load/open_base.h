@@ -88,7 +88,11 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
  * in the precision of `from`, packed from what that has mapped; no file is opened. */
 kvf_status kvf__base_copy_as(kvf_ctx *ctx, const kvf_base *from, const kvf_base_options *options,
                              const kvf__train *form, kvf_base **out);
-/* The same for forward passes in bf16, as the file has it: what another precision is compared with.
+/* Makes an open base ready for backward passes, from what it has mapped; no file is opened. On
+ * failure the base is as it was. */
+kvf_status kvf__base_add_backward(kvf_ctx *ctx, kvf_base *base);
+/* kvf__base_copy_as for forward passes in bf16, as the file has it: what another precision is
+ * compared with.
  */
 kvf_status kvf__base_copy_bf16(kvf_ctx *ctx, const kvf_base *from, kvf_base **out);
 /* Tokenizer of a GGUF's metadata. */

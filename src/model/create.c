@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "creation.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define ROPE_ROWS_AT_CREATION 8192
@@ -310,6 +311,41 @@ out:
         model->desc.by_layer = (kvf__by_layer){0};
     }
     kvf__model_free(model);
+    return st;
+}
+
+static kvf_status pack_transposed(creation *c)
+{
+    KVF_TRY(kvf__creation_prepare(c));
+    c->packer.forward = false;
+    c->packer.packed_bytes = c->model->packed_bytes;
+    KVF_TRY(pack_all(c));
+    c->model->packed_bytes = c->packer.packed_bytes;
+    return KVF_OK;
+}
+
+kvf_status kvf__model_add_backward(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
+                                   const kvf__model_options *options)
+{
+    creation *c = model->train.again; /* kept where weights are packed just before use */
+    kvf_status st;
+
+    if (model->backward) return KVF_OK;
+    assert(!c || model->store.late);
+    model->backward = true;
+    if (c) {
+        c->ctx = ctx;
+        st = kvf__creation_pack_first(c);
+    } else {
+        st = kvf__alloc(ctx, sizeof *c, &c);
+        if (!st) {
+            *c = (creation){.ctx = ctx, .model = model, .desc = &model->desc, .slots = slots};
+            c->options = *options;
+            st = pack_transposed(c);
+            creation_free(c);
+        }
+    }
+    model->backward = !st;
     return st;
 }
 

@@ -56,6 +56,10 @@ typedef struct kvf__model_options {
  * from them row by row. */
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
                              const kvf__model_options *options, kvf__model **out);
+/* Packs what backward passes read in addition, from the slots that a frozen model was made of; of
+ * the options `packed` and `user` are used. On failure the model is as it was. */
+kvf_status kvf__model_add_backward(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
+                                   const kvf__model_options *options);
 void kvf__model_free(kvf__model *model);
 /* What options.train asked for: adapters by their own names, then weights by Hugging Face's; f32
  * values and gradients, the model's own memory. kvf__pass_bwd adds to the gradients. Empty if

@@ -43,9 +43,7 @@ static kvf_status borrow_base(kvf__trainer *t, kvf_base_options *options, const 
         form->what != KVF__TRAIN_EVERYTHING)
         options->weight_dtype = t->options.weight_dtype = base->weight_dtype;
     if (changes) return kvf__base_copy_as(t->ctx, base, options, form, &t->base);
-    if (!base->backward)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: the base was opened without backward passes",
-                         base->path);
+    KVF_TRY(kvf__base_add_backward(t->ctx, base));
     t->base = base;
     t->borrows_base = true;
     return KVF_OK;
