@@ -141,6 +141,45 @@ START_TEST(what_does_not_fit_is_refused)
 }
 END_TEST
 
+/* Bytes of the file DIR/NAME. */
+static size_t bytes_of(const char *dir, const char *name, char *bytes, size_t most)
+{
+    char path[600];
+
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    const size_t n = fread(bytes, 1, most, file);
+    fclose(file);
+    return n;
+}
+
+START_TEST(an_open_prefix_is_exported_as_its_file)
+{
+    enum { MOST = 1 << 20 };
+    static char a[MOST], b[MOST];
+    static const char NAME[] = "adapter_model.safetensors";
+    kvf_session *session = open_trained("bart", "bart");
+    char folder[2][512], path[512];
+    const char *dir = ck_tmpdir();
+
+    for (int i = 0; i < 2; i++)
+        snprintf(folder[i], sizeof folder[i], "%s/%d", dir, i);
+    snprintf(path, sizeof path, "%s", ck_source("tests/golden/peft_trained/bart/prefix.h5"));
+    kvf_export_options options = {.path = path, .out = folder[0]};
+    ck_assert_msg(!kvf_export(ctx, &options), "%s", kvf_ctx_error(ctx));
+    options.out = folder[1];
+    refused(kvf_prefix_export(ctx, kvf_session_prefix(session), &options), KVF_EUSAGE, "for files");
+    options.path = NULL;
+    ck_assert_msg(!kvf_prefix_export(ctx, kvf_session_prefix(session), &options), "%s",
+                  kvf_ctx_error(ctx));
+    const size_t n = bytes_of(folder[0], NAME, a, MOST);
+    ck_assert_uint_eq(n, bytes_of(folder[1], NAME, b, MOST));
+    ck_assert(n > 1000 && !memcmp(a, b, n));
+    kvf_session_close(session);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("prefix_array");
@@ -151,6 +190,7 @@ int main(void)
     tcase_add_test(cases, mask_and_bias_make_the_copy_the_same);
     tcase_add_test(cases, layers_left_out_are_zeros);
     tcase_add_test(cases, what_does_not_fit_is_refused);
+    tcase_add_test(cases, an_open_prefix_is_exported_as_its_file);
     suite_add_tcase(suite, cases);
     return ck_main(suite);
 }

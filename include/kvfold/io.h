@@ -119,6 +119,10 @@ typedef struct kvf_export_options {
  * EUNSUPPORTED: the prefix is more than keys and values at positions 0 to P - 1 (llamacpp, mlx), or
  * has no form in PEFT. EUSAGE: an option that the format has no place for. */
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options);
+/* The same for a prefix in memory, with the head that it uses. EUSAGE: path, checkpoint or head are
+ * set, or the format is tokenizer. */
+kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
+                             const kvf_export_options *options);
 
 /* Versions of the libraries that decide results and files, as "oneDNN 2.6.3, HDF5 1.10.8", for bug
  * reports. EUSAGE: n bytes are too few, 96 are always enough. */

@@ -249,6 +249,28 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
     return check_base_id(ctx, o->base_id);
 }
 
+static kvf_status check_exportable(kvf_ctx *ctx, const kvf_export_options *options,
+                                   const kvf_prefix *prefix)
+{
+    if (prefix->file.prefix.log_weight)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its virtual tokens have log-weights (--log-weight), which no cache "
+                         "of another program holds",
+                         options->path);
+    if (prefix->file.id.encoder && options->format != KVF_EXPORT_SAFETENSORS &&
+        options->format != KVF_EXPORT_PEFT)
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: a prefix of an encoder-decoder: --format safetensors holds all of its "
+            "places, others do not",
+            options->path);
+    if (!kvf_prefix_changes_base(prefix)) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: method %s is no prefix: neither PEFT nor past key values "
+                     "have a form for it",
+                     options->path, prefix->file.id.method);
+}
+
 static kvf_status open_exportable(kvf_ctx *ctx, const kvf_export_options *options, kvf_prefix **out)
 {
     bool needs_base = false;
@@ -259,23 +281,31 @@ static kvf_status open_exportable(kvf_ctx *ctx, const kvf_export_options *option
                          "%s: its method reads the base: merge the run, then export the prefix",
                          options->path);
     KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, out));
-    if ((*out)->file.prefix.log_weight)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its virtual tokens have log-weights (--log-weight), which no cache "
-                         "of another program holds",
-                         options->path);
-    if ((*out)->file.id.encoder && options->format != KVF_EXPORT_SAFETENSORS &&
-        options->format != KVF_EXPORT_PEFT)
-        return kvf__fail(
-            ctx, KVF_EUNSUPPORTED,
-            "%s: a prefix of an encoder-decoder: --format safetensors holds all of its "
-            "places, others do not",
-            options->path);
-    if (!kvf_prefix_changes_base(*out)) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: method %s is no prefix: neither PEFT nor past key values "
-                     "have a form for it",
-                     options->path, (*out)->file.id.method);
+    return options->head ? kvf_prefix_use_head(ctx, *out, options->head) : KVF_OK;
+}
+
+static kvf_status write_prefix(kvf_ctx *ctx, const kvf_export_options *options,
+                               const kvf_prefix *prefix)
+{
+    KVF_TRY(check_exportable(ctx, options, prefix));
+    return FORMATS[options->format].write(ctx, options, prefix);
+}
+
+kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
+                             const kvf_export_options *options)
+{
+    kvf_export_options o = *options;
+
+    KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_export_options, options));
+    if (o.path || o.checkpoint || o.head || o.format == KVF_EXPORT_TOKENIZER)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "an open prefix is exported as it is: path, checkpoint, head and the "
+                         "format tokenizer are for files");
+    o.path = prefix->path; /* for errors */
+    KVF_TRY(check_options(ctx, &o));
+    KVF_TRY(kvf__check_not_input(ctx, o.out, o.path));
+    KVF_TRY(kvf__check_not_input(ctx, o.out, o.base));
+    return write_prefix(ctx, &o, prefix);
 }
 
 kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
@@ -288,8 +318,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
     KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
     if (options->format == KVF_EXPORT_TOKENIZER) return kvf__export_tokenizer(ctx, options);
     kvf_status st = open_exportable(ctx, options, &prefix);
-    if (!st && options->head) st = kvf_prefix_use_head(ctx, prefix, options->head);
-    if (!st) st = FORMATS[options->format].write(ctx, options, prefix);
+    if (!st) st = write_prefix(ctx, options, prefix);
     kvf_prefix_free(prefix);
     return st;
 }
