@@ -153,7 +153,10 @@ def optional(value: Any) -> Optional[bytes]:
 def text(value: Any) -> bytes:
     """A text or path as C takes it."""
     value = os.fspath(value)
-    coded = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    try:
+        coded = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise Error("a text has a lone surrogate in it, which UTF-8 has no form for") from None
     if b"\0" in coded:
         raise Error("a text has U+0000 in it, which ends texts of C")
     return coded
@@ -248,7 +251,9 @@ def set_threads(n: int) -> None:
     global _threads
     if _used:
         raise Error("set_threads() comes before the first use of kvfold")
-    _threads = n
+    from ._numbers import whole
+
+    _threads = whole("threads", n, ctypes.c_int)
 
 
 def versions() -> str:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, TypedDict
 
 from . import _structs as c
 from ._library import Error, text
+from ._numbers import flag, real, whole
 
 
 class RowOptions(TypedDict, total=False):
@@ -70,10 +71,7 @@ def fill(struct: c.Struct, known: type, options: Mapping[str, Any]) -> None:
             raise Error(f"option {name} is not known" + (f", the nearest is {near[0]}" if near else ""))
         if value is None or name in _LISTS:
             continue
-        try:
-            setattr(struct, name, _value(name, value, types[name]))
-        except (TypeError, ValueError) as error:
-            raise Error(f"{name} {value!r}: {error}") from None
+        setattr(struct, name, _value(name, value, types[name]))
 
 
 def _value(name: str, value: Any, kind: Any) -> Any:
@@ -82,10 +80,8 @@ def _value(name: str, value: Any, kind: Any) -> Any:
     if kind is c.TEXT:
         return text(value)
     if kind is c.REAL:
-        return float(value)
-    if kind is not c.BOOL and not isinstance(value, bool) and int(value) != value:
-        raise ValueError("want a whole number")
-    return bool(value) if kind is c.BOOL else int(value)
+        return real(name, value)
+    return flag(name, value) if kind is c.BOOL else whole(name, value, kind)
 
 
 def texts(values: Optional[Sequence[str]]) -> Any:

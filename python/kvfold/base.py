@@ -9,6 +9,7 @@ import numpy as np
 
 from . import _structs as c
 from ._library import Context, Error, Handle, lib, optional, text
+from ._numbers import array
 from ._options import choice
 from .model import Model
 
@@ -124,7 +125,7 @@ class Base(Model):
 
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
         """The text of ids [n]; special: special tokens are written out."""
-        row = np.ascontiguousarray(ids, dtype=np.int32)
+        row = array("ids", ids, np.int32, "[n]")
         string, n = ctypes.c_void_p(), c.SIZE()
         self._call(lib.kvf_detokenize, row.ctypes.data, len(row), special, ctypes.byref(string), ctypes.byref(n))
         try:

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _structs as c
 from ._library import Handle, lib
+from ._numbers import array, real, whole
 from ._options import EvalOptions, GenerateOptions, RowOptions, fill, texts
 from ._rows import Data, Source
 
@@ -62,9 +63,10 @@ class Model:
         base, prefix = self._base_and_prefix()
         how = lib.kvf_generate_defaults()
         fill(how, GenerateOptions, options)
-        how.max_tokens = max_tokens
+        how.max_tokens = whole("max_tokens", max_tokens)
         stop = texts(options.get("stop"))
-        bias = [c.kvf_token_bias(id, value) for id, value in (options.get("logit_bias") or {}).items()]
+        bias = [c.kvf_token_bias(whole("logit_bias", id, ctypes.c_int32), real("logit_bias", value, ctypes.c_float))
+                for id, value in (options.get("logit_bias") or {}).items()]
         biases = (c.kvf_token_bias * len(bias))(*bias)
         how.stop, how.n_stop = ctypes.cast(stop, ctypes.POINTER(c.TEXT)), len(stop)
         how.logit_bias, how.n_logit_bias = ctypes.cast(biases, ctypes.POINTER(c.kvf_token_bias)), len(biases)
@@ -129,7 +131,7 @@ class Model:
     def logits(self, ids: Sequence[int]) -> np.ndarray:
         """[n, V] float32: logits after each of a row's n tokens, which follow the prefix and are taken as they are."""
         base, prefix = self._base_and_prefix()
-        row = np.ascontiguousarray(ids, dtype=np.int32)
+        row = array("ids", ids, np.int32, "[n]")
         out = np.empty((len(row), base.shape.V), dtype=np.float32)
         base._call(lib.kvf_logits, prefix, row.ctypes.data, len(row), out.ctypes.data)
         return out

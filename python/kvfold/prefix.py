@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _structs as c
 from ._library import Context, Error, Handle, lib, optional, text, thread_context
+from ._numbers import array, whole
 from ._options import choice
 from .base import Base, Path
 from .model import Model
@@ -73,20 +74,17 @@ class Prefix(Model):
         position_start: position of a text's first token; None: P. log_weights [L, G, P]: added to the scores of its keys.
         layer_mask [L]: which layers have the prefix; None: all. relative_bias: keys of T5's decoder take its bias, as PEFT's do.
         """
-        array = np.ascontiguousarray(values, dtype=np.float32)
-        if array.ndim != 6:
-            raise Error(f"values have shape {list(array.shape)}, want [L, 2, 1, G, P, D]", "ESHAPE")
-        handle = base._context.make(lib.kvf_prefix_from_array, lib.kvf_prefix_free, base._handle, array.ctypes.data,
-                                    (c.INT * 6)(*array.shape), -1 if position_start is None else position_start)
+        kv = array("values", values, np.float32, "[L, 2, 1, G, P, D]")
+        start = -1 if position_start is None else whole("position_start", position_start, least=0)
+        handle = base._context.make(lib.kvf_prefix_from_array, lib.kvf_prefix_free, base._handle, kv.ctypes.data,
+                                    (c.INT * 6)(*kv.shape), start)
         if layer_mask is not None:
-            mask = np.ascontiguousarray(layer_mask, dtype=np.uint8)
+            mask = array("layer_mask", layer_mask, np.uint8, "[L]")
             base._context.call(lib.kvf_prefix_set_layer_mask, handle, mask.ctypes.data, mask.size)
         if relative_bias:
             base._context.call(lib.kvf_prefix_set_relative_bias, handle, True)
         if log_weights is not None:
-            weights = np.ascontiguousarray(log_weights, dtype=np.float32)
-            if weights.ndim != 3:
-                raise Error(f"log-weights have shape {list(weights.shape)}, want [L, G, P]", "ESHAPE")
+            weights = array("log_weights", log_weights, np.float32, "[L, G, P]")
             base._context.call(lib.kvf_prefix_set_log_weights, handle, weights.ctypes.data, (c.INT * 3)(*weights.shape))
         return cls(handle, base._context, base)
 

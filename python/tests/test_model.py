@@ -1,5 +1,7 @@
 """Bases and prefixes compute what the command computes, bit for bit."""
+import functools
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -127,6 +129,7 @@ class Misuse(Case):
         self.fails("top_k 1.5: want a whole number", base.generate, ["a"], top_k=1.5)
         self.fails("want a list of texts", base.generate, "a")
         self.fails("U[+]0000", base.generate, ["a\0b"])
+        self.fails("a text has a lone surrogate", base.generate, ["a\ud800b"])
         self.fails("rows:2: want a dict", base.score, [("a", "b"), 3], status="EDATA")
         self.fails("rows:1: .*JSON compliant", base.score, [{"prompt": "a", "completion": "b", "x": float("nan")}], status="EDATA")
         self.fails("rows:1: .*surrogates", base.score, [("a", "\ud800")], status="EDATA")
@@ -134,6 +137,38 @@ class Misuse(Case):
         self.fails("predict needs a prefix", base.predict, PAIRS, status="EUSAGE")
         self.fails("outside the vocabulary|vocabulary", base.logits, [100000], status="ESHAPE")
         self.fails("comes before", kvfold.set_threads, 1)
+
+    def test_numbers_and_arrays(self):
+        """What C would get as another number, or read past, is refused by name."""
+        base, values = self.base, np.zeros((2, 2, 1, 2, 3, 8))
+        make = functools.partial(kvfold.Prefix.from_numpy, base)
+        for ids in ([[65, 66], [67, 68]], np.zeros((9, 0), np.int32), 65):
+            self.fails("ids have shape .*, want \\[n\\]", base.logits, ids, status="ESHAPE")
+            self.fails("ids have shape", base.detokenize, ids, status="ESHAPE")
+        for ids in ([65.9], [True], ["a"], [None], [1j]):
+            self.fails("ids are .*, want whole numbers", base.detokenize, ids)
+        for ids in (np.array([66, 2**32 + 65]), np.array([2**64 - 1], np.uint64), [-2**31 - 1]):
+            self.fails("ids: -?[0-9]+ does not fit int32", base.logits, ids)
+        self.fails("ids: ", base.detokenize, [[1], [2, 3]])
+        self.assertEqual(base.detokenize(np.array([97, 98], np.uint64)), "ab")
+        self.assertEqual(base.detokenize([]), "")
+        self.fails("values are complex64, want numbers", make, values.astype(np.complex64))
+        self.fails("values: 1e[+]300 does not fit float32", make, np.where(values == 0, 1e300, 0))
+        self.fails("layer_mask: -1 does not fit uint8", make, values, layer_mask=[-1, 1])
+        self.fails("layer_mask are float64", make, values, layer_mask=[0.5, 1])
+        self.fails("log_weights: 1e[+]39 does not fit", make, values, log_weights=np.full((2, 2, 3), 1e39))
+        for start, why in ((-5, "want 0 to"), (2**63, "want 0 to"), (1.5, "whole number"), ("P", "whole number")):
+            self.fails(f"position_start .*{why}", make, values, position_start=start)
+        for option, value in (("max_tokens", 2**64 + 3), ("max_tokens", 2.5), ("seed", -1), ("seed", 2**64), ("top_k", True),
+                              ("top_k", "4"), ("beams", math.inf), ("beams", math.nan), ("temperature", "hot"),
+                              ("top_p", np.zeros((9, 9)))):
+            self.fails(f"{option} .*: want ", base.generate, ["a"], **{option: value})
+        for bias in ({2**32 + 65: 1}, {65: 1e39}, {65: "much"}, {6.5: 1}):
+            self.fails("logit_bias .*: want ", base.generate, ["a"], logit_bias=bias)
+        self.fails("per_class 'False': want True or False", base.eval, PAIRS, per_class="False")
+        self.fails("limit .*: want -9", base.eval, PAIRS, limit=2**64 + 1)
+        self.assertEqual(base.generate(["a"], max_tokens=np.int16(2), top_k=5.0, seed=2**64 - 1, temperature=np.float32(0)),
+                         base.generate(["a"], max_tokens=2))
 
     def test_rows_of_any_kind(self):
         want = self.base.score([{"prompt": "ab", "completion": "cd"}, {"text": "abcd"}])
