@@ -88,6 +88,7 @@ _FUNCTIONS = {
     "kvf_prefix_base_hash": (c.TEXT, [_P]),
     "kvf_prefix_changes_base": (c.BOOL, [_P]),
     "kvf_prefix_check": (_STATUS, [_P, _P, _P, c.BOOL]),
+    "kvf_prefix_export": (_STATUS, [_P, _P, _P]),
     "kvf_prefix_free": (_NOTHING, [_P]),
     "kvf_prefix_from_array": (_STATUS, [_P, _P, _P, _P, c.INT, _P]),
     "kvf_prefix_kv": (_P, [_P, _P]),
@@ -171,6 +172,9 @@ class Handle:
     @property
     def _as_parameter_(self) -> Any:
         return self.pointer
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an object of kvfold is not copied or pickled: save it to a file")
 
     def __del__(self) -> None:
         self._free(self.pointer)

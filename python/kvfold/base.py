@@ -48,6 +48,7 @@ class Base(Model):
                                        stream_layers=stream_layers, lora=optional(lora))
         self._context = Context()
         self._carried: Optional[Handle] = None
+        self._again = os.path.abspath(self.path) if os.path.exists(self.path) else self.path  # os.chdir() may come; or a Hub id
         self._open()
 
     def _open(self) -> None:
@@ -57,27 +58,12 @@ class Base(Model):
     def _carrying(self, prefix: Handle) -> Base:
         """The same base again, with the values that a prefix (an adapter) puts into it."""
         other = object.__new__(Base)
-        other.path, other._how, other._context, other._carried = self.path, self._how, Context(), prefix
+        other.path = other._again = self._again
+        other._how, other._context, other._carried = self._how, Context(), prefix
         other._open()
+        if other.hash != self.hash:
+            raise Error(f"{self.path}: holds other weights now than when it was opened", "EMISMATCH")
         return other
-
-    def _for_training(self, backward: bool) -> Handle:
-        """What train() borrows; backward: weights are also kept as backward passes read them, from then on."""
-        with self._context.lock:
-            self._context.check_idle()
-            if backward and not self._how.backward:
-                self._reopen(True)
-            return self._handle
-
-    def _reopen(self, backward: bool) -> None:
-        del self._handle  # never twice in memory
-        self._how.backward = backward
-        try:
-            self._open()
-        except BaseException:
-            if backward:
-                self._reopen(False)
-            raise
 
     def _call(self, function: Callable, *arguments: Any) -> None:
         with self._context.lock:

@@ -40,10 +40,8 @@ class _Array:
 class Prefix(Model):
     """Made by Prefix.load, .from_numpy, .from_peft, or Run.merge. `base` is what it is used with; None: nothing to compute on."""
 
-    def __init__(self, handle: Handle, context: Context, base: Optional[Base], path: Optional[Path] = None,
-                 checkpoint: Optional[str] = None, head: Optional[str] = None) -> None:
+    def __init__(self, handle: Handle, context: Context, base: Optional[Base], path: Optional[Path] = None) -> None:
         self._handle, self._context, self.base, self._path = handle, context, base, path
-        self._checkpoint, self._head = checkpoint, head
 
     @classmethod
     def load(cls, path: Path, base: Optional[Base] = None, *, checkpoint: Optional[str] = None, head: Optional[str] = None,
@@ -64,7 +62,7 @@ class Prefix(Model):
             context = base._context
         if base:
             context.call(lib.kvf_prefix_check, handle, base._handle, allow_other_base)
-        return cls(handle, context, base, path, checkpoint, head)
+        return cls(handle, context, base, path)
 
     @classmethod
     def from_numpy(cls, base: Base, values: Any, *, position_start: Optional[int] = None, log_weights: Any = None,
@@ -93,7 +91,7 @@ class Prefix(Model):
         """A PEFT folder of PREFIX_TUNING or CARTRIDGE. task: of a checkpoint that does not name it; else lm."""
         with tempfile.TemporaryDirectory() as place:
             out = _Path(place) / "prefix.h5"
-            options = c.kvf_import_options(path=text(folder), out=text(out), base=optional(base and base.path),
+            options = c.kvf_import_options(path=text(folder), out=text(out), base=optional(base and base._again),
                                            lora=base and base._how.lora, task=optional(task))
             setattr(options, "from", b"peft")
             kind = ctypes.create_string_buffer(16)
@@ -181,14 +179,8 @@ class Prefix(Model):
 
     def to_peft(self, folder: Path, base_id: Optional[str] = None, *, force: bool = False) -> None:
         """A folder that PeftModel.from_pretrained loads; AutoPeftModelFor... too where base_id is a Hub id or folder of the base."""
-        with tempfile.TemporaryDirectory() as place:
-            path = self._path
-            if path is None:
-                path = _Path(place) / "prefix.h5"
-                self.save(path)
-            options = c.kvf_export_options(path=text(path), out=text(folder), format=c.EXPORT_PEFT, base_id=optional(base_id),
-                                           checkpoint=c.CHECKPOINTS[self._checkpoint], head=optional(self._head), force=force)
-            self._context.call(lib.kvf_export, ctypes.byref(options))
+        options = c.kvf_export_options(out=text(folder), format=c.EXPORT_PEFT, base_id=optional(base_id), force=force)
+        self._context.call(lib.kvf_prefix_export, self._handle, ctypes.byref(options))
 
     def inputs(self, tokenizer: Any, texts: Sequence[str], *, forward: Optional[bool] = None) -> "Dict[str, Any]":
         """What a model of transformers takes for these texts after this prefix; see docs/python.md.

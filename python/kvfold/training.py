@@ -157,7 +157,7 @@ class Run:
         return inspect(self.path)["attributes"].get("method") == "full"
 
     def _fold(self, out: Path, checkpoint: Optional[str], force: bool, **more: Any) -> None:
-        options = c.kvf_merge_options(run=text(self.path), out=text(out), base=optional(self.base and self.base.path), force=force,
+        options = c.kvf_merge_options(run=text(self.path), out=text(out), base=optional(self.base and self.base._again), force=force,
                                       lora=self.base and self.base._how.lora,
                                       checkpoint=choice("checkpoint", checkpoint, c.CHECKPOINTS), **more)
         context = self.base._context if self.base else thread_context()
@@ -253,10 +253,6 @@ def _result(r: c.kvf_train_result) -> Result:
                   r.parameters)
 
 
-#: Methods that change the base, and train a copy of it: it needs no backward passes itself.
-_CHANGES_BASE = ("adapter", "full")
-
-
 def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid: Union[Data, Mapping[str, Data], None] = None,
           on_event: Optional[Callable[[Event], Any]] = None, progress: Optional[bool] = None, **options: Any) -> Run:
     """Trains a prefix for a base that stays as it is, and writes a run file.
@@ -271,7 +267,6 @@ def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid
     is finished and everything saved, then it is raised here; resume=True continues. progress: None: a line in a terminal and in a
     notebook.
     """
-    borrowed = base._for_training(backward=options.get("method") not in _CHANGES_BASE)
     made = _Options(base._context)
     for name, value in {"data": data, "valid": valid, "out": out, **options}.items():
         made.set(name, value)
@@ -288,7 +283,7 @@ def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid
             except BaseException as error:
                 stop.because(error)
 
-        lib.kvf_train_set_base(made.handle, borrowed)
+        lib.kvf_train_set_base(made.handle, base._handle)
         lib.kvf_train_set_event(made.handle, event, None)
         lib.kvf_ctx_set_stop(base._context.handle, ctypes.byref(stop.flag))
         try:

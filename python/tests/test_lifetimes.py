@@ -1,0 +1,125 @@
+"""Objects keep what they need: files that go or change, other threads, children of fork()."""
+import copy
+import os
+import pickle
+import shutil
+import threading
+import unittest.mock
+
+import kvfold
+import numpy as np
+from support import PAIRS, SMALL, Case, command
+
+
+class Files(Case):
+    def own_base(self, name):
+        return kvfold.Base(shutil.copytree(self.llama, self.folder / name))
+
+    def test_a_base_trains_without_its_file(self):
+        base = self.own_base("moved")
+        want = base.generate(["w1:"], max_tokens=4)
+        shutil.rmtree(self.folder / "moved")
+        run = kvfold.train(base, PAIRS, out=self.folder / "moved.h5", **{**SMALL, "method": "direct"})
+        kvfold.train(self.base, PAIRS, out=self.folder / "there.h5", **{**SMALL, "method": "direct"})
+        np.testing.assert_array_equal(run.prefix().numpy(), kvfold.Run(self.folder / "there.h5", self.base).prefix().numpy())
+        self.assertEqual(base.generate(["w1:"], max_tokens=4), want)
+
+    def test_a_base_is_whole_while_it_begins_to_train(self):
+        base, errors, stop = self.own_base("watched"), [], threading.Event()
+
+        def look():
+            while not stop.is_set():
+                try:
+                    self.assertEqual((base.name, base.shape.L, base.hash), ("watched", 2, self.base.hash))
+                except BaseException as error:
+                    errors.append(error)
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        kvfold.train(base, PAIRS, out=self.folder / "watched.h5", **SMALL)
+        stop.set()
+        watcher.join()
+        self.assertEqual(errors, [])
+
+    def test_another_base_at_the_path(self):
+        """A prefix that changes the base opens it once more."""
+        base = self.own_base("replaced")
+        adapter = {"method": "adapter", "adapter_size": 2, "prefix_length": None}
+        self.prefix_of(base, PAIRS, "adapter", **adapter)
+        kvfold.train(base, PAIRS, out=self.folder / "full.h5", method="full", steps=1).merge_base(self.folder / "other.h5")
+        shutil.rmtree(self.folder / "replaced")
+        shutil.move(self.folder / "other.h5", self.folder / "replaced")
+        self.fails("holds other weights now", kvfold.Prefix.load, self.folder / "adapter.h5", base, allow_other_base=True,
+                   status="EMISMATCH")
+
+    def test_to_peft_writes_what_is_in_memory(self):
+        array = np.random.default_rng(1).normal(size=(2, 2, 1, 2, 4, 8)).astype(np.float32)
+        kvfold.Prefix.from_numpy(self.base, array).save(self.folder / "p.h5")
+        prefix = kvfold.Prefix.load(self.folder / "p.h5", self.base)
+        kvfold.Prefix.from_numpy(self.base, 2 * array).save(self.folder / "p.h5", force=True)
+        prefix.to_peft(self.folder / "peft")
+        np.testing.assert_array_equal(kvfold.Prefix.from_peft(self.folder / "peft", self.base).numpy(), array)
+
+    def test_objects_are_not_copied(self):
+        prefix = kvfold.Prefix.from_numpy(self.base, np.zeros((2, 2, 1, 2, 4, 8)))
+        with unittest.mock.patch("sys.unraisablehook") as half_made:
+            for function in (copy.deepcopy, pickle.dumps):
+                self.assertRaisesRegex(TypeError, "not copied or pickled", function, prefix)
+                self.assertRaises((TypeError, ValueError), function, self.base)
+        half_made.assert_not_called()
+
+    def test_relative_paths(self):
+        self.own_base("near")
+        here = os.getcwd()
+        try:
+            os.chdir(self.folder)
+            base = kvfold.Base("near")
+            run = kvfold.train(base, PAIRS, out=self.folder / "near.h5", **{**SMALL, "method": "projected"})
+            os.chdir("/")
+            run.merge(self.folder / "near.prefix.h5").to_peft(self.folder / "near.peft")
+        finally:
+            os.chdir(here)
+        self.assertEqual(kvfold.Prefix.from_peft(self.folder / "near.peft", base).length, 3)
+
+
+class FilesInThreads(Case):
+    """HDF5 is not thread-safe where it is built as for the wheel."""
+
+    def in_threads(self, n, work):
+        errors = []
+
+        def guarded(i):
+            try:
+                work(i)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=guarded, args=(i,)) for i in range(n)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+
+    def test_files(self):
+        self.prefix_of(self.base, PAIRS, "p")
+
+        def work(i):
+            for _ in range(25):
+                prefix = kvfold.Prefix.load(self.folder / "p.h5")
+                kvfold.inspect(self.folder / "p.run.h5")
+                self.assertEqual(len(kvfold.Run(self.folder / "p.run.h5").history["step"]), 4)
+                prefix.save(self.folder / f"t{i}.h5", force=True)
+                np.testing.assert_array_equal(prefix.numpy(), kvfold.Prefix.load(self.folder / f"t{i}.h5").numpy())
+
+        self.in_threads(6, work)
+
+    def test_runs(self):
+        def work(i):
+            base = kvfold.Base(self.llama)
+            for _ in range(3):
+                run = kvfold.train(base, PAIRS, out=self.folder / f"r{i}.h5", save_every=1, method="direct", **SMALL)
+                run.merge(self.folder / f"r{i}.prefix.h5", force=True)
+
+        self.in_threads(4, work)
+        command("diff", self.folder / "r0.prefix.h5", self.folder / "r3.prefix.h5")
