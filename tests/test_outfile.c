@@ -213,6 +213,30 @@ START_TEST(read_a_long_file)
 }
 END_TEST
 
+/* A hard link is the same file. */
+START_TEST(a_mapped_file_is_not_replaced)
+{
+    kvf__mapfile file = {0}, again = {0};
+    kvf__appendfile log = {0};
+    char *linked = NULL;
+
+    put_file(path, "read", 4);
+    ck_assert_int_eq(kvf__asprintf(ctx, &linked, "%s-2", path), KVF_OK);
+    ck_assert_int_eq(link(path, linked), 0);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, path, &file), KVF_OK);
+    ck_assert_int_eq(kvf__mapfile_open(ctx, linked, &again), KVF_OK);
+    for (int open = 2; open > 0; open--) {
+        ck_assert_int_eq(kvf__write_file(ctx, linked, true, "new", 3), KVF_EUSAGE);
+        ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "is open for reading"));
+        ck_assert_int_eq(kvf__appendfile_open(ctx, path, KVF__APPEND_REPLACE, &log), KVF_EUSAGE);
+        kvf__mapfile_close(open == 2 ? &file : &again);
+    }
+    ck_assert_int_eq(kvf__write_file(ctx, linked, true, "new", 3), KVF_OK);
+    check_file(path, "read");
+    kvf__free(linked);
+}
+END_TEST
+
 START_TEST(look_at_paths)
 {
     char *joined = NULL;
@@ -535,6 +559,7 @@ int main(void)
     tcase_add_test(core, map_an_empty_file);
     tcase_add_test(core, read_with_limit);
     tcase_add_test(core, read_a_long_file);
+    tcase_add_test(core, a_mapped_file_is_not_replaced);
     tcase_add_test(core, look_at_paths);
     tcase_add_test(core, commit_moves_into_place);
     tcase_add_test(core, abort_leaves_nothing);

@@ -60,6 +60,15 @@ class Files(Case):
         prefix.to_peft(self.folder / "peft")
         np.testing.assert_array_equal(kvfold.Prefix.from_peft(self.folder / "peft", self.base).numpy(), array)
 
+    def test_a_base_is_not_written_over(self):
+        base = self.own_base("kept")
+        weights = self.folder / "kept/model.safetensors"
+        prefix = kvfold.Prefix.from_numpy(base, np.zeros((2, 2, 1, 2, 4, 8)))
+        os.link(weights, self.folder / "linked")
+        for path in (weights, self.folder / "linked"):
+            self.fails("is open for reading", prefix.save, path, force=True, status="EUSAGE")
+        self.assertEqual(kvfold.Base(self.folder / "kept").hash, base.hash)
+
     def test_objects_are_not_copied(self):
         prefix = kvfold.Prefix.from_numpy(self.base, np.zeros((2, 2, 1, 2, 4, 8)))
         with unittest.mock.patch("sys.unraisablehook") as half_made:

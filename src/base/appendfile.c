@@ -4,6 +4,7 @@
  * whole pieces; one for which there is no room is taken back. Nothing is flushed to disk: what a
  * machine's crash may cost here is no result. */
 #include "ctx_int.h"
+#include "infile.h"
 #include "outfile.h"
 
 #include <errno.h>
@@ -70,6 +71,7 @@ kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
     static const int FLAGS[] = {
         [KVF__APPEND_NEW] = O_EXCL, [KVF__APPEND_REPLACE] = O_TRUNC, [KVF__APPEND_LINES] = 0};
     kvf__appendfile file = {.fd = -1};
+    if (how != KVF__APPEND_NEW) KVF_TRY(kvf__check_not_mapped(ctx, path));
     KVF_TRY(kvf__strdup(ctx, path, &file.path));
     file.fd = open_path(path, FLAGS[how]);
     kvf_status st = KVF_OK;

@@ -11,6 +11,7 @@ typedef struct kvf__mapfile {
     size_t n;
     int fd; /* open where data is not NULL */
     char *path;
+    struct kvf__mapped *mapped; /* its entry for kvf__check_not_mapped; NULL: none */
 } kvf__mapfile;
 kvf_status kvf__mapfile_open(kvf_ctx *ctx, const char *path, kvf__mapfile *out);
 /* The file of a descriptor, which stays the caller's; path names it in errors. */
@@ -18,6 +19,9 @@ kvf_status kvf__mapfile_of(kvf_ctx *ctx, const char *path, int fd, kvf__mapfile 
 /* The same of bytes that are written first, to a file without a name in TMPDIR or /tmp. */
 kvf_status kvf__mapfile_make(kvf_ctx *ctx, const void *bytes, size_t n, kvf__mapfile *out);
 void kvf__mapfile_close(kvf__mapfile *file); /* {0} is fine */
+/* EUSAGE if this process has the file at the path mapped, in any context and by any name: then it
+ * is no output. */
+kvf_status kvf__check_not_mapped(kvf_ctx *ctx, const char *path);
 /* Gives back the memory of pages that were read; they come from the file again where they are read
  * again. */
 void kvf__mapfile_forget(const kvf__mapfile *file);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -37,6 +38,77 @@ static kvf_status open_for_reading(kvf_ctx *ctx, const char *path, int *fd, stru
     return KVF_OK;
 }
 
+/* ---- mapped files ---------------------------------------------------------------------------- */
+
+typedef struct kvf__mapped {
+    struct kvf__mapped *next;
+    dev_t device;
+    ino_t inode;
+} kvf__mapped;
+
+static kvf__mapped *list; /* of the process, because an output may be an input of another context */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void take_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void drop_lock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* A child of fork() finds the list whole. */
+static void watch_forks(void)
+{
+    pthread_atfork(take_lock, drop_lock, drop_lock);
+}
+
+static kvf_status enlist(kvf_ctx *ctx, int fd, kvf__mapped **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct stat info;
+
+    if (fstat(fd, &info) < 0) return KVF_OK;
+    KVF_TRY(kvf__alloc(ctx, sizeof **out, out));
+    pthread_once(&once, watch_forks);
+    take_lock();
+    **out = (kvf__mapped){list, info.st_dev, info.st_ino};
+    list = *out;
+    drop_lock();
+    return KVF_OK;
+}
+
+static void delist(kvf__mapped *file)
+{
+    if (!file) return;
+    take_lock();
+    for (kvf__mapped **at = &list; *at; at = &(*at)->next)
+        if (*at == file) {
+            *at = file->next;
+            break;
+        }
+    drop_lock();
+    kvf__free(file);
+}
+
+kvf_status kvf__check_not_mapped(kvf_ctx *ctx, const char *path)
+{
+    struct stat info;
+    bool found = false;
+
+    if (stat(path, &info) < 0) return KVF_OK;
+    take_lock();
+    for (const kvf__mapped *at = list; at && !found; at = at->next)
+        found = at->device == info.st_dev && at->inode == info.st_ino;
+    drop_lock();
+    if (!found) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "%s: is open for reading, it will not be replaced", path);
+}
+
+/* ---- mapping --------------------------------------------------------------------------------- */
+
 /* The first n bytes of fd, which is taken over, also on failure. Mapping nothing is an error for
  * mmap, and legal here. */
 static kvf_status map_all(kvf_ctx *ctx, const char *path, int fd, size_t n, kvf__mapfile *out)
@@ -47,6 +119,7 @@ static kvf_status map_all(kvf_ctx *ctx, const char *path, int fd, size_t n, kvf_
                                        : kvf__strdup(ctx, path, &file.path);
 
     if (data && data != MAP_FAILED) file.data = data;
+    if (!st && file.data) st = enlist(ctx, fd, &file.mapped);
     if (!file.data) close(fd);
     if (st)
         kvf__mapfile_close(&file);
@@ -105,6 +178,7 @@ kvf_status kvf__mapfile_make(kvf_ctx *ctx, const void *bytes, size_t n, kvf__map
 
 void kvf__mapfile_close(kvf__mapfile *file)
 {
+    delist(file->mapped);
     if (file->data) {
         munmap((void *)file->data, file->n);
         close(file->fd);

@@ -6,6 +6,7 @@
  * from one that a killed writer left, in whatever container they run. */
 #include "outfile.h"
 #include "ctx_int.h"
+#include "infile.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +37,7 @@ static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
     if (!(info.st_mode & WRITE_BITS))
         return kvf__fail(ctx, KVF_EIO, "%s: is read-only, it will not be replaced", path);
     if (access(path, W_OK) < 0) return kvf__fail_errno(ctx, path, "write");
-    return KVF_OK;
+    return kvf__check_not_mapped(ctx, path);
 }
 
 /* Is the entry of a folder one that is read where the folder is the input: of a model's, a
