@@ -226,6 +226,14 @@ START_TEST(labels_and_card)
     id.task = (char *)"lm";
     ck_ok(kvf__peft_write(ctx, in_dir("out"), true, &what));
     ck_assert_int_ne(access(in_dir("out/labels.json"), F_OK), 0);
+    write_bytes(in_dir("out/labels.json"), "{}", 2);
+    ck_ok(kvf__peft_write(ctx, in_dir("out"), true, &what));
+    what.head = &head;
+    id.task = (char *)"seq-cls";
+    ck_fails(kvf__peft_write(ctx, in_dir("out"), true, &what), KVF_EEXIST, "has no \"id2label\"");
+    ck_assert_int_eq(access(in_dir("out/labels.json"), F_OK), 0);
+    what.head = &none;
+    id.task = (char *)"lm";
     card = text_of("out/README.md");
     ck_assert_ptr_null(strstr(card, "base_model:"));
     ck_assert_ptr_nonnull(strstr(card, "PeftModel.from_pretrained(AutoModelForCausalLM"));

@@ -149,16 +149,29 @@ static kvf_status write_card(kvf_ctx *ctx, const char *path, bool force, const v
     return st;
 }
 
-/* Those of another head are not left in the folder. */
+/* Is there none yet, or one with names of labels? */
+static bool is_own_labels(kvf_ctx *ctx, const char *path)
+{
+    kvf_json *root = NULL;
+    bool own = !kvf__exists(path);
+
+    if (!own && !kvf_json_load(ctx, path, &root)) own = kvf_json_get(root, "id2label") != NULL;
+    kvf_json_free(root);
+    return own;
+}
+
+/* Removes the names of another head; somebody else's file stays. */
 static kvf_status write_labels(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
     const content *what = user;
     kvf__buf text = {0};
 
     kvf_status st = kvf__peft_labels(ctx, what->head, &text);
-    if (!st)
+    if (!st && is_own_labels(ctx, path))
         st = text.n ? kvf__write_file(ctx, path, force, text.data, text.n)
                     : kvf__remove_file(ctx, path);
+    else if (!st && text.n)
+        st = kvf__fail(ctx, KVF_EEXIST, "%s: has no \"id2label\", it will not be replaced", path);
     kvf__buf_done(&text);
     return st;
 }
@@ -219,10 +232,11 @@ static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const 
     return st;
 }
 
-/* The files of the folder; the config, by which it is known as an adapter, comes last. */
+/* The files of the folder: first what may be refused, last the config, by which it is known as an
+ * adapter. */
 static const kvf__folder_file FILES[] = {
-    {"adapter_model.safetensors", write_model},
     {"labels.json", write_labels},
+    {"adapter_model.safetensors", write_model},
     {"README.md", write_card},
     {"adapter_config.json", write_config},
 };
