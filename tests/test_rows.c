@@ -2,6 +2,8 @@
  * for bidirectional bases ([CLS] a [SEP] b [SEP]) and causal ones (texts as they are). */
 #include "task_fx.h"
 
+#include <stdlib.h>
+
 static const struct {
     const char *file, *text, *rows, *names;
     kvf__dataset_options options;
@@ -168,6 +170,11 @@ static const struct {
      "10:0 0 11 1' 13' 2' 11' / 10:1 0 11 13' 11'",
      "",
      {CHOICE}},
+    {"a.jsonl", /* each row shortens the same text */
+     "{\"text\": \"abcdefgh\", \"choices\": [\"bb\", \"a\"], \"label\": 0}",
+     "0 1 2 9 1 1:1 / 0 1 2 3 9 0:0",
+     "",
+     {CHOICE, CAUSE, .max_length = 6, .overlong = KVF_OVERLONG_TRUNCATE}},
     {"COPA.jsonl",
      "{\"premise\": \"a\", \"choice1\": \"b\", \"choice2\": \"c\", \"question\": \"cause\", "
      "\"label\": 0}\n{\"premise\": \"h\", \"choice1\": \"b\", \"choice2\": \"c\", \"question\": "
@@ -344,6 +351,86 @@ START_TEST(bad_rows_get_one_line)
 }
 END_TEST
 
+#define ck_ok(call) ck_assert_int_eq(call, KVF_OK)
+
+/* n times `item` between commas, between `before` and `after`. */
+static char *repeated(const char *before, const char *item, int n, const char *after)
+{
+    kvf__buf text = {0};
+    ck_ok(kvf__buf_printf(ctx, &text, "%s%s", before, item));
+    for (int i = 1; i < n; i++)
+        ck_ok(kvf__buf_printf(ctx, &text, ",%s", item));
+    ck_ok(kvf__buf_printf(ctx, &text, "%s", after));
+    return text.data;
+}
+
+static bool always(void *user)
+{
+    return user != NULL;
+}
+
+START_TEST(rows_have_limits)
+{
+    const struct {
+        char *text;
+        kvf__dataset_options options;
+        const char *line;
+    } cases[] = {
+        {repeated("{\"text\":\"a\",\"label\":0,\"choices\":[", "\"b\"", 1025, "]}"),
+         {CHOICE},
+         "a.jsonl:1: 1025 choices, want at most 1024"},
+        {repeated("{\"question\":\"a\",\"context\":\"b\",\"answers\":[", "\"b\"", 1025, "]}"),
+         {QA},
+         "a.jsonl:1: 1025 answers, want at most 1024"},
+        {repeated("{\"text\":\"a\",\"label\":0,\"choices\":[", "\"b\"", 1024, "]}"),
+         {CHOICE, .most_tokens = 5119},
+         "a.jsonl:1: the rows have more than 5119 tokens together"},
+    };
+    kvf__dataset set = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(load("a.jsonl", cases[i].text, cases[i].options, &set), KVF_EDATA);
+        ck_assert_str_eq(kvf_ctx_error(ctx), cases[i].line);
+    }
+    kvf__ctx_stop_when(ctx, always, ctx);
+    ck_assert_int_eq(load("a.jsonl", cases[2].text, (kvf__dataset_options){CHOICE}, &set),
+                     KVF_ESTOPPED);
+    kvf__ctx_stop_when(ctx, NULL, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        kvf__free(cases[i].text);
+}
+END_TEST
+
+/* Each took minutes in proportion to the square of its length. */
+START_TEST(long_rows_take_linear_time)
+{
+    enum { N = 400000 };
+    char *text = malloc(N + 1);
+    memset(text, 'a', N);
+    strcpy(text + N - 1, "b");
+    kvf__buf qa = {0}, choice = {0};
+    ck_ok(kvf__buf_printf(ctx, &qa, "{\"question\":\"a\",\"context\":\"%s\",\"answers\":[", text));
+    ck_ok(kvf__buf_printf(ctx, &choice, "{\"text\":\"%s\",\"label\":0,\"choices\":[", text));
+    for (int i = 0; i < 1000; i++) {
+        ck_ok(kvf__buf_printf(ctx, &qa, "%s{\"text\":\"b\",\"answer_start\":%d}", i ? "," : "",
+                              N - 1));
+        ck_ok(kvf__buf_printf(ctx, &choice, "%s\"b\"", i ? "," : ""));
+    }
+    ck_ok(kvf__buf_printf(ctx, &qa, "]}\n"));
+    ck_ok(kvf__buf_printf(ctx, &choice, "]}\n"));
+    kvf__dataset set = loaded("a.jsonl", qa.data, (kvf__dataset_options){QA});
+    ck_assert_int_eq(set.spans[2 * (set.n - 1)], set.spans[2 * (set.n - 1) + 1]);
+    ck_assert_int_eq(set.ids[set.start[set.n - 1] + set.spans[2 * (set.n - 1)]], 1);
+    kvf__dataset_done(&set);
+    set = loaded("a.jsonl", choice.data,
+                 (kvf__dataset_options){CHOICE, .overlong = KVF_OVERLONG_TRUNCATE});
+    ck_assert_int_eq(set.n, 1000);
+    kvf__dataset_done(&set);
+    kvf__buf_done(&qa);
+    kvf__buf_done(&choice);
+    free(text);
+}
+END_TEST
+
 START_TEST(given_labels_keep_their_order)
 {
     static char *const NAMES[] = {"pos", "neg"};
@@ -396,6 +483,8 @@ int main(void)
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_add_loop_test(core, rows_of_tasks, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
     tcase_add_test(core, given_labels_keep_their_order);
+    tcase_add_test(core, rows_have_limits);
+    tcase_add_test(core, long_rows_take_linear_time);
     tcase_add_loop_test(errors, bad_rows_get_one_line, 0, (int)(sizeof BAD / sizeof BAD[0]));
     tcase_add_loop_test(errors, every_allocation_may_fail, 0, 5);
     suite_add_tcase(suite, core);

@@ -3,6 +3,8 @@
  * every kind of file: tests/cli/classify.sh. */
 #include "serve_fx.h"
 
+#include <math.h>
+
 static kvf_json *answer, *predicted;
 static char head_run[600], adapter_run[600];
 
@@ -70,23 +72,30 @@ static void is_predicted(void)
     }
 }
 
-static void train_classifier(const char *method, const char *path, uint64_t seed)
+static void train_head(const char *task, const char *rows, const char *method, const char *path,
+                       uint64_t seed)
 {
     kvf_train_options o = short_run(method, path);
     static char data[600];
-    toy_write(
-        s.dir, "labels.jsonl",
-        "{\"text\":\"a good one\",\"label\":\"good\"}\n"
-        "{\"text\":\"the bad\",\"text_pair\":\"is bad\",\"label\":\"bad\"}\n"
-        "{\"text\":\"good\",\"label\":\"good\"}\n{\"text\":\"not so bad\",\"label\":\"bad\"}\n");
+    toy_write(s.dir, "labels.jsonl", rows);
     snprintf(data, sizeof data, "%s/labels.jsonl", s.dir);
     o.data = data;
-    o.task = "seq-cls";
+    o.task = task;
     o.chat_template = "auto";
     o.max_length = 200;
     o.lr = 0.01;
     o.seed = seed;
     train_run(&o);
+}
+
+static void train_classifier(const char *method, const char *path, uint64_t seed)
+{
+    train_head("seq-cls",
+               "{\"text\":\"a good one\",\"label\":\"good\"}\n"
+               "{\"text\":\"the bad\",\"text_pair\":\"is bad\",\"label\":\"bad\"}\n"
+               "{\"text\":\"good\",\"label\":\"good\"}\n"
+               "{\"text\":\"not so bad\",\"label\":\"bad\"}\n",
+               method, path, seed);
 }
 
 static void setup_classifiers(void)
@@ -201,6 +210,56 @@ START_TEST(what_does_not_fit_is_refused)
 }
 END_TEST
 
+/* A row of n choices, three texts by turns, after a text of 100 letters. */
+static const char *choices(int n)
+{
+    static char body[ROOM];
+    size_t at = (size_t)snprintf(body, sizeof body,
+                                 "{\"model\":\"one\",\"input\":{\"text\":\"%0100d\","
+                                 "\"choices\":[",
+                                 1);
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(body + at, sizeof body - at, "%s\"%c\"", i ? "," : "", "abc"[i % 3]);
+    snprintf(body + at, sizeof body - at, "]}}");
+    return body;
+}
+
+/* The rows of one group take many batches, whose outputs keep their places. */
+START_TEST(many_choices_are_bounded)
+{
+    enum { N = 1000 };
+    train_head("multiple-choice",
+               "{\"text\":\"is it\",\"choices\":[\"a\",\"b\"],\"label\":0}\n"
+               "{\"text\":\"or\",\"choices\":[\"c\",\"a\"],\"label\":1}\n",
+               "direct", head_run, 1);
+    serve_start(&s);
+    is_refused(choices(1025), "rows:1: 1025 choices, want at most 1024");
+    ck_assert_int_eq(post(choices(N)), 200);
+    const kvf_json *p = kvf_json_get(kvf_json_at(kvf_json_get(answer, "data"), 0), "probabilities");
+    const double first = kvf_json_real(kvf_json_at(p, 0), -1);
+    ck_assert_uint_eq(kvf_json_size(p), N);
+    ck_assert_double_gt(fabs(kvf_json_real(kvf_json_at(p, 1), -1) / first - 1), 1e-4);
+    for (size_t i = 3; i < N; i++) {
+        const double want = kvf_json_real(kvf_json_at(p, i % 3), -1);
+        ck_assert_double_eq_tol(kvf_json_real(kvf_json_at(p, i), -1) / want, 1, 1e-5);
+    }
+    serve_end(&s);
+}
+END_TEST
+
+START_TEST(tokens_of_a_request_are_bounded)
+{
+    enum { MOST = 8192 };
+    train_head("multiple-choice", "{\"text\":\"is it\",\"choices\":[\"a\",\"b\"],\"label\":0}\n",
+               "direct", head_run, 1);
+    s.options.max_body = MOST;
+    serve_start(&s);
+    is_refused(choices(200), "rows:1: the rows have more than 8192 tokens together");
+    is_served();
+    serve_end(&s);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("serve_classify");
@@ -211,6 +270,8 @@ int main(void)
     tcase_add_test(core, many_rows_leave_room_for_others);
     tcase_add_test(core, a_replaced_file_is_read_again);
     tcase_add_test(core, what_does_not_fit_is_refused);
+    tcase_add_test(core, many_choices_are_bounded);
+    tcase_add_test(core, tokens_of_a_request_are_bounded);
     suite_add_tcase(suite, core);
     return ck_main(suite);
 }

@@ -49,6 +49,9 @@ kvf_status kvf__check_reserved(kvf_ctx *ctx, const char *type, const void *reser
 
 /* ESTOPPED where the stop flag is set. Loops over batches, tokens and layers check it. */
 kvf_status kvf__ctx_check_stop(kvf_ctx *ctx);
+/* The same where `stops` returns true, which is called from the context's thread; NULL: no end is
+ * wanted. */
+void kvf__ctx_stop_when(kvf_ctx *ctx, bool (*stops)(void *user), void *user);
 /* The value of the flag, for calls that finish something first; 0: none. */
 int kvf__ctx_stop(const kvf_ctx *ctx);
 /* Such a call: kvf__ctx_check_stop passes until kvf__ctx_defer_stop(ctx, false). */

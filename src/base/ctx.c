@@ -120,9 +120,16 @@ int kvf__ctx_stop(const kvf_ctx *ctx)
     return ctx && ctx->stop ? *ctx->stop : 0;
 }
 
+void kvf__ctx_stop_when(kvf_ctx *ctx, bool (*stops)(void *user), void *user)
+{
+    ctx->stops = stops;
+    ctx->stops_user = user;
+}
+
 kvf_status kvf__ctx_check_stop(kvf_ctx *ctx)
 {
-    if (!kvf__ctx_stop(ctx) || ctx->defers_stop) return KVF_OK;
+    const bool flagged = kvf__ctx_stop(ctx) && !ctx->defers_stop;
+    if (!flagged && !(ctx && ctx->stops && ctx->stops(ctx->stops_user))) return KVF_OK;
     return kvf__fail(ctx, KVF_ESTOPPED, "stopped on request");
 }
 

@@ -27,6 +27,8 @@ struct kvf_ctx {
     char *volatile temp[KVF__OUTFILES]; /* views: temporaries of outputs that are not whole yet */
     void *held;
     void (*leave)(void *held);
+    bool (*stops)(void *user); /* kvf__ctx_stop_when */
+    void *stops_user;
     char error[KVF__LINE_BYTES];
 };
 

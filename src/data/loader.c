@@ -54,6 +54,11 @@ int64_t kvf__loader_row_start(const kvf__loader *load)
 kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info)
 {
     kvf__made_rows *rows = &load->rows;
+    const int64_t most = load->options.most_tokens;
+    if (most && (int64_t)rows->ids.n > most)
+        return kvf__loader_fail(load, "the rows have more than %lld tokens together",
+                                (long long)most);
+    KVF_TRY(kvf__ctx_check_stop(load->ctx));
     RESERVE_ONE(load, rows->v, rows->cap, rows->n);
     rows->v[rows->n] = *info;
     rows->v[rows->n++].start = (int64_t)rows->ids.n; /* of the next row */

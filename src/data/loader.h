@@ -72,10 +72,13 @@ typedef struct kvf__row_glue {
     bool spaced;        /* token-cls: words get a blank in front */
 } kvf__row_glue;
 
-/* The last context, which questions that follow each other share. */
+/* The last context, which questions that follow each other share. multiple-choice keeps the ids of
+ * the row's text here. */
 typedef struct kvf__context {
     const char *text; /* in the pool */
     size_t bytes;
+    size_t *marks; /* [n_marks] bytes of some of its code points (rows_qa.c); in the pool */
+    size_t n_marks;
     kvf__ids ids;
     const int32_t *offsets;
 } kvf__context;

@@ -7,17 +7,38 @@
 #include <math.h>
 #include <string.h>
 
-enum { NO_START = -2 };
+enum { NO_START = -2, MARK = 256, MOST_ANSWERS = 1024 };
 
 /* ---- gold answers ---------------------------------------------------------------------------- */
 
-/* Byte of the `at`-th code point; -1: the text is shorter. */
-static int64_t byte_of_point(const char *text, size_t bytes, int64_t at)
+static bool begins_point(char c)
 {
-    size_t i = 0;
-    for (; i < bytes; i++)
-        if (((unsigned char)text[i] & 0xC0) != 0x80 && at-- == 0) return (int64_t)i;
-    return at == 0 ? (int64_t)bytes : -1;
+    return ((unsigned char)c & 0xC0) != 0x80;
+}
+
+/* Notes the byte of every MARK-th code point, so that no answer is counted from the start. */
+static kvf_status mark_points(kvf__loader *load)
+{
+    const char *text = load->context.text;
+    size_t points = 0;
+    load->context.n_marks = 0;
+    KVF_TRY(kvf__pool_alloc(load->ctx, &load->pool, load->context.bytes / MARK + 1,
+                            sizeof *load->context.marks, &load->context.marks));
+    for (size_t i = 0; i < load->context.bytes; i++)
+        if (begins_point(text[i]) && points++ % MARK == 0)
+            load->context.marks[load->context.n_marks++] = i;
+    return KVF_OK;
+}
+
+/* Byte of the `at`-th code point of the context; -1: the text is shorter. */
+static int64_t byte_of_point(const kvf__context *context, int64_t at)
+{
+    const size_t mark = at < 0 ? SIZE_MAX : (size_t)at / MARK;
+    if (mark >= context->n_marks) return -1;
+    at %= MARK;
+    for (size_t i = context->marks[mark]; i < context->bytes; i++)
+        if (begins_point(context->text[i]) && at-- == 0) return (int64_t)i;
+    return at == 0 ? (int64_t)context->bytes : -1;
 }
 
 /* Answer i of [{"text", "answer_start"}], ["text"] or {"text": [], "answer_start": []}. */
@@ -55,7 +76,7 @@ static kvf_status find_answer(kvf__loader *load, const char *answer, size_t n, i
         const char *found = memmem(context, load->context.bytes, answer, n);
         *from = found ? found - context : -1;
     } else {
-        *from = byte_of_point(context, load->context.bytes, start);
+        *from = byte_of_point(&load->context, start);
     }
     if (*from >= 0 && (size_t)*from + n <= load->context.bytes &&
         !memcmp(context + *from, answer, n))
@@ -86,6 +107,8 @@ static kvf_status read_answers(kvf__loader *load, kvf__source *source)
         if (load->options.unlabeled) return KVF_OK;
         return kvf__loader_fail(load, "\"answers\" is missing or no list");
     }
+    if (n > MOST_ANSWERS)
+        return kvf__loader_fail(load, "%zu answers, want at most %d", n, MOST_ANSWERS);
     KVF_TRY(kvf__alloc_items(load, source, n));
     KVF_TRY(kvf__pool_alloc(load->ctx, &load->pool, 2 * n, sizeof *spans, &spans));
     for (size_t i = 0; i < n; i++) {
@@ -132,11 +155,11 @@ static kvf_status read_context(kvf__loader *load)
     load->context.text = text;
     load->context.bytes = n;
     load->context.offsets = kept;
-    return KVF_OK;
+    return mark_points(load);
 }
 
-/* Context tokens that meet the first gold answer; false: there is no answer. */
-static bool answer_tokens(const kvf__source *source, int64_t *first, int64_t *last)
+/* Context tokens that meet the first gold answer; -1: there is no answer. */
+static void find_answer_tokens(const kvf__source *source, int64_t *first, int64_t *last)
 {
     *first = *last = -1;
     for (int64_t i = 0; source->n && i < source->n_context; i++) {
@@ -146,16 +169,16 @@ static bool answer_tokens(const kvf__source *source, int64_t *first, int64_t *la
         if (*first < 0) *first = i;
         *last = i;
     }
-    return *first >= 0;
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* One row: the question and context tokens [from, from + n). */
-static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64_t from, int64_t n)
+/* One row: the question and context tokens [from, from + n). The answer is context tokens first to
+ * last. */
+static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64_t first,
+                             int64_t last, int64_t from, int64_t n)
 {
-    int64_t question_at = 0, context_at = 0, first = 0, last = 0,
-            start = kvf__loader_row_start(load);
+    int64_t question_at = 0, context_at = 0, start = kvf__loader_row_start(load);
     load->b.n = 0;
     if (n) /* a context of spaces has no tokens, and no memory */
         KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context.ids.data + from, (size_t)n));
@@ -165,7 +188,7 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
     load->rows.labels.data[none] = 0;
     for (int64_t i = 0; i < n; i++)
         load->rows.labels.data[start + context_at + i] = 0;
-    bool here = answer_tokens(source, &first, &last) && first >= from && last < from + n;
+    bool here = first >= from && last < from + n;
     kvf__row_info info = {.value = NAN, .window = {.at = context_at, .first = from, .n = n}};
     info.span[0] = (int32_t)(here ? context_at + first - from : none - start);
     info.span[1] = (int32_t)(here ? context_at + last - from : none - start);
@@ -195,10 +218,11 @@ static kvf_status fit_question(kvf__loader *load, int64_t *capacity, bool *fits)
 
 static kvf_status add_windows(kvf__loader *load, const kvf__source *source, int64_t capacity)
 {
-    int64_t stride = kvf__loader_stride(load, capacity);
+    int64_t stride = kvf__loader_stride(load, capacity), first, last;
+    find_answer_tokens(source, &first, &last);
     for (int64_t from = 0, n;; from += n - stride) {
         n = source->n_context - from < capacity ? source->n_context - from : capacity;
-        KVF_TRY(add_window(load, source, from, n));
+        KVF_TRY(add_window(load, source, first, last, from, n));
         if (from + n >= source->n_context) return KVF_OK;
     }
 }

@@ -326,22 +326,40 @@ static kvf_status keep_choices(kvf__loader *load, const kvf__row_texts *texts, k
     return KVF_OK;
 }
 
+/* One row per choice. The text is tokenized once; joining a shortened text with a separator
+ * overwrites tokens in load->a, so each row copies back those that fit a row. */
+static kvf_status put_choices(kvf__loader *load, const kvf__row_texts *texts, int32_t gold,
+                              bool *fits)
+{
+    kvf__ids *text = &load->context.ids;
+    KVF_TRY(encode(load, texts->a.data, texts->a.n, &load->a));
+    text->n = 0;
+    KVF_TRY(kvf__ids_append(load->ctx, text, load->a.data, load->a.n));
+    for (size_t i = 0; *fits && i < texts->n_choices; i++) {
+        size_t n = 0, kept = (size_t)load->options.max_length;
+        const char *choice = kvf_json_str(choice_at(texts, i), &n);
+        if (kept > text->n) kept = text->n;
+        if (kept) memcpy(load->a.data, text->data, kept * sizeof *text->data);
+        load->a.n = text->n;
+        KVF_TRY(encode(load, choice, n, &load->b));
+        KVF_TRY(add_row(load, true, gold == (int32_t)i, NAN, fits));
+    }
+    return KVF_OK;
+}
+
 static kvf_status add_choices(kvf__loader *load, const kvf__row_texts *texts)
 {
+    enum { MOST_CHOICES = 1024 };
     kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)texts->n_choices};
     bool fits = true;
     if (texts->n_choices < 2) return kvf__loader_fail(load, "want a list of two or more choices");
+    if (texts->n_choices > MOST_CHOICES)
+        return kvf__loader_fail(load, "%zu choices, want at most %d", texts->n_choices,
+                                MOST_CHOICES);
     KVF_TRY(read_answer(load, texts->n_choices, &source));
     KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
     KVF_TRY(keep_choices(load, texts, &source));
-    for (size_t i = 0; fits && i < texts->n_choices; i++) {
-        size_t n = 0;
-        const char *choice = kvf_json_str(choice_at(texts, i), &n);
-        KVF_TRY(
-            encode(load, texts->a.data, texts->a.n, &load->a)); /* the one before may have cut it */
-        KVF_TRY(encode(load, choice, n, &load->b));
-        KVF_TRY(add_row(load, true, source.gold == (int32_t)i, NAN, &fits));
-    }
+    KVF_TRY(put_choices(load, texts, source.gold, &fits));
     return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, &source);
 }
 

@@ -111,7 +111,7 @@ static kvf_status read_rows(kvf_ctx *ctx, kvf__classification *c, const kvf_json
 }
 
 kvf_status kvf__classification_read(kvf_ctx *ctx, kvf_base *base, const kvf__prefix_ref *ref,
-                                    const kvf_json *input, int64_t max_context,
+                                    const kvf_json *input, const kvf_serve_options *limits,
                                     kvf__classification **out)
 {
     kvf__classification *c = NULL;
@@ -122,7 +122,8 @@ kvf_status kvf__classification_read(kvf_ctx *ctx, kvf_base *base, const kvf__pre
     c->base = ref->own_base ? ref->own_base : base;
     c->prefix = ref->classifier;
     c->options.format = "jsonl";
-    c->options.max_length = longest_row(c->prefix, max_context);
+    c->options.max_length = longest_row(c->prefix, limits->max_context);
+    c->evaluation.most_tokens = limits->max_body; /* a text has about as many bytes or more */
     kvf_status st = read_rows(ctx, c, input);
     if (st)
         kvf__classification_free(c);

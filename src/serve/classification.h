@@ -8,9 +8,10 @@
 #include "reply.h"
 
 typedef struct kvf__classification kvf__classification;
-/* From "input". max_context: most tokens of a row; 0: the base's. EUSAGE: ref has no head. */
+/* Reads "input". limits: max_context is the most tokens of a row (0: the base's), max_body the most
+ * tokens of all rows together (EDATA). EUSAGE: ref has no head. */
 kvf_status kvf__classification_read(kvf_ctx *ctx, kvf_base *base, const kvf__prefix_ref *ref,
-                                    const kvf_json *input, int64_t max_context,
+                                    const kvf_json *input, const kvf_serve_options *limits,
                                     kvf__classification **out);
 void kvf__classification_free(kvf__classification *classification);
 int64_t kvf__classification_tokens(const kvf__classification *classification);

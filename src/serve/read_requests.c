@@ -142,7 +142,7 @@ static kvf_status answer_detokenize(kvf_ctx *ctx, const kvf__server *server, kvf
 static kvf_status read_rows(kvf_ctx *ctx, const kvf__server *server, kvf__job *job)
 {
     KVF_TRY(kvf__classification_read(ctx, server->base, job->ref, job->request.input,
-                                     server->options.max_context, &job->rows));
+                                     &server->options, &job->rows));
     job->reply.prompt_tokens = kvf__classification_tokens(job->rows);
     return KVF_OK;
 }
@@ -236,6 +236,17 @@ static void lower_priority(void)
     (void)now;
 }
 
+/* A client that went, or the server's end, also ends the reading of a job. */
+static bool is_unwanted(void *user)
+{
+    const kvf__job *job = user;
+    kvf__server *server = job->server;
+    pthread_mutex_lock(&server->queue.lock);
+    const bool unwanted = job->out.gone || server->reader.ends;
+    pthread_mutex_unlock(&server->queue.lock);
+    return unwanted;
+}
+
 static void *read_jobs(void *user)
 {
     kvf__server *server = user;
@@ -251,6 +262,7 @@ static void *read_jobs(void *user)
         kvf__problem problem = {0};
         kvf__job_list_remove(job); /* it still waits: its bytes count */
         pthread_mutex_unlock(&queue->lock);
+        kvf__ctx_stop_when(server->reader.ctx, is_unwanted, job);
         const bool fine = read_job(server, job, &problem);
         pthread_mutex_lock(&queue->lock);
         settle(queue, job, fine, &problem);

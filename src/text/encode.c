@@ -59,6 +59,7 @@ static kvf_status encode_section(kvf__work *w, size_t at, size_t n, bool head, b
 {
     kvf__cut cut = {0};
 
+    KVF_TRY(kvf__ctx_check_stop(w->ctx));
     KVF_TRY(kvf__normalize(w, &w->text, at, n, bare));
     cut.s = w->normal.buf.data;
     cut.n = w->normal.buf.n;

@@ -57,6 +57,7 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     kvf__dataset_options load;
     KVF_TRY(kvf__eval_rows(ctx, base, prefix, options, &e->renderer, &load));
     load.task = e->task;
+    load.most_tokens = e->most_tokens;
     load.causal = kvf__model_desc(base->model)->block.causal;
     load.pooled = kvf__model_desc(base->model)->mean_pooled;
     load.unlabeled = unlabeled;
@@ -268,7 +269,7 @@ kvf_status kvf__evaluation_read(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const 
                                 const kvf_eval_options *options, bool unlabeled,
                                 kvf__evaluation *out)
 {
-    *out = (kvf__evaluation){.loss = NAN};
+    *out = (kvf__evaluation){.loss = NAN, .most_tokens = out->most_tokens};
     kvf_status st = check_prefixes(ctx, base, prefixes, n, out);
     if (!st) st = check_rules(ctx, options, out->task);
     if (!st && options->majority && prefixes[0]->file.head.regression)
@@ -283,6 +284,7 @@ kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *
                                kvf__evaluation *out)
 {
     kvf__evaluation *e = out;
+    *e = (kvf__evaluation){0};
     KVF_TRY(kvf__evaluation_read(ctx, base, prefixes, n, options, unlabeled, e));
     kvf_status st = create_evaluator(ctx, base, prefixes, n, options, e);
     if (!st)

@@ -7,6 +7,7 @@
 
 /* A data file under n prefixes (0: the bare base), from paths to answers. */
 typedef struct kvf__evaluation {
+    int64_t most_tokens; /* of all rows, else EDATA; 0: any number. Set before _read */
     kvf__task task;
     kvf__renderer renderer;
     kvf__dataset set;

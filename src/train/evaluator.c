@@ -35,13 +35,31 @@ static int64_t labels_of(const kvf__evaluator *e, int64_t batch)
     return e->first[e->start[batch + 1]] - e->first[e->start[batch]];
 }
 
-/* Rows of the batch that begins at `first`: whole groups, at least one. */
+/* Rows without gold labels have no loss. */
+static bool has_gold(const kvf__dataset *set)
+{
+    return set->task == KVF__TASK_LM || !set->sources || set->sources->labelled;
+}
+
+/* Rows from `first` on that stay together: the rest of a group. Where the loss is not one of whole
+ * groups, a group of many batches is divided: its size is the input's, that of memory is not. */
+static int64_t rows_together(const kvf__evaluator *e, int64_t first)
+{
+    enum { LARGE = 8 };
+    const kvf__dataset *set = e->dataset;
+    if (!set->group) return 1;
+    const int64_t n = set->group[kvf__group_of(set, first) + 1] - first;
+    const bool divides = set->task == KVF__TASK_QA || !has_gold(set);
+    return divides && tokens_of(e, first, first + n) / LARGE > e->batch_tokens ? 1 : n;
+}
+
+/* Rows of the batch that begins at `first`. */
 static int64_t batch_rows(const kvf__evaluator *e, int64_t first)
 {
     const kvf__dataset *set = e->dataset;
     int64_t n = 0;
     while (first + n < set->n) {
-        int64_t more = kvf__whole_groups(set, e->order + first + n, set->n - first - n, 1);
+        int64_t more = rows_together(e, first + n);
         if (n && tokens_of(e, first, first + n + more) > e->batch_tokens) break;
         n += more;
     }
@@ -173,6 +191,7 @@ static void place_logits(const kvf__evaluator *e, int64_t width, float *out)
         row = batch->example[r] == group ? row + 1
               : set->group               ? set->group[batch->example[r]]
                                          : batch->example[r];
+        if (row < e->start[e->at]) row = e->start[e->at]; /* its group began in another batch */
         group = batch->example[r];
         while (e->first[row + 1] - e->first[row] != n) /* a row without labels was left out */
             row++;
@@ -201,12 +220,6 @@ static kvf_status run_outputs(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head, 
     KVF_TRY(kvf__pass_outputs(ctx, e->pass, head, e->logits));
     place_logits(e, kvf__head_width(head), each);
     return KVF_OK;
-}
-
-/* Rows without gold labels have no loss. */
-static bool has_gold(const kvf__dataset *set)
-{
-    return set->task == KVF__TASK_LM || !set->sources || set->sources->labelled;
 }
 
 static kvf_status forward(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
