@@ -1,4 +1,6 @@
 /* Tokenizers: files that are refused, damaged files, allocations that fail. */
+#include "prefixes.h"
+#include "rng.h"
 #include "tok_check.h"
 #include "vocab_json.h"
 
@@ -175,6 +177,95 @@ START_TEST(refused_files)
                   kvf_ctx_error(ctx), REFUSED[_i].says);
     check_one_line(ctx);
     ck_assert_ptr_null(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* A file with 257 steps, and one with a token of 1025 bytes. */
+START_TEST(limits_of_files)
+{
+    static char steps[20000], token[2000];
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+    char *at = steps;
+
+    at += sprintf(at, "%s",
+                  "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]},\"normalizer\":"
+                  "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}");
+    for (int i = 0; i < 256; i++)
+        at += sprintf(at, ",{\"type\":\"NFC\"}");
+    sprintf(at, "]}}");
+    ck_assert_int_eq(open_text(ctx, steps, NULL, &t), KVF_EFORMAT);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "tokenizer: more than 256 steps");
+    sprintf(token, "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"%01025d\",-1]]}}",
+            0);
+    ck_assert_int_eq(open_text(ctx, token, NULL, &t), KVF_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "has 1025 bytes, want at most 1024"));
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* A step of a file may make any number of bytes of a text: it is stopped. */
+START_TEST(limit_of_growth)
+{
+    static const char json[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]},\"normalizer\":{"
+        "\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
+        "\"a\"},"
+        "\"content\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"},{\"type\":\"Replace\","
+        "\"pattern\":"
+        "{\"String\":\"a\"},\"content\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]}}";
+    kvf_ctx *ctx = new_ctx();
+    kvf__tokenizer *t = NULL;
+    kvf__ids ids = {0};
+    char text[100];
+
+    memset(text, 'a', sizeof text);
+    ok(ctx, open_text(ctx, json, NULL, &t));
+    ok(ctx, kvf__encode(ctx, t, text, 10, false, &ids));
+    ck_assert_uint_eq(ids.n, 10 * 40 * 40);
+    ck_assert_int_eq(kvf__encode(ctx, t, text, sizeof text, false, &ids), KVF_EDATA);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "its steps make more than 67136 bytes"));
+    kvf__ids_done(&ids);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
+/* What a text begins with, compared with a walk over all texts. */
+START_TEST(prefixes_are_found)
+{
+    enum { TEXTS = 60, QUERIES = 2000, MOST = 7 };
+    kvf_ctx *ctx = new_ctx();
+    kvf__prefixes set = {0};
+    kvf__rng rng = kvf__rng_make(5, 0);
+    char texts[TEXTS][MOST], query[MOST];
+    size_t length[TEXTS];
+
+    for (int i = 0; i < TEXTS; i++) {
+        length[i] = 1 + (size_t)kvf__rng_below(&rng, MOST);
+        for (size_t k = 0; k < length[i]; k++)
+            texts[i][k] = "ab\xFF"[kvf__rng_below(&rng, 3)];
+        ok(ctx, kvf__prefixes_add(ctx, &set, "t", texts[i], length[i], i));
+    }
+    kvf__prefixes_sort(&set);
+    for (int q = 0; q < QUERIES; q++) {
+        const size_t n = 1 + (size_t)kvf__rng_below(&rng, MOST);
+        for (size_t k = 0; k < n; k++)
+            query[k] = "ab\xFF"[kvf__rng_below(&rng, 3)];
+        int32_t entry = kvf__prefixes_find(&set, query, n);
+        for (size_t k = n; k > 0; k--) {
+            int want = -1;
+            for (int i = TEXTS - 1; i >= 0; i--)
+                if (length[i] == k && !memcmp(texts[i], query, k)) want = i;
+            if (want < 0) continue;
+            ck_assert_int_ge(entry, 0);
+            ck_assert_int_eq(set.v[entry].value, want);
+            entry = set.v[entry].shorter;
+        }
+        ck_assert_int_eq(entry, -1);
+    }
+    kvf__prefixes_done(&set);
     kvf_ctx_free(ctx);
 }
 END_TEST
@@ -384,6 +475,9 @@ int main(void)
     TCase *errors = tcase_create("errors"), *memory = tcase_create("memory");
 
     tcase_add_loop_test(errors, refused_files, 0, ROWS(REFUSED));
+    tcase_add_test(errors, limits_of_files);
+    tcase_add_test(errors, limit_of_growth);
+    tcase_add_test(errors, prefixes_are_found);
     tcase_add_test(errors, missing_folder);
     tcase_add_loop_test(errors, vocabularies, 0, ROWS(VOCABS));
     tcase_add_loop_test(errors, truncated_files, 0, ROWS(DAMAGED));

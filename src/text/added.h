@@ -2,7 +2,8 @@
 #ifndef KVF_ADDED_H
 #define KVF_ADDED_H
 
-#include "base_int.h"
+#include "map.h"
+#include "prefixes.h"
 
 typedef struct kvf__added {
     char *text; /* owned */
@@ -11,21 +12,11 @@ typedef struct kvf__added {
     bool single_word, lstrip, rstrip, normalized, special;
 } kvf__added;
 
-/* Matches a set of texts, leftmost, then longest. */
-typedef struct kvf__trie {
-    struct kvf__trie_node {
-        int32_t child, sibling, value;
-        uint8_t byte;
-    } * v;
-    size_t n, cap;
-    bool first[256];
-} kvf__trie;
-kvf_status kvf__trie_add(kvf_ctx *ctx, kvf__trie *trie, const char *text, size_t n, int32_t value);
-
 typedef struct kvf__added_list {
     kvf__added *v;
     size_t n, cap;
-    kvf__trie raw, normal; /* values are indices into v */
+    kvf__map index;            /* text -> index into v */
+    kvf__prefixes raw, normal; /* the same of what texts are cut at */
 } kvf__added_list;
 kvf_status kvf__added_put(kvf_ctx *ctx, kvf__added_list *list,
                           const kvf__added *token); /* copies text; replaces one of equal text */
@@ -41,6 +32,6 @@ typedef struct kvf__cut {
     size_t found_start, found_end;
 } kvf__cut;
 /* The next part: an added token, or the text before one. False at the end. */
-bool kvf__added_next(const kvf__added_list *list, const kvf__trie *trie, kvf__cut *cut);
+bool kvf__added_next(const kvf__added_list *list, const kvf__prefixes *texts, kvf__cut *cut);
 
 #endif

@@ -12,6 +12,8 @@
 #include <string.h>
 
 enum { UNIT = 4, WHOLE_BYTES = 6 };
+/* Keys and replacements of real tables are far shorter; links of a trie may go round in circles. */
+enum { LONGEST_KEY = 64, LONGEST_VALUE = 255 };
 
 static uint32_t read_u32(const char *at)
 {
@@ -98,6 +100,7 @@ static const char *find(const kvf__tok_step *step, const char *key, size_t n, bo
     const size_t bytes = read_u32(step->text), units = bytes / UNIT;
     size_t at = offset_of(read_u32(trie));
 
+    if (n > LONGEST_KEY) n = LONGEST_KEY;
     for (size_t i = 0; i < n && key[i] && (longest || !found); i++) {
         at ^= (uint8_t)key[i];
         if (at >= units) return found;
@@ -119,9 +122,14 @@ static const char *find(const kvf__tok_step *step, const char *key, size_t n, bo
 static kvf_status put_instead(kvf__work *w, const kvf__traced *text, size_t at, size_t n,
                               const char *to, kvf__traced *out)
 {
-    const size_t end = at + n, to_n = strlen(to);
+    const size_t end = at + n, to_n = strnlen(to, LONGEST_VALUE + 1);
     size_t last = at;
 
+    if (to_n > LONGEST_VALUE)
+        return kvf__fail(w->ctx, KVF_EFORMAT,
+                         "tokenizer: precompiled_charsmap replaces a character by more than %d "
+                         "bytes",
+                         LONGEST_VALUE);
     if (kvf__utf8_valid(to, to_n) != to_n) to = "";
     for (size_t i = 0, length; to[i]; i += length) {
         length = kvf__utf8_len(to[i]);

@@ -148,7 +148,7 @@ kvf_status kvf__apply_config(const kvf__tok_source *src, kvf__tokenizer *t)
         const char *key;
         int32_t *id;
     } specials[] = {{"bos_token", &t->bos},  {"eos_token", &t->eos}, {"unk_token", &other},
-                    {"pad_token", &t->pad},   {"sep_token", &other},  {"cls_token", &t->cls},
+                    {"pad_token", &t->pad},  {"sep_token", &other},  {"cls_token", &t->cls},
                     {"mask_token", &t->mask}};
 
     KVF_TRY(read_decoder_list(src, t));

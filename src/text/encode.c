@@ -5,6 +5,9 @@
  * what is before it. */
 #include "tok_work.h"
 
+/* A word takes some 70 times its bytes while it is merged. */
+enum { LONGEST_WORD = 4 << 20 };
+
 void kvf__work_done(kvf__work *w)
 {
     kvf__traced_done(&w->text);
@@ -42,12 +45,17 @@ static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, boo
 {
     kvf__pretokens_clear(&w->pieces);
     w->pieces.head = head;
+    w->pieces.text.most = w->spare.text.most = kvf__trace_room(n);
     KVF_TRY(kvf__trace_copy(w, &w->pieces.text, &w->normal, at, n));
     KVF_TRY(kvf__pretokens_add(w->ctx, &w->pieces, 0, n));
     KVF_TRY(kvf__pre_tokenize(w, bare));
     for (w->piece = 0; w->piece < w->pieces.n; w->piece++) {
         const kvf__pretoken *piece = &w->pieces.v[w->piece];
         const char *text = w->pieces.text.buf.data + piece->at;
+        if (piece->n > LONGEST_WORD && !w->long_words)
+            return kvf__fail(w->ctx, KVF_EDATA,
+                             "tokenizer: a word of %u bytes, want at most %d MiB", piece->n,
+                             LONGEST_WORD >> 20);
         if (w->out->most) KVF_TRY(kvf__ids_allow(w->ctx, w->out, least_ids(w->t, piece->n)));
         KVF_TRY(MODELS[w->t->model.kind](w, text, piece->n));
     }
@@ -124,7 +132,7 @@ kvf_status kvf__encode_offsets(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, co
                                size_t bytes, kvf__ids *out, kvf__ids *offsets)
 {
     kvf__ids found = {0}; /* counted from 0, whatever `offsets` holds */
-    kvf__work w = {.ctx = ctx, .t = tokenizer, .out = out, .offsets = &found};
+    kvf__work w = {.ctx = ctx, .t = tokenizer, .out = out, .offsets = &found, .long_words = true};
     size_t before = out->n;
     kvf_status st = kvf__trace_text(&w, text, bytes);
 

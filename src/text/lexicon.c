@@ -73,8 +73,22 @@ void kvf__lexicon_index(kvf__lexicon *lex)
     }
 }
 
+kvf_status kvf__lexicon_index_prefixes(kvf_ctx *ctx, const char *where, kvf__lexicon *lex)
+{
+    for (size_t id = 0; id < lex->n; id++) {
+        const struct kvf__token *token = &lex->v[id];
+        const char *text = lex->text.data + token->at;
+        if (token->flags & KVF__TOK_PRESENT &&
+            kvf__lexicon_model(lex, text, token->n) == (int32_t)id)
+            KVF_TRY(kvf__prefixes_add(ctx, &lex->prefixes, where, text, token->n, (int32_t)id));
+    }
+    kvf__prefixes_sort(&lex->prefixes);
+    return KVF_OK;
+}
+
 void kvf__lexicon_done(kvf__lexicon *lex)
 {
+    kvf__prefixes_done(&lex->prefixes);
     kvf__map_done(&lex->model);
     kvf__map_done(&lex->added);
     kvf__buf_done(&lex->text);

@@ -3,6 +3,7 @@
 #define KVF_LEXICON_H
 
 #include "map.h"
+#include "prefixes.h"
 
 enum {
     KVF__TOK_PRESENT = 1,
@@ -27,6 +28,7 @@ typedef struct kvf__lexicon {
     size_t longest;                   /* of the model's tokens, bytes */
     int32_t chars[KVF__DIRECT_CHARS]; /* id of a one-character token below U+0180, -1 */
     int32_t bytes[256];               /* id of <0xXX>, -1 */
+    kvf__prefixes prefixes; /* of models that look for tokens within a text; values: ids */
 } kvf__lexicon;
 void kvf__lexicon_init(kvf__lexicon *lex);
 /* `added` tokens go to the added map only. where names the source if the id is not usable. */
@@ -35,6 +37,8 @@ kvf_status kvf__lexicon_put(kvf_ctx *ctx, kvf__lexicon *lex, const char *where, 
 int32_t kvf__lexicon_model(const kvf__lexicon *lex, const char *text, size_t n); /* -1: none */
 int32_t kvf__lexicon_find(const kvf__lexicon *lex, const char *text, size_t n);  /* added first */
 void kvf__lexicon_index(kvf__lexicon *lex); /* fills chars and bytes, once complete */
+kvf_status kvf__lexicon_index_prefixes(kvf_ctx *ctx, const char *where,
+                                       kvf__lexicon *lex); /* fills prefixes */
 void kvf__lexicon_done(kvf__lexicon *lex);
 
 #endif

@@ -172,6 +172,7 @@ kvf_status kvf__normalize(kvf__work *w, const kvf__traced *text, size_t at, size
 {
     kvf__traced_clear(&w->normal);
     w->trimmed = false;
+    w->normal.most = w->scratch.most = kvf__trace_room(n);
     KVF_TRY(kvf__trace_copy(w, &w->normal, text, at, n));
     for (size_t i = 0; i < w->t->normalizer.n; i++) {
         kvf__traced from = w->normal;

@@ -8,11 +8,28 @@
 
 #include <string.h>
 
+size_t kvf__trace_room(size_t n)
+{
+    enum { GROWTH = 4, MORE = 12, SHORT = 1 << 20, SLACK = 64 << 10 };
+    const size_t more = (n < SHORT ? n : SHORT) * MORE + SLACK;
+    return n > (SIZE_MAX - more) / GROWTH ? SIZE_MAX : n * GROWTH + more;
+}
+
+static kvf_status check_room(const kvf__work *w, const kvf__traced *to, size_t n)
+{
+    if (!to->most || (to->buf.n <= to->most && n <= to->most - to->buf.n)) return KVF_OK;
+    return kvf__fail(w->ctx, KVF_EDATA,
+                     "tokenizer: its steps make more than %zu bytes of a text, many times what it "
+                     "has",
+                     to->most);
+}
+
 kvf_status kvf__trace_put(kvf__work *w, kvf__traced *to, const char *bytes, size_t n,
                           kvf__byte_range from)
 {
     size_t at = to->buf.n;
 
+    KVF_TRY(check_room(w, to, n));
     KVF_TRY(kvf__buf_add(w->ctx, &to->buf, bytes, n));
     if (!w->offsets) return KVF_OK;
     KVF_TRY(kvf__reserve(w->ctx, &to->from, &to->cap, at + n, sizeof *to->from));
@@ -26,6 +43,7 @@ kvf_status kvf__trace_copy(kvf__work *w, kvf__traced *to, const kvf__traced *tex
 {
     size_t end = to->buf.n;
 
+    KVF_TRY(check_room(w, to, n));
     KVF_TRY(kvf__buf_add(w->ctx, &to->buf, text->buf.data + at, n));
     if (!w->offsets || n == 0) return KVF_OK;
     KVF_TRY(kvf__reserve(w->ctx, &to->from, &to->cap, end + n, sizeof *to->from));

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define KVF__EVENT_MATCH ((size_t)1 << (sizeof(size_t) * 8 - 1))
+#define KVF__EVENT_MATCH (1u << 31)
 
 /* ---- behaviours ------------------------------------------------------------------------------ */
 
@@ -28,8 +28,8 @@ static kvf_status add_event(splitter *sp, size_t start, size_t end, bool match)
     if (sp->step->behavior == KVF__ISOLATED)
         return kvf__pretokens_add(w->ctx, sp->out, sp->base + start, end - start);
     KVF_TRY(kvf__reserve(w->ctx, &w->events, &w->events_cap, sp->n + 1, sizeof *w->events));
-    w->events[sp->n++] = (kvf__pretoken){.at = start,
-                                         .n = (end - start) | (match ? KVF__EVENT_MATCH : 0)};
+    w->events[sp->n++] = (kvf__pretoken){
+        .at = (uint32_t)start, .n = (uint32_t)(end - start) | (match ? KVF__EVENT_MATCH : 0)};
     return KVF_OK;
 }
 

@@ -33,8 +33,9 @@ struct kvf__tokenizer {
     char *chat_template;
 };
 kvf_status kvf__tokenizer_create(kvf_ctx *ctx, kvf__tokenizer **out); /* empty */
-/* Fills the indexes once lexicon, added tokens and normalizer are complete. */
-kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, kvf__tokenizer *t);
+/* Fills the indexes once lexicon, added tokens and normalizer are complete. EFORMAT: a token is too
+ * long to look for. */
+kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, const char *where, kvf__tokenizer *t);
 /* post := text; [bos] text [eos]; cls text sep. pair: the same for two. */
 kvf_status kvf__post_bare(kvf_ctx *ctx, kvf__tokenizer *t);
 kvf_status kvf__post_bos_eos(kvf_ctx *ctx, kvf__tokenizer *t, bool bos, bool eos);

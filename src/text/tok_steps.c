@@ -13,8 +13,11 @@ void kvf__step_done(kvf__tok_step *step)
 
 kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__tok_steps *steps, kvf__tok_step *step)
 {
+    enum { MOST_STEPS = 256 }; /* each is another pass over every text */
     kvf_status st = kvf__reserve(ctx, &steps->v, &steps->cap, steps->n + 1, sizeof *steps->v);
 
+    if (!st && steps->n == MOST_STEPS)
+        st = kvf__fail(ctx, KVF_EFORMAT, "tokenizer: more than %d steps", MOST_STEPS);
     if (st) {
         kvf__step_done(step);
         return st;
@@ -35,8 +38,10 @@ void kvf__steps_done(kvf__tok_steps *steps)
 kvf_status kvf__pretokens_add(kvf_ctx *ctx, kvf__pretokens *pieces, size_t at, size_t n)
 {
     if (n == 0) return KVF_OK;
+    if (n > INT32_MAX || at > UINT32_MAX - n)
+        return kvf__fail(ctx, KVF_EDATA, "a text is too long to tokenize");
     KVF_TRY(kvf__reserve(ctx, &pieces->v, &pieces->cap, pieces->n + 1, sizeof *pieces->v));
-    pieces->v[pieces->n++] = (kvf__pretoken){.at = at, .n = n};
+    pieces->v[pieces->n++] = (kvf__pretoken){.at = (uint32_t)at, .n = (uint32_t)n};
     return KVF_OK;
 }
 

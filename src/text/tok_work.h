@@ -17,11 +17,12 @@ typedef struct kvf__traced {
     kvf__buf buf;
     kvf__byte_range *from; /* [buf.n] while work->offsets is set, else stale */
     size_t cap;
+    size_t most; /* bytes that it may have, else EDATA; 0: any number */
 } kvf__traced;
 
 /* Pre-tokens: parts of one text. */
 typedef struct kvf__pretoken {
-    size_t at, n;
+    uint32_t at, n;
 } kvf__pretoken;
 typedef struct kvf__pretokens {
     kvf__traced text;
@@ -49,6 +50,7 @@ struct kvf__work {
     kvf__traced text, normal, scratch; /* repaired; a normalised section; the step before it */
     kvf__pretokens pieces, spare;
     size_t piece;          /* the one the model is at */
+    bool long_words;       /* a word may be as long as memory allows: plain text has no rows */
     kvf__pretoken *events; /* of one split; the top bit of n marks a match */
     size_t events_cap;
     kvf__word word;
@@ -85,6 +87,9 @@ kvf_status kvf__replace_all(kvf__work *work, const kvf__tok_step *step, const kv
  * spaces. */
 kvf_status kvf__pre_tokenize(kvf__work *work, bool bare);
 
+/* Bytes that the steps of a file may make of n: 4 times as many, 16 times of the first MiB (U+FDFA
+ * has 18 characters), and 64 KiB. */
+size_t kvf__trace_room(size_t n);
 /* Appends bytes that came from one range; a part of a traced text with its ranges. */
 kvf_status kvf__trace_put(kvf__work *work, kvf__traced *to, const char *bytes, size_t n,
                           kvf__byte_range from);

@@ -25,16 +25,17 @@ kvf_status kvf__add_token(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, kv
 }
 
 /* The text that a normalised added token is matched by: its own, normalised. */
-static kvf_status index_normalized(kvf__work *w, kvf__added_list *list, size_t i)
+static kvf_status index_normalized(kvf__work *w, const char *where, kvf__added_list *list, size_t i)
 {
     const kvf__traced text = {.buf = {.data = list->v[i].text, .n = list->v[i].n}};
 
     KVF_TRY(kvf__normalize(w, &text, 0, text.buf.n, false));
-    return kvf__trie_add(w->ctx, &list->normal, w->normal.buf.data, w->normal.buf.n, (int32_t)i);
+    return kvf__prefixes_add(w->ctx, &list->normal, where, w->normal.buf.data, w->normal.buf.n,
+                             (int32_t)i);
 }
 
 /* Special tokens go first: of two with equal normalised texts they win. */
-static kvf_status index_added(kvf_ctx *ctx, kvf__tokenizer *t)
+static kvf_status index_added(kvf_ctx *ctx, const char *where, kvf__tokenizer *t)
 {
     kvf__work w = {.ctx = ctx, .t = t};
     kvf_status st = KVF_OK;
@@ -44,10 +45,13 @@ static kvf_status index_added(kvf_ctx *ctx, kvf__tokenizer *t)
             const kvf__added *token = &t->added.v[i];
             if (token->special != (special == 1)) continue;
             if (token->normalized)
-                st = index_normalized(&w, &t->added, i);
+                st = index_normalized(&w, where, &t->added, i);
             else
-                st = kvf__trie_add(ctx, &t->added.raw, token->text, token->n, (int32_t)i);
+                st = kvf__prefixes_add(ctx, &t->added.raw, where, token->text, token->n,
+                                       (int32_t)i);
         }
+    kvf__prefixes_sort(&t->added.raw);
+    kvf__prefixes_sort(&t->added.normal);
     kvf__work_done(&w);
     return st;
 }
@@ -61,9 +65,11 @@ static void find_cls_mask(kvf__tokenizer *t)
         t->mask = kvf__token_id(t, "<mask>");
 }
 
-kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, kvf__tokenizer *t)
+kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, const char *where, kvf__tokenizer *t)
 {
     kvf__lexicon_index(&t->lex);
+    if (t->model.kind == KVF__MODEL_UNIGRAM || t->model.kind == KVF__MODEL_WORDPIECE)
+        KVF_TRY(kvf__lexicon_index_prefixes(ctx, where, &t->lex));
     for (unsigned byte = 0; byte < 256; byte++)
         if (t->lex.bytes[byte] >= 0 &&
             (t->model.byte_fallback || t->model.kind == KVF__MODEL_SCORES))
@@ -71,7 +77,7 @@ kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, kvf__tokenizer *t)
     if (t->model.unk >= 0) t->lex.v[t->model.unk].flags |= KVF__TOK_UNKNOWN;
     if (t->post.items.n == 0) KVF_TRY(kvf__post_bare(ctx, t));
     find_cls_mask(t);
-    return index_added(ctx, t);
+    return index_added(ctx, where, t);
 }
 
 void kvf__tokenizer_free(kvf__tokenizer *tokenizer)

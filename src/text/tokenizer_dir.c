@@ -82,7 +82,7 @@ static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
     if (json != KVF__FILE_GGUF || src->there[KVF__FILE_CONFIG]) /* a GGUF has none */
         KVF_TRY(kvf__apply_config(src, t));
     KVF_TRY(read_template(src, t));
-    return kvf__tokenizer_finish(src->ctx, t);
+    return kvf__tokenizer_finish(src->ctx, src->where, t);
 }
 
 /* A tokenizer of the files, unless `st` is the failure to read them; frees the files. */

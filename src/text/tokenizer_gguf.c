@@ -298,7 +298,7 @@ kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf_
     kvf_status st = kvf__tokenizer_create(ctx, &t);
 
     if (!st) st = kvf__fill_from_vocab(ctx, vocab, t);
-    if (!st) st = kvf__tokenizer_finish(ctx, t);
+    if (!st) st = kvf__tokenizer_finish(ctx, vocab->where, t);
     if (st)
         kvf__tokenizer_free(t);
     else

@@ -27,18 +27,19 @@ static void offer(kvf__path *end, double score, size_t from, int32_t id)
 static void step_from(const kvf__work *w, const char *text, size_t at, size_t n)
 {
     const kvf__tok_model *m = &w->t->model;
-    const size_t most = w->t->lex.longest < n - at ? w->t->lex.longest : n - at;
+    const kvf__prefixes *tokens = &w->t->lex.prefixes;
     const size_t first = kvf__utf8_len(text[at]);
     const double score = w->word.path[at].score;
     bool single = false;
 
-    for (size_t length = first; length <= most; length += kvf__utf8_len(text[at + length])) {
-        const int32_t id = kvf__lexicon_model(&w->t->lex, text + at, length);
-        if (id >= 0 && !(w->t->lex.v[id].flags & (KVF__TOK_UNUSED | KVF__TOK_BYTE))) {
-            offer(&w->word.path[at + length], score + m->scores[id], at, id);
-            single |= length == first;
-        }
-        if (at + length == n) break;
+    for (int32_t e = kvf__prefixes_find(tokens, text + at, n - at); e >= 0;
+         e = tokens->v[e].shorter) {
+        const size_t end = at + tokens->v[e].n;
+        const int32_t id = tokens->v[e].value;
+        if (w->t->lex.v[id].flags & (KVF__TOK_UNUSED | KVF__TOK_BYTE)) continue;
+        if (end < n && ((uint8_t)text[end] & 0xC0) == 0x80) continue; /* inside a character */
+        offer(&w->word.path[end], score + m->scores[id], at, id);
+        single |= end == at + first;
     }
     if (!single) offer(&w->word.path[at + first], score + m->unk_score, at, m->unk);
 }

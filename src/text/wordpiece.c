@@ -30,11 +30,14 @@ static kvf_status spell_rest(kvf__work *w, const char *text, size_t at, size_t n
 static int32_t longest_token(const kvf__lexicon *lex, const kvf__buf *rest, size_t prefix_n,
                              size_t *length)
 {
-    for (size_t end = rest->n; end > prefix_n; end = kvf__utf8_before(rest->data, end)) {
-        int32_t id = kvf__lexicon_model(lex, rest->data, end);
-        if (id < 0) continue;
+    const kvf__prefixes *tokens = &lex->prefixes;
+    int32_t e = rest->n ? kvf__prefixes_find(tokens, rest->data, rest->n) : -1;
+
+    for (; e >= 0 && tokens->v[e].n > prefix_n; e = tokens->v[e].shorter) {
+        const size_t end = tokens->v[e].n;
+        if (end < rest->n && ((uint8_t)rest->data[end] & 0xC0) == 0x80) continue;
         *length = end - prefix_n;
-        return id;
+        return tokens->v[e].value;
     }
     return -1;
 }

@@ -18,7 +18,7 @@ static void read_file(kvf_ctx *ctx, kvf__tok_file i, read_fn *read, const uint8_
     src.path[i] = "a.model";
     src.text[i] = (kvf__buf){.data = (char *)data, .n = n};
     if (kvf__tokenizer_create(ctx, &tokenizer)) return;
-    if (!read(&src, tokenizer) && !kvf__tokenizer_finish(ctx, tokenizer))
+    if (!read(&src, tokenizer) && !kvf__tokenizer_finish(ctx, "fuzz", tokenizer))
         fuzz_use_tokenizer(tokenizer, TEXT, sizeof TEXT - 1);
     kvf__tokenizer_free(tokenizer);
 }
