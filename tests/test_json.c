@@ -160,6 +160,23 @@ START_TEST(depth)
 }
 END_TEST
 
+/* Empty lists take fifty times their bytes in memory. */
+START_TEST(many_small_values_are_refused)
+{
+    enum { BYTES = 9 << 20 };
+    kvf__buf text = {0};
+    kvf_json *root = NULL;
+    ck_assert_int_eq(kvf__buf_printf(ctx, &text, "[[]"), KVF_OK);
+    while (text.n < BYTES)
+        ck_assert_int_eq(kvf__buf_add(ctx, &text, ",[]", 3), KVF_OK);
+    ck_assert_int_eq(kvf__buf_addc(ctx, &text, ']'), KVF_OK);
+    ck_assert_int_eq(kvf_json_parse(ctx, "t", text.data, text.n, &root), KVF_EFORMAT);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "t: its lists and objects would take 552 MiB, more than "
+                                         "14 times its 9437185 bytes");
+    kvf__buf_done(&text);
+}
+END_TEST
+
 START_TEST(deep_nesting_is_cheap_to_refuse)
 {
     enum { N = 5000000 };
@@ -365,6 +382,7 @@ int main(void)
     tcase_add_test(core, load_files);
     tcase_add_test(core, real_file_comes_back);
     tcase_add_test(limits, depth);
+    tcase_add_test(limits, many_small_values_are_refused);
     tcase_add_test(limits, deep_nesting_is_cheap_to_refuse);
     tcase_add_test(limits, nothing_in_nothing_out);
     tcase_add_loop_test(errors, refused, 0, COUNT(REFUSED));

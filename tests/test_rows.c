@@ -386,7 +386,13 @@ START_TEST(rows_have_limits)
          {CHOICE, .most_tokens = 5119},
          "a.jsonl:1: the rows have more than 5119 tokens together"},
     };
+    char *letters = malloc((65 << 20) + 1);
+    memset(letters, 'a', 65 << 20);
+    letters[65 << 20] = 0;
     kvf__dataset set = {0};
+    ck_assert_int_eq(load("a.tsv", letters, (kvf__dataset_options){SEQ}, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "a.tsv:1: a row of 65 MiB, want at most 64");
+    free(letters);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ck_assert_int_eq(load("a.jsonl", cases[i].text, cases[i].options, &set), KVF_EDATA);
         ck_assert_str_eq(kvf_ctx_error(ctx), cases[i].line);

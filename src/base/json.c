@@ -15,12 +15,19 @@
 
 enum { MAX_DEPTH = 128, MAX_FILE_BYTES = 1 << 30, INT64_CHARS = 20 };
 
+/* Bytes that jansson takes for an element, a member, a string, an array and an object. A text of
+ * nothing but empty ones takes up to eighty times its size, so there is a limit: GROWTH times the
+ * text and SLACK. */
+enum { ELEMENT = 48, MEMBER = 40, STRING = 40, ARRAY = 136, OBJECT = 240 };
+enum { GROWTH = 14, SLACK = 64 << 20 };
+
 /* One walk over a text: where it is, and the text with too big integers rewritten (empty: none
  * met). */
 typedef struct scan {
     const char *text;
     size_t n, at, copied;
     int line, depth;
+    size_t memory; /* about what jansson takes for the values so far */
     kvf__buf rewritten;
 } scan;
 
@@ -83,11 +90,28 @@ static kvf_status pass_number(kvf_ctx *ctx, scan *s)
     return kvf__buf_add(ctx, &s->rewritten, "e0", 2);
 }
 
+static size_t memory_of(char c)
+{
+    switch (c) {
+    case ',':
+        return ELEMENT;
+    case ':':
+        return MEMBER;
+    case '[':
+        return ARRAY;
+    case '{':
+        return OBJECT;
+    default:
+        return 0;
+    }
+}
+
 static kvf_status scan_text(kvf_ctx *ctx, const char *where, scan *s)
 {
     while (s->at < s->n) {
         char c = s->text[s->at];
         if (c == '"') {
+            s->memory += STRING;
             skip_string(s);
             continue;
         }
@@ -96,11 +120,17 @@ static kvf_status scan_text(kvf_ctx *ctx, const char *where, scan *s)
             continue;
         }
         if (c == '\n') s->line++;
+        s->memory += memory_of(c);
         if (c == ']' || c == '}') s->depth--;
         if ((c == '[' || c == '{') && ++s->depth > MAX_DEPTH)
             return fail_at(ctx, where, s->line, "nested deeper than 128 levels");
         s->at++;
     }
+    if (s->memory > s->n * GROWTH + SLACK)
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: its lists and objects would take %zu MiB, more than %d times its "
+                         "%zu bytes",
+                         where, s->memory >> 20, GROWTH, s->n);
     if (s->copied == 0) return KVF_OK;
     return kvf__buf_add(ctx, &s->rewritten, s->text + s->copied, s->n - s->copied);
 }

@@ -28,6 +28,14 @@ kvf_status kvf__give_row(const kvf__file *file, int64_t line, kvf_json *fields, 
     return st;
 }
 
+kvf_status kvf__check_row_bytes(const kvf__file *file, int64_t line, size_t bytes)
+{
+    enum { MOST_ROW_MIB = 64 };
+    if (bytes <= (size_t)MOST_ROW_MIB << 20) return KVF_OK;
+    return kvf__fail(file->ctx, KVF_EDATA, "%s:%lld: a row of %zu MiB, want at most %d", file->path,
+                     (long long)line, bytes >> 20, MOST_ROW_MIB);
+}
+
 kvf_status kvf__read_jsonl(const kvf__file *file)
 {
     char where[KVF__WHERE_MAX];
@@ -37,6 +45,7 @@ kvf_status kvf__read_jsonl(const kvf__file *file)
         kvf_json *fields = NULL;
         if (kvf__is_blank_line(line, n)) continue;
         kvf__where(where, file->path, i);
+        KVF_TRY(kvf__check_row_bytes(file, i, n));
         KVF_TRY(kvf_json_parse(file->ctx, where, line, n, &fields));
         KVF_TRY(kvf__give_row(file, i, fields, true));
     }

@@ -44,6 +44,7 @@ static kvf_status read_element(array *a, size_t end)
 {
     char where[KVF__WHERE_MAX];
     kvf_json *fields = NULL;
+    KVF_TRY(kvf__check_row_bytes(a->file, a->line, end - a->at));
     kvf__where(where, a->file->path, a->line);
     KVF_TRY(kvf_json_parse(a->file->ctx, where, a->file->text + a->at, end - a->at, &fields));
     return kvf__give_row(a->file, a->line, fields, true);

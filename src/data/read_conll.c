@@ -11,6 +11,7 @@ typedef struct sentence {
     bool tabs;
     size_t columns;                   /* of every line; 0: not known yet */
     int64_t line;                     /* of the first word */
+    size_t bytes;                     /* so far */
     kvf_json *fields, *tokens, *tags; /* tokens NULL: between sentences */
 } sentence;
 
@@ -58,6 +59,7 @@ static kvf_status end_sentence(sentence *s)
 static kvf_status begin_sentence(sentence *s, int64_t line)
 {
     s->line = line;
+    s->bytes = 0;
     s->fields = kvf_json_object();
     s->tokens = kvf_json_array();
     bool good = s->fields && kvf_json_set(s->fields, "tokens", s->tokens);
@@ -100,6 +102,8 @@ static kvf_status add_line(sentence *s, int64_t number, const char *line, size_t
     KVF_TRY(check_line(s, number, columns, first));
     s->columns = columns;
     if (!s->tokens) KVF_TRY(begin_sentence(s, number));
+    s->bytes += n;
+    KVF_TRY(kvf__check_row_bytes(s->file, s->line, s->bytes));
     KVF_TRY(add_string(s, s->tokens, line, first));
     return s->tags ? add_string(s, s->tags, line + last, n - last) : KVF_OK;
 }

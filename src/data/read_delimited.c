@@ -106,6 +106,7 @@ static kvf_status next_record(table *t, bool *more)
             KVF_TRY(bare_field(t));
         }
         KVF_TRY(end_text(t, r));
+        KVF_TRY(kvf__check_row_bytes(t->file, t->line, r->text.n));
         if (t->at >= bytes || text[t->at] != t->delimiter) break;
         t->at++;
     }

@@ -19,7 +19,10 @@ static void find_line(squad *p, const char *id)
     if (!id || n <= 2 || n >= (int)sizeof quoted) return;
     const char *from = p->file->text + p->at;
     const char *found = memmem(from, p->file->bytes - p->at, quoted, (size_t)n);
-    if (!found) return;
+    if (!found) { /* nor are the next ones looked for: each would walk through the file */
+        p->at = p->file->bytes;
+        return;
+    }
     for (const char *c = from; c < found; c++)
         p->line += *c == '\n';
     p->at = (size_t)(found - p->file->text);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NO_START = -2, MARK = 256, MOST_ANSWERS = 1024 };
+enum { NO_START = -2, MARK = 256, MOST_ANSWERS = 1024, LONGEST_CONTEXT = 4 << 20 };
 
 /* ---- gold answers ---------------------------------------------------------------------------- */
 
@@ -143,6 +143,9 @@ static kvf_status read_context(kvf__loader *load)
     KVF_TRY(text_of(load, "context", &text, &n));
     if (load->context.text && n == load->context.bytes && !memcmp(text, load->context.text, n))
         return KVF_OK;
+    if (n > LONGEST_CONTEXT)
+        return kvf__loader_fail(load, "a context of %zu bytes, want at most %d MiB", n,
+                                LONGEST_CONTEXT >> 20);
     load->context.text = NULL;
     load->context.ids.n = 0;
     KVF_TRY(kvf__pool_text(load->ctx, &load->pool, text, n, &text));

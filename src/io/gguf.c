@@ -10,7 +10,7 @@
 
 /* The least a key and a tensor take: length, a byte of text, type, value; length, rank, type,
  * offset. */
-enum { MIN_KV_BYTES = 8 + 1 + 4 + 1, MIN_TENSOR_BYTES = 8 + 4 + 4 + 8 };
+enum { MIN_KV_BYTES = 8 + 1 + 4 + 1, MIN_TENSOR_BYTES = 8 + 4 + 4 + 8, MOST_TENSORS = 1 << 16 };
 
 const char *kvf__gguf_read_string(kvf__reader *r, size_t *n)
 {
@@ -53,6 +53,9 @@ static kvf_status read_frame(kvf__gguf *g)
     if (g->n_kv > left / MIN_KV_BYTES)
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu metadata keys in %zu bytes", g->where,
                          (unsigned long long)g->n_kv, left);
+    if (g->n_tensors > MOST_TENSORS)
+        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu tensors, want at most %d", g->where,
+                         (unsigned long long)g->n_tensors, MOST_TENSORS);
     if (g->n_tensors > left / MIN_TENSOR_BYTES)
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu tensors in %zu bytes", g->where,
                          (unsigned long long)g->n_tensors, left);
