@@ -11,6 +11,7 @@
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files (h5 by name)
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
 #   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
+#   ./setup.sh amplify [NAME...]   time and peak memory of every reader on small files that ask for much; fails above the limits
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
 #   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; by name llama_cpp_python, vllm_connector), an
 #                    evaluator (lm_evaluation) and clients (openai_client langchain_client litellm_client llm_client inspect_client),
@@ -239,6 +240,14 @@ run_kills() {
   build/tests/crash/kill_runs build/kvfold build/tests/make_tiny "$1" "$2"
 }
 
+# amplify [NAME...]
+run_amplify() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES $TEST_PACKAGES
+  build -Dtests=enabled
+  python3 tests/amplify.py build/kvfold build/tests/make_tiny "$@"
+}
+
 # contained COUNT SEED
 run_contained() {
   # shellcheck disable=SC2086
@@ -439,13 +448,14 @@ notebook) run_notebook ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
 storm) run_storm "${2:-1000}" "${3:-2}" ;;
 contained) run_contained "${2:-10000}" "${3:-2}" ;;
+amplify) shift; run_amplify "$@" ;;
 build)
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES
   build
   ;;
 *)
-  sed -n '2,18s/^# \{0,1\}//p' "$0"
+  sed -n '2,19s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
