@@ -38,8 +38,10 @@ static inline void open_toy(const char *dir, kvf_ctx **ctx, kvf_base **base)
     ck_assert_msg(!kvf_base_open(*ctx, dir, &how, base), "%s", kvf_ctx_error(*ctx));
 }
 
-/* A prefix file of P random tokens for the toy base, put in its place by rename. */
-static inline void put_prefix(const served *s, const char *path, int64_t P, uint64_t seed)
+/* A prefix file of P random tokens for the toy base, put in its place by rename; scale: the
+ * standard deviation of its values. */
+static inline void put_scaled_prefix(const served *s, const char *path, int64_t P, uint64_t seed,
+                                     double scale)
 {
     kvf_ctx *ctx = s->ctx;
     const kvf__desc *d = kvf__model_desc(s->base->model);
@@ -58,9 +60,14 @@ static inline void put_prefix(const served *s, const char *path, int64_t P, uint
     kvf__rng rng = kvf__rng_make(seed, 7);
     ck_assert_int_eq(kvf__prefix_init(ctx, &file.prefix, d->L, d->G, P, d->D), KVF_OK);
     for (size_t i = 0; i < kvf__prefix_count(&file.prefix); i++)
-        file.prefix.kv[i] = (float)(0.7 * kvf__rng_normal(&rng));
+        file.prefix.kv[i] = (float)(scale * kvf__rng_normal(&rng));
     ck_assert_msg(!kvf__artifact_write(ctx, path, true, &file), "%s", kvf_ctx_error(ctx));
     kvf__prefix_done(&file.prefix);
+}
+
+static inline void put_prefix(const served *s, const char *path, int64_t P, uint64_t seed)
+{
+    put_scaled_prefix(s, path, P, seed, 0.7);
 }
 
 static inline void note_port(void *user, int port)

@@ -129,6 +129,11 @@ START_TEST(nothing_asked_is_nothing_changed)
     ck_assert_int_eq(kvf__penalties_check(ctx, &biased, MOST + 1), KVF_OK);
     ck_assert_int_eq(kvf__penalties_check(ctx, &biased, MOST), KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx), "logit_bias: id 64 is outside the vocabulary of 64");
+    const kvf_token_bias infinite[] = {{1, (float)1e39}, {1, -INFINITY}, {1, NAN}};
+    for (size_t i = 0; i < 3; i++) {
+        const kvf__penalties bad = {.bias = &infinite[i], .n_bias = 1};
+        ck_assert_int_eq(kvf__penalties_check(ctx, &bad, MOST), KVF_EUSAGE);
+    }
 }
 END_TEST
 

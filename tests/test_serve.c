@@ -273,6 +273,18 @@ START_TEST(company_changes_no_answer)
 }
 END_TEST
 
+/* A prefix whose values overflow is answered with an error, and others as ever. */
+START_TEST(logits_that_are_not_finite_are_no_text)
+{
+    put_scaled_prefix(&s, s.path[0], 2, 1, 1e38);
+    serve_start(&s);
+    ck_assert_int_eq(complete("one", "are you there", 3), 500);
+    has("the logits of token 1 are not finite");
+    is_served();
+    serve_end(&s);
+}
+END_TEST
+
 START_TEST(a_replaced_file_is_read_again)
 {
     char before[256], after[256], got[256];
@@ -373,6 +385,7 @@ int main(void)
     tcase_add_test(core, what_cannot_stand_beside_others_is_refused);
     tcase_add_test(core, models_health_and_metrics);
     tcase_add_test(core, company_changes_no_answer);
+    tcase_add_test(core, logits_that_are_not_finite_are_no_text);
     tcase_add_test(core, a_replaced_file_is_read_again);
     tcase_add_test(core, a_stop_leaves_no_answer_out);
     tcase_add_test(core, bytes_become_text);

@@ -79,7 +79,7 @@ static void keep(beam_state *s, int64_t parent, int32_t token, double score)
 }
 
 /* Continuations of a running beam by its logits [V]. */
-static void add_continuations(beam_state *s, int64_t parent, const float *logits)
+static kvf_status add_continuations(beam_state *s, int64_t parent, const float *logits)
 {
     const kvf__row_request *request = &s->row->request;
     const kvf__penalties *penalties = &request->sampling.penalties;
@@ -91,8 +91,9 @@ static void add_continuations(beam_state *s, int64_t parent, const float *logits
     const int32_t forced = kvf__completion_forced(s->search->base, b->n);
     if (forced >= 0) {
         keep(s, parent, forced, b->score);
-        return;
+        return KVF_OK;
     }
+    if (!kvf__logits_fine(logits, s->V)) return kvf__fail_logits(s->ctx, b->n);
     for (int64_t v = 0; v < s->V; v++)
         s->logits[v] = (float)((double)logits[v] - whole);
     if (kvf__penalties_any(penalties)) {
@@ -101,7 +102,8 @@ static void add_continuations(beam_state *s, int64_t parent, const float *logits
         scores = batch->penalized;
     }
     for (int64_t v = 0; v < s->V; v++)
-        if (!isnan(scores[v])) keep(s, parent, (int32_t)v, b->score + (double)scores[v]);
+        keep(s, parent, (int32_t)v, b->score + (double)scores[v]);
+    return KVF_OK;
 }
 
 /* The completion of these ids, as it would be drawn: its text, and whether it has ended. */
@@ -215,7 +217,7 @@ static kvf_status step(beam_state *s, double *seconds)
     s->search->stats.new_tokens += s->n_running;
     s->n_likeliest = 0;
     for (int64_t i = 0; i < s->n_running; i++)
-        add_continuations(s, i, logits + i * s->V);
+        KVF_TRY(add_continuations(s, i, logits + i * s->V));
     KVF_TRY(find_ends(s));
     choose(s);
     return KVF_OK;
@@ -248,8 +250,6 @@ static kvf_status run(beam_state *s)
         }
         KVF_TRY(step(s, &s->search->stats.decode_seconds));
     }
-    if (!s->n_finished)
-        return kvf__fail(s->ctx, KVF_EDATA, "no token can follow: the logits are not numbers");
     return replay(s, &s->finished[0], &s->row->completion);
 }
 

@@ -3,6 +3,7 @@
 #include "penalties.h"
 #include "base_int.h"
 
+#include <math.h>
 #include <string.h>
 
 bool kvf__penalties_any(const kvf__penalties *p)
@@ -18,6 +19,9 @@ kvf_status kvf__penalties_check(kvf_ctx *ctx, const kvf__penalties *p, int64_t V
         if (id < 0 || id >= V)
             return kvf__fail(ctx, KVF_EDATA, "logit_bias: id %ld is outside the vocabulary of %lld",
                              id, (long long)V);
+        if (!isfinite(p->bias[i].bias))
+            return kvf__fail(ctx, KVF_EUSAGE, "logit_bias: %g for id %ld is not a finite number",
+                             (double)p->bias[i].bias, id);
     }
     return KVF_OK;
 }

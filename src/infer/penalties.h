@@ -18,7 +18,7 @@ typedef struct kvf__penalties {
 } kvf__penalties;
 bool kvf__penalties_any(const kvf__penalties *penalties);
 
-/* EDATA: a bias of an id outside the vocabulary. */
+/* EDATA: a bias of an id outside the vocabulary; EUSAGE: one that is not finite. */
 kvf_status kvf__penalties_check(kvf_ctx *ctx, const kvf__penalties *penalties, int64_t V);
 
 /* The tokens of a row: prompt, whose ids below 0 are virtual tokens and do not count, completion.

@@ -69,7 +69,15 @@ void kvf__row_batch_add(kvf__row_batch *batch, kvf__live_row *row, int64_t slot,
     kvf__tokens_add(&batch->tokens, slot, ids, n);
 }
 
-/* The next token of a row from its logits [V]. */
+kvf_status kvf__fail_logits(kvf_ctx *ctx, int64_t tokens)
+{
+    return kvf__fail(ctx, KVF_ENUMERIC,
+                     "the logits of token %lld are not finite: a weight of the base or a value of "
+                     "the prefix is broken or far too large",
+                     (long long)tokens + 1);
+}
+
+/* The next token of a row from its logits [V]; -1: they are not finite. */
 static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float *logits, int64_t V)
 {
     const kvf__row_request *request = &row->request;
@@ -93,6 +101,7 @@ static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float
 static kvf_status take(kvf_ctx *ctx, const kvf__row_batch *batch, kvf__live_row *row)
 {
     kvf_status st = row->scored ? kvf__fail(ctx, row->scored, "out of memory") : KVF_OK;
+    if (row->token < 0) st = kvf__fail_logits(ctx, (int64_t)row->completion.out.n);
     if (!st) st = kvf__completion_add(ctx, batch->base, &row->completion, row->token);
     if (st)
         kvf__row_fail(row);
@@ -109,7 +118,7 @@ kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, con
     for (int64_t i = 0; i < n; i++) {
         kvf__live_row *row = batch->rows[i];
         row->token = draw(batch, row, logits + i * V, V);
-        if (row->request.scores)
+        if (row->request.scores && row->token >= 0)
             row->scored = kvf__token_scores_add(NULL, row->request.scores, logits + i * V, V,
                                                 row->token);
     }

@@ -59,12 +59,16 @@ void kvf__row_batch_done(kvf__row_batch *batch);
 void kvf__row_batch_add(kvf__row_batch *batch, kvf__live_row *row, int64_t slot, const int32_t *ids,
                         int64_t n);
 /* From the logits of what was fed: every row's next token, its text, whether it ends. A row without
- * memory for its text fails alone, and the status is that of the last one that did. */
+ * memory for its text, or with logits that are not finite (ENUMERIC), fails alone, and the status
+ * is that of the last one that did. */
 kvf_status kvf__row_batch_advance(kvf_ctx *ctx, const kvf__row_batch *batch, const float *logits);
 /* The same where each row was fed its token and a draft of what may follow, from logits after each
  * of these: draws for as long as what is drawn is what was fed next. kept [rows]: how many of its
  * tokens the row goes on from; the rest was no part of it. */
 kvf_status kvf__row_batch_follow(kvf_ctx *ctx, const kvf__row_batch *batch, const float *logits,
                                  int64_t *kept);
+
+/* ENUMERIC about the logits after so many tokens of an answer. */
+kvf_status kvf__fail_logits(kvf_ctx *ctx, int64_t tokens);
 
 #endif

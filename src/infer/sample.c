@@ -6,6 +6,7 @@
  * the generator's state. */
 #include "sample.h"
 
+#include <float.h>
 #include <math.h>
 
 kvf__logit_sum kvf__log_sum(const float *logits, int64_t V)
@@ -22,6 +23,16 @@ kvf__logit_sum kvf__log_sum(const float *logits, int64_t V)
         if (!isnan(logits[v])) sum += exp((double)logits[v] - most);
     all.value = most + log(sum);
     return all;
+}
+
+bool kvf__logits_fine(const float *logits, int64_t V)
+{
+    int bad = 0, some = 0;
+    for (int64_t v = 0; v < V; v++) {
+        bad |= !(logits[v] <= FLT_MAX);
+        some |= logits[v] >= -FLT_MAX;
+    }
+    return !bad && some;
 }
 
 /* The maximum of many maxima, which the processor computes side by side. */
@@ -153,12 +164,12 @@ static double drop_unlikely(distribution *d, double least)
 int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
                     kvf__candidate *scratch)
 {
+    if (!kvf__logits_fine(logits, V)) return -1;
     if (!(sampling->temperature > 0)) return greedy(logits, V);
     distribution d = {
         .list = scratch, .top = (double)largest(logits, V), .temperature = sampling->temperature};
     for (int64_t i = 0; i < V; i++)
-        if (!isnan(logits[i])) scratch[d.n++] = (kvf__candidate){logits[i], (int32_t)i};
-    if (!d.n) return 0;
+        scratch[d.n++] = (kvf__candidate){logits[i], (int32_t)i};
     if (sampling->top_k > 0 && sampling->top_k < d.n) cut(&d, sampling->top_k, INFINITY);
     const double all = weights(&d);
     double sum = sampling->top_p < 1 ? cut(&d, d.n, sampling->top_p * all) : all;

@@ -30,7 +30,9 @@ typedef struct kvf__logit_sum {
 } kvf__logit_sum;
 kvf__logit_sum kvf__log_sum(const float *logits, int64_t V);
 
-/* The next token from logits [V]. scratch [V] is memory to work in. NaN logits are never chosen.
+/* False: there is a NaN or +inf, or nothing but -inf. */
+bool kvf__logits_fine(const float *logits, int64_t V);
+/* The next token from logits [V]; -1: they are not fine. scratch [V] is memory to work in.
  * Order of the cuts as in transformers: temperature, top-k, top-p over what is left, min-p. */
 int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
                     kvf__candidate *scratch);

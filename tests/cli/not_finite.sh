@@ -18,6 +18,13 @@ run 1 train --base broken --data train.jsonl --out none.h5 --prefix-length 4 --i
 not_finite "step 1: the base's model.norm.weight holds numbers that are not finite"
 absent none.h5
 
+# no token is drawn from such logits
+for how in "" "--temperature 1" "--beams 2" "--draft 4"; do
+    # shellcheck disable=SC2086
+    run 1 generate --base broken --prompt 'after 1:' --max-tokens 4 $how
+    err_is 'kvfold: generate: the logits of token 1 are not finite: a weight of the base or a value of the prefix is broken or far too large'
+done
+
 # the run's own: the file of the last good step stays
 # shellcheck disable=SC2086
 train 1 $exploding --method direct --out run.h5 --steps 5 --quiet
