@@ -44,6 +44,9 @@ typedef struct kvf__mapped {
     struct kvf__mapped *next;
     dev_t device;
     ino_t inode;
+    const void *data; /* [n], as in its kvf__mapfile */
+    size_t n;
+    const char *path;
 } kvf__mapped;
 
 static kvf__mapped *list; /* of the process, because an output may be an input of another context */
@@ -65,17 +68,17 @@ static void watch_forks(void)
     pthread_atfork(take_lock, drop_lock, drop_lock);
 }
 
-static kvf_status enlist(kvf_ctx *ctx, int fd, kvf__mapped **out)
+static kvf_status enlist(kvf_ctx *ctx, kvf__mapfile *file)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct stat info;
 
-    if (fstat(fd, &info) < 0) return KVF_OK;
-    KVF_TRY(kvf__alloc(ctx, sizeof **out, out));
+    if (fstat(file->fd, &info) < 0) return KVF_OK;
+    KVF_TRY(kvf__alloc(ctx, sizeof *file->mapped, &file->mapped));
     pthread_once(&once, watch_forks);
     take_lock();
-    **out = (kvf__mapped){list, info.st_dev, info.st_ino};
-    list = *out;
+    *file->mapped = (kvf__mapped){list, info.st_dev, info.st_ino, file->data, file->n, file->path};
+    list = file->mapped;
     drop_lock();
     return KVF_OK;
 }
@@ -107,6 +110,15 @@ kvf_status kvf__check_not_mapped(kvf_ctx *ctx, const char *path)
     return kvf__fail(ctx, KVF_EUSAGE, "%s: is open for reading, it will not be replaced", path);
 }
 
+const char *kvf__mapped_path(const void *address)
+{
+    const uintptr_t at = (uintptr_t)address;
+
+    for (const kvf__mapped *file = list; file; file = file->next)
+        if (at >= (uintptr_t)file->data && at - (uintptr_t)file->data < file->n) return file->path;
+    return NULL;
+}
+
 /* ---- mapping --------------------------------------------------------------------------------- */
 
 /* The first n bytes of fd, which is taken over, also on failure. Mapping nothing is an error for
@@ -119,7 +131,7 @@ static kvf_status map_all(kvf_ctx *ctx, const char *path, int fd, size_t n, kvf_
                                        : kvf__strdup(ctx, path, &file.path);
 
     if (data && data != MAP_FAILED) file.data = data;
-    if (!st && file.data) st = enlist(ctx, fd, &file.mapped);
+    if (!st && file.data) st = enlist(ctx, &file);
     if (!file.data) close(fd);
     if (st)
         kvf__mapfile_close(&file);

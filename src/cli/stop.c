@@ -2,12 +2,14 @@
  * the second, as the first one of any other command, ends the program as if there were no handler,
  * but removes unfinished outputs. What was ignored when the program started, as SIGINT
  * is after a shell's `&`, stays ignored. A reader that goes away is noticed where we write to it,
- * not by SIGPIPE, which comes for sockets and logs too. The flag and the context are the mutable
- * globals of the command: a handler has nowhere else to look. */
+ * not by SIGPIPE, which comes for sockets and logs too. SIGBUS gets its line here; the library has
+ * no handlers. The flag and the context are the mutable globals of the command: a handler has
+ * nowhere else to look. */
 #include "cli_progress.h"
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static volatile int stop_flag;
 static kvf_ctx *volatile open_context;
@@ -17,6 +19,38 @@ static void end(int number)
     if (open_context) kvf__ctx_drop_outputs(open_context);
     signal(number, SIG_DFL);
     raise(number); /* delivered when this handler returns */
+}
+
+static void say(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
+}
+
+/* A page of a mapped file is gone: another program rewrote the file in place or cut it. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    const char *path = kvf__mapped_path(info->si_addr);
+    (void)context;
+    if (!path) {
+        end(number);
+        return;
+    }
+    say("kvfold: ");
+    say(path);
+    say(": changed while it was read; replace such a file by renaming a new one, and start "
+        "again\n");
+    if (open_context) kvf__ctx_drop_outputs(open_context);
+    _exit(CLI_FAILED);
+}
+
+static void watch_mapped_files(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
 }
 
 static void on_signal(int number)
@@ -48,6 +82,7 @@ void cli_stop_clean(kvf_ctx *ctx)
 {
     open_context = ctx;
     install(ctx ? end : SIG_DFL);
+    watch_mapped_files();
 }
 
 const volatile int *cli_stop_install(void)
