@@ -132,6 +132,31 @@ START_TEST(numbers)
 }
 END_TEST
 
+START_TEST(outputs_that_are_not_finite_decide_nothing)
+{
+    int64_t start[] = {0, 1};
+    int32_t labels[] = {0};
+    kvf__source group = {.gold = -1};
+    kvf__sources sources = {.group = &group};
+    const kvf__dataset set = {.n = 1,
+                              .n_groups = 1,
+                              .start = start,
+                              .labels = labels,
+                              .n_labels = 1,
+                              .task = KVF__TASK_SEQ_CLS,
+                              .sources = &sources};
+    static const float logits[][2] = {{NAN, 0}, {0, INFINITY}, {-INFINITY, -INFINITY}};
+    for (size_t i = 0; i < 3; i++) {
+        kvf__scores s;
+        kvf__answers a;
+        ck_ok(kvf__scores_init(ctx, &s, &set, 2));
+        kvf__scores_add(&s, logits[i], 1);
+        ck_assert_int_eq(kvf__answers_init(ctx, &a, &s, &(kvf__answer_rules){0}), KVF_ENUMERIC);
+        kvf__scores_done(&s);
+    }
+}
+END_TEST
+
 /* A word without a token in its row gets O, and still counts. */
 START_TEST(tags)
 {
@@ -336,6 +361,7 @@ int main(void)
 
     tcase_add_test(core, classes);
     tcase_add_test(core, choices_share_their_question);
+    tcase_add_test(core, outputs_that_are_not_finite_decide_nothing);
     tcase_add_test(core, numbers);
     tcase_add_test(core, tags);
     tcase_add_loop_test(spans_case, spans, 0, 50);

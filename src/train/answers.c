@@ -128,11 +128,24 @@ static kvf_status decide(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s,
     return kvf__fail(ctx, KVF_EUSAGE, "task lm has no answers to choose from");
 }
 
+static kvf_status check_finite(kvf_ctx *ctx, const kvf__scores *s)
+{
+    const int64_t rows = s->set->phrases ? kvf__group_count(s->set) : s->set->n;
+    for (int64_t i = 0; i < s->first[rows] * s->width; i++)
+        if (!isfinite(s->p[i]))
+            return kvf__fail(ctx, KVF_ENUMERIC,
+                             "the outputs of the head are not finite: a weight "
+                             "of the base or a value of the prefix is broken "
+                             "or far too large");
+    return KVF_OK;
+}
+
 kvf_status kvf__answers_init(kvf_ctx *ctx, kvf__answers *out, const kvf__scores *scores,
                              const kvf__answer_rules *rules)
 {
     kvf__answers a = {.set = scores->set, .n = kvf__group_count(scores->set)};
-    kvf_status st = decide(ctx, &a, scores, rules);
+    kvf_status st = check_finite(ctx, scores);
+    if (!st) st = decide(ctx, &a, scores, rules);
     if (st)
         kvf__answers_done(&a);
     else

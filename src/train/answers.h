@@ -53,6 +53,7 @@ typedef struct kvf__answers {
     size_t *text_bytes, *reference_bytes; /* of them, as they may hold U+0000 */
     char *owned;                          /* memory of texts */
 } kvf__answers;
+/* ENUMERIC: the scores hold numbers that are not finite. */
 kvf_status kvf__answers_init(kvf_ctx *ctx, kvf__answers *answers, const kvf__scores *scores,
                              const kvf__answer_rules *rules);
 void kvf__answers_done(kvf__answers *answers);
