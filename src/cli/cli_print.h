@@ -47,6 +47,11 @@ int cli_flush(const cli_command *command, int code);
  * CLI_CLOSED_PIPE without one if nobody reads it any more. */
 int cli_finish(const cli_command *command, int code);
 
+/* Prints text of a file without control characters, C1 ones (U+0080 to U+009F) included; at most
+ * `most` bytes, cut between characters. Or whole, filled up with spaces. */
+void cli_print_safe(const char *text, size_t most);
+void cli_print_padded(const char *text, int width);
+
 /* "1.5 MiB". */
 const char *cli_bytes_text(int64_t bytes, char buf[32]);
 /* "4:31", "12:03:59". */

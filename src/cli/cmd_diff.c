@@ -2,6 +2,7 @@
 #include "cli_int.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct diff_values {
     bool tensors_only;
@@ -16,7 +17,7 @@ enum { DIFFERENT = 1, SHAPE_BYTES = 400 };
 static void print_value(const kvf_json *value)
 {
     char *text = value ? kvf_json_text(value, KVF_JSON_COMPACT) : NULL;
-    fputs(!value ? "-" : text ? text : "?", stdout);
+    cli_print_safe(!value ? "-" : text ? text : "?", SIZE_MAX);
     kvf_json_text_free(text);
 }
 
@@ -24,7 +25,10 @@ static void print_facts(const kvf_json *facts)
 {
     for (size_t i = 0; i < kvf_json_size(facts); i++) {
         const kvf_json *fact = kvf_json_at(facts, i);
-        printf("%s.%s: ", cli_text_at(fact, "group"), cli_text_at(fact, "name"));
+        cli_print_safe(cli_text_at(fact, "group"), SIZE_MAX);
+        putchar('.');
+        cli_print_safe(cli_text_at(fact, "name"), SIZE_MAX);
+        printf(": ");
         print_value(kvf_json_get(fact, "a"));
         printf(" | ");
         print_value(kvf_json_get(fact, "b"));
@@ -35,8 +39,8 @@ static void print_facts(const kvf_json *facts)
 static void print_tensor(const kvf_json *tensor)
 {
     char shape[SHAPE_BYTES];
-    printf("%s %s %s", cli_text_at(tensor, "name"), cli_shape_at(tensor, shape, sizeof shape),
-           cli_text_at(tensor, "dtype"));
+    cli_print_safe(cli_text_at(tensor, "name"), SIZE_MAX);
+    printf(" %s %s", cli_shape_at(tensor, shape, sizeof shape), cli_text_at(tensor, "dtype"));
 }
 
 static void print_changed(const kvf_json *changed)

@@ -64,7 +64,8 @@ static void print_classes(const char *title, const kvf_class_scores *list)
     if (list->n) printf("%-*s  precision    recall        f1   support\n", width, title);
     for (size_t i = 0; i < list->n; i++) {
         const kvf_class_score *s = &list->item[i];
-        printf("%-*s  %9.6f %9.6f %9.6f %9lld\n", width, s->name, s->precision, s->recall, s->f1,
+        cli_print_padded(s->name, width);
+        printf("  %9.6f %9.6f %9.6f %9lld\n", s->precision, s->recall, s->f1,
                (long long)s->support);
     }
 }

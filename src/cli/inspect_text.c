@@ -7,9 +7,7 @@
 
 enum { VALUE_COLUMNS = 100, NAME_COLUMNS = 60 };
 
-/* Text without control characters, C1 ones (U+0080 to U+009F) included; at most `most` bytes, cut
- * between characters. */
-static void print_safe(const char *text, size_t most)
+void cli_print_safe(const char *text, size_t most)
 {
     size_t i = 0;
     for (; text[i] && i < most; i++) {
@@ -27,11 +25,11 @@ static void print_value(kvf_json *value)
 {
     const char *string = kvf_json_str(value, NULL);
     if (string) {
-        print_safe(string, VALUE_COLUMNS);
+        cli_print_safe(string, VALUE_COLUMNS);
         return;
     }
     char *text = kvf_json_text(value, KVF_JSON_COMPACT);
-    print_safe(text ? text : "?", VALUE_COLUMNS);
+    cli_print_safe(text ? text : "?", VALUE_COLUMNS);
     if (kvf_json_typeof(value) == KVF_JSON_ARRAY && text && strlen(text) > VALUE_COLUMNS)
         printf(" (%zu)", kvf_json_size(value));
     kvf_json_text_free(text);
@@ -47,10 +45,10 @@ static int widest_key(kvf_json *object)
     return (int)(most < NAME_COLUMNS ? most : NAME_COLUMNS);
 }
 
-static void print_padded(const char *name, int width)
+void cli_print_padded(const char *name, int width)
 {
     int n = (int)strlen(name);
-    print_safe(name, NAME_COLUMNS * 4);
+    cli_print_safe(name, NAME_COLUMNS * 4);
     printf("%*s", n < width ? width - n : 0, "");
 }
 
@@ -62,7 +60,7 @@ static void print_section(kvf_json *tree, const char *name)
     printf("\n%s\n", name);
     for (void *it = kvf_json_iter(object); it; it = kvf_json_next(object, it)) {
         printf("  ");
-        print_padded(kvf_json_iter_key(it), width);
+        cli_print_padded(kvf_json_iter_key(it), width);
         printf("  ");
         print_value(kvf_json_iter_value(it));
         putchar('\n');
@@ -76,7 +74,7 @@ static void print_labels(const kvf_json *labels)
     for (size_t i = 0; i < kvf_json_size(labels); i++) {
         const char *label = kvf_json_str(kvf_json_at(labels, i), NULL);
         fputs(i ? ", " : "  (", stdout);
-        print_safe(label ? label : "", NAME_COLUMNS);
+        cli_print_safe(label ? label : "", NAME_COLUMNS);
     }
     if (kvf_json_size(labels)) putchar(')');
 }
@@ -87,9 +85,9 @@ static void print_tensor(const kvf_json *tensor, int name_width, int shape_width
     const char *dtype = kvf_json_str(kvf_json_get(tensor, "dtype"), NULL);
     const kvf_json *norm = kvf_json_get(tensor, "norm");
     printf("  ");
-    print_padded(cli_text_at(tensor, "name"), name_width);
+    cli_print_padded(cli_text_at(tensor, "name"), name_width);
     printf("  %-*s  ", shape_width, cli_shape_at(tensor, shape, sizeof shape));
-    print_safe(dtype ? dtype : "?", NAME_COLUMNS);
+    cli_print_safe(dtype ? dtype : "?", NAME_COLUMNS);
     if (!diffable) printf("  %s", cli_bytes_text(cli_int_at(tensor, "bytes"), size));
     if (norm) printf("  norm %.6g", kvf_json_real(norm, 0));
     print_labels(kvf_json_get(tensor, "labels"));
@@ -145,7 +143,7 @@ void cli_print_tree(kvf_json *tree, const char *path, bool diffable)
     const char *kind = kvf_json_str(kvf_json_get(tree, "kind"), NULL);
     int64_t format = cli_int_at(tree, "format_version");
     if (!diffable) {
-        print_safe(path, 4096);
+        cli_print_safe(path, 4096);
         printf(": ");
     }
     printf("%s", kind ? kind : "?");

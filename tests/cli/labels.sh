@@ -116,6 +116,12 @@ has out '^PER  .* 6$'
 run 0 eval --base bert --prefix learnt.h5 --data train.tsv --threads 1 --per-class
 has out '^class  *precision'
 has out '^yes  .* 6$'
+# names that a terminal would obey
+printf 'text\tlabel\na\t\033[2Jx\nb\t\302\233y\n' >steered.tsv
+train 0 --task seq-cls --data steered.tsv --out steered.h5
+run 0 eval --base bert --prefix steered.h5 --data steered.tsv --threads 1 --per-class
+has out '^?\[2Jx .* 1$'
+has out '^?y .* 1$'
 run 0 eval --base bert --prefix learnt.h5 --data train.tsv --threads 1 --json
 grep -q classes out && fail "$(cat out)"
 printf '{"text": "a", "label": 1.5}\n{"text": "b", "label": 2}\n' >numbers.jsonl
