@@ -454,6 +454,9 @@ START_TEST(bytes_behind_the_end)
     bytes[n - 2] = bytes[n - 2] == '0' ? '1' : '0';
     write_bytes(in_dir("seal.h5"), bytes, n);
     ck_fails(read_status(in_dir("seal.h5")), KVF_EFORMAT, "damaged: the bytes hash to");
+    bytes[11] |= 1; /* as HDF5 marks a file while it is open for writing */
+    write_bytes(in_dir("open.h5"), bytes, n);
+    ck_fails(read_status(in_dir("open.h5")), KVF_EFORMAT, "open.h5: is open for writing elsewhere");
     free(bytes);
 }
 END_TEST

@@ -20,12 +20,14 @@ enum {
     AT_VERSION = 8,
     AT_OFFSET_SIZE = 9,
     AT_LENGTH_SIZE = 10,
+    AT_FLAGS = 11,
     AT_BASE = 12,
     AT_END = 28,
     SUPERBLOCK_BYTES = 48
 };
 enum { SEAL_HEAD = sizeof SEAL - 1, HEX = 32, SEAL_BYTES = SEAL_HEAD + HEX + 1 };
 enum { SLICE = 4 << 20 };
+enum { OPEN_FOR_WRITING = 1 | 4 }; /* in the flags, until the writer closes the file; 4: as SWMR */
 
 /* Of the file's first n bytes, whose pages are given back as they are done: whole, they would be
  * the peak of a training run's memory. */
@@ -105,7 +107,7 @@ static kvf_status check_seal(kvf_ctx *ctx, const kvf__mapfile *map, uint64_t end
     return KVF_OK;
 }
 
-kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
+static kvf_status check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
 {
     uint64_t end = 0;
 
@@ -116,6 +118,19 @@ kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
                          map->path, map->n, (unsigned long long)end);
     KVF_TRY(check_seal(ctx, map, end));
     return kvf__h5_check_heaps(ctx, map->path, map->data, (size_t)end);
+}
+
+/* A file in the hands of a writer is not damaged, and must not be deleted as if it were. */
+kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
+{
+    const kvf_status st = check_bytes(ctx, map);
+
+    if (st != KVF_EFORMAT || map->n < SUPERBLOCK_BYTES || !(map->data[AT_FLAGS] & OPEN_FOR_WRITING))
+        return st;
+    return kvf__fail(ctx, st,
+                     "%s: is open for writing elsewhere, or the program that wrote to it did not "
+                     "close it",
+                     map->path);
 }
 
 kvf_status kvf__h5_seal(kvf_ctx *ctx, int fd, const char *path)
