@@ -331,6 +331,18 @@ START_TEST(existing_needs_force)
 }
 END_TEST
 
+START_TEST(a_link_to_nothing_needs_force)
+{
+    kvf__outfile out = {0};
+
+    ck_assert_int_eq(symlink("nowhere", path), 0);
+    ck_assert_int_eq(kvf__outfile_begin(ctx, path, false, &out), KVF_EEXIST);
+    check_error("/out: is a link to a file that is not there (use --force to replace it)");
+    ck_assert_int_eq(kvf__write_file(ctx, path, true, "new", 3), KVF_OK);
+    check_file(path, "new");
+}
+END_TEST
+
 /* Someone else's file that appeared during a long run is not lost. */
 START_TEST(file_appears_before_commit)
 {
@@ -569,6 +581,7 @@ int main(void)
     tcase_add_test(core, relative_path_and_mode);
     tcase_add_test(errors, map_refuses);
     tcase_add_test(errors, existing_needs_force);
+    tcase_add_test(errors, a_link_to_nothing_needs_force);
     tcase_add_test(errors, file_appears_before_commit);
     tcase_add_test(errors, refused_targets);
     tcase_add_test(errors, inputs_are_not_replaced);

@@ -28,7 +28,12 @@ static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
     struct stat info;
 
     if (*path == '\0') return kvf__fail(ctx, KVF_EUSAGE, "output path is empty");
-    if (stat(path, &info) < 0) return KVF_OK;
+    if (stat(path, &info) < 0) { /* also a link to nothing is the user's */
+        if (force || lstat(path, &info) < 0) return KVF_OK;
+        return kvf__fail(ctx, KVF_EEXIST,
+                         "%s: is a link to a file that is not there (use --force to replace it)",
+                         path);
+    }
     if (S_ISDIR(info.st_mode))
         return kvf__fail(ctx, KVF_EIO, "%s: is a folder, want a file to write", path);
     if (!S_ISREG(info.st_mode))
