@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from . import _structs as c
+from ._interrupt import Interrupts
 
 _PACKAGE = Path(__file__).parent
 _LOG = logging.getLogger("kvfold")
@@ -177,14 +178,51 @@ class Handle:
         raise TypeError("an object of kvfold is not copied or pickled: save it to a file")
 
     def __del__(self) -> None:
-        self._free(self.pointer)
+        if self.pointer:
+            self._free(self.pointer)
 
 
 _threads = 0
 _local = threading.local()
 
 
-@c.LOG
+class _Call:
+    """A call of C in this thread: `flag` ends it, `error` is raised after it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self.flag = context, ctypes.c_int(0)
+        self.error: Optional[BaseException] = None
+
+    def __enter__(self) -> _Call:
+        self._outer = getattr(_local, "call", None)
+        lib.kvf_ctx_set_stop(self._context.handle, ctypes.byref(self.flag))
+        _local.call, self._context._busy = self, True
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        lib.kvf_ctx_set_stop(self._context.handle, None)
+        _local.call, self._context._busy = self._outer, False
+
+
+def callback(kind: Any) -> Callable:
+    """A function that C calls. What it raises ends the call that it comes from, which raises it."""
+
+    def wrap(function: Callable) -> Any:
+        def guarded(*arguments: Any) -> None:
+            try:
+                function(*arguments)
+            except BaseException as error:
+                call = getattr(_local, "call", None)
+                if call is None:
+                    raise
+                call.error, call.flag.value = call.error or error, 1
+
+        return kind(guarded)
+
+    return wrap
+
+
+@callback(c.LOG)
 def _log(user, level, line):
     _last_line.text = line.decode("utf-8", "replace")
     _LOG.log(_LEVELS[level], "%s", _last_line.text)
@@ -211,24 +249,36 @@ class Context:
             raise Error("the base is in use by the call that this callback was called from")
 
     def call(self, function: Callable, *arguments: Any, allow: int = 0) -> int:
-        """function(ctx, *arguments), whose status must be KVF_OK, or `allow`."""
-        thread_context()  # OpenMP's number of threads is that of the calling thread
+        """function(ctx, *arguments), whose status must be KVF_OK, or `allow`. Ctrl-C ends it, and is raised then."""
+        call = _Call(self)
+        interrupts = Interrupts(call.flag)
         with self.lock:
             self.check_idle()
-            self._busy = True
-            try:
+            thread_context()  # OpenMP's number of threads is that of the calling thread
+            with interrupts, call:
                 status = function(self.handle, *arguments)
-            finally:
-                self._busy = False
-            if status and status != allow:
-                raise Error(lib.kvf_ctx_error(self.handle).decode("utf-8", "replace"), _status_name(status))
-            return status
+            if call.error:
+                raise call.error
+            if interrupts.came and status == c.STATUS_STOPPED:  # by a handler that does not raise
+                raise KeyboardInterrupt
+            self._check(status, allow)
+        return status
+
+    def call_quick(self, function: Callable, *arguments: Any) -> None:
+        """The same for what takes no time, has no callbacks and is called for each row."""
+        with self.lock:
+            self.check_idle()
+            self._check(function(self.handle, *arguments))
+
+    def _check(self, status: int, allow: int = 0) -> None:
+        if status and status != allow:
+            raise Error(lib.kvf_ctx_error(self.handle).decode("utf-8", "replace"), _status_name(status))
 
     def make(self, function: Callable, free: Callable, *arguments: Any, keeps: tuple = ()) -> Handle:
         """What function(ctx, *arguments, &out) makes."""
-        pointer = ctypes.c_void_p()
-        self.call(function, *arguments, ctypes.byref(pointer))
-        return Handle(pointer, free, self, *keeps)
+        made = Handle(ctypes.c_void_p(), free, self, *keeps)  # freed if Ctrl-C comes when it is there
+        self.call(function, *arguments, ctypes.byref(made.pointer))
+        return made
 
 
 def _status_name(status: int) -> str:

@@ -52,5 +52,5 @@ class Source:
                 line = json_line(row)
             except (TypeError, ValueError) as error:
                 raise Error(f"rows:{number}: {error}", "EDATA") from None
-            context.call(lib.kvf_rows_add_json, self._rows, ctypes.c_char_p(line), len(line))
+            context.call_quick(lib.kvf_rows_add_json, self._rows, ctypes.c_char_p(line), len(line))
         return lib.kvf_rows_path(self._rows)

@@ -66,8 +66,7 @@ class Base(Model):
         return other
 
     def _call(self, function: Callable, *arguments: Any) -> None:
-        with self._context.lock:
-            self._context.call(function, self._handle, *arguments)
+        self._context.call(function, self._handle, *arguments)
 
     def _base_and_prefix(self) -> "tuple[Base, Optional[Handle]]":
         return self, None
@@ -103,7 +102,7 @@ class Base(Model):
         """[n] int32: ids of a text; special: with what the tokenizer puts around it."""
         coded = string.encode("utf-8", "surrogatepass")
         ids, n = ctypes.POINTER(ctypes.c_int32)(), c.SIZE()
-        self._call(lib.kvf_tokenize, ctypes.c_char_p(coded), len(coded), special, ctypes.byref(ids), ctypes.byref(n))
+        self._context.call_quick(lib.kvf_tokenize, self._handle, ctypes.c_char_p(coded), len(coded), special, ctypes.byref(ids), ctypes.byref(n))
         try:
             return np.array(ids[:n.value], dtype=np.int32)
         finally:
@@ -113,7 +112,7 @@ class Base(Model):
         """The text of ids [n]; special: special tokens are written out."""
         row = array("ids", ids, np.int32, "[n]")
         string, n = ctypes.c_void_p(), c.SIZE()
-        self._call(lib.kvf_detokenize, row.ctypes.data, len(row), special, ctypes.byref(string), ctypes.byref(n))
+        self._context.call_quick(lib.kvf_detokenize, self._handle, row.ctypes.data, len(row), special, ctypes.byref(string), ctypes.byref(n))
         try:
             return ctypes.string_at(string, n.value).decode("utf-8", "replace")
         finally:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 import numpy as np
 
 from . import _structs as c
-from ._library import Handle, lib
+from ._library import Handle, callback, lib
 from ._numbers import array, real, whole
 from ._options import EvalOptions, GenerateOptions, RowOptions, fill, texts
 from ._rows import Data, Source
@@ -72,8 +72,8 @@ class Model:
         how.logit_bias, how.n_logit_bias = ctypes.cast(biases, ctypes.POINTER(c.kvf_token_bias)), len(biases)
         asked = texts(prompts)
         answers = (ctypes.c_void_p * len(asked))()
-        base._call(lib.kvf_generate, prefix, asked, len(asked), ctypes.byref(how), answers, None)
         try:
+            base._call(lib.kvf_generate, prefix, asked, len(asked), ctypes.byref(how), answers, None)
             return [ctypes.string_at(answer or 0, lib.kvf_text_bytes(answer)).decode("utf-8", "replace") for answer in answers]
         finally:
             lib.kvf_texts_free(answers, len(answers))
@@ -88,8 +88,8 @@ class Model:
         how, result = c.kvf_score_options(), c.kvf_score_result()
         fill(how.eval, RowOptions, options)
         how.eval.data = source.path
-        base._call(lib.kvf_score, prefix, ctypes.byref(how), ctypes.byref(result))
         try:
+            base._call(lib.kvf_score, prefix, ctypes.byref(how), ctypes.byref(result))
             return [_score(result.rows[i]) for i in range(result.n)]
         finally:
             lib.kvf_score_result_done(ctypes.byref(result))
@@ -102,8 +102,8 @@ class Model:
         fill(how, EvalOptions, options)
         how.data = source.path
         prefixes = _list_of(prefix)
-        base._call(lib.kvf_eval, prefixes, len(prefixes), ctypes.byref(how), ctypes.byref(result))
         try:
+            base._call(lib.kvf_eval, prefixes, len(prefixes), ctypes.byref(how), ctypes.byref(result))
             return _evaluation(result)
         finally:
             lib.kvf_eval_result_done(ctypes.byref(result))
@@ -117,7 +117,7 @@ class Model:
         source = Source(base._context, data)
         written: List[bytes] = []
 
-        @c.WRITE
+        @callback(c.WRITE)
         def write(user: Any, at: int, n: int) -> None:
             written.append(ctypes.string_at(at, n))
 

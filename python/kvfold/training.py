@@ -3,16 +3,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
-import threading
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
 
 import numpy as np
 
 from . import _structs as c
-from ._library import Context, Error, lib, optional, text, thread_context
+from ._library import Context, Error, callback, lib, optional, text, thread_context
 from ._options import choice
 from ._progress import Bar
 from ._rows import Data, Source
@@ -164,36 +161,6 @@ class Run:
         context.call(lib.kvf_merge, ctypes.byref(options), ctypes.byref(c.kvf_merge_result()))
 
 
-# ---- stopping --------------------------------------------------------------------------------------------------------------------
-
-
-class _Stop:
-    """Ends a run where a person or a callback wants it: the step is finished, everything is saved, then the reason is raised.
-
-    SIGINT comes to the main thread of Python alone, between two events of the run.
-    """
-
-    def __init__(self) -> None:
-        self.flag = ctypes.c_int(0)
-        self._reason: Optional[BaseException] = None
-
-    def because(self, reason: BaseException) -> None:
-        self._reason = self._reason or reason
-        self.flag.value = 1
-
-    def __enter__(self) -> _Stop:
-        self._former: Any = None
-        if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
-            self._former = signal.signal(signal.SIGINT, lambda number, frame: self.because(KeyboardInterrupt()))
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Optional[TracebackType]) -> None:
-        if self._former is not None:
-            signal.signal(signal.SIGINT, self._former)
-        if self._reason and error is None:
-            raise self._reason
-
-
 # ---- training --------------------------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +184,7 @@ class _Options:
             self._set_text(name, self._text(name, value))
 
     def _set_text(self, name: str, value: bytes) -> None:
-        self._context.call(lib.kvf_train_set, self.handle, text(name), value)
+        self._context.call_quick(lib.kvf_train_set, self.handle, text(name), value)
 
     def _text(self, name: str, value: Any) -> bytes:
         if name in ("data", "valid", "retention"):
@@ -271,24 +238,18 @@ def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid
     for name, value in {"data": data, "valid": valid, "out": out, **options}.items():
         made.set(name, value)
     bar, result = Bar(progress), c.kvf_train_result()
-    with _Stop() as stop:
 
-        @c.EVENT
-        def event(user: Any, raw: Any) -> None:
-            try:
-                what = _event(raw.contents)
-                bar.event(what)
-                if on_event:
-                    on_event(what)
-            except BaseException as error:
-                stop.because(error)
+    @callback(c.EVENT)
+    def event(user: Any, raw: Any) -> None:
+        what = _event(raw.contents)
+        bar.event(what)
+        if on_event:
+            on_event(what)
 
-        lib.kvf_train_set_base(made.handle, base._handle)
-        lib.kvf_train_set_event(made.handle, event, None)
-        lib.kvf_ctx_set_stop(base._context.handle, ctypes.byref(stop.flag))
-        try:
-            base._context.call(lib.kvf_train, made.handle, ctypes.byref(result), allow=c.STATUS_STOPPED)
-        finally:
-            lib.kvf_ctx_set_stop(base._context.handle, None)
-            bar.close()
+    lib.kvf_train_set_base(made.handle, base._handle)
+    lib.kvf_train_set_event(made.handle, event, None)
+    try:
+        base._context.call(lib.kvf_train, made.handle, ctypes.byref(result), allow=c.STATUS_STOPPED)
+    finally:
+        bar.close()
     return Run(out, base, _result(result))

@@ -1,14 +1,20 @@
 """Objects keep what they need: files that go or change, other threads, children of fork()."""
 import copy
+import functools
+import logging
 import os
 import pickle
+import select
 import shutil
+import signal
+import socket
 import threading
+import time
 import unittest.mock
 
 import kvfold
 import numpy as np
-from support import PAIRS, SMALL, Case, command
+from support import PAIRS, SMALL, Case, command, write_rows
 
 
 class Files(Case):
@@ -89,6 +95,66 @@ class Files(Case):
         finally:
             os.chdir(here)
         self.assertEqual(kvfold.Prefix.from_peft(self.folder / "near.peft", base).length, 3)
+
+
+class Stopped(Case):
+    """What Ctrl-C or a callback raises is raised after the call, which ends soon and leaves the base as it was."""
+
+    def setUp(self):
+        self.many = write_rows(self.folder / "many.jsonl", [{"prompt": "w: u", "completion": " abc" * 20}] * 20000)
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+
+    def calls(self):
+        bert = kvfold.Base(self.bert)
+        head = self.prefix_of(bert, [{"text": "a", "label": "y"}, {"text": "b", "label": "n"}] * 8, "head", task="seq-cls")
+        texts = write_rows(self.folder / "texts.jsonl", [{"text": "a b " * 60}] * 10000)
+        return {"eval": (self.base.eval, self.many), "score": (self.base.score, self.many), "predict": (head.predict, texts),
+                "generate": (functools.partial(self.base.generate, max_tokens=400), ["w1:"] * 4000)}
+
+    def test_ctrl_c(self):
+        for name, (function, data) in self.calls().items():
+            with self.subTest(name):
+                timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+                timer.start()
+                begin = time.monotonic()
+                self.assertRaises(KeyboardInterrupt, function, data)
+                self.assertLess(time.monotonic() - begin, 4)
+                timer.join()
+        self.assertEqual(len(self.base.generate(["a"])), 1)
+        self.assertEqual(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+        self.assertEqual(signal.set_wakeup_fd(-1), -1)
+
+    def test_another_handler(self):
+        """One that raises is obeyed; so is asyncio's, which gets the number by a descriptor."""
+
+        def handler(number, frame):
+            raise ZeroDivisionError
+
+        signal.signal(signal.SIGINT, handler)
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        self.assertRaises(ZeroDivisionError, self.base.eval, self.many)
+        reader, writer = socket.socketpair()
+        for end in (reader, writer):
+            end.setblocking(False)
+            self.addCleanup(end.close)
+        self.addCleanup(signal.set_wakeup_fd, signal.set_wakeup_fd(writer.fileno()))
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        self.assertRaises(ZeroDivisionError, self.base.eval, self.many)
+        self.assertEqual(select.select([reader], [], [], 5)[0], [reader])
+        self.assertEqual(reader.recv(8), bytes([signal.SIGINT]))
+
+    def test_a_log_that_raises(self):
+        logger, handler = logging.getLogger("kvfold"), logging.Handler()
+        handler.emit = unittest.mock.Mock(side_effect=KeyboardInterrupt)
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        self.addCleanup(logger.setLevel, logger.level)
+        logger.setLevel(logging.INFO)
+        with self.assertRaises(KeyboardInterrupt):
+            kvfold.train(self.base, PAIRS, out=self.folder / "log.h5", **SMALL)
+        handler.emit.assert_called()
 
 
 class FilesInThreads(Case):
