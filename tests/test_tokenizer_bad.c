@@ -232,7 +232,7 @@ START_TEST(limit_of_growth)
 }
 END_TEST
 
-/* What a text begins with, compared with a walk over all texts. */
+/* Compares searches with a walk over all texts. */
 START_TEST(prefixes_are_found)
 {
     enum { TEXTS = 60, QUERIES = 2000, MOST = 7 };

@@ -8,6 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static uint64_t head_of(const char *text, size_t n)
+{
+    uint64_t head = 0;
+
+    for (size_t i = 0; i < sizeof head; i++)
+        head = head << 8 | (i < n ? (uint8_t)text[i] : 0);
+    return head;
+}
+
 kvf_status kvf__prefixes_add(kvf_ctx *ctx, kvf__prefixes *set, const char *where, const char *text,
                              size_t n, int32_t value)
 {
@@ -21,21 +30,24 @@ kvf_status kvf__prefixes_add(kvf_ctx *ctx, kvf__prefixes *set, const char *where
     KVF_TRY(kvf__reserve(ctx, &set->v, &set->cap, set->n + 1, sizeof *set->v));
     KVF_TRY(kvf__buf_add(ctx, &set->text, text, n));
     set->v[set->n++] = (struct kvf__prefix_entry){
-        .at = at, .n = (uint32_t)n, .value = value, .shorter = -1};
+        .head = head_of(text, n), .at = at, .n = (uint32_t)n, .value = value, .shorter = -1};
     return KVF_OK;
 }
 
-static int compare(const char *a, size_t a_n, const char *b, size_t b_n)
+/* The order of an entry and a text with this head. */
+static int compare(const char *texts, const struct kvf__prefix_entry *e, uint64_t head,
+                   const char *text, size_t n)
 {
-    const int order = memcmp(a, b, a_n < b_n ? a_n : b_n);
-    return order ? order : (a_n > b_n) - (a_n < b_n);
+    if (e->head != head) return e->head < head ? -1 : 1;
+    const int order = memcmp(texts + e->at, text, e->n < n ? e->n : n);
+    return order ? order : (e->n > n) - (e->n < n);
 }
 
 /* Equal texts in the order in which they came. */
-static int by_text(const void *a, const void *b, void *text)
+static int by_text(const void *a, const void *b, void *texts)
 {
     const struct kvf__prefix_entry *x = a, *y = b;
-    const int order = compare((char *)text + x->at, x->n, (char *)text + y->at, y->n);
+    const int order = compare(texts, x, y->head, (char *)texts + y->at, y->n);
     return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
@@ -79,10 +91,10 @@ int32_t kvf__prefixes_find(const kvf__prefixes *set, const char *text, size_t n)
     size_t low = set->first[byte], high = set->first[byte + 1], same = 1;
 
     if (low == high) return -1;
+    const uint64_t head = head_of(text, n);
     while (low < high) { /* entries before low are not above the text */
         const size_t middle = low + (high - low) / 2;
-        const struct kvf__prefix_entry *e = &set->v[middle];
-        if (compare(set->text.data + e->at, e->n, text, n) <= 0)
+        if (compare(set->text.data, &set->v[middle], head, text, n) <= 0)
             low = middle + 1;
         else
             high = middle;

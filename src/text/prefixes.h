@@ -8,6 +8,7 @@ enum { KVF__LONGEST_TOKEN = 1024 }; /* bytes of a text in the set: what limits a
 
 typedef struct kvf__prefixes {
     struct kvf__prefix_entry {
+        uint64_t head; /* its first bytes, the first one highest, for quick comparisons */
         size_t at;
         uint32_t n;
         int32_t value;

@@ -31,6 +31,12 @@ static int32_t longest_token(const kvf__lexicon *lex, const kvf__buf *rest, size
                              size_t *length)
 {
     const kvf__prefixes *tokens = &lex->prefixes;
+    const int32_t whole = kvf__lexicon_model(lex, rest->data, rest->n); /* most words are one */
+
+    if (whole >= 0 && rest->n > prefix_n) {
+        *length = rest->n - prefix_n;
+        return whole;
+    }
     int32_t e = rest->n ? kvf__prefixes_find(tokens, rest->data, rest->n) : -1;
 
     for (; e >= 0 && tokens->v[e].n > prefix_n; e = tokens->v[e].shorter) {
