@@ -48,9 +48,10 @@ static int64_t rows_together(const kvf__evaluator *e, int64_t first)
     enum { LARGE = 8 };
     const kvf__dataset *set = e->dataset;
     if (!set->group) return 1;
-    const int64_t n = set->group[kvf__group_of(set, first) + 1] - first;
+    const int64_t *group = set->group + kvf__group_of(set, first);
     const bool divides = set->task == KVF__TASK_QA || !has_gold(set);
-    return divides && tokens_of(e, first, first + n) / LARGE > e->batch_tokens ? 1 : n;
+    return divides && tokens_of(e, group[0], group[1]) / LARGE > e->batch_tokens ? 1
+                                                                                 : group[1] - first;
 }
 
 /* Rows of the batch that begins at `first`. */
