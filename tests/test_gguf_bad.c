@@ -129,6 +129,10 @@ START_TEST(frames)
     expect(&m, KVF_EUNSUPPORTED, "big-endian");
     m = start(3, UINT64_MAX, 0);
     expect(&m, KVF_EFORMAT, "18446744073709551615 tensors in 0 bytes");
+    m = start(3, 65537, 0);
+    for (int i = 0; i < 65537 * 3; i++) /* 24 bytes each */
+        put_u64(&m, 0);
+    expect(&m, KVF_EFORMAT, "65537 tensors, want at most 65536");
     m = start(3, 0, UINT64_C(1) << 60);
     expect(&m, KVF_EFORMAT, "metadata keys in 0 bytes");
     m = start(3, 0, 1);

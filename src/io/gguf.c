@@ -53,12 +53,12 @@ static kvf_status read_frame(kvf__gguf *g)
     if (g->n_kv > left / MIN_KV_BYTES)
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu metadata keys in %zu bytes", g->where,
                          (unsigned long long)g->n_kv, left);
-    if (g->n_tensors > MOST_TENSORS)
-        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu tensors, want at most %d", g->where,
-                         (unsigned long long)g->n_tensors, MOST_TENSORS);
     if (g->n_tensors > left / MIN_TENSOR_BYTES)
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu tensors in %zu bytes", g->where,
                          (unsigned long long)g->n_tensors, left);
+    if (g->n_tensors > MOST_TENSORS)
+        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu tensors, want at most %d", g->where,
+                         (unsigned long long)g->n_tensors, MOST_TENSORS);
     return KVF_OK;
 }
 
