@@ -1,6 +1,7 @@
 /* Opens a base: a Hugging Face folder, a GGUF file or a base file of ours becomes a table of views,
  * a description, bound weights, a tokenizer and the packed model. The file stays mapped: embeddings
  * are read from it row by row. */
+#include "hash.h"
 #include "lora.h"
 #include "open_prefix.h"
 
@@ -198,15 +199,39 @@ static kvf_status make_model(kvf_ctx *ctx, kvf_base *base, const char *where, kv
     return st == KVF_ENOMEM ? say_what_it_takes(ctx, where, desc, &pack) : st;
 }
 
+bool kvf__base_is(const kvf_base *base, const char *hash)
+{
+    return !strcmp(hash, base->hash) || (*base->weights_hash && !strcmp(hash, base->weights_hash));
+}
+
+kvf_status kvf__base_hash_ids(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, char hex[33])
+{
+    kvf__hash *hash = NULL;
+
+    KVF_TRY(kvf__hash_create(ctx, &hash));
+    kvf__hash_add(hash, hex, strlen(hex));
+    kvf__tokenizer_hash(tokenizer, hash);
+    kvf__hash_hex(hash, hex);
+    kvf__hash_free(hash);
+    return KVF_OK;
+}
+
+static kvf_status hash_base(kvf_ctx *ctx, kvf_base *base, const kvf__desc *desc)
+{
+    if (base->random) return KVF_OK;
+    KVF_TRY(
+        kvf__slots_hash(ctx, desc, &base->slots, kvf__weights_advise, &base->weights, base->hash));
+    memcpy(base->weights_hash, base->hash, sizeof base->hash);
+    return kvf__base_hash_ids(ctx, base->tokenizer, base->hash);
+}
+
 static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                           const kvf_base_options *options, const kvf__train *form)
 {
     kvf__model_options asked = {.train = form ? *form : (kvf__train){0}};
     KVF_TRY(keep_as(ctx, options, &asked)); /* before the file is read */
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
-    if (!base->random)
-        KVF_TRY(kvf__slots_hash(ctx, desc, &base->slots, kvf__weights_advise, &base->weights,
-                                base->hash));
+    KVF_TRY(hash_base(ctx, base, desc));
     kvf__weights_forget(&base->weights); /* the hash has read it all */
     if (base->lora) KVF_TRY(kvf__lora_fold(ctx, desc, base));
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, desc, &base->precision));

@@ -138,6 +138,7 @@ static kvf_status hash_of(kvf_ctx *ctx, const kvf_base *base, const kvf__params 
     if (!st) st = kvf__base_desc(ctx, base->path, file, &desc);
     if (!st) st = kvf__bind(ctx, base->path, &desc, &table, &slots);
     if (!st) st = kvf__slots_hash(ctx, &desc, &slots, NULL, NULL, hex);
+    if (!st) st = kvf__base_hash_ids(ctx, base->tokenizer, hex);
     kvf__desc_done(&desc);
     kvf__slots_done(&slots);
     kvf__table_done(&table);

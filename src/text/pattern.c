@@ -22,6 +22,7 @@ struct kvf__pattern {
     pcre2_match_context *limits;
     char *literal; /* instead of code */
     size_t n;
+    char *source; /* of code: the translated regex */
 };
 
 /* ---- translation ----------------------------------------------------------------------------- */
@@ -217,6 +218,8 @@ kvf_status kvf__pattern_regex(kvf_ctx *ctx, const char *where, const char *sourc
     if (st) goto out;
     st = compile(ctx, where, &t.out, p);
     if (st) goto out;
+    st = kvf__strndup(ctx, t.out.data, t.out.n, &p->source);
+    if (st) goto out;
 
     *out = p;
     p = NULL;
@@ -249,12 +252,18 @@ bool kvf__pattern_may_be_empty(const kvf__pattern *pattern)
     return empty != 0;
 }
 
+const char *kvf__pattern_source(const kvf__pattern *pattern)
+{
+    return pattern->literal ? pattern->literal : pattern->source;
+}
+
 void kvf__pattern_free(kvf__pattern *pattern)
 {
     if (!pattern) return;
     pcre2_code_free(pattern->code);
     pcre2_match_context_free(pattern->limits);
     kvf__free(pattern->literal);
+    kvf__free(pattern->source);
     kvf__free(pattern);
 }
 

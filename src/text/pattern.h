@@ -10,6 +10,7 @@ typedef struct kvf__work kvf__work;
 kvf_status kvf__pattern_regex(kvf_ctx *ctx, const char *where, const char *source, size_t n,
                               kvf__pattern **out);
 kvf_status kvf__pattern_literal(kvf_ctx *ctx, const char *text, size_t n, kvf__pattern **out);
+const char *kvf__pattern_source(const kvf__pattern *pattern); /* a literal, or the regex */
 void kvf__pattern_free(kvf__pattern *pattern);
 bool kvf__pattern_may_be_empty(const kvf__pattern *pattern); /* may match no text at all */
 bool kvf__pattern_is_character(const kvf__pattern *pattern); /* matches one, and no other text */

@@ -120,6 +120,10 @@ size_t kvf__specials_cost(const kvf__tokenizer *tokenizer, bool pair);
 int32_t kvf__token_cls(const kvf__tokenizer *tokenizer);  /* -1: none */
 int32_t kvf__token_mask(const kvf__tokenizer *tokenizer); /* -1: none */
 
+/* Adds what decides the ids of a text (fingerprint.c). */
+struct kvf__hash;
+void kvf__tokenizer_hash(const kvf__tokenizer *tokenizer, struct kvf__hash *hash);
+
 int32_t kvf__vocab_size(const kvf__tokenizer *tokenizer); /* largest id + 1 */
 int32_t kvf__token_bos(const kvf__tokenizer *tokenizer);  /* -1: none */
 int32_t kvf__token_eos(const kvf__tokenizer *tokenizer);

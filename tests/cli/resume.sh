@@ -24,6 +24,16 @@ same before.h5 parts.h5
 train 0 $run_options --out fresh.h5 --steps 10 --resume
 same straight.h5 fresh.h5
 
+# another tokenizer is another base, also where these rows have the same ids
+cp -r model lower
+sed 's/"pre_tokenizer": {/"normalizer": {"type": "Lowercase"}, "pre_tokenizer": {/' model/tokenizer.json >lower/tokenizer.json
+run 1 train --base lower --data train.jsonl --valid valid.jsonl --out straight.h5 --steps 12 --resume
+has err '^kvfold: train: straight.h5: the run was created with another base'
+run 1 eval --base lower --prefix straight.h5 --data valid.jsonl
+has err 'the prefix is for base model'
+run 1 merge straight.h5 --base lower --probe valid.jsonl --out none.h5
+has err 'the prefix is for base model'
+
 # options not given again are the run's own
 train 0 --out parts.h5 --valid valid.jsonl --steps 11 --resume --json
 [ "$(value steps)" = 11 ] || fail "steps: $(value steps)"
