@@ -21,6 +21,7 @@ START_TEST(the_tokenizer_is_described)
               "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"pad_token\":\"&\","
               "\"chat_template\":\"{{ messages }}\"}");
     s.options.chat_template = "none"; /* that of the base is none of ours */
+    s.options.n_prefixes = 0;         /* they are for another tokenizer */
     serve_start(&s);
     ck_assert_int_eq(fetch(&s, "GET", "/tokenizer_info", NULL, NULL, text, ROOM), 200);
     body_is("{\"bos_token\":\"<s>\",\"bos_token_id\":59,\"eos_token\":\"</s>\",\"eos_token_id\":60,"
@@ -33,6 +34,7 @@ END_TEST
 START_TEST(nothing_is_made_up_of_the_tokenizer)
 {
     toy_write(s.dir, "tokenizer_config.json", "{}");
+    s.options.n_prefixes = 0;
     serve_start(&s);
     ck_assert_int_eq(fetch(&s, "GET", "/tokenizer_info", NULL, NULL, text, ROOM), 200);
     has("\"pad_token\":null,\"pad_token_id\":null,");
