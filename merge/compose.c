@@ -360,7 +360,8 @@ static kvf_status compose(composing *c, kvf_compose_result *result)
     return st;
 }
 
-kvf_status kvf_compose(kvf_ctx *ctx, const kvf_compose_options *options, kvf_compose_result *result)
+static kvf_status compose_parts(kvf_ctx *ctx, const kvf_compose_options *options,
+                                kvf_compose_result *result)
 {
     composing c = {.ctx = ctx, .o = options};
 
@@ -376,4 +377,16 @@ kvf_status kvf_compose(kvf_ctx *ctx, const kvf_compose_options *options, kvf_com
     kvf__free(c.weight);
     kvf_base_free(c.base);
     return st;
+}
+
+kvf_status kvf_compose(kvf_ctx *ctx, const kvf_compose_options *options, kvf_compose_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options, result));
+    KVF_TRY(KVF__NEED(ctx, options->parts, options->out));
+    for (size_t i = 0; i < options->n && i < KVF_MAX_PARTS; i++)
+        KVF_TRY(KVF__NEED(ctx, options->parts[i]));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->mode, KVF_COMPOSE_PARALLEL));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->dtype, KVF_DTYPE_INT8));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
+    KVF__RETURN(ctx, compose_parts(ctx, options, result));
 }

@@ -46,8 +46,8 @@ static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *opti
     return KVF_OK;
 }
 
-kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
-                                int64_t *from, int64_t *to)
+static kvf_status convert_file(kvf_ctx *ctx, const kvf_convert_position_options *options,
+                               int64_t *from, int64_t *to)
 {
     kvf__artifact file = {0};
     kvf_base *base = NULL;
@@ -61,4 +61,12 @@ kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options
     kvf_base_free(base);
     kvf__artifact_done(&file);
     return st;
+}
+
+kvf_status kvf_convert_position(kvf_ctx *ctx, const kvf_convert_position_options *options,
+                                int64_t *from, int64_t *to)
+{
+    KVF_TRY(KVF__NEED(ctx, options, from, to));
+    KVF_TRY(KVF__NEED(ctx, options->prefix, options->out, options->base, options->position_start));
+    KVF__RETURN(ctx, convert_file(ctx, options, from, to));
 }

@@ -321,6 +321,7 @@ static kvf_status make_result(kvf_ctx *ctx, const kvf_json *tree, kvf_diff_resul
 
 void kvf_diff_result_done(kvf_diff_result *result)
 {
+    if (!result) return;
     diff_memory *m = result->memory;
     if (m) kvf_json_free(m->tree);
     kvf__free(m);
@@ -332,6 +333,7 @@ void kvf_diff_result_done(kvf_diff_result *result)
 kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only,
                     kvf_diff_result *result, kvf_json **json)
 {
+    KVF_TRY(KVF__NEED(ctx, a, b));
     kvf__side x = {0}, y = {0};
     kvf_json *tree = NULL;
     kvf_status st;

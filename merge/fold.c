@@ -116,7 +116,7 @@ static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefi
                                 : fold_prefix(ctx, &rest, live, r);
 }
 
-kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
+static kvf_status merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
 {
     kvf_merge_result r = {.probe_max_abs_diff = NAN};
     kvf_prefix *live = NULL;
@@ -138,4 +138,13 @@ kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_r
     if (!st) *result = r;
     kvf_prefix_free(live);
     return st;
+}
+
+kvf_status kvf_merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merge_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options, result));
+    KVF_TRY(KVF__NEED(ctx, options->run, options->out));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->dtype, KVF_DTYPE_INT8));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
+    KVF__RETURN(ctx, merge(ctx, options, result));
 }

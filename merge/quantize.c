@@ -15,8 +15,8 @@ static kvf_status quantize(kvf_ctx *ctx, const kvf_quantize_options *options, kv
     return KVF_OK;
 }
 
-kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
-                        kvf_quantize_result *result)
+static kvf_status quantize_file(kvf_ctx *ctx, const kvf_quantize_options *options,
+                                kvf_quantize_result *result)
 {
     const kvf__prefix_source source = {
         .path = options->prefix,
@@ -37,4 +37,14 @@ kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
     if (!st) *result = r;
     kvf_prefix_free(prefix);
     return st;
+}
+
+kvf_status kvf_quantize(kvf_ctx *ctx, const kvf_quantize_options *options,
+                        kvf_quantize_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options, result));
+    KVF_TRY(KVF__NEED(ctx, options->prefix, options->out));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->dtype, KVF_DTYPE_INT8));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
+    KVF__RETURN(ctx, quantize_file(ctx, options, result));
 }

@@ -89,7 +89,8 @@ static kvf_status write_run(kvf_ctx *ctx, const kvf_unmerge_options *options,
     return st;
 }
 
-kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_unmerge_result *result)
+static kvf_status unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options,
+                          kvf_unmerge_result *result)
 {
     kvf_prefix *prefix = NULL;
     kvf__encoder *encoder = NULL;
@@ -113,4 +114,11 @@ kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_unm
     kvf__encoder_free(encoder);
     kvf_prefix_free(prefix);
     return st;
+}
+
+kvf_status kvf_unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_unmerge_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options, result));
+    KVF_TRY(KVF__NEED(ctx, options->prefix, options->out));
+    KVF__RETURN(ctx, unmerge(ctx, options, result));
 }

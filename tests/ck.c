@@ -3,6 +3,7 @@
 
 #include <ftw.h>
 #include <math.h>
+#include <omp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,14 @@ const char *ck_tmpdir(void)
     ck_assert_ptr_nonnull(mkdtemp(dir));
     keep_folder(dir);
     return dir;
+}
+
+#undef kvf_ctx_create
+kvf_status ck_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
+{
+    const kvf_status st = kvf_ctx_create(options, out);
+    if (!st) omp_set_num_threads(kvf_ctx_threads(*out));
+    return st;
 }
 
 TCase *ck_case(Suite *suite, const char *name, SFun setup, SFun teardown, double seconds)

@@ -3,6 +3,7 @@
 #define KVF_CK_H
 
 #include <check.h>
+#include <kvfold/base.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,11 @@ const char *ck_shared(const char *name);
 const char *ck_source(const char *name);
 /* A fresh empty folder in the temporary place, removed when the process of this test ends. */
 const char *ck_tmpdir(void);
+
+/* A context as kvf_ctx_create makes it, with its threads for functions inside the library, which
+ * tests call without a public function around them. */
+kvf_status ck_ctx_create(const kvf_ctx_options *options, kvf_ctx **out);
+#define kvf_ctx_create ck_ctx_create
 
 /* A new case of the suite, with a checked fixture and a timeout in seconds. */
 TCase *ck_case(Suite *suite, const char *name, SFun setup, SFun teardown, double seconds);

@@ -2,6 +2,10 @@
  * rows, compute at the same time what one computes alone; and another thread may stop a run. */
 #include "toy_run.h"
 
+#undef kvf_ctx_create /* the public one */
+
+#include <dirent.h>
+#include <omp.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -81,6 +85,79 @@ START_TEST(two_threads_compute_what_one_does)
 }
 END_TEST
 
+/* ---- threads of the process --------------------------------------------------------------------
+ */
+
+enum { MOVES = 100, SETTLE_US = 2000, SETTLE_TIMES = 500 };
+
+static int process_threads(void)
+{
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    ck_assert_ptr_nonnull(tasks);
+    for (const struct dirent *entry; (entry = readdir(tasks)) != NULL;)
+        n += entry->d_name[0] != '.';
+    closedir(tasks);
+    return n;
+}
+
+static void generate(kvf_ctx *own, kvf_base *opened)
+{
+    static const char *const prompt[] = {"w7:"};
+    kvf_generate_options o = kvf_generate_defaults();
+    char *text = NULL;
+    o.max_tokens = 3;
+    ck_assert_msg(!kvf_generate(own, opened, NULL, prompt, 1, &o, &text, NULL), "%s",
+                  kvf_ctx_error(own));
+    kvf_texts_free(&text, 1);
+}
+
+static void *move(void *user)
+{
+    generate(ctx, user);
+    ck_assert_int_eq(kvf_ctx_threads(ctx), 2);
+    return NULL;
+}
+
+/* A context of 2 threads moves; OpenMP's other thread ends with the thread that it served. */
+START_TEST(a_context_moves_between_threads)
+{
+    kvf_base *opened = open_base();
+    generate(ctx, opened);
+    const int before = process_threads();
+    for (int i = 0; i < MOVES; i++) {
+        pthread_t thread;
+        ck_assert_int_eq(pthread_create(&thread, NULL, move, opened), 0);
+        pthread_join(thread, NULL);
+    }
+    for (int i = 0; i < SETTLE_TIMES && process_threads() > before; i++)
+        usleep(SETTLE_US);
+    ck_assert_int_le(process_threads(), before);
+    kvf_base_free(opened);
+}
+END_TEST
+
+/* Neither sees the other's number, nor does the caller. */
+START_TEST(contexts_of_one_thread_keep_their_numbers)
+{
+    const kvf_ctx_options one = {.threads = 1}, three = {.threads = 3};
+    kvf_ctx *a = NULL, *b = NULL;
+    kvf_base *opened = NULL;
+    omp_set_num_threads(5);
+    ck_assert_int_eq(kvf_ctx_create(&one, &a), KVF_OK);
+    ck_assert_int_eq(kvf_base_open(a, base, NULL, &opened), KVF_OK);
+    generate(a, opened);
+    const int before = process_threads();
+    ck_assert_int_eq(kvf_ctx_create(&three, &b), KVF_OK);
+    generate(a, opened);
+    ck_assert_int_eq(process_threads(), before);
+    ck_assert_int_eq(omp_get_max_threads(), 5);
+    kvf_base_free(opened);
+    kvf_ctx_free(b);
+    kvf_ctx_free(a);
+}
+END_TEST
+
 /* ---- options on the heap --------------------------------------------------------------------- */
 
 static volatile int stop;
@@ -152,6 +229,8 @@ int main(void)
     tcase_set_timeout(core, 60);
     tcase_add_checked_fixture(core, toy_run_setup, toy_run_teardown);
     tcase_add_test(core, two_threads_compute_what_one_does);
+    tcase_add_test(core, a_context_moves_between_threads);
+    tcase_add_test(core, contexts_of_one_thread_keep_their_numbers);
     tcase_add_test(core, another_thread_stops_a_run);
     tcase_add_test(core, options_can_be_listed);
     suite_add_tcase(suite, core);

@@ -109,7 +109,6 @@ START_TEST(a_context_remembers_what_was_done)
 {
     ck_assert(kvf__ctx_first(ctx, KVF__ONCE_SGEMM));
     ck_assert(!kvf__ctx_first(ctx, KVF__ONCE_SGEMM));
-    ck_assert(kvf__ctx_first(ctx, KVF__ONCE_THREADS));
     ck_assert(kvf__ctx_first(NULL, KVF__ONCE_SGEMM));
 }
 END_TEST

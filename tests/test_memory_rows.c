@@ -9,11 +9,10 @@
 
 static void read_path(const char *path, char *text, size_t cap)
 {
-    FILE *file = fopen(path, "r");
-    ck_assert_ptr_nonnull(file);
-    const size_t n = fread(text, 1, cap - 1, file);
-    text[n] = '\0';
-    fclose(file);
+    kvf__buf all = {0};
+    ck_assert_int_eq(kvf__read_file(ctx, path, cap - 1, &all), KVF_OK);
+    memcpy(text, all.data, all.n + 1);
+    kvf__buf_done(&all);
 }
 
 static kvf_rows *new_rows(void)

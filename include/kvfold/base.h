@@ -71,16 +71,22 @@ const char *kvf_status_text(kvf_status status);
 
 /* A context carries the thread count, the log sink, the last error and the allocation counters.
  *
- * Threads. A context belongs to the thread that made it, and what was made with it (base, session,
- * rows, bench) is used by one thread at a time. Contexts are independent of each other: threads
- * that have one each, and a base each, compute at the same time what they would compute alone. What
- * a function takes as const, a prefix above all, it only reads, so several threads may use one
- * prefix, one set of rows, or options at the same time; nobody may free or change it meanwhile.
- * kvf_version(), the names of status codes and the stop flag of a context are for any thread.
+ * Threads. A context, and what was made with it (base, session, rows, bench), is used by one thread
+ * at a time, and another one may go on with it after a call. Contexts are independent of each
+ * other: threads that have one each, and a base each, compute at the same time what they would
+ * compute alone. What a function takes as const, a prefix above all, it only reads, so several
+ * threads may use one prefix, one set of rows, or options at the same time; nobody may free or
+ * change it meanwhile. kvf_version(), the names of status codes and the stop flag of a context are
+ * for any thread. Functions compute with the threads of their context. The OpenMP thread count of
+ * the caller is the same before and after each call.
  *
  * Callbacks are called in the thread of the call they belong to and return to it: they must not
  * throw, longjmp or end the thread. They may use other contexts, not that of the call, except for
- * what their own description names. */
+ * what their own description names.
+ *
+ * Arguments. A pointer may be NULL only where its comment says so, and an enum has one of its
+ * values: else the function returns EUSAGE with a line. A function without a status returns 0,
+ * false or NULL for a NULL handle. */
 typedef struct kvf_ctx kvf_ctx;
 
 typedef enum kvf_log_level { KVF_LOG_WARN = 0, KVF_LOG_INFO = 1, KVF_LOG_DEBUG = 2 } kvf_log_level;
@@ -101,9 +107,8 @@ typedef struct kvf_ctx_options {
     uint64_t reserved[4];
 } kvf_ctx_options;
 
-/* options may be NULL. Sets the OpenMP thread count of the calling thread, which must be done
- * before any computation. ENOMEM, EUSAGE (threads < 0 or > 1024; KVF_CPU names no known level).
- * There is no context then that could hold the line, so it goes to options->log as a warning. */
+/* options may be NULL. ENOMEM, EUSAGE (threads < 0 or > 1024; KVF_CPU names no known level). There
+ * is no context then that could hold the line, so it goes to options->log as a warning. */
 kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out);
 void kvf_ctx_free(kvf_ctx *ctx); /* NULL is fine */
 

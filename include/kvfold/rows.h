@@ -23,7 +23,8 @@ typedef struct kvf_rows kvf_rows;
 kvf_status kvf_rows_create(kvf_ctx *ctx, kvf_rows **out);
 void kvf_rows_free(kvf_rows *rows); /* NULL is fine */
 int64_t kvf_rows_count(const kvf_rows *rows);
-/* What a path to data is asked for takes, in this process and as long as the rows live. */
+/* A name for options that take a path to data, in this process and as long as the rows live; it is
+ * no file for other programs. EIO for those options afterwards. */
 const char *kvf_rows_path(const kvf_rows *rows);
 
 /* Each appends a row; what is given is copied. Texts are UTF-8, else EDATA. */

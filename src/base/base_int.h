@@ -45,6 +45,34 @@ kvf_status kvf__check_reserved(kvf_ctx *ctx, const char *type, const void *reser
 #define KVF__CHECK_RESERVED(ctx, type, options)                                                    \
     kvf__check_reserved(ctx, #type, (options)->reserved, sizeof((const type *)(options))->reserved)
 
+/* ---- public functions ------------------------------------------------------------------------ */
+
+/* EUSAGE where ctx or one of the pointers is NULL; the line names function and argument. Each
+ * public function checks what its header does not allow to be NULL. */
+kvf_status kvf__need(kvf_ctx *ctx, const char *function, const char *names,
+                     const void *const *pointers, size_t n);
+#define KVF__NEED(ctx, ...)                                                                        \
+    kvf__need(ctx, __func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__},                     \
+              sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *))
+/* EUSAGE where the value is outside its enum, whose last one is given. */
+kvf_status kvf__check_enum(kvf_ctx *ctx, const char *name, int64_t value, int64_t last);
+#define KVF__CHECK_ENUM(ctx, value, last)                                                          \
+    kvf__check_enum(ctx, #value, (int64_t)(value), (int64_t)(last))
+
+/* Sets the calling thread's OpenMP thread count to the context's; *before: what it was. ENOMEM as
+ * kvf__memory_allows_threads. */
+kvf_status kvf__threads_enter(kvf_ctx *ctx, int *before);
+void kvf__threads_leave(int before);
+/* Returns the status of a call that computes. Public functions do so, and tests enter once. */
+#define KVF__RETURN(ctx, call)                                                                     \
+    do {                                                                                           \
+        int before_;                                                                               \
+        KVF_TRY(kvf__threads_enter(ctx, &before_));                                                \
+        const kvf_status status_ = (call);                                                         \
+        kvf__threads_leave(before_);                                                               \
+        return status_;                                                                            \
+    } while (0)
+
 /* ---- context --------------------------------------------------------------------------------- */
 
 /* ESTOPPED where the stop flag is set. Loops over batches, tokens and layers check it. */
@@ -64,7 +92,7 @@ const volatile int *kvf__ctx_swap_stop(kvf_ctx *ctx, const volatile int *stop);
 void kvf__ctx_hold(kvf_ctx *ctx, void *held, void (*leave)(void *held));
 void *kvf__ctx_held(const kvf_ctx *ctx);
 /* What a process does once and a context remembers: is this the first time? Always without one. */
-typedef enum kvf__once { KVF__ONCE_THREADS, KVF__ONCE_SGEMM } kvf__once;
+typedef enum kvf__once { KVF__ONCE_SGEMM } kvf__once;
 bool kvf__ctx_first(kvf_ctx *ctx, kvf__once what);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -72,7 +100,7 @@ bool kvf__ctx_first(kvf_ctx *ctx, kvf__once what);
 /* Would the system let this process have so many more bytes now? */
 bool kvf__memory_allows(size_t bytes);
 /* ENOMEM where threads that do not run yet would find no room for their stacks, which OpenMP does
- * not survive. */
+ * not survive. Checked once for each thread that a context moves to. */
 kvf_status kvf__memory_allows_threads(kvf_ctx *ctx);
 /* Zeroed, 64-byte aligned, never NULL on success (0 bytes gives 64). *out untouched on failure. */
 kvf_status kvf__alloc(kvf_ctx *ctx, size_t bytes, void *out /* T ** */);

@@ -1,8 +1,9 @@
 /* The context: thread count, log sink, last error, allocation counters.
  *
- * It is made before anything computes: the OpenMP thread count has to be set in the thread that
- * will compute, and KVF_CPU is refused here rather than in the middle of a run. What the cap in
- * KVF_CPU means is known to src/tensor alone; only its spelling is checked. */
+ * The OpenMP thread count belongs to the calling thread and to the host: a public function that
+ * computes sets the context's and restores the host's. KVF_CPU is refused when a context is made
+ * rather than in the middle of a run. What the cap in KVF_CPU means is known to src/tensor alone;
+ * only its spelling is checked. */
 #include "ctx_int.h"
 
 #include <omp.h>
@@ -50,6 +51,7 @@ kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
     kvf_ctx *ctx;
 
     if (!options) options = &defaults;
+    if (!out) return KVF_EUSAGE;
     KVF_TRY(check_options(options));
     ctx = calloc(1, sizeof *ctx);
     if (!ctx) return KVF_ENOMEM;
@@ -66,7 +68,6 @@ kvf_status kvf_ctx_create(const kvf_ctx_options *options, kvf_ctx **out)
     ctx->log = options->log;
     ctx->log_user = options->log_user;
     ctx->fail_in = -1;
-    omp_set_num_threads(ctx->threads);
     *out = ctx;
     return KVF_OK;
 }
@@ -105,7 +106,22 @@ const char *kvf_ctx_error(const kvf_ctx *ctx)
 
 int kvf_ctx_threads(const kvf_ctx *ctx)
 {
-    return ctx->threads;
+    return ctx ? ctx->threads : 0;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+kvf_status kvf__threads_enter(kvf_ctx *ctx, int *before)
+{
+    KVF_TRY(kvf__memory_allows_threads(ctx));
+    *before = omp_get_max_threads();
+    omp_set_num_threads(ctx->threads);
+    return KVF_OK;
+}
+
+void kvf__threads_leave(int before)
+{
+    omp_set_num_threads(before);
 }
 
 /* ---- stopping -------------------------------------------------------------------------------- */

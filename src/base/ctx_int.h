@@ -4,6 +4,8 @@
 
 #include "sandbox.h"
 
+#include <pthread.h>
+
 enum { KVF__LINE_BYTES = 2048 };
 
 enum { KVF__SEEN_FILES = 8 };
@@ -14,6 +16,8 @@ struct kvf_ctx {
     int threads;
     const volatile int *stop; /* the caller's; NULL: none */
     bool defers_stop;
+    bool has_user; /* a thread has computed: the last one is `user` */
+    pthread_t user;
     kvf_log_fn log;
     void *log_user;
     uint64_t allocations;

@@ -57,4 +57,14 @@ kvf_status kvf__path_find(kvf_ctx *ctx, const char *dir, const char *name, char 
 /* The folder a path lies in: the current one without a slash, the root if only a first one. */
 kvf_status kvf__path_folder(kvf_ctx *ctx, const char *path, char **out);
 
+/* Rows in memory (src/data/memory_rows.c) have a path that no file has: their descriptor, and the
+ * device and inode behind it. Files are opened by it as by any other path. */
+#define KVF__MEMORY_PATH "kvfold-rows:%d:%llu:%llu"
+typedef struct kvf__memory_path {
+    int fd;
+    uint64_t device, inode;
+} kvf__memory_path;
+/* false: it is another path. */
+bool kvf__memory_path_parse(const char *path, kvf__memory_path *out);
+
 #endif

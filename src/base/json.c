@@ -153,6 +153,8 @@ static kvf_status decode(kvf_ctx *ctx, const char *where, const char *text, size
 kvf_status kvf_json_parse(kvf_ctx *ctx, const char *where, const char *text, size_t bytes,
                           kvf_json **out)
 {
+    KVF_TRY(KVF__NEED(ctx, where, out));
+    if (bytes) KVF_TRY(KVF__NEED(ctx, text));
     scan s = {.text = text, .n = bytes, .line = 1};
     json_t *root = NULL;
 
@@ -169,6 +171,7 @@ kvf_status kvf_json_parse(kvf_ctx *ctx, const char *where, const char *text, siz
 
 kvf_status kvf_json_load(kvf_ctx *ctx, const char *path, kvf_json **out)
 {
+    KVF_TRY(KVF__NEED(ctx, path, out));
     kvf__buf text = {0};
 
     KVF_TRY(kvf__read_file(ctx, path, MAX_FILE_BYTES, &text));

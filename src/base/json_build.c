@@ -54,6 +54,7 @@ kvf_json *kvf_json_new_str(const char *utf8)
 
 kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes)
 {
+    if (!utf8) return NULL;
     kvf__buf text = {0};
     json_t *string = json_stringn(utf8, bytes);
     kvf_status st = KVF_OK;

@@ -20,9 +20,41 @@ static void close_fd(int fd)
     if (fd >= 0) close(fd);
 }
 
+/* The descriptor of rows in memory may belong to another file once they are freed: device and inode
+ * tell. -1 with errno: it does. */
+static int open_memory(const kvf__memory_path *is)
+{
+    char path[40];
+    struct stat info;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", is->fd);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || (!fstat(fd, &info) && info.st_dev == is->device && info.st_ino == is->inode))
+        return fd;
+    close(fd);
+    errno = ENOENT;
+    return -1;
+}
+
+bool kvf__memory_path_parse(const char *path, kvf__memory_path *out)
+{
+    unsigned long long device, inode;
+    char end;
+    if (sscanf(path, KVF__MEMORY_PATH "%c", &out->fd, &device, &inode, &end) != 3) return false;
+    out->device = device;
+    out->inode = inode;
+    return true;
+}
+
+static int open_path(const char *path)
+{
+    kvf__memory_path memory;
+    if (kvf__memory_path_parse(path, &memory)) return open_memory(&memory);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static kvf_status open_for_reading(kvf_ctx *ctx, const char *path, int *fd, struct stat *info)
 {
-    int opened = open(path, O_RDONLY | O_CLOEXEC);
+    int opened = open_path(path);
 
     if (opened < 0) return kvf__fail_errno(ctx, path, "open");
     if (fstat(opened, info) < 0) {
@@ -275,7 +307,8 @@ kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf
 kvf_status kvf__check_input(kvf_ctx *ctx, const char *path)
 {
     struct stat info;
-    if (!path) return KVF_OK;
+    kvf__memory_path memory;
+    if (!path || kvf__memory_path_parse(path, &memory)) return KVF_OK; /* opening tells */
     if (stat(path, &info) < 0) return kvf__fail_errno(ctx, path, "open");
     if (S_ISDIR(info.st_mode)) return kvf__fail(ctx, KVF_EIO, "%s: is a folder, want a file", path);
     return access(path, R_OK) < 0 ? kvf__fail_errno(ctx, path, "open") : KVF_OK;

@@ -28,7 +28,10 @@ kvf_status kvf__memory_allows_threads(kvf_ctx *ctx)
     pthread_attr_t attr;
     size_t stack = 0;
     size_t more = ctx->threads > 1 ? (size_t)ctx->threads - 1 : 0;
-    if (!kvf__ctx_first(ctx, KVF__ONCE_THREADS) || pthread_getattr_default_np(&attr)) return KVF_OK;
+    if (ctx->has_user && pthread_equal(ctx->user, pthread_self())) return KVF_OK;
+    ctx->has_user = true;
+    ctx->user = pthread_self();
+    if (pthread_getattr_default_np(&attr)) return KVF_OK;
     pthread_attr_getstacksize(&attr, &stack);
     pthread_attr_destroy(&attr);
     if (!more || kvf__memory_allows(more * stack)) return KVF_OK;

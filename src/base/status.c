@@ -96,6 +96,36 @@ kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ..
     return kvf__fail(ctx, status, "%s: %s", prefix, ctx->error);
 }
 
+/* Item i of a list of expressions, as the preprocessor spells it. */
+static const char *nth_name(const char *names, size_t i, int *n)
+{
+    for (; i > 0; i--)
+        names = strchr(names, ',') + 1;
+    names += strspn(names, " ");
+    *n = (int)strcspn(names, ",");
+    return names;
+}
+
+kvf_status kvf__need(kvf_ctx *ctx, const char *function, const char *names,
+                     const void *const *pointers, size_t n)
+{
+    if (!ctx) return KVF_EUSAGE;
+    for (size_t i = 0; i < n; i++) {
+        if (pointers[i]) continue;
+        int bytes;
+        const char *name = nth_name(names, i, &bytes);
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: %.*s is NULL", function, bytes, name);
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__check_enum(kvf_ctx *ctx, const char *name, int64_t value, int64_t last)
+{
+    if (value >= 0 && value <= last) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE, "%s is %lld, want 0 to %lld", name, (long long)value,
+                     (long long)last);
+}
+
 kvf_status kvf__check_reserved(kvf_ctx *ctx, const char *type, const void *reserved, size_t bytes)
 {
     const unsigned char *at = reserved;

@@ -124,8 +124,7 @@ static kvf_status read_file(kvf__loader *load, const char *path, char hash[33], 
     if (!st) st = kvf__read_rows(&file);
     *delimited = file.delimited;
     kvf__buf_done(&text);
-    const bool enough = load->options.limit && load->counts.read == load->options.limit;
-    return st == KVF_ESTOPPED && enough ? KVF_OK : st; /* add_row's; else a stop from outside */
+    return st == KVF_ESTOPPED ? kvf__ctx_check_stop(load->ctx) : st; /* add_row: enough rows */
 }
 
 static kvf_status check_rows(const kvf__loader *load)

@@ -1,11 +1,14 @@
 /* Rows in memory, as the JSONL file that they would be: a file of the system that lies in memory,
- * so that every reader of data reads them by a path as it reads any other. */
+ * so that every reader of data reads them by a path as it reads any other. The path names device
+ * and inode, because the descriptor's number may be another file's once the rows are freed. */
 #include "memory_rows.h"
+#include "infile.h"
 #include "utf8.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NAME  "kvfold-rows"
@@ -14,23 +17,26 @@
 struct kvf_rows {
     int fd;
     int64_t n;
-    char path[40];
+    char path[80];
 };
 
 kvf_status kvf_rows_create(kvf_ctx *ctx, kvf_rows **out)
 {
+    KVF_TRY(KVF__NEED(ctx, out));
     kvf_rows *rows = NULL;
+    struct stat info;
     const int fd = memfd_create(NAME, MFD_CLOEXEC);
     if (fd < 0)
         return kvf__fail(ctx, errno == ENOSYS ? KVF_EUNSUPPORTED : KVF_EIO, "rows in memory: %s",
                          strerror(errno));
-    kvf_status st = kvf__alloc(ctx, sizeof *rows, &rows);
+    kvf_status st = fstat(fd, &info) ? KVF_EIO : kvf__alloc(ctx, sizeof *rows, &rows);
     if (st) {
         close(fd);
         return st;
     }
     rows->fd = fd;
-    snprintf(rows->path, sizeof rows->path, "/proc/self/fd/%d", fd);
+    snprintf(rows->path, sizeof rows->path, KVF__MEMORY_PATH, fd, (unsigned long long)info.st_dev,
+             (unsigned long long)info.st_ino);
     *out = rows;
     return KVF_OK;
 }
@@ -44,20 +50,18 @@ void kvf_rows_free(kvf_rows *rows)
 
 int64_t kvf_rows_count(const kvf_rows *rows)
 {
-    return rows->n;
+    return rows ? rows->n : 0;
 }
 
 const char *kvf_rows_path(const kvf_rows *rows)
 {
-    return rows->path;
+    return rows ? rows->path : NULL;
 }
 
 const char *kvf__shown_path(const char *path)
 {
-    char target[sizeof "/memfd:" NAME] = "";
-    if (strncmp(path, "/proc/self/fd/", 14)) return path;
-    const ssize_t n = readlink(path, target, sizeof target - 1);
-    return n > 0 && !strcmp(target, "/memfd:" NAME) ? SHOWN : path;
+    kvf__memory_path memory;
+    return kvf__memory_path_parse(path, &memory) ? SHOWN : path;
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -99,6 +103,7 @@ static kvf_status add_object(kvf_ctx *ctx, kvf_rows *rows, kvf_json *object)
 
 static kvf_status check_text(kvf_ctx *ctx, const kvf_rows *rows, const char *text)
 {
+    KVF_TRY(KVF__NEED(ctx, rows));
     char where[40];
     snprintf(where, sizeof where, SHOWN ":%lld", (long long)rows->n + 1);
     return text ? kvf__utf8_check(ctx, where, text, strlen(text), false)
@@ -107,6 +112,7 @@ static kvf_status check_text(kvf_ctx *ctx, const kvf_rows *rows, const char *tex
 
 kvf_status kvf_rows_add_json(kvf_ctx *ctx, kvf_rows *rows, const char *json, size_t bytes)
 {
+    KVF_TRY(KVF__NEED(ctx, rows, json));
     char where[40];
     kvf_json *root = NULL;
     snprintf(where, sizeof where, SHOWN ":%lld", (long long)rows->n + 1);
@@ -152,6 +158,8 @@ static kvf_json *id_list(const int32_t *ids, size_t n)
 kvf_status kvf_rows_add_ids(kvf_ctx *ctx, kvf_rows *rows, const int32_t *ids, const int32_t *labels,
                             size_t n)
 {
+    KVF_TRY(KVF__NEED(ctx, rows));
+    if (n) KVF_TRY(KVF__NEED(ctx, ids));
     kvf_json *object = kvf_json_object();
     kvf_json_set(object, "input_ids", id_list(ids, n));
     kvf_json_set(object, "labels", id_list(labels ? labels : ids, n));
@@ -161,6 +169,8 @@ kvf_status kvf_rows_add_ids(kvf_ctx *ctx, kvf_rows *rows, const int32_t *ids, co
 kvf_status kvf_rows_add_messages(kvf_ctx *ctx, kvf_rows *rows, const kvf_message *messages,
                                  size_t n)
 {
+    KVF_TRY(KVF__NEED(ctx, rows));
+    if (n) KVF_TRY(KVF__NEED(ctx, messages));
     for (size_t i = 0; i < n; i++) {
         KVF_TRY(check_text(ctx, rows, messages[i].role));
         KVF_TRY(check_text(ctx, rows, messages[i].content));
@@ -178,6 +188,7 @@ kvf_status kvf_rows_add_messages(kvf_ctx *ctx, kvf_rows *rows, const kvf_message
 
 kvf_status kvf_rows_read(kvf_rows *rows, kvf_rows_fn next, void *user)
 {
+    if (!rows || !next) return KVF_EUSAGE;
     for (bool end = false; !end;)
         KVF_TRY(next(user, rows, &end));
     return KVF_OK;

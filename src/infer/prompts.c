@@ -20,6 +20,7 @@ kvf_status kvf__text_make(kvf_ctx *ctx, const kvf__buf *text, char **out)
 
 size_t kvf_text_bytes(const char *text)
 {
+    if (!text) return 0;
     size_t n;
     memcpy(&n, text - sizeof n, sizeof n);
     return n;
@@ -27,7 +28,7 @@ size_t kvf_text_bytes(const char *text)
 
 void kvf_texts_free(char **texts, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; texts && i < n; i++)
         if (texts[i]) kvf__free(texts[i] - sizeof(size_t));
 }
 
@@ -72,6 +73,13 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_base *base, const kvf_ge
 {
     const kvf__penalties biases = {.bias = o->logit_bias, .n_bias = o->n_logit_bias};
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_generate_options, o));
+    if (o->n_logit_bias) KVF_TRY(KVF__NEED(ctx, o->logit_bias));
+    if (o->n_stop) KVF_TRY(KVF__NEED(ctx, o->stop));
+    if (o->n_more) KVF_TRY(KVF__NEED(ctx, o->more));
+    for (size_t i = 0; i < o->n_stop; i++)
+        KVF_TRY(KVF__NEED(ctx, o->stop[i]));
+    for (size_t i = 0; i < o->n_more; i++)
+        KVF_TRY(KVF__NEED(ctx, o->more[i]));
     if (o->max_tokens < 1) return kvf__fail(ctx, KVF_EUSAGE, "max-tokens must be at least 1");
     if (!(o->temperature >= 0))
         return kvf__fail(ctx, KVF_EUSAGE, "temperature must not be negative");
@@ -113,9 +121,10 @@ static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
     return st;
 }
 
-kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                        const char *const *prompts, size_t n, const kvf_generate_options *options,
-                        char **texts, kvf_generate_stats *stats)
+static kvf_status generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                           const char *const *prompts, size_t n,
+                           const kvf_generate_options *options, char **texts,
+                           kvf_generate_stats *stats)
 {
     kvf__renderer renderer;
     kvf__dataset set = {0};
@@ -130,9 +139,21 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     return st;
 }
 
-kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                             const char *path, const char *map, const kvf_generate_options *options,
-                             char ***texts, size_t *n, kvf_generate_stats *stats)
+kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                        const char *const *prompts, size_t n, const kvf_generate_options *options,
+                        char **texts, kvf_generate_stats *stats)
+{
+    KVF_TRY(KVF__NEED(ctx, base, options));
+    if (n) KVF_TRY(KVF__NEED(ctx, prompts, texts));
+    for (size_t i = 0; i < n; i++)
+        KVF_TRY(KVF__NEED(ctx, prompts[i]));
+    KVF__RETURN(ctx, generate(ctx, base, prefix, prompts, n, options, texts, stats));
+}
+
+static kvf_status generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                                const char *path, const char *map,
+                                const kvf_generate_options *options, char ***texts, size_t *n,
+                                kvf_generate_stats *stats)
 {
     kvf__renderer renderer;
     kvf__dataset set = {0};
@@ -158,4 +179,12 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
     kvf__dataset_done(&set);
     kvf__renderer_done(&renderer);
     return st;
+}
+
+kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const char *path, const char *map, const kvf_generate_options *options,
+                             char ***texts, size_t *n, kvf_generate_stats *stats)
+{
+    KVF_TRY(KVF__NEED(ctx, base, path, options, texts, n));
+    KVF__RETURN(ctx, generate_file(ctx, base, prefix, path, map, options, texts, n, stats));
 }

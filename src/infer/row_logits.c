@@ -129,8 +129,8 @@ static kvf_status run(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, wh
     return st;
 }
 
-kvf_status kvf_logits(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const int32_t *ids,
-                      size_t n, float *logits)
+static kvf_status row_logits(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const int32_t *ids, size_t n, float *logits)
 {
     whole_row row = {.n = (int64_t)n, .infix_at = -1, .rows = 1};
     void *memory = NULL;
@@ -139,4 +139,11 @@ kvf_status kvf_logits(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, co
     kvf_status st = run(ctx, base, prefix, &row, ids, logits);
     kvf__free(memory);
     return st;
+}
+
+kvf_status kvf_logits(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, const int32_t *ids,
+                      size_t n, float *logits)
+{
+    KVF_TRY(KVF__NEED(ctx, base, ids, logits));
+    KVF__RETURN(ctx, row_logits(ctx, base, prefix, ids, n, logits));
 }

@@ -54,6 +54,7 @@ kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *
 
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out)
 {
+    KVF_TRY(KVF__NEED(ctx, path, out));
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
     kvf_json *root = NULL;
     char *text = NULL;

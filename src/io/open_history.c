@@ -25,6 +25,7 @@ static kvf_status fill(kvf_ctx *ctx, const kvf__history *from, kvf_history *to)
 
 kvf_status kvf_history_open(kvf_ctx *ctx, const char *run, kvf_history **out)
 {
+    KVF_TRY(KVF__NEED(ctx, run, out));
     kvf__history stored = {0};
     kvf_history *made = NULL;
     KVF_TRY(kvf__artifact_history(ctx, run, &stored));
@@ -47,12 +48,12 @@ void kvf_history_free(kvf_history *history)
 
 int64_t kvf_history_steps(const kvf_history *history)
 {
-    return history->n;
+    return history ? history->n : 0;
 }
 
 const char *kvf_history_column(const kvf_history *history, size_t index, const double **values)
 {
-    if (index >= history->columns) return NULL;
+    if (!history || !values || index >= history->columns) return NULL;
     *values = history->values + (int64_t)index * history->n;
     return history->name[index];
 }

@@ -27,7 +27,7 @@ kvf__dtype kvf__prefix_dtype(kvf_dtype dtype)
 
 const char *kvf_dtype_name(kvf_dtype dtype)
 {
-    return ROWS[dtype].name;
+    return (size_t)dtype < N_ROWS ? ROWS[dtype].name : "?";
 }
 
 const char *kvf__prefix_dtype_name(kvf__dtype dtype)

@@ -78,6 +78,7 @@ kvf_status kvf__identity_check(kvf_ctx *ctx, const char *path, kvf__identity *id
 kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
                             bool allow_other_base)
 {
+    KVF_TRY(KVF__NEED(ctx, prefix, base));
     if (base->carries && base->carries != prefix)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: carries the values of method %s, which no other prefix can share",

@@ -308,7 +308,7 @@ kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
     return write_prefix(ctx, &o, prefix);
 }
 
-kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
+static kvf_status export(kvf_ctx *ctx, const kvf_export_options *options)
 {
     kvf_prefix *prefix = NULL;
 
@@ -321,4 +321,13 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
     if (!st) st = write_prefix(ctx, options, prefix);
     kvf_prefix_free(prefix);
     return st;
+}
+
+kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
+{
+    KVF_TRY(KVF__NEED(ctx, options));
+    KVF_TRY(KVF__NEED(ctx, options->path, options->out));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_TOKENIZER));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
+    KVF__RETURN(ctx, export(ctx, options));
 }

@@ -310,7 +310,7 @@ static kvf_status import_on(kvf_ctx *ctx, const kvf_import_options *options, con
     return st;
 }
 
-kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
+static kvf_status import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
 {
     const char *from = NULL;
     kvf__foreign foreign = {0};
@@ -336,4 +336,11 @@ kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kin
         st = import_on(ctx, options, from, found ? &foreign : NULL, kind);
     kvf__foreign_close(&foreign);
     return st;
+}
+
+kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
+{
+    KVF_TRY(KVF__NEED(ctx, options, kind));
+    KVF_TRY(KVF__NEED(ctx, options->path, options->out));
+    KVF__RETURN(ctx, import(ctx, options, kind));
 }

@@ -98,8 +98,8 @@ static kvf_status make(kvf_ctx *ctx, const kvf_new_base_options *options, growin
     return kvf__base_file_write(ctx, options->out, options->force, file);
 }
 
-kvf_status kvf_new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
-                        kvf_new_base_result *result)
+static kvf_status new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
+                           kvf_new_base_result *result)
 {
     growing g = {.ctx = ctx, .seed = options->seed};
     kvf__base_file file = {0};
@@ -113,4 +113,12 @@ kvf_status kvf_new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
     kvf__desc_done(&desc);
     kvf__base_file_done(&file);
     return st;
+}
+
+kvf_status kvf_new_base(kvf_ctx *ctx, const kvf_new_base_options *options,
+                        kvf_new_base_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options, result));
+    KVF_TRY(KVF__NEED(ctx, options->config, options->tokenizer, options->out));
+    KVF__RETURN(ctx, new_base(ctx, options, result));
 }

@@ -264,7 +264,8 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
 
     if (!options) options = &DEFAULTS;
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_base_options, options));
-    KVF_TRY(kvf__memory_allows_threads(ctx));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->precision, KVF_PRECISION_INT8));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->weight_dtype, KVF_WEIGHTS_INT8));
     KVF_TRY(kvf__alloc(ctx, sizeof *base, &base));
     base->ctx = ctx;
     kvf_status st = open_into(ctx, path, options, form, base, &desc);
@@ -327,7 +328,7 @@ kvf_status kvf__base_add_backward(kvf_ctx *ctx, kvf_base *base)
 kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                          kvf_base **out)
 {
-    return kvf__base_open_as(ctx, path, options, NULL, out);
+    return kvf_base_open_for(ctx, path, options, NULL, out);
 }
 
 void kvf_base_free(kvf_base *base)
@@ -350,26 +351,27 @@ void kvf_base_free(kvf_base *base)
 
 const char *kvf_base_name(const kvf_base *base)
 {
-    return base->name;
+    return base ? base->name : NULL;
 }
 
 const char *kvf_base_architecture(const kvf_base *base)
 {
-    return kvf__model_desc(base->model)->arch_name;
+    return base ? kvf__model_desc(base->model)->arch_name : NULL;
 }
 
 const char *kvf_base_hash(const kvf_base *base)
 {
-    return base->hash;
+    return base ? base->hash : NULL;
 }
 
 kvf_precision kvf_base_precision(const kvf_base *base)
 {
-    return base->precision;
+    return base ? base->precision : KVF_PRECISION_AUTO;
 }
 
 kvf_shape kvf_base_shape(const kvf_base *base)
 {
+    if (!base) return (kvf_shape){0};
     const kvf__desc *d = kvf__model_desc(base->model);
     const bool alike = !d->by_layer.heads;
     return (kvf_shape){d->L, d->H, alike ? d->G : 0, alike ? d->D : 0, d->C,

@@ -200,8 +200,8 @@ kvf_status kvf_prefix_open(kvf_ctx *ctx, const char *path, kvf_checkpoint checkp
     return kvf_prefix_open_on(ctx, path, NULL, checkpoint, out);
 }
 
-kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
-                              kvf_checkpoint checkpoint, kvf_prefix **out)
+static kvf_status open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
+                          kvf_checkpoint checkpoint, kvf_prefix **out)
 {
     kvf__artifact file = {0};
     kvf_prefix *prefix = NULL;
@@ -224,8 +224,17 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
     return st;
 }
 
+kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
+                              kvf_checkpoint checkpoint, kvf_prefix **out)
+{
+    KVF_TRY(KVF__NEED(ctx, path, out));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, checkpoint, KVF_CHECKPOINT_LAST));
+    KVF__RETURN(ctx, open_on(ctx, path, base, checkpoint, out));
+}
+
 kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *name)
 {
+    KVF_TRY(KVF__NEED(ctx, prefix, name));
     kvf__head_values head = {0};
     const char *word = NULL;
     kvf__task task;
@@ -275,15 +284,15 @@ kvf__condition kvf__prefix_condition(const kvf_prefix *prefix)
 
 int64_t kvf_prefix_length(const kvf_prefix *prefix)
 {
-    return prefix->file.id.P;
+    return prefix ? prefix->file.id.P : 0;
 }
 
 int64_t kvf_prefix_position_start(const kvf_prefix *prefix)
 {
-    return prefix->file.id.position_start;
+    return prefix ? prefix->file.id.position_start : 0;
 }
 
 const char *kvf_prefix_base_hash(const kvf_prefix *prefix)
 {
-    return prefix->file.id.base_hash;
+    return prefix ? prefix->file.id.base_hash : NULL;
 }

@@ -69,8 +69,13 @@ static kvf_status open_all(const opening *o)
 kvf_status kvf_session_open(kvf_ctx *ctx, const char *base, const char *prefix,
                             const kvf_session_options *options, kvf_session **out)
 {
+    KVF_TRY(KVF__NEED(ctx, base, out));
     opening o = {.ctx = ctx, .base = base, .prefix = prefix};
     if (options) o.options = *options;
+    KVF_TRY(KVF__CHECK_ENUM(ctx, o.options.checkpoint, KVF_CHECKPOINT_LAST));
+    if (o.options.n_more) KVF_TRY(KVF__NEED(ctx, options->more));
+    for (size_t i = 0; i < o.options.n_more; i++)
+        KVF_TRY(KVF__NEED(ctx, options->more[i]));
     const size_t room = 1 + o.options.n_more;
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_session_options, &o.options));
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_base_options, &o.options.base));
@@ -99,16 +104,16 @@ void kvf_session_close(kvf_session *session)
 
 kvf_base *kvf_session_base(const kvf_session *session)
 {
-    return session->base;
+    return session ? session->base : NULL;
 }
 
 kvf_prefix *kvf_session_prefix(const kvf_session *session)
 {
-    return session->n ? session->prefixes[0] : NULL;
+    return session && session->n ? session->prefixes[0] : NULL;
 }
 
 kvf_prefix *const *kvf_session_prefixes(const kvf_session *session, size_t *n)
 {
-    *n = session->n;
-    return session->prefixes;
+    if (n) *n = session ? session->n : 0;
+    return session ? session->prefixes : NULL;
 }

@@ -112,15 +112,15 @@ kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *v
 
 bool kvf_prefix_changes_base(const kvf_prefix *prefix)
 {
-    return prefix->file.values.params.n > 0;
+    return prefix && prefix->file.values.params.n > 0;
 }
 
-kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
-                             const kvf_prefix *prefix, kvf_base **out)
+static kvf_status open_for(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                           const kvf_prefix *prefix, kvf_base **out)
 {
     kvf_base *base = NULL;
 
-    if (!prefix || !kvf_prefix_changes_base(prefix)) return kvf_base_open(ctx, path, options, out);
+    if (!kvf_prefix_changes_base(prefix)) return kvf__base_open_as(ctx, path, options, NULL, out);
     KVF_TRY(kvf__base_open_as(ctx, path, options, &prefix->form, &base));
     kvf_status st = kvf__block_load(ctx, path, &prefix->file.values.params, base->model);
     if (st) {
@@ -130,6 +130,13 @@ kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_opti
     base->carries = prefix;
     *out = base;
     return KVF_OK;
+}
+
+kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                             const kvf_prefix *prefix, kvf_base **out)
+{
+    KVF_TRY(KVF__NEED(ctx, path, out));
+    KVF__RETURN(ctx, open_for(ctx, path, options, prefix, out));
 }
 
 /* "4" or "4-7" of n bytes. */
@@ -174,6 +181,7 @@ static kvf_status drop_layers(kvf_ctx *ctx, kvf__adapters *adapters, int64_t L, 
 
 kvf_status kvf_base_drop_layers(kvf_ctx *ctx, kvf_base *base, const char *layers)
 {
+    KVF_TRY(KVF__NEED(ctx, base, layers));
     kvf__adapters *adapters = kvf__model_adapters(base->model);
     const int64_t L = kvf__model_desc(base->model)->L;
     uint8_t *mask = NULL;

@@ -8,6 +8,7 @@
 
 const float *kvf_prefix_kv(const kvf_prefix *prefix, int64_t shape[6])
 {
+    if (!prefix) return NULL;
     const kvf__prefix *p = &prefix->file.prefix;
     if (!p->P || p->heads) return NULL;
     if (shape) memcpy(shape, (const int64_t[6]){p->L, 2, 1, p->G, p->P, p->D}, 6 * sizeof *shape);
@@ -16,6 +17,7 @@ const float *kvf_prefix_kv(const kvf_prefix *prefix, int64_t shape[6])
 
 const float *kvf_prefix_layer(const kvf_prefix *prefix, int64_t layer, int64_t shape[5])
 {
+    if (!prefix) return NULL;
     const kvf__prefix *p = &prefix->file.prefix;
     if (!p->P || layer < 0 || layer >= p->L) return NULL;
     const kvf__prefix_layer at = kvf__prefix_at(p, layer);
@@ -25,6 +27,7 @@ const float *kvf_prefix_layer(const kvf_prefix *prefix, int64_t layer, int64_t s
 
 const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3])
 {
+    if (!prefix) return NULL;
     const kvf__prefix *p = &prefix->file.prefix;
     if (!p->log_weight || p->heads) return NULL;
     if (shape) memcpy(shape, (const int64_t[3]){p->L, p->G, p->P}, 3 * sizeof *shape);
@@ -46,6 +49,7 @@ static kvf_status by_layer(kvf_ctx *ctx, const char *what)
 kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const float *values,
                                       const int64_t shape[3])
 {
+    KVF_TRY(KVF__NEED(ctx, prefix, values, shape));
     kvf__prefix *p = &prefix->file.prefix;
     const int64_t want[3] = {p->L, p->G, p->P};
     KVF_TRY(check_has_kv(ctx, prefix, "to weigh"));
@@ -63,6 +67,7 @@ kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const fl
 
 const uint8_t *kvf_prefix_layer_mask(const kvf_prefix *prefix, int64_t *L)
 {
+    if (!prefix) return NULL;
     if (!prefix->file.prefix.P) return NULL;
     if (L) *L = prefix->file.prefix.L;
     return prefix->file.prefix.layer_mask;
@@ -86,6 +91,7 @@ static kvf_status check_mask(kvf_ctx *ctx, const kvf__prefix *p, const uint8_t *
 kvf_status kvf_prefix_set_layer_mask(kvf_ctx *ctx, kvf_prefix *prefix, const uint8_t *mask,
                                      int64_t L)
 {
+    KVF_TRY(KVF__NEED(ctx, prefix, mask));
     kvf__prefix *p = &prefix->file.prefix;
     KVF_TRY(check_has_kv(ctx, prefix, "to leave out of layers"));
     KVF_TRY(check_mask(ctx, p, mask, L));
@@ -96,11 +102,12 @@ kvf_status kvf_prefix_set_layer_mask(kvf_ctx *ctx, kvf_prefix *prefix, const uin
 
 bool kvf_prefix_relative_bias(const kvf_prefix *prefix)
 {
-    return prefix->file.id.near;
+    return prefix && prefix->file.id.near;
 }
 
 kvf_status kvf_prefix_set_relative_bias(kvf_ctx *ctx, kvf_prefix *prefix, bool on)
 {
+    KVF_TRY(KVF__NEED(ctx, prefix));
     kvf__identity *id = &prefix->file.id;
     const kvf__arch *arch = kvf__arch_by_model_type(id->base_architecture);
     KVF_TRY(check_has_kv(ctx, prefix, "to take a relative bias"));
@@ -157,6 +164,7 @@ static kvf_status fill(kvf_ctx *ctx, const kvf_base *base, const float *kv, int6
 kvf_status kvf_prefix_from_array(kvf_ctx *ctx, const kvf_base *base, const float *kv,
                                  const int64_t shape[6], int64_t position_start, kvf_prefix **out)
 {
+    KVF_TRY(KVF__NEED(ctx, base, kv, shape, out));
     kvf_prefix *prefix = NULL;
     KVF_TRY(check_array(ctx, base, kv, shape, position_start));
     KVF_TRY(kvf__alloc(ctx, sizeof *prefix, &prefix));
@@ -171,6 +179,8 @@ kvf_status kvf_prefix_from_array(kvf_ctx *ctx, const kvf_base *base, const float
 kvf_status kvf_prefix_save(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                            kvf_dtype dtype, bool force)
 {
+    KVF_TRY(KVF__NEED(ctx, prefix, path));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, dtype, KVF_DTYPE_INT8));
     kvf__artifact file = kvf__prefix_view(prefix, KVF__KIND_PREFIX);
     KVF_TRY(check_has_kv(ctx, prefix, "to save"));
     KVF_TRY(kvf__check_not_input(ctx, path, prefix->path));

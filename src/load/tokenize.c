@@ -5,6 +5,7 @@
 kvf_status kvf_tokenize(kvf_ctx *ctx, const kvf_base *base, const char *text, size_t bytes,
                         bool special, int32_t **ids, size_t *n)
 {
+    KVF_TRY(KVF__NEED(ctx, base, text, ids, n));
     kvf__ids made = {0};
     KVF_TRY(kvf__utf8_check(ctx, "text", text, bytes, false));
     kvf_status st = kvf__encode(ctx, base->tokenizer, text, bytes, special, &made);
@@ -25,6 +26,8 @@ void kvf_ids_free(int32_t *ids)
 kvf_status kvf_detokenize(kvf_ctx *ctx, const kvf_base *base, const int32_t *ids, size_t n,
                           bool special, char **text, size_t *bytes)
 {
+    KVF_TRY(KVF__NEED(ctx, base, text));
+    if (n) KVF_TRY(KVF__NEED(ctx, ids));
     const int64_t V = kvf__model_desc(base->model)->V;
     kvf__buf made = {0};
     for (size_t i = 0; i < n; i++)

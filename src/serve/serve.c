@@ -66,8 +66,8 @@ static kvf_status serve(kvf_ctx *ctx, kvf__server *server)
     return kvf__fail(ctx, KVF_ESTOPPED, "stopped on request");
 }
 
-kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
-                     kvf_serve_totals *totals)
+static kvf_status serve_until_stop(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
+                                   kvf_serve_totals *totals)
 {
     const double begin = kvf__clock();
     kvf__server server = {
@@ -92,4 +92,18 @@ kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *opti
     kvf__free(server.token);
     kvf__queue_done(&server.queue);
     return st;
+}
+
+kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
+                     kvf_serve_totals *totals)
+{
+    KVF_TRY(KVF__NEED(ctx, base, options));
+    KVF_TRY(KVF__NEED(ctx, options->host));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
+    if (options->n_prefixes) KVF_TRY(KVF__NEED(ctx, options->prefixes));
+    for (size_t i = 0; i < options->n_prefixes; i++)
+        KVF_TRY(KVF__NEED(ctx, options->prefixes[i].name, options->prefixes[i].path));
+    if (options->n_allow_hosts) KVF_TRY(KVF__NEED(ctx, options->allow_hosts));
+    if (options->n_cors) KVF_TRY(KVF__NEED(ctx, options->cors));
+    KVF__RETURN(ctx, serve_until_stop(ctx, base, options, totals));
 }

@@ -558,7 +558,8 @@ static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
     return st;
 }
 
-kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_distill_result *result)
+static kvf_status distill(kvf_ctx *ctx, const kvf_distill_options *options,
+                          kvf_distill_result *result)
 {
     distilling d = {.options = *options};
     KVF_TRY(kvf__check_alone(ctx, "distillation"));
@@ -572,4 +573,10 @@ kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_dis
     kvf__row_list_done(&d.queries);
     kvf__free(d.head);
     return st;
+}
+
+kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options, kvf_distill_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options, result));
+    KVF__RETURN(ctx, distill(ctx, options, result));
 }

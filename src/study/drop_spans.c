@@ -139,8 +139,8 @@ static kvf_status write_page(const span_run *s, const kvf_json *object)
     return st;
 }
 
-kvf_status kvf_drop_spans(kvf_ctx *ctx, kvf_base *base, kvf_prefix *prefix,
-                          const kvf_drop_spans_options *options, kvf_json **json)
+static kvf_status drop_spans(kvf_ctx *ctx, kvf_base *base, kvf_prefix *prefix,
+                             const kvf_drop_spans_options *options, kvf_json **json)
 {
     span_run s = {.ctx = ctx,
                   .base = base,
@@ -158,4 +158,13 @@ kvf_status kvf_drop_spans(kvf_ctx *ctx, kvf_base *base, kvf_prefix *prefix,
     else
         kvf_json_free(object);
     return st;
+}
+
+kvf_status kvf_drop_spans(kvf_ctx *ctx, kvf_base *base, kvf_prefix *prefix,
+                          const kvf_drop_spans_options *options, kvf_json **json)
+{
+    KVF_TRY(KVF__NEED(ctx, prefix, options));
+    KVF_TRY(KVF__NEED(ctx, options->out));
+    KVF_TRY(kvf__check_eval(ctx, base, &prefix, 1, &options->eval));
+    KVF__RETURN(ctx, drop_spans(ctx, base, prefix, options, json));
 }

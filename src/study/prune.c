@@ -395,6 +395,7 @@ static void fill_result(const pruning *p, kvf_prune_result *r)
 
 void kvf_prune_result_done(kvf_prune_result *result)
 {
+    if (!result) return;
     kvf__free(result->memory);
     *result = (kvf_prune_result){0};
 }
@@ -415,8 +416,8 @@ static kvf_status prune(pruning *p, kvf_prune_result *r)
     return KVF_OK;
 }
 
-kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_prune_result *result,
-                     kvf_json **json)
+static kvf_status prune_file(kvf_ctx *ctx, const kvf_prune_options *options,
+                             kvf_prune_result *result, kvf_json **json)
 {
     pruning p = {.ctx = ctx, .o = options, .by_gradient = options->score == KVF_PRUNE_GRADIENT};
     kvf_prune_result r = {0};
@@ -435,4 +436,17 @@ kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_prune_r
     kvf_prefix_free(p.prefix);
     kvf_base_free(p.base);
     return st;
+}
+
+kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_prune_result *result,
+                     kvf_json **json)
+{
+    KVF_TRY(KVF__NEED(ctx, options));
+    KVF_TRY(KVF__NEED(ctx, options->prefix, options->base, options->out, options->eval.data));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->eval.overlong, KVF_OVERLONG_SKIP));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->precision, KVF_PRECISION_INT8));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->score, KVF_PRUNE_GRADIENT));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->dtype, KVF_DTYPE_INT8));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
+    KVF__RETURN(ctx, prune_file(ctx, options, result, json));
 }

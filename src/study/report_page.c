@@ -204,7 +204,7 @@ static kvf_status write_page(kvf__report_facts *r, int64_t *bytes)
     return st;
 }
 
-kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes)
+static kvf_status report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes)
 {
     kvf__report_facts r = {.ctx = ctx, .options = options};
     kvf_status st;
@@ -218,4 +218,14 @@ kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *
     if (!st) st = write_page(&r, bytes);
     facts_done(&r);
     return st;
+}
+
+kvf_status kvf_report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes)
+{
+    KVF_TRY(KVF__NEED(ctx, options));
+    KVF_TRY(KVF__NEED(ctx, options->path, options->out));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->precision, KVF_PRECISION_INT8));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->overlong, KVF_OVERLONG_SKIP));
+    KVF__RETURN(ctx, report(ctx, options, bytes));
 }

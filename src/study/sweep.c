@@ -313,8 +313,8 @@ static void sweep_done(kvf__sweep *s)
     kvf__grid_done(&s->grid);
 }
 
-kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_sweep_result *result,
-                     kvf_json **json)
+static kvf_status sweep_all(kvf_ctx *ctx, const kvf_sweep_options *options,
+                            kvf_sweep_result *result, kvf_json **json)
 {
     kvf__sweep s = {.ctx = ctx, .options = options, .begin = kvf__clock()};
     kvf_json *report = NULL;
@@ -336,4 +336,11 @@ kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_sweep_r
     kvf__ctx_swap_stop(ctx, s.caller_stop);
     sweep_done(&s);
     return st;
+}
+
+kvf_status kvf_sweep(kvf_ctx *ctx, const kvf_sweep_options *options, kvf_sweep_result *result,
+                     kvf_json **json)
+{
+    KVF_TRY(KVF__NEED(ctx, options));
+    KVF__RETURN(ctx, sweep_all(ctx, options, result, json));
 }

@@ -354,6 +354,7 @@ kvf_status kvf__sweep_result(const kvf__sweep *s, const kvf_json *report, kvf_sw
 
 void kvf_sweep_result_done(kvf_sweep_result *result)
 {
+    if (!result) return;
     sweep_memory *m = result->memory;
     if (m) kvf_json_free(m->report);
     kvf__free(m);

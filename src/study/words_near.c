@@ -281,6 +281,7 @@ typedef struct found_words {
 
 void kvf_words_result_done(kvf_words_result *result)
 {
+    if (!result) return;
     found_words *found = result->memory;
     if (found) {
         kvf__free(found->words);
@@ -318,8 +319,9 @@ static kvf_status give_words(word_search *r, const kvf_prefix *prefix, void **wo
     return KVF_OK;
 }
 
-kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                     const kvf_words_options *options, kvf_words_result *result, kvf_json **json)
+static kvf_status words_near(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const kvf_words_options *options, kvf_words_result *result,
+                             kvf_json **json)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
     bool layers = prefix->file.prefix.P > 0;
@@ -356,4 +358,11 @@ kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     kvf__ids_done(&r.ids);
     kvf__free(r.memory);
     return st;
+}
+
+kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                     const kvf_words_options *options, kvf_words_result *result, kvf_json **json)
+{
+    KVF_TRY(KVF__NEED(ctx, base, prefix, options));
+    KVF__RETURN(ctx, words_near(ctx, base, prefix, options, result, json));
 }

@@ -121,7 +121,7 @@ static kvf_status make_probe(kvf_bench *b, const kvf_bench_options *o)
                              &b->probe);
 }
 
-kvf_status kvf_bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf_bench **out)
+static kvf_status bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf_bench **out)
 {
     kvf_bench *b = NULL;
     KVF_TRY(check(ctx, options));
@@ -134,6 +134,14 @@ kvf_status kvf_bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf_be
     else
         *out = b;
     return st;
+}
+
+kvf_status kvf_bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf_bench **out)
+{
+    KVF_TRY(KVF__NEED(ctx, options, out));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->weight_dtype, KVF_WEIGHTS_INT8));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->precision, KVF_PRECISION_INT8));
+    KVF__RETURN(ctx, bench_open(ctx, options, out));
 }
 
 void kvf_bench_close(kvf_bench *bench)
@@ -180,7 +188,7 @@ static void next_sizes(const kvf__trainer *t, kvf_bench_step_result *out)
     }
 }
 
-kvf_status kvf_bench_step(kvf_bench *bench, bool measured, kvf_bench_step_result *out)
+static kvf_status bench_step(kvf_bench *bench, bool measured, kvf_bench_step_result *out)
 {
     kvf_bench_step_result step = {0};
     kvf__rates rates;
@@ -202,6 +210,12 @@ kvf_status kvf_bench_step(kvf_bench *bench, bool measured, kvf_bench_step_result
     if (measured) bench->steps[bench->n++] = step;
     if (out) *out = step;
     return KVF_OK;
+}
+
+kvf_status kvf_bench_step(kvf_bench *bench, bool measured, kvf_bench_step_result *out)
+{
+    if (!bench) return KVF_EUSAGE;
+    KVF__RETURN(bench->ctx, bench_step(bench, measured, out));
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
@@ -236,6 +250,7 @@ static void fill_parts(const kvf_bench *b, double total, kvf_bench_result *out)
 
 void kvf_bench_summary(const kvf_bench *bench, kvf_bench_result *out)
 {
+    if (!bench || !out) return;
     const kvf_bench *b = bench;
     double total = 0;
     *out = (kvf_bench_result){
@@ -261,6 +276,7 @@ void kvf_bench_summary(const kvf_bench *bench, kvf_bench_result *out)
 
 kvf_status kvf_bench_run(kvf_ctx *ctx, const kvf_bench_options *options, kvf_bench_result *result)
 {
+    KVF_TRY(KVF__NEED(ctx, options, result));
     kvf_bench *bench = NULL;
     if (options->steps < 1) return kvf__fail(ctx, KVF_EUSAGE, "--steps must be at least 1");
     KVF_TRY(kvf_bench_open(ctx, options, &bench));

@@ -344,8 +344,20 @@ static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, siz
                      kvf__task_name(task), task == KVF__TASK_SEQ_CLS ? ", a regression" : "");
 }
 
-kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
-                    const kvf_eval_options *options, kvf_eval_result *result)
+kvf_status kvf__check_eval(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *const *prefixes,
+                           size_t n, const kvf_eval_options *options)
+{
+    KVF_TRY(KVF__NEED(ctx, base, options));
+    KVF_TRY(KVF__NEED(ctx, options->data));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->overlong, KVF_OVERLONG_SKIP));
+    if (n) KVF_TRY(KVF__NEED(ctx, prefixes));
+    for (size_t i = 0; i < n; i++)
+        KVF_TRY(KVF__NEED(ctx, prefixes[i]));
+    return KVF_OK;
+}
+
+static kvf_status evaluate(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                           const kvf_eval_options *options, kvf_eval_result *result)
 {
     kvf__evaluation e;
     double begin = kvf__clock();
@@ -373,6 +385,14 @@ kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, s
     else
         *result = r;
     return st;
+}
+
+kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                    const kvf_eval_options *options, kvf_eval_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, result));
+    KVF_TRY(kvf__check_eval(ctx, base, prefixes, n, options));
+    KVF__RETURN(ctx, evaluate(ctx, base, prefixes, n, options, result));
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */

@@ -61,4 +61,8 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
 kvf_status kvf__evaluate_texts(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                                const kvf_eval_options *options, kvf_eval_result *result);
 
+/* EUSAGE where arguments of a function that evaluates are missing or no values of their enums. */
+kvf_status kvf__check_eval(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *const *prefixes,
+                           size_t n, const kvf_eval_options *options);
+
 #endif

@@ -109,6 +109,7 @@ static void free_classes(kvf_class_scores *list)
 
 void kvf_eval_result_done(kvf_eval_result *result)
 {
+    if (!result) return;
     free_classes(&result->classes);
     free_classes(&result->entity_types);
 }

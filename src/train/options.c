@@ -41,6 +41,7 @@ typedef struct text_copy {
 
 kvf_status kvf_train_options_create(kvf_ctx *ctx, kvf_train_options **out)
 {
+    KVF_TRY(KVF__NEED(ctx, out));
     kvf_train_options *options = NULL;
     text_copy *none = NULL;
     KVF_TRY(kvf__alloc(ctx, sizeof *options, &options));
@@ -80,11 +81,12 @@ static kvf_status keep_text(kvf_ctx *ctx, kvf_train_options *options, const char
 
 void kvf_train_set_base(kvf_train_options *options, kvf_base *base)
 {
-    options->open_base = base;
+    if (options) options->open_base = base;
 }
 
 void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *user)
 {
+    if (!options) return;
     options->event = event;
     options->event_user = user;
 }
@@ -104,6 +106,7 @@ static kvf_status unknown(kvf_ctx *ctx, const char *name)
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
                          const char *value)
 {
+    KVF_TRY(KVF__NEED(ctx, options, name));
     const kvf__option *r = kvf__option_find(name);
     kvf_status named;
     if (!r) return unknown(ctx, name);
@@ -120,7 +123,7 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
 bool kvf_train_option(size_t index, kvf_option *out)
 {
     const kvf__option_row *row = kvf__train_option_row(index);
-    if (!row) return false;
+    if (!row || !out) return false;
     *out = (kvf_option){row->name, row->argument, row->initial, row->help};
     return true;
 }
@@ -175,7 +178,9 @@ static kvf_status check_choices(kvf_ctx *ctx, const kvf_train_options *o)
         const char *word = r->row.kind == KVF_WORD ? *(const char *const *)at : NULL;
         if (r->row.kind == KVF_WORD && (!word || kvf__choice_index(r->row.argument, word) < 0))
             return bad_value(ctx, r, word, r->row.argument);
-        if (r->row.kind == KVF_CHOICE && !kvf__choice_at(r->row.argument, *(const int *)at, &n))
+        const bool later = r->row.kind == KVF_CHOICE_1; /* 0 is no choice */
+        if (r->row.kind != KVF_CHOICE && (!later || !*(const int *)at)) continue;
+        if (!kvf__choice_at(r->row.argument, *(const int *)at - later, &n))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: no such value: want %s", r->row.name,
                              r->row.argument);
     }

@@ -379,6 +379,7 @@ static void predictions_free(predictions *p)
 
 void kvf_predict_result_done(kvf_predict_result *result)
 {
+    if (!result) return;
     predictions_free(result->memory);
     *result = (kvf_predict_result){0};
 }
@@ -398,8 +399,8 @@ static kvf_predict_result result_of(predictions *p, double seconds)
                                 .memory = p};
 }
 
-kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
-                       const kvf_predict_options *options, kvf_predict_result *result)
+static kvf_status predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                          const kvf_predict_options *options, kvf_predict_result *result)
 {
     predictions *p = NULL;
     bool conll = false;
@@ -423,4 +424,13 @@ kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes
     p->e.evaluator = NULL;
     *result = result_of(p, kvf__clock() - begin);
     return KVF_OK;
+}
+
+kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
+                       const kvf_predict_options *options, kvf_predict_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options));
+    KVF_TRY(kvf__check_eval(ctx, base, prefixes, n, &options->eval));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->out_format, KVF_PREDICT_CONLL));
+    KVF__RETURN(ctx, predict(ctx, base, prefixes, n, options, result));
 }

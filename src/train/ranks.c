@@ -34,6 +34,7 @@ typedef struct verdict {
 
 int kvf_train_rank(const kvf_ctx *ctx)
 {
+    if (!ctx) return 0;
     const kvf__dist *dist = kvf__dist_joined(ctx);
     return dist ? dist->rank : 0;
 }

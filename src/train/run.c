@@ -524,10 +524,18 @@ static kvf_status train(kvf_ctx *ctx, const kvf_train_options *options, kvf_trai
     return st;
 }
 
-kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
+/* A step is finished and saved before the stop flag ends the run. */
+static kvf_status train_to_stop(kvf_ctx *ctx, const kvf_train_options *options,
+                                kvf_train_result *result)
 {
-    kvf__ctx_defer_stop(ctx, true); /* a step is finished and saved first */
+    kvf__ctx_defer_stop(ctx, true);
     const kvf_status st = train(ctx, options, result);
     kvf__ctx_defer_stop(ctx, false);
     return st;
+}
+
+kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options, result));
+    KVF__RETURN(ctx, train_to_stop(ctx, options, result));
 }

@@ -141,13 +141,14 @@ static kvf_status write_lines(kvf_ctx *ctx, const kvf_score_options *options,
 
 void kvf_score_result_done(kvf_score_result *result)
 {
+    if (!result) return;
     kvf__free(result->rows);
     kvf__free(result->memory);
     *result = (kvf_score_result){0};
 }
 
-kvf_status kvf_score(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                     const kvf_score_options *options, kvf_score_result *result)
+static kvf_status score_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const kvf_score_options *options, kvf_score_result *result)
 {
     kvf__evaluation e = {.task = KVF__TASK_LM};
     row_scoring s = {.ctx = ctx, .prefix = prefix, .set = &e.set};
@@ -163,4 +164,12 @@ kvf_status kvf_score(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     else
         kvf_score_result_done(&s.result);
     return st;
+}
+
+kvf_status kvf_score(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                     const kvf_score_options *options, kvf_score_result *result)
+{
+    KVF_TRY(KVF__NEED(ctx, options));
+    KVF_TRY(kvf__check_eval(ctx, base, NULL, 0, &options->eval));
+    KVF__RETURN(ctx, score_file(ctx, base, prefix, options, result));
 }
