@@ -344,12 +344,30 @@ static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, siz
                      kvf__task_name(task), task == KVF__TASK_SEQ_CLS ? ", a regression" : "");
 }
 
+/* As the command's options. */
+static kvf_status check_counts(kvf_ctx *ctx, const kvf_eval_options *o)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } rows[] = {{"max-length", o->max_length}, {"split-text", o->split_text},
+                {"limit", o->limit},           {"batch-tokens", o->batch_tokens},
+                {"generate", o->generate},     {"max-answer", o->max_answer},
+                {"n-best", o->n_best}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].value < 0 || rows[i].value > INT32_MAX)
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s %lld: want a whole number from 0 to %d",
+                             rows[i].name, (long long)rows[i].value, INT32_MAX);
+    return KVF_OK;
+}
+
 kvf_status kvf__check_eval(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *const *prefixes,
                            size_t n, const kvf_eval_options *options)
 {
     KVF_TRY(KVF__NEED(ctx, base, options));
     KVF_TRY(KVF__NEED(ctx, options->data));
     KVF_TRY(KVF__CHECK_ENUM(ctx, options->overlong, KVF_OVERLONG_SKIP));
+    KVF_TRY(check_counts(ctx, options));
     if (n) KVF_TRY(KVF__NEED(ctx, prefixes));
     for (size_t i = 0; i < n; i++)
         KVF_TRY(KVF__NEED(ctx, prefixes[i]));
