@@ -1,11 +1,15 @@
 /* Every allocation of the main paths fails in turn: each time the one status, one line, nothing
  * leaked (a sanitizer's affair), no output and no temporary. The allocations are those of the
- * context; jansson, HDF5 and oneDNN have their own. */
+ * context; jansson, HDF5 and oneDNN have their own, and oneDNN ends the process where one fails. So
+ * the paths run under rising limits of the process's data, too: what is checked beforehand makes
+ * each end with a status. */
 #include <kvfold/kvfold.h>
 
 #include "toy_base.h"
 
 #include <dirent.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static kvf_ctx *ctx;
@@ -242,6 +246,60 @@ START_TEST(limits_each_fails)
 }
 END_TEST
 
+/* ---- limits of the process ------------------------------------------------------------------- */
+
+#ifdef __SANITIZE_ADDRESS__ /* whose shadow is more than any limit */
+enum { SHADOWED = 1 };
+#else
+enum { SHADOWED = 0 };
+#endif
+
+enum { STEP = 512 << 10, MOST_STEPS = 200 };
+
+static rlim_t data_bytes(void)
+{
+    char line[128];
+    long long kb = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmData: %lld", &kb) == 1) break;
+    fclose(file);
+    return (rlim_t)kb << 10;
+}
+
+/* The status of a path in a process that may have so much data. */
+static kvf_status run_within(kvf_status (*path)(void), rlim_t bytes)
+{
+    int how = 0;
+    const pid_t child = fork();
+    if (!child) {
+        const struct rlimit limit = {bytes, bytes};
+        if (setrlimit(RLIMIT_DATA, &limit)) _exit(100);
+        _exit((int)path());
+    }
+    ck_assert_int_eq(waitpid(child, &how, 0), child);
+    ck_assert_msg(WIFEXITED(how), "signal %d with %llu KB of data", WTERMSIG(how),
+                  (unsigned long long)bytes >> 10);
+    return (kvf_status)WEXITSTATUS(how);
+}
+
+START_TEST(limits_of_the_process_end_in_a_status)
+{
+    const rlim_t before = data_bytes();
+    kvf_status st = KVF_ENOMEM;
+    int refused = 0;
+    for (; st && refused < MOST_STEPS; refused++) {
+        st = run_within(PATHS[_i].path, before + (rlim_t)refused * STEP);
+        ck_assert_msg(!st || st == KVF_ENOMEM || st == KVF_EIO, "%s: %s", PATHS[_i].name,
+                      kvf_status_name(st));
+    }
+    printf("%s: refused %d times\n", PATHS[_i].name, refused - 1);
+    ck_assert_int_eq(st, KVF_OK);
+    ck_assert_int_gt(refused, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("alloc_failures");
@@ -249,6 +307,9 @@ int main(void)
     tcase_set_timeout(tcase, 600);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, limits_each_fails, 0, sizeof PATHS / sizeof PATHS[0]);
+    if (!SHADOWED)
+        tcase_add_loop_test(tcase, limits_of_the_process_end_in_a_status, 0,
+                            sizeof PATHS / sizeof PATHS[0]);
     suite_add_tcase(suite, tcase);
     return ck_main(suite);
 }
