@@ -241,7 +241,7 @@ class Context:
             raise Error(getattr(_last_line, "text", "no context"), _status_name(status))
         self.handle = Handle(pointer, lib.kvf_ctx_free)
         self.lock = threading.RLock()
-        self._busy = False
+        self._busy, self._pid = False, os.getpid()
 
     def check_idle(self) -> None:
         """Not, in a callback, of the call that it comes from."""
@@ -252,6 +252,7 @@ class Context:
         """function(ctx, *arguments), whose status must be KVF_OK, or `allow`. Ctrl-C ends it, and is raised then."""
         call = _Call(self)
         interrupts = Interrupts(call.flag)
+        self._check_process()
         with self.lock:
             self.check_idle()
             thread_context()  # OpenMP's number of threads is that of the calling thread
@@ -266,9 +267,17 @@ class Context:
 
     def call_quick(self, function: Callable, *arguments: Any) -> None:
         """The same for what takes no time, has no callbacks and is called for each row."""
+        self._check_process()
         with self.lock:
             self.check_idle()
             self._check(function(self.handle, *arguments))
+
+    def _check_process(self) -> None:
+        """In a child of fork() nobody gives back a lock that another thread had."""
+        if self._pid != os.getpid():
+            if self._busy:
+                raise Error("this process was forked while a call used the base")
+            self.lock, self._pid = threading.RLock(), os.getpid()
 
     def _check(self, status: int, allow: int = 0) -> None:
         if status and status != allow:

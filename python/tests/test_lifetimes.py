@@ -8,13 +8,15 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import unittest.mock
 
 import kvfold
 import numpy as np
-from support import PAIRS, SMALL, Case, command, write_rows
+from support import COMMAND, PAIRS, SMALL, Case, command, write_rows
 
 
 class Files(Case):
@@ -155,6 +157,49 @@ class Stopped(Case):
         with self.assertRaises(KeyboardInterrupt):
             kvfold.train(self.base, PAIRS, out=self.folder / "log.h5", **SMALL)
         handler.emit.assert_called()
+
+
+class Forked(Case):
+    PROGRAM = """
+import kvfold, os, subprocess, sys, threading, time
+def in_child(work):
+    pid = os.fork()
+    if not pid:
+        try: print(work(), flush=True)
+        except kvfold.Error as error: print(error, flush=True)
+        os._exit(0)
+    for _ in range(1000):
+        if os.waitpid(pid, os.WNOHANG)[0]: return
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    print("hangs", flush=True)
+def answer(): return kvfold.Base(sys.argv[1]).generate(["a"] * 8, max_tokens=3)
+kvfold.set_threads(2)
+in_child(answer)
+base = kvfold.Base(sys.argv[1])
+print(base.generate(["a"] * 8, max_tokens=3), flush=True)
+in_child(lambda: base.generate(["a"] * 8, max_tokens=3))
+in_child(answer)
+in_child(lambda: base.detokenize(base.tokenize("abc")))
+print(subprocess.check_output([sys.argv[2], "generate", "--base", sys.argv[1], "--prompt", "a", "--json"], preexec_fn=lambda: None), flush=True)
+busy = threading.Thread(target=base.eval, args=([("a", "b" * 99)] * 4000,))
+busy.start()
+while not base._context._busy: pass
+in_child(lambda: base.tokenize("abc"))
+os._exit(0)
+"""
+
+    def test_children(self):
+        """A child computes if its parent has not; else it gets a line. What a program does after exec is its own."""
+        done = subprocess.run([sys.executable, "-c", self.PROGRAM, self.llama, COMMAND], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0], lines[1], done.stderr)
+        for line in lines[2:4]:
+            self.assertIn("this process was forked from one that had computed", line)
+        self.assertEqual(lines[4], "abc")
+        self.assertIn("text", lines[5])
+        self.assertEqual(lines[6], "this process was forked while a call used the base")
 
 
 class FilesInThreads(Case):

@@ -113,6 +113,7 @@ int kvf_ctx_threads(const kvf_ctx *ctx)
 
 kvf_status kvf__threads_enter(kvf_ctx *ctx, int *before)
 {
+    KVF_TRY(kvf__check_fork(ctx));
     KVF_TRY(kvf__memory_allows_threads(ctx));
     *before = omp_get_max_threads();
     omp_set_num_threads(ctx->threads);

@@ -49,4 +49,7 @@ int64_t kvf__cgroup_bytes_left(const char *root, const char *groups);
 /* "PATH: cannot VERB: reason of errno"; returns KVF_EIO. */
 kvf_status kvf__fail_errno(kvf_ctx *ctx, const char *path, const char *verb);
 
+/* EUSAGE in a child of fork() whose parent computed with several threads (fork.c). */
+kvf_status kvf__check_fork(kvf_ctx *ctx);
+
 #endif
