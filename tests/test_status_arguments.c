@@ -41,7 +41,7 @@ static kvf_generate_options generate_o;
 static kvf_train_options train_o;
 static kvf_merge_options merge_o;
 static kvf_import_options import_o;
-static kvf_export_options export_o;
+static kvf_export_options export_o, open_export_o;
 static kvf_compose_options compose_o;
 static kvf_convert_position_options convert_o;
 static kvf_quantize_options quantize_o;
@@ -239,6 +239,7 @@ static const row ROWS[] = {
     {FN(kvf_merge), STATUS, {C, O(merge_o), OUT}},
     {FN(kvf_import), STATUS, {C, O(import_o), OUT}},
     {FN(kvf_export), STATUS, {C, O(export_o)}},
+    {FN(kvf_prefix_export), STATUS, {C, P, O(open_export_o)}, .fails = true},
     {FN(kvf_inspect), STATUS, {C, AT(run), OUT}, UNDO(kvf_json_free)},
     {FN(kvf_history_open), STATUS, {C, AT(run), OUT}, UNDO(kvf_history_free)},
     ASKS(kvf_history_steps, history),
@@ -330,6 +331,8 @@ static const struct enum_member {
     OF(kvf_merge, merge_o, checkpoint),
     OF(kvf_export, export_o, format),
     OF(kvf_export, export_o, checkpoint),
+    OF(kvf_prefix_export, open_export_o, format),
+    OF(kvf_prefix_export, open_export_o, checkpoint),
     OF(kvf_compose, compose_o, mode),
     OF(kvf_compose, compose_o, dtype),
     OF(kvf_compose, compose_o, checkpoint),
@@ -441,6 +444,8 @@ static void fill_options(void)
     import_o = (kvf_import_options){.path = base, .out = other, .from = "base", .force = true};
     export_o = (kvf_export_options){
         .path = run, .out = other, .format = KVF_EXPORT_SAFETENSORS, .force = true};
+    open_export_o = (kvf_export_options){
+        .out = other, .format = KVF_EXPORT_SAFETENSORS, .force = true};
     compose_o = (kvf_compose_options){
         .parts = paths, .n = 2, .out = other, .base = base, .force = true};
     convert_o = (kvf_convert_position_options){

@@ -90,7 +90,7 @@ class Training(Case):
         self.assertEqual({row["label"] for row in prefix.predict(CLASSES)} - {"yes", "no"}, set())
 
     def test_a_base_is_as_before(self):
-        """Training opens it once more, for backward passes, with the same bits; and twice is as once."""
+        """Training packs it for backward passes too, with the same bits; and twice is as once."""
         base = kvfold.Base(self.llama)
         before = base.score(PAIRS)
         runs = []

@@ -291,8 +291,8 @@ static kvf_status write_prefix(kvf_ctx *ctx, const kvf_export_options *options,
     return FORMATS[options->format].write(ctx, options, prefix);
 }
 
-kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
-                             const kvf_export_options *options)
+static kvf_status export_open(kvf_ctx *ctx, const kvf_prefix *prefix,
+                              const kvf_export_options *options)
 {
     kvf_export_options o = *options;
 
@@ -306,6 +306,15 @@ kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
     KVF_TRY(kvf__check_not_input(ctx, o.out, o.path));
     KVF_TRY(kvf__check_not_input(ctx, o.out, o.base));
     return write_prefix(ctx, &o, prefix);
+}
+
+kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
+                             const kvf_export_options *options)
+{
+    KVF_TRY(KVF__NEED(ctx, prefix, options));
+    KVF_TRY(KVF__NEED(ctx, options->out));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_TOKENIZER));
+    KVF__RETURN(ctx, export_open(ctx, prefix, options));
 }
 
 static kvf_status export(kvf_ctx *ctx, const kvf_export_options *options)
