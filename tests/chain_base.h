@@ -54,6 +54,7 @@ static inline void chain_weights(kvf_ctx *ctx, const char *dir, const chain *c)
     chain_tensor(ctx, &table, "model.layers.0.mlp.up_proj.weight", CHAIN_F, CHAIN_C, zeros);
     chain_tensor(ctx, &table, "model.layers.0.mlp.down_proj.weight", CHAIN_C, CHAIN_F, zeros);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    remove(path); /* an open base may have it mapped */
     ck_assert_msg(!kvf__safetensors_write(ctx, path, true, table.items, table.n), "%s",
                   kvf_ctx_error(ctx));
     kvf__table_done(&table);

@@ -43,6 +43,7 @@ static void bias_queries(void)
     for (int64_t l = 0; l < L; l++)
         for (int k = 0; k < 4; k++)
             add_bias(&tensors[n++], l, STEMS[k], SIZES[k], values[l][k], k ? 0 : 6);
+    remove(path); /* which is mapped */
     ck_assert_msg(!kvf__safetensors_write(ctx, path, true, tensors, n), "%s", kvf_ctx_error(ctx));
     for (size_t i = weights.table.n; i < n; i++)
         free(tensors[i].name);

@@ -61,6 +61,7 @@ static inline void toy_folder(const char *dir, uint64_t seed, float poison)
     toy_llama_weights(&t, &desc);
     if (poison != 0) t.weights[t.used - (size_t)desc.C - 1] = poison;
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    remove(path); /* an open base may have it mapped */
     ck_assert_msg(!kvf__safetensors_write(t.ctx, path, true, t.table.items, t.table.n), "%s",
                   kvf_ctx_error(t.ctx));
     toy_write(dir, "config.json", toy_llama);
