@@ -67,7 +67,7 @@ static const kvf__folder_file GOOD[] = {{"a", write_new}, {"gone", leave_out}, {
                               BAD[] = {{"a", write_new}, {"b", refuse}};
 static const kvf__folder WHOLE = {GOOD, 3, "files"}, HALF = {BAD, 2, "files"};
 
-/* How many entries the folder above has: leftovers would be among them. */
+/* Checks that no other folder was left beside it. */
 static void check_alone(void)
 {
     struct stat info;
@@ -123,7 +123,7 @@ START_TEST(one_that_is_there)
 }
 END_TEST
 
-/* By a link to it, with a slash at its end, and as the working folder. */
+/* A link to the folder, a slash at its end, and the working folder are the same folder. */
 START_TEST(other_spellings)
 {
     char link[512], slash[600];

@@ -194,7 +194,7 @@ static kvf_status flush_folder(kvf_ctx *ctx, const char *path)
     return failed ? KVF_EIO : KVF_OK;
 }
 
-/* What lies under the temporary's name must be what was written. */
+/* Flushes it, and checks that its name still belongs to the file that was written. */
 static kvf_status flush_temp(kvf_ctx *ctx, const kvf__outfile *out)
 {
     if (fsync(out->fd) < 0) return kvf__fail_errno(ctx, out->path, "flush to disk");

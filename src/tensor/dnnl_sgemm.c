@@ -142,7 +142,7 @@ static void take_columns(piece *p, int64_t i, int64_t parts, int64_t N)
     p->N = (i + 1 == parts ? N : (i + 1) * units / parts * UNIT) - p->n;
 }
 
-/* Where A is transposed, rows of C are columns of a weight: nothing is promised of each alone. */
+/* A transposed A has columns of a weight, whose rows in C need not be alike. */
 static dnnl_status_t run_avx2(const sgemm_call *c)
 {
     const int64_t last = c->ta || c->M < QUAD ? 0 : c->M % QUAD, whole = c->M - last;

@@ -1,5 +1,5 @@
-/* What decides the ids of a text, as a hash: part of a base's identity, because a prefix that was
- * trained on other ids is worth nothing.
+/* Hash of everything that decides the ids of a text. A base's identity has it, because a prefix
+ * that was trained on other ids is worth nothing.
  *
  * It is taken of the finished tokenizer, so that a folder and a base file made of it agree. Left
  * out are the decoder, chat templates (which files name) and whether tokens are special. */
