@@ -114,8 +114,10 @@ static int measure_spans(cli_call *call, const eval_values *v, const cli_model *
                                             .progress = cli_progress_items,
                                             .user = &progress};
     kvf_json *found = NULL;
-    kvf_status st = kvf_drop_spans(call->ctx, model->base, model->n ? model->prefixes[0] : NULL,
-                                   &options, &found);
+    if (!model->n)
+        return cli_misuse(call->command, "no adapters to leave out: %s carries none",
+                          v->model.base);
+    kvf_status st = kvf_drop_spans(call->ctx, model->base, model->prefixes[0], &options, &found);
     cli_progress_clear(&progress);
     if (st) return cli_fail_status(call, st);
     if (call->common.json) {
