@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -220,6 +221,17 @@ static void look_at_end(tally *t, const variant *v)
     unlink(run);
 }
 
+/* The folder holds one of a run that is being saved. */
+static bool has_temporary(const char *folder)
+{
+    glob_t found;
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, "%s/run.h5.tmp.*", folder);
+    const bool any = glob(pattern, 0, NULL, &found) == 0;
+    if (any) globfree(&found);
+    return any;
+}
+
 static void kill_once(tally *t, const char *kvfold, const variant *v, double seconds)
 {
     char run[64];
@@ -235,8 +247,7 @@ static void kill_once(tally *t, const char *kvfold, const variant *v, double sec
     }
     t->kills++;
     check(t, code == 1000 + SIGKILL, v, "it ended by itself, not by the kill");
-    snprintf(run, sizeof run, "%s/run.h5.tmp.%ld", v->name, (long)pid);
-    t->in_save += exists(run);
+    t->in_save += has_temporary(v->name);
     look_at(t, kvfold, v);
 }
 
