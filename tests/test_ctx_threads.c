@@ -119,20 +119,21 @@ static void *move(void *user)
     return NULL;
 }
 
-/* A context of 2 threads moves; OpenMP's other thread ends with the thread that it served. */
+/* A context of 2 threads moves. OpenMP's other thread ends with the thread that it served
+ * (libgomp), or is kept for the next (LLVM's, which then has one more). */
 START_TEST(a_context_moves_between_threads)
 {
     kvf_base *opened = open_base();
     generate(ctx, opened);
-    const int before = process_threads();
+    const int most = process_threads() + 1;
     for (int i = 0; i < MOVES; i++) {
         pthread_t thread;
         ck_assert_int_eq(pthread_create(&thread, NULL, move, opened), 0);
         pthread_join(thread, NULL);
     }
-    for (int i = 0; i < SETTLE_TIMES && process_threads() > before; i++)
+    for (int i = 0; i < SETTLE_TIMES && process_threads() > most; i++)
         usleep(SETTLE_US);
-    ck_assert_int_le(process_threads(), before);
+    ck_assert_int_le(process_threads(), most);
     kvf_base_free(opened);
 }
 END_TEST
