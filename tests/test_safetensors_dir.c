@@ -132,9 +132,7 @@ START_TEST(folders_without_weights)
     kvf__weights w = {0};
 
     ck_assert_int_eq(kvf__safetensors_open_dir(ctx, dir, &w), KVF_EIO);
-    put_text(dir, "pytorch_model.bin", "PK");
-    ck_assert_int_eq(kvf__safetensors_open_dir(ctx, dir, &w), KVF_EUNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "pytorch_model.bin: no zip archive"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "neither model.safetensors nor its index"));
     ck_assert_int_eq(kvf__safetensors_open(ctx, "/nowhere", &w), KVF_EIO);
 }
 END_TEST
@@ -200,6 +198,42 @@ START_TEST(file_kinds)
 }
 END_TEST
 
+/* What torch writes, alone in a folder or as a file, and the file that its conversion makes. */
+static const struct pickle {
+    const char *name, *bytes, *to;
+} PICKLES[] = {
+    {"pytorch_model.bin", "", "/model.safetensors'"},
+    {"pytorch_model.bin.index.json", "", "/model.safetensors'"},
+    {"pytorch_adapter.bin", "", "/adapter.safetensors'"},
+    {"adapter_model.bin", "", "/adapter_model.safetensors'"},
+    {"cache.pt", "PK\003\004\024 and so on", "/cache.safetensors'"},
+    {"a.b.pt", "\x80\002]q\001.", "/a.b.safetensors'"},
+    {"pickled", "\x80\004\x95.", "/pickled.safetensors'"},
+    {".pt", "PK\003\004", "/.pt.safetensors'"},
+};
+enum { N_PICKLES = sizeof PICKLES / sizeof PICKLES[0] };
+
+START_TEST(pickles_are_told_how_to_convert)
+{
+    const struct pickle *row = &PICKLES[_i];
+    const char *dir = ck_tmpdir();
+    char path[4096], want[9000];
+    kvf__file_kind kind;
+
+    put_text(dir, "config.json", "{}");
+    put_text(dir, row->name, row->bytes);
+    snprintf(path, sizeof path, "%s/%s", dir, row->name);
+    snprintf(want, sizeof want,
+             "%s: is a torch pickle, want safetensors; this converts it: "
+             "python -m kvfold.from_pickle '%s' '%s%s",
+             path, path, dir, row->to);
+    ck_assert_int_eq(kvf__file_kind_of(ctx, *row->bytes ? path : dir, &kind), KVF_EUNSUPPORTED);
+    ck_assert_str_eq(kvf_ctx_error(ctx), want);
+    put_shard(dir, "adapter.safetensors", "a"); /* safetensors come first */
+    ck_assert_int_eq(kvf__file_kind_of(ctx, dir, &kind), KVF_OK);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("safetensors_dir");
@@ -211,6 +245,7 @@ int main(void)
     TCase *errors = ck_case(suite, "errors", setup, teardown, 30);
     tcase_add_loop_test(errors, index_is_held_to_its_word, 0, N_BAD_INDEXES);
     tcase_add_test(errors, folders_without_weights);
+    tcase_add_loop_test(errors, pickles_are_told_how_to_convert, 0, N_PICKLES);
 
     TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
     tcase_add_test(limits, lack_of_memory);

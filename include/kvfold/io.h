@@ -56,7 +56,7 @@ typedef struct kvf_import_options {
  * one of the same bits, integers as the f32 they mean, and so of a hash of its own. Of the
  * other programs' prefixes (safetensors file, or its folder), those emitted by the encoder that
  * kvfold has too become runs at step 0, all others what they emit, prefix files. A torch pickle is
- * EUNSUPPORTED; the line has the command that converts it. kind, at least 16 bytes, gets "prefix",
+ * EUNSUPPORTED, and the line has the command that converts it, python -m kvfold.from_pickle. kind, at least 16 bytes, gets "prefix",
  * "embeddings" (of PROMPT_TUNING and P_TUNING folders), "run" or "base". */
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind);
 

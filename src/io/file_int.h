@@ -1,7 +1,7 @@
-/* Foreign model files: safetensors (one file or sharded), torch's pytorch_model.bin and GGUF v3,
- * all read into one kvf__table of views over read-only maps, plus their metadata as JSON. Formats:
- * safetensors' README, ggml's docs/gguf.md; the reference checks of both readers are applied and
- * every length is checked against the bytes left.
+/* Foreign model files: safetensors (one file or sharded) and GGUF v3, both read into one kvf__table
+ * of views over read-only maps, plus their metadata as JSON. Formats: safetensors' README, ggml's
+ * docs/gguf.md; the reference checks of both readers are applied and every length is checked
+ * against the bytes left.
  */
 #ifndef KVF_FILE_INT_H
 #define KVF_FILE_INT_H
@@ -23,8 +23,7 @@ typedef struct kvf__weights {
 } kvf__weights;
 
 kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
-/* A folder's model.safetensors, or the shards of model.safetensors.index.json; else its
- * pytorch_model.bin, or the shards of pytorch_model.bin.index.json. */
+/* A folder's model.safetensors, or the shards of model.safetensors.index.json. */
 kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights *out);
 kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
 void kvf__weights_close(kvf__weights *weights); /* {0} and half-open ones are fine */
@@ -44,11 +43,6 @@ bool kvf__weights_read(void *weights, const void *at, size_t bytes, void *out);
  * close it either way. */
 kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
                                   kvf__weights *weights);
-/* The zip archive of torch.save, of which the tensors of a state dict are read and nothing is run
- * (torch_zip.c, pickle.c). */
-kvf_status kvf__torch_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
-                            kvf__weights *weights);
-kvf_status kvf__torch_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
 kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
                            kvf__weights *weights);
 /* The product of the dimensions that are not 0, so that any part of it may be multiplied later on;
@@ -82,8 +76,10 @@ typedef enum kvf__file_kind {
     KVF__FILE_HF_DIR,
     KVF__FILE_PEFT_DIR
 } kvf__file_kind;
-/* EIO if it cannot be read. */
+/* EIO if it cannot be read; EUNSUPPORTED if its tensors are in a torch pickle alone. */
 kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out);
+/* EUNSUPPORTED, with the command that converts the pickle at the path. */
+kvf_status kvf__fail_pickle(kvf_ctx *ctx, const char *path);
 /* The tensors of a foreign file or folder of that kind. */
 kvf_status kvf__weights_open(kvf_ctx *ctx, const char *path, kvf__file_kind kind,
                              kvf__weights *out);

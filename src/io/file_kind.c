@@ -2,7 +2,8 @@
  *
  * Files are recognised by their first bytes, never by their names; folders by the files in them.
  * Safetensors has no magic: there, a header length that fits the file, followed by the brace of a
- * JSON object, decides. */
+ * JSON object, decides. Torch's pickles are no kind: `python -m kvfold.from_pickle` converts them.
+ */
 #include "file_int.h"
 
 #include <errno.h>
@@ -10,6 +11,60 @@
 #include <sys/stat.h>
 
 enum { HEAD_BYTES = 64 };
+
+/* ---- pickles --------------------------------------------------------------------------------- */
+
+/* Files of programs that write both forms, by name; the whole model comes before its shards. */
+static const struct names {
+    const char *pickle, *tensors;
+} NAMES[] = {
+    {"pytorch_adapter.bin", "adapter.safetensors"},
+    {"adapter_model.bin", "adapter_model.safetensors"},
+    {"pytorch_model.bin", "model.safetensors"},
+    {"pytorch_model.bin.index.json", "model.safetensors"},
+    {"pytorch_model_head.bin", "model_head.safetensors"},
+};
+enum { N_NAMES = sizeof NAMES / sizeof NAMES[0], N_WEIGHTS = N_NAMES - 1 };
+
+/* A zip archive; of torch before 1.6 a bare pickle of protocol 2 or later. */
+static bool is_pickle(const uint8_t *head, size_t n)
+{
+    return n >= 4 &&
+           (!memcmp(head, "PK\3\4", 4) || (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5));
+}
+
+kvf_status kvf__fail_pickle(kvf_ctx *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.'), *known = NULL;
+    size_t stem = dot && dot > name ? (size_t)(dot - path) : strlen(path);
+
+    for (int i = 0; i < N_NAMES && !known; i++)
+        if (!strcmp(name, NAMES[i].pickle)) known = NAMES[i].tensors;
+    if (known) stem = (size_t)(name - path);
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s: is a torch pickle, want safetensors; this converts it: "
+                     "python -m kvfold.from_pickle '%s' '%.*s%s'",
+                     path, path, (int)stem, path, known ? known : ".safetensors");
+}
+
+/* Fails where the folder has weights as a pickle alone. */
+static kvf_status check_dir(kvf_ctx *ctx, const char *dir)
+{
+    char *tensors = NULL, *pickle = NULL;
+
+    kvf_status st = kvf__path_find(ctx, dir, "model.safetensors.index.json", &tensors);
+    for (int i = 0; i < N_WEIGHTS && !st && !tensors; i++)
+        st = kvf__path_find(ctx, dir, NAMES[i].tensors, &tensors);
+    for (int i = 0; i < N_WEIGHTS && !st && !tensors && !pickle; i++)
+        st = kvf__path_find(ctx, dir, NAMES[i].pickle, &pickle);
+    if (pickle) st = kvf__fail_pickle(ctx, pickle);
+    kvf__free(tensors);
+    kvf__free(pickle);
+    return st;
+}
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 static bool is_safetensors(const uint8_t *head, size_t n, uint64_t file_n)
 {
@@ -44,7 +99,7 @@ static kvf_status kind_of_file(kvf_ctx *ctx, const char *path, uint64_t file_n, 
     fclose(file);
     if (failed) return kvf__fail(ctx, KVF_EIO, "%s: cannot read", path);
     *out = kind_of_bytes(head, n, file_n);
-    return KVF_OK;
+    return *out == KVF__FILE_UNKNOWN && is_pickle(head, n) ? kvf__fail_pickle(ctx, path) : KVF_OK;
 }
 
 /* An adapter folder may carry a config.json of its base, so its mark comes first. */
@@ -63,6 +118,7 @@ static kvf_status kind_of_dir(kvf_ctx *ctx, const char *path, kvf__file_kind *ou
     char *mark = NULL;
 
     *out = KVF__FILE_UNKNOWN;
+    KVF_TRY(check_dir(ctx, path));
     for (size_t i = 0; i < sizeof MARKS / sizeof MARKS[0] && !mark; i++) {
         KVF_TRY(kvf__path_find(ctx, path, MARKS[i].name, &mark));
         if (mark) *out = MARKS[i].kind;

@@ -17,7 +17,7 @@ typedef struct kvf__foreign {
     const char *format;             /* "p-tuning-v2", ...; static */
     kvf__weights weights;           /* views below lie in them */
     kvf__weights head;              /* of a head in a file of its own; else empty */
-    bool head_pickle;               /* that file is there, but not as safetensors */
+    char *head_pickle;              /* its path where it is a torch pickle; else NULL */
     kvf_json *config, *head_config; /* NULL: there is none */
 
     kvf__prefix prefix; /* kv NULL: */
@@ -33,17 +33,14 @@ typedef struct kvf__foreign {
 } kvf__foreign;
 
 /* path: a safetensors file, or a folder with one (and a config). from: the word of a format; NULL:
- * the one whose tensors are there, and *found is whether there is one. EUNSUPPORTED: the file is
- * a torch pickle (the line has the command that converts it), or what the format holds has no form
- * here; EFORMAT, ESHAPE: tensors are missing, surplus or of other shapes. */
+ * the one whose tensors are there, and *found is whether there is one. EUNSUPPORTED: the content
+ * has no form here; EFORMAT, ESHAPE: tensors are missing, surplus or of other shapes. */
 kvf_status kvf__foreign_open(kvf_ctx *ctx, const char *path, const char *from, kvf__foreign *out,
                              bool *found);
 void kvf__foreign_close(kvf__foreign *foreign); /* {0} and half-open ones are fine */
 /* "p-tuning-v2, prefixtuning, ..." */
 const char *kvf__foreign_formats(char buf[128]);
 bool kvf__foreign_known(const char *from);
-/* EUNSUPPORTED with that line if the file is a torch pickle. */
-kvf_status kvf__foreign_check_pickle(kvf_ctx *ctx, const char *path);
 
 /* Through the layers, in f64: flat [P, n], n the outputs of the last one (or of a row). */
 kvf_status kvf__foreign_emit(kvf_ctx *ctx, const kvf__foreign *foreign, int64_t P, int64_t n,

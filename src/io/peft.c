@@ -11,8 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors",
-                  PICKLE[] = "adapter_model.bin";
+static const char CONFIG[] = "adapter_config.json", MODEL[] = "adapter_model.safetensors";
 static const char TENSOR[] = "prompt_embeddings", HEAD[] = "base_model.";
 static const char LM_HEAD[] = "base_model.lm_head.weight";
 
@@ -281,25 +280,13 @@ static kvf_status read_labels(kvf_ctx *ctx, const char *path, kvf__head_values *
     return st;
 }
 
-/* adapter_model.bin is a Python pickle: reading it means running it. */
 static kvf_status check_files(kvf_ctx *ctx, const char *dir, const char *config, const char *model)
 {
-    char *pickle = NULL;
-    bool has_pickle;
-
     if (!kvf__is_dir(dir))
         return kvf__fail(ctx, KVF_EIO, "%s: not a folder, want the folder of a PEFT adapter", dir);
     if (!kvf__exists(config)) return kvf__fail(ctx, KVF_EIO, "%s: %s is not there", dir, CONFIG);
-    if (kvf__exists(model)) return KVF_OK;
-    KVF_TRY(kvf__path_join(ctx, dir, PICKLE, &pickle));
-    has_pickle = kvf__exists(pickle);
-    kvf__free(pickle);
-    if (has_pickle)
-        return kvf__fail(
-            ctx, KVF_EUNSUPPORTED,
-            "%s: holds %s (a pickle) and no %s: load it in PEFT and save_pretrained() it again",
-            dir, PICKLE, MODEL);
-    return kvf__fail(ctx, KVF_EIO, "%s: %s is not there", dir, MODEL);
+    if (!kvf__exists(model)) return kvf__fail(ctx, KVF_EIO, "%s: %s is not there", dir, MODEL);
+    return KVF_OK;
 }
 
 kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out)

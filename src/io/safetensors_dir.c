@@ -1,5 +1,5 @@
 /* A folder in the layout of Hugging Face: model.safetensors, or the shards that
- * model.safetensors.index.json names; else the same of pytorch_model.bin.
+ * model.safetensors.index.json names.
  *
  * The index is held to its word: every shard is a file of this very folder, every mapped tensor is
  * in its shard, every tensor of a shard is mapped to it, and none occurs twice. */
@@ -7,13 +7,10 @@
 
 #include <string.h>
 
-typedef kvf_status parse_fn(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
-                            kvf__weights *weights);
+static const char ENDING[] = ".safetensors";
 
 typedef struct shards {
     kvf_ctx *ctx;
-    const char *ending; /* of their names */
-    parse_fn *parse;
     const char *dir, *index_path;
     kvf_json *index;    /* owns all names below */
     const char **names; /* file names, in order of first appearance */
@@ -22,11 +19,11 @@ typedef struct shards {
     kvf__map by_tensor; /* tensor -> place in names */
 } shards;
 
-static bool is_bare_name(const char *name, size_t n, const char *ending)
+static bool is_bare_name(const char *name, size_t n)
 {
-    const size_t tail = strlen(ending);
+    const size_t tail = strlen(ENDING);
 
-    if (n <= tail || strlen(name) != n || strcmp(name + n - tail, ending)) return false;
+    if (n <= tail || strlen(name) != n || strcmp(name + n - tail, ENDING)) return false;
     for (size_t i = 0; i < n; i++) {
         if ((unsigned char)name[i] < 0x20 || name[i] == '/' || name[i] == '\\') return false;
     }
@@ -39,10 +36,10 @@ static kvf_status add_mapping(shards *s, const char *tensor, const kvf_json *val
     const char *name = kvf_json_str(value, &n);
     int64_t at;
 
-    if (!name || !is_bare_name(name, n, s->ending))
+    if (!name || !is_bare_name(name, n))
         return kvf__fail(s->ctx, KVF_EFORMAT,
                          "%s: weight_map \"%.80s\": \"%.80s\" is not a bare name that ends in %s",
-                         s->index_path, tensor, name ? name : "(not a string)", s->ending);
+                         s->index_path, tensor, name ? name : "(not a string)", ENDING);
     if (!kvf__map_get(&s->by_name, name, n, &at)) {
         at = (int64_t)s->n;
         KVF_TRY(kvf__map_put(s->ctx, &s->by_name, name, n, at));
@@ -90,7 +87,9 @@ static kvf_status open_shard(const shards *s, size_t at, kvf__weights *weights)
 
     KVF_TRY(kvf__path_join(s->ctx, s->dir, s->names[at], &path));
     kvf_status st = kvf__weights_map(s->ctx, path, weights);
-    if (!st) st = s->parse(s->ctx, path, weights->maps[at].data, weights->maps[at].n, weights);
+    if (!st)
+        st = kvf__safetensors_parse(s->ctx, path, weights->maps[at].data, weights->maps[at].n,
+                                    weights);
     if (!st) st = check_shard(s, &weights->table, before, at);
     kvf__free(path);
     return st;
@@ -119,53 +118,36 @@ static kvf_status open_shards(shards *s, kvf__weights *weights)
     return check_all_found(s, &weights->table);
 }
 
-static kvf_status open_sharded(shards *s, kvf__weights *out)
+static kvf_status open_sharded(kvf_ctx *ctx, const char *dir, const char *index_path,
+                               kvf__weights *out)
 {
+    shards s = {.ctx = ctx, .dir = dir, .index_path = index_path};
     kvf__weights weights = {0};
 
-    kvf_status st = open_shards(s, &weights);
+    kvf_status st = open_shards(&s, &weights);
     if (st)
         kvf__weights_close(&weights);
     else
         *out = weights;
-    kvf__map_done(&s->by_tensor);
-    kvf__map_done(&s->by_name);
-    kvf__free(s->names);
-    kvf_json_free(s->index);
+    kvf__map_done(&s.by_tensor);
+    kvf__map_done(&s.by_name);
+    kvf__free(s.names);
+    kvf_json_free(s.index);
     return st;
-}
-
-/* What a folder may hold, the first that is there counts. */
-static const struct form {
-    const char *name, *ending;
-    parse_fn *parse;
-    kvf_status (*open)(kvf_ctx *ctx, const char *path, kvf__weights *out); /* NULL: an index */
-} FORMS[] = {
-    {"model.safetensors", NULL, NULL, kvf__safetensors_open},
-    {"model.safetensors.index.json", ".safetensors", kvf__safetensors_parse, NULL},
-    {"pytorch_model.bin", NULL, NULL, kvf__torch_open},
-    {"pytorch_model.bin.index.json", ".bin", kvf__torch_parse, NULL},
-};
-enum { N_FORMS = sizeof FORMS / sizeof FORMS[0] };
-
-static kvf_status open_form(kvf_ctx *ctx, const char *dir, const char *path,
-                            const struct form *form, kvf__weights *out)
-{
-    shards s = {
-        .ctx = ctx, .ending = form->ending, .parse = form->parse, .dir = dir, .index_path = path};
-    return form->open ? form->open(ctx, path, out) : open_sharded(&s, out);
 }
 
 kvf_status kvf__safetensors_open_dir(kvf_ctx *ctx, const char *dir, kvf__weights *out)
 {
-    for (size_t i = 0; i < N_FORMS; i++) {
-        char *path = NULL;
-        KVF_TRY(kvf__path_find(ctx, dir, FORMS[i].name, &path));
-        if (!path) continue;
-        kvf_status st = open_form(ctx, dir, path, &FORMS[i], out);
-        kvf__free(path);
-        return st;
-    }
-    return kvf__fail(ctx, KVF_EIO,
-                     "%s: no model.safetensors, no pytorch_model.bin, and no index of either", dir);
+    char *whole = NULL, *index = NULL;
+
+    kvf_status st = kvf__path_find(ctx, dir, "model.safetensors", &whole);
+    if (!st && !whole) st = kvf__path_find(ctx, dir, "model.safetensors.index.json", &index);
+    if (!st)
+        st = whole   ? kvf__safetensors_open(ctx, whole, out)
+             : index ? open_sharded(ctx, dir, index, out)
+                     : kvf__fail(ctx, KVF_EIO,
+                                 "%s: neither model.safetensors nor its index is there", dir);
+    kvf__free(whole);
+    kvf__free(index);
+    return st;
 }

@@ -36,11 +36,6 @@ kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *o
     return open_with(ctx, path, kvf__safetensors_parse, out);
 }
 
-kvf_status kvf__torch_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
-{
-    return open_with(ctx, path, kvf__torch_parse, out);
-}
-
 kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
 {
     return open_with(ctx, path, kvf__gguf_parse, out);

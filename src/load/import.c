@@ -279,7 +279,6 @@ static kvf_status decide(kvf_ctx *ctx, const kvf_import_options *options, const 
         return KVF_OK;
     }
     if (found == KVF__FILE_SAFETENSORS || found == KVF__FILE_HF_DIR) return KVF_OK;
-    KVF_TRY(kvf__foreign_check_pickle(ctx, options->path));
     return kvf__fail(
         ctx, KVF_EFORMAT,
         "%s: want a PEFT folder (adapter_config.json), a safetensors file of an "

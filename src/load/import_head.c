@@ -243,11 +243,7 @@ kvf_status kvf__foreign_head(kvf_ctx *ctx, const kvf_import_options *options, co
     if (!kvf__task_has_head(task))
         return options->labels ? kvf__import_head(ctx, options->path, options->labels, task, out)
                                : KVF_OK;
-    if (f->head_pickle)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its head is a torch pickle (pytorch_model_head.bin): convert it to "
-                         "model_head.safetensors as the prefix; --task lm imports the prefix alone",
-                         options->path);
+    if (f->head_pickle) return kvf__fail_pickle(ctx, f->head_pickle);
     KVF_TRY(kvf__task_parse(ctx, task, &how.task));
     if (!base ||
         (!how.labels && (how.task == KVF__TASK_SEQ_CLS || how.task == KVF__TASK_TOKEN_CLS)))

@@ -245,10 +245,13 @@ static kvf_status set_scales(lora_file *f)
 
 static kvf_status read_folder(lora_file *f, const char *dir)
 {
+    kvf__file_kind kind = KVF__FILE_UNKNOWN;
+
     KVF_TRY(kvf__path_join(f->ctx, dir, CONFIG, &f->config_path));
     KVF_TRY(kvf__path_join(f->ctx, dir, MODEL, &f->model_path));
     KVF_TRY(kvf_json_load(f->ctx, f->config_path, &f->config));
     KVF_TRY(check_config(f));
+    KVF_TRY(kvf__file_kind_of(f->ctx, dir, &kind)); /* reports a pickle */
     KVF_TRY(kvf__safetensors_open(f->ctx, f->model_path, &f->lora.weights));
     KVF_TRY(add_modules(f));
     return set_scales(f);
