@@ -39,6 +39,16 @@ broken 'model.safetensors: '
 copy_base
 rm bad/model.safetensors
 broken 'safetensors'
+for pickle in pytorch_model.bin pytorch_model.bin.index.json; do
+    copy_base
+    mv bad/model.safetensors "bad/$pickle"
+    broken "$pickle: is a torch pickle, .*: python -m kvfold.from_pickle 'bad/$pickle' 'bad/model.safetensors'\$"
+done
+mkdir lora
+echo '{"peft_type": "LORA"}' >lora/adapter_config.json
+: >lora/adapter_model.bin
+run 1 eval --base model --lora lora --data valid.jsonl
+has err "python -m kvfold.from_pickle 'lora/adapter_model.bin' 'lora/adapter_model.safetensors'\$"
 
 # config
 copy_base
