@@ -177,15 +177,21 @@ def _rename(temp: Path, out: Path, flags: int) -> None:
         raise OSError(code, os.strerror(code), str(out))
 
 
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
 def _put(temp: Path, out: Path, force: bool) -> None:
     """In one step; of two folders the old one is then the temporary."""
+    if temp.is_dir():
+        _sync(temp)
     if force and out.exists():
         os.replace(temp, out) if temp.is_file() else _rename(temp, out, _EXCHANGE)
     else:
         _rename(temp, out, _NOREPLACE)
-    folder = os.open(out.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    _sync(out.parent)
 
 
 def convert(source: Union[str, Path], out: Union[str, Path], force: bool = False) -> Dict[str, int]:
