@@ -308,18 +308,6 @@ START_TEST(bos_is_not_cut)
 }
 END_TEST
 
-/* What files hold for it: runs of the first versions cut the end. */
-START_TEST(overlong_in_files)
-{
-    for (kvf_overlong o = KVF_OVERLONG_STOP; o <= KVF_OVERLONG_SKIP; o++)
-        ck_assert_int_eq(kvf__overlong_from_file(kvf__overlong_to_file(o)), o);
-    ck_assert_int_eq(kvf__overlong_from_file("truncate"), KVF_OVERLONG_TRUNCATE_END);
-    ck_assert_int_eq(kvf__overlong_from_file("truncate-prompt"), KVF_OVERLONG_TRUNCATE);
-    ck_assert_int_eq(kvf__overlong_from_file(NULL), KVF_OVERLONG_UNSET);
-    ck_assert_int_eq(kvf__overlong_from_file("cut"), KVF_OVERLONG_UNSET);
-}
-END_TEST
-
 START_TEST(batches_are_packed_and_labels_shifted)
 {
     static const int64_t EXAMPLES[] = {1, 0};
@@ -447,7 +435,6 @@ int main(void)
     tcase_add_loop_test(core, prompts_are_cut_at_their_left, 0,
                         (int)(sizeof CUTS / sizeof CUTS[0]));
     tcase_add_loop_test(bos, bos_is_not_cut, 0, (int)(sizeof CUTS / sizeof CUTS[0]));
-    tcase_add_test(core, overlong_in_files);
     tcase_add_test(core, batches_are_packed_and_labels_shifted);
     tcase_add_test(core, an_epoch_sees_every_row_once);
     tcase_add_test(core, steps_by_tokens);

@@ -1,4 +1,4 @@
-/* Values of options by every kind of row, alternatives, aliases, and the lines of recipes. */
+/* Values of options by every kind of row, alternatives, and the lines of recipes. */
 #include "option_table.h"
 
 #include "ck.h"
@@ -42,7 +42,6 @@ static const struct {
     {&ON_OFF, "true", "on or off", {0}},
     {&EITHER, "off", NULL, {.flag = false}},
     {&EITHER, "prefix", NULL, {.flag = true}},
-    {&EITHER, "lead", NULL, {.flag = true}}, /* an alias */
     {&EITHER, "on", "off|prefix", {0}},
     {&WORD, "b", "a|bc", {0}},
     {&WORD, "", "a|bc", {0}},
@@ -99,26 +98,6 @@ START_TEST(texts_are_borrowed)
 }
 END_TEST
 
-START_TEST(aliases)
-{
-    const kvf__option_alias *alias;
-    size_t n = 0;
-    for (; (alias = kvf__option_alias_at(n)) != NULL; n++) {
-        if (alias->value) {
-            ck_assert_str_eq(kvf__option_value(alias->name, alias->alias), alias->value);
-            ck_assert_str_eq(kvf__option_stored_value(alias->name, alias->value), alias->alias);
-        } else {
-            ck_assert_str_eq(kvf__option_name(alias->alias), alias->name);
-            ck_assert_str_eq(kvf__option_stored_name(alias->name), alias->alias);
-        }
-    }
-    ck_assert_uint_gt(n, 0);
-    ck_assert_str_eq(kvf__option_name("lr"), "lr");
-    ck_assert_str_eq(kvf__option_value("lr", "lead"), "lead");
-    ck_assert_ptr_null(kvf__option_value("lr", NULL));
-}
-END_TEST
-
 START_TEST(lines)
 {
     char text[] = "# first\n\n  lr = 0.1 \n[name]\nmap=a=b", *at = text, *name, *value;
@@ -144,7 +123,6 @@ int main(void)
     TCase *core = tcase_create("core");
     tcase_add_loop_test(core, values, 0, (int)(sizeof VALUES / sizeof VALUES[0]));
     tcase_add_test(core, texts_are_borrowed);
-    tcase_add_test(core, aliases);
     tcase_add_test(core, lines);
     suite_add_tcase(suite, core);
     return ck_main(suite);

@@ -237,7 +237,7 @@ typedef struct kvf_option {
     const char *help;
 } kvf_option;
 bool kvf_train_option(size_t index, kvf_option *out);
-/* Sets an option by its long name, or an alias of it, from text ("true" or NULL for flags),
+/* Sets an option by its long name from text ("true" or NULL for flags),
  * checking the value. EUSAGE: the value is none of it, or there is no such option; the line then
  * names the nearest one. `value` is borrowed, but by options of kvf_train_options_create() copied.
  */

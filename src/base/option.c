@@ -1,5 +1,4 @@
-/* Values of options: from text into the field that a row names; the one table of aliases; the lines
- * of recipes and grids. */
+/* Values of options: from text into the field that a row names; the lines of recipes and grids. */
 #include "option_table.h"
 
 #include <ctype.h>
@@ -7,52 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- aliases --------------------------------------------------------------------------------- */
-
-static const kvf__option_alias ALIASES[] = {
-    {"retain", NULL, "meter"},
-    {"share-prefixes", NULL, "share-leads"},
-    {"group-by", "prefix", "lead"},
-    {"max-runs", NULL, "most-runs"},
-    {"label-fraction", NULL, "label-share"},
-};
-enum { N_ALIASES = sizeof ALIASES / sizeof ALIASES[0] };
-
-const kvf__option_alias *kvf__option_alias_at(size_t index)
-{
-    return index < N_ALIASES ? &ALIASES[index] : NULL;
-}
-
-const char *kvf__option_name(const char *text)
-{
-    for (size_t i = 0; i < N_ALIASES; i++)
-        if (!ALIASES[i].value && !strcmp(ALIASES[i].alias, text)) return ALIASES[i].name;
-    return text;
-}
-
-const char *kvf__option_stored_name(const char *name)
-{
-    for (size_t i = 0; i < N_ALIASES; i++)
-        if (!ALIASES[i].value && !strcmp(ALIASES[i].name, name)) return ALIASES[i].alias;
-    return name;
-}
-
-const char *kvf__option_value(const char *name, const char *text)
-{
-    for (size_t i = 0; text && i < N_ALIASES; i++)
-        if (ALIASES[i].value && !strcmp(ALIASES[i].name, name) && !strcmp(ALIASES[i].alias, text))
-            return ALIASES[i].value;
-    return text;
-}
-
-const char *kvf__option_stored_value(const char *name, const char *value)
-{
-    for (size_t i = 0; value && i < N_ALIASES; i++)
-        if (ALIASES[i].value && !strcmp(ALIASES[i].name, name) && !strcmp(ALIASES[i].value, value))
-            return ALIASES[i].alias;
-    return value;
-}
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -147,9 +100,8 @@ static void add_text(kvf__strings *list, const char *value)
     list->item[list->n++] = value;
 }
 
-const char *kvf__option_set(const kvf__option_row *row, const char *text, void *options)
+const char *kvf__option_set(const kvf__option_row *row, const char *value, void *options)
 {
-    const char *value = kvf__option_value(row->name, text);
     void *field = (char *)options + row->offset;
     if (!value && row->kind != KVF_FLAG) return row->argument;
     switch (row->kind) {

@@ -72,7 +72,6 @@ const cli_command *cli_command_find(const char *name);
 /* Rows of a command in the order of its --help: its own, those of train, the common ones. NULL past
  * the last. */
 const kvf__option_row *cli_row(const cli_command *command, size_t index);
-/* By name or alias. */
 const kvf__option_row *cli_row_find(const cli_command *command, const char *name);
 
 /* ---- a call ---------------------------------------------------------------------------------- */

@@ -27,18 +27,12 @@ const kvf__option_row *cli_row(const cli_command *command, size_t index)
     return index < N_COMMON ? &COMMON[index] : NULL;
 }
 
-static const kvf__option_row *find_row(const cli_command *command, const char *name)
+const kvf__option_row *cli_row_find(const cli_command *command, const char *name)
 {
     const kvf__option_row *row;
     for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
         if (!strcmp(row->name, name)) return row;
     return NULL;
-}
-
-const kvf__option_row *cli_row_find(const cli_command *command, const char *name)
-{
-    const kvf__option_row *row = find_row(command, name);
-    return row ? row : find_row(command, kvf__option_name(name));
 }
 
 /* The row of "name" or "name=value" (n bytes of name). */

@@ -506,22 +506,6 @@ static const char ENVIRONMENT[] =
     "                 passive, and GOMP_SPINCOUNT to 2000: about 20 microseconds before a\n"
     "                 thread sleeps, much faster on a machine with other work\n";
 
-/* Earlier names, out of the table that the parsers read. */
-static const char *aliases_text(void)
-{
-    static char text[1024];
-    const kvf__option_alias *alias;
-    size_t n = (size_t)snprintf(text, sizeof text,
-                                "Earlier names of options and values. They are accepted on the "
-                                "command line, in recipes\nand grids, and are the ones that "
-                                "files store:\n");
-    for (size_t i = 0; (alias = kvf__option_alias_at(i)) != NULL && n < sizeof text; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n,
-                              alias->value ? "  --%s %s: %s\n" : "  --%s%s: --%s\n", alias->name,
-                              alias->value ? alias->value : "", alias->alias);
-    return text;
-}
-
 const char cli_description[] =
     "Trains key/value prefixes for frozen pretrained transformers, folds the trained encoder into "
     "a static prefix, and uses it.";
@@ -552,9 +536,8 @@ const char *cli_topic(size_t index, const char **name)
                   {"experiments", EXPERIMENTS},
                   {"scaling", SCALING},
                   {"usage", USAGE},
-                  {"environment", ENVIRONMENT},
-                  {"aliases", NULL}};
+                  {"environment", ENVIRONMENT}};
     if (index >= sizeof TOPICS / sizeof TOPICS[0]) return NULL;
     *name = TOPICS[index].name;
-    return TOPICS[index].text ? TOPICS[index].text : aliases_text();
+    return TOPICS[index].text;
 }

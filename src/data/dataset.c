@@ -9,20 +9,6 @@
 
 #include <string.h>
 
-const char *kvf__overlong_to_file(kvf_overlong overlong)
-{
-    static const char *const WORDS[] = {"", "stop", "truncate-prompt", "truncate-end", "skip"};
-    return WORDS[overlong];
-}
-
-kvf_overlong kvf__overlong_from_file(const char *stored)
-{
-    if (stored && !strcmp(stored, "truncate")) return KVF_OVERLONG_TRUNCATE_END;
-    for (kvf_overlong o = KVF_OVERLONG_STOP; stored && o <= KVF_OVERLONG_SKIP; o++)
-        if (!strcmp(stored, kvf__overlong_to_file(o))) return o;
-    return KVF_OVERLONG_UNSET;
-}
-
 kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out)
 {
     for (kvf__task task = KVF__TASK_LM; task <= KVF__TASK_CHOICE; task++)

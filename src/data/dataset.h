@@ -8,10 +8,6 @@
 
 #include <kvfold/train.h>
 
-/* The option as files hold it, and back: the first versions wrote "truncate" where they cut the end
- * of every row, so "truncate" of today is "truncate-prompt" there. UNSET: NULL, or no such word. */
-const char *kvf__overlong_to_file(kvf_overlong overlong);
-kvf_overlong kvf__overlong_from_file(const char *stored);
 /* "lm", "seq-cls", ...; EUSAGE lists the known ones. */
 kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out);
 

@@ -62,22 +62,6 @@ const char *kvf__choice_at(const char *alternatives, int index, size_t *n);
 #define KVF__CHAT_TEMPLATES                                                                        \
     "auto|none|rendered|chatml|llama3|mistral|gemma|phi3|phi4|phi4-mini|olmo2|no-system|NAME:DATE"
 
-/* An earlier name of an option, or of a value of it. Both are accepted wherever the present ones
- * are, and both are the ones that files store. */
-typedef struct kvf__option_alias {
-    const char *name, *value; /* value NULL: the alias is one of the option's name */
-    const char *alias;
-} kvf__option_alias;
-/* By index, NULL past the last. */
-const kvf__option_alias *kvf__option_alias_at(size_t index);
-/* The present name of an option, the present value of an option by that name; the text itself
- * where it is no alias. */
-const char *kvf__option_name(const char *text);
-const char *kvf__option_value(const char *name, const char *text);
-/* The way back: name and value as files store them. */
-const char *kvf__option_stored_name(const char *name);
-const char *kvf__option_stored_value(const char *name, const char *value);
-
 /* The name of those tried that is nearest to what was typed; NULL: none is near. */
 typedef struct kvf__nearest {
     const char *word; /* [n] */

@@ -61,14 +61,8 @@ static kvf_status check_name(grid_parser *p, const char *name)
                    kvf__sweep_common(name));
     if (kvf__sweep_refusal(name)) return BAD(p, "--%s: %s", name, kvf__sweep_refusal(name));
     for (size_t i = 0; (row = kvf__sweep_option_row(i)) != NULL; i++)
-        if (!strcmp(kvf__option_name(name), row->name)) return KVF_OK;
+        if (!strcmp(name, row->name)) return KVF_OK;
     return BAD(p, "option \"%.60s\" is not known", name);
-}
-
-/* Runs are named after the names that the file has, aliases among them. */
-static bool is_same(const char *a, const char *b)
-{
-    return !strcmp(kvf__option_name(a), kvf__option_name(b));
 }
 
 /* The options of the file, each once. */
@@ -83,7 +77,7 @@ static kvf_status add_axis(grid_parser *p, const char *name, char *list)
 {
     axis *a = &p->axes[p->n_axes];
     for (size_t i = 0; i < p->n_axes; i++)
-        if (is_same(p->axes[i].name, name))
+        if (!strcmp(p->axes[i].name, name))
             return BAD(p, "%s was given on line %d already", name, p->axes[i].line);
     *a = (axis){.name = name, .line = p->line, .values = p->values + p->n_values};
     while (list) {
@@ -113,7 +107,7 @@ static kvf_status add_to_section(grid_parser *p, const char *name, const char *v
 {
     const kvf__setting setting = {name, value, p->line};
     for (size_t i = 0; i < p->section->n; i++)
-        if (is_same(p->section->settings[i].name, name))
+        if (!strcmp(p->section->settings[i].name, name))
             return BAD(p, "%s was given on line %d already", name, p->section->settings[i].line);
     KVF_TRY(check_value(p, name, value));
     return add_setting(p, p->section, &setting);

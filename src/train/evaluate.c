@@ -4,6 +4,7 @@
  * bit.
  */
 #include "evaluation.h"
+#include "options_priv.h"
 #include "outfile.h"
 #include "verbalizer.h"
 
@@ -25,6 +26,14 @@ static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64
     return asked && asked < longest ? asked : longest;
 }
 
+static kvf_overlong stored_overlong(const kvf_prefix *prefix)
+{
+    const kvf_json *word = kvf_json_get(prefix->file.options, "overlong");
+    kvf_train_options trained = {0};
+    kvf__option_set(&kvf__option_find("overlong")->row, kvf_json_str(word, NULL), &trained);
+    return trained.overlong;
+}
+
 kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                           const kvf_eval_options *options, kvf__renderer *renderer,
                           kvf__dataset_options *out)
@@ -40,9 +49,7 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
         .limit = options->limit,
         .overlong = options->overlong,
     };
-    if (!load.overlong && prefix)
-        load.overlong = kvf__overlong_from_file(
-            kvf_json_str(kvf_json_get(prefix->file.options, "overlong"), NULL));
+    if (!load.overlong && prefix) load.overlong = stored_overlong(prefix);
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, options->map, renderer));
     load.render = renderer->render;
     *out = load;

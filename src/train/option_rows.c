@@ -5,13 +5,7 @@
 
 #include <string.h>
 
-enum {
-    LOCAL = KVF__LOCAL,
-    FREE = KVF__FREE,
-    LATER = KVF__LATER,
-    DISTILL = KVF__DISTILL,
-    RARE = KVF__LATER | KVF__RARE
-};
+enum { LOCAL = KVF__LOCAL, FREE = KVF__FREE, DISTILL = KVF__DISTILL };
 
 #define ALL NULL
 #define OPTION(name, argument, initial, kind, field, rules, methods, task, help)                   \
@@ -43,7 +37,7 @@ static const kvf__option ROWS[] = {
            "load everything, show what would be done and what it would take, and stop"),
     OPTION("allow-other-base", NULL, "", KVF_FLAG, allow_other_base, LOCAL, ALL, ALL,
            "accept --init-kv and --init-from files made for another base"),
-    OPTION("task", "lm|seq-cls|token-cls|qa|multiple-choice", "lm", KVF_WORD, task, LATER, ALL, ALL,
+    OPTION("task", "lm|seq-cls|token-cls|qa|multiple-choice", "lm", KVF_WORD, task, 0, ALL, ALL,
            "what the base is tuned for; all but lm train a head too; NAME=KIND for one of several "
            "tasks"),
     OPTION("method", KVF__METHOD_CHOICES, "mlp", KVF_WORD, method, DISTILL, ALL, ALL,
@@ -53,26 +47,25 @@ static const kvf__option ROWS[] = {
     OPTION("encoder-hidden", "N", "512", KVF_COUNT, encoder_hidden, DISTILL, "mlp|p-tuning", ALL,
            "hidden width M of the encoder: mlp, p-tuning"),
     OPTION(
-        "layers", "A-B,...", "all", KVF_TEXT, layers, LATER, PREFIXES, ALL,
+        "layers", "A-B,...", "all", KVF_TEXT, layers, 0, PREFIXES, ALL,
         "layers that have a prefix, from 0 on, as 4-7 or 0,2,4-7; the others attend to none, and "
         "there is no PEFT form"),
-    OPTION("places", "WORD,...", "all", KVF_TEXT, places, RARE, PREFIXES, ALL,
+    OPTION("places", "WORD,...", "all", KVF_TEXT, places, 0, PREFIXES, ALL,
            "encoder-decoders: where the prefix is attended to: encoder, decoder (both in their "
            "self-attention), cross; peft: decoder in PEFT's form, where T5's relative bias counts "
            "the prefix"),
-    OPTION("p-encoder", "lstm|mlp", "lstm", KVF_WORD, p_encoder, LATER, ALL, ALL,
+    OPTION("p-encoder", "lstm|mlp", "lstm", KVF_WORD, p_encoder, 0, ALL, ALL,
            "p-tuning: what the virtual tokens come out of"),
-    OPTION("unfreeze", "off|base", "off", KVF_EITHER, unfreeze_base, LATER, "p-tuning", ALL,
+    OPTION("unfreeze", "off|base", "off", KVF_EITHER, unfreeze_base, 0, "p-tuning", ALL,
            "p-tuning: base trains the base's weights too"),
-    OPTION("base-lr", "X", "2e-05", KVF_AMOUNT, base_lr, LATER, "p-tuning", ALL,
+    OPTION("base-lr", "X", "2e-05", KVF_AMOUNT, base_lr, 0, "p-tuning", ALL,
            "learning rate of the base's weights, with --unfreeze"),
     OPTION(
-        "p-template", "TEXT", "virtual tokens lead", KVF_TEXT, p_template, LATER, ALL, ALL,
+        "p-template", "TEXT", "virtual tokens lead", KVF_TEXT, p_template, 0, ALL, ALL,
         "prompt, p-tuning: where virtual tokens are, as \"{p:3} {text} {p:2}\"; {text}, "
         "{text_pair}, {prompt} and {completion} are fields of the row, [MASK] is the mask token; "
         "without {p} also for prefixes of seq-cls"),
-    OPTION("verbalizer", "LABEL=WORD,...", "", KVF_TEXT, verbalizer, LATER, PREFIXES "|" VECTORS,
-           ALL,
+    OPTION("verbalizer", "LABEL=WORD,...", "", KVF_TEXT, verbalizer, 0, PREFIXES "|" VECTORS, ALL,
            "seq-cls: the word that means each label at [MASK] of --p-template, on causal bases as "
            "what comes next, at the end; no head is trained"),
     OPTION("init", "vocab|random|zero|text|kv|match|centroids",
@@ -95,25 +88,24 @@ static const kvf__option ROWS[] = {
         "weights of a run or prefix file, with its head where the labels agree; not its optimizer"),
     OPTION("approximate", NULL, "", KVF_FLAG, approximate, LOCAL | DISTILL, "mlp|p-tuning", ALL,
            "start from what the encoder comes nearest to, even if that misses by more than 0.01"),
-    OPTION("log-weight", "off|fixed|train", "off", KVF_CHOICE, log_weight, RARE | DISTILL, PREFIXES,
-           ALL,
+    OPTION("log-weight", "off|fixed|train", "off", KVF_CHOICE, log_weight, DISTILL, PREFIXES, ALL,
            "a number for each virtual token and key head that is added to the scores of its key: "
            "kept as it starts, or trained"),
-    OPTION("start-mass", "X", "0, or of the file to start from", KVF_REAL, start_mass,
-           RARE | DISTILL, PREFIXES, ALL,
+    OPTION("start-mass", "X", "0, or of the file to start from", KVF_REAL, start_mass, DISTILL,
+           PREFIXES, ALL,
            "log-weights start so that the prefix has e^X times the attention that the text's own "
            "tokens have; -10: next to none"),
-    OPTION("log-weight-lr", "X", "0.1", KVF_AMOUNT, log_weight_lr, RARE | DISTILL, PREFIXES, ALL,
+    OPTION("log-weight-lr", "X", "0.1", KVF_AMOUNT, log_weight_lr, DISTILL, PREFIXES, ALL,
            "learning rate of log-weights: --log-weight train"),
     OPTION("lr", "X", "by method", KVF_AMOUNT, lr, DISTILL, ALL, ALL,
            "learning rate; mlp, direct, projected 0.03, for token-cls 0.05, with any head times "
            "sqrt(batch-size / 8), at most 0.1; prompt 0.3, p-tuning 0.001"),
-    OPTION("train-head", NULL, "", KVF_FLAG, train_head, LATER, ALL, ALL,
+    OPTION("train-head", NULL, "", KVF_FLAG, train_head, 0, ALL, ALL,
            "lm: train the language model's head too; a tied base is untied, its embedding stays"),
-    OPTION("head-lr", "X", "by task", KVF_AMOUNT, head_lr, LATER, ALL, ALL,
+    OPTION("head-lr", "X", "by task", KVF_AMOUNT, head_lr, 0, ALL, ALL,
            "learning rate of the head, in its own units; 0.01, for seq-cls with K classes 0.01 "
            "times K - 1, at most 0.05; of --train-head 0.0003"),
-    OPTION("head-dropout", "X", "the config's", KVF_AMOUNT, head_dropout, LATER, ALL, ALL,
+    OPTION("head-dropout", "X", "the config's", KVF_AMOUNT, head_dropout, 0, ALL, ALL,
            "dropout on what the head reads, while training"),
     OPTION("lr-units", "prefix|parameter", "prefix", KVF_EITHER, lr_per_parameter, 0,
            PREFIXES "|" VECTORS, ALL,
@@ -128,19 +120,18 @@ static const kvf__option ROWS[] = {
            "tokens per step instead of rows; auto: so many that weights are read for little of a "
            "step's time, by the shapes of base and method alone"),
     OPTION("format", "auto|jsonl|json|tsv|csv|conll|squad|superglue|text", "auto", KVF_WORD, format,
-           LATER | DISTILL, ALL, ALL, "of the data files; auto: by name and content"),
-    OPTION("no-header", NULL, "", KVF_FLAG, no_header, LATER, ALL, ALL,
+           DISTILL, ALL, ALL, "of the data files; auto: by name and content"),
+    OPTION("no-header", NULL, "", KVF_FLAG, no_header, 0, ALL, ALL,
            "the first line of TSV or CSV is a row"),
-    OPTION("columns", "NAME,...", "the header's", KVF_TEXT, columns, LATER, ALL, ALL,
+    OPTION("columns", "NAME,...", "the header's", KVF_TEXT, columns, 0, ALL, ALL,
            "names of the columns of TSV or CSV; -: not read"),
-    OPTION("split-text", "N", "off", KVF_COUNT, split_text, LATER, ALL, "lm",
+    OPTION("split-text", "N", "off", KVF_COUNT, split_text, 0, ALL, "lm",
            "lm: data files are plain text, cut into rows of N tokens"),
-    OPTION("limit", "N", "all", KVF_COUNT, limit, LATER, ALL, ALL,
-           "read the first N rows of --data"),
+    OPTION("limit", "N", "all", KVF_COUNT, limit, 0, ALL, ALL, "read the first N rows of --data"),
     OPTION(
-        "valid-split", "X", "off", KVF_AMOUNT, valid_split, LATER, ALL, ALL,
+        "valid-split", "X", "off", KVF_AMOUNT, valid_split, 0, ALL, ALL,
         "validate on a share X of the rows of --data, drawn by --seed, which are not trained on"),
-    OPTION("regression", "on|off", "off", KVF_ON_OFF, regression, LATER, ALL, "seq-cls",
+    OPTION("regression", "on|off", "off", KVF_ON_OFF, regression, 0, ALL, "seq-cls",
            "seq-cls: labels are numbers, the loss is the squared error"),
     OPTION(
         "labels", "NAME,...", "the training data's", KVF_TEXT, labels, LOCAL, ALL, ALL,
@@ -148,30 +139,30 @@ static const kvf__option ROWS[] = {
         "occur in validation alone must be named; NAME=A,B,C for one of several tasks"), /* the head
                                                                                          has them
                                                                                        */
-    OPTION("doc-stride", "N", "128", KVF_COUNT, doc_stride, LATER, ALL, "qa",
+    OPTION("doc-stride", "N", "128", KVF_COUNT, doc_stride, 0, ALL, "qa",
            "qa: tokens that two windows of a long context share"),
     OPTION("share-prefixes", "auto|off", "auto", KVF_EITHER, share_off, 0, ALL, ALL,
            "compute tokens that rows of a step begin with once (exact)"),
-    OPTION("group-by", "off|prefix", "off", KVF_EITHER, group_by_prefix, LATER, ALL, ALL,
+    OPTION("group-by", "off|prefix", "off", KVF_EITHER, group_by_prefix, 0, ALL, ALL,
            "prefix: rows that begin alike come into the same steps"),
-    OPTION("task-prefix", "shared|low-rank", "shared", KVF_EITHER, low_rank_tasks, LATER, ALL, ALL,
+    OPTION("task-prefix", "shared|low-rank", "shared", KVF_EITHER, low_rank_tasks, 0, ALL, ALL,
            "several tasks: one prefix for all, or for each the shared one times a matrix of rank 1 "
            "per layer"),
-    OPTION("mix", "proportional|equal", "proportional", KVF_EITHER, equal_mix, LATER, ALL, ALL,
+    OPTION("mix", "proportional|equal", "proportional", KVF_EITHER, equal_mix, 0, ALL, ALL,
            "several tasks: each step is one task's, drawn by their rows, or each as often"),
     OPTION("grad-accum", "N", "1", KVF_COUNT, grad_accum, DISTILL, ALL, ALL,
            "parts in which a step's rows are computed, to save memory"),
     OPTION("recompute", "on|off", "off", KVF_ON_OFF, recompute, FREE, ALL, ALL,
            "compute layers again for the backward pass instead of keeping what they leave: less "
            "memory, more time, the same bits"),
-    OPTION("keep-states", "SIZE", "off", KVF_TEXT, keep_states, RARE | FREE, PREFIXES, ALL,
+    OPTION("keep-states", "SIZE", "off", KVF_TEXT, keep_states, FREE, PREFIXES, ALL,
            "with --layers or --places: compute the layers below the first prefix once for each "
            "row, of --valid too, and keep what they give in so much memory, as 2G, then in a file "
            "beside --out"),
-    OPTION("weight-dtype", "auto|f32|bf16|int8", "auto", KVF_CHOICE, weight_dtype, LATER, ALL, ALL,
+    OPTION("weight-dtype", "auto|f32|bf16|int8", "auto", KVF_CHOICE, weight_dtype, 0, ALL, ALL,
            "frozen weights: one copy in this type, packed layer by layer just before use; auto: "
            "packed once, in both directions"),
-    OPTION("stream-layers", "on|off", "off", KVF_ON_OFF, stream_layers, FREE | LATER, ALL, ALL,
+    OPTION("stream-layers", "on|off", "off", KVF_ON_OFF, stream_layers, FREE, ALL, ALL,
            "read each layer from the file when it is computed, for bases larger than memory: the "
            "same bits; with --recompute on unless that is off"),
     OPTION("max-length", "N", "the model's", KVF_COUNT, max_length, DISTILL, ALL, ALL,
@@ -190,11 +181,11 @@ static const kvf__option ROWS[] = {
     OPTION("weight-decay", "X", "0", KVF_AMOUNT, weight_decay, 0, ALL, ALL,
            "decoupled weight decay"),
     OPTION("optimizer", "natural|adamw", "natural; adamw with --lr-units parameter", KVF_EITHER,
-           optimizer_adamw, LATER, "mlp", ALL,
+           optimizer_adamw, 0, "mlp", ALL,
            "mlp: natural keeps AdamW's moments of the prefix itself, and the encoder's last layer "
            "makes the step; adamw: those of each parameter"),
     OPTION("value-optimizer", "adamw|muon", "muon for token-cls from centroids, else adamw",
-           KVF_EITHER, values_muon, LATER, "mlp|direct", ALL,
+           KVF_EITHER, values_muon, 0, "mlp|direct", ALL,
            "what steps the prefix's values; muon: the momentum of each head, its singular values "
            "made more alike; keys step by AdamW"),
     OPTION("beta1", "X", "by method", KVF_AMOUNT, beta1, 0, ALL, ALL,
@@ -203,47 +194,47 @@ static const kvf__option ROWS[] = {
     OPTION("eps", "X", "1e-08", KVF_AMOUNT, eps, 0, ALL, ALL, "AdamW"),
     OPTION("clip", "X", "1", KVF_AMOUNT, clip, 0, ALL, ALL,
            "largest gradient norm; 0: no clipping"),
-    OPTION("skip-nonfinite", "N", "0", KVF_COUNT, skip_nonfinite, FREE | LATER, ALL, ALL,
+    OPTION("skip-nonfinite", "N", "0", KVF_COUNT, skip_nonfinite, FREE, ALL, ALL,
            "steps to leave out where loss or gradient is not finite"),
-    OPTION("spike-guard", "X", "off", KVF_AMOUNT, spike_guard, LATER, ALL, ALL,
+    OPTION("spike-guard", "X", "off", KVF_AMOUNT, spike_guard, 0, ALL, ALL,
            "leave out steps whose loss is above X times the mean of the last 32, once there are 8"),
-    OPTION("prefix-dropout", "X", "0", KVF_AMOUNT, prefix_dropout, LATER, PREFIXES "|" VECTORS, ALL,
+    OPTION("prefix-dropout", "X", "0", KVF_AMOUNT, prefix_dropout, 0, PREFIXES "|" VECTORS, ALL,
            "share of the prefix's keys and values dropped while training"),
-    OPTION("prefix-dropout-per-row", NULL, "", KVF_FLAG, prefix_dropout_per_row, LATER, ALL, ALL,
+    OPTION("prefix-dropout-per-row", NULL, "", KVF_FLAG, prefix_dropout_per_row, 0, ALL, ALL,
            "a mask for each row of a step instead of one for all; nothing is shared between rows "
            "then"),
-    OPTION("adapter-size", "N", "64", KVF_COUNT, adapter_size, LATER, "adapter", ALL,
+    OPTION("adapter-size", "N", "64", KVF_COUNT, adapter_size, 0, "adapter", ALL,
            "adapter: width of the bottleneck"),
-    OPTION("adapter-activation", "gelu|relu|tanh", "gelu", KVF_WORD, adapter_activation, LATER,
+    OPTION("adapter-activation", "gelu|relu|tanh", "gelu", KVF_WORD, adapter_activation, 0,
            "adapter", ALL, "adapter: between its two products"),
-    OPTION("adapter-norms", "on|off", "on", KVF_EITHER, adapter_norms_off, LATER, "adapter", ALL,
+    OPTION("adapter-norms", "on|off", "on", KVF_EITHER, adapter_norms_off, 0, "adapter", ALL,
            "adapter: train the base's norms too"),
     OPTION(
-        "adapter-placement", "serial|parallel|attn|ffn", "serial", KVF_WORD, adapter_placement,
-        LATER, "adapter", ALL,
+        "adapter-placement", "serial|parallel|attn|ffn", "serial", KVF_WORD, adapter_placement, 0,
+        "adapter", ALL,
         "adapter: on the output of both sub-layers, parallel to them, or on that of attention or "
         "feed-forward part alone"),
-    OPTION("base-dropout", "X", "0", KVF_AMOUNT, base_dropout, LATER, ALL, ALL,
+    OPTION("base-dropout", "X", "0", KVF_AMOUNT, base_dropout, 0, ALL, ALL,
            "dropout of the base while training: on embeddings, what each half of a block adds, and "
            "the probabilities of attention where the config has a rate for them"),
     OPTION("eval-every", "N", "epoch", KVF_COUNT, eval_every, FREE | DISTILL, ALL, ALL,
            "steps between validations"),
     OPTION("save-every", "N", "epoch", KVF_COUNT, save_every, FREE | DISTILL, ALL, ALL,
            "steps between saves"),
-    OPTION("metric", "NAME", "by task", KVF_TEXT, metric, LATER, ALL, ALL,
+    OPTION("metric", "NAME", "by task", KVF_TEXT, metric, 0, ALL, ALL,
            "what the best checkpoint is best in: loss, accuracy, f1, exact_match, ...; of equal "
            "ones that of the lowest loss"),
     OPTION("retain", "FILE", "", KVF_TEXT, retention, LOCAL | DISTILL, ALL, ALL,
            "lm: text that the prefix is not meant to change; its loss is measured, and that of "
            "the bare base"),
-    OPTION("kl-to-base", "X", "0", KVF_AMOUNT, kl_to_base, LATER | DISTILL, ALL, ALL,
+    OPTION("kl-to-base", "X", "0", KVF_AMOUNT, kl_to_base, DISTILL, ALL, ALL,
            "adds X times KL(base || with the prefix) on rows of the --retain file to the loss, "
            "over the base's 20 likeliest items at each label"),
-    OPTION("early-stop", "N", "off", KVF_COUNT, early_stop, LATER | DISTILL, ALL, ALL,
+    OPTION("early-stop", "N", "off", KVF_COUNT, early_stop, DISTILL, ALL, ALL,
            "stop after N validations without a better one"),
     OPTION("position-start", "P|N", "P", KVF_TEXT, position_start, DISTILL, PREFIXES "|" VECTORS,
            ALL, "position of a row's first token"),
-    OPTION("infix", NULL, "", KVF_FLAG, infix, LATER, PREFIXES "|" VECTORS, ALL,
+    OPTION("infix", NULL, "", KVF_FLAG, infix, 0, PREFIXES "|" VECTORS, ALL,
            "lm: the prefix is inside rows, before the last token of the prompt, and the prompt "
            "before it does not see it"),
     OPTION("chat-template", KVF__CHAT_TEMPLATES, "auto", KVF_WORD, chat_template, DISTILL, ALL,
@@ -291,9 +282,8 @@ const kvf__option *kvf__option_at(size_t index)
     return index < N_ROWS ? &ROWS[index] : NULL;
 }
 
-const kvf__option *kvf__option_find(const char *text)
+const kvf__option *kvf__option_find(const char *name)
 {
-    const char *name = kvf__option_name(text);
     for (size_t i = 0; i < N_ROWS; i++)
         if (!strcmp(ROWS[i].row.name, name)) return &ROWS[i];
     return NULL;

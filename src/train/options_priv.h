@@ -8,10 +8,7 @@
 enum {
     KVF__LOCAL = 1,   /* paths and what the caller wants this time: not stored */
     KVF__FREE = 2,    /* stored, but may change on --resume */
-    KVF__LATER = 4,   /* stored, but runs of version 0.1.0 lack it: its default then */
-    KVF__DISTILL = 8, /* not about storing: distill has the option, too */
-    KVF__RARE = 16,   /* LATER, and stored only where it is not at its default: else files keep
-                         their bytes */
+    KVF__DISTILL = 4, /* not about storing: distill has the option, too */
 };
 
 typedef struct kvf__option {
@@ -22,8 +19,8 @@ typedef struct kvf__option {
 
 /* NULL past the last. */
 const kvf__option *kvf__option_at(size_t index);
-/* By its name or an alias. NULL: no such option. */
-const kvf__option *kvf__option_find(const char *text);
+/* NULL: no such option. */
+const kvf__option *kvf__option_find(const char *name);
 /* Notes that a row was set: its place in `given`. */
 void kvf__option_mark(kvf_train_options *options, const kvf__option *row);
 

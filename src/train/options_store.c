@@ -6,25 +6,19 @@
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
-static bool is_overlong(const kvf__option *r)
-{
-    return r->row.offset == offsetof(kvf_train_options, overlong);
-}
-
 static kvf_json *choice_json(const kvf__option *r, int index)
 {
     char word[32];
     size_t n = 0;
     const char *at = kvf__choice_at(r->row.argument, index, &n);
     snprintf(word, sizeof word, "%.*s", (int)n, at ? at : "");
-    return kvf_json_new_str(kvf__option_stored_value(r->row.name, word));
+    return kvf_json_new_str(word);
 }
 
 static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
 {
     const void *at = kvf__option_field(o, r);
     const char *text;
-    if (is_overlong(r)) return kvf_json_new_str(kvf__overlong_to_file(o->overlong));
     switch (r->row.kind) {
     case KVF_COUNT:
     case KVF_OR_AUTO:
@@ -42,8 +36,10 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
         return choice_json(r, *(const bool *)at);
     case KVF_CHOICE:
         return choice_json(r, *(const int *)at);
+    case KVF_CHOICE_1:
+        return choice_json(r, *(const int *)at - 1);
     default:
-        text = kvf__option_stored_value(r->row.name, *(const char *const *)at);
+        text = *(const char *const *)at;
         return kvf_json_new_str(text ? text : "");
     }
 }
@@ -73,14 +69,12 @@ static bool same_value(const kvf_train_options *a, const kvf_train_options *b, c
 
 kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *options, kvf_json **out)
 {
-    const kvf_train_options defaults = kvf_train_defaults();
     kvf_json *object = kvf_json_object();
     bool good = object != NULL;
     const kvf__option *r;
     for (size_t i = 0; good && (r = kvf__option_at(i)) != NULL; i++)
-        if (!(r->rules & KVF__LOCAL) &&
-            !(r->rules & KVF__RARE && same_value(options, &defaults, r)))
-            good = kvf_json_set(object, kvf__option_stored_name(r->row.name), value_of(options, r));
+        if (!(r->rules & KVF__LOCAL))
+            good = kvf_json_set(object, r->row.name, value_of(options, r));
     if (!good) {
         kvf_json_free(object);
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
@@ -94,7 +88,6 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
 {
     void *at = kvf__option_field(o, r);
     const char *text = kvf_json_str(value, NULL);
-    if (is_overlong(r)) return (o->overlong = kvf__overlong_from_file(text)) != KVF_OVERLONG_UNSET;
     switch (r->row.kind) {
     case KVF_COUNT:
     case KVF_OR_AUTO:
@@ -118,14 +111,6 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
     }
 }
 
-/* What the version that made a run did not know is at its default; there was one optimizer then. */
-static void take_default(kvf_train_options *o, const kvf_train_options *defaults,
-                         const kvf__option *r)
-{
-    memcpy(kvf__option_field(o, r), kvf__option_field(defaults, r), field_size(r));
-    if (r->row.offset == offsetof(kvf_train_options, optimizer_adamw)) o->optimizer_adamw = true;
-}
-
 /* auto: whatever the run has, if it is of that kind. */
 static bool leaves_open(const kvf_train_options *o, const kvf_train_options *was,
                         const kvf__option *r)
@@ -146,12 +131,9 @@ kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_o
                      !same_value(options, &defaults, r);
         if (given && r->rules & KVF__FREE) continue;
         kvf_train_options was = *options;
-        const char *name = kvf__option_stored_name(r->row.name);
-        const kvf_json *value = kvf_json_get(stored, name);
-        if (!value && r->rules & KVF__LATER)
-            take_default(&was, &defaults, r);
-        else if (!read_value(&was, r, value))
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path, name);
+        if (!read_value(&was, r, kvf_json_get(stored, r->row.name)))
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path,
+                             r->row.name);
         if (given && !leaves_open(options, &was, r) && !same_value(options, &was, r))
             return kvf__fail(
                 ctx, KVF_EUSAGE,

@@ -85,7 +85,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--lengths", help="file of row lengths, as kvfold bench --lengths")
-    parser.add_argument("--label-share", type=float, default=0.25)
+    parser.add_argument("--label-fraction", type=float, default=0.25)
     parser.add_argument("--prefix-length", type=int, default=20)
     parser.add_argument("--encoder-hidden", type=int, default=512)
     parser.add_argument("--threads", type=int, default=2)
@@ -144,7 +144,7 @@ def make_batches(args):
         with open(args.lengths) as file:
             lengths = [int(word) for word in file.read().replace(",", " ").split()]
     vocabulary = SHAPES[args.shape].vocab_size
-    return [make_batch(lengths[at:at + args.batch], vocabulary, args.label_share) for at in range(0, len(lengths), args.batch)]
+    return [make_batch(lengths[at:at + args.batch], vocabulary, args.label_fraction) for at in range(0, len(lengths), args.batch)]
 
 
 def step(model, parameters, optimizer, batch, mode):

@@ -50,7 +50,7 @@ misuse 'one of --shape and --base is needed, not both' --shape tiny --base model
 misuse '--steps 0: want a whole number from 1 on' --steps 0
 misuse '--batch 0: want a whole number from 1 on' --shape tiny --batch 0
 misuse '--label-fraction 1.5: want above 0 and at most 1' --shape tiny --label-fraction 1.5
-misuse '--label-fraction 1.5: want above 0 and at most 1' --shape tiny --label-share 1.5
+misuse '--label-fraction 1.5: want above 0 and at most 1' --shape tiny --label-fraction 1.5
 misuse 'a row of 493 tokens: the model has room for 492 behind the prefix' --shape tiny --length 493
 misuse '--lengths: "1" is no length of a row, want a whole number from 2 on' --shape tiny --lengths 7,1
 misuse '--recompute "yes": want on or off' --recompute yes

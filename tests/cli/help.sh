@@ -41,7 +41,7 @@ has out 'what is trained: see help methods (default: mlp)'
 run 0 generate --help
 has out 'most new tokens (default: 64)'
 
-for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps experiments scaling usage environment aliases; do
+for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps experiments scaling usage environment; do
     run 0 help $topic
     err_is
     [ -s out ] || fail "help $topic is empty"

@@ -64,7 +64,6 @@ err_is 'kvfold: --man: command "nothing" is not known; try kvfold --help'
 "$KVFOLD" --help | sed -n -e 's/^  \([a-z][a-z-]*\) .*/\1/p' -e 's/^commands to \(.*\):$/\1:/p' | sed '/^help$/,$d' >groups.txt
 sed -n '/^\.Sh COMMANDS$/,/^\.Sh OPTIONS$/p' kvfold.1 | sed -n -e 's/^\.Ss \(.*\)$/\1:/p' -e 's/^\.It Xr kvfold-\([a-z-]*\) 1$/\1/p' >man_groups.txt
 diff groups.txt man_groups.txt >difference || fail "groups of --help (<) and manual (>): $(cat difference)"
-for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps experiments scaling usage environment aliases; do
+for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps experiments scaling usage environment; do
     has kvfold.1 "^\.Ss $topic\$"
 done
-has kvfold.1 '^  --retain: --meter$'

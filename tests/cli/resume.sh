@@ -40,20 +40,20 @@ train 0 --out parts.h5 --valid valid.jsonl --steps 11 --resume --json
 
 # rows that begin alike in the same steps: stored, and the same order on every way there
 # shellcheck disable=SC2086
-train 0 $run_options --group-by lead --out lead.h5 --steps 10
+train 0 $run_options --group-by prefix --out grouped.h5 --steps 10
 # shellcheck disable=SC2086
-train 0 $run_options --group-by prefix --out lead_parts.h5 --steps 5
-train 0 --out lead_parts.h5 --valid valid.jsonl --steps 10 --resume
-same lead.h5 lead_parts.h5
+train 0 $run_options --group-by prefix --out grouped_parts.h5 --steps 5
+train 0 --out grouped_parts.h5 --valid valid.jsonl --steps 10 --resume
+same grouped.h5 grouped_parts.h5
 # shellcheck disable=SC2086
-train 2 $run_options --out straight.h5 --steps 12 --resume --group-by lead
+train 2 $run_options --out straight.h5 --steps 12 --resume --group-by prefix
 has err '^kvfold: train: straight.h5: --group-by was another when the run was created'
 
-# rows cut at the left of their prompts: stored under a name that the first versions did not write
+# rows cut at the left of their prompts
 # shellcheck disable=SC2086
 train 0 $run_options --max-length 8 --overlong truncate --out cut.h5 --steps 5
 run 0 inspect cut.h5 --json
-has out '"overlong":"truncate-prompt"'
+has out '"overlong":"truncate"'
 # shellcheck disable=SC2086
 train 2 $run_options --out cut.h5 --steps 10 --resume --overlong truncate-end
 has err '^kvfold: train: cut.h5: --overlong was another when the run was created'

@@ -44,7 +44,7 @@ has out '^lr-0.03_prefix-length-6: start: match'
 has out '^other: 5 runs, 10 passes, '
 has out 'last_train_loss'
 # shellcheck disable=SC2086
-run 0 sweep $shared --grid grid.txt --out dry --dry-run --most-runs 2
+run 0 sweep $shared --grid grid.txt --out dry --dry-run --max-runs 2
 has out '^mine: dry run: 24 examples, '
 has out ' waiting$'
 absent dry

@@ -79,7 +79,7 @@ def shared_leads(args, name, base, model):
     begin = [lead, lead + more, lead + more, lead]
     rows = [(b + t, [-100] * len(b) + t) for b, t in zip(begin, tails)]
     prefix, double = peer.random_prefix(model), peer.exact(model)
-    got = peer.dump(args, base, rows, prefix=peer.save_prefix(args, prefix), share_leads="on")
+    got = peer.dump(args, base, rows, prefix=peer.save_prefix(args, prefix), share_prefixes="on")
     peer.report(f"{name}, rows sharing prefixes: tokens computed (of {sum(len(ids) for ids, _ in rows)})", got["ids"].numel(), 120)
     want = prefix_gradient(double, rows, prefix)
     for key in ("loss", "dprefix"):
