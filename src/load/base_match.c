@@ -59,7 +59,7 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
             ctx, KVF_EMISMATCH,
             "%s: the prefix does not say which base it is for (--allow-other-base uses it anyway)",
             base->path);
-    if (!kvf__base_is(base, id->base_hash))
+    if (strcmp(id->base_hash, base->hash))
         return kvf__fail(
             ctx, KVF_EMISMATCH,
             "%s: the prefix is for base %s (%s), this one is %s (--allow-other-base overrides)",

@@ -104,7 +104,7 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_b
             ctx, KVF_EMISMATCH, "%s: is of architecture %s, the prefix is for %s, architecture %s",
             base->path, d->arch_name, kvf__base_words(id, name), id->base_architecture);
     KVF_TRY(kvf__prefix_fits(ctx, prefix, base, true));
-    if (!kvf__base_is(base, id->base_hash))
+    if (strcmp(id->base_hash, base->hash))
         kvf__log(ctx, KVF_LOG_WARN,
                  "%s: other weights than those of %s, for which the prefix was made: right only if "
                  "it is that model in another quantisation",

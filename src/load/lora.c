@@ -108,7 +108,6 @@ static kvf_status mix_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__lora 
         text.n = 0;
     }
     if (!st) kvf__hash_hex(hash, base->hash);
-    base->weights_hash[0] = 0;
     kvf__buf_done(&text);
     kvf__hash_free(hash);
     return st;

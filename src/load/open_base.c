@@ -199,11 +199,6 @@ static kvf_status make_model(kvf_ctx *ctx, kvf_base *base, const char *where, kv
     return st == KVF_ENOMEM ? say_what_it_takes(ctx, where, desc, &pack) : st;
 }
 
-bool kvf__base_is(const kvf_base *base, const char *hash)
-{
-    return !strcmp(hash, base->hash) || (*base->weights_hash && !strcmp(hash, base->weights_hash));
-}
-
 kvf_status kvf__base_hash_ids(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, char hex[33])
 {
     kvf__hash *hash = NULL;
@@ -221,7 +216,6 @@ static kvf_status hash_base(kvf_ctx *ctx, kvf_base *base, const kvf__desc *desc)
     if (base->random) return KVF_OK;
     KVF_TRY(
         kvf__slots_hash(ctx, desc, &base->slots, kvf__weights_advise, &base->weights, base->hash));
-    memcpy(base->weights_hash, base->hash, sizeof base->hash);
     return kvf__base_hash_ids(ctx, base->tokenizer, base->hash);
 }
 

@@ -14,8 +14,7 @@ struct kvf_base {
     char *path, *name;
     char *lora; /* its folder; NULL: none */
     char hash[33];
-    char weights_hash[33]; /* of the weights alone; "": a LoRA is on them */
-    kvf__weights weights;  /* keeps the bytes mapped that the model views */
+    kvf__weights weights; /* keeps the bytes mapped that the model views */
     kvf__slots slots;
     kvf__low_rank *folds; /* [n_folds] what the LoRA has slots add */
     size_t n_folds;
@@ -46,9 +45,6 @@ kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_optio
 /* Names of known shapes by index: "gpt2", ...; NULL past the last. */
 const char *kvf__base_shape(size_t index);
 kvf_status kvf__base_shape_desc(kvf_ctx *ctx, const char *name, kvf__desc *out);
-/* Is this the hash of the base? That of its weights is one, too: files of earlier versions have no
- * other. */
-bool kvf__base_is(const kvf_base *base, const char *hash);
 /* Makes the hash of a base out of that of its weights: what decides ids is part of it. */
 kvf_status kvf__base_hash_ids(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, char hex[33]);
 /* From a description and a table of weights to base->model: binds, decides the precision, packs.

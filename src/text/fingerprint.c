@@ -1,8 +1,8 @@
-/* Hash of everything that decides the ids of a text. A base's identity has it, because a prefix
- * that was trained on other ids is worth nothing.
+/* Hash of everything that decides the ids of a text or a chat. It is part of a base's identity,
+ * because a prefix that was trained on other ids is worth nothing.
  *
- * It is taken of the finished tokenizer, so that a folder and a base file made of it agree. Left
- * out are the decoder, chat templates (which files name) and whether tokens are special. */
+ * It is taken of the finished tokenizer, so that a folder and a base file made of it agree. The
+ * decoder and the flags of special tokens are left out. */
 #include "hash.h"
 #include "tok_int.h"
 
@@ -80,4 +80,5 @@ void kvf__tokenizer_hash(const kvf__tokenizer *t, kvf__hash *hash)
     add_template(hash, &t->post);
     add_template(hash, &t->pair);
     kvf__hash_add(hash, ids, sizeof ids);
+    if (t->chat_template) add_text(hash, t->chat_template, strlen(t->chat_template));
 }

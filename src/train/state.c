@@ -111,8 +111,7 @@ static kvf_status check_same_inputs(kvf__trainer *t, const kvf__artifact *run)
 {
     const char *data = kvf_json_str(kvf_json_get(run->lineage, "data_hash"), NULL);
     const char *valid = kvf_json_str(kvf_json_get(run->lineage, "valid_hash"), NULL);
-    if (!kvf__base_is(t->base, run->id.base_hash))
-        KVF_TRY(same_text(t, "base or tokenizer", run->id.base_hash, t->base->hash));
+    KVF_TRY(same_text(t, "base or tokenizer", run->id.base_hash, t->base->hash));
     KVF_TRY(kvf__tasks_compare(t, &run->head));
     KVF_TRY(same_text(t, "data file", data, t->rows.total.hash));
     KVF_TRY(same_text(t, "validation file", valid,
