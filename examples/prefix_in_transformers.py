@@ -21,13 +21,8 @@ def refusal(file):
         return f"of kind {kind}, want prefix (`kvfold merge` makes one of a run)"
     if "head" in file or "heads" in file:
         return "has a head of its own, which `kvfold export --format peft` takes along"
-    if file.attrs["kvfold_format"] != 1:
-        return "has log-weights, layers whose heads differ, or is for an encoder-decoder (docs/format.md)"
-    kept = file["prefix/past_key_values"].attrs
-    if "placement" in kept:
-        return "its prefix is inside the row, after a part of the prompt"
-    if not kept["layer_mask"].all():
-        return "has a prefix in some layers only (--layers), and those of a cache share one mask"
+    if "features" in file:
+        return f"needs {', '.join(file['features'].asstr()[:])}, for which a cache has no place (docs/format.md)"
     return None
 
 

@@ -18,7 +18,7 @@ static void write_values(kvf_ctx *own, const char *path, const float *values)
 {
     const int64_t dim[1] = {N};
     const kvf__h5_spec spec = {.name = "values", .dtype = KVF__F32, .rank = 1, .dim = dim};
-    kvf__h5 h5 = kvf__h5_create(own, path, true, "prefix", KVF__FORMAT);
+    kvf__h5 h5 = kvf__h5_create(own, path, true, "prefix", 0);
 
     kvf__h5_put_text(&h5, h5.file, "path", path);
     kvf__h5_data_write(&h5, h5.file, &spec, values, NULL);

@@ -190,7 +190,7 @@ static void write_forged(const char *path, const char *task, bool head, bool bad
 
     make_run(true);
     set_task(&file.id, task);
-    h5 = kvf__h5_create(ctx, path, false, "run", KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, path, false, "run", 0);
     at = kvf__param_group_write(&h5, h5.file, "encoder", &file.values.params);
     kvf__identity_write(&h5, at, true, &file.id);
     kvf__h5_put_u8s(&h5, at, "layer_mask", file.layer_mask, 3);

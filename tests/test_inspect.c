@@ -54,7 +54,7 @@ START_TEST(prefix_file)
     ck_ok(kvf__artifact_write(ctx, in_dir("p.h5"), false, &file));
     ck_ok(kvf_inspect(ctx, in_dir("p.h5"), &tree));
     ck_text(tree, "kind", "prefix");
-    ck_int(tree, "format_version", 1);
+    ck_json_eq(kvf_json_get(tree, "features"), "[\"layer-mask\"]");
     ck_text(tree, "attributes/base_name", IDENTITY.base_name);
     ck_text(tree, "attributes/method", "mlp");
     ck_text(tree, "attributes/kvfold_version", KVF_VERSION);
@@ -253,11 +253,11 @@ START_TEST(refuses)
              "external storage");
     ck_fails(kvf_inspect(ctx, ck_source("tests/golden/h5_loop.h5"), &tree), KVF_EFORMAT,
              "\"loop\" is no dataset");
-    h5 = kvf__h5_create(ctx, in_dir("cake.h5"), false, "cake", KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, in_dir("cake.h5"), false, "cake", 0);
     ck_ok(kvf__h5_close(&h5));
     ck_fails(kvf_inspect(ctx, in_dir("cake.h5"), &tree), KVF_EUNSUPPORTED,
              "kvfold_kind is \"cake\"");
-    h5 = kvf__h5_create(ctx, in_dir("words.h5"), false, "embeddings", KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, in_dir("words.h5"), false, "embeddings", 0);
     ck_ok(kvf__h5_close(&h5));
     ck_fails(kvf_inspect(ctx, in_dir("words.h5"), &tree), KVF_EFORMAT,
              "group \"embeddings\" is missing");

@@ -208,11 +208,11 @@ START_TEST(weighted_round_trip)
     ck_ok(kvf__prefix_rounded(ctx, "p", DTYPES[_i], &file.prefix, &rounded));
     ck_assert_mem_eq(rounded.log_weight, file.prefix.log_weight, 30 * sizeof(float));
     h5 = kvf__h5_open(ctx, in_dir("p.h5"), "prefix");
-    ck_assert_int_eq(h5.format, 2);
+    ck_assert_uint_eq(h5.features, KVF__LAYER_MASK | KVF__LOG_WEIGHTS);
     ck_ok(kvf__h5_close(&h5));
     write_sample(in_dir("plain.h5"), DTYPES[_i]);
     h5 = kvf__h5_open(ctx, in_dir("plain.h5"), "prefix");
-    ck_assert_int_eq(h5.format, 1);
+    ck_assert_uint_eq(h5.features, KVF__LAYER_MASK);
     ck_ok(kvf__h5_close(&h5));
     kvf__prefix_done(&rounded);
     kvf__artifact_done(&back);
@@ -478,7 +478,7 @@ typedef struct craft {
     uint8_t mask_value;
     const char *text_as_integer; /* attribute written as an integer */
     const char *more[2];         /* a name and a text */
-    int64_t claims[4];           /* L, G, P, D as attributes, of format 2 */
+    int64_t claims[4];           /* L, G, P, D as attributes */
 } craft;
 
 static const int64_t SHAPE[6] = {2, 2, 1, 1, 4, 2};
@@ -551,8 +551,7 @@ static void write_crafted(const char *path, const craft *c)
     kvf__h5 h5;
     kvf__h5_id group, data;
 
-    h5 = kvf__h5_create(ctx, path, true, c->kind ? c->kind : "prefix",
-                        c->claims[0] ? KVF__FORMAT_LATER : KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, path, true, c->kind ? c->kind : "prefix", 0);
     group = kvf__h5_group_create(&h5, h5.file, "prefix");
     kvf__h5_data_write(&h5, group, &spec, zeros, &data);
     put_text(&h5, h5.file, c, "base_name", "b");
@@ -590,7 +589,7 @@ START_TEST(another_format)
 {
     kvf__h5 h5;
 
-    h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix", KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix", 0);
     ck_ok(kvf__h5_close(&h5));
     ck_fails(read_status(in_dir("p.h5")), KVF_EFORMAT, "group \"prefix\" is missing");
     ck_fails(read_status(in_dir("none.h5")), KVF_EIO, "none.h5");
@@ -603,7 +602,7 @@ END_TEST
 /* The first failure is kept, calls after it do nothing, and no file is left. */
 START_TEST(the_first_failure_is_kept)
 {
-    kvf__h5 h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix", KVF__FORMAT);
+    kvf__h5 h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix", 0);
     kvf__h5_id group = kvf__h5_group_create(&h5, h5.file, "prefix");
     size_t n = 7;
 
@@ -642,15 +641,18 @@ static const golden GOLDEN[] = {
     {"h5_weighted.h5", KVF__F32, KVF_OK, NULL},
     {"h5_weighted_shape.h5", 0, KVF_ESHAPE,
      "/prefix/log_weight: [2, 4, 2] of f32, want [2, 2, 4] of f32"},
-    {"h5_format2.h5", 0, KVF_EFORMAT, "kvfold_format is 2 without log-weights"},
-    {"h5_weighted1.h5", 0, KVF_EFORMAT, "kvfold_format is 1 with log-weights"},
+    {"h5_feature_unknown.h5", 0, KVF_EUNSUPPORTED,
+     "needs feature \"sparse-keys\", which this kvfold does not know; use a newer kvfold"},
+    {"h5_feature_unused.h5", 0, KVF_EFORMAT,
+     "/features has \"log-weight\", which the file does not use"},
+    {"h5_feature_unlisted.h5", 0, KVF_EFORMAT,
+     "/features lacks \"log-weight\", which the file uses"},
     {"h5_heads.h5", KVF__F32, KVF_OK, NULL},
-    {"h5_heads1.h5", 0, KVF_ESHAPE, "shape [256], want [L, 2, 1, G, P, D]"},
     {"h5_heads_few.h5", 0, KVF_ESHAPE, "256 values, want 48 for each of 4 tokens"},
     {"h5_heads_zero.h5", 0, KVF_EFORMAT, "/heads_by_layer: layer 1 has 0 heads of size 16"},
     {"h5_heads_layers.h5", 0, KVF_EFORMAT, "/heads_by_layer has 2 layers, want 3"},
     {"h5_heads_shape.h5", 0, KVF_EFORMAT, "/heads_by_layer has 2 layers"},
-    {"h5_format3.h5", 0, KVF_EUNSUPPORTED, "kvfold_format is 3, this version reads 1 and 2"},
+    {"h5_format2.h5", 0, KVF_EUNSUPPORTED, "kvfold_format is 2, want 1"},
     {"h5_f64.h5", 0, KVF_EFORMAT, "element type f64, want f32, f16, bf16 or i8"},
     {"h5_big_endian.h5", 0, KVF_EFORMAT,
      "unknown element type (class 1, 4 bytes), want little-endian"},

@@ -38,7 +38,7 @@ static void write_scales(const char *path, int rank, const int64_t *dim, kvf__dt
     kvf__h5 h5;
     kvf__h5_id group, data;
 
-    h5 = kvf__h5_create(ctx, path, true, "prefix", KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, path, true, "prefix", 0);
     group = kvf__h5_group_create(&h5, h5.file, "prefix");
     kvf__h5_data_write(&h5, group, &spec, values, &data);
     kvf__identity_write(&h5, data, false, &id);

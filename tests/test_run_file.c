@@ -289,13 +289,13 @@ static void put_param(kvf__h5 *h5, kvf__h5_id parent, const char *group_name, co
 
 static void put_history(kvf__h5 *h5, int64_t lr_length)
 {
-    static const char *const NAMES[] = {"step", "tokens",    "train_loss", "valid_loss",
-                                        "lr",   "grad_norm", "prefix_norm"};
+    static const char *const NAMES[] = {"step", "tokens",    "train_loss",  "valid_loss",
+                                        "lr",   "grad_norm", "prefix_norm", "valid_metric"};
     static const double zeros[8];
     kvf__h5_id group;
 
     group = kvf__h5_group_create(h5, h5->file, "history");
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         int64_t n = i == 4 ? lr_length : 3;
         const kvf__h5_spec spec = {
             .name = NAMES[i], .dtype = i < 2 ? KVF__I64 : KVF__F64, .rank = 1, .dim = &n};
@@ -312,7 +312,7 @@ static void write_crafted(const char *path, const craft *c)
     const char *no = c->no ? c->no : "";
 
     if (c->P) id.P = c->P;
-    h5 = kvf__h5_create(ctx, path, true, "run", KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, path, true, "run", 0);
     put_param(&h5, h5.file, strcmp(no, "encoder") ? "encoder" : "other", "w", c->dtype,
               c->rank ? c->rank : 2, 2, &encoder);
     kvf__identity_write(&h5, encoder, true, &id);
@@ -341,20 +341,6 @@ START_TEST(wrong_content)
 }
 END_TEST
 
-/* /history without valid_metric, as the first files were written. */
-START_TEST(older_history_has_no_metric)
-{
-    write_crafted(in_dir("r.h5"), &(craft){.dtype = KVF__F32});
-    ck_ok(kvf__artifact_read_all(ctx, in_dir("r.h5"), KVF__KIND_RUN, &back));
-    ck_assert_int_eq(back.history.n, 3);
-    for (int i = 0; i < 3; i++) {
-        ck_assert(back.history.valid_loss[i] == 0);
-        ck_assert(isnan(back.history.valid_metric[i]));
-    }
-    kvf__artifact_done(&back);
-}
-END_TEST
-
 START_TEST(another_kind)
 {
     kvf__artifact prefix;
@@ -378,7 +364,6 @@ int main(void)
     tcase_add_test(core, without_optimizer);
     tcase_add_loop_test(core, equal_content_equal_bytes, 0, 2);
     tcase_add_test(core, layout_is_as_documented);
-    tcase_add_test(core, older_history_has_no_metric);
     tcase_add_test(limits, refuses_to_write);
     tcase_add_test(limits, allocation_failures);
     tcase_add_test(limits, full_disk);

@@ -55,7 +55,7 @@ static const member BY_BASE[] = {
     {"train.jsonl", {"method", "projected", "prefix-length", "3", "position-start", "0"}},
     {"words.jsonl", {"method", "prompt", "prefix-length", "5", "lr", "0.1"}},
     {"train.jsonl", {"method", "p-tuning", "p-encoder", "mlp", "lr", "0.001"}},
-    {"train.jsonl", {"method", "mlp", "grad-accum", "2", "share-leads", "off"}},
+    {"train.jsonl", {"method", "mlp", "grad-accum", "2", "share-prefixes", "off"}},
     {"words.jsonl", {"method", "direct", "prefix-dropout", "0.2", "layers", "0,2", "seed", "9"}},
     {"train.jsonl", {"method", "mlp", "prefix-length", "2", "init", "random", "steps", "2"}},
     {"train.jsonl", {"method", "direct", "meter", "words.jsonl", "kl-to-base", "0.5"}},

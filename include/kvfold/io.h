@@ -18,7 +18,7 @@ extern "C" {
 
 /* Describes any kvfold (HDF5), safetensors or GGUF file, or a Hugging Face or PEFT folder. *out, to
  * be freed by the caller, is an object: kind ("prefix", "run", "safetensors", "gguf", "peft",
- * "hf"), format_version (own files), attributes {}, tensors [{name, shape, dtype, bytes, labels?}],
+ * "hf"), features [] (own files), attributes {}, tensors [{name, shape, dtype, bytes, labels?}],
  * for prefixes `layers` [{layer, key {mean, std, min, max, norm}, value {...}}], options {},
  * lineage {}, history {steps, first_train_loss, last_train_loss, best_...} for runs, metadata {}
  * for foreign files. EIO, EFORMAT, EUNSUPPORTED: one line naming the file. */

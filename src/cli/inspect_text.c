@@ -141,13 +141,14 @@ static void print_layers(const kvf_json *layers)
 void cli_print_tree(kvf_json *tree, const char *path, bool diffable)
 {
     const char *kind = kvf_json_str(kvf_json_get(tree, "kind"), NULL);
-    int64_t format = cli_int_at(tree, "format_version");
+    const kvf_json *features = kvf_json_get(tree, "features");
     if (!diffable) {
         cli_print_safe(path, 4096);
         printf(": ");
     }
     printf("%s", kind ? kind : "?");
-    if (format) printf(", format %lld", (long long)format);
+    for (size_t i = 0; i < kvf_json_size(features); i++)
+        printf("%s%s", i ? ", " : ", features ", kvf_json_str(kvf_json_at(features, i), NULL));
     putchar('\n');
     print_section(tree, "attributes");
     print_section(tree, "metadata");

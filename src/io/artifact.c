@@ -41,17 +41,18 @@ void kvf__artifact_write_facts(kvf__h5 *h5, kvf__h5_id at, const kvf__artifact *
     kvf__attrs_write(h5, h5->file, "lineage", a->lineage);
 }
 
-/* Does it hold log-weights, of a prefix or of a run? */
-static bool is_weighted(const kvf__artifact *a)
+unsigned kvf__artifact_features(const kvf__artifact *a)
 {
-    if (a->kind == KVF__KIND_RUN) return kvf__params_find(&a->values.params, KVF__LOG_WEIGHT);
-    return a->kind == KVF__KIND_PREFIX && a->prefix.log_weight;
-}
+    const uint8_t *mask = kvf__artifact_mask(a);
+    unsigned features = 0;
 
-/* Has it what only files of the later format have? */
-static bool is_later(const kvf__artifact *a)
-{
-    return a->id.heads || a->id.encoder || is_weighted(a);
+    if (a->id.encoder) features |= KVF__ENCODER_DECODER;
+    if (a->id.heads) features |= KVF__HEADS_BY_LAYER;
+    if (a->id.infix) features |= KVF__INFIX;
+    if (mask && memchr(mask, 0, (size_t)a->id.L)) features |= KVF__LAYER_MASK;
+    if (a->prefix.log_weight || kvf__params_find(&a->values.params, KVF__LOG_WEIGHT))
+        features |= KVF__LOG_WEIGHTS;
+    return features;
 }
 
 kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
@@ -64,8 +65,7 @@ kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
     if (!row || !row->write)
         return kvf__fail(ctx, KVF_EINTERNAL, "%s: a file of no kind that is written so", path);
     KVF_TRY(row->check(ctx, path, artifact));
-    h5 = kvf__h5_create(ctx, path, force, row->name,
-                        is_later(artifact) ? KVF__FORMAT_LATER : KVF__FORMAT);
+    h5 = kvf__h5_create(ctx, path, force, row->name, kvf__artifact_features(artifact));
     at = row->write(&h5, artifact);
     kvf__artifact_write_facts(&h5, at, artifact);
     kvf__h5_release(&at);
@@ -111,12 +111,7 @@ static void read_values(kvf__h5 *h5, const kvf__kind_row *row, const kvf__h5_dat
 {
     if (row->masked) a->layer_mask = kvf__mask_read(h5, at->id, a->id.L);
     if (row->read && !h5->status) row->read(h5, at, a);
-    if (is_later(a) != (h5->format == KVF__FORMAT_LATER))
-        kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "kvfold_format is %lld %s", (long long)h5->format,
-                     a->id.heads      ? "with heads by layer"
-                     : a->id.encoder  ? "of an encoder-decoder"
-                     : is_weighted(a) ? "with log-weights"
-                                      : "without log-weights");
+    if (!h5->status) kvf__h5_check_features(h5, kvf__artifact_features(a));
     kvf__head_read(h5, a->id.task, &a->head);
     if (row->read_rest) row->read_rest(h5, all, a);
     a->options = kvf__attrs_read(h5, h5->file, "options");

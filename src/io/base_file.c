@@ -45,7 +45,8 @@ bool kvf__base_file_takes(const kvf__view *view)
 kvf_status kvf__base_file_write(kvf_ctx *ctx, const char *path, bool force,
                                 const kvf__base_file *file)
 {
-    kvf__h5 h5 = kvf__h5_create(ctx, path, force, "base", KVF__FORMAT);
+    const unsigned features = file->task ? kvf__artifact_features(file->task) : 0;
+    kvf__h5 h5 = kvf__h5_create(ctx, path, force, "base", features);
     kvf__h5_id group;
 
     kvf__h5_texts_write(&h5, h5.file, "config", &file->config, 1);

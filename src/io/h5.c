@@ -5,6 +5,7 @@
  * gives equal bytes. While a file of ours is open, HDF5 neither prints nor loads filter plug-ins,
  * and no other thread of ours calls it (h5_lock.c); the host's settings come back at close. */
 #include "h5_raw.h"
+#include "head_values.h"
 #include "sandbox.h"
 
 #include <errno.h>
@@ -130,7 +131,61 @@ static void make_temp(kvf__h5 *h5, hid_t access)
         kvf__h5_broken(h5, KVF__H5_NONE, "cannot make the file");
 }
 
-kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind, int64_t format)
+enum { FORMAT = 1, FEATURES = 5 };
+/* By the bits of kvf__feature, which are in the order of the names. */
+static const char *const NAMES[FEATURES] = {"encoder-decoder", "heads-by-layer", "infix",
+                                            "layer-mask", "log-weight"};
+
+static void write_features(kvf__h5 *h5)
+{
+    char *names[FEATURES];
+    size_t n = 0;
+
+    for (int i = 0; i < FEATURES; i++)
+        if (h5->features & 1U << i) names[n++] = (char *)NAMES[i];
+    if (n) kvf__h5_texts_write(h5, h5->file, "features", names, n);
+}
+
+static void read_features(kvf__h5 *h5)
+{
+    size_t n = 0;
+
+    if (!kvf__h5_has(h5, h5->file, "features")) return;
+    char **names = kvf__h5_texts_read(h5, h5->file, "features", &n);
+    for (size_t i = 0; i < n && !h5->status; i++) {
+        int known = 0;
+        while (known < FEATURES && strcmp(names[i], NAMES[known]))
+            known++;
+        if (known == FEATURES)
+            kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED,
+                         "needs feature \"%.64s\", which this kvfold does not know; use a newer "
+                         "kvfold",
+                         names[i]);
+        h5->features |= 1U << known;
+    }
+    kvf__strings_free(names, n);
+}
+
+kvf_json *kvf__h5_features(const kvf__h5 *h5)
+{
+    kvf_json *list = kvf_json_array();
+
+    for (int i = 0; i < FEATURES; i++)
+        if (h5->features & 1U << i) kvf_json_add(list, kvf_json_new_str(NAMES[i]));
+    return list;
+}
+
+void kvf__h5_check_features(kvf__h5 *h5, unsigned found)
+{
+    for (int i = 0; i < FEATURES; i++)
+        if ((h5->features ^ found) & 1U << i)
+            kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "/features %s \"%s\", which the file %s",
+                         found & 1U << i ? "lacks" : "has", NAMES[i],
+                         found & 1U << i ? "uses" : "does not use");
+}
+
+kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
+                       unsigned features)
 {
     kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
     hid_t access, creation;
@@ -146,9 +201,10 @@ kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *k
     H5Pclose(creation);
     H5Pclose(access);
     kvf__h5_put_text(&h5, h5.file, "kvfold_kind", kind);
-    h5.format = format;
-    kvf__h5_put_i64(&h5, h5.file, "kvfold_format", format);
+    kvf__h5_put_i64(&h5, h5.file, "kvfold_format", FORMAT);
     kvf__h5_put_text(&h5, h5.file, "kvfold_version", KVF_VERSION);
+    h5.features = features;
+    write_features(&h5);
     return h5;
 }
 
@@ -162,11 +218,11 @@ static void check_heading(kvf__h5 *h5, const char *want)
         kvf__h5_fail(h5, h5->file, KVF_EFORMAT,
                      "not a kvfold file: HDF5, but without the attribute kvfold_kind");
     kind = kvf__h5_get_text(h5, h5->file, "kvfold_kind");
-    h5->format = kvf__h5_get_i64(h5, h5->file, "kvfold_format");
-    if (h5->format < KVF__FORMAT || h5->format > KVF__FORMAT_LATER)
-        kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED,
-                     "kvfold_format is %lld, this version reads %d and %d", (long long)h5->format,
-                     KVF__FORMAT, KVF__FORMAT_LATER);
+    const int64_t format = kvf__h5_get_i64(h5, h5->file, "kvfold_format");
+    if (format != FORMAT)
+        kvf__h5_fail(h5, h5->file, KVF_EUNSUPPORTED, "kvfold_format is %lld, want %d",
+                     (long long)format, FORMAT);
+    read_features(h5);
     if (want && kind && strcmp(kind, want) != 0)
         kvf__h5_fail(h5, h5->file, KVF_EFORMAT, "is a %s file (kvfold_kind), want a %s file", kind,
                      want);

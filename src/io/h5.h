@@ -29,7 +29,7 @@ typedef struct kvf__h5 {
     kvf__h5_id driver; /* by which it has the file (h5_fd.c) */
     size_t file_bytes; /* reading: what the file holds, the bound of everything it may claim */
     bool sealed;       /* reading: a seal follows HDF5's last byte */
-    int64_t format;    /* kvfold_format */
+    unsigned features; /* the file's, as kvf__feature */
     kvf__outfile out;  /* writing only */
     int *failure;      /* writing only: errno of a write that failed, 0: none did (h5_fd.c) */
     bool locked;       /* the lock of HDF5 is held until close, by the thread that opened */
@@ -45,13 +45,22 @@ typedef struct kvf__h5 {
 
 /* ---- files (h5.c, h5_seal.c) ----------------------------------------------------------------- */
 
-/* kvfold_format: of files that hold log-weights, which programs that do not know them would ignore,
- * whose heads differ by layer, or that are for encoder-decoders; and of all others. */
-enum { KVF__FORMAT = 1, KVF__FORMAT_LATER = 2 };
-/* Begins a file of that kind: kvfold_kind, kvfold_format, kvfold_version are written. To be closed
- * on failure too, as what kvf__h5_open returns. */
+/* What changes the meaning of the values, so that a reader must know it. /features lists the names
+ * of a file's features; an unknown one is refused. */
+typedef enum kvf__feature {
+    KVF__ENCODER_DECODER = 1, /* layers of two stacks */
+    KVF__HEADS_BY_LAYER = 2,
+    KVF__INFIX = 4,      /* the prefix is inside rows */
+    KVF__LAYER_MASK = 8, /* some layers have no prefix */
+    KVF__LOG_WEIGHTS = 16
+} kvf__feature;
+/* Begins a file of that kind: the attributes kvfold_kind, kvfold_format, kvfold_version, and
+ * /features are written. To be closed on failure too, as what kvf__h5_open returns. */
 kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
-                       int64_t format);
+                       unsigned features);
+kvf_json *kvf__h5_features(const kvf__h5 *h5); /* their names, a list */
+/* EFORMAT: the file's features are not those that were found in it. */
+void kvf__h5_check_features(kvf__h5 *h5, unsigned found);
 /* Checks superblock, size and seal, then opens; kind NULL takes any kvfold file. */
 kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind);
 /* Returns the first failure. A file that was written is whole on the disk under its name if there

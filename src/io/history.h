@@ -50,7 +50,7 @@ typedef struct kvf__column {
 extern const kvf__column kvf__columns[KVF__COLUMNS];
 
 /* One row per finished step: arrays of n, by name or in the list's order. valid_metric: of what
- * /best is best in; files from before it was kept read as NaN. */
+ * /best is best in. */
 typedef struct kvf__history {
     int64_t n;
     union {

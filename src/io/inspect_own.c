@@ -209,7 +209,6 @@ static void describe(kvf__h5 *h5, const kvf__h5_data *at, const kvf__artifact *a
 
     kvf_json_set(root, "tensors", tensors);
     kvf_json_set(root, "attributes", attributes);
-    kvf_json_set(root, "format_version", kvf_json_new_int(h5->format));
     describe_attributes(h5, a, attributes);
     describe_values(h5, at, a, tensors);
     kvf__inspect_head(h5, root, tensors);
@@ -281,9 +280,12 @@ kvf_status kvf__inspect_own(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
     kvf__kind kind = KVF__KIND_ANY;
 
-    KVF_TRY(kvf__kind_of(ctx, path, &kind));
-    kvf_json_set(root, "kind", kvf_json_new_str(kvf__kind_name(kind)));
-    kvf_json_set(root, "format_version", kvf_json_new_int(KVF__FORMAT)); /* of a base */
+    kvf__h5 h5 = kvf__artifact_open(ctx, path, &kind);
+    kvf_json *features = kvf__h5_features(&h5);
+    const kvf_status st = kvf__h5_close(&h5);
+    if (!st) kvf_json_set(root, "kind", kvf_json_new_str(kvf__kind_name(kind)));
+    kvf__set_taken(root, "features", &features);
+    if (st) return st;
     return kind == KVF__KIND_BASE ? inspect_base(ctx, path, root)
                                   : inspect_trained(ctx, path, kind, root);
 }

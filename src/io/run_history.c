@@ -67,26 +67,13 @@ static void read_column(kvf__h5 *h5, kvf__h5_id group, int i, kvf__history *h)
     kvf__h5_release(&data.id);
 }
 
-/* Files of before 0.1.0's release have no metric. */
-static void fill_metric(kvf__h5 *h5, kvf__history *h)
-{
-    KVF__H5_TRY(h5,
-                kvf__alloc_array(h5->ctx, (size_t)h->n, sizeof *h->valid_metric, &h->valid_metric));
-    for (int64_t i = 0; i < h->n && h->valid_metric; i++)
-        h->valid_metric[i] = NAN;
-}
-
 void kvf__history_read(kvf__h5 *h5, kvf__history *history)
 {
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "history");
 
-    for (int i = 0; i < KVF__COLUMNS; i++) {
-        bool there = is_always(&kvf__columns[i]);
-        if (!there || i == KVF__COLUMN_valid_metric)
-            there = kvf__h5_has(h5, group, kvf__columns[i].name);
-        if (there) read_column(h5, group, i, history);
-    }
-    if (!history->valid_metric) fill_metric(h5, history);
+    for (int i = 0; i < KVF__COLUMNS; i++)
+        if (is_always(&kvf__columns[i]) || kvf__h5_has(h5, group, kvf__columns[i].name))
+            read_column(h5, group, i, history);
     kvf__h5_release(&group);
 }
 

@@ -48,7 +48,7 @@ err_is 'kvfold: eval: layers 0-9, the base has 0-1'
 run 2 eval --base model --data valid.jsonl --prefix adapter.h5 --prefix run.h5
 has err 'no other prefix can share'
 run 0 inspect adapter.h5
-has out '^adapter.h5: adapter, format 1$'
+has out '^adapter.h5: adapter$'
 has out '^  placement  *serial$'
 has out '^  adapter/1.ffn.up.weight  '
 run 1 export adapter.h5 --format peft --out peft

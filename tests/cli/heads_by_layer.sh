@@ -28,7 +28,7 @@ for method in direct mlp projected; do
     [ "$(loss $method.h5)" = "$(loss $method-folded.h5)" ] || fail "$method: folded and live differ"
 done
 run 0 inspect direct-folded.h5
-has out '^direct-folded.h5: prefix, format 2$'
+has out '^direct-folded.h5: prefix, features heads-by-layer$'
 has out '^  G  *\[2,1,2,1\]$'
 has out '^  D  *\[8,16,8,16\]$'
 has out '^  prefix/past_key_values  *\[512\] '

@@ -5,11 +5,10 @@ loss() { # FILE
     value loss
 }
 
-# off is what it was: format 1, no word of it in the file
+# off is the default, and the file needs no feature
 train 0 --out off.h5 --steps 1 --quiet
 run 0 inspect off.h5
-has out '^off.h5: run, format 1$'
-grep -q 'log.weight' out && fail 'off leaves a word in the file'
+has out '^off.h5: run$'
 train 0 --out said.h5 --log-weight off --steps 1 --quiet
 same off.h5 said.h5
 
@@ -25,7 +24,7 @@ for method in mlp direct projected; do
     awk -v a="$live" -v b="$bare" 'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "$method: $live, the bare base $bare"
 done
 run 0 inspect fixed-direct-folded.h5
-has out '^fixed-direct-folded.h5: prefix, format 2$'
+has out '^fixed-direct-folded.h5: prefix, features log-weight$'
 has out '^  prefix/log_weight  *\[2, 2, 4\] '
 has out '^  start-mass  *-10.0$'
 

@@ -35,7 +35,7 @@ done
 
 # the file says what it is, and no reader takes it for a prefix of one stack
 run 0 inspect prefix.h5 --json
-has out '"format_version":2'
+has out '"features":[[]"encoder-decoder"[]]'
 has out '"encoder_layers":2'
 run 1 eval --base t5.h5 --prefix prefix.h5 --data valid.jsonl
 err_is 'kvfold: eval: t5.h5: the prefix is for base flan, L=6 G=2 D=8, the base has L=8 G=2 D=8'

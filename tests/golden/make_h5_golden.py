@@ -98,22 +98,28 @@ def make_format(name, number):
         f.attrs.modify("kvfold_format", number)
 
 
-def make_weighted(name, number=2, shape=(2, 2, 4)):
+def make_features(name, *features):
+    make(name)
+    with h5py.File(name, "r+", libver=("v108", "v108")) as f:
+        if features:
+            f.create_dataset("features", data=features, dtype=h5py.string_dtype())
+
+
+def make_weighted(name, *features, shape=(2, 2, 4)):
     """Log-weights [L, G, P]: element i is i / 8 - 1."""
-    make_format(name, number)
+    make_features(name, *features)
     with h5py.File(name, "r+") as f:
         f["prefix/log_weight"] = (np.arange(16) / 8 - 1).astype("<f4").reshape(shape)
 
 
-def make_heads(name, heads=((2, 8), (1, 16)), layers=2, number=2, flat=True):
+def make_heads(name, heads=((2, 8), (1, 16)), layers=2, flat=True):
     """Heads that differ by layer: the same values in a row, [2, 2, 4, 8] of layer 0, then [2, 1, 4, 16]."""
-    make(name)
+    make_features(name, "heads-by-layer")
     with h5py.File(name, "r+") as f:
-        f.attrs.modify("kvfold_format", number)
         f["heads_by_layer"] = np.array(heads, np.int64)
         if flat:
-            old = f["prefix/past_key_values"]
-            facts = dict(old.attrs)
+            shaped = f["prefix/past_key_values"]
+            facts = dict(shaped.attrs)
             del f["prefix/past_key_values"]
             d = f.create_dataset("prefix/past_key_values", data=values().reshape(-1))
             for key, value in facts.items():
@@ -171,12 +177,12 @@ if __name__ == "__main__":
     make_unfilled("h5_unfilled_chunked.h5", chunks=(1 << 10, 2, 1, 1 << 4, 1 << 5, 1 << 5))
     make_edited("h5_edited.h5")
     make_format("h5_format2.h5", 2)
-    make_format("h5_format3.h5", 3)
-    make_weighted("h5_weighted.h5")
-    make_weighted("h5_weighted1.h5", number=1)
-    make_weighted("h5_weighted_shape.h5", shape=(2, 4, 2))
+    make_features("h5_feature_unknown.h5", "log-weight", "sparse-keys")
+    make_features("h5_feature_unused.h5", "log-weight")
+    make_weighted("h5_feature_unlisted.h5")
+    make_weighted("h5_weighted.h5", "log-weight")
+    make_weighted("h5_weighted_shape.h5", "log-weight", shape=(2, 4, 2))
     make_heads("h5_heads.h5")
-    make_heads("h5_heads1.h5", number=1)
     make_heads("h5_heads_few.h5", heads=((2, 8), (1, 8)))
     make_heads("h5_heads_zero.h5", heads=((2, 8), (0, 16)))
     make_heads("h5_heads_layers.h5", layers=3)
