@@ -114,8 +114,8 @@ static const struct row {
     {"save-every", "", ELSEWHERE, "train", NULL},
     {"metric", "loss", EFFECT, "", "lm"},
     {"metric", "perplexity", EFFECT, "", NULL},
-    {"retain", "meter.jsonl", EFFECT, "", NULL},
-    {"kl-to-base", "3", EFFECT, "meter=meter.jsonl", NULL},
+    {"retain", "retain.jsonl", EFFECT, "", NULL},
+    {"kl-to-base", "3", EFFECT, "retain=retain.jsonl", NULL},
     {"early-stop", "1", EFFECT, "eval-every=1;lr=1e-30;head-lr=1e-30;base-lr=1e-30", NULL},
     {"position-start", "0", EFFECT, "", NULL},
     {"infix", NULL, EFFECT, "", NULL},
@@ -192,7 +192,7 @@ static void setup(void)
     toy_path(out, dir, "run.h5");
     ck_assert_int_eq(mkdir(base, 0777), 0);
     toy_folder(base, 5, 0);
-    toy_rows(dir, "meter.jsonl", 4, 40);
+    toy_rows(dir, "retain.jsonl", 4, 40);
     ck_assert_int_eq(chdir(dir), 0);
     ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
     toy_rows(dir, "data.jsonl", 4, 0);
@@ -249,7 +249,7 @@ static kvf_status run(kvf_train_options *o, char hex[33], double *loss)
     add_run(hash, &file);
     kvf__hash_add(hash, &r.steps, sizeof r.steps);
     kvf__hash_add(hash, &r.valid_loss, sizeof r.valid_loss);
-    kvf__hash_add(hash, &r.meter_loss, sizeof r.meter_loss);
+    kvf__hash_add(hash, &r.retention_loss, sizeof r.retention_loss);
     kvf__hash_add(hash, &r.trainable_parameters, sizeof r.trainable_parameters);
     kvf__hash_add(hash, r.precision, strlen(r.precision));
     kvf__hash_hex(hash, hex);

@@ -375,14 +375,14 @@ START_TEST(the_retention_is_drawn)
     static double retention[] = {NAN, 3.25, 3.5}, kl[] = {0.5, 0.25, 0.125};
     kvf__history history = three_steps();
     kvf_json *facts = parsed(
-        "{\"title\":\"t\",\"kind\":\"run\",\"lineage\":{\"meter_base_loss\":3.125}}");
+        "{\"title\":\"t\",\"kind\":\"run\",\"lineage\":{\"retention_base_loss\":3.125}}");
     kvf__buf without = page_of(facts, &history);
-    history.meter_loss = retention;
+    history.retention_loss = retention;
     history.kl_to_base = kl;
     kvf__buf page = page_of(facts, &history);
-    ck_assert_uint_eq(count(without.data, "id=\"meter\"") + count(without.data, "data-key=\"me"),
-                      0);
-    ck_assert_uint_eq(count(page.data, "id=\"meter\""), 1);
+    ck_assert_uint_eq(
+        count(without.data, "id=\"retention\"") + count(without.data, "data-key=\"re"), 0);
+    ck_assert_uint_eq(count(page.data, "id=\"retention\""), 1);
     ck_assert_uint_eq(count(page.data, "id=\"kl\""), 1);
     /* step 1 has no value of the retention set, nor needs it that of the bare base */
     ck_assert_ptr_nonnull(strstr(page.data, "<td></td><td></td><td>0.5</td>"));

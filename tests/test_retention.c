@@ -54,11 +54,11 @@ START_TEST(retention_says_what_eval_says)
     kvf_train_options o = options(out, 0), without = options(other, 0);
     without.retention = NULL;
     kvf_train_result r = train(&o), bare = train(&without);
-    ck_assert_double_eq(r.meter_base_loss, eval_loss(text, NULL, KVF_CHECKPOINT_LAST));
-    ck_assert_double_eq(r.meter_loss, eval_loss(text, out, KVF_CHECKPOINT_LAST));
-    ck_assert_double_ne(r.meter_start_loss, r.meter_base_loss);
-    ck_assert_double_ne(r.meter_start_loss, r.meter_loss);
-    ck_assert(isnan(bare.meter_loss) && isnan(bare.meter_base_loss));
+    ck_assert_double_eq(r.retention_base_loss, eval_loss(text, NULL, KVF_CHECKPOINT_LAST));
+    ck_assert_double_eq(r.retention_loss, eval_loss(text, out, KVF_CHECKPOINT_LAST));
+    ck_assert_double_ne(r.retention_start_loss, r.retention_base_loss);
+    ck_assert_double_ne(r.retention_start_loss, r.retention_loss);
+    ck_assert(isnan(bare.retention_loss) && isnan(bare.retention_base_loss));
     /* it changes nothing */
     ck_assert_double_eq(r.train_loss, bare.train_loss);
     ck_assert_double_eq(r.valid_loss, bare.valid_loss);
@@ -75,12 +75,12 @@ START_TEST(history_has_it)
     o.valid = NULL;
     kvf_train_result r = train(&o);
     ck_assert(!kvf__artifact_read_all(ctx, out, KVF__KIND_RUN, &run));
-    ck_assert_ptr_nonnull(run.history.meter_loss);
+    ck_assert_ptr_nonnull(run.history.retention_loss);
     for (int i = 0; i < 6; i++) {
-        ck_assert_int_eq(isnan(run.history.meter_loss[i]) != 0, i % 3 != 2);
+        ck_assert_int_eq(isnan(run.history.retention_loss[i]) != 0, i % 3 != 2);
         ck_assert_double_gt(run.history.kl_to_base[i], 0);
     }
-    ck_assert_double_eq(run.history.meter_loss[5], r.meter_loss);
+    ck_assert_double_eq(run.history.retention_loss[5], r.retention_loss);
     kvf__artifact_done(&run);
 }
 END_TEST
@@ -93,12 +93,12 @@ START_TEST(weight_holds_the_text)
     free_run.steps = held_run.steps = 30;
     free_run.eval_every = held_run.eval_every = 30;
     kvf_train_result loose = train(&free_run), held = train(&held_run);
-    ck_assert_double_eq(loose.meter_base_loss, held.meter_base_loss);
-    ck_assert_double_eq(loose.meter_start_loss, held.meter_start_loss);
-    double rise = loose.meter_loss - loose.meter_base_loss;
-    ck_assert_msg(held.meter_loss - held.meter_base_loss < 0.5 * rise && rise > 0,
-                  "base %.4f, without %.4f, held %.4f", held.meter_base_loss, loose.meter_loss,
-                  held.meter_loss);
+    ck_assert_double_eq(loose.retention_base_loss, held.retention_base_loss);
+    ck_assert_double_eq(loose.retention_start_loss, held.retention_start_loss);
+    double rise = loose.retention_loss - loose.retention_base_loss;
+    ck_assert_msg(held.retention_loss - held.retention_base_loss < 0.5 * rise && rise > 0,
+                  "base %.4f, without %.4f, held %.4f", held.retention_base_loss,
+                  loose.retention_loss, held.retention_loss);
 }
 END_TEST
 
@@ -113,11 +113,11 @@ START_TEST(resume_equals_no_stop)
     part.resume = true;
     kvf_train_result again = train(&part);
     ck_assert(equal_files(out, other));
-    ck_assert_double_eq(again.meter_loss, r.meter_loss);
-    ck_assert_double_eq(again.meter_start_loss, r.meter_start_loss);
+    ck_assert_double_eq(again.retention_loss, r.retention_loss);
+    ck_assert_double_eq(again.retention_start_loss, r.retention_start_loss);
     again = train(&part);
     ck_assert(again.finished_before);
-    ck_assert_double_eq(again.meter_loss, r.meter_loss);
+    ck_assert_double_eq(again.retention_loss, r.retention_loss);
 }
 END_TEST
 
@@ -288,9 +288,9 @@ START_TEST(files_and_values)
     o.steps = 6;
     o.schedule_steps = 3;
     o.retention = NULL;
-    expect_failure(&o, KVF_EMISMATCH, "another meter file");
+    expect_failure(&o, KVF_EMISMATCH, "another retention file");
     o.retention = valid;
-    expect_failure(&o, KVF_EMISMATCH, "another meter file");
+    expect_failure(&o, KVF_EMISMATCH, "another retention file");
     o.retention = text;
     o.kl_to_base = 1;
     expect_failure(&o, KVF_EUSAGE, "--kl-to-base was another when the run was created");

@@ -58,7 +58,7 @@ static const member BY_BASE[] = {
     {"train.jsonl", {"method", "mlp", "grad-accum", "2", "share-prefixes", "off"}},
     {"words.jsonl", {"method", "direct", "prefix-dropout", "0.2", "layers", "0,2", "seed", "9"}},
     {"train.jsonl", {"method", "mlp", "prefix-length", "2", "init", "random", "steps", "2"}},
-    {"train.jsonl", {"method", "direct", "meter", "words.jsonl", "kl-to-base", "0.5"}},
+    {"train.jsonl", {"method", "direct", "retain", "words.jsonl", "kl-to-base", "0.5"}},
 };
 static const member BY_HEADS[] = {
     {"classes.jsonl", {"method", "mlp", "task", "seq-cls"}},
@@ -89,7 +89,7 @@ static void open_member(const member *m, size_t index, const char *kind, kvf_bas
     o.steps = STEPS;
     for (size_t i = 0; m->settings[i]; i += 2) {
         const char *value = m->settings[i + 1];
-        if (!strcmp(m->settings[i], "meter")) {
+        if (!strcmp(m->settings[i], "retain")) {
             toy_path(retention, dir, value);
             value = retention;
         }

@@ -52,12 +52,12 @@ typedef struct kvf_forecast {
 
 typedef struct kvf_event {
     kvf_event_kind kind;
-    int64_t step, steps;                /* steps done, and in all */
-    double train_loss;                  /* of this step, nats per label token */
-    double valid_loss;                  /* EVAL */
-    kvf_metric metric;                  /* EVAL: what best checkpoints are chosen by */
-    bool best;                          /* EVAL: the best so far */
-    double meter_loss, meter_base_loss; /* METER: under the prefix, of the bare base */
+    int64_t step, steps;                        /* steps done, and in all */
+    double train_loss;                          /* of this step, nats per label token */
+    double valid_loss;                          /* EVAL */
+    kvf_metric metric;                          /* EVAL: what best checkpoints are chosen by */
+    bool best;                                  /* EVAL: the best so far */
+    double retention_loss, retention_base_loss; /* RETENTION: under the prefix, of the bare base */
     double lr, grad_norm;
     double prefix_norm;           /* STEP: of what the base saw */
     int64_t tokens;               /* trained on, all steps */
@@ -262,7 +262,7 @@ typedef struct kvf_train_result {
     int64_t best_step;                  /* 0: no validation ran */
     bool stopped_early;
     /* On the retention set's text: now, at step 0, of the bare base; NaN without one. */
-    double meter_loss, meter_start_loss, meter_base_loss;
+    double retention_loss, retention_start_loss, retention_base_loss;
     int64_t tokens;          /* trained on, all steps */
     int64_t computed_tokens; /* of this call: what trimming and shared common prefixes left to do */
     double tokens_per_second, seconds; /* of this call */

@@ -90,7 +90,7 @@ class kvf_forecast(Struct):
 
 class kvf_event(Struct):
     _fields_ = [("kind", ENUM), ("step", INT), ("steps", INT), ("train_loss", REAL), ("valid_loss", REAL), ("metric", kvf_metric),
-                ("best", BOOL), ("meter_loss", REAL), ("meter_base_loss", REAL), ("lr", REAL), ("grad_norm", REAL),
+                ("best", BOOL), ("retention_loss", REAL), ("retention_base_loss", REAL), ("lr", REAL), ("grad_norm", REAL),
                 ("prefix_norm", REAL), ("tokens", INT), ("tokens_per_second", REAL), ("seconds", REAL), ("seconds_left", REAL),
                 ("text", TEXT), ("forecast", POINTER(kvf_forecast)), ("reserved", UINT * 8)]
 
@@ -104,8 +104,8 @@ class kvf_option(Struct):
 
 class kvf_train_result(Struct):
     _fields_ = [("steps", INT), ("train_loss", REAL), ("valid_loss", REAL), ("best_valid_loss", REAL), ("best", kvf_metric),
-                ("best_step", INT), ("stopped_early", BOOL), ("meter_loss", REAL), ("meter_start_loss", REAL),
-                ("meter_base_loss", REAL), ("tokens", INT), ("computed_tokens", INT), ("tokens_per_second", REAL),
+                ("best_step", INT), ("stopped_early", BOOL), ("retention_loss", REAL), ("retention_start_loss", REAL),
+                ("retention_base_loss", REAL), ("tokens", INT), ("computed_tokens", INT), ("tokens_per_second", REAL),
                 ("seconds", REAL), ("step_seconds", REAL), ("peak_rss_bytes", INT), ("trainable_parameters", INT),
                 ("label_tokens", INT), ("examples", INT), ("precision", TEXT), ("finished_before", BOOL), ("ranks", INT),
                 ("wait_seconds", REAL), ("signal", ENUM), ("forecast", kvf_forecast), ("parameters", INT), ("reserved", UINT * 7)]

@@ -47,8 +47,8 @@ class Event:
     metric: str  #: eval: what the best checkpoint is chosen by
     metric_value: float
     best: bool  #: eval: the best so far
-    meter_loss: float  #: retention: under the prefix
-    meter_base_loss: float  #: retention: of the bare base
+    retention_loss: float  #: retention: under the prefix
+    retention_base_loss: float  #: retention: of the bare base
     lr: float
     grad_norm: float
     prefix_norm: float
@@ -201,7 +201,7 @@ class _Options:
 
 def _event(raw: c.kvf_event) -> Event:
     return Event(c.EVENTS[raw.kind], raw.step, raw.steps, raw.train_loss, raw.valid_loss, _string(raw.metric.name),
-                 raw.metric.value, raw.best, raw.meter_loss, raw.meter_base_loss, raw.lr, raw.grad_norm, raw.prefix_norm,
+                 raw.metric.value, raw.best, raw.retention_loss, raw.retention_base_loss, raw.lr, raw.grad_norm, raw.prefix_norm,
                  raw.tokens, raw.tokens_per_second, raw.seconds, raw.seconds_left, _string(raw.text))
 
 

@@ -74,8 +74,8 @@ static void add_losses(kvf_json *object, const kvf_train_result *r, const kvf_tr
         cli_json_add(object, "best_step:I best_metric:s best_value:f", r->best_step, r->best.name,
                      r->best.value);
     if (o->retention)
-        cli_json_add(object, "meter_loss:f meter_start_loss:f meter_base_loss:f", r->meter_loss,
-                     r->meter_start_loss, r->meter_base_loss);
+        cli_json_add(object, "retention_loss:f retention_start_loss:f retention_base_loss:f",
+                     r->retention_loss, r->retention_start_loss, r->retention_base_loss);
 }
 
 kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, cli_watcher *w)
@@ -131,9 +131,9 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
                 (long long)r->steps, r->stopped_early ? " (stopped early)" : "",
                 (long long)r->tokens, r->seconds, r->tokens_per_second);
     if (r->steps) print_losses(to, r);
-    if (!isnan(r->meter_loss))
+    if (!isnan(r->retention_loss))
         fprintf(to, "retention loss %.4f; %.4f of the bare base, %.4f at the start\n",
-                r->meter_loss, r->meter_base_loss, r->meter_start_loss);
+                r->retention_loss, r->retention_base_loss, r->retention_start_loss);
     if (r->forecast.steps && o->dry_run) print_forecast(to, &r->forecast);
     fprintf(to, "%s, %lld trainable parameters, %s, peak memory %s\n",
             cli_counts_text(o->task, r->examples, r->label_tokens, counts),

@@ -76,7 +76,8 @@ void cli_progress_event(cli_progress *p, const kvf_event *e)
     char line[512];
     p->steps = e->steps;
     if (e->kind == KVF_EVENT_EVAL && !p->run) p->valid_loss = e->valid_loss;
-    if (e->kind == KVF_EVENT_RETENTION) p->retention_rise = e->meter_loss - e->meter_base_loss;
+    if (e->kind == KVF_EVENT_RETENTION)
+        p->retention_rise = e->retention_loss - e->retention_base_loss;
     if (!p->on || (e->kind != KVF_EVENT_STEP && e->kind != KVF_EVENT_EVAL)) return;
     const bool stays = e->kind == KVF_EVENT_EVAL || !p->terminal;
     const double wait = p->terminal ? SECONDS_BETWEEN_DRAWS : SECONDS_BETWEEN_LINES;

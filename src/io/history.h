@@ -24,7 +24,7 @@
     X(grad_norm, double, STEP, "L2 norm", "train/grad_norm", "gradient norm", true)                \
     X(prefix_norm, double, STEP, "L2 norm", "train/prefix_norm", "prefix norm", false)             \
     X(tokens, int64_t, STEP, "tokens", NULL, NULL, false)                                          \
-    X(meter_loss, double, RETENTION, "nats per token", "meter/loss", "meter", false)               \
+    X(retention_loss, double, RETENTION, "nats per token", "retention/loss", "retention", false)   \
     X(kl_to_base, double, ANCHOR, "nats per token", "train/kl_to_base", "KL to base", true)
 
 typedef enum kvf__measured {

@@ -17,7 +17,7 @@ enum {
     TRAIN = KVF__COLUMN_train_loss,
     VALID = KVF__COLUMN_valid_loss,
     METRIC = KVF__COLUMN_valid_metric,
-    METER = KVF__COLUMN_meter_loss,
+    RETENTION = KVF__COLUMN_retention_loss,
     KL = KVF__COLUMN_kl_to_base,
     LR = KVF__COLUMN_lr,
     GRAD = KVF__COLUMN_grad_norm,
@@ -92,7 +92,7 @@ static void thin(const kvf__history *history, double base_loss, series *s)
         for (int c = 0; c < KVF__COLUMNS; c++)
             s->at[c][row] = column_of(history, c, first, n);
         s->at[SMOOTH][row] = s->horizon ? last_of(s->smoothed + first, n) : NAN;
-        s->at[BARE][row] = isfinite(s->at[METER][row]) ? base_loss : NAN;
+        s->at[BARE][row] = isfinite(s->at[RETENTION][row]) ? base_loss : NAN;
     }
 }
 
@@ -108,7 +108,7 @@ static kvf_status make_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__hi
                               series *s)
 {
     const kvf_json *lineage = kvf_json_get(facts, "lineage");
-    const double base_loss = kvf_json_real(kvf_json_get(lineage, "meter_base_loss"), NAN);
+    const double base_loss = kvf_json_real(kvf_json_get(lineage, "retention_base_loss"), NAN);
 
     *s = (series){.every = (history->n + MOST_POINTS - 1) / MOST_POINTS, .steps = history->n};
     s->n = (s->steps + s->every - 1) / s->every;
@@ -122,7 +122,16 @@ static kvf_status make_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__hi
 
 /* ---- charts ---------------------------------------------------------------------------------- */
 
-enum { LOSS_CHART, METRIC_CHART, METER_CHART, KL_CHART, LR_CHART, GRAD_CHART, NORM_CHART, CHARTS };
+enum {
+    LOSS_CHART,
+    METRIC_CHART,
+    RETENTION_CHART,
+    KL_CHART,
+    LR_CHART,
+    GRAD_CHART,
+    NORM_CHART,
+    CHARTS
+};
 
 /* marked: the column in which the best step is marked; STEP: none. */
 static const struct {
@@ -132,8 +141,8 @@ static const struct {
     {"loss", "Loss", "nats per label",
      "Train and valid loss by step; the table below has the numbers", VALID},
     {"metric", "Validation metric", "", "Validation metric by step", METRIC},
-    {"meter", "Forgetting meter", "nats per label",
-     "Loss on the meter's text by step, with that of the bare base", STEP},
+    {"retention", "Retention", "nats per label",
+     "Loss on the retained text by step, with that of the bare base", STEP},
     {"kl", "KL to the base", "nats per label", "KL of the base to the run by step", STEP},
     {"lr", "Learning rate", "learning rate", "Learning rate by step", STEP},
     {"grad", "Gradient norm", "L2 norm, before clipping", "Gradient norm by step", STEP},
@@ -152,8 +161,8 @@ static const struct {
     {LOSS_CHART, SMOOTH, "smoothed", "smooth", NEVER},
     {LOSS_CHART, VALID, "valid", "valid", ALWAYS},
     {METRIC_CHART, METRIC, "metric", "valid", ALWAYS},
-    {METER_CHART, METER, "meter", "smooth", ALWAYS},
-    {METER_CHART, BARE, NULL, "valid", NEVER},
+    {RETENTION_CHART, RETENTION, "retention", "smooth", ALWAYS},
+    {RETENTION_CHART, BARE, NULL, "valid", NEVER},
     {KL_CHART, KL, NULL, "smooth", ALONE},
     {LR_CHART, LR, NULL, "smooth", ALONE},
     {GRAD_CHART, GRAD, NULL, "smooth", ALONE},
@@ -231,7 +240,7 @@ static int list_columns(const kvf_json *facts, const series *s, int out[COLUMNS]
 {
     int n = 0;
     for (int c = 0; c < KVF__COLUMNS; c++) {
-        const int made = c == TRAIN ? SMOOTH : c == METER ? BARE : c;
+        const int made = c == TRAIN ? SMOOTH : c == RETENTION ? BARE : c;
         if (has_column(facts, s, c)) out[n++] = c;
         if (made != c && has_column(facts, s, made)) out[n++] = made;
     }

@@ -42,7 +42,7 @@ bool kvf__journal_column(const kvf__trainer *t, int column, const kvf_event *e, 
         return false;
     if (column == KVF__COLUMN_step) return false;
     *value = e->kind == KVF_EVENT_RETENTION
-                 ? e->meter_loss /* read before the first step, too */
+                 ? e->retention_loss /* read before the first step, too */
                  : kvf__history_at(&t->progress.history, column, e->step - 1);
     return true;
 }

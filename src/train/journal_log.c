@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 
 static const char *const NAMES[] = {
-    [KVF_EVENT_START] = "start",       [KVF_EVENT_STEP] = "step", [KVF_EVENT_EVAL] = "eval",
-    [KVF_EVENT_SAVE] = "save",         [KVF_EVENT_NOTE] = "note", [KVF_EVENT_RETENTION] = "meter",
+    [KVF_EVENT_START] = "start",       [KVF_EVENT_STEP] = "step",
+    [KVF_EVENT_EVAL] = "eval",         [KVF_EVENT_SAVE] = "save",
+    [KVF_EVENT_NOTE] = "note",         [KVF_EVENT_RETENTION] = "retention",
     [KVF_EVENT_FORECAST] = "forecast",
 };
 
@@ -88,7 +89,7 @@ static void add_eval(kvf_json *object, const kvf_event *e)
 static void add_retention(const kvf__trainer *t, kvf_json *object, const kvf_event *e)
 {
     double kl = kvf__base_kl_mean(t);
-    kvf_json_set(object, "meter_base_loss", kvf_json_new_real(e->meter_base_loss));
+    kvf_json_set(object, "retention_base_loss", kvf_json_new_real(e->retention_base_loss));
     if (!isnan(kl)) kvf_json_set(object, "kl_to_base", kvf_json_new_real(kl));
 }
 

@@ -17,8 +17,8 @@ static void emit(kvf__trainer *t, kvf_event_kind kind, double seconds, int64_t t
         .valid_loss = t->progress.valid_loss,
         .metric = {t->progress.metric->name, t->progress.metric_value},
         .best = best,
-        .meter_loss = retention.meter_loss,
-        .meter_base_loss = retention.meter_base_loss,
+        .retention_loss = retention.retention_loss,
+        .retention_base_loss = retention.retention_base_loss,
         .lr = t->stepper.lr,
         .grad_norm = t->stepper.grad_norm,
         .prefix_norm = t->progress.step ? t->progress.history.prefix_norm[t->progress.step - 1]
@@ -118,7 +118,7 @@ static kvf_status read_retention(kvf__trainer *t)
     kvf_train_result now;
     KVF_TRY(kvf__retention_measure(t));
     kvf__retention_result(t, &now);
-    t->progress.history.meter_loss[t->progress.step - 1] = now.meter_loss;
+    t->progress.history.retention_loss[t->progress.step - 1] = now.retention_loss;
     emit(t, KVF_EVENT_RETENTION, 0, 0, false);
     return KVF_OK;
 }

@@ -183,7 +183,7 @@ static kvf_status compare(kvf__trainer *t, const note *first, const note *other,
     const char *what = strcmp(first->base, other->base)             ? "base"
                        : strcmp(first->data, other->data)           ? "data file"
                        : strcmp(first->valid, other->valid)         ? "validation file"
-                       : strcmp(first->retention, other->retention) ? "meter file"
+                       : strcmp(first->retention, other->retention) ? "retention file"
                        : strcmp(first->options, other->options)     ? "list of options"
                                                                     : NULL;
     if (!what) return KVF_OK;

@@ -56,10 +56,10 @@ static void restore(const kvf__trainer *t, kvf__retention *m)
 {
     const kvf_json *lineage = t->output.resumed.lineage;
     const kvf__history *history = &t->output.resumed.history;
-    m->base_loss = kvf_json_real(kvf_json_get(lineage, "meter_base_loss"), NAN);
-    m->loss = m->start_loss = kvf_json_real(kvf_json_get(lineage, "meter_start_loss"), NAN);
-    for (int64_t i = 0; history->meter_loss && i < history->n; i++)
-        if (!isnan(history->meter_loss[i])) m->loss = history->meter_loss[i];
+    m->base_loss = kvf_json_real(kvf_json_get(lineage, "retention_base_loss"), NAN);
+    m->loss = m->start_loss = kvf_json_real(kvf_json_get(lineage, "retention_start_loss"), NAN);
+    for (int64_t i = 0; history->retention_loss && i < history->n; i++)
+        if (!isnan(history->retention_loss[i])) m->loss = history->retention_loss[i];
 }
 
 kvf_status kvf__retention_open(kvf__trainer *t)
@@ -106,7 +106,7 @@ kvf_status kvf__retention_prepare(kvf__trainer *t)
     KVF_TRY(kvf__evaluator_run(t->ctx, m->evaluator, &bare, &m->base_loss, NULL));
     KVF_TRY(kvf__retention_measure(t));
     m->start_loss = m->loss;
-    kvf__trainer_note(t, "meter: loss %.4f of the bare base, %.4f at the start", m->base_loss,
+    kvf__trainer_note(t, "retention: loss %.4f of the bare base, %.4f at the start", m->base_loss,
                       m->loss);
     return KVF_OK;
 }
@@ -115,18 +115,18 @@ void kvf__retention_lineage(const kvf__trainer *t, kvf_json *lineage)
 {
     const kvf__retention *m = t->retention;
     if (!m) return;
-    kvf_json_set(lineage, "meter_hash", kvf_json_new_str(m->set.hash));
-    kvf_json_set(lineage, "meter_examples", kvf_json_new_int(m->set.n));
-    kvf_json_set(lineage, "meter_base_loss", kvf_json_new_real(m->base_loss));
-    kvf_json_set(lineage, "meter_start_loss", kvf_json_new_real(m->start_loss));
+    kvf_json_set(lineage, "retention_hash", kvf_json_new_str(m->set.hash));
+    kvf_json_set(lineage, "retention_examples", kvf_json_new_int(m->set.n));
+    kvf_json_set(lineage, "retention_base_loss", kvf_json_new_real(m->base_loss));
+    kvf_json_set(lineage, "retention_start_loss", kvf_json_new_real(m->start_loss));
 }
 
 void kvf__retention_result(const kvf__trainer *t, kvf_train_result *result)
 {
     const kvf__retention *m = t->retention;
-    result->meter_loss = m ? m->loss : NAN;
-    result->meter_base_loss = m ? m->base_loss : NAN;
-    result->meter_start_loss = m ? m->start_loss : NAN;
+    result->retention_loss = m ? m->loss : NAN;
+    result->retention_base_loss = m ? m->base_loss : NAN;
+    result->retention_start_loss = m ? m->start_loss : NAN;
 }
 
 const char *kvf__retention_hash(const kvf__trainer *t)

@@ -116,8 +116,8 @@ static kvf_status check_same_inputs(kvf__trainer *t, const kvf__artifact *run)
     KVF_TRY(same_text(t, "data file", data, t->rows.total.hash));
     KVF_TRY(same_text(t, "validation file", valid,
                       t->rows.total.valid_rows ? t->rows.total.valid_hash : ""));
-    const char *retention = kvf_json_str(kvf_json_get(run->lineage, "meter_hash"), NULL);
-    return same_text(t, "meter file", retention, kvf__retention_hash(t));
+    const char *retention = kvf_json_str(kvf_json_get(run->lineage, "retention_hash"), NULL);
+    return same_text(t, "retention file", retention, kvf__retention_hash(t));
 }
 
 static kvf_status copy_values(kvf__trainer *t, const char *what, const kvf__params *from,
@@ -186,9 +186,9 @@ static kvf_status copy_both(kvf__trainer *t, const char *group, const kvf__param
  * the run that never stopped has no such reading. */
 static void drop_last_reading(kvf__trainer *t)
 {
-    if (t->progress.history.meter_loss && t->progress.step &&
+    if (t->progress.history.retention_loss && t->progress.step &&
         !kvf__trainer_is_due(t, t->options.eval_every))
-        t->progress.history.meter_loss[t->progress.step - 1] = NAN;
+        t->progress.history.retention_loss[t->progress.step - 1] = NAN;
 }
 
 static kvf_status restore_best(kvf__trainer *t, const kvf__artifact *run)

@@ -11,7 +11,7 @@ run 0 merge from.h5 --out prefix.h5
 "$MAKE_TINY" elsewhere 9 || exit 1
 "$MAKE_TINY" lora 5 lora || exit 1
 run 0 train --base elsewhere --data train.jsonl --method direct --prefix-length 4 --steps 1 --quiet --out foreign.h5
-cp valid.jsonl meter.jsonl
+cp valid.jsonl retain.jsonl
 shared='--base model --precision f32 --threads 1 --quiet --schedule constant'
 sweep="$shared --data train.jsonl --steps 3 --grid grid.txt --out o"
 distill="$shared --document document.txt --prefix-length 4 --self-study 4 --answer-tokens 6 --chunk 16 --top-k 4 --steps 1 --out o/only.h5"

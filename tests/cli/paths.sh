@@ -22,7 +22,7 @@ has err 'broken/model.safetensors'
 
 failing "train: $missing" train --base broken --data no-such --out o.h5
 failing "train: $missing" train --base broken --data train.jsonl --valid no-such --out o.h5
-failing "train: $missing" train --base broken --data train.jsonl --meter no-such --out o.h5
+failing "train: $missing" train --base broken --data train.jsonl --retain no-such --out o.h5
 failing "train: $missing" train --base broken --data a=train.jsonl --data b=no-such --task a=lm --task b=lm --out o.h5
 failing "train: $missing" train --base broken --data train.jsonl --init-from no-such --out o.h5
 failing "train: model: is a folder, want a file" train --base broken --data model --out o.h5

@@ -41,7 +41,7 @@ done
 for n in 2 4; do
     ranks $n 0 train $lm $prefix --method direct $common --steps 2 --valid many.jsonl --retain many.jsonl --json --out lm$n.h5
     got=$(value valid_loss)
-    [ "$(value meter_loss)" = "$got" ] || fail "the meter's loss is $(value meter_loss), not $got"
+    [ "$(value retention_loss)" = "$got" ] || fail "the retention loss is $(value retention_loss), not $got"
     run 0 eval --base model --prefix lm$n.h5 --data many.jsonl --precision f32 --threads 1 --json
     [ "$(value loss)" = "$got" ] || fail "$n ranks: validation loss $got, alone $(value loss)"
     ranks $n 0 train --base bert --task seq-cls --data mood.tsv $prefix --method direct $common --steps 2 \
