@@ -73,13 +73,13 @@ static kvf_status check_pair(const composing *c, const kvf_prefix *a, const kvf_
     if (!kvf__same_head(&a->file.head, &b->file.head)) return differ(c, b, "another head");
     if (strcmp(x->chat_template, y->chat_template) || !kvf__prefix_same_rows(a, b))
         return differ(c, b, "another template of its rows");
-    if (x->near != y->near) return differ(c, b, "another relative bias");
-    if (x->near && !c->average)
+    if (x->relative_bias != y->relative_bias) return differ(c, b, "another relative bias");
+    if (x->relative_bias && !c->average)
         return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
                          "%s: its keys take the decoder's relative bias, by how far they are "
                          "before the text: only --mode average has a place for it",
                          a->path);
-    if (x->infix != y->infix || x->raw_keys != y->raw_keys)
+    if (x->infix != y->infix || x->pre_rope != y->pre_rope)
         return differ(c, b, "another place in its rows");
     if (memcmp(a->file.prefix.layer_mask, b->file.prefix.layer_mask, (size_t)x->L))
         return differ(c, b, "other layers without a prefix");
@@ -149,7 +149,7 @@ static bool has_rope(const kvf_prefix *part)
 /* All keys of a part, rotated further by so many positions. */
 static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
 {
-    if (!by || part->file.id.raw_keys || !has_rope(part)) return KVF_OK;
+    if (!by || part->file.id.pre_rope || !has_rope(part)) return KVF_OK;
     if (!c->base && !c->o->base)
         return kvf__fail(c->ctx, KVF_EUSAGE,
                          "%s: its keys are rotated by their positions and must be turned on by "

@@ -32,7 +32,7 @@ static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *opti
 
     if (file->id.infix)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: stands inside rows (placement infix): each row turns its keys anew",
+                         "%s: stands inside rows (--infix): each row turns its keys anew",
                          options->prefix);
     KVF_TRY(kvf__position_parse(ctx, options->position_start, P, &after));
     KVF_TRY(check_base(ctx, options, &file->id, base, after));

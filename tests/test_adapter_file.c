@@ -93,12 +93,6 @@ START_TEST(refused)
              "size is 0, want 1");
     ck_fails(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, &prefix), KVF_EFORMAT, "prefix");
     ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EEXIST, "exists");
-    file.size = 3;
-    kvf__free(file.id.method);
-    ck_ok(kvf__strdup(ctx, "mlp", &file.id.method)); /* another placement */
-    ck_ok(kvf__artifact_write(ctx, path, true, &file));
-    ck_fails(kvf__artifact_read(ctx, path, KVF__KIND_ADAPTER, &back), KVF_EFORMAT,
-             "placement is \"serial\", want \"infix\"");
     kvf__artifact_done(&file);
 }
 END_TEST

@@ -207,7 +207,7 @@ START_TEST(refuses_what_it_cannot_move)
     options.prefix = base;
     refused(&options, KVF_EIO, base);
     kvf__artifact file = read_back(prefix);
-    file.id.infix = file.id.raw_keys = true;
+    file.id.infix = file.id.pre_rope = true;
     ck_assert_int_eq(kvf__artifact_write(ctx, prefix, true, &file), KVF_OK);
     options.prefix = prefix;
     refused(&options, KVF_EUNSUPPORTED, "stands inside rows");

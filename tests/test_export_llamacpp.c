@@ -276,7 +276,7 @@ static void one_layer(kvf__artifact *file)
 }
 static void inside_rows(kvf__artifact *file)
 {
-    file->id.infix = file->id.raw_keys = true;
+    file->id.infix = file->id.pre_rope = true;
     file->id.position_start = 0;
 }
 static void encoder(kvf__artifact *file)

@@ -228,7 +228,7 @@ START_TEST(embeddings)
     ck_ok(kvf_inspect(ctx, in_dir("e.h5"), &tree));
     ck_assert_str_eq(kvf_json_str(kvf_json_get(tree, "kind"), NULL), "embeddings");
     const kvf_json *attributes = kvf_json_get(tree, "attributes");
-    ck_assert_str_eq(kvf_json_str(kvf_json_get(attributes, "template"), NULL), file.pattern);
+    ck_assert_str_eq(kvf_json_str(kvf_json_get(attributes, "p_template"), NULL), file.pattern);
     ck_assert_double_eq(kvf_json_real(kvf_json_at(kvf_json_get(attributes, "norms"), 2), 0), 13);
     kvf_json_free(tree);
     x[3] = NAN;

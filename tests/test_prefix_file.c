@@ -512,7 +512,7 @@ static const craft CRAFTED[] = {
     {"shape [2, 3, 1, 1, 4, 2]", KVF_ESHAPE, .dim = {2, 3, 1, 1, 4, 2}},
     {"shape [2, 2, 2, 1, 4, 2]", KVF_ESHAPE, .dim = {2, 2, 2, 1, 4, 2}},
     {"none of them 0", KVF_ESHAPE, .dim = {2, 2, 1, 1, 0, 2}},
-    {"key_space is \"pre-rope\" without placement \"infix\"", KVF_EFORMAT,
+    {"key_space is \"pre-rope\" without the feature infix", KVF_EFORMAT,
      .more = {"key_space", "pre-rope"}},
     {"relative_bias is \"decoder\" without encoder_layers", KVF_EFORMAT,
      .more = {"relative_bias", "decoder"}},

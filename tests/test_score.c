@@ -88,7 +88,7 @@ START_TEST(scores_are_log_probabilities)
     kvf_token_score scores[24];
     kvf__candidate top[24 * 4];
     const kvf_prefix *before = _i ? &prefix : NULL;
-    prefix.file.id.infix = prefix.file.id.raw_keys = _i == 2;
+    prefix.file.id.infix = prefix.file.id.pre_rope = _i == 2;
     if (_i == 2) prefix.file.id.position_start = 0;
     const int64_t n = fill_row(ids, labels, 24, 9);
     run_row(&(kvf__score_row){before, NULL, ids, labels, 24, 4}, scores, top);

@@ -257,7 +257,7 @@ START_TEST(export_says_what_it_can)
     const kvf_export_options export = {.path = out, .out = adapter, .format = KVF_EXPORT_PEFT};
     kvf_status st = kvf_export(ctx, &export);
     ck_assert_int_eq(st, _i == HEAD ? KVF_OK : KVF_EUNSUPPORTED);
-    if (_i != HEAD) ck_assert(strstr(kvf_ctx_error(ctx), "placement infix") != NULL);
+    if (_i != HEAD) ck_assert(strstr(kvf_ctx_error(ctx), "inside rows (--infix)") != NULL);
 }
 END_TEST
 

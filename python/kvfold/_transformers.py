@@ -40,7 +40,7 @@ def _refusal(facts: Dict[str, Any]) -> Optional[str]:
     """Why a cache cannot hold this prefix; None: it can."""
     if "encoder_layers" in facts:
         return "it is for an encoder-decoder"
-    if "placement" in facts:
+    if "infix" in facts:
         return "it is inside rows (--infix)"
     if not all(facts["layer_mask"]):
         return "it is in some layers only (--layers), and those of a cache share one mask"

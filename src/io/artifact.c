@@ -46,7 +46,7 @@ unsigned kvf__artifact_features(const kvf__artifact *a)
     const uint8_t *mask = kvf__artifact_mask(a);
     unsigned features = 0;
 
-    if (a->id.encoder) features |= KVF__ENCODER_DECODER;
+    if (a->id.encoder_layers) features |= KVF__ENCODER_DECODER;
     if (a->id.heads) features |= KVF__HEADS_BY_LAYER;
     if (a->id.infix) features |= KVF__INFIX;
     if (mask && memchr(mask, 0, (size_t)a->id.L)) features |= KVF__LAYER_MASK;

@@ -30,11 +30,10 @@ typedef struct kvf__identity {
     char *task;              /* "lm" */
     char *chat_template;     /* "none", "chatml", ... as rows were rendered in training */
     int64_t position_start;
-    int64_t
-        encoder; /* encoder_layers: of an encoder-decoder, the first of the layers; 0: one stack */
-    bool infix;  /* placement "infix": the prefix lies inside rows, see batch.h */
-    bool raw_keys; /* key_space "pre-rope": its keys are not rotated yet */
-    bool near;     /* relative_bias "decoder": see prefix.h */
+    int64_t encoder_layers; /* of an encoder-decoder, the first of the layers; 0: one stack */
+    bool infix;             /* the prefix lies inside rows, see batch.h; a feature of the file */
+    bool pre_rope;          /* key_space "pre-rope": its keys are not rotated yet */
+    bool relative_bias;     /* "decoder": see `near` in prefix.h */
     int64_t L, G, P, D;
     kvf__kv_heads *heads; /* [L + 1], owned, where layers differ, and G and D are KVF__BY_LAYER; or
                              NULL */
@@ -43,7 +42,7 @@ kvf__kv_shape kvf__identity_kv(const kvf__identity *id); /* a view */
 /* What `near` of such a prefix is. */
 static inline int64_t kvf__identity_near(const kvf__identity *id)
 {
-    return id->near ? id->encoder : 0;
+    return id->relative_bias ? id->encoder_layers : 0;
 }
 kvf_status kvf__identity_set_kv(kvf_ctx *ctx, kvf__identity *id, const kvf__kv_shape *shape);
 kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__identity *out);

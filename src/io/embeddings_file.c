@@ -2,7 +2,7 @@
  * place (docs/format.md).
  *
  *   /embeddings/virtual    [P, C] f32, rows by virtual token
- *   attribute template     of /embeddings: their places in a row, "" if they lead it */
+ *   attribute p_template     of /embeddings: their places in a row, "" if they lead it */
 #include "artifact_priv.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ static kvf__h5_id write_vectors(kvf__h5 *h5, const kvf__artifact *a)
 
 static void write_template(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *a)
 {
-    kvf__h5_put_text(h5, group, "template", a->pattern ? a->pattern : "");
+    kvf__h5_put_text(h5, group, "p_template", a->pattern ? a->pattern : "");
 }
 
 static void read_vectors(kvf__h5 *h5, const kvf__h5_data *group, kvf__artifact *a)
@@ -52,7 +52,7 @@ static void read_vectors(kvf__h5 *h5, const kvf__h5_data *group, kvf__artifact *
     kvf__h5_data_read(h5, &data, a->vectors.x,
                       (size_t)(a->vectors.P * a->vectors.C) * sizeof *a->vectors.x);
     KVF__H5_TRY(h5, check(h5->ctx, h5->path, a));
-    a->pattern = kvf__h5_get_text(h5, group->id, "template");
+    a->pattern = kvf__h5_get_text(h5, group->id, "p_template");
     kvf__h5_release(&data.id);
 }
 

@@ -34,10 +34,9 @@ static const identity_field FIELDS[] = {
     {MEMBER(task), TEXT, NULL},
     {MEMBER(chat_template), TEXT, NULL},
     {MEMBER(position_start), INT, NULL},
-    {"encoder_layers", offsetof(kvf__identity, encoder), COUNT, NULL},
-    {"placement", offsetof(kvf__identity, infix), WORD, "infix"},
-    {"key_space", offsetof(kvf__identity, raw_keys), WORD, "pre-rope"},
-    {"relative_bias", offsetof(kvf__identity, near), WORD, "decoder"},
+    {MEMBER(encoder_layers), COUNT, NULL},
+    {"key_space", offsetof(kvf__identity, pre_rope), WORD, "pre-rope"},
+    {MEMBER(relative_bias), WORD, "decoder"},
     {MEMBER(L), DIM, NULL},
     {MEMBER(G), DIM, NULL},
     {MEMBER(P), DIM, NULL},
@@ -138,6 +137,7 @@ void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes)
         else if (f->type == WORD && *(bool *)at_field(id, f))
             kvf_json_set(attributes, f->name, kvf_json_new_str(f->word));
     }
+    if (id->infix) kvf_json_set(attributes, "infix", kvf_json_new_bool(true));
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -226,24 +226,18 @@ static void read_text(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__
     if (*text && text == &id->base_hash) check_hash(h5, *text, KVF_EFORMAT);
 }
 
-/* Any other word than the one is refused. Of methods without a length the attribute is another
- * thing. */
+/* Any other word than the one is refused. */
 static void read_word(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__identity *id)
 {
     char *found;
 
-    if (h5->status || !kvf__method_has_length(id->method) || !kvf__h5_has_attr(h5, at, f->name))
-        return;
+    if (!kvf__h5_has_attr(h5, at, f->name)) return;
     found = kvf__h5_get_text(h5, at, f->name);
     if (found && strcmp(found, f->word) != 0)
         kvf__h5_fail(h5, at, KVF_EFORMAT, "%s is \"%s\", want \"%s\" or none", f->name, found,
                      f->word);
     kvf__free(found);
     *(bool *)at_field(id, f) = true;
-    if (id->raw_keys && !id->infix)
-        kvf__h5_fail(h5, at, KVF_EFORMAT, "key_space is \"pre-rope\" without placement \"infix\"");
-    if (id->near && !id->encoder)
-        kvf__h5_fail(h5, at, KVF_EFORMAT, "relative_bias is \"decoder\" without encoder_layers");
 }
 
 static void read_int(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__identity *id)
@@ -276,6 +270,13 @@ void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, k
         else if (f->type != DIM || !in_shape)
             read_int(h5, at, f, id);
     }
+    id->infix = h5->features & KVF__INFIX;
+    if (id->infix && !h5->status && !kvf__method_has_length(id->method))
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "infix, but method %s has no virtual tokens", id->method);
+    if (id->pre_rope && !id->infix)
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "key_space is \"pre-rope\" without the feature infix");
+    if (id->relative_bias && !id->encoder_layers)
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "relative_bias is \"decoder\" without encoder_layers");
     if (id->heads && (id->L != L || in_shape))
         kvf__h5_fail(h5, at, KVF_EFORMAT, "/%s has %lld layers, want %lld", HEADS, (long long)L,
                      (long long)id->L);

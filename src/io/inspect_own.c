@@ -147,7 +147,7 @@ static void describe_attributes(kvf__h5 *h5, const kvf__artifact *a, kvf_json *a
     if (a->kind == KVF__KIND_PREFIX)
         kvf_json_set(attributes, "dtype", kvf_json_new_str(kvf__prefix_dtype_name(a->dtype)));
     if (a->kind == KVF__KIND_EMBEDDINGS) {
-        kvf_json_set(attributes, "template", kvf_json_new_str(a->pattern));
+        kvf_json_set(attributes, "p_template", kvf_json_new_str(a->pattern));
         kvf_json_set(attributes, "norms", norms_of(&a->vectors));
     }
     if (a->kind == KVF__KIND_ADAPTER) {

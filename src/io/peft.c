@@ -47,7 +47,7 @@ const kvf__peft_row *kvf__peft_row_of(const kvf__identity *id)
 {
     const char *task = id->task;
     for (int i = 0; i < N_TASKS; i++)
-        if (kvf__peft_is_seq2seq(TASKS[i].type) == (id->encoder > 0) &&
+        if (kvf__peft_is_seq2seq(TASKS[i].type) == (id->encoder_layers > 0) &&
             strcmp(TASKS[i].task, task && *task ? task : "lm") == 0)
             return &TASKS[i];
     return NULL;

@@ -21,10 +21,11 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
         return kvf__fail(ctx, KVF_ESHAPE, "%s: a prefix of length 0 has no PEFT form", dir);
     if (id->infix)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: the prefix stands inside rows (placement infix), which PEFT has no "
+                         "%s: the prefix stands inside rows (--infix), which PEFT has no "
                          "form for",
                          dir);
-    if (!id->near && id->position_start != prefix->P) /* near: no position but by distance */
+    if (!id->relative_bias &&
+        id->position_start != prefix->P) /* near: no position but by distance */
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: position_start is %lld, but PEFT always starts tokens at P = %lld",
                          dir, (long long)id->position_start, (long long)prefix->P);
@@ -103,7 +104,8 @@ static kvf_json *make_config(const content *what)
     kvf_json_set(config, "auto_mapping", kvf_json_new_null());
     kvf_json_set(config, "modules_to_save", modules_to_save(id, what->head));
     kvf_json_set(config, "num_layers", kvf_json_new_int(id->L));
-    kvf_json_set(config, "num_transformer_submodules", kvf_json_new_int(id->encoder ? 2 : 1));
+    kvf_json_set(config, "num_transformer_submodules",
+                 kvf_json_new_int(id->encoder_layers ? 2 : 1));
     return config;
 }
 

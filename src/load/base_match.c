@@ -38,7 +38,7 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
                          "%s: holds heads of several tasks: --head names one of %s", prefix->path,
                          kvf__head_names(&prefix->file.head, names, sizeof names));
     const kvf__kv_shape have = kvf__identity_kv(id), want = kvf__desc_kv(d);
-    if (!kvf__kv_same(&have, &want) || id->encoder != d->encoder)
+    if (!kvf__kv_same(&have, &want) || id->encoder_layers != d->encoder)
         return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for %s, %s, the base has %s",
                          base->path, kvf__base_words(id, name), kvf__heads_text(found, &have),
                          kvf__heads_text(wanted, &want));

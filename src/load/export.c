@@ -96,7 +96,7 @@ static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
                          "%s: its heads differ by layer, and PEFT gives all layers the same "
                          "(--format safetensors has each layer by itself)",
                          options->path);
-    if (prefix->file.id.encoder) return export_peft_stacks(ctx, options, prefix);
+    if (prefix->file.id.encoder_layers) return export_peft_stacks(ctx, options, prefix);
     const bool at_input = prefix->file.vectors.P > 0;
     const kvf__peft_content what = {.id = &prefix->file.id,
                                     .prefix = at_input ? NULL : &prefix->file.prefix,
@@ -133,7 +133,7 @@ static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layou
                           "base_architecture", or_empty(id->base_architecture), "base_hash",
                           or_empty(id->base_hash), "method", or_empty(id->method), "task",
                           or_empty(id->task));
-    if (id->near) kvf_json_set(meta, "relative_bias", kvf_json_new_str("decoder"));
+    if (id->relative_bias) kvf_json_set(meta, "relative_bias", kvf_json_new_str("decoder"));
     return meta;
 }
 
@@ -187,9 +187,9 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const kvf_export_options *opt
                  .rank = 6,
                  .dim = {id->L, 2, 1, id->G, id->P, id->D}},
     };
-    if (id->raw_keys && !v->P)
+    if (id->pre_rope && !v->P)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: the keys of a prefix inside rows (placement infix) are not rotated: "
+                         "%s: the keys of a prefix inside rows (--infix) are not rotated: "
                          "they are no past_key_values",
                          options->out);
     if (prefix->file.prefix.heads) return export_layers(ctx, options, prefix);
@@ -257,7 +257,7 @@ static kvf_status check_exportable(kvf_ctx *ctx, const kvf_export_options *optio
                          "%s: its virtual tokens have log-weights (--log-weight), which no cache "
                          "of another program holds",
                          options->path);
-    if (prefix->file.id.encoder && options->format != KVF_EXPORT_SAFETENSORS &&
+    if (prefix->file.id.encoder_layers && options->format != KVF_EXPORT_SAFETENSORS &&
         options->format != KVF_EXPORT_PEFT)
         return kvf__fail(
             ctx, KVF_EUNSUPPORTED,

@@ -59,7 +59,7 @@ static const char *more_than_a_cache(const kvf_prefix *prefix)
     if (file->id.P == 0) return "is empty";
     if (file->id.heads || (arch && arch->keys->by_layer))
         return "is for a base whose layers differ, whose cache no engine here takes from a file";
-    if (file->id.infix) return "stands inside rows (placement infix), a cache stands before them";
+    if (file->id.infix) return "stands inside rows (--infix), a cache stands before them";
     if (!all_layers(&file->prefix)) return "is in some layers only, a cache is in all of them";
     return NULL;
 }

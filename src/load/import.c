@@ -18,7 +18,7 @@ kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *bas
     if (base) {
         const kvf__kv_shape kv = kvf__desc_kv(kvf__model_desc(base->model));
         KVF_TRY(kvf__identity_set_kv(ctx, id, &kv));
-        id->encoder = kvf__model_desc(base->model)->encoder;
+        id->encoder_layers = kvf__model_desc(base->model)->encoder;
     }
     KVF_TRY(kvf__strdup(ctx, base_name, &id->base_name));
     KVF_TRY(kvf__strdup(ctx, "", &id->base_architecture));
@@ -100,13 +100,13 @@ static kvf_status fill_prefix(kvf_ctx *ctx, const kvf_import_options *options, c
     KVF_TRY(peft_shape(ctx, options->path, peft, base, id));
     KVF_TRY(describe_peft(ctx, options, base, "direct", peft, id, &file->head));
     const kvf__kv_shape kv = kvf__identity_kv(id);
-    if (kvf__peft_is_seq2seq(peft->task_type) != (id->encoder > 0))
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: task_type is %s, %s", options->path,
-                         peft->task_type,
-                         !base         ? "of an encoder-decoder: name it with --base"
-                         : id->encoder ? "but the base is an encoder-decoder: want SEQ_2_SEQ_LM"
-                                       : "but the base is no encoder-decoder");
-    if (id->encoder) {
+    if (kvf__peft_is_seq2seq(peft->task_type) != (id->encoder_layers > 0))
+        return kvf__fail(
+            ctx, KVF_EMISMATCH, "%s: task_type is %s, %s", options->path, peft->task_type,
+            !base                ? "of an encoder-decoder: name it with --base"
+            : id->encoder_layers ? "but the base is an encoder-decoder: want SEQ_2_SEQ_LM"
+                                 : "but the base is no encoder-decoder");
+    if (id->encoder_layers) {
         KVF_TRY(kvf__prefix_create(ctx, &file->prefix, &kv, id->P));
         KVF_TRY(kvf__peft_stacks_import(ctx, options->path, peft, id, &file->prefix));
         return kvf__artifact_write(ctx, options->out, options->force, file);

@@ -51,7 +51,7 @@ kvf_status kvf__peft_stacks_export(kvf_ctx *ctx, const char *where, const kvf__a
                                    kvf__prefix *out, kvf__identity *id)
 {
     const kvf__prefix *from = &file->prefix;
-    const int64_t encoder = file->id.encoder, blocks = (file->id.L - encoder) / 2;
+    const int64_t encoder = file->id.encoder_layers, blocks = (file->id.L - encoder) / 2;
     bool near = false;
 
     KVF_TRY(find_family(ctx, where, file->id.base_architecture, &near));
@@ -61,7 +61,7 @@ kvf_status kvf__peft_stacks_export(kvf_ctx *ctx, const char *where, const kvf__a
                              "%s: layer %lld has %s prefix, and PEFT knows those of the decoder's "
                              "self-attention alone, in all of its layers (--places peft)",
                              where, (long long)l, from->layer_mask[l] ? "a" : "no");
-    if (near && !file->id.near)
+    if (near && !file->id.relative_bias)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: its keys have no relative bias, and those of PEFT have the "
                          "decoder's, as --places peft trains them",
@@ -77,12 +77,12 @@ kvf_status kvf__peft_stacks_export(kvf_ctx *ctx, const char *where, const kvf__a
 kvf_status kvf__peft_stacks_import(kvf_ctx *ctx, const char *where, const kvf__peft *peft,
                                    kvf__identity *id, kvf__prefix *prefix)
 {
-    const int64_t encoder = id->encoder, blocks = (prefix->L - encoder) / 2;
+    const int64_t encoder = id->encoder_layers, blocks = (prefix->L - encoder) / 2;
     const int64_t layer = 2 * prefix->G * prefix->D, N = peft->width / layer;
     kvf__prefix theirs = {0};
 
-    KVF_TRY(find_family(ctx, where, id->base_architecture, &id->near));
-    if (id->near) id->position_start = 0; /* as runs on such a base have it */
+    KVF_TRY(find_family(ctx, where, id->base_architecture, &id->relative_bias));
+    if (id->relative_bias) id->position_start = 0; /* as runs on such a base have it */
     if (peft->width % layer || N < blocks)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: prompt_embeddings is [%lld, %lld], want [%lld, n * %lld] with n at "

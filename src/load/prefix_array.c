@@ -102,7 +102,7 @@ kvf_status kvf_prefix_set_layer_mask(kvf_ctx *ctx, kvf_prefix *prefix, const uin
 
 bool kvf_prefix_relative_bias(const kvf_prefix *prefix)
 {
-    return prefix && prefix->file.id.near;
+    return prefix && prefix->file.id.relative_bias;
 }
 
 kvf_status kvf_prefix_set_relative_bias(kvf_ctx *ctx, kvf_prefix *prefix, bool on)
@@ -111,11 +111,11 @@ kvf_status kvf_prefix_set_relative_bias(kvf_ctx *ctx, kvf_prefix *prefix, bool o
     kvf__identity *id = &prefix->file.id;
     const kvf__arch *arch = kvf__arch_by_model_type(id->base_architecture);
     KVF_TRY(check_has_kv(ctx, prefix, "to take a relative bias"));
-    if (!id->encoder || !arch || arch->positions != KVF__POS_BIAS)
+    if (!id->encoder_layers || !arch || arch->positions != KVF__POS_BIAS)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: its base is no encoder-decoder with a relative bias, as t5 is",
                          prefix->path);
-    id->near = on;
+    id->relative_bias = on;
     prefix->file.prefix.near = kvf__identity_near(id);
     return KVF_OK;
 }

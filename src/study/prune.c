@@ -203,7 +203,7 @@ static kvf_status check_prefix(pruning *p)
                          "%s: stands inside rows, where the text behind it begins by its length: "
                          "it cannot lose tokens",
                          p->prefix->path);
-    if (id->near)
+    if (id->relative_bias)
         return kvf__fail(
             p->ctx, KVF_EUNSUPPORTED,
             "%s: its keys take the decoder's relative bias, by how far they are before "

@@ -135,7 +135,7 @@ static kvf_status read_wanted(word_search *r, const kvf_prefix *prefix)
     kvf_status st = KVF_OK;
     if (!from->P) {
         memcpy(r->want, prefix->file.vectors.x, (size_t)(r->P * r->width) * sizeof *r->want);
-    } else if (prefix->file.id.raw_keys) {
+    } else if (prefix->file.id.pre_rope) {
         kvf__prefix_to_flat(from, r->want);
     } else {
         KVF_TRY(kvf__prefix_init(r->ctx, &raw, from->L, from->G, from->P, from->D));

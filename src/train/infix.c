@@ -49,7 +49,7 @@ kvf_status kvf__infix_identity(kvf_ctx *ctx, const kvf_train_options *options, c
     if (!options->infix) return KVF_OK;
     KVF_TRY(check_options(ctx, options, base));
     id->infix = true;
-    id->raw_keys = kvf__model_desc(base->model)->position.kind == KVF__POS_ROPE;
+    id->pre_rope = kvf__model_desc(base->model)->position.kind == KVF__POS_ROPE;
     id->position_start = 0;
     return KVF_OK;
 }

@@ -73,7 +73,7 @@ static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
     KVF_TRY(start_ids(t, &ids));
     kvf_status st = target.prefix ? kvf__base_keys_values(t->ctx, t->base, ids, target.prefix, NULL)
                                   : KVF_OK;
-    if (!st && t->id.raw_keys)
+    if (!st && t->id.pre_rope)
         st = kvf__model_rotate_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0,
                                       true);
     if (!st && target.vectors)
@@ -123,10 +123,11 @@ static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__i
                           "(--position-start %lld leaves them there)",
                           path, (long long)from->position_start, (long long)t->id.position_start,
                           (long long)from->position_start);
-    if (from->near != t->id.near)
+    if (from->relative_bias != t->id.relative_bias)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "%s: its keys take %s relative bias, this run's %s (--places peft)", path,
-                         from->near ? "the decoder's" : "no", from->near ? "none" : "do");
+                         from->relative_bias ? "the decoder's" : "no",
+                         from->relative_bias ? "none" : "do");
     if (from->infix == t->id.infix) return KVF_OK;
     return kvf__fail(t->ctx, KVF_EUSAGE, "%s: its prefix stands %s rows, this run's %s", path,
                      from->infix ? "inside" : "before", from->infix ? "before" : "inside");

@@ -55,4 +55,4 @@ for option in --train-head --infix; do
     run 0 generate --base llama --prefix lm_prefix.h5 --prompt 'size 3 is' --max-tokens 3
 done
 run 1 export lm_prefix.h5 --out infix_adapter
-has err 'placement infix'
+has err 'inside rows (--infix)'
