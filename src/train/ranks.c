@@ -16,7 +16,6 @@
 
 typedef struct decision {
     int32_t status, resumed;
-    int32_t near;      /* of the run that is resumed: relative_bias of its file */
     int32_t precision; /* a kvf_precision */
     int64_t bytes;     /* of the options that follow as JSON */
 } decision;
@@ -94,7 +93,6 @@ static kvf_status send_decision(kvf__trainer *t, kvf_status st)
     if (!st && t->output.is_resumed) {
         text = kvf_json_text(t->output.resumed.options, KVF_JSON_COMPACT);
         w.bytes = text ? (int64_t)strlen(text) : 0;
-        w.near = t->output.resumed.id.relative_bias;
         if (!text) w.status = KVF_ENOMEM;
     }
     t->ranks->decided = true;
@@ -123,7 +121,6 @@ static kvf_status receive_decision(kvf__trainer *t)
     KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &w, sizeof w));
     if (w.status) return kvf__fail(t->ctx, (kvf_status)w.status, RETURNED);
     if (w.resumed) KVF_TRY(receive_options(t, w.bytes));
-    t->output.resumed.id.relative_bias = w.near;
     t->options.precision = (kvf_precision)w.precision;
     return KVF_OK;
 }

@@ -203,8 +203,7 @@ static kvf_status fill_identity(kvf__trainer *t)
     const kvf__kv_shape kv = kvf__desc_kv(d);
     KVF_TRY(kvf__identity_set_kv(t->ctx, id, &kv));
     id->encoder_layers = d->encoder;
-    id->relative_bias = t->output.is_resumed ? t->output.resumed.id.relative_bias
-                                             : kvf__places_near(&t->options, d);
+    id->relative_bias = kvf__places_near(&t->options, d);
     id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
     if (d->position.starts_at_0 && !t->output.is_resumed &&
         !kvf__train_option_given(&t->options, "position-start"))

@@ -94,6 +94,10 @@ dated_loss --prefix dated.h5 --chat-template 'auto:01 Jan 2025'
 same stored measured
 dated_loss --prefix dated.h5 --chat-template auto
 if cmp -s stored measured; then fail 'the date is stored'; fi
+sed 's/26 Jul 2024/27 Jul 2024/' dated/chat_template.jinja >other.jinja
+cp -r dated another && cp other.jinja another/chat_template.jinja
+run 1 eval --base another --prefix dated.h5 --data talk.jsonl
+has err 'the prefix is for base dated'
 run 2 eval --base model --data talk.jsonl --chat-template 'chatml:26 Jul 2024'
 has err 'prints no date'
 
