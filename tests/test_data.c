@@ -256,7 +256,7 @@ END_TEST
 #define LONG_PROMPT "{\"prompt\": \"abcdeabcde\", \"completion\": \"ab\"}\n"
 #define LONG_ANSWER "{\"prompt\": \"abc\", \"completion\": \"abcdeabcde\"}\n"
 
-/* The first row cut to 8 tokens: without BOS and with it, and by the way of the first versions. */
+/* The first row cut to 8 tokens: without BOS and with it, and at its end. */
 static const struct {
     const char *json, *plain, *bos, *end;
 } CUTS[] = {

@@ -122,16 +122,8 @@ static kvf_status make_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__hi
 
 /* ---- charts ---------------------------------------------------------------------------------- */
 
-enum {
-    LOSS_CHART,
-    METRIC_CHART,
-    RETENTION_CHART,
-    KL_CHART,
-    LR_CHART,
-    GRAD_CHART,
-    NORM_CHART,
-    CHARTS
-};
+enum { LOSS_CHART, METRIC_CHART, RETENTION_CHART, KL_CHART };
+enum { LR_CHART = KL_CHART + 1, GRAD_CHART, NORM_CHART, CHARTS };
 
 /* marked: the column in which the best step is marked; STEP: none. */
 static const struct {

@@ -164,13 +164,12 @@ static void decide_rows(distilling *d, const kvf__trainer *t)
 {
     kvf_distill_options *o = &d->options;
     bool data = t->options.data != NULL;
-    o->top_k = resumed(t, "teacher_items", o->top_k, 0, TOP_K);
+    o->top_k = resumed(t, "top_k", o->top_k, 0, TOP_K);
     o->self_study = resumed(t, "self_study", o->self_study, -1,
                             data || (matches(t) && takes_no_step(t)) ? 0 : SELF_STUDY);
     o->answer_tokens = resumed(t, "answer_tokens", o->answer_tokens, 0, ANSWER_TOKENS);
     if (t->output.is_resumed && o->temperature == 1)
-        o->temperature = kvf_json_real(
-            kvf_json_get(t->output.resumed.lineage, "answer_temperature"), 1);
+        o->temperature = kvf_json_real(kvf_json_get(t->output.resumed.lineage, "temperature"), 1);
     o->window = resumed(t, "window", o->window, 0, 0);
     o->chunk = resumed(t, "chunk", o->chunk, -1, data || o->system_prompt ? 0 : CHUNK);
     d->study = (kvf__study_options){.n = o->self_study,
@@ -460,13 +459,13 @@ static void add_lineage(void *user, kvf_json *lineage)
     const distilling *d = user;
     kvf_json_set(lineage, "document_hash", kvf_json_new_str(d->hash));
     kvf_json_set(lineage, "document_tokens", kvf_json_new_int((int64_t)d->document.ids.n));
-    if (d->options.window) kvf_json_set(lineage, "window", kvf_json_new_int(d->options.window));
-    kvf_json_set(lineage, "teacher_items", kvf_json_new_int(d->options.top_k));
+    kvf_json_set(lineage, "window", kvf_json_new_int(d->options.window));
+    kvf_json_set(lineage, "top_k", kvf_json_new_int(d->options.top_k));
     kvf_json_set(lineage, "self_study", kvf_json_new_int(d->options.self_study));
     kvf_json_set(lineage, "answer_tokens", kvf_json_new_int(d->options.answer_tokens));
-    kvf_json_set(lineage, "answer_temperature", kvf_json_new_real(d->options.temperature));
+    kvf_json_set(lineage, "temperature", kvf_json_new_real(d->options.temperature));
     kvf_json_set(lineage, "chunk", kvf_json_new_int(d->options.chunk));
-    if (!strcmp(d->options.kl, "reverse")) kvf_json_set(lineage, "kl", kvf_json_new_str("reverse"));
+    kvf_json_set(lineage, "kl", kvf_json_new_str(d->options.kl));
     if (!d->options.system_prompt) return;
     kvf_json_set(lineage, "on_policy", kvf_json_new_bool(d->options.on_policy));
     if (!isnan(d->kl_start)) kvf_json_set(lineage, "kl_start", kvf_json_new_real(d->kl_start));

@@ -210,7 +210,7 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     KVF_TRY(check_same_inputs(t, run));
     t->progress.step = kvf_json_int(kvf_json_get(run->state, "step"), -1);
     t->progress.tokens = kvf_json_int(kvf_json_get(run->state, "tokens"), 0);
-    t->stepper.adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), t->progress.step);
+    t->stepper.adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), 0);
     t->tuned.lr_k = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);
     if (t->progress.step < 0 || !(t->tuned.lr_k > 0 || !t->progress.step))
         return kvf__fail(t->ctx, KVF_EFORMAT, "%s: /state has no usable step or lr_k",
@@ -218,10 +218,8 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     t->stepper.skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);
     t->progress.stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);
     KVF_TRY(copy_both(t, "", &run->values.params, &run->head.params.params, &t->tuned.params));
-    if (run->m.params.n) {
-        KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->stepper.adamw.m));
-        KVF_TRY(copy_values(t, "/optimizer/v", &run->v.params, &t->stepper.adamw.v));
-    }
+    KVF_TRY(copy_values(t, "/optimizer/m", &run->m.params, &t->stepper.adamw.m));
+    KVF_TRY(copy_values(t, "/optimizer/v", &run->v.params, &t->stepper.adamw.v));
     KVF_TRY(restore_best(t, run));
     KVF_TRY(copy_history(t, &run->history));
     KVF_TRY(find_position(t, run->state));
