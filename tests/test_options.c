@@ -299,7 +299,7 @@ START_TEST(every_option_has_a_row)
 }
 END_TEST
 
-/* What is missing in a file is not made up. */
+/* Refuses a run that lacks an option. */
 START_TEST(runs_have_every_option)
 {
     kvf_train_options o = kvf_train_defaults();

@@ -39,7 +39,7 @@ typedef enum kvf__read_part { KVF__READ_IDENTITY, KVF__READ_VALUES, KVF__READ_AL
 kvf__h5_data kvf__artifact_read_from(kvf__h5 *h5, kvf__read_part what, kvf__artifact *a);
 /* [L]: of a run its own, of a prefix that in its values; NULL: it has none. */
 const uint8_t *kvf__artifact_mask(const kvf__artifact *a);
-/* Of kvf__feature, those that its content needs. */
+/* Returns the features that the content needs, bits of kvf__feature. */
 unsigned kvf__artifact_features(const kvf__artifact *a);
 /* All but the values, which `at` holds already. */
 void kvf__artifact_write_facts(kvf__h5 *h5, kvf__h5_id at, const kvf__artifact *a);

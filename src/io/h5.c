@@ -132,7 +132,7 @@ static void make_temp(kvf__h5 *h5, hid_t access)
 }
 
 enum { FORMAT = 1, FEATURES = 5 };
-/* By the bits of kvf__feature, which are in the order of the names. */
+/* Names by bit of kvf__feature, sorted. */
 static const char *const NAMES[FEATURES] = {"encoder-decoder", "heads-by-layer", "infix",
                                             "layer-mask", "log-weight"};
 

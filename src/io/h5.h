@@ -45,8 +45,8 @@ typedef struct kvf__h5 {
 
 /* ---- files (h5.c, h5_seal.c) ----------------------------------------------------------------- */
 
-/* What changes the meaning of the values, so that a reader must know it. /features lists the names
- * of a file's features; an unknown one is refused. */
+/* A feature changes what the values of a file mean, so a reader must know it. /features lists the
+ * names of a file's features; an unknown one is refused. */
 typedef enum kvf__feature {
     KVF__ENCODER_DECODER = 1, /* layers of two stacks */
     KVF__HEADS_BY_LAYER = 2,
