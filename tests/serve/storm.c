@@ -1,9 +1,10 @@
-/* A storm of clients on a server: they connect, ask (streamed, whole, in a queue, badly, by half)
- * and go away at random instants, politely or not. Afterwards nothing is held for them a second
- * later, by the server's own figures; it answers what it answered before, and a signal ends it at
- * once. Reports of a sanitizer make the exit status of the server another, and so fail.
+/* A storm of clients on a server: they connect, send requests (streamed, whole, queued, malformed,
+ * truncated; texts to continue and rows to classify, up to the limits and beyond) and go away at
+ * random instants, politely or not. A second later the server holds nothing for them, by its own
+ * figures; it answers what it answered before, and a signal ends it at once. A sanitizer's report
+ * changes the server's exit status, and so fails the test.
  *
- * One thread polls all clients; who does what and when is drawn from a seed.
+ * One thread polls all clients. A seed determines what each client does, and when.
  *
  * Usage: storm KVFOLD MAKE_TINY CLIENTS SEED [OPTION OF SERVE...]; in a folder of its own, which is
  * removed. */
@@ -23,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 1 << 16, MOST_ARGUMENTS = 40, PORT_SECONDS = 120, TOGETHER = 200 };
+enum { BYTES = 1 << 16, MOST_ARGUMENTS = 48, PORT_SECONDS = 120, TOGETHER = 200 };
 static const double END_SECONDS = 5, ANSWER_SECONDS = 120;
 
 static pid_t server;
@@ -36,52 +37,114 @@ static _Noreturn void fail(const char *what, const char *detail)
     exit(1);
 }
 
-/* ---- what they ask --------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
-static const char COMPLETIONS[] = "/v1/completions", CHAT[] = "/v1/chat/completions";
+static const char COMPLETIONS[] = "/v1/completions", CHAT[] = "/v1/chat/completions",
+                  CLASSIFY[] = "/v1/classify";
 
-/* Bodies; %d: a number below a hundred. */
-static const struct {
-    const char *path, *body;
-} ASKED[] = {
-    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d\",\"max_tokens\":300,\"n\":100}"}, /* seconds */
-    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"after %d:\",\"max_tokens\":300,\"stream\":true}"},
-    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"after %d:\",\"max_tokens\":300}"},
-    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":[\"a\",\"b %d\",[1,2,3]],\"max_tokens\":100,\"n\":5,"
-                  "\"stream\":true,\"stop\":[\"xyz\",\"q\"]}"},
-    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d\",\"max_tokens\":3}"},
-    {CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hello %d\"}],"
-           "\"stream\":true}"},
-    {COMPLETIONS, "{\"model\":\"none\",\"prompt\":\"%d\"}"},
-    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":[%d, 99999]}"},
-    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d"},
-    {COMPLETIONS, "[[[[%d"},
-    {"/v1/models", "%d"},
+/* Limits of the server that bodies meet: MOST_ROWS and MOST_CHOICES are its own, see
+ * docs/promises.md. */
+enum { MOST_BODY = 1 << 16, MOST_ROWS = 1024, MOST_CHOICES = 1024 };
+#define CHOICES "{\"model\":\"choices\",\"input\":{\"text\":\"pick %d\",\"choices\":[@]}}"
+#define CHOICE  "\"as long as MOST_CHOICES can be in a body\""
+
+/* Bodies. %d stands for a number below a hundred, @ for a list of n times `item`. */
+typedef struct body {
+    const char *path, *text, *item;
+    int n;
+} body;
+static const body BODIES[] = {
+    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d\",\"max_tokens\":300,\"n\":100}", NULL, 0},
+    {CLASSIFY, CHOICES, CHOICE, MOST_CHOICES},
+    {CLASSIFY, CHOICES, "\"a\"", MOST_CHOICES + 1},
+    {CLASSIFY, "{\"model\":\"classes\",\"input\":[\"%d\",@]}", "\"is it good\"", MOST_ROWS - 1},
+    {CLASSIFY, "{\"model\":\"classes\",\"input\":[\"%d\",@]}", "\"is it good\"", MOST_ROWS},
+    {CLASSIFY, "{\"model\":\"classes\",\"input\":[\"a %d\",[\"is it\",\"bad\"],\"b\"]}", NULL, 0},
+    {CLASSIFY, "{\"model\":\"classes\",\"input\":\"%d @\"}", "more than one row may hold", 300},
+    {CLASSIFY, "{\"model\":\"classes\",\"input\":[\"%d\",@]}", /* more than MOST_BODY bytes */
+     "\"more than all rows together may hold, whatever their number is\"", MOST_ROWS - 1},
+    {CLASSIFY, /* more than MOST_BODY tokens */
+     "{\"model\":\"choices\",\"input\":{\"text\":\"a text that each of the choices repeats, so "
+     "that all are too long together: %d\",\"choices\":[@]}}",
+     "\"a\"", MOST_CHOICES},
+    {CLASSIFY, "{\"model\":\"tags\",\"input\":[[\"%d\",@],[\"Ann\",\"went\"]]}", "\"Rome\"", 80},
+    {CLASSIFY, /* windows that overlap */
+     "{\"model\":\"answers\",\"input\":{\"question\":\"who %d?\",\"context\":\"@\"}}",
+     "the men met here", 500},
+    {CLASSIFY, "{\"model\":\"tags\",\"input\":\"%d\"}", NULL, 0},
+    {CLASSIFY, "{\"model\":\"m\",\"input\":\"%d\"}", NULL, 0},
+    {CLASSIFY, "{\"model\":\"answers\",\"input\":[{\"question\":\"%d\"", NULL, 0},
+    {COMPLETIONS, "{\"model\":\"classes\",\"prompt\":\"%d\"}", NULL, 0},
+    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"after %d:\",\"max_tokens\":300,\"stream\":true}",
+     NULL, 0},
+    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"after %d:\",\"max_tokens\":300}", NULL, 0},
+    {COMPLETIONS,
+     "{\"model\":\"m\",\"prompt\":[\"a\",\"b %d\",[1,2,3]],\"max_tokens\":100,\"n\":5,"
+     "\"stream\":true,\"stop\":[\"xyz\",\"q\"]}",
+     NULL, 0},
+    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d\",\"max_tokens\":3}", NULL, 0},
+    {CHAT,
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hello %d\"}],"
+     "\"stream\":true}",
+     NULL, 0},
+    {COMPLETIONS, "{\"model\":\"none\",\"prompt\":\"%d\"}", NULL, 0},
+    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":[%d, 99999]}", NULL, 0},
+    {COMPLETIONS, "{\"model\":\"m\",\"prompt\":\"%d", NULL, 0},
+    {COMPLETIONS, "[[[[%d", NULL, 0},
+    {"/v1/models", "%d", NULL, 0},
 };
-enum { N_ASKED = sizeof ASKED / sizeof ASKED[0] };
+enum { N_BODIES = sizeof BODIES / sizeof BODIES[0], N_SLOW = 2 /* the first take seconds */ };
 
-/* A whole request; wrong: some byte of it is another. */
-static size_t write_request(char *out, size_t room, int which, bool wrong)
+static void write_body(FILE *out, const body *b, int number)
 {
-    char body[512], format[512];
+    for (const char *at = b->text; *at; at++)
+        if (*at == '@')
+            for (int i = 0; i < b->n; i++)
+                fprintf(out, "%s%s", i ? "," : "", b->item);
+        else if (at[0] == '%' && at[1] == 'd')
+            fprintf(out, "%d", number), at++;
+        else
+            fputc(*at, out);
+}
+
+/* The head of a request with a body of n bytes, up to its last empty line; chunked: and the length
+ * of the one chunk. */
+static void write_head(FILE *out, const char *path, size_t n, bool close, bool chunked)
+{
+    fprintf(out, "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n",
+            path, port);
+    if (close) fprintf(out, "Connection: close\r\n");
+    fprintf(out,
+            chunked ? "Transfer-Encoding: chunked\r\n\r\n%zx\r\n" : "Content-Length: %zu\r\n\r\n",
+            n);
+}
+
+/* A whole request of *n bytes, to be freed. wrong: one byte is replaced by a random one. */
+static char *make_request(const body *b, int number, bool close, bool chunked, bool wrong,
+                          size_t *n)
+{
+    char *text = NULL, *request = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) fail("memory", strerror(errno));
+    write_body(out, b, number);
+    fclose(out);
+    out = open_memstream(&request, n);
+    if (!out) fail("memory", strerror(errno));
+    write_head(out, b->path, bytes, close, chunked);
+    fwrite(text, 1, bytes, out);
+    if (chunked) fprintf(out, "\r\n0\r\n\r\n");
+    if (fclose(out)) fail("memory", strerror(errno));
+    free(text);
+    if (wrong) request[(size_t)(uniform() * (double)*n)] = (char)(uniform() * 256);
+    return request;
+}
+
+static char *draw_request(const body *b, bool wrong, size_t *n)
+{
     const int number = (int)(uniform() * 100);
-    const bool chunked = uniform() < 0.2;
-    snprintf(format, sizeof format, "%s", ASKED[which].body);
-    char *at = strstr(format, "%d");
-    snprintf(body, sizeof body, "%.*s%d%s", (int)(at - format), format, number, at + 2);
-    int n = snprintf(out, room,
-                     "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n",
-                     ASKED[which].path, port);
-    if (uniform() < 0.5) n += snprintf(out + n, room - (size_t)n, "Connection: close\r\n");
-    if (chunked)
-        n += snprintf(out + n, room - (size_t)n,
-                      "Transfer-Encoding: chunked\r\n\r\n%zx\r\n%s\r\n0\r\n\r\n", strlen(body),
-                      body);
-    else
-        n += snprintf(out + n, room - (size_t)n, "Content-Length: %zu\r\n\r\n%s", strlen(body),
-                      body);
-    if (wrong) out[(int)(uniform() * n)] = (char)(uniform() * 256);
-    return (size_t)n;
+    const bool chunked = uniform() < 0.2, close = uniform() < 0.5;
+    return make_request(b, number, close, chunked, wrong, n);
 }
 
 /* ---- clients --------------------------------------------------------------------------------- */
@@ -91,16 +154,16 @@ typedef struct client {
     double at, leaves; /* seconds from the beginning */
     bool resets;       /* hangs up without the farewell of TCP */
     bool deaf;         /* does not read */
-    char request[1024];
+    char *request;
     size_t n, sent, heard;
-    char status[16]; /* what it heard first */
+    char status[16]; /* first bytes of the answer */
 } client;
 
 typedef struct tally {
     int connected, answered, refused, left, closed;
 } tally;
 
-/* Two in three ask something whole; one in six stops in the middle. */
+/* Two of three requests are whole, one of five is cut off. */
 static client draw_client(double from, double span)
 {
     client c = {.fd = -1, .at = from + uniform() * span};
@@ -108,7 +171,7 @@ static client draw_client(double from, double span)
     c.leaves = c.at + uniform() * uniform() * 4;
     c.resets = uniform() < 0.3;
     c.deaf = uniform() < 0.1;
-    c.n = write_request(c.request, sizeof c.request, (int)(uniform() * N_ASKED), lot > 0.85);
+    c.request = draw_request(&BODIES[(int)(uniform() * N_BODIES)], lot > 0.85, &c.n);
     if (lot < 0.2) c.n = (size_t)(uniform() * (double)c.n);
     return c;
 }
@@ -139,6 +202,8 @@ static void hang_up(client *c, tally *t)
     if (c->resets) setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     close(c->fd);
     c->fd = -1;
+    free(c->request);
+    c->request = NULL;
     t->answered += status == 200;
     t->refused += status >= 400;
     t->left += status == 0;
@@ -205,7 +270,10 @@ static tally storm(client *clients, int n)
         for (; first < n && open < TOGETHER && clients[first].at <= at; first++) {
             client *c = &clients[first];
             c->leaves += at - c->at; /* it came late, and stays as long */
-            if (!dial(c)) continue;
+            if (!dial(c)) {
+                free(c->request);
+                continue;
+            }
             t.connected++;
             open++;
         }
@@ -224,12 +292,12 @@ static int open_by_half(void)
     return c.fd;
 }
 
-/* As many as have rows and more ask for what takes seconds, and leave at once. */
+/* More clients than the server has rows send requests that take seconds, and leave at once. */
 static void gust(client *clients, int n)
 {
     for (int i = 0; i < n; i++) {
-        client c = {.fd = -1, .leaves = 0.1 + 0.2 * uniform(), .resets = i % 2};
-        c.n = write_request(c.request, sizeof c.request, 0, false);
+        client c = {.fd = -1, .leaves = 0.1 + 0.2 * uniform(), .resets = i / 2 % 2};
+        c.request = draw_request(&BODIES[i % N_SLOW], false, &c.n);
         clients[i] = c;
     }
     storm(clients, n);
@@ -261,20 +329,31 @@ static bool fetch(const char *request, char *text, size_t room)
     return !strncmp(text, "HTTP/1.1 200 ", 13);
 }
 
-/* The server's reply to a request that has one answer. */
-static void ask(char *out, size_t room)
+/* Adds the answer to such a request, from the member that holds results, to `out`. */
+static void ask(const body *b, const char *results, char *out, size_t room)
 {
-    static const char body[] = "{\"model\":\"m\",\"prompt\":\"after 5:\",\"max_tokens\":60,"
-                               "\"temperature\":0.8,\"seed\":4}";
-    char request[512], text[BYTES];
-    snprintf(request, sizeof request,
-             "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-             strlen(body), body);
+    static char text[BYTES];
+    size_t n = 0;
+    char *request = make_request(b, 5, true, false, false, &n);
     if (!fetch(request, text, sizeof text)) fail("no answer", text);
-    const char *at = strstr(text, "\"choices\"");
-    if (!at) fail("no choices in", text);
-    snprintf(out, room, "%s", at);
+    const char *at = strstr(text, results);
+    if (!at) fail("no results in", text);
+    snprintf(out + strlen(out), room - strlen(out), "%s", at);
+    free(request);
+}
+
+/* Answers that must not depend on other clients: a text, and the most choices that a row may have.
+ */
+static void ask_all(char *out, size_t room)
+{
+    static const body text = {COMPLETIONS,
+                              "{\"model\":\"m\",\"prompt\":\"after %d:\",\"max_tokens\":60,"
+                              "\"temperature\":0.8,\"seed\":4}",
+                              NULL, 0},
+                      choices = {CLASSIFY, CHOICES, CHOICE, MOST_CHOICES};
+    *out = 0;
+    ask(&text, "\"choices\"", out, room);
+    ask(&choices, "\"data\"", out, room);
 }
 
 static double figure(const char *text, const char *name)
@@ -325,15 +404,62 @@ static int status_of(pid_t pid, int flags, bool *ended)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+static void run(const char *program, const char *arguments)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "'%s' %s >/dev/null", program, arguments);
+    if (system(command)) fail("failed", command);
+}
+
+/* A classifier of every task, as one run file. */
+static void train(const char *kvfold)
+{
+    static const char *const DATA[][2] = {
+        {"classes.jsonl", "{\"text\":\"is it good\",\"label\":\"yes\"}\n"
+                          "{\"text\":\"bad\",\"label\":\"no\"}\n"},
+        {"choices.jsonl", "{\"text\":\"pick\",\"choices\":[\"a\",\"b\"],\"label\":1}\n"},
+        {"tags.jsonl", "{\"tokens\":[\"Ann\",\"went\"],\"tags\":[\"B-PER\",\"O\"]}\n"},
+        {"answers.jsonl", "{\"context\":\"the men met here\",\"question\":\"who?\","
+                          "\"answers\":[{\"text\":\"the men\",\"start\":0}]}\n"},
+    };
+    for (size_t i = 0; i < sizeof DATA / sizeof DATA[0]; i++) {
+        FILE *file = fopen(DATA[i][0], "w");
+        if (!file || fputs(DATA[i][1], file) < 0 || fclose(file)) fail(DATA[i][0], strerror(errno));
+    }
+    run(kvfold,
+        "train --base model --data classes=classes.jsonl --task classes=seq-cls "
+        "--data choices=choices.jsonl --task choices=multiple-choice --data tags=tags.jsonl "
+        "--task tags=token-cls --data answers=answers.jsonl --task answers=qa --method direct "
+        "--prefix-length 3 --steps 2 --batch-size 4 --precision f32 --threads 1 --out tasks.h5 "
+        "--quiet");
+}
+
 static void serve(const char *kvfold, char **options, int n)
 {
-    char *arguments[MOST_ARGUMENTS] = {(char *)kvfold, "serve", "--base",          "model",
-                                       "--base-name",  "m",     "--port",          "0",
-                                       "--max-rows",   "8",     "--max-queue",     "32",
-                                       "--max-tokens", "300",   "--timeout",       "2",
-                                       "--precision",  "f32",   "--chat-template", "chatml"};
-    int pipes[2], at = 20;
-    char line[256] = "";
+    char most_body[16], line[256] = "";
+    snprintf(most_body, sizeof most_body, "%d", MOST_BODY);
+    char *arguments[MOST_ARGUMENTS] = {(char *)kvfold,    "serve",
+                                       "--base",          "model",
+                                       "--base-name",     "m",
+                                       "--port",          "0",
+                                       "--max-rows",      "8",
+                                       "--max-queue",     "32",
+                                       "--max-tokens",    "300",
+                                       "--timeout",       "2",
+                                       "--precision",     "f32",
+                                       "--chat-template", "chatml",
+                                       "--max-body",      most_body,
+                                       "--prefix",        "classes=tasks.h5",
+                                       "--prefix",        "choices=tasks.h5",
+                                       "--prefix",        "tags=tasks.h5",
+                                       "--prefix",        "answers=tasks.h5",
+                                       "--head",          "classes=classes",
+                                       "--head",          "choices=choices",
+                                       "--head",          "tags=tags",
+                                       "--head",          "answers=answers"};
+    int pipes[2], at = 0;
+    while (arguments[at])
+        at++;
     for (int i = 0; i < n && at + 1 < MOST_ARGUMENTS; i++)
         arguments[at++] = options[i];
     if (pipe(pipes)) fail("pipe", strerror(errno));
@@ -369,8 +495,8 @@ static double end(void)
 
 static void blow(client *clients, int n, double most)
 {
-    char before[BYTES], after[BYTES];
-    ask(before, sizeof before);
+    static char before[BYTES], after[BYTES];
+    ask_all(before, sizeof before);
     for (int i = 0; i < n; i++)
         clients[i] = draw_client(0, n / 60.0);
     qsort(clients, (size_t)n, sizeof *clients, by_time);
@@ -378,7 +504,7 @@ static void blow(client *clients, int n, double most)
     const tally t = storm(clients, n);
     gust(clients, n < 12 ? n : 12);
     const double over = now(), held = let_go_after(over, most);
-    ask(after, sizeof after);
+    ask_all(after, sizeof after);
     if (strcmp(before, after)) fail("another answer than before", after);
     gust(clients, n < 12 ? n : 12);
     const int half = open_by_half();
@@ -397,12 +523,11 @@ int main(int argc, char **argv)
     char *kvfold = realpath(argv[1], NULL), *make_tiny = realpath(argv[2], NULL);
     const int n = atoi(argv[3]);
     client *clients = calloc((size_t)n, sizeof *clients);
-    bool ended;
     random_state = strtoull(argv[4], NULL, 10) * 2 + 1;
     if (!kvfold || !make_tiny || !clients || n < 1) fail("arguments", NULL);
     if (!mkdtemp(folder) || chdir(folder)) fail(folder, strerror(errno));
-    if (status_of(start((char *[]){make_tiny, "model", NULL}, -1), 0, &ended))
-        fail("no model", NULL);
+    run(make_tiny, "model");
+    train(kvfold);
     serve(kvfold, argv + 6, argc - 6);
     blow(clients, n, atof(argv[5]));
     snprintf(command, sizeof command, "rm -rf %s", folder);
