@@ -443,6 +443,33 @@ START_TEST(flipped_heap_without_a_seal)
 }
 END_TEST
 
+/* Exported by every libhdf5, declared by none of its public headers: Jenkins' lookup3. */
+uint32_t H5_checksum_metadata(const void *data, size_t n, uint32_t start);
+
+/* HDF5 would allocate the length of the text times the size of a character. */
+START_TEST(wide_characters)
+{
+    enum { AT_SIZE = 12 /* in a type of texts: of the type of its characters */ };
+    static const char kind[] = "kvfold_kind";
+    const char *path = in_dir("p.h5");
+    const uint32_t size = 1 << 30;
+    size_t n;
+
+    write_sample(path, KVF__F32);
+    uint8_t *bytes = read_bytes(path, &n), *root = memmem(bytes, n, "OHDR", 4);
+    uint8_t *type = (uint8_t *)memmem(root, n - (size_t)(root - bytes), kind, sizeof kind) +
+                    sizeof kind;
+    uint8_t *sum = (uint8_t *)memmem(type, n - (size_t)(type - bytes), "OHDR", 4) - sizeof size;
+    ck_assert_uint_eq(type[AT_SIZE], 1);
+    memcpy(type + AT_SIZE, &size, sizeof size);
+    const uint32_t right = H5_checksum_metadata(root, (size_t)(sum - root), 0);
+    memcpy(sum, &right, sizeof right);
+    write_bytes(path, bytes, n - SEAL_BYTES);
+    free(bytes);
+    ck_fails(read_status(path), KVF_EFORMAT, "\"kvfold_kind\" is not a scalar of the right type");
+}
+END_TEST
+
 START_TEST(bytes_behind_the_end)
 {
     size_t n;
@@ -727,6 +754,7 @@ int main(void)
     tcase_add_test(errors, flipped_anywhere);
     tcase_add_test(errors, flipped_without_a_seal);
     tcase_add_test(errors, flipped_heap_without_a_seal);
+    tcase_add_test(errors, wide_characters);
     tcase_add_test(errors, bytes_behind_the_end);
     tcase_add_loop_test(errors, wrong_content, 0, sizeof CRAFTED / sizeof CRAFTED[0]);
     tcase_add_test(errors, another_format);

@@ -130,7 +130,7 @@ static bool fits_type(const opened *a, kvf__h5_attr_type want)
 {
     switch (want) {
     case KVF__H5_TEXT:
-        return a->class == H5T_STRING && H5Tis_variable_str(a->type) > 0;
+        return kvf__h5_is_text(a->type);
     case KVF__H5_I64:
         return a->class == H5T_INTEGER &&
                (a->size < 8 || (a->size == 8 && H5Tget_sign(a->type) == H5T_SGN_2));

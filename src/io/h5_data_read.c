@@ -260,7 +260,7 @@ static bool is_label_list(hid_t attr, int rank)
 {
     hid_t type = H5Aget_type(attr), space = H5Aget_space(attr);
     hsize_t n = 0;
-    bool fits = H5Tis_variable_str(type) > 0 && H5Sget_simple_extent_ndims(space) == 1 &&
+    bool fits = kvf__h5_is_text(type) && H5Sget_simple_extent_ndims(space) == 1 &&
                 H5Sget_simple_extent_dims(space, &n, NULL) == 1 && n == (hsize_t)rank;
 
     H5Sclose(space);

@@ -31,5 +31,9 @@ hid_t kvf__h5_creation(hid_t class);
 H5_index_t kvf__h5_index(hid_t group, herr_t (*order_of)(hid_t creation, unsigned *order));
 /* Variable-length UTF-8, the one type of text that is written (h5_text.c); to be closed. */
 hid_t kvf__h5_text_type(void);
+/* Whether a type of a file is variable-length text whose characters are single bytes. HDF5
+ * multiplies a text's length by the size of a character that the file gives, and allocates the
+ * product. */
+bool kvf__h5_is_text(hid_t type);
 
 #endif

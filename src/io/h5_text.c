@@ -20,6 +20,15 @@ hid_t kvf__h5_text_type(void)
     return type;
 }
 
+bool kvf__h5_is_text(hid_t type)
+{
+    hid_t character = H5Tis_variable_str(type) > 0 ? H5Tget_super(type) : H5I_INVALID_HID;
+    const bool fits = character >= 0 && H5Tget_size(character) == 1;
+
+    if (character >= 0) H5Tclose(character);
+    return fits;
+}
+
 void kvf__h5_texts_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, char *const *texts,
                          size_t n)
 {
@@ -51,7 +60,7 @@ static void check_type(kvf__h5 *h5, hid_t id)
 {
     hid_t type = H5Dget_type(id);
 
-    if (type < 0 || H5Tis_variable_str(type) <= 0)
+    if (!kvf__h5_is_text(type))
         kvf__h5_fail(h5, id, KVF_EFORMAT, "its elements are not variable-length text");
     H5Tclose(type);
 }
