@@ -2,7 +2,7 @@
  * before it does so itself (src/base/sandbox.c). Not meant for people, so no help mentions it.
  *
  * Little is left to a process that goes wrong: it dumps no core, writes no file, and ends after a
- * minute of work or where it wants more memory than any of our files can need. */
+ * minute of work or where it needs more memory than 16 times the file and 64 MiB. */
 #include "cli_int.h"
 
 #include <kvfold/io.h>
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* The address and the thread sanitizer reserve terabytes of addresses. */
+/* The address and the thread sanitizer need memory of their own. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED 1
@@ -20,8 +20,7 @@
 #define SANITIZED 1
 #endif
 
-enum { MOST_SECONDS = 60 };
-#define LEAST_ADDRESSES ((rlim_t)1 << 32)
+enum { MOST_SECONDS = 60, LEAST_MEMORY = 64 << 20, TIMES_FILE = 16 };
 
 static void limit(__rlimit_resource_t what, rlim_t most)
 {
@@ -40,7 +39,7 @@ static void limit_all(const char *path)
     limit(RLIMIT_FSIZE, 0);
     limit(RLIMIT_CPU, MOST_SECONDS);
 #ifndef SANITIZED
-    limit(RLIMIT_AS, LEAST_ADDRESSES + 4 * bytes);
+    limit(RLIMIT_DATA, LEAST_MEMORY + TIMES_FILE * bytes);
 #else
     (void)bytes;
 #endif
