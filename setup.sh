@@ -10,7 +10,8 @@
 #   ./setup.sh notebook   run examples/notebook.ipynb from top to bottom; build/notebook/notebook.ipynb has what it shows
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files (h5 by name)
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
-#   ./setup.sh contained [N [SEED]]   give the command N hostile HDF5 files (default 10000): it may refuse them, not die
+#   ./setup.sh contained [N [SEED [FIRST]]]   give the command N hostile HDF5 files (default 10000), half of them damaged, half valid
+#                    but lying: it may refuse them, not die
 #   ./setup.sh amplify [NAME...]   time and peak memory of every reader on small files that ask for much; fails above the limits
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
 #   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; by name llama_cpp_python, vllm_connector), an
@@ -248,15 +249,6 @@ run_amplify() {
   python3 tests/amplify.py build/kvfold build/tests/make_tiny "$@"
 }
 
-# contained COUNT SEED
-run_contained() {
-  # shellcheck disable=SC2086
-  install_packages $BUILD_PACKAGES check
-  build -Dtests=enabled
-  say "$1 hostile HDF5 files"
-  build/tests/fuzz/h5_contained build/kvfold "$1" "$2" tests/fuzz/corpus/h5/*.h5
-}
-
 # run_fuzz [-LIBFUZZER_OPTION...] [TARGET...]: under address and undefined behaviour sanitizers. No input may take more
 # than 10 s, one allocation more than 64 MB, all together more than 2 GB. What was found new stays in build-fuzz/found.
 # Of HDF5 files it soon finds where the library itself fails, which run_contained holds harmless: h5 is fuzzed by name alone.
@@ -295,15 +287,28 @@ run_fuzz() {
   return 0
 }
 
-# build_storm KIND COMPILER OPTION...: the server and its clients under the KIND sanitizer.
+# build_storm KIND COMPILER OPTION...: the command, its clients and h5_contained under the KIND sanitizer.
 build_storm() {
   kind=$1 compiler=$2
   shift 2
   say "building with the $kind sanitizer"
   [ -e "build-storm-$kind/build.ninja" ] ||
     CC=$compiler meson setup "build-storm-$kind" -Dtests=enabled -Db_lundef=false -Doptimization=1 "$@" >/dev/null
-  ninja -C "build-storm-$kind" kvfold tests/make_tiny tests/serve/storm >"build-storm-$kind/compile.log" ||
+  ninja -C "build-storm-$kind" kvfold tests/make_tiny tests/serve/storm tests/fuzz/h5_contained >"build-storm-$kind/compile.log" ||
     { tail -n 20 "build-storm-$kind/compile.log" >&2; exit 1; }
+}
+
+# contained COUNT SEED FIRST: files FIRST to FIRST + COUNT - 1 of the seed, and a twentieth of them under sanitizers.
+run_contained() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES check
+  build -Dtests=enabled
+  say "$1 hostile HDF5 files"
+  tests/fuzz/h5_contained.sh build "$2" "$3" "$1"
+  export LSAN_OPTIONS="suppressions=$PWD/tests/fuzz/leaks_of_hdf5.txt:print_suppressions=0"
+  build_storm address gcc -Db_sanitize=address,undefined
+  say "$((($1 + 19) / 20)) of them under the address sanitizer"
+  tests/fuzz/h5_contained.sh build-storm-address "$2" "$3" $((($1 + 19) / 20))
 }
 
 # blow_storm KIND CLIENTS SEED THREADS: a report ends the server with another status than the signal's.
@@ -447,7 +452,7 @@ wheel) run_wheel ;;
 notebook) run_notebook ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
 storm) run_storm "${2:-1000}" "${3:-2}" ;;
-contained) run_contained "${2:-10000}" "${3:-2}" ;;
+contained) run_contained "${2:-10000}" "${3:-2}" "${4:-0}" ;;
 amplify) shift; run_amplify "$@" ;;
 build)
   # shellcheck disable=SC2086
@@ -455,7 +460,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,19s/^# \{0,1\}//p' "$0"
+  sed -n '2,20s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* The address and the thread sanitizer need memory of their own. */
+/* The address and the thread sanitizer need memory of their own, and write reports. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED 1
@@ -36,9 +36,9 @@ static void limit_all(const char *path)
     struct stat info;
     rlim_t bytes = stat(path, &info) ? 0 : (rlim_t)info.st_size;
     limit(RLIMIT_CORE, 0);
-    limit(RLIMIT_FSIZE, 0);
     limit(RLIMIT_CPU, MOST_SECONDS);
 #ifndef SANITIZED
+    limit(RLIMIT_FSIZE, 0);
     limit(RLIMIT_DATA, LEAST_MEMORY + TIMES_FILE * bytes);
 #else
     (void)bytes;

@@ -1,85 +1,171 @@
-/* What HDF5 itself does with hostile bytes harms nobody: kvfold's own files, changed in a few
- * places with all checksums made right again, go to `kvfold inspect`. It may describe them or
- * refuse them; where HDF5 crashes or runs wild in the process that tries the file, that is a
- * refusal too. Any other end of the command is a failure, and the input is kept.
+/* Hostile HDF5 files given to the command: it may read or refuse them, and nothing else. Files that
+ * kvfold made are changed by turns in a few bytes, with all checksums made right again, and in what
+ * they say of themselves (h5_lies.c), some of them sealed. Where HDF5 crashes or runs wild in the
+ * process that tries a file, that is a refusal too. A signal, a sanitizer's report, more time or
+ * memory than the limits, and an end without an error line are failures. The file of a failure is
+ * kept, with the number that makes it again.
  *
- * Usage: h5_contained KVFOLD COUNT SEED FILE... ; works in a folder of its own, which is removed.
- */
+ * Usage: h5_contained KVFOLD SEED FIRST COUNT, in a folder that h5_contained.sh has filled: files
+ * FIRST to FIRST + COUNT - 1 of a seed. */
 #include "fuzz_mutate.h"
-#include "infile.h"
+#include "h5.h"
+#include "h5_lies.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_FILES = 16, MAX_SUMS = 256, MAX_CHANGES = 4, PATH_BYTES = 512 };
+enum {
+    MAX_FILES = 64,
+    MAX_SUMS = 1024,
+    MAX_CHANGES = 4,
+    MAX_COMMANDS = 8,
+    MAX_WORDS = 64,
+    PATH_BYTES = 512,
+    SEAL_BYTES = 50,
+    MOST_SECONDS = 60,
+    NAP_US = 1000,
+};
+/* The limit of the process that tries a file, and the program itself. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { MOST_KIB = 1024 << 10 };
+#else
+enum { MOST_KIB = 128 << 10 };
+#endif
+static const char INPUT[] = "input.h5", LINES[] = "lines";
 
 extern char **environ;
 
 typedef struct subject {
-    kvf__buf file;
+    char path[PATH_BYTES];
+    kvf__buf file, lines; /* without a seal; its commands */
+    const char *commands[MAX_COMMANDS];
+    size_t n_commands;
     fuzz_h5_sum sums[MAX_SUMS];
     size_t n_sums;
 } subject;
 
 typedef struct tally {
-    int described, refused, crashed, failed;
+    int read, refused, crashed, unwritten, failed;
+    long most_kib;
 } tally;
 
-static char folder[] = "/tmp/h5_contained_XXXXXX";
-static char input[PATH_BYTES], lines[PATH_BYTES];
-
-static bool put(const char *path, const uint8_t *bytes, size_t n)
+static void need(bool fine, const char *what)
 {
-    FILE *file = fopen(path, "wb");
-    bool ok = file && fwrite(bytes, 1, n, file) == n;
-    if (file && fclose(file)) ok = false;
-    return ok;
+    if (fine) return;
+    fprintf(stderr, "h5_contained: %s: %s\n", what, strerror(errno));
+    exit(2);
 }
 
-/* The status of waitpid. */
-static int inspect(char *program)
+static void put(const char *path, const void *bytes, size_t n)
 {
-    char *const argv[] = {program, "inspect", input, NULL};
-    posix_spawn_file_actions_t actions;
-    int ended = -1;
-    pid_t pid;
+    FILE *file = fopen(path, "wb");
+    need(file && fwrite(bytes, 1, n, file) == n && !fclose(file), path);
+}
 
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 2, lines, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (!posix_spawn(&pid, program, &actions, NULL, argv, environ))
-        while (waitpid(pid, &ended, 0) < 0 && errno == EINTR)
-            ;
-    posix_spawn_file_actions_destroy(&actions);
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* Splits the line in place: argv[1] on, with INPUT for FILE. */
+static void split(char *line, char **argv)
+{
+    size_t n = 1;
+    for (char *word = strtok(line, " "); word && n + 1 < MAX_WORDS; word = strtok(NULL, " "))
+        argv[n++] = strcmp(word, "FILE") ? word : (char *)INPUT;
+    argv[n] = NULL;
+}
+
+/* The status of waitpid; one that takes too long is killed. */
+static int wait_for(pid_t pid, struct rusage *used)
+{
+    int ended = 0;
+    for (long naps = 0; wait4(pid, &ended, WNOHANG, used) == 0; naps++) {
+        if (naps == MOST_SECONDS * (1000000L / NAP_US)) kill(pid, SIGKILL);
+        usleep(NAP_US);
+    }
     return ended;
 }
 
-static bool lines_have(kvf_ctx *ctx, const char *part)
+static int run(char *program, const char *command, struct rusage *used)
 {
-    kvf__buf text = {0};
-    bool found = !kvf__read_file(ctx, lines, 1 << 20, &text) && strstr(text.data, part);
-    kvf__buf_done(&text);
-    return found;
+    char line[PATH_BYTES * 2], *argv[MAX_WORDS] = {program};
+    posix_spawn_file_actions_t actions;
+    pid_t pid = 0;
+
+    snprintf(line, sizeof line, "%s", command);
+    split(line, argv);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, LINES, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    need(!posix_spawn(&pid, program, &actions, NULL, argv, environ), program);
+    posix_spawn_file_actions_destroy(&actions);
+    return wait_for(pid, used);
 }
 
-static void judge(kvf_ctx *ctx, int ended, tally *t)
+/* Sanitizers, where there are any, write reports into files. They leave crashes to the system, and
+ * pass over copies that HDF5 itself makes: what goes wrong with those is seen as in other builds.
+ */
+static void set_sanitizers(void)
 {
-    if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0)
-        t->described++;
-    else if (WIFEXITED(ended) && WEXITSTATUS(ended) == 1 &&
-             lines_have(ctx, "in a process of its own"))
+    static const char suppressed[] = "interceptor_via_lib:libhdf5\n";
+    put("suppressions", suppressed, sizeof suppressed - 1);
+    setenv("UBSAN_OPTIONS", "log_path=report:exitcode=99:halt_on_error=1:print_stacktrace=1", 1);
+    setenv("ASAN_OPTIONS",
+           "log_path=report:exitcode=99:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:"
+           "allocator_may_return_null=1:suppressions=suppressions",
+           1);
+}
+
+/* More than a warning, as of an allocation that is refused. */
+static bool has_reports(void)
+{
+    glob_t found;
+    const bool any = !glob("report.*", 0, NULL, &found);
+    globfree(&found);
+    return any && !system("grep -q -e ERROR -e 'runtime error' report.*");
+}
+
+/* A refusal has a line of the command; diff has another status for files that differ. */
+static void judge(const char *command, int ended, const char *said, tally *t)
+{
+    const int code = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
+    const bool has_line = !strncmp(said, "kvfold: ", 8), diff = !strncmp(command, "diff ", 5);
+    if (has_reports())
+        t->failed++;
+    else if (code == 0 || (code == 1 && diff && !*said))
+        t->read++;
+    else if (code == 1 && strstr(said, "in a process of its own"))
         t->crashed++;
-    else if (WIFEXITED(ended) && WEXITSTATUS(ended) == 1 && lines_have(ctx, "kvfold: inspect: "))
+    else if ((code == 1 || code == 2) && has_line)
         t->refused++;
     else
         t->failed++;
 }
+
+/* Runs the command on what INPUT is; how it ended, as text. */
+static const char *try_command(kvf_ctx *ctx, char *program, const char *command, tally *t)
+{
+    static char text[PATH_BYTES * 2];
+    struct rusage used = {0};
+    kvf__buf said = {0};
+    const int ended = run(program, command, &used);
+    need(!kvf__read_file(ctx, LINES, 1 << 20, &said), LINES);
+    judge(command, ended, said.data, t);
+    if (used.ru_maxrss > t->most_kib) t->most_kib = used.ru_maxrss;
+    t->failed += used.ru_maxrss > MOST_KIB;
+    snprintf(text, sizeof text, "status %d, %ld KiB, %.200s", ended, used.ru_maxrss, said.data);
+    kvf__buf_done(&said);
+    return text;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void change(kvf__rng *rng, const subject *s, uint8_t *bytes)
 {
@@ -93,37 +179,123 @@ static void change(kvf__rng *rng, const subject *s, uint8_t *bytes)
     if (kvf__rng_below(rng, 8)) fuzz_h5_repair(bytes, s->sums, s->n_sums);
 }
 
-static void try_one(kvf_ctx *ctx, char *program, const subject *s, kvf__rng *rng, tally *t)
+static void damage(kvf__rng *rng, const subject *s)
 {
     uint8_t *bytes = malloc(s->file.n);
-    int failed = t->failed;
-    char kept[PATH_BYTES];
-
-    if (!bytes) abort();
+    need(bytes != NULL, "memory");
     memcpy(bytes, s->file.data, s->file.n);
     change(rng, s, bytes);
-    if (!put(input, bytes, s->file.n)) abort();
-    judge(ctx, inspect(program), t);
-    snprintf(kept, sizeof kept, "h5_contained-%d.h5", t->failed);
-    if (t->failed > failed && put(kept, bytes, s->file.n)) printf("kept %s\n", kept);
+    put(INPUT, bytes, s->file.n);
     free(bytes);
 }
 
-static int read_subjects(kvf_ctx *ctx, char **paths, int n, subject *out)
+static void seal(kvf_ctx *ctx)
 {
-    for (int i = 0; i < n; i++) {
-        if (kvf__read_file(ctx, paths[i], 1 << 24, &out[i].file)) {
-            printf("%s\n", kvf_ctx_error(ctx));
-            return 1;
-        }
-        out[i].n_sums = fuzz_h5_sums((uint8_t *)out[i].file.data, out[i].file.n, out[i].sums,
-                                     MAX_SUMS);
-        if (out[i].n_sums < 2) {
-            printf("%s: %zu checksums, want the superblock's and more\n", paths[i], out[i].n_sums);
-            return 1;
-        }
+    const int fd = open(INPUT, O_RDWR);
+    need(fd >= 0 && !kvf__h5_seal(ctx, fd, INPUT), INPUT);
+    close(fd);
+}
+
+/* In a process of its own, as HDF5 may crash while it writes lies, and keeps memory. False: it did.
+ */
+static bool lie(kvf_ctx *ctx, kvf__rng *rng, const subject *s)
+{
+    int ended = 0;
+    const pid_t pid = fork();
+    need(pid >= 0, "fork");
+    if (!pid) {
+        const bool fine = h5_lies_copy(rng, s->path, INPUT);
+        if (fine && kvf__rng_below(rng, 2)) seal(ctx);
+        _exit(!fine);
     }
-    return 0;
+    need(waitpid(pid, &ended, 0) == pid, "fork");
+    return ended == 0;
+}
+
+/* Makes INPUT, file `number` of the seed, which has the same bytes every time; returns a command
+ * that reads it, or NULL where HDF5 cannot write it. */
+static const char *make(kvf_ctx *ctx, const char *seed, long number, const subject *all, size_t n)
+{
+    kvf__rng rng = kvf__rng_make(strtoull(seed, NULL, 10), (uint64_t)number);
+    const subject *s = &all[kvf__rng_below(&rng, n)];
+    const char *command = s->commands[kvf__rng_below(&rng, s->n_commands)];
+    unlink(INPUT);
+    if (number % 2) return lie(ctx, &rng, s) ? command : NULL;
+    damage(&rng, s);
+    return command;
+}
+
+/* Keeps INPUT, made again as the command may have replaced it, and prints what sanitizers said. */
+static void keep(const char *seed, long number, const char *command, const char *how)
+{
+    char text[PATH_BYTES];
+    snprintf(text, sizeof text, "h5_contained-%s-%ld.h5", seed, number);
+    printf("%s: kvfold %s: %s\n", text, command, how);
+    need(!rename(INPUT, text), text);
+    if (!has_reports()) return;
+    fflush(stdout);
+    need(!system("cat report.*; rm -f report.*"), "reports");
+}
+
+static void try_one(kvf_ctx *ctx, char *program, const char *seed, long number, const subject *all,
+                    size_t n, tally *t)
+{
+    const char *command = make(ctx, seed, number, all, n);
+    const int failed = t->failed;
+    if (!command) {
+        printf("file %ld of seed %s: HDF5 cannot write it\n", number, seed);
+        t->unwritten++;
+        return;
+    }
+    const char *how = try_command(ctx, program, command, t);
+    if (t->failed == failed) return;
+    make(ctx, seed, number, all, n);
+    keep(seed, number, command, how);
+}
+
+/* ---- subjects -------------------------------------------------------------------------------- */
+
+static void read_commands(kvf_ctx *ctx, subject *s)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%.*s.commands", (int)strlen(s->path) - 3, s->path);
+    need(!kvf__read_file(ctx, path, 1 << 16, &s->lines), path);
+    for (char *line = strtok(s->lines.data, "\n"); line; line = strtok(NULL, "\n")) {
+        need(s->n_commands < MAX_COMMANDS, path);
+        s->commands[s->n_commands++] = line;
+    }
+}
+
+/* Each command reads the file as it is, or what follows shows nothing. */
+static void check_commands(kvf_ctx *ctx, char *program, const subject *s)
+{
+    for (size_t i = 0; i < s->n_commands; i++) {
+        tally t = {0};
+        put(INPUT, s->file.data, s->file.n);
+        const char *how = try_command(ctx, program, s->commands[i], &t);
+        if (t.read == 1) continue;
+        printf("%s: kvfold %s: %s\n", s->path, s->commands[i], how);
+        exit(2);
+    }
+}
+
+static size_t read_subjects(kvf_ctx *ctx, subject *out)
+{
+    glob_t found;
+    need(!glob("*.commands", 0, NULL, &found) && found.gl_pathc <= MAX_FILES, "*.commands");
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        subject *s = &out[i];
+        const int n = (int)(strlen(found.gl_pathv[i]) - strlen(".commands"));
+        snprintf(s->path, sizeof s->path, "%.*s.h5", n, found.gl_pathv[i]);
+        need(!kvf__read_file(ctx, s->path, 1 << 24, &s->file), s->path);
+        if (!memcmp(s->file.data + s->file.n - SEAL_BYTES, "\nkvfold ", 8)) s->file.n -= SEAL_BYTES;
+        s->n_sums = fuzz_h5_sums((uint8_t *)s->file.data, s->file.n, s->sums, MAX_SUMS);
+        need(s->n_sums > 1, "checksums");
+        read_commands(ctx, s);
+    }
+    const size_t n = found.gl_pathc;
+    globfree(&found);
+    return n;
 }
 
 int main(int argc, char **argv)
@@ -131,22 +303,24 @@ int main(int argc, char **argv)
     static subject subjects[MAX_FILES];
     kvf_ctx *ctx = NULL;
     tally t = {0};
-    int n = argc - 4;
 
-    if (n < 1 || n > MAX_FILES || kvf_ctx_create(NULL, &ctx) || !mkdtemp(folder)) return 2;
-    snprintf(input, sizeof input, "%s/input.h5", folder);
-    snprintf(lines, sizeof lines, "%s/lines", folder);
-    kvf__rng rng = kvf__rng_make((uint64_t)atoll(argv[3]), 0);
-    int code = read_subjects(ctx, argv + 4, n, subjects);
-    for (int i = 0; !code && i < atoi(argv[2]); i++)
-        try_one(ctx, argv[1], &subjects[i % n], &rng, &t);
-    printf("%d described, %d refused, %d refused because HDF5 failed on them, %d failures\n",
-           t.described, t.refused, t.crashed, t.failed);
-    unlink(input);
-    unlink(lines);
-    rmdir(folder);
-    for (int i = 0; i < n; i++)
+    if (argc != 5 || kvf_ctx_create(NULL, &ctx)) return 2;
+    const long first = atol(argv[3]), count = atol(argv[4]);
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+    set_sanitizers();
+    const size_t n = read_subjects(ctx, subjects);
+    for (size_t i = 0; i < n; i++)
+        check_commands(ctx, argv[1], &subjects[i]);
+    for (long i = first; i < first + count; i++)
+        try_one(ctx, argv[1], argv[2], i, subjects, n, &t);
+    printf("%d read, %d refused, %d refused because HDF5 failed on them, %d that HDF5 cannot "
+           "write, %d "
+           "failures; at most %ld MiB\n",
+           t.read, t.refused, t.crashed, t.unwritten, t.failed, t.most_kib >> 10);
+    for (size_t i = 0; i < n; i++) {
         kvf__buf_done(&subjects[i].file);
+        kvf__buf_done(&subjects[i].lines);
+    }
     kvf_ctx_free(ctx);
-    return code || t.failed > 0;
+    return t.failed > 0;
 }
