@@ -9,7 +9,7 @@ kvfold=$build/kvfold
 golden=$(realpath "$(dirname "$0")/../golden")
 here=$PWD
 work=$(mktemp -d)
-trap 'cd "$here"; mv "$work"/h5_contained-*.h5 . 2>/dev/null; rm -rf "$work"' EXIT
+trap 'cd "$here"; mv "$work"/h5_contained-*.h5 . 2>/dev/null || :; rm -rf "$work"' EXIT
 cd "$work"
 "$build/tests/make_tiny" llama 1
 "$build/tests/make_tiny" bert 1 bert
@@ -31,9 +31,9 @@ small='--threads 1 --precision f32 --quiet'
 
 # reads NAME COMMAND...: what reads NAME.h5, besides what reads any file
 reads() {
-    name=$1
+    file=$1
     shift
-    printf '%s\n' 'inspect FILE' "diff FILE $name.h5" "$@" >"$name.commands"
+    printf '%s\n' 'inspect FILE' "diff FILE $file.h5" "$@" >"$file.commands"
 }
 
 # fit NAME USE ARGUMENTS...: a run, run_NAME.h5, and what it folds to, NAME.h5; USE is a command that takes either.
