@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,8 +33,9 @@ enum {
     SEAL_BYTES = 50,
     MOST_SECONDS = 60,
     NAP_US = 1000,
+    TIMES_FILE = 16,
 };
-/* The limit of the process that tries a file, and the program itself. */
+/* The limit of the process that tries a file, TIMES_FILE its size and 64 MiB, and the program. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { MOST_KIB = 1024 << 10 };
 #else
@@ -155,11 +157,13 @@ static const char *try_command(kvf_ctx *ctx, char *program, const char *command,
     static char text[PATH_BYTES * 2];
     struct rusage used = {0};
     kvf__buf said = {0};
+    struct stat info;
+    need(!stat(INPUT, &info), INPUT);
     const int ended = run(program, command, &used);
     need(!kvf__read_file(ctx, LINES, 1 << 20, &said), LINES);
     judge(command, ended, said.data, t);
     if (used.ru_maxrss > t->most_kib) t->most_kib = used.ru_maxrss;
-    t->failed += used.ru_maxrss > MOST_KIB;
+    t->failed += used.ru_maxrss > MOST_KIB + TIMES_FILE * (info.st_size >> 10);
     snprintf(text, sizeof text, "status %d, %ld KiB, %.200s", ended, used.ru_maxrss, said.data);
     kvf__buf_done(&said);
     return text;
