@@ -129,6 +129,7 @@ typedef struct kvf__arch {
                                    NULL-terminated; NULL: none */
     kvf__block block;           /* act: unless the config has one */
     kvf__position_kind positions;
+    const char *heads; /* the family in head_task.c whose heads of tasks it has; NULL: none */
     const char *act_name;
     bool gelu_is_new;    /* "gelu" means what others call gelu_new */
     bool act_says_gated; /* "gated-" in front of the activation's name */

@@ -85,6 +85,7 @@ static const kvf__config_keys keys = {
 
 static const kvf__arch rows[] = {{
     .name = "bart",
+    .heads = "bart",
     .class_stem = "Bart",
     .prefix = "model.",
     .keys = &keys,

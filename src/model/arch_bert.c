@@ -309,11 +309,12 @@ static const kvf__config_keys nomic_keys = {
 #define ROBERTA_ROW                                                                                \
     BERT_ROW, .prefix = "roberta.", .weights = roberta_weights,                                    \
               .n_weights = KVF__COUNT(roberta_weights), .buffers = roberta_buffers,                \
-              .pad_positions = true, .mlm_gelu = true, .pad = 1
+              .heads = "roberta", .pad_positions = true, .mlm_gelu = true, .pad = 1
 
 static const kvf__arch rows[] = {
     {
         .name = "bert",
+        .heads = "bert",
         .class_stem = "Bert",
         .gguf = "bert",
         .prefix = "bert.",
@@ -334,6 +335,7 @@ static const kvf__arch rows[] = {
     },
     {
         .name = "electra",
+        .heads = "electra",
         .class_stem = "Electra",
         .prefix = "electra.",
         ENCODER_ROW,
@@ -345,6 +347,7 @@ static const kvf__arch rows[] = {
     },
     {
         .name = "distilbert",
+        .heads = "distilbert",
         .class_stem = "DistilBert",
         .prefix = "distilbert.",
         ENCODER_ROW,
@@ -356,6 +359,7 @@ static const kvf__arch rows[] = {
     },
     {
         .name = "nomic_bert",
+        .heads = "nomic",
         .class_stem = "NomicBert",
         .gguf = "nomic-bert",
         .prefix = "nomic_bert.",

@@ -90,6 +90,7 @@ static const kvf__config_keys keys = {
 
 static const kvf__arch rows[] = {{
     .name = "deberta-v2",
+    .heads = "deberta",
     .class_stem = "DebertaV2",
     .prefix = "deberta.",
     .keys = &keys,

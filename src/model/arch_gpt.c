@@ -78,6 +78,7 @@ static const kvf__config_keys openai_gpt_keys = {
 static const kvf__arch rows[] = {
     {
         .name = "gpt2",
+        .heads = "gpt2",
         .class_stem = "GPT2",
         GPT_ROW,
         .keys = &gpt2_keys,

@@ -85,9 +85,10 @@ static const kvf__config_keys qwen3_keys = {
 
 /* What is the same in every row. */
 #define LLAMA_ROW                                                                                  \
-    .prefix = "model.", .weights = llama_weights, .n_weights = KVF__COUNT(llama_weights),          \
-    .buffers = llama_buffers, .block.norm = KVF__RMSNORM, .positions = KVF__POS_ROPE,              \
-    .block.act = KVF__SILU, .act_name = "silu", .block.gated = true, .block.causal = true
+    .prefix = "model.", .heads = "llama", .weights = llama_weights,                                \
+    .n_weights = KVF__COUNT(llama_weights), .buffers = llama_buffers, .block.norm = KVF__RMSNORM,  \
+    .positions = KVF__POS_ROPE, .block.act = KVF__SILU, .act_name = "silu", .block.gated = true,   \
+    .block.causal = true
 
 static const kvf__arch rows[] = {
     {

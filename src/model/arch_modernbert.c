@@ -53,6 +53,7 @@ static const kvf__config_keys keys = {
 
 static const kvf__arch rows[] = {{
     .name = "modernbert",
+    .heads = "modernbert",
     .class_stem = "ModernBert",
     .prefix = "model.",
     .keys = &keys,

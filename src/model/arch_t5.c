@@ -74,6 +74,7 @@ static const kvf__config_keys keys = {
 
 static const kvf__arch rows[] = {{
     .name = "t5",
+    .heads = "bart",
     .gguf = "t5",
     .class_stem = "T5",
     .prefix = "",

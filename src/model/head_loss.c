@@ -81,9 +81,9 @@ int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch)
     int64_t terms = 0;
     if (kvf__head_is_lm(head)) return batch->n_labels;
     if (head->options.regression) return batch->values ? count_rows(batch, false) : 0;
-    if (head->kind->task == KVF__TASK_QA) return count_rows(batch, true);
+    if (head->options.task == KVF__TASK_QA) return count_rows(batch, true);
     if (kvf__head_is_phrases(head)) return count_questions(batch, true);
-    if (head->kind->task == KVF__TASK_CHOICE) return count_questions(batch, false);
+    if (head->options.task == KVF__TASK_CHOICE) return count_questions(batch, false);
     for (int64_t j = 0, r = 0; j < batch->n_labels;
          j = head->mean ? kvf__label_end(batch, j, r) : j + 1) {
         r = kvf__label_row(batch, j, r);
@@ -232,7 +232,7 @@ kvf_status kvf__head_losses(kvf_ctx *ctx, kvf__head *head, const kvf__batch *bat
     memset(head->work.dlogits, 0, (size_t)(batch->n_labels * head->width) * sizeof(float));
     KVF_TRY(head->options.regression     ? sum_squares(&s)
             : kvf__head_is_phrases(head) ? sum_phrases(&s)
-                                         : SUMS[head->kind->task](&s));
+                                         : SUMS[head->options.task](&s));
     if (!isfinite(s.sum))
         return kvf__fail(ctx, KVF_ENUMERIC, "head: the loss is not finite (%g)", s.sum);
     *loss_sum = s.sum;

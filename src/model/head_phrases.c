@@ -13,8 +13,8 @@
 #include "head_lm.h"
 #include "head_priv.h"
 
-static const kvf__head_kind MASKED = {.archs = "", .task = KVF__TASK_SEQ_CLS, .inner = "transform"};
-static const kvf__head_kind CAUSAL = {.archs = "", .task = KVF__TASK_SEQ_CLS};
+static const kvf__head_kind MASKED = {.inner = "transform"};
+static const kvf__head_kind CAUSAL = {.inner = NULL};
 
 bool kvf__head_is_phrases(const kvf__head *head)
 {

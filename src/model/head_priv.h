@@ -34,12 +34,12 @@ typedef enum kvf__head_rate {
 
 /* A row of the table in head_task.c. */
 typedef struct kvf__head_kind {
-    const char *archs; /* model types, with a space before and after each */
-    kvf__task task;
-    const char *inner;  /* name of the layer with an activation, NULL: none */
-    kvf__act_fn act;    /* that one */
-    bool pooler;        /* the inner layer is the base's own where the base has it */
-    bool inner_dropout; /* dropout before the inner layer too */
+    const char *families; /* heads of kvf__arch, with a space before and after each */
+    unsigned tasks;       /* bit t: task t */
+    const char *inner;    /* name of the layer with an activation, NULL: none */
+    kvf__act_fn act;      /* that one */
+    bool pooler;          /* the inner layer is the base's own where the base has it */
+    bool inner_dropout;   /* dropout before the inner layer too */
     const char *outer;
     bool outer_bias;
     kvf__head_rate rate;

@@ -1,4 +1,4 @@
-/* Task heads: the table of which layers an architecture has for a task, starting values, and the
+/* Task heads: the table of which layers a family has for a task, starting values, and the
  * calls forward and backward.
  *
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
@@ -7,6 +7,7 @@
  * qwen2, qwen3). A pooler comes from the base and stays frozen; where the base file has none, a new
  * one is trained as part of the head. The same holds for dense layer and norm of ModernBERT's
  * masked language model, with which all its heads begin. */
+#include "arch.h"
 #include "arena.h"
 #include "head_priv.h"
 
@@ -16,69 +17,50 @@
 #define VALUES_STREAM  0x68656164 /* "head" */
 #define DROPOUT_STREAM 0x68647270 /* "hdrp" */
 
-#define BERT       " bert "
-#define ROBERTA    " roberta xlm-roberta "
-#define ELECTRA    " electra "
-#define DISTILBERT " distilbert "
-#define DEBERTA    " deberta-v2 "
-#define MODERNBERT " modernbert "
-#define NOMIC      " nomic_bert "
-#define T5_BART    " t5 bart "
-#define GPT2       " gpt2 "
-#define LLAMA      " llama mistral qwen2 qwen3 "
-#define NO_INNER   NULL, KVF__TANH, false, false
-#define TRANSFORM  "head.dense", KVF__GELU_ERF, true, false
+#define FOR(task) 1U << KVF__TASK_##task
+#define NO_INNER  NULL, KVF__TANH, false, false
+#define TRANSFORM "head.dense", KVF__GELU_ERF, true, false
 
+/* Two heads are not in transformers. For choices and answers Nomic has BERT's. For choices GPT-2
+ * and Llama have that of seq-cls with one output, a score for each choice. */
 static const kvf__head_kind KINDS[] = {
-    {BERT, KVF__TASK_SEQ_CLS, "bert.pooler.dense", KVF__TANH, true, false, "classifier", true,
+    {" bert ", FOR(SEQ_CLS) | FOR(CHOICE), "bert.pooler.dense", KVF__TANH, true, false,
+     "classifier", true, KVF__RATE_CLASSIFIER},
+    {" nomic ", FOR(SEQ_CLS) | FOR(CHOICE), "nomic_bert.pooler.dense", KVF__TANH, true, false,
+     "classifier", true, KVF__RATE_CLASSIFIER},
+    {" bert roberta electra nomic gpt2 ", FOR(TOKEN_CLS), NO_INNER, "classifier", true,
      KVF__RATE_CLASSIFIER},
-    {BERT, KVF__TASK_CHOICE, "bert.pooler.dense", KVF__TANH, true, false, "classifier", true,
-     KVF__RATE_CLASSIFIER},
-    {NOMIC, KVF__TASK_SEQ_CLS, "nomic_bert.pooler.dense", KVF__TANH, true, false, "classifier",
-     true, KVF__RATE_CLASSIFIER},
-    /* transformers has none of choices and answers: BERT's */
-    {NOMIC, KVF__TASK_CHOICE, "nomic_bert.pooler.dense", KVF__TANH, true, false, "classifier", true,
-     KVF__RATE_CLASSIFIER},
-    {BERT ROBERTA ELECTRA NOMIC GPT2, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true,
-     KVF__RATE_CLASSIFIER},
-    {BERT ROBERTA ELECTRA DEBERTA NOMIC GPT2 LLAMA, KVF__TASK_QA, NO_INNER, "qa_outputs", true,
+    {" bert roberta electra deberta nomic gpt2 llama ", FOR(QA), NO_INNER, "qa_outputs", true,
      KVF__RATE_NONE},
-    {ROBERTA, KVF__TASK_SEQ_CLS, "classifier.dense", KVF__TANH, false, true, "classifier.out_proj",
+    {" roberta ", FOR(SEQ_CLS), "classifier.dense", KVF__TANH, false, true, "classifier.out_proj",
      true, KVF__RATE_CLASSIFIER},
-    {ROBERTA, KVF__TASK_CHOICE, "roberta.pooler.dense", KVF__TANH, true, false, "classifier", true,
+    {" roberta ", FOR(CHOICE), "roberta.pooler.dense", KVF__TANH, true, false, "classifier", true,
      KVF__RATE_HIDDEN},
-    {ELECTRA, KVF__TASK_SEQ_CLS, "classifier.dense", KVF__GELU_ERF, false, true,
+    {" electra ", FOR(SEQ_CLS), "classifier.dense", KVF__GELU_ERF, false, true,
      "classifier.out_proj", true, KVF__RATE_CLASSIFIER},
-    {ELECTRA, KVF__TASK_CHOICE, "sequence_summary.summary", KVF__GELU_ERF, false, false,
+    {" electra ", FOR(CHOICE), "sequence_summary.summary", KVF__GELU_ERF, false, false,
      "classifier", true, KVF__RATE_POOLED},
-    {DEBERTA, KVF__TASK_SEQ_CLS, "pooler.dense", KVF__GELU_ERF, false, false, "classifier", true,
-     KVF__RATE_POOLED},
-    {DEBERTA, KVF__TASK_CHOICE, "pooler.dense", KVF__GELU_ERF, false, false, "classifier", true,
-     KVF__RATE_POOLED},
-    {DISTILBERT, KVF__TASK_SEQ_CLS, "pre_classifier", KVF__RELU, false, false, "classifier", true,
-     KVF__RATE_POOLED},
-    {DISTILBERT, KVF__TASK_CHOICE, "pre_classifier", KVF__RELU, false, false, "classifier", true,
-     KVF__RATE_POOLED},
-    {DISTILBERT DEBERTA, KVF__TASK_TOKEN_CLS, NO_INNER, "classifier", true, KVF__RATE_HIDDEN},
-    {DISTILBERT, KVF__TASK_QA, NO_INNER, "qa_outputs", true, KVF__RATE_QA},
-    {T5_BART, KVF__TASK_SEQ_CLS, "classification_head.dense", KVF__TANH, false, true,
+    {" deberta ", FOR(SEQ_CLS) | FOR(CHOICE), "pooler.dense", KVF__GELU_ERF, false, false,
+     "classifier", true, KVF__RATE_POOLED},
+    {" distilbert ", FOR(SEQ_CLS) | FOR(CHOICE), "pre_classifier", KVF__RELU, false, false,
+     "classifier", true, KVF__RATE_POOLED},
+    {" distilbert deberta ", FOR(TOKEN_CLS), NO_INNER, "classifier", true, KVF__RATE_HIDDEN},
+    {" distilbert ", FOR(QA), NO_INNER, "qa_outputs", true, KVF__RATE_QA},
+    {" bart ", FOR(SEQ_CLS), "classification_head.dense", KVF__TANH, false, true,
      "classification_head.out_proj", true, KVF__RATE_CLASSIFIER},
-    {GPT2 LLAMA, KVF__TASK_SEQ_CLS, NO_INNER, "score", false, KVF__RATE_NONE},
-    /* transformers has none: the head of seq-cls with one output, a score for each choice */
-    {GPT2 LLAMA, KVF__TASK_CHOICE, NO_INNER, "score", false, KVF__RATE_NONE},
-    {LLAMA, KVF__TASK_TOKEN_CLS, NO_INNER, "score", true, KVF__RATE_CLASSIFIER},
-    {MODERNBERT, KVF__TASK_SEQ_CLS, TRANSFORM, "classifier", true, KVF__RATE_CLASSIFIER},
-    {MODERNBERT, KVF__TASK_CHOICE, TRANSFORM, "classifier", true, KVF__RATE_CLASSIFIER},
-    {MODERNBERT, KVF__TASK_TOKEN_CLS, TRANSFORM, "classifier", true, KVF__RATE_CLASSIFIER},
-    {MODERNBERT, KVF__TASK_QA, TRANSFORM, "classifier", true, KVF__RATE_CLASSIFIER},
+    {" gpt2 llama ", FOR(SEQ_CLS) | FOR(CHOICE), NO_INNER, "score", false, KVF__RATE_NONE},
+    {" llama ", FOR(TOKEN_CLS), NO_INNER, "score", true, KVF__RATE_CLASSIFIER},
+    {" modernbert ", FOR(SEQ_CLS) | FOR(CHOICE) | FOR(TOKEN_CLS) | FOR(QA), TRANSFORM, "classifier",
+     true, KVF__RATE_CLASSIFIER},
 };
 
-static const kvf__head_kind *find_kind(const char *arch, kvf__task task)
+static const kvf__head_kind *find_kind(const char *model_type, kvf__task task)
 {
+    const kvf__arch *arch = kvf__arch_by_model_type(model_type);
     char word[64];
-    snprintf(word, sizeof word, " %s ", arch);
-    for (size_t i = 0; i < sizeof KINDS / sizeof KINDS[0]; i++)
-        if (KINDS[i].task == task && strstr(KINDS[i].archs, word)) return &KINDS[i];
+    snprintf(word, sizeof word, " %s ", arch && arch->heads ? arch->heads : "-");
+    for (size_t i = 0; i < KVF__COUNT(KINDS); i++)
+        if (KINDS[i].tasks & 1U << task && strstr(KINDS[i].families, word)) return &KINDS[i];
     return NULL;
 }
 

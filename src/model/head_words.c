@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-static const kvf__head_kind KIND = {.archs = "", .task = KVF__TASK_SEQ_CLS, .inner = "transform"};
+static const kvf__head_kind KIND = {.inner = "transform"};
 
 static kvf_status build(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids, kvf__head *head)
 {
