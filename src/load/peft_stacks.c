@@ -10,28 +10,23 @@
  * prefix.h.
  */
 #include "peft_stacks.h"
+#include "arch.h"
 #include "file_int.h"
 
 #include <string.h>
 
-/* The families for which this holds exactly: PEFT's decoder starts at position P, as ours does, or
- * has a bias by distance alone. */
-static const struct {
-    const char *arch;
-    bool near;
-} FAMILIES[] = {{"bart", false}, {"t5", true}};
-
-static kvf_status find_family(kvf_ctx *ctx, const char *where, const char *arch, bool *near)
+/* Exact where PEFT's decoder starts at position P, as ours does, or has a bias by distance alone.
+ */
+static kvf_status find_family(kvf_ctx *ctx, const char *where, const char *name, bool *near)
 {
-    for (size_t i = 0; i < sizeof FAMILIES / sizeof *FAMILIES; i++)
-        if (arch && !strcmp(arch, FAMILIES[i].arch)) {
-            *near = FAMILIES[i].near;
-            return KVF_OK;
-        }
+    const kvf__arch *arch = kvf__arch_by_model_type(name);
+
+    *near = arch && arch->positions == KVF__POS_BIAS;
+    if (*near || (arch && !arch->starts_at_0)) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
                      "%s: a prefix of %s has no exact form in PEFT: --format safetensors holds all "
                      "of its places",
-                     where, arch ? arch : "an encoder-decoder");
+                     where, name);
 }
 
 /* Self-attention of block b of the decoder, behind an encoder of so many layers (stacks.h). */
