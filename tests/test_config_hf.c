@@ -4,6 +4,7 @@
 #include "arch.h"
 #include "ck.h"
 #include "model_priv.h"
+#include "names.h"
 
 #include <math.h>
 #include <string.h>
@@ -298,7 +299,8 @@ START_TEST(two_sided_windows)
     for (int64_t l = 0; l < 5; l++)
         ck_assert_int_eq(kvf__positions_window(&d.position, l), l % 3 ? 65 : 0);
     ck_assert(d.position.rope.theta == 160000 && d.position.local_theta == 10000);
-    ck_assert(!d.block.causal && d.block.first_bare && !d.mean_pooled && d.norm_eps == 1e-5f);
+    ck_assert(!d.block.causal && !kvf__desc_has(&d, KVF__W_NORM1, 0) && !d.mean_pooled &&
+              d.norm_eps == 1e-5f);
     kvf__desc_done(&d);
     ck_assert_int_eq(describe(MODERNBERT, "rope_parameters",
                               "{\"full_attention\":{\"rope_theta\":8000.0},\"sliding_attention\":"

@@ -1,7 +1,6 @@
 /* The pass against transformers: a tiny model of each family, made by
  * tests/golden/make_model_golden.py, which stores the weights and what torch computed
  * in f32 (and how far its own autocast is off in bf16). */
-#include "decoder.h"
 #include "golden_model.h"
 
 #include <math.h>
@@ -243,39 +242,6 @@ START_TEST(gguf_is_the_same_model)
 }
 END_TEST
 
-/* A token at a time with a cache: layers whose heads differ, and that share keys and values. */
-START_TEST(steps_give_the_logits)
-{
-    golden g;
-    kvf__cache *cache = NULL;
-    kvf__decoder *decoder = NULL;
-    golden_load(&g, _i ? "gemma4_dense" : "gemma4", KVF__F32);
-    const int64_t V = kvf__model_desc(g.model)->V, r = g.batch.n_rows - 1;
-    int64_t n, at = 0;
-    float *want = golden_values(&g, "logits", &n), *got = calloc((size_t)V, sizeof *got);
-
-    while (g.batch.label_at[at] < g.start[r])
-        at++;
-    ck_assert_int_eq(kvf__cache_create(g.ctx, g.model, 1, 64, &cache), KVF_OK);
-    ck_assert_msg(!kvf__decoder_create(g.ctx, g.model, &g.slots, cache, 1, g.prefix.P, &decoder),
-                  "%s", kvf_ctx_error(g.ctx));
-    for (int64_t i = g.start[r]; i < g.start[r + 1]; i++) {
-        const kvf__step step = {.n = 1,
-                                .ids = g.batch.ids + i,
-                                .condition = {.prefix = &g.prefix, .position_start = g.prefix.P}};
-        ck_assert_msg(!kvf__decoder_step(g.ctx, decoder, &step, got), "%s", kvf_ctx_error(g.ctx));
-        if (at == g.batch.n_labels || g.batch.label_at[at] != i) continue;
-        ck_close(got, want + at++ * V, (size_t)V, 0, 1e-4);
-    }
-    ck_assert_int_eq(at, g.batch.n_labels);
-    kvf__decoder_free(decoder);
-    kvf__cache_free(cache);
-    free(want);
-    free(got);
-    golden_unload(&g);
-}
-END_TEST
-
 /* Gemma 4 as it is published: the text model's tensors inside those of a model with towers. */
 START_TEST(text_model_is_found_inside_another)
 {
@@ -310,7 +276,6 @@ int main(void)
     tcase_add_loop_test(cases, keys_and_values_match, FAMILIES, N_MODELS);
     tcase_add_loop_test(cases, gguf_of_qwen_is_the_same_model, 0, 2);
     tcase_add_loop_test(cases, gguf_is_the_same_model, FAMILIES, N_GGUF);
-    tcase_add_loop_test(cases, steps_give_the_logits, 0, 2);
     tcase_add_test(cases, text_model_is_found_inside_another);
     tcase_add_test(cases, bf16_gradient_is_no_worse_than_autocast);
     suite_add_tcase(suite, cases);

@@ -248,10 +248,10 @@ static inline void toy_batch_make(toy_batch *t, const kvf__desc *d, const int64_
 
 static inline void toy_prefix(const toy *t, kvf__prefix *prefix, int64_t P, double scale)
 {
-    const kvf__desc *d = kvf__model_desc(t->model);
+    const kvf__kv_shape shape = kvf__desc_kv(kvf__model_desc(t->model));
     kvf__rng rng = kvf__rng_make(77, 2);
 
-    ck_assert_int_eq(kvf__prefix_init(t->ctx, prefix, d->L, d->G, P, d->D), KVF_OK);
+    ck_assert_int_eq(kvf__prefix_create(t->ctx, prefix, &shape, P), KVF_OK);
     for (size_t i = 0; i < kvf__prefix_count(prefix); i++)
         prefix->kv[i] = (float)(scale * kvf__rng_normal(&rng));
 }

@@ -40,7 +40,7 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
     const bool all = s->mixed || s->run > 1 || s->rows < DECODE_ROWS;
     s->step_rows = all ? s->rows * s->run : DECODE_ROWS;
     KVF_TRY(kvf__pass_create(ctx, s->base->model, &limits, &pass));
-    if (kvf__decoder_fits(s->base->model, &s->base->slots)) {
+    if (!kvf__decoder_refuses(s->base->model, &s->base->slots)) {
         kvf_status st = kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache,
                                             s->step_rows, P, &decoder);
         if (st) {
@@ -145,9 +145,9 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
     if (!kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
                          kvf_base_architecture(base));
-    if (limits->run && !kvf__decoder_fits(base->model, &base->slots))
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: drafts are not for bases of this form, as %s",
-                         base->path, kvf_base_architecture(base));
+    const char *why = limits->run ? kvf__decoder_refuses(base->model, &base->slots) : NULL;
+    if (why)
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: drafts are not for a base that %s", base->path, why);
     KVF_TRY(check_prefix(ctx, prefix));
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &session));
     kvf_status st = fill(ctx, session, prefix);

@@ -10,11 +10,19 @@
 
 #include <string.h>
 
+static kvf_status check_block(kvf_ctx *ctx, const kvf_export_options *options,
+                              const kvf_prefix *prefix, kvf__block_user user)
+{
+    const kvf__arch *arch = kvf__arch_by_model_type(prefix->file.id.base_architecture);
+    const char *why = arch ? kvf__block_refused(&arch->block, user) : NULL;
+
+    return why ? kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: %s", options->path, why) : KVF_OK;
+}
+
 /* PEFT puts its virtual tokens in front of all, and reads a text's class from the first state. */
 static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix)
 {
-    const kvf__arch *arch = kvf__arch_by_model_type(prefix->file.id.base_architecture);
     kvf__row_template pattern;
     KVF_TRY(kvf__row_template_init(ctx, prefix->file.pattern, prefix->file.vectors.P, &pattern));
     bool plain = kvf__row_template_plain(&pattern);
@@ -24,13 +32,9 @@ static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
                          "%s: virtual tokens stand where the template \"%s\" says, in PEFT they "
                          "lead the row",
                          options->path, prefix->file.pattern);
-    if (arch && !arch->block.causal && prefix->task == KVF__TASK_SEQ_CLS)
-        return kvf__fail(
-            ctx, KVF_EUNSUPPORTED,
-            "%s: the class is read from [CLS], which in PEFT stands behind the virtual "
-            "tokens: it would read the first of them",
-            options->path);
-    return KVF_OK;
+    return prefix->task == KVF__TASK_SEQ_CLS
+               ? check_block(ctx, options, prefix, KVF__BLOCK_PROMPT_CLASS)
+               : KVF_OK;
 }
 
 static bool is_hub_id(const char *text)
@@ -55,19 +59,6 @@ static kvf_status check_base_id(kvf_ctx *ctx, const char *id)
         id);
 }
 
-static kvf_status check_takes_cache(kvf_ctx *ctx, const kvf_export_options *options,
-                                    const kvf_prefix *prefix)
-{
-    const kvf__arch *arch = kvf__arch_by_model_type(prefix->file.id.base_architecture);
-
-    if (!arch || !arch->takes_no_cache || !prefix->file.prefix.P) return KVF_OK;
-    return kvf__fail(
-        ctx, KVF_EUNSUPPORTED,
-        "%s: transformers' model of type %s takes no past keys and values: PEFT cannot "
-        "put a prefix before it",
-        options->path, arch->name);
-}
-
 /* Of an encoder-decoder. */
 static kvf_status export_peft_stacks(kvf_ctx *ctx, const kvf_export_options *options,
                                      const kvf_prefix *prefix)
@@ -90,7 +81,15 @@ static kvf_status export_peft_stacks(kvf_ctx *ctx, const kvf_export_options *opt
 static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
                               const kvf_prefix *prefix)
 {
-    KVF_TRY(check_takes_cache(ctx, options, prefix));
+    const kvf__arch *arch = kvf__arch_by_model_type(prefix->file.id.base_architecture);
+
+    KVF_TRY(check_block(ctx, options, prefix, KVF__BLOCK_PAST));
+    if (arch && arch->takes_no_cache && prefix->file.prefix.P)
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: transformers' model of type %s takes no past keys and values: PEFT cannot "
+            "put a prefix before it",
+            options->path, arch->name);
     if (prefix->file.prefix.heads)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: its heads differ by layer, and PEFT gives all layers the same "
@@ -187,6 +186,7 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const kvf_export_options *opt
                  .rank = 6,
                  .dim = {id->L, 2, 1, id->G, id->P, id->D}},
     };
+    KVF_TRY(check_block(ctx, options, prefix, KVF__BLOCK_PAST));
     if (id->pre_rope && !v->P)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: the keys of a prefix inside rows (--infix) are not rotated: "

@@ -51,11 +51,12 @@ static const char *more_than_a_cache(const kvf_prefix *prefix)
 {
     const kvf__artifact *file = &prefix->file;
     const kvf__arch *arch = kvf__arch_by_model_type(file->id.base_architecture);
+    const char *why = arch ? kvf__block_refused(&arch->block, KVF__BLOCK_CACHE) : NULL;
 
     if (file->vectors.P) return "is virtual tokens at the input, which no cache holds";
     if (file->head.n_tasks) return "has heads of several tasks, which no engine runs";
     if (file->head.params.params.n || file->head.words) return "has a head, which no engine runs";
-    if (arch && !arch->block.causal) return "is for an encoder, which reads no cache";
+    if (why) return why;
     if (file->id.P == 0) return "is empty";
     if (file->id.heads || (arch && arch->keys->by_layer))
         return "is for a base whose layers differ, whose cache no engine here takes from a file";

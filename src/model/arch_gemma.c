@@ -147,9 +147,8 @@ static const kvf__config_keys gemma4_keys = {
 /* What is the same in every row. */
 #define GEMMA_ROW                                                                                  \
     .prefix = "model.", .buffers = gemma_buffers, .block.norm = KVF__RMSNORM,                      \
-    .block.out_norm = true, .block.act = KVF__GELU_TANH, .act_name = "gelu_pytorch_tanh",          \
-    .block.gated = true, .block.causal = true, .positions = KVF__POS_ROPE, .tied = true,           \
-    .scaled_embed = true
+    .block.act = KVF__GELU_TANH, .act_name = "gelu_pytorch_tanh", .block.gated = true,             \
+    .block.causal = true, .positions = KVF__POS_ROPE, .tied = true, .scaled_embed = true
 
 static const kvf__arch rows[] = {
     {

@@ -61,7 +61,6 @@ static const kvf__arch rows[] = {{
     .n_weights = KVF__COUNT(weights),
     .buffers = buffers,
     .block.norm = KVF__LAYERNORM,
-    .block.first_bare = true,
     .block.act = KVF__GELU_ERF,
     .act_name = "gelu",
     .block.gated = true,

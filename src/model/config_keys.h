@@ -78,8 +78,8 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc);
 /* Fills desc->position.relative from a config.json, and the scale of scores; needs
  * desc->position.max and D (config_relative.c). */
 kvf_status kvf__config_relative(const kvf__config *c, kvf__desc *desc);
-/* The decoder's layers behind the encoder's, two for each of its blocks; V, ids.start and ids.pad are
- * there. */
+/* The decoder's layers behind the encoder's, two for each of its blocks; V, ids.start and ids.pad
+ * are there. */
 kvf_status kvf__config_stacks(const kvf__config *c, kvf__desc *desc, int64_t blocks);
 /* Fills desc->position.relative of T5's bias, and the factor in front of the head. */
 kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc);

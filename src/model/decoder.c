@@ -8,19 +8,25 @@
 #include "slot.h"
 #include "stored.h"
 
-bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots)
+const char *kvf__decoder_refuses(const kvf__model *model, const kvf__slots *slots)
 {
     const kvf__desc *d = &model->desc;
+    const char *why = kvf__block_refused(&d->block, KVF__BLOCK_DECODER);
 
-    if (!d->block.causal || d->block.post_norm || d->types || d->position.pad >= 0) return false;
-    if (d->encoder) return false;
-    if (model->unfolded) return false; /* its weights may be others than the file has */
+    if (why) return why;
+    if (d->encoder) return "has an encoder";
+    if (d->head_bias) return "has a head with a bias";
+    if (d->types || d->position.pad >= 0 || model->embed.stack[0].gamma || model->embed.out)
+        return "has embeddings of more than tokens and positions";
+    if (model->unfolded) return "is trained: its weights may be others than the file has";
     for (size_t i = 0; i < slots->n; i++) {
         const kvf__slot *slot = &slots->items[i];
-        if ((slot->conv1d && slot->view.rank > 1) || slot->add) return false;
-        if (!kvf__matvec_takes(slot->view.dtype)) return false;
+        if (slot->conv1d && slot->view.rank > 1) return "stores weights by inputs";
+        if (slot->add) return "has a LoRA beside its weights";
+        if (!kvf__matvec_takes(slot->view.dtype))
+            return "stores weights in a type without products";
     }
-    return true;
+    return NULL;
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -82,17 +88,12 @@ static kvf__raw_layer lay_layer(const kvf__decoder *decoder, kvf__carver *carve,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static kvf__decoder_own lay_own(const kvf__decoder *decoder, kvf__carver *carve)
 {
     const kvf__desc *d = &decoder->model->desc;
     const int64_t D = kvf__shape_most(d, "D");
-    int64_t K = larger(larger(d->C, d->by_layer.inputs),
-                       larger(kvf__shape_most(d, "F"), kvf__shape_most(d, "HD")));
+    int64_t K = kvf__most(kvf__most(d->C, d->by_layer.inputs),
+                          kvf__most(kvf__shape_most(d, "F"), kvf__shape_most(d, "HD")));
 
     return (kvf__decoder_own){
         .xhat = kvf__carve(carve, decoder->rows, d->C, sizeof(float)),
@@ -124,13 +125,12 @@ static void lay_out(void *object, kvf__carver *carve)
     decoder->qkv = kvf__carve(carve, rows, kvf__shape_most(d, "SD"), sizeof(float));
     decoder->att = kvf__carve(carve, rows, kvf__shape_most(d, "HD"), sizeof(float));
     decoder->inputs = kvf__carve(carve, rows, d->L * d->by_layer.inputs, sizeof(float));
-    if (d->block.out_norm) decoder->half = kvf__carve(carve, rows, d->C, sizeof(float));
-    const int64_t F = larger(kvf__shape_most(d, "F"), d->by_layer.inputs);
+    decoder->half = kvf__carve(carve, rows, d->C, sizeof(float));
+    const int64_t F = kvf__most(kvf__shape_most(d, "F"), d->by_layer.inputs);
     decoder->h1 = kvf__carve(carve, rows, F, sizeof(float));
     if (d->block.gated) decoder->h2 = kvf__carve(carve, rows, F, sizeof(float));
     decoder->g = kvf__carve(carve, rows, F, sizeof(float));
     decoder->lse = kvf__carve(carve, d->H, rows, sizeof(float));
-    decoder->position_rows = kvf__carve(carve, rows, d->C, sizeof(float));
     decoder->position = kvf__carve(carve, rows, 1, sizeof(int32_t));
     decoder->own = kvf__carve(carve, decoder->threads, 1, sizeof *decoder->own);
     for (int t = 0; t < decoder->threads; t++) {
@@ -159,8 +159,8 @@ kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots
     if (rows < 1 || P < 0)
         return kvf__fail(ctx, KVF_ESHAPE, "decoder: %lld rows and a prefix of %lld",
                          (long long)rows, (long long)P);
-    if (!kvf__decoder_fits(model, slots))
-        return kvf__fail(ctx, KVF_EUSAGE, "decoder: this base stores weights by inputs");
+    const char *why = kvf__decoder_refuses(model, slots);
+    if (why) return kvf__fail(ctx, KVF_EUSAGE, "decoder: the base %s", why);
     return kvf__carve_object(ctx, lay_out, &made, sizeof made, out);
 }
 

@@ -27,10 +27,11 @@ typedef struct kvf__step {
                     are; so they are without it where the model computes in f32 */
 } kvf__step;
 
-/* Has this base such a form? Not where a file stores weights by inputs (GPT-2 of Hugging Face). */
-bool kvf__decoder_fits(const kvf__model *model, const kvf__slots *slots);
+/* Why a base has no decoder: its block (KVF__BLOCK), or its file, as where that stores weights by
+ * inputs (GPT-2 of Hugging Face); NULL: it has one. */
+const char *kvf__decoder_refuses(const kvf__model *model, const kvf__slots *slots);
 /* slots: those the model was made of; they, the model and the cache must outlive it. P: longest
- * prefix. EUSAGE where it does not fit. */
+ * prefix. EUSAGE where it is refused. */
 kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
                                kvf__cache *cache, int64_t rows, int64_t P, kvf__decoder **out);
 /* A head [V, C] in place of the base's (kvf__head_matrix), which must outlive the decoder. */

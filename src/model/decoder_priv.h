@@ -51,15 +51,14 @@ struct kvf__decoder {
     kvf__raw_norm final;
     kvf__decoder_own *own; /* [threads] */
 
-    float *x;             /* [rows, C] residual stream */
-    float *qkv;           /* [rows, (H+2G)D], q and k rotated; of the layer at hand */
-    float *att;           /* [rows, HD] */
-    float *half;          /* [rows, C] what a half gives, where a norm of it follows; else NULL */
-    float *inputs;        /* [rows, L, I] */
-    float *h1, *h2, *g;   /* [rows, F] gate or up; up where gated; output of the activation */
-    float *lse;           /* [H, rows] */
-    float *position_rows; /* [rows, C] of learned positions */
-    int32_t *position;    /* [rows] */
+    float *x;           /* [rows, C] residual stream */
+    float *qkv;         /* [rows, (H+2G)D], q and k rotated; of the layer at hand */
+    float *att;         /* [rows, HD] */
+    float *half;        /* [rows, C] what a half gives, where a norm of it follows */
+    float *inputs;      /* [rows, L, I] */
+    float *h1, *h2, *g; /* [rows, F] gate or up; up where gated; output of the activation */
+    float *lse;         /* [H, rows] */
+    int32_t *position;  /* [rows] */
 };
 
 #endif

@@ -141,14 +141,6 @@ static void add_half(const worker *w, const kvf__raw *raw, const kvf__raw_norm *
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* A head from the order of a GGUF's rows to that of Hugging Face; see slot.c. */
-static void unpermute(const worker *w, float *head, int64_t D)
-{
-    memcpy(w->own->head, head, (size_t)D * sizeof *head);
-    for (int64_t i = 0; i < D; i++)
-        head[i / 2 + i % 2 * (D / 2)] = w->own->head[i];
-}
-
 /* 1 / rms of all queries of every row, and of all keys, where these are normed as one. Every thread
  * does it for itself. */
 static void find_whole_rstd(const worker *w)
@@ -233,11 +225,15 @@ static void finish_head(const worker *w, int64_t l, int64_t m, int64_t h)
     if (h >= d->H) kvf__from_f32(act, head, cached_head(w, &layer, m, h), layer.D);
 }
 
-/* A head as the products give it, in the order of Hugging Face. */
+/* From a head as the products give it to one in the order of Hugging Face (slot.c). */
 static void place_head(const worker *w, const kvf__raw *raw, float *head, int64_t D,
                        const float *bias)
 {
-    if (raw->slot->permuted_heads) unpermute(w, head, D);
+    if (raw->slot->permuted_heads) {
+        memcpy(w->own->head, head, (size_t)D * sizeof *head);
+        for (int64_t i = 0; i < D; i++)
+            head[i / 2 + i % 2 * (D / 2)] = w->own->head[i];
+    }
     for (int64_t i = 0; bias && i < D; i++)
         head[i] += bias[i];
 }
@@ -335,23 +331,15 @@ static void attend(const worker *w, int64_t l)
 static void widen(const worker *w, const kvf__raw_layer *layer)
 {
     const kvf__decoder *decoder = w->decoder;
-    const kvf__model *m = decoder->model;
     const int64_t F = layer->up.rows;
     int64_t from, to;
 
-    multiply_part(w, m->desc.block.gated ? &layer->gate : &layer->up, w->own->xhat, decoder->h1,
-                  false);
-    if (m->desc.block.gated) multiply_part(w, &layer->up, w->own->xhat, decoder->h2, false);
+    multiply_part(w, decoder->h2 ? &layer->gate : &layer->up, w->own->xhat, decoder->h1, false);
+    if (decoder->h2) multiply_part(w, &layer->up, w->own->xhat, decoder->h2, false);
     part_of(w, F, ROWS_UNIT, &from, &to);
-    for (int64_t r = 0; r < w->step->n && from < to; r++) {
-        const int64_t at = r * F + from;
-        if (m->desc.block.gated)
-            m->kernels->glu_fwd(KVF__F32, m->desc.block.act, decoder->h1 + at, decoder->h2 + at,
-                                decoder->g + at, to - from);
-        else
-            m->kernels->act_fwd(KVF__F32, m->desc.block.act, decoder->h1 + at, decoder->g + at,
-                                to - from);
-    }
+    for (int64_t at = from; at < w->step->n * F && from < to; at += F)
+        kvf__model_activate(decoder->model, KVF__F32, decoder->h1 + at,
+                            decoder->h2 ? decoder->h2 + at : NULL, decoder->g + at, to - from);
 }
 
 /* ---- inputs of layers (pass_inputs.c) -------------------------------------------------------- */
@@ -388,9 +376,9 @@ static void read_input(const worker *w, int64_t l)
         multiply_part(w, &layer->input_gate, decoder->x, decoder->h1, false);
         part_of(w, I, ROWS_UNIT, &from, &to);
         for (int64_t m = 0; m < w->step->n && from < to; m++)
-            model->kernels->glu_fwd(KVF__F32, model->desc.block.act, decoder->h1 + m * I + from,
-                                    decoder->inputs + (m * model->desc.L + l) * I + from,
-                                    decoder->g + m * I + from, to - from);
+            kvf__model_activate(model, KVF__F32, decoder->h1 + m * I + from,
+                                decoder->inputs + (m * model->desc.L + l) * I + from,
+                                decoder->g + m * I + from, to - from);
         kvf__team_wait(w->team, w->n);
         add_half(w, &layer->input_down, &layer->out_norm3, decoder->g);
     }
@@ -406,18 +394,10 @@ static void read_input(const worker *w, int64_t l)
 static void embed(const worker *w)
 {
     const kvf__model *m = w->decoder->model;
-    const int64_t C = m->desc.C;
 
-    for (int64_t r = w->t; r < w->step->n; r += w->n) {
-        float *x = w->decoder->x + r * C, *position = w->decoder->position_rows + r * C;
-        kvf__slot_row(&m->embed.tokens, w->step->ids[r], x);
-        for (int64_t c = 0; m->desc.factors.embed != 1 && c < C; c++)
-            x[c] *= m->desc.factors.embed;
-        if (m->desc.position.kind != KVF__POS_LEARNED) continue;
-        kvf__slot_row(&m->embed.stack[0].positions, w->decoder->position[r], position);
-        for (int64_t c = 0; c < C; c++)
-            x[c] += position[c];
-    }
+    for (int64_t r = w->t; r < w->step->n; r += w->n)
+        kvf__embed_sum(m, m->embed.stack, w->step->ids[r], 0, w->decoder->position[r],
+                       w->decoder->x + r * m->desc.C, w->own->xhat);
 }
 
 static const kvf__slot *head_of(const worker *w, int64_t r)
@@ -474,18 +454,6 @@ static void work(const worker *w)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static kvf_status check_prefix(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__prefix *p)
-{
-    const kvf__kv_shape want = kvf__desc_kv(&decoder->model->desc);
-    const kvf__kv_shape have = p ? kvf__prefix_shape(p) : want;
-    char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
-
-    if (!p || (kvf__kv_same(&have, &want) && p->P <= decoder->P)) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE, "step: prefix %s, expected %s with at most %lld tokens",
-                     kvf__kv_text(found, &have, p->P), kvf__kv_text(wanted, &want, -1),
-                     (long long)decoder->P);
-}
-
 /* Sets the row's position. */
 static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step,
                                  int64_t r)
@@ -501,7 +469,7 @@ static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, cons
             "step: row %lld is at position %lld behind a prefix of %lld, the model has "
             "%lld positions",
             (long long)r, (long long)position, (long long)P, (long long)d->position.max);
-    decoder->position[r] = (int32_t)position;
+    decoder->position[r] = (int32_t)(d->position.first + position);
     return KVF_OK;
 }
 
@@ -525,7 +493,8 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
         if (kvf__row_slot(step->slot, other) == slot)
             return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
                              (long long)other, (long long)r, (long long)slot);
-    KVF_TRY(check_prefix(ctx, decoder, before_row(step, r).condition.prefix));
+    KVF_TRY(
+        kvf__prefix_check(ctx, decoder->model, before_row(step, r).condition.prefix, decoder->P));
     return check_position(ctx, decoder, step, r);
 }
 

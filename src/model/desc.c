@@ -28,6 +28,27 @@ void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc)
     desc->ids.forced = -1;
 }
 
+#define TAKES     NULL
+#define NOT(why)  set ? why : NULL
+#define ONLY(why) set ? NULL : why
+#define REFUSED(type, name, ...)                                                                   \
+    if (!refused) {                                                                                \
+        const bool set = block->name != 0;                                                         \
+        const char *const columns[] = {__VA_ARGS__};                                               \
+        _Static_assert(sizeof columns == KVF__BLOCK_USERS * sizeof *columns,                       \
+                       #name " of KVF__BLOCK: a column for each user");                            \
+        (void)set;                                                                                 \
+        refused = columns[user];                                                                   \
+    }
+
+const char *kvf__block_refused(const kvf__block *block, kvf__block_user user)
+{
+    const char *refused = NULL;
+
+    KVF__BLOCK(REFUSED)
+    return refused;
+}
+
 kvf__place kvf__layer_place(const kvf__desc *desc, int64_t layer)
 {
     if (!desc->encoder) return KVF__PLACE_ONLY;

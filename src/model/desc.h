@@ -68,20 +68,46 @@ typedef struct kvf__dropouts {
     double attention; /* dropout of the base drops probabilities too where it is above 0 */
 } kvf__dropouts;
 
+/* The users of a block, in the order of the columns of KVF__BLOCK. */
+typedef enum kvf__block_user {
+    KVF__BLOCK_PASS,         /* pass.h */
+    KVF__BLOCK_DECODER,      /* decoder.h; a base that it refuses is run by passes */
+    KVF__BLOCK_PAST,         /* an exported prefix as past key values (PEFT, safetensors) */
+    KVF__BLOCK_PROMPT_CLASS, /* virtual tokens in PEFT, in front of a text to classify */
+    KVF__BLOCK_CACHE,        /* an exported prefix as a saved cache (llama.cpp, mlx-lm) */
+    KVF__BLOCK_USERS
+} kvf__block_user;
+
+/* The fields of a block, with a column for each of its users: TAKES: any value; NOT(why): refused
+ * where the field is set; ONLY(why): refused where it is not. A field without all columns does not
+ * compile. tests/test_decoder.c wants a golden model of each field that pass and decoder take.
+ * Which norms stand around the halves of a block its weights say (kvf__desc_has). */
+#define KVF__BLOCK(FIELD)                                                                          \
+    FIELD(kvf__norm_kind, norm, TAKES, TAKES, TAKES, TAKES, TAKES)                                 \
+    /* x = norm(x + half(x)); else x += half(norm(x)) */                                           \
+    FIELD(bool, post_norm, TAKES, NOT("has norms behind its halves"), TAKES, TAKES, TAKES)         \
+    FIELD(kvf__qk_norm, qk_norm, TAKES, TAKES, TAKES, TAKES, TAKES)                                \
+    /* with QK_BY_HEAD, and the same of values, without weights */                                 \
+    FIELD(bool, v_norm, TAKES, TAKES, TAKES, TAKES, TAKES)                                         \
+    /* both halves read the x that enters the block */                                             \
+    FIELD(bool, parallel, TAKES, TAKES, TAKES, TAKES, TAKES)                                       \
+    FIELD(kvf__act_fn, act, TAKES, TAKES, TAKES, TAKES, TAKES)                                     \
+    FIELD(bool, gated, TAKES, TAKES, TAKES, TAKES, TAKES)                                          \
+    FIELD(bool, causal, TAKES, ONLY("reads in both directions"), TAKES,                            \
+          ONLY("the class is read from [CLS], which in PEFT stands behind the virtual tokens: "    \
+               "it would read the first of them"),                                                 \
+          ONLY("is for an encoder, which reads no cache"))                                         \
+    FIELD(bool, qkv_bias, TAKES, TAKES, TAKES, TAKES, TAKES)                                       \
+    FIELD(bool, out_bias, TAKES, TAKES, TAKES, TAKES, TAKES)                                       \
+    FIELD(bool, mlp_bias, TAKES, TAKES, TAKES, TAKES, TAKES)
+
 /* What a block is made of: a row of the table of architectures, or a config gives it. */
+#define KVF__BLOCK_FIELD(type, name, ...) type name;
 typedef struct kvf__block {
-    kvf__norm_kind norm;
-    bool post_norm;  /* x = norm(x + half(x)); else x += half(norm(x)) */
-    bool bare;       /* no norm in front: x += half(x) */
-    bool first_bare; /* none in front of the first layer's attention */
-    bool out_norm;   /* a norm of what a half gives: x += norm(half(...)) */
-    kvf__qk_norm qk_norm;
-    bool v_norm;   /* with QK_BY_HEAD, and the same of values, without weights */
-    bool parallel; /* both halves read the x that enters the block */
-    kvf__act_fn act;
-    bool gated, causal;
-    bool qkv_bias, out_bias, mlp_bias;
+    KVF__BLOCK(KVF__BLOCK_FIELD)
 } kvf__block;
+/* Why a user refuses a base with this block; NULL: it takes it. */
+const char *kvf__block_refused(const kvf__block *block, kvf__block_user user);
 
 enum { KVF__MOST_LAYERS = 1024 };
 

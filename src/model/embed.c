@@ -82,6 +82,14 @@ static void add_row(const kvf__slot *table, int64_t row, float *x, int64_t E, fl
         x[c] += scratch[c];
 }
 
+void kvf__embed_sum(const kvf__model *model, const kvf__embed_stack *stack, int64_t id,
+                    int64_t type, int64_t position, float *x, float *scratch)
+{
+    if (id >= 0) kvf__embed_row(model, id, x);
+    add_row(&model->embed.types, type, x, model->desc.E, scratch);
+    add_row(&stack->positions, position, x, model->desc.E, scratch);
+}
+
 void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch)
 {
     const kvf__model *model = pass->model;
@@ -91,10 +99,8 @@ void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch
     if (b->ids[i] < 0)
         memcpy(x, kvf__pass_vectors_at(pass, i)->x + kvf__virtual_token(b->ids[i]) * E,
                (size_t)E * sizeof *x);
-    else
-        kvf__embed_row(model, b->ids[i], x);
-    add_row(&model->embed.types, b->types ? b->types[i] : 0, x, E, scratch);
-    add_row(&kvf__pass_embed(pass)->positions, pass->fwd.position[i], x, E, scratch);
+    kvf__embed_sum(model, kvf__pass_embed(pass), b->ids[i], b->types ? b->types[i] : 0,
+                   pass->fwd.position[i], x, scratch);
 }
 
 /* Of a row's tokens, the first at `first`: positions, or rows of the table where padding has its

@@ -146,6 +146,17 @@ struct kvf__model {
     size_t packed_bytes;
 };
 
+/* g [n] = act(h1), or act(h1) h2 where there is an h2 [n]: what a half's down product reads. h1 and
+ * h2 become the factors that the backward pass needs. */
+static inline void kvf__model_activate(const kvf__model *model, kvf__dtype type, void *h1, void *h2,
+                                       void *g, int64_t n)
+{
+    if (h2)
+        model->kernels->glu_fwd(type, model->desc.block.act, h1, h2, g, n);
+    else
+        model->kernels->act_fwd(type, model->desc.block.act, h1, g, n);
+}
+
 /* Trained weights (masters.c): f32 values in the shape of Hugging Face with their gradients, and
  * the slots that view them in place of the file's. */
 typedef struct kvf__masters kvf__masters;
@@ -165,6 +176,10 @@ void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out);
 void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row, float *out);
 /* What a token begins as: its row of the embedding, times the model's factor. */
 void kvf__embed_row(const kvf__model *model, int64_t id, float *out);
+/* x [E] = the embedding of a token (id below 0: the vector in x), plus rows of the tables of types
+ * and of a stack's positions, if there are such tables. */
+void kvf__embed_sum(const kvf__model *model, const kvf__embed_stack *stack, int64_t id,
+                    int64_t type, int64_t position, float *x, float *scratch);
 /* The whole slot as f32 [rows, columns] in Hugging Face order ([out, in]; conv1d slots as stored,
  * [in, out]); kvf__alloc'ed. */
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out);

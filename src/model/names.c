@@ -181,6 +181,17 @@ const kvf__weight *kvf__weight_by_role(const kvf__desc *desc, kvf__role role)
     return NULL;
 }
 
+bool kvf__desc_has(const kvf__desc *desc, kvf__role role, int64_t layer)
+{
+    for (size_t i = 0; i < desc->arch->n_weights; i++) {
+        const kvf__weight *weight = &desc->arch->weights[i];
+        if (weight->role == role && in_place(desc, weight, layer) &&
+            kvf__weight_wanted(desc, weight, layer))
+            return true;
+    }
+    return false;
+}
+
 const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name)
 {
     int64_t at;

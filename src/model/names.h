@@ -27,6 +27,8 @@ int kvf__weight_shape(const kvf__desc *desc, const kvf__weight *weight, int64_t 
                       int64_t dim[KVF__MAX_RANK]);
 const kvf__weight *kvf__weight_by_role(const kvf__desc *desc,
                                        kvf__role role); /* NULL if the family has none */
+/* Whether a layer has a weight of this role. */
+bool kvf__desc_has(const kvf__desc *desc, kvf__role role, int64_t layer);
 /* The slot of a role in a layer (ignored for weights outside layers; of those that exist once for
  * each stack: any layer of it), NULL if there is none. */
 const kvf__slot *kvf__slot_of(const kvf__desc *desc, const kvf__slots *slots, kvf__role role,

@@ -33,7 +33,7 @@ bool kvf__pass_adapts(const kvf__pass *pass, kvf__half half)
 
 unsigned kvf__pass_out_flags(const kvf__pass *pass, kvf__half half, bool first)
 {
-    if (pass->model->desc.block.out_norm) return first ? 0 : KVF__MM_ADD;
+    if (pass->model->layers[0].out_gamma[half]) return first ? 0 : KVF__MM_ADD;
     return is_serial(pass, half) ? 0 : KVF__MM_ADD;
 }
 
@@ -52,7 +52,7 @@ kvf_status kvf__pass_out(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half hal
     kvf__mm *mm = pass->model->mm;
     int64_t n = M * pass->model->desc.C;
 
-    if (pass->drop.active || pass->model->desc.block.out_norm)
+    if (pass->drop.active || pass->model->layers[l].out_gamma[half])
         return kvf__mm_run(ctx, mm, w, M, src, pass->fwd.half, KVF__F32, first ? 0 : KVF__MM_ADD);
     if (!is_serial(pass, half))
         return kvf__mm_run(ctx, mm, w, M, src, x, KVF__F32, kvf__pass_out_flags(pass, half, first));

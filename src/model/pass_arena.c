@@ -20,11 +20,6 @@ typedef struct sizes {
     size_t act;
 } sizes;
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static sizes sizes_of(const kvf__pass *pass)
 {
     const kvf__model *model = pass->model;
@@ -33,12 +28,12 @@ static sizes sizes_of(const kvf__pass *pass)
                .ML = kvf__pass_padded(model, pass->limits.labels),
                .S = kvf__pass_padded(model, pass->limits.source_tokens)};
 
-    s.M = larger(s.M, s.S);
-    s.R = larger(s.M, s.ML);
+    s.M = kvf__most(s.M, s.S);
+    s.R = kvf__most(s.M, s.ML);
     s.head_rows = !model->lm.n ? 0 : s.ML < KVF__HEAD_ROWS ? s.ML : KVF__HEAD_ROWS;
     s.plane = d->by_layer.inputs;
     for (int64_t l = 0; l < d->L; l++) /* the first of a layer is its widest */
-        s.plane = larger(s.plane, kvf__ffn_plane(kvf__desc_layer(d, l).F, 0).width);
+        s.plane = kvf__most(s.plane, kvf__ffn_plane(kvf__desc_layer(d, l).F, 0).width);
     s.qkv = kvf__shape_most(d, "SD");
     s.att = kvf__shape_most(d, "HD");
     s.adapter = model->train.adapters ? kvf__adapters_shape(model->train.adapters)->size : 0;
@@ -46,7 +41,7 @@ static sizes sizes_of(const kvf__pass *pass)
     s.f32 = model->act == KVF__F32;
     s.weights = model->train.weights && pass->limits.backward;
     s.whole = model->unfolded && !d->block.post_norm;
-    s.half = d->block.out_norm || pass->limits.base_dropout;
+    s.half = kvf__desc_has(d, KVF__W_OUT_NORM1, 0) || pass->limits.base_dropout;
     return s;
 }
 
@@ -79,16 +74,18 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
     int64_t heads = !d->block.qk_norm ? 0 : size_in(d, l, d->block.v_norm ? "S" : "H");
     if (heads && !d->block.v_norm) heads += d->G;
 
-    bool own = s->weights, before = !d->block.bare, after = d->block.out_norm;
+    const int64_t like = l < 0 ? d->L - 1 : l; /* the last layer has the norms of all */
+    const bool own = s->weights, after = kvf__desc_has(d, KVF__W_OUT_NORM1, like);
     return (kvf__kept){
         .in1 = own ? kvf__carve(carve, s->M, d->C, s->act) : pass->fwd.normed,
         .in2 = own ? kvf__carve(carve, M2, d->C, s->act) : pass->fwd.normed,
         .g = own ? kvf__carve(carve, M2, F, s->act) : NULL,
-        .xhat1 = before ? kvf__carve(carve, s->M, d->C, s->act) : NULL,
+        .xhat1 = kvf__desc_has(d, KVF__W_NORM1, like) ? kvf__carve(carve, s->M, d->C, s->act)
+                                                      : NULL,
         .qkv = kvf__carve(carve, s->M, l < 0 ? s->qkv : kvf__qkv_width(d, l), s->act),
         .kv = cross ? kvf__carve(carve, s->S, 2 * d->G * d->D, s->act) : NULL,
         .att = kvf__carve(carve, s->M, size_in(d, l, "HD"), s->act),
-        .xhat2 = before && feeds ? kvf__carve(carve, M2, d->C, s->act) : NULL,
+        .xhat2 = kvf__desc_has(d, KVF__W_NORM2, like) ? kvf__carve(carve, M2, d->C, s->act) : NULL,
         .fac1 = kvf__carve(carve, M2, width, s->act),
         .fac2 = d->block.gated ? kvf__carve(carve, M2, width, s->act) : NULL,
         .rstd1 = kvf__carve(carve, s->M, 1, sizeof(float)),
@@ -136,7 +133,7 @@ static void lay_keys(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     const kvf__pass_limits *limits = &pass->limits;
     kvf__pass_keys *keys = &pass->keys;
     int64_t segs = limits->infix ? 2 : 1; /* of a row: its own prefix, and its cache */
-    int64_t shared = larger(limits->sections, 1);
+    int64_t shared = kvf__most(limits->sections, 1);
 
     keys->rows = kvf__carve(carve, limits->rows, 1, sizeof(kvf__attn_row));
     if (pass->model->desc.encoder) segs = 2;
@@ -151,7 +148,7 @@ static void lay_sections(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
     int64_t n = pass->limits.sections;
 
-    pass->sections.at = kvf__carve(carve, larger(n, 1), 1, sizeof(kvf__pass_section));
+    pass->sections.at = kvf__carve(carve, kvf__most(n, 1), 1, sizeof(kvf__pass_section));
     if (n) pass->sections.label_scale = kvf__carve(carve, s->ML, 1, sizeof(float));
 }
 
@@ -212,7 +209,7 @@ static void lay_head(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 static void lay_trained(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
     int64_t C = pass->model->desc.C, E = pass->model->desc.E,
-            widest = larger(larger(s->qkv, s->plane), larger(s->att, C));
+            widest = kvf__most(kvf__most(s->qkv, s->plane), kvf__most(s->att, C));
     kvf__pass_trained *weights = &pass->weights;
 
     if (s->weights && !s->f32) {
@@ -231,11 +228,11 @@ static void lay_forward(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     kvf__pass_forward *fwd = &pass->fwd;
 
     fwd->position = kvf__carve(carve, s->M, 1, sizeof(int32_t));
-    fwd->scratch = kvf__carve(carve, pass->threads, larger(d->C, d->E), sizeof(float));
+    fwd->scratch = kvf__carve(carve, pass->threads, kvf__most(d->C, d->E), sizeof(float));
     fwd->x = kvf__carve(carve, s->M, d->C, sizeof(float));
     fwd->embedded = d->E == d->C ? fwd->x : kvf__carve(carve, s->M, d->E, sizeof(float));
     fwd->x_lab = kvf__carve(carve, s->ML, d->C, sizeof(float));
-    if (d->block.post_norm || d->block.bare || d->block.first_bare || d->by_layer.inputs)
+    if (d->block.post_norm || !kvf__desc_has(d, KVF__W_NORM1, 0) || d->by_layer.inputs)
         fwd->x_act = kvf__carve(carve, s->R, d->C, s->act);
     if (s->half) fwd->half = kvf__carve(carve, s->R, d->C, sizeof(float));
     if (!d->block.post_norm) fwd->hidden = kvf__carve(carve, s->ML, d->C, sizeof(float));

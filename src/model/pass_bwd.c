@@ -63,7 +63,7 @@ static kvf_status ffn_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, v
     for (int64_t p = 0; p < kvf__ffn_planes(kvf__desc_layer(&m->desc, l).F); p++)
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
     kvf__pass_adapt_add(pass, l, KVF__HALF_FFN, M);
-    kvf__pass_before_ffn_bwd(pass, l, dx, dx_act);
+    kvf__pass_before_bwd(pass, l, KVF__HALF_FFN, dx, dx_act);
     return KVF_OK;
 }
 
@@ -169,7 +169,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     kvf__pass_lap(pass, KVF__PART_QKV_BWD);
     KVF_TRY(kvf__weight_grad(ctx, pass, l, KVF__PRODUCT_QKV, 0, NULL));
     kvf__pass_adapt_add(pass, l, KVF__HALF_ATTN, pass->M);
-    kvf__pass_before_qkv_bwd(pass, l);
+    kvf__pass_before_bwd(pass, l, KVF__HALF_ATTN, pass->bwd.dx, pass->bwd.dx_act);
     return KVF_OK;
 }
 

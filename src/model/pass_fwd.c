@@ -131,7 +131,7 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     const bool own = layer.from == l;
     kvf__kept *keep = &pass->kept[l];
 
-    pass->fwd.qkv_src = kvf__pass_before_qkv(pass, l);
+    pass->fwd.qkv_src = kvf__pass_before(pass, l, KVF__HALF_ATTN, pass->fwd.x);
     KVF_TRY(kvf__mm_run(ctx, m->mm, m->layers[l].w->qkv.fwd, pass->M, pass->fwd.qkv_src, keep->qkv,
                         m->act, 0));
     kvf__pass_lap(pass, KVF__PART_QKV);
@@ -178,17 +178,13 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
     void *h1 = kvf__act_row(m->act, keep->fac1, at, M); /* planes [M, width] back to back */
     void *h2 = m->desc.block.gated ? kvf__act_row(m->act, keep->fac2, at, M) : NULL;
 
-    KVF_TRY(kvf__mm_run(ctx, m->mm, m->desc.block.gated ? w->gate[p].fwd : w->up[p].fwd, M, src, h1,
-                        m->act, 0));
+    KVF_TRY(kvf__mm_run(ctx, m->mm, (h2 ? w->gate : w->up)[p].fwd, M, src, h1, m->act, 0));
     if (h2) KVF_TRY(kvf__mm_run(ctx, m->mm, w->up[p].fwd, M, src, h2, m->act, 0));
     kvf__pass_lap(pass, KVF__PART_FFN);
     void *g = keep->g ? kvf__act_row(m->act, keep->g, at, M) : pass->fwd.g;
-    if (h2)
-        m->kernels->glu_fwd(m->act, m->desc.block.act, h1, h2, g, n);
-    else
-        m->kernels->act_fwd(m->act, m->desc.block.act, h1, g, n);
+    kvf__model_activate(m, m->act, h1, h2, g, n);
     kvf__pass_lap(pass, KVF__PART_ACT);
-    if (pass->again.now && !m->desc.block.post_norm && !m->desc.block.out_norm &&
+    if (pass->again.now && !m->desc.block.post_norm && !m->layers[l].out_gamma[1] &&
         !kvf__pass_adapts(pass, KVF__HALF_FFN))
         return KVF_OK; /* nothing after this is kept */
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_FFN, w->down[p].fwd, g, x, M, p == 0));
@@ -202,7 +198,7 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
 {
     const kvf__model *m = pass->model;
     const bool parallel = m->desc.block.parallel;
-    const void *src = parallel ? kvf__pass_before_ffn(pass, l, x) : NULL;
+    const void *src = parallel ? kvf__pass_before(pass, l, KVF__HALF_FFN, x) : NULL;
 
     KVF_TRY(kvf__pass_out(ctx, pass, l, KVF__HALF_ATTN, m->layers[l].w->out.fwd, att, x, M, true));
     kvf__pass_lap(pass, KVF__PART_OUT);
@@ -213,7 +209,7 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
         kvf__pass_end_norm(pass, l, x);
         return KVF_OK;
     }
-    if (!parallel) src = kvf__pass_before_ffn(pass, l, x);
+    if (!parallel) src = kvf__pass_before(pass, l, KVF__HALF_FFN, x);
     for (int64_t p = 0; p < kvf__ffn_planes(kvf__desc_layer(&m->desc, l).F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
     kvf__pass_out_norm_fwd(pass, l, KVF__HALF_FFN, x, M);

@@ -96,7 +96,7 @@ static kvf_status half_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, i
     KVF_TRY(kvf__mm_run(ctx, m->mm, w->input_gate.fwd, M, pass->fwd.x_act, keep->input_fac1, m->act,
                         0));
     gather_inputs(pass, l, keep->input_fac2, M);
-    m->kernels->glu_fwd(m->act, m->desc.block.act, keep->input_fac1, keep->input_fac2, pass->fwd.g,
+    kvf__model_activate(m, m->act, keep->input_fac1, keep->input_fac2, pass->fwd.g,
                         M * m->desc.by_layer.inputs);
     KVF_TRY(
         kvf__mm_run(ctx, m->mm, w->input_down.fwd, M, pass->fwd.g, pass->fwd.half, KVF__F32, 0));

@@ -4,16 +4,16 @@
  *   post-norm   x = norm1(x + out(attention(qkv(x))))   x = norm2(x + down(act(up(x))))
  *   out-norm    x += norm(out(attention(qkv(x))))       x += norm(down(act(up(x))))
  *
- * An out-norm may go with a pre-norm; without one (`bare`, or in the first layer alone) products
- * read a copy of the stream too. A pre-norm has its weights folded into what follows and hands on
- * xhat alone, unless the model is unfolded: then it applies them, because they are trained. A
- * post-norm's output is the residual stream itself, so its weights are applied, and a copy of the
- * stream in the act type, x_act, is what the products read: they add to the stream while they do.
- * Queries and keys have norms of their own in some families, before rope, per head or over all
- * heads.
+ * The weights that a family has say which norms there are. An out-norm may go with a pre-norm;
+ * without one products read a copy of the stream too. A pre-norm has its weights folded into what
+ * follows and hands on xhat alone, unless the model is unfolded: then it applies them, because they
+ * are trained. A post-norm's output is the residual stream itself, so its weights are applied, and
+ * a copy of the stream in the act type, x_act, is what the products read: they add to the stream
+ * while they do. Queries and keys have norms of their own in some families, before rope, per head
+ * or over all heads.
  */
 #include "pass_norms.h"
-#include "arch.h"
+#include "names.h"
 #include "pass_grads.h"
 #include "pass_priv.h"
 
@@ -106,51 +106,36 @@ static void post_norm_fwd(kvf__pass *pass, const kvf__norm_at *at, float *x)
 
 /* Post-norm: what a half's products read is the stream, of which the gradient of trained weights
  * wants a copy. */
-static const void *keep_stream(const kvf__pass *pass, const kvf__norm_at *at, void *in)
+static const void *keep_stream(const kvf__pass *pass, int64_t M, void *in)
 {
     size_t row = (size_t)pass->model->desc.C * kvf__act_size(pass->model->act);
 
-    if (in) memcpy(in, pass->fwd.x_act, (size_t)at->M * row);
+    if (in) memcpy(in, pass->fwd.x_act, (size_t)M * row);
     return pass->fwd.x_act;
 }
 
-/* Has the attention half (or the other) of a layer no norm of its own before or after it? */
-static bool is_bare(const kvf__pass *pass, int64_t l, bool attention)
+/* Returns whether the layer's half has no norm of its own. Its products then read a copy of the
+ * stream, because they add to the stream itself. */
+static bool is_bare(const kvf__pass *pass, int64_t l, kvf__half half)
 {
-    const kvf__block *block = &pass->model->desc.block;
-    return block->bare || (attention && !l && block->first_bare);
+    return !kvf__desc_has(&pass->model->desc, half == KVF__HALF_FFN ? KVF__W_NORM2 : KVF__W_NORM1,
+                          l);
 }
 
-/* Where no norm comes first products read a copy of the stream, which they add to. */
-static void copy_stream(kvf__pass *pass, const float *x, int64_t M)
+const void *kvf__pass_before(kvf__pass *pass, int64_t l, kvf__half half, float *x)
 {
     const kvf__model *m = pass->model;
+    const bool post_norm = m->desc.block.post_norm, ffn = half == KVF__HALF_FFN;
+    const kvf__norm_at at = norm_at(pass, l, !ffn || post_norm);
+    const int64_t M = ffn ? at.M : pass->M;
 
-    m->kernels->from_f32(m->act, pass->fwd.x_act, x, M * m->desc.C);
-}
-
-const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l)
-{
-    kvf__norm_at at = norm_at(pass, l, true);
-
-    if (is_bare(pass, l, true)) {
-        copy_stream(pass, pass->fwd.x, pass->M);
-        return keep_stream(pass, &at, pass->kept[l].in1);
-    }
-    if (!pass->model->desc.block.post_norm) return kvf__pass_pre_norm_fwd(pass, &at, pass->fwd.x);
-    at.M = pass->M; /* the norm itself comes later */
-    return keep_stream(pass, &at, pass->kept[l].in1);
-}
-
-const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x)
-{
-    const bool post_norm = pass->model->desc.block.post_norm;
-    const kvf__norm_at at = norm_at(pass, l, post_norm);
-
-    if (is_bare(pass, l, false)) copy_stream(pass, x, at.M);
-    if (!post_norm && !is_bare(pass, l, false)) return kvf__pass_pre_norm_fwd(pass, &at, x);
-    if (post_norm) post_norm_fwd(pass, &at, x);
-    return keep_stream(pass, &at, pass->kept[l].in2);
+    if (is_bare(pass, l, half))
+        m->kernels->from_f32(m->act, pass->fwd.x_act, x, M * m->desc.C);
+    else if (!post_norm)
+        return kvf__pass_pre_norm_fwd(pass, &at, x);
+    else if (ffn)
+        post_norm_fwd(pass, &at, x); /* that of the attention half */
+    return keep_stream(pass, M, ffn ? pass->kept[l].in2 : pass->kept[l].in1);
 }
 
 void kvf__pass_end_norm(kvf__pass *pass, int64_t l, float *x)
@@ -178,7 +163,7 @@ void kvf__pass_out_norm_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x
     const kvf__norm_at at = out_norm_at(pass, l, half);
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, &at);
 
-    if (!pass->model->desc.block.out_norm) return;
+    if (!at.gamma) return;
     norm.M = M;
     norm.x = norm.y = pass->fwd.half;
     pass->model->kernels->whole_norm_fwd(pass->model->act, &norm);
@@ -244,7 +229,7 @@ const float *kvf__pass_out_norm_bwd(kvf__pass *pass, int64_t l, kvf__half half, 
     const kvf__norm_at at = out_norm_at(pass, l, half);
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, &at);
 
-    if (!m->desc.block.out_norm) return dhalf;
+    if (!at.gamma) return dhalf;
     dhalf = kvf__pass_adapt_grad(pass, l, half, dhalf);
     if (dhalf != pass->bwd.dhalf)
         memcpy(pass->bwd.dhalf, dhalf, (size_t)(M * m->desc.C) * sizeof *dhalf);
@@ -285,27 +270,17 @@ void kvf__pass_end_norm_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
         kvf__pass_post_norm_bwd(pass, &at, last ? NULL : pass->bwd.dxhat, dx, dx_act);
 }
 
-void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
+void kvf__pass_before_bwd(kvf__pass *pass, int64_t l, kvf__half half, float *dx, void *dx_act)
 {
-    const bool post_norm = pass->model->desc.block.post_norm;
-    const kvf__norm_at at = norm_at(pass, l, post_norm);
+    const bool post_norm = pass->model->desc.block.post_norm, ffn = half == KVF__HALF_FFN;
+    const kvf__norm_at at = norm_at(pass, l, !ffn || post_norm);
 
-    if (is_bare(pass, l, false))
+    if (is_bare(pass, l, half))
         kvf__pass_bare_bwd(pass, dx, dx_act, at.M);
-    else if (post_norm)
-        kvf__pass_post_norm_bwd(pass, &at, pass->bwd.dxhat, dx, dx_act);
-    else
+    else if (!post_norm)
         kvf__pass_pre_norm_bwd(pass, &at, dx, dx_act);
-}
-
-void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l)
-{
-    const kvf__norm_at at = norm_at(pass, l, true);
-
-    if (is_bare(pass, l, true))
-        kvf__pass_bare_bwd(pass, pass->bwd.dx, pass->bwd.dx_act, pass->M);
-    else if (!pass->model->desc.block.post_norm)
-        kvf__pass_pre_norm_bwd(pass, &at, pass->bwd.dx, pass->bwd.dx_act);
+    else if (ffn)
+        kvf__pass_post_norm_bwd(pass, &at, pass->bwd.dxhat, dx, dx_act);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */

@@ -26,10 +26,9 @@ void kvf__pass_pre_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, float *dx, 
 void kvf__pass_post_norm_bwd(kvf__pass *pass, const kvf__norm_at *at, const void *plus, float *dx,
                              void *dx_act);
 
-/* The norms around a block's halves; each does what its place has, if anything. before_*: returns
+/* The norms around a block's halves; each does what its place has, if anything. before: returns
  * what the half's products read. */
-const void *kvf__pass_before_qkv(kvf__pass *pass, int64_t l);
-const void *kvf__pass_before_ffn(kvf__pass *pass, int64_t l, float *x);
+const void *kvf__pass_before(kvf__pass *pass, int64_t l, kvf__half half, float *x);
 /* In post-norm blocks the norm that a layer ends in, behind its last half. */
 void kvf__pass_end_norm(kvf__pass *pass, int64_t l, float *x);
 /* The norm of what a half gave, which is added to x [M, C] unless dropout does that. */
@@ -41,8 +40,7 @@ const float *kvf__pass_out_norm_bwd(kvf__pass *pass, int64_t l, kvf__half half, 
  * gradient of what the half's products read is in dxhat. That of qkv's input stays there for
  * end_norm_bwd of the layer below, where it meets dx, if post-norm. */
 void kvf__pass_end_norm_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
-void kvf__pass_before_ffn_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act);
-void kvf__pass_before_qkv_bwd(kvf__pass *pass, int64_t l);
+void kvf__pass_before_bwd(kvf__pass *pass, int64_t l, kvf__half half, float *dx, void *dx_act);
 /* dx [M, C] and its copy += dxhat, where what a half read was the stream itself. */
 void kvf__pass_bare_bwd(kvf__pass *pass, float *dx, void *dx_act, int64_t M);
 /* Norms of queries and keys, on kept qkv and on dqkv. */

@@ -168,6 +168,11 @@ void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_
 /* Address of keys (kv = 0) or values (1) of a layer and slot: [G, room of the slot, D]. */
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv);
 
+static inline int64_t kvf__most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static inline size_t kvf__act_size(kvf__dtype act)
 {
     return act == KVF__BF16 ? 2 : 4;

@@ -6,25 +6,25 @@
 
 /* ---- taking them from the input -------------------------------------------------------------- */
 
-static kvf_status check_prefix(kvf_ctx *ctx, const kvf__pass *pass, const kvf__prefix *p)
+kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__prefix *p, int64_t P)
 {
-    const kvf__kv_shape want = kvf__desc_kv(&pass->model->desc);
+    const kvf__kv_shape want = kvf__desc_kv(&model->desc);
     const kvf__kv_shape have = p ? kvf__prefix_shape(p) : want;
     char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
 
     if (!kvf__kv_same(&have, &want))
         return kvf__fail(ctx, KVF_ESHAPE, "prefix: %s, the base wants %s",
                          kvf__kv_text(found, &have, p->P), kvf__kv_text(wanted, &want, -1));
-    if (p && p->P > pass->limits.P)
+    if (p && p->P > P)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "batch: %lld prefix positions, the pass was made for at most %lld",
-                         (long long)p->P, (long long)pass->limits.P);
+                         (long long)p->P, (long long)P);
     return KVF_OK;
 }
 
 static kvf_status check_condition(kvf_ctx *ctx, const kvf__pass *pass, const kvf__condition *c)
 {
-    KVF_TRY(check_prefix(ctx, pass, c->prefix));
+    KVF_TRY(kvf__prefix_check(ctx, pass->model, c->prefix, pass->limits.P));
     if (c->vectors && c->vectors->C != pass->model->desc.C)
         return kvf__fail(ctx, KVF_ESHAPE, "vectors: [%lld, %lld], the base wants [P, %lld]",
                          (long long)c->vectors->P, (long long)c->vectors->C,

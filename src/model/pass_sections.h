@@ -25,6 +25,9 @@ typedef struct kvf__pass_sections {
     float *label_scale; /* [Lx] factor on the loss of each label; NULL: batches have no sections */
 } kvf__pass_sections;
 
+/* ESHAPE where the prefix (NULL: none) is not one for the model, or longer than P. */
+kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__prefix *prefix,
+                             int64_t P);
 /* Sections (pass_sections.c): takes them from the input; where their gradients go; has layer l a
  * prefix segment in this batch, or for these rows; the section of a row; what ids below 0 mean
  * at a token; the scale of a label's loss. */

@@ -9,6 +9,7 @@
 #include "arch.h"
 #include "hash.h"
 #include "model_priv.h"
+#include "names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +72,9 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
     if (d->block.qk_norm)
         KVF_TRY(
             kvf__buf_printf(ctx, text, "qk_norm %d\n", d->block.qk_norm == KVF__QK_WHOLE ? 2 : 1));
-    if (d->block.bare || d->block.out_norm)
-        KVF_TRY(
-            kvf__buf_printf(ctx, text, "bare %d out_norm %d\n", d->block.bare, d->block.out_norm));
+    const bool bare = !kvf__weight_by_role(d, KVF__W_NORM1),
+               out = kvf__desc_has(d, KVF__W_OUT_NORM1, 0);
+    if (bare || out) KVF_TRY(kvf__buf_printf(ctx, text, "bare %d out_norm %d\n", bare, out));
     for (int64_t l = 0; d->position.window && l < d->L; l++)
         if (!kvf__positions_window(&d->position, l))
             KVF_TRY(kvf__buf_printf(ctx, text, "global %lld\n", (long long)l));
