@@ -265,6 +265,39 @@ START_TEST(damaged_names)
 }
 END_TEST
 
+/* 200 texts that refer to the bytes of the first, or by turns to those of the first two: more
+ * memory, or more walks over a heap, than the file's 2 MiB explain. */
+START_TEST(names_for_the_same_bytes)
+{
+    enum { N = 200, LONG = 1 << 20, REFERENCE = 16 };
+    static const uint8_t LENGTH[] = {0, 0, 16, 0}; /* of the first two references */
+    const char *const want[] = {"/labels: takes 209", "by turns"};
+    char *text = calloc(1, LONG + 1), *texts[N];
+    size_t n, at = 0;
+
+    memset(text, 'a', LONG);
+    for (int i = 0; i < N; i++)
+        texts[i] = i < 2 ? text : (char *)"b";
+    kvf__h5 h5 = kvf__h5_create(ctx, in_dir("t.h5"), false, "prefix", KVF__FORMAT);
+    kvf__h5_texts_write(&h5, h5.file, "labels", texts, N);
+    ck_ok(kvf__h5_close(&h5));
+    uint8_t *bytes = read_bytes(in_dir("t.h5"), &n);
+    while (at + N * REFERENCE < n && (memcmp(bytes + at, LENGTH, sizeof LENGTH) ||
+                                      memcmp(bytes + at + REFERENCE, LENGTH, sizeof LENGTH)))
+        at++;
+    ck_assert_uint_lt(at + N * REFERENCE, n);
+    for (int i = 2; i < N; i++)
+        memcpy(bytes + at + i * REFERENCE, bytes + at + i % (1 + _i) * REFERENCE, REFERENCE);
+    if (_i == 0) memcpy(bytes + at + REFERENCE, bytes + at, REFERENCE);
+    write_bytes(in_dir("bad.h5"), bytes, n - SEAL_BYTES);
+    h5 = kvf__h5_open(ctx, in_dir("bad.h5"), "prefix");
+    ck_assert_ptr_null(kvf__h5_texts_read(&h5, h5.file, "labels", &n));
+    ck_fails(kvf__h5_close(&h5), KVF_EFORMAT, want[_i]);
+    free(bytes);
+    free(text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("head_file");
@@ -283,5 +316,6 @@ int main(void)
     tcase_add_test(errors, refuses_to_write);
     tcase_add_test(errors, heads_that_do_not_fit);
     tcase_add_test(errors, damaged_names);
+    tcase_add_loop_test(errors, names_for_the_same_bytes, 0, 2);
     return ck_main(suite);
 }

@@ -690,6 +690,7 @@ static const golden GOLDEN[] = {
     {"h5_virtual.h5", 0, KVF_EFORMAT, "in other datasets (virtual storage), refused"},
     {"h5_unfilled.h5", 0, KVF_EFORMAT, "claims 4398046511104 bytes of values, but 0 are stored"},
     {"h5_unfilled_chunked.h5", 0, KVF_EFORMAT, "claims 4398046511104 bytes of values, but 0 are"},
+    {"h5_zeros.h5", 0, KVF_EFORMAT, "/prefix/past_key_values: takes 43008006 bytes of memory"},
     {"h5_plain.h5", 0, KVF_EFORMAT,
      "not a kvfold file: HDF5, but without the attribute kvfold_kind"},
 };

@@ -82,7 +82,7 @@ static void read_texts(kvf__h5 *h5, kvf__base_file *file)
 {
     enum { MOST_TEXTS = 16 };
     kvf__h5_id group;
-    char name[KVF__H5_NAME];
+    char **names;
     size_t n;
 
     file->config = read_text(h5, h5->file, "config");
@@ -91,11 +91,14 @@ static void read_texts(kvf__h5 *h5, kvf__base_file *file)
     if (n > MOST_TEXTS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu texts, want at most %d", n, MOST_TEXTS);
     KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, n, sizeof *file->texts, &file->texts));
-    for (size_t i = 0; i < n && kvf__h5_child_name(h5, group, i, name); i++) {
+    names = kvf__h5_child_names(h5, group, n);
+    for (size_t i = 0; i < n && !h5->status; i++) {
         kvf__base_text *text = &file->texts[file->n_texts++];
-        KVF__H5_TRY(h5, kvf__strdup(h5->ctx, name, &text->name));
-        text->text = read_text(h5, group, name);
+        text->name = names[i]; /* taken */
+        names[i] = NULL;
+        text->text = read_text(h5, group, text->name);
     }
+    kvf__strings_free(names, n);
     kvf__h5_release(&group);
 }
 
@@ -117,7 +120,7 @@ static void view_weight(kvf__h5 *h5, kvf__h5_id group, const char *name, const k
 static void read_weights(kvf__h5 *h5, kvf__weights *weights)
 {
     kvf__h5_id group;
-    char name[KVF__H5_NAME];
+    char **names;
     size_t n;
 
     KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, 1, sizeof *weights->maps, &weights->maps));
@@ -128,8 +131,10 @@ static void read_weights(kvf__h5 *h5, kvf__weights *weights)
     n = kvf__h5_child_count(h5, group);
     if (n > KVF__MOST_PARAMS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu tensors, want at most %d", n, KVF__MOST_PARAMS);
-    for (size_t i = 0; i < n && kvf__h5_child_name(h5, group, i, name); i++)
-        view_weight(h5, group, name, &weights->maps[0], &weights->table);
+    names = kvf__h5_child_names(h5, group, n);
+    for (size_t i = 0; i < n && !h5->status; i++)
+        view_weight(h5, group, names[i], &weights->maps[0], &weights->table);
+    kvf__strings_free(names, n);
     kvf__h5_release(&group);
 }
 

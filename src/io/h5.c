@@ -94,6 +94,20 @@ void kvf__h5_check_written(kvf__h5 *h5, kvf__h5_id at, const char *what)
         kvf__h5_fail(h5, at, KVF_EIO, "%s: %s", what, strerror(*h5->failure));
 }
 
+void kvf__h5_claim(kvf__h5 *h5, kvf__h5_id at, size_t bytes)
+{
+    enum { GROWTH = 8, SLACK = 32 << 20 };
+
+    if (h5->status) return;
+    if (bytes > GROWTH * h5->file_bytes + SLACK - h5->claimed)
+        kvf__h5_fail(h5, at, KVF_EFORMAT,
+                     "takes %zu bytes of memory with what was read before, want at most %d times "
+                     "the file's %zu and 32 MiB",
+                     h5->claimed + bytes, GROWTH, h5->file_bytes);
+    else
+        h5->claimed += bytes;
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* HDF5's lock, until close. */

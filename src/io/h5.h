@@ -27,7 +27,8 @@ typedef struct kvf__h5 {
     kvf__h5_id file;
     kvf__mapfile map;  /* reading: the file as it was tried, and what HDF5 has open */
     kvf__h5_id driver; /* by which it has the file (h5_fd.c) */
-    size_t file_bytes; /* reading: what the file holds, the bound of everything it may claim */
+    size_t file_bytes; /* reading: size of the file, the bound of everything it may claim */
+    size_t claimed;    /* reading: memory that its values and texts take so far */
     bool sealed;       /* reading: a seal follows HDF5's last byte */
     unsigned features; /* the file's, as kvf__feature */
     kvf__outfile out;  /* writing only */
@@ -76,10 +77,17 @@ kvf_status kvf__h5_sandbox(kvf_ctx *ctx, const kvf__mapfile *map);
 bool kvf__h5_skips(const kvf__h5 *h5, const struct kvf__h5_data *data);
 /* Part of it: no heap of texts that would lead HDF5 astray (h5_heap.c). */
 kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n);
-/* The same for `count` references that lie at `at`: the elements of a list of texts. */
-kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at, size_t count);
+/* The same for `count` references that lie at `at`: the elements of a list of texts. *bytes: the
+ * sum of their lengths. */
+kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at, size_t count,
+                               size_t *bytes);
 /* Appends the seal to the finished file of fd, which will be named `path`. */
 kvf_status kvf__h5_seal(kvf_ctx *ctx, int fd, const char *path);
+
+/* Counts memory for values or texts before it is allocated. EFORMAT: a file takes more in all than
+ * 8 times its size and 32 MiB. Compressed zeros, and many names or references for the same bytes,
+ * would have no other bound. */
+void kvf__h5_claim(kvf__h5 *h5, kvf__h5_id at, size_t bytes);
 
 /* "PATH: /object: ...", and the same for a call of HDF5 that failed just now, with its innermost
  * reason: "PATH: /object: cannot VERB: reason" (EIO in a file that is written, EFORMAT in one that
@@ -101,9 +109,11 @@ kvf__h5_id kvf__h5_group_open(kvf__h5 *h5, kvf__h5_id parent, const char *name);
 /* The one way to open by name; `want` is "group" or "dataset". */
 kvf__h5_id kvf__h5_child_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, const char *want);
 size_t kvf__h5_child_count(kvf__h5 *h5, kvf__h5_id group);
-/* In order of creation where the file keeps it, else by name; false on failure. */
+/* Names of the n children, in order of creation where the file keeps it, else by name. To be freed
+ * with kvf__strings_free(); NULL on failure. All at once: HDF5 sorts the whole group to name one.
+ */
 enum { KVF__H5_NAME = 1024 };
-bool kvf__h5_child_name(kvf__h5 *h5, kvf__h5_id group, size_t index, char name[KVF__H5_NAME]);
+char **kvf__h5_child_names(kvf__h5 *h5, kvf__h5_id group, size_t n);
 void kvf__h5_release(kvf__h5_id *id); /* closes group or dataset, sets it to NONE */
 
 /* ---- attributes (h5_attr.c) ------------------------------------------------------------------ */
@@ -129,7 +139,7 @@ typedef enum kvf__h5_attr_type {
     KVF__H5_BOOL
 } kvf__h5_attr_type;
 size_t kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at);
-bool kvf__h5_attr_name(kvf__h5 *h5, kvf__h5_id at, size_t index, char name[KVF__H5_NAME]);
+char **kvf__h5_attr_names(kvf__h5 *h5, kvf__h5_id at, size_t n); /* as kvf__h5_child_names */
 /* EFORMAT for anything that is not a scalar of one of the four types. */
 kvf__h5_attr_type kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name);
 

@@ -179,6 +179,7 @@ char *kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name)
     char *text = NULL, *copy = NULL;
 
     get_scalar(h5, at, name, KVF__H5_TEXT, type, &text);
+    if (text) kvf__h5_claim(h5, at, strlen(text));
     KVF__H5_TRY(h5, kvf__strdup(h5->ctx, text ? text : "", &copy));
     H5free_memory(text);
     H5Tclose(type);
@@ -244,18 +245,21 @@ size_t kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at)
     return h5->status ? 0 : (size_t)info.num_attrs;
 }
 
-bool kvf__h5_attr_name(kvf__h5 *h5, kvf__h5_id at, size_t index, char name[KVF__H5_NAME])
+static herr_t add_name(hid_t at, const char *name, const H5A_info_t *info, void *list)
 {
-    ssize_t n;
+    (void)info;
+    return kvf__h5_add_name(list, at, name);
+}
 
-    if (h5->status) return false;
-    n = H5Aget_name_by_idx(at, ".", kvf__h5_index(at, H5Pget_attr_creation_order), H5_ITER_INC,
-                           index, name, KVF__H5_NAME, H5P_DEFAULT);
-    if (n < 0) kvf__h5_broken(h5, at, "cannot list the attributes");
-    if (n >= KVF__H5_NAME)
-        kvf__h5_fail(h5, at, KVF_EFORMAT, "an attribute's name has %zd bytes, want at most %d", n,
-                     KVF__H5_NAME - 1);
-    return !h5->status;
+char **kvf__h5_attr_names(kvf__h5 *h5, kvf__h5_id at, size_t n)
+{
+    kvf__h5_names list = kvf__h5_names_begin(h5, n);
+    const H5_index_t index = h5->status ? H5_INDEX_NAME
+                                        : kvf__h5_index(at, H5Pget_attr_creation_order);
+
+    if (!h5->status && H5Aiterate2(at, index, H5_ITER_INC, NULL, add_name, &list) < 0)
+        kvf__h5_broken(h5, at, "cannot list the attributes");
+    return kvf__h5_names_end(&list, at);
 }
 
 kvf__h5_attr_type kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name)

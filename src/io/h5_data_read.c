@@ -1,7 +1,7 @@
 /* Datasets read, after every check of docs/format.md that can be made without reading them: hard
  * link, no external or virtual storage, known filters, a known element type, rank 1 to 6, and as
- * many bytes stored as the shape claims, so that no more memory is allocated than the file can
- * fill.
+ * many bytes stored as the shape claims (deflated ones within kvf__h5_claim), so that no more
+ * memory is allocated than the file can fill.
  *
  * The index of chunks carries no checksum: each chunk must be there, whole, inside the file and not
  * exempt from its filters, or HDF5 would hand out zeros or unchecked bytes without a word. */
@@ -180,18 +180,40 @@ static bool next_chunk(const kvf__h5_data *data, hsize_t *at)
     return false;
 }
 
+static size_t count_chunks(const kvf__h5_data *data)
+{
+    size_t n = 1;
+
+    for (int i = 0; i < data->rank && data->chunked; i++)
+        if (!kvf__mul(n, (size_t)((data->dim[i] - 1) / data->chunk[i] + 1), &n)) n = SIZE_MAX;
+    return n;
+}
+
+/* Memory for the values, for the f32 that narrower ones become, and while they are read for two
+ * stages of a chunk's filters. Small datasets and chunks count as more than they hold, for the time
+ * that HDF5 takes to find them. */
+static void claim_values(kvf__h5 *h5, const kvf__h5_data *data, size_t chunks, size_t chunk)
+{
+    enum { LEAST = 1024, LEAST_CHUNK = 4096 };
+    const size_t least = data->chunked ? chunks * LEAST_CHUNK : LEAST,
+                 stages = data->deflate || data->shuffle ? 2 * chunk : 0,
+                 wide = (size_t)data->count * sizeof(float),
+                 values = data->bytes < wide ? data->bytes + wide : data->bytes;
+
+    kvf__h5_claim(h5, data->id, (values > least ? values : least) + stages);
+    if (!h5->status) h5->claimed -= stages;
+}
+
 static void check_chunks(kvf__h5 *h5, const kvf__h5_data *data)
 {
     hsize_t at[KVF__MAX_RANK] = {0};
-    size_t whole = chunk_bytes(data), n = 1;
+    const size_t whole = chunk_bytes(data), n = data->count ? count_chunks(data) : 0;
 
-    if (!data->chunked || data->count == 0) return;
-    for (int i = 0; i < data->rank; i++)
-        if (!kvf__mul(n, (size_t)((data->dim[i] - 1) / data->chunk[i] + 1), &n)) n = SIZE_MAX;
-    if (n > MAX_CHUNKS || whole > UINT32_MAX)
+    if (data->chunked && (n > MAX_CHUNKS || whole > UINT32_MAX))
         kvf__h5_fail(h5, data->id, KVF_EUNSUPPORTED,
                      "%zu chunks of %zu bytes, want at most %d of 4 GiB", n, whole, MAX_CHUNKS);
-    while (!h5->status) {
+    if (!h5->status) claim_values(h5, data, n, data->chunked ? whole : 0);
+    while (!h5->status && data->chunked && n) {
         check_chunk(h5, data, at, whole);
         if (!next_chunk(data, at)) return;
     }
@@ -282,8 +304,10 @@ char *kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis)
     if (!h5->status && H5Aread(attr, type, labels) < 0)
         kvf__h5_broken(h5, data->id, "cannot read DIMENSION_LABELS");
     if (labels[axis] && *labels[axis]) KVF__H5_TRY(h5, kvf__strdup(h5->ctx, labels[axis], &copy));
-    for (int i = 0; i < KVF__MAX_RANK; i++)
+    for (int i = 0; i < KVF__MAX_RANK; i++) {
+        if (labels[i]) kvf__h5_claim(h5, data->id, strlen(labels[i]));
         H5free_memory(labels[i]);
+    }
     H5Tclose(type);
     H5Aclose(attr);
     return copy;

@@ -1,6 +1,7 @@
 /* Groups and links. Objects are opened by known name and through hard links only: a soft or
  * external link can point at any file of the machine. */
 #include "h5_raw.h"
+#include "head_values.h"
 
 #include <string.h>
 
@@ -98,18 +99,52 @@ H5_index_t kvf__h5_index(hid_t group, herr_t (*order_of)(hid_t creation, unsigne
     return order & H5P_CRT_ORDER_TRACKED ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
 }
 
-bool kvf__h5_child_name(kvf__h5 *h5, kvf__h5_id group, size_t index, char name[KVF__H5_NAME])
+kvf__h5_names kvf__h5_names_begin(kvf__h5 *h5, size_t n)
 {
-    ssize_t n;
+    kvf__h5_names list = {.h5 = h5, .most = n};
 
-    if (h5->status) return false;
-    n = H5Lget_name_by_idx(group, ".", kvf__h5_index(group, H5Pget_link_creation_order),
-                           H5_ITER_INC, index, name, KVF__H5_NAME, H5P_DEFAULT);
-    if (n < 0) kvf__h5_broken(h5, group, "cannot list the group");
-    if (n >= KVF__H5_NAME)
-        kvf__h5_fail(h5, group, KVF_EFORMAT, "a name of %zd bytes, want at most %d", n,
+    KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, n, sizeof *list.names, &list.names));
+    return list;
+}
+
+herr_t kvf__h5_add_name(kvf__h5_names *list, hid_t at, const char *name)
+{
+    const size_t bytes = strlen(name);
+
+    if (list->n == list->most) return 1; /* one more than were counted: the end finds it */
+    if (bytes >= KVF__H5_NAME)
+        kvf__h5_fail(list->h5, at, KVF_EFORMAT, "a name of %zu bytes, want at most %d", bytes,
                      KVF__H5_NAME - 1);
-    return !h5->status;
+    KVF__H5_TRY(list->h5, kvf__strdup(list->h5->ctx, name, &list->names[list->n]));
+    list->n += !list->h5->status;
+    return list->h5->status != KVF_OK;
+}
+
+char **kvf__h5_names_end(kvf__h5_names *list, hid_t at)
+{
+    if (list->n != list->most)
+        kvf__h5_fail(list->h5, at, KVF_EFORMAT, "has %zu names listed, but %zu counted", list->n,
+                     list->most);
+    if (!list->h5->status) return list->names;
+    kvf__strings_free(list->names, list->n);
+    return NULL;
+}
+
+static herr_t add_child(hid_t group, const char *name, const H5L_info_t *info, void *list)
+{
+    (void)info;
+    return kvf__h5_add_name(list, group, name);
+}
+
+char **kvf__h5_child_names(kvf__h5 *h5, kvf__h5_id group, size_t n)
+{
+    kvf__h5_names list = kvf__h5_names_begin(h5, n);
+    const H5_index_t index = h5->status ? H5_INDEX_NAME
+                                        : kvf__h5_index(group, H5Pget_link_creation_order);
+
+    if (!h5->status && H5Literate(group, index, H5_ITER_INC, NULL, add_child, &list) < 0)
+        kvf__h5_broken(h5, group, "cannot list the group");
+    return kvf__h5_names_end(&list, group);
 }
 
 void kvf__h5_release(kvf__h5_id *id)

@@ -19,6 +19,7 @@ static const char MAGIC[] = "GCOL\1";
 
 enum { MAGIC_BYTES = sizeof MAGIC - 1, HEAP_HEAD = 16, OBJECT_HEAD = 16, MIN_HEAP = 4096 };
 enum { REFERENCE = 16, MAX_TEXTS = 32, MAX_NUMBERS = 65536, MAX_HEAPS = 256 };
+enum { GROWTH = 16, SLACK = 64 << 20 }; /* bytes of heaps that are walked, by those of the file */
 
 /* The file, and one heap in it: where it is and, by number, how long its objects are, plus 1; 0: no
  * such object. */
@@ -210,8 +211,10 @@ out:
     return st;
 }
 
-/* The references of a dataset may lie anywhere, so each is followed, whatever precedes it. */
-static kvf_status follow(heap *h, size_t at)
+/* The references of a dataset may lie anywhere, so each is followed, whatever precedes it. *bytes
+ * grows by the length of its text, *walked by the size of a heap that is not that of the reference
+ * before: a few large heaps by turns would take hours. */
+static kvf_status follow(heap *h, size_t at, size_t *bytes, size_t *walked)
 {
     kvf__reader r = reader_at(h, at);
     uint32_t length = kvf__read_u32(&r);
@@ -224,20 +227,28 @@ static kvf_status follow(heap *h, size_t at)
             memcmp(h->data + address, MAGIC, MAGIC_BYTES) != 0)
             return bad_heap(h, "is not there");
         KVF_TRY(check_objects(h));
+        r = reader_at(h, h->at + 8);
+        *walked += (size_t)kvf__read_u64(&r);
+        if (*walked / GROWTH > h->n + SLACK / GROWTH)
+            return bad_heap(h, "and others are referred to by turns, too often for their sizes");
     }
+    *bytes += length;
     return check_reference(h, at + 4);
 }
 
-kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at, size_t count)
+kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at, size_t count,
+                               size_t *bytes)
 {
     heap h = {.ctx = ctx, .path = map->path, .data = map->data, .n = map->n};
+    size_t walked = 0;
     kvf_status st;
 
+    *bytes = 0;
     st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
     if (st) return st;
     if (at > h.n || (h.n - at) / REFERENCE < count) st = bad_heap(&h, "has no list of references");
     for (size_t i = 0; !st && i < count; i++)
-        st = follow(&h, at + REFERENCE * i);
+        st = follow(&h, at + REFERENCE * i, bytes, &walked);
     kvf__free(h.sizes);
     return st;
 }

@@ -29,6 +29,16 @@ hid_t kvf__h5_creation(hid_t class);
 /* By what a group is listed: the order of creation where it keeps that, else names. order_of:
  * H5Pget_link_creation_order of children, H5Pget_attr_creation_order of attributes. */
 H5_index_t kvf__h5_index(hid_t group, herr_t (*order_of)(hid_t creation, unsigned *order));
+/* A list of names that HDF5 hands over one by one: begun for n of them, ended with NULL if there
+ * were not so many (h5_group.c). kvf__h5_add_name returns what the operator of HDF5 has to. */
+typedef struct kvf__h5_names {
+    kvf__h5 *h5;
+    char **names; /* [most] */
+    size_t n, most;
+} kvf__h5_names;
+kvf__h5_names kvf__h5_names_begin(kvf__h5 *h5, size_t n);
+herr_t kvf__h5_add_name(kvf__h5_names *list, hid_t at, const char *name);
+char **kvf__h5_names_end(kvf__h5_names *list, hid_t at);
 /* Variable-length UTF-8, the one type of text that is written (h5_text.c); to be closed. */
 hid_t kvf__h5_text_type(void);
 /* Whether a type of a file is variable-length text whose characters are single bytes. HDF5

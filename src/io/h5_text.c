@@ -87,13 +87,14 @@ static void check_storage(kvf__h5 *h5, hid_t id, size_t n)
     bool whole = creation >= 0 && H5Pget_layout(creation) == H5D_CONTIGUOUS &&
                  H5Pget_external_count(creation) == 0;
     haddr_t at = whole ? H5Dget_offset(id) : HADDR_UNDEF;
-    size_t bytes = n * REFERENCE;
+    size_t bytes = n * REFERENCE, lengths = 0;
 
     H5Pclose(creation);
     if (at == HADDR_UNDEF || H5Dget_storage_size(id) != bytes || bytes > h5->file_bytes ||
         at > h5->file_bytes - bytes)
         kvf__h5_fail(h5, id, KVF_EFORMAT, "not stored in one piece inside the file");
-    KVF__H5_TRY(h5, kvf__h5_check_texts(h5->ctx, &h5->map, (size_t)at, n));
+    KVF__H5_TRY(h5, kvf__h5_check_texts(h5->ctx, &h5->map, (size_t)at, n, &lengths));
+    kvf__h5_claim(h5, id, lengths);
 }
 
 static void read_texts(kvf__h5 *h5, hid_t id, char **texts, size_t n)

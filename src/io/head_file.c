@@ -132,16 +132,19 @@ static void read_tasks(kvf__h5 *h5, kvf__head_values *out)
 {
     kvf__h5_id heads = kvf__h5_group_open(h5, h5->file, HEADS);
     size_t n = kvf__h5_child_count(h5, heads);
-    char name[KVF__H5_NAME];
+    char **names;
 
     if (n < 1 || n > MOST_TASKS)
         kvf__h5_fail(h5, heads, KVF_EFORMAT, "%zu tasks, want 1 to %d", n, MOST_TASKS);
     KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, n, sizeof *out->tasks, &out->tasks));
-    for (size_t i = 0; i < n && kvf__h5_child_name(h5, heads, i, name); i++) {
+    names = kvf__h5_child_names(h5, heads, n);
+    for (size_t i = 0; i < n && !h5->status; i++) {
         kvf__head_task *task = &out->tasks[out->n_tasks++];
-        KVF__H5_TRY(h5, kvf__strdup(h5->ctx, name, &task->name));
-        if (task->name) read_task(h5, heads, task, &out->params);
+        task->name = names[i]; /* taken */
+        names[i] = NULL;
+        read_task(h5, heads, task, &out->params);
     }
+    kvf__strings_free(names, n);
     kvf__h5_release(&heads);
 }
 

@@ -207,6 +207,7 @@ static void describe(kvf__h5 *h5, const kvf__h5_data *at, const kvf__artifact *a
 {
     kvf_json *tensors = kvf_json_array(), *attributes = kvf_json_object();
 
+    h5->claimed = 0; /* all is read a second time, a tensor at a time */
     kvf_json_set(root, "tensors", tensors);
     kvf_json_set(root, "attributes", attributes);
     describe_attributes(h5, a, attributes);

@@ -97,15 +97,17 @@ static void list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool tas
                        kvf_json *tensors)
 {
     size_t n = kvf__h5_child_count(h5, group);
-    char name[KVF__H5_NAME];
+    char **names;
 
     if (n > KVF__MOST_PARAMS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu datasets, want at most %d", n, KVF__MOST_PARAMS);
-    for (size_t i = 0; i < n && kvf__h5_child_name(h5, group, i, name); i++)
-        if (tasks && is_task(h5, name))
-            list_task(h5, group, path, name, with_norm, tensors);
-        else if (strcmp(name, LABELS) != 0 && strcmp(name, WORDS) != 0)
-            list_one(h5, group, path, name, with_norm, tensors);
+    names = kvf__h5_child_names(h5, group, n);
+    for (size_t i = 0; i < n && !h5->status; i++)
+        if (tasks && is_task(h5, names[i]))
+            list_task(h5, group, path, names[i], with_norm, tensors);
+        else if (strcmp(names[i], LABELS) != 0 && strcmp(names[i], WORDS) != 0)
+            list_one(h5, group, path, names[i], with_norm, tensors);
+    kvf__strings_free(names, n);
 }
 
 void kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, bool with_norm,
@@ -179,11 +181,12 @@ static void describe_heads(kvf__h5 *h5, kvf_json *attributes, kvf_json *tensors)
     kvf_json *all = kvf_json_object();
     kvf__h5_id heads = kvf__h5_group_open(h5, h5->file, "heads");
     size_t n = kvf__h5_child_count(h5, heads);
-    char name[KVF__H5_NAME];
+    char **names = kvf__h5_child_names(h5, heads, n);
 
     kvf_json_set(attributes, "heads", all);
-    for (size_t i = 0; i < n && kvf__h5_child_name(h5, heads, i, name); i++)
-        describe_task(h5, heads, name, all, tensors);
+    for (size_t i = 0; i < n && !h5->status; i++)
+        describe_task(h5, heads, names[i], all, tensors);
+    kvf__strings_free(names, n);
     kvf__h5_release(&heads);
 }
 

@@ -85,7 +85,7 @@ kvf_json *kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 {
     kvf__h5_id group;
     kvf_json *object;
-    char key[KVF__H5_NAME];
+    char **keys;
     size_t n;
 
     if (!kvf__h5_has(h5, parent, name)) return NULL;
@@ -94,10 +94,12 @@ kvf_json *kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name)
     if (n > MAX_ATTRS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu attributes, want at most %d", n, MAX_ATTRS);
     object = kvf_json_object();
-    for (size_t i = 0; i < n && kvf__h5_attr_name(h5, group, i, key); i++)
-        if (!kvf_json_set(object, key, read_value(h5, group, key)))
+    keys = kvf__h5_attr_names(h5, group, n);
+    for (size_t i = 0; i < n && !h5->status; i++)
+        if (!kvf_json_set(object, keys[i], read_value(h5, group, keys[i])))
             kvf__h5_fail(h5, group, KVF_EFORMAT,
-                         "attribute \"%s\" is not UTF-8, or memory is short", key);
+                         "attribute \"%s\" is not UTF-8, or memory is short", keys[i]);
+    kvf__strings_free(keys, n);
     kvf__h5_release(&group);
     if (!h5->status) return object;
     kvf_json_free(object);

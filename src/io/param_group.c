@@ -89,12 +89,14 @@ static void read_group(kvf__h5 *h5, kvf__h5_id group, const char *task, const ch
                        kvf__params_owned *out)
 {
     size_t n = kvf__h5_child_count(h5, group), before = out->params.n;
-    char name[KVF__H5_NAME];
+    char **names;
 
     check_count(h5, group, n);
-    for (size_t i = 0; i < n && kvf__h5_child_name(h5, group, i, name); i++)
-        if (!except || strcmp(name, except)) read_one(h5, group, task, name, out);
+    names = kvf__h5_child_names(h5, group, n);
+    for (size_t i = 0; i < n && !h5->status; i++)
+        if (!except || strcmp(names[i], except)) read_one(h5, group, task, names[i], out);
     check_count(h5, group, out->params.n - before);
+    kvf__strings_free(names, n);
 }
 
 void kvf__param_group_read(kvf__h5 *h5, kvf__h5_id group, const char *except,
@@ -122,7 +124,7 @@ void kvf__param_group_read_tasks(kvf__h5 *h5, kvf__h5_id group, const kvf__head_
                                  kvf__params_owned *out)
 {
     size_t n = kvf__h5_child_count(h5, group);
-    char name[KVF__H5_NAME];
+    char **names;
 
     if (!heads->n_tasks) {
         kvf__param_group_read(h5, group, NULL, out);
@@ -131,16 +133,18 @@ void kvf__param_group_read_tasks(kvf__h5 *h5, kvf__h5_id group, const kvf__head_
     if (n > KVF__MOST_PARAMS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, want at most %d", n,
                      KVF__MOST_PARAMS);
-    for (size_t i = 0; i < n && kvf__h5_child_name(h5, group, i, name); i++) {
+    names = kvf__h5_child_names(h5, group, n);
+    for (size_t i = 0; i < n && !h5->status; i++) {
         kvf__h5_id inner = KVF__H5_NONE;
-        if (!is_task(heads, name)) {
-            read_one(h5, group, NULL, name, out);
+        if (!is_task(heads, names[i])) {
+            read_one(h5, group, NULL, names[i], out);
             continue;
         }
-        inner = kvf__h5_group_open(h5, group, name);
-        kvf__param_group_read_task(h5, inner, name, "labels", out);
+        inner = kvf__h5_group_open(h5, group, names[i]);
+        kvf__param_group_read_task(h5, inner, names[i], "labels", out);
         kvf__h5_release(&inner);
     }
+    kvf__strings_free(names, n);
 }
 
 void kvf__param_group_same(kvf__h5 *h5, kvf__h5_id group, const kvf__params *got,

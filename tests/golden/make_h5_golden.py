@@ -77,6 +77,16 @@ def make_unfilled(name, **storage):
         d.attrs["layer_mask"] = np.ones(2, np.uint8)
 
 
+def make_zeros(name):
+    """41 MB of zeros, compressed to less than a thousandth."""
+    with h5py.File(name, "w", libver=("v108", "v108")) as f:
+        heading(f)
+        shape = (2, 2, 1, 2, 160000, 8)
+        d = f.create_dataset("prefix/past_key_values", shape, "<f4", chunks=(1, 2, 1, 2, 8000, 8), compression=9, shuffle=True)
+        d[:] = np.zeros(shape, "<f4")
+        describe(d)
+
+
 def make_external(name):
     with h5py.File(name, "w", libver=("v108", "v108")) as f:
         heading(f)
@@ -175,6 +185,7 @@ if __name__ == "__main__":
     make_loop("h5_loop.h5")
     make_unfilled("h5_unfilled.h5")
     make_unfilled("h5_unfilled_chunked.h5", chunks=(1 << 10, 2, 1, 1 << 4, 1 << 5, 1 << 5))
+    make_zeros("h5_zeros.h5")
     make_edited("h5_edited.h5")
     make_format("h5_format2.h5", 2)
     make_features("h5_feature_unknown.h5", "log-weight", "sparse-keys")
