@@ -244,9 +244,9 @@ run_kills() {
 # amplify [NAME...]
 run_amplify() {
   # shellcheck disable=SC2086
-  install_packages $BUILD_PACKAGES $TEST_PACKAGES
+  install_packages $BUILD_PACKAGES $TEST_PACKAGES python3-h5py
   build -Dtests=enabled
-  python3 tests/amplify.py build/kvfold build/tests/make_tiny "$@"
+  /usr/bin/python3 tests/amplify.py build/kvfold build/tests/make_tiny "$@"
 }
 
 # run_fuzz [-LIBFUZZER_OPTION...] [TARGET...]: under address and undefined behaviour sanitizers. No input may take more
