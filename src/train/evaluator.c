@@ -1,6 +1,7 @@
 /* A data set under a prefix, and a head where the task has one. Batches are fixed by the data alone
  * (rows in file order, up to so many tokens), so that a run, its folded prefix and a later
  * evaluation of either see the same batches and give the same bits. */
+#include "answers.h"
 #include "kept_states.h"
 #include "ranks_int.h"
 
@@ -17,6 +18,7 @@ struct kvf__evaluator {
     int64_t *first; /* [rows + 1] first label of each row */
     int64_t *start; /* [n + 1] first row of each batch */
     int64_t n, at;  /* batches; the one in the batcher */
+    bool divided;   /* a question's choices are in several batches */
     float *logits;  /* of one batch; NULL until a head needs it */
     int64_t logits_capacity, most_labels, most_tokens;
     int64_t batch_tokens;
@@ -41,26 +43,28 @@ static bool has_gold(const kvf__dataset *set)
     return set->task == KVF__TASK_LM || !set->sources || set->sources->labelled;
 }
 
-/* Rows from `first` on that stay together: the rest of a group. Where the loss is not one of whole
- * groups, a group of many batches is divided: its size is the input's, that of memory is not. */
+/* Rows from `first` on that stay together: the rest of a group. A group of many batches is divided,
+ * but for classes of several tokens, whose number is not the data's: its size is the input's, that
+ * of memory is not. */
 static int64_t rows_together(const kvf__evaluator *e, int64_t first)
 {
     enum { LARGE = 8 };
     const kvf__dataset *set = e->dataset;
     if (!set->group) return 1;
     const int64_t *group = set->group + kvf__group_of(set, first);
-    const bool divides = set->task == KVF__TASK_QA || !has_gold(set);
+    const bool divides = !set->phrases || !has_gold(set);
     return divides && tokens_of(e, group[0], group[1]) / LARGE > e->batch_tokens ? 1
                                                                                  : group[1] - first;
 }
 
 /* Rows of the batch that begins at `first`. */
-static int64_t batch_rows(const kvf__evaluator *e, int64_t first)
+static int64_t batch_rows(kvf__evaluator *e, int64_t first)
 {
     const kvf__dataset *set = e->dataset;
     int64_t n = 0;
     while (first + n < set->n) {
         int64_t more = rows_together(e, first + n);
+        e->divided = e->divided || (set->task == KVF__TASK_CHOICE && has_gold(set) && more == 1);
         if (n && tokens_of(e, first, first + n + more) > e->batch_tokens) break;
         n += more;
     }
@@ -322,13 +326,14 @@ void kvf__evaluator_give_up(const kvf__evaluator *evaluator)
 }
 
 /* Among ranks the outputs of a head are placed by rows; of lm's labels none are wanted there. */
-kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
-                              double *loss, float *each)
+static kvf_status run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject, double *loss,
+                      float *each)
 {
     const bool lm = kvf__head_is_lm(subject->head);
     const int64_t labels = e->dataset->n_labels;
     loss_sum s = {
         .ctx = ctx, .evaluator = e, .subject = subject, .gold = has_gold(e->dataset), .each = each};
+    s.gold = s.gold && !e->divided;
     kvf_status st = kvf__evaluator_walk(ctx, e, subject, add_batch, &s);
     assert(!e->shared || !lm || !each);
     if (e->shared)
@@ -338,6 +343,32 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subjec
     if (lm) s.terms = labels;
     *loss = s.gold && s.terms ? s.sum / (double)s.terms : NAN;
     return KVF_OK;
+}
+
+/* The loss out of the outputs of all batches, where some hold a part of a question alone. */
+static kvf_status run_divided(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
+                              double *loss, float *each)
+{
+    kvf__scores scores = {0};
+    KVF_TRY(run(ctx, e, subject, loss, each));
+    KVF_TRY(kvf__scores_init(ctx, &scores, e->dataset, kvf__head_width(subject->head)));
+    kvf__scores_add(&scores, each, 1);
+    *loss = kvf__scores_loss(&scores);
+    kvf__scores_done(&scores);
+    return KVF_OK;
+}
+
+kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
+                              double *loss, float *each)
+{
+    float *own = NULL;
+    if (!e->divided) return run(ctx, e, subject, loss, each);
+    if (each) return run_divided(ctx, e, subject, loss, each);
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(e->dataset->n_labels * kvf__head_width(subject->head)),
+                             sizeof *own, &own));
+    kvf_status st = run_divided(ctx, e, subject, loss, own);
+    kvf__free(own);
+    return st;
 }
 
 /* The smallest batch of at least so many tokens, or else the largest; only whole ones keep to the
