@@ -385,6 +385,10 @@ START_TEST(rows_have_limits)
         {repeated("{\"text\":\"a\",\"label\":0,\"choices\":[", "\"b\"", 1024, "]}"),
          {CHOICE, .most_tokens = 5119},
          "a.jsonl:1: the rows have more than 5119 tokens together"},
+        {repeated("{\"text\":\"a\",\"label\":0,\"choices\":[", "\"b\"", 1024, "]}"),
+         {CHOICE, .most_grouped = 5119},
+         "a.jsonl:1: its choices or windows have 5120 tokens together, which training computes at "
+         "once, want at most 5119: shorten or divide the row"},
     };
     char *letters = malloc((65 << 20) + 1);
     memset(letters, 'a', 65 << 20);
@@ -397,6 +401,10 @@ START_TEST(rows_have_limits)
         ck_assert_int_eq(load("a.jsonl", cases[i].text, cases[i].options, &set), KVF_EDATA);
         ck_assert_str_eq(kvf_ctx_error(ctx), cases[i].line);
     }
+    ck_assert_int_eq(
+        load("a.jsonl", cases[3].text, (kvf__dataset_options){CHOICE, .most_grouped = 5120}, &set),
+        KVF_OK);
+    kvf__dataset_done(&set);
     kvf__ctx_stop_when(ctx, always, ctx);
     ck_assert_int_eq(load("a.jsonl", cases[2].text, (kvf__dataset_options){CHOICE}, &set),
                      KVF_ESTOPPED);

@@ -89,11 +89,12 @@ typedef struct kvf__dataset_options {
     int64_t
         split_text; /* lm: the file is plain text, cut into rows of so many tokens; 0: it is not */
     int64_t limit;  /* rows of the file that are read; 0: all */
-    int64_t most_tokens; /* of all rows together, else EDATA; 0: any number */
-    bool no_header;      /* --no-header: the first line of TSV or CSV is a row */
-    const char *columns; /* --columns: names of the columns, "-" for one that is not read; with a
-                            header they replace it. NULL or "": the header's; without one
-                            text[,text_pair],label, for lm text or prompt,completion */
+    int64_t most_tokens;  /* of all rows together, else EDATA; 0: any number */
+    int64_t most_grouped; /* of the rows of one question together, else EDATA; 0: any number */
+    bool no_header;       /* --no-header: the first line of TSV or CSV is a row */
+    const char *columns;  /* --columns: names of the columns, "-" for one that is not read; with a
+                             header they replace it. NULL or "": the header's; without one
+                             text[,text_pair],label, for lm text or prompt,completion */
 
     /* tasks other than lm */
     kvf__task task;

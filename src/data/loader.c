@@ -107,9 +107,23 @@ kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__source *source)
     return keep_source(load, source, &groups->left[groups->n_left++].source);
 }
 
+static kvf_status check_group(const kvf__loader *load)
+{
+    const kvf__made_groups *groups = &load->groups;
+    const int64_t from = groups->n ? groups->end[groups->n - 1] : 0,
+                  tokens = (int64_t)load->rows.ids.n - (from ? load->rows.v[from - 1].start : 0),
+                  most = load->options.most_grouped;
+    if (!most || tokens <= most || load->rows.n - from < 2) return KVF_OK;
+    return kvf__loader_fail(load,
+                            "its choices or windows have %lld tokens together, which training "
+                            "computes at once, want at most %lld: shorten or divide the row",
+                            (long long)tokens, (long long)most);
+}
+
 kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__source *source)
 {
     kvf__made_groups *groups = &load->groups;
+    KVF_TRY(check_group(load));
     KVF_TRY(kvf__ctx_check_stop(load->ctx));
     RESERVE_ONE(load, groups->end, groups->end_cap, groups->n);
     if (load->keeps) {

@@ -42,10 +42,10 @@ static kvf_status make_key(const kvf__trainer *t, const char *path, const kvf__d
 {
     const kvf_train_options *o = &t->options;
     const kvf__row_template *pattern = how->render.pattern;
-    const int64_t numbers[] = {how->overlong,  how->no_header,           how->task,
-                               how->causal,    how->regression,          how->doc_stride,
-                               how->vocab,     pattern ? pattern->P : 0, how->limit,
-                               how->split_text};
+    const int64_t numbers[] = {how->overlong,   how->no_header,           how->task,
+                               how->causal,     how->regression,          how->doc_stride,
+                               how->vocab,      pattern ? pattern->P : 0, how->limit,
+                               how->split_text, how->most_grouped};
     kvf__hash *hash = NULL;
     KVF_TRY(kvf__hash_create(t->ctx, &hash));
     add_text(hash, path);

@@ -264,6 +264,7 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
 {
     kvf__label_set given = {0};
     kvf__phrases tokens = {0};
+    enum { MOST_GROUPED = 65536 };
     const kvf_train_options *o = &t->options;
     kvf__dataset_options load = {
         .render = t->rows.renderer.render,
@@ -279,6 +280,7 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
         .split_text = o->split_text,
         .overlong = o->overlong,
         .limit = out == &task->data ? o->limit : 0,
+        .most_grouped = out == &task->data ? MOST_GROUPED : 0,
     };
     KVF_TRY(longest_row(t, &load.max_length));
     kvf_status st = known_labels(t, task, out, &given, &load);
