@@ -278,7 +278,7 @@ START_TEST(names_for_the_same_bytes)
     memset(text, 'a', LONG);
     for (int i = 0; i < N; i++)
         texts[i] = i < 2 ? text : (char *)"b";
-    kvf__h5 h5 = kvf__h5_create(ctx, in_dir("t.h5"), false, "prefix", KVF__FORMAT);
+    kvf__h5 h5 = kvf__h5_create(ctx, in_dir("t.h5"), false, "prefix", 0);
     kvf__h5_texts_write(&h5, h5.file, "labels", texts, N);
     ck_ok(kvf__h5_close(&h5));
     uint8_t *bytes = read_bytes(in_dir("t.h5"), &n);
