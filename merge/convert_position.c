@@ -5,6 +5,7 @@
  * equation 16). Programs differ in where rows start: at P in PEFT, P-tuning v2 and cartridges, at 0
  * in AdapterHub; this is the bridge between them. Key p has position position_start - P + p. */
 #include "merge_int.h"
+#include "options.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -38,9 +38,7 @@ static const struct {
     {"adapter", {"method"}, {"adapter"}},
     {"full", {"method", "spike-guard"}, {"full", "3"}},
     {"own head", {"train-head"}, {NULL}},
-    {"by tokens, common prefixes",
-     {"batch-tokens", "group-by", "batch-size"},
-     {"60", "prefix", "0"}},
+    {"by tokens, common prefixes", {"batch-tokens", "group-by"}, {"60", "prefix"}},
 };
 enum { N_RUNS = sizeof RUNS / sizeof RUNS[0] };
 

@@ -159,7 +159,7 @@ START_TEST(an_open_base_is_trained_as_a_copy)
     if (_i == 2) { /* it would have to be packed */
         from_open.force = true;
         from_open.weight_dtype = KVF_WEIGHTS_F32;
-        expect_failure(&from_open, KVF_EUSAGE, "is for frozen weights");
+        expect_failure(&from_open, KVF_EUSAGE, "--weight-dtype: not with --unfreeze");
     }
     expect_logits(opened, before);
     kvf_base_free(opened);

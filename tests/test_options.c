@@ -304,16 +304,63 @@ START_TEST(runs_have_every_option)
 {
     kvf_train_options o = kvf_train_defaults();
     kvf_json *stored = NULL, *fewer = NULL;
-    ck_assert_int_eq(kvf__train_options_store(ctx, &o, &stored), KVF_OK);
+    ck_assert_int_eq(kvf__options_store(ctx, &o, &stored), KVF_OK);
     char *text = kvf_json_text(stored, KVF_JSON_COMPACT);
     memcpy(strstr(text, "weight-dtype"), "unknown-name", 12);
     ck_assert_int_eq(kvf_json_parse(ctx, "run", text, strlen(text), &fewer), KVF_OK);
-    ck_assert_int_eq(kvf__train_options_resume(ctx, "run", &o, stored), KVF_OK);
-    ck_assert_int_eq(kvf__train_options_resume(ctx, "run", &o, fewer), KVF_EFORMAT);
+    ck_assert_int_eq(kvf__options_resume(ctx, "run", &o, stored), KVF_OK);
+    ck_assert_int_eq(kvf__options_resume(ctx, "run", &o, fewer), KVF_EFORMAT);
     ck_assert_str_eq(kvf_ctx_error(ctx), "run: /options has no usable \"weight-dtype\"");
     kvf_json_text_free(text);
     kvf_json_free(fewer);
     kvf_json_free(stored);
+}
+END_TEST
+
+/* Conditions of a column name options and values that exist. */
+static void check_conditions(const char *option, const char *conditions)
+{
+    const char *at;
+    size_t n = 0;
+    for (int i = 0; conditions && (at = kvf__choice_at(conditions, i, &n)) != NULL; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        char *value = strchr(name, '=');
+        if (value) *value++ = 0;
+        const kvf__option *other = kvf__option_find(name);
+        ck_assert_msg(other != NULL, "--%s: no option %s", option, name);
+        ck_assert_msg(!value || kvf__choice_index(other->row.argument, value) >= 0,
+                      "--%s: %s has no value %s", option, name, value ? value : "");
+    }
+}
+
+/* Every default is a value of its option, and every column names methods, tasks and options. */
+START_TEST(columns_hold_known_words)
+{
+    const char *tasks = kvf__option_find("task")->row.argument, *at;
+    const kvf__option *r;
+    size_t n = 0;
+    for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++) {
+        kvf_train_options o = {0};
+        const char *name = r->row.name;
+        const bool has_default = !(r->rules & KVF__UNSET) && *r->row.initial;
+        const char *want = has_default ? kvf__option_set(&r->row, r->row.initial, &o) : NULL;
+        ck_assert_msg(!want, "--%s: default %s: want %s", name, r->row.initial, want);
+        ck_assert_msg(!r->decide || r->rules & KVF__UNSET, "--%s: decided, but has a default",
+                      name);
+        for (int k = 0; r->methods && (at = kvf__choice_at(r->methods, k, &n)) != NULL; k++) {
+            char method[64];
+            snprintf(method, sizeof method, "%.*s", (int)n, at);
+            ck_assert_msg(kvf__method_find(method) != NULL, "--%s: method %s", name, method);
+        }
+        for (int k = 0; r->tasks && (at = kvf__choice_at(r->tasks, k, &n)) != NULL; k++) {
+            char task[64];
+            snprintf(task, sizeof task, "%.*s", (int)n, at);
+            ck_assert_msg(kvf__choice_index(tasks, task) >= 0, "--%s: task %s", name, task);
+        }
+        check_conditions(name, r->needs);
+        check_conditions(name, r->excludes);
+    }
 }
 END_TEST
 
@@ -322,7 +369,7 @@ START_TEST(defaults_are_those_of_the_rows)
 {
     const kvf_train_options o = kvf_train_defaults();
     ck_assert_str_eq(o.method, "mlp");
-    ck_assert_str_eq(o.init, "vocab");
+    ck_assert_ptr_null(o.init);
     ck_assert_str_eq(o.warmup, "5%");
     ck_assert_str_eq(o.position_start, "P");
     ck_assert_int_eq(o.encoder_hidden, 512);
@@ -354,7 +401,7 @@ START_TEST(defaults_of_tasks)
         o.task = OPEN[i].task;
         o.lr_per_parameter = OPEN[i].per_parameter;
         o.batch_size = OPEN[i].rows;
-        ck_assert_int_eq(kvf__train_options_check(ctx, &o), KVF_OK);
+        ck_assert_int_eq(kvf__options_check(ctx, &o), KVF_OK);
         ck_assert_int_eq(o.prefix_length, OPEN[i].P);
         ck_assert(o.lr == OPEN[i].lr);
     }
@@ -463,6 +510,7 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, every_option_has_a_row);
     tcase_add_test(core, runs_have_every_option);
+    tcase_add_test(core, columns_hold_known_words);
     tcase_add_test(core, defaults_are_those_of_the_rows);
     tcase_add_test(core, defaults_of_tasks);
     tcase_add_checked_fixture(first, setup, teardown);

@@ -256,7 +256,7 @@ static const struct {
 } REFUSED[] = {
     {"method", "prompt", "--retain: not for method prompt"},
     {"method", "adapter", "--retain: not for method adapter"},
-    {"task", "seq-cls", "--retain is for one task, lm"},
+    {"task", "seq-cls", "--retain is for --task lm"},
     {"infix", "true", "--retain: not with --infix"},
     {"train-head", "true", "--kl-to-base: not with --train-head"},
 };
@@ -277,7 +277,7 @@ START_TEST(files_and_values)
     o.retention = NULL;
     expect_failure(&o, KVF_EUSAGE, "--kl-to-base needs --retain");
     o = options(out, -1);
-    expect_failure(&o, KVF_EUSAGE, "--kl-to-base must not be negative");
+    expect_failure(&o, KVF_EUSAGE, "--kl-to-base: no such value");
     o = options(text, 0);
     o.force = true;
     expect_failure(&o, KVF_EUSAGE, "text.jsonl");

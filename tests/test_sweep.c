@@ -462,7 +462,7 @@ static const struct {
 } BAD[] = {
     {"lr 0.1\n", ":1: want \"option = value\" or \"[NAME]\", found \"lr 0.1\""},
     {"\n\nlearning-rate = 1\n", ":3: option \"learning-rate\" is not known"},
-    {"lr = 0.1, fast\n", ":1: --lr \"fast\": want a number from 0 on"},
+    {"lr = 0.1, fast\n", ":1: --lr \"fast\": want a number above 0"},
     {"lr = 0.1,, 0.2\n", ":1: lr has an empty value"},
     {"lr =\n", ":1: lr has no value"},
     {"lr = 0.1, 0.1\n", ":1: lr has the value 0.1 twice"},
@@ -474,7 +474,7 @@ static const struct {
     {"[]\n", ":1: run name \"\": want"},
     {"[a\n", ":1: want [NAME], found \"[a\""},
     {"base = a, b\n",
-     ":1: base cannot differ between the runs of a sweep: the runs share one base"},
+     ":1: base cannot differ between the runs of a sweep: the runs of a sweep share the base"},
     {"precision = f32\n", ":1: precision cannot differ"},
     {"weight-dtype = bf16, int8\n", ":1: weight-dtype cannot differ"},
     {"forecast = on\n", ":1: --forecast: not in a sweep"},

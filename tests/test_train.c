@@ -516,7 +516,7 @@ static const struct {
     const char *name, *value, *line;
 } OPTIONS[] = {
     {"prefix-length", "-1", "whole number"}, {"prefix-length", "1e3", "whole number"},
-    {"lr", "abc", "a number from 0 on"},     {"lr", "nan", "a number from 0 on"},
+    {"lr", "abc", "a number above 0"},       {"lr", "nan", "a number above 0"},
     {"method", "lora", "mlp|direct"},        {"method", "ml", "mlp|direct"},
     {"shuffle", "yes", "on or off"},         {"colour", "red", "not known"},
     {"seed", "-1", "whole number"},          {"steps", "99999999999", "whole number"},

@@ -275,7 +275,7 @@ static const struct {
     {"adapter", "lr-units", "prefix", "--lr-units: not for method adapter"},
     {"adapter", "position-start", "0", "--position-start: not for method adapter"},
     {"adapter", "prefix-dropout", "0.1", "--prefix-dropout: not for method adapter"},
-    {"adapter", "adapter-size", "0", "--adapter-size must be at least 1"},
+    {"adapter", "infix", "true", "--infix: not for method adapter"},
     {"mlp", "adapter-size", "8", "--adapter-size: not for method mlp"},
     {"direct", "adapter-placement", "attn", "--adapter-placement: not for method direct"},
 };

@@ -210,12 +210,12 @@ START_TEST(options_that_mean_nothing)
     static const struct {
         const char *method, *name, *value, *line;
     } CASES[] = {
-        {"prompt", "prefix-dropout", "0.1", "has virtual tokens at the input, not keys and values"},
-        {"p-tuning", "position-start", "P", "has virtual tokens at the input"},
-        {"prompt", "lr-units", "prefix", "--lr-units prefix: method prompt has one rate for all"},
+        {"prompt", "prefix-dropout", "0.1", "--prefix-dropout: not for method prompt"},
+        {"p-tuning", "position-start", "P", "--position-start: not for method p-tuning"},
+        {"prompt", "lr-units", "prefix", "--lr-units: not for method prompt"},
         {"prompt", "encoder-hidden", "8", "--encoder-hidden: not for method prompt"},
         {"prompt", "init", "kv", "does not start from keys and values"},
-        {"prompt", "p-encoder", "mlp", "--p-encoder is for --method p-tuning"},
+        {"prompt", "p-encoder", "mlp", "--p-encoder: not for method prompt"},
         {"mlp", "p-template", "{p} {text}", "--p-template is for methods with virtual tokens"},
         {"prompt", "p-template", "{prompt} {completion}", "no {p} in it"},
         {"prompt", "p-template", "{p} [MASK] {text}", "the base has no mask token"},

@@ -221,10 +221,10 @@ START_TEST(what_does_not_go_together)
     o = options_for(INFIX, out);
     o.prefix_dropout = 0.1;
     o.prefix_dropout_per_row = true;
-    expect_failure(&o, KVF_EUSAGE, "exclude each other");
+    expect_failure(&o, KVF_EUSAGE, "--infix: not with --prefix-dropout-per-row");
     o = options_for(INFIX, out);
     ck_assert(!kvf_train_set(ctx, &o, "position-start", "P"));
-    expect_failure(&o, KVF_EUSAGE, "--position-start is for a prefix before rows");
+    expect_failure(&o, KVF_EUSAGE, "--infix: not with --position-start");
     toy_write(dir, "train.jsonl", "{\"text\": \"abc abc\"}\n");
     o = options_for(INFIX, out);
     expect_failure(&o, KVF_EDATA, "row 1 has no prompt");

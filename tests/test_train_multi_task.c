@@ -241,7 +241,7 @@ START_TEST(what_it_refuses)
     expect_failure(&o, KVF_EUSAGE, "every file needs the name of its task");
     o = options_for(out);
     set(&o, "task", "two=poetry");
-    expect_failure(&o, KVF_EUSAGE, "task \"poetry\" is not known");
+    expect_failure(&o, KVF_EUSAGE, "--task \"poetry\": want lm|seq-cls");
     o = options_for(out);
     o.infix = true;
     expect_failure(&o, KVF_EUSAGE, "--infix is for one task");

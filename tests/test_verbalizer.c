@@ -261,8 +261,8 @@ static const struct {
     {"p-template", "{p:2} {text} {p:2}", "no [MASK] in --p-template"},
     {"method", "mlp", "without {p} for prefixes of --task seq-cls"},
     {"method", "adapter", "--verbalizer: not for method adapter"},
-    {"task", "token-cls", "--p-template is for --task lm and seq-cls"},
-    {"head-lr", "0.1", "--head-lr: with --verbalizer no head is trained"},
+    {"task", "token-cls", "--p-template is for --task lm|seq-cls"},
+    {"head-lr", "0.1", "--verbalizer: not with --head-lr"},
 };
 
 START_TEST(what_cannot_be_is_refused)

@@ -138,7 +138,7 @@ typedef struct kvf_train_options {
     bool equal_mix;      /* steps are of each task as often, not by its rows */
 
     /* Where it starts. */
-    /* init "vocab", unless kvf_train_set() set it: what suits method, task and base */
+    /* init NULL: what suits method, task and base */
     const char *init, *init_text, *init_kv, *init_encoder, *init_from;
     bool init_ptuning_v2; /* random weights are N(0, 0.02) */
     bool approximate;     /* a start that the encoder emits only to a residual above 1e-2 will do */

@@ -33,8 +33,8 @@ kvf_status kvf__check_output(kvf_ctx *ctx, const char *path, bool force);
  * signal that then ends the process, and of no use elsewhere. */
 void kvf__ctx_drop_outputs(kvf_ctx *ctx);
 
-/* Path of the mapped file that holds the address; NULL: none does. For a handler of SIGBUS that ends
- * the process: it takes no lock. */
+/* Path of the mapped file that holds the address; NULL: none does. For a handler of SIGBUS that
+ * ends the process: it takes no lock. */
 const char *kvf__mapped_path(const void *address);
 
 /* Largest resident memory of this process so far, in bytes. */

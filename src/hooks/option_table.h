@@ -31,6 +31,8 @@ typedef enum kvf__option_kind {
     KVF_POSITIVE, /* int64_t, 1 to 2^31 - 1 */
     KVF_SEED,     /* uint64_t, 0 to 2^63 - 1 */
     KVF_AMOUNT,   /* double, finite, from 0 on */
+    KVF_ABOVE_0,  /* double, finite, above 0 */
+    KVF_SHARE,    /* double, from 0 to below 1 */
     KVF_REAL      /* double, finite */
 } kvf__option_kind;
 
@@ -83,16 +85,20 @@ const char *kvf__option_cut(char **list, char **value);
 /* Cuts white space off both ends, in place. */
 char *kvf__trim(char *text);
 
-/* Rows by index, NULL past the last: all of train, with offsets of kvf_train_options; those of it
- * that a distillation has, with its defaults; those that a sweep, and a comparison, has. And why
- * one of train's is not a sweep's, or a comparison's, NULL: it is, or is none of train's. */
+/* Options of train by index, with offsets of kvf_train_options; NULL past the last. The others are
+ * those of them that a distillation, a sweep and a comparison have. */
 const kvf__option_row *kvf__train_option_row(size_t index);
 const kvf__option_row *kvf__distill_option_row(size_t index);
 const kvf__option_row *kvf__sweep_option_row(size_t index);
-const char *kvf__sweep_refusal(const char *name);
 const kvf__option_row *kvf__compare_option_row(size_t index);
+/* Why a sweep, or a comparison, does not have an option of train; NULL: it has, or there is no such
+ * option. */
+const char *kvf__sweep_refusal(const char *name);
 const char *kvf__compare_refusal(const char *name);
-/* Has the method this option of train? One that it has not is refused where it is given. */
+/* Why all runs of a sweep, and all rows of a comparison, have the same value; NULL: they may
+ * differ. */
+const char *kvf__option_shared(const char *name);
+/* True if the method has this option of train. It refuses others that are given. */
 bool kvf__train_option_applies(const char *name, const char *method);
 
 #endif

@@ -372,22 +372,6 @@ kvf_shape kvf_base_shape(const kvf_base *base)
                        d->F, d->V, d->position.max};
 }
 
-kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out)
-{
-    char *end = NULL;
-    if (!strcmp(text, "P")) {
-        *out = P;
-        return KVF_OK;
-    }
-    long long value = strtoll(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || value > INT32_MAX)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--position-start: \"%s\" is no whole number from 0 to 2^31 - 1 and not P",
-                         text);
-    *out = value;
-    return KVF_OK;
-}
-
 int64_t kvf__base_parameters(const kvf_base *base)
 {
     int64_t n = 0;

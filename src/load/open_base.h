@@ -113,8 +113,6 @@ kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *wor
  * layer, out->kv, and what enters it (kvf__input.streams), inputs [L, P, C] unless NULL. */
 kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *words,
                                  kvf__prefix *out, float *inputs);
-/* A row's first position: "P", or a number from 0 on. EUSAGE. */
-kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out);
 /* How many parameters the base has: copies of tied weights and the masked-LM head are left out. And
  * how many values of a list are among them, by name. */
 int64_t kvf__base_parameters(const kvf_base *base);

@@ -9,6 +9,7 @@
 #include "artifact.h"
 #include "json_pack.h"
 #include "open_base.h"
+#include "options.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -287,4 +288,12 @@ kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object
     kvf__free(c.values);
     kvf__free(c.steps);
     return st;
+}
+
+kvf_status kvf__compare_check(kvf_ctx *ctx, const kvf_train_options *options)
+{
+    kvf_train_options checked = *options;
+    KVF_TRY(kvf__options_require(ctx, &checked));
+    KVF_TRY(kvf__options_imply(ctx, &checked));
+    return kvf__options_check(ctx, &checked);
 }

@@ -52,17 +52,8 @@ typedef struct distilling {
 static kvf_status check_train(kvf_ctx *ctx, const kvf_train_options *o)
 {
     const kvf__method *method = kvf__method_find(o->method);
-    const char *bad = strcmp(o->task, "lm") || o->named_data.n ? "task"
-                      : o->train_head                          ? "train-head"
-                      : o->infix                               ? "infix"
-                      : o->p_template && *o->p_template        ? "p-template"
-                                                               : NULL;
-    if (bad)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--%s: a document is distilled into a prefix before rows "
-                         "of one task, lm",
-                         bad);
-    if (!strcmp(o->init, "match") && (o->init_from || o->init_encoder))
+    KVF_TRY(kvf__options_check_distill(ctx, o));
+    if (o->init && !strcmp(o->init, "match") && (o->init_from || o->init_encoder))
         return kvf__fail(ctx, KVF_EUSAGE, "--init-%s: --init match is another start",
                          o->init_from ? "from" : "encoder");
     if (!method || method->port != KVF__PORT_KV)
@@ -119,11 +110,10 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
  * epochs mean little for rows that are made. */
 static kvf_status decide_train(kvf_ctx *ctx, bool system, kvf_train_options *o)
 {
-    if (system && !kvf__train_option_given(o, "chat-template")) o->chat_template = "no-system";
+    if (system && !KVF__GIVEN(o, chat_template)) o->chat_template = "no-system";
     if (o->resume && o->out && kvf__exists(o->out)) return KVF_OK;
-    if (!kvf__train_option_given(o, "method")) KVF_TRY(kvf_train_set(ctx, o, "method", "direct"));
-    if (!kvf__train_option_given(o, "steps") && !o->steps && !kvf__train_option_given(o, "epochs"))
-        o->steps = STEPS;
+    if (!KVF__GIVEN(o, method)) KVF_TRY(kvf_train_set(ctx, o, "method", "direct"));
+    if (!KVF__GIVEN(o, steps) && !o->steps && !KVF__GIVEN(o, epochs)) o->steps = STEPS;
     return KVF_OK;
 }
 
@@ -135,7 +125,7 @@ static bool matches(const kvf__trainer *t)
 /* A run of starting values needs no targets. */
 static bool takes_no_step(const kvf__trainer *t)
 {
-    return kvf__train_option_given(&t->options, "steps") && !t->options.steps;
+    return KVF__GIVEN(&t->options, steps) && !t->options.steps;
 }
 
 /* A stored number for one that was not given. */
@@ -199,8 +189,8 @@ static kvf_status decide_init(distilling *d, kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
     const int64_t P = t->id.P;
-    if (!matches(t) && (t->output.is_resumed || kvf__train_option_given(o, "init") ||
-                        o->init_text || o->init_kv || o->init_from || o->init_encoder))
+    if (!matches(t) && (t->output.is_resumed || KVF__GIVEN(o, init) || o->init_text || o->init_kv ||
+                        o->init_from || o->init_encoder))
         return KVF_OK;
     if (P > (int64_t)d->document.ids.n)
         return kvf__fail(t->ctx, KVF_EUSAGE,
@@ -353,7 +343,7 @@ static kvf_status place(distilling *d, kvf__trainer *t)
 {
     const int64_t T = d->document.window;
     const bool turns = kvf__model_desc(t->base->model)->position.kind == KVF__POS_ROPE;
-    if (kvf__train_option_given(&t->options, "position-start")) {
+    if (KVF__GIVEN(&t->options, position_start)) {
         if (turns || t->id.position_start == T) return KVF_OK;
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--position-start %s: --init match reads rows behind the document, and "

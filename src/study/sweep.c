@@ -35,11 +35,11 @@ static kvf_status set_options(kvf__sweep *s, kvf__sweep_run *run)
     o->event = on_event;
     o->event_user = run;
     checked = *o;
-    KVF_TRY(kvf__train_options_require(s->ctx, o));
-    KVF_TRY(kvf__train_options_check(s->ctx, &checked));
-    KVF_TRY(kvf__sweep_check_run(s->ctx, o));
+    KVF_TRY(kvf__options_require(s->ctx, o));
+    KVF_TRY(kvf__options_check(s->ctx, &checked));
+    KVF_TRY(kvf__options_check_sweep(s->ctx, o));
     run->own_head = strcmp(o->task, "lm") || o->train_head;
-    return kvf__train_options_store(s->ctx, &checked, &run->shown);
+    return kvf__options_store(s->ctx, &checked, &run->shown);
 }
 
 static kvf_status check_output(const kvf__sweep *s, const char *path)
@@ -99,10 +99,10 @@ static void leave(kvf__sweep_run *run, kvf__run_state state)
 static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
 {
     kvf__trainer *t = NULL;
-    if (kvf__train_option_given(&run->options, "steps") && !run->options.steps)
+    if (KVF__GIVEN(&run->options, steps) && !run->options.steps)
         return kvf__fail(s->ctx, KVF_EUSAGE, "run %s: --steps 0: a sweep trains its runs",
                          run->row->name);
-    if (kvf__train_option_given(&run->options, "init")) { /* the texts are for runs that begin so */
+    if (KVF__GIVEN(&run->options, init)) { /* the texts are for runs that begin so */
         if (strcmp(run->options.init, "text")) run->options.init_text = NULL;
         if (strcmp(run->options.init, "kv")) run->options.init_kv = NULL;
     }
@@ -120,7 +120,7 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
     t->borrows_base = true;
     kvf_json_free(run->shown); /* base and data decided what was left open */
     run->shown = NULL;
-    KVF_TRY(kvf__train_options_store(s->ctx, &t->options, &run->shown));
+    KVF_TRY(kvf__options_store(s->ctx, &t->options, &run->shown));
     if (!t->output.is_resumed ||
         !(t->progress.step >= t->progress.steps || kvf__trainer_patience_over(t)))
         return KVF_OK;

@@ -56,9 +56,9 @@ static kvf_status check_value(grid_parser *p, const char *name, const char *valu
 static kvf_status check_name(grid_parser *p, const char *name)
 {
     const kvf__option_row *row;
-    if (kvf__sweep_common(name))
+    if (kvf__option_shared(name))
         return BAD(p, "%s cannot differ between the runs of a sweep: %s", name,
-                   kvf__sweep_common(name));
+                   kvf__option_shared(name));
     if (kvf__sweep_refusal(name)) return BAD(p, "--%s: %s", name, kvf__sweep_refusal(name));
     for (size_t i = 0; (row = kvf__sweep_option_row(i)) != NULL; i++)
         if (!strcmp(name, row->name)) return KVF_OK;

@@ -7,11 +7,6 @@
 
 #include "trainer.h"
 
-/* EUSAGE: the options, which are valid ones of train, have no place in a sweep. */
-kvf_status kvf__sweep_check_run(kvf_ctx *ctx, const kvf_train_options *options);
-/* Why the value of an option that a sweep has is the same for all runs; NULL: it is not. */
-const char *kvf__sweep_common(const char *name);
-
 /* ---- the grid (sweep_grid.c) ----------------------------------------------------------------- */
 
 /* `name = value` of a line of the file; texts are views into it. */

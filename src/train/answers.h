@@ -24,7 +24,8 @@ kvf_status kvf__scores_init(kvf_ctx *ctx, kvf__scores *scores, const kvf__datase
 void kvf__scores_done(kvf__scores *scores);
 /* Adds share times the probabilities of the logits [n_labels, width]. */
 void kvf__scores_add(kvf__scores *scores, const float *logits, double share);
-/* Adds share to the likeliest of what competes, the first of equal ones. Not of qa or regression. */
+/* Adds share to the likeliest of what competes, the first of equal ones. Not of qa or regression.
+ */
 void kvf__scores_vote(kvf__scores *scores, const float *logits, double share);
 /* The task's loss of the probabilities. */
 double kvf__scores_loss(const kvf__scores *scores);

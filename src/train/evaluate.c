@@ -4,7 +4,7 @@
  * bit.
  */
 #include "evaluation.h"
-#include "options_priv.h"
+#include "options.h"
 #include "outfile.h"
 #include "verbalizer.h"
 
@@ -26,12 +26,12 @@ static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64
     return asked && asked < longest ? asked : longest;
 }
 
-static kvf_overlong stored_overlong(const kvf_prefix *prefix)
+/* What the run did with rows that were too long. */
+static kvf_overlong overlong_of(const kvf_prefix *prefix)
 {
-    const kvf_json *word = kvf_json_get(prefix->file.options, "overlong");
-    kvf_train_options trained = {0};
-    kvf__option_set(&kvf__option_find("overlong")->row, kvf_json_str(word, NULL), &trained);
-    return trained.overlong;
+    const kvf__option *option = kvf__option_of(offsetof(kvf_train_options, overlong));
+    const char *word = kvf_json_str(kvf_json_get(prefix->file.options, option->row.name), NULL);
+    return (kvf_overlong)(1 + kvf__choice_index(option->row.argument, word ? word : ""));
 }
 
 kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
@@ -49,7 +49,7 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
         .limit = options->limit,
         .overlong = options->overlong,
     };
-    if (!load.overlong && prefix) load.overlong = stored_overlong(prefix);
+    if (!load.overlong && prefix) load.overlong = overlong_of(prefix);
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, options->map, renderer));
     load.render = renderer->render;
     *out = load;

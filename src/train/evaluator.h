@@ -78,8 +78,7 @@ kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool 
 
 /* --infix (infix.c): every row needs a prompt, after which the prefix is placed. EDATA. */
 kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__dataset *set);
-/* Which runs may have it; sets the fields of *id that it decides. EUSAGE. */
-kvf_status kvf__infix_identity(kvf_ctx *ctx, const kvf_train_options *options, const kvf_base *base,
-                               kvf__identity *id);
+/* Sets the fields of *id that --infix decides. */
+void kvf__infix_identity(const kvf_train_options *options, const kvf_base *base, kvf__identity *id);
 
 #endif

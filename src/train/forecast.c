@@ -164,7 +164,7 @@ static void emit(kvf__trainer *t)
  * are not probed: better no forecast than a wrong one. */
 static kvf_status refuse(kvf__trainer *t)
 {
-    if (!kvf__train_option_given(&t->options, "forecast")) return KVF_OK;
+    if (!KVF__GIVEN(&t->options, forecast)) return KVF_OK;
     return kvf__fail(t->ctx, KVF_EUSAGE, "--forecast %s: there is none %s",
                      t->options.forecast == KVF_FORECAST_OFF ? "off"
                      : t->options.forecast                   ? "on"

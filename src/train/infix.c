@@ -4,7 +4,6 @@
  * token. That one follows the prefix, as the separator does in their code, because the first
  * token of the completion is predicted from it and a prefix of keys and values has no output of its
  * own. Positions run through: x from 0 on, then P virtual tokens, then y. */
-#include "method.h"
 #include "train_rows.h"
 
 #include <string.h>
@@ -25,31 +24,10 @@ kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__data
     return KVF_OK;
 }
 
-static kvf_status check_options(kvf_ctx *ctx, const kvf_train_options *o, const kvf_base *base)
+void kvf__infix_identity(const kvf_train_options *options, const kvf_base *base, kvf__identity *id)
 {
-    const kvf__method *method = kvf__method_find(o->method);
-    if (strcmp(o->task, "lm") || !kvf__model_desc(base->model)->block.causal)
-        return kvf__fail(ctx, KVF_EUSAGE, "--infix is for --task lm on causal bases");
-    if (!method || method->port != KVF__PORT_KV || method->reads_base)
-        return kvf__fail(ctx, KVF_EUSAGE, "--infix: method %s emits no keys to place in rows",
-                         o->method);
-    if (o->prefix_dropout_per_row)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--infix and --prefix-dropout-per-row exclude each other");
-    if (kvf__train_option_given(o, "position-start"))
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--position-start is for a prefix before rows: with --infix they begin at "
-                         "0");
-    return KVF_OK;
-}
-
-kvf_status kvf__infix_identity(kvf_ctx *ctx, const kvf_train_options *options, const kvf_base *base,
-                               kvf__identity *id)
-{
-    if (!options->infix) return KVF_OK;
-    KVF_TRY(check_options(ctx, options, base));
+    if (!options->infix) return;
     id->infix = true;
     id->pre_rope = kvf__model_desc(base->model)->position.kind == KVF__POS_ROPE;
     id->position_start = 0;
-    return KVF_OK;
 }

@@ -64,7 +64,7 @@ static void add_start(const kvf__trainer *t, kvf_json *object)
     kvf_json_set(object, "trainable_parameters", kvf_json_new_int(kvf__trainer_trained_values(t)));
     kvf_json_set(object, "parameters", kvf_json_new_int(kvf__trainer_all_parameters(t)));
     kvf_json_set(object, "threads", kvf_json_new_int(kvf_ctx_threads(t->ctx)));
-    if (!kvf__train_options_store(t->ctx, o, &options)) kvf_json_set(object, "options", options);
+    if (!kvf__options_store(t->ctx, o, &options)) kvf_json_set(object, "options", options);
 }
 
 static void add_columns(const kvf__trainer *t, kvf_json *object, const kvf_event *e)

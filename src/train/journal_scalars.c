@@ -35,7 +35,7 @@ static kvf_status write_options(kvf__trainer *t)
     kvf__journal *j = &t->output.journal;
     kvf__buf table = {0};
     kvf_json *options = NULL;
-    kvf_status st = kvf__train_options_store(t->ctx, &t->options, &options);
+    kvf_status st = kvf__options_store(t->ctx, &t->options, &options);
     if (!st) st = kvf__buf_printf(t->ctx, &table, "| option | value |\n|---|---|\n");
     if (!st) st = add_row(t->ctx, &table, "out", t->options.out);
     if (!st) st = add_row(t->ctx, &table, "base", t->base->name);

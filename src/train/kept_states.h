@@ -51,8 +51,6 @@ kvf__states_counts kvf__states_count(const kvf__states *states);
 
 struct kvf__trainer;
 
-/* Bytes of "2G", "500M", "64K" or "0"; -1 for "off", NULL and "". EUSAGE. */
-kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out);
 /* The layer that states of these runs [n] on one base enter; 0: none are kept, and why is said by a
  * note where they were asked for. */
 kvf_status kvf__states_layer(struct kvf__trainer *const *trainers, size_t n, int64_t *out);

@@ -46,7 +46,7 @@ static kvf_status make_samplers(kvf__trainer *t)
 static int64_t steps_in_all(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    if (o->steps || kvf__train_option_given(o, "steps")) return o->steps;
+    if (o->steps || KVF__GIVEN(o, steps)) return o->steps;
     if (kvf__tasks_are_named(t)) return t->rows.epoch_steps * o->epochs;
     return steps_of(&t->rows.task->sampler, o->epochs);
 }
@@ -167,7 +167,7 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     *limits = kvf__limits_for(&sizes, t->id.P, true);
     limits->recompute = t->options.recompute ||
                         (t->options.stream_layers &&
-                         !kvf__train_option_given(&t->options, "recompute"));
+                         !KVF__GIVEN(&t->options, recompute));
     limits->row_dropout = by_rows;
     limits->infix = t->id.infix;
     limits->base_dropout = t->options.base_dropout > 0;

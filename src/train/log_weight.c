@@ -9,24 +9,11 @@
 #include <string.h>
 
 static const double MOST = (double)KVF__MOST_LOG_WEIGHT;
+_Static_assert(KVF__MOST_START_MASS == (double)KVF__MOST_LOG_WEIGHT, "one limit for both");
 
 static bool is_start_given(const kvf_train_options *o)
 {
-    return kvf__train_option_given(o, "start-mass") || o->start_mass != 0;
-}
-
-kvf_status kvf__log_weight_check(kvf_ctx *ctx, const kvf_train_options *o)
-{
-    if (!o->log_weight && is_start_given(o))
-        return kvf__fail(ctx, KVF_EUSAGE, "--start-mass needs --log-weight fixed or train");
-    if (o->log_weight != KVF_LOG_WEIGHT_TRAIN && kvf__train_option_given(o, "log-weight-lr"))
-        return kvf__fail(ctx, KVF_EUSAGE, "--log-weight-lr needs --log-weight train");
-    if (!(fabs(o->start_mass) <= MOST))
-        return kvf__fail(ctx, KVF_EUSAGE, "--start-mass %g: want %g to %g", o->start_mass, -MOST,
-                         MOST);
-    if (!(o->log_weight_lr > 0))
-        return kvf__fail(ctx, KVF_EUSAGE, "--log-weight-lr must be above 0");
-    return KVF_OK;
+    return KVF__GIVEN(o, start_mass) || o->start_mass != 0;
 }
 
 bool kvf__log_weight_trained(const kvf__trainer *t)

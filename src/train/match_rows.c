@@ -37,7 +37,7 @@ static kvf_status draw_rows(kvf__trainer *t, const int64_t *order, examples *e)
         labels += kvf__example_labels(data, order[i]);
     }
     e->few = (int64_t)e->read.ids.n < t->id.P || !labels;
-    if (e->few && kvf__train_option_given(&t->options, "init"))
+    if (e->few && KVF__GIVEN(&t->options, init))
         return kvf__fail(
             t->ctx, KVF_EUSAGE,
             "--init match: %lld rows of %lld to read have %lld tokens, the others %lld "

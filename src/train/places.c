@@ -8,26 +8,13 @@ static const char *const WORDS[KVF__PLACES] = {[KVF__PLACE_ENCODER] = "encoder",
                                                [KVF__PLACE_DECODER] = "decoder",
                                                [KVF__PLACE_CROSS] = "cross"};
 
-/* The option that such a base has no use for; NULL: none. */
-static const char *useless_option(const kvf_train_options *o)
-{
-    if (o->infix) return "infix";
-    if (o->base_dropout > 0) return "base-dropout";
-    if (o->retention && *o->retention) return "retain";
-    if (o->split_text) return "split-text";
-    if (o->verbalizer && *o->verbalizer) return "verbalizer";
-    if (o->p_template && *o->p_template) return "p-template";
-    return NULL;
-}
-
 kvf_status kvf__places_check(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     const kvf__desc *d = kvf__model_desc(t->base->model);
     const kvf__method *method = t->tuned.method;
 
-    if (!d->encoder && o->places && *o->places)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--places: %s is no encoder-decoder", d->arch_name);
+    KVF_TRY(kvf__options_check_base(t->ctx, o, d->block.causal, d->encoder > 0, d->arch_name));
     if (!d->encoder) return KVF_OK;
     if (method->port != KVF__PORT_KV || method->reads_base)
         return kvf__fail(
@@ -43,9 +30,6 @@ kvf_status kvf__places_check(kvf__trainer *t)
             "--task %s: %s is an encoder-decoder, for which there are lm, with rows of "
             "prompt and completion, and seq-cls",
             o->named_data.n ? "of several" : o->task, d->arch_name);
-    if (useless_option(o))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--%s: not on encoder-decoders, as %s",
-                         useless_option(o), d->arch_name);
     return KVF_OK;
 }
 

@@ -111,7 +111,7 @@ static kvf_status receive_options(kvf__trainer *t, int64_t bytes)
     kvf__free(text);
     if (st) return st;
     t->output.is_resumed = true;
-    return kvf__train_options_resume(t->ctx, t->options.out, &t->options,
+    return kvf__options_resume(t->ctx, t->options.out, &t->options,
                                      t->output.resumed.options);
 }
 
@@ -145,7 +145,7 @@ static kvf_status hash_options(kvf__trainer *t, char hex[33])
 {
     kvf_json *stored = NULL;
     kvf__hash *hash = NULL;
-    KVF_TRY(kvf__train_options_store(t->ctx, &t->options, &stored));
+    KVF_TRY(kvf__options_store(t->ctx, &t->options, &stored));
     char *text = kvf_json_text(stored, KVF_JSON_COMPACT);
     kvf_json_free(stored);
     kvf_status st = text ? kvf__hash_create(t->ctx, &hash)

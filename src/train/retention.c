@@ -9,30 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-kvf_status kvf__retention_check(kvf_ctx *ctx, const kvf_train_options *o)
-{
-    const kvf__method *method = kvf__method_find(o->method);
-    const char *name = o->retention ? "retain" : "kl-to-base";
-    if (!(o->kl_to_base >= 0))
-        return kvf__fail(ctx, KVF_EUSAGE, "--kl-to-base must not be negative");
-    if (!o->retention && !(o->kl_to_base > 0)) return KVF_OK;
-    if (!o->retention)
-        return kvf__fail(ctx, KVF_EUSAGE, "--kl-to-base needs --retain: the text to stay close on");
-    if (o->named_data.n || strcmp(o->task, "lm"))
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--%s is for one task, lm: others have a head of their own", name);
-    if (!method || method->port != KVF__PORT_KV)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--%s: not for method %s, which trains no prefix before rows", name,
-                         o->method);
-    if (o->infix)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--%s: not with --infix, whose prefix stands behind a prompt", name);
-    if (o->kl_to_base > 0 && o->train_head)
-        return kvf__fail(ctx, KVF_EUSAGE, "--kl-to-base: not with --train-head");
-    return KVF_OK;
-}
-
 /* As the rows of a data file, but in a format of its own, and cut where they are too long. */
 static kvf_status load(kvf__trainer *t, kvf__dataset *out)
 {

@@ -3,8 +3,8 @@
 #ifndef KVF_RETENTION_H
 #define KVF_RETENTION_H
 
+#include "options.h"
 #include "teacher.h"
-#include "train_options.h"
 
 struct kvf__trainer;
 
@@ -21,8 +21,7 @@ typedef struct kvf__retention {
     double kl; /* of the last step's rows, mean over their labels */
 } kvf__retention;
 
-/* Which runs may have them; the set's rows; the base's losses and targets, once steps are known. */
-kvf_status kvf__retention_check(kvf_ctx *ctx, const kvf_train_options *options);
+/* The set's rows; the base's losses and targets, once steps are known. */
 kvf_status kvf__retention_open(struct kvf__trainer *trainer);
 kvf_status kvf__retention_prepare(struct kvf__trainer *trainer);
 void kvf__retention_free(kvf__retention *retention);

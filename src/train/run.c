@@ -39,7 +39,7 @@ static kvf_status borrow_base(kvf__trainer *t, kvf_base_options *options, const 
         (!base->lora || strcmp(t->options.lora, base->lora) != 0))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--lora %s: the base is open %s", t->options.lora,
                          base->lora ? "with another" : "without one");
-    if (!kvf__train_option_given(&t->options, "weight-dtype") &&
+    if (!KVF__GIVEN(&t->options, weight_dtype) &&
         form->what != KVF__TRAIN_EVERYTHING)
         options->weight_dtype = t->options.weight_dtype = base->weight_dtype;
     if (changes) return kvf__base_copy_as(t->ctx, base, options, form, &t->base);
@@ -100,7 +100,7 @@ static kvf_status decide_template(kvf__trainer *t)
                          "p-tuning), and without {p} for prefixes of --task seq-cls");
     if (!P)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--p-template \"%s\": no {p} in it", o->p_template);
-    if (kvf__train_option_given(o, "prefix-length") && o->prefix_length != P)
+    if (KVF__GIVEN(o, prefix_length) && o->prefix_length != P)
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--p-template has %lld virtual tokens, --prefix-length is %lld",
                          (long long)P, (long long)o->prefix_length);
@@ -168,7 +168,7 @@ static kvf_status decide_value_optimizer(kvf__trainer *t)
     kvf_train_options *o = &t->options;
     const char *lacks = muon_lacks(t);
     if (t->output.is_resumed) return KVF_OK;
-    if (!kvf__train_option_given(o, "value-optimizer") && !lacks)
+    if (!KVF__GIVEN(o, values_muon) && !lacks)
         o->values_muon |= !strcmp(o->task, "token-cls") && !strcmp(o->init, "centroids") &&
                           !o->lr_per_parameter;
     if (o->values_muon && lacks)
@@ -179,7 +179,7 @@ static kvf_status decide_value_optimizer(kvf__trainer *t)
 static kvf_status decide_start(kvf__trainer *t)
 {
     kvf_train_options *o = &t->options;
-    if (!t->output.is_resumed && !kvf__train_option_given(o, "init") && !strcmp(o->init, "vocab"))
+    if (!t->output.is_resumed && !o->init)
         o->init = open_start(t);
     if (!kvf__method_has_length(o->method)) o->init = "random";
     if (!strcmp(o->init, "match") && !t->output.is_resumed && match_lacks(t))
@@ -187,7 +187,7 @@ static kvf_status decide_start(kvf__trainer *t)
     if (!strcmp(o->init, "centroids") && !t->output.is_resumed && centroids_lack(t))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--init centroids: want %s", centroids_lack(t));
     bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
-    if (alone && !t->output.is_resumed && kvf__train_option_given(o, "init-scheme") &&
+    if (alone && !t->output.is_resumed && KVF__GIVEN(o, init_ptuning_v2) &&
         strcmp(o->init, "random"))
         return kvf__fail(t->ctx, KVF_EUSAGE,
                          "--init-scheme is for --init random: method %s has no other weights to "
@@ -206,10 +206,10 @@ static kvf_status fill_identity(kvf__trainer *t)
     id->relative_bias = kvf__places_near(&t->options, d);
     id->P = kvf__method_has_length(t->options.method) ? t->options.prefix_length : 0;
     if (d->position.starts_at_0 && !t->output.is_resumed &&
-        !kvf__train_option_given(&t->options, "position-start"))
+        !KVF__GIVEN(&t->options, position_start))
         t->options.position_start = "0";
     KVF_TRY(kvf__position_parse(t->ctx, t->options.position_start, id->P, &id->position_start));
-    KVF_TRY(kvf__infix_identity(t->ctx, &t->options, t->base, id));
+    kvf__infix_identity(&t->options, t->base, id);
     KVF_TRY(kvf__strdup(t->ctx, t->base->name, &id->base_name));
     KVF_TRY(kvf__strdup(t->ctx, d->arch_name, &id->base_architecture));
     KVF_TRY(kvf__strdup(t->ctx, t->base->hash, &id->base_hash));
@@ -260,14 +260,14 @@ static kvf_status open_output(kvf__trainer *t)
                          "%s: exists (--force replaces it, --resume continues it)", o->out);
     if (!o->dry_run) KVF_TRY(kvf__outlock_acquire(t->ctx, o->out, &t->output.lock));
     if (!o->resume || !there) {
-        KVF_TRY(kvf__train_options_imply(t->ctx, &t->options));
+        KVF_TRY(kvf__options_imply(t->ctx, &t->options));
         KVF_TRY(kvf__journal_check(t));
         return kvf__check_output(t->ctx, o->out, o->force);
     }
     KVF_TRY(kvf__artifact_read_all(t->ctx, o->out, KVF__KIND_RUN, &t->output.resumed));
     t->output.is_resumed = true;
     KVF_TRY(kvf__journal_check(t));
-    return kvf__train_options_resume(t->ctx, o->out, &t->options, t->output.resumed.options);
+    return kvf__options_resume(t->ctx, o->out, &t->options, t->output.resumed.options);
 }
 
 /* Before the base is loaded: a wrong path should not cost it. */
@@ -326,10 +326,10 @@ static kvf_status open_all(kvf__trainer *t)
     /* first: --resume fills in the run's own options */
     KVF_TRY(kvf__ranks_follows(t) ? kvf__ranks_begin(t) : open_output(t));
     if (!t->rows.feed)
-        KVF_TRY(kvf__train_options_require(t->ctx, &t->options));
-    else if (!kvf__train_option_given(&t->options, "prefix-length") && !t->options.prefix_length)
+        KVF_TRY(kvf__options_require(t->ctx, &t->options));
+    else if (!KVF__GIVEN(&t->options, prefix_length) && !t->options.prefix_length)
         t->options.prefix_length = 20; /* what there is to distill may be short */
-    KVF_TRY(kvf__train_options_check(t->ctx, &t->options));
+    KVF_TRY(kvf__options_check(t->ctx, &t->options));
     t->tuned.method = kvf__method_find(t->options.method);
     if (!t->base) KVF_TRY(check_inputs(t));
     KVF_TRY(open_base(t));
@@ -377,7 +377,7 @@ kvf_status kvf__trainer_init(kvf_ctx *ctx, const kvf_train_options *options,
 static kvf_status prepare_memory(kvf__trainer *t, kvf__dataset *data)
 {
     t->options.precision = t->base->precision;
-    KVF_TRY(kvf__train_options_check(t->ctx, &t->options));
+    KVF_TRY(kvf__options_check(t->ctx, &t->options));
     t->tuned.method = kvf__method_find(t->options.method);
     KVF_TRY(kvf__places_check(t));
     KVF_TRY(decide(t));

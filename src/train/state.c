@@ -81,7 +81,7 @@ static kvf_status view_run(kvf__trainer *t, kvf__artifact *run)
     run->history.n = t->progress.step;
     run->state = state_of(t);
     run->lineage = lineage_of(t);
-    return kvf__train_options_store(t->ctx, &t->options, &run->options);
+    return kvf__options_store(t->ctx, &t->options, &run->options);
 }
 
 kvf_status kvf__trainer_save(kvf__trainer *t, bool force)

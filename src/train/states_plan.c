@@ -4,22 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out)
-{
-    static const char UNITS[] = "KMG";
-    char *end = NULL;
-    *out = -1;
-    if (!text || !*text || !strcmp(text, "off")) return KVF_OK;
-    const double number = strtod(text, &end);
-    const char *unit = *end ? strchr(UNITS, *end) : NULL;
-    const int power = unit ? 10 * (int)(unit - UNITS + 1) : 0;
-    if (*text < '0' || *text > '9' || (unit ? end[1] : *end) || number > (double)(1LL << 32))
-        return kvf__fail(ctx, KVF_EUSAGE, "--keep-states \"%s\": want off, or a size as 500M or 2G",
-                         text);
-    *out = (int64_t)(number * (double)(1LL << power));
-    return KVF_OK;
-}
-
 /* Why these runs keep no states though they are asked to; NULL: they do, from *layer on. */
 static const char *why_not(kvf__trainer *const *trainers, size_t n, int64_t *layer)
 {

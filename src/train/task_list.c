@@ -7,98 +7,6 @@
 
 #include <string.h>
 
-/* ---- options --------------------------------------------------------------------------------- */
-
-size_t kvf__task_name_length(const char *text)
-{
-    return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
-}
-
-/* What "NAME=VALUE" of a list says of a task; NULL: nothing. */
-static const char *value_of(const kvf_named *list, const char *item)
-{
-    size_t n = kvf__task_name_length(item);
-    for (size_t i = 0; i < list->n; i++)
-        if (!strncmp(list->item[i], item, n + 1)) return list->item[i] + n + 1; /* with the "=" */
-    return NULL;
-}
-
-static kvf_status check_names(kvf_ctx *ctx, const char *option, const kvf_named *list,
-                              const kvf_named *data)
-{
-    for (size_t i = 0; i < list->n; i++) {
-        int n = (int)kvf__task_name_length(list->item[i]);
-        const kvf_named before = {.n = i, .item = {0}};
-        kvf_named earlier = before;
-        memcpy(earlier.item, list->item, i * sizeof *list->item);
-        if (value_of(&earlier, list->item[i]))
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: task %.*s is named twice", option, n,
-                             list->item[i]);
-        if (!value_of(data, list->item[i]))
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: there is no --data %.*s=FILE", option, n,
-                             list->item[i]);
-    }
-    return KVF_OK;
-}
-
-static const char *kind_of(const kvf_train_options *o, size_t i)
-{
-    const char *kind = value_of(&o->named_task, o->named_data.item[i]);
-    return kind ? kind : o->task;
-}
-
-bool kvf__tasks_have(const kvf_train_options *o, const char *kind)
-{
-    for (size_t i = 0; i < o->named_data.n; i++)
-        if (!strcmp(kind_of(o, i), kind)) return true;
-    return !o->named_data.n && !strcmp(o->task, kind);
-}
-
-kvf_status kvf__tasks_check(kvf_ctx *ctx, const kvf_train_options *o)
-{
-    const kvf__method *method = kvf__method_find(o->method);
-    kvf__task task;
-    if (!o->named_data.n) {
-        if (o->named_valid.n || o->named_task.n || o->named_labels.n)
-            return kvf__fail(ctx, KVF_EUSAGE,
-                             "--valid NAME=FILE, --task NAME=KIND and --labels NAME=A,B,... need "
-                             "--data NAME=FILE");
-        const char *given = kvf__train_option_given(o, "mix") ? "mix"
-                            : o->low_rank_tasks               ? "task-prefix"
-                                                              : NULL;
-        if (given)
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for several tasks: --data NAME=FILE", given);
-        return KVF_OK;
-    }
-    if (o->data || o->valid || o->labels)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--%s: with --data NAME=FILE every %s needs the name of its task",
-                         o->data    ? "data"
-                         : o->valid ? "valid"
-                                    : "labels",
-                         o->data || o->valid ? "file" : "list");
-    KVF_TRY(check_names(ctx, "data", &o->named_data, &o->named_data));
-    KVF_TRY(check_names(ctx, "valid", &o->named_valid, &o->named_data));
-    KVF_TRY(check_names(ctx, "task", &o->named_task, &o->named_data));
-    KVF_TRY(check_names(ctx, "labels", &o->named_labels, &o->named_data));
-    for (size_t i = 0; i < o->named_data.n; i++) {
-        KVF_TRY(kvf__task_parse(ctx, kind_of(o, i), &task));
-        bool labels = value_of(&o->named_labels, o->named_data.item[i]);
-        if (labels && task != KVF__TASK_SEQ_CLS && task != KVF__TASK_TOKEN_CLS)
-            return kvf__fail(ctx, KVF_EUSAGE, "--labels: task %s has no labels", kind_of(o, i));
-    }
-    if (o->train_head || o->infix)
-        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for one task",
-                         o->infix ? "infix" : "train-head");
-    if (o->prefix_dropout > 0 && o->low_rank_tasks)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--task-prefix low-rank and --prefix-dropout exclude each other");
-    if (!method || method->port != KVF__PORT_KV)
-        return kvf__fail(ctx, KVF_EUSAGE, "--data NAME=FILE: method %s has no prefix to share",
-                         o->method);
-    return KVF_OK;
-}
-
 /* ---- data ------------------------------------------------------------------------------------ */
 
 bool kvf__tasks_are_named(const kvf__trainer *t)
@@ -152,10 +60,10 @@ kvf_status kvf__tasks_create(kvf__trainer *t)
     for (size_t i = 0; i < named; i++) {
         kvf__train_task *task = &t->rows.task[i];
         const char *item = o->named_data.item[i];
-        task->path = value_of(&o->named_data, item);
-        task->labels = value_of(&o->named_labels, item);
+        task->path = kvf__named_value(&o->named_data, item);
+        task->labels = kvf__named_value(&o->named_labels, item);
         KVF_TRY(kvf__strndup(t->ctx, item, kvf__task_name_length(item), &task->name));
-        KVF_TRY(decide_kind(t, task, kind_of(o, i)));
+        KVF_TRY(decide_kind(t, task, kvf__named_kind(o, i)));
     }
     decide_metric(t);
     return KVF_OK;
@@ -316,7 +224,7 @@ static kvf_status load_tasks(kvf__trainer *t)
     if (t->rows.feed) return t->rows.feed->open(t->rows.feed->user, t);
     for (size_t i = 0; i < t->rows.n; i++) {
         kvf__train_task *task = &t->rows.task[i];
-        const char *valid = task->name ? value_of(&o->named_valid, o->named_data.item[i])
+        const char *valid = task->name ? kvf__named_value(&o->named_valid, o->named_data.item[i])
                                        : o->valid;
         KVF_TRY(load_task(t, task, valid));
     }

@@ -28,8 +28,8 @@ void kvf__teacher_replace(kvf__teacher *set, const int64_t *rows, int64_t n,
 /* Memory for batches of so many labels. */
 kvf_status kvf__teacher_reserve(kvf_ctx *ctx, kvf__teacher *set, int64_t labels);
 kvf__soft_targets kvf__teacher_targets(kvf__teacher *set, const kvf__batch *batch);
-/* Mean over the labels of KL(teacher || subject), or the reverse, in nats; the evaluator's data set is the set's,
- * its options allow k. */
+/* Mean over the labels of KL(teacher || subject), or the reverse, in nats; the evaluator's data set
+ * is the set's, its options allow k. */
 kvf_status kvf__teacher_loss(kvf_ctx *ctx, kvf__teacher *set, kvf__evaluator *evaluator,
                              const kvf__subject *subject, double *loss);
 

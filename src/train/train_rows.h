@@ -7,7 +7,7 @@
 
 #include "evaluator.h"
 #include "metric_int.h"
-#include "train_options.h"
+#include "options.h"
 
 struct kvf__trainer;
 
@@ -69,11 +69,6 @@ typedef struct kvf__train_rows {
 
 /* ---- the list of tasks (task_list.c) --------------------------------------------------------- */
 
-size_t kvf__task_name_length(const char *text); /* of the name that it begins with */
-/* Names and kinds in options. EUSAGE. */
-kvf_status kvf__tasks_check(kvf_ctx *ctx, const kvf_train_options *options);
-/* Is there a task of this kind? */
-bool kvf__tasks_have(const kvf_train_options *options, const char *kind);
 /* The list, with names, paths and kinds; unnamed: one task. */
 kvf_status kvf__tasks_create(struct kvf__trainer *trainer);
 void kvf__tasks_done(struct kvf__trainer *trainer);

@@ -66,8 +66,7 @@ kvf_status kvf__tuned_fwd(struct kvf__trainer *trainer);
 /* From the gradient of what the base saw back to every parameter. */
 kvf_status kvf__tuned_bwd(struct kvf__trainer *trainer);
 
-/* log_weight.c: --log-weight. Options; the parameter, which the prefix owns. */
-kvf_status kvf__log_weight_check(kvf_ctx *ctx, const kvf_train_options *options);
+/* log_weight.c: --log-weight. The parameter, which the prefix owns. */
 kvf_status kvf__log_weight_make(struct kvf__trainer *trainer);
 bool kvf__log_weight_trained(const struct kvf__trainer *trainer);
 /* Those that a start brings, [L, G, P]; NULL: none. EUSAGE: the run has none, or --start-mass is

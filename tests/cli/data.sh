@@ -146,9 +146,9 @@ train 1 $split --data changed.jsonl --steps 5 --out parts.h5 --resume
 has err 'parts.h5: the run was created with another data file'
 same before.h5 parts.h5
 train 2 --valid-split 0.25 --valid valid.jsonl --steps 2 --out x.h5
-has err 'valid-split and --valid exclude each other'
+has err 'valid-split: not with --valid'
 train 2 --valid-split 1 --steps 2 --out x.h5
-has err 'valid-split 1: want a share above 0 and below 1'
+has err 'valid-split "1": want a number from 0 to below 1'
 absent x.h5
 "$MAKE_TINY" bert 1 bert || exit 1
 for i in 1 2 3 4 5 6 7 8; do printf 'good film %d\tyes\nbad film %d\tno\n' $i $i; done >classes.tsv

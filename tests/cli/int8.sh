@@ -12,13 +12,13 @@ case $flags in *' avx512bw '*) no_int8 avx512 'bf16 or f32' ;; esac
 
 # what it is not for
 train 2 --out none.h5 --precision int8 --weight-dtype int8
-err_is 'kvfold: train: --precision int8: not with --weight-dtype; try kvfold train --help'
+err_is 'kvfold: train: --weight-dtype: not with --precision int8; try kvfold train --help'
 train 2 --out none.h5 --precision int8 --stream-layers on
-err_is 'kvfold: train: --precision int8: not with --stream-layers; try kvfold train --help'
+err_is 'kvfold: train: --stream-layers: not with --precision int8; try kvfold train --help'
 run 2 train --base model --data train.jsonl --out none.h5 --precision int8 --method full
 err_is 'kvfold: train: --precision int8 is for frozen weights; method full trains them; try kvfold train --help'
 train 2 --out none.h5 --precision int8 --method p-tuning --unfreeze base
-err_is 'kvfold: train: --precision int8 is for frozen weights; --unfreeze base trains them; try kvfold train --help'
+err_is 'kvfold: train: --unfreeze: not with --precision int8; try kvfold train --help'
 run 2 eval --base model --data valid.jsonl --precision int8 --stream-layers on
 err_is 'kvfold: eval: --precision int8: not with --stream-layers; try kvfold eval --help'
 run 2 bench --shape tiny --precision int8 --weight-dtype bf16

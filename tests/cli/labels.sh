@@ -86,9 +86,9 @@ LISTS
 train 1 --task seq-cls --data train.tsv --labels @nothing
 has err 'nothing: '
 train 2 --task seq-cls --data train.tsv --regression on --labels yes,no
-has err 'labels: --regression has numbers'
+has err 'labels: not with --regression'
 train 2 --task qa --data train.tsv --labels yes,no
-has err 'labels is for --task seq-cls and token-cls'
+has err 'labels is for --task seq-cls|token-cls'
 cp names out.h5
 run 2 train --base bert --task seq-cls --data train.tsv --labels @out.h5 --out out.h5 --force
 has err 'out.h5: is read by this command'

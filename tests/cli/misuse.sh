@@ -42,9 +42,9 @@ misuse 'train: unexpected argument "--lr"; try kvfold train --help' \
 
 all="--base b --data d --out o"
 # shellcheck disable=SC2086
-for pair in 'lr=fast:a number from 0 on' 'lr=-1:a number from 0 on' 'lr=nan:a number from 0 on' \
+for pair in 'lr=fast:a number above 0' 'lr=-1:a number above 0' 'lr=nan:a number above 0' \
     'steps=1.5:a whole number from 0 to 2147483647' 'steps=:a whole number from 0 to 2147483647' \
-    'batch-size=99999999999999999999:a whole number from 0 to 2147483647' \
+    'batch-size=99999999999999999999:a whole number from 1 to 2147483647' \
     'method=mlpp:mlp|direct|projected|prompt|p-tuning|adapter|full|head' 'shuffle=yes:on or off' \
     'schedule=step:linear|cosine|constant'; do
     option=${pair%%:*}

@@ -42,7 +42,7 @@ bad() {
 }
 bad 'seed = 1\n\nlearning-rate = 3\n' '3: option "learning-rate" is not known'
 bad 'seed = 1\nlr\n' '2: want "option = value", found "lr"'
-bad '# lr\nlr = fast\n' '2: --lr "fast": want a number from 0 on'
+bad '# lr\nlr = fast\n' '2: --lr "fast": want a number above 0'
 bad 'lr =\n' '1: lr has no value'
 bad '--lr = 1\n' '1: option "--lr" is not known, the nearest is lr'
 bad 'recipe = other.txt\n' '1: option "recipe" is not known'

@@ -24,6 +24,6 @@ cp train.jsonl other.jsonl
 train 1 --method direct --steps 4 --retain other.jsonl --out half.h5 --resume
 has err 'created with another retention file'
 train 2 --kl-to-base 1 --out other.h5
-has err '^kvfold: train: --kl-to-base needs --retain: '
+has err '^kvfold: train: --kl-to-base needs --retain; '
 train 2 --retain text.jsonl --method prompt --out other.h5
 has err '^kvfold: train: --retain: not for method prompt'

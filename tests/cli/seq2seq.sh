@@ -119,7 +119,7 @@ done
 refused '--task token-cls: t5 is an encoder-decoder, for which there are lm, with rows of prompt and completion, and seq-cls' --task token-cls
 refused '--infix: not on encoder-decoders, as t5' --infix
 refused '--p-template: not on encoder-decoders, as t5' --p-template '{text} wind'
-refused '--verbalizer: not on encoder-decoders, as t5' --task seq-cls --p-template '{text} [MASK]' --verbalizer 'even=cold,odd=rain'
+refused '--p-template: not on encoder-decoders, as t5' --task seq-cls --p-template '{text} [MASK]' --verbalizer 'even=cold,odd=rain'
 refused '--chat-template chatml: t5 is an encoder-decoder, whose rows are no chats' --chat-template chatml
 run 2 train --base tokens --data train.jsonl --out no.h5 --places cross
 err_is 'kvfold: train: --places: llama is no encoder-decoder; try kvfold train --help'

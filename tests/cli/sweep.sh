@@ -94,9 +94,9 @@ bad() {
     absent bad
 }
 bad 'lr = 0.1\nlr 3\n' '2: want "option = value" or "[NAME]", found "lr 3"'
-bad 'lr = fast\n' '1: --lr "fast": want a number from 0 on'
+bad 'lr = fast\n' '1: --lr "fast": want a number above 0'
 bad '[a]\nlr = 1\n[a]\n' '3: run "a" is that of line 1 already'
-bad 'precision = f32, bf16\n' '1: precision cannot differ between the runs of a sweep: the runs share one base'
+bad 'precision = f32, bf16\n' '1: precision cannot differ between the runs of a sweep: the runs of a sweep share the base'
 bad 'method = mlp, full\n' '1: run method-full: --method full: the runs of a sweep share the base'
 # shellcheck disable=SC2086
 run 2 sweep $shared --grid grid.txt --out bad --log log.jsonl

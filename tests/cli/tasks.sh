@@ -163,7 +163,7 @@ for case in 'bert 40' 'llama 20' 'bert 20 --lr-units parameter' 'bert 3 --prefix
     has out "^ *prefix-length *$P\$"
 done
 run 2 train --base bert --task token-cls --data token-cls.conll --out x.h5 --prefix-length 0
-has err 'prefix-length must be at least 1'
+has err 'prefix-length "0": want a whole number from 1'
 
 # numbers
 fit bert seq-cls numbers.jsonl --out numbers.h5 --steps 4 --regression on --force
@@ -215,7 +215,7 @@ has err 'early-stop needs --valid'
 run 2 train --base bert --task seq-cls --data seq-cls.tsv --out x.h5 --doc-stride 9
 has err 'doc-stride is for --task qa'
 run 2 train --base llama --data seq-cls.tsv --out x.h5 --head-lr 1
-has err 'task lm has no head of its own'
+has err 'head-lr needs --task seq-cls or token-cls'
 fit bert seq-cls seq-cls.tsv --out parts.h5 --steps 4 --force
 run 2 train --base bert --task token-cls --data token-cls.conll --out parts.h5 --resume
 has err 'task was another when the run was created'

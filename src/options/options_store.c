@@ -1,5 +1,6 @@
 /* Options in a run file: stored as an object of scalars, taken over again by --resume. */
-#include "options_priv.h"
+#include "base_int.h"
+#include "options.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,9 +9,9 @@
 
 static kvf_json *choice_json(const kvf__option *r, int index)
 {
-    char word[32];
     size_t n = 0;
     const char *at = kvf__choice_at(r->row.argument, index, &n);
+    char word[32];
     snprintf(word, sizeof word, "%.*s", (int)n, at ? at : "");
     return kvf_json_new_str(word);
 }
@@ -21,11 +22,14 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
     const char *text;
     switch (r->row.kind) {
     case KVF_COUNT:
+    case KVF_POSITIVE:
     case KVF_OR_AUTO:
         return kvf_json_new_int(*(const int64_t *)at);
     case KVF_SEED:
         return kvf_json_new_int((int64_t) * (const uint64_t *)at);
     case KVF_AMOUNT:
+    case KVF_ABOVE_0:
+    case KVF_SHARE:
     case KVF_REAL:
         return kvf_json_new_real(*(const double *)at);
     case KVF_FLAG:
@@ -35,39 +39,15 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
     case KVF_EITHER:
         return choice_json(r, *(const bool *)at);
     case KVF_CHOICE:
-        return choice_json(r, *(const int *)at);
     case KVF_CHOICE_1:
-        return choice_json(r, *(const int *)at - 1);
+        return choice_json(r, *(const int *)at - (r->row.kind == KVF_CHOICE_1));
     default:
         text = *(const char *const *)at;
         return kvf_json_new_str(text ? text : "");
     }
 }
 
-static size_t field_size(const kvf__option *r)
-{
-    switch (r->row.kind) {
-    case KVF_FLAG:
-    case KVF_ON_OFF:
-    case KVF_EITHER:
-        return sizeof(bool);
-    case KVF_CHOICE:
-    case KVF_CHOICE_1:
-        return sizeof(int);
-    default:
-        return sizeof(int64_t);
-    }
-}
-
-static bool same_value(const kvf_train_options *a, const kvf_train_options *b, const kvf__option *r)
-{
-    const void *x = kvf__option_field(a, r), *y = kvf__option_field(b, r);
-    if (r->row.kind != KVF_TEXT && r->row.kind != KVF_WORD) return !memcmp(x, y, field_size(r));
-    const char *s = *(const char *const *)x, *t = *(const char *const *)y;
-    return !strcmp(s ? s : "", t ? t : "");
-}
-
-kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *options, kvf_json **out)
+kvf_status kvf__options_store(kvf_ctx *ctx, const kvf_train_options *options, kvf_json **out)
 {
     kvf_json *object = kvf_json_object();
     bool good = object != NULL;
@@ -83,6 +63,8 @@ kvf_status kvf__train_options_store(kvf_ctx *ctx, const kvf_train_options *optio
     return KVF_OK;
 }
 
+/* ---- resuming -------------------------------------------------------------------------------- */
+
 /* Puts a stored value into the field; false if its type is not the row's. */
 static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_json *value)
 {
@@ -90,6 +72,7 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
     const char *text = kvf_json_str(value, NULL);
     switch (r->row.kind) {
     case KVF_COUNT:
+    case KVF_POSITIVE:
     case KVF_OR_AUTO:
         *(int64_t *)at = kvf_json_int(value, -1);
         return *(int64_t *)at >= 0;
@@ -97,6 +80,8 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
         *(uint64_t *)at = (uint64_t)kvf_json_int(value, 0);
         return kvf_json_typeof(value) == KVF_JSON_INT;
     case KVF_AMOUNT:
+    case KVF_ABOVE_0:
+    case KVF_SHARE:
     case KVF_REAL:
         *(double *)at = kvf_json_real(value, NAN);
         return isfinite(*(double *)at);
@@ -111,7 +96,7 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
     }
 }
 
-/* auto: whatever the run has, if it is of that kind. */
+/* True for "auto" where the run has a value that auto may stand for. */
 static bool leaves_open(const kvf_train_options *o, const kvf_train_options *was,
                         const kvf__option *r)
 {
@@ -120,28 +105,28 @@ static bool leaves_open(const kvf_train_options *o, const kvf_train_options *was
     return r->row.kind == KVF_OR_AUTO && o->batch_tokens < 0 && was->batch_tokens > 0;
 }
 
-kvf_status kvf__train_options_resume(kvf_ctx *ctx, const char *path, kvf_train_options *options,
-                                     const kvf_json *stored)
+kvf_status kvf__options_resume(kvf_ctx *ctx, const char *path, kvf_train_options *options,
+                               const kvf_json *stored)
 {
     const kvf_train_options defaults = kvf_train_defaults();
     const kvf__option *r;
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++) {
         if (r->rules & KVF__LOCAL) continue;
-        bool given = kvf__train_option_given(options, r->row.name) ||
-                     !same_value(options, &defaults, r);
+        const bool given = kvf__option_given(options, r) ||
+                           !kvf__option_same(options, &defaults, r);
         if (given && r->rules & KVF__FREE) continue;
         kvf_train_options was = *options;
         if (!read_value(&was, r, kvf_json_get(stored, r->row.name)))
             return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path,
                              r->row.name);
-        if (given && !leaves_open(options, &was, r) && !same_value(options, &was, r))
+        if (given && !leaves_open(options, &was, r) && !kvf__option_same(options, &was, r))
             return kvf__fail(
                 ctx, KVF_EUSAGE,
                 "%s: --%s was another when the run was created; --resume cannot change it", path,
                 r->row.name);
         *options = was;
     }
-    if (kvf__train_option_given(options, "epochs") && !kvf__train_option_given(options, "steps"))
+    if (KVF__GIVEN(options, epochs) && !KVF__GIVEN(options, steps))
         options->steps = 0; /* decided anew */
     return KVF_OK;
 }

@@ -73,11 +73,15 @@ static const char *set_seed(const char *value, uint64_t *field)
                                                    : "a whole number from 0 to 9223372036854775807";
 }
 
-static const char *set_real(const char *value, bool amount, double *field)
+static const char *set_real(const char *value, kvf__option_kind kind, double *field)
 {
     double number;
-    if (!parse_real(value, &number) || (amount && number < 0))
-        return amount ? "a number from 0 on" : "a number";
+    const bool is_number = parse_real(value, &number);
+    if (kind == KVF_REAL && !is_number) return "a number";
+    if (kind == KVF_AMOUNT && !(is_number && number >= 0)) return "a number from 0 on";
+    if (kind == KVF_ABOVE_0 && !(is_number && number > 0)) return "a number above 0";
+    if (kind == KVF_SHARE && !(is_number && number >= 0 && number < 1))
+        return "a number from 0 to below 1";
     *field = number;
     return NULL;
 }
@@ -132,8 +136,10 @@ const char *kvf__option_set(const kvf__option_row *row, const char *value, void 
     case KVF_SEED:
         return set_seed(value, field);
     case KVF_AMOUNT:
+    case KVF_ABOVE_0:
+    case KVF_SHARE:
     case KVF_REAL:
-        return set_real(value, row->kind == KVF_AMOUNT, field);
+        return set_real(value, row->kind, field);
     }
     return "an option of a known kind";
 }
