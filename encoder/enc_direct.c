@@ -25,7 +25,13 @@ static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder)
     return KVF_OK;
 }
 
-const kvf__encoder_kind kvf__enc_direct = {
-    .method = "direct", .describe = describe, .fwd = fwd, .bwd = bwd};
-const kvf__encoder_kind kvf__enc_prompt = {
-    .method = "prompt", .describe = describe, .fwd = fwd, .bwd = bwd};
+const kvf__encoder_kind kvf__enc_direct = {.method = "direct",
+                                           .describe = describe,
+                                           .fwd = fwd,
+                                           .bwd = bwd,
+                                           .shift = kvf__encoder_shift_values};
+const kvf__encoder_kind kvf__enc_prompt = {.method = "prompt",
+                                           .describe = describe,
+                                           .fwd = fwd,
+                                           .bwd = bwd,
+                                           .shift = kvf__encoder_shift_values};

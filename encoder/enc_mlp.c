@@ -74,5 +74,6 @@ const kvf__encoder_kind kvf__enc_mlp = {
     .describe = describe,
     .fwd = fwd,
     .bwd = bwd,
+    .shift = kvf__encoder_shift_last_layer,
     .lr_units = lr_units,
 };

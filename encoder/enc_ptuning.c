@@ -132,6 +132,7 @@ const kvf__encoder_kind kvf__enc_ptuning_lstm = {
     .describe = describe_lstm,
     .fwd = lstm_fwd,
     .bwd = lstm_bwd,
+    .shift = kvf__encoder_shift_last_layer,
 };
 
 const kvf__encoder_kind kvf__enc_ptuning_mlp = {
@@ -141,4 +142,5 @@ const kvf__encoder_kind kvf__enc_ptuning_mlp = {
     .describe = describe_mlp,
     .fwd = mlp_fwd,
     .bwd = mlp_bwd,
+    .shift = kvf__encoder_shift_last_layer,
 };

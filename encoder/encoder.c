@@ -30,10 +30,10 @@ bool kvf__encoder_needs_projections(const char *method)
     return kind && kind->projected;
 }
 
-const char *kvf__encoder_default_init(const char *method)
+bool kvf__encoder_reaches(const char *method)
 {
     const kvf__encoder_kind *kind = find_kind(method, NULL);
-    return kind && kind->projected ? "random" : NULL;
+    return kind && kind->shift;
 }
 
 bool kvf__encoder_takes_words(const char *method)
@@ -272,26 +272,29 @@ static double distance(const float *want, const float *emitted, double *change, 
     return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
 }
 
-/* Moves the parameters so that fwd emits flat += change. */
-static kvf_status shift(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
+kvf_status kvf__encoder_shift_values(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
 {
     const kvf__param *param = encoder->params.item;
-
-    if (encoder->n_linears) { /* l->x: left by the fwd that measured the change */
-        const kvf__encoder_linear *l = &encoder->linears[encoder->n_linears - 1];
-        return kvf__last_layer_shift(ctx, param[l->weight].value, param[l->weight + 1].value, l->x,
-                                     change, encoder->shape.P, l->in, l->out);
-    }
+    (void)ctx;
     for (int64_t i = 0; i < param->n; i++)
         param->value[i] = (float)((double)param->value[i] + change[i]);
     return KVF_OK;
+}
+
+kvf_status kvf__encoder_shift_last_layer(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
+{
+    const kvf__param *param = encoder->params.item;
+    const kvf__encoder_linear *l = &encoder->linears[encoder->n_linears - 1];
+    /* l->x: left by the fwd that measured the change */
+    return kvf__last_layer_shift(ctx, param[l->weight].value, param[l->weight + 1].value, l->x,
+                                 change, encoder->shape.P, l->in, l->out);
 }
 
 kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted target,
                                     double *residual)
 {
     expect_shape(encoder, target);
-    if (encoder->kind->projected)
+    if (!encoder->kind->shift)
         return kvf__fail(ctx, KVF_EUSAGE, "method %s cannot start from a given prefix",
                          encoder->kind->method);
     size_t n = (size_t)(encoder->shape.P * encoder->width);
@@ -309,7 +312,7 @@ kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__em
     for (int round = 0; !st && round < 3; round++) {
         st = encoder->kind->fwd(ctx, encoder, encoder->flat);
         if (!st) left = distance(want, encoder->flat, change, n);
-        if (!st && round < 2) st = shift(ctx, encoder, change);
+        if (!st && round < 2) st = encoder->kind->shift(ctx, encoder, change);
     }
     kvf__free(change);
     if (!st) *residual = left;

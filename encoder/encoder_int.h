@@ -16,7 +16,8 @@ typedef struct kvf__encoder kvf__encoder;
 
 typedef struct kvf__encoder_shape {
     int64_t L, G, P, D;
-    const kvf__kv_heads *heads; /* [L + 1] where layers differ in G and D, copied; NULL: they do not */
+    const kvf__kv_heads
+        *heads;       /* [L + 1] where layers differ in G and D, copied; NULL: they do not */
     int64_t M;        /* hidden width of `mlp` and `p-tuning`; ignored by others */
     int64_t C;        /* width of the base; needed by port embed */
     const char *form; /* of `p-tuning`: "lstm" or "mlp"; NULL: the first */
@@ -31,11 +32,10 @@ typedef struct kvf__emitted {
     kvf__vectors *vectors; /* embed */
 } kvf__emitted;
 
-/* method: "mlp" (P-tuning v2, Li & Liang: embedding [P, W], Linear(W, M), tanh, Linear(M, N)), "direct"
- * (the flat prefix [P, N] itself) or "projected" ([P, C] for each layer,
- * through its frozen projections); N = 2*L*G*D, W = G*D, or the sum over layers and the largest of
- * them. Parameters start at zero. EUSAGE:
- * unknown method, P < 1, M < 1. */
+/* method: "mlp" (P-tuning v2, Li & Liang: embedding [P, W], Linear(W, M), tanh, Linear(M, N)),
+ * "direct" (the flat prefix [P, N] itself) or "projected" ([P, C] for each layer, through its
+ * frozen projections); N = 2*L*G*D, W = G*D, or the sum over layers and the largest of them.
+ * Parameters start at zero. EUSAGE: unknown method, P < 1, M < 1. */
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
                                kvf__encoder **out);
 bool kvf__encoder_needs_projections(const char *method);
@@ -77,8 +77,8 @@ void kvf__encoder_init_random(kvf__encoder *encoder, bool ptuning_v2, uint64_t s
 kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder);
 /* Does the method start from real words as layers read them, not from what they leave there? */
 bool kvf__encoder_takes_words(const char *method);
-/* What --init is where it is not given; NULL: the general default. */
-const char *kvf__encoder_default_init(const char *method);
+/* True if the method can start from given keys and values, or vectors. */
+bool kvf__encoder_reaches(const char *method);
 /* Of such a method only: layer l reads words + l * stride, [P, C]; stride 0: all read the same. */
 void kvf__encoder_init_words(kvf__encoder *encoder, const float *words, int64_t stride);
 /* Emits `target`: `direct` copies it; `mlp` adds to its last layer the minimum-norm change that

@@ -19,6 +19,9 @@ typedef struct kvf__encoder_kind {
     kvf_status (*fwd)(kvf_ctx *ctx, kvf__encoder *encoder, float *flat);
     /* Given the gradient in encoder->flat. */
     kvf_status (*bwd)(kvf_ctx *ctx, kvf__encoder *encoder);
+    /* Changes parameters so that the next fwd emits `change` [P, width] more than the last. NULL:
+     * the kind cannot reach given values, and starts at random ones. */
+    kvf_status (*shift)(kvf_ctx *ctx, kvf__encoder *encoder, const double *change);
     kvf_status (*lr_units)(kvf_ctx *ctx, kvf__encoder *encoder, double *k); /* NULL: one for all */
 } kvf__encoder_kind;
 
@@ -38,7 +41,7 @@ struct kvf__encoder {
     const kvf__method *method;
     kvf__encoder_shape shape;
     kvf__kv_heads *heads; /* shape.heads, owned */
-    int64_t width; /* columns of the flat view: 2 * L * G * D (kv) or C (embed) */
+    int64_t width;        /* columns of the flat view: 2 * L * G * D (kv) or C (embed) */
     kvf__params params;
     void *memory; /* one block, carved into what the pointers below and in params are */
     float *flat;  /* [P, width] */
@@ -68,6 +71,11 @@ extern const kvf__encoder_kind kvf__enc_mlp, kvf__enc_direct, kvf__enc_projected
 /* Appends a parameter to the list; memory is assigned later. columns 0: a vector. */
 kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
                             int64_t columns);
+
+/* Values of `shift`: for a kind whose only parameter is what it emits, and for one that ends in a
+ * linear layer. */
+kvf_status kvf__encoder_shift_values(kvf_ctx *ctx, kvf__encoder *encoder, const double *change);
+kvf_status kvf__encoder_shift_last_layer(kvf_ctx *ctx, kvf__encoder *encoder, const double *change);
 
 /* ---- linear layers (linear.c) ---------------------------------------------------------------- */
 

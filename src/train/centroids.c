@@ -347,9 +347,8 @@ static kvf_status one_head(const centroids *c, int64_t l, int64_t g, const kvf__
     KVF_TRY(kvf__carve_block(c->ctx, lay_out, &w, &w.memory));
     take_queries(c, g, attn, &w);
     whiten(&w);
-    find_centroids(
-        &w, kvf__rng_make(c->seed, ((uint64_t)CENTROID_STREAM << 32) + 1 +
-                                       (uint64_t)(l * out->G + g)));
+    find_centroids(&w, kvf__rng_make(c->seed, ((uint64_t)CENTROID_STREAM << 32) + 1 +
+                                                  (uint64_t)(l * out->G + g)));
     solve_keys(&w);
     score_keys(&w);
     sharpen(&w);
@@ -411,10 +410,7 @@ static kvf_status ask(kvf__trainer *t, const kvf__dataset *rows, kvf__prefix *ta
 {
     const kvf__desc *desc = kvf__model_desc(t->base->model);
     const kvf__evaluator_options how = {.batch_tokens = INT64_MAX};
-    centroids c = {.ctx = t->ctx,
-                   .out = target,
-                   .labels = rows->n_labels,
-                   .seed = t->options.seed};
+    centroids c = {.ctx = t->ctx, .out = target, .labels = rows->n_labels, .seed = t->options.seed};
     const kvf__subject subject = {.condition.position_start = t->id.position_start,
                                   .queries = &c.queries};
     const size_t heads = (size_t)(c.labels * desc->H), D = (size_t)target->D;

@@ -166,8 +166,7 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     if (t->ranks) kvf__batch_sizes_raise(&sizes, &least); /* a rank may never get a row */
     *limits = kvf__limits_for(&sizes, t->id.P, true);
     limits->recompute = t->options.recompute ||
-                        (t->options.stream_layers &&
-                         !KVF__GIVEN(&t->options, recompute));
+                        (t->options.stream_layers && !KVF__GIVEN(&t->options, recompute));
     limits->row_dropout = by_rows;
     limits->infix = t->id.infix;
     limits->base_dropout = t->options.base_dropout > 0;

@@ -111,8 +111,7 @@ static kvf_status receive_options(kvf__trainer *t, int64_t bytes)
     kvf__free(text);
     if (st) return st;
     t->output.is_resumed = true;
-    return kvf__options_resume(t->ctx, t->options.out, &t->options,
-                                     t->output.resumed.options);
+    return kvf__options_resume(t->ctx, t->options.out, &t->options, t->output.resumed.options);
 }
 
 static kvf_status receive_decision(kvf__trainer *t)

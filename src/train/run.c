@@ -39,8 +39,7 @@ static kvf_status borrow_base(kvf__trainer *t, kvf_base_options *options, const 
         (!base->lora || strcmp(t->options.lora, base->lora) != 0))
         return kvf__fail(t->ctx, KVF_EUSAGE, "--lora %s: the base is open %s", t->options.lora,
                          base->lora ? "with another" : "without one");
-    if (!KVF__GIVEN(&t->options, weight_dtype) &&
-        form->what != KVF__TRAIN_EVERYTHING)
+    if (!KVF__GIVEN(&t->options, weight_dtype) && form->what != KVF__TRAIN_EVERYTHING)
         options->weight_dtype = t->options.weight_dtype = base->weight_dtype;
     if (changes) return kvf__base_copy_as(t->ctx, base, options, form, &t->base);
     KVF_TRY(kvf__base_add_backward(t->ctx, base));
@@ -108,50 +107,6 @@ static kvf_status decide_template(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* What matching lacks: keys and values to solve for, and rows of a language model that ask. */
-static const char *match_lacks(const kvf__trainer *t)
-{
-    const kvf_train_options *o = &t->options;
-    const kvf__desc *desc = kvf__model_desc(t->base->model);
-    if (t->tuned.method->port != KVF__PORT_KV || kvf__encoder_takes_words(o->method))
-        return "method mlp or direct";
-    if (o->named_data.n || strcmp(o->task, "lm")) return "one task, lm";
-    if (!desc->block.causal || desc->encoder) return "a causal base";
-    if (desc->by_layer.shape) return "layers that do not differ";
-    return o->infix ? "a prefix in front of rows" : NULL;
-}
-
-/* The same of centroids, which any rows ask for. */
-static const char *centroids_lack(const kvf__trainer *t)
-{
-    const kvf_train_options *o = &t->options;
-    const kvf__desc *desc = kvf__model_desc(t->base->model);
-    if (t->tuned.method->port != KVF__PORT_KV || kvf__encoder_takes_words(o->method))
-        return "method mlp or direct";
-    if (o->named_data.n) return "one task";
-    const kvf__position_kind kind = desc->position.kind;
-    if (desc->encoder || kind == KVF__POS_RELATIVE || kind == KVF__POS_BIAS)
-        return "attention without relative positions";
-    if (desc->by_layer.shape) return "layers that do not differ";
-    return o->infix ? "a prefix in front of rows" : NULL;
-}
-
-/* Where --init is left open: what suits method and base. Rows may turn out too few to match
- * (match_rows.c). */
-static const char *open_start(const kvf__trainer *t)
-{
-    const kvf_train_options *o = &t->options;
-    const char *of_method = kvf__encoder_default_init(o->method);
-    if (of_method) return of_method;
-    const bool elsewhere = o->init_from || o->init_encoder || o->log_weight || t->rows.feed;
-    if (t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->block.causal) {
-        const bool reached = strcmp(o->method, "mlp") || o->prefix_length <= o->encoder_hidden;
-        return elsewhere || o->lr_per_parameter || !reached || centroids_lack(t) ? "random"
-                                                                                 : "centroids";
-    }
-    return elsewhere || match_lacks(t) ? "vocab" : "match";
-}
-
 /* What a step of the values by Muon lacks: a prefix of equal heads that is stepped itself. */
 static const char *muon_lacks(const kvf__trainer *t)
 {
@@ -173,26 +128,6 @@ static kvf_status decide_value_optimizer(kvf__trainer *t)
                           !o->lr_per_parameter;
     if (o->values_muon && lacks)
         return kvf__fail(t->ctx, KVF_EUSAGE, "--value-optimizer muon: want %s", lacks);
-    return KVF_OK;
-}
-
-static kvf_status decide_start(kvf__trainer *t)
-{
-    kvf_train_options *o = &t->options;
-    if (!t->output.is_resumed && !o->init)
-        o->init = open_start(t);
-    if (!kvf__method_has_length(o->method)) o->init = "random";
-    if (!strcmp(o->init, "match") && !t->output.is_resumed && match_lacks(t))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--init match: want %s", match_lacks(t));
-    if (!strcmp(o->init, "centroids") && !t->output.is_resumed && centroids_lack(t))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--init centroids: want %s", centroids_lack(t));
-    bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
-    if (alone && !t->output.is_resumed && KVF__GIVEN(o, init_ptuning_v2) &&
-        strcmp(o->init, "random"))
-        return kvf__fail(t->ctx, KVF_EUSAGE,
-                         "--init-scheme is for --init random: method %s has no other weights to "
-                         "draw",
-                         o->method);
     return KVF_OK;
 }
 
@@ -315,7 +250,7 @@ static kvf_status decide(kvf__trainer *t)
     KVF_TRY(decide_template(t));
     if (!t->options.prefix_length) /* of tags (docs/measured.md) */
         t->options.prefix_length = kvf__model_desc(t->base->model)->block.causal ? 20 : 40;
-    KVF_TRY(decide_start(t));
+    KVF_TRY(kvf__start_decide(t));
     KVF_TRY(decide_value_optimizer(t));
     return fill_identity(t);
 }

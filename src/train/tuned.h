@@ -48,7 +48,8 @@ size_t kvf__trainer_own_params(const struct kvf__trainer *trainer);
 kvf_status kvf__tasks_make_heads(struct kvf__trainer *trainer);
 kvf_status kvf__tasks_list_params(struct kvf__trainer *trainer, kvf__params *out);
 kvf__params *kvf__task_head_params(const kvf__train_task *task);
-/* Starting values, by --init and its kin (init.c). */
+/* start.c: chooses --init where it is not given, and checks it; sets the starting values. */
+kvf_status kvf__start_decide(struct kvf__trainer *trainer);
 kvf_status kvf__trainer_start_values(struct kvf__trainer *trainer);
 /* --init match without a feed that has a start of its own (match_rows.c): *target, zeros so far,
  * becomes what rows of the only task's data are as a context. They have too few tokens: EUSAGE, or

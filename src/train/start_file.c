@@ -1,118 +1,10 @@
-/* Starting values of the encoder. `text` and `vocab` take the keys and values that the bare base
- * computes for P real tokens: a prefix that already lies where the base's own K/V lie; or, at port
- * embed, the tokens' embeddings. Encoders that end in a linear layer reach such a target exactly,
- * by solving that layer; one whose parameters are inputs of layers takes the embeddings too. */
+/* Starting values from files: --init-from, --init-kv, --init-encoder, and the heads that come with
+ * them. */
 #include "encoder_run.h"
 #include "low_rank.h"
-#include "trainer.h"
+#include "start.h"
 
 #include <string.h>
-
-#define VOCAB_STREAM 0x766f6361 /* "voca": apart from the streams of random weights */
-
-/* Whose keys and values are asked for on a base that puts tokens of its own around them. */
-static bool reads_both_ways(const kvf__trainer *t)
-{
-    return t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->block.causal;
-}
-
-static kvf_status text_ids(kvf__trainer *t, int32_t *ids)
-{
-    const char *text = t->options.init_text;
-    kvf__render plain = t->rows.renderer.render;
-    plain.wrap_prompts = false;
-    plain.pattern = NULL;
-    kvf__ids found = {0};
-    size_t bytes = strlen(text);
-    KVF_TRY(kvf__utf8_check(t->ctx, "--init-text", text, bytes, false));
-    kvf_status st = reads_both_ways(t)
-                        ? kvf__encode(t->ctx, t->base->tokenizer, text, bytes, false, &found)
-                        : kvf__render_prompt(t->ctx, &plain, text, bytes, &found);
-    if (!st && !found.n) st = kvf__fail(t->ctx, KVF_EUSAGE, "--init-text: the text has no tokens");
-    for (int64_t p = 0; !st && p < t->id.P; p++)
-        ids[p] = found.data[(size_t)p % found.n];
-    kvf__ids_done(&found);
-    return st;
-}
-
-static void vocab_ids(kvf__trainer *t, int32_t *ids)
-{
-    const kvf__tokenizer *tokenizer = t->base->tokenizer;
-    kvf__rng rng = kvf__rng_make(t->options.seed, (uint64_t)VOCAB_STREAM << 32);
-    uint64_t V = (uint64_t)kvf__vocab_size(tokenizer);
-    for (int64_t p = 0; p < t->id.P; p++) {
-        /* A vocabulary without ordinary tokens would never end the search: after many tries any id
-         * will do. */
-        int tries = 0;
-        do
-            ids[p] = (int32_t)kvf__rng_below(&rng, V);
-        while (!kvf__token_is_ordinary(tokenizer, ids[p]) && ++tries < 100000);
-    }
-}
-
-/* The tokens that `text` or `vocab` start from: *ids [P]. */
-static kvf_status start_ids(kvf__trainer *t, int32_t **out)
-{
-    int32_t *ids = NULL;
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)t->id.P, sizeof *ids, &ids));
-    kvf_status st = KVF_OK;
-    if (!strcmp(t->options.init, "text"))
-        st = text_ids(t, ids);
-    else
-        vocab_ids(t, ids);
-    if (st)
-        kvf__free(ids);
-    else
-        *out = ids;
-    return st;
-}
-
-static kvf_status target_from_base(kvf__trainer *t, kvf__emitted target)
-{
-    int32_t *ids = NULL;
-    KVF_TRY(start_ids(t, &ids));
-    kvf_status st = target.prefix ? kvf__base_keys_values(t->ctx, t->base, ids, target.prefix, NULL)
-                                  : KVF_OK;
-    if (!st && t->id.pre_rope)
-        st = kvf__model_rotate_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0,
-                                      true);
-    if (!st && target.vectors)
-        kvf__model_embedding(t->base->model, ids, t->id.P, target.vectors->x);
-    kvf__free(ids);
-    return st;
-}
-
-/* A method whose parameters are inputs: of every layer what it reads of the words, where nothing
- * lies between that and its projections; else their embeddings. */
-static kvf_status start_from_words(kvf__trainer *t)
-{
-    int64_t P = t->id.P, C = kvf__model_desc(t->base->model)->C, n = P * C;
-    bool layers = reads_both_ways(t);
-    int32_t *ids = NULL;
-    float *words = NULL;
-    const kvf__kv_shape shape = kvf__identity_kv(&t->id);
-    kvf__prefix kv = {0};
-    kvf_status st;
-
-    st = start_ids(t, &ids);
-    if (st) goto out;
-    st = kvf__alloc_array(t->ctx, (size_t)(layers ? t->id.L * n : n), sizeof *words, &words);
-    if (!st && layers) st = kvf__prefix_create(t->ctx, &kv, &shape, P);
-    if (st) goto out;
-    if (layers)
-        st = kvf__base_keys_values(t->ctx, t->base, ids, &kv, words);
-    else
-        kvf__model_embedding(t->base->model, ids, P, words);
-    if (st) goto out;
-    kvf__encoder_init_words(t->tuned.encoder, words, layers ? n : 0);
-    kvf__trainer_note(t, "start: %s, %s of words", t->options.init,
-                      layers ? "inputs of the layers" : "embeddings");
-out:
-    kvf__prefix_done(&kv);
-    kvf__free(ids);
-    kvf__free(words);
-    return st;
-}
 
 /* Keys of a prefix before rows are stored rotated, those of one inside rows are not. */
 static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__identity *from)
@@ -158,8 +50,8 @@ static kvf_status copy_target(kvf__trainer *t, const char *path, const kvf_prefi
 }
 
 /* Its heads are another matter: which of them is taken, their labels decide. */
-static kvf_status target_from_file(kvf__trainer *t, const char *path, kvf_prefix *file,
-                                   kvf__emitted target)
+kvf_status kvf__start_target_file(kvf__trainer *t, const char *path, kvf_prefix *file,
+                                  kvf__emitted target)
 {
     KVF_TRY(
         kvf__identity_check(t->ctx, path, &file->file.id, t->base, t->options.allow_other_base));
@@ -321,7 +213,7 @@ static kvf_status values_from_run(kvf__trainer *t, const char *path, kvf__artifa
     return heads_from(t, path, what, run->id.task, &head);
 }
 
-static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
+kvf_status kvf__start_safetensors(kvf__trainer *t, const char *path)
 {
     kvf__weights weights = {0};
     KVF_TRY(kvf__safetensors_open(t->ctx, path, &weights));
@@ -330,63 +222,15 @@ static kvf_status values_from_safetensors(kvf__trainer *t, const char *path)
     return st;
 }
 
-/* file NULL: what the base computes for words, or what the rows' own start is. */
-static kvf_status find_target(kvf__trainer *t, kvf_prefix *file, kvf__emitted target)
-{
-    const kvf__feed *feed = t->rows.feed;
-    if (file) return target_from_file(t, file->path, file, target);
-    if (!strcmp(t->options.init, "centroids")) return kvf__centroids(t, target.prefix);
-    const bool match = !strcmp(t->options.init, "match");
-    if (match && t->tuned.log_weight.n) KVF_TRY(kvf__prefix_weigh(t->ctx, target.prefix));
-    if (match)
-        KVF_TRY(feed && feed->start ? feed->start(feed->user, t, target.prefix)
-                                    : kvf__match_rows(t, target.prefix));
-    if (strcmp(t->options.init, "match")) return target_from_base(t, target);
-    return kvf__log_weight_from(t, "--init match", target.prefix->log_weight);
-}
-
-static kvf_status reach_target(kvf__trainer *t, kvf_prefix *file, double *residual)
-{
-    kvf__prefix prefix = {0};
-    kvf__vectors vectors = {0};
-    kvf__emitted target = {0};
-    char words[32];
-    kvf_status st;
-    if (t->tuned.emitted.vectors) {
-        target.vectors = &vectors;
-        st = kvf__vectors_init(t->ctx, &vectors, t->tuned.vectors.P, t->tuned.vectors.C);
-    } else {
-        target.prefix = &prefix;
-        st = kvf__prefix_like(t->ctx, &prefix, &t->tuned.prefix);
-    }
-    if (!st) st = find_target(t, file, target);
-    if (!st) st = kvf__encoder_init_target(t->ctx, t->tuned.encoder, target, residual);
-    snprintf(words, sizeof words, "--init %s", t->options.init);
-    if (!st)
-        st = kvf__encoder_check_fit(t->ctx, t->tuned.encoder, file ? file->path : words, *residual,
-                                    t->options.approximate);
-    kvf__prefix_done(&prefix);
-    kvf__vectors_done(&vectors);
-    return st;
-}
-
-static kvf_status start_from_base(kvf__trainer *t)
-{
-    double residual = 0;
-    KVF_TRY(reach_target(t, NULL, &residual));
-    kvf__trainer_note(t, "start: %s, relative residual %.1e", t->options.init, residual);
-    return KVF_OK;
-}
-
 /* What a file conditions its base with is a target; with_head: --init-kv takes no more than that.
  */
-static kvf_status start_from_prefix(kvf__trainer *t, const char *path, bool with_head)
+kvf_status kvf__start_prefix(kvf__trainer *t, const char *path, bool with_head)
 {
     kvf_prefix *file = NULL;
     double residual = 0;
     char what[80];
     KVF_TRY(kvf_prefix_open_on(t->ctx, path, t->base, KVF_CHECKPOINT_DEFAULT, &file));
-    kvf_status st = reach_target(t, file, &residual);
+    kvf_status st = kvf__start_reach(t, file, NULL, &residual);
     snprintf(what, sizeof what, "its %s (relative residual %.1e)",
              file->file.vectors.P ? "virtual tokens" : "keys and values", residual);
     if (!st && with_head)
@@ -400,15 +244,15 @@ static kvf_status start_from_prefix(kvf__trainer *t, const char *path, bool with
     return st;
 }
 
-static kvf_status start_from_file(kvf__trainer *t, const char *path)
+kvf_status kvf__start_file(kvf__trainer *t, const char *path)
 {
     kvf__kind kind = KVF__KIND_ANY;
     kvf__artifact run = {0};
     KVF_TRY(kvf__kind_of(t->ctx, path, &kind));
-    if (kind != KVF__KIND_RUN) return start_from_prefix(t, path, true);
+    if (kind != KVF__KIND_RUN) return kvf__start_prefix(t, path, true);
     kvf_status st = kvf__artifact_read(t->ctx, path, kind, &run);
     if (!st)
-        st = strcmp(run.id.method, t->options.method) ? start_from_prefix(t, path, true)
+        st = strcmp(run.id.method, t->options.method) ? kvf__start_prefix(t, path, true)
                                                       : values_from_run(t, path, &run);
     kvf__artifact_done(&run);
     return st;
@@ -416,7 +260,7 @@ static kvf_status start_from_file(kvf__trainer *t, const char *path)
 
 /* Port block starts from the base as it is; adapters at nothing. --init-from: from where others
  * came, in the same shape. Of a base file, which is the base then, no more than a head is left. */
-static kvf_status block_values(kvf__trainer *t)
+kvf_status kvf__start_block(kvf__trainer *t)
 {
     const char *path = t->options.init_from;
     kvf__adapters *adapters = kvf__model_adapters(t->base->model);
@@ -433,35 +277,4 @@ static kvf_status block_values(kvf__trainer *t)
                         &file->file.head);
     kvf_prefix_free(file);
     return st;
-}
-
-/* What nothing is solved for cannot be approximate. */
-static kvf_status check_approximate(kvf__trainer *t)
-{
-    const kvf_train_options *o = &t->options;
-    bool free = !o->init_from && (!strcmp(o->init, "random") || !strcmp(o->init, "zero"));
-    if (!o->approximate || !(o->init_encoder || free)) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "--approximate: --init%s has no target to come near",
-                     o->init_encoder            ? "-encoder"
-                     : !strcmp(o->init, "zero") ? " zero"
-                                                : " random");
-}
-
-static kvf_status start_encoder(kvf__trainer *t)
-{
-    const kvf_train_options *o = &t->options;
-    if (o->init_encoder) return values_from_safetensors(t, o->init_encoder);
-    kvf__encoder_init_random(t->tuned.encoder, o->init_ptuning_v2, o->seed);
-    if (o->init_from) return start_from_file(t, o->init_from);
-    if (!strcmp(o->init, "random")) return KVF_OK;
-    if (!strcmp(o->init, "zero")) return kvf__encoder_init_zero(t->ctx, t->tuned.encoder);
-    if (!strcmp(o->init, "kv")) return start_from_prefix(t, o->init_kv, false);
-    return kvf__encoder_takes_words(o->method) ? start_from_words(t) : start_from_base(t);
-}
-
-kvf_status kvf__trainer_start_values(kvf__trainer *t)
-{
-    KVF_TRY(check_approximate(t));
-    KVF_TRY(t->tuned.encoder ? start_encoder(t) : block_values(t));
-    return kvf__log_weight_start(t);
 }
