@@ -1,7 +1,7 @@
 /* distill on the toy base: a document or a system prompt becomes a prefix whose held-out loss lies
  * between that of the bare base and that of the base that reads the document; the run is an
  * ordinary one, resumable to the bit; and what is refused. */
-#include <kvfold/study.h>
+#include <kvfold/distill.h>
 
 #include "distill_int.h"
 #include "toy_run.h"

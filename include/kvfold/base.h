@@ -22,7 +22,7 @@
  * Options of a newer program that set what this library does not know, or were never begun, are
  * refused: all of `reserved` must be zero (EUSAGE). The options of training can be had without
  * their struct, see kvf_train_options_create(). What is declared only where KVF_EXPERIMENTAL is
- * defined before the first include (bench.h, serve.h, study.h, the tools of merge.h) may change in
+ * defined before the first include (bench.h, distill.h, lab.h, serve.h, the tools of merge.h) may change in
  * every release; programs that use it need its symbol version KVFOLD_EXPERIMENTAL.
  */
 #ifndef KVFOLD_BASE_H

@@ -12,8 +12,9 @@
 #include <kvfold/train.h>
 #ifdef KVF_EXPERIMENTAL
 #include <kvfold/bench.h>
+#include <kvfold/distill.h>
+#include <kvfold/lab.h>
 #include <kvfold/serve.h>
-#include <kvfold/study.h>
 #endif
 
 #endif

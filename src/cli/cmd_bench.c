@@ -165,5 +165,6 @@ const cli_command cli_bench = {
              "spoils it: see the load first.\n",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),
+    .lab = true,
     .run = run,
 };

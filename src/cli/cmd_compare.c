@@ -342,5 +342,6 @@ const cli_command cli_compare = {
     .refusal = kvf__compare_refusal,
     .sections = &cli_train,
     CLI_ROWS(OPTIONS),
+    .lab = true,
     .run = run,
 };

@@ -80,5 +80,6 @@ const cli_command cli_prune = {
     .required = "out base data",
     CLI_ROWS(OPTIONS),
     .operands = 1,
+    .lab = true,
     .run = run,
 };

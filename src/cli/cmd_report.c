@@ -66,5 +66,6 @@ const cli_command cli_report = {
              "overlong>data data>base",
     CLI_ROWS(OPTIONS),
     .operands = 1,
+    .lab = true,
     .run = run,
 };

@@ -153,5 +153,6 @@ const cli_command cli_sweep = {
     .train_offset = offsetof(kvf_sweep_options, train),
     .refusal = kvf__sweep_refusal,
     CLI_ROWS(OPTIONS),
+    .lab = true,
     .run = run,
 };

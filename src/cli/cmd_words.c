@@ -98,5 +98,6 @@ const cli_command cli_words = {
     .required = "base",
     CLI_ROWS(OPTIONS),
     .operands = 1,
+    .lab = true,
     .run = run,
 };

@@ -334,7 +334,7 @@ static int check_row(const cli_comparison *c, const cli_compared *row)
     }
     if (!st && row->init) st = kvf_train_set(ctx, &o, "init", row->init);
     if (!st) {
-        st = kvf__compare_check(ctx, &o);
+        st = kvf__train_options_check(ctx, &o);
         at = st ? named_in(c, row, kvf_ctx_error(ctx)) : NULL;
     }
     return st ? bad_row(c, row, at, kvf_ctx_error(ctx)) : CLI_OK;

@@ -103,6 +103,9 @@ static int run_command(const cli_command *command, int argc, char **argv)
     int code = cli_parse(&call, argc - 2, argv + 2);
     if (!code && call.help) {
         cli_help_command(command);
+    } else if (!code && command->lab && !kvf__has_lab) {
+        code = cli_fail(command,
+                        "this kvfold was built without the lab: build it with -Dlab=enabled");
     } else if (!code) {
         wait_passively(argv);
         code = run_parsed(&call);

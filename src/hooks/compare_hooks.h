@@ -6,10 +6,6 @@
 #include <kvfold/json.h>
 #include <kvfold/train.h>
 
-/* Whether a run may have these options, as far as that is known before its files are read. EUSAGE.
- */
-kvf_status kvf__compare_check(kvf_ctx *ctx, const kvf_train_options *options);
-
 /* What the runs of a comparison come to. object has "runs", one for each run as `train --json`
  * prints it and with "name" (of the method, equal for runs that differ by their seed alone), "seed"
  * and "file" (the run file); and "reference", the name that differences are to, may be absent.

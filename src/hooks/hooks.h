@@ -14,6 +14,9 @@ void kvf__ctx_fail_allocation(kvf_ctx *ctx, int64_t n);
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
+/* False in a build without src/lab, whose functions then give EUNSUPPORTED. */
+extern const bool kvf__has_lab;
+
 /* EUSAGE where a launcher of parallel programs started several processes: only training is divided
  * among them. what: "a sweep". */
 kvf_status kvf__check_alone(kvf_ctx *ctx, const char *what);

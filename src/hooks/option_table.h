@@ -11,6 +11,7 @@
 #ifndef KVF_OPTION_TABLE_H
 #define KVF_OPTION_TABLE_H
 
+#include <kvfold/train.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -98,6 +99,8 @@ const char *kvf__compare_refusal(const char *name);
 /* Why all runs of a sweep, and all rows of a comparison, have the same value; NULL: they may
  * differ. */
 const char *kvf__option_shared(const char *name);
+/* Checks a new run's options, as far as that is possible before its files are read. EUSAGE. */
+kvf_status kvf__train_options_check(kvf_ctx *ctx, const kvf_train_options *options);
 /* True if the method has this option of train. It refuses others that are given. */
 bool kvf__train_option_applies(const char *name, const char *method);
 

@@ -479,3 +479,11 @@ kvf_status kvf__options_check(kvf_ctx *ctx, kvf_train_options *o)
     decide(o, &defaults);
     return KVF_OK;
 }
+
+kvf_status kvf__train_options_check(kvf_ctx *ctx, const kvf_train_options *options)
+{
+    kvf_train_options checked = *options;
+    KVF_TRY(kvf__options_require(ctx, &checked));
+    KVF_TRY(kvf__options_imply(ctx, &checked));
+    return kvf__options_check(ctx, &checked);
+}

@@ -8,7 +8,7 @@
 #include "outfile.h"
 #include "report_int.h"
 
-#include <kvfold/study.h>
+#include <kvfold/lab.h>
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef KVF_DISTILL_INT_H
 #define KVF_DISTILL_INT_H
 
-#include <kvfold/study.h>
+#include <kvfold/distill.h>
 
 #include "generate.h"
 #include "match.h"

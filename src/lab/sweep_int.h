@@ -3,7 +3,7 @@
 #ifndef KVF_SWEEP_INT_H
 #define KVF_SWEEP_INT_H
 
-#include <kvfold/study.h>
+#include <kvfold/lab.h>
 
 #include "trainer.h"
 

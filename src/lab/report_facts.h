@@ -2,7 +2,7 @@
 #ifndef KVF_REPORT_FACTS_H
 #define KVF_REPORT_FACTS_H
 
-#include <kvfold/study.h>
+#include <kvfold/lab.h>
 
 #include "renderer.h"
 

@@ -5,15 +5,17 @@
  * The share is PEFT's: trained values of all there are, those of the base and those that the method
  * adds to it. */
 #include "compare_hooks.h"
+#include "hooks.h"
 
 #include "artifact.h"
 #include "json_pack.h"
 #include "open_base.h"
-#include "options.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+const bool kvf__has_lab = true;
 
 typedef struct compared_run {
     const kvf_json *row;
@@ -288,12 +290,4 @@ kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object
     kvf__free(c.values);
     kvf__free(c.steps);
     return st;
-}
-
-kvf_status kvf__compare_check(kvf_ctx *ctx, const kvf_train_options *options)
-{
-    kvf_train_options checked = *options;
-    KVF_TRY(kvf__options_require(ctx, &checked));
-    KVF_TRY(kvf__options_imply(ctx, &checked));
-    return kvf__options_check(ctx, &checked);
 }

@@ -14,7 +14,7 @@
 #include "merge_int.h"
 #include "outfile.h"
 
-#include <kvfold/study.h>
+#include <kvfold/lab.h>
 #include <math.h>
 #include <string.h>
 

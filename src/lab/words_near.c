@@ -12,7 +12,7 @@
 #include "matmul.h"
 #include "renderer.h"
 
-#include <kvfold/study.h>
+#include <kvfold/lab.h>
 #include <math.h>
 #include <string.h>
 
