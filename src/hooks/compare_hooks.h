@@ -1,4 +1,4 @@
-/* What `compare` has of src/study: its runs, as the objects that it prints, made one object and a
+/* What `compare` has of src/lab: its runs, as the objects that it prints, made one object and a
  * page. */
 #ifndef KVF_COMPARE_HOOKS_H
 #define KVF_COMPARE_HOOKS_H

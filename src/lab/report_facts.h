@@ -1,4 +1,4 @@
-/* One report on its way: what is being looked at, and what was found. Private to src/study. */
+/* One report on its way: what is being looked at, and what was found. Private to src/lab. */
 #ifndef KVF_REPORT_FACTS_H
 #define KVF_REPORT_FACTS_H
 
@@ -9,7 +9,7 @@
 typedef struct kvf__report_facts {
     kvf_ctx *ctx;
     const kvf_report_options *options;
-    kvf_json *facts; /* as src/report wants them */
+    kvf_json *facts; /* as src/lab wants them */
     kvf_json *notes; /* a member of facts */
     kvf__history history;
     kvf_prefix *prefix; /* NULL: not to be had without its base */

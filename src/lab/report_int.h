@@ -1,6 +1,6 @@
 /* The pages of `kvfold report` and `kvfold compare`: one HTML file that needs no other.
  *
- * This folder draws; what is drawn was found out by others (src/study/report_page.c, compare.c) and
+ * This folder draws; what is drawn was found out by others (src/lab/report_page.c, compare.c) and
  * comes as JSON, in the words of kvf_inspect(), and as the history of a run. Every text in it may
  * be hostile: names of files and tensors, options, words, generations. Equal facts, equal bytes. */
 #ifndef KVF_REPORT_INT_H

@@ -1,4 +1,4 @@
-/* kvf_report(): opens what is looked at, gathers facts as JSON, and has src/report draw them.
+/* kvf_report(): opens what is looked at, gathers facts as JSON, and has src/lab draw them.
  *
  * What a method or a base cannot show is left out with a note on the page. The file's own story
  * needs no base, except norms of methods that read it to emit their prefix. */

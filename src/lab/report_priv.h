@@ -1,5 +1,5 @@
 /* The parts of the page: the writer that escapes, axes, charts, heat maps, tables. Private to
- * src/report.
+ * src/lab.
  *
  * Pictures are drawn in a square of 1000 x 1000 that is stretched to the space there is, with lines
  * that keep their width; labels are HTML around it, so that they stay legible on a phone. All

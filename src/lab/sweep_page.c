@@ -1,5 +1,5 @@
 /* DIR/sweep.html: the ranked runs of a sweep and their curves on one page, in the form in which
- * src/report draws comparisons. Curves come from the runs' files. */
+ * src/lab draws comparisons. Curves come from the runs' files. */
 #include "artifact.h"
 #include "json_pack.h"
 #include "outfile.h"

@@ -1,5 +1,5 @@
 /* The page for people at GET /, made when the library is built: web_page.html with web_page.js and
- * the styles of src/report and web_page.css inside. It uses the paths that every client has. */
+ * the styles of src/lab and web_page.css inside. It uses the paths that every client has. */
 #ifndef KVF_WEB_PAGE_H
 #define KVF_WEB_PAGE_H
 

@@ -31,11 +31,11 @@ done
 train 2 --out no.h5 --stream-layers on --weight-dtype int8
 err_is 'kvfold: train: --stream-layers: not with --weight-dtype; try kvfold train --help'
 run 2 train --base model --data train.jsonl --out no.h5 --method full --weight-dtype bf16
-err_is 'kvfold: train: --weight-dtype is for frozen weights; method full trains them; try kvfold train --help'
+err_is 'kvfold: train: --weight-dtype: not with --method full; try kvfold train --help'
 run 2 train --base model --data train.jsonl --out no.h5 --method full --stream-layers on
-err_is 'kvfold: train: --stream-layers is for frozen weights; method full trains them; try kvfold train --help'
+err_is 'kvfold: train: --stream-layers: not with --method full; try kvfold train --help'
 train 2 --out no.h5 --method p-tuning --unfreeze base --stream-layers on
-err_is 'kvfold: train: --stream-layers is for frozen weights; --unfreeze base trains them; try kvfold train --help'
+err_is 'kvfold: train: --stream-layers: not with --unfreeze; try kvfold train --help'
 run 2 eval --base model --data valid.jsonl --weight-dtype int4
 run 2 eval --base model --data valid.jsonl --weight-dtype int8 --stream-layers on
 absent no.h5

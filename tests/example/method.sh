@@ -28,7 +28,7 @@ cp "$source/src/options/method.c" "$out/method.c"
 } >"$out/enc_tied.c"
 
 # 3. its name in two files
-name=$(line '^ *`kvf__enc_tied`')
+name=$(sed -n 's/^const kvf__encoder_kind \(kvf__enc_[a-z]*\) .*/\1/p' "$out/enc_tied.c")
 sed "s/extern const kvf__encoder_kind /&$name, /" "$source/encoder/encoder_priv.h" >"$out/encoder_priv.h"
 sed "s/KINDS\[\] = {/&\&$name, /" "$source/encoder/encoder.c" >"$out/encoder.c"
 

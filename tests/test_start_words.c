@@ -203,7 +203,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("init_words");
+    Suite *suite = suite_create("start_words");
     TCase *core = ck_case(suite, "core", setup, teardown, 60);
     TCase *limits = ck_case(suite, "limits", setup, teardown, 60);
 
