@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const double MOST = (double)KVF__MOST_LOG_WEIGHT;
-_Static_assert(KVF__MOST_START_MASS == (double)KVF__MOST_LOG_WEIGHT, "one limit for both");
+_Static_assert((int)KVF__MOST_START_MASS == (int)KVF__MOST_LOG_WEIGHT, "one limit for both");
 
 static bool is_start_given(const kvf_train_options *o)
 {
