@@ -305,7 +305,6 @@ run_contained() {
   build -Dtests=enabled
   say "$1 hostile HDF5 files"
   tests/fuzz/h5_contained.sh build "$2" "$3" "$1"
-  export LSAN_OPTIONS="suppressions=$PWD/tests/fuzz/leaks_of_hdf5.txt:print_suppressions=0"
   build_storm address gcc -Db_sanitize=address,undefined
   say "$((($1 + 19) / 20)) of them under the address sanitizer"
   tests/fuzz/h5_contained.sh build-storm-address "$2" "$3" $((($1 + 19) / 20))
@@ -322,7 +321,6 @@ blow_storm() {
 run_storm() {
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES check clang libclang-rt-dev libomp-dev
-  export LSAN_OPTIONS="suppressions=$PWD/tests/fuzz/leaks_of_hdf5.txt:print_suppressions=0"
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
   build_storm address gcc -Db_sanitize=address,undefined
   blow_storm address "$1" "$2" 2

@@ -8,6 +8,8 @@ build=$(realpath "$1")
 kvfold=$build/kvfold
 golden=$(realpath "$(dirname "$0")/../golden")
 here=$PWD
+LSAN_OPTIONS=suppressions=$(realpath "$(dirname "$0")/leaks_of_hdf5.txt"):print_suppressions=0 # of damaged files
+export LSAN_OPTIONS
 work=$(mktemp -d)
 trap 'cd "$here"; mv "$work"/h5_contained-*.h5 . 2>/dev/null || :; rm -rf "$work"' EXIT
 cd "$work"
