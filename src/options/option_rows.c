@@ -13,7 +13,6 @@ enum {
     UNSET = KVF__UNSET,
     ONE_TASK = KVF__ONE_TASK,
     TASKS = KVF__TASKS,
-    NAMED = KVF__NAMED,
     CAUSAL = KVF__CAUSAL,
     STACKS = KVF__STACKS,
     ONE_STACK = KVF__ONE_STACK
@@ -90,9 +89,9 @@ static const kvf__option ROWS[] = {
     ROW("data", "FILE", "", KVF_TEXT, data,
         "training data: JSON, JSONL, TSV, CSV, CoNLL, SQuAD, SuperGLUE or plain text, or these "
         "gzipped; NAME=FILE, for each of several tasks that share a prefix",
-        .rules = LOCAL | DISTILL | NAMED),
+        .rules = LOCAL | DISTILL),
     ROW("valid", "FILE", "", KVF_TEXT, valid, "held-out data for validation",
-        .rules = LOCAL | DISTILL | NAMED),
+        .rules = LOCAL | DISTILL),
     ROW("out", "RUN.h5", "", KVF_TEXT, out, "run file to write", .rules = LOCAL | DISTILL,
         .sweep = "a run's file is named after the run", .compare = ""),
     ROW("resume", NULL, "", KVF_FLAG, resume, "continue the run file named by --out",
@@ -109,7 +108,7 @@ static const kvf__option ROWS[] = {
     ROW("task", "lm|seq-cls|token-cls|qa|multiple-choice", "lm", KVF_WORD, task,
         "what the base is tuned for; all but lm train a head too; NAME=KIND for one of several "
         "tasks",
-        .rules = NAMED),
+        .rules = 0),
     ROW("method", KVF__METHOD_CHOICES, "mlp", KVF_WORD, method, "what is trained: see help methods",
         .rules = DISTILL, .compare = "a comparison has --methods A,B,..."),
     ROW("prefix-length", "N", "20; prefixes of lm 64, of token-cls on bidirectional bases 40",
@@ -226,7 +225,7 @@ static const kvf__option ROWS[] = {
     ROW("labels", "NAME,...", "the training data's", KVF_TEXT, labels,
         "seq-cls, token-cls: all classes or tags, as A,B,C or @FILE with one a line; those that "
         "occur in validation alone must be named; NAME=A,B,C for one of several tasks",
-        .rules = LOCAL | UNSET | NAMED, .tasks = "seq-cls|token-cls", .excludes = "regression"),
+        .rules = LOCAL | UNSET, .tasks = "seq-cls|token-cls", .excludes = "regression"),
     ROW("doc-stride", "N", "128", KVF_COUNT, doc_stride,
         "qa: tokens that two windows of a long context share", .tasks = "qa"),
     ROW("share-prefixes", "auto|off", "auto", KVF_EITHER, share_off,

@@ -19,10 +19,9 @@ enum {
     KVF__UNSET = 8,      /* help describes the default; the field starts at `unset` */
     KVF__ONE_TASK = 16,  /* not with --data NAME=FILE */
     KVF__TASKS = 32,     /* only with --data NAME=FILE */
-    KVF__NAMED = 64,     /* takes NAME=VALUE, a value for one of several tasks */
-    KVF__CAUSAL = 128,   /* for causal bases */
-    KVF__STACKS = 256,   /* for encoder-decoders */
-    KVF__ONE_STACK = 512 /* for all other bases */
+    KVF__CAUSAL = 64,    /* for causal bases */
+    KVF__STACKS = 128,   /* for encoder-decoders */
+    KVF__ONE_STACK = 256 /* for all other bases */
 };
 
 /* A condition is "NAME", true if the option has a value other than its default, or "NAME=VALUE".
@@ -61,6 +60,9 @@ void kvf__option_mark(kvf_train_options *options, const kvf__option *row);
 /* True if the field has the same value in both. */
 bool kvf__option_same(const kvf_train_options *a, const kvf_train_options *b,
                       const kvf__option *row);
+/* The text, or the name of the value of a choice: *n bytes. NULL: no such value, or another kind.
+ */
+const char *kvf__option_word(const kvf_train_options *options, const kvf__option *row, size_t *n);
 
 /* Checks that the paths that every run needs are given. EUSAGE. */
 kvf_status kvf__options_require(kvf_ctx *ctx, const kvf_train_options *options);
@@ -91,8 +93,8 @@ size_t kvf__task_name_length(const char *text);
 const char *kvf__named_value(const kvf_named *list, const char *item);
 /* The kind of task i of --data NAME=FILE. */
 const char *kvf__named_kind(const kvf_train_options *options, size_t i);
-/* True if one of the run's tasks is of this kind. */
-bool kvf__options_have_task(const kvf_train_options *options, const char *kind);
+/* True if one of the run's tasks is of one of these kinds, alternatives "a|b". */
+bool kvf__options_have_task(const kvf_train_options *options, const char *kinds);
 #define KVF__MOST_START_MASS 1e4 /* of --start-mass, either way */
 /* Parses --position-start: "P" or a number. EUSAGE. */
 kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_t *out);

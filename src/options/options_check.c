@@ -42,8 +42,7 @@ bool kvf__option_same(const kvf_train_options *a, const kvf_train_options *b, co
     return !memcmp(kvf__option_field(a, r), kvf__option_field(b, r), field_size(r));
 }
 
-/* The name of the value of a choice, or the text: n bytes. */
-static const char *word_of(const kvf_train_options *o, const kvf__option *r, size_t *n)
+const char *kvf__option_word(const kvf_train_options *o, const kvf__option *r, size_t *n)
 {
     const void *field = kvf__option_field(o, r);
     const char *word = NULL;
@@ -82,7 +81,7 @@ static bool is_bad(const kvf_train_options *o, const kvf__option *r)
         return kvf__choice_index(r->row.argument, text_of(o, r)) < 0;
     case KVF_CHOICE:
     case KVF_CHOICE_1:
-        return !word_of(o, r, &bytes);
+        return !kvf__option_word(o, r, &bytes);
     default:
         return false;
     }
@@ -142,7 +141,7 @@ static bool holds(const checking *c, const char *condition, size_t n)
     if (r == kvf__option_of(offsetof(kvf_train_options, valid)) && c->options->named_valid.n)
         return true;
     if (!value) return is_set(c, r) && !is_off(c, r);
-    const char *word = word_of(c->options, r, &bytes);
+    const char *word = kvf__option_word(c->options, r, &bytes);
     return word && strlen(value) == bytes && !memcmp(word, value, bytes);
 }
 
@@ -176,16 +175,9 @@ static void describe(const char *conditions, char *text, size_t size)
 static kvf_status check_use(const checking *c, const kvf__option *r)
 {
     const kvf_train_options *o = c->options;
-    const char *kind;
-    char word[64];
-    size_t n = 0;
     if (r->methods && kvf__choice_index(r->methods, o->method) < 0)
         return kvf__fail(c->ctx, KVF_EUSAGE, "--%s: not for method %s", r->row.name, o->method);
-    if (!r->tasks) return KVF_OK;
-    for (int i = 0; (kind = kvf__choice_at(r->tasks, i, &n)) != NULL; i++) {
-        snprintf(word, sizeof word, "%.*s", (int)n, kind);
-        if (kvf__options_have_task(o, word)) return KVF_OK;
-    }
+    if (!r->tasks || kvf__options_have_task(o, r->tasks)) return KVF_OK;
     return kvf__fail(c->ctx, KVF_EUSAGE, "--%s is for --task %s", r->row.name, r->tasks);
 }
 
@@ -218,8 +210,9 @@ static kvf_status check_rows(const checking *c)
         if (!is_default(c, r) && is_bad(c->options, r))
             return kvf__fail(c->ctx, KVF_EUSAGE, "--%s: no such value: want %s", r->row.name,
                              kvf__option_set(&r->row, "", &scratch));
-        if (is_asked(c, r)) KVF_TRY(check_use(c, r));
-        if (is_asked(c, r) && !is_off(c, r)) KVF_TRY(check_conditions(c, r));
+        if (!is_asked(c, r)) continue;
+        KVF_TRY(check_use(c, r));
+        if (!is_off(c, r)) KVF_TRY(check_conditions(c, r));
     }
     return KVF_OK;
 }
@@ -280,7 +273,7 @@ size_t kvf__task_name_length(const char *text)
     return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 }
 
-/* The same among the first n values. */
+/* kvf__named_value() among the first n values. */
 static const char *value_of(const kvf_named *list, size_t n, const char *item)
 {
     const size_t name = kvf__task_name_length(item);
@@ -300,11 +293,11 @@ const char *kvf__named_kind(const kvf_train_options *o, size_t i)
     return kind ? kind : o->task;
 }
 
-bool kvf__options_have_task(const kvf_train_options *o, const char *kind)
+bool kvf__options_have_task(const kvf_train_options *o, const char *kinds)
 {
     for (size_t i = 0; i < o->named_data.n; i++)
-        if (!strcmp(kvf__named_kind(o, i), kind)) return true;
-    return !o->named_data.n && !strcmp(o->task, kind);
+        if (kvf__choice_index(kinds, kvf__named_kind(o, i)) >= 0) return true;
+    return !o->named_data.n && kvf__choice_index(kinds, o->task) >= 0;
 }
 
 static kvf_status check_names(kvf_ctx *ctx, const char *option, const kvf_named *list,
@@ -399,11 +392,9 @@ kvf_status kvf__options_require(kvf_ctx *ctx, const kvf_train_options *o)
 static kvf_status check_rest(kvf_ctx *ctx, const kvf_train_options *o)
 {
     int64_t number = 0;
-    const char *lm_alone =
-        !strcmp(o->method, "head") && !strcmp(o->task, "lm") && !o->named_data.n
-            ? "--method head: task lm has no head of its own, want another --task"
-            : NULL;
-    if (lm_alone) return kvf__fail(ctx, KVF_EUSAGE, "%s", lm_alone);
+    if (!strcmp(o->method, "head") && !strcmp(o->task, "lm") && !o->named_data.n)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--method head: task lm has no head of its own, want another --task");
     if (!strcmp(o->method, "full") && o->precision == KVF_PRECISION_INT8)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--precision int8 is for frozen weights; method full trains them");

@@ -7,19 +7,11 @@
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
-static kvf_json *choice_json(const kvf__option *r, int index)
-{
-    size_t n = 0;
-    const char *at = kvf__choice_at(r->row.argument, index, &n);
-    char word[32];
-    snprintf(word, sizeof word, "%.*s", (int)n, at ? at : "");
-    return kvf_json_new_str(word);
-}
-
 static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
 {
     const void *at = kvf__option_field(o, r);
     const char *text;
+    size_t n = 0;
     switch (r->row.kind) {
     case KVF_COUNT:
     case KVF_POSITIVE:
@@ -36,14 +28,9 @@ static kvf_json *value_of(const kvf_train_options *o, const kvf__option *r)
         return kvf_json_new_bool(*(const bool *)at);
     case KVF_ON_OFF:
         return kvf_json_new_str(*(const bool *)at ? "on" : "off");
-    case KVF_EITHER:
-        return choice_json(r, *(const bool *)at);
-    case KVF_CHOICE:
-    case KVF_CHOICE_1:
-        return choice_json(r, *(const int *)at - (r->row.kind == KVF_CHOICE_1));
     default:
-        text = *(const char *const *)at;
-        return kvf_json_new_str(text ? text : "");
+        text = kvf__option_word(o, r, &n);
+        return kvf_json_new_strn(text ? text : "", text ? n : 0);
     }
 }
 

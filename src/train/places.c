@@ -14,7 +14,6 @@ kvf_status kvf__places_check(kvf__trainer *t)
     const kvf__desc *d = kvf__model_desc(t->base->model);
     const kvf__method *method = t->tuned.method;
 
-    KVF_TRY(kvf__options_check_base(t->ctx, o, d->block.causal, d->encoder > 0, d->arch_name));
     if (!d->encoder) return KVF_OK;
     if (method->port != KVF__PORT_KV || method->reads_base)
         return kvf__fail(

@@ -243,6 +243,15 @@ static kvf__trainer empty(kvf_ctx *ctx, const kvf_train_options *options)
     return made;
 }
 
+/* Refuses what the base does not allow. */
+static kvf_status check_base(kvf__trainer *t)
+{
+    const kvf__desc *d = kvf__model_desc(t->base->model);
+    KVF_TRY(kvf__options_check_base(t->ctx, &t->options, d->block.causal, d->encoder > 0,
+                                    d->arch_name));
+    return kvf__places_check(t);
+}
+
 /* What options, method and base decide together. */
 static kvf_status decide(kvf__trainer *t)
 {
@@ -268,7 +277,7 @@ static kvf_status open_all(kvf__trainer *t)
     t->tuned.method = kvf__method_find(t->options.method);
     if (!t->base) KVF_TRY(check_inputs(t));
     KVF_TRY(open_base(t));
-    KVF_TRY(kvf__places_check(t));
+    KVF_TRY(check_base(t));
     KVF_TRY(decide(t));
     KVF_TRY(open_data(t));
     KVF_TRY(kvf__retention_open(t));
@@ -314,7 +323,7 @@ static kvf_status prepare_memory(kvf__trainer *t, kvf__dataset *data)
     t->options.precision = t->base->precision;
     KVF_TRY(kvf__options_check(t->ctx, &t->options));
     t->tuned.method = kvf__method_find(t->options.method);
-    KVF_TRY(kvf__places_check(t));
+    KVF_TRY(check_base(t));
     KVF_TRY(decide(t));
     t->rows.task->data = *data;
     *data = (kvf__dataset){0};
