@@ -1,5 +1,5 @@
-/* What `compare` has of src/lab: its runs, as the objects that it prints, made one object and a
- * page. */
+/* Results of a comparison, which `compare` has from src/lab: one JSON object made from the objects
+ * of its runs, and a page. */
 #ifndef KVF_COMPARE_HOOKS_H
 #define KVF_COMPARE_HOOKS_H
 

@@ -96,8 +96,7 @@ const kvf__option_row *kvf__compare_option_row(size_t index);
  * option. */
 const char *kvf__sweep_refusal(const char *name);
 const char *kvf__compare_refusal(const char *name);
-/* Why all runs of a sweep, and all rows of a comparison, have the same value; NULL: they may
- * differ. */
+/* Why all runs of a sweep have the same value; NULL: they may differ. */
 const char *kvf__option_shared(const char *name);
 /* Checks a new run's options, as far as that is possible before its files are read. EUSAGE. */
 kvf_status kvf__train_options_check(kvf_ctx *ctx, const kvf_train_options *options);

@@ -103,7 +103,7 @@ static void lie_about_attribute(copier *c, hid_t to, const char *name, hid_t att
     H5Tclose(type);
 }
 
-/* An attribute as it is, but for a size that is another in the whole file. */
+/* Copies an attribute. A size that the file changes everywhere is changed here too. */
 static void copy_attribute(copier *c, hid_t to, const char *name, hid_t attribute)
 {
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
@@ -193,7 +193,7 @@ static void set_virtual(copier *c, hid_t creation, hid_t space)
     H5Pset_virtual(creation, space, DRAW(c->rng, FILES), DRAW(c->rng, PATHS), space);
 }
 
-/* How it is stored. unwritten: its values are nowhere, HDF5 makes them up. */
+/* Draws the storage of a dataset. *unwritten: no values are written, so HDF5 reads fill values. */
 static hid_t draw_storage(copier *c, int rank, const hsize_t *dim, hid_t space, bool *unwritten)
 {
     static const char *const FILES[] = {"/dev/zero", "/etc/passwd", "nothing", "input.h5"};
