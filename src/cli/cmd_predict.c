@@ -6,6 +6,7 @@
 
 typedef struct predict_values {
     cli_model_options model;
+    kvf__strings texts;
     kvf_predict_options predict;
 } predict_values;
 
@@ -16,7 +17,10 @@ static const kvf__option_row OPTIONS[] = {
     CLI_EVAL_OPTIONS(MODEL, EVAL, "data to predict on; -: standard input",
                      "prefix or run file; given more than once, their probabilities are averaged; "
                      "not needed where the base file has a head"),
-    {"out", "FILE", "", KVF_TEXT, AT(out), "file to write; -: standard output"},
+    {"text", "TEXT", "", KVF_TEXTS, offsetof(predict_values, texts),
+     "a row to predict on, in place of --data; may be given more than once"},
+    {"out", "FILE", "", KVF_TEXT, AT(out),
+     "file to write; -: standard output, which is the default with --text"},
     {"out-format", "jsonl|conll", "by its name, else jsonl", KVF_CHOICE_1, AT(out_format),
      "format of --out"},
     CLI_FORCE(AT(force)),
@@ -41,10 +45,14 @@ static void print_text(FILE *to, const kvf_predict_options *o, const kvf_predict
     fprintf(to, ", %.1f s\n", r->seconds);
 }
 
-static int report(const cli_call *call, const kvf_predict_options *o, const kvf_predict_result *r)
+static int report(const cli_call *call, const predict_values *v, const kvf_predict_result *r)
 {
+    const kvf_predict_options *o = &v->predict;
     if (!call->common.json) {
-        if (!to_stdout(o) || !call->common.quiet) print_text(to_stdout(o) ? stderr : stdout, o, r);
+        if (!to_stdout(o))
+            print_text(stdout, o, r);
+        else if (!call->common.quiet && !v->texts.n)
+            print_text(stderr, o, r);
         return CLI_OK;
     }
     kvf_json *object = cli_json("out:s task:s examples:I skipped:I truncated:I seconds:f", o->out,
@@ -52,34 +60,70 @@ static int report(const cli_call *call, const kvf_predict_options *o, const kvf_
     return cli_print_json(call, object);
 }
 
-static int run(cli_call *call)
+static int check_values(const cli_call *call, predict_values *v)
 {
-    predict_values v = {.model.own_head = true};
+    kvf_predict_options *o = &v->predict;
+    if (!v->texts.n == !o->eval.data)
+        return cli_misuse(call->command, o->eval.data ? "--text and --data exclude each other"
+                                                      : "--data FILE or --text TEXT is needed");
+    if (!o->out && !v->texts.n) return cli_misuse(call->command, "--out is needed");
+    if (!o->out) o->out = CLI_STDOUT;
+    if (call->common.json && v->texts.n && to_stdout(o))
+        return cli_misuse(call->command, "--json and --out both write to standard output");
+    return CLI_OK;
+}
+
+/* The texts of the command line as rows; *rows is the caller's to free. */
+static int read_texts(const cli_call *call, predict_values *v, kvf_rows **rows)
+{
+    if (!v->texts.n) return CLI_OK;
+    kvf_status st = kvf_rows_create(call->ctx, rows);
+    for (size_t i = 0; i < v->texts.n && !st; i++)
+        st = kvf_rows_add_text(call->ctx, *rows, v->texts.item[i]);
+    v->predict.eval.data = kvf_rows_path(*rows);
+    return st ? cli_fail_status(call, st) : CLI_OK;
+}
+
+static int open_and_predict(const cli_call *call, predict_values *v)
+{
     cli_model model;
     kvf_predict_result result;
-    int code = cli_set_values(call, &v);
-    if (!code) code = cli_check_paths(call);
-    if (!code) code = cli_model_open(call, &v.model, &model);
+    int code = cli_model_open(call, &v->model, &model);
     if (code) return code;
-    if (to_stdout(&v.predict)) v.predict.write = write_text;
-    kvf_status st = kvf_predict(call->ctx, model.base, model.prefixes, model.n, &v.predict,
+    if (to_stdout(&v->predict)) v->predict.write = write_text;
+    kvf_status st = kvf_predict(call->ctx, model.base, model.prefixes, model.n, &v->predict,
                                 &result);
     cli_model_close(&model);
     if (st) return cli_fail_status(call, st);
-    code = report(call, &v.predict, &result);
+    code = report(call, v, &result);
     kvf_predict_result_done(&result);
+    return code;
+}
+
+static int run(cli_call *call)
+{
+    predict_values v = {.model.own_head = true};
+    kvf_rows *rows = NULL;
+    int code = cli_set_values(call, &v);
+    if (!code) code = check_values(call, &v);
+    if (!code) code = cli_check_paths(call);
+    if (!code) code = read_texts(call, &v, &rows);
+    if (!code) code = open_and_predict(call, &v);
+    kvf_rows_free(rows);
     return code;
 }
 
 const cli_command cli_predict = {
     .name = "predict",
     .group = CLI_USE,
-    .synopsis = "--base PATH [--prefix FILE] --data FILE --out FILE [options]",
+    .synopsis = "--base PATH [--prefix FILE] (--data FILE --out FILE | --text TEXT) [options]",
     .summary = "Writes predictions of a prefix with a head, with their probabilities.",
     .notes = "The output has a line for every row, or every word, of the data. Long sentences\n"
              "of token-cls are read in windows that overlap, unless --overlong is stop or\n"
-             "skip; what skip leaves out has null for an answer, in CoNLL _.\n",
-    .required = "base data out",
+             "skip; what skip leaves out has null for an answer, in CoNLL _.\n"
+             "Rows need no labels. A file whose name ends in .txt has one text a line; words of\n"
+             "token-cls are what white space parts.\n",
+    .required = "base",
     CLI_ROWS(OPTIONS),
     .run = run,
 };

@@ -165,18 +165,21 @@ static const struct format {
      kvf__read_conll},
     {"tsv", {".tsv", ".tab"}, looks_tsv, false, true, false, kvf__read_tsv},
     {"csv", {".csv"}, looks_csv, false, true, false, kvf__read_csv},
-    {"text", {0}, NULL, false, false, false, kvf__read_text}, /* with --split-text */
+    {"text", {0}, NULL, false, false, false, kvf__read_text}, /* --split-text, or lines */
 };
 #define N_FORMATS (sizeof FORMATS / sizeof FORMATS[0])
 
+static bool ends_in(const char *path, const char *ending)
+{
+    size_t n = strlen(path), bytes = strlen(ending);
+    if (n > 3 && !strcasecmp(path + n - 3, ".gz")) n -= 3;
+    return n > bytes && !strncasecmp(path + n - bytes, ending, bytes);
+}
+
 static bool named_so(const struct format *f, const char *path)
 {
-    size_t n = strlen(path);
-    if (n > 3 && !strcasecmp(path + n - 3, ".gz")) n -= 3;
-    for (size_t i = 0; i < 8 && f->endings[i]; i++) {
-        size_t ending = strlen(f->endings[i]);
-        if (n > ending && !strncasecmp(path + n - ending, f->endings[i], ending)) return true;
-    }
+    for (size_t i = 0; i < 8 && f->endings[i]; i++)
+        if (ends_in(path, f->endings[i])) return true;
     return false;
 }
 
@@ -188,9 +191,18 @@ static const struct format *by_content(const kvf__file *file, bool sure)
     return NULL;
 }
 
+/* Rows that need no label may be one text a line. */
+static bool is_text_lines(const kvf__file *file)
+{
+    const kvf__dataset_options *o = file->options;
+    return o->unlabeled && o->task != KVF__TASK_LM && ends_in(file->path, ".txt") &&
+           !looks_tsv(file->text, file->bytes);
+}
+
 static const struct format *guess(const kvf__file *file)
 {
     const struct format *found = by_content(file, true);
+    if (!found && is_text_lines(file)) return &FORMATS[N_FORMATS - 1];
     for (const struct format *f = FORMATS; !found && f < FORMATS + N_FORMATS; f++)
         if (named_so(f, file->path)) found = f;
     return found ? found : by_content(file, false);

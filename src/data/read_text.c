@@ -1,6 +1,7 @@
-/* Plain text for language models (--split-text N): tokenised as one, EOS after it, and cut into
- * rows of N tokens, the last one shorter. Each row is as one of JSONL with input_ids and labels:
- * BOS first where the tokenizer adds one, every other token with loss. */
+/* Plain text. For language models (--split-text N) it is tokenised as one, EOS after it, and cut
+ * into rows of N tokens, the last one shorter. Each row is as one of JSONL with input_ids and
+ * labels: BOS first where the tokenizer adds one, every other token with loss. For the other tasks
+ * each line is a row with a field "text"; blank lines are passed over. */
 #include "file_rows.h"
 #include "json_pack.h"
 
@@ -41,13 +42,27 @@ static kvf_status put_rows(const kvf__file *file, const kvf__ids *ids, const kvf
     return KVF_OK;
 }
 
+static kvf_status read_lines(const kvf__file *file)
+{
+    const char *line = NULL;
+    size_t at = 0, n = 0;
+    for (int64_t i = 1; kvf__next_line(file->text, file->bytes, &at, &line, &n); i++) {
+        if (kvf__is_blank_line(line, n)) continue;
+        KVF_TRY(kvf__check_row_bytes(file, i, n));
+        kvf_json *fields = kvf__json_pack("{s:o}", "text", kvf_json_new_strn(line, n));
+        KVF_TRY(kvf__give_row(file, i, fields, fields != NULL));
+    }
+    return KVF_OK;
+}
+
 kvf_status kvf__read_text(const kvf__file *file)
 {
     const kvf__dataset_options *o = file->options;
     kvf__ids ids = {0}, offsets = {0};
-    if (o->task != KVF__TASK_LM)
+    if (o->task != KVF__TASK_LM && o->split_text)
         return kvf__fail(file->ctx, KVF_EUSAGE, "--split-text is for task lm, not %s",
                          kvf__task_name(o->task));
+    if (o->task != KVF__TASK_LM) return read_lines(file);
     if (o->split_text < 2)
         return kvf__fail(file->ctx, KVF_EUSAGE,
                          "%s: plain text needs --split-text N, the tokens of a row, 2 or more",

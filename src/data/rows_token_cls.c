@@ -8,21 +8,26 @@
 #include <math.h>
 #include <string.h>
 
-/* A list of strings, or one string with blanks between its words. */
+/* A list of strings, or one string with white space between its words. */
 typedef struct word_list {
     const kvf_json *list;
     const char *text; /* left of the string, `left` bytes */
     size_t left, n;
 } word_list;
 
+static bool is_blank(char c)
+{
+    return c && strchr(" \t\r\n", c);
+}
+
 /* The next word of the string, false: there is none. */
 static bool cut_word(word_list *w, const char **word, size_t *bytes)
 {
-    while (w->left && *w->text == ' ')
+    while (w->left && is_blank(*w->text))
         w->text++, w->left--;
-    const char *blank = memchr(w->text, ' ', w->left);
     *word = w->text;
-    *bytes = blank ? (size_t)(blank - w->text) : w->left;
+    for (*bytes = 0; *bytes < w->left && !is_blank(w->text[*bytes]);)
+        ++*bytes;
     w->text += *bytes;
     w->left -= *bytes;
     return *bytes;
@@ -220,10 +225,11 @@ static kvf_status add_sentence(kvf__loader *load, word_list *tokens, word_list *
 kvf_status kvf__add_words(kvf__loader *load)
 {
     static const char *const TOKENS[3] = {"tokens", "words"};
+    static const char *const UNTAGGED[3] = {"tokens", "words", "text"};
     static const char *const TAGS[3] = {"tags", "ner_tags", "labels"};
     word_list tokens, tags;
     bool tagged = find_words(load, TAGS, &tags);
-    if (!find_words(load, TOKENS, &tokens))
+    if (!find_words(load, !tagged && load->options.unlabeled ? UNTAGGED : TOKENS, &tokens))
         return kvf__loader_field_fail(load, "tokens", "missing");
     if (!tagged && !load->options.unlabeled) return kvf__loader_field_fail(load, "tags", "missing");
     if (tagged && tags.n != tokens.n)

@@ -303,3 +303,29 @@ has err 'generate wants prefixes of task lm'
 run 2 train --base llama --data lm.jsonl --metric bleu --out x.h5
 has err 'only eval --generate writes texts'
 absent x.h5
+
+# ---- raw text: --text and lines of a .txt file are rows without labels
+
+printf '{"text": "a b", "label": "x"}\n{"text": "c", "label": "y"}\n' >words.jsonl
+printf 'Ann O\nof O\n\nRome B-LOC\n' >words.conll
+run 0 train --base bert --task seq-cls --data words.jsonl --steps 1 --threads 2 --precision f32 --out classes.h5 --quiet --force
+run 0 train --base bert --task token-cls --data words.conll --steps 1 --threads 2 --precision f32 --out tags.h5 --quiet --force
+printf 'a, b\n\nc\n' >lines.txt
+printf '{"text": "a, b"}\n{"text": "c"}\n' >rows.jsonl
+for base in classes tags; do
+    run 0 predict --base bert --prefix $base.h5 --data lines.txt --out - --precision f32
+    cp out from_lines
+    run 0 predict --base bert --prefix $base.h5 --data rows.jsonl --out - --precision f32
+    same out from_lines
+    run 0 predict --base bert --prefix $base.h5 --text 'a, b' --text c --precision f32
+    same out from_lines
+done
+has out '^{"tokens":\["a,","b"\]'
+run 0 predict --base bert --prefix tags.h5 --text "$(printf ' Ann \tof')" --out-format conll --precision f32
+has out '^of'
+run 2 predict --base bert --prefix tags.h5
+has err '^kvfold: predict: --data FILE or --text TEXT is needed'
+run 2 predict --base bert --prefix tags.h5 --text a --data lines.txt
+has err '^kvfold: predict: --text and --data exclude each other'
+run 1 eval --base bert --prefix tags.h5 --data lines.txt --format text
+has err '^kvfold: eval: lines.txt:1: "tokens" is missing'
