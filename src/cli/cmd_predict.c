@@ -121,8 +121,8 @@ const cli_command cli_predict = {
     .notes = "The output has a line for every row, or every word, of the data. Long sentences\n"
              "of token-cls are read in windows that overlap, unless --overlong is stop or\n"
              "skip; what skip leaves out has null for an answer, in CoNLL _.\n"
-             "Rows need no labels. A file whose name ends in .txt has one text a line; words of\n"
-             "token-cls are what white space parts.\n",
+             "Rows need no labels. A file whose name ends in .txt has one text a line; words\n"
+             "of token-cls are what white space parts.\n",
     .required = "base",
     CLI_ROWS(OPTIONS),
     .run = run,

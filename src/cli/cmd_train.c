@@ -4,7 +4,9 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const kvf__option_row OPTIONS[] = {
     {"recipe", "FILE", "", KVF_NO_FIELD, 0,
@@ -26,6 +28,23 @@ static void print_forecast(FILE *to, const kvf_forecast *f)
             cli_bytes_text(f->file_bytes, file));
 }
 
+/* A note; on a terminal what it has in brackets, the tokens that carry loss, is green as well. */
+static void print_note(FILE *to, const char *text)
+{
+    static const char OPEN[] = "\u27e6", CLOSE[] = "\u27e7";
+    const char *no_color = getenv("NO_COLOR");
+    const bool color = isatty(fileno(to)) && !(no_color && *no_color);
+    for (const char *next; color && (next = strstr(text, OPEN)) != NULL; text = next) {
+        const char *end = strstr(next, CLOSE);
+        if (!end) break;
+        fprintf(to, "%.*s\033[32m%.*s\033[0m", (int)(next - text), text,
+                (int)(end - next + (int)sizeof CLOSE - 1), next);
+        next = end + sizeof CLOSE - 1;
+    }
+    fprintf(to, "%s\n", text);
+    fflush(to);
+}
+
 /* Notes are part of the result: residuals, rows left out. */
 void cli_watch(void *user, const kvf_event *event)
 {
@@ -37,8 +56,7 @@ void cli_watch(void *user, const kvf_event *event)
         kvf_json_add(w->notes, kvf_json_new_str(event->text));
     } else if (event->kind == KVF_EVENT_NOTE && w->to) {
         cli_progress_clear(&w->progress);
-        fprintf(w->to, "%s\n", event->text);
-        fflush(w->to);
+        print_note(w->to, event->text);
     }
     bool log_unread = w->to != stdout && cli_is_unread(stdout);
     if (log_unread || cli_reader_gone()) cli_stop_unread();

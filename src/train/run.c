@@ -11,7 +11,7 @@
 
 void kvf__trainer_note(kvf__trainer *t, const char *fmt, ...)
 {
-    char text[512];
+    char text[4096];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
@@ -264,6 +264,23 @@ static kvf_status decide(kvf__trainer *t)
     return fill_identity(t);
 }
 
+/* What the rows have become. */
+static kvf_status note_first_row(kvf__trainer *t)
+{
+    const kvf__train_task *task = t->rows.task;
+    const kvf__renderer *renderer = &t->rows.renderer;
+    const bool wraps = renderer->render.wrap_prompts;
+    kvf__buf text = {0};
+    if (t->output.is_resumed || kvf__ranks_follows(t) || t->rows.reads || !task->data.n)
+        return KVF_OK;
+    kvf_status st = kvf__row_marked(t->ctx, t->base->tokenizer, &task->data, 0, &text);
+    if (!st)
+        kvf__trainer_note(t, "first row%s%s: %.*s", wraps ? " as " : "",
+                          wraps ? renderer->chat.name : "", (int)text.n, text.data);
+    kvf__buf_done(&text);
+    return st;
+}
+
 static kvf_status open_all(kvf__trainer *t)
 {
     KVF_TRY(KVF__CHECK_RESERVED(t->ctx, kvf_train_options, &t->options));
@@ -280,6 +297,7 @@ static kvf_status open_all(kvf__trainer *t)
     KVF_TRY(check_base(t));
     KVF_TRY(decide(t));
     KVF_TRY(open_data(t));
+    KVF_TRY(note_first_row(t));
     KVF_TRY(kvf__retention_open(t));
     KVF_TRY(kvf__trainer_make(t));
     KVF_TRY(kvf__trainer_lengths(t));

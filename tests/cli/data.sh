@@ -156,3 +156,9 @@ run 0 train --base bert --task seq-cls --data classes.tsv --valid-split 0.25 --s
     --method direct --prefix-length 4 --out classes.h5 --precision f32 --threads 2 --json
 [ "$(value examples)" = 12 ] || fail "$(cat out)"
 has out '"best_metric":"accuracy"'
+
+# ---- the first row as it is read, in brackets what carries loss
+
+printf '{"messages": [{"role": "user", "content": "a\\tb"}, {"role": "assistant", "content": "c\\u001b[1m"}]}\n' >first.jsonl
+run 0 train --base model --data first.jsonl --chat-template chatml --out first.h5 --dry-run
+has out "^first row as chatml: .*user\\\\na\\\\tb.*assistant\\\\n⟦c\\\\u001b\[1m"

@@ -64,6 +64,7 @@ eval|per-class|$lm --data valid.jsonl||refuse
 predict|base|||every
 predict|lora|$cls --data cls.jsonl|lora|refuse
 predict|data|||every
+predict|text|$cls --data cls.jsonl|x|refuse
 predict|out|||every
 predict|prefix|$cls --data cls.jsonl|cls2.h5|change
 predict|checkpoint|$cls --data cls.jsonl|last|change
