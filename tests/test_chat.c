@@ -96,23 +96,23 @@ static const talk TALKS[] = {
     {SMOLLM2,
      "auto",
      false,
-     {{"user", "hi", 0}},
+     {{"user", "hi", 0, false}},
      "<|im_start|>system\nYou are a helper<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n",
      ""},
     {SMOLLM2,
      "auto",
      true,
-     {{"system", "s", 0}, {"user", "hi", 0}},
+     {{"system", "s", 0, false}, {"user", "hi", 0, false}},
      "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n",
      ""},
     {SMOLLM2,
      "auto",
      false,
-     {{"system", "s", 0},
-      {"user", "hi", 0},
-      {"assistant", "yo", 0},
-      {"user", "x", 0},
-      {"assistant", " z", 0}},
+     {{"system", "s", 0, false},
+      {"user", "hi", 0, false},
+      {"assistant", "yo", 0, false},
+      {"user", "x", 0, false},
+      {"assistant", " z", 0, false}},
      "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|"
      "im_end|>\n<|im_start|>user\nx<|im_end|>\n"
      "<|im_start|>assistant\n z<|im_end|>\n",
@@ -120,82 +120,88 @@ static const talk TALKS[] = {
     {SMOLLM2,
      "chatml",
      false,
-     {{"user", "a", 0}},
+     {{"user", "a", 0, false}},
      "<|im_start|>system\nYou are a helper<|im_end|>\n<|im_start|>user\na<|im_end|>\n",
      ""},
     {NULL,
      "chatml",
      true,
-     {{"tool", "a", 0}},
+     {{"tool", "a", 0, false}},
      "<|im_start|>tool\na<|im_end|>\n<|im_start|>assistant\n",
      ""},
     {CHATML,
      "auto",
      true,
-     {{"user", "a", 0}, {"assistant", "b", 0}},
+     {{"user", "a", 0, false}, {"assistant", "b", 0, false}},
      "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>assistant\n",
      "b<|im_end|>"},
     {LLAMA3,
      "auto",
      false,
-     {{"user", " a\n", 0}, {"assistant", "\tb\xC2\xA0", 0}},
+     {{"user", " a\n", 0, false}, {"assistant", "\tb\xC2\xA0", 0, false}},
      "<s><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
      "header_id|>\n\nb<|eot_id|>",
      "b<|eot_id|>"},
     {LLAMA3,
      "auto",
      true,
-     {{"user", "a", 0}},
+     {{"user", "a", 0, false}},
      "<s><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
      "header_id|>\n\n",
      ""},
     {LLAMA3_ALWAYS,
      "auto",
      false,
-     {{"user", "a", 0}},
+     {{"user", "a", 0, false}},
      "<s><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_"
      "header_id|>\n\n",
      ""},
     {SMOLLM2,
      "llama3",
      false,
-     {{"user", "", 0}},
+     {{"user", "", 0, false}},
      "<s><|start_header_id|>user<|end_header_id|>\n\n<|eot_id|>",
      ""},
     {MISTRAL_OLD,
      "auto",
      true,
-     {{"user", "a", 0}, {"assistant", "b", 0}, {"user", "c", 0}},
+     {{"user", "a", 0, false}, {"assistant", "b", 0, false}, {"user", "c", 0, false}},
      "<s>[INST] a [/INST]b</s>[INST] c [/INST]",
      "b</s>"},
     {MISTRAL_V1,
      "auto",
      false,
-     {{"system", "s", 0}, {"user", "a", 0}, {"assistant", "b ", 0}, {"user", "c", 0}},
+     {{"system", "s", 0, false},
+      {"user", "a", 0, false},
+      {"assistant", "b ", 0, false},
+      {"user", "c", 0, false}},
      "<s> [INST] s\n\na [/INST] b </s> [INST] c [/INST]",
      " b </s>"},
     {MISTRAL_V3,
      "auto",
      false,
-     {{"system", "s", 0}, {"user", "a", 0}, {"assistant", "b ", 0}, {"user", "c", 0}},
+     {{"system", "s", 0, false},
+      {"user", "a", 0, false},
+      {"assistant", "b ", 0, false},
+      {"user", "c", 0, false}},
      "<s>[INST] a[/INST] b</s>[INST] s\n\nc[/INST]",
      " b</s>"},
     {MISTRAL_V3,
      "auto",
      false,
-     {{"system", "s", 0}, {"user", "a", 0}, {"assistant", "b", 0}},
+     {{"system", "s", 0, false}, {"user", "a", 0, false}, {"assistant", "b", 0, false}},
      "<s>[INST] a[/INST] b</s>",
      " b</s>"},
     {NULL,
      "mistral",
      false,
-     {{"user", "a", 0}, {"assistant", "b", 0}},
+     {{"user", "a", 0, false}, {"assistant", "b", 0, false}},
      "<s> [INST] a [/INST] b</s>",
      " b</s>"},
     {QWEN25,
      "auto",
      true,
-     {{"user", "a", 0}, {"assistant", "b", 0}, {"system", "t", 0}},
+     {{"user", "a", 0, false}, {"assistant", "b", 0, false}, {"system", "t", 0, false}},
      "<|im_start|>system\nYou are "
      "Q.<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>"
      "system\nt<|im_end|>\n<|im_start|>assistant\n",
@@ -285,7 +291,7 @@ END_TEST
 START_TEST(nul_is_content)
 {
     static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, MISTRAL_V3, QWEN25};
-    static const kvf__message m[] = {{"user", "a\0b", 3}, {"assistant", "\0c\0", 3}};
+    static const kvf__message m[] = {{"user", "a\0b", 3, false}, {"assistant", "\0c\0", 3, false}};
     kvf_ctx *ctx = new_ctx();
     kvf__tokenizer *t = open_with(ctx, false, templates[_i]);
     kvf__chat chat = {0};
@@ -309,7 +315,8 @@ END_TEST
 START_TEST(prompt_is_a_prefix)
 {
     static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, QWEN25};
-    static const kvf__message m[] = {{"user", "one \n", 0}, {"assistant", "\n two", 0}};
+    static const kvf__message m[] = {{"user", "one \n", 0, false},
+                                     {"assistant", "\n two", 0, false}};
     kvf_ctx *ctx = new_ctx();
     kvf__tokenizer *t = open_with(ctx, false, templates[_i]);
     kvf__chat chat = {0};
@@ -333,8 +340,9 @@ END_TEST
 START_TEST(system_turn_apart)
 {
     static const char *const templates[] = {SMOLLM2, CHATML, LLAMA3, QWEN25};
-    static const kvf__message m[] = {
-        {"system", "Be brief.", 0}, {"user", "one", 0}, {"assistant", "two", 0}};
+    static const kvf__message m[] = {{"system", "Be brief.", 0, false},
+                                     {"user", "one", 0, false},
+                                     {"assistant", "two", 0, false}};
     kvf_ctx *ctx = new_ctx();
     kvf__tokenizer *t = open_with(ctx, false, templates[_i]);
     kvf__chat chat = {0}, apart = {0};
@@ -469,12 +477,15 @@ static const struct {
     kvf_status status;
     const char *says;
 } BAD_TALKS[] = {
-    {NULL, {{"user", "a", 0}}, KVF_EUNSUPPORTED, "no chat template"},
-    {SMOLLM2, {{NULL, NULL, 0}}, KVF_EDATA, "without messages"},
-    {QWEN25, {{"user", "a", 0}, {"tool", "b", 0}}, KVF_EDATA, "message 2 has role \"tool\""},
-    {MISTRAL_OLD, {{"system", "a", 0}}, KVF_EDATA, "message 1"},
-    {MISTRAL_V1, {{"user", "a", 0}, {"user", "b", 0}}, KVF_EDATA, "message 2"},
-    {MISTRAL_V3, {{"assistant", "a", 0}}, KVF_EDATA, "alternate"},
+    {NULL, {{"user", "a", 0, false}}, KVF_EUNSUPPORTED, "no chat template"},
+    {SMOLLM2, {{NULL, NULL, 0, false}}, KVF_EDATA, "without messages"},
+    {QWEN25,
+     {{"user", "a", 0, false}, {"tool", "b", 0, false}},
+     KVF_EDATA,
+     "message 2 has role \"tool\""},
+    {MISTRAL_OLD, {{"system", "a", 0, false}}, KVF_EDATA, "message 1"},
+    {MISTRAL_V1, {{"user", "a", 0, false}, {"user", "b", 0, false}}, KVF_EDATA, "message 2"},
+    {MISTRAL_V3, {{"assistant", "a", 0, false}}, KVF_EDATA, "alternate"},
 };
 
 START_TEST(bad_conversations)

@@ -57,9 +57,11 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
+static bool wrap; /* prompts and completions */
+
 static kvf__render render_with(const kvf__field_map *map)
 {
-    return (kvf__render){.tokenizer = tokenizer, .chat = &chat, .map = map};
+    return (kvf__render){.tokenizer = tokenizer, .chat = &chat, .wrap_prompts = wrap, .map = map};
 }
 
 /* "0 1:1 7:7" : ids, with :label where one is set. */
@@ -131,6 +133,128 @@ START_TEST(nul_is_text)
     ck_assert_str_eq(
         row_text("{\"messages\": [{\"role\": \"user\", \"content\": \"\\u0000\"}]}", true, NULL),
         "0 4 8 4 3 0 0 0");
+}
+END_TEST
+
+/* What is said beside the messages, and which of them carry loss. Of ChatML's marks the toy knows
+ * a, d and e: "a d" stand for <|im_start|> and what follows. */
+#define TALK(more)                                                                                 \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"b\"}, {\"role\": \"assistant\", "         \
+    "\"content\": "                                                                                \
+    "\"c\"" more                                                                                   \
+    "}, {\"role\": \"user\", \"content\": \"b\"}, {\"role\": \"assistant\", \"content\": "         \
+    "\"a\"}]}"
+#define SYSTEM(more) "{\"system\": \"c\", " more "}"
+#define TURNS                                                                                      \
+    "{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}"
+static const struct {
+    const char *json, *same; /* a row with the same ids and labels */
+    bool mute;               /* as that, with the first answer's labels off */
+} CHATS[] = {
+    {TALK(", \"weight\": 0"), TALK(""), true},
+    {TALK(", \"weight\": 0.0"), TALK(""), true},
+    {TALK(", \"train\": false"), TALK(""), true},
+    {TALK(", \"training\": false"), TALK(""), true},
+    {TALK(", \"loss\": false"), TALK(""), true},
+    {TALK(", \"loss_mask\": 0"), TALK(""), true},
+    {TALK(", \"weight\": 1, \"train\": null, \"training\": true"), TALK(""), false},
+    {TALK(", \"tool_calls\": [], \"reasoning_content\": \"\""), TALK(""), false},
+    {SYSTEM("\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
+            "\"value\": \"b\"}]"),
+     "{\"messages\": [{\"role\": \"system\", \"content\": \"c\"}, " TURNS "]}", false},
+    {SYSTEM("\"messages\": [" TURNS "]"),
+     "{\"messages\": [{\"role\": \"system\", \"content\": \"c\"}, " TURNS "]}", false},
+    {SYSTEM("\"prompt\": \"a\", \"completion\": \"b\""),
+     "{\"messages\": [{\"role\": \"system\", \"content\": \"c\"}, " TURNS "]}", false},
+    {SYSTEM("\"instruction\": \"a\", \"output\": \"b\", \"history\": []"),
+     "{\"messages\": [{\"role\": \"system\", \"content\": \"c\"}, " TURNS "]}", false},
+    {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\", \"b\"]]}",
+     "{\"messages\": [" TURNS ", " TURNS "]}", false},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}, "
+     "{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"b\"}, {\"type\": "
+     "\"text\", \"text\": \"\"}]}]}",
+     "{\"messages\": [" TURNS "]}", false},
+};
+
+/* Takes the labels off the first run of them. */
+static void mute_first(char *text)
+{
+    char *to = text, *at = text;
+    bool on = true, seen = false;
+    for (char *word = strtok(at, " "); word; word = strtok(NULL, " ")) {
+        char *colon = strchr(word, ':');
+        if (!colon && seen) on = false;
+        seen = seen || colon;
+        if (colon && on) *colon = 0;
+        const size_t n = strlen(word);
+        if (to != text) *to++ = ' ';
+        memmove(to, word, n);
+        to += n;
+    }
+    *to = 0;
+}
+
+START_TEST(chats_are_what_their_fields_say)
+{
+    char want[256];
+    chat.kind = KVF__CHAT_CHATML;
+    wrap = true;
+    snprintf(want, sizeof want, "%s", row_text(CHATS[_i].same, false, NULL));
+    if (CHATS[_i].mute) mute_first(want);
+    ck_assert_str_eq(row_text(CHATS[_i].json, false, NULL), want);
+    wrap = false;
+}
+END_TEST
+
+/* The row, and the line it gets where chats have a template. */
+static const struct {
+    const char *json, *line;
+} BAD_CHATS[] = {
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": "
+     "1}]}]}",
+     "row: messages[0]: \"tool_calls\" is not printed by the templates known here: leave the row "
+     "out, or print it yourself (--chat-template rendered)"},
+    {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"reasoning_content\": "
+     "\"b\"}]}",
+     "row: messages[0]: \"reasoning_content\" is not printed by the templates known here: leave "
+     "the "
+     "row out, or print it yourself (--chat-template rendered)"},
+    {"{\"tools\": [{\"name\": \"f\"}], \"messages\": [" TURNS "]}",
+     "row: \"tools\" is not printed by the templates known here: leave the row out, or print it "
+     "yourself (--chat-template rendered)"},
+    {TALK(", \"weight\": 0.5"), "row: messages[1]: \"weight\": want 0, 1, false or true"},
+    {TALK(", \"train\": \"no\""), "row: messages[1]: \"train\": want 0, 1, false or true"},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 1}]}",
+     "row: messages[0]: \"weight\" asks for loss on a turn of role \"user\", and only the "
+     "assistant's have any: make it 0"},
+    {SYSTEM("\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, " TURNS "]"),
+     "row: messages[0] is a system turn, and so is \"system\""},
+    {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}",
+     "row: \"history\": want a list of [\"question\", \"answer\"]"},
+    {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": \"a\"}",
+     "row: \"history\": want a list of [\"question\", \"answer\"]"},
+    {SYSTEM("\"prompt\": \"a\", \"completion\": \"b\""),
+     "row: \"system\" is a turn of a chat, and this row is plain text: name a template with "
+     "--chat-template, or write it into the prompt"},
+    {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
+     "row: messages[0]: want {\"role\": text, \"content\": text, or parts of type text}"},
+    {"{\"conversations\": [{\"from\": \"human\", \"value\": 3}]}",
+     "row: conversations[0]: want {\"from\": text, \"value\": text, or parts of type text}"},
+};
+
+START_TEST(bad_chats_get_one_line)
+{
+    kvf_json *row = NULL;
+    kvf__ids ids = {0}, labels = {0};
+    chat.kind = KVF__CHAT_CHATML;
+    const char *json = BAD_CHATS[_i].json;
+    const kvf__render render = render_with(NULL);
+    ck_assert_int_eq(kvf_json_parse(ctx, "row", json, strlen(json), &row), KVF_OK);
+    ck_assert_int_eq(kvf__render_row(ctx, &render, "row", row, false, &ids, &labels), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), BAD_CHATS[_i].line);
+    kvf__ids_done(&ids);
+    kvf__ids_done(&labels);
+    kvf_json_free(row);
 }
 END_TEST
 
@@ -209,6 +333,33 @@ START_TEST(bad_rows_get_one_line)
     snprintf(content, sizeof content, "{\"text\": \"ab\"}\n%s\n", BAD[_i].json);
     ck_assert_int_eq(load(content, KVF_OVERLONG_STOP, &set), KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx), BAD[_i].line);
+}
+END_TEST
+
+static void keep_line(void *user, kvf_log_level level, const char *line)
+{
+    snprintf(user, 256, "%d %s", (int)level, strrchr(line, '/') + 1);
+}
+
+/* Fields of rows and of messages that are not read are listed once, with their counts. */
+START_TEST(unread_fields_are_listed)
+{
+    char said[256] = "";
+    kvf__dataset set = {0};
+    const kvf_ctx_options options = {.log = keep_line, .log_user = said};
+    kvf_ctx_free(ctx);
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+    chat.kind = KVF__CHAT_CHATML;
+    ck_assert_int_eq(
+        load("{\"text\": \"ab\", \"id\": 3, \"prompts\": 1, \"url\": null}\n{\"messages\": "
+             "[{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 1, \"name\": "
+             "\"b\"}], \"system\": \"\", \"url\": \"c\"}\n",
+             KVF_OVERLONG_TRUNCATE, &set),
+        KVF_OK);
+    ck_assert_str_eq(said,
+                     "0 x.jsonl: fields that are not read: prompts (1), url (2), messages' name "
+                     "(1)");
+    kvf__dataset_done(&set);
 }
 END_TEST
 
@@ -431,6 +582,10 @@ int main(void)
     tcase_add_test(core, foreign_fields);
     tcase_add_test(core, rendered_rows_are_whole);
     tcase_add_test(core, nul_is_text);
+    tcase_add_loop_test(core, chats_are_what_their_fields_say, 0,
+                        (int)(sizeof CHATS / sizeof *CHATS));
+    tcase_add_loop_test(core, bad_chats_get_one_line, 0,
+                        (int)(sizeof BAD_CHATS / sizeof *BAD_CHATS));
     tcase_add_test(core, overlong_rows_are_cut_or_left_out);
     tcase_add_loop_test(core, prompts_are_cut_at_their_left, 0,
                         (int)(sizeof CUTS / sizeof CUTS[0]));
@@ -438,6 +593,7 @@ int main(void)
     tcase_add_test(core, batches_are_packed_and_labels_shifted);
     tcase_add_test(core, an_epoch_sees_every_row_once);
     tcase_add_test(core, steps_by_tokens);
+    tcase_add_test(errors, unread_fields_are_listed);
     tcase_add_loop_test(errors, bad_rows_get_one_line, 0, (int)(sizeof BAD / sizeof BAD[0]));
     tcase_add_test(errors, bad_files_get_one_line);
     tcase_add_test(errors, maps_are_checked);

@@ -277,8 +277,8 @@ END_TEST
 START_TEST(system_prompt_is_the_templates)
 {
     kvf_distill_options o = system_options(out);
-    const kvf__message turns[] = {{"system", "zqkxz qqzkx zxqkz qkzxq kzqxz", 0},
-                                  {"user", "abc", 0}};
+    const kvf__message turns[] = {{"system", "zqkxz qqzkx zxqkz qkzxq kzqxz", 0, false},
+                                  {"user", "abc", 0, false}};
     kvf__renderer own, apart;
     kvf__document read;
     kvf__ids whole = {0};

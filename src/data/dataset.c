@@ -76,13 +76,60 @@ static void loader_done(kvf__loader *load)
     kvf__pool_done(&load->pool);
 }
 
+static void count_unread(kvf__unread *unread, const char *place, const char *key)
+{
+    char name[sizeof unread->v[0].name];
+    size_t i = 0;
+    snprintf(name, sizeof name, "%s%.40s", place, key);
+    while (i < unread->n && strcmp(unread->v[i].name, name))
+        i++;
+    unread->more = unread->more || i == KVF__MOST_UNREAD;
+    if (i == KVF__MOST_UNREAD) return;
+    if (i == unread->n) memcpy(unread->v[unread->n++].name, name, sizeof name);
+    unread->v[i].count++;
+}
+
+/* Fields of the row in work, and of its messages, that nothing reads. */
+static void note_unread(kvf__loader *load)
+{
+    const bool lm = load->options.task == KVF__TASK_LM;
+    const kvf__render *render = &load->options.render;
+    kvf_json *row = (kvf_json *)load->row->fields; /* only read */
+    for (void *it = kvf_json_iter(row); it; it = kvf_json_next(row, it)) {
+        const char *key = kvf_json_iter_key(it);
+        if (lm ? !kvf__render_reads(render, row, key) : !kvf__field_read(render->map, key))
+            count_unread(&load->unread, "", key);
+    }
+    const kvf_json *list = lm ? kvf__render_messages(render, row) : NULL;
+    for (size_t i = 0; i < kvf_json_size(list); i++) {
+        kvf_json *message = kvf_json_at(list, i);
+        for (void *it = kvf_json_iter(message); it; it = kvf_json_next(message, it))
+            if (!kvf__message_reads(kvf_json_iter_key(it)))
+                count_unread(&load->unread, "messages' ", kvf_json_iter_key(it));
+    }
+}
+
+static void say_unread(const kvf__loader *load)
+{
+    char text[1024] = "";
+    const kvf__unread *unread = &load->unread;
+    for (size_t i = 0, at = 0; i < unread->n && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s (%lld)", i ? ", " : "",
+                               unread->v[i].name, (long long)unread->v[i].count);
+    if (unread->n)
+        kvf__log(load->ctx, KVF_LOG_WARN, "%s: fields that are not read: %s%s", load->path, text,
+                 unread->more ? " and others" : "");
+}
+
 static kvf_status add_row(void *user, const kvf__file_row *row)
 {
     kvf__loader *load = user;
     if (load->options.limit && load->counts.read == load->options.limit) return KVF_ESTOPPED;
     load->counts.read++;
     load->row = row;
-    return TASKS[load->options.task].add(load);
+    KVF_TRY(TASKS[load->options.task].add(load));
+    note_unread(load);
+    return KVF_OK;
 }
 
 static kvf_status unpack(const kvf__loader *load, kvf__buf *text)
@@ -288,6 +335,7 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
     if (st) goto out;
     st = check_rows(&load);
     if (st) goto out;
+    say_unread(&load);
     set.skipped = load.counts.skipped;
     set.truncated = load.counts.truncated;
     set.without_label = load.counts.without_label;

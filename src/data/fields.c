@@ -154,15 +154,16 @@ static bool named_in(const char *template, const char *name, size_t bytes)
 }
 
 /* Fields that some task reads and no shape names; the usual ones come first. */
-static const char *const FIELDS[] = {"label",    "prompt",    "completion", "references",
-                                     "messages", "input_ids", "labels",     "attention_mask",
-                                     "tokens",   "words",     "tags",       "ner_tags",
-                                     "context",  "question",  "answers",    "is_impossible",
-                                     "id",       "idx",       "gold_label", "score"};
+static const char *const FIELDS[] = {
+    "label",      "prompt",         "completion", "references",    "messages", "input_ids",
+    "labels",     "attention_mask", "tokens",     "words",         "tags",     "ner_tags",
+    "context",    "question",       "answers",    "is_impossible", "id",       "idx",
+    "gold_label", "score",          "system",     "history",       "target"};
 enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
 
 /* Those of them that no header names, and names of headers that --map does not know. */
-static const char *const NO_HEADERS[] = {"attention_mask", "is_impossible"};
+static const char *const NO_HEADERS[] = {"attention_mask", "is_impossible", "system", "history",
+                                         "target"};
 static const char *const HEADERS[] = {"index", "instruction", "input", "output", "conversations"};
 
 static bool is_listed(const char *const *list, size_t n, const char *name, size_t bytes)
@@ -195,11 +196,17 @@ static kvf_status not_ours(kvf_ctx *ctx, const char *name)
                      name, list);
 }
 
+bool kvf__field_read(const kvf__field_map *map, const char *name)
+{
+    return is_ours(name) || kvf__field_known(map, name, strlen(name)) || !strcmp(name, "title") ||
+           !strcmp(name, "plausible_answers");
+}
+
 bool kvf__field_known(const kvf__field_map *map, const char *name, size_t bytes)
 {
     for (size_t i = 0; map && i < map->n; i++)
         if (strlen(map->theirs[i]) == bytes && !memcmp(map->theirs[i], name, bytes)) return true;
-    if (is_listed(NO_HEADERS, 2, name, bytes)) return false;
+    if (is_listed(NO_HEADERS, sizeof NO_HEADERS / sizeof *NO_HEADERS, name, bytes)) return false;
     if (is_listed(FIELDS, N_FIELDS, name, bytes) || is_listed(HEADERS, 5, name, bytes)) return true;
     for (size_t i = 0; i < N_SHAPES; i++)
         if (named_in(SHAPES[i].a, name, bytes) || named_in(SHAPES[i].b, name, bytes)) return true;

@@ -55,6 +55,8 @@ const kvf_json *kvf__row_field(const kvf__field_map *map, const kvf__file_row *r
 /* Is it a name of ours, of a known data set, or mapped? Decides whether a first line is a header.
  */
 bool kvf__field_known(const kvf__field_map *map, const char *name, size_t bytes);
+/* Is it such a name, a field of ours that no header names, or one that SQuAD has beside them? */
+bool kvf__field_read(const kvf__field_map *map, const char *name);
 /* "a, b, c": the row's own fields, for errors. */
 void kvf__field_names(const kvf__file_row *row, char *out, size_t bytes);
 

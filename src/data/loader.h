@@ -83,6 +83,17 @@ typedef struct kvf__context {
     const int32_t *offsets;
 } kvf__context;
 
+/* Fields that are not read, each with the number of rows or messages that have it. */
+enum { KVF__MOST_UNREAD = 16 };
+typedef struct kvf__unread {
+    struct {
+        char name[56];
+        int64_t count;
+    } v[KVF__MOST_UNREAD];
+    size_t n;
+    bool more; /* there are others */
+} kvf__unread;
+
 typedef struct kvf__loader {
     kvf_ctx *ctx;
     const char *path;
@@ -91,6 +102,7 @@ typedef struct kvf__loader {
     kvf__made_rows rows;
     kvf__made_groups groups;
     kvf__load_counts counts;
+    kvf__unread unread;
     bool cut;   /* the group in work is not whole */
     bool keeps; /* sources are wanted */
     kvf__labels names;

@@ -107,15 +107,75 @@ static kvf_status add_messages(const row_writer *w, const kvf__message *messages
     for (size_t i = from; !st && w->labels && i < w->ids->n; i++)
         st = kvf__ids_add(w->ctx, w->labels, loss.data[i - from] ? w->ids->data[i] : KVF__NO_LABEL);
     kvf__ids_done(&loss);
+    if (!st || !w->where) return st;
+    char what[1024];
+    snprintf(what, sizeof what, "%s", kvf_ctx_error(w->ctx));
+    return kvf__fail(w->ctx, st, "%s: %s", w->where, what);
+}
+
+/* Does it say anything? null, "", [] and {} do not. */
+static bool is_given(const kvf_json *value)
+{
+    size_t n = 0;
+    if (!kvf_json_str(value, &n)) n = kvf_json_size(value);
+    return kvf_json_typeof(value) > KVF_JSON_NULL &&
+           (n || kvf_json_typeof(value) < KVF_JSON_STRING);
+}
+
+/* The turns that fields beside the prompt or the messages have: [0] the system turn, then those of
+ * "history", pairs of a user and an assistant turn. more: memory for so many others. */
+static kvf_status turns_before(const row_writer *w, size_t more, kvf__message **out, size_t *n)
+{
+    const kvf_json *system = w->row ? field(w, "system") : NULL,
+                   *history = w->row ? field(w, "history") : NULL;
+    kvf__message *turns = NULL;
+    row_text text = {0};
+    *n = 0;
+    if (is_given(system)) KVF_TRY(text_field(w, "system", &text));
+    const bool list = kvf_json_typeof(history) == KVF_JSON_ARRAY;
+    const size_t pairs = list ? kvf_json_size(history) : is_given(history);
+    KVF_TRY(kvf__alloc_array(w->ctx, 1 + 2 * pairs + more, sizeof *turns, &turns));
+    if (text.n) turns[(*n)++] = (kvf__message){"system", text.text, text.n, false};
+    for (size_t i = 0; i < 2 * pairs; i++) {
+        const kvf_json *pair = kvf_json_at(history, i / 2);
+        kvf__message *turn = &turns[(*n)++];
+        turn->role = i % 2 ? "assistant" : "user";
+        turn->content = kvf_json_str(kvf_json_at(pair, i % 2), &turn->bytes);
+        if (turn->content && kvf_json_size(pair) == 2) continue;
+        kvf__free(turns);
+        return kvf__fail(w->ctx, KVF_EDATA,
+                         "%s: \"history\": want a list of [\"question\", \"answer\"]", w->where);
+    }
+    *out = turns;
+    return KVF_OK;
+}
+
+/* A user turn and the answer to it, behind what system and history say; of a prompt the first. */
+static kvf_status add_turns(const row_writer *w, row_text prompt, row_text completion)
+{
+    kvf__message *turns = NULL;
+    size_t n = 0;
+    KVF_TRY(turns_before(w, 2, &turns, &n));
+    turns[n++] = (kvf__message){"user", prompt.text, prompt.n, false};
+    if (!w->prompt_only)
+        turns[n++] = (kvf__message){"assistant", completion.text, completion.n, false};
+    kvf_status st = add_messages(w, turns, n, w->prompt_only);
+    kvf__free(turns);
     return st;
 }
 
-/* A user turn and the answer to it; of a prompt the first. */
-static kvf_status add_turns(const row_writer *w, row_text prompt, row_text completion)
+/* A plain row has no place for turns beside its prompt. */
+static kvf_status refuse_turns(const row_writer *w)
 {
-    const kvf__message turns[2] = {{"user", prompt.text, prompt.n},
-                                   {"assistant", completion.text, completion.n}};
-    return add_messages(w, turns, w->prompt_only ? 1 : 2, w->prompt_only);
+    for (int i = 0; w->row && i < 2; i++) {
+        const char *name = i ? "history" : "system";
+        if (is_given(field(w, name)))
+            return kvf__fail(w->ctx, KVF_EDATA,
+                             "%s: \"%s\" is a turn of a chat, and this row is plain text: name a "
+                             "template with --chat-template, or write it into the prompt",
+                             w->where, name);
+    }
+    return KVF_OK;
 }
 
 static kvf_status add_prompt(const row_writer *w, row_text prompt)
@@ -134,6 +194,7 @@ static kvf_status begin_target(const row_writer *w)
 
 static kvf_status add_pair(const row_writer *w, row_text prompt, row_text completion)
 {
+    KVF_TRY(refuse_turns(w));
     KVF_TRY(add_prompt(w, prompt));
     if (w->prompt_only) return KVF_OK;
     if (w->render->encoder) KVF_TRY(begin_target(w));
@@ -281,40 +342,122 @@ static kvf_status write_text(const row_writer *w)
     return w->prompt_only ? KVF_OK : add_eos(w);
 }
 
-/* {"role", "content"}, or ShareGPT's {"from", "value"} with its names of the two sides. */
-static kvf_status read_message(const row_writer *w, const kvf_json *value, size_t i, bool shared,
+kvf_status kvf__message_content(kvf_ctx *ctx, const kvf_json *content, kvf__buf *parts,
+                                kvf__message *out)
+{
+    out->content = kvf_json_str(content, &out->bytes);
+    if (out->content) return KVF_OK;
+    if (kvf_json_typeof(content) != KVF_JSON_ARRAY) return KVF_EDATA;
+    for (size_t i = 0; i < kvf_json_size(content); i++) {
+        const kvf_json *part = kvf_json_at(content, i);
+        const char *type = kvf_json_str(kvf_json_get(part, "type"), NULL);
+        size_t bytes = 0;
+        const char *text = kvf_json_str(kvf_json_get(part, "text"), &bytes);
+        if (!type || strcmp(type, "text") || !text) return KVF_EDATA;
+        KVF_TRY(kvf__buf_add(ctx, parts, text, bytes));
+    }
+    KVF_TRY(kvf__buf_add(ctx, parts, "", 0));
+    out->content = parts->data;
+    out->bytes = parts->n;
+    return KVF_OK;
+}
+
+/* Fields of rows and messages that a template would have to print, and ours do not. */
+static const char *const UNPRINTED[] = {
+    "tools",    "functions", "tool_calls", "function_call", "reasoning", "reasoning_content",
+    "thinking", "images",    "videos",     "audios"};
+
+/* object: the row, or a message of it, which `place` names. */
+static kvf_status refuse_unprinted(const row_writer *w, const kvf_json *object, const char *place)
+{
+    for (size_t i = 0; i < sizeof UNPRINTED / sizeof *UNPRINTED; i++)
+        if (is_given(kvf_json_get(object, UNPRINTED[i])))
+            return kvf__fail(w->ctx, KVF_EDATA,
+                             "%s: %s\"%s\" is not printed by the templates known here: leave the "
+                             "row out, or print it yourself (--chat-template rendered)",
+                             w->where, place, UNPRINTED[i]);
+    return KVF_OK;
+}
+
+/* Whether a message carries loss, by the names that this has: 0 or false for no, 1 or true. */
+static const char *const WEIGHTS[] = {"weight", "train", "training", "loss", "loss_mask"};
+static kvf_status read_weights(const row_writer *w, const kvf_json *value, const char *place,
                                kvf__message *out)
+{
+    const bool assistant = !strcmp(out->role, "assistant");
+    for (size_t i = 0; i < sizeof WEIGHTS / sizeof *WEIGHTS; i++) {
+        const kvf_json *given = kvf_json_get(value, WEIGHTS[i]);
+        if (kvf_json_typeof(given) <= KVF_JSON_NULL) continue;
+        const double weight = kvf_json_bool(given, false)               ? 1
+                              : kvf_json_typeof(given) == KVF_JSON_BOOL ? 0
+                                                                        : kvf_json_real(given, -1);
+        if (weight != 0 && weight != 1)
+            return kvf__fail(w->ctx, KVF_EDATA, "%s: %s\"%s\": want 0, 1, false or true", w->where,
+                             place, WEIGHTS[i]);
+        if (weight == 1 && !assistant)
+            return kvf__fail(w->ctx, KVF_EDATA,
+                             "%s: %s\"%s\" asks for loss on a turn of role \"%.40s\", and only the "
+                             "assistant's have any: make it 0",
+                             w->where, place, WEIGHTS[i], out->role);
+        out->mute = out->mute || weight == 0;
+    }
+    return KVF_OK;
+}
+
+/* {"role", "content"}, or ShareGPT's {"from", "value"} with its names of the two sides. */
+static const char *const MESSAGE_KEYS[2][3] = {{"messages", "role", "content"},
+                                               {"conversations", "from", "value"}};
+static kvf_status read_message(const row_writer *w, const kvf_json *value, size_t i, bool shared,
+                               kvf__buf *parts, kvf__message *out)
 {
     static const char *const ROLES[][2] = {{"human", "user"},        {"user", "user"},
                                            {"gpt", "assistant"},     {"assistant", "assistant"},
                                            {"chatgpt", "assistant"}, {"system", "system"}};
-    static const char *const KEYS[2][3] = {{"messages", "role", "content"},
-                                           {"conversations", "from", "value"}};
-    const char *const *keys = KEYS[shared];
+    const char *const *keys = MESSAGE_KEYS[shared];
+    char place[64];
     size_t role_bytes = 0;
+    snprintf(place, sizeof place, "%s[%zu]: ", keys[0], i);
+    KVF_TRY(refuse_unprinted(w, value, place));
     out->role = kvf_json_str(kvf_json_get(value, keys[1]), &role_bytes);
-    out->content = kvf_json_str(kvf_json_get(value, keys[2]), &out->bytes);
-    if (!out->role || !out->content || (!shared && strlen(out->role) != role_bytes))
-        return kvf__fail(w->ctx, KVF_EDATA, "%s: %s[%zu]: want {\"%s\": text, \"%s\": text}",
-                         w->where, keys[0], i, keys[1], keys[2]);
-    for (size_t k = 0; shared && k < sizeof ROLES / sizeof *ROLES; k++)
-        if (!strcmp(out->role, ROLES[k][0])) {
-            out->role = ROLES[k][1];
-            return KVF_OK;
-        }
-    if (!shared) return KVF_OK;
-    return kvf__fail(w->ctx, KVF_EDATA,
-                     "%s: conversations[%zu]: from \"%.40s\", want human, gpt or system", w->where,
-                     i, out->role);
+    kvf_status st = kvf__message_content(w->ctx, kvf_json_get(value, keys[2]), parts, out);
+    if (st == KVF_ENOMEM) return st;
+    if (!out->role || st || strlen(out->role) != role_bytes)
+        return kvf__fail(w->ctx, KVF_EDATA,
+                         "%s: %swant {\"%s\": text, \"%s\": text, or parts of type text}", w->where,
+                         place, keys[1], keys[2]);
+    size_t k = 0;
+    while (shared && k < sizeof ROLES / sizeof *ROLES && strcmp(out->role, ROLES[k][0]))
+        k++;
+    if (k == sizeof ROLES / sizeof *ROLES)
+        return kvf__fail(w->ctx, KVF_EDATA, "%s: %sfrom \"%.40s\", want human, gpt or system",
+                         w->where, place, out->role);
+    if (shared) out->role = ROLES[k][1];
+    return read_weights(w, value, place, out);
+}
+
+/* The messages of a list behind those that are there; parts [n]. */
+static kvf_status read_list(const row_writer *w, const kvf_json *list, bool shared, kvf__buf *parts,
+                            kvf__message *messages, size_t *n)
+{
+    const bool system = *n && !strcmp(messages[0].role, "system");
+    for (size_t i = 0; i < kvf_json_size(list); i++) {
+        KVF_TRY(read_message(w, kvf_json_at(list, i), i, shared, &parts[i], &messages[*n]));
+        if (!strcmp(messages[(*n)++].role, "system") && system)
+            return kvf__fail(w->ctx, KVF_EDATA,
+                             "%s: %s[%zu] is a system turn, and so is \"system\"", w->where,
+                             MESSAGE_KEYS[shared][0], i);
+    }
+    return KVF_OK;
 }
 
 static kvf_status write_messages(const row_writer *w)
 {
     const bool shared = !field(w, "messages");
-    const char *name = shared ? "conversations" : "messages";
+    const char *name = MESSAGE_KEYS[shared][0];
     const kvf_json *list = field(w, name);
-    size_t n = kvf_json_size(list);
-    if (kvf_json_typeof(list) != KVF_JSON_ARRAY || !n)
+    const size_t listed = kvf_json_size(list);
+    size_t n = 0;
+    if (kvf_json_typeof(list) != KVF_JSON_ARRAY || !listed)
         return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is not a list of messages", w->where, name);
     if (w->render->chat->kind == KVF__CHAT_NONE)
         return kvf__fail(w->ctx, KVF_EDATA,
@@ -322,14 +465,17 @@ static kvf_status write_messages(const row_writer *w)
                          "--chat-template",
                          w->where, name);
     kvf__message *messages = NULL;
-    KVF_TRY(kvf__alloc_array(w->ctx, n, sizeof *messages, &messages));
-    kvf_status st = KVF_OK;
-    for (size_t i = 0; !st && i < n; i++)
-        st = read_message(w, kvf_json_at(list, i), i, shared, &messages[i]);
+    kvf__buf *parts = NULL;
+    KVF_TRY(turns_before(w, listed, &messages, &n));
+    kvf_status st = kvf__alloc_array(w->ctx, listed, sizeof *parts, &parts);
+    if (!st) st = read_list(w, list, shared, parts, messages, &n);
     if (!st && w->prompt_only)
         while (n && !strcmp(messages[n - 1].role, "assistant"))
             n--;
     if (!st) st = add_messages(w, messages, n, w->prompt_only);
+    for (size_t i = 0; parts && i < listed; i++)
+        kvf__buf_done(&parts[i]);
+    kvf__free(parts);
     kvf__free(messages);
     return st;
 }
@@ -386,23 +532,71 @@ static kvf_status write_ids(const row_writer *w)
 /* Rows are recognised by their fields; the first kind that fits counts. Alpaca's come with a "text"
  * too.
  */
-static const struct {
+typedef struct row_kind {
     const char *field, *and;
     bool turns; /* of a chat, which a template prints */
     kvf_status (*write)(const row_writer *w);
-} KINDS[] = {
-    {"input_ids", NULL, false, write_ids},         {"messages", NULL, true, write_messages},
-    {"conversations", NULL, true, write_messages}, {"prompt", NULL, false, write_pair},
-    {"instruction", "output", true, write_alpaca}, {"text", NULL, false, write_text},
+    const char *reads; /* the other fields that it reads, or knows to be copies of them */
+} row_kind;
+
+static const row_kind KINDS[] = {
+    {"input_ids", NULL, false, write_ids, " labels attention_mask "},
+    {"messages", NULL, true, write_messages, " system history "},
+    {"conversations", NULL, true, write_messages, " system history "},
+    {"prompt", NULL, false, write_pair, " completion system history "},
+    {"instruction", "output", true, write_alpaca, " input system history text "},
+    {"text", NULL, false, write_text, " "},
 };
+
+static const row_kind *kind_of(const row_writer *w)
+{
+    for (const row_kind *kind = KINDS; kind < KINDS + sizeof KINDS / sizeof *KINDS; kind++)
+        if (!(kind->turns && is_rendered(w)) && field(w, kind->field) &&
+            (!kind->and || field(w, kind->and)))
+            return kind;
+    return NULL;
+}
+
+bool kvf__render_reads(const kvf__render *render, const kvf_json *row, const char *name)
+{
+    const row_writer w = {.render = render, .row = row};
+    const bool placed = render->pattern && render->pattern->n;
+    const row_kind *kind = placed ? NULL : kind_of(&w);
+    char word[64];
+    for (size_t i = 0; render->map && i < render->map->n; i++)
+        if (!strcmp(render->map->theirs[i], name)) return true;
+    for (size_t i = 0; render->map && i < render->map->n; i++)
+        if (!strcmp(render->map->ours[i], name)) return false; /* under another name */
+    snprintf(word, sizeof word, " %s ", name);
+    if (strstr(" id idx references ", word)) return true;
+    if (placed) return kvf__row_template_field(render->pattern, name) != NULL;
+    return kind && (!strcmp(name, kind->field) || (kind->and &&!strcmp(name, kind->and)) ||
+                    strstr(kind->reads, word));
+}
+
+const kvf_json *kvf__render_messages(const kvf__render *render, const kvf_json *row)
+{
+    const row_writer w = {.render = render, .row = row};
+    const row_kind *kind = render->pattern && render->pattern->n ? NULL : kind_of(&w);
+    return kind && kind->write == write_messages ? field(&w, kind->field) : NULL;
+}
+
+bool kvf__message_reads(const char *name)
+{
+    for (size_t i = 0; i < sizeof WEIGHTS / sizeof *WEIGHTS; i++)
+        if (!strcmp(name, WEIGHTS[i])) return true;
+    for (size_t i = 0; i < 2; i++)
+        if (!strcmp(name, MESSAGE_KEYS[i][1]) || !strcmp(name, MESSAGE_KEYS[i][2])) return true;
+    return false;
+}
 
 static kvf_status write_row(const row_writer *w)
 {
     if (w->render->pattern && w->render->pattern->n) return add_pieces(w, NULL);
-    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
-        if (!(KINDS[i].turns && is_rendered(w)) && field(w, KINDS[i].field) &&
-            (!KINDS[i].and || field(w, KINDS[i].and)))
-            return KINDS[i].write(w);
+    const row_kind *kind = kind_of(w);
+    if (kind && kind->write != write_ids && !is_rendered(w))
+        KVF_TRY(refuse_unprinted(w, w->row, ""));
+    if (kind) return kind->write(w);
     return kvf__fail(w->ctx, KVF_EDATA,
                      "%s: none of the fields prompt, text, %sinput_ids (name others with --map)",
                      w->where, is_rendered(w) ? "" : "messages, ");

@@ -38,7 +38,7 @@ typedef struct kvf__render {
 /* Appends ids and labels of one JSON row: [bos] + ids(prompt) + ids(completion) + [eos], completion
  * and eos carrying loss (bos and eos are not added to rendered rows; encoder-decoders: [bos] +
  * ids(prompt) + eos + start + the same);
- * {"text"}: all but the first token; {"messages"}: assistant turns;
+ * {"text"}: all but the first token; {"messages"}: assistant turns, but those of weight 0;
  * {"input_ids","labels"[,"attention_mask"]}: as they are, masked ids dropped. prompt_only: stops
  * before the completion (or opens the assistant turn), labels then all -100. EDATA names `where`.
  *
@@ -47,6 +47,15 @@ typedef struct kvf__render {
  * prefix can take their place. */
 kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
                            const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels);
+/* Does kvf__render_row read this field of the row, under its name in the file? */
+bool kvf__render_reads(const kvf__render *render, const kvf_json *row, const char *name);
+/* The row's list of messages; NULL: it is of another kind. And is this field of one read? */
+const kvf_json *kvf__render_messages(const kvf__render *render, const kvf_json *row);
+bool kvf__message_reads(const char *name);
+/* Content of a message into out: a text, or parts of type text, which `parts` then holds. EDATA, in
+ * no words: it is neither. */
+kvf_status kvf__message_content(kvf_ctx *ctx, const kvf_json *content, kvf__buf *parts,
+                                kvf__message *out);
 /* The same for a bare prompt. */
 kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,
                               size_t bytes, kvf__ids *ids);

@@ -41,7 +41,7 @@ kvf_status kvf__system_turn(kvf_ctx *ctx, const kvf__render *render, kvf__buf *t
     kvf__ids rest = {0};
     while (text->n && (text->data[text->n - 1] == '\n' || text->data[text->n - 1] == '\r'))
         text->n--;
-    const kvf__message turns[] = {{"system", text->data, text->n}, {"user", "a", 1}};
+    const kvf__message turns[] = {{"system", text->data, text->n, false}, {"user", "a", 1, false}};
     kvf_status st = cut_turn(ctx, render, turns, ids, &rest);
     kvf__ids_done(&rest);
     KVF_TRY(st);
@@ -176,7 +176,8 @@ static kvf_status add_row(const kvf__chats *chats, const kvf__dataset *prompts, 
                           const char *answer, kvf__row_list *rows)
 {
     const kvf__render *render = &chats->renderer->render;
-    const kvf__message turns[] = {{"user", "a", 1}, {"assistant", answer, kvf_text_bytes(answer)}};
+    const kvf__message turns[] = {{"user", "a", 1, false},
+                                  {"assistant", answer, kvf_text_bytes(answer), false}};
     const size_t n = (size_t)kvf__example_length(prompts, r);
     int64_t left = chats->study->max_tokens + 1;
     kvf__ids ids = {0}, loss = {0};

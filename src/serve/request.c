@@ -293,25 +293,6 @@ static bool bad_message(const body_reader *r, size_t i, const char *what)
     return kvf__problem_set(r->problem, 400, "messages", "messages[%zu]: %s", i, what);
 }
 
-/* [{"type": "text", "text": ...}, ...] */
-static bool read_parts(const body_reader *r, size_t i, const kvf_json *parts)
-{
-    kvf__buf *to = &r->to->contents[i];
-    for (size_t k = 0; k < kvf_json_size(parts); k++) {
-        const kvf_json *part = kvf_json_at(parts, k);
-        const char *type = text_of(kvf_json_get(part, "type"));
-        size_t bytes = 0;
-        const char *text = kvf_json_str(kvf_json_get(part, "text"), &bytes);
-        if (!type || strcmp(type, "text") || !text)
-            return bad_message(r, i, "content: want a text, or parts of type text");
-        if (kvf__buf_add(NULL, to, text, bytes)) return no_memory(r);
-    }
-    if (kvf__buf_add(NULL, to, "", 0)) return no_memory(r);
-    r->to->messages[i].content = to->data ? to->data : "";
-    r->to->messages[i].bytes = to->n;
-    return true;
-}
-
 /* Whose message it is: none of the chat templates that we know writes it. */
 static bool good_name(const kvf_json *name)
 {
@@ -335,9 +316,9 @@ static bool read_message(const body_reader *r, size_t i, kvf_json *message)
         return bad_message(r, i, "name: want a text of 1 to 64 bytes");
     to->role = text_of(kvf_json_get(message, "role"));
     if (!to->role) return bad_message(r, i, "role: want a text");
-    if (kvf_json_typeof(content) == KVF_JSON_ARRAY) return read_parts(r, i, content);
-    to->content = kvf_json_str(content, &to->bytes);
-    return to->content ? true : bad_message(r, i, "content: want a text, or parts of type text");
+    kvf_status st = kvf__message_content(NULL, content, &r->to->contents[i], to);
+    if (st == KVF_ENOMEM) return no_memory(r);
+    return st ? bad_message(r, i, "content: want a text, or parts of type text") : true;
 }
 
 static bool read_messages(const body_reader *r, const request_field *f, const kvf_json *value)

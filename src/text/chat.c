@@ -404,7 +404,7 @@ static kvf_status put_turn(render *r, const kvf__chat *chat, size_t i)
         KVF_TRY((marks->strip ? put_stripped : put_content)(r, content));
     KVF_TRY(put(r, marks->close));
     if (assistant && by_eos) KVF_TRY(put_id(r, kvf__token_eos(r->w.t)));
-    if (assistant) KVF_TRY(end_part(r, 1));
+    if (assistant) KVF_TRY(end_part(r, !r->m[i].mute));
     return assistant && by_eos && i + 1 == r->n ? KVF_OK : put(r, marks->gap);
 }
 
@@ -483,7 +483,7 @@ static kvf_status mistral_turn(render *r, const mistral_marks *marks, size_t i, 
     KVF_TRY(put(r, marks->answer));
     KVF_TRY((marks->strip ? put_stripped : put_content)(r, content_of(&r->m[i])));
     KVF_TRY(put_id(r, kvf__token_eos(r->w.t)));
-    return end_part(r, 1);
+    return end_part(r, !r->m[i].mute);
 }
 
 /* A prompt ends with the user's closing mark: there is nothing to open. */

@@ -190,11 +190,12 @@ const char *kvf__chat_date(const kvf__chat *chat);
 typedef struct kvf__message {
     const char *role, *content; /* views, NUL-terminated UTF-8 */
     size_t bytes;               /* of the content, which may hold U+0000; 0: to its first NUL */
+    bool mute;                  /* an assistant turn without loss */
 } kvf__message;
 
 /* Appends the ids of a conversation, rendered and tokenised as transformers' apply_chat_template
  * does. `loss`, if given, gets one entry per appended id: 1 for the content and end token of
- * assistant turns, else 0. Pieces are tokenised separately where loss changes, whether or not
+ * assistant turns that are not mute, else 0. Pieces are tokenised separately where loss changes, whether or not
  * `loss` is given: a prompt's ids are a prefix of the whole conversation's. They differ from the
  * whole text's at once only where an answer begins with white space. add_generation_prompt opens an
  * assistant turn at the end. EDATA names the message whose role does not fit (Mistral's and Gemma's

@@ -86,6 +86,12 @@ printf '{"conversations": [{"from": "tool", "value": "a"}]}\n' >bad.jsonl
 run 1 eval --base model --data bad.jsonl --chat-template chatml
 err_is 'kvfold: eval: bad.jsonl:1: conversations[0]: from "tool", want human, gpt or system'
 
+# ---- errors of a template name the row
+
+printf '{"messages": [{"role": "user", "content": "a"}]}\n{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}\n' >bad.jsonl
+run 1 eval --base model --data bad.jsonl --chat-template gemma
+has err '^kvfold: eval: bad.jsonl:2: message 2 has role "tool"'
+
 # ---- the first rows
 
 head -n 7 train.jsonl >seven.jsonl
