@@ -140,6 +140,51 @@ static const sample GOOD[] = {
     {"a.jsonl", " [ ] ", "", {LM}},
     {"a.tsv", "[]", "", {LM, .format = "json"}},
     {"a.TSV.gz", "text\tlabel\nx\t1\n", "2 {\"text\":\"x\",\"label\":\"1\"}\n", {SEQ}},
+    /* a column that counts, of each sentence or of the file, with ranges and empty nodes */
+    {"a.conllx",
+     "1\tAnn\tNN\tB-x\n2\t3\tNN\tO\n\n1\tBo\tNN\tO\n",
+     "1 {\"tokens\":[\"Ann\",\"3\"],\"tags\":[\"B-x\",\"O\"]}\n4 "
+     "{\"tokens\":[\"Bo\"],\"tags\":[\"O\"]}\n",
+     {TOK}},
+    {"a.conllu",
+     "# sent_id = 1\n1-2\tIm\t_\n1\tIn\tP\n2\tdem\tD\n2.1\te\tD\n\n1\tSo\tA\n",
+     "3 {\"tokens\":[\"In\",\"dem\"],\"tags\":[\"P\",\"D\"]}\n7 "
+     "{\"tokens\":[\"So\"],\"tags\":[\"A\"]}\n",
+     {TOK}},
+    {"a.conll",
+     "0 a N O\n1 b N O\n\n2 c N O\n",
+     "1 {\"tokens\":[\"a\",\"b\"],\"tags\":[\"O\",\"O\"]}\n4 "
+     "{\"tokens\":[\"c\"],\"tags\":[\"O\"]}\n",
+     {TOK}},
+    {"a.conll", "1 N O\n2 N O\n7 N O\n", "1 {\"tokens\":[\"1\",\"2\",\"7\"],\"tags\":[\"O\",\"O\",\"O\"]}\n",
+     {TOK}},
+    {"a.conll", "1 O\n2 O\n", "1 {\"tokens\":[\"1\",\"2\"],\"tags\":[\"O\",\"O\"]}\n", {TOK}},
+    /* white space behind a tag */
+    {"a.conll",
+     "a\tO\t\nb\tO \nc\tB-x\xC2\xA0\n\xC2\xA0\nd\tO\r\n",
+     "1 {\"tokens\":[\"a\",\"b\",\"c\"],\"tags\":[\"O\",\"O\",\"B-x\"]}\n5 "
+     "{\"tokens\":[\"d\"],\"tags\":[\"O\"]}\n",
+     {TOK}},
+    /* headers, and columns by name */
+    {"a.txt", "Token\tTag\nAnn\tB-x\n", "2 {\"tokens\":[\"Ann\"],\"tags\":[\"B-x\"]}\n", {TOK}},
+    {"a.conll", "id form upos x\n1 go VB _\n", "2 {\"tokens\":[\"go\"],\"tags\":[\"VB\"]}\n", {TOK}},
+    {"a.conll",
+     "word tag\nx O\n",
+     "1 {\"tokens\":[\"word\",\"x\"],\"tags\":[\"tag\",\"O\"]}\n",
+     {TOK, .no_header = true}},
+    {"a.conll",
+     "7 go VB O _\n9 on P O _\n",
+     "1 {\"tokens\":[\"go\",\"on\"],\"tags\":[\"VB\",\"P\"]}\n",
+     {TOK, .columns = "-,tokens,tags,-,-"}},
+    {"a.conll", "7 go O\n", "1 {\"tokens\":[\"go\"]}\n", {TOK, .columns = "-,word,-", .unlabeled = true}},
+    /* comments */
+    {"a.conll",
+     "#go NN O\nx NN O\n\n# new\ny NN O\n",
+     "1 {\"tokens\":[\"#go\",\"x\"],\"tags\":[\"O\",\"O\"]}\n5 "
+     "{\"tokens\":[\"y\"],\"tags\":[\"O\"]}\n",
+     {TOK}},
+    {"a.conll", "x O\n\n# newdoc\ny O\n", "1 {\"tokens\":[\"x\"],\"tags\":[\"O\"]}\n4 "
+     "{\"tokens\":[\"y\"],\"tags\":[\"O\"]}\n", {TOK}},
     {"a.conll", "[ O\n{ O\n", "1 {\"tokens\":[\"[\",\"{\"],\"tags\":[\"O\",\"O\"]}\n", {TOK}},
 };
 
@@ -179,6 +224,15 @@ static const sample BAD[] = {
     {"a.conll", "a O\nb\n", "a.conll:2: 1 column, want a word and its tag", {TOK}},
     {"a.conll", "a N O\n\nb O\n", "a.conll:3: 2 columns, the lines before have 3", {TOK}},
     {"a.conll", "\tO\n", "a.conll:1: the word is empty", {TOK}},
+    {"a.conll",
+     "1 x O\n",
+     "a.conll:1: 3 columns, --columns names 2",
+     {TOK, .columns = "tokens,tags"}},
+    {"a.conll",
+     "1 x O\n",
+     "--columns \"-,tokens,x\" names no column of tags: for CoNLL name tokens and tags, and the "
+     "others -",
+     {TOK, .columns = "-,tokens,x"}},
     {"a.txt",
      "abc\n",
      "a.txt:1: neither name nor content tells the format: name it with --format "

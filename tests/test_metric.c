@@ -173,7 +173,7 @@ START_TEST(no_entities)
 
     ck_assert_int_eq(entities(NONE, NONE, KVF__TAGS_MIXED, &s), KVF_OK);
     CLOSE(s.micro.f1, 0);
-    ck_assert(isnan(s.macro.f1));
+    CLOSE(s.macro.f1, 0); /* sklearn: 0 where there is nothing */
     ck_assert_uint_eq(s.n_types, 0);
     kvf__entity_scores_done(&s);
     ck_assert_int_eq(entities(NONE, NONE, KVF__TAGS_AUTO, &s), KVF_EDATA);

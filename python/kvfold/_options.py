@@ -14,8 +14,8 @@ class RowOptions(TypedDict, total=False):
     """How rows of data are read and rendered: eval, predict, score."""
 
     format: str  #: auto, jsonl, json, tsv, csv, conll, squad, superglue, text
-    columns: str  #: "a,b,c": names of the columns of TSV or CSV; else the header's
-    no_header: bool  #: the first line of TSV or CSV is a row
+    columns: str  #: "a,b,c": names of the columns of TSV, CSV or CoNLL; else the header's
+    no_header: bool  #: the first line of TSV, CSV or CoNLL is no header
     map: str  #: "prompt=question,completion=answer"
     chat_template: str  #: as --chat-template; else the prefix's own
     max_length: int  #: longest row in tokens

@@ -182,6 +182,23 @@ bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **lin
     return true;
 }
 
+/* Bytes of the white space that text[0 .. n) begins with. */
+static size_t space_at(const char *text, size_t n)
+{
+    if (n && strchr(" \t\r\n", *text) && *text) return 1;
+    return n > 1 && !memcmp(text, "\xC2\xA0", 2) ? 2 : 0;
+}
+
+void kvf__trim_space(const char **text, size_t *n)
+{
+    for (size_t k; (k = space_at(*text, *n)); *n -= k)
+        *text += k;
+    for (size_t k = 1; *n && k; *n -= k) {
+        k = space_at(*text + *n - 1, 1);
+        if (!k && *n > 1 && space_at(*text + *n - 2, 2) == 2) k = 2;
+    }
+}
+
 bool kvf__is_blank_line(const char *line, size_t n)
 {
     for (size_t i = 0; i < n; i++)

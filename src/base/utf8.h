@@ -33,5 +33,7 @@ kvf_status kvf__utf8_check(kvf_ctx *ctx, const char *where, const char *text, si
 /* The line at *at without its end (LF, CRLF); false at the end of the text. */
 bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **line, size_t *n);
 bool kvf__is_blank_line(const char *line, size_t n); /* nothing but spaces, tabs and CR */
+/* Without white space (spaces, tabs, line ends, U+00A0) at both ends. */
+void kvf__trim_space(const char **text, size_t *n);
 
 #endif

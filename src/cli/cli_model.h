@@ -63,10 +63,10 @@ void cli_model_close(cli_model *model);
     CLI_ROW("format", CLI_FORMATS, "auto", KVF_WORD, at,                                           \
             "of the data file; auto: by name and content")
 #define CLI_NO_HEADER(at)                                                                          \
-    CLI_ROW("no-header", NULL, "", KVF_FLAG, at, "the first line of TSV or CSV is a row")
+    CLI_ROW("no-header", NULL, "", KVF_FLAG, at, "the first line of TSV, CSV or CoNLL is no header")
 #define CLI_COLUMNS(at)                                                                            \
     CLI_ROW("columns", "NAME,...", "the header's", KVF_TEXT, at,                                   \
-            "names of the columns of TSV or CSV")
+            "names of the columns of TSV, CSV or CoNLL")
 #define CLI_MAP(at, help)  CLI_ROW("map", "OURS=THEIRS,...", "", KVF_TEXT, at, help)
 #define CLI_MAP_FIELDS(at) CLI_MAP(at, "foreign field names: prompt=question,completion=answer")
 #define CLI_MAX_LENGTH(at)                                                                         \

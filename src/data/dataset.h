@@ -57,7 +57,7 @@ typedef struct kvf__dataset {
     int64_t skipped, truncated;
     int64_t without_label; /* of the truncated: no label is left */
     char hash[33];         /* of the file's bytes */
-    bool delimited;        /* the file is TSV or CSV */
+    bool delimited;        /* the file has columns: TSV, CSV, CoNLL */
 
     /* tasks other than lm */
     kvf__task task;
@@ -91,7 +91,7 @@ typedef struct kvf__dataset_options {
     int64_t limit;  /* rows of the file that are read; 0: all */
     int64_t most_tokens;  /* of all rows together, else EDATA; 0: any number */
     int64_t most_grouped; /* of the rows of one question together, else EDATA; 0: any number */
-    bool no_header;       /* --no-header: the first line of TSV or CSV is a row */
+    bool no_header;       /* --no-header: the first line of TSV, CSV or CoNLL is no header */
     const char *columns;  /* --columns: names of the columns, "-" for one that is not read; with a
                              header they replace it. NULL or "": the header's; without one
                              text[,text_pair],label, for lm text or prompt,completion */

@@ -24,13 +24,14 @@ typedef struct kvf__file {
     const kvf__dataset_options *options;
     kvf__row_fn *row;
     void *user;
-    bool delimited, word_lines; /* set by kvf__read_rows: TSV or CSV; a line for each word */
+    bool delimited, word_lines; /* set by kvf__read_rows: it has columns; a line for each word */
 } kvf__file;
 
 /* Calls file->row for every row; its error ends the reading. */
 typedef kvf_status kvf__reader_fn(const kvf__file *file);
 kvf__reader_fn kvf__read_jsonl, kvf__read_array, kvf__read_tsv, kvf__read_csv, kvf__read_conll,
     kvf__read_squad, kvf__read_text;
+bool kvf__looks_conll(const char *text, size_t bytes);
 /* EDATA where a row of so many bytes is too long: it takes many times that while it is read. */
 kvf_status kvf__check_row_bytes(const kvf__file *file, int64_t line, size_t bytes);
 /* Hands fields, which begin at this line, to file->row and frees them; ENOMEM if they could not be

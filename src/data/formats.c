@@ -54,8 +54,6 @@ kvf_status kvf__read_jsonl(const kvf__file *file)
 
 /* ---- what content looks like ----------------------------------------------------------------- */
 
-enum { LINES_LOOKED_AT = 100 };
-
 /* [ and an object, or nothing. */
 static bool opens_array(const char *text, size_t bytes)
 {
@@ -89,34 +87,6 @@ static bool looks_squad(const char *text, size_t bytes)
 {
     return opens_object(text, bytes) &&
            (memmem(text, bytes, "\"paragraphs\"", 12) || has_empty_data(text, bytes));
-}
-
-/* "O" or a letter of a tagging scheme and a type: B-PER. */
-static bool is_tag(const char *text, size_t n)
-{
-    if (n == 1) return *text == 'O';
-    return n > 2 && *text && strchr("BIEMSLU", *text) && (text[1] == '-' || text[1] == '_');
-}
-
-static bool looks_conll(const char *text, size_t bytes)
-{
-    const char *line = NULL;
-    size_t at = 0, n = 0;
-    int words = 0;
-    for (int i = 0; i < LINES_LOOKED_AT && kvf__next_line(text, bytes, &at, &line, &n); i++) {
-        if (kvf__is_blank_line(line, n) || *line == '#' ||
-            (n > 9 && !memcmp(line, "-DOCSTART-", 10)))
-            continue;
-        size_t end = n;
-        while (end && (line[end - 1] == ' ' || line[end - 1] == '\t'))
-            end--;
-        size_t from = end;
-        while (from && line[from - 1] != ' ' && line[from - 1] != '\t')
-            from--;
-        if (!from || !is_tag(line + from, end - from)) return false;
-        words++;
-    }
-    return words > 0;
 }
 
 static bool first_line_has(const char *text, size_t bytes, char c)
@@ -157,10 +127,10 @@ static const struct format {
     {"json", {0}, opens_array, true, false, false, kvf__read_array},
     {"superglue", {0}, opens_object, true, false, false, kvf__read_jsonl}, /* by fields: fields.c */
     {"conll",
-     {".conll", ".bio", ".iob", ".iob2", ".conll03", ".annotated"},
-     looks_conll,
+     {".conll", ".bio", ".iob", ".iob2", ".conll03", ".annotated", ".conllx", ".conllu"},
+     kvf__looks_conll,
      true,
-     false,
+     true,
      true,
      kvf__read_conll},
     {"tsv", {".tsv", ".tab"}, looks_tsv, false, true, false, kvf__read_tsv},

@@ -34,6 +34,7 @@ static kvf_status add_name(kvf_ctx *ctx, const char *option, const char *text, s
                            kvf__label_set *set)
 {
     size_t bytes = set->n * sizeof *set->names;
+    kvf__trim_space(&text, &n);
     if (!n) return kvf__fail(ctx, KVF_EUSAGE, "--%s: name %zu is empty", option, set->n + 1);
     if (memchr(text, 0, n))
         return kvf__fail(ctx, KVF_EUSAGE, "--%s: name %zu holds U+0000", option, set->n + 1);

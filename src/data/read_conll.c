@@ -1,51 +1,225 @@
-/* CoNLL columns: a word first, its tag last, a blank line after each sentence. Columns are parted
- * by tabs where the first line has one, else by spaces. -DOCSTART- lines are left out, and so are
- * comments: a line before a sentence's first word that begins with # and has not the columns of the
- * others, or is "# ..." among more than two columns. Hash tags are words. */
+/* CoNLL columns: a word first, or behind a column that counts the words, its tag last, a blank line
+ * after each sentence; a header or --columns can say otherwise. Columns are parted by tabs where the
+ * first line has one, else by spaces; white space at the end of a line is none. -DOCSTART- lines are
+ * left out, and so are comments: a line before a sentence's first word that begins with # and has
+ * not the columns of the others, is "# ..." among more than two columns, or has no tag where the
+ * first word has one. Hash tags are words. */
 #include "file_rows.h"
 
 #include <string.h>
+#include <strings.h>
+
+typedef struct piece {
+    const char *text;
+    size_t n;
+} piece;
+
+enum { LINES_LOOKED_AT = 100 };
+static const size_t LAST = SIZE_MAX;
 
 typedef struct sentence {
-    const kvf__file *file;
-    bool tabs;
-    size_t columns;                   /* of every line; 0: not known yet */
-    int64_t line;                     /* of the first word */
-    size_t bytes;                     /* so far */
-    kvf_json *fields, *tokens, *tags; /* tokens NULL: between sentences */
+    kvf__file file; /* word_lines: no line was left out within the sentence */
+    bool tabs, named, header, counted, typed; /* typed: the first tag is O or has a prefix */
+    size_t columns;                           /* of every line; 0: not known yet */
+    size_t word, tag;                         /* which columns; tag LAST: the last of two or more */
+    int64_t line;                             /* of the first word */
+    size_t bytes;                             /* so far */
+    kvf_json *fields, *tokens, *tags;         /* tokens NULL: between sentences */
 } sentence;
 
-static bool parts(const sentence *s, char c)
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static bool parts(bool tabs, char c)
 {
-    return c == '\t' || (!s->tabs && c == ' ');
+    return c == '\t' || (!tabs && c == ' ');
 }
 
-/* Columns of a line, and where the first one ends and the last one begins. Runs of spaces part
- * once, tabs each. */
-static size_t count_columns(const sentence *s, const char *line, size_t n, size_t *first,
-                            size_t *last)
+/* How many columns a line has, and one of them. Runs of spaces part once, tabs each. */
+static size_t cut(bool tabs, piece line, size_t want, piece *out)
 {
     size_t columns = 0, at = 0;
-    *first = *last = 0;
-    while (at < n) {
-        size_t from = at;
-        while (at < n && !parts(s, line[at]))
+    *out = (piece){line.text, 0};
+    while (at < line.n) {
+        const size_t from = at;
+        while (at < line.n && !parts(tabs, line.text[at]))
             at++;
-        if (!columns++) *first = at;
-        *last = from;
-        if (at == n) break;
-        at++;
-        while (!s->tabs && at < n && parts(s, line[at]))
+        if (want == LAST || want == columns) *out = (piece){line.text + from, at - from};
+        columns++;
+        if (at++ == line.n) break;
+        while (!tabs && at < line.n && parts(tabs, line.text[at]))
             at++;
     }
     return columns;
 }
 
-static bool is_comment(const sentence *s, const char *line, size_t n, size_t columns)
+static bool is_left_out(piece line)
 {
-    if (*line != '#' || s->tokens) return false;
-    if (n > 1 && line[1] == ' ' && columns > 2) return true;
-    return columns != (s->columns ? s->columns : 2);
+    return !line.n || (line.n > 9 && !memcmp(line.text, "-DOCSTART-", 10));
+}
+
+/* The next line, without white space at its end. */
+static bool next_line(const char *text, size_t bytes, size_t *at, piece *line)
+{
+    if (!kvf__next_line(text, bytes, at, &line->text, &line->n)) return false;
+    const char *from = line->text;
+    kvf__trim_space(&from, &line->n);
+    line->n = line->n ? (size_t)(from - line->text) + line->n : 0;
+    return true;
+}
+
+/* "O" or a letter of a tagging scheme and a type: B-PER. */
+static bool is_tag(piece tag)
+{
+    if (tag.n == 1) return *tag.text == 'O';
+    return tag.n > 2 && *tag.text && strchr("BIEMSLU", *tag.text) &&
+           (tag.text[1] == '-' || tag.text[1] == '_') && !memchr(tag.text, ' ', tag.n);
+}
+
+static const char *const WORDS[] = {"tokens", "words", "token", "word", "form", NULL};
+static const char *const TAGS[] = {"tags",   "ner_tags", "labels", "tag",  "ner_tag", "label",
+                                   "ner",    "pos",      "upos",   "xpos", "iob",     "bio",
+                                   "entity", "slot",     NULL};
+
+/* Is it one of the names, or mapped to one? */
+static bool means(const kvf__field_map *map, piece name, const char *const *list)
+{
+    for (; *list; list++) {
+        if (strlen(*list) == name.n && !strncasecmp(*list, name.text, name.n)) return true;
+        for (size_t i = 0; map && i < map->n; i++)
+            if (!strcmp(map->ours[i], *list) && strlen(map->theirs[i]) == name.n &&
+                !memcmp(map->theirs[i], name.text, name.n))
+                return true;
+    }
+    return false;
+}
+
+/* The first column of words and the last one of tags, by their names; *n columns. */
+static bool find_names(const kvf__field_map *map, bool tabs, piece line, size_t *word, size_t *tag)
+{
+    piece name;
+    const size_t n = cut(tabs, line, 0, &name);
+    *word = *tag = LAST;
+    for (size_t i = 0; i < n; i++) {
+        cut(tabs, line, i, &name);
+        if (*word == LAST && means(map, name, WORDS)) *word = i;
+        if (means(map, name, TAGS)) *tag = i;
+    }
+    return *word != LAST && *tag != LAST;
+}
+
+bool kvf__looks_conll(const char *text, size_t bytes)
+{
+    piece line, tag;
+    size_t at = 0, column;
+    int words = 0;
+    for (int i = 0; i < LINES_LOOKED_AT && next_line(text, bytes, &at, &line); i++) {
+        const bool tabs = line.n && memchr(line.text, '\t', line.n);
+        if (is_left_out(line) || *line.text == '#') continue;
+        if (!words && find_names(NULL, tabs, line, &column, &column)) continue;
+        if (cut(tabs, line, LAST, &tag) < 2 || !is_tag(tag)) return false;
+        words++;
+    }
+    return words > 0;
+}
+
+/* A number at the start of a line; *part: one of a range or of an empty node of CoNLL-U, 1-2, 8.1.
+ */
+static bool read_index(piece column, int64_t *out, bool *part)
+{
+    size_t i = 0;
+    for (*out = 0; i < column.n && i < 9 && column.text[i] >= '0' && column.text[i] <= '9'; i++)
+        *out = 10 * *out + column.text[i] - '0';
+    *part = i && i + 1 < column.n && (column.text[i] == '-' || column.text[i] == '.');
+    return i && (i == column.n || *part);
+}
+
+/* Does the first column count the words, of each sentence or of the file? */
+static bool counts(const sentence *s)
+{
+    piece line, column;
+    size_t at = 0;
+    int64_t before = -1, first = -1, now = 0, steps = 0;
+    bool part, begins = true;
+    for (int i = 0; i < LINES_LOOKED_AT && next_line(s->file.text, s->file.bytes, &at, &line); i++) {
+        begins = begins || is_left_out(line);
+        if (is_left_out(line) || *line.text == '#') continue;
+        cut(s->tabs, line, 0, &column);
+        if (!read_index(column, &now, &part)) return false;
+        if (part) continue;
+        if (first < 0) first = now;
+        if (first > 1 || (before >= 0 && now != before + 1 && !(begins && now == first)))
+            return false;
+        steps += now == before + 1 && !begins;
+        before = now;
+        begins = false;
+    }
+    return steps > 0;
+}
+
+static kvf_status columns_by_option(sentence *s, const char *names)
+{
+    size_t n = 1;
+    kvf__buf line = {0};
+    s->named = true;
+    for (const char *c = names; *c; c++)
+        n += *c == ',';
+    KVF_TRY(kvf__buf_add(s->file.ctx, &line, names, strlen(names)));
+    for (size_t i = 0; i < line.n; i++)
+        if (line.data[i] == ',') line.data[i] = '\t';
+    find_names(s->file.options->render.map, true, (piece){line.data, line.n}, &s->word, &s->tag);
+    kvf__buf_done(&line);
+    s->columns = n;
+    if (s->tag == LAST && s->file.options->unlabeled) s->tag = n; /* there is none */
+    if (s->word != LAST && s->tag != LAST) return KVF_OK;
+    return kvf__fail(s->file.ctx, KVF_EUSAGE,
+                     "--columns \"%s\" names no column of %s: for CoNLL name tokens and tags, and "
+                     "the others -",
+                     names, s->word == LAST ? "words" : "tags");
+}
+
+/* What the file's first word and the options say of its columns. */
+static kvf_status plan_columns(sentence *s)
+{
+    const kvf__dataset_options *o = s->file.options;
+    piece line = {"", 0}, tag;
+    size_t at = 0;
+    bool more = true;
+    s->tag = LAST;
+    while ((more = next_line(s->file.text, s->file.bytes, &at, &line)))
+        if (!is_left_out(line) && *line.text != '#') break;
+    if (!more) line.n = 0;
+    s->tabs = line.n && memchr(line.text, '\t', line.n);
+    const size_t n = cut(s->tabs, line, LAST, &tag);
+    s->typed = n > 1 && is_tag(tag);
+    s->columns = n;
+    size_t word, last;
+    s->header = !o->no_header && find_names(o->render.map, s->tabs, line, &word, &last);
+    if (o->columns && *o->columns) return columns_by_option(s, o->columns);
+    if (s->header) {
+        s->word = word;
+        s->tag = last;
+        return KVF_OK;
+    }
+    char name[256];
+    snprintf(name, sizeof name, "%.*s", (int)(tag.n < 255 ? tag.n : 255), tag.text);
+    const bool bare = n == 2 && o->unlabeled && o->label_set &&
+                      kvf__label_set_find(o->label_set, name) < 0;
+    s->counted = (n > 2 || bare) && counts(s);
+    s->word = s->counted;
+    if (s->counted && bare) s->tag = 2; /* there is none */
+    return KVF_OK;
+}
+
+/* ---- sentences ------------------------------------------------------------------------------- */
+
+static bool is_comment(const sentence *s, piece line, size_t columns)
+{
+    piece tag;
+    if (*line.text != '#' || s->tokens) return false;
+    if (line.n > 1 && line.text[1] == ' ' && columns > 2) return true;
+    if (columns != (s->columns ? s->columns : 2)) return true;
+    cut(s->tabs, line, LAST, &tag);
+    return s->typed && !is_tag(tag);
 }
 
 static kvf_status end_sentence(sentence *s)
@@ -53,83 +227,89 @@ static kvf_status end_sentence(sentence *s)
     kvf_json *fields = s->fields;
     if (!s->tokens) return KVF_OK;
     s->fields = s->tokens = s->tags = NULL;
-    return kvf__give_row(s->file, s->line, fields, true);
+    return kvf__give_row(&s->file, s->line, fields, true);
 }
 
 static kvf_status begin_sentence(sentence *s, int64_t line)
 {
     s->line = line;
     s->bytes = 0;
+    s->file.word_lines = true;
     s->fields = kvf_json_object();
     s->tokens = kvf_json_array();
     bool good = s->fields && kvf_json_set(s->fields, "tokens", s->tokens);
-    if (good && s->columns > 1) {
+    if (good && s->columns > 1 && (s->tag == LAST || s->tag < s->columns)) {
         s->tags = kvf_json_array();
         good = kvf_json_set(s->fields, "tags", s->tags);
     }
-    return good ? KVF_OK : kvf__fail(s->file->ctx, KVF_ENOMEM, "out of memory");
+    return good ? KVF_OK : kvf__fail(s->file.ctx, KVF_ENOMEM, "out of memory");
 }
 
-static kvf_status add_string(sentence *s, kvf_json *list, const char *text, size_t n)
+static kvf_status add_string(sentence *s, kvf_json *list, piece text)
 {
-    return kvf_json_add(list, kvf_json_new_strn(text, n))
+    return kvf_json_add(list, kvf_json_new_strn(text.text, text.n))
                ? KVF_OK
-               : kvf__fail(s->file->ctx, KVF_ENOMEM, "out of memory");
+               : kvf__fail(s->file.ctx, KVF_ENOMEM, "out of memory");
 }
 
 static kvf_status check_line(const sentence *s, int64_t line, size_t columns, size_t word)
 {
-    kvf_ctx *ctx = s->file->ctx;
-    const char *path = s->file->path;
-    if (columns < 2 && !s->file->options->unlabeled)
+    kvf_ctx *ctx = s->file.ctx;
+    const char *path = s->file.path;
+    if (columns < 2 && !s->file.options->unlabeled)
         return kvf__fail(ctx, KVF_EDATA, "%s:%lld: 1 column, want a word and its tag", path,
                          (long long)line);
     if (s->columns && columns != s->columns)
-        return kvf__fail(ctx, KVF_EDATA, "%s:%lld: %zu columns, the lines before have %zu", path,
-                         (long long)line, columns, s->columns);
+        return kvf__fail(ctx, KVF_EDATA, "%s:%lld: %zu column%s, %s %zu", path, (long long)line,
+                         columns, columns == 1 ? "" : "s",
+                         s->named ? "--columns names" : "the lines before have", s->columns);
     if (!word)
         return kvf__fail(ctx, KVF_EDATA, "%s:%lld: the word is empty", path, (long long)line);
     return KVF_OK;
 }
 
-static kvf_status add_line(sentence *s, int64_t number, const char *line, size_t n)
+/* A line of CoNLL-U that is no word of its own: 1-2, 8.1. */
+static bool is_part(const sentence *s, piece line)
 {
-    size_t first = 0, last = 0;
-    while (n && !s->tabs && parts(s, line[n - 1]))
-        n--;
-    size_t columns = count_columns(s, line, n, &first, &last);
-    if (is_comment(s, line, n, columns)) return KVF_OK;
-    KVF_TRY(check_line(s, number, columns, first));
-    s->columns = columns;
-    if (!s->tokens) KVF_TRY(begin_sentence(s, number));
-    s->bytes += n;
-    KVF_TRY(kvf__check_row_bytes(s->file, s->line, s->bytes));
-    KVF_TRY(add_string(s, s->tokens, line, first));
-    return s->tags ? add_string(s, s->tags, line + last, n - last) : KVF_OK;
+    piece column;
+    int64_t number;
+    bool part;
+    cut(s->tabs, line, 0, &column);
+    return s->counted && read_index(column, &number, &part) && part;
 }
 
-/* Does the first line that is no comment hold a tab? */
-static bool has_tabs(const kvf__file *file)
+static kvf_status add_line(sentence *s, int64_t number, piece line)
 {
-    const char *line = NULL;
-    size_t at = 0, n = 0;
-    while (kvf__next_line(file->text, file->bytes, &at, &line, &n))
-        if (!kvf__is_blank_line(line, n) && *line != '#' && strncmp(line, "-DOCSTART-", 10))
-            return memchr(line, '\t', n);
-    return false;
+    piece word, tag;
+    size_t columns = cut(s->tabs, line, s->word, &word);
+    if (is_comment(s, line, columns)) return KVF_OK;
+    KVF_TRY(check_line(s, number, columns, word.n));
+    if (is_part(s, line)) {
+        s->file.word_lines = false;
+        return KVF_OK;
+    }
+    s->columns = columns;
+    if (!s->tokens) KVF_TRY(begin_sentence(s, number));
+    s->bytes += line.n;
+    KVF_TRY(kvf__check_row_bytes(&s->file, s->line, s->bytes));
+    KVF_TRY(add_string(s, s->tokens, word));
+    cut(s->tabs, line, s->tag, &tag);
+    return s->tags ? add_string(s, s->tags, tag) : KVF_OK;
 }
 
 kvf_status kvf__read_conll(const kvf__file *file)
 {
-    sentence s = {.file = file, .tabs = has_tabs(file)};
-    const char *line = NULL;
-    size_t at = 0, n = 0;
-    kvf_status st = KVF_OK;
-    for (int64_t i = 1; !st && kvf__next_line(file->text, file->bytes, &at, &line, &n); i++) {
-        if (kvf__is_blank_line(line, n) || !strncmp(line, "-DOCSTART-", 10))
+    sentence s = {.file = *file};
+    piece line;
+    size_t at = 0;
+    kvf_status st = plan_columns(&s);
+    for (int64_t i = 1; !st && next_line(file->text, file->bytes, &at, &line); i++) {
+        if (is_left_out(line))
             st = end_sentence(&s);
+        else if (s.header && *line.text != '#')
+            s.header = false;
         else
-            st = add_line(&s, i, line, n);
+            st = add_line(&s, i, line);
     }
     if (!st) st = end_sentence(&s);
     kvf_json_free(s.fields);

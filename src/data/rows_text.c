@@ -219,6 +219,11 @@ static kvf_status label_text(kvf__loader *load, char *out, size_t bytes, bool *t
     if (!kvf__label_fits(value, bytes))
         return kvf__loader_fail(load, "the label is a list or %zu bytes and longer", bytes);
     *there = kvf__label_text(value, out, bytes);
+    name = out;
+    n = strlen(out);
+    kvf__trim_space(&name, &n);
+    memmove(out, name, n);
+    out[n] = 0;
     return KVF_OK;
 }
 

@@ -88,8 +88,9 @@ static kvf_status read_tags(kvf__loader *load, word_list *tags, int32_t *out)
         const char *tag = NULL;
         size_t n = 0;
         word_where(load, i, where);
-        if (!next_word(tags, i, made, sizeof made, &tag, &n) || !n || n >= sizeof name ||
-            memchr(tag, 0, n))
+        bool good = next_word(tags, i, made, sizeof made, &tag, &n);
+        if (good) kvf__trim_space(&tag, &n);
+        if (!good || !n || n >= sizeof name || memchr(tag, 0, n))
             return kvf__fail(load->ctx, KVF_EDATA, "%s: tag %zu is not a name", where, i);
         snprintf(name, sizeof name, "%.*s", (int)n, tag);
         KVF_TRY(kvf__labels_id(load->ctx, &load->names, where, name, &out[i]));

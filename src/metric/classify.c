@@ -27,6 +27,7 @@ void kvf__prf_add(kvf__prf *sum, const kvf__prf *by)
 
 void kvf__prf_divide(kvf__prf *sum, double n)
 {
+    if (n == 0) return;
     sum->precision /= n;
     sum->recall /= n;
     sum->f1 /= n;

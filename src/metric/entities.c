@@ -61,7 +61,7 @@ static void score(kvf__entity_scores *s, const kvf__tag_rows *rows)
         gold += type->scores.support;
         kvf__prf_add(&s->macro, &type->scores);
     }
-    kvf__prf_divide(&s->macro, (double)s->n_types); /* 0 / 0 without any, as the reference has it */
+    kvf__prf_divide(&s->macro, (double)s->n_types);
     s->micro = kvf__prf_of(correct, predicted, gold);
     s->accuracy = tag_accuracy(rows);
     if (s->n_types) qsort(s->types, s->n_types, sizeof *s->types, by_name);

@@ -84,7 +84,7 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     if (st) return st;
     bool columns = options->columns && *options->columns;
     if ((columns || options->no_header) && !e->set.delimited)
-        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none",
                          columns ? "columns" : "no-header", options->data);
     return prefix && prefix->file.id.infix ? kvf__infix_check_rows(ctx, options->data, &e->set)
                                            : KVF_OK;

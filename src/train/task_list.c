@@ -275,7 +275,7 @@ static kvf_status check_columns(kvf__trainer *t)
     for (size_t i = 0; i < t->rows.n; i++)
         any = any || t->rows.task[i].data.delimited || t->rows.task[i].valid.delimited;
     if (any || t->output.is_resumed || !(columns || o->no_header)) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "--%s is for TSV and CSV: %s is neither",
+    return kvf__fail(t->ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none",
                      columns ? "columns" : "no-header",
                      o->data ? o->data : "none of the data files");
 }
