@@ -156,7 +156,9 @@ static const sample GOOD[] = {
      "1 {\"tokens\":[\"a\",\"b\"],\"tags\":[\"O\",\"O\"]}\n4 "
      "{\"tokens\":[\"c\"],\"tags\":[\"O\"]}\n",
      {TOK}},
-    {"a.conll", "1 N O\n2 N O\n7 N O\n", "1 {\"tokens\":[\"1\",\"2\",\"7\"],\"tags\":[\"O\",\"O\",\"O\"]}\n",
+    {"a.conll",
+     "1 N O\n2 N O\n7 N O\n",
+     "1 {\"tokens\":[\"1\",\"2\",\"7\"],\"tags\":[\"O\",\"O\",\"O\"]}\n",
      {TOK}},
     {"a.conll", "1 O\n2 O\n", "1 {\"tokens\":[\"1\",\"2\"],\"tags\":[\"O\",\"O\"]}\n", {TOK}},
     /* white space behind a tag */
@@ -167,7 +169,10 @@ static const sample GOOD[] = {
      {TOK}},
     /* headers, and columns by name */
     {"a.txt", "Token\tTag\nAnn\tB-x\n", "2 {\"tokens\":[\"Ann\"],\"tags\":[\"B-x\"]}\n", {TOK}},
-    {"a.conll", "id form upos x\n1 go VB _\n", "2 {\"tokens\":[\"go\"],\"tags\":[\"VB\"]}\n", {TOK}},
+    {"a.conll",
+     "id form upos x\n1 go VB _\n",
+     "2 {\"tokens\":[\"go\"],\"tags\":[\"VB\"]}\n",
+     {TOK}},
     {"a.conll",
      "word tag\nx O\n",
      "1 {\"tokens\":[\"word\",\"x\"],\"tags\":[\"tag\",\"O\"]}\n",
@@ -176,15 +181,21 @@ static const sample GOOD[] = {
      "7 go VB O _\n9 on P O _\n",
      "1 {\"tokens\":[\"go\",\"on\"],\"tags\":[\"VB\",\"P\"]}\n",
      {TOK, .columns = "-,tokens,tags,-,-"}},
-    {"a.conll", "7 go O\n", "1 {\"tokens\":[\"go\"]}\n", {TOK, .columns = "-,word,-", .unlabeled = true}},
+    {"a.conll",
+     "7 go O\n",
+     "1 {\"tokens\":[\"go\"]}\n",
+     {TOK, .columns = "-,word,-", .unlabeled = true}},
     /* comments */
     {"a.conll",
      "#go NN O\nx NN O\n\n# new\ny NN O\n",
      "1 {\"tokens\":[\"#go\",\"x\"],\"tags\":[\"O\",\"O\"]}\n5 "
      "{\"tokens\":[\"y\"],\"tags\":[\"O\"]}\n",
      {TOK}},
-    {"a.conll", "x O\n\n# newdoc\ny O\n", "1 {\"tokens\":[\"x\"],\"tags\":[\"O\"]}\n4 "
-     "{\"tokens\":[\"y\"],\"tags\":[\"O\"]}\n", {TOK}},
+    {"a.conll",
+     "x O\n\n# newdoc\ny O\n",
+     "1 {\"tokens\":[\"x\"],\"tags\":[\"O\"]}\n4 "
+     "{\"tokens\":[\"y\"],\"tags\":[\"O\"]}\n",
+     {TOK}},
     {"a.conll", "[ O\n{ O\n", "1 {\"tokens\":[\"[\",\"{\"],\"tags\":[\"O\",\"O\"]}\n", {TOK}},
 };
 

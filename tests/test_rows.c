@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 
+static char *const TWO[] = {"neg", "pos"};
+static const kvf__label_set SIGNS = {.n = 2, .names = (char **)TWO};
+
 static const struct {
     const char *file, *text, *rows, *names;
     kvf__dataset_options options;
@@ -45,6 +48,36 @@ static const struct {
      "",
      {SEQ, .regression = true}},
     {"a.tsv", "text\na\n", "10:-1 0 11", "", {SEQ, .unlabeled = true}},
+    /* what stands for no label, and where it is one */
+    {"a.csv", "text,label\na,pos \nb,\nc,\xC2\xA0pos\n", "10:0 0 11 | 10:0 2 11", "pos", {SEQ}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"label\": null}\n{\"text\": \"b\", \"label\": \"\"}\n{\"text\": \"c\", "
+     "\"label\": \"x\"}",
+     "10:0 2 11",
+     "x",
+     {SEQ}},
+    {"a.tsv", "text\tlabel\na\t-\nb\tx\nc\ty\n", "10:0 1 11 | 10:1 2 11", "x y", {SEQ}},
+    {"a.tsv", "text\tlabel\na\t-\nb\t+\n", "10:1 0 11 | 10:0 1 11", "+ -", {SEQ}},
+    {"a.tsv", "text\tlabel\na\t1\nb\t-1\nc\t0\n", "10:1 0 11 | 10:0 2 11", "0 1", {SEQ}},
+    {"a.tsv", "text\tlabel\na\t1\nb\t-1\n", "10:1 0 11 | 10:0 1 11", "-1 1", {SEQ}},
+    {"a.tsv", "text\tlabel\na\t-\nb\tpos\n", "10:1 1 11", "neg pos", {SEQ, .label_set = &SIGNS}},
+    {"a.tsv",
+     "text\tlabel\na\t-\n",
+     "10:-1 0 11",
+     "neg pos",
+     {SEQ, .label_set = &SIGNS, .unlabeled = true}},
+    {"a.tsv", "text\tlabel\na\t\nb\t2\n", "10:0 1 11 =2", "", {SEQ, .regression = true}},
+    /* numbers of the given names */
+    {"a.tsv",
+     "text\tlabel\na\t1\nb\t0\nc\t-1\n",
+     "10:1 0 11 | 10:0 1 11",
+     "neg pos",
+     {SEQ, .label_set = &SIGNS}},
+    {"a.jsonl",
+     "{\"tokens\": [\"a\", \"b\"], \"tags\": [1, \" neg\"]}",
+     "10 0:1 1:0 11",
+     "neg pos",
+     {TOK, .label_set = &SIGNS}},
     {"a.jsonl",
      "{\"text\": \"abcdef\", \"label\": 1}",
      "10:0 0 1 2 11",
@@ -193,9 +226,6 @@ START_TEST(rows_of_tasks)
 }
 END_TEST
 
-static char *const TWO[] = {"neg", "pos"};
-static const kvf__label_set SIGNS = {.n = 2, .names = (char **)TWO};
-
 static const struct {
     const char *file, *text, *line;
     kvf__dataset_options options;
@@ -243,6 +273,17 @@ static const struct {
      {SEQ, .max_length = 5}},
     {"a.tsv", "text\tlabel\n\t1\n", "a.tsv:2: the row has no tokens", {SEQ, CAUSE}},
     {"a.tsv", "", "a.tsv: no rows", {SEQ}},
+    {"a.tsv", "text\tlabel\na\t \n", "a.tsv:2: label \"\": no row has a label", {SEQ}},
+    {"a.tsv",
+     "text\tlabel\na\t1\n",
+     "a.tsv:2: label \"1\" is not in the task's set (neg, pos), learnt from the training data: "
+     "name "
+     "all labels with --labels",
+     {SEQ, .label_set = &SIGNS, .learnt = true}},
+    {"a.tsv",
+     "text\tlabel\na\t2\n",
+     "a.tsv:2: label \"2\" is not in the task's set (neg, pos)",
+     {SEQ, .label_set = &SIGNS}},
     {"a.tsv", "text\tlabel\n", "a.tsv: no rows", {SEQ}},
     {"a.tsv",
      "text\tlabel\nabcd\t1\n",

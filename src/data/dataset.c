@@ -141,6 +141,19 @@ static kvf_status unpack(const kvf__loader *load, kvf__buf *text)
     return st;
 }
 
+/* Once it is known which labels are none. */
+static kvf_status read_again(kvf__loader *load, kvf__file *file)
+{
+    const kvf__labels names = load->names;
+    kvf__label_set_done(&load->names.learnt);
+    kvf__map_done(&load->names.index);
+    load->names = (kvf__labels){.dash = names.dash, .minus_one = names.minus_one};
+    load->rows.n = load->groups.n = 0;
+    load->rows.ids.n = load->rows.labels.n = load->rows.types.n = load->groups.n_left = 0;
+    load->counts = (kvf__load_counts){0};
+    return kvf__read_rows(file);
+}
+
 static kvf_status read_file(kvf__loader *load, const char *path, char hash[33], bool *delimited)
 {
     kvf__buf text = {0};
@@ -155,13 +168,35 @@ static kvf_status read_file(kvf__loader *load, const char *path, char hash[33], 
                       .row = add_row,
                       .user = load};
     if (!st) st = kvf__read_rows(&file);
+    if ((!st || st == KVF_ESTOPPED) && load->options.task == KVF__TASK_SEQ_CLS &&
+        kvf__labels_find_none(&load->names))
+        st = read_again(load, &file);
     *delimited = file.delimited;
     kvf__buf_done(&text);
     return st == KVF_ESTOPPED ? kvf__ctx_check_stop(load->ctx) : st; /* add_row: enough rows */
 }
 
+/* What was made of labels, where a file could mean something else by them. */
+static void say_labels(const kvf__loader *load, char *out, size_t bytes)
+{
+    const kvf__label_set *given = load->names.given;
+    const kvf__load_counts *counts = &load->counts;
+    if (counts->none)
+        snprintf(out, bytes, "%.100s:%lld: label \"%s\": %lld row%s without a label left out%s",
+                 load->path, (long long)counts->none_line, counts->none_text,
+                 (long long)counts->none, counts->none == 1 ? "" : "s",
+                 *counts->none_text ? " (--labels names it if it is a class)" : "");
+    const size_t at = strlen(out);
+    if (load->names.numbers)
+        snprintf(out + at, bytes - at, "%s%.100s: labels are numbers: 0 is %.40s, 1 is %.40s, ...",
+                 at ? "; " : "", load->path, given->names[0], given->names[1]);
+}
+
 static kvf_status check_rows(const kvf__loader *load)
 {
+    if (!load->rows.n && load->counts.none)
+        return kvf__fail(load->ctx, KVF_EDATA, "%s:%lld: label \"%s\": no row has a label",
+                         load->path, (long long)load->counts.none_line, load->counts.none_text);
     if (!load->rows.n)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: no rows%s", load->path,
                          load->counts.skipped ? " fit (all were longer than --max-length)" : "");
@@ -336,6 +371,8 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
     st = check_rows(&load);
     if (st) goto out;
     say_unread(&load);
+    say_labels(&load, set.said, sizeof set.said);
+    set.unlabelled = load.counts.none;
     set.skipped = load.counts.skipped;
     set.truncated = load.counts.truncated;
     set.without_label = load.counts.without_label;

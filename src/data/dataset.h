@@ -56,6 +56,8 @@ typedef struct kvf__dataset {
     int64_t n_labels; /* of all rows */
     int64_t skipped, truncated;
     int64_t without_label; /* of the truncated: no label is left */
+    int64_t unlabelled;    /* groups left out for want of a label */
+    char said[448];        /* of them, and of labels that are numbers; "": nothing to say */
     char hash[33];         /* of the file's bytes */
     bool delimited;        /* the file has columns: TSV, CSV, CoNLL */
 

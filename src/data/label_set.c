@@ -131,6 +131,52 @@ static void list_names(const kvf__label_set *set, char *out, size_t bytes)
     }
 }
 
+static bool read_number(const char *text, double *out)
+{
+    char *end = NULL;
+    *out = strtod(text, &end);
+    return end != text && !*end && isfinite(*out);
+}
+
+bool kvf__labels_is_none(const kvf__labels *labels, const char *text)
+{
+    const bool dash = !strcmp(text, "-"), minus_one = !strcmp(text, "-1");
+    if (labels->given)
+        return !*text || ((dash || minus_one) && kvf__label_set_find(labels->given, text) < 0);
+    return !*text || (dash && labels->dash) || (minus_one && labels->minus_one);
+}
+
+bool kvf__labels_find_none(kvf__labels *labels)
+{
+    const kvf__label_set *set = &labels->learnt;
+    int64_t plus, at;
+    char name[24];
+    size_t n = 0;
+    if (labels->given) return false;
+    const bool dash = kvf__map_get(&labels->index, "-", 1, &at),
+               minus_one = kvf__map_get(&labels->index, "-1", 2, &at);
+    const size_t others = set->n - dash - minus_one;
+    do
+        snprintf(name, sizeof name, "%zu", n);
+    while (kvf__map_get(&labels->index, name, strlen(name), &at) && ++n);
+    labels->dash = dash && others > 1 && !kvf__map_get(&labels->index, "+", 1, &plus);
+    labels->minus_one = minus_one && others > 1 && others == n;
+    return labels->dash || labels->minus_one;
+}
+
+/* Labels that are places in the given set, none of whose names is a number. */
+static bool number_in(kvf__labels *labels, const char *name, int32_t *id)
+{
+    double number = 0, other;
+    if (labels->elsewhere || !read_number(name, &number) || number != floor(number) || number < 0 ||
+        number >= (double)labels->given->n)
+        return false;
+    for (size_t i = 0; i < labels->given->n; i++)
+        if (read_number(labels->given->names[i], &other)) return false;
+    *id = (int32_t)number;
+    return labels->numbers = true;
+}
+
 kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, const char *name,
                           int32_t *id)
 {
@@ -141,6 +187,7 @@ kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, 
         *id = (int32_t)found;
         return KVF_OK;
     }
+    if (labels->given && number_in(labels, name, id)) return KVF_OK;
     if (labels->given) {
         list_names(labels->given, known, sizeof known);
         return kvf__fail(ctx, KVF_EDATA, "%s: label \"%s\" is not in the task's set (%s)%s", where,
@@ -172,13 +219,6 @@ static int by_number(const void *x, const void *y)
     const named *a = x, *b = y;
     if (a->number != b->number) return a->number < b->number ? -1 : 1;
     return by_name(x, y);
-}
-
-static bool read_number(const char *text, double *out)
-{
-    char *end = NULL;
-    *out = strtod(text, &end);
-    return end != text && !*end && isfinite(*out);
 }
 
 kvf_status kvf__labels_sort(kvf_ctx *ctx, kvf__labels *labels, int32_t **order)

@@ -75,6 +75,15 @@ void kvf__loader_drop_group(kvf__loader *load)
     load->counts.skipped++;
 }
 
+void kvf__loader_no_label(kvf__loader *load, const char *text, bool *stays)
+{
+    *stays = load->options.unlabeled;
+    load->counts.no_gold += *stays;
+    if (*stays || load->counts.none++) return;
+    load->counts.none_line = load->row->line;
+    snprintf(load->counts.none_text, sizeof load->counts.none_text, "%s", text);
+}
+
 /* *out: the row's id as text; untouched where it has none. */
 static kvf_status keep_id(kvf__loader *load, const char *name, const char **out)
 {

@@ -21,6 +21,8 @@ void kvf__pool_done(kvf__pool *pool);
 typedef struct kvf__labels {
     const kvf__label_set *given; /* NULL: learn */
     bool elsewhere;              /* given is what another file showed */
+    bool dash, minus_one;        /* learning: "-", "-1" are no labels */
+    bool numbers;                /* given, and met as its numbers */
     kvf__label_set learnt;
     kvf__map index;
     size_t cap;
@@ -30,6 +32,11 @@ void kvf__labels_done(kvf__labels *labels);
 /* Id of a name; EDATA names `where` if it is outside the given set. */
 kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, const char *name,
                           int32_t *id);
+/* Does the text stand for no label: "", and "-" and "-1" that are no classes? */
+bool kvf__labels_is_none(const kvf__labels *labels, const char *text);
+/* When all were met: "-" beside two or more others, of which none is "+", and "-1" beside 0 to n
+ * are no labels. True: so are some that were taken for classes. */
+bool kvf__labels_find_none(kvf__labels *labels);
 /* Sorts what was learnt; order [n] gives the final id of each id handed out. */
 kvf_status kvf__labels_sort(kvf_ctx *ctx, kvf__labels *labels, int32_t **order);
 
@@ -61,6 +68,9 @@ typedef struct kvf__made_groups {
 typedef struct kvf__load_counts {
     int64_t read; /* rows of the file */
     int64_t skipped, truncated, without_label;
+    int64_t none; /* groups left out for want of a label, the first in none_line */
+    int64_t none_line;
+    char none_text[4];
     int64_t no_gold; /* groups without gold */
 } kvf__load_counts;
 
@@ -129,6 +139,9 @@ kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info);
 kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__source *source);
 /* Forgets what was appended since the last group. */
 void kvf__loader_drop_group(kvf__loader *load);
+/* The same for one whose label is a placeholder, before anything was appended; unlabeled: it stays
+ * (*stays), without gold. */
+void kvf__loader_no_label(kvf__loader *load, const char *text, bool *stays);
 /* The same for one that is too long; its source keeps its place where that is wanted. */
 kvf_status kvf__loader_leave_out(kvf__loader *load, const kvf__source *source);
 int64_t kvf__loader_row_start(const kvf__loader *load); /* of the row in work */

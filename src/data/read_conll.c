@@ -1,9 +1,9 @@
 /* CoNLL columns: a word first, or behind a column that counts the words, its tag last, a blank line
- * after each sentence; a header or --columns can say otherwise. Columns are parted by tabs where the
- * first line has one, else by spaces; white space at the end of a line is none. -DOCSTART- lines are
- * left out, and so are comments: a line before a sentence's first word that begins with # and has
- * not the columns of the others, is "# ..." among more than two columns, or has no tag where the
- * first word has one. Hash tags are words. */
+ * after each sentence; a header or --columns can say otherwise. Columns are parted by tabs where
+ * the first line has one, else by spaces; white space at the end of a line is none. -DOCSTART-
+ * lines are left out, and so are comments: a line before a sentence's first word that begins with #
+ * and has not the columns of the others, is "# ..." among more than two columns, or has no tag
+ * where the first word has one. Hash tags are words. */
 #include "file_rows.h"
 
 #include <string.h>
@@ -76,9 +76,9 @@ static bool is_tag(piece tag)
 }
 
 static const char *const WORDS[] = {"tokens", "words", "token", "word", "form", NULL};
-static const char *const TAGS[] = {"tags",   "ner_tags", "labels", "tag",  "ner_tag", "label",
-                                   "ner",    "pos",      "upos",   "xpos", "iob",     "bio",
-                                   "entity", "slot",     NULL};
+static const char *const TAGS[] = {"tags",  "ner_tags", "labels", "tag",  "ner_tag",
+                                   "label", "ner",      "pos",    "upos", "xpos",
+                                   "iob",   "bio",      "entity", "slot", NULL};
 
 /* Is it one of the names, or mapped to one? */
 static bool means(const kvf__field_map *map, piece name, const char *const *list)
@@ -140,7 +140,8 @@ static bool counts(const sentence *s)
     size_t at = 0;
     int64_t before = -1, first = -1, now = 0, steps = 0;
     bool part, begins = true;
-    for (int i = 0; i < LINES_LOOKED_AT && next_line(s->file.text, s->file.bytes, &at, &line); i++) {
+    for (int i = 0; i < LINES_LOOKED_AT && next_line(s->file.text, s->file.bytes, &at, &line);
+         i++) {
         begins = begins || is_left_out(line);
         if (is_left_out(line) || *line.text == '#') continue;
         cut(s->tabs, line, 0, &column);

@@ -209,7 +209,7 @@ static const kvf_json *label_field(kvf__loader *load)
     return value;
 }
 
-/* *there false: the row has none. */
+/* *there false: the row has none; null is "". */
 static kvf_status label_text(kvf__loader *load, char *out, size_t bytes, bool *there)
 {
     const kvf_json *value = label_field(load);
@@ -218,7 +218,7 @@ static kvf_status label_text(kvf__loader *load, char *out, size_t bytes, bool *t
     if (name && memchr(name, 0, n)) return kvf__loader_fail(load, "the label holds U+0000");
     if (!kvf__label_fits(value, bytes))
         return kvf__loader_fail(load, "the label is a list or %zu bytes and longer", bytes);
-    *there = kvf__label_text(value, out, bytes);
+    *there = kvf__label_text(value, out, bytes) || kvf_json_typeof(value) == KVF_JSON_NULL;
     name = out;
     n = strlen(out);
     kvf__trim_space(&name, &n);
@@ -236,15 +236,16 @@ static kvf_status read_target(kvf__loader *load, const char *text, kvf__source *
 }
 
 /* gold or value of a row; -1 and NaN where it may lack them. Test sets of GLUE have -1 there. */
-static kvf_status read_label(kvf__loader *load, kvf__source *source)
+static kvf_status read_label(kvf__loader *load, kvf__source *source, bool *stays)
 {
     char text[256];
-    const kvf__label_set *given = load->names.given;
     bool there = false;
     KVF_TRY(label_text(load, text, sizeof text, &there));
-    if (there && load->options.unlabeled && !load->options.regression && given &&
-        !strcmp(text, "-1") && kvf__label_set_find(given, text) < 0)
-        there = false;
+    if (there && (load->options.regression ? !*text || !strcmp(text, "-")
+                                           : kvf__labels_is_none(&load->names, text))) {
+        kvf__loader_no_label(load, text, stays);
+        return KVF_OK;
+    }
     if (!there) {
         load->counts.no_gold++;
         return load->options.unlabeled ? KVF_OK : kvf__loader_field_fail(load, "label", "missing");
@@ -274,8 +275,9 @@ static kvf_status add_texts(kvf__loader *load, const kvf__row_texts *texts)
 {
     const kvf__row_template *pattern = load->options.render.pattern;
     kvf__source source = {.gold = -1, .value = NAN};
-    bool fits = true;
-    KVF_TRY(read_label(load, &source));
+    bool fits = true, stays = true;
+    KVF_TRY(read_label(load, &source, &stays));
+    if (!stays) return KVF_OK;
     int32_t label = load->options.regression ? 0 : source.gold;
     KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
     KVF_TRY(keep_text(load, &texts->b, &source.pair, &source.pair_bytes));
@@ -296,12 +298,16 @@ kvf_status kvf__add_text(kvf__loader *load)
 
 /* ---- multiple-choice ------------------------------------------------------------------------- */
 
-static kvf_status read_answer(kvf__loader *load, size_t choices, kvf__source *source)
+static kvf_status read_answer(kvf__loader *load, size_t choices, kvf__source *source, bool *stays)
 {
     char text[64], *end = NULL;
     bool there = false;
     KVF_TRY(label_text(load, text, sizeof text, &there));
-    if (!there || (load->options.unlabeled && !strcmp(text, "-1"))) {
+    if (there && (!*text || !strcmp(text, "-") || !strcmp(text, "-1"))) {
+        kvf__loader_no_label(load, text, stays);
+        return KVF_OK;
+    }
+    if (!there) {
         load->counts.no_gold++;
         return load->options.unlabeled ? KVF_OK : kvf__loader_field_fail(load, "label", "missing");
     }
@@ -356,12 +362,13 @@ static kvf_status add_choices(kvf__loader *load, const kvf__row_texts *texts)
 {
     enum { MOST_CHOICES = 1024 };
     kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)texts->n_choices};
-    bool fits = true;
+    bool fits = true, stays = true;
     if (texts->n_choices < 2) return kvf__loader_fail(load, "want a list of two or more choices");
     if (texts->n_choices > MOST_CHOICES)
         return kvf__loader_fail(load, "%zu choices, want at most %d", texts->n_choices,
                                 MOST_CHOICES);
-    KVF_TRY(read_answer(load, texts->n_choices, &source));
+    KVF_TRY(read_answer(load, texts->n_choices, &source, &stays));
+    if (!stays) return KVF_OK;
     KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
     KVF_TRY(keep_choices(load, texts, &source));
     KVF_TRY(put_choices(load, texts, source.gold, &fits));

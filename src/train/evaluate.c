@@ -82,6 +82,7 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     kvf_status st = kvf__dataset_load(ctx, options->data, &load, &e->set);
     kvf__phrases_done(&tokens);
     if (st) return st;
+    if (*e->set.said) kvf__log(ctx, KVF_LOG_WARN, "%s", e->set.said);
     bool columns = options->columns && *options->columns;
     if ((columns || options->no_header) && !e->set.delimited)
         return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none",
@@ -397,7 +398,7 @@ static kvf_status evaluate(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *pref
     r.perplexity = e.task == KVF__TASK_LM ? exp(e.loss) : NAN;
     r.label_tokens = e.set.n_labels;
     r.examples = kvf__group_count(&e.set);
-    r.skipped = e.set.skipped;
+    r.skipped = e.set.skipped + e.set.unlabelled;
     r.truncated = e.set.truncated;
     r.without_label = e.set.without_label;
     if (e.task != KVF__TASK_LM) st = kvf__measure(ctx, &e.answers, e.loss, r.scores, &r.n_scores);

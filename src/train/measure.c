@@ -1,5 +1,5 @@
 /* Answers against gold: every row of the table of metrics that belongs to the task. A metric that
- * the data has no meaning for (strict entities of tags without a scheme) is NaN among the others,
+ * the data has no meaning for (strict entities of tags without a scheme) is not among the others,
  * and an error where it is the one that was asked for. */
 #include "answers.h"
 
@@ -50,7 +50,8 @@ kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *a, double loss, kvf_me
         if (table[i].task != a->set->task || table[i].regression != a->set->regression) continue;
         kvf_status st = kvf__metric_score(ctx, &table[i], &in, &value);
         if (st && st != KVF_EDATA) return st;
-        out[(*n)++] = (kvf_metric){table[i].name, st ? NAN : value};
+        if (!st && !(a->set->task == KVF__TASK_TOKEN_CLS && isnan(value)))
+            out[(*n)++] = (kvf_metric){table[i].name, value};
     }
     return KVF_OK;
 }

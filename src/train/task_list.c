@@ -162,6 +162,7 @@ static void note_cut_rows(kvf__trainer *t, const char *path, const kvf__dataset 
         kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
                           (long long)set->skipped, (long long)set->truncated,
                           (long long)max_length);
+    if (*set->said) kvf__trainer_note(t, "%s", set->said);
     if (set->without_label)
         kvf__trainer_note(t, "%s: %lld of the truncated rows have no label left", path,
                           (long long)set->without_label);
@@ -203,6 +204,75 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
     return t->id.infix ? kvf__infix_check_rows(t->ctx, path, out) : KVF_OK;
 }
 
+typedef struct class_count {
+    const char *name;
+    int64_t n, line; /* of the first */
+} class_count;
+
+static void count_class(class_count *count, int32_t id, int64_t line)
+{
+    if (id >= 0 && !count[id].n++) count[id].line = line;
+}
+
+/* "no 12, yes 12; the largest has 50.0 %": the sizes of classes, and where the rare ones are. */
+static void say_classes(kvf__trainer *t, const char *path, const class_count *count, size_t n,
+                        bool tags)
+{
+    enum { MOST_NAMED = 20, MOST_RARE = 5, RARE = 2 };
+    char list[448];
+    int64_t all = 0, most = 0, rare = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        all += count[i].n;
+        if (count[i].n > most) most = count[i].n;
+        if (i < MOST_NAMED && at + 8 < sizeof list)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%.40s %lld", i ? ", " : "",
+                                   count[i].name, (long long)count[i].n);
+    }
+    if (at >= sizeof list) at = sizeof list - 1;
+    kvf__trainer_note(t, "%s: %s%s; the largest of %zu has %.1f %%", path, list,
+                      n > MOST_NAMED ? ", ..." : "", n,
+                      100.0 * (double)most / (double)(all ? all : 1));
+    for (size_t i = 0; i < n; i++) {
+        const bool one = count[i].n == 1;
+        if (!count[i].n || count[i].n > RARE || most <= RARE || rare++ >= MOST_RARE) continue;
+        kvf__trainer_note(t, "warning: %.100s: %lld %s%s, %s:%lld", count[i].name,
+                          (long long)count[i].n, tags ? "word" : "row", one ? "" : "s", path,
+                          (long long)count[i].line);
+    }
+    if (rare > MOST_RARE)
+        kvf__trainer_note(t, "warning: %s: %lld more of one or two", path,
+                          (long long)(rare - MOST_RARE));
+}
+
+static kvf_status note_classes(kvf__trainer *t, const char *path, const kvf__dataset *set)
+{
+    const bool tags = set->task == KVF__TASK_TOKEN_CLS;
+    const size_t n = set->names.n;
+    class_count *count = NULL;
+    bool typed = !tags;
+    if (!n || !set->sources) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *count, &count));
+    for (size_t i = 0; i < n; i++) {
+        count[i] = (class_count){.name = set->names.names[i]};
+        typed = typed || (kvf__tag_has_scheme(count[i].name) && count[i].name[1]);
+    }
+    for (int64_t g = 0; g < kvf__group_count(set); g++) {
+        const kvf__source *s = &set->sources->group[g];
+        if (!tags) count_class(count, s->gold, s->line);
+        for (int64_t i = 0; tags && i < s->n; i++)
+            count_class(count, s->tags[i], s->line);
+    }
+    say_classes(t, path, count, n, tags);
+    kvf__free(count);
+    if (!typed)
+        kvf__trainer_note(t,
+                          "%s: no tag has a type, as B-PER has: F1 is of runs of tags of any kind; "
+                          "--labels names tags that are numbers, --metric accuracy counts words",
+                          path);
+    return KVF_OK;
+}
+
 /* Data, and validation rows: of a file, or with --valid-split a share of the data. One class has
  * nothing to learn from: mostly the wrong column was read. */
 static kvf_status load_task(kvf__trainer *t, kvf__train_task *task, const char *valid)
@@ -212,8 +282,9 @@ static kvf_status load_task(kvf__trainer *t, kvf__train_task *task, const char *
     if (task->data.names.n == 1)
         return kvf__fail(t->ctx, KVF_EDATA, "%s: every row has the label \"%s\", want two or more",
                          task->path, task->data.names.names[0]);
-    if (valid) return kvf__task_load(t, task, valid, &task->valid);
-    if (!(o->valid_split > 0)) return KVF_OK;
+    if (valid) KVF_TRY(kvf__task_load(t, task, valid, &task->valid));
+    if (!t->output.is_resumed) KVF_TRY(note_classes(t, task->path, &task->data));
+    if (valid || !(o->valid_split > 0)) return KVF_OK;
     return kvf__dataset_split(t->ctx, task->path, &task->data, o->valid_split, o->seed,
                               &task->valid);
 }

@@ -72,6 +72,23 @@ has err 'labels: with --data NAME=FILE every list needs the name of its task'
 train 2 --task seq-cls --data train.tsv --labels mood=yes,no
 has err 'need --data NAME=FILE'
 
+# sizes of classes, rare ones with their place, and rows without a label
+printf 'text\tlabel\na\tno\nb\tyes\nc\t-\nd\tyes \ne\tno\nf\tno\ng\tyes\nh\tyess\n' >sizes.tsv
+train 0 --task seq-cls --data sizes.tsv --dry-run
+has out '^sizes.tsv: no 3, yes 3, yess 1; the largest of 3 has 42.9 %$'
+has out '^warning: yess: 1 row, sizes.tsv:9$'
+has out '^sizes.tsv:4: label "-": 1 row without a label left out (--labels names it if it is a class)$'
+printf '{"tokens": ["Ann", "went"], "tags": [1, 0]}\n' >numbers.jsonl
+train 0 --task token-cls --data numbers.jsonl --valid numbers.jsonl
+has out '^numbers.jsonl: no tag has a type, as B-PER has'
+train 0 --task token-cls --data numbers.jsonl --valid numbers.jsonl --labels O,B-PER
+has out '^numbers.jsonl: labels are numbers: 0 is O, 1 is B-PER, ...$'
+run 0 eval --base bert --prefix run.h5 --data numbers.jsonl --per-class --json
+has out '"PER":{.*"support":1}'
+printf 'a\tO\nb\tO\nc\tO\n' >outside.conll
+run 0 eval --base bert --prefix tags.h5 --data outside.conll --json
+grep -q 'nan\|null' out && fail "$(cat out)"
+
 # lists that cannot be
 train 1 --task seq-cls --data train.tsv --labels yes,maybe
 has err 'train.tsv:3: label "no" is not in the task.s set (yes, maybe)$'
