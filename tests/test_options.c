@@ -44,6 +44,7 @@ static const struct row {
     {"unfreeze", "base", EFFECT, "", NULL},
     {"base-lr", "0.1", EFFECT, "unfreeze=base", NULL},
     {"p-template", "{p:1} {text} {p:1}", ANSWER, "", NULL},
+    {"class-weights", "nothing.txt", ANSWER, "", NULL},
     {"verbalizer", "low=a,high=b", EFFECT, "p-template={p:1} {text} [MASK] {p:1}", NULL},
     {"init", "random", EFFECT, "", "projected"},
     {"init", "zero", EFFECT, "", NULL},

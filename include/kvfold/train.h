@@ -219,7 +219,9 @@ typedef struct kvf_train_options {
     const char *places;      /* "encoder,decoder,cross": where the prefix of an encoder-decoder is
                                 attended to; "peft": as PEFT has it, in the decoder, where T5's
                                 relative bias counts the prefix; NULL or "": everywhere */
-    uint64_t reserved[26];
+    const char *class_weights; /* "balanced", or a file of names and weights: times which the loss
+                                  of each class or tag counts in training; NULL or "": once */
+    uint64_t reserved[25];
 } kvf_train_options;
 
 /* Options on the heap, at their defaults, for programs that set them by name and do not look

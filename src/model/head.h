@@ -35,7 +35,9 @@ typedef struct kvf__head_options {
     bool regression; /* seq-cls: mean squared error against batch values */
     double dropout;  /* while training, where transformers drops (if given, before the last layer
                         in any case), below 1; < 0: the config's */
-    uint64_t seed;   /* of the starting values, N(0, initializer_range), biases 0, and of dropout */
+    const float *weights; /* seq-cls, token-cls: [labels], times which the loss of a class counts
+                             where a gradient is wanted; copied. NULL: once */
+    uint64_t seed; /* of the starting values, N(0, initializer_range), biases 0, and of dropout */
 } kvf__head_options;
 
 /* What a task head needs to know of its base. */

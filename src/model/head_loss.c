@@ -127,7 +127,9 @@ static kvf_status sum_classes(summing *s)
         if (id >= width)
             return kvf__fail(s->ctx, KVF_ESHAPE, "head: label %ld, it has %lld of them", (long)id,
                              (long long)width);
-        if (id >= 0) cross_entropy(s, j * width, width, 1, id, 1);
+        const bool weighs = s->scale != 0 && s->head->weights;
+        if (id >= 0)
+            cross_entropy(s, j * width, width, 1, id, weighs ? (double)s->head->weights[id] : 1);
     }
     return KVF_OK;
 }

@@ -81,6 +81,7 @@ struct kvf__head {
     kvf__masked_lm own;          /* of heads that train these themselves; the norm's gradient */
     float *dgamma;               /* NULL: not trained */
     double norm_eps;
+    float *weights;            /* of options; NULL: each 1 */
     int32_t *word_ids;         /* of words, [width], owned; NULL: of others */
     const kvf__model *trained; /* of words: whose embedding is trained; NULL: nobody's */
     const kvf__kernels *kernels;

@@ -227,6 +227,12 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
     if (st) goto out;
     st = build(ctx, head, base);
     if (st) goto out;
+    if (options->weights)
+        st = kvf__alloc_array(ctx, (size_t)head->width, sizeof *head->weights, &head->weights);
+    if (st) goto out;
+    if (options->weights)
+        memcpy(head->weights, options->weights, (size_t)head->width * sizeof *head->weights);
+    head->options.weights = NULL;
 
     *out = head;
     head = NULL;
@@ -265,6 +271,7 @@ void kvf__head_free(kvf__head *head)
     kvf__free(head->vocab);
     kvf__free(head->values);
     kvf__free(head->word_ids);
+    kvf__free(head->weights);
     kvf__free(head->grads);
     kvf__free(head->work.memory);
     kvf__free(head);

@@ -226,6 +226,10 @@ static const kvf__option ROWS[] = {
         "seq-cls, token-cls: all classes or tags, as A,B,C or @FILE with one a line; those that "
         "occur in validation alone must be named; NAME=A,B,C for one of several tasks",
         .rules = LOCAL | UNSET, .tasks = "seq-cls|token-cls", .excludes = "regression"),
+    ROW("class-weights", "balanced|FILE", "each 1", KVF_TEXT, class_weights,
+        "seq-cls, token-cls: what the training loss of each class or tag is multiplied by: rows / "
+        "(classes x rows of the class), or of a file with NAME WEIGHT a line",
+        .rules = UNSET, .tasks = "seq-cls|token-cls", .excludes = "regression|verbalizer"),
     ROW("doc-stride", "N", "128", KVF_COUNT, doc_stride,
         "qa: tokens that two windows of a long context share", .tasks = "qa"),
     ROW("share-prefixes", "auto|off", "auto", KVF_EITHER, share_off,

@@ -180,8 +180,9 @@ static kvf_status check_not_input(kvf__trainer *t, const char *input)
 static kvf_status open_output(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
-    const char *const inputs[] = {o->base,         o->lora,      o->data,      o->valid, o->init_kv,
-                                  o->init_encoder, o->init_from, o->retention, o->labels};
+    const char *const inputs[] = {o->base,    o->lora,         o->data,      o->valid,
+                                  o->init_kv, o->init_encoder, o->init_from, o->retention,
+                                  o->labels,  o->class_weights};
     const kvf_named *const named[] = {&o->named_data, &o->named_valid, &o->named_labels};
     if (!o->out) return kvf__fail(t->ctx, KVF_EUSAGE, "--out is needed");
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
@@ -210,12 +211,14 @@ static kvf_status check_inputs(const kvf__trainer *t)
 {
     const kvf_train_options *o = &t->options;
     const bool starts = !t->output.is_resumed;
-    const char *const paths[] = {o->data,
-                                 o->valid,
-                                 o->retention,
-                                 starts ? o->init_kv : NULL,
-                                 starts ? o->init_from : NULL,
-                                 starts ? o->init_encoder : NULL};
+    const char *const paths[] = {
+        o->data,
+        o->valid,
+        o->retention,
+        strcmp(o->class_weights ? o->class_weights : "", "balanced") ? o->class_weights : NULL,
+        starts ? o->init_kv : NULL,
+        starts ? o->init_from : NULL,
+        starts ? o->init_encoder : NULL};
     const kvf_named *const lists[] = {&o->named_data, &o->named_valid};
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         if (paths[i] && *paths[i]) KVF_TRY(kvf__check_input(t->ctx, paths[i]));

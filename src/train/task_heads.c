@@ -3,10 +3,14 @@
  * follow the encoder's parameters in the list that AdamW steps, so run files, the best
  * checkpoint and --resume treat them alike. */
 #include "folder_head.h"
+#include "infile.h"
 #include "trainer.h"
 #include "verbalizer.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 kvf__params *kvf__task_head_params(const kvf__train_task *task)
 {
@@ -46,10 +50,85 @@ static kvf_status make_verbalizer(kvf__trainer *t, kvf__train_task *task)
     return kvf__verbalizer_head(t->ctx, t->base, task->words, names->n, &task->head);
 }
 
+/* ---- --class-weights ------------------------------------------------------------------------- */
+
+/* Rows / (classes that occur x rows of the class), as scikit-learn's "balanced". */
+static void balance(const kvf__dataset *set, float *weights)
+{
+    const size_t n = set->names.n;
+    double all = 0, present = 0;
+    for (int64_t i = 0; i < set->start[set->n]; i++)
+        if (set->labels[i] >= 0) weights[set->labels[i]]++;
+    for (size_t c = 0; c < n; c++) {
+        all += (double)weights[c];
+        present += weights[c] > 0;
+    }
+    for (size_t c = 0; c < n; c++)
+        if (weights[c] > 0) weights[c] = (float)(all / (present * (double)weights[c]));
+}
+
+/* A line "NAME WEIGHT". */
+static kvf_status read_weight(kvf__trainer *t, const kvf__label_set *names, long long line,
+                              const char *text, size_t n, float *weights)
+{
+    char name[512], *end = NULL;
+    const char *path = t->options.class_weights;
+    kvf__trim_space(&text, &n);
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), text);
+    size_t at = strlen(name);
+    while (at && name[at - 1] != ' ' && name[at - 1] != '\t')
+        at--;
+    const double weight = strtod(name + at, &end);
+    if (!at || !name[at] || *end || !(weight >= 0 && weight <= FLT_MAX))
+        return kvf__fail(t->ctx, KVF_EDATA, "%s:%lld: want NAME WEIGHT, found \"%s\"", path, line,
+                         name);
+    while (at && (name[at - 1] == ' ' || name[at - 1] == '\t'))
+        at--;
+    name[at] = 0;
+    const int32_t id = kvf__label_set_find(names, name);
+    if (id < 0)
+        return kvf__fail(t->ctx, KVF_EDATA, "%s:%lld: the training data has no class \"%s\"", path,
+                         line, name);
+    if (weights[id] >= 0)
+        return kvf__fail(t->ctx, KVF_EDATA, "%s:%lld: class \"%s\" comes twice", path, line, name);
+    weights[id] = (float)weight;
+    return KVF_OK;
+}
+
+static kvf_status read_weights(kvf__trainer *t, const kvf__label_set *names, float *weights)
+{
+    const char *path = t->options.class_weights, *line = NULL;
+    kvf__buf text = {0};
+    size_t at = 0, n = 0;
+    for (size_t c = 0; c < names->n; c++)
+        weights[c] = -1;
+    kvf_status st = kvf__read_file(t->ctx, path, (size_t)1 << 24, &text);
+    if (!st) st = kvf__utf8_check(t->ctx, path, text.data, text.n, true);
+    for (long long i = 1; !st && kvf__next_line(text.data, text.n, &at, &line, &n); i++)
+        if (!kvf__is_blank_line(line, n)) st = read_weight(t, names, i, line, n, weights);
+    for (size_t c = 0; !st && c < names->n; c++)
+        if (weights[c] < 0)
+            st = kvf__fail(t->ctx, KVF_EDATA, "%s: no weight for class \"%s\"", path,
+                           names->names[c]);
+    kvf__buf_done(&text);
+    return st;
+}
+
+/* *out NULL: all count once. */
+static kvf_status class_weights(kvf__trainer *t, const kvf__train_task *task, float **out)
+{
+    const char *how = t->options.class_weights;
+    if (!how || !*how || !task->data.names.n) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(t->ctx, task->data.names.n, sizeof **out, out));
+    if (strcmp(how, "balanced")) return read_weights(t, &task->data.names, *out);
+    balance(&task->data, *out);
+    return KVF_OK;
+}
+
 static kvf_status make_head(kvf__trainer *t, kvf__train_task *task)
 {
     const kvf_train_options *o = &t->options;
-    const kvf__head_options options = {
+    kvf__head_options options = {
         .task = task->kind,
         .labels = task->data.names.n ? (int64_t)task->data.names.n : 1,
         .regression = task->data.regression,
@@ -58,7 +137,12 @@ static kvf_status make_head(kvf__trainer *t, kvf__train_task *task)
     };
     if (task->kind == KVF__TASK_LM) return o->train_head ? make_lm_head(t, task) : KVF_OK;
     if (o->verbalizer && *o->verbalizer) return make_verbalizer(t, task);
-    return kvf__head_create(t->ctx, t->base->model, &options, &task->head);
+    float *weights = NULL;
+    kvf_status st = class_weights(t, task, &weights);
+    options.weights = weights;
+    if (!st) st = kvf__head_create(t->ctx, t->base->model, &options, &task->head);
+    kvf__free(weights);
+    return st;
 }
 
 /* Where a run does not begin elsewhere. */

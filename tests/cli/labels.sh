@@ -89,6 +89,32 @@ printf 'a\tO\nb\tO\nc\tO\n' >outside.conll
 run 0 eval --base bert --prefix tags.h5 --data outside.conll --json
 grep -q 'nan\|null' out && fail "$(cat out)"
 
+# --class-weights: each 1 is none, balanced as a file with its numbers, and what a file must have
+for weights in 'same no 1\nyes 1\nyess 1' 'balanced no 0.7777778\nyes 0.7777778\nyess 2.3333333'; do
+    printf "${weights#* }\n" >weights.txt
+    [ "${weights%% *}" = same ] && set -- || set -- --class-weights balanced
+    train 0 --task seq-cls --data sizes.tsv "$@" --json
+    value train_loss >want
+    train 0 --task seq-cls --data sizes.tsv --class-weights weights.txt --json
+    value train_loss >found
+    awk 'NR == FNR { want = $1; next } { exit !(want - $1 < 1e-6 && $1 - want < 1e-6) }' want found ||
+        fail "${weights%% *}: $(cat want found)"
+    mv want "${weights%% *}"
+done
+cmp -s same balanced && fail 'balanced is as without'
+while read -r line message; do
+    printf "$line\n" >weights.txt
+    train 1 --task seq-cls --data train.tsv --class-weights weights.txt
+    has err "^kvfold: train: weights.txt$message"
+done <<'WEIGHTS'
+yes\t1 : no weight for class "no"$
+yes\tmany :1: want NAME WEIGHT, found "yes.many"$
+yes\t1\nmaybe\t2 :2: the training data has no class "maybe"$
+yes\t1\nyes\t2 :2: class "yes" comes twice$
+WEIGHTS
+train 2 --task qa --data train.tsv --class-weights balanced
+has err 'class-weights is for --task seq-cls|token-cls'
+
 # lists that cannot be
 train 1 --task seq-cls --data train.tsv --labels yes,maybe
 has err 'train.tsv:3: label "no" is not in the task.s set (yes, maybe)$'
