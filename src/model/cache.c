@@ -194,6 +194,19 @@ int64_t kvf__cache_source(const kvf__cache *cache, int64_t slot)
     return cache->source[slot];
 }
 
+kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
+{
+    const int64_t D = kvf__kv_at(&cache->shape, l).D;
+
+    return (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
+                        .v = kvf__cache_at(cache, l, slot, 1),
+                        .dtype = cache->act,
+                        .len = cache->length[slot],
+                        .token_stride = D,
+                        .head_stride = cache->reserved[slot] * D,
+                        .near = true};
+}
+
 kvf__kvseg kvf__cache_source_segment(const kvf__cache *cache, int64_t l, int64_t slot)
 {
     kvf__kvseg seg = kvf__cache_segment(cache, l, slot);

@@ -49,40 +49,6 @@ const char *kvf__block_refused(const kvf__block *block, kvf__block_user user)
     return refused;
 }
 
-kvf__place kvf__layer_place(const kvf__desc *desc, int64_t layer)
-{
-    if (!desc->encoder) return KVF__PLACE_ONLY;
-    if (layer < desc->encoder) return KVF__PLACE_ENCODER;
-    return (layer - desc->encoder) % 2 ? KVF__PLACE_CROSS : KVF__PLACE_DECODER;
-}
-
-bool kvf__layer_is_first(const kvf__desc *desc, int64_t layer)
-{
-    return layer == 0 || (desc->encoder && (layer == desc->encoder || layer == desc->encoder + 1));
-}
-
-bool kvf__layer_feeds(const kvf__desc *desc, int64_t layer)
-{
-    return kvf__layer_place(desc, layer) != KVF__PLACE_DECODER;
-}
-
-int64_t kvf__layer_number(const kvf__desc *desc, int64_t layer)
-{
-    if (!desc->encoder || layer < desc->encoder) return layer;
-    return (layer - desc->encoder) / 2;
-}
-
-int64_t kvf__stacks(const kvf__desc *desc)
-{
-    return desc->encoder ? 2 : 1;
-}
-
-int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer)
-{
-    const bool global = positions->global[layer / 64] >> layer % 64 & 1;
-    return global ? 0 : positions->window;
-}
-
 bool kvf__ends_has(const kvf__ends *ends, int32_t id)
 {
     for (int i = 0; i < ends->n; i++)

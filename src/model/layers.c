@@ -1,9 +1,43 @@
-/* What layers differ in: heads of keys and values, the feed-forward width, whose keys and values
- * they read. All code asks kvf__desc_layer, so that a base of equal layers is one whose layers
- * happen to be equal. */
+/* What layers differ in: their place in the stacks, their window, heads of keys and values, the
+ * feed-forward width, whose keys and values they read. All code asks kvf__desc_layer, so that a
+ * base of equal layers is one whose layers happen to be equal. */
 #include "arch.h"
 
 #include <string.h>
+
+kvf__place kvf__layer_place(const kvf__desc *desc, int64_t layer)
+{
+    if (!desc->encoder) return KVF__PLACE_ONLY;
+    if (layer < desc->encoder) return KVF__PLACE_ENCODER;
+    return (layer - desc->encoder) % 2 ? KVF__PLACE_CROSS : KVF__PLACE_DECODER;
+}
+
+bool kvf__layer_is_first(const kvf__desc *desc, int64_t layer)
+{
+    return layer == 0 || (desc->encoder && (layer == desc->encoder || layer == desc->encoder + 1));
+}
+
+bool kvf__layer_feeds(const kvf__desc *desc, int64_t layer)
+{
+    return kvf__layer_place(desc, layer) != KVF__PLACE_DECODER;
+}
+
+int64_t kvf__layer_number(const kvf__desc *desc, int64_t layer)
+{
+    if (!desc->encoder || layer < desc->encoder) return layer;
+    return (layer - desc->encoder) / 2;
+}
+
+int64_t kvf__stacks(const kvf__desc *desc)
+{
+    return desc->encoder ? 2 : 1;
+}
+
+int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer)
+{
+    const bool global = positions->global[layer / 64] >> layer % 64 & 1;
+    return global ? 0 : positions->window;
+}
 
 kvf__layer_shape kvf__desc_layer(const kvf__desc *desc, int64_t l)
 {

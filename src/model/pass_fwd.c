@@ -148,7 +148,7 @@ static kvf_status qkv_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     return KVF_OK;
 }
 
-void kvf__pass_attend(kvf__pass *pass, int64_t l)
+static void attend(kvf__pass *pass, int64_t l)
 {
     const kvf__model *m = pass->model;
     int64_t N = pass->batch->n_tokens, width = m->desc.H * kvf__desc_layer(&m->desc, l).D;
@@ -164,6 +164,19 @@ void kvf__pass_attend(kvf__pass *pass, int64_t l)
     memset(kvf__act_row(m->act, attn.out, N, width), 0,
            (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
     kvf__pass_lap(pass, KVF__PART_ATTN);
+}
+
+/* Attention of layer l with another prefix than the input's. */
+static void attend_instead(kvf__pass *pass, int64_t l, const kvf__prefix *prefix)
+{
+    kvf__pass_section *all = &pass->sections.at[0];
+    const kvf__prefix *own = all->condition.prefix;
+
+    all->condition.prefix = prefix;
+    pass->keys.dealt = false;
+    attend(pass, l);
+    all->condition.prefix = own;
+    pass->keys.dealt = false;
 }
 
 /* x += one plane's share for src, which no product here writes to. */
@@ -252,15 +265,19 @@ kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, uns
 /* Layer l on the residual stream pass->fwd.x. */
 static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
+    const kvf__queries *queries = pass->keys.queries;
     bool last = l == pass->model->desc.L - 1;
 
     KVF_TRY(kvf__pass_ensure_packed(ctx, pass, l, KVF__PACK_FORWARD));
     KVF_TRY(qkv_fwd(ctx, pass, l));
     if (last && !pass->batch->n_labels) return KVF_OK;
-    kvf__pass_attend(pass, l);
+    attend(pass, l);
     if (pass->keys.share && !pass->again.now && l >= pass->model->desc.encoder)
         KVF_TRY(kvf__pass_add_share(ctx, pass, l));
-    if (pass->keys.queries && !pass->again.now) KVF_TRY(kvf__pass_ask(ctx, pass, l));
+    if (queries && !pass->again.now) {
+        KVF_TRY(kvf__pass_ask(ctx, pass, l));
+        if (queries->instead) attend_instead(pass, l, queries->instead);
+    }
     if (!last) return block_fwd(ctx, pass, l, pass->fwd.x, pass->kept[l].att, pass->M);
     gather_labelled(pass);
     return block_fwd(ctx, pass, l, pass->fwd.x_lab, pass->fwd.att_lab, pass->ML);

@@ -30,9 +30,8 @@ typedef struct kvf__pass_keys {
  */
 void kvf__pass_segments(struct kvf__pass *pass, int64_t l, bool gradient, bool dcommon);
 /* Keys and values of a prefix in its layer l, with where their gradients go (NULL: none are
- * wanted), of length 0 where it has none there; those that a cache has of a slot. */
+ * wanted), of length 0 where it has none there. */
 struct kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix *dprefix);
-struct kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot);
 /* The attention of layer l: sizes, scale and mask. */
 struct kvf__attn kvf__model_attn(const kvf__model *model, int64_t l);
 /* The attention call of layer l, forward fields filled. */
@@ -49,7 +48,5 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, struct kvf__pass *pass,
 kvf_status kvf__pass_add_share(kvf_ctx *ctx, const struct kvf__pass *pass, int64_t l);
 /* Layer l's part of what the input's `queries` asks for, once attention ran (pass_queries.c). */
 kvf_status kvf__pass_ask(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l);
-/* The attention of layer l (pass_fwd.c). */
-void kvf__pass_attend(struct kvf__pass *pass, int64_t l);
 
 #endif

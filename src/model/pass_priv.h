@@ -167,6 +167,8 @@ void kvf__cache_append(kvf__cache *cache, int64_t l, const kvf__batch *batch, co
 void kvf__cache_advance(kvf__cache *cache, const kvf__batch *batch, const int32_t *slot);
 /* Address of keys (kv = 0) or values (1) of a layer and slot: [G, room of the slot, D]. */
 void *kvf__cache_at(const kvf__cache *cache, int64_t l, int64_t slot, int kv);
+/* What attention reads of them. */
+struct kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot);
 
 static inline int64_t kvf__most(int64_t a, int64_t b)
 {

@@ -52,8 +52,8 @@ static void read_label(const kvf__attn *attn, const float *qkv, int64_t len, int
         const float *q = qkv + i * attn->ld + h * D;
         const float *k = qkv + first * attn->ld + (H + h / (H / G)) * D;
         memcpy(to->q + at * D, q, (size_t)D * sizeof *q);
-        to->own_mass[at] =
-            own_attention(wide, attn, q, k, k + G * D, end - first, p, to->own + at * D);
+        to->own_mass[at] = own_attention(wide, attn, q, k, k + G * D, end - first, p,
+                                         to->own + at * D);
     }
 }
 
@@ -104,26 +104,11 @@ static kvf_status read_labels(kvf_ctx *ctx, const kvf__pass *pass, const kvf__at
     return st;
 }
 
-/* Attention of layer l with another prefix than the input's. */
-static void attend_instead(kvf__pass *pass, int64_t l, const kvf__prefix *prefix)
-{
-    kvf__pass_section *all = &pass->sections.at[0];
-    const kvf__prefix *own = all->condition.prefix;
-
-    all->condition.prefix = prefix;
-    pass->keys.dealt = false;
-    kvf__pass_attend(pass, l);
-    all->condition.prefix = own;
-    pass->keys.dealt = false;
-}
-
 kvf_status kvf__pass_ask(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     const kvf__queries *queries = pass->keys.queries;
     const kvf__attn attn = kvf__pass_attn(pass, l);
 
     KVF_TRY(read_labels(ctx, pass, &attn));
-    KVF_TRY(queries->layer(queries->user, l, &attn));
-    if (queries->instead) attend_instead(pass, l, queries->instead);
-    return KVF_OK;
+    return queries->layer(queries->user, l, &attn);
 }

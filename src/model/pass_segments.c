@@ -128,19 +128,6 @@ static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
     if (pass->sections.at[0].seg == 0) row_segments(pass, l, gradient);
 }
 
-kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t slot)
-{
-    const int64_t D = kvf__kv_at(&cache->shape, l).D;
-
-    return (kvf__kvseg){.k = kvf__cache_at(cache, l, slot, 0),
-                        .v = kvf__cache_at(cache, l, slot, 1),
-                        .dtype = cache->act,
-                        .len = cache->length[slot],
-                        .token_stride = D,
-                        .head_stride = cache->reserved[slot] * D,
-                        .near = true};
-}
-
 /* Row r of the batch as keys and values of the rows after it; gradient: its place in dcommon, or
  * NULL. */
 static kvf__kvseg common_segment(const kvf__pass *pass, int64_t l, int64_t r, float *gradient)
