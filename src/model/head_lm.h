@@ -10,7 +10,7 @@
 
 struct kvf__carver;
 
-/* The running softmax of a chunk's rows, at most KVF__HEAD_ROWS, plane by plane (head_lm.c). */
+/* The running softmax of a chunk's rows, at most KVF__HEAD_ROWS, plane by plane (vocab_sums.c). */
 typedef struct kvf__vocab_sums {
     float *logits;                   /* [rows, KVF__VOCAB_PLANE] of the plane at hand */
     float *max, *sum, *target_logit; /* [rows] */
@@ -60,6 +60,8 @@ struct kvf__vocab_walk {
     kvf__outputs_fn *visit;
     void *user;
 };
+/* The logits of plane p for the chunk's rows. */
+kvf_status kvf__vocab_plane_logits(const kvf__vocab_walk *walk, int64_t p);
 /* Of the cap on logits where it gave z; 1 without one. */
 float kvf__cap_slope(const kvf__model *model, float z);
 /* what: "loss", "logits", for the error where there is no head, or no forward pass before it. */

@@ -10,21 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-int64_t kvf__label_row(const kvf__batch *batch, int64_t j, int64_t r)
-{
-    while (batch->start[r + 1] <= batch->label_at[j])
-        r++;
-    return r;
-}
-
-int64_t kvf__label_end(const kvf__batch *batch, int64_t from, int64_t r)
-{
-    int64_t j = from;
-    while (j < batch->n_labels && batch->label_at[j] < batch->start[r + 1])
-        j++;
-    return j;
-}
-
 /* Labels from .. one before the result belong to the rows of one question, which begins at row r.
  */
 static int64_t question_end(const kvf__batch *batch, int64_t from, int64_t r)

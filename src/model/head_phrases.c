@@ -16,11 +16,6 @@
 static const kvf__head_kind MASKED = {.inner = "transform"};
 static const kvf__head_kind CAUSAL = {.inner = NULL};
 
-bool kvf__head_is_phrases(const kvf__head *head)
-{
-    return head && head->vocab && head->kind;
-}
-
 /* The matrix where it lies, or as a copy in f32. */
 static kvf_status take_matrix(kvf_ctx *ctx, const kvf__model *model, const kvf__slot *slot,
                               kvf__head *head)

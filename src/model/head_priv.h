@@ -116,11 +116,12 @@ void kvf__head_words_refresh(kvf__head *head);
 void kvf__head_words_pass_on(kvf__head *head);
 /* head_phrases.c: work.logits [n_labels], the log-probability of each label; and from
  * work.dlogits, the gradient of these, back. */
-bool kvf__head_is_phrases(const kvf__head *head);
 kvf_status kvf__head_phrases_fwd(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
                                  const float *hidden);
 kvf_status kvf__head_phrases_bwd(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
                                  const float *hidden, float *dhidden);
+/* Does it read classes of several tokens (head_phrases.c)? */
+bool kvf__head_is_phrases(const kvf__head *head);
 /* Label j's row, given that of label j - 1 (0 for the first). */
 int64_t kvf__label_row(const kvf__batch *batch, int64_t j, int64_t r);
 /* Labels from .. one before the result are those of row r. */

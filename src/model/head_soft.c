@@ -15,9 +15,9 @@
  *   dloss/dz_i = q_i (log q_i - log p_i - loss)     for the k items; the rest's as above, by its
  * q_v
  *
- * The vocabulary goes by once, in planes as in head_lm.c. The k items are taken out of each plane
- * before it is summed, so that R = sum of exp(z - m) and acc = sum of exp(z_v - m) head[v] are
- * those of the rest alone and q_r is no difference of nearly equal numbers:
+ * The vocabulary goes by once, in planes as in vocab_walk.c. The k items are taken out of each
+ * plane before it is summed, so that R = sum of exp(z - m) and acc = sum of exp(z_v - m) head[v]
+ * are those of the rest alone and q_r is no difference of nearly equal numbers:
  *
  *   dxhat = (q_r - p_r) acc / R + sum_i (q_i - p_i) head[i] */
 #include "head_lm.h"

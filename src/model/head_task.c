@@ -264,34 +264,6 @@ kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__he
     return kvf__head_create_on(ctx, &base, options, out);
 }
 
-void kvf__head_free(kvf__head *head)
-{
-    if (!head) return;
-    kvf__params_done(&head->params);
-    kvf__free(head->vocab);
-    kvf__free(head->values);
-    kvf__free(head->word_ids);
-    kvf__free(head->weights);
-    kvf__free(head->grads);
-    kvf__free(head->work.memory);
-    kvf__free(head);
-}
-
-kvf__params *kvf__head_params(kvf__head *head)
-{
-    return &head->params;
-}
-
-bool kvf__head_is_lm(const kvf__head *head)
-{
-    return !head || !head->kind;
-}
-
-int64_t kvf__head_width(const kvf__head *head)
-{
-    return head->width;
-}
-
 /* ---- scratch --------------------------------------------------------------------------------- */
 
 static void lay_work(void *object, kvf__carver *carve)

@@ -1,5 +1,5 @@
 /* A trained language-model head: loss, the gradient of the hidden states and of the matrix itself.
- * As in head_lm.c the vocabulary goes by in planes and the full logits never exist; but the
+ * As in vocab_walk.c the vocabulary goes by in planes and the full logits never exist; but the
  * gradient of a plane's rows needs the whole row's softmax, so the planes go by twice:
  *
  *   first    m = max of the logits, s = sum exp(logit - m);  loss = log s + m - logit[target]
@@ -77,15 +77,6 @@ static kvf_status describe(kvf_ctx *ctx, kvf__head *head)
         .view = {
             .data = head->values, .dtype = KVF__F32, .rank = 2, .dim = {head->width, head->C}}};
     return kvf__params_add(ctx, &head->params, &param);
-}
-
-kvf_status kvf__no_lm_head(kvf_ctx *ctx, const kvf__model *model)
-{
-    return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     model->desc.headless && model->desc.block.causal
-                         ? "this %s has no language-model head: its config's class has a task's"
-                         : "architecture %s is an encoder and has no language-model head",
-                     model->desc.arch_name);
 }
 
 kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradient,

@@ -1,35 +1,9 @@
 /* Making a pass, for batches up to its limits: its memory (pass_arena.c), the plan of its
- * attention, the tables of rope; the products of a batch size, before the first step, because
- * oneDNN builds a primitive for each (weight, rows) in milliseconds; and the times of its
- * components. */
+ * attention, the tables of rope; and the products of a batch size, before the first step, because
+ * oneDNN builds a primitive for each (weight, rows) in milliseconds. */
 #include "names.h"
 #include "pass_priv.h"
 #include "products.h"
-
-int64_t kvf__pass_padded(const kvf__model *model, int64_t n)
-{
-    int64_t step = n <= 8 ? 1 : n <= 64 ? 8 : model->row_step;
-    return (n + step - 1) / step * step;
-}
-
-void kvf__pass_lap(kvf__pass *pass, kvf__part part)
-{
-    double now = kvf__clock();
-    pass->times.seconds[pass->again.now ? KVF__PART_RECOMPUTE : part] += now - pass->times.mark;
-    pass->times.mark = now;
-}
-
-size_t kvf__pass_timings(const kvf__pass *pass, kvf__timing *out, size_t max)
-{
-    static const char *const names[KVF__PARTS] = {
-#define KVF__PART_NAME(name, text) text,
-        KVF__PART_LIST(KVF__PART_NAME)
-#undef KVF__PART_NAME
-    };
-    for (size_t i = 0; i < KVF__PARTS && i < max; i++)
-        out[i] = (kvf__timing){.name = names[i], .seconds = pass->times.seconds[i]};
-    return KVF__PARTS;
-}
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
@@ -72,7 +46,7 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
     const int64_t source = limits->source_tokens, most = limits->source_len;
     const kvf__attn_limits attn = {
         .rows = limits->rows,
-        .tokens = kvf__pass_padded(pass->model, source > limits->tokens ? source : limits->tokens),
+        .tokens = kvf__padded_rows(pass->model, source > limits->tokens ? source : limits->tokens),
         .row_len = most > limits->row_len ? most : limits->row_len,
         .shared_len = limits->P + limits->cache_len + limits->common_len + most,
         .grad_len = limits->backward ? prefixes * limits->P + limits->common_tokens + source : 0,
@@ -164,7 +138,7 @@ static kvf_status prepare_unit(kvf_ctx *ctx, const kvf__pass *pass, int64_t unit
 kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int64_t labels)
 {
     const kvf__model *model = pass->model;
-    int64_t M = kvf__pass_padded(model, tokens), ML = kvf__pass_padded(model, labels);
+    int64_t M = kvf__padded_rows(model, tokens), ML = kvf__padded_rows(model, labels);
     int64_t L = model->desc.L;
 
     if (tokens < 1 || tokens > pass->limits.tokens || labels < 0 || labels > pass->limits.labels)
@@ -185,7 +159,7 @@ kvf_status kvf__pass_prepare(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens, int6
 kvf_status kvf__pass_prepare_source(kvf_ctx *ctx, kvf__pass *pass, int64_t tokens)
 {
     const kvf__desc *d = &pass->model->desc;
-    const int64_t M = kvf__pass_padded(pass->model, tokens);
+    const int64_t M = kvf__padded_rows(pass->model, tokens);
 
     for (int64_t l = 0; l < d->L && d->encoder; l++)
         KVF_TRY(prepare_unit(ctx, pass, l, l < d->encoder ? M : 0, l < d->encoder ? M : 0, M));

@@ -24,9 +24,9 @@ static sizes sizes_of(const kvf__pass *pass)
 {
     const kvf__model *model = pass->model;
     const kvf__desc *d = &model->desc;
-    sizes s = {.M = kvf__pass_padded(model, pass->limits.tokens),
-               .ML = kvf__pass_padded(model, pass->limits.labels),
-               .S = kvf__pass_padded(model, pass->limits.source_tokens)};
+    sizes s = {.M = kvf__padded_rows(model, pass->limits.tokens),
+               .ML = kvf__padded_rows(model, pass->limits.labels),
+               .S = kvf__padded_rows(model, pass->limits.source_tokens)};
 
     s.M = kvf__most(s.M, s.S);
     s.R = kvf__most(s.M, s.ML);
@@ -120,7 +120,7 @@ static void lay_layers(kvf__pass *pass, kvf__carver *carve, const sizes *s)
             const bool encoder = l < pass->model->desc.encoder;
             sizes own = *s;
             if (!shared)
-                own.M = encoder ? s->S : kvf__pass_padded(pass->model, pass->limits.tokens);
+                own.M = encoder ? s->S : kvf__padded_rows(pass->model, pass->limits.tokens);
             int64_t M2 = shared ? s->R : l == L - 1 ? s->ML : own.M;
             one = lay_kept(carve, pass, &own, shared || l < pass->limits.lowest ? -1 : l, M2);
         }

@@ -113,8 +113,8 @@ static kvf_status set_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inp
     pass->adapt.sizes = input->adapter_sizes;
     pass->keys.queries = input->queries;
     pass->entry = input->entry;
-    pass->M = kvf__pass_padded(pass->model, input->batch->n_tokens);
-    pass->ML = kvf__pass_padded(pass->model, input->batch->n_labels);
+    pass->M = kvf__padded_rows(pass->model, input->batch->n_tokens);
+    pass->ML = kvf__padded_rows(pass->model, input->batch->n_labels);
     pass->keys.dealt = false;
     KVF_TRY(kvf__pass_set_infix(ctx, pass, input));
     KVF_TRY(kvf__pass_set_base_dropout(ctx, pass, input));

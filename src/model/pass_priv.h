@@ -137,8 +137,6 @@ struct kvf__pass {
 
 /* Lays the parts out in an arena for batches at the pass's limits. ENOMEM. */
 kvf_status kvf__pass_alloc(kvf_ctx *ctx, kvf__pass *pass);
-/* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of row_step. */
-int64_t kvf__pass_padded(const kvf__model *model, int64_t n);
 /* Has packed weights of layer l at hand, in the directions (KVF__REACH_...) that come next. */
 kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, unsigned directions);
 /* Makes kept[l] that of layer l of the last forward pass again, where layers share it. */

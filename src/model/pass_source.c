@@ -104,7 +104,7 @@ static void norm_states(kvf__pass *pass)
 static void set_batch(kvf__pass *pass, const kvf__batch *batch)
 {
     pass->batch = batch;
-    pass->M = kvf__pass_padded(pass->model, batch->n_tokens);
+    pass->M = kvf__padded_rows(pass->model, batch->n_tokens);
     pass->keys.dealt = false;
 }
 

@@ -131,7 +131,7 @@ kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t toke
                              kvf__probe **out)
 {
     kvf__probe *probe = NULL;
-    int64_t M = kvf__pass_padded(model, tokens), head_rows = kvf__pass_padded(model, labels);
+    int64_t M = kvf__padded_rows(model, tokens), head_rows = kvf__padded_rows(model, labels);
     kvf_status st;
 
     st = kvf__alloc(ctx, sizeof *probe, &probe);
@@ -253,8 +253,8 @@ static kvf_status try_product(kvf_ctx *ctx, const trial *t, const kvf__product *
 
     KVF_TRY(multiply_rows(ctx, t, p, 0, t->most, t->all));
     for (int64_t n = 1, M = 0; *alike && n < t->most; n++) {
-        if (kvf__pass_padded(t->model, n) == M) continue;
-        M = kvf__pass_padded(t->model, n);
+        if (kvf__padded_rows(t->model, n) == M) continue;
+        M = kvf__padded_rows(t->model, n);
         const int64_t first = t->most - M - 1;
         if (first < 0) continue;
         KVF_TRY(multiply_rows(ctx, t, p, first, M, t->part));
@@ -265,7 +265,7 @@ static kvf_status try_product(kvf_ctx *ctx, const trial *t, const kvf__product *
 
 kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t most, bool *out)
 {
-    trial t = {.model = model, .most = kvf__pass_padded(model, most)};
+    trial t = {.model = model, .most = kvf__padded_rows(model, most)};
     bool alike = !model->store.late;
     kvf_status st = alike ? alloc_trial(ctx, &t) : KVF_OK;
     kvf__product p;

@@ -247,3 +247,9 @@ const kvf__slot *kvf__product_slot(const kvf__desc *desc, const kvf__slots *slot
     }
     return NULL;
 }
+
+int64_t kvf__padded_rows(const kvf__model *model, int64_t n)
+{
+    int64_t step = n <= 8 ? 1 : n <= 64 ? 8 : model->row_step;
+    return (n + step - 1) / step * step;
+}

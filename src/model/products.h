@@ -76,5 +76,7 @@ kvf__dtype kvf__product_dst(const kvf__model *model, const kvf__product *product
  * head's is KVF__W_HEAD: where that is tied there is none. */
 const kvf__slot *kvf__product_slot(const kvf__desc *desc, const kvf__slots *slots,
                                    const kvf__product *product, int i, const kvf__slot **bias);
+/* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of row_step. */
+int64_t kvf__padded_rows(const kvf__model *model, int64_t n);
 
 #endif
