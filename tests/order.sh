@@ -11,7 +11,6 @@ set -eu
 not_yet='
 encoder
 merge
-src/base
 src/data
 src/dist
 src/infer

@@ -252,20 +252,6 @@ void kvf__outfile_abort(kvf__outfile *out)
     *out = (kvf__outfile){0};
 }
 
-kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n)
-{
-    const char *at = bytes;
-
-    while (n > 0) { /* a part is written where the disk is almost full: the next call fails */
-        ssize_t written = write(fd, at, n);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return kvf__fail_errno(ctx, path, "write");
-        at += written;
-        n -= (size_t)written;
-    }
-    return KVF_OK;
-}
-
 kvf_status kvf__write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__bytes *pieces,
                              size_t n)
 {

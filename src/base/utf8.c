@@ -32,11 +32,6 @@ size_t kvf__utf8_len(char first)
     return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-bool kvf__utf8_continues(char byte)
-{
-    return ((uint8_t)byte & 0xC0) == 0x80;
-}
-
 size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp)
 {
     const uint8_t *u = (const uint8_t *)s;

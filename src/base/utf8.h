@@ -7,12 +7,17 @@
 enum { KVF__REPLACEMENT = 0xFFFD };
 #define KVF__REPLACEMENT_UTF8 "\xEF\xBF\xBD"
 
+/* Not the first byte of a character. */
+static inline bool kvf__utf8_continues(char byte)
+{
+    return ((uint8_t)byte & 0xC0) == 0x80;
+}
+
 /* Reads the code point at s (n > 0 bytes left) and returns its length. Not valid: *cp = UINT32_MAX
  * and the length of the maximal subpart (Unicode 3.9, Table 3-7), which one U+FFFD replaces. */
 size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp);
 size_t kvf__utf8_put(char out[4], uint32_t cp);
-size_t kvf__utf8_len(char first);    /* of a valid sequence */
-bool kvf__utf8_continues(char byte); /* not the first byte of a character */
+size_t kvf__utf8_len(char first); /* of a valid sequence */
 size_t kvf__utf8_before(const char *s,
                         size_t at);              /* start of the code point that ends at `at` > 0 */
 size_t kvf__utf8_valid(const char *s, size_t n); /* length of the valid start */
