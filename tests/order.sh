@@ -20,7 +20,6 @@ src/load
 src/model
 src/serve
 src/tensor
-src/text
 src/train
 '
 

@@ -15,40 +15,6 @@ typedef struct step_reading {
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static kvf_status wrong_type(kvf_ctx *ctx, const char *where, const char *key, const char *want)
-{
-    return kvf__fail(ctx, KVF_EFORMAT, "%s: field \"%s\" is not %s", where, key, want);
-}
-
-static bool absent(const kvf_json *value)
-{
-    return kvf_json_typeof(value) == KVF_JSON_NONE || kvf_json_typeof(value) == KVF_JSON_NULL;
-}
-
-kvf_status kvf__want_bool(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
-                          bool otherwise, bool *out)
-{
-    const kvf_json *value = kvf_json_get(object, key);
-
-    if (!absent(value) && kvf_json_typeof(value) != KVF_JSON_BOOL)
-        return wrong_type(ctx, where, key, "true or false");
-    *out = kvf_json_bool(value, otherwise);
-    return KVF_OK;
-}
-
-kvf_status kvf__want_str(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
-                         const char **out, size_t *n)
-{
-    const kvf_json *value = kvf_json_get(object, key);
-    size_t bytes = 0;
-
-    if (!absent(value) && kvf_json_typeof(value) != KVF_JSON_STRING)
-        return wrong_type(ctx, where, key, "a string");
-    *out = kvf_json_str(value, &bytes);
-    if (n) *n = *out ? bytes : 0;
-    return KVF_OK;
-}
-
 /* A string that has to be there, copied into step->text. */
 static kvf_status need_text(const step_reading *r, const kvf_json *json, const char *key,
                             kvf__tok_step *step)
@@ -298,12 +264,12 @@ static kvf_status read_part(const step_reading *r, const step_row *table, const 
     const kvf_json *list = kvf_json_get(json, list_key);
     const char *type;
 
-    if (absent(json)) return KVF_OK;
+    if (kvf_json_typeof(json) <= KVF_JSON_NULL) return KVF_OK;
     KVF_TRY(kvf__want_str(r->ctx, r->where, json, "type", &type, NULL));
     if (!type) return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s has no \"type\"", r->where, r->part);
     if (strcmp(type, "Sequence") != 0) return read_step(r, table, json, type);
     if (kvf_json_typeof(list) != KVF_JSON_ARRAY)
-        return wrong_type(r->ctx, r->where, list_key, "a list");
+        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: field \"%s\" is not a list", r->where, list_key);
     for (size_t i = 0; i < kvf_json_size(list); i++)
         KVF_TRY(read_part(r, table, kvf_json_at(list, i), list_key));
     return KVF_OK;

@@ -62,7 +62,7 @@ const char *kvf__special_text(const kvf__tok_source *src, const char *key, size_
 /* tokenizer_class is stem + "Tokenizer[Fast]". */
 bool kvf__class_is(const kvf__tok_source *src, const char *stem);
 
-/* Parts of tokenizer.json (steps_json.c, post_json.c, tokenizer_json.c). */
+/* Parts of tokenizer.json (steps_json.c, post_json.c, tokenizer_json.c, json_fields.c). */
 /* Normalizer, pre-tokenizer and decoder of the whole file. */
 kvf_status kvf__read_steps(kvf_ctx *ctx, const char *where, const kvf_json *root,
                            kvf__tokenizer *t);

@@ -1,8 +1,11 @@
-/* Lists of pipeline steps, lists of pieces, and the byte alphabet that byte-level steps share.
+/* Lists of pipeline steps, lists of pieces, the byte alphabet that byte-level steps share, and the
+ * regexes of steps that split.
  *
  * The alphabet: bytes that print map to themselves, the other 68 in increasing order
  * to U+0100 and up, so that every byte is one visible character. */
 #include "tok_work.h"
+
+#include <string.h>
 
 void kvf__step_done(kvf__tok_step *step)
 {
@@ -83,4 +86,49 @@ int kvf__char_byte(uint32_t cp)
     if (cp <= 0x120) return (int)(cp - 0x100);
     if (cp <= 0x142) return (int)(cp - 0x121 + 0x7F);
     return cp == 0x143 ? 0xAD : -1;
+}
+
+/* ---- splitting ------------------------------------------------------------------------------- */
+
+#define R_SPACES "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define R_TAIL   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" R_SPACES
+#define R_ENDING "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define R_BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define R_HEAD   R_ENDING "|" R_BEFORE "\\p{L}+|"
+/* Words are cut where a capital follows a small letter. */
+#define R_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define R_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define R_CASED(ending)                                                                            \
+    R_BEFORE R_UPPER "*" R_LOWER "+" ending "|" R_BEFORE R_UPPER "+" R_LOWER "*" ending "|"
+#define R_CASED_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" R_SPACES
+
+const char *kvf__split_regex(const char *name)
+{
+    if (strcmp(name, "gpt-2") == 0)
+        return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+    if (strcmp(name, "llama-bpe") == 0) return R_HEAD "\\p{N}{1,3}" R_TAIL;
+    if (strcmp(name, "qwen2") == 0) return R_HEAD "\\p{N}" R_TAIL;
+    if (strcmp(name, "gpt-4o") == 0) return R_CASED(R_ENDING "?") "\\p{N}{1,3}" R_CASED_TAIL;
+    if (strcmp(name, "tekken") == 0) return R_CASED("") "\\p{N}" R_CASED_TAIL;
+    return NULL;
+}
+
+kvf_status kvf__step_regex_split(kvf_ctx *ctx, const char *where, kvf__tok_steps *steps,
+                                 const char *regex)
+{
+    kvf__tok_step step = {.kind = KVF__STEP_SPLIT, .behavior = KVF__ISOLATED};
+
+    KVF_TRY(kvf__pattern_regex(ctx, where, regex, strlen(regex), &step.pattern));
+    return kvf__steps_add(ctx, steps, &step);
+}
+
+kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__tok_steps *steps, bool prefix_space,
+                                bool use_regex)
+{
+    kvf__tok_step step = {.kind = KVF__STEP_BYTE_LEVEL, .prefix_space = prefix_space};
+    const char *regex = kvf__split_regex("gpt-2");
+
+    if (use_regex)
+        KVF_TRY(kvf__pattern_regex(ctx, "byte level", regex, strlen(regex), &step.pattern));
+    return kvf__steps_add(ctx, steps, &step);
 }

@@ -13,18 +13,6 @@
 #include <string.h>
 
 #define UNDERLINE "\xE2\x96\x81" /* U+2581 */
-#define R_SPACES  "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define R_TAIL    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" R_SPACES
-#define R_ENDING  "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define R_BEFORE  "[^\\r\\n\\p{L}\\p{N}]?"
-#define R_HEAD    R_ENDING "|" R_BEFORE "\\p{L}+|"
-/* Words are cut where a capital follows a small letter. */
-#define R_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define R_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define R_CASED(ending)                                                                            \
-    R_BEFORE R_UPPER "*" R_LOWER "+" ending "|" R_BEFORE R_UPPER "+" R_LOWER "*" ending "|"
-#define R_CASED_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" R_SPACES
-
 static const kvf__gguf_splitter SPLITTERS[] = {
     {"gpt-2", NULL, false, false, false, false},
     {"roberta-bpe", NULL, false, false, false, false},
@@ -40,37 +28,6 @@ static const kvf__gguf_splitter SPLITTERS[] = {
     {"gpt-4o", "gpt-4o", false, false, false, false}, /* Phi-4-mini */
     {"tekken", "tekken", false, false, true, true},   /* Mistral Nemo */
 };
-
-const char *kvf__split_regex(const char *name)
-{
-    if (strcmp(name, "gpt-2") == 0)
-        return "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-    if (strcmp(name, "llama-bpe") == 0) return R_HEAD "\\p{N}{1,3}" R_TAIL;
-    if (strcmp(name, "qwen2") == 0) return R_HEAD "\\p{N}" R_TAIL;
-    if (strcmp(name, "gpt-4o") == 0) return R_CASED(R_ENDING "?") "\\p{N}{1,3}" R_CASED_TAIL;
-    if (strcmp(name, "tekken") == 0) return R_CASED("") "\\p{N}" R_CASED_TAIL;
-    return NULL;
-}
-
-kvf_status kvf__step_regex_split(kvf_ctx *ctx, const char *where, kvf__tok_steps *steps,
-                                 const char *regex)
-{
-    kvf__tok_step step = {.kind = KVF__STEP_SPLIT, .behavior = KVF__ISOLATED};
-
-    KVF_TRY(kvf__pattern_regex(ctx, where, regex, strlen(regex), &step.pattern));
-    return kvf__steps_add(ctx, steps, &step);
-}
-
-kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__tok_steps *steps, bool prefix_space,
-                                bool use_regex)
-{
-    kvf__tok_step step = {.kind = KVF__STEP_BYTE_LEVEL, .prefix_space = prefix_space};
-    const char *regex = kvf__split_regex("gpt-2");
-
-    if (use_regex)
-        KVF_TRY(kvf__pattern_regex(ctx, "byte level", regex, strlen(regex), &step.pattern));
-    return kvf__steps_add(ctx, steps, &step);
-}
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 

@@ -190,23 +190,6 @@ static kvf_status read_model(kvf_ctx *ctx, const char *where, const kvf_json *js
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
 
-kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                                 kvf__added *out)
-{
-    const char *text;
-
-    if (kvf_json_typeof(json) != KVF_JSON_OBJECT)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: an added token is not an object", where);
-    KVF_TRY(kvf__want_str(ctx, where, json, "content", &text, &out->n));
-    if (!text) return kvf__fail(ctx, KVF_EFORMAT, "%s: an added token has no \"content\"", where);
-    out->text = (char *)text;
-    KVF_TRY(kvf__want_bool(ctx, where, json, "special", false, &out->special));
-    KVF_TRY(kvf__want_bool(ctx, where, json, "single_word", false, &out->single_word));
-    KVF_TRY(kvf__want_bool(ctx, where, json, "lstrip", false, &out->lstrip));
-    KVF_TRY(kvf__want_bool(ctx, where, json, "rstrip", false, &out->rstrip));
-    return kvf__want_bool(ctx, where, json, "normalized", !out->special, &out->normalized);
-}
-
 static kvf_status read_added(kvf_ctx *ctx, const char *where, const kvf_json *list,
                              kvf__tokenizer *t)
 {
