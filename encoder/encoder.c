@@ -42,17 +42,6 @@ bool kvf__encoder_takes_words(const char *method)
     return kind && kind->projected;
 }
 
-kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
-                            int64_t columns)
-{
-    const kvf__param param = {.name = name,
-                              .rank = columns ? 2 : 1,
-                              .dim = {rows, columns},
-                              .n = columns ? rows * columns : rows,
-                              .lr_scale = 1};
-    return kvf__params_add(ctx, &encoder->params, &param);
-}
-
 static void lay(void *object, kvf__carver *carver)
 {
     kvf__encoder *e = object;
@@ -149,11 +138,6 @@ const kvf__method *kvf__encoder_method(const kvf__encoder *encoder)
 const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder)
 {
     return &encoder->shape;
-}
-
-kvf__kv_shape kvf__encoder_kv(const kvf__encoder_shape *shape)
-{
-    return (kvf__kv_shape){shape->L, shape->G, shape->D, shape->heads};
 }
 
 kvf__params *kvf__encoder_params(kvf__encoder *encoder)
@@ -270,24 +254,6 @@ static double distance(const float *want, const float *emitted, double *change, 
         norm += (double)want[i] * (double)want[i];
     }
     return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
-}
-
-kvf_status kvf__encoder_shift_values(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
-{
-    const kvf__param *param = encoder->params.item;
-    (void)ctx;
-    for (int64_t i = 0; i < param->n; i++)
-        param->value[i] = (float)((double)param->value[i] + change[i]);
-    return KVF_OK;
-}
-
-kvf_status kvf__encoder_shift_last_layer(kvf_ctx *ctx, kvf__encoder *encoder, const double *change)
-{
-    const kvf__param *param = encoder->params.item;
-    const kvf__encoder_linear *l = &encoder->linears[encoder->n_linears - 1];
-    /* l->x: left by the fwd that measured the change */
-    return kvf__last_layer_shift(ctx, param[l->weight].value, param[l->weight + 1].value, l->x,
-                                 change, encoder->shape.P, l->in, l->out);
 }
 
 kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted target,
