@@ -1,4 +1,5 @@
-/* Inside src/data: packing rows (batcher.c) by the common prefixes they share (common_prefix.c). */
+/* Inside src/data: packing rows (batch_rows.c) by the common prefixes they share (common_prefix.c).
+ */
 #ifndef KVF_BATCHER_INT_H
 #define KVF_BATCHER_INT_H
 

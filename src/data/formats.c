@@ -6,36 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- lines ----------------------------------------------------------------------------------- */
-
-void kvf__where(char where[KVF__WHERE_MAX], const char *path, int64_t line)
-{
-    snprintf(where, KVF__WHERE_MAX, "%.980s:%lld", path, (long long)line);
-}
-
-kvf_status kvf__give_row(const kvf__file *file, int64_t line, kvf_json *fields, bool made)
-{
-    char where[KVF__WHERE_MAX];
-    const kvf__file_row row = {.fields = fields,
-                               .path = file->path,
-                               .where = where,
-                               .line = line,
-                               .word_lines = file->word_lines};
-    kvf__where(where, file->path, line);
-    kvf_status st = made ? file->row(file->user, &row)
-                         : kvf__fail(file->ctx, KVF_ENOMEM, "out of memory");
-    kvf_json_free(fields);
-    return st;
-}
-
-kvf_status kvf__check_row_bytes(const kvf__file *file, int64_t line, size_t bytes)
-{
-    enum { MOST_ROW_MIB = 64 };
-    if (bytes <= (size_t)MOST_ROW_MIB << 20) return KVF_OK;
-    return kvf__fail(file->ctx, KVF_EDATA, "%s:%lld: a row of %zu MiB, want at most %d", file->path,
-                     (long long)line, bytes >> 20, MOST_ROW_MIB);
-}
-
 kvf_status kvf__read_jsonl(const kvf__file *file)
 {
     char where[KVF__WHERE_MAX];
