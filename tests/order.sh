@@ -16,7 +16,6 @@ src/io
 src/lab
 src/load
 src/model
-src/serve
 src/tensor
 src/train
 '

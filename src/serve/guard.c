@@ -76,6 +76,14 @@ void kvf__guard_await(kvf__guard *guard, kvf__connection *c, struct kvf__job *jo
     if (c) set(guard, c, (kvf__connection){.fd = c->fd, .job = job});
 }
 
+void kvf__guard_count(kvf__guard *guard, int64_t *connections, int64_t *evicted)
+{
+    pthread_mutex_lock(&guard->lock);
+    *connections = (int64_t)guard->used;
+    *evicted = guard->evicted;
+    pthread_mutex_unlock(&guard->lock);
+}
+
 /* ---- the thread that watches ----------------------------------------------------------------- */
 
 static void find_late(kvf__guard *guard)

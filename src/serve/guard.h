@@ -41,4 +41,7 @@ void kvf__guard_serve(kvf__guard *guard, kvf__connection *c, bool served);
 /* While it is served: it waits for a job, which lives until that is over. */
 void kvf__guard_await(kvf__guard *guard, kvf__connection *c, struct kvf__job *job);
 
+/* Connections now, and those that were shut so far. */
+void kvf__guard_count(kvf__guard *guard, int64_t *connections, int64_t *evicted);
+
 #endif

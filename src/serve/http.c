@@ -15,7 +15,6 @@
 #include "access.h"
 #include "access_log.h"
 #include "call.h"
-#include "guard.h"
 #include "listen.h"
 
 enum { MOST_CONNECTIONS = 1000, SPARE_FILES = 64, DISCARD_BYTES = 16 << 20, STREAM_BLOCK = 4096 };
@@ -23,7 +22,6 @@ static const char JSON[] = "application/json";
 
 struct kvf__http {
     struct MHD_Daemon *daemon;
-    kvf__guard guard;
     int socket;       /* that it listens on; the daemon has it until it has stopped */
     bool checks_host; /* only known names are answered */
 };
@@ -92,17 +90,17 @@ static kvf__connection *guarded(struct MHD_Connection *connection)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
+static void wake(void *sleeper)
+{
+    MHD_resume_connection(sleeper);
+}
+
 /* Under the lock. */
 static void sleep_on(kvf__call *c)
 {
     c->job->out.sleeper = c->connection;
+    c->job->out.wake = wake;
     MHD_suspend_connection(c->connection);
-}
-
-void kvf__http_wake(kvf__job *job)
-{
-    if (job->out.sleeper) MHD_resume_connection(job->out.sleeper);
-    job->out.sleeper = NULL;
 }
 
 /* The client of a job has hung up; false: the answer is whole, and on its way. */
@@ -111,7 +109,7 @@ static bool note_gone(kvf__job *job)
     kvf__queue *queue = &job->server->queue;
     pthread_mutex_lock(&queue->lock);
     const bool left = kvf__job_abandon(job);
-    if (left) kvf__http_wake(job);
+    if (left) kvf__job_wake(job);
     pthread_mutex_unlock(&queue->lock);
     return left;
 }
@@ -193,17 +191,8 @@ static enum MHD_Result answer(kvf__call *c)
     if (!c->problem.status && c->route->answer(c)) return MHD_NO;
     if (c->problem.status) return send_problem(c);
     if (!c->job) return send_text(c, c->status ? c->status : 200, c->type, KVF_OK, &c->reply);
-    kvf__guard_await(&c->server->http->guard, guarded(c->connection), c->job);
+    kvf__guard_await(&c->server->guard, guarded(c->connection), c->job);
     return answer_job(c);
-}
-
-void kvf__http_count(kvf__server *server, kvf__server_metrics *metrics)
-{
-    kvf__guard *guard = &server->http->guard;
-    pthread_mutex_lock(&guard->lock);
-    metrics->connections = (int64_t)guard->used;
-    metrics->evicted = guard->evicted;
-    pthread_mutex_unlock(&guard->lock);
 }
 
 /* ---- reading a request ----------------------------------------------------------------------- */
@@ -301,7 +290,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         *n = 0;
         return add_piece(c, data, bytes);
     }
-    kvf__guard_serve(&server->http->guard, guarded(connection), true);
+    kvf__guard_serve(&server->guard, guarded(connection), true);
     c->url = url;
     return answer(c);
 }
@@ -324,7 +313,7 @@ static void end_call(void *user, struct MHD_Connection *connection, void **mine,
     kvf__server *server = user;
     kvf__call *c = *mine;
     (void)why;
-    kvf__guard_serve(&server->http->guard, guarded(connection), false);
+    kvf__guard_serve(&server->guard, guarded(connection), false);
     if (!c) return;
     kvf__reply reply = {0};
     if (c->job) {
@@ -348,7 +337,7 @@ static void note_connection(void *user, struct MHD_Connection *connection, void 
                             enum MHD_ConnectionNotificationCode what)
 {
     kvf__server *server = user;
-    kvf__guard *guard = &server->http->guard;
+    kvf__guard *guard = &server->guard;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         kvf__guard_remove(guard, *context);
         return;
@@ -386,9 +375,9 @@ static kvf_status start(kvf_ctx *ctx, kvf__server *server, int *port)
 {
     struct kvf__http *http = server->http;
     const unsigned most = connection_limit();
-    http->guard = (kvf__guard){
+    server->guard = (kvf__guard){
         .n = most + 1, .patience = (double)server->options.timeout, .gone = note_gone};
-    KVF_TRY(kvf__guard_start(ctx, &http->guard));
+    KVF_TRY(kvf__guard_start(ctx, &server->guard));
     KVF_TRY(open_socket(ctx, server, port));
     http->daemon = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
@@ -424,7 +413,7 @@ void kvf__http_stop(kvf__server *server)
         MHD_stop_daemon(http->daemon);
     }
     if (http->socket >= 0) close(http->socket);
-    kvf__guard_stop(&http->guard);
+    kvf__guard_stop(&server->guard);
     kvf__free(http);
     server->http = NULL;
 }

@@ -1,27 +1,6 @@
 /* The life of a job after it was queued. */
 #include "server.h"
 
-void kvf__job_list_add(kvf__job_list *list, kvf__job *job)
-{
-    if (list->last) list->last->next = job;
-    if (!list->last) list->first = job;
-    list->last = job;
-    job->in = list;
-}
-
-void kvf__job_list_remove(kvf__job *job)
-{
-    kvf__job_list *list = job->in;
-    kvf__job *before = NULL;
-    for (kvf__job *at = list->first; at != job; at = at->next)
-        before = at;
-    if (before) before->next = job->next;
-    if (!before) list->first = job->next;
-    if (list->last == job) list->last = before;
-    job->next = NULL;
-    job->in = NULL;
-}
-
 void kvf__job_drop(kvf__job *job)
 {
     if (--job->owners > 0) return;
@@ -46,6 +25,12 @@ void kvf__job_drop(kvf__job *job)
     kvf__free(job);
 }
 
+void kvf__job_wake(kvf__job *job)
+{
+    if (job->out.sleeper) job->out.wake(job->out.sleeper);
+    job->out.sleeper = NULL;
+}
+
 void kvf__job_finish(kvf__job *job, unsigned status)
 {
     kvf__server_metrics *metrics = &job->server->metrics;
@@ -57,7 +42,7 @@ void kvf__job_finish(kvf__job *job, unsigned status)
     }
     metrics->refused += status >= 400 && status < 500;
     metrics->failed += status >= 500;
-    kvf__http_wake(job);
+    kvf__job_wake(job);
 }
 
 void kvf__job_fail(kvf__job *job, const kvf__problem *problem)

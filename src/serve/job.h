@@ -25,6 +25,7 @@ typedef struct kvf__job_output {
     size_t sent;
     bool gone;     /* the client has hung up */
     void *sleeper; /* the connection that sleeps until there is more; NULL: awake */
+    void (*wake)(void *sleeper);
 } kvf__job_output;
 
 /* In the order in which they came. {0} is empty. */
@@ -63,12 +64,15 @@ typedef struct kvf__job {
 /* The client has hung up: the job waits no more, and its rows are to be removed. False: it is done
  * already. As what follows, under the queue's lock. */
 bool kvf__job_abandon(kvf__job *job);
+/* There is more: wakes the connection, if it sleeps. */
+void kvf__job_wake(kvf__job *job);
 /* Nothing more will come. */
 void kvf__job_finish(kvf__job *job, unsigned status);
 void kvf__job_fail(kvf__job *job, const kvf__problem *problem);
 /* One of its owners has done with it. */
 void kvf__job_drop(kvf__job *job);
 
+/* Lists of jobs (queue.c). */
 void kvf__job_list_add(kvf__job_list *list, kvf__job *job);
 void kvf__job_list_remove(kvf__job *job); /* from the list that it is in */
 

@@ -4,6 +4,27 @@
 
 #include <time.h>
 
+void kvf__job_list_add(kvf__job_list *list, kvf__job *job)
+{
+    if (list->last) list->last->next = job;
+    if (!list->last) list->first = job;
+    list->last = job;
+    job->in = list;
+}
+
+void kvf__job_list_remove(kvf__job *job)
+{
+    kvf__job_list *list = job->in;
+    kvf__job *before = NULL;
+    for (kvf__job *at = list->first; at != job; at = at->next)
+        before = at;
+    if (before) before->next = job->next;
+    if (!before) list->first = job->next;
+    if (list->last == job) list->last = before;
+    job->next = NULL;
+    job->in = NULL;
+}
+
 void kvf__queue_init(kvf__queue *queue, const kvf_serve_options *options)
 {
     *queue = (kvf__queue){.options = options};

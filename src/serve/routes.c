@@ -66,7 +66,7 @@ static kvf_status answer_metrics(kvf__call *call)
     metrics.queued = queue->n;
     metrics.queued_bytes = queue->bytes;
     pthread_mutex_unlock(&queue->lock);
-    kvf__http_count(call->server, &metrics);
+    kvf__guard_count(&call->server->guard, &metrics.connections, &metrics.evicted);
     call->type = "text/plain; version=0.0.4";
     return kvf__server_metrics_print(&metrics, &call->reply);
 }

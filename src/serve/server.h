@@ -12,6 +12,7 @@
 #define KVF_SERVER_H
 
 #include "engine.h"
+#include "guard.h"
 #include "prometheus.h"
 #include "queue.h"
 
@@ -37,6 +38,7 @@ typedef struct kvf__server {
     kvf__server_metrics metrics; /* under the queue's lock */
     kvf__reader_thread reader;
     kvf__job_list running; /* the computing thread's */
+    kvf__guard guard;      /* of the connections */
     struct kvf__http *http;
 } kvf__server;
 
@@ -49,10 +51,8 @@ kvf_status kvf__work(kvf__server *server);
 
 /* Connections (http.c). */
 kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port);
-void kvf__http_wake(kvf__job *job); /* its connection, if that sleeps; under the queue's lock */
 void kvf__http_refuse_more(kvf__server *server); /* no further connections */
-void kvf__http_count(kvf__server *server, kvf__server_metrics *metrics); /* its part of them */
-void kvf__http_stop(kvf__server *server);                                /* again is fine */
+void kvf__http_stop(kvf__server *server);        /* again is fine */
 
 /* What a status and the context's line are to the client. */
 kvf__problem kvf__problem_of(const kvf_ctx *ctx, kvf_status st);

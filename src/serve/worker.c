@@ -69,7 +69,7 @@ static void add_text(kvf__choice *c, const char *text, size_t n)
     else if (all_ended(job))
         kvf__job_finish(job, 200);
     else if (stream && (n || c->finish))
-        kvf__http_wake(job);
+        kvf__job_wake(job);
 }
 
 /* Called by the engine with new text of a row, which with `end` is gone afterwards. */
@@ -194,7 +194,7 @@ static void note_start(kvf__server *server, kvf__job *job)
     job->out.status = 200;
     for (int64_t i = 0; i < job->n_choices; i++)
         kvf__reply_begin(&job->reply, &job->choices[i], &job->out.text);
-    kvf__http_wake(job);
+    kvf__job_wake(job);
 }
 
 /* Under the lock: a job that was ready. */
