@@ -5,26 +5,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static void describe(kvf__peer *me)
-{
-    struct stat space;
-    *me = (kvf__peer){.pid = getpid()};
-    if (gethostname(me->host, sizeof me->host - 1)) strcpy(me->host, "?");
-    if (stat("/proc/self/ns/pid", &space) == 0) me->space = space.st_ino;
-}
-
-kvf_status kvf__dist_meet(kvf_ctx *ctx, kvf__dist *dist)
-{
-    kvf__peer me;
-    size_t n = (size_t)dist->size;
-    describe(&me);
-    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *dist->links->peers, &dist->links->peers));
-    KVF_TRY(kvf__dist_gather(ctx, dist, &me, sizeof me, dist->rank ? NULL : dist->links->peers));
-    return kvf__dist_broadcast(ctx, dist, dist->links->peers, n * sizeof *dist->links->peers);
-}
 
 /* Two machines may have one name: then a number that is free here might be meant for there. */
 static bool on_this_machine(const kvf__peer *me, const kvf__peer *other)

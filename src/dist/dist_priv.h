@@ -64,7 +64,6 @@ typedef struct kvf__wait {
 kvf__wait kvf__dist_wait_begin(void);
 kvf_status kvf__dist_pause(kvf_ctx *ctx, kvf__dist *dist, kvf__wait *wait);
 
-kvf_status kvf__dist_meet(kvf_ctx *ctx, kvf__dist *dist); /* fills peers */
 /* A rank on this machine whose process has ended; -1: none. */
 int kvf__dist_lost(const kvf__dist *dist);
 
