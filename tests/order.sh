@@ -10,7 +10,6 @@ set -eu
 # Folders that are not in order yet. One that is must not be named here.
 not_yet='
 merge
-src/infer
 src/io
 src/lab
 src/load
