@@ -14,7 +14,6 @@ src/io
 src/lab
 src/load
 src/model
-src/tensor
 src/train
 '
 

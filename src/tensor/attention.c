@@ -21,6 +21,12 @@ static bool relative_size(const kvf__attn_limits *limits, size_t width, size_t *
     return kvf__add(terms, 2 * block * block + 2 * len + (size_t)limits->shared_len + more, out);
 }
 
+/* Bytes of scratch for attention_plain.c: room for 14 [keys, D], 6 [keys] and 4 [D]. */
+static size_t plain_size(int64_t D, int64_t keys)
+{
+    return (size_t)(14 * keys * D + 6 * keys + 4 * D) * sizeof(float);
+}
+
 /* Bytes of scratch one thread needs, for the kernel that uses most: packed keys and values, their
  * gradients, the scores of a block of queries, the block's own packs. False on overflow. */
 static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
@@ -40,7 +46,7 @@ static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
         !kvf__mul(floats, sizeof(float), &floats))
         return false;
     if (limits->plain) {
-        const size_t plain = kvf__attn_plain_scratch((int64_t)width, (int64_t)keys);
+        const size_t plain = plain_size((int64_t)width, (int64_t)keys);
         if (plain > floats) floats = plain;
     }
     *out = (size_t)kvf__round_up((int64_t)floats, 64);

@@ -58,9 +58,6 @@ struct kvf__attn_plan {
     size_t grad_count; /* G * grad_len * (2 * D + 1); 0 unless backward */
 };
 
-/* Bytes that the plain kernel needs of a thread's scratch. */
-size_t kvf__attn_plain_scratch(int64_t D, int64_t keys);
-
 /* ---- where things are ------------------------------------------------------------------------ */
 
 /* Rows of D elements; row i starts at element at + i * stride of base. Only rows of what a call

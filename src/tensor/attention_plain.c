@@ -37,11 +37,6 @@ typedef struct plain_job {
     float *bias;
 } plain_job;
 
-size_t kvf__attn_plain_scratch(int64_t D, int64_t keys)
-{
-    return (size_t)(14 * keys * D + 6 * keys + 4 * D) * sizeof(float);
-}
-
 /* ---- in and out ------------------------------------------------------------------------------ */
 
 static void read_f32(const kvf__attn_rows *rows, int64_t i, float *to, int64_t n)

@@ -224,10 +224,10 @@ static void dequant_part(kvf__dtype dtype, const uint8_t *block, int part, float
     }
 }
 
-static void by_parts(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_blocks)
+static void by_parts(kvf__dtype dtype, int64_t elements, size_t bytes, const uint8_t *src,
+                     float *dst, int64_t n_blocks)
 {
-    const int64_t parts = kvf__dtype_block(dtype) / SMALL;
-    const size_t bytes = kvf__dtype_block_bytes(dtype);
+    const int64_t parts = elements / SMALL;
 
     for (int64_t i = 0; i < n_blocks * parts; i++)
         dequant_part(dtype, src + (size_t)(i / parts) * bytes, (int)(i % parts), dst + i * SMALL);
@@ -240,7 +240,8 @@ static void by_parts(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n
             function(src + (bytes)*i, dst + (block)*i, flag);                                      \
         break
 
-void kvf__dequant(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_blocks)
+void kvf__dequant(kvf__dtype dtype, int64_t elements, size_t bytes, const uint8_t *src, float *dst,
+                  int64_t n_blocks)
 {
     switch (dtype) {
         EACH_BLOCK(KVF__Q4_0, SMALL, 18, q4, false);
@@ -252,6 +253,6 @@ void kvf__dequant(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_bl
         EACH_BLOCK(KVF__Q5_K, BIG, 176, q45_k, true);
         EACH_BLOCK(KVF__Q6_K, BIG, 210, q6_k, false);
     default:
-        by_parts(dtype, src, dst, n_blocks);
+        by_parts(dtype, elements, bytes, src, dst, n_blocks);
     }
 }

@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-/* src: n_blocks blocks of a Q* type; dst: n_blocks * kvf__dtype_block() values. */
-void kvf__dequant(kvf__dtype dtype, const uint8_t *src, float *dst, int64_t n_blocks);
+/* src: n_blocks blocks of a Q* type, of so many bytes each; dst: n_blocks * elements values. */
+void kvf__dequant(kvf__dtype dtype, int64_t elements, size_t bytes, const uint8_t *src, float *dst,
+                  int64_t n_blocks);
 
 /* IEEE binary16 to binary32, exact, NaN payloads kept.
  *

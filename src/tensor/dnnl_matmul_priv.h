@@ -8,7 +8,8 @@
 
 enum {
     KVF__MM_SHAPES = 256, /* different [K, N] and types of a model's weights */
-    KVF__MM_PRIMS = 512   /* each holds generated code; the least recently used gives way */
+    KVF__MM_PRIMS = 512,  /* each holds generated code; the least recently used gives way */
+    KVF__MM_NONE = -1     /* no primitive */
 };
 
 /* One layout of packed weights. */
@@ -18,7 +19,7 @@ typedef struct kvf__mm_shape {
     int64_t ld; /* row stride of weights that are a plain matrix (dnnl_sgemm.c); 0: packed */
     dnnl_memory_desc_t weights, bias;
     bool reordered[2]; /* from [K, N], from [N, K]: oneDNN has code for it */
-    int32_t prims;     /* first of its primitives, NONE: there is none */
+    int32_t prims;     /* first of its primitives, KVF__MM_NONE: there is none */
 } kvf__mm_shape;
 
 typedef struct kvf__mm_key {
@@ -68,9 +69,19 @@ struct kvf__packed {
     dnnl_memory_t weights, bias; /* bias: NULL if there is none, or it is not oneDNN's to add */
 };
 
+/* ---- dnnl_prims.c ---------------------------------------------------------------------------- */
+
 kvf_status kvf__mm_fail(kvf_ctx *ctx, dnnl_status_t status, const char *what, int64_t M, int64_t K,
                         int64_t N);
 kvf_status kvf__mm_reserve(kvf_ctx *ctx, kvf__mm_space *space, size_t bytes);
+dnnl_data_type_t kvf__dnnl_type(kvf__dtype dtype);
+dnnl_status_t kvf__md_matrix(dnnl_memory_desc_t *md, int64_t rows, int64_t columns,
+                             dnnl_data_type_t type, dnnl_format_tag_t tag);
+/* Descriptor of a product src [M, K] (act) x weights + bias -> dst [M, N]. */
+dnnl_status_t kvf__mm_product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd,
+                                 const kvf__mm_shape *s, const dnnl_memory_desc_t *weights,
+                                 int64_t M, kvf__dtype dst_type, unsigned flags);
+void kvf__mm_prim_done(kvf__mm_prim *prim);
 /* Finds or makes. */
 kvf_status kvf__mm_prim_get(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                             kvf__dtype dst_type, unsigned flags, kvf__mm_prim **out);

@@ -100,7 +100,7 @@ void kvf__to_f32(kvf__dtype dtype, const void *src, float *dst, int64_t n)
         f64_to_f32(src, dst, n);
         break;
     default:
-        kvf__dequant(dtype, src, dst, n / block);
+        kvf__dequant(dtype, block, kvf__dtype_block_bytes(dtype), src, dst, n / block);
         break;
     }
 }
