@@ -11,7 +11,6 @@ set -eu
 not_yet='
 merge
 src/io
-src/lab
 src/load
 src/model
 src/train

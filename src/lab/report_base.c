@@ -10,21 +10,8 @@
 #include "json_pack.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { MOST_TOKENS = 48 };
-
-kvf_eval_options kvf__report_data(const kvf_report_options *o)
-{
-    return (kvf_eval_options){.data = o->data,
-                              .format = o->format,
-                              .columns = o->columns,
-                              .map = o->map,
-                              .overlong = o->overlong,
-                              .no_header = o->no_header,
-                              .max_length = o->max_length,
-                              .share_off = true};
-}
 
 /* A view of the first groups of at most `most` rows in all, but at least one. */
 static kvf__dataset first_rows(const kvf__dataset *set, int64_t most)

@@ -14,23 +14,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-const char *kvf__path_end(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
-void kvf__report_note(kvf__report_facts *r, const char *fmt, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    kvf_json_add(r->notes, kvf_json_new_str(text));
-}
-
 kvf_report_options kvf_report_defaults(void)
 {
     return (kvf_report_options){
