@@ -12,7 +12,6 @@ not_yet='
 merge
 src/io
 src/load
-src/model
 src/train
 '
 
