@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run, double diff)
 {
@@ -16,8 +15,9 @@ static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run
     return kvf__lineage_add(ctx, lineage, "fold_max_abs_diff", kvf_json_new_real(diff));
 }
 
-kvf_status kvf__check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options,
-                                  const kvf_prefix *live)
+/* EUSAGE: options about rounding, where a method's fold changes no bit. */
+static kvf_status check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options,
+                                    const kvf_prefix *live)
 {
     if (options->probe)
         return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
@@ -26,12 +26,6 @@ kvf_status kvf__check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options
         return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32",
                          kvf_dtype_name(options->dtype), live->file.id.method);
     return KVF_OK;
-}
-
-int64_t kvf__file_bytes(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) ? 0 : info.st_size;
 }
 
 /* Of a run of method head, which folds to a base file as well: its base with that head. */
@@ -47,6 +41,7 @@ static kvf_status fold_changes(kvf_ctx *ctx, const kvf_merge_options *options, k
     const bool whole = live->form.what != KVF__TRAIN_ADAPTERS;
 
     KVF_TRY(extend_lineage(ctx, live, options->run, 0));
+    KVF_TRY(check_no_rounding(ctx, options, live));
     KVF_TRY(whole ? kvf__fold_base(ctx, options, live, r)
                   : kvf__fold_adapter(ctx, options, live, r));
     r->bytes = kvf__file_bytes(options->out);

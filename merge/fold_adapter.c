@@ -5,15 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options,
-                                const kvf_prefix *live)
-{
-    if (live->form.what != KVF__TRAIN_ADAPTERS)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: method %s folds to no adapter file",
-                         options->run, live->file.id.method);
-    return kvf__check_no_rounding(ctx, options, live);
-}
-
 kvf_status kvf__fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                              kvf_merge_result *result)
 {
@@ -23,7 +14,6 @@ kvf_status kvf__fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options, con
     file.size = shape->size;
     file.activation = (char *)kvf__adapter_act_name(shape->act);
     file.placement = (char *)kvf__adapter_place_name(shape->place);
-    KVF_TRY(check_options(ctx, options, live));
     KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, &file));
     KVF_TRY(kvf__verify_adapter(ctx, options->out, live));
     result->max_abs_diff = 0;

@@ -51,7 +51,6 @@ static kvf_status write_with_head(kvf_ctx *ctx, const kvf_merge_options *options
 kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                           kvf_merge_result *result)
 {
-    KVF_TRY(kvf__check_no_rounding(ctx, options, live));
     KVF_TRY(check_base(ctx, options, live));
     KVF_TRY(write_with_head(ctx, options, live));
     result->max_abs_diff = 0;

@@ -51,16 +51,8 @@ kvf_status kvf__kv_prefix_store(kvf_ctx *ctx, const kvf_prefix *prefix, const ch
 kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const char *path,
                                 bool force, kvf__dtype dtype, int64_t *bytes, double *diff);
 
-/* A base, with its LoRA unless NULL, as it computes exactly: in f32. */
-kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, const char *lora, kvf_base **out);
-/* Bytes of a file that was written. */
-int64_t kvf__file_bytes(const char *path);
-
 /* The same head, bit for bit. */
 bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b);
-/* EUSAGE: options about rounding, where a method's fold changes no bit. */
-kvf_status kvf__check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options,
-                                  const kvf_prefix *live);
 /* Writes the adapter file of a run of method adapter and reads it back (fold_adapter.c). */
 kvf_status kvf__fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                              kvf_merge_result *result);

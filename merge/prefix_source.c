@@ -22,12 +22,6 @@ static kvf_status check_named(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_pre
     return st;
 }
 
-kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, const char *lora, kvf_base **out)
-{
-    const kvf_base_options exact = {.precision = KVF_PRECISION_F32, .lora = lora};
-    return kvf_base_open(ctx, path, &exact, out);
-}
-
 kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix **out)
 {
     kvf_prefix *prefix = NULL;

@@ -9,9 +9,7 @@ set -eu
 
 # Folders that are not in order yet. One that is must not be named here.
 not_yet='
-merge
 src/io
-src/load
 src/train
 '
 

@@ -51,6 +51,7 @@ const uint8_t *kvf__read_bytes(kvf__reader *r, size_t n); /* view, NULL on failu
 kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf *out);
 bool kvf__is_dir(const char *path);
 bool kvf__exists(const char *path);
+int64_t kvf__file_bytes(const char *path); /* 0 without one */
 kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char **out);
 /* The same where there is such a file; else *out stays as it is. */
 kvf_status kvf__path_find(kvf_ctx *ctx, const char *dir, const char *name, char **out);

@@ -326,6 +326,12 @@ bool kvf__exists(const char *path)
     return stat(path, &info) == 0;
 }
 
+int64_t kvf__file_bytes(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) ? 0 : info.st_size;
+}
+
 kvf_status kvf__path_join(kvf_ctx *ctx, const char *dir, const char *name, char **out)
 {
     size_t n = strlen(dir);

@@ -11,26 +11,6 @@
 
 #include <string.h>
 
-/* L, G, D and the stamps of the target: from the base, or from the adapter. */
-kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
-                             const char *method, const char *task, kvf__identity *id)
-{
-    if (base) {
-        const kvf__kv_shape kv = kvf__desc_kv(kvf__model_desc(base->model));
-        KVF_TRY(kvf__identity_set_kv(ctx, id, &kv));
-        id->encoder_layers = kvf__model_desc(base->model)->encoder;
-    }
-    KVF_TRY(kvf__strdup(ctx, base_name, &id->base_name));
-    KVF_TRY(kvf__strdup(ctx, "", &id->base_architecture));
-    KVF_TRY(kvf__strdup(ctx, "", &id->base_hash));
-    if (base) KVF_TRY(kvf__identity_stamp(ctx, id, base));
-    KVF_TRY(kvf__strdup(ctx, method, &id->method));
-    KVF_TRY(kvf__strdup(ctx, task, &id->task));
-    KVF_TRY(kvf__strdup(ctx, "auto", &id->chat_template));
-    id->position_start = id->P;
-    return KVF_OK;
-}
-
 /* G and D of an adapter without a base: token_dim = G*D and num_attention_heads = G as PEFT writes
  * them. */
 static kvf_status peft_shape(kvf_ctx *ctx, const char *path, const kvf__peft *peft,

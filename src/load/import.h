@@ -1,4 +1,4 @@
-/* Between the files of import: stamps and heads of what comes from elsewhere. */
+/* Between the files of import: heads of what comes from elsewhere, and its task. */
 #ifndef KVF_IMPORT_H
 #define KVF_IMPORT_H
 
@@ -9,9 +9,6 @@
 kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, const char *task,
                             kvf__head_values *head);
 
-/* L, G, D (with a base), texts, position_start = P of what is imported. */
-kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
-                             const char *method, const char *task, kvf__identity *id);
 /* Another program's prefix, opened, as a run or prefix file; kind as of kvf_import. */
 kvf_status kvf__import_foreign(kvf_ctx *ctx, const kvf_import_options *options,
                                const kvf_base *base, const kvf__foreign *foreign, char *kind);

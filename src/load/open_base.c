@@ -319,12 +319,6 @@ kvf_status kvf__base_add_backward(kvf_ctx *ctx, kvf_base *base)
     return KVF_OK;
 }
 
-kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
-                         kvf_base **out)
-{
-    return kvf_base_open_for(ctx, path, options, NULL, out);
-}
-
 void kvf_base_free(kvf_base *base)
 {
     if (!base) return;

@@ -83,6 +83,8 @@ kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, boo
 kvf_status kvf__hub_find(kvf_ctx *ctx, const char *path, char **out);
 /* ORG/NAME of a folder in that cache; *out untouched: it is elsewhere. */
 kvf_status kvf__hub_name(kvf_ctx *ctx, const char *path, char **out);
+/* A base, with its LoRA unless NULL, as it computes exactly: in f32. */
+kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, const char *lora, kvf_base **out);
 /* kvf_base_open in a form to be trained. */
 kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                              const kvf__train *form, kvf_base **out);

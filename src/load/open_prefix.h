@@ -45,6 +45,9 @@ kvf_status kvf__identity_check(kvf_ctx *ctx, const char *path, kvf__identity *id
                                const kvf_base *base, bool allow_other_base);
 /* The stamp alone: name, architecture and hash, in place of those there are. */
 kvf_status kvf__identity_stamp(kvf_ctx *ctx, kvf__identity *id, const kvf_base *base);
+/* L, G, D (with a base), texts, position_start = P of what comes from elsewhere. */
+kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
+                             const char *method, const char *task, kvf__identity *id);
 /* kvf_prefix_check but for what the base carries. */
 kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
                             bool allow_other_base);

@@ -139,6 +139,18 @@ kvf_status kvf_base_open_for(kvf_ctx *ctx, const char *path, const kvf_base_opti
     KVF__RETURN(ctx, open_for(ctx, path, options, prefix, out));
 }
 
+kvf_status kvf_base_open(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
+                         kvf_base **out)
+{
+    return kvf_base_open_for(ctx, path, options, NULL, out);
+}
+
+kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, const char *lora, kvf_base **out)
+{
+    const kvf_base_options exact = {.precision = KVF_PRECISION_F32, .lora = lora};
+    return kvf_base_open(ctx, path, &exact, out);
+}
+
 /* "4" or "4-7" of n bytes. */
 static bool read_span(const char *text, size_t n, long long *from, long long *to)
 {

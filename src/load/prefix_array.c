@@ -1,7 +1,7 @@
 /* Keys and values of a prefix as an array of the caller's, both ways. The array has an axis of rows
  * that the prefix does without, because it is 1 long: the memory is the same. */
 #include "arch.h"
-#include "import.h"
+#include "open_prefix.h"
 
 #include <math.h>
 #include <string.h>
