@@ -55,6 +55,11 @@ kvf_status kvf__check_finite(kvf_ctx *ctx, const char *where, const char *name, 
                              int64_t n);
 /* Opens a map and puts it into weights->maps, whose array has room for it. */
 kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weights);
+/* A file by one of the parsers. */
+typedef kvf_status (*kvf__parse)(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
+                                 kvf__weights *weights);
+kvf_status kvf__weights_open_with(kvf_ctx *ctx, const char *path, kvf__parse parse,
+                                  kvf__weights *out);
 
 /* Arrays of a GGUF: element count, or -1 (and no arrays) if the key is absent or of another element
  * type. Strings: pointers and lengths into the map, one kvf__alloc'ed array each, released with

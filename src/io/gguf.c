@@ -12,16 +12,6 @@
  * offset. */
 enum { MIN_KV_BYTES = 8 + 1 + 4 + 1, MIN_TENSOR_BYTES = 8 + 4 + 4 + 8, MOST_TENSORS = 1 << 16 };
 
-const char *kvf__gguf_read_string(kvf__reader *r, size_t *n)
-{
-    const uint64_t max_string = UINT64_C(1) << 30;
-    uint64_t length = kvf__read_u64(r);
-
-    if (length > max_string) r->failed = true;
-    *n = r->failed ? 0 : (size_t)length;
-    return (const char *)kvf__read_bytes(r, *n);
-}
-
 static kvf_status check_version(const kvf__gguf *g, uint32_t version)
 {
     if (version != 0 && (version & 0xffff) == 0)
@@ -86,4 +76,9 @@ kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, s
     KVF_TRY(kvf__gguf_read_meta(&g));
     KVF_TRY(check_whole(&g));
     return kvf__gguf_read_tensors(&g);
+}
+
+kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
+{
+    return kvf__weights_open_with(ctx, path, kvf__gguf_parse, out);
 }

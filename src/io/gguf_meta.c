@@ -31,6 +31,16 @@ static kvf_status bad(const gguf_entry *e, kvf_status status, const char *what)
     return kvf__fail(e->g->ctx, status, "%s: metadata \"%.80s\": %s", e->g->where, e->key, what);
 }
 
+const char *kvf__gguf_read_string(kvf__reader *r, size_t *n)
+{
+    const uint64_t max_string = UINT64_C(1) << 30;
+    uint64_t length = kvf__read_u64(r);
+
+    if (length > max_string) r->failed = true;
+    *n = r->failed ? 0 : (size_t)length;
+    return (const char *)kvf__read_bytes(r, *n);
+}
+
 kvf__gguf_number kvf__gguf_read_number(kvf__reader *r, uint32_t type)
 {
     const size_t bytes = kvf__gguf_types[type].bytes;

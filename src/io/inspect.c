@@ -1,56 +1,7 @@
-/* kvf_inspect(): which kind of file is it, and what the descriptions of all kinds share. */
+/* kvf_inspect(): which kind of file is it? */
 #include "inspect_int.h"
-#include "json_pack.h"
 
 #include <kvfold/io.h>
-#include <string.h>
-
-void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value)
-{
-    if (*value) kvf_json_set(root, key, *value);
-    *value = NULL;
-}
-
-kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,
-                            size_t bytes)
-{
-    return kvf__json_pack("{s:o, s:o, s:o, s:I}", "name", kvf_json_new_str(name), "shape",
-                          kvf__json_ints(dim, rank), "dtype", kvf_json_new_str(dtype), "bytes",
-                          (int64_t)bytes);
-}
-
-static kvf_json *storage_of(const kvf__h5_data *data)
-{
-    kvf_json *storage = kvf_json_object(), *filters = kvf_json_array();
-
-    kvf_json_set(storage, "layout", kvf_json_new_str(data->chunked ? "chunked" : "contiguous"));
-    kvf_json_set(storage, "bytes", kvf_json_new_int((int64_t)data->stored));
-    if (data->chunked) kvf_json_set(storage, "chunk", kvf__json_ints(data->chunk, data->rank));
-    if (data->shuffle) kvf_json_add(filters, kvf_json_new_str("shuffle"));
-    if (data->deflate) kvf_json_add(filters, kvf_json_new_str("deflate"));
-    if (data->fletcher32) kvf_json_add(filters, kvf_json_new_str("fletcher32"));
-    kvf_json_set(storage, "filters", filters);
-    return storage;
-}
-
-kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data)
-{
-    kvf_json *entry = kvf__tensor_entry(name, data->rank, data->dim, kvf__dtype_name(data->dtype),
-                                        data->bytes);
-    kvf_json *labels = kvf_json_array();
-    bool labelled = false;
-
-    for (int i = 0; i < data->rank; i++) {
-        char *label = kvf__h5_data_label(h5, data, i);
-        kvf_json_add(labels, kvf_json_new_str(label ? label : ""));
-        labelled = labelled || label;
-        kvf__free(label);
-    }
-    if (labelled) kvf__set_taken(entry, "labels", &labels);
-    kvf_json_free(labels);
-    kvf_json_set(entry, "storage", storage_of(data));
-    return entry;
-}
 
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out)
 {

@@ -287,3 +287,8 @@ kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *b
     kvf_json_free(header);
     return st;
 }
+
+kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
+{
+    return kvf__weights_open_with(ctx, path, kvf__safetensors_parse, out);
+}

@@ -14,10 +14,8 @@ kvf_status kvf__weights_map(kvf_ctx *ctx, const char *path, kvf__weights *weight
     return KVF_OK;
 }
 
-typedef kvf_status (*parse_fn)(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
-                               kvf__weights *weights);
-
-static kvf_status open_with(kvf_ctx *ctx, const char *path, parse_fn parse, kvf__weights *out)
+kvf_status kvf__weights_open_with(kvf_ctx *ctx, const char *path, kvf__parse parse,
+                                  kvf__weights *out)
 {
     kvf__weights weights = {0};
 
@@ -29,16 +27,6 @@ static kvf_status open_with(kvf_ctx *ctx, const char *path, parse_fn parse, kvf_
     else
         *out = weights;
     return st;
-}
-
-kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
-{
-    return open_with(ctx, path, kvf__safetensors_parse, out);
-}
-
-kvf_status kvf__gguf_open(kvf_ctx *ctx, const char *path, kvf__weights *out)
-{
-    return open_with(ctx, path, kvf__gguf_parse, out);
 }
 
 bool kvf__shape_count(const kvf__view *view, size_t *count, bool *empty)
