@@ -38,8 +38,8 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *sourc
 /* The same, if it is or becomes a prefix. */
 kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *source,
                                    kvf_prefix **out);
-void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D], G and D 0
-                                                                           where layers differ */
+void kvf__kv_prefix_shape(const kvf_prefix *prefix, int64_t shape[6]); /* [L, 2, 1, G, P, D], G and
+                                                                          D 0 where layers differ */
 /* What rounding to the type of a prefix file changes: the largest difference of a value, and the
  * root of the squared error over that of the squares, unless NULL. ENUMERIC: the type cannot hold
  * a value; where names the prefix. */
@@ -63,6 +63,15 @@ kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const 
 /* The base's part of a run that trained virtual tokens too: writes options->out_base, after which
  * `live` are virtual tokens for that base and nothing else. */
 kvf_status kvf__fold_trained_base(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live);
+
+/* The slots as weights of a base file (write_base.c), those of which `values` (NULL: none) has
+ * others, by name, with these. Copies of tied weights, and other surplus, are left out. */
+kvf_status kvf__base_write_slots(kvf_ctx *ctx, const kvf__slots *slots, const kvf__params *values,
+                                 const char *out, bool force, kvf__base_file *file);
+/* A base file of the base's weights, where `values` has no others for them, by name. task: its
+ * head, in which the hash of the new weights is filled in; NULL: there is none. */
+kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
+                                 kvf__artifact *task, const char *out, bool force);
 
 /* Virtual tokens at the input (capture.c): does a prefix take their place? */
 kvf_status kvf__captures(kvf_ctx *ctx, const kvf_prefix *live, bool *out);

@@ -1,6 +1,5 @@
-/* An encoder and its run file: made for a base, with the values of a checkpoint, written as a run
- * that no training has touched yet. The only place that hands a part of the base to an encoder,
- * which never sees the model. */
+/* An encoder made for a base, with the values of a checkpoint. The only place that hands a part of
+ * the base to an encoder, which never sees the model. */
 #include "encoder_run.h"
 
 #include "encoder_int.h"
@@ -28,8 +27,6 @@ kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *
     }
     return kvf__encoder_create(ctx, method, &whole, out);
 }
-
-/* ---- from a run ------------------------------------------------------------------------------ */
 
 /* Which parameter has the hidden width of an encoder, and the form of that encoder. */
 static const struct {
@@ -110,23 +107,4 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__arti
     *out = encoder;
     *step = at;
     return KVF_OK;
-}
-
-/* ---- to a run -------------------------------------------------------------------------------- */
-
-kvf_status kvf__encoder_write_run(kvf_ctx *ctx, const char *path, bool force, kvf__encoder *encoder,
-                                  kvf__artifact *run)
-{
-    if (!run->layer_mask) {
-        KVF_TRY(kvf__alloc(ctx, (size_t)run->id.L, &run->layer_mask));
-        memset(run->layer_mask, 1, (size_t)run->id.L);
-    }
-    run->state = kvf_json_object();
-    if (!kvf_json_set(run->state, "step", kvf_json_new_int(0)))
-        return kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
-    kvf_status st = kvf__log_weight_param(ctx, &run->prefix, NULL, &run->values.params);
-    if (!st) st = kvf__params_append(ctx, &run->values.params, kvf__encoder_params(encoder));
-    if (!st) st = kvf__artifact_write(ctx, path, force, run);
-    kvf__params_done(&run->values.params); /* the values are the encoder's and the prefix's own */
-    return st;
 }

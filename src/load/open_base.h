@@ -70,13 +70,6 @@ kvf_status kvf__base_ends_read(kvf_ctx *ctx, const char *dir, kvf__desc *desc);
 /* The description in its config. */
 kvf_status kvf__base_desc(kvf_ctx *ctx, const char *where, const kvf__base_file *file,
                           kvf__desc *out);
-/* A base file of the base's weights, where `values` has no others for them, by name. task: its
- * head, in which the hash of the new weights is filled in; NULL: there is none. */
-kvf_status kvf__base_from_values(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
-                                 kvf__artifact *task, const char *out, bool force);
-/* A Hugging Face folder or a GGUF as a base file: the same model in the same bits, the latter's
- * integers as the f32 that they represent. */
-kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, bool force);
 
 /* The path, or the folder that holds the model of this name in the cache of the Hugging Face Hub;
  * EIO where it can only be such a name, and is not there. *out is the caller's. */

@@ -5,9 +5,9 @@
 #include "import.h"
 #include "arch.h"
 #include "encoder_int.h"
-#include "encoder_run.h"
 #include "llama_state.h"
 #include "peft_stacks.h"
+#include "write_run.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The pieces of kvf_inspect(): each fills the object of one kind of file. Private to src/io.
+/* The pieces of kvf_inspect(): each fills the object of one kind of file. Private to src/convert.
  *
  * JSON is built unchecked and checked once at the end, by kvf_inspect(). */
 #ifndef KVF_INSPECT_INT_H

@@ -5,8 +5,8 @@
  * and the last layer is a linear least-squares problem (last_layer.c). P hidden rows are
  * independent almost surely while P <= min(M, G*D): the residual is then that of rounding. */
 #include "encoder_int.h"
-#include "encoder_run.h"
 #include "merge_int.h"
+#include "write_run.h"
 
 #include <string.h>
 

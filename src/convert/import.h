@@ -17,5 +17,8 @@ kvf_status kvf__foreign_task(kvf_ctx *ctx, const kvf_import_options *options,
                              const kvf__foreign *foreign, const char **task);
 kvf_status kvf__foreign_head(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
                              const kvf__foreign *foreign, const char *task, kvf__head_values *out);
+/* A Hugging Face folder or a GGUF as a base file: the same model in the same bits, the latter's
+ * integers as the f32 that they represent. */
+kvf_status kvf__base_import(kvf_ctx *ctx, const char *path, const char *out, bool force);
 
 #endif
