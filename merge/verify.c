@@ -132,20 +132,18 @@ kvf_status kvf__verify_embeddings(kvf_ctx *ctx, const char *path, const kvf_pref
 static kvf_status verify_weights(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
 {
     const kvf__params *params = &live->file.values.params;
-    kvf__weights weights = {0};
     kvf__base_file file = {0};
 
-    KVF_TRY(kvf__base_file_open(ctx, path, &weights, &file));
+    KVF_TRY(kvf__base_file_open(ctx, path, true, &file));
     kvf_status st = KVF_OK;
     for (size_t i = 0; i < params->n && !st; i++) {
         const kvf__param *p = &params->item[i];
-        const kvf__view *view = kvf__table_find(&weights.table, p->name);
+        const kvf__view *view = kvf__table_find(&file.table, p->name);
         if (!view || view->dtype != KVF__F32 || kvf__view_count(view) != p->n ||
             memcmp(view->data, p->value, (size_t)p->n * sizeof(float)))
             st = kvf__fail(ctx, KVF_EINTERNAL, "%s: %s does not read back as it was written", path,
                            p->name);
     }
-    kvf__weights_close(&weights);
     kvf__base_file_done(&file);
     return st;
 }

@@ -29,7 +29,7 @@ only() {
 
 only src/tensor '(oneapi/)?dnnl'
 only src/tensor '([a-z]*mmintrin|x86intrin|cpuid|arm_neon)\.h'
-only src/io '(hdf5|H5)'
+only src/h5 '(hdf5|H5)'
 only src/base '(jansson|xxhash|ctx_int|json_int)\.h'
 only src/text '(pcre2|pcre2posix)\.h'
 only 'src/\(text\|metric\)' 'utf8proc\.h'

@@ -88,7 +88,6 @@ START_TEST(types_and_bytes)
     };
     char config[] = "{\"key\": \"\xC3\xA4\"}";
     kvf__base_file file = {.config = config, .tensors = tensors, .n = 5}, back = {0};
-    kvf__weights weights = {0};
     size_t n[2];
     uint8_t *bytes[2];
 
@@ -101,19 +100,18 @@ START_TEST(types_and_bytes)
     ck_assert_mem_eq(bytes[0], bytes[1], n[0]);
     free(bytes[0]);
     free(bytes[1]);
-    ck_assert_msg(!kvf__base_file_open(ctx, in_dir("one.h5"), &weights, &back), "%s",
+    ck_assert_msg(!kvf__base_file_open(ctx, in_dir("one.h5"), true, &back), "%s",
                   kvf_ctx_error(ctx));
     ck_assert_str_eq(back.config, config);
-    ck_assert_uint_eq(weights.table.n, 5);
+    ck_assert_uint_eq(back.table.n, 5);
     for (size_t i = 0; i < 5; i++) {
-        const kvf__view *got = &weights.table.items[i].view, *want = &tensors[i].view;
-        ck_assert_str_eq(weights.table.items[i].name, tensors[i].name);
+        const kvf__view *got = &back.table.items[i].view, *want = &tensors[i].view;
+        ck_assert_str_eq(back.table.items[i].name, tensors[i].name);
         ck_assert_int_eq(got->dtype, want->dtype);
         ck_assert_int_eq(got->rank, want->rank);
         ck_assert_mem_eq(got->dim, want->dim, (size_t)want->rank * sizeof *want->dim);
         ck_assert_mem_eq(got->data, want->data, kvf__view_bytes(want));
     }
-    kvf__weights_close(&weights);
     kvf__base_file_done(&back);
 }
 END_TEST

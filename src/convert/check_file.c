@@ -7,12 +7,10 @@
 
 static kvf_status try_base(kvf_ctx *ctx, const char *path)
 {
-    kvf__weights weights = {0};
     kvf__base_file file = {0};
-    kvf_status st = kvf__base_file_open(ctx, path, &weights, &file);
+    kvf_status st = kvf__base_file_open(ctx, path, true, &file);
 
     kvf__base_file_done(&file);
-    kvf__weights_close(&weights);
     return st;
 }
 

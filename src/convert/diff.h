@@ -12,8 +12,8 @@ typedef struct kvf__side {
     kvf_json *tree;       /* of inspect */
     kvf__table table;     /* tensors by name; of prefixes by layer, "prefix/3/key" [G, P, D] */
     kvf__artifact own;    /* of a base its head alone */
-    kvf__weights weights; /* its table is `table`, on loan */
-    kvf__base_file texts; /* of a base: its tokenizer's files */
+    kvf__weights weights; /* of a foreign file; its table is `table`, on loan */
+    kvf__base_file texts; /* of a base: its tokenizer's files; of a base file the map too */
 } kvf__side;
 
 /* What is read is to be closed on failure too. */

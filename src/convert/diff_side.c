@@ -89,18 +89,18 @@ static kvf_status add_artifact(kvf_ctx *ctx, kvf__side *side)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The table moves from the weights to the side; their maps stay. */
-static void move_table(kvf__side *side)
+/* The table moves to the side; the maps that it views stay. */
+static void move_table(kvf__table *from, kvf__table *to)
 {
-    side->table = side->weights.table;
-    side->weights.table = (kvf__table){0};
+    *to = *from;
+    *from = (kvf__table){0};
 }
 
 static kvf_status open_own(kvf_ctx *ctx, kvf__side *side)
 {
     if (!strcmp(side->kind, "base"))
-        KVF_TRY(kvf__base_file_open(ctx, side->path, &side->weights, &side->texts));
-    move_table(side);
+        KVF_TRY(kvf__base_file_open(ctx, side->path, true, &side->texts));
+    move_table(&side->texts.table, &side->table);
     KVF_TRY(kvf__artifact_read_all(ctx, side->path, KVF__KIND_ANY, &side->own));
     return add_artifact(ctx, side);
 }
@@ -118,7 +118,7 @@ kvf_status kvf__side_open(kvf_ctx *ctx, const char *path, kvf__side *out)
     if (kind == KVF__FILE_HDF5) return open_own(ctx, out);
     if (kind == KVF__FILE_HF_DIR) KVF_TRY(kvf__base_texts(ctx, path, &out->texts));
     KVF_TRY(kvf__weights_open(ctx, path, kind, &out->weights));
-    move_table(out);
+    move_table(&out->weights.table, &out->table);
     return KVF_OK;
 }
 

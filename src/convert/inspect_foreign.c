@@ -5,19 +5,17 @@
 
 #include <string.h>
 
-/* tensors [], and metadata {} if there is any. Takes the metadata out of `weights`. */
-void kvf__inspect_weights(kvf__weights *weights, kvf_json *root)
+void kvf__inspect_table(const kvf__table *table, kvf_json *root)
 {
     kvf_json *tensors = kvf_json_array();
 
-    for (size_t i = 0; i < weights->table.n; i++) {
-        const kvf__tensor *tensor = &weights->table.items[i];
+    for (size_t i = 0; i < table->n; i++) {
+        const kvf__tensor *tensor = &table->items[i];
         const kvf__view *view = &tensor->view;
         kvf_json_add(tensors, kvf__tensor_entry(tensor->name, view->rank, view->dim,
                                                 kvf__view_type_name(view), kvf__view_bytes(view)));
     }
     kvf_json_set(root, "tensors", tensors);
-    kvf__set_taken(root, "metadata", &weights->meta);
 }
 
 /* A JSON file of the folder as the attributes. */
@@ -56,7 +54,10 @@ kvf_status kvf__inspect_foreign(kvf_ctx *ctx, const char *path, kvf__file_kind k
     if (kind) kvf_json_set(root, "kind", kvf_json_new_str(KINDS[kind].name));
     if (config) KVF_TRY(add_config(ctx, path, config, root));
     kvf_status st = kvf__weights_open(ctx, path, kind, &weights);
-    if (!st) kvf__inspect_weights(&weights, root);
+    if (!st) {
+        kvf__inspect_table(&weights.table, root);
+        kvf__set_taken(root, "metadata", &weights.meta);
+    }
     kvf__weights_close(&weights);
     return st;
 }

@@ -23,8 +23,8 @@ kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, cons
 /* The same for a dataset, with labels, where it has some, and storage {layout, bytes, chunk,
  * filters}. */
 kvf_json *kvf__dataset_entry(kvf__h5 *h5, const char *name, const kvf__h5_data *data);
-/* tensors [], and metadata {} if there is any. Takes the metadata out of `weights`. */
-void kvf__inspect_weights(kvf__weights *weights, kvf_json *root);
+/* tensors []. */
+void kvf__inspect_table(const kvf__table *table, kvf_json *root);
 /* Sets key unless value is NULL; the object is owned by the parent then, *value is NULL. */
 void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value);
 

@@ -259,21 +259,19 @@ static kvf_status add_task(kvf_ctx *ctx, const char *path, kvf_json *root)
 /* As a folder: the config as attributes. Names of the tokenizer's files are listed. */
 static kvf_status inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
-    kvf__weights weights = {0};
     kvf__base_file file = {0};
     kvf_json *config = NULL, *texts = kvf_json_array();
     kvf_status st;
 
-    st = kvf__base_file_open(ctx, path, &weights, &file);
+    st = kvf__base_file_open(ctx, path, true, &file);
     if (!st) st = kvf_json_parse(ctx, path, file.config, strlen(file.config), &config);
     kvf__set_taken(root, "attributes", &config);
     for (size_t i = 0; i < file.n_texts; i++)
         kvf_json_add(texts, kvf_json_new_str(file.texts[i].name));
     kvf__set_taken(root, "tokenizer", &texts);
-    kvf__inspect_weights(&weights, root);
+    kvf__inspect_table(&file.table, root);
     if (!st) st = add_task(ctx, path, root);
     kvf__base_file_done(&file);
-    kvf__weights_close(&weights);
     return st;
 }
 

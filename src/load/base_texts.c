@@ -202,16 +202,28 @@ static bool is_tokenizer_file(const char *name)
     return false;
 }
 
+/* Table and map become those of *weights. */
+static kvf_status take_weights(kvf_ctx *ctx, kvf__base_file *file, kvf__weights *weights)
+{
+    KVF_TRY(kvf__alloc_array(ctx, 1, sizeof *weights->maps, &weights->maps));
+    weights->maps[weights->n_maps++] = file->map;
+    weights->table = file->table;
+    file->map = (kvf__mapfile){0};
+    file->table = (kvf__table){0};
+    return KVF_OK;
+}
+
 kvf_status kvf__base_file_load(kvf_ctx *ctx, const char *path, kvf__weights *weights,
                                kvf__base_file *out)
 {
     kvf__base_file file = {0};
-    kvf_status st = kvf__base_file_open(ctx, path, weights, &file);
+    kvf_status st = kvf__base_file_open(ctx, path, weights != NULL, &file);
 
     for (size_t i = 0; i < file.n_texts && !st; i++)
         if (!is_tokenizer_file(file.texts[i].name))
             st = kvf__fail(ctx, KVF_EFORMAT, "%s: /tokenizer/%s: no file of a tokenizer", path,
                            file.texts[i].name);
+    if (!st && weights) st = take_weights(ctx, &file, weights);
     if (st)
         kvf__base_file_done(&file);
     else

@@ -5,8 +5,6 @@
 #include "encoder_int.h"
 #include "method.h"
 
-#include <string.h>
-
 kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *method,
                                 const kvf__encoder_shape *shape, kvf__encoder **out)
 {

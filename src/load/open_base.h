@@ -6,6 +6,7 @@
 #include <kvfold/model.h>
 
 #include "base_file.h"
+#include "file_int.h"
 #include "model_int.h"
 #include "text_int.h"
 

@@ -1,4 +1,4 @@
-/* What a kind of file is, and the parts that files are made of. Private to src/io.
+/* What a kind of file is, and the parts that files are made of. For src/h5 and inspect.
  *
  * What is read belongs to the caller on failure too: it may be half read. */
 #ifndef KVF_ARTIFACT_PRIV_H
@@ -94,13 +94,5 @@ kvf_json *kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name);
 /* /history (run_history.c). */
 void kvf__history_write(kvf__h5 *h5, const kvf__history *history);
 void kvf__history_read(kvf__h5 *h5, kvf__history *history);
-
-/* Values of a prefix as they are stored (prefix_store.c): `values` in the dtype; scale [L, 2, G],
- * of int8 only. ENUMERIC: the dtype cannot hold one. */
-size_t kvf__prefix_scales(const kvf__prefix *prefix); /* L * 2 * G */
-kvf_status kvf__prefix_encode(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
-                              const kvf__prefix *prefix, void *values, float *scale);
-void kvf__prefix_decode(kvf__dtype dtype, const void *values, const float *scale,
-                        kvf__prefix *prefix);
 
 #endif

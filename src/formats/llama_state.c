@@ -1,6 +1,6 @@
 /* Saved sequences of llama.cpp, written and read (llama_state.h has the format). */
 #include "llama_state.h"
-#include "artifact_priv.h"
+#include "artifact.h"
 #include "file_int.h"
 #include "outfile.h"
 

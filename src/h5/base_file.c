@@ -117,15 +117,14 @@ static void view_weight(kvf__h5 *h5, kvf__h5_id group, const char *name, const k
     kvf__h5_release(&data.id);
 }
 
-static void read_weights(kvf__h5 *h5, kvf__weights *weights)
+static void read_weights(kvf__h5 *h5, kvf__base_file *file)
 {
     kvf__h5_id group;
     char **names;
     size_t n;
 
-    KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, 1, sizeof *weights->maps, &weights->maps));
     if (h5->status) return;
-    weights->maps[weights->n_maps++] = h5->map; /* taken: the very file that HDF5 reads */
+    file->map = h5->map; /* taken: the very file that HDF5 reads */
     h5->map = (kvf__mapfile){0};
     group = kvf__h5_group_open(h5, h5->file, "weights");
     n = kvf__h5_child_count(h5, group);
@@ -133,30 +132,25 @@ static void read_weights(kvf__h5 *h5, kvf__weights *weights)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu tensors, want at most %d", n, KVF__MOST_PARAMS);
     names = kvf__h5_child_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++)
-        view_weight(h5, group, names[i], &weights->maps[0], &weights->table);
+        view_weight(h5, group, names[i], &file->map, &file->table);
     kvf__strings_free(names, n);
     kvf__h5_release(&group);
 }
 
-kvf_status kvf__base_file_open(kvf_ctx *ctx, const char *path, kvf__weights *weights,
+kvf_status kvf__base_file_open(kvf_ctx *ctx, const char *path, bool with_weights,
                                kvf__base_file *file)
 {
     kvf__h5 h5 = kvf__h5_open(ctx, path, "base");
-    kvf__weights opened = {0};
-    kvf__base_file texts = {0};
-    kvf_status st;
+    kvf__base_file opened = {0};
 
-    read_texts(&h5, &texts);
-    if (weights) read_weights(&h5, &opened);
-    st = kvf__h5_close(&h5);
-    if (st) {
-        kvf__weights_close(&opened);
-        kvf__base_file_done(&texts);
-        return st;
-    }
-    if (weights) *weights = opened;
-    *file = texts;
-    return KVF_OK;
+    read_texts(&h5, &opened);
+    if (with_weights) read_weights(&h5, &opened);
+    kvf_status st = kvf__h5_close(&h5);
+    if (st)
+        kvf__base_file_done(&opened);
+    else
+        *file = opened;
+    return st;
 }
 
 kvf_status kvf__base_text_add(kvf_ctx *ctx, kvf__base_file *file, const char *name,
@@ -190,5 +184,7 @@ void kvf__base_file_done(kvf__base_file *file)
     }
     kvf__free(file->texts);
     kvf__free(file->config);
+    kvf__table_done(&file->table);
+    kvf__mapfile_close(&file->map);
     *file = (kvf__base_file){0};
 }

@@ -1,6 +1,6 @@
 /* Prompt caches of mlx-lm, written (mlx_cache.h has the format). */
 #include "mlx_cache.h"
-#include "artifact_priv.h"
+#include "artifact.h"
 #include "file_int.h"
 
 #include <string.h>

@@ -121,5 +121,12 @@ const char *kvf__prefix_dtype_name(kvf__dtype dtype);
  * prefix. */
 kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
                                const kvf__prefix *from, kvf__prefix *out);
+/* Values of a prefix as they are stored (prefix_store.c): `values` in the dtype; scale [L, 2, G],
+ * of int8 only. ENUMERIC: the dtype cannot hold one. */
+size_t kvf__prefix_scales(const kvf__prefix *prefix); /* L * 2 * G */
+kvf_status kvf__prefix_encode(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                              const kvf__prefix *prefix, void *values, float *scale);
+void kvf__prefix_decode(kvf__dtype dtype, const void *values, const float *scale,
+                        kvf__prefix *prefix);
 
 #endif

@@ -1,5 +1,5 @@
 /* HDF5 in plain types, for the readers and writers of our files. Only the files h5*.c include
- * hdf5.h. Private to src/io.
+ * hdf5.h. For src/h5 and inspect.
  *
  * A file that is written ends in a seal, one line after the bytes of HDF5 with the XXH3-128 of all
  * of them: HDF5 1.8 to 2.0 ignore it, and drop it when they open the file for writing. It is
