@@ -5,10 +5,10 @@
 
 #include "forecast.h"
 #include "journal.h"
-#include "kept_states.h"
 #include "pace.h"
 #include "ranks.h"
 #include "retention.h"
+#include "states_plan.h"
 #include "step.h"
 
 /* The best validation so far. */

@@ -3,7 +3,7 @@
  * evaluation of either see the same batches and give the same bits. */
 #include "answers.h"
 #include "kept_states.h"
-#include "ranks_int.h"
+#include "shared.h"
 
 #include <assert.h>
 #include <math.h>

@@ -4,9 +4,7 @@
  * token. That one follows the prefix, as the separator does in their code, because the first
  * token of the completion is predicted from it and a prefix of keys and values has no output of its
  * own. Positions run through: x from 0 on, then P virtual tokens, then y. */
-#include "train_rows.h"
-
-#include <string.h>
+#include "evaluator.h"
 
 kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__dataset *set)
 {

@@ -1,0 +1,20 @@
+/* The batches of an evaluator, divided among ranks: batch i is rank i % size's. */
+#ifndef KVF_SHARED_H
+#define KVF_SHARED_H
+
+#include "dist_int.h"
+
+typedef struct kvf__shared kvf__shared;
+kvf_status kvf__shared_create(kvf_ctx *ctx, kvf__dist *dist, int64_t batches, kvf__shared **out);
+void kvf__shared_free(kvf__shared *shared);
+void kvf__shared_give_up(kvf__shared *shared);
+bool kvf__shared_helps(const kvf__shared *shared); /* for rank 0, which this one is not */
+bool kvf__shared_owns(const kvf__shared *shared, int64_t batch);
+void kvf__shared_put(kvf__shared *shared, int64_t batch, double sum, int64_t terms);
+/* All ranks, each with its status: on rank 0 *sum and *terms become those of all batches, added up
+ * in their order, and each [n], where those of other ranks' batches are zeros, is whole. The first
+ * failure of any rank is rank 0's. */
+kvf_status kvf__shared_end(kvf_ctx *ctx, kvf__shared *shared, kvf_status status, float *each,
+                           int64_t n, double *sum, int64_t *terms);
+
+#endif
