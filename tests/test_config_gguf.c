@@ -1,7 +1,7 @@
 /* Tests of the descriptions read from GGUF metadata: numbers, what the shapes of tensors tell,
  * rotary scaling, refusals line by line. */
 #include "ck.h"
-#include "model_priv.h"
+#include "slot.h"
 
 #include <math.h>
 #include <string.h>

@@ -65,4 +65,16 @@ kvf__param kvf__adapters_param(const kvf__adapters *adapters, size_t i);
 kvf_status kvf__adapters_drop(kvf_ctx *ctx, kvf__adapters *adapters, int64_t from, int64_t to);
 void kvf__adapters_restore(kvf__adapters *adapters); /* none is left out any more */
 
+/* One of them. Values and gradients are the adapters' memory. Gradients are added to; NULL: there
+ * are none. */
+typedef struct kvf__bottleneck {
+    int64_t C, m;
+    kvf__act_fn act;
+    float *down, *down_bias, *up, *up_bias;     /* [m, C], [m], [C, m], [C] */
+    float *ddown, *ddown_bias, *dup, *dup_bias; /* the same */
+} kvf__bottleneck;
+
+/* The adapter of a layer's half, NULL: there is none, or it is left out. */
+const kvf__bottleneck *kvf__adapters_at(const kvf__adapters *adapters, int64_t l, kvf__half half);
+
 #endif

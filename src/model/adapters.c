@@ -1,7 +1,7 @@
 /* The adapters of a base in one block: parameters in the order of the layers, and bottlenecks that
  * view them (adapter.h). */
+#include "adapter.h"
 #include "arena.h"
-#include "bottleneck.h"
 #include "rng.h"
 
 #include <math.h>

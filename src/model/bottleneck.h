@@ -4,14 +4,6 @@
 
 #include "adapter.h"
 
-/* Values and gradients are the adapters' memory. Gradients are added to; NULL: there are none. */
-typedef struct kvf__bottleneck {
-    int64_t C, m;
-    kvf__act_fn act;
-    float *down, *down_bias, *up, *up_bias;     /* [m, C], [m], [C, m], [C] */
-    float *ddown, *ddown_bias, *dup, *dup_bias; /* the same */
-} kvf__bottleneck;
-
 /* What it leaves for its backward pass. */
 typedef struct kvf__bottleneck_kept {
     float *in;    /* [M, C] what it read; filled by the caller */
@@ -27,8 +19,5 @@ kvf_status kvf__bottleneck_fwd(kvf_ctx *ctx, const kvf__kernels *kernels, const 
 kvf_status kvf__bottleneck_bwd(kvf_ctx *ctx, const kvf__kernels *kernels, const kvf__bottleneck *b,
                                const kvf__bottleneck_kept *kept, float *din, const float *dx,
                                float *dh, int64_t M);
-
-/* The adapter of a layer's half, NULL: there is none, or it is left out. */
-const kvf__bottleneck *kvf__adapters_at(const kvf__adapters *adapters, int64_t l, kvf__half half);
 
 #endif

@@ -5,7 +5,6 @@
  * any published model of these families: a number beyond them is a damaged file, and refusing it
  * here keeps sizes from overflowing. */
 #include "arch.h"
-#include "model_priv.h"
 
 #include <math.h>
 #include <string.h>
@@ -111,7 +110,7 @@ static kvf_status check_bounds(kvf_ctx *ctx, const char *where, const kvf__desc 
         {"attention heads", desc->H, 4096},
         {"key/value heads", desc->G, 4096},
         {"head size", desc->D, 1024},
-        {"feed-forward width", desc->F, KVF__PLANE * KVF__MAX_PLANES},
+        {"feed-forward width", desc->F, KVF__MOST_FFN},
         {"vocabulary", desc->V, 1 << 26},
         {"positions", desc->position.max, 1 << 30},
     };

@@ -109,7 +109,7 @@ typedef struct kvf__block {
 /* Why a user refuses a base with this block; NULL: it takes it. */
 const char *kvf__block_refused(const kvf__block *block, kvf__block_user user);
 
-enum { KVF__MOST_LAYERS = 1024 };
+enum { KVF__MOST_LAYERS = 1024, KVF__MOST_FFN = 1536 * 64 };
 
 /* Where tokens are. */
 typedef struct kvf__positions {

@@ -6,8 +6,6 @@
 #include "loss.h"
 #include "model_priv.h"
 
-#define KVF__HEAD_ROWS KVF__OUTPUT_LABELS /* labelled rows per walk over the vocabulary */
-
 struct kvf__carver;
 
 /* The running softmax of a chunk's rows, at most KVF__HEAD_ROWS, plane by plane (vocab_sums.c). */
@@ -62,6 +60,8 @@ struct kvf__vocab_walk {
 };
 /* The logits of plane p for the chunk's rows. */
 kvf_status kvf__vocab_plane_logits(const kvf__vocab_walk *walk, int64_t p);
+/* z [n] = cap tanh(z / cap). */
+void kvf__cap_logits(float cap, float *z, int64_t n);
 /* Of the cap on logits where it gave z; 1 without one. */
 float kvf__cap_slope(const kvf__model *model, float z);
 /* what: "loss", "logits", for the error where there is no head, or no forward pass before it. */

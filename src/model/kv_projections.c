@@ -1,6 +1,7 @@
 /* The key and value projections of every layer, raw from the file, for method `projected`
  * (kv_projection.h). The packed model holds them norm-folded and in bf16 where that is faster; a
  * fold must be the same under either, so they are read anew, as f32. */
+#include "model_priv.h"
 #include "names.h"
 #include "slot.h"
 

@@ -30,7 +30,7 @@ kvf_status kvf__pass_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *how, d
 kvf_status kvf__pass_outputs(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, float *outputs);
 /* The same for batches of many labels: for at most KVF__OUTPUT_LABELS at a time, in the memory
  * [KVF__OUTPUT_LABELS, width], visit gets the outputs of labels first .. first + n - 1. */
-enum { KVF__OUTPUT_LABELS = 256 };
+enum { KVF__OUTPUT_LABELS = KVF__HEAD_ROWS };
 typedef kvf_status kvf__outputs_fn(void *user, int64_t first, int64_t n, const float *outputs);
 kvf_status kvf__pass_outputs_each(kvf_ctx *ctx, kvf__pass *pass, kvf__head *head, float *memory,
                                   kvf__outputs_fn *visit, void *user);

@@ -6,6 +6,7 @@
  * knowing of it. A tied head is no slot: its gradient adds to the embedding's. Pooler and masked-LM
  * head stay frozen: they belong to heads. */
 #include "arena.h"
+#include "model_priv.h"
 #include "names.h"
 #include "slot.h"
 

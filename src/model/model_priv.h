@@ -11,11 +11,12 @@
 #define KVF_MODEL_PRIV_H
 
 #include "attention.h"
-#include "cache.h"
+#include "packed_model.h"
+#include "slot.h"
 
 #define KVF__PLANE       1536
 #define KVF__VOCAB_PLANE 1536
-#define KVF__MAX_PLANES  64
+#define KVF__MAX_PLANES  (KVF__MOST_FFN / KVF__PLANE)
 
 /* A packed weight [k, n] with its bias, and without it transposed [n, k], for the gradient of its
  * input; NULL: not there. */
@@ -169,29 +170,17 @@ const kvf__slots *kvf__masters_slots(const kvf__masters *masters);
 float *kvf__masters_grad(const kvf__masters *masters, int role, int64_t layer);
 kvf__params *kvf__masters_params(kvf__masters *masters);
 
-/* Row i of a slot in f32, row order and type undone: out [columns]. */
-void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out);
-/* The same of a table of which a pass needs rows here and there: pages of the file around each
- * would soon be the whole table, in memory besides its packed form. */
-void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row, float *out);
+/* Row i of a table of which a pass needs rows here and there, in f32. */
+static inline void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row,
+                                  float *out)
+{
+    kvf__slot_table_row(table, row, model->embed.read, model->embed.user, out);
+}
+
 /* What a token begins as: its row of the embedding, times the model's factor. */
 void kvf__embed_row(const kvf__model *model, int64_t id, float *out);
-/* x [E] = the embedding of a token (id below 0: the vector in x), plus rows of the tables of types
- * and of a stack's positions, if there are such tables. */
-void kvf__embed_sum(const kvf__model *model, const kvf__embed_stack *stack, int64_t id,
-                    int64_t type, int64_t position, float *x, float *scratch);
-/* The whole slot as f32 [rows, columns] in Hugging Face order ([out, in]; conv1d slots as stored,
- * [in, out]); kvf__alloc'ed. */
-kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out);
-void kvf__slot_read(const kvf__slot *slot, float *out); /* the same into memory that is there */
-/* Items and index of its own; views are shared. */
-kvf_status kvf__slots_copy(kvf_ctx *ctx, const kvf__slots *from, kvf__slots *to);
-const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* NULL if absent */
-
 /* The tables by which a layer rotates. */
 const kvf__rope_table *kvf__rope_of(const kvf__model *model, int64_t layer);
-/* z [n] = cap tanh(z / cap). */
-void kvf__cap_logits(float cap, float *z, int64_t n);
 /* Extends the cos/sin tables to `rows` positions (at most max_positions); f32 arithmetic as
  * transformers. */
 kvf_status kvf__rope_tables(kvf_ctx *ctx, kvf__model *model, int64_t rows);
@@ -204,16 +193,15 @@ enum { KVF__PACK_FORWARD = 1, KVF__PACK_BACKWARD = 2 };
 kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t unit,
                                     unsigned directions);
 
-struct kvf__cache {
-    const kvf__desc *desc; /* of the model, which outlives the cache */
-    kvf__kv_shape shape;   /* heads viewed in the model */
-    int64_t slots, capacity;
-    kvf__dtype act;
-    void **data;       /* [slots] of [L, 2, G, room, D]; NULL where the slot has no room */
-    int64_t *reserved; /* [slots] tokens a slot has memory for */
-    int64_t *length;   /* [slots] */
-    int64_t *source; /* [slots] tokens in layers of an encoder and of cross-attention, those of the
-                        source; 0: none yet */
-};
+static inline size_t kvf__act_size(kvf__dtype act)
+{
+    return act == KVF__BF16 ? 2 : 4;
+}
+
+/* Row `row` of a dense matrix of the act type. */
+static inline void *kvf__act_row(kvf__dtype act, void *base, int64_t row, int64_t width)
+{
+    return (char *)base + (size_t)(row * width) * kvf__act_size(act);
+}
 
 #endif

@@ -4,7 +4,7 @@
  * A pattern's '#' is the layer number; a shape word is a product of letters of the shape
  * alphabet. */
 #include "names.h"
-#include "model_priv.h"
+#include "slot.h"
 
 #include <assert.h>
 #include <ctype.h>

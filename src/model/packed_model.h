@@ -11,6 +11,7 @@
 #include "prefix.h"
 
 typedef struct kvf__model kvf__model;
+enum { KVF__HEAD_ROWS = 256 }; /* labelled rows that the head takes at once */
 /* What of a model is trained: port `block`. Adapters come with all norms. */
 typedef enum kvf__train_what {
     KVF__TRAIN_NOTHING,

@@ -154,8 +154,24 @@ kvf_status kvf__embed_bwd(kvf_ctx *ctx, kvf__pass *pass, bool block);
 /* Sum [E] of what represents token i: its embedding or vector, type and position, before the norm.
  */
 void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
+/* x [E] = the embedding of a token (id below 0: the vector in x), plus rows of the tables of types
+ * and of a stack's positions, if there are such tables. */
+void kvf__embed_sum(const kvf__model *model, const kvf__embed_stack *stack, int64_t id,
+                    int64_t type, int64_t position, float *x, float *scratch);
 /* ESHAPE for ids outside the vocabulary and positions past the model's. */
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);
+
+struct kvf__cache {
+    const kvf__desc *desc; /* of the model, which outlives the cache */
+    kvf__kv_shape shape;   /* heads viewed in the model */
+    int64_t slots, capacity;
+    kvf__dtype act;
+    void **data;       /* [slots] of [L, 2, G, room, D]; NULL where the slot has no room */
+    int64_t *reserved; /* [slots] tokens a slot has memory for */
+    int64_t *length;   /* [slots] */
+    int64_t *source; /* [slots] tokens in layers of an encoder and of cross-attention, those of the
+                        source; 0: none yet */
+};
 
 /* Keys and values of layer l of every row of the batch, after the cached ones; lengths stay as
  * they are. */
@@ -171,17 +187,6 @@ struct kvf__kvseg kvf__cache_segment(const kvf__cache *cache, int64_t l, int64_t
 static inline int64_t kvf__most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
-}
-
-static inline size_t kvf__act_size(kvf__dtype act)
-{
-    return act == KVF__BF16 ? 2 : 4;
-}
-
-/* Row `row` of a dense matrix of the act type. */
-static inline void *kvf__act_row(kvf__dtype act, void *base, int64_t row, int64_t width)
-{
-    return (char *)base + (size_t)(row * width) * kvf__act_size(act);
 }
 
 /* Rows of layer l's second half that are not padding. */

@@ -7,7 +7,6 @@
  * has the same products transposed. Clocks move by tens of percent over minutes, so
  * bench runs this between its steps. */
 #include "probe.h"
-#include "pass_priv.h"
 #include "products.h"
 
 #include <string.h>

@@ -103,7 +103,8 @@ void kvf__slot_row(const kvf__slot *slot, int64_t row, float *out)
     add_low_rank(slot, row, 0, kvf__slot_columns(slot), out);
 }
 
-void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row, float *out)
+void kvf__slot_table_row(const kvf__slot *table, int64_t row, kvf__read_fn *read, void *user,
+                         float *out)
 {
     const int64_t C = kvf__slot_columns(table), block = kvf__dtype_block(table->view.dtype);
     const size_t block_bytes = kvf__dtype_block_bytes(table->view.dtype);
@@ -114,8 +115,7 @@ void kvf__table_row(const kvf__model *model, const kvf__slot *table, int64_t row
         if (n > C - c) n = C - c;
         const uint8_t *at = row_bytes(table, row) + (size_t)(c / block) * block_bytes;
         const size_t bytes = (size_t)(n / block) * block_bytes;
-        const bool copied = model->embed.read &&
-                            model->embed.read(model->embed.user, at, bytes, part);
+        const bool copied = read && read(user, at, bytes, part);
         kvf__to_f32(table->view.dtype, copied ? part : at, out + c, n);
     }
     add_low_rank(table, row, 0, C, out);

@@ -8,7 +8,6 @@
  * invalidates every stored hash: add keys only for new kinds. */
 #include "arch.h"
 #include "hash.h"
-#include "model_priv.h"
 #include "names.h"
 
 #include <stdlib.h>
