@@ -6,7 +6,7 @@
 
 #include "ck.h"
 #include "file_int.h"
-#include "model_int.h"
+#include "pass_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #define TOY_MODEL_H
 
 #include "ck.h"
-#include "model_int.h"
+#include "pass_int.h"
 #include "rng.h"
 
 #include <math.h>

@@ -7,8 +7,8 @@
 #define TOY_TABLE_H
 
 #include "ck.h"
-#include "model_priv.h"
 #include "rng.h"
+#include "slot.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "base_file.h"
 #include "file_int.h"
-#include "model_int.h"
+#include "pass_int.h"
 #include "text_int.h"
 
 struct kvf_base {

@@ -1,4 +1,4 @@
-/* Inside src/model: the packed model that create.c builds and the pass reads.
+/* Inside src/model and src/pass: the packed model that create.c builds and the pass reads.
  *
  * In pre-norm blocks norm weights are folded: gamma into the rows of the following weight, beta
  * into its bias, so a norm's output is xhat alone, forward and backward (norms and weights are

@@ -1,7 +1,7 @@
 /* config.json of a Hugging Face folder: the description of a model, and the shapes of all its
  * weights. */
+#include "desc.h"
 #include "fuzz.h"
-#include "model_int.h"
 
 enum { MOST_WEIGHTS = 1000 };
 

@@ -1,4 +1,4 @@
-/* Inside src/model: keys and values that several layers read (pass_shared_kv.c). */
+/* Inside src/pass: keys and values that several layers read (pass_shared_kv.c). */
 #ifndef KVF_PASS_SHARED_KV_H
 #define KVF_PASS_SHARED_KV_H
 

@@ -1,4 +1,4 @@
-/* Inside src/model: one bottleneck, x += up(act(down(in))), forward and backward. */
+/* Inside src/pass: one bottleneck, x += up(act(down(in))), forward and backward. */
 #ifndef KVF_BOTTLENECK_H
 #define KVF_BOTTLENECK_H
 

@@ -1,4 +1,4 @@
-/* Inside src/model: one pass over a packed batch, its arena and what a layer keeps for the backward
+/* Inside src/pass: one pass over a packed batch, its arena and what a layer keeps for the backward
  * pass.
  *
  * A batch is M rows, the tokens back to back and then rows of zeros up to a count that oneDNN runs

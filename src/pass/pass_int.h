@@ -1,7 +1,7 @@
 /* What other folders use of the frozen transformer: its description, its weights bound by name and
  * packed for oneDNN, one pass forward and backward, and generation. */
-#ifndef KVF_MODEL_INT_H
-#define KVF_MODEL_INT_H
+#ifndef KVF_PASS_INT_H
+#define KVF_PASS_INT_H
 
 #include "decoder.h"
 #include "loss.h"

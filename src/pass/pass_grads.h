@@ -1,4 +1,4 @@
-/* Inside src/model: gradients of weights that are trained (pass_grads.c: norms; pass_weights.c:
+/* Inside src/pass: gradients of weights that are trained (pass_grads.c: norms; pass_weights.c:
  * products). */
 #ifndef KVF_PASS_GRADS_H
 #define KVF_PASS_GRADS_H

@@ -1,4 +1,4 @@
-/* Inside src/model: where the time of a pass goes. */
+/* Inside src/pass: where the time of a pass goes. */
 #ifndef KVF_PASS_TIMES_H
 #define KVF_PASS_TIMES_H
 

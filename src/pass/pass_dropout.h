@@ -1,4 +1,4 @@
-/* Inside src/model: dropout of the base itself (pass_dropout.c). */
+/* Inside src/pass: dropout of the base itself (pass_dropout.c). */
 #ifndef KVF_PASS_DROPOUT_H
 #define KVF_PASS_DROPOUT_H
 

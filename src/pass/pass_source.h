@@ -1,4 +1,4 @@
-/* Inside src/model: the two stacks of an encoder-decoder in one pass (pass_source.c). The encoder
+/* Inside src/pass: the two stacks of an encoder-decoder in one pass (pass_source.c). The encoder
  * runs on the source of a batch, then the decoder on the batch itself; cross-attention's keys and
  * values are made of the encoder's states. */
 #ifndef KVF_PASS_SOURCE_H

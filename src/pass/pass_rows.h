@@ -1,4 +1,4 @@
-/* Inside src/model: a prefix that each row sees in its own way, under a mask of its own
+/* Inside src/pass: a prefix that each row sees in its own way, under a mask of its own
  * (pass_row_prefix.c) or rotated to its place inside the row (pass_infix.c). */
 #ifndef KVF_PASS_ROWS_H
 #define KVF_PASS_ROWS_H

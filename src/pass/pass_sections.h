@@ -1,4 +1,4 @@
-/* Inside src/model: rows of a batch that see different prefixes (pass_sections.c). */
+/* Inside src/pass: rows of a batch that see different prefixes (pass_sections.c). */
 #ifndef KVF_PASS_SECTIONS_H
 #define KVF_PASS_SECTIONS_H
 

@@ -1,4 +1,4 @@
-/* Inside src/model: which keys attention sees before each row of a pass (pass_segments.c), and what
+/* Inside src/pass: which keys attention sees before each row of a pass (pass_segments.c), and what
  * it is asked of them (pass_share.c). */
 #ifndef KVF_PASS_KEYS_H
 #define KVF_PASS_KEYS_H

@@ -1,4 +1,4 @@
-/* Inside src/model: the norms around a block's halves, forward and backward (pass_norms.c). */
+/* Inside src/pass: the norms around a block's halves, forward and backward (pass_norms.c). */
 #ifndef KVF_PASS_NORMS_H
 #define KVF_PASS_NORMS_H
 

@@ -1,4 +1,4 @@
-/* Inside src/model: adapters on the output of a layer's halves (pass_adapters.c). */
+/* Inside src/pass: adapters on the output of a layer's halves (pass_adapters.c). */
 #ifndef KVF_PASS_ADAPTERS_H
 #define KVF_PASS_ADAPTERS_H
 

@@ -1,4 +1,4 @@
-/* Inside src/model: what a head is made of.
+/* Inside src/pass: what a head is made of.
  *
  * A language model's is a matrix over the vocabulary (head_vocab.c). A task's is at most two linear
  * layers: an inner one with an activation (BERT's pooler, RoBERTa's classifier.dense) and the outer

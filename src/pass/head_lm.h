@@ -1,4 +1,4 @@
-/* Inside src/model: one walk over the vocabulary, for every loss of a language model: labelled rows
+/* Inside src/pass: one walk over the vocabulary, for every loss of a language model: labelled rows
  * in chunks, the vocabulary in planes. */
 #ifndef KVF_HEAD_LM_H
 #define KVF_HEAD_LM_H

@@ -1,4 +1,4 @@
-/* Inside src/model: what a layer reads of a token besides the stream, and the scale of what it
+/* Inside src/pass: what a layer reads of a token besides the stream, and the scale of what it
  * leaves (pass_inputs.c). */
 #ifndef KVF_PASS_INPUTS_H
 #define KVF_PASS_INPUTS_H
