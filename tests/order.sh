@@ -7,11 +7,6 @@
 # Usage: order.sh [FOLDER LIBRARY]...
 set -eu
 
-# Folders that are not in order yet. One that is must not be named here.
-not_yet='
-src/train
-'
-
 failed=0
 while [ $# -gt 0 ]; do
     folder=$1 library=$2
@@ -47,10 +42,6 @@ while [ $# -gt 0 ]; do
                     file[ends[2]] ", which is listed after it"
             }
         }')
-    if printf '%s' "$not_yet" | grep -qxF "$folder"; then
-        [ -n "$found" ] && continue
-        found="order: $folder: is in order, take its name out of not_yet in $0"
-    fi
     [ -z "$found" ] && continue
     printf '%s\n' "$found"
     failed=1

@@ -2,8 +2,8 @@
  * rows of the training data ask. */
 #include "attention.h"
 #include "golden_model.h"
+#include "start.h"
 #include "toy_run.h"
-#include "trainer.h"
 
 #include <math.h>
 
@@ -234,12 +234,10 @@ static kvf_status formulas_hold(void *user, int64_t layer, const kvf__attn *attn
 START_TEST(share_keys_and_values)
 {
     open_golden(BASES[_i]);
-    kvf__train_task task = {.data = rows};
-    kvf__trainer t = {.ctx = g.ctx, .base = &bare, .id = {.P = P, .position_start = P}};
-    t.rows.task = &task;
+    kvf__run run = {.ctx = g.ctx, .base = &bare, .id = {.P = P, .position_start = P}};
     const kvf__kv_shape shape = kvf__desc_kv(kvf__model_desc(g.model));
     ck_assert(!kvf__prefix_create(g.ctx, &start, &shape, P));
-    ck_assert_msg(!kvf__centroids(&t, &start), "%s", kvf_ctx_error(g.ctx));
+    ck_assert_msg(!kvf__centroids(&run, &rows, &start), "%s", kvf_ctx_error(g.ctx));
     ask(formulas_hold, P);
     kvf__prefix_done(&start);
     close_golden();

@@ -201,26 +201,26 @@ START_TEST(validations_are_kept)
 {
     static const size_t MOST[] = {1 << 30, 9 << 10, 0};
     const kvf_train_options o = run_options(out, SIZES[_i]);
-    kvf__trainer run;
-    ck_assert_msg(!kvf__trainer_init(ctx, &o, &(kvf__trainer_uses){0}, &run), "%s",
+    kvf__trainer *run = NULL;
+    ck_assert_msg(!kvf__trainer_open(ctx, &o, &(kvf__trainer_uses){0}, &run), "%s",
                   kvf_ctx_error(ctx));
-    ck_assert_msg(!kvf__trainer_prepare(&run), "%s", kvf_ctx_error(ctx));
-    ck_need(run.states, "rows depend on others on this CPU");
-    ck_assert(!kvf__tuned_fwd(&run) && !kvf__tasks_validate(&run));
-    const double loss = run.progress.valid_loss;
-    const kvf__states_counts first = kvf__states_count(run.states);
+    ck_assert_msg(!kvf__trainer_prepare(run), "%s", kvf_ctx_error(ctx));
+    ck_need(run->states, "rows depend on others on this CPU");
+    ck_assert(!kvf__tuned_emit(&run->run, &run->tuned) && !kvf__trainer_validate(run));
+    const double loss = run->run.progress.valid_loss;
+    const kvf__states_counts first = kvf__states_count(run->states);
     ck_assert(first.computed > 0 && first.taken == 0);
     for (int times = 1; times < 4; times++) {
-        ck_assert(!kvf__tasks_validate(&run) && run.progress.valid_loss == loss);
-        const kvf__states_counts now = kvf__states_count(run.states);
+        ck_assert(!kvf__trainer_validate(run) && run->run.progress.valid_loss == loss);
+        const kvf__states_counts now = kvf__states_count(run->states);
         ck_assert_int_eq(now.computed, first.computed);
         ck_assert_int_eq(now.taken, times * first.computed);
         ck_assert_uint_le(now.in_memory, MOST[_i]);
     }
-    ck_assert(_i < 2 || kvf__states_count(run.states).in_file > 0);
-    kvf__evaluator_keep(run.rows.task->evaluator, NULL);
-    ck_assert(!kvf__tasks_validate(&run) && run.progress.valid_loss == loss);
-    kvf__trainer_done(&run);
+    ck_assert(_i < 2 || kvf__states_count(run->states).in_file > 0);
+    kvf__evaluator_keep(run->rows.task->evaluator, NULL);
+    ck_assert(!kvf__trainer_validate(run) && run->run.progress.valid_loss == loss);
+    kvf__trainer_free(run);
 }
 END_TEST
 

@@ -21,19 +21,22 @@ static kvf_train_options options_for(const char *path, int by_rows)
     return o;
 }
 
-static void open_trainer(const kvf_train_options *o, kvf__trainer *t)
+static kvf__trainer *open_trainer(const kvf_train_options *o)
 {
-    ck_assert_msg(!kvf__trainer_init(ctx, o, &(kvf__trainer_uses){0}, t), "%s", kvf_ctx_error(ctx));
+    kvf__trainer *t = NULL;
+    ck_assert_msg(!kvf__trainer_open(ctx, o, &(kvf__trainer_uses){0}, &t), "%s",
+                  kvf_ctx_error(ctx));
     ck_assert_msg(!kvf__trainer_prepare(t), "%s", kvf_ctx_error(ctx));
+    return t;
 }
 
 /* The first step's loss, as often as wanted: it moves the parameters by nothing that f32 shows. */
 static double first_loss(kvf__trainer *t)
 {
-    t->progress.step = 0;
-    kvf__rows_rewind(t);
+    t->run.progress.step = 0;
+    kvf__rows_rewind(&t->rows);
     ck_assert_msg(!kvf__trainer_step(t), "%s", kvf_ctx_error(ctx));
-    return t->progress.train_loss;
+    return t->run.progress.train_loss;
 }
 
 /* ---- core ------------------------------------------------------------------------------------ */
@@ -41,20 +44,19 @@ static double first_loss(kvf__trainer *t)
 START_TEST(gradient_is_the_slope)
 {
     kvf_train_options o = options_for(out, _i);
-    kvf__trainer t;
     o.lr = 1e-30;
-    open_trainer(&o, &t);
-    first_loss(&t);
-    kvf__param *param = &kvf__encoder_params(t.tuned.encoder)->item[0];
+    kvf__trainer *t = open_trainer(&o);
+    first_loss(t);
+    kvf__param *param = &kvf__encoder_params(t->tuned.encoder)->item[0];
     int64_t dropped = 0, checked = 0;
     float *grad = malloc((size_t)param->n * sizeof *grad);
     memcpy(grad, param->grad, (size_t)param->n * sizeof *grad);
     for (int64_t i = 0; i < param->n; i += 7, checked++) {
         float saved = param->value[i], step = 2e-2f;
         param->value[i] = saved + step;
-        double up = first_loss(&t);
+        double up = first_loss(t);
         param->value[i] = saved - step;
-        double down = first_loss(&t), slope = (up - down) / (2 * (double)step);
+        double down = first_loss(t), slope = (up - down) / (2 * (double)step);
         param->value[i] = saved;
         ck_assert_msg(fabs(slope - grad[i]) <= 2e-3 * fabs(slope) + 1e-5, "%lld: %g, %g",
                       (long long)i, grad[i], slope);
@@ -66,7 +68,7 @@ START_TEST(gradient_is_the_slope)
         ck_assert_double_eq_tol((double)dropped / (double)checked, 0.3,
                                 4 * sqrt(0.3 * 0.7 / (double)checked));
     free(grad);
-    kvf__trainer_done(&t);
+    kvf__trainer_free(t);
 }
 END_TEST
 
@@ -74,17 +76,16 @@ END_TEST
 START_TEST(parts_see_the_same_masks)
 {
     kvf_train_options whole = options_for(out, _i), parts = options_for(other, _i);
-    kvf__trainer a, b;
     parts.grad_accum = 3;
-    open_trainer(&whole, &a);
-    open_trainer(&parts, &b);
-    double loss = first_loss(&a);
-    ck_assert_double_eq_tol(loss, first_loss(&b), 1e-5 * loss);
+    kvf__trainer *a = open_trainer(&whole);
+    kvf__trainer *b = open_trainer(&parts);
+    double loss = first_loss(a);
+    ck_assert_double_eq_tol(loss, first_loss(b), 1e-5 * loss);
     ck_assert_double_lt(
-        ck_rel_l2(b.tuned.dprefix.kv, a.tuned.dprefix.kv, kvf__prefix_count(&a.tuned.dprefix)),
+        ck_rel_l2(b->tuned.dprefix.kv, a->tuned.dprefix.kv, kvf__prefix_count(&a->tuned.dprefix)),
         1e-5);
-    kvf__trainer_done(&a);
-    kvf__trainer_done(&b);
+    kvf__trainer_free(a);
+    kvf__trainer_free(b);
 }
 END_TEST
 
@@ -93,22 +94,21 @@ START_TEST(mean_is_preserved)
 {
     enum { STEPS = 2000 };
     kvf_train_options o = options_for(out, 0);
-    kvf__trainer t;
-    open_trainer(&o, &t);
-    first_loss(&t);
-    size_t n = kvf__prefix_count(&t.tuned.prefix);
+    kvf__trainer *t = open_trainer(&o);
+    first_loss(t);
+    size_t n = kvf__prefix_count(&t->tuned.prefix);
     double *sum = calloc(n, sizeof *sum);
-    ck_assert_ptr_eq(t.tuned.condition.prefix, &t.tuned.masked);
-    for (t.progress.step = 0; t.progress.step < STEPS; t.progress.step++) {
-        kvf__dropout_fwd(&t);
+    ck_assert_ptr_eq(t->tuned.condition.prefix, &t->tuned.masked);
+    for (t->run.progress.step = 0; t->run.progress.step < STEPS; t->run.progress.step++) {
+        kvf__dropout_fwd(&t->run, &t->tuned);
         for (size_t i = 0; i < n; i++)
-            sum[i] += t.tuned.condition.prefix->kv[i];
+            sum[i] += t->tuned.condition.prefix->kv[i];
     }
     for (size_t i = 0; i < n; i++) /* 5 deviations of sqrt(p / (1 - p) / STEPS) */
-        ck_assert_double_eq_tol(sum[i] / STEPS, t.tuned.prefix.kv[i],
-                                0.074 * fabsf(t.tuned.prefix.kv[i]));
+        ck_assert_double_eq_tol(sum[i] / STEPS, t->tuned.prefix.kv[i],
+                                0.074 * fabsf(t->tuned.prefix.kv[i]));
     free(sum);
-    kvf__trainer_done(&t);
+    kvf__trainer_free(t);
 }
 END_TEST
 
@@ -125,13 +125,12 @@ START_TEST(rows_share_no_common_rows)
     toy_write(dir, "train.jsonl", text);
     for (int by_rows = 0; by_rows < 2; by_rows++) {
         kvf_train_options o = options_for(out, by_rows);
-        kvf__trainer t;
-        open_trainer(&o, &t);
-        first_loss(&t);
-        const kvf__batch *b = &t.rows.batcher.batch;
+        kvf__trainer *t = open_trainer(&o);
+        first_loss(t);
+        const kvf__batch *b = &t->rows.batcher.batch;
         for (int64_t r = 0; b->parent && r < b->n_rows; r++)
             any[by_rows] |= b->parent[r] >= 0;
-        kvf__trainer_done(&t);
+        kvf__trainer_free(t);
     }
     ck_assert(any[0]);
     ck_assert(!any[1]);

@@ -8,8 +8,7 @@
 
 enum { ROWS = 40, MOST = 7 };
 
-static kvf__train_task task;
-static kvf__trainer t;
+static kvf__dataset data;
 static kvf__ranks ranks;
 static int64_t start[ROWS + 1], group[ROWS + 1], rows[ROWS], load[MOST], examples[ROWS];
 static kvf__unit units[ROWS];
@@ -22,8 +21,7 @@ static void setup(void)
         start[i + 1] = start[i] + 1 + i * 37 % 97;
         examples[i] = ROWS - 1 - i;
     }
-    task = (kvf__train_task){.data = {.n = ROWS, .start = start, .n_groups = ROWS}};
-    t = (kvf__trainer){.ranks = &ranks, .rows = {.task = &task, .n = 1, .now = &task}};
+    data = (kvf__dataset){.n = ROWS, .start = start, .n_groups = ROWS};
     ranks = (kvf__ranks){.rows = rows, .units = units, .owner = owner, .load = load};
 }
 
@@ -36,7 +34,7 @@ static int64_t take(int rank, int size, const int64_t *from, int64_t n, int64_t 
     const int64_t *own = from;
     ranks.rank = rank;
     ranks.size = size;
-    kvf__ranks_rows(&t, &own, &n);
+    kvf__ranks_rows(&ranks, &data, &own, &n);
     memcpy(out, own, (size_t)n * sizeof *out);
     return n;
 }
@@ -52,12 +50,12 @@ START_TEST(every_row_has_one_rank)
             ck_assert(!found[own[i]]);
             ck_assert(i == 0 || own[i] < own[i - 1]); /* in the order of the step */
             found[own[i]] = true;
-            tokens += kvf__example_length(&task.data, own[i]);
+            tokens += kvf__example_length(&data, own[i]);
         }
         seen += n;
         most = tokens > most ? tokens : most;
         least = tokens < least ? tokens : least;
-        ck_assert_int_eq(kvf__ranks_other_tokens(&t), start[ROWS] - tokens);
+        ck_assert_int_eq(kvf__ranks_other_tokens(&ranks), start[ROWS] - tokens);
     }
     ck_assert_int_eq(seen, ROWS);
     ck_assert_int_le(most - least, 97); /* the longest row */
@@ -71,8 +69,8 @@ START_TEST(groups_stay_whole)
         forward[i] = i;
     for (int64_t i = 0; i <= ROWS; i += 4) /* four choices a question */
         group[groups++] = i;
-    task.data.group = group;
-    task.data.n_groups = groups - 1;
+    data.group = group;
+    data.n_groups = groups - 1;
     for (int r = 0; r < 3; r++) {
         int64_t n = take(r, 3, forward, ROWS, own);
         ck_assert_int_eq(n % 4, 0);
@@ -96,12 +94,11 @@ START_TEST(a_process_alone_has_all_rows)
 {
     const int64_t *own = examples;
     int64_t n = ROWS;
-    t.ranks = NULL;
-    kvf__ranks_rows(&t, &own, &n);
+    kvf__ranks_rows(NULL, &data, &own, &n);
     ck_assert_ptr_eq(own, examples);
     ck_assert_int_eq(n, ROWS);
-    ck_assert_int_eq(kvf__ranks_other_tokens(&t), 0);
-    ck_assert(!kvf__ranks_follows(&t));
+    ck_assert_int_eq(kvf__ranks_other_tokens(NULL), 0);
+    ck_assert(!kvf__ranks_follows(NULL));
 }
 END_TEST
 

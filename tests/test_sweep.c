@@ -3,6 +3,7 @@
  * line. */
 #include "sweep_int.h"
 #include "toy_run.h"
+#include "trainer.h"
 
 static char grid[512], folder[512], words[512], classes[512], tags[512];
 
@@ -75,7 +76,7 @@ enum { MOST = 9, STEPS = 5 };
 
 /* A trainer of one member; its files never come to be. */
 static void open_member(const member *m, size_t index, const char *kind, kvf_base *on,
-                        kvf__reads *reads, kvf__trainer *t)
+                        kvf__reads *reads, kvf__trainer **t)
 {
     static char paths[2 * MOST][512], outs[2 * MOST][512], retention[512];
     size_t at = index + (on ? MOST : 0);
@@ -95,7 +96,7 @@ static void open_member(const member *m, size_t index, const char *kind, kvf_bas
         }
         ck_assert_msg(!kvf_train_set(ctx, &o, m->settings[i], value), "%s", kvf_ctx_error(ctx));
     }
-    ck_assert_msg(!kvf__trainer_init(ctx, &o, &(kvf__trainer_uses){.base = on, .reads = reads}, t),
+    ck_assert_msg(!kvf__trainer_open(ctx, &o, &(kvf__trainer_uses){.base = on, .reads = reads}, t),
                   "member %zu: %s", index, kvf_ctx_error(ctx));
 }
 
@@ -110,70 +111,67 @@ static double gradient_difference(const kvf__trainer *a, const kvf__trainer *b)
 
 START_TEST(members_step_as_alone)
 {
-    static kvf__trainer alone[MOST], joined[MOST];
-    kvf__trainer *list[MOST];
+    kvf__trainer *alone[MOST], *joined[MOST];
     const member *members = GROUPS[_i].members;
     size_t n = GROUPS[_i].n;
     kvf__run_group group;
     kvf__states *states = NULL;
     for (size_t i = 0; i < n; i++) {
         open_member(&members[i], i, "alone", NULL, NULL, &alone[i]);
-        ck_assert(!kvf__trainer_prepare(&alone[i]));
-        open_member(&members[i], i, "joined", alone[0].base, NULL, &joined[i]);
-        list[i] = &joined[i];
+        ck_assert(!kvf__trainer_prepare(alone[i]));
+        open_member(&members[i], i, "joined", alone[0]->run.base, NULL, &joined[i]);
     }
-    ck_assert_msg(!kvf__run_group_init(ctx, list, n, &states, &group), "%s", kvf_ctx_error(ctx));
+    ck_assert_msg(!kvf__run_group_init(ctx, joined, n, &states, &group), "%s", kvf_ctx_error(ctx));
     for (int64_t step = 0; step < STEPS; step++) {
         ck_assert_msg(!kvf__run_group_step(&group), "%s", kvf_ctx_error(ctx));
         for (size_t i = 0; i < n; i++) {
             if (!group.member[i].trainer) continue;
             ck_assert_msg(!group.member[i].status, "member %zu: %s", i, group.member[i].line);
-            ck_assert_msg(!kvf__trainer_step(&alone[i]), "%s", kvf_ctx_error(ctx));
-            double got = joined[i].progress.train_loss, want = alone[i].progress.train_loss;
+            ck_assert_msg(!kvf__trainer_step(alone[i]), "%s", kvf_ctx_error(ctx));
+            double got = joined[i]->run.progress.train_loss,
+                   want = alone[i]->run.progress.train_loss;
             ck_assert_msg(fabs(got - want) <= 1e-5 * want,
                           "member %zu, step %lld: %.8g, alone %.8g", i, (long long)step + 1, got,
                           want);
-            ck_assert_int_eq(joined[i].progress.tokens, alone[i].progress.tokens);
-            if (joined[i].progress.step == joined[i].progress.steps)
+            ck_assert_int_eq(joined[i]->run.progress.tokens, alone[i]->run.progress.tokens);
+            if (joined[i]->run.progress.step == joined[i]->run.progress.steps)
                 group.member[i].trainer = NULL; /* it ends */
             if (step) continue;
-            double off = gradient_difference(&joined[i], &alone[i]);
+            double off = gradient_difference(joined[i], alone[i]);
             ck_assert_msg(off <= 1e-5, "member %zu: gradient off by %g", i, off);
-            got = joined[i].stepper.grad_norm;
-            want = alone[i].stepper.grad_norm;
+            got = joined[i]->stepper.grad_norm;
+            want = alone[i]->stepper.grad_norm;
             ck_assert_msg(fabs(got - want) <= 1e-5 * want, "member %zu: norm %g, alone %g", i, got,
                           want);
         }
     }
     kvf__run_group_done(&group);
     for (size_t i = n; i-- > 0;) {
-        kvf__trainer_done(&joined[i]);
-        kvf__trainer_done(&alone[i]);
+        kvf__trainer_free(joined[i]);
+        kvf__trainer_free(alone[i]);
     }
 }
 END_TEST
 
 START_TEST(a_step_allocates_nothing)
 {
-    static kvf__trainer joined[MOST];
-    kvf__trainer *list[MOST];
+    kvf__trainer *joined[MOST];
     const member *members = GROUPS[_i].members;
     kvf_base *shared = NULL;
     kvf__run_group group;
     kvf__states *states = NULL;
     for (size_t i = 0; i < GROUPS[_i].n; i++) {
         open_member(&members[i], i, "joined", shared, NULL, &joined[i]);
-        if (!i) shared = joined[0].base;
-        list[i] = &joined[i];
+        if (!i) shared = joined[0]->run.base;
     }
-    ck_assert(!kvf__run_group_init(ctx, list, GROUPS[_i].n, &states, &group));
+    ck_assert(!kvf__run_group_init(ctx, joined, GROUPS[_i].n, &states, &group));
     ck_assert(!kvf__run_group_step(&group));
     uint64_t before = kvf__ctx_allocations(ctx);
     ck_assert(!kvf__run_group_step(&group));
     ck_assert_uint_eq(kvf__ctx_allocations(ctx), before);
     kvf__run_group_done(&group);
     for (size_t i = GROUPS[_i].n; i-- > 0;)
-        kvf__trainer_done(&joined[i]);
+        kvf__trainer_free(joined[i]);
 }
 END_TEST
 
@@ -194,20 +192,20 @@ enum { N_READERS = sizeof READERS / sizeof READERS[0] };
 
 START_TEST(equal_rows_are_read_once)
 {
-    static kvf__trainer runs[N_READERS];
+    kvf__trainer *runs[N_READERS];
     kvf__reads *reads = NULL;
     ck_assert(!kvf__reads_create(ctx, &reads));
     for (size_t i = 0; i < N_READERS; i++) {
-        open_member(&READERS[i].run, i, "reader", i ? runs[0].base : NULL, reads, &runs[i]);
-        bool same = runs[i].rows.task->data.ids == runs[0].rows.task->data.ids;
+        open_member(&READERS[i].run, i, "reader", i ? runs[0]->run.base : NULL, reads, &runs[i]);
+        bool same = runs[i]->rows.task->data.ids == runs[0]->rows.task->data.ids;
         ck_assert_msg(same == READERS[i].same, "run %zu: its rows are %s", i,
                       same ? "the first one's" : "its own");
     }
-    ck_assert_int_eq(runs[3].rows.task->data.truncated > 0, 1);
+    ck_assert_int_eq(runs[3]->rows.task->data.truncated > 0, 1);
     kvf__reads_free(reads); /* before its readers */
     for (size_t i = N_READERS; i-- > 0;) {
-        ck_assert_int_ge(runs[i].rows.task->data.ids[0], -9);
-        kvf__trainer_done(&runs[i]);
+        ck_assert_int_ge(runs[i]->rows.task->data.ids[0], -9);
+        kvf__trainer_free(runs[i]);
     }
 }
 END_TEST

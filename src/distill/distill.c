@@ -34,6 +34,7 @@ kvf_distill_options kvf_distill_defaults(void)
 }
 
 typedef struct distilling {
+    kvf__feed feed;
     kvf_distill_options options; /* all decided once the rows are open */
     kvf__study_options study;
     kvf__document document;
@@ -46,6 +47,13 @@ typedef struct distilling {
     double teacher_seconds;
     double kl_start, kl_prefix; /* --system-prompt: as of the result */
 } distilling;
+
+/* The run whose rows are made. */
+typedef struct fed_run {
+    kvf__run *run;
+    const kvf__train_rows *rows;
+    kvf__fed *fed; /* NULL: they are there */
+} fed_run;
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
@@ -117,32 +125,32 @@ static kvf_status decide_train(kvf_ctx *ctx, bool system, kvf_train_options *o)
     return KVF_OK;
 }
 
-static bool matches(const kvf__trainer *t)
+static bool matches(const fed_run *t)
 {
-    return !t->output.is_resumed && !strcmp(t->options.init, "match");
+    return !t->run->output.is_resumed && !strcmp(t->run->options.init, "match");
 }
 
 /* A run of starting values needs no targets. */
-static bool takes_no_step(const kvf__trainer *t)
+static bool takes_no_step(const fed_run *t)
 {
-    return KVF__GIVEN(&t->options, steps) && !t->options.steps;
+    return KVF__GIVEN(&t->run->options, steps) && !t->run->options.steps;
 }
 
 /* A stored number for one that was not given. */
-static int64_t resumed(const kvf__trainer *t, const char *key, int64_t given, int64_t none,
+static int64_t resumed(const fed_run *t, const char *key, int64_t given, int64_t none,
                        int64_t initial)
 {
     if (given != none) return given;
-    return t->output.is_resumed
-               ? kvf_json_int(kvf_json_get(t->output.resumed.lineage, key), initial)
+    return t->run->output.is_resumed
+               ? kvf_json_int(kvf_json_get(t->run->output.resumed.lineage, key), initial)
                : initial;
 }
 
 /* How rows are answered and what of the answers is learnt. */
-static void decide_policy(distilling *d, const kvf__trainer *t)
+static void decide_policy(distilling *d, const fed_run *t)
 {
     kvf_distill_options *o = &d->options;
-    const kvf_json *stored = t->output.is_resumed ? t->output.resumed.lineage : NULL;
+    const kvf_json *stored = t->run->output.is_resumed ? t->run->output.resumed.lineage : NULL;
     if (!o->kl) o->kl = kvf_json_str(kvf_json_get(stored, "kl"), NULL);
     if (!o->kl) o->kl = "forward";
     if (stored) o->on_policy |= kvf_json_bool(kvf_json_get(stored, "on_policy"), false);
@@ -150,34 +158,35 @@ static void decide_policy(distilling *d, const kvf__trainer *t)
     d->kl_prefix = kvf_json_real(kvf_json_get(stored, "kl_prefix"), NAN);
 }
 
-static void decide_rows(distilling *d, const kvf__trainer *t)
+static void decide_rows(distilling *d, const fed_run *t)
 {
     kvf_distill_options *o = &d->options;
-    bool data = t->options.data != NULL;
+    bool data = t->run->options.data != NULL;
     o->top_k = resumed(t, "top_k", o->top_k, 0, TOP_K);
     o->self_study = resumed(t, "self_study", o->self_study, -1,
                             data || (matches(t) && takes_no_step(t)) ? 0 : SELF_STUDY);
     o->answer_tokens = resumed(t, "answer_tokens", o->answer_tokens, 0, ANSWER_TOKENS);
-    if (t->output.is_resumed && o->temperature == 1)
-        o->temperature = kvf_json_real(kvf_json_get(t->output.resumed.lineage, "temperature"), 1);
+    if (t->run->output.is_resumed && o->temperature == 1)
+        o->temperature = kvf_json_real(kvf_json_get(t->run->output.resumed.lineage, "temperature"),
+                                       1);
     o->window = resumed(t, "window", o->window, 0, 0);
     o->chunk = resumed(t, "chunk", o->chunk, -1, data || o->system_prompt ? 0 : CHUNK);
     d->study = (kvf__study_options){.n = o->self_study,
                                     .max_tokens = o->answer_tokens,
                                     .temperature = o->temperature,
-                                    .seed = t->options.seed};
+                                    .seed = t->run->options.seed};
 }
 
 /* ---- the run's rows -------------------------------------------------------------------------- */
 
 /* Rows must fit after the document and after the prefix. */
-static kvf_status limit_rows(distilling *d, kvf__trainer *t)
+static kvf_status limit_rows(distilling *d, const fed_run *t)
 {
-    kvf_train_options *o = &t->options;
-    int64_t capacity = kvf__longest_row(t->base, t->id.position_start);
+    kvf_train_options *o = &t->run->options;
+    int64_t capacity = kvf__longest_row(t->run->base, t->run->id.position_start);
     if (d->document.row_capacity < capacity) capacity = d->document.row_capacity;
     if (o->max_length > capacity)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+        return kvf__fail(t->run->ctx, KVF_EUSAGE,
                          "--max-length %lld: at most %lld tokens fit behind the document",
                          (long long)o->max_length, (long long)capacity);
     if (!o->max_length) o->max_length = capacity;
@@ -185,47 +194,47 @@ static kvf_status limit_rows(distilling *d, kvf__trainer *t)
 }
 
 /* A new run starts from the document's first tokens, unless an option names a start. */
-static kvf_status decide_init(distilling *d, kvf__trainer *t)
+static kvf_status decide_init(distilling *d, const fed_run *t)
 {
-    kvf_train_options *o = &t->options;
-    const int64_t P = t->id.P;
-    if (!matches(t) && (t->output.is_resumed || KVF__GIVEN(o, init) || o->init_text || o->init_kv ||
-                        o->init_from || o->init_encoder))
+    kvf_train_options *o = &t->run->options;
+    const int64_t P = t->run->id.P;
+    if (!matches(t) && (t->run->output.is_resumed || KVF__GIVEN(o, init) || o->init_text ||
+                        o->init_kv || o->init_from || o->init_encoder))
         return KVF_OK;
     if (P > (int64_t)d->document.ids.n)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+        return kvf__fail(t->run->ctx, KVF_EUSAGE,
                          "--prefix-length %lld: the document has only %lld tokens", (long long)P,
                          (long long)d->document.ids.n);
     if (matches(t)) return KVF_OK;
-    KVF_TRY(kvf__document_head(t->ctx, &d->document, &t->rows.renderer.render, P, &d->head));
+    KVF_TRY(kvf__document_head(t->run->ctx, &d->document, &t->rows->renderer.render, P, &d->head));
     o->init = "text";
     o->init_text = d->head;
     return KVF_OK;
 }
 
-static kvf__chats chats_of(const distilling *d, const kvf__trainer *t)
+static kvf__chats chats_of(const distilling *d, const kvf__run *run, const kvf__train_rows *rows)
 {
-    return (kvf__chats){.ctx = t->ctx,
-                        .base = t->base,
-                        .renderer = &t->rows.renderer,
+    return (kvf__chats){.ctx = run->ctx,
+                        .base = run->base,
+                        .renderer = &rows->renderer,
                         .study = &d->study,
-                        .longest_prompt = t->options.max_length - d->study.max_tokens - 1};
+                        .longest_prompt = run->options.max_length - d->study.max_tokens - 1};
 }
 
 /* User turns of a file, or if it is NULL those that the base makes, with answers of the base that
  * reads the system prompt. */
-static kvf_status add_chats(const distilling *d, const kvf__trainer *t, const char *path,
+static kvf_status add_chats(const distilling *d, const fed_run *t, const char *path,
                             kvf__row_list *rows)
 {
-    const kvf__chats chats = chats_of(d, t);
+    const kvf__chats chats = chats_of(d, t->run, t->rows);
     const kvf_prefix *prompted = d->document.context;
     kvf__dataset turns = {0};
     if (!path && !d->study.n) return KVF_OK;
     if (chats.longest_prompt < 1)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+        return kvf__fail(t->run->ctx, KVF_EUSAGE,
                          "--answer-tokens %lld leaves none of a row's %lld tokens for a user turn",
-                         (long long)d->study.max_tokens, (long long)t->options.max_length);
-    kvf_status st = path ? kvf__user_turns_load(&chats, &t->options, path, &turns)
+                         (long long)d->study.max_tokens, (long long)t->run->options.max_length);
+    kvf_status st = path ? kvf__user_turns_load(&chats, &t->run->options, path, &turns)
                          : kvf__user_turns_make(&chats, prompted, d->study.n, &turns);
     if (!st) st = kvf__answer_turns(&chats, prompted, &turns, d->study.seed, rows);
     kvf__dataset_done(&turns);
@@ -233,33 +242,34 @@ static kvf_status add_chats(const distilling *d, const kvf__trainer *t, const ch
 }
 
 /* Those of both kinds. */
-static kvf_status collect_chats(const distilling *d, const kvf__trainer *t, kvf__row_list *rows)
+static kvf_status collect_chats(const distilling *d, const fed_run *t, kvf__row_list *rows)
 {
-    if (t->options.data) KVF_TRY(add_chats(d, t, t->options.data, rows));
+    if (t->run->options.data) KVF_TRY(add_chats(d, t, t->run->options.data, rows));
     return add_chats(d, t, NULL, rows);
 }
 
-static kvf_status collect_rows(distilling *d, kvf__trainer *t, kvf__row_list *rows)
+static kvf_status collect_rows(distilling *d, const fed_run *t, kvf__row_list *rows)
 {
     const kvf_distill_options *o = &d->options;
     if (o->system_prompt) return collect_chats(d, t, rows);
-    if (t->rows.renderer.chat.kind == KVF__CHAT_RENDERED && (o->self_study || o->chunk))
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+    if (t->rows->renderer.chat.kind == KVF__CHAT_RENDERED && (o->self_study || o->chunk))
+        return kvf__fail(t->run->ctx, KVF_EUSAGE,
                          "--chat-template rendered is for rows of --data: want --self-study 0 and "
                          "no --chunk");
-    if (t->options.data) {
+    if (t->run->options.data) {
         kvf__dataset set = {0};
-        KVF_TRY(kvf__task_load(t, t->rows.task, t->options.data, &set));
-        kvf_status st = kvf__row_list_add_set(t->ctx, rows, &set);
+        KVF_TRY(kvf__task_load(t->run, t->rows, t->rows->task, t->run->options.data, &set));
+        kvf_status st = kvf__row_list_add_set(t->run->ctx, rows, &set);
         kvf__dataset_done(&set);
         KVF_TRY(st);
     }
     d->first_piece = (int64_t)rows->ends.n;
     if (o->chunk)
-        KVF_TRY(
-            kvf__study_chunks(t->ctx, &d->document, o->chunk, 2, &t->rows.renderer.render, rows));
+        KVF_TRY(kvf__study_chunks(t->run->ctx, &d->document, o->chunk, 2, &t->rows->renderer.render,
+                                  rows));
     d->end_piece = (int64_t)rows->ends.n;
-    return kvf__study_answers(t->ctx, t->base, &d->document, &t->rows.renderer, &d->study, rows);
+    return kvf__study_answers(t->run->ctx, t->run->base, &d->document, &t->rows->renderer,
+                              &d->study, rows);
 }
 
 /* The document and the teacher's part decide what is learnt, so they are in the data's hash. */
@@ -275,124 +285,156 @@ static kvf_status make_salt(distilling *d, kvf_ctx *ctx, char salt[64])
 }
 
 /* One of so many rows is held out, the last of each. */
-static int64_t held_out_stride(const kvf__trainer *t, const kvf__row_list *rows)
+static int64_t held_out_stride(const fed_run *t, const kvf__row_list *rows)
 {
     const int64_t n = (int64_t)rows->ends.n;
-    return t->options.valid ? n + 1 : n < HELD_OUT ? n : HELD_OUT;
+    return t->run->options.valid ? n + 1 : n < HELD_OUT ? n : HELD_OUT;
 }
 
-static kvf_status load_valid(distilling *d, kvf__trainer *t, const char *path)
+static kvf_status load_valid(distilling *d, const fed_run *t, const char *path)
 {
-    kvf__train_task *task = t->rows.task;
-    kvf__row_list rows = {.longest = t->options.max_length};
-    if (!d->options.system_prompt) return kvf__task_load(t, task, path, &task->valid);
+    kvf__row_list rows = {.longest = t->run->options.max_length};
+    kvf__dataset *out = &t->fed->valid;
+    if (!d->options.system_prompt) return kvf__task_load(t->run, t->rows, t->rows->task, path, out);
     kvf_status st = add_chats(d, t, path, &rows);
-    if (!st) st = kvf__row_list_pick(t->ctx, &rows, 1, true, "", &task->valid);
+    if (!st) st = kvf__row_list_pick(t->run->ctx, &rows, 1, true, "", out);
     kvf__row_list_done(&rows);
     return st;
 }
 
 /* Those to learn from; of the student's own answers with room for any. */
-static kvf_status pick_data(distilling *d, kvf__trainer *t, const kvf__row_list *rows,
+static kvf_status pick_data(distilling *d, const fed_run *t, const kvf__row_list *rows,
                             int64_t stride, const char *salt)
 {
-    const kvf__chats chats = chats_of(d, t);
+    const kvf__chats chats = chats_of(d, t->run, t->rows);
     kvf__row_list padded = {0};
-    kvf__dataset *data = &t->rows.task->data;
-    if (!d->options.on_policy) return kvf__row_list_pick(t->ctx, rows, stride, false, salt, data);
+    kvf__dataset *data = &t->fed->data;
+    if (!d->options.on_policy)
+        return kvf__row_list_pick(t->run->ctx, rows, stride, false, salt, data);
     kvf_status st = kvf__pad_answers(&chats, rows, &padded);
-    if (!st) st = kvf__row_list_pick(t->ctx, &padded, stride, false, salt, data);
+    if (!st) st = kvf__row_list_pick(t->run->ctx, &padded, stride, false, salt, data);
     kvf__row_list_done(&padded);
     return st;
 }
 
-static kvf_status split_rows(distilling *d, kvf__trainer *t, const kvf__row_list *rows)
+static kvf_status split_rows(distilling *d, const fed_run *t, const kvf__row_list *rows)
 {
-    kvf__train_task *task = t->rows.task;
     char salt[64];
     const int64_t n = (int64_t)rows->ends.n, stride = held_out_stride(t, rows);
-    const char *valid = t->options.valid;
+    const char *valid = t->run->options.valid;
     if (n < (valid ? 1 : 2))
-        return kvf__fail(t->ctx, KVF_EDATA,
+        return kvf__fail(t->run->ctx, KVF_EDATA,
                          "%s: %lld rows to learn from, want more: --self-study, "
                          "--chunk or --data",
                          text_path(&d->options), (long long)n);
-    KVF_TRY(make_salt(d, t->ctx, salt));
+    KVF_TRY(make_salt(d, t->run->ctx, salt));
     if (valid) KVF_TRY(load_valid(d, t, valid));
     KVF_TRY(pick_data(d, t, rows, stride, salt));
-    return valid ? KVF_OK : kvf__row_list_pick(t->ctx, rows, stride, true, salt, &task->valid);
+    return valid ? KVF_OK
+                 : kvf__row_list_pick(t->run->ctx, rows, stride, true, salt, &t->fed->valid);
 }
 
 /* Asks the document what it says: all of it, read a second time behind itself in pieces, and the
  * rows to learn from that are no pieces of it. */
-static kvf_status ask_document(distilling *d, kvf__trainer *t, const kvf__row_list *rows)
+static kvf_status ask_document(distilling *d, const fed_run *t, const kvf__row_list *rows)
 {
-    const kvf__render *render = &t->rows.renderer.render;
+    const kvf__render *render = &t->rows->renderer.render;
     const int64_t stride = held_out_stride(t, rows);
     d->queries.longest = rows->longest;
-    KVF_TRY(kvf__study_chunks(t->ctx, &d->document, CHUNK, 1, render, &d->queries));
+    KVF_TRY(kvf__study_chunks(t->run->ctx, &d->document, CHUNK, 1, render, &d->queries));
     for (int64_t r = 0; r < (int64_t)rows->ends.n; r++)
         if ((r < d->first_piece || r >= d->end_piece) && r % stride != stride - 1)
-            KVF_TRY(kvf__row_list_add(t->ctx, &d->queries, rows, r));
+            KVF_TRY(kvf__row_list_add(t->run->ctx, &d->queries, rows, r));
     return KVF_OK;
 }
 
 /* Where the prefix stands: with rope its keys keep their positions unless --position-start says
  * otherwise; learned positions cannot be changed. */
-static kvf_status place(distilling *d, kvf__trainer *t)
+static kvf_status place(distilling *d, const fed_run *t)
 {
     const int64_t T = d->document.window;
-    const bool turns = kvf__model_desc(t->base->model)->position.kind == KVF__POS_ROPE;
-    if (KVF__GIVEN(&t->options, position_start)) {
-        if (turns || t->id.position_start == T) return KVF_OK;
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+    const bool turns = kvf__model_desc(t->run->base->model)->position.kind == KVF__POS_ROPE;
+    if (KVF__GIVEN(&t->run->options, position_start)) {
+        if (turns || t->run->id.position_start == T) return KVF_OK;
+        return kvf__fail(t->run->ctx, KVF_EUSAGE,
                          "--position-start %s: --init match reads rows behind the document, and "
                          "this base's positions do not turn: want %lld",
-                         t->options.position_start, (long long)T);
+                         t->run->options.position_start, (long long)T);
     }
     snprintf(d->position, sizeof d->position, "%lld", (long long)T);
-    t->options.position_start = d->position;
-    t->id.position_start = T;
+    t->run->options.position_start = d->position;
+    t->run->id.position_start = T;
     return KVF_OK;
 }
 
 /* So many rows, evenly spread, that their tokens are no more than QUERIES. */
-static kvf_status pick_queries(distilling *d, kvf__trainer *t, kvf__dataset *out)
+static kvf_status pick_queries(distilling *d, kvf_ctx *ctx, kvf__dataset *out)
 {
     const int64_t stride = ((int64_t)d->queries.ids.n + QUERIES - 1) / QUERIES;
-    return kvf__row_list_pick(t->ctx, &d->queries, stride, true, "", out);
+    return kvf__row_list_pick(ctx, &d->queries, stride, true, "", out);
 }
 
-static kvf_status start(void *user, kvf__trainer *t, kvf__prefix *target)
+static kvf_status start(void *user, kvf__run *run, kvf__prefix *target)
 {
     distilling *d = user;
     kvf__dataset rows = {0};
     const kvf__match_source source = kvf__document_source(&d->document);
     double begin = kvf__clock();
-    KVF_TRY(pick_queries(d, t, &rows));
-    kvf_status st = kvf__match(t->ctx, t->base, &source, &rows, t->id.position_start, target);
+    KVF_TRY(pick_queries(d, run->ctx, &rows));
+    kvf_status st = kvf__match(run->ctx, run->base, &source, &rows, run->id.position_start, target);
     if (!st)
-        kvf__trainer_note(t, "match: %lld tokens asked, %.1f s", (long long)rows.n_labels,
-                          kvf__clock() - begin);
+        kvf__run_note(run, "match: %lld tokens asked, %.1f s", (long long)rows.n_labels,
+                      kvf__clock() - begin);
     kvf__dataset_done(&rows);
     return st;
 }
 
-static kvf_status open_rows(void *user, kvf__trainer *t)
+/* --on-policy: the student answers the user turns of a step, and the teacher says what it would
+ * have gone on with. It depends on the student, the step and the seed alone. */
+static kvf_status renew(void *user, const kvf__run *run, kvf__train_rows *rows,
+                        const kvf__prefix *prefix, const int64_t *examples, int64_t n)
 {
-    kvf__train_task *task = t->rows.task;
-    distilling *d = user;
+    const distilling *d = user;
+    const kvf__chats chats = chats_of(d, run, rows);
+    const kvf__subject teacher = kvf__document_subject(&d->document);
+    kvf__rng rng = kvf__rng_make(d->study.seed,
+                                 (POLICY_STREAM << 32) + (uint64_t)run->progress.step);
+    kvf__row_list list = {.longest = run->options.max_length};
+    kvf__dataset prompts = {0}, answered = {0};
+    kvf__teacher targets = {0};
+    const kvf_prefix student = {
+        .task = KVF__TASK_LM,
+        .step = run->progress.step,
+        .file = {.kind = KVF__KIND_PREFIX, .id = run->id, .prefix = *prefix}};
+    kvf_status st = kvf__prompts_of(run->ctx, &rows->now->data, examples, n, &prompts);
+    if (!st) st = kvf__answer_turns(&chats, &student, &prompts, kvf__rng_u64(&rng), &list);
+    if (!st) st = kvf__row_list_pick(run->ctx, &list, 1, true, "", &answered);
+    if (!st)
+        st = kvf__teacher_make(run->ctx, run->base, &answered, &teacher, rows->teacher.k, &targets);
+    if (!st) kvf__replace_rows(&rows->now->data, examples, n, &answered);
+    if (!st) kvf__teacher_replace(&rows->teacher, examples, n, &targets);
+    kvf__teacher_done(&targets);
+    kvf__dataset_done(&answered);
+    kvf__dataset_done(&prompts);
+    kvf__row_list_done(&list);
+    return st;
+}
+
+static kvf_status make_all(distilling *d, const fed_run *t)
+{
+    kvf__fed *fed = t->fed;
     kvf__row_list rows = {0};
     double begin = kvf__clock();
     decide_rows(d, t);
     decide_policy(d, t);
-    KVF_TRY(kvf__document_open(t->ctx, t->base, text_path(&d->options),
+    d->feed.renew = d->options.on_policy ? renew : NULL;
+    KVF_TRY(kvf__document_open(t->run->ctx, t->run->base, text_path(&d->options),
                                d->options.system_prompt != NULL, d->options.window,
-                               &t->rows.renderer.render, &d->document));
+                               &t->rows->renderer.render, &d->document));
     if (matches(t)) KVF_TRY(place(d, t));
     KVF_TRY(limit_rows(d, t));
     KVF_TRY(decide_init(d, t));
-    rows.longest = t->options.max_length;
+    rows.longest = t->run->options.max_length;
     kvf_status st = collect_rows(d, t, &rows);
     if (!st) st = split_rows(d, t, &rows);
     if (!st && matches(t)) st = ask_document(d, t, &rows);
@@ -401,47 +443,24 @@ static kvf_status open_rows(void *user, kvf__trainer *t)
     const kvf__subject teacher = kvf__document_subject(&d->document);
     int64_t k = d->options.top_k;
     if (!takes_no_step(t))
-        KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->data, &teacher, k, &t->teacher));
-    t->teacher.reverse = !strcmp(d->options.kl, "reverse");
-    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &task->valid, &teacher, k, &d->held_out));
+        KVF_TRY(
+            kvf__teacher_make(t->run->ctx, t->run->base, &fed->data, &teacher, k, &fed->teacher));
+    fed->teacher.reverse = !strcmp(d->options.kl, "reverse");
+    KVF_TRY(kvf__teacher_make(t->run->ctx, t->run->base, &fed->valid, &teacher, k, &d->held_out));
     d->teacher_seconds = kvf__clock() - begin;
-    kvf__trainer_note(t,
-                      "%s: %lld tokens; %lld rows to learn from, %lld held out; the "
-                      "teacher took %.1f s",
-                      d->options.system_prompt ? "system prompt" : "document",
-                      (long long)d->document.ids.n, (long long)task->data.n,
-                      (long long)task->valid.n, d->teacher_seconds);
+    kvf__run_note(t->run,
+                  "%s: %lld tokens; %lld rows to learn from, %lld held out; the "
+                  "teacher took %.1f s",
+                  d->options.system_prompt ? "system prompt" : "document",
+                  (long long)d->document.ids.n, (long long)fed->data.n, (long long)fed->valid.n,
+                  d->teacher_seconds);
     return KVF_OK;
 }
 
-/* --on-policy: the student answers the user turns of a step, and the teacher says what it would
- * have gone on with. It depends on the student, the step and the seed alone. */
-static kvf_status renew(void *user, kvf__trainer *t, const int64_t *rows, int64_t n)
+static kvf_status open_rows(void *user, kvf__run *run, const kvf__train_rows *rows, kvf__fed *out)
 {
-    const distilling *d = user;
-    const kvf__chats chats = chats_of(d, t);
-    const kvf__subject teacher = kvf__document_subject(&d->document);
-    kvf__rng rng = kvf__rng_make(d->study.seed, (POLICY_STREAM << 32) + (uint64_t)t->progress.step);
-    kvf__row_list list = {.longest = t->options.max_length};
-    kvf__dataset prompts = {0}, answered = {0};
-    kvf__teacher targets = {0};
-    if (!d->options.on_policy) return KVF_OK;
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted));
-    const kvf_prefix student = {
-        .task = KVF__TASK_LM,
-        .step = t->progress.step,
-        .file = {.kind = KVF__KIND_PREFIX, .id = t->id, .prefix = *t->tuned.emitted.prefix}};
-    kvf_status st = kvf__prompts_of(t->ctx, &t->rows.now->data, rows, n, &prompts);
-    if (!st) st = kvf__answer_turns(&chats, &student, &prompts, kvf__rng_u64(&rng), &list);
-    if (!st) st = kvf__row_list_pick(t->ctx, &list, 1, true, "", &answered);
-    if (!st) st = kvf__teacher_make(t->ctx, t->base, &answered, &teacher, t->teacher.k, &targets);
-    if (!st) kvf__replace_rows(&t->rows.now->data, rows, n, &answered);
-    if (!st) kvf__teacher_replace(&t->teacher, rows, n, &targets);
-    kvf__teacher_done(&targets);
-    kvf__dataset_done(&answered);
-    kvf__dataset_done(&prompts);
-    kvf__row_list_done(&list);
-    return st;
+    distilling *d = user;
+    return make_all(d, &(fed_run){.run = run, .rows = rows, .fed = out});
 }
 
 static void add_lineage(void *user, kvf_json *lineage)
@@ -464,72 +483,63 @@ static void add_lineage(void *user, kvf_json *lineage)
 
 /* ---- what came of it ------------------------------------------------------------------------- */
 
-/* The state that merge takes changes places with the last one. */
-static void swap_best(kvf__trainer *t)
-{
-    for (size_t i = 0; i < t->progress.best.params.n; i++) {
-        float *a = t->tuned.params.item[i].value, *b = t->progress.best.params.item[i].value;
-        for (int64_t k = 0; k < t->progress.best.params.item[i].n; k++) {
-            const float value = a[k];
-            a[k] = b[k];
-            b[k] = value;
-        }
-    }
-}
-
-static kvf_status measure_all(distilling *d, kvf__trainer *t, kvf__evaluator *e,
+static kvf_status measure_all(distilling *d, const kvf__trainer_view *t, kvf__evaluator *e,
                               kvf_distill_result *r)
 {
     const kvf__subject bare = {0}, document = kvf__document_subject(&d->document);
-    const kvf__subject prefix = kvf__trainer_subject(t, t->rows.task);
-    KVF_TRY(kvf__evaluator_run(t->ctx, e, &bare, &r->loss_base, NULL));
-    KVF_TRY(kvf__evaluator_run(t->ctx, e, &prefix, &r->loss_prefix, NULL));
-    KVF_TRY(kvf__evaluator_run(t->ctx, e, &document, &r->loss_document, NULL));
-    KVF_TRY(kvf__teacher_loss(t->ctx, &d->held_out, e, &bare, &r->kl_base));
-    return kvf__teacher_loss(t->ctx, &d->held_out, e, &prefix, &r->kl_prefix);
+    const kvf__subject prefix = kvf__tuned_subject(t->tuned, &t->run->id, t->rows->task);
+    KVF_TRY(kvf__evaluator_run(t->run->ctx, e, &bare, &r->loss_base, NULL));
+    KVF_TRY(kvf__evaluator_run(t->run->ctx, e, &prefix, &r->loss_prefix, NULL));
+    KVF_TRY(kvf__evaluator_run(t->run->ctx, e, &document, &r->loss_document, NULL));
+    KVF_TRY(kvf__teacher_loss(t->run->ctx, &d->held_out, e, &bare, &r->kl_base));
+    return kvf__teacher_loss(t->run->ctx, &d->held_out, e, &prefix, &r->kl_prefix);
 }
 
 /* On the held-out rows, with what the parameters emit: all, or if r is NULL d->kl_start. */
-static kvf_status measure(distilling *d, kvf__trainer *t, kvf_distill_result *r)
+static kvf_status measure(distilling *d, const kvf__trainer_view *t, kvf_distill_result *r)
 {
     const int64_t T = d->document.context->file.prefix.P;
-    const kvf__subject prefix = kvf__trainer_subject(t, t->rows.task);
-    const kvf__evaluator_options how = {.P = t->id.P > T ? t->id.P : T,
-                                        .share_prefixes = !t->options.share_off,
+    const kvf__subject prefix = kvf__tuned_subject(t->tuned, &t->run->id, t->rows->task);
+    const kvf__evaluator_options how = {.P = t->run->id.P > T ? t->run->id.P : T,
+                                        .share_prefixes = !t->run->options.share_off,
                                         .soft = d->held_out.k};
     kvf__evaluator *e = NULL;
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted));
-    kvf_status st = kvf__evaluator_create(t->ctx, t->base, &t->rows.task->valid, &how, &e);
+    KVF_TRY(kvf__encoder_fwd(t->run->ctx, t->tuned->encoder, t->tuned->emitted));
+    kvf_status st = kvf__evaluator_create(t->run->ctx, t->run->base, &t->rows->task->valid, &how,
+                                          &e);
     if (!st)
         st = r ? measure_all(d, t, e, r)
-               : kvf__teacher_loss(t->ctx, &d->held_out, e, &prefix, &d->kl_start);
+               : kvf__teacher_loss(t->run->ctx, &d->held_out, e, &prefix, &d->kl_start);
     kvf__evaluator_free(e);
     return st;
 }
 
 /* What came of a system prompt is in its run file too. */
-static kvf_status measure_best(distilling *d, kvf__trainer *t, kvf_distill_result *r)
+static kvf_status measure_best(distilling *d, kvf__trainer *trainer, kvf_distill_result *r)
 {
-    swap_best(t);
-    kvf_status st = measure(d, t, r);
-    swap_best(t);
+    const kvf__trainer_view t = kvf__trainer_look(trainer);
+    kvf__trainer_swap_best(trainer);
+    kvf_status st = measure(d, &t, r);
+    kvf__trainer_swap_best(trainer);
     r->kl_start = d->kl_start;
-    if (st || !d->options.system_prompt || t->output.finished_before) return st;
+    if (st || !d->options.system_prompt || t.run->output.finished_before) return st;
     d->kl_prefix = r->kl_prefix;
-    return kvf__trainer_save(t, true);
+    return kvf__trainer_save(trainer, true);
 }
 
 static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
 {
-    kvf__trainer t;
-    const kvf__feed feed = {
-        .open = open_rows, .lineage = add_lineage, .start = start, .renew = renew, .user = d};
+    kvf__trainer *trainer = NULL;
     double begin = kvf__clock();
-    KVF_TRY(kvf__trainer_init(ctx, &d->options.train, &(kvf__trainer_uses){.feed = &feed}, &t));
+    d->feed = (kvf__feed){.open = open_rows, .lineage = add_lineage, .start = start, .user = d};
+    KVF_TRY(kvf__trainer_open(ctx, &d->options.train, &(kvf__trainer_uses){.feed = &d->feed},
+                              &trainer));
+    const kvf__trainer_view t = kvf__trainer_look(trainer);
+    const bool dry = t.run->options.dry_run;
     kvf_distill_result r = {.document_tokens = (int64_t)d->document.ids.n,
-                            .prefix_length = t.id.P,
-                            .held_out_rows = t.rows.task->valid.n,
-                            .held_out_labels = t.rows.task->valid.n_labels,
+                            .prefix_length = t.run->id.P,
+                            .held_out_rows = t.rows->task->valid.n,
+                            .held_out_labels = t.rows->task->valid.n_labels,
                             .teacher_seconds = d->teacher_seconds,
                             .loss_base = NAN,
                             .loss_prefix = NAN,
@@ -538,12 +548,11 @@ static kvf_status run(distilling *d, kvf_ctx *ctx, kvf_distill_result *result)
                             .kl_prefix = NAN,
                             .kl_start = NAN};
     kvf_status st = KVF_OK;
-    if (d->options.system_prompt && !t.output.is_resumed && !t.options.dry_run)
-        st = measure(d, &t, NULL);
-    if (!st) st = kvf__trainer_run(&t, begin, &r.train);
-    if (!st && !t.options.dry_run) st = measure_best(d, &t, &r);
+    if (d->options.system_prompt && !t.run->output.is_resumed && !dry) st = measure(d, &t, NULL);
+    if (!st) st = kvf__trainer_run(trainer, begin, &r.train);
+    if (!st && !dry) st = measure_best(d, trainer, &r);
     if (!st || st == KVF_ESTOPPED) *result = r;
-    kvf__trainer_done(&t);
+    kvf__trainer_free(trainer);
     return st;
 }
 

@@ -11,7 +11,7 @@
 #include "generate.h"
 #include "match.h"
 #include "row_list.h"
-#include "trainer.h"
+#include "train_int.h"
 
 /* A text that was read: its tokens, and what the base keeps of them, as a prefix that generation
  * takes as any other. */

@@ -4,7 +4,7 @@
 #include <kvfold/bench.h>
 
 #include "bench_int.h"
-#include "trainer.h"
+#include "train_int.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,8 +12,7 @@
 
 struct kvf_bench {
     kvf_ctx *ctx;
-    kvf__trainer trainer;
-    bool is_set_up; /* the trainer is, and must be released */
+    kvf__trainer *trainer; /* owned */
     kvf__probe *probe;
     kvf_bench_step_result *steps; /* [cap] measured */
     double *sorted;               /* [cap] for medians */
@@ -102,10 +101,7 @@ static kvf_status make_trainer(kvf_bench *b, const kvf_bench_options *o)
     KVF_TRY(open_base(b->ctx, o, &base));
     int64_t most = kvf__longest_row(base, o->prefix_length);
     kvf_status st = kvf__bench_rows(b->ctx, o, kvf__model_desc(base->model)->V, most, &rows);
-    if (!st) {
-        st = kvf__trainer_init_memory(b->ctx, &options, &base, &rows, &b->trainer);
-        b->is_set_up = !st;
-    }
+    if (!st) st = kvf__trainer_open_memory(b->ctx, &options, &base, &rows, &b->trainer);
     kvf__dataset_done(&rows);
     kvf_base_free(base);
     return st;
@@ -114,11 +110,11 @@ static kvf_status make_trainer(kvf_bench *b, const kvf_bench_options *o)
 /* The rate is that of a step of the middle size. */
 static kvf_status make_probe(kvf_bench *b, const kvf_bench_options *o)
 {
-    const kvf__dataset *rows = &b->trainer.rows.task->data;
+    const kvf__trainer_view t = kvf__trainer_look(b->trainer);
+    const kvf__dataset *rows = &t.rows->task->data;
     int64_t n = o->batch < rows->n ? o->batch : rows->n;
     int64_t tokens = rows->start[rows->n] * n / rows->n, labels = rows->n_labels * n / rows->n;
-    return kvf__probe_create(b->ctx, b->trainer.base->model, tokens, labels ? labels : 1,
-                             &b->probe);
+    return kvf__probe_create(b->ctx, t.run->base->model, tokens, labels ? labels : 1, &b->probe);
 }
 
 static kvf_status bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf_bench **out)
@@ -148,7 +144,7 @@ void kvf_bench_close(kvf_bench *bench)
 {
     if (!bench) return;
     kvf__probe_free(bench->probe);
-    if (bench->is_set_up) kvf__trainer_done(&bench->trainer);
+    kvf__trainer_free(bench->trainer);
     kvf__free(bench->steps);
     kvf__free(bench->sorted);
     kvf__free(bench);
@@ -171,17 +167,17 @@ static kvf_status reserve(kvf_bench *b)
 static void book(kvf_bench *b, double sign)
 {
     kvf__timing parts[KVF_BENCH_MAX_PARTS];
-    size_t n = kvf__trainer_timings(&b->trainer, parts, KVF_BENCH_MAX_PARTS);
+    size_t n = kvf__trainer_timings(b->trainer, parts, KVF_BENCH_MAX_PARTS);
     for (size_t i = 0; i < n; i++)
         b->spent[i] += sign * parts[i].seconds;
 }
 
 /* The rows that the next step takes: the sampler goes through them in order. */
-static void next_sizes(const kvf__trainer *t, kvf_bench_step_result *out)
+static void next_sizes(const kvf__trainer_view *t, kvf_bench_step_result *out)
 {
-    const kvf__dataset *rows = &t->rows.task->data;
-    int64_t at = t->rows.task->sampler.at == rows->n ? 0 : t->rows.task->sampler.at;
-    for (int64_t i = at; i < rows->n && i < at + t->options.batch_size; i++) {
+    const kvf__dataset *rows = &t->rows->task->data;
+    int64_t at = t->rows->task->sampler.at == rows->n ? 0 : t->rows->task->sampler.at;
+    for (int64_t i = at; i < rows->n && i < at + t->run->options.batch_size; i++) {
         out->rows++;
         out->tokens += kvf__example_length(rows, i);
         out->labels += kvf__example_labels(rows, i);
@@ -193,19 +189,19 @@ static kvf_status bench_step(kvf_bench *bench, bool measured, kvf_bench_step_res
     kvf_bench_step_result step = {0};
     kvf__rates rates;
     KVF_TRY(reserve(bench));
-    next_sizes(&bench->trainer, &step);
+    const kvf__trainer_view t = kvf__trainer_look(bench->trainer);
+    next_sizes(&t, &step);
     if (measured) book(bench, -1);
     double begin = kvf__clock();
-    KVF_TRY(kvf__trainer_step(&bench->trainer));
+    KVF_TRY(kvf__trainer_step(bench->trainer));
     step.seconds = kvf__clock() - begin;
     if (measured) book(bench, 1);
     KVF_TRY(kvf__probe_run(bench->ctx, bench->probe, &rates));
     step.matmul_rate = rates.step;
     step.reference_rate = rates.reference;
-    step.loss = bench->trainer.progress.train_loss;
+    step.loss = t.run->progress.train_loss;
     step.tokens_per_second = (double)step.tokens / step.seconds;
-    step.matmul_share = kvf__model_floor_flops(bench->trainer.base->model, step.tokens,
-                                               step.labels) /
+    step.matmul_share = kvf__model_floor_flops(t.run->base->model, step.tokens, step.labels) /
                         step.seconds / step.matmul_rate;
     if (measured) bench->steps[bench->n++] = step;
     if (out) *out = step;
@@ -239,7 +235,7 @@ static double median(const kvf_bench *b, size_t offset)
 static void fill_parts(const kvf_bench *b, double total, kvf_bench_result *out)
 {
     kvf__timing parts[KVF_BENCH_MAX_PARTS];
-    size_t n = kvf__trainer_timings(&b->trainer, parts, KVF_BENCH_MAX_PARTS);
+    size_t n = kvf__trainer_timings(b->trainer, parts, KVF_BENCH_MAX_PARTS);
     double steps = (double)b->n, rest = total;
     for (size_t i = 0; i < n; i++) {
         rest -= b->spent[i];
@@ -254,7 +250,7 @@ void kvf_bench_summary(const kvf_bench *bench, kvf_bench_result *out)
     const kvf_bench *b = bench;
     double total = 0;
     *out = (kvf_bench_result){
-        .precision = kvf__precision_name(b->trainer.base->precision),
+        .precision = kvf__precision_name(kvf__trainer_look(b->trainer).run->base->precision),
         .steps = (int64_t)b->n,
         .peak_rss_bytes = kvf__peak_rss_bytes(),
     };

@@ -73,12 +73,12 @@ static kvf_status set_up_run(kvf__sweep *s, kvf__sweep_run *run)
 
 /* ---- one run's life -------------------------------------------------------------------------- */
 
-static double mean_of_last(const kvf__trainer *t)
+static double mean_of_last(const kvf__progress *progress)
 {
     double sum = 0;
-    int64_t n = t->progress.step < LAST_LOSSES ? t->progress.step : LAST_LOSSES;
-    for (int64_t i = t->progress.step - n; i < t->progress.step; i++)
-        sum += t->progress.history.train_loss[i];
+    int64_t n = progress->step < LAST_LOSSES ? progress->step : LAST_LOSSES;
+    for (int64_t i = progress->step - n; i < progress->step; i++)
+        sum += progress->history.train_loss[i];
     return n ? sum / (double)n : NAN;
 }
 
@@ -87,11 +87,11 @@ static void leave(kvf__sweep_run *run, kvf__run_state state)
 {
     kvf__trainer *t = run->trainer;
     kvf__trainer_result(t, run->begin, run->tokens_before, &run->result);
-    run->larger = t->progress.metric->larger;
-    run->last_losses = mean_of_last(t);
+    const kvf__progress *progress = &kvf__trainer_look(t).run->progress;
+    run->larger = progress->metric->larger;
+    run->last_losses = mean_of_last(progress);
     run->state = state;
-    kvf__trainer_done(t);
-    kvf__free(t);
+    kvf__trainer_free(t);
     run->trainer = NULL;
 }
 
@@ -106,24 +106,18 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
         if (strcmp(run->options.init, "text")) run->options.init_text = NULL;
         if (strcmp(run->options.init, "kv")) run->options.init_kv = NULL;
     }
-    KVF_TRY(kvf__alloc(s->ctx, sizeof *t, &t));
     run->begin = kvf__clock();
     const kvf__trainer_uses uses = {.base = s->base, .reads = s->reads};
-    kvf_status st = kvf__trainer_init(s->ctx, &run->options, &uses, t);
-    if (st) {
-        kvf__free(t);
-        return kvf__fail_prefix(s->ctx, st, "run %s", run->row->name);
-    }
+    kvf_status st = kvf__trainer_open(s->ctx, &run->options, &uses, &t);
+    if (st) return kvf__fail_prefix(s->ctx, st, "run %s", run->row->name);
+    const kvf__run *opened = kvf__trainer_look(t).run;
     run->trainer = t;
-    run->tokens_before = t->progress.tokens;
-    s->base = t->base;
-    t->borrows_base = true;
+    run->tokens_before = opened->progress.tokens;
+    s->base = kvf__trainer_give_base(t);
     kvf_json_free(run->shown); /* base and data decided what was left open */
     run->shown = NULL;
-    KVF_TRY(kvf__options_store(s->ctx, &t->options, &run->shown));
-    if (!t->output.is_resumed ||
-        !(t->progress.step >= t->progress.steps || kvf__trainer_patience_over(t)))
-        return KVF_OK;
+    KVF_TRY(kvf__options_store(s->ctx, &opened->options, &run->shown));
+    if (!opened->output.finished_before) return KVF_OK;
     leave(run, KVF__RUN_DONE);
     run->result.finished_before = true;
     return KVF_OK;
@@ -133,13 +127,14 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
 static kvf_status follow_step(kvf__sweep_run *run, kvf__member *m, double seconds, int64_t tokens)
 {
     kvf__trainer *t = run->trainer;
+    kvf_ctx *ctx = run->sweep->ctx;
     bool over = false;
     kvf_status st = m->status;
-    if (st) kvf__fail(t->ctx, st, "%s", m->line);
+    if (st) kvf__fail(ctx, st, "%s", m->line);
     if (!st) st = kvf__trainer_after_step(t, seconds, tokens, &over);
     if (!st && !over) return KVF_OK;
-    kvf__journal_end(t, st);
-    if (st) snprintf(run->line, sizeof run->line, "%s", kvf_ctx_error(t->ctx));
+    kvf__trainer_end(t, st);
+    if (st) snprintf(run->line, sizeof run->line, "%s", kvf_ctx_error(ctx));
     if (st && st != KVF_ESTOPPED && st != KVF_ENUMERIC) return st;
     leave(run, !st ? KVF__RUN_DONE : st == KVF_ESTOPPED ? KVF__RUN_STOPPED : KVF__RUN_FAILED);
     m->trainer = NULL;
@@ -163,7 +158,8 @@ static kvf_status group_loop(kvf__sweep *s, kvf__run_group *group, kvf__sweep_ru
     while (left && !st) {
         double begin = kvf__clock();
         for (size_t i = 0; i < group->n; i++)
-            tokens[i] = runs[i]->trainer ? runs[i]->trainer->progress.tokens : 0;
+            tokens[i] = runs[i]->trainer ? kvf__trainer_look(runs[i]->trainer).run->progress.tokens
+                                         : 0;
         st = kvf__run_group_step(group);
         double took = kvf__clock() - begin;
         s->passes++;
@@ -183,10 +179,7 @@ static kvf_status group_loop(kvf__sweep *s, kvf__run_group *group, kvf__sweep_ru
 static kvf_status dry_run(kvf__sweep *s, kvf__sweep_run *const *runs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        kvf__trainer *t = runs[i]->trainer;
-        kvf__trainer_note(t, "dry run: %lld examples, %lld labels, %lld steps, nothing written",
-                          (long long)t->rows.total.rows, (long long)t->rows.total.labels,
-                          (long long)t->progress.steps);
+        kvf__trainer_note_dry(runs[i]->trainer);
         leave(runs[i], KVF__RUN_WAITS);
     }
     (void)s;
@@ -203,7 +196,7 @@ static kvf_status train_group(kvf__sweep *s, kvf__sweep_run *const *runs,
     kvf_status st = KVF_OK;
     bool dry = s->options->train.dry_run;
     for (size_t i = 0; i < n && !st && !dry; i++) {
-        st = kvf__journal_open(runs[i]->trainer);
+        st = kvf__trainer_open_journal(runs[i]->trainer);
         if (st) break;
         runs[i]->state = KVF__RUN_GOES;
         kvf__trainer_start(runs[i]->trainer);
@@ -298,8 +291,7 @@ static void sweep_done(kvf__sweep *s)
 {
     for (size_t i = 0; s->runs && i < s->grid.n; i++) {
         kvf__sweep_run *run = &s->runs[i];
-        if (run->trainer) kvf__trainer_done(run->trainer);
-        kvf__free(run->trainer);
+        kvf__trainer_free(run->trainer);
         kvf__free(run->out);
         kvf__free(run->tensorboard);
         kvf_json_free(run->shown);

@@ -5,7 +5,7 @@
 
 #include <kvfold/lab.h>
 
-#include "trainer.h"
+#include "train_int.h"
 
 /* ---- the grid (sweep_grid.c) ----------------------------------------------------------------- */
 
@@ -34,41 +34,6 @@ typedef struct kvf__grid {
 /* Reads and checks each line by the options' own rules. EUSAGE: file, line, found, expected. */
 kvf_status kvf__grid_load(kvf_ctx *ctx, const char *path, kvf__grid *out);
 void kvf__grid_done(kvf__grid *grid);
-
-/* ---- the group (sweep_group.c) --------------------------------------------------------------- */
-
-/* One of the runs. */
-typedef struct kvf__member {
-    kvf__trainer *trainer; /* NULL: it has ended */
-    kvf__step_rows rows;
-    double loss_sum;   /* of the part at hand */
-    kvf_status status; /* of its last step: OK, or ENUMERIC with */
-    char line[512];
-} kvf__member;
-
-/* Runs whose rows share a pass. Either all have heads of their own or none has. */
-typedef struct kvf__run_group {
-    kvf_ctx *ctx;
-    size_t n;
-    kvf__member *member; /* [n] */
-    bool own_heads;
-    kvf__pass *pass;
-    kvf__states *states; /* NULL: none are kept; borrowed */
-    kvf__stacked_batch stacked;
-    int64_t n_sections; /* of the part at hand */
-    kvf__section *section;
-    kvf__grads *grads;
-    size_t *whose; /* [n_sections] members */
-} kvf__run_group;
-
-/* trainers [n]: open on one base and not prepared yet; they must outlive the group, as must
- * *states, those of the groups before (NULL: none yet), which may be made here. */
-kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
-                               kvf__states **states, kvf__run_group *out);
-void kvf__run_group_done(kvf__run_group *group);
-/* A step of every member. What ends one run alone is its member's status; a status
- * returned ends them all. Allocates nothing. */
-kvf_status kvf__run_group_step(kvf__run_group *group);
 
 /* ---- the runs (sweep.c) ---------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 #include "attention.h"
 #include "cholesky.h"
 #include "evaluator.h"
-#include "trainer.h"
+#include "start.h"
 
 #include <math.h>
 #include <string.h>
@@ -373,11 +373,11 @@ static kvf_status one_layer(void *user, int64_t l, const kvf__attn *attn)
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Rows by lot, whose tokens all ask. */
-static kvf_status draw_rows(const kvf__trainer *t, int64_t *order, kvf__dataset *rows)
+static kvf_status draw_rows(const kvf__run *run, const kvf__dataset *data, int64_t *order,
+                            kvf__dataset *rows)
 {
-    const kvf__dataset *data = &t->rows.task->data;
-    const int64_t wanted = t->id.P * PER_TOKEN > TOKENS ? t->id.P * PER_TOKEN : TOKENS;
-    kvf__rng rng = kvf__rng_make(t->options.seed, (uint64_t)CENTROID_STREAM << 32);
+    const int64_t wanted = run->id.P * PER_TOKEN > TOKENS ? run->id.P * PER_TOKEN : TOKENS;
+    kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)CENTROID_STREAM << 32);
     int64_t n = 0, tokens = 0;
     for (int64_t i = 0; i < data->n; i++)
         order[i] = i;
@@ -385,11 +385,11 @@ static kvf_status draw_rows(const kvf__trainer *t, int64_t *order, kvf__dataset 
     while (n < data->n && tokens < wanted)
         tokens += kvf__example_length(data, order[n++]);
     *rows = (kvf__dataset){.task = KVF__TASK_TOKEN_CLS};
-    KVF_TRY(kvf__dataset_alloc_rows(t->ctx, rows, n, tokens));
+    KVF_TRY(kvf__dataset_alloc_rows(run->ctx, rows, n, tokens));
     rows->n_groups = n;
     rows->n_labels = tokens;
     if (data->types)
-        KVF_TRY(kvf__alloc_array(t->ctx, (size_t)tokens, sizeof *rows->types, &rows->types));
+        KVF_TRY(kvf__alloc_array(run->ctx, (size_t)tokens, sizeof *rows->types, &rows->types));
     for (int64_t i = 0, to = 0; i < n; i++) {
         const int64_t from = data->start[order[i]], length = kvf__example_length(data, order[i]);
         memcpy(rows->ids + to, data->ids + from, (size_t)length * sizeof *rows->ids);
@@ -406,23 +406,24 @@ static kvf_status nothing_more(void *user, kvf__pass *pass, const kvf__batch *ba
     return KVF_OK;
 }
 
-static kvf_status ask(kvf__trainer *t, const kvf__dataset *rows, kvf__prefix *target)
+static kvf_status ask(const kvf__run *run, const kvf__dataset *rows, kvf__prefix *target)
 {
-    const kvf__desc *desc = kvf__model_desc(t->base->model);
+    const kvf__desc *desc = kvf__model_desc(run->base->model);
     const kvf__evaluator_options how = {.batch_tokens = INT64_MAX};
-    centroids c = {.ctx = t->ctx, .out = target, .labels = rows->n_labels, .seed = t->options.seed};
-    const kvf__subject subject = {.condition.position_start = t->id.position_start,
+    centroids c = {
+        .ctx = run->ctx, .out = target, .labels = rows->n_labels, .seed = run->options.seed};
+    const kvf__subject subject = {.condition.position_start = run->id.position_start,
                                   .queries = &c.queries};
     const size_t heads = (size_t)(c.labels * desc->H), D = (size_t)target->D;
     kvf__evaluator *evaluator = NULL;
     c.queries.layer = one_layer;
     c.queries.user = &c;
-    kvf_status st = kvf__alloc_array(t->ctx, heads * D, sizeof(float), &c.queries.q);
-    if (!st) st = kvf__alloc_array(t->ctx, heads * D, sizeof(float), &c.queries.out);
-    if (!st) st = kvf__alloc_array(t->ctx, heads * D, sizeof(float), &c.queries.own);
-    if (!st) st = kvf__alloc_array(t->ctx, heads, sizeof(float), &c.queries.own_mass);
-    if (!st) st = kvf__evaluator_create(t->ctx, t->base, rows, &how, &evaluator);
-    if (!st) st = kvf__evaluator_walk(t->ctx, evaluator, &subject, nothing_more, NULL);
+    kvf_status st = kvf__alloc_array(run->ctx, heads * D, sizeof(float), &c.queries.q);
+    if (!st) st = kvf__alloc_array(run->ctx, heads * D, sizeof(float), &c.queries.out);
+    if (!st) st = kvf__alloc_array(run->ctx, heads * D, sizeof(float), &c.queries.own);
+    if (!st) st = kvf__alloc_array(run->ctx, heads, sizeof(float), &c.queries.own_mass);
+    if (!st) st = kvf__evaluator_create(run->ctx, run->base, rows, &how, &evaluator);
+    if (!st) st = kvf__evaluator_walk(run->ctx, evaluator, &subject, nothing_more, NULL);
     kvf__evaluator_free(evaluator);
     kvf__free(c.queries.q);
     kvf__free(c.queries.out);
@@ -431,17 +432,17 @@ static kvf_status ask(kvf__trainer *t, const kvf__dataset *rows, kvf__prefix *ta
     return st;
 }
 
-kvf_status kvf__centroids(kvf__trainer *t, kvf__prefix *target)
+kvf_status kvf__centroids(kvf__run *run, const kvf__dataset *data, kvf__prefix *target)
 {
     const double begin = kvf__clock();
     kvf__dataset rows = {0};
     int64_t *order = NULL;
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)t->rows.task->data.n, sizeof *order, &order));
-    kvf_status st = draw_rows(t, order, &rows);
-    if (!st) st = ask(t, &rows, target);
+    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)data->n, sizeof *order, &order));
+    kvf_status st = draw_rows(run, data, order, &rows);
+    if (!st) st = ask(run, &rows, target);
     if (!st)
-        kvf__trainer_note(t, "centroids: of the queries of %lld tokens in %lld rows, %.1f s",
-                          (long long)rows.n_labels, (long long)rows.n, kvf__clock() - begin);
+        kvf__run_note(run, "centroids: of the queries of %lld tokens in %lld rows, %.1f s",
+                      (long long)rows.n_labels, (long long)rows.n, kvf__clock() - begin);
     kvf__dataset_done(&rows);
     kvf__free(order);
     return st;

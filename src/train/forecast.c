@@ -32,7 +32,7 @@ static int64_t file_bytes(const kvf__trainer *t)
     return (kvf__params_values(&t->tuned.params) * copies +
             kvf__params_values(&t->tuned.steps) * 2) *
                4 +
-           t->progress.steps * KVF__COLUMNS * 8 + (20 << 10);
+           t->run.progress.steps * KVF__COLUMNS * 8 + (20 << 10);
 }
 
 /* A parameter cut to at most n values, whose values and moments are scratch. */
@@ -61,16 +61,16 @@ static kvf_status probe_update(kvf__trainer *t, double *out)
     kvf__params one = {0};
     float *scratch = NULL;
     int64_t width = largest->rank > 1 ? largest->n / largest->dim[0] : 1;
-    kvf_status st = kvf__alloc_array(t->ctx, (size_t)(most > width ? most : width), sizeof *scratch,
-                                     &scratch);
+    kvf_status st = kvf__alloc_array(t->run.ctx, (size_t)(most > width ? most : width),
+                                     sizeof *scratch, &scratch);
     kvf__param part = cut_param(largest, most, scratch);
-    if (!st) st = kvf__params_add(t->ctx, &one, &part);
-    if (!st) st = kvf__adamw_init(t->ctx, &adamw, &one);
+    if (!st) st = kvf__params_add(t->run.ctx, &one, &part);
+    if (!st) st = kvf__adamw_init(t->run.ctx, &adamw, &one);
     double begin = kvf__clock();
     if (!st) kvf__adamw_step(&adamw, &one, 0, 1);
     *out = (kvf__clock() - begin) / (double)part.n * (double)all;
     begin = kvf__clock();
-    if (!st && t->tuned.base) st = kvf__model_refresh(t->ctx, t->base->model);
+    if (!st && t->tuned.base) st = kvf__model_refresh(t->run.ctx, t->run.base->model);
     *out += kvf__clock() - begin;
     kvf__adamw_done(&adamw);
     kvf__params_done(&one);
@@ -82,15 +82,15 @@ static kvf_status probe_update(kvf__trainer *t, double *out)
  * it counted stays. */
 static kvf_status probe_step(kvf__trainer *t, int64_t step, double *seconds, int64_t *tokens)
 {
-    const kvf__progress progress = t->progress;
+    const kvf__progress progress = t->run.progress;
     const kvf__stepper stepper = t->stepper;
     double begin = kvf__clock();
-    t->progress.step = step;
+    t->run.progress.step = step;
     t->stepper.probing = true;
     kvf_status st = kvf__trainer_step(t);
     *seconds += kvf__clock() - begin;
-    *tokens += t->progress.computed_tokens - progress.computed_tokens;
-    t->progress = progress;
+    *tokens += t->run.progress.computed_tokens - progress.computed_tokens;
+    t->run.progress = progress;
     t->stepper = stepper;
     return st;
 }
@@ -117,7 +117,7 @@ static kvf_status probe_steps(kvf__trainer *t, const kvf__survey *survey, double
     for (int64_t i = 0; i < MOST_STEPS && i < survey->steps; i++) {
         double seconds = 0;
         int64_t tokens = 0;
-        KVF_TRY(probe_step(t, t->progress.step + i, &seconds, &tokens));
+        KVF_TRY(probe_step(t, t->run.progress.step + i, &seconds, &tokens));
         if (i == 1) n = 0, all = 0;
         if (tokens) paces[n++] = seconds / (double)tokens;
         all += seconds;
@@ -130,12 +130,12 @@ static kvf_status probe_steps(kvf__trainer *t, const kvf__survey *survey, double
 
 static kvf_status probe_validation(kvf__trainer *t, double step_seconds, double mean, double *out)
 {
-    int64_t tokens = kvf__valid_tokens(t);
+    int64_t tokens = kvf__valid_tokens(&t->rows);
     *out = mean > 0 ? FORWARD_SHARE * step_seconds / mean * (double)tokens : 0;
-    if (!t->rows.total.valid_rows || kvf__tasks_are_named(t)) return KVF_OK;
-    const kvf__subject subject = kvf__trainer_subject(t, t->rows.task);
+    if (!t->rows.total.valid_rows || kvf__tasks_are_named(&t->rows)) return KVF_OK;
+    const kvf__subject subject = kvf__tuned_subject(&t->tuned, &t->run.id, t->rows.task);
     bool brief = step_seconds < SHORT_STEP; /* then a first, cold run would be too slow a sample */
-    return kvf__evaluator_probe(t->ctx, t->rows.task->evaluator, &subject,
+    return kvf__evaluator_probe(t->run.ctx, t->rows.task->evaluator, &subject,
                                 brief ? LONGEST_PROBE : (int64_t)mean, brief ? 2 : 1, out);
 }
 
@@ -146,29 +146,29 @@ static kvf_status probe(kvf__trainer *t, const kvf__survey *survey, kvf_forecast
     if (!st) st = probe_validation(t, f->seconds_per_step, mean, &f->seconds_per_validation);
     if (!st) st = probe_update(t, &update);
     f->seconds_per_step += update;
-    kvf__rows_seek(t);
+    kvf__trainer_seek(t);
     return st;
 }
 
 static void emit(kvf__trainer *t)
 {
     const kvf_event event = {.kind = KVF_EVENT_FORECAST,
-                             .step = t->progress.step,
-                             .steps = t->progress.steps,
-                             .seconds = kvf__clock() - t->progress.begin,
-                             .forecast = &t->progress.forecast};
-    kvf__trainer_emit(t, &event);
+                             .step = t->run.progress.step,
+                             .steps = t->run.progress.steps,
+                             .seconds = kvf__clock() - t->run.progress.begin,
+                             .forecast = &t->run.progress.forecast};
+    kvf__run_emit(&t->run, &event);
 }
 
 /* What other processes compute, what waiting for them takes, and what the retention set's rows take
  * are not probed: better no forecast than a wrong one. */
 static kvf_status refuse(kvf__trainer *t)
 {
-    if (!KVF__GIVEN(&t->options, forecast)) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "--forecast %s: there is none %s",
-                     t->options.forecast == KVF_FORECAST_OFF ? "off"
-                     : t->options.forecast                   ? "on"
-                                                             : "auto",
+    if (!KVF__GIVEN(&t->run.options, forecast)) return KVF_OK;
+    return kvf__fail(t->run.ctx, KVF_EUSAGE, "--forecast %s: there is none %s",
+                     t->run.options.forecast == KVF_FORECAST_OFF ? "off"
+                     : t->run.options.forecast                   ? "on"
+                                                                 : "auto",
                      t->retention ? "with --retain" : "for several processes");
 }
 
@@ -176,24 +176,27 @@ kvf_status kvf__trainer_forecast(kvf__trainer *t)
 {
     kvf_forecast f = {0};
     double begin = kvf__clock();
-    if (kvf__ranks_size(t) > 1 || t->retention) return refuse(t);
+    if (kvf__ranks_size(t->run.ranks) > 1 || t->retention) return refuse(t);
     const kvf__survey survey = kvf__trainer_survey(t);
     if (!survey.steps) return KVF_OK;
     KVF_TRY(probe(t, &survey, &f));
     f.steps = survey.steps;
     f.tokens = survey.tokens;
-    f.validations = t->rows.total.valid_rows ? kvf__pace_left_of(t, t->options.eval_every) : 0;
-    f.trainable_parameters = kvf__trainer_trained_values(t);
+    f.validations = t->rows.total.valid_rows
+                        ? kvf__pace_left_of(&t->run, &t->rows, t->run.options.eval_every)
+                        : 0;
+    f.trainable_parameters = kvf__tuned_values(&t->tuned);
     f.file_bytes = file_bytes(t);
     f.seconds_per_save = (double)f.file_bytes / WRITE_RATE;
     f.peak_rss_bytes = kvf__peak_rss_bytes() +
                        (f.file_bytes < SAVE_BYTES ? f.file_bytes : (int64_t)SAVE_BYTES);
     f.probe_seconds = kvf__clock() - begin;
-    t->progress.pace = (kvf__pace){f.seconds_per_step, f.seconds_per_validation,
-                                   f.seconds_per_save};
+    t->run.progress.pace = (kvf__pace){f.seconds_per_step, f.seconds_per_validation,
+                                       f.seconds_per_save};
     /* a run without a probe pays none */
-    f.seconds = (t->options.dry_run ? begin : kvf__clock()) - t->progress.begin + kvf__pace_left(t);
-    t->progress.forecast = f;
+    f.seconds = (t->run.options.dry_run ? begin : kvf__clock()) - t->run.progress.begin +
+                kvf__pace_left(&t->run, &t->rows);
+    t->run.progress.forecast = f;
     emit(t);
     return KVF_OK;
 }

@@ -3,8 +3,9 @@
  * Both files belong to the process, not to the run: a run that is continued appends to the one and
  * begins another of the other. They open when everything else has been, so that a run that cannot
  * start leaves none; notes from before are kept and come first. */
-#include "trainer.h"
+#include "run.h"
 
+#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -12,9 +13,9 @@
 typedef struct sink {
     const char *option;
     size_t offset; /* of its path in the options */
-    kvf_status (*open)(kvf__trainer *t);
-    kvf_status (*event)(kvf__trainer *t, const kvf_event *event);
-    kvf_status (*end)(kvf__trainer *t, kvf_status status, const char *error); /* NULL: nothing */
+    kvf_status (*open)(kvf__run *run);
+    kvf_status (*event)(kvf__run *run, const kvf_event *event, const kvf__event_columns *columns);
+    kvf_status (*end)(kvf__run *run, kvf_status status, const char *error); /* NULL: nothing */
 } sink;
 
 static const sink SINKS[] = {
@@ -24,13 +25,13 @@ static const sink SINKS[] = {
 };
 enum { N_SINKS = sizeof SINKS / sizeof SINKS[0] };
 
-static const char *path_of(const kvf__trainer *t, const sink *s)
+static const char *path_of(const kvf__run *run, const sink *s)
 {
-    const char *path = *(const char *const *)((const char *)&t->options + s->offset);
+    const char *path = *(const char *const *)((const char *)&run->options + s->offset);
     return path && *path ? path : NULL;
 }
 
-bool kvf__journal_column(const kvf__trainer *t, int column, const kvf_event *e, double *value)
+static kvf__event_columns columns_of(const kvf__run *run, const kvf_event *e)
 {
     static const kvf_event_kind SAID_AT[] = {
         [KVF__OF_STEP] = KVF_EVENT_STEP,
@@ -38,13 +39,17 @@ bool kvf__journal_column(const kvf__trainer *t, int column, const kvf_event *e, 
         [KVF__OF_RETENTION] = KVF_EVENT_RETENTION,
         [KVF__OF_ANCHOR] = KVF_EVENT_STEP,
     };
-    if (!t->progress.history.column[column] || SAID_AT[kvf__columns[column].of] != e->kind)
-        return false;
-    if (column == KVF__COLUMN_step) return false;
-    *value = e->kind == KVF_EVENT_RETENTION
-                 ? e->retention_loss /* read before the first step, too */
-                 : kvf__history_at(&t->progress.history, column, e->step - 1);
-    return true;
+    const kvf__history *history = &run->progress.history;
+    kvf__event_columns columns = {0};
+    for (int i = 0; i < KVF__COLUMNS; i++) {
+        columns.has[i] = history->column[i] && SAID_AT[kvf__columns[i].of] == e->kind &&
+                         i != KVF__COLUMN_step;
+        if (!columns.has[i]) continue;
+        columns.value[i] = e->kind == KVF_EVENT_RETENTION
+                               ? e->retention_loss /* read before the first step, too */
+                               : kvf__history_at(history, i, e->step - 1);
+    }
+    return columns;
 }
 
 /* A pipe or a terminal may be there already. */
@@ -54,33 +59,36 @@ static bool is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-kvf_status kvf__journal_check(kvf__trainer *t)
+kvf_status kvf__journal_check(kvf__run *run)
 {
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
     if (!o->log || !*o->log) return KVF_OK;
     if (!strcmp(o->log, o->out))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--log and --out name the same file: %s", o->log);
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--log and --out name the same file: %s", o->log);
     if (kvf__appendfile_is_open(o->log)) return KVF_OK;
-    KVF_TRY(kvf__check_not_input(t->ctx, o->log, o->out));
+    KVF_TRY(kvf__check_not_input(run->ctx, o->log, o->out));
     if (is_file(o->log) && !o->force && !o->resume)
-        return kvf__fail(t->ctx, KVF_EEXIST,
+        return kvf__fail(run->ctx, KVF_EEXIST,
                          "%s: exists (--force replaces it, --resume adds to it)", o->log);
     return KVF_OK;
 }
 
 /* A log that can no longer be written is given up: the run is worth more than its log. */
-static void give_up(kvf__trainer *t, size_t i)
+static void give_up(kvf__run *run, size_t i)
 {
     char line[512];
-    snprintf(line, sizeof line, "%s", kvf_ctx_error(t->ctx));
-    t->output.journal.on &= ~(1u << i);
-    kvf__trainer_note(t, "--%s is given up: %s", SINKS[i].option, line);
+    snprintf(line, sizeof line, "%s", kvf_ctx_error(run->ctx));
+    run->output.journal.on &= ~(1u << i);
+    kvf__run_note(run, "--%s is given up: %s", SINKS[i].option, line);
 }
 
-static void pass_on(kvf__trainer *t, const kvf_event *event)
+static void pass_on(kvf__run *run, const kvf_event *event)
 {
+    if (!run->output.journal.on) return;
+    const kvf__event_columns columns = columns_of(run, event);
     for (size_t i = 0; i < N_SINKS; i++)
-        if (t->output.journal.on & 1u << i && SINKS[i].event(t, event)) give_up(t, i);
+        if (run->output.journal.on & 1u << i && SINKS[i].event(run, event, &columns))
+            give_up(run, i);
 }
 
 static double now(void)
@@ -90,36 +98,37 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-kvf_status kvf__journal_open(kvf__trainer *t)
+kvf_status kvf__journal_open(kvf__run *run, const kvf__run_size *size)
 {
-    kvf__journal *j = &t->output.journal;
-    j->began = now() - (kvf__clock() - t->progress.begin);
+    kvf__journal *j = &run->output.journal;
+    j->size = *size;
+    j->began = now() - (kvf__clock() - run->progress.begin);
     for (size_t i = 0; i < N_SINKS; i++) {
-        if (!path_of(t, &SINKS[i])) continue;
-        KVF_TRY(SINKS[i].open(t));
+        if (!path_of(run, &SINKS[i])) continue;
+        KVF_TRY(SINKS[i].open(run));
         j->on |= 1u << i;
     }
     j->is_open = true;
     for (size_t at = 0; at < j->early.n; at += strlen(j->early.data + at) + 1) {
         const kvf_event note = {.kind = KVF_EVENT_NOTE,
-                                .step = t->progress.step,
-                                .steps = t->progress.steps,
-                                .seconds = kvf__clock() - t->progress.begin,
+                                .step = run->progress.step,
+                                .steps = run->progress.steps,
+                                .seconds = kvf__clock() - run->progress.begin,
                                 .text = j->early.data + at};
-        pass_on(t, &note);
+        pass_on(run, &note);
     }
     return KVF_OK;
 }
 
-void kvf__journal_end(kvf__trainer *t, kvf_status status)
+void kvf__journal_end(kvf__run *run, kvf_status status)
 {
     char line[2048] = ""; /* writing may replace the context's */
-    if (!t->output.journal.on) return;
-    if (status) snprintf(line, sizeof line, "%s", kvf_ctx_error(t->ctx));
+    if (!run->output.journal.on) return;
+    if (status) snprintf(line, sizeof line, "%s", kvf_ctx_error(run->ctx));
     for (size_t i = 0; i < N_SINKS; i++)
-        if (t->output.journal.on & 1u << i && SINKS[i].end && SINKS[i].end(t, status, line))
-            give_up(t, i);
-    if (status) kvf__fail(t->ctx, status, "%s", line);
+        if (run->output.journal.on & 1u << i && SINKS[i].end && SINKS[i].end(run, status, line))
+            give_up(run, i);
+    if (status) kvf__fail(run->ctx, status, "%s", line);
 }
 
 void kvf__journal_close(kvf__journal *j)
@@ -131,11 +140,27 @@ void kvf__journal_close(kvf__journal *j)
     *j = (kvf__journal){0};
 }
 
-void kvf__trainer_emit(kvf__trainer *t, const kvf_event *event)
+void kvf__run_emit(kvf__run *run, const kvf_event *event)
 {
-    kvf__journal *j = &t->output.journal;
-    bool keep = !j->is_open && event->kind == KVF_EVENT_NOTE && (t->options.log != NULL);
-    if (keep) (void)kvf__buf_add(t->ctx, &j->early, event->text, strlen(event->text) + 1);
-    pass_on(t, event);
-    if (t->options.event) t->options.event(t->options.event_user, event);
+    kvf__journal *j = &run->output.journal;
+    bool keep = !j->is_open && event->kind == KVF_EVENT_NOTE && (run->options.log != NULL);
+    if (keep) (void)kvf__buf_add(run->ctx, &j->early, event->text, strlen(event->text) + 1);
+    pass_on(run, event);
+    if (run->options.event) run->options.event(run->options.event_user, event);
+}
+
+void kvf__run_note(kvf__run *run, const char *fmt, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    kvf__log(run->ctx, KVF_LOG_INFO, "%s", text);
+    const kvf_event event = {.kind = KVF_EVENT_NOTE,
+                             .step = run->progress.step,
+                             .steps = run->progress.steps,
+                             .seconds = kvf__clock() - run->progress.begin,
+                             .text = text};
+    kvf__run_emit(run, &event);
 }

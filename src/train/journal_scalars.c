@@ -1,5 +1,5 @@
 /* --tensorboard DIR: the same numbers as curves, and the options as a text. */
-#include "trainer.h"
+#include "run.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,42 +30,41 @@ static kvf_status add_options(kvf_ctx *ctx, kvf__buf *table, kvf_json *options)
     return KVF_OK;
 }
 
-static kvf_status write_options(kvf__trainer *t)
+static kvf_status write_options(kvf__run *run)
 {
-    kvf__journal *j = &t->output.journal;
+    kvf__journal *j = &run->output.journal;
     kvf__buf table = {0};
     kvf_json *options = NULL;
-    kvf_status st = kvf__options_store(t->ctx, &t->options, &options);
-    if (!st) st = kvf__buf_printf(t->ctx, &table, "| option | value |\n|---|---|\n");
-    if (!st) st = add_row(t->ctx, &table, "out", t->options.out);
-    if (!st) st = add_row(t->ctx, &table, "base", t->base->name);
-    if (!st) st = add_options(t->ctx, &table, options);
+    kvf_status st = kvf__options_store(run->ctx, &run->options, &options);
+    if (!st) st = kvf__buf_printf(run->ctx, &table, "| option | value |\n|---|---|\n");
+    if (!st) st = add_row(run->ctx, &table, "out", run->options.out);
+    if (!st) st = add_row(run->ctx, &table, "base", run->base->name);
+    if (!st) st = add_options(run->ctx, &table, options);
     if (!st)
-        st = kvf__event_file_text(t->ctx, &j->scalars, j->began, t->progress.step, "options",
+        st = kvf__event_file_text(run->ctx, &j->scalars, j->began, run->progress.step, "options",
                                   table.data);
     kvf_json_free(options);
     kvf__buf_done(&table);
     return st;
 }
 
-kvf_status kvf__scalars_open(kvf__trainer *t)
+kvf_status kvf__scalars_open(kvf__run *run)
 {
-    kvf__journal *j = &t->output.journal;
-    int64_t first = t->progress.step ? t->progress.step + 1 : 0;
-    KVF_TRY(kvf__event_file_open(t->ctx, t->options.tensorboard, j->began, first, &j->scalars));
-    return write_options(t);
+    kvf__journal *j = &run->output.journal;
+    int64_t first = run->progress.step ? run->progress.step + 1 : 0;
+    KVF_TRY(kvf__event_file_open(run->ctx, run->options.tensorboard, j->began, first, &j->scalars));
+    return write_options(run);
 }
 
-kvf_status kvf__scalars_event(kvf__trainer *t, const kvf_event *e)
+kvf_status kvf__scalars_event(kvf__run *run, const kvf_event *e, const kvf__event_columns *columns)
 {
-    kvf__journal *j = &t->output.journal;
+    kvf__journal *j = &run->output.journal;
     char metric[64];
     kvf__event_scalar found[KVF__COLUMNS + 1];
     size_t n = 0;
-    double value;
     for (int i = 0; i < KVF__COLUMNS; i++)
-        if (kvf__columns[i].curve && kvf__journal_column(t, i, e, &value))
-            found[n++] = (kvf__event_scalar){kvf__columns[i].curve, value};
+        if (kvf__columns[i].curve && columns->has[i])
+            found[n++] = (kvf__event_scalar){kvf__columns[i].curve, columns->value[i]};
     if (e->kind == KVF_EVENT_STEP)
         found[n++] = (kvf__event_scalar){"train/tokens_per_second", e->tokens_per_second};
     if (e->kind == KVF_EVENT_EVAL && strcmp(e->metric.name, "loss") != 0) {
@@ -73,5 +72,5 @@ kvf_status kvf__scalars_event(kvf__trainer *t, const kvf_event *e)
         found[n++] = (kvf__event_scalar){metric, e->metric.value};
     }
     if (!n) return KVF_OK;
-    return kvf__event_file_scalars(t->ctx, &j->scalars, j->began + e->seconds, e->step, found, n);
+    return kvf__event_file_scalars(run->ctx, &j->scalars, j->began + e->seconds, e->step, found, n);
 }

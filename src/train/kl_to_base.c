@@ -5,7 +5,7 @@
  * The rows are drawn as those of a data file, by an order of their own from the seed; which they
  * are depends on seed and step alone. They have a pass of their own, on the prefix as the step
  * shows it (--prefix-dropout included), and adds to the same gradient. */
-#include "trainer.h"
+#include "retention.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,51 +30,48 @@ static const kvf__batch_sizes *next_batch(kvf__retention *m)
 }
 
 /* Memory for the longest rows that could meet. */
-static kvf_status make_batcher(kvf__trainer *t, int64_t rows)
+static kvf_status make_batcher(const kvf__run *run, kvf__retention *m, int64_t rows)
 {
-    kvf__retention *m = t->retention;
     int64_t longest = 0;
     const kvf__batch_rules rules = {.causal = true,
-                                    .source = kvf__model_desc(t->base->model)->encoder > 0,
-                                    .share = !t->options.share_off};
+                                    .source = kvf__model_desc(run->base->model)->encoder > 0,
+                                    .share = !run->options.share_off};
     for (int64_t r = 0; r < m->set.n; r++)
         if (kvf__example_length(&m->set, r) > longest) longest = kvf__example_length(&m->set, r);
-    return kvf__batcher_init(t->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);
+    return kvf__batcher_init(run->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);
 }
 
 /* For the batches of all steps to come. */
-static kvf_status make_pass(kvf__trainer *t)
+static kvf_status make_pass(const kvf__run *run, kvf__retention *m)
 {
-    kvf__retention *m = t->retention;
     kvf__batch_sizes sizes = {.rows = 1, .tokens = 1, .row_len = 1};
-    for (int64_t step = 0; step < t->progress.steps; step++)
+    for (int64_t step = 0; step < run->progress.steps; step++)
         kvf__batch_sizes_raise(&sizes, next_batch(m));
-    kvf__pass_limits limits = kvf__limits_for(&sizes, t->id.P, true);
-    limits.recompute = t->options.recompute;
+    kvf__pass_limits limits = kvf__limits_for(&sizes, run->id.P, true);
+    limits.recompute = run->options.recompute;
     limits.soft = m->base.k;
-    KVF_TRY(kvf__teacher_reserve(t->ctx, &m->base, sizes.labels));
-    KVF_TRY(kvf__pass_create(t->ctx, t->base->model, &limits, &m->pass));
+    KVF_TRY(kvf__teacher_reserve(run->ctx, &m->base, sizes.labels));
+    KVF_TRY(kvf__pass_create(run->ctx, run->base->model, &limits, &m->pass));
     kvf__sampler_rewind(&m->sampler);
-    for (int64_t step = 0; step < t->progress.steps; step++) {
+    for (int64_t step = 0; step < run->progress.steps; step++) {
         const kvf__batch_sizes *now = next_batch(m);
-        if (now->labels) KVF_TRY(kvf__pass_prepare(t->ctx, m->pass, now->tokens, now->labels));
+        if (now->labels) KVF_TRY(kvf__pass_prepare(run->ctx, m->pass, now->tokens, now->labels));
     }
     kvf__sampler_rewind(&m->sampler);
     return KVF_OK;
 }
 
-kvf_status kvf__base_kl_prepare(kvf__trainer *t)
+kvf_status kvf__base_kl_prepare(const kvf__run *run, kvf__retention *m)
 {
-    kvf__retention *m = t->retention;
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
     const kvf__subject bare = {0};
     int64_t rows = o->batch_tokens ? ROWS : o->batch_size;
-    int64_t V = kvf__model_desc(t->base->model)->V, k = V > ITEMS ? ITEMS : V - 1;
+    int64_t V = kvf__model_desc(run->base->model)->V, k = V > ITEMS ? ITEMS : V - 1;
     if (rows > m->set.n) rows = m->set.n;
-    KVF_TRY(kvf__sampler_init(t->ctx, &m->sampler, &m->set, true, o->seed ^ ORDER_SEED, rows, 0));
-    KVF_TRY(make_batcher(t, rows));
-    KVF_TRY(kvf__teacher_make(t->ctx, t->base, &m->set, &bare, k, &m->base));
-    return make_pass(t);
+    KVF_TRY(kvf__sampler_init(run->ctx, &m->sampler, &m->set, true, o->seed ^ ORDER_SEED, rows, 0));
+    KVF_TRY(make_batcher(run, m, rows));
+    KVF_TRY(kvf__teacher_make(run->ctx, run->base, &m->set, &bare, k, &m->base));
+    return make_pass(run, m);
 }
 
 void kvf__base_kl_done(kvf__retention *m)
@@ -85,50 +82,45 @@ void kvf__base_kl_done(kvf__retention *m)
     kvf__pass_free(m->pass);
 }
 
-void kvf__base_kl_seek_step(kvf__trainer *t)
+void kvf__base_kl_seek_step(const kvf__run *run, kvf__retention *m)
 {
     int64_t n;
-    if (!t->retention || !t->retention->base.k) return;
-    kvf__sampler_rewind(&t->retention->sampler);
-    for (int64_t step = 0; step < t->progress.step; step++)
-        draw(t->retention, &n);
-}
-
-double kvf__base_kl_mean(const kvf__trainer *t)
-{
-    return t->retention && t->retention->base.k ? t->retention->kl : NAN;
+    if (!m || !m->base.k) return;
+    kvf__sampler_rewind(&m->sampler);
+    for (int64_t step = 0; step < run->progress.step; step++)
+        draw(m, &n);
 }
 
 /* KL of the rows in the batcher, and its gradient. */
-static kvf_status run_rows(kvf__trainer *t)
+static kvf_status run_rows(const kvf__run *run, kvf__retention *m, const kvf__tuned *tuned,
+                           double *kl)
 {
-    kvf__retention *m = t->retention;
     double sum = 0;
     int64_t labels = m->batcher.batch.n_labels;
     if (!labels) {
-        m->kl = 0;
+        *kl = 0;
         return KVF_OK;
     }
-    const kvf__input input = {.batch = &m->batcher.batch, .condition = t->tuned.condition};
+    const kvf__input input = {.batch = &m->batcher.batch, .condition = tuned->condition};
     const kvf__soft_targets soft = kvf__teacher_targets(&m->base, input.batch);
-    const kvf__grads grads = {.prefix = t->tuned.gradient.prefix};
-    float scale = (float)(t->options.kl_to_base / (double)labels);
-    KVF_TRY(kvf__pass_fwd(t->ctx, m->pass, &input));
-    KVF_TRY(kvf__pass_loss(t->ctx, m->pass,
+    const kvf__grads grads = {.prefix = tuned->gradient.prefix};
+    float scale = (float)(run->options.kl_to_base / (double)labels);
+    KVF_TRY(kvf__pass_fwd(run->ctx, m->pass, &input));
+    KVF_TRY(kvf__pass_loss(run->ctx, m->pass,
                            &(kvf__loss){.teacher = &soft, .gradient = true, .scale = scale}, &sum));
-    KVF_TRY(kvf__pass_bwd(t->ctx, m->pass, &grads));
-    m->kl = sum / (double)labels;
+    KVF_TRY(kvf__pass_bwd(run->ctx, m->pass, &grads));
+    *kl = sum / (double)labels;
     return KVF_OK;
 }
 
-kvf_status kvf__base_kl_step(kvf__trainer *t, kvf_status st)
+kvf_status kvf__base_kl_step(const kvf__run *run, kvf__retention *m, const kvf__tuned *tuned,
+                             kvf_status st, double *kl)
 {
-    kvf__retention *m = t->retention;
     int64_t n;
     if (!m || !m->base.k) return st;
     const int64_t *rows = draw(m, &n);
-    m->kl = NAN;
+    *kl = NAN;
     if (st) return st;
     kvf__batcher_fill(&m->batcher, &m->set, rows, n);
-    return run_rows(t);
+    return run_rows(run, m, tuned, kl);
 }

@@ -3,7 +3,7 @@
  * value are. It is emitted as it is, beside what the encoder makes of its parameters: its values
  * are the prefix's own memory, its gradient that of the prefix. Its place among the parameters is
  * before the encoder's; where it is fixed, no optimizer steps it. */
-#include "trainer.h"
+#include "tuned.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,20 +16,15 @@ static bool is_start_given(const kvf_train_options *o)
     return KVF__GIVEN(o, start_mass) || o->start_mass != 0;
 }
 
-bool kvf__log_weight_trained(const kvf__trainer *t)
+kvf_status kvf__log_weight_make(const kvf__run *run, kvf__tuned *tuned)
 {
-    return t->options.log_weight == KVF_LOG_WEIGHT_TRAIN && t->tuned.log_weight.n;
-}
-
-kvf_status kvf__log_weight_make(kvf__trainer *t)
-{
-    const kvf_train_options *o = &t->options;
-    kvf__tuned *tuned = &t->tuned;
+    const kvf_train_options *o = &run->options;
 
     if (!o->log_weight) return KVF_OK;
-    KVF_TRY(kvf__prefix_weigh(t->ctx, &tuned->prefix));
-    if (o->log_weight == KVF_LOG_WEIGHT_TRAIN) KVF_TRY(kvf__prefix_weigh(t->ctx, &tuned->dprefix));
-    KVF_TRY(kvf__log_weight_param(t->ctx, &tuned->prefix, &tuned->dprefix, &tuned->log_weight));
+    KVF_TRY(kvf__prefix_weigh(run->ctx, &tuned->prefix));
+    if (o->log_weight == KVF_LOG_WEIGHT_TRAIN)
+        KVF_TRY(kvf__prefix_weigh(run->ctx, &tuned->dprefix));
+    KVF_TRY(kvf__log_weight_param(run->ctx, &tuned->prefix, &tuned->dprefix, &tuned->log_weight));
     tuned->log_weight.item->lr_scale = o->log_weight_lr / o->lr; /* the schedule carries o->lr */
     return KVF_OK;
 }
@@ -48,14 +43,14 @@ static const double PROBE = -40; /* e^-40 of any mass changes no bit of an f32 *
 
 /* Some rows cut short, every token from the second on to be predicted, or one of each row alone.
  * With --infix a token stands before the prefix. */
-static kvf_status make_sample(kvf__trainer *t, bool first_only, kvf__dataset *out)
+static kvf_status make_sample(const kvf__run *run, const kvf__dataset *from, bool first_only,
+                              kvf__dataset *out)
 {
     enum { ROWS = 8, TOKENS = 16 };
-    const kvf__dataset *from = &t->rows.task->data;
-    const int64_t first = t->id.infix ? 2 : 1;
+    const int64_t first = run->id.infix ? 2 : 1;
     kvf__dataset made = {.task = KVF__TASK_LM};
 
-    KVF_TRY(kvf__dataset_alloc_rows(t->ctx, &made, ROWS, ROWS * TOKENS));
+    KVF_TRY(kvf__dataset_alloc_rows(run->ctx, &made, ROWS, ROWS * TOKENS));
     made.n = 0;
     for (int64_t r = 0; r < from->n && made.n < ROWS; r++) {
         const int64_t length = kvf__example_length(from, r), n = length < TOKENS ? length : TOKENS;
@@ -78,32 +73,34 @@ static kvf_status no_more(void *user, kvf__pass *pass, const kvf__batch *batch)
 }
 
 /* *share [layers of the base, H]: sums over the labels of a sample. */
-static kvf_status sum_shares(kvf__trainer *t, const kvf__dataset *set, double *share)
+static kvf_status sum_shares(const kvf__run *run, const kvf__tuned *tuned, const kvf__dataset *set,
+                             double *share)
 {
-    const kvf__evaluator_options how = {.P = t->id.P, .infix = t->id.infix};
+    const kvf__evaluator_options how = {.P = run->id.P, .infix = run->id.infix};
     const kvf__subject subject = {
-        .condition = {.prefix = &t->tuned.prefix, .position_start = t->id.position_start},
+        .condition = {.prefix = &tuned->prefix, .position_start = run->id.position_start},
         .share = share};
     kvf__evaluator *evaluator = NULL;
 
-    KVF_TRY(kvf__evaluator_create(t->ctx, t->base, set, &how, &evaluator));
-    kvf_status st = kvf__evaluator_walk(t->ctx, evaluator, &subject, no_more, NULL);
+    KVF_TRY(kvf__evaluator_create(run->ctx, run->base, set, &how, &evaluator));
+    kvf_status st = kvf__evaluator_walk(run->ctx, evaluator, &subject, no_more, NULL);
     kvf__evaluator_free(evaluator);
     return st;
 }
 
 /* Raises mass [L, G] to the mean of a sample: of the query heads that read a key head, the most. */
-static kvf_status raise_masses(kvf__trainer *t, bool first_only, double *mass)
+static kvf_status raise_masses(const kvf__run *run, const kvf__tuned *tuned,
+                               const kvf__dataset *rows, bool first_only, double *mass)
 {
-    const kvf__desc *d = kvf__model_desc(t->base->model);
-    const kvf__kv_shape kv = kvf__identity_kv(&t->id);
+    const kvf__desc *d = kvf__model_desc(run->base->model);
+    const kvf__kv_shape kv = kvf__identity_kv(&run->id);
     const int64_t H = d->H;
     kvf__dataset set = {0};
     double *share = NULL;
-    kvf_status st = make_sample(t, first_only, &set);
+    kvf_status st = make_sample(run, rows, first_only, &set);
 
-    if (!st) st = kvf__alloc_array(t->ctx, (size_t)(d->L * H), sizeof *share, &share);
-    if (!st && set.n_labels) st = sum_shares(t, &set, share);
+    if (!st) st = kvf__alloc_array(run->ctx, (size_t)(d->L * H), sizeof *share, &share);
+    if (!st && set.n_labels) st = sum_shares(run, tuned, &set, share);
     for (int64_t i = 0; !st && set.n_labels && i < d->L * H; i++) {
         const kvf__kv_heads at = kvf__kv_at(&kv, kvf__desc_layer(d, i / H).from);
         double *of = &mass[at.heads + i % H / (H / at.G)];
@@ -117,9 +114,9 @@ static kvf_status raise_masses(kvf__trainer *t, bool first_only, double *mass)
 /* ---- the start ------------------------------------------------------------------------------- */
 
 /* values: of each virtual token, or of each key head. Layers without a prefix keep 0. */
-static void set_layers(kvf__trainer *t, const float *values, const double *of_heads)
+static void set_layers(const kvf__tuned *tuned, const float *values, const double *of_heads)
 {
-    const kvf__prefix *p = &t->tuned.prefix;
+    const kvf__prefix *p = &tuned->prefix;
 
     for (int64_t l = 0; l < p->L; l++) {
         const kvf__prefix_layer at = kvf__prefix_at(p, l);
@@ -129,41 +126,43 @@ static void set_layers(kvf__trainer *t, const float *values, const double *of_he
     }
 }
 
-static kvf_status start_at_mass(kvf__trainer *t, double wanted)
+static kvf_status start_at_mass(const kvf__run *run, kvf__tuned *tuned, const kvf__dataset *rows,
+                                double wanted)
 {
-    const kvf__kv_shape kv = kvf__identity_kv(&t->id);
+    const kvf__kv_shape kv = kvf__identity_kv(&run->id);
     const int64_t heads = kvf__kv_at(&kv, kv.L).heads;
     double *mass = NULL;
 
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)(2 * heads), sizeof *mass, &mass));
+    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)(2 * heads), sizeof *mass, &mass));
     double *probe = mass + heads;
     for (int64_t i = 0; i < heads; i++)
         probe[i] = PROBE;
-    set_layers(t, NULL, probe);
-    kvf_status st = kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted);
-    if (!st) st = raise_masses(t, false, mass);
-    if (!st) st = raise_masses(t, true, mass);
+    set_layers(tuned, NULL, probe);
+    kvf_status st = kvf__encoder_fwd(run->ctx, tuned->encoder, tuned->emitted);
+    if (!st) st = raise_masses(run, tuned, rows, false, mass);
+    if (!st) st = raise_masses(run, tuned, rows, true, mass);
     for (int64_t i = 0; i < heads; i++) {
         const double weight = wanted + PROBE - log(mass[i]);
         mass[i] = mass[i] > 0 ? fmax(-MOST, fmin(MOST, weight)) : wanted;
     }
-    if (!st) set_layers(t, NULL, mass);
+    if (!st) set_layers(tuned, NULL, mass);
     kvf__free(mass);
     return st;
 }
 
-kvf_status kvf__log_weight_from(kvf__trainer *t, const char *where, const float *values)
+kvf_status kvf__log_weight_from(const kvf__run *run, kvf__tuned *tuned, const char *where,
+                                const float *values)
 {
     if (!values) return KVF_OK;
-    if (!t->tuned.log_weight.n)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+    if (!tuned->log_weight.n)
+        return kvf__fail(run->ctx, KVF_EUSAGE,
                          "%s: its virtual tokens have log-weights: want --log-weight fixed or "
                          "train",
                          where);
-    if (is_start_given(&t->options))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--start-mass: %s brings log-weights", where);
-    set_layers(t, values, NULL);
-    return kvf__prefix_check_weights(t->ctx, where, &t->tuned.prefix);
+    if (is_start_given(&run->options))
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--start-mass: %s brings log-weights", where);
+    set_layers(tuned, values, NULL);
+    return kvf__prefix_check_weights(run->ctx, where, &tuned->prefix);
 }
 
 static bool all_zero(const kvf__params *params)
@@ -173,15 +172,16 @@ static bool all_zero(const kvf__params *params)
     return true;
 }
 
-kvf_status kvf__log_weight_start(kvf__trainer *t)
+kvf_status kvf__log_weight_start(const kvf__run *run, kvf__tuned *tuned,
+                                 const kvf__train_task *task)
 {
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
 
-    if (!t->tuned.log_weight.n) return KVF_OK;
-    if (is_start_given(o)) KVF_TRY(start_at_mass(t, o->start_mass));
-    if (is_start_given(o) || kvf__log_weight_trained(t) || !all_zero(&t->tuned.log_weight))
+    if (!tuned->log_weight.n) return KVF_OK;
+    if (is_start_given(o)) KVF_TRY(start_at_mass(run, tuned, &task->data, o->start_mass));
+    if (is_start_given(o) || kvf__log_weight_trained(tuned) || !all_zero(&tuned->log_weight))
         return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE,
+    return kvf__fail(run->ctx, KVF_EUSAGE,
                      "--log-weight fixed: all are 0: want --start-mass, or a file with log-weights "
                      "to start from");
 }
@@ -201,34 +201,34 @@ static kvf__dataset first_rows(const kvf__dataset *set)
     return first;
 }
 
-static kvf_status measure(kvf__trainer *t, const kvf__dataset *set, double *start, double *bare)
+static kvf_status measure(const kvf__run *run, const kvf__tuned *tuned, const kvf__train_task *task,
+                          const kvf__dataset *set, double *start, double *bare)
 {
-    const kvf__evaluator_options how = {.P = t->id.P, .infix = t->id.infix};
-    kvf__subject subject = kvf__trainer_subject(t, t->rows.task);
+    const kvf__evaluator_options how = {.P = run->id.P, .infix = run->id.infix};
+    kvf__subject subject = kvf__tuned_subject(tuned, &run->id, task);
     kvf__evaluator *evaluator = NULL;
 
-    KVF_TRY(kvf__evaluator_create(t->ctx, t->base, set, &how, &evaluator));
-    kvf_status st = kvf__evaluator_run(t->ctx, evaluator, &subject, start, NULL);
+    KVF_TRY(kvf__evaluator_create(run->ctx, run->base, set, &how, &evaluator));
+    kvf_status st = kvf__evaluator_run(run->ctx, evaluator, &subject, start, NULL);
     subject.condition = (kvf__condition){0};
-    if (!st) st = kvf__evaluator_run(t->ctx, evaluator, &subject, bare, NULL);
+    if (!st) st = kvf__evaluator_run(run->ctx, evaluator, &subject, bare, NULL);
     kvf__evaluator_free(evaluator);
     return st;
 }
 
 /* Only where the base has a loss of its own, which a head that is to be trained gives none. */
-kvf_status kvf__log_weight_note(kvf__trainer *t)
+kvf_status kvf__log_weight_note(kvf__run *run, kvf__tuned *tuned, const kvf__train_task *task)
 {
-    const kvf__train_task *task = t->rows.task;
     const kvf__dataset set = first_rows(task->valid.n ? &task->valid : &task->data);
     double start = 0, bare = 0;
 
-    if (!t->tuned.log_weight.n || t->output.is_resumed || t->options.dry_run ||
-        kvf__ranks_follows(t) || !kvf__head_is_lm(task->head) || !set.n_labels)
+    if (!tuned->log_weight.n || run->output.is_resumed || run->options.dry_run ||
+        kvf__ranks_follows(run->ranks) || !kvf__head_is_lm(task->head) || !set.n_labels)
         return KVF_OK;
-    KVF_TRY(kvf__encoder_fwd(t->ctx, t->tuned.encoder, t->tuned.emitted));
-    kvf__low_rank_task_fwd(t, task);
-    KVF_TRY(measure(t, &set, &start, &bare));
-    kvf__trainer_note(t, "log-weights: loss %.4f at the start, %.4f of the bare base (%+.1e)",
-                      start, bare, start - bare);
+    KVF_TRY(kvf__encoder_fwd(run->ctx, tuned->encoder, tuned->emitted));
+    kvf__low_rank_task_fwd(tuned, task);
+    KVF_TRY(measure(run, tuned, task, &set, &start, &bare));
+    kvf__run_note(run, "log-weights: loss %.4f at the start, %.4f of the bare base (%+.1e)", start,
+                  bare, start - bare);
     return KVF_OK;
 }

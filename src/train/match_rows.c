@@ -4,7 +4,7 @@
  * --init was left open and rows are too few, it becomes vocab. */
 #include "match.h"
 #include "row_list.h"
-#include "trainer.h"
+#include "start.h"
 
 #define MATCH_STREAM 0x6d617463 /* "matc": apart from the streams of random weights */
 
@@ -21,75 +21,75 @@ typedef struct examples {
 } examples;
 
 /* Rows by lot: first those that are read, at most half of all, then those that ask. */
-static kvf_status draw_rows(kvf__trainer *t, const int64_t *order, examples *e)
+static kvf_status draw_rows(const kvf__run *run, const kvf__dataset *data, const int64_t *order,
+                            examples *e)
 {
-    const kvf__dataset *data = &t->rows.task->data;
-    const int64_t half = kvf__longest_row(t->base, 0) / 2;
-    const int64_t wanted = t->id.P * PER_TOKEN > TOKENS ? t->id.P * PER_TOKEN : TOKENS;
+    const int64_t half = kvf__longest_row(run->base, 0) / 2;
+    const int64_t wanted = run->id.P * PER_TOKEN > TOKENS ? run->id.P * PER_TOKEN : TOKENS;
     const int64_t most = half < wanted ? half : wanted;
     int64_t labels = 0, i = 0;
     e->read.longest = most;
     for (; i < data->n / 2 && (int64_t)e->read.ids.n < most; i++)
-        KVF_TRY(kvf__row_list_add_from(t->ctx, &e->read, data, order[i]));
-    e->ask.longest = kvf__longest_row(t->base, (int64_t)e->read.ids.n);
+        KVF_TRY(kvf__row_list_add_from(run->ctx, &e->read, data, order[i]));
+    e->ask.longest = kvf__longest_row(run->base, (int64_t)e->read.ids.n);
     for (; i < data->n && labels < most; i++) {
-        KVF_TRY(kvf__row_list_add_from(t->ctx, &e->ask, data, order[i]));
+        KVF_TRY(kvf__row_list_add_from(run->ctx, &e->ask, data, order[i]));
         labels += kvf__example_labels(data, order[i]);
     }
-    e->few = (int64_t)e->read.ids.n < t->id.P || !labels;
-    if (e->few && KVF__GIVEN(&t->options, init))
+    e->few = (int64_t)e->read.ids.n < run->id.P || !labels;
+    if (e->few && KVF__GIVEN(&run->options, init))
         return kvf__fail(
-            t->ctx, KVF_EUSAGE,
+            run->ctx, KVF_EUSAGE,
             "--init match: %lld rows of %lld to read have %lld tokens, the others %lld "
             "labels; want %lld (--prefix-length) and one",
             (long long)e->read.ends.n, (long long)data->n, (long long)e->read.ids.n,
-            (long long)labels, (long long)t->id.P);
+            (long long)labels, (long long)run->id.P);
     if (e->few) return KVF_OK;
-    return kvf__row_list_pick(t->ctx, &e->ask, 1, true, "", &e->rows);
+    return kvf__row_list_pick(run->ctx, &e->ask, 1, true, "", &e->rows);
 }
 
-static kvf_status choose_rows(kvf__trainer *t, examples *e)
+static kvf_status choose_rows(const kvf__run *run, const kvf__dataset *data, examples *e)
 {
-    const int64_t n = t->rows.task->data.n;
-    kvf__rng rng = kvf__rng_make(t->options.seed, (uint64_t)MATCH_STREAM << 32);
+    const int64_t n = data->n;
+    kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)MATCH_STREAM << 32);
     int64_t *order = NULL;
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)n, sizeof *order, &order));
+    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)n, sizeof *order, &order));
     for (int64_t i = 0; i < n; i++)
         order[i] = i;
     kvf__rng_shuffle(&rng, order, (size_t)n);
-    kvf_status st = draw_rows(t, order, e);
+    kvf_status st = draw_rows(run, data, order, e);
     kvf__free(order);
     return st;
 }
 
-static kvf_status read_rows(kvf__trainer *t, examples *e)
+static kvf_status read_rows(const kvf__run *run, examples *e)
 {
-    const kvf__kv_shape shape = kvf__identity_kv(&t->id);
+    const kvf__kv_shape shape = kvf__identity_kv(&run->id);
     const int64_t n = (int64_t)e->read.ids.n;
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)n, sizeof *e->position, &e->position));
+    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)n, sizeof *e->position, &e->position));
     for (int64_t i = 0; i < n; i++)
         e->position[i] = (int32_t)i;
-    KVF_TRY(kvf__prefix_create(t->ctx, &e->kv, &shape, n));
-    return kvf__base_keys_values(t->ctx, t->base, e->read.ids.data, &e->kv, NULL);
+    KVF_TRY(kvf__prefix_create(run->ctx, &e->kv, &shape, n));
+    return kvf__base_keys_values(run->ctx, run->base, e->read.ids.data, &e->kv, NULL);
 }
 
-kvf_status kvf__match_rows(kvf__trainer *t, kvf__prefix *target)
+kvf_status kvf__match_rows(kvf__run *run, const kvf__dataset *data, kvf__prefix *target)
 {
     examples e = {0};
     const double begin = kvf__clock();
-    kvf_status st = choose_rows(t, &e);
+    kvf_status st = choose_rows(run, data, &e);
     if (!st && e.few) {
-        t->options.init = "vocab";
+        run->options.init = "vocab";
         goto out;
     }
-    if (!st) st = read_rows(t, &e);
+    if (!st) st = read_rows(run, &e);
     const kvf__match_source source = {
         .kv = &e.kv, .position = e.position, .start = (int64_t)e.read.ids.n};
-    if (!st) st = kvf__match(t->ctx, t->base, &source, &e.rows, t->id.position_start, target);
+    if (!st) st = kvf__match(run->ctx, run->base, &source, &e.rows, run->id.position_start, target);
     if (!st)
-        kvf__trainer_note(t, "match: %lld rows of %lld tokens, asked by %lld tokens, %.1f s",
-                          (long long)e.read.ends.n, (long long)source.start,
-                          (long long)e.rows.n_labels, kvf__clock() - begin);
+        kvf__run_note(run, "match: %lld rows of %lld tokens, asked by %lld tokens, %.1f s",
+                      (long long)e.read.ends.n, (long long)source.start, (long long)e.rows.n_labels,
+                      kvf__clock() - begin);
 out:
     kvf__dataset_done(&e.rows);
     kvf__prefix_done(&e.kv);

@@ -1,23 +1,18 @@
-/* How long things take in this run, for the time left: private to src/train. */
+/* When things are due in a run, and how long they take, for the time left. */
 #ifndef KVF_PACE_H
 #define KVF_PACE_H
 
-#include "base_int.h"
-
-struct kvf__trainer;
-
-/* Seconds, by what was seen last; 0: nothing yet. */
-typedef struct kvf__pace {
-    double step, validation, save;
-} kvf__pace;
+#include "train_rows.h"
 
 /* The last ones count most: machines slow down and speed up. */
 void kvf__pace_add(double *pace, double seconds);
-/* How many of what comes every so many steps (0: every epoch) and at the end are left. */
-int64_t kvf__pace_left_of(const struct kvf__trainer *trainer, int64_t every);
+/* Whether what is done every so many steps (0: at the end of an epoch), and at the end, is done
+ * after the step that is done; and how many of these are left. */
+bool kvf__pace_is_due(const kvf__run *run, const kvf__train_rows *rows, int64_t every);
+int64_t kvf__pace_left_of(const kvf__run *run, const kvf__train_rows *rows, int64_t every);
 /* Seconds until the last step is done, validated and saved; NaN before the first one. */
-double kvf__pace_left(const struct kvf__trainer *trainer);
+double kvf__pace_left(const kvf__run *run, const kvf__train_rows *rows);
 /* Tokens of the held-out rows, of all tasks. */
-int64_t kvf__valid_tokens(const struct kvf__trainer *trainer);
+int64_t kvf__valid_tokens(const kvf__train_rows *rows);
 
 #endif

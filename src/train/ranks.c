@@ -38,16 +38,16 @@ int kvf_train_rank(const kvf_ctx *ctx)
     return dist ? dist->rank : 0;
 }
 
-bool kvf__ranks_follows(const kvf__trainer *t)
+bool kvf__ranks_follows(const kvf__ranks *ranks)
 {
-    return t->ranks && t->ranks->rank;
+    return ranks && ranks->rank;
 }
 
-kvf_status kvf__ranks_fail(kvf__trainer *t, int rank, kvf_status status, const char *line)
+kvf_status kvf__ranks_fail(const kvf__run *run, int rank, kvf_status status, const char *line)
 {
-    const char *host = kvf__dist_host(t->ranks->dist, rank);
-    if (!rank) return kvf__fail(t->ctx, status, "%s", line);
-    return kvf__fail(t->ctx, status, "rank %d on %s: %s", rank, host, line);
+    const char *host = kvf__dist_host(run->ranks->dist, rank);
+    if (!rank) return kvf__fail(run->ctx, status, "%s", line);
+    return kvf__fail(run->ctx, status, "rank %d on %s: %s", rank, host, line);
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -83,72 +83,75 @@ void kvf__ranks_free(kvf__ranks *ranks)
 
 /* ---- what rank 0 decided --------------------------------------------------------------------- */
 
-static kvf_status send_decision(kvf__trainer *t, kvf_status st)
+static kvf_status send_decision(kvf__run *run, kvf_status st)
 {
-    kvf__dist *dist = t->ranks->dist;
+    kvf__dist *dist = run->ranks->dist;
     char *text = NULL;
     decision w = {.status = (int32_t)st,
-                  .precision = (int32_t)t->options.precision,
-                  .resumed = t->output.is_resumed};
-    if (!st && t->output.is_resumed) {
-        text = kvf_json_text(t->output.resumed.options, KVF_JSON_COMPACT);
+                  .precision = (int32_t)run->options.precision,
+                  .resumed = run->output.is_resumed};
+    if (!st && run->output.is_resumed) {
+        text = kvf_json_text(run->output.resumed.options, KVF_JSON_COMPACT);
         w.bytes = text ? (int64_t)strlen(text) : 0;
         if (!text) w.status = KVF_ENOMEM;
     }
-    t->ranks->decided = true;
-    kvf_status sent = kvf__dist_broadcast(t->ctx, dist, &w, sizeof w);
-    if (!sent && w.bytes) sent = kvf__dist_broadcast(t->ctx, dist, text, (size_t)w.bytes);
+    run->ranks->decided = true;
+    kvf_status sent = kvf__dist_broadcast(run->ctx, dist, &w, sizeof w);
+    if (!sent && w.bytes) sent = kvf__dist_broadcast(run->ctx, dist, text, (size_t)w.bytes);
     kvf_json_text_free(text);
     return sent ? sent : (kvf_status)w.status;
 }
 
-static kvf_status receive_options(kvf__trainer *t, int64_t bytes)
+static kvf_status receive_options(kvf__run *run, int64_t bytes)
 {
     char *text = NULL;
-    KVF_TRY(kvf__alloc(t->ctx, (size_t)bytes, &text));
-    kvf_status st = kvf__dist_broadcast(t->ctx, t->ranks->dist, text, (size_t)bytes);
-    if (!st) st = kvf_json_parse(t->ctx, "rank 0", text, (size_t)bytes, &t->output.resumed.options);
+    KVF_TRY(kvf__alloc(run->ctx, (size_t)bytes, &text));
+    kvf_status st = kvf__dist_broadcast(run->ctx, run->ranks->dist, text, (size_t)bytes);
+    if (!st)
+        st = kvf_json_parse(run->ctx, "rank 0", text, (size_t)bytes, &run->output.resumed.options);
     kvf__free(text);
     if (st) return st;
-    t->output.is_resumed = true;
-    return kvf__options_resume(t->ctx, t->options.out, &t->options, t->output.resumed.options);
+    run->output.is_resumed = true;
+    return kvf__options_resume(run->ctx, run->options.out, &run->options,
+                               run->output.resumed.options);
 }
 
-static kvf_status receive_decision(kvf__trainer *t)
+static kvf_status receive_decision(kvf__run *run)
 {
     decision w;
-    KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &w, sizeof w));
-    if (w.status) return kvf__fail(t->ctx, (kvf_status)w.status, RETURNED);
-    if (w.resumed) KVF_TRY(receive_options(t, w.bytes));
-    t->options.precision = (kvf_precision)w.precision;
+    KVF_TRY(kvf__dist_broadcast(run->ctx, run->ranks->dist, &w, sizeof w));
+    if (w.status) return kvf__fail(run->ctx, (kvf_status)w.status, RETURNED);
+    if (w.resumed) KVF_TRY(receive_options(run, w.bytes));
+    run->options.precision = (kvf_precision)w.precision;
     return KVF_OK;
 }
 
-kvf_status kvf__ranks_begin(kvf__trainer *t)
+kvf_status kvf__ranks_begin(kvf__run *run)
 {
-    if (!kvf__ranks_follows(t)) return KVF_OK;
-    t->options.event = NULL; /* rank 0 reports */
-    t->options.log = t->options.tensorboard = NULL;
-    return receive_decision(t);
+    if (!kvf__ranks_follows(run->ranks)) return KVF_OK;
+    run->options.event = NULL; /* rank 0 reports */
+    run->options.log = run->options.tensorboard = NULL;
+    return receive_decision(run);
 }
 
-kvf_status kvf__ranks_decided(kvf__trainer *t)
+kvf_status kvf__ranks_decided(kvf__run *run)
 {
-    bool first = t->ranks && !t->ranks->rank && !t->ranks->decided;
-    return first && t->options.precision != KVF_PRECISION_AUTO ? send_decision(t, KVF_OK) : KVF_OK;
+    bool first = run->ranks && !run->ranks->rank && !run->ranks->decided;
+    return first && run->options.precision != KVF_PRECISION_AUTO ? send_decision(run, KVF_OK)
+                                                                 : KVF_OK;
 }
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
 
-static kvf_status hash_options(kvf__trainer *t, char hex[33])
+static kvf_status hash_options(kvf__run *run, char hex[33])
 {
     kvf_json *stored = NULL;
     kvf__hash *hash = NULL;
-    KVF_TRY(kvf__options_store(t->ctx, &t->options, &stored));
+    KVF_TRY(kvf__options_store(run->ctx, &run->options, &stored));
     char *text = kvf_json_text(stored, KVF_JSON_COMPACT);
     kvf_json_free(stored);
-    kvf_status st = text ? kvf__hash_create(t->ctx, &hash)
-                         : kvf__fail(t->ctx, KVF_ENOMEM, "out of memory");
+    kvf_status st = text ? kvf__hash_create(run->ctx, &hash)
+                         : kvf__fail(run->ctx, KVF_ENOMEM, "out of memory");
     if (!st) {
         kvf__hash_add(hash, text, strlen(text));
         kvf__hash_hex(hash, hex);
@@ -158,23 +161,23 @@ static kvf_status hash_options(kvf__trainer *t, char hex[33])
     return st;
 }
 
-static note describe(kvf__trainer *t, kvf_status st)
+static note describe(kvf__run *run, const kvf__rows_hashes *hashes, kvf_status st)
 {
     note mine = {0};
-    if (!st) st = hash_options(t, mine.options);
+    if (!st) st = hash_options(run, mine.options);
     mine.status = (int32_t)st;
     if (st) {
-        snprintf(mine.line, sizeof mine.line, "%s", kvf_ctx_error(t->ctx));
+        snprintf(mine.line, sizeof mine.line, "%s", kvf_ctx_error(run->ctx));
         return mine;
     }
-    memcpy(mine.base, t->base->hash, sizeof mine.base);
-    memcpy(mine.data, t->rows.total.hash, sizeof mine.data);
-    memcpy(mine.valid, t->rows.total.valid_hash, sizeof mine.valid);
-    snprintf(mine.retention, sizeof mine.retention, "%s", kvf__retention_hash(t));
+    memcpy(mine.base, run->base->hash, sizeof mine.base);
+    snprintf(mine.data, sizeof mine.data, "%s", hashes->data);
+    snprintf(mine.valid, sizeof mine.valid, "%s", hashes->valid);
+    snprintf(mine.retention, sizeof mine.retention, "%s", hashes->retention);
     return mine;
 }
 
-static kvf_status compare(kvf__trainer *t, const note *first, const note *other, int rank)
+static kvf_status compare(const kvf__run *run, const note *first, const note *other, int rank)
 {
     const char *what = strcmp(first->base, other->base)             ? "base"
                        : strcmp(first->data, other->data)           ? "data file"
@@ -183,84 +186,87 @@ static kvf_status compare(kvf__trainer *t, const note *first, const note *other,
                        : strcmp(first->options, other->options)     ? "list of options"
                                                                     : NULL;
     if (!what) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EMISMATCH, "rank %d on %s has another %s than rank 0 on %s", rank,
-                     kvf__dist_host(t->ranks->dist, rank), what, kvf__dist_host(t->ranks->dist, 0));
+    return kvf__fail(run->ctx, KVF_EMISMATCH, "rank %d on %s has another %s than rank 0 on %s",
+                     rank, kvf__dist_host(run->ranks->dist, rank), what,
+                     kvf__dist_host(run->ranks->dist, 0));
 }
 
 /* The first failure or difference, in the order of the ranks. */
-static kvf_status judge(kvf__trainer *t, const note *notes)
+static kvf_status judge(const kvf__run *run, const note *notes)
 {
-    for (int r = 0; r < t->ranks->size; r++) {
+    for (int r = 0; r < run->ranks->size; r++) {
         if (notes[r].status)
-            return kvf__ranks_fail(t, r, (kvf_status)notes[r].status, notes[r].line);
-        KVF_TRY(compare(t, &notes[0], &notes[r], r));
+            return kvf__ranks_fail(run, r, (kvf_status)notes[r].status, notes[r].line);
+        KVF_TRY(compare(run, &notes[0], &notes[r], r));
     }
     return KVF_OK;
 }
 
-static kvf_status agree_as_first(kvf__trainer *t, const note *mine, bool finished)
+static kvf_status agree_as_first(kvf__run *run, const note *mine, bool finished)
 {
     note *notes = NULL;
-    kvf__dist *dist = t->ranks->dist;
-    kvf_status st = kvf__alloc_array(t->ctx, (size_t)t->ranks->size, sizeof *notes, &notes);
+    kvf__dist *dist = run->ranks->dist;
+    kvf_status st = kvf__alloc_array(run->ctx, (size_t)run->ranks->size, sizeof *notes, &notes);
     if (st) {
         dist->broken = true;
         return st;
     }
-    st = kvf__dist_gather(t->ctx, dist, mine, sizeof *mine, notes);
-    if (!st) st = judge(t, notes);
+    st = kvf__dist_gather(run->ctx, dist, mine, sizeof *mine, notes);
+    if (!st) st = judge(run, notes);
     kvf__free(notes);
-    verdict v = {.status = (int32_t)st, .finished = finished, .step = t->progress.step};
-    kvf_status sent = kvf__dist_broadcast(t->ctx, dist, &v, sizeof v);
+    verdict v = {.status = (int32_t)st, .finished = finished, .step = run->progress.step};
+    kvf_status sent = kvf__dist_broadcast(run->ctx, dist, &v, sizeof v);
     return st ? st : sent;
 }
 
-kvf_status kvf__ranks_agree(kvf__trainer *t, kvf_status st, bool *finished)
+kvf_status kvf__ranks_agree(kvf__run *run, const kvf__rows_hashes *hashes, kvf_status st,
+                            bool *finished)
 {
     verdict v;
-    if (!t->ranks) return st;
-    kvf__dist *dist = t->ranks->dist;
-    note mine = describe(t, st);
-    if (!t->ranks->rank) {
-        if (!t->ranks->decided) (void)send_decision(t, st ? st : KVF_EINTERNAL);
-        return agree_as_first(t, &mine, *finished);
+    if (!run->ranks) return st;
+    kvf__dist *dist = run->ranks->dist;
+    note mine = describe(run, hashes, st);
+    if (!run->ranks->rank) {
+        if (!run->ranks->decided) (void)send_decision(run, st ? st : KVF_EINTERNAL);
+        return agree_as_first(run, &mine, *finished);
     }
-    KVF_TRY(kvf__dist_gather(t->ctx, dist, &mine, sizeof mine, NULL));
-    KVF_TRY(kvf__dist_broadcast(t->ctx, dist, &v, sizeof v));
-    if (v.status) return kvf__fail(t->ctx, (kvf_status)v.status, RETURNED);
+    KVF_TRY(kvf__dist_gather(run->ctx, dist, &mine, sizeof mine, NULL));
+    KVF_TRY(kvf__dist_broadcast(run->ctx, dist, &v, sizeof v));
+    if (v.status) return kvf__fail(run->ctx, (kvf_status)v.status, RETURNED);
     *finished = v.finished;
-    t->progress.step = v.step;
+    run->progress.step = v.step;
     return KVF_OK;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-kvf_status kvf__ranks_end(kvf__trainer *t, kvf_status st)
+int kvf__ranks_signal(const kvf_ctx *ctx, const kvf__ranks *ranks)
 {
-    if (!t->ranks) return st;
-    if (t->ranks->dist->broken)
-        return kvf__fail(t->ctx, st, "%s; what was saved before is whole, --resume continues",
-                         kvf_ctx_error(t->ctx));
-    kvf__order order = {
-        .kind = KVF__ORDER_END, .status = (int32_t)st, .signal = kvf__ranks_signal(t)};
-    kvf_status sent = kvf__dist_broadcast(NULL, t->ranks->dist, &order, sizeof order);
+    const int own = kvf__ctx_stop(ctx);
+    return own ? own : ranks ? ranks->signal : 0;
+}
+
+kvf_status kvf__ranks_end(kvf__run *run, kvf_status st)
+{
+    if (!run->ranks) return st;
+    if (run->ranks->dist->broken)
+        return kvf__fail(run->ctx, st, "%s; what was saved before is whole, --resume continues",
+                         kvf_ctx_error(run->ctx));
+    kvf__order order = {.kind = KVF__ORDER_END,
+                        .status = (int32_t)st,
+                        .signal = kvf__ranks_signal(run->ctx, run->ranks)};
+    kvf_status sent = kvf__dist_broadcast(NULL, run->ranks->dist, &order, sizeof order);
     return st ? st : sent;
 }
 
-int kvf__ranks_signal(const kvf__trainer *t)
+int kvf__ranks_size(const kvf__ranks *ranks)
 {
-    const int own = kvf__ctx_stop(t->ctx);
-    return own ? own : t->ranks ? t->ranks->signal : 0;
+    return ranks ? ranks->size : 1;
 }
 
-int kvf__ranks_size(const kvf__trainer *t)
+void kvf__ranks_result(const kvf_ctx *ctx, const kvf__ranks *ranks, kvf_train_result *result)
 {
-    return t->ranks ? t->ranks->size : 1;
-}
-
-void kvf__ranks_result(const kvf__trainer *t, kvf_train_result *result)
-{
-    result->ranks = kvf__ranks_size(t);
-    result->signal = kvf__ranks_signal(t);
-    result->wait_seconds = t->ranks ? t->ranks->dist->waited - t->ranks->waited : 0;
+    result->ranks = kvf__ranks_size(ranks);
+    result->signal = kvf__ranks_signal(ctx, ranks);
+    result->wait_seconds = ranks ? ranks->dist->waited - ranks->waited : 0;
 }

@@ -4,7 +4,7 @@
 #define KVF_RANKS_INT_H
 
 #include "dist_int.h"
-#include "trainer.h"
+#include "run.h"
 
 enum { KVF__RANKS_LINE = 512 }; /* bytes of an error line that travels */
 
@@ -16,12 +16,13 @@ typedef struct kvf__unit {
 struct kvf__ranks {
     kvf__dist *dist;
     int rank, size;
-    bool decided;       /* the other ranks know what the first one decided */
-    bool divided;       /* validation and the retention set are */
-    int signal;         /* that reached any rank, 0: none */
-    int64_t next_layer; /* of the prefix gradient to be summed, -1: none is left */
-    int64_t computed;   /* trainer's computed_tokens after the step before */
-    double waited;      /* dist->waited before the first step */
+    bool decided;                /* the other ranks know what the first one decided */
+    bool divided;                /* validation and the retention set are */
+    int signal;                  /* that reached any rank, 0: none */
+    const kvf__prefix *gradient; /* of the prefix; NULL: none */
+    int64_t next_layer;          /* of it to be summed, -1: none is left */
+    int64_t computed;            /* the run's computed_tokens after the step before */
+    double waited;               /* dist->waited before the first step */
 
     /* [capacity] scratch of a division */
     int64_t capacity;
@@ -32,19 +33,9 @@ struct kvf__ranks {
     struct kvf__report *reports; /* [size], on the first rank */
 };
 
-/* What the first rank has the others do next. */
-typedef enum kvf__order_kind {
-    KVF__ORDER_STEP,
-    KVF__ORDER_VALIDATE,
-    KVF__ORDER_RETENTION,
-    KVF__ORDER_END
-} kvf__order_kind;
 typedef struct kvf__order {
     int32_t kind, status, signal;
 } kvf__order;
-
-/* The first rank has the others do that with what its encoder emitted. */
-kvf_status kvf__ranks_order(kvf__trainer *trainer, kvf__order_kind kind);
 
 /* How a rank's part of a step went. */
 typedef struct kvf__report {
@@ -55,6 +46,6 @@ typedef struct kvf__report {
 } kvf__report;
 
 /* Puts a line of another rank, with its name, in place of this one's. */
-kvf_status kvf__ranks_fail(kvf__trainer *trainer, int rank, kvf_status status, const char *line);
+kvf_status kvf__ranks_fail(const kvf__run *run, int rank, kvf_status status, const char *line);
 
 #endif

@@ -8,6 +8,7 @@
  * cannot drift apart. Every label counts by the number of labels of the whole step. The gradient of
  * a layer's prefix is on its way while the layer below is computed. */
 #include "ranks_int.h"
+#include "tuned.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,15 +23,16 @@ static int largest_first(const void *a, const void *b)
 }
 
 /* Units (rows, or whole groups) of a step, and how many there are. */
-static int64_t list_units(kvf__trainer *t, const int64_t *examples, int64_t n)
+static int64_t list_units(kvf__ranks *ranks, const kvf__dataset *set, const int64_t *examples,
+                          int64_t n)
 {
     int64_t units = 0;
     for (int64_t first = 0, rows; first < n; first += rows, units++) {
-        kvf__unit *u = &t->ranks->units[units];
+        kvf__unit *u = &ranks->units[units];
         *u = (kvf__unit){.index = units};
-        rows = kvf__whole_groups(&t->rows.now->data, examples + first, n - first, 1);
+        rows = kvf__whole_groups(set, examples + first, n - first, 1);
         for (int64_t i = 0; i < rows; i++)
-            u->tokens += kvf__example_length(&t->rows.now->data, examples[first + i]);
+            u->tokens += kvf__example_length(set, examples[first + i]);
     }
     return units;
 }
@@ -49,14 +51,14 @@ static void divide(kvf__ranks *ranks, int64_t units)
     }
 }
 
-void kvf__ranks_rows(kvf__trainer *t, const int64_t **examples, int64_t *n)
+void kvf__ranks_rows(kvf__ranks *ranks, const kvf__dataset *set, const int64_t **examples,
+                     int64_t *n)
 {
-    kvf__ranks *ranks = t->ranks;
     if (!ranks) return;
     int64_t own = 0, unit = 0;
-    divide(ranks, list_units(t, *examples, *n));
+    divide(ranks, list_units(ranks, set, *examples, *n));
     for (int64_t first = 0, rows; first < *n; first += rows, unit++) {
-        rows = kvf__whole_groups(&t->rows.now->data, *examples + first, *n - first, 1);
+        rows = kvf__whole_groups(set, *examples + first, *n - first, 1);
         for (int64_t i = 0; i < rows && ranks->owner[unit] == ranks->rank; i++)
             ranks->rows[own++] = (*examples)[first + i];
     }
@@ -64,91 +66,96 @@ void kvf__ranks_rows(kvf__trainer *t, const int64_t **examples, int64_t *n)
     *n = own;
 }
 
-kvf_status kvf__ranks_prepare(kvf__trainer *t)
+static int64_t last_layer(const kvf__ranks *ranks)
 {
-    kvf__ranks *ranks = t->ranks;
+    return ranks->gradient ? ranks->gradient->L - 1 : -1;
+}
+
+kvf_status kvf__ranks_prepare(kvf_ctx *ctx, kvf__ranks *ranks, int64_t rows,
+                              const kvf__prefix *gradient)
+{
     if (!ranks || ranks->rows) return KVF_OK;
     size_t size = (size_t)ranks->size;
-    ranks->capacity = t->rows.total.rows;
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->rows, &ranks->rows));
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->units, &ranks->units));
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)ranks->capacity, sizeof *ranks->owner, &ranks->owner));
-    KVF_TRY(kvf__alloc_array(t->ctx, size, sizeof *ranks->load, &ranks->load));
-    KVF_TRY(kvf__alloc_array(t->ctx, size, sizeof *ranks->reports, &ranks->reports));
-    ranks->next_layer = t->tuned.gradient.prefix ? t->tuned.gradient.prefix->L - 1 : -1;
+    ranks->capacity = rows;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)ranks->capacity, sizeof *ranks->rows, &ranks->rows));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)ranks->capacity, sizeof *ranks->units, &ranks->units));
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)ranks->capacity, sizeof *ranks->owner, &ranks->owner));
+    KVF_TRY(kvf__alloc_array(ctx, size, sizeof *ranks->load, &ranks->load));
+    KVF_TRY(kvf__alloc_array(ctx, size, sizeof *ranks->reports, &ranks->reports));
+    ranks->gradient = gradient;
+    ranks->next_layer = last_layer(ranks);
     ranks->waited = ranks->dist->waited;
     return KVF_OK;
 }
 
-int64_t kvf__ranks_other_tokens(const kvf__trainer *t)
+int64_t kvf__ranks_other_tokens(const kvf__ranks *ranks)
 {
     int64_t tokens = 0;
-    for (int r = 0; t->ranks && r < t->ranks->size; r++)
-        tokens += r == t->ranks->rank ? 0 : t->ranks->load[r];
+    for (int r = 0; ranks && r < ranks->size; r++)
+        tokens += r == ranks->rank ? 0 : ranks->load[r];
     return tokens;
 }
 
 /* ---- the port's value ------------------------------------------------------------------------ */
 
 /* Parameters that the ranks have in common: all but the encoder's and the prefix's. */
-static kvf__params common_params(const kvf__trainer *t)
+static kvf__params common_params(const kvf__tuned *tuned)
 {
-    size_t first = t->tuned.log_weight.n +
-                   (t->tuned.encoder ? kvf__encoder_params(t->tuned.encoder)->n : 0);
-    return (kvf__params){.n = t->tuned.params.n - first, .item = t->tuned.params.item + first};
+    size_t first = tuned->log_weight.n +
+                   (tuned->encoder ? kvf__encoder_params(tuned->encoder)->n : 0);
+    return (kvf__params){.n = tuned->params.n - first, .item = tuned->params.item + first};
 }
 
-static kvf_status share_value(kvf__trainer *t)
+static kvf_status share_value(kvf__run *run, const kvf__tuned *tuned)
 {
-    kvf__dist *dist = t->ranks->dist;
-    const kvf__emitted *e = &t->tuned.emitted;
-    const kvf__params common = common_params(t);
+    kvf__dist *dist = run->ranks->dist;
+    const kvf__emitted *e = &tuned->emitted;
+    const kvf__params common = common_params(tuned);
     if (e->prefix)
-        KVF_TRY(kvf__dist_broadcast(t->ctx, dist, e->prefix->kv,
+        KVF_TRY(kvf__dist_broadcast(run->ctx, dist, e->prefix->kv,
                                     kvf__prefix_count(e->prefix) * sizeof(float)));
     if (e->prefix && e->prefix->log_weight)
-        KVF_TRY(kvf__dist_broadcast(t->ctx, dist, e->prefix->log_weight,
+        KVF_TRY(kvf__dist_broadcast(run->ctx, dist, e->prefix->log_weight,
                                     kvf__prefix_weights(e->prefix) * sizeof(float)));
     if (e->vectors)
-        KVF_TRY(kvf__dist_broadcast(t->ctx, dist, e->vectors->x,
+        KVF_TRY(kvf__dist_broadcast(run->ctx, dist, e->vectors->x,
                                     (size_t)(e->vectors->P * e->vectors->C) * sizeof(float)));
     for (size_t i = 0; i < common.n; i++)
-        KVF_TRY(kvf__dist_broadcast(t->ctx, dist, common.item[i].value,
+        KVF_TRY(kvf__dist_broadcast(run->ctx, dist, common.item[i].value,
                                     (size_t)common.item[i].n * sizeof(float)));
     return KVF_OK;
 }
 
-kvf_status kvf__ranks_order(kvf__trainer *t, kvf__order_kind kind)
+static kvf_status send_order(kvf__run *run, const kvf__tuned *tuned, kvf__order_kind kind)
 {
     kvf__order order = {.kind = kind};
-    KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &order, sizeof order));
-    return share_value(t);
+    KVF_TRY(kvf__dist_broadcast(run->ctx, run->ranks->dist, &order, sizeof order));
+    return share_value(run, tuned);
 }
 
-kvf_status kvf__ranks_send(kvf__trainer *t)
+kvf_status kvf__ranks_send(kvf__run *run, const kvf__tuned *tuned)
 {
-    if (!t->ranks || kvf__ranks_follows(t)) return KVF_OK;
-    return kvf__ranks_order(t, KVF__ORDER_STEP);
+    if (!run->ranks || kvf__ranks_follows(run->ranks)) return KVF_OK;
+    return send_order(run, tuned, KVF__ORDER_STEP);
 }
 
-kvf_status kvf__ranks_refresh(kvf__trainer *t)
+kvf_status kvf__ranks_refresh(kvf__run *run, const kvf__tuned *tuned)
 {
-    if (!kvf__ranks_follows(t) || !t->tuned.base) return KVF_OK;
-    return kvf__model_refresh(t->ctx, t->base->model);
+    if (!kvf__ranks_follows(run->ranks) || !tuned->base) return KVF_OK;
+    return kvf__model_refresh(run->ctx, run->base->model);
 }
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
 
 /* Layers of the prefix's gradient down to l are whole. */
-static void sum_layers(kvf__trainer *t, int64_t l)
+static void sum_layers(kvf__ranks *ranks, int64_t l)
 {
-    const kvf__prefix *d = t->tuned.gradient.prefix;
-    for (; t->ranks->next_layer >= l; t->ranks->next_layer--) {
-        const kvf__prefix_layer at = kvf__prefix_at(d, t->ranks->next_layer);
-        if (d->layer_mask[t->ranks->next_layer])
-            kvf__dist_sum_begin(t->ranks->dist, at.k, 2 * at.n);
+    for (; ranks->next_layer >= l; ranks->next_layer--) {
+        const kvf__prefix_layer at = kvf__prefix_at(ranks->gradient, ranks->next_layer);
+        if (ranks->gradient->layer_mask[ranks->next_layer])
+            kvf__dist_sum_begin(ranks->dist, at.k, 2 * at.n);
     }
-    kvf__dist_sum_push(t->ranks->dist);
+    kvf__dist_sum_push(ranks->dist);
 }
 
 static void on_layer(void *user, int64_t l)
@@ -156,81 +163,88 @@ static void on_layer(void *user, int64_t l)
     sum_layers(user, l);
 }
 
-void kvf__ranks_watch(kvf__trainer *t, bool last, kvf__grads *grads)
+void kvf__ranks_watch(kvf__ranks *ranks, bool last, kvf__grads *grads)
 {
-    if (!t->ranks || !last) return;
+    if (!ranks || !last) return;
     grads->layer_done = on_layer;
-    grads->user = t;
+    grads->user = ranks;
 }
 
-static kvf_status sum_gradients(kvf__trainer *t)
+static kvf_status sum_gradients(kvf__run *run, const kvf__tuned *tuned)
 {
-    kvf__dist *dist = t->ranks->dist;
-    const kvf__vectors *v = t->tuned.gradient.vectors;
-    const kvf__params common = common_params(t);
-    if (t->tuned.gradient.prefix) sum_layers(t, 0);
-    if (kvf__log_weight_trained(t))
-        kvf__dist_sum_begin(dist, t->tuned.dprefix.log_weight,
-                            (int64_t)kvf__prefix_weights(&t->tuned.dprefix));
+    kvf__dist *dist = run->ranks->dist;
+    const kvf__vectors *v = tuned->gradient.vectors;
+    const kvf__params common = common_params(tuned);
+    if (run->ranks->gradient) sum_layers(run->ranks, 0);
+    if (kvf__log_weight_trained(tuned))
+        kvf__dist_sum_begin(dist, tuned->dprefix.log_weight,
+                            (int64_t)kvf__prefix_weights(&tuned->dprefix));
     if (v) kvf__dist_sum_begin(dist, v->x, v->P * v->C);
     for (size_t i = 0; i < common.n; i++)
         kvf__dist_sum_begin(dist, common.item[i].grad, common.item[i].n);
-    kvf_status st = kvf__dist_sum_end(t->ctx, dist);
-    t->ranks->next_layer = t->tuned.gradient.prefix ? t->tuned.gradient.prefix->L - 1 : -1;
+    kvf_status st = kvf__dist_sum_end(run->ctx, dist);
+    run->ranks->next_layer = last_layer(run->ranks);
     return st;
 }
 
 /* The step as a whole, on the first rank: *st, the loss, tokens, and whether a signal came. */
-static void merge_reports(kvf__trainer *t, kvf__step_rows *rows, kvf_status *st)
+static void merge_reports(kvf__run *run, kvf__step_rows *rows, kvf_status *st)
 {
-    for (int r = 1; r < t->ranks->size; r++) {
-        const kvf__report *report = &t->ranks->reports[r];
+    for (int r = 1; r < run->ranks->size; r++) {
+        const kvf__report *report = &run->ranks->reports[r];
         rows->loss_sum += report->loss_sum;
-        t->progress.computed_tokens += report->computed_tokens;
-        if (!t->ranks->signal) t->ranks->signal = report->signal;
+        run->progress.computed_tokens += report->computed_tokens;
+        if (!run->ranks->signal) run->ranks->signal = report->signal;
         if (!*st && report->status)
-            *st = kvf__ranks_fail(t, r, (kvf_status)report->status, report->line);
+            *st = kvf__ranks_fail(run, r, (kvf_status)report->status, report->line);
     }
 }
 
-kvf_status kvf__ranks_sum(kvf__trainer *t, kvf__step_rows *rows, kvf_status st)
+kvf_status kvf__ranks_sum(kvf__run *run, const kvf__tuned *tuned, kvf__step_rows *rows,
+                          kvf_status st)
 {
-    if (!t->ranks) return st;
+    if (!run->ranks) return st;
     kvf__report mine = {.status = (int32_t)st,
-                        .signal = kvf__ctx_stop(t->ctx),
+                        .signal = kvf__ctx_stop(run->ctx),
                         .loss_sum = rows->loss_sum,
-                        .computed_tokens = t->progress.computed_tokens - t->ranks->computed};
-    if (st) snprintf(mine.line, sizeof mine.line, "%s", kvf_ctx_error(t->ctx));
-    KVF_TRY(sum_gradients(t));
-    KVF_TRY(kvf__dist_gather(t->ctx, t->ranks->dist, &mine, sizeof mine, t->ranks->reports));
-    if (!t->ranks->rank) merge_reports(t, rows, &st);
-    t->ranks->computed = t->progress.computed_tokens;
-    return t->ranks->rank ? KVF_OK : st; /* what went wrong is rank 0's to judge */
+                        .computed_tokens = run->progress.computed_tokens - run->ranks->computed};
+    if (st) snprintf(mine.line, sizeof mine.line, "%s", kvf_ctx_error(run->ctx));
+    KVF_TRY(sum_gradients(run, tuned));
+    KVF_TRY(kvf__dist_gather(run->ctx, run->ranks->dist, &mine, sizeof mine, run->ranks->reports));
+    if (!run->ranks->rank) merge_reports(run, rows, &st);
+    run->ranks->computed = run->progress.computed_tokens;
+    return run->ranks->rank ? KVF_OK : st; /* what went wrong is rank 0's to judge */
+}
+
+/* ---- validation and the retention set -------------------------------------------------------- */
+
+kvf_status kvf__ranks_divide(kvf__run *run, const kvf__train_rows *rows, kvf__evaluator *retention)
+{
+    if (!run->ranks || run->ranks->size < 2) return KVF_OK;
+    kvf__dist *dist = run->ranks->dist;
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->task[i].evaluator)
+            KVF_TRY(kvf__evaluator_divide(run->ctx, rows->task[i].evaluator, dist));
+    if (retention) KVF_TRY(kvf__evaluator_divide(run->ctx, retention, dist));
+    run->ranks->divided = true;
+    return KVF_OK;
+}
+
+kvf_status kvf__ranks_measure(kvf__run *run, const kvf__tuned *tuned, kvf__order_kind what)
+{
+    const bool orders = run->ranks && run->ranks->divided && !run->ranks->rank;
+    return orders ? send_order(run, tuned, what) : KVF_OK;
 }
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-static kvf_status end_as_ordered(kvf__trainer *t, const kvf__order *order)
-{
-    t->ranks->signal = order->signal;
-    if (!order->status) return KVF_OK;
-    return kvf__fail(t->ctx, (kvf_status)order->status, "rank 0 ended the run");
-}
-
-static kvf_status help(kvf__trainer *t, kvf__order_kind kind)
-{
-    KVF_TRY(share_value(t));
-    if (kind == KVF__ORDER_STEP) return kvf__trainer_step(t);
-    KVF_TRY(kvf__ranks_refresh(t));
-    return kind == KVF__ORDER_RETENTION ? kvf__retention_run(t) : kvf__tasks_validate(t);
-}
-
-kvf_status kvf__ranks_follow(kvf__trainer *t)
+kvf_status kvf__ranks_next(kvf__run *run, const kvf__tuned *tuned, kvf__order_kind *kind)
 {
     kvf__order order;
-    for (;;) {
-        KVF_TRY(kvf__dist_broadcast(t->ctx, t->ranks->dist, &order, sizeof order));
-        if (order.kind == KVF__ORDER_END) return end_as_ordered(t, &order);
-        KVF_TRY(help(t, (kvf__order_kind)order.kind));
-    }
+    KVF_TRY(kvf__dist_broadcast(run->ctx, run->ranks->dist, &order, sizeof order));
+    *kind = (kvf__order_kind)order.kind;
+    if (*kind != KVF__ORDER_END) return share_value(run, tuned);
+    run->ranks->signal = order.signal;
+    if (!order.status) return KVF_OK;
+    return kvf__fail(run->ctx, (kvf_status)order.status, "rank 0 ended the run");
 }

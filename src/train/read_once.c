@@ -2,7 +2,7 @@
  * by which it is read and rendered, which make up a key; on --max-length only where it cut or
  * left out something, or where the task cuts texts by it (qa's windows). */
 #include "hash.h"
-#include "trainer.h"
+#include "train_rows.h"
 
 #include <string.h>
 
@@ -37,17 +37,16 @@ static void add_text(kvf__hash *hash, const char *text)
 }
 
 /* All that decides the rows, except the base and --max-length. */
-static kvf_status make_key(const kvf__trainer *t, const char *path, const kvf__dataset_options *how,
-                           char key[33])
+static kvf_status make_key(kvf_ctx *ctx, const kvf_train_options *o, const char *path,
+                           const kvf__dataset_options *how, char key[33])
 {
-    const kvf_train_options *o = &t->options;
     const kvf__row_template *pattern = how->render.pattern;
     const int64_t numbers[] = {how->overlong,   how->no_header,           how->task,
                                how->causal,     how->regression,          how->doc_stride,
                                how->vocab,      pattern ? pattern->P : 0, how->limit,
                                how->split_text, how->most_grouped};
     kvf__hash *hash = NULL;
-    KVF_TRY(kvf__hash_create(t->ctx, &hash));
+    KVF_TRY(kvf__hash_create(ctx, &hash));
     add_text(hash, path);
     add_text(hash, how->format);
     add_text(hash, how->columns);
@@ -95,18 +94,17 @@ static kvf_status keep(kvf_ctx *ctx, kvf__reads *reads, const known_set *made, k
     return KVF_OK;
 }
 
-kvf_status kvf__reads_load(kvf__trainer *t, const char *path, const kvf__dataset_options *options,
-                           kvf__dataset *out)
+kvf_status kvf__reads_load(kvf_ctx *ctx, kvf__reads *reads, const kvf_train_options *run,
+                           const char *path, const kvf__dataset_options *options, kvf__dataset *out)
 {
-    kvf__reads *reads = t->rows.reads;
     known_set made = {.max_length = options->max_length};
-    KVF_TRY(make_key(t, path, options, made.key));
+    KVF_TRY(make_key(ctx, run, path, options, made.key));
     for (size_t i = 0; i < reads->n; i++)
         if (fits(&reads->item[i], made.key, options->max_length))
-            return kvf__dataset_share(t->ctx, &reads->item[i].set, out);
-    KVF_TRY(kvf__dataset_load(t->ctx, path, options, &made.set));
+            return kvf__dataset_share(ctx, &reads->item[i].set, out);
+    KVF_TRY(kvf__dataset_load(ctx, path, options, &made.set));
     made.longest = longest_of(&made.set, options);
-    kvf_status st = keep(t->ctx, reads, &made, out);
+    kvf_status st = keep(ctx, reads, &made, out);
     if (st) kvf__dataset_done(&made.set);
     return st;
 }

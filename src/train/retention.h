@@ -3,10 +3,8 @@
 #ifndef KVF_RETENTION_H
 #define KVF_RETENTION_H
 
-#include "options.h"
 #include "teacher.h"
-
-struct kvf__trainer;
+#include "tuned.h"
 
 typedef struct kvf__retention {
     kvf__dataset set;
@@ -18,28 +16,31 @@ typedef struct kvf__retention {
     kvf__sampler sampler;
     kvf__batcher batcher;
     kvf__pass *pass;
-    double kl; /* of the last step's rows, mean over their labels */
 } kvf__retention;
 
-/* The set's rows; the base's losses and targets, once steps are known. */
-kvf_status kvf__retention_open(struct kvf__trainer *trainer);
-kvf_status kvf__retention_prepare(struct kvf__trainer *trainer);
+/* The set's rows, *out NULL without --retain; the base's losses and targets, once steps are known.
+ */
+kvf_status kvf__retention_open(kvf__run *run, const kvf__render *render, kvf__retention **out);
+kvf_status kvf__retention_prepare(kvf__run *run, kvf__retention *retention, kvf__tuned *tuned,
+                                  const kvf__train_rows *rows);
 void kvf__retention_free(kvf__retention *retention);
 /* The loss under the prefix now; the same of what is emitted already. */
-kvf_status kvf__retention_measure(struct kvf__trainer *trainer);
-kvf_status kvf__retention_run(struct kvf__trainer *trainer);
-kvf__evaluator *kvf__retention_evaluator(struct kvf__trainer *trainer); /* NULL: none */
-void kvf__retention_lineage(const struct kvf__trainer *trainer, kvf_json *lineage);
-void kvf__retention_result(const struct kvf__trainer *trainer, kvf_train_result *result);
-const char *kvf__retention_hash(const struct kvf__trainer *trainer); /* "": none */
+kvf_status kvf__retention_measure(kvf__run *run, kvf__retention *retention, kvf__tuned *tuned,
+                                  const kvf__train_rows *rows);
+kvf_status kvf__retention_run(const kvf__run *run, kvf__retention *retention,
+                              const kvf__tuned *tuned, const kvf__train_rows *rows);
+void kvf__retention_lineage(const kvf__retention *retention, kvf_json *lineage);
+void kvf__retention_result(const kvf__retention *retention, kvf_train_result *result);
+const char *kvf__retention_hash(const kvf__retention *retention); /* "": none */
 
 /* Memory, primitives and the targets. */
-kvf_status kvf__base_kl_prepare(struct kvf__trainer *trainer);
+kvf_status kvf__base_kl_prepare(const kvf__run *run, kvf__retention *retention);
 void kvf__base_kl_done(kvf__retention *retention);
 /* What --kl-to-base adds to a step's gradient; a step that failed (st, which is returned) takes its
- * rows all the same. */
-kvf_status kvf__base_kl_step(struct kvf__trainer *trainer, kvf_status st);
-void kvf__base_kl_seek_step(struct kvf__trainer *trainer);    /* to the step that comes next */
-double kvf__base_kl_mean(const struct kvf__trainer *trainer); /* of the last step; NaN: none */
+ * rows all the same. *kl: mean over their labels, NaN where the step failed. */
+kvf_status kvf__base_kl_step(const kvf__run *run, kvf__retention *retention,
+                             const kvf__tuned *tuned, kvf_status st, double *kl);
+/* To the step that comes next. */
+void kvf__base_kl_seek_step(const kvf__run *run, kvf__retention *retention);
 
 #endif

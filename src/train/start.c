@@ -5,19 +5,30 @@
 
 #include <string.h>
 
+/* One --init. A start has `target` or `begin`. */
+typedef struct kvf__start {
+    const char *name;
+    bool words; /* begins from words, which a method may take as inputs of its layers */
+    /* What the run lacks for it, "a causal base"; NULL: nothing. No function: every run has it. */
+    const char *(*lacks)(const kvf__run *run);
+    kvf__start_target *target;
+    /* Sets the encoder's parameters, random so far. */
+    kvf_status (*begin)(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows);
+} kvf__start;
+
 /* ---- what a run lacks for a start ------------------------------------------------------------ */
 
-static bool reaches_prefix(const kvf__trainer *t)
+static bool reaches_prefix(const kvf__run *run)
 {
-    return t->tuned.method->port == KVF__PORT_KV && kvf__encoder_reaches(t->options.method);
+    return run->method->port == KVF__PORT_KV && kvf__encoder_reaches(run->options.method);
 }
 
 /* Matching solves for keys and values with queries of a language model's rows. */
-static const char *match_lacks(const kvf__trainer *t)
+static const char *match_lacks(const kvf__run *run)
 {
-    const kvf_train_options *o = &t->options;
-    const kvf__desc *desc = kvf__model_desc(t->base->model);
-    if (!reaches_prefix(t)) return "method mlp or direct";
+    const kvf_train_options *o = &run->options;
+    const kvf__desc *desc = kvf__model_desc(run->base->model);
+    if (!reaches_prefix(run)) return "method mlp or direct";
     if (o->named_data.n || strcmp(o->task, "lm")) return "one task, lm";
     if (!desc->block.causal || desc->encoder) return "a causal base";
     if (desc->by_layer.shape) return "layers that do not differ";
@@ -25,12 +36,12 @@ static const char *match_lacks(const kvf__trainer *t)
 }
 
 /* Centroids do the same with queries of any rows. */
-static const char *centroids_lack(const kvf__trainer *t)
+static const char *centroids_lack(const kvf__run *run)
 {
-    const kvf_train_options *o = &t->options;
-    const kvf__desc *desc = kvf__model_desc(t->base->model);
+    const kvf_train_options *o = &run->options;
+    const kvf__desc *desc = kvf__model_desc(run->base->model);
     const kvf__position_kind kind = desc->position.kind;
-    if (!reaches_prefix(t)) return "method mlp or direct";
+    if (!reaches_prefix(run)) return "method mlp or direct";
     if (o->named_data.n) return "one task";
     if (desc->encoder || kind == KVF__POS_RELATIVE || kind == KVF__POS_BIAS)
         return "attention without relative positions";
@@ -40,36 +51,40 @@ static const char *centroids_lack(const kvf__trainer *t)
 
 /* ---- the starts ------------------------------------------------------------------------------ */
 
-static kvf_status stay_random(kvf__trainer *t)
+static kvf_status stay_random(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows)
 {
-    (void)t;
+    (void)run, (void)tuned, (void)rows;
     return KVF_OK;
 }
 
-static kvf_status begin_at_zero(kvf__trainer *t)
+static kvf_status begin_at_zero(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows)
 {
-    return kvf__encoder_init_zero(t->ctx, t->tuned.encoder);
+    (void)rows;
+    return kvf__encoder_init_zero(run->ctx, tuned->encoder);
 }
 
-static kvf_status begin_at_kv(kvf__trainer *t)
+static kvf_status begin_at_kv(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows)
 {
-    return kvf__start_prefix(t, t->options.init_kv, false);
+    return kvf__start_prefix(run, tuned, rows, run->options.init_kv, false);
 }
 
 /* Rows may turn out too few to match: then init has become vocab (match_rows.c). */
-static kvf_status target_of_match(kvf__trainer *t, kvf__emitted target)
+static kvf_status target_of_match(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                                  kvf__emitted target)
 {
-    const kvf__feed *feed = t->rows.feed;
-    if (t->tuned.log_weight.n) KVF_TRY(kvf__prefix_weigh(t->ctx, target.prefix));
-    KVF_TRY(feed && feed->start ? feed->start(feed->user, t, target.prefix)
-                                : kvf__match_rows(t, target.prefix));
-    if (strcmp(t->options.init, "match")) return kvf__start_words(t, target);
-    return kvf__log_weight_from(t, "--init match", target.prefix->log_weight);
+    const kvf__feed *feed = rows->feed;
+    if (tuned->log_weight.n) KVF_TRY(kvf__prefix_weigh(run->ctx, target.prefix));
+    KVF_TRY(feed && feed->start ? feed->start(feed->user, run, target.prefix)
+                                : kvf__match_rows(run, &rows->task->data, target.prefix));
+    if (strcmp(run->options.init, "match")) return kvf__start_words(run, tuned, rows, target);
+    return kvf__log_weight_from(run, tuned, "--init match", target.prefix->log_weight);
 }
 
-static kvf_status target_of_centroids(kvf__trainer *t, kvf__emitted target)
+static kvf_status target_of_centroids(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                                      kvf__emitted target)
 {
-    return kvf__centroids(t, target.prefix);
+    (void)tuned;
+    return kvf__centroids(run, &rows->task->data, target.prefix);
 }
 
 static const kvf__start STARTS[] = {
@@ -92,30 +107,30 @@ static const kvf__start *find(const char *name)
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-static const char *choose(const kvf__trainer *t)
+static const char *choose(const kvf__run *run, bool fed)
 {
-    const kvf_train_options *o = &t->options;
-    const bool elsewhere = o->init_from || o->init_encoder || o->log_weight || t->rows.feed;
+    const kvf_train_options *o = &run->options;
+    const bool elsewhere = o->init_from || o->init_encoder || o->log_weight || fed;
     if (!kvf__method_has_length(o->method) || !kvf__encoder_reaches(o->method)) return "random";
-    if (t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->block.causal) {
+    if (run->method->port == KVF__PORT_KV && !kvf__model_desc(run->base->model)->block.causal) {
         const bool reached = strcmp(o->method, "mlp") || o->prefix_length <= o->encoder_hidden;
-        return elsewhere || o->lr_per_parameter || !reached || centroids_lack(t) ? "random"
-                                                                                 : "centroids";
+        return elsewhere || o->lr_per_parameter || !reached || centroids_lack(run) ? "random"
+                                                                                   : "centroids";
     }
-    return elsewhere || match_lacks(t) ? "vocab" : "match";
+    return elsewhere || match_lacks(run) ? "vocab" : "match";
 }
 
-kvf_status kvf__start_decide(kvf__trainer *t)
+kvf_status kvf__start_decide(kvf__run *run, bool fed)
 {
-    kvf_train_options *o = &t->options;
-    if (t->output.is_resumed) return KVF_OK;
-    if (!o->init || !kvf__method_has_length(o->method)) o->init = choose(t);
+    kvf_train_options *o = &run->options;
+    if (run->output.is_resumed) return KVF_OK;
+    if (!o->init || !kvf__method_has_length(o->method)) o->init = choose(run, fed);
     const kvf__start *start = find(o->init);
-    const char *lacks = start->lacks ? start->lacks(t) : NULL;
-    if (lacks) return kvf__fail(t->ctx, KVF_EUSAGE, "--init %s: want %s", start->name, lacks);
+    const char *lacks = start->lacks ? start->lacks(run) : NULL;
+    if (lacks) return kvf__fail(run->ctx, KVF_EUSAGE, "--init %s: want %s", start->name, lacks);
     const bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
     if (alone && KVF__GIVEN(o, init_ptuning_v2) && strcmp(o->init, "random"))
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+        return kvf__fail(run->ctx, KVF_EUSAGE,
                          "--init-scheme is for --init random: method %s has no other weights to "
                          "draw",
                          o->method);
@@ -124,61 +139,35 @@ kvf_status kvf__start_decide(kvf__trainer *t)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-kvf_status kvf__start_reach(kvf__trainer *t, kvf_prefix *file, const kvf__start *start,
-                            double *residual)
+static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows)
 {
-    kvf__prefix prefix = {0};
-    kvf__vectors vectors = {0};
-    kvf__emitted target = {0};
-    char words[32];
-    kvf_status st;
-    if (t->tuned.emitted.vectors) {
-        target.vectors = &vectors;
-        st = kvf__vectors_init(t->ctx, &vectors, t->tuned.vectors.P, t->tuned.vectors.C);
-    } else {
-        target.prefix = &prefix;
-        st = kvf__prefix_like(t->ctx, &prefix, &t->tuned.prefix);
-    }
-    if (!st)
-        st = file ? kvf__start_target_file(t, file->path, file, target) : start->target(t, target);
-    if (!st) st = kvf__encoder_init_target(t->ctx, t->tuned.encoder, target, residual);
-    snprintf(words, sizeof words, "--init %s", t->options.init);
-    if (!st)
-        st = kvf__encoder_check_fit(t->ctx, t->tuned.encoder, file ? file->path : words, *residual,
-                                    t->options.approximate);
-    kvf__prefix_done(&prefix);
-    kvf__vectors_done(&vectors);
-    return st;
-}
-
-static kvf_status start_encoder(kvf__trainer *t)
-{
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
     double residual = 0;
-    if (o->init_encoder) return kvf__start_safetensors(t, o->init_encoder);
-    kvf__encoder_init_random(t->tuned.encoder, o->init_ptuning_v2, o->seed);
-    if (o->init_from) return kvf__start_file(t, o->init_from);
+    if (o->init_encoder) return kvf__start_safetensors(run, tuned, o->init_encoder);
+    kvf__encoder_init_random(tuned->encoder, o->init_ptuning_v2, o->seed);
+    if (o->init_from) return kvf__start_file(run, tuned, rows, o->init_from);
     const kvf__start *start = find(o->init);
-    if (start->begin) return start->begin(t);
-    if (start->words && kvf__encoder_takes_words(o->method)) return kvf__start_inputs(t);
-    KVF_TRY(kvf__start_reach(t, NULL, start, &residual));
-    kvf__trainer_note(t, "start: %s, relative residual %.1e", o->init, residual);
+    if (start->begin) return start->begin(run, tuned, rows);
+    if (start->words && kvf__encoder_takes_words(o->method))
+        return kvf__start_inputs(run, tuned, rows);
+    KVF_TRY(kvf__start_reach(run, tuned, rows, NULL, start->target, &residual));
+    kvf__run_note(run, "start: %s, relative residual %.1e", o->init, residual);
     return KVF_OK;
 }
 
 /* A start that is not solved for cannot be approximate. */
-static kvf_status check_approximate(kvf__trainer *t)
+static kvf_status check_approximate(const kvf__run *run)
 {
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
     const bool free = !o->init_from && (!strcmp(o->init, "random") || !strcmp(o->init, "zero"));
     if (!o->approximate || !(o->init_encoder || free)) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "--approximate: --init%s%s has no target to come near",
+    return kvf__fail(run->ctx, KVF_EUSAGE, "--approximate: --init%s%s has no target to come near",
                      o->init_encoder ? "-encoder" : " ", o->init_encoder ? "" : o->init);
 }
 
-kvf_status kvf__trainer_start_values(kvf__trainer *t)
+kvf_status kvf__start_values(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows)
 {
-    KVF_TRY(check_approximate(t));
-    KVF_TRY(t->tuned.encoder ? start_encoder(t) : kvf__start_block(t));
-    return kvf__log_weight_start(t);
+    KVF_TRY(check_approximate(run));
+    KVF_TRY(tuned->encoder ? start_encoder(run, tuned, rows) : kvf__start_block(run, rows));
+    return kvf__log_weight_start(run, tuned, rows->task);
 }

@@ -1,37 +1,41 @@
-/* Starting values of the encoder (start.c). Inside this folder. */
+/* Starting values of the encoder, one row for each --init (start.c). */
 #ifndef KVF_START_H
 #define KVF_START_H
 
-#include "trainer.h"
+#include "tuned.h"
 
-/* One --init. A start has `target` or `begin`. */
-typedef struct kvf__start {
-    const char *name;
-    bool words; /* begins from words, which a method may take as inputs of its layers */
-    /* What the run lacks for it, "a causal base"; NULL: nothing. No function: every run has it. */
-    const char *(*lacks)(const kvf__trainer *t);
-    /* Fills what the encoder is to emit, zeros so far. */
-    kvf_status (*target)(kvf__trainer *t, kvf__emitted target);
-    /* Sets the encoder's parameters, random so far. */
-    kvf_status (*begin)(kvf__trainer *t);
-} kvf__start;
+/* start.c: chooses --init where it is not given, and checks it; sets the starting values. fed:
+ * rows come from a feed. */
+kvf_status kvf__start_decide(kvf__run *run, bool fed);
+kvf_status kvf__start_values(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows);
 
-/* Solves for the encoder that emits the start's target, or the content of the file where one is
- * given. *residual: relative distance that is left. EUSAGE: it is too large. */
-kvf_status kvf__start_reach(kvf__trainer *t, kvf_prefix *file, const kvf__start *start,
-                            double *residual);
+/* start_file.c: fills what the encoder is to emit, zeros so far. */
+typedef kvf_status kvf__start_target(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                                     kvf__emitted target);
+/* Solves for the encoder that emits the target, or the content of the file where one is given.
+ * *residual: relative distance that is left. EUSAGE: it is too large. */
+kvf_status kvf__start_reach(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                            kvf_prefix *file, kvf__start_target *target, double *residual);
 
 /* start_words.c: the target of `text` and `vocab`; the words as inputs of the method's layers. */
-kvf_status kvf__start_words(kvf__trainer *t, kvf__emitted target);
-kvf_status kvf__start_inputs(kvf__trainer *t);
+kvf__start_target kvf__start_words;
+kvf_status kvf__start_inputs(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows);
 
-/* start_file.c: the target that a prefix file is; --init-kv (no head) and --init-from of a prefix;
- * --init-from of any file; --init-encoder; the values of port block. */
-kvf_status kvf__start_target_file(kvf__trainer *t, const char *path, kvf_prefix *file,
-                                  kvf__emitted target);
-kvf_status kvf__start_prefix(kvf__trainer *t, const char *path, bool with_head);
-kvf_status kvf__start_file(kvf__trainer *t, const char *path);
-kvf_status kvf__start_safetensors(kvf__trainer *t, const char *path);
-kvf_status kvf__start_block(kvf__trainer *t);
+/* match_rows.c: --init match without a feed that has a start of its own: *target, zeros so far,
+ * becomes what rows of the data are as a context. They have too few tokens: EUSAGE, or options.init
+ * becomes vocab where it was left open, and *target is as it was. */
+kvf_status kvf__match_rows(kvf__run *run, const kvf__dataset *data, kvf__prefix *target);
+/* centroids.c: --init centroids: *target becomes a prefix whose keys lie at centroids of what rows
+ * of the data ask, for text behind it at the run's positions. */
+kvf_status kvf__centroids(kvf__run *run, const kvf__dataset *data, kvf__prefix *target);
+
+/* start_file.c: --init-kv (no head) and --init-from of a prefix; --init-from of any file;
+ * --init-encoder; the values of port block. */
+kvf_status kvf__start_prefix(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                             const char *path, bool with_head);
+kvf_status kvf__start_file(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                           const char *path);
+kvf_status kvf__start_safetensors(kvf__run *run, kvf__tuned *tuned, const char *path);
+kvf_status kvf__start_block(kvf__run *run, kvf__train_rows *rows);
 
 #endif

@@ -7,37 +7,37 @@
 #include <string.h>
 
 /* Keys of a prefix before rows are stored rotated, those of one inside rows are not. */
-static kvf_status same_placement(kvf__trainer *t, const char *path, const kvf__identity *from)
+static kvf_status same_placement(kvf__run *run, const char *path, const kvf__identity *from)
 {
-    if (from->position_start != t->id.position_start)
-        kvf__trainer_note(t,
-                          "%s: rows behind it started at position %lld, here they start at %lld "
-                          "(--position-start %lld leaves them there)",
-                          path, (long long)from->position_start, (long long)t->id.position_start,
-                          (long long)from->position_start);
-    if (from->relative_bias != t->id.relative_bias)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+    if (from->position_start != run->id.position_start)
+        kvf__run_note(run,
+                      "%s: rows behind it started at position %lld, here they start at %lld "
+                      "(--position-start %lld leaves them there)",
+                      path, (long long)from->position_start, (long long)run->id.position_start,
+                      (long long)from->position_start);
+    if (from->relative_bias != run->id.relative_bias)
+        return kvf__fail(run->ctx, KVF_EUSAGE,
                          "%s: its keys take %s relative bias, this run's %s (--places peft)", path,
                          from->relative_bias ? "the decoder's" : "no",
                          from->relative_bias ? "none" : "do");
-    if (from->infix == t->id.infix) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "%s: its prefix stands %s rows, this run's %s", path,
+    if (from->infix == run->id.infix) return KVF_OK;
+    return kvf__fail(run->ctx, KVF_EUSAGE, "%s: its prefix stands %s rows, this run's %s", path,
                      from->infix ? "inside" : "before", from->infix ? "before" : "inside");
 }
 
-static kvf_status copy_target(kvf__trainer *t, const char *path, const kvf_prefix *file,
+static kvf_status copy_target(const kvf__run *run, const char *path, const kvf_prefix *file,
                               kvf__emitted target)
 {
     bool vectors = file->file.vectors.P > 0;
     if (vectors != (target.vectors != NULL))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: holds %s, which method %s does not start from",
+        return kvf__fail(run->ctx, KVF_EUSAGE, "%s: holds %s, which method %s does not start from",
                          path, vectors ? "virtual tokens at the input" : "keys and values",
-                         t->options.method);
-    if (file->file.id.P != t->id.P)
-        return kvf__fail(t->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
-                         (long long)file->file.id.P, (long long)t->id.P);
+                         run->options.method);
+    if (file->file.id.P != run->id.P)
+        return kvf__fail(run->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
+                         (long long)file->file.id.P, (long long)run->id.P);
     if (vectors && file->file.vectors.C != target.vectors->C)
-        return kvf__fail(t->ctx, KVF_EMISMATCH,
+        return kvf__fail(run->ctx, KVF_EMISMATCH,
                          "%s: the virtual tokens are %lld wide, the base's embeddings %lld", path,
                          (long long)file->file.vectors.C, (long long)target.vectors->C);
     if (vectors)
@@ -50,17 +50,46 @@ static kvf_status copy_target(kvf__trainer *t, const char *path, const kvf_prefi
 }
 
 /* Its heads are another matter: which of them is taken, their labels decide. */
-kvf_status kvf__start_target_file(kvf__trainer *t, const char *path, kvf_prefix *file,
-                                  kvf__emitted target)
+static kvf_status target_of_file(kvf__run *run, kvf__tuned *tuned, const char *path,
+                                 kvf_prefix *file, kvf__emitted target)
 {
-    KVF_TRY(
-        kvf__identity_check(t->ctx, path, &file->file.id, t->base, t->options.allow_other_base));
+    KVF_TRY(kvf__identity_check(run->ctx, path, &file->file.id, run->base,
+                                run->options.allow_other_base));
     if (kvf_prefix_changes_base(file))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "%s: method %s changes the base, method %s leaves it",
-                         path, file->file.id.method, t->options.method);
-    KVF_TRY(same_placement(t, path, &file->file.id));
-    KVF_TRY(copy_target(t, path, file, target));
-    return kvf__log_weight_from(t, path, file->file.prefix.log_weight);
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "%s: method %s changes the base, method %s leaves it", path,
+                         file->file.id.method, run->options.method);
+    KVF_TRY(same_placement(run, path, &file->file.id));
+    KVF_TRY(copy_target(run, path, file, target));
+    return kvf__log_weight_from(run, tuned, path, file->file.prefix.log_weight);
+}
+
+kvf_status kvf__start_reach(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                            kvf_prefix *file, kvf__start_target *find, double *residual)
+{
+    kvf__prefix prefix = {0};
+    kvf__vectors vectors = {0};
+    kvf__emitted target = {0};
+    char words[32];
+    kvf_status st;
+    if (tuned->emitted.vectors) {
+        target.vectors = &vectors;
+        st = kvf__vectors_init(run->ctx, &vectors, tuned->vectors.P, tuned->vectors.C);
+    } else {
+        target.prefix = &prefix;
+        st = kvf__prefix_like(run->ctx, &prefix, &tuned->prefix);
+    }
+    if (!st)
+        st = file ? target_of_file(run, tuned, file->path, file, target)
+                  : find(run, tuned, rows, target);
+    if (!st) st = kvf__encoder_init_target(run->ctx, tuned->encoder, target, residual);
+    snprintf(words, sizeof words, "--init %s", run->options.init);
+    if (!st)
+        st = kvf__encoder_check_fit(run->ctx, tuned->encoder, file ? file->path : words, *residual,
+                                    run->options.approximate);
+    kvf__prefix_done(&prefix);
+    kvf__vectors_done(&vectors);
+    return st;
 }
 
 /* ---- the head of a file ---------------------------------------------------------------------- */
@@ -85,25 +114,25 @@ static const char *other_question(const kvf__train_task *task, const kvf__head_t
 
 /* Task lm has the base's head, or one of its own: a prefix that was trained with its own
  * head is of little use without it. */
-static kvf_status lm_head_from(kvf__trainer *t, const char *path, const char *what,
-                               const char *kind, const kvf__params *stored)
+static kvf_status lm_head_from(kvf__run *run, kvf__train_rows *rows, const char *path,
+                               const char *what, const char *kind, const kvf__params *stored)
 {
-    kvf__head *head = t->rows.task->head;
+    kvf__head *head = rows->task->head;
     bool own = stored->n && !strcmp(kind, kvf__task_name(KVF__TASK_LM));
     if (own && !head)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+        return kvf__fail(run->ctx, KVF_EUSAGE,
                          "%s: has a language-model head of its own: want --train-head too", path);
-    kvf__trainer_note(t, "start: %s, %s%s%s", path, what,
-                      own         ? " and head"
-                      : stored->n ? "; its head is left: another task"
-                                  : "",
-                      !own && head ? "; the head is the base's" : "");
-    return own ? kvf__head_load(t->ctx, kvf__head_params(head), path, stored) : KVF_OK;
+    kvf__run_note(run, "start: %s, %s%s%s", path, what,
+                  own         ? " and head"
+                  : stored->n ? "; its head is left: another task"
+                              : "",
+                  !own && head ? "; the head is the base's" : "");
+    return own ? kvf__head_load(run->ctx, kvf__head_params(head), path, stored) : KVF_OK;
 }
 
 /* The head of a task from a file with one or more, if one of them answers the same question of the
  * same labels: that of the same name, else the first. */
-static kvf_status task_head_from(kvf__trainer *t, const char *path, const char *what,
+static kvf_status task_head_from(kvf__run *run, const char *path, const char *what,
                                  const char *kind, const kvf__head_values *from,
                                  const kvf__train_task *task)
 {
@@ -122,55 +151,55 @@ static kvf_status task_head_from(kvf__trainer *t, const char *path, const char *
             found = &from->tasks[i];
     if (!why) found = &whole;
     if (!found) {
-        kvf__trainer_note(t, "start: %s, %s; the head%s%s is new: %s", path, what,
-                          name ? " of " : "", name ? name : "", why);
+        kvf__run_note(run, "start: %s, %s; the head%s%s is new: %s", path, what, name ? " of " : "",
+                      name ? name : "", why);
         return KVF_OK;
     }
-    kvf__trainer_note(t, "start: %s, %s and head%s%s", path, what, found->name ? " " : "",
-                      found->name ? found->name : "");
-    if (!found->name) return kvf__head_load(t->ctx, params, path, &from->params.params);
+    kvf__run_note(run, "start: %s, %s and head%s%s", path, what, found->name ? " " : "",
+                  found->name ? found->name : "");
+    if (!found->name) return kvf__head_load(run->ctx, params, path, &from->params.params);
     kvf__head_values one = {0};
-    KVF_TRY(kvf__head_values_pick(t->ctx, path, from, found->name, &kind, &one));
-    kvf_status st = kvf__head_load(t->ctx, params, path, &one.params.params);
+    KVF_TRY(kvf__head_values_pick(run->ctx, path, from, found->name, &kind, &one));
+    kvf_status st = kvf__head_load(run->ctx, params, path, &one.params.params);
     kvf__head_values_done(&one);
     return st;
 }
 
 /* The heads of a file whose other values were taken: `what` names those in the start line. */
-static kvf_status heads_from(kvf__trainer *t, const char *path, const char *what, const char *kind,
-                             const kvf__head_values *from)
+static kvf_status heads_from(kvf__run *run, kvf__train_rows *rows, const char *path,
+                             const char *what, const char *kind, const kvf__head_values *from)
 {
     const kvf__params *stored = &from->params.params;
     for (size_t i = 0; i < stored->n; i++)
         if (strstr(stored->item[i].name, "/" KVF__LOW_RANK_U))
-            return kvf__fail(t->ctx, KVF_EUSAGE,
+            return kvf__fail(run->ctx, KVF_EUSAGE,
                              "%s: each of its tasks has a prefix of its own (low-rank): start from "
                              "what merge --head NAME makes of it",
                              path);
     bool any = false;
-    for (size_t i = 0; i < t->rows.n; i++) {
-        if (kvf__head_is_lm(t->rows.task[i].head)) continue;
+    for (size_t i = 0; i < rows->n; i++) {
+        if (kvf__head_is_lm(rows->task[i].head)) continue;
         any = true;
-        KVF_TRY(task_head_from(t, path, what, kind, from, &t->rows.task[i]));
+        KVF_TRY(task_head_from(run, path, what, kind, from, &rows->task[i]));
     }
-    return any ? KVF_OK : lm_head_from(t, path, what, kind, stored);
+    return any ? KVF_OK : lm_head_from(run, rows, path, what, kind, stored);
 }
 
 /* ---- --init-from ----------------------------------------------------------------------------- */
 
 /* The weights of the base that a run trained along with its encoder. */
-static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__artifact *run,
-                                kvf__encoder *source, const char **what)
+static kvf_status base_from_run(const kvf__run *run, const kvf__tuned *tuned, const char *path,
+                                const kvf__artifact *saved, kvf__encoder *source, const char **what)
 {
-    const kvf__params *values = run->best.params.n ? &run->best.params : &run->values.params;
+    const kvf__params *values = saved->best.params.n ? &saved->best.params : &saved->values.params;
     kvf_prefix beside = {0};
-    kvf_status st = kvf__block_beside(t->ctx, run->options, values, kvf__encoder_params(source),
+    kvf_status st = kvf__block_beside(run->ctx, saved->options, values, kvf__encoder_params(source),
                                       &beside);
     if (!st && beside.file.values.params.n) {
         *what = "its encoder, its base";
-        st = t->tuned.base
-                 ? kvf__block_load(t->ctx, path, &beside.file.values.params, t->base->model)
-                 : kvf__fail(t->ctx, KVF_EUSAGE,
+        st = tuned->base
+                 ? kvf__block_load(run->ctx, path, &beside.file.values.params, run->base->model)
+                 : kvf__fail(run->ctx, KVF_EUSAGE,
                              "%s: trained the base's weights too: want --unfreeze base, or the "
                              "files that merge --out-base makes of it",
                              path);
@@ -179,102 +208,107 @@ static kvf_status base_from_run(kvf__trainer *t, const char *path, const kvf__ar
     return st;
 }
 
-static kvf_status weights_from_run(kvf__trainer *t, const char *path, const kvf__artifact *run)
+static kvf_status weights_from_run(const kvf__run *run, kvf__tuned *tuned, const char *path,
+                                   const kvf__artifact *saved)
 {
     const kvf__params *values = NULL;
     int64_t step;
-    KVF_TRY(kvf__run_pick_state(t->ctx, path, run, KVF_CHECKPOINT_DEFAULT, &values, &step));
+    KVF_TRY(kvf__run_pick_state(run->ctx, path, saved, KVF_CHECKPOINT_DEFAULT, &values, &step));
     const kvf__param *w = kvf__params_find(values, KVF__LOG_WEIGHT);
-    if (w && w->n != (int64_t)kvf__prefix_weights(&t->tuned.prefix))
-        return kvf__fail(t->ctx, KVF_ESHAPE, "%s: " KVF__LOG_WEIGHT " has %lld values, want %zu",
-                         path, (long long)w->n, kvf__prefix_weights(&t->tuned.prefix));
-    return w ? kvf__log_weight_from(t, path, w->value) : KVF_OK;
+    if (w && w->n != (int64_t)kvf__prefix_weights(&tuned->prefix))
+        return kvf__fail(run->ctx, KVF_ESHAPE, "%s: " KVF__LOG_WEIGHT " has %lld values, want %zu",
+                         path, (long long)w->n, kvf__prefix_weights(&tuned->prefix));
+    return w ? kvf__log_weight_from(run, tuned, path, w->value) : KVF_OK;
 }
 
 /* Of the same method: parameter by parameter. */
-static kvf_status values_from_run(kvf__trainer *t, const char *path, kvf__artifact *run)
+static kvf_status values_from_run(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                                  const char *path, kvf__artifact *saved)
 {
     kvf__encoder *source = NULL;
     const char *what = "its encoder";
     int64_t step = 0;
-    kvf_status st = kvf__identity_check(t->ctx, path, &run->id, t->base,
-                                        t->options.allow_other_base);
-    if (!st) st = same_placement(t, path, &run->id);
+    kvf_status st = kvf__identity_check(run->ctx, path, &saved->id, run->base,
+                                        run->options.allow_other_base);
+    if (!st) st = same_placement(run, path, &saved->id);
     if (!st)
-        st = kvf__encoder_from_run(t->ctx, path, run, t->base, KVF_CHECKPOINT_DEFAULT, &source,
-                                   &step);
-    if (!st) st = kvf__encoder_load(t->ctx, t->tuned.encoder, path, kvf__encoder_params(source));
-    if (!st) st = weights_from_run(t, path, run);
-    if (!st) st = base_from_run(t, path, run, source, &what);
+        st = kvf__encoder_from_run(run->ctx, path, saved, run->base, KVF_CHECKPOINT_DEFAULT,
+                                   &source, &step);
+    if (!st) st = kvf__encoder_load(run->ctx, tuned->encoder, path, kvf__encoder_params(source));
+    if (!st) st = weights_from_run(run, tuned, path, saved);
+    if (!st) st = base_from_run(run, tuned, path, saved, source, &what);
     kvf__encoder_free(source);
     if (st) return st;
-    kvf__head_values head = run->head; /* a view, of the state that was taken */
-    if (run->best_head.params.n) head.params = run->best_head;
-    return heads_from(t, path, what, run->id.task, &head);
+    kvf__head_values head = saved->head; /* a view, of the state that was taken */
+    if (saved->best_head.params.n) head.params = saved->best_head;
+    return heads_from(run, rows, path, what, saved->id.task, &head);
 }
 
-kvf_status kvf__start_safetensors(kvf__trainer *t, const char *path)
+kvf_status kvf__start_safetensors(kvf__run *run, kvf__tuned *tuned, const char *path)
 {
     kvf__weights weights = {0};
-    KVF_TRY(kvf__safetensors_open(t->ctx, path, &weights));
-    kvf_status st = kvf__encoder_read_table(t->ctx, t->tuned.encoder, path, &weights.table);
+    KVF_TRY(kvf__safetensors_open(run->ctx, path, &weights));
+    kvf_status st = kvf__encoder_read_table(run->ctx, tuned->encoder, path, &weights.table);
     kvf__weights_close(&weights);
     return st;
 }
 
 /* What a file conditions its base with is a target; with_head: --init-kv takes no more than that.
  */
-kvf_status kvf__start_prefix(kvf__trainer *t, const char *path, bool with_head)
+kvf_status kvf__start_prefix(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                             const char *path, bool with_head)
 {
     kvf_prefix *file = NULL;
     double residual = 0;
     char what[80];
-    KVF_TRY(kvf_prefix_open_on(t->ctx, path, t->base, KVF_CHECKPOINT_DEFAULT, &file));
-    kvf_status st = kvf__start_reach(t, file, NULL, &residual);
+    KVF_TRY(kvf_prefix_open_on(run->ctx, path, run->base, KVF_CHECKPOINT_DEFAULT, &file));
+    kvf_status st = kvf__start_reach(run, tuned, rows, file, NULL, &residual);
     snprintf(what, sizeof what, "its %s (relative residual %.1e)",
              file->file.vectors.P ? "virtual tokens" : "keys and values", residual);
     if (!st && with_head)
-        st = heads_from(t, path, what, file->file.id.task, &file->file.head);
+        st = heads_from(run, rows, path, what, file->file.id.task, &file->file.head);
     else if (!st)
-        kvf__trainer_note(t, "start: %s, %s%s", path, what,
-                          file->file.head.params.params.n
-                              ? "; its head is left, which --init-from would take"
-                              : "");
+        kvf__run_note(run, "start: %s, %s%s", path, what,
+                      file->file.head.params.params.n
+                          ? "; its head is left, which --init-from would take"
+                          : "");
     kvf_prefix_free(file);
     return st;
 }
 
-kvf_status kvf__start_file(kvf__trainer *t, const char *path)
+kvf_status kvf__start_file(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                           const char *path)
 {
     kvf__kind kind = KVF__KIND_ANY;
-    kvf__artifact run = {0};
-    KVF_TRY(kvf__kind_of(t->ctx, path, &kind));
-    if (kind != KVF__KIND_RUN) return kvf__start_prefix(t, path, true);
-    kvf_status st = kvf__artifact_read(t->ctx, path, kind, &run);
+    kvf__artifact saved = {0};
+    KVF_TRY(kvf__kind_of(run->ctx, path, &kind));
+    if (kind != KVF__KIND_RUN) return kvf__start_prefix(run, tuned, rows, path, true);
+    kvf_status st = kvf__artifact_read(run->ctx, path, kind, &saved);
     if (!st)
-        st = strcmp(run.id.method, t->options.method) ? kvf__start_prefix(t, path, true)
-                                                      : values_from_run(t, path, &run);
-    kvf__artifact_done(&run);
+        st = strcmp(saved.id.method, run->options.method)
+                 ? kvf__start_prefix(run, tuned, rows, path, true)
+                 : values_from_run(run, tuned, rows, path, &saved);
+    kvf__artifact_done(&saved);
     return st;
 }
 
 /* Port block starts from the base as it is; adapters at nothing. --init-from: from where others
  * came, in the same shape. Of a base file, which is the base then, no more than a head is left. */
-kvf_status kvf__start_block(kvf__trainer *t)
+kvf_status kvf__start_block(kvf__run *run, kvf__train_rows *rows)
 {
-    const char *path = t->options.init_from;
-    kvf__adapters *adapters = kvf__model_adapters(t->base->model);
+    const char *path = run->options.init_from;
+    kvf__adapters *adapters = kvf__model_adapters(run->base->model);
     kvf_prefix *file = NULL;
-    if (adapters) kvf__adapters_init(adapters, t->options.seed);
+    if (adapters) kvf__adapters_init(adapters, run->options.seed);
     if (!path) return KVF_OK;
-    KVF_TRY(kvf_prefix_open(t->ctx, path, KVF_CHECKPOINT_DEFAULT, &file));
-    kvf_status st = kvf__identity_check(t->ctx, path, &file->file.id, t->base,
-                                        t->options.allow_other_base);
+    KVF_TRY(kvf_prefix_open(run->ctx, path, KVF_CHECKPOINT_DEFAULT, &file));
+    kvf_status st = kvf__identity_check(run->ctx, path, &file->file.id, run->base,
+                                        run->options.allow_other_base);
     if (!st && (adapters || file->file.values.params.n || file->from_run || file->file.id.P))
-        st = kvf__block_load(t->ctx, path, &file->file.values.params, t->base->model);
+        st = kvf__block_load(run->ctx, path, &file->file.values.params, run->base->model);
     if (!st)
-        st = heads_from(t, path, adapters ? "its adapters" : "its weights", file->file.id.task,
-                        &file->file.head);
+        st = heads_from(run, rows, path, adapters ? "its adapters" : "its weights",
+                        file->file.id.task, &file->file.head);
     kvf_prefix_free(file);
     return st;
 }

@@ -7,36 +7,37 @@
 #define VOCAB_STREAM 0x766f6361 /* "voca": apart from the streams of random weights */
 
 /* True for keys and values of a base that puts tokens of its own around the words. */
-static bool reads_both_ways(const kvf__trainer *t)
+static bool reads_both_ways(const kvf__run *run)
 {
-    return t->tuned.method->port == KVF__PORT_KV && !kvf__model_desc(t->base->model)->block.causal;
+    return run->method->port == KVF__PORT_KV && !kvf__model_desc(run->base->model)->block.causal;
 }
 
-static kvf_status text_ids(kvf__trainer *t, int32_t *ids)
+static kvf_status text_ids(const kvf__run *run, const kvf__train_rows *rows, int32_t *ids)
 {
-    const char *text = t->options.init_text;
-    kvf__render plain = t->rows.renderer.render;
+    const char *text = run->options.init_text;
+    kvf__render plain = rows->renderer.render;
     plain.wrap_prompts = false;
     plain.pattern = NULL;
     kvf__ids found = {0};
     size_t bytes = strlen(text);
-    KVF_TRY(kvf__utf8_check(t->ctx, "--init-text", text, bytes, false));
-    kvf_status st = reads_both_ways(t)
-                        ? kvf__encode(t->ctx, t->base->tokenizer, text, bytes, false, &found)
-                        : kvf__render_prompt(t->ctx, &plain, text, bytes, &found);
-    if (!st && !found.n) st = kvf__fail(t->ctx, KVF_EUSAGE, "--init-text: the text has no tokens");
-    for (int64_t p = 0; !st && p < t->id.P; p++)
+    KVF_TRY(kvf__utf8_check(run->ctx, "--init-text", text, bytes, false));
+    kvf_status st = reads_both_ways(run)
+                        ? kvf__encode(run->ctx, run->base->tokenizer, text, bytes, false, &found)
+                        : kvf__render_prompt(run->ctx, &plain, text, bytes, &found);
+    if (!st && !found.n)
+        st = kvf__fail(run->ctx, KVF_EUSAGE, "--init-text: the text has no tokens");
+    for (int64_t p = 0; !st && p < run->id.P; p++)
         ids[p] = found.data[(size_t)p % found.n];
     kvf__ids_done(&found);
     return st;
 }
 
-static void vocab_ids(kvf__trainer *t, int32_t *ids)
+static void vocab_ids(const kvf__run *run, int32_t *ids)
 {
-    const kvf__tokenizer *tokenizer = t->base->tokenizer;
-    kvf__rng rng = kvf__rng_make(t->options.seed, (uint64_t)VOCAB_STREAM << 32);
+    const kvf__tokenizer *tokenizer = run->base->tokenizer;
+    kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)VOCAB_STREAM << 32);
     uint64_t V = (uint64_t)kvf__vocab_size(tokenizer);
-    for (int64_t p = 0; p < t->id.P; p++) {
+    for (int64_t p = 0; p < run->id.P; p++) {
         /* A vocabulary without ordinary tokens would never end the search: after many tries any id
          * will do. */
         int tries = 0;
@@ -47,15 +48,15 @@ static void vocab_ids(kvf__trainer *t, int32_t *ids)
 }
 
 /* Tokens of --init-text, repeated, or random words: *out [P], owned by the caller. */
-static kvf_status start_ids(kvf__trainer *t, int32_t **out)
+static kvf_status start_ids(const kvf__run *run, const kvf__train_rows *rows, int32_t **out)
 {
     int32_t *ids = NULL;
-    KVF_TRY(kvf__alloc_array(t->ctx, (size_t)t->id.P, sizeof *ids, &ids));
+    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)run->id.P, sizeof *ids, &ids));
     kvf_status st = KVF_OK;
-    if (!strcmp(t->options.init, "text"))
-        st = text_ids(t, ids);
+    if (!strcmp(run->options.init, "text"))
+        st = text_ids(run, rows, ids);
     else
-        vocab_ids(t, ids);
+        vocab_ids(run, ids);
     if (st)
         kvf__free(ids);
     else
@@ -63,46 +64,49 @@ static kvf_status start_ids(kvf__trainer *t, int32_t **out)
     return st;
 }
 
-kvf_status kvf__start_words(kvf__trainer *t, kvf__emitted target)
+kvf_status kvf__start_words(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
+                            kvf__emitted target)
 {
+    (void)tuned;
     int32_t *ids = NULL;
-    KVF_TRY(start_ids(t, &ids));
-    kvf_status st = target.prefix ? kvf__base_keys_values(t->ctx, t->base, ids, target.prefix, NULL)
-                                  : KVF_OK;
-    if (!st && t->id.pre_rope)
-        st = kvf__model_rotate_prefix(t->ctx, t->base->model, target.prefix, target.prefix, 0,
+    KVF_TRY(start_ids(run, rows, &ids));
+    kvf_status st = target.prefix
+                        ? kvf__base_keys_values(run->ctx, run->base, ids, target.prefix, NULL)
+                        : KVF_OK;
+    if (!st && run->id.pre_rope)
+        st = kvf__model_rotate_prefix(run->ctx, run->base->model, target.prefix, target.prefix, 0,
                                       true);
     if (!st && target.vectors)
-        kvf__model_embedding(t->base->model, ids, t->id.P, target.vectors->x);
+        kvf__model_embedding(run->base->model, ids, run->id.P, target.vectors->x);
     kvf__free(ids);
     return st;
 }
 
 /* For a method whose parameters are inputs of layers: what each layer reads of the words, where
  * nothing lies between that and its projections; else the words' embeddings. */
-kvf_status kvf__start_inputs(kvf__trainer *t)
+kvf_status kvf__start_inputs(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows)
 {
-    int64_t P = t->id.P, C = kvf__model_desc(t->base->model)->C, n = P * C;
-    bool layers = reads_both_ways(t);
+    int64_t P = run->id.P, C = kvf__model_desc(run->base->model)->C, n = P * C;
+    bool layers = reads_both_ways(run);
     int32_t *ids = NULL;
     float *words = NULL;
-    const kvf__kv_shape shape = kvf__identity_kv(&t->id);
+    const kvf__kv_shape shape = kvf__identity_kv(&run->id);
     kvf__prefix kv = {0};
     kvf_status st;
 
-    st = start_ids(t, &ids);
+    st = start_ids(run, rows, &ids);
     if (st) goto out;
-    st = kvf__alloc_array(t->ctx, (size_t)(layers ? t->id.L * n : n), sizeof *words, &words);
-    if (!st && layers) st = kvf__prefix_create(t->ctx, &kv, &shape, P);
+    st = kvf__alloc_array(run->ctx, (size_t)(layers ? run->id.L * n : n), sizeof *words, &words);
+    if (!st && layers) st = kvf__prefix_create(run->ctx, &kv, &shape, P);
     if (st) goto out;
     if (layers)
-        st = kvf__base_keys_values(t->ctx, t->base, ids, &kv, words);
+        st = kvf__base_keys_values(run->ctx, run->base, ids, &kv, words);
     else
-        kvf__model_embedding(t->base->model, ids, P, words);
+        kvf__model_embedding(run->base->model, ids, P, words);
     if (st) goto out;
-    kvf__encoder_init_words(t->tuned.encoder, words, layers ? n : 0);
-    kvf__trainer_note(t, "start: %s, %s of words", t->options.init,
-                      layers ? "inputs of the layers" : "embeddings");
+    kvf__encoder_init_words(tuned->encoder, words, layers ? n : 0);
+    kvf__run_note(run, "start: %s, %s of words", run->options.init,
+                  layers ? "inputs of the layers" : "embeddings");
 out:
     kvf__prefix_done(&kv);
     kvf__free(ids);

@@ -6,7 +6,7 @@
  * last is whole either way. --spike-guard X: a loss above X times the mean of the last 32 steps',
  * once there are 8. Spikes count in that mean: after a few of them the guard gives way, for then
  * they are no spikes any more. */
-#include "trainer.h"
+#include "step.h"
 
 #include <math.h>
 
@@ -51,9 +51,9 @@ static bool is_finite_tensor(const kvf__view *view)
     return true;
 }
 
-static const char *bad_base_tensor(const kvf__trainer *t)
+static const char *bad_base_tensor(const kvf__run *run)
 {
-    const kvf__table *table = &t->base->weights.table;
+    const kvf__table *table = &run->base->weights.table;
     for (size_t i = 0; i < table->n; i++)
         if (!is_finite_tensor(&table->items[i].view)) return table->items[i].name;
     return NULL;
@@ -61,67 +61,69 @@ static const char *bad_base_tensor(const kvf__trainer *t)
 
 /* Replaces the line by one that names where the numbers went wrong, as far up as that can be seen.
  */
-static kvf_status blame(kvf__trainer *t)
+static kvf_status blame(const kvf__run *run, const kvf__params *params)
 {
-    long long step = (long long)t->progress.step + 1;
-    const char *name = bad_parameter(&t->tuned.params, false);
+    long long step = (long long)run->progress.step + 1;
+    const char *name = bad_parameter(params, false);
     if (name)
-        return kvf__fail(t->ctx, KVF_ENUMERIC, "step %lld: %s holds numbers that are not finite",
+        return kvf__fail(run->ctx, KVF_ENUMERIC, "step %lld: %s holds numbers that are not finite",
                          step, name);
-    name = bad_base_tensor(t);
+    name = bad_base_tensor(run);
     if (name)
-        return kvf__fail(t->ctx, KVF_ENUMERIC,
+        return kvf__fail(run->ctx, KVF_ENUMERIC,
                          "step %lld: the base's %s holds numbers that are not finite", step, name);
-    return kvf__fail_prefix(t->ctx, KVF_ENUMERIC, "step %lld", step);
+    return kvf__fail_prefix(run->ctx, KVF_ENUMERIC, "step %lld", step);
 }
 
-kvf_status kvf__trainer_check_gradient(kvf__trainer *t)
+kvf_status kvf__step_check_gradient(const kvf__run *run, const kvf__stepper *stepper,
+                                    const kvf__params *steps)
 {
-    if (isfinite(t->stepper.grad_norm)) return KVF_OK;
-    const char *name = bad_parameter(&t->tuned.steps, true);
-    return kvf__fail(t->ctx, KVF_ENUMERIC, "the gradient of %s is not finite", name ? name : "?");
+    if (isfinite(stepper->grad_norm)) return KVF_OK;
+    const char *name = bad_parameter(steps, true);
+    return kvf__fail(run->ctx, KVF_ENUMERIC, "the gradient of %s is not finite", name ? name : "?");
 }
 
 /* Of the finite losses among the last WINDOW steps; NaN if they are too few. */
-static double mean_loss(const kvf__trainer *t)
+static double mean_loss(const kvf__run *run)
 {
     double sum = 0;
     int n = 0;
-    for (int64_t i = t->progress.step - 1; i >= 0 && i >= t->progress.step - WINDOW; i--) {
-        if (!isfinite(t->progress.history.train_loss[i])) continue;
-        sum += t->progress.history.train_loss[i];
+    for (int64_t i = run->progress.step - 1; i >= 0 && i >= run->progress.step - WINDOW; i--) {
+        if (!isfinite(run->progress.history.train_loss[i])) continue;
+        sum += run->progress.history.train_loss[i];
         n++;
     }
     return n < LEAST ? NAN : sum / n;
 }
 
 /* Without the option nothing is read: a trainer in memory steps past its history. */
-static bool is_spike(kvf__trainer *t)
+static bool is_spike(kvf__run *run)
 {
-    if (!(t->options.spike_guard > 0)) return false;
-    double mean = mean_loss(t), most = t->options.spike_guard * mean;
-    if (isnan(mean) || t->progress.train_loss <= most) return false;
-    kvf__trainer_note(t, "step %lld: loss %.4f is above %g times the mean %.4f: left out",
-                      (long long)t->progress.step + 1, t->progress.train_loss,
-                      t->options.spike_guard, mean);
+    if (!(run->options.spike_guard > 0)) return false;
+    double mean = mean_loss(run), most = run->options.spike_guard * mean;
+    if (isnan(mean) || run->progress.train_loss <= most) return false;
+    kvf__run_note(run, "step %lld: loss %.4f is above %g times the mean %.4f: left out",
+                  (long long)run->progress.step + 1, run->progress.train_loss,
+                  run->options.spike_guard, mean);
     return true;
 }
 
-kvf_status kvf__trainer_guard(kvf__trainer *t, kvf_status st, bool *take)
+kvf_status kvf__step_guard(kvf__run *run, kvf__stepper *stepper, const kvf__params *params,
+                           kvf_status st, bool *take)
 {
     *take = false;
-    if (t->stepper.probing) return st == KVF_ENUMERIC ? KVF_OK : st;
+    if (stepper->probing) return st == KVF_ENUMERIC ? KVF_OK : st;
     if (!st) {
-        *take = !is_spike(t);
+        *take = !is_spike(run);
         return KVF_OK;
     }
     if (st != KVF_ENUMERIC)
-        return kvf__fail_prefix(t->ctx, st, "step %lld", (long long)t->progress.step + 1);
-    st = blame(t);
-    if (t->stepper.skipped >= t->options.skip_nonfinite) return st;
-    t->stepper.skipped++;
-    t->progress.train_loss = t->stepper.grad_norm = NAN;
-    kvf__trainer_note(t, "%s: left out, %lld of at most %lld", kvf_ctx_error(t->ctx),
-                      (long long)t->stepper.skipped, (long long)t->options.skip_nonfinite);
+        return kvf__fail_prefix(run->ctx, st, "step %lld", (long long)run->progress.step + 1);
+    st = blame(run, params);
+    if (stepper->skipped >= run->options.skip_nonfinite) return st;
+    stepper->skipped++;
+    run->progress.train_loss = stepper->grad_norm = NAN;
+    kvf__run_note(run, "%s: left out, %lld of at most %lld", kvf_ctx_error(run->ctx),
+                  (long long)stepper->skipped, (long long)run->options.skip_nonfinite);
     return KVF_OK;
 }

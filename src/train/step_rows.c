@@ -2,128 +2,118 @@
  * that
  * --grad-accum asks for. The loss is weighted by its terms over the whole step (label tokens, rows,
  * words or questions), so neither parts nor processes change what is computed. */
-#include "trainer.h"
-
-#include <string.h>
+#include "rng.h"
+#include "train_rows.h"
 
 #define MIX_STREAM 0x6d697874 /* "mixt" */
 
 /* ---- whose step ------------------------------------------------------------------------------ */
 
 /* How often a task is drawn, by --mix: as all others, or by its rows (questions). */
-static int64_t weight_of(const kvf__trainer *t, const kvf__train_task *task)
+static int64_t weight_of(const kvf__run *run, const kvf__train_task *task)
 {
-    return t->options.equal_mix ? 1 : kvf__group_count(&task->data);
+    return run->options.equal_mix ? 1 : kvf__group_count(&task->data);
 }
 
-static kvf__train_task *draw_task(const kvf__trainer *t, int64_t step)
+static kvf__train_task *draw_task(const kvf__run *run, const kvf__train_rows *rows, int64_t step)
 {
-    const kvf__train_rows *rows = &t->rows;
-    kvf__rng rng = kvf__rng_make(t->options.seed, (uint64_t)MIX_STREAM << 32);
+    kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)MIX_STREAM << 32);
     int64_t total = 0, at = 0;
     size_t i = 0;
     if (rows->n == 1) return rows->task;
     for (size_t k = 0; k < rows->n; k++)
-        total += weight_of(t, &rows->task[k]);
+        total += weight_of(run, &rows->task[k]);
     rng.stream += (uint64_t)step; /* a step's draw may consume several values */
     int64_t found = (int64_t)kvf__rng_below(&rng, (uint64_t)total);
     for (; i + 1 < rows->n; i++) {
-        at += weight_of(t, &rows->task[i]);
+        at += weight_of(run, &rows->task[i]);
         if (found < at) break;
     }
     return &rows->task[i];
 }
 
-const int64_t *kvf__rows_draw(kvf__trainer *t, int64_t step, int64_t *n)
+const int64_t *kvf__rows_draw(const kvf__run *run, kvf__train_rows *rows, int64_t step, int64_t *n)
 {
-    kvf__train_rows *rows = &t->rows;
-    rows->now = draw_task(t, step);
+    rows->now = draw_task(run, rows, step);
     const int64_t *examples = kvf__sampler_next(&rows->now->sampler, n, &rows->epoch_end);
-    if (kvf__tasks_are_named(t)) rows->epoch_end = (step + 1) % rows->epoch_steps == 0;
+    if (kvf__tasks_are_named(rows)) rows->epoch_end = (step + 1) % rows->epoch_steps == 0;
     return examples;
 }
 
-void kvf__rows_rewind(kvf__trainer *t)
+void kvf__rows_rewind(kvf__train_rows *rows)
 {
-    for (size_t i = 0; i < t->rows.n; i++)
-        kvf__sampler_rewind(&t->rows.task[i].sampler);
+    for (size_t i = 0; i < rows->n; i++)
+        kvf__sampler_rewind(&rows->task[i].sampler);
 }
 
-void kvf__rows_seek(kvf__trainer *t)
+void kvf__rows_seek(const kvf__run *run, kvf__train_rows *rows)
 {
     int64_t n;
-    kvf__rows_rewind(t);
-    kvf__base_kl_seek_step(t);
-    for (int64_t step = 0; step < t->progress.step; step++)
-        kvf__rows_draw(t, step, &n);
+    kvf__rows_rewind(rows);
+    for (int64_t step = 0; step < run->progress.step; step++)
+        kvf__rows_draw(run, rows, step, &n);
 }
 
 /* ---- the rows of a step ---------------------------------------------------------------------- */
 
 /* Rows of the part that begins at `first`: questions stay whole. */
-static int64_t part_rows(const kvf__trainer *t, const kvf__step_rows *rows, int64_t first)
+static int64_t part_rows(const kvf__run *run, const kvf__train_rows *rows,
+                         const kvf__step_rows *step, int64_t first)
 {
-    int64_t parts = t->options.grad_accum;
-    return kvf__whole_groups(&t->rows.now->data, rows->examples + first, rows->n - first,
-                             (rows->n + parts - 1) / parts);
+    int64_t parts = run->options.grad_accum;
+    return kvf__whole_groups(&rows->now->data, step->examples + first, step->n - first,
+                             (step->n + parts - 1) / parts);
 }
 
-static void fill_batcher(kvf__trainer *t, const int64_t *examples, int64_t n)
+static void fill_batcher(kvf__train_rows *rows, const int64_t *examples, int64_t n)
 {
-    kvf__batcher_fill(&t->rows.batcher, &t->rows.now->data, examples, n);
+    kvf__batcher_fill(&rows->batcher, &rows->now->data, examples, n);
 }
 
 /* What the step's loss is a mean of. */
-static int64_t count_terms(kvf__trainer *t, const kvf__step_rows *rows)
+static int64_t count_terms(const kvf__run *run, kvf__train_rows *rows, const kvf__step_rows *step)
 {
-    const kvf__train_task *task = t->rows.now;
+    const kvf__train_task *task = rows->now;
     const bool lm = kvf__head_is_lm(task->head);
     int64_t terms = 0;
-    for (int64_t i = 0; lm && i < rows->n; i++)
-        terms += kvf__example_labels(&task->data, rows->examples[i]);
-    for (int64_t first = 0, n; !lm && first < rows->n; first += n) {
-        n = part_rows(t, rows, first);
-        fill_batcher(t, rows->examples + first, n);
-        terms += kvf__head_terms(task->head, &t->rows.batcher.batch);
+    for (int64_t i = 0; lm && i < step->n; i++)
+        terms += kvf__example_labels(&task->data, step->examples[i]);
+    for (int64_t first = 0, n; !lm && first < step->n; first += n) {
+        n = part_rows(run, rows, step, first);
+        fill_batcher(rows, step->examples + first, n);
+        terms += kvf__head_terms(task->head, &rows->batcher.batch);
     }
     return terms;
 }
 
-kvf_status kvf__step_rows_begin(kvf__trainer *t, kvf__step_rows *rows)
+void kvf__step_rows_count(kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step)
 {
-    const kvf__feed *feed = t->rows.feed;
-    *rows = (kvf__step_rows){0};
-    t->timer.mark = kvf__clock();
-    rows->examples = kvf__rows_draw(t, t->progress.step, &rows->n);
-    if (feed && feed->renew) KVF_TRY(feed->renew(feed->user, t, rows->examples, rows->n));
-    rows->terms = count_terms(t, rows);
-    rows->scale = rows->terms ? (float)(1.0 / (double)rows->terms) : 0;
-    kvf__ranks_rows(t, &rows->examples, &rows->n);
-    t->progress.tokens += kvf__ranks_other_tokens(t);
-    return KVF_OK;
+    step->terms = count_terms(run, rows, step);
+    step->scale = step->terms ? (float)(1.0 / (double)step->terms) : 0;
+    kvf__ranks_rows(run->ranks, &rows->now->data, &step->examples, &step->n);
+    run->progress.tokens += kvf__ranks_other_tokens(run->ranks);
 }
 
-bool kvf__step_rows_part(const kvf__trainer *t, kvf__step_rows *rows)
+bool kvf__step_rows_part(const kvf__run *run, const kvf__train_rows *rows, kvf__step_rows *step)
 {
-    if (rows->done >= rows->n) return false;
-    rows->part = part_rows(t, rows, rows->done);
-    rows->done += rows->part;
+    if (step->done >= step->n) return false;
+    step->part = part_rows(run, rows, step, step->done);
+    step->done += step->part;
     return true;
 }
 
-bool kvf__step_rows_peek(kvf__trainer *t, kvf__step_rows *rows)
+bool kvf__step_rows_peek(const kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step)
 {
-    if (!kvf__step_rows_part(t, rows)) return false;
-    fill_batcher(t, rows->examples + rows->done - rows->part, rows->part);
+    if (!kvf__step_rows_part(run, rows, step)) return false;
+    fill_batcher(rows, step->examples + step->done - step->part, step->part);
     return true;
 }
 
-bool kvf__step_rows_next(kvf__trainer *t, kvf__step_rows *rows)
+bool kvf__step_rows_next(kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step)
 {
-    if (!kvf__step_rows_peek(t, rows)) return false;
-    for (int64_t i = rows->done - rows->part; i < rows->done; i++)
-        t->progress.tokens += kvf__example_length(&t->rows.now->data, rows->examples[i]);
-    kvf__step_lap(t, KVF__STEP_BATCH);
-    if (t->rows.batcher.batch.n_labels) t->progress.computed_tokens += t->rows.batcher.sizes.tokens;
+    if (!kvf__step_rows_peek(run, rows, step)) return false;
+    for (int64_t i = step->done - step->part; i < step->done; i++)
+        run->progress.tokens += kvf__example_length(&rows->now->data, step->examples[i]);
+    if (rows->batcher.batch.n_labels) run->progress.computed_tokens += rows->batcher.sizes.tokens;
     return true;
 }

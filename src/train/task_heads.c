@@ -4,7 +4,7 @@
  * checkpoint and --resume treat them alike. */
 #include "folder_head.h"
 #include "infile.h"
-#include "trainer.h"
+#include "train_rows.h"
 #include "verbalizer.h"
 
 #include <float.h>
@@ -23,31 +23,31 @@ static double mib(int64_t floats)
 }
 
 /* Before anything is computed: for most bases this is many times the prefix. */
-static void note_size(kvf__trainer *t, const kvf__param *head)
+static void note_size(kvf__run *run, const kvf__train_rows *rows, const kvf__param *head)
 {
-    bool tied = kvf__model_desc(t->base->model)->tied;
-    bool best = t->rows.total.valid_rows || kvf__run_has_best(&t->output.resumed);
-    kvf__trainer_note(t,
-                      "%s [%lld, %lld] is trained too: %.1f MiB stored with the prefix, %.1f MiB "
-                      "while training%s",
-                      head->name, (long long)head->dim[0], (long long)head->dim[1], mib(head->n),
-                      mib((best ? 5 : 4) * head->n),
-                      tied ? "; untied, the input embedding stays as it is" : "");
+    bool tied = kvf__model_desc(run->base->model)->tied;
+    bool best = rows->total.valid_rows || kvf__run_has_best(&run->output.resumed);
+    kvf__run_note(run,
+                  "%s [%lld, %lld] is trained too: %.1f MiB stored with the prefix, %.1f MiB "
+                  "while training%s",
+                  head->name, (long long)head->dim[0], (long long)head->dim[1], mib(head->n),
+                  mib((best ? 5 : 4) * head->n),
+                  tied ? "; untied, the input embedding stays as it is" : "");
 }
 
-static kvf_status make_lm_head(kvf__trainer *t, kvf__train_task *task)
+static kvf_status make_lm_head(kvf__run *run, const kvf__train_rows *rows, kvf__train_task *task)
 {
-    KVF_TRY(kvf__head_create_lm(t->ctx, t->base->model, true, &task->head));
-    note_size(t, &kvf__head_params(task->head)->item[0]);
+    KVF_TRY(kvf__head_create_lm(run->ctx, run->base->model, true, &task->head));
+    note_size(run, rows, &kvf__head_params(task->head)->item[0]);
     return KVF_OK;
 }
 
-static kvf_status make_verbalizer(kvf__trainer *t, kvf__train_task *task)
+static kvf_status make_verbalizer(const kvf__run *run, kvf__train_task *task)
 {
     const kvf__label_set *names = &task->data.names;
-    KVF_TRY(
-        kvf__verbalizer_words(t->ctx, t->options.verbalizer, names->names, names->n, &task->words));
-    return kvf__verbalizer_head(t->ctx, t->base, task->words, names->n, &task->head);
+    KVF_TRY(kvf__verbalizer_words(run->ctx, run->options.verbalizer, names->names, names->n,
+                                  &task->words));
+    return kvf__verbalizer_head(run->ctx, run->base, task->words, names->n, &task->head);
 }
 
 /* ---- --class-weights ------------------------------------------------------------------------- */
@@ -68,11 +68,11 @@ static void balance(const kvf__dataset *set, float *weights)
 }
 
 /* A line "NAME WEIGHT". */
-static kvf_status read_weight(kvf__trainer *t, const kvf__label_set *names, long long line,
+static kvf_status read_weight(const kvf__run *run, const kvf__label_set *names, long long line,
                               const char *text, size_t n, float *weights)
 {
     char name[512], *end = NULL;
-    const char *path = t->options.class_weights;
+    const char *path = run->options.class_weights;
     kvf__trim_space(&text, &n);
     snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), text);
     size_t at = strlen(name);
@@ -80,54 +80,55 @@ static kvf_status read_weight(kvf__trainer *t, const kvf__label_set *names, long
         at--;
     const double weight = strtod(name + at, &end);
     if (!at || !name[at] || *end || !(weight >= 0 && weight <= FLT_MAX))
-        return kvf__fail(t->ctx, KVF_EDATA, "%s:%lld: want NAME WEIGHT, found \"%s\"", path, line,
+        return kvf__fail(run->ctx, KVF_EDATA, "%s:%lld: want NAME WEIGHT, found \"%s\"", path, line,
                          name);
     while (at && (name[at - 1] == ' ' || name[at - 1] == '\t'))
         at--;
     name[at] = 0;
     const int32_t id = kvf__label_set_find(names, name);
     if (id < 0)
-        return kvf__fail(t->ctx, KVF_EDATA, "%s:%lld: the training data has no class \"%s\"", path,
-                         line, name);
+        return kvf__fail(run->ctx, KVF_EDATA, "%s:%lld: the training data has no class \"%s\"",
+                         path, line, name);
     if (weights[id] >= 0)
-        return kvf__fail(t->ctx, KVF_EDATA, "%s:%lld: class \"%s\" comes twice", path, line, name);
+        return kvf__fail(run->ctx, KVF_EDATA, "%s:%lld: class \"%s\" comes twice", path, line,
+                         name);
     weights[id] = (float)weight;
     return KVF_OK;
 }
 
-static kvf_status read_weights(kvf__trainer *t, const kvf__label_set *names, float *weights)
+static kvf_status read_weights(const kvf__run *run, const kvf__label_set *names, float *weights)
 {
-    const char *path = t->options.class_weights, *line = NULL;
+    const char *path = run->options.class_weights, *line = NULL;
     kvf__buf text = {0};
     size_t at = 0, n = 0;
     for (size_t c = 0; c < names->n; c++)
         weights[c] = -1;
-    kvf_status st = kvf__read_file(t->ctx, path, (size_t)1 << 24, &text);
-    if (!st) st = kvf__utf8_check(t->ctx, path, text.data, text.n, true);
+    kvf_status st = kvf__read_file(run->ctx, path, (size_t)1 << 24, &text);
+    if (!st) st = kvf__utf8_check(run->ctx, path, text.data, text.n, true);
     for (long long i = 1; !st && kvf__next_line(text.data, text.n, &at, &line, &n); i++)
-        if (!kvf__is_blank_line(line, n)) st = read_weight(t, names, i, line, n, weights);
+        if (!kvf__is_blank_line(line, n)) st = read_weight(run, names, i, line, n, weights);
     for (size_t c = 0; !st && c < names->n; c++)
         if (weights[c] < 0)
-            st = kvf__fail(t->ctx, KVF_EDATA, "%s: no weight for class \"%s\"", path,
+            st = kvf__fail(run->ctx, KVF_EDATA, "%s: no weight for class \"%s\"", path,
                            names->names[c]);
     kvf__buf_done(&text);
     return st;
 }
 
 /* *out NULL: all count once. */
-static kvf_status class_weights(kvf__trainer *t, const kvf__train_task *task, float **out)
+static kvf_status class_weights(const kvf__run *run, const kvf__train_task *task, float **out)
 {
-    const char *how = t->options.class_weights;
+    const char *how = run->options.class_weights;
     if (!how || !*how || !task->data.names.n) return KVF_OK;
-    KVF_TRY(kvf__alloc_array(t->ctx, task->data.names.n, sizeof **out, out));
-    if (strcmp(how, "balanced")) return read_weights(t, &task->data.names, *out);
+    KVF_TRY(kvf__alloc_array(run->ctx, task->data.names.n, sizeof **out, out));
+    if (strcmp(how, "balanced")) return read_weights(run, &task->data.names, *out);
     balance(&task->data, *out);
     return KVF_OK;
 }
 
-static kvf_status make_head(kvf__trainer *t, kvf__train_task *task)
+static kvf_status make_head(kvf__run *run, const kvf__train_rows *rows, kvf__train_task *task)
 {
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
     kvf__head_options options = {
         .task = task->kind,
         .labels = task->data.names.n ? (int64_t)task->data.names.n : 1,
@@ -135,41 +136,42 @@ static kvf_status make_head(kvf__trainer *t, kvf__train_task *task)
         .dropout = o->head_dropout,
         .seed = o->seed,
     };
-    if (task->kind == KVF__TASK_LM) return o->train_head ? make_lm_head(t, task) : KVF_OK;
-    if (o->verbalizer && *o->verbalizer) return make_verbalizer(t, task);
+    if (task->kind == KVF__TASK_LM) return o->train_head ? make_lm_head(run, rows, task) : KVF_OK;
+    if (o->verbalizer && *o->verbalizer) return make_verbalizer(run, task);
     float *weights = NULL;
-    kvf_status st = class_weights(t, task, &weights);
+    kvf_status st = class_weights(run, task, &weights);
     options.weights = weights;
-    if (!st) st = kvf__head_create(t->ctx, t->base->model, &options, &task->head);
+    if (!st) st = kvf__head_create(run->ctx, run->base->model, &options, &task->head);
     kvf__free(weights);
     return st;
 }
 
 /* Where a run does not begin elsewhere. */
-static kvf_status begin_as_folder(kvf__trainer *t, kvf__train_task *task)
+static kvf_status begin_as_folder(kvf__run *run, kvf__train_task *task)
 {
     const kvf__label_set *names = &task->data.names;
     const kvf__head_labels labels = {names->names, names->n};
     char why[320];
     bool taken = false;
 
-    if (task->kind == KVF__TASK_LM || task->words || t->output.is_resumed || t->options.init_from)
+    if (task->kind == KVF__TASK_LM || task->words || run->output.is_resumed ||
+        run->options.init_from)
         return KVF_OK;
-    KVF_TRY(kvf__folder_head(t->ctx, t->base, task->kind, &labels, kvf__head_params(task->head),
+    KVF_TRY(kvf__folder_head(run->ctx, run->base, task->kind, &labels, kvf__head_params(task->head),
                              why, sizeof why, &taken));
-    if (taken) kvf__trainer_note(t, "the head begins as that of %s", t->base->path);
-    if (*why) kvf__trainer_note(t, "the head of %s is left: %s", t->base->path, why);
+    if (taken) kvf__run_note(run, "the head begins as that of %s", run->base->path);
+    if (*why) kvf__run_note(run, "the head of %s is left: %s", run->base->path, why);
     return KVF_OK;
 }
 
 /* In a file with several tasks a head's parameters are called "NAME/parameter". */
-static kvf_status name_params(kvf__trainer *t, kvf__train_task *task)
+static kvf_status name_params(kvf_ctx *ctx, kvf__train_task *task)
 {
     const kvf__params *params = kvf__task_head_params(task);
     if (!task->name || !params) return KVF_OK;
-    KVF_TRY(kvf__alloc_array(t->ctx, params->n, sizeof *task->names, &task->names));
+    KVF_TRY(kvf__alloc_array(ctx, params->n, sizeof *task->names, &task->names));
     for (size_t k = 0; k < params->n; k++)
-        KVF_TRY(kvf__asprintf(t->ctx, &task->names[k], "%s/%s", task->name, params->item[k].name));
+        KVF_TRY(kvf__asprintf(ctx, &task->names[k], "%s/%s", task->name, params->item[k].name));
     return KVF_OK;
 }
 
@@ -181,34 +183,35 @@ static double rate_of_classes(size_t classes)
     return classes > 2 ? fmin(MOST, STEP * (double)(classes - 1)) : STEP;
 }
 
-kvf_status kvf__tasks_make_heads(kvf__trainer *t)
+kvf_status kvf__tasks_make_heads(kvf__run *run, kvf__train_rows *rows)
 {
-    if (t->options.head_lr == 0) t->options.head_lr = rate_of_classes(t->rows.task[0].data.names.n);
-    KVF_TRY(kvf__low_rank_task_alloc(t));
-    for (size_t i = 0; i < t->rows.n; i++) {
-        kvf__train_task *task = &t->rows.task[i];
-        KVF_TRY(make_head(t, task));
-        KVF_TRY(begin_as_folder(t, task));
-        KVF_TRY(name_params(t, task));
+    if (run->options.head_lr == 0)
+        run->options.head_lr = rate_of_classes(rows->task[0].data.names.n);
+    for (size_t i = 0; i < rows->n; i++) {
+        kvf__train_task *task = &rows->task[i];
+        KVF_TRY(make_head(run, rows, task));
+        KVF_TRY(begin_as_folder(run, task));
+        KVF_TRY(name_params(run->ctx, task));
         kvf__params *params = kvf__task_head_params(task);
         for (size_t k = 0; params && k < params->n; k++)
-            params->item[k].lr_scale = t->options.head_lr / t->options.lr; /* the schedule has lr */
+            params->item[k].lr_scale = run->options.head_lr /
+                                       run->options.lr; /* the schedule has lr */
     }
     return KVF_OK;
 }
 
-kvf_status kvf__tasks_list_params(kvf__trainer *t, kvf__params *out)
+kvf_status kvf__tasks_list_params(kvf_ctx *ctx, const kvf__train_rows *rows, kvf__params *out)
 {
-    for (size_t i = 0; i < t->rows.n; i++) {
-        kvf__train_task *task = &t->rows.task[i];
+    for (size_t i = 0; i < rows->n; i++) {
+        kvf__train_task *task = &rows->task[i];
         const kvf__params *params = kvf__task_head_params(task);
         for (size_t k = 0; params && k < params->n; k++) {
             kvf__param param = params->item[k];
             if (task->names) param.name = task->names[k];
-            KVF_TRY(kvf__params_add(t->ctx, out, &param));
+            KVF_TRY(kvf__params_add(ctx, out, &param));
         }
         for (int k = 0; k < 2 && task->low[k].value; k++)
-            KVF_TRY(kvf__params_add(t->ctx, out, &task->low[k]));
+            KVF_TRY(kvf__params_add(ctx, out, &task->low[k]));
     }
     return KVF_OK;
 }

@@ -1,78 +1,77 @@
 /* The list of tasks of a run: from the options, their files, their validations, and what the run
  * file stores of them. One unnamed task is the rule; --data NAME=FILE makes several. */
-#include "answers.h"
 #include "hash.h"
-#include "trainer.h"
+#include "train_rows.h"
 #include "verbalizer.h"
 
 #include <string.h>
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-bool kvf__tasks_are_named(const kvf__trainer *t)
+bool kvf__tasks_are_named(const kvf__train_rows *rows)
 {
-    return t->rows.task[0].name != NULL;
+    return rows->task[0].name != NULL;
 }
 
-static kvf_status decide_kind(kvf__trainer *t, kvf__train_task *task, const char *kind)
+static kvf_status decide_kind(const kvf__run *run, kvf__train_task *task, const char *kind)
 {
-    const kvf_train_options *o = &t->options;
-    KVF_TRY(kvf__task_parse(t->ctx, kind, &task->kind));
+    const kvf_train_options *o = &run->options;
+    KVF_TRY(kvf__task_parse(run->ctx, kind, &task->kind));
     task->metric = kvf__metric_find(task->kind, o->regression,
                                     o->metric && *o->metric ? o->metric : NULL);
     if (!task->metric)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--metric \"%s\": task %s has no such metric",
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--metric \"%s\": task %s has no such metric",
                          o->metric, kind);
     if (!strcmp(task->metric->name, "bleu") || !strcmp(task->metric->name, "rouge_l"))
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--metric %s: only eval --generate writes texts",
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--metric %s: only eval --generate writes texts",
                          task->metric->name);
-    if (task->kind == KVF__TASK_LM && !kvf__model_desc(t->base->model)->block.causal)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+    if (task->kind == KVF__TASK_LM && !kvf__model_desc(run->base->model)->block.causal)
+        return kvf__fail(run->ctx, KVF_EUSAGE,
                          "%s: a %s predicts no next token; want another --task than lm", o->base,
-                         kvf_base_architecture(t->base));
+                         kvf_base_architecture(run->base));
     return KVF_OK;
 }
 
 /* What the best checkpoint is best in: the metric that --metric names, of every task; of several
  * tasks without it the loss; the mean over the tasks. */
-static void decide_metric(kvf__trainer *t)
+static void decide_metric(kvf__run *run, kvf__train_rows *rows)
 {
-    bool given = t->options.metric && *t->options.metric;
-    for (size_t i = 0; i < t->rows.n; i++) {
-        kvf__train_task *task = &t->rows.task[i];
+    bool given = run->options.metric && *run->options.metric;
+    for (size_t i = 0; i < rows->n; i++) {
+        kvf__train_task *task = &rows->task[i];
         if (task->name && !given)
-            task->metric = kvf__metric_find(task->kind, t->options.regression, "loss");
-        t->progress.metric = task->metric;
+            task->metric = kvf__metric_find(task->kind, run->options.regression, "loss");
+        run->progress.metric = task->metric;
     }
 }
 
-kvf_status kvf__tasks_create(kvf__trainer *t)
+kvf_status kvf__tasks_create(kvf__run *run, kvf__train_rows *rows)
 {
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
     const size_t named = o->named_data.n;
-    KVF_TRY(kvf__alloc_array(t->ctx, named ? named : 1, sizeof *t->rows.task, &t->rows.task));
-    t->rows.now = t->rows.task;
-    t->rows.n = named ? named : 1;
+    KVF_TRY(kvf__alloc_array(run->ctx, named ? named : 1, sizeof *rows->task, &rows->task));
+    rows->now = rows->task;
+    rows->n = named ? named : 1;
     if (!named) {
-        *t->rows.task = (kvf__train_task){.path = o->data, .labels = o->labels};
-        KVF_TRY(decide_kind(t, t->rows.task, o->task));
+        *rows->task = (kvf__train_task){.path = o->data, .labels = o->labels};
+        KVF_TRY(decide_kind(run, rows->task, o->task));
     }
     for (size_t i = 0; i < named; i++) {
-        kvf__train_task *task = &t->rows.task[i];
+        kvf__train_task *task = &rows->task[i];
         const char *item = o->named_data.item[i];
         task->path = kvf__named_value(&o->named_data, item);
         task->labels = kvf__named_value(&o->named_labels, item);
-        KVF_TRY(kvf__strndup(t->ctx, item, kvf__task_name_length(item), &task->name));
-        KVF_TRY(decide_kind(t, task, kvf__named_kind(o, i)));
+        KVF_TRY(kvf__strndup(run->ctx, item, kvf__task_name_length(item), &task->name));
+        KVF_TRY(decide_kind(run, task, kvf__named_kind(o, i)));
     }
-    decide_metric(t);
+    decide_metric(run, rows);
     return KVF_OK;
 }
 
 /* The labels that the resumed run has for the task. */
-static kvf__label_set stored_labels(const kvf__trainer *t, const kvf__train_task *task)
+static kvf__label_set stored_labels(const kvf__run *run, const kvf__train_task *task)
 {
-    const kvf__head_values *head = &t->output.resumed.head;
+    const kvf__head_values *head = &run->output.resumed.head;
     for (size_t i = 0; task->name && i < head->n_tasks; i++)
         if (!strcmp(head->tasks[i].name, task->name))
             return (kvf__label_set){head->tasks[i].n_labels, head->tasks[i].labels};
@@ -81,19 +80,19 @@ static kvf__label_set stored_labels(const kvf__trainer *t, const kvf__train_task
 
 /* --verbalizer, where each class has rows of its own: its labels, unless others are given, and its
  * tokens. */
-static kvf_status plan_phrases(kvf__trainer *t, kvf__label_set *given, kvf__phrases *tokens,
+static kvf_status plan_phrases(const kvf__run *run, kvf__label_set *given, kvf__phrases *tokens,
                                kvf__dataset_options *load)
 {
-    const char *text = t->options.verbalizer;
+    const char *text = run->options.verbalizer;
     kvf__label_set labels = {0};
     char **words = NULL;
     if (!text || !*text) return KVF_OK;
-    kvf_status st = load->label_set ? kvf__label_set_copy(t->ctx, load->label_set, &labels)
-                                    : kvf__verbalizer_labels(t->ctx, text, &labels);
-    if (!st) st = kvf__verbalizer_words(t->ctx, text, labels.names, labels.n, &words);
-    if (!st) st = kvf__verbalizer_tokens(t->ctx, t->base, words, labels.n, tokens);
+    kvf_status st = load->label_set ? kvf__label_set_copy(run->ctx, load->label_set, &labels)
+                                    : kvf__verbalizer_labels(run->ctx, text, &labels);
+    if (!st) st = kvf__verbalizer_words(run->ctx, text, labels.names, labels.n, &words);
+    if (!st) st = kvf__verbalizer_tokens(run->ctx, run->base, words, labels.n, tokens);
     kvf__strings_free(words, labels.n);
-    if (st || !kvf__phrases_needed(t->base, tokens)) {
+    if (st || !kvf__phrases_needed(run->base, tokens)) {
         kvf__label_set_done(&labels);
         return st;
     }
@@ -109,81 +108,80 @@ static kvf_status plan_phrases(kvf__trainer *t, kvf__label_set *given, kvf__phra
 
 /* Labels are given, or learnt from the training data once, and then those of the run. *given: a
  * copy, for the caller to free. */
-static kvf_status known_labels(kvf__trainer *t, const kvf__train_task *task,
+static kvf_status known_labels(const kvf__run *run, const kvf__train_task *task,
                                const kvf__dataset *out, kvf__label_set *given,
                                kvf__dataset_options *load)
 {
     kvf__label_set stored = {0};
     if (out != &task->data) {
         load->label_set = task->data.names.n ? &task->data.names : NULL;
-        load->learnt = !t->output.is_resumed && !task->labels;
+        load->learnt = !run->output.is_resumed && !task->labels;
         return KVF_OK;
     }
-    if (task->labels) KVF_TRY(kvf__label_set_parse(t->ctx, "labels", task->labels, given));
-    if (t->output.is_resumed) stored = stored_labels(t, task);
+    if (task->labels) KVF_TRY(kvf__label_set_parse(run->ctx, "labels", task->labels, given));
+    if (run->output.is_resumed) stored = stored_labels(run, task);
     if (task->labels && stored.n && !kvf__label_set_same(given, &stored))
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+        return kvf__fail(run->ctx, KVF_EUSAGE,
                          "%s: --labels were others when the run was created; --resume cannot "
                          "change them",
-                         t->options.out);
-    if (!task->labels && stored.n) KVF_TRY(kvf__label_set_copy(t->ctx, &stored, given));
+                         run->options.out);
+    if (!task->labels && stored.n) KVF_TRY(kvf__label_set_copy(run->ctx, &stored, given));
     load->label_set = given->n ? given : NULL;
     return KVF_OK;
 }
 
 /* Tokens of the longest row for which the base has positions; virtual tokens of port embed count as
  * part of the row. */
-static kvf_status longest_row(kvf__trainer *t, int64_t *out)
+static kvf_status longest_row(const kvf__run *run, int64_t *out)
 {
-    const kvf_train_options *o = &t->options;
-    int64_t inside = t->tuned.method->port == KVF__PORT_EMBED ? t->id.P : 0;
-    int64_t start = t->id.position_start + (t->id.infix ? t->id.P : 0);
-    int64_t longest = kvf__longest_row(t->base, start) - inside;
-    if (longest < 2 && start > t->id.P)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+    const kvf_train_options *o = &run->options;
+    int64_t inside = run->method->port == KVF__PORT_EMBED ? run->id.P : 0;
+    int64_t start = run->id.position_start + (run->id.infix ? run->id.P : 0);
+    int64_t longest = kvf__longest_row(run->base, start) - inside;
+    if (longest < 2 && start > run->id.P)
+        return kvf__fail(run->ctx, KVF_EUSAGE,
                          "--position-start %lld leaves no positions for text: the base has %lld",
                          (long long)start,
-                         (long long)kvf__model_desc(t->base->model)->position.max);
+                         (long long)kvf__model_desc(run->base->model)->position.max);
     if (longest < 2)
-        return kvf__fail(t->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
-                         (long long)t->id.P);
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
+                         (long long)run->id.P);
     if (o->max_length > longest)
-        return kvf__fail(t->ctx, KVF_EUSAGE,
+        return kvf__fail(run->ctx, KVF_EUSAGE,
                          "--max-length %lld: at most %lld tokens fit behind the prefix",
                          (long long)o->max_length, (long long)longest);
     *out = o->max_length ? o->max_length : longest;
     return KVF_OK;
 }
 
-static void note_cut_rows(kvf__trainer *t, const char *path, const kvf__dataset *set,
+static void note_cut_rows(kvf__run *run, const char *path, const kvf__dataset *set,
                           int64_t max_length)
 {
     if (set->skipped || set->truncated)
-        kvf__trainer_note(t, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
-                          (long long)set->skipped, (long long)set->truncated,
-                          (long long)max_length);
-    if (*set->said) kvf__trainer_note(t, "%s", set->said);
+        kvf__run_note(run, "%s: %lld rows skipped, %lld truncated to %lld tokens", path,
+                      (long long)set->skipped, (long long)set->truncated, (long long)max_length);
+    if (*set->said) kvf__run_note(run, "%s", set->said);
     if (set->without_label)
-        kvf__trainer_note(t, "%s: %lld of the truncated rows have no label left", path,
-                          (long long)set->without_label);
+        kvf__run_note(run, "%s: %lld of the truncated rows have no label left", path,
+                      (long long)set->without_label);
 }
 
-kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const char *path,
-                          kvf__dataset *out)
+kvf_status kvf__task_load(kvf__run *run, const kvf__train_rows *rows, const kvf__train_task *task,
+                          const char *path, kvf__dataset *out)
 {
     kvf__label_set given = {0};
     kvf__phrases tokens = {0};
     enum { MOST_GROUPED = 65536 };
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
     kvf__dataset_options load = {
-        .render = t->rows.renderer.render,
-        .vocab = (int32_t)kvf__model_desc(t->base->model)->V,
+        .render = rows->renderer.render,
+        .vocab = (int32_t)kvf__model_desc(run->base->model)->V,
         .format = o->format,
         .no_header = o->no_header,
         .columns = o->columns,
         .task = task->kind,
-        .causal = kvf__model_desc(t->base->model)->block.causal,
-        .pooled = kvf__model_desc(t->base->model)->mean_pooled,
+        .causal = kvf__model_desc(run->base->model)->block.causal,
+        .pooled = kvf__model_desc(run->base->model)->mean_pooled,
         .regression = o->regression,
         .doc_stride = o->doc_stride,
         .split_text = o->split_text,
@@ -191,17 +189,17 @@ kvf_status kvf__task_load(kvf__trainer *t, const kvf__train_task *task, const ch
         .limit = out == &task->data ? o->limit : 0,
         .most_grouped = out == &task->data ? MOST_GROUPED : 0,
     };
-    KVF_TRY(longest_row(t, &load.max_length));
-    kvf_status st = known_labels(t, task, out, &given, &load);
-    if (!st) st = plan_phrases(t, &given, &tokens, &load);
+    KVF_TRY(longest_row(run, &load.max_length));
+    kvf_status st = known_labels(run, task, out, &given, &load);
+    if (!st) st = plan_phrases(run, &given, &tokens, &load);
     if (!st)
-        st = t->rows.reads ? kvf__reads_load(t, path, &load, out)
-                           : kvf__dataset_load(t->ctx, path, &load, out);
+        st = rows->reads ? kvf__reads_load(run->ctx, rows->reads, o, path, &load, out)
+                         : kvf__dataset_load(run->ctx, path, &load, out);
     kvf__label_set_done(&given);
     kvf__phrases_done(&tokens);
     if (st) return st;
-    note_cut_rows(t, path, out, load.max_length);
-    return t->id.infix ? kvf__infix_check_rows(t->ctx, path, out) : KVF_OK;
+    note_cut_rows(run, path, out, load.max_length);
+    return run->id.infix ? kvf__infix_check_rows(run->ctx, path, out) : KVF_OK;
 }
 
 typedef struct class_count {
@@ -215,7 +213,7 @@ static void count_class(class_count *count, int32_t id, int64_t line)
 }
 
 /* "no 12, yes 12; the largest has 50.0 %": the sizes of classes, and where the rare ones are. */
-static void say_classes(kvf__trainer *t, const char *path, const class_count *count, size_t n,
+static void say_classes(kvf__run *run, const char *path, const class_count *count, size_t n,
                         bool tags)
 {
     enum { MOST_NAMED = 20, MOST_RARE = 5, RARE = 2 };
@@ -230,29 +228,28 @@ static void say_classes(kvf__trainer *t, const char *path, const class_count *co
                                    count[i].name, (long long)count[i].n);
     }
     if (at >= sizeof list) at = sizeof list - 1;
-    kvf__trainer_note(t, "%s: %s%s; the largest of %zu has %.1f %%", path, list,
-                      n > MOST_NAMED ? ", ..." : "", n,
-                      100.0 * (double)most / (double)(all ? all : 1));
+    kvf__run_note(run, "%s: %s%s; the largest of %zu has %.1f %%", path, list,
+                  n > MOST_NAMED ? ", ..." : "", n, 100.0 * (double)most / (double)(all ? all : 1));
     for (size_t i = 0; i < n; i++) {
         const bool one = count[i].n == 1;
         if (!count[i].n || count[i].n > RARE || most <= RARE || rare++ >= MOST_RARE) continue;
-        kvf__trainer_note(t, "warning: %.100s: %lld %s%s, %s:%lld", count[i].name,
-                          (long long)count[i].n, tags ? "word" : "row", one ? "" : "s", path,
-                          (long long)count[i].line);
+        kvf__run_note(run, "warning: %.100s: %lld %s%s, %s:%lld", count[i].name,
+                      (long long)count[i].n, tags ? "word" : "row", one ? "" : "s", path,
+                      (long long)count[i].line);
     }
     if (rare > MOST_RARE)
-        kvf__trainer_note(t, "warning: %s: %lld more of one or two", path,
-                          (long long)(rare - MOST_RARE));
+        kvf__run_note(run, "warning: %s: %lld more of one or two", path,
+                      (long long)(rare - MOST_RARE));
 }
 
-static kvf_status note_classes(kvf__trainer *t, const char *path, const kvf__dataset *set)
+static kvf_status note_classes(kvf__run *run, const char *path, const kvf__dataset *set)
 {
     const bool tags = set->task == KVF__TASK_TOKEN_CLS;
     const size_t n = set->names.n;
     class_count *count = NULL;
     bool typed = !tags;
     if (!n || !set->sources) return KVF_OK;
-    KVF_TRY(kvf__alloc_array(t->ctx, n, sizeof *count, &count));
+    KVF_TRY(kvf__alloc_array(run->ctx, n, sizeof *count, &count));
     for (size_t i = 0; i < n; i++) {
         count[i] = (class_count){.name = set->names.names[i]};
         typed = typed || (kvf__tag_has_scheme(count[i].name) && count[i].name[1]);
@@ -263,41 +260,53 @@ static kvf_status note_classes(kvf__trainer *t, const char *path, const kvf__dat
         for (int64_t i = 0; tags && i < s->n; i++)
             count_class(count, s->tags[i], s->line);
     }
-    say_classes(t, path, count, n, tags);
+    say_classes(run, path, count, n, tags);
     kvf__free(count);
     if (!typed)
-        kvf__trainer_note(t,
-                          "%s: no tag has a type, as B-PER has: F1 is of runs of tags of any kind; "
-                          "--labels names tags that are numbers, --metric accuracy counts words",
-                          path);
+        kvf__run_note(run,
+                      "%s: no tag has a type, as B-PER has: F1 is of runs of tags of any kind; "
+                      "--labels names tags that are numbers, --metric accuracy counts words",
+                      path);
     return KVF_OK;
 }
 
 /* Data, and validation rows: of a file, or with --valid-split a share of the data. One class has
  * nothing to learn from: mostly the wrong column was read. */
-static kvf_status load_task(kvf__trainer *t, kvf__train_task *task, const char *valid)
+static kvf_status load_task(kvf__run *run, const kvf__train_rows *rows, kvf__train_task *task,
+                            const char *valid)
 {
-    const kvf_train_options *o = &t->options;
-    KVF_TRY(kvf__task_load(t, task, task->path, &task->data));
+    const kvf_train_options *o = &run->options;
+    KVF_TRY(kvf__task_load(run, rows, task, task->path, &task->data));
     if (task->data.names.n == 1)
-        return kvf__fail(t->ctx, KVF_EDATA, "%s: every row has the label \"%s\", want two or more",
-                         task->path, task->data.names.names[0]);
-    if (valid) KVF_TRY(kvf__task_load(t, task, valid, &task->valid));
-    if (!t->output.is_resumed) KVF_TRY(note_classes(t, task->path, &task->data));
+        return kvf__fail(run->ctx, KVF_EDATA,
+                         "%s: every row has the label \"%s\", want two or more", task->path,
+                         task->data.names.names[0]);
+    if (valid) KVF_TRY(kvf__task_load(run, rows, task, valid, &task->valid));
+    if (!run->output.is_resumed) KVF_TRY(note_classes(run, task->path, &task->data));
     if (valid || !(o->valid_split > 0)) return KVF_OK;
-    return kvf__dataset_split(t->ctx, task->path, &task->data, o->valid_split, o->seed,
+    return kvf__dataset_split(run->ctx, task->path, &task->data, o->valid_split, o->seed,
                               &task->valid);
 }
 
-static kvf_status load_tasks(kvf__trainer *t)
+static kvf_status load_fed(kvf__run *run, kvf__train_rows *rows)
 {
-    const kvf_train_options *o = &t->options;
-    if (t->rows.feed) return t->rows.feed->open(t->rows.feed->user, t);
-    for (size_t i = 0; i < t->rows.n; i++) {
-        kvf__train_task *task = &t->rows.task[i];
+    kvf__fed fed = {0};
+    kvf_status st = rows->feed->open(rows->feed->user, run, rows, &fed);
+    rows->task->data = fed.data;
+    rows->task->valid = fed.valid;
+    rows->teacher = fed.teacher;
+    return st;
+}
+
+static kvf_status load_tasks(kvf__run *run, kvf__train_rows *rows)
+{
+    const kvf_train_options *o = &run->options;
+    if (rows->feed) return load_fed(run, rows);
+    for (size_t i = 0; i < rows->n; i++) {
+        kvf__train_task *task = &rows->task[i];
         const char *valid = task->name ? kvf__named_value(&o->named_valid, o->named_data.item[i])
                                        : o->valid;
-        KVF_TRY(load_task(t, task, valid));
+        KVF_TRY(load_task(run, rows, task, valid));
     }
     return KVF_OK;
 }
@@ -308,12 +317,12 @@ static void hash_named(kvf__hash *hash, const char *name, const char set[33])
     kvf__hash_add(hash, set, 33);
 }
 
-static kvf_status hash_tasks(kvf__trainer *t, bool valid, char hex[33])
+static kvf_status hash_tasks(kvf_ctx *ctx, const kvf__train_rows *rows, bool valid, char hex[33])
 {
     kvf__hash *hash = NULL;
-    KVF_TRY(kvf__hash_create(t->ctx, &hash));
-    for (size_t i = 0; i < t->rows.n; i++) {
-        const kvf__train_task *task = &t->rows.task[i];
+    KVF_TRY(kvf__hash_create(ctx, &hash));
+    for (size_t i = 0; i < rows->n; i++) {
+        const kvf__train_task *task = &rows->task[i];
         hash_named(hash, task->name, valid ? task->valid.hash : task->data.hash);
     }
     kvf__hash_hex(hash, hex);
@@ -321,12 +330,12 @@ static kvf_status hash_tasks(kvf__trainer *t, bool valid, char hex[33])
     return KVF_OK;
 }
 
-static kvf_status sum_up(kvf__trainer *t)
+static kvf_status sum_up(kvf_ctx *ctx, kvf__train_rows *rows)
 {
-    kvf__rows_total *total = &t->rows.total;
-    const kvf__train_task *first = t->rows.task;
+    kvf__rows_total *total = &rows->total;
+    const kvf__train_task *first = rows->task;
     *total = (kvf__rows_total){0};
-    for (size_t i = 0; i < t->rows.n; i++) {
+    for (size_t i = 0; i < rows->n; i++) {
         total->rows += first[i].data.n;
         total->labels += first[i].data.n_labels;
         total->valid_rows += first[i].valid.n;
@@ -334,77 +343,46 @@ static kvf_status sum_up(kvf__trainer *t)
     memcpy(total->hash, first->data.hash, sizeof total->hash);
     memcpy(total->valid_hash, first->valid.hash, sizeof total->valid_hash);
     if (!first->name) return KVF_OK;
-    KVF_TRY(hash_tasks(t, false, total->hash));
-    return hash_tasks(t, true, total->valid_hash);
+    KVF_TRY(hash_tasks(ctx, rows, false, total->hash));
+    return hash_tasks(ctx, rows, true, total->valid_hash);
 }
 
 /* Options of TSV and CSV that no file would notice. */
-static kvf_status check_columns(kvf__trainer *t)
+static kvf_status check_columns(const kvf__run *run, const kvf__train_rows *rows)
 {
-    const kvf_train_options *o = &t->options;
+    const kvf_train_options *o = &run->options;
     bool columns = o->columns && *o->columns, any = false;
-    for (size_t i = 0; i < t->rows.n; i++)
-        any = any || t->rows.task[i].data.delimited || t->rows.task[i].valid.delimited;
-    if (any || t->output.is_resumed || !(columns || o->no_header)) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none",
+    for (size_t i = 0; i < rows->n; i++)
+        any = any || rows->task[i].data.delimited || rows->task[i].valid.delimited;
+    if (any || run->output.is_resumed || !(columns || o->no_header)) return KVF_OK;
+    return kvf__fail(run->ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none",
                      columns ? "columns" : "no-header",
                      o->data ? o->data : "none of the data files");
 }
 
-kvf_status kvf__tasks_open(kvf__trainer *t)
+kvf_status kvf__tasks_open(kvf__run *run, kvf__train_rows *rows)
 {
-    const bool at_input = t->tuned.method->port == KVF__PORT_EMBED;
-    const kvf__evaluator_options how = {
-        .P = at_input ? 0 : t->id.P, .share_prefixes = !t->options.share_off, .infix = t->id.infix};
-    KVF_TRY(load_tasks(t));
-    KVF_TRY(sum_up(t));
-    KVF_TRY(check_columns(t));
-    for (size_t i = 0; i < t->rows.n; i++) {
-        kvf__train_task *task = &t->rows.task[i];
+    const bool at_input = run->method->port == KVF__PORT_EMBED;
+    const kvf__evaluator_options how = {.P = at_input ? 0 : run->id.P,
+                                        .share_prefixes = !run->options.share_off,
+                                        .infix = run->id.infix};
+    KVF_TRY(load_tasks(run, rows));
+    KVF_TRY(sum_up(run->ctx, rows));
+    KVF_TRY(check_columns(run, rows));
+    for (size_t i = 0; i < rows->n; i++) {
+        kvf__train_task *task = &rows->task[i];
         if (task->valid.n)
-            KVF_TRY(kvf__evaluator_create(t->ctx, t->base, &task->valid, &how, &task->evaluator));
+            KVF_TRY(
+                kvf__evaluator_create(run->ctx, run->base, &task->valid, &how, &task->evaluator));
     }
-    return KVF_OK;
-}
-
-/* ---- validation ------------------------------------------------------------------------------ */
-
-static kvf_status validate(kvf__trainer *t, const kvf__train_task *task, double *loss,
-                           double *value)
-{
-    const char *metric = strcmp(task->metric->name, "loss") ? task->metric->name : NULL;
-    kvf__low_rank_task_fwd(t, task);
-    const kvf__subject subject = kvf__trainer_subject(t, task);
-    KVF_TRY(kvf__measure_subject(t->ctx, task->evaluator, &task->valid, &subject, task->metric,
-                                 loss, value));
-    if (task->name && !kvf__ranks_follows(t))
-        kvf__trainer_note(t, "step %lld, %s: validation loss %.4f%s%s", (long long)t->progress.step,
-                          task->name, *loss, metric ? ", " : "", metric ? metric : "");
-    return KVF_OK;
-}
-
-kvf_status kvf__tasks_validate(kvf__trainer *t)
-{
-    double loss = 0, value = 0;
-    int64_t n = 0;
-    for (size_t i = 0; i < t->rows.n; i++) {
-        double one_loss = 0, one = 0;
-        if (!t->rows.task[i].evaluator) continue;
-        KVF_TRY(validate(t, &t->rows.task[i], &one_loss, &one));
-        loss += one_loss;
-        value += one;
-        n++;
-    }
-    t->progress.valid_loss = loss / (double)n;
-    t->progress.metric_value = value / (double)n;
     return KVF_OK;
 }
 
 /* ---- the run file ---------------------------------------------------------------------------- */
 
-kvf_status kvf__tasks_describe(kvf__trainer *t, kvf__head_values *out)
+kvf_status kvf__tasks_describe(kvf_ctx *ctx, const kvf__train_rows *rows, kvf__head_values *out)
 {
-    const kvf__train_task *first = t->rows.task;
+    const kvf__train_task *first = rows->task;
     if (!first->name) {
         out->labels = first->data.names.names;
         out->n_labels = first->data.names.n;
@@ -412,9 +390,9 @@ kvf_status kvf__tasks_describe(kvf__trainer *t, kvf__head_values *out)
         out->regression = first->data.regression;
         return KVF_OK;
     }
-    KVF_TRY(kvf__alloc_array(t->ctx, t->rows.n, sizeof *out->tasks, &out->tasks));
-    out->n_tasks = t->rows.n;
-    for (size_t i = 0; i < t->rows.n; i++)
+    KVF_TRY(kvf__alloc_array(ctx, rows->n, sizeof *out->tasks, &out->tasks));
+    out->n_tasks = rows->n;
+    for (size_t i = 0; i < rows->n; i++)
         out->tasks[i] = (kvf__head_task){.name = first[i].name,
                                          .task = (char *)kvf__task_name(first[i].kind),
                                          .n_labels = first[i].data.names.n,
@@ -423,17 +401,18 @@ kvf_status kvf__tasks_describe(kvf__trainer *t, kvf__head_values *out)
     return KVF_OK;
 }
 
-kvf_status kvf__tasks_compare(kvf__trainer *t, const kvf__head_values *stored)
+kvf_status kvf__tasks_compare(const kvf__run *run, const kvf__train_rows *rows,
+                              const kvf__head_values *stored)
 {
-    const kvf__train_task *task = t->rows.task;
-    bool same = stored->n_tasks == (task->name ? t->rows.n : 0);
+    const kvf__train_task *task = rows->task;
+    bool same = stored->n_tasks == (task->name ? rows->n : 0);
     for (size_t i = 0; same && i < stored->n_tasks; i++)
         same = !strcmp(stored->tasks[i].name, task[i].name) &&
                !strcmp(stored->tasks[i].task, kvf__task_name(task[i].kind));
     if (same) return KVF_OK;
-    return kvf__fail(t->ctx, KVF_EUSAGE,
+    return kvf__fail(run->ctx, KVF_EUSAGE,
                      "%s: the run was created with other tasks; --resume cannot change them",
-                     t->options.out);
+                     run->options.out);
 }
 
 static void task_done(kvf__train_task *task)
@@ -456,9 +435,9 @@ static void task_done(kvf__train_task *task)
     kvf__dataset_done(&task->valid);
 }
 
-void kvf__tasks_done(kvf__trainer *t)
+void kvf__tasks_done(kvf__train_rows *rows)
 {
-    for (size_t i = 0; i < t->rows.n; i++)
-        task_done(&t->rows.task[i]);
-    kvf__free(t->rows.task);
+    for (size_t i = 0; i < rows->n; i++)
+        task_done(&rows->task[i]);
+    kvf__free(rows->task);
 }

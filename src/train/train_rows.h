@@ -6,10 +6,8 @@
 #define KVF_TRAIN_ROWS_H
 
 #include "evaluator.h"
-#include "metric_int.h"
-#include "options.h"
-
-struct kvf__trainer;
+#include "run.h"
+#include "teacher.h"
 
 typedef struct kvf__train_task {
     char *name;         /* NULL: the only one, unnamed; owned */
@@ -26,16 +24,27 @@ typedef struct kvf__train_task {
     kvf__param low[2]; /* --task-prefix low-rank: u, v; owned; value NULL: none */
 } kvf__train_task;
 
-/* Rows that no file holds: fills data and valid of the only task of a trainer whose base and
- * renderer are open, and its teacher where there is one. `user` outlives
- * the trainer. */
+/* What a feed brings, owned by whom it is given to. */
+typedef struct kvf__fed {
+    kvf__dataset data, valid;
+    kvf__teacher teacher; /* targets in place of labels; k = 0: none */
+} kvf__fed;
+
+struct kvf__train_rows;
+
+/* Rows that no file holds, for the only task of a run. `user` outlives it. */
 typedef struct kvf__feed {
-    kvf_status (*open)(void *user, struct kvf__trainer *trainer);
+    /* Once base and renderer are open; may decide options that were left open. What *out, zeros so
+     * far, has becomes the run's, after a failure too. */
+    kvf_status (*open)(void *user, kvf__run *run, const struct kvf__train_rows *rows,
+                       kvf__fed *out);
     void (*lineage)(void *user, kvf_json *lineage); /* adds what the rows came from */
     /* --init match: what a prefix is to start from, zeros so far. NULL: rows (match_rows.c). */
-    kvf_status (*start)(void *user, struct kvf__trainer *trainer, kvf__prefix *target);
-    /* Before a step: makes its rows anew, in their places and no longer. NULL: they stay. */
-    kvf_status (*renew)(void *user, struct kvf__trainer *trainer, const int64_t *rows, int64_t n);
+    kvf_status (*start)(void *user, kvf__run *run, kvf__prefix *target);
+    /* Before a step, with the prefix as it is now: makes its rows and their targets anew, in their
+     * places and no longer. NULL: they stay. */
+    kvf_status (*renew)(void *user, const kvf__run *run, struct kvf__train_rows *rows,
+                        const kvf__prefix *prefix, const int64_t *examples, int64_t n);
     void *user;
 } kvf__feed;
 
@@ -44,9 +53,10 @@ typedef struct kvf__feed {
 typedef struct kvf__reads kvf__reads;
 kvf_status kvf__reads_create(kvf_ctx *ctx, kvf__reads **out);
 void kvf__reads_free(kvf__reads *reads);
-/* As kvf__dataset_load, for the trainer's run. */
-kvf_status kvf__reads_load(struct kvf__trainer *trainer, const char *path,
-                           const kvf__dataset_options *options, kvf__dataset *out);
+/* As kvf__dataset_load, for a run of these options. */
+kvf_status kvf__reads_load(kvf_ctx *ctx, kvf__reads *reads, const kvf_train_options *run,
+                           const char *path, const kvf__dataset_options *options,
+                           kvf__dataset *out);
 
 /* Of all tasks together. */
 typedef struct kvf__rows_total {
@@ -63,6 +73,7 @@ typedef struct kvf__train_rows {
     bool epoch_end;      /* the step drawn last ends an epoch */
     kvf__renderer renderer;
     kvf__batcher batcher;
+    kvf__teacher teacher;  /* targets in place of labels; k = 0: none */
     const kvf__feed *feed; /* NULL: data and valid come from the options' files */
     kvf__reads *reads;     /* shared with other runs; NULL: none */
 } kvf__train_rows;
@@ -70,22 +81,26 @@ typedef struct kvf__train_rows {
 /* ---- the list of tasks (task_list.c) --------------------------------------------------------- */
 
 /* The list, with names, paths and kinds; unnamed: one task. */
-kvf_status kvf__tasks_create(struct kvf__trainer *trainer);
-void kvf__tasks_done(struct kvf__trainer *trainer);
-/* Their data, metrics and evaluators. */
-kvf_status kvf__tasks_open(struct kvf__trainer *trainer);
+kvf_status kvf__tasks_create(kvf__run *run, kvf__train_rows *rows);
+void kvf__tasks_done(kvf__train_rows *rows);
+/* Their data, from files or a feed; metrics and evaluators. */
+kvf_status kvf__tasks_open(kvf__run *run, kvf__train_rows *rows);
 /* One data file of a task, with its checks; *out is task->data, task->valid or another set that has
  * the task's labels. */
-kvf_status kvf__task_load(struct kvf__trainer *trainer, const kvf__train_task *task,
+kvf_status kvf__task_load(kvf__run *run, const kvf__train_rows *rows, const kvf__train_task *task,
                           const char *path, kvf__dataset *out);
 /* Several tasks with names? */
-bool kvf__tasks_are_named(const struct kvf__trainer *trainer);
+bool kvf__tasks_are_named(const kvf__train_rows *rows);
 /* Their heads as a run file lists them: *out views all but the array of tasks. */
-kvf_status kvf__tasks_describe(struct kvf__trainer *trainer, kvf__head_values *out);
+kvf_status kvf__tasks_describe(kvf_ctx *ctx, const kvf__train_rows *rows, kvf__head_values *out);
 /* EUSAGE: the file's tasks are others. */
-kvf_status kvf__tasks_compare(struct kvf__trainer *trainer, const kvf__head_values *stored);
-/* Every task's validation under what is emitted; the means are the run's. */
-kvf_status kvf__tasks_validate(struct kvf__trainer *trainer);
+kvf_status kvf__tasks_compare(const kvf__run *run, const kvf__train_rows *rows,
+                              const kvf__head_values *stored);
+/* task_heads.c: makes the heads of all tasks; lists their parameters, and low-rank vectors, after
+ * those of *out; those of one, NULL where it has no head. */
+kvf_status kvf__tasks_make_heads(kvf__run *run, kvf__train_rows *rows);
+kvf_status kvf__tasks_list_params(kvf_ctx *ctx, const kvf__train_rows *rows, kvf__params *out);
+kvf__params *kvf__task_head_params(const kvf__train_task *task);
 
 /* ---- rows of steps (step_rows.c) ------------------------------------------------------------- */
 
@@ -100,28 +115,18 @@ typedef struct kvf__step_rows {
 
 /* The task of step `step` becomes rows.now; its sampler moves on. Returns [*n] rows. Steps are
  * drawn in their order, from the first one after a rewind. */
-const int64_t *kvf__rows_draw(struct kvf__trainer *trainer, int64_t step, int64_t *n);
-void kvf__rows_rewind(struct kvf__trainer *trainer);
-/* Moves the samplers to the step that comes next, of KL to the base too. */
-void kvf__rows_seek(struct kvf__trainer *trainer);
-/* The rows of the step at hand: drawn, their terms counted, and of several processes this one's. */
-kvf_status kvf__step_rows_begin(struct kvf__trainer *trainer, kvf__step_rows *rows);
+const int64_t *kvf__rows_draw(const kvf__run *run, kvf__train_rows *rows, int64_t step, int64_t *n);
+void kvf__rows_rewind(kvf__train_rows *rows);
+/* To the step that comes next. */
+void kvf__rows_seek(const kvf__run *run, kvf__train_rows *rows);
+/* What the rows that were drawn for the step at hand come to: their terms are counted, and of
+ * several processes this one's rows are left. */
+void kvf__step_rows_count(kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step);
 /* Fills the batcher with the next part; false: there is none. peek: for a look ahead, nothing is
  * counted. */
-bool kvf__step_rows_next(struct kvf__trainer *trainer, kvf__step_rows *rows);
-bool kvf__step_rows_peek(struct kvf__trainer *trainer, kvf__step_rows *rows);
+bool kvf__step_rows_next(kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step);
+bool kvf__step_rows_peek(const kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step);
 /* Which rows the next part has, without a batch of them. */
-bool kvf__step_rows_part(const struct kvf__trainer *trainer, kvf__step_rows *rows);
-
-/* ---- rows of a whole run (lengths.c) --------------------------------------------------------- */
-
-/* How many steps, and the schedule over them. */
-kvf_status kvf__trainer_lengths(struct kvf__trainer *trainer);
-/* Makes what only steps need, by the sizes of those to come: batcher, pass, its primitives, what
- * the heads need. */
-kvf_status kvf__trainer_prepare(struct kvf__trainer *trainer);
-/* Of these the part that several runs with one pass in common have each. *limits: of a pass for the
- * run alone. */
-kvf_status kvf__trainer_prepare_batches(struct kvf__trainer *trainer, kvf__pass_limits *limits);
+bool kvf__step_rows_part(const kvf__run *run, const kvf__train_rows *rows, kvf__step_rows *step);
 
 #endif

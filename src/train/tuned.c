@@ -6,7 +6,7 @@
  * or, by the method's port, with vectors at the input in place of the prefix, or (block) without an
  * encoder: what the base itself publishes is stepped. The encoder runs once each way, whatever the
  * number of parts of a step. */
-#include "trainer.h"
+#include "tuned.h"
 
 #include <string.h>
 
@@ -16,42 +16,90 @@ static void clear_list(const kvf__params *params)
         memset(params->item[i].grad, 0, (size_t)params->item[i].n * sizeof(float));
 }
 
-static void clear_gradients(kvf__trainer *t)
+static void clear_gradients(const kvf__tuned *tuned, const kvf__train_rows *rows)
 {
-    const kvf__emitted *d = &t->tuned.gradient;
+    const kvf__emitted *d = &tuned->gradient;
     if (d->prefix) memset(d->prefix->kv, 0, kvf__prefix_count(d->prefix) * sizeof(float));
     if (d->prefix && d->prefix->log_weight)
         memset(d->prefix->log_weight, 0, kvf__prefix_weights(d->prefix) * sizeof(float));
     if (d->vectors)
         memset(d->vectors->x, 0, (size_t)(d->vectors->P * d->vectors->C) * sizeof(float));
-    clear_list(t->tuned.base);
-    for (size_t i = 0; i < t->rows.n; i++) {
-        kvf__train_task *task = &t->rows.task[i];
+    clear_list(tuned->base);
+    for (size_t i = 0; i < rows->n; i++) {
+        kvf__train_task *task = &rows->task[i];
         clear_list(kvf__task_head_params(task));
         if (task->low[0].value) clear_list(&(kvf__params){.n = 2, .item = task->low});
     }
 }
 
-/* Processes that follow have got the value from the first one. */
-kvf_status kvf__tuned_fwd(kvf__trainer *t)
+/* ---- the list of parameters ------------------------------------------------------------------ */
+
+bool kvf__log_weight_trained(const kvf__tuned *tuned)
 {
-    kvf__tuned *tuned = &t->tuned;
-    const bool encodes = tuned->encoder && !kvf__ranks_follows(t);
-    if (encodes) KVF_TRY(kvf__encoder_fwd(t->ctx, tuned->encoder, tuned->emitted));
-    KVF_TRY(kvf__ranks_send(t));
-    kvf__low_rank_task_fwd(t, t->rows.now);
-    kvf__dropout_fwd(t);
-    clear_gradients(t);
-    kvf__step_lap(t, KVF__STEP_ENCODER);
-    return KVF_OK;
+    return tuned->log_weight.n && tuned->dprefix.log_weight;
 }
 
-kvf_status kvf__tuned_bwd(kvf__trainer *t)
+size_t kvf__tuned_own_params(const kvf__tuned *tuned)
 {
-    kvf__dropout_bwd(t);
-    kvf__low_rank_task_bwd(t, t->rows.now);
-    if (t->tuned.encoder) KVF_TRY(kvf__encoder_bwd(t->ctx, t->tuned.encoder, t->tuned.gradient));
-    KVF_TRY(kvf__trainer_list_params(t));
-    kvf__step_lap(t, KVF__STEP_ENCODER_BWD);
-    return KVF_OK;
+    return tuned->log_weight.n + (tuned->encoder ? kvf__encoder_params(tuned->encoder)->n : 0) +
+           (tuned->base ? tuned->base->n : 0);
+}
+
+int64_t kvf__tuned_values(const kvf__tuned *tuned)
+{
+    const int64_t all = kvf__params_values(&tuned->params);
+    return kvf__log_weight_trained(tuned) ? all : all - kvf__params_values(&tuned->log_weight);
+}
+
+static kvf_status list(kvf_ctx *ctx, const kvf__tuned *tuned, const kvf__train_rows *rows,
+                       const kvf__params *log_weight, const kvf__params *encoder, kvf__params *out)
+{
+    out->n = 0;
+    KVF_TRY(kvf__params_append(ctx, out, log_weight));
+    if (encoder) KVF_TRY(kvf__params_append(ctx, out, encoder));
+    if (tuned->base) KVF_TRY(kvf__params_append(ctx, out, tuned->base));
+    return kvf__tasks_list_params(ctx, rows, out);
+}
+
+kvf_status kvf__tuned_list(kvf_ctx *ctx, kvf__tuned *tuned, const kvf__train_rows *rows)
+{
+    const kvf__params *values = tuned->encoder ? kvf__encoder_params(tuned->encoder) : NULL;
+    const kvf__params *steps = tuned->encoder ? kvf__encoder_steps(tuned->encoder) : NULL;
+    const kvf__params none = {0};
+    KVF_TRY(list(ctx, tuned, rows, &tuned->log_weight, values, &tuned->params));
+    return list(ctx, tuned, rows, kvf__log_weight_trained(tuned) ? &tuned->log_weight : &none,
+                steps, &tuned->steps);
+}
+
+kvf__subject kvf__tuned_subject(const kvf__tuned *tuned, const kvf__identity *id,
+                                const kvf__train_task *task)
+{
+    return (kvf__subject){.condition.prefix = tuned->task_prefix.P ? &tuned->task_prefix
+                                                                   : tuned->emitted.prefix,
+                          .condition.vectors = tuned->emitted.vectors,
+                          .condition.position_start = id->position_start,
+                          .head = task->head};
+}
+
+/* ---- forward and backward -------------------------------------------------------------------- */
+
+kvf_status kvf__tuned_emit(const kvf__run *run, kvf__tuned *tuned)
+{
+    const bool encodes = tuned->encoder && !kvf__ranks_follows(run->ranks);
+    return encodes ? kvf__encoder_fwd(run->ctx, tuned->encoder, tuned->emitted) : KVF_OK;
+}
+
+void kvf__tuned_show(const kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows)
+{
+    kvf__low_rank_task_fwd(tuned, rows->now);
+    kvf__dropout_fwd(run, tuned);
+    clear_gradients(tuned, rows);
+}
+
+kvf_status kvf__tuned_bwd(const kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows)
+{
+    kvf__dropout_bwd(run, tuned);
+    kvf__low_rank_task_bwd(tuned, rows->now);
+    if (tuned->encoder) KVF_TRY(kvf__encoder_bwd(run->ctx, tuned->encoder, tuned->gradient));
+    return kvf__tuned_list(run->ctx, tuned, rows);
 }

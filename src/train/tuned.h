@@ -5,12 +5,10 @@
 
 #include "dropout.h"
 #include "encoder_int.h"
-#include "method.h"
 #include "renderer.h"
 #include "train_rows.h"
 
 typedef struct kvf__tuned {
-    const kvf__method *method;
     kvf__encoder *encoder; /* NULL: port block */
     kvf__params *base;     /* weights of the base that are trained; NULL: none */
     kvf__params params;    /* all: encoder, base, heads; owned */
@@ -30,62 +28,47 @@ typedef struct kvf__tuned {
     kvf__row_dropout row_dropout, base_dropout;
 } kvf__tuned;
 
-/* params.c: what of the base's own a method trains. EUSAGE. */
-kvf_status kvf__trainer_form(const struct kvf__trainer *trainer, kvf__train *out);
-/* Encoder, heads and the list, without values; then, once the number of steps is known, AdamW and
- * history, and starting values or those of the resumed run. */
-kvf_status kvf__trainer_make(struct kvf__trainer *trainer);
-kvf_status kvf__trainer_parameters(struct kvf__trainer *trainer);
-/* Lists all parameters anew: the encoder's gradients move with each backward pass. Allocates the
- * first time only. */
-kvf_status kvf__trainer_list_params(struct kvf__trainer *trainer);
-/* Values that training changes. */
-int64_t kvf__trainer_trained_values(const struct kvf__trainer *trainer);
-/* How many of the list come before the heads'. */
-size_t kvf__trainer_own_params(const struct kvf__trainer *trainer);
-/* task_heads.c: makes the heads of all tasks, with their low-rank vectors; lists their parameters
- * after those of *out; those of one, NULL where it has no head. */
-kvf_status kvf__tasks_make_heads(struct kvf__trainer *trainer);
-kvf_status kvf__tasks_list_params(struct kvf__trainer *trainer, kvf__params *out);
-kvf__params *kvf__task_head_params(const kvf__train_task *task);
-/* start.c: chooses --init where it is not given, and checks it; sets the starting values. */
-kvf_status kvf__start_decide(struct kvf__trainer *trainer);
-kvf_status kvf__trainer_start_values(struct kvf__trainer *trainer);
-/* --init match without a feed that has a start of its own (match_rows.c): *target, zeros so far,
- * becomes what rows of the only task's data are as a context. They have too few tokens: EUSAGE, or
- * options.init becomes vocab where it was left open, and *target is as it was. */
-kvf_status kvf__match_rows(struct kvf__trainer *trainer, kvf__prefix *target);
-/* --init centroids (centroids.c): *target becomes a prefix whose keys lie at centroids of what rows
- * of the only task's data ask, for text behind it at the run's positions. */
-kvf_status kvf__centroids(struct kvf__trainer *trainer, kvf__prefix *target);
-/* What a validation of the task measures: the emitted value and its head. */
-kvf__subject kvf__trainer_subject(const struct kvf__trainer *trainer, const kvf__train_task *task);
+/* params.c: encoder, weights of the base, what is emitted; without values. */
+kvf_status kvf__tuned_make(kvf__run *run, kvf__tuned *tuned);
+void kvf__tuned_done(kvf__tuned *tuned);
 
-/* tuned.c: the prefix of the step at hand, here and for the processes that follow: what the
- * encoder emits, as the step's rows see it (low-rank tasks, dropout); every gradient is zero. */
-kvf_status kvf__tuned_fwd(struct kvf__trainer *trainer);
+/* tuned.c: lists all parameters anew: the encoder's gradients move with each backward pass.
+ * Allocates the first time only. */
+kvf_status kvf__tuned_list(kvf_ctx *ctx, kvf__tuned *tuned, const kvf__train_rows *rows);
+/* Values that training changes. */
+int64_t kvf__tuned_values(const kvf__tuned *tuned);
+/* How many of the list come before the heads'. */
+size_t kvf__tuned_own_params(const kvf__tuned *tuned);
+bool kvf__log_weight_trained(const kvf__tuned *tuned);
+/* What a validation of the task measures: the emitted value and its head. */
+kvf__subject kvf__tuned_subject(const kvf__tuned *tuned, const kvf__identity *id,
+                                const kvf__train_task *task);
+/* What the encoder emits. Processes that follow get the value from the first one. */
+kvf_status kvf__tuned_emit(const kvf__run *run, kvf__tuned *tuned);
+/* That as the rows of the step at hand see it (low-rank tasks, dropout); every gradient is zero. */
+void kvf__tuned_show(const kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows);
 /* From the gradient of what the base saw back to every parameter. */
-kvf_status kvf__tuned_bwd(struct kvf__trainer *trainer);
+kvf_status kvf__tuned_bwd(const kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows);
 
 /* log_weight.c: --log-weight. The parameter, which the prefix owns. */
-kvf_status kvf__log_weight_make(struct kvf__trainer *trainer);
-bool kvf__log_weight_trained(const struct kvf__trainer *trainer);
+kvf_status kvf__log_weight_make(const kvf__run *run, kvf__tuned *tuned);
 /* Those that a start brings, [L, G, P]; NULL: none. EUSAGE: the run has none, or --start-mass is
  * given; `where` names the source. */
-kvf_status kvf__log_weight_from(struct kvf__trainer *trainer, const char *where,
+kvf_status kvf__log_weight_from(const kvf__run *run, kvf__tuned *tuned, const char *where,
                                 const float *values);
 /* --start-mass, once files were read. EUSAGE: fixed at nothing. */
-kvf_status kvf__log_weight_start(struct kvf__trainer *trainer);
+kvf_status kvf__log_weight_start(const kvf__run *run, kvf__tuned *tuned,
+                                 const kvf__train_task *task);
 /* A note: the loss of the start and of the bare base, on the first rows. */
-kvf_status kvf__log_weight_note(struct kvf__trainer *trainer);
+kvf_status kvf__log_weight_note(kvf__run *run, kvf__tuned *tuned, const kvf__train_task *task);
 
 /* prefix_dropout.c: memory; masks the prefix for the step at hand; and its gradient. */
-kvf_status kvf__dropout_alloc(struct kvf__trainer *trainer);
-void kvf__dropout_fwd(struct kvf__trainer *trainer);
-void kvf__dropout_bwd(struct kvf__trainer *trainer);
+kvf_status kvf__dropout_alloc(const kvf__run *run, kvf__tuned *tuned);
+void kvf__dropout_fwd(const kvf__run *run, kvf__tuned *tuned);
+void kvf__dropout_bwd(const kvf__run *run, kvf__tuned *tuned);
 /* low_rank_task.c: --task-prefix low-rank, the task's prefix from the shared one. */
-kvf_status kvf__low_rank_task_alloc(struct kvf__trainer *trainer);
-void kvf__low_rank_task_fwd(struct kvf__trainer *trainer, const kvf__train_task *task);
-void kvf__low_rank_task_bwd(struct kvf__trainer *trainer, const kvf__train_task *task);
+kvf_status kvf__low_rank_task_alloc(const kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows);
+void kvf__low_rank_task_fwd(kvf__tuned *tuned, const kvf__train_task *task);
+void kvf__low_rank_task_bwd(kvf__tuned *tuned, const kvf__train_task *task);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * Each run's loss is divided by its own terms, so its gradient is that of the run alone; what
  * differs is the order in which f32 products are summed among more rows. */
-#include "sweep_int.h"
+#include "trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void add_sizes(kvf__batch_sizes *sum, const kvf__batch_sizes *by)
 static void seek_all(kvf__run_group *group)
 {
     for (size_t i = 0; i < group->n; i++) {
-        kvf__rows_seek(group->member[i].trainer);
+        kvf__trainer_seek(group->member[i].trainer);
         group->member[i].rows = (kvf__step_rows){0};
     }
 }
@@ -38,10 +38,10 @@ static bool draw_all(kvf__run_group *group, int64_t ahead)
     bool any = false;
     for (size_t i = 0; i < group->n; i++) {
         kvf__member *m = &group->member[i];
-        const int64_t step = m->trainer->progress.step + ahead;
+        const int64_t step = m->trainer->run.progress.step + ahead;
         m->rows = (kvf__step_rows){0};
-        if (step >= m->trainer->progress.steps) continue;
-        m->rows.examples = kvf__rows_draw(m->trainer, step, &m->rows.n);
+        if (step >= m->trainer->run.progress.steps) continue;
+        m->rows.examples = kvf__rows_draw(&m->trainer->run, &m->trainer->rows, step, &m->rows.n);
         any = true;
     }
     return any;
@@ -56,7 +56,7 @@ static bool next_sizes(kvf__run_group *group, int64_t *ahead, kvf__batch_sizes *
         *part = (kvf__batch_sizes){0};
         for (size_t i = 0; i < group->n; i++) {
             kvf__member *m = &group->member[i];
-            if (!kvf__step_rows_peek(m->trainer, &m->rows)) continue;
+            if (!kvf__step_rows_peek(&m->trainer->run, &m->trainer->rows, &m->rows)) continue;
             any = true;
             if (m->trainer->rows.batcher.sizes.labels)
                 add_sizes(part, &m->trainer->rows.batcher.sizes);
@@ -74,6 +74,8 @@ static kvf_status prepare_members(kvf__run_group *group, kvf__trainer *const *tr
     for (size_t i = 0; i < group->n; i++) {
         kvf__pass_limits alone;
         group->member[i].trainer = trainers[i];
+        group->runs[i] = (kvf__states_run){&trainers[i]->run, &trainers[i]->rows,
+                                           trainers[i]->tuned.layer_mask};
         KVF_TRY(kvf__trainer_prepare_batches(trainers[i], &alone));
         if (alone.P > *P) *P = alone.P;
         *recompute = *recompute || alone.recompute;
@@ -94,7 +96,7 @@ static kvf_status alloc_memory(kvf__run_group *group, const kvf__batch_sizes *mo
 static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers,
                             kvf__states **states)
 {
-    kvf__model *model = trainers[0]->base->model;
+    kvf__model *model = trainers[0]->run.base->model;
     kvf__batch_sizes most = {0}, part;
     int64_t P = 0;
     bool recompute = false;
@@ -105,11 +107,11 @@ static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers
     kvf__pass_limits limits = kvf__limits_for(&most, P, true);
     limits.sections = (int64_t)group->n;
     limits.recompute = recompute;
-    KVF_TRY(kvf__states_layer(trainers, group->n, &limits.lowest));
+    KVF_TRY(kvf__states_layer(group->runs, group->n, &limits.lowest));
     KVF_TRY(kvf__pass_create(group->ctx, model, &limits, &group->pass));
     KVF_TRY(alloc_memory(group, &most));
     if (limits.lowest) {
-        KVF_TRY(kvf__states_open(trainers, group->n, &limits, &most, states));
+        KVF_TRY(kvf__states_open(group->runs, group->n, &limits, &most, states));
         group->states = *states;
     }
     seek_all(group);
@@ -126,6 +128,7 @@ kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size
 {
     kvf__run_group group = {.ctx = ctx, .n = n, .own_heads = trainers[0]->rows.task->head != NULL};
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *group.member, &group.member);
+    if (!st) st = kvf__alloc_array(ctx, n, sizeof *group.runs, &group.runs);
     if (!st) st = make_pass(&group, trainers, states);
     if (st)
         kvf__run_group_done(&group);
@@ -139,6 +142,7 @@ void kvf__run_group_done(kvf__run_group *group)
     kvf__pass_free(group->pass);
     kvf__stacked_done(&group->stacked);
     kvf__free(group->member);
+    kvf__free(group->runs);
     kvf__free(group->section);
     kvf__free(group->grads);
     kvf__free(group->whose);
@@ -172,7 +176,7 @@ static bool next_part(kvf__run_group *group)
     group->n_sections = 0;
     for (size_t i = 0; i < group->n; i++) {
         kvf__member *m = &group->member[i];
-        if (!m->trainer || m->status || !kvf__step_rows_next(m->trainer, &m->rows)) continue;
+        if (!m->trainer || m->status || !kvf__step_next(m->trainer, &m->rows)) continue;
         any = true;
         if (m->trainer->rows.batcher.batch.n_labels) join_pass(group, i);
     }
@@ -212,9 +216,9 @@ static kvf_status head_losses(kvf__run_group *group)
     for (int64_t s = 0; s < group->n_sections; s++) {
         kvf__member *m = &group->member[group->whose[s]];
         const kvf__trainer *t = m->trainer;
-        const kvf__loss how = {.scale = m->rows.scale, .step = t->progress.step};
+        const kvf__loss how = {.scale = m->rows.scale, .step = t->run.progress.step};
         const kvf__batch *batch = &t->rows.batcher.batch;
-        int64_t C = kvf__model_desc(t->base->model)->C, n = batch->n_labels;
+        int64_t C = kvf__model_desc(t->run.base->model)->C, n = batch->n_labels;
         double sum = 0;
         kvf_status st = kvf__head_loss(group->ctx, t->rows.now->head, batch, hidden + at * C, &how,
                                        &sum, dhidden + at * C);
@@ -237,7 +241,7 @@ static kvf_status run_part(kvf__run_group *group)
     if (!group->n_sections) return KVF_OK;
     kvf__states_enter(group->states, &input, false);
     KVF_TRY(kvf__pass_fwd(group->ctx, group->pass, &input));
-    kvf__trainer_keep_states(group->member[group->whose[0]].trainer, group->states, &input);
+    kvf__run_keep_states(&group->member[group->whose[0]].trainer->run, group->states, &input);
     KVF_TRY(group->own_heads ? head_losses(group) : base_losses(group));
     return kvf__pass_bwd(group->ctx, group->pass, &(kvf__grads){.sections = group->grads});
 }
@@ -260,8 +264,7 @@ kvf_status kvf__run_group_step(kvf__run_group *group)
     for (size_t i = 0; i < group->n; i++) {
         kvf__member *m = &group->member[i];
         if (!m->trainer) continue;
-        KVF_TRY(kvf__step_rows_begin(m->trainer, &m->rows));
-        KVF_TRY(kvf__tuned_fwd(m->trainer));
+        KVF_TRY(kvf__step_begin(m->trainer, &m->rows));
     }
     while (next_part(group))
         KVF_TRY(run_part(group));

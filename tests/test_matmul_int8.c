@@ -376,7 +376,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("int8");
+    Suite *suite = suite_create("matmul_int8");
     TCase *kernels = tcase_create("kernels"), *products = tcase_create("products"),
           *caps = tcase_create("caps");
     tcase_add_loop_test(kernels, quantize, 0, LEVEL_ROWS);

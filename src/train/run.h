@@ -1,0 +1,82 @@
+/* What all parts of a run have in common: options, base, identity, processes; how far it is; what
+ * it writes and says. Parts with functions of their own (rows, what is trained, how it is stepped)
+ * are handed beside it; trainer.h has them all. */
+#ifndef KVF_RUN_H
+#define KVF_RUN_H
+
+#include "journal.h"
+#include "method.h"
+#include "metric_int.h"
+#include "open_base.h"
+#include "options.h"
+#include "ranks.h"
+
+/* The best validation so far. */
+typedef struct kvf__best {
+    kvf__params params; /* n = 0 until a validation ran; owned */
+    float *values;      /* copies of all parameters at `step` */
+    int64_t step;
+    double value, loss; /* of the metric; valid_loss */
+} kvf__best;
+
+/* Seconds, by what was seen last; 0: nothing yet. */
+typedef struct kvf__pace {
+    double step, validation, save;
+} kvf__pace;
+
+typedef struct kvf__progress {
+    int64_t steps, step;       /* in all; done */
+    int64_t tokens;            /* trained on */
+    int64_t computed_tokens;   /* in this process: tokens of its batches */
+    double train_loss;         /* of the last step */
+    double kl_to_base;         /* of its rows of --kl-to-base, a mean over labels; NaN: none */
+    kvf__history history;      /* memory for all steps */
+    const kvf__metric *metric; /* what best is best in */
+    double valid_loss, metric_value; /* of the last validation */
+    kvf__best best;
+    int64_t stale; /* validations since the best one */
+    bool stopped_early;
+    double begin, step_seconds; /* clock at the start; time spent in steps */
+    kvf__pace pace;
+    kvf_forecast forecast; /* steps = 0: none was made */
+} kvf__progress;
+
+typedef struct kvf__output {
+    kvf__outlock lock; /* on options.out; none for a dry run */
+    kvf__journal journal;
+    kvf__artifact resumed; /* what --resume read; owns texts that options borrow */
+    bool is_resumed;
+    bool finished_before; /* --resume has nothing to do */
+} kvf__output;
+
+typedef struct kvf__run {
+    kvf_ctx *ctx;
+    kvf_train_options options;
+    const kvf__method *method; /* of options.method */
+    kvf_base *base;
+    bool borrows_base; /* it is not this run's to free */
+    kvf__identity id;
+    kvf__ranks *ranks; /* NULL: alone; owned */
+    kvf__progress progress;
+    kvf__output output;
+} kvf__run;
+
+/* run.c, in the order of a run's beginning. The output, with what it says where a run is resumed;
+ * that inputs can be read, before the base is loaded; the base; what it allows; how many virtual
+ * tokens; --value-optimizer; the identity. */
+kvf_status kvf__run_open_output(kvf__run *run);
+kvf_status kvf__run_check_inputs(const kvf__run *run);
+kvf_status kvf__run_open_base(kvf__run *run);
+kvf_status kvf__run_decide_length(kvf__run *run);
+kvf_status kvf__run_decide_values(kvf__run *run);
+kvf_status kvf__run_identify(kvf__run *run);
+/* --early-stop: as many validations without a better one as it allows. */
+bool kvf__run_patience_over(const kvf__run *run);
+
+/* places.c: whether the run's method, task and options are for its base, if that is an
+ * encoder-decoder (fed: rows come from a feed); --places, in the layer mask. */
+kvf_status kvf__places_check(kvf__run *run, bool fed);
+bool kvf__places_near(const kvf_train_options *options, const kvf__desc *desc); /* see prefix.h */
+kvf_status kvf__places_mask(kvf__run *run, uint8_t *layer_mask);
+
+#endif

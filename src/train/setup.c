@@ -1,0 +1,307 @@
+/* Setting up a run: everything that can fail for a reason outside is done here, before the first
+ * step: files, shapes, options, memory. What steps need is lengths.c's. */
+#include "start.h"
+#include "trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static kvf_status open_data(kvf__trainer *t)
+{
+    const kvf_train_options *o = &t->run.options;
+    kvf__renderer *renderer = &t->rows.renderer;
+    const bool at_input = t->run.method->port == KVF__PORT_EMBED;
+    KVF_TRY(kvf__renderer_init(t->run.ctx, t->run.base, o->chat_template, o->map, renderer));
+    const bool has_template = o->p_template && *o->p_template;
+    const bool next = o->verbalizer && *o->verbalizer &&
+                      kvf__model_desc(t->run.base->model)->block.causal;
+    if (at_input || has_template)
+        KVF_TRY(kvf__renderer_pattern(t->run.ctx, renderer, o->p_template,
+                                      at_input ? t->run.id.P : 0, next));
+    return kvf__tasks_open(&t->run, &t->rows);
+}
+
+/* A run that --resume has nothing to do for. */
+static bool is_finished(const kvf__trainer *t)
+{
+    return t->run.output.is_resumed &&
+           (t->run.progress.step >= t->run.progress.steps || kvf__run_patience_over(&t->run));
+}
+
+/* To be freed, whatever comes of it. */
+static kvf_status begin(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer **out)
+{
+    kvf__trainer *t = NULL;
+    KVF_TRY(kvf__alloc(ctx, sizeof *t, &t));
+    t->run = (kvf__run){.ctx = ctx,
+                        .options = *options,
+                        .progress = {.best = {.value = NAN, .loss = NAN},
+                                     .valid_loss = NAN,
+                                     .kl_to_base = NAN,
+                                     .begin = kvf__clock()}};
+    if (options->open_base) t->run.options.base = options->open_base->path;
+    *out = t;
+    return KVF_OK;
+}
+
+/* Refuses what the base does not allow. */
+static kvf_status check_base(kvf__trainer *t)
+{
+    const kvf__desc *d = kvf__model_desc(t->run.base->model);
+    KVF_TRY(kvf__options_check_base(t->run.ctx, &t->run.options, d->block.causal, d->encoder > 0,
+                                    d->arch_name));
+    return kvf__places_check(&t->run, t->rows.feed != NULL);
+}
+
+/* What options, method and base decide together. */
+static kvf_status decide(kvf__trainer *t)
+{
+    KVF_TRY(kvf__tasks_create(&t->run, &t->rows));
+    KVF_TRY(kvf__run_decide_length(&t->run));
+    KVF_TRY(kvf__start_decide(&t->run, t->rows.feed != NULL));
+    KVF_TRY(kvf__run_decide_values(&t->run));
+    return kvf__run_identify(&t->run);
+}
+
+/* What the rows have become. */
+static kvf_status note_first_row(kvf__trainer *t)
+{
+    const kvf__train_task *task = t->rows.task;
+    const kvf__renderer *renderer = &t->rows.renderer;
+    const bool wraps = renderer->render.wrap_prompts;
+    kvf__buf text = {0};
+    if (t->run.output.is_resumed || kvf__ranks_follows(t->run.ranks) || t->rows.reads ||
+        !task->data.n)
+        return KVF_OK;
+    kvf_status st = kvf__row_marked(t->run.ctx, t->run.base->tokenizer, &task->data, 0, &text);
+    if (!st)
+        kvf__run_note(&t->run, "first row%s%s: %.*s", wraps ? " as " : "",
+                      wraps ? renderer->chat.name : "", (int)text.n, text.data);
+    kvf__buf_done(&text);
+    return st;
+}
+
+/* Encoder, heads and the list, without values. */
+static kvf_status make_parts(kvf__trainer *t)
+{
+    KVF_TRY(kvf__tuned_make(&t->run, &t->tuned));
+    KVF_TRY(kvf__low_rank_task_alloc(&t->run, &t->tuned, &t->rows));
+    KVF_TRY(kvf__tasks_make_heads(&t->run, &t->rows));
+    return kvf__tuned_list(t->run.ctx, &t->tuned, &t->rows);
+}
+
+static kvf_status make_best(kvf__trainer *t)
+{
+    const kvf__params *params = &t->tuned.params;
+    size_t total = 0;
+    for (size_t i = 0; i < params->n; i++)
+        total += (size_t)params->item[i].n;
+    KVF_TRY(kvf__alloc_array(t->run.ctx, total, sizeof(float), &t->run.progress.best.values));
+    KVF_TRY(kvf__params_append(t->run.ctx, &t->run.progress.best.params, params));
+    float *at = t->run.progress.best.values;
+    for (size_t i = 0; i < t->run.progress.best.params.n; i++) {
+        t->run.progress.best.params.item[i].value = at;
+        t->run.progress.best.params.item[i].grad = NULL;
+        at += t->run.progress.best.params.item[i].n;
+    }
+    return KVF_OK;
+}
+
+static bool is_measured(const kvf__trainer *t, kvf__measured of)
+{
+    if (of == KVF__OF_RETENTION) return t->retention != NULL;
+    return of != KVF__OF_ANCHOR || (t->retention && t->run.options.kl_to_base > 0);
+}
+
+static kvf_status make_history(kvf__trainer *t)
+{
+    size_t n = (size_t)(t->run.progress.steps > t->run.output.resumed.history.n
+                            ? t->run.progress.steps
+                            : t->run.output.resumed.history.n);
+    for (int i = 0; i < KVF__COLUMNS; i++)
+        if (is_measured(t, kvf__columns[i].of))
+            KVF_TRY(kvf__alloc_array(t->run.ctx, n, kvf__dtype_block_bytes(kvf__columns[i].dtype),
+                                     &t->run.progress.history.column[i]));
+    return KVF_OK;
+}
+
+/* Once the number of steps is known: AdamW and history; starting values or those of the resumed
+ * run.
+ */
+static kvf_status begin_values(kvf__trainer *t)
+{
+    kvf_train_options *o = &t->run.options;
+    KVF_TRY(kvf__dropout_alloc(&t->run, &t->tuned));
+    if (kvf__ranks_follows(t->run.ranks)) return kvf__model_refresh(t->run.ctx, t->run.base->model);
+    KVF_TRY(kvf__adamw_init(t->run.ctx, &t->stepper.adamw, &t->tuned.steps));
+    t->stepper.adamw.beta1 = o->beta1;
+    t->stepper.adamw.beta2 = o->beta2;
+    t->stepper.adamw.eps = o->eps;
+    t->stepper.adamw.weight_decay = o->weight_decay;
+    if (t->rows.total.valid_rows || kvf__run_has_best(&t->run.output.resumed))
+        KVF_TRY(make_best(t));
+    KVF_TRY(make_history(t));
+    if (t->run.output.is_resumed)
+        KVF_TRY(kvf__trainer_restore(t));
+    else
+        KVF_TRY(kvf__start_values(&t->run, &t->tuned, &t->rows));
+    if (!t->run.output.is_resumed) t->run.progress.best.params.n = 0;
+    if (t->tuned.encoder)
+        KVF_TRY(kvf__encoder_lr_units(t->run.ctx, t->tuned.encoder, o->lr_per_parameter,
+                                      &t->tuned.lr_k));
+    /* such keys take a large last layer, and through that the layers below move them far */
+    if (t->tuned.encoder && !strcmp(o->init, "centroids") && !o->lr_per_parameter)
+        kvf__encoder_slow_below_last(t->tuned.encoder, 0.1);
+    if (!t->tuned.encoder) t->tuned.lr_k = 1; /* every parameter steps with the one rate */
+    return kvf__model_refresh(t->run.ctx, t->run.base->model);
+}
+
+static kvf_status open_all(kvf__trainer *t)
+{
+    KVF_TRY(KVF__CHECK_RESERVED(t->run.ctx, kvf_train_options, &t->run.options));
+    /* first: --resume fills in the run's own options */
+    KVF_TRY(kvf__ranks_follows(t->run.ranks) ? kvf__ranks_begin(&t->run)
+                                             : kvf__run_open_output(&t->run));
+    if (!t->rows.feed)
+        KVF_TRY(kvf__options_require(t->run.ctx, &t->run.options));
+    else if (!KVF__GIVEN(&t->run.options, prefix_length) && !t->run.options.prefix_length)
+        t->run.options.prefix_length = 20; /* what there is to distill may be short */
+    KVF_TRY(kvf__options_check(t->run.ctx, &t->run.options));
+    t->run.method = kvf__method_find(t->run.options.method);
+    if (!t->run.base) KVF_TRY(kvf__run_check_inputs(&t->run));
+    KVF_TRY(kvf__run_open_base(&t->run));
+    KVF_TRY(check_base(t));
+    KVF_TRY(decide(t));
+    KVF_TRY(open_data(t));
+    KVF_TRY(note_first_row(t));
+    KVF_TRY(kvf__retention_open(&t->run, &t->rows.renderer.render, &t->retention));
+    KVF_TRY(make_parts(t));
+    KVF_TRY(kvf__trainer_lengths(t));
+    return begin_values(t);
+}
+
+int64_t kvf__trainer_all_parameters(const kvf__trainer *t)
+{
+    const kvf__params *trained = &t->tuned.params;
+    return kvf__base_parameters(t->run.base) + kvf__params_values(trained) -
+           kvf__base_own_values(t->run.base, trained);
+}
+
+kvf__rows_hashes kvf__trainer_hashes(const kvf__trainer *t)
+{
+    return (kvf__rows_hashes){t->rows.total.hash, t->rows.total.valid_hash,
+                              kvf__retention_hash(t->retention)};
+}
+
+static void note_parameters(kvf__trainer *t)
+{
+    const int64_t trained = kvf__tuned_values(&t->tuned), all = kvf__trainer_all_parameters(t);
+    kvf__run_note(&t->run, "parameters: %lld of %lld are trained (%.3g %%)", (long long)trained,
+                  (long long)all, 100 * (double)trained / (double)all);
+}
+
+/* On all ranks, or on none. */
+static kvf_status agree(kvf__trainer *t, kvf_status st)
+{
+    bool finished = !st && is_finished(t);
+    const kvf__rows_hashes hashes = kvf__trainer_hashes(t);
+    st = kvf__ranks_agree(&t->run, &hashes, st, &finished);
+    t->run.output.finished_before = finished;
+    if (!st && !finished && !kvf__ranks_follows(t->run.ranks)) note_parameters(t);
+    return st;
+}
+
+kvf_status kvf__trainer_open(kvf_ctx *ctx, const kvf_train_options *options,
+                             const kvf__trainer_uses *uses, kvf__trainer **out)
+{
+    kvf__trainer *t = NULL;
+    kvf_status st = begin(ctx, options, &t);
+    if (st) {
+        kvf__ranks_free(uses->ranks);
+        return st;
+    }
+    t->run.ranks = uses->ranks;
+    t->run.base = uses->base;
+    t->run.borrows_base = uses->base != NULL;
+    t->rows.feed = uses->feed;
+    t->rows.reads = uses->reads;
+    st = agree(t, open_all(t));
+    if (st)
+        kvf__trainer_free(t);
+    else
+        *out = t;
+    return st;
+}
+
+static kvf_status prepare_memory(kvf__trainer *t, kvf__dataset *data)
+{
+    t->run.options.precision = t->run.base->precision;
+    KVF_TRY(kvf__options_check(t->run.ctx, &t->run.options));
+    t->run.method = kvf__method_find(t->run.options.method);
+    KVF_TRY(check_base(t));
+    KVF_TRY(decide(t));
+    t->rows.task->data = *data;
+    *data = (kvf__dataset){0};
+    t->rows.total = (kvf__rows_total){.rows = t->rows.task->data.n,
+                                      .labels = t->rows.task->data.n_labels};
+    KVF_TRY(make_parts(t));
+    KVF_TRY(kvf__trainer_lengths(t));
+    KVF_TRY(begin_values(t));
+    return kvf__trainer_prepare(t);
+}
+
+kvf_status kvf__trainer_open_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
+                                    kvf__dataset *data, kvf__trainer **out)
+{
+    kvf__trainer *t = NULL;
+    KVF_TRY(begin(ctx, options, &t));
+    t->run.base = *base;
+    *base = NULL;
+    kvf_status st = prepare_memory(t, data);
+    kvf__dataset_done(data); /* where it was not taken */
+    *data = (kvf__dataset){0};
+    if (st)
+        kvf__trainer_free(t);
+    else
+        *out = t;
+    return st;
+}
+
+void kvf__trainer_free(kvf__trainer *t)
+{
+    if (!t) return;
+    kvf__pass_free(t->pass);
+    kvf__states_free(t->states);
+    kvf__batcher_done(&t->rows.batcher);
+    kvf__tasks_done(&t->rows);
+    kvf__teacher_done(&t->rows.teacher);
+    kvf__retention_free(t->retention);
+    kvf__tuned_done(&t->tuned);
+    kvf__adamw_done(&t->stepper.adamw);
+    kvf__history_done(&t->run.progress.history);
+    kvf__params_done(&t->run.progress.best.params);
+    kvf__free(t->run.progress.best.values);
+    kvf__renderer_done(&t->rows.renderer);
+    kvf__identity_done(&t->run.id);
+    if (!t->run.borrows_base) kvf_base_free(t->run.base);
+    kvf__artifact_done(&t->run.output.resumed);
+    kvf__journal_close(&t->run.output.journal);
+    kvf__outlock_drop(&t->run.output.lock);
+    kvf__ranks_free(t->run.ranks);
+    kvf__free(t);
+}
+
+/* ---- looking at it --------------------------------------------------------------------------- */
+
+kvf__trainer_view kvf__trainer_look(const kvf__trainer *t)
+{
+    return (kvf__trainer_view){.run = &t->run, .rows = &t->rows, .tuned = &t->tuned};
+}
+
+kvf_base *kvf__trainer_give_base(kvf__trainer *t)
+{
+    t->run.borrows_base = true;
+    return t->run.base;
+}

@@ -1,0 +1,106 @@
+/* A training run from outside: opened on options or on rows of somebody else's (a feed), run whole
+ * or step by step, and looked at. What it is made of is trainer.h's. */
+#ifndef KVF_TRAIN_INT_H
+#define KVF_TRAIN_INT_H
+
+#include "states_plan.h"
+#include "tuned.h"
+
+typedef struct kvf__trainer kvf__trainer;
+
+/* What a trainer may have from outside; all NULL: it opens its own. */
+typedef struct kvf__trainer_uses {
+    kvf_base *base;        /* open for backward passes, outlives the trainer; for methods that leave
+                              the base as it is */
+    const kvf__feed *feed; /* its rows; options->data and valid are what the feed makes of them */
+    kvf__reads *reads;     /* of runs on this base */
+    kvf__ranks *ranks;     /* taken over, on failure too */
+} kvf__trainer_uses;
+
+/* Opens everything: base, data, encoder, optimizer; restores a run for --resume. */
+kvf_status kvf__trainer_open(kvf_ctx *ctx, const kvf_train_options *options,
+                             const kvf__trainer_uses *uses, kvf__trainer **out);
+/* On a base and examples in memory, which it takes over (and empties), ready to step: for bench.
+ * Paths in the options are ignored, nothing is read or written, and the trainer may step past
+ * options->steps. */
+kvf_status kvf__trainer_open_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
+                                    kvf__dataset *data, kvf__trainer **out);
+void kvf__trainer_free(kvf__trainer *trainer);
+
+/* To be looked at. */
+typedef struct kvf__trainer_view {
+    const kvf__run *run;
+    const kvf__train_rows *rows;
+    const kvf__tuned *tuned;
+} kvf__trainer_view;
+kvf__trainer_view kvf__trainer_look(const kvf__trainer *trainer);
+
+/* Trains to the end, the stop or, for a dry run, to before the first step; begin: the clock when
+ * the call began. */
+kvf_status kvf__trainer_run(kvf__trainer *trainer, double begin, kvf_train_result *result);
+/* Its base becomes the caller's, who frees it after the trainer. */
+kvf_base *kvf__trainer_give_base(kvf__trainer *trainer);
+/* What a call did that began at this time and count of tokens. */
+void kvf__trainer_result(const kvf__trainer *trainer, double begin, int64_t tokens_before,
+                         kvf_train_result *out);
+/* A dry run's last note. */
+void kvf__trainer_note_dry(kvf__trainer *trainer);
+
+/* One step; sets train_loss, lr, grad_norm, step, tokens. ENUMERIC names step and tensor. */
+kvf_status kvf__trainer_step(kvf__trainer *trainer);
+/* Seconds by component since the trainer was prepared: the pass's, then those of the step around
+ * it. Returns how many there are. */
+size_t kvf__trainer_timings(const kvf__trainer *trainer, kvf__timing *out, size_t max);
+/* The loop of a run in pieces: journals; the first event; what follows each step (history,
+ * validation, saves; *over: that was the last one; ESTOPPED: a stop was asked for); the journals'
+ * last line. */
+kvf_status kvf__trainer_open_journal(kvf__trainer *trainer);
+void kvf__trainer_start(kvf__trainer *trainer);
+kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_t tokens_before,
+                                   bool *over);
+void kvf__trainer_end(kvf__trainer *trainer, kvf_status status);
+/* --early-stop: as many validations without a better one as it allows. */
+bool kvf__trainer_patience_over(const kvf__trainer *trainer);
+
+/* Writes the run file. */
+kvf_status kvf__trainer_save(kvf__trainer *trainer, bool force);
+/* The state that merge takes changes places with the last one. */
+void kvf__trainer_swap_best(kvf__trainer *trainer);
+
+/* ---- several runs in one pass (group.c) ------------------------------------------------------ */
+
+/* One of the runs. */
+typedef struct kvf__member {
+    kvf__trainer *trainer; /* NULL: it has ended */
+    kvf__step_rows rows;
+    double loss_sum;   /* of the part at hand */
+    kvf_status status; /* of its last step: OK, or ENUMERIC with */
+    char line[512];
+} kvf__member;
+
+/* Runs whose rows share a pass. Either all have heads of their own or none has. */
+typedef struct kvf__run_group {
+    kvf_ctx *ctx;
+    size_t n;
+    kvf__member *member;   /* [n] */
+    kvf__states_run *runs; /* [n] the same, as --keep-states sees them */
+    bool own_heads;
+    kvf__pass *pass;
+    kvf__states *states; /* NULL: none are kept; borrowed */
+    kvf__stacked_batch stacked;
+    int64_t n_sections; /* of the part at hand */
+    kvf__section *section;
+    kvf__grads *grads;
+    size_t *whose; /* [n_sections] members */
+} kvf__run_group;
+
+/* trainers [n]: open on one base and not prepared yet; they must outlive the group, as must
+ * *states, those of the groups before (NULL: none yet), which may be made here. */
+kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
+                               kvf__states **states, kvf__run_group *out);
+void kvf__run_group_done(kvf__run_group *group);
+/* A step of every member. What ends one run alone is its member's status; a status
+ * returned ends them all. Allocates nothing. */
+kvf_status kvf__run_group_step(kvf__run_group *group);
+
+#endif
