@@ -26,7 +26,7 @@ cd "$(dirname "$0")"
 BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config libdnnl-dev libhdf5-dev libjansson-dev
   libmicrohttpd-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev"
 DEMO_PACKAGES="dict-devil python3-pip"
-TEST_PACKAGES="check hdf5-tools libopenmpi-dev mandoc openmpi-bin python3-numpy python3-pip"
+TEST_PACKAGES="check hdf5-tools libopenmpi-dev mandoc openmpi-bin patch python3-numpy python3-pip"
 WHEEL_PACKAGES="check dpkg-dev make python3-pip python3-venv"
 
 CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/kvfold"

@@ -1,37 +1,28 @@
-#!/bin/sh
-# Follows docs/contributing.md's example of a method to the letter: copies the files that the page
-# changes and adds its lines to them.
-# Usage: method.sh SOURCE_ROOT OUT_DIR
-set -eu
-source=$1
-out=$2
-page=$source/docs/contributing.md
+# The method of docs/contributing.md, with its defaults: it learns, resumes, folds and is measured as any other.
+make_inputs
+shared="--base model --data train.jsonl --valid valid.jsonl --method tied --threads 2 --precision f32"
 
-# line PATTERN: the one line of the page that matches, without the quotes of code.
-line() {
-    found=$(grep -E "$1" "$page" | sed 's/^ *`//; s/`$//')
-    [ "$(printf '%s\n' "$found" | wc -l)" -eq 1 ] && [ -n "$found" ] && printf '%s\n' "$found" && return
-    echo "$page: want one line like $1" >&2
-    exit 1
-}
-
-# 1. the row of the list
-row=$(line '^ *`X\("tied"')
-awk -v row="    $row" '/^    X\("head"/ {sub(/$/, " \\"); print; print row; next} {print}' \
-    "$source/src/options/method.h" >"$out/method.h"
-cp "$source/src/options/method.c" "$out/method.c"
-
-# 2. the kind: the block of code after "enc_tied.c"
-{
-    printf '#include "encoder_priv.h"\n\n#include <string.h>\n\n'
-    awk '/enc_tied\.c: a/ {on = 1} on && /^ *```$/ && code {exit} code {sub(/^   /, ""); print} on && /^ *```c$/ {code = 1}' "$page"
-} >"$out/enc_tied.c"
-
-# 3. its name in two files
-name=$(sed -n 's/^const kvf__encoder_kind \(kvf__enc_[a-z]*\) .*/\1/p' "$out/enc_tied.c")
-sed "s/extern const kvf__encoder_kind /&$name, /" "$source/encoder/encoder_priv.h" >"$out/encoder_priv.h"
-sed "s/KINDS\[\] = {/&\&$name, /" "$source/encoder/encoder.c" >"$out/encoder.c"
-
-# 4. the options that it has
-list=$(line '^ *`#define PREFIXES')
-sed "s/^#define PREFIXES .*/$list/" "$source/src/options/option_rows.c" >"$out/option_rows.c"
+# shellcheck disable=SC2086 # words
+run 0 train $shared --out run.h5 --steps 8 --json
+has out '"finished_before":false'
+has out '"notes":.*parameters'
+first=$(value valid_loss)
+# shellcheck disable=SC2086
+run 0 train $shared --out parts.h5 --steps 4 --schedule-steps 8 --quiet
+run 0 train --base model --data train.jsonl --valid valid.jsonl --out parts.h5 --steps 8 --resume --threads 2 --json
+[ "$(value valid_loss)" = "$first" ] || fail "resumed: $(value valid_loss), want $first"
+run 0 merge run.h5 --out prefix.h5 --base model
+has out 'prefix.h5: \['
+run 0 eval --base model --prefix prefix.h5 --data valid.jsonl --threads 2 --precision f32 --json
+[ "$(value loss)" = "$first" ] || fail "folded: $(value loss), want $first"
+run 0 inspect run.h5
+has out 'vector.weight'
+# shellcheck disable=SC2086
+run 0 train $shared --out trained.h5 --steps 60 --lr 0.1 --json
+awk "BEGIN {exit !($(value valid_loss) < $first)}" || fail "60 steps: $(value valid_loss), 8 steps: $first"
+for start in match text kv; do
+    # shellcheck disable=SC2086
+    run 2 train $shared --out no.h5 --init $start --init-text abc
+done
+printf 'lr = 0.01, 0.1\n' >grid.txt
+run 0 sweep --base model --data train.jsonl --grid grid.txt --out runs --method tied --steps 2 --quiet
