@@ -108,7 +108,8 @@ class kvf_train_result(Struct):
                 ("retention_base_loss", REAL), ("tokens", INT), ("computed_tokens", INT), ("tokens_per_second", REAL),
                 ("seconds", REAL), ("step_seconds", REAL), ("peak_rss_bytes", INT), ("trainable_parameters", INT),
                 ("label_tokens", INT), ("examples", INT), ("precision", TEXT), ("finished_before", BOOL), ("ranks", INT),
-                ("wait_seconds", REAL), ("signal", ENUM), ("forecast", kvf_forecast), ("parameters", INT), ("reserved", UINT * 7)]
+                ("wait_seconds", REAL), ("signal", ENUM), ("forecast", kvf_forecast), ("parameters", INT),
+                ("bare_loss", REAL), ("start_loss", REAL), ("largest_class", REAL), ("reserved", UINT * 4)]
 
 
 class kvf_eval_options(Struct):

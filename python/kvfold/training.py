@@ -82,6 +82,9 @@ class Result:
     finished_before: bool  #: resume of a run that was complete
     forecast: Optional[Dict[str, float]]  #: where one was asked for, as with dry_run
     parameters: int  #: all: the base's and the trainable ones that are not among them
+    bare_loss: float  #: of the bare base on the validation; NaN where it was not measured
+    start_loss: float  #: before the first step, the same
+    largest_class: float  #: metric of always giving the training data's largest class, the same
 
 
 class History(Mapping[str, np.ndarray]):
@@ -217,7 +220,7 @@ def _result(r: c.kvf_train_result) -> Result:
     return Result(r.steps, r.train_loss, r.valid_loss, r.best_valid_loss, _string(r.best.name), r.best.value, r.best_step,
                   r.stopped_early, r.tokens, r.tokens_per_second, r.seconds, r.peak_rss_bytes, r.trainable_parameters,
                   r.label_tokens, r.examples, _string(r.precision), r.finished_before, _forecast(r.forecast),
-                  r.parameters)
+                  r.parameters, r.bare_loss, r.start_loss, r.largest_class)
 
 
 def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid: Union[Data, Mapping[str, Data], None] = None,

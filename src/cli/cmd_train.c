@@ -91,6 +91,8 @@ static void add_losses(kvf_json *object, const kvf_train_result *r, const kvf_tr
     if (r->best_step)
         cli_json_add(object, "best_step:I best_metric:s best_value:f", r->best_step, r->best.name,
                      r->best.value);
+    cli_json_add(object, "bare_loss:f start_loss:f largest_class:f", r->bare_loss, r->start_loss,
+                 r->largest_class);
     if (o->retention)
         cli_json_add(object, "retention_loss:f retention_start_loss:f retention_base_loss:f",
                      r->retention_loss, r->retention_start_loss, r->retention_base_loss);
@@ -127,6 +129,27 @@ static void print_losses(FILE *to, const kvf_train_result *r)
     fputc('\n', to);
 }
 
+/* "bare 5.16, start 3.15, best 2.88 at step 18 of 60, overfits after; merge takes step 18
+ * (--checkpoint last for 60)" */
+static void print_verdict(FILE *to, const kvf_train_result *r)
+{
+    static const double WORSE = 1.005; /* of the best loss */
+    const bool loss = !strcmp(r->best.name, "loss");
+    const double best = loss ? r->best_valid_loss : r->best.value;
+    if (!isnan(r->bare_loss)) fprintf(to, "bare %.4g, ", r->bare_loss);
+    if (!isnan(r->start_loss)) fprintf(to, "start %.4g, ", r->start_loss);
+    if (!isnan(r->largest_class)) fprintf(to, "always the largest class %.4g, ", r->largest_class);
+    fprintf(to, "best %s%s%.4g at step %lld of %lld", loss ? "" : r->best.name, loss ? "" : " ", best,
+            (long long)r->best_step, (long long)r->steps);
+    if (r->best_step == r->steps) {
+        fputc('\n', to);
+        return;
+    }
+    fprintf(to, "%s; merge takes step %lld (--checkpoint last for %lld)\n",
+            r->valid_loss > WORSE * r->best_valid_loss ? ", overfits after" : "",
+            (long long)r->best_step, (long long)r->steps);
+}
+
 static void print_comparison(FILE *to, const kvf_train_result *r)
 {
     char forecast[32], actual[32];
@@ -158,6 +181,7 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
             (long long)r->trainable_parameters, r->precision,
             cli_bytes_text(r->peak_rss_bytes, memory));
     if (r->forecast.steps && !o->dry_run) print_comparison(to, r);
+    if (r->best_step) print_verdict(to, r);
 }
 
 static int report(const cli_call *call, const kvf_train_options *options,

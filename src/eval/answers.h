@@ -68,10 +68,13 @@ kvf_status kvf__measure(kvf_ctx *ctx, const kvf__answers *answers, double loss, 
 /* Of seq-cls and token-cls each class, tag and entity type. On failure *out is still to be freed.
  */
 kvf_status kvf__measure_each(kvf_ctx *ctx, const kvf__answers *answers, kvf_eval_result *out);
-/* Evaluates and measures; metric NULL: the loss alone, and *value is it. */
+/* Evaluates and measures. */
 kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__dataset *set,
                                 const kvf__subject *subject, const kvf__metric *metric,
                                 double *loss, double *value);
+/* What always giving one class, or one tag, scores; of seq-cls and token-cls. */
+kvf_status kvf__measure_constant(kvf_ctx *ctx, const kvf__dataset *set, int32_t answer,
+                                 const kvf__metric *metric, double *value);
 bool kvf__has_impossible(const kvf__dataset *set); /* qa: a question without an answer */
 
 #endif

@@ -115,35 +115,58 @@ void kvf_eval_result_done(kvf_eval_result *result)
     free_classes(&result->entity_types);
 }
 
+/* logits NULL: of the loss alone. */
+static kvf_status score(kvf_ctx *ctx, kvf__scores *scores, const float *logits, double loss,
+                        const kvf__metric *metric, double *value)
+{
+    kvf__answers answers = {0};
+    kvf__metric_input in = {.loss = loss};
+    kvf_status st = KVF_OK;
+
+    if (logits) {
+        const kvf__answer_rules rules = {.no_answer = kvf__has_impossible(scores->set)};
+        kvf__scores_add(scores, logits, 1);
+        st = kvf__answers_init(ctx, &answers, scores, &rules);
+        if (!st) in = input_of(&answers, loss);
+    }
+    if (!st) st = kvf__metric_score(ctx, metric, &in, value);
+    kvf__answers_done(&answers);
+    return st;
+}
+
 kvf_status kvf__measure_subject(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__dataset *set,
                                 const kvf__subject *subject, const kvf__metric *metric,
                                 double *loss, double *value)
 {
     kvf__scores scores = {0};
-    kvf__answers answers = {0};
-    kvf__metric_input in = {0};
     float *logits = NULL;
-    const kvf__answer_rules rules = {.no_answer = kvf__has_impossible(set)};
-    kvf_status st;
+    kvf_status st = KVF_OK;
 
     if (!kvf__head_is_lm(subject->head)) {
         st = kvf__scores_init(ctx, &scores, set, kvf__head_width(subject->head));
         if (!st) st = kvf__alloc_array(ctx, (size_t)scores.outputs, sizeof *logits, &logits);
         if (st) kvf__evaluator_give_up(evaluator);
-        if (st) goto out;
     }
-    st = kvf__evaluator_run(ctx, evaluator, subject, loss, logits);
-    if (st || kvf__evaluator_helps(evaluator)) goto out;
-    in.loss = *loss;
-    if (!kvf__head_is_lm(subject->head)) {
-        kvf__scores_add(&scores, logits, 1);
-        st = kvf__answers_init(ctx, &answers, &scores, &rules);
-        if (st) goto out;
-        in = input_of(&answers, *loss);
-    }
-    st = kvf__metric_score(ctx, metric, &in, value);
-out:
-    kvf__answers_done(&answers);
+    if (!st) st = kvf__evaluator_run(ctx, evaluator, subject, loss, logits);
+    if (!st && !kvf__evaluator_helps(evaluator))
+        st = score(ctx, &scores, logits, *loss, metric, value);
+    kvf__scores_done(&scores);
+    kvf__free(logits);
+    return st;
+}
+
+kvf_status kvf__measure_constant(kvf_ctx *ctx, const kvf__dataset *set, int32_t answer,
+                                 const kvf__metric *metric, double *value)
+{
+    const int64_t width = (int64_t)set->names.n;
+    kvf__scores scores = {0};
+    float *logits = NULL;
+
+    kvf_status st = kvf__scores_init(ctx, &scores, set, width);
+    if (!st) st = kvf__alloc_array(ctx, (size_t)scores.outputs, sizeof *logits, &logits);
+    for (int64_t i = answer; !st && i < scores.outputs; i += width)
+        logits[i] = 1;
+    if (!st) st = score(ctx, &scores, logits, NAN, metric, value);
     kvf__scores_done(&scores);
     kvf__free(logits);
     return st;

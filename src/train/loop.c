@@ -210,8 +210,7 @@ kvf_status kvf__trainer_loop(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* ---- another process's
- * --------------------------------------------------------------------------- */
+/* ---- following another process --------------------------------------------------------------- */
 
 kvf_status kvf__trainer_follow(kvf__trainer *t)
 {

@@ -24,6 +24,12 @@ typedef struct kvf__pace {
     double step, validation, save;
 } kvf__pace;
 
+/* What validation is held against; NaN: not measured (baselines.c). */
+typedef struct kvf__baselines {
+    double bare_loss, start_loss; /* of the bare base; before the first step */
+    double largest_class;         /* metric of always giving the training data's largest class */
+} kvf__baselines;
+
 typedef struct kvf__progress {
     int64_t steps, step;       /* in all; done */
     int64_t tokens;            /* trained on */
@@ -33,6 +39,7 @@ typedef struct kvf__progress {
     kvf__history history;      /* memory for all steps */
     const kvf__metric *metric; /* what best is best in */
     double valid_loss, metric_value; /* of the last validation */
+    kvf__baselines baselines;
     kvf__best best;
     int64_t stale; /* validations since the best one */
     bool stopped_early;

@@ -40,6 +40,7 @@ static kvf_status begin(kvf_ctx *ctx, const kvf_train_options *options, kvf__tra
                         .progress = {.best = {.value = NAN, .loss = NAN},
                                      .valid_loss = NAN,
                                      .kl_to_base = NAN,
+                                     .baselines = {NAN, NAN, NAN},
                                      .begin = kvf__clock()}};
     if (options->open_base) t->run.options.base = options->open_base->path;
     *out = t;

@@ -2,6 +2,7 @@
  * the machine's place does. A run that is saved and resumed continues bit for bit as one that never
  * stopped. */
 #include "answers.h"
+#include "baselines.h"
 #include "trainer.h"
 
 #include <math.h>
@@ -52,6 +53,7 @@ static kvf_json *lineage_of(const kvf__trainer *t)
     if (t->run.ranks)
         kvf_json_set(lineage, "ranks", kvf_json_new_int(kvf__ranks_size(t->run.ranks)));
     kvf__retention_lineage(t->retention, lineage);
+    kvf__baselines_store(&t->run.progress.baselines, lineage);
     if (t->rows.feed) t->rows.feed->lineage(t->rows.feed->user, lineage);
     return lineage;
 }
@@ -214,6 +216,7 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     const kvf__artifact *run = &t->run.output.resumed;
     KVF_TRY(check_same_inputs(t, run));
     t->run.progress.step = kvf_json_int(kvf_json_get(run->state, "step"), -1);
+    t->run.progress.baselines = kvf__baselines_stored(run->lineage);
     t->run.progress.tokens = kvf_json_int(kvf_json_get(run->state, "tokens"), 0);
     t->stepper.adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), 0);
     t->tuned.lr_k = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);

@@ -1,5 +1,6 @@
 /* A run from its opening to its end, and what came of it. */
 #include "base_notes.h"
+#include "baselines.h"
 #include "trainer.h"
 
 void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_before,
@@ -29,6 +30,9 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
         .examples = t->rows.total.rows,
         .precision = kvf__precision_name(t->run.base->precision),
         .forecast = t->run.progress.forecast,
+        .bare_loss = t->run.progress.baselines.bare_loss,
+        .start_loss = t->run.progress.baselines.start_loss,
+        .largest_class = t->run.progress.baselines.largest_class,
     };
     kvf__retention_result(t->retention, r);
     kvf__ranks_result(t->run.ctx, t->run.ranks, r);
@@ -62,6 +66,7 @@ static kvf_status run_steps(kvf__trainer *t)
     if (!st) st = kvf__note_int8(&t->run, &t->rows);
     if (!st && t->run.progress.steps) st = kvf__trainer_prepare(t);
     if (!st && t->run.options.forecast == KVF_FORECAST_ON) st = kvf__trainer_forecast(t);
+    if (!st) st = kvf__baselines_measure(&t->run, &t->tuned, &t->rows);
     if (!st) st = kvf__ranks_divide(&t->run, &t->rows, retention);
     st = agree(t, st);
     if (!st && kvf__ranks_follows(t->run.ranks))

@@ -16,6 +16,15 @@ train() {
 tags='--task token-cls --data train.conll --valid valid.conll'
 classes='--task seq-cls --data train.tsv --valid valid.tsv'
 
+# the score of always giving the largest class or tag
+printf 'text\tlabel\ngood film\tyes\nbad film\tno\nbad one\tno\n' >known.tsv
+{ cat train.tsv && printf 'bad old film\tno\n'; } >more.tsv
+train 0 --task seq-cls --data more.tsv --valid known.tsv
+has out '^always the largest class 0.6667, best accuracy '
+printf 'Ann\tB-PER\nwent\tO\n\n' >known.conll
+train 0 --task token-cls --data train.conll --valid known.conll --json
+has out '"largest_class":0.0'
+
 # a label of validation alone: the message names it, and what to do
 # shellcheck disable=SC2086 # words
 train 1 $classes

@@ -12,6 +12,21 @@ train 0 $run_options --out parts.h5 --steps 10 --resume --json
 [ "$(value finished_before)" = false ] || fail 'said to be finished before'
 same straight.h5 parts.h5
 
+# what validation is held against is measured once, where the whole schedule is long enough for it
+long='--valid valid.jsonl --schedule constant --schedule-steps 400 --eval-every 2'
+# shellcheck disable=SC2086
+train 0 $long --out whole.h5 --steps 4
+has out '^bare [0-9.]*, start [0-9.]*, best [0-9.]* at step [24] of 4'
+# shellcheck disable=SC2086
+train 0 $long --out measured.h5 --steps 2
+# shellcheck disable=SC2086
+train 0 $long --out measured.h5 --steps 4 --resume --json
+has out '"bare_loss":[0-9]'
+same whole.h5 measured.h5
+bare=$(value bare_loss)
+run 0 eval --base model --data valid.jsonl --threads 2 --precision f32 --json
+[ "$(value loss)" = "$bare" ] || fail "bare loss: $bare, of eval $(value loss)"
+
 # finished: nothing is done
 cp parts.h5 before.h5
 # shellcheck disable=SC2086
