@@ -66,7 +66,8 @@ typedef struct kvf_event {
     double seconds_left;          /* about, to the end of the run; NaN: not known */
     const char *text;             /* NOTE, SAVE (path) */
     const kvf_forecast *forecast; /* FORECAST */
-    uint64_t reserved[8];
+    bool detail;                  /* NOTE: of how a start was found and the like */
+    uint64_t reserved[7];
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
 

@@ -92,7 +92,7 @@ class kvf_event(Struct):
     _fields_ = [("kind", ENUM), ("step", INT), ("steps", INT), ("train_loss", REAL), ("valid_loss", REAL), ("metric", kvf_metric),
                 ("best", BOOL), ("retention_loss", REAL), ("retention_base_loss", REAL), ("lr", REAL), ("grad_norm", REAL),
                 ("prefix_norm", REAL), ("tokens", INT), ("tokens_per_second", REAL), ("seconds", REAL), ("seconds_left", REAL),
-                ("text", TEXT), ("forecast", POINTER(kvf_forecast)), ("reserved", UINT * 8)]
+                ("text", TEXT), ("forecast", POINTER(kvf_forecast)), ("detail", BOOL), ("reserved", UINT * 7)]
 
 
 EVENT = ctypes.CFUNCTYPE(None, POINTER_TO, POINTER(kvf_event))

@@ -131,6 +131,7 @@ int cli_set_values(cli_call *call, void *values);
 int cli_check_paths(const cli_call *call);
 /* Value of an option that was given last, NULL if it was not. */
 const char *cli_given_value(const cli_call *call, const char *name);
+bool cli_is_given(const cli_call *call, const char *name);
 
 /* A file as text, without zero bytes and at most 1 MiB; the caller frees it. */
 int cli_read_text(const cli_call *call, const char *path, char **out);

@@ -24,11 +24,17 @@ void cli_log(void *call, kvf_log_level level, const char *line);
 
 /* What the library reports while it trains, for commands that do (cmd_train.c): an event_fn; the
  * result as an object, which takes the notes; the result as text, planned: steps in all. */
+#define CLI_VERBOSE                                                                                \
+    {                                                                                              \
+        "verbose", NULL, "", KVF_NO_FIELD, 0, "also say how the start was found"                   \
+    }
+
 typedef struct cli_watcher {
     cli_progress progress;
     kvf_json *notes; /* array for --json, NULL: they are printed as they come */
     FILE *to;        /* notes and result as text; NULL: nowhere */
     bool dry_run;    /* the forecast is the result */
+    bool verbose;    /* details are printed, too */
 } cli_watcher;
 void cli_watch(void *watcher, const kvf_event *event);
 /* Watches a run of these options. CLI_FAILED: no memory for the notes, with its line. */

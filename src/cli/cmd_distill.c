@@ -25,6 +25,7 @@ static const kvf__option_row OPTIONS[] = {
      "tokens of the pieces of the document that are rows too; 0: none"},
     {"top-k", "N", "20", KVF_POSITIVE, AT(top_k),
      "items of the teacher at each label; the rest is one more bucket"},
+    CLI_VERBOSE,
 };
 
 /* How much of what the document gives the prefix gives. */

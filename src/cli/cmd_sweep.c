@@ -15,12 +15,14 @@ static const kvf__option_row OPTIONS[] = {
      "runs trained at a time, the others in turn: to save memory"},
     {"recipe", "FILE", "", KVF_NO_FIELD, 0,
      "read options from a file of `option = value` lines; the command line wins"},
+    CLI_VERBOSE,
 };
 enum { MOST_WIDTH = 40 };
 
 typedef struct watcher {
     cli_progress progress;
-    bool silent; /* notes are in the object that is printed */
+    bool silent;  /* notes are in the object that is printed */
+    bool verbose; /* details are printed, too */
 } watcher;
 
 /* The runs of a pass are at about the same step: the line shows whichever comes by. A validation
@@ -30,7 +32,7 @@ static void on_event(void *user, const char *run, const kvf_event *event)
     watcher *w = user;
     w->progress.run = run;
     cli_progress_event(&w->progress, event);
-    if (event->kind == KVF_EVENT_NOTE && !w->silent) {
+    if (event->kind == KVF_EVENT_NOTE && !w->silent && (w->verbose || !event->detail)) {
         cli_progress_clear(&w->progress);
         printf("%s: %s\n", run, event->text);
         fflush(stdout);
@@ -126,7 +128,9 @@ static int report_runs(const cli_call *call, kvf_json *report)
 
 static int run(cli_call *call)
 {
-    watcher w = {.progress = cli_progress_make(&call->common), .silent = call->common.json};
+    watcher w = {.progress = cli_progress_make(&call->common),
+                 .silent = call->common.json,
+                 .verbose = cli_is_given(call, "verbose")};
     kvf_sweep_options options = {
         .train = kvf_train_defaults(), .event = on_event, .event_user = &w};
     kvf_json *report = NULL;

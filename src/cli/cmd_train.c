@@ -11,6 +11,7 @@
 static const kvf__option_row OPTIONS[] = {
     {"recipe", "FILE", "", KVF_NO_FIELD, 0,
      "read options from a file of `option = value` lines; the command line wins"},
+    CLI_VERBOSE,
 };
 
 /* "300 steps of 1.21 s, 4 validations of 3.0 s: 6:25 in all, peak memory 1.4 GiB". */
@@ -54,7 +55,7 @@ void cli_watch(void *user, const kvf_event *event)
         print_forecast(stderr, event->forecast);
     if (event->kind == KVF_EVENT_NOTE && w->notes) {
         kvf_json_add(w->notes, kvf_json_new_str(event->text));
-    } else if (event->kind == KVF_EVENT_NOTE && w->to) {
+    } else if (event->kind == KVF_EVENT_NOTE && w->to && (w->verbose || !event->detail)) {
         cli_progress_clear(&w->progress);
         print_note(w->to, event->text);
     }
@@ -64,6 +65,7 @@ void cli_watch(void *user, const kvf_event *event)
 
 int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watcher *w)
 {
+    w->verbose = cli_is_given(call, "verbose");
     if (call->common.json) w->notes = kvf_json_array();
     if (call->common.json && !w->notes) return cli_fail(call->command, "out of memory");
     kvf_ctx_set_stop(call->ctx, cli_stop_install());
@@ -139,8 +141,8 @@ static void print_verdict(FILE *to, const kvf_train_result *r)
     if (!isnan(r->bare_loss)) fprintf(to, "bare %.4g, ", r->bare_loss);
     if (!isnan(r->start_loss)) fprintf(to, "start %.4g, ", r->start_loss);
     if (!isnan(r->largest_class)) fprintf(to, "always the largest class %.4g, ", r->largest_class);
-    fprintf(to, "best %s%s%.4g at step %lld of %lld", loss ? "" : r->best.name, loss ? "" : " ", best,
-            (long long)r->best_step, (long long)r->steps);
+    fprintf(to, "best %s%s%.4g at step %lld of %lld", loss ? "" : r->best.name, loss ? "" : " ",
+            best, (long long)r->best_step, (long long)r->steps);
     if (r->best_step == r->steps) {
         fputc('\n', to);
         return;

@@ -109,7 +109,7 @@ const char *cli_given_value(const cli_call *call, const char *name)
     return NULL;
 }
 
-static bool is_given(const cli_call *call, const char *name)
+bool cli_is_given(const cli_call *call, const char *name)
 {
     for (size_t i = 0; i < call->n_given; i++)
         if (!strcmp(call->given[i].name, name)) return true;
@@ -133,7 +133,7 @@ static int check_needs(const cli_call *call)
     while (next_word(&list, word)) {
         char *other = strchr(word, '>');
         *other++ = 0;
-        if (is_given(call, word) && !is_given(call, other))
+        if (cli_is_given(call, word) && !cli_is_given(call, other))
             return cli_misuse(call->command, "--%s needs --%s", word, other);
     }
     return CLI_OK;

@@ -383,7 +383,7 @@ static kvf_status start(void *user, kvf__run *run, kvf__prefix *target)
     KVF_TRY(pick_queries(d, run->ctx, &rows));
     kvf_status st = kvf__match(run->ctx, run->base, &source, &rows, run->id.position_start, target);
     if (!st)
-        kvf__run_note(run, "match: %lld tokens asked, %.1f s", (long long)rows.n_labels,
+        kvf__run_detail(run, "match: %lld tokens asked, %.1f s", (long long)rows.n_labels,
                       kvf__clock() - begin);
     kvf__dataset_done(&rows);
     return st;

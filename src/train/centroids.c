@@ -441,8 +441,8 @@ kvf_status kvf__centroids(kvf__run *run, const kvf__dataset *data, kvf__prefix *
     kvf_status st = draw_rows(run, data, order, &rows);
     if (!st) st = ask(run, &rows, target);
     if (!st)
-        kvf__run_note(run, "centroids: of the queries of %lld tokens in %lld rows, %.1f s",
-                      (long long)rows.n_labels, (long long)rows.n, kvf__clock() - begin);
+        kvf__run_detail(run, "centroids: of the queries of %lld tokens in %lld rows, %.1f s",
+                        (long long)rows.n_labels, (long long)rows.n, kvf__clock() - begin);
     kvf__dataset_done(&rows);
     kvf__free(order);
     return st;

@@ -149,18 +149,32 @@ void kvf__run_emit(kvf__run *run, const kvf_event *event)
     if (run->options.event) run->options.event(run->options.event_user, event);
 }
 
-void kvf__run_note(kvf__run *run, const char *fmt, ...)
+static void note(kvf__run *run, bool detail, const char *fmt, va_list args)
 {
     char text[4096];
-    va_list args;
-    va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
     kvf__log(run->ctx, KVF_LOG_INFO, "%s", text);
     const kvf_event event = {.kind = KVF_EVENT_NOTE,
                              .step = run->progress.step,
                              .steps = run->progress.steps,
                              .seconds = kvf__clock() - run->progress.begin,
-                             .text = text};
+                             .text = text,
+                             .detail = detail};
     kvf__run_emit(run, &event);
+}
+
+void kvf__run_note(kvf__run *run, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    note(run, false, fmt, args);
+    va_end(args);
+}
+
+void kvf__run_detail(kvf__run *run, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    note(run, true, fmt, args);
+    va_end(args);
 }

@@ -36,7 +36,9 @@ void kvf__journal_end(struct kvf__run *run, kvf_status status);
 void kvf__journal_close(kvf__journal *journal);
 /* Every event passes here on its way to the caller. */
 void kvf__run_emit(struct kvf__run *run, const kvf_event *event);
+/* detail: what --verbose adds. */
 void kvf__run_note(struct kvf__run *run, const char *fmt, ...) KVF__PRINTF(2, 3);
+void kvf__run_detail(struct kvf__run *run, const char *fmt, ...) KVF__PRINTF(2, 3);
 
 /* The columns of the history that an event carries. */
 typedef struct kvf__event_columns {

@@ -87,9 +87,9 @@ kvf_status kvf__match_rows(kvf__run *run, const kvf__dataset *data, kvf__prefix 
         .kv = &e.kv, .position = e.position, .start = (int64_t)e.read.ids.n};
     if (!st) st = kvf__match(run->ctx, run->base, &source, &e.rows, run->id.position_start, target);
     if (!st)
-        kvf__run_note(run, "match: %lld rows of %lld tokens, asked by %lld tokens, %.1f s",
-                      (long long)e.read.ends.n, (long long)source.start, (long long)e.rows.n_labels,
-                      kvf__clock() - begin);
+        kvf__run_detail(run, "match: %lld rows of %lld tokens, asked by %lld tokens, %.1f s",
+                        (long long)e.read.ends.n, (long long)source.start,
+                        (long long)e.rows.n_labels, kvf__clock() - begin);
 out:
     kvf__dataset_done(&e.rows);
     kvf__prefix_done(&e.kv);

@@ -66,8 +66,16 @@ static kvf_status decide(kvf__trainer *t)
     return kvf__run_identify(&t->run);
 }
 
-/* What the rows have become. */
-static kvf_status note_first_row(kvf__trainer *t)
+static int64_t longest_row(const kvf__dataset *set)
+{
+    int64_t longest = 0;
+    for (int64_t i = 0; i < set->n; i++)
+        if (kvf__example_length(set, i) > longest) longest = kvf__example_length(set, i);
+    return longest;
+}
+
+/* What the rows have become: the first one, and how many of what size. */
+static kvf_status note_rows(kvf__trainer *t)
 {
     const kvf__train_task *task = t->rows.task;
     const kvf__renderer *renderer = &t->rows.renderer;
@@ -81,6 +89,10 @@ static kvf_status note_first_row(kvf__trainer *t)
         kvf__run_note(&t->run, "first row%s%s: %.*s", wraps ? " as " : "",
                       wraps ? renderer->chat.name : "", (int)text.n, text.data);
     kvf__buf_done(&text);
+    if (!st)
+        kvf__run_note(&t->run, "rows: %lld of %lld tokens, the longest %lld; %lld held out",
+                      (long long)task->data.n, (long long)task->data.start[task->data.n],
+                      (long long)longest_row(&task->data), (long long)task->valid.n);
     return st;
 }
 
@@ -176,7 +188,7 @@ static kvf_status open_all(kvf__trainer *t)
     KVF_TRY(check_base(t));
     KVF_TRY(decide(t));
     KVF_TRY(open_data(t));
-    KVF_TRY(note_first_row(t));
+    KVF_TRY(note_rows(t));
     KVF_TRY(kvf__retention_open(&t->run, &t->rows.renderer.render, &t->retention));
     KVF_TRY(make_parts(t));
     KVF_TRY(kvf__trainer_lengths(t));

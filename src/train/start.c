@@ -151,7 +151,7 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
     if (start->words && kvf__encoder_takes_words(o->method))
         return kvf__start_inputs(run, tuned, rows);
     KVF_TRY(kvf__start_reach(run, tuned, rows, NULL, start->target, &residual));
-    kvf__run_note(run, "start: %s, relative residual %.1e", o->init, residual);
+    kvf__run_detail(run, "start: %s, relative residual %.1e", o->init, residual);
     return KVF_OK;
 }
 

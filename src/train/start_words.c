@@ -105,8 +105,8 @@ kvf_status kvf__start_inputs(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
         kvf__model_embedding(run->base->model, ids, P, words);
     if (st) goto out;
     kvf__encoder_init_words(tuned->encoder, words, layers ? n : 0);
-    kvf__run_note(run, "start: %s, %s of words", run->options.init,
-                  layers ? "inputs of the layers" : "embeddings");
+    kvf__run_detail(run, "start: %s, %s of words", run->options.init,
+                    layers ? "inputs of the layers" : "embeddings");
 out:
     kvf__prefix_done(&kv);
     kvf__free(ids);

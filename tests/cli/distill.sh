@@ -4,7 +4,7 @@ printf 'abc abd abe xyz xyz abf cab dab eab, zyx.\nabc abc abd zzz yyy xxx abe a
 shared="--base model --document document.txt --precision f32 --prefix-length 4 --self-study 8 --answer-tokens 12 --chunk 16 --top-k 8"
 
 # shellcheck disable=SC2086
-run 0 distill $shared --steps 6 --out run.h5 --quiet --threads 2
+run 0 distill $shared --steps 6 --out run.h5 --quiet --verbose --threads 2
 has out '^document: [0-9]* tokens; [0-9]* rows to learn from, [0-9]* held out; the teacher took '
 has out '^start: text, relative residual 0.0e+00$'
 has out '^held-out loss: [0-9.]* bare, [0-9.]* with the prefix, [0-9.]* with the document '
@@ -43,7 +43,7 @@ out_is "$(sed -n 1p out)" # no warning
 
 # a start that is solved for: text begins where it begins behind the document, or behind the prefix
 # shellcheck disable=SC2086
-run 0 distill $shared --init match --steps 0 --out match.h5 --quiet --threads 2
+run 0 distill $shared --init match --steps 0 --out match.h5 --quiet --verbose --threads 2
 has out '^match: [0-9]* tokens asked, '
 has out '^start: match, relative residual 0.0e+00$'
 tokens=$(sed -n 's/^document of \([0-9]*\) tokens.*/\1/p' out)

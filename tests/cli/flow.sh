@@ -14,11 +14,12 @@ train 0 --out run.h5 --valid valid.jsonl --json --quiet
 keys steps train_loss valid_loss best_valid_loss tokens tokens_per_second seconds peak_rss_bytes \
     trainable_parameters parameters notes
 best=$(value best_valid_loss)
-train 0 --out again.h5 --valid valid.jsonl --quiet
+train 0 --out again.h5 --valid valid.jsonl --quiet --verbose
 err_is
 has out '^again.h5: 9 steps, '
 has out '^match: 12 rows of 144 tokens, asked by 46 tokens, '
 has out '^start: match, relative residual '
+has out '^rows: 24 of [0-9]* tokens, the longest [0-9]*; 6 held out$'
 has out '^parameters: [0-9]* of [0-9]* are trained ([0-9.]* %)$'
 same run.h5 again.h5
 

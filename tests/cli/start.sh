@@ -33,7 +33,7 @@ run 2 train --base model --data train.jsonl --epochs 0 --out none.h5
 has err 'steps or --epochs must be at least 1'
 
 # the source of a start implies --init, and wants no other
-set -- --method direct --steps 1 --force
+set -- --method direct --steps 1 --force --verbose
 train 0 "$@" --init text --init-text 'once upon' --out said.h5
 train 0 "$@" --init-text 'once upon' --out implied.h5
 has out '^start: text, '
@@ -56,10 +56,10 @@ has err 'init-kv is for --init kv, not text'
 train 0 "$@" --init match --out matched.h5
 has out '^match: [0-9]* rows of [0-9]* tokens, asked by [0-9]* tokens, '
 has out '^start: match, relative residual 0.0e+00$'
-train 0 --prefix-length 4 --data train.jsonl --out open.h5
+train 0 --prefix-length 4 --data train.jsonl --out open.h5 --verbose
 has out '^start: match, '
 head -2 train.jsonl >two.jsonl # half of them are read: fewer tokens than virtual ones
-run 0 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --out few.h5
+run 0 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --out few.h5 --verbose
 has out '^start: vocab, '
 run 0 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --init vocab --out words.h5
 same few.h5 words.h5
@@ -74,7 +74,7 @@ for i in 1 2 3 4 5 6; do printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>f
 films='--base bert --task seq-cls --data films.tsv --prefix-length 4 --steps 1 --threads 2 --precision f32'
 for method in mlp direct; do
     # shellcheck disable=SC2086 # words
-    run 0 train $films --method $method --out open.h5 --force
+    run 0 train $films --method $method --out open.h5 --force --verbose
     has out '^centroids: of the queries of [0-9]* tokens in 12 rows, '
     has out '^start: centroids, relative residual '
 done
@@ -86,7 +86,7 @@ starts_at_random() { # starts_at_random OPTIONS...: a run on bert
 starts_at_random --lr-units parameter
 starts_at_random --log-weight train
 starts_at_random --encoder-hidden 3 # fewer than virtual tokens
-run 0 train --base model --data train.jsonl --init centroids --prefix-length 4 --steps 1 --out causal.h5
+run 0 train --base model --data train.jsonl --init centroids --prefix-length 4 --steps 1 --out causal.h5 --verbose
 has out '^start: centroids, '
 train 2 "$@" --init centroids --method projected --out none.h5
 has err 'init centroids: want method mlp or direct'
