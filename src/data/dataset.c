@@ -362,9 +362,8 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
                         .regression = options->regression,
                         .pooled = is_pooled(options),
                         .phrases = options->phrases != NULL};
-    kvf_status st;
 
-    st = loader_init(ctx, kvf__shown_path(path), options, &load);
+    kvf_status st = loader_init(ctx, kvf__shown_path(path), options, &load);
     if (st) goto out;
     st = read_file(&load, path, set.hash, &set.delimited);
     if (st) goto out;

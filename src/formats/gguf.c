@@ -30,7 +30,6 @@ static kvf_status read_frame(kvf__gguf *g)
 {
     const uint8_t *magic = kvf__read_bytes(&g->r, 4);
     uint32_t version = kvf__read_u32(&g->r);
-    size_t left;
 
     if (!magic || memcmp(magic, "GGUF", 4))
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: does not begin with \"GGUF\"", g->where);
@@ -39,7 +38,7 @@ static kvf_status read_frame(kvf__gguf *g)
     g->n_kv = kvf__read_u64(&g->r);
     if (g->r.failed)
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: ends inside its first 24 bytes", g->where);
-    left = g->r.n - g->r.at;
+    size_t left = g->r.n - g->r.at;
     if (g->n_kv > left / MIN_KV_BYTES)
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu metadata keys in %zu bytes", g->where,
                          (unsigned long long)g->n_kv, left);

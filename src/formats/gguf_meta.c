@@ -88,10 +88,8 @@ static kvf_status read_string(gguf_entry *e, kvf_json **out)
 /* *out may become NULL for want of memory: adding it to its parent then fails. */
 static kvf_status read_scalar(gguf_entry *e, uint32_t type, kvf_json **out)
 {
-    kvf__gguf_number number;
-
     if (type == KVF__GGUF_STRING) return read_string(e, out);
-    number = kvf__gguf_read_number(&e->g->r, type);
+    kvf__gguf_number number = kvf__gguf_read_number(&e->g->r, type);
     if (e->g->r.failed) return bad(e, KVF_EFORMAT, "the file ends here");
     if (type == KVF__GGUF_BOOL)
         *out = kvf_json_new_bool(number.integer != 0);

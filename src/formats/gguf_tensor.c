@@ -162,13 +162,12 @@ static kvf_status read_info(kvf__gguf *g, uint64_t place, size_t *end)
 {
     info t = {.g = g};
     size_t bytes = 0;
-    kvf_status st;
 
     KVF_TRY(read_name(&t, place));
     KVF_TRY(read_shape(&t));
     KVF_TRY(read_type(&t, &bytes));
     KVF_TRY(check_offset(&t, bytes, end));
-    st = kvf__table_add(g->ctx, &g->weights->table, t.name, t.view);
+    kvf_status st = kvf__table_add(g->ctx, &g->weights->table, t.name, t.view);
     return st == KVF_EFORMAT ? kvf__fail_prefix(g->ctx, st, "%s", g->where) : st;
 }
 

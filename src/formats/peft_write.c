@@ -57,10 +57,9 @@ static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values
 {
     const kvf__params *params = &head->params.params;
     bool qa = id->task && strcmp(id->task, "qa") == 0, pooler = false;
-    kvf_json *list;
 
     if (!params->n) return kvf_json_new_null();
-    list = kvf_json_array();
+    kvf_json *list = kvf_json_array();
     if (!kvf__task_has_head(id->task)) {
         kvf_json_add(list, kvf_json_new_str("lm_head"));
         return list;
@@ -114,10 +113,9 @@ static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const
     const content *what = user;
     kvf_json *config = make_config(what);
     char *text = kvf_json_text(config, KVF_JSON_INDENT | KVF_JSON_SORTED);
-    kvf_status st;
 
-    st = text ? kvf__write_file(ctx, path, force, text, strlen(text))
-              : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
+    kvf_status st = text ? kvf__write_file(ctx, path, force, text, strlen(text))
+                         : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);
     kvf_json_text_free(text);
     kvf_json_free(config);
     return st;

@@ -184,9 +184,6 @@ static kvf_status read_tensor(const header_source *src, const char *name, const 
 /* A copy, because the header goes; by way of text, which keeps every string as it is. */
 static kvf_status read_metadata(const header_source *src, kvf_json *value, kvf_json **out)
 {
-    kvf_status st;
-    char *text;
-
     if (kvf_json_typeof(value) == KVF_JSON_NULL) return KVF_OK;
     if (kvf_json_typeof(value) != KVF_JSON_OBJECT)
         return kvf__fail(src->ctx, KVF_EFORMAT, "%s: __metadata__ is not an object", src->where);
@@ -196,9 +193,9 @@ static kvf_status read_metadata(const header_source *src, kvf_json *value, kvf_j
                              "%s: __metadata__ holds something else than strings", src->where);
     }
     if (*out) return KVF_OK; /* a further shard: the first one speaks */
-    text = kvf_json_text(value, KVF_JSON_COMPACT);
+    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
     if (!text) return kvf__fail(src->ctx, KVF_ENOMEM, "%s: out of memory", src->where);
-    st = kvf_json_parse(src->ctx, src->where, text, strlen(text), out);
+    kvf_status st = kvf_json_parse(src->ctx, src->where, text, strlen(text), out);
     kvf_json_text_free(text);
     return st;
 }
@@ -265,8 +262,6 @@ kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *b
     kvf__reader r = {.data = bytes, .n = n};
     uint64_t header_n = kvf__read_u64(&r);
     kvf_json *header = NULL;
-    const char *json;
-    kvf_status st;
 
     if (r.failed)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: %zu bytes, a safetensors file has at least 8",
@@ -276,10 +271,10 @@ kvf_status kvf__safetensors_parse(kvf_ctx *ctx, const char *where, const void *b
             ctx, KVF_EFORMAT,
             "%s: header of %llu bytes in a file of %zu (truncated, or no safetensors file)", where,
             (unsigned long long)header_n, n);
-    json = (const char *)kvf__read_bytes(&r, (size_t)header_n);
+    const char *json = (const char *)kvf__read_bytes(&r, (size_t)header_n);
     if (has_negative_zero(json, (size_t)header_n))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: negative number in the header", where);
-    st = kvf_json_parse(ctx, where, json, (size_t)header_n, &header);
+    kvf_status st = kvf_json_parse(ctx, where, json, (size_t)header_n, &header);
     if (st) return st;
 
     header_source src = {ctx, where, (const uint8_t *)bytes + r.at, n - r.at};

@@ -59,14 +59,12 @@ kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
                                const kvf__artifact *artifact)
 {
     const kvf__kind_row *row = ROWS[artifact->kind];
-    kvf__h5 h5;
-    kvf__h5_id at;
 
     if (!row || !row->write)
         return kvf__fail(ctx, KVF_EINTERNAL, "%s: a file of no kind that is written so", path);
     KVF_TRY(row->check(ctx, path, artifact));
-    h5 = kvf__h5_create(ctx, path, force, row->name, kvf__artifact_features(artifact));
-    at = row->write(&h5, artifact);
+    kvf__h5 h5 = kvf__h5_create(ctx, path, force, row->name, kvf__artifact_features(artifact));
+    kvf__h5_id at = row->write(&h5, artifact);
     kvf__artifact_write_facts(&h5, at, artifact);
     kvf__h5_release(&at);
     return kvf__h5_close(&h5);
@@ -140,10 +138,9 @@ static kvf_status read_file(kvf_ctx *ctx, const char *path, kvf__kind kind, kvf_
     kvf__artifact a = {.kind = kind};
     kvf__h5 h5 = kvf__artifact_open(ctx, path, &a.kind);
     kvf__h5_data at = kvf__artifact_read_from(&h5, what, &a);
-    kvf_status st;
 
     kvf__h5_release(&at.id);
-    st = kvf__h5_close(&h5);
+    kvf_status st = kvf__h5_close(&h5);
     if (st)
         kvf__artifact_done(&a);
     else
@@ -176,10 +173,9 @@ kvf_status kvf__artifact_history(kvf_ctx *ctx, const char *path, kvf__history *o
 {
     kvf__h5 h5 = kvf__h5_open(ctx, path, kvf__run_row.name);
     kvf__history history = {0};
-    kvf_status st;
 
     kvf__history_read(&h5, &history);
-    st = kvf__h5_close(&h5);
+    kvf_status st = kvf__h5_close(&h5);
     if (st)
         kvf__history_done(&history);
     else

@@ -47,10 +47,9 @@ kvf_status kvf__base_file_write(kvf_ctx *ctx, const char *path, bool force,
 {
     const unsigned features = file->task ? kvf__artifact_features(file->task) : 0;
     kvf__h5 h5 = kvf__h5_create(ctx, path, force, "base", features);
-    kvf__h5_id group;
 
     kvf__h5_texts_write(&h5, h5.file, "config", &file->config, 1);
-    group = kvf__h5_group_create(&h5, h5.file, "tokenizer");
+    kvf__h5_id group = kvf__h5_group_create(&h5, h5.file, "tokenizer");
     for (size_t i = 0; i < file->n_texts; i++)
         kvf__h5_texts_write(&h5, group, file->texts[i].name, &file->texts[i].text, 1);
     kvf__h5_release(&group);
@@ -81,17 +80,14 @@ static char *read_text(kvf__h5 *h5, kvf__h5_id group, const char *name)
 static void read_texts(kvf__h5 *h5, kvf__base_file *file)
 {
     enum { MOST_TEXTS = 16 };
-    kvf__h5_id group;
-    char **names;
-    size_t n;
 
     file->config = read_text(h5, h5->file, "config");
-    group = kvf__h5_group_open(h5, h5->file, "tokenizer");
-    n = kvf__h5_child_count(h5, group);
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "tokenizer");
+    size_t n = kvf__h5_child_count(h5, group);
     if (n > MOST_TEXTS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu texts, want at most %d", n, MOST_TEXTS);
     KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, n, sizeof *file->texts, &file->texts));
-    names = kvf__h5_child_names(h5, group, n);
+    char **names = kvf__h5_child_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++) {
         kvf__base_text *text = &file->texts[file->n_texts++];
         text->name = names[i]; /* taken */
@@ -119,18 +115,14 @@ static void view_weight(kvf__h5 *h5, kvf__h5_id group, const char *name, const k
 
 static void read_weights(kvf__h5 *h5, kvf__base_file *file)
 {
-    kvf__h5_id group;
-    char **names;
-    size_t n;
-
     if (h5->status) return;
     file->map = h5->map; /* taken: the very file that HDF5 reads */
     h5->map = (kvf__mapfile){0};
-    group = kvf__h5_group_open(h5, h5->file, "weights");
-    n = kvf__h5_child_count(h5, group);
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "weights");
+    size_t n = kvf__h5_child_count(h5, group);
     if (n > KVF__MOST_PARAMS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu tensors, want at most %d", n, KVF__MOST_PARAMS);
-    names = kvf__h5_child_names(h5, group, n);
+    char **names = kvf__h5_child_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++)
         view_weight(h5, group, names[i], &file->map, &file->table);
     kvf__strings_free(names, n);
@@ -157,12 +149,11 @@ kvf_status kvf__base_text_add(kvf_ctx *ctx, kvf__base_file *file, const char *na
                               const char *text, size_t n)
 {
     kvf__base_text item = {0};
-    kvf_status st;
 
     if (memchr(text, 0, n))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: holds a zero byte, want text", name);
-    st = kvf__grow(ctx, &file->texts, file->n_texts * sizeof item,
-                   (file->n_texts + 1) * sizeof item);
+    kvf_status st = kvf__grow(ctx, &file->texts, file->n_texts * sizeof item,
+                              (file->n_texts + 1) * sizeof item);
     if (st) goto out;
     st = kvf__strdup(ctx, name, &item.name);
     if (st) goto out;

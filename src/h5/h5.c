@@ -107,13 +107,12 @@ kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *k
                        unsigned features)
 {
     kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
-    hid_t access, creation;
 
     h5.status = kvf__outfile_begin(ctx, path, force, &h5.out);
     enter(&h5);
     if (h5.status) return h5;
-    access = make_access(true, strcmp(kind, "base") == 0);
-    creation = kvf__h5_creation(H5P_FILE_CREATE);
+    hid_t access = make_access(true, strcmp(kind, "base") == 0);
+    hid_t creation = kvf__h5_creation(H5P_FILE_CREATE);
     make_temp(&h5, access);
     if (!h5.status) h5.file = H5Fcreate(h5.out.temp, H5F_ACC_TRUNC, creation, access);
     if (h5.file < 0) kvf__h5_broken(&h5, KVF__H5_NONE, "cannot make the file");
@@ -151,7 +150,6 @@ static void check_heading(kvf__h5 *h5, const char *want)
 kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind)
 {
     kvf__h5 h5 = {.ctx = ctx, .path = path, .file = KVF__H5_NONE};
-    hid_t access;
     haddr_t end = 0;
 
     h5.status = kvf__mapfile_open(ctx, path, &h5.map);
@@ -159,7 +157,7 @@ kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind)
     enter(&h5);
     if (h5.status) return h5;
     h5.file_bytes = h5.map.n;
-    access = make_access(false, false);
+    hid_t access = make_access(false, false);
     if (kvf__h5_use_fd(access, h5.map.fd, NULL, &h5.driver))
         h5.file = H5Fopen(path, H5F_ACC_RDONLY, access);
     if (h5.file < 0) kvf__h5_broken(&h5, KVF__H5_NONE, "cannot open");
@@ -192,10 +190,8 @@ static void commit(kvf__h5 *h5)
 
 kvf_status kvf__h5_close(kvf__h5 *h5)
 {
-    kvf_status st;
-
     if (h5->out.temp) commit(h5);
-    st = h5->status;
+    kvf_status st = h5->status;
     close_file(h5);
     kvf__h5_release_driver(&h5->driver);
     kvf__free(h5->failure);

@@ -112,15 +112,13 @@ static bool is_scalar(const opened *a)
 static bool is_bool(const opened *a)
 {
     char first[8], second[8];
-    hid_t base;
-    bool fits;
 
     if (a->class != H5T_ENUM || a->size != 1 || H5Tget_nmembers(a->type) != 2) return false;
-    base = H5Tget_super(a->type);
-    fits = H5Tget_class(base) == H5T_INTEGER &&
-           H5Tenum_nameof(a->type, &(int8_t){0}, first, sizeof first) >= 0 &&
-           H5Tenum_nameof(a->type, &(int8_t){1}, second, sizeof second) >= 0 &&
-           strcmp(first, "FALSE") == 0 && strcmp(second, "TRUE") == 0;
+    hid_t base = H5Tget_super(a->type);
+    bool fits = H5Tget_class(base) == H5T_INTEGER &&
+                H5Tenum_nameof(a->type, &(int8_t){0}, first, sizeof first) >= 0 &&
+                H5Tenum_nameof(a->type, &(int8_t){1}, second, sizeof second) >= 0 &&
+                strcmp(first, "FALSE") == 0 && strcmp(second, "TRUE") == 0;
     H5Tclose(base);
     return fits;
 }

@@ -224,10 +224,9 @@ static void check_chunks(kvf__h5 *h5, const kvf__h5_data *data)
 kvf__h5_data kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 {
     kvf__h5_data data = {.id = kvf__h5_child_open(h5, parent, name, "dataset")};
-    hid_t creation;
 
     if (h5->status) return data;
-    creation = H5Dget_create_plist(data.id);
+    hid_t creation = H5Dget_create_plist(data.id);
     if (creation < 0) kvf__h5_broken(h5, data.id, "cannot read how it is stored");
     /* after a refusal HDF5 gets no further call about this dataset */
     if (!h5->status) check_type(h5, &data);
@@ -262,14 +261,12 @@ static hid_t make_transfer(const kvf__h5 *h5)
 
 void kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values, size_t bytes)
 {
-    hid_t type, transfer;
-
     if (data->bytes != bytes)
         kvf__h5_fail(h5, data->id, KVF_ESHAPE, "holds %zu bytes of values, want %zu", data->bytes,
                      bytes);
     if (h5->status || data->count == 0 || kvf__h5_skips(h5, data)) return;
-    type = kvf__h5_type(data->dtype);
-    transfer = make_transfer(h5);
+    hid_t type = kvf__h5_type(data->dtype);
+    hid_t transfer = make_transfer(h5);
     if (H5Dread(data->id, type, H5S_ALL, H5S_ALL, transfer, values) < 0)
         kvf__h5_broken(h5, data->id, "cannot read the values");
     H5Pclose(transfer);
@@ -293,14 +290,13 @@ static bool is_label_list(hid_t attr, int rank)
 char *kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis)
 {
     char *labels[KVF__MAX_RANK] = {NULL}, *copy = NULL;
-    hid_t attr, type;
 
     if (!kvf__h5_has_attr(h5, data->id, "DIMENSION_LABELS")) return NULL;
-    attr = H5Aopen(data->id, "DIMENSION_LABELS", H5P_DEFAULT);
+    hid_t attr = H5Aopen(data->id, "DIMENSION_LABELS", H5P_DEFAULT);
     if (attr < 0 || !is_label_list(attr, data->rank))
         kvf__h5_fail(h5, data->id, KVF_EFORMAT, "DIMENSION_LABELS is not a list of %d texts",
                      data->rank);
-    type = H5Aget_type(attr);
+    hid_t type = H5Aget_type(attr);
     if (!h5->status && H5Aread(attr, type, labels) < 0)
         kvf__h5_broken(h5, data->id, "cannot read DIMENSION_LABELS");
     if (labels[axis] && *labels[axis]) KVF__H5_TRY(h5, kvf__strdup(h5->ctx, labels[axis], &copy));

@@ -100,17 +100,15 @@ static void write_values(kvf__h5 *h5, hid_t id, const kvf__h5_spec *spec, hid_t 
 void kvf__h5_data_write(kvf__h5 *h5, kvf__h5_id parent, const kvf__h5_spec *spec,
                         const void *values, kvf__h5_id *out)
 {
-    hid_t type, space, creation;
-    kvf__h5_id id;
     size_t bytes = kvf__dtype_block_bytes(spec->dtype);
 
     if (h5->status) return;
     for (int i = 0; i < spec->rank; i++)
         bytes *= (size_t)spec->dim[i];
-    type = kvf__h5_type(spec->dtype);
-    space = make_space(spec);
-    creation = make_creation(spec, bytes);
-    id = H5Dcreate2(parent, spec->name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    hid_t type = kvf__h5_type(spec->dtype);
+    hid_t space = make_space(spec);
+    hid_t creation = make_creation(spec, bytes);
+    kvf__h5_id id = H5Dcreate2(parent, spec->name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
     if (id < 0)
         kvf__h5_broken(h5, parent, "cannot make the dataset \"%s\"", spec->name);
     else

@@ -20,11 +20,9 @@ hid_t kvf__h5_creation(hid_t class)
 
 kvf__h5_id kvf__h5_group_create(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 {
-    hid_t creation, group;
-
     if (h5->status) return KVF__H5_NONE;
-    creation = kvf__h5_creation(H5P_GROUP_CREATE);
-    group = H5Gcreate2(parent, name, H5P_DEFAULT, creation, H5P_DEFAULT);
+    hid_t creation = kvf__h5_creation(H5P_GROUP_CREATE);
+    hid_t group = H5Gcreate2(parent, name, H5P_DEFAULT, creation, H5P_DEFAULT);
     if (group < 0) kvf__h5_broken(h5, parent, "cannot make the group \"%s\"", name);
     H5Pclose(creation);
     return group;
@@ -41,7 +39,6 @@ bool kvf__h5_has(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 static void check_link(kvf__h5 *h5, kvf__h5_id parent, const char *name, const char *want)
 {
     H5L_info_t info;
-    const char *kind;
 
     if (!kvf__h5_has(h5, parent, name))
         kvf__h5_fail(h5, parent, KVF_EFORMAT, "%s \"%s\" is missing", want, name);
@@ -51,9 +48,9 @@ static void check_link(kvf__h5 *h5, kvf__h5_id parent, const char *name, const c
         return;
     }
     if (info.type == H5L_TYPE_HARD) return;
-    kind = info.type == H5L_TYPE_SOFT       ? "a soft"
-           : info.type == H5L_TYPE_EXTERNAL ? "an external"
-                                            : "a user-defined";
+    const char *kind = info.type == H5L_TYPE_SOFT       ? "a soft"
+                       : info.type == H5L_TYPE_EXTERNAL ? "an external"
+                                                        : "a user-defined";
     kvf__h5_fail(h5, parent, KVF_EFORMAT, "\"%s\" is %s link, want the %s itself", name, kind,
                  want);
 }

@@ -192,9 +192,8 @@ kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *da
     heap h = {.ctx = ctx, .path = path, .data = data, .n = n};
     const uint8_t *found = data;
     int heaps = 0;
-    kvf_status st;
 
-    st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
+    kvf_status st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
     if (st) goto out;
     while ((found = find(found, n - (size_t)(found - data), MAGIC, MAGIC_BYTES)) != NULL) {
         h.at = (size_t)(found - data);
@@ -241,10 +240,9 @@ kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at,
 {
     heap h = {.ctx = ctx, .path = map->path, .data = map->data, .n = map->n};
     size_t walked = 0;
-    kvf_status st;
 
     *bytes = 0;
-    st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
+    kvf_status st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
     if (st) return st;
     if (at > h.n || (h.n - at) / REFERENCE < count) st = bad_heap(&h, "has no list of references");
     for (size_t i = 0; !st && i < count; i++)

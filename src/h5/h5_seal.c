@@ -137,9 +137,8 @@ kvf_status kvf__h5_seal(kvf_ctx *ctx, int fd, const char *path)
 {
     kvf__mapfile map = {0};
     char seal[SEAL_BYTES];
-    kvf_status st;
 
-    st = kvf__mapfile_of(ctx, path, fd, &map);
+    kvf_status st = kvf__mapfile_of(ctx, path, fd, &map);
     if (!st) st = make_seal(ctx, &map, map.n, seal);
     if (!st && lseek(fd, 0, SEEK_END) < 0)
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot write: %s", path, strerror(errno));

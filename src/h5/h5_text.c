@@ -33,18 +33,16 @@ void kvf__h5_texts_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, char 
                          size_t n)
 {
     hsize_t dim = n;
-    hid_t type, space, creation;
-    kvf__h5_id id;
 
     if (n > MAX_TEXTS)
         kvf__h5_fail(h5, parent, KVF_EUSAGE, "%zu texts in \"%s\", want at most %d", n, name,
                      MAX_TEXTS);
     if (h5->status) return;
-    type = kvf__h5_text_type();
-    space = H5Screate_simple(1, &dim, NULL);
-    creation = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t type = kvf__h5_text_type();
+    hid_t space = H5Screate_simple(1, &dim, NULL);
+    hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_obj_track_times(creation, false);
-    id = H5Dcreate2(parent, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    kvf__h5_id id = H5Dcreate2(parent, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
     if (id < 0 || H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
         kvf__h5_broken(h5, parent, "cannot write \"%s\"", name);
     kvf__h5_check_written(h5, id, "cannot write");

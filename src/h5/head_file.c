@@ -62,12 +62,11 @@ static void write_labels(kvf__h5 *h5, kvf__h5_id group, const char *name, char *
 static void write_task(kvf__h5 *h5, kvf__h5_id heads, const kvf__head_values *head,
                        const kvf__head_task *task)
 {
-    kvf__h5_id group;
     kvf__params own = {0};
 
     check_name(h5, heads, task->name, KVF_EUSAGE);
     KVF__H5_TRY(h5, kvf__head_task_params(h5->ctx, head, task->name, &own));
-    group = kvf__param_group_write(h5, heads, task->name, &own);
+    kvf__h5_id group = kvf__param_group_write(h5, heads, task->name, &own);
     kvf__h5_put_text(h5, group, "task", task->task);
     kvf__h5_put_bool(h5, group, "regression", task->regression);
     write_labels(h5, group, LABELS, task->labels, task->n_labels);
@@ -117,10 +116,8 @@ static void read_labels(kvf__h5 *h5, kvf__h5_id group, char ***labels, size_t *n
 static void read_task(kvf__h5 *h5, kvf__h5_id heads, kvf__head_task *task,
                       kvf__params_owned *params)
 {
-    kvf__h5_id group;
-
     check_name(h5, heads, task->name, KVF_EFORMAT);
-    group = kvf__h5_group_open(h5, heads, task->name);
+    kvf__h5_id group = kvf__h5_group_open(h5, heads, task->name);
     task->task = kvf__h5_get_text(h5, group, "task");
     task->regression = kvf__h5_get_bool(h5, group, "regression");
     read_labels(h5, group, &task->labels, &task->n_labels);
@@ -132,12 +129,11 @@ static void read_tasks(kvf__h5 *h5, kvf__head_values *out)
 {
     kvf__h5_id heads = kvf__h5_group_open(h5, h5->file, HEADS);
     size_t n = kvf__h5_child_count(h5, heads);
-    char **names;
 
     if (n < 1 || n > MOST_TASKS)
         kvf__h5_fail(h5, heads, KVF_EFORMAT, "%zu tasks, want 1 to %d", n, MOST_TASKS);
     KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, n, sizeof *out->tasks, &out->tasks));
-    names = kvf__h5_child_names(h5, heads, n);
+    char **names = kvf__h5_child_names(h5, heads, n);
     for (size_t i = 0; i < n && !h5->status; i++) {
         kvf__head_task *task = &out->tasks[out->n_tasks++];
         task->name = names[i]; /* taken */
@@ -152,12 +148,11 @@ static void read_tasks(kvf__h5 *h5, kvf__head_values *out)
 static void read_words(kvf__h5 *h5, kvf__h5_id group, kvf__head_values *head)
 {
     size_t children = kvf__h5_child_count(h5, group), n = 0;
-    char **words;
 
     if (children != 2)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu datasets, want labels and words", children);
     read_labels(h5, group, &head->labels, &head->n_labels);
-    words = kvf__h5_texts_read(h5, group, WORDS, &n);
+    char **words = kvf__h5_texts_read(h5, group, WORDS, &n);
     if (n != head->n_labels)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu words for %zu labels", n, head->n_labels);
     check_labels(h5, group, words, n, KVF_EFORMAT);
@@ -170,10 +165,9 @@ static void read_words(kvf__h5 *h5, kvf__h5_id group, kvf__head_values *head)
 static void read_one(kvf__h5 *h5, const char *task, kvf__head_values *out)
 {
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, HEAD);
-    bool words;
 
     out->regression = kvf__h5_get_bool(h5, group, "regression");
-    words = kvf__h5_has(h5, group, WORDS);
+    bool words = kvf__h5_has(h5, group, WORDS);
     if (words) {
         read_words(h5, group, out);
     } else {

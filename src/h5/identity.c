@@ -87,11 +87,10 @@ kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__iden
 {
     kvf__identity id = *from;
     const kvf__kv_shape kv = kvf__identity_kv(from);
-    kvf_status st;
 
     for (const identity_field *f = FIELDS; f < END; f++)
         if (is_text(f)) *(char **)at_field(&id, f) = NULL;
-    st = kvf__kv_copy_heads(ctx, &kv, &id.heads);
+    kvf_status st = kvf__kv_copy_heads(ctx, &kv, &id.heads);
     for (const identity_field *f = FIELDS; f < END && !st; f++)
         if (is_text(f)) st = kvf__strdup(ctx, text_of(from, f), at_field(&id, f));
     if (st)
@@ -229,10 +228,8 @@ static void read_text(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__
 /* Any other word than the one is refused. */
 static void read_word(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__identity *id)
 {
-    char *found;
-
     if (!kvf__h5_has_attr(h5, at, f->name)) return;
-    found = kvf__h5_get_text(h5, at, f->name);
+    char *found = kvf__h5_get_text(h5, at, f->name);
     if (found && strcmp(found, f->word) != 0)
         kvf__h5_fail(h5, at, KVF_EFORMAT, "%s is \"%s\", want \"%s\" or none", f->name, found,
                      f->word);

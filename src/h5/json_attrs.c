@@ -46,10 +46,9 @@ static void write_one(kvf__h5 *h5, kvf__h5_id at, const char *name, const kvf_js
 void kvf__attrs_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, const kvf_json *value)
 {
     kvf_json *object = (kvf_json *)value; /* the iterator wants it so, and changes nothing */
-    kvf__h5_id group;
 
     if (!value) return;
-    group = kvf__h5_group_create(h5, parent, name);
+    kvf__h5_id group = kvf__h5_group_create(h5, parent, name);
     if (kvf_json_typeof(value) != KVF_JSON_OBJECT || kvf_json_size(value) > MAX_ATTRS)
         kvf__h5_fail(h5, group, KVF_EUSAGE, "want an object of at most %d scalars", MAX_ATTRS);
     for (void *it = h5->status ? NULL : kvf_json_iter(object); it; it = kvf_json_next(object, it))
@@ -83,18 +82,13 @@ static kvf_json *read_value(kvf__h5 *h5, kvf__h5_id at, const char *name)
 
 kvf_json *kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name)
 {
-    kvf__h5_id group;
-    kvf_json *object;
-    char **keys;
-    size_t n;
-
     if (!kvf__h5_has(h5, parent, name)) return NULL;
-    group = kvf__h5_group_open(h5, parent, name);
-    n = kvf__h5_attr_count(h5, group);
+    kvf__h5_id group = kvf__h5_group_open(h5, parent, name);
+    size_t n = kvf__h5_attr_count(h5, group);
     if (n > MAX_ATTRS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu attributes, want at most %d", n, MAX_ATTRS);
-    object = kvf_json_object();
-    keys = kvf__h5_attr_names(h5, group, n);
+    kvf_json *object = kvf_json_object();
+    char **keys = kvf__h5_attr_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++)
         if (!kvf_json_set(object, keys[i], read_value(h5, group, keys[i])))
             kvf__h5_fail(h5, group, KVF_EFORMAT,

@@ -32,11 +32,10 @@ static size_t write_task(kvf__h5 *h5, kvf__h5_id parent, const kvf__params *para
     const char *name = params->item[first].name;
     int n = (int)strcspn(name, "/");
     char task[128];
-    kvf__h5_id group;
     size_t next = first;
 
     snprintf(task, sizeof task, "%.*s", n, name);
-    group = kvf__h5_group_create(h5, parent, task);
+    kvf__h5_id group = kvf__h5_group_create(h5, parent, task);
     for (; next < params->n && !strncmp(params->item[next].name, name, (size_t)n + 1); next++) {
         kvf__param param = params->item[next];
         param.name += n + 1;
@@ -89,10 +88,9 @@ static void read_group(kvf__h5 *h5, kvf__h5_id group, const char *task, const ch
                        kvf__params_owned *out)
 {
     size_t n = kvf__h5_child_count(h5, group), before = out->params.n;
-    char **names;
 
     check_count(h5, group, n);
-    names = kvf__h5_child_names(h5, group, n);
+    char **names = kvf__h5_child_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++)
         if (!except || strcmp(names[i], except)) read_one(h5, group, task, names[i], out);
     check_count(h5, group, out->params.n - before);
@@ -124,7 +122,6 @@ void kvf__param_group_read_tasks(kvf__h5 *h5, kvf__h5_id group, const kvf__head_
                                  kvf__params_owned *out)
 {
     size_t n = kvf__h5_child_count(h5, group);
-    char **names;
 
     if (!heads->n_tasks) {
         kvf__param_group_read(h5, group, NULL, out);
@@ -133,7 +130,7 @@ void kvf__param_group_read_tasks(kvf__h5 *h5, kvf__h5_id group, const kvf__head_
     if (n > KVF__MOST_PARAMS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu parameters, want at most %d", n,
                      KVF__MOST_PARAMS);
-    names = kvf__h5_child_names(h5, group, n);
+    char **names = kvf__h5_child_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++) {
         kvf__h5_id inner = KVF__H5_NONE;
         if (!is_task(heads, names[i])) {

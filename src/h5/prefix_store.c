@@ -127,9 +127,8 @@ kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype
     void *values = NULL;
     float *scale = NULL;
     kvf__prefix to = {0};
-    kvf_status st;
 
-    st = kvf__prefix_like(ctx, &to, from);
+    kvf_status st = kvf__prefix_like(ctx, &to, from);
     if (st) goto out;
     st = kvf__alloc_array(ctx, n, kvf__dtype_block_bytes(dtype), &values);
     if (st) goto out;

@@ -41,10 +41,8 @@ static const char *head_group(const kvf__artifact *file)
 
 static void write_best(kvf__h5 *h5, const kvf__artifact *file)
 {
-    kvf__h5_id group;
-
     if (!kvf__run_has_best(file)) return;
-    group = kvf__h5_group_create(h5, h5->file, "best");
+    kvf__h5_id group = kvf__h5_group_create(h5, h5->file, "best");
     kvf__h5_put_i64(h5, group, "step", file->best_step);
     kvf__h5_put_text(h5, group, "metric", file->best_metric ? file->best_metric : "");
     kvf__h5_put_f64(h5, group, "value", file->best_value);
@@ -56,10 +54,8 @@ static void write_best(kvf__h5 *h5, const kvf__artifact *file)
 
 static void write_optimizer(kvf__h5 *h5, const kvf__artifact *file)
 {
-    kvf__h5_id group;
-
     if (file->m.params.n == 0) return;
-    group = kvf__h5_group_create(h5, h5->file, "optimizer");
+    kvf__h5_id group = kvf__h5_group_create(h5, h5->file, "optimizer");
     write_params(h5, group, "m", &file->m.params);
     write_params(h5, group, "v", &file->v.params);
     kvf__h5_release(&group);
@@ -152,13 +148,11 @@ static void read_like(kvf__h5 *h5, kvf__h5_id parent, const char *name, const kv
 
 static void read_best_encoder(kvf__h5 *h5, kvf__h5_id best, kvf__artifact *file)
 {
-    kvf__h5_id group;
-
     if (has_encoder(file)) {
         read_like(h5, best, "encoder", &file->values.params, "encoder", &file->head, &file->best);
         return;
     }
-    group = kvf__h5_group_open(h5, best, "encoder");
+    kvf__h5_id group = kvf__h5_group_open(h5, best, "encoder");
     read_none(h5, group, file);
     kvf__h5_release(&group);
 }
@@ -166,10 +160,9 @@ static void read_best_encoder(kvf__h5 *h5, kvf__h5_id best, kvf__artifact *file)
 static void read_best(kvf__h5 *h5, kvf__artifact *file)
 {
     const kvf__params *head = &file->head.params.params;
-    kvf__h5_id group;
 
     if (!kvf__h5_has(h5, h5->file, "best")) return;
-    group = kvf__h5_group_open(h5, h5->file, "best");
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "best");
     file->best_step = kvf__h5_get_i64(h5, group, "step");
     file->best_metric = kvf__h5_get_text(h5, group, "metric");
     file->best_value = kvf__h5_get_f64(h5, group, "value");
@@ -203,13 +196,12 @@ static void list_steps(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file,
  * optimizer steps. */
 static void read_optimizer(kvf__h5 *h5, kvf__artifact *file)
 {
-    kvf__h5_id group;
     kvf__params all = {0};
     const kvf__params *head = &file->head.params.params;
     const char *whose = head->n ? "run" : "encoder";
 
     if (!kvf__h5_has(h5, h5->file, "optimizer")) return;
-    group = kvf__h5_group_open(h5, h5->file, "optimizer");
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "optimizer");
     list_steps(h5, group, file, &all);
     KVF__H5_TRY(h5, kvf__params_append(h5->ctx, &all, head));
     read_like(h5, group, "m", &all, whose, &file->head, &file->m);

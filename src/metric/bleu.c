@@ -89,10 +89,9 @@ static kvf_status add_example(kvf_ctx *ctx, kvf__vocabulary *vocabulary, const k
 {
     size_t n = (size_t)(rows->start[i + 1] - rows->start[i]);
     kvf__ids predicted = {0}, *references = NULL;
-    kvf_status st;
 
     KVF_TRY(kvf__alloc_array(ctx, n, sizeof *references, &references));
-    st = kvf__words(ctx, vocabulary, kvf__cut_13a, kvf__predicted(rows, i), &predicted);
+    kvf_status st = kvf__words(ctx, vocabulary, kvf__cut_13a, kvf__predicted(rows, i), &predicted);
     for (size_t r = 0; r < n && !st; r++)
         st = kvf__words(ctx, vocabulary, kvf__cut_13a,
                         kvf__reference(rows, rows->start[i] + (int64_t)r), &references[r]);

@@ -92,10 +92,9 @@ kvf_status kvf__classify(kvf_ctx *ctx, const int32_t *gold, const int32_t *predi
                          int32_t labels, kvf__prf *per_class, kvf__class_scores *out)
 {
     int64_t *counts = NULL;
-    kvf_status st;
 
     if (n <= 0 || labels <= 0) return kvf__fail(ctx, KVF_EDATA, "no examples to score");
-    st = kvf__alloc_array(ctx, (size_t)labels, 3 * sizeof *counts, &counts);
+    kvf_status st = kvf__alloc_array(ctx, (size_t)labels, 3 * sizeof *counts, &counts);
     if (st) goto out;
     st = count(ctx, gold, predicted, n, labels, counts);
     if (st) goto out;

@@ -85,10 +85,9 @@ kvf_status kvf__spearman(kvf_ctx *ctx, const double *gold, const double *predict
 {
     ranked *items = NULL;
     double *ranks = NULL;
-    kvf_status st;
 
     if (n < 2) return too_few(ctx, n);
-    st = kvf__alloc_array(ctx, (size_t)n, sizeof *items, &items);
+    kvf_status st = kvf__alloc_array(ctx, (size_t)n, sizeof *items, &items);
     if (st) goto out;
     st = kvf__alloc_array(ctx, (size_t)n, 2 * sizeof *ranks, &ranks);
     if (st) goto out;

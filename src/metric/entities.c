@@ -74,9 +74,8 @@ kvf_status kvf__entities(kvf_ctx *ctx, const kvf__tag_rows *rows, kvf__tag_schem
     kvf__map names = {0};
     kvf__entity_list gold = {&scores, &names, NULL, 0}, predicted = gold;
     size_t words;
-    kvf_status st;
 
-    st = check(ctx, rows);
+    kvf_status st = check(ctx, rows);
     if (st) goto out;
     words = (size_t)(rows->start[rows->n] - rows->start[0]);
     if (scheme == KVF__TAGS_AUTO) {

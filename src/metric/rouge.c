@@ -12,12 +12,10 @@ typedef struct scorer {
 /* One row is enough: `diagonal` keeps the entry that the last write hid. */
 static kvf_status common_length(kvf_ctx *ctx, scorer *s, int32_t *out)
 {
-    int32_t *row;
-
     s->row.n = 0;
     for (size_t k = 0; k <= s->predicted.n; k++)
         KVF_TRY(kvf__ids_add(ctx, &s->row, 0));
-    row = s->row.data;
+    int32_t *row = s->row.data;
     for (size_t i = 0; i < s->reference.n; i++) {
         int32_t diagonal = 0;
         for (size_t k = 0; k < s->predicted.n; k++) {

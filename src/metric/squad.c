@@ -84,9 +84,8 @@ kvf_status kvf__squad(kvf_ctx *ctx, const kvf__text_rows *rows, bool no_answers,
 {
     judge j = {.no_answers = no_answers};
     double exact[2] = {0}, f1[2] = {0}, count[2] = {0}; /* without, with an answer */
-    kvf_status st;
 
-    st = kvf__check_texts(ctx, rows, !no_answers);
+    kvf_status st = kvf__check_texts(ctx, rows, !no_answers);
     for (int64_t i = 0; i < rows->n && !st; i++) {
         bool has = rows->start[i] < rows->start[i + 1];
         double e, f;

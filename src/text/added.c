@@ -46,10 +46,9 @@ void kvf__added_done(kvf__added_list *list)
 static bool word_before(const char *s, size_t at)
 {
     uint32_t cp;
-    size_t start;
 
     if (at == 0) return false;
-    start = kvf__utf8_before(s, at);
+    size_t start = kvf__utf8_before(s, at);
     kvf__utf8_next(s + start, at - start, &cp);
     return kvf__is_word(cp);
 }

@@ -46,10 +46,8 @@ static void put_pair(kvf__pairs *pairs, int32_t left, int32_t right, int32_t ran
 
 static const struct kvf__pair *find_pair(const kvf__pairs *pairs, int32_t left, int32_t right)
 {
-    const struct kvf__pair *pair;
-
     if (pairs->cap == 0) return NULL;
-    pair = &pairs->v[pair_slot(pairs, pair_key(left, right))];
+    const struct kvf__pair *pair = &pairs->v[pair_slot(pairs, pair_key(left, right))];
     return pair->key ? pair : NULL;
 }
 
@@ -67,13 +65,12 @@ kvf_status kvf__merge_put(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, si
     int32_t left_id = kvf__lexicon_model(&t->lex, left, left_n);
     int32_t right_id = kvf__lexicon_model(&t->lex, right, right_n);
     kvf__buf joined = {0};
-    kvf_status st;
     int32_t id;
 
     if (left_id < 0) return out_of_vocabulary(ctx, where, rank, left, left_n);
     if (right_id < 0) return out_of_vocabulary(ctx, where, rank, right, right_n);
     if (skip > right_n) skip = right_n;
-    st = kvf__buf_add(ctx, &joined, left, left_n);
+    kvf_status st = kvf__buf_add(ctx, &joined, left, left_n);
     if (st) goto out;
     st = kvf__buf_add(ctx, &joined, right + skip, right_n - skip);
     if (st) goto out;
@@ -191,10 +188,10 @@ static kvf_status begin_word(kvf__work *w, const char *text, size_t n)
 static kvf_status queue(kvf__work *w, int32_t at)
 {
     const kvf__symbol *left = &w->word.v[at];
-    const struct kvf__pair *pair;
 
     if (left->next < 0) return KVF_OK;
-    pair = find_pair(&w->t->model.pairs, left->id, w->word.v[left->next].id);
+    const struct kvf__pair *pair = find_pair(&w->t->model.pairs, left->id,
+                                             w->word.v[left->next].id);
     if (!pair) return KVF_OK;
     return kvf__word_push(w->ctx, &w->word,
                           (kvf__merge){.key = pair->rank, .at = at, .id = pair->id});

@@ -71,12 +71,11 @@ static kvf_status put_literal(lexer *lx)
 static bool item_name(const lexer *lx, const char **name, size_t *n, const char **after)
 {
     const char *p = lx->s + 1;
-    char quote;
 
     while (p < lx->end && is_blank(*p))
         p++;
     if (p >= lx->end || (*p != '\'' && *p != '"')) return false;
-    quote = *p++;
+    char quote = *p++;
     *name = p;
     while (p < lx->end && ((*p >= 'a' && *p <= 'z') || *p == '_'))
         p++;
@@ -135,14 +134,12 @@ static void skip_comment(lexer *lx, bool *trim)
 static kvf_status put_next(lexer *lx, bool *line_start)
 {
     const char *text = lx->s;
-    bool trim;
-    char kind;
 
     while (lx->s < lx->end && !(at(lx, "{{") || at(lx, "{%") || at(lx, "{#")))
         lx->s++;
     if (lx->s == lx->end) return kvf__buf_add(lx->ctx, &lx->out, text, (size_t)(lx->end - text));
-    kind = lx->s[1];
-    trim = lx->s + 2 < lx->end && lx->s[2] == '-';
+    char kind = lx->s[1];
+    bool trim = lx->s + 2 < lx->end && lx->s[2] == '-';
     KVF_TRY(put_text(lx, text, (size_t)(lx->s - text), *line_start, kind, trim));
     lx->s += trim ? 3 : 2;
     trim = false;
@@ -367,13 +364,12 @@ static const char *match_at(const char *text, const char *part, const char **aft
 {
     const char *split = strstr(part, HOLE);
     size_t head = split ? (size_t)(split - part) : strlen(part);
-    const char *tail, *close;
 
     if (strncmp(text, part, head) != 0) return NULL;
     *after = text + head;
     if (!split) return text;
-    close = strchr(*after, '\''); /* the hole lies inside of one literal */
-    tail = strstr(*after, split + 1);
+    const char *close = strchr(*after, '\''); /* the hole lies inside of one literal */
+    const char *tail = strstr(*after, split + 1);
     if (!tail || !close || tail > close) return NULL;
     *hole = *after;
     *hole_n = (size_t)(tail - *after);

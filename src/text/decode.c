@@ -213,10 +213,9 @@ static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
 static int token_byte(const char *s, size_t n)
 {
     char *end;
-    long byte;
 
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>' || !isxdigit((uint8_t)s[3])) return -1;
-    byte = strtol(s + 3, &end, 16);
+    long byte = strtol(s + 3, &end, 16);
     return end == s + 5 ? (int)byte : -1;
 }
 

@@ -29,14 +29,13 @@ kvf_status kvf__lexicon_put(kvf_ctx *ctx, kvf__lexicon *lex, const char *where, 
                             size_t n, int64_t id, uint32_t flags, bool added)
 {
     size_t at = lex->text.n;
-    struct kvf__token *token;
 
     if (id < 0 || id >= KVF__MAX_TOKEN_ID)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: token \"%.*s\" has id %lld, want 0 to %d", where,
                          (int)(n < 60 ? n : 60), text, (long long)id, KVF__MAX_TOKEN_ID - 1);
     KVF_TRY(reach(ctx, lex, (size_t)id));
     KVF_TRY(kvf__map_put(ctx, added ? &lex->added : &lex->model, text, n, id));
-    token = &lex->v[id];
+    struct kvf__token *token = &lex->v[id];
     token->flags |= flags | KVF__TOK_PRESENT;
     if (!added && n > lex->longest) lex->longest = n;
     if (token->n == n && n > 0 && memcmp(lex->text.data + token->at, text, n) == 0) return KVF_OK;

@@ -15,11 +15,10 @@ typedef size_t map_fn(uint32_t cp, const char *s, size_t n, char out[8]);
 static size_t lowercase(uint32_t cp, const char *s, size_t n, char out[8])
 {
     uint32_t lower = kvf__lower(cp);
-    size_t length;
 
     (void)s, (void)n;
     if (lower == cp) return KEPT;
-    length = kvf__utf8_put(out, lower);
+    size_t length = kvf__utf8_put(out, lower);
     return cp == 0x130 ? length + kvf__utf8_put(out + length, 0x307) : length;
 }
 

@@ -69,10 +69,9 @@ static kvf_status translate_property(translation *t)
     const char *name = t->s + t->at + 3;
     const char *end = t->at + 3 < t->n ? memchr(name, '}', t->n - t->at - 3) : NULL;
     bool negated = t->s[t->at + 1] == 'P';
-    size_t n;
 
     if (!end || t->s[t->at + 2] != '{') return refuse(t, "\\p without {name}");
-    n = (size_t)(end - name);
+    size_t n = (size_t)(end - name);
     t->at += n + 4;
     if (n > 0 && name[0] == '^') {
         negated = !negated;
@@ -232,10 +231,9 @@ out:
 kvf_status kvf__pattern_literal(kvf_ctx *ctx, const char *text, size_t n, kvf__pattern **out)
 {
     kvf__pattern *p = NULL;
-    kvf_status st;
 
     KVF_TRY(kvf__alloc(ctx, sizeof *p, &p));
-    st = kvf__strndup(ctx, text, n, &p->literal);
+    kvf_status st = kvf__strndup(ctx, text, n, &p->literal);
     if (st) {
         kvf__free(p);
         return st;
@@ -296,14 +294,11 @@ static bool find_literal(const kvf__pattern *p, kvf__search *search)
 static kvf_status find_regex(kvf__work *work, const kvf__pattern *p, kvf__search *search,
                              bool *found)
 {
-    PCRE2_SIZE *bounds;
-    int got;
-
     *found = false;
     if (!work->match) work->match = pcre2_match_data_create(1, NULL);
     if (!work->match) return kvf__fail(work->ctx, KVF_ENOMEM, "out of memory for a regex match");
-    got = pcre2_match(p->code, (PCRE2_SPTR)search->s, search->n, search->at, PCRE2_NO_UTF_CHECK,
-                      work->match, p->limits);
+    int got = pcre2_match(p->code, (PCRE2_SPTR)search->s, search->n, search->at, PCRE2_NO_UTF_CHECK,
+                          work->match, p->limits);
     if (got == PCRE2_ERROR_NOMATCH) return KVF_OK;
     if (got < 0) {
         PCRE2_UCHAR text[120];
@@ -312,7 +307,7 @@ static kvf_status find_regex(kvf__work *work, const kvf__pattern *p, kvf__search
                          "tokenizer: regex gives up at byte %zu of the text: %s", search->at,
                          (const char *)text);
     }
-    bounds = pcre2_get_ovector_pointer(work->match);
+    PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(work->match);
     search->start = bounds[0]; /* never past the end: \K is refused */
     search->end = bounds[1];
     *found = true;

@@ -12,12 +12,10 @@
 static kvf_status queue(kvf__work *w, const char *text, int32_t at)
 {
     const kvf__symbol *left = &w->word.v[at];
-    uint32_t n;
-    int32_t id;
 
     if (left->next < 0) return KVF_OK;
-    n = left->n + w->word.v[left->next].n;
-    id = kvf__lexicon_model(&w->t->lex, text + left->at, n);
+    uint32_t n = left->n + w->word.v[left->next].n;
+    int32_t id = kvf__lexicon_model(&w->t->lex, text + left->at, n);
     if (id < 0) return KVF_OK;
     return kvf__word_push(w->ctx, &w->word,
                           (kvf__merge){.key = -w->t->model.scores[id], .at = at, .id = id, .n = n});

@@ -241,7 +241,6 @@ static kvf_status read_step(const step_reading *r, const step_row *row, const kv
                             const char *type)
 {
     kvf__tok_step step = {0};
-    kvf_status st;
 
     while (row->type && strcmp(row->type, type) != 0)
         row++;
@@ -251,7 +250,7 @@ static kvf_status read_step(const step_reading *r, const step_row *row, const kv
     if (row->expand) return row->expand(r, json);
     step.kind = row->kind;
     step.behavior = row->behavior;
-    st = read_fields(r, row, json, &step);
+    kvf_status st = read_fields(r, row, json, &step);
     if (!st) st = kvf__steps_add(r->ctx, r->out, &step);
     kvf__step_done(&step);
     return st;

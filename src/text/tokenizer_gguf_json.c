@@ -67,8 +67,6 @@ static kvf_status put_charsmap(kvf_ctx *ctx, const kvf__vocab *v, kvf_json *root
 kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *v, char **out)
 {
     kvf_json *root = new_root(v), *scores = NULL, *types = NULL;
-    char *text;
-    kvf_status st;
 
     kvf_json_set(root, "tokens", text_list(v->tokens, v->token_bytes, v->n_tokens));
     if (v->scores) kvf_json_set(root, "scores", scores = kvf_json_array());
@@ -78,8 +76,8 @@ kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *v, char **out)
         if (types) kvf_json_add(types, kvf_json_new_int(v->types[i]));
     }
     kvf_json_set(root, "merges", text_list(v->merges, v->merge_bytes, v->n_merges));
-    st = put_charsmap(ctx, v, root);
-    text = st ? NULL : kvf_json_text(root, KVF_JSON_COMPACT);
+    kvf_status st = put_charsmap(ctx, v, root);
+    char *text = st ? NULL : kvf_json_text(root, KVF_JSON_COMPACT);
     if (!st) st = text ? kvf__strdup(ctx, text, out) : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
     kvf_json_text_free(text);
     kvf_json_free(root);

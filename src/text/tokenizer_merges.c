@@ -96,11 +96,10 @@ static kvf_status read_merges(kvf_ctx *ctx, const char *where, const kvf__buf *t
 kvf_status kvf__read_vocab_merges(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     const char *where = src->path[KVF__FILE_VOCAB];
-    const family *fam;
 
     KVF_TRY(kvf__read_vocab(src->ctx, where, src->json[KVF__FILE_VOCAB], t));
     KVF_TRY(read_merges(src->ctx, src->path[KVF__FILE_MERGES], &src->text[KVF__FILE_MERGES], t));
-    fam = choose(src, t);
+    const family *fam = choose(src, t);
     if (!fam) {
         const kvf_json *class = kvf_json_get(src->json[KVF__FILE_CONFIG], "tokenizer_class");
         const char *name = kvf_json_str(class, NULL);

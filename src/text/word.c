@@ -49,12 +49,11 @@ kvf_status kvf__word_push(kvf_ctx *ctx, kvf__word *word, kvf__merge merge)
 
 bool kvf__word_pop(kvf__word *word, kvf__merge *merge)
 {
-    kvf__merge last;
     size_t i = 0;
 
     if (word->heap_n == 0) return false;
     *merge = word->heap[0];
-    last = word->heap[--word->heap_n];
+    kvf__merge last = word->heap[--word->heap_n];
     for (;;) {
         size_t child = 2 * i + 1;
         if (child >= word->heap_n) break;
