@@ -54,18 +54,15 @@ kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json 
 }
 
 /* Drops white space, then makes every punctuation character a piece. */
-kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, kvf__tok_steps *out)
+kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                   kvf__tok_steps *out)
 {
     kvf__tok_step words = {.kind = KVF__STEP_WHITESPACE_SPLIT, .behavior = KVF__REMOVED};
     kvf__tok_step punctuation = {.kind = KVF__STEP_PUNCTUATION, .behavior = KVF__ISOLATED};
 
+    (void)where, (void)json;
     KVF_TRY(kvf__steps_add(ctx, out, &words));
     return kvf__steps_add(ctx, out, &punctuation);
-}
-
-static bool has_bool(const kvf_json *config, const char *key)
-{
-    return kvf_json_typeof(kvf_json_get(config, key)) == KVF_JSON_BOOL;
 }
 
 /* The config's names for the switches; those it lacks stay as they are. Its strip_accents of null
@@ -91,7 +88,7 @@ kvf_status kvf__bert_config(const kvf__tok_source *src, kvf__tokenizer *t)
 
     if (!type || strcmp(type, "BertNormalizer") != 0) return KVF_OK;
     KVF_TRY(read_switches(src->ctx, src->path[KVF__FILE_TOKENIZER], normalizer, &on));
-    KVF_TRY(override(src, !has_bool(normalizer, "strip_accents"), &on));
+    KVF_TRY(override(src, !kvf__has_bool(normalizer, "strip_accents"), &on));
     kvf__steps_done(&t->normalizer);
     return add_normalizer(src->ctx, &t->normalizer, &on);
 }
@@ -170,7 +167,7 @@ static kvf_status add_pipeline(kvf_ctx *ctx, const char *where, const kvf__tok_s
 
     KVF_TRY(add_specials(ctx, where, src, t, ids));
     KVF_TRY(add_normalizer(ctx, &t->normalizer, on));
-    KVF_TRY(kvf__bert_pre_tokenizer(ctx, &t->pre));
+    KVF_TRY(kvf__bert_pre_tokenizer(ctx, where, NULL, &t->pre));
     KVF_TRY(kvf__strdup(ctx, "##", &t->model.prefix));
     t->model.kind = KVF__MODEL_WORDPIECE;
     t->model.max_chars = 100;

@@ -65,21 +65,17 @@ kvf_status kvf__merge_put(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, si
     int32_t left_id = kvf__lexicon_model(&t->lex, left, left_n);
     int32_t right_id = kvf__lexicon_model(&t->lex, right, right_n);
     kvf__buf joined = {0};
-    int32_t id;
 
     if (left_id < 0) return out_of_vocabulary(ctx, where, rank, left, left_n);
     if (right_id < 0) return out_of_vocabulary(ctx, where, rank, right, right_n);
     if (skip > right_n) skip = right_n;
     kvf_status st = kvf__buf_add(ctx, &joined, left, left_n);
-    if (st) goto out;
-    st = kvf__buf_add(ctx, &joined, right + skip, right_n - skip);
-    if (st) goto out;
-    id = kvf__lexicon_model(&t->lex, joined.data, joined.n);
-    if (id < 0)
-        st = out_of_vocabulary(ctx, where, rank, joined.data, joined.n);
-    else
+    if (!st) st = kvf__buf_add(ctx, &joined, right + skip, right_n - skip);
+    int32_t id = st ? -1 : kvf__lexicon_model(&t->lex, joined.data, joined.n);
+    if (id >= 0)
         put_pair(&t->model.pairs, left_id, right_id, (int32_t)rank, id);
-out:
+    else if (!st)
+        st = out_of_vocabulary(ctx, where, rank, joined.data, joined.n);
     kvf__buf_done(&joined);
     return st;
 }

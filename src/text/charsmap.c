@@ -33,8 +33,7 @@ static int digit_of(char c)
     return at ? (int)(at - DIGITS) : -1;
 }
 
-/* out has room for 3 bytes of every 4 characters; false: no base64. */
-static bool decode_base64(const char *text, size_t n, char *out, size_t *out_n)
+bool kvf__base64(const char *text, size_t n, char *out, size_t *out_n)
 {
     uint32_t bits = 0;
     int held = 0;
@@ -79,7 +78,7 @@ kvf_status kvf__read_charsmap(kvf_ctx *ctx, const char *where, const char *base6
                               kvf__tok_step *step)
 {
     KVF_TRY(kvf__alloc_array(ctx, n / 4 * 3 + 4, 1, &step->text));
-    if (!decode_base64(base64, n, step->text, &step->text_n))
+    if (!kvf__base64(base64, n, step->text, &step->text_n))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: precompiled_charsmap is not base64", where);
     return check_table(ctx, where, step);
 }

@@ -107,16 +107,11 @@ static void infer_bos_eos(kvf__tokenizer *t)
     if (t->eos < 0 && post->data[post->n - 1] != KVF__POST_TEXT) t->eos = post->data[post->n - 1];
 }
 
-static bool has_bool(const kvf_json *config, const char *key)
-{
-    return kvf_json_typeof(kvf_json_get(config, key)) == KVF_JSON_BOOL;
-}
-
 static kvf_status apply_rule(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     const char *where = src->path[KVF__FILE_CONFIG];
     const kvf_json *config = src->json[KVF__FILE_CONFIG];
-    bool given = has_bool(config, "add_bos_token") || has_bool(config, "add_eos_token");
+    bool given = kvf__has_bool(config, "add_bos_token") || kvf__has_bool(config, "add_eos_token");
     bool llama = kvf__class_is(src, "Llama");
     const kvf__ids *post = &t->post.items;
     bool has_bos = t->bos >= 0 && post->data[0] == t->bos;
@@ -135,7 +130,7 @@ static kvf_status apply_prefix_space(const kvf__tok_source *src, kvf__tokenizer 
 
     KVF_TRY(kvf__want_bool(src->ctx, src->path[KVF__FILE_CONFIG], config, "add_prefix_space",
                            t->trim_prefix_space, &t->trim_prefix_space));
-    for (size_t i = 0; i < t->pre.n && has_bool(config, "add_prefix_space"); i++)
+    for (size_t i = 0; i < t->pre.n && kvf__has_bool(config, "add_prefix_space"); i++)
         if (t->pre.v[i].kind == KVF__STEP_BYTE_LEVEL)
             t->pre.v[i].prefix_space = t->trim_prefix_space;
     return KVF_OK;

@@ -12,6 +12,11 @@ static bool absent(const kvf_json *value)
     return kvf_json_typeof(value) == KVF_JSON_NONE || kvf_json_typeof(value) == KVF_JSON_NULL;
 }
 
+bool kvf__has_bool(const kvf_json *config, const char *key)
+{
+    return kvf_json_typeof(kvf_json_get(config, key)) == KVF_JSON_BOOL;
+}
+
 kvf_status kvf__want_bool(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
                           bool otherwise, bool *out)
 {

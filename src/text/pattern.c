@@ -212,19 +212,14 @@ kvf_status kvf__pattern_regex(kvf_ctx *ctx, const char *where, const char *sourc
 
     while (!st && t.at < t.n)
         st = translate_one(&t);
-    if (st) goto out;
-    st = kvf__alloc(ctx, sizeof *p, &p);
-    if (st) goto out;
-    st = compile(ctx, where, &t.out, p);
-    if (st) goto out;
-    st = kvf__strndup(ctx, t.out.data, t.out.n, &p->source);
-    if (st) goto out;
-
-    *out = p;
-    p = NULL;
-out:
+    if (!st) st = kvf__alloc(ctx, sizeof *p, &p);
+    if (!st) st = compile(ctx, where, &t.out, p);
+    if (!st) st = kvf__strndup(ctx, t.out.data, t.out.n, &p->source);
     kvf__buf_done(&t.out);
-    kvf__pattern_free(p);
+    if (st)
+        kvf__pattern_free(p);
+    else
+        *out = p;
     return st;
 }
 

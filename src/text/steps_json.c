@@ -44,6 +44,19 @@ static kvf_status need_pattern(const step_reading *r, const kvf_json *json, kvf_
                      r->part);
 }
 
+/* The index of a name that a field gives among those known, n of them; *index stays without one. */
+static kvf_status read_name(const step_reading *r, const kvf_json *json, const char *key,
+                            const char *const *names, size_t n, int *index)
+{
+    const char *name;
+
+    KVF_TRY(kvf__want_str(r->ctx, r->where, json, key, &name, NULL));
+    for (size_t i = 0; name && i < n; i++)
+        if (strcmp(name, names[i]) == 0) *index = (int)i;
+    if (!name || strcmp(name, names[*index]) == 0) return KVF_OK;
+    return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s: %s \"%s\"", r->where, r->part, key, name);
+}
+
 static kvf_status read_behavior(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     static const char *const names[] = {[KVF__ISOLATED] = "Isolated",
@@ -51,17 +64,11 @@ static kvf_status read_behavior(const step_reading *r, const kvf_json *json, kvf
                                         [KVF__MERGED_PREVIOUS] = "MergedWithPrevious",
                                         [KVF__MERGED_NEXT] = "MergedWithNext",
                                         [KVF__CONTIGUOUS] = "Contiguous"};
-    const char *name;
+    int behavior = (int)step->behavior;
 
-    KVF_TRY(kvf__want_str(r->ctx, r->where, json, "behavior", &name, NULL));
-    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) {
-            step->behavior = (kvf__behavior)i;
-            return KVF_OK;
-        }
-    return name ? kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s: behavior \"%s\"", r->where, r->part,
-                            name)
-                : KVF_OK;
+    KVF_TRY(read_name(r, json, "behavior", names, sizeof names / sizeof *names, &behavior));
+    step->behavior = (kvf__behavior)behavior;
+    return KVF_OK;
 }
 
 /* ---- one type each --------------------------------------------------------------------------- */
@@ -114,22 +121,17 @@ static kvf_status read_metaspace(const step_reading *r, const kvf_json *json, kv
     static const char *const schemes[] = {[KVF__PREPEND_ALWAYS] = "always",
                                           [KVF__PREPEND_FIRST] = "first",
                                           [KVF__PREPEND_NEVER] = "never"};
-    const char *scheme;
+    int scheme;
     bool always;
 
     if (step->text_n == 0 || kvf__utf8_len(step->text[0]) != step->text_n)
         return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s: replacement is not one character", r->where,
                          r->part);
-    KVF_TRY(kvf__want_str(r->ctx, r->where, json, "prepend_scheme", &scheme, NULL));
     KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "add_prefix_space", true, &always));
-    step->scheme = always ? KVF__PREPEND_ALWAYS : KVF__PREPEND_NEVER;
-    for (size_t i = 0; scheme && i <= sizeof schemes / sizeof *schemes; i++) {
-        if (i == sizeof schemes / sizeof *schemes)
-            return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s: prepend_scheme \"%s\"", r->where,
-                             r->part, scheme);
-        step->scheme = (kvf__scheme)i;
-        if (strcmp(scheme, schemes[i]) == 0) break;
-    }
+    scheme = always ? KVF__PREPEND_ALWAYS : KVF__PREPEND_NEVER;
+    KVF_TRY(
+        read_name(r, json, "prepend_scheme", schemes, sizeof schemes / sizeof *schemes, &scheme));
+    step->scheme = (kvf__scheme)scheme;
     KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "split", true, &step->split));
     step->behavior = KVF__MERGED_NEXT;
     return kvf__pattern_literal(r->ctx, step->text, step->text_n, &step->pattern);
@@ -158,19 +160,6 @@ static kvf_status read_trim(const step_reading *r, const kvf_json *json, kvf__to
     return KVF_OK;
 }
 
-/* ---- types that are several steps ------------------------------------------------------------ */
-
-static kvf_status expand_bert_normalizer(const step_reading *r, const kvf_json *json)
-{
-    return kvf__bert_normalizer(r->ctx, r->where, json, r->out);
-}
-
-static kvf_status expand_bert_pre_tokenizer(const step_reading *r, const kvf_json *json)
-{
-    (void)json;
-    return kvf__bert_pre_tokenizer(r->ctx, r->out);
-}
-
 /* ---- the tables ------------------------------------------------------------------------------ */
 
 typedef struct step_row {
@@ -180,8 +169,9 @@ typedef struct step_row {
     const char *text; /* the field of step->text, which has to be there; NULL: none */
     kvf__behavior behavior;
     kvf_status (*read)(const step_reading *r, const kvf_json *json,
-                       kvf__tok_step *step);                           /* the rest */
-    kvf_status (*expand)(const step_reading *r, const kvf_json *json); /* instead: several steps */
+                       kvf__tok_step *step); /* the rest */
+    kvf_status (*expand)(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                         kvf__tok_steps *out); /* instead: several steps */
 } step_row;
 
 static const step_row NORMALIZERS[] = {
@@ -189,7 +179,7 @@ static const step_row NORMALIZERS[] = {
     {.type = "NFD", .kind = KVF__STEP_NFD},
     {.type = "NFKC", .kind = KVF__STEP_NFKC},
     {.type = "NFKD", .kind = KVF__STEP_NFKD},
-    {.type = "BertNormalizer", .expand = expand_bert_normalizer},
+    {.type = "BertNormalizer", .expand = kvf__bert_normalizer},
     {.type = "Lowercase", .kind = KVF__STEP_LOWERCASE},
     {.type = "StripAccents", .kind = KVF__STEP_STRIP_ACCENTS},
     {.type = "Prepend", .kind = KVF__STEP_PREPEND, .text = "prepend"},
@@ -206,7 +196,7 @@ static const step_row PRE_TOKENIZERS[] = {
      .kind = KVF__STEP_METASPACE,
      .text = "replacement",
      .read = read_metaspace},
-    {.type = "BertPreTokenizer", .expand = expand_bert_pre_tokenizer},
+    {.type = "BertPreTokenizer", .expand = kvf__bert_pre_tokenizer},
     {.type = "Whitespace", .kind = KVF__STEP_WHITESPACE},
     {.type = "WhitespaceSplit", .kind = KVF__STEP_WHITESPACE_SPLIT, .behavior = KVF__REMOVED},
     {.type = "Punctuation", .kind = KVF__STEP_PUNCTUATION, .read = read_behavior},
@@ -247,7 +237,7 @@ static kvf_status read_step(const step_reading *r, const step_row *row, const kv
     if (!row->type)
         return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: %s of type \"%s\" is not supported",
                          r->where, r->part, type);
-    if (row->expand) return row->expand(r, json);
+    if (row->expand) return row->expand(r->ctx, r->where, json, r->out);
     step.kind = row->kind;
     step.behavior = row->behavior;
     kvf_status st = read_fields(r, row, json, &step);

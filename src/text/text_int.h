@@ -117,7 +117,6 @@ kvf_status kvf__add_specials(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, cons
                              size_t *b_at);
 /* How many special tokens join adds. */
 size_t kvf__specials_cost(const kvf__tokenizer *tokenizer, bool pair);
-int32_t kvf__token_cls(const kvf__tokenizer *tokenizer);  /* -1: none */
 int32_t kvf__token_mask(const kvf__tokenizer *tokenizer); /* -1: none */
 
 /* Adds what decides the ids of a text (fingerprint.c). */
@@ -195,11 +194,12 @@ typedef struct kvf__message {
 
 /* Appends the ids of a conversation, rendered and tokenised as transformers' apply_chat_template
  * does. `loss`, if given, gets one entry per appended id: 1 for the content and end token of
- * assistant turns that are not mute, else 0. Pieces are tokenised separately where loss changes, whether or not
- * `loss` is given: a prompt's ids are a prefix of the whole conversation's. They differ from the
- * whole text's at once only where an answer begins with white space. add_generation_prompt opens an
- * assistant turn at the end. EDATA names the message whose role does not fit (Mistral's and Gemma's
- * turns must alternate; tool turns), EUNSUPPORTED if chat is KVF__CHAT_NONE or RENDERED. */
+ * assistant turns that are not mute, else 0. Pieces are tokenised separately where loss changes,
+ * whether or not `loss` is given: a prompt's ids are a prefix of the whole conversation's. They
+ * differ from the whole text's at once only where an answer begins with white space.
+ * add_generation_prompt opens an assistant turn at the end. EDATA names the message whose role does
+ * not fit (Mistral's and Gemma's turns must alternate; tool turns), EUNSUPPORTED if chat is
+ * KVF__CHAT_NONE or RENDERED. */
 kvf_status kvf__chat_encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const kvf__chat *chat,
                             const kvf__message *messages, size_t n, bool add_generation_prompt,
                             kvf__ids *out, kvf__ids *loss);

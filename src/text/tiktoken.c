@@ -24,43 +24,22 @@ static kvf_status bad_line(const tiktoken *k, const char *what)
                      k->where, k->line, what);
 }
 
-static int digit_of(char c)
+/* Base64 of n characters, of which one or two may fill up the last four. */
+static bool decode(const char *s, size_t n, char *out, size_t *out_n)
 {
-    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *at = c ? strchr(DIGITS, c) : NULL;
-    return at ? (int)(at - DIGITS) : -1;
-}
-
-/* Base64 of n characters; false: it is none. */
-static bool decode(const char *s, size_t n, uint8_t *out, size_t *out_n)
-{
-    const size_t pad = n >= 2 && s[n - 1] == '=' ? 1 + (s[n - 2] == '=') : 0;
-    uint32_t bits = 0;
-
-    if (n == 0 || n % 4 || n / 4 * 3 > MOST_TOKEN_BYTES) return false;
-    *out_n = 0;
-    for (size_t i = 0; i < n; i++) {
-        const int digit = i < n - pad ? digit_of(s[i]) : 0;
-        if (digit < 0) return false;
-        bits = bits << 6 | (uint32_t)digit;
-        if (i % 4 != 3) continue;
-        for (int shift = 16; shift >= 0; shift -= 8)
-            out[(*out_n)++] = (uint8_t)(bits >> shift);
-        bits = 0;
-    }
-    *out_n -= pad;
-    return *out_n > 0;
+    if (n == 0 || n % 4 || n / 4 * 3 > MOST_TOKEN_BYTES || s[n - 3] == '=') return false;
+    return kvf__base64(s, n, out, out_n) && *out_n > 0;
 }
 
 /* A token as byte-level steps write it. */
-static kvf_status put_token(tiktoken *k, const uint8_t *bytes, size_t n, int64_t rank)
+static kvf_status put_token(tiktoken *k, const char *bytes, size_t n, int64_t rank)
 {
     char text[2 * MOST_TOKEN_BYTES];
     size_t at = 0, length;
     kvf__tokenizer *t = k->t;
 
     for (size_t i = 0; i < n; i++, at += length)
-        kvf__byte_char(bytes[i], text + at, &length);
+        kvf__byte_char((uint8_t)bytes[i], text + at, &length);
     if (kvf__lexicon_model(&t->lex, text, at) >= 0) return bad_line(k, "a token that is there");
     if ((size_t)rank < t->lex.n && t->lex.v[rank].n) return bad_line(k, "a rank that is taken");
     KVF_TRY(kvf__lexicon_put(k->ctx, &t->lex, k->where, text, at, rank, 0, false));
@@ -70,7 +49,7 @@ static kvf_status put_token(tiktoken *k, const uint8_t *bytes, size_t n, int64_t
 
 static kvf_status read_line(tiktoken *k, const char *line, size_t n)
 {
-    uint8_t bytes[MOST_TOKEN_BYTES + 3];
+    char bytes[MOST_TOKEN_BYTES + 3];
     const char *space = memchr(line, ' ', n);
     size_t bytes_n = 0;
     int64_t rank = 0;
@@ -144,15 +123,11 @@ kvf_status kvf__read_tiktoken(kvf_ctx *ctx, const char *where, const char *text,
                               kvf__tokenizer *t)
 {
     tiktoken k = {.ctx = ctx, .where = where, .t = t};
-    kvf__tok_step decoder = {.kind = KVF__STEP_BYTE_LEVEL};
 
     KVF_TRY(read_lines(&k, text, n));
     KVF_TRY(check_bytes(&k));
     KVF_TRY(check_known(&k));
     KVF_TRY(set_scores(&k));
-    KVF_TRY(kvf__step_regex_split(ctx, where, &t->pre, kvf__split_regex(regex_for(k.n))));
-    KVF_TRY(kvf__step_byte_level(ctx, &t->pre, false, false));
-    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &decoder));
-    t->has_decoder = true;
+    KVF_TRY(kvf__byte_level_steps(ctx, where, regex_for(k.n), false, t));
     return kvf__post_bare(ctx, t);
 }

@@ -71,10 +71,11 @@ kvf_status kvf__read_vocab(kvf_ctx *ctx, const char *where, kvf_json *vocab, kvf
 kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                  kvf__added *out); /* text is a view */
 
-/* step->text of a KVF__STEP_CHARSMAP, of its base64 (charsmap.c). */
+/* out has room for 3 bytes of every 4 characters, begun or whole; false: no base64 (charsmap.c). */
+bool kvf__base64(const char *text, size_t n, char *out, size_t *out_n);
+/* step->text of a KVF__STEP_CHARSMAP, of its base64. */
 kvf_status kvf__read_charsmap(kvf_ctx *ctx, const char *where, const char *base64, size_t n,
                               kvf__tok_step *step);
-
 /* The same of its bytes. */
 kvf_status kvf__set_charsmap(kvf_ctx *ctx, const char *where, const uint8_t *bytes, size_t n,
                              kvf__tok_step *step);
@@ -82,13 +83,15 @@ kvf_status kvf__set_charsmap(kvf_ctx *ctx, const char *where, const uint8_t *byt
 /* BERT's parts (bert_files.c). */
 kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                 kvf__tok_steps *out);
-kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, kvf__tok_steps *out);
+kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
+                                   kvf__tok_steps *out); /* where, json: not read */
 /* The steps and model of BERT's pipeline around a vocabulary that is there, the special tokens by
  * BERT's names for them; where: its file, for errors. */
 kvf_status kvf__bert_pipeline(kvf_ctx *ctx, const char *where, bool lowercase, kvf__tokenizer *t);
 /* The config's switches rule over a BertNormalizer; over any other nothing happens. */
 kvf_status kvf__bert_config(const kvf__tok_source *src, kvf__tokenizer *t);
 
+bool kvf__has_bool(const kvf_json *config, const char *key);
 /* Fields that must have their type when present; null counts as absent. */
 kvf_status kvf__want_bool(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
                           bool otherwise, bool *out);

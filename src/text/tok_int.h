@@ -36,6 +36,10 @@ kvf_status kvf__tokenizer_create(kvf_ctx *ctx, kvf__tokenizer **out); /* empty *
 /* Fills the indexes once lexicon, added tokens and normalizer are complete. EFORMAT: a token is too
  * long to look for. */
 kvf_status kvf__tokenizer_finish(kvf_ctx *ctx, const char *where, kvf__tokenizer *t);
+/* Pre-tokenizers and decoder of byte-level BPE, cut by the regex of this name (tok_steps.h), NULL:
+ * the byte-level step's own. */
+kvf_status kvf__byte_level_steps(kvf_ctx *ctx, const char *where, const char *splitter,
+                                 bool prefix_space, kvf__tokenizer *t);
 /* post := text; [bos] text [eos]; cls text sep. pair: the same for two. */
 kvf_status kvf__post_bare(kvf_ctx *ctx, kvf__tokenizer *t);
 kvf_status kvf__post_bos_eos(kvf_ctx *ctx, kvf__tokenizer *t, bool bos, bool eos);

@@ -113,22 +113,18 @@ const char *kvf__split_regex(const char *name)
     return NULL;
 }
 
-kvf_status kvf__step_regex_split(kvf_ctx *ctx, const char *where, kvf__tok_steps *steps,
-                                 const char *regex)
+kvf_status kvf__byte_level_steps(kvf_ctx *ctx, const char *where, const char *splitter,
+                                 bool prefix_space, kvf__tokenizer *t)
 {
-    kvf__tok_step step = {.kind = KVF__STEP_SPLIT, .behavior = KVF__ISOLATED};
+    kvf__tok_step split = {.kind = KVF__STEP_SPLIT, .behavior = KVF__ISOLATED};
+    kvf__tok_step bytes = {.kind = KVF__STEP_BYTE_LEVEL, .prefix_space = prefix_space};
+    kvf__tok_step decoder = {.kind = KVF__STEP_BYTE_LEVEL};
+    const char *regex = kvf__split_regex(splitter ? splitter : "gpt-2");
 
-    KVF_TRY(kvf__pattern_regex(ctx, where, regex, strlen(regex), &step.pattern));
-    return kvf__steps_add(ctx, steps, &step);
-}
-
-kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__tok_steps *steps, bool prefix_space,
-                                bool use_regex)
-{
-    kvf__tok_step step = {.kind = KVF__STEP_BYTE_LEVEL, .prefix_space = prefix_space};
-    const char *regex = kvf__split_regex("gpt-2");
-
-    if (use_regex)
-        KVF_TRY(kvf__pattern_regex(ctx, "byte level", regex, strlen(regex), &step.pattern));
-    return kvf__steps_add(ctx, steps, &step);
+    KVF_TRY(kvf__pattern_regex(ctx, splitter ? where : "byte level", regex, strlen(regex),
+                               splitter ? &split.pattern : &bytes.pattern));
+    if (splitter) KVF_TRY(kvf__steps_add(ctx, &t->pre, &split));
+    KVF_TRY(kvf__steps_add(ctx, &t->pre, &bytes));
+    t->has_decoder = true;
+    return kvf__steps_add(ctx, &t->decoder, &decoder);
 }

@@ -76,10 +76,6 @@ void kvf__steps_done(kvf__tok_steps *steps);
 
 /* Split regexes by the name of what uses them: "gpt-2", "llama-bpe", "qwen2"; NULL: not known. */
 const char *kvf__split_regex(const char *name);
-kvf_status kvf__step_byte_level(kvf_ctx *ctx, kvf__tok_steps *steps, bool prefix_space,
-                                bool use_regex);
-kvf_status kvf__step_regex_split(kvf_ctx *ctx, const char *where, kvf__tok_steps *steps,
-                                 const char *regex);
 
 /* The byte alphabet of byte-level steps. */
 void kvf__byte_char(uint8_t byte, char out[2], size_t *n); /* the printable character of a byte */

@@ -123,11 +123,6 @@ bool kvf__adds_bos(const kvf__tokenizer *tokenizer)
     return tokenizer->bos >= 0 && tokenizer->post.items.data[0] == tokenizer->bos;
 }
 
-int32_t kvf__token_cls(const kvf__tokenizer *tokenizer)
-{
-    return tokenizer->cls;
-}
-
 int32_t kvf__token_mask(const kvf__tokenizer *tokenizer)
 {
     return tokenizer->mask;

@@ -97,7 +97,7 @@ static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
 {
     const kvf__gguf_splitter *how = kvf__gguf_splitter_find(v->pre);
     kvf__tok_step digits = {.kind = KVF__STEP_DIGITS, .behavior = KVF__ISOLATED};
-    kvf__tok_step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
+    kvf__tok_step nfc = {.kind = KVF__STEP_NFC};
 
     if (!how)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
@@ -113,10 +113,7 @@ static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
         KVF_TRY(kvf__merge_line(ctx, t, v->where, i, v->merges[i], v->merge_bytes[i]));
     if (how->nfc) KVF_TRY(kvf__steps_add(ctx, &t->normalizer, &nfc));
     if (how->digits) KVF_TRY(kvf__steps_add(ctx, &t->pre, &digits));
-    if (how->regex)
-        KVF_TRY(kvf__step_regex_split(ctx, v->where, &t->pre, kvf__split_regex(how->regex)));
-    KVF_TRY(kvf__step_byte_level(ctx, &t->pre, false, how->regex == NULL));
-    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &decoder));
+    KVF_TRY(kvf__byte_level_steps(ctx, v->where, how->regex, false, t));
     return kvf__post_bos_eos(ctx, t, v->add_bos < 0 ? how->add_bos : v->add_bos, v->add_eos == 1);
 }
 

@@ -60,18 +60,14 @@ static kvf_status add_pipeline(const kvf__tok_source *src, kvf__tokenizer *t, co
     kvf_ctx *ctx = src->ctx;
     const char *where = src->path[KVF__FILE_CONFIG];
     const kvf_json *config = src->json[KVF__FILE_CONFIG];
-    kvf__tok_step nfc = {.kind = KVF__STEP_NFC}, decoder = {.kind = KVF__STEP_BYTE_LEVEL};
+    kvf__tok_step nfc = {.kind = KVF__STEP_NFC};
     bool roberta = fam->bos && !strcmp(fam->bos, "<s>"), prefix_space;
 
     KVF_TRY(kvf__want_bool(ctx, where, config, "add_prefix_space", false, &prefix_space));
     KVF_TRY(kvf__want_bool(ctx, where, config, "trim_offsets", roberta, &t->trim_offsets));
     t->trim_prefix_space = prefix_space;
     if (fam->nfc) KVF_TRY(kvf__steps_add(ctx, &t->normalizer, &nfc));
-    if (fam->regex)
-        KVF_TRY(kvf__step_regex_split(ctx, where, &t->pre, kvf__split_regex(fam->regex)));
-    KVF_TRY(kvf__step_byte_level(ctx, &t->pre, prefix_space, fam->regex == NULL));
-    KVF_TRY(kvf__steps_add(ctx, &t->decoder, &decoder));
-    t->has_decoder = true;
+    KVF_TRY(kvf__byte_level_steps(ctx, where, fam->regex, prefix_space, t));
     if (!roberta || t->bos < 0 || t->eos < 0) return kvf__post_bare(ctx, t);
     t->cls = t->bos;
     return kvf__post_cls_sep(ctx, t, t->bos, t->eos, true);
