@@ -154,16 +154,12 @@ kvf_status kvf__base_text_add(kvf_ctx *ctx, kvf__base_file *file, const char *na
         return kvf__fail(ctx, KVF_EFORMAT, "%s: holds a zero byte, want text", name);
     kvf_status st = kvf__grow(ctx, &file->texts, file->n_texts * sizeof item,
                               (file->n_texts + 1) * sizeof item);
-    if (st) goto out;
-    st = kvf__strdup(ctx, name, &item.name);
-    if (st) goto out;
-    st = kvf__strndup(ctx, text, n, &item.text);
-    if (st) goto out;
-    file->texts[file->n_texts++] = item;
-    item = (kvf__base_text){0};
-out:
-    kvf__free(item.name);
-    kvf__free(item.text);
+    if (!st) st = kvf__strdup(ctx, name, &item.name);
+    if (!st) st = kvf__strndup(ctx, text, n, &item.text);
+    if (st)
+        kvf__free(item.name);
+    else
+        file->texts[file->n_texts++] = item;
     return st;
 }
 

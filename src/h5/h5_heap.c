@@ -194,18 +194,15 @@ kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *da
     int heaps = 0;
 
     kvf_status st = kvf__alloc_array(ctx, MAX_NUMBERS, sizeof *h.sizes, &h.sizes);
-    if (st) goto out;
-    while ((found = find(found, n - (size_t)(found - data), MAGIC, MAGIC_BYTES)) != NULL) {
+    while (!st && (found = find(found, n - (size_t)(found - data), MAGIC, MAGIC_BYTES)) != NULL) {
         h.at = (size_t)(found - data);
         if (++heaps > MAX_HEAPS)
             st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: more than %d heaps of texts", path,
                            MAX_HEAPS);
         else
             st = check_heap(&h);
-        if (st) goto out;
         found++;
     }
-out:
     kvf__free(h.sizes);
     return st;
 }

@@ -18,36 +18,24 @@ static const char *const LABELS[RANK] = {"layer", "key_value", "batch",
                                          "head",  "position",  "head_dim"};
 static const char *const WEIGHT_LABELS[WEIGHT_RANK] = {"layer", "head", "position"};
 
-/* Dimensions of values, scales and log-weights; returns the rank. */
-static int dims_of(const kvf__prefix *prefix, int64_t dim[RANK])
-{
-    const int64_t dims[RANK] = {prefix->L, 2, 1, prefix->G, prefix->P, prefix->D};
+/* The shape of a dataset of a prefix: its values or scales, which are of rank RANK or SCALE_RANK,
+ * or its log-weights. */
+typedef struct shape {
+    int rank;
+    int64_t dim[RANK];
+} shape;
 
-    memcpy(dim, dims, sizeof dims);
-    if (!prefix->heads) return RANK;
-    dim[0] = (int64_t)kvf__prefix_count(prefix);
-    return 1;
+static shape shape_of(const kvf__prefix *prefix, int rank)
+{
+    if (!prefix->heads) return (shape){rank, {prefix->L, 2, 1, prefix->G, prefix->P, prefix->D}};
+    return (shape){
+        1, {(int64_t)(rank == RANK ? kvf__prefix_count(prefix) : kvf__prefix_scales(prefix))}};
 }
 
-static int scale_dims(const kvf__prefix *prefix, int64_t dim[SCALE_RANK])
+static shape shape_of_weights(const kvf__prefix *prefix)
 {
-    const int64_t dims[SCALE_RANK] = {prefix->L, 2, 1, prefix->G};
-
-    memcpy(dim, dims, sizeof dims);
-    if (!prefix->heads) return SCALE_RANK;
-    dim[0] = (int64_t)kvf__prefix_scales(prefix);
-    return 1;
-}
-
-static int weight_dims(const kvf__prefix *prefix, int64_t dim[WEIGHT_RANK])
-{
-    const int64_t dims[WEIGHT_RANK] = {prefix->L, prefix->G, prefix->P};
-
-    memcpy(dim, dims, sizeof dims);
-    if (!prefix->heads) return WEIGHT_RANK;
-    dim[0] = prefix->heads[prefix->L].heads;
-    dim[1] = prefix->P;
-    return 2;
+    if (!prefix->heads) return (shape){WEIGHT_RANK, {prefix->L, prefix->G, prefix->P}};
+    return (shape){2, {prefix->heads[prefix->L].heads, prefix->P}};
 }
 
 /* Values must be finite, and zero in masked layers. */
@@ -95,29 +83,14 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
     return check_values(ctx, path, prefix);
 }
 
-static void write_scale(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix,
-                        const float *scale)
+/* Scales or log-weights; labels where layers have the same heads. */
+static void write_part(kvf__h5 *h5, kvf__h5_id group, const char *name, shape of,
+                       const char *const *labels, const float *values)
 {
-    int64_t dim[SCALE_RANK];
-    const kvf__h5_spec spec = {.name = SCALE,
-                               .dtype = KVF__F32,
-                               .rank = scale_dims(prefix, dim),
-                               .dim = dim,
-                               .labels = prefix->heads ? NULL : LABELS};
+    const kvf__h5_spec spec = {
+        .name = name, .dtype = KVF__F32, .rank = of.rank, .dim = of.dim, .labels = labels};
 
-    kvf__h5_data_write(h5, group, &spec, scale, NULL);
-}
-
-static void write_weights(kvf__h5 *h5, kvf__h5_id group, const kvf__prefix *prefix)
-{
-    int64_t dim[WEIGHT_RANK];
-    const kvf__h5_spec spec = {.name = KVF__LOG_WEIGHT,
-                               .dtype = KVF__F32,
-                               .rank = weight_dims(prefix, dim),
-                               .dim = dim,
-                               .labels = prefix->heads ? NULL : WEIGHT_LABELS};
-
-    kvf__h5_data_write(h5, group, &spec, prefix->log_weight, NULL);
+    kvf__h5_data_write(h5, group, &spec, values, NULL);
 }
 
 /* Values in the file's type; returns the dataset, to be released. */
@@ -127,17 +100,17 @@ static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
     const bool narrow = file->dtype != KVF__F32;
     void *values = NULL;
     float *scale = NULL;
-    int64_t dim[RANK], chunk[RANK];
+    const shape of = shape_of(prefix, RANK);
+    shape chunk = of;
     const kvf__h5_spec spec = {.name = DATASET,
                                .dtype = file->dtype,
-                               .rank = dims_of(prefix, dim),
-                               .dim = dim,
-                               .chunk = prefix->heads ? NULL : chunk,
+                               .rank = of.rank,
+                               .dim = of.dim,
+                               .chunk = prefix->heads ? NULL : chunk.dim,
                                .labels = prefix->heads ? NULL : LABELS};
     kvf__h5_id group = kvf__h5_group_create(h5, h5->file, GROUP), data = KVF__H5_NONE;
 
-    dims_of(prefix, chunk);
-    chunk[0] = 1;
+    chunk.dim[0] = 1;
     if (narrow) {
         KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, kvf__prefix_count(prefix),
                                          kvf__dtype_block_bytes(file->dtype), &values));
@@ -146,8 +119,11 @@ static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
         KVF__H5_TRY(h5, kvf__prefix_encode(h5->ctx, h5->path, file->dtype, prefix, values, scale));
     }
     kvf__h5_data_write(h5, group, &spec, narrow ? values : prefix->kv, &data);
-    if (file->dtype == KVF__I8) write_scale(h5, group, prefix, scale);
-    if (prefix->log_weight) write_weights(h5, group, prefix);
+    if (file->dtype == KVF__I8)
+        write_part(h5, group, SCALE, shape_of(prefix, SCALE_RANK), spec.labels, scale);
+    if (prefix->log_weight)
+        write_part(h5, group, KVF__LOG_WEIGHT, shape_of_weights(prefix),
+                   prefix->heads ? NULL : WEIGHT_LABELS, prefix->log_weight);
     kvf__free(values);
     kvf__free(scale);
     kvf__h5_release(&group);
@@ -180,20 +156,26 @@ static void check_data(kvf__h5 *h5, const kvf__h5_data *data)
     kvf__free(dtype);
 }
 
+/* A part that write_part() wrote. */
+static kvf__h5_data open_part(kvf__h5 *h5, kvf__h5_id group, const char *name, shape want)
+{
+    kvf__h5_data data = kvf__h5_data_open(h5, group, name);
+    char got[128], wanted[128];
+
+    if (data.dtype != KVF__F32 || data.rank != want.rank ||
+        memcmp(data.dim, want.dim, (size_t)want.rank * sizeof *want.dim))
+        kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
+                     kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
+                     kvf__shape_text(wanted, want.rank, want.dim));
+    return data;
+}
+
 /* Scales of int8 values, [L, 2, 1, G]. */
 static void read_scale(kvf__h5 *h5, const kvf__prefix *prefix, float *scale)
 {
-    int64_t want[SCALE_RANK];
-    const int rank = scale_dims(prefix, want);
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
-    kvf__h5_data data = kvf__h5_data_open(h5, group, SCALE);
-    char got[128], wanted[128];
+    kvf__h5_data data = open_part(h5, group, SCALE, shape_of(prefix, SCALE_RANK));
 
-    if (data.dtype != KVF__F32 || data.rank != rank ||
-        memcmp(data.dim, want, (size_t)rank * sizeof *want))
-        kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
-                     kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
-                     kvf__shape_text(wanted, rank, want));
     kvf__h5_data_read(h5, &data, scale, kvf__prefix_scales(prefix) * sizeof *scale);
     for (size_t h = 0; h < kvf__prefix_scales(prefix) && !h5->status; h++)
         if (!(scale[h] >= 0) || !isfinite(scale[h]))
@@ -220,18 +202,10 @@ static void read_narrow(kvf__h5 *h5, const kvf__h5_data *data, kvf__prefix *pref
 
 static void read_weights(kvf__h5 *h5, kvf__prefix *prefix)
 {
-    int64_t want[WEIGHT_RANK];
-    const int rank = weight_dims(prefix, want);
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
-    char got[128], wanted[128];
 
     if (kvf__h5_has(h5, group, KVF__LOG_WEIGHT)) {
-        kvf__h5_data data = kvf__h5_data_open(h5, group, KVF__LOG_WEIGHT);
-        if (data.dtype != KVF__F32 || data.rank != rank ||
-            memcmp(data.dim, want, (size_t)rank * sizeof *want))
-            kvf__h5_fail(h5, data.id, KVF_ESHAPE, "%s of %s, want %s of f32",
-                         kvf__shape_text(got, data.rank, data.dim), kvf__dtype_name(data.dtype),
-                         kvf__shape_text(wanted, rank, want));
+        kvf__h5_data data = open_part(h5, group, KVF__LOG_WEIGHT, shape_of_weights(prefix));
         KVF__H5_TRY(h5, kvf__prefix_weigh(h5->ctx, prefix));
         kvf__h5_data_read(h5, &data, prefix->log_weight,
                           kvf__prefix_weights(prefix) * sizeof *prefix->log_weight);

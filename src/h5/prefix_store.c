@@ -129,21 +129,17 @@ kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype
     kvf__prefix to = {0};
 
     kvf_status st = kvf__prefix_like(ctx, &to, from);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, n, kvf__dtype_block_bytes(dtype), &values);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, kvf__prefix_scales(from), sizeof *scale, &scale);
-    if (st) goto out;
-    st = kvf__prefix_encode(ctx, where, dtype, from, values, scale);
-    if (st) goto out;
-    kvf__prefix_decode(dtype, values, scale, &to);
-    memcpy(to.layer_mask, from->layer_mask, (size_t)from->L);
-    st = kvf__prefix_take_weights(ctx, &to, from); /* stored as they are */
-    if (st) goto out;
-    *out = to;
-    to = (kvf__prefix){0};
-out:
-    kvf__prefix_done(&to);
+    if (!st) st = kvf__alloc_array(ctx, n, kvf__dtype_block_bytes(dtype), &values);
+    if (!st) st = kvf__alloc_array(ctx, kvf__prefix_scales(from), sizeof *scale, &scale);
+    if (!st) st = kvf__prefix_encode(ctx, where, dtype, from, values, scale);
+    if (!st) st = kvf__prefix_take_weights(ctx, &to, from); /* stored as they are */
+    if (st) {
+        kvf__prefix_done(&to);
+    } else {
+        kvf__prefix_decode(dtype, values, scale, &to);
+        memcpy(to.layer_mask, from->layer_mask, (size_t)from->L);
+        *out = to;
+    }
     kvf__free(values);
     kvf__free(scale);
     return st;
