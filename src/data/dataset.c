@@ -364,24 +364,22 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
                         .phrases = options->phrases != NULL};
 
     kvf_status st = loader_init(ctx, kvf__shown_path(path), options, &load);
-    if (st) goto out;
-    st = read_file(&load, path, set.hash, &set.delimited);
-    if (st) goto out;
-    st = check_rows(&load);
-    if (st) goto out;
-    say_unread(&load);
-    say_labels(&load, set.said, sizeof set.said);
-    set.unlabelled = load.counts.none;
-    set.skipped = load.counts.skipped;
-    set.truncated = load.counts.truncated;
-    set.without_label = load.counts.without_label;
-    st = move_lists(&load, &set);
-    if (st) goto out;
-    *out = set;
-    set = (kvf__dataset){0};
-out:
+    if (!st) st = read_file(&load, path, set.hash, &set.delimited);
+    if (!st) st = check_rows(&load);
+    if (!st) {
+        say_unread(&load);
+        say_labels(&load, set.said, sizeof set.said);
+        set.unlabelled = load.counts.none;
+        set.skipped = load.counts.skipped;
+        set.truncated = load.counts.truncated;
+        set.without_label = load.counts.without_label;
+        st = move_lists(&load, &set);
+    }
     loader_done(&load);
-    kvf__dataset_done(&set);
+    if (st)
+        kvf__dataset_done(&set);
+    else
+        *out = set;
     return st;
 }
 

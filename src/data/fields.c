@@ -80,36 +80,31 @@ void kvf__field_names(const kvf__file_row *row, char *out, size_t bytes)
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* How a data set names its texts: {field} is a field's text, {connective} for COPA's
- * "because" or "so". choices: fields, or one that is a list. A shape fits a row that has every
- * field named. */
+ * "because" or "so". choices: fields, or one that is a list, NULL: none. A shape fits a row that
+ * has every field named. */
 typedef struct text_shape {
     kvf__task task;
     const char *a, *b; /* b NULL: one text */
-    const char *choices[5];
+    const char *choices;
 } text_shape;
 
 static const text_shape SHAPES[] = {
-    {KVF__TASK_SEQ_CLS, "{text}", "{text_pair}", {0}},
-    {KVF__TASK_SEQ_CLS,
-     "{text}",
-     "{target.span2_text} refers to {target.span1_text}",
-     {0}}, /* WSC */
-    {KVF__TASK_SEQ_CLS, "{text}", NULL, {0}},
-    {KVF__TASK_SEQ_CLS, "{word}: {sentence1}", "{word}: {sentence2}", {0}}, /* WiC */
-    {KVF__TASK_SEQ_CLS, "{premise}", "{hypothesis}", {0}},                  /* RTE, CB, NLI */
-    {KVF__TASK_SEQ_CLS, "{question}", "{passage}", {0}},                    /* BoolQ */
-    {KVF__TASK_SEQ_CLS, "{sentence1}", "{sentence2}", {0}},                 /* MRPC, STS-B */
-    {KVF__TASK_SEQ_CLS, "{question1}", "{question2}", {0}},                 /* QQP */
-    {KVF__TASK_SEQ_CLS, "{question}", "{sentence}", {0}},                   /* QNLI */
-    {KVF__TASK_SEQ_CLS, "{sentence}", NULL, {0}},                           /* SST-2, CoLA */
-    {KVF__TASK_CHOICE, "{text}", NULL, {"choices"}},
-    {KVF__TASK_CHOICE, "{premise} {connective}", NULL, {"choice1", "choice2"}}, /* COPA */
-    {KVF__TASK_CHOICE, "{question}", NULL, {"choices"}},
-    {KVF__TASK_CHOICE, "{ctx}", NULL, {"endings"}}, /* HellaSwag */
-    {KVF__TASK_CHOICE,
-     "{sent1} {sent2}",
-     NULL,
-     {"ending0", "ending1", "ending2", "ending3"}}, /* SWAG */
+    {KVF__TASK_SEQ_CLS, "{text}", "{text_pair}", NULL},
+    {KVF__TASK_SEQ_CLS, "{text}", "{target.span2_text} refers to {target.span1_text}",
+     NULL}, /* WSC */
+    {KVF__TASK_SEQ_CLS, "{text}", NULL, NULL},
+    {KVF__TASK_SEQ_CLS, "{word}: {sentence1}", "{word}: {sentence2}", NULL}, /* WiC */
+    {KVF__TASK_SEQ_CLS, "{premise}", "{hypothesis}", NULL},                  /* RTE, CB, NLI */
+    {KVF__TASK_SEQ_CLS, "{question}", "{passage}", NULL},                    /* BoolQ */
+    {KVF__TASK_SEQ_CLS, "{sentence1}", "{sentence2}", NULL},                 /* MRPC, STS-B */
+    {KVF__TASK_SEQ_CLS, "{question1}", "{question2}", NULL},                 /* QQP */
+    {KVF__TASK_SEQ_CLS, "{question}", "{sentence}", NULL},                   /* QNLI */
+    {KVF__TASK_SEQ_CLS, "{sentence}", NULL, NULL},                           /* SST-2, CoLA */
+    {KVF__TASK_CHOICE, "{text}", NULL, "{choices}"},
+    {KVF__TASK_CHOICE, "{premise} {connective}", NULL, "{choice1}{choice2}"}, /* COPA */
+    {KVF__TASK_CHOICE, "{question}", NULL, "{choices}"},
+    {KVF__TASK_CHOICE, "{ctx}", NULL, "{endings}"}, /* HellaSwag */
+    {KVF__TASK_CHOICE, "{sent1} {sent2}", NULL, "{ending0}{ending1}{ending2}{ending3}"}, /* SWAG */
 };
 #define N_SHAPES (sizeof SHAPES / sizeof SHAPES[0])
 
@@ -140,9 +135,8 @@ static bool has_fields(const kvf__field_map *map, const kvf__file_row *row, cons
 
 static bool fits(const kvf__field_map *map, const kvf__file_row *row, const text_shape *s)
 {
-    for (size_t i = 0; s->choices[i]; i++)
-        if (!kvf__row_field(map, row, s->choices[i])) return false;
-    return has_fields(map, row, s->a) && has_fields(map, row, s->b);
+    return has_fields(map, row, s->choices) && has_fields(map, row, s->a) &&
+           has_fields(map, row, s->b);
 }
 
 static bool named_in(const char *template, const char *name, size_t bytes)
@@ -176,12 +170,13 @@ static bool is_listed(const char *const *list, size_t n, const char *name, size_
 static bool is_ours(const char *name)
 {
     const size_t n = strlen(name);
+    char one[64];
     for (size_t i = 0; i < N_FIELDS; i++)
         if (!strcmp(FIELDS[i], name)) return true;
     for (size_t i = 0; i < N_SHAPES; i++) {
         if (named_in(SHAPES[i].a, name, n) || named_in(SHAPES[i].b, name, n)) return true;
-        for (size_t k = 0; SHAPES[i].choices[k]; k++)
-            if (!strcmp(SHAPES[i].choices[k], name)) return true;
+        for (const char *at = SHAPES[i].choices; at && next_name(&at, one);)
+            if (!strcmp(one, name)) return true;
     }
     return false;
 }
@@ -257,14 +252,12 @@ static kvf_status no_texts(kvf_ctx *ctx, kvf__task task, const kvf__file_row *ro
 static void find_choices(const kvf__field_map *map, const kvf__file_row *row, const text_shape *s,
                          kvf__row_texts *out)
 {
-    const kvf_json *first = s->choices[0] ? kvf__row_field(map, row, s->choices[0]) : NULL;
-    if (first && !s->choices[1]) {
-        out->choices = first;
-        out->n_choices = kvf_json_size(first);
-        return;
-    }
-    for (; out->n_choices < 5 && s->choices[out->n_choices]; out->n_choices++)
-        out->choice[out->n_choices] = kvf__row_field(map, row, s->choices[out->n_choices]);
+    char name[64];
+    for (const char *at = s->choices; at && next_name(&at, name);)
+        out->choice[out->n_choices++] = kvf__row_field(map, row, name);
+    if (out->n_choices != 1) return;
+    out->choices = out->choice[0];
+    out->n_choices = kvf_json_size(out->choices);
 }
 
 kvf_status kvf__row_texts_get(kvf_ctx *ctx, const kvf__field_map *map, kvf__task task,

@@ -32,11 +32,16 @@ typedef kvf_status kvf__reader_fn(const kvf__file *file);
 kvf__reader_fn kvf__read_jsonl, kvf__read_array, kvf__read_tsv, kvf__read_csv, kvf__read_conll,
     kvf__read_squad, kvf__read_text;
 bool kvf__looks_conll(const char *text, size_t bytes);
+/* EDATA "PATH:LINE: ...". */
+kvf_status kvf__file_fail(const kvf__file *file, int64_t line, const char *fmt, ...)
+    KVF__PRINTF(3, 4);
 /* EDATA where a row of so many bytes is too long: it takes many times that while it is read. */
 kvf_status kvf__check_row_bytes(const kvf__file *file, int64_t line, size_t bytes);
 /* Hands fields, which begin at this line, to file->row and frees them; ENOMEM if they could not be
  * made. */
 kvf_status kvf__give_row(const kvf__file *file, int64_t line, kvf_json *fields, bool made);
+/* The same of the JSON of a row. */
+kvf_status kvf__give_json(const kvf__file *file, int64_t line, const char *text, size_t n);
 /* By the table of formats. */
 kvf_status kvf__read_rows(kvf__file *file);
 

@@ -8,17 +8,10 @@
 
 kvf_status kvf__read_jsonl(const kvf__file *file)
 {
-    char where[KVF__WHERE_MAX];
     const char *line = NULL;
     size_t at = 0, n = 0;
-    for (int64_t i = 1; kvf__next_line(file->text, file->bytes, &at, &line, &n); i++) {
-        kvf_json *fields = NULL;
-        if (kvf__is_blank_line(line, n)) continue;
-        kvf__where(where, file->path, i);
-        KVF_TRY(kvf__check_row_bytes(file, i, n));
-        KVF_TRY(kvf_json_parse(file->ctx, where, line, n, &fields));
-        KVF_TRY(kvf__give_row(file, i, fields, true));
-    }
+    for (int64_t i = 1; kvf__next_line(file->text, file->bytes, &at, &line, &n); i++)
+        if (!kvf__is_blank_line(line, n)) KVF_TRY(kvf__give_json(file, i, line, n));
     return KVF_OK;
 }
 
@@ -79,47 +72,38 @@ static bool looks_csv(const char *text, size_t bytes)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct format {
-    const char *name;
-    const char *endings[8];                        /* of file names */
+    const char *name, *endings;                    /* endings: of file names */
     bool (*looks)(const char *text, size_t bytes); /* NULL: not by content */
     bool sure;                                     /* content like this is nothing else */
     bool delimited, word_lines;                    /* of kvf__file */
     kvf__reader_fn *read;
 } FORMATS[] = {
-    {"squad", {".json"}, looks_squad, true, false, false, kvf__read_squad},
-    {"jsonl",
-     {".jsonl", ".ndjson", ".jsonlines"},
-     opens_object,
-     true,
-     false,
-     false,
-     kvf__read_jsonl},
-    {"json", {0}, opens_array, true, false, false, kvf__read_array},
-    {"superglue", {0}, opens_object, true, false, false, kvf__read_jsonl}, /* by fields: fields.c */
-    {"conll",
-     {".conll", ".bio", ".iob", ".iob2", ".conll03", ".annotated", ".conllx", ".conllu"},
-     kvf__looks_conll,
-     true,
-     true,
-     true,
-     kvf__read_conll},
-    {"tsv", {".tsv", ".tab"}, looks_tsv, false, true, false, kvf__read_tsv},
-    {"csv", {".csv"}, looks_csv, false, true, false, kvf__read_csv},
-    {"text", {0}, NULL, false, false, false, kvf__read_text}, /* --split-text, or lines */
+    {"squad", ".json", looks_squad, true, false, false, kvf__read_squad},
+    {"jsonl", ".jsonl .ndjson .jsonlines", opens_object, true, false, false, kvf__read_jsonl},
+    {"json", "", opens_array, true, false, false, kvf__read_array},
+    {"superglue", "", opens_object, true, false, false, kvf__read_jsonl}, /* by fields: fields.c */
+    {"conll", ".conll .bio .iob .iob2 .conll03 .annotated .conllx .conllu", kvf__looks_conll, true,
+     true, true, kvf__read_conll},
+    {"tsv", ".tsv .tab", looks_tsv, false, true, false, kvf__read_tsv},
+    {"csv", ".csv", looks_csv, false, true, false, kvf__read_csv},
+    {"text", "", NULL, false, false, false, kvf__read_text}, /* --split-text, or lines */
 };
 #define N_FORMATS (sizeof FORMATS / sizeof FORMATS[0])
 
-static bool ends_in(const char *path, const char *ending)
+static bool ends_in(const char *path, const char *ending, size_t bytes)
 {
-    size_t n = strlen(path), bytes = strlen(ending);
+    size_t n = strlen(path);
     if (n > 3 && !strcasecmp(path + n - 3, ".gz")) n -= 3;
     return n > bytes && !strncasecmp(path + n - bytes, ending, bytes);
 }
 
 static bool named_so(const struct format *f, const char *path)
 {
-    for (size_t i = 0; i < 8 && f->endings[i]; i++)
-        if (ends_in(path, f->endings[i])) return true;
+    size_t n;
+    for (const char *at = f->endings; *at; at += n + (at[n] == ' ')) {
+        n = strcspn(at, " ");
+        if (ends_in(path, at, n)) return true;
+    }
     return false;
 }
 
@@ -135,7 +119,7 @@ static const struct format *by_content(const kvf__file *file, bool sure)
 static bool is_text_lines(const kvf__file *file)
 {
     const kvf__dataset_options *o = file->options;
-    return o->unlabeled && o->task != KVF__TASK_LM && ends_in(file->path, ".txt") &&
+    return o->unlabeled && o->task != KVF__TASK_LM && ends_in(file->path, ".txt", 4) &&
            !looks_tsv(file->text, file->bytes);
 }
 

@@ -192,10 +192,9 @@ kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t
     return st;
 }
 
-kvf_status kvf__loader_add_tail(kvf__loader *load)
+kvf_status kvf__loader_add_id(kvf__loader *load, int32_t id)
 {
-    if (load->glue.tail < 0) return KVF_OK;
-    KVF_TRY(kvf__ids_add(load->ctx, &load->rows.ids, load->glue.tail));
+    KVF_TRY(kvf__ids_add(load->ctx, &load->rows.ids, id));
     KVF_TRY(kvf__ids_add(load->ctx, &load->rows.types, 0));
     return kvf__ids_add(load->ctx, &load->rows.labels, KVF__NO_LABEL);
 }

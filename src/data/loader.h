@@ -157,7 +157,7 @@ int64_t kvf__loader_cost(const kvf__loader *load, bool pair);
 /* Appends load->a and, if pair, load->b as one row's ids and types, with labels -100; *a_at, *b_at:
  * where the texts begin within the row. */
 kvf_status kvf__loader_join(kvf__loader *load, bool pair, int64_t *a_at, int64_t *b_at);
-kvf_status kvf__loader_add_tail(kvf__loader *load); /* load->tail, if there is one */
+kvf_status kvf__loader_add_id(kvf__loader *load, int32_t id); /* without a label */
 /* What separator, tail and blanks have to be for this tokenizer and task. */
 kvf_status kvf__loader_plan_joins(kvf__loader *load);
 /* The position that seq-cls and multiple-choice read, and qa takes for "no answer". */

@@ -3,6 +3,7 @@
  * and inode, because the descriptor's number may be another file's once the rows are freed. */
 #include "memory_rows.h"
 #include "infile.h"
+#include "json_pack.h"
 #include "utf8.h"
 
 #include <errno.h>
@@ -133,18 +134,14 @@ kvf_status kvf_rows_add_pair(kvf_ctx *ctx, kvf_rows *rows, const char *prompt,
 {
     KVF_TRY(check_text(ctx, rows, prompt));
     KVF_TRY(check_text(ctx, rows, completion));
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "prompt", kvf_json_new_str(prompt));
-    kvf_json_set(object, "completion", kvf_json_new_str(completion));
-    return add_object(ctx, rows, object);
+    return add_object(ctx, rows,
+                      kvf__json_pack("{s:s, s:s}", "prompt", prompt, "completion", completion));
 }
 
 kvf_status kvf_rows_add_text(kvf_ctx *ctx, kvf_rows *rows, const char *text)
 {
     KVF_TRY(check_text(ctx, rows, text));
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "text", kvf_json_new_str(text));
-    return add_object(ctx, rows, object);
+    return add_object(ctx, rows, kvf__json_pack("{s:s}", "text", text));
 }
 
 static kvf_json *id_list(const int32_t *ids, size_t n)
@@ -160,10 +157,9 @@ kvf_status kvf_rows_add_ids(kvf_ctx *ctx, kvf_rows *rows, const int32_t *ids, co
 {
     KVF_TRY(KVF__NEED(ctx, rows));
     if (n) KVF_TRY(KVF__NEED(ctx, ids));
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "input_ids", id_list(ids, n));
-    kvf_json_set(object, "labels", id_list(labels ? labels : ids, n));
-    return add_object(ctx, rows, object);
+    return add_object(ctx, rows,
+                      kvf__json_pack("{s:o, s:o}", "input_ids", id_list(ids, n), "labels",
+                                     id_list(labels ? labels : ids, n)));
 }
 
 kvf_status kvf_rows_add_messages(kvf_ctx *ctx, kvf_rows *rows, const kvf_message *messages,
@@ -175,15 +171,11 @@ kvf_status kvf_rows_add_messages(kvf_ctx *ctx, kvf_rows *rows, const kvf_message
         KVF_TRY(check_text(ctx, rows, messages[i].role));
         KVF_TRY(check_text(ctx, rows, messages[i].content));
     }
-    kvf_json *object = kvf_json_object(), *list = kvf_json_array();
-    for (size_t i = 0; i < n; i++) {
-        kvf_json *message = kvf_json_object();
-        kvf_json_set(message, "role", kvf_json_new_str(messages[i].role));
-        kvf_json_set(message, "content", kvf_json_new_str(messages[i].content));
-        kvf_json_add(list, message);
-    }
-    kvf_json_set(object, "messages", list);
-    return add_object(ctx, rows, object);
+    kvf_json *list = kvf_json_array();
+    for (size_t i = 0; i < n; i++)
+        kvf_json_add(list, kvf__json_pack("{s:s, s:s}", "role", messages[i].role, "content",
+                                          messages[i].content));
+    return add_object(ctx, rows, kvf__json_pack("{s:o}", "messages", list));
 }
 
 kvf_status kvf_rows_read(kvf_rows *rows, kvf_rows_fn next, void *user)

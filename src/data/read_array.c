@@ -40,16 +40,6 @@ static size_t element_end(const array *a)
     return at < bytes ? at : bytes;
 }
 
-static kvf_status read_element(array *a, size_t end)
-{
-    char where[KVF__WHERE_MAX];
-    kvf_json *fields = NULL;
-    KVF_TRY(kvf__check_row_bytes(a->file, a->line, end - a->at));
-    kvf__where(where, a->file->path, a->line);
-    KVF_TRY(kvf_json_parse(a->file->ctx, where, a->file->text + a->at, end - a->at, &fields));
-    return kvf__give_row(a->file, a->line, fields, true);
-}
-
 /* jansson's message about the whole file. */
 static kvf_status refuse(const array *a)
 {
@@ -66,10 +56,9 @@ static kvf_status read_elements(array *a)
 {
     const kvf__file *file = a->file;
     for (char last = ','; last != ']'; last = file->text[a->at++]) {
-        size_t end;
         skip_blanks(a);
-        end = element_end(a);
-        kvf_status st = read_element(a, end);
+        const size_t end = element_end(a);
+        kvf_status st = kvf__give_json(file, a->line, file->text + a->at, end - a->at);
         if (st) return st == KVF_EFORMAT ? refuse(a) : st;
         for (; a->at < end; a->at++)
             a->line += file->text[a->at] == '\n';
@@ -83,8 +72,7 @@ kvf_status kvf__read_array(const kvf__file *file)
     array a = {.file = file, .line = 1};
     skip_blanks(&a);
     if (a.at == file->bytes || file->text[a.at] != '[')
-        return kvf__fail(file->ctx, KVF_EDATA, "%s:%lld: want a JSON array of rows", file->path,
-                         (long long)a.line);
+        return kvf__file_fail(file, a.line, "want a JSON array of rows");
     a.at++;
     skip_blanks(&a);
     if (a.at < file->bytes && file->text[a.at] == ']')

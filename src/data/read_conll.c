@@ -255,18 +255,13 @@ static kvf_status add_string(sentence *s, kvf_json *list, piece text)
 
 static kvf_status check_line(const sentence *s, int64_t line, size_t columns, size_t word)
 {
-    kvf_ctx *ctx = s->file.ctx;
-    const char *path = s->file.path;
     if (columns < 2 && !s->file.options->unlabeled)
-        return kvf__fail(ctx, KVF_EDATA, "%s:%lld: 1 column, want a word and its tag", path,
-                         (long long)line);
+        return kvf__file_fail(&s->file, line, "1 column, want a word and its tag");
     if (s->columns && columns != s->columns)
-        return kvf__fail(ctx, KVF_EDATA, "%s:%lld: %zu column%s, %s %zu", path, (long long)line,
-                         columns, columns == 1 ? "" : "s",
-                         s->named ? "--columns names" : "the lines before have", s->columns);
-    if (!word)
-        return kvf__fail(ctx, KVF_EDATA, "%s:%lld: the word is empty", path, (long long)line);
-    return KVF_OK;
+        return kvf__file_fail(&s->file, line, "%zu column%s, %s %zu", columns,
+                              columns == 1 ? "" : "s",
+                              s->named ? "--columns names" : "the lines before have", s->columns);
+    return word ? KVF_OK : kvf__file_fail(&s->file, line, "the word is empty");
 }
 
 /* A line of CoNLL-U that is no word of its own: 1-2, 8.1. */

@@ -44,12 +44,6 @@ static kvf_status end_text(const table *t, text_list *list)
     return KVF_OK;
 }
 
-static kvf_status fail_at(const table *t, const char *what)
-{
-    return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: %s", t->file->path, (long long)t->line,
-                     what);
-}
-
 /* ---- records --------------------------------------------------------------------------------- */
 
 /* A field in quotes, from after the opening one to after the closing one. */
@@ -60,7 +54,8 @@ static kvf_status quoted_field(table *t)
     for (;;) {
         const char *quote = memchr(text + t->at, '"', bytes - t->at);
         if (!quote)
-            return fail_at(t, "a quoted field that begins in this row has no closing quote");
+            return kvf__file_fail(t->file, t->line,
+                                  "a quoted field that begins in this row has no closing quote");
         size_t n = (size_t)(quote - (text + t->at));
         for (const char *c = text + t->at; c < quote; c++)
             t->next_line += *c == '\n';
@@ -72,7 +67,8 @@ static kvf_status quoted_field(table *t)
     }
     char next = t->at < bytes ? text[t->at] : '\n';
     if (next == t->delimiter || next == '\n' || next == '\r') return KVF_OK;
-    return fail_at(t, "text behind a closing quote: a quote within a quoted field is doubled");
+    return kvf__file_fail(t->file, t->line,
+                          "text behind a closing quote: a quote within a quoted field is doubled");
 }
 
 static kvf_status bare_field(table *t)
@@ -98,7 +94,7 @@ static kvf_status next_record(table *t, bool *more)
     t->line = t->next_line;
     *more = t->at < bytes;
     while (*more) {
-        if (r->n == MAX_COLUMNS) return fail_at(t, "more than 256 columns");
+        if (r->n == MAX_COLUMNS) return kvf__file_fail(t->file, t->line, "more than 256 columns");
         if (t->quotes && t->at < bytes && text[t->at] == '"') {
             t->at++;
             KVF_TRY(quoted_field(t));
@@ -123,15 +119,15 @@ static bool is_read(const char *name)
 static kvf_status add_column(table *t, const char *name, size_t n)
 {
     text_list *c = &t->columns;
-    if (c->n == MAX_COLUMNS) return fail_at(t, "more than 256 columns");
-    if (memchr(name, 0, n)) return fail_at(t, "a NUL byte in the name of a column");
+    if (c->n == MAX_COLUMNS) return kvf__file_fail(t->file, t->line, "more than 256 columns");
+    if (memchr(name, 0, n))
+        return kvf__file_fail(t->file, t->line, "a NUL byte in the name of a column");
     KVF_TRY(kvf__buf_add(t->file->ctx, &c->text, name, n));
     KVF_TRY(end_text(t, c));
     const char *added = text_at(c, c->n - 1);
     for (size_t i = 0; i + 1 < c->n; i++)
         if (is_read(added) && !strcmp(text_at(c, i), added))
-            return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: two columns are named \"%s\"",
-                             t->file->path, (long long)t->line, added);
+            return kvf__file_fail(t->file, t->line, "two columns are named \"%s\"", added);
     return KVF_OK;
 }
 
@@ -164,9 +160,8 @@ static kvf_status columns_by_count(table *t)
     if (task == KVF__TASK_LM && t->record.n <= 2) return columns_from_text(t, LM[t->record.n - 1]);
     if (task == KVF__TASK_SEQ_CLS && t->record.n <= 3)
         return columns_from_text(t, CLASSES[t->record.n - 1]);
-    return kvf__fail(t->file->ctx, KVF_EDATA,
-                     "%s:%lld: %zu columns without names: name them with --columns", t->file->path,
-                     (long long)t->line, t->record.n);
+    return kvf__file_fail(t->file, t->line, "%zu columns without names: name them with --columns",
+                          t->record.n);
 }
 
 /* Does the first record name a column that somebody knows? */
@@ -211,11 +206,11 @@ static kvf_status decide_columns(table *t, bool *is_row)
         KVF_TRY(ends_in_label(t, is_row));
         if (*is_row) return columns_by_count(t);
     }
-    return kvf__fail(
-        t->file->ctx, KVF_EDATA,
-        "%s:%lld: the first line names no column that is known (\"%.100s\"%s): map "
-        "them with --map, or name them with --columns (--no-header if the line is a row)",
-        t->file->path, (long long)t->line, text_at(&t->record, 0), t->record.n > 1 ? ", ..." : "");
+    return kvf__file_fail(
+        t->file, t->line,
+        "the first line names no column that is known (\"%.100s\"%s): map them with --map, or "
+        "name them with --columns (--no-header if the line is a row)",
+        text_at(&t->record, 0), t->record.n > 1 ? ", ..." : "");
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -223,8 +218,8 @@ static kvf_status decide_columns(table *t, bool *is_row)
 static kvf_status check_record(const table *t)
 {
     if (t->record.n == t->columns.n) return KVF_OK;
-    return kvf__fail(t->file->ctx, KVF_EDATA, "%s:%lld: %zu column%s, want %zu", t->file->path,
-                     (long long)t->line, t->record.n, t->record.n == 1 ? "" : "s", t->columns.n);
+    return kvf__file_fail(t->file, t->line, "%zu column%s, want %zu", t->record.n,
+                          t->record.n == 1 ? "" : "s", t->columns.n);
 }
 
 static kvf_status hand_over(const table *t)

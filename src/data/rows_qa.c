@@ -186,7 +186,7 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
     if (n) /* a context of spaces has no tokens, and no memory */
         KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context.ids.data + from, (size_t)n));
     KVF_TRY(kvf__loader_join(load, true, &question_at, &context_at));
-    KVF_TRY(kvf__loader_add_tail(load));
+    if (load->glue.tail >= 0) KVF_TRY(kvf__loader_add_id(load, load->glue.tail));
     int64_t none = kvf__loader_read_at(load);
     load->rows.labels.data[none] = 0;
     for (int64_t i = 0; i < n; i++)

@@ -46,13 +46,6 @@ static kvf_status encode(kvf__loader *load, const char *text, size_t bytes, kvf_
     return kvf__encode(load->ctx, load->options.render.tokenizer, text, bytes, false, out);
 }
 
-static kvf_status add_unlabelled(kvf__loader *load, int32_t id)
-{
-    KVF_TRY(kvf__ids_add(load->ctx, &load->rows.ids, id));
-    KVF_TRY(kvf__ids_add(load->ctx, &load->rows.types, 0));
-    return kvf__ids_add(load->ctx, &load->rows.labels, KVF__NO_LABEL);
-}
-
 /* An encoder-decoder reads the text on both sides, the decoder shifted right, so that its last
  * state is the one at the text's EOS, which transformers classifies by
  * (T5ForSequenceClassification, BartForSequenceClassification). */
@@ -65,11 +58,11 @@ static kvf_status add_target(kvf__loader *load)
     if (eos < 0)
         return kvf__loader_fail(load, "the tokenizer has no EOS, at which an encoder-decoder "
                                       "classifies");
-    if (load->rows.ids.data[load->rows.ids.n - 1] != eos) KVF_TRY(add_unlabelled(load, eos));
+    if (load->rows.ids.data[load->rows.ids.n - 1] != eos) KVF_TRY(kvf__loader_add_id(load, eos));
     const int64_t n = (int64_t)load->rows.ids.n - from;
-    KVF_TRY(add_unlabelled(load, render->start));
+    KVF_TRY(kvf__loader_add_id(load, render->start));
     for (int64_t i = 0; i < n - 1; i++)
-        KVF_TRY(add_unlabelled(load, load->rows.ids.data[from + i]));
+        KVF_TRY(kvf__loader_add_id(load, load->rows.ids.data[from + i]));
     return KVF_OK;
 }
 
@@ -286,14 +279,21 @@ static kvf_status add_texts(kvf__loader *load, const kvf__row_texts *texts)
     return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, &source);
 }
 
-kvf_status kvf__add_text(kvf__loader *load)
+/* The texts of the row in work, given to a function. */
+static kvf_status with_texts(kvf__loader *load,
+                             kvf_status (*add)(kvf__loader *load, const kvf__row_texts *texts))
 {
     kvf__row_texts texts = {0};
-    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, KVF__TASK_SEQ_CLS,
+    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, load->options.task,
                                        load->row, &texts);
-    if (!st) st = add_texts(load, &texts);
+    if (!st) st = add(load, &texts);
     kvf__row_texts_done(&texts);
     return st;
+}
+
+kvf_status kvf__add_text(kvf__loader *load)
+{
+    return with_texts(load, add_texts);
 }
 
 /* ---- multiple-choice ------------------------------------------------------------------------- */
@@ -377,10 +377,5 @@ static kvf_status add_choices(kvf__loader *load, const kvf__row_texts *texts)
 
 kvf_status kvf__add_choices(kvf__loader *load)
 {
-    kvf__row_texts texts = {0};
-    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, KVF__TASK_CHOICE,
-                                       load->row, &texts);
-    if (!st) st = add_choices(load, &texts);
-    kvf__row_texts_done(&texts);
-    return st;
+    return with_texts(load, add_choices);
 }

@@ -34,10 +34,8 @@ kvf_status kvf__sampler_init(kvf_ctx *ctx, kvf__sampler *sampler, const kvf__dat
     KVF_TRY(kvf__alloc_array(ctx, (size_t)s.n, sizeof *s.order, &s.order));
     if (dataset->group) {
         kvf_status st = kvf__alloc_array(ctx, (size_t)dataset->n, sizeof *s.rows, &s.rows);
-        if (st) {
-            kvf__free(s.order);
-            return st;
-        }
+        if (st) kvf__free(s.order);
+        KVF_TRY(st);
     }
     *sampler = s;
     begin_epoch(sampler);
