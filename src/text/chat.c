@@ -8,80 +8,49 @@
 
 #include <string.h>
 
-/* A turn is open, role, after, content, close, gap. */
-typedef struct turn_marks {
-    const char *open, *after, *close, *gap; /* close "": EOS, of the assistant's turns alone */
-    bool bos, strip;                        /* the whole begins with BOS; contents are stripped */
-    bool three_roles;                       /* system, user, assistant; else any */
-    bool eos_last;                          /* EOS ends what opens no turn */
-} turn_marks;
+enum {
+    BOS = 1,         /* the whole begins with BOS */
+    STRIP = 2,       /* contents are stripped */
+    THREE_ROLES = 4, /* system, user, assistant; else any */
+    EOS_LAST = 8     /* EOS ends what opens no turn */
+};
 
-/* form: that of a kind by name on a tokenizer whose own template is another. */
-static const struct chat_row {
+/* form: that of a kind by name on a tokenizer whose own template is another. A turn is open, role,
+ * after, content, close, gap. */
+typedef struct chat_row {
     kvf__chat_kind kind;
-    kvf__chat_form form;
     const char *name;
-    turn_marks marks;
-} KINDS[] = {
+    kvf__chat_form form;
+    const char *open, *after, *close, *gap; /* close "": EOS, of the assistant's turns alone */
+    unsigned flags;
+} chat_row;
+
+static const chat_row KINDS[] = {
     {.kind = KVF__CHAT_NONE, .name = "none"},
     {.kind = KVF__CHAT_RENDERED, .name = "rendered"},
-    {.kind = KVF__CHAT_CHATML,
-     .name = "chatml",
-     .marks = {.open = "<|im_start|>", .after = "\n", .close = "<|im_end|>", .gap = "\n"}},
-    {.kind = KVF__CHAT_LLAMA3,
-     .name = "llama3",
-     .marks = {.open = "<|start_header_id|>",
-               .after = "<|end_header_id|>\n\n",
-               .close = "<|eot_id|>",
-               .bos = true,
-               .strip = true}},
+    {KVF__CHAT_CHATML, "chatml", KVF__FORM_PLAIN, "<|im_start|>", "\n", "<|im_end|>", "\n", 0},
+    {KVF__CHAT_LLAMA3, "llama3", KVF__FORM_PLAIN, "<|start_header_id|>", "<|end_header_id|>\n\n",
+     "<|eot_id|>", NULL, BOS | STRIP},
     {.kind = KVF__CHAT_MISTRAL, .form = KVF__FORM_MISTRAL_V1, .name = "mistral"},
-    {.kind = KVF__CHAT_GEMMA,
-     .form = KVF__FORM_GEMMA3,
-     .name = "gemma",
-     .marks = {.open = "<start_of_turn>",
-               .after = "\n",
-               .close = "<end_of_turn>",
-               .gap = "\n",
-               .bos = true,
-               .strip = true,
-               .three_roles = true}},
-    {.kind = KVF__CHAT_PHI3,
-     .name = "phi3",
-     .marks = {.open = "<|",
-               .after = "|>\n",
-               .close = "<|end|>",
-               .gap = "\n",
-               .three_roles = true,
-               .eos_last = true}},
-    {.kind = KVF__CHAT_PHI4,
-     .name = "phi4",
-     .marks = {.open = "<|im_start|>",
-               .after = "<|im_sep|>",
-               .close = "<|im_end|>",
-               .three_roles = true}},
-    {.kind = KVF__CHAT_PHI4_MINI,
-     .name = "phi4-mini",
-     .marks = {.open = "<|", .after = "|>", .close = "<|end|>", .eos_last = true}},
-    {.kind = KVF__CHAT_OLMO2,
-     .name = "olmo2",
-     .marks = {.open = "<|",
-               .after = "|>\n",
-               .close = "",
-               .gap = "\n",
-               .bos = true,
-               .three_roles = true}},
+    {KVF__CHAT_GEMMA, "gemma", KVF__FORM_GEMMA3, "<start_of_turn>", "\n", "<end_of_turn>", "\n",
+     BOS | STRIP | THREE_ROLES},
+    {KVF__CHAT_PHI3, "phi3", KVF__FORM_PLAIN, "<|", "|>\n", "<|end|>", "\n",
+     THREE_ROLES | EOS_LAST},
+    {KVF__CHAT_PHI4, "phi4", KVF__FORM_PLAIN, "<|im_start|>", "<|im_sep|>", "<|im_end|>", NULL,
+     THREE_ROLES},
+    {KVF__CHAT_PHI4_MINI, "phi4-mini", KVF__FORM_PLAIN, "<|", "|>", "<|end|>", NULL, EOS_LAST},
+    {KVF__CHAT_OLMO2, "olmo2", KVF__FORM_PLAIN, "<|", "|>\n", "", "\n", BOS | THREE_ROLES},
 };
 enum { N_KINDS = sizeof KINDS / sizeof *KINDS };
 
-static const struct chat_row *row_of(kvf__chat_kind kind)
+static const chat_row *row_of(kvf__chat_kind kind)
 {
     for (size_t i = 0; i < N_KINDS; i++)
         if (KINDS[i].kind == kind) return &KINDS[i];
     return &KINDS[0];
 }
 
-static const struct chat_row *row_named(const char *name, size_t n)
+static const chat_row *row_named(const char *name, size_t n)
 {
     for (size_t i = 0; i < N_KINDS; i++)
         if (strlen(KINDS[i].name) == n && !memcmp(KINDS[i].name, name, n)) return &KINDS[i];
@@ -90,13 +59,13 @@ static const struct chat_row *row_named(const char *name, size_t n)
 
 bool kvf__chat_names(const char *name, kvf__chat_kind kind)
 {
-    const struct chat_row *row = row_named(name, strcspn(name, ":"));
+    const chat_row *row = row_named(name, strcspn(name, ":"));
     return row && row->kind == kind;
 }
 
 const char *kvf__chat_end(const kvf__chat *chat)
 {
-    const char *close = row_of(chat->kind)->marks.close;
+    const char *close = row_of(chat->kind)->close;
     return close && *close ? close : NULL;
 }
 
@@ -145,10 +114,10 @@ static kvf_status refuse_name(kvf_ctx *ctx, const char *name)
 
 /* The tokenizer's own template, where that is of the kind asked for (NULL: of any); else the plain
  * one of this kind. */
-static kvf_status find_form(kvf_ctx *ctx, const char *source, const struct chat_row *asked,
+static kvf_status find_form(kvf_ctx *ctx, const char *source, const chat_row *asked,
                             kvf__chat *chat)
 {
-    const bool reads = !asked || asked->marks.open || asked->kind == KVF__CHAT_MISTRAL;
+    const bool reads = !asked || asked->open || asked->kind == KVF__CHAT_MISTRAL;
     if (source && reads) KVF_TRY(kvf__chat_recognise(ctx, source, chat));
     if (!asked) return source && !chat->kind ? refuse_template(ctx, source) : KVF_OK;
     if (chat->kind == asked->kind) return KVF_OK;
@@ -162,7 +131,7 @@ static kvf_status find_form(kvf_ctx *ctx, const char *source, const struct chat_
 static kvf_status leave_out_system(kvf_ctx *ctx, kvf__chat *chat)
 {
     chat->no_system = true;
-    if (row_of(chat->kind)->marks.open && chat->kind != KVF__CHAT_GEMMA) return KVF_OK;
+    if (row_of(chat->kind)->open && chat->kind != KVF__CHAT_GEMMA) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED, "chat template no-system: %s",
                      chat->kind == KVF__CHAT_NONE
                          ? "the base has no chat template"
@@ -190,7 +159,7 @@ kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const c
                           kvf__chat *out)
 {
     const size_t n = strcspn(name, ":");
-    const struct chat_row *asked = row_named(name, n);
+    const chat_row *asked = row_named(name, n);
     const bool no_system = !strcmp(name, "no-system");
     kvf__chat chat = {0};
 
@@ -359,14 +328,14 @@ static kvf_status put_thinking(render *r, size_t i)
 
 /* ---- turns of role and content --------------------------------------------------------------- */
 
-static kvf_status check_role(const render *r, const kvf__chat *chat, const turn_marks *marks,
+static kvf_status check_role(const render *r, const kvf__chat *chat, const chat_row *marks,
                              size_t i, size_t first)
 {
     const bool user = is_role(&r->m[i], "user"), users = (i - first) % 2 == 0;
 
     if (chat->kind == KVF__CHAT_GEMMA && user != users)
         return bad_role(r, i, users ? "user: turns alternate" : "assistant: turns alternate");
-    if ((!marks->three_roles && chat->form == KVF__FORM_PLAIN) || user ||
+    if ((!(marks->flags & THREE_ROLES) && chat->form == KVF__FORM_PLAIN) || user ||
         is_role(&r->m[i], "assistant") || is_role(&r->m[i], "system"))
         return KVF_OK;
     return bad_role(r, i, "system, user or assistant");
@@ -374,7 +343,7 @@ static kvf_status check_role(const render *r, const kvf__chat *chat, const turn_
 
 static kvf_status put_header(render *r, const kvf__chat *chat, const char *role)
 {
-    const turn_marks *marks = &row_of(chat->kind)->marks;
+    const chat_row *marks = row_of(chat->kind);
     KVF_TRY(put(r, marks->open));
     KVF_TRY(put(r, chat->kind == KVF__CHAT_GEMMA && !strcmp(role, "assistant") ? "model" : role));
     return put(r, marks->after);
@@ -390,7 +359,7 @@ static kvf_status put_gemma_system(render *r, size_t i)
 
 static kvf_status put_turn(render *r, const kvf__chat *chat, size_t i)
 {
-    const turn_marks *marks = &row_of(chat->kind)->marks;
+    const chat_row *marks = row_of(chat->kind);
     const bool assistant = is_role(&r->m[i], "assistant"), by_eos = !*marks->close;
     const chat_text content = content_of(&r->m[i]);
 
@@ -401,7 +370,7 @@ static kvf_status put_turn(render *r, const kvf__chat *chat, size_t i)
     if (assistant && chat->form == KVF__FORM_QWEN3)
         KVF_TRY(put_thinking(r, i));
     else
-        KVF_TRY((marks->strip ? put_stripped : put_content)(r, content));
+        KVF_TRY((marks->flags & STRIP ? put_stripped : put_content)(r, content));
     KVF_TRY(put(r, marks->close));
     if (assistant && by_eos) KVF_TRY(put_id(r, kvf__token_eos(r->w.t)));
     if (assistant) KVF_TRY(end_part(r, !r->m[i].mute));
@@ -416,13 +385,13 @@ static kvf_status put_dated_system(render *r, const kvf__chat *chat)
     KVF_TRY(put(r, kvf__chat_date(chat)));
     KVF_TRY(put(r, "\n\n"));
     if (is_role(&r->m[0], "system")) KVF_TRY(put_stripped(r, content_of(&r->m[0])));
-    return put(r, row_of(chat->kind)->marks.close);
+    return put(r, row_of(chat->kind)->close);
 }
 
 /* The template's own system turn, where the chat has none. */
 static kvf_status put_default_system(render *r, const kvf__chat *chat)
 {
-    const turn_marks *marks = &row_of(chat->kind)->marks;
+    const chat_row *marks = row_of(chat->kind);
     if (!chat->system || is_role(&r->m[0], "system")) return KVF_OK;
     KVF_TRY(put_header(r, chat, "system"));
     KVF_TRY(put(r, chat->system));
@@ -432,11 +401,11 @@ static kvf_status put_default_system(render *r, const kvf__chat *chat)
 
 static kvf_status turns(render *r, const kvf__chat *chat, bool prompt)
 {
-    const turn_marks *marks = &row_of(chat->kind)->marks;
+    const chat_row *marks = row_of(chat->kind);
     const bool dated = chat->form == KVF__FORM_LLAMA31;
     const size_t first = (dated || chat->form == KVF__FORM_GEMMA3) && is_role(&r->m[0], "system");
 
-    if (marks->bos && chat->form != KVF__FORM_TULU && !chat->no_system)
+    if (marks->flags & BOS && chat->form != KVF__FORM_TULU && !chat->no_system)
         KVF_TRY(put_id(r, kvf__token_bos(r->w.t)));
     if (!chat->no_system) KVF_TRY((dated ? put_dated_system : put_default_system)(r, chat));
     for (size_t i = first; i < r->n; i++) {
@@ -444,7 +413,7 @@ static kvf_status turns(render *r, const kvf__chat *chat, bool prompt)
         KVF_TRY(put_turn(r, chat, i));
     }
     if (prompt || chat->always_prompt) return put_header(r, chat, "assistant");
-    return marks->eos_last ? put_id(r, kvf__token_eos(r->w.t)) : KVF_OK;
+    return marks->flags & EOS_LAST ? put_id(r, kvf__token_eos(r->w.t)) : KVF_OK;
 }
 
 /* ---- Mistral --------------------------------------------------------------------------------- */

@@ -274,6 +274,9 @@ static kvf_status canonical(lexer *lx)
         "{{'" open "'+system_message+'\n\n'+message.content+'[/INST]'}}"                           \
         "{%else%}{{'" open "'+message.content+'[/INST]'}}{%endif%}",                               \
         "{%elifmessage.role=='assistant'%}{{" answer "+eos_token}}"
+#define MISTRAL_V3   MISTRAL_LAST("[INST] ", "' '+message.content|trim")
+#define MINISTRAL    MISTRAL_LAST("[INST]", "' '+message.content|trim")
+#define MISTRAL_NEMO MISTRAL_LAST("[INST]", "message.content")
 #define QWEN_SYSTEM                                                                                \
     "{%else%}{%ifmessages[0].role=='system'%}"                                                     \
     "{{'<|im_start|>system\n'+messages[0].content+'<|im_end|>\n'}}"
@@ -332,24 +335,9 @@ static const known KNOWN[] = {
     {KVF__CHAT_OLMO2, KVF__FORM_TULU, false, NULL, 0, {TULU}},
     {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_OLD, false, NULL, 0, {MISTRAL_OLD}},
     {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_V1, false, "[INST]", 2, {MISTRAL_V1}},
-    {KVF__CHAT_MISTRAL,
-     KVF__FORM_MISTRAL_V3,
-     false,
-     "[INST]",
-     2,
-     {MISTRAL_LAST("[INST] ", "' '+message.content|trim")}},
-    {KVF__CHAT_MISTRAL,
-     KVF__FORM_MINISTRAL,
-     false,
-     "[INST]",
-     2,
-     {MISTRAL_LAST("[INST]", "' '+message.content|trim")}},
-    {KVF__CHAT_MISTRAL,
-     KVF__FORM_MISTRAL_NEMO,
-     false,
-     "[INST]",
-     2,
-     {MISTRAL_LAST("[INST]", "message.content")}},
+    {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_V3, false, "[INST]", 2, {MISTRAL_V3}},
+    {KVF__CHAT_MISTRAL, KVF__FORM_MINISTRAL, false, "[INST]", 2, {MINISTRAL}},
+    {KVF__CHAT_MISTRAL, KVF__FORM_MISTRAL_NEMO, false, "[INST]", 2, {MISTRAL_NEMO}},
     {KVF__CHAT_CHATML, KVF__FORM_QWEN2, false, "<|im_start|>", 7, {QWEN2}},
     {KVF__CHAT_CHATML, KVF__FORM_QWEN3, false, "<|im_start|>", 8, {QWEN3}},
     {KVF__CHAT_CHATML, KVF__FORM_QWEN3, false, "<|im_start|>", 8, {QWEN3_LATER}},

@@ -120,8 +120,8 @@ static kvf_status replace(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     kvf__work *w = &d->w;
 
-    kvf__traced_clear(&w->text);
-    kvf__traced_clear(&w->scratch);
+    w->text.buf.n = 0;
+    w->scratch.buf.n = 0;
     w->scratch.most = kvf__trace_room(n);
     KVF_TRY(kvf__buf_add(w->ctx, &w->text.buf, s, n));
     KVF_TRY(kvf__replace_all(w, d->stages[i].step, &w->text, 0, n, &w->scratch));

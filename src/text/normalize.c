@@ -169,7 +169,7 @@ static kvf_status apply_step(kvf__work *w, const kvf__tok_step *step, bool bare,
 
 kvf_status kvf__normalize(kvf__work *w, const kvf__traced *text, size_t at, size_t n, bool bare)
 {
-    kvf__traced_clear(&w->normal);
+    w->normal.buf.n = 0;
     w->trimmed = false;
     w->normal.most = w->scratch.most = kvf__trace_room(n);
     KVF_TRY(kvf__trace_copy(w, &w->normal, text, at, n));
@@ -177,7 +177,7 @@ kvf_status kvf__normalize(kvf__work *w, const kvf__traced *text, size_t at, size
         kvf__traced from = w->normal;
         w->normal = w->scratch;
         w->scratch = from;
-        kvf__traced_clear(&w->normal);
+        w->normal.buf.n = 0;
         KVF_TRY(apply_step(w, &w->t->normalizer.v[i], bare, &w->scratch, &w->normal));
     }
     return KVF_OK;

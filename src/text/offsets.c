@@ -56,11 +56,6 @@ kvf__byte_range kvf__trace_at(const kvf__work *w, const kvf__traced *text, size_
     return w->offsets && at < text->buf.n ? text->from[at] : (kvf__byte_range){0};
 }
 
-void kvf__traced_clear(kvf__traced *text)
-{
-    text->buf.n = 0;
-}
-
 void kvf__traced_done(kvf__traced *text)
 {
     kvf__buf_done(&text->buf);
@@ -70,7 +65,7 @@ void kvf__traced_done(kvf__traced *text)
 
 kvf_status kvf__trace_text(kvf__work *w, const char *text, size_t n)
 {
-    kvf__traced_clear(&w->text);
+    w->text.buf.n = 0;
     w->raw = text;
     if (!w->offsets) return kvf__utf8_repair(w->ctx, text, n, &w->text.buf);
     if (n > INT32_MAX)

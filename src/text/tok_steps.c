@@ -51,7 +51,7 @@ kvf_status kvf__pretokens_add(kvf_ctx *ctx, kvf__pretokens *pieces, size_t at, s
 void kvf__pretokens_clear(kvf__pretokens *pieces)
 {
     pieces->n = 0;
-    kvf__traced_clear(&pieces->text);
+    pieces->text.buf.n = 0;
     pieces->head = false;
 }
 

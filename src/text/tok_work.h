@@ -98,7 +98,6 @@ kvf_status kvf__trace_copy(kvf__work *work, kvf__traced *to, const kvf__traced *
 kvf__byte_range kvf__trace_at(const kvf__work *work, const kvf__traced *text, size_t at);
 /* work->text := text, repaired. */
 kvf_status kvf__trace_text(kvf__work *work, const char *text, size_t n);
-void kvf__traced_clear(kvf__traced *text);
 void kvf__traced_done(kvf__traced *text);
 /* Appends an id to work->out: of bytes at .. at+n-1 of the current piece; of an added token. */
 kvf_status kvf__emit(kvf__work *work, int32_t id, size_t at, size_t n);
