@@ -38,19 +38,18 @@ static kvf_status text_field(const row_writer *w, const char *name, row_text *ou
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* Labels for the ids since `from`: the ids themselves, or none. */
-static kvf_status label_new(const row_writer *w, size_t from, bool loss)
+/* Labels for the ids that have none yet: the ids themselves, or none. */
+static kvf_status label_new(const row_writer *w, bool loss)
 {
-    for (size_t i = from; w->labels && i < w->ids->n; i++)
+    for (size_t i = w->labels ? w->labels->n : 0; w->labels && i < w->ids->n; i++)
         KVF_TRY(kvf__ids_add(w->ctx, w->labels, loss ? w->ids->data[i] : KVF__NO_LABEL));
     return KVF_OK;
 }
 
 static kvf_status add_text(const row_writer *w, row_text text, bool loss)
 {
-    size_t from = w->ids->n;
     KVF_TRY(kvf__encode(w->ctx, w->render->tokenizer, text.text, text.n, false, w->ids));
-    return label_new(w, from, loss);
+    return label_new(w, loss);
 }
 
 /* What a template has printed is whole: BOS, if it has one, and the ends of turns are in it. */
@@ -59,19 +58,16 @@ static bool is_rendered(const row_writer *w)
     return w->render->chat->kind == KVF__CHAT_RENDERED;
 }
 
-static kvf_status add_bos(const row_writer *w, bool loss)
-{
-    size_t from = w->ids->n;
-    if (!kvf__adds_bos(w->render->tokenizer) || is_rendered(w)) return KVF_OK;
-    KVF_TRY(kvf__ids_add(w->ctx, w->ids, kvf__token_bos(w->render->tokenizer)));
-    return label_new(w, from, loss);
-}
-
 static kvf_status add_id(const row_writer *w, int32_t id, bool loss)
 {
-    size_t from = w->ids->n;
     KVF_TRY(kvf__ids_add(w->ctx, w->ids, id));
-    return label_new(w, from, loss);
+    return label_new(w, loss);
+}
+
+static kvf_status add_bos(const row_writer *w, bool loss)
+{
+    if (!kvf__adds_bos(w->render->tokenizer) || is_rendered(w)) return KVF_OK;
+    return add_id(w, kvf__token_bos(w->render->tokenizer), loss);
 }
 
 static kvf_status add_eos(const row_writer *w)
@@ -90,10 +86,9 @@ static kvf_status end_source(const row_writer *w)
 /* Virtual tokens in front of the row; they carry no loss. */
 static kvf_status add_front(const row_writer *w)
 {
-    size_t from = w->ids->n;
     if (!w->render->pattern) return KVF_OK;
     KVF_TRY(kvf__add_virtual(w->ctx, 0, w->render->pattern->front, w->ids));
-    return label_new(w, from, false);
+    return label_new(w, false);
 }
 
 /* kvf__chat_encode gives per id whether it carries loss; labels want the id or -100. */
@@ -255,7 +250,6 @@ static kvf_status add_field(const row_writer *w, const kvf__template_piece *piec
 {
     bool loss = strcmp(piece->text, "prompt") && !w->prompt_only;
     row_text text;
-    size_t from = w->ids->n;
     if (prompt && !prompt->text.text)
         return kvf__ids_append(w->ctx, w->ids, prompt->ids, prompt->n);
     if (prompt)
@@ -263,7 +257,7 @@ static kvf_status add_field(const row_writer *w, const kvf__template_piece *piec
     else
         KVF_TRY(text_field(w, piece->text, &text));
     KVF_TRY(kvf__add_piece(w->ctx, w->render->tokenizer, piece, text.text, text.n, w->ids));
-    return label_new(w, from, loss);
+    return label_new(w, loss);
 }
 
 /* prompt: what takes the place of {prompt} or {text}; NULL: the row's fields do. */
@@ -273,14 +267,13 @@ static kvf_status add_pieces(const row_writer *w, const bare_prompt *prompt)
     KVF_TRY(add_bos(w, false));
     for (size_t i = 0; i < pattern->n; i++) {
         const kvf__template_piece *piece = &pattern->pieces[i];
-        size_t from = w->ids->n;
         if (piece->kind == KVF__PIECE_FIELD) {
             if (w->prompt_only && !strcmp(piece->text, "completion")) return KVF_OK;
             KVF_TRY(add_field(w, piece, prompt));
             continue;
         }
         KVF_TRY(kvf__add_piece(w->ctx, w->render->tokenizer, piece, NULL, 0, w->ids));
-        KVF_TRY(label_new(w, from, false));
+        KVF_TRY(label_new(w, false));
     }
     return w->prompt_only ? KVF_OK : add_eos(w);
 }

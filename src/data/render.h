@@ -35,9 +35,9 @@ typedef struct kvf__render {
     bool no_eos;   /* rows end where their text does (those of a chat template as it says) */
 } kvf__render;
 
-/* Appends ids and labels of one JSON row: [bos] + ids(prompt) + ids(completion) + [eos], completion
- * and eos carrying loss (bos and eos are not added to rendered rows; encoder-decoders: [bos] +
- * ids(prompt) + eos + start + the same);
+/* Appends ids and labels, of which there are as many before, of one JSON row: [bos] + ids(prompt) +
+ * ids(completion) + [eos], completion and eos carrying loss (bos and eos are not added to rendered
+ * rows; encoder-decoders: [bos] + ids(prompt) + eos + start + the same);
  * {"text"}: all but the first token; {"messages"}: assistant turns, but those of weight 0;
  * {"input_ids","labels"[,"attention_mask"]}: as they are, masked ids dropped. prompt_only: stops
  * before the completion (or opens the assistant turn), labels then all -100. EDATA names `where`.
