@@ -95,11 +95,8 @@ kvf_status kvf__classify(kvf_ctx *ctx, const int32_t *gold, const int32_t *predi
 
     if (n <= 0 || labels <= 0) return kvf__fail(ctx, KVF_EDATA, "no examples to score");
     kvf_status st = kvf__alloc_array(ctx, (size_t)labels, 3 * sizeof *counts, &counts);
-    if (st) goto out;
-    st = count(ctx, gold, predicted, n, labels, counts);
-    if (st) goto out;
-    score(counts, n, labels, per_class, out);
-out:
+    if (!st) st = count(ctx, gold, predicted, n, labels, counts);
+    if (!st) score(counts, n, labels, per_class, out);
     kvf__free(counts);
     return st;
 }

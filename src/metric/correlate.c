@@ -88,14 +88,11 @@ kvf_status kvf__spearman(kvf_ctx *ctx, const double *gold, const double *predict
 
     if (n < 2) return too_few(ctx, n);
     kvf_status st = kvf__alloc_array(ctx, (size_t)n, sizeof *items, &items);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)n, 2 * sizeof *ranks, &ranks);
-    if (st) goto out;
-    if (rank(gold, items, ranks, n) && rank(predicted, items, ranks + n, n))
-        *out = pearson(ranks, ranks + n, n);
-    else
-        *out = NAN;
-out:
+    if (!st) st = kvf__alloc_array(ctx, (size_t)n, 2 * sizeof *ranks, &ranks);
+    if (!st)
+        *out = rank(gold, items, ranks, n) && rank(predicted, items, ranks + n, n)
+                   ? pearson(ranks, ranks + n, n)
+                   : NAN;
     kvf__free(items);
     kvf__free(ranks);
     return st;

@@ -73,35 +73,28 @@ kvf_status kvf__entities(kvf_ctx *ctx, const kvf__tag_rows *rows, kvf__tag_schem
     kvf__entity_scores scores = {0};
     kvf__map names = {0};
     kvf__entity_list gold = {&scores, &names, NULL, 0}, predicted = gold;
-    size_t words;
 
     kvf_status st = check(ctx, rows);
-    if (st) goto out;
-    words = (size_t)(rows->start[rows->n] - rows->start[0]);
-    if (scheme == KVF__TAGS_AUTO) {
+    if (!st && scheme == KVF__TAGS_AUTO) {
         scheme = kvf__tag_scheme_guess(rows);
         if (scheme == KVF__TAGS_MIXED)
             st = kvf__fail(ctx, KVF_EDATA, "the tags show none of IOB2, IOE2, IOBES, BILOU");
-        if (st) goto out;
     }
-    st = kvf__alloc_array(ctx, words, sizeof *gold.data, &gold.data);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, words, sizeof *predicted.data, &predicted.data);
-    if (st) goto out;
-    st = kvf__entity_scan(ctx, &gold, rows, rows->gold, scheme);
-    if (st) goto out;
-    st = kvf__entity_scan(ctx, &predicted, rows, rows->predicted, scheme);
-    if (st) goto out;
-    count(scores.types, &gold, &predicted);
-    score(&scores, rows);
-
-    *out = scores;
-    scores = (kvf__entity_scores){0};
-out:
+    const size_t words = st ? 0 : (size_t)(rows->start[rows->n] - rows->start[0]);
+    if (!st) st = kvf__alloc_array(ctx, words, sizeof *gold.data, &gold.data);
+    if (!st) st = kvf__alloc_array(ctx, words, sizeof *predicted.data, &predicted.data);
+    if (!st) st = kvf__entity_scan(ctx, &gold, rows, rows->gold, scheme);
+    if (!st) st = kvf__entity_scan(ctx, &predicted, rows, rows->predicted, scheme);
+    if (st) {
+        kvf__entity_scores_done(&scores);
+    } else {
+        count(scores.types, &gold, &predicted);
+        score(&scores, rows);
+        *out = scores;
+    }
     kvf__free(gold.data);
     kvf__free(predicted.data);
     kvf__map_done(&names);
-    kvf__entity_scores_done(&scores);
     return st;
 }
 
