@@ -61,9 +61,10 @@ typedef struct info {
     kvf__view view;
 } info;
 
-static kvf_status bad(const info *t, const char *what)
+/* The functions that follow leave it to read_info() to name file and tensor. */
+static kvf_status ends_here(const info *t)
 {
-    return kvf__fail(t->g->ctx, KVF_EFORMAT, "%s: tensor \"%s\": %s", t->g->where, t->name, what);
+    return kvf__fail(t->g->ctx, KVF_EFORMAT, "the file ends here");
 }
 
 static kvf_status read_name(info *t, uint64_t place)
@@ -88,14 +89,13 @@ static kvf_status read_shape(info *t)
 {
     uint32_t rank = kvf__read_u32(&t->g->r);
 
-    if (t->g->r.failed) return bad(t, "the file ends here");
+    if (t->g->r.failed) return ends_here(t);
     if (rank > MAX_DIMS)
-        return kvf__fail(t->g->ctx, KVF_EFORMAT, "%s: tensor \"%s\": %u dimensions, at most %d",
-                         t->g->where, t->name, rank, MAX_DIMS);
+        return kvf__fail(t->g->ctx, KVF_EFORMAT, "%u dimensions, at most %d", rank, MAX_DIMS);
     t->view.rank = (int)rank;
     for (uint32_t i = rank; i-- > 0;) {
         uint64_t dim = kvf__read_u64(&t->g->r);
-        if (dim > INT64_MAX) return bad(t, "a dimension is negative");
+        if (dim > INT64_MAX) return kvf__fail(t->g->ctx, KVF_EFORMAT, "a dimension is negative");
         t->view.dim[i] = (int64_t)dim;
     }
     return KVF_OK;
@@ -120,16 +120,13 @@ static kvf_status read_type(info *t, size_t *bytes)
     int64_t row = view->rank ? view->dim[view->rank - 1] : 1;
     char shape[128];
 
-    if (t->g->r.failed) return bad(t, "the file ends here");
-    if (!type || !type->name)
-        return kvf__fail(t->g->ctx, KVF_EFORMAT, "%s: tensor \"%s\": unknown type %u", t->g->where,
-                         t->name, id);
+    if (t->g->r.failed) return ends_here(t);
+    if (!type || !type->name) return kvf__fail(t->g->ctx, KVF_EFORMAT, "unknown type %u", id);
     if (row % type->block || !shape_bytes(view, type, bytes))
-        return kvf__fail(
-            t->g->ctx, KVF_EFORMAT,
-            "%s: tensor \"%s\": %s of shape %s: too large, or rows are not whole blocks of %lld",
-            t->g->where, t->name, type->name, kvf__shape_text(shape, view->rank, view->dim),
-            (long long)type->block);
+        return kvf__fail(t->g->ctx, KVF_EFORMAT,
+                         "%s of shape %s: too large, or rows are not whole blocks of %lld",
+                         type->name, kvf__shape_text(shape, view->rank, view->dim),
+                         (long long)type->block);
     view->dtype = type->dtype;
     if (view->dtype == KVF__OTHER) {
         view->other_bytes = *bytes;
@@ -144,16 +141,14 @@ static kvf_status check_offset(info *t, size_t bytes, size_t *end)
     uint64_t offset = kvf__read_u64(&t->g->r);
     size_t pad = t->g->alignment - 1, next;
 
-    if (t->g->r.failed) return bad(t, "the file ends here");
+    if (t->g->r.failed) return ends_here(t);
     if (offset != *end)
-        return kvf__fail(t->g->ctx, KVF_EFORMAT,
-                         "%s: tensor \"%s\": begins at byte %llu of the data, expected %zu",
-                         t->g->where, t->name, (unsigned long long)offset, *end);
+        return kvf__fail(t->g->ctx, KVF_EFORMAT, "begins at byte %llu of the data, expected %zu",
+                         (unsigned long long)offset, *end);
     if (!kvf__add(*end, bytes, &next) || next > t->g->r.n || !kvf__add(next, pad, &next))
         return kvf__fail(t->g->ctx, KVF_EFORMAT,
-                         "%s: tensor \"%s\": %zu bytes from byte %zu of the data on, the file has "
-                         "%zu (truncated?)",
-                         t->g->where, t->name, bytes, *end, t->g->r.n);
+                         "%zu bytes from byte %zu of the data on, the file has %zu (truncated?)",
+                         bytes, *end, t->g->r.n);
     *end = next & ~pad;
     return KVF_OK;
 }
@@ -164,10 +159,11 @@ static kvf_status read_info(kvf__gguf *g, uint64_t place, size_t *end)
     size_t bytes = 0;
 
     KVF_TRY(read_name(&t, place));
-    KVF_TRY(read_shape(&t));
-    KVF_TRY(read_type(&t, &bytes));
-    KVF_TRY(check_offset(&t, bytes, end));
-    kvf_status st = kvf__table_add(g->ctx, &g->weights->table, t.name, t.view);
+    kvf_status st = read_shape(&t);
+    if (!st) st = read_type(&t, &bytes);
+    if (!st) st = check_offset(&t, bytes, end);
+    if (st) return kvf__fail_prefix(g->ctx, st, "%s: tensor \"%s\"", g->where, t.name);
+    st = kvf__table_add(g->ctx, &g->weights->table, t.name, t.view);
     return st == KVF_EFORMAT ? kvf__fail_prefix(g->ctx, st, "%s", g->where) : st;
 }
 

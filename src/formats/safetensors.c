@@ -50,11 +50,6 @@ typedef struct header_source {
     size_t n;
 } header_source;
 
-static kvf_status bad(const header_source *src, const char *name, const char *what)
-{
-    return kvf__fail(src->ctx, KVF_EFORMAT, "%s: tensor \"%.80s\": %s", src->where, name, what);
-}
-
 /* jansson reads -0 as the integer 0; the reference refuses it as a size. No size is negative
  * anyway. */
 static bool has_negative_zero(const char *json, size_t n)
@@ -72,52 +67,41 @@ static bool has_negative_zero(const char *json, size_t n)
     return false;
 }
 
-static kvf_status read_size(const header_source *src, const char *name, const kvf_json *value,
-                            const char *field, int64_t *out)
+/* The functions that follow leave it to read_tensor() to name file and tensor. */
+static kvf_status read_size(kvf_ctx *ctx, const kvf_json *value, const char *field, int64_t *out)
 {
-    int64_t n = kvf_json_int(value, -1);
-
-    if (kvf_json_typeof(value) != KVF_JSON_INT || n < 0) {
-        return kvf__fail(src->ctx, KVF_EFORMAT,
-                         "%s: tensor \"%.80s\": %s holds something else than integers from 0 on",
-                         src->where, name, field);
-    }
-    *out = n;
-    return KVF_OK;
+    *out = kvf_json_int(value, -1);
+    if (kvf_json_typeof(value) == KVF_JSON_INT && *out >= 0) return KVF_OK;
+    return kvf__fail(ctx, KVF_EFORMAT, "%s holds something else than integers from 0 on", field);
 }
 
-static kvf_status read_type(const header_source *src, const char *name, const kvf_json *info,
-                            const kvf__st_type **out)
+static kvf_status read_type(kvf_ctx *ctx, const kvf_json *info, const kvf__st_type **out)
 {
     size_t n;
     const char *type = kvf_json_str(kvf_json_get(info, "dtype"), &n);
 
-    if (!type) return bad(src, name, "no dtype, or one that is not a string");
+    if (!type) return kvf__fail(ctx, KVF_EFORMAT, "no dtype, or one that is not a string");
     for (size_t i = 0; i < KVF__ST_TYPES; i++) {
         if (strlen(kvf__st_types[i].name) != n || memcmp(kvf__st_types[i].name, type, n)) continue;
         *out = &kvf__st_types[i];
         return KVF_OK;
     }
-    return kvf__fail(src->ctx, KVF_EFORMAT, "%s: tensor \"%.80s\": unknown dtype \"%.20s\"",
-                     src->where, name, type);
+    return kvf__fail(ctx, KVF_EFORMAT, "unknown dtype \"%.20s\"", type);
 }
 
-static kvf_status read_shape(const header_source *src, const char *name, const kvf_json *info,
-                             kvf__view *view)
+static kvf_status read_shape(kvf_ctx *ctx, const kvf_json *info, kvf__view *view)
 {
     kvf_json *shape = kvf_json_get(info, "shape");
     size_t rank = kvf_json_size(shape);
 
     if (kvf_json_typeof(shape) != KVF_JSON_ARRAY)
-        return bad(src, name, "no shape, or one that is not a list");
-    if (rank > KVF__MAX_RANK) {
-        return kvf__fail(src->ctx, KVF_EUNSUPPORTED,
-                         "%s: tensor \"%.80s\": %zu dimensions, at most %d are read", src->where,
-                         name, rank, KVF__MAX_RANK);
-    }
+        return kvf__fail(ctx, KVF_EFORMAT, "no shape, or one that is not a list");
+    if (rank > KVF__MAX_RANK)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%zu dimensions, at most %d are read", rank,
+                         KVF__MAX_RANK);
     view->rank = (int)rank;
     for (size_t i = 0; i < rank; i++)
-        KVF_TRY(read_size(src, name, kvf_json_at(shape, i), "shape", &view->dim[i]));
+        KVF_TRY(read_size(ctx, kvf_json_at(shape, i), "shape", &view->dim[i]));
     return KVF_OK;
 }
 
@@ -140,44 +124,51 @@ static kvf_status read_span(const header_source *src, const char *name, const kv
     int64_t begin = 0, end = 0;
 
     if (kvf_json_typeof(offsets) != KVF_JSON_ARRAY || kvf_json_size(offsets) != 2)
-        return bad(src, name, "data_offsets is not a list of two integers");
-    KVF_TRY(read_size(src, name, kvf_json_at(offsets, 0), "data_offsets", &begin));
-    KVF_TRY(read_size(src, name, kvf_json_at(offsets, 1), "data_offsets", &end));
-    if (end < begin) return bad(src, name, "data_offsets end before they begin");
-    if ((uint64_t)end > src->n) {
-        return kvf__fail(
-            src->ctx, KVF_EFORMAT,
-            "%s: tensor \"%.80s\": ends at byte %lld of the data, which has %zu (truncated?)",
-            src->where, name, (long long)end, src->n);
-    }
+        return kvf__fail(src->ctx, KVF_EFORMAT, "data_offsets is not a list of two integers");
+    KVF_TRY(read_size(src->ctx, kvf_json_at(offsets, 0), "data_offsets", &begin));
+    KVF_TRY(read_size(src->ctx, kvf_json_at(offsets, 1), "data_offsets", &end));
+    if (end < begin) return kvf__fail(src->ctx, KVF_EFORMAT, "data_offsets end before they begin");
+    if ((uint64_t)end > src->n)
+        return kvf__fail(src->ctx, KVF_EFORMAT,
+                         "ends at byte %lld of the data, which has %zu (truncated?)",
+                         (long long)end, src->n);
     *out = (span){name, (size_t)begin, (size_t)end};
+    return KVF_OK;
+}
+
+static kvf_status read_view(const header_source *src, const char *name, const kvf_json *info,
+                            kvf__view *view, span *out)
+{
+    const kvf__st_type *type = NULL;
+    char shape_text[128];
+    size_t bytes;
+
+    if (kvf_json_typeof(info) != KVF_JSON_OBJECT)
+        return kvf__fail(src->ctx, KVF_EFORMAT, "not an object");
+    KVF_TRY(read_type(src->ctx, info, &type));
+    KVF_TRY(read_shape(src->ctx, info, view));
+    KVF_TRY(read_span(src, name, info, out));
+    if (!shape_bytes(view, type->bits, &bytes) || bytes != out->end - out->begin)
+        return kvf__fail(src->ctx, KVF_EFORMAT, "%zu bytes of data do not make %s of shape %s",
+                         out->end - out->begin, type->name,
+                         kvf__shape_text(shape_text, view->rank, view->dim));
+    view->data = src->data + out->begin;
+    view->dtype = type->dtype;
+    if (view->dtype == KVF__OTHER) {
+        view->other_bytes = bytes;
+        view->other_name = type->name;
+    }
     return KVF_OK;
 }
 
 static kvf_status read_tensor(const header_source *src, const char *name, const kvf_json *info,
                               kvf__table *table, span *out)
 {
-    const kvf__st_type *type = NULL;
     kvf__view view = {0};
-    char shape_text[128];
-    size_t bytes;
+    kvf_status st = read_view(src, name, info, &view, out);
 
-    if (kvf_json_typeof(info) != KVF_JSON_OBJECT) return bad(src, name, "not an object");
-    KVF_TRY(read_type(src, name, info, &type));
-    KVF_TRY(read_shape(src, name, info, &view));
-    KVF_TRY(read_span(src, name, info, out));
-    if (!shape_bytes(&view, type->bits, &bytes) || bytes != out->end - out->begin)
-        return kvf__fail(src->ctx, KVF_EFORMAT,
-                         "%s: tensor \"%.80s\": %zu bytes of data do not make %s of shape %s",
-                         src->where, name, out->end - out->begin, type->name,
-                         kvf__shape_text(shape_text, view.rank, view.dim));
-    view.data = src->data + out->begin;
-    view.dtype = type->dtype;
-    if (view.dtype == KVF__OTHER) {
-        view.other_bytes = bytes;
-        view.other_name = type->name;
-    }
-    kvf_status st = kvf__table_add(src->ctx, table, name, view);
+    if (st) return kvf__fail_prefix(src->ctx, st, "%s: tensor \"%.80s\"", src->where, name);
+    st = kvf__table_add(src->ctx, table, name, view);
     return st == KVF_EFORMAT ? kvf__fail_prefix(src->ctx, st, "%s", src->where) : st;
 }
 
