@@ -81,10 +81,7 @@ kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
         st = kvf__fail_errno(ctx, path, "write");
     else if (how == KVF__APPEND_LINES && !kvf__appendfile_is_open(path))
         st = cut_torn_line(ctx, &file);
-    if (st)
-        kvf__appendfile_close(&file);
-    else
-        *out = file;
+    KVF__GIVE(st, out, file, kvf__appendfile_close(&file));
     return st;
 }
 

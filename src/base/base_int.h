@@ -37,6 +37,16 @@ kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ..
         if (try_status_) return try_status_;                                                       \
     } while (0)
 
+/* Ends the making of something: *out gets it, or, where that failed, `undo` frees what there is of
+ * it. KVF__GIVE(st, out, set, kvf__label_set_done(&set)); */
+#define KVF__GIVE(st, out, made, undo)                                                             \
+    do {                                                                                           \
+        if (st)                                                                                    \
+            undo;                                                                                  \
+        else                                                                                       \
+            *(out) = (made);                                                                       \
+    } while (0)
+
 void kvf__log(kvf_ctx *ctx, kvf_log_level level, const char *fmt, ...) KVF__PRINTF(3, 4);
 
 /* EUSAGE where the reserved members of public options are not zero: this library does not know what

@@ -165,10 +165,7 @@ static kvf_status map_all(kvf_ctx *ctx, const char *path, int fd, size_t n, kvf_
     if (data && data != MAP_FAILED) file.data = data;
     if (!st && file.data) st = enlist(ctx, &file);
     if (!file.data) close(fd);
-    if (st)
-        kvf__mapfile_close(&file);
-    else
-        *out = file;
+    KVF__GIVE(st, out, file, kvf__mapfile_close(&file));
     return st;
 }
 
@@ -297,10 +294,7 @@ kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf
                         ? too_long(ctx, path, limit)
                         : read_all(ctx, path, fd, limit, &text);
     close(fd);
-    if (st)
-        kvf__buf_done(&text);
-    else
-        *out = text;
+    KVF__GIVE(st, out, text, kvf__buf_done(&text));
     return st;
 }
 

@@ -15,10 +15,7 @@ kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rul
     kvf_status st = kvf__batch_lists_init(ctx, &b.lists, (rules.infix ? 3 : 2) * examples, tokens,
                                           labels);
     if (!st && rules.source) st = kvf__batch_lists_init(ctx, &b.source_lists, examples, tokens, 0);
-    if (st)
-        kvf__batcher_done(&b);
-    else
-        *batcher = b;
+    KVF__GIVE(st, batcher, b, kvf__batcher_done(&b));
     return st;
 }
 

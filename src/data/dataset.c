@@ -270,12 +270,8 @@ kvf_status kvf__dataset_alloc_rows(kvf_ctx *ctx, kvf__dataset *set, int64_t rows
     kvf_status st = kvf__dataset_alloc(ctx, (kvf__dataset_lists){.set = &made});
     if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *made.ids, &made.ids);
     if (!st) st = kvf__alloc_array(ctx, (size_t)tokens, sizeof *made.labels, &made.labels);
-    if (st) {
-        kvf__dataset_done(&made);
-        return st;
-    }
-    *set = made;
-    return KVF_OK;
+    KVF__GIVE(st, set, made, kvf__dataset_done(&made));
+    return st;
 }
 
 static void fill_rows(const kvf__loader *load, kvf__dataset *set)
@@ -376,10 +372,7 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
         st = move_lists(&load, &set);
     }
     loader_done(&load);
-    if (st)
-        kvf__dataset_done(&set);
-    else
-        *out = set;
+    KVF__GIVE(st, out, set, kvf__dataset_done(&set));
     return st;
 }
 

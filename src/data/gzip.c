@@ -69,9 +69,6 @@ kvf_status kvf__gunzip(kvf_ctx *ctx, const char *path, const kvf__buf *packed, k
     if (code != Z_OK) return damaged(ctx, path, &z, code);
     kvf_status st = unpack_all(ctx, path, packed, &z, &text);
     inflateEnd(&z);
-    if (st)
-        kvf__buf_done(&text);
-    else
-        *out = text;
+    KVF__GIVE(st, out, text, kvf__buf_done(&text));
     return st;
 }

@@ -14,10 +14,7 @@ kvf_status kvf__label_set_copy(kvf_ctx *ctx, const kvf__label_set *from, kvf__la
     kvf_status st = kvf__alloc_array(ctx, from->n, sizeof *set.names, &set.names);
     for (; !st && set.n < from->n; set.n += !st)
         st = kvf__strdup(ctx, from->names[set.n], &set.names[set.n]);
-    if (st)
-        kvf__label_set_done(&set);
-    else
-        *out = set;
+    KVF__GIVE(st, out, set, kvf__label_set_done(&set));
     return st;
 }
 
@@ -80,10 +77,7 @@ kvf_status kvf__label_set_parse(kvf_ctx *ctx, const char *option, const char *te
                                  : split_names(ctx, option, text, &set);
     if (!st && set.n < 2)
         st = kvf__fail(ctx, KVF_EUSAGE, "--%s \"%s\": want two names or more", option, text);
-    if (st)
-        kvf__label_set_done(&set);
-    else
-        *out = set;
+    KVF__GIVE(st, out, set, kvf__label_set_done(&set));
     return st;
 }
 

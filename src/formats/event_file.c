@@ -233,10 +233,7 @@ kvf_status kvf__event_file_open(kvf_ctx *ctx, const char *folder, double wall, i
     kvf__event_file f = {0};
     kvf_status st = create(ctx, folder, wall, &f.file);
     if (!st) st = write_start(ctx, &f, wall, first_step);
-    if (st)
-        kvf__event_file_close(&f);
-    else
-        *out = f;
+    KVF__GIVE(st, out, f, kvf__event_file_close(&f));
     return st;
 }
 

@@ -301,10 +301,7 @@ kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out)
     if (!st) st = read_config(ctx, config, &peft);
     if (!st) st = read_model(ctx, model, &peft);
     if (!st) st = read_labels(ctx, labels, &peft.head);
-    if (st)
-        kvf__peft_done(&peft);
-    else
-        *out = peft;
+    KVF__GIVE(st, out, peft, kvf__peft_done(&peft));
     kvf__free(labels);
     kvf__free(model);
     kvf__free(config);

@@ -125,10 +125,7 @@ static kvf_status open_sharded(kvf_ctx *ctx, const char *dir, const char *index_
     kvf__weights weights = {0};
 
     kvf_status st = open_shards(&s, &weights);
-    if (st)
-        kvf__weights_close(&weights);
-    else
-        *out = weights;
+    KVF__GIVE(st, out, weights, kvf__weights_close(&weights));
     kvf__map_done(&s.by_tensor);
     kvf__map_done(&s.by_name);
     kvf__free(s.names);

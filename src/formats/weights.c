@@ -22,10 +22,7 @@ kvf_status kvf__weights_open_with(kvf_ctx *ctx, const char *path, kvf__parse par
     KVF_TRY(kvf__alloc_array(ctx, 1, sizeof *weights.maps, &weights.maps));
     kvf_status st = kvf__weights_map(ctx, path, &weights);
     if (!st) st = parse(ctx, path, weights.maps[0].data, weights.maps[0].n, &weights);
-    if (st)
-        kvf__weights_close(&weights);
-    else
-        *out = weights;
+    KVF__GIVE(st, out, weights, kvf__weights_close(&weights));
     return st;
 }
 

@@ -141,10 +141,7 @@ static kvf_status read_file(kvf_ctx *ctx, const char *path, kvf__kind kind, kvf_
 
     kvf__h5_release(&at.id);
     kvf_status st = kvf__h5_close(&h5);
-    if (st)
-        kvf__artifact_done(&a);
-    else
-        *out = a;
+    KVF__GIVE(st, out, a, kvf__artifact_done(&a));
     return st;
 }
 
@@ -176,10 +173,7 @@ kvf_status kvf__artifact_history(kvf_ctx *ctx, const char *path, kvf__history *o
 
     kvf__history_read(&h5, &history);
     kvf_status st = kvf__h5_close(&h5);
-    if (st)
-        kvf__history_done(&history);
-    else
-        *out = history;
+    KVF__GIVE(st, out, history, kvf__history_done(&history));
     return st;
 }
 

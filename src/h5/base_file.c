@@ -138,10 +138,7 @@ kvf_status kvf__base_file_open(kvf_ctx *ctx, const char *path, bool with_weights
     read_texts(&h5, &opened);
     if (with_weights) read_weights(&h5, &opened);
     kvf_status st = kvf__h5_close(&h5);
-    if (st)
-        kvf__base_file_done(&opened);
-    else
-        *file = opened;
+    KVF__GIVE(st, file, opened, kvf__base_file_done(&opened));
     return st;
 }
 

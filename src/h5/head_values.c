@@ -84,10 +84,7 @@ kvf_status kvf__head_values_copy(kvf_ctx *ctx, const kvf__params *params, char *
         st = kvf__strdup(ctx, labels[i], &head.labels[i]);
         head.n_labels = i + 1;
     }
-    if (st)
-        kvf__head_values_done(&head);
-    else
-        *out = head;
+    KVF__GIVE(st, out, head, kvf__head_values_done(&head));
     return st;
 }
 

@@ -93,10 +93,7 @@ kvf_status kvf__identity_copy(kvf_ctx *ctx, const kvf__identity *from, kvf__iden
     kvf_status st = kvf__kv_copy_heads(ctx, &kv, &id.heads);
     for (const identity_field *f = FIELDS; f < END && !st; f++)
         if (is_text(f)) st = kvf__strdup(ctx, text_of(from, f), at_field(&id, f));
-    if (st)
-        kvf__identity_done(&id);
-    else
-        *out = id;
+    KVF__GIVE(st, out, id, kvf__identity_done(&id));
     return st;
 }
 

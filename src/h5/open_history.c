@@ -32,10 +32,7 @@ kvf_status kvf_history_open(kvf_ctx *ctx, const char *run, kvf_history **out)
     kvf_status st = kvf__alloc(ctx, sizeof *made, &made);
     if (!st) st = fill(ctx, &stored, made);
     kvf__history_done(&stored);
-    if (st)
-        kvf_history_free(made);
-    else
-        *out = made;
+    KVF__GIVE(st, out, made, kvf_history_free(made));
     return st;
 }
 

@@ -167,10 +167,7 @@ kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const c
     kvf_status st = find_form(ctx, kvf__tokenizer_chat_template(tokenizer), asked, &chat);
     if (!st && no_system) st = leave_out_system(ctx, &chat);
     if (!st) st = set_date(ctx, name, &chat);
-    if (st)
-        kvf__chat_done(&chat);
-    else
-        *out = chat;
+    KVF__GIVE(st, out, chat, kvf__chat_done(&chat));
     return st;
 }
 

@@ -383,10 +383,7 @@ kvf_status kvf__decoding_create(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, b
     d->w = (kvf__work){.t = tokenizer};
     d->skip_special = skip_special;
     kvf_status st = set_stages(ctx, d);
-    if (st)
-        kvf__decoding_free(d);
-    else
-        *out = d;
+    KVF__GIVE(st, out, d, kvf__decoding_free(d));
     return st;
 }
 

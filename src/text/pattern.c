@@ -216,10 +216,7 @@ kvf_status kvf__pattern_regex(kvf_ctx *ctx, const char *where, const char *sourc
     if (!st) st = compile(ctx, where, &t.out, p);
     if (!st) st = kvf__strndup(ctx, t.out.data, t.out.n, &p->source);
     kvf__buf_done(&t.out);
-    if (st)
-        kvf__pattern_free(p);
-    else
-        *out = p;
+    KVF__GIVE(st, out, p, kvf__pattern_free(p));
     return st;
 }
 

@@ -92,10 +92,7 @@ static kvf_status build(kvf__tok_source *src, kvf_status st, kvf__tokenizer **ou
 
     if (!st) st = kvf__tokenizer_create(src->ctx, &t);
     if (!st) st = fill(src, t);
-    if (st)
-        kvf__tokenizer_free(t);
-    else
-        *out = t;
+    KVF__GIVE(st, out, t, kvf__tokenizer_free(t));
     for (int i = 0; i < KVF__TOK_FILES; i++) {
         kvf__free(src->path[i]);
         kvf__buf_done(&src->text[i]);

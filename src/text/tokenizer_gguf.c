@@ -253,9 +253,6 @@ kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf_
 
     if (!st) st = kvf__fill_from_vocab(ctx, vocab, t);
     if (!st) st = kvf__tokenizer_finish(ctx, vocab->where, t);
-    if (st)
-        kvf__tokenizer_free(t);
-    else
-        *out = t;
+    KVF__GIVE(st, out, t, kvf__tokenizer_free(t));
     return st;
 }

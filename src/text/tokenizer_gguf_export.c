@@ -283,10 +283,7 @@ static kvf_status write_both(vocab_writer *w, char **tokenizer, char **config)
     w->scores = w->t->model.kind == KVF__MODEL_SCORES;
     KVF_TRY(tokenizer_of(w, &first));
     const kvf_status st = config_of(w, config);
-    if (st)
-        kvf__free(first);
-    else
-        *tokenizer = first;
+    KVF__GIVE(st, tokenizer, first, kvf__free(first));
     return st;
 }
 
