@@ -13,6 +13,7 @@
  *     chat    {"messages": [...], "add_generation_prompt": bool, "template": name}
  *                        -> ids, " | ", loss; or "error: ..." */
 #include "infile.h"
+#include "tok_json.h"
 #include "vocab_json.h"
 
 #include <stdio.h>
@@ -47,7 +48,7 @@ static kvf_status open_tokenizer(kvf_ctx *ctx, const char *path, kvf__tokenizer 
     st = kvf__read_file(ctx, path, (size_t)1 << 30, &text);
     if (st) goto out;
     if (n < 11 || strcmp(path + n - 11, ".vocab.json") != 0) {
-        st = kvf__tokenizer_from_json(ctx, path, text.data, text.n, NULL, 0, out);
+        st = tokenizer_from_json(ctx, path, text.data, text.n, NULL, 0, out);
         goto out;
     }
     st = kvf_json_parse(ctx, path, text.data, text.n, &json);

@@ -4,6 +4,7 @@
 
 #include "ck.h"
 #include "data_int.h"
+#include "tok_json.h"
 
 #include <string.h>
 
@@ -57,8 +58,8 @@ static kvf__chat chat;
 static kvf__tokenizer *tokenizer_of(const char *json)
 {
     kvf__tokenizer *made = NULL;
-    kvf_status st = kvf__tokenizer_from_json(ctx, "toy", json, strlen(json), CONFIG, strlen(CONFIG),
-                                             &made);
+    kvf_status st = tokenizer_from_json(ctx, "toy", json, strlen(json), CONFIG, strlen(CONFIG),
+                                        &made);
     ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
     return made;
 }

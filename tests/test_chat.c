@@ -239,7 +239,7 @@ static kvf__tokenizer *open_with(kvf_ctx *ctx, bool phi3, const char *template)
     ok(ctx, kvf__buf_printf(ctx, &config, "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\""));
     ok(ctx, template ? kvf__buf_printf(ctx, &config, ",\"chat_template\":%s}", quoted)
                      : kvf__buf_printf(ctx, &config, "}"));
-    ok(ctx, kvf__tokenizer_from_json(ctx, "chat", text.data, text.n, config.data, config.n, &t));
+    ok(ctx, tokenizer_from_json(ctx, "chat", text.data, text.n, config.data, config.n, &t));
     kvf__buf_done(&text);
     kvf__buf_done(&config);
     kvf_json_text_free(model);

@@ -2,6 +2,7 @@
  * = 0 ... e = 4, space = 5, <s> = 6, </s> = 7, U+0000 = 8. */
 #include "ck.h"
 #include "data_int.h"
+#include "tok_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +35,8 @@ static kvf__chat chat;
 static void load_tokenizer(const char *config)
 {
     ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
-    kvf_status st = kvf__tokenizer_from_json(ctx, "toy", TOKENIZER, strlen(TOKENIZER), config,
-                                             strlen(config), &tokenizer);
+    kvf_status st = tokenizer_from_json(ctx, "toy", TOKENIZER, strlen(TOKENIZER), config,
+                                        strlen(config), &tokenizer);
     ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
     ck_assert_int_eq(kvf__chat_init(ctx, tokenizer, "none", &chat), KVF_OK);
 }

@@ -3,6 +3,7 @@
 #include "ctx_int.h"
 #include "engine.h"
 #include "generate.h"
+#include "tok_json.h"
 #include "toy_base.h"
 
 enum { ROOMS = 5, CAPACITY = 60, N_PREFIXES = 5, INFIX = 4, N_ORDERS = 23, LONGEST = 296 };
@@ -375,8 +376,8 @@ START_TEST(only_what_is_settled_is_ready)
     kvf__tokenizer *own = base->tokenizer;
     kvf__completion answer = {.limit = 100, .stop = &stop, .n_stop = 1, .ends = &none};
     ck_assert_msg(
-        !kvf__tokenizer_from_json(ctx, "bytes", BYTES, strlen(BYTES), NULL, 0, &base->tokenizer),
-        "%s", kvf_ctx_error(ctx));
+        !tokenizer_from_json(ctx, "bytes", BYTES, strlen(BYTES), NULL, 0, &base->tokenizer), "%s",
+        kvf_ctx_error(ctx));
     for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
         ck_assert_int_eq(kvf__completion_add(ctx, base, &answer, tokens[i]), KVF_OK);
         ck_assert_msg(kvf__completion_ready(&answer) == ready[i],

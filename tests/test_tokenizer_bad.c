@@ -345,7 +345,7 @@ static void try_damaged(kvf_ctx *ctx, const char *text, size_t n, bool must_fail
     kvf__tokenizer *t = NULL;
     kvf__ids ids = {0};
     kvf__buf out = {0};
-    kvf_status st = kvf__tokenizer_from_json(ctx, "damaged", text, n, NULL, 0, &t);
+    kvf_status st = tokenizer_from_json(ctx, "damaged", text, n, NULL, 0, &t);
 
     ck_assert(st == KVF_OK || st == KVF_EFORMAT || st == KVF_EUNSUPPORTED);
     ck_assert(st != KVF_OK || !must_fail);

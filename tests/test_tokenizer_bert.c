@@ -165,7 +165,7 @@ static void try_damaged(kvf_ctx *ctx, const char *text, size_t n, bool truncated
 {
     kvf__tokenizer *t = NULL;
     kvf__ids ids = {0}, origins = {0};
-    kvf_status st = kvf__tokenizer_from_json(ctx, "damaged", text, n, NULL, 0, &t);
+    kvf_status st = tokenizer_from_json(ctx, "damaged", text, n, NULL, 0, &t);
 
     ck_assert(st ? !t : !truncated);
     ck_assert(!st || !strchr(kvf_ctx_error(ctx), '\n'));

@@ -4,6 +4,7 @@
 
 #include "ck.h"
 #include "text_int.h"
+#include "tok_json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +121,7 @@ static inline kvf__tokenizer *open_pipeline(kvf_ctx *ctx, const kvf_json *golden
 {
     char *text = pipeline_text(golden, i);
     kvf__tokenizer *t = NULL;
-    ok(ctx, kvf__tokenizer_from_json(ctx, "pipeline", text, strlen(text), NULL, 0, &t));
+    ok(ctx, tokenizer_from_json(ctx, "pipeline", text, strlen(text), NULL, 0, &t));
     free(text);
     return t;
 }
@@ -147,8 +148,8 @@ static inline kvf__tokenizer *open_named(kvf_ctx *ctx, const char *name)
 static inline kvf_status open_text(kvf_ctx *ctx, const char *text, const char *config,
                                    kvf__tokenizer **out)
 {
-    return kvf__tokenizer_from_json(ctx, "small.json", text, strlen(text), config,
-                                    config ? strlen(config) : 0, out);
+    return tokenizer_from_json(ctx, "small.json", text, strlen(text), config,
+                               config ? strlen(config) : 0, out);
 }
 
 #define TEMPLATE                                                                                   \

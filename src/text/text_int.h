@@ -28,10 +28,6 @@ kvf_status kvf__tokenizer_from_texts(kvf_ctx *ctx, const char *where, const kvf_
 /* The files that either looks for, by index; NULL past the last. */
 const char *kvf__tokenizer_file(size_t index);
 
-/* The same from texts in memory; `config` (tokenizer_config.json) may be NULL. */
-kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,
-                                    const char *config, size_t config_bytes, kvf__tokenizer **out);
-
 /* Plain description of a vocabulary, as GGUF metadata holds it (ggml's docs/gguf.md). Everything is
  * viewed.
  */

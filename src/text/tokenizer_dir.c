@@ -130,22 +130,3 @@ kvf_status kvf__tokenizer_from_texts(kvf_ctx *ctx, const char *where, const kvf_
     }
     return build(&src, st, out);
 }
-
-static kvf_status set_text(kvf__tok_source *src, kvf__tok_file i, const char *text, size_t n)
-{
-    src->there[i] = true;
-    return kvf__buf_add(src->ctx, &src->text[i], text, n);
-}
-
-kvf_status kvf__tokenizer_from_json(kvf_ctx *ctx, const char *where, const char *json, size_t bytes,
-                                    const char *config, size_t config_bytes, kvf__tokenizer **out)
-{
-    kvf__tok_source src = {.ctx = ctx, .where = where};
-    kvf_status st = kvf__strdup(ctx, where, &src.path[KVF__FILE_TOKENIZER]);
-
-    if (!st)
-        st = kvf__asprintf(ctx, &src.path[KVF__FILE_CONFIG], "%s: tokenizer_config.json", where);
-    if (!st) st = set_text(&src, KVF__FILE_TOKENIZER, json, bytes);
-    if (!st && config) st = set_text(&src, KVF__FILE_CONFIG, config, config_bytes);
-    return build(&src, st, out);
-}

@@ -1,5 +1,6 @@
 /* Data files. Made once for each format (FUZZ_FORMAT); the first byte of the input chooses the task
  * and how rows are read, the rest is the file. Rows become ids of a tokenizer of 30 words. */
+#include "tok_json.h"
 #include "data_int.h"
 #include "fuzz.h"
 
@@ -28,8 +29,8 @@ static const kvf__task TASKS[] = {KVF__TASK_LM, KVF__TASK_SEQ_CLS, KVF__TASK_TOK
 static const kvf__tokenizer *tokenizer(void)
 {
     static kvf__tokenizer *made;
-    if (!made && kvf__tokenizer_from_json(fuzz_context(), "t", TOKENIZER, sizeof TOKENIZER - 1,
-                                          NULL, 0, &made))
+    if (!made &&
+        tokenizer_from_json(fuzz_context(), "t", TOKENIZER, sizeof TOKENIZER - 1, NULL, 0, &made))
         abort();
     return made;
 }

@@ -1,5 +1,6 @@
 /* tokenizer.json, and after a byte 0x1e tokenizer_config.json: made, and used. After another 0x1e
  * is a text of the input's own. */
+#include "tok_json.h"
 #include "fuzz_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -9,8 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const char *json = fuzz_part(&data, &n, &json_n), *config = fuzz_part(&data, &n, &config_n),
                *text = fuzz_part(&data, &n, &text_n);
 
-    if (kvf__tokenizer_from_json(fuzz_context(), "tokenizer.json", json, json_n,
-                                 config_n ? config : NULL, config_n, &tokenizer))
+    if (tokenizer_from_json(fuzz_context(), "tokenizer.json", json, json_n,
+                            config_n ? config : NULL, config_n, &tokenizer))
         return 0;
     fuzz_use_tokenizer(tokenizer, text, text_n);
     kvf__tokenizer_free(tokenizer);
