@@ -55,76 +55,70 @@ const kvf__peft_row *kvf__peft_row_of(const kvf__identity *id)
 
 /* ---- config ---------------------------------------------------------------------------------- */
 
-/* A whole number in [1, 2^31), or null or absent: 0. */
-static kvf_status get_count(kvf_ctx *ctx, const char *path, const kvf_json *config, const char *key,
-                            int64_t *out)
+/* The functions that follow leave it to read_config() to name the file. A whole number in [1,
+ * 2^31), or null or absent: 0. */
+static kvf_status get_count(kvf_ctx *ctx, const kvf_json *config, const char *key, int64_t *out)
 {
     const kvf_json *value = kvf_json_get(config, key);
     int64_t count = kvf_json_int(value, 0);
 
     if (kvf_json_typeof(value) <= KVF_JSON_NULL) return KVF_OK;
     if (count < 1 || count > INT32_MAX)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: \"%s\" is not a whole number from 1 to 2^31 - 1",
-                         path, key);
+        return kvf__fail(ctx, KVF_EFORMAT, "\"%s\" is not a whole number from 1 to 2^31 - 1", key);
     *out = count;
     return KVF_OK;
 }
 
-static kvf_status get_text(kvf_ctx *ctx, const char *path, const kvf_json *config, const char *key,
-                           char **out)
+static kvf_status get_text(kvf_ctx *ctx, const kvf_json *config, const char *key, char **out)
 {
     const kvf_json *value = kvf_json_get(config, key);
 
     if (kvf_json_typeof(value) <= KVF_JSON_NULL) return kvf__strdup(ctx, "", out);
     if (kvf_json_typeof(value) != KVF_JSON_STRING)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: \"%s\" is not a text", path, key);
+        return kvf__fail(ctx, KVF_EFORMAT, "\"%s\" is not a text", key);
     return kvf__strdup(ctx, kvf_json_str(value, NULL), out);
 }
 
-static kvf_status check_type(kvf_ctx *ctx, const char *path, const kvf_json *config, bool *at_input)
+static kvf_status check_type(kvf_ctx *ctx, const kvf_json *config, bool *at_input)
 {
     const char *type = kvf_json_str(kvf_json_get(config, "peft_type"), NULL);
     int64_t submodules = 0;
 
     if (kvf_json_typeof(config) != KVF_JSON_OBJECT || !type)
-        return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: no text \"peft_type\", want an adapter config of PEFT", path);
+        return kvf__fail(ctx, KVF_EFORMAT, "no text \"peft_type\", want an adapter config of PEFT");
     *at_input = !strcmp(type, "PROMPT_TUNING") || !strcmp(type, "P_TUNING");
     if (strcmp(type, "PREFIX_TUNING") != 0 && strcmp(type, "CARTRIDGE") != 0 && !*at_input)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: peft_type is %s, want PREFIX_TUNING, CARTRIDGE, PROMPT_TUNING or "
+                         "peft_type is %s, want PREFIX_TUNING, CARTRIDGE, PROMPT_TUNING or "
                          "P_TUNING",
-                         path, type);
-    KVF_TRY(get_count(ctx, path, config, "num_transformer_submodules", &submodules));
+                         type);
+    KVF_TRY(get_count(ctx, config, "num_transformer_submodules", &submodules));
     const char *task = kvf_json_str(kvf_json_get(config, "task_type"), NULL);
     const int64_t want = task && kvf__peft_is_seq2seq(task) && !*at_input ? 2 : 1;
     if (submodules && submodules != want)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: num_transformer_submodules is %lld, want %lld for task_type %s", path,
+                         "num_transformer_submodules is %lld, want %lld for task_type %s",
                          (long long)submodules, (long long)want, task ? task : "null");
     if (*at_input && task && kvf__peft_is_seq2seq(task))
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: virtual tokens before an encoder's input",
-                         path);
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "virtual tokens before an encoder's input");
     return KVF_OK;
 }
 
-static kvf_status read_fields(kvf_ctx *ctx, const char *path, const kvf_json *config,
-                              kvf__peft *peft)
+static kvf_status read_fields(kvf_ctx *ctx, const kvf_json *config, kvf__peft *peft)
 {
-    KVF_TRY(check_type(ctx, path, config, &peft->at_input));
-    KVF_TRY(get_count(ctx, path, config, "num_virtual_tokens", &peft->P));
-    KVF_TRY(get_count(ctx, path, config, "num_layers", &peft->L));
-    KVF_TRY(get_count(ctx, path, config, "token_dim", &peft->token_dim));
-    KVF_TRY(get_count(ctx, path, config, "num_attention_heads", &peft->heads));
-    KVF_TRY(get_text(ctx, path, config, "base_model_name_or_path", &peft->base_name));
-    KVF_TRY(get_text(ctx, path, config, "task_type", &peft->task_type));
+    KVF_TRY(check_type(ctx, config, &peft->at_input));
+    KVF_TRY(get_count(ctx, config, "num_virtual_tokens", &peft->P));
+    KVF_TRY(get_count(ctx, config, "num_layers", &peft->L));
+    KVF_TRY(get_count(ctx, config, "token_dim", &peft->token_dim));
+    KVF_TRY(get_count(ctx, config, "num_attention_heads", &peft->heads));
+    KVF_TRY(get_text(ctx, config, "base_model_name_or_path", &peft->base_name));
+    KVF_TRY(get_text(ctx, config, "task_type", &peft->task_type));
     if (!kvf__peft_task(peft->task_type))
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: task_type is %.60s, which kvfold has no base for", path,
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "task_type is %.60s, which kvfold has no base for",
                          peft->task_type);
     if (!peft->at_input && peft->heads && peft->token_dim % peft->heads != 0)
         return kvf__fail(ctx, KVF_ESHAPE,
-                         "%s: token_dim %lld is no multiple of num_attention_heads %lld", path,
+                         "token_dim %lld is no multiple of num_attention_heads %lld",
                          (long long)peft->token_dim, (long long)peft->heads);
     return KVF_OK;
 }
@@ -134,9 +128,9 @@ static kvf_status read_config(kvf_ctx *ctx, const char *path, kvf__peft *peft)
     kvf_json *config = NULL;
 
     KVF_TRY(kvf_json_load(ctx, path, &config));
-    kvf_status st = read_fields(ctx, path, config, peft);
+    kvf_status st = read_fields(ctx, config, peft);
     kvf_json_free(config);
-    return st;
+    return st && st != KVF_ENOMEM ? kvf__fail_prefix(ctx, st, "%s", path) : st;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
