@@ -202,10 +202,10 @@ static kvf_status merge_word(kvf__work *w)
         KVF_TRY(queue(w, (int32_t)i));
     while (kvf__word_pop(word, &best)) {
         const kvf__symbol *left = &word->v[best.at];
-        const struct kvf__pair *pair;
 
         if (left->n == 0 || left->next < 0) continue;
-        pair = find_pair(&w->t->model.pairs, left->id, word->v[left->next].id);
+        const struct kvf__pair *pair = find_pair(&w->t->model.pairs, left->id,
+                                                 word->v[left->next].id);
         if (!pair || pair->id != best.id) continue; /* stale */
         kvf__word_merge(word, best.at, best.id);
         if (left->prev >= 0) KVF_TRY(queue(w, left->prev));

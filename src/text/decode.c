@@ -82,9 +82,8 @@ static kvf_status byte_level(kvf__decoding *d, size_t i, const char *s, size_t n
 
     for (size_t at = 0; at < n;) {
         uint32_t cp;
-        int byte;
         at += kvf__utf8_next(s + at, n - at, &cp);
-        byte = kvf__char_byte(cp);
+        int byte = kvf__char_byte(cp);
         if (byte >= 0) {
             KVF_TRY(kvf__buf_addc(d->w.ctx, bytes, (char)byte));
             continue;

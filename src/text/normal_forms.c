@@ -30,14 +30,14 @@ static kvf_status decompose(kvf__work *w, const char *s, size_t n, bool compat, 
         utf8proc_int32_t parts[MOST];
         uint32_t cp;
         int last_class = UTF8PROC_BOUNDCLASS_START;
-        utf8proc_ssize_t got;
 
         at += kvf__utf8_next(s + at, n - at, &cp);
         KVF_TRY(
             kvf__reserve(w->ctx, &w->points, &w->points_cap, points_n + MOST, sizeof *w->points));
-        got = kvf__may_decompose(cp)
-                  ? utf8proc_decompose_char((utf8proc_int32_t)cp, parts, MOST, how, &last_class)
-                  : 0;
+        utf8proc_ssize_t got = kvf__may_decompose(cp)
+                                   ? utf8proc_decompose_char((utf8proc_int32_t)cp, parts, MOST, how,
+                                                             &last_class)
+                                   : 0;
         if (got <= 0 || got > MOST) {
             parts[0] = (int32_t)cp;
             got = 1;

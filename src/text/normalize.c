@@ -59,9 +59,8 @@ static kvf_status map_characters(kvf__work *w, map_fn *map, const kvf__traced *t
 
     for (size_t at = 0, length; at < n; at += length) {
         uint32_t cp;
-        size_t made_n;
         length = kvf__utf8_next(s + at, n - at, &cp);
-        made_n = map(cp, s + at, length, made);
+        size_t made_n = map(cp, s + at, length, made);
         if (made_n == KEPT) continue;
         KVF_TRY(kvf__trace_copy(w, out, text, kept, at - kept));
         KVF_TRY(kvf__trace_put(w, out, made, made_n, kvf__trace_at(w, text, at)));

@@ -121,14 +121,13 @@ static kvf_status read_metaspace(const step_reading *r, const kvf_json *json, kv
     static const char *const schemes[] = {[KVF__PREPEND_ALWAYS] = "always",
                                           [KVF__PREPEND_FIRST] = "first",
                                           [KVF__PREPEND_NEVER] = "never"};
-    int scheme;
     bool always;
 
     if (step->text_n == 0 || kvf__utf8_len(step->text[0]) != step->text_n)
         return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s: replacement is not one character", r->where,
                          r->part);
     KVF_TRY(kvf__want_bool(r->ctx, r->where, json, "add_prefix_space", true, &always));
-    scheme = always ? KVF__PREPEND_ALWAYS : KVF__PREPEND_NEVER;
+    int scheme = always ? KVF__PREPEND_ALWAYS : KVF__PREPEND_NEVER;
     KVF_TRY(
         read_name(r, json, "prepend_scheme", schemes, sizeof schemes / sizeof *schemes, &scheme));
     step->scheme = (kvf__scheme)scheme;

@@ -65,10 +65,9 @@ kvf_status kvf__wordpiece_encode(kvf__work *w, const char *text, size_t n)
     if (is_too_long(text, n, m->max_chars)) return kvf__emit(w, m->unk, 0, n);
     for (size_t at = 0; at < n; at += length) {
         size_t prefix_n;
-        int32_t id;
 
         KVF_TRY(spell_rest(w, text, at, n, &prefix_n));
-        id = longest_token(&w->t->lex, &w->word.affixed, prefix_n, &length);
+        int32_t id = longest_token(&w->t->lex, &w->word.affixed, prefix_n, &length);
         if (id < 0) {
             w->out->n = ids_n;
             if (w->offsets) w->offsets->n = offsets_n;
