@@ -1,8 +1,8 @@
 /* Data files. Made once for each format (FUZZ_FORMAT); the first byte of the input chooses the task
  * and how rows are read, the rest is the file. Rows become ids of a tokenizer of 30 words. */
-#include "tok_json.h"
 #include "data_int.h"
 #include "fuzz.h"
+#include "tok_json.h"
 
 #include <stdlib.h>
 #include <string.h>

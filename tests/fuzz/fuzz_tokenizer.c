@@ -1,7 +1,7 @@
 /* tokenizer.json, and after a byte 0x1e tokenizer_config.json: made, and used. After another 0x1e
  * is a text of the input's own. */
-#include "tok_json.h"
 #include "fuzz_text.h"
+#include "tok_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
