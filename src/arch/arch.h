@@ -113,6 +113,38 @@ typedef struct kvf__weight {
     unsigned flags;
 } kvf__weight;
 
+/* Two rows, by the role and the name that they have in common: a matrix and its bias, the two
+ * vectors of a norm. HF_: of which a GGUF has none. */
+#define KVF__DENSE(role, hf, gguf, shape, n, flags, bias_flags)                                    \
+    {KVF__W_##role, hf ".weight", gguf ".weight", shape, flags},                                   \
+    {                                                                                              \
+        KVF__W_##role##_BIAS, hf ".bias", gguf ".bias", n, bias_flags                              \
+    }
+#define KVF__HF_DENSE(role, hf, shape, n, flags, bias_flags)                                       \
+    {KVF__W_##role, hf ".weight", NULL, shape, flags},                                             \
+    {                                                                                              \
+        KVF__W_##role##_BIAS, hf ".bias", NULL, n, bias_flags                                      \
+    }
+#define KVF__NORM(role, hf, gguf, n)                                                               \
+    {KVF__W_##role, hf ".weight", gguf ".weight", n, 0},                                           \
+    {                                                                                              \
+        KVF__W_##role##_BETA, hf ".bias", gguf ".bias", n, 0                                       \
+    }
+#define KVF__HF_NORM(role, hf, n, flags)                                                           \
+    {KVF__W_##role, hf ".weight", NULL, n, flags},                                                 \
+    {                                                                                              \
+        KVF__W_##role##_BETA, hf ".bias", NULL, n, flags                                           \
+    }
+
+/* The head of pretraining, but for its decoder: that is the word embeddings. */
+#define KVF__MASKED_LM (KVF__W_OPTIONAL | KVF__W_OUTSIDE | KVF__W_ASIDE)
+#define KVF__MASKED_LM_HEAD(dense, norm, bias, n)                                                  \
+    KVF__HF_DENSE(MLM_DENSE, dense, n " C", n, KVF__MASKED_LM, KVF__MASKED_LM),                    \
+        KVF__HF_NORM(MLM_NORM, norm, n, KVF__MASKED_LM),                                           \
+    {                                                                                              \
+        KVF__W_MLM_BIAS, bias, NULL, "V", KVF__MASKED_LM                                           \
+    }
+
 typedef struct kvf__arch {
     const char *name;       /* model_type */
     const char *inside;     /* model_type of models with towers for images or sound, whose
@@ -125,7 +157,7 @@ typedef struct kvf__arch {
     size_t n_weights;
     const char *const *buffers; /* tensors that are no weights of the base (masks, heads of
                                    pretraining), patterns as above, NULL-terminated */
-    const char *const *renamed; /* endings of names and what old files have instead, in pairs,
+    const kvf__pair *renamed;   /* endings of names and what old files have instead,
                                    NULL-terminated; NULL: none */
     kvf__block block;           /* act: unless the config has one */
     kvf__position_kind positions;
@@ -149,6 +181,8 @@ typedef struct kvf__arch {
 } kvf__arch;
 
 #define KVF__COUNT(array) (sizeof(array) / sizeof *(array))
+/* Of a row. */
+#define KVF__WEIGHTS(table) .weights = table, .n_weights = KVF__COUNT(table)
 /* The rows of arch_llama.c and its like. */
 typedef struct kvf__arch_family {
     const kvf__arch *rows;

@@ -3,33 +3,21 @@
  * a final norm. */
 #include "arch.h"
 
-#define DENSE(place, role, hf, shape, n)                                                           \
-    {role, hf ".weight", NULL, shape, place},                                                      \
-    {                                                                                              \
-        role##_BIAS, hf ".bias", NULL, n, place                                                    \
-    }
-
-#define NORM(place, role, hf)                                                                      \
-    {role, hf ".weight", NULL, "C", place},                                                        \
-    {                                                                                              \
-        role##_BETA, hf ".bias", NULL, "C", place                                                  \
-    }
-
 #define ATTENTION(place, hf)                                                                       \
-    DENSE(place, KVF__W_Q, hf ".q_proj", "HD C", "HD"),                                            \
-        DENSE(place, KVF__W_K, hf ".k_proj", "GD C", "GD"),                                        \
-        DENSE(place, KVF__W_V, hf ".v_proj", "GD C", "GD"),                                        \
-        DENSE(place, KVF__W_OUT, hf ".out_proj", "C HD", "C"),                                     \
-        NORM(place, KVF__W_NORM1, hf "_layer_norm")
+    KVF__HF_DENSE(Q, hf ".q_proj", "HD C", "HD", place, place),                                    \
+        KVF__HF_DENSE(K, hf ".k_proj", "GD C", "GD", place, place),                                \
+        KVF__HF_DENSE(V, hf ".v_proj", "GD C", "GD", place, place),                                \
+        KVF__HF_DENSE(OUT, hf ".out_proj", "C HD", "C", place, place),                             \
+        KVF__HF_NORM(NORM1, hf "_layer_norm", "C", place)
 
 #define FEED_FORWARD(place, hf)                                                                    \
-    DENSE(place, KVF__W_UP, hf ".fc1", "F C", "F"),                                                \
-        DENSE(place, KVF__W_DOWN, hf ".fc2", "C F", "C"),                                          \
-        NORM(place, KVF__W_NORM2, hf ".final_layer_norm")
+    KVF__HF_DENSE(UP, hf ".fc1", "F C", "F", place, place),                                        \
+        KVF__HF_DENSE(DOWN, hf ".fc2", "C F", "C", place, place),                                  \
+        KVF__HF_NORM(NORM2, hf ".final_layer_norm", "C", place)
 
 #define EMBEDDINGS(place, hf)                                                                      \
     {KVF__W_POSITIONS, hf ".embed_positions.weight", NULL, "X C", place},                          \
-        NORM(place, KVF__W_EMBED_NORM, hf ".layernorm_embedding")
+        KVF__HF_NORM(EMBED_NORM, hf ".layernorm_embedding", "C", place)
 
 static const kvf__weight weights[] = {
     {KVF__W_TOKENS, "shared.weight", NULL, "V C", 0},
@@ -48,27 +36,22 @@ static const kvf__weight weights[] = {
 static const char *const buffers[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                       "encoder.version", "decoder.version", NULL};
 
-static const char *const alike[] = {"encoder_attention_heads", "decoder_attention_heads",
-                                    "encoder_ffn_dim", "decoder_ffn_dim", NULL};
+static const kvf__pair alike[] = {{"encoder_attention_heads", "decoder_attention_heads"},
+                                  {"encoder_ffn_dim", "decoder_ffn_dim"},
+                                  {NULL, NULL}};
 
 /* What the first files of the family say, for models that are others in transformers now. */
-static const char *const fixed[] = {"normalize_before",
-                                    "false",
-                                    "add_final_layer_norm",
-                                    "false",
-                                    "normalize_embedding",
-                                    "true",
-                                    "static_position_embeddings",
-                                    "false",
-                                    NULL};
+static const kvf__pair fixed[] = {{"normalize_before", "false"},
+                                  {"add_final_layer_norm", "false"},
+                                  {"normalize_embedding", "true"},
+                                  {"static_position_embeddings", "false"},
+                                  {NULL, NULL}};
 
 static const kvf__config_keys keys = {
     .width = {{"d_model"}, 1024},
     .layers = {{"encoder_layers"}, 12},
     .decoder_layers = "decoder_layers",
     .heads = {{"encoder_attention_heads"}, 16},
-    .kv_heads = {{NULL}, KVF__DERIVED},
-    .head_dim = {{NULL}, KVF__DERIVED},
     .ffn = {{"encoder_ffn_dim"}, 4096},
     .vocab = {{"vocab_size"}, 50265},
     .positions = {{"max_position_embeddings"}, 1024},
@@ -89,8 +72,7 @@ static const kvf__arch rows[] = {{
     .class_stem = "Bart",
     .prefix = "model.",
     .keys = &keys,
-    .weights = weights,
-    .n_weights = KVF__COUNT(weights),
+    KVF__WEIGHTS(weights),
     .buffers = buffers,
     .block.norm = KVF__LAYERNORM,
     .block.post_norm = true,

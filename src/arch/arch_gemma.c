@@ -10,19 +10,15 @@ static const kvf__weight gemma_weights[] = {
     {KVF__W_TOKENS, "embed_tokens.weight", "token_embd.weight", "V C", 0},
     {KVF__W_NORM1, "layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", "C",
      KVF__W_PLUS_ONE},
-    {KVF__W_Q, "layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight", "HD C", 0},
-    {KVF__W_Q_BIAS, "layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias", "HD", KVF__W_IF_QKV},
-    {KVF__W_K, "layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight", "GD C", 0},
-    {KVF__W_K_BIAS, "layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias", "GD", KVF__W_IF_QKV},
-    {KVF__W_V, "layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight", "GD C", 0},
-    {KVF__W_V_BIAS, "layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", "GD", KVF__W_IF_QKV},
+    KVF__DENSE(Q, "layers.#.self_attn.q_proj", "blk.#.attn_q", "HD C", "HD", 0, KVF__W_IF_QKV),
+    KVF__DENSE(K, "layers.#.self_attn.k_proj", "blk.#.attn_k", "GD C", "GD", 0, KVF__W_IF_QKV),
+    KVF__DENSE(V, "layers.#.self_attn.v_proj", "blk.#.attn_v", "GD C", "GD", 0, KVF__W_IF_QKV),
     {KVF__W_Q_NORM, "layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", "D",
      KVF__W_PLUS_ONE | KVF__W_IF_QK_NORM},
     {KVF__W_K_NORM, "layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", "D",
      KVF__W_PLUS_ONE | KVF__W_IF_QK_NORM},
-    {KVF__W_OUT, "layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", "C HD", 0},
-    {KVF__W_OUT_BIAS, "layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", "C",
-     KVF__W_IF_OUT},
+    KVF__DENSE(OUT, "layers.#.self_attn.o_proj", "blk.#.attn_output", "C HD", "C", 0,
+               KVF__W_IF_OUT),
     {KVF__W_OUT_NORM1, "layers.#.post_attention_layernorm.weight",
      "blk.#.post_attention_norm.weight", "C", KVF__W_PLUS_ONE},
     {KVF__W_NORM2, "layers.#.pre_feedforward_layernorm.weight", "blk.#.ffn_norm.weight", "C",
@@ -41,12 +37,11 @@ static const char *const gemma_buffers[] = {"layers.#.self_attn.rotary_emb.inv_f
 
 /* What all call alike; what 2 and 3 do. */
 #define GEMMA_KEYS                                                                                 \
-    .width = {{"hidden_size"}, 0}, .layers = {{"num_hidden_layers"}, 0},                           \
-    .heads = {{"num_attention_heads"}, 0}, .kv_heads = {{"num_key_value_heads"}, 4},               \
-    .head_dim = {{"head_dim"}, 256}, .ffn = {{"intermediate_size"}, 0},                            \
-    .vocab = {{"vocab_size"}, 0}, .eps = "rms_norm_eps", .eps_otherwise = 1e-6,                    \
-    .act = "hidden_activation", .attention_dropout.name = "attention_dropout",                     \
-    .attention_bias = "attention_bias", .logit_cap.name = "final_logit_softcapping"
+    KVF__USUAL_SIZES, .kv_heads = {{"num_key_value_heads"}, 4}, .head_dim = {{"head_dim"}, 256},   \
+                      .eps = "rms_norm_eps", .eps_otherwise = 1e-6, .act = "hidden_activation",    \
+                      .attention_dropout.name = "attention_dropout",                               \
+                      .attention_bias = "attention_bias",                                          \
+                      .logit_cap.name = "final_logit_softcapping"
 
 #define GEMMA_SCORES                                                                               \
     .sliding_window = {{"sliding_window"}, 4096}, .query_scalar = {"query_pre_attn_scalar", 256},  \
@@ -82,21 +77,16 @@ static const kvf__weight gemma4_weights[] = {
     {KVF__W_INPUT_NORM, "per_layer_projection_norm.weight", "per_layer_proj_norm.weight", "I",
      KVF__W_IF_INPUTS},
     {KVF__W_NORM1, "layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", "C", 0},
-    {KVF__W_Q, "layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight", "HD C", 0},
-    {KVF__W_Q_BIAS, "layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias", "HD", KVF__W_IF_QKV},
-    {KVF__W_K, "layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight", "GD C", KVF__W_IF_KV},
-    {KVF__W_K_BIAS, "layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias", "GD",
-     KVF__W_IF_QKV | KVF__W_IF_KV},
-    {KVF__W_V, "layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight", "GD C",
-     KVF__W_IF_KV | KVF__W_IF_V},
-    {KVF__W_V_BIAS, "layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", "GD",
-     KVF__W_IF_QKV | KVF__W_IF_KV | KVF__W_IF_V},
+    KVF__DENSE(Q, "layers.#.self_attn.q_proj", "blk.#.attn_q", "HD C", "HD", 0, KVF__W_IF_QKV),
+    KVF__DENSE(K, "layers.#.self_attn.k_proj", "blk.#.attn_k", "GD C", "GD", KVF__W_IF_KV,
+               KVF__W_IF_QKV | KVF__W_IF_KV),
+    KVF__DENSE(V, "layers.#.self_attn.v_proj", "blk.#.attn_v", "GD C", "GD",
+               KVF__W_IF_KV | KVF__W_IF_V, KVF__W_IF_QKV | KVF__W_IF_KV | KVF__W_IF_V),
     {KVF__W_Q_NORM, "layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", "D", 0},
     {KVF__W_K_NORM, "layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", "D",
      KVF__W_IF_KV},
-    {KVF__W_OUT, "layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", "C HD", 0},
-    {KVF__W_OUT_BIAS, "layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", "C",
-     KVF__W_IF_OUT},
+    KVF__DENSE(OUT, "layers.#.self_attn.o_proj", "blk.#.attn_output", "C HD", "C", 0,
+               KVF__W_IF_OUT),
     {KVF__W_OUT_NORM1, "layers.#.post_attention_layernorm.weight",
      "blk.#.post_attention_norm.weight", "C", 0},
     {KVF__W_NORM2, "layers.#.pre_feedforward_layernorm.weight", "blk.#.ffn_norm.weight", "C", 0},
@@ -127,7 +117,7 @@ static const kvf__layer_keys gemma4_layers = {
     .inputs_vocab = "vocab_size_per_layer_input",
 };
 
-static const char *const gemma4_fixed[] = {"enable_moe_block", "false", NULL};
+static const kvf__pair gemma4_fixed[] = {{"enable_moe_block", "false"}, {NULL, NULL}};
 
 /* Scores are not divided: the norms of queries and keys have their size. */
 static const kvf__config_keys gemma4_keys = {
@@ -155,8 +145,7 @@ static const kvf__arch rows[] = {
         .name = "gemma2",
         .class_stem = "Gemma2",
         .gguf = "gemma2",
-        .weights = gemma_weights,
-        .n_weights = KVF__COUNT(gemma_weights),
+        KVF__WEIGHTS(gemma_weights),
         GEMMA_ROW,
         .keys = &gemma2_keys,
         .gguf_wide = 46,
@@ -165,8 +154,7 @@ static const kvf__arch rows[] = {
         .name = "gemma3_text",
         .class_stem = "Gemma3",
         .gguf = "gemma3",
-        .weights = gemma_weights,
-        .n_weights = KVF__COUNT(gemma_weights),
+        KVF__WEIGHTS(gemma_weights),
         GEMMA_ROW,
         .keys = &gemma3_keys,
         .block.qk_norm = KVF__QK_BY_HEAD,
@@ -176,8 +164,7 @@ static const kvf__arch rows[] = {
         .name = "gemma4_text",
         .inside = "gemma4",
         .class_stem = "Gemma4",
-        .weights = gemma4_weights,
-        .n_weights = KVF__COUNT(gemma4_weights),
+        KVF__WEIGHTS(gemma4_weights),
         GEMMA_ROW,
         .keys = &gemma4_keys,
         .block.qk_norm = KVF__QK_BY_HEAD,

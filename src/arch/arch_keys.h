@@ -6,9 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+typedef struct kvf__pair {
+    const char *first, *second;
+} kvf__pair;
+
 /* One number of config.json: the first of `names` that is there. otherwise: the value of an
- * absent key; 0 = it must be there, KVF__DERIVED = computed from others (null always means that).
- */
+ * absent key; 0 = it must be there, KVF__DERIVED = computed from others (null always means that,
+ * and of kv_heads and head_dim that there are no names). */
 #define KVF__DERIVED (-1)
 typedef struct kvf__config_key {
     const char *names[3];
@@ -27,8 +31,8 @@ typedef struct kvf__config_keys {
                                               NULL: the family is one stack */
     kvf__config_key types, sliding_window; /* no name: this family has none */
     kvf__config_key embed_width;           /* no name: that of the model */
-    const char *const *alike;              /* keys of one stack and of the other, in pairs that must
-                                              be equal, NULL-terminated; NULL: there are none */
+    const kvf__pair *alike;                /* keys of one stack and of the other that must be equal,
+                                              NULL-terminated; NULL: there are none */
     bool starts_with_eos;                  /* a decoder, where the config does not say it; else with
                                               the padding */
     const char *embed_scaled;              /* switch: embeddings times the root of the width */
@@ -58,9 +62,15 @@ typedef struct kvf__config_keys {
     kvf__config_number proportional; /* the part of a head that rope of this kind rotates, and where
                                         nothing names a kind; no name: not so */
     const struct kvf__layer_keys *by_layer; /* what layers differ in; NULL: nothing */
-    const char *const *fixed; /* keys that have one value here where they are there, as JSON text,
-                                 in pairs, NULL-terminated; NULL: none */
+    const kvf__pair *fixed; /* keys that have one value here where they are there, as JSON text,
+                               NULL-terminated; NULL: none */
 } kvf__config_keys;
+
+/* Of a family whose keys are the usual ones, without which a config.json is refused. */
+#define KVF__USUAL_SIZES                                                                           \
+    .width = {{"hidden_size"}, 0}, .layers = {{"num_hidden_layers"}, 0},                           \
+    .heads = {{"num_attention_heads"}, 0}, .ffn = {{"intermediate_size"}, 0},                      \
+    .vocab = {{"vocab_size"}, 0}
 
 /* What layers differ in (config_layers.c). */
 typedef struct kvf__layer_keys {

@@ -7,30 +7,21 @@
 static const kvf__weight llama_weights[] = {
     {KVF__W_TOKENS, "embed_tokens.weight", "token_embd.weight", "V C", 0},
     {KVF__W_NORM1, "layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", "C", 0},
-    {KVF__W_Q, "layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight", "HD C",
-     KVF__W_PERMUTED_H},
-    {KVF__W_Q_BIAS, "layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias", "HD",
-     KVF__W_PERMUTED_H | KVF__W_IF_QKV},
-    {KVF__W_K, "layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight", "GD C",
-     KVF__W_PERMUTED_G},
-    {KVF__W_K_BIAS, "layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias", "GD",
-     KVF__W_PERMUTED_G | KVF__W_IF_QKV},
-    {KVF__W_V, "layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight", "GD C", 0},
-    {KVF__W_V_BIAS, "layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", "GD", KVF__W_IF_QKV},
+    KVF__DENSE(Q, "layers.#.self_attn.q_proj", "blk.#.attn_q", "HD C", "HD", KVF__W_PERMUTED_H,
+               KVF__W_PERMUTED_H | KVF__W_IF_QKV),
+    KVF__DENSE(K, "layers.#.self_attn.k_proj", "blk.#.attn_k", "GD C", "GD", KVF__W_PERMUTED_G,
+               KVF__W_PERMUTED_G | KVF__W_IF_QKV),
+    KVF__DENSE(V, "layers.#.self_attn.v_proj", "blk.#.attn_v", "GD C", "GD", 0, KVF__W_IF_QKV),
     {KVF__W_Q_NORM, "layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", "D",
      KVF__W_IF_QK_NORM},
     {KVF__W_K_NORM, "layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", "D",
      KVF__W_IF_QK_NORM},
-    {KVF__W_OUT, "layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", "C HD", 0},
-    {KVF__W_OUT_BIAS, "layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", "C",
-     KVF__W_IF_OUT},
+    KVF__DENSE(OUT, "layers.#.self_attn.o_proj", "blk.#.attn_output", "C HD", "C", 0,
+               KVF__W_IF_OUT),
     {KVF__W_NORM2, "layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", "C", 0},
-    {KVF__W_GATE, "layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight", "F C", 0},
-    {KVF__W_GATE_BIAS, "layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", "F", KVF__W_IF_MLP},
-    {KVF__W_UP, "layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", "F C", 0},
-    {KVF__W_UP_BIAS, "layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", "F", KVF__W_IF_MLP},
-    {KVF__W_DOWN, "layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", "C F", 0},
-    {KVF__W_DOWN_BIAS, "layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias", "C", KVF__W_IF_MLP},
+    KVF__DENSE(GATE, "layers.#.mlp.gate_proj", "blk.#.ffn_gate", "F C", "F", 0, KVF__W_IF_MLP),
+    KVF__DENSE(UP, "layers.#.mlp.up_proj", "blk.#.ffn_up", "F C", "F", 0, KVF__W_IF_MLP),
+    KVF__DENSE(DOWN, "layers.#.mlp.down_proj", "blk.#.ffn_down", "C F", "C", 0, KVF__W_IF_MLP),
     {KVF__W_FINAL, "norm.weight", "output_norm.weight", "C", 0},
     {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
 };
@@ -40,10 +31,8 @@ static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_f
 
 /* What all of them call alike. */
 #define LLAMA_KEYS                                                                                 \
-    .width = {{"hidden_size"}, 0}, .layers = {{"num_hidden_layers"}, 0},                           \
-    .heads = {{"num_attention_heads"}, 0}, .ffn = {{"intermediate_size"}, 0},                      \
-    .vocab = {{"vocab_size"}, 0}, .eps = "rms_norm_eps", .eps_otherwise = 1e-6,                    \
-    .act = "hidden_act", .attention_dropout.name = "attention_dropout"
+    KVF__USUAL_SIZES, .eps = "rms_norm_eps", .eps_otherwise = 1e-6, .act = "hidden_act",           \
+                      .attention_dropout.name = "attention_dropout"
 
 static const kvf__config_keys llama_keys = {
     LLAMA_KEYS,
@@ -85,10 +74,9 @@ static const kvf__config_keys qwen3_keys = {
 
 /* What is the same in every row. */
 #define LLAMA_ROW                                                                                  \
-    .prefix = "model.", .heads = "llama", .weights = llama_weights,                                \
-    .n_weights = KVF__COUNT(llama_weights), .buffers = llama_buffers, .block.norm = KVF__RMSNORM,  \
-    .positions = KVF__POS_ROPE, .block.act = KVF__SILU, .act_name = "silu", .block.gated = true,   \
-    .block.causal = true
+    .prefix = "model.", .heads = "llama", KVF__WEIGHTS(llama_weights), .buffers = llama_buffers,   \
+    .block.norm = KVF__RMSNORM, .positions = KVF__POS_ROPE, .block.act = KVF__SILU,                \
+    .act_name = "silu", .block.gated = true, .block.causal = true
 
 static const kvf__arch rows[] = {
     {

@@ -3,8 +3,6 @@
  * one weight, gate and up in another, and local layers that see so many tokens on either side. */
 #include "arch.h"
 
-#define MASKED_LM (KVF__W_OPTIONAL | KVF__W_OUTSIDE | KVF__W_ASIDE)
-
 static const kvf__weight weights[] = {
     {KVF__W_TOKENS, "embeddings.tok_embeddings.weight", NULL, "V C", 0},
     {KVF__W_EMBED_NORM, "embeddings.norm.weight", NULL, "C", 0},
@@ -15,24 +13,21 @@ static const kvf__weight weights[] = {
     {KVF__W_GATE_UP, "layers.#.mlp.Wi.weight", NULL, "2F C", 0},
     {KVF__W_DOWN, "layers.#.mlp.Wo.weight", NULL, "C F", 0},
     {KVF__W_FINAL, "final_norm.weight", NULL, "C", 0},
-    {KVF__W_MLM_DENSE, "head.dense.weight", NULL, "C C", MASKED_LM},
-    {KVF__W_MLM_NORM, "head.norm.weight", NULL, "C", MASKED_LM},
-    {KVF__W_MLM_BIAS, "decoder.bias", NULL, "V", MASKED_LM},
+    {KVF__W_MLM_DENSE, "head.dense.weight", NULL, "C C", KVF__MASKED_LM},
+    {KVF__W_MLM_NORM, "head.norm.weight", NULL, "C", KVF__MASKED_LM},
+    {KVF__W_MLM_BIAS, "decoder.bias", NULL, "V", KVF__MASKED_LM},
 };
 
-static const char *const buffers[] = {"head.dense.weight", "head.norm.weight", "decoder.weight",
-                                      "decoder.bias", NULL};
+static const char *const buffers[] = {"decoder.weight", NULL};
 
-static const char *const fixed[] = {
-    "norm_bias",       "false", "attention_bias",        "false",    "mlp_bias", "false",
-    "classifier_bias", "false", "classifier_activation", "\"gelu\"", NULL};
+static const kvf__pair fixed[] = {
+    {"norm_bias", "false"},       {"attention_bias", "false"},           {"mlp_bias", "false"},
+    {"classifier_bias", "false"}, {"classifier_activation", "\"gelu\""}, {NULL, NULL}};
 
 static const kvf__config_keys keys = {
     .width = {{"hidden_size"}, 768},
     .layers = {{"num_hidden_layers"}, 22},
     .heads = {{"num_attention_heads"}, 12},
-    .kv_heads = {{NULL}, KVF__DERIVED},
-    .head_dim = {{NULL}, KVF__DERIVED},
     .ffn = {{"intermediate_size"}, 1152},
     .vocab = {{"vocab_size"}, 50368},
     .positions = {{"max_position_embeddings"}, 8192},
@@ -57,8 +52,7 @@ static const kvf__arch rows[] = {{
     .class_stem = "ModernBert",
     .prefix = "model.",
     .keys = &keys,
-    .weights = weights,
-    .n_weights = KVF__COUNT(weights),
+    KVF__WEIGHTS(weights),
     .buffers = buffers,
     .block.norm = KVF__LAYERNORM,
     .block.act = KVF__GELU_ERF,

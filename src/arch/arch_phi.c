@@ -20,13 +20,9 @@ static const char *const phi3_buffers[] = {"layers.#.self_attn.rotary_emb.inv_fr
                                            "rope_factors_long.weight", NULL};
 
 static const kvf__config_keys phi3_keys = {
-    .width = {{"hidden_size"}, 0},
-    .layers = {{"num_hidden_layers"}, 0},
-    .heads = {{"num_attention_heads"}, 0},
+    KVF__USUAL_SIZES,
     .kv_heads = {{"num_key_value_heads"}, KVF__DERIVED},
     .head_dim = {{"head_dim"}, KVF__DERIVED},
-    .ffn = {{"intermediate_size"}, 0},
-    .vocab = {{"vocab_size"}, 0},
     .positions = {{"max_position_embeddings"}, 4096},
     .sliding_window = {{"sliding_window"}, KVF__DERIVED},
     .eps = "rms_norm_eps",
@@ -43,8 +39,7 @@ static const kvf__arch rows[] = {
         .gguf = "phi3",
         .prefix = "model.",
         .keys = &phi3_keys,
-        .weights = phi3_weights,
-        .n_weights = KVF__COUNT(phi3_weights),
+        KVF__WEIGHTS(phi3_weights),
         .buffers = phi3_buffers,
         .block.norm = KVF__RMSNORM,
         .block.act = KVF__SILU,

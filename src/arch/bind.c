@@ -32,15 +32,15 @@ static bool find_tensor(const binding *b, const char *name, int64_t *at)
 /* The name a file has, or, with one of the endings that the family renamed, had. */
 static bool find_renamed(const binding *b, const char *name, int64_t *at)
 {
-    const char *const *pair = b->desc->arch->renamed;
+    const kvf__pair *pair = b->desc->arch->renamed;
     size_t n = strlen(name);
     char old[KVF__NAME_BYTES];
 
     if (find_tensor(b, name, at)) return true;
-    for (; pair && *pair; pair += 2) {
-        size_t tail = strlen(pair[0]);
-        if (n < tail || strcmp(name + n - tail, pair[0]) != 0) continue;
-        int length = snprintf(old, sizeof old, "%.*s%s", (int)(n - tail), name, pair[1]);
+    for (; pair && pair->first; pair++) {
+        size_t tail = strlen(pair->first);
+        if (n < tail || strcmp(name + n - tail, pair->first) != 0) continue;
+        int length = snprintf(old, sizeof old, "%.*s%s", (int)(n - tail), name, pair->second);
         if (length < (int)sizeof old && find_tensor(b, old, at)) return true;
     }
     return false;

@@ -170,15 +170,16 @@ static kvf_status read_cap(const kvf__config *c, const kvf__config_number *key, 
 }
 
 /* Sizes in which the stacks of a family might differ, and here do not. */
-static kvf_status check_alike(const kvf__config *c, const char *const *pair)
+static kvf_status check_alike(const kvf__config *c, const kvf__pair *pair)
 {
-    for (; pair && *pair; pair += 2) {
-        const kvf_json *a = kvf_json_get(c->root, pair[0]), *b = kvf_json_get(c->root, pair[1]);
+    for (; pair && pair->first; pair++) {
+        const kvf_json *a = kvf_json_get(c->root, pair->first);
+        const kvf_json *b = kvf_json_get(c->root, pair->second);
         if (a && b && kvf_json_int(a, -1) != kvf_json_int(b, -2))
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
                              "%s: %s is %lld and %s is %lld: stacks of different sizes are not "
                              "supported",
-                             c->where, pair[0], (long long)kvf_json_int(a, -1), pair[1],
+                             c->where, pair->first, (long long)kvf_json_int(a, -1), pair->second,
                              (long long)kvf_json_int(b, -2));
     }
     return KVF_OK;
@@ -220,15 +221,15 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-static kvf_status check_fixed(const kvf__config *c, const char *const *pair)
+static kvf_status check_fixed(const kvf__config *c, const kvf__pair *pair)
 {
     kvf_status st = KVF_OK;
 
-    for (; !st && pair && *pair; pair += 2) {
-        const kvf_json *value = kvf_json_get(c->root, pair[0]);
+    for (; !st && pair && pair->first; pair++) {
+        const kvf_json *value = kvf_json_get(c->root, pair->first);
         char *text = value ? kvf_json_text(value, KVF_JSON_COMPACT) : NULL;
-        if (text && strcmp(text, pair[1]) != 0)
-            st = kvf__config_bad(c, KVF_EUNSUPPORTED, pair[0], value, pair[1]);
+        if (text && strcmp(text, pair->second) != 0)
+            st = kvf__config_bad(c, KVF_EUNSUPPORTED, pair->first, value, pair->second);
         kvf_json_text_free(text);
     }
     return st;

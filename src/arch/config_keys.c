@@ -203,7 +203,7 @@ static kvf_status derive_head(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
 
-    if (desc->D != KVF__DERIVED) return KVF_OK;
+    if (desc->D > 0) return KVF_OK;
     desc->D = desc->C / desc->H;
     if (desc->C % desc->H == 0) return KVF_OK;
     if (c->gguf) return kvf__config_missing(c, "attention.key_length");
@@ -216,7 +216,7 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
 
-    if (desc->G == KVF__DERIVED) desc->G = desc->H;
+    if (desc->G < 1) desc->G = desc->H;
     if (!desc->E) desc->E = desc->C;
     if (desc->position.window == KVF__DERIVED) desc->position.window = 0;
     if (desc->F == KVF__DERIVED) {

@@ -100,41 +100,26 @@ static bool in_place(const kvf__desc *desc, const kvf__weight *weight, int64_t l
 
 static int64_t letter_value(const kvf__desc *desc, const kvf__layer_shape *layer, char letter)
 {
-    switch (letter) {
-    case 'V':
-        return desc->V;
-    case 'C':
-        return desc->C;
-    case 'E':
-        return desc->E;
-    case 'F':
-        return layer->F;
-    case 'H':
-        return desc->H;
-    case 'G':
-        return layer->G;
-    case 'D':
-        return layer->D;
-    case 'R':
-        return 2 * desc->position.relative.span;
-    case 'S':
-        return desc->H + 2 * layer->G;
-    case 'L':
-        return desc->L;
-    case 'I':
-        return desc->by_layer.inputs;
-    case '1':
-        return 1;
-    case 'X':
-        return desc->position.max + desc->position.first;
-    case 'Y':
-        return desc->types;
-    case '2':
-        return 2;
-    default:
-        assert(!"letter of a shape in arch.c");
-        return 0;
-    }
+    static const char LETTERS[] = "VCEFHGDRSLIXY12";
+    const int64_t values[] = {desc->V,
+                              desc->C,
+                              desc->E,
+                              layer->F,
+                              desc->H,
+                              layer->G,
+                              layer->D,
+                              2 * desc->position.relative.span,
+                              desc->H + 2 * layer->G,
+                              desc->L,
+                              desc->by_layer.inputs,
+                              desc->position.max + desc->position.first,
+                              desc->types,
+                              1,
+                              2};
+    const char *at = strchr(LETTERS, letter);
+
+    assert(at && *at); /* a letter of a shape in arch.c */
+    return values[at - LETTERS];
 }
 
 int64_t kvf__shape_size(const kvf__desc *desc, int64_t layer, const char *word)
