@@ -5,15 +5,8 @@
 
 static kvf_status reserve(kvf_ctx *ctx, kvf__params *params, size_t more)
 {
-    size_t want = params->n + more, capacity = params->capacity ? params->capacity : 8;
-
-    if (want <= params->capacity) return KVF_OK;
-    while (capacity < want)
-        capacity *= 2;
-    KVF_TRY(kvf__grow(ctx, &params->item, params->n * sizeof *params->item,
-                      capacity * sizeof *params->item));
-    params->capacity = capacity;
-    return KVF_OK;
+    return kvf__reserve(ctx, &params->item, &params->capacity, params->n + more,
+                        sizeof *params->item);
 }
 
 kvf_status kvf__params_add(kvf_ctx *ctx, kvf__params *params, const kvf__param *param)

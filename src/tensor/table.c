@@ -34,16 +34,6 @@ const char *kvf__shape_text(char buf[128], int rank, const int64_t *dim)
     return buf;
 }
 
-static kvf_status reserve_one(kvf_ctx *ctx, kvf__table *table)
-{
-    if (table->n < table->cap) return KVF_OK;
-    size_t cap = table->cap ? 2 * table->cap : 32;
-    KVF_TRY(kvf__grow(ctx, &table->items, table->cap * sizeof *table->items,
-                      cap * sizeof *table->items));
-    table->cap = cap;
-    return KVF_OK;
-}
-
 kvf_status kvf__table_add(kvf_ctx *ctx, kvf__table *table, const char *name, kvf__view view)
 {
     char *copy = NULL;
@@ -54,10 +44,8 @@ kvf_status kvf__table_add(kvf_ctx *ctx, kvf__table *table, const char *name, kvf
     assert(view.rank >= 0 && view.rank <= KVF__MAX_RANK);
     if (kvf__map_get(&table->index, name, n, &at))
         return kvf__fail(ctx, KVF_EFORMAT, "tensor \"%s\" occurs twice", name);
-    st = reserve_one(ctx, table);
-    if (st) return st;
-    st = kvf__strndup(ctx, name, n, &copy);
-    if (st) return st;
+    KVF_TRY(kvf__reserve(ctx, &table->items, &table->cap, table->n + 1, sizeof *table->items));
+    KVF_TRY(kvf__strndup(ctx, name, n, &copy));
     st = kvf__map_put(ctx, &table->index, name, n, (int64_t)table->n);
     if (st) {
         kvf__free(copy);
