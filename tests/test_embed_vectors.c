@@ -3,6 +3,7 @@
  * recomputation, equal bits, a vector that is a token's own embedding. */
 #include "data_int.h"
 #include "golden_model.h"
+#include "model_priv.h"
 
 #include <math.h>
 
@@ -85,7 +86,7 @@ static double loss_of(const fixture *f, kvf__pass *pass, const kvf__batch *batch
     int64_t n;
 
     ck_assert_msg(!kvf__pass_fwd(f->g.ctx, pass, &input), "%s", kvf_ctx_error(f->g.ctx));
-    if (kvf__model_has_head(f->g.model)) {
+    if (f->g.model->lm.n) {
         ck_assert_msg(
             !kvf__pass_loss(f->g.ctx, pass, &(kvf__loss){.gradient = gradient, .scale = 1}, &loss),
             "%s", kvf_ctx_error(f->g.ctx));

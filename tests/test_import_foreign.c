@@ -4,6 +4,7 @@
 #include "artifact.h"
 #include "golden_base.h"
 #include "golden_model.h"
+#include "model_priv.h"
 #include "renderer.h"
 
 #include <kvfold/io.h>
@@ -146,7 +147,7 @@ START_TEST(conditions_as_there)
                               .condition.position_start = prefix->file.id.position_start};
     const kvf__view *view = want(_i, "out");
     ck_assert_msg(!kvf__pass_fwd(g.ctx, g.pass, &input), "%s", kvf_ctx_error(g.ctx));
-    if (kvf__model_has_head(g.model)) {
+    if (g.model->lm.n) {
         float *logits = malloc((size_t)kvf__view_count(view) * sizeof *logits);
         ck_assert_int_eq(kvf__pass_lm_logits(g.ctx, g.pass, logits), KVF_OK);
         ck_view(logits, view, 1e-4, 2e-5);

@@ -427,10 +427,10 @@ START_TEST(embedding_and_tables)
     ck_assert_int_eq(f.model->embed.stack[0].positions.view.data != NULL, gpt2);
     ck_assert_int_eq(f.model->lm.slot.view.data == f.model->embed.tokens.view.data,
                      !kinds[_i].untied);
-    ck_assert_int_eq(kvf__model_act(f.model), KVF__F32);
+    ck_assert_int_eq(f.model->act, KVF__F32);
     /* Both directions of every matrix, at least. */
     size_t weights = (size_t)(f.desc->L * C * (f.desc->F * (f.desc->block.gated ? 3 : 2)));
-    ck_assert_uint_ge(kvf__model_packed_bytes(f.model), 2 * sizeof(float) * weights);
+    ck_assert_uint_ge(f.model->packed_bytes, 2 * sizeof(float) * weights);
     destroy(&f);
 }
 END_TEST
@@ -468,7 +468,7 @@ static double qkv_error(const kvf__model_options *options)
     ck_assert_int_eq(
         kvf__mm_run(ctx, f.model->mm, f.model->layers[1].w->qkv.fwd, M, x16, y, KVF__F32, 0),
         KVF_OK);
-    ck_assert_int_eq(kvf__model_int8(f.model), options->int8);
+    ck_assert_int_eq(f.model->int8, options->int8);
     free(x);
     destroy(&f);
     return ck_rel_l2(y, want, M * 64);
@@ -502,7 +502,7 @@ START_TEST(int8_footprint)
                  head = (double)(KVF__VOCAB_PLANE * d->C);
     const double foretold = kvf__model_footprint(d, &options, KVF__F32).packed;
     ck_assert_double_eq(foretold, 2 * (double)d->L * layer + 4 * head);
-    ck_assert_double_ge((double)kvf__model_packed_bytes(f.model), foretold);
+    ck_assert_double_ge((double)f.model->packed_bytes, foretold);
     destroy(&f);
 }
 END_TEST

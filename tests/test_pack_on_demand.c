@@ -410,8 +410,8 @@ START_TEST(memory_does_not_grow_with_layers)
 {
     pair p;
     ck_assert(make_pair(&p, 8, NULL, true));
-    const size_t all = kvf__model_packed_bytes(p.packed.model),
-                 one = kvf__model_packed_bytes(p.reached.model);
+    const size_t all = p.packed.model->packed_bytes,
+                 one = p.reached.model->packed_bytes;
     const int64_t L = kvf__model_desc(p.packed.model)->L;
     const size_t head = kvf__packed_bytes(p.packed.model->lm.planes[0].fwd) +
                         kvf__packed_bytes(p.packed.model->lm.planes[0].bwd);
@@ -436,7 +436,7 @@ START_TEST(the_footprint_is_foretold)
     const kvf__footprint f = kvf__model_footprint(d, &o, KVF__BF16);
     const double layer = (double)(d->C * (d->D * 2 * (d->H + d->G) + 3 * d->F));
     /* elements of matrices alone: oneDNN pads, which is 1.6 % of so small a model */
-    ck_assert_double_eq_tol(f.packed, (double)kvf__model_packed_bytes(t.model), 0.03 * f.packed);
+    ck_assert_double_eq_tol(f.packed, (double)t.model->packed_bytes, 0.03 * f.packed);
     ck_assert_double_eq(f.mapped, o.keep == KVF__KEEP_MAPPED ? 2 * layer : 0);
     if (o.keep == KVF__KEEP_STORED)
         ck_assert_double_eq(f.stored, (double)t.model->store.from->bytes);

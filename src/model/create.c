@@ -413,16 +413,6 @@ const kvf__desc *kvf__model_desc(const kvf__model *model)
     return &model->desc;
 }
 
-kvf__dtype kvf__model_act(const kvf__model *model)
-{
-    return model->act;
-}
-
-bool kvf__model_int8(const kvf__model *model)
-{
-    return model->int8;
-}
-
 const float *kvf__model_pooler(const kvf__model *model, const float **bias)
 {
     *bias = model->pooler_bias;
@@ -437,16 +427,6 @@ const kvf__masked_lm *kvf__model_masked_lm(const kvf__model *model)
 kvf__adapters *kvf__model_adapters(kvf__model *model)
 {
     return model->train.adapters;
-}
-
-bool kvf__model_has_head(const kvf__model *model)
-{
-    return model->lm.n > 0;
-}
-
-size_t kvf__model_packed_bytes(const kvf__model *model)
-{
-    return model->packed_bytes;
 }
 
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out)

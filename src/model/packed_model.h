@@ -70,9 +70,6 @@ kvf__params *kvf__model_params(kvf__model *model);
  */
 kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model);
 const kvf__desc *kvf__model_desc(const kvf__model *model);
-kvf__dtype kvf__model_act(const kvf__model *model);
-bool kvf__model_int8(const kvf__model *model);
-size_t kvf__model_packed_bytes(const kvf__model *model);
 /* Bytes that such a model takes once it is made, within a few percent; file: the type of its
  * matrices there. */
 typedef struct kvf__footprint {
@@ -113,8 +110,6 @@ const kvf__masked_lm *kvf__model_masked_lm(const kvf__model *model);
 /* The adapters that options asked for, zero at first; NULL: none. They have gradients if the model
  * was made for backward passes. */
 kvf__adapters *kvf__model_adapters(kvf__model *model);
-/* Has the base a language-model head? Encoders have none: its loss and logits are EUNSUPPORTED. */
-bool kvf__model_has_head(const kvf__model *model);
 
 /* to (may be from) = from with its keys rotated as if its first virtual token stood at position
  * `first`; back: with that rotation undone. On bases without rope a copy. */
