@@ -9,51 +9,37 @@ typedef struct row {
     kvf__product_weights weights;
 } row;
 
+#define NO_NORM KVF__W_ROLES, KVF__W_ROLES
+#define NORM1   KVF__W_NORM1, KVF__W_NORM1_BETA
+#define NORM2   KVF__W_NORM2, KVF__W_NORM2_BETA
+#define QKV(part)                                                                                  \
+    {                                                                                              \
+        KVF__W_QKV##part, KVF__W_Q##part, KVF__W_K##part, KVF__W_V##part                           \
+    }
+
 static const row ROWS[KVF__PRODUCT_KINDS] = {
-    [KVF__PRODUCT_QKV] = {"C",
-                          "SD",
-                          false,
-                          {{KVF__W_QKV, KVF__W_Q, KVF__W_K, KVF__W_V},
-                           {KVF__W_QKV_BIAS, KVF__W_Q_BIAS, KVF__W_K_BIAS, KVF__W_V_BIAS},
-                           4,
-                           KVF__W_NORM1,
-                           KVF__W_NORM1_BETA}},
-    [KVF__PRODUCT_OUT] = {"HD",
-                          "C",
-                          true,
-                          {{KVF__W_OUT}, {KVF__W_OUT_BIAS}, 1, KVF__W_ROLES, KVF__W_ROLES}},
+    [KVF__PRODUCT_QKV] = {"C", "SD", false, {QKV(), QKV(_BIAS), 4, NORM1}},
+    [KVF__PRODUCT_OUT] = {"HD", "C", true, {{KVF__W_OUT}, {KVF__W_OUT_BIAS}, 1, NO_NORM}},
     [KVF__PRODUCT_UP] = {"C",
                          "F",
                          false,
-                         {{KVF__W_UP, KVF__W_GATE_UP},
-                          {KVF__W_UP_BIAS, KVF__W_ROLES},
-                          2,
-                          KVF__W_NORM2,
-                          KVF__W_NORM2_BETA}},
-    [KVF__PRODUCT_GATE] = {"C",
-                           "F",
-                           false,
-                           {{KVF__W_GATE, KVF__W_GATE_UP},
-                            {KVF__W_GATE_BIAS, KVF__W_ROLES},
-                            2,
-                            KVF__W_NORM2,
-                            KVF__W_NORM2_BETA}},
-    [KVF__PRODUCT_DOWN] = {"F",
-                           "C",
-                           true,
-                           {{KVF__W_DOWN}, {KVF__W_DOWN_BIAS}, 1, KVF__W_ROLES, KVF__W_ROLES}},
-    [KVF__PRODUCT_INPUT_GATE] =
-        {"C", "I", false, {{KVF__W_INPUT_GATE}, {KVF__W_ROLES}, 1, KVF__W_ROLES, KVF__W_ROLES}},
-    [KVF__PRODUCT_INPUT_DOWN] =
-        {"I", "C", true, {{KVF__W_INPUT_DOWN}, {KVF__W_ROLES}, 1, KVF__W_ROLES, KVF__W_ROLES}},
+                         {{KVF__W_UP, KVF__W_GATE_UP}, {KVF__W_UP_BIAS, KVF__W_ROLES}, 2, NORM2}},
+    [KVF__PRODUCT_GATE] =
+        {"C",
+         "F",
+         false,
+         {{KVF__W_GATE, KVF__W_GATE_UP}, {KVF__W_GATE_BIAS, KVF__W_ROLES}, 2, NORM2}},
+    [KVF__PRODUCT_DOWN] = {"F", "C", true, {{KVF__W_DOWN}, {KVF__W_DOWN_BIAS}, 1, NO_NORM}},
+    [KVF__PRODUCT_INPUT_GATE] = {"C",
+                                 "I",
+                                 false,
+                                 {{KVF__W_INPUT_GATE}, {KVF__W_ROLES}, 1, NO_NORM}},
+    [KVF__PRODUCT_INPUT_DOWN] = {"I", "C", true, {{KVF__W_INPUT_DOWN}, {KVF__W_ROLES}, 1, NO_NORM}},
     [KVF__PRODUCT_HEAD] = {"C",
                            "V",
                            false,
                            {{KVF__W_HEAD}, {KVF__W_HEAD_BIAS}, 1, KVF__W_FINAL, KVF__W_FINAL_BETA}},
-    [KVF__PRODUCT_Q] = {"C",
-                        "HD",
-                        false,
-                        {{KVF__W_Q}, {KVF__W_Q_BIAS}, 1, KVF__W_NORM1, KVF__W_NORM1_BETA}},
+    [KVF__PRODUCT_Q] = {"C", "HD", false, {{KVF__W_Q}, {KVF__W_Q_BIAS}, 1, NORM1}},
     [KVF__PRODUCT_KV] = {"C",
                          "2GD",
                          false,
