@@ -30,6 +30,8 @@ enum { N_LEVELS = sizeof LEVELS / sizeof LEVELS[0] };
 
 /* ---- what there is --------------------------------------------------------------------------- */
 
+enum { VNNI = 1u << 11, FP16 = 1u << 23 }; /* AVX512's, in ECX and EDX of leaf 7 */
+
 #if KVF__HAVE_X86
 #include <cpuid.h>
 
@@ -47,18 +49,12 @@ static bool has_amx(void)
     return (low & TILE_STATE) == TILE_STATE;
 }
 
-/* AVX512-FP16 (leaf 7, EDX). */
-static bool has_fp16(void)
+/* Leaf 7 has all bits that are asked for. */
+static bool has_leaf7(unsigned in_ecx, unsigned in_edx)
 {
     unsigned eax, ebx, ecx, edx;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & 1u << 23);
-}
-
-/* AVX512-VNNI (leaf 7, ECX). */
-static bool has_vnni(void)
-{
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ecx & 1u << 11);
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ecx & in_ecx) == in_ecx &&
+           (edx & in_edx) == in_edx;
 }
 
 /* Conversion of f16, which every CPU with AVX2 has. */
@@ -86,13 +82,9 @@ static kvf__cpu_rank detect(void)
     return KVF__CPU_REF;
 }
 
-static bool has_fp16(void)
+static bool has_leaf7(unsigned in_ecx, unsigned in_edx)
 {
-    return false;
-}
-
-static bool has_vnni(void)
-{
+    (void)in_ecx, (void)in_edx;
     return false;
 }
 #endif
@@ -145,7 +137,7 @@ bool kvf__cpu_has_bf16(void)
 bool kvf__cpu_has_int8(void)
 {
     kvf__cpu_rank best = kvf__cpu_best();
-    return has_vnni() &&
+    return has_leaf7(VNNI, 0) &&
            (best > KVF__CPU_AVX512 || (best == KVF__CPU_AVX512 && !kvf__cpu_is_capped()));
 }
 
@@ -155,7 +147,7 @@ bool kvf__cpu_has_int8(void)
 bool kvf__cpu_bf16_is_faster(void)
 {
     kvf__cpu_rank best = kvf__cpu_best();
-    return best == KVF__CPU_AMX || (best == KVF__CPU_AVX512_BF16 && !has_fp16());
+    return best == KVF__CPU_AMX || (best == KVF__CPU_AVX512_BF16 && !has_leaf7(0, FP16));
 }
 
 /* ---- the tables ------------------------------------------------------------------------------ */

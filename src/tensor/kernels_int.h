@@ -46,6 +46,18 @@ KVF__DECLARE_LEVEL(avx2)
 KVF__DECLARE_LEVEL(avx512)
 KVF__DECLARE_LEVEL(avx512_bf16)
 
+/* The table of a file whose functions are called like its fields; attention has files of its own.
+ */
+#define KVF__KERNELS_TABLE(named, fwd, bwd, head)                                                  \
+    {                                                                                              \
+        .name = named, .norm_fwd = norm_fwd, .norm_bwd = norm_bwd,                                 \
+        .whole_norm_fwd = whole_norm_fwd, .whole_norm_bwd = whole_norm_bwd,                        \
+        .head_norm_fwd = head_norm_fwd, .head_norm_bwd = head_norm_bwd, .act_fwd = act_fwd,        \
+        .mul = mul, .glu_fwd = glu_fwd, .glu_bwd = glu_bwd, .rope = rope, .ce = ce,                \
+        .from_f32 = from_f32, .to_f32 = to_f32, .quantize = quantize, .scale_sums = scale_sums,    \
+        .attn_fwd = fwd, .attn_bwd = bwd, .attn_head = head,                                       \
+    }
+
 /* ---- eight bits ------------------------------------------------------------------------------ */
 
 /* The larger of magnitudes; NaN where one of them is. */

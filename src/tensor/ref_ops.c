@@ -293,25 +293,5 @@ static void scale_sums(kvf__dtype type, const kvf__scaled_sums *s)
         }
 }
 
-const kvf__kernels kvf__kernels_ref = {
-    .name = "ref",
-    .norm_fwd = norm_fwd,
-    .norm_bwd = norm_bwd,
-    .whole_norm_fwd = whole_norm_fwd,
-    .whole_norm_bwd = whole_norm_bwd,
-    .head_norm_fwd = head_norm_fwd,
-    .head_norm_bwd = head_norm_bwd,
-    .act_fwd = act_fwd,
-    .mul = mul,
-    .glu_fwd = glu_fwd,
-    .glu_bwd = glu_bwd,
-    .rope = rope,
-    .ce = ce,
-    .from_f32 = from_f32,
-    .to_f32 = to_f32,
-    .quantize = quantize,
-    .scale_sums = scale_sums,
-    .attn_fwd = kvf__attn_fwd_ref,
-    .attn_bwd = kvf__attn_bwd_ref,
-    .attn_head = kvf__attn_head_ref,
-};
+const kvf__kernels kvf__kernels_ref = KVF__KERNELS_TABLE("ref", kvf__attn_fwd_ref,
+                                                         kvf__attn_bwd_ref, kvf__attn_head_ref);

@@ -95,25 +95,7 @@ static void rope(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, 
                 cos + position[m] * pairs, sin + position[m] * pairs, sign);
 }
 
-const kvf__kernels KVF__LEVEL(kvf__kernels_) = {
-    .name = KVF__LEVEL_NAME,
-    .norm_fwd = norm_fwd,
-    .norm_bwd = norm_bwd,
-    .whole_norm_fwd = whole_norm_fwd,
-    .whole_norm_bwd = whole_norm_bwd,
-    .head_norm_fwd = head_norm_fwd,
-    .head_norm_bwd = head_norm_bwd,
-    .act_fwd = act_fwd,
-    .mul = mul,
-    .glu_fwd = glu_fwd,
-    .glu_bwd = glu_bwd,
-    .rope = rope,
-    .ce = ce,
-    .from_f32 = from_f32,
-    .to_f32 = to_f32,
-    .quantize = quantize,
-    .scale_sums = scale_sums,
-    .attn_fwd = KVF__LEVEL(kvf__attn_fwd_),
-    .attn_bwd = KVF__LEVEL(kvf__attn_bwd_),
-    .attn_head = KVF__LEVEL(kvf__attn_head_),
-};
+const kvf__kernels KVF__LEVEL(kvf__kernels_) = KVF__KERNELS_TABLE(KVF__LEVEL_NAME,
+                                                                  KVF__LEVEL(kvf__attn_fwd_),
+                                                                  KVF__LEVEL(kvf__attn_bwd_),
+                                                                  KVF__LEVEL(kvf__attn_head_));
