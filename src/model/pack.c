@@ -9,30 +9,15 @@
 #include "slot.h"
 
 #include <assert.h>
-#include <string.h>
-
-#ifdef _OPENMP
 #include <omp.h>
-#endif
-
-static int thread_index(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
+#include <string.h>
 
 kvf_status kvf__packer_init(kvf_ctx *ctx, kvf__packer *packer, size_t matrix, size_t out, size_t in)
 {
     size_t row = out > in ? out : in;
 
     packer->ctx = ctx;
-    packer->threads = 1;
-#ifdef _OPENMP
     packer->threads = omp_get_max_threads();
-#endif
     packer->scratch_row = row + KVF__SLOT_SLACK;
     KVF_TRY(kvf__alloc_array(ctx, matrix, sizeof(float), &packer->matrix));
     KVF_TRY(kvf__alloc_array(ctx, out, sizeof(float), &packer->bias));
@@ -54,7 +39,7 @@ static void load_block(const kvf__packer *packer, const kvf__slot *slot, int64_t
 {
 #pragma omp parallel for schedule(static) num_threads(packer->threads)
     for (int64_t r = 0; r < rows; r++) {
-        float *scratch = packer->scratch + (size_t)thread_index() * packer->scratch_row;
+        float *scratch = packer->scratch + (size_t)omp_get_thread_num() * packer->scratch_row;
         kvf__slot_row_part(slot, row0 + r, col0, cols, dst + r * ld, scratch);
     }
 }

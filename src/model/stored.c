@@ -9,11 +9,8 @@
 #include "products.h"
 #include "slot.h"
 
-#include <string.h>
-
-#ifdef _OPENMP
 #include <omp.h>
-#endif
+#include <string.h>
 
 kvf__dtype kvf__stored_dtype(kvf__dtype wanted, int64_t columns)
 {
@@ -28,15 +25,6 @@ typedef struct storing {
     float *scratch; /* [threads, widest row] */
     int64_t widest;
 } storing;
-
-static int thread_index(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
 
 static size_t row_bytes(kvf__dtype dtype, int64_t columns)
 {
@@ -56,7 +44,7 @@ static void convert(const storing *s, const kvf__slot *slot, kvf__dtype dtype, u
     }
 #pragma omp parallel for schedule(static) num_threads(s->threads)
     for (int64_t r = 0; r < rows; r++) {
-        float *row = s->scratch + thread_index() * s->widest;
+        float *row = s->scratch + omp_get_thread_num() * s->widest;
         if (slot->add)
             kvf__slot_row(slot, r, row);
         else
@@ -114,10 +102,7 @@ static kvf_status measure(storing *s, kvf__slot *slot)
 
 static kvf_status copy_matrices(storing *s, const kvf__desc *desc)
 {
-    s->threads = 1;
-#ifdef _OPENMP
     s->threads = omp_get_max_threads();
-#endif
     KVF_TRY(each_matrix(s, desc, measure));
     size_t n = s->stored->n;
     s->stored->n = 0;

@@ -4,9 +4,7 @@
 
 #include "kernels_int.h"
 
-#ifdef _OPENMP
 #include <omp.h>
-#endif
 
 /* Each kernel has a buffer of 256 or 320 KB; a product up to 16 kernels, dnnl_sgemm 24 in all. */
 enum { CODE_BYTES = 8 << 20 };
@@ -45,23 +43,10 @@ kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *st
     return KVF_OK;
 }
 
-int kvf__most_threads(void)
-{
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
-}
-
 int kvf__dnnl_threads(int threads)
 {
-    const int before = kvf__most_threads();
-#ifdef _OPENMP
+    const int before = omp_get_max_threads();
     omp_set_num_threads(threads);
-#else
-    (void)threads;
-#endif
     return before;
 }
 

@@ -16,8 +16,6 @@ kvf_status kvf__dnnl_memory_allows(kvf_ctx *ctx);
 /* A CPU engine and a stream on it, the caller's; capped. */
 kvf_status kvf__dnnl_open(kvf_ctx *ctx, dnnl_engine_t *engine, dnnl_stream_t *stream);
 
-/* The number of threads of the next parallel region. */
-int kvf__most_threads(void);
 /* Sets for how many threads oneDNN divides what it makes and runs; the number before. */
 int kvf__dnnl_threads(int threads);
 

@@ -18,6 +18,7 @@
 #include "dnnl_matmul_priv.h"
 
 #include <math.h>
+#include <omp.h>
 
 enum {
     CHUNK = 128,     /* most rows of a chunk: [CHUNK, 1536] sums fill most of a cache of 1 MB */
@@ -28,11 +29,6 @@ enum {
 };
 
 static size_t round_up(size_t n, size_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
-static int64_t round_to(int64_t n, int64_t unit)
 {
     return (n + unit - 1) / unit * unit;
 }
@@ -111,10 +107,10 @@ typedef struct plan {
 static plan divide(int64_t M, int threads)
 {
     const int64_t even = (M + threads - 1) / threads;
-    plan p = {.each = even > CHUNK_UNIT ? round_to(even, CHUNK_UNIT / 2) : even};
+    plan p = {.each = even > CHUNK_UNIT ? (int64_t)round_up((size_t)even, CHUNK_UNIT / 2) : even};
     const int64_t chunks = (p.each + CHUNK - 1) / CHUNK, rows = (p.each + chunks - 1) / chunks;
 
-    p.rows = rows > CHUNK_UNIT ? round_to(rows, CHUNK_UNIT) : rows;
+    p.rows = rows > CHUNK_UNIT ? (int64_t)round_up((size_t)rows, CHUNK_UNIT) : rows;
     return p;
 }
 
@@ -130,7 +126,7 @@ static kvf_status find_prim(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int
 
 static kvf_status make_plan(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, plan *p)
 {
-    const int threads = kvf__most_threads();
+    const int threads = omp_get_max_threads();
 
     *p = divide(M, threads);
     if (p->rows > p->each) p->rows = p->each;

@@ -14,6 +14,7 @@
  * kvf__model_rows_alike tries at run time whether that holds. */
 #include "dnnl_matmul_priv.h"
 
+#include <omp.h>
 #include <string.h>
 
 enum {
@@ -125,7 +126,7 @@ static dnnl_status_t run_last_rows(const sgemm_call *c, const piece *p)
 /* Into how many parts columns are divided: as many as make work for all threads alike. */
 static int64_t column_parts(int64_t row_pieces, int64_t N)
 {
-    const int64_t threads = kvf__most_threads(), most = N / UNIT;
+    const int64_t threads = omp_get_max_threads(), most = N / UNIT;
     int64_t parts = (N + COLUMNS - 1) / COLUMNS;
 
     while (parts < most && row_pieces * parts % threads && row_pieces * parts < 4 * threads)
