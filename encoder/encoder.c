@@ -36,12 +36,6 @@ bool kvf__encoder_reaches(const char *method)
     return kind && kind->shift;
 }
 
-bool kvf__encoder_takes_words(const char *method)
-{
-    const kvf__encoder_kind *kind = find_kind(method, NULL);
-    return kind && kind->projected;
-}
-
 static void lay(void *object, kvf__carver *carver)
 {
     kvf__encoder *e = object;
@@ -297,13 +291,6 @@ kvf_status kvf__encoder_check_fit(kvf_ctx *ctx, const kvf__encoder *encoder, con
                      MOST_RESIDUAL, (long long)encoder->shape.P);
 }
 
-static const kvf__param *find_param(const kvf__params *params, const char *name)
-{
-    for (size_t i = 0; i < params->n; i++)
-        if (!strcmp(params->item[i].name, name)) return &params->item[i];
-    return NULL;
-}
-
 static bool same_dims(const kvf__param *a, const kvf__param *b)
 {
     return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]);
@@ -314,7 +301,8 @@ kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *wh
 {
     char found[128], want[128];
     for (size_t i = 0; i < encoder->params.n; i++) {
-        const kvf__param *param = &encoder->params.item[i], *source = find_param(from, param->name);
+        const kvf__param *param = &encoder->params.item[i],
+                         *source = kvf__params_find(from, param->name);
         if (!source) return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is missing", where, param->name);
         if (!same_dims(param, source))
             return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, want %s", where, param->name,
@@ -323,7 +311,7 @@ kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *wh
     }
     for (size_t i = 0; i < encoder->params.n; i++) {
         kvf__param *param = &encoder->params.item[i];
-        memcpy(param->value, find_param(from, param->name)->value,
+        memcpy(param->value, kvf__params_find(from, param->name)->value,
                (size_t)param->n * sizeof(float));
     }
     return KVF_OK;
@@ -350,7 +338,7 @@ kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const ch
                                    const kvf__table *table)
 {
     for (size_t i = 0; i < table->n; i++)
-        if (!find_param(&encoder->params, table->items[i].name))
+        if (!kvf__params_find(&encoder->params, table->items[i].name))
             return kvf__fail(ctx, KVF_EFORMAT, "%s: %s is not a parameter of method %s", where,
                              table->items[i].name, encoder->kind->method);
     for (size_t i = 0; i < encoder->params.n; i++)

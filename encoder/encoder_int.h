@@ -38,6 +38,7 @@ typedef struct kvf__emitted {
  * Parameters start at zero. EUSAGE: unknown method, P < 1, M < 1. */
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
                                kvf__encoder **out);
+/* Such a method starts from real words as layers read them, not from what they leave there. */
 bool kvf__encoder_needs_projections(const char *method);
 void kvf__encoder_free(kvf__encoder *encoder);
 const kvf__method *kvf__encoder_method(const kvf__encoder *encoder);
@@ -75,8 +76,6 @@ void kvf__encoder_init_random(kvf__encoder *encoder, bool ptuning_v2, uint64_t s
 /* Emits zeros: `mlp` sets its last layer to zero and leaves the rest. EUSAGE where a base's biases
  * forbid it. */
 kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder);
-/* Does the method start from real words as layers read them, not from what they leave there? */
-bool kvf__encoder_takes_words(const char *method);
 /* True if the method can start from given keys and values, or vectors. */
 bool kvf__encoder_reaches(const char *method);
 /* Of such a method only: layer l reads words + l * stride, [P, C]; stride 0: all read the same. */

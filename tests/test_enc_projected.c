@@ -196,7 +196,8 @@ START_TEST(starting_values)
     const kvf__params *params = kvf__encoder_params(f.encoder);
     for (size_t l = 0; l < params->n; l++)
         ck_close(params->item[l].value, words, (size_t)(P * C), 0, 0);
-    ck_assert(kvf__encoder_takes_words("projected") && !kvf__encoder_takes_words("mlp"));
+    ck_assert(kvf__encoder_needs_projections("projected"));
+    ck_assert(!kvf__encoder_needs_projections("mlp"));
     ck_assert_int_eq(kvf__encoder_init_zero(f.g.ctx, f.encoder), KVF_EUSAGE);
     ck_assert_int_eq(kvf__encoder_init_target(f.g.ctx, f.encoder,
                                               (kvf__emitted){.prefix = &f.prefix}, &residual),

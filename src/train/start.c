@@ -148,7 +148,7 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
     if (o->init_from) return kvf__start_file(run, tuned, rows, o->init_from);
     const kvf__start *start = find(o->init);
     if (start->begin) return start->begin(run, tuned, rows);
-    if (start->words && kvf__encoder_takes_words(o->method))
+    if (start->words && kvf__encoder_needs_projections(o->method))
         return kvf__start_inputs(run, tuned, rows);
     KVF_TRY(kvf__start_reach(run, tuned, rows, NULL, start->target, &residual));
     kvf__run_detail(run, "start: %s, relative residual %.1e", o->init, residual);
