@@ -174,19 +174,13 @@ void kvf__scorer_free(kvf__scorer *scorer)
 
 kvf_status kvf__token_scores_reserve(kvf_ctx *ctx, kvf__token_scores *s, int64_t n)
 {
-    kvf__token_scores more = {.n = s->n, .cap = n > 2 * s->cap ? n : 2 * s->cap, .n_top = s->n_top};
+    const int64_t cap = n > 2 * s->cap ? n : 2 * s->cap, tops = s->n * s->n_top;
     if (n <= s->cap) return KVF_OK;
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)more.cap, sizeof *more.token, &more.token));
-    const kvf_status st = kvf__alloc_array(ctx, (size_t)(more.cap * s->n_top + 1), sizeof *more.top,
-                                           &more.top);
-    if (st) {
-        kvf__free(more.token);
-        return st;
-    }
-    if (s->n) memcpy(more.token, s->token, (size_t)s->n * sizeof *s->token);
-    if (s->n && s->n_top) memcpy(more.top, s->top, (size_t)(s->n * s->n_top) * sizeof *s->top);
-    kvf__token_scores_done(s);
-    *s = more;
+    KVF_TRY(
+        kvf__grow(ctx, &s->token, (size_t)s->n * sizeof *s->token, (size_t)cap * sizeof *s->token));
+    KVF_TRY(kvf__grow(ctx, &s->top, (size_t)tops * sizeof *s->top,
+                      (size_t)(cap * s->n_top + 1) * sizeof *s->top));
+    s->cap = cap;
     return KVF_OK;
 }
 
