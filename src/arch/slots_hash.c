@@ -24,16 +24,16 @@ static const char *const rope_words[] = {
     [KVF__ROPE_LONG] = "longrope",   [KVF__ROPE_PROPORTIONAL] = "proportional",
 };
 
+#define SAY(...) KVF_TRY(kvf__buf_printf(ctx, text, __VA_ARGS__))
+
 static kvf_status describe_layers(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
 {
     for (int64_t l = 0; d->by_layer.shape && l < d->L; l++) {
         const kvf__layer_shape *s = &d->by_layer.shape[l];
-        KVF_TRY(kvf__buf_printf(ctx, text, "layer %lld G %lld D %lld F %lld R %lld from %lld %d\n",
-                                (long long)l, (long long)s->G, (long long)s->D, (long long)s->F,
-                                (long long)s->R, (long long)s->from, s->k_is_v));
+        SAY("layer %lld G %lld D %lld F %lld R %lld from %lld %d\n", (long long)l, (long long)s->G,
+            (long long)s->D, (long long)s->F, (long long)s->R, (long long)s->from, s->k_is_v);
     }
-    if (d->by_layer.inputs)
-        KVF_TRY(kvf__buf_printf(ctx, text, "inputs %lld\n", (long long)d->by_layer.inputs));
+    if (d->by_layer.inputs) SAY("inputs %lld\n", (long long)d->by_layer.inputs);
     return d->block.v_norm ? kvf__buf_printf(ctx, text, "v_norm 1\n") : KVF_OK;
 }
 
@@ -41,62 +41,48 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
 {
     const kvf__rope *r = &d->position.rope;
 
-    KVF_TRY(kvf__buf_printf(
-        ctx, text, "arch %s gguf %d L %lld H %lld G %lld D %lld C %lld F %lld V %lld X %lld\n",
-        d->arch_name, d->gguf, (long long)d->L, (long long)d->H, (long long)d->G, (long long)d->D,
-        (long long)d->C, (long long)d->F, (long long)d->V, (long long)d->position.max));
-    KVF_TRY(kvf__buf_printf(ctx, text,
-                            "norm %s eps %.9g act %s gated %d causal %d biases %d %d %d\n",
-                            d->block.norm == KVF__RMSNORM ? "rms" : "layer", (double)d->norm_eps,
-                            act_words[d->block.act], d->block.gated, d->block.causal,
-                            d->block.qkv_bias, d->block.out_bias, d->block.mlp_bias));
-    KVF_TRY(kvf__buf_printf(ctx, text, "positions %s window %lld score %.9g by_layer %d\n",
-                            d->position.kind == KVF__POS_ROPE       ? "rope"
-                            : d->position.kind == KVF__POS_RELATIVE ? "relative"
-                            : d->position.kind == KVF__POS_BIAS     ? "bias"
-                                                                    : "learned",
-                            (long long)d->position.window, (double)d->score_scale,
-                            d->score_by_layer));
+    SAY("arch %s gguf %d L %lld H %lld G %lld D %lld C %lld F %lld V %lld X %lld\n", d->arch_name,
+        d->gguf, (long long)d->L, (long long)d->H, (long long)d->G, (long long)d->D,
+        (long long)d->C, (long long)d->F, (long long)d->V, (long long)d->position.max);
+    SAY("norm %s eps %.9g act %s gated %d causal %d biases %d %d %d\n",
+        d->block.norm == KVF__RMSNORM ? "rms" : "layer", (double)d->norm_eps,
+        act_words[d->block.act], d->block.gated, d->block.causal, d->block.qkv_bias,
+        d->block.out_bias, d->block.mlp_bias);
+    SAY("positions %s window %lld score %.9g by_layer %d\n",
+        d->position.kind == KVF__POS_ROPE       ? "rope"
+        : d->position.kind == KVF__POS_RELATIVE ? "relative"
+        : d->position.kind == KVF__POS_BIAS     ? "bias"
+                                                : "learned",
+        (long long)d->position.window, (double)d->score_scale, d->score_by_layer);
     if (d->block.post_norm || d->types || d->position.pad >= 0)
-        KVF_TRY(kvf__buf_printf(ctx, text, "post_norm %d types %lld position_pad %d\n",
-                                d->block.post_norm, (long long)d->types, (int)d->position.pad));
+        SAY("post_norm %d types %lld position_pad %d\n", d->block.post_norm, (long long)d->types,
+            (int)d->position.pad);
     if (d->position.kind == KVF__POS_RELATIVE || d->position.kind == KVF__POS_BIAS)
-        KVF_TRY(kvf__buf_printf(
-            ctx, text, "relative %lld %lld %d\n", (long long)d->position.relative.span,
-            (long long)d->position.relative.farthest, d->position.relative.logarithmic));
-    if (d->encoder)
-        KVF_TRY(kvf__buf_printf(ctx, text, "encoder %lld head %.9g\n", (long long)d->encoder,
-                                (double)d->factors.head));
-    if (d->head_bias) KVF_TRY(kvf__buf_printf(ctx, text, "head_bias 1\n"));
-    if (d->block.qk_norm)
-        KVF_TRY(
-            kvf__buf_printf(ctx, text, "qk_norm %d\n", d->block.qk_norm == KVF__QK_WHOLE ? 2 : 1));
+        SAY("relative %lld %lld %d\n", (long long)d->position.relative.span,
+            (long long)d->position.relative.farthest, d->position.relative.logarithmic);
+    if (d->encoder) SAY("encoder %lld head %.9g\n", (long long)d->encoder, (double)d->factors.head);
+    if (d->head_bias) SAY("head_bias 1\n");
+    if (d->block.qk_norm) SAY("qk_norm %d\n", d->block.qk_norm == KVF__QK_WHOLE ? 2 : 1);
     const bool bare = !kvf__weight_by_role(d, KVF__W_NORM1),
                out = kvf__desc_has(d, KVF__W_OUT_NORM1, 0);
-    if (bare || out) KVF_TRY(kvf__buf_printf(ctx, text, "bare %d out_norm %d\n", bare, out));
+    if (bare || out) SAY("bare %d out_norm %d\n", bare, out);
     for (int64_t l = 0; d->position.window && l < d->L; l++)
-        if (!kvf__positions_window(&d->position, l))
-            KVF_TRY(kvf__buf_printf(ctx, text, "global %lld\n", (long long)l));
-    if (d->position.local_theta > 0)
-        KVF_TRY(kvf__buf_printf(ctx, text, "local_theta %.17g\n", d->position.local_theta));
+        if (!kvf__positions_window(&d->position, l)) SAY("global %lld\n", (long long)l);
+    if (d->position.local_theta > 0) SAY("local_theta %.17g\n", d->position.local_theta);
     if (d->factors.embed != 1 || d->factors.score_cap > 0 || d->factors.logit_cap > 0)
-        KVF_TRY(kvf__buf_printf(ctx, text, "embed %.9g caps %.9g %.9g\n", (double)d->factors.embed,
-                                (double)d->factors.score_cap, (double)d->factors.logit_cap));
-    if (d->block.parallel) KVF_TRY(kvf__buf_printf(ctx, text, "parallel 1\n"));
+        SAY("embed %.9g caps %.9g %.9g\n", (double)d->factors.embed, (double)d->factors.score_cap,
+            (double)d->factors.logit_cap);
+    if (d->block.parallel) SAY("parallel 1\n");
     KVF_TRY(describe_layers(ctx, d, text));
     if (d->position.kind != KVF__POS_ROPE) return KVF_OK;
-    if (d->position.rotated != d->D)
-        KVF_TRY(kvf__buf_printf(ctx, text, "rotated %lld\n", (long long)d->position.rotated));
-    KVF_TRY(kvf__buf_printf(ctx, text, "rope %s theta %.17g factor %.17g low %.17g high %.17g\n",
-                            rope_words[r->kind], r->theta, r->factor, r->low_freq_factor,
-                            r->high_freq_factor));
-    KVF_TRY(kvf__buf_printf(
-        ctx, text, "original %.17g beta %.17g %.17g attention %.9g truncate %d\n", r->original,
-        r->beta_fast, r->beta_slow, (double)d->position.scale, r->truncate));
-    if (r->kind == KVF__ROPE_PROPORTIONAL)
-        KVF_TRY(kvf__buf_printf(ctx, text, "partial %.17g\n", r->partial));
+    if (d->position.rotated != d->D) SAY("rotated %lld\n", (long long)d->position.rotated);
+    SAY("rope %s theta %.17g factor %.17g low %.17g high %.17g\n", rope_words[r->kind], r->theta,
+        r->factor, r->low_freq_factor, r->high_freq_factor);
+    SAY("original %.17g beta %.17g %.17g attention %.9g truncate %d\n", r->original, r->beta_fast,
+        r->beta_slow, (double)d->position.scale, r->truncate);
+    if (r->kind == KVF__ROPE_PROPORTIONAL) SAY("partial %.17g\n", r->partial);
     for (int64_t i = 0; d->position.divisors && i < d->position.rotated / 2; i++)
-        KVF_TRY(kvf__buf_printf(ctx, text, "divisor %.9g\n", (double)d->position.divisors[i]));
+        SAY("divisor %.9g\n", (double)d->position.divisors[i]);
     return KVF_OK;
 }
 
