@@ -22,27 +22,18 @@ static kvf_status alloc_decisions(kvf_ctx *ctx, kvf__answers *a, int64_t n)
     return kvf__alloc_array(ctx, (size_t)n, sizeof *a->p, &a->p);
 }
 
-static kvf_status decide_classes(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
+/* One of the classes of a row, or of the rows of a group. */
+static kvf_status decide_one(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
 {
+    const bool choice = a->set->task == KVF__TASK_CHOICE;
+    const int64_t *group = choice ? a->set->group : NULL;
     KVF_TRY(alloc_decisions(ctx, a, a->n));
     for (int64_t i = 0; i < a->n; i++) {
-        const double *p = s->p + s->first[i] * s->width;
+        const int64_t from = s->first[group ? group[i] : i],
+                      to = s->first[group ? group[i + 1] : i + 1];
+        const double *p = s->p + from * s->width;
         a->gold[i] = a->set->sources->group[i].gold;
-        a->best[i] = likeliest(p, s->width);
-        a->p[i] = p[a->best[i]];
-    }
-    return KVF_OK;
-}
-
-static kvf_status decide_choices(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
-{
-    KVF_TRY(alloc_decisions(ctx, a, a->n));
-    for (int64_t i = 0; i < a->n; i++) {
-        int64_t from = a->set->group ? a->set->group[i] : i;
-        int64_t to = a->set->group ? a->set->group[i + 1] : i + 1;
-        const double *p = s->p + s->first[from];
-        a->gold[i] = a->set->sources->group[i].gold;
-        a->best[i] = likeliest(p, s->first[to] - s->first[from]);
+        a->best[i] = likeliest(p, choice ? to - from : s->width);
         a->p[i] = p[a->best[i]];
     }
     return KVF_OK;
@@ -115,13 +106,13 @@ static kvf_status decide(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s,
 {
     switch (a->set->task) {
     case KVF__TASK_SEQ_CLS:
-        return a->set->regression ? decide_numbers(ctx, a, s) : decide_classes(ctx, a, s);
+        return a->set->regression ? decide_numbers(ctx, a, s) : decide_one(ctx, a, s);
     case KVF__TASK_TOKEN_CLS:
         return decide_tags(ctx, a, s);
     case KVF__TASK_QA:
         return kvf__answers_spans(ctx, a, s, rules);
     case KVF__TASK_CHOICE:
-        return decide_choices(ctx, a, s);
+        return decide_one(ctx, a, s);
     case KVF__TASK_LM:
         break;
     }
