@@ -170,41 +170,32 @@ static void key_of_batch(kvf__states *s, const kvf__input *input, uint64_t key[2
     kvf__hash_words(s->hash, key);
 }
 
-/* All of a row's tokens, which lie in parts of the batch; row NULL: the batch whole. */
-static bool put_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
-                    const kvf__stored *item)
+/* Moves all of a row's tokens, which lie in parts of the batch; row NULL: the batch whole. */
+static bool move_row(kvf__states *s, bool put, const kvf__batch *b, const whole_row *row,
+                     const kvf__stored *item)
 {
-    const int64_t C = s->plan.width;
-    if (!row) return kvf__states_store_put(&s->store, item, 0, s->x, item->n);
-    for (int64_t i = 0, at = 0; i < row->n_parts; i++) {
-        const int64_t from = b->start[row->part[i]], n = b->start[row->part[i] + 1] - from;
-        if (!kvf__states_store_put(&s->store, item, at, s->x + from * C, n * C)) return false;
+    const int64_t C = s->plan.width, n_parts = row ? row->n_parts : 1;
+    for (int64_t i = 0, at = 0; i < n_parts; i++) {
+        const int64_t from = row ? b->start[row->part[i]] : 0,
+                      n = row ? b->start[row->part[i] + 1] - from : b->n_tokens;
+        float *x = s->x + from * C;
+        if (!(put ? kvf__states_store_put(&s->store, item, at, x, n * C)
+                  : kvf__states_store_get(&s->store, item, at, x, n * C)))
+            return false;
         at += n * C;
     }
     return true;
 }
 
-static bool get_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
-                    const kvf__stored *item)
-{
-    const int64_t C = s->plan.width;
-    if (!row) return kvf__states_store_get(&s->store, item, 0, s->x, item->n);
-    for (int64_t i = 0, at = 0; i < row->n_parts; i++) {
-        const int64_t from = b->start[row->part[i]], n = b->start[row->part[i] + 1] - from;
-        if (!kvf__states_store_get(&s->store, item, at, s->x + from * C, n * C)) return false;
-        at += n * C;
-    }
-    return true;
-}
-
-static void keep_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
+static bool keep_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
                      const uint64_t key[2])
 {
     const int64_t n = (row ? row->tokens : b->n_tokens) * s->plan.width;
     kvf__stored item;
-    if (kvf__states_store_find(&s->store, key)) return;
-    if (kvf__states_store_begin(&s->store, key, n, &item) && put_row(s, b, row, &item))
+    if (kvf__states_store_find(&s->store, key)) return true;
+    if (kvf__states_store_begin(&s->store, key, n, &item) && move_row(s, true, b, row, &item))
         kvf__states_store_end(&s->store, &item);
+    return true;
 }
 
 /* ---- a batch --------------------------------------------------------------------------------- */
@@ -214,22 +205,25 @@ static bool fill_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
 {
     const kvf__stored *item = kvf__states_store_find(&s->store, key);
     const int64_t n = (row ? row->tokens : b->n_tokens) * s->plan.width;
-    return item && item->n == n && get_row(s, b, row, item);
+    return item && item->n == n && move_row(s, false, b, row, item);
 }
 
-static bool fill(kvf__states *s, const kvf__input *input)
+/* Visits the rows whose states are kept, or the batch whole, until one fails. */
+static bool each_row(kvf__states *s, const kvf__input *input,
+                     bool (*visit)(kvf__states *s, const kvf__batch *b, const whole_row *row,
+                                   const uint64_t key[2]))
 {
     const kvf__batch *b = rows_of(input);
     whole_row row;
     uint64_t key[2];
     if (input->entry.fixed) {
         key_of_batch(s, input, key);
-        return fill_row(s, b, NULL, key);
+        return visit(s, b, NULL, key);
     }
     for (int64_t r = 0; r < b->n_rows; r++) {
         if (!view_row(input, r, &row)) continue;
         key_of(s, b, &row, key);
-        if (!fill_row(s, b, &row, key)) return false;
+        if (!visit(s, b, &row, key)) return false;
     }
     return true;
 }
@@ -238,26 +232,13 @@ void kvf__states_enter(kvf__states *s, kvf__input *input, bool fixed)
 {
     if (!s) return;
     input->entry = (kvf__entry){.layer = s->plan.layer, .x = s->x, .fixed = fixed};
-    input->entry.known = fill(s, input);
+    input->entry.known = each_row(s, input, fill_row);
     *(input->entry.known ? &s->counts.taken : &s->counts.computed) += rows_of(input)->n_tokens;
 }
 
 void kvf__states_keep(kvf__states *s, const kvf__input *input)
 {
-    whole_row row;
-    uint64_t key[2];
-    if (!s || input->entry.known || s->store.full) return;
-    const kvf__batch *b = rows_of(input);
-    if (input->entry.fixed) {
-        key_of_batch(s, input, key);
-        keep_row(s, b, NULL, key);
-        return;
-    }
-    for (int64_t r = 0; r < b->n_rows; r++) {
-        if (!view_row(input, r, &row)) continue;
-        key_of(s, b, &row, key);
-        keep_row(s, b, &row, key);
-    }
+    if (s && !input->entry.known && !s->store.full) each_row(s, input, keep_row);
 }
 
 const char *kvf__states_news(kvf__states *s)

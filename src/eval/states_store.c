@@ -44,23 +44,14 @@ static int shared_file(void)
     return fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
 }
 
-static bool write_at(const kvf__states_store *s, int64_t at, const void *bytes, size_t n)
+/* Reads n bytes at a place of the file, or writes them. */
+static bool move_at(const kvf__states_store *s, bool writing, int64_t at, void *bytes, size_t n)
 {
     for (size_t done = 0; done < n;) {
-        const ssize_t moved = pwrite(s->fd, (const char *)bytes + done, n - done,
-                                     (off_t)(at + (int64_t)done));
-        if (moved < 0 && errno == EINTR) continue;
-        if (moved <= 0) return false;
-        done += (size_t)moved;
-    }
-    return true;
-}
-
-static bool read_at(const kvf__states_store *s, int64_t at, void *bytes, size_t n)
-{
-    for (size_t done = 0; done < n;) {
-        const ssize_t moved = pread(s->fd, (char *)bytes + done, n - done,
-                                    (off_t)(at + (int64_t)done));
+        char *next = (char *)bytes + done;
+        const off_t from = (off_t)(at + (int64_t)done);
+        const ssize_t moved = writing ? pwrite(s->fd, next, n - done, from)
+                                      : pread(s->fd, next, n - done, from);
         if (moved < 0 && errno == EINTR) continue;
         if (moved <= 0) return false;
         done += (size_t)moved;
@@ -99,7 +90,8 @@ static kvf_status find_items(kvf__states_store *s)
     item_head head;
     if (fstat(s->fd, &about)) return KVF_OK;
     const int64_t bytes = about.st_size;
-    while (bytes - s->end >= (int64_t)sizeof head && read_at(s, s->end, &head, sizeof head)) {
+    while (bytes - s->end >= (int64_t)sizeof head &&
+           move_at(s, false, s->end, &head, sizeof head)) {
         const int64_t at = s->end + (int64_t)sizeof head;
         if (head.n <= 0 || head.n > (bytes - at) / (int64_t)sizeof(float)) break;
         KVF_TRY(reserve_places(s, 1));
@@ -199,14 +191,14 @@ bool kvf__states_store_put(kvf__states_store *s, const kvf__stored *item, int64_
 {
     const size_t bytes = (size_t)n * sizeof *x;
     if (item->x) memcpy(item->x + from, x, bytes);
-    return item->x || write_at(s, item->at + from * (int64_t)sizeof *x, x, bytes) ||
+    return item->x || move_at(s, true, item->at + from * (int64_t)sizeof *x, (void *)x, bytes) ||
            give_up(s, item);
 }
 
 bool kvf__states_store_end(kvf__states_store *s, const kvf__stored *item)
 {
-    const item_head head = {.key = {item->key[0], item->key[1]}, .n = item->n};
-    if (!item->x && !write_at(s, s->end, &head, sizeof head)) return give_up(s, item);
+    item_head head = {.key = {item->key[0], item->key[1]}, .n = item->n};
+    if (!item->x && !move_at(s, true, s->end, &head, sizeof head)) return give_up(s, item);
     if (!item->x) s->end = item->at + item->n * (int64_t)sizeof(float);
     *place_of(s, item->key) = *item;
     s->n++;
@@ -218,5 +210,5 @@ bool kvf__states_store_get(const kvf__states_store *s, const kvf__stored *item, 
 {
     const size_t bytes = (size_t)n * sizeof *x;
     if (item->x) memcpy(x, item->x + from, bytes);
-    return item->x || read_at(s, item->at + from * (int64_t)sizeof *x, x, bytes);
+    return item->x || move_at(s, false, item->at + from * (int64_t)sizeof *x, x, bytes);
 }
