@@ -66,7 +66,7 @@ bool kvf__weight_in_layer(const kvf__weight *weight)
     return strchr(weight->hf, '#') != NULL;
 }
 
-bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_t layer)
+static bool is_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_t layer)
 {
     const kvf__layer_shape shape = kvf__desc_layer(desc, layer);
 
@@ -170,8 +170,7 @@ bool kvf__desc_has(const kvf__desc *desc, kvf__role role, int64_t layer)
 {
     for (size_t i = 0; i < desc->arch->n_weights; i++) {
         const kvf__weight *weight = &desc->arch->weights[i];
-        if (weight->role == role && in_place(desc, weight, layer) &&
-            kvf__weight_wanted(desc, weight, layer))
+        if (weight->role == role && in_place(desc, weight, layer) && is_wanted(desc, weight, layer))
             return true;
     }
     return false;
@@ -212,7 +211,7 @@ kvf_status kvf__each_weight(const kvf__desc *desc, kvf__each_weight_fn each, voi
             if (!kvf__weight_in_layer(&arch->weights[to])) break;
         for (int64_t layer = 0; layer < (in_layer ? desc->L : 1); layer++)
             for (size_t i = from; i < to; i++)
-                if (kvf__weight_wanted(desc, &arch->weights[i], layer) &&
+                if (is_wanted(desc, &arch->weights[i], layer) &&
                     (!in_layer || in_place(desc, &arch->weights[i], layer)))
                     KVF_TRY(each(user, &arch->weights[i], layer));
         from = to;

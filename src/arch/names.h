@@ -12,7 +12,6 @@ bool kvf__name_format(char out[KVF__NAME_BYTES], const char *prefix, const char 
 bool kvf__name_matches(const char *name, const char *pattern);
 bool kvf__role_is_norm(kvf__role role);
 bool kvf__weight_in_layer(const kvf__weight *weight); /* its pattern has a "#" */
-bool kvf__weight_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_t layer);
 /* Every weight that a description wants, layer by layer where rows of the table that belong to
  * layers follow each other; stops at the first status that is not KVF_OK. */
 typedef kvf_status (*kvf__each_weight_fn)(void *user, const kvf__weight *weight, int64_t layer);

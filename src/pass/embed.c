@@ -90,7 +90,9 @@ void kvf__embed_sum(const kvf__model *model, const kvf__embed_stack *stack, int6
     add_row(&stack->positions, position, x, model->desc.E, scratch);
 }
 
-void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch)
+/* Sum [E] of what represents token i: its embedding or vector, type and position, before the norm.
+ */
+static void embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch)
 {
     const kvf__model *model = pass->model;
     const kvf__batch *b = pass->batch;
@@ -175,8 +177,8 @@ kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
     kvf__embed_place(pass);
 #pragma omp parallel for schedule(static) num_threads(pass->threads)
     for (int64_t i = 0; i < N; i++)
-        kvf__embed_token(pass, i, pass->fwd.embedded + i * E,
-                         pass->fwd.scratch + omp_get_thread_num() * E);
+        embed_token(pass, i, pass->fwd.embedded + i * E,
+                    pass->fwd.scratch + omp_get_thread_num() * E);
     memset(pass->fwd.embedded + N * E, 0, (size_t)((pass->M - N) * E) * sizeof(float));
     if (stack->gamma) norm_embeddings(pass, stack);
     kvf__pass_drop_embedding(pass);
@@ -270,7 +272,7 @@ static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
 
     if (!m->embed.out) join_row(pass, i, scratch);
     if (!m->embed.stack[0].gamma) return;
-    kvf__embed_token(pass, i, x, scratch);
+    embed_token(pass, i, x, scratch);
     norm_row_bwd(&m->desc, m->embed.stack[0].gamma, x, dx);
 }
 

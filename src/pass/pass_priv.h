@@ -151,9 +151,6 @@ void kvf__embed_place(kvf__pass *pass);
  * where the sections want it, and, with block, to what is trained of the embeddings, token by token
  * in the order of the batch. Uses up dx and x. */
 kvf_status kvf__embed_bwd(kvf_ctx *ctx, kvf__pass *pass, bool block);
-/* Sum [E] of what represents token i: its embedding or vector, type and position, before the norm.
- */
-void kvf__embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch);
 /* x [E] = the embedding of a token (id below 0: the vector in x), plus rows of the tables of types
  * and of a stack's positions, if there are such tables. */
 void kvf__embed_sum(const kvf__model *model, const kvf__embed_stack *stack, int64_t id,
