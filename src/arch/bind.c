@@ -233,19 +233,15 @@ kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
     kvf_status st;
 
     st = kvf__alloc_array(ctx, table->n, sizeof *b.used, &b.used);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, most, sizeof *b.slots.items, &b.slots.items);
-    if (st) goto out;
-    st = kvf__each_weight(desc, bind_weight, &b);
-    if (st) goto out;
-    st = bind_tied_head(&b);
-    if (st) goto out;
-
-    log_surplus(&b);
-    *out = b.slots;
-    b.slots = (kvf__slots){0};
-out:
-    kvf__slots_done(&b.slots);
+    if (!st) st = kvf__alloc_array(ctx, most, sizeof *b.slots.items, &b.slots.items);
+    if (!st) st = kvf__each_weight(desc, bind_weight, &b);
+    if (!st) st = bind_tied_head(&b);
+    if (!st) {
+        log_surplus(&b);
+        *out = b.slots;
+    } else {
+        kvf__slots_done(&b.slots);
+    }
     kvf__free(b.used);
     return st;
 }

@@ -135,10 +135,8 @@ kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots
     kvf_status st;
 
     st = kvf__hash_create(ctx, &hash);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, slots->n, sizeof *order, &order);
-    if (st) goto out;
-    st = describe(ctx, desc, &text);
+    if (!st) st = kvf__alloc_array(ctx, slots->n, sizeof *order, &order);
+    if (!st) st = describe(ctx, desc, &text);
     if (st) goto out;
     kvf__hash_add(hash, text.data, text.n);
 

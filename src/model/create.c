@@ -279,8 +279,7 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     creation *c = NULL;
     kvf_status st;
 
-    st = kvf__alloc(ctx, sizeof *model, &model);
-    if (st) goto out;
+    KVF_TRY(kvf__alloc(ctx, sizeof *model, &model));
     model->desc = *desc; /* borrowed until success */
     model->act = options->act;
     model->int8 = options->int8;
@@ -292,10 +291,8 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     *c = (creation){.ctx = ctx, .model = model, .desc = &model->desc, .options = *options};
     model->train.again = c;
     st = make_trained(c, slots);
-    if (st) goto out;
-    st = make_stored(c);
-    if (st) goto out;
-    st = build(c);
+    if (!st) st = make_stored(c);
+    if (!st) st = build(c);
     if (st) goto out;
 
     creation_rest(c);

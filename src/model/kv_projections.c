@@ -125,18 +125,13 @@ kvf_status kvf__model_kv_projections(kvf_ctx *ctx, kvf__model *model, const kvf_
     kvf_status st;
 
     st = kvf__alloc_array(ctx, (size_t)all.L, sizeof *all.layer, &all.layer);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)(all.L * each), sizeof(float), &all.weights);
-    if (st) goto out;
+    if (!st) st = kvf__alloc_array(ctx, (size_t)(all.L * each), sizeof(float), &all.weights);
     for (int64_t l = 0; l < all.L && !st; l++)
         st = read_layer(ctx, d, slots, l, all.weights + l * each, &all.layer[l]);
-    if (st) goto out;
-    st = put_tables(ctx, model, &all);
-    if (st) goto out;
-
-    *out = all;
-    all = (kvf__kv_projections){0};
-out:
-    kvf__kv_projections_done(&all);
+    if (!st) st = put_tables(ctx, model, &all);
+    if (st)
+        kvf__kv_projections_done(&all);
+    else
+        *out = all;
     return st;
 }

@@ -133,23 +133,17 @@ kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t toke
     int64_t M = kvf__padded_rows(model, tokens), head_rows = kvf__padded_rows(model, labels);
     kvf_status st;
 
-    st = kvf__alloc(ctx, sizeof *probe, &probe);
-    if (st) goto out;
+    KVF_TRY(kvf__alloc(ctx, sizeof *probe, &probe));
     probe->model = model;
     st = list_products(ctx, probe, M < MOST_ROWS ? M : MOST_ROWS,
                        head_rows < KVF__HEAD_ROWS ? head_rows : KVF__HEAD_ROWS);
-    if (st) goto out;
-    st = pack_reference(ctx, probe);
-    if (st) goto out;
-    st = alloc_memory(ctx, probe);
-    if (st) goto out;
-    st = prepare(ctx, probe);
-    if (st) goto out;
-
-    *out = probe;
-    probe = NULL;
-out:
-    kvf__probe_free(probe);
+    if (!st) st = pack_reference(ctx, probe);
+    if (!st) st = alloc_memory(ctx, probe);
+    if (!st) st = prepare(ctx, probe);
+    if (st)
+        kvf__probe_free(probe);
+    else
+        *out = probe;
     return st;
 }
 

@@ -211,8 +211,7 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
     kvf_status st;
 
     KVF_TRY(check_options(ctx, base, options));
-    st = kvf__alloc(ctx, sizeof *head, &head);
-    if (st) goto out;
+    KVF_TRY(kvf__alloc(ctx, sizeof *head, &head));
     head->kind = find_kind(base->arch, options->task);
     head->kernels = kvf__kernels_get();
     head->options = *options;
@@ -224,10 +223,8 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
                   : options->task == KVF__TASK_CHOICE ? 1
                                                       : options->labels;
     st = set_dropout(ctx, head, dropout_of(base, options, head->kind->rate));
-    if (st) goto out;
-    st = build(ctx, head, base);
-    if (st) goto out;
-    if (options->weights)
+    if (!st) st = build(ctx, head, base);
+    if (!st && options->weights)
         st = kvf__alloc_array(ctx, (size_t)head->width, sizeof *head->weights, &head->weights);
     if (st) goto out;
     if (options->weights)

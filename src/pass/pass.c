@@ -77,24 +77,18 @@ kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_lim
     kvf__pass *pass = NULL;
     kvf_status st;
 
-    st = check_limits(ctx, model, limits);
-    if (st) goto out;
-    st = kvf__alloc(ctx, sizeof *pass, &pass);
-    if (st) goto out;
+    KVF_TRY(check_limits(ctx, model, limits));
+    KVF_TRY(kvf__alloc(ctx, sizeof *pass, &pass));
     pass->model = model;
     pass->limits = *limits;
     pass->threads = kvf_ctx_threads(ctx);
     st = kvf__pass_alloc(ctx, pass);
-    if (st) goto out;
-    st = plan_create(ctx, pass);
-    if (st) goto out;
-    st = rope_create(ctx, pass);
-    if (st) goto out;
-
-    *out = pass;
-    pass = NULL;
-out:
-    kvf__pass_free(pass);
+    if (!st) st = plan_create(ctx, pass);
+    if (!st) st = rope_create(ctx, pass);
+    if (st)
+        kvf__pass_free(pass);
+    else
+        *out = pass;
     return st;
 }
 
