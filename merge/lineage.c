@@ -46,16 +46,6 @@ bool kvf__json_same(const kvf_json *a, const kvf_json *b)
     return same;
 }
 
-kvf_json *kvf__json_copy(kvf_ctx *ctx, const kvf_json *value)
-{
-    char *text = kvf_json_text(value, KVF_JSON_COMPACT);
-    kvf_json *copy = NULL;
-
-    if (text && kvf_json_parse(ctx, "copy", text, strlen(text), &copy)) copy = NULL;
-    kvf_json_text_free(text);
-    return copy;
-}
-
 kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t n,
                             const char *except, kvf_json **out)
 {
@@ -69,8 +59,7 @@ kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t
             const kvf_json *other = kvf_json_get(objects[i], key);
             same = other && kvf__json_same(kvf_json_iter_value(it), other);
         }
-        if (same)
-            good = kvf_json_set(common, key, kvf__json_copy(ctx, kvf_json_iter_value(it))) && good;
+        if (same) good = kvf_json_set(common, key, kvf__json_copy(kvf_json_iter_value(it))) && good;
     }
     if (!good) {
         kvf_json_free(common);

@@ -10,14 +10,12 @@
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b);
 
 /* Where files made of files come from (lineage.c): one more fact (value is taken over), and as one
- * the XXH3-128 of a file's bytes; are two values alike; one again, NULL without memory; a new
- * object of the scalars that n objects (NULL: empty) have alike, in the order of the first, but for
- * one. */
+ * the XXH3-128 of a file's bytes; are two values alike; a new object of the scalars that n objects
+ * (NULL: empty) have alike, in the order of the first, but for one. */
 kvf_status kvf__lineage_add(kvf_ctx *ctx, kvf_json **lineage, const char *name, kvf_json *value);
 kvf_status kvf__lineage_add_hash(kvf_ctx *ctx, kvf_json **lineage, const char *name,
                                  const char *path);
 bool kvf__json_same(const kvf_json *a, const kvf_json *b);
-kvf_json *kvf__json_copy(kvf_ctx *ctx, const kvf_json *value);
 kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t n,
                             const char *except, kvf_json **out);
 

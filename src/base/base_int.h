@@ -8,9 +8,9 @@
 #define KVF_BASE_INT_H
 
 #include "hooks.h"
+#include "json_hooks.h"
 
 #include <kvfold/base.h>
-#include <kvfold/json.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>

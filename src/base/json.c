@@ -10,6 +10,7 @@
 #include "json_int.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,4 +269,20 @@ const char *kvf_json_iter_key(void *iter)
 kvf_json *kvf_json_iter_value(void *iter)
 {
     return (kvf_json *)json_object_iter_value(iter);
+}
+
+const char *kvf__text_at(const kvf_json *object, const char *key)
+{
+    const char *text = kvf_json_str(kvf_json_get(object, key), NULL);
+    return text ? text : "";
+}
+
+long long kvf__int_at(const kvf_json *object, const char *key)
+{
+    return (long long)kvf_json_int(kvf_json_get(object, key), 0);
+}
+
+double kvf__real_at(const kvf_json *object, const char *key)
+{
+    return kvf_json_real(kvf_json_get(object, key), NAN);
 }

@@ -123,3 +123,55 @@ kvf_json *kvf__json_reals(const double *values, int64_t n)
         kvf_json_add(list, kvf_json_new_real(values[i]));
     return list;
 }
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+static kvf_json *next_value(char type, va_list *args)
+{
+    switch (type) {
+    case 's':
+        return kvf_json_new_str(va_arg(*args, const char *));
+    case 'I':
+        return kvf_json_new_int(va_arg(*args, int64_t));
+    case 'f':
+        return kvf_json_new_real(va_arg(*args, double));
+    case 'b':
+        return kvf_json_new_bool(va_arg(*args, int));
+    default:
+        return va_arg(*args, kvf_json *);
+    }
+}
+
+static void add_members(kvf_json *object, const char *format, va_list *args)
+{
+    char key[64];
+    for (const char *at = format; *at; at += *at == ' ') {
+        const size_t n = strcspn(at, ":");
+        snprintf(key, sizeof key, "%.*s", (int)n, at);
+        kvf_json_set(object, key, next_value(at[n + 1], args));
+        at += n + 2;
+    }
+}
+
+kvf_json *kvf__json_of(const char *format, ...)
+{
+    kvf_json *object = kvf_json_object();
+    va_list args;
+    va_start(args, format);
+    add_members(object, format, &args);
+    va_end(args);
+    return object;
+}
+
+void kvf__json_put(kvf_json *object, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_members(object, format, &args);
+    va_end(args);
+}
+
+kvf_json *kvf__json_copy(const kvf_json *value)
+{
+    return (kvf_json *)json_deep_copy(kvf__json_inner(value));
+}

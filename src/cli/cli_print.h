@@ -2,7 +2,8 @@
 #ifndef KVF_CLI_PRINT_H
 #define KVF_CLI_PRINT_H
 
-#include <kvfold/json.h>
+#include "json_hooks.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -28,10 +29,6 @@ int cli_misuse_at(const cli_command *command, const cli_given *given, const char
  */
 int cli_fail_status(const cli_call *call, kvf_status status);
 
-/* An object with members by a format, "steps:I loss:f": s a text, I an int64_t, f a double (null
- * where it is not finite), b a bool, o a kvf_json, which is taken over. And further members. */
-kvf_json *cli_json(const char *format, ...);
-void cli_json_add(kvf_json *object, const char *format, ...);
 /* Prints the object on one line and frees it. */
 int cli_print_json(const cli_call *call, kvf_json *object);
 /* The tree of inspect as text. diffable: without the path and what else differs between equal
@@ -62,10 +59,7 @@ const char *cli_counts_text(const char *task, int64_t examples, int64_t labels, 
 const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size);
 kvf_json *cli_shape_json(const int64_t *dims, size_t n);
 
-/* Members of an object, where absent "", 0 or NaN; and the array "shape" as text. */
-const char *cli_text_at(const kvf_json *object, const char *key);
-long long cli_int_at(const kvf_json *object, const char *key);
-double cli_real_at(const kvf_json *object, const char *key);
+/* The array "shape" of an object as text. */
 const char *cli_shape_at(const kvf_json *object, char *buf, size_t size);
 
 #endif

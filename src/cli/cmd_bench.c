@@ -49,12 +49,12 @@ static kvf_json *components(const kvf_bench_result *r)
 
 static int print_json(const cli_call *call, const kvf_bench_result *r)
 {
-    kvf_json *object = cli_json("precision:s steps:I rows:I tokens:I label_tokens:I", r->precision,
-                                r->steps, r->rows, r->tokens, r->labels);
-    cli_json_add(object, "tokens_per_second:f seconds_per_step:f matmul_rate:f reference_rate:f",
-                 r->tokens_per_second, r->seconds_per_step, r->matmul_rate, r->reference_rate);
-    cli_json_add(object, "matmul_share:f peak_rss_bytes:I components:o", r->matmul_share,
-                 r->peak_rss_bytes, components(r));
+    kvf_json *object = kvf__json_of("precision:s steps:I rows:I tokens:I label_tokens:I",
+                                    r->precision, r->steps, r->rows, r->tokens, r->labels);
+    kvf__json_put(object, "tokens_per_second:f seconds_per_step:f matmul_rate:f reference_rate:f",
+                  r->tokens_per_second, r->seconds_per_step, r->matmul_rate, r->reference_rate);
+    kvf__json_put(object, "matmul_share:f peak_rss_bytes:I components:o", r->matmul_share,
+                  r->peak_rss_bytes, components(r));
     return cli_print_json(call, object);
 }
 
@@ -88,10 +88,11 @@ static void print_text(const kvf_bench_result *r)
 
 static int print_step(const cli_call *call, const kvf_bench_step_result *s)
 {
-    kvf_json *object = cli_json("seconds:f rows:I tokens:I label_tokens:I tokens_per_second:f",
-                                s->seconds, s->rows, s->tokens, s->labels, s->tokens_per_second);
-    cli_json_add(object, "matmul_rate:f reference_rate:f matmul_share:f loss:f", s->matmul_rate,
-                 s->reference_rate, s->matmul_share, s->loss);
+    kvf_json *object = kvf__json_of("seconds:f rows:I tokens:I label_tokens:I tokens_per_second:f",
+                                    s->seconds, s->rows, s->tokens, s->labels,
+                                    s->tokens_per_second);
+    kvf__json_put(object, "matmul_rate:f reference_rate:f matmul_share:f loss:f", s->matmul_rate,
+                  s->reference_rate, s->matmul_share, s->loss);
     int code = cli_print_json(call, object);
     fflush(stdout);
     return code;

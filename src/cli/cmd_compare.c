@@ -87,12 +87,12 @@ static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kv
         "peak_rss_bytes",       "precision", "best_valid_loss", "best_metric", "best_value"};
     const char *start = c->row->init;
     kvf_json *init = start ? kvf_json_new_str(start) : kvf_json_new_null();
-    kvf_json *row = cli_json("method:s init:o seed:I", c->row->method, init, c->seed);
+    kvf_json *row = kvf__json_of("method:s init:o seed:I", c->row->method, init, c->seed);
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
         copy(row, trained, KEYS[i]);
     const kvf_json *bytes = kvf_json_get(merged, "bytes");
     kvf_json_set(row, "bytes", bytes ? kvf_json_new_int(bytes_of(c, bytes)) : kvf_json_new_null());
-    cli_json_add(row, "name:s file:s", c->row->name, c->run);
+    kvf__json_put(row, "name:s file:s", c->row->name, c->run);
     return row;
 }
 
@@ -141,7 +141,7 @@ static int run_cell(const cli_comparison *c, compare_cell *cell, compare_found *
     kvf_json *trained = train(c, cell, line);
     if (!trained) {
         kvf_json_add(found->failed,
-                     cli_json("name:s seed:I line:s", cell->row->name, cell->seed, line));
+                     kvf__json_of("name:s seed:I line:s", cell->row->name, cell->seed, line));
         return CLI_OK;
     }
     kvf_json *merged = merge(c, cell);
@@ -161,9 +161,9 @@ static kvf_json *bare_base(const cli_comparison *c)
     char reason[128];
     if (strcmp(c->task, "lm")) {
         snprintf(reason, sizeof reason, "no score: a base has no head for task %s", c->task);
-        return cli_json("reason:s", reason);
+        return kvf__json_of("reason:s", reason);
     }
-    if (!valid) return cli_json("reason:s", "not measured: there is no one --valid FILE");
+    if (!valid) return kvf__json_of("reason:s", "not measured: there is no one --valid FILE");
     cli_argument(&a, "kvfold");
     cli_argument(&a, "eval");
     cli_comparison_options_of(c, cli_command_find("eval"), &a);
@@ -171,9 +171,9 @@ static kvf_json *bare_base(const cli_comparison *c)
     if (c->values->train.lora) cli_argument(&a, "--lora=%s", c->values->train.lora);
     cli_argument(&a, "--data=%s", valid);
     kvf_json *found = cli_run_self(c->call, &a, "the bare base", NULL);
-    if (!found) return cli_json("reason:s", "not measured: eval failed");
-    kvf_json *bare = cli_json("loss:f perplexity:f", cli_real_at(found, "loss"),
-                              cli_real_at(found, "perplexity"));
+    if (!found) return kvf__json_of("reason:s", "not measured: eval failed");
+    kvf_json *bare = kvf__json_of("loss:f perplexity:f", kvf__real_at(found, "loss"),
+                                  kvf__real_at(found, "perplexity"));
     kvf_json_free(found);
     return bare;
 }
@@ -194,8 +194,8 @@ static int run_all(const cli_comparison *c, compare_found *found)
 static kvf_json *about(const cli_comparison *c)
 {
     const cli_compare_values *v = c->values;
-    return cli_json("base:s task:s data:s steps:I seeds:I", v->train.base, c->task,
-                    v->train.data ? v->train.data : "several", v->steps, v->seeds);
+    return kvf__json_of("base:s task:s data:s steps:I seeds:I", v->train.base, c->task,
+                        v->train.data ? v->train.data : "several", v->steps, v->seeds);
 }
 
 /* What is written of all runs together. */
@@ -208,16 +208,16 @@ static int report(const cli_comparison *c, const compare_files *files, compare_f
 {
     const cli_compare_values *v = c->values;
     const cli_call *call = c->call;
-    kvf_json *object = cli_json("out:s steps:I runs:o", v->out, v->steps, found->runs);
+    kvf_json *object = kvf__json_of("out:s steps:I runs:o", v->out, v->steps, found->runs);
     if (kvf_json_size(found->failed))
         kvf_json_set(object, "failed", found->failed);
     else
         kvf_json_free(found->failed);
     *found = (compare_found){NULL, NULL};
-    cli_json_add(object, "seeds:I reference:s page:s", v->seeds, c->reference, files->page);
+    kvf__json_put(object, "seeds:I reference:s page:s", v->seeds, c->reference, files->page);
     if (v->ensembles)
         kvf_json_set(object, "ensembles", cli_ensembles_run(c, kvf_json_get(object, "runs")));
-    cli_json_add(object, "bare:o options:o", bare_base(c), cli_comparison_shared(c));
+    kvf__json_put(object, "bare:o options:o", bare_base(c), cli_comparison_shared(c));
     kvf_json_set(object, "about", about(c));
     kvf_status st = kvf__compare_summary(call->ctx, v->train.base, object);
     if (!st) st = kvf__compare_page(call->ctx, object, files->page, v->force, NULL);

@@ -63,10 +63,10 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
         return CLI_OK;
     }
     static const char *const MODES[] = {"concatenate", "average", "parallel"};
-    kvf_json *object = cli_json("out:s mode:s shape:o position_start:I bytes:I max_abs_diff:f",
-                                o->out, MODES[o->mode], cli_shape_json(r->shape, 6),
-                                r->position_start, r->bytes, r->max_abs_diff);
-    if (r->documents > 1) cli_json_add(object, "documents:I", r->documents);
+    kvf_json *object = kvf__json_of("out:s mode:s shape:o position_start:I bytes:I max_abs_diff:f",
+                                    o->out, MODES[o->mode], cli_shape_json(r->shape, 6),
+                                    r->position_start, r->bytes, r->max_abs_diff);
+    if (r->documents > 1) kvf__json_put(object, "documents:I", r->documents);
     return cli_print_json(call, object);
 }
 

@@ -25,7 +25,7 @@ static int run(cli_call *call)
     kvf_status st = kvf_convert_position(call->ctx, &o, &from, &to);
     if (st) return cli_fail_status(call, st);
     if (call->common.json)
-        return cli_print_json(call, cli_json("out:s from:I to:I", o.out, from, to));
+        return cli_print_json(call, kvf__json_of("out:s from:I to:I", o.out, from, to));
     printf("%s: position_start %lld, was %lld\n", o.out, (long long)to, (long long)from);
     return CLI_OK;
 }

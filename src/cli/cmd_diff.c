@@ -25,9 +25,9 @@ static void print_facts(const kvf_json *facts)
 {
     for (size_t i = 0; i < kvf_json_size(facts); i++) {
         const kvf_json *fact = kvf_json_at(facts, i);
-        cli_print_safe(cli_text_at(fact, "group"), SIZE_MAX);
+        cli_print_safe(kvf__text_at(fact, "group"), SIZE_MAX);
         putchar('.');
-        cli_print_safe(cli_text_at(fact, "name"), SIZE_MAX);
+        cli_print_safe(kvf__text_at(fact, "name"), SIZE_MAX);
         printf(": ");
         print_value(kvf_json_get(fact, "a"));
         printf(" | ");
@@ -39,8 +39,8 @@ static void print_facts(const kvf_json *facts)
 static void print_tensor(const kvf_json *tensor)
 {
     char shape[SHAPE_BYTES];
-    cli_print_safe(cli_text_at(tensor, "name"), SIZE_MAX);
-    printf(" %s %s", cli_shape_at(tensor, shape, sizeof shape), cli_text_at(tensor, "dtype"));
+    cli_print_safe(kvf__text_at(tensor, "name"), SIZE_MAX);
+    printf(" %s %s", cli_shape_at(tensor, shape, sizeof shape), kvf__text_at(tensor, "dtype"));
 }
 
 static void print_changed(const kvf_json *changed)
@@ -54,8 +54,8 @@ static void print_changed(const kvf_json *changed)
         if (shape) print_value(shape);
         if (dtype) printf("%s%s", shape ? " " : "", dtype);
         if (kvf_json_get(tensor, "max_abs"))
-            printf(": max %g, relative %.3g, cosine %.9g", cli_real_at(tensor, "max_abs"),
-                   cli_real_at(tensor, "relative_l2"), cli_real_at(tensor, "cosine"));
+            printf(": max %g, relative %.3g, cosine %.9g", kvf__real_at(tensor, "max_abs"),
+                   kvf__real_at(tensor, "relative_l2"), kvf__real_at(tensor, "cosine"));
         putchar('\n');
     }
 }
@@ -82,7 +82,7 @@ static void print_text(const cli_call *call, const kvf_json *found)
     print_only(removed, call->operands[0]);
     print_only(added, call->operands[1]);
     printf("tensors: %lld equal, %zu changed, %zu and %zu in one file only\n",
-           cli_int_at(tensors, "equal"), kvf_json_size(changed), kvf_json_size(removed),
+           kvf__int_at(tensors, "equal"), kvf_json_size(changed), kvf_json_size(removed),
            kvf_json_size(added));
 }
 

@@ -36,13 +36,13 @@ static double share(const kvf_distill_result *r)
 
 static int print_json(const cli_call *call, const kvf_distill_result *r, kvf_json *object)
 {
-    cli_json_add(object, "document_tokens:I prefix_length:I held_out_rows:I", r->document_tokens,
-                 r->prefix_length, r->held_out_rows);
-    cli_json_add(object, "held_out_label_tokens:I teacher_seconds:f", r->held_out_labels,
-                 r->teacher_seconds);
-    cli_json_add(object, "loss_base:f loss_prefix:f loss_document:f kl_base:f kl_prefix:f",
-                 r->loss_base, r->loss_prefix, r->loss_document, r->kl_base, r->kl_prefix);
-    if (!isnan(r->kl_start)) cli_json_add(object, "kl_start:f", r->kl_start);
+    kvf__json_put(object, "document_tokens:I prefix_length:I held_out_rows:I", r->document_tokens,
+                  r->prefix_length, r->held_out_rows);
+    kvf__json_put(object, "held_out_label_tokens:I teacher_seconds:f", r->held_out_labels,
+                  r->teacher_seconds);
+    kvf__json_put(object, "loss_base:f loss_prefix:f loss_document:f kl_base:f kl_prefix:f",
+                  r->loss_base, r->loss_prefix, r->loss_document, r->kl_base, r->kl_prefix);
+    if (!isnan(r->kl_start)) kvf__json_put(object, "kl_start:f", r->kl_start);
     return cli_print_json(call, object);
 }
 

@@ -35,24 +35,24 @@ static kvf_json *classes_json(const kvf_class_scores *list)
     for (size_t i = 0; i < list->n; i++) {
         const kvf_class_score *s = &list->item[i];
         kvf_json_set(object, s->name,
-                     cli_json("precision:f recall:f f1:f support:I", s->precision, s->recall, s->f1,
-                              s->support));
+                     kvf__json_of("precision:f recall:f f1:f support:I", s->precision, s->recall,
+                                  s->f1, s->support));
     }
     return object;
 }
 
 static int print_json(const cli_call *call, const kvf_eval_result *r)
 {
-    kvf_json *object = cli_json("task:s loss:f", r->task, r->loss);
-    if (!isnan(r->perplexity)) cli_json_add(object, "perplexity:f", r->perplexity);
+    kvf_json *object = kvf__json_of("task:s loss:f", r->task, r->loss);
+    if (!isnan(r->perplexity)) kvf__json_put(object, "perplexity:f", r->perplexity);
     for (size_t i = 0; i < r->n_scores; i++)
         kvf_json_set(object, r->scores[i].name, kvf_json_new_real(r->scores[i].value));
-    if (r->classes.n) cli_json_add(object, "classes:o", classes_json(&r->classes));
-    if (r->entity_types.n) cli_json_add(object, "entity_types:o", classes_json(&r->entity_types));
-    cli_json_add(object, "label_tokens:I examples:I skipped:I truncated:I", r->label_tokens,
-                 r->examples, r->skipped, r->truncated);
-    if (r->without_label) cli_json_add(object, "without_label:I", r->without_label);
-    cli_json_add(object, "seconds:f", r->seconds);
+    if (r->classes.n) kvf__json_put(object, "classes:o", classes_json(&r->classes));
+    if (r->entity_types.n) kvf__json_put(object, "entity_types:o", classes_json(&r->entity_types));
+    kvf__json_put(object, "label_tokens:I examples:I skipped:I truncated:I", r->label_tokens,
+                  r->examples, r->skipped, r->truncated);
+    if (r->without_label) kvf__json_put(object, "without_label:I", r->without_label);
+    kvf__json_put(object, "seconds:f", r->seconds);
     return cli_print_json(call, object);
 }
 
@@ -88,20 +88,20 @@ static void print_text(const kvf_eval_result *r)
 static void print_spans(const char *out, const kvf_json *found)
 {
     const kvf_json *spans = kvf_json_get(found, "spans"), *added = kvf_json_get(found, "added");
-    const char *metric = cli_text_at(found, "metric");
-    const double loss = cli_real_at(found, "loss"), value = cli_real_at(found, "value");
+    const char *metric = kvf__text_at(found, "metric");
+    const double loss = kvf__real_at(found, "loss"), value = kvf__real_at(found, "value");
     printf("%11s %12s %12s\n", "without", "loss", metric);
     printf("%11s %12.6f %12.6f\n", "-", loss, value);
     for (size_t i = 0; i < kvf_json_size(spans); i++) {
         const kvf_json *span = kvf_json_at(spans, i);
-        printf("%5lld-%-5lld %12.6f %12.6f\n", cli_int_at(span, "first"), cli_int_at(span, "last"),
-               cli_real_at(span, "loss"), cli_real_at(span, "value"));
+        printf("%5lld-%-5lld %12.6f %12.6f\n", kvf__int_at(span, "first"),
+               kvf__int_at(span, "last"), kvf__real_at(span, "loss"), kvf__real_at(span, "value"));
     }
     printf("%11s %12s %12s   norm of what an adapter adds over that of what it reads\n", "layer",
            "attention", "feed-forward");
     for (size_t l = 0; l < kvf_json_size(added); l++)
-        printf("%11zu %12.6f %12.6f\n", l, cli_real_at(kvf_json_at(added, l), "attn"),
-               cli_real_at(kvf_json_at(added, l), "ffn"));
+        printf("%11zu %12.6f %12.6f\n", l, kvf__real_at(kvf_json_at(added, l), "attn"),
+               kvf__real_at(kvf_json_at(added, l), "ffn"));
     printf("%s: %zu spans\n", out, kvf_json_size(spans));
 }
 

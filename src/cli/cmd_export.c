@@ -41,7 +41,8 @@ static int run(cli_call *call)
     char format[16];
     const char *name = kvf__choice_at(OPTIONS[0].argument, (int)o.format, &n);
     snprintf(format, sizeof format, "%.*s", (int)n, name);
-    if (call->common.json) return cli_print_json(call, cli_json("out:s format:s", o.out, format));
+    if (call->common.json)
+        return cli_print_json(call, kvf__json_of("out:s format:s", o.out, format));
     printf("%s: %s\n", o.out, format);
     if (!o.base_id && o.format == KVF_EXPORT_PEFT)
         puts("the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...");

@@ -96,9 +96,9 @@ static int print_json(const cli_call *call, const completions *c)
     for (size_t i = 0; i < c->n; i++)
         kvf_json_add(list, new_text(c->list[i]));
     kvf_json_set(object, c->one ? "text" : "texts", c->one ? new_text(c->one) : list);
-    cli_json_add(object, "prompt_tokens:I new_tokens:I prefill_seconds:f decode_seconds:f",
-                 c->stats.prompt_tokens, c->stats.new_tokens, c->stats.prefill_seconds,
-                 c->stats.decode_seconds);
+    kvf__json_put(object, "prompt_tokens:I new_tokens:I prefill_seconds:f decode_seconds:f",
+                  c->stats.prompt_tokens, c->stats.new_tokens, c->stats.prefill_seconds,
+                  c->stats.decode_seconds);
     return cli_print_json(call, object);
 }
 

@@ -28,7 +28,7 @@ static int run(cli_call *call)
     if (code) return code;
     kvf_status st = kvf_import(call->ctx, &o, kind);
     if (st) return cli_fail_status(call, st);
-    if (call->common.json) return cli_print_json(call, cli_json("out:s kind:s", o.out, kind));
+    if (call->common.json) return cli_print_json(call, kvf__json_of("out:s kind:s", o.out, kind));
     printf("%s: %s file\n", o.out, kind);
     if (!o.base && strcmp(kind, "base"))
         printf("made without --base: use needs --allow-other-base\n");

@@ -25,11 +25,11 @@ static const kvf__option_row OPTIONS[] = {
 
 static int print_json(const cli_call *call, const kvf_merge_result *r, const kvf_merge_options *o)
 {
-    kvf_json *object = cli_json("out:s", o->out);
-    if (o->out_base) cli_json_add(object, "out_base:s", o->out_base);
-    cli_json_add(object, "shape:o bytes:I max_abs_diff:f probe_max_abs_diff:f step:I",
-                 cli_shape_json(r->shape, r->rank), r->bytes, r->max_abs_diff,
-                 r->probe_max_abs_diff, r->step);
+    kvf_json *object = kvf__json_of("out:s", o->out);
+    if (o->out_base) kvf__json_put(object, "out_base:s", o->out_base);
+    kvf__json_put(object, "shape:o bytes:I max_abs_diff:f probe_max_abs_diff:f step:I",
+                  cli_shape_json(r->shape, r->rank), r->bytes, r->max_abs_diff,
+                  r->probe_max_abs_diff, r->step);
     return cli_print_json(call, object);
 }
 

@@ -23,8 +23,8 @@ static int run(cli_call *call)
     kvf_status st = kvf_new_base(call->ctx, &o, &result);
     if (st) return cli_fail_status(call, st);
     if (call->common.json)
-        return cli_print_json(call, cli_json("out:s architecture:s parameters:I", o.out,
-                                             result.architecture, result.parameters));
+        return cli_print_json(call, kvf__json_of("out:s architecture:s parameters:I", o.out,
+                                                 result.architecture, result.parameters));
     printf("%s: %s, %lld parameters\n", o.out, result.architecture, (long long)result.parameters);
     return CLI_OK;
 }

@@ -55,8 +55,9 @@ static int report(const cli_call *call, const predict_values *v, const kvf_predi
             print_text(stderr, o, r);
         return CLI_OK;
     }
-    kvf_json *object = cli_json("out:s task:s examples:I skipped:I truncated:I seconds:f", o->out,
-                                r->task, r->examples, r->skipped, r->truncated, r->seconds);
+    kvf_json *object = kvf__json_of("out:s task:s examples:I skipped:I truncated:I seconds:f",
+                                    o->out, r->task, r->examples, r->skipped, r->truncated,
+                                    r->seconds);
     return cli_print_json(call, object);
 }
 

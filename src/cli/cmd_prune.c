@@ -19,7 +19,7 @@ static const kvf__option_row OPTIONS[] = {
 
 static double loss_of(const kvf_json *point)
 {
-    return cli_real_at(point, "loss");
+    return kvf__real_at(point, "loss");
 }
 
 static void print_text(const char *out, const kvf_json *found)
@@ -33,15 +33,15 @@ static void print_text(const char *out, const kvf_json *found)
         const int64_t dropped = kvf_json_int(kvf_json_get(at, "dropped"), -1);
         char token[32] = "-";
         if (dropped >= 0) snprintf(token, sizeof token, "%lld", (long long)dropped);
-        printf("%6lld %8s %12.6f %+12.6f\n", cli_int_at(at, "length"), token, loss_of(at),
+        printf("%6lld %8s %12.6f %+12.6f\n", kvf__int_at(at, "length"), token, loss_of(at),
                loss_of(at) - before);
     }
     if (kvf_json_get(next, "loss"))
-        printf("dropping %lld too would change the loss by %+.6f\n", cli_int_at(next, "dropped"),
+        printf("dropping %lld too would change the loss by %+.6f\n", kvf__int_at(next, "dropped"),
                loss_of(next) - before);
     printf("%s: %zu virtual tokens, %s, text from position %lld\n", out,
            kvf_json_size(kvf_json_get(found, "kept")),
-           cli_bytes_text(cli_int_at(found, "bytes"), size), cli_int_at(found, "position_start"));
+           cli_bytes_text(kvf__int_at(found, "bytes"), size), kvf__int_at(found, "position_start"));
 }
 
 static int run(cli_call *call)

@@ -24,13 +24,13 @@ typedef struct outcome {
 
 static int print_json(const cli_call *call, const quantize_values *v, const outcome *o)
 {
-    kvf_json *object = cli_json("out:s dtype:s shape:o bytes:I max_abs_diff:f relative_diff:f",
-                                v->file.out, kvf_dtype_name(v->file.dtype),
-                                cli_shape_json(o->file.shape, 6), o->file.bytes,
-                                o->file.max_abs_diff, o->file.relative_diff);
+    kvf_json *object = kvf__json_of("out:s dtype:s shape:o bytes:I max_abs_diff:f relative_diff:f",
+                                    v->file.out, kvf_dtype_name(v->file.dtype),
+                                    cli_shape_json(o->file.shape, 6), o->file.bytes,
+                                    o->file.max_abs_diff, o->file.relative_diff);
     if (v->eval.data)
-        cli_json_add(object, "loss_before:f loss_after:f loss_change:f", o->before.loss,
-                     o->after.loss, o->after.loss - o->before.loss);
+        kvf__json_put(object, "loss_before:f loss_after:f loss_change:f", o->before.loss,
+                      o->after.loss, o->after.loss - o->before.loss);
     return cli_print_json(call, object);
 }
 

@@ -44,7 +44,7 @@ static int run(cli_call *call)
     if (code) return code;
     kvf_status st = kvf_report(call->ctx, &o, &bytes);
     if (st) return cli_fail_status(call, st);
-    if (call->common.json) return cli_print_json(call, cli_json("out:s bytes:I", o.out, bytes));
+    if (call->common.json) return cli_print_json(call, kvf__json_of("out:s bytes:I", o.out, bytes));
     printf("%s: %s\n", o.out, cli_bytes_text(bytes, text));
     return CLI_OK;
 }

@@ -54,7 +54,7 @@ static int report(const cli_call *call, const kvf_score_options *o, const kvf_sc
         if (!to_stdout(o) || !call->common.quiet) print_text(to_stdout(o) ? stderr : stdout, o, r);
         return CLI_OK;
     }
-    kvf_json *object = cli_json(
+    kvf_json *object = kvf__json_of(
         "out:s rows:I tokens:I loglikelihood:f skipped:I truncated:I seconds:f", o->out,
         (int64_t)r->n, r->tokens, total(r), r->skipped, r->truncated, r->seconds);
     return cli_print_json(call, object);

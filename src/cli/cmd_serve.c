@@ -69,7 +69,7 @@ static void print_address(void *user, int port)
     char url[128];
     snprintf(url, sizeof url, "http://%s%s%s:%d", six ? "[" : "", s->host, six ? "]" : "", port);
     if (s->call->common.json) {
-        cli_print_json(s->call, cli_json("url:s port:I", url, (int64_t)port));
+        cli_print_json(s->call, kvf__json_of("url:s port:I", url, (int64_t)port));
     } else {
         printf("listening on %s\n", url);
     }

@@ -48,7 +48,7 @@ static int width_of(const kvf_json *runs, const char *heading, bool option)
     size_t width = strlen(heading);
     for (size_t i = 0; i < kvf_json_size(runs); i++) {
         const kvf_json *run = kvf_json_at(runs, i);
-        size_t n = strlen(cli_text_at(option ? kvf_json_get(run, "options") : run, heading));
+        size_t n = strlen(kvf__text_at(option ? kvf_json_get(run, "options") : run, heading));
         if (n > width) width = n;
     }
     return width < MOST_WIDTH ? (int)width : MOST_WIDTH;
@@ -57,25 +57,25 @@ static int width_of(const kvf_json *runs, const char *heading, bool option)
 static void print_texts(const kvf_json *report, const kvf_json *run)
 {
     const kvf_json *runs = kvf_json_get(report, "runs"), *names = kvf_json_get(report, "options");
-    printf("%-*s", width_of(runs, "name", false), run ? cli_text_at(run, "name") : "name");
+    printf("%-*s", width_of(runs, "name", false), run ? kvf__text_at(run, "name") : "name");
     for (size_t i = 0; i < kvf_json_size(names); i++) {
         const char *name = kvf_json_str(kvf_json_at(names, i), NULL);
         printf("  %-*s", width_of(runs, name, true),
-               run ? cli_text_at(kvf_json_get(run, "options"), name) : name);
+               run ? kvf__text_at(kvf_json_get(run, "options"), name) : name);
     }
 }
 
 static void print_run(const kvf_json *report, const kvf_json *run)
 {
-    int64_t rank = cli_int_at(run, "rank");
-    double value = cli_real_at(run, "value");
+    int64_t rank = kvf__int_at(run, "rank");
+    double value = kvf__real_at(run, "value");
     char place[32] = "-", score[32] = "-";
     if (rank) snprintf(place, sizeof place, "%lld", (long long)rank);
     if (!isnan(value)) snprintf(score, sizeof score, "%.4f", value);
     printf("%4s  ", place);
     print_texts(report, run);
-    printf("  %15s  %7lld  %8.1f  %s\n", score, cli_int_at(run, "steps"),
-           cli_real_at(run, "seconds"), cli_text_at(run, "status"));
+    printf("  %15s  %7lld  %8.1f  %s\n", score, kvf__int_at(run, "steps"),
+           kvf__real_at(run, "seconds"), kvf__text_at(run, "status"));
 }
 
 /* Mean and range of runs that differ by their seed alone, where the grid has several. */
@@ -84,12 +84,12 @@ static void print_seeds(const kvf_json *report)
     const kvf_json *groups = kvf_json_get(report, "over_seeds");
     const int width = width_of(groups, "name", false);
     if (!kvf_json_size(groups)) return;
-    printf("%-*s  runs  %s over seeds\n", width, "name", cli_text_at(report, "metric"));
+    printf("%-*s  runs  %s over seeds\n", width, "name", kvf__text_at(report, "metric"));
     for (size_t i = 0; i < kvf_json_size(groups); i++) {
         const kvf_json *g = kvf_json_at(groups, i);
-        printf("%-*s  %4lld  %.4f (%.4f to %.4f)\n", width, cli_text_at(g, "name"),
-               cli_int_at(g, "runs"), cli_real_at(g, "mean"), cli_real_at(g, "min"),
-               cli_real_at(g, "max"));
+        printf("%-*s  %4lld  %.4f (%.4f to %.4f)\n", width, kvf__text_at(g, "name"),
+               kvf__int_at(g, "runs"), kvf__real_at(g, "mean"), kvf__real_at(g, "min"),
+               kvf__real_at(g, "max"));
     }
 }
 
@@ -98,22 +98,22 @@ static void print_table(const kvf_json *report)
     const kvf_json *runs = kvf_json_get(report, "runs");
     printf("rank  ");
     print_texts(report, NULL);
-    printf("  %15s  %7s  %8s  status\n", cli_text_at(report, "metric"), "steps", "seconds");
+    printf("  %15s  %7s  %8s  status\n", kvf__text_at(report, "metric"), "steps", "seconds");
     for (size_t i = 0; i < kvf_json_size(runs); i++)
         print_run(report, kvf_json_at(runs, i));
     for (size_t i = 0; i < kvf_json_size(runs); i++) {
         const kvf_json *run = kvf_json_at(runs, i);
-        if (!strcmp(cli_text_at(run, "status"), "failed"))
-            printf("%s: %s\n", cli_text_at(run, "name"), cli_text_at(run, "line"));
+        if (!strcmp(kvf__text_at(run, "status"), "failed"))
+            printf("%s: %s\n", kvf__text_at(run, "name"), kvf__text_at(run, "line"));
     }
     print_seeds(report);
-    printf("%s: %zu runs, %lld passes, %.1f s\n", cli_text_at(report, "out"), kvf_json_size(runs),
-           cli_int_at(report, "passes"), cli_real_at(report, "seconds"));
+    printf("%s: %zu runs, %lld passes, %.1f s\n", kvf__text_at(report, "out"), kvf_json_size(runs),
+           kvf__int_at(report, "passes"), kvf__real_at(report, "seconds"));
 }
 
 static int report_runs(const cli_call *call, kvf_json *report)
 {
-    int64_t failed = cli_int_at(report, "failed");
+    int64_t failed = kvf__int_at(report, "failed");
     size_t n = kvf_json_size(kvf_json_get(report, "runs"));
     int code = CLI_OK;
     if (call->common.json) {

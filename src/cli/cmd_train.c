@@ -76,45 +76,45 @@ int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watche
 
 static kvf_json *forecast_json(const kvf_forecast *f)
 {
-    kvf_json *object = cli_json("steps:I validations:I seconds_per_step:f seconds_per_validation:f",
-                                f->steps, f->validations, f->seconds_per_step,
-                                f->seconds_per_validation);
-    cli_json_add(object, "seconds_per_save:f seconds:f probe_seconds:f peak_rss_bytes:I",
-                 f->seconds_per_save, f->seconds, f->probe_seconds, f->peak_rss_bytes);
-    cli_json_add(object, "tokens:I trainable_parameters:I file_bytes:I", f->tokens,
-                 f->trainable_parameters, f->file_bytes);
+    kvf_json *object = kvf__json_of(
+        "steps:I validations:I seconds_per_step:f seconds_per_validation:f", f->steps,
+        f->validations, f->seconds_per_step, f->seconds_per_validation);
+    kvf__json_put(object, "seconds_per_save:f seconds:f probe_seconds:f peak_rss_bytes:I",
+                  f->seconds_per_save, f->seconds, f->probe_seconds, f->peak_rss_bytes);
+    kvf__json_put(object, "tokens:I trainable_parameters:I file_bytes:I", f->tokens,
+                  f->trainable_parameters, f->file_bytes);
     return object;
 }
 
 static void add_losses(kvf_json *object, const kvf_train_result *r, const kvf_train_options *o)
 {
-    cli_json_add(object, "train_loss:f valid_loss:f best_valid_loss:f",
-                 r->steps ? r->train_loss : NAN, r->valid_loss, r->best_valid_loss);
+    kvf__json_put(object, "train_loss:f valid_loss:f best_valid_loss:f",
+                  r->steps ? r->train_loss : NAN, r->valid_loss, r->best_valid_loss);
     if (r->best_step)
-        cli_json_add(object, "best_step:I best_metric:s best_value:f", r->best_step, r->best.name,
-                     r->best.value);
-    cli_json_add(object, "bare_loss:f start_loss:f largest_class:f", r->bare_loss, r->start_loss,
-                 r->largest_class);
+        kvf__json_put(object, "best_step:I best_metric:s best_value:f", r->best_step, r->best.name,
+                      r->best.value);
+    kvf__json_put(object, "bare_loss:f start_loss:f largest_class:f", r->bare_loss, r->start_loss,
+                  r->largest_class);
     if (o->retention)
-        cli_json_add(object, "retention_loss:f retention_start_loss:f retention_base_loss:f",
-                     r->retention_loss, r->retention_start_loss, r->retention_base_loss);
+        kvf__json_put(object, "retention_loss:f retention_start_loss:f retention_base_loss:f",
+                      r->retention_loss, r->retention_start_loss, r->retention_base_loss);
 }
 
 kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, cli_watcher *w)
 {
-    kvf_json *object = cli_json("out:s steps:I", o->out, r->steps);
-    if (o->dry_run) cli_json_add(object, "planned_steps:I", w->progress.steps);
+    kvf_json *object = kvf__json_of("out:s steps:I", o->out, r->steps);
+    if (o->dry_run) kvf__json_put(object, "planned_steps:I", w->progress.steps);
     add_losses(object, r, o);
-    cli_json_add(object, "stopped_early:b tokens:I computed_tokens:I step_seconds:f",
-                 r->stopped_early, r->tokens, r->computed_tokens, r->step_seconds);
-    cli_json_add(object, "tokens_per_second:f seconds:f peak_rss_bytes:I trainable_parameters:I",
-                 r->tokens_per_second, r->seconds, r->peak_rss_bytes, r->trainable_parameters);
-    cli_json_add(object, "parameters:I examples:I label_tokens:I precision:s", r->parameters,
-                 r->examples, r->label_tokens, r->precision);
-    if (r->ranks > 1) cli_json_add(object, "ranks:I wait_seconds:f", r->ranks, r->wait_seconds);
-    cli_json_add(object, "finished_before:b", r->finished_before);
-    if (r->forecast.steps) cli_json_add(object, "forecast:o", forecast_json(&r->forecast));
-    cli_json_add(object, "notes:o", w->notes);
+    kvf__json_put(object, "stopped_early:b tokens:I computed_tokens:I step_seconds:f",
+                  r->stopped_early, r->tokens, r->computed_tokens, r->step_seconds);
+    kvf__json_put(object, "tokens_per_second:f seconds:f peak_rss_bytes:I trainable_parameters:I",
+                  r->tokens_per_second, r->seconds, r->peak_rss_bytes, r->trainable_parameters);
+    kvf__json_put(object, "parameters:I examples:I label_tokens:I precision:s", r->parameters,
+                  r->examples, r->label_tokens, r->precision);
+    if (r->ranks > 1) kvf__json_put(object, "ranks:I wait_seconds:f", r->ranks, r->wait_seconds);
+    kvf__json_put(object, "finished_before:b", r->finished_before);
+    if (r->forecast.steps) kvf__json_put(object, "forecast:o", forecast_json(&r->forecast));
+    kvf__json_put(object, "notes:o", w->notes);
     w->notes = NULL;
     return object;
 }

@@ -18,7 +18,7 @@ static const kvf__option_row OPTIONS[] = {
 
 static int print_json(const cli_call *call, const kvf_unmerge_result *r, const char *out)
 {
-    kvf_json *object = cli_json(
+    kvf_json *object = kvf__json_of(
         "out:s prefix_length:I encoder_hidden:I trainable_parameters:I residual:f", out, r->P, r->M,
         r->parameters, r->residual);
     return cli_print_json(call, object);

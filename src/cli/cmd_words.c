@@ -29,7 +29,7 @@ static void print_list(const char *what, const kvf_json *list)
     for (size_t i = 0; i < kvf_json_size(list); i++) {
         const kvf_json *item = kvf_json_at(list, i);
         char *text = kvf_json_text(kvf_json_get(item, "text"), KVF_JSON_COMPACT);
-        printf("%s %s %.3f", i ? "," : "", text ? text : "?", cli_real_at(item, "cosine"));
+        printf("%s %s %.3f", i ? "," : "", text ? text : "?", kvf__real_at(item, "cosine"));
         kvf_json_text_free(text);
     }
     putchar('\n');
@@ -56,7 +56,7 @@ static int report(const cli_call *call, kvf_json *found)
     const kvf_json *layers = kvf_json_get(found, "layers");
     for (size_t l = 0; l < kvf_json_size(layers); l++) {
         const kvf_json *layer = kvf_json_at(layers, l);
-        printf("layer %lld\n", cli_int_at(layer, "layer"));
+        printf("layer %lld\n", kvf__int_at(layer, "layer"));
         print_tokens(kvf_json_get(layer, "tokens"));
     }
     if (!layers) print_tokens(kvf_json_get(found, "tokens"));

@@ -53,7 +53,7 @@ static double score_of_group(const cli_comparison *c, const cli_compared *row, i
         cli_argument(&a, "--prefix=%s/%s-%lld.run.h5", c->values->out, row->file, (long long)seed);
     if (strcmp(vote, "mean") != 0) cli_argument(&a, "--vote=%s", vote);
     kvf_json *found = cli_run_self(c->call, &a, what, NULL);
-    const double score = found ? cli_real_at(found, metric) : NAN;
+    const double score = found ? kvf__real_at(found, metric) : NAN;
     kvf_json_free(found);
     return score;
 }
@@ -73,17 +73,17 @@ static kvf_json *ensemble_json(const cli_comparison *c, const cli_compared *row,
     }
     snprintf(name, sizeof name, n == 1 ? "%s, alone" : "%s, %s of %lld", row->name, vote,
              (long long)n);
-    kvf_json *spread = cli_json("mean:f min:f max:f", sum / (double)groups, low, high);
-    return cli_json("name:s prompts:I vote:s groups:I best_metric:s score:o", name, n, vote, groups,
-                    metric, spread);
+    kvf_json *spread = kvf__json_of("mean:f min:f max:f", sum / (double)groups, low, high);
+    return kvf__json_of("name:s prompts:I vote:s groups:I best_metric:s score:o", name, n, vote,
+                        groups, metric, spread);
 }
 
 /* The metric of the row's runs; NULL: all of them failed. */
 static const char *metric_of(const kvf_json *runs, const char *name)
 {
     for (size_t i = 0; i < kvf_json_size(runs); i++)
-        if (!strcmp(cli_text_at(kvf_json_at(runs, i), "name"), name))
-            return cli_text_at(kvf_json_at(runs, i), "best_metric");
+        if (!strcmp(kvf__text_at(kvf_json_at(runs, i), "name"), name))
+            return kvf__text_at(kvf_json_at(runs, i), "best_metric");
     return NULL;
 }
 

@@ -7,8 +7,8 @@
 /* "0.8123 (0.8000 to 0.8200)"; one run, or equal ones: the number alone. */
 static const char *spread_text(const kvf_json *spread, char buf[64])
 {
-    const double mean = cli_real_at(spread, "mean"), low = cli_real_at(spread, "min"),
-                 high = cli_real_at(spread, "max");
+    const double mean = kvf__real_at(spread, "mean"), low = kvf__real_at(spread, "min"),
+                 high = kvf__real_at(spread, "max");
     if (!isfinite(mean)) return "-";
     if (high > low)
         snprintf(buf, 64, "%.4f (%.4f to %.4f)", mean, low, high);
@@ -20,8 +20,8 @@ static const char *spread_text(const kvf_json *spread, char buf[64])
 /* "+0.0123 +- 0.0045". */
 static const char *difference_text(const kvf_json *difference, char buf[64])
 {
-    const double mean = cli_real_at(difference, "mean"),
-                 error = cli_real_at(difference, "standard_error");
+    const double mean = kvf__real_at(difference, "mean"),
+                 error = kvf__real_at(difference, "standard_error");
     if (!isfinite(mean)) return "-";
     int n = snprintf(buf, 64, "%+.4f", mean);
     if (isfinite(error)) snprintf(buf + n, 64 - (size_t)n, " +- %.4f", error);
@@ -33,7 +33,7 @@ static int width_of(const kvf_json *rows, int least)
 {
     int width = least;
     for (size_t i = 0; i < kvf_json_size(rows); i++) {
-        const int n = (int)strlen(cli_text_at(kvf_json_at(rows, i), "name"));
+        const int n = (int)strlen(kvf__text_at(kvf_json_at(rows, i), "name"));
         if (n > width) width = n;
     }
     return width;
@@ -42,12 +42,12 @@ static int width_of(const kvf_json *rows, int least)
 static void print_method(const kvf_json *m, int width, bool scored, bool several)
 {
     char stored[32], memory[32], loss[64], score[64], difference[64];
-    const int64_t bytes = cli_int_at(m, "bytes");
+    const int64_t bytes = kvf__int_at(m, "bytes");
     const int wide = several ? 25 : 10;
-    printf("%-*s %10lld %8.4f%% %10s %8.0f %10s  %-*s", width, cli_text_at(m, "name"),
-           cli_int_at(m, "trainable_parameters"), 100 * cli_real_at(m, "share"),
-           bytes ? cli_bytes_text(bytes, stored) : "-", cli_real_at(m, "tokens_per_second"),
-           cli_bytes_text(cli_int_at(m, "peak_rss_bytes"), memory), wide,
+    printf("%-*s %10lld %8.4f%% %10s %8.0f %10s  %-*s", width, kvf__text_at(m, "name"),
+           kvf__int_at(m, "trainable_parameters"), 100 * kvf__real_at(m, "share"),
+           bytes ? cli_bytes_text(bytes, stored) : "-", kvf__real_at(m, "tokens_per_second"),
+           cli_bytes_text(kvf__int_at(m, "peak_rss_bytes"), memory), wide,
            spread_text(kvf_json_get(m, "loss"), loss));
     if (scored) printf("  %-*s", wide, spread_text(kvf_json_get(m, "score"), score));
     printf("  %s\n", difference_text(kvf_json_get(m, "difference"), difference));
@@ -55,12 +55,12 @@ static void print_method(const kvf_json *m, int width, bool scored, bool several
 
 static void print_bare(const kvf_json *bare, int width)
 {
-    const double loss = cli_real_at(bare, "loss");
+    const double loss = kvf__real_at(bare, "loss");
     printf("%-*s %10d %8.4f%% ", width, "bare base", 0, 0.0);
     if (isfinite(loss))
         printf("%10s %8s %10s  %.4f\n", "-", "-", "-", loss);
     else
-        printf("    %s\n", cli_text_at(bare, "reason"));
+        printf("    %s\n", kvf__text_at(bare, "reason"));
 }
 
 /* Runs that failed have a line each, with the reason. */
@@ -68,8 +68,8 @@ static void print_failed(const kvf_json *failed, int width)
 {
     for (size_t i = 0; i < kvf_json_size(failed); i++) {
         const kvf_json *run = kvf_json_at(failed, i);
-        printf("%-*s  seed %lld failed: %s\n", width, cli_text_at(run, "name"),
-               cli_int_at(run, "seed"), cli_text_at(run, "line"));
+        printf("%-*s  seed %lld failed: %s\n", width, kvf__text_at(run, "name"),
+               kvf__int_at(run, "seed"), kvf__text_at(run, "line"));
     }
 }
 
@@ -78,10 +78,10 @@ static void print_ensembles(const kvf_json *ensembles)
     const int width = width_of(ensembles, (int)strlen("ensemble"));
     char score[64];
     if (!kvf_json_size(ensembles)) return;
-    printf("%-*s  %s\n", width, "ensemble", cli_text_at(kvf_json_at(ensembles, 0), "best_metric"));
+    printf("%-*s  %s\n", width, "ensemble", kvf__text_at(kvf_json_at(ensembles, 0), "best_metric"));
     for (size_t i = 0; i < kvf_json_size(ensembles); i++) {
         const kvf_json *one = kvf_json_at(ensembles, i);
-        printf("%-*s  %s\n", width, cli_text_at(one, "name"),
+        printf("%-*s  %s\n", width, kvf__text_at(one, "name"),
                spread_text(kvf_json_get(one, "score"), score));
     }
 }
@@ -90,7 +90,7 @@ static void print_ensembles(const kvf_json *ensembles)
 static const char *metric_of(const kvf_json *methods)
 {
     for (size_t i = 0; i < kvf_json_size(methods); i++) {
-        const char *metric = cli_text_at(kvf_json_at(methods, i), "best_metric");
+        const char *metric = kvf__text_at(kvf_json_at(methods, i), "best_metric");
         if (*metric) return metric;
     }
     return NULL;
@@ -100,20 +100,20 @@ void cli_comparison_print(const kvf_json *object)
 {
     const kvf_json *methods = kvf_json_get(object, "methods");
     const char *metric = metric_of(methods);
-    const bool several = cli_int_at(object, "seeds") > 1;
+    const bool several = kvf__int_at(object, "seeds") > 1;
     const kvf_json *failed = kvf_json_get(object, "failed");
     const int width = width_of(failed, width_of(methods, (int)strlen("bare base")));
     const int wide = several ? 25 : 10;
     printf("%-*s %10s %9s %10s %8s %10s  %-*s", width, "method", "trained", "share", "stored",
            "tokens/s", "memory", wide, "valid loss");
     if (metric) printf("  %-*s", wide, metric);
-    printf("  to %s\n", cli_text_at(object, "reference"));
+    printf("  to %s\n", kvf__text_at(object, "reference"));
     print_bare(kvf_json_get(object, "bare"), width);
     for (size_t i = 0; i < kvf_json_size(methods); i++)
         print_method(kvf_json_at(methods, i), width, metric != NULL, several);
     print_failed(failed, width);
     print_ensembles(kvf_json_get(object, "ensembles"));
     printf("%lld %s of %lld steps, %lld parameters in the base; curves: %s\n",
-           cli_int_at(object, "seeds"), several ? "seeds" : "seed", cli_int_at(object, "steps"),
-           cli_int_at(object, "base_parameters"), cli_text_at(object, "page"));
+           kvf__int_at(object, "seeds"), several ? "seeds" : "seed", kvf__int_at(object, "steps"),
+           kvf__int_at(object, "base_parameters"), kvf__text_at(object, "page"));
 }

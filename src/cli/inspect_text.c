@@ -85,10 +85,10 @@ static void print_tensor(const kvf_json *tensor, int name_width, int shape_width
     const char *dtype = kvf_json_str(kvf_json_get(tensor, "dtype"), NULL);
     const kvf_json *norm = kvf_json_get(tensor, "norm");
     printf("  ");
-    cli_print_padded(cli_text_at(tensor, "name"), name_width);
+    cli_print_padded(kvf__text_at(tensor, "name"), name_width);
     printf("  %-*s  ", shape_width, cli_shape_at(tensor, shape, sizeof shape));
     cli_print_safe(dtype ? dtype : "?", NAME_COLUMNS);
-    if (!diffable) printf("  %s", cli_bytes_text(cli_int_at(tensor, "bytes"), size));
+    if (!diffable) printf("  %s", cli_bytes_text(kvf__int_at(tensor, "bytes"), size));
     if (norm) printf("  norm %.6g", kvf_json_real(norm, 0));
     print_labels(kvf_json_get(tensor, "labels"));
     putchar('\n');
@@ -100,7 +100,7 @@ static void print_tensors(const kvf_json *tensors, bool diffable)
     char shape[400];
     for (size_t i = 0; i < n; i++) {
         const kvf_json *tensor = kvf_json_at(tensors, i);
-        size_t wide = strlen(cli_text_at(tensor, "name")),
+        size_t wide = strlen(kvf__text_at(tensor, "name")),
                wide_shape = strlen(cli_shape_at(tensor, shape, sizeof shape));
         if (wide > name_width && wide <= NAME_COLUMNS) name_width = wide;
         if (wide_shape > shape_width) shape_width = wide_shape;
@@ -118,9 +118,9 @@ static void print_layer_part(const kvf_json *layer, const char *part, int width)
     static const char *const COLUMNS[] = {"mean", "std", "min", "max", "norm"};
     const kvf_json *numbers = kvf_json_get(layer, part);
     if (!numbers) return;
-    printf("  %5lld  %-*s", cli_int_at(layer, "layer"), width, part);
+    printf("  %5lld  %-*s", kvf__int_at(layer, "layer"), width, part);
     for (int i = 0; i < 5; i++)
-        printf(" %11.4g", cli_real_at(numbers, COLUMNS[i]));
+        printf(" %11.4g", kvf__real_at(numbers, COLUMNS[i]));
     putchar('\n');
 }
 

@@ -153,73 +153,12 @@ const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size
     return buf;
 }
 
-static kvf_json *next_value(char type, va_list *args)
-{
-    switch (type) {
-    case 's':
-        return kvf_json_new_str(va_arg(*args, const char *));
-    case 'I':
-        return kvf_json_new_int(va_arg(*args, int64_t));
-    case 'f':
-        return kvf_json_new_real(va_arg(*args, double));
-    case 'b':
-        return kvf_json_new_bool(va_arg(*args, int));
-    default:
-        return va_arg(*args, kvf_json *);
-    }
-}
-
-static void add_members(kvf_json *object, const char *format, va_list *args)
-{
-    char key[64];
-    for (const char *at = format; *at; at += *at == ' ') {
-        const size_t n = strcspn(at, ":");
-        snprintf(key, sizeof key, "%.*s", (int)n, at);
-        kvf_json_set(object, key, next_value(at[n + 1], args));
-        at += n + 2;
-    }
-}
-
-kvf_json *cli_json(const char *format, ...)
-{
-    kvf_json *object = kvf_json_object();
-    va_list args;
-    va_start(args, format);
-    add_members(object, format, &args);
-    va_end(args);
-    return object;
-}
-
-void cli_json_add(kvf_json *object, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    add_members(object, format, &args);
-    va_end(args);
-}
-
 kvf_json *cli_shape_json(const int64_t *dims, size_t n)
 {
     kvf_json *array = kvf_json_array();
     for (size_t i = 0; i < n; i++)
         kvf_json_add(array, dims[i] ? kvf_json_new_int(dims[i]) : kvf_json_new_null());
     return array;
-}
-
-const char *cli_text_at(const kvf_json *object, const char *key)
-{
-    const char *text = kvf_json_str(kvf_json_get(object, key), NULL);
-    return text ? text : "";
-}
-
-long long cli_int_at(const kvf_json *object, const char *key)
-{
-    return (long long)kvf_json_int(kvf_json_get(object, key), 0);
-}
-
-double cli_real_at(const kvf_json *object, const char *key)
-{
-    return kvf_json_real(kvf_json_get(object, key), NAN);
 }
 
 const char *cli_shape_at(const kvf_json *object, char *buf, size_t size)

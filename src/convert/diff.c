@@ -82,27 +82,25 @@ static measure compare_values(const kvf__view *a, const kvf__view *b)
 /* ---- facts ----------------------------------------------------------------------------------- */
 
 /* One that differs; a or b NULL: only the other file has it. */
-static void add_fact(kvf_ctx *ctx, kvf_json *facts, const char *group, const char *name,
-                     const kvf_json *a, const kvf_json *b)
+static void add_fact(kvf_json *facts, const char *group, const char *name, const kvf_json *a,
+                     const kvf_json *b)
 {
-    kvf_json *fact = kvf__json_pack("{s:s, s:o}", "group", group, "name", kvf_json_new_str(name));
-    if (a) kvf_json_set(fact, "a", kvf__json_copy(ctx, a));
-    if (b) kvf_json_set(fact, "b", kvf__json_copy(ctx, b));
+    kvf_json *fact = kvf__json_of("group:s name:s", group, name);
+    if (a) kvf_json_set(fact, "a", kvf__json_copy(a));
+    if (b) kvf_json_set(fact, "b", kvf__json_copy(b));
     kvf_json_add(facts, fact);
 }
 
-static void compare_group(kvf_ctx *ctx, kvf_json *facts, const char *group, kvf_json *a,
-                          kvf_json *b)
+static void compare_group(kvf_json *facts, const char *group, kvf_json *a, kvf_json *b)
 {
     for (void *it = a ? kvf_json_iter(a) : NULL; it; it = kvf_json_next(a, it)) {
         const char *name = kvf_json_iter_key(it);
         const kvf_json *value = kvf_json_iter_value(it), *other = kvf_json_get(b, name);
-        if (!other || !kvf__json_same(value, other))
-            add_fact(ctx, facts, group, name, value, other);
+        if (!other || !kvf__json_same(value, other)) add_fact(facts, group, name, value, other);
     }
     for (void *it = b ? kvf_json_iter(b) : NULL; it; it = kvf_json_next(b, it))
         if (!kvf_json_get(a, kvf_json_iter_key(it)))
-            add_fact(ctx, facts, group, kvf_json_iter_key(it), NULL, kvf_json_iter_value(it));
+            add_fact(facts, group, kvf_json_iter_key(it), NULL, kvf_json_iter_value(it));
 }
 
 static const char *text_of(const kvf__base_file *file, const char *name)
@@ -113,38 +111,37 @@ static const char *text_of(const kvf__base_file *file, const char *name)
 }
 
 /* A tokenizer's files are too long to be shown: their sizes are. */
-static void add_text(kvf_ctx *ctx, kvf_json *facts, const char *name, const char *a, const char *b)
+static void add_text(kvf_json *facts, const char *name, const char *a, const char *b)
 {
     kvf_json *x = a ? kvf_json_new_int((int64_t)strlen(a)) : NULL;
     kvf_json *y = b ? kvf_json_new_int((int64_t)strlen(b)) : NULL;
-    add_fact(ctx, facts, "bytes", name, x, y);
+    add_fact(facts, "bytes", name, x, y);
     kvf_json_free(x);
     kvf_json_free(y);
 }
 
-static void compare_texts(kvf_ctx *ctx, kvf_json *facts, const kvf__base_file *a,
-                          const kvf__base_file *b)
+static void compare_texts(kvf_json *facts, const kvf__base_file *a, const kvf__base_file *b)
 {
     for (size_t i = 0; i < a->n_texts; i++) {
         const char *other = text_of(b, a->texts[i].name);
         if (!other || strcmp(a->texts[i].text, other))
-            add_text(ctx, facts, a->texts[i].name, a->texts[i].text, other);
+            add_text(facts, a->texts[i].name, a->texts[i].text, other);
     }
     for (size_t i = 0; i < b->n_texts; i++)
         if (!text_of(a, b->texts[i].name))
-            add_text(ctx, facts, b->texts[i].name, NULL, b->texts[i].text);
+            add_text(facts, b->texts[i].name, NULL, b->texts[i].text);
 }
 
-static kvf_json *compare_facts(kvf_ctx *ctx, const kvf__side *a, const kvf__side *b)
+static kvf_json *compare_facts(const kvf__side *a, const kvf__side *b)
 {
     static const char *const GROUPS[] = {"attributes", "options", "lineage",
                                          "metadata",   "state",   "history"};
     kvf_json *facts = kvf_json_array();
 
     for (size_t i = 0; i < sizeof GROUPS / sizeof GROUPS[0]; i++)
-        compare_group(ctx, facts, GROUPS[i], kvf_json_get(a->tree, GROUPS[i]),
+        compare_group(facts, GROUPS[i], kvf_json_get(a->tree, GROUPS[i]),
                       kvf_json_get(b->tree, GROUPS[i]));
-    compare_texts(ctx, facts, &a->texts, &b->texts);
+    compare_texts(facts, &a->texts, &b->texts);
     return facts;
 }
 
@@ -152,19 +149,16 @@ static kvf_json *compare_facts(kvf_ctx *ctx, const kvf__side *a, const kvf__side
 
 static kvf_json *entry_of(const char *name, const kvf__view *view)
 {
-    return kvf__json_pack("{s:o, s:o, s:o}", "name", kvf_json_new_str(name), "shape",
-                          kvf__json_ints(view->dim, view->rank), "dtype",
-                          kvf_json_new_str(kvf__view_type_name(view)));
+    return kvf__json_of("name:s shape:o dtype:s", name, kvf__json_ints(view->dim, view->rank),
+                        kvf__view_type_name(view));
 }
 
 static void set_measure(kvf_json *entry, const measure *m)
 {
     const double norms = sqrt(m->norm[0]) * sqrt(m->norm[1]);
-    kvf_json_set(entry, "unequal", kvf_json_new_int(m->unequal));
-    kvf_json_set(entry, "max_abs", kvf_json_new_real(m->most));
-    kvf_json_set(entry, "relative_l2",
-                 kvf_json_new_real(m->norm[0] > 0 ? sqrt(m->error / m->norm[0]) : NAN));
-    kvf_json_set(entry, "cosine", kvf_json_new_real(norms > 0 ? m->dot / norms : NAN));
+    kvf__json_put(entry, "unequal:I max_abs:f relative_l2:f cosine:f", m->unequal, m->most,
+                  m->norm[0] > 0 ? sqrt(m->error / m->norm[0]) : NAN,
+                  norms > 0 ? m->dot / norms : NAN);
 }
 
 /* NULL: they are equal. */
@@ -206,9 +200,8 @@ static kvf_json *compare_tensors(const kvf__table *a, const kvf__table *b)
     for (size_t i = 0; i < b->n; i++)
         if (!kvf__table_find(a, b->items[i].name))
             kvf_json_add(added, entry_of(b->items[i].name, &b->items[i].view));
-    return kvf__json_pack("{s:I, s:o, s:o, s:o, s:o}", "equal", equal, "changed", changed,
-                          "removed", removed, "added", added, "max_abs",
-                          kvf_json_new_real(total.most));
+    return kvf__json_of("equal:I changed:o removed:o added:o max_abs:f", equal, changed, removed,
+                        added, total.most);
 }
 
 static const char *const LISTS[] = {"changed", "removed", "added"};
@@ -217,13 +210,12 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__side *a, const kvf__side *b,
                            kvf_json **out)
 {
     kvf_json *tensors = compare_tensors(&a->table, &b->table);
-    kvf_json *facts = tensors_only ? kvf_json_array() : compare_facts(ctx, a, b);
+    kvf_json *facts = tensors_only ? kvf_json_array() : compare_facts(a, b);
     bool same = kvf_json_size(facts) == 0;
 
     for (int i = 0; i < 3; i++)
         same = same && kvf_json_size(kvf_json_get(tensors, LISTS[i])) == 0;
-    kvf_json *root = kvf__json_pack("{s:s, s:b, s:o, s:o}", "kind", a->kind, "same", same, "facts",
-                                    facts, "tensors", tensors);
+    kvf_json *root = kvf__json_of("kind:s same:b facts:o tensors:o", a->kind, same, facts, tensors);
     char *text = kvf_json_text(root, KVF_JSON_COMPACT); /* NULL if anything above found no memory */
     kvf_json_text_free(text);
     if (text) {
@@ -270,9 +262,9 @@ static kvf_diff_tensor tensor_of(const kvf_json *entry, int list)
     const char *dtype = text_at(entry, "dtype"), *dtype_b = text_at(entry, "dtype_b");
     kvf_diff_tensor t = {.name = text_at(entry, "name"),
                          .unequal = kvf_json_int(kvf_json_get(entry, "unequal"), -1),
-                         .max_abs = kvf_json_real(kvf_json_get(entry, "max_abs"), NAN),
-                         .relative_l2 = kvf_json_real(kvf_json_get(entry, "relative_l2"), NAN),
-                         .cosine = kvf_json_real(kvf_json_get(entry, "cosine"), NAN)};
+                         .max_abs = kvf__real_at(entry, "max_abs"),
+                         .relative_l2 = kvf__real_at(entry, "relative_l2"),
+                         .cosine = kvf__real_at(entry, "cosine")};
     if (list < 2) t.a = side_of(dtype, shape);
     if (list == 2) t.b = side_of(dtype, shape);
     if (list == 0) t.b = side_of(dtype_b ? dtype_b : dtype, other ? other : shape);
@@ -300,7 +292,7 @@ static kvf_status make_result(kvf_ctx *ctx, const kvf_json *tree, kvf_diff_resul
     for (int list = 0; list < 3; list++)
         made.n_tensors += kvf_json_size(kvf_json_get(kvf_json_get(tree, "tensors"), LISTS[list]));
     KVF_TRY(kvf__carve_object(ctx, lay_result, &made, sizeof made, &m));
-    m->tree = kvf__json_copy(ctx, tree);
+    m->tree = kvf__json_copy(tree);
     if (!m->tree) {
         kvf__free(m);
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory");
@@ -311,10 +303,10 @@ static kvf_status make_result(kvf_ctx *ctx, const kvf_json *tree, kvf_diff_resul
                              .same = kvf_json_bool(kvf_json_get(tree, "same"), false),
                              .n_facts = m->n_facts,
                              .facts = m->facts,
-                             .equal = kvf_json_int(kvf_json_get(tensors, "equal"), 0),
+                             .equal = kvf__int_at(tensors, "equal"),
                              .n_tensors = m->n_tensors,
                              .tensors = m->tensors,
-                             .max_abs = kvf_json_real(kvf_json_get(tensors, "max_abs"), NAN),
+                             .max_abs = kvf__real_at(tensors, "max_abs"),
                              .memory = m};
     return KVF_OK;
 }

@@ -3,7 +3,6 @@
  * export_llamacpp.c. */
 #include "export.h"
 #include "arch.h"
-#include "json_pack.h"
 #include "mlx_cache.h"
 #include "peft_stacks.h"
 #include "row_template.h"
@@ -116,7 +115,6 @@ static const char *or_empty(const char *text)
 /* What the file is, for a reader who has nothing else. */
 static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layout)
 {
-    kvf_json *meta;
     const kvf__kv_shape kv = kvf__identity_kv(id);
     char start[24], heads[KVF__KV_TEXT];
 
@@ -126,12 +124,11 @@ static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layou
     else
         snprintf(heads, sizeof heads, "L=%lld G=%lld P=%lld D=%lld", (long long)id->L,
                  (long long)id->G, (long long)id->P, (long long)id->D);
-    meta = kvf__json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "format", "pt",
-                          "made_by", "kvfold " KVF_VERSION, "layout", layout, "shape", heads,
-                          "position_start", start, "base_name", or_empty(id->base_name),
-                          "base_architecture", or_empty(id->base_architecture), "base_hash",
-                          or_empty(id->base_hash), "method", or_empty(id->method), "task",
-                          or_empty(id->task));
+    kvf_json *meta = kvf__json_of("format:s made_by:s layout:s shape:s position_start:s", "pt",
+                                  "kvfold " KVF_VERSION, layout, heads, start);
+    kvf__json_put(meta, "base_name:s base_architecture:s base_hash:s method:s task:s",
+                  or_empty(id->base_name), or_empty(id->base_architecture), or_empty(id->base_hash),
+                  or_empty(id->method), or_empty(id->task));
     if (id->relative_bias) kvf_json_set(meta, "relative_bias", kvf_json_new_str("decoder"));
     return meta;
 }

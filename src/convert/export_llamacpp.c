@@ -184,12 +184,12 @@ static kvf_status write_placeholders(kvf_ctx *ctx, const char *path, bool force,
                                      const void *content)
 {
     const kvf__llama_export *e = content;
-    kvf_json *root = kvf_json_object(), *ids = kvf_json_array();
+    kvf_json *ids = kvf_json_array();
 
     for (size_t i = 0; i < e->ids.n; i++)
         kvf_json_add(ids, kvf_json_new_int(e->ids.data[i]));
-    kvf_json_set(root, "ids", ids);
-    kvf_json_set(root, "text", kvf_json_new_strn(e->text.data ? e->text.data : "", e->text.n));
+    kvf_json *root = kvf__json_of("ids:o text:o", ids,
+                                  kvf_json_new_strn(e->text.data ? e->text.data : "", e->text.n));
     char *text = kvf_json_text(root, KVF_JSON_COMPACT);
     kvf_status st = text ? kvf__write_file(ctx, path, force, text, strlen(text))
                          : kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory", path);

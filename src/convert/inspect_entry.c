@@ -11,17 +11,16 @@ void kvf__set_taken(kvf_json *root, const char *key, kvf_json **value)
 kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,
                             size_t bytes)
 {
-    return kvf__json_pack("{s:o, s:o, s:o, s:I}", "name", kvf_json_new_str(name), "shape",
-                          kvf__json_ints(dim, rank), "dtype", kvf_json_new_str(dtype), "bytes",
-                          (int64_t)bytes);
+    return kvf__json_of("name:s shape:o dtype:s bytes:I", name, kvf__json_ints(dim, rank), dtype,
+                        (int64_t)bytes);
 }
 
 static kvf_json *storage_of(const kvf__h5_data *data)
 {
-    kvf_json *storage = kvf_json_object(), *filters = kvf_json_array();
+    kvf_json *filters = kvf_json_array();
+    kvf_json *storage = kvf__json_of("layout:s bytes:I", data->chunked ? "chunked" : "contiguous",
+                                     (int64_t)data->stored);
 
-    kvf_json_set(storage, "layout", kvf_json_new_str(data->chunked ? "chunked" : "contiguous"));
-    kvf_json_set(storage, "bytes", kvf_json_new_int((int64_t)data->stored));
     if (data->chunked) kvf_json_set(storage, "chunk", kvf__json_ints(data->chunk, data->rank));
     if (data->shuffle) kvf_json_add(filters, kvf_json_new_str("shuffle"));
     if (data->deflate) kvf_json_add(filters, kvf_json_new_str("deflate"));

@@ -3,8 +3,6 @@
  */
 #include "inspect_int.h"
 
-#include <string.h>
-
 void kvf__inspect_table(const kvf__table *table, kvf_json *root)
 {
     kvf_json *tensors = kvf_json_array();
@@ -16,24 +14,6 @@ void kvf__inspect_table(const kvf__table *table, kvf_json *root)
                                                 kvf__view_type_name(view), kvf__view_bytes(view)));
     }
     kvf_json_set(root, "tensors", tensors);
-}
-
-/* A JSON file of the folder as the attributes. */
-static kvf_status add_config(kvf_ctx *ctx, const char *dir, const char *name, kvf_json *root)
-{
-    char *path = NULL;
-    kvf_json *config = NULL;
-    kvf_status st;
-
-    st = kvf__path_join(ctx, dir, name, &path);
-    if (st) goto out;
-    if (!kvf__exists(path)) goto out;
-    st = kvf_json_load(ctx, path, &config);
-    if (st) goto out;
-    kvf__set_taken(root, "attributes", &config);
-out:
-    kvf__free(path);
-    return st;
 }
 
 /* Any PEFT adapter is described, also those that cannot be imported. */
@@ -50,9 +30,11 @@ kvf_status kvf__inspect_foreign(kvf_ctx *ctx, const char *path, kvf__file_kind k
 {
     const char *config = KINDS[kind].config;
     kvf__weights weights = {0};
+    kvf_json *attributes = NULL;
 
     if (kind) kvf_json_set(root, "kind", kvf_json_new_str(KINDS[kind].name));
-    if (config) KVF_TRY(add_config(ctx, path, config, root));
+    if (config) KVF_TRY(kvf__json_load_in(ctx, path, config, &attributes));
+    kvf__set_taken(root, "attributes", &attributes);
     kvf_status st = kvf__weights_open(ctx, path, kind, &weights);
     if (!st) {
         kvf__inspect_table(&weights.table, root);

@@ -7,7 +7,6 @@
 #include "artifact_priv.h"
 #include "base_file.h"
 #include "inspect_int.h"
-#include "json_pack.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,9 +28,8 @@ static kvf_json *statistics(const float *values, size_t n)
     mean = sum / (double)n;
     for (size_t i = 0; i < n; i++)
         around += ((double)values[i] - mean) * ((double)values[i] - mean);
-    return kvf__json_pack("{s:f, s:f, s:f, s:f, s:f}", "mean", mean, "std",
-                          sqrt(around / (double)n), "min", (double)low, "max", (double)high, "norm",
-                          sqrt(squares));
+    return kvf__json_of("mean:f std:f min:f max:f norm:f", mean, sqrt(around / (double)n),
+                        (double)low, (double)high, sqrt(squares));
 }
 
 static kvf_json *describe_layers(const kvf__prefix *prefix)
@@ -40,9 +38,8 @@ static kvf_json *describe_layers(const kvf__prefix *prefix)
 
     for (int64_t l = 0; l < prefix->L; l++) {
         const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
-        kvf_json *entry = kvf__json_pack("{s:I, s:o, s:o}", "layer", l, "key",
-                                         statistics(at.k, (size_t)at.n), "value",
-                                         statistics(at.v, (size_t)at.n));
+        kvf_json *entry = kvf__json_of("layer:I key:o value:o", l, statistics(at.k, (size_t)at.n),
+                                       statistics(at.v, (size_t)at.n));
         if (prefix->log_weight)
             kvf_json_set(entry, KVF__LOG_WEIGHT,
                          statistics(at.log_weight, (size_t)(at.G * prefix->P)));
@@ -147,13 +144,11 @@ static void describe_attributes(kvf__h5 *h5, const kvf__artifact *a, kvf_json *a
     if (a->kind == KVF__KIND_PREFIX)
         kvf_json_set(attributes, "dtype", kvf_json_new_str(kvf__prefix_dtype_name(a->dtype)));
     if (a->kind == KVF__KIND_EMBEDDINGS) {
-        kvf_json_set(attributes, "p_template", kvf_json_new_str(a->pattern));
-        kvf_json_set(attributes, "norms", norms_of(&a->vectors));
+        kvf__json_put(attributes, "p_template:s norms:o", a->pattern, norms_of(&a->vectors));
     }
     if (a->kind == KVF__KIND_ADAPTER) {
-        kvf_json_set(attributes, "size", kvf_json_new_int(a->size));
-        kvf_json_set(attributes, "activation", kvf_json_new_str(a->activation));
-        kvf_json_set(attributes, "placement", kvf_json_new_str(a->placement));
+        kvf__json_put(attributes, "size:I activation:s placement:s", a->size, a->activation,
+                      a->placement);
     }
 }
 
@@ -183,9 +178,8 @@ static void describe_history(kvf__h5 *h5, kvf_json *root)
     last = h5->status ? -1 : history.n - 1;
     kvf_json_set(object, "steps", kvf_json_new_int(last >= 0 ? history.step[last] : 0));
     if (last >= 0) {
-        kvf_json_set(object, "tokens", kvf_json_new_int(history.tokens[last]));
-        kvf_json_set(object, "first_train_loss", kvf_json_new_real(history.train_loss[0]));
-        kvf_json_set(object, "last_train_loss", kvf_json_new_real(history.train_loss[last]));
+        kvf__json_put(object, "tokens:I first_train_loss:f last_train_loss:f", history.tokens[last],
+                      history.train_loss[0], history.train_loss[last]);
     }
     while (last >= 0 && isnan(history.valid_loss[last]))
         last--;

@@ -60,15 +60,7 @@ static spread spread_of(const double *x, size_t n)
 
 static kvf_json *spread_json(spread s)
 {
-    kvf_json *object = kvf_json_object();
-    if (!s.n) {
-        kvf_json_free(object);
-        return kvf_json_new_null();
-    }
-    kvf_json_set(object, "mean", kvf_json_new_real(s.mean));
-    kvf_json_set(object, "min", kvf_json_new_real(s.min));
-    kvf_json_set(object, "max", kvf_json_new_real(s.max));
-    return object;
+    return s.n ? kvf__json_of("mean:f min:f max:f", s.mean, s.min, s.max) : kvf_json_new_null();
 }
 
 static double score_of(const compared_run *run)
@@ -91,12 +83,8 @@ static kvf_json *difference_json(comparison *c, const char *name, const char *re
     if (!s.n || s.n < n) return kvf_json_new_null();
     for (size_t i = 0; i < n; i++)
         squares += (c->values[i] - s.mean) * (c->values[i] - s.mean);
-    kvf_json *object = kvf_json_object();
-    kvf_json_set(object, "mean", kvf_json_new_real(s.mean));
-    kvf_json_set(object, "standard_error",
-                 kvf_json_new_real(n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : NAN));
-    kvf_json_set(object, "pairs", kvf_json_new_int((int64_t)n));
-    return object;
+    const double error = n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : NAN;
+    return kvf__json_of("mean:f standard_error:f pairs:I", s.mean, error, (int64_t)n);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -162,21 +150,14 @@ static spread member_spread(comparison *c, const char *name, const char *key)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++)
-        if (!strcmp(c->runs[i].name, name))
-            c->values[n++] = kvf_json_real(kvf_json_get(c->runs[i].row, key), NAN);
+        if (!strcmp(c->runs[i].name, name)) c->values[n++] = kvf__real_at(c->runs[i].row, key);
     return spread_of(c->values, n);
 }
 
 static void copy_member(kvf_json *to, const kvf_json *row, const char *key)
 {
     const kvf_json *value = kvf_json_get(row, key);
-    const char *text = kvf_json_str(value, NULL);
-    if (text)
-        kvf_json_set(to, key, kvf_json_new_str(text));
-    else if (kvf_json_typeof(value) == KVF_JSON_INT)
-        kvf_json_set(to, key, kvf_json_new_int(kvf_json_int(value, 0)));
-    else
-        kvf_json_set(to, key, kvf_json_new_null());
+    kvf_json_set(to, key, value ? kvf__json_copy(value) : kvf_json_new_null());
 }
 
 static void add_scores(comparison *c, const compared_run *first, const char *reference,
@@ -187,12 +168,10 @@ static void add_scores(comparison *c, const compared_run *first, const char *ref
     const spread score = member_spread(c, name, "best_value");
     kvf_json_set(method, "loss", spread_json(member_spread(c, name, "best_valid_loss")));
     if (scored) copy_member(method, first->row, "best_metric");
-    kvf_json_set(method, "score", scored ? spread_json(score) : kvf_json_new_null());
-    kvf_json_set(method, "difference",
-                 reference && strcmp(name, reference) ? difference_json(c, name, reference)
-                                                      : kvf_json_new_null());
-    kvf_json *curves = kvf_json_object();
-    kvf_json_set(curves, "loss", curve_json(c, name, KVF__COLUMN_valid_loss));
+    kvf__json_put(method, "score:o difference:o", scored ? spread_json(score) : kvf_json_new_null(),
+                  reference && strcmp(name, reference) ? difference_json(c, name, reference)
+                                                       : kvf_json_new_null());
+    kvf_json *curves = kvf__json_of("loss:o", curve_json(c, name, KVF__COLUMN_valid_loss));
     if (scored) kvf_json_set(curves, "score", curve_json(c, name, KVF__COLUMN_valid_metric));
     kvf_json_set(method, "curves", curves);
 }
@@ -200,19 +179,16 @@ static void add_scores(comparison *c, const compared_run *first, const char *ref
 static kvf_json *method_json(comparison *c, const compared_run *first, const char *reference)
 {
     static const char *const KEYS[] = {"name", "method", "init", "bytes", "trainable_parameters"};
-    const int64_t trained = kvf_json_int(kvf_json_get(first->row, "trainable_parameters"), 0);
+    const int64_t trained = kvf__int_at(first->row, "trainable_parameters");
     const int64_t all = c->base_parameters + trained - first->of_base;
     const spread loss = member_spread(c, first->name, "best_valid_loss");
     kvf_json *method = kvf_json_object();
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
         copy_member(method, first->row, KEYS[i]);
-    kvf_json_set(method, "share", kvf_json_new_real(all ? (double)trained / (double)all : NAN));
-    kvf_json_set(method, "runs", kvf_json_new_int((int64_t)loss.n));
-    kvf_json_set(method, "tokens_per_second",
-                 kvf_json_new_real(member_spread(c, first->name, "tokens_per_second").mean));
-    kvf_json_set(
-        method, "peak_rss_bytes",
-        kvf_json_new_int((int64_t)fmax(0, member_spread(c, first->name, "peak_rss_bytes").max)));
+    kvf__json_put(method, "share:f runs:I tokens_per_second:f peak_rss_bytes:I",
+                  all ? (double)trained / (double)all : NAN, (int64_t)loss.n,
+                  member_spread(c, first->name, "tokens_per_second").mean,
+                  (int64_t)fmax(0, member_spread(c, first->name, "peak_rss_bytes").max));
     add_scores(c, first, reference, method);
     return method;
 }
@@ -237,11 +213,10 @@ static kvf_status read_run(comparison *c, const kvf_base *base, const kvf_json *
         return kvf__fail(c->ctx, KVF_EUSAGE, "a run of a comparison needs \"name\" and \"file\"");
     *run = (compared_run){.row = row,
                           .name = name,
-                          .seed = kvf_json_int(kvf_json_get(row, "seed"), 0),
-                          .loss = kvf_json_real(kvf_json_get(row, "best_valid_loss"), NAN),
+                          .seed = kvf__int_at(row, "seed"),
+                          .loss = kvf__real_at(row, "best_valid_loss"),
                           .score = NAN};
-    if (metric && strcmp(metric, "loss"))
-        run->score = kvf_json_real(kvf_json_get(row, "best_value"), NAN);
+    if (metric && strcmp(metric, "loss")) run->score = kvf__real_at(row, "best_value");
     KVF_TRY(kvf__artifact_read_all(c->ctx, file, KVF__KIND_RUN, &artifact));
     run->of_base = kvf__base_own_values(base, &artifact.values.params);
     run->history = artifact.history;
@@ -269,9 +244,8 @@ static void put_summary(comparison *c, kvf_json *object)
     kvf_json *methods = kvf_json_array();
     for (size_t i = 0; i < c->n; i++)
         if (is_first(c, i)) kvf_json_add(methods, method_json(c, &c->runs[i], reference));
-    kvf_json_set(object, "base_parameters", kvf_json_new_int(c->base_parameters));
-    kvf_json_set(object, "methods", methods);
-    kvf_json_set(object, "curve_steps", kvf__json_ints(c->steps, c->n_steps));
+    kvf__json_put(object, "base_parameters:I methods:o curve_steps:o", c->base_parameters, methods,
+                  kvf__json_ints(c->steps, c->n_steps));
 }
 
 kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object)

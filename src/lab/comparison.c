@@ -39,22 +39,11 @@ static const kvf_json *methods_of(const kvf_json *object)
     return kvf_json_get(object, "methods");
 }
 
-static const char *text_of(const kvf_json *object, const char *key)
-{
-    const char *text = kvf_json_str(kvf_json_get(object, key), NULL);
-    return text ? text : "";
-}
-
-static double real_of(const kvf_json *object, const char *key)
-{
-    return kvf_json_real(kvf_json_get(object, key), NAN);
-}
-
 /* The name of the score, NULL where all methods have their loss alone. */
 static const char *metric_of(const kvf_json *object)
 {
     for (size_t i = 0; i < kvf_json_size(methods_of(object)); i++) {
-        const char *name = text_of(kvf_json_at(methods_of(object), i), "best_metric");
+        const char *name = kvf__text_at(kvf_json_at(methods_of(object), i), "best_metric");
         if (*name) return name;
     }
     return NULL;
@@ -62,63 +51,42 @@ static const char *metric_of(const kvf_json *object)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void put_cell(kvf__html *h, const char *format, double value)
+static void put_bytes_cell(kvf__html *h, const kvf_json *object, const char *key)
 {
-    kvf__html_put(h, "<td>");
-    if (isfinite(value))
-        kvf__html_printf(h, format, value);
-    else
-        kvf__html_put(h, "&ndash;");
-    kvf__html_put(h, "</td>");
-}
-
-static void put_bytes_cell(kvf__html *h, const kvf_json *bytes)
-{
-    kvf__html_put(h, "<td>");
-    if (kvf_json_int(bytes, 0))
-        kvf__bytes_put(h, kvf_json_int(bytes, 0));
-    else
-        kvf__html_put(h, "&ndash;");
+    const int64_t bytes = kvf__int_at(object, key);
+    kvf__html_put(h, bytes ? "<td>" : "<td>&ndash;");
+    if (bytes) kvf__bytes_put(h, bytes);
     kvf__html_put(h, "</td>");
 }
 
 /* Mean, and the range where runs differ. */
 static void put_spread(kvf__html *h, const kvf_json *spread)
 {
-    const double mean = real_of(spread, "mean"), low = real_of(spread, "min"),
-                 high = real_of(spread, "max");
-    if (!isfinite(mean)) {
-        kvf__html_put(h, "<td>&ndash;</td>");
-        return;
-    }
-    kvf__html_printf(h, "<td>%.4f", mean);
+    const double low = kvf__real_at(spread, "min"), high = kvf__real_at(spread, "max");
+    kvf__html_put(h, "<td>");
+    kvf__html_number(h, "%.4f", kvf__real_at(spread, "mean"));
     if (high > low) kvf__html_printf(h, " <small>%.4f to %.4f</small>", low, high);
     kvf__html_put(h, "</td>");
 }
 
 static void put_difference(kvf__html *h, const kvf_json *difference)
 {
-    const double mean = real_of(difference, "mean"), error = real_of(difference, "standard_error");
-    if (!isfinite(mean)) {
-        kvf__html_put(h, "<td>&ndash;</td>");
-        return;
-    }
-    kvf__html_printf(h, "<td>%+.4f", mean);
+    const double error = kvf__real_at(difference, "standard_error");
+    kvf__html_put(h, "<td>");
+    kvf__html_number(h, "%+.4f", kvf__real_at(difference, "mean"));
     if (isfinite(error)) kvf__html_printf(h, " <small>&plusmn; %.4f</small>", error);
     kvf__html_put(h, "</td>");
 }
 
 static void put_method(kvf__html *h, const kvf_json *method, bool scored)
 {
-    kvf__html_put(h, "<tr><th scope=\"row\">");
-    kvf__html_text(h, text_of(method, "name"));
-    kvf__html_put(h, "</th>");
-    put_cell(h, "%.0f", real_of(method, "trainable_parameters"));
-    put_cell(h, "%.3f&nbsp;%%", 100 * real_of(method, "share"));
-    put_bytes_cell(h, kvf_json_get(method, "bytes"));
-    put_cell(h, "%.0f", real_of(method, "tokens_per_second"));
-    put_bytes_cell(h, kvf_json_get(method, "peak_rss_bytes"));
-    put_cell(h, "%.0f", real_of(method, "runs"));
+    kvf__html_around(h, "<tr><th scope=\"row\">", kvf__text_at(method, "name"), "</th>");
+    kvf__html_cell(h, "%.0f", kvf__real_at(method, "trainable_parameters"));
+    kvf__html_cell(h, "%.3f&nbsp;%%", 100 * kvf__real_at(method, "share"));
+    put_bytes_cell(h, method, "bytes");
+    kvf__html_cell(h, "%.0f", kvf__real_at(method, "tokens_per_second"));
+    put_bytes_cell(h, method, "peak_rss_bytes");
+    kvf__html_cell(h, "%.0f", kvf__real_at(method, "runs"));
     put_spread(h, kvf_json_get(method, "loss"));
     if (scored) put_spread(h, kvf_json_get(method, "score"));
     put_difference(h, kvf_json_get(method, "difference"));
@@ -127,7 +95,7 @@ static void put_method(kvf__html *h, const kvf_json *method, bool scored)
 
 static void put_bare(kvf__html *h, const kvf_json *bare, bool scored)
 {
-    const double loss = real_of(bare, "loss");
+    const double loss = kvf__real_at(bare, "loss");
     if (!bare) return;
     kvf__html_put(h, "<tr><th scope=\"row\">bare base</th>");
     if (isfinite(loss)) {
@@ -136,7 +104,7 @@ static void put_bare(kvf__html *h, const kvf_json *bare, bool scored)
         kvf__html_put(h, "<td></td>");
     } else {
         kvf__html_printf(h, "<td>0</td><td>0&nbsp;%%</td><td colspan=\"%d\">", scored ? 7 : 6);
-        kvf__html_text(h, text_of(bare, "reason"));
+        kvf__html_text(h, kvf__text_at(bare, "reason"));
         kvf__html_put(h, "</td>");
     }
     kvf__html_put(h, "</tr>\n");
@@ -148,10 +116,10 @@ static void put_failed(kvf__html *h, const kvf_json *failed, int columns)
     for (size_t i = 0; i < kvf_json_size(failed); i++) {
         const kvf_json *run = kvf_json_at(failed, i);
         kvf__html_put(h, "<tr><th scope=\"row\">");
-        kvf__html_text(h, text_of(run, "name"));
+        kvf__html_text(h, kvf__text_at(run, "name"));
         kvf__html_printf(h, "</th><td colspan=\"%d\">seed %.0f failed: ", columns - 1,
-                         real_of(run, "seed"));
-        kvf__html_text(h, text_of(run, "line"));
+                         kvf__real_at(run, "seed"));
+        kvf__html_text(h, kvf__text_at(run, "line"));
         kvf__html_put(h, "</td></tr>\n");
     }
 }
@@ -159,18 +127,21 @@ static void put_failed(kvf__html *h, const kvf_json *failed, int columns)
 static void put_ensembles(kvf__html *h, const kvf_json *ensembles)
 {
     if (!kvf_json_size(ensembles)) return;
-    kvf__html_put(h, "<table>\n<thead><tr><th scope=\"col\">ensemble</th><th scope=\"col\">");
-    kvf__html_text(h, text_of(kvf_json_at(ensembles, 0), "best_metric"));
-    kvf__html_put(h, "</th></tr></thead>\n<tbody>\n");
+    kvf__html_around(h, "<table>\n<thead><tr><th scope=\"col\">ensemble</th><th scope=\"col\">",
+                     kvf__text_at(kvf_json_at(ensembles, 0), "best_metric"),
+                     "</th></tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < kvf_json_size(ensembles); i++) {
         const kvf_json *one = kvf_json_at(ensembles, i);
-        kvf__html_put(h, "<tr><th scope=\"row\">");
-        kvf__html_text(h, text_of(one, "name"));
-        kvf__html_put(h, "</th>");
+        kvf__html_around(h, "<tr><th scope=\"row\">", kvf__text_at(one, "name"), "</th>");
         put_spread(h, kvf_json_get(one, "score"));
         kvf__html_put(h, "</tr>\n");
     }
     kvf__html_put(h, "</tbody></table>\n");
+}
+
+static void put_heading(kvf__html *h, const char *text)
+{
+    kvf__html_around(h, "<th scope=\"col\">", text, "</th>");
 }
 
 static void put_titles(kvf__html *h, const kvf_json *object, const char *metric)
@@ -178,15 +149,9 @@ static void put_titles(kvf__html *h, const kvf_json *object, const char *metric)
     static const char *const TITLES[] = {"method",   "trained", "share", "stored",
                                          "tokens/s", "memory",  "runs",  "validation loss"};
     for (size_t i = 0; i < sizeof TITLES / sizeof TITLES[0]; i++)
-        kvf__html_printf(h, "<th scope=\"col\">%s</th>", TITLES[i]);
-    if (metric) {
-        kvf__html_put(h, "<th scope=\"col\">");
-        kvf__html_text(h, metric);
-        kvf__html_put(h, "</th>");
-    }
-    kvf__html_put(h, "<th scope=\"col\">to ");
-    kvf__html_text(h, text_of(object, "reference"));
-    kvf__html_put(h, "</th>");
+        put_heading(h, TITLES[i]);
+    if (metric) put_heading(h, metric);
+    kvf__html_around(h, "<th scope=\"col\">to ", kvf__text_at(object, "reference"), "</th>");
 }
 
 static void put_table(kvf__html *h, const kvf_json *object)
@@ -247,7 +212,7 @@ static kvf_status make_drawing(kvf_ctx *ctx, const kvf_json *object, drawing *d)
     KVF_TRY(kvf__carve_block(ctx, lay_drawing, d, &d->memory));
     for (int64_t s = 0; s < d->n_steps; s++) {
         d->steps[s] = kvf_json_real(kvf_json_at(steps, (size_t)s), NAN);
-        d->bare[s] = real_of(kvf_json_get(object, "bare"), "loss");
+        d->bare[s] = kvf__real_at(kvf_json_get(object, "bare"), "loss");
     }
     for (size_t i = 0; i < d->n; i++)
         fill_line(d, i, &d->lines[i]);
@@ -264,7 +229,8 @@ static bool has_values(const drawing *d, const double *y)
 /* One of two constants. */
 static const char *loss_title(const kvf_json *object)
 {
-    return strcmp(text_of(object, "loss"), "Training loss") ? "Validation loss" : "Training loss";
+    return strcmp(kvf__text_at(object, "loss"), "Training loss") ? "Validation loss"
+                                                                 : "Training loss";
 }
 
 static void put_chart(kvf__html *h, const drawing *d, measure m)
@@ -286,7 +252,7 @@ static void put_chart(kvf__html *h, const drawing *d, measure m)
         const bool banded = has_values(d, l->at[m][LOW]);
         if (!has_values(d, l->at[m][MEAN])) continue;
         chart.curve[chart.n_curves++] = (kvf__curve){.column = l->key[m][MEAN],
-                                                     .name = text_of(l->method, "name"),
+                                                     .name = kvf__text_at(l->method, "name"),
                                                      .look = l->look,
                                                      .y = l->at[m][MEAN],
                                                      .dots = true,
@@ -313,7 +279,7 @@ static void put_row(kvf__html *h, const drawing *d, int64_t step)
                 if (step < 0) {
                     kvf__html_printf(h, "<th scope=\"col\" data-key=\"%s\">%s ", l->key[m][p],
                                      MEASURE_KEYS[m]);
-                    kvf__html_text(h, text_of(l->method, "name"));
+                    kvf__html_text(h, kvf__text_at(l->method, "name"));
                     kvf__html_printf(h, "%s%s</th>", p ? ", " : "", p ? PART_KEYS[p] : "");
                     continue;
                 }
@@ -380,7 +346,7 @@ static void put_about(kvf__html *h, const kvf_json *object)
 
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out)
 {
-    const char *title = text_of(object, "title");
+    const char *title = kvf__text_at(object, "title");
     kvf__html h = {.ctx = ctx};
     kvf__page_begin(&h, *title ? title : "Comparison", "compare");
     put_about(&h, object);
@@ -389,44 +355,26 @@ kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *
     put_curves(&h, object,
                "Lines are means over seeds, bands reach from the least to the largest.");
     kvf__tables_put(&h, object);
-    kvf__page_end(&h);
-    if (h.st) {
-        kvf__buf_done(&h.out);
-        return h.st;
-    }
-    *out = h.out;
-    return KVF_OK;
+    return kvf__page_end(&h, out);
 }
 
 /* ---- a sweep --------------------------------------------------------------------------------- */
 
-static void put_heading(kvf__html *h, const char *text)
-{
-    kvf__html_put(h, "<th scope=\"col\">");
-    kvf__html_text(h, text);
-    kvf__html_put(h, "</th>");
-}
-
 static void put_run(kvf__html *h, const kvf_json *names, const kvf_json *run)
 {
-    kvf__html_put(h, "<tr><th scope=\"row\">");
-    kvf__html_text(h, text_of(run, "name"));
-    kvf__html_put(h, "</th>");
-    for (size_t i = 0; i < kvf_json_size(names); i++) {
-        kvf__html_put(h, "<td>");
-        kvf__html_text(
-            h, text_of(kvf_json_get(run, "options"), kvf_json_str(kvf_json_at(names, i), NULL)));
-        kvf__html_put(h, "</td>");
-    }
-    put_cell(h, "%.4f", real_of(run, "value"));
-    put_cell(h, "%.0f", real_of(run, "best_step"));
-    put_cell(h, "%.4f", real_of(run, "best_valid_loss"));
-    put_cell(h, "%.4f", real_of(run, "train_loss"));
-    put_cell(h, "%.0f", real_of(run, "steps"));
-    put_cell(h, "%.1f", real_of(run, "seconds"));
-    kvf__html_put(h, "<td>");
-    kvf__html_text(h, text_of(run, "status"));
-    kvf__html_put(h, "</td></tr>\n");
+    kvf__html_around(h, "<tr><th scope=\"row\">", kvf__text_at(run, "name"), "</th>");
+    for (size_t i = 0; i < kvf_json_size(names); i++)
+        kvf__html_around(
+            h, "<td>",
+            kvf__text_at(kvf_json_get(run, "options"), kvf_json_str(kvf_json_at(names, i), NULL)),
+            "</td>");
+    kvf__html_cell(h, "%.4f", kvf__real_at(run, "value"));
+    kvf__html_cell(h, "%.0f", kvf__real_at(run, "best_step"));
+    kvf__html_cell(h, "%.4f", kvf__real_at(run, "best_valid_loss"));
+    kvf__html_cell(h, "%.4f", kvf__real_at(run, "train_loss"));
+    kvf__html_cell(h, "%.0f", kvf__real_at(run, "steps"));
+    kvf__html_cell(h, "%.1f", kvf__real_at(run, "seconds"));
+    kvf__html_around(h, "<td>", kvf__text_at(run, "status"), "</td></tr>\n");
 }
 
 static void put_runs(kvf__html *h, const kvf_json *report)
@@ -438,7 +386,7 @@ static void put_runs(kvf__html *h, const kvf_json *report)
                      "<table>\n<thead><tr><th scope=\"col\">run</th>");
     for (size_t i = 0; i < kvf_json_size(names); i++)
         put_heading(h, kvf_json_str(kvf_json_at(names, i), NULL));
-    put_heading(h, text_of(report, "metric"));
+    put_heading(h, kvf__text_at(report, "metric"));
     for (size_t i = 0; i < sizeof TITLES / sizeof TITLES[0]; i++)
         put_heading(h, TITLES[i]);
     kvf__html_put(h, "</tr></thead>\n<tbody>\n");
@@ -453,14 +401,12 @@ static void put_seeds(kvf__html *h, const kvf_json *report)
     if (!kvf_json_size(groups)) return;
     kvf__html_put(h, "<section id=\"seeds\">\n<h2>Over seeds</h2>\n<div class=\"wide\"><table>\n"
                      "<thead><tr><th scope=\"col\">runs with</th><th scope=\"col\">runs</th>");
-    put_heading(h, text_of(report, "metric"));
+    put_heading(h, kvf__text_at(report, "metric"));
     kvf__html_put(h, "</tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < kvf_json_size(groups); i++) {
         const kvf_json *group = kvf_json_at(groups, i);
-        kvf__html_put(h, "<tr><th scope=\"row\">");
-        kvf__html_text(h, text_of(group, "name"));
-        kvf__html_put(h, "</th>");
-        put_cell(h, "%.0f", real_of(group, "runs"));
+        kvf__html_around(h, "<tr><th scope=\"row\">", kvf__text_at(group, "name"), "</th>");
+        kvf__html_cell(h, "%.0f", kvf__real_at(group, "runs"));
         put_spread(h, group);
         kvf__html_put(h, "</tr>\n");
     }
@@ -472,7 +418,7 @@ kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json 
 {
     const kvf_json *runs = kvf_json_get(report, "runs");
     kvf__html h = {.ctx = ctx};
-    kvf__page_begin(&h, text_of(report, "out"), "sweep");
+    kvf__page_begin(&h, kvf__text_at(report, "out"), "sweep");
     kvf__html_printf(&h, "<dl class=\"cards\">\n<div><dt>runs</dt><dd>%zu</dd></div>\n",
                      kvf_json_size(runs));
     kvf__card_put(&h, "ranked by", kvf_json_get(report, "metric"), "");
@@ -483,11 +429,5 @@ kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json 
     put_runs(&h, report);
     put_seeds(&h, report);
     put_curves(&h, drawn, "Lines are runs, in the order of the table.");
-    kvf__page_end(&h);
-    if (h.st) {
-        kvf__buf_done(&h.out);
-        return h.st;
-    }
-    *out = h.out;
-    return KVF_OK;
+    return kvf__page_end(&h, out);
 }

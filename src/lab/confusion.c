@@ -53,9 +53,7 @@ static void put_matrix(kvf__html *h, const kvf_json *answers)
 
 static void put_text_cell(kvf__html *h, const kvf_json *row, const char *key)
 {
-    kvf__html_put(h, "<td>");
-    kvf__html_text(h, kvf_json_str(kvf_json_get(row, key), NULL));
-    kvf__html_put(h, "</td>");
+    kvf__html_around(h, "<td>", kvf__text_at(row, key), "</td>");
 }
 
 static void put_wrong(kvf__html *h, const kvf_json *wrong)
@@ -84,8 +82,7 @@ static void put_wrong(kvf__html *h, const kvf_json *wrong)
 void kvf__confusion_put(kvf__html *h, const kvf_json *facts)
 {
     const kvf_json *answers = kvf_json_get(facts, "answers");
-    const int64_t n = kvf_json_int(kvf_json_get(answers, "n"), 0),
-                  right = kvf_json_int(kvf_json_get(answers, "right"), 0);
+    const int64_t n = kvf__int_at(answers, "n"), right = kvf__int_at(answers, "right");
     if (!n) return;
     kvf__html_printf(h,
                      "<section id=\"answers\">\n<h2>Answers</h2>\n<p><strong>%lld</strong> of "
@@ -93,7 +90,7 @@ void kvf__confusion_put(kvf__html *h, const kvf_json *facts)
                      (long long)right, (long long)n,
                      kvf_json_str(kvf_json_get(answers, "unit"), NULL),
                      100 * (double)right / (double)n);
-    kvf__html_text(h, kvf_json_str(kvf_json_get(answers, "data"), NULL));
+    kvf__html_text(h, kvf__text_at(answers, "data"));
     kvf__html_put(h, "</code> have the right label.</p>\n");
     put_matrix(h, answers);
     put_wrong(h, kvf_json_get(answers, "wrong"));

@@ -108,7 +108,7 @@ static kvf_status make_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__hi
                               series *s)
 {
     const kvf_json *lineage = kvf_json_get(facts, "lineage");
-    const double base_loss = kvf_json_real(kvf_json_get(lineage, "retention_base_loss"), NAN);
+    const double base_loss = kvf__real_at(lineage, "retention_base_loss");
 
     *s = (series){.every = (history->n + MOST_POINTS - 1) / MOST_POINTS, .steps = history->n};
     s->n = (s->steps + s->every - 1) / s->every;
@@ -245,8 +245,7 @@ static void put_title(kvf__html *h, const kvf_json *facts, int column)
     if (title_of(column))
         kvf__html_put(h, title_of(column));
     else /* the metric has its own name */
-        kvf__html_text(
-            h, kvf_json_str(kvf_json_get(kvf_json_get(facts, "history"), "best_metric"), NULL));
+        kvf__html_text(h, kvf__text_at(kvf_json_get(facts, "history"), "best_metric"));
     kvf__html_put(h, "</th>");
 }
 
@@ -277,11 +276,10 @@ static void put_best(kvf__html *h, const kvf_json *facts)
 {
     const kvf_json *history = kvf_json_get(facts, "history");
     if (!kvf_json_get(history, "best_step")) return;
-    kvf__html_printf(h, "<p>Best step: <strong>%lld</strong>, ",
-                     (long long)kvf_json_int(kvf_json_get(history, "best_step"), 0));
-    kvf__html_text(h, kvf_json_str(kvf_json_get(history, "best_metric"), NULL));
+    kvf__html_printf(h, "<p>Best step: <strong>%lld</strong>, ", kvf__int_at(history, "best_step"));
+    kvf__html_text(h, kvf__text_at(history, "best_metric"));
     kvf__html_put(h, " <strong>");
-    kvf__html_number(h, kvf_json_real(kvf_json_get(history, "best_value"), NAN), 6);
+    kvf__html_number(h, "%.6g", kvf__real_at(history, "best_value"));
     kvf__html_put(h, "</strong>.</p>\n");
 }
 

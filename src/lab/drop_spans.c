@@ -4,7 +4,6 @@
  *
  * Each span is an evaluation of its own, by the path of kvf_eval. */
 #include "evaluation.h"
-#include "json_pack.h"
 #include "outfile.h"
 #include "report_int.h"
 
@@ -31,19 +30,16 @@ static kvf_status measure(span_run *s, kvf_json *object)
     kvf_eval_result result = {0};
     KVF_TRY(kvf_eval(s->ctx, s->base, &s->prefix, 1, &s->options->eval, &result));
     s->metric = result.n_scores ? result.scores[0].name : "loss";
-    kvf_json_set(object, "loss", kvf_json_new_real(result.loss));
-    kvf_json_set(object, "value",
-                 kvf_json_new_real(result.n_scores ? result.scores[0].value : result.loss));
+    kvf__json_put(object, "loss:f value:f", result.loss,
+                  result.n_scores ? result.scores[0].value : result.loss);
     kvf_eval_result_done(&result);
     return KVF_OK;
 }
 
 static kvf_status measure_span(span_run *s, int64_t first, int64_t last, kvf_json *spans)
 {
-    kvf_json *span = kvf_json_object();
+    kvf_json *span = kvf__json_of("first:I last:I", first, last);
     kvf__adapters_restore(s->adapters);
-    kvf_json_set(span, "first", kvf_json_new_int(first));
-    kvf_json_set(span, "last", kvf_json_new_int(last));
     kvf_json_add(spans, span);
     KVF_TRY(kvf__adapters_drop(s->ctx, s->adapters, first, last));
     return measure(s, span);
@@ -86,8 +82,7 @@ static kvf_json *sizes_json(const span_run *s, const double *sizes)
     static const char *const HALVES[] = {"attn", "ffn"};
     kvf_json *layers = kvf_json_array();
     for (int64_t l = 0; l < s->L; l++) {
-        kvf_json *layer = kvf_json_object();
-        kvf_json_set(layer, "layer", kvf_json_new_int(l));
+        kvf_json *layer = kvf__json_of("layer:I", l);
         for (int half = 0; half < 2; half++) {
             const double *of = sizes + (2 * l + half) * 2;
             if (of[1] > 0)
@@ -122,10 +117,9 @@ static kvf_status check(span_run *s)
 static kvf_status run(span_run *s, kvf_json *object)
 {
     kvf_json *spans = kvf_json_array();
-    kvf_json_set(object, "layers", kvf_json_new_int(s->L));
+    kvf__json_put(object, "layers:I", s->L);
     KVF_TRY(measure(s, object));
-    kvf_json_set(object, "metric", kvf_json_new_str(s->metric));
-    kvf_json_set(object, "spans", spans);
+    kvf__json_put(object, "metric:s spans:o", s->metric, spans);
     KVF_TRY(measure_sizes(s, object));
     return measure_spans(s, spans);
 }

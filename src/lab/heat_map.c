@@ -110,12 +110,10 @@ static void put_labels(kvf__html *h, const char *look, const char *side, size_t 
 
 static void put_number(kvf__html *h, const field *f, double value)
 {
-    if (!isfinite(value))
-        kvf__html_put(h, "&ndash;");
-    else if (f->heat->share)
-        kvf__html_printf(h, "%.1f&nbsp;%%", 100 * value);
+    if (f->heat->share)
+        kvf__html_number(h, "%.1f&nbsp;%%", 100 * value);
     else
-        kvf__html_printf(h, "%.4g", value);
+        kvf__html_number(h, "%.4g", value);
 }
 
 static void put_table(kvf__html *h, const field *f)

@@ -76,6 +76,13 @@ void kvf__html_text(kvf__html *h, const char *text)
     }
 }
 
+void kvf__html_around(kvf__html *h, const char *before, const char *text, const char *after)
+{
+    kvf__html_put(h, before);
+    kvf__html_text(h, text);
+    kvf__html_put(h, after);
+}
+
 void kvf__html_quoted(kvf__html *h, const kvf_json *value)
 {
     char *text = kvf_json_text(value, KVF_JSON_COMPACT);
@@ -95,10 +102,26 @@ void kvf__html_value(kvf__html *h, const kvf_json *value)
         kvf__html_quoted(h, value);
 }
 
-void kvf__html_number(kvf__html *h, double value, int digits)
+void kvf__html_number(kvf__html *h, const char *format, double value)
 {
     if (isfinite(value))
-        kvf__html_printf(h, "%.*g", digits, value);
+        kvf__html_printf(h, format, value);
     else
         kvf__html_put(h, "&ndash;");
+}
+
+void kvf__html_cell(kvf__html *h, const char *format, double value)
+{
+    kvf__html_put(h, "<td>");
+    kvf__html_number(h, format, value);
+    kvf__html_put(h, "</td>");
+}
+
+kvf_status kvf__html_end(kvf__html *h, kvf__buf *out)
+{
+    if (h->st)
+        kvf__buf_done(&h->out);
+    else
+        *out = h->out;
+    return h->st;
 }

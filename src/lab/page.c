@@ -19,32 +19,27 @@ void kvf__page_begin(kvf__html *h, const char *title, const char *command)
     kvf__html_text(h, title);
     kvf__html_printf(h, " &ndash; kvfold %s</title>\n<style>\n", command);
     kvf__html_put(h, kvf__page_css);
-    kvf__html_put(h, "</style>\n</head>\n<body>\n<header>\n<h1>");
-    kvf__html_text(h, title);
-    kvf__html_put(h, "</h1>\n");
+    kvf__html_around(h, "</style>\n</head>\n<body>\n<header>\n<h1>", title, "</h1>\n");
 }
 
-void kvf__page_end(kvf__html *h)
+kvf_status kvf__page_end(kvf__html *h, kvf__buf *out)
 {
     kvf__html_put(h, "</main>\n<footer>Made by kvfold " KVF_VERSION
                      ". This page asks no network for anything.</footer>\n<script>\n");
     kvf__html_put(h, kvf__page_js);
     kvf__html_put(h, "</script>\n</body>\n</html>\n");
+    return kvf__html_end(h, out);
 }
 
 /* ---- summary --------------------------------------------------------------------------------- */
 
 void kvf__card_put(kvf__html *h, const char *name, const kvf_json *value, const char *unit)
 {
-    double real = kvf_json_real(value, NAN);
-
     if (kvf_json_typeof(value) == KVF_JSON_NONE) return;
     if (kvf_json_typeof(value) == KVF_JSON_STRING && !*kvf_json_str(value, NULL)) return;
-    kvf__html_put(h, "<div><dt>");
-    kvf__html_text(h, name);
-    kvf__html_put(h, "</dt><dd>");
+    kvf__html_around(h, "<div><dt>", name, "</dt><dd>");
     if (kvf_json_typeof(value) == KVF_JSON_REAL)
-        kvf__html_number(h, real, 5);
+        kvf__html_number(h, "%.5g", kvf_json_real(value, NAN));
     else
         kvf__html_value(h, value);
     kvf__html_printf(h, "%s%s%s</dd></div>\n", *unit ? " <small>" : "", unit,
@@ -64,9 +59,8 @@ static void put_shape(kvf__html *h, const kvf_json *attributes)
     kvf__html_printf(h,
                      "<div><dt>layers &times; heads &times; size</dt><dd>%lld &times; %lld &times; "
                      "%lld</dd></div>\n",
-                     (long long)kvf_json_int(kvf_json_get(attributes, "L"), 0),
-                     (long long)kvf_json_int(kvf_json_get(attributes, "G"), 0),
-                     (long long)kvf_json_int(kvf_json_get(attributes, "D"), 0));
+                     kvf__int_at(attributes, "L"), kvf__int_at(attributes, "G"),
+                     kvf__int_at(attributes, "D"));
 }
 
 static void put_summary(kvf__html *h, const kvf_json *facts)
@@ -104,11 +98,8 @@ static void put_notes(kvf__html *h, const kvf_json *notes)
 {
     if (!kvf_json_size(notes)) return;
     kvf__html_put(h, "<ul class=\"notes\">\n");
-    for (size_t i = 0; i < kvf_json_size(notes); i++) {
-        kvf__html_put(h, "<li>");
-        kvf__html_text(h, kvf_json_str(kvf_json_at(notes, i), NULL));
-        kvf__html_put(h, "</li>\n");
-    }
+    for (size_t i = 0; i < kvf_json_size(notes); i++)
+        kvf__html_around(h, "<li>", kvf_json_str(kvf_json_at(notes, i), NULL), "</li>\n");
     kvf__html_put(h, "</ul>\n");
 }
 
@@ -139,33 +130,22 @@ static void put_contents(kvf__html *h, const kvf_json *facts, bool curves)
     kvf__html_put(h, "</ul></nav>\n");
 }
 
-static void put_body(kvf__html *h, const kvf_json *facts, const kvf__history *history)
-{
-    put_summary(h, facts);
-    put_contents(h, facts, history && history->n > 0);
-    put_notes(h, kvf_json_get(facts, "notes"));
-    kvf__html_put(h, "</header>\n<main>\n");
-    kvf__curves_put(h, facts, history);
-    kvf__norms_put(h, facts);
-    kvf__attention_put(h, facts);
-    kvf__confusion_put(h, facts);
-    kvf__samples_put(h, facts);
-    kvf__words_put(h, facts);
-    kvf__tables_put(h, facts);
-    kvf__page_end(h);
-}
-
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
                             kvf__buf *out)
 {
     kvf__html h = {.ctx = ctx};
 
-    kvf__page_begin(&h, kvf_json_str(kvf_json_get(facts, "title"), NULL), "report");
-    put_body(&h, facts, history);
-    if (h.st) {
-        kvf__buf_done(&h.out);
-        return h.st;
-    }
-    *out = h.out;
-    return KVF_OK;
+    kvf__page_begin(&h, kvf__text_at(facts, "title"), "report");
+    put_summary(&h, facts);
+    put_contents(&h, facts, history && history->n > 0);
+    put_notes(&h, kvf_json_get(facts, "notes"));
+    kvf__html_put(&h, "</header>\n<main>\n");
+    kvf__curves_put(&h, facts, history);
+    kvf__norms_put(&h, facts);
+    kvf__attention_put(&h, facts);
+    kvf__confusion_put(&h, facts);
+    kvf__samples_put(&h, facts);
+    kvf__words_put(&h, facts);
+    kvf__tables_put(&h, facts);
+    return kvf__page_end(&h, out);
 }

@@ -14,9 +14,7 @@ static void put_pairs(kvf__html *h, const kvf_json *facts, const char *key, cons
                      "<tbody>\n",
                      key, title);
     for (void *it = kvf_json_iter(object); it; it = kvf_json_next(object, it)) {
-        kvf__html_put(h, "<tr><th scope=\"row\">");
-        kvf__html_text(h, kvf_json_iter_key(it));
-        kvf__html_put(h, "</th><td>");
+        kvf__html_around(h, "<tr><th scope=\"row\">", kvf_json_iter_key(it), "</th><td>");
         const char *text = kvf_json_str(kvf_json_iter_value(it), NULL);
         if (text && !*text)
             kvf__html_put(h, "&ndash;");
@@ -42,18 +40,14 @@ static void put_tensor(kvf__html *h, const kvf_json *tensor)
 {
     const kvf_json *shape = kvf_json_get(tensor, "shape");
 
-    kvf__html_put(h, "<tr><th scope=\"row\">");
-    kvf__html_text(h, kvf_json_str(kvf_json_get(tensor, "name"), NULL));
-    kvf__html_put(h, "</th><td>");
+    kvf__html_around(h, "<tr><th scope=\"row\">", kvf__text_at(tensor, "name"), "</th><td>");
     for (size_t i = 0; i < kvf_json_size(shape); i++)
         kvf__html_printf(h, "%s%lld", i ? " &times; " : "",
                          (long long)kvf_json_int(kvf_json_at(shape, i), 0));
+    kvf__html_around(h, "</td><td>", kvf__text_at(tensor, "dtype"), "</td><td>");
+    kvf__bytes_put(h, kvf__int_at(tensor, "bytes"));
     kvf__html_put(h, "</td><td>");
-    kvf__html_text(h, kvf_json_str(kvf_json_get(tensor, "dtype"), NULL));
-    kvf__html_put(h, "</td><td>");
-    kvf__bytes_put(h, kvf_json_int(kvf_json_get(tensor, "bytes"), 0));
-    kvf__html_put(h, "</td><td>");
-    kvf__html_number(h, kvf_json_real(kvf_json_get(tensor, "norm"), NAN), 4);
+    kvf__html_number(h, "%.4g", kvf__real_at(tensor, "norm"));
     kvf__html_put(h, "</td></tr>\n");
 }
 

@@ -30,7 +30,7 @@ static void put_bar(kvf__html *h, double value, double most)
     kvf__html_put(h, "<td>");
     if (isfinite(value) && most > 0)
         kvf__html_printf(h, "<span class=\"bar\" style=\"--part:%.3f\"></span>", value / most);
-    kvf__html_number(h, value, 4);
+    kvf__html_number(h, "%.4g", value);
     kvf__html_put(h, "</td>");
 }
 
@@ -102,8 +102,8 @@ void kvf__norms_put(kvf__html *h, const kvf_json *facts)
 
 static void put_losses(kvf__html *h, const kvf_json *attention)
 {
-    double before = kvf_json_real(kvf_json_get(attention, "before"), NAN);
-    double after = kvf_json_real(kvf_json_get(attention, "after"), NAN);
+    double before = kvf__real_at(attention, "before");
+    double after = kvf__real_at(attention, "after");
 
     if (isfinite(before) && isfinite(after))
         kvf__html_printf(h,
@@ -129,9 +129,8 @@ void kvf__attention_put(kvf__html *h, const kvf_json *facts)
                      "<section id=\"attention\">\n<h2>Attention on the virtual tokens</h2>\n"
                      "<p>How much of the softmax falls on the keys of the virtual tokens, where a "
                      "label is predicted: the mean over %lld labels in %lld rows of <code>",
-                     (long long)kvf_json_int(kvf_json_get(attention, "labels"), 0),
-                     (long long)kvf_json_int(kvf_json_get(attention, "rows"), 0));
-    kvf__html_text(h, kvf_json_str(kvf_json_get(attention, "data"), NULL));
+                     kvf__int_at(attention, "labels"), kvf__int_at(attention, "rows"));
+    kvf__html_text(h, kvf__text_at(attention, "data"));
     kvf__html_put(h, "</code>.</p>\n");
     put_losses(h, attention);
     kvf__heat_put(h, &map);
@@ -159,11 +158,8 @@ static void put_references(kvf__html *h, const kvf_json *references)
 {
     if (!kvf_json_size(references)) return;
     kvf__html_put(h, "<div class=\"prompt\"><h4>In the data</h4>");
-    for (size_t i = 0; i < kvf_json_size(references); i++) {
-        kvf__html_put(h, "<pre>");
-        kvf__html_text(h, kvf_json_str(kvf_json_at(references, i), NULL));
-        kvf__html_put(h, "</pre>");
-    }
+    for (size_t i = 0; i < kvf_json_size(references); i++)
+        kvf__html_around(h, "<pre>", kvf_json_str(kvf_json_at(references, i), NULL), "</pre>");
     kvf__html_put(h, "</div>\n");
 }
 
@@ -176,8 +172,8 @@ void kvf__samples_put(kvf__html *h, const kvf_json *facts)
     kvf__html_printf(h,
                      "<section id=\"samples\">\n<h2>Before and after</h2>\n"
                      "<p>Greedy completions of at most %lld tokens, of the first prompts of <code>",
-                     (long long)kvf_json_int(kvf_json_get(samples, "max_tokens"), 0));
-    kvf__html_text(h, kvf_json_str(kvf_json_get(samples, "data"), NULL));
+                     kvf__int_at(samples, "max_tokens"));
+    kvf__html_text(h, kvf__text_at(samples, "data"));
     kvf__html_put(h, "</code>.</p>\n");
     for (size_t i = 0; i < kvf_json_size(rows); i++) {
         const kvf_json *row = kvf_json_at(rows, i);
@@ -238,7 +234,7 @@ void kvf__words_put(kvf__html *h, const kvf_json *facts)
     for (size_t l = 0; l < kvf_json_size(layers); l++) {
         const kvf_json *layer = kvf_json_at(layers, l);
         kvf__html_printf(h, "<details%s><summary>Layer %lld</summary>\n", l ? "" : " open",
-                         (long long)kvf_json_int(kvf_json_get(layer, "layer"), 0));
+                         kvf__int_at(layer, "layer"));
         put_tokens(h, kvf_json_get(layer, "tokens"));
         kvf__html_put(h, "</details>\n");
     }

@@ -305,26 +305,22 @@ static kvf_status extend_lineage(pruning *p)
 static kvf_json *point_json(const kvf_prune_point *at)
 {
     kvf_json *dropped = at->dropped < 0 ? kvf_json_new_null() : kvf_json_new_int(at->dropped);
-    return kvf__json_pack("{s:I, s:o, s:o}", "length", at->length, "dropped", dropped, "loss",
-                          kvf_json_new_real(at->loss));
+    return kvf__json_of("length:I dropped:o loss:f", at->length, dropped, at->loss);
 }
 
 static kvf_json *describe(const pruning *p, const kvf_prune_result *r)
 {
-    kvf_json *root = kvf_json_object(), *curve = kvf_json_array();
+    kvf_json *curve = kvf_json_array();
 
     for (size_t i = 0; i < r->n_points; i++)
         kvf_json_add(curve, point_json(&r->curve[i]));
-    kvf_json_set(root, "score", kvf_json_new_str(p->by_gradient ? "gradient" : "leave-one-out"));
-    kvf_json_set(root, "loss_before", kvf_json_new_real(r->loss_before));
-    kvf_json_set(root, "loss_after", kvf_json_new_real(r->loss_after));
-    kvf_json_set(root, "scores", kvf__json_reals(r->scores, r->P));
-    kvf_json_set(root, "kept", kvf__json_ints(r->kept, (int64_t)r->n_kept));
-    kvf_json_set(root, "curve", curve);
-    kvf_json_set(root, "next", r->next.length ? point_json(&r->next) : kvf_json_new_null());
-    kvf_json_set(root, "shape", kvf__json_ints(r->shape, 6));
-    kvf_json_set(root, "position_start", kvf_json_new_int(r->position_start));
-    kvf_json_set(root, "bytes", kvf_json_new_int(r->bytes));
+    kvf_json *root = kvf__json_of("score:s loss_before:f loss_after:f scores:o kept:o",
+                                  p->by_gradient ? "gradient" : "leave-one-out", r->loss_before,
+                                  r->loss_after, kvf__json_reals(r->scores, r->P),
+                                  kvf__json_ints(r->kept, (int64_t)r->n_kept));
+    kvf__json_put(root, "curve:o next:o shape:o position_start:I bytes:I", curve,
+                  r->next.length ? point_json(&r->next) : kvf_json_new_null(),
+                  kvf__json_ints(r->shape, 6), r->position_start, r->bytes);
     return root;
 }
 

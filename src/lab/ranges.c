@@ -37,18 +37,6 @@ static const kvf_json *spread_at(const range_list *r, size_t i)
     return kvf_json_get(row_at(r, i), i < kvf_json_size(r->methods) ? r->key : "score");
 }
 
-static double part(const kvf_json *spread, const char *key)
-{
-    return kvf_json_real(kvf_json_get(spread, key), NAN);
-}
-
-/* Of a method; "": it has none. */
-static const char *text_at(const range_list *r, size_t i, const char *key)
-{
-    const char *text = kvf_json_str(kvf_json_get(row_at(r, i), key), NULL);
-    return text ? text : "";
-}
-
 /* False: no method has a number. */
 static bool measure(const kvf_json *object, range_list *r)
 {
@@ -60,17 +48,17 @@ static bool measure(const kvf_json *object, range_list *r)
                       .title = "validation loss"};
     r->n = kvf_json_size(r->methods) + kvf_json_size(r->ensembles);
     for (size_t i = 0; i < kvf_json_size(r->methods); i++) {
-        const char *metric = text_at(r, i, "best_metric");
+        const char *metric = kvf__text_at(row_at(r, i), "best_metric");
         if (!*metric) continue;
         r->key = "score";
         r->title = metric;
     }
     for (size_t i = 0; i < r->n; i++) {
-        const size_t n = strlen(text_at(r, i, "name"));
+        const size_t n = strlen(kvf__text_at(row_at(r, i), "name"));
         letters = n > letters ? n : letters;
-        if (!isfinite(part(spread_at(r, i), "mean"))) continue;
-        low = fmin(low, part(spread_at(r, i), "min"));
-        high = fmax(high, part(spread_at(r, i), "max"));
+        if (!isfinite(kvf__real_at(spread_at(r, i), "mean"))) continue;
+        low = fmin(low, kvf__real_at(spread_at(r, i), "min"));
+        high = fmax(high, kvf__real_at(spread_at(r, i), "max"));
     }
     r->name_width = LEFT + LETTER * (int)(letters < MOST_LETTERS ? letters : MOST_LETTERS);
     if (low <= high) r->axis = kvf__axis_linear(low, high, 6);
@@ -97,9 +85,9 @@ static void put_axis(kvf__html *h, const range_list *r)
 static void put_row(kvf__html *h, const range_list *r, size_t i)
 {
     const kvf_json *spread = spread_at(r, i);
-    const double mean = part(spread, "mean"), y = TOP + ROW * ((double)i + 0.5);
+    const double mean = kvf__real_at(spread, "mean"), y = TOP + ROW * ((double)i + 0.5);
     kvf__html_printf(h, "<text x=\"%d\" y=\"%.1f\">", LEFT, y + 4);
-    kvf__html_text(h, text_at(r, i, "name"));
+    kvf__html_text(h, kvf__text_at(row_at(r, i), "name"));
     kvf__html_put(h, "</text>");
     if (isfinite(mean))
         kvf__html_printf(
@@ -107,8 +95,8 @@ static void put_row(kvf__html *h, const range_list *r, size_t i)
             "<path d=\"M%.1f %.1fH%.1f\" stroke=\"#3b7dd8\" stroke-width=\"5\" "
             "stroke-opacity=\".45\" stroke-linecap=\"round\"/><circle cx=\"%.1f\" cy=\"%.1f\" "
             "r=\"4\" fill=\"#3b7dd8\"/><text x=\"%d\" y=\"%.1f\">%.4f</text>",
-            x_of(r, part(spread, "min")), y, x_of(r, part(spread, "max")), x_of(r, mean), y,
-            r->name_width + 2 * LEFT + PLOT, y + 4, mean);
+            x_of(r, kvf__real_at(spread, "min")), y, x_of(r, kvf__real_at(spread, "max")),
+            x_of(r, mean), y, r->name_width + 2 * LEFT + PLOT, y + 4, mean);
     kvf__html_put(h, "\n");
 }
 
@@ -137,9 +125,5 @@ kvf_status kvf__ranges_picture(kvf_ctx *ctx, const kvf_json *object, kvf__buf *o
 {
     kvf__html h = {.ctx = ctx};
     kvf__ranges_put(&h, object);
-    if (h.st)
-        kvf__buf_done(&h.out);
-    else
-        *out = h.out;
-    return h.st;
+    return kvf__html_end(&h, out);
 }

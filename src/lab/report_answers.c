@@ -89,10 +89,9 @@ static kvf_status add_mistake(kvf_ctx *ctx, const tally *t, const mistake *m, kv
     char *const *names = t->e->set.names.names;
     kvf__buf text = {0};
     const kvf_status st = text_of(ctx, source, &text);
-    kvf_json *row = kvf__json_pack(
-        "{s:o, s:o, s:o, s:o}", "text", kvf_json_new_strn(text.n ? text.data : "", text.n), "label",
-        kvf_json_new_str(names[m->label]), "predicted", kvf_json_new_str(names[m->predicted]),
-        "probability", kvf_json_new_real(m->p));
+    kvf_json *row = kvf__json_of("text:o label:s predicted:s probability:f",
+                                 kvf_json_new_strn(text.n ? text.data : "", text.n),
+                                 names[m->label], names[m->predicted], m->p);
     if (m->word >= 0)
         kvf_json_set(
             row, "word",
@@ -115,11 +114,10 @@ static kvf_status put_tally(kvf__report_facts *r, tally *t)
     for (size_t i = 0; i < t->n_wrong && i < MOST_WRONG && !st; i++)
         st = add_mistake(r->ctx, t, &t->wrong[i], wrong);
     kvf_json_set(r->facts, "answers",
-                 kvf__json_pack("{s:o, s:s, s:I, s:I, s:o, s:o, s:o}", "data",
-                                kvf_json_new_str(kvf__path_end(r->options->data)), "unit",
-                                t->e->task == KVF__TASK_TOKEN_CLS ? "words" : "rows", "n", t->n,
-                                "right", t->right, "labels", names, "counts", counts, "wrong",
-                                wrong));
+                 kvf__json_of("data:s unit:s n:I right:I labels:o counts:o wrong:o",
+                              kvf__path_end(r->options->data),
+                              t->e->task == KVF__TASK_TOKEN_CLS ? "words" : "rows", t->n, t->right,
+                              names, counts, wrong));
     return st;
 }
 

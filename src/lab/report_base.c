@@ -89,10 +89,10 @@ static kvf_status run_shares(kvf__report_facts *r, const kvf__dataset *set, kvf_
     if (!st) st = kvf__evaluator_create(r->ctx, r->base, set, &how, &evaluator);
     if (!st) st = kvf__evaluator_run(r->ctx, evaluator, &subject, &loss, NULL);
     if (!st) {
-        kvf_json *found = kvf__json_pack(
-            "{s:o, s:o, s:I, s:I, s:o}", "data", kvf_json_new_str(kvf__path_end(r->options->data)),
-            "share", share_json(subject.share, d->L, d->H, (double)set->n_labels), "labels",
-            set->n_labels, "rows", set->n, "after", kvf_json_new_real(loss));
+        kvf_json *found = kvf__json_of("data:s share:o labels:I rows:I after:f",
+                                       kvf__path_end(r->options->data),
+                                       share_json(subject.share, d->L, d->H, (double)set->n_labels),
+                                       set->n_labels, set->n, loss);
         kvf_json_set(r->facts, "attention", found);
         st = loss_before(r, evaluator, found);
     }
@@ -190,17 +190,6 @@ static kvf_json *new_text(const char *text)
     return kvf_json_new_strn(text, kvf_text_bytes(text));
 }
 
-static kvf_json *copy_texts(const kvf_json *list)
-{
-    kvf_json *copy = kvf_json_array();
-    for (size_t i = 0; i < kvf_json_size(list); i++) {
-        size_t bytes = 0;
-        const char *text = kvf_json_str(kvf_json_at(list, i), &bytes);
-        kvf_json_add(copy, kvf_json_new_strn(text, bytes));
-    }
-    return copy;
-}
-
 static void put_samples(kvf__report_facts *r, char *const *prompts, const kvf_json *references,
                         char *const *before, char *const *after, size_t n)
 {
@@ -209,13 +198,12 @@ static void put_samples(kvf__report_facts *r, char *const *prompts, const kvf_js
 
     for (size_t i = 0; i < n; i++)
         kvf_json_add(rows,
-                     kvf__json_pack("{s:o, s:o, s:o, s:o}", "prompt", new_text(prompts[i]),
-                                    "before", new_text(before[i]), "after", new_text(after[i]),
-                                    "references", copy_texts(kvf_json_at(references, i))));
+                     kvf__json_of("prompt:o before:o after:o references:o", new_text(prompts[i]),
+                                  new_text(before[i]), new_text(after[i]),
+                                  kvf__json_copy(kvf_json_at(references, i))));
     kvf_json_set(r->facts, "samples",
-                 kvf__json_pack("{s:o, s:I, s:o}", "data",
-                                kvf_json_new_str(kvf__path_end(r->options->data)), "max_tokens",
-                                most ? most : (int64_t)MOST_TOKENS, "rows", rows));
+                 kvf__json_of("data:s max_tokens:I rows:o", kvf__path_end(r->options->data),
+                              most ? most : (int64_t)MOST_TOKENS, rows));
 }
 
 static kvf_status add_samples(kvf__report_facts *r)

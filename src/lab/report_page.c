@@ -2,7 +2,6 @@
  *
  * What a method or a base cannot show is left out with a note on the page. The file's own story
  * needs no base, except norms of methods that read it to emit their prefix. */
-#include "json_pack.h"
 #include "outfile.h"
 #include "report_facts.h"
 
@@ -58,8 +57,8 @@ static kvf_status prefix_norms(kvf__report_facts *r, const kvf__prefix *prefix)
     KVF_TRY(kvf__alloc_array(r->ctx, kvf__prefix_count(prefix), sizeof *flat, &flat));
     kvf__prefix_to_flat(prefix, flat);
     kvf_json_set(r->facts, "prefix",
-                 kvf__json_pack("{s:o, s:o}", "keys", layer_norms(prefix, flat, 0), "values",
-                                layer_norms(prefix, flat, 1)));
+                 kvf__json_of("keys:o values:o", layer_norms(prefix, flat, 0),
+                              layer_norms(prefix, flat, 1)));
     kvf__free(flat);
     return KVF_OK;
 }
@@ -134,9 +133,8 @@ static kvf_status read_file(kvf__report_facts *r)
 
     KVF_TRY(check_kind(r->ctx, o->path));
     KVF_TRY(kvf_inspect(r->ctx, o->path, &r->facts));
-    kvf_json_set(r->facts, "title", kvf_json_new_str(kvf__path_end(o->path)));
-    kvf_json_set(r->facts, "written", written(o->path));
-    kvf_json_set(r->facts, "notes", r->notes = kvf_json_array());
+    kvf__json_put(r->facts, "title:s written:o notes:o", kvf__path_end(o->path), written(o->path),
+                  r->notes = kvf_json_array());
     if (strcmp(kvf_json_str(kvf_json_get(r->facts, "kind"), NULL), "run") == 0)
         return kvf__artifact_history(r->ctx, o->path, &r->history);
     return KVF_OK;

@@ -28,15 +28,20 @@ void kvf__html_printf(kvf__html *h, const char *fmt, ...) KVF__PRINTF(2, 3);
  * escaped, what is no UTF-8, no character of HTML, or turns the direction of writing, becomes
  * U+FFFD. NULL: nothing. */
 void kvf__html_text(kvf__html *h, const char *text);
+/* The same between two pieces of markup. */
+void kvf__html_around(kvf__html *h, const char *before, const char *text, const char *after);
 /* A text as it is, other values as JSON; and a text as JSON too, whose quotes show white space. */
 void kvf__html_value(kvf__html *h, const kvf_json *value);
 void kvf__html_quoted(kvf__html *h, const kvf_json *value);
-/* A number in so many digits, or a dash where it is none. */
-void kvf__html_number(kvf__html *h, double value, int digits);
-/* From the doctype to the heading; the end of what is in <main>, and the foot. command: "report".
- */
+/* A number by a format of one, or a dash where it is none; and as a cell of a table. */
+void kvf__html_number(kvf__html *h, const char *format, double value);
+void kvf__html_cell(kvf__html *h, const char *format, double value);
+/* From the doctype to the heading; the end of what is in <main>, and the foot, after which *out has
+ * the page. command: "report". */
 void kvf__page_begin(kvf__html *h, const char *title, const char *command);
-void kvf__page_end(kvf__html *h);
+kvf_status kvf__page_end(kvf__html *h, kvf__buf *out);
+/* What was written becomes *out, or is freed after a failure, whose status it returns. */
+kvf_status kvf__html_end(kvf__html *h, kvf__buf *out);
 /* One of the facts at the head of the page, by anybody's name, in a list of class "cards"; nothing
  * where it is absent.
  */

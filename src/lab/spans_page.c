@@ -9,17 +9,15 @@
 static kvf_json *field_of(const kvf_json *object, const char *key)
 {
     const kvf_json *spans = kvf_json_get(object, "spans");
-    const int64_t L = kvf_json_int(kvf_json_get(object, "layers"), 0);
-    const double whole = kvf_json_real(kvf_json_get(object, key), NAN);
+    const int64_t L = kvf__int_at(object, "layers");
+    const double whole = kvf__real_at(object, key);
     kvf_json *rows = kvf_json_array();
     size_t at = 0;
 
     for (int64_t first = 0; first < L; first++) {
         kvf_json *row = kvf_json_array();
         for (int64_t last = 0; last < L; last++) {
-            double value = last < first
-                               ? NAN
-                               : kvf_json_real(kvf_json_get(kvf_json_at(spans, at++), key), NAN);
+            double value = last < first ? NAN : kvf__real_at(kvf_json_at(spans, at++), key);
             kvf_json_add(row,
                          isfinite(value) ? kvf_json_new_real(value - whole) : kvf_json_new_null());
         }
@@ -53,13 +51,8 @@ static void put_added(kvf__html *h, const kvf_json *layers)
                      "scope=\"col\">feed-forward</th></tr></thead>\n<tbody>\n");
     for (size_t l = 0; l < kvf_json_size(layers); l++) {
         kvf__html_printf(h, "<tr><th scope=\"row\">%zu</th>", l);
-        for (int i = 0; i < 2; i++) {
-            double ratio = kvf_json_real(kvf_json_get(kvf_json_at(layers, l), HALVES[i]), NAN);
-            if (isfinite(ratio))
-                kvf__html_printf(h, "<td>%.4g</td>", ratio);
-            else
-                kvf__html_put(h, "<td>&ndash;</td>");
-        }
+        for (int i = 0; i < 2; i++)
+            kvf__html_cell(h, "%.4g", kvf__real_at(kvf_json_at(layers, l), HALVES[i]));
         kvf__html_put(h, "</tr>\n");
     }
     kvf__html_put(h, "</tbody></table></div></section>\n");
@@ -82,11 +75,5 @@ kvf_status kvf__spans_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out)
         put_heat(&h, object, "value", "Change of the score", metric);
     kvf__html_put(&h, "</section>\n");
     put_added(&h, kvf_json_get(object, "added"));
-    kvf__page_end(&h);
-    if (h.st) {
-        kvf__buf_done(&h.out);
-        return h.st;
-    }
-    *out = h.out;
-    return KVF_OK;
+    return kvf__page_end(&h, out);
 }

@@ -103,18 +103,17 @@ static kvf_json *curve_of(const run_curves *c, const kvf__history *history, int 
         kvf_json_add(values,
                      kvf_json_new_real(there ? kvf__history_at(history, column, row) : NAN));
     }
-    return kvf__json_pack("{s:o}", "mean", values);
+    return kvf__json_of("mean:o", values);
 }
 
 static kvf_json *line_of(const run_curves *c, size_t i, const kvf_json *row)
 {
     const char *metric = kvf_json_str(kvf_json_get(row, "metric"), NULL);
     const bool scored = metric && !strstr(metric, "loss");
-    kvf_json *curves = kvf__json_pack("{s:o}", "loss", curve_of(c, &c->run[i], c->loss));
+    kvf_json *curves = kvf__json_of("loss:o", curve_of(c, &c->run[i], c->loss));
     if (scored) kvf_json_set(curves, "score", curve_of(c, &c->run[i], KVF__COLUMN_valid_metric));
-    return kvf__json_pack("{s:o, s:o, s:o}", "name",
-                          kvf_json_new_str(kvf_json_str(kvf_json_get(row, "name"), NULL)), "curves",
-                          curves, "best_metric", kvf_json_new_str(scored ? metric : ""));
+    return kvf__json_of("name:s curves:o best_metric:s", kvf__text_at(row, "name"), curves,
+                        scored ? metric : "");
 }
 
 kvf_status kvf__sweep_html(kvf__sweep *s, const kvf_json *report)
@@ -127,9 +126,9 @@ kvf_status kvf__sweep_html(kvf__sweep *s, const kvf_json *report)
     kvf_json *lines = kvf_json_array();
     for (size_t i = 0; i < c.n && !st; i++)
         kvf_json_add(lines, line_of(&c, i, kvf_json_at(rows, i)));
-    kvf_json *drawn = kvf__json_pack(
-        "{s:o, s:o, s:s}", "methods", lines, "curve_steps", kvf__json_ints(c.step, c.n_steps),
-        "loss", c.loss == KVF__COLUMN_train_loss ? "Training loss" : "Validation loss");
+    kvf_json *drawn = kvf__json_of(
+        "methods:o curve_steps:o loss:s", lines, kvf__json_ints(c.step, c.n_steps),
+        c.loss == KVF__COLUMN_train_loss ? "Training loss" : "Validation loss");
     if (!st && !drawn) st = kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
     if (!st) st = kvf__sweep_page(s->ctx, report, drawn, &page);
     if (!st) st = kvf__path_join(s->ctx, s->options->out, KVF__SWEEP_HTML, &path);

@@ -142,19 +142,16 @@ static void add_value_of(kvf_json *groups, const char *label, double value)
         if (!strcmp(kvf_json_str(kvf_json_get(kvf_json_at(groups, i), "name"), NULL), label))
             group = kvf_json_at(groups, i);
     if (!group) {
-        group = kvf_json_object();
-        kvf_json_set(group, "name", kvf_json_new_str(label));
+        group = kvf__json_of("name:s", label);
         kvf_json_add(groups, group);
     }
     if (!isfinite(value)) return;
-    const int64_t n = kvf_json_int(kvf_json_get(group, "runs"), 0);
+    const int64_t n = kvf__int_at(group, "runs");
     const double mean = n ? kvf_json_real(kvf_json_get(group, "mean"), 0) : 0;
     const double low = n ? kvf_json_real(kvf_json_get(group, "min"), value) : value;
     const double high = n ? kvf_json_real(kvf_json_get(group, "max"), value) : value;
-    kvf_json_set(group, "runs", kvf_json_new_int(n + 1));
-    kvf_json_set(group, "mean", kvf_json_new_real(mean + (value - mean) / (double)(n + 1)));
-    kvf_json_set(group, "min", kvf_json_new_real(fmin(low, value)));
-    kvf_json_set(group, "max", kvf_json_new_real(fmax(high, value)));
+    kvf__json_put(group, "runs:I mean:f min:f max:f", n + 1,
+                  mean + (value - mean) / (double)(n + 1), fmin(low, value), fmax(high, value));
 }
 
 /* [{name, runs, mean, min, max}] of runs that differ by their seed alone, in the order of the best
@@ -190,46 +187,32 @@ static const char *status_of(const kvf__sweep_run *run)
 static void add_result(kvf_json *row, const kvf__sweep_run *run)
 {
     const kvf_train_result *r = &run->result;
-    kvf_json_set(row, "steps", kvf_json_new_int(r->steps));
-    kvf_json_set(row, "best_step", kvf_json_new_int(r->best_step));
-    kvf_json_set(row, "valid_loss", kvf_json_new_real(r->steps ? r->valid_loss : NAN));
-    kvf_json_set(row, "best_valid_loss", kvf_json_new_real(r->steps ? r->best_valid_loss : NAN));
-    kvf_json_set(row, "train_loss", kvf_json_new_real(r->steps ? r->train_loss : NAN));
-    kvf_json_set(row, "last_train_loss", kvf_json_new_real(run->last_losses));
-    kvf_json_set(row, "tokens", kvf_json_new_int(r->tokens));
-    kvf_json_set(row, "computed_tokens", kvf_json_new_int(r->computed_tokens));
-    kvf_json_set(row, "trainable_parameters", kvf_json_new_int(r->trainable_parameters));
-    kvf_json_set(row, "stopped_early", kvf_json_new_bool(r->stopped_early));
-    kvf_json_set(row, "finished_before", kvf_json_new_bool(r->finished_before));
-    kvf_json_set(row, "seconds", kvf_json_new_real(r->seconds));
+    const bool ran = r->steps > 0;
+    kvf__json_put(row, "steps:I best_step:I valid_loss:f best_valid_loss:f train_loss:f", r->steps,
+                  r->best_step, ran ? r->valid_loss : NAN, ran ? r->best_valid_loss : NAN,
+                  ran ? r->train_loss : NAN);
+    kvf__json_put(row, "last_train_loss:f tokens:I computed_tokens:I trainable_parameters:I",
+                  run->last_losses, r->tokens, r->computed_tokens, r->trainable_parameters);
+    kvf__json_put(row, "stopped_early:b finished_before:b seconds:f", r->stopped_early,
+                  r->finished_before, r->seconds);
 }
 
 static kvf_json *row_of(const kvf__sweep_run *run, const kvf_json *names, int64_t rank,
                         const ranking *r)
 {
-    kvf_json *row = kvf_json_object(), *options = kvf_json_object();
+    kvf_json *options = kvf_json_object();
     for (size_t i = 0; i < kvf_json_size(names); i++) {
         const char *name = kvf_json_str(kvf_json_at(names, i), NULL);
         kvf_json_set(options, name, option_of(run, name));
     }
-    kvf_json_set(row, "rank", counts(run) ? kvf_json_new_int(rank) : kvf_json_new_null());
-    kvf_json_set(row, "name", kvf_json_new_str(run->row->name));
-    kvf_json_set(row, "options", options);
-    kvf_json_set(row, "metric", kvf_json_new_str(r->metric));
-    kvf_json_set(row, "value", kvf_json_new_real(value_of(r, run)));
+    kvf_json *row = kvf__json_of("rank:o name:s options:o metric:s value:f",
+                                 counts(run) ? kvf_json_new_int(rank) : kvf_json_new_null(),
+                                 run->row->name, options, r->metric, value_of(r, run));
     add_result(row, run);
-    kvf_json_set(row, "status", kvf_json_new_str(status_of(run)));
-    kvf_json_set(row, "line", *run->line ? kvf_json_new_str(run->line) : kvf_json_new_null());
-    kvf_json_set(row, "file", kvf_json_new_str(run->out));
+    kvf__json_put(row, "status:s line:o file:s notes:o", status_of(run),
+                  *run->line ? kvf_json_new_str(run->line) : kvf_json_new_null(), run->out,
+                  kvf__json_copy(run->notes));
     return row;
-}
-
-static kvf_json *notes_of(const kvf__sweep_run *run)
-{
-    kvf_json *notes = kvf_json_array();
-    for (size_t i = 0; i < kvf_json_size(run->notes); i++)
-        kvf_json_add(notes, kvf_json_new_str(kvf_json_str(kvf_json_at(run->notes, i), NULL)));
-    return notes;
 }
 
 kvf_status kvf__sweep_report(kvf__sweep *s, kvf_json **out)
@@ -255,22 +238,15 @@ kvf_status kvf__sweep_report(kvf__sweep *s, kvf_json **out)
     }
     for (size_t i = 0; i < s->grid.n; i++) {
         const kvf__sweep_run *run = &s->runs[order[i]];
-        kvf_json *row = row_of(run, names, (int64_t)i + 1, &r);
-        kvf_json_set(row, "notes", notes_of(run));
-        kvf_json_add(rows, row);
+        kvf_json_add(rows, row_of(run, names, (int64_t)i + 1, &r));
         failed += run->state == KVF__RUN_FAILED;
     }
     kvf__free(order);
-    kvf_json_set(object, "out", kvf_json_new_str(s->options->out));
-    kvf_json_set(object, "metric", kvf_json_new_str(r.metric));
-    kvf_json_set(object, "options", names);
-    kvf_json_set(object, "runs", rows);
+    kvf__json_put(object, "out:s metric:s options:o runs:o", s->options->out, r.metric, names,
+                  rows);
     if (seeds) kvf_json_set(object, "over_seeds", seeds);
-    kvf_json_set(object, "failed", kvf_json_new_int(failed));
-    kvf_json_set(object, "passes", kvf_json_new_int(s->passes));
-    kvf_json_set(object, "step_seconds", kvf_json_new_real(s->step_seconds));
-    kvf_json_set(object, "seconds", kvf_json_new_real(kvf__clock() - s->begin));
-    kvf_json_set(object, "peak_rss_bytes", kvf_json_new_int(kvf__peak_rss_bytes()));
+    kvf__json_put(object, "failed:I passes:I step_seconds:f seconds:f peak_rss_bytes:I", failed,
+                  s->passes, s->step_seconds, kvf__clock() - s->begin, kvf__peak_rss_bytes());
     *out = object;
     return KVF_OK;
 }
@@ -312,16 +288,15 @@ static void fill_run(const kvf__sweep *s, const kvf_json *row, sweep_memory *m, 
     const kvf__sweep_run *run = run_named(s, name);
     for (size_t k = 0; k < m->n_options; k++)
         settings[k] = text_of(options, m->names[k]);
-    m->runs[i] = (kvf_sweep_run){
-        .rank = kvf_json_int(kvf_json_get(row, "rank"), 0),
-        .name = name,
-        .file = text_of(row, "file"),
-        .status = text_of(row, "status"),
-        .line = text_of(row, "line"),
-        .options = settings,
-        .value = kvf_json_real(kvf_json_get(row, "value"), NAN),
-        .last_train_loss = kvf_json_real(kvf_json_get(row, "last_train_loss"), NAN),
-        .result = run->result};
+    m->runs[i] = (kvf_sweep_run){.rank = kvf__int_at(row, "rank"),
+                                 .name = name,
+                                 .file = text_of(row, "file"),
+                                 .status = text_of(row, "status"),
+                                 .line = text_of(row, "line"),
+                                 .options = settings,
+                                 .value = kvf__real_at(row, "value"),
+                                 .last_train_loss = kvf__real_at(row, "last_train_loss"),
+                                 .result = run->result};
 }
 
 kvf_status kvf__sweep_result(const kvf__sweep *s, const kvf_json *report, kvf_sweep_result *out)
@@ -330,7 +305,7 @@ kvf_status kvf__sweep_result(const kvf__sweep *s, const kvf_json *report, kvf_sw
                          .n_options = kvf_json_size(kvf_json_get(report, "options"))};
     sweep_memory *m = NULL;
     KVF_TRY(kvf__carve_object(s->ctx, lay_result, &made, sizeof made, &m));
-    m->report = kvf__json_copy(s->ctx, report);
+    m->report = kvf__json_copy(report);
     if (!m->report) {
         kvf__free(m);
         return kvf__fail(s->ctx, KVF_ENOMEM, "out of memory");
@@ -344,7 +319,7 @@ kvf_status kvf__sweep_result(const kvf__sweep *s, const kvf_json *report, kvf_sw
                               .runs = m->runs,
                               .n_options = m->n_options,
                               .options = m->names,
-                              .failed = kvf_json_int(kvf_json_get(report, "failed"), 0),
+                              .failed = kvf__int_at(report, "failed"),
                               .passes = s->passes,
                               .step_seconds = s->step_seconds,
                               .seconds = kvf_json_real(kvf_json_get(report, "seconds"), 0),

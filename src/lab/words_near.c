@@ -8,7 +8,6 @@
  * matrix products of a chunk and the places of a layer, after which the pass over the vocabulary is
  * nearly all there is to wait for. */
 #include "arena.h"
-#include "json_pack.h"
 #include "matmul.h"
 #include "renderer.h"
 
@@ -218,9 +217,8 @@ static kvf_json *list_of(const word_search *r, int64_t place)
     kvf_json *list = kvf_json_array();
     const kvf_near_word *best = r->best + place * r->top;
     for (int64_t i = 0; i < r->top && best[i].id >= 0; i++)
-        kvf_json_add(list, kvf__json_pack("{s:o, s:i, s:o}", "text", kvf_json_new_str(best[i].text),
-                                          "id", best[i].id, "cosine",
-                                          kvf_json_new_real((double)best[i].cosine)));
+        kvf_json_add(list, kvf__json_of("text:s id:I cosine:f", best[i].text, (int64_t)best[i].id,
+                                        (double)best[i].cosine));
     return list;
 }
 
@@ -230,9 +228,9 @@ static kvf_json *tokens_of(const word_search *r, int64_t l, bool layers)
     kvf_json *tokens = kvf_json_array();
     for (int64_t p = 0; p < r->P; p++) {
         const int64_t place = p * r->blocks + 2 * l;
-        kvf_json_add(tokens, layers ? kvf__json_pack("{s:o, s:o}", "key", list_of(r, place),
-                                                     "value", list_of(r, place + 1))
-                                    : kvf__json_pack("{s:o}", "nearest", list_of(r, place)));
+        kvf_json_add(
+            tokens, layers ? kvf__json_of("key:o value:o", list_of(r, place), list_of(r, place + 1))
+                           : kvf__json_of("nearest:o", list_of(r, place)));
     }
     return tokens;
 }
@@ -240,14 +238,12 @@ static kvf_json *tokens_of(const word_search *r, int64_t l, bool layers)
 static kvf_json *report(const word_search *r, const kvf_prefix *prefix)
 {
     if (!prefix->file.prefix.P)
-        return kvf__json_pack("{s:s, s:I, s:o}", "kind", "embeddings", "top", r->top, "tokens",
-                              tokens_of(r, 0, false));
+        return kvf__json_of("kind:s top:I tokens:o", "embeddings", r->top, tokens_of(r, 0, false));
     kvf_json *layers = kvf_json_array();
     for (int64_t l = 0; l < prefix->file.prefix.L; l++)
         if (prefix->file.prefix.layer_mask[l])
-            kvf_json_add(layers,
-                         kvf__json_pack("{s:I, s:o}", "layer", l, "tokens", tokens_of(r, l, true)));
-    return kvf__json_pack("{s:s, s:I, s:o}", "kind", "prefix", "top", r->top, "layers", layers);
+            kvf_json_add(layers, kvf__json_of("layer:I tokens:o", l, tokens_of(r, l, true)));
+    return kvf__json_of("kind:s top:I layers:o", "prefix", r->top, layers);
 }
 
 static bool has_layer(const kvf_prefix *prefix, int64_t l)

@@ -56,7 +56,7 @@ kvf_status kvf__run_pick_state(kvf_ctx *ctx, const char *path, const kvf__artifa
         return kvf__fail(ctx, KVF_EUSAGE, "%s: no best checkpoint yet: no validation ran", path);
     bool best = has_best && checkpoint != KVF_CHECKPOINT_LAST;
     *values = best ? &run->best.params : &run->values.params;
-    *step = best ? run->best_step : kvf_json_int(kvf_json_get(run->state, "step"), 0);
+    *step = best ? run->best_step : kvf__int_at(run->state, "step");
     return KVF_OK;
 }
 

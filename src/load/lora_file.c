@@ -92,7 +92,7 @@ static kvf_status check_config(const lora_file *f)
 
 static kvf_status get_number(const lora_file *f, const char *key, double *out)
 {
-    const double value = kvf_json_real(kvf_json_get(f->config, key), NAN);
+    const double value = kvf__real_at(f->config, key);
 
     if (!isfinite(value))
         return kvf__fail(f->ctx, KVF_EFORMAT, "%s: \"%s\" is no number", f->config_path, key);

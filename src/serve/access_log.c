@@ -1,7 +1,6 @@
 /* Lines are whole: each is one write to a file opened for appending, so that several servers may
  * share one, and a program that rotates logs may cut it (copytruncate). */
 #include "access_log.h"
-#include "json_pack.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,17 +42,14 @@ static kvf_json *line_of(const kvf__call *call, const char *client, const kvf__r
 {
     char now[40];
     print_time(now);
-    kvf_json *line = kvf__json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:f}", "time", now, "client",
-                                    client, "method", kvf_json_new_str(call->method), "path",
-                                    kvf_json_new_strn(call->url, strnlen(call->url, PATH_BYTES)),
-                                    "status", (int64_t)(call->status ? call->status : GAVE_UP),
-                                    "bytes", (int64_t)call->sent, "seconds",
-                                    kvf__clock() - call->arrived);
-    if (reply->model) {
-        kvf_json_set(line, "model", kvf_json_new_str(reply->model));
-        kvf_json_set(line, "prompt_tokens", kvf_json_new_int(reply->prompt_tokens));
-        kvf_json_set(line, "new_tokens", kvf_json_new_int(reply->new_tokens));
-    }
+    kvf_json *line = kvf__json_of("time:s client:s method:s path:o status:I bytes:I seconds:f", now,
+                                  client, call->method,
+                                  kvf_json_new_strn(call->url, strnlen(call->url, PATH_BYTES)),
+                                  (int64_t)(call->status ? call->status : GAVE_UP),
+                                  (int64_t)call->sent, kvf__clock() - call->arrived);
+    if (reply->model)
+        kvf__json_put(line, "model:s prompt_tokens:I new_tokens:I", reply->model,
+                      reply->prompt_tokens, reply->new_tokens);
     return line;
 }
 

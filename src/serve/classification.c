@@ -18,13 +18,6 @@ struct kvf__classification {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static kvf_json *copy_text(const kvf_json *value)
-{
-    size_t bytes = 0;
-    const char *text = kvf_json_str(value, &bytes);
-    return text ? kvf_json_new_strn(text, bytes) : NULL;
-}
-
 static bool all_texts(const kvf_json *list)
 {
     for (size_t i = 0; i < kvf_json_size(list); i++)
@@ -36,23 +29,13 @@ static bool all_texts(const kvf_json *list)
 static kvf_json *row_of_texts(kvf__task task, const kvf_json *value)
 {
     const bool list = kvf_json_typeof(value) == KVF_JSON_ARRAY && all_texts(value);
-    const size_t n = kvf_json_size(value);
-    kvf_json *row = NULL;
-    if (task == KVF__TASK_SEQ_CLS && kvf_json_typeof(value) == KVF_JSON_STRING) {
-        row = kvf_json_object();
-        kvf_json_set(row, "text", copy_text(value));
-    } else if (task == KVF__TASK_SEQ_CLS && list && n == 2) {
-        row = kvf_json_object();
-        kvf_json_set(row, "text", copy_text(kvf_json_at(value, 0)));
-        kvf_json_set(row, "text_pair", copy_text(kvf_json_at(value, 1)));
-    } else if (task == KVF__TASK_TOKEN_CLS && list) {
-        kvf_json *words = kvf_json_array();
-        for (size_t i = 0; i < n; i++)
-            kvf_json_add(words, copy_text(kvf_json_at(value, i)));
-        row = kvf_json_object();
-        kvf_json_set(row, "tokens", words);
-    }
-    return row;
+    if (task == KVF__TASK_SEQ_CLS && kvf_json_typeof(value) == KVF_JSON_STRING)
+        return kvf__json_of("text:o", kvf__json_copy(value));
+    if (task == KVF__TASK_SEQ_CLS && list && kvf_json_size(value) == 2)
+        return kvf__json_of("text:o text_pair:o", kvf__json_copy(kvf_json_at(value, 0)),
+                            kvf__json_copy(kvf_json_at(value, 1)));
+    if (task == KVF__TASK_TOKEN_CLS && list) return kvf__json_of("tokens:o", kvf__json_copy(value));
+    return NULL;
 }
 
 static const char *wanted(kvf__task task)
@@ -93,7 +76,7 @@ static kvf_status add_rows(kvf_ctx *ctx, kvf_rows *rows, kvf__task task, const k
 /* As in training, but never longer than a row of this server may be. */
 static int64_t longest_row(const kvf_prefix *prefix, int64_t max_context)
 {
-    const int64_t trained = kvf_json_int(kvf_json_get(prefix->file.options, "max-length"), 0);
+    const int64_t trained = kvf__int_at(prefix->file.options, "max-length");
     return trained && (!max_context || trained <= max_context) ? 0 : max_context;
 }
 

@@ -5,7 +5,7 @@
  * tokens that are a part of a character are U+FFFD. Offsets count characters of the choice's
  * text. */
 #include "logprobs.h"
-#include "json_pack.h"
+#include "utf8.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,14 +26,6 @@ static kvf_status write_token(const kvf__tokenizer *tokenizer, int32_t id, kvf__
     if (!st) st = kvf__buf_add(NULL, out, "", 0); /* ends it with NUL, which is not counted */
     kvf__buf_done(&both);
     return st;
-}
-
-static size_t count_chars(const kvf__buf *text)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < text->n; i++)
-        n += ((unsigned char)text->data[i] & 0xC0) != 0x80;
-    return n;
 }
 
 /* ---- completions ----------------------------------------------------------------------------- */
@@ -74,7 +66,7 @@ static kvf_status add_token(logprob_lists *l, const kvf__token_scores *s, int64_
     kvf_json_add(l->tokens, kvf_json_new_strn(l->text.data, l->text.n));
     kvf_json_add(l->values, kvf_json_new_real((double)token->logprob));
     kvf_json_add(l->offsets, kvf_json_new_int((int64_t)l->chars));
-    l->chars += count_chars(&l->text);
+    l->chars += (size_t)kvf__utf8_count(l->text.data, l->text.n);
     return KVF_OK;
 }
 
@@ -95,8 +87,8 @@ static kvf_json *completion_logprobs(const kvf__reply *reply, kvf__choice *choic
         st = add_token(&l, &choice->scores, choice->told);
     choice->chars = l.chars;
     kvf__buf_done(&l.text);
-    kvf_json *object = kvf__json_pack("{s:o, s:o, s:o, s:o}", "tokens", l.tokens, "token_logprobs",
-                                      l.values, "top_logprobs", l.tops, "text_offset", l.offsets);
+    kvf_json *object = kvf__json_of("tokens:o token_logprobs:o top_logprobs:o text_offset:o",
+                                    l.tokens, l.values, l.tops, l.offsets);
     if (!st) return object;
     kvf_json_free(object);
     return NULL;
@@ -115,9 +107,8 @@ static kvf_json *entry_of(const kvf__tokenizer *tokenizer, int32_t id, float log
     kvf_json *bytes = strstr(text.data, "\xEF\xBF\xBD") ? kvf_json_new_null() : kvf_json_array();
     for (size_t i = 0; kvf_json_typeof(bytes) == KVF_JSON_ARRAY && i < text.n; i++)
         kvf_json_add(bytes, kvf_json_new_int((unsigned char)text.data[i]));
-    kvf_json *entry = kvf__json_pack("{s:o, s:o, s:o}", "token",
-                                     kvf_json_new_strn(text.data, text.n), "logprob",
-                                     kvf_json_new_real((double)logprob), "bytes", bytes);
+    kvf_json *entry = kvf__json_of("token:o logprob:f bytes:o",
+                                   kvf_json_new_strn(text.data, text.n), (double)logprob, bytes);
     kvf__buf_done(&text);
     return entry;
 }
@@ -138,7 +129,7 @@ static kvf_json *chat_logprobs(const kvf__reply *reply, kvf__choice *choice)
         kvf_json_set(entry, "top_logprobs", top);
         kvf_json_add(list, entry);
     }
-    return kvf__json_pack("{s:o, s:n}", "content", list, "refusal");
+    return kvf__json_of("content:o refusal:o", list, kvf_json_new_null());
 }
 
 int64_t kvf__logprobs_count(const kvf__reply *reply, const kvf__choice *choice)

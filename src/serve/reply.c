@@ -17,6 +17,11 @@ static kvf_status put(kvf_json *object, bool event, kvf__buf *out)
     return st;
 }
 
+static kvf_json *text_or_null(const char *text)
+{
+    return text ? kvf_json_new_str(text) : kvf_json_new_null();
+}
+
 /* An object with the members that all begin with, and its choices. */
 static kvf_json *object_of(const kvf__reply *reply, bool chunk, kvf_json *choices)
 {
@@ -26,17 +31,16 @@ static kvf_json *object_of(const kvf__reply *reply, bool chunk, kvf_json *choice
     char id[48];
     snprintf(id, sizeof id, "%s-%llx-%llu", reply->chat ? "chatcmpl" : "cmpl",
              (unsigned long long)reply->created, (unsigned long long)reply->id);
-    return kvf__json_pack("{s:s, s:s, s:I, s:o, s:o}", "id", id, "object", kind, "created",
-                          reply->created, "model", kvf_json_new_str(reply->model), "choices",
-                          choices);
+    return kvf__json_of("id:s object:s created:I model:s choices:o", id, kind, reply->created,
+                        reply->model, choices);
 }
 
 static void set_usage(kvf_json *object, const kvf__reply *reply)
 {
     kvf_json_set(object, "usage",
-                 kvf__json_pack("{s:I, s:I, s:I}", "prompt_tokens", reply->prompt_tokens,
-                                "completion_tokens", reply->new_tokens, "total_tokens",
-                                reply->prompt_tokens + reply->new_tokens));
+                 kvf__json_of("prompt_tokens:I completion_tokens:I total_tokens:I",
+                              reply->prompt_tokens, reply->new_tokens,
+                              reply->prompt_tokens + reply->new_tokens));
 }
 
 /* Text [n] of a choice; in a chat {"role": role, "content": text} under the given name, where
@@ -48,8 +52,10 @@ static kvf_json *choice_of(const kvf__reply *reply, int64_t index, const char *n
     kvf_json *value = reply->chat ? kvf_json_object() : kvf_json_new_strn(text ? text : "", n);
     if (reply->chat && role) kvf_json_set(value, "role", kvf_json_new_str(role));
     if (reply->chat && text) kvf_json_set(value, "content", kvf_json_new_strn(text, n));
-    return kvf__json_pack("{s:I, s:o, s:n, s:s?}", "index", index, reply->chat ? name : "text",
-                          value, "logprobs", "finish_reason", reason);
+    kvf_json *object = kvf__json_of("index:I", index);
+    kvf_json_set(object, reply->chat ? name : "text", value);
+    kvf__json_put(object, "logprobs:o finish_reason:o", kvf_json_new_null(), text_or_null(reason));
+    return object;
 }
 
 /* What is not told yet, where it is wanted. */
@@ -137,13 +143,11 @@ kvf_status kvf__reply_classes(const kvf__reply *reply, const char *task, kvf_jso
     char id[48];
     snprintf(id, sizeof id, "classify-%llx-%llu", (unsigned long long)reply->created,
              (unsigned long long)reply->id);
-    kvf_json *object = kvf__json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", id, "object", "list",
-                                      "created", reply->created, "model", reply->model, "task",
-                                      task, "data", answers);
-    kvf_json_set(object, "usage",
-                 kvf__json_pack("{s:I, s:I}", "prompt_tokens", reply->prompt_tokens, "total_tokens",
-                                reply->prompt_tokens));
-    return put(object, false, out);
+    kvf_json *usage = kvf__json_of("prompt_tokens:I total_tokens:I", reply->prompt_tokens,
+                                   reply->prompt_tokens);
+    return put(kvf__json_of("id:s object:s created:I model:s task:s data:o usage:o", id, "list",
+                            reply->created, reply->model, task, answers, usage),
+               false, out);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -153,11 +157,10 @@ kvf_status kvf__reply_problem(const kvf__problem *problem, bool event, kvf__buf 
     const char *type = problem->status == 401   ? "authentication_error"
                        : problem->status >= 500 ? "server_error"
                                                 : "invalid_request_error";
-    kvf_json *param = *problem->param ? kvf_json_new_str(problem->param) : kvf_json_new_null();
-    return put(kvf__json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message",
-                              kvf_json_new_str(problem->message), "type", type, "param", param,
-                              "code", problem->code),
-               event, out);
+    kvf_json *error = kvf__json_of("message:s type:s param:o code:o", problem->message, type,
+                                   text_or_null(*problem->param ? problem->param : NULL),
+                                   text_or_null(problem->code));
+    return put(kvf__json_of("error:o", error), event, out);
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -195,13 +198,12 @@ static kvf_json *tasks_of(const kvf__prefix_ref *ref, bool causal)
 static kvf_json *facts_of(const kvf_base *base, const kvf__prefix_ref *ref)
 {
     const kvf_prefix *prefix = ref->prefix;
-    kvf_json *facts = kvf__json_pack("{s:b, s:o, s:s}", "prefix", prefix != NULL, "tasks",
-                                     tasks_of(ref, kvf__model_desc(base->model)->block.causal),
-                                     "architecture", kvf_base_architecture(base));
+    kvf_json *facts = kvf__json_of("prefix:b tasks:o architecture:s", prefix != NULL,
+                                   tasks_of(ref, kvf__model_desc(base->model)->block.causal),
+                                   kvf_base_architecture(base));
     if (ref->classifier) set_labels(facts, &ref->classifier->file.head);
     if (!prefix) return facts;
-    kvf_json_set(facts, "task", kvf_json_new_str(kvf__task_name(prefix->task)));
-    kvf_json_set(facts, "method", kvf_json_new_str(prefix->file.id.method));
+    kvf__json_put(facts, "task:s method:s", kvf__task_name(prefix->task), prefix->file.id.method);
     if (prefix->file.id.P)
         kvf_json_set(facts, "prefix_length", kvf_json_new_int(prefix->file.id.P));
     set_number(facts, "examples", prefix->file.lineage, "data_examples");
@@ -215,9 +217,9 @@ static kvf_json *facts_of(const kvf_base *base, const kvf__prefix_ref *ref)
 static kvf_json *model_object(kvf__prefix_cache *cache, int64_t i, int64_t created)
 {
     kvf__prefix_ref *ref = kvf__prefix_cache_get(cache, i);
-    kvf_json *object = kvf__json_pack(
-        "{s:o, s:s, s:I, s:s, s:o}", "id", kvf_json_new_str(cache->entries[i].name), "object",
-        "model", "created", created, "owned_by", "kvfold", "facts", facts_of(cache->base, ref));
+    kvf_json *object = kvf__json_of("id:s object:s created:I owned_by:s facts:o",
+                                    cache->entries[i].name, "model", created, "kvfold",
+                                    facts_of(cache->base, ref));
     kvf__prefix_cache_put(cache, ref);
     return object;
 }
@@ -229,15 +231,14 @@ kvf_status kvf__reply_models(kvf__prefix_cache *cache, int64_t one, bool all, in
     kvf_json *list = kvf_json_array();
     for (size_t i = 0; i < cache->n; i++)
         kvf_json_add(list, model_object(cache, (int64_t)i, created));
-    return put(kvf__json_pack("{s:s, s:o}", "object", "list", "data", list), false, out);
+    return put(kvf__json_of("object:s data:o", "list", list), false, out);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 static kvf_json *written_form(const kvf__tokenizer *tokenizer, int32_t id)
 {
-    const char *text = kvf__token_text(tokenizer, id);
-    return text ? kvf_json_new_str(text) : kvf_json_new_null();
+    return text_or_null(kvf__token_text(tokenizer, id));
 }
 
 kvf_status kvf__reply_tokens(const kvf__ids *ids, int64_t most, const kvf__tokenizer *tokenizer,
@@ -248,16 +249,15 @@ kvf_status kvf__reply_tokens(const kvf__ids *ids, int64_t most, const kvf__token
         kvf_json_add(list, kvf_json_new_int(ids->data[i]));
         if (written) kvf_json_add(written, written_form(tokenizer, ids->data[i]));
     }
-    return put(kvf__json_pack("{s:I, s:I, s:o, s:o}", "count", (int64_t)ids->n, "max_model_len",
-                              most, "tokens", list, "token_strs",
-                              written ? written : kvf_json_new_null()),
+    return put(kvf__json_of("count:I max_model_len:I tokens:o token_strs:o", (int64_t)ids->n, most,
+                            list, written ? written : kvf_json_new_null()),
                false, out);
 }
 
 kvf_status kvf__reply_detokenized(const kvf__buf *text, kvf__buf *out)
 {
     kvf_json *value = kvf_json_new_strn(text->n ? text->data : "", text->n);
-    return put(kvf__json_pack("{s:o}", "prompt", value), false, out);
+    return put(kvf__json_of("prompt:o", value), false, out);
 }
 
 /* The names of tokenizer_config.json. */
@@ -269,15 +269,14 @@ kvf_status kvf__reply_tokenizer(const kvf__tokenizer *tokenizer, kvf__buf *out)
     } rows[] = {{"bos_token", "bos_token_id", kvf__token_bos(tokenizer)},
                 {"eos_token", "eos_token_id", kvf__token_eos(tokenizer)},
                 {"pad_token", "pad_token_id", kvf__token_pad(tokenizer)}};
-    const char *chat = kvf__tokenizer_chat_template(tokenizer);
     kvf_json *object = kvf_json_object();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const int32_t id = rows[i].id;
         kvf_json_set(object, rows[i].name, written_form(tokenizer, id));
         kvf_json_set(object, rows[i].id_name, id < 0 ? kvf_json_new_null() : kvf_json_new_int(id));
     }
-    kvf_json_set(object, "add_bos_token", kvf_json_new_bool(kvf__adds_bos(tokenizer)));
-    kvf_json_set(object, "vocab_size", kvf_json_new_int(kvf__vocab_size(tokenizer)));
-    kvf_json_set(object, "chat_template", chat ? kvf_json_new_str(chat) : kvf_json_new_null());
+    kvf__json_put(object, "add_bos_token:b vocab_size:I chat_template:o", kvf__adds_bos(tokenizer),
+                  (int64_t)kvf__vocab_size(tokenizer),
+                  text_or_null(kvf__tokenizer_chat_template(tokenizer)));
     return put(object, false, out);
 }
