@@ -8,21 +8,21 @@
 
 enum { CLI_MOST_ARGUMENTS = 256 };
 typedef struct cli_arguments {
-    char *at[CLI_MOST_ARGUMENTS + 1]; /* owned; ends in NULL */
-    size_t n;
-    bool lost; /* one of them, to memory or to their number */
+    char *at[CLI_MOST_ARGUMENTS + 1]; /* program and command, then owned ones; ends in NULL */
+    size_t n;                         /* 2 before the first of these */
+    bool lost;                        /* one of them, to memory or to their number */
 } cli_arguments;
 void cli_argument(cli_arguments *a, const char *fmt, ...) CLI_PRINTF(2, 3);
 /* An option of a row's name: value "true" of a flag is the flag, "false" is nothing. */
 void cli_argument_option(cli_arguments *a, const kvf__option_row *row, const char *value);
 /* Variable with the descriptor to which a process writes its error lines for the one above. */
 #define CLI_LINES_FD "KVFOLD_LINES_FD"
-/* Runs this program with the arguments, --json and the call's --threads, and frees them. The object
- * that it printed; NULL, with a line that names `what`: it failed, and `line`, unless NULL, has its
- * own line. */
+/* Runs a command of this program with the arguments, --json and the call's --threads, and frees
+ * them. The object that it printed; NULL, with a line that names `what`: it failed, and `line`,
+ * unless NULL, has its own line. */
 enum { CLI_LINE_BYTES = 512 };
-kvf_json *cli_run_self(const cli_call *call, cli_arguments *a, const char *what,
-                       char line[CLI_LINE_BYTES]);
+kvf_json *cli_run_self(const cli_call *call, const char *command, cli_arguments *a,
+                       const char *what, char line[CLI_LINE_BYTES]);
 
 /* ---- what is compared (compare_rows.c) ------------------------------------------------------- */
 

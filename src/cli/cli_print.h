@@ -24,7 +24,8 @@ int cli_fail(const cli_command *command, const char *fmt, ...) CLI_PRINTF(2, 3);
 /* The same, ending in "; try kvfold COMMAND --help". Returns CLI_MISUSE. */
 int cli_misuse(const cli_command *command, const char *fmt, ...) CLI_PRINTF(2, 3);
 /* The same for an option's value, with file and line if it came from a recipe. */
-int cli_misuse_at(const cli_command *command, const cli_given *given, const char *line);
+int cli_misuse_at(const cli_command *command, const cli_given *given, const char *fmt, ...)
+    CLI_PRINTF(3, 4);
 /* Failure of the library: the context's line. Returns CLI_MISUSE for KVF_EUSAGE, else CLI_FAILED.
  */
 int cli_fail_status(const cli_call *call, kvf_status status);
@@ -38,6 +39,9 @@ void cli_print_tree(kvf_json *tree, const char *path, bool diffable);
 /* Did a write to standard output or error fail because the reader at the other end has gone? */
 bool cli_reader_gone(void);
 bool cli_is_unread(FILE *file); /* written or not */
+/* Of what writes to a path or to a function: is the path standard output, which this is. */
+bool cli_is_stdout(const char *path);
+void cli_write_stdout(void *user, const char *text, size_t n);
 /* Flushes stdout early: `code`, or CLI_FAILED with a line. */
 int cli_flush(const cli_command *command, int code);
 /* Flushes stdout; `code`, or CLI_FAILED with a line if not everything could be written, or

@@ -59,18 +59,6 @@ static bool name_files(compare_cell *c, const char *folder, bool two)
            (size_t)b < sizeof c->folded_base;
 }
 
-static void copy(kvf_json *to, const kvf_json *from, const char *key)
-{
-    const kvf_json *value = kvf_json_get(from, key);
-    const char *text = kvf_json_str(value, NULL);
-    if (!value) return;
-    kvf_json_set(to, key,
-                 text ? kvf_json_new_str(text)
-                 : kvf_json_typeof(value) == KVF_JSON_INT
-                     ? kvf_json_new_int(kvf_json_int(value, 0))
-                     : kvf_json_new_real(kvf_json_real(value, NAN)));
-}
-
 /* Of all that the run folds to. */
 static int64_t bytes_of(const compare_cell *c, const kvf_json *bytes)
 {
@@ -89,7 +77,8 @@ static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kv
     kvf_json *init = start ? kvf_json_new_str(start) : kvf_json_new_null();
     kvf_json *row = kvf__json_of("method:s init:o seed:I", c->row->method, init, c->seed);
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
-        copy(row, trained, KEYS[i]);
+        if (kvf_json_get(trained, KEYS[i]))
+            kvf_json_set(row, KEYS[i], kvf__json_copy(kvf_json_get(trained, KEYS[i])));
     const kvf_json *bytes = kvf_json_get(merged, "bytes");
     kvf_json_set(row, "bytes", bytes ? kvf_json_new_int(bytes_of(c, bytes)) : kvf_json_new_null());
     kvf__json_put(row, "name:s file:s", c->row->name, c->run);
@@ -100,9 +89,7 @@ static kvf_json *train(const cli_comparison *c, const compare_cell *cell, char l
 {
     const cli_compare_values *v = c->values;
     const int64_t usual = v->steps < 10 ? 1 : v->steps / 10;
-    cli_arguments a = {.n = 0};
-    cli_argument(&a, "kvfold");
-    cli_argument(&a, "train");
+    cli_arguments a = {.n = 2};
     cli_argument(&a, "--method=%s", cell->row->method);
     cli_argument(&a, "--eval-every=%lld", (long long)(v->eval_every ? v->eval_every : usual));
     cli_argument(&a, "--steps=%lld", (long long)v->steps);
@@ -111,21 +98,19 @@ static kvf_json *train(const cli_comparison *c, const compare_cell *cell, char l
     cli_argument(&a, "--out=%s", cell->run);
     if (v->force) cli_argument(&a, "--force");
     if (c->call->common.quiet) cli_argument(&a, "--quiet");
-    return cli_run_self(c->call, &a, cell->name, line);
+    return cli_run_self(c->call, "train", &a, cell->name, line);
 }
 
 static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
 {
-    cli_arguments a = {.n = 0};
-    cli_argument(&a, "kvfold");
-    cli_argument(&a, "merge");
+    cli_arguments a = {.n = 2};
     cli_argument(&a, "%s", cell->run);
     cli_argument(&a, "--base=%s", c->values->train.base);
     if (c->values->train.lora) cli_argument(&a, "--lora=%s", c->values->train.lora);
     cli_argument(&a, "--out=%s", cell->folded);
     if (*cell->folded_base) cli_argument(&a, "--out-base=%s", cell->folded_base);
     if (c->values->force) cli_argument(&a, "--force");
-    return cli_run_self(c->call, &a, cell->name, NULL);
+    return cli_run_self(c->call, "merge", &a, cell->name, NULL);
 }
 
 /* What came of a comparison: its runs, and those that failed, {name, seed, line}. */
@@ -156,7 +141,7 @@ static int run_cell(const cli_comparison *c, compare_cell *cell, compare_found *
 /* The loss of the base as it is, where it can answer the task; else why not. */
 static kvf_json *bare_base(const cli_comparison *c)
 {
-    cli_arguments a = {.n = 0};
+    cli_arguments a = {.n = 2};
     const char *valid = c->values->train.valid;
     char reason[128];
     if (strcmp(c->task, "lm")) {
@@ -164,13 +149,11 @@ static kvf_json *bare_base(const cli_comparison *c)
         return kvf__json_of("reason:s", reason);
     }
     if (!valid) return kvf__json_of("reason:s", "not measured: there is no one --valid FILE");
-    cli_argument(&a, "kvfold");
-    cli_argument(&a, "eval");
     cli_comparison_options_of(c, cli_command_find("eval"), &a);
     cli_argument(&a, "--base=%s", c->values->train.base);
     if (c->values->train.lora) cli_argument(&a, "--lora=%s", c->values->train.lora);
     cli_argument(&a, "--data=%s", valid);
-    kvf_json *found = cli_run_self(c->call, &a, "the bare base", NULL);
+    kvf_json *found = cli_run_self(c->call, "eval", &a, "the bare base", NULL);
     if (!found) return kvf__json_of("reason:s", "not measured: eval failed");
     kvf_json *bare = kvf__json_of("loss:f perplexity:f", kvf__real_at(found, "loss"),
                                   kvf__real_at(found, "perplexity"));

@@ -2,7 +2,6 @@
 #include "cli_model.h"
 
 #include <stddef.h>
-#include <string.h>
 
 typedef struct predict_values {
     cli_model_options model;
@@ -26,17 +25,6 @@ static const kvf__option_row OPTIONS[] = {
     CLI_FORCE(AT(force)),
 };
 
-static bool to_stdout(const kvf_predict_options *o)
-{
-    return !strcmp(o->out, CLI_STDOUT);
-}
-
-static void write_text(void *user, const char *text, size_t n)
-{
-    (void)user;
-    fwrite(text, 1, n, stdout);
-}
-
 static void print_text(FILE *to, const kvf_predict_options *o, const kvf_predict_result *r)
 {
     fprintf(to, "%s: %lld examples", o->out, (long long)r->examples);
@@ -49,7 +37,7 @@ static int report(const cli_call *call, const predict_values *v, const kvf_predi
 {
     const kvf_predict_options *o = &v->predict;
     if (!call->common.json) {
-        if (!to_stdout(o))
+        if (!cli_is_stdout(o->out))
             print_text(stdout, o, r);
         else if (!call->common.quiet && !v->texts.n)
             print_text(stderr, o, r);
@@ -69,7 +57,7 @@ static int check_values(const cli_call *call, predict_values *v)
                                                       : "--data FILE or --text TEXT is needed");
     if (!o->out && !v->texts.n) return cli_misuse(call->command, "--out is needed");
     if (!o->out) o->out = CLI_STDOUT;
-    if (call->common.json && v->texts.n && to_stdout(o))
+    if (call->common.json && v->texts.n && cli_is_stdout(o->out))
         return cli_misuse(call->command, "--json and --out both write to standard output");
     return CLI_OK;
 }
@@ -91,7 +79,7 @@ static int open_and_predict(const cli_call *call, predict_values *v)
     kvf_predict_result result;
     int code = cli_model_open(call, &v->model, &model);
     if (code) return code;
-    if (to_stdout(&v->predict)) v->predict.write = write_text;
+    if (cli_is_stdout(v->predict.out)) v->predict.write = cli_write_stdout;
     kvf_status st = kvf_predict(call->ctx, model.base, model.prefixes, model.n, &v->predict,
                                 &result);
     cli_model_close(&model);

@@ -2,7 +2,6 @@
 #include "cli_model.h"
 
 #include <stddef.h>
-#include <string.h>
 
 typedef struct score_values {
     cli_model_options model;
@@ -19,17 +18,6 @@ static const kvf__option_row OPTIONS[] = {
     {"out", "FILE", "", KVF_TEXT, AT(out), "file to write; -: standard output"},
     CLI_FORCE(AT(force)),
 };
-
-static bool to_stdout(const kvf_score_options *o)
-{
-    return !strcmp(o->out, CLI_STDOUT);
-}
-
-static void write_text(void *user, const char *text, size_t n)
-{
-    (void)user;
-    fwrite(text, 1, n, stdout);
-}
 
 static double total(const kvf_score_result *r)
 {
@@ -51,7 +39,8 @@ static void print_text(FILE *to, const kvf_score_options *o, const kvf_score_res
 static int report(const cli_call *call, const kvf_score_options *o, const kvf_score_result *r)
 {
     if (!call->common.json) {
-        if (!to_stdout(o) || !call->common.quiet) print_text(to_stdout(o) ? stderr : stdout, o, r);
+        if (!cli_is_stdout(o->out) || !call->common.quiet)
+            print_text(cli_is_stdout(o->out) ? stderr : stdout, o, r);
         return CLI_OK;
     }
     kvf_json *object = kvf__json_of(
@@ -83,7 +72,7 @@ static int run(cli_call *call)
         code = cli_misuse(call->command, "--prefix is given once: scores are those of one prefix");
     if (!code) code = cli_check_paths(call);
     if (code) return code;
-    if (to_stdout(&v.score)) v.score.write = write_text;
+    if (cli_is_stdout(v.score.out)) v.score.write = cli_write_stdout;
     return score(call, &v);
 }
 

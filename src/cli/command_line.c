@@ -180,16 +180,14 @@ static void gather_texts(cli_call *call, const kvf__option_row *row, kvf__string
 static int set_value(cli_call *call, const cli_given *given, const kvf__option_row *row,
                      void *values)
 {
-    char line[512];
     if (row->kind == KVF_TEXTS) {
         gather_texts(call, row, (kvf__strings *)((char *)values + row->offset));
         return CLI_OK;
     }
     const char *want = kvf__option_set(row, given->value, values);
     if (!want) return CLI_OK;
-    snprintf(line, sizeof line, "--%s \"%s\": want %s", given->name,
-             given->value ? given->value : "", want);
-    return cli_misuse_at(call->command, given, line);
+    return cli_misuse_at(call->command, given, "--%s \"%s\": want %s", given->name,
+                         given->value ? given->value : "", want);
 }
 
 /* Sets those of the given options that rows[n] name. */
@@ -213,7 +211,7 @@ static int set_train_options(const cli_call *call, kvf_train_options *options)
             const cli_given *given = &call->given[i];
             if (strcmp(row->name, given->name)) continue;
             if (kvf_train_set(call->ctx, options, given->name, given->value))
-                return cli_misuse_at(call->command, given, kvf_ctx_error(call->ctx));
+                return cli_misuse_at(call->command, given, "%s", kvf_ctx_error(call->ctx));
         }
     return CLI_OK;
 }

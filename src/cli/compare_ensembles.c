@@ -41,18 +41,16 @@ int cli_ensembles_check(const cli_comparison *c)
 static double score_of_group(const cli_comparison *c, const cli_compared *row, int64_t from,
                              int64_t n, const char *vote, const char *metric)
 {
-    cli_arguments a = {.n = 0};
+    cli_arguments a = {.n = 2};
     char what[256];
     snprintf(what, sizeof what, "%s, %s of %lld", row->name, vote, (long long)n);
-    cli_argument(&a, "kvfold");
-    cli_argument(&a, "eval");
     cli_comparison_options_of(c, cli_command_find("eval"), &a);
     cli_argument(&a, "--base=%s", c->values->train.base);
     cli_argument(&a, "--data=%s", c->values->train.valid);
     for (int64_t seed = from; seed < from + n; seed++)
         cli_argument(&a, "--prefix=%s/%s-%lld.run.h5", c->values->out, row->file, (long long)seed);
     if (strcmp(vote, "mean") != 0) cli_argument(&a, "--vote=%s", vote);
-    kvf_json *found = cli_run_self(c->call, &a, what, NULL);
+    kvf_json *found = cli_run_self(c->call, "eval", &a, what, NULL);
     const double score = found ? kvf__real_at(found, metric) : NAN;
     kvf_json_free(found);
     return score;

@@ -169,24 +169,21 @@ static void name_row(cli_compared *row)
 static int bad_row(const cli_comparison *c, const cli_compared *row, const cli_given *at,
                    const char *line)
 {
-    char text[CLI_LINE_BYTES];
-    if (at && at->file) return cli_misuse_at(c->call->command, at, line);
-    if (row->section) return cli_misuse_at(c->call->command, row->section, line);
-    snprintf(text, sizeof text, "%s: %s", row->name, line);
-    return cli_misuse(c->call->command, "%s", text);
+    if (at && at->file) return cli_misuse_at(c->call->command, at, "%s", line);
+    if (row->section) return cli_misuse_at(c->call->command, row->section, "%s", line);
+    return cli_misuse(c->call->command, "%s: %s", row->name, line);
 }
 
 int cli_compared_keep(cli_comparison *c, const cli_compared *row)
 {
-    char line[CLI_LINE_BYTES];
+    const cli_command *command = c->call->command;
     if (c->n == CLI_MOST_COMPARED)
-        return cli_misuse(c->call->command, "want up to %d methods and starts",
-                          (int)CLI_MOST_COMPARED);
+        return cli_misuse(command, "want up to %d methods and starts", (int)CLI_MOST_COMPARED);
     for (size_t i = 0; i < c->n; i++) {
         if (strcmp(c->row[i].file, row->file)) continue;
-        snprintf(line, sizeof line, "%s stands there twice", row->name);
-        if (row->section) return bad_row(c, row, NULL, line);
-        return cli_misuse(c->call->command, "--methods: %s", line);
+        if (row->section)
+            return cli_misuse_at(command, row->section, "%s stands there twice", row->name);
+        return cli_misuse(command, "--methods: %s stands there twice", row->name);
     }
     c->row[c->n++] = *row;
     return CLI_OK;
@@ -269,17 +266,15 @@ static int add_rows(cli_comparison *c)
 {
     const cli_given *section = cli_sections_first(c->call);
     const char *list = cli_given_value(c->call, "methods") ? "methods" : c->inits ? "inits" : NULL;
-    char line[CLI_LINE_BYTES];
     int code = cli_sections_read_axes(c);
     if (code) return code;
     if (!section) {
         code = add_head(c);
         return code ? code : add_methods(c);
     }
-    if (list) {
-        snprintf(line, sizeof line, "sections are the rows, so --%s has no place", list);
-        return cli_misuse_at(c->call->command, section, line);
-    }
+    if (list)
+        return cli_misuse_at(c->call->command, section,
+                             "sections are the rows, so --%s has no place", list);
     code = cli_sections_add(c);
     c->reference = c->row[0].name;
     return code;
@@ -290,16 +285,14 @@ static int add_rows(cli_comparison *c)
 /* Every option for all is one of some row's method. */
 static int check_shared(const cli_comparison *c)
 {
-    char line[CLI_LINE_BYTES];
     for (size_t i = 0; i < c->shared.n_given; i++) {
         const cli_given *g = &c->shared.given[i];
         size_t r = 0;
         while (r < c->n && !kvf__train_option_applies(g->name, c->row[r].method))
             r++;
         if (r < c->n) continue;
-        snprintf(line, sizeof line, "%s%s: not for the methods compared", g->file ? "" : "--",
-                 g->name);
-        return cli_misuse_at(c->call->command, g, line);
+        return cli_misuse_at(c->call->command, g, "%s%s: not for the methods compared",
+                             g->file ? "" : "--", g->name);
     }
     return CLI_OK;
 }

@@ -10,19 +10,15 @@
 /* Sets what a line of the experiment says of a row. */
 static int set_line(cli_comparison *c, cli_compared *row, const cli_given *given)
 {
-    char line[CLI_LINE_BYTES];
+    const char *known = cli_row_find(&cli_train, "method")->argument;
     if (!strcmp(given->name, "init")) {
         row->init = given->value;
-    } else if (strcmp(given->name, "method") != 0) {
-        return cli_compared_set(c, row, given);
-    } else {
-        const char *known = cli_row_find(&cli_train, "method")->argument;
-        row->method = given->value;
-        if (kvf__choice_index(known, given->value) >= 0) return CLI_OK;
-        snprintf(line, sizeof line, "method \"%.60s\": want %s", given->value, known);
-        return cli_misuse_at(c->call->command, given, line);
+        return CLI_OK;
     }
-    return CLI_OK;
+    if (strcmp(given->name, "method") != 0) return cli_compared_set(c, row, given);
+    row->method = given->value;
+    if (kvf__choice_index(known, given->value) >= 0) return CLI_OK;
+    return cli_misuse_at(c->call->command, given, "method \"%.60s\": want %s", given->value, known);
 }
 
 /* The row with every combination of the values from this axis on; of an axis that its method has
@@ -46,7 +42,7 @@ int cli_compared_combine(cli_comparison *c, const cli_compared *row, size_t axis
 
 static int add_axis(cli_comparison *c, const cli_given *line)
 {
-    char *list = (char *)line->value, *value, text[CLI_LINE_BYTES];
+    char *list = (char *)line->value, *value;
     const char *wrong = c->n_axes == CLI_MOST_SETTINGS ? ": too many axes" : NULL;
     const size_t first = c->n_axis_values;
     while (list && !wrong) {
@@ -54,10 +50,7 @@ static int add_axis(cli_comparison *c, const cli_given *line)
         if (!wrong && c->n_axis_values == CLI_MOST_COMPARED) wrong = ": too many values";
         if (!wrong) c->axis_value[c->n_axis_values++] = value;
     }
-    if (wrong) {
-        snprintf(text, sizeof text, "%s%s", line->name, wrong);
-        return cli_misuse_at(c->call->command, line, text);
-    }
+    if (wrong) return cli_misuse_at(c->call->command, line, "%s%s", line->name, wrong);
     c->axis[c->n_axes].line = line;
     c->axis[c->n_axes].first = first;
     c->axis[c->n_axes++].n = c->n_axis_values - first;
@@ -71,12 +64,11 @@ static int check_varies(const cli_comparison *c, const cli_given *given)
 {
     static const char *const NAMES[] = {"base",     "out", "force",       "resume", "dry-run",
                                         "forecast", "log", "tensorboard", "seed"};
-    char line[CLI_LINE_BYTES];
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
         if (strcmp(NAMES[i], given->name) != 0) continue;
         const char *why = kvf__compare_refusal(given->name);
-        snprintf(line, sizeof line, "%s: %s", given->name, why ? why : "it holds for all rows");
-        return cli_misuse_at(c->call->command, given, line);
+        return cli_misuse_at(c->call->command, given, "%s: %s", given->name,
+                             why ? why : "it holds for all rows");
     }
     return CLI_OK;
 }
@@ -112,17 +104,15 @@ int cli_sections_read_axes(cli_comparison *c)
 static int name_section(const cli_comparison *c, const cli_given *section, cli_compared *row)
 {
     const size_t n = strlen(section->name);
-    char line[CLI_LINE_BYTES];
     size_t i = 0;
     while (isalnum((unsigned char)section->name[i]) ||
            (section->name[i] && strchr(" ._+-=", section->name[i])))
         i++;
-    if (!n || i < n || section->name[0] == '.' || n >= sizeof row->name / 2) {
-        snprintf(line, sizeof line,
-                 "section \"%.60s\": want letters, digits, spaces and . _ + - =, or * for axes",
-                 section->name);
-        return cli_misuse_at(c->call->command, section, line);
-    }
+    if (!n || i < n || section->name[0] == '.' || n >= sizeof row->name / 2)
+        return cli_misuse_at(
+            c->call->command, section,
+            "section \"%.60s\": want letters, digits, spaces and . _ + - =, or * for axes",
+            section->name);
     snprintf(row->name, sizeof row->name, "%s", section->name);
     snprintf(row->file, sizeof row->file, "%s", section->name);
     cli_compared_clean(row->file);

@@ -60,13 +60,12 @@ static bool is_dash(const char *value)
 
 static int no_stream(const cli_call *call, const cli_given *given)
 {
-    char line[256];
     const char *why = is_output(given->name) ? "it appears whole or not at all"
                       : call->command->group == CLI_TRAIN
                           ? "--resume must read it again, standard input comes once"
                           : "standard input comes once, front to back";
-    snprintf(line, sizeof line, "--%s %.64s: %s: want a file", given->name, given->value, why);
-    return cli_misuse_at(call->command, given, line);
+    return cli_misuse_at(call->command, given, "--%s %.64s: %s: want a file", given->name,
+                         given->value, why);
 }
 
 int cli_set_streams(cli_call *call)

@@ -51,8 +51,13 @@ int cli_misuse(const cli_command *command, const char *fmt, ...)
     return CLI_MISUSE;
 }
 
-int cli_misuse_at(const cli_command *command, const cli_given *given, const char *line)
+int cli_misuse_at(const cli_command *command, const cli_given *given, const char *fmt, ...)
 {
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
     if (!given->file) return cli_misuse(command, "%s", line);
     return cli_misuse(command, "%s:%d: %s", given->file, given->line, line);
 }
@@ -87,6 +92,17 @@ bool cli_is_unread(FILE *file)
 bool cli_reader_gone(void)
 {
     return (ferror(stdout) && cli_is_unread(stdout)) || (ferror(stderr) && cli_is_unread(stderr));
+}
+
+bool cli_is_stdout(const char *path)
+{
+    return !strcmp(path, CLI_STDOUT);
+}
+
+void cli_write_stdout(void *user, const char *text, size_t n)
+{
+    (void)user;
+    fwrite(text, 1, n, stdout);
 }
 
 /* A failure before this call is reported by cli_finish(), one in this call here, and only here. */

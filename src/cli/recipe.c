@@ -41,13 +41,12 @@ static int read_option(const cli_call *call, const cli_command *command, char *l
 {
     char *name, *value;
     if (!kvf__option_split(line, &name, &value))
-        return cli_misuse(call->command, "%s:%d: want \"option = value\", found \"%.60s\"",
-                          given->file, given->line, line);
+        return cli_misuse_at(call->command, given, "want \"option = value\", found \"%.60s\"",
+                             line);
     const kvf__option_row *row = cli_row_find(command, name);
     if (!row || !strcmp(name, "recipe") || !strcmp(name, "help"))
         return cli_unknown_option(command, given, name, strlen(name));
-    if (!*value)
-        return cli_misuse(call->command, "%s:%d: %s has no value", given->file, given->line, name);
+    if (!*value) return cli_misuse_at(call->command, given, "%s has no value", name);
     given->name = row->name;
     given->value = value;
     return CLI_OK;
@@ -57,8 +56,7 @@ static int read_section(const cli_call *call, char *line, cli_given *given)
 {
     const size_t n = strlen(line);
     if (line[n - 1] != ']')
-        return cli_misuse(call->command, "%s:%d: want [NAME], found \"%.60s\"", given->file,
-                          given->line, line);
+        return cli_misuse_at(call->command, given, "want [NAME], found \"%.60s\"", line);
     line[n - 1] = 0;
     given->name = kvf__trim(line + 1);
     given->section = true;

@@ -96,22 +96,23 @@ static int run(const cli_arguments *a, char **text, char line[CLI_LINE_BYTES])
     return started && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-kvf_json *cli_run_self(const cli_call *call, cli_arguments *a, const char *what,
-                       char line[CLI_LINE_BYTES])
+kvf_json *cli_run_self(const cli_call *call, const char *command, cli_arguments *a,
+                       const char *what, char line[CLI_LINE_BYTES])
 {
     kvf_json *object = NULL;
     char *text = NULL, own[CLI_LINE_BYTES] = "it did not run";
     const char *threads = cli_given_value(call, "threads");
     if (threads) cli_argument(a, "--threads=%s", threads);
     cli_argument(a, "--json");
+    a->at[0] = (char *)"kvfold";
+    a->at[1] = (char *)command;
     int status = a->lost ? -1 : run(a, &text, own);
-    if (!status && text && kvf_json_parse(call->ctx, a->at[1], text, strlen(text), &object))
+    if (!status && text && kvf_json_parse(call->ctx, command, text, strlen(text), &object))
         cli_fail(call->command, "%s", kvf_ctx_error(call->ctx));
-    if (status) cli_fail(call->command, "%s for %s failed", a->at[1], what);
+    if (status) cli_fail(call->command, "%s for %s failed", command, what);
     if (line) snprintf(line, CLI_LINE_BYTES, "%s", own);
-    for (size_t i = 0; i < a->n; i++)
+    for (size_t i = 2; i < a->n; i++)
         free(a->at[i]);
-    *a = (cli_arguments){.n = 0};
     free(text);
     return object;
 }

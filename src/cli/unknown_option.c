@@ -13,16 +13,13 @@ static const char *nearest_option(const cli_command *command, const char *name, 
 int cli_unknown_option(const cli_command *command, const cli_given *given, const char *name,
                        size_t n)
 {
-    char line[256], word[64], near[64] = "";
+    char word[64], near[64] = "";
     const char *dashes = given->file ? "" : "--", *quote = given->file ? "\"" : "";
     snprintf(word, sizeof word, "%.*s", (int)n, name);
     const char *why = command->refusal ? command->refusal(word) : NULL;
     const char *nearest = nearest_option(command, name, n);
     if (nearest) snprintf(near, sizeof near, ", the nearest is %s%s", dashes, nearest);
-    if (why)
-        snprintf(line, sizeof line, "--%s: %s", word, why);
-    else
-        snprintf(line, sizeof line, "option %s%s%s%s is not known%s", dashes, quote, word, quote,
-                 near);
-    return cli_misuse_at(command, given, line);
+    if (why) return cli_misuse_at(command, given, "--%s: %s", word, why);
+    return cli_misuse_at(command, given, "option %s%s%s%s is not known%s", dashes, quote, word,
+                         quote, near);
 }
