@@ -92,21 +92,15 @@ static kvf_status capture(kvf_ctx *ctx, kvf_base *base, kvf_prefix *live, double
     const int64_t P = live->file.vectors.P;
     int32_t *ids = NULL;
     float *states = NULL;
-    kvf_status st;
+    const kvf__kv_shape kv = kvf__desc_kv(d);
 
-    st = kvf__alloc_array(ctx, (size_t)(P + PROBE_TOKENS), sizeof *ids, &ids);
-    if (st) goto out;
-    st = kvf__alloc_array(ctx, (size_t)(2 * d->C), sizeof *states, &states);
-    if (st) goto out;
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(P + PROBE_TOKENS), sizeof *ids, &ids));
     for (int64_t i = 0; i < P + PROBE_TOKENS; i++)
         ids[i] = i < P ? kvf__virtual_id(i) : (int32_t)((7919 * (i - P + 1)) % d->V);
-    const kvf__kv_shape kv = kvf__desc_kv(d);
-    st = kvf__prefix_create(ctx, &live->file.prefix, &kv, P);
-    if (st) goto out;
-    st = run_row(ctx, base, live, ids, P, false, NULL, &live->file.prefix);
-    if (st) goto out;
-    st = check_fold(ctx, base, live, ids, states, diff);
-out:
+    kvf_status st = kvf__alloc_array(ctx, (size_t)(2 * d->C), sizeof *states, &states);
+    if (!st) st = kvf__prefix_create(ctx, &live->file.prefix, &kv, P);
+    if (!st) st = run_row(ctx, base, live, ids, P, false, NULL, &live->file.prefix);
+    if (!st) st = check_fold(ctx, base, live, ids, states, diff);
     kvf__free(ids);
     kvf__free(states);
     return st;

@@ -35,6 +35,27 @@ static bool is_head(const kvf_prefix *live)
     return method && method->port == KVF__PORT_NONE;
 }
 
+/* What has no encoder: adapters and the norms trained with them leave the run as they are, bit for
+ * bit, for the adapter file that inference loads. It is read back. */
+static kvf_status fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options,
+                               const kvf_prefix *live, kvf_merge_result *result)
+{
+    const kvf__adapter_shape *shape = &live->form.adapters;
+    kvf__artifact file = kvf__prefix_view(live, KVF__KIND_ADAPTER);
+
+    file.size = shape->size;
+    file.activation = (char *)kvf__adapter_act_name(shape->act);
+    file.placement = (char *)kvf__adapter_place_name(shape->place);
+    KVF_TRY(kvf__artifact_write(ctx, options->out, options->force, &file));
+    KVF_TRY(kvf__verify_adapter(ctx, options->out, live));
+    result->max_abs_diff = 0;
+    const int64_t dims[] = {live->file.id.L, kvf__adapter_halves(shape), shape->size,
+                            live->file.values.params.item[0].dim[1]};
+    memcpy(result->shape, dims, sizeof dims);
+    result->rank = 4;
+    return KVF_OK;
+}
+
 static kvf_status fold_changes(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                                kvf_merge_result *r)
 {
@@ -42,8 +63,7 @@ static kvf_status fold_changes(kvf_ctx *ctx, const kvf_merge_options *options, k
 
     KVF_TRY(extend_lineage(ctx, live, options->run, 0));
     KVF_TRY(check_no_rounding(ctx, options, live));
-    KVF_TRY(whole ? kvf__fold_base(ctx, options, live, r)
-                  : kvf__fold_adapter(ctx, options, live, r));
+    KVF_TRY(whole ? kvf__fold_base(ctx, options, live, r) : fold_adapter(ctx, options, live, r));
     r->bytes = kvf__file_bytes(options->out);
     return KVF_OK;
 }
@@ -118,15 +138,8 @@ static kvf_status merge(kvf_ctx *ctx, const kvf_merge_options *options, kvf_merg
 
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_merge_options, options));
     if (options->probe && !options->base) return kvf__fail(ctx, KVF_EUSAGE, "--probe needs --base");
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->run));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->probe));
-    const kvf__prefix_source source = {.path = options->run,
-                                       .base = options->base,
-                                       .lora = options->lora,
-                                       .head = options->head,
-                                       .checkpoint = options->checkpoint,
-                                       .allow_other_base = options->allow_other_base};
+    KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->run, options->base, options->probe));
+    const kvf__prefix_source source = KVF__PREFIX_SOURCE(options, options->run);
     KVF_TRY(kvf__prefix_source_open(ctx, &source, &live));
     r.step = live->step;
     kvf_status st = fold(ctx, options, live, &r);

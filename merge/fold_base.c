@@ -73,9 +73,7 @@ static kvf_status check_out_base(kvf_ctx *ctx, const kvf_merge_options *options,
                          "folds to two files: name the base's with --out-base",
                          options->run);
     KVF_TRY(check_base(ctx, options, live));
-    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->run));
-    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->base));
-    KVF_TRY(kvf__check_not_input(ctx, options->out_base, options->probe));
+    KVF_TRY(KVF__NOT_INPUTS(ctx, options->out_base, options->run, options->base, options->probe));
     if (!strcmp(options->out_base, options->out))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: --out and --out-base name one file", options->out);
     /* before the base is written, which takes longest */

@@ -30,6 +30,12 @@ typedef struct kvf__prefix_source {
     kvf_checkpoint checkpoint;
     bool allow_other_base;
 } kvf__prefix_source;
+/* Of the options of a tool, whose members have the same names. */
+#define KVF__PREFIX_SOURCE(options, file)                                                          \
+    {                                                                                              \
+        .path = (file), .base = (options)->base, .lora = (options)->lora, .head = (options)->head, \
+        .checkpoint = (options)->checkpoint, .allow_other_base = (options)->allow_other_base       \
+    }
 /* What the file holds, or its encoder emits now; a base that is named must be the one it is for. */
 kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *source,
                                    kvf_prefix **out);
@@ -51,10 +57,7 @@ kvf_status kvf__kv_prefix_write(kvf_ctx *ctx, const kvf_prefix *prefix, const ch
 
 /* The same head, bit for bit. */
 bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b);
-/* Writes the adapter file of a run of method adapter and reads it back (fold_adapter.c). */
-kvf_status kvf__fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
-                             kvf_merge_result *result);
-/* The same for a run of method full: a base file (fold_base.c). */
+/* Writes the base file of a run of method full and reads it back (fold_base.c). */
 kvf_status kvf__fold_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                           kvf_merge_result *result);
 

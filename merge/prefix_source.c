@@ -63,21 +63,17 @@ static kvf_status capture(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix 
 kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *source, kvf_prefix **out)
 {
     kvf_prefix *prefix = NULL;
-    kvf_status st;
 
-    st = kvf__prefix_source_open(ctx, source, &prefix);
-    if (st) goto out;
-    if (kvf_prefix_changes_base(prefix)) {
-        st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: method %s changes the base itself: no prefix",
-                       source->path, prefix->file.id.method);
-        goto out;
-    }
-    st = capture(ctx, source, prefix);
-    if (st) goto out;
-    *out = prefix;
-    prefix = NULL;
-out:
-    kvf_prefix_free(prefix);
+    KVF_TRY(kvf__prefix_source_open(ctx, source, &prefix));
+    kvf_status st = !kvf_prefix_changes_base(prefix)
+                        ? capture(ctx, source, prefix)
+                        : kvf__fail(ctx, KVF_EUNSUPPORTED,
+                                    "%s: method %s changes the base itself: no prefix",
+                                    source->path, prefix->file.id.method);
+    if (st)
+        kvf_prefix_free(prefix);
+    else
+        *out = prefix;
     return st;
 }
 

@@ -64,6 +64,12 @@ kvf_status kvf__need(kvf_ctx *ctx, const char *function, const char *names,
 #define KVF__NEED(ctx, ...)                                                                        \
     kvf__need(ctx, __func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__},                     \
               sizeof((const void *const[]){__VA_ARGS__}) / sizeof(void *))
+/* EUSAGE where a file to be written is one of those that are read (kvf__check_not_input). */
+kvf_status kvf__check_not_inputs(kvf_ctx *ctx, const char *out, const char *const *inputs,
+                                 size_t n);
+#define KVF__NOT_INPUTS(ctx, out, ...)                                                             \
+    kvf__check_not_inputs(ctx, out, (const char *const[]){__VA_ARGS__},                            \
+                          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 /* EUSAGE where the value is outside its enum, whose last one is given. */
 kvf_status kvf__check_enum(kvf_ctx *ctx, const char *name, int64_t value, int64_t last);
 #define KVF__CHECK_ENUM(ctx, value, last)                                                          \

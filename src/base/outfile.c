@@ -97,6 +97,13 @@ kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input
     return kvf__fail(ctx, KVF_EUSAGE, "%s: is read by this command, it will not be replaced", out);
 }
 
+kvf_status kvf__check_not_inputs(kvf_ctx *ctx, const char *out, const char *const *inputs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        KVF_TRY(kvf__check_not_input(ctx, out, inputs[i]));
+    return KVF_OK;
+}
+
 bool kvf__is_at(const char *path, int fd)
 {
     struct stat there, ours;

@@ -7,13 +7,8 @@
 
 typedef struct cli_model_options {
     const char *base;
-    kvf_base_options how;
     kvf__strings prefixes;
-    kvf_checkpoint checkpoint;
-    const char *head;        /* of prefixes of several tasks; NULL: none */
-    const char *drop_layers; /* adapters that are left out, NULL: none */
-    bool allow_other_base;
-    bool own_head; /* without a prefix, the head of the base file counts, if it has one */
+    kvf_session_options open; /* but for `more`, which are of the prefixes */
 } cli_model_options;
 
 typedef struct cli_model {
@@ -81,12 +76,12 @@ void cli_model_close(cli_model *model);
 /* Of eval, predict and score: model(f) and eval(f) are the offsets of field f of a
  * cli_model_options and a kvf_eval_options. */
 #define CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help)                                      \
-    CLI_ANY_BASE(model(base)), CLI_LORA(model(how.lora)),                                          \
+    CLI_ANY_BASE(model(base)), CLI_LORA(model(open.base.lora)),                                    \
         CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),                              \
         CLI_ROW("prefix", "FILE", "", KVF_TEXTS, model(prefixes), prefix_help),                    \
-        CLI_CHECKPOINT(model(checkpoint), "state of a run file"), CLI_HEAD(model(head)),           \
-        CLI_ALLOW_OTHER_BASE(model(allow_other_base)),                                             \
-        CLI_ROW("drop-layers", "A-B,...", "", KVF_TEXT, model(drop_layers),                        \
+        CLI_CHECKPOINT(model(open.checkpoint), "state of a run file"), CLI_HEAD(model(open.head)), \
+        CLI_ALLOW_OTHER_BASE(model(open.allow_other_base)),                                        \
+        CLI_ROW("drop-layers", "A-B,...", "", KVF_TEXT, model(open.drop_layers),                   \
                 "leave out the adapters of these layers, from 0 on, as 4-7 or 0,2,4-7"),           \
         CLI_FORMAT(eval(format)), CLI_NO_HEADER(eval(no_header)), CLI_COLUMNS(eval(columns)),      \
         CLI_ROW("split-text", "N", "off", KVF_COUNT, eval(split_text),                             \
@@ -95,8 +90,8 @@ void cli_model_close(cli_model *model);
         CLI_MAX_LENGTH(eval(max_length)), CLI_OVERLONG(eval(overlong))
 #define CLI_RENDER_OPTIONS(model, eval)                                                            \
     CLI_CHAT_TEMPLATE(eval(chat_template), "how rows are rendered"), CLI_MAP_FIELDS(eval(map)),    \
-        CLI_WEIGHTS(model(how.weight_dtype), model(how.stream_layers)),                            \
-        CLI_AUTO_PRECISION(model(how.precision))
+        CLI_WEIGHTS(model(open.base.weight_dtype), model(open.base.stream_layers)),                \
+        CLI_AUTO_PRECISION(model(open.base.precision))
 /* Of eval and predict. */
 #define CLI_EVAL_OPTIONS(model, eval, data_help, prefix_help)                                      \
     CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help),                                         \

@@ -153,9 +153,9 @@ static int measure(cli_call *call, const eval_values *v)
 
 static int run(cli_call *call)
 {
-    eval_values v = {.model.own_head = true};
+    eval_values v = {.model.open.own_head = true};
     int code = cli_set_values(call, &v);
-    if (!code && v.spans && (v.model.drop_layers || v.eval.generate || v.eval.per_class))
+    if (!code && v.spans && (v.model.open.drop_layers || v.eval.generate || v.eval.per_class))
         code = cli_misuse(call->command,
                           "--drop-spans: not with --drop-layers, --generate or --per-class");
     if (!code && v.force && !v.spans)

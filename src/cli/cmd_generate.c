@@ -19,7 +19,7 @@ typedef struct generate_values {
 #define MODEL(field)    AT(model.field)
 static const kvf__option_row OPTIONS[] = {
     CLI_ANY_BASE(MODEL(base)),
-    CLI_LORA(MODEL(how.lora)),
+    CLI_LORA(MODEL(open.base.lora)),
     {"prefix", "FILE", "", KVF_TEXTS, MODEL(prefixes),
      "prefix or run file; given more than once, their probabilities are averaged; without it: the "
      "bare base"},
@@ -56,11 +56,11 @@ static const kvf__option_row OPTIONS[] = {
     CLI_CHAT_TEMPLATE(GENERATE(chat_template), "how prompts are rendered"),
     CLI_MAP(AT(map), "foreign field names of --data"),
     {"batch-size", "N", "16", KVF_COUNT, GENERATE(batch_size), "prompts computed together"},
-    CLI_CHECKPOINT(MODEL(checkpoint), "state of a run file"),
-    CLI_HEAD(MODEL(head)),
-    CLI_ALLOW_OTHER_BASE(MODEL(allow_other_base)),
-    CLI_WEIGHTS(MODEL(how.weight_dtype), MODEL(how.stream_layers)),
-    CLI_AUTO_PRECISION(MODEL(how.precision)),
+    CLI_CHECKPOINT(MODEL(open.checkpoint), "state of a run file"),
+    CLI_HEAD(MODEL(open.head)),
+    CLI_ALLOW_OTHER_BASE(MODEL(open.allow_other_base)),
+    CLI_WEIGHTS(MODEL(open.base.weight_dtype), MODEL(open.base.stream_layers)),
+    CLI_AUTO_PRECISION(MODEL(open.base.precision)),
 };
 
 static bool print_piece(void *user, size_t prompt, const char *text, size_t bytes)

@@ -91,7 +91,7 @@ static int open_and_predict(const cli_call *call, predict_values *v)
 
 static int run(cli_call *call)
 {
-    predict_values v = {.model.own_head = true};
+    predict_values v = {.model.open.own_head = true};
     kvf_rows *rows = NULL;
     int code = cli_set_values(call, &v);
     if (!code) code = check_values(call, &v);

@@ -52,12 +52,11 @@ static int measure(const cli_call *call, const quantize_values *v, const char *p
 {
     const cli_model_options options = {
         .base = v->file.base,
-        .how.lora = v->file.lora,
-        .how.precision = v->precision,
-        .checkpoint = v->file.checkpoint,
         .prefixes = {&path, 1},
-        .allow_other_base = v->file.allow_other_base,
-        .head = v->file.head,
+        .open = {.base = {.lora = v->file.lora, .precision = v->precision},
+                 .checkpoint = v->file.checkpoint,
+                 .allow_other_base = v->file.allow_other_base,
+                 .head = v->file.head},
     };
     cli_model model;
     if (!v->eval.data) return CLI_OK;

@@ -66,7 +66,7 @@ static int score(cli_call *call, const score_values *v)
 
 static int run(cli_call *call)
 {
-    score_values v = {.model.how.backward = false};
+    score_values v = {.model.open.base.backward = false};
     int code = cli_set_values(call, &v);
     if (!code && v.model.prefixes.n > 1)
         code = cli_misuse(call->command, "--prefix is given once: scores are those of one prefix");

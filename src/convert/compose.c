@@ -98,14 +98,7 @@ static kvf_status open_parts(composing *c)
     KVF_TRY(kvf__check_not_input(c->ctx, o->out, o->base));
     KVF_TRY(kvf__alloc_array(c->ctx, o->n, sizeof *c->part, &c->part));
     for (; c->n < o->n; c->n++) {
-        const kvf__prefix_source source = {
-            .path = o->parts[c->n],
-            .base = o->base,
-            .lora = o->lora,
-            .head = o->head,
-            .checkpoint = o->checkpoint,
-            .allow_other_base = o->allow_other_base,
-        };
+        const kvf__prefix_source source = KVF__PREFIX_SOURCE(o, o->parts[c->n]);
         KVF_TRY(kvf__check_not_input(c->ctx, o->out, source.path));
         KVF_TRY(kvf__prefix_source_read(c->ctx, &source, &c->part[c->n]));
         if (c->part[c->n]->file.head.n_tasks) {
@@ -349,28 +342,20 @@ static kvf_status make(composing *c, kvf__prefix *values, kvf_compose_result *r)
     return KVF_OK;
 }
 
-static kvf_status compose(composing *c, kvf_compose_result *result)
-{
-    kvf__prefix values = {0};
-    kvf_compose_result r = {0};
-    kvf_status st = make(c, &values, &r);
-
-    if (!st) *result = r;
-    kvf__prefix_done(&values);
-    return st;
-}
-
 static kvf_status compose_parts(kvf_ctx *ctx, const kvf_compose_options *options,
                                 kvf_compose_result *result)
 {
-    composing c = {.ctx = ctx, .o = options};
+    composing c = {.ctx = ctx, .o = options, .average = options->mode == KVF_COMPOSE_AVERAGE};
+    kvf__prefix values = {0};
+    kvf_compose_result r = {0};
 
-    c.average = options->mode == KVF_COMPOSE_AVERAGE;
     if (options->n < 2 || options->n > KVF_MAX_PARTS)
         return kvf__fail(ctx, KVF_EUSAGE, "%zu prefixes, want 2 to %d", options->n, KVF_MAX_PARTS);
     if (options->weights && !c.average)
         return kvf__fail(ctx, KVF_EUSAGE, "--weights is for --mode average");
-    kvf_status st = compose(&c, result);
+    kvf_status st = make(&c, &values, &r);
+    if (!st) *result = r;
+    kvf__prefix_done(&values);
     for (size_t i = 0; i < c.n; i++)
         kvf_prefix_free(c.part[i]);
     kvf__free(c.part);

@@ -54,8 +54,7 @@ static kvf_status convert_file(kvf_ctx *ctx, const kvf_convert_position_options 
     kvf_base *base = NULL;
     kvf_status st;
 
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->prefix, options->base));
     KVF_TRY(kvf__artifact_read(ctx, options->prefix, KVF__KIND_PREFIX, &file));
     st = kvf__base_open_exact(ctx, options->base, options->lora, &base);
     if (!st) st = convert(ctx, options, base, &file, from, to);

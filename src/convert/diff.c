@@ -103,13 +103,6 @@ static void compare_group(kvf_json *facts, const char *group, kvf_json *a, kvf_j
             add_fact(facts, group, kvf_json_iter_key(it), NULL, kvf_json_iter_value(it));
 }
 
-static const char *text_of(const kvf__base_file *file, const char *name)
-{
-    for (size_t i = 0; i < file->n_texts; i++)
-        if (!strcmp(file->texts[i].name, name)) return file->texts[i].text;
-    return NULL;
-}
-
 /* A tokenizer's files are too long to be shown: their sizes are. */
 static void add_text(kvf_json *facts, const char *name, const char *a, const char *b)
 {
@@ -123,12 +116,12 @@ static void add_text(kvf_json *facts, const char *name, const char *a, const cha
 static void compare_texts(kvf_json *facts, const kvf__base_file *a, const kvf__base_file *b)
 {
     for (size_t i = 0; i < a->n_texts; i++) {
-        const char *other = text_of(b, a->texts[i].name);
+        const char *other = kvf__base_text_find(b, a->texts[i].name);
         if (!other || strcmp(a->texts[i].text, other))
             add_text(facts, a->texts[i].name, a->texts[i].text, other);
     }
     for (size_t i = 0; i < b->n_texts; i++)
-        if (!text_of(a, b->texts[i].name))
+        if (!kvf__base_text_find(a, b->texts[i].name))
             add_text(facts, b->texts[i].name, NULL, b->texts[i].text);
 }
 

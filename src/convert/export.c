@@ -300,8 +300,7 @@ static kvf_status export_open(kvf_ctx *ctx, const kvf_prefix *prefix,
                          "format tokenizer are for files");
     o.path = prefix->path; /* for errors */
     KVF_TRY(check_options(ctx, &o));
-    KVF_TRY(kvf__check_not_input(ctx, o.out, o.path));
-    KVF_TRY(kvf__check_not_input(ctx, o.out, o.base));
+    KVF_TRY(KVF__NOT_INPUTS(ctx, o.out, o.path, o.base));
     return write_prefix(ctx, &o, prefix);
 }
 
@@ -320,8 +319,7 @@ static kvf_status export(kvf_ctx *ctx, const kvf_export_options *options)
 
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_export_options, options));
     KVF_TRY(check_options(ctx, options));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->path, options->base));
     if (options->format == KVF_EXPORT_TOKENIZER) return kvf__export_tokenizer(ctx, options);
     kvf_status st = open_exportable(ctx, options, &prefix);
     if (!st) st = write_prefix(ctx, options, prefix);

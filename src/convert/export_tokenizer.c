@@ -23,13 +23,8 @@ static kvf_status convert(kvf_ctx *ctx, const char *path, const char *gguf_json,
 /* A file of the folder by its place in the list. */
 static kvf_status write_text(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
-    const kvf__base_file *file = user;
-    const char *name = strrchr(path, '/') + 1;
-    for (size_t i = 0; i < file->n_texts; i++)
-        if (!strcmp(file->texts[i].name, name))
-            return kvf__write_file(ctx, path, force, file->texts[i].text,
-                                   strlen(file->texts[i].text));
-    return KVF_OK;
+    const char *text = kvf__base_text_find(user, strrchr(path, '/') + 1);
+    return kvf__write_file(ctx, path, force, text, strlen(text));
 }
 
 static kvf_status write_texts(kvf_ctx *ctx, const kvf_export_options *options,
@@ -52,9 +47,9 @@ kvf_status kvf__export_tokenizer(kvf_ctx *ctx, const kvf_export_options *options
     KVF_TRY(kvf__hub_find(ctx, options->path, &path));
     kvf_status st = kvf__base_texts(ctx, path, &found);
     const kvf__base_file *file = &found;
-    for (size_t i = 0; i < found.n_texts && !st; i++) {
-        if (strcmp(found.texts[i].name, "tokenizer.gguf.json") != 0) continue;
-        st = convert(ctx, options->path, found.texts[i].text, &made);
+    const char *gguf_json = st ? NULL : kvf__base_text_find(&found, "tokenizer.gguf.json");
+    if (gguf_json) {
+        st = convert(ctx, options->path, gguf_json, &made);
         file = &made;
     }
     if (!st && !file->n_texts)

@@ -5,9 +5,9 @@
 #include "import.h"
 #include "arch.h"
 #include "encoder_int.h"
+#include "encoder_run.h"
 #include "llama_state.h"
 #include "peft_stacks.h"
-#include "write_run.h"
 
 #include <string.h>
 
@@ -298,8 +298,7 @@ static kvf_status import(kvf_ctx *ctx, const kvf_import_options *options, char *
 
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_import_options, options));
     KVF_TRY(decide(ctx, options, &from));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->path));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->path, options->base));
     if (!from || kvf__foreign_known(from))
         KVF_TRY(kvf__foreign_open(ctx, options->path, from, &foreign, &found));
     if (!found && !from) from = own_kind(options->path);

@@ -2,8 +2,8 @@
  * own `mlp` where the embedding is G*D wide, and becomes a run at step 0; anything else, another
  * non-linearity, depth or width, is run once and becomes the prefix that it emits. */
 #include "encoder_int.h"
+#include "encoder_run.h"
 #include "import.h"
-#include "write_run.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The pieces of kvf_inspect(): each fills the object of one kind of file. Private to src/convert.
+/* The pieces of kvf_inspect(): each fills the object of one kind of file.
  *
  * JSON is built unchecked and checked once at the end, by kvf_inspect(). */
 #ifndef KVF_INSPECT_INT_H
@@ -17,6 +17,8 @@ void kvf__inspect_params(kvf__h5 *h5, const char *parent, const char *child, boo
                          kvf_json *tensors);
 /* /head, and what its outputs mean, among the attributes. */
 void kvf__inspect_head(kvf__h5 *h5, kvf_json *root, kvf_json *tensors);
+/* L2 norms of n vectors x [width] that are `stride` apart. */
+kvf_json *kvf__norms_of(const float *x, int64_t n, int64_t stride, int64_t width);
 /* {name, shape, dtype, bytes}. */
 kvf_json *kvf__tensor_entry(const char *name, int rank, const int64_t *dim, const char *dtype,
                             size_t bytes);

@@ -48,14 +48,14 @@ static kvf_json *describe_layers(const kvf__prefix *prefix)
     return layers;
 }
 
-static kvf_json *norms_of(const kvf__vectors *vectors)
+kvf_json *kvf__norms_of(const float *x, int64_t n, int64_t stride, int64_t width)
 {
     kvf_json *norms = kvf_json_array();
-    for (int64_t p = 0; p < vectors->P; p++) {
-        double square = 0;
-        for (int64_t c = p * vectors->C; c < (p + 1) * vectors->C; c++)
-            square += (double)vectors->x[c] * (double)vectors->x[c];
-        kvf_json_add(norms, kvf_json_new_real(sqrt(square)));
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int64_t c = i * stride; c < i * stride + width; c++)
+            sum += (double)x[c] * (double)x[c];
+        kvf_json_add(norms, kvf_json_new_real(sqrt(sum)));
     }
     return norms;
 }
@@ -144,7 +144,8 @@ static void describe_attributes(kvf__h5 *h5, const kvf__artifact *a, kvf_json *a
     if (a->kind == KVF__KIND_PREFIX)
         kvf_json_set(attributes, "dtype", kvf_json_new_str(kvf__prefix_dtype_name(a->dtype)));
     if (a->kind == KVF__KIND_EMBEDDINGS) {
-        kvf__json_put(attributes, "p_template:s norms:o", a->pattern, norms_of(&a->vectors));
+        kvf__json_put(attributes, "p_template:s norms:o", a->pattern,
+                      kvf__norms_of(a->vectors.x, a->vectors.P, a->vectors.C, a->vectors.C));
     }
     if (a->kind == KVF__KIND_ADAPTER) {
         kvf__json_put(attributes, "size:I activation:s placement:s", a->size, a->activation,

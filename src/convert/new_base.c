@@ -86,8 +86,7 @@ static kvf_status read_tokenizer(kvf_ctx *ctx, const char *path, int64_t V, kvf_
 static kvf_status make(kvf_ctx *ctx, const kvf_new_base_options *options, growing *g,
                        kvf__base_file *file, kvf__desc *desc)
 {
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->config));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->tokenizer));
+    KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->config, options->tokenizer));
     KVF_TRY(kvf__base_config_read(ctx, options->config, file));
     KVF_TRY(kvf__base_desc(ctx, options->config, file, desc));
     KVF_TRY(read_tokenizer(ctx, options->tokenizer, desc->V, file));

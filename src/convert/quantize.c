@@ -18,20 +18,12 @@ static kvf_status quantize(kvf_ctx *ctx, const kvf_quantize_options *options, kv
 static kvf_status quantize_file(kvf_ctx *ctx, const kvf_quantize_options *options,
                                 kvf_quantize_result *result)
 {
-    const kvf__prefix_source source = {
-        .path = options->prefix,
-        .base = options->base,
-        .lora = options->lora,
-        .head = options->head,
-        .checkpoint = options->checkpoint,
-        .allow_other_base = options->allow_other_base,
-    };
+    const kvf__prefix_source source = KVF__PREFIX_SOURCE(options, options->prefix);
     kvf_prefix *prefix = NULL;
     const kvf__dtype dtype = kvf__prefix_dtype(options->dtype);
     kvf_quantize_result r = {0};
 
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->prefix, options->base));
     KVF_TRY(kvf__prefix_source_read(ctx, &source, &prefix));
     kvf_status st = quantize(ctx, options, prefix, dtype, &r);
     if (!st) *result = r;

@@ -5,8 +5,8 @@
  * and the last layer is a linear least-squares problem (last_layer.c). P hidden rows are
  * independent almost surely while P <= min(M, G*D): the residual is then that of rounding. */
 #include "encoder_int.h"
+#include "encoder_run.h"
 #include "merge_int.h"
-#include "write_run.h"
 
 #include <string.h>
 
@@ -97,8 +97,7 @@ static kvf_status unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options,
     kvf_unmerge_result r = {0};
     kvf_status st;
 
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->prefix));
-    KVF_TRY(kvf__check_not_input(ctx, options->out, options->base));
+    KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->prefix, options->base));
     KVF_TRY(open_prefix(ctx, options, &prefix));
     st = solve(ctx, options, prefix, &encoder, &r.residual);
     if (!st) st = note_origin(ctx, options, prefix, r.residual);

@@ -10,6 +10,7 @@
 #include "artifact.h"
 #include "json_pack.h"
 #include "open_base.h"
+#include "report_int.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,13 +24,13 @@ typedef struct compared_run {
     int64_t seed;
     double loss, score; /* of the best checkpoint; score NaN: its metric is the loss */
     int64_t of_base;    /* trained values that are the base's own */
-    kvf__history history;
 } compared_run;
 
 typedef struct comparison {
     kvf_ctx *ctx;
     size_t n;
     compared_run *runs;      /* [n] */
+    kvf__history *histories; /* [n] theirs */
     double *values;          /* [n] scratch */
     int64_t base_parameters; /* of the model */
     int64_t n_steps;
@@ -89,10 +90,8 @@ static kvf_json *difference_json(comparison *c, const char *name, const char *re
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/* Column of the run's history at a step; NaN: no validation then. */
-static double at_step(const compared_run *run, int column, int64_t step)
+double kvf__history_at_step(const kvf__history *h, int column, int64_t step)
 {
-    const kvf__history *h = &run->history;
     for (int64_t i = 0; i < h->n; i++)
         if (h->step[i] == step) return kvf__history_at(h, column, i);
     return NAN;
@@ -109,7 +108,7 @@ static kvf_json *curve_json(comparison *c, const char *name, int column)
             size_t n = 0;
             for (size_t r = 0; r < c->n; r++)
                 if (!strcmp(c->runs[r].name, name))
-                    c->values[n++] = at_step(&c->runs[r], column, c->steps[i]);
+                    c->values[n++] = kvf__history_at_step(&c->histories[r], column, c->steps[i]);
             const spread s = spread_of(c->values, n);
             kvf_json_add(values, kvf_json_new_real(k == 0 ? s.mean : k == 1 ? s.min : s.max));
         }
@@ -124,22 +123,23 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static kvf_status find_steps(comparison *c)
+kvf_status kvf__history_steps(kvf_ctx *ctx, const kvf__history *runs, size_t n, int column,
+                              int64_t **steps, int64_t *n_steps)
 {
-    size_t all = 0;
-    for (size_t r = 0; r < c->n; r++)
-        all += (size_t)c->runs[r].history.n;
+    size_t all = 0, found = 0;
+    int64_t *list = NULL;
+    *n_steps = 0;
+    for (size_t r = 0; r < n; r++)
+        all += (size_t)runs[r].n;
     if (!all) return KVF_OK;
-    KVF_TRY(kvf__alloc_array(c->ctx, all, sizeof *c->steps, &c->steps));
-    size_t n = 0;
-    for (size_t r = 0; r < c->n; r++) {
-        const kvf__history *h = &c->runs[r].history;
-        for (int64_t i = 0; i < h->n; i++)
-            if (isfinite(kvf__history_at(h, KVF__COLUMN_valid_loss, i))) c->steps[n++] = h->step[i];
-    }
-    qsort(c->steps, n, sizeof *c->steps, ascending);
-    for (size_t i = 0; i < n; i++)
-        if (!i || c->steps[i] != c->steps[i - 1]) c->steps[c->n_steps++] = c->steps[i];
+    KVF_TRY(kvf__alloc_array(ctx, all, sizeof *list, &list));
+    for (size_t r = 0; r < n; r++)
+        for (int64_t i = 0; i < runs[r].n; i++)
+            if (isfinite(kvf__history_at(&runs[r], column, i))) list[found++] = runs[r].step[i];
+    qsort(list, found, sizeof *list, ascending);
+    for (size_t i = 0; i < found; i++)
+        if (!i || list[i] != list[i - 1]) list[(*n_steps)++] = list[i];
+    *steps = list;
     return KVF_OK;
 }
 
@@ -203,7 +203,7 @@ static bool is_first(const comparison *c, size_t i)
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static kvf_status read_run(comparison *c, const kvf_base *base, const kvf_json *row,
-                           compared_run *run)
+                           compared_run *run, kvf__history *history)
 {
     const char *file = kvf_json_str(kvf_json_get(row, "file"), NULL);
     const char *metric = kvf_json_str(kvf_json_get(row, "best_metric"), NULL);
@@ -219,7 +219,7 @@ static kvf_status read_run(comparison *c, const kvf_base *base, const kvf_json *
     if (metric && strcmp(metric, "loss")) run->score = kvf__real_at(row, "best_value");
     KVF_TRY(kvf__artifact_read_all(c->ctx, file, KVF__KIND_RUN, &artifact));
     run->of_base = kvf__base_own_values(base, &artifact.values.params);
-    run->history = artifact.history;
+    *history = artifact.history;
     artifact.history = (kvf__history){0};
     kvf__artifact_done(&artifact);
     return KVF_OK;
@@ -233,7 +233,7 @@ static kvf_status read_runs(comparison *c, const char *base_path, const kvf_json
     c->base_parameters = kvf__base_parameters(base);
     kvf_status st = KVF_OK;
     for (; c->n < kvf_json_size(rows) && !st; c->n += !st)
-        st = read_run(c, base, kvf_json_at(rows, c->n), &c->runs[c->n]);
+        st = read_run(c, base, kvf_json_at(rows, c->n), &c->runs[c->n], &c->histories[c->n]);
     kvf_base_free(base);
     return st;
 }
@@ -254,13 +254,17 @@ kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object
     const size_t n = kvf_json_size(rows);
     comparison c = {.ctx = ctx};
     kvf_status st = kvf__alloc_array(ctx, n ? n : 1, sizeof *c.runs, &c.runs);
+    if (!st) st = kvf__alloc_array(ctx, n ? n : 1, sizeof *c.histories, &c.histories);
     if (!st) st = kvf__alloc_array(ctx, n * n + 1, sizeof *c.values, &c.values);
     if (!st) st = read_runs(&c, base, rows);
-    if (!st) st = find_steps(&c);
+    if (!st)
+        st = kvf__history_steps(ctx, c.histories, c.n, KVF__COLUMN_valid_loss, &c.steps,
+                                &c.n_steps);
     if (!st) put_summary(&c, object);
     for (size_t i = 0; i < c.n; i++)
-        kvf__history_done(&c.runs[i].history);
+        kvf__history_done(&c.histories[i]);
     kvf__free(c.runs);
+    kvf__free(c.histories);
     kvf__free(c.values);
     kvf__free(c.steps);
     return st;

@@ -253,14 +253,7 @@ static kvf_status load_heads(pruning *p)
 static kvf_status open_all(pruning *p)
 {
     const kvf_prune_options *o = p->o;
-    const kvf__prefix_source source = {
-        .path = o->prefix,
-        .base = o->base,
-        .lora = o->lora,
-        .head = o->head,
-        .checkpoint = o->checkpoint,
-        .allow_other_base = o->allow_other_base,
-    };
+    const kvf__prefix_source source = KVF__PREFIX_SOURCE(o, o->prefix);
     const kvf_base_options how = {
         .precision = o->precision, .backward = p->by_gradient, .lora = o->lora};
 
@@ -344,13 +337,11 @@ static kvf_status write_curve(const pruning *p)
 /* Before the work, so that it is not lost for a file name. */
 static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
 {
-    const char *const outputs[] = {o->out, o->curve}, *const inputs[] = {o->prefix, o->base,
-                                                                         o->eval.data};
+    const char *const outputs[] = {o->out, o->curve};
 
     for (int i = 0; i < 2; i++) {
         if (!outputs[i]) continue;
-        for (int k = 0; k < 3; k++)
-            KVF_TRY(kvf__check_not_input(ctx, outputs[i], inputs[k]));
+        KVF_TRY(KVF__NOT_INPUTS(ctx, outputs[i], o->prefix, o->base, o->eval.data));
         KVF_TRY(kvf__check_output(ctx, outputs[i], o->force));
     }
     return KVF_OK;

@@ -145,16 +145,13 @@ static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char 
     kvf__renderer renderer = {0};
     kvf__dataset_options load;
     kvf__dataset set = {0};
-    kvf_status st;
 
     generate.max_tokens = o->max_tokens ? o->max_tokens : MOST_TOKENS;
     options.chat_template = r->prefix->file.id.chat_template;
-    st = kvf__eval_rows(r->ctx, r->base, prefix, &options, &renderer, &load);
-    if (st) goto out;
+    kvf_status st = kvf__eval_rows(r->ctx, r->base, prefix, &options, &renderer, &load);
     load.prompt_only = load.references = true; /* equal prompts in a row count once */
-    st = kvf__dataset_load(r->ctx, o->data, &load, &set);
-    if (st) goto out;
-    const kvf__dataset first = first_rows(&set, o->samples);
+    if (!st) st = kvf__dataset_load(r->ctx, o->data, &load, &set);
+    const kvf__dataset first = st ? set : first_rows(&set, o->samples);
     for (int64_t i = 0; prompts && !st && i < first.n; i++) {
         kvf__buf text = {0};
         st = kvf__decode(r->ctx, r->base->tokenizer, set.ids + set.start[i],
@@ -162,13 +159,12 @@ static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char 
         if (!st) st = kvf__text_make(r->ctx, &text, &prompts[i]);
         kvf__buf_done(&text);
     }
-    for (int64_t i = 0; references && i < first.n; i++)
+    for (int64_t i = 0; references && !st && i < first.n; i++)
         kvf_json_add(references, reference_list(&set, i));
-    if (st) goto out;
-    st = kvf__generate_set(r->ctx, r->base, prefix, &first, &renderer.chat, &generate, texts, NULL);
-    if (st) goto out;
-    *n = (size_t)first.n;
-out:
+    if (!st)
+        st = kvf__generate_set(r->ctx, r->base, prefix, &first, &renderer.chat, &generate, texts,
+                               NULL);
+    if (!st) *n = (size_t)first.n;
     kvf__dataset_done(&set);
     kvf__renderer_done(&renderer);
     return st;

@@ -38,4 +38,10 @@ kvf_status kvf__spans_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 /* Of a comparison, as kvf__compare_page() takes it. */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 
+/* Steps at which any of n runs has a value in a column: [*n_steps], ascending, to be freed; what
+ * one has there, NaN: nothing (compare.c). */
+kvf_status kvf__history_steps(kvf_ctx *ctx, const kvf__history *runs, size_t n, int column,
+                              int64_t **steps, int64_t *n_steps);
+double kvf__history_at_step(const kvf__history *history, int column, int64_t step);
+
 #endif

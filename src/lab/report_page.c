@@ -2,6 +2,7 @@
  *
  * What a method or a base cannot show is left out with a note on the page. The file's own story
  * needs no base, except norms of methods that read it to emit their prefix. */
+#include "inspect_int.h"
 #include "outfile.h"
 #include "report_facts.h"
 
@@ -21,19 +22,6 @@ kvf_report_options kvf_report_defaults(void)
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* L2 norms of n vectors x [width] that are `stride` apart. */
-static kvf_json *norms_of(const float *x, int64_t n, int64_t stride, int64_t width)
-{
-    kvf_json *norms = kvf_json_array();
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
-        for (int64_t c = i * stride; c < i * stride + width; c++)
-            sum += (double)x[c] * (double)x[c];
-        kvf_json_add(norms, kvf_json_new_real(sqrt(sum)));
-    }
-    return norms;
-}
-
 /* [L][P] of the prefix in its flat form: of keys (kv 0) or values (1); null where a layer
  * has none. */
 static kvf_json *layer_norms(const kvf__prefix *prefix, const float *flat, int64_t kv)
@@ -44,9 +32,9 @@ static kvf_json *layer_norms(const kvf__prefix *prefix, const float *flat, int64
     for (int64_t l = 0; l < prefix->L; l++) {
         const kvf__kv_heads at = kvf__kv_at(&shape, l);
         const int64_t width = at.G * at.D;
-        kvf_json_add(rows, prefix->layer_mask[l]
-                               ? norms_of(flat + 2 * at.width + kv * width, prefix->P, row, width)
-                               : kvf_json_new_null());
+        kvf_json_add(rows, prefix->layer_mask[l] ? kvf__norms_of(flat + 2 * at.width + kv * width,
+                                                                 prefix->P, row, width)
+                                                 : kvf_json_new_null());
     }
     return rows;
 }
@@ -80,8 +68,8 @@ static kvf_status add_norms(kvf__report_facts *r)
                          prefix->file.id.method);
     if (prefix->file.vectors.P)
         kvf_json_set(r->facts, "virtual",
-                     norms_of(prefix->file.vectors.x, prefix->file.vectors.P,
-                              prefix->file.vectors.C, prefix->file.vectors.C));
+                     kvf__norms_of(prefix->file.vectors.x, prefix->file.vectors.P,
+                                   prefix->file.vectors.C, prefix->file.vectors.C));
     return prefix->file.prefix.P ? prefix_norms(r, &prefix->file.prefix) : KVF_OK;
 }
 
@@ -100,15 +88,11 @@ static kvf_json *written(const char *path)
 
 static kvf_status check_options(kvf_ctx *ctx, const kvf_report_options *o)
 {
-    const char *const inputs[] = {o->path, o->base, o->data};
-
     if (o->data && !o->base)
         return kvf__fail(ctx, KVF_EUSAGE, "--data needs --base: the data is run on it");
     if (o->words < 0 || o->rows < 0 || o->samples < 0 || o->max_tokens < 0)
         return kvf__fail(ctx, KVF_EUSAGE, "words, rows, samples and max-tokens cannot be negative");
-    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        KVF_TRY(kvf__check_not_input(ctx, o->out, inputs[i]));
-    return KVF_OK;
+    return KVF__NOT_INPUTS(ctx, o->out, o->path, o->base, o->data);
 }
 
 static kvf_status check_kind(kvf_ctx *ctx, const char *path)

@@ -45,9 +45,7 @@ static kvf_status set_options(kvf__sweep *s, kvf__sweep_run *run)
 static kvf_status check_output(const kvf__sweep *s, const char *path)
 {
     const kvf_train_options *o = &s->options->train;
-    const char *const inputs[] = {s->options->grid, o->base, o->data, o->valid};
-    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        KVF_TRY(kvf__check_not_input(s->ctx, path, inputs[i]));
+    KVF_TRY(KVF__NOT_INPUTS(s->ctx, path, s->options->grid, o->base, o->data, o->valid));
     if (o->force || o->resume || !kvf__exists(path)) return KVF_OK;
     return kvf__fail(s->ctx, KVF_EEXIST, "%s: exists (--force replaces it, --resume continues it)",
                      path);
@@ -176,14 +174,12 @@ static kvf_status group_loop(kvf__sweep *s, kvf__run_group *group, kvf__sweep_ru
     return st;
 }
 
-static kvf_status dry_run(kvf__sweep *s, kvf__sweep_run *const *runs, size_t n)
+static void dry_run(kvf__sweep_run *const *runs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         kvf__trainer_note_dry(runs[i]->trainer);
         leave(runs[i], KVF__RUN_WAITS);
     }
-    (void)s;
-    return KVF_OK;
 }
 
 /* Runs [n] that are open, from here to their ends. */
@@ -201,7 +197,8 @@ static kvf_status train_group(kvf__sweep *s, kvf__sweep_run *const *runs,
         runs[i]->state = KVF__RUN_GOES;
         kvf__trainer_start(runs[i]->trainer);
     }
-    if (!st) st = dry ? dry_run(s, runs, n) : group_loop(s, &group, runs);
+    if (dry) dry_run(runs, n);
+    if (!st && !dry) st = group_loop(s, &group, runs);
     kvf__run_group_done(&group);
     return st;
 }

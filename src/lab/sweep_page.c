@@ -7,7 +7,6 @@
 #include "sweep_int.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_STEPS = 400 };
@@ -21,22 +20,11 @@ typedef struct run_curves {
     int64_t n_steps;
 } run_curves;
 
-static bool has_value(const kvf__history *history, int column, int64_t row)
-{
-    return isfinite(kvf__history_at(history, column, row));
-}
-
 static bool has_any(const kvf__history *history, int column)
 {
     for (int64_t i = 0; i < history->n; i++)
-        if (has_value(history, column, i)) return true;
+        if (isfinite(kvf__history_at(history, column, i))) return true;
     return false;
-}
-
-static int by_step(const void *x, const void *y)
-{
-    const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
-    return (a > b) - (a < b);
 }
 
 /* Of more steps than can be drawn, so many at equal distances. */
@@ -44,27 +32,9 @@ static void thin(run_curves *c)
 {
     const int64_t every = (c->n_steps + MOST_STEPS - 1) / MOST_STEPS;
     int64_t n = 0;
-    for (int64_t i = 0; i<c->n_steps; i += every> 1 ? every : 1)
+    for (int64_t i = 0; i < c->n_steps; i += every)
         c->step[n++] = c->step[i];
     c->n_steps = n;
-}
-
-static kvf_status list_steps(kvf_ctx *ctx, run_curves *c)
-{
-    int64_t most = 0, n = 0;
-    for (size_t i = 0; i < c->n; i++)
-        most += c->run[i].n;
-    if (!most) return KVF_OK;
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)most, sizeof *c->step, &c->step));
-    for (size_t i = 0; i < c->n; i++)
-        for (int64_t k = 0; k < c->run[i].n; k++)
-            if (has_value(&c->run[i], c->loss, k)) c->step[n++] = c->run[i].step[k];
-    if (n) qsort(c->step, (size_t)n, sizeof *c->step, by_step);
-    for (int64_t k = 0; k < n; k++)
-        if (!c->n_steps || c->step[c->n_steps - 1] != c->step[k])
-            c->step[c->n_steps++] = c->step[k];
-    thin(c);
-    return KVF_OK;
 }
 
 static kvf_status read_curves(kvf_ctx *ctx, const kvf_json *rows, run_curves *c)
@@ -80,7 +50,9 @@ static kvf_status read_curves(kvf_ctx *ctx, const kvf_json *rows, run_curves *c)
             kvf__artifact_history(ctx, kvf_json_str(kvf_json_get(row, "file"), NULL), &c->run[i]));
         if (!has_any(&c->run[i], c->loss)) c->loss = KVF__COLUMN_train_loss;
     }
-    return list_steps(ctx, c);
+    KVF_TRY(kvf__history_steps(ctx, c->run, c->n, c->loss, &c->step, &c->n_steps));
+    thin(c);
+    return KVF_OK;
 }
 
 static void curves_done(run_curves *c)
@@ -95,14 +67,8 @@ static void curves_done(run_curves *c)
 static kvf_json *curve_of(const run_curves *c, const kvf__history *history, int column)
 {
     kvf_json *values = kvf_json_array();
-    int64_t row = 0;
-    for (int64_t i = 0; i < c->n_steps; i++) {
-        while (row < history->n && history->step[row] < c->step[i])
-            row++;
-        const bool there = row < history->n && history->step[row] == c->step[i];
-        kvf_json_add(values,
-                     kvf_json_new_real(there ? kvf__history_at(history, column, row) : NAN));
-    }
+    for (int64_t i = 0; i < c->n_steps; i++)
+        kvf_json_add(values, kvf_json_new_real(kvf__history_at_step(history, column, c->step[i])));
     return kvf__json_of("mean:o", values);
 }
 

@@ -34,7 +34,7 @@ kvf_status kvf__base_config_read(kvf_ctx *ctx, const char *path, kvf__base_file 
 static const char MODEL[] = "tokenizer.model", SPIECE[] = "spiece.model",
                   VOCAB[] = "tokenizer.gguf.json";
 
-static const char *text_of(const kvf__base_file *file, const char *name)
+const char *kvf__base_text_find(const kvf__base_file *file, const char *name)
 {
     for (size_t i = 0; i < file->n_texts; i++)
         if (!strcmp(file->texts[i].name, name)) return file->texts[i].text;
@@ -44,7 +44,7 @@ static const char *text_of(const kvf__base_file *file, const char *name)
 static kvf_status spiece_text(kvf_ctx *ctx, const char *path, const kvf__buf *data,
                               const kvf__base_file *file, char **out)
 {
-    const char *text = text_of(file, "tokenizer_config.json");
+    const char *text = kvf__base_text_find(file, "tokenizer_config.json");
     kvf_json *config = NULL;
 
     if (text) KVF_TRY(kvf_json_parse(ctx, path, text, strlen(text), &config));
@@ -83,20 +83,16 @@ static kvf_status read_model(kvf_ctx *ctx, const char *path, kvf__base_file *fil
     return st;
 }
 
-static bool has_text(const kvf__base_file *file, const char *name)
-{
-    return text_of(file, name) != NULL;
-}
-
 /* Of a folder; tokenizer.model and spiece.model only where nothing before them counts. */
 static kvf_status read_tokenizer_file(kvf_ctx *ctx, const char *path, const char *name,
                                       kvf__base_file *file)
 {
     const bool spiece = !strcmp(name, SPIECE);
     if (!spiece && strcmp(name, MODEL) != 0) return kvf__base_text_read(ctx, path, name, file);
-    const bool merges = has_text(file, "vocab.json") && has_text(file, "merges.txt");
-    if (merges || has_text(file, "tokenizer.json") || has_text(file, VOCAB) ||
-        has_text(file, "vocab.txt") || has_text(file, MODEL))
+    const bool merges = kvf__base_text_find(file, "vocab.json") &&
+                        kvf__base_text_find(file, "merges.txt");
+    if (merges || kvf__base_text_find(file, "tokenizer.json") || kvf__base_text_find(file, VOCAB) ||
+        kvf__base_text_find(file, "vocab.txt") || kvf__base_text_find(file, MODEL))
         return KVF_OK;
     return spiece ? read_spiece(ctx, path, file) : read_model(ctx, path, file);
 }

@@ -21,5 +21,9 @@ kvf_status kvf__run_pick_state(kvf_ctx *ctx, const char *path, const kvf__artifa
 kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                                  const kvf_base *base, kvf_checkpoint checkpoint,
                                  struct kvf__encoder **out, int64_t *step);
+/* Writes a run at step 0 with zero moments: the encoder's parameters, and what *run has already:
+ * identity, head, layer_mask (NULL: every layer), options and lineage. */
+kvf_status kvf__encoder_write_run(kvf_ctx *ctx, const char *path, bool force,
+                                  struct kvf__encoder *encoder, kvf__artifact *run);
 
 #endif

@@ -54,18 +54,16 @@ static kvf_status snapshot(kvf_ctx *ctx, const char *folder, char **out)
 {
     char *ref = NULL, *path = NULL;
     kvf__buf text = {0};
-    kvf_status st;
 
-    st = kvf__path_join(ctx, folder, "refs/main", &ref);
-    if (st || !kvf__exists(ref)) goto out;
-    st = kvf__read_file(ctx, ref, LONGEST_REF, &text);
-    if (st) goto out;
-    st = kvf__asprintf(ctx, &path, "%s/snapshots/%.*s", folder,
-                       (int)strcspn(text.data ? text.data : "", " \r\n"), text.data);
-    if (st || !kvf__is_dir(path)) goto out;
-    *out = path;
-    path = NULL;
-out:
+    kvf_status st = kvf__path_find(ctx, folder, "refs/main", &ref);
+    if (!st && ref) st = kvf__read_file(ctx, ref, LONGEST_REF, &text);
+    if (!st && ref)
+        st = kvf__asprintf(ctx, &path, "%s/snapshots/%.*s", folder,
+                           (int)strcspn(text.data ? text.data : "", " \r\n"), text.data);
+    if (!st && ref && kvf__is_dir(path)) {
+        *out = path;
+        path = NULL;
+    }
     kvf__free(ref);
     kvf__free(path);
     kvf__buf_done(&text);

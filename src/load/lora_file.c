@@ -6,8 +6,8 @@
  * refused by its name. fan_in_fan_out needs no look: which way a weight lies, its layer says, to
  * PEFT too.
  */
-#include "lora.h"
 #include "arch.h"
+#include "lora.h"
 #include "pattern.h"
 
 #include <math.h>

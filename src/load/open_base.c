@@ -219,7 +219,7 @@ static kvf_status hash_base(kvf_ctx *ctx, kvf_base *base, const kvf__desc *desc)
     return kvf__base_hash_ids(ctx, base->tokenizer, base->hash);
 }
 
-static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
+kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                           const kvf_base_options *options, const kvf__train *form)
 {
     kvf__model_options asked = {.train = form ? *form : (kvf__train){0}};
@@ -232,12 +232,6 @@ static kvf_status pack_as(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     return make_model(ctx, base, where, desc, options, form);
 }
 
-kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
-                          const kvf_base_options *options)
-{
-    return pack_as(ctx, base, where, desc, options, NULL);
-}
-
 static kvf_status open_into(kvf_ctx *ctx, const char *path, const kvf_base_options *options,
                             const kvf__train *form, kvf_base *base, kvf__desc *desc)
 {
@@ -246,7 +240,7 @@ static kvf_status open_into(kvf_ctx *ctx, const char *path, const kvf_base_optio
     KVF_TRY(load_files(ctx, base, desc));
     KVF_TRY(check_vocab(ctx, base, desc));
     complete_tokenizer(base->tokenizer, desc);
-    return pack_as(ctx, base, path, desc, options, form);
+    return kvf__base_pack(ctx, base, path, desc, options, form);
 }
 
 kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_options *options,

@@ -49,13 +49,15 @@ kvf_status kvf__base_shape_desc(kvf_ctx *ctx, const char *name, kvf__desc *out);
 /* Makes the hash of a base out of that of its weights: what decides ids is part of it. */
 kvf_status kvf__base_hash_ids(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, char hex[33]);
 /* From a description and a table of weights to base->model: binds, decides the precision, packs.
- * `where` names them in errors. */
+ * `where` names them in errors; form: to be trained in, NULL: frozen. */
 kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
-                          const kvf_base_options *options);
+                          const kvf_base_options *options, const kvf__train *form);
 
 /* config.json and the tokenizer's files of a Hugging Face folder or a base file; of a GGUF as they
  * are made of its metadata. */
 kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out);
+/* One of them; NULL: there is none of that name. */
+const char *kvf__base_text_find(const kvf__base_file *file, const char *name);
 /* kvf__base_file_open for a file whose texts are all files of a tokenizer, by their names. */
 kvf_status kvf__base_file_load(kvf_ctx *ctx, const char *path, kvf__weights *weights,
                                kvf__base_file *out);

@@ -53,10 +53,9 @@ kvf_status kvf__block_from_run(kvf_ctx *ctx, const char *path, kvf__artifact *ru
     else if (strcmp(method->folds_to, "adapter"))
         prefix->form = (kvf__train){.what = KVF__TRAIN_EVERYTHING};
     else
-        KVF_TRY(adapter_form(ctx, path, kvf__int_at(options, "adapter-size"),
-                             text_of(options, "adapter-activation"),
-                             text_of(options, "adapter-placement"), run, &from->params,
-                             &prefix->form));
+        KVF_TRY(adapter_form(
+            ctx, path, kvf__int_at(options, "adapter-size"), text_of(options, "adapter-activation"),
+            text_of(options, "adapter-placement"), run, &from->params, &prefix->form));
     prefix->file.values = *from;
     *from = (kvf__params_owned){0};
     return KVF_OK;

@@ -16,15 +16,16 @@
 
 #define BF16_WIDTH 64 /* least C */
 
+/* Of precisions and types of weights. */
+static const char *const NAMES[] = {"auto", "f32", "bf16", "int8"};
+
 const char *kvf__precision_name(kvf_precision precision)
 {
-    static const char *const NAMES[] = {"auto", "f32", "bf16", "int8"};
     return NAMES[precision];
 }
 
 const char *kvf__weight_dtype_name(kvf_weight_dtype dtype)
 {
-    static const char *const NAMES[] = {"auto", "f32", "bf16", "int8"};
     return NAMES[dtype];
 }
 

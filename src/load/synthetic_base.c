@@ -147,7 +147,7 @@ static kvf_status make_base(kvf_ctx *ctx, const char *name, const kvf_base_optio
     KVF_TRY(kvf__strdup(ctx, name, &base->path));
     KVF_TRY(kvf__strdup(ctx, name, &base->name));
     KVF_TRY(fill_table(ctx, base, desc, seed));
-    return kvf__base_pack(ctx, base, name, desc, options);
+    return kvf__base_pack(ctx, base, name, desc, options, NULL);
 }
 
 kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_options *options,

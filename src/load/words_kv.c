@@ -46,29 +46,23 @@ kvf_status kvf__base_keys_values(kvf_ctx *ctx, kvf_base *base, const int32_t *wo
     kvf__pass *pass = NULL;
     float *streams = NULL;
     int64_t first = 0;
-    kvf_status st;
 
-    st = kvf__base_wrap(ctx, base, words, out->P, &ids, &first);
-    if (st) goto out;
-    int64_t T = (int64_t)ids.n, start[2] = {0, T}, example = 0;
+    kvf_status st = kvf__base_wrap(ctx, base, words, out->P, &ids, &first);
+    const int64_t T = (int64_t)ids.n, start[2] = {0, T}, example = 0;
     kvf__pass_limits limits = {.rows = 1, .tokens = T, .row_len = T, .labels = 1, .cache_len = T};
     kvf__batch batch = {
         .n_rows = 1, .n_tokens = T, .start = start, .ids = ids.data, .example = &example};
     const kvf__batch source = batch;
     if (d->encoder) limits.source_tokens = limits.source_len = T;
     if (d->encoder) batch.source = &source;
-    st = kvf__cache_create(ctx, base->model, 1, T, &cache);
-    if (st) goto out;
-    st = kvf__pass_create(ctx, base->model, &limits, &pass);
-    if (st) goto out;
-    if (inputs) st = kvf__alloc_array(ctx, (size_t)(d->L * T * d->C), sizeof *streams, &streams);
-    if (st) goto out;
-    kvf__input input = {.batch = &batch, .cache = cache, .streams = streams};
-    st = kvf__pass_fwd(ctx, pass, &input);
-    if (st) goto out;
-    kvf__cache_read(cache, 0, first, out->P, out->kv);
-    if (inputs) copy_inputs(d, streams, T, first, out->P, inputs);
-out:
+    if (!st) st = kvf__cache_create(ctx, base->model, 1, T, &cache);
+    if (!st) st = kvf__pass_create(ctx, base->model, &limits, &pass);
+    if (!st && inputs)
+        st = kvf__alloc_array(ctx, (size_t)(d->L * T * d->C), sizeof *streams, &streams);
+    const kvf__input input = {.batch = &batch, .cache = cache, .streams = streams};
+    if (!st) st = kvf__pass_fwd(ctx, pass, &input);
+    if (!st) kvf__cache_read(cache, 0, first, out->P, out->kv);
+    if (!st && inputs) copy_inputs(d, streams, T, first, out->P, inputs);
     kvf__free(streams);
     kvf__pass_free(pass);
     kvf__cache_free(cache);
