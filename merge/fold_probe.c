@@ -108,10 +108,7 @@ kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options
     if (!st) st = load_rows(p, options, live, &renderer);
     p->rows = p->set.n < PROBE_ROWS ? p->set.n : PROBE_ROWS;
     if (!st) st = alloc_memory(p, live->file.id.P, p->rows);
-    if (st)
-        kvf__fold_probe_free(p);
-    else
-        *out = p;
+    KVF__GIVE(st, out, p, kvf__fold_probe_free(p));
     return st;
 }
 

@@ -35,10 +35,7 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kv
     if (!st && base) st = kvf_prefix_check(ctx, prefix, base, s->allow_other_base);
     if (!st && s->base && !base) st = check_named(ctx, s, prefix);
     kvf_base_free(base);
-    if (st)
-        kvf_prefix_free(prefix);
-    else
-        *out = prefix;
+    KVF__GIVE(st, out, prefix, kvf_prefix_free(prefix));
     return st;
 }
 
@@ -70,10 +67,7 @@ kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *sourc
                         : kvf__fail(ctx, KVF_EUNSUPPORTED,
                                     "%s: method %s changes the base itself: no prefix",
                                     source->path, prefix->file.id.method);
-    if (st)
-        kvf_prefix_free(prefix);
-    else
-        *out = prefix;
+    KVF__GIVE(st, out, prefix, kvf_prefix_free(prefix));
     return st;
 }
 

@@ -22,13 +22,14 @@ void cli_progress_clear(cli_progress *progress);
 /* Log sink: warnings, above the updating line. */
 void cli_log(void *call, kvf_log_level level, const char *line);
 
-/* What the library reports while it trains, for commands that do (cmd_train.c): an event_fn; the
- * result as an object, which takes the notes; the result as text, planned: steps in all. */
+/* A row of the tables of commands that train. */
 #define CLI_VERBOSE                                                                                \
     {                                                                                              \
         "verbose", NULL, "", KVF_NO_FIELD, 0, "also say how the start was found"                   \
     }
 
+/* What the library reports while it trains, for commands that do (cmd_train.c); the result as an
+ * object, which takes the notes; the result as text, planned: steps in all. */
 typedef struct cli_watcher {
     cli_progress progress;
     kvf_json *notes; /* array for --json, NULL: they are printed as they come */
@@ -36,7 +37,6 @@ typedef struct cli_watcher {
     bool dry_run;    /* the forecast is the result */
     bool verbose;    /* details are printed, too */
 } cli_watcher;
-void cli_watch(void *watcher, const kvf_event *event);
 /* Watches a run of these options. CLI_FAILED: no memory for the notes, with its line. */
 int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watcher *watcher);
 kvf_json *cli_train_json(const kvf_train_result *result, const kvf_train_options *options,

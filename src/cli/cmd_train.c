@@ -47,7 +47,7 @@ static void print_note(FILE *to, const char *text)
 }
 
 /* Notes are part of the result: residuals, rows left out. */
-void cli_watch(void *user, const kvf_event *event)
+static void watch(void *user, const kvf_event *event)
 {
     cli_watcher *w = user;
     cli_progress_event(&w->progress, event);
@@ -69,7 +69,7 @@ int cli_watch_begin(const cli_call *call, kvf_train_options *options, cli_watche
     if (call->common.json) w->notes = kvf_json_array();
     if (call->common.json && !w->notes) return cli_fail(call->command, "out of memory");
     kvf_ctx_set_stop(call->ctx, cli_stop_install());
-    options->event = cli_watch;
+    options->event = watch;
     options->event_user = w;
     return CLI_OK;
 }

@@ -16,9 +16,6 @@ kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out)
     if (!st && !text) /* something above found no memory */
         st = kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory while describing it", path);
     kvf_json_text_free(text);
-    if (st)
-        kvf_json_free(root);
-    else
-        *out = root;
+    KVF__GIVE(st, out, root, kvf_json_free(root));
     return st;
 }

@@ -32,10 +32,7 @@ static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, 
         st = kvf__identity_check(ctx, options->prefix, &prefix->file.id, base,
                                  options->allow_other_base);
     kvf_base_free(base);
-    if (st)
-        kvf_prefix_free(prefix);
-    else
-        *out = prefix;
+    KVF__GIVE(st, out, prefix, kvf_prefix_free(prefix));
     return st;
 }
 

@@ -141,10 +141,7 @@ static kvf_status make_rows(kvf_ctx *ctx, const kvf_bench_options *options, int6
     kvf_status st = read_lengths(ctx, options, &rows);
     if (!st) st = fill_rows(ctx, options, &rows, V, most, &set);
     kvf__free(rows.at);
-    if (st)
-        kvf__dataset_done(&set);
-    else
-        *out = set;
+    KVF__GIVE(st, out, set, kvf__dataset_done(&set));
     return st;
 }
 
@@ -234,10 +231,7 @@ static kvf_status bench_open(kvf_ctx *ctx, const kvf_bench_options *options, kvf
     b->ctx = ctx;
     kvf_status st = make_trainer(b, options);
     if (!st) st = make_probe(b, options);
-    if (st)
-        kvf_bench_close(b);
-    else
-        *out = b;
+    KVF__GIVE(st, out, b, kvf_bench_close(b));
     return st;
 }
 

@@ -119,9 +119,6 @@ void kvf__html_cell(kvf__html *h, const char *format, double value)
 
 kvf_status kvf__html_end(kvf__html *h, kvf__buf *out)
 {
-    if (h->st)
-        kvf__buf_done(&h->out);
-    else
-        *out = h->out;
+    KVF__GIVE(h->st, out, h->out, kvf__buf_done(&h->out));
     return h->st;
 }

@@ -255,10 +255,7 @@ kvf_status kvf__grid_load(kvf_ctx *ctx, const char *path, kvf__grid *out)
     if (!st && !grid.n) st = kvf__fail(ctx, KVF_EUSAGE, "%s: names no runs", path);
     kvf__free(p.axes);
     kvf__free(p.values);
-    if (st)
-        kvf__grid_done(&grid);
-    else
-        *out = grid;
+    KVF__GIVE(st, out, grid, kvf__grid_done(&grid));
     return st;
 }
 

@@ -220,10 +220,7 @@ kvf_status kvf__base_file_load(kvf_ctx *ctx, const char *path, kvf__weights *wei
             st = kvf__fail(ctx, KVF_EFORMAT, "%s: /tokenizer/%s: no file of a tokenizer", path,
                            file.texts[i].name);
     if (!st && weights) st = take_weights(ctx, &file, weights);
-    if (st)
-        kvf__base_file_done(&file);
-    else
-        *out = file;
+    KVF__GIVE(st, out, file, kvf__base_file_done(&file));
     return st;
 }
 
@@ -240,12 +237,8 @@ kvf_status kvf__base_texts(kvf_ctx *ctx, const char *path, kvf__base_file *out)
                          path);
     kvf_status st = kind == KVF__FILE_GGUF ? read_gguf(ctx, path, &file)
                                            : read_dir(ctx, path, &file);
-    if (st) {
-        kvf__base_file_done(&file);
-        return st;
-    }
-    *out = file;
-    return KVF_OK;
+    KVF__GIVE(st, out, file, kvf__base_file_done(&file));
+    return st;
 }
 
 kvf_status kvf__base_tokenizer(kvf_ctx *ctx, const char *where, const kvf__base_file *file,

@@ -265,10 +265,7 @@ kvf_status kvf__lora_open(kvf_ctx *ctx, const char *dir, kvf__lora *out)
     kvf__free(f.config_path);
     kvf__free(f.model_path);
     kvf_json_free(f.config);
-    if (st)
-        kvf__lora_close(&f.lora);
-    else
-        *out = f.lora;
+    KVF__GIVE(st, out, f.lora, kvf__lora_close(&f.lora));
     return st;
 }
 

@@ -258,10 +258,7 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
     base->ctx = ctx;
     kvf_status st = open_into(ctx, path, options, form, base, &desc);
     kvf__desc_done(&desc);
-    if (st)
-        kvf_base_free(base);
-    else
-        *out = base;
+    KVF__GIVE(st, out, base, kvf_base_free(base));
     return st;
 }
 
@@ -285,10 +282,7 @@ static kvf_status copy_base(kvf_ctx *ctx, const kvf_base *from, kvf_precision pr
     if (!st) st = kvf__desc_copy(ctx, kvf__model_desc(from->model), &desc);
     if (!st) st = make_model(ctx, base, from->path, &desc, options, form);
     kvf__desc_done(&desc);
-    if (st)
-        kvf_base_free(base);
-    else
-        *out = base;
+    KVF__GIVE(st, out, base, kvf_base_free(base));
     return st;
 }
 

@@ -58,9 +58,6 @@ kvf_status kvf__prefix_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix
     if (!head) return KVF_OK;
     kvf_status st = kvf__head_load(ctx, kvf__head_params(head), "/head",
                                    &prefix->file.head.params.params);
-    if (st)
-        kvf__head_free(head);
-    else
-        *out = head;
+    KVF__GIVE(st, out, head, kvf__head_free(head));
     return st;
 }

@@ -217,10 +217,7 @@ static kvf_status open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
         kvf__task_parse(ctx, prefix->file.id.task, &prefix->task))
         /* the word is in the file, not on the command line */
         st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
-    if (st)
-        kvf_prefix_free(prefix);
-    else
-        *out = prefix;
+    KVF__GIVE(st, out, prefix, kvf_prefix_free(prefix));
     return st;
 }
 

@@ -85,10 +85,7 @@ kvf_status kvf_session_open(kvf_ctx *ctx, const char *base, const char *prefix,
     kvf_status st = kvf__alloc_array(ctx, room, sizeof *o.session->prefixes, &o.session->prefixes);
     if (!st && prefix) o.session->n = room;
     if (!st) st = open_all(&o);
-    if (st)
-        kvf_session_close(o.session);
-    else
-        *out = o.session;
+    KVF__GIVE(st, out, o.session, kvf_session_close(o.session));
     return st;
 }
 

@@ -169,10 +169,7 @@ kvf_status kvf_prefix_from_array(kvf_ctx *ctx, const kvf_base *base, const float
     KVF_TRY(check_array(ctx, base, kv, shape, position_start));
     KVF_TRY(kvf__alloc(ctx, sizeof *prefix, &prefix));
     kvf_status st = fill(ctx, base, kv, shape[4], position_start, prefix);
-    if (st)
-        kvf_prefix_free(prefix);
-    else
-        *out = prefix;
+    KVF__GIVE(st, out, prefix, kvf_prefix_free(prefix));
     return st;
 }
 

@@ -161,9 +161,6 @@ kvf_status kvf__base_random(kvf_ctx *ctx, const char *name, const kvf_base_optio
     if (!st) base->ctx = ctx;
     if (!st) st = make_base(ctx, name, options, seed, &desc, base);
     kvf__desc_done(&desc);
-    if (st)
-        kvf_base_free(base);
-    else
-        *out = base;
+    KVF__GIVE(st, out, base, kvf_base_free(base));
     return st;
 }

@@ -86,10 +86,7 @@ kvf_status kvf__verbalizer_labels(kvf_ctx *ctx, const char *text, kvf__label_set
         at += n + (at[n] == ',');
     }
     if (!st) st = kvf__label_set_sort(ctx, &set);
-    if (st)
-        kvf__label_set_done(&set);
-    else
-        *out = set;
+    KVF__GIVE(st, out, set, kvf__label_set_done(&set));
     return st;
 }
 
@@ -162,10 +159,7 @@ kvf_status kvf__verbalizer_tokens(kvf_ctx *ctx, const kvf_base *base, char *cons
     KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *made.start, &made.start));
     kvf_status st = add_words(ctx, base, words, n, &ids, made.start);
     made.ids = ids.data;
-    if (st)
-        kvf__phrases_done(&made);
-    else
-        *out = made;
+    KVF__GIVE(st, out, made, kvf__phrases_done(&made));
     return st;
 }
 

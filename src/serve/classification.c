@@ -108,10 +108,7 @@ kvf_status kvf__classification_read(kvf_ctx *ctx, kvf_base *base, const kvf__pre
     c->options.max_length = longest_row(c->prefix, limits->max_context);
     c->evaluation.most_tokens = limits->max_body; /* a text has about as many bytes or more */
     kvf_status st = read_rows(ctx, c, input);
-    if (st)
-        kvf__classification_free(c);
-    else
-        *out = c;
+    KVF__GIVE(st, out, c, kvf__classification_free(c));
     return st;
 }
 

@@ -130,10 +130,7 @@ kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *group.member, &group.member);
     if (!st) st = kvf__alloc_array(ctx, n, sizeof *group.runs, &group.runs);
     if (!st) st = make_pass(&group, trainers, states);
-    if (st)
-        kvf__run_group_done(&group);
-    else
-        *out = group;
+    KVF__GIVE(st, out, group, kvf__run_group_done(&group));
     return st;
 }
 
