@@ -102,10 +102,7 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
         *shape->projections = (kvf__kv_projections){0};
     }
     st = build(ctx, method, shape, encoder);
-    if (st)
-        kvf__encoder_free(encoder);
-    else
-        *out = encoder;
+    KVF__GIVE(st, out, encoder, kvf__encoder_free(encoder));
     return st;
 }
 

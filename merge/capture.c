@@ -42,9 +42,8 @@ static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, 
     kvf__cache *cache = NULL;
     kvf__pass *pass = NULL;
     const float *state = NULL;
-    kvf_status st;
 
-    st = kvf__cache_create(ctx, base->model, 1, n, &cache);
+    kvf_status st = kvf__cache_create(ctx, base->model, 1, n, &cache);
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &pass);
     const kvf__input input = {.batch = &batch,
                               .condition.prefix = folded ? &live->file.prefix : NULL,

@@ -24,10 +24,9 @@ static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, con
                              kvf__artifact *task, const char *out)
 {
     kvf_base *base = NULL;
-    kvf_status st;
 
     KVF_TRY(kvf__base_open_exact(ctx, options->base, options->lora, &base));
-    st = kvf__prefix_fits(ctx, live, base, options->allow_other_base);
+    kvf_status st = kvf__prefix_fits(ctx, live, base, options->allow_other_base);
     if (!st)
         st = kvf__base_from_values(ctx, base, &live->file.values.params, task, out, options->force);
     if (!st) st = kvf__verify_base(ctx, out, live, task);

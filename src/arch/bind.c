@@ -230,9 +230,8 @@ kvf_status kvf__bind(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
 {
     binding b = {.ctx = ctx, .where = where, .desc = desc, .table = table};
     size_t most = desc->arch->n_weights * ((size_t)desc->L + 1);
-    kvf_status st;
 
-    st = kvf__alloc_array(ctx, table->n, sizeof *b.used, &b.used);
+    kvf_status st = kvf__alloc_array(ctx, table->n, sizeof *b.used, &b.used);
     if (!st) st = kvf__alloc_array(ctx, most, sizeof *b.slots.items, &b.slots.items);
     if (!st) st = kvf__each_weight(desc, bind_weight, &b);
     if (!st) st = bind_tied_head(&b);

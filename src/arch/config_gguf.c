@@ -288,9 +288,6 @@ kvf_status kvf__desc_from_gguf(kvf_ctx *ctx, const char *where, const kvf_json *
                          where, name, kvf__arch_list(list, true));
     kvf__desc_from_arch(arch, &desc);
     kvf_status st = read_all(&c, table, &desc);
-    if (st)
-        kvf__desc_done(&desc);
-    else
-        *out = desc;
+    KVF__GIVE(st, out, desc, kvf__desc_done(&desc));
     return st;
 }

@@ -346,8 +346,6 @@ static bool is_headless(const kvf__config *c, const kvf__desc *desc)
 
 static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
 {
-    double eps;
-
     KVF_TRY(refuse_unsupported(c, desc));
     KVF_TRY(check_fixed(c, desc->arch->keys->fixed));
     for (int i = 0; i < KVF__CONFIG_ROWS; i++)
@@ -359,7 +357,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(read_switches(c, desc));
     desc->headless = is_headless(c, desc);
     const kvf__config_keys *keys = desc->arch->keys;
-    eps = keys->eps_otherwise;
+    double eps = keys->eps_otherwise;
     if (keys->eps) KVF_TRY(kvf__config_real(c, c->root, keys->eps, eps, &eps));
     KVF_TRY(read_local_layers(c, desc));
     KVF_TRY(kvf__config_layers(c, desc));
@@ -391,9 +389,8 @@ kvf_status kvf__desc_from_hf(kvf_ctx *ctx, const char *where, const kvf_json *ro
     const kvf__config c = {.ctx = ctx, .where = where, .root = text_config(root)};
     const kvf__arch *arch = NULL;
     kvf__desc desc = {0};
-    kvf_status st;
 
-    st = find_arch(&c, &arch);
+    kvf_status st = find_arch(&c, &arch);
     if (st) goto out;
     kvf__desc_from_arch(arch, &desc);
     st = read_all(&c, &desc);

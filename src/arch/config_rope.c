@@ -208,10 +208,9 @@ static kvf_status read_kind(const kvf__config *c, const kvf_json *dict, kvf__des
 {
     const kvf_json *type_value = kvf_json_get(dict, "rope_type");
     kvf__rope *rope = &desc->position.rope;
-    const char *type;
 
     if (!type_value) type_value = kvf_json_get(dict, "type");
-    type = type_value ? kvf_json_str(type_value, NULL) : "default";
+    const char *type = type_value ? kvf_json_str(type_value, NULL) : "default";
     rope->attention_factor = 1;
     if (is_proportional(dict, desc)) return read_proportional(c, dict, desc);
     if (type && !strcmp(type, "default")) {

@@ -70,11 +70,10 @@ static kvf_json *divisors(const kvf__desc *d)
 static kvf_json *scaling_of(const kvf__desc *d)
 {
     const kvf__rope *rope = &d->position.rope;
-    kvf_json *scaling;
 
     if (rope->kind == KVF__ROPE_DEFAULT || rope->kind == KVF__ROPE_LONG)
         return d->position.divisors ? divisors(d) : kvf_json_new_null();
-    scaling = kvf_json_object();
+    kvf_json *scaling = kvf_json_object();
     kvf_json_set(scaling, "rope_type",
                  kvf_json_new_str(rope->kind == KVF__ROPE_LINEAR ? "linear" : "yarn"));
     kvf_json_set(scaling, "factor", kvf_json_new_real(rope->factor));
@@ -190,9 +189,9 @@ kvf_status kvf__desc_to_hf(kvf_ctx *ctx, const char *where, const kvf__desc *des
 {
     kvf_json *config = build(desc);
     char *text = kvf_json_text(config, KVF_JSON_INDENT);
-    kvf_status st;
 
-    st = text ? check(ctx, where, desc, config) : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
+    kvf_status st = text ? check(ctx, where, desc, config)
+                         : kvf__fail(ctx, KVF_ENOMEM, "out of memory");
     if (!st) st = kvf__strdup(ctx, text, out);
     kvf_json_text_free(text);
     kvf_json_free(config);

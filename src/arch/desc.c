@@ -82,10 +82,7 @@ kvf_status kvf__desc_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__desc *out)
         st = copy_floats(ctx, from->position.local_inv_freq, from->position.local_rotated / 2,
                          &to->local_inv_freq);
     if (!st) st = kvf__by_layer_copy(ctx, from, &copy.by_layer);
-    if (st)
-        kvf__desc_done(&copy);
-    else
-        *out = copy;
+    KVF__GIVE(st, out, copy, kvf__desc_done(&copy));
     return st;
 }
 

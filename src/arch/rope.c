@@ -82,9 +82,8 @@ kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
     const kvf__rope *rope = &desc->position.rope;
     int64_t n = desc->position.rotated / 2;
     float *power = NULL, *inv = NULL;
-    kvf_status st;
 
-    st = kvf__alloc_array(ctx, (size_t)n, sizeof *power, &power);
+    kvf_status st = kvf__alloc_array(ctx, (size_t)n, sizeof *power, &power);
     if (st) goto out;
     st = kvf__alloc_array(ctx, (size_t)n, sizeof *inv, &inv);
     if (st) goto out;

@@ -132,9 +132,8 @@ kvf_status kvf__slots_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots
     kvf__hash *hash = NULL;
     kvf__buf text = {0};
     char shape[128];
-    kvf_status st;
 
-    st = kvf__hash_create(ctx, &hash);
+    kvf_status st = kvf__hash_create(ctx, &hash);
     if (!st) st = kvf__alloc_array(ctx, slots->n, sizeof *order, &order);
     if (!st) st = describe(ctx, desc, &text);
     if (st) goto out;

@@ -94,11 +94,11 @@ kvf_status kvf__alloc_array(kvf_ctx *ctx, size_t n, size_t size, void *out)
 
 kvf_status kvf__grow(kvf_ctx *ctx, void *inout, size_t old_bytes, size_t new_bytes)
 {
-    void *old, *block;
+    void *old;
 
     memcpy(&old, inout, sizeof old);
     if (old && new_bytes <= old_bytes) return KVF_OK;
-    block = alloc_block(ctx, new_bytes);
+    void *block = alloc_block(ctx, new_bytes);
     if (!block) return KVF_ENOMEM;
     if (old && old_bytes) memcpy(block, old, old_bytes);
     free(old);
@@ -140,15 +140,13 @@ kvf_status kvf__asprintf(kvf_ctx *ctx, char **out, const char *fmt, ...)
 {
     va_list args;
     char *text;
-    int n;
-    kvf_status st;
 
     va_start(args, fmt);
-    n = vsnprintf(NULL, 0, fmt, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
     if (n < 0) return kvf__fail(ctx, KVF_EINTERNAL, "cannot format \"%s\"", fmt);
 
-    st = kvf__alloc(ctx, (size_t)n + 1, &text);
+    kvf_status st = kvf__alloc(ctx, (size_t)n + 1, &text);
     if (st) return st;
     va_start(args, fmt);
     vsnprintf(text, (size_t)n + 1, fmt, args);

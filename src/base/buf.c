@@ -20,10 +20,10 @@ static size_t next_cap(size_t cap, size_t need)
 
 kvf_status kvf__reserve(kvf_ctx *ctx, void *inout, size_t *cap, size_t need, size_t size)
 {
-    size_t next, bytes;
+    size_t bytes;
 
     if (*cap && need <= *cap) return KVF_OK; /* nearly always, and for every token */
-    next = next_cap(*cap, need);
+    size_t next = next_cap(*cap, need);
     if (next == 0 || !kvf__mul(next, size, &bytes))
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot hold %zu items", need);
     KVF_TRY(kvf__grow(ctx, inout, *cap * size, bytes));
@@ -62,10 +62,9 @@ kvf_status kvf__buf_addc(kvf_ctx *ctx, kvf__buf *buf, char c)
 kvf_status kvf__buf_printf(kvf_ctx *ctx, kvf__buf *buf, const char *fmt, ...)
 {
     va_list args;
-    int n;
 
     va_start(args, fmt);
-    n = vsnprintf(NULL, 0, fmt, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
     if (n < 0) return kvf__fail(ctx, KVF_EINTERNAL, "cannot format \"%s\"", fmt);
     KVF_TRY(buf_reserve(ctx, buf, (size_t)n));

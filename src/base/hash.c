@@ -13,9 +13,8 @@ struct kvf__hash {
 kvf_status kvf__hash_create(kvf_ctx *ctx, kvf__hash **out)
 {
     kvf__hash *hash = NULL;
-    kvf_status st;
 
-    st = kvf__alloc(ctx, sizeof *hash, &hash);
+    kvf_status st = kvf__alloc(ctx, sizeof *hash, &hash);
     if (st) goto out;
     hash->state = XXH3_createState();
     if (!hash->state || XXH3_128bits_reset(hash->state) != XXH_OK) {

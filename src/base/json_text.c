@@ -129,10 +129,9 @@ static kvf_status write_object(writer *w, const json_t *object)
 {
     size_t n = json_object_size(object);
     const char **keys = NULL;
-    kvf_status st;
 
     if (n == 0) return put(w, "{}");
-    st = list_keys(w, (json_t *)(uintptr_t)object, &keys);
+    kvf_status st = list_keys(w, (json_t *)(uintptr_t)object, &keys);
     if (st) goto out;
     st = put(w, "{");
     w->depth++;

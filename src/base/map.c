@@ -55,16 +55,14 @@ static kvf_status reserve(kvf_ctx *ctx, kvf__map *map)
 kvf_status kvf__map_put(kvf_ctx *ctx, kvf__map *map, const void *key, size_t n, int64_t value)
 {
     uint64_t hash = key_hash(key, n);
-    struct kvf__map_slot *slot;
-    size_t key_at;
 
     KVF_TRY(reserve(ctx, map));
-    slot = find_slot(map, hash, key, n);
+    struct kvf__map_slot *slot = find_slot(map, hash, key, n);
     if (slot->hash) {
         slot->value = value;
         return KVF_OK;
     }
-    key_at = map->keys.n;
+    size_t key_at = map->keys.n;
     KVF_TRY(kvf__buf_add(ctx, &map->keys, key, n));
     *slot = (struct kvf__map_slot){.hash = hash, .key_at = key_at, .key_n = n, .value = value};
     map->n++;
@@ -73,10 +71,8 @@ kvf_status kvf__map_put(kvf_ctx *ctx, kvf__map *map, const void *key, size_t n, 
 
 bool kvf__map_get(const kvf__map *map, const void *key, size_t n, int64_t *value)
 {
-    const struct kvf__map_slot *slot;
-
     if (map->cap == 0) return false;
-    slot = find_slot(map, key_hash(key, n), key, n);
+    const struct kvf__map_slot *slot = find_slot(map, key_hash(key, n), key, n);
     if (!slot->hash) return false;
     *value = slot->value;
     return true;

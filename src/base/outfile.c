@@ -191,10 +191,9 @@ kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__o
 static kvf_status flush_folder(kvf_ctx *ctx, const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed;
 
     if (fd < 0) return kvf__fail_errno(ctx, path, "open");
-    failed = fsync(fd);
+    int failed = fsync(fd);
     if (failed && (errno == EINVAL || errno == ENOTSUP)) failed = 0;
     if (failed) kvf__fail_errno(ctx, path, "flush to disk");
     close(fd);

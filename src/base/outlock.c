@@ -93,9 +93,8 @@ static void remove_left_behind(const char *path)
 kvf_status kvf__outlock_acquire(kvf_ctx *ctx, const char *path, kvf__outlock *out)
 {
     kvf__outlock lock = {.fd = -1};
-    kvf_status st;
 
-    st = kvf__asprintf(ctx, &lock.path, "%s.lock", path);
+    kvf_status st = kvf__asprintf(ctx, &lock.path, "%s.lock", path);
     if (st) goto out;
     st = lock_file(ctx, path, &lock);
     if (st) goto out;

@@ -16,10 +16,9 @@
 static int affinity_cores(void)
 {
     cpu_set_t set;
-    long online;
 
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-    online = sysconf(_SC_NPROCESSORS_ONLN);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
 }
 
@@ -27,10 +26,9 @@ static int affinity_cores(void)
 static int read_numbers(const char *path, long long *a, long long *b)
 {
     FILE *file = fopen(path, "re");
-    int n;
 
     if (!file) return 0;
-    n = fscanf(file, "%lld %lld", a, b);
+    int n = fscanf(file, "%lld %lld", a, b);
     fclose(file);
     return n < 0 ? 0 : n;
 }

@@ -84,10 +84,10 @@ double kvf__rng_normal(kvf__rng *rng)
 
 uint64_t kvf__rng_below(kvf__rng *rng, uint64_t n)
 {
-    uint64_t value, rest;
+    uint64_t value;
 
     assert(n > 0);
-    rest = (0 - n) % n; /* 2^64 mod n: these first values would favour small results */
+    uint64_t rest = (0 - n) % n; /* 2^64 mod n: these first values would favour small results */
     do {
         value = kvf__rng_u64(rng);
     } while (value < rest);

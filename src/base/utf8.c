@@ -35,16 +35,14 @@ size_t kvf__utf8_len(char first)
 size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp)
 {
     const uint8_t *u = (const uint8_t *)s;
-    size_t want;
-    uint32_t value;
 
     *cp = u[0];
     if (u[0] < 0x80) return 1;
     *cp = UINT32_MAX;
     if (u[0] < 0xC2 || u[0] > 0xF4) return 1;
-    want = kvf__utf8_len(s[0]);
+    size_t want = kvf__utf8_len(s[0]);
     if (n < 2 || !second_fits(u[0], u[1])) return 1;
-    value = (uint32_t)(u[0] & (0xFF >> (want + 1))) << 6 | (u[1] & 0x3F);
+    uint32_t value = (uint32_t)(u[0] & (0xFF >> (want + 1))) << 6 | (u[1] & 0x3F);
     for (size_t i = 2; i < want; i++) {
         if (i >= n || !kvf__utf8_continues(s[i])) return i;
         value = value << 6 | (u[i] & 0x3F);
@@ -166,10 +164,8 @@ kvf_status kvf__utf8_check(kvf_ctx *ctx, const char *where, const char *text, si
 
 bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **line, size_t *n)
 {
-    const char *stop;
-
     if (*at >= bytes) return false;
-    stop = memchr(text + *at, '\n', bytes - *at);
+    const char *stop = memchr(text + *at, '\n', bytes - *at);
     *line = text + *at;
     *n = stop ? (size_t)(stop - *line) : bytes - *at;
     *at += *n + 1;

@@ -52,11 +52,10 @@ static kvf_status convert_file(kvf_ctx *ctx, const kvf_convert_position_options 
 {
     kvf__artifact file = {0};
     kvf_base *base = NULL;
-    kvf_status st;
 
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->prefix, options->base));
     KVF_TRY(kvf__artifact_read(ctx, options->prefix, KVF__KIND_PREFIX, &file));
-    st = kvf__base_open_exact(ctx, options->base, options->lora, &base);
+    kvf_status st = kvf__base_open_exact(ctx, options->base, options->lora, &base);
     if (!st) st = convert(ctx, options, base, &file, from, to);
     kvf_base_free(base);
     kvf__artifact_done(&file);

@@ -321,9 +321,8 @@ kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_onl
     KVF_TRY(KVF__NEED(ctx, a, b));
     kvf__side x = {0}, y = {0};
     kvf_json *tree = NULL;
-    kvf_status st;
 
-    st = kvf__side_open(ctx, a, &x);
+    kvf_status st = kvf__side_open(ctx, a, &x);
     if (!st) st = kvf__side_open(ctx, b, &y);
     if (!st && strcmp(x.kind, y.kind))
         st = kvf__fail(ctx, KVF_EUSAGE, "%s is of kind %s, %s of kind %s: want two of a kind", a,

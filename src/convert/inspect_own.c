@@ -155,11 +155,10 @@ static void describe_attributes(kvf__h5 *h5, const kvf__artifact *a, kvf_json *a
 
 static void describe_best(kvf__h5 *h5, kvf_json *object)
 {
-    kvf__h5_id group;
     char *metric;
 
     if (!kvf__h5_has(h5, h5->file, "best")) return;
-    group = kvf__h5_group_open(h5, h5->file, "best");
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "best");
     kvf_json_set(object, "best_step", kvf_json_new_int(kvf__h5_get_i64(h5, group, "step")));
     metric = kvf__h5_get_text(h5, group, "metric");
     kvf_json_set(object, "best_metric", kvf_json_new_str(metric ? metric : ""));
@@ -172,11 +171,10 @@ static void describe_history(kvf__h5 *h5, kvf_json *root)
 {
     kvf_json *object = kvf_json_object();
     kvf__history history = {0};
-    int64_t last;
 
     kvf_json_set(root, "history", object);
     kvf__history_read(h5, &history);
-    last = h5->status ? -1 : history.n - 1;
+    int64_t last = h5->status ? -1 : history.n - 1;
     kvf_json_set(object, "steps", kvf_json_new_int(last >= 0 ? history.step[last] : 0));
     if (last >= 0) {
         kvf__json_put(object, "tokens:I first_train_loss:f last_train_loss:f", history.tokens[last],
@@ -222,10 +220,9 @@ static kvf_status inspect_trained(kvf_ctx *ctx, const char *path, kvf__kind kind
 {
     kvf__artifact a = {.kind = kind};
     kvf__h5 h5 = kvf__artifact_open(ctx, path, &a.kind);
-    kvf__h5_data at;
 
-    at = kvf__artifact_read_from(&h5, kind == KVF__KIND_RUN ? KVF__READ_IDENTITY : KVF__READ_VALUES,
-                                 &a);
+    kvf__h5_data at = kvf__artifact_read_from(
+        &h5, kind == KVF__KIND_RUN ? KVF__READ_IDENTITY : KVF__READ_VALUES, &a);
     if (kind == KVF__KIND_RUN) a.layer_mask = kvf__mask_read(&h5, at.id, a.id.L);
     if (!h5.status) describe(&h5, &at, &a, root);
     kvf__artifact_done(&a);
@@ -256,9 +253,8 @@ static kvf_status inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
     kvf__base_file file = {0};
     kvf_json *config = NULL, *texts = kvf_json_array();
-    kvf_status st;
 
-    st = kvf__base_file_open(ctx, path, true, &file);
+    kvf_status st = kvf__base_file_open(ctx, path, true, &file);
     if (!st) st = kvf_json_parse(ctx, path, file.config, strlen(file.config), &config);
     kvf__set_taken(root, "attributes", &config);
     for (size_t i = 0; i < file.n_texts; i++)

@@ -68,11 +68,10 @@ static void list_one(kvf__h5 *h5, kvf__h5_id group, const char *path, const char
 static bool is_task(kvf__h5 *h5, const char *name)
 {
     kvf__h5_id heads;
-    bool there;
 
     if (!kvf__h5_has(h5, h5->file, "heads")) return false;
     heads = kvf__h5_group_open(h5, h5->file, "heads");
-    there = kvf__h5_has(h5, heads, name);
+    bool there = kvf__h5_has(h5, heads, name);
     kvf__h5_release(&heads);
     return there;
 }
@@ -97,11 +96,10 @@ static void list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool tas
                        kvf_json *tensors)
 {
     size_t n = kvf__h5_child_count(h5, group);
-    char **names;
 
     if (n > KVF__MOST_PARAMS)
         kvf__h5_fail(h5, group, KVF_EFORMAT, "%zu datasets, want at most %d", n, KVF__MOST_PARAMS);
-    names = kvf__h5_child_names(h5, group, n);
+    char **names = kvf__h5_child_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++)
         if (tasks && is_task(h5, names[i]))
             list_task(h5, group, path, names[i], with_norm, tensors);
@@ -132,13 +130,11 @@ static void describe_texts(kvf__h5 *h5, kvf__h5_id group, const char *where, con
                            kvf_json *attributes, kvf_json *tensors)
 {
     size_t n = 0, bytes = 0;
-    char **texts, *path;
-    kvf_json *names;
 
     if (!kvf__h5_has(h5, group, name)) return;
-    texts = kvf__h5_texts_read(h5, group, name, &n);
-    path = join(h5, where, name);
-    names = kvf_json_array();
+    char **texts = kvf__h5_texts_read(h5, group, name, &n);
+    char *path = join(h5, where, name);
+    kvf_json *names = kvf_json_array();
     for (size_t i = 0; i < n; i++) {
         kvf_json_add(names, kvf_json_new_str(texts[i]));
         bytes += strlen(texts[i]);

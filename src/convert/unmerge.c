@@ -18,13 +18,12 @@ static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, 
     kvf_base *base = NULL;
     kvf_prefix *prefix = NULL;
     kvf__kind kind = KVF__KIND_ANY;
-    kvf_status st;
 
     KVF_TRY(kvf__kind_of(ctx, options->prefix, &kind));
     if (kind != KVF__KIND_PREFIX)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: is a file of kind %s, want a prefix file",
                          options->prefix, kvf__kind_name(kind));
-    st = kvf_prefix_open(ctx, options->prefix, KVF_CHECKPOINT_DEFAULT, &prefix);
+    kvf_status st = kvf_prefix_open(ctx, options->prefix, KVF_CHECKPOINT_DEFAULT, &prefix);
     if (!st && !prefix->file.id.P)
         st = kvf__fail(ctx, KVF_EUSAGE, "%s: has no virtual token to emit", options->prefix);
     if (!st && options->base) st = kvf__base_open_exact(ctx, options->base, options->lora, &base);
@@ -49,12 +48,11 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
         .M = options->encoder_hidden ? options->encoder_hidden : HIDDEN,
     };
     kvf__encoder *encoder = NULL;
-    kvf_status st;
 
     KVF_TRY(kvf__encoder_create(ctx, "mlp", &shape, &encoder));
     kvf__encoder_init_random(encoder, false, options->seed);
-    st = kvf__encoder_init_target(ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix},
-                                  residual);
+    kvf_status st = kvf__encoder_init_target(
+        ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix}, residual);
     if (!st)
         st = kvf__encoder_check_fit(ctx, encoder, options->prefix, *residual, options->approximate);
     if (!st)
@@ -92,11 +90,10 @@ static kvf_status unmerge(kvf_ctx *ctx, const kvf_unmerge_options *options,
     kvf_prefix *prefix = NULL;
     kvf__encoder *encoder = NULL;
     kvf_unmerge_result r = {0};
-    kvf_status st;
 
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->prefix, options->base));
     KVF_TRY(open_prefix(ctx, options, &prefix));
-    st = solve(ctx, options, prefix, &encoder, &r.residual);
+    kvf_status st = solve(ctx, options, prefix, &encoder, &r.residual);
     if (!st) st = note_origin(ctx, options, prefix, r.residual);
     if (!st) st = write_run(ctx, options, prefix, encoder);
     if (!st) {

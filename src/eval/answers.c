@@ -137,10 +137,7 @@ kvf_status kvf__answers_init(kvf_ctx *ctx, kvf__answers *out, const kvf__scores 
     kvf__answers a = {.set = scores->set, .n = kvf__group_count(scores->set)};
     kvf_status st = check_finite(ctx, scores);
     if (!st) st = decide(ctx, &a, scores, rules);
-    if (st)
-        kvf__answers_done(&a);
-    else
-        *out = a;
+    KVF__GIVE(st, out, a, kvf__answers_done(&a));
     return st;
 }
 

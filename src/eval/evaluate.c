@@ -326,10 +326,7 @@ static kvf_status evaluate(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *pref
     kvf__evaluation_done(&e);
     if (!st && options->generate) st = kvf__evaluate_texts(ctx, base, prefixes, n, options, &r);
     r.seconds = kvf__clock() - begin;
-    if (st)
-        kvf_eval_result_done(&r);
-    else
-        *result = r;
+    KVF__GIVE(st, result, r, kvf_eval_result_done(&r));
     return st;
 }
 

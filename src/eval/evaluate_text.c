@@ -44,9 +44,8 @@ static kvf_status compare(kvf_ctx *ctx, const kvf__dataset *set, char *const *te
     int64_t *start = NULL, total = 0;
     const char **references = NULL;
     size_t *bytes = NULL, *found = NULL;
-    kvf_status st;
 
-    st = kvf__alloc_array(ctx, (size_t)set->n + 1, sizeof *start, &start);
+    kvf_status st = kvf__alloc_array(ctx, (size_t)set->n + 1, sizeof *start, &start);
     for (int64_t i = 0; !st && i < set->n; i++)
         start[i + 1] = total += set->sources->group[i].n;
     if (!st) st = kvf__alloc_array(ctx, (size_t)total, sizeof *references, &references);

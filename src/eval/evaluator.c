@@ -152,10 +152,7 @@ kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__datase
     e->most_labels = sizes.labels;
     e->most_tokens = kvf__model_desc(base->model)->encoder ? sizes.source_tokens : sizes.tokens;
     if (!st) st = kvf__pass_create(ctx, base->model, &limits, &e->pass);
-    if (st)
-        kvf__evaluator_free(e);
-    else
-        *out = e;
+    KVF__GIVE(st, out, e, kvf__evaluator_free(e));
     return st;
 }
 

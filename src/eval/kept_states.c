@@ -30,10 +30,7 @@ kvf_status kvf__states_create(kvf_ctx *ctx, const kvf__states_plan *plan, kvf__s
     kvf_status st = kvf__hash_create(ctx, &s->hash);
     if (!st) st = kvf__states_store_init(ctx, plan->memory, plan->beside, &s->store);
     if (!st) st = kvf__states_reserve(s, plan);
-    if (st)
-        kvf__states_free(s);
-    else
-        *out = s;
+    KVF__GIVE(st, out, s, kvf__states_free(s));
     return st;
 }
 

@@ -20,10 +20,7 @@ kvf_status kvf__scores_init(kvf_ctx *ctx, kvf__scores *out, const kvf__dataset *
                               &scores.p);
     if (!st && set->phrases)
         st = kvf__alloc_array(ctx, (size_t)scores.width, sizeof *scores.sums, &scores.sums);
-    if (st)
-        kvf__scores_done(&scores);
-    else
-        *out = scores;
+    KVF__GIVE(st, out, scores, kvf__scores_done(&scores));
     return st;
 }
 

@@ -34,10 +34,7 @@ kvf_status kvf__shared_create(kvf_ctx *ctx, kvf__dist *dist, int64_t batches, kv
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *s->own, &s->own);
     if (!st && !s->rank) st = kvf__alloc_array(ctx, n * size, sizeof *s->all, &s->all);
     if (!st && !s->rank) st = kvf__alloc_array(ctx, size, sizeof *s->reports, &s->reports);
-    if (st)
-        kvf__shared_free(s);
-    else
-        *out = s;
+    KVF__GIVE(st, out, s, kvf__shared_free(s));
     return st;
 }
 

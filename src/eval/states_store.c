@@ -114,10 +114,7 @@ kvf_status kvf__states_store_init(kvf_ctx *ctx, size_t memory, const char *besid
     kvf_status st = kvf__path_folder(ctx, beside, &s.folder);
     if (!st) st = reserve_places(&s, 0);
     if (!st && s.fd >= 0) st = find_items(&s);
-    if (st)
-        kvf__states_store_done(&s);
-    else
-        *out = s;
+    KVF__GIVE(st, out, s, kvf__states_store_done(&s));
     return st;
 }
 

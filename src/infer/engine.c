@@ -50,10 +50,7 @@ kvf_status kvf__engine_create(kvf_ctx *ctx, kvf_base *base, int64_t rows, int64_
     engine->n_slots = rows;
     engine->capacity = capacity;
     kvf_status st = alloc_all(ctx, engine);
-    if (st)
-        kvf__engine_free(engine);
-    else
-        *out = engine;
+    KVF__GIVE(st, out, engine, kvf__engine_free(engine));
     return st;
 }
 

@@ -52,10 +52,7 @@ kvf_status kvf__ensemble_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &e));
     for (int64_t i = 0; !st && i < e->n; i++)
         st = kvf__session_create(ctx, base, n ? prefixes[i] : NULL, limits, &e->sessions[i]);
-    if (st)
-        kvf__ensemble_free(e);
-    else
-        *out = e;
+    KVF__GIVE(st, out, e, kvf__ensemble_free(e));
     return st;
 }
 

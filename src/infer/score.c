@@ -154,10 +154,7 @@ kvf_status kvf__scorer_create(kvf_ctx *ctx, kvf_base *base, const kvf__scorer_li
     scorer->base = base;
     scorer->most = *limits;
     kvf_status st = fill(ctx, scorer);
-    if (st)
-        kvf__scorer_free(scorer);
-    else
-        *out = scorer;
+    KVF__GIVE(st, out, scorer, kvf__scorer_free(scorer));
     return st;
 }
 

@@ -151,10 +151,7 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
     KVF_TRY(check_prefix(ctx, prefix));
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &session));
     kvf_status st = fill(ctx, session, prefix);
-    if (st)
-        kvf__session_free(session);
-    else
-        *out = session;
+    KVF__GIVE(st, out, session, kvf__session_free(session));
     return st;
 }
 

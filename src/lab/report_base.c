@@ -83,9 +83,9 @@ static kvf_status run_shares(kvf__report_facts *r, const kvf__dataset *set, kvf_
     kvf__subject subject = kvf__subject_of(r->prefix, head);
     kvf__evaluator *evaluator = NULL;
     double loss = NAN;
-    kvf_status st;
 
-    st = kvf__alloc_array(r->ctx, (size_t)(d->L * d->H), sizeof *subject.share, &subject.share);
+    kvf_status st = kvf__alloc_array(r->ctx, (size_t)(d->L * d->H), sizeof *subject.share,
+                                     &subject.share);
     if (!st) st = kvf__evaluator_create(r->ctx, r->base, set, &how, &evaluator);
     if (!st) st = kvf__evaluator_run(r->ctx, evaluator, &subject, &loss, NULL);
     if (!st) {
@@ -106,9 +106,8 @@ static kvf_status add_shares(kvf__report_facts *r)
     const kvf_eval_options options = kvf__report_data(r->options);
     kvf__evaluation trial = {.task = r->prefix->task};
     kvf__head *head = NULL;
-    kvf_status st;
 
-    st = kvf__evaluation_rows(r->ctx, r->base, r->prefix, &options, true, &trial);
+    kvf_status st = kvf__evaluation_rows(r->ctx, r->base, r->prefix, &options, true, &trial);
     if (!st) st = kvf__prefix_head(r->ctx, r->base, r->prefix, &head);
     const kvf__dataset first = st ? (kvf__dataset){0} : first_rows(&trial.set, r->options->rows);
     if (!st && first.n_labels) st = run_shares(r, &first, head);
@@ -206,7 +205,6 @@ static kvf_status add_samples(kvf__report_facts *r)
 {
     size_t most = (size_t)r->options->samples, n = 0;
     char **texts = NULL; /* [3, most]: prompts, before, after */
-    kvf_status st;
 
     if (r->prefix->task != KVF__TASK_LM) {
         kvf__report_note(r, "No samples: task %s classifies, nothing is generated.",
@@ -216,7 +214,7 @@ static kvf_status add_samples(kvf__report_facts *r)
     KVF_TRY(kvf__alloc_array(r->ctx, most, 3 * sizeof *texts, &texts));
     char **before = texts + most, **after = before + most;
     kvf_json *references = kvf_json_array();
-    st = complete(r, r->prefix, NULL, NULL, after, &n);
+    kvf_status st = complete(r, r->prefix, NULL, NULL, after, &n);
     if (!st) st = bare_base(r);
     if (!st) st = complete(r, NULL, texts, references, before, &n);
     if (!st) put_samples(r, texts, references, before, after, n);

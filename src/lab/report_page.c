@@ -172,11 +172,10 @@ static kvf_status write_page(kvf__report_facts *r, int64_t *bytes)
 static kvf_status report(kvf_ctx *ctx, const kvf_report_options *options, int64_t *bytes)
 {
     kvf__report_facts r = {.ctx = ctx, .options = options};
-    kvf_status st;
 
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(kvf__check_output(ctx, options->out, options->force));
-    st = read_file(&r);
+    kvf_status st = read_file(&r);
     if (!st) st = open_both(&r);
     if (!st) st = add_norms(&r);
     if (!st && r.base) st = kvf__report_with_base(&r);

@@ -42,10 +42,9 @@ kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *la
                                  char ***out)
 {
     char **words = NULL;
-    kvf_status st;
 
     KVF_TRY(kvf__utf8_check(ctx, "--verbalizer", text, strlen(text), false));
-    st = kvf__alloc_array(ctx, n, sizeof *words, &words);
+    kvf_status st = kvf__alloc_array(ctx, n, sizeof *words, &words);
     for (const char *at = text; !st && *at;) {
         size_t length = strcspn(at, ",");
         st = add_item(ctx, at, length, labels, n, words);

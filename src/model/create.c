@@ -277,7 +277,6 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
 {
     kvf__model *model = NULL;
     creation *c = NULL;
-    kvf_status st;
 
     KVF_TRY(kvf__alloc(ctx, sizeof *model, &model));
     model->desc = *desc; /* borrowed until success */
@@ -286,7 +285,7 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     model->embed.read = options->read;
     model->embed.user = options->user;
     model->backward = options->backward;
-    st = kvf__alloc(ctx, sizeof *c, &c);
+    kvf_status st = kvf__alloc(ctx, sizeof *c, &c);
     if (st) goto out;
     *c = (creation){.ctx = ctx, .model = model, .desc = &model->desc, .options = *options};
     model->train.again = c;

@@ -122,16 +122,12 @@ kvf_status kvf__model_kv_projections(kvf_ctx *ctx, kvf__model *model, const kvf_
     const kvf__desc *d = &model->desc;
     kvf__kv_projections all = {.L = kvf__desc_kv(d).L, .P = P};
     int64_t each = kvf__shape_most(d, "GD") * (2 * d->C + 4); /* weights, biases, norms */
-    kvf_status st;
 
-    st = kvf__alloc_array(ctx, (size_t)all.L, sizeof *all.layer, &all.layer);
+    kvf_status st = kvf__alloc_array(ctx, (size_t)all.L, sizeof *all.layer, &all.layer);
     if (!st) st = kvf__alloc_array(ctx, (size_t)(all.L * each), sizeof(float), &all.weights);
     for (int64_t l = 0; l < all.L && !st; l++)
         st = read_layer(ctx, d, slots, l, all.weights + l * each, &all.layer[l]);
     if (!st) st = put_tables(ctx, model, &all);
-    if (st)
-        kvf__kv_projections_done(&all);
-    else
-        *out = all;
+    KVF__GIVE(st, out, all, kvf__kv_projections_done(&all));
     return st;
 }

@@ -86,10 +86,7 @@ kvf_status kvf__masters_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__s
         if (is_trained(&slots->items[i], train)) made.n += kvf__view_count(&slots->items[i].view);
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &masters));
     kvf_status st = add_masters(ctx, masters, slots, train);
-    if (st)
-        kvf__masters_free(masters);
-    else
-        *out = masters;
+    KVF__GIVE(st, out, masters, kvf__masters_free(masters));
     return st;
 }
 

@@ -131,19 +131,15 @@ kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t toke
 {
     kvf__probe *probe = NULL;
     int64_t M = kvf__padded_rows(model, tokens), head_rows = kvf__padded_rows(model, labels);
-    kvf_status st;
 
     KVF_TRY(kvf__alloc(ctx, sizeof *probe, &probe));
     probe->model = model;
-    st = list_products(ctx, probe, M < MOST_ROWS ? M : MOST_ROWS,
-                       head_rows < KVF__HEAD_ROWS ? head_rows : KVF__HEAD_ROWS);
+    kvf_status st = list_products(ctx, probe, M < MOST_ROWS ? M : MOST_ROWS,
+                                  head_rows < KVF__HEAD_ROWS ? head_rows : KVF__HEAD_ROWS);
     if (!st) st = pack_reference(ctx, probe);
     if (!st) st = alloc_memory(ctx, probe);
     if (!st) st = prepare(ctx, probe);
-    if (st)
-        kvf__probe_free(probe);
-    else
-        *out = probe;
+    KVF__GIVE(st, out, probe, kvf__probe_free(probe));
     return st;
 }
 

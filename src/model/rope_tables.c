@@ -34,11 +34,10 @@ static kvf_status extend_table(kvf_ctx *ctx, const angles *by, kvf__rope_table *
 {
     size_t n = (size_t)by->n, have = (size_t)table->rows, bytes;
     float *cos_table = NULL, *sin_table = NULL;
-    kvf_status st;
 
     if (!kvf__mul((size_t)rows, n * sizeof(float), &bytes))
         return kvf__fail(ctx, KVF_ENOMEM, "rope tables of %lld rows", (long long)rows);
-    st = kvf__alloc(ctx, bytes, &cos_table);
+    kvf_status st = kvf__alloc(ctx, bytes, &cos_table);
     if (st) goto out;
     st = kvf__alloc(ctx, bytes, &sin_table);
     if (st) goto out;

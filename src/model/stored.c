@@ -116,10 +116,9 @@ kvf_status kvf__stored_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__sl
                               const kvf__model_options *options, kvf__stored **out)
 {
     storing s = {.ctx = ctx, .options = options};
-    kvf_status st;
 
     KVF_TRY(kvf__alloc(ctx, sizeof *s.stored, &s.stored));
-    st = kvf__slots_copy(ctx, slots, &s.stored->slots);
+    kvf_status st = kvf__slots_copy(ctx, slots, &s.stored->slots);
     if (st) goto out;
     if (kvf__weight_by_role(desc, KVF__W_HEAD)) {
         const kvf__slot *head = kvf__slot_of(desc, &s.stored->slots, KVF__W_HEAD, 0);

@@ -75,10 +75,7 @@ kvf_status kvf__head_create_phrases(kvf_ctx *ctx, const kvf__model *model, kvf__
     head->C = model->desc.C;
     head->width = 1;
     kvf_status st = build(ctx, model, head);
-    if (st)
-        kvf__head_free(head);
-    else
-        *out = head;
+    KVF__GIVE(st, out, head, kvf__head_free(head));
     return st;
 }
 

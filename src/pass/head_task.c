@@ -208,7 +208,6 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
                                const kvf__head_options *options, kvf__head **out)
 {
     kvf__head *head = NULL;
-    kvf_status st;
 
     KVF_TRY(check_options(ctx, base, options));
     KVF_TRY(kvf__alloc(ctx, sizeof *head, &head));
@@ -222,7 +221,7 @@ kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
     head->width = options->task == KVF__TASK_QA       ? 2
                   : options->task == KVF__TASK_CHOICE ? 1
                                                       : options->labels;
-    st = set_dropout(ctx, head, dropout_of(base, options, head->kind->rate));
+    kvf_status st = set_dropout(ctx, head, dropout_of(base, options, head->kind->rate));
     if (!st) st = build(ctx, head, base);
     if (!st && options->weights)
         st = kvf__alloc_array(ctx, (size_t)head->width, sizeof *head->weights, &head->weights);

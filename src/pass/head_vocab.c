@@ -83,7 +83,6 @@ kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradi
                                kvf__head **out)
 {
     kvf__head *head = NULL;
-    kvf_status st;
 
     if (!model->lm.n) return kvf__no_lm_head(ctx, model);
     if (model->desc.factors.logit_cap > 0)
@@ -98,13 +97,10 @@ kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradi
     head->kernels = model->kernels;
     head->width = model->desc.V;
     head->C = model->desc.C;
-    st = kvf__slot_f32(ctx, &model->lm.file, &head->values);
+    kvf_status st = kvf__slot_f32(ctx, &model->lm.file, &head->values);
     if (!st) st = alloc_memory(ctx, head, gradient);
     if (!st) st = describe(ctx, head);
-    if (st)
-        kvf__head_free(head);
-    else
-        *out = head;
+    KVF__GIVE(st, out, head, kvf__head_free(head));
     return st;
 }
 

@@ -61,7 +61,6 @@ kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const i
 {
     const kvf__desc *desc = kvf__model_desc(model);
     kvf__head *head = NULL;
-    kvf_status st;
 
     if (!kvf__model_masked_lm(model))
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
@@ -80,11 +79,8 @@ kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const i
     head->kernels = model->kernels;
     head->C = desc->C;
     head->width = n;
-    st = build(ctx, model, ids, head);
-    if (st)
-        kvf__head_free(head);
-    else
-        *out = head;
+    kvf_status st = build(ctx, model, ids, head);
+    KVF__GIVE(st, out, head, kvf__head_free(head));
     return st;
 }
 

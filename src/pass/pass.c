@@ -75,20 +75,16 @@ kvf_status kvf__pass_create(kvf_ctx *ctx, kvf__model *model, const kvf__pass_lim
                             kvf__pass **out)
 {
     kvf__pass *pass = NULL;
-    kvf_status st;
 
     KVF_TRY(check_limits(ctx, model, limits));
     KVF_TRY(kvf__alloc(ctx, sizeof *pass, &pass));
     pass->model = model;
     pass->limits = *limits;
     pass->threads = kvf_ctx_threads(ctx);
-    st = kvf__pass_alloc(ctx, pass);
+    kvf_status st = kvf__pass_alloc(ctx, pass);
     if (!st) st = plan_create(ctx, pass);
     if (!st) st = rope_create(ctx, pass);
-    if (st)
-        kvf__pass_free(pass);
-    else
-        *out = pass;
+    KVF__GIVE(st, out, pass, kvf__pass_free(pass));
     return st;
 }
 

@@ -162,9 +162,8 @@ static dnnl_status_t multiply(const kvf__mm *mm, const kvf__mm_prim *p, const kv
                               void *rows, void *sums, void *scratch)
 {
     dnnl_memory_t memory[3] = {0};
-    dnnl_status_t st;
 
-    st = memory_over(mm, p->src, rows, &memory[0]);
+    dnnl_status_t st = memory_over(mm, p->src, rows, &memory[0]);
     if (!st) st = memory_over(mm, p->dst, sums, &memory[1]);
     if (!st) st = memory_over(mm, p->scratch, scratch, &memory[2]);
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, memory[0]},

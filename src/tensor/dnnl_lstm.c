@@ -143,11 +143,9 @@ static kvf_status alloc_reference(kvf_ctx *ctx, kvf__lstm *l)
 
 static kvf_status build(kvf_ctx *ctx, kvf__lstm *l)
 {
-    dnnl_status_t st;
-
     KVF_TRY(kvf__carve_block(ctx, lay, l, &l->block));
     KVF_TRY(kvf__dnnl_open(ctx, &l->engine, &l->stream));
-    st = describe(l);
+    dnnl_status_t st = describe(l);
     const int threads = kvf__dnnl_threads(1);
     if (!st) st = make_primitives(l);
     kvf__dnnl_threads(threads);
@@ -172,10 +170,7 @@ kvf_status kvf__lstm_create(kvf_ctx *ctx, const kvf__lstm_sizes *sizes, kvf__lst
     KVF_TRY(kvf__alloc(ctx, sizeof *lstm, &lstm));
     lstm->s = *sizes;
     kvf_status st = build(ctx, lstm);
-    if (st)
-        kvf__lstm_free(lstm);
-    else
-        *out = lstm;
+    KVF__GIVE(st, out, lstm, kvf__lstm_free(lstm));
     return st;
 }
 

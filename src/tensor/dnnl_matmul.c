@@ -26,10 +26,7 @@ kvf_status kvf__mm_create(kvf_ctx *ctx, kvf__mm **out)
     KVF_TRY(kvf__alloc(ctx, sizeof *mm, &mm));
     mm->kernels = kvf__kernels_get();
     kvf_status st = kvf__dnnl_open(ctx, &mm->engine, &mm->stream);
-    if (st)
-        kvf__mm_free(mm);
-    else
-        *out = mm;
+    KVF__GIVE(st, out, mm, kvf__mm_free(mm));
     return st;
 }
 
@@ -57,13 +54,13 @@ static dnnl_status_t choose_layout(const kvf__mm *mm, shape *s)
 {
     dnnl_memory_desc_t any = {0};
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st;
 
     if (s->act == KVF__F32 && kvf__cpu_best() == KVF__CPU_AVX2) {
         s->ld = kvf__sgemm_stride(s->N);
         return kvf__md_create_rows(&s->weights, s->K, s->N, s->ld);
     }
-    st = kvf__md_matrix(&any, s->K, s->N, kvf__dnnl_type(s->act), dnnl_format_tag_any);
+    dnnl_status_t st = kvf__md_matrix(&any, s->K, s->N, kvf__dnnl_type(s->act),
+                                      dnnl_format_tag_any);
     if (!st) st = kvf__md_matrix(&s->bias, 1, s->N, dnnl_f32, dnnl_ab);
     if (!st)
         st = kvf__mm_product_pd(mm, &pd, s, &any, NOMINAL_M, s->act == KVF__I8 ? KVF__I32 : s->act,
@@ -112,9 +109,9 @@ static dnnl_status_t reorder(const kvf__mm *mm, const void *w, kvf__dtype type, 
     dnnl_memory_desc_t plain = {0};
     dnnl_memory_t from = NULL;
     dnnl_primitive_t primitive = NULL;
-    dnnl_status_t st;
 
-    st = kvf__md_matrix(&plain, s->K, s->N, kvf__dnnl_type(type), transposed ? dnnl_ba : dnnl_ab);
+    dnnl_status_t st = kvf__md_matrix(&plain, s->K, s->N, kvf__dnnl_type(type),
+                                      transposed ? dnnl_ba : dnnl_ab);
     if (!st) st = dnnl_memory_create(&from, KVF__MD(&plain), mm->engine, (void *)w);
     if (!st)
         st = kvf__reorder_create(mm->engine, KVF__MD(&plain), KVF__MD(&s->weights), &primitive);
@@ -155,11 +152,10 @@ kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transpose
 static kvf_status packed_init(kvf_ctx *ctx, const kvf__mm *mm, const shape *s, bool bias,
                               kvf__packed *packed)
 {
-    dnnl_status_t failed;
-
     packed->bytes = dnnl_memory_desc_get_size(KVF__MD(&s->weights));
     KVF_TRY(kvf__alloc(ctx, packed->bytes, &packed->data));
-    failed = dnnl_memory_create(&packed->weights, KVF__MD(&s->weights), mm->engine, packed->data);
+    dnnl_status_t failed = dnnl_memory_create(&packed->weights, KVF__MD(&s->weights), mm->engine,
+                                              packed->data);
     if (s->act == KVF__I8) {
         KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->scale, &packed->scale));
         KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->zero, &packed->zero));
@@ -187,10 +183,7 @@ kvf_status kvf__pack(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, const float *w, 
     *packed = (kvf__packed){.shape = index, .K = K, .N = N, .act = act};
     kvf_status st = packed_init(ctx, mm, &mm->shapes[index], bias, packed);
     if (!st) st = kvf__repack(ctx, mm, w, transposed, bias, packed);
-    if (st)
-        kvf__packed_free(packed);
-    else
-        *out = packed;
+    KVF__GIVE(st, out, packed, kvf__packed_free(packed));
     return st;
 }
 

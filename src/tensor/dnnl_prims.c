@@ -62,10 +62,9 @@ dnnl_status_t kvf__mm_product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd, c
     dnnl_memory_desc_t src = {0}, dst = {0};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
-    dnnl_status_t st;
 
-    st = kvf__md_matrix(&src, M, s->K, s->act == KVF__I8 ? dnnl_u8 : kvf__dnnl_type(s->act),
-                        dnnl_ab);
+    dnnl_status_t st = kvf__md_matrix(
+        &src, M, s->K, s->act == KVF__I8 ? dnnl_u8 : kvf__dnnl_type(s->act), dnnl_ab);
     if (!st) st = kvf__md_matrix(&dst, M, s->N, kvf__dnnl_type(dst_type), dnnl_ab);
     if (!st) st = dnnl_primitive_attr_create(&attr);
     if (!st) st = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
@@ -160,14 +159,13 @@ static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim
 {
     const shape *s = &mm->shapes[key->shape];
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t failed;
     prim made = {.key = *key};
     kvf_status st = KVF_OK;
 
     KVF_TRY(kvf__dnnl_memory_allows(ctx));
     const int threads = s->act == KVF__I8 ? kvf__dnnl_threads(1) : 0;
-    failed = kvf__mm_product_pd(mm, &pd, s, &s->weights, key->M, (kvf__dtype)key->dst_type,
-                                key->flags);
+    dnnl_status_t failed = kvf__mm_product_pd(mm, &pd, s, &s->weights, key->M,
+                                              (kvf__dtype)key->dst_type, key->flags);
     if (failed) goto out;
     st = check_implementation(ctx, pd, s, key->M);
     if (st) goto out;

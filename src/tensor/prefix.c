@@ -41,7 +41,6 @@ const char *kvf__kv_text(char buf[KVF__KV_TEXT], const kvf__kv_shape *shape, int
 {
     const size_t room = KVF__KV_TEXT - 24; /* for the last head and the dots */
     char length[24] = "P";
-    size_t at;
 
     if (P >= 0) snprintf(length, sizeof length, "%lld", (long long)P);
     if (!shape->heads) {
@@ -49,8 +48,8 @@ const char *kvf__kv_text(char buf[KVF__KV_TEXT], const kvf__kv_shape *shape, int
                  (long long)shape->G, length, (long long)shape->D);
         return buf;
     }
-    at = (size_t)snprintf(buf, KVF__KV_TEXT, "%lld layers [2, G, %s, D] with G x D of",
-                          (long long)shape->L, length);
+    size_t at = (size_t)snprintf(buf, KVF__KV_TEXT, "%lld layers [2, G, %s, D] with G x D of",
+                                 (long long)shape->L, length);
     for (int64_t l = 0; l < shape->L && at < KVF__KV_TEXT; l++)
         at += (size_t)snprintf(buf + at, KVF__KV_TEXT - at, at < room ? "%s %lldx%lld" : "%s ...",
                                l ? "," : "", (long long)shape->heads[l].G,
@@ -87,13 +86,12 @@ kvf_status kvf__prefix_create(kvf_ctx *ctx, kvf__prefix *out, const kvf__kv_shap
     kvf__prefix made = {.L = shape->L, .G = shape->G, .P = P, .D = shape->D};
     char text[KVF__KV_TEXT];
     size_t count = 1;
-    kvf_status st;
 
     if (shape->heads) made.G = made.D = KVF__BY_LAYER;
     if (!count_values(shape, P, &count))
         return kvf__fail(ctx, KVF_ESHAPE, "prefix: %s is not a shape",
                          kvf__kv_text(text, shape, P));
-    st = kvf__alloc_array(ctx, count, sizeof *made.kv, &made.kv);
+    kvf_status st = kvf__alloc_array(ctx, count, sizeof *made.kv, &made.kv);
     if (!st) st = kvf__alloc_array(ctx, (size_t)made.L, sizeof *made.layer_mask, &made.layer_mask);
     if (!st) st = kvf__kv_copy_heads(ctx, shape, &made.heads);
     if (st) {

@@ -39,14 +39,13 @@ kvf_status kvf__table_add(kvf_ctx *ctx, kvf__table *table, const char *name, kvf
     char *copy = NULL;
     size_t n = strlen(name);
     int64_t at;
-    kvf_status st;
 
     assert(view.rank >= 0 && view.rank <= KVF__MAX_RANK);
     if (kvf__map_get(&table->index, name, n, &at))
         return kvf__fail(ctx, KVF_EFORMAT, "tensor \"%s\" occurs twice", name);
     KVF_TRY(kvf__reserve(ctx, &table->items, &table->cap, table->n + 1, sizeof *table->items));
     KVF_TRY(kvf__strndup(ctx, name, n, &copy));
-    st = kvf__map_put(ctx, &table->index, name, n, (int64_t)table->n);
+    kvf_status st = kvf__map_put(ctx, &table->index, name, n, (int64_t)table->n);
     if (st) {
         kvf__free(copy);
         return st;

@@ -89,9 +89,6 @@ kvf_status kvf__row_list_pick(kvf_ctx *ctx, const kvf__row_list *list, int64_t s
     }
     set.n_groups = set.n;
     if (!st) st = hash_rows(ctx, salt, &set);
-    if (st)
-        kvf__dataset_done(&set);
-    else
-        *out = set;
+    KVF__GIVE(st, out, set, kvf__dataset_done(&set));
     return st;
 }

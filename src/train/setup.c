@@ -241,10 +241,7 @@ kvf_status kvf__trainer_open(kvf_ctx *ctx, const kvf_train_options *options,
     t->rows.feed = uses->feed;
     t->rows.reads = uses->reads;
     st = agree(t, open_all(t));
-    if (st)
-        kvf__trainer_free(t);
-    else
-        *out = t;
+    KVF__GIVE(st, out, t, kvf__trainer_free(t));
     return st;
 }
 
@@ -275,10 +272,7 @@ kvf_status kvf__trainer_open_memory(kvf_ctx *ctx, const kvf_train_options *optio
     kvf_status st = prepare_memory(t, data);
     kvf__dataset_done(data); /* where it was not taken */
     *data = (kvf__dataset){0};
-    if (st)
-        kvf__trainer_free(t);
-    else
-        *out = t;
+    KVF__GIVE(st, out, t, kvf__trainer_free(t));
     return st;
 }
 

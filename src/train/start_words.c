@@ -57,10 +57,7 @@ static kvf_status start_ids(const kvf__run *run, const kvf__train_rows *rows, in
         st = text_ids(run, rows, ids);
     else
         vocab_ids(run, ids);
-    if (st)
-        kvf__free(ids);
-    else
-        *out = ids;
+    KVF__GIVE(st, out, ids, kvf__free(ids));
     return st;
 }
 
@@ -92,9 +89,8 @@ kvf_status kvf__start_inputs(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
     float *words = NULL;
     const kvf__kv_shape shape = kvf__identity_kv(&run->id);
     kvf__prefix kv = {0};
-    kvf_status st;
 
-    st = start_ids(run, rows, &ids);
+    kvf_status st = start_ids(run, rows, &ids);
     if (st) goto out;
     st = kvf__alloc_array(run->ctx, (size_t)(layers ? run->id.L * n : n), sizeof *words, &words);
     if (!st && layers) st = kvf__prefix_create(run->ctx, &kv, &shape, P);

@@ -75,10 +75,7 @@ kvf_status kvf__teacher_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *d
     if (!st) st = kvf__evaluator_create(ctx, base, dataset, &how, &evaluator);
     if (!st) st = kvf__evaluator_walk(ctx, evaluator, teacher, ask_teacher, &a);
     kvf__evaluator_free(evaluator);
-    if (st)
-        kvf__teacher_done(&set);
-    else
-        *out = set;
+    KVF__GIVE(st, out, set, kvf__teacher_done(&set));
     return st;
 }
 
