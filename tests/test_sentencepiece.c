@@ -142,6 +142,55 @@ START_TEST(config_adds_to_it)
 }
 END_TEST
 
+/* Where a Llama class puts spaces around the tokens of added_tokens.json: from the folder, and as a
+ * base file keeps it. Ids of transformers 5.24. */
+static const struct {
+    const char *legacy, *text, *want;
+} LLAMA_SPACES[] = {
+    {",\"legacy\":true", "a<|end|>a", "1 262 420 262"},
+    {",\"legacy\":true", "a <|end|> a", "1 262 365 420 262"},
+    {",\"legacy\":true", "<x y>the", "1 421 261"},
+    {",\"legacy\":false", "a<|end|>a", "1 262 420 368"},
+    {"", "a <|end|> a", "1 262 365 420 262"},
+    {"", "<x y>the", "1 421 259 366"},
+    {"", "the <x y> a", "1 261 365 421 262"},
+};
+
+START_TEST(llama_spaces_are_those_of_transformers)
+{
+    static const char *const NAMED[] = {"tokenizer.gguf.json", "tokenizer_config.json",
+                                        "added_tokens.json"};
+    const char *model = ck_source("tests/golden/sentencepiece/bpe.model");
+    const char *text = LLAMA_SPACES[_i].text, *added = "{\"<|end|>\":420,\"<x y>\":421}";
+    char dir[512], path[640], config[300], *json = NULL;
+    kvf__buf bytes = {0};
+    kvf__tokenizer *t = NULL, *kept = NULL;
+
+    snprintf(
+        config, sizeof config,
+        "{\"tokenizer_class\":\"LlamaTokenizer\",\"bos_token\":\"<s>\",\"eos_token\":\"<|end|>\","
+        "\"add_bos_token\":true%s}",
+        LLAMA_SPACES[_i].legacy);
+    folder_of(model, dir);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
+    ok(own, kvf__write_file(own, path, false, config, strlen(config)));
+    snprintf(path, sizeof path, "%s/added_tokens.json", dir);
+    ok(own, kvf__write_file(own, path, false, added, strlen(added)));
+    ok(own, kvf__tokenizer_from_dir(own, dir, &t));
+    ok(own, kvf__read_file(own, model, 1 << 20, &bytes));
+    ok(own, kvf__sentencepiece_to_json(own, model, bytes.data, bytes.n, &json));
+    const kvf__text_file files[] = {{NAMED[0], json}, {NAMED[1], config}, {NAMED[2], added}};
+    ok(own, kvf__tokenizer_from_texts(own, "base.h5", files, 3, &kept));
+    ck_assert_int_eq(kvf__token_eos(t), 420);
+    check_encode(own, t, text, text, strlen(text), true, LLAMA_SPACES[_i].want);
+    check_encode(own, kept, text, text, strlen(text), true, LLAMA_SPACES[_i].want);
+    kvf__buf_done(&bytes);
+    kvf__free(json);
+    kvf__tokenizer_free(t);
+    kvf__tokenizer_free(kept);
+}
+END_TEST
+
 /* T5's own file: EOS, and <extra_id_N> behind the pieces; from the folder, and as a base file keeps
  * it. */
 START_TEST(spiece_is_as_transformers_has_it)
@@ -270,6 +319,7 @@ int main(void)
     tcase_add_loop_test(golden, ids_are_those_of_the_library, 0, N_NAMES);
     tcase_add_loop_test(golden, text_form_is_the_same_tokenizer, 0, N_NAMES);
     tcase_add_loop_test(golden, config_adds_to_it, 0, 2);
+    tcase_add_loop_test(golden, llama_spaces_are_those_of_transformers, 0, ROWS(LLAMA_SPACES));
     tcase_add_loop_test(golden, spiece_is_as_transformers_has_it, 0, 2);
     tcase_add_test(shared, llama_2_has_its_published_ids);
     tcase_add_test(errors, refuses_what_is_damaged);

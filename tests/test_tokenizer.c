@@ -87,6 +87,98 @@ START_TEST(bos_and_eos_rule)
 }
 END_TEST
 
+#define VOCAB_JSON "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"<unk>\":5,\"<s>\":6,\"</s>\":7}"
+
+/* Ids, EOS and special tokens as transformers 5.24 has them, of "ab<e>c<x y>a</s>"; says: part of
+ * the warning, or of the error where there are no ids. */
+static const struct {
+    const char *model, *config, *special, *added, *want, *says;
+    int32_t eos;
+    bool e_special, xy_special;
+} ADDED_FILES[] = {
+    {SMALL("", ""), "{\"eos_token\":\"<e>\"}", NULL, "{\"<e>\":8,\"<x y>\":9}", "3 8 2 9 0", NULL,
+     8, true, false},
+    {SMALL("", ""), NULL,
+     "{\"eos_token\":{\"content\":\"<e>\"},\"additional_special_tokens\":[\"<x y>\",\"<e>\"]}",
+     "{\"<e>\":8,\"<x y>\":9}", "3 8 2 9 0", NULL, 8, true, true},
+    {SMALL("", ""), "{\"extra_special_tokens\":{\"my\":\"</s>\"},\"other_token\":\"<e>\"}", NULL,
+     "{\"<e>\":8}", "3 8 2 0 7", NULL, -1, true, false},
+    {SMALL("", ",\"added_tokens\":[{\"id\":6,\"content\":\"<s>\",\"special\":true}]"),
+     "{\"eos_token\":\"<s>\"}", NULL, "{\"<s>\":99,\"<e>\":8,\"<x y>\":9}", "3 8 2 9 0", NULL, 6,
+     false, false},
+    {SMALL("", ""),
+     "{\"eos_token\":\"<e>\",\"added_tokens_decoder\":{\"8\":{\"content\":\"<e>\",\"special\":true}"
+     "}}",
+     "{\"eos_token\":\"<s>\"}", "{\"<e>\":7,\"<x y>\":9}", "3 8 2 0", NULL, 8, true, false},
+    {SMALL("", ""), "{\"eos_token\":\"<s>\"}", "{\"eos_token\":\"</s>\"}", NULL, "4 0 7", NULL, 7,
+     false, false},
+    {NULL, "{\"tokenizer_class\":\"GPT2Tokenizer\",\"eos_token\":\"</s>\",\"bos_token\":\"<s>\"}",
+     NULL, "{\"<e>\":8,\"<x y>\":9}", "3 8 2 9 0 7", NULL, 7, false, false},
+    {SMALL("", ""), "{\"eos_token\":\"<e>\",\"pad_token\":null}", NULL, NULL, "3 8 2 0",
+     "folder: eos_token \"<e>\" has no id in any file of the tokenizer and gets 8, the next one, "
+     "as "
+     "in transformers",
+     8, true, false},
+    {SMALL("", ""), NULL, "{\"additional_special_tokens\":[\"<x y>\"]}", "{\"<e>\":8}", "3 8 2 9 0",
+     "folder: additional_special_tokens \"<x y>\" has no id", -1, false, true},
+    {SMALL("", ""), "{\"a_token\":\"<x y>\",\"pad_token\":\"<p>\",\"eos_token\":\"<e>\"}", NULL,
+     NULL, "3 8 2 10 0", "\"<x y>\" has no id", 8, true, true},
+    {SMALL("", ""), NULL, NULL, "[\"<e>\"]", NULL, "folder/added_tokens.json: not a JSON object", 0,
+     false, false},
+    {SMALL("", ""), NULL, NULL, "{\"<e>\":\"8\"}", NULL,
+     "folder/added_tokens.json: the id of \"<e>\" is not a number from 0", 0, false, false},
+    {SMALL("", ""), NULL, NULL, "{\"<e>\":99999999}", NULL,
+     "folder/added_tokens.json: token \"<e>\" has id 99999999", 0, false, false},
+    {SMALL("", ""), NULL, NULL, "{\"<e>\":3}", NULL,
+     "folder/added_tokens.json: \"<e>\" has id 3, which is \"ab\"", 0, false, false},
+};
+
+static char warned[1000];
+
+static void keep_warning(void *user, kvf_log_level level, const char *line)
+{
+    (void)user;
+    if (level == KVF_LOG_WARN) snprintf(warned, sizeof warned, "%s", line);
+}
+
+START_TEST(added_tokens_of_a_file)
+{
+    static const char text[] = "ab<e>c<x y>a</s>";
+    const kvf__text_file rows[] = {{ADDED_FILES[_i].model ? "tokenizer.json" : "vocab.json",
+                                    ADDED_FILES[_i].model ? ADDED_FILES[_i].model : VOCAB_JSON},
+                                   {"merges.txt", "a b\nab c\n"},
+                                   {"tokenizer_config.json", ADDED_FILES[_i].config},
+                                   {"special_tokens_map.json", ADDED_FILES[_i].special},
+                                   {"added_tokens.json", ADDED_FILES[_i].added}};
+    kvf__text_file files[ROWS(rows)];
+    size_t n = 0;
+    const kvf_ctx_options options = {.log = keep_warning};
+    kvf_ctx *ctx = NULL;
+    kvf__tokenizer *t = NULL;
+
+    for (size_t i = 0; i < (size_t)ROWS(rows); i++)
+        if (rows[i].text) files[n++] = rows[i];
+    *warned = 0;
+    ck_assert_int_eq(kvf_ctx_create(&options, &ctx), KVF_OK);
+    if (!ADDED_FILES[_i].want) {
+        ck_assert_int_eq(kvf__tokenizer_from_texts(ctx, "folder", files, n, &t), KVF_EFORMAT);
+        ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), ADDED_FILES[_i].says));
+        kvf_ctx_free(ctx);
+        return;
+    }
+    ok(ctx, kvf__tokenizer_from_texts(ctx, "folder", files, n, &t));
+    ck_assert_msg(ADDED_FILES[_i].says ? strstr(warned, ADDED_FILES[_i].says) != NULL : !*warned,
+                  "warning: %s", warned);
+    check_encode(ctx, t, "added", text, strlen(text), false, ADDED_FILES[_i].want);
+    ck_assert_int_eq(kvf__token_eos(t), ADDED_FILES[_i].eos);
+    ck_assert_int_eq(kvf__token_is_special(t, kvf__token_id(t, "<e>")), ADDED_FILES[_i].e_special);
+    ck_assert_int_eq(kvf__token_is_special(t, kvf__token_id(t, "<x y>")),
+                     ADDED_FILES[_i].xy_special);
+    kvf__tokenizer_free(t);
+    kvf_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(decoding)
 {
     kvf_ctx *ctx = new_ctx();
@@ -445,6 +537,7 @@ int main(void)
 
     tcase_add_test(core, answers_about_tokens);
     tcase_add_loop_test(core, bos_and_eos_rule, 0, ROWS(BOS_EOS));
+    tcase_add_loop_test(core, added_tokens_of_a_file, 0, ROWS(ADDED_FILES));
     tcase_add_test(core, decoding);
     tcase_add_test(core, appends);
     tcase_add_test(core, spm_special_tokens);

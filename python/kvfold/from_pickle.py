@@ -33,9 +33,9 @@ except ImportError:
 _TARGETS = {"adapter_model.bin": "adapter_model.safetensors", "pytorch_adapter.bin": "adapter.safetensors",
             "pytorch_model.bin": "model.safetensors", "pytorch_model.bin.index.json": "model.safetensors",
             "pytorch_model_head.bin": "model_head.safetensors"}
-_BESIDE = ("adapter_config.json", "chat_template.jinja", "config.json", "generation_config.json", "head_config.json", "merges.txt",
-           "special_tokens_map.json", "spiece.model", "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json",
-           "vocab.txt")
+_BESIDE = ("adapter_config.json", "added_tokens.json", "chat_template.jinja", "config.json", "generation_config.json", "head_config.json",
+           "merges.txt", "special_tokens_map.json", "spiece.model", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+           "vocab.json", "vocab.txt")
 _LISTS = tuple(f"{kind}_{half}" for kind in ("trainable", "frozen", "fixed") for half in ("keys", "values"))
 _TYPES = {"int64": "I64", "float64": "F64", "float32": "F32", "int32": "I32", "bfloat16": "BF16", "float16": "F16", "int16": "I16",
           "int8": "I8", "uint8": "U8", "bool": "BOOL"}  # in the order of the reference writer, by which each tensor is aligned

@@ -124,10 +124,17 @@ static void complete_tokenizer(kvf__tokenizer *tokenizer, const kvf__desc *desc)
 
 static kvf_status check_vocab(kvf_ctx *ctx, const kvf_base *base, const kvf__desc *desc)
 {
-    if (kvf__vocab_size(base->tokenizer) <= desc->V) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE,
-                     "%s: the tokenizer has %d tokens, the model's embedding %lld rows", base->path,
-                     (int)kvf__vocab_size(base->tokenizer), (long long)desc->V);
+    const int n = (int)kvf__vocab_size(base->tokenizer);
+    int first = (int)desc->V;
+
+    if (n <= desc->V) return KVF_OK;
+    while (!kvf__token_text(base->tokenizer, first))
+        first++;
+    return kvf__fail(
+        ctx, KVF_ESHAPE,
+        "%s: the tokenizer has %d tokens, the model's embedding %lld rows, and none for "
+        "\"%s\", %d",
+        base->path, n, (long long)desc->V, kvf__token_text(base->tokenizer, first), first);
 }
 
 static kvf_status keep_as(kvf_ctx *ctx, const kvf_base_options *options, kvf__model_options *pack)

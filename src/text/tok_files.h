@@ -12,6 +12,7 @@ typedef enum kvf__tok_file {
     KVF__FILE_LINES,
     KVF__FILE_CONFIG,
     KVF__FILE_SPECIAL,
+    KVF__FILE_ADDED,
     KVF__FILE_TEMPLATE,
     KVF__FILE_MODEL,
     KVF__FILE_SPIECE,
@@ -54,10 +55,10 @@ const kvf__gguf_splitter *kvf__gguf_splitter_find(const char *pre); /* NULL: not
 /* What *out views is in memory, to be freed, and in the source. */
 kvf_status kvf__gguf_vocab_read(const kvf__tok_source *src, kvf__vocab *out, void **memory);
 kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer *t);
-/* tokenizer_config.json and special_tokens_map.json: added tokens, bos, eos, the template and the
- * BOS/EOS rule (config_json.c). */
+/* tokenizer_config.json, special_tokens_map.json and added_tokens.json: added tokens, bos, eos, the
+ * template and the BOS/EOS rule (config_json.c). */
 kvf_status kvf__apply_config(const kvf__tok_source *src, kvf__tokenizer *t);
-/* A special token's text from either of them; NULL: neither has it. */
+/* A special token's text from the first two; NULL: neither has it. */
 const char *kvf__special_text(const kvf__tok_source *src, const char *key, size_t *n);
 /* tokenizer_class is stem + "Tokenizer[Fast]". */
 bool kvf__class_is(const kvf__tok_source *src, const char *stem);

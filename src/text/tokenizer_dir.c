@@ -2,8 +2,8 @@
  *
  * tokenizer.json before tokenizer.gguf.json (a GGUF's vocabulary) before vocab.json + merges.txt
  * before vocab.txt before tokenizer.model (SentencePiece, tiktoken) before spiece.model (T5's);
- * tokenizer_config.json, special_tokens_map.json and chat_template.jinja add to either. They lie in
- * a folder, or as texts in a base file. */
+ * tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja add to
+ * either. They lie in a folder, or as texts in a base file. */
 #include "infile.h"
 #include "tok_files.h"
 
@@ -21,6 +21,7 @@ static const struct {
     [KVF__FILE_LINES] = {"vocab.txt", 1 << 28},
     [KVF__FILE_CONFIG] = {"tokenizer_config.json", 1 << 28},
     [KVF__FILE_SPECIAL] = {"special_tokens_map.json", 1 << 28},
+    [KVF__FILE_ADDED] = {"added_tokens.json", 1 << 28},
     [KVF__FILE_TEMPLATE] = {"chat_template.jinja", 1 << 20},
     [KVF__FILE_MODEL] = {"tokenizer.model", 1 << 28},
     [KVF__FILE_SPIECE] = {"spiece.model", 1 << 28},
@@ -69,9 +70,12 @@ static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
 {
     kvf__tok_file json;
     read_fn *read = choose(src, &json);
+    bool beside = false; /* a GGUF has none of these */
 
-    KVF_TRY(parse(src, KVF__FILE_CONFIG));
-    KVF_TRY(parse(src, KVF__FILE_SPECIAL));
+    for (int i = KVF__FILE_CONFIG; i <= KVF__FILE_ADDED; i++) {
+        KVF_TRY(parse(src, i));
+        beside |= src->there[i];
+    }
     if (!read)
         return kvf__fail(src->ctx, KVF_EUNSUPPORTED,
                          "%s: no tokenizer.json, no vocab.txt, no tokenizer.model, no "
@@ -79,8 +83,7 @@ static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
                          src->where);
     if (json != KVF__FILE_CONFIG) KVF_TRY(parse(src, json));
     KVF_TRY(read(src, t));
-    if (json != KVF__FILE_GGUF || src->there[KVF__FILE_CONFIG]) /* a GGUF has none */
-        KVF_TRY(kvf__apply_config(src, t));
+    if (json != KVF__FILE_GGUF || beside) KVF_TRY(kvf__apply_config(src, t));
     KVF_TRY(read_template(src, t));
     return kvf__tokenizer_finish(src->ctx, src->where, t);
 }

@@ -10,6 +10,21 @@ run 0 import model --out base.h5
 run 0 eval --base base.h5 --data rows.jsonl --precision f32 --threads 1 --json
 [ "$(value loss)" = "$loss" ] && [ "$(value label_tokens)" = "$tokens" ] || fail "the base file: $(cat out), want loss $loss"
 
+# Tokens of added_tokens.json; a special one that no file has an id for, and the base no row.
+printf '{"<r> v": 257, "</e>": 256}' >model/added_tokens.json
+printf '{"eos_token": "</e>"}' >model/special_tokens_map.json
+printf '{"text":"the<r> v"}\n' >added.jsonl
+for base in model added.h5; do
+    [ $base = model ] || run 0 import model --out $base
+    run 0 train --base $base --data added.jsonl --dry-run --out x.h5
+    sed -n 's/^first row: //p' out
+done >shown
+[ "$(uniq -c shown | tr -s ' ')" = ' 2 ⟦the<r> v</e>⟧' ] || fail "added tokens: $(cat shown)"
+printf '{"pad_token": "[PAD]"}' >model/special_tokens_map.json
+run 1 eval --base model --data rows.jsonl
+err_is 'kvfold: eval: model: the tokenizer has 259 tokens, the model'"'s"' embedding 258 rows, and none for "[PAD]", 258'
+rm model/added_tokens.json model/special_tokens_map.json
+
 # tiktoken's lines under the same name; a damaged file gets one line.
 printf 'IQ== 0\n' >model/tokenizer.model
 run 1 eval --base model --data rows.jsonl
@@ -27,7 +42,7 @@ cp "$SOURCE"/tests/golden/model_t5/*.json "$SOURCE/tests/golden/model_t5/model.s
 cp "$SOURCE/tests/golden/model_t5/tokenizer.model" t5/spiece.model
 printf '{"prompt":"a dene","completion":"nnnsc ceded"}\n' >rows.jsonl
 run 1 eval --base t5 --data rows.jsonl
-err_is "kvfold: eval: t5: the tokenizer has 148 tokens, the model's embedding 48 rows"
+err_is "kvfold: eval: t5: the tokenizer has 148 tokens, the model's embedding 48 rows, and none for \"<extra_id_99>\", 48"
 printf '{"extra_ids": 0}' >t5/tokenizer_config.json
 for base in t5 t5.h5 "$SOURCE/tests/golden/model_t5"; do
     [ $base != t5.h5 ] || run 0 import t5 --out t5.h5
