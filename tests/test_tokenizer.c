@@ -276,6 +276,24 @@ START_TEST(spm_special_tokens)
     ok(ctx, kvf__tokenizer_from_vocab(ctx, &v, &t));
     check_encode(ctx, t, "no prefix", "ab a", 4, true, "8 7");
     kvf__tokenizer_free(t);
+    v.strip_after = true; /* Phi-3: not behind <s>; </s> is special by its text, as in llama.cpp */
+    types[2] = 1;
+    char *json = NULL, *config = NULL, *kept = NULL;
+    ok(ctx, kvf__vocab_to_json(ctx, &v, &kept));
+    ok(ctx, kvf__vocab_to_transformers(ctx, "x.gguf", kept, &json, &config));
+    const kvf__text_file files[][2] = {
+        {{"tokenizer.gguf.json", kept}},
+        {{"tokenizer.json", json}, {"tokenizer_config.json", config}}};
+    for (size_t i = 0; i < 3; i++) {
+        if (i) ok(ctx, kvf__tokenizer_from_texts(ctx, "x", files[i - 1], i, &t));
+        if (!i) ok(ctx, kvf__tokenizer_from_vocab(ctx, &v, &t));
+        check_encode(ctx, t, "stripped", "a</s> \n<u v>  b<s> a", 20, true, "5 2 9 6 1 7");
+        ck_assert(kvf__token_is_special(t, 2));
+        kvf__tokenizer_free(t);
+    }
+    kvf__free(kept);
+    kvf__free(json);
+    kvf__free(config);
     kvf_ctx_free(ctx);
 }
 END_TEST

@@ -3,6 +3,7 @@
 #include "open_base.h"
 
 #include <string.h>
+#include <strings.h>
 
 typedef struct arrays {
     const char *const *tokens, *const *merges;
@@ -77,6 +78,20 @@ static int flag_of(const kvf__weights *w, const char *name)
     return value ? (int)kvf_json_bool(value, false) : -1;
 }
 
+/* Phi-3 and 3.5, which a file does not say, but by its name or the family with SentencePiece. */
+static bool is_phi3(const kvf__weights *w)
+{
+    const char *model = kvf_json_str(key(w, "tokenizer.ggml.model"), NULL);
+    const char *family = kvf_json_str(key(w, "general.architecture"), NULL);
+    const char *name = kvf_json_str(key(w, "general.name"), NULL);
+
+    if (!model || strcmp(model, "llama") != 0) return false;
+    if (family && !strcmp(family, "phi3")) return true;
+    for (; name && *name; name++)
+        if (!strncasecmp(name, "phi-3", 5) || !strncasecmp(name, "phi3", 4)) return true;
+    return false;
+}
+
 /* What a vocabulary becomes. */
 typedef kvf_status (*use_fn)(kvf_ctx *ctx, const kvf__vocab *vocab, void *out);
 
@@ -106,6 +121,7 @@ static kvf_status with_vocab(kvf_ctx *ctx, const char *path, const kvf__weights 
             .add_eos = flag_of(w, "tokenizer.ggml.add_eos_token"),
             .add_space_prefix = flag_of(w, "tokenizer.ggml.add_space_prefix"),
             .chat_template = kvf_json_str(key(w, "tokenizer.chat_template"), NULL),
+            .strip_after = is_phi3(w),
         };
         if (vocab.model && !strcmp(vocab.model, "t5")) { /* Unigram, as sentencepiece.c has it */
             vocab.charsmap = a.charsmap;

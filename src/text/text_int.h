@@ -52,6 +52,7 @@ typedef struct kvf__vocab {
     size_t charsmap_bytes;
     bool collapse_spaces; /* none at the ends of a text, one where there are several */
     bool fuse_unk;        /* a run of unknown characters is one token */
+    bool strip_after;     /* white space behind special tokens goes, as of Phi-3 */
 } kvf__vocab;
 kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer **out);
 /* The same as the text of tokenizer.gguf.json, from which a folder or a base file gives the same

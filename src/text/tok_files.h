@@ -54,6 +54,7 @@ typedef struct kvf__gguf_splitter {
 const kvf__gguf_splitter *kvf__gguf_splitter_find(const char *pre); /* NULL: not known */
 /* What *out views is in memory, to be freed, and in the source. */
 kvf_status kvf__gguf_vocab_read(const kvf__tok_source *src, kvf__vocab *out, void **memory);
+int32_t kvf__gguf_type(const kvf__vocab *v, size_t id);
 kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer *t);
 /* tokenizer_config.json, special_tokens_map.json and added_tokens.json: added tokens, bos, eos, the
  * template and the BOS/EOS rule (config_json.c). */

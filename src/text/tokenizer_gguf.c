@@ -40,15 +40,49 @@ static uint32_t flags_of(int32_t type)
     return type >= 0 && (size_t)type < sizeof flags / sizeof *flags ? flags[type] : 0;
 }
 
+int32_t kvf__gguf_type(const kvf__vocab *v, size_t id)
+{
+    /* Special by their text in llama.cpp, where a file has them as ordinary tokens. */
+    static const char *const CONTROL[] = {"</s>",          "<|eot_id|>",    "<|eom_id|>",
+                                          "<|im_end|>",    "<|end|>",       "<|end_of_text|>",
+                                          "<|endoftext|>", "<end_of_turn>", "<end_of_utterance>",
+                                          "<EOT>",         "_<EOT>",        "[EOT]",
+                                          "[EOS]",         "<eos>",         "<|fim_prefix|>",
+                                          "<fim_prefix>",  "<fim-prefix>",  "<|fim_suffix|>",
+                                          "<fim_suffix>",  "<fim-suffix>",  "<|fim_middle|>",
+                                          "<fim_middle>",  "<fim-middle>",  "<|fim_pad|>",
+                                          "<fim_pad>",     "<fim-pad>",     "<|fim_repo|>",
+                                          "<|repo_name|>", "<|file_sep|>"};
+    const int32_t type = v->types ? v->types[id] : KVF__GGUF_NORMAL;
+
+    if (type != KVF__GGUF_NORMAL || !v->token_bytes[id] || !strchr("<_[", v->tokens[id][0]))
+        return type;
+    for (size_t i = 0; i < sizeof CONTROL / sizeof *CONTROL; i++)
+        if (strlen(CONTROL[i]) == v->token_bytes[id] &&
+            !memcmp(CONTROL[i], v->tokens[id], v->token_bytes[id]))
+            return KVF__GGUF_CONTROL;
+    return type;
+}
+
+/* Phi-3's tokens without what its others do with white space. */
+static bool keeps_spaces(const char *text, size_t n)
+{
+    return (n == 5 && !memcmp(text, "<unk>", n)) || (n == 3 && !memcmp(text, "<s>", n)) ||
+           (n == 13 && !memcmp(text, "<|endoftext|>", n));
+}
+
 /* Control, user-defined and unknown tokens are found as they are written; a SentencePiece model
  * never builds the first and the last from pieces. */
 static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t, size_t id)
 {
     const char *text = v->tokens[id];
     size_t n = v->token_bytes[id];
-    int32_t type = v->types ? v->types[id] : KVF__GGUF_NORMAL;
+    const int32_t type = kvf__gguf_type(v, id);
     bool added = type == KVF__GGUF_CONTROL || type == KVF__GGUF_USER || type == KVF__GGUF_UNKNOWN;
-    kvf__added token = {.text = (char *)text, .n = n, .special = type == KVF__GGUF_CONTROL};
+    kvf__added token = {.text = (char *)text,
+                        .n = n,
+                        .rstrip = v->strip_after && !keeps_spaces(text, n),
+                        .special = type == KVF__GGUF_CONTROL};
 
     if (kvf__utf8_valid(text, n) != n || memchr(text, '\0', n))
         return kvf__fail(ctx, KVF_EFORMAT, "%s: token %zu is not UTF-8 text", v->where, id);

@@ -19,11 +19,6 @@ typedef struct vocab_writer {
     kvf__tokenizer *t; /* of the same */
 } vocab_writer;
 
-static int32_t type_of(const vocab_writer *w, size_t id)
-{
-    return w->v.types ? w->v.types[id] : KVF__GGUF_NORMAL;
-}
-
 static kvf_json *token_text(const vocab_writer *w, int32_t id)
 {
     if (id < 0 || (size_t)id >= w->v.n_tokens) return kvf_json_new_null();
@@ -35,14 +30,12 @@ static kvf_json *token_text(const vocab_writer *w, int32_t id)
 static kvf_json *added_tokens(const vocab_writer *w)
 {
     kvf_json *list = kvf_json_array();
-    for (size_t id = 0; id < w->v.n_tokens; id++) {
-        const int32_t type = type_of(w, id);
-        if (type != KVF__GGUF_CONTROL && type != KVF__GGUF_USER && type != KVF__GGUF_UNKNOWN)
-            continue;
-        kvf_json_add(list, kvf__json_pack("{s:I, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (int64_t)id,
-                                          "content", token_text(w, (int32_t)id), "single_word", 0,
-                                          "lstrip", 0, "rstrip", 0, "normalized", 0, "special",
-                                          type == KVF__GGUF_CONTROL));
+    for (size_t i = 0; i < w->t->added.n; i++) {
+        const kvf__added *a = &w->t->added.v[i];
+        kvf_json_add(list, kvf__json_pack("{s:I, s:o, s:b, s:b, s:b, s:b, s:b}", "id",
+                                          (int64_t)a->id, "content", token_text(w, a->id),
+                                          "single_word", 0, "lstrip", 0, "rstrip", (int)a->rstrip,
+                                          "normalized", 0, "special", (int)a->special));
     }
     return list;
 }
@@ -85,7 +78,7 @@ static int compare_splits(const void *a, const void *b)
 static bool is_piece(const vocab_writer *w, const char *text, size_t n)
 {
     const int32_t id = kvf__lexicon_model(&w->t->lex, text, n);
-    return id >= 0 && type_of(w, (size_t)id) == KVF__GGUF_NORMAL;
+    return id >= 0 && kvf__gguf_type(&w->v, (size_t)id) == KVF__GGUF_NORMAL;
 }
 
 /* Appends the splits of a token. */

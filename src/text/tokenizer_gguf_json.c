@@ -39,6 +39,7 @@ static kvf_json *new_root(const kvf__vocab *v)
         {"add_space_prefix", NULL, v->add_space_prefix},
         {"collapse_spaces", NULL, v->collapse_spaces ? 1 : -1},
         {"fuse_unk", NULL, v->fuse_unk ? 1 : -1},
+        {"strip_after", NULL, v->strip_after ? 1 : -1},
         {"chat_template", v->chat_template, -1},
     };
     kvf_json *root = kvf_json_object();
@@ -225,6 +226,7 @@ kvf_status kvf__gguf_vocab_read(const kvf__tok_source *src, kvf__vocab *out, voi
         .charsmap_bytes = l.charsmap_bytes,
         .collapse_spaces = int_of(root, "collapse_spaces") == 1,
         .fuse_unk = int_of(root, "fuse_unk") == 1,
+        .strip_after = int_of(root, "strip_after") == 1,
     };
     return KVF_OK;
 }

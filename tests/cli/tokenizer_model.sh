@@ -51,3 +51,12 @@ for base in t5 t5.h5 "$SOURCE/tests/golden/model_t5"; do
     value label_tokens
 done >losses
 [ "$(sort losses | uniq -c | awk '$1 == 3' | wc -l)" = 2 ] || fail "T5's spiece.model: $(cat losses)"
+
+# A GGUF of Phi-3 is known by its name: white space behind its special tokens goes
+LC_ALL=C sed 's/gguf_spm/my-Phi-3/' "$SOURCE/tests/golden/gguf_spm.gguf" >phi.gguf
+printf '{"text":"in</s>   the"}\n' >rows.jsonl
+for base in "$SOURCE/tests/golden/gguf_spm.gguf" phi.gguf; do
+    run 0 eval --base "$base" --data rows.jsonl --precision f32 --threads 1 --json
+    value label_tokens
+done >counts
+[ "$(tr '\n' ' ' <counts)" = '10 7 ' ] || fail "tokens of Phi-3: $(cat counts)"
