@@ -8,35 +8,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char TOKENIZER[] =
-    "{\"version\": \"1.0\", \"added_tokens\": ["
-    "{\"id\": 6, \"content\": \"<s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": "
-    "false, \"normalized\": false, \"special\": true},"
-    "{\"id\": 7, \"content\": \"</s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": "
-    "false, \"normalized\": false, \"special\": true}],"
-    "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
-    "false, \"trim_offsets\": true, \"use_regex\": true},"
-    "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
-    "\"trim_offsets\": true, \"use_regex\": true},"
-    "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
-    "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"
-    "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, "
-    "\"d\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"<s>\": 6, \"</s>\": 7, \"\xC4\x80\": 8},"
-    "\"merges\": []}}";
-static const char WITH_BOS[] = "{\"tokenizer_class\": \"LlamaTokenizerFast\", \"bos_token\": "
-                               "\"<s>\", \"eos_token\": \"</s>\", \"add_bos_token\": true}";
-static const char NO_BOS[] =
+#define TOKENIZER(post)                                                                            \
+    "{\"version\": \"1.0\", \"added_tokens\": ["                                                   \
+    "{\"id\": 6, \"content\": \"<s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": "    \
+    "false, \"normalized\": false, \"special\": true},"                                            \
+    "{\"id\": 7, \"content\": \"</s>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": "   \
+    "false, \"normalized\": false, \"special\": true}],"                                           \
+    "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "    \
+    "false, \"trim_offsets\": true, \"use_regex\": true},"                                         \
+    "\"post_processor\": " post                                                                    \
+    ", \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "                        \
+    "\"trim_offsets\": true, \"use_regex\": true},"                                                \
+    "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "                      \
+    "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"                           \
+    "\"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, "    \
+    "\"d\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"<s>\": 6, \"</s>\": 7, \"\xC4\x80\": 8},"              \
+    "\"merges\": []}}"
+static const char NO_BOS[] = TOKENIZER("null");
+static const char WITH_BOS[] = TOKENIZER(
+    "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", "
+    "\"type_id\": 0}}, "
+    "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": "
+    "{\"<s>\": {\"id\": \"<s>\", \"ids\": [6], \"tokens\": [\"<s>\"]}}}");
+static const char CONFIG[] =
     "{\"tokenizer_class\": \"GPT2TokenizerFast\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}";
 
 static kvf_ctx *ctx;
 static kvf__tokenizer *tokenizer;
 static kvf__chat chat;
 
-static void load_tokenizer(const char *config)
+static void load_tokenizer(const char *json)
 {
     ck_assert_int_eq(kvf_ctx_create(NULL, &ctx), KVF_OK);
-    kvf_status st = tokenizer_from_json(ctx, "toy", TOKENIZER, strlen(TOKENIZER), config,
-                                        strlen(config), &tokenizer);
+    kvf_status st = tokenizer_from_json(ctx, "toy", json, strlen(json), CONFIG, strlen(CONFIG),
+                                        &tokenizer);
     ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
     ck_assert_int_eq(kvf__chat_init(ctx, tokenizer, "none", &chat), KVF_OK);
 }
@@ -58,11 +63,19 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-static bool wrap; /* prompts and completions */
+static bool wrap;    /* prompts and completions */
+static bool encoder; /* the base is an encoder-decoder, whose decoder begins with </s> */
+static const kvf__row_template *pattern;
 
 static kvf__render render_with(const kvf__field_map *map)
 {
-    return (kvf__render){.tokenizer = tokenizer, .chat = &chat, .wrap_prompts = wrap, .map = map};
+    return (kvf__render){.tokenizer = tokenizer,
+                         .chat = &chat,
+                         .wrap_prompts = wrap,
+                         .map = map,
+                         .pattern = pattern,
+                         .encoder = encoder,
+                         .start = 7};
 }
 
 /* "0 1:1 7:7" : ids, with :label where one is set. */
@@ -104,6 +117,38 @@ START_TEST(rows_without_bos)
 {
     ck_assert_str_eq(row_text(ROWS[_i].json, false, NULL), ROWS[_i].all);
     ck_assert_str_eq(row_text(ROWS[_i].json, true, NULL), ROWS[_i].prompt);
+}
+END_TEST
+
+/* A row that ends in EOS gets no second one; that one carries loss. */
+static const struct {
+    const char *json, *want, *pattern;
+    bool encoder;
+} ENDED[] = {
+    {"{\"text\": \"ab</s>\"}", "0:0 1:1 7:7", NULL, false},
+    {"{\"text\": \"ab</s> \"}", "0:0 1:1 7:7 5:5 7:7", NULL, false},
+    {"{\"text\": \"</s>\"}", "7:7", NULL, false},
+    {"{\"prompt\": \"a\", \"completion\": \"b</s>\"}", "0 1:1 7:7", NULL, false},
+    {"{\"prompt\": \"a</s>\", \"completion\": \"\"}", "0 7 7:7", NULL, false},
+    {"{\"text\": \"ab\"}", "0:0 1:1 7:7", "{text}</s>", false},
+    {"{\"prompt\": \"a</s>\", \"completion\": \"\"}", "0 7 7:7", "{prompt}{completion}", false},
+    {"{\"prompt\": \"a\", \"completion\": \"b\"}", "0 7 7 1:1 7:7", NULL, true},
+    {"{\"prompt\": \"a</s>\", \"completion\": \"b</s>\"}", "0 7 7 1:1 7:7", NULL, true},
+    {"{\"prompt\": \"a\", \"completion\": \"\"}", "0 7 7 7:7", NULL, true},
+};
+
+START_TEST(eos_is_not_doubled)
+{
+    kvf__row_template own = {0};
+    if (ENDED[_i].pattern) {
+        ck_assert_int_eq(kvf__row_template_init(ctx, ENDED[_i].pattern, 0, &own), KVF_OK);
+        pattern = &own;
+    }
+    encoder = ENDED[_i].encoder;
+    ck_assert_str_eq(row_text(ENDED[_i].json, false, NULL), ENDED[_i].want);
+    encoder = false;
+    pattern = NULL;
+    kvf__row_template_done(&own);
 }
 END_TEST
 
@@ -579,6 +624,7 @@ int main(void)
     tcase_add_checked_fixture(bos, setup_bos, teardown);
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_add_loop_test(core, rows_without_bos, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
+    tcase_add_loop_test(core, eos_is_not_doubled, 0, (int)(sizeof ENDED / sizeof ENDED[0]));
     tcase_add_test(bos, rows_with_bos);
     tcase_add_test(core, foreign_fields);
     tcase_add_test(core, rendered_rows_are_whole);

@@ -45,49 +45,53 @@ START_TEST(answers_about_tokens)
 }
 END_TEST
 
-/* add_bos_token and add_eos_token of the config rebuild the post-processor. */
+#define VOCAB_JSON "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"<unk>\":5,\"<s>\":6,\"</s>\":7}"
+
+/* The post-processor of a tokenizer.json rules over add_bos_token and add_eos_token, which rebuild
+ * that of vocab.json and merges.txt (rest: NULL). Ids of transformers 5.24. */
 static const struct {
     const char *rest, *config, *want;
     bool adds_bos;
 } BOS_EOS[] = {
-    {"", NULL, "4", false},
-    {TEMPLATE, NULL, "6 4", true},
-    {TEMPLATE,
-     "{\"tokenizer_class\":\"LlamaTokenizerFast\",\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}",
-     "6 4", true},
-    {"", "{\"tokenizer_class\":\"LlamaTokenizer\",\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}",
-     "6 4", true},
-    {"", "{\"tokenizer_class\":\"GPT2Tokenizer\",\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}",
-     "4", false},
-    {TEMPLATE, "{\"add_bos_token\":false,\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}", "4",
-     false},
-    {TEMPLATE, "{\"add_eos_token\":true,\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}", "6 4 7",
-     true},
-    {TEMPLATE,
-     "{\"add_bos_token\":false,\"add_eos_token\":true,\"bos_token\":\"<s>\",\"eos_token\":\"</"
-     "s>\"}",
-     "4 7", false},
-    {"", "{\"add_bos_token\":true,\"bos_token\":null,\"eos_token\":\"</s>\"}", "4", false},
+    {"", "{}", "4", false},
+    {TEMPLATE, "{}", "6 4", true},
+    {TEMPLATE, "{\"tokenizer_class\":\"LlamaTokenizerFast\"}", "6 4", true},
+    {"", "{\"tokenizer_class\":\"LlamaTokenizer\"}", "4", false},
+    {"", "{\"tokenizer_class\":\"LlamaTokenizer\",\"add_bos_token\":true}", "4", false},
+    {TEMPLATE, "{\"add_bos_token\":false}", "6 4", true},
+    {TEMPLATE, "{\"add_bos_token\":false,\"add_eos_token\":true}", "6 4", true},
+    {NULL, "{}", "4", false},
+    {NULL, "{\"add_bos_token\":true}", "6 4", true},
+    {NULL, "{\"add_bos_token\":true,\"add_eos_token\":true}", "6 4 7", true},
+    {NULL, "{\"add_bos_token\":false,\"add_eos_token\":true}", "4 7", false},
+    {NULL, "{\"add_bos_token\":true,\"bos_token\":null}", "4", false},
 };
 
 START_TEST(bos_and_eos_rule)
 {
+    const char *rest = BOS_EOS[_i].rest;
     kvf_ctx *ctx = new_ctx();
     char text[1000];
+    const kvf__text_file files[] = {
+        {"tokenizer_config.json", BOS_EOS[_i].config},
+        {"special_tokens_map.json", strstr(BOS_EOS[_i].config, "null")
+                                        ? "{}"
+                                        : "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}"},
+        {rest ? "tokenizer.json" : "vocab.json", rest ? text : VOCAB_JSON},
+        {"merges.txt", "a b\nab c\n"}};
     kvf__tokenizer *t = NULL;
 
     snprintf(text, sizeof text, "%.*s%s}", (int)strlen(SMALL("", "")) - 1, SMALL("", ""),
-             BOS_EOS[_i].rest);
-    ok(ctx, open_text(ctx, text, BOS_EOS[_i].config, &t));
+             rest ? rest : "");
+    ok(ctx, kvf__tokenizer_from_texts(ctx, "folder", files, ROWS(files), &t));
     check_encode(ctx, t, "with", "abc", 3, true, BOS_EOS[_i].want);
     check_encode(ctx, t, "without", "abc", 3, false, "4");
     ck_assert_int_eq(kvf__adds_bos(t), BOS_EOS[_i].adds_bos);
+    if (!rest) ck_assert_uint_eq(kvf__specials_cost(t, true), 2 * kvf__specials_cost(t, false));
     kvf__tokenizer_free(t);
     kvf_ctx_free(ctx);
 }
 END_TEST
-
-#define VOCAB_JSON "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"<unk>\":5,\"<s>\":6,\"</s>\":7}"
 
 /* Ids, EOS and special tokens as transformers 5.24 has them, of "ab<e>c<x y>a</s>"; says: part of
  * the warning, or of the error where there are no ids. */

@@ -156,7 +156,6 @@ static const struct {
      KVF_EFORMAT, "lstrip"},
     {WITH(""), "{", KVF_EFORMAT, "tokenizer_config.json"},
     {WITH(""), "{\"added_tokens_decoder\":{\"x\":{}}}", KVF_EFORMAT, "added_tokens_decoder"},
-    {WITH(""), "{\"add_bos_token\":1}", KVF_EFORMAT, "add_bos_token"},
 };
 
 static void check_one_line(kvf_ctx *ctx)
@@ -290,11 +289,7 @@ static const struct {
 } VOCABS[] = {
     {"{\"model\":\"gpt2\",\"pre\":\"smollm\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a b\"]}",
      KVF_OK, ""},
-    {"{\"model\":\"gpt2\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a b\"]}", KVF_EUNSUPPORTED,
-     "pre is missing"},
-    {"{\"model\":\"gpt2\",\"pre\":\"default\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a "
-     "b\"]}",
-     KVF_EUNSUPPORTED, "\"default\""},
+    {"{\"model\":\"gpt2\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a b\"]}", KVF_OK, ""},
     {"{\"model\":\"gpt2\",\"pre\":\"odd\",\"tokens\":[\"a\",\"b\",\"ab\"],\"merges\":[\"a b\"]}",
      KVF_EUNSUPPORTED, "\"odd\""},
     {"{\"model\":\"gpt2\",\"pre\":\"qwen2\",\"tokens\":[\"a\",\"b\",\"ab\"]}", KVF_EFORMAT,

@@ -55,7 +55,6 @@ struct cli_command {
     size_t operands;
     bool more_operands; /* that many at least */
     bool lab;           /* needs the lab (kvf__has_lab) */
-    bool lasting;       /* runs until it is ended: warnings are for its log, too */
     int failure;        /* exit status of a failure; 0: CLI_FAILED */
     int (*run)(cli_call *call);
 };

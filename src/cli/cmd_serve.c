@@ -172,7 +172,6 @@ const cli_command cli_serve = {
              "`kvfold score` for its row. What the server cannot do (tools) is refused.\n"
              "SIGINT and SIGTERM end it once what was asked is answered.\n",
     .required = "base",
-    .lasting = true,
     CLI_ROWS(OPTIONS),
     .run = run,
 };

@@ -115,7 +115,7 @@ void cli_log(void *user, kvf_log_level level, const char *line)
     if (level != KVF_LOG_WARN) return;
     const bool terminal = isatty(STDERR_FILENO);
     snprintf(call->log, sizeof call->log, "%s", line);
-    if (call->ctx && !call->common.quiet && (terminal || call->command->lasting))
+    if (call->ctx && !call->common.quiet)
         fprintf(stderr, "%skvfold: %s: warning: %s\n", terminal ? "\r\033[K" : "",
                 call->command->name, line);
 }

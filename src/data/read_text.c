@@ -70,7 +70,7 @@ kvf_status kvf__read_text(const kvf__file *file)
     kvf_status st = kvf__encode_offsets(file->ctx, o->render.tokenizer, file->text, file->bytes,
                                         &ids, &offsets);
     int32_t eos = kvf__token_eos(o->render.tokenizer);
-    if (!st && eos >= 0 && ids.n) st = kvf__ids_add(file->ctx, &ids, eos);
+    if (!st && eos >= 0 && ids.n && ids.data[ids.n - 1] != eos) st = kvf__ids_add(file->ctx, &ids, eos);
     if (!st) st = put_rows(file, &ids, &offsets);
     kvf__ids_done(&ids);
     kvf__ids_done(&offsets);

@@ -70,17 +70,20 @@ static kvf_status add_bos(const row_writer *w, bool loss)
     return add_id(w, kvf__token_bos(w->render->tokenizer), loss);
 }
 
-static kvf_status add_eos(const row_writer *w)
+/* EOS behind what was written from `from` on, unless that ends in one. */
+static kvf_status add_eos(const row_writer *w, size_t from, bool loss)
 {
-    int32_t eos = kvf__token_eos(w->render->tokenizer);
-    return eos < 0 || w->render->no_eos || is_rendered(w) ? KVF_OK : add_id(w, eos, true);
+    const int32_t eos = kvf__token_eos(w->render->tokenizer);
+    if (eos < 0 || is_rendered(w)) return KVF_OK;
+    if (w->ids->n == from || w->ids->data[w->ids->n - 1] != eos) return add_id(w, eos, loss);
+    if (w->labels && loss) w->labels->data[w->labels->n - 1] = eos;
+    return KVF_OK;
 }
 
-/* What an encoder reads ends in EOS. */
-static kvf_status end_source(const row_writer *w)
+/* A row of text, or what a decoder writes, ends in EOS. */
+static kvf_status end_row(const row_writer *w, size_t from)
 {
-    int32_t eos = kvf__token_eos(w->render->tokenizer);
-    return eos < 0 || !w->render->encoder ? KVF_OK : add_id(w, eos, false);
+    return w->prompt_only || w->render->no_eos ? KVF_OK : add_eos(w, from, true);
 }
 
 /* Virtual tokens in front of the row; they carry no loss. */
@@ -176,8 +179,9 @@ static kvf_status refuse_turns(const row_writer *w)
 static kvf_status add_prompt(const row_writer *w, row_text prompt)
 {
     KVF_TRY(add_bos(w, false));
+    const size_t from = w->ids->n;
     KVF_TRY(add_text(w, prompt, false));
-    return end_source(w);
+    return w->render->encoder ? add_eos(w, from, false) : KVF_OK; /* what an encoder reads */
 }
 
 /* What a decoder writes is a text with its own BOS, where the tokenizer adds one (BART). */
@@ -193,8 +197,9 @@ static kvf_status add_pair(const row_writer *w, row_text prompt, row_text comple
     KVF_TRY(add_prompt(w, prompt));
     if (w->prompt_only) return KVF_OK;
     if (w->render->encoder) KVF_TRY(begin_target(w));
+    const size_t from = w->ids->n;
     KVF_TRY(add_text(w, completion, true));
-    return add_eos(w);
+    return end_row(w, from);
 }
 
 /* ---- templates ------------------------------------------------------------------------------- */
@@ -264,9 +269,11 @@ static kvf_status add_field(const row_writer *w, const kvf__template_piece *piec
 static kvf_status add_pieces(const row_writer *w, const bare_prompt *prompt)
 {
     const kvf__row_template *pattern = w->render->pattern;
+    size_t from = w->ids->n;
     KVF_TRY(add_bos(w, false));
     for (size_t i = 0; i < pattern->n; i++) {
         const kvf__template_piece *piece = &pattern->pieces[i];
+        from = w->ids->n;
         if (piece->kind == KVF__PIECE_FIELD) {
             if (w->prompt_only && !strcmp(piece->text, "completion")) return KVF_OK;
             KVF_TRY(add_field(w, piece, prompt));
@@ -275,7 +282,7 @@ static kvf_status add_pieces(const row_writer *w, const bare_prompt *prompt)
         KVF_TRY(kvf__add_piece(w->ctx, w->render->tokenizer, piece, NULL, 0, w->ids));
         KVF_TRY(label_new(w, false));
     }
-    return w->prompt_only ? KVF_OK : add_eos(w);
+    return end_row(w, from);
 }
 
 /* ---- kinds of rows --------------------------------------------------------------------------- */
@@ -331,8 +338,9 @@ static kvf_status write_text(const row_writer *w)
     KVF_TRY(text_field(w, "text", &text));
     if (w->render->encoder) return add_prompt(w, text);
     KVF_TRY(add_bos(w, false));
+    const size_t from = w->ids->n;
     KVF_TRY(add_text(w, text, !w->prompt_only));
-    return w->prompt_only ? KVF_OK : add_eos(w);
+    return end_row(w, from);
 }
 
 kvf_status kvf__message_content(kvf_ctx *ctx, const kvf_json *content, kvf__buf *parts,

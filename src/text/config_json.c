@@ -1,9 +1,8 @@
 /* tokenizer_config.json, special_tokens_map.json and added_tokens.json: added tokens, names of the
  * special tokens, the chat template, and whether BOS and EOS are added.
  *
- * The rule for BOS and EOS: add_bos_token or add_eos_token, where one is written, rebuild the post-
- * processor (transformers 5; transformers 4 did so for the Llama class only, which it always has
- * written). A Llama class whose tokenizer.json adds nothing and whose config has neither adds BOS.
+ * The rule for BOS and EOS is that of transformers 5: the post-processor of a tokenizer.json stays
+ * as it is; elsewhere add_bos_token or add_eos_token, where one is written, rebuild it.
  */
 #include "tok_files.h"
 
@@ -209,9 +208,10 @@ static kvf_status apply_rule(const kvf__tok_source *src, kvf__tokenizer *t)
     bool has_eos = t->eos >= 0 && post->data[post->n - 1] == t->eos;
     bool bos, eos;
 
+    if (!given || src->there[KVF__FILE_TOKENIZER]) return KVF_OK;
     KVF_TRY(kvf__want_bool(src->ctx, where, config, "add_bos_token", llama || has_bos, &bos));
     KVF_TRY(kvf__want_bool(src->ctx, where, config, "add_eos_token", has_eos && !llama, &eos));
-    return given || (llama && post->n < 2) ? kvf__post_bos_eos(src->ctx, t, bos, eos) : KVF_OK;
+    return kvf__post_bos_eos(src->ctx, t, bos, eos);
 }
 
 /* add_prefix_space, where written, rules over a byte-level step. */

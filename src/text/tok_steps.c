@@ -100,6 +100,7 @@ int kvf__char_byte(uint32_t cp)
 #define R_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define R_CASED(ending)                                                                            \
     R_BEFORE R_UPPER "*" R_LOWER "+" ending "|" R_BEFORE R_UPPER "+" R_LOWER "*" ending "|"
+#define R_MARKS      "\\p{P}$+<=>^~|"
 #define R_CASED_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" R_SPACES
 
 const char *kvf__split_regex(const char *name)
@@ -109,6 +110,10 @@ const char *kvf__split_regex(const char *name)
     if (strcmp(name, "llama-bpe") == 0) return R_HEAD "\\p{N}{1,3}" R_TAIL;
     if (strcmp(name, "qwen2") == 0) return R_HEAD "\\p{N}" R_TAIL;
     if (strcmp(name, "gpt-4o") == 0) return R_CASED(R_ENDING "?") "\\p{N}{1,3}" R_CASED_TAIL;
+    if (strcmp(name, "default") == 0) /* llama.cpp's four in turn */
+        return "[" R_MARKS
+               "]+| ?\\p{L}+|[0-9]{3}|(?:(?![0-9]{3})\\p{N})+| ?[^\\s\\p{L}\\p{N}" R_MARKS
+               "]+|\\s+(?![^\\s" R_MARKS "])|\\s";
     if (strcmp(name, "tekken") == 0) return R_CASED("") "\\p{N}" R_CASED_TAIL;
     return NULL;
 }

@@ -2,7 +2,8 @@
  * name of a splitter.
  *
  * "gpt2" is byte-level BPE; `pre` names the regex its merges were learned with, and a name we do
- * not know is refused, because any guess gives wrong ids for some text. "llama" is SentencePiece
+ * not know is refused, because any guess gives wrong ids for some text (without a name it is
+ * llama.cpp's default, with a warning). "llama" is SentencePiece
  * BPE by scores: its spaces become U+2581, one is put before each text between special tokens, and
  * bytes have tokens. "bert" is WordPiece, of which the converter has put U+2581 before what begins
  * a word and taken the ## from the rest; whether letters become small, which it does not write
@@ -27,6 +28,7 @@ static const kvf__gguf_splitter SPLITTERS[] = {
     {"deepseek-r1-qwen", "qwen2", false, true, false, false},
     {"gpt-4o", "gpt-4o", false, false, false, false}, /* Phi-4-mini */
     {"tekken", "tekken", false, false, true, true},   /* Mistral Nemo */
+    {"default", "default", false, false, false, false},
 };
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
@@ -42,7 +44,8 @@ static uint32_t flags_of(int32_t type)
 
 int32_t kvf__gguf_type(const kvf__vocab *v, size_t id)
 {
-    /* Special by their text in llama.cpp, where a file has them as ordinary tokens. */
+    /* Special by their text in llama.cpp, where a file has them as ordinary tokens; the first of
+     * SentencePiece only: a byte-level vocabulary may have learned it. */
     static const char *const CONTROL[] = {"</s>",          "<|eot_id|>",    "<|eom_id|>",
                                           "<|im_end|>",    "<|end|>",       "<|end_of_text|>",
                                           "<|endoftext|>", "<end_of_turn>", "<end_of_utterance>",
@@ -57,7 +60,7 @@ int32_t kvf__gguf_type(const kvf__vocab *v, size_t id)
 
     if (type != KVF__GGUF_NORMAL || !v->token_bytes[id] || !strchr("<_[", v->tokens[id][0]))
         return type;
-    for (size_t i = 0; i < sizeof CONTROL / sizeof *CONTROL; i++)
+    for (size_t i = v->scores ? 0 : 1; i < sizeof CONTROL / sizeof *CONTROL; i++)
         if (strlen(CONTROL[i]) == v->token_bytes[id] &&
             !memcmp(CONTROL[i], v->tokens[id], v->token_bytes[id]))
             return KVF__GGUF_CONTROL;
@@ -120,7 +123,8 @@ static kvf_status put_tokens(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *
 
 const kvf__gguf_splitter *kvf__gguf_splitter_find(const char *pre)
 {
-    for (size_t i = 0; pre && i < sizeof SPLITTERS / sizeof *SPLITTERS; i++)
+    if (!pre) pre = "default";
+    for (size_t i = 0; i < sizeof SPLITTERS / sizeof *SPLITTERS; i++)
         if (strcmp(SPLITTERS[i].pre, pre) == 0) return &SPLITTERS[i];
     return NULL;
 }
@@ -135,8 +139,14 @@ static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
 
     if (!how)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: tokenizer.ggml.pre is %s%s%s, which is not supported", v->where,
-                         v->pre ? "\"" : "", v->pre ? v->pre : "missing", v->pre ? "\"" : "");
+                         "%s: tokenizer.ggml.pre is \"%s\", which is not supported", v->where,
+                         v->pre);
+    if (!v->pre)
+        kvf__log(
+            ctx, KVF_LOG_WARN,
+            "%s: tokenizer.ggml.pre is missing: words are cut by llama.cpp's default, which may "
+            "not be the model's; a file of a newer converter names it",
+            v->where);
     if (v->n_merges == 0)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.merges is missing", v->where);
     KVF_TRY(put_tokens(ctx, v, t));

@@ -120,6 +120,12 @@ run 0 train --base model --data book.txt --method direct --prefix-length 4 --ste
     --threads 2 --precision f32 --resume --quiet
 run 1 eval --base model --data book.txt
 has err 'book.txt:1: neither name nor content tells the format.*--split-text N'
+{ cat book.txt; printf '</s>'; } >ended.txt # a text that ends in EOS gets no second one
+for text in book.txt ended.txt; do
+    run 0 eval --base model --data $text --split-text 16 --json
+    value label_tokens
+done >counts
+[ "$(uniq counts | wc -l)" = 1 ] || fail "EOS behind EOS: $(cat counts)"
 run 2 eval --base model --data train.jsonl --split-text 16
 has err 'train.jsonl:1: looks like jsonl; --split-text is for plain text'
 run 2 eval --base model --data book.txt --split-text 16 --format csv

@@ -22,7 +22,7 @@ done >shown
 [ "$(uniq -c shown | tr -s ' ')" = ' 2 ⟦the<r> v</e>⟧' ] || fail "added tokens: $(cat shown)"
 printf '{"pad_token": "[PAD]"}' >model/special_tokens_map.json
 run 1 eval --base model --data rows.jsonl
-err_is 'kvfold: eval: model: the tokenizer has 259 tokens, the model'"'s"' embedding 258 rows, and none for "[PAD]", 258'
+has err 'kvfold: eval: model: the tokenizer has 259 tokens, the model'"'s"' embedding 258 rows, and none for "[[]PAD[]]", 258'
 rm model/added_tokens.json model/special_tokens_map.json
 
 # tiktoken's lines under the same name; a damaged file gets one line.
@@ -60,3 +60,6 @@ for base in "$SOURCE/tests/golden/gguf_spm.gguf" phi.gguf; do
     value label_tokens
 done >counts
 [ "$(tr '\n' ' ' <counts)" = '10 7 ' ] || fail "tokens of Phi-3: $(cat counts)"
+LC_ALL=C sed 's/tokenizer.ggml.pre/tokenizer.ggml.old/' "$SOURCE/tests/golden/gguf_bpe.gguf" >old.gguf
+run 0 train --base old.gguf --data rows.jsonl --dry-run --out x.h5
+has err "old.gguf: tokenizer.ggml.pre is missing: words are cut by llama.cpp's default"

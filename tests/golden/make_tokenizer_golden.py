@@ -178,10 +178,13 @@ O200K = "|".join([
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + ENDING + "?",
     r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 TEKKEN = O200K.replace(ENDING + "?", "").replace("{1,3}", "")
-# of each pre: the regex, None: the byte-level step's own; NFC; ignore_merges and BOS
+DEFAULT = [r"[\p{P}\$\+<=>\^~\|]+", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)", r"\p{N}+",
+           r"[0-9][0-9][0-9]"]  # of llama.cpp, one after the other
+# of each pre: the regex or several, None: the byte-level step's own; NFC; ignore_merges and BOS
 SPLITTERS = {"gpt-2": (None, False, False), "olmo": (None, True, False), "llama-bpe": (CL100K, False, True), "dbrx": (CL100K, False, False),
              "smaug-bpe": (CL100K, False, False), "qwen2": (CL100K.replace("{1,3}", ""), True, False),
-             "deepseek-r1-qwen": (CL100K.replace("{1,3}", ""), True, False), "gpt-4o": (O200K, False, False), "tekken": (TEKKEN, False, True)}
+             "deepseek-r1-qwen": (CL100K.replace("{1,3}", ""), True, False), "gpt-4o": (O200K, False, False), "tekken": (TEKKEN, False, True),
+             "default": (DEFAULT, False, False)}
 
 
 def splitters():
@@ -202,7 +205,8 @@ def splitters():
     for pre, (regex, nfc, whole) in SPLITTERS.items():
         reference = Tokenizer(tokenizers.models.BPE({t: i for i, t in enumerate(tokens)}, [tuple(m) for m in made["merges"]],
                                                     ignore_merges=whole))
-        steps = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(regex), "isolated")] if regex else []
+        regexes = regex if isinstance(regex, list) else [regex] if regex else []
+        steps = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(r), "isolated") for r in regexes]
         reference.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
             steps + [tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not regex)])
         if nfc:
