@@ -223,8 +223,9 @@ static void make_question(question *q, uint64_t seed)
     for (int row = 0; row < WINDOWS; row++) {
         q->start[row + 1] = q->start[row] + LENGTH;
         for (int t = 0; t < LENGTH; t++)
-            q->labels[row * LENGTH + t] = t == 0 || (t >= FIRST && t < FIRST + 8) ? 0
-                                                                                  : KVF__NO_LABEL;
+            q->labels[row * LENGTH + t] = t == 0                        ? KVF__LABEL_NONE
+                                          : t >= FIRST && t < FIRST + 8 ? 0
+                                                                        : KVF__NO_LABEL;
         q->windows[row] = (kvf__window){.at = FIRST, .first = 4 * row, .n = 8};
     }
     for (int i = 0; i < CONTEXT; i++) {

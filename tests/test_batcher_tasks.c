@@ -63,9 +63,8 @@ START_TEST(groups_stay_together)
 }
 END_TEST
 
-/* A question before a long context is shared by the windows; spans count from the row's own first
- * token then. */
-START_TEST(windows_share_their_question)
+/* A question before a long context is read with each window: the head reads its tokens, too. */
+START_TEST(windows_have_their_question)
 {
     static const char TEXT[] =
         "{\"question\": \"abcdefghabcd\", \"context\": \"hgfedcbahgfedcba\", \"answers\": "
@@ -77,13 +76,12 @@ START_TEST(windows_share_their_question)
     ck_assert_int_eq(set.n_groups, 1);
     fill(&batcher, &set, true, true);
     const kvf__batch *b = &batcher.batch;
-    ck_assert_int_eq(b->n_rows, 3);
-    ck_assert_int_eq(b->start[1], 13); /* the question and the line feed */
-    ck_assert_int_eq(b->spans[2],
-                     b->start[2] - b->start[1] - 1); /* no answer here: the last token */
-    const int32_t *answer = b->ids + b->start[2] + b->spans[4];
+    ck_assert_int_eq(b->n_rows, 2);
+    ck_assert_int_eq(b->n_labels, b->n_tokens);
+    ck_assert_int_eq(b->spans[0], b->start[1] - 1); /* no answer here: the last token */
+    const int32_t *answer = b->ids + b->start[1] + b->spans[2];
     ck_assert_int_eq(answer[0], 4);
-    ck_assert_int_eq(b->ids[b->start[2] + b->spans[5]], 3);
+    ck_assert_int_eq(b->ids[b->start[1] + b->spans[3]], 3);
     kvf__batcher_done(&batcher);
     kvf__dataset_done(&set);
 }
@@ -243,7 +241,7 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_test(core, premises_become_common_rows);
     tcase_add_test(core, groups_stay_together);
-    tcase_add_test(core, windows_share_their_question);
+    tcase_add_test(core, windows_have_their_question);
     tcase_add_test(core, bidirectional_batches);
     tcase_add_test(core, steps_count_groups);
     tcase_add_test(core, grouped_questions_save_more);

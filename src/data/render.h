@@ -7,8 +7,9 @@
 #include "row_template.h"
 #include "text_int.h"
 
-#define KVF__NO_LABEL (-100)
-#define KVF__NO_GOLD  (-1) /* the head reads the position, but the file does not give the gold */
+#define KVF__NO_LABEL   (-100)
+#define KVF__NO_GOLD    (-1) /* the head reads the position, but the file does not give the gold */
+#define KVF__LABEL_NONE 1    /* qa: the position of "no answer"; 0: other tokens of the row */
 
 /* Renames fields: "prompt=question,completion=answer" reads foreign fields under our names. {0}:
  * none. */

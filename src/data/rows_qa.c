@@ -187,10 +187,10 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
         KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context.ids.data + from, (size_t)n));
     KVF_TRY(kvf__loader_join(load, true, &question_at, &context_at));
     if (load->glue.tail >= 0) KVF_TRY(kvf__loader_add_id(load, load->glue.tail));
-    int64_t none = kvf__loader_read_at(load);
-    load->rows.labels.data[none] = 0;
-    for (int64_t i = 0; i < n; i++)
-        load->rows.labels.data[start + context_at + i] = 0;
+    const int64_t none = kvf__loader_read_at(load);
+    for (size_t i = (size_t)start; i < load->rows.ids.n; i++) /* as transformers normalises */
+        if (load->rows.ids.data[i] >= 0) load->rows.labels.data[i] = 0;
+    load->rows.labels.data[none] = KVF__LABEL_NONE;
     bool here = first >= from && last < from + n;
     kvf__row_info info = {.value = NAN, .window = {.at = context_at, .first = from, .n = n}};
     info.span[0] = (int32_t)(here ? context_at + first - from : none - start);

@@ -78,13 +78,12 @@ static void search_window(const kvf__scores *s, int64_t row, const kvf__answer_r
     span_end starts[KVF__MOST_BEST + 1], ends[KVF__MOST_BEST + 1];
     int64_t n_starts = 0, n_ends = 0, label = s->first[row];
     for (int64_t t = 0; t < kvf__example_length(set, row); t++) {
-        if (set->labels[set->start[row] + t] == KVF__NO_LABEL) continue;
+        const int32_t kind = set->labels[set->start[row] + t];
+        if (kind == KVF__NO_LABEL) continue;
         const double *p = s->p + label++ * s->width;
         double start = log(p[0]), end = log(p[1]);
-        if (!in_context(set, row, t)) {
-            f->none = fmin(f->none, start + end);
-            continue;
-        }
+        if (kind == KVF__LABEL_NONE) f->none = fmin(f->none, start + end);
+        if (!in_context(set, row, t)) continue;
         n_starts = insert(starts, n_starts, rules->n_best, (span_end){t, start});
         n_ends = insert(ends, n_ends, rules->n_best, (span_end){t, end});
     }
