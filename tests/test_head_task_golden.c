@@ -91,6 +91,15 @@ static const struct {
     {"qwen3", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
     {"qwen3", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
     {"qwen3", "qa_context", KVF__TASK_QA, 0, false},
+    {"gpt_neox", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
+    {"gpt_neox", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
+    {"gpt_neox", "qa", KVF__TASK_QA, 0, false},
+    {"gemma2", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
+    {"gemma2", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
+    {"gemma3_text", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
+    {"phi3", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
+    {"phi3", "token-cls", KVF__TASK_TOKEN_CLS, 5, false},
+    {"olmo2", "seq-cls", KVF__TASK_SEQ_CLS, 3, false},
 };
 enum { N_CASES = sizeof CASES / sizeof CASES[0], WIDEST = 64, MAX_ROWS = 8 };
 

@@ -144,6 +144,7 @@ static const kvf__arch rows[] = {
     {
         .name = "gemma2",
         .class_stem = "Gemma2",
+        .heads = "generic",
         .gguf = "gemma2",
         KVF__WEIGHTS(gemma_weights),
         GEMMA_ROW,
@@ -153,6 +154,7 @@ static const kvf__arch rows[] = {
     {
         .name = "gemma3_text",
         .class_stem = "Gemma3",
+        .heads = "scored",
         .gguf = "gemma3",
         KVF__WEIGHTS(gemma_weights),
         GEMMA_ROW,

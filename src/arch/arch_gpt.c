@@ -76,6 +76,7 @@ static const kvf__arch rows[] = {
     {
         .name = "openai-gpt",
         .class_stem = "OpenAIGPT",
+        .heads = "scored",
         GPT_ROW,
         .keys = &openai_gpt_keys,
         KVF__WEIGHTS(openai_gpt_weights),

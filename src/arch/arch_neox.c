@@ -42,6 +42,7 @@ static const kvf__arch rows[] = {
     {
         .name = "gpt_neox",
         .class_stem = "GPTNeoX",
+        .heads = "neox",
         .gguf = "gptneox",
         .prefix = "gpt_neox.",
         .keys = &neox_keys,

@@ -42,6 +42,7 @@ static const kvf__arch rows[] = {
     {
         .name = "olmo2",
         .class_stem = "Olmo2",
+        .heads = "scored",
         .gguf = "olmo2",
         .prefix = "model.",
         .keys = &olmo2_keys,

@@ -36,6 +36,7 @@ static const kvf__arch rows[] = {
     {
         .name = "phi3",
         .class_stem = "Phi3",
+        .heads = "generic",
         .gguf = "phi3",
         .prefix = "model.",
         .keys = &phi3_keys,

@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* Besides the family's own. */
-static const char *const prefixes[] = {"", "model.", "transformer.", "encoder.",
-                                       "model.language_model."};
+static const char *const prefixes[] = {
+    "", "model.", "transformer.", "encoder.", "model.language_model.", "nomic_bert.encoder."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
 
 typedef struct binding {
@@ -134,6 +134,43 @@ static kvf_status add_slot(binding *b, const kvf__weight *weight, int64_t layer,
     return KVF_OK;
 }
 
+static bool matches_behind(const char *name, const char *prefix, const char *pattern)
+{
+    size_t n = strlen(prefix);
+    return !strncmp(name, prefix, n) && kvf__name_matches(name + n, pattern);
+}
+
+static bool is_buffer(const binding *b, const char *name)
+{
+    for (const char *const *pattern = b->desc->arch->buffers; *pattern; pattern++) {
+        if (matches_behind(name, b->desc->arch->prefix, *pattern)) return true;
+        for (size_t i = 0; i < N_PREFIXES; i++)
+            if (matches_behind(name, prefixes[i], *pattern)) return true;
+    }
+    return false;
+}
+
+/* The embedding under another of its names, where the file has it once only, as safetensors'
+ * save_model keeps one of shared tensors. */
+static bool find_shared(const binding *b, const kvf__weight *weight, int64_t *at)
+{
+    static const char SHARED[] =
+        "embed_tokens.weight"; /* equal whatever tie_word_embeddings says */
+    int64_t dim[KVF__MAX_RANK];
+    const int rank = kvf__weight_shape(b->desc, weight, 0, dim);
+
+    for (size_t i = 0; i < b->table->n; i++) {
+        const kvf__tensor *t = &b->table->items[i];
+        const size_t n = strlen(t->name), tail = sizeof SHARED - 1;
+        const bool same = n >= tail && !strcmp(t->name + n - tail, SHARED);
+        *at = (int64_t)i;
+        if ((b->desc->tied || same) && t->view.rank == rank && is_buffer(b, t->name) &&
+            !memcmp(t->view.dim, dim, (size_t)rank * sizeof *dim))
+            return true;
+    }
+    return false;
+}
+
 static kvf_status bind_weight(void *user, const kvf__weight *weight, int64_t layer)
 {
     binding *b = user;
@@ -145,6 +182,7 @@ static kvf_status bind_weight(void *user, const kvf__weight *weight, int64_t lay
         const kvf__weight *head = kvf__weight_by_role(b->desc, KVF__W_HEAD);
         found = head && find_weight(b, head, 0, head_name, &at);
     }
+    if (!found && weight->role == KVF__W_TOKENS) found = find_shared(b, weight, &at);
     if (found) return add_slot(b, weight, layer, name, at);
     if (weight->flags & KVF__W_OPTIONAL) return KVF_OK;
     if (b->desc->gguf && weight->gguf)
@@ -173,22 +211,6 @@ static kvf_status bind_tied_head(binding *b)
              "used",
              b->where, name, tokens->name);
     return add_slot(b, head, 0, name, at);
-}
-
-static bool matches_behind(const char *name, const char *prefix, const char *pattern)
-{
-    size_t n = strlen(prefix);
-    return !strncmp(name, prefix, n) && kvf__name_matches(name + n, pattern);
-}
-
-static bool is_buffer(const binding *b, const char *name)
-{
-    for (const char *const *pattern = b->desc->arch->buffers; *pattern; pattern++) {
-        if (matches_behind(name, b->desc->arch->prefix, *pattern)) return true;
-        for (size_t i = 0; i < N_PREFIXES; i++)
-            if (matches_behind(name, prefixes[i], *pattern)) return true;
-    }
-    return false;
 }
 
 static void log_surplus(const binding *b)

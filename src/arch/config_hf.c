@@ -328,18 +328,18 @@ static kvf_status read_row(const kvf__config *c, const kvf__config_row *row, kvf
     return name ? kvf__config_switch(c, name, *(bool *)out, out) : KVF_OK;
 }
 
-/* A ...ForSequenceClassification has no matrix of the language model's head, unless it is the
- * embedding. */
+/* A ...ForSequenceClassification, or what AutoModel saves, has no matrix of the language model's
+ * head, unless it is the embedding. */
 static bool is_headless(const kvf__config *c, const kvf__desc *desc)
 {
     static const char *const TASKS[] = {"ForSequenceClassification", "ForTokenClassification",
-                                        "ForQuestionAnswering"};
+                                        "ForQuestionAnswering", "Model"};
     const kvf_json *classes = kvf_json_get(c->root, "architectures");
     const char *name = kvf_json_str(kvf_json_at(classes, 0), NULL);
 
     for (size_t i = 0; name && !desc->tied && i < sizeof TASKS / sizeof *TASKS; i++) {
-        const char *tail = strstr(name, TASKS[i]);
-        if (tail && !strcmp(tail, TASKS[i])) return true;
+        const size_t n = strlen(name), tail = strlen(TASKS[i]);
+        if (n > tail && !strcmp(name + n - tail, TASKS[i])) return !strstr(name, "LMHead");
     }
     return false;
 }

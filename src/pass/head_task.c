@@ -4,9 +4,10 @@
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
  * modeling_electra, modeling_distilbert, modeling_deberta_v2, modeling_modernbert,
  * modeling_nomic_bert, modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral,
- * qwen2, qwen3). A pooler comes from the base and stays frozen; where the base file has none, a new
- * one is trained as part of the head. The same holds for dense layer and norm of ModernBERT's
- * masked language model, with which all its heads begin. */
+ * qwen2, qwen3; "generic" without question answering: gemma2, phi3; "scored" with seq-cls alone:
+ * gemma3, olmo2, openai-gpt) and modeling_gpt_neox. A pooler comes from the base and stays frozen;
+ * where the base file has none, a new one is trained as part of the head. The same holds for dense
+ * layer and norm of ModernBERT's masked language model, with which all its heads begin. */
 #include "arch.h"
 #include "arena.h"
 #include "head_priv.h"
@@ -28,9 +29,9 @@ static const kvf__head_kind KINDS[] = {
      "classifier", true, KVF__RATE_CLASSIFIER},
     {" nomic ", FOR(SEQ_CLS) | FOR(CHOICE), "nomic_bert.pooler.dense", KVF__TANH, true, false,
      "classifier", true, KVF__RATE_CLASSIFIER},
-    {" bert roberta electra nomic gpt2 ", FOR(TOKEN_CLS), NO_INNER, "classifier", true,
+    {" bert roberta electra nomic gpt2 neox ", FOR(TOKEN_CLS), NO_INNER, "classifier", true,
      KVF__RATE_CLASSIFIER},
-    {" bert roberta electra deberta nomic gpt2 llama ", FOR(QA), NO_INNER, "qa_outputs", true,
+    {" bert roberta electra deberta nomic gpt2 llama neox ", FOR(QA), NO_INNER, "qa_outputs", true,
      KVF__RATE_NONE},
     {" roberta ", FOR(SEQ_CLS), "classifier.dense", KVF__TANH, false, true, "classifier.out_proj",
      true, KVF__RATE_CLASSIFIER},
@@ -49,7 +50,8 @@ static const kvf__head_kind KINDS[] = {
     {" bart ", FOR(SEQ_CLS), "classification_head.dense", KVF__TANH, false, true,
      "classification_head.out_proj", true, KVF__RATE_CLASSIFIER},
     {" gpt2 llama ", FOR(SEQ_CLS) | FOR(CHOICE), NO_INNER, "score", false, KVF__RATE_NONE},
-    {" llama ", FOR(TOKEN_CLS), NO_INNER, "score", true, KVF__RATE_CLASSIFIER},
+    {" neox generic scored ", FOR(SEQ_CLS), NO_INNER, "score", false, KVF__RATE_NONE},
+    {" llama generic ", FOR(TOKEN_CLS), NO_INNER, "score", true, KVF__RATE_CLASSIFIER},
     {" modernbert ", FOR(SEQ_CLS) | FOR(CHOICE) | FOR(TOKEN_CLS) | FOR(QA), TRANSFORM, "classifier",
      true, KVF__RATE_CLASSIFIER},
 };

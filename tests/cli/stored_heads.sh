@@ -77,3 +77,13 @@ done
 # shellcheck disable=SC2086
 run 0 train $fit --steps 4 --out whole.h5
 same parts.h5 whole.h5
+
+# As save_pretrained and save_model of transformers 5 write them: Nomic's first names, one name of a tied embedding (tests/golden/make_saved_golden.py)
+saved=$SOURCE/tests/golden/saved
+printf '{"text":"a b c","label":0}\n{"text":"a b c","label":1}\n' >two.jsonl
+run 0 train --base "$saved/nomic" --data two.jsonl --task seq-cls --method head --head-lr 1e-12 --steps 1 --precision f32 --out nomic.h5
+has out '^train loss 0.8106'
+printf '{"prompt":"a b c","completion":"d e"}\n' >lm.jsonl
+run 0 eval --base "$saved/t5" --data lm.jsonl --precision f32
+has out '^loss 2.43878'
+run 0 import "$saved/roberta" --out roberta.h5

@@ -39,6 +39,14 @@ CONFIGS = {
     "modernbert": ("ModernBert", lambda n: tf.ModernBertConfig(**BERT, num_labels=n)),
     "nomic_bert": ("NomicBert", lambda n: tf.NomicBertConfig(**BERT, num_labels=n)),
 }
+DECODERS = {
+    "gpt_neox": ("GPTNeoX", lambda n: tf.GPTNeoXConfig(vocab_size=40, hidden_size=12, intermediate_size=16, num_hidden_layers=1,
+                                                       num_attention_heads=2, max_position_embeddings=24, pad_token_id=0, num_labels=n)),
+    "gemma2": ("Gemma2", lambda n: tf.Gemma2Config(**LLAMA, head_dim=6, num_labels=n)),
+    "gemma3_text": ("Gemma3Text", lambda n: tf.Gemma3TextConfig(**LLAMA, head_dim=6, num_labels=n)),
+    "phi3": ("Phi3", lambda n: tf.Phi3Config(**LLAMA, bos_token_id=1, eos_token_id=2, num_labels=n)),
+    "olmo2": ("Olmo2", lambda n: tf.Olmo2Config(**LLAMA, num_labels=n)),
+}
 ENCODERS = ("bert", "roberta", "electra", "distilbert", "deberta-v2", "modernbert", "nomic_bert")
 CLASSES = {"seq-cls": "ForSequenceClassification", "regression": "ForSequenceClassification",
            "token-cls": "ForTokenClassification", "qa": "ForQuestionAnswering", "qa_context": "ForQuestionAnswering",
@@ -47,7 +55,7 @@ HEADS = ("classifier.", "score.", "qa_outputs.", "bert.pooler.", "roberta.pooler
 
 
 def case(arch, task, generator, mean=False):
-    stem, make = CONFIGS[arch]
+    stem, make = {**CONFIGS, **DECODERS}[arch]
     labels = {"regression": 1, "seq-cls": 3, "token-cls": 5}.get(task, 2)
     config = make(labels)
     if mean:
@@ -149,6 +157,11 @@ def main():
             tensors.update(case(arch, task, generator))
     for task in ("seq-cls", "regression", "multiple-choice"):
         tensors.update(case("modernbert", task, generator, mean=True))
+    generator = torch.Generator().manual_seed(21)
+    for arch, (stem, _) in DECODERS.items():
+        for task in ("seq-cls", "token-cls", "qa"):
+            if hasattr(tf, stem + CLASSES[task]):
+                tensors.update(case(arch, task, generator))
     path = os.path.join(HERE, "heads.safetensors")
     save_file(tensors, path, {"torch": torch.__version__, "transformers": tf.__version__, "seed": "20"})
     print(os.path.getsize(path), len(tensors))
