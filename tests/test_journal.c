@@ -90,7 +90,7 @@ START_TEST(core_lines)
     ck_assert_int_eq(count_lines("eval", &last), 2);
     ck_assert(kvf_json_real(kvf_json_get(last, "valid_loss"), 0) == result.valid_loss);
     ck_assert_int_eq(count_lines("save", NULL), 2);
-    ck_assert_int_eq(count_lines("note", NULL), 4); /* first row, match, start, parameters */
+    ck_assert_int_eq(count_lines("note", NULL), 5); /* first row, rows, match, start, parameters */
     ck_assert_int_eq(count_lines("end", &last), 1);
     ck_assert_str_eq(kvf_json_str(kvf_json_get(last, "how"), NULL), "finished");
     ck_assert_int_eq(files_in(join_pass), 1);
