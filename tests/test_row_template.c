@@ -220,7 +220,7 @@ START_TEST(rows_of_words_and_spans)
                                (kvf__dataset_options){TOK});
     EXPECT(set, words, tags);
 
-    static const int32_t qa[] = {-1, 10, 0, 11, 1, 2, 3, 11}, read[] = {NO, 0, NO, NO, 0, 0, 0, NO};
+    static const int32_t qa[] = {-1, 10, 0, 11, 1, 2, 3, 11}, read[] = {NO, 1, 0, 0, 0, 0, 0, 0};
     set = rows_of("{\"context\": \"bcd\", \"question\": \"a\", \"answers\": [{\"text\": \"c\", "
                   "\"start\": 1}]}\n",
                   NULL, 1, (kvf__dataset_options){QA});

@@ -195,7 +195,7 @@ static kvf_status train_group(kvf__sweep *s, kvf__sweep_run *const *runs,
         st = kvf__trainer_open_journal(runs[i]->trainer);
         if (st) break;
         runs[i]->state = KVF__RUN_GOES;
-        kvf__trainer_start(runs[i]->trainer);
+        st = kvf__trainer_start(runs[i]->trainer);
     }
     if (dry) dry_run(runs, n);
     if (!st && !dry) st = group_loop(s, &group, runs);

@@ -8,8 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The id on the Hub that a folder of its cache is of; else the name of the folder, or of the file
+ * without its ending. */
 static kvf_status name_of(kvf_ctx *ctx, const char *path, char **out)
 {
+    static const char *const ENDINGS[] = {".h5", ".gguf"};
     char *hub = NULL;
     KVF_TRY(kvf__hub_name(ctx, path, &hub));
     if (hub) {
@@ -22,6 +25,10 @@ static kvf_status name_of(kvf_ctx *ctx, const char *path, char **out)
     size_t first = n;
     while (first > 0 && path[first - 1] != '/')
         first--;
+    for (size_t i = 0; i < 2; i++) {
+        const size_t ending = strlen(ENDINGS[i]);
+        if (n - first > ending && !strncmp(path + n - ending, ENDINGS[i], ending)) n -= ending;
+    }
     return kvf__strndup(ctx, path + first, n - first, out);
 }
 
@@ -54,18 +61,7 @@ static kvf_status load_gguf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     KVF_TRY(kvf__gguf_open(ctx, base->path, &base->weights));
     KVF_TRY(kvf__desc_from_gguf(ctx, base->path, base->weights.meta, &base->weights.table, desc));
     KVF_TRY(kvf__tokenizer_from_gguf(ctx, base->path, &base->weights, &base->tokenizer));
-    const char *name = kvf_json_str(kvf_json_get(base->weights.meta, "general.name"), NULL);
-    return name && *name ? kvf__strdup(ctx, name, &base->name)
-                         : name_of(ctx, base->path, &base->name);
-}
-
-/* The name of the file without its ending. */
-static kvf_status name_of_file(kvf_ctx *ctx, const char *path, char **out)
-{
-    KVF_TRY(name_of(ctx, path, out));
-    size_t n = strlen(*out);
-    if (n > 3 && !strcmp(*out + n - 3, ".h5")) (*out)[n - 3] = 0;
-    return KVF_OK;
+    return name_of(ctx, base->path, &base->name);
 }
 
 static kvf_status load_h5(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
@@ -75,7 +71,7 @@ static kvf_status load_h5(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     KVF_TRY(kvf__base_file_load(ctx, base->path, &base->weights, &file));
     kvf_status st = kvf__base_desc(ctx, base->path, &file, desc);
     if (!st) st = kvf__base_tokenizer(ctx, base->path, &file, &base->tokenizer);
-    if (!st) st = name_of_file(ctx, base->path, &base->name);
+    if (!st) st = name_of(ctx, base->path, &base->name);
     kvf__base_file_done(&file);
     return st;
 }

@@ -2,6 +2,7 @@
  */
 #include "answers.h"
 #include "base_notes.h"
+#include "baselines.h"
 #include "trainer.h"
 
 #include <math.h>
@@ -188,16 +189,18 @@ kvf_status kvf__trainer_after_step(kvf__trainer *t, double seconds, int64_t toke
                      (long long)t->run.progress.step, (long long)t->run.progress.steps);
 }
 
-void kvf__trainer_start(kvf__trainer *t)
+kvf_status kvf__trainer_start(kvf__trainer *t)
 {
+    KVF_TRY(kvf__baselines_measure(&t->run, &t->tuned, &t->rows));
     emit(t, KVF_EVENT_START, 0, 0, false);
     if (t->retention) emit(t, KVF_EVENT_RETENTION, 0, 0, false);
+    return KVF_OK;
 }
 
 kvf_status kvf__trainer_loop(kvf__trainer *t)
 {
     bool over = t->run.progress.step >= t->run.progress.steps;
-    kvf__trainer_start(t);
+    KVF_TRY(kvf__trainer_start(t));
     if (over) return save(t); /* no steps: starting values */
     while (!over) {
         double begin = kvf__clock();

@@ -1,6 +1,5 @@
 /* A run from its opening to its end, and what came of it. */
 #include "base_notes.h"
-#include "baselines.h"
 #include "trainer.h"
 
 void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_before,
@@ -66,7 +65,6 @@ static kvf_status run_steps(kvf__trainer *t)
     if (!st) st = kvf__note_int8(&t->run, &t->rows);
     if (!st && t->run.progress.steps) st = kvf__trainer_prepare(t);
     if (!st && t->run.options.forecast == KVF_FORECAST_ON) st = kvf__trainer_forecast(t);
-    if (!st) st = kvf__baselines_measure(&t->run, &t->tuned, &t->rows);
     if (!st) st = kvf__ranks_divide(&t->run, &t->rows, retention);
     st = agree(t, st);
     if (!st && kvf__ranks_follows(t->run.ranks))

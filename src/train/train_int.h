@@ -51,11 +51,11 @@ kvf_status kvf__trainer_step(kvf__trainer *trainer);
 /* Seconds by component since the trainer was prepared: the pass's, then those of the step around
  * it. Returns how many there are. */
 size_t kvf__trainer_timings(const kvf__trainer *trainer, kvf__timing *out, size_t max);
-/* The loop of a run in pieces: journals; the first event; what follows each step (history,
- * validation, saves; *over: that was the last one; ESTOPPED: a stop was asked for); the journals'
- * last line. */
+/* The loop of a run in pieces: journals; what it is held against and the first event; what follows
+ * each step (history, validation, saves; *over: that was the last one; ESTOPPED: a stop was asked
+ * for); the journals' last line. */
 kvf_status kvf__trainer_open_journal(kvf__trainer *trainer);
-void kvf__trainer_start(kvf__trainer *trainer);
+kvf_status kvf__trainer_start(kvf__trainer *trainer);
 kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_t tokens_before,
                                    bool *over);
 void kvf__trainer_end(kvf__trainer *trainer, kvf_status status);
