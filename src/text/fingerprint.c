@@ -29,7 +29,8 @@ static void add_vocabulary(kvf__hash *hash, const kvf__tokenizer *t)
         add_number(hash, (int64_t)(token->flags & ~(uint32_t)KVF__TOK_SPECIAL));
         add_number(hash, kvf__lexicon_model(&t->lex, text, token->n));
         add_text(hash, text, token->n);
-        if (t->model.scores) kvf__hash_add(hash, &t->model.scores[id], sizeof *t->model.scores);
+        if (id < t->model.n_scores) /* not of tokens that were added behind the vocabulary */
+            kvf__hash_add(hash, &t->model.scores[id], sizeof *t->model.scores);
     }
     for (size_t i = 0; i < t->added.n; i++) {
         const kvf__added *a = &t->added.v[i];

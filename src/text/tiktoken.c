@@ -103,6 +103,7 @@ static kvf_status set_scores(tiktoken *k)
     kvf__tok_model *m = &k->t->model;
 
     KVF_TRY(kvf__alloc_array(k->ctx, k->t->lex.n, sizeof *m->scores, &m->scores));
+    m->n_scores = k->t->lex.n;
     for (size_t i = 0; i < k->t->lex.n; i++)
         m->scores[i] = -(double)i;
     m->kind = KVF__MODEL_SCORES;

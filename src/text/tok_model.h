@@ -28,7 +28,8 @@ typedef enum kvf__tok_model_kind {
 typedef struct kvf__tok_model {
     kvf__tok_model_kind kind;
     kvf__pairs pairs;
-    double *scores;        /* by score, unigram: [lexicon.n] */
+    double *scores; /* by score, unigram: [n_scores], of ids that the model gives */
+    size_t n_scores;
     double unk_score;      /* unigram */
     int32_t unk;           /* -1: none */
     char *prefix, *suffix; /* of continuing characters, of a word's last one; NULL: none */

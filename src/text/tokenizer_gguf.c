@@ -182,6 +182,7 @@ static kvf_status set_scores(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *
     if (!v->scores)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.scores is missing", v->where);
     KVF_TRY(kvf__alloc_array(ctx, v->n_tokens, sizeof *m->scores, &m->scores));
+    m->n_scores = v->n_tokens;
     for (size_t i = 0; i < v->n_tokens; i++) {
         if (v->scores[i] != v->scores[i])
             return kvf__fail(ctx, KVF_EFORMAT, "%s: score of token %zu is not a number", v->where,

@@ -147,6 +147,7 @@ static kvf_status read_unigram(kvf_ctx *ctx, const char *where, const kvf_json *
     m->unk_score = INFINITY;
     KVF_TRY(kvf__want_bool(ctx, where, json, "byte_fallback", false, &m->byte_fallback));
     KVF_TRY(kvf__alloc_array(ctx, n + 1, sizeof *m->scores, &m->scores));
+    m->n_scores = n + 1;
     for (size_t id = 0; id < n; id++)
         KVF_TRY(read_scored(ctx, where, kvf_json_at(vocab, id), id, t));
     m->unk_score -= PENALTY;
