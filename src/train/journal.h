@@ -1,6 +1,6 @@
-/* What a run says: to its caller, and to files for people to look at while it goes on (--log and
- * --tensorboard, rows of one table). The files decide nothing: a run with them has the bits of one
- * without, and one that can no longer be written to is given up with a note. */
+/* Events of a run: passed to the caller and written to log files (--log and --tensorboard, rows of
+ * one table). The files do not influence the run. A file that can no longer be written is given up
+ * with a note. */
 #ifndef KVF_JOURNAL_H
 #define KVF_JOURNAL_H
 
@@ -11,10 +11,10 @@
 
 struct kvf__run;
 
-/* What the numbers of a run are of. */
+/* Sizes of a run, for its log. */
 typedef struct kvf__run_size {
     int64_t rows, labels;
-    int64_t trained, parameters; /* values: that training changes; of the whole */
+    int64_t trained, parameters; /* numbers of values: trained; in all */
 } kvf__run_size;
 
 typedef struct kvf__journal {
@@ -36,7 +36,7 @@ void kvf__journal_end(struct kvf__run *run, kvf_status status);
 void kvf__journal_close(kvf__journal *journal);
 /* Every event passes here on its way to the caller. */
 void kvf__run_emit(struct kvf__run *run, const kvf_event *event);
-/* detail: what --verbose adds. */
+/* Emit a note. A detail is shown with --verbose only. */
 void kvf__run_note(struct kvf__run *run, const char *fmt, ...) KVF__PRINTF(2, 3);
 void kvf__run_detail(struct kvf__run *run, const char *fmt, ...) KVF__PRINTF(2, 3);
 

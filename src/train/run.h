@@ -1,6 +1,6 @@
-/* What all parts of a run have in common: options, base, identity, processes; how far it is; what
- * it writes and says. Parts with functions of their own (rows, what is trained, how it is stepped)
- * are handed beside it; trainer.h has them all. */
+/* State shared by all parts of a run: options, base, identity, other processes, progress and
+ * output. A part with functions of its own (rows, tuned parameters, stepper) is passed beside it.
+ * trainer.h joins them all. */
 #ifndef KVF_RUN_H
 #define KVF_RUN_H
 
@@ -19,15 +19,15 @@ typedef struct kvf__best {
     double value, loss; /* of the metric; valid_loss */
 } kvf__best;
 
-/* Seconds, by what was seen last; 0: nothing yet. */
+/* Running means in seconds (pace.c); 0: not measured yet. */
 typedef struct kvf__pace {
     double step, validation, save;
 } kvf__pace;
 
-/* What validation is held against; NaN: not measured (baselines.c). */
+/* Reference values for the validation (baselines.c); NaN: not measured. */
 typedef struct kvf__baselines {
-    double bare_loss, start_loss; /* of the bare base; before the first step */
-    double largest_class;         /* metric of always giving the training data's largest class */
+    double bare_loss, start_loss; /* loss of the bare base; loss before the first step */
+    double largest_class;         /* metric of predicting the largest class for every row */
 } kvf__baselines;
 
 typedef struct kvf__progress {
@@ -35,7 +35,7 @@ typedef struct kvf__progress {
     int64_t tokens;            /* trained on */
     int64_t computed_tokens;   /* in this process: tokens of its batches */
     double train_loss;         /* of the last step */
-    double kl_to_base;         /* of its rows of --kl-to-base, a mean over labels; NaN: none */
+    double kl_to_base;         /* --kl-to-base: mean KL over the last step's labels; NaN: none */
     kvf__history history;      /* memory for all steps */
     const kvf__metric *metric; /* what best is best in */
     double valid_loss, metric_value; /* of the last validation */
@@ -68,22 +68,29 @@ typedef struct kvf__run {
     kvf__output output;
 } kvf__run;
 
-/* run.c, in the order of a run's beginning. The output, with what it says where a run is resumed;
- * that inputs can be read, before the base is loaded; the base; what it allows; how many virtual
- * tokens; --value-optimizer; the identity. */
+/* ---- run.c, in the order in which a run opens ------------------------------------------------ */
+
+/* Locks the output and checks that it may be written. With --resume, reads the run file. */
 kvf_status kvf__run_open_output(kvf__run *run);
+/* Checks that the input files can be read, before the base is loaded. */
 kvf_status kvf__run_check_inputs(const kvf__run *run);
 kvf_status kvf__run_open_base(kvf__run *run);
+/* Sets the number of virtual tokens, by --p-template or the default of the base. */
 kvf_status kvf__run_decide_length(kvf__run *run);
+/* Sets and checks --value-optimizer. */
 kvf_status kvf__run_decide_values(kvf__run *run);
+/* Fills the identity from base and options. */
 kvf_status kvf__run_identify(kvf__run *run);
-/* --early-stop: as many validations without a better one as it allows. */
+/* True once --early-stop validations in a row were not better. */
 bool kvf__run_patience_over(const kvf__run *run);
 
-/* places.c: whether the run's method, task and options are for its base, if that is an
- * encoder-decoder (fed: rows come from a feed); --places, in the layer mask. */
+/* ---- places.c -------------------------------------------------------------------------------- */
+
+/* Refuses methods, tasks and options that an encoder-decoder does not support. fed: rows come from
+ * a feed. */
 kvf_status kvf__places_check(kvf__run *run, bool fed);
 bool kvf__places_near(const kvf_train_options *options, const kvf__desc *desc); /* see prefix.h */
+/* Applies --places to the layer mask [L]. */
 kvf_status kvf__places_mask(kvf__run *run, uint8_t *layer_mask);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct kvf__train_task {
     kvf__param low[2]; /* --task-prefix low-rank: u, v; owned; value NULL: none */
 } kvf__train_task;
 
-/* What a feed brings, owned by whom it is given to. */
+/* Data sets from a feed. The caller of open() owns them. */
 typedef struct kvf__fed {
     kvf__dataset data, valid;
     kvf__teacher teacher; /* targets in place of labels; k = 0: none */
@@ -34,15 +34,15 @@ struct kvf__train_rows;
 
 /* Rows that no file holds, for the only task of a run. `user` outlives it. */
 typedef struct kvf__feed {
-    /* Once base and renderer are open; may decide options that were left open. What *out, zeros so
-     * far, has becomes the run's, after a failure too. */
+    /* Fills *out, which is zeroed. Called once base and renderer are open; may set options that the
+     * user left open. The run takes the content of *out, on failure too. */
     kvf_status (*open)(void *user, kvf__run *run, const struct kvf__train_rows *rows,
                        kvf__fed *out);
-    void (*lineage)(void *user, kvf_json *lineage); /* adds what the rows came from */
-    /* --init match: what a prefix is to start from, zeros so far. NULL: rows (match_rows.c). */
+    void (*lineage)(void *user, kvf_json *lineage); /* adds the origin of the rows */
+    /* --init match: fills the initial prefix, which is zeroed. NULL: match_rows.c fills it. */
     kvf_status (*start)(void *user, kvf__run *run, kvf__prefix *target);
-    /* Before a step, with the prefix as it is now: makes its rows and their targets anew, in their
-     * places and no longer. NULL: they stay. */
+    /* Replaces the rows of the next step and their targets in place, given the current prefix. A
+     * new row is no longer than the old one. NULL: rows do not change. */
     kvf_status (*renew)(void *user, const kvf__run *run, struct kvf__train_rows *rows,
                         const kvf__prefix *prefix, const int64_t *examples, int64_t n);
     void *user;
@@ -53,7 +53,7 @@ typedef struct kvf__feed {
 typedef struct kvf__reads kvf__reads;
 kvf_status kvf__reads_create(kvf_ctx *ctx, kvf__reads **out);
 void kvf__reads_free(kvf__reads *reads);
-/* As kvf__dataset_load, for a run of these options. */
+/* Like kvf__dataset_load, with the result cached for later runs. */
 kvf_status kvf__reads_load(kvf_ctx *ctx, kvf__reads *reads, const kvf_train_options *run,
                            const char *path, const kvf__dataset_options *options,
                            kvf__dataset *out);
@@ -119,8 +119,7 @@ const int64_t *kvf__rows_draw(const kvf__run *run, kvf__train_rows *rows, int64_
 void kvf__rows_rewind(kvf__train_rows *rows);
 /* To the step that comes next. */
 void kvf__rows_seek(const kvf__run *run, kvf__train_rows *rows);
-/* What the rows that were drawn for the step at hand come to: their terms are counted, and of
- * several processes this one's rows are left. */
+/* Counts the terms of the loss of the drawn rows, then keeps the rows of this process. */
 void kvf__step_rows_count(kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step);
 /* Fills the batcher with the next part; false: there is none. peek: for a look ahead, nothing is
  * counted. */
