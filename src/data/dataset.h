@@ -136,12 +136,16 @@ kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set,
                               uint64_t seed, kvf__dataset *out);
 /* *out: the same lists, which last until both are done. Nobody may write to them. */
 kvf_status kvf__dataset_share(kvf_ctx *ctx, kvf__dataset *dataset, kvf__dataset *out);
-/* Appends a row as a person reads it: its text, special tokens among it, lm's tokens that carry loss
- * in brackets, behind rows of other tasks the class or the tags. Long rows are shortened, control
- * characters escaped. */
+/* Appends a row as a person reads it: its text, special tokens among it, lm's tokens that carry
+ * loss in brackets, behind rows of other tasks the class or the tags. Long rows are shortened,
+ * control characters escaped. */
 kvf_status kvf__row_marked(kvf_ctx *ctx, const kvf__tokenizer *tokenizer,
                            const kvf__dataset *dataset, int64_t row, kvf__buf *out);
 int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example);
+int64_t kvf__longest_example(const kvf__dataset *dataset);
+/* The first rows of a data set: whole groups of at most so many rows and tokens, but at least one
+ * group. The result borrows the lists. */
+kvf__dataset kvf__dataset_first(const kvf__dataset *dataset, int64_t rows, int64_t tokens);
 /* Labels that a head reads or predicts: of lm rows those past the first token. */
 int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example);
 

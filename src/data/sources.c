@@ -70,10 +70,35 @@ int64_t kvf__example_length(const kvf__dataset *dataset, int64_t example)
     return dataset->start[example + 1] - dataset->start[example];
 }
 
+int64_t kvf__longest_example(const kvf__dataset *dataset)
+{
+    int64_t longest = 0;
+    for (int64_t i = 0; i < dataset->n; i++)
+        if (kvf__example_length(dataset, i) > longest) longest = kvf__example_length(dataset, i);
+    return longest;
+}
+
 int64_t kvf__example_labels(const kvf__dataset *dataset, int64_t example)
 {
     int64_t n = 0, first = dataset->start[example] + (dataset->task == KVF__TASK_LM);
     for (int64_t i = first; i < dataset->start[example + 1]; i++)
         n += dataset->labels[i] != KVF__NO_LABEL;
     return n;
+}
+
+kvf__dataset kvf__dataset_first(const kvf__dataset *dataset, int64_t rows, int64_t tokens)
+{
+    kvf__dataset first = *dataset;
+    const int64_t groups = kvf__group_count(dataset);
+
+    first.n = first.n_labels = 0;
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t n = dataset->group ? dataset->group[g + 1] : g + 1;
+        if (first.n && (n > rows || dataset->start[n] > tokens)) break;
+        first.n = n;
+        first.n_groups = g + 1;
+    }
+    for (int64_t i = 0; i < first.n; i++)
+        first.n_labels += kvf__example_labels(dataset, i);
+    return first;
 }

@@ -180,11 +180,10 @@ static kvf_status build(kvf_ctx *ctx, kvf__head *head, const kvf__head_base *bas
     const bool transform = is_transform(head->kind);
     bool frozen = head->kind->pooler &&
                   (transform ? base->masked_lm != NULL : base->pooler != NULL);
-    size_t count = 0, at = 0;
+    size_t at = 0;
 
     KVF_TRY(describe(ctx, head, head->kind->inner && !frozen));
-    for (size_t i = 0; i < head->params.n; i++)
-        count += (size_t)head->params.item[i].n;
+    const size_t count = (size_t)kvf__params_values(&head->params);
     KVF_TRY(kvf__alloc_array(ctx, count, sizeof(float), &head->values));
     KVF_TRY(kvf__alloc_array(ctx, count, sizeof(float), &head->grads));
     for (size_t i = 0, used = 0; i < head->params.n; i++) {

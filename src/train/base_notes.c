@@ -1,16 +1,15 @@
-/* What a run says of its base alone, before and after its first step. */
+/* Notes about the base of a run: was it ever pretrained, and what does int8 cost it? */
 #include "base_notes.h"
 
 #include <math.h>
 
 /* ---- never pretrained? ----------------------------------------------------------------------- */
 
-/* What a run says of a frozen base that was never pretrained: its own loss on the rows of the first
- * step is that of guessing, ln V, and no prefix finds in it what is not there (the literature's
- * control: prefixes on random weights do not learn).
+/* A frozen base that was never pretrained has the loss of guessing, ln V, on the rows of the first
+ * step. A prefix cannot help it: the control experiment of the literature.
  *
- * Asked once, after the first step, of prefixes of language models, and only where that step's own
- * loss is near ln V or above: a pretrained base pays nothing. */
+ * The check runs once, after the first step of a language model's prefix, and only if that step's
+ * own loss is near ln V or above. A pretrained base costs nothing. */
 #define NEAR 0.05 /* of ln V, on both sides */
 
 static bool is_asked(const kvf__run *run, const kvf__train_rows *rows, double guess)
@@ -42,28 +41,9 @@ kvf_status kvf__note_untrained(kvf__run *run, const kvf__train_rows *rows, kvf__
 
 /* ---- --precision int8 ------------------------------------------------------------------------ */
 
-/* What eight-bit products change in the base's own loss (--precision int8): said once, before a run
- * begins, on the first rows that it would be validated on. A base with channels far larger than the
- * others loses more than one without, and this is where it shows. */
+/* Compares the base's own loss in int8 and in bf16 on the first validation rows, once before a run.
+ * A base with a few very large channels loses more in int8 than others do. */
 enum { MOST_ROWS = 64, MOST_TOKENS = 4096 };
-
-/* Whole groups, at least one; views. */
-static kvf__dataset first_rows(const kvf__dataset *set)
-{
-    kvf__dataset first = *set;
-    const int64_t groups = set->group ? set->n_groups : set->n;
-
-    first.n = first.n_labels = 0;
-    for (int64_t g = 0; g < groups; g++) {
-        const int64_t n = set->group ? set->group[g + 1] : g + 1;
-        if (first.n && (n > MOST_ROWS || set->start[n] > MOST_TOKENS)) break;
-        first.n = n;
-        first.n_groups = g + 1;
-    }
-    for (int64_t i = 0; i < first.n; i++)
-        first.n_labels += kvf__example_labels(set, i);
-    return first;
-}
 
 static kvf_status loss_of(const kvf__run *run, kvf_base *base, kvf__head *head,
                           const kvf__dataset *rows, double *loss)
@@ -97,7 +77,8 @@ kvf_status kvf__note_int8(kvf__run *run, const kvf__train_rows *rows)
     if (run->base->precision != KVF_PRECISION_INT8 || run->output.is_resumed ||
         kvf__ranks_follows(run->ranks))
         return KVF_OK;
-    const kvf__dataset first = first_rows(task->valid.n ? &task->valid : &task->data);
+    const kvf__dataset first = kvf__dataset_first(task->valid.n ? &task->valid : &task->data,
+                                                  MOST_ROWS, MOST_TOKENS);
     if (!first.n_labels) return KVF_OK;
     KVF_TRY(loss_of(run, run->base, task->head, &first, &loss));
     KVF_TRY(loss_in_bf16(run, task->head, &first, &want));

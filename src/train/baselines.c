@@ -1,22 +1,21 @@
-/* What a run's validation is held against, measured before its first step: the loss of the bare
- * base and of the start, or where rows have classes the score of always giving the largest. A loss
- * takes a forward pass over the held-out rows; it is measured only where that is little of the run.
- */
+/* Reference values for a run's validation, measured before its first step: the loss of the bare
+ * base and of the initial prefix, or with classes the score of the largest one. A loss costs a
+ * forward pass over the held-out rows, so it is measured only if that is at most 2 % of the run. */
 #include "baselines.h"
 #include "answers.h"
+#include "pace.h"
 
 #include <math.h>
 
-static const double FORWARD = 0.45; /* of a step, per token */
-static const double MOST = 0.02;    /* of the run */
+static const double MOST = 0.02; /* of the run */
 
-/* By the whole schedule, so that a run in parts decides as one that never stops. */
+/* Counts the whole schedule, so that a resumed run decides like an uninterrupted one. */
 static bool is_cheap(const kvf__run *run, const kvf__train_rows *rows)
 {
     const kvf__train_task *task = rows->task;
     const double epoch = (double)task->data.start[task->data.n],
                  steps = (double)run->options.schedule_steps / (double)rows->epoch_steps;
-    return FORWARD * (double)task->valid.start[task->valid.n] <= MOST * epoch * steps;
+    return KVF__FORWARD_SHARE * (double)kvf__valid_tokens(rows) <= MOST * epoch * steps;
 }
 
 static kvf_status largest_class(const kvf__run *run, const kvf__train_task *task, double *score)
@@ -38,7 +37,7 @@ static kvf_status losses(const kvf__run *run, kvf__tuned *tuned, const kvf__trai
                          kvf__baselines *out)
 {
     const kvf__subject bare = {0};
-    if (run->method->port != KVF__PORT_EMBED) /* whose rows have places for virtual tokens */
+    if (run->method->port != KVF__PORT_EMBED) /* their rows contain virtual tokens */
         KVF_TRY(kvf__evaluator_run(run->ctx, task->evaluator, &bare, &out->bare_loss, NULL));
     KVF_TRY(kvf__tuned_emit(run, tuned));
     const kvf__subject start = kvf__tuned_subject(tuned, &run->id, task);
@@ -48,11 +47,10 @@ static kvf_status losses(const kvf__run *run, kvf__tuned *tuned, const kvf__trai
 kvf_status kvf__baselines_measure(kvf__run *run, kvf__tuned *tuned, const kvf__train_rows *rows)
 {
     const kvf__train_task *task = rows->task;
-    const kvf__head *head = task->head;
     if (run->output.is_resumed || run->ranks || task->name || !task->evaluator ||
         !run->progress.steps)
         return KVF_OK;
-    if (kvf__head_is_lm(head) && !head)
+    if (!task->head) /* the base has a loss of its own */
         return is_cheap(run, rows) ? losses(run, tuned, task, &run->progress.baselines) : KVF_OK;
     const bool classes = task->kind == KVF__TASK_SEQ_CLS || task->kind == KVF__TASK_TOKEN_CLS;
     if (!classes || task->words || task->data.regression) return KVF_OK;

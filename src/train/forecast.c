@@ -23,7 +23,6 @@ enum { LONGEST_PROBE = 2048 };             /* tokens of held-out rows, where ste
 #define ENOUGH_SECONDS 1.0                 /* of probing, where steps are short */
 #define ENOUGH_SHARE   0.02                /* of the run */
 #define WRITE_RATE     400e6 /* bytes a second into a run file: hashing and flushing to disk */
-#define FORWARD_SHARE  0.45  /* of a step, per token: for validations that are not probed */
 
 /* Values, two moments, the best values; the columns of history; and what a file has anyway. */
 static int64_t file_bytes(const kvf__trainer *t)
@@ -131,7 +130,7 @@ static kvf_status probe_steps(kvf__trainer *t, const kvf__survey *survey, double
 static kvf_status probe_validation(kvf__trainer *t, double step_seconds, double mean, double *out)
 {
     int64_t tokens = kvf__valid_tokens(&t->rows);
-    *out = mean > 0 ? FORWARD_SHARE * step_seconds / mean * (double)tokens : 0;
+    *out = mean > 0 ? KVF__FORWARD_SHARE * step_seconds / mean * (double)tokens : 0;
     if (!t->rows.total.valid_rows || kvf__tasks_are_named(&t->rows)) return KVF_OK;
     const kvf__subject subject = kvf__tuned_subject(&t->tuned, &t->run.id, t->rows.task);
     bool brief = step_seconds < SHORT_STEP; /* then a first, cold run would be too slow a sample */

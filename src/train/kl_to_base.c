@@ -32,12 +32,10 @@ static const kvf__batch_sizes *next_batch(kvf__retention *m)
 /* Memory for the longest rows that could meet. */
 static kvf_status make_batcher(const kvf__run *run, kvf__retention *m, int64_t rows)
 {
-    int64_t longest = 0;
+    const int64_t longest = kvf__longest_example(&m->set);
     const kvf__batch_rules rules = {.causal = true,
                                     .source = kvf__model_desc(run->base->model)->encoder > 0,
                                     .share = !run->options.share_off};
-    for (int64_t r = 0; r < m->set.n; r++)
-        if (kvf__example_length(&m->set, r) > longest) longest = kvf__example_length(&m->set, r);
     return kvf__batcher_init(run->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);
 }
 

@@ -188,18 +188,7 @@ kvf_status kvf__log_weight_start(const kvf__run *run, kvf__tuned *tuned,
 
 /* ---- what it comes to ------------------------------------------------------------------------ */
 
-/* The first rows of a set, which stays their owner. */
-static kvf__dataset first_rows(const kvf__dataset *set)
-{
-    enum { ROWS = 32, TOKENS = 4096 };
-    kvf__dataset first = *set;
-
-    first.n = first.n_labels = 0;
-    while (first.n < set->n && first.n < ROWS &&
-           (!first.n || set->start[first.n + 1] - set->start[0] <= TOKENS))
-        first.n_labels += kvf__example_labels(set, first.n++);
-    return first;
-}
+enum { MOST_ROWS = 32, MOST_TOKENS = 4096 };
 
 static kvf_status measure(const kvf__run *run, const kvf__tuned *tuned, const kvf__train_task *task,
                           const kvf__dataset *set, double *start, double *bare)
@@ -219,7 +208,8 @@ static kvf_status measure(const kvf__run *run, const kvf__tuned *tuned, const kv
 /* Only where the base has a loss of its own, which a head that is to be trained gives none. */
 kvf_status kvf__log_weight_note(kvf__run *run, kvf__tuned *tuned, const kvf__train_task *task)
 {
-    const kvf__dataset set = first_rows(task->valid.n ? &task->valid : &task->data);
+    const kvf__dataset set = kvf__dataset_first(task->valid.n ? &task->valid : &task->data,
+                                                MOST_ROWS, MOST_TOKENS);
     double start = 0, bare = 0;
 
     if (!tuned->log_weight.n || run->output.is_resumed || run->options.dry_run ||

@@ -1,18 +1,20 @@
-/* When things are due in a run, and how long they take, for the time left. */
+/* The schedule of validations and saves, and the time left of a run. */
 #ifndef KVF_PACE_H
 #define KVF_PACE_H
 
 #include "train_rows.h"
 
-/* The last ones count most: machines slow down and speed up. */
+/* Adds a measurement to a running mean that favours recent ones. */
 void kvf__pace_add(double *pace, double seconds);
-/* Whether what is done every so many steps (0: at the end of an epoch), and at the end, is done
- * after the step that is done; and how many of these are left. */
+/* every: interval in steps; 0: an epoch. True if the finished step ends an interval or the run; and
+ * the number of intervals left. */
 bool kvf__pace_is_due(const kvf__run *run, const kvf__train_rows *rows, int64_t every);
 int64_t kvf__pace_left_of(const kvf__run *run, const kvf__train_rows *rows, int64_t every);
 /* Seconds until the last step is done, validated and saved; NaN before the first one. */
 double kvf__pace_left(const kvf__run *run, const kvf__train_rows *rows);
-/* Tokens of the held-out rows, of all tasks. */
+/* Cost of a forward pass relative to a step, per token. */
+#define KVF__FORWARD_SHARE 0.45
+/* Number of tokens of the held-out rows of all tasks. */
 int64_t kvf__valid_tokens(const kvf__train_rows *rows);
 
 #endif

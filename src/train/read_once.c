@@ -68,12 +68,9 @@ static kvf_status make_key(kvf_ctx *ctx, const kvf_train_options *o, const char 
 /* Longest --max-length at which other rows could come out. */
 static int64_t longest_of(const kvf__dataset *set, const kvf__dataset_options *how)
 {
-    int64_t longest = 0;
     if (set->skipped || set->truncated || set->task == KVF__TASK_QA || how->render.pattern)
         return how->max_length;
-    for (int64_t i = 0; i < set->n; i++)
-        if (kvf__example_length(set, i) > longest) longest = kvf__example_length(set, i);
-    return longest;
+    return kvf__longest_example(set);
 }
 
 static bool fits(const known_set *r, const char *key, int64_t max_length)

@@ -66,14 +66,6 @@ static kvf_status decide(kvf__trainer *t)
     return kvf__run_identify(&t->run);
 }
 
-static int64_t longest_row(const kvf__dataset *set)
-{
-    int64_t longest = 0;
-    for (int64_t i = 0; i < set->n; i++)
-        if (kvf__example_length(set, i) > longest) longest = kvf__example_length(set, i);
-    return longest;
-}
-
 /* What the rows have become: the first one, and how many of what size. */
 static kvf_status note_rows(kvf__trainer *t)
 {
@@ -92,7 +84,7 @@ static kvf_status note_rows(kvf__trainer *t)
     if (!st)
         kvf__run_note(&t->run, "rows: %lld of %lld tokens, the longest %lld; %lld held out",
                       (long long)task->data.n, (long long)task->data.start[task->data.n],
-                      (long long)longest_row(&task->data), (long long)task->valid.n);
+                      (long long)kvf__longest_example(&task->data), (long long)task->valid.n);
     return st;
 }
 
@@ -108,9 +100,7 @@ static kvf_status make_parts(kvf__trainer *t)
 static kvf_status make_best(kvf__trainer *t)
 {
     const kvf__params *params = &t->tuned.params;
-    size_t total = 0;
-    for (size_t i = 0; i < params->n; i++)
-        total += (size_t)params->item[i].n;
+    const size_t total = (size_t)kvf__params_values(params);
     KVF_TRY(kvf__alloc_array(t->run.ctx, total, sizeof(float), &t->run.progress.best.values));
     KVF_TRY(kvf__params_append(t->run.ctx, &t->run.progress.best.params, params));
     float *at = t->run.progress.best.values;
@@ -202,10 +192,11 @@ int64_t kvf__trainer_all_parameters(const kvf__trainer *t)
            kvf__base_own_values(t->run.base, trained);
 }
 
-kvf__rows_hashes kvf__trainer_hashes(const kvf__trainer *t)
+kvf_status kvf__trainer_agree(kvf__trainer *t, kvf_status st)
 {
-    return (kvf__rows_hashes){t->rows.total.hash, t->rows.total.valid_hash,
-                              kvf__retention_hash(t->retention)};
+    const kvf__rows_hashes hashes = {t->rows.total.hash, t->rows.total.valid_hash,
+                                     kvf__retention_hash(t->retention)};
+    return kvf__ranks_agree(&t->run, &hashes, st, &t->run.output.finished_before);
 }
 
 static void note_parameters(kvf__trainer *t)
@@ -215,32 +206,26 @@ static void note_parameters(kvf__trainer *t)
                   (long long)all, 100 * (double)trained / (double)all);
 }
 
-/* On all ranks, or on none. */
-static kvf_status agree(kvf__trainer *t, kvf_status st)
+static kvf_status open_on_all(kvf__trainer *t)
 {
-    bool finished = !st && is_finished(t);
-    const kvf__rows_hashes hashes = kvf__trainer_hashes(t);
-    st = kvf__ranks_agree(&t->run, &hashes, st, &finished);
-    t->run.output.finished_before = finished;
-    if (!st && !finished && !kvf__ranks_follows(t->run.ranks)) note_parameters(t);
-    return st;
+    kvf_status st = open_all(t);
+    t->run.output.finished_before = !st && is_finished(t);
+    KVF_TRY(kvf__trainer_agree(t, st));
+    if (!t->run.output.finished_before && !kvf__ranks_follows(t->run.ranks)) note_parameters(t);
+    return KVF_OK;
 }
 
 kvf_status kvf__trainer_open(kvf_ctx *ctx, const kvf_train_options *options,
                              const kvf__trainer_uses *uses, kvf__trainer **out)
 {
     kvf__trainer *t = NULL;
-    kvf_status st = begin(ctx, options, &t);
-    if (st) {
-        kvf__ranks_free(uses->ranks);
-        return st;
-    }
-    t->run.ranks = uses->ranks;
+    KVF_TRY(begin(ctx, options, &t));
     t->run.base = uses->base;
     t->run.borrows_base = uses->base != NULL;
     t->rows.feed = uses->feed;
     t->rows.reads = uses->reads;
-    st = agree(t, open_all(t));
+    kvf_status st = uses->joins ? kvf__ranks_join(ctx, &t->run.ranks) : KVF_OK;
+    if (!st) st = open_on_all(t);
     KVF__GIVE(st, out, t, kvf__trainer_free(t));
     return st;
 }

@@ -161,11 +161,8 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
 /* Walks the sampler to the run's step and compares with the stored position. */
 static kvf_status find_position(kvf__trainer *t, const kvf_json *state)
 {
-    int64_t n;
     const kvf__sampler *sampler = &t->rows.task->sampler;
-    kvf__rows_rewind(&t->rows);
-    for (int64_t step = 0; step < t->run.progress.step; step++)
-        kvf__rows_draw(&t->run, &t->rows, step, &n);
+    kvf__rows_seek(&t->run, &t->rows);
     if (kvf__tasks_are_named(&t->rows))
         return KVF_OK; /* drawn from seed and step: nothing is stored */
     if (sampler->epoch == kvf_json_int(kvf_json_get(state, "epoch"), -1) &&

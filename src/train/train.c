@@ -51,12 +51,6 @@ void kvf__trainer_end(kvf__trainer *t, kvf_status status)
     kvf__journal_end(&t->run, status);
 }
 
-static kvf_status agree(kvf__trainer *t, kvf_status st)
-{
-    const kvf__rows_hashes hashes = kvf__trainer_hashes(t);
-    return kvf__ranks_agree(&t->run, &hashes, st, &t->run.output.finished_before);
-}
-
 /* Every step to come, with its journals, on all ranks if it can be on each. */
 static kvf_status run_steps(kvf__trainer *t)
 {
@@ -66,7 +60,7 @@ static kvf_status run_steps(kvf__trainer *t)
     if (!st && t->run.progress.steps) st = kvf__trainer_prepare(t);
     if (!st && t->run.options.forecast == KVF_FORECAST_ON) st = kvf__trainer_forecast(t);
     if (!st) st = kvf__ranks_divide(&t->run, &t->rows, retention);
-    st = agree(t, st);
+    st = kvf__trainer_agree(t, st);
     if (!st && kvf__ranks_follows(t->run.ranks))
         st = kvf__trainer_follow(t);
     else if (!st)
@@ -86,7 +80,7 @@ static kvf_status run_dry(kvf__trainer *t)
 {
     kvf_status st = t->run.progress.steps ? kvf__trainer_prepare(t) : KVF_OK;
     if (!st && t->run.options.forecast != KVF_FORECAST_OFF) st = kvf__trainer_forecast(t);
-    KVF_TRY(agree(t, st));
+    KVF_TRY(kvf__trainer_agree(t, st));
     kvf__trainer_note_dry(t);
     return KVF_OK;
 }
@@ -105,10 +99,8 @@ kvf_status kvf__trainer_run(kvf__trainer *t, double begin, kvf_train_result *res
 static kvf_status train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result)
 {
     kvf__trainer *t = NULL;
-    kvf__ranks *ranks = NULL;
     double begin = kvf__clock();
-    KVF_TRY(kvf__ranks_join(ctx, &ranks));
-    KVF_TRY(kvf__trainer_open(ctx, options, &(kvf__trainer_uses){.ranks = ranks}, &t));
+    KVF_TRY(kvf__trainer_open(ctx, options, &(kvf__trainer_uses){.joins = true}, &t));
     kvf_status st = kvf__trainer_run(t, begin, result);
     kvf__trainer_free(t);
     return st;

@@ -1,5 +1,5 @@
-/* A training run from outside: opened on options or on rows of somebody else's (a feed), run whole
- * or step by step, and looked at. What it is made of is trainer.h's. */
+/* The interface of a training run for other folders: open it on options or on a feed's rows, run it
+ * whole or step by step, read its state. trainer.h has the implementation. */
 #ifndef KVF_TRAIN_INT_H
 #define KVF_TRAIN_INT_H
 
@@ -8,13 +8,12 @@
 
 typedef struct kvf__trainer kvf__trainer;
 
-/* What a trainer may have from outside; all NULL: it opens its own. */
+/* Optional inputs of a trainer. A zeroed struct opens everything by the options. */
 typedef struct kvf__trainer_uses {
-    kvf_base *base;        /* open for backward passes, outlives the trainer; for methods that leave
-                              the base as it is */
-    const kvf__feed *feed; /* its rows; options->data and valid are what the feed makes of them */
-    kvf__reads *reads;     /* of runs on this base */
-    kvf__ranks *ranks;     /* taken over, on failure too */
+    kvf_base *base; /* borrowed, open for backward passes; for methods that do not change it */
+    const kvf__feed *feed; /* source of the rows; it interprets options->data and valid */
+    kvf__reads *reads;     /* data sets shared by the runs on this base */
+    bool joins;            /* train together with the other processes of mpirun */
 } kvf__trainer_uses;
 
 /* Opens everything: base, data, encoder, optimizer; restores a run for --resume. */
@@ -27,7 +26,7 @@ kvf_status kvf__trainer_open_memory(kvf_ctx *ctx, const kvf_train_options *optio
                                     kvf__dataset *data, kvf__trainer **out);
 void kvf__trainer_free(kvf__trainer *trainer);
 
-/* To be looked at. */
+/* Read-only views of a trainer's parts. */
 typedef struct kvf__trainer_view {
     const kvf__run *run;
     const kvf__train_rows *rows;
@@ -38,12 +37,13 @@ kvf__trainer_view kvf__trainer_look(const kvf__trainer *trainer);
 /* Trains to the end, the stop or, for a dry run, to before the first step; begin: the clock when
  * the call began. */
 kvf_status kvf__trainer_run(kvf__trainer *trainer, double begin, kvf_train_result *result);
-/* Its base becomes the caller's, who frees it after the trainer. */
+/* Transfers ownership of the base to the caller, who frees it after the trainer. */
 kvf_base *kvf__trainer_give_base(kvf__trainer *trainer);
-/* What a call did that began at this time and count of tokens. */
+/* Fills the result of a call. begin: the clock when it began; tokens_before: tokens trained on
+ * before it. */
 void kvf__trainer_result(const kvf__trainer *trainer, double begin, int64_t tokens_before,
                          kvf_train_result *out);
-/* A dry run's last note. */
+/* Reports the sizes of a dry run. */
 void kvf__trainer_note_dry(kvf__trainer *trainer);
 
 /* One step; sets train_loss, lr, grad_norm, step, tokens. ENUMERIC names step and tensor. */
@@ -51,20 +51,21 @@ kvf_status kvf__trainer_step(kvf__trainer *trainer);
 /* Seconds by component since the trainer was prepared: the pass's, then those of the step around
  * it. Returns how many there are. */
 size_t kvf__trainer_timings(const kvf__trainer *trainer, kvf__timing *out, size_t max);
-/* The loop of a run in pieces: journals; what it is held against and the first event; what follows
- * each step (history, validation, saves; *over: that was the last one; ESTOPPED: a stop was asked
- * for); the journals' last line. */
+
+/* The loop of a run in pieces, in this order. Opens the log files. */
 kvf_status kvf__trainer_open_journal(kvf__trainer *trainer);
+/* Measures the baselines and emits the first event. */
 kvf_status kvf__trainer_start(kvf__trainer *trainer);
+/* Records a step, then validates and saves where these are due. *over: the run has ended. ESTOPPED:
+ * a stop was requested. */
 kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_t tokens_before,
                                    bool *over);
+/* Writes the last line of the log files. */
 void kvf__trainer_end(kvf__trainer *trainer, kvf_status status);
-/* --early-stop: as many validations without a better one as it allows. */
-bool kvf__trainer_patience_over(const kvf__trainer *trainer);
 
 /* Writes the run file. */
 kvf_status kvf__trainer_save(kvf__trainer *trainer, bool force);
-/* The state that merge takes changes places with the last one. */
+/* Swaps the best parameters with the last ones. */
 void kvf__trainer_swap_best(kvf__trainer *trainer);
 
 /* ---- several runs in one pass (group.c) ------------------------------------------------------ */

@@ -22,21 +22,21 @@ struct kvf__trainer {
 
 /* ---- lengths.c ------------------------------------------------------------------------------- */
 
-/* How many steps, and the schedule over them. */
+/* Sets the number of steps and the schedule. */
 kvf_status kvf__trainer_lengths(kvf__trainer *trainer);
-/* Makes what only steps need, by the sizes of those to come: batcher, pass, its primitives, what
- * the heads need. */
+/* Allocates the batcher, the pass, its primitives and the buffers of the heads, sized for all steps
+ * to come. */
 kvf_status kvf__trainer_prepare(kvf__trainer *trainer);
-/* Of these the part that several runs with one pass in common have each. *limits: of a pass for the
- * run alone. */
+/* The part of the above that each run of a group has for itself. *limits: the limits of a pass for
+ * this run alone. */
 kvf_status kvf__trainer_prepare_batches(kvf__trainer *trainer, kvf__pass_limits *limits);
-/* What is left of the schedule, counted without computing. The sampler is then at the step that
- * comes next. */
+/* Counts the remaining steps and tokens without computing them. The sampler is then at the next
+ * step. */
 typedef struct kvf__survey {
     int64_t steps, tokens, computed_tokens;
 } kvf__survey;
 kvf__survey kvf__trainer_survey(kvf__trainer *trainer);
-/* Puts the samplers at the step that comes next, of KL to the base too. */
+/* Moves the samplers, including that of --kl-to-base, to the next step. */
 void kvf__trainer_seek(kvf__trainer *trainer);
 
 /* ---- state.c --------------------------------------------------------------------------------- */
@@ -46,14 +46,15 @@ kvf_status kvf__trainer_restore(kvf__trainer *trainer);
 
 /* ---- step.c ---------------------------------------------------------------------------------- */
 
-/* A step in pieces, which several runs with one pass share: its rows and what the base sees of what
- * is trained; the next part as a batch, false: there is none; what follows the parts, given their
- * status (gradients of all parameters and their norm, whether they are to be used); the update, if
- * so, and the count. */
+/* A step in pieces, for several runs with one pass. Draws the rows and emits the prefix. */
 kvf_status kvf__step_begin(kvf__trainer *trainer, kvf__step_rows *rows);
+/* Fills the batcher with the next part; false: there is none. */
 bool kvf__step_next(kvf__trainer *trainer, kvf__step_rows *rows);
+/* Finishes the gradients of all parameters and their norm. st: status of the parts; *take: the
+ * update is to be made. */
 kvf_status kvf__step_gradients(kvf__trainer *trainer, const kvf__step_rows *rows, kvf_status st,
                                bool *take);
+/* Updates the parameters if `take`, and counts the step. */
 kvf_status kvf__step_update(kvf__trainer *trainer, bool take);
 
 /* ---- forecast.c ------------------------------------------------------------------------------ */
@@ -64,19 +65,21 @@ kvf_status kvf__trainer_forecast(kvf__trainer *trainer);
 
 /* ---- loop.c ---------------------------------------------------------------------------------- */
 
-/* Every task's validation under what is emitted; the means are the run's. */
+/* Validates every task with the emitted prefix and sets valid_loss and metric_value to the means.
+ */
 kvf_status kvf__trainer_validate(kvf__trainer *trainer);
-/* To the last step or the stop request, with evaluations and saves. As a process that follows
- * another one: does as that one orders, until its end. */
+/* Trains to the last step or a stop request, with validations and saves. */
 kvf_status kvf__trainer_loop(kvf__trainer *trainer);
+/* Follows the orders of rank 0 until it ends the run. */
 kvf_status kvf__trainer_follow(kvf__trainer *trainer);
 
 /* ---- setup.c --------------------------------------------------------------------------------- */
 
-/* Of the base and of what is trained; a weight that is trained, or a copy in its place, counts
- * once. */
+/* Number of values of the base and of all trained parameters. A weight that is trained, or replaced
+ * by a trained copy, counts once. */
 int64_t kvf__trainer_all_parameters(const kvf__trainer *trainer);
-/* What all processes of the run must have. */
-kvf__rows_hashes kvf__trainer_hashes(const kvf__trainer *trainer);
+/* Compares base, rows and options of all processes: all continue, or none. Sets
+ * output.finished_before to that of rank 0. */
+kvf_status kvf__trainer_agree(kvf__trainer *trainer, kvf_status status);
 
 #endif
