@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* The published polynomial, X = A X + B (X X^T) X + C (X X^T)^2 X, raises small singular values; so
- * few rounds leave the directions that are mostly noise behind (docs/measured.md). */
+ * few rounds leave the directions that are mostly noise behind (docs/methods.md). */
 static const float A = 3.4445f, B = -4.775f, C = 2.0315f;
 enum { ROUNDS = 2 };
 /* Root mean square of a step, as a share of the rate; that of Adam's is near 1 at first. */

@@ -38,7 +38,7 @@ static bool is_one_prefix(const kvf_train_options *o)
     return method && method->port == KVF__PORT_KV && !o->named_data.n;
 }
 
-/* 0: decided with the base (docs/measured.md). */
+/* 0: decided with the base (docs/methods.md). */
 static void decide_length(kvf_train_options *o)
 {
     const bool one = is_one_prefix(o);
@@ -47,7 +47,7 @@ static void decide_length(kvf_train_options *o)
 }
 
 /* With a head: gradients of more rows have less noise, which grows with the rate and shrinks with
- * the root of the rows; tags are many labels to a row (docs/measured.md). */
+ * the root of the rows; tags are many labels to a row (docs/methods.md). */
 static void decide_lr(kvf_train_options *o)
 {
     static const double ROWS = 8, MOST = 0.1;

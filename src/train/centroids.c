@@ -11,7 +11,7 @@
  *   values     v_p = sum_i a_ip o_i / sum_i a_ip, with a_ip what k_p gets of the prefix's attention
  *              and o_i what the base answered: near an answer that changes nothing
  *
- * Larger steps are borne than from random keys (docs/maths.md, docs/measured.md). A key head is one
+ * Larger steps are borne than from random keys (docs/maths.md, docs/methods.md). A key head is one
  * thread's: no bit depends on the number of threads. */
 #include "arena.h"
 #include "attention.h"

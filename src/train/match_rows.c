@@ -9,7 +9,7 @@
 #define MATCH_STREAM 0x6d617463 /* "matc": apart from the streams of random weights */
 
 /* Of the rows that are read, at most, and of those that ask, about: more tokens cost time and ended
- * no lower (docs/measured.md); with many virtual tokens four for each. */
+ * no lower (docs/methods.md); with many virtual tokens four for each. */
 enum { TOKENS = 512, PER_TOKEN = 4 };
 
 typedef struct examples {

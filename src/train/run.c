@@ -166,7 +166,7 @@ static kvf_status decide_template(kvf__run *run)
 kvf_status kvf__run_decide_length(kvf__run *run)
 {
     KVF_TRY(decide_template(run));
-    if (!run->options.prefix_length) /* of tags (docs/measured.md) */
+    if (!run->options.prefix_length) /* of tags (docs/methods.md) */
         run->options.prefix_length = kvf__model_desc(run->base->model)->block.causal ? 20 : 40;
     return KVF_OK;
 }
@@ -181,7 +181,7 @@ static const char *muon_lacks(const kvf__run *run)
     return strcmp(o->method, "mlp") && strcmp(o->method, "direct") ? "method mlp or direct" : NULL;
 }
 
-/* Where --value-optimizer is left open: tags from centroids gain by it (docs/measured.md). */
+/* Where --value-optimizer is left open: tags from centroids gain by it (docs/methods.md). */
 kvf_status kvf__run_decide_values(kvf__run *run)
 {
     kvf_train_options *o = &run->options;

@@ -176,7 +176,7 @@ static kvf_status name_params(kvf_ctx *ctx, kvf__train_task *task)
 }
 
 /* Of a softmax over so many classes: the more there are, the fewer rows speak for each
- * (docs/measured.md). */
+ * (docs/methods.md). */
 static double rate_of_classes(size_t classes)
 {
     static const double STEP = 0.01, MOST = 0.05;
