@@ -76,7 +76,7 @@ done
 
 # is_test NAME: as meson knows it; with * several
 is_test() {
-    [ -e "tests/test_$1.c" ] || exists "tests/cli/${1#cli_}.sh" || exists "tests/fuzz/$1.c" || exists "tests/dist/${1#dist_}.sh" ||
+    exists "tests/*/test_$1.c" || exists "tests/cli/${1#cli_}.sh" || exists "tests/fuzz/$1.c" || exists "tests/dist/${1#dist_}.sh" ||
         grep -q "test('$1'" tests/meson.build tests/*/meson.build
 }
 
@@ -89,7 +89,7 @@ done
 # A test's name begins with that of a folder, a file, a command, or a family of files (rows_*.c), up to an underscore.
 names=" $(find src encoder merge -type d -exec basename {} \; | tr '\n' ' ')$(find src encoder merge -name '*.[ch]' -exec basename {} \; |
     sed 's/\.[ch]$//; s/^cmd_//; s/_int$//; s/_priv$//' | tr '\n' ' ')"
-for file in tests/test_*.c; do
+for file in tests/*/test_*.c; do
     name=$(basename "$file" .c)
     name=${name#test_}
     grep -q "suite_create(\"$name\")" "$file" || fail "$file has a suite of another name"

@@ -80,7 +80,7 @@ typedef enum kvf__block_user {
 
 /* The fields of a block, with a column for each of its users: TAKES: any value; NOT(why): refused
  * where the field is set; ONLY(why): refused where it is not. A field without all columns does not
- * compile. tests/test_decoder.c wants a golden model of each field that pass and decoder take.
+ * compile. tests/pass/test_decoder.c wants a golden model of each field that pass and decoder take.
  * Which norms stand around the halves of a block its weights say (kvf__desc_has). */
 #define KVF__BLOCK(FIELD)                                                                          \
     FIELD(kvf__norm_kind, norm, TAKES, TAKES, TAKES, TAKES, TAKES)                                 \

@@ -29,7 +29,7 @@ attempt() {
 # option|value|other options: those that test_options.c tries
 {
     sed -n 's/^    {"\([a-z0-9-]*\)", \("[^"]*"\|NULL\), \(EFFECT\|EXACT\|ANSWER\|SOMEWHERE\), "\([^"]*\)".*/\1|\2|\4/p' \
-        "$SOURCE/tests/test_options.c" | tr -d '"'
+        "$SOURCE/tests/options/test_options.c" | tr -d '"'
     printf 'method|mlp|method=direct\nskip-nonfinite|2|\nspike-guard|3|\nsave-every|1|\ninit-from|from.h5|method=direct\n'
     printf 'allow-other-base||init-from=foreign.h5;method=direct\napproximate||encoder-hidden=2;init=text;init-text=abcdef\n'
 } | awk -F'|' '!seen[$1]++' | sed 's/||/|NULL|/' >rows

@@ -1,4 +1,4 @@
-"""Bottleneck adapters on tiny models, by PyTorch: what tests/test_adapter_golden.c compares with.
+"""Bottleneck adapters on tiny models, by PyTorch: what tests/pass/test_adapter_golden.c compares with.
 
 Puts a hand-written module on the models that make_model_golden.py and make_encoder_golden.py wrote, by forward hooks: on the
 output layer of both sub-layers, reading their output (serial, attn) or what the sub-layer's products read (parallel). Values

@@ -1,4 +1,4 @@
-"""Tiny encoders with random weights, run by transformers: what tests/test_arch_bert.c compares with.
+"""Tiny encoders with random weights, run by transformers: what tests/pass/test_arch_bert.c compares with.
 
 Writes model_<name> as make_model_golden.py writes the causal models, with other tensors golden.*: ids, types and
 lengths of rows, the positions that are read (label_at), final hidden states there without and with a random prefix (its tokens

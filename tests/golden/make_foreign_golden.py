@@ -1,4 +1,4 @@
-"""Prefixes as other programs save them: what tests/test_import_foreign.c imports and compares with.
+"""Prefixes as other programs save them: what tests/convert/test_import_foreign.c imports and compares with.
 
 Writes foreign_prefixes/<case>: checkpoints of P-tuning v2, PrefixTuning (Li & Liang) and cartridges made of modules with the names and
 the arithmetic of those programs, and an adapter of PEFT's kind CARTRIDGE saved by PEFT itself; and foreign_prefixes/want.safetensors:

@@ -1,4 +1,4 @@
-"""Tiny models run by torch for the gradients of all their weights: what tests/test_pass_weights.c compares with.
+"""Tiny models run by torch for the gradients of all their weights: what tests/pass/test_pass_weights.c compares with.
 
 Writes model_grad_<name> as make_model_golden.py and make_encoder_golden.py write theirs, with tensors grad.<parameter>: the
 gradient of the summed loss (encoders: of sum(hidden * golden.weights)) without a prefix, in f32, row by row. Token ids leave out

@@ -1,4 +1,4 @@
-"""Task heads of transformers on tiny random models: what tests/test_head_task_golden.c compares with.
+"""Task heads of transformers on tiny random models: what tests/pass/test_head_task_golden.c compares with.
 
 Writes heads.safetensors. Per case (architecture.task): the final hidden states of the positions that the head reads and
 where those are, targets, the head's parameters under their names, logits, mean loss, and the gradients of that loss

@@ -1,4 +1,4 @@
-"""Rows [x][prefix][y] by torch: what tests/test_pass_infix.c compares with.
+"""Rows [x][prefix][y] by torch: what tests/pass/test_pass_infix.c compares with.
 
 For some of the models that make_model_golden.py made, writes infix.safetensors with NAME.cut (tokens of each row before the
 prefix: those before the first labelled position), NAME.loss (summed over the stored labels), and NAME.grad of it. x runs

@@ -1,4 +1,4 @@
-"""A trained language-model head by torch: what tests/test_head_lm.c compares with.
+"""A trained language-model head by torch: what tests/pass/test_head_lm.c compares with.
 
 For some of the models that make_model_golden.py made, writes lm_heads.safetensors with NAME.head [V, C] (the model's own
 head plus noise, so that it differs from a tied embedding), NAME.loss (summed over the stored labels under the stored

@@ -1,4 +1,4 @@
-"""LoRAs of PEFT on the tiny models of make_model_golden.py: what tests/test_lora.c compares with.
+"""LoRAs of PEFT on the tiny models of make_model_golden.py: what tests/convert/test_lora.c compares with.
 
 Writes lora/NAME, adapter folders with random factors, and lora/want.safetensors: of each NAME.bare_logits and NAME.logits,
 at the labelled positions of the model's rows without and with its prefix, of the model that merge_and_unload() leaves

@@ -1,4 +1,4 @@
-"""Masked-language-model heads of transformers on tiny random models: what tests/test_head_words.c compares with.
+"""Masked-language-model heads of transformers on tiny random models: what tests/pass/test_head_words.c compares with.
 
 Writes masked_lm_<name>.safetensors: the model's weights under their names, and under
 "case." the final hidden states of [MASK], the words that stand for the classes, their logits, targets, and the mean

@@ -1,4 +1,4 @@
-"""Attention matching by numpy in f64: what tests/test_match.c compares with.
+"""Attention matching by numpy in f64: what tests/distill/test_match.c compares with.
 
 For the tiny Llama that make_model_golden.py made (4 query heads on 2 key heads, rope) writes match.safetensors: a document
 `ids` [T], rows that are read behind it `rows` [R, N], and the prefixes that stand for it, with keys at their own positions (`kept`)

@@ -1,4 +1,4 @@
-"""Tiny models with random weights, run by transformers: what tests/test_pass_golden.c compares with.
+"""Tiny models with random weights, run by transformers: what tests/pass/test_pass_golden.c compares with.
 
 Writes model_<name>/config.json and model_<name>/model.safetensors, the weights in f16, and tensors
 golden.*: token ids of rows of different lengths, labelled positions (unshifted ids of the next tokens), logits at

@@ -1,4 +1,4 @@
-"""Classes of several tokens, scored by the heads of transformers: what tests/test_head_words.c compares with.
+"""Classes of several tokens, scored by the heads of transformers: what tests/pass/test_head_words.c compares with.
 
 Reads the models of masked_lm_*.safetensors and model_llama_tied, and writes phrases.safetensors.
 Per model: hidden states of 6 labelled positions, of 2 rows of data with 2 classes of 1 and 2 tokens each, the log-probability of

@@ -1,4 +1,4 @@
-"""P_theta through the key and value projections of the tiny models in this folder: what tests/test_enc_projected.c compares with.
+"""P_theta through the key and value projections of the tiny models in this folder: what tests/encoder/test_enc_projected.c compares with.
 
 Writes projected.safetensors with tensors NAME.*: theta [L, P, C]; prefix [L, 2, G, P, D], what each layer's own k_proj, v_proj (with
 biases), k_norm and rotary embedding at positions 0 .. P-1 make of it; and the gradient with respect to theta, all of it through

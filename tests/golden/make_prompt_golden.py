@@ -1,4 +1,4 @@
-"""PEFT's PromptEncoder in both forms, run by torch: what tests/test_enc_ptuning.c compares with.
+"""PEFT's PromptEncoder in both forms, run by torch: what tests/encoder/test_enc_ptuning.c compares with.
 
 Writes prompt.safetensors with tensors lstm.* and mlp.*: the parameters by PEFT's names, `emitted` [P, C], `weights` [P, C], and
 grad.<parameter>, the gradients of sum(emitted * weights).

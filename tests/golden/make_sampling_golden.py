@@ -1,4 +1,4 @@
-"""Penalties, min-p and beam search by transformers: what tests/test_penalties.c and tests/test_beam.c compare with.
+"""Penalties, min-p and beam search by transformers: what tests/infer/test_penalties.c and tests/infer/test_beam.c compare with.
 
 Writes sampling.json:
   penalties: logits, ids of prompt and completion, settings -> logits. Biases and the repetition penalty are transformers'

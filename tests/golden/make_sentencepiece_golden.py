@@ -1,5 +1,5 @@
 """Small vocabularies of SentencePiece and tiktoken, and what both libraries make of some lines: what
-tests/test_sentencepiece.c compares with.
+tests/text/test_sentencepiece.c compares with.
 
 Writes sentencepiece/NAME.model, trained on the text below, sentencepiece/tiktoken.model, and sentencepiece/lines.json,
 {NAME: [{"text", "ids", "decoded"}]}; decoded is left out where unknown characters were lost.

@@ -1,4 +1,4 @@
-"""Tiny encoder-decoders with random weights, run by transformers: what tests/test_pass_source.c compares with.
+"""Tiny encoder-decoders with random weights, run by transformers: what tests/pass/test_pass_source.c compares with.
 
 Writes model_<name> as make_model_golden.py writes the causal models. ids, lengths, label_at and label_id are the decoder's, which
 begin with its start token; source_ids and source_lengths the encoder's. The prefix and its gradient, of the mean loss of the labels,

@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct (the Q4_1 GGUF) run by transformers in f64: what tests/test_load_smollm2.c compares with. Writes smollm2.safetensors.
+"""SmolLM2-135M-Instruct (the Q4_1 GGUF) run by transformers in f64: what tests/load/test_load_smollm2.c compares with. Writes smollm2.safetensors.
 
 Three rows; the prefix follows a formula that both sides compute (prefix_noise), added to the base's own keys and values on PREFIX_IDS,
 because a random prefix alone makes this model ill-conditioned. Stored: ids, start [R + 1], label_at, label_id (of packed rows), prefix_ids,

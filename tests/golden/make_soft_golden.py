@@ -1,4 +1,4 @@
-"""KL to a teacher's likeliest items by torch: what tests/test_head_soft.c compares with.
+"""KL to a teacher's likeliest items by torch: what tests/pass/test_head_soft.c compares with.
 
 For some of the models that make_model_golden.py made, writes soft.safetensors with the targets of the bare model as a teacher
 at the stored labels, NAME.ids [n, K] (ascending) and NAME.logp [n, K + 1] (the last: all other items together), and of

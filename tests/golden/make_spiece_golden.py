@@ -1,4 +1,4 @@
-"""A folder's tokenizer as T5 has it, spiece.model alone, and what transformers makes of some lines: what tests/test_sentencepiece.c
+"""A folder's tokenizer as T5 has it, spiece.model alone, and what transformers makes of some lines: what tests/text/test_sentencepiece.c
 compares with.
 
 Writes sentencepiece/spiece.model, a small Unigram model with T5's first pieces and rules of its own, and sentencepiece/spiece.json: ids

@@ -1,7 +1,7 @@
 """T5 in GGUF: model.gguf beside the weights of model_t5 and model_t5_gated, by the names and with the keys that llama.cpp's converter gives
 them, and tokenizer.model, a small Unigram model with a table of characters of its own, whose vocabulary the GGUF holds.
 
-A GGUF has no key for the farthest distance, which is 128 then: tests/test_pass_source.c compares with the config's set so.
+A GGUF has no key for the farthest distance, which is 128 then: tests/pass/test_pass_source.c compares with the config's set so.
 
 Run: python make_t5_gguf.py   (gguf 0.19, sentencepiece 0.2; the version of gguf is stored in the files)
 """

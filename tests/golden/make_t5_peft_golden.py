@@ -1,4 +1,4 @@
-"""A PREFIX_TUNING adapter of PEFT on model_t5, and what transformers and PEFT compute with it: what tests/test_pass_source.c compares with.
+"""A PREFIX_TUNING adapter of PEFT on model_t5, and what transformers and PEFT compute with it: what tests/pass/test_pass_source.c compares with.
 
 t5_peft/ holds adapter_config.json and adapter_model.safetensors as PEFT writes them, with random values, and want.safetensors: the
 logits of the rows of model_t5 (golden.ids, golden.source_ids, ...) and the gradient of their mean loss in the values of the adapter.

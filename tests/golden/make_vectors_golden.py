@@ -1,4 +1,4 @@
-"""Virtual tokens in rows of the tiny models in this folder, run by transformers: what tests/test_embed_vectors.c compares with.
+"""Virtual tokens in rows of the tiny models in this folder, run by transformers: what tests/pass/test_embed_vectors.c compares with.
 
 Writes vectors.safetensors with tensors NAME.*: ids of rows in which -1 - p is virtual token p (leading a row, inside it,
 twice, not at all), vectors [P, C], what the rows' loss is (causal models: summed over the labelled tokens; encoders: the sum of

@@ -1,4 +1,4 @@
-"""Keys and values of words in the tiny BERT and RoBERTa of this folder: what tests/test_start_words.c compares with.
+"""Keys and values of words in the tiny BERT and RoBERTa of this folder: what tests/train/test_start_words.c compares with.
 
 Writes words.safetensors with tensors NAME.*: ids [P + 2], <s> "fold9" </s> in the alphabet of tests/toy_base.h; kv [L, 2, G, P, D],
 what transformers' own key and value layers make of the words in that row, start and end left out; inputs [L, P, C], what these layers
