@@ -31,8 +31,7 @@ void cli_model_close(cli_model *model);
 #define CLI_BASE(at, help) CLI_ROW("base", "PATH", "", KVF_TEXT, at, help)
 #define CLI_ANY_BASE(at)   CLI_BASE(at, "base model: Hugging Face folder, GGUF or base file")
 #define CLI_LORA(at)                                                                               \
-    CLI_ROW("lora", "FOLDER", "", KVF_TEXT, at,                                                    \
-            "LoRA of PEFT that is folded into the base's weights")
+    CLI_ROW("lora", "FOLDER", "", KVF_TEXT, at, "PEFT LoRA to fold into the base's weights")
 #define CLI_ALLOW_OTHER_BASE(at)                                                                   \
     CLI_ROW("allow-other-base", NULL, "", KVF_FLAG, at,                                            \
             "accept a prefix made for another base of the same shape")
@@ -40,14 +39,16 @@ void cli_model_close(cli_model *model);
     CLI_ROW("checkpoint", "best|last", "best if there is one", KVF_CHOICE_1, at, help)
 #define CLI_HEAD(at)                                                                               \
     CLI_ROW("head", "NAME", "", KVF_TEXT, at,                                                      \
-            "of a prefix trained on several tasks: the one to use")
+            "task whose head to use, for a prefix trained on several tasks")
 #define CLI_DTYPE(at, initial)                                                                     \
     CLI_ROW("dtype", "f32|f16|bf16|int8", initial, KVF_CHOICE, at, "type of the stored values")
 #define CLI_FORCE(at) CLI_ROW("force", NULL, "", KVF_FLAG, at, "replace an existing output")
 #define CLI_PRECISION(at, initial, help)                                                           \
     CLI_ROW("precision", "auto|f32|bf16|int8", initial, KVF_CHOICE, at, help)
 #define CLI_AUTO_PRECISION(at)                                                                     \
-    CLI_PRECISION(at, "auto", "auto: bf16 where the CPU's flags say it is faster")
+    CLI_PRECISION(at, "auto",                                                                      \
+                  "precision of matrix products; auto: bf16 if the CPU's flags "                   \
+                  "indicate that it is faster")
 #define CLI_WEIGHTS(at_dtype, at_stream)                                                           \
     CLI_ROW("weight-dtype", "auto|f32|bf16|int8", "auto", KVF_CHOICE, at_dtype,                    \
             "weights of the base: one copy in this type, packed layer by layer just before use; "  \
@@ -56,20 +57,22 @@ void cli_model_close(cli_model *model);
                 "read each layer from the file when it is computed, for bases larger than memory")
 #define CLI_FORMAT(at)                                                                             \
     CLI_ROW("format", CLI_FORMATS, "auto", KVF_WORD, at,                                           \
-            "of the data file; auto: by name and content")
+            "format of the data file; auto: by name and content")
 #define CLI_NO_HEADER(at)                                                                          \
-    CLI_ROW("no-header", NULL, "", KVF_FLAG, at, "the first line of TSV, CSV or CoNLL is no header")
+    CLI_ROW("no-header", NULL, "", KVF_FLAG, at, "TSV, CSV or CoNLL files have no header line")
 #define CLI_COLUMNS(at)                                                                            \
     CLI_ROW("columns", "NAME,...", "the header's", KVF_TEXT, at,                                   \
             "names of the columns of TSV, CSV or CoNLL")
-#define CLI_MAP(at, help)  CLI_ROW("map", "OURS=THEIRS,...", "", KVF_TEXT, at, help)
-#define CLI_MAP_FIELDS(at) CLI_MAP(at, "foreign field names: prompt=question,completion=answer")
+#define CLI_MAP(at, help) CLI_ROW("map", "OURS=THEIRS,...", "", KVF_TEXT, at, help)
+#define CLI_MAP_FIELDS(at)                                                                         \
+    CLI_MAP(at, "names of the fields in the data: "                                                \
+                "prompt=question,completion=answer")
 #define CLI_MAX_LENGTH(at)                                                                         \
-    CLI_ROW("max-length", "N", "that of training, or the model's", KVF_COUNT, at,                  \
+    CLI_ROW("max-length", "N", "as in training, or the model's", KVF_COUNT, at,                    \
             "longest row in tokens")
 #define CLI_OVERLONG(at)                                                                           \
-    CLI_ROW("overlong", "stop|truncate|truncate-end|skip", "that of training, or stop",            \
-            KVF_CHOICE_1, at, "what to do with longer rows")
+    CLI_ROW("overlong", "stop|truncate|truncate-end|skip", "as in training, or stop",              \
+            KVF_CHOICE_1, at, "action for longer rows")
 #define CLI_CHAT_TEMPLATE(at, help)                                                                \
     CLI_ROW("chat-template", KVF__CHAT_TEMPLATES, "the prefix's", KVF_WORD, at, help)
 
@@ -79,31 +82,33 @@ void cli_model_close(cli_model *model);
     CLI_ANY_BASE(model(base)), CLI_LORA(model(open.base.lora)),                                    \
         CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),                              \
         CLI_ROW("prefix", "FILE", "", KVF_TEXTS, model(prefixes), prefix_help),                    \
-        CLI_CHECKPOINT(model(open.checkpoint), "state of a run file"), CLI_HEAD(model(open.head)), \
-        CLI_ALLOW_OTHER_BASE(model(open.allow_other_base)),                                        \
+        CLI_CHECKPOINT(model(open.checkpoint), "state of a run file to use"),                      \
+        CLI_HEAD(model(open.head)), CLI_ALLOW_OTHER_BASE(model(open.allow_other_base)),            \
         CLI_ROW("drop-layers", "A-B,...", "", KVF_TEXT, model(open.drop_layers),                   \
-                "leave out the adapters of these layers, from 0 on, as 4-7 or 0,2,4-7"),           \
+                "leave out the adapters of these layers, from 0, as 4-7 or 0,2,4-7"),              \
         CLI_FORMAT(eval(format)), CLI_NO_HEADER(eval(no_header)), CLI_COLUMNS(eval(columns)),      \
         CLI_ROW("split-text", "N", "off", KVF_COUNT, eval(split_text),                             \
                 "lm: the file is plain text, cut into rows of N tokens"),                          \
-        CLI_ROW("limit", "N", "all", KVF_COUNT, eval(limit), "read the first N rows"),             \
+        CLI_ROW("limit", "N", "all", KVF_COUNT, eval(limit), "read only the first N rows"),        \
         CLI_MAX_LENGTH(eval(max_length)), CLI_OVERLONG(eval(overlong))
 #define CLI_RENDER_OPTIONS(model, eval)                                                            \
-    CLI_CHAT_TEMPLATE(eval(chat_template), "how rows are rendered"), CLI_MAP_FIELDS(eval(map)),    \
+    CLI_CHAT_TEMPLATE(eval(chat_template), "chat template of prompts"), CLI_MAP_FIELDS(eval(map)), \
         CLI_WEIGHTS(model(open.base.weight_dtype), model(open.base.stream_layers)),                \
         CLI_AUTO_PRECISION(model(open.base.precision))
 /* Of eval and predict. */
 #define CLI_EVAL_OPTIONS(model, eval, data_help, prefix_help)                                      \
     CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help),                                         \
         CLI_ROW("vote", "mean|majority", "mean", KVF_EITHER, eval(majority),                       \
-                "several prefixes: the mean of their probabilities decides, or the answer that "   \
-                "most of them give, the mean where that is undecided"),                            \
+                "several prefixes: answer by the mean of their probabilities, or by the "          \
+                "majority of "                                                                     \
+                "their answers, with ties decided by the mean"),                                   \
         CLI_ROW("no-answer-above", "X", "0", KVF_REAL, eval(no_answer_above),                      \
-                "qa: no answer where its log odds against the best one are above"),                \
+                "qa: threshold of the log odds of no answer against the best answer; above it "    \
+                "there is no answer"),                                                             \
         CLI_ROW("max-answer", "N", "30", KVF_POSITIVE, eval(max_answer),                           \
                 "qa: longest answer in tokens"),                                                   \
         CLI_ROW("n-best", "N", "20", KVF_POSITIVE, eval(n_best),                                   \
-                "qa: best starts and ends that are paired, at most 64"),                           \
+                "qa: number of best starts and ends to pair, at most 64"),                         \
         CLI_RENDER_OPTIONS(model, eval)
 
 /* Of prune and quantize: file(f) is the offset of field f of the tool's own options, eval(f) of a
@@ -114,11 +119,11 @@ void cli_model_close(cli_model *model);
         CLI_ROW("force", NULL, "", KVF_FLAG, file(force), "replace existing outputs"),             \
         CLI_BASE(file(base), "base model"), CLI_LORA(file(lora)),                                  \
         CLI_ROW("data", "FILE", "", KVF_TEXT, eval(data), data_help),                              \
-        CLI_CHECKPOINT(file(checkpoint), "state of run files"),                                    \
+        CLI_CHECKPOINT(file(checkpoint), "state of run files to use"),                             \
         CLI_ROW("head", "NAME", "all", KVF_TEXT, file(head),                                       \
-                "of a prefix trained on several tasks: the one to use"),                           \
+                "task whose head to use, for a prefix trained on several tasks"),                  \
         CLI_ALLOW_OTHER_BASE(file(allow_other_base)), CLI_FORMAT(eval(format)),                    \
         CLI_MAP_FIELDS(eval(map)), CLI_MAX_LENGTH(eval(max_length)), CLI_OVERLONG(eval(overlong)), \
-        CLI_PRECISION(at_precision, "f32", "of the base, when the loss is measured")
+        CLI_PRECISION(at_precision, "f32", "precision of the base when the loss is measured")
 
 #endif

@@ -25,7 +25,7 @@ void cli_log(void *call, kvf_log_level level, const char *line);
 /* A row of the tables of commands that train. */
 #define CLI_VERBOSE                                                                                \
     {                                                                                              \
-        "verbose", NULL, "", KVF_NO_FIELD, 0, "also say how the start was found"                   \
+        "verbose", NULL, "", KVF_NO_FIELD, 0, "also print details about the initial prefix"        \
     }
 
 /* What the library reports while it trains, for commands that do (cmd_train.c); the result as an

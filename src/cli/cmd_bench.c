@@ -19,22 +19,22 @@ static const kvf__option_row OPTIONS[] = {
     {"batch", "N", "8", KVF_COUNT, AT(batch), "rows per step"},
     {"length", "N", "128", KVF_COUNT, AT(length), "tokens per row"},
     {"lengths", "FILE|N,N,...", "", KVF_TEXT, AT(lengths),
-     "tokens of each row, in the order in which steps take them, over and over; instead of "
-     "--length"},
+     "tokens of each row, in step order, repeated as needed; instead of --length"},
     {"label-fraction", "X", "0.25", KVF_REAL, AT(label_fraction),
-     "fraction of each row that carries loss, at its end"},
+     "share of each row that carries loss, at its end"},
     {"prefix-length", "N", "20", KVF_COUNT, AT(prefix_length), "virtual tokens P"},
     {"encoder-hidden", "N", "512", KVF_COUNT, AT(encoder_hidden),
      "hidden width M of the mlp encoder"},
     {"steps", "N", "7", KVF_COUNT, AT(steps), "steps to measure"},
-    {"warmup", "N", "2", KVF_COUNT, AT(warmup), "steps before those"},
+    {"warmup", "N", "2", KVF_COUNT, AT(warmup), "steps before the measurement"},
     {"recompute", "on|off", "off", KVF_ON_OFF, AT(recompute),
-     "compute layers again for the backward pass, as train does"},
+     "recompute activations in the backward pass, as train does"},
     CLI_WEIGHTS(AT(weight_dtype), AT(stream_layers)),
     {"interactive", NULL, "", KVF_FLAG, offsetof(bench_values, interactive),
-     "after the warmup, a step for each line of standard input, and a line of JSON for each step"},
+     "after the warmup, run one step for each line of standard input and print a line of JSON "
+     "for each"},
     CLI_AUTO_PRECISION(AT(precision)),
-    {"seed", "N", "0", KVF_SEED, AT(seed), "of weights and rows"},
+    {"seed", "N", "0", KVF_SEED, AT(seed), "random seed of weights and rows"},
 };
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -159,11 +159,12 @@ const cli_command cli_bench = {
     .name = "bench",
     .group = CLI_PROGRAM,
     .synopsis = "[--shape NAME | --base PATH] [options]",
-    .summary = "Measures a training step: tokens per second, share of the matmul rate, memory.",
-    .notes = "A step is that of train. The share is 4 * weights * tokens + 4 * V * C * labels\n"
-             "operations over the step's time, divided by the rate at which oneDNN runs the\n"
-             "products of this step alone, measured after each step. Other work on the machine\n"
-             "spoils it: see the load first.\n",
+    .summary = "Measures a training step: tokens per second, share of the peak matmul rate, "
+               "memory.",
+    .notes = "The step is the one that train computes. The share is 4 * weights * tokens +\n4 * "
+             "V * C * labels operations over the step's time, divided by the rate of\noneDNN "
+             "for the products of this step alone, measured after each step. Other\nwork on the "
+             "machine distorts the result.\n",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),
     .lab = true,

@@ -20,22 +20,22 @@
 #define AT(field) offsetof(cli_compare_values, field)
 static const kvf__option_row OPTIONS[] = {
     {"recipe", "FILE", "", KVF_NO_FIELD, 0,
-     "read options, and the rows of an experiment, from a file: see help experiments; the command "
-     "line wins"},
+     "read options, and the rows of an experiment, from a file: see help experiments; the "
+     "command line takes precedence"},
     {"methods", "A,B,...", "mlp,direct", KVF_TEXT, AT(methods),
-     "methods of train to compare, each with options of its own: mlp,full:lr=3e-4"},
+     "methods to compare, each with its own options of train: mlp,full:lr=3e-4"},
     {"inits", "A,B,...", "the method's", KVF_TEXT, AT(inits), "values of --init to compare"},
     {"steps", "N", "100", KVF_POSITIVE, AT(steps), "optimizer steps of every run"},
-    {"seeds", "N", "1", KVF_POSITIVE, AT(seeds), "runs of each with the seeds 0 to N-1"},
+    {"seeds", "N", "1", KVF_POSITIVE, AT(seeds), "runs per row, with the seeds 0 to N-1"},
     {"eval-every", "N", "a tenth of --steps", KVF_POSITIVE, AT(eval_every),
      "steps between validations, the points of the curves"},
     {"ensembles", "N,N,...", "off", KVF_TEXT, AT(ensembles),
-     "also so many seeds of each row as one: by the mean of their probabilities, and by the "
-     "majority of their votes"},
+     "also evaluate this many seeds of each row as an ensemble: by the mean of their "
+     "probabilities, and by majority vote"},
     {"options", "FILE", "", KVF_TEXT, AT(options),
-     "further options of train, as in a recipe, for the methods that have them"},
+     "file of further train options, applied to every method that supports them"},
     {"out", "DIR", "", KVF_TEXT, AT(out),
-     "folder for the run files, what they fold to, compare.html and compare.svg"},
+     "folder for the run files, the merged files, compare.html and compare.svg"},
     {"force", NULL, "", KVF_FLAG, AT(force), "replace existing outputs"},
 };
 
@@ -291,34 +291,27 @@ const cli_command cli_compare = {
     .name = "compare",
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --valid FILE --out DIR [options]",
-    .summary = "Trains methods, or the rows of an experiment, on the same data and budget, and "
-               "prints one table.",
-    .notes = "The table has a line for the bare base and one for each method: trained\n"
-             "values, their share of all parameters, size of what it folds to, speed, peak\n"
-             "memory; of the best checkpoints the loss and the score, as mean and range over\n"
-             "the seeds; and the mean difference to the first method over equal seeds, with\n"
-             "its standard error. --json has every run, too. DIR/compare.html has the table\n"
-             "and the curves.\n"
-             "\n"
-             "What needs no method stands there by itself. The bare base has a loss where\n"
-             "the task is lm; other tasks need a head, and then method head, the head alone\n"
-             "on the frozen base, is trained as the others are. Task lm has no such line:\n"
-             "its head is the base's own. Nor have several tasks (--data NAME=FILE).\n"
-             "\n"
-             "Options of one method follow its name, --methods mlp,full:lr=3e-4:clip=0;\n"
-             "train's own, and those of --options FILE, hold for every method that has\n"
-             "them. An experiment, --recipe FILE, has rows and axes in sections: `kvfold\n"
-             "help experiments`. All options are checked before anything is trained.\n"
-             "\n"
-             "Of train's options these are refused: --method and --seed, of which there are\n"
-             "lists; --resume and --dry-run, as every run begins anew and is checked first;\n"
-             "--forecast, --log and --tensorboard, where the runs would write to one place.\n"
-             "\n"
-             "Each run is a process of its own, so that its peak memory can be measured.\n"
-             "With --keep-states they share one file of states in DIR, which has no name, and\n"
-             "keep none in memory of their own.\n"
-             "A run that does not fold has no stored size. A run that fails leaves those of\n"
-             "the others, and a line that says why.\n",
+    .summary = "Trains methods, or the rows of an experiment, with the same data and budget, "
+               "and prints one table.",
+    .notes = "The table has a line for the bare base and one for each method. Its columns "
+             "are\ntrained values, their share of all parameters, size of the merged file, "
+             "speed,\npeak memory, and loss and score of the best checkpoints as mean and range "
+             "over\nthe seeds. The last one is the mean difference to the first method over "
+             "equal\nseeds, with its standard error. --json also has every run. "
+             "DIR/compare.html has\nthe table and the curves.\n\nBaselines are added. For task "
+             "lm it is the loss of the bare base. Other tasks\nneed a head, so method head, the "
+             "head alone on the frozen base, is trained as\nthe others are. Several tasks "
+             "(--data NAME=FILE) have no baseline.\n\nOptions of one method follow its name, "
+             "--methods mlp,full:lr=3e-4:clip=0.\nOptions of train, and those of --options "
+             "FILE, apply to every method that\nsupports them. An experiment, --recipe FILE, "
+             "has rows and axes in sections:\n`kvfold help experiments`. All options are "
+             "checked before the first training.\n\nSome options of train are refused: --method "
+             "and --seed, which have lists here;\n--resume and --dry-run, since every run is "
+             "new and is checked first; --forecast,\n--log and --tensorboard, where the runs "
+             "would write to one place.\n\nEach run is a separate process, so that its peak "
+             "memory can be measured. With\n--keep-states the runs share one unnamed temporary "
+             "file in DIR, and cache\nnothing in memory. A run that cannot be merged has no "
+             "file size. If a run fails,\nthe others continue and the reason is printed.\n",
     .required = "base out",
     .train_row = kvf__compare_option_row,
     .train_offset = offsetof(cli_compare_values, train),

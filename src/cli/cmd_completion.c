@@ -261,7 +261,7 @@ const cli_command cli_completion = {
     .name = "completion",
     .group = CLI_PROGRAM,
     .synopsis = "bash|zsh|fish",
-    .summary = "Prints what a shell needs to complete kvfold's commands and options.",
+    .summary = "Prints a script that completes kvfold's commands and options in a shell.",
     .notes = "examples:\n"
              "  kvfold completion bash > ~/.local/share/bash-completion/completions/kvfold\n"
              "  kvfold completion zsh > ~/.zfunc/_kvfold\n"

@@ -14,17 +14,16 @@ typedef struct compose_values {
 static const kvf__option_row OPTIONS[] = {
     {"out", "C.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
     {"mode", "concatenate|average|parallel", "concatenate", KVF_CHOICE, AT(mode),
-     "one after the other, the mean of prefixes of one shape, or each as far before the text as "
-     "alone: for documents"},
+     "concat: one after the other; average: the mean of prefixes of one shape; parallel: each "
+     "at its own distance to the text, for documents"},
     {"weights", "W1,W2,...", "equal", KVF_TEXT, offsetof(compose_values, weights),
-     "average: a weight for each, from 0 on"},
+     "average: a weight for each prefix, from 0 on"},
     CLI_DTYPE(AT(dtype), "f32"),
     {"base", "PATH", "", KVF_TEXT, AT(base),
-     "base model: where keys are turned to new positions, and for runs that read it"},
+     "base model: needed to rotate keys to new positions, and for runs whose method reads it"},
     CLI_LORA(AT(lora)),
-    CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
-    {"head", "NAME", "", KVF_TEXT, AT(head),
-     "of prefixes trained on several tasks: the one to keep"},
+    CLI_CHECKPOINT(AT(checkpoint), "state of run files to use"),
+    {"head", "NAME", "", KVF_TEXT, AT(head), "task to keep, for prefixes trained on several tasks"},
     {"allow-other-base", NULL, "", KVF_FLAG, AT(allow_other_base),
      "accept prefixes made for other bases of the same shape"},
     CLI_FORCE(AT(force)),
@@ -91,12 +90,13 @@ const cli_command cli_compose = {
     .name = "compose",
     .group = CLI_FILES,
     .synopsis = "A.h5 B.h5 ... --out C.h5 [options]",
-    .summary = "Makes one prefix of several: one after the other, in parallel, or their mean.",
-    .notes = "Prefix files, or runs, whose encoder is run now. Concatenated, each part keeps\n"
-             "its distance to what follows it: where keys are rotated by their positions,\n"
-             "those after the first part are turned on, which needs --base. All must be for\n"
-             "one base and one task, with the same head. In parallel, each part keeps its\n"
-             "distance to the text; log-weights are less by the log of the number of parts.\n",
+    .summary = "Combines several prefixes into one: one after the other, in parallel, or their "
+               "mean.",
+    .notes = "The inputs are prefix files, or runs, whose encoder is evaluated. In the "
+             "modes\nconcat and parallel each part keeps its distance to the text or part after "
+             "it.\nconcat rotates the keys of a rotary base after the first part, which "
+             "needs\n--base. parallel lowers log-weights by the log of the number of parts. "
+             "All\ninputs need the same base, task and head.\n\n",
     .required = "out",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

@@ -5,10 +5,10 @@
 
 #define AT(field) offsetof(kvf_convert_position_options, field)
 static const kvf__option_row OPTIONS[] = {
-    {"base", "PATH", "", KVF_TEXT, AT(base), "base model, one with rotary positions"},
+    {"base", "PATH", "", KVF_TEXT, AT(base), "base model with rotary positions"},
     CLI_LORA(AT(lora)),
     {"position-start", "P|N", "", KVF_TEXT, AT(position_start),
-     "position that rows after the prefix start at"},
+     "new position of the first token after the prefix"},
     {"out", "FILE.h5", "", KVF_TEXT, AT(out), "prefix file to write"},
     {"allow-other-base", NULL, "", KVF_FLAG, AT(allow_other_base),
      "accept a prefix made for another base of the same shape"},
@@ -35,8 +35,9 @@ const cli_command cli_convert_position = {
     .group = CLI_FILES,
     .synopsis = "PREFIX.h5 --out FILE.h5 [options]",
     .summary = "Rotates a prefix's keys for rows that start at another position (rope).",
-    .notes = "Results stay the same: only distances between positions count. PEFT, P-tuning v2\n"
-             "and cartridges start rows at P (their keys are at 0 to P-1), AdapterHub at 0.\n",
+    .notes = "Results stay the same, since attention depends only on distances. In "
+             "PEFT,\nP-tuning v2 and cartridges rows start at P (keys are at 0 to P-1), in "
+             "AdapterHub\nat 0.\n",
     .required = "base position-start out",
     CLI_ROWS(OPTIONS),
     .operands = 1,

@@ -109,9 +109,10 @@ const cli_command cli_diff = {
     .name = "diff",
     .group = CLI_LOOK,
     .synopsis = "A B [options]",
-    .summary = "Compares two files of a kind: attributes, options, lineage and tensors.",
-    .notes = "Any files that inspect knows; prefixes by layer, int8 by the values it\n"
-             "means. Exit status, as of diff(1): 0 equal, 1 different, 2 trouble.\n",
+    .summary = "Compares two files of one kind: attributes, options, lineage and tensors.",
+    .notes = "Accepts all files that inspect reads. Prefixes are compared by layer, int8 "
+             "by\nits dequantized values. Exit status as of diff(1): 0 equal, 1 different, "
+             "2\nerror.\n\n",
     CLI_ROWS(OPTIONS),
     .operands = 2,
     .failure = CLI_MISUSE,

@@ -6,25 +6,29 @@
 
 #define AT(field) offsetof(kvf_distill_options, field)
 static const kvf__option_row OPTIONS[] = {
-    {"document", "FILE", "", KVF_TEXT, AT(document), "the text that the prefix replaces, UTF-8"},
+    {"document", "FILE", "", KVF_TEXT, AT(document),
+     "document that the prefix replaces, UTF-8 "
+     "text"},
     {"system-prompt", "FILE", "", KVF_TEXT, AT(system_prompt),
-     "in place of a document: the text of the system turn that the prefix replaces, in the base's "
-     "chat template; rows are user turns, of --data or written by the base, with answers of the "
-     "base that has the prompt"},
+     "instead of a document: file with the system turn that the prefix replaces, in the base's "
+     "chat template; user turns come from --data or are written by the base, and answers from "
+     "the base with the prompt"},
     {"on-policy", NULL, "", KVF_FLAG, AT(on_policy),
-     "--system-prompt: answers of the student, drawn anew for every step"},
+     "--system-prompt: train on answers of the student, generated anew for every step"},
     {"kl", "forward|reverse", "forward", KVF_WORD, AT(kl),
-     "the loss of a step: forward: KL(teacher || student)"},
+     "loss of a step; forward: KL(teacher || student)"},
     {"window", "N", "all, or half of the base's positions", KVF_POSITIVE, AT(window),
-     "tokens of the document that are read at a time, in windows that overlap by a quarter"},
+     "window size in document tokens; consecutive windows overlap by 25 %"},
     {"self-study", "N", "96; with --data 0", KVF_COUNT, AT(self_study),
-     "prompts that the base answers with the document in context, as rows"},
-    {"answer-tokens", "N", "64", KVF_POSITIVE, AT(answer_tokens), "longest such answer"},
-    {"temperature", "X", "1", KVF_REAL, AT(temperature), "at which answers are drawn; 0: greedy"},
+     "number of prompts that the base answers with the document in context, as training rows"},
+    {"answer-tokens", "N", "64", KVF_POSITIVE, AT(answer_tokens), "longest such answer in tokens"},
+    {"temperature", "X", "1", KVF_REAL, AT(temperature),
+     "sampling temperature of the answers; "
+     "0: greedy"},
     {"chunk", "N", "128; with --data or --system-prompt 0", KVF_COUNT, AT(chunk),
-     "tokens of the pieces of the document that are rows too; 0: none"},
+     "tokens in each piece of the document that becomes a row; 0: no pieces"},
     {"top-k", "N", "20", KVF_POSITIVE, AT(top_k),
-     "items of the teacher at each label; the rest is one more bucket"},
+     "teacher's likeliest tokens kept at each label; the rest is one more bucket"},
     CLI_VERBOSE,
 };
 
@@ -92,17 +96,17 @@ const cli_command cli_distill = {
     .name = "distill",
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --document FILE --out RUN.h5 [options]",
-    .summary = "Compresses a document or system prompt into a prefix that answers as if read.",
-    .notes = "Rows are made of the document: pieces of it, questions that the base asks about\n"
-             "some of its words, and the base's answers. The teacher is the base with the\n"
-             "document in context, the student the base with the prefix; the loss is\n"
-             "KL(teacher || student) over the teacher's likeliest items. At the end the loss\n"
-             "on held-out rows: of the bare base, with the prefix, with the document. The run\n"
-             "file is one of train's: merge folds it, --resume continues it with the same\n"
-             "document.\n"
-             "A system prompt (--system-prompt) is a turn of the base's chat template. Its\n"
-             "rows, and all that the prefix is asked later, have template no-system: no system\n"
-             "turn, nor the one that the template has by default.\n",
+    .summary = "Compresses a document or system prompt into a prefix with the same effect.",
+    .notes = "Rows are generated from the document: pieces of it, and the base's answers "
+             "to\nquestions that it asks about some of the words. The teacher is the base with "
+             "the\ndocument in context, the student the base with the prefix. The loss "
+             "is\nKL(teacher || student) over the teacher's likeliest tokens. At the end the "
+             "loss\non held-out rows is printed for the bare base, the prefix and the document. "
+             "The\nresult is an ordinary run file: use merge to fold it, or --resume with the "
+             "same\ndocument to continue.\nA system prompt (--system-prompt) is a turn of the "
+             "base's chat template. Its\nrows, and later prompts for the prefix, use the "
+             "template no-system, which omits\nthe system turn and the default one of the "
+             "template.\n",
     .required = "base out",
     .train_row = kvf__distill_option_row,
     .train_offset = offsetof(kvf_distill_options, train),

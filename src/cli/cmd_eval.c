@@ -17,16 +17,15 @@ typedef struct eval_values {
 #define EVAL(field)  offsetof(eval_values, eval.field)
 static const kvf__option_row OPTIONS[] = {
     CLI_EVAL_OPTIONS(MODEL, EVAL, "data to measure on; -: standard input",
-                     "prefix or run file; given more than once, their probabilities are averaged; "
-                     "without it: the "
-                     "bare base, or the head of a base file that has one"),
+                     "prefix or run file; if repeated, the probabilities are averaged; without "
+                     "it: the bare base, or a base file with a head"),
     {"generate", "N", "off", KVF_COUNT, EVAL(generate),
-     "lm: also complete prompts by at most N tokens and compare with their references"},
+     "lm: also generate up to N tokens per prompt and report BLEU and ROUGE-L"},
     {"per-class", NULL, "", KVF_FLAG, EVAL(per_class),
-     "seq-cls, token-cls: also precision, recall, F1 and support of each class or tag, and of each "
-     "entity type"},
+     "seq-cls, token-cls: also report precision, recall, F1 and support of each class or tag, "
+     "and of each entity type"},
     {"drop-spans", "OUT.html", "", KVF_TEXT, offsetof(eval_values, spans),
-     "measure without the adapters of every span of layers instead, and draw heat maps"},
+     "instead measure without the adapters of every span of layers, and draw heat maps"},
     {"force", NULL, "", KVF_FLAG, offsetof(eval_values, force), "replace an existing OUT.html"}};
 
 static kvf_json *classes_json(const kvf_class_scores *list)

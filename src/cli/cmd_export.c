@@ -8,25 +8,26 @@ static const kvf__option_row OPTIONS[] = {
     {"format", "peft|safetensors|llamacpp|mlx|tokenizer", "peft", KVF_CHOICE, AT(format),
      "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor; "
      "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm; "
-     "tokenizer: of a base, such as a GGUF, a folder for AutoTokenizer"},
+     "tokenizer: a folder for AutoTokenizer, from a base such as a GGUF"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
-     "peft, mlx: Hub id or folder of the base, by which AutoPeftModelFor... or mlx-lm finds it"},
-    {"base", "MODEL.gguf", "", KVF_TEXT, AT(base), "llamacpp: the file that the engine runs"},
+     "peft, mlx: Hub id or folder of the base, used by AutoPeftModelFor... or mlx-lm to load it"},
+    {"base", "MODEL.gguf", "", KVF_TEXT, AT(base), "llamacpp: base file that the engine runs"},
     CLI_LORA(AT(lora)),
     {"engine", KVF_EXPORT_ENGINES, "llama-server; mlx-lm", KVF_WORD, AT(engine),
-     "llamacpp, mlx: the program that loads it; mlx-lm-0.31.3: that release and earlier ones"},
-    {"state-version", "3|4", "of the engine", KVF_WORD, AT(state_version),
+     "llamacpp, mlx: program that will load the cache; mlx-lm-0.31.3: that release and earlier "
+     "ones"},
+    {"state-version", "3|4", "from the engine", KVF_WORD, AT(state_version),
      "llamacpp: version of the state file"},
-    {"flash-attention", "on|off", "of the engine", KVF_WORD, AT(flash_attention),
-     "llamacpp: whether the engine runs with it; off: values are transposed"},
+    {"flash-attention", "on|off", "from the engine", KVF_WORD, AT(flash_attention),
+     "llamacpp: flash attention setting of the engine; off: values are transposed"},
     {"streams", "N", "1", KVF_POSITIVE, AT(streams),
-     "llamacpp: sequences of a cache that is not unified"},
+     "llamacpp: number of sequences of a cache that is not unified"},
     {"dtype", "f16|f32", "f16; mlx: f32", KVF_WORD, AT(dtype),
-     "llamacpp, mlx: type of keys and values, that of the engine's cache"},
-    CLI_CHECKPOINT(AT(checkpoint), "state of a run file"),
+     "llamacpp, mlx: type of keys and values in the engine's cache"},
+    CLI_CHECKPOINT(AT(checkpoint), "state of a run file to use"),
     {"head", "NAME", "", KVF_TEXT, AT(head),
-     "of a file of several tasks: the one whose head goes along"},
+     "task whose head to export, for a file of several tasks"},
     CLI_FORCE(AT(force)),
 };
 
@@ -56,12 +57,12 @@ const cli_command cli_export = {
     .summary =
         "Writes a prefix or run for other programs: a PEFT folder, safetensors, or the saved "
         "cache of an engine.",
-    .notes = "peft: labels.json has the names of the head's outputs, which PEFT's own config\n"
-             "has no place for; README.md is a model card, and one that is there stays. PEFT\n"
-             "0.21 itself drops BERT's token types for question answering.\n"
-             "tokenizer: FILE is a base; the folder of a GGUF has the ids of the GGUF.\n"
-             "llamacpp, mlx: a prefix whose keys and values are all that it is. README.md of\n"
-             "the folder says how the engine loads it; its defaults are the ones tried.\n",
+    .notes = "peft: labels.json has the names of the head's outputs, since PEFT's config "
+             "has\nno field for them. README.md is a model card; an existing one is kept. "
+             "PEFT\n0.21 ignores BERT's token types for question answering.\ntokenizer: FILE is "
+             "a base. The folder made from a GGUF has the same ids.\nllamacpp, mlx: only for "
+             "prefixes that consist of keys and values alone.\nREADME.md in the folder shows "
+             "how to load it; the defaults are tested.\n\n",
     .required = "out",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

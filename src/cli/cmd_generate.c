@@ -21,42 +21,45 @@ static const kvf__option_row OPTIONS[] = {
     CLI_ANY_BASE(MODEL(base)),
     CLI_LORA(MODEL(open.base.lora)),
     {"prefix", "FILE", "", KVF_TEXTS, MODEL(prefixes),
-     "prefix or run file; given more than once, their probabilities are averaged; without it: the "
-     "bare base"},
+     "prefix or run file; if repeated, the probabilities are averaged; without it: the bare base"},
     {"prompt", "TEXT", "", KVF_TEXT, AT(prompt),
-     "text to complete; -: standard input, without its last line end"},
+     "text to complete; -: standard input, without its last newline"},
     {"data", "FILE", "", KVF_TEXT, AT(data),
-     "JSONL file: completes the prompt of every row; -: standard input"},
+     "JSONL file: complete the prompt of every row; -: standard input"},
     {"max-tokens", "N", "64", KVF_COUNT, GENERATE(max_tokens), "most new tokens"},
-    {"temperature", "X", "0", KVF_REAL, GENERATE(temperature), "0: always the likeliest token"},
+    {"temperature", "X", "0", KVF_REAL, GENERATE(temperature),
+     "sampling temperature; 0: always "
+     "the likeliest token"},
     {"top-k", "N", "0", KVF_COUNT, GENERATE(top_k),
-     "draw from the N likeliest tokens only; 0: from all"},
+     "sample from the N likeliest tokens; 0: from all"},
     {"top-p", "X", "1", KVF_REAL, GENERATE(top_p),
-     "draw from the likeliest tokens that together reach this probability"},
+     "sample from the likeliest tokens that together reach this probability"},
     {"min-p", "X", "0", KVF_REAL, GENERATE(min_p),
-     "draw from tokens of at least this share of the likeliest one's probability"},
+     "sample from tokens with at least this share of the highest probability"},
     {"repetition-penalty", "X", "1", KVF_REAL, GENERATE(repetition_penalty),
-     "divides positive logits of tokens in prompt or completion, multiplies others; above 1: says "
-     "less again"},
+     "divides positive logits of tokens in prompt or completion, multiplies negative ones; "
+     "above 1: less repetition"},
     {"presence-penalty", "X", "0", KVF_REAL, GENERATE(presence_penalty),
-     "taken off the logits of tokens in the completion; -2 to 2"},
+     "subtracted from the logits of tokens in the completion; -2 to 2"},
     {"frequency-penalty", "X", "0", KVF_REAL, GENERATE(frequency_penalty),
-     "the same for each time that the token is there"},
+     "subtracted once for each occurrence of the token in the completion"},
     {"logit-bias", "ID=X", "", KVF_TEXTS, AT(logit_bias),
-     "added to a token's logit; may be given more than once"},
-    {"beams", "N", "1", KVF_POSITIVE, GENERATE(beams), "beam search with N rows a prompt; 1: none"},
+     "added to a token's logit; may be repeated"},
+    {"beams", "N", "1", KVF_POSITIVE, GENERATE(beams),
+     "beam search with N beams per prompt; 1: "
+     "none"},
     {"length-penalty", "X", "1", KVF_REAL, GENERATE(length_penalty),
-     "of beams: completions rank by log-probability / (number of tokens) ** X"},
+     "with beams: completions rank by log-probability / (number of tokens) ** X"},
     {"draft", "N", "0", KVF_COUNT, GENERATE(draft),
-     "guess up to N tokens from earlier text that went like the last ones, and check them in one "
-     "step: the same text, sooner where it repeats; 0: off"},
+     "speculative decoding: guess up to N tokens from similar earlier text and check them in "
+     "one step; the same output, faster for repetitive text; 0: off"},
     {"stop", "TEXT", "", KVF_TEXTS, AT(stop),
-     "text that ends a completion and is left out; may be given more than once"},
-    {"seed", "N", "0", KVF_SEED, GENERATE(seed), "of the draws"},
-    CLI_CHAT_TEMPLATE(GENERATE(chat_template), "how prompts are rendered"),
-    CLI_MAP(AT(map), "foreign field names of --data"),
+     "text that ends a completion and is not printed; may be repeated"},
+    {"seed", "N", "0", KVF_SEED, GENERATE(seed), "random seed of sampling"},
+    CLI_CHAT_TEMPLATE(GENERATE(chat_template), "chat template of prompts"),
+    CLI_MAP(AT(map), "names of the fields in --data"),
     {"batch-size", "N", "16", KVF_COUNT, GENERATE(batch_size), "prompts computed together"},
-    CLI_CHECKPOINT(MODEL(open.checkpoint), "state of a run file"),
+    CLI_CHECKPOINT(MODEL(open.checkpoint), "state of a run file to use"),
     CLI_HEAD(MODEL(open.head)),
     CLI_ALLOW_OTHER_BASE(MODEL(open.allow_other_base)),
     CLI_WEIGHTS(MODEL(open.base.weight_dtype), MODEL(open.base.stream_layers)),
@@ -260,15 +263,14 @@ const cli_command cli_generate = {
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE ...] (--prompt TEXT | --data FILE) [options]",
     .summary = "Completes prompts with a base and a prefix.",
-    .notes = "A completion ends at any of the ids that generation_config.json names as\n"
-             "eos_token_id, else config.json, else the tokenizer (of a GGUF at those that end\n"
-             "text, turn and message), at the end of a turn of its chat template, and after a\n"
-             "prefix at the tokenizer's EOS, which ends rows of data. The completion alone is\n"
-             "printed; those of --data follow lines that number them.\n"
-             "Logits get biases first, then the repetition penalty, then the other two;\n"
-             "draws are cut by --top-k, --top-p and --min-p, in this order, after the\n"
-             "temperature. Beams search as transformers does, and their penalties are of\n"
-             "log-probabilities.\n",
+    .notes = "A completion ends at any eos_token_id of generation_config.json, else "
+             "of\nconfig.json, else of the tokenizer (in a GGUF the ids that end a text, turn "
+             "or\nmessage). It also ends at the end of a turn of the chat template, and with "
+             "a\nprefix at the tokenizer's EOS, with which training rows end. Only the "
+             "completion\nis printed. With --data a numbered line precedes each "
+             "completion.\nLogits change in this order: biases, repetition penalty, the other "
+             "penalties,\ntemperature, --top-k, --top-p, --min-p. Beam search follows "
+             "transformers: its\npenalties apply to log-probabilities.\n",
     .required = "base",
     .needs = "length-penalty>beams",
     CLI_ROWS(OPTIONS),

@@ -8,13 +8,13 @@
 static const kvf__option_row OPTIONS[] = {
     {"out", "FILE.h5", "", KVF_TEXT, AT(out), "prefix, run or base file to write"},
     {"base", "PATH", "", KVF_TEXT, AT(base),
-     "base model: checks the shapes and stamps its hash; needed for an encoder, and, as the GGUF "
-     "that computed it, for a saved sequence of llama.cpp"},
+     "base model: its shapes are checked and its hash is stored; needed for an encoder, and for "
+     "a saved sequence of llama.cpp, where it is the GGUF that computed it"},
     CLI_LORA(AT(lora)),
     {"from", "auto|peft|encoder|base|p-tuning-v2|prefixtuning|adapterhub|cartridges", "auto",
-     KVF_WORD, AT(from), "what the path holds; auto: by the files and tensors that are there"},
-    {"task", "lm|seq-cls|token-cls|qa|multiple-choice", "as the checkpoint says", KVF_WORD,
-     AT(task), "of P-tuning v2 and AdapterHub; lm leaves a head out"},
+     KVF_WORD, AT(from), "contents of PATH; auto: detected from files and tensors"},
+    {"task", "lm|seq-cls|token-cls|qa|multiple-choice", "as in the checkpoint", KVF_WORD, AT(task),
+     "task of a P-tuning v2 or AdapterHub checkpoint; lm drops its head"},
     {"labels", "NAME,...", "LABEL_0,LABEL_1,...", KVF_TEXT, AT(labels),
      "names of the outputs of an adapter's head"},
     CLI_FORCE(AT(force)),
@@ -39,12 +39,11 @@ const cli_command cli_import = {
     .name = "import",
     .group = CLI_FILES,
     .synopsis = "PATH --out FILE.h5 [options]",
-    .summary =
-        "Makes a prefix file of a PEFT folder, another program's prefix or a saved sequence of "
-        "llama.cpp, a run file of an encoder's weights, or a base file of a Hugging Face "
-        "folder or a GGUF.",
-    .notes = "See help formats. What is imported without --base is used with\n"
-             "--allow-other-base. A torch pickle is refused with the command that converts it.\n",
+    .summary = "Imports a prefix of PEFT, llama.cpp or another program as a prefix file, encoder "
+               "weights as a run file, and a Hugging Face folder or GGUF as a base file.",
+    .notes = "See help formats. A file imported without --base needs --allow-other-base "
+             "when\nit is used. A torch pickle is refused with a message that shows how to "
+             "convert\nit.\n\n",
     .required = "out",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

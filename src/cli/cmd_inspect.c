@@ -9,7 +9,7 @@ typedef struct inspect_values {
 
 static const kvf__option_row OPTIONS[] = {
     {"diffable", NULL, "", KVF_FLAG, offsetof(inspect_values, diffable),
-     "leave out path and sizes on disk, so that descriptions can be compared"},
+     "omit path and sizes on disk, so that two descriptions can be compared"},
 };
 
 /* Removes what --diffable leaves out, at any depth. */
@@ -42,8 +42,8 @@ const cli_command cli_inspect = {
     .name = "inspect",
     .group = CLI_LOOK,
     .synopsis = "FILE [options]",
-    .summary = "Describes a file: tensors, shapes, types, statistics by layer, lineage. "
-               "Any kvfold, safetensors or GGUF file, Hugging Face or PEFT folder.",
+    .summary = "Describes a kvfold, safetensors or GGUF file, Hugging Face or PEFT folder: "
+               "tensors, shapes, types, statistics by layer, lineage.",
     CLI_ROWS(OPTIONS),
     .operands = 1,
     .run = run,

@@ -10,7 +10,7 @@ static const kvf__option_row OPTIONS[] = {
     {"tokenizer", "FILE", "", KVF_TEXT, AT(tokenizer),
      "tokenizer.json, or the folder of a tokenizer's files"},
     {"out", "BASE.h5", "", KVF_TEXT, AT(out), "base file to write"},
-    {"seed", "N", "0", KVF_SEED, AT(seed), "of the random weights"},
+    {"seed", "N", "0", KVF_SEED, AT(seed), "random seed of the weights"},
     CLI_FORCE(AT(force)),
 };
 
@@ -33,10 +33,10 @@ const cli_command cli_new_base = {
     .name = "new-base",
     .group = CLI_TRAIN,
     .synopsis = "--config FILE --tokenizer FILE --out BASE.h5 [options]",
-    .summary = "Makes a base with random weights, to be trained with --method full.",
-    .notes = "Normal weights of the config's initializer_range (0.02), biases 0, norms 1.\n"
-             "openai-gpt has norms after the residual sums; with tie_word_embeddings false it\n"
-             "has a head of its own, and with lm_head_bias true a bias in it.\n",
+    .summary = "Makes a base with random weights, for training with --method full.",
+    .notes = "Weights are normal with the config's initializer_range (0.02), biases 0, "
+             "norms\n1. openai-gpt has norms after the residual sums; with tie_word_embeddings "
+             "false\nit has a separate head, and with lm_head_bias true the head has a bias.\n\n",
     .required = "config tokenizer out",
     CLI_ROWS(OPTIONS),
     .run = run,

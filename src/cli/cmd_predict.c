@@ -14,13 +14,13 @@ typedef struct predict_values {
 #define EVAL(field)  AT(eval.field)
 static const kvf__option_row OPTIONS[] = {
     CLI_EVAL_OPTIONS(MODEL, EVAL, "data to predict on; -: standard input",
-                     "prefix or run file; given more than once, their probabilities are averaged; "
-                     "not needed where the base file has a head"),
+                     "prefix or run file; if repeated, the probabilities are averaged; not "
+                     "needed for a base file with a head"),
     {"text", "TEXT", "", KVF_TEXTS, offsetof(predict_values, texts),
-     "a row to predict on, in place of --data; may be given more than once"},
+     "row to predict, instead of --data; may be repeated"},
     {"out", "FILE", "", KVF_TEXT, AT(out),
-     "file to write; -: standard output, which is the default with --text"},
-    {"out-format", "jsonl|conll", "by its name, else jsonl", KVF_CHOICE_1, AT(out_format),
+     "file to write; -: standard output, the default with --text"},
+    {"out-format", "jsonl|conll", "by file name, else jsonl", KVF_CHOICE_1, AT(out_format),
      "format of --out"},
     CLI_FORCE(AT(force)),
 };
@@ -106,12 +106,12 @@ const cli_command cli_predict = {
     .name = "predict",
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE] (--data FILE --out FILE | --text TEXT) [options]",
-    .summary = "Writes predictions of a prefix with a head, with their probabilities.",
-    .notes = "The output has a line for every row, or every word, of the data. Long sentences\n"
-             "of token-cls are read in windows that overlap, unless --overlong is stop or\n"
-             "skip; what skip leaves out has null for an answer, in CoNLL _.\n"
-             "Rows need no labels. A file whose name ends in .txt has one text a line; words\n"
-             "of token-cls are what white space parts.\n",
+    .summary = "Writes the predictions of a prefix with a head, with their probabilities.",
+    .notes = "The output has a line for every row, or for every word, of the data. "
+             "Long\nsentences of token-cls are read in overlapping windows, unless --overlong "
+             "is\nstop or skip. A skipped row has the answer null, in CoNLL _.\nRows need no "
+             "labels. In a .txt file each line is one text; for token-cls\nwhitespace separates "
+             "the words.\n\n",
     .required = "base",
     CLI_ROWS(OPTIONS),
     .run = run,

@@ -8,13 +8,14 @@
 #define AT(field)   offsetof(kvf_prune_options, field)
 #define EVAL(field) offsetof(kvf_prune_options, eval.field)
 static const kvf__option_row OPTIONS[] = {
-    {"keep", "N", "", KVF_POSITIVE, AT(keep), "virtual tokens that stay"},
+    {"keep", "N", "", KVF_POSITIVE, AT(keep), "number of virtual tokens to keep"},
     {"max-loss-rise", "X", "", KVF_REAL, AT(max_loss_rise),
-     "drop as many as let the loss rise by at most X"},
+     "drop tokens while the loss rises by at most X"},
     {"score", "leave-one-out|gradient", "leave-one-out", KVF_CHOICE, AT(score),
-     "by what tokens go: the loss without each, or gradient times value of one pass for all"},
-    {"curve", "FILE", "", KVF_TEXT, AT(curve), "write length, token dropped and loss as CSV"},
-    CLI_TOOL_OPTIONS(AT, EVAL, AT(precision), "f32", "data file that decides what can go"),
+     "score of a token: the loss without it, or gradient times value from one pass for all "
+     "tokens"},
+    {"curve", "FILE", "", KVF_TEXT, AT(curve), "CSV file for length, dropped token and loss"},
+    CLI_TOOL_OPTIONS(AT, EVAL, AT(precision), "f32", "data file on which the loss is measured"),
 };
 
 static double loss_of(const kvf_json *point)
@@ -74,9 +75,10 @@ const cli_command cli_prune = {
     .name = "prune",
     .group = CLI_FILES,
     .synopsis = "PREFIX --base PATH --data FILE --out OUT.h5 --keep N [options]",
-    .summary = "Drops the virtual tokens that cost least, and prints length against loss.",
-    .notes = "The text keeps its positions, as position_start stays: the loss of each length\n"
-             "is that of the file. PEFT's format cannot hold such a prefix.\n",
+    .summary = "Drops the least useful virtual tokens, and prints the loss at each length.",
+    .notes = "The text keeps its positions, because position_start does not change: "
+             "each\nprinted loss is that of the resulting file. PEFT cannot store such a "
+             "prefix.\n",
     .required = "out base data",
     CLI_ROWS(OPTIONS),
     .operands = 1,

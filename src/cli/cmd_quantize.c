@@ -88,10 +88,10 @@ const cli_command cli_quantize = {
     .name = "quantize",
     .group = CLI_FILES,
     .synopsis = "PREFIX --out OUT.h5 --dtype TYPE [options]",
-    .summary = "Stores a prefix in a narrower type, and measures what that costs.",
-    .notes = "int8: a scale for each head of each layer's keys and values, the largest value\n"
-             "at 127, round to nearest even; the head of a task stays f32. Every command reads\n"
-             "such a file as any prefix.\n",
+    .summary = "Stores a prefix in a narrower type, and measures the error.",
+    .notes = "int8: each head of each layer's keys and values has a scale, with its "
+             "largest\nvalue at 127; rounds to nearest even. The head of a task stays f32. "
+             "Every\ncommand reads the result like any prefix.\n\n",
     .required = "out dtype",
     .needs = "data>base format>data map>data max-length>data overlong>data precision>data "
              "allow-other-base>base lora>base",

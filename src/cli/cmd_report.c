@@ -9,18 +9,17 @@ static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model, for the nearest words"},
     CLI_LORA(AT(lora)),
     {"data", "FILE", "", KVF_TEXT, AT(data),
-     "rows for shares of attention, prompts for samples; needs --base"},
+     "data: rows for the shares of attention, prompts for the samples; needs --base"},
     {"words", "N", "3", KVF_COUNT, AT(words),
-     "vocabulary items named for each virtual token; 0: none"},
+     "vocabulary items shown for each virtual token; 0: none"},
     {"rows", "N", "32", KVF_COUNT, AT(rows),
-     "first rows of the data that shares are means over; 0: none"},
-    {"samples", "N", "4", KVF_COUNT, AT(samples),
-     "first prompts of the data that are completed; 0: none"},
-    {"max-tokens", "N", "48", KVF_POSITIVE, AT(max_tokens), "most tokens of a completion"},
-    CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
-    {"head", "NAME", "", KVF_TEXT, AT(head), "of a run of several tasks: the one to show"},
+     "number of first rows over which shares of attention are averaged; 0: none"},
+    {"samples", "N", "4", KVF_COUNT, AT(samples), "number of first prompts to complete; 0: none"},
+    {"max-tokens", "N", "48", KVF_POSITIVE, AT(max_tokens), "most tokens in a completion"},
+    CLI_CHECKPOINT(AT(checkpoint), "state of run files to use"),
+    {"head", "NAME", "", KVF_TEXT, AT(head), "task to show, for a run on several tasks"},
     CLI_ALLOW_OTHER_BASE(AT(allow_other_base)),
-    CLI_PRECISION(AT(precision), "f32", "of the base"),
+    CLI_PRECISION(AT(precision), "f32", "precision of the base"),
     CLI_FORMAT(AT(format)),
     CLI_NO_HEADER(AT(no_header)),
     CLI_COLUMNS(AT(columns)),
@@ -53,13 +52,13 @@ const cli_command cli_report = {
     .name = "report",
     .group = CLI_LOOK,
     .synopsis = "FILE --out REPORT.html [options]",
-    .summary = "Writes one self-contained HTML page about a run or what it folded to.",
-    .notes = "Always: options, lineage, curves of a run, norms by layer and virtual token.\n"
-             "With --base the nearest words. With --data also the share of attention that\n"
-             "the virtual tokens take by layer and head, and completions without and with\n"
-             "them, beside what the data has; of classifiers and taggers what was taken for\n"
-             "what, over all rows, and the wrong answers of which they were surest. The page\n"
-             "asks no network for anything.\n",
+    .summary = "Writes a self-contained HTML page about a run or a merged file.",
+    .notes = "The page shows options, lineage, curves of a run, and norms by layer and "
+             "virtual\ntoken. --base adds the nearest words. --data adds the share of attention "
+             "on the\nvirtual tokens by layer and head, and completions with and without them "
+             "next to\nthe reference. For classifiers and taggers it adds the confusion matrix "
+             "over all\nrows, and the wrong answers with the highest confidence. The page loads "
+             "nothing\nfrom the network.\n",
     .required = "out",
     .needs = "lora>base words>base precision>base allow-other-base>base rows>data samples>data "
              "max-tokens>data format>data no-header>data columns>data map>data max-length>data "

@@ -13,7 +13,7 @@ typedef struct score_values {
 #define EVAL(field)  AT(eval.field)
 static const kvf__option_row OPTIONS[] = {
     CLI_ROWS_OPTIONS(MODEL, EVAL, "rows to score; -: standard input",
-                     "prefix or run file, of task lm; without it: the bare base"),
+                     "prefix or run file of task lm; without it: the bare base"),
     CLI_RENDER_OPTIONS(MODEL, EVAL),
     {"out", "FILE", "", KVF_TEXT, AT(out), "file to write; -: standard output"},
     CLI_FORCE(AT(force)),
@@ -81,10 +81,11 @@ const cli_command cli_score = {
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE] --data FILE --out FILE [options]",
     .summary = "Writes log-likelihoods of completions, token by token.",
-    .notes = "The output has a JSON line for every row: loglikelihood (natural logarithm),\n"
-             "tokens (how many), and lists of so many: ids, logprobs, and greedy, whether no\n"
-             "other token was likelier. Rows are scored one by one: what a row gets does not\n"
-             "depend on others. A row that --overlong skip leaves out has null.\n",
+    .notes = "The output has a JSON line for every row: loglikelihood (natural "
+             "logarithm),\ntokens (their number), and for each token ids, logprobs and greedy, "
+             "which is\ntrue if the token is the likeliest one. Rows are scored one by one, so "
+             "a result\ndoes not depend on other rows. A row skipped by --overlong skip has "
+             "null.\n\n",
     .required = "base data out",
     CLI_ROWS(OPTIONS),
     .run = run,

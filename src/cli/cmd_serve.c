@@ -19,37 +19,37 @@ static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model: Hugging Face folder or GGUF file"},
     CLI_LORA(AT(how.lora)),
     {"prefix", "NAME=FILE", "", KVF_TEXTS, AT(prefixes),
-     "prefix or run file, a model of that name; given once for each; read again when replaced"},
+     "prefix or run file to serve as model NAME; may be repeated; a replaced file is read again"},
     {"head", "NAME=HEAD", "", KVF_TEXTS, AT(heads),
-     "head that a model uses whose prefix was trained on several tasks; given once for each"},
-    {"base-name", "NAME", "its own", KVF_TEXT, SERVE(base_name),
-     "name of the bare base as a model"},
-    {"host", "ADDRESS", "127.0.0.1", KVF_TEXT, SERVE(host), "address to listen on, in numbers"},
+     "head of a model whose prefix was trained on several tasks; may be repeated"},
+    {"base-name", "NAME", "its own", KVF_TEXT, SERVE(base_name), "model name of the bare base"},
+    {"host", "ADDRESS", "127.0.0.1", KVF_TEXT, SERVE(host), "numeric address to listen on"},
     {"port", "N", "8080", KVF_COUNT, SERVE(port),
-     "port to listen on; 0: a free one, which is printed"},
+     "port to listen on; 0: a free port, which is printed"},
     {"allow-host", "NAME", "", KVF_TEXTS, AT(allow_hosts),
-     "name in the Host header to answer besides this machine's, such as a reverse proxy's; others "
-     "get 421; may be given more than once"},
+     "Host header to accept besides this machine's, such as a reverse proxy's; other hosts get "
+     "421; may be repeated"},
     {"cors", "ORIGIN", "", KVF_TEXTS, AT(cors),
-     "origin whose pages may read answers, such as https://app.example; *: all; may be given more "
-     "than once"},
+     "origin whose pages may read answers, such as https://app.example; *: all; may be repeated"},
     {"access-log", "FILE", "", KVF_TEXT, SERVE(access_log),
-     "gets a line of JSON for each request, appended; -: standard output"},
+     "file to which a line of JSON is appended for each request; -: standard output"},
     {"token-file", "FILE", "", KVF_TEXT, SERVE(token_file),
-     "its first line must come with requests, as Authorization: Bearer"},
+     "file whose first line is the API key that requests must send, as Authorization: Bearer"},
     {"max-body", "BYTES", "1048576", KVF_COUNT, SERVE(max_body), "largest request"},
-    {"max-rows", "N", "16", KVF_COUNT, SERVE(max_rows), "answers computed together; others wait"},
+    {"max-rows", "N", "16", KVF_COUNT, SERVE(max_rows),
+     "most answers computed together; others "
+     "wait"},
     {"max-queue", "N", "256", KVF_COUNT, SERVE(max_queue),
-     "requests that wait for a row; others are refused"},
+     "most requests that wait for a row; others are refused"},
     {"max-queue-bytes", "BYTES", "67108864", KVF_COUNT, SERVE(max_queue_bytes),
-     "memory that waiting requests may take; others are refused"},
+     "most memory for waiting requests; others are refused"},
     {"max-tokens", "N", "1024", KVF_COUNT, SERVE(max_tokens),
-     "most new tokens of an answer; who asks for more gets so many"},
+     "most new tokens in an answer; a larger max_tokens is lowered to it"},
     {"max-context", "N", "4096", KVF_COUNT, SERVE(max_context),
-     "most tokens of prompt and answer; 0: the model's positions"},
-    {"timeout", "SECONDS", "30", KVF_COUNT, SERVE(timeout), "in which a request must have arrived"},
-    CLI_CHAT_TEMPLATE(SERVE(chat_template), "how prompts are rendered"),
-    CLI_CHECKPOINT(SERVE(checkpoint), "state of run files"),
+     "most tokens in prompt and answer together; 0: the model's positions"},
+    {"timeout", "SECONDS", "30", KVF_COUNT, SERVE(timeout), "time limit for a request to arrive"},
+    CLI_CHAT_TEMPLATE(SERVE(chat_template), "chat template of prompts"),
+    CLI_CHECKPOINT(SERVE(checkpoint), "state of run files to use"),
     {"allow-other-base", NULL, "", KVF_FLAG, SERVE(allow_other_base),
      "accept prefixes made for another base of the same shape"},
     CLI_WEIGHTS(AT(how.weight_dtype), AT(how.stream_layers)),
@@ -159,18 +159,18 @@ const cli_command cli_serve = {
     .name = "serve",
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix NAME=FILE ...] [options]",
-    .summary = "Serves a base and prefixes over HTTP, in the manner of OpenAI's API.",
-    .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or the\n"
-             "base; \"prompt\" is a text, token ids, or an array of either. POST /v1/classify:\n"
-             "rows for the head of a prefix (\"input\": a text, an array of two, an array of\n"
-             "words, an object with a row's fields, or an array of these), answered as\n"
-             "`kvfold predict` answers them. GET / is a page for people. GET /v1/models,\n"
-             "/metrics (Prometheus), /health; GET /tokenizer_info, POST /tokenize and\n"
-             "/detokenize for clients without a tokenizer. An answer is that of\n"
-             "`kvfold generate` for its prompt, prefix and seed, whatever else is computed.\n"
-             "Log-probabilities (logprobs, top_logprobs) of a prompt (echo) are those of\n"
-             "`kvfold score` for its row. What the server cannot do (tools) is refused.\n"
-             "SIGINT and SIGTERM end it once what was asked is answered.\n",
+    .summary = "Serves a base and prefixes over HTTP, compatible with the OpenAI API.",
+    .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or "
+             "the\nbase; \"prompt\" is a text, token ids, or an array of either. POST "
+             "/v1/classify:\n\"input\" is a text, an array of two, an array of words, an object "
+             "with a row's\nfields, or an array of these; the head of a prefix answers as "
+             "`kvfold predict`\ndoes. GET / is a page for browsers. GET /v1/models, /metrics "
+             "(Prometheus),\n/health; GET /tokenizer_info, POST /tokenize and /detokenize for "
+             "clients without\na tokenizer. An answer equals the output of `kvfold generate` "
+             "for its prompt,\nprefix and seed, whatever other requests there are. "
+             "Log-probabilities (logprobs,\ntop_logprobs) of a prompt (echo) equal those of "
+             "`kvfold score`. Unsupported\nfields (tools) are refused.\nAfter SIGINT or SIGTERM "
+             "the server answers accepted requests, then exits.\n",
     .required = "base",
     CLI_ROWS(OPTIONS),
     .run = run,

@@ -8,13 +8,13 @@
 
 #define AT(field) offsetof(kvf_sweep_options, field)
 static const kvf__option_row OPTIONS[] = {
-    {"grid", "FILE", "", KVF_TEXT, AT(grid), "which runs there are: see help sweeps"},
+    {"grid", "FILE", "", KVF_TEXT, AT(grid), "file that lists the runs: see help sweeps"},
     {"out", "DIR", "", KVF_TEXT, AT(out),
-     "folder for the runs' files, NAME.h5, for sweep.csv and sweep.html"},
+     "folder for the run files, NAME.h5, and for sweep.csv and sweep.html"},
     {"max-runs", "N", "all", KVF_POSITIVE, AT(max_runs),
-     "runs trained at a time, the others in turn: to save memory"},
+     "runs trained at the same time; the others follow, which saves memory"},
     {"recipe", "FILE", "", KVF_NO_FIELD, 0,
-     "read options from a file of `option = value` lines; the command line wins"},
+     "read options from a file of `option = value` lines; the command line takes precedence"},
     CLI_VERBOSE,
 };
 enum { MOST_WIDTH = 40 };

@@ -10,7 +10,7 @@
 
 static const kvf__option_row OPTIONS[] = {
     {"recipe", "FILE", "", KVF_NO_FIELD, 0,
-     "read options from a file of `option = value` lines; the command line wins"},
+     "read options from a file of `option = value` lines; the command line takes precedence"},
     CLI_VERBOSE,
 };
 
@@ -230,15 +230,14 @@ const cli_command cli_train = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --out RUN.h5 [options]",
     .summary = "Trains a prefix for a frozen base and writes a run file.",
-    .notes = "--resume continues the run that --out names, or starts it. Steps are counted\n"
-             "from the start; only steps, threads, recomputation and the intervals of saving\n"
-             "and validation may change. A resumed run gives the same bits as one that never\n"
-             "stopped. Processes that mpirun or srun start together train one run: see help\n"
-             "clusters.\n"
-             "\n"
-             "SIGINT and SIGTERM: the step is finished and saved; --resume continues. A second\n"
-             "signal ends the program at once; what was saved before stays whole. One that was\n"
-             "ignored when the command started (nohup, a script's &) stays ignored.\n",
+    .notes = "--resume continues the run given by --out, or starts it. The number of steps "
+             "is\ncounted from the start. Only steps, threads, recomputation and the intervals "
+             "of\nsaving and validation may change. A resumed run gives the same bits as one "
+             "that\nnever stopped. Processes started together by mpirun or srun train one run: "
+             "see\nhelp clusters.\n\nSIGINT and SIGTERM: kvfold finishes the step, saves and "
+             "exits; --resume\ncontinues. A second signal ends the program at once, and the "
+             "last saved file\nstays intact. A signal that was ignored at the start (nohup, "
+             "background in a\nscript) stays ignored.\n\n",
     .required = "base data out",
     .train_row = kvf__train_option_row,
     CLI_ROWS(OPTIONS),

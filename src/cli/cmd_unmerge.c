@@ -7,10 +7,10 @@
 static const kvf__option_row OPTIONS[] = {
     {"out", "RUN.h5", "", KVF_TEXT, AT(out), "run file to write"},
     {"encoder-hidden", "M", "512", KVF_POSITIVE, AT(encoder_hidden), "hidden width of the encoder"},
-    {"seed", "N", "0", KVF_SEED, AT(seed), "of the embedding and the first layer"},
+    {"seed", "N", "0", KVF_SEED, AT(seed), "random seed of the embedding and the first layer"},
     {"approximate", NULL, "", KVF_FLAG, AT(approximate),
-     "take what the encoder comes nearest to, even if that misses by more than 0.01"},
-    {"base", "PATH", "", KVF_TEXT, AT(base), "base model: checks the prefix against it"},
+     "accept the encoder's best approximation, even if its relative error exceeds 0.01"},
+    {"base", "PATH", "", KVF_TEXT, AT(base), "base model to check the prefix against"},
     CLI_LORA(AT(lora)),
     CLI_ALLOW_OTHER_BASE(AT(allow_other_base)),
     CLI_FORCE(AT(force)),
@@ -44,10 +44,10 @@ const cli_command cli_unmerge = {
     .name = "unmerge",
     .group = CLI_FILES,
     .synopsis = "PREFIX.h5 --out RUN.h5 [options]",
-    .summary = "Makes of any prefix a run whose MLP encoder emits it, to be trained further.",
-    .notes = "Exact (a residual of rounding) where the prefix is no longer than M and G*D;\n"
-             "a residual above 0.01 is refused.\n"
-             "Train it further with train --init-from RUN.h5 and the same P and M.\n",
+    .summary = "Converts any prefix into a run whose MLP encoder emits it, for further training.",
+    .notes = "Exact up to rounding if the prefix is no longer than M and G*D. A relative "
+             "error\nabove 0.01 is refused. Continue with train --init-from RUN.h5 and the same "
+             "P and\nM.\n",
     .required = "out",
     .needs = "lora>base allow-other-base>base",
     CLI_ROWS(OPTIONS),

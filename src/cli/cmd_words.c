@@ -16,10 +16,14 @@ typedef struct words_values {
 static const kvf__option_row OPTIONS[] = {
     CLI_BASE(AT(base), "base model"),
     CLI_LORA(AT(how.lora)),
-    {"top", "N", "5", KVF_POSITIVE, AT(words.top), "vocabulary items named for each"},
-    CLI_CHECKPOINT(AT(checkpoint), "state of run files"),
+    {"top", "N", "5", KVF_POSITIVE, AT(words.top),
+     "vocabulary items shown for each virtual "
+     "token"},
+    CLI_CHECKPOINT(AT(checkpoint), "state of run files to use"),
     CLI_ALLOW_OTHER_BASE(AT(allow_other_base)),
-    CLI_PRECISION(AT(how.precision), "f32", "of the base, which runs over its vocabulary"),
+    CLI_PRECISION(AT(how.precision), "f32",
+                  "precision of the base, which computes the whole "
+                  "vocabulary"),
 };
 
 /* "key "the" 0.91, "a" 0.88": white space and control characters stay visible by JSON's quotes. */
@@ -93,8 +97,9 @@ const cli_command cli_words = {
     .group = CLI_LOOK,
     .synopsis = "FILE --base PATH [options]",
     .summary = "Names the vocabulary items nearest to each virtual token, by layer.",
-    .notes = "Nearest by cosine: keys (without rope) and values as the base computes them for\n"
-             "each item alone; virtual tokens at the input by the token embeddings.\n",
+    .notes = "Nearest by cosine. Keys (without rope) and values are compared with those "
+             "that\nthe base computes for each item alone; virtual tokens at the input with "
+             "the\ntoken embeddings.\n\n",
     .required = "base",
     CLI_ROWS(OPTIONS),
     .operands = 1,

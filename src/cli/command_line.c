@@ -9,10 +9,10 @@
 
 #define AT(field) offsetof(cli_common, field)
 static const kvf__option_row COMMON[] = {
-    {"threads", "N", "all cores", KVF_COUNT, AT(threads), "threads to compute with"},
+    {"threads", "N", "all cores", KVF_COUNT, AT(threads), "number of threads"},
     {"json", NULL, "", KVF_FLAG, AT(json), "print one JSON object instead of text"},
-    {"quiet", NULL, "", KVF_FLAG, AT(quiet), "no progress, no warnings"},
-    {"help", NULL, "", KVF_NO_FIELD, 0, "print this text, also -h"},
+    {"quiet", NULL, "", KVF_FLAG, AT(quiet), "print no progress and no warnings"},
+    {"help", NULL, "", KVF_NO_FIELD, 0, "print this help, also -h"},
 };
 enum { N_COMMON = sizeof COMMON / sizeof COMMON[0] };
 

@@ -65,8 +65,8 @@ void cli_help_command(const cli_command *command)
 }
 
 const char *const cli_group_titles[CLI_GROUPS] = {"train", "use what was trained",
-                                                  "turn one file into another", "look inside",
-                                                  "know the program and the machine"};
+                                                  "convert and edit files", "look inside",
+                                                  "set up and measure kvfold"};
 
 static void print_group(cli_group group, size_t column)
 {
@@ -90,15 +90,15 @@ void cli_help_program(void)
     print_wrapped(cli_description, 0, 0);
     for (int group = 0; group < CLI_GROUPS; group++)
         print_group((cli_group)group, column);
-    char topics[256] = "This text, the options of a command, or a topic:";
+    char topics[256] = "Show this text, the options of a command, or a topic:";
     for (size_t i = 0; cli_topic(i, &name); i++)
         snprintf(topics + strlen(topics), sizeof topics - strlen(topics), "%s %s", i ? "," : "",
                  name);
     printf("  %-*s", (int)column - 2, "help");
     print_wrapped(topics, column, column);
-    printf("\n`kvfold COMMAND --help` lists the options of a command, with their defaults;\n"
-           "`kvfold --version` names the versions of kvfold, oneDNN and HDF5.\n\n"
-           "exit status:");
+    printf("\n`kvfold COMMAND --help` lists the options of a command and their "
+           "defaults.\n`kvfold --version` prints the versions of kvfold, oneDNN and "
+           "HDF5.\n\nexit status:");
     print_wrapped(cli_exit_status, strlen("exit status:"), 0);
     printf("\nexamples:\n%s", cli_examples);
 }

@@ -196,7 +196,7 @@ bad '[a]\nlr 3\n' '2: want "option = value", found "lr 3"'
 bad '[a/b]\n' '1: section "a/b": want letters'
 bad '[a]\n[a]\n' '2: a stands there twice'
 bad '[a]\nmethod = lora\n' '2: method "lora": want mlp|'
-bad '[a]\nseed = 3\n' '2: seed: a comparison has --seeds N'
+bad '[a]\nseed = 3\n' '2: seed: use --seeds N'
 bad '[a]\nbase = other\n' '2: base: it holds for all rows'
 bad '[a]\nlr = fast\n' '2: --lr "fast": want a number'
 bad '[a]\nmethod = adapter\n\nprefix-length = 3\n' '4: --prefix-length: not for method adapter'
@@ -206,7 +206,7 @@ bad '[a]\nmethod = direct\n[*]\nlr = 1, fast\n' '4: --lr "fast": want a number'
 bad 'methods = mlp\n[a]\nmethod = direct\n' '2: sections are the rows, so --methods has no place'
 bad 'encoder-hidden = 3\n[a]\nmethod = direct\n' '1: encoder-hidden: not for the methods compared'
 run 2 compare $data --resume --out bad
-has err '^kvfold: compare: --resume: not in a comparison, whose runs begin anew'
+has err '^kvfold: compare: --resume: not available in a comparison'
 run 2 compare --base model --data train.jsonl --out bad
 has err '^kvfold: compare: --valid FILE or --valid-split X is needed'
 

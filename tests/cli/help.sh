@@ -33,11 +33,10 @@ for command in $commands; do
 done
 
 run 0 train --help
-has out 'virtual tokens P (default: 20; prefixes of lm 64, of$'
+has out 'virtual tokens P (default: 20; prefixes for lm 64, for$'
 has out '^ *token-cls on bidirectional bases 40)$'
-has out 'rows per step; of qa and multiple-choice questions$'
-has out '^ *(default: 8)$'
-has out 'what is trained: see help methods (default: mlp)'
+has out "rows per step (qa, multiple-choice: questions)"
+has out 'see help methods (default: mlp)'
 run 0 generate --help
 has out 'most new tokens (default: 64)'
 

@@ -100,8 +100,8 @@ bad 'precision = f32, bf16\n' '1: precision cannot differ between the runs of a 
 bad 'method = mlp, full\n' '1: run method-full: --method full: the runs of a sweep share the base'
 # shellcheck disable=SC2086
 run 2 sweep $shared --grid grid.txt --out bad --log log.jsonl
-err_is 'kvfold: sweep: --log: the runs would write to one file; --tensorboard has a folder for each; try kvfold sweep --help'
-bad 'lr = 0.1\ninfix = true\n' '2: --infix: not in a sweep'
+err_is 'kvfold: sweep: --log: the runs would write to one file; --tensorboard gives each run a folder; try kvfold sweep --help'
+bad 'lr = 0.1\ninfix = true\n' '2: --infix: not available in a sweep'
 # what --help offers can be given, what it does not has a reason
 run 0 sweep --help
 has out '^  --method mlp|direct|projected|prompt|p-tuning$'

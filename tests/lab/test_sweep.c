@@ -475,18 +475,18 @@ static const struct {
      ":1: base cannot differ between the runs of a sweep: the runs of a sweep share the base"},
     {"precision = f32\n", ":1: precision cannot differ"},
     {"weight-dtype = bf16, int8\n", ":1: weight-dtype cannot differ"},
-    {"forecast = on\n", ":1: --forecast: not in a sweep"},
-    {"mix = equal\n", ":1: --mix: a run of several tasks has no place in a sweep"},
-    {"out = a.h5\n", ":1: --out: a run's file is named after the run"},
+    {"forecast = on\n", ":1: --forecast: not available in a sweep"},
+    {"mix = equal\n", ":1: --mix: not available in a sweep"},
+    {"out = a.h5\n", ":1: --out: sweep names each run file"},
     {"init-text = \"a, b\n", ":1: init-text: a quote is not closed"},
     {"init-text = \"a\" b\n", ":1: init-text: want a comma after a quote"},
-    {"data = x=a.jsonl\n", ":1: data = x=a.jsonl: a run of several tasks has no place in a sweep"},
+    {"data = x=a.jsonl\n", ":1: data = x=a.jsonl: a run of several tasks"},
     {"# nothing\n", ": names no runs"},
     {"method = mlp, full\n",
      ":1: run method-full: --method full: the runs of a sweep share the base"},
     {"[x]\nmethod = adapter\n", ":1: run x: --method adapter: the runs of a sweep share the base"},
-    {"infix = true\n", ":1: --infix: not in a sweep"},
-    {"base-dropout = 0.1\n", "--base-dropout: not in a sweep"},
+    {"infix = true\n", ":1: --infix: not available in a sweep"},
+    {"base-dropout = 0.1\n", "--base-dropout: not available in a sweep"},
     {"layers = 7-9, 0-1\n", "run layers-7-9: --layers 7-9: the base has layers 0 to 2"},
     {"seed = "
      "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,"
@@ -549,7 +549,7 @@ START_TEST(rows_are_those_of_train_that_it_takes)
     ck_assert_ptr_null(kvf__sweep_refusal("no-such"));
     kvf_sweep_options o = sweep_for("lr = 1\n", "runs");
     o.train.infix = true;
-    expect_line(&o, KVF_EUSAGE, "--infix: not in a sweep");
+    expect_line(&o, KVF_EUSAGE, "--infix: not available in a sweep");
     o = sweep_for("lr = 1\n", "runs");
     o.train.method = "full";
     expect_line(&o, KVF_EUSAGE, "--method full: the runs of a sweep share the base");
