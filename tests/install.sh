@@ -38,7 +38,7 @@ for command in $commands; do
     page=$root/share/man/man1/kvfold-$command.1
     [ "$command" != help ] || continue
     [ -s "$page" ] || fail "no manual page of $command"
-    options=$("$root/bin/kvfold" "$command" --help | grep -c '^  --')
+    options=$("$root/bin/kvfold" "$command" --help all | grep -c '^  --')
     [ "$(grep -c '^\.It Fl' "$page")" -eq "$options" ] || fail "$page has not $options options"
     if command -v mandoc >/dev/null; then
         mandoc -Tlint -Werror "$page" >"$folder/lint" 2>&1 || fail "$(cat "$folder/lint")"

@@ -40,6 +40,8 @@ struct cli_command {
     const char *synopsis; /* what follows the name */
     const char *summary;
     const char *notes;    /* end of --help, NULL: none */
+    const char *usual;    /* options of a short --help, "TITLE: name name\n" for each group; NULL: all */
+    const char *examples; /* end of a short --help */
     const char *required; /* options that must be given, by name, separated by spaces */
     const char *needs;    /* "map>data": options that are refused without another, likewise */
     const kvf__option_row *options; /* [n_options] of the struct that cli_set_values fills */
@@ -103,7 +105,7 @@ struct cli_call {
     size_t n_operands;
     const char **texts; /* [n_given] values of KVF_TEXTS options, of one row after another */
     size_t n_texts;
-    bool help;
+    bool help, help_all;
     char *recipe;  /* text of the recipe file, viewed by `given` */
     char log[512]; /* last warning: holds the line while there is no context */
 };
@@ -144,7 +146,7 @@ int cli_unknown_option(const cli_command *command, const cli_given *given, const
 /* ---- what the program prints about itself ---------------------------------------------------- */
 
 void cli_help_program(void);
-void cli_help_command(const cli_command *command);
+void cli_help_command(const cli_command *command, bool all);
 int cli_help_topic(const char *topic);
 /* The manual page of a command, or with NULL that of the program, as mdoc. */
 int cli_man(const char *command);

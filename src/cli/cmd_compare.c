@@ -312,6 +312,14 @@ const cli_command cli_compare = {
              "memory can be measured. With\n--keep-states the runs share one unnamed temporary "
              "file in DIR, and cache\nnothing in memory. A run that cannot be merged has no "
              "file size. If a run fails,\nthe others continue and the reason is printed.\n",
+    .usual = "data: base data valid out map task labels max-length\n"
+             "what to compare: methods inits seeds recipe options\n"
+             "every run: steps eval-every prefix-length lr batch-size precision threads help\n",
+    .examples = "  kvfold compare --base MODEL --data train.jsonl --valid valid.jsonl \\\n"
+                "      --methods mlp,direct,adapter --seeds 3 --out runs\n"
+                "  kvfold compare --base MODEL --data sst2.tsv --valid dev.tsv --task seq-cls \\\n"
+                "      --methods mlp,full:lr=1e-4 --steps 400 --out runs\n"
+                "  kvfold compare --recipe experiment.txt --base MODEL --out runs\n",
     .required = "base out",
     .train_row = kvf__compare_option_row,
     .train_offset = offsetof(cli_compare_values, train),

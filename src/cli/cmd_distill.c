@@ -107,6 +107,14 @@ const cli_command cli_distill = {
              "base's chat template. Its\nrows, and later prompts for the prefix, use the "
              "template no-system, which omits\nthe system turn and the default one of the "
              "template.\n",
+    .usual = "what the prefix replaces: base document system-prompt out\n"
+             "rows: data valid self-study answer-tokens chunk window\n"
+             "run: prefix-length init steps lr batch-size eval-every resume dry-run seed "
+             "precision threads help\n",
+    .examples = "  kvfold distill --base MODEL --document manual.txt --prefix-length 64 \\\n"
+                "      --init match --steps 60 --out run.h5\n"
+                "  kvfold distill --base MODEL --system-prompt system.txt --init match \\\n"
+                "      --self-study 64 --steps 0 --out run.h5\n",
     .required = "base out",
     .train_row = kvf__distill_option_row,
     .train_offset = offsetof(kvf_distill_options, train),

@@ -18,8 +18,9 @@ typedef struct serve_values {
 static const kvf__option_row OPTIONS[] = {
     {"base", "PATH", "", KVF_TEXT, AT(base), "base model: Hugging Face folder or GGUF file"},
     CLI_LORA(AT(how.lora)),
-    {"prefix", "NAME=FILE", "", KVF_TEXTS, AT(prefixes),
-     "prefix or run file to serve as model NAME; may be repeated; a replaced file is read again"},
+    {"prefix", "[NAME=]FILE", "", KVF_TEXTS, AT(prefixes),
+     "prefix or run file to serve as model NAME (default: the file's name without folder and "
+     "ending); may be repeated; a replaced file is read again"},
     {"head", "NAME=HEAD", "", KVF_TEXTS, AT(heads),
      "head of a model whose prefix was trained on several tasks; may be repeated"},
     {"base-name", "NAME", "its own", KVF_TEXT, SERVE(base_name), "model name of the bare base"},
@@ -91,15 +92,18 @@ static int give_head(const cli_call *call, const char *text, kvf_serve_prefix *p
     return cli_misuse(call->command, "--head \"%s\": no --prefix has that name", text);
 }
 
-/* "NAME=FILE" into its parts; the text of the name is the caller's to free. */
+/* Splits "NAME=FILE"; a file alone gives its name without folder and ending. The caller frees the
+ * name. */
 static int split_prefix(const cli_call *call, const char *text, kvf_serve_prefix *out)
 {
-    const char *equals = strchr(text, '=');
-    if (!equals || equals == text || !equals[1])
-        return cli_misuse(call->command, "--prefix \"%s\": want NAME=FILE", text);
-    char *name = strndup(text, (size_t)(equals - text));
+    const char *equals = strchr(text, '='), *slash = strrchr(text, '/');
+    const char *from = equals ? text : slash ? slash + 1 : text, *ending = strrchr(from, '.');
+    const char *to = equals ? equals : ending && ending > from ? ending : text + strlen(text);
+    if (to == from || (equals && !equals[1]))
+        return cli_misuse(call->command, "--prefix \"%s\": want FILE or NAME=FILE", text);
+    char *name = strndup(from, (size_t)(to - from));
     if (!name) return cli_fail(call->command, "out of memory");
-    *out = (kvf_serve_prefix){.name = name, .path = equals + 1};
+    *out = (kvf_serve_prefix){.name = name, .path = equals ? equals + 1 : text};
     return CLI_OK;
 }
 
@@ -158,7 +162,7 @@ static int run(cli_call *call)
 const cli_command cli_serve = {
     .name = "serve",
     .group = CLI_USE,
-    .synopsis = "--base PATH [--prefix NAME=FILE ...] [options]",
+    .synopsis = "--base PATH [--prefix [NAME=]FILE ...] [options]",
     .summary = "Serves a base and prefixes over HTTP, compatible with the OpenAI API.",
     .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or "
              "the\nbase; \"prompt\" is a text, token ids, or an array of either. POST "

@@ -152,6 +152,13 @@ const cli_command cli_sweep = {
     .notes = "Options hold for all runs; the grid's come on top: `kvfold help sweeps`. SIGINT\n"
              "and SIGTERM: all runs are saved; --resume continues those that are there and\n"
              "begins the others.\n",
+    .usual = "data: base data valid out map task labels max-length\n"
+             "runs: grid max-runs resume\n"
+             "every run: method prefix-length lr steps epochs batch-size eval-every precision "
+             "threads help\n",
+    .examples = "  printf 'lr = 0.01, 0.03\\nseed = 1, 2, 3\\n' >grid.txt\n"
+                "  kvfold sweep --base MODEL --data train.jsonl --valid valid.jsonl \\\n"
+                "      --grid grid.txt --steps 100 --out runs\n",
     .required = "base grid out",
     .train_row = kvf__sweep_option_row,
     .train_offset = offsetof(kvf_sweep_options, train),

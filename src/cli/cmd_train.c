@@ -238,6 +238,18 @@ const cli_command cli_train = {
              "exits; --resume\ncontinues. A second signal ends the program at once, and the "
              "last saved file\nstays intact. A signal that was ignored at the start (nohup, "
              "background in a\nscript) stays ignored.\n\n",
+    .usual = "data: base data valid out map task labels chat-template max-length overlong\n"
+             "method: method prefix-length init lr steps epochs batch-size seed\n"
+             "run: eval-every resume dry-run precision threads help\n",
+    .examples =
+        "  kvfold train --base MODEL --data chats.jsonl --valid valid.jsonl --out run.h5\n"
+        "  kvfold train --base MODEL --data reviews.csv --task seq-cls \\\n"
+        "      --valid-split 0.1 --out run.h5\n"
+        "  kvfold train --base MODEL --data train.conll --task token-cls \\\n"
+        "      --valid dev.conll --out run.h5\n"
+        "  kvfold train --base MODEL --data squad.json --task qa --out run.h5\n"
+        "  kvfold train --base MODEL --data swag.jsonl --task multiple-choice \\\n"
+        "      --out run.h5\n",
     .required = "base data out",
     .train_row = kvf__train_option_row,
     CLI_ROWS(OPTIONS),

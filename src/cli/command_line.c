@@ -12,7 +12,7 @@ static const kvf__option_row COMMON[] = {
     {"threads", "N", "all cores", KVF_COUNT, AT(threads), "number of threads"},
     {"json", NULL, "", KVF_FLAG, AT(json), "print one JSON object instead of text"},
     {"quiet", NULL, "", KVF_FLAG, AT(quiet), "print no progress and no warnings"},
-    {"help", NULL, "", KVF_NO_FIELD, 0, "print this help, also -h"},
+    {"help", NULL, "", KVF_NO_FIELD, 0, "print this help, also -h; --help all: every option"},
 };
 enum { N_COMMON = sizeof COMMON / sizeof COMMON[0] };
 
@@ -55,6 +55,7 @@ static int parse_option(cli_call *call, int argc, char **argv, int *i)
     if (!row) return cli_unknown_option(call->command, &(cli_given){0}, name, n);
     if (!strcmp(row->name, "help") && !equals) {
         call->help = true;
+        call->help_all = *i + 1 < argc && !strcmp(argv[*i + 1], "all");
         return CLI_OK;
     }
     const char *value = NULL;

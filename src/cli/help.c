@@ -51,13 +51,38 @@ static void print_option(const kvf__option_row *row)
     print_wrapped(text, COLUMN, COLUMN);
 }
 
-void cli_help_command(const cli_command *command)
+/* The groups of usual options, the examples, and the number of the other options. */
+static void print_usual(const cli_command *command)
+{
+    char name[64];
+    size_t shown = 0, all = 0;
+    for (const char *at = command->usual; *at; at++) {
+        const size_t title = strcspn(at, ":");
+        printf("\n%.*s:\n", (int)title, at);
+        for (at += title + 1; *at == ' '; shown++) {
+            const size_t n = strcspn(++at, " \n");
+            snprintf(name, sizeof name, "%.*s", (int)n, at);
+            print_option(cli_row_find(command, name));
+            at += n;
+        }
+    }
+    while (cli_row(command, all))
+        all++;
+    printf("\nexamples:\n%s\n`kvfold %s --help all` shows the other %zu options.\n",
+           command->examples, command->name, all - shown);
+}
+
+void cli_help_command(const cli_command *command, bool all)
 {
     const kvf__option_row *row;
     size_t indent = (size_t)printf("usage: kvfold %s ", command->name);
     print_wrapped(command->synopsis, indent, indent);
     putchar('\n');
     print_wrapped(command->summary, 0, 0);
+    if (command->usual && !all) {
+        print_usual(command);
+        return;
+    }
     printf("\noptions:\n");
     for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
         print_option(row);
@@ -108,7 +133,7 @@ int cli_help_topic(const char *topic)
     const char *name, *text;
     const cli_command *command = cli_command_find(topic);
     if (command) {
-        cli_help_command(command);
+        cli_help_command(command, false);
         return CLI_OK;
     }
     for (size_t i = 0; (text = cli_topic(i, &name)) != NULL; i++)

@@ -102,7 +102,7 @@ static int run_command(const cli_command *command, int argc, char **argv)
     cli_call call = {.command = command};
     int code = cli_parse(&call, argc - 2, argv + 2);
     if (!code && call.help) {
-        cli_help_command(command);
+        cli_help_command(command, call.help_all);
     } else if (!code && command->lab && !kvf__has_lab) {
         code = cli_fail(command,
                         "this kvfold was built without the lab: build it with -Dlab=enabled");

@@ -174,9 +174,9 @@ has out '^mlp method=projected lr=0.2  '
 has out '^bare base .* not measured: there is no one --valid FILE$'
 
 # what train has is offered, or refused with the reason
-for option in $("$KVFOLD" train --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'); do
+for option in $("$KVFOLD" train --help all | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'); do
     [ $option = verbose ] && continue # its runs do not print
-    "$KVFOLD" compare --help | grep -qe "^  --$option\b" && continue
+    "$KVFOLD" compare --help all | grep -qe "^  --$option\b" && continue
     run 2 compare "--$option=x"
     has err "^kvfold: compare: --$option: .*comparison"
 done

@@ -5,7 +5,7 @@ for shell in bash zsh fish; do
     mv out completion.$shell
 done
 for command in train merge inspect eval generate import export bench completion; do
-    "$KVFOLD" $command --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' >options.txt
+    "$KVFOLD" $command --help all | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' >options.txt
     [ -s options.txt ] || fail "no options in $command --help"
     while read -r option; do
         grep -q -e "from $command' -l $option " completion.fish || fail "fish: $command --$option"

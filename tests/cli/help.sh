@@ -18,9 +18,7 @@ for command in $commands; do
     run 0 "$command" --help
     err_is
     has out "^usage: kvfold $command "
-    for option in threads json quiet help; do
-        has out "^  --$option "
-    done
+    has out '^  --help '
     awk 'length > 80 { exit 1 }' out || fail "$command --help is wider than 80 columns"
     mv out first
     run 0 "$command" -h
@@ -30,9 +28,23 @@ for command in $commands; do
     # help wins over what else is wrong or missing after it
     run 0 "$command" --help --no-such-option
     same first out
+    run 0 "$command" --help all
+    for option in threads json quiet help; do
+        has out "^  --$option "
+    done
+    awk 'length > 80 { exit 1 }' out || fail "$command --help all is wider than 80 columns"
+    grep -q 'help all` shows' first || same first out # a short help or all of it
 done
 
+# the usual options by group, an example of each task, and how many others there are
 run 0 train --help
+[ "$(grep -c '^  --' out)" -le 25 ] || fail 'train --help has more than 25 options'
+for line in '^data:' '^method:' '^examples:' 'task seq-cls' 'task token-cls' 'task qa' 'task multiple-choice'; do
+    has out "$line"
+done
+others=$(sed -n 's/.*--help all` shows the other \([0-9]*\) options.*/\1/p' out)
+[ $((others + $(grep -c '^  --' out))) -eq "$("$KVFOLD" train --help all | grep -c '^  --')" ] || fail "$others others"
+run 0 train --help all
 has out 'virtual tokens P (default: 20; prefixes for lm 64, for$'
 has out '^ *token-cls on bidirectional bases 40)$'
 has out "rows per step (qa, multiple-choice: questions)"

@@ -3,7 +3,7 @@ commands=$("$KVFOLD" --help | sed -n '/^commands /,/^  help/s/^  \([a-z][a-z-]*\
 
 # "--name ARGUMENT|DEFAULT" of every option of a command, from --help.
 from_help() {
-    "$KVFOLD" "$1" --help | awk '
+    "$KVFOLD" "$1" --help all | awk '
         function flush(   initial) {
             if (option == "") return
             initial = match(text, /\(default: [^)]*\)/) ? substr(text, RSTART + 10, RLENGTH - 11) : ""

@@ -171,7 +171,7 @@ while IFS='|' read -r command option with value how; do
     esac
 done <table
 for command in eval predict score generate; do
-    "$KVFOLD" $command --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | grep -vx -e threads -e json -e quiet -e help >options
+    "$KVFOLD" $command --help all | sed -n 's/^  --\([a-z-]*\).*/\1/p' | grep -vx -e threads -e json -e quiet -e help >options
     while read -r option; do
         grep -q "^$command|$option|" table || fail "$command --$option: no row says how its effect is seen"
     done <options

@@ -57,7 +57,7 @@ act() {
     fi
 }
 for command in sweep distill; do
-    "$KVFOLD" $command --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' | grep -vx -e threads -e json -e quiet -e help >options
+    "$KVFOLD" $command --help all | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' | grep -vx -e threads -e json -e quiet -e help >options
     while read -r name; do
         grep -q "^$name|" rows rows_$command || grep -qe "--$name\b" "$SOURCE/tests/cli/$command.sh" ||
             fail "$command --$name: nothing says how its effect is seen"

@@ -67,7 +67,7 @@ import|from|peft $to|peft|same
 import|from|$foreign/cartridge.safetensors $to|peft|refuse
 import|task|peft $to|lm|refuse
 import|task|model $to|lm|refuse
-import|task|||test_import_foreign.c
+import|task|||convert/test_import_foreign.c
 import|labels|peft_cls $to|a,b|change
 import|labels|peft $to|a,b|refuse
 import|labels|model $to|a,b|refuse
@@ -140,25 +140,25 @@ serve|host|--base model|nowhere|refuse
 serve|host|||cli/serve.sh
 serve|port|--base model|70000|refuse
 serve|port|||cli/serve.sh
-serve|allow-host|||test_serve_guard.c
+serve|allow-host|||serve/test_serve_guard.c
 serve|cors|--base model|app.example|refuse
-serve|cors|||test_serve_access.c
+serve|cors|||serve/test_serve_access.c
 serve|access-log|--base model|none/x|refuse
 serve|access-log|||cli/serve.sh
 serve|token-file|--base model|none|refuse
-serve|token-file|||test_serve_guard.c
-serve|max-body|||test_serve_guard.c
+serve|token-file|||serve/test_serve_guard.c
+serve|max-body|||serve/test_serve_guard.c
 serve|max-body|--base model|0|refuse
-serve|max-rows|||test_serve_queue.c
+serve|max-rows|||serve/test_serve_queue.c
 serve|max-rows|--base model|0|refuse
-serve|max-queue|||test_serve_queue.c
-serve|max-queue-bytes|||test_serve_queue.c
-serve|max-tokens|||test_serve_guard.c
+serve|max-queue|||serve/test_serve_queue.c
+serve|max-queue-bytes|||serve/test_serve_queue.c
+serve|max-tokens|||serve/test_serve_guard.c
 serve|max-tokens|--base model|0|refuse
 serve|max-context|||serve_fx.h
-serve|timeout|||test_serve_guard.c
+serve|timeout|||serve/test_serve_guard.c
 serve|timeout|--base model|0|refuse
-serve|chat-template|||test_serve_prompts.c
+serve|chat-template|||serve/test_serve_prompts.c
 serve|chat-template|--base model|x|refuse
 serve|checkpoint|--base model|x|refuse
 serve|allow-other-base|--base model --port 0 --prefix x=foreign_p.h5|@|listen
@@ -290,10 +290,10 @@ compare|force|--base model --data train.jsonl --valid far.jsonl --methods direct
 TABLE
 run 0 compare --base model --data train.jsonl --valid far.jsonl --methods direct --options small.txt --steps 1 --quiet $one --out kept
 # Train's own are handed on to it as they are (cli/compare.sh): what each of them does is shown there.
-"$KVFOLD" train --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort -u >of_train
-"$KVFOLD" compare --help | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort -u | comm -12 - of_train |
+"$KVFOLD" train --help all | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort -u >of_train
+"$KVFOLD" compare --help all | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort -u | comm -12 - of_train |
     grep -vx -e threads -e json -e quiet -e help | while read -r name; do
-    grep -q "^compare|$name|" table || echo "compare|$name|||test_options.c"
+    grep -q "^compare|$name|" table || echo "compare|$name|||options/test_options.c"
 done >handed
 cat handed >>table
 try_options table merge inspect import export new-base report serve bench words diff compose prune quantize unmerge convert-position compare completion

@@ -6,10 +6,10 @@ run 0 merge run.h5 --out prefix.h5
 
 run 2 serve
 err_is 'kvfold: serve: --base PATH is needed; try kvfold serve --help'
-run 2 serve --base model --prefix prefix.h5
-err_is 'kvfold: serve: --prefix "prefix.h5": want NAME=FILE; try kvfold serve --help'
-run 2 serve --base model --prefix =prefix.h5
-err_is 'kvfold: serve: --prefix "=prefix.h5": want NAME=FILE; try kvfold serve --help'
+for bad in =prefix.h5 mine= ''; do
+    run 2 serve --base model --prefix "$bad"
+    err_is "kvfold: serve: --prefix \"$bad\": want FILE or NAME=FILE; try kvfold serve --help"
+done
 run 2 serve --base model --port many
 has err '^kvfold: serve: --port "many": want '
 run 1 serve --base no-such-file
@@ -18,7 +18,9 @@ out_is
 
 . "$SOURCE/tests/cli/server.sh"
 
-serve_on --prefix mine=prefix.h5 --max-tokens 20 --access-log -
+mkdir folder
+cp prefix.h5 folder/mine.h5
+serve_on --prefix folder/mine.h5 --max-tokens 20 --access-log -
 if [ "$port" = 0 ]; then
     wait "$pid"
     grep -q 'built without libmicrohttpd' err || fail "no server: $(cat err)"

@@ -103,11 +103,11 @@ run 2 sweep $shared --grid grid.txt --out bad --log log.jsonl
 err_is 'kvfold: sweep: --log: the runs would write to one file; --tensorboard gives each run a folder; try kvfold sweep --help'
 bad 'lr = 0.1\ninfix = true\n' '2: --infix: not available in a sweep'
 # what --help offers can be given, what it does not has a reason
-run 0 sweep --help
+run 0 sweep --help all
 has out '^  --method mlp|direct|projected|prompt|p-tuning$'
 for option in log forecast unfreeze base-lr base-dropout prefix-dropout-per-row infix adapter-size \
     adapter-activation adapter-norms adapter-placement task-prefix mix; do
-    run 0 sweep --help
+    run 0 sweep --help all
     grep -e "^  --$option\( \|$\)" out && fail "sweep --help offers --$option"
     run 2 sweep --$option x
     has err "^kvfold: sweep: --$option: .* sweep\|^kvfold: sweep: --$option: the runs would"
