@@ -161,9 +161,9 @@ const cli_command cli_bench = {
     .synopsis = "[--shape NAME | --base PATH] [options]",
     .summary = "Measures a training step: tokens per second, share of the peak matmul rate, "
                "memory.",
-    .notes = "The step is the one that train computes. The share is 4 * weights * tokens +\n4 * "
-             "V * C * labels operations over the step's time, divided by the rate of\noneDNN "
-             "for the products of this step alone, measured after each step. Other\nwork on the "
+    .notes = "The step is the one that train computes. The share is 4 * weights * tokens + 4 * V "
+             "* C * labels operations over the step's time, divided by the rate of oneDNN for "
+             "the products of this step alone, measured after each step. Other work on the "
              "machine distorts the result.\n",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

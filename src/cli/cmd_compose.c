@@ -92,11 +92,11 @@ const cli_command cli_compose = {
     .synopsis = "A.h5 B.h5 ... --out C.h5 [options]",
     .summary = "Combines several prefixes into one: one after the other, in parallel, or their "
                "mean.",
-    .notes = "The inputs are prefix files, or runs, whose encoder is evaluated. In the "
-             "modes\nconcat and parallel each part keeps its distance to the text or part after "
-             "it.\nconcat rotates the keys of a rotary base after the first part, which "
-             "needs\n--base. parallel lowers log-weights by the log of the number of parts. "
-             "All\ninputs need the same base, task and head.\n\n",
+    .notes = "The inputs are prefix files, or runs, whose encoder is evaluated. In the modes "
+             "concat and parallel each part keeps its distance to the text or part after it. "
+             "concat rotates the keys of a rotary base after the first part, which needs --base. "
+             "parallel lowers log-weights by the log of the number of parts. All inputs need the "
+             "same base, task and head.\n",
     .required = "out",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

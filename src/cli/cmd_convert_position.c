@@ -35,9 +35,9 @@ const cli_command cli_convert_position = {
     .group = CLI_FILES,
     .synopsis = "PREFIX.h5 --out FILE.h5 [options]",
     .summary = "Rotates a prefix's keys for rows that start at another position (rope).",
-    .notes = "Results stay the same, since attention depends only on distances. In "
-             "PEFT,\nP-tuning v2 and cartridges rows start at P (keys are at 0 to P-1), in "
-             "AdapterHub\nat 0.\n",
+    .notes = "Results stay the same, since attention depends only on distances. In PEFT, "
+             "P-tuning v2 and cartridges rows start at P (keys are at 0 to P-1), in AdapterHub "
+             "at 0.\n",
     .required = "base position-start out",
     CLI_ROWS(OPTIONS),
     .operands = 1,

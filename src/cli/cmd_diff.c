@@ -110,9 +110,8 @@ const cli_command cli_diff = {
     .group = CLI_LOOK,
     .synopsis = "A B [options]",
     .summary = "Compares two files of one kind: attributes, options, lineage and tensors.",
-    .notes = "Accepts all files that inspect reads. Prefixes are compared by layer, int8 "
-             "by\nits dequantized values. Exit status as of diff(1): 0 equal, 1 different, "
-             "2\nerror.\n\n",
+    .notes = "Accepts all files that inspect reads. Prefixes are compared by layer, int8 by its "
+             "dequantized values. Exit status as of diff(1): 0 equal, 1 different, 2 error.\n",
     CLI_ROWS(OPTIONS),
     .operands = 2,
     .failure = CLI_MISUSE,

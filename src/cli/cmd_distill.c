@@ -97,16 +97,16 @@ const cli_command cli_distill = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --document FILE --out RUN.h5 [options]",
     .summary = "Compresses a document or system prompt into a prefix with the same effect.",
-    .notes = "Rows are generated from the document: pieces of it, and the base's answers "
-             "to\nquestions that it asks about some of the words. The teacher is the base with "
-             "the\ndocument in context, the student the base with the prefix. The loss "
-             "is\nKL(teacher || student) over the teacher's likeliest tokens. At the end the "
-             "loss\non held-out rows is printed for the bare base, the prefix and the document. "
-             "The\nresult is an ordinary run file: use merge to fold it, or --resume with the "
-             "same\ndocument to continue.\nA system prompt (--system-prompt) is a turn of the "
-             "base's chat template. Its\nrows, and later prompts for the prefix, use the "
-             "template no-system, which omits\nthe system turn and the default one of the "
-             "template.\n",
+    .notes = "Rows are generated from the document: pieces of it, and the base's answers to "
+             "questions that it asks about some of the words. The teacher is the base with the "
+             "document in context, the student the base with the prefix. The loss is KL(teacher "
+             "|| student) over the teacher's likeliest tokens. At the end the loss on held-out "
+             "rows is printed for the bare base, the prefix and the document. The result is an "
+             "ordinary run file: use merge to fold it, or --resume with the same document to "
+             "continue.\n\n"
+             "A system prompt (--system-prompt) is a turn of the base's chat template. "
+             "Its rows, and later prompts for the prefix, use the template no-system, which "
+             "omits the system turn and the default one of the template.\n",
     .usual = "what the prefix replaces: base document system-prompt out\n"
              "rows: data valid self-study answer-tokens chunk window\n"
              "run: prefix-length init steps lr batch-size eval-every resume dry-run seed "

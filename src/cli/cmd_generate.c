@@ -263,14 +263,14 @@ const cli_command cli_generate = {
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE ...] (--prompt TEXT | --data FILE) [options]",
     .summary = "Completes prompts with a base and a prefix.",
-    .notes = "A completion ends at any eos_token_id of generation_config.json, else "
-             "of\nconfig.json, else of the tokenizer (in a GGUF the ids that end a text, turn "
-             "or\nmessage). It also ends at the end of a turn of the chat template, and with "
-             "a\nprefix at the tokenizer's EOS, with which training rows end. Only the "
-             "completion\nis printed. With --data a numbered line precedes each "
-             "completion.\nLogits change in this order: biases, repetition penalty, the other "
-             "penalties,\ntemperature, --top-k, --top-p, --min-p. Beam search follows "
-             "transformers: its\npenalties apply to log-probabilities.\n",
+    .notes = "A completion ends at any eos_token_id of generation_config.json, else of "
+             "config.json, else of the tokenizer (in a GGUF the ids that end a text, turn or "
+             "message). It also ends at the end of a turn of the chat template, and with a "
+             "prefix at the tokenizer's EOS, with which training rows end. Only the completion "
+             "is printed. With --data a numbered line precedes each completion. Logits change in "
+             "this order: biases, repetition penalty, the other penalties, temperature, --top-k, "
+             "--top-p, --min-p. Beam search follows transformers: its penalties apply to "
+             "log-probabilities.\n",
     .required = "base",
     .needs = "length-penalty>beams",
     CLI_ROWS(OPTIONS),

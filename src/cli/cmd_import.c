@@ -41,9 +41,8 @@ const cli_command cli_import = {
     .synopsis = "PATH --out FILE.h5 [options]",
     .summary = "Imports a prefix of PEFT, llama.cpp or another program as a prefix file, encoder "
                "weights as a run file, and a Hugging Face folder or GGUF as a base file.",
-    .notes = "See help formats. A file imported without --base needs --allow-other-base "
-             "when\nit is used. A torch pickle is refused with a message that shows how to "
-             "convert\nit.\n\n",
+    .notes = "See help formats. A file imported without --base needs --allow-other-base when it "
+             "is used. A torch pickle is refused with a message that shows how to convert it.\n",
     .required = "out",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

@@ -34,9 +34,9 @@ const cli_command cli_new_base = {
     .group = CLI_TRAIN,
     .synopsis = "--config FILE --tokenizer FILE --out BASE.h5 [options]",
     .summary = "Makes a base with random weights, for training with --method full.",
-    .notes = "Weights are normal with the config's initializer_range (0.02), biases 0, "
-             "norms\n1. openai-gpt has norms after the residual sums; with tie_word_embeddings "
-             "false\nit has a separate head, and with lm_head_bias true the head has a bias.\n\n",
+    .notes = "Weights are normal with the config's initializer_range (0.02), biases 0, norms 1. "
+             "openai-gpt has norms after the residual sums; with tie_word_embeddings false it "
+             "has a separate head, and with lm_head_bias true the head has a bias.\n",
     .required = "config tokenizer out",
     CLI_ROWS(OPTIONS),
     .run = run,

@@ -107,11 +107,10 @@ const cli_command cli_predict = {
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE] (--data FILE --out FILE | --text TEXT) [options]",
     .summary = "Writes the predictions of a prefix with a head, with their probabilities.",
-    .notes = "The output has a line for every row, or for every word, of the data. "
-             "Long\nsentences of token-cls are read in overlapping windows, unless --overlong "
-             "is\nstop or skip. A skipped row has the answer null, in CoNLL _.\nRows need no "
-             "labels. In a .txt file each line is one text; for token-cls\nwhitespace separates "
-             "the words.\n\n",
+    .notes = "The output has a line for every row, or for every word, of the data. Long "
+             "sentences of token-cls are read in overlapping windows, unless --overlong is stop "
+             "or skip. A skipped row has the answer null, in CoNLL _. Rows need no labels. In a "
+             ".txt file each line is one text; for token-cls whitespace separates the words.\n",
     .required = "base",
     CLI_ROWS(OPTIONS),
     .run = run,

@@ -76,9 +76,8 @@ const cli_command cli_prune = {
     .group = CLI_FILES,
     .synopsis = "PREFIX --base PATH --data FILE --out OUT.h5 --keep N [options]",
     .summary = "Drops the least useful virtual tokens, and prints the loss at each length.",
-    .notes = "The text keeps its positions, because position_start does not change: "
-             "each\nprinted loss is that of the resulting file. PEFT cannot store such a "
-             "prefix.\n",
+    .notes = "The text keeps its positions, because position_start does not change: each printed "
+             "loss is that of the resulting file. PEFT cannot store such a prefix.\n",
     .required = "out base data",
     CLI_ROWS(OPTIONS),
     .operands = 1,

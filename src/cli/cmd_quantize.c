@@ -89,9 +89,9 @@ const cli_command cli_quantize = {
     .group = CLI_FILES,
     .synopsis = "PREFIX --out OUT.h5 --dtype TYPE [options]",
     .summary = "Stores a prefix in a narrower type, and measures the error.",
-    .notes = "int8: each head of each layer's keys and values has a scale, with its "
-             "largest\nvalue at 127; rounds to nearest even. The head of a task stays f32. "
-             "Every\ncommand reads the result like any prefix.\n\n",
+    .notes = "int8: each head of each layer's keys and values has a scale, with its largest "
+             "value at 127; rounds to nearest even. The head of a task stays f32. Every command "
+             "reads the result like any prefix.\n",
     .required = "out dtype",
     .needs = "data>base format>data map>data max-length>data overlong>data precision>data "
              "allow-other-base>base lora>base",

@@ -53,12 +53,12 @@ const cli_command cli_report = {
     .group = CLI_LOOK,
     .synopsis = "FILE --out REPORT.html [options]",
     .summary = "Writes a self-contained HTML page about a run or a merged file.",
-    .notes = "The page shows options, lineage, curves of a run, and norms by layer and "
-             "virtual\ntoken. --base adds the nearest words. --data adds the share of attention "
-             "on the\nvirtual tokens by layer and head, and completions with and without them "
-             "next to\nthe reference. For classifiers and taggers it adds the confusion matrix "
-             "over all\nrows, and the wrong answers with the highest confidence. The page loads "
-             "nothing\nfrom the network.\n",
+    .notes = "The page shows options, lineage, curves of a run, and norms by layer and virtual "
+             "token. --base adds the nearest words. --data adds the share of attention on the "
+             "virtual tokens by layer and head, and completions with and without them next to "
+             "the reference. For classifiers and taggers it adds the confusion matrix over all "
+             "rows, and the wrong answers with the highest confidence. The page loads nothing "
+             "from the network.\n",
     .required = "out",
     .needs = "lora>base words>base precision>base allow-other-base>base rows>data samples>data "
              "max-tokens>data format>data no-header>data columns>data map>data max-length>data "

@@ -81,11 +81,10 @@ const cli_command cli_score = {
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix FILE] --data FILE --out FILE [options]",
     .summary = "Writes log-likelihoods of completions, token by token.",
-    .notes = "The output has a JSON line for every row: loglikelihood (natural "
-             "logarithm),\ntokens (their number), and for each token ids, logprobs and greedy, "
-             "which is\ntrue if the token is the likeliest one. Rows are scored one by one, so "
-             "a result\ndoes not depend on other rows. A row skipped by --overlong skip has "
-             "null.\n\n",
+    .notes = "The output has a JSON line for every row: loglikelihood (natural logarithm), "
+             "tokens (their number), and for each token ids, logprobs and greedy, which is true "
+             "if the token is the likeliest one. Rows are scored one by one, so a result does "
+             "not depend on other rows. A row skipped by --overlong skip has null.\n",
     .required = "base data out",
     CLI_ROWS(OPTIONS),
     .run = run,

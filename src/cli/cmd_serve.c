@@ -164,17 +164,17 @@ const cli_command cli_serve = {
     .group = CLI_USE,
     .synopsis = "--base PATH [--prefix [NAME=]FILE ...] [options]",
     .summary = "Serves a base and prefixes over HTTP, compatible with the OpenAI API.",
-    .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or "
-             "the\nbase; \"prompt\" is a text, token ids, or an array of either. POST "
-             "/v1/classify:\n\"input\" is a text, an array of two, an array of words, an object "
-             "with a row's\nfields, or an array of these; the head of a prefix answers as "
-             "`kvfold predict`\ndoes. GET / is a page for browsers. GET /v1/models, /metrics "
-             "(Prometheus),\n/health; GET /tokenizer_info, POST /tokenize and /detokenize for "
-             "clients without\na tokenizer. An answer equals the output of `kvfold generate` "
-             "for its prompt,\nprefix and seed, whatever other requests there are. "
-             "Log-probabilities (logprobs,\ntop_logprobs) of a prompt (echo) equal those of "
-             "`kvfold score`. Unsupported\nfields (tools) are refused.\nAfter SIGINT or SIGTERM "
-             "the server answers accepted requests, then exits.\n",
+    .notes = "POST /v1/completions and /v1/chat/completions: \"model\" names a prefix, or the "
+             "base; \"prompt\" is a text, token ids, or an array of either. POST /v1/classify: "
+             "\"input\" is a text, an array of two, an array of words, an object with a row's "
+             "fields, or an array of these; the head of a prefix answers as `kvfold predict` "
+             "does. GET / is a page for browsers. GET /v1/models, /metrics (Prometheus), "
+             "/health; GET /tokenizer_info, POST /tokenize and /detokenize for clients without a "
+             "tokenizer. An answer equals the output of `kvfold generate` for its prompt, prefix "
+             "and seed, whatever other requests there are. Log-probabilities (logprobs, "
+             "top_logprobs) of a prompt (echo) equal those of `kvfold score`. Unsupported fields "
+             "(tools) are refused. After SIGINT or SIGTERM the server answers accepted requests, "
+             "then exits.\n",
     .required = "base",
     CLI_ROWS(OPTIONS),
     .run = run,

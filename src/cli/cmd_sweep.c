@@ -149,8 +149,8 @@ const cli_command cli_sweep = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --grid FILE --out DIR [options]",
     .summary = "Trains many runs in one pass over the base, and ranks them.",
-    .notes = "Options hold for all runs; the grid's come on top: `kvfold help sweeps`. SIGINT\n"
-             "and SIGTERM: all runs are saved; --resume continues those that are there and\n"
+    .notes = "Options hold for all runs; the grid's come on top: `kvfold help sweeps`. SIGINT "
+             "and SIGTERM: all runs are saved; --resume continues those that are there and "
              "begins the others.\n",
     .usual = "data: base data valid out map task labels max-length\n"
              "runs: grid max-runs resume\n"

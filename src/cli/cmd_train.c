@@ -230,26 +230,27 @@ const cli_command cli_train = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --out RUN.h5 [options]",
     .summary = "Trains a prefix for a frozen base and writes a run file.",
-    .notes = "--resume continues the run given by --out, or starts it. The number of steps "
-             "is\ncounted from the start. Only steps, threads, recomputation and the intervals "
-             "of\nsaving and validation may change. A resumed run gives the same bits as one "
-             "that\nnever stopped. Processes started together by mpirun or srun train one run: "
-             "see\nhelp clusters.\n\nSIGINT and SIGTERM: kvfold finishes the step, saves and "
-             "exits; --resume\ncontinues. A second signal ends the program at once, and the "
-             "last saved file\nstays intact. A signal that was ignored at the start (nohup, "
-             "background in a\nscript) stays ignored.\n\n",
+    .notes =
+        "--resume continues the run given by --out, or starts it. The number of steps is "
+        "counted from the start. Only steps, threads, recomputation and the intervals of "
+        "saving and validation may change. A resumed run gives the same bits as one that "
+        "never stopped. Processes started together by mpirun or srun train one run: see "
+        "help clusters.\n"
+        "\n"
+        "SIGINT and SIGTERM: kvfold finishes the step, saves and exits; --resume continues. "
+        "A second signal ends the program at once, and the last saved file stays intact. A "
+        "signal that was ignored at the start (nohup, background in a script) stays ignored.\n",
     .usual = "data: base data valid out map task labels chat-template max-length overlong\n"
              "method: method prefix-length init lr steps epochs batch-size seed\n"
              "run: eval-every resume dry-run precision threads help\n",
-    .examples =
-        "  kvfold train --base MODEL --data chats.jsonl --valid valid.jsonl --out run.h5\n"
-        "  kvfold train --base MODEL --data reviews.csv --task seq-cls \\\n"
-        "      --valid-split 0.1 --out run.h5\n"
-        "  kvfold train --base MODEL --data train.conll --task token-cls \\\n"
-        "      --valid dev.conll --out run.h5\n"
-        "  kvfold train --base MODEL --data squad.json --task qa --out run.h5\n"
-        "  kvfold train --base MODEL --data swag.jsonl --task multiple-choice \\\n"
-        "      --out run.h5\n",
+    .examples = "  kvfold train --base MODEL --data chats.jsonl --valid valid.jsonl --out run.h5\n"
+                "  kvfold train --base MODEL --data reviews.csv --task seq-cls \\\n"
+                "      --valid-split 0.1 --out run.h5\n"
+                "  kvfold train --base MODEL --data train.conll --task token-cls \\\n"
+                "      --valid dev.conll --out run.h5\n"
+                "  kvfold train --base MODEL --data squad.json --task qa --out run.h5\n"
+                "  kvfold train --base MODEL --data swag.jsonl --task multiple-choice \\\n"
+                "      --out run.h5\n",
     .required = "base data out",
     .train_row = kvf__train_option_row,
     CLI_ROWS(OPTIONS),

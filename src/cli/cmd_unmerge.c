@@ -45,9 +45,9 @@ const cli_command cli_unmerge = {
     .group = CLI_FILES,
     .synopsis = "PREFIX.h5 --out RUN.h5 [options]",
     .summary = "Converts any prefix into a run whose MLP encoder emits it, for further training.",
-    .notes = "Exact up to rounding if the prefix is no longer than M and G*D. A relative "
-             "error\nabove 0.01 is refused. Continue with train --init-from RUN.h5 and the same "
-             "P and\nM.\n",
+    .notes =
+        "Exact up to rounding if the prefix is no longer than M and G*D. A relative error "
+        "above 0.01 is refused. Continue with train --init-from RUN.h5 and the same P and M.\n",
     .required = "out",
     .needs = "lora>base allow-other-base>base",
     CLI_ROWS(OPTIONS),

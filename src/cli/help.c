@@ -51,6 +51,21 @@ static void print_option(const kvf__option_row *row)
     print_wrapped(text, COLUMN, COLUMN);
 }
 
+/* Paragraphs, one a line; a line that begins with a space is printed unchanged. */
+static void print_notes(const char *text)
+{
+    char line[2048];
+    putchar('\n');
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        if (*line == ' ')
+            puts(line);
+        else
+            print_wrapped(line, 0, 0);
+    }
+}
+
 /* The groups of usual options, the examples, and the number of the other options. */
 static void print_usual(const cli_command *command)
 {
@@ -86,7 +101,7 @@ void cli_help_command(const cli_command *command, bool all)
     printf("\noptions:\n");
     for (size_t i = 0; (row = cli_row(command, i)) != NULL; i++)
         print_option(row);
-    if (command->notes) printf("\n%s", command->notes);
+    if (command->notes) print_notes(command->notes);
 }
 
 const char *const cli_group_titles[CLI_GROUPS] = {"train", "use what was trained",
