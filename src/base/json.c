@@ -32,18 +32,15 @@ typedef struct scan {
     kvf__buf rewritten;
 } scan;
 
-static bool ends_in_line_number(const char *where)
-{
-    const char *colon = strrchr(where, ':');
-    return colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
-}
-
-/* "config.json:3: ...", but "data.jsonl:17: ..." where the source is one line of a file already. */
+/* "config.json:3: ...", and "data.jsonl:19: ..." for line 3 of what begins at "data.jsonl:17". */
 static kvf_status fail_at(kvf_ctx *ctx, const char *where, int line, const char *what)
 {
-    if (line <= 1 && ends_in_line_number(where))
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: %s", where, what);
-    return kvf__fail(ctx, KVF_EFORMAT, "%s:%d: %s", where, line > 0 ? line : 1, what);
+    const char *colon = strrchr(where, ':');
+    const bool numbered = colon && colon[1] && !colon[1 + strspn(colon + 1, "0123456789")];
+    const int path = numbered ? (int)(colon - where) : (int)strlen(where);
+    const long long first = numbered ? atoll(colon + 1) : 1;
+    return kvf__fail(ctx, KVF_EFORMAT, "%.*s:%lld: %s", path, where,
+                     first + (line > 1 ? line - 1 : 0), what);
 }
 
 /* To the byte after the closing quote. A string without one is left for jansson to report. */

@@ -1,19 +1,10 @@
-/* The table of file formats, and how a file is recognised: by content where that is
- * unmistakable (a tag after every word, an object on every line), else by name, else by content
- * that others could have too (a tab, a comma). */
+/* The table of file formats, and how a file is recognised: by the ending of its name, and among the
+ * formats of one ending by content; with another ending by content, first by what is unmistakable
+ * (a tag after every word, an object), then by what others could have too (a tab, a comma). */
 #include "file_rows.h"
 
 #include <string.h>
 #include <strings.h>
-
-kvf_status kvf__read_jsonl(const kvf__file *file)
-{
-    const char *line = NULL;
-    size_t at = 0, n = 0;
-    for (int64_t i = 1; kvf__next_line(file->text, file->bytes, &at, &line, &n); i++)
-        if (!kvf__is_blank_line(line, n)) KVF_TRY(kvf__give_json(file, i, line, n));
-    return KVF_OK;
-}
 
 /* ---- what content looks like ----------------------------------------------------------------- */
 
@@ -32,24 +23,44 @@ static bool opens_object(const char *text, size_t bytes)
     return n < bytes && text[n] == '{';
 }
 
-/* "data": [] */
-static bool has_empty_data(const char *text, size_t bytes)
+/* Behind c, with blanks before it; 0: something else is there. */
+static size_t behind(const char *text, size_t bytes, size_t at, char c)
 {
-    const char *at = memmem(text, bytes, "\"data\"", 6), *end = text + bytes;
-    if (!at) return false;
-    at += 6;
-    for (const char *want = ":[]"; *want; want++, at++) {
-        while (at < end && (kvf__is_blank_line(at, 1) || *at == '\n'))
-            at++;
-        if (at == end || *at != *want) return false;
-    }
-    return true;
+    at += strspn(text + at, " \t\r\n");
+    return at < bytes && text[at] == c ? at + 1 : 0;
 }
 
+/* Behind the key "data" of the object that the text begins with; 0: it has none. */
+static size_t behind_data(const char *text, size_t bytes)
+{
+    size_t from = 0;
+    bool quoted = false;
+    int64_t depth = 0;
+    for (size_t at = 0; at < bytes; at++) {
+        const char c = text[at];
+        if (c == '\\')
+            at++;
+        else if (c == '"' && (quoted = !quoted))
+            from = at;
+        else if (c == '"' && depth == 1 && at - from == 5 && !memcmp(text + from, "\"data", 5) &&
+                 behind(text, bytes, at + 1, ':'))
+            return behind(text, bytes, at + 1, ':');
+        else if (!quoted && (c == '{' || c == '['))
+            depth++;
+        else if (!quoted && (c == '}' || c == ']') && --depth <= 0)
+            return 0;
+    }
+    return 0;
+}
+
+/* Its list "data" is empty, or of objects with "paragraphs". */
 static bool looks_squad(const char *text, size_t bytes)
 {
-    return opens_object(text, bytes) &&
-           (memmem(text, bytes, "\"paragraphs\"", 12) || has_empty_data(text, bytes));
+    size_t at = opens_object(text, bytes) ? behind_data(text, bytes) : 0;
+    if (at) at = behind(text, bytes, at, '[');
+    return at &&
+           (behind(text, bytes, at, ']') ||
+            (behind(text, bytes, at, '{') && memmem(text + at, bytes - at, "\"paragraphs\"", 12)));
 }
 
 static bool first_line_has(const char *text, size_t bytes, char c)
@@ -71,6 +82,8 @@ static bool looks_csv(const char *text, size_t bytes)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+#define JSON_LINES ".jsonl .ndjson .jsonlines"
+
 static const struct format {
     const char *name, *endings;                    /* endings: of file names */
     bool (*looks)(const char *text, size_t bytes); /* NULL: not by content */
@@ -79,11 +92,11 @@ static const struct format {
     kvf__reader_fn *read;
 } FORMATS[] = {
     {"squad", ".json", looks_squad, true, false, false, kvf__read_squad},
-    {"jsonl", ".jsonl .ndjson .jsonlines", opens_object, true, false, false, kvf__read_jsonl},
-    {"json", "", opens_array, true, false, false, kvf__read_array},
+    {"jsonl", JSON_LINES " .json", opens_object, true, false, false, kvf__read_jsonl},
+    {"json", JSON_LINES " .json", opens_array, true, false, false, kvf__read_array},
     {"superglue", "", opens_object, true, false, false, kvf__read_jsonl}, /* by fields: fields.c */
-    {"conll", ".conll .bio .iob .iob2 .conll03 .annotated .conllx .conllu", kvf__looks_conll, true,
-     true, true, kvf__read_conll},
+    {"conll", ".conll .bio .iob .iob2 .conll03 .annotated .conllx .conllu .tsv .tab",
+     kvf__looks_conll, true, true, true, kvf__read_conll},
     {"tsv", ".tsv .tab", looks_tsv, false, true, false, kvf__read_tsv},
     {"csv", ".csv", looks_csv, false, true, false, kvf__read_csv},
     {"text", "", NULL, false, false, false, kvf__read_text}, /* --split-text, or lines */
@@ -123,12 +136,25 @@ static bool is_text_lines(const kvf__file *file)
            !looks_tsv(file->text, file->bytes);
 }
 
+/* The format whose ending the name has: of several the first that content is like, else the first.
+ * A table is sentences with a tag for each word only where the task is to tag them. */
+static const struct format *by_name(const kvf__file *file)
+{
+    const struct format *first = NULL;
+    for (const struct format *f = FORMATS; f < FORMATS + N_FORMATS; f++) {
+        if (f->word_lines && file->options->task != KVF__TASK_TOKEN_CLS) continue;
+        if (!named_so(f, file->path)) continue;
+        if (f->looks && f->looks(file->text, file->bytes)) return f;
+        if (!first) first = f;
+    }
+    return first;
+}
+
 static const struct format *guess(const kvf__file *file)
 {
-    const struct format *found = by_content(file, true);
+    const struct format *found = by_name(file);
+    if (!found) found = by_content(file, true);
     if (!found && is_text_lines(file)) return &FORMATS[N_FORMATS - 1];
-    for (const struct format *f = FORMATS; !found && f < FORMATS + N_FORMATS; f++)
-        if (named_so(f, file->path)) found = f;
     return found ? found : by_content(file, false);
 }
 

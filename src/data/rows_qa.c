@@ -5,6 +5,7 @@
 #include "loader.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NO_START = -2, MARK = 256, MOST_ANSWERS = 1024, LONGEST_CONTEXT = 4 << 20 };
@@ -41,19 +42,31 @@ static int64_t byte_of_point(const kvf__context *context, int64_t at)
     return at == 0 ? (int64_t)context->bytes : -1;
 }
 
-/* Answer i of [{"text", "answer_start"}], ["text"] or {"text": [], "answer_start": []}. */
-static const char *answer_at(const kvf_json *list, size_t i, size_t *bytes, int64_t *start)
+/* A character's number, as a number or as text of one; false: it is none. */
+static bool read_start(const kvf_json *from, int64_t *start)
 {
-    const kvf_json *text = kvf_json_at(list, i), *from = NULL;
+    const char *text = kvf_json_str(from, NULL);
+    char *end = NULL;
+    const double number = text ? strtod(text, &end) : kvf_json_real(from, NAN);
+    const bool whole = number == floor(number) && fabs(number) < 1e15 &&
+                       (!text || (*text && !*end));
+    *start = kvf_json_typeof(from) <= KVF_JSON_NULL ? NO_START : whole ? (int64_t)number : -1;
+    return whole || *start == NO_START;
+}
+
+/* Answer i of [{"text", "answer_start"}], ["text"] or {"text": [], "answer_start": []}. */
+static const char *answer_at(const kvf_json *list, size_t i, size_t *bytes, const kvf_json **from)
+{
+    const kvf_json *text = kvf_json_at(list, i);
+    *from = NULL;
     if (kvf_json_typeof(list) == KVF_JSON_OBJECT) {
         text = kvf_json_at(kvf_json_get(list, "text"), i);
-        from = kvf_json_at(kvf_json_get(list, "answer_start"), i);
+        *from = kvf_json_at(kvf_json_get(list, "answer_start"), i);
     } else if (kvf_json_typeof(text) == KVF_JSON_OBJECT) {
-        from = kvf_json_get(text, "answer_start");
-        if (!from) from = kvf_json_get(text, "start");
+        *from = kvf_json_get(text, "answer_start");
+        if (!*from) *from = kvf_json_get(text, "start");
         text = kvf_json_get(text, "text");
     }
-    *start = kvf_json_typeof(from) <= KVF_JSON_NULL ? NO_START : kvf_json_int(from, -1);
     return kvf_json_str(text, bytes);
 }
 
@@ -114,8 +127,12 @@ static kvf_status read_answers(kvf__loader *load, kvf__source *source)
     for (size_t i = 0; i < n; i++) {
         size_t bytes = 0;
         int64_t start = -1;
-        const char *answer = answer_at(list, i, &bytes, &start);
+        const kvf_json *at = NULL;
+        const char *answer = answer_at(list, i, &bytes, &at);
         if (!answer || !bytes) return kvf__loader_fail(load, "answers[%zu]: want a text", i);
+        if (!read_start(at, &start))
+            return kvf__loader_fail(load,
+                                    "answers[%zu]: its start is not the number of a character", i);
         KVF_TRY(find_answer(load, answer, bytes, start, &spans[2 * i]));
         spans[2 * i + 1] = spans[2 * i] + (int64_t)bytes;
         KVF_TRY(kvf__put_item(load, source, i, answer, bytes));

@@ -129,7 +129,39 @@ static const sample GOOD[] = {
      {LM}},
     {"a", "{\"version\": \"2.0\",\n \"data\" : [ ]}", "", {LM}},
     {"a", "{\"data\": [1]}\n", "1 {\"data\":[1]}\n", {LM}},
-    {"a.csv", "{\"a\": 1}\n", "1 {\"a\":1}\n", {LM}}, /* content rules */
+    /* the ending rules over what the content is like */
+    {"a.jsonl",
+     "{\"paragraphs\": [1], \"prompt\": \"a\"}\n{\"data\": [{\"paragraphs\": 2}]}\n",
+     "1 {\"paragraphs\":[1],\"prompt\":\"a\"}\n2 {\"data\":[{\"paragraphs\":2}]}\n",
+     {LM}},
+    {"a.json",
+     "{\"id\": \"\\\"data\", \"a\": {\"data\": [{\"paragraphs\": 1}]}}\n{\"paragraphs\": []}\n",
+     "1 {\"id\":\"\\\"data\",\"a\":{\"data\":[{\"paragraphs\":1}]}}\n2 {\"paragraphs\":[]}\n",
+     {LM}},
+    {"a.tsv",
+     "good\tO\nbad\tB-x\nfine\tO\n",
+     "1 {\"text\":\"good\",\"label\":\"O\"}\n2 {\"text\":\"bad\",\"label\":\"B-x\"}\n3 "
+     "{\"text\":\"fine\",\"label\":\"O\"}\n",
+     {SEQ}},
+    {"a.tsv",
+     "go\tO\n\non\tB-x\n",
+     "1 {\"tokens\":[\"go\"],\"tags\":[\"O\"]}\n3 "
+     "{\"tokens\":[\"on\"],\"tags\":[\"B-x\"]}\n",
+     {TOK}},
+    {"a.tsv", "tokens\ttags\na b\tO O\n", "2 {\"tokens\":\"a b\",\"tags\":\"O O\"}\n", {TOK}},
+    {"a.csv.gz", "{text,label\n\"{\",1\n", "2 {\"{text\":\"{\",\"label\":\"1\"}\n", {SEQ}},
+    {"a.conll",
+     "{ O\n\"x\" O\n",
+     "1 {\"tokens\":[\"{\",\"\\\"x\\\"\"],\"tags\":[\"O\",\"O\"]}\n",
+     {TOK}},
+    /* JSON printed over several lines, or with nothing between rows */
+    {"a.jsonl",
+     "{\n  \"a\": [\n    {\"b\": \"}\\\"\"}\n  ]\n}\n\n{\"c\": 1}",
+     "1 {\"a\":[{\"b\":\"}\\\"\"}]}\n7 {\"c\":1}\n",
+     {LM}},
+    {"a", "{\"a\": 1}{\"b\":\n2} {}\r\n{}", "1 {\"a\":1}\n1 {\"b\":2}\n2 {}\n3 {}\n", {LM}},
+    {"a.json", "{\n\"a\": 1\n}\n", "1 {\"a\":1}\n", {LM}},
+    {"a.jsonl", "[\n{\n\"a\": 1\n}\n]\n", "2 {\"a\":1}\n", {LM}},
     {"a.txt", "{\"a\": 1}\n", "1 {\"a\":1}\n", {LM, .format = "superglue"}},
     {"a.txt", "{,label\n", "", {SEQ, .format = "csv"}}, /* a header and no row */
     {"a.csv", " \n\r\n", "", {LM}},
@@ -289,6 +321,16 @@ static const sample BAD[] = {
      {LM, .format = "text"}},
     {"a.txt", "abc", "--split-text is for task lm, not seq-cls", {SEQ, .split_text = 8}},
     {"a.jsonl", "{\"a\": 1}\n{\"a\" 1}\n", "a.jsonl:2: ':' expected near '1'", {LM}},
+    {"a.jsonl", "{\"a\": 1\n{\"b\": 2}\n", "a.jsonl:1: '}' expected near end of file", {LM}},
+    {"a.jsonl", "{}\n{\"a\": \"x\ny\"}\n", "a.jsonl:2: premature end of input near '\"x'", {LM}},
+    {"a.jsonl", "{}\n{\n\"a\": 1,\n\"b\" 2\n}\n", "a.jsonl:4: ':' expected near '2'", {LM}},
+    {"a.jsonl", "{\"a\": 1},\n{\"b\": 2}\n", "a.jsonl:1: unexpected token near ','", {LM}},
+    {"a.csv",
+     "{\"a\": 1}\n",
+     "a.csv:1: the first line names no column that is known (\"{\"a\": 1}\"): map them with --map, "
+     "or "
+     "name them with --columns (--no-header if the line is a row)",
+     {LM}},
     {"a.json",
      "{\"data\": [\n{\"paragraphs\": [\n{}]}]}",
      "a.json:1: a paragraph from here on has no "

@@ -158,6 +158,18 @@ static const struct {
      "10:1 7:0 11:0 0':0 1':0 11':0 [4 4]",
      "",
      {QA}},
+    {"a.json", /* a start as text, or as a real */
+     "{\"data\": [{\"paragraphs\": [{\"context\": \"bab\", \"qas\": [{\"question\": \"h\", "
+     "\"answers\": [{\"text\": \"b\", \"answer_start\": \"2\"}]}]}]}]}",
+     "10:1 7:0 11:0 1':0 0':0 1':0 11':0 [5 5]",
+     "",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"h\", \"context\": \"bab\", \"answers\": {\"text\": [\"b\", \"a\"], "
+     "\"answer_start\": [2.0, \"1\"]}}",
+     "10:1 7:0 11:0 1':0 0':0 1':0 11':0 [5 5]",
+     "",
+     {QA}},
     {"a.jsonl",
      "{\"question\": \"h\", \"context\": \"ab\"}",
      "10:1 7:0 11:0 0':0 1':0 11':0 [-1 -1]",
@@ -348,6 +360,16 @@ static const struct {
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": 9}]}",
      "a.jsonl:1: answer \"b\" is not in its context at 9, where \"\" stands",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": "
+     "\"1b\"}]}",
+     "a.jsonl:1: answers[0]: its start is not the number of a character",
+     {QA}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": "
+     "1.5}]}",
+     "a.jsonl:1: answers[0]: its start is not the number of a character",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [\"d\"]}",
