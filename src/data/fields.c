@@ -103,7 +103,12 @@ static const text_shape SHAPES[] = {
     {KVF__TASK_CHOICE, "{text}", NULL, "{choices}"},
     {KVF__TASK_CHOICE, "{premise} {connective}", NULL, "{choice1}{choice2}"}, /* COPA */
     {KVF__TASK_CHOICE, "{question}", NULL, "{choices}"},
-    {KVF__TASK_CHOICE, "{ctx}", NULL, "{endings}"}, /* HellaSwag */
+    {KVF__TASK_CHOICE, "{question.stem}", NULL, "{question.choices}"}, /* ARC as released */
+    {KVF__TASK_CHOICE, "{question_stem}", NULL, "{choices}"},          /* OpenBookQA */
+    {KVF__TASK_CHOICE, "{article} {question}", NULL, "{options}"},     /* RACE */
+    {KVF__TASK_CHOICE, "{goal}", NULL, "{sol1}{sol2}"},                /* PIQA */
+    {KVF__TASK_CHOICE, "{ctx}", NULL, "{endings}"},                    /* HellaSwag */
+    {KVF__TASK_CHOICE, "{ctx_a} {ctx_b}", NULL, "{endings}"},
     {KVF__TASK_CHOICE, "{sent1} {sent2}", NULL, "{ending0}{ending1}{ending2}{ending3}"}, /* SWAG */
 };
 #define N_SHAPES (sizeof SHAPES / sizeof SHAPES[0])
@@ -194,7 +199,8 @@ static kvf_status not_ours(kvf_ctx *ctx, const char *name)
 bool kvf__field_read(const kvf__field_map *map, const char *name)
 {
     return is_ours(name) || kvf__field_known(map, name, strlen(name)) || !strcmp(name, "title") ||
-           !strcmp(name, "plausible_answers");
+           !strcmp(name, "plausible_answers") || !strcmp(name, "answerKey") ||
+           !strcmp(name, "answer");
 }
 
 bool kvf__field_known(const kvf__field_map *map, const char *name, size_t bytes)
@@ -256,7 +262,9 @@ static void find_choices(const kvf__field_map *map, const kvf__file_row *row, co
     for (const char *at = s->choices; at && next_name(&at, name);)
         out->choice[out->n_choices++] = kvf__row_field(map, row, name);
     if (out->n_choices != 1) return;
-    out->choices = out->choice[0];
+    const bool lists = kvf_json_typeof(out->choice[0]) == KVF_JSON_OBJECT; /* of texts, labels */
+    out->choices = lists ? kvf_json_get(out->choice[0], "text") : out->choice[0];
+    out->keys = lists ? kvf_json_get(out->choice[0], "label") : NULL;
     out->n_choices = kvf_json_size(out->choices);
 }
 

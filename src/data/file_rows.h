@@ -70,6 +70,7 @@ void kvf__field_names(const kvf__file_row *row, char *out, size_t bytes);
 typedef struct kvf__row_texts {
     kvf__buf a, b;           /* b.data NULL: one text */
     const kvf_json *choices; /* a list, or NULL: then those below */
+    const kvf_json *keys;    /* ARC: a list of what labels call the choices; NULL: see choices */
     const kvf_json *choice[8];
     size_t n_choices;
 } kvf__row_texts;

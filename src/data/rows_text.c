@@ -198,6 +198,10 @@ static const kvf_json *label_field(kvf__loader *load)
 {
     const kvf_json *value = kvf__loader_field(load, "label");
     if (!value) value = kvf__loader_field(load, "gold_label");
+    if (!value && load->options.task == KVF__TASK_CHOICE) {
+        value = kvf__loader_field(load, "answerKey");
+        if (!value) value = kvf__loader_field(load, "answer");
+    }
     if (!value && load->options.regression) value = kvf__loader_field(load, "score");
     return value;
 }
@@ -298,9 +302,39 @@ kvf_status kvf__add_text(kvf__loader *load)
 
 /* ---- multiple-choice ------------------------------------------------------------------------- */
 
-static kvf_status read_answer(kvf__loader *load, size_t choices, kvf__source *source, bool *stays)
+/* Choice i, and what labels call it: a text, or {"text", "label"}. */
+static const kvf_json *choice_at(const kvf__row_texts *texts, size_t i)
 {
-    char text[64], *end = NULL;
+    const kvf_json *choice = texts->choices ? kvf_json_at(texts->choices, i) : texts->choice[i];
+    return kvf_json_typeof(choice) == KVF_JSON_OBJECT ? kvf_json_get(choice, "text") : choice;
+}
+
+static const kvf_json *key_at(const kvf__row_texts *texts, size_t i)
+{
+    return texts->keys ? kvf_json_at(texts->keys, i)
+                       : kvf_json_get(kvf_json_at(texts->choices, i), "label");
+}
+
+/* The choice that a label names: by its key, else by its number from 0 or a letter from A on; -1:
+ * none. */
+static int64_t find_choice(const kvf__row_texts *texts, const char *label)
+{
+    char key[64], *end = NULL;
+    bool keys = false;
+    for (size_t i = 0; i < texts->n_choices; i++) {
+        if (!kvf__label_text(key_at(texts, i), key, sizeof key)) continue;
+        if (!strcmp(key, label)) return (int64_t)i;
+        keys = true;
+    }
+    const long number = strtol(label, &end, 10);
+    const int64_t at = *end ? label[1] ? -1 : label[0] - 'A' : number;
+    return keys || at < 0 || at >= (int64_t)texts->n_choices ? -1 : at;
+}
+
+static kvf_status read_answer(kvf__loader *load, const kvf__row_texts *texts, kvf__source *source,
+                              bool *stays)
+{
+    char text[64], key[64];
     bool there = false;
     KVF_TRY(label_text(load, text, sizeof text, &there));
     if (there && (!*text || !strcmp(text, "-") || !strcmp(text, "-1"))) {
@@ -311,17 +345,14 @@ static kvf_status read_answer(kvf__loader *load, size_t choices, kvf__source *so
         load->counts.no_gold++;
         return load->options.unlabeled ? KVF_OK : kvf__loader_field_fail(load, "label", "missing");
     }
-    long label = strtol(text, &end, 10);
-    if (end == text || *end || label < 0 || (size_t)label >= choices)
-        return kvf__loader_fail(
-            load, "label %s is not one of the row's %zu choices, counted from 0", text, choices);
-    source->gold = (int32_t)label;
-    return KVF_OK;
-}
-
-static const kvf_json *choice_at(const kvf__row_texts *texts, size_t i)
-{
-    return texts->choices ? kvf_json_at(texts->choices, i) : texts->choice[i];
+    source->gold = (int32_t)find_choice(texts, text);
+    if (source->gold >= 0) return KVF_OK;
+    if (kvf__label_text(key_at(texts, 0), key, sizeof key))
+        return kvf__loader_fail(load, "label %s is not one of the row's %zu choices, %s, ...", text,
+                                texts->n_choices, key);
+    return kvf__loader_fail(load,
+                            "label %s is not one of the row's %zu choices, counted from 0 or A",
+                            text, texts->n_choices);
 }
 
 /* The texts of a row's choices, which are strings. */
@@ -367,7 +398,7 @@ static kvf_status add_choices(kvf__loader *load, const kvf__row_texts *texts)
     if (texts->n_choices > MOST_CHOICES)
         return kvf__loader_fail(load, "%zu choices, want at most %d", texts->n_choices,
                                 MOST_CHOICES);
-    KVF_TRY(read_answer(load, texts->n_choices, &source, &stays));
+    KVF_TRY(read_answer(load, texts, &source, &stays));
     if (!stays) return KVF_OK;
     KVF_TRY(keep_text(load, &texts->a, &source.text, &source.text_bytes));
     KVF_TRY(keep_choices(load, texts, &source));

@@ -63,7 +63,7 @@ row qa x.json '{"data": [{"paragraphs": 3}]}' \
 row qa x.jsonl '{"context": "abc", "question": "?", "answers": [{"text": "b", "start": -5}]}\n' \
     'x.jsonl:1: answer "b" is not in its context at -5, where "" stands'
 row multiple-choice x.jsonl '{"text": "a", "choices": ["x", "y"], "label": 2}\n' \
-    'x.jsonl:1: label 2 is not one of the row'"'"'s 2 choices, counted from 0'
+    'x.jsonl:1: label 2 is not one of the row'"'"'s 2 choices, counted from 0 or A'
 row multiple-choice x.jsonl '{"text": "a", "choices": ["x"], "label": 0}\n' \
     'x.jsonl:1: want a list of two or more choices'
 run 1 train --base bert --task token-cls --data binary.conll --out x.h5 $options

@@ -193,6 +193,49 @@ static const struct {
      "",
      {CHOICE}},
 
+    /* how data sets name choices and the right one */
+    {"ARC.jsonl",
+     "{\"question\": \"a\", \"choices\": {\"text\": [\"b\", \"c\"], \"label\": [\"1\", \"2\"]}, "
+     "\"answerKey\": \"1\"}\n{\"question\": \"a\", \"choices\": {\"label\": [\"A\", \"B\"], "
+     "\"text\": "
+     "[\"b\", \"c\"]}, \"answerKey\": \"B\"}",
+     "10:1 0 11 1' 11' / 10:0 0 11 2' 11' | 10:0 0 11 1' 11' / 10:1 0 11 2' 11'",
+     "",
+     {CHOICE}},
+    {"ARC.jsonl",
+     "{\"id\": \"x\", \"question\": {\"stem\": \"a\", \"choices\": [{\"text\": \"b\", \"label\": "
+     "\"A\"}, "
+     "{\"text\": \"c\", \"label\": \"B\"}]}, \"answerKey\": \"B\"}",
+     "10:0 0 11 1' 11' / 10:1 0 11 2' 11'",
+     "",
+     {CHOICE}},
+    {"OpenBookQA.jsonl",
+     "{\"question_stem\": \"a\", \"choices\": {\"text\": [\"b\", \"c\"], \"label\": [\"A\", "
+     "\"B\"]}, "
+     "\"answerKey\": \"\"}",
+     "10:0 0 11 1' 11' / 10:0 0 11 2' 11'",
+     "",
+     {CHOICE, .unlabeled = true}},
+    {"MMLU.jsonl",
+     "{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 1}\n{\"question\": \"a\", "
+     "\"choices\": [\"b\", \"c\"], \"answer\": \"A\"}",
+     "10:0 0 11 1' 11' / 10:1 0 11 2' 11' | 10:1 0 11 1' 11' / 10:0 0 11 2' 11'",
+     "",
+     {CHOICE}},
+    {"RACE.jsonl",
+     "{\"article\": \"a\", \"question\": \"b\", \"options\": [\"b\", \"c\"], \"answer\": \"B\"}",
+     "10:0 0 8 1 11 1' 11' / 10:1 0 8 1 11 2' 11'",
+     "",
+     {CHOICE}},
+    {"HellaSwag.jsonl",
+     "{\"ind\": 1, \"ctx_a\": \"a\", \"ctx_b\": \"b\", \"ctx\": \"a\", \"endings\": [\"b\", "
+     "\"c\"], "
+     "\"label\": \"1\"}\n{\"ctx_a\": \"a\", \"ctx_b\": \"b\", \"endings\": [\"b\", \"c\"], "
+     "\"label\": 0}",
+     "10:0 0 11 1' 11' / 10:1 0 11 2' 11' | 10:1 0 8 1 11 1' 11' / 10:0 0 8 1 11 2' 11'",
+     "",
+     {CHOICE}},
+
     /* U+0000 is text */
     {"a.jsonl",
      "{\"text\": \"\\u0000a\", \"text_pair\": \"b\\u0000\", \"label\": 1}",
@@ -388,7 +431,12 @@ static const struct {
 
     {"a.jsonl",
      "{\"text\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": 2}",
-     "a.jsonl:1: label 2 is not one of the row's 2 choices, counted from 0",
+     "a.jsonl:1: label 2 is not one of the row's 2 choices, counted from 0 or A",
+     {CHOICE}},
+    {"a.jsonl",
+     "{\"question\": \"a\", \"choices\": {\"text\": [\"b\", \"c\"], \"label\": [\"A\", \"B\"]}, "
+     "\"answerKey\": \"1\"}",
+     "a.jsonl:1: label 1 is not one of the row's 2 choices, A, ...",
      {CHOICE}},
     {"a.jsonl",
      "{\"text\": \"a\", \"choices\": [\"b\"], \"label\": 0}",
