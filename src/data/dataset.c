@@ -100,6 +100,8 @@ static void note_unread(kvf__loader *load)
         if (lm ? !kvf__render_reads(render, row, key) : !kvf__field_read(render->map, key))
             count_unread(&load->unread, "", key);
     }
+    for (size_t i = 0; render->map && i < render->map->n; i++)
+        if (kvf__row_field(render->map, load->row, render->map->ours[i])) load->mapped |= 1U << i;
     const kvf_json *list = lm ? kvf__render_messages(render, row) : NULL;
     for (size_t i = 0; i < kvf_json_size(list); i++) {
         kvf_json *message = kvf_json_at(list, i);
@@ -119,6 +121,16 @@ static void say_unread(const kvf__loader *load)
     if (unread->n)
         kvf__log(load->ctx, KVF_LOG_WARN, "%s: fields that are not read: %s%s", load->path, text,
                  unread->more ? " and others" : "");
+}
+
+/* An entry of the map that is read nowhere was a slip of the pen. */
+static void say_unmapped(const kvf__loader *load)
+{
+    const kvf__field_map *map = load->options.render.map;
+    for (size_t i = 0; map && i < map->n; i++)
+        if (!(load->mapped >> i & 1))
+            kvf__log(load->ctx, KVF_LOG_WARN, "%s: no row has \"%s\", where --map reads %s",
+                     load->path, map->theirs[i], map->ours[i]);
 }
 
 static kvf_status add_row(void *user, const kvf__file_row *row)
@@ -364,6 +376,7 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
     if (!st) st = check_rows(&load);
     if (!st) {
         say_unread(&load);
+        say_unmapped(&load);
         say_labels(&load, set.said, sizeof set.said);
         set.unlabelled = load.counts.none;
         set.skipped = load.counts.skipped;

@@ -12,7 +12,7 @@
 /* ---- maps ------------------------------------------------------------------------------------ */
 
 static bool is_ours(const char *name);
-static kvf_status not_ours(kvf_ctx *ctx, const char *name);
+static kvf_status not_ours(kvf_ctx *ctx, const char *name, const char *column);
 
 kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *out)
 {
@@ -28,7 +28,7 @@ kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *o
             break;
         }
         *equals = 0;
-        if (!is_ours(at)) st = not_ours(ctx, at);
+        if (!is_ours(at)) st = not_ours(ctx, at, equals + 1);
         map.ours[map.n] = at;
         map.theirs[map.n++] = equals + 1;
         at = comma ? comma + 1 : NULL;
@@ -47,10 +47,33 @@ void kvf__field_map_done(kvf__field_map *map)
     *map = (kvf__field_map){0};
 }
 
+/* The value at a path of keys and numbers of lists; a key may hold dots. */
+static const kvf_json *at_path(const kvf_json *value, const char *path)
+{
+    char head[256], *end = NULL;
+    const kvf_json *found = kvf_json_get(value, path);
+    if (!found && kvf_json_typeof(value) == KVF_JSON_ARRAY) {
+        const size_t i = strtoul(path, &end, 10);
+        if (end == path) return NULL;
+        return *end == '.' ? at_path(kvf_json_at(value, i), end + 1) : kvf_json_at(value, i);
+    }
+    for (const char *dot = path; value && !found && (dot = strchr(dot, '.')); dot++) {
+        snprintf(head, sizeof head, "%.*s", (int)(dot - path), path);
+        found = at_path(kvf_json_get(value, head), dot + 1);
+    }
+    return found;
+}
+
+bool kvf__field_mapped(const kvf__field_map *map, size_t i, const char *name)
+{
+    const size_t n = strlen(name);
+    return !strncmp(map->theirs[i], name, n) && strchr(".", map->theirs[i][n]);
+}
+
 const kvf_json *kvf__field(const kvf__field_map *map, const kvf_json *row, const char *name)
 {
     for (size_t i = 0; map && i < map->n; i++)
-        if (!strcmp(map->ours[i], name)) return kvf_json_get(row, map->theirs[i]);
+        if (!strcmp(map->ours[i], name)) return at_path(row, map->theirs[i]);
     return kvf_json_get(row, name);
 }
 
@@ -66,15 +89,36 @@ const kvf_json *kvf__row_field(const kvf__field_map *map, const kvf__file_row *r
     return kvf_json_get(kvf__field(map, row->fields, head), dot + 1);
 }
 
-void kvf__field_names(const kvf__file_row *row, char *out, size_t bytes)
+/* Appends to a text of KVF__ROW_HAS_MAX bytes; what does not fit is left out. */
+static void KVF__PRINTF(2, 3) append(char *out, const char *fmt, ...)
 {
-    size_t at = 0;
-    kvf_json *fields = (kvf_json *)row->fields; /* only read */
-    out[0] = 0;
-    for (void *it = kvf_json_iter(fields); it && at < bytes; it = kvf_json_next(fields, it)) {
-        int n = snprintf(out + at, bytes - at, "%s%s", at ? ", " : "", kvf_json_iter_key(it));
-        at += n > 0 ? (size_t)n : 0;
+    const size_t at = strlen(out);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(out + at, KVF__ROW_HAS_MAX - at, fmt, args);
+    va_end(args);
+}
+
+void kvf__row_has(const kvf__field_map *map, const kvf_json *fields, const kvf_json *outer,
+                  char out[KVF__ROW_HAS_MAX])
+{
+    bool found = true;
+    kvf_json *row = (kvf_json *)fields; /* only read */
+    snprintf(out, KVF__ROW_HAS_MAX, "the row has ");
+    for (void *it = kvf_json_iter(row); it && strlen(out) < KVF__ROW_HAS_MAX / 2;) {
+        append(out, "%.100s", kvf_json_iter_key(it));
+        it = kvf_json_next(row, it);
+        if (it) append(out, ", ");
     }
+    for (size_t i = 0; map && i < map->n; i++) {
+        if (at_path(fields, map->theirs[i]) || at_path(outer, map->theirs[i])) continue;
+        append(out, "%s \"%s\", where --map reads %s", found ? "; it has no" : ", no",
+               map->theirs[i], map->ours[i]);
+        if (is_ours(map->theirs[i]) && at_path(fields, map->ours[i]))
+            append(out, " (is it %s=%s?)", map->theirs[i], map->ours[i]);
+        found = false;
+    }
+    if (found) append(out, " (name others with --map)");
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -130,18 +174,29 @@ static const kvf_json *template_field(const kvf__field_map *map, const kvf__file
     return kvf__row_field(map, row, strcmp(name, "connective") ? name : "question");
 }
 
-static bool has_fields(const kvf__field_map *map, const kvf__file_row *row, const char *template)
+/* least: of the fields' types; null is a field that is not there, where another shape fits. */
+static bool has_fields(const kvf__field_map *map, const kvf__file_row *row, const char *template,
+                       kvf_json_type least)
 {
     char name[64];
     while (template && next_name(&template, name))
-        if (!template_field(map, row, name)) return false;
+        if (kvf_json_typeof(template_field(map, row, name)) < least) return false;
     return true;
 }
 
-static bool fits(const kvf__field_map *map, const kvf__file_row *row, const text_shape *s)
+static bool fits(const kvf__field_map *map, const kvf__file_row *row, const text_shape *s,
+                 kvf_json_type least)
 {
-    return has_fields(map, row, s->choices) && has_fields(map, row, s->a) &&
-           has_fields(map, row, s->b);
+    return has_fields(map, row, s->choices, least) && has_fields(map, row, s->a, least) &&
+           has_fields(map, row, s->b, least);
+}
+
+static const text_shape *shape_of(const kvf__field_map *map, kvf__task task,
+                                  const kvf__file_row *row, kvf_json_type least)
+{
+    for (const text_shape *s = SHAPES; s < SHAPES + N_SHAPES; s++)
+        if (s->task == task && fits(map, row, s, least)) return s;
+    return NULL;
 }
 
 static bool named_in(const char *template, const char *name, size_t bytes)
@@ -186,9 +241,13 @@ static bool is_ours(const char *name)
     return false;
 }
 
-static kvf_status not_ours(kvf_ctx *ctx, const char *name)
+static kvf_status not_ours(kvf_ctx *ctx, const char *name, const char *column)
 {
     char list[512] = "text, text_pair, choices";
+    if (is_ours(column))
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "map \"%s=%s\": our name comes first, the file's second: %s=%s", name,
+                         column, column, name);
     for (size_t i = 0, at = strlen(list); i < N_FIELDS && at < sizeof list; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, ", %s", FIELDS[i]);
     return kvf__fail(ctx, KVF_EUSAGE,
@@ -198,6 +257,8 @@ static kvf_status not_ours(kvf_ctx *ctx, const char *name)
 
 bool kvf__field_read(const kvf__field_map *map, const char *name)
 {
+    for (size_t i = 0; map && i < map->n; i++)
+        if (kvf__field_mapped(map, i, name)) return true;
     return is_ours(name) || kvf__field_known(map, name, strlen(name)) || !strcmp(name, "title") ||
            !strcmp(name, "plausible_answers") || !strcmp(name, "answerKey") ||
            !strcmp(name, "answer");
@@ -244,15 +305,16 @@ static kvf_status fill(kvf_ctx *ctx, const kvf__field_map *map, const kvf__file_
     return KVF_OK;
 }
 
-static kvf_status no_texts(kvf_ctx *ctx, kvf__task task, const kvf__file_row *row)
+static kvf_status no_texts(kvf_ctx *ctx, const kvf__field_map *map, kvf__task task,
+                           const kvf__file_row *row)
 {
-    char found[512];
+    char has[KVF__ROW_HAS_MAX];
     if (kvf_json_typeof(row->fields) != KVF_JSON_OBJECT)
         return kvf__fail(ctx, KVF_EDATA, "%s: want a JSON object", row->where);
-    kvf__field_names(row, found, sizeof found);
-    return kvf__fail(ctx, KVF_EDATA, "%s: found the fields %s, want %s (name others with --map)",
-                     row->where, found,
-                     task == KVF__TASK_CHOICE ? "text and choices" : "text, or text and text_pair");
+    kvf__row_has(map, row->fields, row->outer, has);
+    return kvf__fail(ctx, KVF_EDATA, "%s: want %s; %s", row->where,
+                     task == KVF__TASK_CHOICE ? "text and choices" : "text, or text and text_pair",
+                     has);
 }
 
 static void find_choices(const kvf__field_map *map, const kvf__file_row *row, const text_shape *s,
@@ -271,10 +333,9 @@ static void find_choices(const kvf__field_map *map, const kvf__file_row *row, co
 kvf_status kvf__row_texts_get(kvf_ctx *ctx, const kvf__field_map *map, kvf__task task,
                               const kvf__file_row *row, kvf__row_texts *out)
 {
-    const text_shape *s = SHAPES, *end = SHAPES + N_SHAPES;
-    while (s < end && !(s->task == task && fits(map, row, s)))
-        s++;
-    if (s == end) return no_texts(ctx, task, row);
+    const text_shape *s = shape_of(map, task, row, KVF_JSON_BOOL);
+    if (!s) s = shape_of(map, task, row, KVF_JSON_NULL);
+    if (!s) return no_texts(ctx, map, task, row);
     KVF_TRY(fill(ctx, map, row, s->a, &out->a));
     if (s->b) KVF_TRY(fill(ctx, map, row, s->b, &out->b));
     find_choices(map, row, s, out);

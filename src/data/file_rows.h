@@ -53,7 +53,8 @@ void kvf__where(char where[KVF__WHERE_MAX], const char *path, int64_t line);
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* Our field `name` under its own or its mapped name; NULL: not there. */
+/* Our field `name` under its own or its mapped name, which may be a path: "translation.en",
+ * "messages.0.content"; NULL: not there. */
 const kvf_json *kvf__field(const kvf__field_map *map, const kvf_json *row, const char *name);
 /* The same in a file row, outer fields included. "a.b" looks into an object. */
 const kvf_json *kvf__row_field(const kvf__field_map *map, const kvf__file_row *row,
@@ -61,10 +62,15 @@ const kvf_json *kvf__row_field(const kvf__field_map *map, const kvf__file_row *r
 /* Is it a name of ours, of a known data set, or mapped? Decides whether a first line is a header.
  */
 bool kvf__field_known(const kvf__field_map *map, const char *name, size_t bytes);
+/* Is it the column, or the beginning of its path, that entry i of the map names? */
+bool kvf__field_mapped(const kvf__field_map *map, size_t i, const char *name);
 /* Is it such a name, a field of ours that no header names, or one that SQuAD has beside them? */
 bool kvf__field_read(const kvf__field_map *map, const char *name);
-/* "a, b, c": the row's own fields, for errors. */
-void kvf__field_names(const kvf__file_row *row, char *out, size_t bytes);
+/* "the row has a, b (name others with --map)", for errors; in place of that hint the columns that
+ * the map names and neither object has. outer: NULL, or as in kvf__file_row. */
+enum { KVF__ROW_HAS_MAX = 1024 };
+void kvf__row_has(const kvf__field_map *map, const kvf_json *fields, const kvf_json *outer,
+                  char out[KVF__ROW_HAS_MAX]);
 
 /* Texts of a row under any of the shapes of fields.c. */
 typedef struct kvf__row_texts {

@@ -20,10 +20,9 @@ kvf_status kvf__loader_fail(const kvf__loader *load, const char *fmt, ...)
 
 kvf_status kvf__loader_field_fail(const kvf__loader *load, const char *name, const char *what)
 {
-    char found[512];
-    kvf__field_names(load->row, found, sizeof found);
-    return kvf__loader_fail(load, "\"%s\" is %s; the row has %s (name others with --map)", name,
-                            what, found);
+    char has[KVF__ROW_HAS_MAX];
+    kvf__row_has(load->options.render.map, load->row->fields, load->row->outer, has);
+    return kvf__loader_fail(load, "\"%s\" is %s; %s", name, what, has);
 }
 
 const kvf_json *kvf__loader_field(const kvf__loader *load, const char *name)

@@ -113,8 +113,9 @@ typedef struct kvf__loader {
     kvf__made_groups groups;
     kvf__load_counts counts;
     kvf__unread unread;
-    bool cut;   /* the group in work is not whole */
-    bool keeps; /* sources are wanted */
+    uint32_t mapped; /* bit i: some row has the field of entry i of the map */
+    bool cut;        /* the group in work is not whole */
+    bool keeps;      /* sources are wanted */
     kvf__labels names;
     kvf__pool pool;
     kvf__row_glue glue;

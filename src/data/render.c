@@ -32,8 +32,12 @@ static kvf_status text_field(const row_writer *w, const char *name, row_text *ou
     const kvf_json *value = field(w, name);
     out->text = kvf_json_str(value, &out->n);
     if (out->text) return KVF_OK;
-    return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is %s, want a string", w->where, name,
-                     value ? "not a string" : "missing");
+    if (value)
+        return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is not a string, want a string", w->where,
+                         name);
+    char has[KVF__ROW_HAS_MAX];
+    kvf__row_has(w->render->map, w->row, NULL, has);
+    return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is missing; %s", w->where, name, has);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -453,7 +457,8 @@ static kvf_status read_list(const row_writer *w, const kvf_json *list, bool shar
 
 static kvf_status write_messages(const row_writer *w)
 {
-    const bool shared = !field(w, "messages");
+    const bool shared = kvf_json_typeof(field(w, "messages")) <= KVF_JSON_NULL &&
+                        field(w, "conversations");
     const char *name = MESSAGE_KEYS[shared][0];
     const kvf_json *list = field(w, name);
     const size_t listed = kvf_json_size(list);
@@ -518,6 +523,7 @@ static kvf_status write_ids(const row_writer *w)
     size_t n = kvf_json_size(input);
     KVF_TRY(int_list(w->ctx, w->where, input, "input_ids", n));
     if (!w->prompt_only && !encoder) KVF_TRY(int_list(w->ctx, w->where, label, "labels", n));
+    if (kvf_json_typeof(mask) == KVF_JSON_NULL) mask = NULL;
     if (mask) KVF_TRY(int_list(w->ctx, w->where, mask, "attention_mask", n));
     for (size_t i = 0; i < n; i++) {
         if (mask && kvf_json_int(kvf_json_at(mask, i), 0) == 0) continue;
@@ -549,30 +555,45 @@ static const row_kind KINDS[] = {
     {"text", NULL, false, write_text, " "},
 };
 
-static const row_kind *kind_of(const row_writer *w)
+/* least: of the field's types; null is a field that is not there, where others are. */
+static const row_kind *kind_from(const row_writer *w, kvf_json_type least)
 {
     for (const row_kind *kind = KINDS; kind < KINDS + sizeof KINDS / sizeof *KINDS; kind++)
-        if (!(kind->turns && is_rendered(w)) && field(w, kind->field) &&
-            (!kind->and || field(w, kind->and)))
+        if (!(kind->turns && is_rendered(w)) && kvf_json_typeof(field(w, kind->field)) >= least &&
+            (!kind->and || kvf_json_typeof(field(w, kind->and)) >= least))
             return kind;
     return NULL;
+}
+
+static const row_kind *kind_of(const row_writer *w)
+{
+    const row_kind *kind = kind_from(w, KVF_JSON_BOOL);
+    return kind ? kind : kind_from(w, KVF_JSON_NULL);
+}
+
+/* Our field, by its own name. */
+static bool reads_ours(const row_writer *w, const char *ours)
+{
+    const row_kind *kind = kind_of(w);
+    char word[64];
+    snprintf(word, sizeof word, " %s ", ours);
+    if (strstr(" id idx references ", word)) return true;
+    if (w->render->pattern && w->render->pattern->n)
+        return kvf__row_template_field(w->render->pattern, ours) != NULL;
+    return kind && (!strcmp(ours, kind->field) || (kind->and &&!strcmp(ours, kind->and)) ||
+                    strstr(kind->reads, word));
 }
 
 bool kvf__render_reads(const kvf__render *render, const kvf_json *row, const char *name)
 {
     const row_writer w = {.render = render, .row = row};
-    const bool placed = render->pattern && render->pattern->n;
-    const row_kind *kind = placed ? NULL : kind_of(&w);
-    char word[64];
-    for (size_t i = 0; render->map && i < render->map->n; i++)
-        if (!strcmp(render->map->theirs[i], name)) return true;
-    for (size_t i = 0; render->map && i < render->map->n; i++)
-        if (!strcmp(render->map->ours[i], name)) return false; /* under another name */
-    snprintf(word, sizeof word, " %s ", name);
-    if (strstr(" id idx references ", word)) return true;
-    if (placed) return kvf__row_template_field(render->pattern, name) != NULL;
-    return kind && (!strcmp(name, kind->field) || (kind->and &&!strcmp(name, kind->and)) ||
-                    strstr(kind->reads, word));
+    const kvf__field_map *map = render->map;
+    bool elsewhere = false; /* our field of this name */
+    for (size_t i = 0; map && i < map->n; i++) {
+        if (kvf__field_mapped(map, i, name) && reads_ours(&w, map->ours[i])) return true;
+        elsewhere = elsewhere || !strcmp(map->ours[i], name);
+    }
+    return !elsewhere && reads_ours(&w, name);
 }
 
 const kvf_json *kvf__render_messages(const kvf__render *render, const kvf_json *row)
@@ -598,9 +619,10 @@ static kvf_status write_row(const row_writer *w)
     if (kind && kind->write != write_ids && !is_rendered(w))
         KVF_TRY(refuse_unprinted(w, w->row, ""));
     if (kind) return kind->write(w);
-    return kvf__fail(w->ctx, KVF_EDATA,
-                     "%s: none of the fields prompt, text, %sinput_ids (name others with --map)",
-                     w->where, is_rendered(w) ? "" : "messages, ");
+    char has[KVF__ROW_HAS_MAX];
+    kvf__row_has(w->render->map, w->row, NULL, has);
+    return kvf__fail(w->ctx, KVF_EDATA, "%s: none of the fields prompt, text, %sinput_ids; %s",
+                     w->where, is_rendered(w) ? "" : "messages, ", has);
 }
 
 kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,

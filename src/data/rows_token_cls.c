@@ -45,7 +45,7 @@ static size_t count_words(word_list w)
 static bool find_words(const kvf__loader *load, const char *const names[3], word_list *out)
 {
     const kvf_json *value = NULL;
-    for (size_t i = 0; !value && i < 3 && names[i]; i++)
+    for (size_t i = 0; kvf_json_typeof(value) <= KVF_JSON_NULL && i < 3 && names[i]; i++)
         value = kvf__row_field(load->options.render.map, load->row, names[i]);
     *out = (word_list){.list = NULL};
     out->text = kvf_json_str(value, &out->left);

@@ -84,13 +84,13 @@ run 2 train --base bert --task qa --data qa.jsonl --out run.h5 $options --resume
 has err 'task was another when the run was created'
 same before.h5 run.h5
 run 1 eval --base bert --prefix run.h5 --data lm.jsonl
-has err '^kvfold: eval: lm.jsonl:1: found the fields prompt, completion, want text'
+has err '^kvfold: eval: lm.jsonl:1: want text, or text and text_pair; the row has prompt, completion'
 run 1 predict --base bert --prefix run.h5 --data tags.conll --out y.jsonl
-has err '^kvfold: predict: tags.conll:1: found the fields tokens, tags, want text'
+has err '^kvfold: predict: tags.conll:1: want text, or text and text_pair; the row has tokens, tags'
 run 1 predict --base bert --prefix run.h5 --data two.tsv --out folder.tsv
 err_is 'kvfold: predict: folder.tsv: is a folder, want a file to write'
 run 1 merge run.h5 --out x.h5 --base bert --probe lm.jsonl
-has err 'lm.jsonl:1: found the fields prompt, completion'
+has err 'lm.jsonl:1: want text, or text and text_pair; the row has prompt, completion'
 run 2 eval --base bert --prefix run.h5 --data two.tsv --n-best 4
 has err '^kvfold: eval: --n-best is for prefixes of task qa;'
 for n in 0 65; do

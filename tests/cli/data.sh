@@ -86,6 +86,17 @@ printf '{"conversations": [{"from": "tool", "value": "a"}]}\n' >bad.jsonl
 run 1 eval --base model --data bad.jsonl --chat-template chatml
 err_is 'kvfold: eval: bad.jsonl:1: conversations[0]: from "tool", want human, gpt or system'
 
+# ---- foreign names: by path, and what is said of a column that is not there
+
+printf '{"translation": {"en": "a", "de": " b"}, "n": 1}\n' >nested.jsonl
+printf '{"prompt": "a", "completion": " b"}\n' >flat.jsonl
+loss_of nested.jsonl --map prompt=translation.en,completion=translation.de
+cp measured first.measured
+loss_of flat.jsonl
+same first.measured measured
+run 1 eval --base model --data flat.jsonl --map completion=answer
+err_is 'kvfold: eval: flat.jsonl:1: "completion" is missing; the row has prompt, completion; it has no "answer", where --map reads completion'
+
 # ---- errors of a template name the row
 
 printf '{"messages": [{"role": "user", "content": "a"}]}\n{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}\n' >bad.jsonl

@@ -26,7 +26,7 @@ failing "export: $missing" export no-such-file --out new
 
 # bad rows
 printf '{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n' >row.jsonl
-failing 'train: row.jsonl:2: "completion" is missing, want a string' \
+failing 'train: row.jsonl:2: "completion" is missing; the row has prompt (name others with --map)' \
     train --base model --data row.jsonl --out new.h5
 : >empty.jsonl
 run 1 train --base model --data empty.jsonl --out new.h5

@@ -314,11 +314,45 @@ START_TEST(rows_with_bos)
 }
 END_TEST
 
+/* Under a map: what the row has of ids, or the line it gets. */
+static const struct {
+    const char *map, *json, *want;
+} MAPPED[] = {
+    {"prompt=q,completion=a", "{\"q\": \"a\", \"a\": \"b\"}", "0 1:1 7:7"},
+    {"prompt=t.en,completion=t.de", "{\"t\": {\"en\": \"a\", \"de\": \"b\"}}", "0 1:1 7:7"},
+    {"prompt=t.0,completion=t.1.x", "{\"t\": [\"a\", {\"x\": \"b\"}]}", "0 1:1 7:7"},
+    {"prompt=t.en,completion=a.b.c", "{\"t.en\": \"a\", \"a\": {\"b.c\": \"b\"}}", "0 1:1 7:7"},
+    {"prompt=t.en,completion=t.fr", "{\"t\": {\"en\": \"a\", \"de\": \"b\"}}",
+     "row: \"completion\" is missing; the row has t; it has no \"t.fr\", where --map reads "
+     "completion"},
+    {"prompt=q,completion=a", "{\"question\": \"a\", \"answer\": \"b\"}",
+     "row: none of the fields prompt, text, messages, input_ids; the row has question, answer; it "
+     "has no \"q\", where --map reads prompt, no \"a\", where --map reads completion"},
+    {"question=prompt", "{\"question\": \"a\", \"answer\": \"b\"}",
+     "row: none of the fields prompt, text, messages, input_ids; the row has question, answer; it "
+     "has no \"prompt\", where --map reads question (is it prompt=question?)"},
+    /* null is a field that is not there */
+    {"", "{\"messages\": null, \"text\": null, \"prompt\": \"a\", \"completion\": \"b\"}",
+     "0 1:1 7:7"},
+    {"", "{\"input_ids\": [0, 1], \"labels\": [0, 1], \"attention_mask\": null}", "0:0 1:1"},
+};
+
 START_TEST(foreign_fields)
 {
     kvf__field_map map = {0};
-    ck_assert_int_eq(kvf__field_map_init(ctx, "prompt=q,completion=a", &map), KVF_OK);
-    ck_assert_str_eq(row_text("{\"q\": \"a\", \"a\": \"b\"}", false, &map), "0 1:1 7:7");
+    kvf_json *row = NULL;
+    kvf__ids ids = {0}, labels = {0};
+    const char *json = MAPPED[_i].json;
+    ck_assert_int_eq(kvf__field_map_init(ctx, MAPPED[_i].map, &map), KVF_OK);
+    const kvf__render render = render_with(&map);
+    ck_assert_int_eq(kvf_json_parse(ctx, "row", json, strlen(json), &row), KVF_OK);
+    if (kvf__render_row(ctx, &render, "row", row, false, &ids, &labels))
+        ck_assert_str_eq(kvf_ctx_error(ctx), MAPPED[_i].want);
+    else
+        ck_assert_str_eq(row_text(json, false, &map), MAPPED[_i].want);
+    kvf__ids_done(&ids);
+    kvf__ids_done(&labels);
+    kvf_json_free(row);
     kvf__field_map_done(&map);
 }
 END_TEST
@@ -327,7 +361,8 @@ END_TEST
 static const struct {
     const char *json, *line;
 } BAD[] = {
-    {"{\"prompt\": \"a\"}", "x.jsonl:2: \"completion\" is missing, want a string"},
+    {"{\"prompt\": \"a\"}",
+     "x.jsonl:2: \"completion\" is missing; the row has prompt (name others with --map)"},
     {"{\"prompt\": 3, \"completion\": \"b\"}",
      "x.jsonl:2: \"prompt\" is not a string, want a string"},
     {"{\"input_ids\": [1, 2], \"labels\": [1]}",
@@ -342,11 +377,14 @@ static const struct {
      "x.jsonl:2: \"messages\" needs a chat template, and the base has none: name one with "
      "--chat-template"},
     {"{\"sentence\": \"a\"}",
-     "x.jsonl:2: none of the fields prompt, text, messages, input_ids (name others with --map)"},
+     "x.jsonl:2: none of the fields prompt, text, messages, input_ids; the row has sentence (name "
+     "others with --map)"},
     {"[1]", "x.jsonl:2: want a JSON object"},
     {"{\"text\": \"abcdeabcde\"}",
      "x.jsonl:2: the row has 11 tokens, at most 8 fit (see --overlong)"},
 };
+
+static const kvf__field_map *mapping; /* of load() */
 
 static kvf_status load(const char *content, kvf_overlong overlong, kvf__dataset *out)
 {
@@ -358,7 +396,7 @@ static kvf_status load(const char *content, kvf_overlong overlong, kvf__dataset 
     fputs(content, file);
     fclose(file);
     kvf__dataset_options options = {
-        .render = render_with(NULL), .max_length = 8, .overlong = overlong, .vocab = 8};
+        .render = render_with(mapping), .max_length = 8, .overlong = overlong, .vocab = 8};
     kvf_status st = kvf__dataset_load(ctx, path, &options, out);
     remove(path);
     remove(dir);
@@ -405,6 +443,14 @@ START_TEST(unread_fields_are_listed)
     ck_assert_str_eq(said,
                      "0 x.jsonl: fields that are not read: prompts (1), url (2), messages' name "
                      "(1)");
+    kvf__dataset_done(&set);
+    kvf__field_map map = {0};
+    ck_assert_int_eq(kvf__field_map_init(ctx, "text=a.b,references=refs", &map), KVF_OK);
+    mapping = &map;
+    ck_assert_int_eq(load("{\"a\": {\"b\": \"ab\"}}\n", KVF_OVERLONG_STOP, &set), KVF_OK);
+    ck_assert_str_eq(said, "0 x.jsonl: no row has \"refs\", where --map reads references");
+    mapping = NULL;
+    kvf__field_map_done(&map);
     kvf__dataset_done(&set);
 }
 END_TEST
@@ -594,6 +640,10 @@ START_TEST(maps_are_checked)
         ck_assert_msg(kvf__field_map_init(ctx, MAPS[i], &map) == KVF_EUSAGE, "\"%s\" passed",
                       MAPS[i]);
     ck_assert_int_eq(kvf__field_map_init(ctx, MAPS[4], &map), KVF_EUSAGE);
+    ck_assert_int_eq(kvf__field_map_init(ctx, "answer=completion", &map), KVF_EUSAGE);
+    ck_assert_str_eq(kvf_ctx_error(ctx),
+                     "map \"answer=completion\": our name comes first, the file's "
+                     "second: completion=answer");
     ck_assert_int_eq(kvf__field_map_init(ctx, NULL, &map), KVF_OK);
     ck_assert_uint_eq(map.n, 0);
 }
@@ -626,7 +676,7 @@ int main(void)
     tcase_add_loop_test(core, rows_without_bos, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
     tcase_add_loop_test(core, eos_is_not_doubled, 0, (int)(sizeof ENDED / sizeof ENDED[0]));
     tcase_add_test(bos, rows_with_bos);
-    tcase_add_test(core, foreign_fields);
+    tcase_add_loop_test(core, foreign_fields, 0, (int)(sizeof MAPPED / sizeof MAPPED[0]));
     tcase_add_test(core, rendered_rows_are_whole);
     tcase_add_test(core, nul_is_text);
     tcase_add_loop_test(core, chats_are_what_their_fields_say, 0,

@@ -238,7 +238,8 @@ START_TEST(refused_rows)
     const kvf__dataset_options options = {CAUSE, .render.pattern = &p};
     kvf__dataset set;
     ck_assert_int_eq(load("a.jsonl", "{\"text\": \"ab\"}\n", options, &set), KVF_EDATA);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "a.jsonl:1: \"prompt\" is missing, want a string");
+    ck_assert_str_eq(kvf_ctx_error(ctx),
+                     "a.jsonl:1: \"prompt\" is missing; the row has text (name others with --map)");
     kvf__row_template_done(&p);
     p = pattern_of(NULL, 1); /* nobody names virtual tokens but the template */
     ck_assert_int_eq(

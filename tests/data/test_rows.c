@@ -48,6 +48,16 @@ static const struct {
      "",
      {SEQ, .regression = true}},
     {"a.tsv", "text\na\n", "10:-1 0 11", "", {SEQ, .unlabeled = true}},
+    {"a.jsonl",
+     "{\"text\": \"a\", \"text_pair\": null, \"label\": 1}",
+     "10:0 0 11",
+     "1",
+     {SEQ}}, /* null: not there */
+    {"a.jsonl",
+     "{\"tokens\": null, \"words\": [\"a\"], \"ner_tags\": [1], \"tags\": null}",
+     "10 0:0 11",
+     "1",
+     {TOK}},
     /* what stands for no label, and where it is one */
     {"a.csv", "text,label\na,pos \nb,\nc,\xC2\xA0pos\n", "10:0 0 11 | 10:0 2 11", "pos", {SEQ}},
     {"a.jsonl",
@@ -298,8 +308,7 @@ static const struct {
      {SEQ}},
     {"a.tsv",
      "txt\tlabel\na\t1\n",
-     "a.tsv:2: found the fields txt, label, want text, or text and text_pair "
-     "(name others with --map)",
+     "a.tsv:2: want text, or text and text_pair; the row has txt, label (name others with --map)",
      {SEQ}},
     {"a.jsonl", "{\"text\": 3, \"label\": 1}", "a.jsonl:1: \"text\" is not a string", {SEQ}},
     {"a.jsonl", "[1]", "a.jsonl:1: want a JSON object", {SEQ, .format = "jsonl"}},
@@ -449,8 +458,7 @@ static const struct {
      {CHOICE}},
     {"a.jsonl",
      "{\"text\": \"a\", \"label\": 0}",
-     "a.jsonl:1: found the fields text, label, want text and "
-     "choices (name others with --map)",
+     "a.jsonl:1: want text and choices; the row has text, label (name others with --map)",
      {CHOICE}},
 };
 

@@ -198,7 +198,7 @@ START_TEST(what_does_not_fit_is_refused)
     is_refused("{\"model\":\"one\",\"input\":7}", "input: want a row, or an array of 1 to 1024");
     is_refused("{\"model\":\"one\",\"input\":[\"a\",7]}", "input, row 2: want a text, an array");
     is_refused("{\"model\":\"one\",\"input\":[[\"a\",7]]}", "input, row 1: want a text, an array");
-    is_refused("{\"model\":\"one\",\"input\":{\"words\":\"a\"}}", "rows:1: found the fields words");
+    is_refused("{\"model\":\"one\",\"input\":{\"words\":\"a\"}}", "rows:1: want text, or text and text_pair; the row has words");
     is_refused("{\"model\":\"one\",\"input\":\"a\",\"n\":1}", "\\\"n\\\" is no field");
     is_refused(long_row, "rows:1: ");
     ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL,
