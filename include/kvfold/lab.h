@@ -87,7 +87,7 @@ typedef struct kvf_report_options {
     int64_t words; /* vocabulary items named for each virtual token; 0: none */
 
     const char *data;                   /* needs base; NULL: no shares, no samples */
-    const char *format, *columns, *map; /* of data, as in kvf_eval_options */
+    const char *format, *columns, *delimiter, *map; /* of data, as in kvf_eval_options */
     kvf_overlong overlong;
     bool no_header;
     int64_t max_length;

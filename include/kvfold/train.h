@@ -222,7 +222,8 @@ typedef struct kvf_train_options {
                                 relative bias counts the prefix; NULL or "": everywhere */
     const char *class_weights; /* "balanced", or a file of names and weights: times which the loss
                                   of each class or tag counts in training; NULL or "": once */
-    uint64_t reserved[25];
+    const char *delimiter; /* of TSV and CSV: one character, or "\\t"; NULL or "": a tab, a comma */
+    uint64_t reserved[24];
 } kvf_train_options;
 
 /* Options on the heap, at their defaults, for programs that set them by name and do not look
@@ -324,7 +325,8 @@ typedef struct kvf_eval_options {
      * decides between equal votes: probabilities are (votes + mean) / (n + 1). Else they are the
      * mean. */
     bool majority;
-    uint64_t reserved[8];
+    const char *delimiter; /* as in training */
+    uint64_t reserved[7];
 } kvf_eval_options;
 
 /* Precision, recall and F1, 0 where a denominator is 0; support: how often the data has it. */

@@ -15,6 +15,7 @@ class RowOptions(TypedDict, total=False):
 
     format: str  #: auto, jsonl, json, tsv, csv, conll, squad, superglue, text
     columns: str  #: "a,b,c": names of the columns of TSV, CSV or CoNLL; else the header's
+    delimiter: str  #: of TSV and CSV: one character; else a tab, a comma
     no_header: bool  #: the first line of TSV, CSV or CoNLL is no header
     map: str  #: "prompt=question,completion=answer"
     chat_template: str  #: as --chat-template; else the prefix's own

@@ -116,8 +116,8 @@ class kvf_eval_options(Struct):
     _fields_ = [("data", TEXT), ("format", TEXT), ("columns", TEXT), ("no_header", BOOL), ("max_length", INT),
                 ("split_text", INT), ("limit", INT), ("overlong", ENUM), ("chat_template", TEXT), ("map", TEXT),
                 ("batch_tokens", INT), ("share_off", BOOL), ("generate", INT), ("no_answer_above", REAL), ("max_answer", INT),
-                ("n_best", INT), ("per_class", BOOL), ("majority", BOOL),
-                ("reserved", UINT * 8)]
+                ("n_best", INT), ("per_class", BOOL), ("majority", BOOL), ("delimiter", TEXT),
+                ("reserved", UINT * 7)]
 
 
 class kvf_class_score(Struct):

@@ -63,6 +63,9 @@ void cli_model_close(cli_model *model);
 #define CLI_COLUMNS(at)                                                                            \
     CLI_ROW("columns", "NAME,...", "the header's", KVF_TEXT, at,                                   \
             "names of the columns of TSV, CSV or CoNLL")
+#define CLI_DELIMITER(at)                                                                          \
+    CLI_ROW("delimiter", "CHAR", "tab or comma", KVF_TEXT, at,                                     \
+            "column separator of TSV and CSV: one character, or \\t")
 #define CLI_MAP(at, help) CLI_ROW("map", "OURS=THEIRS,...", "", KVF_TEXT, at, help)
 #define CLI_MAP_FIELDS(at)                                                                         \
     CLI_MAP(at, "names of the fields in the data: "                                                \
@@ -87,6 +90,7 @@ void cli_model_close(cli_model *model);
         CLI_ROW("drop-layers", "A-B,...", "", KVF_TEXT, model(open.drop_layers),                   \
                 "leave out the adapters of these layers, from 0, as 4-7 or 0,2,4-7"),              \
         CLI_FORMAT(eval(format)), CLI_NO_HEADER(eval(no_header)), CLI_COLUMNS(eval(columns)),      \
+        CLI_DELIMITER(eval(delimiter)),                                                            \
         CLI_ROW("split-text", "N", "off", KVF_COUNT, eval(split_text),                             \
                 "lm: the file is plain text, cut into rows of N tokens"),                          \
         CLI_ROW("limit", "N", "all", KVF_COUNT, eval(limit), "read only the first N rows"),        \

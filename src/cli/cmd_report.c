@@ -23,6 +23,7 @@ static const kvf__option_row OPTIONS[] = {
     CLI_FORMAT(AT(format)),
     CLI_NO_HEADER(AT(no_header)),
     CLI_COLUMNS(AT(columns)),
+    CLI_DELIMITER(AT(delimiter)),
     CLI_MAP_FIELDS(AT(map)),
     CLI_MAX_LENGTH(AT(max_length)),
     CLI_OVERLONG(AT(overlong)),
@@ -61,7 +62,8 @@ const cli_command cli_report = {
              "from the network.\n",
     .required = "out",
     .needs = "lora>base words>base precision>base allow-other-base>base rows>data samples>data "
-             "max-tokens>data format>data no-header>data columns>data map>data max-length>data "
+             "max-tokens>data format>data no-header>data columns>data delimiter>data map>data "
+             "max-length>data "
              "overlong>data data>base",
     CLI_ROWS(OPTIONS),
     .operands = 1,

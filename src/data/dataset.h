@@ -97,6 +97,7 @@ typedef struct kvf__dataset_options {
     const char *columns;  /* --columns: names of the columns, "-" for one that is not read; with a
                              header they replace it. NULL or "": the header's; without one
                              text[,text_pair],label, for lm text or prompt,completion */
+    const char *delimiter; /* --delimiter, of TSV and CSV; NULL or "": a tab, a comma */
 
     /* tasks other than lm */
     kvf__task task;
@@ -117,6 +118,8 @@ typedef struct kvf__dataset_options {
     bool references;
 } kvf__dataset_options;
 
+/* Of these the one, by name, that only files with columns have; NULL: none is given. */
+const char *kvf__table_option(const kvf__dataset_options *options);
 /* Any format, any task, packed by gzip or not; hash is of the bytes of the file. EDATA, EFORMAT:
  * one line "file:line: ...". An empty data set, or one without any label (unless prompt_only), is
  * EDATA too. Two texts become one row as the tokenizer's post-processor makes one of a pair; where

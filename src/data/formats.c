@@ -77,7 +77,7 @@ static bool looks_tsv(const char *text, size_t bytes)
 
 static bool looks_csv(const char *text, size_t bytes)
 {
-    return first_line_has(text, bytes, ',');
+    return first_line_has(text, bytes, ',') || !strncasecmp(text, "sep=", 4);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -102,6 +102,13 @@ static const struct format {
     {"text", "", NULL, false, false, false, kvf__read_text}, /* --split-text, or lines */
 };
 #define N_FORMATS (sizeof FORMATS / sizeof FORMATS[0])
+
+static const struct format *format_named(const char *name)
+{
+    for (const struct format *f = FORMATS; f < FORMATS + N_FORMATS; f++)
+        if (!strcmp(f->name, name)) return f;
+    return NULL;
+}
 
 static bool ends_in(const char *path, const char *ending, size_t bytes)
 {
@@ -136,13 +143,19 @@ static bool is_text_lines(const kvf__file *file)
            !looks_tsv(file->text, file->bytes);
 }
 
+static bool has_delimiter(const kvf__file *file)
+{
+    return file->options->delimiter && *file->options->delimiter;
+}
+
 /* The format whose ending the name has: of several the first that content is like, else the first.
  * A table is sentences with a tag for each word only where the task is to tag them. */
 static const struct format *by_name(const kvf__file *file)
 {
     const struct format *first = NULL;
     for (const struct format *f = FORMATS; f < FORMATS + N_FORMATS; f++) {
-        if (f->word_lines && file->options->task != KVF__TASK_TOKEN_CLS) continue;
+        if (f->word_lines && (file->options->task != KVF__TASK_TOKEN_CLS || has_delimiter(file)))
+            continue;
         if (!named_so(f, file->path)) continue;
         if (f->looks && f->looks(file->text, file->bytes)) return f;
         if (!first) first = f;
@@ -153,6 +166,7 @@ static const struct format *by_name(const kvf__file *file)
 static const struct format *guess(const kvf__file *file)
 {
     const struct format *found = by_name(file);
+    if (!found && has_delimiter(file)) return format_named("csv");
     if (!found) found = by_content(file, true);
     if (!found && is_text_lines(file)) return &FORMATS[N_FORMATS - 1];
     return found ? found : by_content(file, false);
@@ -187,11 +201,8 @@ static kvf_status find_format(const kvf__file *file, const struct format **out)
                          "jsonl|tsv|csv|conll|squad, or cut plain text with --split-text N",
                          file->path);
     }
-    for (size_t i = 0; i < N_FORMATS; i++)
-        if (!strcmp(FORMATS[i].name, name)) {
-            *out = &FORMATS[i];
-            return KVF_OK;
-        }
+    *out = format_named(name);
+    if (*out) return KVF_OK;
     return kvf__fail(
         file->ctx, KVF_EUSAGE,
         "format \"%s\" is not known; known: auto, jsonl, json, tsv, csv, conll, squad, "
@@ -210,6 +221,14 @@ static kvf_status refuse_parquet(const kvf__file *file)
         file->path, file->path, (int)n, file->path);
 }
 
+const char *kvf__table_option(const kvf__dataset_options *o)
+{
+    return o->columns && *o->columns       ? "columns"
+           : o->no_header                  ? "no-header"
+           : o->delimiter && *o->delimiter ? "delimiter"
+                                           : NULL;
+}
+
 kvf_status kvf__read_rows(kvf__file *file)
 {
     const struct format *format = NULL;
@@ -226,6 +245,8 @@ kvf_status kvf__read_rows(kvf__file *file)
         return KVF_OK; /* no rows: the caller reports it */
     KVF_TRY(kvf__utf8_check(file->ctx, file->path, file->text, file->bytes, true));
     KVF_TRY(find_format(file, &format));
+    if (format->word_lines && has_delimiter(file))
+        return kvf__fail(file->ctx, KVF_EUSAGE, "--delimiter is for TSV and CSV, not CoNLL");
     file->delimited = format->delimited;
     file->word_lines = format->word_lines;
     return format->read(file);

@@ -1,10 +1,13 @@
-/* TSV and CSV. TSV has no quoting: a tab ends a field, a line end a row, as GLUE and SST-2 have it.
- * CSV is RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; a quote inside a
- * bare field is a quote. A row is an object of strings under the names of the columns. */
+/* TSV and CSV. CSV is RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; a
+ * quote inside a bare field is a quote; Excel's first line "sep=;" names another delimiter. TSV has
+ * no quoting: a tab ends a field, a line end a row, as GLUE and SST-2 have it; but what pandas
+ * writes is quoted as CSV is, and is told by the whole file. A row is an object of strings under
+ * the names of the columns. */
 #include "file_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_COLUMNS = 256, ROWS_LOOKED_AT = 1000 };
 
@@ -21,7 +24,8 @@ typedef struct table {
     char delimiter;
     bool quotes;
     size_t at;
-    int64_t line, next_line; /* of the record, and where the next one begins */
+    int64_t line, next_line;    /* of the record, and where the next one begins */
+    size_t n_quoted, n_doubled; /* fields in quotes, and quotes doubled in them, so far */
     text_list record, columns;
 } table;
 
@@ -51,6 +55,7 @@ static kvf_status quoted_field(table *t)
 {
     const char *text = t->file->text;
     size_t bytes = t->file->bytes;
+    t->n_quoted++;
     for (;;) {
         const char *quote = memchr(text + t->at, '"', bytes - t->at);
         if (!quote)
@@ -63,6 +68,7 @@ static kvf_status quoted_field(table *t)
         t->at += n + 1;
         if (t->at >= bytes || text[t->at] != '"') break;
         KVF_TRY(kvf__buf_addc(t->file->ctx, &t->record.text, '"'));
+        t->n_doubled++;
         t->at++;
     }
     char next = t->at < bytes ? text[t->at] : '\n';
@@ -107,6 +113,37 @@ static kvf_status next_record(table *t, bool *more)
         t->at++;
     }
     return KVF_OK;
+}
+
+/* Reads all records of a copy of *first, which then has its counts. same: they are as long as the
+ * first; else EDATA. */
+static kvf_status try_records(table *first, bool quotes, bool *all_quoted)
+{
+    table t = *first;
+    bool more = true;
+    size_t columns = 0;
+    t.quotes = quotes;
+    t.record.text = (kvf__buf){0};
+    kvf_status st = next_record(&t, &more);
+    *all_quoted = t.n_quoted == t.record.n;
+    for (columns = t.record.n; !st && more; st = st ? st : next_record(&t, &more))
+        if (t.record.n != columns) st = KVF_EDATA;
+    kvf__buf_done(&t.record.text);
+    first->n_doubled = t.n_doubled;
+    return st;
+}
+
+/* Are quotes of a TSV those of pandas? Then it reads as a table by them, and has what only they
+ * explain: doubled ones, or lines that are no rows by themselves, or a first line all in quotes. */
+static kvf_status find_quotes(table *t)
+{
+    bool all = false, none = false;
+    if (!memchr(t->file->text, '"', t->file->bytes)) return KVF_OK;
+    kvf_status st = try_records(t, true, &all);
+    const bool fits = !st, doubled = t->n_doubled;
+    if (fits && !doubled && !all) st = try_records(t, false, &none);
+    t->quotes = fits && (doubled || all || st);
+    return st == KVF_EDATA ? KVF_OK : st;
 }
 
 /* ---- columns --------------------------------------------------------------------------------- */
@@ -206,6 +243,13 @@ static kvf_status decide_columns(table *t, bool *is_row)
         KVF_TRY(ends_in_label(t, is_row));
         if (*is_row) return columns_by_count(t);
     }
+    const char *other = t->record.n == 1 ? strpbrk(text_at(&t->record, 0), ";\t|,") : NULL;
+    if (other)
+        return kvf__file_fail(t->file, t->line,
+                              "one column, \"%.100s\", that is not known: if '%s' separates "
+                              "columns, name it with --delimiter",
+                              text_at(&t->record, 0),
+                              *other == '\t' ? "\\t" : (char[2]){*other, 0});
     return kvf__file_fail(
         t->file, t->line,
         "the first line names no column that is known (\"%.100s\"%s): map them with --map, or "
@@ -233,10 +277,36 @@ static kvf_status hand_over(const table *t)
     return kvf__give_row(t->file, t->line, fields, made);
 }
 
+/* Excel's "sep=;", a line of its own before the header. */
+static void skip_sep(table *t)
+{
+    const char *text = t->file->text;
+    const size_t end = strncasecmp(text, "sep=", 4) || t->file->bytes < 6 ? 0
+                                                                          : 5 + (text[5] == '\r');
+    if (!end || text[end] != '\n') return;
+    t->delimiter = text[4];
+    t->at = end + 1;
+    t->next_line = 2;
+}
+
+static kvf_status set_delimiter(table *t)
+{
+    const char *given = t->file->options->delimiter;
+    if (!given || !*given) return KVF_OK;
+    t->delimiter = strcmp(given, "\\t") ? *given : '\t';
+    if ((t->delimiter == '\t' || !given[1]) && t->delimiter > 0 && !strchr("\"\r\n", t->delimiter))
+        return KVF_OK;
+    return kvf__fail(t->file->ctx, KVF_EUSAGE,
+                     "--delimiter \"%s\": want one character of ASCII, no quote, or \\t", given);
+}
+
 static kvf_status read_table(const kvf__file *file, char delimiter, bool quotes)
 {
     table t = {.file = file, .delimiter = delimiter, .quotes = quotes, .next_line = 1};
     bool more = false, is_row = false;
+    skip_sep(&t);
+    KVF_TRY(set_delimiter(&t));
+    if (!quotes) KVF_TRY(find_quotes(&t));
     kvf_status st = next_record(&t, &more);
     if (!st && more) st = decide_columns(&t, &is_row);
     if (!st && more && !is_row) st = next_record(&t, &more);

@@ -138,6 +138,7 @@ kvf_status kvf__user_turns_load(const kvf__chats *chats, const kvf_train_options
         .format = options->format,
         .no_header = options->no_header,
         .columns = options->columns,
+        .delimiter = options->delimiter,
         .task = KVF__TASK_LM,
         .overlong = options->overlong,
         .max_length = chats->longest_prompt,

@@ -36,6 +36,7 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
         .format = options->format,
         .no_header = options->no_header,
         .columns = options->columns,
+        .delimiter = options->delimiter,
         .split_text = options->split_text,
         .limit = options->limit,
         .overlong = options->overlong,
@@ -74,10 +75,10 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     kvf__phrases_done(&tokens);
     if (st) return st;
     if (*e->set.said) kvf__log(ctx, KVF_LOG_WARN, "%s", e->set.said);
-    bool columns = options->columns && *options->columns;
-    if ((columns || options->no_header) && !e->set.delimited)
-        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none",
-                         columns ? "columns" : "no-header", options->data);
+    const char *option = kvf__table_option(&load);
+    if (option && !e->set.delimited)
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none", option,
+                         options->data);
     return prefix && prefix->file.id.infix ? kvf__infix_check_rows(ctx, options->data, &e->set)
                                            : KVF_OK;
 }

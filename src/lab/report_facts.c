@@ -25,6 +25,7 @@ kvf_eval_options kvf__report_data(const kvf_report_options *o)
     return (kvf_eval_options){.data = o->data,
                               .format = o->format,
                               .columns = o->columns,
+                              .delimiter = o->delimiter,
                               .map = o->map,
                               .overlong = o->overlong,
                               .no_header = o->no_header,

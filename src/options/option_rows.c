@@ -223,6 +223,8 @@ static const kvf__option ROWS[] = {
         .rules = 0),
     ROW("columns", "NAME,...", "the header's", KVF_TEXT, columns,
         "names of the columns of TSV, CSV or CoNLL; -: ignored", .rules = UNSET),
+    ROW("delimiter", "CHAR", "tab or comma", KVF_TEXT, delimiter,
+        "column separator of TSV and CSV: one character, or \\t", .rules = UNSET),
     ROW("split-text", "N", "off", KVF_COUNT, split_text,
         "lm: data files are plain text, cut into rows of N tokens", .rules = UNSET | ONE_STACK,
         .tasks = "lm"),

@@ -50,6 +50,7 @@ static kvf_status make_key(kvf_ctx *ctx, const kvf_train_options *o, const char 
     add_text(hash, path);
     add_text(hash, how->format);
     add_text(hash, how->columns);
+    add_text(hash, how->delimiter);
     add_text(hash, o->chat_template);
     add_text(hash, o->map);
     add_text(hash, o->p_template);

@@ -179,6 +179,7 @@ kvf_status kvf__task_load(kvf__run *run, const kvf__train_rows *rows, const kvf_
         .format = o->format,
         .no_header = o->no_header,
         .columns = o->columns,
+        .delimiter = o->delimiter,
         .task = task->kind,
         .causal = kvf__model_desc(run->base->model)->block.causal,
         .pooled = kvf__model_desc(run->base->model)->mean_pooled,
@@ -351,12 +352,13 @@ static kvf_status sum_up(kvf_ctx *ctx, kvf__train_rows *rows)
 static kvf_status check_columns(const kvf__run *run, const kvf__train_rows *rows)
 {
     const kvf_train_options *o = &run->options;
-    bool columns = o->columns && *o->columns, any = false;
+    const char *option = kvf__table_option(&(kvf__dataset_options){
+        .columns = o->columns, .no_header = o->no_header, .delimiter = o->delimiter});
+    bool any = false;
     for (size_t i = 0; i < rows->n; i++)
         any = any || rows->task[i].data.delimited || rows->task[i].valid.delimited;
-    if (any || run->output.is_resumed || !(columns || o->no_header)) return KVF_OK;
-    return kvf__fail(run->ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none",
-                     columns ? "columns" : "no-header",
+    if (any || run->output.is_resumed || !option) return KVF_OK;
+    return kvf__fail(run->ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none", option,
                      o->data ? o->data : "none of the data files");
 }
 

@@ -9,6 +9,7 @@ for i in 1 2 3 4 5 6; do
 done >cls.jsonl
 sed 's/"text"/"body"/' cls.jsonl >body.jsonl
 printf 'good film\tyes\nbad film\tno\n' >bare.tsv
+printf 'good film;yes;and,yes,long\nbad film;no;and,no,long\n' >some.csv
 printf 'It was long ago, and nobody came to see them.\n' >text.txt
 printf '{"prompt": "q", "completion": "zqzq zqqz"}\n' >far.jsonl # which training is bad for
 run 0 train --base model --data train.jsonl --valid far.jsonl --method direct --prefix-length 2 --init vocab --steps 6 --eval-every 1 --lr 0.5 --beta1 0.9 --schedule constant --precision f32 \
@@ -41,6 +42,8 @@ eval|no-header|$cls --data cls.jsonl||refuse
 eval|columns|$cls --data bare.tsv --no-header|text,label|same
 eval|columns|$cls --data bare.tsv --no-header|label,text|refuse
 eval|columns|$cls --data cls.jsonl|text,label|refuse
+eval|delimiter|$cls --data some.csv --no-header --columns text,label,-|;|change
+eval|delimiter|$cls --data cls.jsonl|;|refuse
 eval|max-length|$cls --data cls.jsonl --overlong truncate|6|change
 eval|overlong|$cls --data cls.jsonl --max-length 16 --overlong truncate|skip|change
 eval|split-text|$lm --data text.txt --split-text 8|6|change
@@ -74,6 +77,7 @@ predict|drop-layers|$cls --data cls.jsonl|0-0|refuse
 predict|format|$cls --data cls.jsonl|csv|refuse
 predict|no-header|$cls --data cls.jsonl||refuse
 predict|columns|$cls --data cls.jsonl|text,label|refuse
+predict|delimiter|$cls --data cls.jsonl|;|refuse
 predict|max-length|$cls --data cls.jsonl --overlong truncate|6|change
 predict|overlong|$cls --data cls.jsonl --max-length 16 --overlong truncate|skip|change
 predict|split-text|$cls --data cls.jsonl|8|refuse
@@ -102,6 +106,7 @@ score|drop-layers|$lm --data valid.jsonl|0-0|refuse
 score|format|$lm --data valid.jsonl|csv|refuse
 score|no-header|$lm --data valid.jsonl||refuse
 score|columns|$lm --data valid.jsonl|text,label|refuse
+score|delimiter|$lm --data valid.jsonl|;|refuse
 score|max-length|$lm --data valid.jsonl --overlong truncate|6|change
 score|overlong|$lm --data valid.jsonl --max-length 11 --overlong truncate|skip|change
 score|split-text|$lm --data text.txt --split-text 8|6|change

@@ -124,6 +124,7 @@ report|no-header|run_p.h5 --base model --data rows.csv --columns prompt,completi
 report|no-header|run_p.h5 $eval --out o/x.html|@|refuse
 report|columns|run_p.h5 --base model --data rows.csv --no-header --out o/x.html|completion,prompt|change
 report|columns|run_p.h5 $eval --out o/x.html|a,b|refuse
+report|delimiter|run_p.h5 $eval --out o/x.html|;|refuse
 report|map|run_p.h5 --base model --data foreign.jsonl --out o/x.html|prompt=question,completion=answer|rescue
 report|max-length|run_p.h5 --base model --data long.jsonl --overlong truncate --out o/x.html|16|change
 report|overlong|run_p.h5 --base model --data long.jsonl --max-length 16 --out o/x.html|skip|rescue

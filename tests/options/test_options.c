@@ -72,6 +72,7 @@ static const struct row {
     {"format", "csv", ANSWER, "", NULL},
     {"no-header", NULL, EFFECT, "", NULL},
     {"columns", "a,b", EFFECT, "", NULL},
+    {"delimiter", ";", EFFECT, "", NULL},
     {"regression", "on", ANSWER, "", NULL},
     {"labels", "O,high,low,B-n", EFFECT, "", NULL},
     {"doc-stride", "1", EFFECT, "max-length=20;overlong=skip", NULL},
