@@ -4,7 +4,7 @@
 #   change   another result or file (value @: a flag)    same    the same bits by contract
 #   refuse   misuse, or a failure, with a line           rescue  what failed without it succeeds
 #   listen               as rescue, of a server, which a signal then ends
-#   any other word: the file of tests/ that shows it, and has the option's name
+#   any other word: the file of tests/ or of one of its folders that shows it, and has the option's name
 # A row whose value is bf16 is skipped if the CPU lacks it, unless it is refused anyway.
 
 # attempt COMMAND ARGUMENTS: what it prints and writes to o/, without times and memory, into seen
@@ -62,7 +62,7 @@ try_options() {
         change | same | refuse | rescue | listen) try_row $command $option "$with" "$value" $how ;;
         *)
             other=$(echo $option | tr - _)
-            grep -qe "--$option\|[.\"]$option\|\b$other" "$SOURCE/tests/$how" 2>err || fail "$command --$option: not in tests/$how"
+            grep -qe "--$option\|[.\"]$option\|\b$other" "$SOURCE/tests/$how" "$SOURCE"/tests/*/"$how" 2>err || fail "$command --$option: not in tests/$how"
             ;;
         esac
     done <"$table"
