@@ -13,8 +13,12 @@
  * are functions of the step. A run with a forecast has the bits of one without. */
 #include "trainer.h"
 
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
 
 enum { LEAST_STEPS = 4, MOST_STEPS = 16 }; /* with the one that warms up */
 enum { SAVE_BYTES = 20 << 20 };            /* what HDF5 holds while it writes, measured */
@@ -32,6 +36,22 @@ static int64_t file_bytes(const kvf__trainer *t)
             kvf__params_values(&t->tuned.steps) * 2) *
                4 +
            t->run.progress.steps * KVF__COLUMNS * 8 + (20 << 10);
+}
+
+kvf_status kvf__trainer_check_disk(const kvf__trainer *t)
+{
+    const char *out = t->run.options.out;
+    const int64_t bytes = file_bytes(t);
+    struct statvfs disk;
+    char folder[PATH_MAX];
+    if (kvf__ranks_follows(t->run.ranks) || !out || strlen(out) >= sizeof folder) return KVF_OK;
+    strcpy(folder, out);
+    if (statvfs(dirname(folder), &disk)) return KVF_OK;
+    const int64_t left = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
+    if (bytes <= left) return KVF_OK;
+    return kvf__fail(t->run.ctx, KVF_EIO,
+                     "%s: No space left on device: the run file takes %.1f MB, %.1f MB are free",
+                     out, (double)bytes / 1e6, (double)left / 1e6);
 }
 
 /* A parameter cut to at most n values, whose values and moments are scratch. */

@@ -88,6 +88,18 @@ static kvf_status note_rows(kvf__trainer *t)
     return st;
 }
 
+/* A rate in other units than the default's, such as a step size of plain SGD. */
+static void note_rate(kvf__run *run)
+{
+    const kvf_train_options *o = &run->options;
+    const double usual = run->method->default_lr;
+    if (o->lr_per_parameter || run->output.is_resumed || kvf__ranks_follows(run->ranks) ||
+        !(o->lr > 20 * usual) || !usual)
+        return;
+    kvf__run_note(run, "--lr %g is %.0f times the default of method %s, %g: the loss may diverge",
+                  o->lr, o->lr / usual, run->method->name, usual);
+}
+
 /* Encoder, heads and the list, without values. */
 static kvf_status make_parts(kvf__trainer *t)
 {
@@ -179,9 +191,11 @@ static kvf_status open_all(kvf__trainer *t)
     KVF_TRY(decide(t));
     KVF_TRY(open_data(t));
     KVF_TRY(note_rows(t));
+    note_rate(&t->run);
     KVF_TRY(kvf__retention_open(&t->run, &t->rows.renderer.render, &t->retention));
     KVF_TRY(make_parts(t));
     KVF_TRY(kvf__trainer_lengths(t));
+    KVF_TRY(kvf__trainer_check_disk(t));
     return begin_values(t);
 }
 

@@ -62,6 +62,8 @@ kvf_status kvf__step_update(kvf__trainer *trainer, bool take);
 /* A few steps of the run's own batches, after kvf__trainer_prepare(). The run goes on as if nothing
  * had been. Sets the progress's forecast and reports it to the caller. */
 kvf_status kvf__trainer_forecast(kvf__trainer *trainer);
+/* Fails if the run file does not fit beside what is on the disk of --out. */
+kvf_status kvf__trainer_check_disk(const kvf__trainer *trainer);
 
 /* ---- loop.c ---------------------------------------------------------------------------------- */
 

@@ -42,8 +42,8 @@ every_write() {
 mkdir small
 if mount -t tmpfs -o size=$((bytes * 3)) tmpfs small 2>/dev/null; then
     cp prefix.h5 run.h5 small
-    # the first save fits next to the file that is there, the second run's larger one does not
-    failing 'train: small/run.h5: .*No space left on device' train --base model --data train.jsonl \
+    # the first save fits next to the file that is there; a larger run is refused before its first step
+    failing 'train: small/run.h5: No space left on device: the run file takes [0-9.]* MB, [0-9.]* MB are free' train --base model --data train.jsonl \
         --threads 2 --encoder-hidden 128 --out small/run.h5 --force --quiet
     same run.h5 small/run.h5
     only small prefix.h5 run.h5

@@ -30,3 +30,13 @@ grep -v '^{"event":"[a-z]*",.*}$' log.jsonl >torn && fail "torn: $(cat torn)"
 train 0 --out plain.h5 --valid valid.jsonl --steps 4 --eval-every 2 --schedule-steps 6
 train 0 --out plain.h5 --valid valid.jsonl --steps 6 --resume
 same run.h5 plain.h5
+
+# an unusual rate is a note, the default and rates in other units are none
+for how in '--lr 3' '--lr 0.3' '--lr 3 --lr-units parameter'; do
+    # shellcheck disable=SC2086 # words
+    train 0 --out rate.h5 --force --steps 1 $how
+    case $how in
+    '--lr 3') has out '^--lr 3 is 100 times the default of method mlp, 0.03: the loss may diverge$' ;;
+    *) grep -q 'the loss may diverge' out && fail "$how: $(cat out)" ;;
+    esac
+done
