@@ -21,6 +21,9 @@ kvf_status kvf__engine_find(kvf_ctx *ctx, const kvf_export_options *options,
 kvf_status kvf__check_cache(kvf_ctx *ctx, const kvf_export_options *options,
                             const kvf_prefix *prefix);
 
+/* The cache of a base in llama.cpp; `global` is borrowed from it. */
+kvf__llama_base kvf__llama_base_of(const kvf__desc *desc);
+
 /* A saved sequence of llama.cpp and what goes beside it. */
 typedef struct kvf__llama_export {
     const kvf_export_options *options;

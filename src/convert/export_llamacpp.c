@@ -130,6 +130,20 @@ static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
 
 /* ---- the form -------------------------------------------------------------------------------- */
 
+/* A family whose layers all have the window has one cache there, and none of its layers is local.
+ */
+kvf__llama_base kvf__llama_base_of(const kvf__desc *desc)
+{
+    return (kvf__llama_base){
+        .L = desc->L,
+        .G = desc->G,
+        .D = desc->D,
+        .interleaved = desc->arch->gguf_permuted,
+        .window = desc->arch->keys->local.global_every ? desc->position.window : 0,
+        .global = desc->position.global,
+    };
+}
+
 static kvf__llama_form form_of(const kvf_export_options *o, const kvf__engine *engine,
                                const kvf_base *base)
 {
@@ -139,8 +153,8 @@ static kvf__llama_form form_of(const kvf_export_options *o, const kvf__engine *e
         .version = o->state_version ? o->state_version[0] - '0' : engine->version,
         .streams = o->streams ? o->streams : 1,
         .transposed = !flash,
-        .interleaved = kvf__model_desc(base->model)->arch->gguf_permuted,
         .dtype = o->dtype && !strcmp(o->dtype, "f32") ? KVF__F32 : KVF__F16,
+        .base = kvf__llama_base_of(kvf__model_desc(base->model)),
     };
 }
 

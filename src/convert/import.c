@@ -6,7 +6,7 @@
 #include "arch.h"
 #include "encoder_int.h"
 #include "encoder_run.h"
-#include "llama_state.h"
+#include "export.h"
 #include "peft_stacks.h"
 
 #include <string.h>
@@ -137,7 +137,7 @@ static kvf_status fill_state(kvf_ctx *ctx, const kvf_import_options *options, co
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: layers of %s differ, and a saved sequence of such a base is not read",
                          options->path, d->arch_name);
-    const kvf__llama_base shape = {d->L, d->G, d->D, d->arch->gguf_permuted};
+    const kvf__llama_base shape = kvf__llama_base_of(d);
     KVF_TRY(kvf__llama_state_read(ctx, options->path, &shape, &file->prefix));
     file->id.P = file->prefix.P;
     KVF_TRY(kvf__import_stamp(ctx, base, "", "direct", "lm", &file->id));

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAGIC = 0x67677371, OLDEST = 3, NEWEST = 4, CELL_BYTES = 12 };
+enum { MAGIC = 0x67677371, CHECKPOINTS = 0x504b4353, OLDEST = 3, NEWEST = 4 };
 
 /* ggml's numbers of the types. */
 static const struct {
@@ -15,9 +15,23 @@ static const struct {
 } TYPES[] = {{KVF__F32, 0}, {KVF__F16, 1}, {KVF__BF16, 30}};
 enum { N_TYPES = sizeof TYPES / sizeof TYPES[0] };
 
+/* A model without local layers has one cache, of global ones. */
+static bool is_local(const kvf__llama_base *base, int64_t l)
+{
+    return base->window && !(base->global[l / 64] >> l % 64 & 1);
+}
+
+static int64_t layers_of(const kvf__llama_base *base, bool local)
+{
+    int64_t n = 0;
+    for (int64_t l = 0; l < base->L; l++)
+        n += is_local(base, l) == local;
+    return n;
+}
+
 /* How the keys, or the values, of one layer lie. */
 typedef struct block {
-    int64_t G, P, D;
+    int64_t G, cells, D;
     bool transposed, interleaved;
 } block;
 
@@ -28,7 +42,7 @@ static size_t place(const block *b, int64_t g, int64_t cell, int64_t d)
                                              : d < half      ? 2 * d
                                                              : 2 * (d - half) + 1;
     const int64_t row = g * b->D + in_head;
-    return (size_t)(b->transposed ? row * b->P + cell : cell * b->G * b->D + row);
+    return (size_t)(b->transposed ? row * b->cells + cell : cell * b->G * b->D + row);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -54,7 +68,7 @@ static kvf_status put_u32(state_writer *w, int64_t value)
     return put(w, &word, sizeof word);
 }
 
-static kvf_status put_cells(state_writer *w)
+static kvf_status put_cells(state_writer *w, bool local)
 {
     KVF_TRY(put_u32(w, w->prefix->P));
     for (int64_t p = 0; p < w->prefix->P; p++) {
@@ -63,7 +77,7 @@ static kvf_status put_cells(state_writer *w)
         KVF_TRY(put_u32(w, 0));
     }
     KVF_TRY(put_u32(w, w->form->transposed));
-    KVF_TRY(put_u32(w, w->prefix->L));
+    KVF_TRY(put_u32(w, layers_of(&w->form->base, local)));
     for (int i = 0; i < 2 && w->form->version >= NEWEST; i++)
         KVF_TRY(put_u32(w, 0));
     return KVF_OK;
@@ -81,7 +95,8 @@ static kvf_status put_block(state_writer *w, int64_t l, int half)
 {
     const kvf__prefix *x = w->prefix;
     const size_t size = kvf__dtype_block_bytes(w->form->dtype);
-    const block b = {x->G, x->P, x->D, half && w->form->transposed, !half && w->form->interleaved};
+    const block b = {x->G, x->P, x->D, half && w->form->transposed,
+                     !half && w->form->base.interleaved};
     const char *from = w->values + (size_t)((2 * l + half) * x->G * x->P * x->D) * size;
     const uint64_t row = (uint64_t)(x->G * x->D) * size;
 
@@ -98,20 +113,26 @@ static kvf_status put_block(state_writer *w, int64_t l, int half)
     return put(w, w->block, row * (size_t)x->P);
 }
 
+static kvf_status put_cache(state_writer *w, bool local)
+{
+    KVF_TRY(put_u32(w, w->form->streams));
+    KVF_TRY(put_cells(w, local));
+    for (int half = 0; half < 2; half++)
+        for (int64_t l = 0; l < w->prefix->L; l++)
+            if (is_local(&w->form->base, l) == local) KVF_TRY(put_block(w, l, half));
+    for (int64_t s = 1; s < w->form->streams; s++)
+        KVF_TRY(put_u32(w, 0));
+    return KVF_OK;
+}
+
 static kvf_status put_state(state_writer *w, const int32_t *ids)
 {
     KVF_TRY(put_u32(w, MAGIC));
     KVF_TRY(put_u32(w, w->form->version));
     KVF_TRY(put_u32(w, w->prefix->P));
     KVF_TRY(put(w, ids, (size_t)w->prefix->P * sizeof *ids));
-    KVF_TRY(put_u32(w, w->form->streams));
-    KVF_TRY(put_cells(w));
-    for (int half = 0; half < 2; half++)
-        for (int64_t l = 0; l < w->prefix->L; l++)
-            KVF_TRY(put_block(w, l, half));
-    for (int64_t s = 1; s < w->form->streams; s++)
-        KVF_TRY(put_u32(w, 0));
-    return KVF_OK;
+    KVF_TRY(put_cache(w, false));
+    return w->form->base.window ? put_cache(w, true) : KVF_OK;
 }
 
 kvf_status kvf__llama_state_write(kvf_ctx *ctx, const char *path, bool force,
@@ -142,8 +163,9 @@ typedef struct state_reader {
     const kvf__llama_base *base;
     kvf__reader in;
     uint32_t version;
-    bool transposed;
-    int32_t *cells; /* [P]: position of each */
+    bool local, transposed; /* of the cache that is read */
+    uint32_t n;             /* its cells */
+    int32_t *cells;         /* [n]: position of each */
     kvf__prefix prefix;
 } state_reader;
 
@@ -167,27 +189,34 @@ static kvf_status read_head(state_reader *r)
     return r->in.failed ? cut_short(r) : KVF_OK;
 }
 
-/* Are there bytes left for so many cells, with keys and values in the smallest type? Then the
- * prefix is at most twice as large as the file. */
-static bool cells_fit(const state_reader *r, uint32_t cells)
+/* True if the bytes left can hold the cells, with keys and values in the smallest type. The prefix
+ * is then at most 2 L / (layers of the cache) times as large as the file. */
+static bool cells_fit(const state_reader *r)
 {
     const kvf__llama_base *b = r->base;
-    const size_t row[] = {(size_t)b->L, (size_t)b->G, (size_t)b->D, 2 * sizeof(uint16_t)};
-    size_t bytes = cells;
+    const int64_t layers = layers_of(b, r->local);
+    const size_t row[] = {(size_t)(layers ? layers : b->L), (size_t)b->G, (size_t)b->D,
+                          2 * sizeof(uint16_t)};
+    size_t bytes = r->n;
     for (int i = 0; i < 4; i++)
         if (!kvf__mul(bytes, row[i], &bytes)) return false;
     return bytes <= r->in.n - r->in.at;
 }
 
-/* Each position from 0 to P - 1 once. */
-static kvf_status read_positions(state_reader *r, uint32_t P)
+/* A global cache has each position from 0 to P - 1 once, a local one those that a token behind them
+ * sees, and perhaps earlier ones. */
+static kvf_status read_positions(state_reader *r)
 {
+    const uint32_t P = r->local ? (uint32_t)r->prefix.P : r->n;
+    const int64_t unseen = r->local ? P - r->base->window + 1 : 0, first = unseen > 0 ? unseen : 0;
+    int64_t missing = P - first;
     uint8_t *seen = NULL;
     kvf_status st = KVF_OK;
 
-    KVF_TRY(kvf__alloc_array(r->ctx, P, sizeof *r->cells, &r->cells));
+    kvf__free(r->cells);
+    KVF_TRY(kvf__alloc_array(r->ctx, r->n, sizeof *r->cells, &r->cells));
     KVF_TRY(kvf__alloc(r->ctx, P, &seen));
-    for (uint32_t i = 0; i < P && !st; i++) {
+    for (uint32_t i = 0; i < r->n && !st; i++) {
         const uint32_t at = kvf__read_u32(&r->in), sequences = kvf__read_u32(&r->in);
         kvf__read_u32(&r->in);
         if (r->in.failed)
@@ -200,9 +229,13 @@ static kvf_status read_positions(state_reader *r, uint32_t P)
                            "%s: cell %u is at position %d, want each of 0 to %u once", r->where, i,
                            (int)(int32_t)at, P - 1);
         r->cells[i] = (int32_t)at;
+        missing -= at >= first;
     }
     kvf__free(seen);
-    return st;
+    if (st || !missing) return st;
+    return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
+                     "%s: layers with a window lack %lld of positions %lld to %u", r->where,
+                     (long long)missing, (long long)first, P - 1);
 }
 
 static kvf_status read_form(state_reader *r)
@@ -213,9 +246,12 @@ static kvf_status read_form(state_reader *r)
     for (int i = 0; i < 2 && r->version >= NEWEST; i++)
         rotated |= kvf__read_u32(&r->in) != 0;
     if (r->in.failed) return cut_short(r);
-    if (layers != r->base->L)
-        return kvf__fail(r->ctx, KVF_ESHAPE, "%s: has %u layers, the base %lld", r->where, layers,
-                         (long long)r->base->L);
+    if (layers != layers_of(r->base, r->local))
+        return kvf__fail(r->ctx, KVF_ESHAPE, "%s: has %u layers%s, the base %lld", r->where, layers,
+                         !r->base->window ? ""
+                         : r->local       ? " with a window"
+                                          : " without a window",
+                         (long long)layers_of(r->base, r->local));
     if (rotated || transposed > 1)
         return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
                          "%s: its keys or values are rotated, as of a quantised cache: save one in "
@@ -266,55 +302,68 @@ static kvf_status read_width(state_reader *r, bool transposed, size_t size)
 static kvf_status read_block(state_reader *r, int64_t l, int half)
 {
     const kvf__prefix *x = &r->prefix;
-    const block b = {x->G, x->P, x->D, half && r->transposed, !half && r->base->interleaved};
+    const block b = {x->G, r->n, x->D, half && r->transposed, !half && r->base->interleaved};
     float *to = x->kv + (2 * l + half) * x->G * x->P * x->D;
     kvf__dtype dtype = KVF__F32;
 
     KVF_TRY(read_type(r, &dtype));
     const size_t size = kvf__dtype_block_bytes(dtype);
     KVF_TRY(read_width(r, b.transposed, size));
-    const uint8_t *from = kvf__read_bytes(&r->in, (size_t)(x->G * x->P * x->D) * size);
+    const uint8_t *from = kvf__read_bytes(&r->in, (size_t)(x->G * b.cells * x->D) * size);
     if (!from) return cut_short(r);
     for (int64_t g = 0; g < x->G; g++)
-        for (int64_t i = 0; i < x->P; i++)
+        for (int64_t i = 0; i < b.cells; i++)
             for (int64_t d = 0; d < x->D; d++)
                 kvf__to_f32(dtype, from + place(&b, g, i, d) * size,
                             to + (g * x->P + r->cells[i]) * x->D + d, 1);
     return KVF_OK;
 }
 
-static kvf_status read_stream(state_reader *r, uint32_t cells)
+static kvf_status read_stream(state_reader *r)
 {
     const kvf__llama_base *b = r->base;
 
-    if (r->prefix.kv)
-        return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: holds cells of several streams", r->where);
-    if (!cells_fit(r, cells)) return cut_short(r);
-    KVF_TRY(read_positions(r, cells));
+    if (!cells_fit(r)) return cut_short(r);
+    KVF_TRY(read_positions(r));
     KVF_TRY(read_form(r));
-    KVF_TRY(kvf__prefix_init(r->ctx, &r->prefix, b->L, b->G, cells, b->D));
+    if (!r->local) KVF_TRY(kvf__prefix_init(r->ctx, &r->prefix, b->L, b->G, r->n, b->D));
     for (int half = 0; half < 2; half++)
         for (int64_t l = 0; l < b->L; l++)
-            KVF_TRY(read_block(r, l, half));
+            if (is_local(b, l) == r->local) KVF_TRY(read_block(r, l, half));
     return KVF_OK;
+}
+
+static kvf_status read_cache(state_reader *r, bool local)
+{
+    const uint32_t streams = kvf__read_u32(&r->in);
+
+    r->local = local;
+    r->n = 0;
+    for (uint32_t s = 0; s < streams && !r->in.failed; s++) {
+        const uint32_t cells = kvf__read_u32(&r->in);
+        if (cells && r->n)
+            return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: holds cells of several streams",
+                             r->where);
+        if (!cells) continue;
+        r->n = cells;
+        KVF_TRY(read_stream(r));
+    }
+    if (r->in.failed) return cut_short(r);
+    return r->n ? KVF_OK : kvf__fail(r->ctx, KVF_EFORMAT, "%s: the sequence is empty", r->where);
 }
 
 static kvf_status read_state(state_reader *r)
 {
     KVF_TRY(read_head(r));
-    const uint32_t streams = kvf__read_u32(&r->in);
-    for (uint32_t s = 0; s < streams && !r->in.failed; s++) {
-        const uint32_t cells = kvf__read_u32(&r->in);
-        if (cells) KVF_TRY(read_stream(r, cells));
-    }
-    if (r->in.failed) return cut_short(r);
-    if (!r->prefix.kv) return kvf__fail(r->ctx, KVF_EFORMAT, "%s: the sequence is empty", r->where);
-    if (r->in.at == r->in.n)
+    KVF_TRY(read_cache(r, false));
+    if (r->base->window) KVF_TRY(read_cache(r, true));
+    const size_t more = r->in.n - r->in.at;
+    if (!more || kvf__read_u32(&r->in) == CHECKPOINTS)
         return kvf__check_finite(r->ctx, r->where, "keys and values", r->prefix.kv,
                                  (int64_t)kvf__prefix_count(&r->prefix));
     return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
                      "%s: holds %zu bytes more than the keys and values of a sequence", r->where,
-                     r->in.n - r->in.at);
+                     more);
 }
 
 kvf_status kvf__llama_state_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,

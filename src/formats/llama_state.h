@@ -9,6 +9,9 @@
  *     each layer's keys:   i32 type, u64 bytes of a cell, [cells, G * D]
  *     each layer's values: the same; transposed: i32 type, u32 bytes of an element, u32 G * D,
  *                          [G * D, cells]
+ *   model with local layers (sliding windows) and global ones: streams of the global layers, then
+ *   streams of the local layers, which may leave out cells that no later token sees
+ *   llama-server may append checkpoints: u32 0x504b4353, ... (skipped)
  *
  * Keys lie as its model computes them: where a GGUF's rows of q and k are permuted
  * (kvf__arch.gguf_permuted), the two halves of a head are interleaved. */
@@ -18,12 +21,20 @@
 #include "prefix.h"
 #include "view.h"
 
+/* The cache of a model in llama.cpp. */
+typedef struct kvf__llama_base {
+    int64_t L, G, D;
+    bool interleaved;       /* keys */
+    int64_t window;         /* of local layers, which have a cache of their own; 0: one cache */
+    const uint64_t *global; /* bit l: layer l is not local; borrowed, unused without a window */
+} kvf__llama_base;
+
 /* An engine refuses a file of another form than its own. */
 typedef struct kvf__llama_form {
     int64_t version, streams; /* all but the first stream are empty */
     bool transposed;          /* values, as where flash attention is off */
-    bool interleaved;         /* keys */
     kvf__dtype dtype;         /* F32 or F16 */
+    kvf__llama_base base;
 } kvf__llama_form;
 
 /* ids [P]: what the cells are said to hold. ENUMERIC: a value that the type cannot hold. */
@@ -31,13 +42,9 @@ kvf_status kvf__llama_state_write(kvf_ctx *ctx, const char *path, bool force,
                                   const kvf__llama_form *form, const kvf__prefix *prefix,
                                   const int32_t *ids);
 
-/* A sequence of either version and form, in f32, f16 or bf16, whose positions are 0 to P - 1, into
- * a prefix for a base of these L, G, D; `where` names the bytes. Every size is checked before
- * memory is taken. EFORMAT, EUNSUPPORTED, ESHAPE. */
-typedef struct kvf__llama_base {
-    int64_t L, G, D;
-    bool interleaved;
-} kvf__llama_base;
+/* Reads a sequence of either version and form, in f32, f16 or bf16, whose positions are 0 to P - 1,
+ * into a prefix; `where` names the bytes. Cells that local layers left out become 0. Every size is
+ * checked before memory is taken. EFORMAT, EUNSUPPORTED, ESHAPE. */
 kvf_status kvf__llama_state_parse(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
                                   const kvf__llama_base *base, kvf__prefix *out);
 kvf_status kvf__llama_state_read(kvf_ctx *ctx, const char *path, const kvf__llama_base *base,

@@ -1,7 +1,10 @@
 /* Prefixes as saved sequences of llama.cpp and back, on a GGUF. golden/llama_states were saved by
  * three engines, which computed them for the ids below. */
+#include "golden_base.h"
+
 #include "h5_fixture.h"
 
+#include "export.h"
 #include "file_int.h"
 #include "open_base.h"
 
@@ -10,6 +13,8 @@
 
 static const int32_t IDS[] = {5, 256, 257, 258, 70, 9, 33};
 enum { P = 7, D_HALF = 4 };
+
+static const kvf_base_options EXACT = {.precision = KVF_PRECISION_F32};
 
 static const char *gguf(void)
 {
@@ -48,14 +53,13 @@ static const char *saved(int i)
  * order, or values not turned, it would be 100 %. */
 START_TEST(an_engine_computes_what_we_compute)
 {
-    const kvf_base_options exact = {.precision = KVF_PRECISION_F32};
     kvf_base *base = NULL;
     kvf__artifact file;
     kvf__prefix own = {0};
 
     ck_ok(import_from(saved(_i), gguf(), in_dir("x.h5")));
     read_prefix(in_dir("x.h5"), &file);
-    ck_ok(kvf_base_open(ctx, gguf(), &exact, &base));
+    ck_ok(kvf_base_open(ctx, gguf(), &EXACT, &base));
     ck_assert_int_eq(file.id.P, P);
     ck_assert_int_eq(file.id.position_start, P);
     ck_assert_str_eq(file.id.base_hash, kvf_base_hash(base));
@@ -71,6 +75,39 @@ START_TEST(an_engine_computes_what_we_compute)
     kvf__prefix_done(&own);
     kvf_base_free(base);
     kvf__artifact_done(&file);
+}
+END_TEST
+
+/* Gemma 3: local layers hold the last 8 of 12 positions, and the server's checkpoints follow. */
+START_TEST(an_engine_leaves_out_what_no_token_sees)
+{
+    static const int32_t ids[] = {5, 30, 7, 12, 39, 2, 9, 33, 8, 21, 14, 6};
+    enum { N = 12, WINDOW = 8 };
+    kvf_base *base = NULL;
+    kvf__prefix got = {0}, own = {0};
+    char path[512];
+
+    toy_write(
+        golden_base(ctx, in_dir("."), "gemma3", path), "tokenizer.json",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"<s>\":1,\"</s>\":2},\"merges\":[]}}");
+    ck_ok(kvf_base_open(ctx, path, &EXACT, &base));
+    const kvf__llama_base shape = kvf__llama_base_of(kvf__model_desc(base->model));
+    ck_assert_int_eq(shape.window, WINDOW);
+    ck_ok(kvf__llama_state_read(ctx, ck_source("tests/golden/llama_states/v4_gemma3.state"), &shape,
+                                &got));
+    ck_assert_int_eq(got.P, N);
+    ck_ok(kvf__prefix_init(ctx, &own, got.L, got.G, N, got.D));
+    ck_ok(kvf__base_keys_values(ctx, base, ids, &own, NULL));
+    for (int64_t i = 0; i < 2 * own.L * own.G; i++) { /* layer, half, head */
+        const int64_t cut = i / (2 * own.G) == 1 ? 0 : (N - WINDOW) * own.D, row = N * own.D;
+        for (int64_t j = 0; j < cut; j++)
+            ck_assert(got.kv[i * row + j] == 0);
+        ck_assert(ck_rel_l2(got.kv + i * row + cut, own.kv + i * row + cut, (size_t)(row - cut)) <
+                  0.003);
+    }
+    kvf__prefix_done(&own);
+    kvf__prefix_done(&got);
+    kvf_base_free(base);
 }
 END_TEST
 
@@ -441,6 +478,7 @@ int main(void)
     Suite *suite = suite_create("export_llamacpp");
     TCase *tc = ck_case(suite, "states", setup, teardown, 30);
     tcase_add_loop_test(tc, an_engine_computes_what_we_compute, 0, 3);
+    tcase_add_test(tc, an_engine_leaves_out_what_no_token_sees);
     tcase_add_loop_test(tc, an_engines_file_comes_out_again, 0, 3);
     tcase_add_test(tc, f32_comes_back_exact);
     tcase_add_test(tc, what_no_state_is_made_of);

@@ -14,6 +14,16 @@ static void make_prefix(kvf__prefix *prefix)
         prefix->kv[i] = (float)(i % 97) / 32.0f - 1.5f; /* exact in f16 */
 }
 
+/* Keys in either order; one global layer between two local ones. */
+static const uint64_t GLOBAL = 2;
+#define BASE(interleaved, window, global)                                                          \
+    {                                                                                              \
+        L, G, D, interleaved, window, global                                                       \
+    }
+#define PERMUTED BASE(true, 0, NULL)
+#define PLAIN    BASE(false, 0, NULL)
+#define LOCAL    BASE(false, 3, &GLOBAL)
+
 static uint8_t *written(const kvf__llama_form *form, size_t *n)
 {
     kvf__prefix prefix = {0};
@@ -24,17 +34,19 @@ static uint8_t *written(const kvf__llama_form *form, size_t *n)
     return read_bytes(in_dir("x.state"), n);
 }
 
-static kvf_status parse(const uint8_t *bytes, size_t n, bool interleaved, kvf__prefix *out)
+static kvf_status parse(const uint8_t *bytes, size_t n, const kvf__llama_form *form,
+                        kvf__prefix *out)
 {
-    const kvf__llama_base base = {L, G, D, interleaved};
-    return kvf__llama_state_parse(ctx, "input", bytes, n, &base, out);
+    return kvf__llama_state_parse(ctx, "input", bytes, n, &form->base, out);
 }
 
 /* ---- forms ----------------------------------------------------------------------------------- */
 
 static const kvf__llama_form FORMS[] = {
-    {3, 1, false, true, KVF__F16}, {3, 1, true, true, KVF__F32},  {4, 1, false, false, KVF__F32},
-    {4, 3, false, true, KVF__F16}, {4, 4, true, false, KVF__F16}, {3, 2, true, true, KVF__F16},
+    {3, 1, false, KVF__F16, PERMUTED}, {3, 1, true, KVF__F32, PERMUTED},
+    {4, 1, false, KVF__F32, PLAIN},    {4, 3, false, KVF__F16, PERMUTED},
+    {4, 4, true, KVF__F16, PLAIN},     {3, 2, true, KVF__F16, PERMUTED},
+    {4, 2, true, KVF__F32, LOCAL},     {3, 1, false, KVF__F16, LOCAL},
 };
 enum { N_FORMS = sizeof FORMS / sizeof FORMS[0] };
 
@@ -46,14 +58,16 @@ START_TEST(reads_what_it_writes)
 
     make_prefix(&want);
     uint8_t *bytes = written(form, &n);
-    ck_ok(parse(bytes, n, form->interleaved, &got));
+    ck_ok(parse(bytes, n, form, &got));
     ck_assert(got.L == L && got.G == G && got.P == P && got.D == D);
     ck_assert_mem_eq(got.kv, want.kv, N * sizeof *got.kv);
     for (int l = 0; l < L; l++)
         ck_assert_int_eq(got.layer_mask[l], 1);
     kvf__prefix_done(&got);
     /* the order of keys is the base's, not the file's: taken for the other it is another prefix */
-    ck_ok(parse(bytes, n, !form->interleaved, &got));
+    kvf__llama_form other = *form;
+    other.base.interleaved = !form->base.interleaved;
+    ck_ok(parse(bytes, n, &other, &got));
     ck_assert_mem_ne(got.kv, want.kv, N * sizeof *got.kv);
     kvf__prefix_done(&got);
     kvf__prefix_done(&want);
@@ -65,7 +79,7 @@ END_TEST
 START_TEST(bytes_are_those_of_the_format)
 {
     const uint32_t head[] = {0x67677371, 4, P, 7, 7, 9, 7, 8, 1, P, 0, 1, 0, 1, 1, 0};
-    kvf__llama_form form = {4, 1, false, true, KVF__F32};
+    kvf__llama_form form = {4, 1, false, KVF__F32, PERMUTED};
     kvf__prefix x = {0};
     size_t n = 0, keys = 4 * (3 + P + 2 + 3 * P + 2 + 2);
     float row[G * D];
@@ -88,7 +102,7 @@ END_TEST
 
 START_TEST(what_a_type_cannot_hold)
 {
-    const kvf__llama_form form = {4, 1, false, true, KVF__F16};
+    const kvf__llama_form form = {4, 1, false, KVF__F16, PERMUTED};
     kvf__prefix prefix = {0};
 
     make_prefix(&prefix);
@@ -112,7 +126,7 @@ START_TEST(every_cut_is_refused)
     for (size_t cut = 0; cut < n; cut++) {
         uint8_t *copy = malloc(cut + 1); /* so that a sanitizer sees a read behind it */
         memcpy(copy, bytes, cut);
-        ck_assert_msg(parse(copy, cut, form->interleaved, &out) == KVF_EFORMAT, "cut at %zu", cut);
+        ck_assert_msg(parse(copy, cut, form, &out) == KVF_EFORMAT, "cut at %zu", cut);
         ck_assert_ptr_null(out.kv);
         free(copy);
     }
@@ -120,8 +134,14 @@ START_TEST(every_cut_is_refused)
 }
 END_TEST
 
-/* Words of a version 4 file of P cells: where, what instead, and the line. */
+/* Words of version 4 files of P cells: where, what instead, and the line. From SECOND on the file
+ * is one of two caches. */
 enum { CELLS = 3 + P + 1, CELL = CELLS + 1, FORM = CELL + 3 * P, KEYS = FORM + 4 };
+enum {
+    SECOND = KEYS + 2 * (3 + G * P * D),
+    LOCAL_CELL = SECOND + 2,
+    LOCAL_FORM = LOCAL_CELL + 3 * P
+};
 static const struct {
     size_t word;
     uint32_t value;
@@ -149,17 +169,25 @@ static const struct {
     {KEYS + 1, 64, KVF_ESHAPE, "keys or values of 16 elements a token"},
     {KEYS + 2, 1, KVF_ESHAPE, "the base has G * D = 8"},
     {KEYS + 3, 0x7FC00000, KVF_ENUMERIC, "want finite values"},
+    {SECOND, 0, KVF_EFORMAT, "is empty"},
+    {SECOND + 1, 0xFFFFFFFF, KVF_EFORMAT, "ends within"},
+    {SECOND + 1, P - 1, KVF_EUNSUPPORTED, "layers with a window lack 1 of positions 3 to 4"},
+    {LOCAL_CELL, P, KVF_EUNSUPPORTED, "cell 0 is at position 5, want each of 0 to 4 once"},
+    {LOCAL_CELL + 3, 0, KVF_EUNSUPPORTED, "cell 1 is at position 0"},
+    {LOCAL_FORM + 1, L, KVF_ESHAPE, "has 3 layers with a window, the base 2"},
 };
 
 START_TEST(bad_words_are_refused)
 {
-    const kvf__llama_form form = {4, 1, false, true, KVF__F32};
+    const kvf__llama_form one = {4, 1, false, KVF__F32, PERMUTED},
+                          two = {4, 1, false, KVF__F32, LOCAL};
+    const kvf__llama_form form = BAD[_i].word < SECOND ? one : two;
     kvf__prefix out = {0};
     size_t n = 0;
     uint8_t *bytes = written(&form, &n);
 
     memcpy(bytes + 4 * BAD[_i].word, &BAD[_i].value, 4);
-    ck_fails(parse(bytes, n, true, &out), BAD[_i].status, BAD[_i].line);
+    ck_fails(parse(bytes, n, &form, &out), BAD[_i].status, BAD[_i].line);
     ck_assert_ptr_null(out.kv);
     free(bytes);
 }
@@ -167,32 +195,32 @@ END_TEST
 
 START_TEST(bad_transposed_widths_are_refused)
 {
-    const kvf__llama_form form = {4, 1, true, true, KVF__F32};
+    const kvf__llama_form form = {4, 1, true, KVF__F32, PERMUTED};
     const size_t values = 4 * KEYS + L * (12 + G * P * D * sizeof(float));
     kvf__prefix out = {0};
     size_t n = 0;
     uint8_t *bytes = written(&form, &n);
 
     bytes[values + 4] = 2;
-    ck_fails(parse(bytes, n, true, &out), KVF_EFORMAT, "elements of 2 bytes, want 4");
+    ck_fails(parse(bytes, n, &form, &out), KVF_EFORMAT, "elements of 2 bytes, want 4");
     bytes[values + 4] = 4;
     bytes[values + 8] = 9;
-    ck_fails(parse(bytes, n, true, &out), KVF_ESHAPE, "of 9 elements a token");
+    ck_fails(parse(bytes, n, &form, &out), KVF_ESHAPE, "of 9 elements a token");
     free(bytes);
 }
 END_TEST
 
 START_TEST(what_follows_is_refused)
 {
-    const kvf__llama_form form = {4, 2, false, true, KVF__F16};
+    const kvf__llama_form form = {4, 2, false, KVF__F16, PERMUTED};
     kvf__prefix out = {0};
     size_t n = 0;
     uint8_t *bytes = written(&form, &n);
 
     bytes[n] = 1; /* read_bytes has one more */
-    ck_fails(parse(bytes, n + 1, true, &out), KVF_EUNSUPPORTED, "holds 1 bytes more");
+    ck_fails(parse(bytes, n + 1, &form, &out), KVF_EUNSUPPORTED, "holds 1 bytes more");
     bytes[n - 4] = 1; /* a cell of the second stream */
-    ck_fails(parse(bytes, n, true, &out), KVF_EUNSUPPORTED, "cells of several streams");
+    ck_fails(parse(bytes, n, &form, &out), KVF_EUNSUPPORTED, "cells of several streams");
     free(bytes);
 }
 END_TEST

@@ -1,11 +1,16 @@
-/* Saved sequences of llama.cpp, for the base of golden/llama_states and for a tiny one, with keys
+/* Saved sequences of llama.cpp, for the bases of golden/llama_states and for a tiny one, with keys
  * in both orders. */
 #include "fuzz.h"
 #include "llama_state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const kvf__llama_base BASES[] = {{2, 2, 8, true}, {1, 1, 2, true}, {1, 1, 2, false}};
+    static const uint64_t global = 2;
+    static const kvf__llama_base BASES[] = {{2, 2, 8, true, 0, NULL},
+                                            {1, 1, 2, true, 0, NULL},
+                                            {1, 1, 2, false, 0, NULL},
+                                            {3, 2, 8, false, 8, &global},
+                                            {2, 1, 2, false, 2, &global}};
 
     for (size_t i = 0; i < sizeof BASES / sizeof BASES[0]; i++) {
         kvf__prefix prefix = {0};
