@@ -4,6 +4,7 @@
 
 #include <kvfold/io.h>
 
+#include "arch_keys.h"
 #include "llama_state.h"
 #include "open_prefix.h"
 
@@ -38,8 +39,10 @@ typedef struct kvf__llama_export {
 } kvf__llama_export;
 /* Chooses ids and text. EUNSUPPORTED: no special token can stand for the prefix. */
 kvf_status kvf__placeholders(kvf_ctx *ctx, kvf__llama_export *export);
-/* Its README.md, appended to `out`. */
-kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, kvf__buf *out);
+/* Appends a text of engines/, filled in. */
+kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, const char *name,
+                             kvf__buf *out);
+extern const kvf__pair kvf__engine_texts[]; /* name and text */
 
 /* A row of the formats (export.c). */
 kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,

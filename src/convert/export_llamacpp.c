@@ -223,20 +223,38 @@ static kvf_status write_template(kvf_ctx *ctx, const char *path, bool force, con
     return kvf__write_pieces(ctx, path, force, pieces, 3);
 }
 
-static kvf_status write_readme(kvf_ctx *ctx, const char *path, bool force, const void *content)
+static kvf_status write_texts(kvf_ctx *ctx, const char *path, bool force,
+                              const kvf__llama_export *e, const char *first, const char *second)
 {
     kvf__buf text = {0};
-    kvf_status st = kvf__llama_readme(ctx, content, &text);
+    kvf_status st = first ? kvf__llama_readme(ctx, e, first, &text) : KVF_OK;
 
+    if (!st) st = kvf__llama_readme(ctx, e, second, &text);
     if (!st) st = kvf__write_file(ctx, path, force, text.data, text.n);
     kvf__buf_done(&text);
     return st;
+}
+
+static kvf_status write_readme(kvf_ctx *ctx, const char *path, bool force, const void *content)
+{
+    const kvf__llama_export *e = content;
+    return write_texts(ctx, path, force, e, "head", e->engine->name);
+}
+
+/* A server alone is asked from outside. */
+static kvf_status write_check(kvf_ctx *ctx, const char *path, bool force, const void *content)
+{
+    const kvf__llama_export *e = content;
+
+    if (e->engine != ENGINES) return kvf__remove_file(ctx, path);
+    return write_texts(ctx, path, force, e, NULL, "check.py");
 }
 
 static const kvf__folder_file FILES[] = {
     {"placeholders.json", write_placeholders},
     {"chat_template.jinja", write_template},
     {"README.md", write_readme},
+    {"check.py", write_check},
     {"prefix.state", write_state},
 };
 static const kvf__folder FOLDER = {FILES, sizeof FILES / sizeof FILES[0], "files of the prefix"};

@@ -271,17 +271,20 @@ START_TEST(bos_is_the_first_id)
 END_TEST
 
 static const struct {
-    const char *engine, *words[3], *f32;
+    const char *engine, *words[3], *f32, *window;
 } READMES[] = {
     {"llama-server",
-     {"llama-server -m MODEL.gguf", "action=restore", "timings.cache_n"},
-     "-ctk f32 -ctv f32"},
+     {"llama-server -m MODEL.gguf", "action=restore", "python3 check.py"},
+     "-ctk f32 -ctv f32",
+     "--swa-full"},
     {"node-llama-cpp",
      {"loadStateFromFile(\"prefix.state\"", "sequences: 1", "clearHistory()"},
-     "experimentalKvCacheKeyType: \"F32\""},
+     "experimentalKvCacheKeyType: \"F32\"",
+     "swaFullCache: true, "},
     {"llama-cpp-python",
      {"llama_state_seq_load_file", "transposed", "restore()"},
-     "type_k=0, type_v=0"},
+     "type_k=0, type_v=0",
+     ", swa_full=True"},
 };
 
 START_TEST(readme_is_of_the_engine)
@@ -297,6 +300,44 @@ START_TEST(readme_is_of_the_engine)
     text = text_of("out/README.md");
     ck_assert_ptr_nonnull(strstr(text, READMES[_i].f32));
     free(text);
+}
+END_TEST
+
+/* Two caches: the engine must keep the cells that the last token no longer sees. */
+START_TEST(readme_of_local_layers)
+{
+    const kvf_export_options o = {.engine = READMES[_i].engine, .format = KVF_EXPORT_LLAMACPP};
+    kvf_prefix prefix = {0};
+    kvf__llama_export export = {
+        .prefix = &prefix, .form.streams = 1, .ids = {.data = (int32_t *)IDS, .n = P}};
+    kvf_base *base = NULL;
+
+    ck_ok(kvf__engine_find(ctx, &o, &export.engine));
+    ck_ok(kvf_base_open(ctx, gguf(), NULL, &base));
+    export.base = base;
+    for (int window = 0; window < 2; window++) {
+        kvf__buf text = {0};
+        export.form.base.window = window;
+        ck_ok(kvf__llama_readme(ctx, &export, READMES[_i].engine, &text));
+        ck_assert_int_eq(strstr(text.data, READMES[_i].window) != NULL, window);
+        ck_assert_ptr_null(strchr(text.data, '@'));
+        kvf__buf_done(&text);
+    }
+    kvf_base_free(base);
+}
+END_TEST
+
+/* Only a server is asked from outside. */
+START_TEST(check_is_of_the_server)
+{
+    ck_ok(import_from(saved(0), gguf(), in_dir("x.h5")));
+    export_on(gguf(), "llama-server");
+    char *text = text_of("out/check.py");
+    ck_assert_ptr_nonnull(strstr(text, "IDS = [261, 261, 261, 261, 261, 261, 261, ]\n"));
+    ck_assert_ptr_nonnull(strstr(text, "if cached < 7:\n"));
+    free(text);
+    export_on(gguf(), "node-llama-cpp");
+    ck_assert_int_ne(access(in_dir("out/check.py"), F_OK), 0);
 }
 END_TEST
 
@@ -486,6 +527,8 @@ int main(void)
     tcase_add_test(tc, ids_and_template);
     tcase_add_test(tc, bos_is_the_first_id);
     tcase_add_loop_test(tc, readme_is_of_the_engine, 0, 3);
+    tcase_add_loop_test(tc, readme_of_local_layers, 0, 3);
+    tcase_add_test(tc, check_is_of_the_server);
     tc = ck_case(suite, "refused", setup, teardown, 30);
     tcase_add_loop_test(tc, what_is_more_than_a_cache, 0,
                         (int)(sizeof REFUSED / sizeof REFUSED[0]));

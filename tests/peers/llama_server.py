@@ -17,11 +17,11 @@ QUESTIONS = ["What is the internet?", "Define: Meeting", "Say something about ma
 class Server:
     """One server in this process; the prefix is restored into all of its slots."""
 
-    def __init__(self, args, model, folder, slots=1, unified=True, restored=True, clears_idle=False):
+    def __init__(self, args, model, folder, slots=1, unified=True, restored=True, clears_idle=False, swa_full=True):
         params = xllamacpp.CommonParams()
         params.model.path, params.port, params.verbosity = model, 0, 0
         params.n_parallel, params.n_ctx, params.kv_unified = slots, 1024 * slots, unified
-        params.cache_idle_slots = clears_idle
+        params.cache_idle_slots, params.swa_full = clears_idle, swa_full
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = args.threads
         if folder:
             params.slot_save_path = folder + "/"
