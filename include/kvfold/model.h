@@ -106,6 +106,13 @@ kvf_status kvf_prefix_open_on(kvf_ctx *ctx, const char *path, const kvf_base *ba
 kvf_status kvf_prefix_use_head(kvf_ctx *ctx, kvf_prefix *prefix, const char *name);
 void kvf_prefix_free(kvf_prefix *prefix);
 int64_t kvf_prefix_length(const kvf_prefix *prefix); /* P */
+/* The task, as --task names it: "lm", "seq-cls", ...; "multi-task": one of several heads has to be
+ * chosen first. */
+const char *kvf_prefix_task(const kvf_prefix *prefix);
+/* Name of class or tag i, in the order of the head's outputs; NULL: past the last. */
+const char *kvf_prefix_label(const kvf_prefix *prefix, size_t i);
+/* Name of head i of several, of which none is chosen yet; NULL: past the last. */
+const char *kvf_prefix_head(const kvf_prefix *prefix, size_t i);
 /* Its keys and values [L, 2, 1, G, P, D], keys before values, as they lie in a Hugging Face cache
  * (keys after rope); a view, as long as the prefix lives. shape may be NULL. NULL: it has none, but
  * virtual tokens at the input or values of the base itself; or its heads differ by layer. */

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import difflib
-from typing import Any, Dict, List, Mapping, Optional, Sequence, TypedDict
+from typing import Any, Dict, List, Mapping, Optional, Sequence, TypedDict, Union
 
 from . import _structs as c
 from ._library import Error, text
@@ -17,7 +17,7 @@ class RowOptions(TypedDict, total=False):
     columns: str  #: "a,b,c": names of the columns of TSV, CSV or CoNLL; else the header's
     delimiter: str  #: of TSV and CSV: one character; else a tab, a comma
     no_header: bool  #: the first line of TSV, CSV or CoNLL is no header
-    map: str  #: "prompt=question,completion=answer"
+    map: Union[str, Mapping[str, str]]  #: "prompt=question,completion=answer", or a dict of the same
     chat_template: str  #: as --chat-template; else the prefix's own
     max_length: int  #: longest row in tokens
     overlong: str  #: stop, truncate, truncate-end, skip; else as in training
@@ -79,10 +79,23 @@ def _value(name: str, value: Any, kind: Any) -> Any:
     if name in _CHOICES:
         return choice(name, value, _CHOICES[name])
     if kind is c.TEXT:
-        return text(value)
+        return text(joined(name, value))
     if kind is c.REAL:
         return real(name, value)
     return flag(name, value) if kind is c.BOOL else whole(name, value, kind)
+
+
+def joined(name: str, value: Any) -> Any:
+    """Returns a list as "a,b", a dict as "a=x,b=y", and any other value unchanged."""
+    if isinstance(value, Mapping):
+        value = [f"{ours}={theirs}" for ours, theirs in value.items()]
+    if not isinstance(value, (list, tuple)):
+        return value
+    parts = [str(part) for part in value]
+    for part in parts:
+        if "," in part:
+            raise Error(f'{name}: "{part}" has a comma in it, which separates entries')
+    return ",".join(parts)
 
 
 def texts(values: Optional[Sequence[str]]) -> Any:

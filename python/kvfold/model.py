@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class Evaluation:
 
 class Model:
     """A base, bare or with a prefix."""
+
+    _numbers: Mapping[str, int] = {}  #: labels that are whole numbers, by their names
 
     def _base_and_prefix(self) -> "tuple[Base, Optional[Handle]]":
         raise NotImplementedError
@@ -111,7 +113,8 @@ class Model:
     def predict(self, data: Data, **options: "Unpack[EvalOptions]") -> List[Dict[str, Any]]:
         """Predictions of a head with their probabilities, a dict for every row, as the lines of `kvfold predict` have them.
 
-        Rows may lack their labels. A row that overlong="skip" leaves out has None for an answer.
+        Rows may lack their labels. A row that overlong="skip" leaves out has None for an answer. Where all labels are whole numbers,
+        they are int here.
         """
         base, prefix = self._base_and_prefix()
         source = Source(base._context, data)
@@ -126,7 +129,7 @@ class Model:
         how.eval.data = source.path
         prefixes = _list_of(prefix)
         base._call(lib.kvf_predict, prefixes, len(prefixes), ctypes.byref(how), None)
-        return [json.loads(line) for line in b"".join(written).splitlines()]
+        return [_with_numbers(json.loads(line), self._numbers) for line in b"".join(written).splitlines()]
 
     def logits(self, ids: Sequence[int]) -> np.ndarray:
         """[n, V] float32: logits after each of a row's n tokens, which follow the prefix and are taken as they are."""
@@ -135,6 +138,19 @@ class Model:
         out = np.empty((len(row), base.shape.V), dtype=np.float32)
         base._call(lib.kvf_logits, prefix, row.ctypes.data, len(row), out.ctypes.data)
         return out
+
+
+def _with_numbers(row: Dict[str, Any], numbers: Mapping[str, int]) -> Dict[str, Any]:
+    """Replaces names of labels by their numbers."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {numbers.get(name, name): share for name, share in value.items()}
+        return [of(each) for each in value] if isinstance(value, list) else numbers.get(value, value)
+
+    for name in {"label", "tags", "prediction", "probabilities"} & set(row) if numbers else ():
+        row[name] = of(row[name])
+    return row
 
 
 def _list_of(prefix: Optional[Handle]) -> Any:

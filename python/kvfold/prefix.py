@@ -5,18 +5,23 @@ import ctypes
 import functools
 import json
 import os
+import re
 import tempfile
 from pathlib import Path as _Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import numpy as np
 
 from . import _structs as c
 from ._library import Context, Error, Handle, lib, optional, text, thread_context
 from ._numbers import array, whole
-from ._options import choice
+from ._options import EvalOptions, choice
+from ._rows import Data
 from .base import Base, Path
 from .model import Model
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def inspect(path: Path) -> Dict[str, Any]:
@@ -49,8 +54,8 @@ class Prefix(Model):
         """A prefix or adapter file, a base file with a head, or a run file, whose encoder is run now.
 
         base: needed by what computes, and by runs of methods that read it. A prefix that changes the base itself (adapter) opens
-        it once more. checkpoint: "best" or "last" of a run; else the best if there is one. head: of a file of several tasks, the
-        one to use. allow_other_base: weights may differ from those that it was trained on, the shape never.
+        it once more. checkpoint: "best" or "last" of a run; else the best if there is one. head: the task to use, of a
+        file of several; without it only `heads` and the values can be read. allow_other_base: weights may differ from those that it was trained on, the shape never.
         """
         context = base._context if base else thread_context()
         handle = context.make(lib.kvf_prefix_open_on, lib.kvf_prefix_free, text(path), base and base._handle,
@@ -60,7 +65,7 @@ class Prefix(Model):
         if base and lib.kvf_prefix_changes_base(handle):
             base = base._carrying(handle)
             context = base._context
-        if base:
+        if base and not lib.kvf_prefix_head(handle, 0):
             context.call(lib.kvf_prefix_check, handle, base._handle, allow_other_base)
         return cls(handle, context, base, path)
 
@@ -103,10 +108,45 @@ class Prefix(Model):
     def _base_and_prefix(self) -> "tuple[Base, Optional[Handle]]":
         if self.base is None:
             raise Error("the prefix has no base: Prefix.load(path, base)")
+        if self.heads:
+            raise Error(f"the prefix has the heads {', '.join(self.heads)}: open one with Prefix.load(path, base, head=NAME)")
         return self.base, self._handle
 
     def __repr__(self) -> str:
         return f"<kvfold.Prefix P={self.length}{f' of {self._path}' if self._path else ''}>"
+
+    @property
+    def task(self) -> str:
+        """ "lm", "seq-cls", "token-cls", "qa", "multiple-choice"; "multi-task": one of `heads` is to be opened."""
+        return lib.kvf_prefix_task(self._handle).decode()
+
+    @functools.cached_property
+    def heads(self) -> List[str]:
+        """Names of the tasks of a file that holds several heads, Prefix.load(path, base, head=NAME) opens one; else []."""
+        return self._listed(lib.kvf_prefix_head)
+
+    @functools.cached_property
+    def labels(self) -> List[Any]:
+        """Classes or tags in the order of the head's outputs, as predict() gives them: int where all are whole numbers, else str."""
+        return [self._numbers.get(name, name) for name in self._listed(lib.kvf_prefix_label)]
+
+    @functools.cached_property
+    def _numbers(self) -> Dict[str, int]:
+        names = self._listed(lib.kvf_prefix_label)
+        return {name: int(name) for name in names} if all(re.fullmatch("0|-?[1-9][0-9]{0,17}", name) for name in names) else {}
+
+    def _listed(self, function: Callable) -> List[str]:
+        names: List[str] = []
+        while name := function(self._handle, len(names)):
+            names.append(name.decode())
+        return names
+
+    def probabilities(self, data: Data, **options: "Unpack[EvalOptions]") -> np.ndarray:
+        """[rows, classes] float64 of a classifier (seq-cls), columns in the order of `labels`; NaN: a row that was left out."""
+        if self.task != "seq-cls" or not self.labels:
+            raise Error(f"probabilities() is for classes: predict() has the answers of {self.task}", "EUNSUPPORTED")
+        rows = [row.get("probabilities") or {} for row in self.predict(data, **options)]
+        return np.array([[row.get(label, np.nan) for label in self.labels] for row in rows]).reshape(len(rows), -1)
 
     @property
     def length(self) -> int:

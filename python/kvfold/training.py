@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import tempfile
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
 
@@ -10,9 +11,9 @@ import numpy as np
 
 from . import _structs as c
 from ._library import Context, Error, callback, lib, optional, text, thread_context
-from ._options import choice
+from ._options import choice, joined
 from ._progress import Bar
-from ._rows import Data, Source
+from ._rows import Data, Source, is_tasks
 from .base import Base, Path
 from .prefix import Prefix, inspect
 
@@ -130,16 +131,18 @@ class Run:
         """As the file has it now."""
         return History(self.path)
 
-    def prefix(self, checkpoint: Optional[str] = None) -> Prefix:
-        """What the run's encoder emits, without a file. checkpoint: "best", "last"; else the best if there is one."""
-        return Prefix.load(self.path, self.base, checkpoint=checkpoint)
+    def prefix(self, checkpoint: Optional[str] = None, *, head: Optional[str] = None) -> Prefix:
+        """The prefix that the run's encoder emits, without a file. checkpoint: "best" or "last"; None: the best, or else the last.
+        head: the task to use, in a run of several."""
+        return Prefix.load(self.path, self.base, checkpoint=checkpoint, head=head)
 
     def merge(self, out: Path, *, dtype: str = "f32", checkpoint: Optional[str] = None, head: Optional[str] = None,
               out_base: Optional[Path] = None, force: bool = False) -> Prefix:
         """Runs the encoder once and writes its prefix to a file, which is read back and compared.
 
-        dtype: "f32", "f16", "bf16", "int8". head: of a run of several tasks, the one to keep. out_base: of p-tuning that trained
-        the base, where that goes. force: replace what is there.
+        dtype: "f32", "f16", "bf16", "int8". head: the task to keep, in a run of several. Without it the file has all of them, and
+        Prefix.load(out, base, head=NAME) opens one of the prefix's `heads`. out_base: path for the base that p-tuning trained with
+        the prefix. force: replace an existing file.
         """
         if self._is_full():
             raise Error(f"{self.path}: method full trained a base: merge_base() writes it")
@@ -167,12 +170,27 @@ class Run:
 # ---- training --------------------------------------------------------------------------------------------------------------------
 
 
+_DATA = ("data", "valid", "retain")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _names_by_id(labels: Mapping[Any, Any]) -> List[str]:
+    """Names of id2label or label2id in the order of their ids."""
+    pairs = dict(labels) if all(map(_is_whole, labels)) else {number: name for name, number in labels.items()}
+    if not all(map(_is_whole, pairs)) or sorted(pairs) != list(range(len(labels))):
+        raise Error(f"labels: want names by the numbers 0 to {len(labels) - 1}, or these numbers by name")
+    return [str(pairs[i]) for i in range(len(labels))]
+
+
 class _Options:
-    """kvf_train_options, set by name, and the rows that they name, which must live as long."""
+    """kvf_train_options, set by name, with the rows and files that options name."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._sources: List[Source] = []
+        self._keeps: List[Any] = []
         self.handle = context.make(lib.kvf_train_options_create, lib.kvf_train_options_free)
         self._arguments = {option.name: option.argument for option in train_options()}
 
@@ -180,26 +198,47 @@ class _Options:
         name = name.replace("_", "-")
         if value is None:
             return
-        if isinstance(value, Mapping):  # of several tasks
+        if isinstance(value, Mapping) and self._is_by_task(name, value):
             for task, each in value.items():
                 self._set_text(name, text(task) + b"=" + self._text(name, each))
         else:
             self._set_text(name, self._text(name, value))
 
+    def _is_by_task(self, name: str, value: Mapping[Any, Any]) -> bool:
+        if name in _DATA:
+            return is_tasks(value)
+        if name == "labels":
+            return not any(_is_whole(part) for pair in value.items() for part in pair)
+        if name not in ("task", "map") and name in self._arguments:
+            raise Error(f"{name}: want {self._arguments[name] or 'True or False'}, not a dict")
+        return name != "map"
+
     def _set_text(self, name: str, value: bytes) -> None:
         self._context.call_quick(lib.kvf_train_set, self.handle, text(name), value)
 
     def _text(self, name: str, value: Any) -> bytes:
-        if name in ("data", "valid", "retention"):
-            self._sources.append(Source(self._context, value))
-            return self._sources[-1].path
-        if isinstance(value, bool):
+        if name in _DATA:
+            self._keeps.append(Source(self._context, value))
+            return self._keeps[-1].path
+        if isinstance(value, (bool, np.bool_)):
             return (b"off", b"on")[value] if self._arguments.get(name) == "on|off" else (b"false", b"true")[value]
-        if isinstance(value, (list, tuple)):
-            return b",".join(self._text("", part) for part in value)
+        if name == "labels" and isinstance(value, (list, tuple, Mapping)):
+            names = _names_by_id(value) if isinstance(value, Mapping) else [str(part) for part in value]
+            return self._file_of(names) if any(part.startswith("@") or "," in part for part in names) else text(",".join(names))
         if isinstance(value, float):
             return repr(float(value)).encode()
+        value = joined(name, value)
         return text(value if isinstance(value, (str, bytes, os.PathLike)) else str(value))
+
+    def _file_of(self, names: List[str]) -> bytes:
+        """ "@FILE" with a name on each line, for names with commas."""
+        if any("\n" in name or "\r" in name for name in names):
+            raise Error("labels: a name has a line break in it")
+        file = tempfile.NamedTemporaryFile(suffix=".labels")
+        file.write("\n".join(names).encode())
+        file.flush()
+        self._keeps.append(file)
+        return b"@" + os.fsencode(file.name)
 
 
 def _event(raw: c.kvf_event) -> Event:
@@ -227,8 +266,8 @@ def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid
           on_event: Optional[Callable[[Event], Any]] = None, progress: Optional[bool] = None, **options: Any) -> Run:
     """Trains a prefix for a base that stays as it is, and writes a run file.
 
-    data, valid: a path, or rows: dicts, pairs (prompt, completion), a datasets.Dataset, a DataFrame; {name: rows} for several
-    tasks that share a prefix. Rows are stored and hashed as the lines of a JSONL file.
+    data, valid: a path, or rows: dicts, pairs (prompt, completion), a datasets.Dataset, a DataFrame, a dict of columns; {name:
+    rows} for several tasks that share a prefix. Rows are stored and hashed as the lines of a JSONL file.
 
     options: those of `kvfold train` with _ for -, as train_options() lists them: steps=200, lr=0.03, method="direct",
     task="seq-cls", prefix_length=20, seed=1, valid_split=0.1, resume=True, force=True.

@@ -104,6 +104,21 @@ class SameAsTheCommand(Case):
             self.assertEqual(prefix.predict(rows), [json.loads(line) for line in open(out)])
             self.same_evaluation(prefix.eval(rows, per_class=True), answer("eval", *at, "--per-class"))
         self.assertEqual(len(prefix.predict([{"tokens": ["a", "tree"]}])), 1)
+        self.assertEqual((prefix.task, prefix.labels), ("token-cls", ["B-X", "O"]))
+        self.fails("probabilities.. is for classes", prefix.probabilities, TAGGED, status="EUNSUPPORTED")
+
+    def test_numbers_as_labels(self):
+        """Labels that are whole numbers are int; probabilities are an array in their order."""
+        rows = [{**row, "label": int(row["label"] == "yes")} for row in CLASSES]
+        prefix = self.prefix_of(kvfold.Base(self.bert), rows, "numbers", task="seq-cls")
+        self.assertEqual((prefix.task, prefix.labels), ("seq-cls", [0, 1]))
+        got = prefix.predict(rows)
+        self.assertEqual([row["label"] for row in got], [row["label"] for row in rows])
+        shares = prefix.probabilities(rows)
+        np.testing.assert_array_equal(shares, [[row["probabilities"][0], row["probabilities"][1]] for row in got])
+        np.testing.assert_array_equal(shares.argmax(1), [row["prediction"] for row in got])
+        left = prefix.probabilities([{"text": "a" * 200}, {"text": "b"}], max_length=90, overlong="skip")
+        self.assertEqual(np.isnan(left).tolist(), [[True, True], [False, False]])
 
 
 class HubCache(Case):
@@ -131,7 +146,7 @@ class Misuse(Case):
         self.fails("U[+]0000", base.generate, ["a\0b"])
         self.fails("a text has a lone surrogate", base.generate, ["a\ud800b"])
         self.fails("rows:2: want a dict", base.score, [("a", "b"), 3], status="EDATA")
-        self.fails("rows:1: .*JSON compliant", base.score, [{"prompt": "a", "completion": "b", "x": float("nan")}], status="EDATA")
+        self.fails("rows:1: .*JSON compliant", base.score, [{"prompt": "a", "completion": "b", "x": math.inf}], status="EDATA")
         self.fails("rows:1: .*surrogates", base.score, [("a", "\ud800")], status="EDATA")
         self.fails("overlong 'cut': want stop", base.eval, PAIRS, overlong="cut")
         self.fails("predict needs a prefix", base.predict, PAIRS, status="EUSAGE")

@@ -1,8 +1,11 @@
 """Training from files and from rows writes the bytes of the command; events, history, Ctrl-C."""
 import contextlib
+import functools
+import importlib.util
 import io
 import logging
 import math
+import operator
 import os
 import signal
 import subprocess
@@ -55,21 +58,63 @@ class Training(Case):
         kvfold.train(self.base, PAIRS, out=self.folder / "as_dicts.h5", **SMALL)
         self.assertEqual(self.bytes_of(name), self.bytes_of("as_dicts.h5"))
 
-    def test_pandas(self):
-        try:
-            import pandas
-        except ImportError:
-            self.skipTest("no pandas")
-        self.same_as_rows(pandas.DataFrame(PAIRS), "frame.h5")
-        frame = kvfold.Run(self.folder / "frame.h5").history.to_pandas()
-        self.assertEqual(list(frame["step"]), [1, 2, 3, 4])
+    def test_tables(self):
+        """Tables of other packages, with columns that kvfold does not read and holes in them, and dicts of columns."""
+        extra = [{**row, "n": i, "note": "x" if i % 2 else None} for i, row in enumerate(PAIRS)]
+        self.same_as_rows({name: [row[name] for row in PAIRS] for name in PAIRS[0]}, "columns.h5")
+        for package in ("pandas", "polars", "pyarrow", "datasets"):
+            with self.subTest(package):
+                if not importlib.util.find_spec(package):
+                    self.skipTest(f"no {package}")
+                module = importlib.import_module(package)
+                table = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table.from_pylist", "datasets": "Dataset.from_list"}
+                make = operator.attrgetter(table[package])(module)
+                self.same_as_rows(make(PAIRS), f"{package}.h5")
+                kvfold.train(self.base, make(extra), out=self.folder / "extra.h5", **SMALL)
+                kvfold.train(self.base, extra, out=self.folder / "extra_rows.h5", **SMALL)
+                self.assertEqual(self.bytes_of("extra.h5"), self.bytes_of("extra_rows.h5"))
+                if package == "pandas":
+                    frame = kvfold.Run(self.folder / "pandas.h5").history.to_pandas()
+                    self.assertEqual(list(frame["step"]), [1, 2, 3, 4])
+                    self.same_as_rows(make(PAIRS).itertuples(index=False), "tuples.h5")
+                if package == "datasets":
+                    self.fails('splits train, test: choose one, data."train".', kvfold.train, self.base,
+                               module.DatasetDict(train=make(PAIRS), test=make(PAIRS)), out=self.folder / "no.h5")
 
-    def test_datasets(self):
+    def test_class_labels(self):
+        """Numbers of a ClassLabel are its names."""
         try:
             import datasets
         except ImportError:
             self.skipTest("no datasets")
-        self.same_as_rows(datasets.Dataset.from_list(PAIRS), "dataset.h5")
+        bert, names = kvfold.Base(self.bert), ["yes", "no"]
+        data = datasets.Dataset.from_list([{**row, "label": names.index(row["label"])} for row in CLASSES])
+        data = data.cast_column("label", datasets.ClassLabel(names=names))
+        self.assertEqual(self.prefix_of(bert, data, "named", task="seq-cls").labels, ["no", "yes"])
+
+    def test_dicts_and_lists_of_options(self):
+        """They mean what they say, or are refused by name."""
+        rows = [{"prompt": "DECOY", "question": f"q{i}", "answer": "y"} for i in range(6)]
+        losses = [kvfold.train(self.base, rows, out=self.folder / "map.h5", map=fields, **SMALL).result.train_loss
+                  for fields in ("prompt=question,completion=answer", {"prompt": "question", "completion": "answer"})]
+        self.assertEqual(*losses)
+        self.assertEqual(self.base.eval(rows, map={"prompt": "question", "completion": "answer"}).loss,
+                         self.base.eval(rows, map="prompt=question,completion=answer").loss)
+        bert = kvfold.Base(self.bert)
+        for labels, want in (({0: "yes", 1: "no"}, ["yes", "no"]), ({"yes": 1, "no": 0}, ["no", "yes"])):
+            self.assertEqual(self.prefix_of(bert, CLASSES, "by_id", task="seq-cls", labels=labels).labels, want)
+        commas = [{**row, "label": row["label"] + ", or not"} for row in CLASSES]
+        self.assertEqual(self.prefix_of(bert, commas, "commas", task="seq-cls", labels=["yes, or not", "no, or not"]).labels,
+                         ["yes, or not", "no, or not"])
+        train = functools.partial(kvfold.train, self.base, out=self.folder / "no.h5")
+        self.fails("lr: want X, not a dict", train, PAIRS, lr={"a": 1})
+        self.fails('map: "a,b=c" has a comma', train, PAIRS, map={"a,b": "c"})
+        self.fails('rows:1: "pairs.jsonl" is a path', train, ["pairs.jsonl", "more.jsonl"], status="EDATA")
+        self.fails("texts prompt, completion.*list, .row.", train, PAIRS[0])
+        self.fails("a dict of nothing", train, {})
+        self.fails("differ in length: prompt 2, completion 1", train, {"prompt": ["a", "b"], "completion": ["c"]})
+        self.fails("rows of one task", self.base.score, {"a": PAIRS, "b": PAIRS})
+        self.fails("labels: want names by the numbers 0 to 1", train, CLASSES, task="seq-cls", labels={0: "yes", 2: "no"})
 
     def test_progress(self):
         """The line names the last step and its validation; a pipe gets none unless it is asked for."""
@@ -87,7 +132,12 @@ class Training(Case):
         other = [{"text": text, "label": str("tree" in text)} for text in sentences(20, 2)]
         run = kvfold.train(bert, {"a": CLASSES, "b": other}, out=self.folder / "both.h5", task="seq-cls", **SMALL)
         prefix = run.merge(self.folder / "a.h5", head="a")
-        self.assertEqual({row["label"] for row in prefix.predict(CLASSES)} - {"yes", "no"}, set())
+        self.assertEqual((prefix.task, prefix.heads, prefix.labels), ("seq-cls", [], ["no", "yes"]))
+        all_heads = run.merge(self.folder / "all.h5")
+        self.assertEqual((all_heads.task, all_heads.heads, all_heads.labels), ("multi-task", ["a", "b"], []))
+        self.fails("has the heads a, b: open one", all_heads.predict, CLASSES)
+        for each in (kvfold.Prefix.load(self.folder / "all.h5", bert, head="a"), run.prefix(head="a")):
+            np.testing.assert_array_equal(each.probabilities(CLASSES), prefix.probabilities(CLASSES))
 
     def test_a_base_is_as_before(self):
         """Training packs it for backward passes too, with the same bits; and twice is as once."""

@@ -279,6 +279,22 @@ kvf__condition kvf__prefix_condition(const kvf_prefix *prefix)
     return condition;
 }
 
+const char *kvf_prefix_task(const kvf_prefix *prefix)
+{
+    if (!prefix) return NULL;
+    return prefix->file.head.n_tasks ? KVF__MULTI_TASK : kvf__task_name(prefix->task);
+}
+
+const char *kvf_prefix_label(const kvf_prefix *prefix, size_t i)
+{
+    return prefix && i < prefix->file.head.n_labels ? prefix->file.head.labels[i] : NULL;
+}
+
+const char *kvf_prefix_head(const kvf_prefix *prefix, size_t i)
+{
+    return prefix && i < prefix->file.head.n_tasks ? prefix->file.head.tasks[i].name : NULL;
+}
+
 int64_t kvf_prefix_length(const kvf_prefix *prefix)
 {
     return prefix ? prefix->file.id.P : 0;

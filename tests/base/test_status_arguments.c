@@ -181,6 +181,9 @@ static const row ROWS[] = {
     ASKS(kvf_prefix_length, prefix),
     ASKS(kvf_prefix_position_start, prefix),
     ASKS(kvf_prefix_relative_bias, prefix),
+    ASKS(kvf_prefix_task, prefix),
+    {FN(kvf_prefix_head), OTHER, {P, N(0)}},
+    {FN(kvf_prefix_label), OTHER, {P, N(0)}},
     FREES(kvf_prefix_free),
     {FN(kvf_dtype_name), OTHER, {E}},
     /* session, tokens */

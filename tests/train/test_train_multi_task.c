@@ -253,9 +253,17 @@ START_TEST(what_it_refuses)
     ck_assert_int_eq(kvf_prefix_open(ctx, out, KVF_CHECKPOINT_DEFAULT, &prefix), KVF_OK);
     ck_assert_int_eq(kvf_prefix_check(ctx, prefix, model, false), KVF_EUSAGE);
     ck_assert(strstr(kvf_ctx_error(ctx), "--head names one of two, three, words") != NULL);
+    ck_assert_str_eq(kvf_prefix_task(prefix), "multi-task");
+    ck_assert_str_eq(kvf_prefix_head(prefix, 1), "three");
+    ck_assert_ptr_null(kvf_prefix_head(prefix, 3));
+    ck_assert_ptr_null(kvf_prefix_label(prefix, 0));
     ck_assert_int_eq(kvf_prefix_use_head(ctx, prefix, "four"), KVF_EUSAGE);
     ck_assert(strstr(kvf_ctx_error(ctx), "no head \"four\"; there are two, three, words") != NULL);
     ck_assert_int_eq(kvf_prefix_use_head(ctx, prefix, "two"), KVF_OK);
+    ck_assert_str_eq(kvf_prefix_task(prefix), "seq-cls");
+    ck_assert_ptr_null(kvf_prefix_head(prefix, 0));
+    ck_assert_str_eq(kvf_prefix_label(prefix, 1), "yes");
+    ck_assert_ptr_null(kvf_prefix_label(prefix, 2));
     ck_assert_int_eq(kvf_prefix_use_head(ctx, prefix, "two"), KVF_EUSAGE);
     ck_assert(strstr(kvf_ctx_error(ctx), "holds one head") != NULL);
     kvf_prefix_free(prefix);
