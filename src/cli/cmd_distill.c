@@ -32,7 +32,9 @@ static const kvf__option_row OPTIONS[] = {
     CLI_VERBOSE,
 };
 
-/* How much of what the document gives the prefix gives. */
+enum { LEAST_ROWS = 4 }; /* held-out rows below which a share is noise */
+
+/* The prefix's share of what the document in context takes off the loss. */
 static double share(const kvf_distill_result *r)
 {
     return (r->loss_base - r->loss_prefix) / (r->loss_base - r->loss_document);
@@ -56,9 +58,15 @@ static void print_text(const kvf_distill_result *r, const char *what)
            (long long)r->document_tokens, (long long)r->prefix_length, (long long)r->held_out_rows,
            (long long)r->held_out_labels);
     if (isnan(r->loss_base)) return;
-    printf("held-out loss: %.4f bare, %.4f with the prefix, %.4f with the %s (%.0f %% of the "
-           "way)\n",
-           r->loss_base, r->loss_prefix, r->loss_document, what, 100 * share(r));
+    printf("held-out loss: %.4f bare, %.4f with the prefix, %.4f with the %s", r->loss_base,
+           r->loss_prefix, r->loss_document, what);
+    if (r->held_out_rows < LEAST_ROWS)
+        printf(" (%lld row%s: too few to judge)\n", (long long)r->held_out_rows,
+               r->held_out_rows == 1 ? "" : "s");
+    else if (r->loss_document < r->loss_base)
+        printf(" (%.0f %% of the way)\n", 100 * share(r));
+    else
+        printf(" (which does not lower it)\n");
     printf("KL to the base that reads the %s: %.4f bare, ", what, r->kl_base);
     if (!isnan(r->kl_start)) printf("%.4f at the start, ", r->kl_start);
     printf("%.4f with the prefix\n", r->kl_prefix);

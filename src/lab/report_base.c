@@ -107,7 +107,8 @@ static kvf_status add_shares(kvf__report_facts *r)
     kvf__evaluation trial = {.task = r->prefix->task};
     kvf__head *head = NULL;
 
-    kvf_status st = kvf__evaluation_rows(r->ctx, r->base, r->prefix, &options, true, &trial);
+    kvf_status st = kvf__evaluation_rows(r->ctx, r->base, r->prefix, &options,
+                                         r->prefix->task != KVF__TASK_LM, &trial);
     if (!st) st = kvf__prefix_head(r->ctx, r->base, r->prefix, &head);
     const kvf__dataset first = st ? (kvf__dataset){0} : first_rows(&trial.set, r->options->rows);
     if (!st && first.n_labels) st = run_shares(r, &first, head);

@@ -55,6 +55,12 @@ run 0 merge run.h5 --out prefix.h5
 run 0 generate --base model --prefix prefix.h5 --prompt "after 3:" --max-tokens 5 --precision f32
 LC_ALL=C tr -dc 'a-zA-Z0-9' <out >said
 page prefix.h5 --base model --data valid.jsonl --samples 1 --max-tokens 5
+# one number for one thing: the losses are those of eval
+for with in '' '--prefix prefix.h5'; do
+    # shellcheck disable=SC2086 # words
+    run 0 eval --base model $with --data valid.jsonl --threads 2 --json
+    shows "<strong>$(printf %.4f "$(value loss)")</strong>"
+done
 no_section curves
 section norms
 sed -n '/<div class="after">/,/<\/pre>/p' page.html | sed 's/<[^>]*>//g; s/After training//' | tr -dc 'a-zA-Z0-9' >after
