@@ -36,13 +36,8 @@ const char *kvf_history_column(const kvf_history *history, size_t index, const d
 
 typedef struct kvf_import_options {
     const char *path, *out;
-    const char
-        *from;          /* "peft", "encoder", "base", "p-tuning-v2", "prefixtuning", "adapterhub",
-                           "cartridges"; "auto" (also NULL): by the files and tensors that are there */
-    const char *base;   /* gives L, G, D, hash; NULL: PEFT folders and cartridges only, base_hash
-                           stays empty */
-    const char *task;   /* of a checkpoint that does not name it: "lm", "seq-cls", ...; lm leaves a
-                           head out; NULL: the one it names, else lm */
+    const char *from;   /* "peft", "encoder", "base"; "auto" (also NULL): by the files there */
+    const char *base;   /* gives L, G, D, hash; NULL: PEFT folders only, base_hash stays empty */
     const char *labels; /* "a,b,c": names of the head's outputs; NULL: those of its config, else
                            LABEL_0, LABEL_1, ... */
     bool force;
@@ -53,10 +48,9 @@ typedef struct kvf_import_options {
 /* A PEFT PREFIX_TUNING or CARTRIDGE folder, or a saved sequence of llama.cpp with the GGUF that
  * computed it as its base, becomes a prefix file; an encoder state dict a run file
  * at step 0 with zero moments; a base's Hugging Face folder a base file, of the same hash; a GGUF
- * one of the same bits, integers as the f32 they mean, and so of a hash of its own. Of the
- * other programs' prefixes (safetensors file, or its folder), those emitted by the encoder that
- * kvfold has too become runs at step 0, all others what they emit, prefix files. A torch pickle is
- * EUNSUPPORTED, and the line has the command that converts it, python -m kvfold.from_pickle. kind, at least 16 bytes, gets "prefix",
+ * one of the same bits, integers as the f32 they mean, and so of a hash of its own. A torch pickle
+ * is EUNSUPPORTED, and the line has the command that converts it, python -m kvfold.from_pickle,
+ * which makes PEFT folders of other programs' prefixes. kind, at least 16 bytes, gets "prefix",
  * "embeddings" (of PROMPT_TUNING and P_TUNING folders), "run" or "base". */
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind);
 

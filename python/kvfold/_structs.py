@@ -57,7 +57,7 @@ class kvf_generate_options(Struct):
 
 
 class kvf_import_options(Struct):
-    _fields_ = [("path", TEXT), ("out", TEXT), ("from", TEXT), ("base", TEXT), ("task", TEXT), ("labels", TEXT), ("force", BOOL),
+    _fields_ = [("path", TEXT), ("out", TEXT), ("from", TEXT), ("base", TEXT), ("labels", TEXT), ("force", BOOL),
                 ("lora", TEXT), ("reserved", UINT * 7)]
 
 

@@ -92,12 +92,12 @@ class Prefix(Model):
         return cls(handle, base._context, base)
 
     @classmethod
-    def from_peft(cls, folder: Path, base: Optional[Base] = None, *, task: Optional[str] = None) -> Prefix:
-        """A PEFT folder of PREFIX_TUNING or CARTRIDGE. task: of a checkpoint that does not name it; else lm."""
+    def from_peft(cls, folder: Path, base: Optional[Base] = None) -> Prefix:
+        """A PEFT folder of PREFIX_TUNING or CARTRIDGE, or one that kvfold.from_pickle made."""
         with tempfile.TemporaryDirectory() as place:
             out = _Path(place) / "prefix.h5"
             options = c.kvf_import_options(path=text(folder), out=text(out), base=optional(base and base._again),
-                                           lora=base and base._how.lora, task=optional(task))
+                                           lora=base and base._how.lora)
             setattr(options, "from", b"peft")
             kind = ctypes.create_string_buffer(16)
             thread_context().call(lib.kvf_import, ctypes.byref(options), kind)

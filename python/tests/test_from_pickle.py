@@ -37,18 +37,12 @@ def listed(path):
     return lists
 
 
-# What a folder holds in tests/golden and the pickle that its program saves instead; its model.
-LAYOUTS = {
-    "pt2_flat": ("bert", {"model.safetensors": "pytorch_model.bin"}),
-    "pt2_mlp": ("roberta", {"model.safetensors": "pytorch_model.bin"}),
-    "ah_gpt2": ("gpt2", {"adapter.safetensors": "pytorch_adapter.bin"}),
-    "ah_bert": ("bert", {"adapter.safetensors": "pytorch_adapter.bin", "model_head.safetensors": "pytorch_model_head.bin"}),
-    "peft_cartridge": ("llama_tied", {"adapter_model.safetensors": "adapter_model.bin"}),
-    "li_liang": ("gpt2", {"model.safetensors": "pytorch_model.bin"}),
-    "li_cache": ("gpt2", {"model.safetensors": "pytorch_model.bin"}),
-    "cartridge": ("llama_tied", None),
-    "cartridge_all": ("llama_tied", None),
-}
+# Checkpoints of tests/golden/foreign_prefixes, and the model of each.
+LAYOUTS = {"pt2_flat": "bert", "pt2_mlp": "roberta", "ah_gpt2": "gpt2", "ah_bert": "bert", "ah_llama": "qwen2", "peft_cartridge": "llama_tied",
+           "li_liang": "gpt2", "li_deep": "gpt2", "li_flat": "gpt2", "li_cache": "gpt2", "cartridge": "llama_tied",
+           "cartridge_all": "llama_tied"}
+PICKLES = {"model.safetensors": "pytorch_model.bin", "adapter.safetensors": "pytorch_adapter.bin",
+           "model_head.safetensors": "pytorch_model_head.bin", "adapter_model.safetensors": "adapter_model.bin"}
 
 
 def python(*arguments):
@@ -168,42 +162,96 @@ class Pickles(Case):
         return folder
 
     def pickled(self, case):
-        """The case as its program saves it, and where its safetensors lie in tests/golden."""
-        files, path = LAYOUTS[case][1], self.path(case)
-        if files is None:
-            return self.saved(case + ".pt", listed(FOREIGN / f"{case}.safetensors")), FOREIGN / f"{case}.safetensors"
-        golden = FOREIGN / case
-        for target, name in files.items():
-            source = golden / target if golden.is_dir() else FOREIGN / f"{case}.safetensors"
-            self.saved(f"{case}/{name}", load_file(source))
+        """The case as its program saves it."""
+        golden, path = FOREIGN / case, self.path(case)
+        if case.startswith("cartridge"):
+            return self.saved(case + ".pt", listed(FOREIGN / f"{case}.safetensors"))
+        for source in golden.glob("*.safetensors") if golden.is_dir() else [FOREIGN / f"{case}.safetensors"]:
+            self.saved(f"{case}/{PICKLES.get(source.name, 'pytorch_model.bin')}", load_file(source))
         for config in golden.glob("*.json"):
             shutil.copy(config, path)
         if case.startswith("pt2"):  # transformers' trainer saves its arguments too
             torch.save({"learning_rate": Code()}, path / "training_args.bin")
-        return path, golden if golden.is_dir() else FOREIGN / f"{case}.safetensors"
-
-    def imported(self, path, base, name):
-        out = self.path(name)
-        command("import", path, "--base", base, "--out", out)
-        return kvfold.Prefix.load(out, kvfold.Base(str(base))).numpy()
+        return path
 
     def test_prefixes(self):
         wanted = {**load_file(FOREIGN / "want.safetensors"), **load_file(FOREIGN / "want_ah.safetensors")}
-        for case, (model, files) in LAYOUTS.items():
+        for case, model in LAYOUTS.items():
             with self.subTest(case):
-                base = self.golden_base(model)
-                pickles, golden = self.pickled(case)
-                copy = self.path(f"{case} copy")
-                from_pickle.convert(pickles, copy)
-                for target in files or ["model.safetensors"]:
-                    self.same_tensors(copy / target, load_file(golden / target if golden.is_dir() else golden))
-                for _ in files or [0]:  # a head has a command of its own
-                    words = self.told("import", pickles, "--base", base, "--out", self.path(f"{case}.h5"))
-                    self.assertEqual(self.run_main(*words)[0], 0)
-                got = self.imported(pickles if pickles.is_dir() else words[1], base, f"{case}.h5")
-                np.testing.assert_array_equal(got, self.imported(golden, base, f"{case}_golden.h5"))
-                np.testing.assert_array_equal(got, self.imported(copy, base, f"{case}_copy.h5"))
+                base, pickles, out = self.golden_base(model), self.pickled(case), self.path(case + ".h5")
+                if case == "li_flat":
+                    self.refused("preseqlen of config.json is None", pickles, self.path("none"))
+                    (pickles / "config.json").write_text('{"preseqlen": 5}')
+                if case.startswith("peft"):
+                    self.assertEqual(self.run_main(*self.told("import", pickles, "--base", base, "--out", out))[0], 0)
+                    folder = pickles
+                else:
+                    words = self.told("import", pickles, "--base", base, "--out", out)
+                    self.refused("want a folder as OUT", *words)
+                    folder, again = self.path(case + " made"), self.path(case + " again")
+                    from_pickle.convert(pickles, folder)
+                    golden = FOREIGN / case
+                    if golden.is_dir():  # from safetensors, the same
+                        from_pickle.convert(golden, again)
+                        self.same_tensors(folder / "adapter_model.safetensors", load_file(again / "adapter_model.safetensors"))
+                    if (FOREIGN / "peft" / case).exists():
+                        for name in "adapter_config.json", "labels.json":
+                            self.assertEqual((folder / name).read_bytes(), (FOREIGN / "peft" / case / name).read_bytes(), name)
+                command("import", folder, "--base", base, "--out", out)
+                got = kvfold.Prefix.load(out, kvfold.Base(str(base))).numpy()
                 np.testing.assert_allclose(got[:, :, 0], wanted[case + ".prefix"].numpy(), rtol=0, atol=1e-6)
+
+    def refused(self, line, *arguments):
+        code, said = self.run_main(*arguments)
+        self.assertEqual((code, line in said), (1, True), said)
+
+    def test_prefixes_that_are_refused(self):
+        """Tensors that are missing, surplus or of other shapes, and what has no form here."""
+        rows = {
+            "pt2_mlp": [({"prefix_encoder.trans.2.weight": None}, "'prefix_encoder.trans.2.weight' is missing"),
+                        ({"lora.weight": 1}, "holds 'lora.weight'"), ({"prefix_encoder.weight": 1}, "a prompt at the input"),
+                        ({"prefix_encoder.trans.0.bias": 1}, "do not fit each other")],
+            "li_liang": [({"wte.weight": None}, "'wte.weight' is missing"), ({"wte2.weight": 1}, "infix-tuning"),
+                         ({"control_trans_enc.0.bias": 1}, "encoder-decoder"), ({"wte.weight": 0}, "want a float type")],
+            "cartridge": [({"trainable_values.1": None}, "is missing"), ({"trainable_keys.0": 1}, "do not fit each other")],
+            "ah_gpt2": [({"transformer.prefix_tuning.prefix_tunings.b.self_prefix.wte.weight": 1}, "want one prefix"),
+                        ({"x.prefix_tunings.tiny.cross_prefix.wte.weight": 1}, "is no part of a prefix")]}
+        for case, changes in rows.items():
+            golden = FOREIGN / case
+            where = golden if golden.is_dir() else None
+            held = load_file(next(golden.glob("*.safetensors")) if where else FOREIGN / f"{case}.safetensors")
+            for edit, line in changes:
+                folder = self.path("in")
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.copytree(where, folder, ignore=shutil.ignore_patterns("*.safetensors")) if where else folder.mkdir()
+                now = {**held, **{n: torch.ones(3) if v else torch.zeros(5, 32, dtype=torch.int32) for n, v in edit.items()}}
+                self.saved("in/pytorch_adapter.bin", {n: v for n, v in now.items() if edit.get(n, 1) is not None})
+                with self.subTest(line):
+                    self.refused(line, folder, self.path("none"))
+        config = json.loads((FOREIGN / "ah_bert/adapter_config.json").read_text())
+        for key, value, line in (("architecture", "lora", "want an adapter_config.json"), ("use_gating", True, "without use_gating"),
+                                 ("leave_out", [3], "leave_out"), ("leave_out", [0, 1, 2], "leave_out"), ("leave_out", [1, 1], "leave_out"),
+                                 ("flat", False, "'wte.weight' is missing"), ("prefix_length", 7, "want a vector of whole rows")):
+            folder = self.path("in")
+            shutil.rmtree(folder)
+            shutil.copytree(FOREIGN / "ah_bert", folder)
+            (folder / "adapter_config.json").write_text(json.dumps({**config, "config": {**config["config"], key: value}}))
+            with self.subTest(line):
+                self.refused(line, folder, self.path("none"))
+        self.assertEqual(os.listdir(self.place), ["in"])
+
+    def test_tasks_and_heads(self):
+        folder, out = self.path("in"), self.path("out")
+        shutil.copytree(FOREIGN / "ah_bert", folder)
+        (folder / "model_head.safetensors").unlink()
+        self.refused("no head for task seq-cls; --task lm takes the prefix alone", folder, out)
+        from_pickle.convert(folder, out, task="lm")
+        self.assertEqual(list(load_file(out / "adapter_model.safetensors")), ["prompt_embeddings"])
+        shutil.copy(FOREIGN / "pt2_flat/model.safetensors", self.path("model.safetensors"))
+        self.refused("has a classifier, but not for what", self.path("model.safetensors"), self.path("flat"))
+        from_pickle.convert(self.path("model.safetensors"), self.path("flat"), task="token-cls")
+        self.assertEqual(json.loads(self.path("flat/adapter_config.json").read_text())["task_type"], "TOKEN_CLS")
+        self.refused("is no prefix of another program", GOLDEN / "model_bert", self.path("none"))
 
     def test_a_pickle_as_a_prefix(self):
         self.assertEqual(self.told("generate", "--base", self.llama, "--prefix", self.saved("a.pt", {}), "--prompt", "x")[1],

@@ -11,10 +11,8 @@ static const kvf__option_row OPTIONS[] = {
      "base model: its shapes are checked and its hash is stored; needed for an encoder, and for "
      "a saved sequence of llama.cpp, where it is the GGUF that computed it"},
     CLI_LORA(AT(lora)),
-    {"from", "auto|peft|encoder|base|p-tuning-v2|prefixtuning|adapterhub|cartridges", "auto",
-     KVF_WORD, AT(from), "contents of PATH; auto: detected from files and tensors"},
-    {"task", "lm|seq-cls|token-cls|qa|multiple-choice", "as in the checkpoint", KVF_WORD, AT(task),
-     "task of a P-tuning v2 or AdapterHub checkpoint; lm drops its head"},
+    {"from", "auto|peft|encoder|base", "auto", KVF_WORD, AT(from),
+     "contents of PATH; auto: detected from files"},
     {"labels", "NAME,...", "LABEL_0,LABEL_1,...", KVF_TEXT, AT(labels),
      "names of the outputs of an adapter's head"},
     CLI_FORCE(AT(force)),
@@ -39,10 +37,11 @@ const cli_command cli_import = {
     .name = "import",
     .group = CLI_FILES,
     .synopsis = "PATH --out FILE.h5 [options]",
-    .summary = "Imports a prefix of PEFT, llama.cpp or another program as a prefix file, encoder "
+    .summary = "Imports a prefix of PEFT or llama.cpp as a prefix file, encoder "
                "weights as a run file, and a Hugging Face folder or GGUF as a base file.",
     .notes = "See help formats. A file imported without --base needs --allow-other-base when it "
-             "is used. A torch pickle is refused with a message that shows how to convert it.\n",
+             "is used. A torch pickle is refused with a message that shows how to convert it. "
+             "python -m kvfold.from_pickle converts prefixes of other programs, too.\n",
     .required = "out",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

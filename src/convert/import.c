@@ -1,7 +1,8 @@
 /* Import: a PEFT adapter or a saved sequence of llama.cpp becomes a prefix file; the state dict of
- * an MLP encoder becomes a run at step 0 with zero moments; other programs' prefixes one or the
- * other (import_foreign.c). With a base the shapes are checked against it and its hash is stamped;
- * without one L, G and D must be in the adapter's config. A head comes with the adapter. */
+ * an MLP encoder becomes a run at step 0 with zero moments. With a base the shapes are checked
+ * against it and its hash is stamped; without one L, G and D must be in the adapter's config. A
+ * head comes with the adapter. python/kvfold/from_pickle.py makes adapters of other programs'
+ * prefixes. */
 #include "import.h"
 #include "arch.h"
 #include "encoder_int.h"
@@ -72,6 +73,22 @@ static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options
     return st;
 }
 
+/* Layers without a prefix, by leave_out of AdapterHub, whose values are zeros. */
+static kvf_status leave_out(kvf_ctx *ctx, const char *path, const kvf_json *list,
+                            kvf__prefix *prefix)
+{
+    for (size_t i = 0; i < kvf_json_size(list); i++) {
+        const int64_t l = kvf_json_int(kvf_json_at(list, i), -1);
+        if (l < 0 || l >= prefix->L || !prefix->layer_mask[l] || i + 1 == (size_t)prefix->L)
+            return kvf__fail(ctx, KVF_EFORMAT,
+                             "%s: leave_out[%zu] in adapter_config.json is no layer of 0 to %lld, "
+                             "or the last that is left, or twice",
+                             path, i, (long long)prefix->L - 1);
+        prefix->layer_mask[l] = 0;
+    }
+    return KVF_OK;
+}
+
 static kvf_status fill_prefix(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
                               kvf__peft *peft, kvf__artifact *file)
 {
@@ -94,6 +111,11 @@ static kvf_status fill_prefix(kvf_ctx *ctx, const kvf_import_options *options, c
     KVF_TRY(check_width(ctx, options->path, peft, 2 * kvf__kv_at(&kv, kv.L).width));
     KVF_TRY(kvf__prefix_create(ctx, &file->prefix, &kv, id->P));
     kvf__prefix_from_flat(&file->prefix, peft->flat);
+    if (peft->at_0) {
+        id->position_start = 0;
+        KVF_TRY(
+            leave_out(ctx, options->path, kvf_json_get(peft->config, "leave_out"), &file->prefix));
+    }
     return kvf__artifact_write(ctx, options->out, options->force, file);
 }
 
@@ -164,7 +186,8 @@ static kvf_status encoder_shape(kvf_ctx *ctx, const char *path, const kvf__table
     if (!embedding || !first || embedding->rank != 2 || first->rank != 2)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: want the state dict of an MLP encoder: embedding.weight [P, G*D] and "
-                         "transform.0.weight [M, G*D] are not there",
+                         "transform.0.weight [M, G*D] are not there (python -m "
+                         "kvfold.from_pickle converts prefixes of other programs)",
                          path);
     id->P = embedding->dim[0];
     *M = first->dim[0];
@@ -211,54 +234,27 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
 
 /* ---- what is it? ----------------------------------------------------------------------------- */
 
-/* What others' tensors are not. */
 static const char PEFT[] = "peft", ENCODER[] = "encoder", BASE[] = "base", STATE[] = "llamacpp";
 
-/* AdapterHub's config has PEFT's name and no peft_type. */
-static kvf_status is_peft(kvf_ctx *ctx, const char *path, bool *out)
-{
-    kvf_json *json = NULL;
-
-    KVF_TRY(kvf__json_load_in(ctx, path, "adapter_config.json", &json));
-    *out = !kvf_json_get(json, "config");
-    kvf_json_free(json);
-    return KVF_OK;
-}
-
-/* *from: the word of options, or what the path holds; NULL: a foreign format, known by
- * its tensors. */
+/* *from: the word of options, or what the path holds. */
 static kvf_status decide(kvf_ctx *ctx, const kvf_import_options *options, const char **from)
 {
     kvf__file_kind found = KVF__FILE_UNKNOWN;
-    bool peft = false;
-    char names[128];
 
     KVF_TRY(kvf__file_kind_of(ctx, options->path, &found));
     if (options->from && strcmp(options->from, "auto")) {
         const char *word = options->from;
         *from = word;
-        if (!strcmp(word, PEFT) || !strcmp(word, ENCODER) || !strcmp(word, BASE) ||
-            kvf__foreign_known(word))
-            return KVF_OK;
+        if (!strcmp(word, PEFT) || !strcmp(word, ENCODER) || !strcmp(word, BASE)) return KVF_OK;
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "--from: \"%s\" is not known; known: auto, peft, encoder, base, %s", word,
-                         kvf__foreign_formats(names));
+                         "--from: \"%s\" is not known; known: auto, peft, encoder, base", word);
     }
-    *from = NULL;
-    if (found == KVF__FILE_LLAMA_STATE) {
-        *from = STATE;
-        return KVF_OK;
-    }
-    if (found == KVF__FILE_PEFT_DIR) {
-        KVF_TRY(is_peft(ctx, options->path, &peft));
-        if (peft) *from = PEFT;
-        return KVF_OK;
-    }
-    if (found == KVF__FILE_GGUF) {
-        *from = BASE;
-        return KVF_OK;
-    }
-    if (found == KVF__FILE_SAFETENSORS || found == KVF__FILE_HF_DIR) return KVF_OK;
+    *from = found == KVF__FILE_LLAMA_STATE                         ? STATE
+            : found == KVF__FILE_PEFT_DIR                          ? PEFT
+            : found == KVF__FILE_SAFETENSORS                       ? ENCODER
+            : found == KVF__FILE_GGUF || found == KVF__FILE_HF_DIR ? BASE
+                                                                   : NULL;
+    if (*from) return KVF_OK;
     return kvf__fail(
         ctx, KVF_EFORMAT,
         "%s: want a PEFT folder (adapter_config.json), a safetensors file of an "
@@ -267,22 +263,15 @@ static kvf_status decide(kvf_ctx *ctx, const kvf_import_options *options, const 
         options->path);
 }
 
-/* What no foreign format claims: a folder is a base, a file the state dict of our own encoder. */
-static const char *own_kind(const char *path)
-{
-    return kvf__is_dir(path) ? BASE : ENCODER;
-}
-
 /* On the base, if one is named. */
 static kvf_status import_on(kvf_ctx *ctx, const kvf_import_options *options, const char *from,
-                            const kvf__foreign *foreign, char *kind)
+                            char *kind)
 {
     const kvf_base_options light = {.precision = KVF_PRECISION_F32, .lora = options->lora};
     kvf_base *base = NULL;
 
     if (options->base) KVF_TRY(kvf_base_open(ctx, options->base, &light, &base));
-    kvf_status st = foreign                ? kvf__import_foreign(ctx, options, base, foreign, kind)
-                    : !strcmp(from, PEFT)  ? import_peft(ctx, options, base, kind)
+    kvf_status st = !strcmp(from, PEFT)    ? import_peft(ctx, options, base, kind)
                     : !strcmp(from, STATE) ? import_state(ctx, options, base, kind)
                                            : import_encoder(ctx, options, base, kind);
     kvf_base_free(base);
@@ -292,28 +281,17 @@ static kvf_status import_on(kvf_ctx *ctx, const kvf_import_options *options, con
 static kvf_status import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
 {
     const char *from = NULL;
-    kvf__foreign foreign = {0};
-    bool found = false;
-    kvf_status st = KVF_OK;
 
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_import_options, options));
     KVF_TRY(decide(ctx, options, &from));
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->path, options->base));
-    if (!from || kvf__foreign_known(from))
-        KVF_TRY(kvf__foreign_open(ctx, options->path, from, &foreign, &found));
-    if (!found && !from) from = own_kind(options->path);
-    if (options->task && !found)
-        st = kvf__fail(ctx, KVF_EUSAGE, "--task: %s says its task itself", options->path);
-    else if (!found && !strcmp(from, BASE) && (options->base || options->labels))
-        st = kvf__fail(ctx, KVF_EUSAGE, "--%s: %s is a base itself",
-                       options->base ? "base" : "labels", options->path);
-    else if (!found && !strcmp(from, BASE)) {
-        st = kvf__base_import(ctx, options->path, options->out, options->force);
-        if (!st) strcpy(kind, BASE);
-    } else
-        st = import_on(ctx, options, from, found ? &foreign : NULL, kind);
-    kvf__foreign_close(&foreign);
-    return st;
+    if (strcmp(from, BASE)) return import_on(ctx, options, from, kind);
+    if (options->base || options->labels)
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s: %s is a base itself",
+                         options->base ? "base" : "labels", options->path);
+    KVF_TRY(kvf__base_import(ctx, options->path, options->out, options->force));
+    strcpy(kind, BASE);
+    return KVF_OK;
 }
 
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)

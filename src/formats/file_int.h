@@ -83,8 +83,6 @@ typedef enum kvf__file_kind {
 } kvf__file_kind;
 /* EIO if it cannot be read; EUNSUPPORTED if its tensors are in a torch pickle alone. */
 kvf_status kvf__file_kind_of(kvf_ctx *ctx, const char *path, kvf__file_kind *out);
-/* EUNSUPPORTED, with the command that converts the pickle at the path. */
-kvf_status kvf__fail_pickle(kvf_ctx *ctx, const char *path);
 /* The tensors of a foreign file or folder of that kind. */
 kvf_status kvf__weights_open(kvf_ctx *ctx, const char *path, kvf__file_kind kind,
                              kvf__weights *out);

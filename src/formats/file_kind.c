@@ -22,9 +22,8 @@ static const struct names {
     {"adapter_model.bin", "adapter_model.safetensors"},
     {"pytorch_model.bin", "model.safetensors"},
     {"pytorch_model.bin.index.json", "model.safetensors"},
-    {"pytorch_model_head.bin", "model_head.safetensors"},
 };
-enum { N_NAMES = sizeof NAMES / sizeof NAMES[0], N_WEIGHTS = N_NAMES - 1 };
+enum { N_NAMES = sizeof NAMES / sizeof NAMES[0] };
 
 /* A zip archive; of torch before 1.6 a bare pickle of protocol 2 or later. */
 static bool is_pickle(const uint8_t *head, size_t n)
@@ -33,7 +32,7 @@ static bool is_pickle(const uint8_t *head, size_t n)
            (!memcmp(head, "PK\3\4", 4) || (head[0] == 0x80 && head[1] >= 2 && head[1] <= 5));
 }
 
-kvf_status kvf__fail_pickle(kvf_ctx *ctx, const char *path)
+static kvf_status fail_pickle(kvf_ctx *ctx, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     const char *dot = strrchr(name, '.'), *known = NULL;
@@ -54,11 +53,11 @@ static kvf_status check_dir(kvf_ctx *ctx, const char *dir)
     char *tensors = NULL, *pickle = NULL;
 
     kvf_status st = kvf__path_find(ctx, dir, "model.safetensors.index.json", &tensors);
-    for (int i = 0; i < N_WEIGHTS && !st && !tensors; i++)
+    for (int i = 0; i < N_NAMES && !st && !tensors; i++)
         st = kvf__path_find(ctx, dir, NAMES[i].tensors, &tensors);
-    for (int i = 0; i < N_WEIGHTS && !st && !tensors && !pickle; i++)
+    for (int i = 0; i < N_NAMES && !st && !tensors && !pickle; i++)
         st = kvf__path_find(ctx, dir, NAMES[i].pickle, &pickle);
-    if (pickle) st = kvf__fail_pickle(ctx, pickle);
+    if (pickle) st = fail_pickle(ctx, pickle);
     kvf__free(tensors);
     kvf__free(pickle);
     return st;
@@ -99,7 +98,7 @@ static kvf_status kind_of_file(kvf_ctx *ctx, const char *path, uint64_t file_n, 
     fclose(file);
     if (failed) return kvf__fail(ctx, KVF_EIO, "%s: cannot read", path);
     *out = kind_of_bytes(head, n, file_n);
-    return *out == KVF__FILE_UNKNOWN && is_pickle(head, n) ? kvf__fail_pickle(ctx, path) : KVF_OK;
+    return *out == KVF__FILE_UNKNOWN && is_pickle(head, n) ? fail_pickle(ctx, path) : KVF_OK;
 }
 
 /* An adapter folder may carry a config.json of its base, so its mark comes first. */

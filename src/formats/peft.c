@@ -1,5 +1,6 @@
 /* PEFT adapter folders, read: adapter_config.json and adapter_model.safetensors of PREFIX_TUNING or
- * CARTRIDGE, PROMPT_TUNING or P_TUNING (PEFT 0.21).
+ * CARTRIDGE, PROMPT_TUNING or P_TUNING (PEFT 0.21); and ADAPTERHUB, as from_pickle.py writes it, a
+ * PREFIX_TUNING with rows at position 0 and layers left out.
  *
  * Both types save the evaluated prefix, one row per virtual token, whatever encoder made it; so
  * prefix_projection changes nothing here. A trained head is in the same file under the names of the
@@ -79,7 +80,7 @@ static kvf_status get_text(kvf_ctx *ctx, const kvf_json *config, const char *key
     return kvf__strdup(ctx, kvf_json_str(value, NULL), out);
 }
 
-static kvf_status check_type(kvf_ctx *ctx, const kvf_json *config, bool *at_input)
+static kvf_status check_type(kvf_ctx *ctx, const kvf_json *config, bool *at_input, bool *at_0)
 {
     const char *type = kvf_json_str(kvf_json_get(config, "peft_type"), NULL);
     int64_t submodules = 0;
@@ -87,7 +88,9 @@ static kvf_status check_type(kvf_ctx *ctx, const kvf_json *config, bool *at_inpu
     if (kvf_json_typeof(config) != KVF_JSON_OBJECT || !type)
         return kvf__fail(ctx, KVF_EFORMAT, "no text \"peft_type\", want an adapter config of PEFT");
     *at_input = !strcmp(type, "PROMPT_TUNING") || !strcmp(type, "P_TUNING");
-    if (strcmp(type, "PREFIX_TUNING") != 0 && strcmp(type, "CARTRIDGE") != 0 && !*at_input)
+    *at_0 = !strcmp(type, "ADAPTERHUB");
+    if (strcmp(type, "PREFIX_TUNING") != 0 && strcmp(type, "CARTRIDGE") != 0 && !*at_input &&
+        !*at_0)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "peft_type is %s, want PREFIX_TUNING, CARTRIDGE, PROMPT_TUNING or "
                          "P_TUNING",
@@ -106,7 +109,7 @@ static kvf_status check_type(kvf_ctx *ctx, const kvf_json *config, bool *at_inpu
 
 static kvf_status read_fields(kvf_ctx *ctx, const kvf_json *config, kvf__peft *peft)
 {
-    KVF_TRY(check_type(ctx, config, &peft->at_input));
+    KVF_TRY(check_type(ctx, config, &peft->at_input, &peft->at_0));
     KVF_TRY(get_count(ctx, config, "num_virtual_tokens", &peft->P));
     KVF_TRY(get_count(ctx, config, "num_layers", &peft->L));
     KVF_TRY(get_count(ctx, config, "token_dim", &peft->token_dim));
@@ -125,11 +128,8 @@ static kvf_status read_fields(kvf_ctx *ctx, const kvf_json *config, kvf__peft *p
 
 static kvf_status read_config(kvf_ctx *ctx, const char *path, kvf__peft *peft)
 {
-    kvf_json *config = NULL;
-
-    KVF_TRY(kvf_json_load(ctx, path, &config));
-    kvf_status st = read_fields(ctx, config, peft);
-    kvf_json_free(config);
+    KVF_TRY(kvf_json_load(ctx, path, &peft->config));
+    kvf_status st = read_fields(ctx, peft->config, peft);
     return st && st != KVF_ENOMEM ? kvf__fail_prefix(ctx, st, "%s", path) : st;
 }
 
@@ -279,7 +279,11 @@ static kvf_status check_files(kvf_ctx *ctx, const char *dir, const char *config,
     if (!kvf__is_dir(dir))
         return kvf__fail(ctx, KVF_EIO, "%s: not a folder, want the folder of a PEFT adapter", dir);
     if (!kvf__exists(config)) return kvf__fail(ctx, KVF_EIO, "%s: %s is not there", dir, CONFIG);
-    if (!kvf__exists(model)) return kvf__fail(ctx, KVF_EIO, "%s: %s is not there", dir, MODEL);
+    if (!kvf__exists(model))
+        return kvf__fail(ctx, KVF_EIO,
+                         "%s: %s is not there (python -m kvfold.from_pickle makes it of "
+                         "AdapterHub's prefixes)",
+                         dir, MODEL);
     return KVF_OK;
 }
 
@@ -304,6 +308,7 @@ kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out)
 
 void kvf__peft_done(kvf__peft *peft)
 {
+    kvf_json_free(peft->config);
     kvf__free(peft->base_name);
     kvf__free(peft->task_type);
     kvf__head_values_done(&peft->head);

@@ -12,7 +12,8 @@ typedef struct kvf__peft {
     kvf__head_values head;          /* parameters without label names; empty: none */
     float *flat;                    /* [P, width] */
     int64_t width;                  /* 2 * L * G * D, or C */
-    bool at_input;
+    bool at_input, at_0;            /* at_0: its rows start at position 0, not at P */
+    kvf_json *config;
 } kvf__peft;
 kvf_status kvf__peft_read(kvf_ctx *ctx, const char *dir, kvf__peft *out);
 void kvf__peft_done(kvf__peft *peft);

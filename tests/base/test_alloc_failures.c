@@ -155,27 +155,22 @@ static kvf_status path_inspect(void)
     return KVF_OK;
 }
 
-/* PrefixTuning's encoder, which is our mlp, and one of another width, which is folded at once. */
 static kvf_status path_import(void)
 {
-    static float zeros[2 * 3 * 16 * 4];
+    static float zeros[3 * 16 * 4 * 2];
     char checkpoint[512], kind[16];
     kvf__tensor tensors[] = {
-        {(char *)"wte.weight", {.data = zeros, .rank = 2, .dim = {2, 24}}},
-        {(char *)"control_trans.0.weight", {.data = zeros, .rank = 2, .dim = {4, 24}}},
-        {(char *)"control_trans.0.bias", {.data = zeros, .rank = 1, .dim = {4}}},
-        {(char *)"control_trans.2.weight", {.data = zeros, .rank = 2, .dim = {96, 4}}},
-        {(char *)"control_trans.2.bias", {.data = zeros, .rank = 1, .dim = {96}}},
+        {(char *)"embedding.weight", {.data = zeros, .rank = 2, .dim = {2, 16}}},
+        {(char *)"transform.0.weight", {.data = zeros, .rank = 2, .dim = {4, 16}}},
+        {(char *)"transform.0.bias", {.data = zeros, .rank = 1, .dim = {4}}},
+        {(char *)"transform.2.weight", {.data = zeros, .rank = 2, .dim = {96, 4}}},
+        {(char *)"transform.2.bias", {.data = zeros, .rank = 1, .dim = {96}}},
     };
     const kvf_import_options options = {
         .path = checkpoint, .out = out, .base = base, .force = true};
     toy_path(checkpoint, dir, "prefix.safetensors");
-    for (int64_t width = 24; width >= 16; width -= 8) {
-        tensors[0].view.dim[1] = tensors[1].view.dim[1] = width;
-        KVF_TRY(kvf__safetensors_write(ctx, checkpoint, true, tensors, 5));
-        KVF_TRY(kvf_import(ctx, &options, kind));
-    }
-    return KVF_OK;
+    KVF_TRY(kvf__safetensors_write(ctx, checkpoint, true, tensors, 5));
+    return kvf_import(ctx, &options, kind);
 }
 
 static kvf_status path_unmerge(void)

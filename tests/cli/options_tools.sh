@@ -30,7 +30,6 @@ run 0 import $SOURCE/tests/golden/llama_states/v4.state --base $gguf --out gguf_
 run 0 export run_p.h5 --format peft --out peft
 run 0 train --base bert --data mood.tsv --task seq-cls $direct --steps 1 --out cls.h5
 run 0 export cls.h5 --format peft --out peft_cls
-foreign=$SOURCE/tests/golden/foreign_prefixes
 eval='--base model --data valid.jsonl'
 to='--out o/x.h5'
 one='--threads 1'
@@ -62,12 +61,9 @@ import|base|peft $to|model|change
 import|base|model $to|model|refuse
 import|lora|peft --base model $to|lora|change
 import|lora|peft $to|lora|refuse
-import|from|peft $to|cartridges|refuse
+import|from|peft $to|base|refuse
 import|from|peft $to|peft|same
-import|from|$foreign/cartridge.safetensors $to|peft|refuse
-import|task|peft $to|lm|refuse
-import|task|model $to|lm|refuse
-import|task|||convert/test_import_foreign.c
+import|from|model $to|peft|refuse
 import|labels|peft_cls $to|a,b|change
 import|labels|peft $to|a,b|refuse
 import|labels|model $to|a,b|refuse

@@ -43,15 +43,17 @@ absent none.h5
 train 0 --out from_moved.h5 --method direct --init-from moved.h5 --steps 1
 has out 'moved.h5: rows behind it started at position 9, here they start at 4 (--position-start 9 leaves them there)$'
 
-# another program's checkpoint: refused without a base, and as what it is not
+# another program's checkpoint: which command converts it; and the folder that it makes
 run 2 import "$SOURCE/tests/golden/foreign_prefixes/li_liang.safetensors" --out none.h5
-has err 'prefixtuning does not say L, G and D: name the base with --base; try kvfold import --help$'
-run 1 import "$SOURCE/tests/golden/foreign_prefixes/cartridge.safetensors" --from p-tuning-v2 --out none.h5
-has err 'cartridge.safetensors: holds "[a-z_]*.0", which is no part of a prefix that kvfold knows$'
+has err 'name the base with --base; try kvfold import --help$'
+run 1 import "$SOURCE/tests/golden/foreign_prefixes/cartridge.safetensors" --base model --out none.h5
+has err 'cartridge.safetensors: want the state dict .* (python -m kvfold.from_pickle converts prefixes of other programs)$'
+run 1 import "$SOURCE/tests/golden/foreign_prefixes/ah_bert" --out none.h5
+has err 'ah_bert: adapter_model.safetensors is not there (python -m kvfold.from_pickle makes it of AdapterHub.s prefixes)$'
 run 2 import prefix.h5 --from bert --out none.h5
 has err '^kvfold: import: --from '
 absent none.h5
-run 0 import "$SOURCE/tests/golden/foreign_prefixes/cartridge.safetensors" --out cartridge.h5 --json
+run 0 import "$SOURCE/tests/golden/foreign_prefixes/peft_cartridge" --out cartridge.h5 --json
 [ "$(value kind)" = '"prefix"' ] || fail "kind is $(value kind)"
 run 0 inspect cartridge.h5
 

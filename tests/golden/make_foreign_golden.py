@@ -1,10 +1,11 @@
-"""Prefixes as other programs save them: what tests/convert/test_import_foreign.c imports and compares with.
+"""Prefixes as other programs save them: what python/kvfold/from_pickle.py converts and tests compare with.
 
 Writes foreign_prefixes/<case>: checkpoints of P-tuning v2, PrefixTuning (Li & Liang) and cartridges made of modules with the names and
 the arithmetic of those programs, and an adapter of PEFT's kind CARTRIDGE saved by PEFT itself; and foreign_prefixes/want.safetensors:
 <case>.prefix [L, 2, G, P, D], what torch emits, and <case>.out, logits (causal) or final hidden states (encoders) under it at
 the labelled positions of the model of make_model_golden.py or make_encoder_golden.py that it is for.
 make_adapterhub_golden.py adds its own: it needs another release of transformers.
+foreign_prefixes/peft/<case> is made by `python -m kvfold.from_pickle foreign_prefixes/<case> foreign_prefixes/peft/<case>`.
 
 Run: python make_foreign_golden.py   (torch 2.13, transformers 5.23, PEFT 0.21.2; stored in the file)
 """

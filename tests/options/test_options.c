@@ -33,7 +33,7 @@ static const struct row {
     {"resume", "", ELSEWHERE, "train", NULL},
     {"force", "", ELSEWHERE, "train", NULL},
     {"dry-run", "", ELSEWHERE, "cli_forecast", NULL},
-    {"allow-other-base", "", ELSEWHERE, "import_foreign", NULL},
+    {"allow-other-base", "", ELSEWHERE, "unmerge", NULL},
     {"approximate", "", ELSEWHERE, "unmerge", NULL},
     {"task", "", ELSEWHERE, "every run here", NULL},
     {"method", "", ELSEWHERE, "every run here", NULL},
