@@ -22,25 +22,25 @@ extern "C" {
 #endif
 
 typedef struct kvf_distill_options {
-    kvf_train_options train; /* of the run; method direct and 200 steps unless set. data: rows about
-                                the document, NULL: made from it; valid: rows to measure by, NULL:
-                                one in eight of those; init NULL or as by default: the document's
-                                own keys and values */
-    const char *document;    /* path of a text in UTF-8; or: */
-    const char *system_prompt; /* path of one that the prefix replaces as the system turn of the
-                                  base's chat template. Rows are answers to user turns: data and
-                                  valid give these, NULL: the base writes them */
-    int64_t window;        /* tokens of it that are read at a time, from 4; 0: all, or where they
-                              do not fit half of the model's positions */
-    int64_t top_k;         /* items of the teacher at each label, at most 256; 0: 20 */
-    int64_t self_study;    /* prompts that the base answers with the document in context; -1: 96, or
-                              0 with data */
-    int64_t answer_tokens; /* most in such an answer; 0: 64 */
-    double temperature;    /* at which they are drawn */
-    int64_t chunk;  /* tokens of the pieces of the document that are rows too; 0: none; -1: 128, or
-                       none with data */
-    bool on_policy; /* system_prompt: the student's answers, of every step, in place of those of the
-                       base with the prompt */
+    /* Options of the run. Method direct and 200 steps unless set. data: rows about the document;
+     * NULL: made from it. valid: validation rows; NULL: one in eight of the rows. init NULL or at
+     * its default: the document's own keys and values. */
+    kvf_train_options train;
+    const char *document;      /* path of a UTF-8 text, or use system_prompt */
+    const char *system_prompt; /* path of a text that the prefix replaces as the system turn of the
+                                  base's chat template. Rows are answers to the user turns in data
+                                  and valid; NULL: the base writes these turns */
+    int64_t window; /* window size in tokens, from 4; 0: the whole document, or if it is too long
+                       half of the model's positions */
+    int64_t top_k;  /* teacher probabilities kept for each label, at most 256; 0: 20 */
+    int64_t self_study; /* number of prompts that the base answers with the document in context; -1:
+                           96, or 0 with data */
+    int64_t answer_tokens; /* maximum tokens of such an answer; 0: 64 */
+    double temperature;    /* sampling temperature of the answers */
+    int64_t chunk;  /* tokens in each piece of the document that is used as a row; 0: no such rows;
+                       -1: 128, or none with data */
+    bool on_policy; /* system_prompt: train on the student's answers, drawn anew in every step,
+                       instead of the base's answers with the prompt */
     const char *kl; /* "forward": KL(teacher || student); "reverse"; NULL: forward */
 } kvf_distill_options;
 kvf_distill_options kvf_distill_defaults(void);
@@ -49,18 +49,18 @@ typedef struct kvf_distill_result {
     kvf_train_result train;
     int64_t document_tokens, prefix_length;
     int64_t held_out_rows, held_out_labels;
-    double teacher_seconds; /* the document, the rows and the teacher's targets */
-    /* On the held-out rows, nats per label token: of the bare base, with the prefix (the best
-     * checkpoint), with the document in context; and KL to the last of the other two over the
-     * teacher's items. NaN: dry run, or stopped. */
+    double teacher_seconds; /* time for the document, the rows and the teacher's targets */
+    /* Results on the held-out rows in nats per label token: losses of the bare base, with the
+     * prefix (best checkpoint) and with the document in context; KL of the bare base and of the
+     * prefix to the teacher. NaN: dry run, or stopped. */
     double loss_base, loss_prefix, loss_document;
     double kl_base, kl_prefix;
-    double kl_start; /* system_prompt: of the prefix before the first step; else NaN */
+    double kl_start; /* system_prompt: KL of the initial prefix; else NaN */
 } kvf_distill_result;
 
 /* Trains a prefix that replaces a document, and writes an ordinary run to train.out. EUSAGE: an
- * option that this has no use for; EDATA, ESHAPE: the document is no text or leaves no positions.
- * ESTOPPED as kvf_train. */
+ * option does not apply to distillation. EDATA, ESHAPE: the document is no text or leaves no
+ * positions. ESTOPPED as in kvf_train. */
 kvf_status kvf_distill(kvf_ctx *ctx, const kvf_distill_options *options,
                        kvf_distill_result *result);
 

@@ -1,11 +1,10 @@
-/* JSON values, read strictly and written stably: a thin coat over jansson, so that no caller
- * includes it.
+/* JSON values, read strictly and written in one canonical form: a thin wrapper that hides jansson.
  *
  * Reading refuses duplicate keys, nesting deeper than 128, invalid UTF-8, NaN, and anything after
  * the value. Whole numbers outside int64 are read as reals (tokenizers carry a model_max_length of
  * 1e30). Objects keep the order of their keys. A kvf_json owned by a parent lives as long as the
  * root; kvf_json_free() takes roots only. All getters accept NULL and values of another type, and
- * then return their "nothing": NULL, 0, the given default.
+ * then return an empty value: NULL, 0, the given default.
  *
  *     kvf_json *root = NULL;
  *     if (kvf_json_parse(ctx, "config.json", text, n, &root)) return 1;
@@ -25,7 +24,7 @@ extern "C" {
 typedef struct kvf_json kvf_json;
 
 typedef enum kvf_json_type {
-    KVF_JSON_NONE, /* no value at all (NULL pointer) */
+    KVF_JSON_NONE, /* no value (NULL pointer) */
     KVF_JSON_NULL,
     KVF_JSON_BOOL,
     KVF_JSON_INT,
@@ -35,11 +34,11 @@ typedef enum kvf_json_type {
     KVF_JSON_OBJECT
 } kvf_json_type;
 
-/* where: names the source in errors ("data.jsonl:17"). Any value is accepted as root. EFORMAT,
- * ENOMEM. */
+/* Parses a text. where: source name in errors ("data.jsonl:17"). The root may be any value.
+ * EFORMAT, ENOMEM. */
 kvf_status kvf_json_parse(kvf_ctx *ctx, const char *where, const char *text, size_t bytes,
                           kvf_json **out);
-/* The same for a whole file. EIO too. */
+/* Parses a whole file. EIO, EFORMAT, ENOMEM. */
 kvf_status kvf_json_load(kvf_ctx *ctx, const char *path, kvf_json **out);
 void kvf_json_free(kvf_json *root);
 
@@ -47,10 +46,11 @@ kvf_json_type kvf_json_typeof(const kvf_json *value);
 kvf_json *kvf_json_get(const kvf_json *object, const char *key); /* view, NULL if absent */
 size_t kvf_json_size(const kvf_json *container);                 /* members of array or object */
 kvf_json *kvf_json_at(const kvf_json *array, size_t index);      /* view */
-int64_t kvf_json_int(const kvf_json *value, int64_t otherwise);  /* integers only, not 1.0 */
-double kvf_json_real(const kvf_json *value, double otherwise);   /* integers too */
+int64_t kvf_json_int(const kvf_json *value,
+                     int64_t otherwise); /* integers only: 1.0 gives `otherwise` */
+double kvf_json_real(const kvf_json *value, double otherwise); /* integers and reals */
 bool kvf_json_bool(const kvf_json *value, bool otherwise);
-/* bytes may be NULL; text may hold NULs. */
+/* bytes may be NULL. The text may contain NULs. */
 const char *kvf_json_str(const kvf_json *value, size_t *bytes);
 
 /* Visits an object's members in order:
@@ -60,9 +60,8 @@ void *kvf_json_next(kvf_json *object, void *iter);
 const char *kvf_json_iter_key(void *iter);
 kvf_json *kvf_json_iter_value(void *iter);
 
-/* Building. set/add take over `value` even when they fail; a NULL value (out of memory earlier)
- * makes them fail, so a chain needs one check at its end: the text of the root, which is NULL
- * then. */
+/* Building. set and add take ownership of `value` even if they fail. A NULL value (out of memory
+ * earlier) makes them fail, so one check at the end suffices: the text of the root is NULL. */
 kvf_json *kvf_json_object(void);
 kvf_json *kvf_json_array(void);
 kvf_json *kvf_json_new_null(void);
@@ -70,10 +69,12 @@ kvf_json *kvf_json_new_int(int64_t value);
 kvf_json *kvf_json_new_real(double value); /* NaN and infinities become null */
 kvf_json *kvf_json_new_bool(bool value);
 kvf_json *kvf_json_new_str(const char *utf8); /* invalid UTF-8 is replaced by U+FFFD */
-kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes); /* the same; it may hold U+0000 */
+kvf_json *kvf_json_new_strn(const char *utf8,
+                            size_t bytes); /* the same; the text may contain U+0000 */
 bool kvf_json_set(kvf_json *object, const char *key, kvf_json *value);
 bool kvf_json_add(kvf_json *array, kvf_json *value);
-void kvf_json_remove(kvf_json *object, const char *key); /* and frees the value, if there is one */
+void kvf_json_remove(kvf_json *object,
+                     const char *key); /* removes a member, if present, and frees its value */
 
 typedef enum kvf_json_style {
     KVF_JSON_COMPACT = 0,
@@ -81,9 +82,9 @@ typedef enum kvf_json_style {
     KVF_JSON_SORTED = 2
 } kvf_json_style;
 
-/* Text of a value, always the same bytes for the same value; reals have the fewest digits that read
- * back equal, and always a point or an exponent. Flags of kvf_json_style or-ed, to be released with
- * kvf_json_text_free(); NULL if out of memory. */
+/* Returns the text of a value, released with kvf_json_text_free(); NULL if out of memory. style:
+ * or-ed flags of kvf_json_style. Equal values give equal bytes. Reals have the fewest digits that
+ * read back equal, and always a point or an exponent. */
 char *kvf_json_text(const kvf_json *value, unsigned style);
 void kvf_json_text_free(char *text);
 

@@ -1,4 +1,4 @@
-/* All of kvfold. See base.h for the words of ownership and the shape alphabet. */
+/* All of kvfold. base.h defines the ownership terms and the shape letters. */
 #ifndef KVFOLD_KVFOLD_H
 #define KVFOLD_KVFOLD_H
 

@@ -1,5 +1,5 @@
-/* A local HTTP server in the manner of OpenAI's API: one base in memory, many prefixes on it, each
- * a model by its name.
+/* A local HTTP server with the API of OpenAI. It holds one base in memory and serves many prefixes
+ * on it, each under its own model name.
  *
  *     const kvf_serve_prefix prefixes[] = {{"devil", "prefix.h5", NULL}};
  *     kvf_serve_options options = kvf_serve_defaults();
@@ -9,23 +9,24 @@
  *
  *     POST /v1/completions, /v1/chat/completions    "model" names a prefix, or the base
  *     POST /v1/classify                             rows for the head of a prefix
- *     GET  /                                        a page for people
+ *     GET  /                                        a page for browsers
  *     GET  /v1/models, /health, /metrics            metrics in Prometheus' text form
  *     GET  /tokenizer_info                          special tokens, chat template, as vLLM
  *     POST /tokenize, /detokenize                   ids of a text or chat; the text of ids
  *
- * Rows of all prefixes are decoded together, and join and leave between steps. What a request is
- * answered does not depend on what is computed with it: it is what kvf_generate gives for that
- * prompt alone, bit for bit; of n choices, the i-th what it gives for the i-th of n such prompts,
- * and of several prompts those of a file with each n times. A prefix file that is replaced (by
- * rename) is read again: requests that came before end with the old one. Prefixes with a head of
- * their own, virtual tokens at the input and prefixes inside rows are served too; of task lm what
- * changes the base itself (adapters) is refused, as its rows could not be computed with others.
+ * Rows of all prefixes are decoded together, and join and leave between steps. An answer does not
+ * depend on concurrent requests: it has the bits that kvf_generate gives for the prompt alone. With
+ * n choices, the i-th is that of the i-th of n equal prompts; several prompts behave like a file
+ * with each prompt n times. A prefix file that is replaced (by rename) is read again, and earlier
+ * requests finish with the old one. Prefixes with a head of their own, virtual tokens at the input
+ * and prefixes inside rows are served too. Adapters of task lm are refused, because their rows
+ * could not be computed with others.
  *
- * Prefixes of other tasks classify: rows of a request are computed alone, with the bits that
- * kvf_predict gives a file of these rows. A base that predicts no next token serves those only.
+ * Prefixes of other tasks classify. The rows of a request are computed alone, with the bits that
+ * kvf_predict gives for a file of these rows. A base without a language-model head serves only
+ * these prefixes.
  *
- * Nothing is computed for a client that has hung up, or has ended its side of the connection. */
+ * Work stops for a client that has closed the connection or its sending side. */
 #ifndef KVFOLD_SERVE_H
 #define KVFOLD_SERVE_H
 
@@ -42,45 +43,47 @@ extern "C" {
 typedef struct kvf_serve_prefix {
     const char *name; /* letters, digits and ._:/-; at most 64, not the base's */
     const char *path; /* prefix, adapter or run file */
-    const char *head; /* of a file with heads of several tasks: the one to use; else NULL */
+    const char *head; /* file with heads of several tasks: the task to use; else NULL */
 } kvf_serve_prefix;
 
 typedef struct kvf_serve_options {
-    const kvf_serve_prefix *prefixes; /* [n_prefixes]; texts are borrowed, here and below */
+    const kvf_serve_prefix
+        *prefixes; /* [n_prefixes]; texts are borrowed, also in the other fields */
     size_t n_prefixes;
-    const char *base_name;     /* of the base as a model; NULL: kvf_base_name */
-    kvf_checkpoint checkpoint; /* of run files */
+    const char *base_name;     /* model name of the base; NULL: kvf_base_name */
+    kvf_checkpoint checkpoint; /* state of run files */
     bool allow_other_base;
-    const char *chat_template; /* NULL: the prefix's own, else the base's for chats alone */
-    const char *host;          /* address to listen on, IPv4 or IPv6 in numbers */
-    /* [n_allow_hosts]: names by which requests may come (header Host), besides those of this
-     * machine and `host`. On a loopback address others are answered 421, lest a page elsewhere
-     * reach it by a name that it had lead here; on other addresses so only where this list is not
-     * empty. */
+    const char *chat_template; /* NULL: the template of the prefix, or for chats that of the base */
+    const char *host;          /* address to listen on, a numeric IPv4 or IPv6 address */
+    /* [n_allow_hosts] accepted values of the header Host, in addition to the names of this
+     * machine and `host`. On a loopback address other values are answered with 421, which
+     * prevents DNS rebinding by web pages. On other addresses they are refused only if this list
+     * is not empty. */
     const char *const *allow_hosts;
     size_t n_allow_hosts;
-    int64_t port; /* 0: a free one */
-    /* [n_cors] origins whose pages may read answers, "https://app.example"; "*": all pages. Others
-     * can ask, but their browsers do not show them what is answered. */
+    int64_t port; /* 0: any free port */
+    /* [n_cors] origins whose pages may read answers, "https://app.example"; "*": all pages.
+     * Browsers hide the answers from pages of other origins. */
     const char *const *cors;
     size_t n_cors;
-    const char *access_log;  /* file that gets a line of JSON for each request; "-": standard
-                              * output; NULL: none */
-    const char *token_file;  /* its first line must come as "Authorization: Bearer"; NULL: none */
-    int64_t max_body;        /* bytes of a request */
-    int64_t max_rows;        /* choices computed together; further ones wait, and free rows go
-                              * round by request */
-    int64_t max_queue;       /* that wait for a row; further ones are refused with 503 */
-    int64_t max_queue_bytes; /* that those take, likewise; one is always taken */
-    int64_t max_tokens;      /* most that a choice gets, whatever is asked for */
-    int64_t max_context;     /* most tokens in a row, prompt and answer; 0: the model's */
-    int64_t timeout;         /* seconds in which a request must have arrived */
-    /* Called once connections are accepted. May be NULL. */
+    const char *access_log; /* file that receives a line of JSON for each request; "-": standard
+                               output; NULL: none */
+    const char *token_file; /* file whose first line is the required token of "Authorization:
+                               Bearer"; NULL: none */
+    int64_t max_body;       /* maximum bytes of a request */
+    int64_t
+        max_rows; /* choices computed together; others wait, and requests take turns at free rows */
+    int64_t max_queue;       /* maximum number of choices that wait; more are refused with 503 */
+    int64_t max_queue_bytes; /* maximum memory of waiting choices; one is always accepted */
+    int64_t max_tokens;      /* upper limit of a choice's max_tokens */
+    int64_t max_context;     /* maximum tokens of a row, prompt and answer; 0: the model's */
+    int64_t timeout;         /* seconds within which a request must arrive */
+    /* Called once the server accepts connections. May be NULL. */
     void (*listening)(void *user, int port);
     void *user;
 } kvf_serve_options;
-/* 127.0.0.1, port 8080, 1 MiB, 16 rows, 256 waiting of 64 MiB, 1024 tokens, 4096 in a row, 30
- * seconds. */
+/* Returns the defaults: 127.0.0.1, port 8080, 1 MiB, 16 rows, 256 waiting of 64 MiB, 1024 tokens,
+ * 4096 in a row, 30 seconds. */
 kvf_serve_options kvf_serve_defaults(void);
 
 typedef struct kvf_serve_totals {
@@ -88,11 +91,11 @@ typedef struct kvf_serve_totals {
     double seconds;
 } kvf_serve_totals;
 
-/* Serves until the flag of kvf_ctx_set_stop() is set: running and waiting requests are answered,
- * further ones are not. ESTOPPED then. Computes in the calling thread; HTTP, reading
- * requests and watching connections have one each. totals may be NULL. EUSAGE, EMISMATCH and what
- * kvf_prefix_open gives: nothing was served; EIO: the address cannot be listened on; EUNSUPPORTED:
- * built without libmicrohttpd. */
+/* Serves until the flag of kvf_ctx_set_stop() is set, then answers running and waiting requests and
+ * returns ESTOPPED. The calling thread computes. HTTP, reading of requests and watching of
+ * connections have a thread each. totals may be NULL. EUSAGE, EMISMATCH and errors of
+ * kvf_prefix_open: nothing was served; EIO: the address cannot be used; EUNSUPPORTED: built without
+ * libmicrohttpd. */
 kvf_status kvf_serve(kvf_ctx *ctx, kvf_base *base, const kvf_serve_options *options,
                      kvf_serve_totals *totals);
 

@@ -21,52 +21,53 @@ extern "C" {
 #endif
 
 typedef enum kvf_event_kind {
-    KVF_EVENT_START, /* everything is loaded; steps, examples known */
+    KVF_EVENT_START, /* data and base are loaded; steps and examples are set */
     KVF_EVENT_STEP,
     KVF_EVENT_EVAL,
     KVF_EVENT_SAVE,
-    KVF_EVENT_NOTE,      /* `text` is for a person */
-    KVF_EVENT_RETENTION, /* the retention set was read */
-    KVF_EVENT_FORECAST   /* before the first step, where one is asked for */
+    KVF_EVENT_NOTE,      /* `text` is a message for the user */
+    KVF_EVENT_RETENTION, /* the loss on the retention set is known */
+    KVF_EVENT_FORECAST   /* before the first step, if requested */
 } kvf_event_kind;
 
-/* One number of a metric; the name lives as long as the library. */
+/* A metric's value. The name is a static text. */
 typedef struct kvf_metric {
     const char *name; /* "loss", "accuracy", "f1", "exact_match", ... */
-    double value;     /* NaN: not defined on this data */
+    double value;     /* NaN: undefined on this data */
 } kvf_metric;
 #define KVF_MAX_SCORES 24
 
-/* What a run will take, from a few steps of its own batches that leave no trace on its bits. */
+/* Estimated cost of a run, measured on a few of its own batches without changing its results. */
 typedef struct kvf_forecast {
-    int64_t steps, validations; /* still to do; steps 0: there is no forecast */
+    int64_t steps, validations; /* remaining; steps 0: no forecast */
     double seconds_per_step, seconds_per_validation, seconds_per_save;
-    double seconds;         /* of the whole call; of a dry run: of the call that is no dry run */
-    double probe_seconds;   /* what the forecast itself took */
-    int64_t peak_rss_bytes; /* largest resident memory */
-    int64_t tokens;         /* to train on */
+    double seconds;       /* time of the whole call; of a dry run: of the corresponding real call */
+    double probe_seconds; /* time of the forecast itself */
+    int64_t peak_rss_bytes; /* peak resident memory */
+    int64_t tokens;         /* tokens to train on */
     int64_t trainable_parameters;
-    int64_t file_bytes; /* of the run file, about */
+    int64_t file_bytes; /* approximate size of the run file */
     uint64_t reserved[8];
 } kvf_forecast;
 
 typedef struct kvf_event {
     kvf_event_kind kind;
-    int64_t step, steps;                        /* steps done, and in all */
-    double train_loss;                          /* of this step, nats per label token */
-    double valid_loss;                          /* EVAL */
-    kvf_metric metric;                          /* EVAL: what best checkpoints are chosen by */
-    bool best;                                  /* EVAL: the best so far */
-    double retention_loss, retention_base_loss; /* RETENTION: under the prefix, of the bare base */
+    int64_t step, steps; /* steps done, and total */
+    double train_loss;   /* loss of this step, nats per label token */
+    double valid_loss;   /* EVAL */
+    kvf_metric metric;   /* EVAL: the metric that selects the best checkpoint */
+    bool best;           /* EVAL: the best so far */
+    double retention_loss,
+        retention_base_loss; /* RETENTION: loss with the prefix, and of the bare base */
     double lr, grad_norm;
-    double prefix_norm;           /* STEP: of what the base saw */
-    int64_t tokens;               /* trained on, all steps */
+    double prefix_norm;           /* STEP: norm of the emitted prefix */
+    int64_t tokens;               /* trained on in all steps */
     double tokens_per_second;     /* of this step */
     double seconds;               /* since the start of this call */
-    double seconds_left;          /* about, to the end of the run; NaN: not known */
+    double seconds_left;          /* estimated time to the end of the run; NaN: unknown */
     const char *text;             /* NOTE, SAVE (path) */
     const kvf_forecast *forecast; /* FORECAST */
-    bool detail;                  /* NOTE: of how a start was found and the like */
+    bool detail;                  /* NOTE: a detail for --verbose */
     uint64_t reserved[7];
 } kvf_event;
 typedef void (*kvf_event_fn)(void *user, const kvf_event *event);
@@ -77,163 +78,169 @@ typedef enum kvf_schedule {
     KVF_SCHEDULE_CONSTANT
 } kvf_schedule;
 
-/* What happens to rows that are longer than allowed. */
+/* Treatment of rows that are longer than allowed. */
 typedef enum kvf_overlong {
-    KVF_OVERLONG_UNSET,        /* where a prefix is used: as in its training; else STOP */
+    KVF_OVERLONG_UNSET,        /* with a trained prefix as in its training, else STOP */
     KVF_OVERLONG_STOP,         /* they are an error */
-    KVF_OVERLONG_TRUNCATE,     /* the prompt is cut at its left, then the end */
+    KVF_OVERLONG_TRUNCATE,     /* the prompt is cut at its start, then the row at its end */
     KVF_OVERLONG_TRUNCATE_END, /* the end is cut */
     KVF_OVERLONG_SKIP          /* they are left out */
 } kvf_overlong;
 
 typedef enum kvf_forecast_mode {
-    KVF_FORECAST_AUTO, /* for a dry run */
+    KVF_FORECAST_AUTO, /* on for a dry run */
     KVF_FORECAST_ON,
     KVF_FORECAST_OFF
 } kvf_forecast_mode;
 
-/* Log-weights of the virtual tokens, [L, G, P], added to the scores of attention. */
+/* Log-weights of the virtual tokens, [L, G, P], added to the attention scores. */
 typedef enum kvf_log_weight {
     KVF_LOG_WEIGHT_OFF,
-    KVF_LOG_WEIGHT_FIXED, /* kept as they start */
+    KVF_LOG_WEIGHT_FIXED, /* constant at their initial values */
     KVF_LOG_WEIGHT_TRAIN
 } kvf_log_weight;
 
-#define KVF_MAX_TRAIN_OPTIONS 128 /* most options that kvf_train_option() has */
+#define KVF_MAX_TRAIN_OPTIONS 128 /* maximum number of options of kvf_train_option() */
 
-/* "NAME=VALUE" each, of options that name a task of several. */
+/* Values "NAME=VALUE" of options that name one of several tasks. */
 #define KVF_MAX_TASKS 16
 typedef struct kvf_named {
     size_t n;
     const char *item[KVF_MAX_TASKS];
 } kvf_named;
 
-/* Every field has a kvf_train_option() with its long name, default and help. Texts are
- * borrowed. */
+/* Options of training. kvf_train_option() gives the long name, default and help of every field.
+ * Texts are borrowed. */
 typedef struct kvf_train_options {
     const char *base, *data, *valid, *out;
     bool resume, force, dry_run, allow_other_base;
 
-    /* What is trained. */
+    /* Method and task. */
     const char *method;    /* mlp, direct, projected, prompt, p-tuning, adapter, full, head */
     const char *task;      /* lm, seq-cls, token-cls, qa, multiple-choice */
-    int64_t prefix_length; /* 0: by method and task */
+    int64_t prefix_length; /* 0: depends on method and task */
     int64_t encoder_hidden;
     const char *layers;         /* "0,2,4-7": layers that have a prefix; NULL or "": all */
-    bool infix;                 /* lm: the prefix is inside rows */
+    bool infix;                 /* lm: the prefix stands inside rows */
     const char *position_start; /* "P", or the position of a row's first token */
-    const char *p_encoder;      /* lstm, mlp: of p-tuning */
+    const char *p_encoder;      /* p-tuning: lstm, mlp */
     const char *p_template;     /* NULL or "": virtual tokens lead the row */
-    const char *verbalizer; /* "label=word,...": seq-cls at [MASK] by a masked model's own head */
-    bool train_head;        /* lm: the base's head is trained too */
-    bool unfreeze_base;     /* p-tuning trains the base's weights too, at base_lr */
-    int64_t adapter_size;   /* width of the bottleneck, for method adapter */
+    const char *
+        verbalizer; /* "label=word,...": seq-cls at [MASK] by the head of a masked language model */
+    bool train_head;                /* lm: also train the base's head */
+    bool unfreeze_base;             /* p-tuning: also train the base's weights, at base_lr */
+    int64_t adapter_size;           /* adapter: width of the bottleneck */
     const char *adapter_activation; /* gelu, relu, tanh */
     const char *adapter_placement;  /* serial, parallel, attn, ffn */
 
-    /* Several tasks at once, a shared prefix and a head each: --data NAME=FILE, once for every
-     * task, in place of data; --valid NAME=FILE and --labels NAME=A,B,...; --task NAME=KIND for
-     * those that differ from `task`. */
+    /* Several tasks at once with a shared prefix and a head each. --data NAME=FILE, once for every
+     * task, replaces data; --valid NAME=FILE and --labels NAME=A,B,... follow it. --task NAME=KIND
+     * is for tasks that differ from `task`. */
     kvf_named named_data, named_valid, named_task, named_labels;
-    bool low_rank_tasks; /* each task has the shared prefix times u v^T of its own */
-    bool equal_mix;      /* steps are of each task as often, not by its rows */
+    bool low_rank_tasks; /* each task multiplies the shared prefix by its own u v^T */
+    bool equal_mix;      /* tasks take turns equally instead of by their numbers of rows */
 
-    /* Where it starts. */
-    /* init NULL: what suits method, task and base */
+    /* Initial values. */
+    /* init NULL: depends on method, task and base */
     const char *init, *init_text, *init_kv, *init_encoder, *init_from;
     bool init_ptuning_v2; /* random weights are N(0, 0.02) */
-    bool approximate;     /* a start that the encoder emits only to a residual above 1e-2 will do */
+    bool approximate; /* accept a start that the encoder reproduces with a residual above 1e-2 */
     uint64_t seed;
 
     /* Data and rows. */
     const char *format; /* auto, jsonl, json, tsv, csv, conll, squad, superglue, text */
     bool no_header;
-    const char *columns;       /* NULL or "": the header's */
+    const char *columns;       /* NULL or "": from the file's header */
     const char *map;           /* "prompt=question,completion=answer" */
     const char *chat_template; /* as --chat-template */
-    int64_t split_text; /* lm: data files are plain text, rows of so many tokens; 0: they are not */
-    int64_t limit;      /* rows of data that are read; 0: all */
-    int64_t max_length; /* 0: the model's positions less the prefix */
+    int64_t
+        split_text; /* lm: data files are plain text, cut into rows of this many tokens; 0: off */
+    int64_t limit;  /* number of rows of data to read; 0: all */
+    int64_t max_length; /* 0: the model's positions minus the prefix */
     kvf_overlong overlong;
-    const char *labels; /* "a,b,c" or "@FILE", one a line: classes or tags in the order of their
+    const char *labels; /* "a,b,c" or "@FILE" (one per line): classes or tags in the order of their
                            ids; NULL: those of the training data, sorted */
     bool regression;    /* seq-cls: labels are numbers */
-    int64_t doc_stride; /* qa */
+    int64_t doc_stride; /* qa: overlap of windows in tokens */
 
     /* Steps. */
-    int64_t steps, epochs; /* steps 0: epochs decide, unless kvf_train_set gave it */
-    int64_t batch_size, batch_tokens, grad_accum; /* batch_tokens -1: chosen by shapes */
+    int64_t steps, epochs; /* steps 0: given by epochs, unless kvf_train_set set it */
+    int64_t batch_size, batch_tokens, grad_accum; /* batch_tokens -1: derived from the shapes */
     bool shuffle;
-    bool group_by_prefix; /* rows that begin alike come into the same steps */
-    bool share_off;       /* tokens that rows of a step begin with are computed for each row */
-    double lr;            /* 0: by method and task */
+    bool group_by_prefix; /* put rows with a common beginning into the same steps */
+    bool share_off;       /* compute the common beginning of a step's rows for each row */
+    double lr;            /* 0: depends on method and task */
     double base_lr;
-    double head_lr, head_dropout; /* 0: by task; < 0: the config's */
-    bool lr_per_parameter; /* one rate for all parameters, not by how far they move the prefix */
+    double head_lr, head_dropout; /* lr 0: depends on the task; dropout < 0: the config's */
+    bool lr_per_parameter; /* one rate for all parameters instead of scaling it by the prefix's
+                              change */
     kvf_schedule schedule;
-    int64_t schedule_steps;                       /* 0: steps */
+    int64_t schedule_steps;                       /* length of the schedule; 0: steps */
     const char *warmup;                           /* "5%" or a number of steps */
-    double weight_decay, beta1, beta2, eps, clip; /* beta1 below 0: by method */
-    bool optimizer_adamw;   /* mlp: moments of each parameter, not of the prefix */
-    bool values_muon;       /* mlp, direct: values of the prefix step by Muon, keys by AdamW */
-    int64_t skip_nonfinite; /* steps that may be left out because they are not finite */
-    double spike_guard;     /* a loss above so many times the last steps' mean; 0: no guard */
-    double prefix_dropout;  /* 0: none; below 1 */
+    double weight_decay, beta1, beta2, eps, clip; /* beta1 below 0: depends on the method */
+    bool optimizer_adamw;   /* mlp: AdamW moments per parameter instead of in prefix space */
+    bool values_muon;       /* mlp, direct: update values with Muon, keys with AdamW */
+    int64_t skip_nonfinite; /* number of non-finite steps that may be skipped */
+    double spike_guard;     /* loss limit as a multiple of the mean of the last steps; 0: off */
+    double prefix_dropout;  /* rate below 1; 0: none */
     bool prefix_dropout_per_row;
-    double base_dropout; /* of embeddings, of what each half of a block adds, and of attention's
-                            probabilities where the config has a rate for them; 0: none; below 1 */
+    double base_dropout; /* rate below 1 for embeddings, outputs of block halves, and attention
+                            probabilities where the config has such a rate; 0: none */
 
-    /* How the base is computed. */
+    /* Computation of the base. */
     kvf_precision precision;
-    kvf_weight_dtype weight_dtype; /* of frozen weights, as kvf_base_options has it */
-    bool stream_layers;            /* the same; sets recompute unless that was given */
-    bool recompute;                /* the same bits with less memory, in more time */
+    kvf_weight_dtype weight_dtype; /* storage of frozen weights, as in kvf_base_options */
+    bool stream_layers; /* as in kvf_base_options; also sets recompute unless that was given */
+    bool recompute; /* recompute activations in the backward pass: same bits, less memory, more time
+                     */
 
     /* Validation and saves. */
-    double valid_split;             /* fraction of data's rows that validation takes; 0: none */
-    int64_t eval_every, save_every; /* steps; 0: each epoch and the end */
-    const char *metric;             /* what the best checkpoint is best in; NULL or "": by task */
-    int64_t early_stop;             /* validations without a better one; 0: never */
-    const char *retention;          /* lm: text that is to stay as it is; NULL: none */
-    double kl_to_base; /* weight of KL(base || with the prefix) on that text's rows; 0: none */
+    double valid_split;             /* fraction of data's rows used for validation; 0: none */
+    int64_t eval_every, save_every; /* in steps; 0: after each epoch and at the end */
+    const char
+        *metric; /* metric that selects the best checkpoint; NULL or "": depends on the task */
+    int64_t early_stop; /* validations without improvement before the run stops; 0: never */
+    const char
+        *retention;    /* lm: text on which the base's behaviour is measured and kept; NULL: none */
+    double kl_to_base; /* weight of KL(base || with the prefix) on the retention text; 0: none */
 
     /* Reports. */
-    const char *log;         /* JSONL, a line an event; NULL or "": none */
-    const char *tensorboard; /* folder for an event file; the same */
+    const char *log;         /* JSONL file with a line for each event; NULL or "": none */
+    const char *tensorboard; /* folder for an event file; NULL or "": none */
     kvf_forecast_mode forecast;
 
-    /* Row i was set by kvf_train_set, even if to its default (--resume asks). */
+    /* Row i was set by kvf_train_set, even if to its default (needed by --resume). */
     bool given[KVF_MAX_TRAIN_OPTIONS];
     kvf_event_fn event; /* NULL: none */
     void *event_user;
-    kvf_base *open_base; /* as of kvf_train_set_base(); NULL: none */
-    void *texts;         /* of kvf_train_options_create(), else NULL */
-    const char *lora;    /* of base, as kvf_base_options has it; NULL or "": none */
+    kvf_base *open_base; /* set by kvf_train_set_base(); NULL: none */
+    void *texts;         /* owned texts of kvf_train_options_create(), else NULL */
+    const char *lora;    /* LoRA folder, as in kvf_base_options; NULL or "": none */
     kvf_log_weight log_weight;
-    double start_mass;       /* log of the prefix's attention mass over the text's, at the start */
-    double log_weight_lr;    /* with KVF_LOG_WEIGHT_TRAIN */
-    bool adapter_norms_off;  /* method adapter leaves the norms as they are */
-    const char *keep_states; /* "2G": what enters the lowest layer with a prefix is computed once
-                                for each row, `valid` too, and kept in so much memory, then in a
-                                file without a name beside `out`; NULL, "" or "off": computed in
-                                each step */
-    const char *places;      /* "encoder,decoder,cross": where the prefix of an encoder-decoder is
-                                attended to; "peft": as PEFT has it, in the decoder, where T5's
-                                relative bias counts the prefix; NULL or "": everywhere */
-    const char *class_weights; /* "balanced", or a file of names and weights: times which the loss
-                                  of each class or tag counts in training; NULL or "": once */
-    const char *delimiter; /* of TSV and CSV: one character, or "\\t"; NULL or "": a tab, a comma */
+    double start_mass;      /* log of the prefix's initial attention mass relative to the text's */
+    double log_weight_lr;   /* rate with KVF_LOG_WEIGHT_TRAIN */
+    bool adapter_norms_off; /* adapter: keep the norms frozen */
+    /* Cache size such as "2G". Inputs of the first layer with a prefix are then computed once for
+     * each row, validation rows included. The cache lies in memory, then in an unnamed file in the
+     * folder of `out`. NULL, "" or "off": computed in each step. */
+    const char *keep_states;
+    const char *places; /* "encoder,decoder,cross": places of an encoder-decoder that attend to the
+                           prefix; "peft": as in PEFT, in the decoder, where T5's relative bias
+                           counts the prefix; NULL or "": everywhere */
+    const char *class_weights; /* "balanced", or a file of names and weights: factor of each class
+                                  or tag in the training loss; NULL or "": 1 */
+    const char *delimiter; /* TSV and CSV: one character, or "\\t"; NULL or "": a tab, a comma */
     uint64_t reserved[24];
 } kvf_train_options;
 
-/* Options on the heap, at their defaults, for programs that set them by name and do not look
- * inside: texts that are set are copied, and a later library may have more of them. */
+/* Creates options on the heap at their defaults, for programs that set them by name only. Texts are
+ * copied. A later library may have more options. */
 kvf_status kvf_train_options_create(kvf_ctx *ctx, kvf_train_options **out);
-void kvf_train_options_free(kvf_train_options *options); /* NULL is fine */
-/* Options in a struct of the caller. */
+void kvf_train_options_free(kvf_train_options *options); /* options may be NULL. */
+/* Returns default options in a struct of the caller. */
 kvf_train_options kvf_train_defaults(void);
 
-/* An option by index, for programs that list them; false past the last. */
+/* Describes an option by index; false past the last. */
 typedef struct kvf_option {
     const char *name;     /* long name without dashes */
     const char *argument; /* "FILE", "N", "on|off"; NULL: a flag */
@@ -241,95 +248,98 @@ typedef struct kvf_option {
     const char *help;
 } kvf_option;
 bool kvf_train_option(size_t index, kvf_option *out);
-/* Sets an option by its long name from text ("true" or NULL for flags),
- * checking the value. EUSAGE: the value is none of it, or there is no such option; the line then
- * names the nearest one. `value` is borrowed, but by options of kvf_train_options_create() copied.
- */
+/* Sets an option by its long name from text ("true" or NULL for flags) and checks the value.
+ * EUSAGE: the value is invalid, or there is no such option; the line then names the nearest one.
+ * `value` is borrowed, but copied into options of kvf_train_options_create(). */
 kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *name,
                          const char *value);
-/* In place of "base": one that is open, which stays as it is and must outlive the call. Its files
- * are not opened again. Where it was opened without `backward`, its weights are also packed for
- * backward passes, and kept so. A run that changes the base (methods adapter and full, --unfreeze
- * base) gets a model of its own, in the same precision, packed from the same mapped weights, as
- * large as another base while it trains.
- * EUSAGE too where it was opened for a prefix that changes it. NULL: none. */
+/* Sets an open base instead of the option "base"; NULL: none. The base is unchanged and must
+ * outlive the call; its files are not opened again. If it was opened without `backward`, its
+ * weights are also packed for backward passes, and stay so. A run that changes the base (methods
+ * adapter and full, --unfreeze base) builds its own model in the same precision from the mapped
+ * weights, as large as a second base, while it trains. EUSAGE: also if the base was opened for a
+ * prefix that changes it. */
 void kvf_train_set_base(kvf_train_options *options, kvf_base *base);
-/* Who hears of steps, validations and saves, in the thread that trains. NULL: nobody. */
+/* Sets the callback for steps, validations and saves, called in the training thread. NULL: none. */
 void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *user);
 
 typedef struct kvf_train_result {
     int64_t steps;
-    double train_loss;                  /* of the last step */
-    double valid_loss, best_valid_loss; /* of the last and of the best state; NaN: no validation */
-    kvf_metric best;                    /* of the best checkpoint, by its metric; of equal ones
-                                          that of the lowest loss is kept */
-    int64_t best_step;                  /* 0: no validation ran */
+    double train_loss; /* loss of the last step */
+    double valid_loss,
+        best_valid_loss; /* losses of the last and of the best state; NaN: no validation */
+    kvf_metric best; /* best checkpoint by its metric; equal values are decided by the lower loss */
+    int64_t best_step; /* 0: no validation ran */
     bool stopped_early;
-    /* On the retention set's text: now, at step 0, of the bare base; NaN without one. */
+    /* Loss on the retention text: at the end, at step 0, and of the bare base. NaN without a
+     * retention text. */
     double retention_loss, retention_start_loss, retention_base_loss;
-    int64_t tokens;          /* trained on, all steps */
-    int64_t computed_tokens; /* of this call: what trimming and shared common prefixes left to do */
-    double tokens_per_second, seconds; /* of this call */
-    double step_seconds;               /* of this call, steps alone */
+    int64_t tokens;          /* trained on in all steps */
+    int64_t computed_tokens; /* tokens computed in this call, after trimming and sharing of common
+                                prefixes */
+    double tokens_per_second, seconds; /* values of this call */
+    double step_seconds;               /* time of the steps of this call */
     int64_t peak_rss_bytes;
     int64_t trainable_parameters;
     int64_t label_tokens, examples;
     const char *precision; /* "f32", "bf16" or "int8" */
-    bool finished_before;  /* --resume of a finished run: nothing was done */
-    int64_t ranks;         /* processes that trained together */
-    double wait_seconds;   /* of this call, in which this one waited for others */
-    int signal;            /* that stopped it, on any of them; 0: none */
-    kvf_forecast forecast; /* as reported before the first step */
-    int64_t parameters;    /* all: the base's and the trainable ones that are not among them */
-    /* What the validation is held against; NaN: not measured. The loss of the bare base and of the
-     * start, where a forward pass over the held-out rows is at most 2 % of the run; the metric of
-     * always giving the training data's largest class (seq-cls, token-cls). */
+    bool finished_before;  /* --resume of a finished run: nothing to do */
+    int64_t ranks;         /* number of processes that trained together */
+    double wait_seconds;   /* time in this call that this process waited for others */
+    int signal;            /* signal that stopped any of the processes; 0: none */
+    kvf_forecast forecast; /* forecast reported before the first step */
+    int64_t parameters;    /* total number: parameters of the base, and trainable ones outside it */
+    /* Reference values for the validation; NaN: not measured. Losses of the bare base and of the
+     * initial state, where a forward pass over the held-out rows costs at most 2 % of the run. The
+     * metric of always predicting the largest class of the training data (seq-cls, token-cls). */
     double bare_loss, start_loss, largest_class;
     uint64_t reserved[4];
 } kvf_train_result;
 
-/* Which process this is of those that train together since a kvf_train with this context; 0: the
- * first, or alone, or not yet. */
+/* Returns this process's rank among those that train together since a kvf_train with this context;
+ * 0: the first, alone, or not yet known. */
 int kvf_train_rank(const kvf_ctx *ctx);
 
-/* Trains and writes options->out. ESTOPPED: stopped by kvf_ctx_set_stop(), everything saved,
+/* Trains and writes options->out. ESTOPPED: stopped by kvf_ctx_set_stop(); everything is saved and
  * *result filled.
  *
- * Processes that a launcher started together train one run: all call this with equal options, base
- * and data, and stay connected until their contexts are freed. The first one reports events, writes
- * and has a *result of use; a failure on any of them is one on all, whose line the first one has.
- */
+ * Processes started together by a launcher train one run. All call this function with equal
+ * options, base and data, and stay connected until their contexts are freed. Only the first reports
+ * events, writes files and has a valid *result. A failure on any process fails all of them, and the
+ * first has the error line. */
 kvf_status kvf_train(kvf_ctx *ctx, const kvf_train_options *options, kvf_train_result *result);
 
 typedef struct kvf_eval_options {
     const char *data;
-    const char *format, *columns; /* as in training; NULL: auto, the header's */
+    const char *format, *columns; /* as in training; NULL: auto, the file's header */
     bool no_header;
     int64_t max_length; /* 0: that of training for tasks with a head, else the model's positions
-                           less   the prefix */
-    int64_t split_text; /* lm: the data file is plain text, rows of so many tokens; 0: it is not */
-    int64_t limit;      /* rows that are read; 0: all */
+                           minus the prefix */
+    int64_t
+        split_text; /* lm: the data file is plain text, cut into rows of this many tokens; 0: off */
+    int64_t limit;  /* number of rows to read; 0: all */
     kvf_overlong overlong;
-    const char *chat_template; /* NULL: the prefix's own, else auto */
+    const char *chat_template; /* NULL: the template of the prefix, else auto */
     const char *map;
-    int64_t batch_tokens; /* rows are packed up to so many tokens; 0: 2048 */
+    int64_t batch_tokens; /* maximum tokens of a packed batch; 0: 2048 */
     bool share_off;
-    int64_t generate; /* lm: also complete every prompt, greedily, by at most so many tokens, and
-                         compare with its references (bleu, rouge_l); 0: no */
-    /* qa: an answer is refused where the log odds of none against it are above; at most so many
-     * tokens, of so many best starts and ends (0: 30, 20) */
+    int64_t generate; /* lm: maximum tokens of a greedy completion of every prompt, which is
+                         compared with its references (bleu, rouge_l); 0: none */
+    /* qa: threshold of the log odds of "no answer" above which an answer is rejected; maximum
+     * tokens of an answer; number of best starts and ends that are combined (0: 30, 20) */
     double no_answer_above;
     int64_t max_answer, n_best;
-    bool per_class; /* seq-cls, token-cls: also the scores of each class or tag and entity type */
-    /* seq-cls, token-cls, multiple-choice: n prefixes vote, and the mean of their probabilities
-     * decides between equal votes: probabilities are (votes + mean) / (n + 1). Else they are the
-     * mean. */
+    bool per_class; /* seq-cls, token-cls: also score each class, tag and entity type */
+    /* seq-cls, token-cls, multiple-choice: n prefixes vote, and their mean probabilities decide
+     * between equal votes. Reported probabilities are (votes + mean) / (n + 1); without this flag
+     * they are the mean. */
     bool majority;
     const char *delimiter; /* as in training */
     uint64_t reserved[7];
 } kvf_eval_options;
 
-/* Precision, recall and F1, 0 where a denominator is 0; support: how often the data has it. */
+/* Precision, recall and F1, 0 where a denominator is 0. support: number of occurrences in the
+ * data. */
 typedef struct kvf_class_score {
     char *name;
     double precision, recall, f1;
@@ -345,56 +355,55 @@ typedef struct kvf_eval_result {
     const char *task;
     double loss, perplexity; /* nats per label token or term; exp(loss) */
     int64_t label_tokens, examples, skipped, truncated;
-    int64_t without_label; /* of the truncated rows: no label is left */
-    size_t n_scores;       /* metrics of the task, the loss among them */
+    int64_t without_label; /* number of truncated rows that lost all labels */
+    size_t n_scores;       /* metrics of the task, including the loss */
     kvf_metric scores[KVF_MAX_SCORES];
-    /* With per_class, in memory that kvf_eval_result_done frees: classes or tags in the order of
-     * the head's outputs, and of token-cls the types of entities by name. Else empty. */
+    /* With per_class: classes or tags in the order of the head's outputs; for token-cls also entity
+     * types by name. Freed by kvf_eval_result_done. Else empty. */
     kvf_class_scores classes, entity_types;
     double seconds;
     uint64_t reserved[8];
 } kvf_eval_result;
 void kvf_eval_result_done(kvf_eval_result *result);
 
-/* Loss and metrics on a data file, by the task of the prefixes. n prefixes average their
+/* Computes loss and metrics on a data file, for the task of the prefixes. n prefixes average their
  * probabilities; n = 0: the bare base. */
 kvf_status kvf_eval(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                     const kvf_eval_options *options, kvf_eval_result *result);
 
 typedef enum kvf_predict_format {
-    KVF_PREDICT_BY_NAME, /* of the output; else JSONL */
+    KVF_PREDICT_BY_NAME, /* chosen by the name of the output file; else JSONL */
     KVF_PREDICT_JSONL,
     KVF_PREDICT_CONLL
 } kvf_predict_format;
 
 typedef struct kvf_predict_options {
     kvf_eval_options eval; /* rows may lack their labels */
-    const char *out;       /* file, whole or not at all; NULL: none */
+    const char *out;       /* output file, written whole or not at all; NULL: none */
     kvf_predict_format out_format;
     bool force;
-    /* takes the text in place of a file at `out`, which is then a name alone; NULL: none */
+    /* Receives the text instead of a file at `out`, which is then only a name. NULL: none. */
     void (*write)(void *user, const char *text, size_t n);
     void *user;
     uint64_t reserved[8];
 } kvf_predict_options;
 
-/* What was decided of a row: views, as long as the result that they are of. */
+/* Prediction for a row. Its views live as long as the result. */
 typedef struct kvf_prediction {
-    const char *id;     /* the row's "id" or "idx"; NULL: it has none */
-    bool skipped;       /* by overlong; nothing is decided then */
-    int64_t best;       /* seq-cls: the class, multiple-choice: the choice, from 0; else -1 */
-    const char *label;  /* seq-cls: name of the class; qa: the answer, "" if there is none; else
-                           NULL */
-    size_t label_bytes; /* of it, as an answer may hold U+0000 */
-    double value;       /* of a regression; else NaN */
-    double probability; /* of what was decided; NaN: of a regression, and of token-cls, where each
-                           word has its own */
-    double no_answer_probability; /* qa, where a question may have no answer; else NaN */
-    int64_t start, end;           /* qa: characters [start, end) of the context; -1: no answer */
-    size_t n;                     /* classes, choices or words; else 0 */
-    const double *probabilities;  /* [n], of words those of their tags */
-    const char *const *tags;      /* token-cls [n]; NULL, and a probability of NaN: no token of the
-                                     word is in a row */
+    const char *id;     /* the row's "id" or "idx"; NULL: none */
+    bool skipped;       /* omitted because of overlong; all else is empty then */
+    int64_t best;       /* seq-cls: index of the class; multiple-choice: of the choice; else -1 */
+    const char *label;  /* seq-cls: name of the class; qa: the answer, "" for none; else NULL */
+    size_t label_bytes; /* bytes of label; an answer may contain U+0000 */
+    double value;       /* regression: the value; else NaN */
+    double probability; /* probability of the prediction; NaN for a regression and for token-cls,
+                           where each word has its own */
+    double no_answer_probability; /* qa with unanswerable questions; else NaN */
+    int64_t start, end; /* qa: character range [start, end) in the context; -1: no answer */
+    size_t n;           /* number of classes, choices or words; else 0 */
+    const double *probabilities; /* [n]; for words, the probabilities of their tags */
+    const char *const
+        *tags; /* token-cls [n]; NULL, with probability NaN: the row has no token of the word */
     uint64_t reserved[4];
 } kvf_prediction;
 
@@ -405,40 +414,40 @@ typedef struct kvf_predict_result {
     size_t n;                   /* examples + skipped */
     const kvf_prediction *rows; /* [n] in the order of the data */
     size_t n_labels;
-    const char *const *labels; /* names of the head's classes or tags, [n_labels] */
-    void *memory;              /* of all that */
+    const char *const *labels; /* [n_labels] names of the head's classes or tags */
+    void *memory;              /* memory of all views */
     uint64_t reserved[8];
 } kvf_predict_result;
 void kvf_predict_result_done(kvf_predict_result *result);
 
-/* Predictions of prefixes with a head, with their probabilities, in the order of the data:
- * examples + skipped in all, those that --overlong skip leaves out with nothing decided, in the
- * file with null for an answer. Long sentences of token-cls are read in windows that overlap,
- * unless eval.overlong is stop or skip. *result, may be NULL, is released with
- * kvf_predict_result_done(). EUSAGE: the task is lm. */
+/* Predicts the rows of a data file with prefixes that have a head, in the order of the data. The
+ * result has examples + skipped rows; those omitted by --overlong skip have no prediction, and null
+ * in the file. Long sentences of token-cls are read in overlapping windows unless eval.overlong is
+ * stop or skip. *result, may be NULL, is released with kvf_predict_result_done(). EUSAGE: the task
+ * is lm. */
 kvf_status kvf_predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                        const kvf_predict_options *options, kvf_predict_result *result);
 
-/* A token of a row that has a label. */
+/* Score of a token that has a label. */
 typedef struct kvf_token_score {
     int32_t id;
-    bool greedy;   /* no other is likelier there, and of equally likely ones none has a lower id */
-    float logprob; /* natural logarithm of its probability, given all before it */
+    bool greedy;   /* no token is more likely, and no equally likely one has a lower id */
+    float logprob; /* natural logarithm of its probability, given all tokens before it */
 } kvf_token_score;
 
 typedef struct kvf_row_score {
-    bool skipped;         /* by overlong; the rest is zero then */
-    double loglikelihood; /* sum of the logprobs, 0 of a row without a label */
+    bool skipped;         /* omitted because of overlong; the other fields are zero */
+    double loglikelihood; /* sum of the logprobs; 0 for a row without labels */
     size_t n;
     const kvf_token_score *tokens; /* [n] */
     uint64_t reserved[2];
 } kvf_row_score;
 
 typedef struct kvf_score_options {
-    kvf_eval_options eval; /* data, and how its rows are read */
-    const char *out;       /* file of JSON lines, whole or not at all; NULL: none */
+    kvf_eval_options eval; /* data file and its format */
+    const char *out;       /* file of JSON lines, written whole or not at all; NULL: none */
     bool force;
-    /* takes the text in place of a file at `out`, which is then a name alone; NULL: none */
+    /* Receives the text instead of a file at `out`, which is then only a name. NULL: none. */
     void (*write)(void *user, const char *text, size_t n);
     void *user;
     uint64_t reserved[8];
@@ -449,18 +458,18 @@ typedef struct kvf_score_result {
     kvf_row_score *rows; /* [n] in the order of the data */
     int64_t tokens, skipped, truncated;
     double seconds;
-    void *memory; /* of the tokens */
+    void *memory; /* memory of the tokens */
     uint64_t reserved[8];
 } kvf_score_result;
 void kvf_score_result_done(kvf_score_result *result);
 
-/* Log-likelihoods of what rows are to say: the tokens of completions, of a text all but the first,
- * of messages the assistant's; the end token that training appends is not among them. Each row is
- * computed alone, so that its bits are those of any other file or request with that row. prefix
- * NULL: the bare base. A line of `out` is {"loglikelihood", "tokens" (their number), "ids",
- * "logprobs", "greedy"}, the last three lists of so many; of a row that --overlong skip leaves out
- * {"loglikelihood": null}. EUSAGE: a base or prefix of another task than lm; EDATA: no row has a
- * label. *result, may be NULL, is released with kvf_score_result_done(). */
+/* Computes log-likelihoods of the labelled tokens of rows: those of completions, of a text all but
+ * the first, of messages the assistant's. The end token that training appends is not scored. Each
+ * row is computed alone, so its bits do not depend on other rows. prefix NULL: the bare base. A
+ * line of `out` is {"loglikelihood", "tokens" (number of tokens), "ids", "logprobs", "greedy"},
+ * with lists of that length; for a row omitted by --overlong skip it is {"loglikelihood": null}.
+ * *result, may be NULL, is released with kvf_score_result_done(). EUSAGE: base or prefix is not of
+ * task lm; EDATA: no row has a label. */
 kvf_status kvf_score(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                      const kvf_score_options *options, kvf_score_result *result);
 
