@@ -1,7 +1,7 @@
 /* Memory: zeroed, aligned for the widest vector loads, counted, and failing on demand.
  *
- * Blocks come from posix_memalign and not from aligned_alloc, whose size must be a multiple of the
- * alignment: the exact size lets AddressSanitizer see the first byte past the end. Nothing is
+ * Blocks come from posix_memalign, because aligned_alloc needs a size that is a multiple of the
+ * alignment. With the exact size AddressSanitizer detects the first byte past the end. No header is
  * stored next to a block, so kvf__free() is free() and needs no context. */
 #include "ctx_int.h"
 
@@ -28,15 +28,15 @@ bool kvf__add(size_t a, size_t b, size_t *out)
     return true;
 }
 
-/* Whether the test hook wants this allocation to fail. */
+/* Returns whether the test hook makes this allocation fail. */
 static bool fails_now(kvf_ctx *ctx)
 {
     if (!ctx || ctx->fail_in < 0) return false;
     return ctx->fail_in-- == 0;
 }
 
-/* Large blocks are read and written end to end, over and over: in pages of 2 MB where the system
- * grants them on request. Only whole ones inside the block, so that no memory is added. */
+/* Requests 2 MB pages for large blocks, which are read and written end to end many times. Only
+ * whole pages inside the block are requested, so no memory is added. */
 static void ask_for_large_pages(void *block, size_t size)
 {
     enum { LARGE_PAGE = 2 << 20 };
@@ -47,7 +47,7 @@ static void ask_for_large_pages(void *block, size_t size)
         madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
-/* Undefined contents; NULL after reporting. */
+/* Allocates a block with undefined contents; NULL after reporting. */
 static void *alloc_block(kvf_ctx *ctx, size_t bytes)
 {
     void *block = NULL;
@@ -69,7 +69,8 @@ static void *alloc_block(kvf_ctx *ctx, size_t bytes)
     return block;
 }
 
-/* The callers' T ** is copied as bytes: writing it through a void ** breaks strict aliasing. */
+/* Copies the pointer as bytes: writing the caller's T ** through a void ** breaks strict
+ * aliasing. */
 static void store_pointer(void *out, void *block)
 {
     memcpy(out, &block, sizeof block);

@@ -1,8 +1,8 @@
-/* Files that only grow: logs, TensorBoard's events.
+/* Append-only files: logs, TensorBoard events.
  *
- * Each piece is one write() in append mode, so that a reader, or a process that is killed, meets
- * whole pieces; one for which there is no room is taken back. Nothing is flushed to disk: what a
- * machine's crash may cost here is no result. */
+ * Each piece is one write() in append mode, so readers and killed processes leave whole pieces. A
+ * partial write for lack of space is removed again. Nothing is flushed to disk, since a crash of
+ * the machine loses no results here. */
 #include "ctx_int.h"
 #include "infile.h"
 #include "outfile.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LONGEST_TAIL = 1 << 16 }; /* bytes in which the end of the last whole line is looked for */
+enum { LONGEST_TAIL = 1 << 16 }; /* number of bytes searched for the end of the last whole line */
 
 static bool is_regular(int fd)
 {
@@ -22,7 +22,8 @@ static bool is_regular(int fd)
     return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* What a crash of the machine cut off would make the next line unreadable too. */
+/* Removes an incomplete last line, which a crash may leave and which would make the next line
+ * unreadable. */
 static kvf_status cut_torn_line(kvf_ctx *ctx, const kvf__appendfile *file)
 {
     char tail[LONGEST_TAIL];
@@ -42,7 +43,8 @@ static kvf_status cut_torn_line(kvf_ctx *ctx, const kvf__appendfile *file)
     return KVF_OK;
 }
 
-/* The descriptor that a path is another name of, -1: none. Opening it would begin a file anew. */
+/* Returns the descriptor that the path stands for (/dev/stdout), or -1. Opening such a path would
+ * truncate the file. */
 static int descriptor_of(const char *path)
 {
     int fd = -1, n = 0;
@@ -56,7 +58,8 @@ bool kvf__appendfile_is_open(const char *path)
     return descriptor_of(path) >= 0;
 }
 
-/* Not as a reader of a pipe too, who would keep it from closing. */
+/* Opens a path for writing. Never also for reading, because a reader of a pipe keeps it from
+ * closing. */
 static int open_path(const char *path, int flags)
 {
     struct stat st;
@@ -93,7 +96,7 @@ kvf_status kvf__appendfile_add(kvf_ctx *ctx, kvf__appendfile *file, const void *
         written = write(file->fd, bytes, n);
     while (written < 0 && errno == EINTR);
     if (written == (ssize_t)n) return KVF_OK;
-    if (written >= 0) errno = ENOSPC; /* what a short write to a file means */
+    if (written >= 0) errno = ENOSPC; /* the cause of a short write to a file */
     kvf_status st = kvf__fail_errno(ctx, file->path, "write");
     if (written > 0 && is_regular(file->fd) && ftruncate(file->fd, before) < 0) return st;
     return st;

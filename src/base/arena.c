@@ -1,9 +1,8 @@
 /* An arena: one block carved front to back, so that a training step allocates nothing.
  *
- * The planner adds up kvf__arena_round() of every piece before anything is taken. Under
- * AddressSanitizer each piece is followed by a red zone of 64 bytes and what is not handed out is
- * poisoned, so writing past a piece is caught at once; both sides use kvf__arena_round() and
- * therefore agree. */
+ * The planner adds up kvf__arena_round() of every piece before allocation. Under AddressSanitizer
+ * each piece is followed by a red zone of 64 bytes, and unused memory is poisoned, so writes past a
+ * piece are detected. Both sides use kvf__arena_round() and therefore agree. */
 #include "arena.h"
 
 #include <assert.h>
@@ -28,7 +27,7 @@ enum { RED_ZONE = 0 };
 
 enum { PIECE = 64 };
 
-/* Saturates: no arena of such a size can be made, so the mistake is reported there. */
+/* Saturates on overflow. The later allocation then fails and reports the error. */
 size_t kvf__arena_round(size_t bytes)
 {
     if (bytes > SIZE_MAX - PIECE - RED_ZONE) return SIZE_MAX;
@@ -51,8 +50,8 @@ void *kvf__arena_alloc(kvf__arena *arena, size_t bytes)
     size_t size = kvf__arena_round(bytes);
 
     assert(size <= arena->cap - arena->used);
-    ASAN_POISON_MEMORY_REGION(piece,
-                              size); /* a second round through the arena may cut it otherwise */
+    /* first, because a second pass through the arena may use other pieces */
+    ASAN_POISON_MEMORY_REGION(piece, size);
     ASAN_UNPOISON_MEMORY_REGION(piece, bytes);
     arena->used += size;
     return piece;
@@ -76,7 +75,8 @@ void *kvf__carve(kvf__carver *carver, int64_t rows, int64_t width, size_t size)
     return carver->arena ? kvf__arena_alloc(carver->arena, n) : NULL;
 }
 
-/* Room for `first` bytes, then the pieces of lay(object); the second round is the caller's. */
+/* Plans a block with `first` bytes and then the pieces of lay(object). The caller runs the second
+ * pass. */
 static kvf_status plan_block(kvf_ctx *ctx, kvf__lay_fn lay, void *object, size_t first,
                              kvf__arena *arena)
 {

@@ -1,21 +1,22 @@
-/* Memory of an object in one block: pieces that are carved front to back. */
+/* The memory of an object in one block, carved front to back. */
 #ifndef KVF_ARENA_H
 #define KVF_ARENA_H
 
 #include "base_int.h"
 
-/* One block carved front to back, 64-byte aligned pieces; under AddressSanitizer the gaps are
+/* A block carved front to back into 64-byte aligned pieces. Under AddressSanitizer the gaps are
  * poisoned. */
 typedef struct kvf__arena {
     char *data;
     size_t cap, used;
 } kvf__arena;
 kvf_status kvf__arena_init(kvf_ctx *ctx, kvf__arena *arena, size_t bytes);
-void *kvf__arena_alloc(kvf__arena *arena, size_t bytes); /* asserts that it fits */
-size_t kvf__arena_round(size_t bytes);                   /* what a piece of that size uses */
+void *kvf__arena_alloc(kvf__arena *arena, size_t bytes); /* asserts that the piece fits */
+size_t kvf__arena_round(size_t bytes);                   /* space that a piece of this size uses */
 void kvf__arena_done(kvf__arena *arena);
 
-/* Lays pieces out twice with the same calls: counts while arena is NULL, carves afterwards. */
+/* Lays out pieces in two passes with the same calls: counts while arena is NULL, carves
+ * afterwards. */
 typedef struct kvf__carver {
     kvf__arena *arena;
     size_t bytes;

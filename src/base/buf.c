@@ -1,13 +1,13 @@
-/* Growing bytes and growing lists of ids. Both double, so n additions cost O(n) copies.
+/* Growing byte buffers and id lists. Both double, so n additions cost O(n) copies.
  *
- * A buffer keeps one byte more than it holds, a NUL, so that its data can be used as a C string. */
+ * A buffer ends with an extra NUL byte, so that its data can be used as a C string. */
 #include "base_int.h"
 
 #include <string.h>
 
 enum { FIRST_CAP = 64 };
 
-/* The next capacity that holds `need`; 0 if there is none. */
+/* Returns the next capacity that holds `need`; 0 on overflow. */
 static size_t next_cap(size_t cap, size_t need)
 {
     size_t next = cap ? cap : FIRST_CAP;
@@ -22,7 +22,7 @@ kvf_status kvf__reserve(kvf_ctx *ctx, void *inout, size_t *cap, size_t need, siz
 {
     size_t bytes;
 
-    if (*cap && need <= *cap) return KVF_OK; /* nearly always, and for every token */
+    if (*cap && need <= *cap) return KVF_OK; /* the common case, taken for every token */
     size_t next = next_cap(*cap, need);
     if (next == 0 || !kvf__mul(next, size, &bytes))
         return kvf__fail(ctx, KVF_ENOMEM, "out of memory: cannot hold %zu items", need);
@@ -31,7 +31,7 @@ kvf_status kvf__reserve(kvf_ctx *ctx, void *inout, size_t *cap, size_t need, siz
     return KVF_OK;
 }
 
-/* Room for n more bytes and the NUL. */
+/* Reserves room for n more bytes and the NUL. */
 static kvf_status buf_reserve(kvf_ctx *ctx, kvf__buf *buf, size_t n)
 {
     size_t need, cap;
@@ -93,7 +93,7 @@ kvf_status kvf__ids_append(kvf_ctx *ctx, kvf__ids *ids, const int32_t *from, siz
     size_t need;
 
     KVF_TRY(kvf__ids_allow(ctx, ids, n));
-    if (!kvf__add(ids->n, n, &need)) need = SIZE_MAX; /* more than can be held */
+    if (!kvf__add(ids->n, n, &need)) need = SIZE_MAX; /* overflow of the capacity */
     KVF_TRY(kvf__reserve(ctx, &ids->data, &ids->cap, need, sizeof *ids->data));
     if (n) memcpy(ids->data + ids->n, from, n * sizeof *ids->data);
     ids->n += n;

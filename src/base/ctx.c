@@ -1,9 +1,9 @@
 /* The context: thread count, log sink, last error, allocation counters.
  *
- * The OpenMP thread count belongs to the calling thread and to the host: a public function that
- * computes sets the context's and restores the host's. KVF_CPU is refused when a context is made
- * rather than in the middle of a run. What the cap in KVF_CPU means is known to src/tensor alone;
- * only its spelling is checked. */
+ * The OpenMP thread count belongs to the calling thread and to the host program: a public function
+ * that computes sets the context's count and restores the host's. A bad KVF_CPU is refused when a
+ * context is made, not later in a run. Only its spelling is checked here; src/tensor defines its
+ * meaning. */
 #include "ctx_int.h"
 
 #include <omp.h>
@@ -21,7 +21,7 @@ static bool known_cpu_level(const char *level)
     return false;
 }
 
-/* There is no context yet that could hold the line, so it goes to the caller's log. */
+/* Reports errors to the caller's log, because no context exists yet to hold the line. */
 static kvf_status check_options(const kvf_ctx_options *options)
 {
     const char *level = getenv("KVF_CPU");

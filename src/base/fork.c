@@ -1,12 +1,13 @@
-/* fork() after computing: OpenMP's threads stay in the parent, and the child would wait for them
- * for ever. So it gets an error line. A child of a parent that has not computed may compute. */
+/* Detection of fork() after computing. OpenMP's threads stay in the parent, so the child would wait
+ * for them forever; it gets an error instead. A child of a parent that has not computed may
+ * compute. */
 #include "ctx_int.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-static atomic_bool computed; /* by several threads, in this process */
-static bool lost;            /* those threads, to a parent */
+static atomic_bool computed; /* this process has computed with several threads */
+static bool lost;            /* a parent process had such threads */
 
 static void look_after_fork(void)
 {

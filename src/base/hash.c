@@ -1,6 +1,6 @@
-/* XXH3-128 as a stream: the fingerprint of bases, data files and runs. Not a defence against an
- * attacker who wants a collision; it distinguishes files at the speed of memory. The hex is
- * the canonical (big-endian) form, what `xxhsum -H2` prints. */
+/* XXH3-128 as a stream: the fingerprint of bases, data files and runs. It distinguishes files at
+ * the speed of memory, but does not resist deliberate collisions. The hex form is the canonical
+ * (big-endian) one that `xxhsum -H2` prints. */
 #include "hash.h"
 
 #include <stdio.h>

@@ -1,11 +1,10 @@
-/* Reading JSON: jansson, with the limits and the error lines of this project. A kvf_json is a
- * json_t.
+/* Reading JSON: jansson, with the limits and error lines of this project. A kvf_json is a json_t.
  *
- * jansson refuses duplicate keys, bad UTF-8, NaN and trailing bytes by itself. Two things are done
- * in one pass over the text before it: nesting is limited to 128 (jansson's own limit is a build
- * setting, 2048 by default), and whole numbers outside int64, which jansson refuses, become reals.
- * Tokenizers saved by transformers carry "model_max_length": 1000000000000000019884624838656;
- * refusing those would refuse most models. */
+ * jansson itself refuses duplicate keys, bad UTF-8, NaN and trailing bytes. One pass over the text
+ * before it does two more things. It limits nesting to 128 (jansson's own limit is a build setting,
+ * 2048 by default). And it turns whole numbers outside int64, which jansson refuses, into reals.
+ * Most tokenizers saved by transformers have such a number: "model_max_length":
+ * 1000000000000000019884624838656. */
 #include "infile.h"
 #include "json_int.h"
 
@@ -16,23 +15,23 @@
 
 enum { MAX_DEPTH = 128, MAX_FILE_BYTES = 1 << 30, INT64_CHARS = 20 };
 
-/* Bytes that jansson takes for an element, a member, a string, an array and an object. A text of
- * nothing but empty ones takes up to eighty times its size, so there is a limit: GROWTH times the
- * text and SLACK. */
+/* Bytes that jansson allocates for an element, a member, a string, an array and an object. A text
+ * of empty ones alone takes up to eighty times its size. So memory is limited to GROWTH times the
+ * text plus SLACK. */
 enum { ELEMENT = 48, MEMBER = 40, STRING = 40, ARRAY = 136, OBJECT = 240 };
 enum { GROWTH = 14, SLACK = 64 << 20 };
 
-/* One walk over a text: where it is, and the text with too big integers rewritten (empty: none
- * met). */
+/* State of the pass: the position, and the text with big integers rewritten (empty: none found). */
 typedef struct scan {
     const char *text;
     size_t n, at, copied;
     int line, depth;
-    size_t memory; /* about what jansson takes for the values so far */
+    size_t memory; /* estimated memory of the values so far */
     kvf__buf rewritten;
 } scan;
 
-/* "config.json:3: ...", and "data.jsonl:19: ..." for line 3 of what begins at "data.jsonl:17". */
+/* Reports "config.json:3: ...", or "data.jsonl:19: ..." for line 3 of a value that begins at
+ * "data.jsonl:17". */
 static kvf_status fail_at(kvf_ctx *ctx, const char *where, int line, const char *what)
 {
     const char *colon = strrchr(where, ':');
@@ -43,7 +42,7 @@ static kvf_status fail_at(kvf_ctx *ctx, const char *where, int line, const char 
                      first + (line > 1 ? line - 1 : 0), what);
 }
 
-/* To the byte after the closing quote. A string without one is left for jansson to report. */
+/* Moves past the closing quote. jansson reports a missing one. */
 static void skip_string(scan *s)
 {
     for (s->at++; s->at < s->n && s->text[s->at] != '"'; s->at++)
@@ -61,7 +60,7 @@ static bool in_number(char c)
     return is_digit(c) || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-/* [-]digits, and outside int64. */
+/* Returns whether the token is [-]digits outside int64. */
 static bool is_big_integer(const char *token, size_t n)
 {
     char copy[INT64_CHARS + 1] = "";
@@ -75,7 +74,7 @@ static bool is_big_integer(const char *token, size_t n)
     return errno == ERANGE;
 }
 
-/* "123...0" becomes "123...0e0", which the grammar calls a real. */
+/* Turns "123...0" into "123...0e0", which the grammar calls a real. */
 static kvf_status pass_number(kvf_ctx *ctx, scan *s)
 {
     size_t start = s->at;

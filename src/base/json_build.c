@@ -1,7 +1,7 @@
 /* Building JSON.
  *
- * A build is checked once, at its end: where a value could not be made or placed, the container
- * gets a string that no text can hold, so the text of the root is NULL (json_text.c). */
+ * A build is checked once, at its end. If a value could not be made or added, the container
+ * receives an invalid string, so the text of the root is NULL (json_text.c). */
 #include "json_int.h"
 #include "json_pack.h"
 #include "utf8.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* No UTF-8, and jansson's checked calls make no such string. */
+/* Invalid UTF-8, which jansson's checked calls never produce. */
 static const char FAILED[] = "\xff";
 
 bool kvf__json_is_failed(const json_t *value)
@@ -72,7 +72,7 @@ kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes)
     return (kvf_json *)string;
 }
 
-/* Where there is no memory for that string either, none will be left for the text. */
+/* If memory is too short even for that string, the text will fail too. */
 bool kvf_json_set(kvf_json *object, const char *key, kvf_json *value)
 {
     json_t *self = (json_t *)object;

@@ -12,7 +12,7 @@ static inline const json_t *kvf__json_inner(const kvf_json *value)
     return (const json_t *)value;
 }
 
-/* What kvf_json_set() and kvf_json_add() put where they failed. */
+/* Returns whether the value is the mark of a failed kvf_json_set() or kvf_json_add(). */
 bool kvf__json_is_failed(const json_t *value);
 
 #endif

@@ -1,8 +1,9 @@
 /* JSON as text.
  *
- * The writer is our own because its bytes end up in files that are compared: how jansson spells a
- * real depends on its version, here it is the fewest digits (15 to 17) that read back as the same
- * double. Escapes are those RFC 8259 asks for and no others; UTF-8 stays as it is. */
+ * The writer is independent of jansson because its bytes end up in files that are compared, and
+ * jansson's spelling of reals depends on its version. Here reals have the fewest digits (15 to 17)
+ * that read back as the same double. Only the escapes required by RFC 8259 are written; UTF-8 is
+ * unchanged. */
 #include "json_int.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static kvf_status write_escape(writer *w, char c)
 
 static kvf_status write_string(writer *w, const char *text, size_t n)
 {
-    size_t plain = 0; /* start of the stretch not written yet */
+    size_t plain = 0; /* start of the unwritten part */
 
     KVF_TRY(put(w, "\""));
     for (size_t i = 0; i < n; i++) {
@@ -48,7 +49,7 @@ static kvf_status write_string(writer *w, const char *text, size_t n)
     return put(w, "\"");
 }
 
-/* The locale's decimal point, one or more bytes, becomes a dot. */
+/* Replaces the locale's decimal point, one or more bytes, by a dot. */
 static void use_dot(char *text)
 {
     char *point = text + strspn(text, "0123456789+-e");
@@ -68,7 +69,7 @@ static kvf_status write_real(writer *w, double value)
         if (strtod(text, NULL) == value) break;
     }
     use_dot(text);
-    if (!strpbrk(text, ".e")) strcat(text, ".0"); /* or it would come back as an integer */
+    if (!strpbrk(text, ".e")) strcat(text, ".0"); /* else it would read back as an integer */
     return put(w, text);
 }
 
@@ -103,7 +104,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The keys of an object with members, in the order of the text; the caller frees the list. */
+/* Lists the keys of a non-empty object in order; the caller frees the list. */
 static kvf_status list_keys(const writer *w, json_t *object, const char ***out)
 {
     size_t n = 0;

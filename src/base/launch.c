@@ -1,15 +1,14 @@
-/* Who started this process, and with how many others: what launchers of parallel programs put into
- * the environment. Looking costs nothing, so only a process of a group starts
- * the library that talks to them.
+/* The parallel launcher of this process and its number of processes, from the environment. MPI is
+ * started only in a process of a group.
  *
- * Slurm's are those of a step that srun started; a batch script has a count of tasks too, but is
- * alone. */
+ * Slurm's variables count only in a step started by srun: a batch script has a task count too, but
+ * runs alone. */
 #include "launch.h"
 
 #include <stdlib.h>
 
 typedef struct launcher {
-    const char *name, *rank, *size, *local; /* variables */
+    const char *name, *rank, *size, *local; /* names of variables */
 } launcher;
 
 static const launcher LAUNCHERS[] = {
@@ -18,7 +17,7 @@ static const launcher LAUNCHERS[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"},
 };
 
-/* "4(x2)", four on each of two machines, is 4; -1: not there. */
+/* Reads a number; "4(x2)", four on each of two machines, is 4. -1: not set. */
 static int number_of(const char *variable)
 {
     const char *text = getenv(variable);

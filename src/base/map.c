@@ -1,8 +1,8 @@
 /* A hash map from byte strings to int64: vocabularies, merge ranks, tensor names.
  *
- * Open addressing with linear probing, at most 3/4 full. A slot keeps the whole hash, so that a
- * probe compares keys only when they are almost surely equal. Key bytes lie back to back in one
- * buffer, any byte is legal in them. A failed put leaves the map as it was. */
+ * Open addressing with linear probing, at most 3/4 full. A slot keeps the whole hash, so a probe
+ * compares keys only if they are very likely equal. Keys lie back to back in one buffer and may
+ * contain any byte. A failed put leaves the map unchanged. */
 #include "map.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static uint64_t key_hash(const void *key, size_t n)
     return hash ? hash : 1;
 }
 
-/* The slot that holds the key, or the free one where it would go. cap is a power of two, never
+/* Returns the slot of the key, or the free slot for it. cap is a power of two, and the map is never
  * full. */
 static struct kvf__map_slot *find_slot(const kvf__map *map, uint64_t hash, const void *key,
                                        size_t n)

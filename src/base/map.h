@@ -10,9 +10,9 @@ typedef struct kvf__map {
     size_t n, cap;
     kvf__buf keys;
 } kvf__map;
-/* A key put twice keeps its last value. */
+/* A second value for a key replaces the first. */
 kvf_status kvf__map_put(kvf_ctx *ctx, kvf__map *map, const void *key, size_t n, int64_t value);
-/* *value is untouched where the key is absent. */
+/* *value is unchanged if the key is absent. */
 bool kvf__map_get(const kvf__map *map, const void *key, size_t n, int64_t *value);
 void kvf__map_done(kvf__map *map);
 

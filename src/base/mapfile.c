@@ -1,8 +1,8 @@
-/* Files that are read: mapped whole, read whole, or just looked at.
+/* Input files: mapped, read whole, or tested.
  *
- * Weights are mapped read-only and viewed, never copied without need. Text is read with a limit, so
- * that a wrong path (a 20 GB model given as config) ends in a line and not in swapping. Reading
- * also takes pipes; mapping wants a regular file. */
+ * Weights are mapped read-only and viewed, rarely copied. Text is read with a limit, so that a
+ * wrong path (a 20 GB model given as config) gives an error line and not swapping. Reading accepts
+ * pipes too; mapping needs a regular file. */
 #include "ctx_int.h"
 #include "outfile.h"
 
@@ -20,8 +20,8 @@ static void close_fd(int fd)
     if (fd >= 0) close(fd);
 }
 
-/* The descriptor of rows in memory may belong to another file once they are freed: device and inode
- * tell. -1 with errno: it does. */
+/* Opens the descriptor of rows in memory. After the rows are freed it may belong to another file,
+ * which device and inode reveal: then -1 with errno. */
 static int open_memory(const kvf__memory_path *is)
 {
     char path[40];
@@ -76,12 +76,12 @@ typedef struct kvf__mapped {
     struct kvf__mapped *next;
     dev_t device;
     ino_t inode;
-    const void *data; /* [n], as in its kvf__mapfile */
+    const void *data; /* [n], as in kvf__mapfile */
     size_t n;
     const char *path;
 } kvf__mapped;
 
-static kvf__mapped *list; /* of the process, because an output may be an input of another context */
+static kvf__mapped *list; /* per process, because an output may be an input of another context */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void take_lock(void)
@@ -94,7 +94,7 @@ static void drop_lock(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* A child of fork() finds the list whole. */
+/* Makes the list consistent in a child of fork(). */
 static void watch_forks(void)
 {
     pthread_atfork(take_lock, drop_lock, drop_lock);
@@ -153,8 +153,8 @@ const char *kvf__mapped_path(const void *address)
 
 /* ---- mapping --------------------------------------------------------------------------------- */
 
-/* The first n bytes of fd, which is taken over, also on failure. Mapping nothing is an error for
- * mmap, and legal here. */
+/* Maps the first n bytes of fd, which it takes over, also on failure. n = 0 is allowed here, unlike
+ * in mmap. */
 static kvf_status map_all(kvf_ctx *ctx, const char *path, int fd, size_t n, kvf__mapfile *out)
 {
     kvf__mapfile file = {.n = n, .fd = fd};
@@ -192,8 +192,7 @@ kvf_status kvf__mapfile_of(kvf_ctx *ctx, const char *path, int fd, kvf__mapfile 
     return map_all(ctx, path, own, (size_t)info.st_size, out);
 }
 
-/* A new file at path, which is a template of mkostemp, with these bytes; it has no name any more.
- */
+/* Writes the bytes to a new file at path, a template of mkostemp, and unlinks it. */
 static kvf_status make_file(kvf_ctx *ctx, char *path, const void *bytes, size_t n, int *fd)
 {
     *fd = mkostemp(path, O_CLOEXEC);
@@ -268,7 +267,7 @@ static kvf_status too_long(kvf_ctx *ctx, const char *path, size_t limit)
                      limit);
 }
 
-/* Until the end, whatever fstat gives: files in /proc and pipes have no size. */
+/* Reads to the end whatever size fstat gives, since files in /proc and pipes have none. */
 static kvf_status read_all(kvf_ctx *ctx, const char *path, int fd, size_t limit, kvf__buf *text)
 {
     char chunk[65536];
@@ -278,7 +277,7 @@ static kvf_status read_all(kvf_ctx *ctx, const char *path, int fd, size_t limit,
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return kvf__fail_errno(ctx, path, "read");
         if ((size_t)n > limit - text->n) return too_long(ctx, path, limit);
-        KVF_TRY(kvf__buf_add(ctx, text, chunk, (size_t)n)); /* also the NUL of an empty file */
+        KVF_TRY(kvf__buf_add(ctx, text, chunk, (size_t)n)); /* adds the NUL of an empty file too */
         if (n == 0) return KVF_OK;
     }
 }
@@ -302,7 +301,7 @@ kvf_status kvf__check_input(kvf_ctx *ctx, const char *path)
 {
     struct stat info;
     kvf__memory_path memory;
-    if (!path || kvf__memory_path_parse(path, &memory)) return KVF_OK; /* opening tells */
+    if (!path || kvf__memory_path_parse(path, &memory)) return KVF_OK; /* opening reports it */
     if (stat(path, &info) < 0) return kvf__fail_errno(ctx, path, "open");
     if (S_ISDIR(info.st_mode)) return kvf__fail(ctx, KVF_EIO, "%s: is a folder, want a file", path);
     return access(path, R_OK) < 0 ? kvf__fail_errno(ctx, path, "open") : KVF_OK;

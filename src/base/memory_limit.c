@@ -1,11 +1,11 @@
-/* How much memory is left, for callers that cannot fail: a control group's limit ends the process
- * that meets it, and oneDNN's generated code has no way to report an error.
+/* Remaining memory, for callers that cannot fail: a control group's limit kills the process, and
+ * oneDNN's generated code cannot report an error.
  *
- * Limits of a process (RLIMIT_DATA, RLIMIT_AS) and of the system (overcommit) are asked by asking:
- * a mapping of that size, given back untouched. Those of control groups are read, the group's own
- * and those of all above it: memory.max of cgroup v2, memory.limit_in_bytes of v1 (Linux
- * Documentation/admin-guide). Pages of files count as free there, for the kernel drops them first;
- * swap is left out. */
+ * Limits of the process (RLIMIT_DATA, RLIMIT_AS) and of the system (overcommit) are tested by a
+ * mapping of that size, which is removed untouched. Limits of the process's control group and its
+ * ancestors are read: memory.max of cgroup v2, memory.limit_in_bytes of v1 (Linux
+ * Documentation/admin-guide). Pages of files count as free, because the kernel drops them first.
+ * Swap is ignored. */
 #include "ctx_int.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { CHECK_EVERY = 16 << 20 }; /* bytes taken between two looks at the control group */
+enum { CHECK_EVERY = 16 << 20 }; /* allocated bytes between two checks of the control group */
 
 bool kvf__memory_allows(size_t bytes)
 {
@@ -44,7 +44,7 @@ kvf_status kvf__memory_allows_threads(kvf_ctx *ctx)
 /* ---- control groups -------------------------------------------------------------------------- */
 
 typedef struct version {
-    const char *controller; /* of its line in /proc/self/cgroup: between the colons */
+    const char *controller; /* name between the colons of its line in /proc/self/cgroup */
     const char *folder, *limit, *usage, *inactive, *active;
 } version;
 static const version VERSIONS[] = {
@@ -54,7 +54,7 @@ static const version VERSIONS[] = {
 };
 enum { PATH_BYTES = 1024 };
 
-/* -1: there is no such number ("max" is none). */
+/* Returns -1 if there is no number ("max" is none). */
 static int64_t read_number(const char *folder, const char *name)
 {
     char path[2 * PATH_BYTES];
@@ -86,7 +86,8 @@ static int64_t bytes_left(const char *folder, const version *v)
     return used >= limit ? 0 : limit - (used > 0 ? used : 0);
 }
 
-/* The group at `path` and all above it. In a container the path may be one of the host's. */
+/* Returns the least of the group at `path` and its ancestors. In a container the path may be that
+ * of the host. */
 static int64_t least_bytes_left(const char *root, const version *v, char *path)
 {
     char folder[PATH_BYTES];
@@ -122,7 +123,7 @@ int64_t kvf__cgroup_bytes_left(const char *root, const char *groups)
     return least;
 }
 
-/* Looks now and then: reading the files takes as long as 100 KB of zeros. */
+/* Checks the files only now and then: reading them takes as long as zeroing 100 KB. */
 bool kvf__group_allows(kvf_ctx *ctx, size_t bytes, int64_t *capacity)
 {
     *capacity = INT64_MAX;

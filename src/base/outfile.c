@@ -1,9 +1,9 @@
-/* Output that appears whole or not at all.
+/* Output files that appear whole or not at all.
  *
- * Writers fill PATH.tmp.RANDOM in the same folder; commit flushes it to the disk, renames it over
- * PATH, and flushes the folder, without which the new name may be lost with the power. The
- * temporary is made by begin() and locked (flock) until it is renamed, so that others can tell it
- * from one that a killed writer left, in whatever container they run. */
+ * Writers fill PATH.tmp.RANDOM in the same folder. commit flushes it to disk, renames it over PATH,
+ * and flushes the folder, so that the new name survives a power failure. begin() makes and locks
+ * (flock) the temporary until it is renamed. Other processes, in any container, can thus tell it
+ * from a leftover of a killed writer. */
 #include "outfile.h"
 #include "ctx_int.h"
 #include "infile.h"
@@ -20,15 +20,15 @@
 
 enum { WRITE_BITS = S_IWUSR | S_IWGRP | S_IWOTH };
 
-/* What is at the path already: nothing, or with force a regular file. Renaming over /dev/null
- * would replace the device for every process of the machine. A rename asks for the folder's
- * permission only, and root's access is never refused: so the file's own bits are asked. */
+/* Checks the existing file at the path: none, or with force a regular file. Renaming over /dev/null
+ * would replace the device for the whole machine. A rename needs only the folder's permission, and
+ * root may always write. So the permission bits of the file itself are checked. */
 static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
 {
     struct stat info;
 
     if (*path == '\0') return kvf__fail(ctx, KVF_EUSAGE, "output path is empty");
-    if (stat(path, &info) < 0) { /* also a link to nothing is the user's */
+    if (stat(path, &info) < 0) { /* a dangling link belongs to the user too */
         if (force || lstat(path, &info) < 0) return KVF_OK;
         return kvf__fail(ctx, KVF_EEXIST,
                          "%s: is a link to a file that is not there (use --force to replace it)",
@@ -45,8 +45,8 @@ static kvf_status check_target(kvf_ctx *ctx, const char *path, bool force)
     return kvf__check_not_mapped(ctx, path);
 }
 
-/* Is the entry of a folder one that is read where the folder is the input: of a model's, a
- * tokenizer's or an adapter's files? Other things may lie there too. */
+/* Returns whether a folder's entry is read when the folder is an input: a file of a model,
+ * tokenizer or adapter. Other files may be there too. */
 static bool read_of_folder(const char *name)
 {
     static const char *const BEGINS[] = {"config", "model",          "tokenizer", "vocab",
@@ -62,7 +62,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* By way of the links that caches of models are made of, too. */
+/* Follows the links of model caches, too. */
 static bool folder_holds(const char *path, const struct stat *file)
 {
     DIR *folder = opendir(path);
@@ -121,8 +121,8 @@ void kvf__temp_name(char *name)
     snprintf(name + strlen(name) - DIGITS, DIGITS + 1, "%08x", (unsigned)random);
 }
 
-/* Makes and locks a file that nothing else has open; -1 with errno. A cleaner may take it between
- * the two, and file systems without locks are used without. */
+/* Creates and locks a file that nothing else has open; -1 with errno. A cleaner may remove it
+ * between the two steps. File systems without locks are accepted. */
 static int make_temp(char *temp)
 {
     enum { TRIES = 16 };
@@ -140,8 +140,8 @@ static int make_temp(char *temp)
     return -1;
 }
 
-/* A handler of signals finds them in the context, entered before the file is there and taken out
- * when it is gone. More at a time than there is room for are written all the same. */
+/* Registers the file in the context, for signal handlers, before it exists and until it is gone. If
+ * there is no room it is written without. */
 static void enter(kvf_ctx *ctx, char *temp)
 {
     for (size_t i = 0; i < KVF__OUTFILES; i++)
@@ -187,7 +187,7 @@ kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__o
     return st;
 }
 
-/* A folder on some network file systems cannot be flushed; there is nothing to be done then. */
+/* Flushes a folder. Some network file systems cannot, which is ignored. */
 static kvf_status flush_folder(kvf_ctx *ctx, const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -200,7 +200,7 @@ static kvf_status flush_folder(kvf_ctx *ctx, const char *path)
     return failed ? KVF_EIO : KVF_OK;
 }
 
-/* Flushes it, and checks that its name still belongs to the file that was written. */
+/* Flushes the file, and checks that its name still refers to it. */
 static kvf_status flush_temp(kvf_ctx *ctx, const kvf__outfile *out)
 {
     if (fsync(out->fd) < 0) return kvf__fail_errno(ctx, out->path, "flush to disk");
@@ -209,9 +209,8 @@ static kvf_status flush_temp(kvf_ctx *ctx, const kvf__outfile *out)
                      out->path, out->temp);
 }
 
-/* Without force the file may have appeared since begin(); it must not be lost. Kernels and file
- * systems without RENAME_NOREPLACE get a check and a plain rename, which leave a small gap between
- * them. */
+/* Renames the file. Without force, a file that has appeared since begin() must not be lost. Where
+ * RENAME_NOREPLACE is missing, a check and a plain rename leave a small gap. */
 static kvf_status move_into_place(kvf_ctx *ctx, const kvf__outfile *out)
 {
     if (!out->force) {
@@ -242,7 +241,7 @@ kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out)
     if (!st) st = flush_temp(ctx, out);
     if (!st) st = move_into_place(ctx, out);
     if (!st) {
-        leave(out); /* nothing is left for abort to remove */
+        leave(out); /* leaves nothing for abort to remove */
         st = flush_folder(ctx, folder);
     }
     kvf__free(folder);

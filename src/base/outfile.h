@@ -1,14 +1,14 @@
-/* Files that are written: whole or not at all, or growing piece by piece; and the lock of an output
+/* Output files: written whole or not at all, or appended piece by piece; and the lock of an output
  * that is written for hours. */
 #ifndef KVF_OUTFILE_H
 #define KVF_OUTFILE_H
 
 #include "base_int.h"
 
-/* Output that appears whole or not at all: write to `fd`, the new file `temp` in the same folder,
- * then commit = fsync + rename + fsync of the folder. begin fails early where nothing can be
- * written. An existing `path` needs force (EEXIST), at begin and again at commit. commit empties
- * *out, whether it succeeds or not; abort removes the temporary and is safe after both. */
+/* Output that appears whole or not at all. Write to `fd`, the new file `temp` in the same folder;
+ * commit = fsync + rename + fsync of the folder. begin fails early if nothing can be written. An
+ * existing `path` needs force (EEXIST), checked at begin and again at commit. commit always empties
+ * *out; abort removes the temporary and is safe after both. */
 typedef struct kvf__outfile {
     kvf_ctx *ctx;
     char *path, *temp;
@@ -18,7 +18,7 @@ typedef struct kvf__outfile {
 kvf_status kvf__outfile_begin(kvf_ctx *ctx, const char *path, bool force, kvf__outfile *out);
 kvf_status kvf__outfile_commit(kvf_ctx *ctx, kvf__outfile *out);
 void kvf__outfile_abort(kvf__outfile *out);
-/* The three steps at once for bytes in memory; for pieces of them, one after the other. */
+/* Writes bytes in memory in one call; or pieces of them in order. */
 typedef struct kvf__bytes {
     const void *bytes;
     size_t n;
@@ -26,34 +26,35 @@ typedef struct kvf__bytes {
 kvf_status kvf__write_file(kvf_ctx *ctx, const char *path, bool force, const void *bytes, size_t n);
 kvf_status kvf__write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__bytes *pieces,
                              size_t n);
-/* The end of a temporary's name; kvf__temp_name makes its digits random. */
+/* Suffix of a temporary's name; kvf__temp_name makes its digits random. */
 #define KVF__TEMP ".tmp.00000000"
 void kvf__temp_name(char *name);
-/* The name belongs to the open file; a link to it does not count. */
+/* Returns whether the path names the open file itself; a symbolic link does not count. */
 bool kvf__is_at(const char *path, int fd);
-/* All n bytes to fd; EIO, with the reason, names path. */
+/* Writes all n bytes to fd. EIO, with the reason, names path. */
 kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *bytes, size_t n);
 
-/* A file that only grows: each piece is one write, and one for which there is no room is taken
- * back. {0} is none. */
+/* An append-only file: each piece is one write, and a partial write for lack of space is removed.
+ * {0} is none. */
 typedef struct kvf__appendfile {
     char *path;
     int fd;
 } kvf__appendfile;
 typedef enum kvf__append {
-    KVF__APPEND_NEW,     /* EEXIST where it is there */
-    KVF__APPEND_REPLACE, /* emptied */
-    KVF__APPEND_LINES    /* continued; a last line without its end is removed */
+    KVF__APPEND_NEW,     /* EEXIST if it exists */
+    KVF__APPEND_REPLACE, /* truncate */
+    KVF__APPEND_LINES    /* append; an incomplete last line is removed */
 } kvf__append;
-/* /dev/stdout, /dev/stderr and /dev/fd/N are used as they are open, whatever `how`. */
+/* Returns whether the path is /dev/stdout, /dev/stderr or /dev/fd/N, which are used as they are,
+ * ignoring `how`. */
 bool kvf__appendfile_is_open(const char *path);
 kvf_status kvf__appendfile_open(kvf_ctx *ctx, const char *path, kvf__append how,
                                 kvf__appendfile *out);
 kvf_status kvf__appendfile_add(kvf_ctx *ctx, kvf__appendfile *file, const void *bytes, size_t n);
 void kvf__appendfile_close(kvf__appendfile *file);
 
-/* Held by the process that keeps writing an output: EEXIST where another does, and dead ones do not
- * count. Temporaries that killed writers of `path` left are removed. {0} is none. */
+/* Lock held by the process that keeps writing an output. EEXIST: another living process holds it.
+ * Leftover temporaries of `path` are removed. {0} is none. */
 typedef struct kvf__outlock {
     char *path;
     int fd;

@@ -1,8 +1,8 @@
-/* Folders that are written: filled under another name beside their own, then renamed.
+/* Output folders: filled under a temporary name in the same parent, then renamed.
  *
- * A folder that is there is exchanged with the new one in one step (RENAME_EXCHANGE), so that no
- * failure leaves files of two exports side by side. The new one begins as a copy of the old, of
- * hard links, in which the export replaces its files. */
+ * An existing folder is exchanged with the new one in one step (RENAME_EXCHANGE), so no failure
+ * mixes files of two exports. The new folder begins as a copy of the old one by hard links, in
+ * which the export replaces its files. */
 #include "outfolder.h"
 #include "infile.h"
 #include "outfile.h"
@@ -39,7 +39,7 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
     return 0;
 }
 
-/* Best effort: our own folder, whose other files are links. */
+/* Removes our own temporary folder as far as possible; its other files are links. */
 static void remove_tree(const char *dir)
 {
     nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -49,7 +49,7 @@ static void remove_tree(const char *dir)
 
 static int link_entries(const char *from, const char *to);
 
-/* A hard link, or a folder of them. */
+/* Makes a hard link, or a folder of hard links. */
 static int link_entry(const char *from, const char *to)
 {
     struct stat info;
@@ -60,7 +60,7 @@ static int link_entry(const char *from, const char *to)
     return link_entries(from, to);
 }
 
-/* -1 with errno. */
+/* Returns -1 with errno on failure. */
 static int link_entries(const char *from, const char *to)
 {
     DIR *list = opendir(from);
@@ -84,7 +84,7 @@ static int link_entries(const char *from, const char *to)
 
 /* ---- the two ways ---------------------------------------------------------------------------- */
 
-/* "DIR.tmp.RANDOM", made. */
+/* Creates "DIR.tmp.RANDOM". */
 static kvf_status make_beside(kvf_ctx *ctx, const char *dir, char **out)
 {
     size_t n = strlen(dir);
@@ -111,7 +111,8 @@ static kvf_status write_new(kvf_ctx *ctx, const char *dir, const kvf__folder *fo
     KVF_TRY(make_beside(ctx, dir, &temp));
     kvf_status st = write_files(ctx, temp, false, folder, content);
     if (!st && renameat2(AT_FDCWD, temp, AT_FDCWD, dir, RENAME_NOREPLACE) < 0 &&
-        (errno == EEXIST || rename(temp, dir) < 0)) /* without NOREPLACE: only an empty one goes */
+        /* without NOREPLACE: replaces an empty folder only */
+        (errno == EEXIST || rename(temp, dir) < 0))
         st = kvf__fail(ctx, KVF_EIO, "%s: cannot rename the finished folder to it: %s", dir,
                        strerror(errno));
     if (st) remove_tree(temp);
@@ -137,7 +138,7 @@ static kvf_status exchange(kvf_ctx *ctx, const char *dir, const char *temp)
                      strerror(errno));
 }
 
-/* The folder itself, where the path is a link or "." */
+/* the folder itself if the path is a link or "." */
 static kvf_status write_over(kvf_ctx *ctx, const char *path, const kvf__folder *folder,
                              const void *content)
 {
@@ -148,7 +149,7 @@ static kvf_status write_over(kvf_ctx *ctx, const char *path, const kvf__folder *
     if (!st) st = copy(ctx, dir, temp);
     if (!st) st = write_files(ctx, temp, true, folder, content);
     if (!st) st = exchange(ctx, dir, temp);
-    if (temp) remove_tree(temp); /* the old one, or what is done of the new */
+    if (temp) remove_tree(temp); /* the old folder, or the unfinished new one */
     kvf__free(temp);
     free(dir);
     return st;

@@ -1,10 +1,9 @@
-/* One run, one writer: an output that grows over hours is locked while it does.
+/* One writer per run: an output that grows over hours is locked meanwhile.
  *
- * The lock is flock() on PATH.lock, which the kernel drops when a process dies in any way: a lock
- * file that a dead process left blocks nobody. The name PATH itself cannot carry it, because each
- * save puts another file there. The holder also removes temporaries of the same output that killed
- * writers left (PATH.tmp.RANDOM, outfile.c): those whose lock can be had. A file system without
- * locks is used without, and nothing is removed there. */
+ * The lock is flock() on PATH.lock, which the kernel drops when a process dies, so a leftover lock
+ * file blocks nobody. PATH itself cannot be locked, because each save replaces it. The holder also
+ * removes leftover temporaries of the output (PATH.tmp.RANDOM, outfile.c), namely those whose lock
+ * is free. File systems without locks are used without, and nothing is removed there. */
 #include "ctx_int.h"
 #include "outfile.h"
 
@@ -26,7 +25,7 @@ static kvf_status fail_held(kvf_ctx *ctx, const char *path, int fd)
                      n > 0 ? ", number " : "", holder);
 }
 
-/* The holder's number is for the error line of others; it may be missing. */
+/* Writes the process id for the error line of others; it may be missing. */
 static void write_holder(int fd)
 {
     char text[32];
@@ -40,7 +39,7 @@ static kvf_status lock_file(kvf_ctx *ctx, const char *path, kvf__outlock *lock)
         int fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0) return kvf__fail_errno(ctx, path, "write");
         bool held = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-        /* its last holder may have removed it between our open and our lock */
+        /* the last holder may have removed the file between our open and our lock */
         if (held || kvf__is_at(lock->path, fd)) {
             kvf_status st = held ? fail_held(ctx, path, fd) : KVF_OK;
             if (held)
@@ -62,7 +61,7 @@ static bool is_temp_name(const char *name, const char *stem, size_t n)
            !strncmp(name + n, END, dot) && strspn(name + n + dot, DIGITS) == sizeof END - 1 - dot;
 }
 
-/* A regular file that nobody holds is removed. */
+/* Removes a regular file if nobody holds its lock. */
 static void remove_unlocked(int folder, const char *name)
 {
     struct stat info;
@@ -110,7 +109,7 @@ out:
 void kvf__outlock_drop(kvf__outlock *lock)
 {
     if (!lock->path) return;
-    unlink(lock->path); /* before it is let go: whoever opens it then makes a new one */
+    unlink(lock->path); /* before unlocking, so that the next process makes a new file */
     close(lock->fd);
     kvf__free(lock->path);
     *lock = (kvf__outlock){0};

@@ -1,4 +1,4 @@
-/* What the system knows of this process: cores it may use, memory it took, time.
+/* Resources of this process: usable cores, memory, time.
  *
  * More threads than cores is the worst case for OpenMP, whose threads wait for each other at every
  * barrier. In a container the affinity mask still shows every core of the host, so the CPU quota of
@@ -22,7 +22,7 @@ static int affinity_cores(void)
     return online > 0 ? (int)online : 1;
 }
 
-/* Reads up to two whole numbers; the count of those found. "max" is none. */
+/* Reads up to two whole numbers and returns their count. "max" is none. */
 static int read_numbers(const char *path, long long *a, long long *b)
 {
     FILE *file = fopen(path, "re");
@@ -33,7 +33,7 @@ static int read_numbers(const char *path, long long *a, long long *b)
     return n < 0 ? 0 : n;
 }
 
-/* Cores by quota, rounded up; 0 where there is no quota. */
+/* Returns the CPU quota in cores, rounded up; 0: no quota. */
 static long long quota_cores(void)
 {
     long long quota = 0, period = 0, unused;
@@ -46,7 +46,7 @@ static long long quota_cores(void)
     return (quota - 1) / period + 1;
 }
 
-/* Processes of one launch that were not each given cores of their own share what there is. */
+/* Returns this process's share if the processes of a launch were not given separate cores. */
 static int launch_share(int own, int all)
 {
     int n = kvf__launch_look().local;
@@ -62,7 +62,8 @@ int kvf__usable_cores(void)
     return launch_share((int)own, (int)all);
 }
 
-/* VmHWM belongs to this program alone; ru_maxrss survives exec and may be a parent's peak. */
+/* Uses VmHWM, which belongs to this program alone. ru_maxrss survives exec and may be a parent's
+ * peak. */
 int64_t kvf__peak_rss_bytes(void)
 {
     FILE *file = fopen("/proc/self/status", "re");

@@ -1,8 +1,7 @@
-/* A cursor over bytes of an untrusted file that cannot leave them.
+/* A bounds-checked cursor over the bytes of an untrusted file.
  *
- * A failure sticks and later reads give zeros, so a parser checks `failed` once per group of fields
- * instead of after each. Values are put together from bytes: right on any host, and for any
- * alignment. */
+ * A failure is sticky and later reads return zeros, so a parser checks `failed` once per group of
+ * fields. Values are assembled from bytes, which works on any host and for any alignment. */
 #include "infile.h"
 
 #include <string.h>
@@ -15,7 +14,8 @@ const uint8_t *kvf__read_bytes(kvf__reader *r, size_t n)
         r->failed = true;
         return NULL;
     }
-    bytes = r->data ? r->data + r->at : (const uint8_t *)""; /* 0 bytes of nothing are no failure */
+    /* reading 0 bytes of an empty buffer is no failure */
+    bytes = r->data ? r->data + r->at : (const uint8_t *)"";
     r->at += n;
     return bytes;
 }

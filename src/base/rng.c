@@ -1,9 +1,9 @@
 /* Random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
- * 1, 2, 3", SC 2011). Counter-based: value i of a stream depends on (seed, stream, i) and nothing
- * else, so the state is three numbers, any value can be had out of order, and streams never
- * overlap.
+ * 1, 2, 3", SC 2011). Counter-based: value i of a stream depends only on (seed, stream, i). So the
+ * state is three numbers, values can be computed in any order, and streams never overlap.
  *
- * Runs are repeated from stored seeds, so these definitions are part of the file format and stay:
+ * Runs are repeated from stored seeds, so these definitions are part of the file format and never
+ * change:
  *
  *   u64(i)   key = (seed low, seed high), counter = (i low, i high, stream low, stream high), each
  *            of 32 bits; of the output words x0..x3 the value is x0 + 2^32 x1
@@ -77,7 +77,7 @@ double kvf__rng_uniform(kvf__rng *rng)
 double kvf__rng_normal(kvf__rng *rng)
 {
     const double two_pi = 6.283185307179586476925;
-    double u = 1.0 - kvf__rng_uniform(rng); /* (0, 1]: the logarithm exists */
+    double u = 1.0 - kvf__rng_uniform(rng); /* in (0, 1], so that the logarithm is finite */
     double v = kvf__rng_uniform(rng);
     return sqrt(-2.0 * log(u)) * cos(two_pi * v);
 }
@@ -87,7 +87,8 @@ uint64_t kvf__rng_below(kvf__rng *rng, uint64_t n)
     uint64_t value;
 
     assert(n > 0);
-    uint64_t rest = (0 - n) % n; /* 2^64 mod n: these first values would favour small results */
+    /* 2^64 mod n: accepting values below it would favour small results */
+    uint64_t rest = (0 - n) % n;
     do {
         value = kvf__rng_u64(rng);
     } while (value < rest);

@@ -1,12 +1,10 @@
-/* A file read in a sandbox by another process, so that a crash of the library that parses it harms
- * nothing.
+/* Checking a file in a sandbox process, so that a crash of the parsing library harms nothing.
  *
- * The process is a fresh program, never a bare fork, which OpenMP would not survive. It is called
- * as `PROGRAM --check-hdf5 FILE` and answers with one line on standard output: "ok", or the number
- * of a status and the line of the error. Anything else is a crash. FILE is the descriptor that the
- * caller reads later, inherited: another file that is given the same path meanwhile is never read.
- * A file that passed, or that this context wrote itself, is not tried again as long as it is the
- * same inode, size and times. */
+ * The process is a fresh program, because OpenMP would not survive a bare fork. It is called as
+ * `PROGRAM --check-hdf5 FILE` and answers with one line on standard output: "ok", or a status
+ * number and its error line. Anything else is a crash. FILE is the inherited descriptor that the
+ * caller reads later, so a file that replaces it at the path is never read. A file that passed, or
+ * that this context wrote, is not checked again while inode, size and times are unchanged. */
 #include "ctx_int.h"
 
 #include <errno.h>
@@ -38,7 +36,7 @@ static bool is_time(struct timespec a, struct timespec b)
     return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
-/* Of one inode: same size and time of writing, which an owner may set. */
+/* Returns whether both have the same inode, size and mtime. An owner can forge the mtime. */
 static bool is_unwritten(const kvf__seen_file *a, const kvf__seen_file *b)
 {
     return a->bytes == b->bytes && is_time(a->written, b->written);
@@ -55,7 +53,7 @@ static bool was_seen(const kvf_ctx *ctx, const kvf__seen_file *file)
     return false;
 }
 
-/* The oldest is forgotten. */
+/* Adds a file to the list and drops the oldest. */
 static void remember(kvf_ctx *ctx, const kvf__seen_file *file)
 {
     ctx->seen[ctx->n_seen++ % KVF__SEEN_FILES] = *file;
@@ -73,7 +71,8 @@ void kvf__sandbox_trust(kvf_ctx *ctx, int fd)
     if (ctx && ctx->check_program && identity_of(fd, &file)) remember(ctx, &file);
 }
 
-/* Standard error is shut: what a crashing library prints there is no error line of ours. */
+/* Starts the program. Its standard error is closed, because output of a crashing library is no
+ * error line of ours. */
 static int spawn(const char *program, const kvf__mapfile *map, int output, pid_t *pid)
 {
     const bool by_fd = access("/proc/self/fd", F_OK) == 0;
@@ -92,7 +91,7 @@ static int spawn(const char *program, const kvf__mapfile *map, int output, pid_t
     return error;
 }
 
-/* Until the end, for the writer must not meet a closed pipe; what is too long is dropped. */
+/* Reads to the end, since the writer must not meet a closed pipe; an overlong answer is cut. */
 static void read_answer(int fd, char answer[KVF__LINE_BYTES])
 {
     char rest[512];
@@ -109,7 +108,7 @@ static void read_answer(int fd, char answer[KVF__LINE_BYTES])
     if (n && answer[n - 1] == '\n') answer[n - 1] = '\0';
 }
 
-/* The line of the other process, which knows the file by another name. */
+/* Reports the other process's error line under the file's own name. */
 static kvf_status fail_as_said(kvf_ctx *ctx, kvf_status status, const char *path, const char *line)
 {
     const char *at = strstr(line, CHILD_PATH);
@@ -156,7 +155,7 @@ kvf_status kvf__check_begin(kvf_ctx *ctx, const kvf__mapfile *map, kvf__check *c
                      strerror(error));
 }
 
-/* The answer, until the process has gone. */
+/* Reads the answer and waits until the process has ended. */
 static int wait_for(kvf__check *check, char answer[KVF__LINE_BYTES])
 {
     int ended = 0;

@@ -6,17 +6,18 @@
 
 #include <time.h>
 
-/* Which file it was, and when: written to, and (by a clock that nobody sets) changed in any way. */
+/* Identity of a checked file, with the times of its last write and (ctime, which cannot be set)
+ * last change. */
 typedef struct kvf__seen_file {
     uint64_t device, inode;
     int64_t bytes;
     struct timespec written, changed;
 } kvf__seen_file;
-/* Has ctx's check_program, if it has one, read the open file in a sandbox, in two steps, for what
- * can be done meanwhile. After a begin without an error comes end, which is OK where the file
- * passed now or before, or drop, which wants no answer any more. */
+/* Checks the open file in a sandbox, with ctx's check_program if it has one. Two steps allow other
+ * work in between: after a successful begin comes end, which is OK if the file passed now or
+ * before, or drop, which abandons the check. */
 typedef struct kvf__check {
-    const kvf__mapfile *map; /* not ours */
+    const kvf__mapfile *map; /* borrowed */
     kvf__seen_file file;
     pid_t process; /* 0: none */
     int answers;
@@ -24,10 +25,10 @@ typedef struct kvf__check {
 kvf_status kvf__check_begin(kvf_ctx *ctx, const kvf__mapfile *map, kvf__check *check);
 kvf_status kvf__check_end(kvf_ctx *ctx, kvf__check *check);
 void kvf__check_drop(kvf__check *check);
-/* Whether it passed before and is still the same. */
+/* Returns whether the file passed before and is unchanged. */
 bool kvf__sandbox_passed(const kvf_ctx *ctx, const kvf__mapfile *map);
-void kvf__sandbox_trust(kvf_ctx *ctx, int fd); /* this process wrote it itself */
-/* This process is the trial: values too large to be read twice may be left out. */
+void kvf__sandbox_trust(kvf_ctx *ctx, int fd); /* marks a file that this process wrote */
+/* Marks this process as the sandbox: large values may be skipped, since they are read again. */
 void kvf__sandbox_begin(kvf_ctx *ctx);
 bool kvf__in_sandbox(const kvf_ctx *ctx);
 

@@ -1,8 +1,8 @@
-/* Status codes by name and text, and the line that explains an error.
+/* Status names and texts, and the error line.
  *
- * The line is kept in a fixed buffer, so that running out of memory can be reported too. It often
- * quotes bytes of a hostile file: control characters are replaced, or a file could steer the
- * reader's terminal. */
+ * The line has a fixed buffer, so that running out of memory can be reported too. It often quotes
+ * bytes of a hostile file, so control characters are replaced: they could steer the user's
+ * terminal. */
 #include "ctx_int.h"
 #include "utf8.h"
 
@@ -41,7 +41,7 @@ const char *kvf_version_string(void)
     return KVF_VERSION;
 }
 
-/* One printable line: no control characters, and no UTF-8 sequence that was cut at the end. */
+/* Makes a printable line: no control characters, and no incomplete UTF-8 sequence at the end. */
 static void clean_line(char *line, int wanted)
 {
     size_t n = strlen(line);
@@ -60,7 +60,7 @@ static void clean_line(char *line, int wanted)
     memcpy(line + n, "...", sizeof "...");
 }
 
-/* Formats into a line of its own first: the arguments may point into the line that is replaced. */
+/* Formats into a separate line first, because the arguments may point into the old one. */
 static void KVF__PRINTF(2, 0) format_line(char line[KVF__LINE_BYTES], const char *fmt, va_list args)
 {
     int wanted = vsnprintf(line, KVF__LINE_BYTES, fmt, args);
@@ -96,7 +96,7 @@ kvf_status kvf__fail_prefix(kvf_ctx *ctx, kvf_status status, const char *fmt, ..
     return kvf__fail(ctx, status, "%s: %s", prefix, ctx->error);
 }
 
-/* Item i of a list of expressions, as the preprocessor spells it. */
+/* Returns item i of a list of expressions as spelled by the preprocessor. */
 static const char *nth_name(const char *names, size_t i, int *n)
 {
     for (; i > 0; i--)

@@ -1,4 +1,4 @@
-/* What a base is tuned for. The word of --task, of the files and of transformers' auto classes. */
+/* The task that a base is tuned for, as named by --task, files and transformers' auto classes. */
 #ifndef KVF_TASK_H
 #define KVF_TASK_H
 

@@ -1,15 +1,15 @@
 /* UTF-8, and the lines of a text.
  *
- * What enters a tokenizer is made valid first, so that all that follows, PCRE2 above all, may rely
- * on it. Bad bytes become U+FFFD by the maximal subpart rule (Unicode 3.9, Table 3-7), as in Rust
- * and Python. */
+ * Input of a tokenizer is made valid first, because all later code, PCRE2 above all, relies on it.
+ * Bad bytes become U+FFFD by the maximal subpart rule (Unicode 3.9, Table 3-7), as in Rust and
+ * Python. */
 #include "utf8.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* The second byte's range narrows after four first bytes: no overlong forms, no surrogates, no
- * value above U+10FFFF. */
+/* Checks the second byte, whose range is narrower after four first bytes: no overlong forms, no
+ * surrogates, no value above U+10FFFF. */
 static bool second_fits(uint8_t first, uint8_t second)
 {
     switch (first) {
@@ -53,7 +53,7 @@ size_t kvf__utf8_next(const char *s, size_t n, uint32_t *cp)
 
 size_t kvf__utf8_put(char out[4], uint32_t cp)
 {
-    static const uint8_t marks[] = {0, 0, 0xC0, 0xE0, 0xF0}; /* of the first byte, by length */
+    static const uint8_t marks[] = {0, 0, 0xC0, 0xE0, 0xF0}; /* mark of the first byte, by length */
     size_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
 
     for (size_t i = n - 1; i > 0; i--, cp >>= 6)
@@ -173,7 +173,7 @@ bool kvf__next_line(const char *text, size_t bytes, size_t *at, const char **lin
     return true;
 }
 
-/* Bytes of the white space that text[0 .. n) begins with. */
+/* Returns the number of white-space bytes at the start of text[0 .. n). */
 static size_t space_at(const char *text, size_t n)
 {
     if (n && strchr(" \t\r\n", *text) && *text) return 1;

@@ -1,4 +1,4 @@
-/* Bytes to a descriptor, all of them. */
+/* Writing all bytes to a descriptor. */
 #include "ctx_int.h"
 #include "outfile.h"
 
@@ -9,7 +9,7 @@ kvf_status kvf__write_all(kvf_ctx *ctx, const char *path, int fd, const void *by
 {
     const char *at = bytes;
 
-    while (n > 0) { /* a part is written where the disk is almost full: the next call fails */
+    while (n > 0) { /* on an almost full disk a part is written, and the next call fails */
         ssize_t written = write(fd, at, n);
         if (written < 0 && errno == EINTR) continue;
         if (written < 0) return kvf__fail_errno(ctx, path, "write");
