@@ -1,6 +1,7 @@
-/* What is emitted is itself the parameter, under PEFT's name embedding.weight. direct: the flat
- * prefix [P, 2*L*G*D] (P-tuning v2 without reparameterization; PEFT's prefix_projection=False).
- * prompt: the vectors [P, C] (prompt tuning, Lester et al. 2021; PEFT's PromptEmbedding). */
+/* Encoders whose parameter is the emitted value itself, under PEFT's name embedding.weight. direct:
+ * the flat prefix [P, 2*L*G*D] (P-tuning v2 without reparameterization; PEFT's
+ * prefix_projection=False). prompt: the vectors [P, C] (prompt tuning, Lester et al. 2021; PEFT's
+ * PromptEmbedding). */
 #include "encoder_priv.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* mlp: embedding [P, W] -> Linear(W, M) -> tanh -> Linear(M, N), W = G*D, N = 2*L*G*D
- * (where layers differ, the largest G*D and the sum over layers): the
+ * (where layers differ, the largest G*D and the sum over layers). This is the
  * reparameterization of Li & Liang 2021 and P-tuning v2, with PEFT's parameter names and its width
  * under grouped-query attention.
  *
@@ -48,7 +48,7 @@ static kvf_status bwd(kvf_ctx *ctx, kvf__encoder *encoder)
     return kvf__encoder_linears_bwd(ctx, encoder, encoder->params.item[EMBEDDING].grad);
 }
 
-/* k: mean over virtual tokens of the L1 norm of the hidden row. */
+/* k: mean L1 norm of the hidden rows of the virtual tokens. */
 static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
 {
     int64_t P = encoder->shape.P, M = encoder->shape.M;

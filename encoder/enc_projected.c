@@ -1,16 +1,15 @@
-/* projected: P_theta [P, C] for each layer, pushed through that layer's own frozen key and value
- * projections (kv_projection.h): a prefix of what real words would leave there, in fewer directions
- * than `direct` has where C < 2*G*D. The inputs are used as they are, without the block's norm in
- * front.
+/* projected: P_theta [P, C] for each layer, multiplied by that layer's frozen key and value
+ * projections (kv_projection.h). The prefix is thus one that real tokens could leave, and has fewer
+ * degrees of freedom than `direct` where C < 2*G*D. The inputs skip the norm of the block.
  *
  * A learning rate is in prefix units when a step of +-1 in every input moves keys and values by
- * about 1: signs of a layer's inputs fall together with a row of W only by chance, so the row's L2
- * norm is the measure.
+ * about 1. The signs of the inputs agree with a row of W only by chance, so the measure is the L2
+ * norm of the row.
  *
- * Started from words, inputs are what a layer of BERT reads, so that the words' own keys and values
- * come out. On causal bases every layer starts from the same embeddings. Measured on SmolLM2 (E2E,
- * P = 20): that is a worse start than small random inputs, loss 9.6 against 3.3, and with the
- * block's norm in front worse still; so random is the default. */
+ * Starts from words use the inputs that a layer of BERT reads, so the prefix begins as the keys and
+ * values of the words. On causal bases every layer starts from the same embeddings. Measured on
+ * SmolLM2 (E2E, P = 20): loss 9.6 after that start, 3.3 after small random inputs, so random is the
+ * default. With the norm of the block in front it was worse still. */
 #include "encoder_priv.h"
 
 #include <assert.h>
@@ -34,8 +33,8 @@ static kvf_status describe(kvf_ctx *ctx, kvf__encoder *encoder)
     return KVF_OK;
 }
 
-/* Where a row's keys of layer l begin in the flat view, and how many there are before its values.
- */
+/* Returns the offset of layer l's keys in a row of the flat view; *GD: number of key channels,
+ * after which the values begin. */
 static int64_t keys_at(const kvf__encoder *encoder, int64_t l, int64_t *GD)
 {
     const kvf__kv_shape kv = kvf__encoder_kv(&encoder->shape);
@@ -76,7 +75,7 @@ static kvf_status lr_units(kvf_ctx *ctx, kvf__encoder *encoder, double *k)
         double gain = kvf__kv_projection_gain(&encoder->projections.layer[l]);
         encoder->params.item[l].lr_scale = gain > 0 ? 1 / gain : 1;
     }
-    *k = 1; /* a layer's rate follows from the base alone */
+    *k = 1; /* the rate of a layer depends on the base only */
     return KVF_OK;
 }
 

@@ -1,6 +1,6 @@
-/* p-tuning: vectors at the input from an embedding [P, C] and what makes its rows depend on each
- * other (Liu et al. 2021, "GPT Understands, Too"). Two forms, with the names, shapes and starting
- * values of PEFT's PromptEncoder:
+/* p-tuning: vectors at the input from an embedding [P, C] and a network that makes its rows depend
+ * on each other (Liu et al. 2021, "GPT Understands, Too"). Two forms, with the names, shapes and
+ * starting values of PEFT's PromptEncoder:
  *
  *   lstm   embedding -> LSTM of two bidirectional layers, state M -> Linear(2M, 2M) -> ReLU
  *          -> Linear(2M, C)
@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-enum { EMBEDDING, FIRST_LSTM }; /* the LSTM's, then the linears'; mlp: the linears' at once */
+/* Parameter indices. The linear layers come last. */
+enum { EMBEDDING, FIRST_LSTM };
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
@@ -113,7 +114,7 @@ static kvf_status mlp_fwd(kvf_ctx *ctx, kvf__encoder *encoder, float *flat)
 {
     const kvf__param *embedding = &encoder->params.item[EMBEDDING];
     (void)ctx;
-    /* a copy: AdamW steps the embedding before it reads this */
+    /* a copy, because AdamW updates the embedding before this is read */
     memcpy(encoder->linears[0].x, embedding->value, (size_t)embedding->n * sizeof(float));
     kvf__encoder_linears_fwd(encoder, flat);
     return KVF_OK;
@@ -124,7 +125,7 @@ static kvf_status mlp_bwd(kvf_ctx *ctx, kvf__encoder *encoder)
     return kvf__encoder_linears_bwd(ctx, encoder, encoder->params.item[EMBEDDING].grad);
 }
 
-/* There is no measured rule for learning rates here: one for all, as PEFT has it. */
+/* No rule for learning rates is known here, so all parameters have the same, as in PEFT. */
 const kvf__encoder_kind kvf__enc_ptuning_lstm = {
     .method = "p-tuning",
     .form = "lstm",

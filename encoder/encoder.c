@@ -1,6 +1,6 @@
-/* The table of encoder kinds and what they share: parameter memory, starting values, loading by
- * name. A kind works on a flat view [P, width]: of a prefix [P, 2*L*G*D] (prefix.h),
- * which is also PEFT's; vectors are that already. */
+/* The table of encoder kinds and their common part: parameter memory, initial values, loading by
+ * name. A kind works on a flat view [P, width]: PEFT's layout [P, 2*L*G*D] of a prefix (prefix.h),
+ * or the vectors themselves. */
 #include "arena.h"
 #include "encoder_priv.h"
 #include "rng.h"
@@ -13,7 +13,7 @@ static const kvf__encoder_kind *const KINDS[] = {&kvf__enc_mlp,          &kvf__e
                                                  &kvf__enc_projected,    &kvf__enc_prompt,
                                                  &kvf__enc_ptuning_lstm, &kvf__enc_ptuning_mlp};
 #define N_KINDS (sizeof KINDS / sizeof KINDS[0])
-static const double MOST_RESIDUAL = 1e-2; /* of a target that counts as reached */
+static const double MOST_RESIDUAL = 1e-2; /* largest relative residual that counts as reached */
 
 static const kvf__encoder_kind *find_kind(const char *method, const char *form)
 {
@@ -136,7 +136,7 @@ kvf__params *kvf__encoder_params(kvf__encoder *encoder)
     return &encoder->params;
 }
 
-/* Shapes are checked where files and options come in: another one here is our own bug. */
+/* Aborts on another shape, which is a bug: shapes are checked where files and options are read. */
 static void expect_shape(const kvf__encoder *encoder, kvf__emitted e)
 {
     const kvf__encoder_shape *s = &encoder->shape;
@@ -192,7 +192,7 @@ static void fill_zero(const kvf__param *param)
     memset(param->value, 0, (size_t)param->n * sizeof(float));
 }
 
-/* Inputs of the layer that parameter i belongs to; the state of an LSTM counts as its inputs. */
+/* Returns the number of inputs of the layer that owns parameter i; for an LSTM, its state size. */
 static int64_t inputs_of(const kvf__encoder *encoder, size_t i)
 {
     for (int l = 0; l < encoder->n_linears; l++)
@@ -203,7 +203,7 @@ static int64_t inputs_of(const kvf__encoder *encoder, size_t i)
 
 void kvf__encoder_init_random(kvf__encoder *encoder, bool ptuning_v2, uint64_t seed)
 {
-    /* as torch: an embedding N(0, 1), an LSTM or a linear layer U(+-1/sqrt(inputs)) */
+    /* as in torch: an embedding N(0, 1), an LSTM or a linear layer U(+-1/sqrt(inputs)) */
     const bool small = ptuning_v2 || encoder->kind->projected;
     for (size_t i = 0; i < encoder->params.n; i++) {
         const kvf__param *param = &encoder->params.item[i];
@@ -222,7 +222,7 @@ kvf_status kvf__encoder_init_zero(kvf_ctx *ctx, kvf__encoder *encoder)
     if (base && (base->bk || base->bv))
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--init zero: method projected emits the biases of this base, not zeros");
-    /* of linear layers the last alone: weight and bias */
+    /* with linear layers only the last one: weight and bias */
     for (size_t i = encoder->n_linears ? encoder->params.n - 2 : 0; i < encoder->params.n; i++)
         fill_zero(&encoder->params.item[i]);
     return KVF_OK;
@@ -235,7 +235,7 @@ void kvf__encoder_init_words(kvf__encoder *encoder, const float *words, int64_t 
                (size_t)encoder->params.item[l].n * sizeof(float));
 }
 
-/* change = want - emitted, in f64; returns |change| / |want|. */
+/* Sets change = want - emitted in f64; returns |change| / |want|. */
 static double distance(const float *want, const float *emitted, double *change, size_t n)
 {
     double diff = 0, norm = 0;
@@ -263,8 +263,8 @@ kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__em
         memcpy(want, target.vectors->x, n * sizeof *want);
     else
         kvf__prefix_to_flat(target.prefix, want);
-    /* The second shift corrects what rounding the solved weights to f32 left over; the last round
-     * only measures. */
+    /* The second shift corrects the rounding of the solved weights to f32. The last round only
+     * measures. */
     double left = 0;
     for (int round = 0; !st && round < 3; round++) {
         st = encoder->kind->fwd(ctx, encoder, encoder->flat);

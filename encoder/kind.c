@@ -1,4 +1,4 @@
-/* What kinds of encoders have in common: parameters, and the two ways to shift what they emit. */
+/* Common functions of encoder kinds: adding parameters, and the two implementations of shift. */
 #include "encoder_priv.h"
 
 kvf__kv_shape kvf__encoder_kv(const kvf__encoder_shape *shape)
@@ -30,7 +30,7 @@ kvf_status kvf__encoder_shift_last_layer(kvf_ctx *ctx, kvf__encoder *encoder, co
 {
     const kvf__param *param = encoder->params.item;
     const kvf__encoder_linear *l = &encoder->linears[encoder->n_linears - 1];
-    /* l->x: left by the fwd that measured the change */
+    /* l->x: from the fwd that measured the change */
     return kvf__last_layer_shift(ctx, param[l->weight].value, param[l->weight + 1].value, l->x,
                                  change, encoder->shape.P, l->in, l->out);
 }

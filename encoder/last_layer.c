@@ -1,17 +1,16 @@
-/* Reaching a target by moving an encoder's last linear layer alone, as little as it takes
- * (docs/maths.md).
+/* Reaching a target with the smallest change of an encoder's last linear layer (docs/maths.md).
  *
- * Column n of the change requires h w + b = change[:, n]; with A = [h | 1] the minimum-norm (w, b)
- * is A^T (A A^T)^-1 change[:, n], solved in f64. With more rows than unknowns, P > M + 1, nothing
- * reaches the target, and (A^T A)^-1 A^T change[:, n] comes nearest. */
+ * Column n of the change requires h w + b = change[:, n]. With A = [h | 1] the minimum-norm (w, b)
+ * is A^T (A A^T)^-1 change[:, n], solved in f64. With more rows than unknowns, P > M + 1, a target
+ * cannot be reached in general; (A^T A)^-1 A^T change[:, n] is the least-squares solution. */
 #include "cholesky.h"
 #include "encoder_priv.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Of a natural step, as a share of the mean of the Gram matrix's diagonal: hidden rows that are
- * nearly equal, or more than the layer is wide, ask for no large weights. */
+/* Ridge of a natural step, relative to the mean diagonal of the Gram matrix. It avoids large
+ * weights if hidden rows are nearly equal or more numerous than M. */
 static const double RIDGE = 1e-3;
 
 static void gram_of_rows(double *gram, const float *h, int64_t P, int64_t M)
@@ -43,7 +42,7 @@ void kvf__last_layer_inverse(float *inverse, double *gram, const float *h, int64
     }
 }
 
-/* P <= M + 1: by the Gram matrix of rows. */
+/* Solves with the Gram matrix of rows. P <= M + 1. */
 static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const double *change,
                         int64_t P, int64_t M, int64_t N)
 {
@@ -72,7 +71,8 @@ static kvf_status reach(kvf_ctx *ctx, float *w, float *b, const float *h, const 
     return KVF_OK;
 }
 
-/* inverse [P, M + 1]: row p is (A^T A)^-1 of A's row p. gram: [M + 1, M + 1] of scratch. */
+/* Computes inverse [P, M + 1]: row p is (A^T A)^-1 times row p of A. gram: [M + 1, M + 1]
+ * scratch. */
 static void least_squares(double *inverse, double *gram, const float *h, int64_t P, int64_t M)
 {
     int64_t n = M + 1;
@@ -96,7 +96,7 @@ static void least_squares(double *inverse, double *gram, const float *h, int64_t
         kvf__cholesky_solve(gram, inverse + p * n, n);
 }
 
-/* P > M + 1: by that of columns. */
+/* Solves with the Gram matrix of columns. P > M + 1. */
 static kvf_status approach(kvf_ctx *ctx, float *w, float *b, const float *h, const double *change,
                            int64_t P, int64_t M, int64_t N)
 {

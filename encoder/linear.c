@@ -1,8 +1,8 @@
-/* The linear layers that encoders end in, y = x W^T + b with tanh or ReLU between them. Weights are
+/* Linear layers at the end of an encoder, y = x W^T + b with tanh or ReLU between them. Weights are
  * [out, in] as in torch.
  *
- * A large weight's gradient stays unformed (wide.h): its factors are kept in the layer until the
- * optimizer's step is over. */
+ * The gradient of a large weight stays factored (wide.h). The layer keeps the factors until the end
+ * of the optimizer's step. */
 #include "encoder_priv.h"
 #include "matmul.h"
 #include "wide.h"
@@ -47,7 +47,7 @@ void kvf__encoder_linears_fwd(kvf__encoder *encoder, float *flat)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* sums [n] = of rows [P, n]. */
+/* Sets sums [n] to the column sums of rows [P, n]. */
 static void column_sums(float *sums, const float *rows, int64_t P, int64_t n)
 {
     memcpy(sums, rows, (size_t)n * sizeof *sums);
@@ -56,7 +56,7 @@ static void column_sums(float *sums, const float *rows, int64_t P, int64_t n)
             sums[i] += rows[p * n + i];
 }
 
-/* Does a natural step make this layer's change? Then nobody reads its own gradients. */
+/* Returns whether a natural step updates this layer, so that its own gradients are not needed. */
 static bool steps_output(const kvf__encoder *encoder, const kvf__encoder_linear *l)
 {
     return encoder->natural.list.n && l == &encoder->linears[encoder->n_linears - 1];

@@ -22,7 +22,7 @@ void kvf__low_rank_fwd(kvf__prefix *of, const kvf__prefix *shared, const float *
                kvf__prefix_weights(shared) * sizeof *of->log_weight);
 }
 
-/* One layer's keys or values. */
+/* Computes the gradients of one layer's keys or values. */
 static void half_bwd(const kvf__prefix *shared, float *d, float *du, float *dv, const float *k,
                      const float *u, const float *v)
 {
@@ -52,7 +52,7 @@ void kvf__low_rank_bwd(kvf__prefix *dprefix, float *du, float *dv, const kvf__pr
                  u + h * P, v + h * width);
 }
 
-/* Takes a parameter out of the list; false if it is not there. */
+/* Removes a parameter from the list; false if it is missing. */
 static bool take(kvf__params *params, const char *name, kvf__param *out)
 {
     for (size_t i = 0; i < params->n; i++) {

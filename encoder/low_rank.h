@@ -1,5 +1,5 @@
 /* The low-rank form of multitask prompt tuning (MPT, Wang et al. 2023, arXiv 2303.02861, section
- * 3.1), on keys and values: the prefix of task t is the shared one times a matrix of rank 1,
+ * 3.1), on keys and values. The prefix of task t is the shared one times a matrix of rank 1,
  * element by element, per layer and for keys and values each,
  *
  *   K_t[l][kv][g][p][d] = K[l][kv][g][p][d] * u[l][kv][p] * v[l][kv][g][d]
@@ -13,14 +13,14 @@
 #define KVF__LOW_RANK_U "low_rank.u"
 #define KVF__LOW_RANK_V "low_rank.v"
 
-/* of [L, 2, G, P, D] = shared times u v^T; may be the same memory. */
+/* Sets `of` [L, 2, G, P, D] to shared times u v^T; both may be the same memory. */
 void kvf__low_rank_fwd(kvf__prefix *of, const kvf__prefix *shared, const float *u, const float *v);
-/* dprefix: from the gradient of the task's prefix to that of the shared one, in place; du, dv are
- * added to. */
+/* Turns dprefix from the gradient of the task's prefix into that of the shared one, in place. Adds
+ * to du and dv. */
 void kvf__low_rank_bwd(kvf__prefix *dprefix, float *du, float *dv, const kvf__prefix *shared,
                        const float *u, const float *v);
-/* Applies what a head's list brings of u and v to the prefix and leaves both out of the list;
- * nothing where it brings none. ESHAPE, EFORMAT. The list owns values and names. */
+/* Applies the u and v in a head's parameter list to the prefix and removes them from the list; does
+ * nothing without them. ESHAPE, EFORMAT. The list keeps ownership of values and names. */
 kvf_status kvf__low_rank_alloc(kvf_ctx *ctx, const char *where, kvf__params *params,
                                kvf__prefix *prefix);
 

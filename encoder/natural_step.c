@@ -1,12 +1,12 @@
-/* The natural step of a reparameterized prefix (docs/maths.md): the optimizer's moments are kept
- * for what is emitted, as for method direct, and the last layer makes the step that they ask for.
+/* The natural step of a reparameterized prefix (docs/maths.md): the optimizer keeps moments
+ * of the emitted prefix, as for method direct, and the last layer realises the resulting step.
  *
  *   emitted = A W^T, A = [h | 1], W = [W2 | b2]       wanted: emitted += change
  *   W += change^T (A A^T + ridge)^-1 A                the smallest such W, up to the ridge
  *
- * An optimizer that steps each weight of W2 by its own moments lets the virtual tokens, whose
- * gradients meet in every weight, slow each other down by about sqrt(P). Here each moves as if it
- * were alone, and the moments are P/M the size. */
+ * The gradients of all virtual tokens meet in every weight of W2. With moments per weight the tokens
+ * slow each other down by about sqrt(P). Here each moves independently, and the moments need only
+ * P/M of the memory. */
 #include "arena.h"
 #include "encoder_priv.h"
 #include "matmul.h"

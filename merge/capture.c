@@ -1,10 +1,9 @@
-/* Folding virtual tokens at the input. Where they lead every row and the base reads in one
- * direction, nothing before them can change what they become: the base is run on them once, and its
- * keys and values are the prefix that takes their place. Elsewhere they stay vectors, in a file of
- * their own.
+/* Folding virtual tokens at the input. If they lead every row of a causal base, nothing before them
+ * affects them. The base is run on them once, and its keys and values become the prefix that
+ * replaces them. Otherwise they stay vectors, in an embeddings file.
  *
- * A row after the prefix is then compared with the same row after the vectors, by its final hidden
- * state: the fold is exact except for the rounding of f32. */
+ * The final hidden state of a row after the prefix is then compared with that of the same row after
+ * the vectors. The fold is exact except for rounding in f32. */
 #include "merge_int.h"
 
 #include "arch.h"
@@ -14,12 +13,13 @@
 #include <string.h>
 
 enum { PROBE_TOKENS = 8 };
-static const double MOST_DIFF = 1e-4; /* relative, of hidden states in f32 */
+static const double MOST_DIFF = 1e-4; /* largest relative difference of hidden states in f32 */
 
 /* ---- capture --------------------------------------------------------------------------------- */
 
-/* One row on the base: ids [n] at the input, the prefix or none before it; the final state of its
- * last token goes to hidden [C], keys and values of all to `kv` unless that is NULL. */
+/* Runs one row of input ids [n] on the base, after the prefix if there is one. Writes the final
+ * state of the last token to hidden [C], and keys and values of all tokens to `kv` unless it is
+ * NULL. */
 static kvf_status run_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live, const int32_t *ids,
                           int64_t n, bool folded, float *hidden, kvf__prefix *kv)
 {
@@ -69,7 +69,7 @@ static double relative_diff(const float *a, const float *b, int64_t n)
     return sqrt(diff / (norm > 0 ? norm : 1));
 }
 
-/* Some ids after the virtual tokens, and the same ids after the prefix. */
+/* Compares some ids after the virtual tokens with the same ids after the prefix. */
 static kvf_status check_fold(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *live,
                              const int32_t *ids, float *states, double *diff)
 {
@@ -105,7 +105,7 @@ static kvf_status capture(kvf_ctx *ctx, kvf_base *base, kvf_prefix *live, double
     return st;
 }
 
-/* From here on `live` is a prefix. */
+/* Turns `live` from virtual tokens into a prefix. */
 static void become_prefix(kvf_prefix *live)
 {
     kvf__vectors_done(&live->file.vectors);

@@ -1,6 +1,6 @@
-/* Folding: the encoder of a run is run once, and what it emits becomes the static prefix. The file
- * is read back and compared with the encoder's output before merge reports success: equal bit for
- * bit in f32, off by the rounding of the type otherwise. */
+/* Folding: runs the encoder of a run once and writes the emitted prefix. The file is then read back
+ * and compared with the encoder's output: equal bit for bit in f32, equal up to rounding in other
+ * types. */
 #include "merge_int.h"
 #include "method.h"
 
@@ -15,7 +15,7 @@ static kvf_status extend_lineage(kvf_ctx *ctx, kvf_prefix *live, const char *run
     return kvf__lineage_add(ctx, lineage, "fold_max_abs_diff", kvf_json_new_real(diff));
 }
 
-/* EUSAGE: options about rounding, where a method's fold changes no bit. */
+/* EUSAGE: options about rounding with a method whose fold is exact. */
 static kvf_status check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *options,
                                     const kvf_prefix *live)
 {
@@ -28,15 +28,15 @@ static kvf_status check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *optio
     return KVF_OK;
 }
 
-/* Of a run of method head, which folds to a base file as well: its base with that head. */
+/* Returns whether the run is of method head, which folds to a base file with that head. */
 static bool is_head(const kvf_prefix *live)
 {
     const kvf__method *method = kvf__method_find(live->file.id.method);
     return method && method->port == KVF__PORT_NONE;
 }
 
-/* What has no encoder: adapters and the norms trained with them leave the run as they are, bit for
- * bit, for the adapter file that inference loads. It is read back. */
+/* Writes the adapters and trained norms of a run unchanged to an adapter file for inference, and
+ * reads it back. No encoder is involved. */
 static kvf_status fold_adapter(kvf_ctx *ctx, const kvf_merge_options *options,
                                const kvf_prefix *live, kvf_merge_result *result)
 {
@@ -87,7 +87,7 @@ static kvf_status fold_prefix(kvf_ctx *ctx, const kvf_merge_options *options, kv
     return st;
 }
 
-/* Virtual tokens at the input: they become a prefix, or a file of their own. */
+/* Folds virtual tokens at the input to a prefix, or to an embeddings file. */
 static kvf_status fold_embed(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefix *live,
                              kvf_merge_result *r)
 {
@@ -125,7 +125,7 @@ static kvf_status fold(kvf_ctx *ctx, const kvf_merge_options *options, kvf_prefi
     if (both) {
         KVF_TRY(kvf__fold_trained_base(ctx, options, live));
         rest.base = options->out_base;
-        rest.lora = NULL; /* it is in there */
+        rest.lora = NULL; /* the base file includes the LoRA */
     }
     return live->file.vectors.P ? fold_embed(ctx, &rest, live, r)
                                 : fold_prefix(ctx, &rest, live, r);

@@ -1,9 +1,9 @@
-/* Folding a run that trained every weight: they become a base file, with config and tokenizer of
- * the base that the run began from (of a GGUF, as made of its metadata) and the head of its task.
- * A run of the head alone becomes one too, with the weights of the base as they were.
+/* Folding a run that trained every weight to a base file. It has the config and tokenizer of the
+ * original base (for a GGUF, made from its metadata) and the head of the task. A run of method head
+ * becomes a base file too, with unchanged weights.
  *
- * A run that also trained virtual tokens folds to two files: that base file, and the one
- * that the method's virtual tokens fold to anyway, made on it and for it. */
+ * A run that also trained virtual tokens folds to two files: the base file, and the usual file of
+ * the virtual tokens, made on the new base. */
 #include "merge_int.h"
 #include "outfile.h"
 
@@ -19,7 +19,7 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_merge_options *options, con
                      options->run, live->file.id.method);
 }
 
-/* The base file at `out`; task NULL: the head goes elsewhere. */
+/* Writes the base file `out`; task NULL: without a head. */
 static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, const kvf_prefix *live,
                              kvf__artifact *task, const char *out)
 {
@@ -34,7 +34,8 @@ static kvf_status write_base(kvf_ctx *ctx, const kvf_merge_options *options, con
     return st;
 }
 
-/* The facts about the head are the run's, except the hash. The head is viewed. */
+/* Writes the base file with the head of the run. The head's attributes are those of the run, except
+ * the hash. The head is borrowed. */
 static kvf_status write_with_head(kvf_ctx *ctx, const kvf_merge_options *options,
                                   const kvf_prefix *live)
 {
@@ -75,7 +76,7 @@ static kvf_status check_out_base(kvf_ctx *ctx, const kvf_merge_options *options,
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out_base, options->run, options->base, options->probe));
     if (!strcmp(options->out_base, options->out))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: --out and --out-base name one file", options->out);
-    /* before the base is written, which takes longest */
+    /* check before the base is written, which takes longest */
     return kvf__check_output(ctx, options->out, options->force);
 }
 

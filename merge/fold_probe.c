@@ -1,5 +1,6 @@
-/* The probe: the logits of real rows, once under the encoder's live output and once under the
- * stored prefix, by the base's own head or that of the task (which was compared bit for bit). */
+/* The probe: compares the logits of real rows under the encoder's output and under the stored
+ * prefix. It uses the base's own head or that of the task, which was compared bit for bit
+ * before. */
 #include "merge_int.h"
 #include "renderer.h"
 #include "verbalizer.h"
@@ -7,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define PROBE_ROWS 16 /* first rows of the file; each is a batch of its own */
+#define PROBE_ROWS 16 /* number of rows, the first of the file; each is a batch of its own */
 
 struct kvf__fold_probe {
     kvf_ctx *ctx;
@@ -15,8 +16,8 @@ struct kvf__fold_probe {
     kvf__dataset set;
     kvf__batcher batcher;
     kvf__pass *pass;
-    kvf__head *head; /* NULL: the base's own */
-    int64_t width;   /* of its logits */
+    kvf__head *head; /* NULL: the base's own head */
+    int64_t width;   /* width of a row of logits */
     float *logits[2];
     int64_t rows;
     int64_t position_start;

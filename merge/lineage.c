@@ -1,11 +1,11 @@
-/* Where a file made of other files comes from: hashes of their bytes, and the options and facts in
- * which they agree. */
+/* Lineage of files made from other files: hashes of the sources, and the options and attributes
+ * that all sources share. */
 #include "hash.h"
 #include "merge_int.h"
 
 #include <string.h>
 
-/* XXH3-128 of its bytes. */
+/* Computes the XXH3-128 of a file. */
 static kvf_status hash_file(kvf_ctx *ctx, const char *path, char hex[33])
 {
     kvf__mapfile file = {0};

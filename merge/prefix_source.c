@@ -1,13 +1,13 @@
-/* Prefixes as the tools take and leave them: whatever file one is in, it becomes the tensor, and
- * the tensor a prefix file. What merge does once and verifies, the tools do on the fly. */
+/* Reading prefixes from any file, and writing them as prefix files, for the file tools. merge folds
+ * a run once and verifies it; the tools fold on demand. */
 #include "merge_int.h"
 #include "method.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A named base that nothing is read of must be the right one all the same. Methods that go through
- * the base elsewhere check it there. */
+/* Checks that a named base matches the prefix even if nothing is read from it. Methods that run the
+ * base check it there. */
 static kvf_status check_named(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix *prefix)
 {
     const kvf_base_options light = {
@@ -39,7 +39,7 @@ kvf_status kvf__prefix_source_open(kvf_ctx *ctx, const kvf__prefix_source *s, kv
     return st;
 }
 
-/* Virtual tokens become keys and values, where they can. */
+/* Folds virtual tokens to keys and values, if possible. */
 static kvf_status capture(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix *prefix)
 {
     const kvf_merge_options options = {

@@ -1,5 +1,5 @@
-/* What merge wrote is read back and compared with what was folded, before it reports success: equal
- * bit for bit in f32, off by the rounding of the file's type otherwise. */
+/* Verification: the written file is read back and compared with the folded values before merge
+ * reports success. Values are equal bit for bit in f32, and equal up to rounding in other types. */
 #include "merge_int.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* The largest |a - b|, and at least `worst`; NaN where one is. */
+/* Returns the larger of `worst` and the largest |a - b|; NaN if a value is NaN. */
 static double max_diff(const float *a, const float *b, size_t n, double worst)
 {
     for (size_t i = 0; i < n; i++) {
@@ -22,7 +22,7 @@ double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
     return max_diff(a->kv, b->kv, kvf__prefix_count(a), 0);
 }
 
-/* Of two lists with the same names in the same order; infinite where they are not. */
+/* Returns the largest difference of two lists; infinite if their names or order differ. */
 static double list_max_diff(const kvf__params *a, const kvf__params *b)
 {
     double worst = 0;
@@ -36,7 +36,7 @@ static double list_max_diff(const kvf__params *a, const kvf__params *b)
     return worst;
 }
 
-/* The head is stored in f32 and must come back bit for bit. */
+/* Heads are stored in f32 and must be equal bit for bit. */
 bool kvf__same_head(const kvf__head_values *a, const kvf__head_values *b)
 {
     const kvf__params *x = &a->params.params, *y = &b->params.params;
@@ -60,7 +60,7 @@ static kvf_status check_head(kvf_ctx *ctx, const char *path, const kvf__head_val
     return kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written", path);
 }
 
-/* Log-weights are stored in f32 too. */
+/* Checks the log-weights, which are stored in f32. */
 static kvf_status check_weights(kvf_ctx *ctx, const char *path, const kvf__prefix *want,
                                 const kvf__prefix *got)
 {
@@ -75,7 +75,7 @@ static kvf_status check_weights(kvf_ctx *ctx, const char *path, const kvf__prefi
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* expected: the difference from `source` that the file's type makes. */
+/* expected: allowed rounding error of the file's type relative to `source`. */
 static kvf_status check_values(kvf_ctx *ctx, const char *path, const char *source, double diff,
                                double expected)
 {
@@ -128,7 +128,7 @@ kvf_status kvf__verify_embeddings(kvf_ctx *ctx, const char *path, const kvf_pref
                 : kvf__fail(ctx, KVF_EINTERNAL, "%s: does not read back as it was written", path);
 }
 
-/* Every trained weight reads back bit for bit. */
+/* Checks that every trained weight reads back bit for bit. */
 static kvf_status verify_weights(kvf_ctx *ctx, const char *path, const kvf_prefix *live)
 {
     const kvf__params *params = &live->file.values.params;

@@ -1,16 +1,16 @@
-/* Base files written from the slots of a base, some of which a run trained: in the order and by the
- * names of Hugging Face, a GGUF's integers as the f32 that they represent; one at a time, so that
- * only the largest is in memory. */
+/* Writing base files from the slots of a base, some of them trained. Tensors have the order and
+ * names of Hugging Face; quantized weights of a GGUF become f32. One tensor at a time is in
+ * memory. */
 #include "merge_int.h"
 
 #include <string.h>
 
-/* Slots, some of which have values in place of the file's. */
+/* Slots, some of which are replaced by trained values. */
 typedef struct writing {
     kvf_ctx *ctx;
     const kvf__slots *slots;
     const kvf__params *values; /* NULL: none */
-    void *memory;              /* of the tensor at hand */
+    void *memory;              /* memory of the current tensor */
 } writing;
 
 static kvf_status load_slot(void *user, size_t i, kvf__view *view)
@@ -44,7 +44,7 @@ kvf_status kvf__base_write_slots(kvf_ctx *ctx, const kvf__slots *slots, const kv
     return st;
 }
 
-/* The hash that the base file will have: of the same slots with the values in place. */
+/* Computes the hash of the base file: of its slots with the values in place. */
 static kvf_status hash_of(kvf_ctx *ctx, const kvf_base *base, const kvf__params *values,
                           const kvf__base_file *file, char hex[33])
 {
@@ -56,7 +56,7 @@ static kvf_status hash_of(kvf_ctx *ctx, const kvf_base *base, const kvf__params 
 
     for (size_t i = 0; i < base->slots.n && !st; i++) {
         kvf__view view = base->slots.items[i].view;
-        st = load_slot(&w, i, &view); /* of a GGUF, whose weights are all trained: the values */
+        st = load_slot(&w, i, &view); /* a GGUF whose weights are all trained: the values */
         if (!st) st = kvf__table_add(ctx, &table, base->slots.items[i].name, view);
     }
     if (!st) st = kvf__base_desc(ctx, base->path, file, &desc);

@@ -1,5 +1,5 @@
-/* Built without MPI: every process is alone, and one that was started with others fails instead
- * of training the same run once more. */
+/* Stubs of a build without MPI. Every process is alone. A process that was started with others
+ * fails, because each would train the same run. */
 #include "dist_int.h"
 #include "launch.h"
 

@@ -1,5 +1,5 @@
-/* Joining and leaving: MPI is started by the first run of a process that is one of several, and
- * ended with the context. */
+/* Joining and leaving. The first run of a process in a group starts MPI; freeing the context ends
+ * it. */
 #include "dist_priv.h"
 #include "launch.h"
 
@@ -7,16 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* At the end of the context, when this process has printed all it has to. */
+/* Called when the context is freed, after the last message of this process. */
 static void leave(void *user)
 {
     kvf__dist *dist = user;
-    if (dist->broken) MPI_Abort(MPI_COMM_WORLD, 1); /* the others would wait forever */
+    if (dist->broken) MPI_Abort(MPI_COMM_WORLD, 1); /* else the others would wait forever */
     MPI_Comm_free(&dist->links->comm);
     MPI_Finalize();
     kvf__sums_done(&dist->links->sums);
     kvf__free(dist->links->peers);
-    kvf__free(dist); /* links too */
+    kvf__free(dist); /* frees the links too */
 }
 
 static kvf_status start_mpi(kvf_ctx *ctx, const kvf__launch *launch)
@@ -46,7 +46,7 @@ static void describe(kvf__peer *me)
     if (stat("/proc/self/ns/pid", &space) == 0) me->space = space.st_ino;
 }
 
-/* Fills peers. */
+/* Exchanges the data of all peers. */
 static kvf_status meet(kvf_ctx *ctx, kvf__dist *dist)
 {
     kvf__peer me;

@@ -1,17 +1,16 @@
-/* Bytes from one process to another by MPI. Every wait is a loop of our own around MPI_Test: MPI's
- * spin at full speed on a core that another rank may need, and would never notice a rank that has
- * gone. */
+/* Transfer of bytes between processes by MPI. Waits are loops around MPI_Test, because MPI's own
+ * waits spin at full speed on a core that another rank may need, and never notice a dead rank. */
 #include "dist_priv.h"
 
 #include <sched.h>
 #include <time.h>
 
-/* Seconds of a wait in which this process only looks, and then gives its core away between looks;
- * after that it sleeps, for as long as a tenth of a megabyte takes. */
+/* Phases of a wait, in seconds from its begin: spinning; yielding the core between tests; sleeping,
+ * each time as long as the transfer of a tenth of a megabyte takes. */
 #define SPIN_SECONDS  20e-6
 #define YIELD_SECONDS 1e-3
 #define SLEEP_NANOS   50000
-#define LOOK_SECONDS  0.1               /* between two looks at the other ranks */
+#define LOOK_SECONDS  0.1               /* interval between checks of the other ranks */
 #define PIECE         ((size_t)1 << 28) /* bytes of one broadcast: MPI counts by int */
 
 kvf_status kvf__dist_check(kvf_ctx *ctx, kvf__dist *dist, int code, const char *what)

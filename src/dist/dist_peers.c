@@ -1,12 +1,13 @@
-/* Who the other ranks are. MPI does not report a process that was killed on the same machine: it
- * waits forever, until the launcher ends all. Its process id shows it at once. */
+/* Detection of lost ranks. MPI does not report a process killed on the same machine and waits until
+ * the launcher ends all. A check of its process id detects it at once. */
 #include "dist_priv.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 
-/* Two machines may have one name: then a number that is free here might be meant for there. */
+/* Compares more than host names, because two machines may share a name, and a process id that is
+ * free here might be in use there. */
 static bool on_this_machine(const kvf__peer *me, const kvf__peer *other)
 {
     return me->space && me->space == other->space && !strcmp(me->host, other->host);

@@ -1,17 +1,17 @@
 /* Sums to rank 0 along a binomial tree, chunk by chunk, while the caller computes.
  *
- *   0 <- 1, 2, 4      rank r sends to r without its lowest bit, once it has added what
- *        2 <- 3       came from r + 1, r + 2, r + 4, ... below that bit, in this order
+ *   0 <- 1, 2, 4      rank r sends to r without its lowest bit, after adding the values
+ *        2 <- 3       of r + 1, r + 2, r + 4, ... below that bit, in this order
  *        4 <- 5, 6
  *
- * A chunk's receives are posted before they are needed, up to a window of chunks; a chunk is added
- * when all of its children's have come, whatever other chunks do. So nothing depends on timing, and
- * a rank holds at most WINDOW chunks of each child. MPI moves data only while it is called: that is
- * what kvf__dist_sum_push is for. */
+ * Receives of a chunk are posted early, up to a window of chunks. A chunk is added when those of all
+ * children have arrived, independently of other chunks. So results do not depend on timing, and a
+ * rank holds at most WINDOW chunks of each child. MPI moves data only inside its calls, hence
+ * kvf__dist_sum_push. */
 #include "dist_priv.h"
 
-/* Chunks may be ready to go on in another order than they began in, so each has a tag of its own
- * among those that can travel at a time. */
+/* Returns the tag of a chunk. Chunks may become ready out of order, so those in transfer at one
+ * time have distinct tags. */
 static int tag_of(int64_t chunk)
 {
     return (int)(chunk % 1024);
@@ -91,7 +91,7 @@ static kvf_status send_on(kvf__dist *dist, int64_t chunk)
     return kvf__dist_check(dist->links->ctx, dist, code, "send");
 }
 
-/* As far as it goes without waiting. */
+/* Advances a chunk as far as possible without waiting. */
 static kvf_status move(kvf__dist *dist, int64_t chunk)
 {
     kvf__sums *s = &dist->links->sums;
@@ -171,6 +171,6 @@ kvf_status kvf__dist_sum_end(kvf_ctx *ctx, kvf__dist *dist)
     kvf_status st = s->status;
     s->n = s->posted = s->done = 0;
     s->status = KVF_OK;
-    if (st) dist->broken = true; /* the other ranks count on these sums */
+    if (st) dist->broken = true; /* the other ranks depend on these sums */
     return st;
 }

@@ -1,13 +1,13 @@
 /* AdamW in f32 with torch's order of operations, so that loss curves can be compared digit by
- * digit. Bias corrections are computed in f64. The loops over elements are those of wide.h; memory
- * bandwidth bounds them. */
+ * digit. Bias corrections are computed in f64. The loops of wide.h are limited by memory
+ * bandwidth. */
 #include "arena.h"
 #include "optim_int.h"
 
 #include <math.h>
 
-/* First all of m, then all of v: side by side, both of a large matrix would often be a multiple of
- * 4096 bytes apart, and loads of one would wait for stores to the other. */
+/* Lays out all of m, then all of v. Interleaved moments of a large matrix would often be a multiple
+ * of 4096 bytes apart, and loads of one would stall on stores to the other (4K aliasing). */
 static void lay(void *object, kvf__carver *carver)
 {
     kvf__adamw *adamw = object;

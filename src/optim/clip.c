@@ -25,8 +25,8 @@ static double sum_of_squares(const kvf__wide *wide, const float *g, int64_t n)
     return total;
 }
 
-/* |left^T right|^2 = sum over p, q of (left left^T)[p][q] * (right right^T)[p][q]: the gradient
- * need not be formed. Rows of the lower triangles make the parts, which are added in order. */
+/* Returns |left^T right|^2 = sum over p, q of (left left^T)[p][q] * (right right^T)[p][q] without
+ * forming the gradient. Rows of the lower triangles are the parts, which are added in order. */
 static double outer_squares(const kvf__wide *wide, const kvf__param *param)
 {
     int64_t N = param->dim[0], M = param->dim[1];
@@ -43,7 +43,7 @@ static double outer_squares(const kvf__wide *wide, const kvf__param *param)
         for (int64_t r = 0; r < rows; r++)
             total += parts[r];
     }
-    return total > 0 || isnan(total) ? total : 0; /* what cancels may end below zero by rounding */
+    return total > 0 || isnan(total) ? total : 0; /* cancellation may leave a sum below zero */
 }
 
 double kvf__grad_norm(const kvf__params *params)
@@ -61,6 +61,6 @@ double kvf__grad_norm(const kvf__params *params)
 double kvf__clip_factor(double norm, double clip)
 {
     if (!(clip > 0)) return 1;
-    double factor = clip / (norm + 1e-6); /* 1e-6: torch.nn.utils.clip_grad_norm_ */
+    double factor = clip / (norm + 1e-6); /* 1e-6: as in torch.nn.utils.clip_grad_norm_ */
     return factor < 1 ? factor : 1;
 }

@@ -1,24 +1,25 @@
-/* Muon (Jordan et al. 2024) for the values of a prefix (docs/maths.md): AdamW steps each number by
- * its own moments, so that all virtual tokens follow what their gradients have in common; here the
- * first moment X [P, D] of a head's values has its singular values brought nearer to each other
- * before it is the step. Keys step by AdamW.
+/* Muon (Jordan et al. 2024) for the values of a prefix (docs/maths.md). AdamW scales each number by
+ * its own moments, so all virtual tokens follow the common part of their gradients. Here the step
+ * of a head's values is their first moment X [P, D], with its singular values brought closer
+ * together. Unlike the published Muon there are two rounds, the momentum is that of Adam without
+ * bias correction, and the step has a fixed root mean square. Keys are updated by AdamW.
  *
- * Every layer is one thread's, in one order of sums: trained values have the same bits at any
- * number of threads. */
+ * One thread computes a layer, in a fixed order of sums, so trained values have the same bits at
+ * any number of threads. */
 #include "optim_int.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The published polynomial, X = A X + B (X X^T) X + C (X X^T)^2 X, raises small singular values; so
- * few rounds leave the directions that are mostly noise behind (docs/methods.md). */
+/* The published polynomial, X = A X + B (X X^T) X + C (X X^T)^2 X, raises small singular values.
+ * Two rounds, instead of the published five, keep directions of noise small (docs/methods.md). */
 static const float A = 3.4445f, B = -4.775f, C = 2.0315f;
 enum { ROUNDS = 2 };
-/* Root mean square of a step, as a share of the rate; that of Adam's is near 1 at first. */
+/* Root mean square of a step, relative to the rate. Adam's is near 1 in its first steps. */
 static const double STEP = 0.25;
 
-/* Of a head: x and y [rows, side], the moment and its next round, with the shorter of P and D as
- * the side that inner loops run over; gram and map [side, side]. */
+/* Work arrays of a head. x, y [rows, side]: the moment and its next round; side is the smaller of P
+ * and D, over which inner loops run. gram, map [side, side]. */
 typedef struct work {
     float *x, *y, *gram, *map;
     int64_t rows, side;
@@ -53,7 +54,7 @@ static work work_of(float *at, int64_t P, int64_t D)
                   .side = side};
 }
 
-/* c [rows, side] = a [rows, side] times b [side, side] */
+/* Sets c [rows, side] = a [rows, side] times b [side, side]. */
 static void multiply(float *c, const float *a, const float *b, int64_t rows, int64_t side)
 {
     memset(c, 0, (size_t)(rows * side) * sizeof *c);
@@ -100,7 +101,7 @@ static void next_round(work *w)
     w->y = was;
 }
 
-/* The values of one head, from column `at` on. */
+/* Updates the values of one head, which begin at column `at`. */
 static void step_head(const kvf__adamw_rates *rates, double rate, const kvf__param *param, float *m,
                       work w, int64_t at)
 {

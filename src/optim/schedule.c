@@ -1,5 +1,5 @@
 /* Learning-rate schedules: warmup, then linear, cosine or constant. The length is fixed when a run
- * is created and stored, so that a resumed run follows the same curve. */
+ * is created and stored in the run file, so that a resumed run follows the same curve. */
 #include "optim_int.h"
 
 #include <errno.h>
