@@ -1,5 +1,5 @@
-/* The plan of an attention call: the memory for it, the run over the items that attention_deal.c
- * gave to each thread, and the sums of gradients of shared segments. */
+/* The plan of an attention call: its memory, running the items that attention_deal.c assigned to
+ * each thread, and summing gradients of shared segments. */
 #include "arena.h"
 #include "attention_int.h"
 
@@ -7,8 +7,8 @@
 #include <sched.h>
 #include <string.h>
 
-/* Floats for relative terms: tables of all distances of a row and some more, as rows and as
- * columns, two of each; keys and queries once more; a bias. False on overflow. */
+/* Computes the floats of relative terms: two tables each, as rows and as columns, over all
+ * distances of a row with padding; another copy of keys and queries; a bias. False on overflow. */
 static bool relative_size(const kvf__attn_limits *limits, size_t width, size_t *out)
 {
     const size_t len = (size_t)limits->row_len, more = 5 * KVF__ATTN_PAD;
@@ -21,14 +21,15 @@ static bool relative_size(const kvf__attn_limits *limits, size_t width, size_t *
     return kvf__add(terms, 2 * block * block + 2 * len + (size_t)limits->shared_len + more, out);
 }
 
-/* Bytes of scratch for attention_plain.c: room for 14 [keys, D], 6 [keys] and 4 [D]. */
+/* Returns bytes of scratch for attention_plain.c: 14 [keys, D], 6 [keys] and 4 [D]. */
 static size_t plain_size(int64_t D, int64_t keys)
 {
     return (size_t)(14 * keys * D + 6 * keys + 4 * D) * sizeof(float);
 }
 
-/* Bytes of scratch one thread needs, for the kernel that uses most: packed keys and values, their
- * gradients, the scores of a block of queries, the block's own packs. False on overflow. */
+/* Computes bytes of scratch per thread for the kernel with the largest need: packed keys and
+ * values, their gradients, the scores and packed copies of a block of queries. False on
+ * overflow. */
 static bool scratch_size(const kvf__attn_limits *limits, size_t *out)
 {
     const size_t keys = (size_t)kvf__round_up(limits->row_len + limits->shared_len, KVF__ATTN_PAD) +
@@ -73,7 +74,7 @@ static void lay(void *object, kvf__carver *carver)
     kvf__attn_plan *plan = object;
     const kvf__attn_limits *l = &plan->limits;
 
-    /* a cut item is two: so many more at most, G being at least 1 */
+    /* each of up to threads - 1 cut items counts twice; G is at least 1 */
     plan->items = kvf__carve(carver, l->rows + plan->threads - 1, l->G, sizeof *plan->items);
     plan->start = kvf__carve(carver, plan->threads + 1, 1, sizeof *plan->start);
     plan->done = kvf__carve(carver, plan->threads, 1, sizeof *plan->done);
@@ -180,7 +181,7 @@ void kvf__attn_gather_log_weights(const kvf__attn *attn, const kvf__attn_row *ro
     }
 }
 
-/* Elements of the gradients of a segment's keys and values, and of all there are. */
+/* Return the number of gradient elements of a segment's keys and values, and of all segments. */
 static size_t kv_size(const kvf__attn *attn, const kvf__kvseg *seg)
 {
     return (size_t)(2 * attn->G * seg->len * attn->D);
@@ -221,7 +222,7 @@ void kvf__attn_add_log_weight_grads(const kvf__attn *attn, const kvf__attn_row *
     }
 }
 
-/* The parts with a row that sees the segment, as bits. */
+/* Returns a bit mask of the parts with a row that sees the segment. */
 static uint32_t parts_of(const kvf__attn_plan *plan, int32_t seg)
 {
     uint32_t bits = 0;
@@ -232,7 +233,7 @@ static uint32_t parts_of(const kvf__attn_plan *plan, int32_t seg)
     return bits;
 }
 
-/* dst [n] += the accumulators of these parts at `at`, in their order; uses up the first. */
+/* Adds the accumulators of these parts at `at` to dst [n], in their order; overwrites the first. */
 static void add_parts(const kvf__attn_plan *plan, uint32_t parts, float *dst, float *at, int64_t n)
 {
     float *sum = NULL;
@@ -254,7 +255,7 @@ static void add_segment(const kvf__attn *attn, int32_t index)
     const int64_t per_kv = attn->G * seg->len;
     const uint32_t parts = parts_of(attn->plan, index);
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < 2 * per_kv; i++) { /* i counts [2, G, len] */
+    for (int64_t i = 0; i < 2 * per_kv; i++) { /* i counts rows of [2, G, len] */
         float *to = i < per_kv ? seg->dk : seg->dv;
         const int64_t g = i % per_kv / seg->len, t = i % seg->len;
         add_parts(attn->plan, parts, to + g * seg->head_stride + t * seg->token_stride,
@@ -265,7 +266,7 @@ static void add_segment(const kvf__attn *attn, int32_t index)
     add_parts(attn->plan, parts, seg->dlog_weight, from + 2 * per_kv * attn->D, per_kv);
 }
 
-/* A chain's: its head's share of its part's accumulators. */
+/* Zeroes a chain's accumulators: those of its part for its head. */
 static void zero_chain(const kvf__attn *attn, int part, int64_t g, int32_t index)
 {
     const kvf__kvseg *seg = &attn->segs[index];
@@ -292,10 +293,10 @@ static void zero_grads(const kvf__attn *attn, int thread)
     }
 }
 
-/* Waits until so many items of a thread are computed. */
+/* Waits until a thread has computed so many items. */
 static void wait_for(const kvf__attn_plan *plan, int thread, int items)
 {
-    enum { LOOKS = 4096 }; /* about what falling asleep and waking up costs */
+    enum { LOOKS = 4096 }; /* spins that cost about as much as sleeping and waking up */
     for (int looks = 0; atomic_load_explicit(&plan->done[thread], memory_order_acquire) < items;
          looks++)
         if (looks >= LOOKS) sched_yield();
@@ -321,8 +322,8 @@ void kvf__attn_run(const kvf__attn *attn, kvf__attn_item_fn *item, bool grads)
         atomic_store_explicit(&plan->done[t], 0, memory_order_relaxed);
 #pragma omp parallel num_threads(plan->threads)
     {
-        /* from the last on: threads wait for those of higher numbers, which a smaller team begins
-           no later */
+        /* from the last to the first, because threads wait for those of higher numbers, which a
+         * smaller team then begins no later */
 #pragma omp for schedule(static, 1)
         for (int t = plan->threads - 1; t >= 0; t--) {
             if (grads) zero_grads(attn, t);

@@ -1,30 +1,29 @@
-/* Who computes what of an attention call.
+/* Assignment of attention items to threads.
  *
- * Rows are sorted by cost, longest first (ties by index), and each goes to the part with the least
- * cost so far, among rows with the same first segment: that depends on the lengths of these alone,
- * so that a run has the same sums beside other runs. Gradients of shared segments are summed within
- * a part in that order, then over parts in theirs, so equal inputs give equal bits for any number
- * of threads.
+ * Rows are sorted by cost, longest first (ties by index). Each goes to the part with the least cost
+ * so far, among rows with the same first segment. This depends on their lengths alone, so a run has
+ * the same sums beside other runs. Gradients of shared segments are summed within a part in that
+ * order, then over parts in order, so equal inputs give equal bits for any number of threads.
  *
- * A chain, the items of one part and head, is computed in its order. Chains go to threads whole,
- * the longest first, unless some thread would have far more than its share: one long row with three
- * heads and two threads. Then they fill the threads one after the other, up to the same load, and a
- * chain that does not fit is cut in two: its last items come last on that thread, its first ones
- * first on the next (McNaughton 1959, Management Science 6(1)). As no chain is longer than that
- * load, the first are done when the last begin. */
+ * A chain, the items of one part and head, is computed in order. Threads take whole chains, longest
+ * first, unless some thread would then have far more than its share (one long row with three heads
+ * on two threads). In that case threads are filled one after the other up to the same load, and a
+ * chain that does not fit is cut in two: its last items run last on that thread, its first ones
+ * first on the next (McNaughton 1959, Management Science 6(1)). No chain is longer than that load,
+ * so the first items are done when the last ones begin. */
 #include "attention_int.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Scores of a row's queries before `end`, causal or not in the same proportion. Queries before the
- * first one wanted cost nothing. */
+/* Returns the number of scores of a row's queries before `end`, in proportion both for causal rows
+ * and others. Queries before the first wanted one cost nothing. */
 static int64_t scores_to(const kvf__attn_row *row, int64_t shared, int64_t end)
 {
     return (end - row->first) * (2 * shared + end + row->first);
 }
 
-/* All of them, plus what touching the row's keys and queries costs. */
+/* Returns the cost of a row: its scores, plus access to its keys and queries. */
 static int64_t row_cost(const kvf__attn_row *row, int64_t shared)
 {
     return scores_to(row, shared, row->len) + 16 * (shared + row->len);
@@ -39,7 +38,7 @@ static bool goes_before(const kvf__attn_item *a, const kvf__attn_item *b)
     return a->head < b->head;
 }
 
-/* Heap sort: in place, no allocation, a total order, so the result is unique. */
+/* Heap sort: in place, without allocation. The order is total, so the result is unique. */
 static void sift_down(kvf__attn_item *items, int64_t at, int64_t n)
 {
     const kvf__attn_item moved = items[at];
@@ -71,7 +70,7 @@ static int least(const int64_t *load, int n)
     return at;
 }
 
-/* The part that comes after `before` in the order of loads, the largest first (-1: the first). */
+/* Returns the part that follows `before` in descending order of loads (-1: the first). */
 static int next_part(const kvf__attn_plan *plan, int before)
 {
     const int64_t *load = plan->part_load;
@@ -84,14 +83,15 @@ static int next_part(const kvf__attn_plan *plan, int before)
     return found;
 }
 
-/* Is item i a row's first, of a row that begins with this segment (-1: with none)? */
+/* Returns whether item i is the first of a row that begins with this segment (-1: with none). */
 static bool begins_with(const kvf__attn_plan *plan, int64_t i, int32_t seg)
 {
     const kvf__attn_row *row = &plan->rows[plan->items[i].row];
     return !plan->items[i].head && (row->n_segs ? row->seg[0] : -1) == seg;
 }
 
-/* The row of item i and those that begin like it, to parts; one alone to where there is least. */
+/* Assigns the row of item i, and rows with the same first segment, to parts; a single row to the
+ * part with the least load. */
 static void deal_alike(kvf__attn_plan *plan, int64_t first)
 {
     const kvf__attn_row *row = &plan->rows[plan->items[first].row];
@@ -120,7 +120,7 @@ static void deal_rows(kvf__attn_plan *plan)
         plan->items[i].part = plan->part[plan->items[i].row];
 }
 
-/* Whole chains to threads; returns the most that one of these has. */
+/* Assigns whole chains to threads; returns the largest load of a thread. */
 static int64_t deal_chains(kvf__attn_plan *plan)
 {
     int64_t most = 0;
@@ -140,7 +140,7 @@ static int64_t deal_chains(kvf__attn_plan *plan)
     return most;
 }
 
-/* The least that the busiest thread can have. */
+/* Returns the lower bound of the busiest thread's load. */
 static int64_t even_load(const kvf__attn_plan *plan)
 {
     const int64_t longest = plan->part_load[next_part(plan, -1)];
@@ -152,7 +152,7 @@ static int64_t even_load(const kvf__attn_plan *plan)
     return sum > longest ? sum : longest;
 }
 
-/* How many of a whole item's blocks make up so much of its cost. */
+/* Returns how many blocks of a whole item make up so much of its cost. */
 static int64_t blocks_of(const kvf__attn_plan *plan, const kvf__attn_item *item, int64_t cost)
 {
     const kvf__attn_row *row = &plan->rows[item->row];
@@ -169,8 +169,8 @@ static int64_t blocks_of(const kvf__attn_plan *plan, const kvf__attn_item *item,
     return whole * each + n;
 }
 
-/* A chain's items to thread t; if cut (`over` > 0), those before such a cost to the next thread, as
- * its first, and the others are t's last. */
+/* Assigns a chain to thread t. With `over` > 0 it is cut: items up to that cost become the first of
+ * the next thread, the others the last of t. */
 static void deal_chain(kvf__attn_plan *plan, int part, int64_t g, int t, int64_t over)
 {
     const int64_t n = plan->n_items;
@@ -198,7 +198,7 @@ static void deal_chain(kvf__attn_plan *plan, int part, int64_t g, int t, int64_t
     }
 }
 
-/* Chains to threads so that none has more than `even`. */
+/* Assigns chains to threads so that no load exceeds `even`. */
 static void deal_evenly(kvf__attn_plan *plan, int64_t even)
 {
     int64_t load = 0;
@@ -214,7 +214,7 @@ static void deal_evenly(kvf__attn_plan *plan, int64_t even)
         }
 }
 
-/* Where items are cut, the slots of their scratch; what threads have, and for what they wait. */
+/* Sets the scratch slots of cut items, the items of each thread and the items to wait for. */
 static void list_items(kvf__attn_plan *plan)
 {
     int64_t at = 0;

@@ -1,39 +1,39 @@
-/* Attention with dropout on its probabilities; forward and backward:
+/* Attention with dropout on its probabilities, forward and backward:
  *
- *   p = softmax(s)    o = sum_j m_j p_j v_j
- *   dp_j = m_j (do . v_j)    ds_j = p_j (dp_j - do . o)    dv_j += m_j p_j do
+ *     p = softmax(s)           o = sum_j m_j p_j v_j
+ *     dp_j = m_j (do . v_j)    ds_j = p_j (dp_j - do . o)    dv_j += m_j p_j do
  *
- * where m is 0 or 1 / (1 - rate), drawn by (row, layer, head, query, key) when it is applied and so
- * drawn again in the backward pass (dropout.h); without dropout all m are 1. A kernel of its own,
- * f32 and portable, so that the fused ones pay nothing for what they do not have: every inner loop
- * runs over keys or over D without a sum across lanes, on keys and values that are transposed once
- * per item. lse is in natural logarithms here. */
+ * m is 0 or 1 / (1 - rate). It is drawn by (row, layer, head, query, key) when applied, and drawn
+ * again in the backward pass (dropout.h). Without dropout all m are 1. This kernel is separate, f32
+ * and portable, so the fused ones carry no cost of dropout. Every inner loop runs over keys or over
+ * D without a sum across lanes, on keys and values that are transposed once per item. lse is in
+ * natural logarithms here. */
 #include "attention_int.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Queries and keys of a row: bounds of what the counter of a mask has room for. */
+/* Maximum queries and keys of a row, limited by the counter of a mask. */
 enum { MOST_KEYS = 1 << 20 };
 
-/* One item: head g of one row's keys, and its scratch. */
+/* One item, head g of one row's keys, and its scratch. */
 typedef struct plain_job {
     const kvf__attn *attn;
     const kvf__attn_row *row;
     kvf__rng stream;
     int part;
-    int64_t g, shared, n;          /* key/value head; keys before the row's own, keys in all */
+    int64_t g, shared, n;          /* key/value head; keys before the row's own, and total keys */
     float *k, *v;                  /* [n, D] */
     float *k_cols, *v_cols;        /* [D, n] */
     float *dk, *dv;                /* [n, D] */
-    float *w, *dw;                 /* [n] log-weights, 0 where a key has none; their gradients */
-    float *p, *dp, *mask, *row_of; /* [n] each, row_of [n] of ones */
+    float *w, *dw;                 /* [n] log-weights, 0 for keys without; their gradients */
+    float *p, *dp, *mask, *row_of; /* [n] each; row_of is all ones */
     float *q, *dq, *o, *dout;      /* [D] */
-    /* relative: of the head at hand, by len - 1 - i + j for query i and own key j, [2 len - 1, D]
-       and transposed */
+    /* relative terms of the current head, [2 len - 1, D] indexed by len - 1 - i + j for query i and
+     * own key j, and transposed */
     float *rk, *rq, *rk_cols, *rq_cols;
-    int64_t near; /* bias: keys before own ones that have it, and for query i and key j - near of
-                     those and own ones, what is added, by len - 1 - i + j */
+    int64_t near; /* bias: number of keys before own ones that have it; and its values for query i
+                     and key j - near, indexed by len - 1 - i + j */
     float *bias;
 } plain_job;
 
@@ -51,7 +51,7 @@ static void write_act(const kvf__attn_rows *rows, int64_t i, const float *values
     kvf__from_f32(rows->dtype, values, (char *)rows->base + at, n);
 }
 
-/* Keys (which = 0) or values as rows, segment after segment, then the row's own. */
+/* Copies keys (which = 0) or values as rows, segment after segment, then the row's own. */
 static void gather(const plain_job *j, int which, float *to)
 {
     const kvf__attn *a = j->attn;
@@ -70,7 +70,7 @@ static void transpose(const float *rows, int64_t n, int64_t D, float *cols)
             cols[d * n + i] = rows[i * D + d];
 }
 
-/* Relative keys and queries of a head, one for each distance in the row. */
+/* Copies the relative keys and queries of a head, one for each distance in the row. */
 static void open_relative(const plain_job *j, int64_t head)
 {
     const kvf__attn_relative *r = j->attn->relative;
@@ -130,14 +130,14 @@ static void open_job(plain_job *j, const kvf__attn *attn, const kvf__attn_item *
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-/* to [n] += x * from [n] */
+/* Computes to [n] += x * from [n]. */
 static void add_scaled(float *restrict to, float x, const float *restrict from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] += x * from[i];
 }
 
-/* to [n] = x [D] cols [D, stride] */
+/* Computes to [n] = x [D] times cols [D, stride]. */
 static void times_cols(const plain_job *j, float *to, const float *x, const float *cols, int64_t n)
 {
     memset(to, 0, (size_t)n * sizeof *to);
@@ -145,7 +145,7 @@ static void times_cols(const plain_job *j, float *to, const float *x, const floa
         add_scaled(to, x[d], cols + d * j->n, n);
 }
 
-/* mask [n] of what query i of a head sees. */
+/* Draws mask [n] for the keys visible to query i of a head. */
 static void draw_mask(const plain_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn_drop *drop = j->attn->drop;
@@ -157,7 +157,7 @@ static void draw_mask(const plain_job *j, int64_t head, int64_t i, int64_t n)
     kvf__dropout_set(drop->rate, j->stream, first, j->mask, j->row_of, n);
 }
 
-/* Scores of own keys += what their distance from query i adds. */
+/* Adds the relative terms of query i to the scores of own keys. */
 static void add_relative(const plain_job *j, int64_t i)
 {
     const int64_t T = j->row->len, at = T - 1 - i;
@@ -173,7 +173,7 @@ static void add_relative(const plain_job *j, int64_t i)
     }
 }
 
-/* The same of a bias. */
+/* Adds the bias of query i to the scores. */
 static void add_bias(const plain_job *j, int64_t i, int64_t n)
 {
     const int64_t first = j->shared - j->near;
@@ -183,7 +183,7 @@ static void add_bias(const plain_job *j, int64_t i, int64_t n)
         j->p[k] += bias[k];
 }
 
-/* s [n], scaled, capped, plus log-weights; -INFINITY outside the window. */
+/* Computes s [n], scaled, capped, plus log-weights; -INFINITY outside the window. */
 static void scores(const plain_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn_rows queries = kvf__attn_in_qkv(j->attn, j->row, j->attn->qkv, head, 0);
@@ -234,7 +234,7 @@ static void fwd_item(const kvf__attn *attn, const kvf__attn_item *item)
     const int64_t heads = attn->H / attn->G;
     plain_job j;
 
-    if (item->begin) return; /* a cut item is computed whole, by the thread that begins it */
+    if (item->begin) return; /* the thread that begins a cut item computes all of it */
     open_job(&j, attn, item);
     for (int64_t head = j.g * heads; head < (j.g + 1) * heads; head++) {
         open_head(&j, head);
@@ -250,7 +250,7 @@ void kvf__attn_plain_fwd(const kvf__attn *attn)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* p and ds of query i over the n keys it sees, ds in dp; p under the mask. */
+/* Computes p and ds of query i over its n visible keys: ds in dp, p times the mask. */
 static void query_probs(const plain_job *j, int64_t head, int64_t i, int64_t n)
 {
     const kvf__attn *a = j->attn;
@@ -298,7 +298,7 @@ static void query_bwd(const plain_job *j, int64_t head, int64_t i)
     if (!a->shared_only) write_act(&to, i, j->dq, a->D);
 }
 
-/* Gradients of keys and values to where they belong: accumulators of segments, rows of dqkv. */
+/* Stores gradients of keys and values: accumulators of segments, rows of dqkv. */
 static void store_grads(const plain_job *j)
 {
     const kvf__attn *a = j->attn;

@@ -1,5 +1,5 @@
-/* Which instruction set this process uses, and the table of kernels that goes with it. KVF_CPU can
- * only lower the level; its spelling is checked when a context is made. */
+/* The instruction set of this process, and its table of kernels. KVF_CPU can only lower the level;
+ * its spelling is checked when a context is made. */
 #include "kernels_int.h"
 
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 #define X86(table) NULL
 #endif
 
-/* The tables of each rank: of its own, or those of the one below. */
+/* Tables of each rank: its own, or those of the rank below. */
 static const struct level {
     const char *name;
     const kvf__kernels *kernels;
@@ -30,13 +30,13 @@ enum { N_LEVELS = sizeof LEVELS / sizeof LEVELS[0] };
 
 /* ---- what there is --------------------------------------------------------------------------- */
 
-enum { VNNI = 1u << 11, FP16 = 1u << 23 }; /* AVX512's, in ECX and EDX of leaf 7 */
+enum { VNNI = 1u << 11, FP16 = 1u << 23 }; /* AVX512 features, in ECX and EDX of leaf 7 */
 
 #if KVF__HAVE_X86
 #include <cpuid.h>
 
-/* AMX: the features (leaf 7, EDX) and that the kernel saves tile state (XCR0 bits 17 and 18).
- * Compilers of 2022 do not all know the names for __builtin_cpu_supports. */
+/* Returns whether AMX is usable: CPU features (leaf 7, EDX), and tile state saved by the kernel
+ * (XCR0 bits 17 and 18). Compilers of 2022 do not all have the names for __builtin_cpu_supports. */
 static bool has_amx(void)
 {
     enum { BF16 = 1u << 22, TILE = 1u << 24, OSXSAVE = 1u << 27, TILE_STATE = 3u << 17 };
@@ -49,7 +49,7 @@ static bool has_amx(void)
     return (low & TILE_STATE) == TILE_STATE;
 }
 
-/* Leaf 7 has all bits that are asked for. */
+/* Returns whether leaf 7 has all of these bits. */
 static bool has_leaf7(unsigned in_ecx, unsigned in_edx)
 {
     unsigned eax, ebx, ecx, edx;
@@ -57,14 +57,14 @@ static bool has_leaf7(unsigned in_ecx, unsigned in_edx)
            (edx & in_edx) == in_edx;
 }
 
-/* Conversion of f16, which every CPU with AVX2 has. */
+/* Returns whether f16 conversion is available, as on every CPU with AVX2. */
 static bool has_f16c(void)
 {
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & 1u << 29);
 }
 
-/* __builtin_cpu_supports answers no where the operating system does not save the registers. */
+/* __builtin_cpu_supports is false if the operating system does not save the registers. */
 static kvf__cpu_rank detect(void)
 {
     __builtin_cpu_init();
@@ -89,8 +89,8 @@ static bool has_leaf7(unsigned in_ecx, unsigned in_edx)
 }
 #endif
 
-/* The machine is asked once: under a hypervisor CPUID takes up to tens of microseconds, and steps
- * look tables up often. Threads that ask at the same time store the same. */
+/* Caches the rank: under a hypervisor CPUID takes up to tens of microseconds, and every step looks
+ * up tables. Concurrent threads store the same value. */
 static int machine_rank(void)
 {
     static atomic_int known = -1;
@@ -102,7 +102,7 @@ static int machine_rank(void)
     return rank;
 }
 
-/* N_LEVELS where KVF_CPU is unset, empty, or (refused elsewhere) misspelt. */
+/* Returns N_LEVELS if KVF_CPU is unset, empty or misspelt (refused elsewhere). */
 static int cap(void)
 {
     const char *name = getenv("KVF_CPU");
@@ -133,7 +133,7 @@ bool kvf__cpu_has_bf16(void)
     return kvf__cpu_best() >= KVF__CPU_AVX512;
 }
 
-/* The cap avx512 is that of oneDNN without VNNI. */
+/* The cap avx512 means oneDNN without VNNI. */
 bool kvf__cpu_has_int8(void)
 {
     kvf__cpu_rank best = kvf__cpu_best();
@@ -141,9 +141,9 @@ bool kvf__cpu_has_int8(void)
            (best > KVF__CPU_AVX512 || (best == KVF__CPU_AVX512 && !kvf__cpu_is_capped()));
 }
 
-/* With AMX 4.6 times as fast as f32; with AVX512-BF16 alone 1.8 on Zen 4, but 0.6 on CPUs that have
- * AMX too, should it be capped or kept from the process: those have AVX512-FP16, the others not.
- * AVX512 must emulate: 0.4. */
+/* Measured speed relative to f32: 4.6 with AMX; 1.8 with AVX512-BF16 alone on Zen 4; 0.6 on CPUs
+ * with AMX that is capped or unavailable; 0.4 when AVX512 emulates. AVX512-FP16 distinguishes the
+ * CPUs with AMX from Zen 4. */
 bool kvf__cpu_bf16_is_faster(void)
 {
     kvf__cpu_rank best = kvf__cpu_best();
@@ -152,7 +152,7 @@ bool kvf__cpu_bf16_is_faster(void)
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
-/* The rank called that; one of NULLs where the machine lacks it or the cap forbids it. */
+/* Returns the rank with that name; one of NULLs if the machine lacks it or the cap forbids it. */
 static struct level level_named(const char *name)
 {
     for (int rank = 0; rank <= (int)kvf__cpu_best(); rank++)

@@ -1,10 +1,11 @@
-/* The block formats of GGUF to f32: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K to Q6_K IQ4_NL IQ4_XS MXFP4.
+/* Conversion of GGUF block formats to f32: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K to Q6_K IQ4_NL IQ4_XS
+ * MXFP4.
  *
- * A block is a small scale (and minimum) in f16, or a power of 2, with 32 or 256 packed integers,
- * which in the IQ4 types and in MXFP4 are places in a table. The order of the
- * roundings is that of the reference: scales are multiplied first, each product is rounded once,
- * nothing is fused; so results agree bit for bit. Layouts: ggml-common.h, ggml-quants.c.
- * Inner loops have constant trip counts and no branches, for the vectoriser. */
+ * A block has a small scale (and minimum) in f16, or a power of 2, with 32 or 256 packed integers;
+ * in the IQ4 types and MXFP4 these index a table. Roundings follow the order of the reference:
+ * scales are multiplied first, each product is rounded once, nothing is fused. So results agree bit
+ * for bit. Layouts: ggml-common.h, ggml-quants.c. Inner loops have constant trip counts and no
+ * branches, so that they vectorise. */
 #include "dequant.h"
 
 #include <assert.h>
@@ -18,7 +19,7 @@ static float load_f16(const uint8_t *src)
     return kvf__f16_value(half);
 }
 
-/* The value of integer q: d q + m with a minimum, d (q - zero) without. */
+/* Returns the value of integer q: d q + m with a minimum, d (q - zero) without. */
 static inline float value_of(float d, bool minimum, float m, int q, int zero)
 {
     return minimum ? d * (float)q + m : d * (float)(q - zero);
@@ -36,8 +37,8 @@ static inline void q4(const uint8_t *restrict src, float *restrict dst, bool min
         dst[j + SMALL / 2] = value_of(d, minimum, m, q[j] >> 4, 8);
 }
 
-/* The fifth bits of 8 elements as bytes of 0 or 16: copy the byte 8 times, keep another bit in each
- * copy, and carry any bit that is left to the top of its copy. */
+/* Expands the fifth bits of 8 elements to bytes of 0 or 16: copies the byte 8 times, keeps another
+ * bit in each copy, and carries a remaining bit to the top of its copy. */
 static void spread_bits(uint8_t bits, uint8_t out[8])
 {
     uint64_t copies = bits * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
@@ -45,7 +46,8 @@ static void spread_bits(uint8_t bits, uint8_t out[8])
     memcpy(out, &copies, sizeof copies);
 }
 
-/* 5-bit values of one block: qh has bit j of element j, ql nibbles as in Q4. */
+/* Unpacks the 5-bit values of one block: bit j of qh belongs to element j, ql has nibbles as in
+ * Q4. */
 static void unpack_q5(const uint8_t *restrict qh, const uint8_t *restrict ql, uint8_t v[SMALL])
 {
     for (int j = 0; j < SMALL / 8; j++)
@@ -77,9 +79,9 @@ static inline void q8_0(const uint8_t *restrict src, float *restrict dst, bool u
         dst[j] = d * (float)q[j];
 }
 
-/* 6-bit scales and minima of the 8 sub-blocks of Q4_K and Q5_K, packed into 12 bytes: the first
- * four are whole in bytes 0..3 and 4..7, whose upper two bits complete the nibbles in bytes 8..11
- * to the last four. */
+/* Unpacks the 6-bit scales and minima of the 8 sub-blocks of Q4_K and Q5_K from 12 bytes. The first
+ * four are in bytes 0..3 and 4..7, whose upper two bits complete the nibbles in bytes 8..11 for the
+ * last four. */
 static void k_scales(const uint8_t s[12], float d, float dmin, float scale[8], float minimum[8])
 {
     for (int j = 0; j < 4; j++) {
@@ -90,8 +92,8 @@ static void k_scales(const uint8_t s[12], float d, float dmin, float scale[8], f
     }
 }
 
-/* Q4_K and (five bits) Q5_K: 64 elements are the low nibbles of 32 bytes, then the high ones; bit
- * 2c of qh[l] is the fifth bit of the low nibble of chunk c, bit 2c + 1 that of the high one. */
+/* Q4_K and (five bits) Q5_K: 64 elements are the low nibbles of 32 bytes, then the high ones. Bits
+ * 2c and 2c + 1 of qh[l] are the fifth bits of chunk c's low and high nibble. */
 static inline void q45_k(const uint8_t *restrict src, float *restrict dst, bool five)
 {
     float scale[8], minimum[8];
@@ -151,13 +153,14 @@ static void q2_k_part(const uint8_t *restrict src, int part, float *restrict y)
     }
 }
 
-/* The 6-bit scale i of Q3_K: four bits in bytes 0..7, the low halves first, two in bytes 8..11. */
+/* Returns the 6-bit scale i of Q3_K: four bits in bytes 0..7, the low halves first, two in bytes
+ * 8..11. */
 static int q3_k_scale(const uint8_t s[12], int i)
 {
     return ((s[i % 8] >> i / 8 * 4 & 15) | (s[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32;
 }
 
-/* Q3_K: the third bit of 256 integers, whose absence is 4 less, their other two, 16 scales, d. */
+/* Q3_K: the third bit of 256 integers (unset: minus 4), their other two bits, 16 scales, d. */
 static void q3_k_part(const uint8_t *restrict src, int part, float *restrict y)
 {
     const float d = load_f16(src + 108);
@@ -174,7 +177,7 @@ static const float IQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 /* Floats of 4 bits (OCP Microscaling Formats 1.0: E2M1), doubled. */
 static const float FP4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* 32 nibbles as q4() has them. */
+/* Looks up 32 nibbles in the order of q4(). */
 static void look_up(const uint8_t *restrict q, float d, const float table[16], float *restrict y)
 {
     for (int j = 0; j < SMALL / 2; j++) {
@@ -183,7 +186,7 @@ static void look_up(const uint8_t *restrict q, float d, const float table[16], f
     }
 }
 
-/* IQ4_XS: d, the upper two bits of 8 scales, their lower four, the nibbles. */
+/* IQ4_XS: d, the upper two bits of 8 scales, their lower four bits, the nibbles. */
 static void iq4_xs_part(const uint8_t *restrict src, int part, float *restrict y)
 {
     const int high = (src[2] | src[3] << 8) >> 2 * part & 3;
@@ -191,7 +194,7 @@ static void iq4_xs_part(const uint8_t *restrict src, int part, float *restrict y
     look_up(src + 8 + 16 * part, load_f16(src) * (float)((low | high << 4) - 32), IQ4, y);
 }
 
-/* Half the power of 2 whose exponent is stored (E8M0), since the table is doubled. */
+/* Returns half the power of 2 with the stored exponent (E8M0), since the table is doubled. */
 static float half_e8m0(uint8_t exponent)
 {
     const uint32_t bits = exponent < 2 ? UINT32_C(0x200000) << exponent

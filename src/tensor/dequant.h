@@ -1,7 +1,7 @@
-/* Between dtype.c and dequant.c: block formats to f32, and the one f16 conversion both use.
+/* Shared by dtype.c and dequant.c: block formats to f32, and the f16 conversion.
  *
- * Loads go through memcpy, because tensors in foreign files start anywhere; compilers turn them
- * into plain unaligned loads, also in vectorised loops. */
+ * Loads use memcpy, because tensors in foreign files start at any address; compilers turn it into
+ * plain unaligned loads, also in vectorised loops. */
 #ifndef KVF_DEQUANT_H
 #define KVF_DEQUANT_H
 
@@ -9,16 +9,16 @@
 
 #include <string.h>
 
-/* src: n_blocks blocks of a Q* type, of so many bytes each; dst: n_blocks * elements values. */
+/* src: n_blocks blocks of a Q* type with the given bytes each; dst: n_blocks * elements values. */
 void kvf__dequant(kvf__dtype dtype, int64_t elements, size_t bytes, const uint8_t *src, float *dst,
                   int64_t n_blocks);
 
-/* IEEE binary16 to binary32, exact, NaN payloads kept.
+/* Converts IEEE binary16 to binary32 exactly, NaN payloads included.
  *
- * Moving exponent and mantissa up by 13 bits and rebiasing by 127 - 15 is right for normal numbers;
- * infinity and NaN need the rebias twice. A subnormal is read as if it had the exponent of the
- * smallest normal and the implicit one (2^-14), which the subtraction removes again, exactly. Masks
- * instead of branches, and signed comparisons only: both keep the loop vectorisable on SSE2. */
+ * Normal numbers: exponent and mantissa move up by 13 bits, and the exponent is rebiased by 127 -
+ * 15. Infinity and NaN need the rebias twice. A subnormal is read with the exponent of the smallest
+ * normal and its implicit one (2^-14), which an exact subtraction removes again. Masks instead of
+ * branches, and signed comparisons only, keep the loop vectorisable on SSE2. */
 static inline float kvf__f16_value(uint16_t half)
 {
     const int32_t rebias = (127 - 15) << 23;

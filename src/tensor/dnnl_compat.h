@@ -1,8 +1,8 @@
-/* What differs between the C interfaces of oneDNN 2.6 and 3.x, for the other dnnl_ files alone.
+/* Differences between the C interfaces of oneDNN 2.6 and 3.x, for the dnnl_ files only.
  *
  * A memory descriptor is a struct in 2.x and a handle to be destroyed in 3.x. Both are held as a
- * dnnl_memory_desc_t, zero = none; KVF__MD(&md) is what oneDNN's functions take in either version.
- * 2.x makes a primitive's descriptor in two steps, 3.x in one. */
+ * dnnl_memory_desc_t, zero = none; KVF__MD(&md) is the argument of oneDNN's functions in either
+ * version. 2.x makes a primitive's descriptor in two steps, 3.x in one. */
 #ifndef KVF_DNNL_COMPAT_H
 #define KVF_DNNL_COMPAT_H
 
@@ -13,13 +13,13 @@
 
 #if KVF__DNNL_3
 #define KVF__MD(md) (*(md))
-typedef const_dnnl_memory_desc_t kvf__md_arg; /* type of KVF__MD(), and of a query's answer */
+typedef const_dnnl_memory_desc_t kvf__md_arg; /* type of KVF__MD(), and of a query's result */
 #else
 #define KVF__MD(md) (md)
 typedef const dnnl_memory_desc_t *kvf__md_arg;
 #endif
 
-/* What an LSTM layer is described by. */
+/* Memory descriptors of an LSTM layer. */
 typedef struct kvf__lstm_mds {
     dnnl_memory_desc_t src, dst;     /* [T, 1, I], [T, 1, 2 H] */
     dnnl_memory_desc_t wx, wh, bias; /* [1, 2, I or H, 4, H], [1, 2, 4, H] */
@@ -94,8 +94,7 @@ static inline dnnl_status_t kvf__append_sum(dnnl_post_ops_t ops)
 #endif
 }
 
-/* One layer, forward and backward in time side by side; the states start at zero and the last are
- * not wanted. */
+/* One bidirectional layer. The initial states are zero, the final ones are not returned. */
 static inline dnnl_status_t kvf__lstm_fwd_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
                                                     const kvf__lstm_mds *m)
 {
@@ -112,7 +111,7 @@ static inline dnnl_status_t kvf__lstm_fwd_pd_create(dnnl_primitive_desc_t *pd, d
 #endif
 }
 
-/* Gradients have the layouts of what they are of. */
+/* Gradients have the layouts of their values. */
 static inline dnnl_status_t kvf__lstm_bwd_pd_create(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
                                                     const kvf__lstm_mds *m,
                                                     dnnl_primitive_desc_t fwd)

@@ -1,12 +1,13 @@
-/* How oneDNN is opened, see dnnl_engine.h: the instruction sets it may use are capped before it
- * first looks at the CPU. */
+/* Opening oneDNN, see dnnl_engine.h. Its instruction sets are capped before it first detects the
+ * CPU. */
 #include "dnnl_engine.h"
 
 #include "kernels_int.h"
 
 #include <omp.h>
 
-/* Each kernel has a buffer of 256 or 320 KB; a product up to 16 kernels, dnnl_sgemm 24 in all. */
+/* Each kernel has a code buffer of 256 or 320 KB. A product has up to 16 kernels, dnnl_sgemm 24 in
+ * total. */
 enum { CODE_BYTES = 8 << 20 };
 
 kvf_status kvf__dnnl_cap(kvf_ctx *ctx)

@@ -1,29 +1,27 @@
-/* Products of eight-bit integers, with bf16 on the outside: about 1.8 times the rate of bf16
- * products where the CPU has dot products of bytes (AVX512-VNNI, AMX).
+/* Products of eight-bit integers with bf16 inputs and outputs: about 1.8 times as fast as bf16
+ * products on CPUs with byte dot products (AVX512-VNNI, AMX).
  *
- *   y[m, n] = (sum_k q[m, k] u[k, n]) r[m] c[n] + b[n]
+ *     y[m, n] = (sum_k q[m, k] u[k, n]) r[m] c[n] + b[n]
  *
- * q is row m of x over r[m] = max |x[m]| / 127, found anew each time, u column n of W over c[n] =
- * max |W[., n]| / 127, both to nearest even (Dettmers et al. 2022, vector-wise quantization). A sum
- * is an exact integer, so a row has the same bits whatever other rows there are and however the
- * work is divided.
+ * q is row m of x over r[m] = max |x[m]| / 127, computed for each call. u is column n of W over
+ * c[n] = max |W[., n]| / 127. Both round to nearest even (Dettmers et al. 2022, vector-wise
+ * quantization). Sums are exact integers, so the bits of a row do not depend on other rows or on
+ * the division of work.
  *
- * oneDNN multiplies u8 by s8 to s32, which VNNI has: the bytes of a row are q + 128, and 128 times
- * the sums of the columns comes off again. (s8 by s8 is 5 % slower.) It has no fast form of a scale
- * for each row (a binary post-op of [M, 1] is its reference code), and s32 results of a whole
- * product would go through memory: 1.4 to 1.6 times bf16. So each thread takes chunks of rows
- * through all three steps by itself, quantize, multiply, scale, with a primitive made for one
- * thread, and a chunk stays in its cache.
- */
+ * oneDNN multiplies u8 by s8 to s32, as VNNI does. The bytes of a row are q + 128, and 128 times
+ * the column sums are subtracted again. (s8 by s8 is 5 % slower.) oneDNN has no fast row scales (a
+ * binary post-op of [M, 1] runs its reference code), and s32 results of a whole product would pass
+ * through memory: only 1.4 to 1.6 times bf16. So each thread quantizes, multiplies and scales
+ * chunks of rows that stay in its cache, with a primitive made for one thread. */
 #include "dnnl_matmul_priv.h"
 
 #include <math.h>
 #include <omp.h>
 
 enum {
-    CHUNK = 128,     /* most rows of a chunk: [CHUNK, 1536] sums fill most of a cache of 1 MB */
-    CHUNK_UNIT = 16, /* larger ones have a multiple */
-    ZERO = 128,      /* of a row's bytes, which are unsigned */
+    CHUNK = 128,     /* maximum rows of a chunk: [CHUNK, 1536] sums fill most of a cache of 1 MB */
+    CHUNK_UNIT = 16, /* larger chunks have a multiple of this */
+    ZERO = 128,      /* offset of a row's unsigned bytes */
     STRIP = 64,      /* columns of a weight at a time */
     LINE = 64        /* bytes */
 };
@@ -35,7 +33,7 @@ static size_t round_up(size_t n, size_t unit)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Columns from .. to - 1 of w [K, N], going down the rows. */
+/* Quantizes columns from .. to - 1 of w [K, N], row by row. */
 static void quantize_columns(const float *w, int64_t K, int64_t N, int64_t from, int64_t to,
                              uint8_t *q, float *scale)
 {
@@ -53,7 +51,7 @@ static void quantize_columns(const float *w, int64_t K, int64_t N, int64_t from,
             q[k * N + n] = by[n - from] > 0 ? (uint8_t)lrintf(w[k * N + n] * by[n - from]) : 0;
 }
 
-/* What the zero of the rows adds to sums over columns from .. to - 1. */
+/* Computes the contribution of the rows' offset to the sums of columns from .. to - 1. */
 static void sum_columns(const uint8_t *q, bool transposed, int64_t K, int64_t N, int64_t from,
                         int64_t to, int32_t *zero)
 {
@@ -69,7 +67,7 @@ static void sum_columns(const uint8_t *q, bool transposed, int64_t K, int64_t N,
         zero[n] *= ZERO;
 }
 
-/* To mm->packing, in the order of w, and packed->scale and zero. */
+/* Quantizes to mm->packing in the order of w, and to packed->scale and zero. */
 kvf_status kvf__int8_weights(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
                              const kvf__packed *packed)
 {
@@ -92,18 +90,19 @@ kvf_status kvf__int8_weights(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool tra
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* How M rows are divided, and what each thread has for a chunk: eight-bit rows, their scales, sums,
- * and oneDNN's scratch, at these offsets of its part of mm->own. */
+/* Division of M rows, and each thread's buffers for a chunk in its part of mm->own: eight-bit rows
+ * at 0, then scales, sums and oneDNN's scratch at these offsets. */
 typedef struct plan {
-    int64_t each;                /* rows of a thread; the last that has any may have less */
-    int64_t rows;                /* of a chunk; of the last of a thread what is left */
-    kvf__mm_prim *whole;         /* of so many rows */
-    kvf__mm_prim *rest, *last;   /* of what is left, of the last thread; NULL: nothing is */
+    int64_t each;        /* rows of a thread; the last busy one may have fewer */
+    int64_t rows;        /* rows of a chunk; the last chunk of a thread may have fewer */
+    kvf__mm_prim *whole; /* primitive for so many rows */
+    /* primitives for the remaining rows, and for those of the last thread; NULL: none */
+    kvf__mm_prim *rest, *last;
     size_t scale, sums, scratch; /* the rows are at 0 */
-    size_t bytes;                /* of a thread */
+    size_t bytes;                /* bytes per thread */
 } plan;
 
-/* Of few sizes, so that batches of many sizes have primitives in common. */
+/* Chooses from few sizes, so that batches of different sizes share primitives. */
 static plan divide(int64_t M, int threads)
 {
     const int64_t even = (M + threads - 1) / threads;
@@ -114,7 +113,7 @@ static plan divide(int64_t M, int threads)
     return p;
 }
 
-/* The primitive for `rows` of a chunk. */
+/* Finds the primitive for `rows` rows of a chunk. */
 static kvf_status find_prim(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t rows, plan *p,
                             kvf__mm_prim **out)
 {
@@ -146,7 +145,7 @@ kvf_status kvf__int8_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, in
     return make_plan(ctx, mm, w, M, &p);
 }
 
-/* A primitive's memory object over data: those of the primitive itself are one thread's. */
+/* Makes a memory object over data: the primitive's own can serve only one thread. */
 static dnnl_status_t memory_over(const kvf__mm *mm, dnnl_memory_t like, void *data,
                                  dnnl_memory_t *out)
 {
@@ -177,7 +176,7 @@ static dnnl_status_t multiply(const kvf__mm *mm, const kvf__mm_prim *p, const kv
     return st;
 }
 
-/* A product, and where a thread works on it. */
+/* A product, and the buffers of a thread. */
 typedef struct work {
     const kvf__mm *mm;
     const kvf__packed *w;
@@ -194,7 +193,7 @@ static void *row_at(kvf__dtype type, const void *base, int64_t row, int64_t widt
     return (char *)base + (size_t)(row * width) * kvf__dtype_block_bytes(type);
 }
 
-/* Rows first .. first + rows - 1. */
+/* Computes rows first .. first + rows - 1. */
 static dnnl_status_t run_chunk(const work *o, const kvf__mm_prim *prim, char *own, int64_t first,
                                int64_t rows)
 {
@@ -218,7 +217,7 @@ static dnnl_status_t run_chunk(const work *o, const kvf__mm_prim *prim, char *ow
     return dnnl_success;
 }
 
-/* The rows of part t. */
+/* Computes the rows of part t. */
 static dnnl_status_t run_part(const work *o, int t)
 {
     const plan *p = o->plan;

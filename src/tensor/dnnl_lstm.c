@@ -1,28 +1,28 @@
-/* The LSTM of lstm.h by oneDNN's primitive; see there for what is computed.
+/* The LSTM of lstm.h with oneDNN's primitive.
  *
- * oneDNN needs weights in layouts of its own, others forward than backward, while AdamW steps them
- * as torch lays them out; both directions are copied side by side ([2, 4 H, I], oneDNN's ldgoi) and
- * reordered before each run, gradients back after it. That is a small part of a step: the sequence
- * is short, the weights are read once. oneDNN adds to the gradients of weights, so they are zeroed
- * first.
+ * oneDNN needs weights in its own layouts, which differ between forward and backward, while AdamW
+ * updates them in torch's. Both directions are copied side by side ([2, 4 H, I], oneDNN's ldgoi)
+ * and reordered before each run, gradients back after it. The cost is a small part of a step,
+ * because the sequence is short. oneDNN adds to the gradients of weights, so they are zeroed first.
  *
- * The primitives are made for one thread and run by one: oneDNN divides their sums by the number of
- * threads, and bits would depend on it. */
+ * Primitives are made for one thread and run by one, because oneDNN divides their sums by the
+ * number of threads, which would affect bits. */
 #include "arena.h"
 #include "dnnl_engine.h"
 #include "lstm.h"
 
 #include <string.h>
 
-/* A layout that a primitive needs, its memory, and the reorder into it or (gradients) out of it. */
+/* A layout required by a primitive, its memory, and the reorder into it or (gradients) out of
+ * it. */
 typedef struct layout {
     dnnl_memory_t memory;
     dnnl_primitive_t reorder;
 } layout;
 
-/* One array of weights; its gradient uses the plain memory after the weights were read. */
+/* One array of weights. Its gradient reuses the plain memory after the weights were read. */
 typedef struct weights {
-    float *plain;          /* [2, 4 H, width], as torch has it */
+    float *plain;          /* [2, 4 H, width], in torch's layout */
     dnnl_memory_desc_t md; /* of plain: dims [1, 2, width, 4, H] as ldgoi */
     dnnl_memory_t memory;
     layout fwd, bwd, grad;
@@ -37,21 +37,21 @@ enum { SRC, DST, BIAS, DSRC, DDST, DBIAS, WORKSPACE, MEMORIES };
 
 struct kvf__lstm {
     kvf__lstm_sizes s;
-    bool reference; /* oneDNN has none here */
+    bool reference; /* oneDNN has no primitive for this CPU */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     kvf__lstm_mds mds; /* weights in any layout */
     direction fwd, bwd;
-    weights w[2]; /* of the input, of the state */
+    weights w[2]; /* weights for the input and for the state */
     dnnl_memory_t memory[MEMORIES];
 
-    void *block;               /* of all that follows and the plain weights */
+    void *block;               /* memory of the arrays below and the plain weights */
     float *x, *y;              /* [T, I], [T, 2 H]: copies for the backward pass */
-    float *dx, *dy;            /* the same of the gradients */
+    float *dx, *dy;            /* gradients of x and y */
     float *b, *db;             /* [2, 4, H] the two biases added */
     float *keep;               /* reference only */
     double *scratch;           /* reference only */
-    kvf__lstm_weights seen[2]; /* reference only: of the last fwd, viewed */
+    kvf__lstm_weights seen[2]; /* reference only: weights of the last fwd, borrowed */
 };
 
 static kvf_status fail_dnnl(kvf_ctx *ctx, const kvf__lstm *l, dnnl_status_t status)
@@ -87,8 +87,8 @@ static dnnl_status_t make_primitives(kvf__lstm *l)
     return dnnl_primitive_create(&l->bwd.primitive, l->bwd.pd);
 }
 
-/* Memory of the primitives for an array of weights, and the ways there and back. which: how oneDNN
- * numbers it among the weights. */
+/* Makes the layouts of an array of weights and the reorders between them. which: oneDNN's number of
+ * the array. */
 static dnnl_status_t make_weights(kvf__lstm *l, int which)
 {
     weights *w = &l->w[which];
@@ -231,7 +231,7 @@ static dnnl_status_t run_primitive(const kvf__lstm *l, const direction *d, int n
     return st;
 }
 
-/* Both directions of torch's arrays, one after the other. */
+/* Copies both directions of torch's arrays, one after the other. */
 static void gather(const kvf__lstm *l, const kvf__lstm_weights w[2])
 {
     const int64_t H = l->s.H, nx = 4 * H * l->s.I, nh = 4 * H * H;
@@ -272,7 +272,7 @@ kvf_status kvf__lstm_fwd(kvf_ctx *ctx, kvf__lstm *l, float *y, const float *x,
     return KVF_OK;
 }
 
-/* The gradient of weights number `which` to zeros. */
+/* Zeroes the gradient of weights number `which`. */
 static dnnl_status_t zero_grad(const kvf__lstm *l, int which)
 {
     kvf__md_arg md = dnnl_primitive_desc_query_md(l->bwd.pd, dnnl_query_diff_weights_md, which);

@@ -1,12 +1,11 @@
 /* Matrix products by oneDNN; see matmul.h.
  *
- * A weight is packed for the layout that oneDNN prefers at M = 1024, and that layout is then
- * prescribed for every M: it was found to depend on neither M nor the thread count. A product with
- * a given M is a primitive (dnnl_prims.c), of which run only swaps the data pointers of its memory
- * objects.
+ * A weight is packed in the layout that oneDNN prefers at M = 1024, which is then prescribed for
+ * every M. The layout was found to depend on neither M nor the thread count. A product with a given
+ * M is a primitive (dnnl_prims.c); a run only sets the data pointers of its memory objects.
  *
- * Where oneDNN has no kernels for packed weights (f32 on AVX2), a weight is a plain matrix and its
- * products are those of dnnl_sgemm.c. */
+ * If oneDNN has no kernels for packed weights (f32 on AVX2), a weight is a plain matrix, and
+ * dnnl_sgemm.c computes its products. */
 #include "dnnl_matmul_priv.h"
 
 #include <assert.h>
@@ -49,7 +48,7 @@ void kvf__mm_free(kvf__mm *mm)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* The layout of [K, N] that oneDNN prefers. */
+/* Chooses the layout of [K, N] that oneDNN prefers. */
 static dnnl_status_t choose_layout(const kvf__mm *mm, shape *s)
 {
     dnnl_memory_desc_t any = {0};
@@ -102,7 +101,8 @@ static kvf_status find_shape(kvf_ctx *ctx, kvf__mm *mm, kvf__dtype act, int64_t 
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Also rounds to the act type, and fills the padding of blocked layouts with zeros. */
+/* Copies w to a layout; also rounds to the activation type, and zeroes the padding of blocked
+ * layouts. */
 static dnnl_status_t reorder(const kvf__mm *mm, const void *w, kvf__dtype type, bool transposed,
                              const shape *s, dnnl_memory_t to)
 {
@@ -148,7 +148,7 @@ kvf_status kvf__repack(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transpose
         packed);
 }
 
-/* Memory of a packed weight. */
+/* Allocates a packed weight. */
 static kvf_status packed_init(kvf_ctx *ctx, const kvf__mm *mm, const shape *s, bool bias,
                               kvf__packed *packed)
 {
@@ -162,7 +162,7 @@ static kvf_status packed_init(kvf_ctx *ctx, const kvf__mm *mm, const shape *s, b
     }
     if (!failed && bias) {
         KVF_TRY(kvf__alloc_array(ctx, (size_t)s->N, sizeof *packed->bias_data, &packed->bias_data));
-        if (s->act == KVF__I8) return KVF_OK; /* it comes after the scales */
+        if (s->act == KVF__I8) return KVF_OK; /* with eight bits it is added after the scales */
         failed = dnnl_memory_create(&packed->bias, KVF__MD(&s->bias), mm->engine,
                                     packed->bias_data);
     }

@@ -1,4 +1,4 @@
-/* Between the files of matmul.h: the table of primitives, and packed weights. */
+/* Shared by the files of matmul.h: the table of primitives, and packed weights. */
 #ifndef KVF_DNNL_MATMUL_PRIV_H
 #define KVF_DNNL_MATMUL_PRIV_H
 
@@ -7,19 +7,19 @@
 #include "matmul.h"
 
 enum {
-    KVF__MM_SHAPES = 256, /* different [K, N] and types of a model's weights */
-    KVF__MM_PRIMS = 512,  /* each holds generated code; the least recently used gives way */
+    KVF__MM_SHAPES = 256, /* maximum distinct [K, N] and types of a model's weights */
+    KVF__MM_PRIMS = 512,  /* each holds generated code; the least recently used is dropped */
     KVF__MM_NONE = -1     /* no primitive */
 };
 
-/* One layout of packed weights. */
+/* A layout of packed weights. */
 typedef struct kvf__mm_shape {
-    kvf__dtype act; /* or I8: those of eight-bit products */
+    kvf__dtype act; /* activation type; I8: eight-bit products */
     int64_t K, N;
     int64_t ld; /* row stride of weights that are a plain matrix (dnnl_sgemm.c); 0: packed */
     dnnl_memory_desc_t weights, bias;
-    bool reordered[2]; /* from [K, N], from [N, K]: oneDNN has code for it */
-    int32_t prims;     /* first of its primitives, KVF__MM_NONE: there is none */
+    bool reordered[2]; /* from [K, N], from [N, K]: oneDNN's code for it exists */
+    int32_t prims;     /* first of its primitives; KVF__MM_NONE: none */
 } kvf__mm_shape;
 
 typedef struct kvf__mm_key {
@@ -30,10 +30,10 @@ typedef struct kvf__mm_key {
 
 typedef struct kvf__mm_prim {
     kvf__mm_key key;
-    int32_t next;  /* of the same shape */
-    uint64_t used; /* tick of the last run */
+    int32_t next;  /* next of the same shape */
+    uint64_t used; /* time of the last run, in ticks */
     dnnl_primitive_t primitive;
-    dnnl_memory_t src, dst, scratch; /* scratch: NULL if it needs none */
+    dnnl_memory_t src, dst, scratch; /* scratch NULL: not needed */
     size_t scratch_bytes;
 } kvf__mm_prim;
 
@@ -52,9 +52,9 @@ struct kvf__mm {
     int n_prims;
     uint64_t tick;
     const kvf__kernels *kernels;
-    kvf__mm_space scratch; /* of the primitive that runs */
-    kvf__mm_space own;     /* of eight-bit products: a part for each thread; of plain ones: rows */
-    kvf__mm_space packing; /* of eight-bit weights */
+    kvf__mm_space scratch; /* scratchpad of the running primitive */
+    kvf__mm_space own;     /* eight-bit products: a part for each thread; plain products: rows */
+    kvf__mm_space packing; /* packing of eight-bit weights */
 };
 
 struct kvf__packed {
@@ -64,9 +64,9 @@ struct kvf__packed {
     size_t bytes;
     void *data;
     float *bias_data;
-    float *scale;                /* [N] of eight-bit columns; NULL: they are of the act type */
-    int32_t *zero;               /* [N] with scale: kvf__scaled_sums */
-    dnnl_memory_t weights, bias; /* bias: NULL if there is none, or it is not oneDNN's to add */
+    float *scale;  /* [N] scales of eight-bit columns; NULL: weights are of the activation type */
+    int32_t *zero; /* [N] with scale: kvf__scaled_sums */
+    dnnl_memory_t weights, bias; /* bias NULL: none, or not added by oneDNN */
 };
 
 /* ---- dnnl_prims.c ---------------------------------------------------------------------------- */
@@ -77,24 +77,23 @@ kvf_status kvf__mm_reserve(kvf_ctx *ctx, kvf__mm_space *space, size_t bytes);
 dnnl_data_type_t kvf__dnnl_type(kvf__dtype dtype);
 dnnl_status_t kvf__md_matrix(dnnl_memory_desc_t *md, int64_t rows, int64_t columns,
                              dnnl_data_type_t type, dnnl_format_tag_t tag);
-/* Descriptor of a product src [M, K] (act) x weights + bias -> dst [M, N]. */
+/* Makes the descriptor of a product src [M, K] (act) x weights + bias -> dst [M, N]. */
 dnnl_status_t kvf__mm_product_pd(const kvf__mm *mm, dnnl_primitive_desc_t *pd,
                                  const kvf__mm_shape *s, const dnnl_memory_desc_t *weights,
                                  int64_t M, kvf__dtype dst_type, unsigned flags);
 void kvf__mm_prim_done(kvf__mm_prim *prim);
-/* Finds or makes. */
+/* Finds or makes the primitive of a product. */
 kvf_status kvf__mm_prim_get(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                             kvf__dtype dst_type, unsigned flags, kvf__mm_prim **out);
 
-/* dnnl_int8.c: what kvf__repack, kvf__mm_prepare and kvf__mm_run do where weights have eight bits.
- */
+/* dnnl_int8.c: kvf__repack, kvf__mm_prepare and kvf__mm_run for eight-bit weights. */
 kvf_status kvf__int8_weights(kvf_ctx *ctx, kvf__mm *mm, const float *w, bool transposed,
                              const kvf__packed *packed);
 kvf_status kvf__int8_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M);
 kvf_status kvf__int8_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,
                          const void *src, void *dst, kvf__dtype dst_type, unsigned flags);
 
-/* dnnl_sgemm.c: the same where weights are a plain matrix [K, N] with this row stride. */
+/* dnnl_sgemm.c: the same for weights that are a plain matrix [K, N] with this row stride. */
 int64_t kvf__sgemm_stride(int64_t N);
 kvf_status kvf__sgemm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M);
 kvf_status kvf__sgemm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M,

@@ -1,12 +1,12 @@
-/* Primitives of products, in a table of fixed size: to find one in oneDNN's own cache a descriptor
- * has to be made first, 16 us where a product of 4 rows takes 10. The scratchpad is ours and
- * shared, because oneDNN's own may not be used by two primitives at once. */
+/* Primitives of products, in a table of fixed size. A lookup in oneDNN's own cache needs a new
+ * descriptor, 16 us where a product of 4 rows takes 10. The scratchpad is ours and shared, because
+ * two primitives may not use oneDNN's own at once. */
 #include "dnnl_matmul_priv.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { WITH_BIAS = 1 << 8 /* among the KVF__MM_ flags in a key */ };
+enum { WITH_BIAS = 1 << 8 /* a flag besides KVF__MM_ in a key */ };
 
 typedef kvf__mm_shape shape;
 typedef kvf__mm_key prim_key;
@@ -102,7 +102,7 @@ static prim *find_prim(kvf__mm *mm, const prim_key *key)
     return NULL;
 }
 
-/* An empty slot, that of the least recently used primitive if need be. */
+/* Returns an empty slot, if necessary that of the least recently used primitive. */
 static int32_t free_slot(kvf__mm *mm)
 {
     int32_t oldest = 0;
@@ -118,8 +118,9 @@ static int32_t free_slot(kvf__mm *mm)
     return oldest;
 }
 
-/* Names that oneDNN 2.6 and 3 give: "brg:avx512_core_bf16", "brg_matmul:avx2", "gemm:jit",
- * "gemm:jit:f32"; the slow ones are "ref:any" and "gemm:ref", up to 1000 times slower. */
+/* Returns whether an implementation is fast. Names in oneDNN 2.6 and 3: "brg:avx512_core_bf16",
+ * "brg_matmul:avx2", "gemm:jit", "gemm:jit:f32". The slow ones, "ref:any" and "gemm:ref", take up
+ * to 1000 times as long. */
 static bool is_fast(const char *implementation)
 {
     return strncmp(implementation, "brg", 3) == 0 || strncmp(implementation, "gemm:jit", 8) == 0 ||
@@ -140,7 +141,7 @@ static kvf_status check_implementation(kvf_ctx *ctx, const_dnnl_primitive_desc_t
                      (long long)s->N);
 }
 
-/* The primitive of pd with its memory objects, all without data yet. */
+/* Makes the primitive of pd with its memory objects, all without data. */
 static dnnl_status_t prim_init(const kvf__mm *mm, prim *p, const_dnnl_primitive_desc_t pd)
 {
     kvf__md_arg scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0),
@@ -154,7 +155,7 @@ static dnnl_status_t prim_init(const kvf__mm *mm, prim *p, const_dnnl_primitive_
     return dnnl_memory_create(&p->scratch, scratch, mm->engine, DNNL_MEMORY_NONE);
 }
 
-/* An eight-bit product is run by one thread, on its own chunk of rows. */
+/* Makes a primitive. An eight-bit product is run by one thread on its own chunk of rows. */
 static kvf_status make_prim(kvf_ctx *ctx, kvf__mm *mm, const prim_key *key, prim **out)
 {
     const shape *s = &mm->shapes[key->shape];

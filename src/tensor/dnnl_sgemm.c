@@ -1,17 +1,17 @@
 /* Plain f32 products by dnnl_sgemm, divided into pieces that one thread computes each.
  *
- * Left alone, oneDNN sums K in parts where a result is small and threads are many, and chooses
- * kernels by the number of threads and rows: bits would depend on both. With AVX-512 only small
- * results do so; larger ones were found to have equal bits for 1 to 32 threads, and a weight's
- * products are packed ones (dnnl_matmul.c).
+ * By itself oneDNN splits sums over K if a result is small and threads are many, and chooses
+ * kernels by the number of threads and rows; bits would depend on both. With AVX-512 only small
+ * results are affected. Larger ones had equal bits for 1 to 32 threads in tests, and products of
+ * weights are packed (dnnl_matmul.c).
  *
- * With AVX2 everything is divided, and weights stay plain matrices. A piece has at most 96 rows,
- * for which oneDNN (2.6 to 3.2) takes the kernels that read both factors in place. They cut K by K
- * alone, rows into blocks of 48, and a block into strips of six rows; only a last strip of one to
- * three rows sums K in another order. So pieces are cut where no such strip is left, and a row of a
- * product has the same bits whatever other rows there are.
+ * With AVX2 every product is divided, and weights stay plain matrices. For pieces of up to 96 rows
+ * oneDNN (2.6 to 3.2) uses kernels that read both factors in place. They divide K by its size
+ * alone, rows into blocks of 48, and a block into strips of six rows. Only a last strip of one to
+ * three rows sums K in another order. Pieces are cut to avoid such strips, so the bits of a row do
+ * not depend on other rows.
  *
- * kvf__model_rows_alike tries at run time whether that holds. */
+ * kvf__model_rows_alike tests this at run time. */
 #include "dnnl_matmul_priv.h"
 
 #include <omp.h>
@@ -24,11 +24,11 @@ enum {
 
     /* AVX2 */
     BLOCK = 48,       /* rows; a multiple of the strips' six */
-    ROWS = 2 * BLOCK, /* of a piece */
-    HALF = 64,        /* rows that are still one block */
-    COLUMNS = 512,    /* of a piece, at most, and less than UNIT more */
-    UNIT = 16,        /* columns of the kernels: their bits do not depend on where pieces end */
-    QUAD = 4          /* rows that fill a strip alone */
+    ROWS = 2 * BLOCK, /* maximum rows of a piece */
+    HALF = 64,        /* rows that still form one block */
+    COLUMNS = 512,    /* columns of a piece, exceeded by less than UNIT */
+    UNIT = 16, /* columns of the kernels, on whose multiples bits do not depend on piece ends */
+    QUAD = 4   /* rows that form a strip alone */
 };
 
 typedef struct sgemm_call {
@@ -46,7 +46,7 @@ typedef struct piece {
     int64_t n, N; /* columns likewise */
 } piece;
 
-/* Rows of C become beta C + bias, which the product is added to. */
+/* Sets rows of C to beta C + bias, to which the product is added. */
 static void add_bias(const sgemm_call *c, const piece *p, float *C, int64_t ldc)
 {
     for (int64_t m = 0; m < p->M; m++) {
@@ -59,7 +59,7 @@ static void add_bias(const sgemm_call *c, const piece *p, float *C, int64_t ldc)
     }
 }
 
-/* C is where the piece's first element goes. */
+/* Computes a piece. C: address of its first element. */
 static dnnl_status_t run_piece(const sgemm_call *c, const piece *p, float *C, int64_t ldc)
 {
     if (c->bias) add_bias(c, p, C, ldc);
@@ -73,7 +73,7 @@ static dnnl_status_t run_in_place(const sgemm_call *c, const piece *p)
     return run_piece(c, p, c->C + p->m * c->ldc + p->n, c->ldc);
 }
 
-/* Divides a small result by its shape, along its longer side. */
+/* Divides a small result along its longer side, by its shape alone. */
 static dnnl_status_t run_small(const sgemm_call *c)
 {
     const bool rows = c->M >= c->N;
@@ -92,8 +92,8 @@ static dnnl_status_t run_small(const sgemm_call *c)
 
 /* ---- AVX2 ------------------------------------------------------------------------------------ */
 
-/* Rows of the next piece, of `left` below ROWS or just 128. No block of it ends in a strip of one
- * to three rows if left is a multiple of four. */
+/* Returns the rows of the next piece, of `left` below ROWS or equal to 128. If left is a multiple
+ * of four, no block ends in a strip of one to three rows. */
 static int64_t next_rows(int64_t left)
 {
     if (left == 2 * HALF) return HALF;
@@ -101,13 +101,14 @@ static int64_t next_rows(int64_t left)
     return left % 6 == 2 && left > QUAD ? left - QUAD : left;
 }
 
-/* Pieces of ROWS in so many rows. A pass has multiples of 64, most of which end in two halves. */
+/* Returns the number of pieces of ROWS in so many rows. The rows of a pass are multiples of 64,
+ * most of which end in two halves. */
 static int64_t full_pieces(int64_t rows)
 {
     return rows % ROWS == 2 * HALF - ROWS && rows > ROWS ? rows / ROWS - 1 : rows / ROWS;
 }
 
-/* The last 1 to 3 rows, computed with those before them and copied to their place. */
+/* Computes the last 1 to 3 rows together with those before them, and copies them to their place. */
 static dnnl_status_t run_last_rows(const sgemm_call *c, const piece *p)
 {
     const size_t bytes = (size_t)p->N * sizeof(float);
@@ -123,7 +124,7 @@ static dnnl_status_t run_last_rows(const sgemm_call *c, const piece *p)
     return st;
 }
 
-/* Into how many parts columns are divided: as many as make work for all threads alike. */
+/* Returns the number of column parts that balances the work of all threads. */
 static int64_t column_parts(int64_t row_pieces, int64_t N)
 {
     const int64_t threads = omp_get_max_threads(), most = N / UNIT;
@@ -134,7 +135,7 @@ static int64_t column_parts(int64_t row_pieces, int64_t N)
     return parts;
 }
 
-/* The columns of part i: multiples of UNIT, and the last has the rest too. */
+/* Sets the columns of part i: multiples of UNIT, the last part with the remainder. */
 static void take_columns(piece *p, int64_t i, int64_t parts, int64_t N)
 {
     const int64_t units = N / UNIT;
@@ -143,7 +144,8 @@ static void take_columns(piece *p, int64_t i, int64_t parts, int64_t N)
     p->N = (i + 1 == parts ? N : (i + 1) * units / parts * UNIT) - p->n;
 }
 
-/* A transposed A has columns of a weight, whose rows in C need not be alike. */
+/* With a transposed A, rows of C belong to columns of a weight and need not be independent of each
+ * other. */
 static dnnl_status_t run_avx2(const sgemm_call *c)
 {
     const int64_t last = c->ta || c->M < QUAD ? 0 : c->M % QUAD, whole = c->M - last;
@@ -201,7 +203,7 @@ kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int6
                                   .C = C});
 }
 
-/* Rows a power of two apart would share few sets of the cache. */
+/* Returns a row stride that avoids powers of two, which would use few cache sets. */
 int64_t kvf__sgemm_stride(int64_t N)
 {
     return N % 128 ? N : N + 16;
@@ -229,7 +231,7 @@ kvf_status kvf__sgemm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64
                        .C = dst};
     if (M >= QUAD) return run(ctx, &call);
 
-    /* Fewer rows are followed by zeros. */
+    /* Fewer rows are padded with zeros. */
     KVF_TRY(kvf__sgemm_prepare(ctx, mm, w, M));
     const size_t in = (size_t)(M * w->K), out = (size_t)(M * w->N);
     float *rows = mm->own.data, *sums = rows + QUAD * w->K;

@@ -1,7 +1,7 @@
-/* Masks of dropout, drawn when they are applied (Srivastava et al., JMLR 15, 2014; "inverted": what
- * stays is scaled up while training, so that nothing is scaled at inference).
+/* Dropout masks, drawn when applied (Srivastava et al., JMLR 15, 2014). Inverted dropout: kept
+ * elements are scaled up in training, so inference needs no scale.
  *
- * Eight elements share one 128-bit value, since drawing it costs more than using it. */
+ * Eight elements share one 128-bit random value, since drawing costs more than using it. */
 #include "dropout.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@ kvf__dropout kvf__dropout_make(double p)
     return (kvf__dropout){.drop = drop, .scale = (float)STEPS / (float)(STEPS - drop)};
 }
 
-/* Factors of elements PER_VALUE * at .. of the mask. */
+/* Draws the factors of elements PER_VALUE * at .. of the mask. */
 static void draw(kvf__dropout dropout, kvf__rng stream, int64_t at, float factor[PER_VALUE])
 {
     stream.counter = (uint64_t)at;
@@ -26,7 +26,7 @@ static void draw(kvf__dropout dropout, kvf__rng stream, int64_t at, float factor
         factor[i] = (value[i / 4] >> 16 * (i % 4) & (STEPS - 1)) < dropout.drop ? 0 : dropout.scale;
 }
 
-/* Elements of the mask that one value gives, from `first` on, at most n. */
+/* Returns the number of mask elements, at most n, that one random value gives from `first` on. */
 static int64_t span(int64_t first, int64_t n)
 {
     int64_t rest = PER_VALUE - first % PER_VALUE;

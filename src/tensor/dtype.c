@@ -1,9 +1,9 @@
-/* Element types: their names and sizes, and conversion to and from f32.
+/* Element types: names, sizes, and conversion to and from f32.
  *
- * Every loop of plain types is branch-free and unit-stride, so that the compiler vectorises it for
- * plain SSE2. Rounding is to nearest, ties to even, done in integers: it does not depend on the
- * rounding or flush-to-zero state of the thread, except for subnormals, where the adder rounds. f16
- * is IEEE 754 binary16; bf16 is the upper half of binary32. */
+ * Loops over plain types are branch-free and unit-stride, so that the compiler vectorises them for
+ * plain SSE2. Rounding to nearest, ties to even, uses integers and is independent of the thread's
+ * rounding and flush-to-zero state, except for subnormals, which the adder rounds. f16 is IEEE 754
+ * binary16; bf16 is the upper half of binary32. */
 #include "dequant.h"
 
 #include <assert.h>
@@ -118,10 +118,10 @@ static uint16_t f16_bits(float value)
     memcpy(&half_bits, &half, sizeof half_bits);
     int32_t magnitude = (int32_t)(word & 0x7fffffff);
 
-    /* Normal: half an ulp, less one unless the kept part is odd, then cut; a carry walks into the
-     * exponent. */
+    /* Normal numbers: add half an ulp, less one unless the kept part is odd, then cut; a carry
+     * propagates to the exponent. */
     int32_t normal = (magnitude - rebias + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
-    int32_t too_big = -(magnitude > 0x477fefff); /* 65520 and up, infinity */
+    int32_t too_big = -(magnitude > 0x477fefff); /* from 65520 on, and infinity */
     normal = (0x7c00 & too_big) | (normal & ~too_big);
 
     float lifted;
@@ -155,21 +155,21 @@ static void f32_to_bf16(const float *restrict src, uint8_t *restrict dst, int64_
         uint32_t is_nan = (uint32_t) - ((int32_t)(word & 0x7fffffff) > 0x7f800000);
         uint32_t rounded = word + 0x7fff + ((word >> 16) & 1);
         uint32_t bits = ((word | 0x00400000) & is_nan) |
-                        (rounded & ~is_nan); /* quiet: a cut payload may be 0 */
+                        /* sets the quiet bit, because a cut payload may be 0 */
+                        (rounded & ~is_nan);
         uint16_t upper = (uint16_t)(bits >> 16);
         memcpy(dst + 2 * i, &upper, sizeof upper);
     }
 }
 
-/* A block as ggml's quantize_row_q8_0_ref makes it: scale = largest / 127 as f16, integers by the
- * scale before that rounding, halves away from 0. A block with a value that is not finite is all
- * NaN. */
+/* Quantizes a block like ggml's quantize_row_q8_0_ref: scale = largest / 127 as f16, integers by
+ * the unrounded scale, halves away from 0. A block with a non-finite value becomes NaN. */
 static void q8_0_block(const float *restrict src, uint8_t *restrict dst, int64_t block)
 {
     float largest = 0, poison = 0;
     for (int64_t i = 0; i < block; i++) {
         largest = fmaxf(largest, fabsf(src[i]));
-        poison += src[i] - src[i]; /* NaN for NaN and infinity */
+        poison += src[i] - src[i]; /* NaN if src is NaN or infinite */
     }
     const float scale = isnan(poison) ? NAN : largest / 127;
     const float by = scale > 0 ? 1 / scale : 0;

@@ -1,8 +1,7 @@
-/* Between the files that make up kernels.h, matvec.h and wide.h: the tables, one per instruction
- * set, and what fills them.
+/* Shared by the files of kernels.h, matvec.h and wide.h: the tables, one per instruction set.
  *
- * cpu.c picks a table; ref_*.c define those of "ref", the files of x86/ those of the set they are
- * compiled for. The attention functions are in files of their own. */
+ * cpu.c picks a table. ref_*.c define those of "ref", the files of x86/ those of the set they are
+ * compiled for. Attention functions are in separate files. */
 #ifndef KVF_KERNELS_INT_H
 #define KVF_KERNELS_INT_H
 
@@ -12,8 +11,8 @@
 
 #include <float.h>
 
-/* What this process may use: the CPU's features, the state the kernel saves, and KVF_CPU. Each
- * level has all features of those before it. */
+/* Level available to this process: CPU features, register state saved by the kernel, and KVF_CPU.
+ * Each level has all features of the lower ones. */
 typedef enum kvf__cpu_rank {
     KVF__CPU_REF,
     KVF__CPU_AVX2,   /* with FMA and F16C */
@@ -22,7 +21,7 @@ typedef enum kvf__cpu_rank {
     KVF__CPU_AMX /* TILE, BF16 */
 } kvf__cpu_rank;
 kvf__cpu_rank kvf__cpu_best(void);
-/* KVF_CPU is set: then oneDNN is capped too. */
+/* Returns whether KVF_CPU is set, so that oneDNN is capped too. */
 bool kvf__cpu_is_capped(void);
 
 #if defined(__x86_64__)
@@ -46,8 +45,7 @@ KVF__DECLARE_LEVEL(avx2)
 KVF__DECLARE_LEVEL(avx512)
 KVF__DECLARE_LEVEL(avx512_bf16)
 
-/* The table of a file whose functions are called like its fields; attention has files of its own.
- */
+/* The table of a file whose functions are named like its fields, except for attention. */
 #define KVF__KERNELS_TABLE(named, fwd, bwd, head)                                                  \
     {                                                                                              \
         .name = named, .norm_fwd = norm_fwd, .norm_bwd = norm_bwd,                                 \
@@ -60,14 +58,14 @@ KVF__DECLARE_LEVEL(avx512_bf16)
 
 /* ---- eight bits ------------------------------------------------------------------------------ */
 
-/* The larger of magnitudes; NaN where one of them is. */
+/* Returns the larger of two magnitudes; NaN if one is NaN. */
 static inline float kvf__larger(float a, float b)
 {
     return a >= b || a != a ? a : b;
 }
 
-/* *scale, the largest magnitude, becomes the scale; what elements are to be multiplied by. 0: they
- * all count as zero. */
+/* Converts *scale from the largest magnitude to the scale; returns the factor of the elements. 0:
+ * all elements become zero. */
 static inline float kvf__quantizer(float *scale)
 {
     const float most = *scale;
@@ -79,7 +77,7 @@ static inline float kvf__quantizer(float *scale)
 
 /* ---- elements, for the reference ------------------------------------------------------------- */
 
-/* Element i of act values. */
+/* Returns element i of act values. */
 static inline double kvf__ref_get(kvf__dtype act, const void *p, int64_t i)
 {
     float value;

@@ -1,5 +1,5 @@
-/* Keys and values by frozen projections, see kv_projection.h. Products are oneDNN's; the norm of
- * keys and rope are the kernels that a pass uses, on f32. */
+/* Keys and values by frozen projections, see kv_projection.h. Products use oneDNN; the norm of keys
+ * and rope use the kernels of a pass, in f32. */
 #include "kv_projection.h"
 #include "kernels.h"
 #include "matmul.h"
@@ -15,7 +15,7 @@ void kvf__kv_projections_done(kvf__kv_projections *projections)
     *projections = (kvf__kv_projections){0};
 }
 
-/* Scratch of a call: keys before their norm or their gradient, xhat, rstd. */
+/* Scratch of a call: keys before their norm, or their gradient; xhat; rstd. */
 typedef struct scratch {
     float *keys, *xhat, *rstd; /* [P, G*D], [P, G*D], [P, G] */
 } scratch;
@@ -31,7 +31,7 @@ static scratch carve(const kvf__kv_projection *of, int64_t P, float *work)
     return (scratch){.keys = work, .xhat = work + n, .rstd = work + 2 * n};
 }
 
-/* y [P, G*D] at a stride = x W^T + b. */
+/* Computes y [P, G*D], with a row stride, = x W^T + b. */
 static kvf_status product(kvf_ctx *ctx, const kvf__kv_projection *of, const float *w,
                           const float *b, const float *x, int64_t P, float *y, int64_t stride)
 {
@@ -92,7 +92,7 @@ kvf_status kvf__kv_projection_bwd(kvf_ctx *ctx, const kvf__kv_projection *of, fl
     int64_t n = of->G * of->D, C = of->C;
     scratch s = carve(of, P, work);
 
-    /* K = rope(norm_k(x W_k^T + b_k)): what the norm kept is computed again */
+    /* K = rope(norm_k(x W_k^T + b_k)): recomputes the input of the norm */
     if (of->k_norm) {
         const kvf__head_norm norm = norm_of(of, false, s.keys, n, P, &s);
         KVF_TRY(product(ctx, of, of->wk, of->bk, x, P, s.keys, n));

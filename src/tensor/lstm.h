@@ -1,11 +1,11 @@
-/* One layer of a bidirectional LSTM over one short sequence (the virtual tokens of p-tuning),
- * forward and backward, in f32. With matmul.h the second place where oneDNN computes: its LSTM
- * primitive, or the readable form of ref_lstm.c where it has none for a CPU.
+/* One bidirectional LSTM layer over a short sequence (the virtual tokens of p-tuning), forward and
+ * backward, in f32. It uses oneDNN's LSTM primitive, or ref_lstm.c where oneDNN has none for the
+ * CPU.
  *
- * Parameters are laid out as in torch.nn.LSTM: gates i, f, g, o one after the other, two biases
- * that are added, and everything twice, for the sequence read forward and backward in time:
+ * Parameters have the layout of torch.nn.LSTM: gates i, f, g, o, two biases that are added, and
+ * everything twice, for the sequence forward and backward in time:
  *
- *   i, f, o = sigmoid(wx x + bx + wh h + bh), g = tanh(...)   c = f c + i g   h = o tanh(c) */
+ *     i, f, o = sigmoid(wx x + bx + wh h + bh), g = tanh(...)   c = f c + i g   h = o tanh(c) */
 #ifndef KVF_LSTM_H
 #define KVF_LSTM_H
 
@@ -17,7 +17,7 @@ typedef struct kvf__lstm_sizes {
     int64_t T, I, H; /* steps, width of the input, width of a direction's state */
 } kvf__lstm_sizes;
 
-/* Of one direction: wx [4 H, I], wh [4 H, H], bx and bh [4 H]. */
+/* Weights of one direction: wx [4 H, I], wh [4 H, H], bx and bh [4 H]. */
 typedef struct kvf__lstm_weights {
     const float *wx, *wh, *bx, *bh;
 } kvf__lstm_weights;
@@ -25,21 +25,20 @@ typedef struct kvf__lstm_grads {
     float *wx, *wh, *bx, *bh;
 } kvf__lstm_grads;
 
-/* Takes all memory that fwd and bwd need. */
+/* Allocates all memory of fwd and bwd. */
 kvf_status kvf__lstm_create(kvf_ctx *ctx, const kvf__lstm_sizes *sizes, kvf__lstm **out);
-void kvf__lstm_free(kvf__lstm *lstm); /* NULL is fine */
+void kvf__lstm_free(kvf__lstm *lstm); /* lstm may be NULL */
 
-/* y [T, 2 H] = the states, those of the sequence read forward first. Keeps copies of what bwd
- * reads. */
+/* Computes the states y [T, 2 H], the forward direction first. Keeps copies for bwd. */
 kvf_status kvf__lstm_fwd(kvf_ctx *ctx, kvf__lstm *lstm, float *y, const float *x,
                          const kvf__lstm_weights w[2]);
-/* Once after each fwd: sets (does not add to) dx [T, I] and the gradients, given dy [T, 2 H]. */
+/* Call once after each fwd. Overwrites dx [T, I] and the gradients, given dy [T, 2 H]. */
 kvf_status kvf__lstm_bwd(kvf_ctx *ctx, kvf__lstm *lstm, float *dx, const kvf__lstm_grads g[2],
                          const float *dy);
 
 /* ---- reference (ref_lstm.c) ------------------------------------------------------------------ */
 
-/* keep [2, T, 6, H]: gates, cell, its tanh; for bwd. */
+/* keep [2, T, 6, H]: gates, cell, its tanh, for bwd. */
 void kvf__lstm_ref_fwd(const kvf__lstm_sizes *sizes, float *y, float *keep, const float *x,
                        const kvf__lstm_weights w[2]);
 /* scratch [6 H] in f64. */

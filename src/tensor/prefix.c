@@ -1,7 +1,7 @@
 /* The prefix tensor and its flat form, see prefix.h: two layouts of the same numbers.
  *
- * The flat form keeps the D values of a (layer, key or value, head, token) together, as kv does, so
- * both conversions are copies of runs of D. */
+ * Like kv, the flat form keeps the D values of a (layer, key or value, head, token) together, so
+ * both conversions copy runs of D. */
 #include "prefix.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ kvf_status kvf__kv_copy_heads(kvf_ctx *ctx, const kvf__kv_shape *shape, kvf__kv_
 
 const char *kvf__kv_text(char buf[KVF__KV_TEXT], const kvf__kv_shape *shape, int64_t P)
 {
-    const size_t room = KVF__KV_TEXT - 24; /* for the last head and the dots */
+    const size_t room = KVF__KV_TEXT - 24; /* room for the last head and the dots */
     char length[24] = "P";
 
     if (P >= 0) snprintf(length, sizeof length, "%lld", (long long)P);
@@ -68,7 +68,7 @@ const char *kvf__heads_text(char buf[KVF__KV_TEXT], const kvf__kv_shape *shape)
 
 /* ---- the tensor ------------------------------------------------------------------------------ */
 
-/* Values of all layers; false: this is no shape. */
+/* Counts the values of all layers; false: invalid shape. */
 static bool count_values(const kvf__kv_shape *shape, int64_t P, size_t *out)
 {
     const int64_t dims[] = {shape->L, 2, shape->G, P, shape->D};

@@ -18,11 +18,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Head g of the keys and values that one row's queries see, one after the other. */
+/* Head g of the keys and values visible to one row's queries, concatenated. */
 typedef struct ref_head {
     const kvf__attn *attn;
     const kvf__attn_row *row;
-    int64_t g, shared, n; /* keys before the row's own, keys in all */
+    int64_t g, shared, n; /* keys before the row's own, and total keys */
 } ref_head;
 
 static double vec_get(kvf__attn_rows v, int64_t d)
@@ -35,7 +35,7 @@ static void vec_put(kvf__attn_rows v, int64_t d, double value)
     kvf__ref_set(v.dtype, v.base, v.at + d, value);
 }
 
-/* Key (which = 0) or value (1) j of a head. */
+/* Returns key (which = 0) or value (1) j of a head. */
 static kvf__attn_rows key_of(const ref_head *h, int64_t j, int which)
 {
     int32_t s = 0;
@@ -46,7 +46,7 @@ static kvf__attn_rows key_of(const ref_head *h, int64_t j, int which)
     return key;
 }
 
-/* Log-weight of key j. */
+/* Returns the log-weight of key j. */
 static double weight_of(const ref_head *h, int64_t j)
 {
     int32_t s = 0;
@@ -61,7 +61,7 @@ static kvf__attn_rows query_of(const ref_head *h, int64_t head, int64_t i)
     return kvf__attn_in_qkv(h->attn, h->row, h->attn->qkv, head, i);
 }
 
-/* Query i's row of out or dout. */
+/* Returns query i's row of out or dout. */
 static kvf__attn_rows out_of(const ref_head *h, const void *out, int64_t head, int64_t i)
 {
     return kvf__attn_in_out(h->attn, h->row, out, head, i);
@@ -86,8 +86,8 @@ static bool sees(const ref_head *h, int64_t i, int64_t j)
            !kvf__attn_is_far(h->attn, h->shared, i, j);
 }
 
-/* Element d of the relative key or query (of: those) between query i and key j; 0: they have none.
- */
+/* Returns element d of the relative key or query between query i and key j, from table `of`; 0:
+ * none. */
 static double relative_part(const ref_head *h, const float *of, int64_t head, int64_t i, int64_t j,
                             int64_t d)
 {
@@ -97,7 +97,7 @@ static double relative_part(const ref_head *h, const float *of, int64_t head, in
     return (double)of[(r->bucket[r->most - 1 + i - own] * h->attn->H + head) * h->attn->D + d];
 }
 
-/* What the distance from own key j adds to a score, unscaled. */
+/* Returns the unscaled relative term of own key j. */
 static double relative_of(const ref_head *h, int64_t head, int64_t i, int64_t j)
 {
     const kvf__attn_relative *r = h->attn->relative;
@@ -115,7 +115,7 @@ static double relative_of(const ref_head *h, int64_t head, int64_t i, int64_t j)
     return sum;
 }
 
-/* Of query i and key j, with its log-weight; *slope: of the cap there. */
+/* Returns the score of query i and key j with its log-weight; *slope: derivative of the cap. */
 static double score(const ref_head *h, int64_t head, int64_t i, int64_t j, double *slope)
 {
     const double cap = (double)h->attn->cap;
@@ -136,7 +136,8 @@ static ref_head head_of(const kvf__attn *attn, const kvf__attn_row *row, int64_t
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* p [n] = exp(s - *max) of the n keys up to the last that query i sees; returns their sum. */
+/* Computes p [n] = exp(s - *max) of the n keys up to the last visible to query i; returns their
+ * sum. */
 static double exp_scores(const ref_head *h, int64_t head, int64_t i, double *p, double *max)
 {
     const int64_t n = visible(h, i);
@@ -181,7 +182,7 @@ void kvf__attn_head_ref(const kvf__attn *attn, const kvf__attn_row *row, int64_t
 void kvf__attn_fwd_ref(const kvf__attn *attn)
 {
     double *p = (double *)(void *)kvf__attn_scratch(attn->plan,
-                                                    0); /* as many as a query sees keys */
+                                                    0); /* number of keys visible to a query */
     for (int64_t r = 0; r < attn->plan->n_rows; r++)
         for (int64_t head = 0; head < attn->H; head++)
             kvf__attn_head_ref(attn, &attn->plan->rows[r], head, p);
@@ -201,7 +202,7 @@ int64_t kvf__attn_shares_ref(const kvf__attn *attn, const kvf__attn_row *row, in
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Of query i and key j. */
+/* A pair of query i and key j. */
 typedef struct ref_pair {
     double p, ds, dw;
 } ref_pair;
@@ -235,8 +236,8 @@ static void query_bwd(const ref_head *h, int64_t head, int64_t i, double *dq)
         vec_put(to, d, dq[d]);
 }
 
-/* dk and dv [D] of key j: sums over all queries, of all heads that share it, that see it. Returns
- * that of its log-weight. */
+/* Computes dk and dv [D] of key j: sums over all queries that attend to it, of all heads that share
+ * it. Returns the gradient of its log-weight. */
 static double key_bwd(const ref_head *h, int64_t j, double *dk, double *dv)
 {
     const kvf__attn *a = h->attn;

@@ -1,5 +1,5 @@
-/* The LSTM of lstm.h written out: plain loops, sums in double. What oneDNN's is compared with, and
- * what runs where it has none. */
+/* The LSTM of lstm.h as plain loops with sums in double: the reference for oneDNN's, and the
+ * fallback where oneDNN has none. */
 #include "lstm.h"
 
 #include <math.h>
@@ -7,19 +7,19 @@
 
 enum { GATE_I, GATE_F, GATE_G, GATE_O, CELL, CELL_TANH, KEPT };
 
-/* What a direction keeps of step t: [KEPT, H]. */
+/* Returns the kept values [KEPT, H] of step t of a direction. */
 static float *kept_at(const kvf__lstm_sizes *s, float *keep, int direction, int64_t t)
 {
     return keep + (direction * s->T + t) * KEPT * s->H;
 }
 
-/* The step before t as the direction reads, -1 if t is its first. */
+/* Returns the step before t in reading order, -1 if t is the first. */
 static int64_t step_before(const kvf__lstm_sizes *s, int direction, int64_t t)
 {
     return direction == 0 ? t - 1 : t + 1 < s->T ? t + 1 : -1;
 }
 
-/* The i-th step of a direction. */
+/* Returns the i-th step of a direction. */
 static int64_t step_at(const kvf__lstm_sizes *s, int direction, int64_t i)
 {
     return direction == 0 ? i : s->T - 1 - i;
@@ -69,8 +69,8 @@ void kvf__lstm_ref_fwd(const kvf__lstm_sizes *sizes, float *y, float *keep, cons
             step_fwd(sizes, direction, step_at(sizes, direction, i), y, keep, x, &w[direction]);
 }
 
-/* da [4 H]: gradients before the gates' functions. dh, dc [H]: those of the state and the cell that
- * the step handed on; dc becomes that of the cell before. */
+/* Computes da [4 H], gradients before the gates' functions. dh, dc [H]: gradients of the step's
+ * state and cell; dc becomes that of the previous cell. */
 static void gates_bwd(int64_t H, double *da, const double *dh, double *dc, const float *k,
                       const float *c0)
 {
@@ -93,7 +93,8 @@ static void add_scaled(float *to, const float *from, double by, int64_t n)
         to[i] = (float)((double)to[i] + by * (double)from[i]);
 }
 
-/* Step t of a direction: gradients of its weights and of x; dh becomes that of the state before. */
+/* Computes step t of a direction: gradients of its weights and of x; dh becomes that of the
+ * previous state. */
 static void step_bwd(const kvf__lstm_sizes *s, int direction, int64_t t, float *dx,
                      const kvf__lstm_grads *g, const float *y, const float *x,
                      const kvf__lstm_weights *w, const double *da, double *dh)
@@ -131,7 +132,7 @@ void kvf__lstm_ref_bwd(const kvf__lstm_sizes *sizes, float *dx, const kvf__lstm_
     memset(dx, 0, (size_t)(T * sizes->I) * sizeof *dx);
     for (int d = 0; d < 2; d++) {
         clear(sizes, &g[d]);
-        memset(dh, 0, (size_t)(2 * H) * sizeof *dh); /* and dc */
+        memset(dh, 0, (size_t)(2 * H) * sizeof *dh); /* clears dc too */
         for (int64_t i = T - 1; i >= 0; i--) {
             const int64_t t = step_at(sizes, d, i), before = step_before(sizes, d, t);
             const float *k = kept_at(sizes, (float *)keep, d, t);

@@ -1,10 +1,10 @@
-/* The product of matvec.h as its formula. */
+/* The product of matvec.h as plain loops. */
 #include "kernels_int.h"
 #include "matvec_int.h"
 
 #include <string.h>
 
-/* All but those that dequant.c reads by parts. */
+/* All types except those that dequant.c converts by parts. */
 bool kvf__matvec_takes(kvf__dtype dtype)
 {
     return dtype < KVF__Q2_K || dtype > KVF__MXFP4;
@@ -15,7 +15,7 @@ size_t kvf__matvec_row_bytes(kvf__dtype dtype, int64_t K)
     return (size_t)(K / kvf__dtype_block(dtype)) * kvf__dtype_block_bytes(dtype);
 }
 
-/* A panel of rows of W, and the rows of x. */
+/* Returns the size of a panel of rows of W, and the rows of x. */
 size_t kvf__matvec_scratch(int64_t M, int64_t K)
 {
     return (size_t)((KVF__MATVEC_ROWS + M) * kvf__matvec_padded(K)) * sizeof(float);

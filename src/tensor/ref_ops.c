@@ -1,6 +1,5 @@
-/* The kernels of kernels.h as plain loops: the readable truth that every faster form is compared
- * with, and what runs where there is none. Portable C, double arithmetic, no threads; results are
- * rounded once, when stored. */
+/* The kernels of kernels.h as plain loops: the reference for the faster forms, and the fallback.
+ * Portable C, double arithmetic, no threads; results are rounded once, when stored. */
 #include "kernels_int.h"
 
 #include <assert.h>
@@ -8,7 +7,7 @@
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* Without y: xhat alone. */
+/* Without y: xhat only. */
 static void whole_norm_fwd(kvf__dtype act, const kvf__whole_norm *n)
 {
     for (int64_t m = 0; m < n->M; m++) {
@@ -40,8 +39,7 @@ static void norm_fwd(kvf__dtype act, void *xhat, float *rstd, const float *x, in
     whole_norm_fwd(act, &norm);
 }
 
-/* With xhat = (x - mean) rstd: dx = (d - mean(d) - xhat mean(d xhat)) rstd; rms has no mean to
- * differentiate. */
+/* With xhat = (x - mean) rstd: dx = (d - mean(d) - xhat mean(d xhat)) rstd. rms omits mean(d). */
 static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat, const void *xhat,
                      const float *rstd, int64_t M, int64_t C, bool rms)
 {
@@ -66,7 +64,7 @@ static double whole_norm_d(kvf__dtype act, const kvf__whole_norm *n, int64_t at)
     return dy * n->gamma[at % n->C];
 }
 
-/* As norm_bwd, on d = gamma dy, and in place of a sum. */
+/* Like norm_bwd with d = gamma dy, replacing dx instead of adding. */
 static void whole_norm_bwd(kvf__dtype act, const kvf__whole_norm *n)
 {
     for (int64_t m = 0; m < n->M; m++) {
@@ -127,7 +125,7 @@ typedef struct {
     double value, slope; /* fn(x), fn'(x) */
 } fn_pair;
 
-/* x sigmoid(z) for a z(x) with derivative dz. */
+/* Returns x sigmoid(z) and its derivative, for a z(x) with derivative dz. */
 static fn_pair gated_by_sigmoid(double x, double z, double dz)
 {
     double s = 1 / (1 + exp(-z));
@@ -242,7 +240,7 @@ static void ce_row(kvf__dtype act, const kvf__ce_chunk *chunk, int64_t r)
         max = fmaxf(max, logits[v]);
     if (max > old) {
         double by = exp((double)old -
-                        max); /* 0 in the first chunk: what acc holds does not matter then */
+                        max); /* 0 in the first chunk, which discards the contents of acc */
         chunk->sum[r] = (float)(chunk->sum[r] * by);
         chunk->max[r] = max;
         for (int64_t c = 0; c < chunk->C && chunk->acc; c++)

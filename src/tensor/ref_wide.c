@@ -1,4 +1,4 @@
-/* The functions of wide.h as formulas. */
+/* The functions of wide.h as plain loops. */
 #include "kernels_int.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
-/* Views of tensors and the table of named ones.
+/* Views of tensors and the table of named tensors.
  *
- * The table is what every file format becomes before the model sees it: it keeps the order of the
- * file and finds by name through a hash map, because a base has hundreds of tensors and bind looks
- * each up by several names. */
+ * Every file format becomes such a table before the model reads it. It keeps the order of the file
+ * and finds names through a hash map, because a base has hundreds of tensors and bind looks up each
+ * by several names. */
 #include "view.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* Element types, views of tensors in memory, and the table of named tensors that every file format
- * becomes before the model sees it. */
+ * becomes before the model reads it. */
 #ifndef KVF_VIEW_H
 #define KVF_VIEW_H
 
@@ -35,7 +35,7 @@
     X(IQ4_NL, "iq4_nl", 18, 32)                                                                    \
     X(IQ4_XS, "iq4_xs", 136, 256)                                                                  \
     X(MXFP4, "mxfp4", 17, 32)                                                                      \
-    X(OTHER, "other", 1, 1) /* listed by inspect, never computed with */
+    X(OTHER, "other", 1, 1) /* listed by inspect, never used in computations */
 
 typedef enum kvf__dtype {
 #define KVF__DTYPE_ENUM(name, text, bytes, elements) KVF__##name,
@@ -48,11 +48,11 @@ int64_t kvf__dtype_block(kvf__dtype dtype);      /* elements per block, 1 for pl
 size_t kvf__dtype_block_bytes(kvf__dtype dtype); /* bytes per block */
 bool kvf__dtype_is_float(kvf__dtype dtype);      /* F32, F16, BF16, F64 or a quantised type */
 
-/* n elements (a multiple of the block) to f32. The source may be unaligned. Defined for float and
- * quantised types; exact for F32, F16, BF16; ggml's formulas for the quantised ones. */
+/* Converts n elements (a multiple of the block) to f32. The source may be unaligned. Defined for
+ * float and quantised types; exact for F32, F16, BF16; quantised types use ggml's formulas. */
 void kvf__to_f32(kvf__dtype dtype, const void *src, float *dst, int64_t n);
-/* n elements from f32 to F32, F16 or BF16, round to nearest even, NaN stays NaN; or whole blocks to
- * Q8_0, as llama.cpp quantises. */
+/* Converts n elements from f32 to F32, F16 or BF16, rounding to nearest even, NaN stays NaN; or
+ * whole blocks to Q8_0, as in llama.cpp. */
 void kvf__from_f32(kvf__dtype dtype, const float *src, void *dst, int64_t n);
 
 #define KVF__MAX_RANK 6
@@ -63,19 +63,18 @@ typedef struct kvf__view {
     kvf__dtype dtype;
     int rank;
     int64_t dim[KVF__MAX_RANK];
-    /* OTHER only: its bytes, which do not follow from the shape, and the file's word for the type
-     * (static text). */
+    /* OTHER only: size in bytes, which does not follow from the shape, and the file's name of the
+     * type (static text). */
     size_t other_bytes;
     const char *other_name;
 } kvf__view;
 
 int64_t kvf__view_count(const kvf__view *view);
 size_t kvf__view_bytes(const kvf__view *view);
-/* "[30, 2, 3]" into buf; returns buf. */
+/* Writes "[30, 2, 3]" to buf; returns buf. */
 const char *kvf__shape_text(char buf[128], int rank, const int64_t *dim);
 
-/* Named tensors. Names are copied, data is viewed: whoever fills the table keeps the bytes alive.
- */
+/* Named tensors. Names are copied, data is borrowed and must stay valid. */
 typedef struct kvf__tensor {
     char *name;
     kvf__view view;
@@ -88,7 +87,7 @@ typedef struct kvf__table {
 } kvf__table;
 
 kvf_status kvf__table_add(kvf_ctx *ctx, kvf__table *table, const char *name,
-                          kvf__view view); /* EFORMAT if the name is there */
+                          kvf__view view); /* EFORMAT if the name exists */
 const kvf__view *kvf__table_find(const kvf__table *table, const char *name); /* NULL if absent */
 void kvf__table_done(kvf__table *table);
 

@@ -1,6 +1,6 @@
-/* Memory that comes next. Rows of an item are far apart in memory, and most are in no near cache
- * when their block is computed. While one block is computed, parts of what the next one reads are
- * prefetched, and parts of the next item's own keys and values. */
+/* Prefetching. Rows of an item are far apart in memory, and mostly not in a near cache when their
+ * block is computed. While one block is computed, parts of the next block's input are prefetched,
+ * and parts of the next item's keys and values. */
 #ifndef KVF_ATTENTION_AHEAD_H
 #define KVF_ATTENTION_AHEAD_H
 
@@ -9,11 +9,11 @@
 typedef struct attn_ahead {
     int64_t step; /* queries of a block */
     bool backward;
-    int64_t part, parts; /* of what this block prefetches */
+    int64_t part, parts; /* part prefetched by this block */
 } attn_ahead;
 
-/* Rows from n * part / parts on, up to the next part's, to the second cache: the first is at work.
- */
+/* Prefetches rows from n * part / parts on, up to the next part's, to the second-level cache, since
+ * the first is in use. */
 static void prefetch_share(const kvf__attn_rows *rows, int64_t n, int64_t D, int64_t part,
                            int64_t parts)
 {
@@ -37,7 +37,7 @@ static void prefetch_block(const kvf__attn *a, const kvf__attn_row *row, const a
     prefetch_share(&out, b->n, a->D, how->part, how->parts);
 }
 
-/* Block b is computed now; what follows it? */
+/* Prefetches the input of the block after b. */
 static void prefetch_ahead(const attn_job *job, const attn_span *b, const attn_ahead *how)
 {
     const kvf__attn *a = job->attn;

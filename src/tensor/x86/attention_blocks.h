@@ -1,7 +1,7 @@
-/* The two products of attention over a block of queries, and what both passes pack for them.
+/* The two products of attention over a block of queries, and the packing for both passes.
  * Included once per ATTN_PAIR (attention_tile.h).
  *
- * Everything works on S^T = K Q^T, keys down and queries across in two vectors: masks are lane
+ * All code uses S^T = K Q^T, keys down and queries across in two vectors: masks are lane
  * masks, maxima and sums run down the columns, and the products need no transposed K or V:
  *
  *   forward    S^T = K Q^T    O^T = V^T P^T
@@ -11,7 +11,7 @@
  * segment. Above the diagonal, work is skipped in steps of 8 keys and one vector. */
 #include "attention_tile.h"
 
-/* n rows and, with PAIR 2, their pairs. */
+/* Allocates n packed rows and, with PAIR 2, their pairs. */
 static attn_packed ATTN(alloc_packed)(const attn_job *job, char **scratch, int64_t n, bool pairs)
 {
     attn_packed p = {.rows = kvf__attn_alloc(scratch, n * job->units)};
@@ -20,7 +20,7 @@ static attn_packed ATTN(alloc_packed)(const attn_job *job, char **scratch, int64
     return p;
 }
 
-/* An item as both passes need it: its keys and values packed, into scratch. */
+/* Prepares an item for either pass: packs its keys and values into scratch. */
 static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, char **scratch,
                              bool backward)
 {
@@ -54,14 +54,14 @@ static attn_job ATTN(job_of)(const kvf__attn *attn, const kvf__attn_item *item, 
     return job;
 }
 
-/* Memory for a block of queries (which = 0) or of dO. */
+/* Allocates memory for a block of queries (which = 0) or of dO. */
 static void ATTN(alloc_queries)(attn_job *job, char **scratch, int which, bool pairs)
 {
     job->queries[which] = ATTN(alloc_packed)(job, scratch, KVF__ATTN_QUERIES, pairs);
     job->queries[which].cols = kvf__attn_alloc(scratch, KVF__ATTN_QUERIES * job->units);
 }
 
-/* Queries (or rows of dO) q0 .. q0 + n - 1 of a head as rows, padded with zero rows to whole
+/* Packs queries (or rows of dO) q0 .. q0 + n - 1 of a head as rows, padded with zero rows to whole
  * vectors, and as columns. */
 static void ATTN(pack_queries)(const attn_job *job, const kvf__attn_rows *from, int64_t n,
                                const attn_packed *to)
@@ -72,8 +72,8 @@ static void ATTN(pack_queries)(const attn_job *job, const kvf__attn_rows *from, 
     pack_cols(to->cols, job->across, to->rows, job->units, padded, job->units);
 }
 
-/* c [keys from .. b->keys)[QUERIES] = rows of keys times columns of queries, where seen; c
- * starts at key `from`. */
+/* Computes c [keys from .. b->keys)[QUERIES] = rows of keys times columns of queries, where
+ * visible; c starts at key `from`. */
 static void ATTN(key_product)(const attn_job *job, const attn_block *b, int64_t from, int64_t to,
                               const float *keys, const float *cols, float *c)
 {
@@ -97,8 +97,8 @@ static void ATTN(key_product)(const attn_job *job, const attn_block *b, int64_t 
     ATTN(product_rows)(&p);
 }
 
-/* c [D][QUERIES] = or += (keys as pairs)^T times weights [keys / PAIR][QUERIES], which start at
- * key `from`. */
+/* Computes c [D][QUERIES] = or += (keys as pairs)^T times weights [keys / PAIR][QUERIES], which
+ * start at key `from`. */
 static void ATTN(value_product)(const attn_job *job, const attn_block *b, int64_t from, int64_t to,
                                 const float *pairs, const float *weights, float *c)
 {
@@ -124,7 +124,7 @@ static void ATTN(value_product)(const attn_job *job, const attn_block *b, int64_
     ATTN(product_cols)(&p);
 }
 
-/* P of key j; 0 where hidden. */
+/* Returns P of key j; 0 where hidden. */
 VEC_INLINE vf ATTN(prob)(const attn_column *c, int64_t j, vf s)
 {
     return hide(c, j, ATTN(power)(vf_fma(s, c->scale, c->shift)), vf_zero());

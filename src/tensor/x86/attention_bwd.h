@@ -1,7 +1,7 @@
-/* Attention over blocks of queries, backward; see attention_blocks.h. P is formed again from lse,
+/* Attention over blocks of queries, backward; see attention_blocks.h. P is recomputed from lse,
  * here in powers of two. Included once per ATTN_PAIR. */
 
-/* P and dS / scale of key j, from S and dP; dS is that of S before its cap. */
+/* Computes P and dS / scale of key j from S and dP; dS is for S before its cap. */
 VEC_INLINE void ATTN(pair_grad)(const attn_column *c, int64_t j, const float *s, const float *dp,
                                 vf p_ds[2])
 {
@@ -16,9 +16,9 @@ VEC_INLINE void ATTN(pair_grad)(const attn_column *c, int64_t j, const float *s,
     if (c->capped) p_ds[1] = p_ds[1] * vf_fnma(t, t, vf_set(1.0f));
 }
 
-/* Keys from .. end - 1 of one vector, at column `at`: S and dP become P and dS in the layouts of
- * the products to come. The end is rounded up, so that whole tiles of keys can be read; keys
- * that no query sees get zeros. */
+/* Converts S and dP of keys from .. end - 1, one vector at column `at`, to P and dS in the layouts
+ * of the next products. The end is rounded up, so that whole tiles of keys can be read; keys
+ * without a visible query get zeros. */
 static void ATTN(column_grads)(const attn_job *job, const attn_block *b, int v, int64_t at,
                                int64_t from, int64_t end)
 {
@@ -47,7 +47,8 @@ static void ATTN(column_grads)(const attn_job *job, const attn_block *b, int v, 
     }
 }
 
-/* S, dP, P, dS of keys from .. to - 1 and the queries of one block, which begin at column `at`. */
+/* Computes S, dP, P, dS of keys from .. to - 1 and the queries of one block, which begin at column
+ * `at`. */
 static void ATTN(block_grads)(const attn_job *job, const attn_block *b, int64_t at, int64_t from,
                               int64_t to)
 {
@@ -61,8 +62,8 @@ static void ATTN(block_grads)(const attn_job *job, const attn_block *b, int64_t 
         ATTN(column_grads)(job, b, v, at + v * VF_LANES, from, v ? end : both);
 }
 
-/* dS of own keys from .. to - 1 and one block's queries to where add_term_grads reads it; from ..:
- * of all keys of the passage. */
+/* Copies dS of own keys from .. to - 1 and one block's queries to the input of add_term_grads. from
+ * ..: of all keys of the passage. */
 static void ATTN(spread)(const attn_job *job, const attn_block *b, int64_t at, int64_t from,
                          int64_t to)
 {
@@ -80,8 +81,8 @@ static void ATTN(spread)(const attn_job *job, const attn_block *b, int64_t at, i
         }
 }
 
-/* dk or dv (which = 1) of keys from .. to - 1 += dS^T Q or P^T dO over the n queries of a block.
- * A causal key starts at its own query; tiles of keys share the start of their first. */
+/* Adds dS^T Q to dk, or P^T dO to dv (which = 1), for keys from .. to - 1 and the n queries of a
+ * block. A causal key starts at its own query; tiles of keys share the start of their first. */
 static void ATTN(query_product)(const attn_job *job, int64_t q0, int64_t n, int64_t from,
                                 int64_t to, int which)
 {
@@ -123,7 +124,7 @@ static void ATTN(bwd_pack)(const attn_job *job, int64_t head, int64_t q0, int64_
     if (!a->shared_only) prefetch_rows(&to, n, a->D, 1);
 }
 
-/* Everything that the queries of a block add: dk, dv, and their own dq. */
+/* Adds the contributions of a block's queries to dk and dv, and computes their dq. */
 static void ATTN(bwd_block)(const attn_job *job, const attn_span *span)
 {
     const int64_t head = span->head, q0 = span->q0, n = span->n;

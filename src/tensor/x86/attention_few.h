@@ -1,18 +1,18 @@
-/* Attention of rows with few queries over many keys: generation, one token at a time; the last
+/* Attention of rows with few queries over many keys: generation of one token at a time; the last
  * layer.
  *
- * Blocks of queries would be padding here, and packing K and V would cost more than using them
- * once. So each query goes over keys and values in place, with vectors over D; the sums
- * across lanes of VF_LANES keys are made together, by a transposition. Bound by reading the
+ * Blocks of queries would be mostly padding, and packing K and V would cost more than using them
+ * once. So each query reads keys and values in place, with vectors over D. The sums across lanes
+ * of VF_LANES keys are computed together by a transposition. The time is bound by reading the
  * cache. */
 #ifndef KVF_ATTENTION_FEW_H
 #define KVF_ATTENTION_FEW_H
 
 #include "attention_pack.h"
 
-enum { FEW = 4 }; /* queries of a row at most */
+enum { FEW = 4 }; /* maximum queries of a row */
 
-/* s[j] = q . key j, j < n; q is zero beyond D. */
+/* Computes s[j] = q . key j, j < n; q is zero beyond D. */
 VEC_INLINE void few_scores(kvf__dtype dtype, const kvf__attn_rows *from, int64_t n, int64_t D,
                            const float *q, float *s)
 {
@@ -33,14 +33,14 @@ VEC_INLINE void few_scores(kvf__dtype dtype, const kvf__attn_rows *from, int64_t
     }
 }
 
-/* out [D] += sum of p[j] value j. */
+/* Adds the sum of p[j] value j to out [D]. */
 VEC_INLINE void few_values(kvf__dtype dtype, const kvf__attn_rows *from, int64_t n, int64_t D,
                            const float *p, float *out)
 {
     const kvf__attn_rows values = {from->base, dtype, from->at, from->stride};
     enum { WIDE = 4 };
     for (int64_t d = 0; d < D; d += WIDE * VF_LANES) {
-        vf sum[2][WIDE]; /* even and odd keys, so that additions do not wait for each other */
+        vf sum[2][WIDE]; /* even and odd keys, which breaks the dependency chain of additions */
         for (int v = 0; v < WIDE; v++)
             sum[0][v] = sum[1][v] = vf_zero();
         for (int64_t j = 0; j < n; j++)
@@ -56,7 +56,8 @@ VEC_INLINE void few_values(kvf__dtype dtype, const kvf__attn_rows *from, int64_t
     }
 }
 
-/* s [n] to exp2(s - max); returns log2 of the sum of 2^s, sets *sum to that of the results. */
+/* Replaces s [n] by exp2(s - max); returns log2 of the sum of 2^s, sets *sum to the sum of the
+ * results. */
 static float few_softmax(float *s, int64_t n, float *sum)
 {
     const vf none = vf_set(-3.0e38f);
@@ -80,11 +81,11 @@ static float few_softmax(float *s, int64_t n, float *sum)
 typedef struct few_query {
     const kvf__attn *attn;
     const kvf__attn_row *row;
-    int64_t g, first, n; /* key/value head; keys it sees, from the first on */
+    int64_t g, first, n; /* key/value head; range of visible keys */
     float *q, *s, *out;  /* [D padded], scaled; [n padded]; [D padded] */
 } few_query;
 
-/* Segment after segment: scores to s, or (values) out += values weighted by s. */
+/* Walks segment after segment: scores to s, or (values) out += values weighted by s. */
 static void few_walk(const few_query *f, bool values)
 {
     const int64_t D = f->attn->D;
@@ -107,7 +108,7 @@ static void few_walk(const few_query *f, bool values)
     }
 }
 
-/* The n scores, which came over cap times smaller, under the cap. */
+/* Applies the cap to n scores, which are divided by cap on input. */
 static void few_cap(float *s, int64_t n, float cap)
 {
     const vf by = vf_set(cap * 1.44269504f);
@@ -115,11 +116,11 @@ static void few_cap(float *s, int64_t n, float cap)
         vf_store(s + j, vf_tanh(vf_load(s + j)) * by);
 }
 
-/* The scores plus the keys' log-weights, in powers of two. */
+/* Adds the keys' log-weights to the scores, in powers of two. */
 static void few_weigh(const few_query *f)
 {
     const vf unit = vf_set(1.44269504f);
-    int64_t at = -f->first; /* of a segment's first key among the scores */
+    int64_t at = -f->first; /* index of a segment's first key among the scores */
 
     for (int32_t i = 0; i < f->row->n_segs; i++) {
         const float *from = kvf__attn_log_weights(f->attn, f->row, f->g, i);
@@ -133,7 +134,7 @@ static void few_weigh(const few_query *f)
     }
 }
 
-/* The scores, in units of `by`, plus what distances from query i add to them. */
+/* Adds the bias of query i to the scores, which are in units of `by`. */
 static void few_bias(const few_query *f, int64_t head, int64_t i, float by)
 {
     const int64_t self = kvf__attn_shared_len(f->attn, f->row) + i, end = f->first + f->n;
@@ -143,7 +144,7 @@ static void few_bias(const few_query *f, int64_t head, int64_t i, float by)
         f->s[j - f->first] += by * kvf__attn_bias(f->attn, head, self - j);
 }
 
-/* Query i of a head: out, and lse. */
+/* Computes out and lse of query i of a head. */
 static void few_attend(const few_query *f, int64_t head, int64_t i)
 {
     const kvf__attn *a = f->attn;
@@ -166,7 +167,7 @@ static void few_attend(const few_query *f, int64_t head, int64_t i)
         store_part(&to, 0, d, vf_load(f->out + d) * vf_set(1.0f / sum), a->D - d);
 }
 
-/* Query head `head` of a row's own tokens. */
+/* Computes query head `head` of a row's own tokens. */
 static void few_head(const kvf__attn *a, const kvf__attn_row *row, int64_t head, char *scratch)
 {
     const int64_t shared = kvf__attn_shared_len(a, row), width = kvf__round_up(a->D, VF_LANES);

@@ -1,8 +1,8 @@
 /* Attention over blocks of queries, forward; see attention_blocks.h. Included once per ATTN_PAIR.
  */
 
-/* Scores to P, unnormalised, as the B operand of O^T = V^T P^T, in place: units of PAIR keys
- * close ranks. Returns the sums. */
+/* Converts scores to unnormalised P in place, as the B operand of O^T = V^T P^T: units of PAIR keys
+ * become adjacent. Returns the sums. */
 VEC_INLINE vf ATTN(column_exp)(const attn_column *c, float *s, int64_t across, int64_t from,
                                int64_t end)
 {
@@ -71,7 +71,8 @@ static void ATTN(fwd_open)(attn_job *job, const kvf__attn *attn, const kvf__attn
 static void ATTN(fwd_item)(const kvf__attn *attn, const kvf__attn_item *item)
 {
     const kvf__attn_row *row = &attn->plan->rows[item->row];
-    const bool two_sided = attn->window && !attn->causal; /* the few walk one range of keys */
+    /* the few-queries code walks one range of keys */
+    const bool two_sided = attn->window && !attn->causal;
     const bool terms = attn->relative && !attn->relative->bias;
     if (row->len - row->first <= FEW && !attn->by_blocks && !two_sided && !terms) {
         few_item(attn, item);

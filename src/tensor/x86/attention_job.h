@@ -1,19 +1,19 @@
-/* One item of attention's work: the memory it uses, the blocks of its queries, and which keys each
- * sees. Independent of the unit (attention_pack.h). */
+/* One item of attention: its memory, the blocks of its queries, and the keys visible to each.
+ * Independent of the unit (attention_pack.h). */
 #ifndef KVF_ATTENTION_JOB_H
 #define KVF_ATTENTION_JOB_H
 
 #include "attention_pack.h"
 
-/* Some rows in the layouts that products read. With PAIR 1 pairs are the rows. */
+/* Rows in the layouts of the products. With PAIR 1, pairs are the rows. */
 typedef struct attn_packed {
     float *rows;  /* [rows][units] */
-    float *cols;  /* [units][across]; of queries and their gradients only */
+    float *cols;  /* [units][across]; queries and their gradients only */
     float *pairs; /* [rows / PAIR][width] */
 } attn_packed;
 
-/* What distances add to scores of one head (attention_relative.h). For a bias, `bias` alone: by
- * distance i - j, [span] from 1 - row->len on. */
+/* Relative terms of one head (attention_relative.h). For a bias only `bias`: by distance i - j,
+ * [span] from 1 - row->len on. */
 typedef struct attn_terms {
     float *bias;
     float *rows[2]; /* relative keys by t - i, relative queries by i - t: [span][width] from -reach
@@ -25,53 +25,53 @@ typedef struct attn_terms {
     int64_t width, reach, span;
 } attn_terms;
 
-/* One item and its scratch. Gradients are kept in f32 until the item ends. Of two, [0] belongs to
+/* One item and its scratch. Gradients stay in f32 until the item ends. In pairs, [0] belongs to
  * keys and [1] to values: S = K Q^T and dK = dS^T Q, dP = V dO^T and dV = P^T dO. */
 typedef struct attn_job {
     const kvf__attn *attn;
     const kvf__attn_row *row;
-    const kvf__attn_item *next; /* the thread's next item, NULL: none */
-    int64_t g, shared, n;       /* key/value head; keys before the row's own, keys in all */
+    const kvf__attn_item *next; /* the thread's next item; NULL: none */
+    int64_t g, shared, n;       /* key/value head; keys before the row's own, and total keys */
     int64_t width, units;       /* elements and units of a packed row */
-    int64_t across;             /* queries side by side: BLOCK, backward QUERIES */
+    int64_t across;             /* queries per row of a layout: BLOCK, backward QUERIES */
     attn_packed keys[2];        /* K and V, n rows */
     attn_packed queries[2];     /* Q and dO of a block, QUERIES rows */
     float *scores[2];           /* S and dP [keys][across]; P or dS replace them */
     float *weights[2];          /* dS and P [keys][across / PAIR] */
     float *out_cols;            /* [width][across] O^T or dQ^T */
     float *dkeys[2];            /* dK and dV [n][width] */
-    int64_t weighted;           /* only the first so many keys may have log-weights */
-    float *log_weights;         /* of these, in units of S before its scale, after its cap */
-    float *dlog_weights;        /* their gradients; NULL: not wanted */
-    float *lse, *delta;         /* [QUERIES] */
-    attn_terms terms;           /* zero where the call has none */
-    int64_t near;               /* keys before own ones that have a bias, too */
+    int64_t weighted;           /* number of first keys that may have log-weights */
+    float *log_weights; /* log-weights of these, in units of S before its scale and after its cap */
+    float *dlog_weights; /* their gradients; NULL: not wanted */
+    float *lse, *delta;  /* [QUERIES] */
+    attn_terms terms;    /* zero if the call has none */
+    int64_t near;        /* number of keys before own ones that have a bias */
 } attn_job;
 
 typedef struct attn_span {
     int64_t head, q0, n; /* n queries of a head */
 } attn_span;
 
-/* Queries that fill two vectors, and the keys they see. */
+/* Queries that fill two vectors, and their visible keys. */
 typedef struct attn_block {
     int64_t head, q0, n; /* first query, queries */
     int vectors;
-    int64_t first; /* no query sees a key before this one, a multiple of KEY_STEP */
-    int64_t keys;  /* keys from there on that some query sees end here */
-    int64_t both;  /* keys from here on are seen by the second vector alone */
+    int64_t first; /* lower bound of the visible keys, a multiple of KEY_STEP */
+    int64_t keys;  /* end of the keys visible to some query */
+    int64_t both;  /* keys from here on are visible to the second vector only */
 } attn_block;
 
 /* One vector of queries against many keys: P = 2^((S + log-weight) * scale + shift), 0 where a key
  * is hidden. */
 typedef struct attn_column {
-    int64_t plain;    /* every lane sees the keys before this one */
+    int64_t plain;    /* keys before this one are visible to every lane */
     int64_t diagonal; /* from then on key j is hidden from the first j - diagonal lanes */
-    int64_t end;      /* and from this one on from all */
-    int64_t near;     /* the windows of all lanes hold the keys from this one on */
-    int64_t far;      /* before it key j is seen by the first j - far lanes alone */
-    int64_t own;      /* but keys before this one are in every window */
-    bool capped;      /* S to `cap` tanh(S * to_cap) first */
-    int64_t weighted; /* of the job, with these two */
+    int64_t end;      /* keys from this one on are hidden from all lanes */
+    int64_t near;     /* keys from this one on are in the windows of all lanes */
+    int64_t far;      /* before `near`, key j is visible to the first j - far lanes only */
+    int64_t own;      /* keys before this one are in every window */
+    bool capped;      /* replace S by `cap` tanh(S * to_cap) first */
+    int64_t weighted; /* from the job */
     const float *log_weights;
     float *dlog_weights;
     vf scale, shift, to_cap, cap;
@@ -104,10 +104,10 @@ static attn_block job_block(const attn_job *job, int64_t head, int64_t q0, bool 
     return b;
 }
 
-/* One vector of a block, without what the passes add. */
+/* Makes the part of a column that both passes share. */
 static attn_column job_column(const attn_job *job, const attn_block *b, int v)
 {
-    /* the key of the first lane's own token */
+    /* key of the first lane's own token */
     const int64_t self = job->shared + b->q0 + v * VF_LANES;
     const float log2e = 1.44269504f, cap = job->attn->cap, scale = job->attn->scale;
     attn_column c = {.plain = self + 1,
@@ -133,7 +133,7 @@ static attn_column job_column(const attn_job *job, const attn_block *b, int v)
     return c;
 }
 
-/* The scores s [end - from][across] capped, if they are to be. */
+/* Applies the cap, if any, to the scores s [end - from][across]. */
 VEC_INLINE void column_cap(const attn_column *c, float *s, int64_t across, int64_t from,
                            int64_t end)
 {
@@ -141,7 +141,7 @@ VEC_INLINE void column_cap(const attn_column *c, float *s, int64_t across, int64
         vf_store(s, vf_tanh(vf_load(s) * c->to_cap) * c->cap);
 }
 
-/* Score of key j plus its log-weight. */
+/* Returns the score of key j plus its log-weight. */
 VEC_INLINE vf weigh(const attn_column *c, int64_t j, vf s)
 {
     if (j < c->weighted) s = s + vf_set(c->log_weights[j]);
@@ -155,7 +155,7 @@ VEC_INLINE void column_weigh(const attn_column *c, float *s, int64_t across, int
         vf_store(s, weigh(c, j, vf_load(s)));
 }
 
-/* Largest of the scores s [end - from][across] of each query, unscaled. */
+/* Returns the largest of the scores s [end - from][across] of each query, unscaled. */
 VEC_INLINE vf column_max(const attn_column *c, const float *s, int64_t across, int64_t from,
                          int64_t end)
 {
@@ -173,8 +173,8 @@ VEC_INLINE vf column_max(const attn_column *c, const float *s, int64_t across, i
     return vf_max(vf_max(max[0], max[1]), vf_max(max[2], max[3]));
 }
 
-/* Products over keys add to O^T or dQ^T from the second one on; where keys before the first are
- * left out, to zeros. */
+/* Zeroes sums for O^T or dQ^T if keys before the first are omitted. Otherwise the first product
+ * overwrites them. */
 static void clear_sums(const attn_job *job, int64_t first)
 {
     if (first) memset(job->out_cols, 0, (size_t)(job->width * job->across) * sizeof *job->out_cols);
@@ -187,7 +187,7 @@ static bool wants_log_weights(const kvf__attn *a, const kvf__attn_row *row)
     return false;
 }
 
-/* Log-weights of an item's keys, and room for their gradients. */
+/* Collects the log-weights of an item's keys, and allocates their gradients. */
 static void weigh_job(attn_job *job, char **scratch, bool backward)
 {
     const float by = job->attn->cap > 0 ? 1 : 1 / job->attn->scale;
@@ -203,7 +203,8 @@ static void weigh_job(attn_job *job, char **scratch, bool backward)
     memset(job->dlog_weights, 0, sizeof(float) * (size_t)job->weighted);
 }
 
-/* An item's job, where the thread with the rest of a cut item finds it; *scratch: what follows. */
+/* Returns an item's job at a place known to the thread with the rest of a cut item; *scratch: the
+ * memory after it. */
 static attn_job *job_at(const kvf__attn_plan *plan, const kvf__attn_item *item, char **scratch)
 {
     _Static_assert(sizeof(attn_job) <= KVF__ATTN_STATE, "a job has its place in scratch");
@@ -212,13 +213,13 @@ static attn_job *job_at(const kvf__attn_plan *plan, const kvf__attn_item *item, 
     return job;
 }
 
-/* The thread's next item, NULL: none. */
+/* Returns the thread's next item, NULL: none. */
 static const kvf__attn_item *next_item(const kvf__attn_plan *plan, const kvf__attn_item *item)
 {
     return item + 1 < plan->items + plan->start[item->thread + 1] ? item + 1 : NULL;
 }
 
-/* Block i of an item, of as many queries as scratch has room for. */
+/* Returns block i of an item, with as many queries as scratch holds. */
 static attn_span job_span(const attn_job *job, int64_t i)
 {
     const int64_t each = kvf__attn_blocks(job->row), heads = job->attn->H / job->attn->G;

@@ -1,11 +1,11 @@
-/* What distances add to the scores of a block of queries (kvf__attn_relative), and what that adds
- * to gradients; in f32 for both units.
+/* Relative terms of the scores of a block of queries (kvf__attn_relative), and their gradients; in
+ * f32 for both units.
  *
- * A bias is a vector of a table by distance: queries lie side by side, so their distances from one
- * key follow each other. Of the two terms of disentangled attention each is a product of VF_LANES
- * rows (keys, or queries) with columns that are ordered by distance, a band of which the rows read
- * parts that are shifted against each other; for queries they are transposed then. Back, dS is the
- * left operand of two products that read it along its diagonals, between borders of zeros:
+ * A bias is a vector of a table by distance, because the distances of adjacent queries from one key
+ * are consecutive. Each of the two terms of disentangled attention is a product of VF_LANES rows
+ * (keys, or queries) with columns ordered by distance. The result is a band, from which each row
+ * reads a part shifted by one; for queries the parts are then transposed. In the backward pass dS
+ * is the left operand of two products that read it along its diagonals, between borders of zeros:
  *
  *   dQ_i += sum_t dS_ti kr[i - t]    dK_t += sum_i dS_ti qr[i - t] */
 #ifndef KVF_ATTENTION_RELATIVE_H
@@ -14,16 +14,16 @@
 #include "attention_job.h"
 
 enum {
-    BAND = KVF__ATTN_KEYS + VF_LANES,       /* columns of a band at most */
-    BORDER = TILE_ROWS,                     /* of zeros around dS */
-    SPREAD = KVF__ATTN_QUERIES + 2 * BORDER /* elements of a row of dS with them */
+    BAND = KVF__ATTN_KEYS + VF_LANES,       /* maximum columns of a band */
+    BORDER = TILE_ROWS,                     /* width of the zero border around dS */
+    SPREAD = KVF__ATTN_QUERIES + 2 * BORDER /* row length of dS with its border */
 };
 _Static_assert((int)KVF__ATTN_KEYS <= (int)KVF__ATTN_QUERIES, "dS is square at most");
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Relative keys (which = 0) by t - i, relative queries by i - t, of a head; zeros where no two
- * tokens of the row are so far apart. */
+/* Gathers relative keys (which = 0) by t - i, or relative queries by i - t, of a head; zeros for
+ * distances that the row does not have. */
 static void gather_terms(const attn_job *job, int64_t head, int which)
 {
     const kvf__attn *a = job->attn;
@@ -42,7 +42,7 @@ static void gather_terms(const attn_job *job, int64_t head, int which)
     pack_cols(r->cols[which], r->span, r->rows[which], r->width, r->span, r->width);
 }
 
-/* For the head whose blocks come. */
+/* Prepares the relative terms of the next head. */
 static void open_terms(const attn_job *job, int64_t head)
 {
     const int64_t first = 1 - job->row->len;
@@ -82,7 +82,7 @@ static void alloc_terms(attn_job *job, char **scratch, bool backward)
     r->dq = kvf__attn_alloc(scratch, KVF__ATTN_QUERIES * r->width);
 }
 
-/* The queries of the blocks that come, and zeros for what they add to dq. */
+/* Packs the queries of the next blocks, and zeroes their contribution to dq. */
 static void open_queries(const attn_job *job, int64_t head, int64_t q0, int64_t n)
 {
     const kvf__attn_rows from = kvf__attn_in_qkv(job->attn, job->row, job->attn->qkv, head, q0);
@@ -96,7 +96,7 @@ static void open_queries(const attn_job *job, int64_t head, int64_t q0, int64_t 
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
-/* VF_LANES rows times so many columns. */
+/* Multiplies VF_LANES rows with so many columns. */
 static void make_band(const attn_job *job, const float *rows, const float *cols, int64_t columns)
 {
     const attn_terms *r = &job->terms;
@@ -119,7 +119,7 @@ VEC_INLINE void add_to(float *at, vf v)
     vf_store(at, vf_load(at) + v);
 }
 
-/* Scores s [to - from][across] of own keys += k_t . qr[i - t]. */
+/* Adds k_t . qr[i - t] to scores s [to - from][across] of own keys. */
 static void add_key_terms(const attn_job *job, const attn_block *b, int64_t from, int64_t to,
                           float *s)
 {
@@ -135,7 +135,7 @@ static void add_key_terms(const attn_job *job, const attn_block *b, int64_t from
     }
 }
 
-/* The same of one vector of queries: += q_i . kr[i - t]. */
+/* Adds q_i . kr[i - t] for one vector of queries. */
 static void add_query_terms(const attn_job *job, const float *queries, int64_t i0, int64_t from,
                             int64_t to, float *s)
 {
@@ -155,8 +155,8 @@ static void add_query_terms(const attn_job *job, const float *queries, int64_t i
     }
 }
 
-/* Unscaled scores s [to - from][across] of keys from .. to - 1 += what their distances add; the
- * block's first query is at column 0, and at row `row` of those opened. */
+/* Adds the relative terms to unscaled scores s [to - from][across] of keys from .. to - 1. The
+ * block's first query is at column 0, and at row `row` of the opened queries. */
 static void add_terms(const attn_job *job, const attn_block *b, int64_t row, int64_t from,
                       int64_t to, float *s)
 {
@@ -179,9 +179,8 @@ static void add_terms(const attn_job *job, const attn_block *b, int64_t row, int
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* C [TILE_ROWS][D] += A B, A read along diagonals: element (m, u) at a[m * (SPREAD + 1) + u *
- * unit].
- */
+/* Computes C [TILE_ROWS][D] += A B with A read along diagonals: element (m, u) at a[m * (SPREAD +
+ * 1) + u * unit]. */
 static void add_diagonals(const attn_job *job, const float *a, int64_t unit, int64_t units,
                           const float *b, float *c, int64_t ldc)
 {
@@ -195,8 +194,8 @@ static void add_diagonals(const attn_job *job, const float *a, int64_t unit, int
     }
 }
 
-/* dS of own keys from .. to - 1 and the n opened queries from q0 on, at [BORDER][BORDER] of ds:
- * what it adds to dq and to dk. */
+/* Adds the contribution of dS, at [BORDER][BORDER] of ds, to dq and dk, for own keys from .. to - 1
+ * and the n opened queries from q0 on. */
 static void add_term_grads(const attn_job *job, int64_t q0, int64_t n, int64_t from, int64_t to)
 {
     const attn_terms *r = &job->terms;
@@ -211,7 +210,7 @@ static void add_term_grads(const attn_job *job, int64_t q0, int64_t n, int64_t f
                       job->dkeys[0] + (job->shared + t) * job->width, job->width);
 }
 
-/* dQ^T of the n opened queries += what the distances added. */
+/* Adds the contribution of relative terms to dQ^T of the n opened queries. */
 static void add_term_dq(const attn_job *job, int64_t n)
 {
     const attn_terms *r = &job->terms;

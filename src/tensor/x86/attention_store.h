@@ -1,12 +1,12 @@
-/* Gradients of attention on their way out of an item, and what its backward pass knows of each
- * query. Independent of the unit. */
+/* Storing an item's gradients of attention, and per-query values of the backward pass. Independent
+ * of the unit. */
 #ifndef KVF_ATTENTION_STORE_H
 #define KVF_ATTENTION_STORE_H
 
 #include "attention_job.h"
 
-/* lse and delta = dout . out of queries q0 .. q0 + n - 1; such that P and dS are 0 in the lanes
- * that fill up the last vector, whatever their scores. */
+/* Computes lse and delta = dout . out of queries q0 .. q0 + n - 1. Padding lanes get values that
+ * make P and dS 0 for any score. */
 static void query_sums(const attn_job *job, int64_t head, int64_t q0, int64_t n)
 {
     const kvf__attn *a = job->attn;
@@ -31,7 +31,7 @@ static void store_dq(const attn_job *job, int64_t head, int64_t q0, int64_t n)
     }
 }
 
-/* dq of the queries before the first one wanted. */
+/* Zeroes dq of the queries before the first wanted one. */
 static void zero_unwanted(const attn_job *job)
 {
     const kvf__attn *a = job->attn;
@@ -42,7 +42,7 @@ static void zero_unwanted(const attn_job *job)
             store_part(&to, i, d, vf_zero(), heads * a->D - d);
 }
 
-/* dk and dv of the shared segments to the part's accumulators, those of the row's own keys to
+/* Adds dk and dv of the shared segments to the part's accumulators, and stores those of own keys in
  * dqkv. */
 static void store_key_grads(const attn_job *job, int part)
 {

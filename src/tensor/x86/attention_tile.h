@@ -1,12 +1,12 @@
-/* The matrix products of attention on packed operands, and what else depends on the unit
+/* Matrix products of attention on packed operands, and other code that depends on the unit
  * (attention_pack.h).
  *
- * Included once per ATTN_PAIR (1: f32, 2: bf16 pairs), with ATTN(name) naming the copy. A
- * product is made of tiles of TILE_ROWS x 2 vectors held in registers: a broadcast unit of A
- * times vectors of units of B, so neither K nor V need a transposed copy. TILE_ROWS is 8 for 32
- * registers, 4 for 16. */
+ * Included once per ATTN_PAIR (1: f32, 2: bf16 pairs), with ATTN(name) as the name of a copy. A
+ * product consists of register tiles of TILE_ROWS x 2 vectors: a broadcast unit of A times vectors
+ * of units of B, so neither K nor V need a transposed copy. TILE_ROWS is 8 for 32 registers, 4 for
+ * 16. */
 
-/* acc + a * b, summed within units. */
+/* Returns acc + a * b, summed within units. */
 VEC_INLINE vf ATTN(madd)(vf a, vf b, vf acc)
 {
 #if ATTN_PAIR == 2
@@ -17,8 +17,8 @@ VEC_INLINE vf ATTN(madd)(vf a, vf b, vf acc)
 #endif
 }
 
-/* c [TILE_ROWS, vectors] = or += sum over units of A and B. Element (r, u) of A is at a[r *
- * a_row + u * a_unit]. */
+/* Computes c [TILE_ROWS, vectors] = or += the sum over units of A and B. Element (r, u) of A is at
+ * a[r * a_row + u * a_unit]. */
 VEC_INLINE void ATTN(tile)(int vectors, const attn_product *p, const float *a, int64_t a_row,
                            int64_t a_unit, float *c)
 {
@@ -65,8 +65,8 @@ static __attribute__((noinline)) void ATTN(product_cols)(const attn_product *p)
     }
 }
 
-/* 2^x of scores minus their maximum (or log-sum-exp): never far above 0. With bf16 results 4
- * terms do, and scalef takes care of large negative x by itself. */
+/* Returns 2^x of scores minus their maximum (or log-sum-exp), so x is never far above 0. For bf16
+ * results 4 terms suffice, and scalef handles large negative x. */
 VEC_INLINE vf ATTN(power)(vf x)
 {
 #if ATTN_PAIR == 2
@@ -79,7 +79,7 @@ VEC_INLINE vf ATTN(power)(vf x)
 #endif
 }
 
-/* VF_LANES elements at most of row i to their place in a packed row. */
+/* Packs up to VF_LANES elements of row i into a packed row. */
 VEC_INLINE void ATTN(pack_part)(float *dst, const kvf__attn_rows *src, int64_t i, int64_t d,
                                 int64_t n, int64_t width)
 {
@@ -91,7 +91,7 @@ VEC_INLINE void ATTN(pack_part)(float *dst, const kvf__attn_rows *src, int64_t i
 #endif
 }
 
-/* n rows of D elements to packed rows of `width`, which end in zeros. */
+/* Packs n rows of D elements into rows of `width`, padded with zeros. */
 VEC_INLINE void ATTN(pack_typed)(kvf__dtype dtype, float *dst, const kvf__attn_rows *src, int64_t n,
                                  int64_t D, int64_t width)
 {
@@ -117,7 +117,7 @@ static void ATTN(pack_rows)(float *dst, const kvf__attn_rows *src, int64_t n, in
 
 #if ATTN_PAIR == 2
 
-/* Lane l of the result: element l of a and of b. */
+/* Lane l of the result holds element l of a and of b. */
 VEC_INLINE vf join(vf a, vf b)
 {
     static const uint16_t order[32] __attribute__((aligned(64))) = {
@@ -127,7 +127,7 @@ VEC_INLINE vf join(vf a, vf b)
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(_mm512_load_si512(order), both));
 }
 
-/* Packed rows [n][width] to pairs [n/2][width]. */
+/* Converts packed rows [n][width] to pairs [n/2][width]. */
 static void ATTN(pack_pairs)(float *dst, const float *rows, int64_t n, int64_t width)
 {
     const __m512i first = _mm512_set1_epi32(0x00200000);
@@ -148,7 +148,7 @@ static void ATTN(pack_pairs)(float *dst, const float *rows, int64_t n, int64_t w
 
 #else
 
-/* Their pairs are the rows themselves. */
+/* With f32 the pairs are the rows themselves. */
 static void ATTN(pack_pairs)(float *dst, const float *rows, int64_t n, int64_t width)
 {
     (void)dst, (void)rows, (void)n, (void)width;

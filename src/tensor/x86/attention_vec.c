@@ -1,6 +1,6 @@
-/* Attention on the vectors of vec.h; compiled once per instruction set (KVF_LEVEL), fused over
- * blocks of queries, in f32 arithmetic, and with AVX512-BF16 a second copy for act BF16, with
- * products of bf16 pairs that are summed in f32 (vdpbf16ps). */
+/* Attention on the vectors of vec.h, fused over blocks of queries, in f32. Compiled once per
+ * instruction set (KVF_LEVEL). AVX512-BF16 has a second copy for act BF16, with products of bf16
+ * pairs summed in f32 (vdpbf16ps). */
 #include "attention_ahead.h"
 #include "attention_few.h"
 #include "attention_store.h"
@@ -10,9 +10,9 @@
 #define ATTN_PAIR  1
 #define ATTN(name) name##_f32
 #include "attention_blocks.h"
-/* uses the one before */
+/* needs the header before */
 #include "attention_relative.h"
-/* uses both */
+/* needs both */
 #include "attention_bwd.h"
 #include "attention_fwd.h"
 #undef ATTN_PAIR
@@ -22,7 +22,7 @@
 #define ATTN_PAIR  2
 #define ATTN(name) name##_bf16
 #include "attention_blocks.h"
-/* uses the one before */
+/* needs the header before */
 #include "attention_bwd.h"
 #include "attention_fwd.h"
 #define FOR_ACT(name, act) ((act) == KVF__BF16 ? name##_bf16 : name##_f32)

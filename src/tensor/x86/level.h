@@ -1,4 +1,4 @@
-/* Names that carry the instruction set a file of this folder is compiled for: KVF_LEVEL, from
+/* Names with the instruction set that a file of this folder is compiled for: KVF_LEVEL, from
  * src/tensor/meson.build. */
 #ifndef KVF_LEVEL_H
 #define KVF_LEVEL_H

@@ -1,6 +1,6 @@
-/* Rows of a file's matrix as vectors of f32, 32 elements ("a part") at a time: the values of
- * dequant.c and dtype.c bit for bit. Where those round a product and a sum, the products here are
- * exact (scales have 11 to 17 bits, integers 8 at most), so that fusing them changes nothing.
+/* Rows of a file's matrix as vectors of f32, a part of 32 elements at a time, with the bits of
+ * dequant.c and dtype.c. These round a product and then a sum; here the products are exact (scales
+ * have 11 to 17 bits, integers at most 8), so fusing changes nothing.
  *
  * Layouts: ggml-common.h, ggml-quants.c. The type is a constant wherever this is inlined. */
 #ifndef KVF_MATVEC_BLOCKS_H
@@ -12,7 +12,7 @@
 
 enum { PART = KVF__MATVEC_PART, VECTORS = PART / VF_LANES, BIG_PARTS = 8 };
 
-/* Bytes of a block. */
+/* Returns the bytes of a block. */
 VEC_INLINE int64_t type_bytes(kvf__dtype dtype)
 {
     static const int64_t BYTES[] = {
@@ -23,8 +23,8 @@ VEC_INLINE int64_t type_bytes(kvf__dtype dtype)
     return BYTES[dtype];
 }
 
-/* The 4-bit integers of vector v of a part whose 16 bytes hold elements 0..15 in their low halves
- * and 16..31 in the high ones. */
+/* Returns the 4-bit integers of vector v of a part whose 16 bytes hold elements 0..15 in their low
+ * halves and 16..31 in the high ones. */
 VEC_INLINE vi nibbles(const uint8_t *q, int v)
 {
     const int at = v * VF_LANES;
@@ -32,8 +32,8 @@ VEC_INLINE vi nibbles(const uint8_t *q, int v)
     return at < 16 ? (vi)(bytes & vi_set(15)) : vi_right(bytes, 4);
 }
 
-/* scale * n + offset for the 4-bit n of a part. AVX-512 looks the 16 possible values up, and its
- * look-up ignores the bits above the fourth. */
+/* Computes scale * n + offset for the 4-bit n of a part. AVX-512 looks up the 16 possible values;
+ * its look-up ignores the bits above the fourth. */
 VEC_INLINE void q4_part(const uint8_t *q, vf scale, vf offset, vf out[VECTORS])
 {
 #if defined(__AVX512F__)
@@ -47,7 +47,7 @@ VEC_INLINE void q4_part(const uint8_t *q, vf scale, vf offset, vf out[VECTORS])
 #endif
 }
 
-/* As Q4, and bit j of qh is the fifth bit of element j. */
+/* Like q4_part, with bit j of qh as the fifth bit of element j. */
 VEC_INLINE void q5_part(const uint8_t *qh, const uint8_t *q, vf scale, vf offset, vf out[VECTORS])
 {
     int32_t bits;

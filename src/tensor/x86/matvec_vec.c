@@ -1,10 +1,9 @@
 /* The product of matvec.h on the vectors of vec.h; compiled once per instruction set (KVF_LEVEL).
  *
- * One row of x: four rows of W at a time are unpacked in registers and multiplied at once. More
- * rows: four rows of W are unpacked into a panel (f32, or bf16 for vdpbf16ps), and tiles of
- * 4 x TILE sums go over it, one register each. A sum is one register throughout, its lanes are
- * added up at the end, several sums together: in f32 it has the same order either way, and does
- * not depend on what else is computed. */
+ * One row of x: four rows of W at a time are unpacked in registers and multiplied. More rows: four
+ * rows of W are unpacked into a panel (f32, or bf16 for vdpbf16ps), and tiles of 4 x TILE sums, one
+ * register each, pass over it. A sum stays in one register, and its lanes are added at the end,
+ * several sums together. In f32 its order is the same either way, independent of other sums. */
 #include "kernels_int.h"
 #include "level.h"
 #include "matvec_blocks.h"
@@ -12,7 +11,7 @@
 
 enum { TILE = VF_LANES / KVF__MATVEC_ROWS }; /* rows of x: 4 or 2 */
 
-/* The part after the last whole one, zeros behind its end: plain types only. */
+/* Unpacks the part after the last whole one, padded with zeros; plain types only. */
 static void tail_of(const kvf__matvec_call *call, const uint8_t *row, vf out[VECTORS])
 {
     const int64_t whole = call->K / PART * PART;
@@ -23,7 +22,7 @@ static void tail_of(const kvf__matvec_call *call, const uint8_t *row, vf out[VEC
         out[v] = vf_load(tail + v * VF_LANES);
 }
 
-/* f(dtype, ...) with the type as a constant; nothing for types that have no form here. */
+/* Calls f(dtype, ...) with the type as a constant; does nothing for unsupported types. */
 #define TYPE_CASE(type, f, ...)                                                                    \
     case type:                                                                                     \
         f(type, __VA_ARGS__);                                                                      \
@@ -45,8 +44,8 @@ static void tail_of(const kvf__matvec_call *call, const uint8_t *row, vf out[VEC
         break;                                                                                     \
     }
 
-/* The rows of W that come next: the hardware's own prefetching stops while a panel is used for all
- * of x, and follows four rows at once badly. Any address is fine. */
+/* Prefetches the next rows of W. The hardware prefetcher stops while a panel is used for all of x,
+ * and follows four rows at once poorly. Any address is allowed. */
 VEC_INLINE void prefetch(const uint8_t *from, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += 64)
@@ -55,7 +54,7 @@ VEC_INLINE void prefetch(const uint8_t *from, size_t bytes)
 
 /* ---- one row of x ---------------------------------------------------------------------------- */
 
-/* sum[i] += the products of row[i] with x, lane by lane. */
+/* Adds the products of row[i] with x to sum[i], lane by lane. */
 VEC_INLINE void dot_rows(kvf__dtype dtype, const kvf__matvec_call *call,
                          const uint8_t *const row[KVF__MATVEC_ROWS], vf out[KVF__MATVEC_ROWS])
 {
@@ -80,7 +79,7 @@ VEC_INLINE void dot_rows(kvf__dtype dtype, const kvf__matvec_call *call,
     VEC_UNROLL for (int i = 0; i < KVF__MATVEC_ROWS; i++) out[i] = sum[i];
 }
 
-/* y [n] of one row of x; behind the last row of W it stands for more. */
+/* Computes y [n] of one row of x; the last row of W is repeated to fill the group. */
 VEC_INLINE void dots(kvf__dtype dtype, const kvf__matvec_call *call, size_t bytes)
 {
     for (int64_t first = 0; first < call->n; first += VF_LANES) {
@@ -103,7 +102,7 @@ VEC_INLINE void dots(kvf__dtype dtype, const kvf__matvec_call *call, size_t byte
 
 /* ---- several rows of x ----------------------------------------------------------------------- */
 
-/* How a panel and the rows of x that meet it are stored: `units` vectors a row. */
+/* Storage of a panel and its rows of x: `units` vectors a row. */
 typedef struct panel {
     bool bf16;
     int64_t units;
@@ -125,7 +124,7 @@ VEC_INLINE void store_part(bool bf16, char *to, int64_t p, const vf w[VECTORS])
         vf_store((float *)(void *)to + p * PART + v * VF_LANES, w[v]);
 }
 
-/* One row of W, padded with zeros. */
+/* Unpacks one row of W, padded with zeros. */
 VEC_INLINE void unpack(kvf__dtype dtype, const kvf__matvec_call *call, const uint8_t *row,
                        bool bf16, char *to)
 {
@@ -160,7 +159,7 @@ VEC_INLINE vf multiply(bool bf16, vf a, vf b, vf sum)
     return vf_fma(a, b, sum);
 }
 
-/* Sums of TILE rows of x, given by their starts, with the panel: out [TILE][ROWS]. */
+/* Multiplies TILE rows of x, given by their starts, with the panel: out [TILE][ROWS]. */
 VEC_INLINE void tile(bool bf16, const panel *p, const char *const x[TILE], float *out)
 {
     const int64_t step = VF_LANES * 4, row = p->units * step;
@@ -180,7 +179,7 @@ VEC_INLINE void tile(bool bf16, const panel *p, const char *const x[TILE], float
     vf_store(out, lane_sums(sum));
 }
 
-/* Rows m .. of y at columns first .. of which `rows` exist. */
+/* Stores rows m .. of y at columns first .., of which `rows` exist. */
 static void put_tile(const kvf__matvec_call *call, int64_t m, int64_t first, int64_t rows,
                      const float *sums)
 {
@@ -208,7 +207,8 @@ static void multiply_panel(const kvf__matvec_call *call, const panel *p, int64_t
     }
 }
 
-/* Rows of x as the tiles read them: converted, or padded where the last vector would read on. */
+/* Prepares rows of x for the tiles: converted, or padded where the last vector would read past the
+ * end. */
 static void lay_out_x(const kvf__matvec_call *call, panel *p, char *to)
 {
     const int64_t padded = kvf__matvec_padded(call->K);
@@ -226,7 +226,7 @@ static void lay_out_x(const kvf__matvec_call *call, panel *p, char *to)
     }
 }
 
-/* So many rows of W, and zeros for the rest of the panel. */
+/* Unpacks so many rows of W, and zeroes the rest of the panel. */
 static void fill_panel(const kvf__matvec_call *call, const uint8_t *row, int64_t rows, bool bf16,
                        char *to)
 {

@@ -19,7 +19,8 @@ VEC_INLINE float row_max(const float *logits, int64_t width)
     return vf_hmax(vf_max(a, b));
 }
 
-/* e = exp(logits - max) for the first `valid` columns, 0 up to width; returns their sum. */
+/* Computes e = exp(logits - max) for the first `valid` columns, 0 up to width; returns their
+ * sum. */
 VEC_INLINE float exp_row(bool half, void *e, const float *logits, float max, int64_t valid,
                          int64_t width)
 {
@@ -43,7 +44,7 @@ VEC_INLINE float exp_row(bool half, void *e, const float *logits, float max, int
     return vf_sum(sum + sum2);
 }
 
-/* acc *= by; by = 0 erases whatever is there. */
+/* Multiplies acc by `by`; by = 0 erases any contents. */
 VEC_INLINE void rescale_row(float *acc, int64_t C, float by)
 {
     vf factor = vf_set(by);

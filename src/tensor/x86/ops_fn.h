@@ -9,8 +9,8 @@ typedef struct {
     vf value, slope; /* fn(x), fn'(x) */
 } fn_pair;
 
-/* x sigmoid(z) for a z(x) with derivative dz. e is held below overflow: there the result is 0 to
- * any precision. */
+/* Returns x sigmoid(z) and its derivative, for a z(x) with derivative dz. e is clamped below
+ * overflow, where the result is 0 to any precision. */
 VEC_INLINE fn_pair gated_by_sigmoid(vf x, vf z, vf dz)
 {
     vf e = vf_exp(vf_min(vf_set(80.0f), -z));
@@ -36,7 +36,7 @@ VEC_INLINE fn_pair gelu_erf(vf x)
     return (fn_pair){x * phi, vf_fma(x * e, vf_set(0.3989422804f), phi)};
 }
 
-/* 1 - 2 / (e^2x + 1), held below overflow: there it is 1. */
+/* Computes 1 - 2 / (e^2x + 1), with e^2x clamped below overflow, where the result is 1. */
 VEC_INLINE fn_pair hyperbolic_tangent(vf x)
 {
     vf rest = vf_rcp(vf_exp(vf_min(vf_set(80.0f), x + x)) + vf_set(1.0f));

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Head h of row m: x at the row's stride, xhat dense. */
+/* Normalises head h of row m: x at the row's stride, xhat dense. */
 VEC_INLINE void head_norm_fwd_one(bool half, const kvf__head_norm *norm, int64_t m, int64_t h)
 {
     int64_t D = norm->D;

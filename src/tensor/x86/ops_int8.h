@@ -1,5 +1,6 @@
-/* Rows to eight bits before a product, and its sums back to rows. Part of ops_vec.c; formulas as in
- * ref_ops.c. On the calling thread, whose chunk of rows is in its cache (dnnl_int8.c). */
+/* Quantization of rows to eight bits before a product, and conversion of its sums. Part of
+ * ops_vec.c; formulas as in ref_ops.c. Runs on the calling thread, whose cache holds the chunk of
+ * rows (dnnl_int8.c). */
 #ifndef KVF_OPS_INT8_H
 #define KVF_OPS_INT8_H
 
@@ -7,7 +8,7 @@
 #include "ops_row.h"
 #include "vec_int.h"
 
-/* max |x|; as integers, among which NaN is the largest. */
+/* Returns max |x|, compared as integers, among which NaN is the largest. */
 VEC_INLINE float row_most(bool half, const void *x, int64_t K)
 {
     const vi magnitude = vi_set(0x7fffffff);
@@ -28,7 +29,7 @@ VEC_INLINE float row_most(bool half, const void *x, int64_t K)
     return value;
 }
 
-/* The low byte of the first n lanes. */
+/* Stores the low byte of the first n lanes. */
 VEC_INLINE void store_bytes(uint8_t *q, vi v, int64_t n)
 {
 #if defined(__AVX512F__)

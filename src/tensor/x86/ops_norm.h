@@ -1,7 +1,7 @@
-/* Norms: what folded ones leave (xhat alone), whole rows of the f32 stream with their weights
- * (post-norm blocks, final hidden states), and single heads of queries and keys. Part of ops_vec.c;
- * formulas as in ref_ops.c. Sums go to several partial vectors in an order that depends on the row
- * length alone. */
+/* Norms: folded ones (xhat only), whole rows of the f32 stream with their weights (post-norm
+ * blocks, final hidden states), and single heads of queries and keys. Part of ops_vec.c; formulas
+ * as in ref_ops.c. Sums use several partial vectors in an order that depends only on the row
+ * length. */
 #ifndef KVF_OPS_NORM_H
 #define KVF_OPS_NORM_H
 
@@ -11,7 +11,7 @@
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* x, or (x - mean)^2, of lanes i .. i + n - 1; 0 in the others. */
+/* Returns x, or (x - mean)^2, of lanes i .. i + n - 1; 0 in the others. */
 VEC_INLINE vf moment_at(const float *x, int64_t i, int64_t n, vf mean, bool square)
 {
     vf v = vf_load_upto(x + i, n);
@@ -37,7 +37,7 @@ VEC_INLINE float row_moment(const float *x, int64_t C, float about, bool square)
     return vf_sum((a + b) + (c + d));
 }
 
-/* Not weighted: xhat alone. */
+/* Not weighted: xhat only. */
 VEC_INLINE void norm_fwd_row(bool half, bool weighted, const kvf__whole_norm *norm, int64_t m)
 {
     int64_t C = norm->C;
@@ -79,7 +79,7 @@ static void whole_norm_fwd(kvf__dtype act, const kvf__whole_norm *norm)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* dx += (d - mean(d) - xhat mean(d xhat)) rstd; mean(d) is absent from rms. */
+/* Adds (d - mean(d) - xhat mean(d xhat)) rstd to dx; rms omits mean(d). */
 VEC_INLINE void norm_bwd_row(bool half, float *dx, void *dx_act, const void *d, const void *xhat,
                              float rstd, int64_t C, bool rms)
 {
@@ -118,7 +118,7 @@ static void norm_bwd(kvf__dtype act, float *dx, void *dx_act, const void *dxhat,
                 act_row(half, dxhat, m, C), act_row(half, xhat, m, C), rstd[m], C, rms);
 }
 
-/* d = gamma dy of lanes i .. i + n - 1, dy = dx + plus; 0 in the others. */
+/* Returns d = gamma dy of lanes i .. i + n - 1, dy = dx + plus; 0 in the others. */
 VEC_INLINE vf whole_norm_d(bool half, const float *dx, const void *plus, const float *gamma,
                            int64_t i, int64_t n)
 {
@@ -127,7 +127,7 @@ VEC_INLINE vf whole_norm_d(bool half, const float *dx, const void *plus, const f
     return dy * vf_load_upto(gamma + i, n);
 }
 
-/* dx = (d - mean(d) - xhat mean(d xhat)) rstd. */
+/* Sets dx = (d - mean(d) - xhat mean(d xhat)) rstd. */
 VEC_INLINE void whole_norm_bwd_row(bool half, const kvf__whole_norm *norm, int64_t m)
 {
     int64_t C = norm->C;

@@ -26,7 +26,7 @@ static void mul(kvf__dtype act, void *d, const void *by, int64_t n)
         BY_TYPE(act, mul_block, d, by, at, block_end(at, n));
 }
 
-/* All of a step is read before any of it is written: dg may be g, du may be u. */
+/* Reads all of a step before writing: dg may alias g, du may alias u. */
 VEC_INLINE void glu_bwd_block(bool half, void *dg, void *du, const void *da, const void *g,
                               const void *u, int64_t from, int64_t to)
 {
@@ -68,7 +68,7 @@ static void to_f32(kvf__dtype act, float *dst, const void *src, int64_t n)
 
 /* ---- rotary positions ------------------------------------------------------------------------ */
 
-/* (a, b) -> (a cos - b sin, b cos + a sin) on the pairs (i, i + R/2) of every head. */
+/* Rotates (a, b) -> (a cos - b sin, b cos + a sin) on the pairs (i, i + R/2) of every head. */
 VEC_INLINE void rope_row(bool half, void *row, int64_t heads, int64_t D, int64_t pairs,
                          const float *cos, const float *sin, vf sign)
 {

@@ -1,10 +1,10 @@
-/* One vector of f32 of the instruction set this file is compiled for: 16 lanes with AVX-512, 8 with
- * AVX2.
+/* One vector of f32 of the instruction set that the file is compiled for: 16 lanes with AVX-512, 8
+ * with AVX2.
  *
  * Included by the files of a per-ISA library only, never by portable code. Everything is static and
- * inlined: code of one instruction set must not leak into another's library through the linker. The
- * operators + - * / work on vf directly (a GCC and clang extension), and a * b + c is fused by
- * -ffp-contract=fast.
+ * inlined, so that code of one instruction set cannot leak into another's library through the
+ * linker. The operators + - * / work on vf directly (a GCC and clang extension), and
+ * -ffp-contract=fast fuses a * b + c.
  *
  * vec_tail.h has the ends of rows, vec_act.h bf16, vec_exp.h exponentials, vec_int.h integers. */
 #ifndef KVF_VEC_H
@@ -21,16 +21,15 @@
 
 #define VEC_INLINE static inline __attribute__((always_inline, unused))
 
-/* Before a loop over registers: it must be gone before the compiler decides what lives in memory.
- */
+/* Unrolls a loop over registers before the compiler decides which variables live in memory. */
 #if defined(__clang__)
 #define VEC_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define VEC_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* Floats, their bits, and as many 16-bit values. VEC(name): the intrinsic of that
- * width; VEC_HALF(name): of half of it. */
+/* Floats, their bits, and as many 16-bit values. VEC(name): the intrinsic of that width;
+ * VEC_HALF(name): of half of it. */
 #if defined(__AVX512F__)
 enum { VF_LANES = 16 };
 typedef __m512 vf;
@@ -53,7 +52,7 @@ typedef __m128i vh;
 #define vf_store VEC(storeu_ps)
 #define vf_fma   VEC(fmadd_ps)  /* a * b + c */
 #define vf_fnma  VEC(fnmadd_ps) /* c - a * b */
-#define vf_max   VEC(max_ps) /* a NaN in the second argument comes through, one in the first not */
+#define vf_max   VEC(max_ps)    /* propagates a NaN in the second argument, not in the first */
 #define vf_min   VEC(min_ps)
 #define vf_sqrt  VEC(sqrt_ps)
 
@@ -62,11 +61,11 @@ VEC_INLINE vf vf_abs(vf v)
     return VEC(andnot_ps)(vf_set(-0.0f), v);
 }
 
-/* ---- what the instruction sets do differently ------------------------------------------------ */
+/* ---- differences of the instruction sets ----------------------------------------------------- */
 
 #if defined(__AVX512F__)
 
-/* yes where v < 0, no elsewhere (also for -0 and NaN). */
+/* Selects yes where v < 0, no elsewhere (also for -0 and NaN). */
 VEC_INLINE vf vf_if_negative(vf v, vf yes, vf no)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, vf_zero(), _CMP_LT_OQ), no, yes);
@@ -77,7 +76,7 @@ VEC_INLINE vf vf_round(vf v)
     return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* 1 / x to the last bit or two, for normal x with a normal reciprocal. */
+/* Returns 1 / x to the last bit or two, for normal x with a normal reciprocal. */
 VEC_INLINE vf vf_rcp(vf x)
 {
     vf r = _mm512_rcp14_ps(x);
@@ -94,7 +93,7 @@ VEC_INLINE float vf_hmax(vf v)
     return _mm512_reduce_max_ps(v);
 }
 
-/* To bf16, to nearest even; NaN stays NaN. */
+/* Rounds to bf16, to nearest even; NaN stays NaN. */
 VEC_INLINE vh vec_narrow(vf v)
 {
 #if defined(__AVX512BF16__)
@@ -120,7 +119,7 @@ VEC_INLINE vf vf_round(vf v)
     return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* The estimate of AVX2 has 12 bits only, so one Newton step would not do; division is as fast as
+/* AVX2's estimate has only 12 bits, so one Newton step is not enough; division is as fast as
  * two. */
 VEC_INLINE vf vf_rcp(vf x)
 {

@@ -1,5 +1,5 @@
-/* Activations as vectors: elements of the act type, bf16 where `half` and else f32, which is a
- * constant wherever this is inlined. `_n`: see vec_tail.h. */
+/* Activations as vectors: bf16 if `half`, else f32. `half` is a constant wherever this is inlined.
+ * `_n`: see vec_tail.h. */
 #ifndef KVF_VEC_ACT_H
 #define KVF_VEC_ACT_H
 
@@ -41,7 +41,7 @@ VEC_INLINE void vf_store_bf16_n(uint16_t *p, vf v, int64_t n)
 #endif
 }
 
-/* Elements i .. i + n - 1. */
+/* Loads elements i .. i + n - 1. */
 VEC_INLINE vf act_load(bool half, const void *p, int64_t i, int64_t n)
 {
     if (!half) return vf_load_upto((const float *)p + i, n);
@@ -59,7 +59,7 @@ VEC_INLINE void act_store(bool half, void *p, int64_t i, vf v, int64_t n)
         vf_store_bf16_n((uint16_t *)p + i, v, n);
 }
 
-/* Row `row` of act [, width]; NULL stays NULL. */
+/* Returns row `row` of act [, width]; NULL stays NULL. */
 VEC_INLINE void *act_row(bool half, const void *p, int64_t row, int64_t width)
 {
     return p ? (char *)p + row * width * (half ? 2 : 4) : NULL;

@@ -4,8 +4,8 @@
 
 #include "vec.h"
 
-/* p * 2^n for integral n; 0 where x < low, so that results never become subnormal (slow on many
- * CPUs). With AVX2 n is added to the exponent: p 2^n must be a normal number where x >= low. */
+/* Returns p * 2^n for integral n; 0 where x < low, so that results never become subnormal (slow on
+ * many CPUs). AVX2 adds n to the exponent: p 2^n must be a normal number where x >= low. */
 VEC_INLINE vf vec_scale2(vf p, vf n, vf x, float low)
 {
 #if defined(__AVX512F__)
@@ -17,7 +17,7 @@ VEC_INLINE vf vec_scale2(vf p, vf n, vf x, float low)
 }
 
 /* Both exponentials: error below 1.5 ulp; 0 below 2^-126 (and for -inf), at most 3.4e38, NaN stays
- * NaN. The argument is split into an integral power of two and a rest r, whose power is a
+ * NaN. The argument is split into an integral power of two and a rest r. The power of r is a
  * polynomial through the Chebyshev points of its interval (relative error 1e-8 and 5e-9 before
  * rounding). */
 VEC_INLINE vf vf_exp(vf x)
@@ -56,8 +56,8 @@ VEC_INLINE vf vf_tanh(vf x)
     return vf_if_negative(x, vf_zero() - t, t);
 }
 
-/* log2 of a normal x > 0: exponent plus the series of artanh((m - 1) / (m + 1)) for the rest m
- * in [0.75, 1.5). */
+/* Returns log2 of a normal x > 0: exponent plus the series of artanh((m - 1) / (m + 1)) for the
+ * mantissa m in [0.75, 1.5). */
 VEC_INLINE vf vf_log2(vf x)
 {
     const vi bits = (vi)x, from = VEC(set1_epi32)(0x3f400000); /* 0.75 */

@@ -1,4 +1,4 @@
-/* Integers of 32 bits in the lanes of a vector, and floats made of f16. Bits are combined by the
+/* Integers of 32 bits in the lanes of a vector, and conversion of f16. Bits are combined by the
  * operators & and |. */
 #ifndef KVF_VEC_INT_H
 #define KVF_VEC_INT_H
@@ -6,7 +6,7 @@
 #include "vec.h"
 
 #define vi_set      VEC(set1_epi32)
-#define vi_right_by VEC(srlv_epi32) /* each lane by its own count */
+#define vi_right_by VEC(srlv_epi32) /* shifts each lane by its own count */
 #define vi_to_f32   VEC(cvtepi32_ps)
 
 VEC_INLINE __m128i load_lane_bytes(const uint8_t *p)
@@ -50,7 +50,7 @@ VEC_INLINE vf vf_load_f16(const uint8_t *p)
     return VEC(cvtph_ps)(bits);
 }
 
-/* One f16 in all lanes. */
+/* Broadcasts one f16 to all lanes. */
 VEC_INLINE vf load_one_f16(const uint8_t *p)
 {
     int16_t bits;
@@ -58,7 +58,7 @@ VEC_INLINE vf load_one_f16(const uint8_t *p)
     return VEC(cvtph_ps)(VEC_HALF(set1_epi16)(bits));
 }
 
-/* Two f16 side by side, each in all lanes. */
+/* Broadcasts each of two adjacent f16. */
 VEC_INLINE void load_two_f16(const uint8_t *p, vf *a, vf *b)
 {
     int32_t both;

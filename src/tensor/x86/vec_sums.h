@@ -1,4 +1,5 @@
-/* Work across the lanes of several vectors at once: a square of them transposed, the sum of each. */
+/* Operations across the lanes of several vectors: transposing a square of them, and summing
+ * each. */
 #ifndef KVF_VEC_SUMS_H
 #define KVF_VEC_SUMS_H
 
@@ -48,7 +49,7 @@ VEC_INLINE void transpose(vf r[VF_LANES])
 #endif
 }
 
-/* Lane i of the result: the sum of all lanes of r[i]. */
+/* Lane i of the result is the sum of all lanes of r[i]. */
 VEC_INLINE vf lane_sums(vf r[VF_LANES])
 {
 #if defined(__AVX512F__)

@@ -1,6 +1,6 @@
-/* The ends of rows: `_n` forms touch the first n lanes only, 0 <= n <= VF_LANES, and `_upto` forms
- * all of them where n is larger. Loads give zero in the other lanes. With them a row's tail goes
- * through the same arithmetic as its body. */
+/* The ends of rows: `_n` forms access the first n lanes only, 0 <= n <= VF_LANES; `_upto` forms
+ * access all if n is larger. Loads give zero in the other lanes. The tail of a row thus uses the
+ * same arithmetic as its body. */
 #ifndef KVF_VEC_TAIL_H
 #define KVF_VEC_TAIL_H
 
@@ -23,7 +23,7 @@ VEC_INLINE void vf_store_n(float *p, vf v, int64_t n)
     _mm512_mask_storeu_ps(p, vf_first(n), v);
 }
 
-/* The first n lanes of v, `other` in the rest. */
+/* Keeps the first n lanes of v, `other` in the rest. */
 VEC_INLINE vf vf_keep_n(vf v, int64_t n, vf other)
 {
     return _mm512_mask_blend_ps(vf_first(n), other, v);
@@ -66,8 +66,8 @@ VEC_INLINE void vf_store_upto(float *p, vf v, int64_t n)
         vf_store_n(p, v, n);
 }
 
-/* body for lanes i .. i + n - 1 of [from, to), twice: with n = VF_LANES, a constant, for whole
- * vectors, and for the tail, where the remainder shows the compiler that n is less. */
+/* Runs body for lanes i .. i + n - 1 of [from, to), in two copies: with the constant n = VF_LANES
+ * for whole vectors, and for the tail, where the remainder tells the compiler that n is less. */
 #define FOR_LANES(i, n, from, to, ...)                                                             \
     do {                                                                                           \
         int64_t i = (from);                                                                        \

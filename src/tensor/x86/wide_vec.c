@@ -1,11 +1,9 @@
 /* The functions of wide.h on the vectors of vec.h; compiled once per instruction set (KVF_LEVEL).
  *
- * What counts is that the matrix streams through once: registers hold the results (fwd: GROUP rows
- * of x against two rows of W; adamw_outer: a tile of the gradient) or pieces of W (bwd: eight rows,
- * against all of dy). Rows are short for the hardware's prefetcher, so the next ones are
- * prefetched. Threads split the rows of W, in bwd its columns, so that no two of them add to the
- * same element.
- */
+ * The matrix must stream through once. Registers hold the results (fwd: GROUP rows of x times two
+ * rows of W; adamw_outer: a tile of the gradient) or pieces of W (bwd: eight rows, times all of
+ * dy). Rows are too short for the hardware prefetcher, so the next ones are prefetched. Threads
+ * split the rows of W, in bwd its columns, so no two add to the same element. */
 #include "kernels_int.h"
 #include "level.h"
 #include "vec_tail.h"
@@ -13,16 +11,16 @@
 #include <omp.h>
 
 enum {
-    GROUP = VF_LANES == 16 ? 8 : 4, /* of 32 or 16 registers, fwd needs 2 * GROUP + 3 */
-    FWD_BLOCK = 32,                 /* rows of W that stay in the second cache */
+    GROUP = VF_LANES == 16 ? 8 : 4, /* fwd needs 2 * GROUP + 3 of 32 or 16 registers */
+    FWD_BLOCK = 32,                 /* rows of W that stay in the second-level cache */
     BWD_ROWS = 8,
-    OUTER_ROWS = 4, /* a gradient is made in tiles of so many rows */
-    STRIP = 2,      /* and vectors */
+    OUTER_ROWS = 4, /* rows of a gradient tile */
+    STRIP = 2,      /* vectors of a gradient tile */
     ADAMW_BLOCK = 4096,
-    SERIAL = 32768 /* less work than this is done before other threads have woken up */
+    SERIAL = 32768 /* less work is finished before other threads have woken up */
 };
 
-/* Of a line that comes into use soon; any address is fine. */
+/* Prefetches a line for use soon; any address is allowed. */
 VEC_INLINE void prefetch(const float *p)
 {
     _mm_prefetch((const char *)p, _MM_HINT_T0);
@@ -45,7 +43,8 @@ VEC_INLINE void fwd_step(vf sum[2][GROUP], const float *x, const float *w, int64
     }
 }
 
-/* y of `count` rows of x and `rows` (1 or 2) rows of W; both constants where this is inlined. */
+/* Computes y of `count` rows of x and `rows` (1 or 2) rows of W; both constants where this is
+ * inlined. */
 VEC_INLINE void fwd_tile(float *y, const float *x, const float *w, const float *b, int64_t N,
                          int64_t M, int count, int rows)
 {
@@ -59,7 +58,7 @@ VEC_INLINE void fwd_tile(float *y, const float *x, const float *w, const float *
     }
 }
 
-/* A pair of rows of W with `count` rows of x; the last pair may be one row. */
+/* Multiplies a pair of rows of W with `count` rows of x; the last pair may be one row. */
 VEC_INLINE void fwd_pair(float *y, const float *x, const float *w, const float *b, int64_t N,
                          int64_t M, int count, bool both)
 {
@@ -69,7 +68,8 @@ VEC_INLINE void fwd_pair(float *y, const float *x, const float *w, const float *
         fwd_tile(y, x, w, b, N, M, count, 1);
 }
 
-/* Rows of x outside, so that they stay in the first cache while FWD_BLOCK rows of W pass. */
+/* Loops over rows of x outside, so that they stay in the first-level cache while FWD_BLOCK rows of
+ * W pass. */
 static void fwd_block(float *y, const float *x, const float *w, const float *b, int64_t P,
                       int64_t N, int64_t M, int64_t rows)
 {
@@ -113,7 +113,7 @@ VEC_INLINE void bwd_tile(float *dx, const float *dy, const float *w, int64_t P, 
     }
 }
 
-/* Columns from .. to of dx. */
+/* Computes columns from .. to of dx. */
 static void bwd_columns(float *dx, const float *dy, const float *w, int64_t P, int64_t N, int64_t M,
                         int64_t from, int64_t to)
 {
@@ -140,7 +140,7 @@ static void bwd(float *dx, const float *dy, const float *w, int64_t P, int64_t N
 
 /* ---- AdamW ----------------------------------------------------------------------------------- */
 
-/* One vector; torch's order of operations, but for reciprocals in place of both divisions. */
+/* Updates one vector in torch's order of operations, with reciprocals instead of both divisions. */
 VEC_INLINE void update(const kvf__adamw_rates *r, float *w, float *m, float *v, vf g, int64_t n)
 {
     vf gradient = g * vf_set(r->grad_scale), m0 = vf_load_upto(m, n);
@@ -166,8 +166,8 @@ static void adamw(const kvf__adamw_rates *r, float *w, float *m, float *v, const
     }
 }
 
-/* `rows` rows of `count` vectors, of which `columns` elements exist: g = sum over p of left[p][n] *
- * right[p]. Rows share what they read of right, which comes from the second cache. */
+/* Updates `rows` rows of `count` vectors, of which `columns` elements exist: g = sum over p of
+ * left[p][n] * right[p]. Rows share the loads of right, which come from the second-level cache. */
 VEC_INLINE void outer_tile(const kvf__adamw_rates *r, float *w, float *m, float *v,
                            const float *left, const float *right, int64_t P, int64_t N, int64_t M,
                            int64_t columns, int rows, int count)
