@@ -1,9 +1,9 @@
 /* Added tokens: cutting a text at them.
  *
- * Leftmost, then longest, searched at every byte that begins some token. Options are applied after
- * the match, as `tokenizers` does: a token that is not a single word is skipped together with its
- * text; lstrip takes spaces to its left that no earlier match took; rstrip takes those to its
- * right, and the search still goes on right behind the token. */
+ * The match is leftmost, then longest, tried at every byte that begins some token. Options apply
+ * after the match, as in `tokenizers`: a match that is not a single word is skipped together with
+ * its text; lstrip extends it over spaces to its left that belong to no earlier match; rstrip
+ * extends it to the right, but the search continues right after the token. */
 #include "added.h"
 #include "chars.h"
 #include "utf8.h"
@@ -62,7 +62,7 @@ static bool word_after(const char *s, size_t n, size_t at)
     return kvf__is_word(cp);
 }
 
-/* The next match that its options accept, as found_start .. found_end. */
+/* Finds the next match accepted by its options, as found_start .. found_end. */
 static bool find_match(const kvf__added_list *list, const kvf__prefixes *texts, kvf__cut *cut)
 {
     const char *s = cut->s;

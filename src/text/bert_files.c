@@ -1,22 +1,22 @@
-/* What BERT's files hold: the BertNormalizer of tokenizer.json, its switches in
- * tokenizer_config.json, and vocab.txt, which comes with nothing else.
+/* BERT's files: the BertNormalizer of tokenizer.json, its switches in tokenizer_config.json, and
+ * vocab.txt, which has no other tokenizer file.
  *
- * A GGUF with a vocabulary of BERT's has no switches.
+ * A GGUF with a BERT vocabulary has no switches.
  *
- * vocab.txt has a token per line, the line's number is its id. The switches and the names of the
- * special tokens are transformers' defaults where the config does not give them. */
+ * vocab.txt has a token per line, and the line number is its id. Missing switches and names of
+ * special tokens have transformers' defaults. */
 #include "tok_files.h"
 
 #include <string.h>
 
 /* ---- the normalizer -------------------------------------------------------------------------- */
 
-/* BertNormalizer's switches, under the names that tokenizer.json has for them. */
+/* Switches of BertNormalizer, with the names of tokenizer.json. */
 typedef struct switches {
     bool clean, chinese, strip, lowercase;
 } switches;
 
-/* strip_accents of null follows lowercase. */
+/* A strip_accents of null takes the value of lowercase. */
 static kvf_status read_switches(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                 switches *out)
 {
@@ -65,8 +65,8 @@ kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_js
     return kvf__steps_add(ctx, out, &punctuation);
 }
 
-/* The config's names for the switches; those it lacks stay as they are. Its strip_accents of null
- * changes nothing, unless lowercase changes, which the accents follow. */
+/* Overrides the switches by those of the config. Its strip_accents of null has no effect, unless
+ * lowercase changes, which accents then follow. */
 static kvf_status override(const kvf__tok_source *src, bool follows, switches *on)
 {
     const char *where = src->path[KVF__FILE_CONFIG];
@@ -95,10 +95,10 @@ kvf_status kvf__bert_config(const kvf__tok_source *src, kvf__tokenizer *t)
 
 /* ---- vocab.txt ------------------------------------------------------------------------------- */
 
-/* Classes whose pipeline is BERT's. */
+/* Tokenizer classes with BERT's pipeline. */
 static const char *const CLASSES[] = {"Bert", "DistilBert", "Electra", "MobileBert"};
 
-/* Keys of the config, and the tokens that they name by default. */
+/* Keys of the config, and default tokens. */
 static const struct {
     const char *key, *text;
 } NAMES[] = {{"unk_token", "[UNK]"},
@@ -135,8 +135,7 @@ static kvf_status read_lines(kvf_ctx *ctx, const char *where, const kvf__buf *te
     return KVF_OK;
 }
 
-/* All of them are added tokens where the vocabulary has them; the first two and CLS it must have.
- */
+/* Adds the special tokens that the vocabulary contains. The first two and CLS are required. */
 static kvf_status add_specials(kvf_ctx *ctx, const char *where, const kvf__tok_source *src,
                                kvf__tokenizer *t, int32_t ids[N_NAMES])
 {
@@ -158,7 +157,7 @@ static kvf_status add_specials(kvf_ctx *ctx, const char *where, const kvf__tok_s
     return KVF_OK;
 }
 
-/* src: names of special tokens, or NULL. */
+/* src: source of the special tokens' names, or NULL. */
 static kvf_status add_pipeline(kvf_ctx *ctx, const char *where, const kvf__tok_source *src,
                                const switches *on, kvf__tokenizer *t)
 {

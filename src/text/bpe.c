@@ -1,8 +1,8 @@
 /* BPE with merge ranks, as the model "BPE" of `tokenizers`.
  *
- * A word starts as its characters; a character not in the vocabulary becomes its bytes' tokens, the
- * unknown token, or nothing. Then the adjacent pair of lowest rank is merged, leftmost first, until
- * no pair is left that has a rank (Sennrich et al. 2016, arXiv:1508.07909). */
+ * A word starts as its characters. A character outside the vocabulary becomes its bytes' tokens,
+ * the unknown token, or nothing. Then the adjacent pair of lowest rank is merged, leftmost first,
+ * until no ranked pair remains (Sennrich et al. 2016, arXiv:1508.07909). */
 #include "tok_work.h"
 
 #include <assert.h>
@@ -16,7 +16,7 @@ static uint64_t pair_key(int32_t left, int32_t right)
     return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
 }
 
-/* Fibonacci hashing spreads the ids' low bits over the slot number's. */
+/* Returns the slot by Fibonacci hashing, which spreads the low bits of the ids. */
 static size_t pair_slot(const kvf__pairs *pairs, uint64_t key)
 {
     size_t i = (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (pairs->cap - 1);
@@ -96,9 +96,7 @@ kvf_status kvf__merge_line(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, s
 
 /* ---- a word's first symbols ------------------------------------------------------------------ */
 
-/* The character as the vocabulary spells it at this position, which may carry a prefix and a
- * suffix.
- */
+/* Spells the character as in the vocabulary at this position, with a prefix or suffix if any. */
 static kvf_status spell(kvf__work *w, const char *s, size_t n, bool first, bool last,
                         const char **text, size_t *text_n)
 {
@@ -126,7 +124,7 @@ static int32_t char_id(const kvf__lexicon *lex, const char *text, size_t n)
     return kvf__lexicon_model(lex, text, n);
 }
 
-/* All bytes have a token, or none is used. */
+/* Returns whether all bytes have a token; otherwise none is used. */
 static bool has_bytes(const kvf__lexicon *lex, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -134,9 +132,9 @@ static bool has_bytes(const kvf__lexicon *lex, const char *text, size_t n)
     return true;
 }
 
-/* *unknown: the bytes of an unknown token that waits to be added, so that the next one can be fused
- * with it. Byte tokens do not flush it: it then comes after them, as in the library.
- * text is the character as spelled, bytes how long it was. */
+/* Adds a character. *unknown: bytes of a pending unknown token, with which the next one can be
+ * fused. As in the library, byte tokens do not flush it, so it follows them. text: the spelled
+ * character; bytes: its original length. */
 static kvf_status add_char(kvf__work *w, const char *text, size_t n, size_t bytes, size_t *unknown)
 {
     const kvf__tok_model *m = &w->t->model;
@@ -206,7 +204,7 @@ static kvf_status merge_word(kvf__work *w)
         if (left->n == 0 || left->next < 0) continue;
         const struct kvf__pair *pair = find_pair(&w->t->model.pairs, left->id,
                                                  word->v[left->next].id);
-        if (!pair || pair->id != best.id) continue; /* stale */
+        if (!pair || pair->id != best.id) continue; /* outdated */
         kvf__word_merge(word, best.at, best.id);
         if (left->prev >= 0) KVF_TRY(queue(w, left->prev));
         KVF_TRY(queue(w, best.at));

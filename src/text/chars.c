@@ -1,12 +1,10 @@
-/* Character classes as the `tokenizers` library sees them.
+/* Character classes as in the `tokenizers` library.
  *
- * Rust's and its crates' tables decide, not the Unicode version of utf8proc: numbers and case are
- * those of Unicode 17, punctuation and BERT's marks and controls those of Unicode 8, its normaliser
- * that of Unicode 9. Classes are utf8proc's, from Unicode 15 on, corrected by the tables here,
- * which were made from the library's own answers for every code point (0.23.3) and the categories
- * of Unicode 8 to 18. Only \w comes from utf8proc alone, where a version matters for a few rare
- * scripts.
- */
+ * The tables of Rust and its crates decide, not the Unicode version of utf8proc. Numbers and case
+ * are of Unicode 17, punctuation and BERT's marks and controls of Unicode 8, its normaliser of
+ * Unicode 9. Classes come from utf8proc (Unicode 15 or later), corrected by the tables here. They
+ * were made from the library's results for every code point (0.23.3) and the categories of Unicode
+ * 8 to 18. Only \w uses utf8proc alone; its version affects a few rare scripts. */
 #include "chars.h"
 #include "utf8.h"
 
@@ -16,15 +14,15 @@ typedef struct range {
     uint32_t first, last;
 } range;
 
-/* Category N that came after Unicode 15, up to 17. */
+/* Additions to category N after Unicode 15, up to 17. */
 static const range NEW_NUMBERS[] = {
     {0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9},
     {0x11DE0, 0x11DE9}, {0x16130, 0x16139}, {0x16D70, 0x16D79},
     {0x16FF4, 0x16FF6}, {0x1CCF0, 0x1CCF9}, {0x1E5F1, 0x1E5FA},
 };
 
-/* Category P that came after Unicode 8, up to 18. The ranges run over characters that are no
- * punctuation at all. */
+/* Additions to category P after Unicode 8, up to 18. Gaps inside the ranges are no punctuation in
+ * any version. */
 static const range NEW_PUNCT[] = {
     {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC84},
     {0x1B4E, 0x1B4F},   {0x1B7D, 0x1B7F},   {0x2E43, 0x2E63},   {0x10D6E, 0x10D6E},
@@ -36,7 +34,7 @@ static const range NEW_PUNCT[] = {
     {0x16FE2, 0x16FE2}, {0x1E5FF, 0x1E5FF}, {0x1E95E, 0x1E95F},
 };
 
-/* Marks that came after Unicode 9, up to 16. */
+/* Additions to the marks after Unicode 9, up to 16. */
 static const range NEW_MARKS[] = {
     {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
     {0xAFA, 0xAFF},     {0xB55, 0xB55},     {0xC04, 0xC04},     {0xC3C, 0xC3C},
@@ -62,33 +60,32 @@ static const range NEW_MARKS[] = {
     {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}, {0x1E5EE, 0x1E5EF},
 };
 
-/* Non-spacing marks that Unicode 8 did not have as such, without those above. The ranges run over
- * characters that are no such marks at all. */
+/* Further non-spacing marks that are not in Unicode 8. Gaps inside the ranges are no such marks in
+ * any version. */
 static const range NINTH_MARKS[] = {
     {0x8D4, 0x8E1},     {0x1885, 0x1886},   {0x1DFB, 0x1DFB},   {0xA8C5, 0xA8C5},
     {0xA9BD, 0xA9BD},   {0x1123E, 0x1123E}, {0x11438, 0x11446}, {0x11C30, 0x11CB6},
     {0x1E000, 0x1E02A}, {0x1E944, 0x1E94A},
 };
 
-/* Category Cf that came after Unicode 8, up to 18. */
+/* Additions to category Cf after Unicode 8, up to 18. */
 static const range NEW_CONTROLS[] = {
     {0x890, 0x891}, {0x8E2, 0x8E2}, {0x110CD, 0x110CD}, {0x13430, 0x1343F}};
 
-/* The last but one begins a hundred pages late, there and here. */
+/* The start of the last range but one is wrong by a hundred pages, as in the library. */
 static const range CHINESE[] = {
     {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},   {0x20000, 0x2A6DF},
     {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F},
 };
 
-/* Decompositions that came after it. */
+/* Decompositions added after Unicode 9. */
 static const range NEW_DECOMPOSITIONS[] = {
     {0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},   {0xAB69, 0xAB69},   {0x10781, 0x10785},
     {0x10787, 0x107B0}, {0x107B2, 0x107BA}, {0x11938, 0x11938}, {0x1E030, 0x1E06D},
     {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
 };
 
-/* Lower case that came after Unicode 15, and the one character whose lower case has two (the first
- * of it). */
+/* Lower case added after Unicode 15, and the first code point of the one lower case with two. */
 static const struct {
     uint32_t first, last, to;
 } NEW_LOWER[] = {
@@ -144,7 +141,7 @@ bool kvf__is_punct(uint32_t cp)
 {
     if (cp < 0x80)
         return between(cp, '!', '~') && !between(cp | 0x20, 'a', 'z') && !between(cp, '0', '9');
-    if (cp == 0x166D || cp == 0x111C9) return true; /* no punctuation any more */
+    if (cp == 0x166D || cp == 0x111C9) return true; /* no longer punctuation */
     return in_category(cp, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO) && !IN_TABLE(NEW_PUNCT, cp);
 }
 
@@ -158,13 +155,13 @@ static bool is_new_mark(uint32_t cp)
     return cp >= 0x300 && IN_TABLE(NEW_MARKS, cp);
 }
 
-/* U+1CF2 and U+1CF3 were marks then. */
+/* U+1CF2 and U+1CF3 were marks in Unicode 9. */
 bool kvf__is_accent(uint32_t cp)
 {
     return (kvf__is_mark(cp) && !is_new_mark(cp)) || cp == 0x1CF2 || cp == 0x1CF3;
 }
 
-/* U+1734 was one then. */
+/* U+1734 was one in Unicode 8. */
 bool kvf__is_nonspacing(uint32_t cp)
 {
     if (cp < 0x300) return false;
@@ -205,8 +202,8 @@ uint32_t kvf__lower(uint32_t cp)
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp);
 }
 
-/* Alphabetic, marks, decimal digits, connectors, the two joiners. The four ranges are the circled
- * and squared letters, which are Alphabetic without being letters. */
+/* Alphabetic, marks, decimal digits, connectors, the two joiners. The four ranges are circled and
+ * squared letters, which are Alphabetic but not letters. */
 bool kvf__is_word(uint32_t cp)
 {
     if (cp < 0x80) return between(cp | 0x20, 'a', 'z') || between(cp, '0', '9') || cp == '_';

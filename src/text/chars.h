@@ -1,5 +1,5 @@
-/* Character classes as `tokenizers` has them (chars.c). Each names the version of Unicode that
- * decides, where that matters. */
+/* Character classes as in `tokenizers` (chars.c), with the deciding Unicode version where it
+ * matters. */
 #ifndef KVF_CHARS_H
 #define KVF_CHARS_H
 
@@ -13,12 +13,13 @@ bool kvf__is_word(uint32_t cp);        /* \w of UTS 18 */
 bool kvf__is_accent(uint32_t cp);      /* category M of Unicode 9 */
 bool kvf__is_mark(uint32_t cp);        /* category M */
 bool kvf__is_nonspacing(uint32_t cp);  /* category Mn of Unicode 8 */
-bool kvf__is_dropped(uint32_t cp);     /* BERT's clean_text drops it: controls of Unicode 8 */
-bool kvf__is_chinese(uint32_t cp);     /* BERT's idea of it */
-int kvf__combining_class(uint32_t cp); /* of Unicode 9 */
-bool kvf__may_decompose(uint32_t cp);  /* false: has no decomposition in Unicode 9 */
-/* Does a user-perceived character end between two characters (UAX 29)? state: 0 at its first. */
+bool kvf__is_dropped(uint32_t cp);     /* controls of Unicode 8, removed by BERT's clean_text */
+bool kvf__is_chinese(uint32_t cp);     /* BERT's definition of a Chinese character */
+int kvf__combining_class(uint32_t cp); /* in Unicode 9 */
+bool kvf__may_decompose(uint32_t cp);  /* false: no decomposition in Unicode 9 */
+/* Returns whether a user-perceived character ends between two characters (UAX 29). state: 0 at its
+ * first. */
 bool kvf__is_break(uint32_t cp, uint32_t next, int32_t *state);
-uint32_t kvf__lower(uint32_t cp); /* U+0130 is an i, and a U+0307 that this does not give */
+uint32_t kvf__lower(uint32_t cp); /* U+0130 becomes i, without its U+0307 */
 
 #endif

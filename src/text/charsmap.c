@@ -1,18 +1,18 @@
-/* The normalizer "Precompiled" of tokenizer.json: SentencePiece's table of what characters become,
- * in base64. It is the length of a double-array trie in bytes, the trie (darts-clone: 32-bit units,
- * little-endian), and behind it the replacements, each ended by a NUL, which the trie's values
- * count in.
+/* The normalizer "Precompiled" of tokenizer.json: SentencePiece's table of replacements, in base64.
+ * It consists of the byte length of a double-array trie, the trie (darts-clone: 32-bit units,
+ * little-endian), and the NUL-terminated replacements. The trie's values are offsets into these.
  *
- * As `tokenizers` applies it: a user-perceived character of less than 6 bytes is replaced as a
- * whole by what the shortest of its beginnings in the trie becomes; else each of its characters. As
- * SentencePiece itself does (normalizer.cc): at every place the longest key that is there. */
+ * `tokenizers` replaces a user-perceived character of less than 6 bytes by the entry of its
+ * shortest prefix in the trie, and otherwise each of its characters. SentencePiece itself
+ * (normalizer.cc) uses the longest matching key at every place. */
 #include "tok_files.h"
 #include "tok_work.h"
 
 #include <string.h>
 
 enum { UNIT = 4, WHOLE_BYTES = 6 };
-/* Keys and replacements of real tables are far shorter; links of a trie may go round in circles. */
+/* Upper bounds: keys and replacements of real tables are far shorter, and links of a damaged trie
+ * may form cycles. */
 enum { LONGEST_KEY = 64, LONGEST_VALUE = 255 };
 
 static uint32_t read_u32(const char *at)
@@ -61,7 +61,7 @@ static kvf_status check_table(kvf_ctx *ctx, const char *where, kvf__tok_step *st
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: precompiled_charsmap: a trie of %zu bytes in a table of %zu", where,
                          trie, step->text_n);
-    step->text[step->text_n] = 0; /* the last replacement ends */
+    step->text[step->text_n] = 0; /* terminates the last replacement */
     return KVF_OK;
 }
 
@@ -90,8 +90,8 @@ static uint32_t offset_of(uint32_t unit)
     return unit >> 10 << ((unit & 1u << 9) >> 6);
 }
 
-/* What the shortest beginning of a text becomes, or the longest; NULL: none is in the trie. *used:
- * its bytes. */
+/* Finds the replacement of the shortest, or longest, prefix of a text; NULL: none. *used: bytes of
+ * the prefix. */
 static const char *find(const kvf__tok_step *step, const char *key, size_t n, bool longest,
                         size_t *used)
 {
@@ -117,7 +117,8 @@ static const char *find(const kvf__tok_step *step, const char *key, size_t n, bo
 
 /* ---- a text ---------------------------------------------------------------------------------- */
 
-/* Each character has the range of the one in its place, those that are more the last one's. */
+/* Appends a replacement. Each character gets the range of the one at its position, surplus
+ * characters that of the last. */
 static kvf_status put_instead(kvf__work *w, const kvf__traced *text, size_t at, size_t n,
                               const char *to, kvf__traced *out)
 {
@@ -139,7 +140,7 @@ static kvf_status put_instead(kvf__work *w, const kvf__traced *text, size_t at, 
     return KVF_OK;
 }
 
-/* The end of the user-perceived character that begins at `at`. */
+/* Returns the end of the user-perceived character that begins at `at`. */
 static size_t cluster_end(const kvf__traced *text, size_t at)
 {
     const char *s = text->buf.data;
@@ -186,7 +187,7 @@ kvf_status kvf__apply_longest_map(kvf__work *w, const kvf__tok_step *step, const
 
     for (size_t at = 0, n; at < text->buf.n; at += n) {
         const char *to = find(step, s + at, text->buf.n - at, true, &n);
-        /* keys are whole characters, unless the table is damaged */
+        /* keys are whole characters unless the table is damaged */
         const bool whole = to && (at + n == text->buf.n || (s[at + n] & 0xC0) != 0x80);
         if (!whole) n = kvf__utf8_len(s[at]);
         KVF_TRY(whole ? put_instead(w, text, at, n, to, out)

@@ -1,27 +1,27 @@
-/* Conversations to ids: the templates of chat_template.c, rendered for plain chat without tools.
+/* Conversations to ids: rendering of the templates in chat_template.c, for plain chat without
+ * tools.
  *
- * What a template would print is collected as text and encoded part by part; a part ends where loss
- * begins or ends, at the same places for training and for generation, so a prompt gets the same ids
- * in both. */
+ * The output of a template is collected as text and encoded in parts. Parts end where loss begins
+ * or ends, equally in training and generation, so a prompt gets the same ids in both. */
 #include "chat_form.h"
 #include "tok_work.h"
 
 #include <string.h>
 
 enum {
-    BOS = 1,         /* the whole begins with BOS */
+    BOS = 1,         /* the output begins with BOS */
     STRIP = 2,       /* contents are stripped */
-    THREE_ROLES = 4, /* system, user, assistant; else any */
-    EOS_LAST = 8     /* EOS ends what opens no turn */
+    THREE_ROLES = 4, /* system, user, assistant only; else any role */
+    EOS_LAST = 8     /* EOS ends turns without an end token */
 };
 
-/* form: that of a kind by name on a tokenizer whose own template is another. A turn is open, role,
+/* form: used if the kind is named while the tokenizer has another template. A turn is open, role,
  * after, content, close, gap. */
 typedef struct chat_row {
     kvf__chat_kind kind;
     const char *name;
     kvf__chat_form form;
-    const char *open, *after, *close, *gap; /* close "": EOS, of the assistant's turns alone */
+    const char *open, *after, *close, *gap; /* close "": EOS, after assistant turns only */
     unsigned flags;
 } chat_row;
 
@@ -82,7 +82,8 @@ void kvf__chat_done(kvf__chat *chat)
     *chat = (kvf__chat){0};
 }
 
-/* The line renders a file of rows with the template, each as the prompt and what follows it. */
+/* Fails with a line that renders a file of rows with the template, each as a prompt and a
+ * completion. */
 static kvf_status refuse_template(kvf_ctx *ctx, const char *source)
 {
     size_t n = strcspn(source, "\n");
@@ -112,8 +113,8 @@ static kvf_status refuse_name(kvf_ctx *ctx, const char *name)
     return st;
 }
 
-/* The tokenizer's own template, where that is of the kind asked for (NULL: of any); else the plain
- * one of this kind. */
+/* Selects the tokenizer's own template if it is of the given kind (NULL: any), else the plain one
+ * of the kind. */
 static kvf_status find_form(kvf_ctx *ctx, const char *source, const chat_row *asked,
                             kvf__chat *chat)
 {
@@ -127,7 +128,7 @@ static kvf_status find_form(kvf_ctx *ctx, const char *source, const chat_row *as
     return KVF_OK;
 }
 
-/* What a prefix stands for is left out: the tokenizer's own template up to the first user turn. */
+/* Omits the part that a prefix replaces: the template up to the first user turn. */
 static kvf_status leave_out_system(kvf_ctx *ctx, kvf__chat *chat)
 {
     chat->no_system = true;
@@ -138,7 +139,7 @@ static kvf_status leave_out_system(kvf_ctx *ctx, kvf__chat *chat)
                          : "the base's template has no system turn of its own");
 }
 
-/* A date beside the name: of a template that prints one. */
+/* Sets the date of "NAME:DATE"; the template must print one. */
 static kvf_status set_date(kvf_ctx *ctx, const char *name, kvf__chat *chat)
 {
     const size_t n = strcspn(name, ":");
@@ -176,8 +177,8 @@ kvf_status kvf__chat_init(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const c
 typedef struct render {
     kvf__work w;
     kvf__ids *loss; /* may be NULL */
-    kvf__buf part;  /* not encoded yet */
-    bool any;       /* something was */
+    kvf__buf part;  /* text not yet encoded */
+    bool any;       /* some text was encoded */
     const kvf__message *m;
     size_t n;
 } render;
@@ -187,7 +188,7 @@ static kvf_status put(render *r, const char *text)
     return text ? kvf__buf_add(r->w.ctx, &r->part, text, strlen(text)) : KVF_OK;
 }
 
-/* The content of a message, which may hold U+0000. */
+/* Content of a message, which may contain U+0000. */
 typedef struct chat_text {
     const char *text;
     size_t n;
@@ -208,7 +209,7 @@ static kvf_status put_id(render *r, int32_t id)
     return put(r, kvf__token_text(r->w.t, id));
 }
 
-/* Encodes what was put since the last end. */
+/* Encodes the text collected since the last call. */
 static kvf_status end_part(render *r, int32_t loss)
 {
     kvf__text_part part = {.inside = r->any, .continues = r->any && !r->w.ended_in_token};
@@ -235,7 +236,7 @@ static kvf_status bad_role(const render *r, size_t i, const char *want)
                      r->m[i].role, want);
 }
 
-/* What Python's str.strip takes off: White_Space and four separators of ASCII. */
+/* Characters that Python's str.strip removes: White_Space and four ASCII separators. */
 static bool is_stripped(uint32_t cp)
 {
     return kvf__is_space(cp) || (cp >= 0x1C && cp <= 0x1F);
@@ -259,7 +260,7 @@ static bool starts_and_ends(chat_text what, const char *head, const char *tail)
            memcmp(what.text + what.n - tail_n, tail, tail_n) == 0;
 }
 
-/* The last user turn that is no answer of a tool; the last message if there is none. */
+/* Returns the last user turn that is no tool response; the last message if there is none. */
 static size_t last_query(const render *r)
 {
     for (size_t i = r->n; i-- > 0;)
@@ -276,14 +277,14 @@ static chat_text skip_newlines(chat_text what)
     return what;
 }
 
-/* Position of the first `mark`; the end: there is none. */
+/* Returns the position of the first `mark`, or the end. */
 static size_t find(chat_text what, const char *mark)
 {
     const char *at = memmem(what.text, what.n, mark, strlen(mark));
     return at ? (size_t)(at - what.text) : what.n;
 }
 
-/* The text after the last `mark`; all of it where there is none. */
+/* Returns the text after the last `mark`, or all text. */
 static chat_text after_last(chat_text what, const char *mark)
 {
     for (size_t at; (at = find(what, mark)) < what.n;) {
@@ -293,8 +294,8 @@ static chat_text after_last(chat_text what, const char *mark)
     return what;
 }
 
-/* The reasoning of a turn: the text before the first </think> and after the last <think> of it,
- * without newlines around. */
+/* Returns the reasoning of a turn: the text before the first </think> and after the last <think> in
+ * it, without surrounding newlines. */
 static chat_text find_reasoning(chat_text what)
 {
     what.n = find(what, "</think>");
@@ -304,8 +305,7 @@ static chat_text find_reasoning(chat_text what)
     return what;
 }
 
-/* Qwen3 shows reasoning only after the last query, and there always, even empty, in the last turn.
- */
+/* Writes reasoning as Qwen3 does: only after the last query, and in the last turn even if empty. */
 static kvf_status put_thinking(render *r, size_t i)
 {
     chat_text text = content_of(&r->m[i]), reasoning = {"", 0};
@@ -346,7 +346,7 @@ static kvf_status put_header(render *r, const kvf__chat *chat, const char *role)
     return put(r, marks->after);
 }
 
-/* What Gemma 3 puts in front of the first turn: the system text. */
+/* Writes the system text, which Gemma 3 puts before the first turn. */
 static kvf_status put_gemma_system(render *r, size_t i)
 {
     if (i != 1 || !is_role(&r->m[0], "system")) return KVF_OK;
@@ -374,7 +374,7 @@ static kvf_status put_turn(render *r, const kvf__chat *chat, size_t i)
     return assistant && by_eos && i + 1 == r->n ? KVF_OK : put(r, marks->gap);
 }
 
-/* The header of Llama 3.1, 3.2 and 3.3, tools off; its end is the system text. */
+/* Writes the header of Llama 3.1, 3.2 and 3.3 without tools, which ends with the system text. */
 static kvf_status put_dated_system(render *r, const kvf__chat *chat)
 {
     KVF_TRY(put_header(r, chat, "system"));
@@ -385,7 +385,7 @@ static kvf_status put_dated_system(render *r, const kvf__chat *chat)
     return put(r, row_of(chat->kind)->close);
 }
 
-/* The template's own system turn, where the chat has none. */
+/* Writes the template's default system turn if the chat has none. */
 static kvf_status put_default_system(render *r, const kvf__chat *chat)
 {
     const chat_row *marks = row_of(chat->kind);
@@ -415,8 +415,7 @@ static kvf_status turns(render *r, const kvf__chat *chat, bool prompt)
 
 /* ---- Mistral --------------------------------------------------------------------------------- */
 
-/* system_last: the system text goes to the last message, if that is the user's; else to the first.
- */
+/* system_last: the system text goes to the last message if it is the user's; else to the first. */
 typedef struct mistral_marks {
     const char *open, *close, *answer;
     bool system, strip, system_last;
@@ -452,7 +451,7 @@ static kvf_status mistral_turn(render *r, const mistral_marks *marks, size_t i, 
     return end_part(r, !r->m[i].mute);
 }
 
-/* A prompt ends with the user's closing mark: there is nothing to open. */
+/* A prompt ends with the user's closing mark; no turn is opened. */
 static kvf_status mistral(render *r, const kvf__chat *chat)
 {
     mistral_marks marks = marks_of(chat->form);

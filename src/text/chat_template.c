@@ -1,11 +1,10 @@
 /* Recognising a chat template by its source.
  *
- * We do not run Jinja. The source is brought to a form in which spelling does not matter (white
- * space, quotes, item against attribute access, trim markers and trim_blocks applied, neighbouring
- * literals joined), and that form is compared with those of the templates we can reproduce. Short
- * templates must be equal as a whole; the long ones with tool branches must hold the statements
- * that make plain chat, in order, and nothing more that opens a turn. Anything else is "none of
- * ours". */
+ * Jinja is not executed. The source is brought to a canonical form without differences of spelling:
+ * white space, quotes, item or attribute access, trim markers and trim_blocks applied, adjacent
+ * literals joined. This form is compared with those of the supported templates. Short templates
+ * must match as a whole. Long ones with tool branches must contain the statements of plain chat in
+ * order, and nothing else that opens a turn. Any other template is unsupported. */
 #include "chat_form.h"
 
 #include <string.h>
@@ -29,8 +28,8 @@ static bool ends_with(const kvf__buf *buf, const char *tail)
     return buf->n >= n && memcmp(buf->data + buf->n - n, tail, n) == 0;
 }
 
-/* Text outside of tags, as it would be printed: lstrip_blocks takes blanks before a block that
- * starts a line, "{%-" all of them. */
+/* Appends text outside of tags, as it would be printed. lstrip_blocks removes blanks before a block
+ * at the start of a line, "{%-" all of them. */
 static kvf_status put_text(lexer *lx, const char *s, size_t n, bool line_start, char tag, bool trim)
 {
     size_t kept = n;
@@ -45,7 +44,7 @@ static kvf_status put_text(lexer *lx, const char *s, size_t n, bool line_start, 
     return kvf__buf_add(lx->ctx, &lx->out, s, kept);
 }
 
-/* 'text' with decoded escapes; joined to a literal that a + puts before it. */
+/* Appends 'text' with decoded escapes, joined to a literal before a +. */
 static kvf_status put_literal(lexer *lx)
 {
     char quote = *lx->s++;
@@ -67,7 +66,7 @@ static kvf_status put_literal(lexer *lx)
     return kvf__buf_addc(lx->ctx, &lx->out, '\'');
 }
 
-/* ["name"] becomes .name; false if the bracket holds anything else. */
+/* Recognises ["name"], which becomes .name; false for any other bracket. */
 static bool item_name(const lexer *lx, const char **name, size_t *n, const char **after)
 {
     const char *p = lx->s + 1;
@@ -94,7 +93,7 @@ static bool at(const lexer *lx, const char *text)
     return (size_t)(lx->end - lx->s) >= n && memcmp(lx->s, text, n) == 0;
 }
 
-/* From after "{%" or "{{" to after the closing; *trim: white space after it goes too. */
+/* Appends a tag, from after "{%" or "{{" to its end; *trim: white space after it is removed too. */
 static kvf_status put_tag(lexer *lx, char kind, bool *trim)
 {
     char open[] = {'{', kind, '\0'}, close[] = {kind == '{' ? '}' : kind, '}', '\0'};
@@ -130,7 +129,7 @@ static void skip_comment(lexer *lx, bool *trim)
     lx->s += lx->s < lx->end ? 2 : 0;
 }
 
-/* One tag with the text before it. */
+/* Appends one tag with the text before it. */
 static kvf_status put_next(lexer *lx, bool *line_start)
 {
     const char *text = lx->s;
@@ -154,7 +153,7 @@ static kvf_status put_next(lexer *lx, bool *line_start)
     return KVF_OK;
 }
 
-/* Jinja drops one newline at the template's end. */
+/* Jinja drops one newline at the end of the template. */
 static kvf_status canonical(lexer *lx)
 {
     bool line_start = true;
@@ -345,8 +344,8 @@ static const known KNOWN[] = {
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Where text matches the part, which may have one hole; NULL: nowhere. *after is set to the end of
- * the match. */
+/* Returns the place where text matches the part, which may have one hole; NULL: none. *after: end
+ * of the match. */
 static const char *match_at(const char *text, const char *part, const char **after,
                             const char **hole, size_t *hole_n)
 {
@@ -356,7 +355,7 @@ static const char *match_at(const char *text, const char *part, const char **aft
     if (strncmp(text, part, head) != 0) return NULL;
     *after = text + head;
     if (!split) return text;
-    const char *close = strchr(*after, '\''); /* the hole lies inside of one literal */
+    const char *close = strchr(*after, '\''); /* the hole is inside of one literal */
     const char *tail = strstr(*after, split + 1);
     if (!tail || !close || tail > close) return NULL;
     *hole = *after;

@@ -1,9 +1,8 @@
 /* tokenizer_config.json, special_tokens_map.json and added_tokens.json: added tokens, names of the
  * special tokens, the chat template, and whether BOS and EOS are added.
  *
- * The rule for BOS and EOS is that of transformers 5: the post-processor of a tokenizer.json stays
- * as it is; elsewhere add_bos_token or add_eos_token, where one is written, rebuild it.
- */
+ * BOS and EOS follow transformers 5: the post-processor of a tokenizer.json is unchanged; otherwise
+ * add_bos_token or add_eos_token, if present, rebuild it. */
 #include "tok_files.h"
 
 #include <stdlib.h>
@@ -19,7 +18,7 @@ bool kvf__class_is(const kvf__tok_source *src, const char *stem)
            (strcmp(name + n, "Tokenizer") == 0 || strcmp(name + n, "TokenizerFast") == 0);
 }
 
-/* Adds or replaces an added token, which keeps the id that its text has already. */
+/* Adds or replaces an added token. If its text exists already, the id stays. */
 static kvf_status put_added(const kvf__tok_source *src, kvf__tokenizer *t, kvf__tok_file file,
                             kvf__added *token, int64_t id)
 {
@@ -54,8 +53,8 @@ static bool lists_added(const kvf__tok_source *src)
     return kvf_json_get(src->json[KVF__FILE_CONFIG], "added_tokens_decoder") != NULL;
 }
 
-/* {"<x>": 32000, ...}, beside a config without a list of its own. Special ones are named elsewhere;
- * others are found in normalised text, unless its steps are SentencePiece's. */
+/* Reads {"<x>": 32000, ...}, beside a config without its own list. Special tokens are named in
+ * other files. Others are matched in normalised text, unless the steps are SentencePiece's. */
 static kvf_status read_added_file(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     const char *where = src->path[KVF__FILE_ADDED];
@@ -91,7 +90,7 @@ static const char *text_of(const kvf_json *value, size_t *n)
     return text ? text : kvf_json_str(kvf_json_get(value, "content"), n);
 }
 
-/* The map rules over a config that does not list its added tokens. */
+/* special_tokens_map.json overrides a config that does not list its added tokens. */
 const char *kvf__special_text(const kvf__tok_source *src, const char *key, size_t *n)
 {
     const kvf__tok_file first = lists_added(src) ? KVF__FILE_CONFIG : KVF__FILE_SPECIAL;
@@ -101,7 +100,7 @@ const char *kvf__special_text(const kvf__tok_source *src, const char *key, size_
     return text_of(kvf_json_get(src->json[KVF__FILE_CONFIG + KVF__FILE_SPECIAL - first], key), n);
 }
 
-/* A named special token becomes an added token if it is none yet; *out: its id. */
+/* Makes a named special token an added token if necessary; *out: its id. */
 static kvf_status put_special(const kvf__tok_source *src, kvf__tokenizer *t, const char *key,
                               const char *text, size_t n, int32_t *out)
 {
@@ -150,7 +149,7 @@ static kvf_status read_others(const kvf__tok_source *src, kvf__tokenizer *t, con
     return KVF_OK;
 }
 
-/* Of both files; the usual ones first. */
+/* Reads the special tokens of both files, the usual ones first. */
 static kvf_status read_specials(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     int32_t other = -1;
@@ -172,7 +171,7 @@ static kvf_status read_specials(const kvf__tok_source *src, kvf__tokenizer *t)
     return KVF_OK;
 }
 
-/* A string, or a list of {"name", "template"} of which "default" counts. */
+/* Reads a string, or the "default" of a list of {"name", "template"}. */
 static kvf_status read_template(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     const kvf_json *json = kvf_json_get(src->json[KVF__FILE_CONFIG], "chat_template");
@@ -187,7 +186,7 @@ static kvf_status read_template(const kvf__tok_source *src, kvf__tokenizer *t)
     return text ? kvf__strdup(src->ctx, text, &t->chat_template) : KVF_OK;
 }
 
-/* A post-processor's first and last special token are BOS and EOS where no file names them. */
+/* Takes a post-processor's first and last special token as BOS and EOS if no file names them. */
 static void infer_bos_eos(kvf__tokenizer *t)
 {
     const kvf__ids *post = &t->post.items;
@@ -214,7 +213,7 @@ static kvf_status apply_rule(const kvf__tok_source *src, kvf__tokenizer *t)
     return kvf__post_bos_eos(src->ctx, t, bos, eos);
 }
 
-/* add_prefix_space, where written, rules over a byte-level step. */
+/* Overrides the prefix space of a byte-level step by add_prefix_space, if present. */
 static kvf_status apply_prefix_space(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     const kvf_json *config = src->json[KVF__FILE_CONFIG];
@@ -227,8 +226,8 @@ static kvf_status apply_prefix_space(const kvf__tok_source *src, kvf__tokenizer 
     return KVF_OK;
 }
 
-/* Llama's class has steps of its own for a SentencePiece model: a space before the first text or,
- * as `legacy`, before each, but not where there is one. */
+/* Adds the SentencePiece steps of Llama's class: a space before the first text or, with `legacy`,
+ * before each, unless there is one. */
 static kvf_status apply_llama(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     const char *where = src->path[KVF__FILE_CONFIG];

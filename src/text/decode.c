@@ -1,31 +1,30 @@
-/* Ids to text: the tokens' written forms go one by one through the decoder's steps,
- * so that a text can be given out while it grows; a whole one is decoded by the same steps.
+/* Ids to text: the written forms of tokens pass one by one through the decoder's steps, so that a
+ * growing text can be streamed. Whole texts use the same steps.
  *
- * A step takes strings and hands on strings: those of tokens, until one fuses them all; from there
- * on it is one string that comes in parts of whole characters. A step that cannot work on parts
- * keeps them until the end.
+ * A step maps strings to strings. These are tokens until a step fuses them; after it they are one
+ * string in parts of whole characters. A step that needs the whole string buffers it.
  *
- * Byte tokens are text if a whole run of them is UTF-8, and one U+FFFD each if it is not. Where the
- * steps after it allow that, the characters of a run are handed on as they come, and taken back if
- * the run turns out bad; up to its end they are not settled. An id without a token gives U+FFFD,
- * where `tokenizers` would leave it out silently. */
+ * A run of byte tokens is text if all of it is UTF-8, else one U+FFFD per byte. If later steps
+ * allow it, characters of a run are emitted at once and withdrawn if the run turns out bad; until
+ * its end they are not settled. An id without a token gives U+FFFD, where `tokenizers` omits it
+ * silently. */
 #include "tok_work.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A step and its state. What it keeps: the bytes of a character to come, the bytes of a run, or (of
- * a step that is `whole`) all. */
+/* A step and its state. kept: the bytes of an incomplete character or of a run, or everything if
+ * the step is `whole`. */
 typedef struct stage {
     const kvf__tok_step *step;
-    bool joined; /* a step before it fused the tokens */
+    bool joined; /* an earlier step fused the tokens */
     bool whole;
     struct progress {
-        bool begun;          /* not at the first token any more */
-        int64_t front, back; /* strip, joined: characters dropped in front; held back at the end */
-    } now, mark;             /* mark: before the run of bytes */
-    kvf__buf kept, made;     /* made: what it hands on */
+        bool begun;          /* the first token is done */
+        int64_t front, back; /* strip, joined: characters removed in front; held back at the end */
+    } now, mark;             /* mark: state before the run of bytes */
+    kvf__buf kept, made;     /* made: output */
     size_t kept_mark;        /* bytes kept before the run */
 } stage;
 
@@ -36,11 +35,11 @@ struct kvf__decoding {
     size_t n;
     kvf__buf *out;
     size_t changed;
-    /* The run of bytes, where its characters are handed on at once. */
+    /* The current run of bytes, if its characters are emitted at once. */
     struct run {
         bool open, bad;
-        size_t given; /* bytes of it that were handed on */
-        size_t out_n; /* before it */
+        size_t given; /* number of its bytes emitted so far */
+        size_t out_n; /* length of the output before it */
     } run;
 };
 
@@ -48,7 +47,7 @@ static kvf_status feed(kvf__decoding *d, size_t i, const char *s, size_t n);
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Bytes at the end that a character may begin with. */
+/* Returns the number of bytes at the end that may begin a character. */
 static size_t open_end(const char *s, size_t n)
 {
     for (size_t k = 1; k <= 3 && k <= n; k++) {
@@ -60,7 +59,7 @@ static size_t open_end(const char *s, size_t n)
     return 0;
 }
 
-/* Hands on the bytes kept that are whole characters; at the end all. Bad UTF-8 becomes U+FFFD. */
+/* Emits the buffered bytes that are whole characters; at the end all. Bad UTF-8 becomes U+FFFD. */
 static kvf_status hand_on_bytes(kvf__decoding *d, size_t i, bool end)
 {
     kvf__buf *kept = &d->stages[i].kept, *made = &d->stages[i].made;
@@ -74,7 +73,8 @@ static kvf_status hand_on_bytes(kvf__decoding *d, size_t i, bool end)
     return feed(d, i + 1, made->data, made->n);
 }
 
-/* Characters back to bytes; a token with a character that is no byte's stays as it is. */
+/* Maps characters back to bytes. A token with a character outside the byte alphabet is
+ * unchanged. */
 static kvf_status byte_level(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     kvf__buf *bytes = &d->stages[i].kept;
@@ -95,7 +95,7 @@ static kvf_status byte_level(kvf__decoding *d, size_t i, const char *s, size_t n
     return hand_on_bytes(d, i, false);
 }
 
-/* Replacement characters become spaces, those of the first token vanish. */
+/* Turns replacement characters into spaces; those of the first token are removed. */
 static kvf_status metaspace(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     stage *g = &d->stages[i];
@@ -127,7 +127,7 @@ static kvf_status replace(kvf__decoding *d, size_t i, const char *s, size_t n)
     return feed(d, i + 1, w->scratch.buf.data, w->scratch.buf.n);
 }
 
-/* Every `from` in text becomes `to`, which is shorter. */
+/* Replaces every `from` in text by `to`, which is shorter. */
 static void swap_all(kvf__buf *text, const char *from, const char *to)
 {
     const size_t from_n = strlen(from), to_n = strlen(to);
@@ -139,8 +139,8 @@ static void swap_all(kvf__buf *text, const char *from, const char *to)
     }
 }
 
-/* A token that continues a word loses its prefix, any other but the first gets a space; cleanup
- * then takes out spaces that English does not have, in the token and not across tokens. */
+/* Removes the prefix of a token that continues a word, and puts a space before any other but the
+ * first. cleanup then removes spaces that English does not have, inside tokens only. */
 static kvf_status wordpiece(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     static const char *const cleanups[][2] = {
@@ -166,7 +166,7 @@ static kvf_status wordpiece(kvf__decoding *d, size_t i, const char *s, size_t n)
     return feed(d, i + 1, out->data, out->n);
 }
 
-/* How often the text begins, or ends, with the step's character; at most `most` times. */
+/* Counts the step's character at the start or end of the text, up to `most`. */
 static int64_t count_units(const kvf__tok_step *step, const char *s, size_t n, int64_t most,
                            bool at_end)
 {
@@ -180,7 +180,7 @@ static int64_t count_units(const kvf__tok_step *step, const char *s, size_t n, i
     return count;
 }
 
-/* Drops the step's character, at most start times in front and stop times at the end. Of a text in
+/* Removes the step's character, up to start times in front and stop times at the end. For a text in
  * parts, characters at the end are held back until others follow. */
 static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
@@ -188,7 +188,7 @@ static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
     const kvf__tok_step *step = g->step;
     const size_t unit = step->text_n;
 
-    if (!g->joined) g->now.front = g->now.back = 0; /* every token is a text */
+    if (!g->joined) g->now.front = g->now.back = 0; /* each token is a text of its own */
     const int64_t front = count_units(step, s, n, step->start - g->now.front, false);
     s += (size_t)front * unit;
     n -= (size_t)front * unit;
@@ -208,7 +208,7 @@ static kvf_status strip(kvf__decoding *d, size_t i, const char *s, size_t n)
 
 /* ---- runs of bytes --------------------------------------------------------------------------- */
 
-/* The byte that a token "<0xXX>" is, or -1. */
+/* Returns the byte of a token "<0xXX>", or -1. */
 static int token_byte(const char *s, size_t n)
 {
     char *end;
@@ -218,7 +218,7 @@ static int token_byte(const char *s, size_t n)
     return end == s + 5 ? (int)byte : -1;
 }
 
-/* Whether the characters of a run can be taken back: the steps after it work on one string. */
+/* Returns whether characters of a run can be withdrawn: all later steps work on one string. */
 static bool gives_early(const kvf__decoding *d, size_t i)
 {
     return i + 1 == d->n || d->stages[i + 1].joined ||
@@ -245,7 +245,7 @@ static kvf_status feed_bad(kvf__decoding *d, size_t i, size_t n)
     return KVF_OK;
 }
 
-/* Takes back what was handed on of the run at stage i, which is no text: U+FFFD for each byte. */
+/* Withdraws the emitted part of the run at stage i and emits U+FFFD for each byte. */
 static kvf_status spoil_run(kvf__decoding *d, size_t i)
 {
     for (size_t k = i + 1; k < d->n; k++) {
@@ -315,8 +315,8 @@ static kvf_status (*const APPLY[])(kvf__decoding *d, size_t i, const char *s, si
     [KVF__STEP_FUSE] = pass_on,
 };
 
-/* A string for stage i; the text is what comes out of the last one. Without a decoder the tokens
- * are joined by spaces, as in `tokenizers`. */
+/* Passes a string to stage i; the last stage appends to the text. Without a decoder, tokens are
+ * joined by spaces, as in `tokenizers`. */
 static kvf_status feed(kvf__decoding *d, size_t i, const char *s, size_t n)
 {
     if (!n) return KVF_OK;
@@ -331,7 +331,7 @@ static kvf_status feed(kvf__decoding *d, size_t i, const char *s, size_t n)
     return KVF_OK;
 }
 
-/* Nothing more comes to stage i. */
+/* Ends the input of stage i. */
 static kvf_status finish(kvf__decoding *d, size_t i)
 {
     stage *g = &d->stages[i];
@@ -349,7 +349,7 @@ static kvf_status finish(kvf__decoding *d, size_t i)
     return st;
 }
 
-/* Steps that take a text in parts, each of whole characters, for the whole. */
+/* Returns whether the step can process a text in parts of whole characters. */
 static bool takes_parts(const kvf__tok_step *step)
 {
     if (step->kind == KVF__STEP_REPLACE) return kvf__pattern_is_character(step->pattern);
@@ -405,7 +405,7 @@ static void enter(kvf__decoding *d, kvf_ctx *ctx, kvf__buf *text)
     d->changed = text->n;
 }
 
-/* What the last call did, with a NUL after the text. */
+/* Reports the changes of the last call, and puts a NUL after the text. */
 static kvf_status leave(kvf__decoding *d, kvf_ctx *ctx, kvf__grown *grown)
 {
     const kvf__grown all = {.changed = d->changed,

@@ -1,11 +1,11 @@
-/* Text to ids: the pipeline of tok_int.h, run over one text.
+/* Text to ids: the pipeline of tok_int.h.
  *
- * Sections between added tokens go through it one after the other with the same buffers. A text may
- * be one part of a larger one (chat turns are encoded in parts): kvf__text_part describes
- * what is before it. */
+ * Sections between added tokens pass through it one after the other with the same buffers. A text
+ * may be part of a larger one (chat turns are encoded in parts); kvf__text_part describes the
+ * preceding text. */
 #include "tok_work.h"
 
-/* A word takes some 70 times its bytes while it is merged. */
+/* Merging takes some 70 times the bytes of a word. */
 enum { LONGEST_WORD = 4 << 20 };
 
 void kvf__work_done(kvf__work *w)
@@ -29,8 +29,8 @@ static kvf_status (*const MODELS[])(kvf__work *work, const char *text, size_t n)
     [KVF__MODEL_UNIGRAM] = kvf__unigram_encode,
 };
 
-/* Least ids of so many bytes: where each byte has a token, nothing is left out or fused, and no id
- * has more bytes than the longest token. 0: not known. */
+/* Returns the least number of ids for so many bytes: if each byte has a token, nothing is omitted
+ * or fused, and no id covers more than the longest token. 0: unknown. */
 static size_t least_ids(const kvf__tokenizer *t, size_t bytes)
 {
     const bool falls_back = t->model.kind == KVF__MODEL_SCORES ||
@@ -40,7 +40,7 @@ static size_t least_ids(const kvf__tokenizer *t, size_t bytes)
     return falls_back && t->lex.longest ? bytes / t->lex.longest : 0;
 }
 
-/* A part of work->normal that holds no added token. */
+/* Encodes a part of work->normal without added tokens. */
 static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, bool bare)
 {
     kvf__pretokens_clear(&w->pieces);
@@ -62,7 +62,7 @@ static kvf_status encode_plain(kvf__work *w, size_t at, size_t n, bool head, boo
     return KVF_OK;
 }
 
-/* One section of work->text: normalised, then cut at the normalised added tokens. */
+/* Encodes one section of work->text: normalised, then cut at the normalised added tokens. */
 static kvf_status encode_section(kvf__work *w, size_t at, size_t n, bool head, bool bare)
 {
     kvf__cut cut = {0};
@@ -131,7 +131,7 @@ kvf_status kvf__encode(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char
 kvf_status kvf__encode_offsets(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, const char *text,
                                size_t bytes, kvf__ids *out, kvf__ids *offsets)
 {
-    kvf__ids found = {0}; /* counted from 0, whatever `offsets` holds */
+    kvf__ids found = {0}; /* relative to 0, independent of the contents of `offsets` */
     kvf__work w = {.ctx = ctx, .t = tokenizer, .out = out, .offsets = &found, .long_words = true};
     size_t before = out->n;
     kvf_status st = kvf__trace_text(&w, text, bytes);

@@ -1,8 +1,8 @@
-/* Hash of everything that decides the ids of a text or a chat. It is part of a base's identity,
- * because a prefix that was trained on other ids is worth nothing.
+/* Hash of all that determines the ids of a text or chat. It is part of a base's identity, because a
+ * prefix trained on other ids is useless.
  *
- * It is taken of the finished tokenizer, so that a folder and a base file made of it agree. The
- * decoder and the flags of special tokens are left out. */
+ * The finished tokenizer is hashed, so a folder and a base file made from it agree. The decoder and
+ * the flags of special tokens are omitted. */
 #include "hash.h"
 #include "tok_int.h"
 
@@ -29,7 +29,7 @@ static void add_vocabulary(kvf__hash *hash, const kvf__tokenizer *t)
         add_number(hash, (int64_t)(token->flags & ~(uint32_t)KVF__TOK_SPECIAL));
         add_number(hash, kvf__lexicon_model(&t->lex, text, token->n));
         add_text(hash, text, token->n);
-        if (id < t->model.n_scores) /* not of tokens that were added behind the vocabulary */
+        if (id < t->model.n_scores) /* omit tokens added after the vocabulary */
             kvf__hash_add(hash, &t->model.scores[id], sizeof *t->model.scores);
     }
     for (size_t i = 0; i < t->added.n; i++) {

@@ -1,5 +1,5 @@
-/* Fields of a tokenizer's JSON files, which must have their type, and an added token, which both
- * tokenizer.json and its config have. */
+/* Typed fields of a tokenizer's JSON files, and the added-token object of tokenizer.json and its
+ * config. */
 #include "tok_files.h"
 
 static kvf_status wrong_type(kvf_ctx *ctx, const char *where, const char *key, const char *want)

@@ -1,8 +1,8 @@
 /* Token texts and ids, both ways.
  *
- * Two maps from text to id: the model must not see added tokens that are not in its own vocabulary,
- * as in `tokenizers`. Byte-level text consists of characters below U+0180, so their ids are in a
- * plain array. */
+ * There are two maps from text to id, because the model must not see added tokens outside its own
+ * vocabulary, as in `tokenizers`. Byte-level text consists of characters below U+0180, so their ids
+ * are in a plain array. */
 #include "lexicon.h"
 #include "utf8.h"
 
@@ -10,11 +10,11 @@
 
 void kvf__lexicon_init(kvf__lexicon *lex)
 {
-    memset(lex->chars, 0xFF, sizeof lex->chars); /* -1 */
+    memset(lex->chars, 0xFF, sizeof lex->chars); /* fills with -1 */
     memset(lex->bytes, 0xFF, sizeof lex->bytes);
 }
 
-/* Entries for all ids up to this one. */
+/* Adds entries for all ids up to this one. */
 static kvf_status reach(kvf_ctx *ctx, kvf__lexicon *lex, size_t id)
 {
     size_t was = lex->cap;

@@ -1,10 +1,10 @@
-/* The four normalisation forms (UAX 15), with the offsets of what they write.
+/* The four normalisation forms (UAX 15), with offsets.
  *
- * utf8proc decomposes and knows the pairs that compose; canonical ordering and composition are
- * ours, because utf8proc's ordering is quadratic in a run of combining marks, which hostile text
- * can make as long as it likes, and because offsets follow `tokenizers`: each character carries how
- * many it replaces. Text that a form cannot change is passed over: ASCII always, NFC also
- * everything below U+0300. */
+ * utf8proc decomposes and knows the composing pairs. Canonical ordering and composition are done
+ * here for two reasons. utf8proc's ordering is quadratic in a run of combining marks, which hostile
+ * text can make arbitrarily long. And offsets follow `tokenizers`: each character records how many
+ * it replaces. Text that a form cannot change is skipped: ASCII always, for NFC everything below
+ * U+0300. */
 #include "tok_work.h"
 
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 
 static bool is_inert(const char *s, size_t n, kvf__step_kind form)
 {
-    uint8_t limit = form == KVF__STEP_NFC ? 0xCC : 0x80; /* 0xCC begins U+0300 */
+    uint8_t limit = form == KVF__STEP_NFC ? 0xCC : 0x80; /* 0xCC is the first byte of U+0300 */
     for (size_t i = 0; i < n; i++)
         if ((uint8_t)s[i] >= limit) return false;
     return true;
 }
 
-/* work->points := the full decompositions, in no canonical order yet. */
+/* Sets work->points to the full decompositions, before canonical ordering. */
 static kvf_status decompose(kvf__work *w, const char *s, size_t n, bool compat, size_t *out_n)
 {
     utf8proc_option_t how = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
@@ -54,7 +54,7 @@ static int class_of(const kvf__point *point)
     return kvf__combining_class((uint32_t)point->cp);
 }
 
-/* Stable by the position of a point in its run, where an unstable sort is not. */
+/* Compares by class, then by position in the run, which makes the sort stable. */
 static int compare_marks(const void *left, const void *right)
 {
     const kvf__point *a = left, *b = right;
@@ -62,7 +62,7 @@ static int compare_marks(const void *left, const void *right)
     return difference ? difference : (a->at > b->at) - (a->at < b->at);
 }
 
-/* Canonical ordering: runs of points of a class other than 0 are sorted by class. */
+/* Applies canonical ordering: runs of points with a nonzero class are sorted by class. */
 static void order_marks(kvf__work *w, size_t n)
 {
     for (size_t start = 0, end; start<n; start = end> start ? end : start + 1) {
@@ -76,27 +76,28 @@ static void order_marks(kvf__work *w, size_t n)
     }
 }
 
-/* May be the second of two characters that compose: a mark, or a vowel or final of Hangul. */
+/* Returns whether the character may be the second of a composing pair: a mark, or a vowel or final
+ * of Hangul. */
 static bool may_follow(int32_t cp)
 {
     return (cp >= 0x1161 && cp <= 0x1175) || (cp >= 0x11A8 && cp <= 0x11C2) ||
            kvf__is_mark((uint32_t)cp);
 }
 
-/* The one character of two, or -1. */
+/* Returns the composition of two characters, or -1. */
 static int32_t compose_pair(int32_t first, int32_t second)
 {
-    int32_t pair[3] = {first, second}; /* utf8proc ends it with a 0 */
+    int32_t pair[3] = {first, second}; /* utf8proc appends a 0 */
     utf8proc_ssize_t n = utf8proc_normalize_utf32(pair, 2, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     return n == 1 && kvf__may_decompose((uint32_t)pair[0]) ? pair[0] : -1;
 }
 
-/* UAX 15: a character joins the last starter if none of its class or a higher one is between.
- * Returns how many are left. */
+/* Composes per UAX 15: a character joins the last starter unless one of its class or a higher one
+ * is in between. Returns the remaining number. */
 static size_t compose(kvf__work *w, size_t n)
 {
     size_t out = 0, starter = SIZE_MAX;
-    int last = -1; /* class of the character before, where that is not the starter */
+    int last = -1; /* class of the previous character, unless that is the starter */
 
     for (size_t i = 0; i < n; i++) {
         const kvf__point point = w->points[i];
@@ -117,8 +118,8 @@ static size_t compose(kvf__work *w, size_t n)
     return out;
 }
 
-/* Writes the points. A change of 0 means one character of text, -k for k more, 1 for none:
- * then its range is that of the character before. */
+/* Writes the points. A change of 0 consumes one character of text, -k consumes k more, 1 consumes
+ * none and copies the range of the previous character. */
 static kvf_status put_points(kvf__work *w, const kvf__traced *text, size_t n, kvf__traced *out)
 {
     size_t at = 0;

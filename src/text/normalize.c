@@ -1,17 +1,15 @@
-/* Normalizers: each step reads one text and writes the next, offsets with it.
+/* Normalizers: each step reads one text and writes the next, with offsets.
  *
- * Every character written has the range of the one it comes from; what is put between, that of
- * the character next to it. */
+ * A written character has the range of its source; an inserted one has that of its neighbour. */
 #include "tok_work.h"
 
 #include <string.h>
 
-/* What a step makes of one character, s[0 .. n): writes it to out and returns its bytes, or KEPT.
- */
+/* Maps one character s[0 .. n): writes the result to out and returns its bytes, or KEPT. */
 typedef size_t map_fn(uint32_t cp, const char *s, size_t n, char out[8]);
 #define KEPT SIZE_MAX
 
-/* Full mappings without context: U+0130 is the one character with two. */
+/* Full mapping without context. Only U+0130 maps to two characters. */
 static size_t lowercase(uint32_t cp, const char *s, size_t n, char out[8])
 {
     uint32_t lower = kvf__lower(cp);
@@ -87,7 +85,7 @@ kvf_status kvf__replace_all(kvf__work *w, const kvf__tok_step *step, const kvf__
     }
 }
 
-/* Without white space at the ends that the step names. */
+/* Strips white space at the ends named by the step. */
 static kvf_status trim(kvf__work *w, const kvf__tok_step *step, const kvf__traced *text,
                        kvf__traced *out)
 {
@@ -110,8 +108,8 @@ static kvf_status trim(kvf__work *w, const kvf__tok_step *step, const kvf__trace
     return kvf__trace_copy(w, out, text, from, end - from);
 }
 
-/* SentencePiece's: none at either end, one where there are several. At the end what spaces become
- * later on counts as one. */
+/* Collapses spaces as SentencePiece does: none at either end, one between words. At the end, later
+ * replacements of spaces count too. */
 static kvf_status collapse_spaces(kvf__work *w, const kvf__traced *text, kvf__traced *out)
 {
     const char *s = text->buf.data;

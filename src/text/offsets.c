@@ -1,9 +1,8 @@
-/* Where text came from: every byte of a traced text carries the bytes of the original that became
- * it.
+/* Offsets: every byte of a traced text carries the range of its source in the original text.
  *
- * The rules are those of `tokenizers`: what a character is replaced by shares its range, what is
- * inserted shares that of the character before it, what is removed leaves no trace. Nobody asks for
- * offsets while training on plain text, and then nothing is carried. */
+ * The rules are those of `tokenizers`: a replacement has the range of the replaced character, an
+ * insertion that of the preceding one, and removals leave no trace. Training on plain text needs no
+ * offsets, and then none are kept. */
 #include "tok_work.h"
 
 #include <string.h>
@@ -88,11 +87,11 @@ kvf_status kvf__trace_text(kvf__work *w, const char *text, size_t n)
 
 static bool is_blank(uint32_t cp)
 {
-    return cp == 0x120 || kvf__is_space(cp); /* U+0120 is the byte-level space */
+    return cp == 0x120 || kvf__is_space(cp); /* U+0120 is the byte-level form of a space */
 }
 
-/* The spaces of a token's text are taken off its range, character by character, except one that
- * the pre-tokenizer may have put before the text. */
+/* Removes the spaces of a token's text from its range, character by character, except one that the
+ * pre-tokenizer may have inserted. */
 static kvf__byte_range trim(const kvf__work *w, const char *token, size_t n, kvf__byte_range span)
 {
     size_t text_end = kvf__utf8_skip_back(token, n, is_blank);

@@ -1,11 +1,10 @@
-/* Regular expressions: the Oniguruma patterns of tokenizer.json, run by PCRE2 with its JIT.
+/* Regular expressions: Oniguruma patterns of tokenizer.json, run by PCRE2 with its JIT.
  *
- * A pattern is translated first. The two engines agree on the constructs that tokenizers use except
- * for: \s (PCRE2 adds U+180E), \w, ^ and $ (Ruby syntax: at every line), \h and possessive {n,m}+;
- * and PCRE2 may know an older Unicode, so letters, marks and numbers get what Unicode 16,
- * Oniguruma's, added.
- * A construct that would mean something else here is refused by name, never guessed. A literal
- * string is a pattern as well. */
+ * A pattern is translated first. For constructs used by tokenizers the engines differ in: \s (PCRE2
+ * adds U+180E), \w, ^ and $ (Ruby syntax: at every line), \h and possessive {n,m}+. PCRE2 may also
+ * know an older Unicode, so letters, marks and numbers are extended to Oniguruma's Unicode 16. A
+ * construct that would have another meaning here is refused by name. A literal string is a pattern
+ * as well. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "pattern_unicode.h"
 #include "tok_work.h"
@@ -14,15 +13,15 @@
 #include <string.h>
 #include <strings.h>
 
-/* Enough for a piece of ten million characters, and a hostile pattern stops within seconds. */
+/* Enough for a piece of ten million characters; a hostile pattern stops within seconds. */
 enum { MATCH_LIMIT = 10000000 };
 
 struct kvf__pattern {
     pcre2_code *code;
     pcre2_match_context *limits;
-    char *literal; /* instead of code */
+    char *literal; /* literal, instead of code */
     size_t n;
-    char *source; /* of code: the translated regex */
+    char *source; /* translated regex of code */
 };
 
 /* ---- translation ----------------------------------------------------------------------------- */
@@ -46,7 +45,7 @@ static kvf_status put(translation *t, const char *text)
     return kvf__buf_add(t->ctx, &t->out, text, strlen(text));
 }
 
-/* A set of members: as they are inside a class, in brackets outside of one. */
+/* Appends a set: bare members inside a class, bracketed outside of one. */
 static kvf_status put_set(translation *t, const char *members, bool negated)
 {
     if (t->in_class)
@@ -56,14 +55,14 @@ static kvf_status put_set(translation *t, const char *members, bool negated)
     return put(t, "]");
 }
 
-/* Properties that Unicode 15 and 16 added to. */
+/* Properties extended in Unicode 15 and 16. */
 static const struct {
     const char *name, *members;
 } GROWN[] = {{"L", KVF__RE_LETTER},    {"N", KVF__RE_NUMBER}, {"M", KVF__RE_MARK},
              {"Lu", KVF__RE_UPPER},    {"Ll", KVF__RE_LOWER}, {"Nd", KVF__RE_DIGIT},
              {"Lm", KVF__RE_MODIFIER}, {"Lo", KVF__RE_OTHER}};
 
-/* \p{Name}, \P{Name}, \p{^Name}; one-letter \pL is not Ruby. */
+/* Translates \p{Name}, \P{Name}, \p{^Name}; one-letter \pL is not Ruby syntax. */
 static kvf_status translate_property(translation *t)
 {
     const char *name = t->s + t->at + 3;
@@ -137,7 +136,7 @@ static bool sets_m_flag(const translation *t)
     return i < t->n && t->s[i] == 'm';
 }
 
-/* {n,m}+ repeats the repetition in Ruby, and is possessive in PCRE2. */
+/* Detects {n,m}+, which repeats the repetition in Ruby and is possessive in PCRE2. */
 static bool counted_twice(const translation *t)
 {
     size_t i = t->at + 1;
@@ -199,7 +198,8 @@ static kvf_status compile(kvf_ctx *ctx, const char *where, const kvf__buf *sourc
         return kvf__fail(ctx, KVF_EFORMAT, "%s: regex: %s", where, (const char *)text);
     }
     if (!p->code) return kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory for a regex", where);
-    (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* without JIT it is interpreted */
+    /* without JIT the pattern is interpreted */
+    (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
     return KVF_OK;
 }
 
@@ -269,7 +269,7 @@ bool kvf__pattern_is_character(const kvf__pattern *pattern)
     return pattern->literal && pattern->n && kvf__utf8_len(pattern->literal[0]) == pattern->n;
 }
 
-/* An empty literal matches nowhere. */
+/* An empty literal never matches. */
 static bool find_literal(const kvf__pattern *p, kvf__search *search)
 {
     const char *hit = NULL;
@@ -300,14 +300,14 @@ static kvf_status find_regex(kvf__work *work, const kvf__pattern *p, kvf__search
                          (const char *)text);
     }
     PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(work->match);
-    search->start = bounds[0]; /* never past the end: \K is refused */
+    search->start = bounds[0]; /* inside the text, because \K is refused */
     search->end = bounds[1];
     *found = true;
     return KVF_OK;
 }
 
-/* An empty match is accepted unless it touches the match before it; then the search moves on by one
- * character (Oniguruma's find_iter in Rust). */
+/* Accepts an empty match unless it touches the previous match; the search then advances by one
+ * character (as Oniguruma's find_iter in Rust). */
 kvf_status kvf__pattern_next(kvf__work *work, const kvf__pattern *pattern, kvf__search *search,
                              bool *found)
 {

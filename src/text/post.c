@@ -1,7 +1,7 @@
 /* The special tokens around one text or two.
  *
- * A post-processor of any kind comes to two templates: lists of ids with holes for the texts, and
- * the token type of every item. */
+ * Every post-processor is reduced to two templates: lists of ids with holes for the texts, and the
+ * token type of every item. */
 #include "tok_int.h"
 
 kvf_status kvf__template_add(kvf_ctx *ctx, kvf__post_template *to, int32_t item, int32_t type)
@@ -21,7 +21,7 @@ static void clear(kvf__tokenizer *t)
     t->post.items.n = t->post.types.n = t->pair.items.n = t->pair.types.n = 0;
 }
 
-/* A text, or the pair's second, between two ids; -1: none. */
+/* Appends a text, or the second of a pair, between two ids; -1: none. */
 static kvf_status add_around(kvf_ctx *ctx, kvf__post_template *to, int32_t first, int32_t text,
                              int32_t last, int32_t type)
 {
@@ -30,7 +30,7 @@ static kvf_status add_around(kvf_ctx *ctx, kvf__post_template *to, int32_t first
     return last >= 0 ? kvf__template_add(ctx, to, last, type) : KVF_OK;
 }
 
-/* Each text of a pair has its own. */
+/* In a pair, each text has its own BOS and EOS. */
 kvf_status kvf__post_bos_eos(kvf_ctx *ctx, kvf__tokenizer *t, bool bos, bool eos)
 {
     int32_t first = bos ? t->bos : -1, last = eos ? t->eos : -1;
@@ -46,7 +46,7 @@ kvf_status kvf__post_bare(kvf_ctx *ctx, kvf__tokenizer *t)
     return kvf__post_bos_eos(ctx, t, false, false);
 }
 
-/* RoBERTa has two separators between texts, and knows one type only. */
+/* RoBERTa puts two separators between texts and has only one type. */
 kvf_status kvf__post_cls_sep(kvf_ctx *ctx, kvf__tokenizer *t, int32_t cls, int32_t sep,
                              bool roberta)
 {
@@ -56,7 +56,7 @@ kvf_status kvf__post_cls_sep(kvf_ctx *ctx, kvf__tokenizer *t, int32_t cls, int32
     return add_around(ctx, &t->pair, roberta ? sep : -1, KVF__POST_PAIR, sep, roberta ? 0 : 1);
 }
 
-/* One text: its ids, each of the type of its item. */
+/* Appends the ids of one text, with the type of its item. */
 static kvf_status put_text(kvf_ctx *ctx, const kvf__ids *text, int32_t type, kvf__ids *ids,
                            kvf__ids *types)
 {

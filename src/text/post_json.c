@@ -1,8 +1,7 @@
-/* Post-processors: which special ids go around a text and around two, and the type of every
- * token.
+/* Post-processors: the special ids around a text and around two, and the type of every token.
  *
- * In the end they all come to the two templates of post.c. A template without a pair gets the
- * library's: the one text and then the other. */
+ * All are reduced to the two templates of post.c. Without a pair template the library's default
+ * applies: the first text, then the second. */
 #include "tok_files.h"
 
 #include <string.h>
@@ -22,7 +21,7 @@ static kvf_status read_id(kvf_ctx *ctx, const char *where, const kvf_json *id, i
     return KVF_OK;
 }
 
-/* The type of a template's item, 0 if it has none. */
+/* Reads the type of a template's item, 0 if absent. */
 static kvf_status read_type(kvf_ctx *ctx, const char *where, const kvf_json *item, int32_t *out)
 {
     int64_t type = kvf_json_int(kvf_json_get(item, "type_id"), 0);
@@ -88,7 +87,7 @@ static kvf_status read_template(kvf_ctx *ctx, const char *where, const kvf_json 
     return kvf__template_add(ctx, &t->pair, KVF__POST_PAIR, 1);
 }
 
-/* Whether offsets leave out the spaces around a token; true unless the file says otherwise. */
+/* Reads whether offsets omit the spaces around a token; true by default. */
 static kvf_status read_trim(kvf_ctx *ctx, const char *where, const kvf_json *json,
                             kvf__tokenizer *t)
 {
@@ -114,7 +113,7 @@ static kvf_status read_cls_sep(kvf_ctx *ctx, const char *where, const kvf_json *
     return kvf__post_cls_sep(ctx, t, cls, sep, roberta);
 }
 
-/* Puts what an outer template adds around an inner one; a text's type is the outer's word. */
+/* Inserts an inner template into an outer one; the outer one sets the type of a text. */
 static kvf_status nest(kvf_ctx *ctx, const kvf__post_template *inner,
                        const kvf__post_template *outer, kvf__post_template *out)
 {
@@ -130,8 +129,8 @@ static kvf_status nest(kvf_ctx *ctx, const kvf__post_template *inner,
     return KVF_OK;
 }
 
-/* One after the other; each sees what the ones before it gave as its text. Of pairs, the last one
- * that adds anything decides: `tokenizers` has no rule for two. */
+/* Applies a sequence: each template encloses the result of the previous ones. For pairs the last
+ * one that adds anything decides, since `tokenizers` has no rule for two. */
 static kvf_status read_sequence(kvf_ctx *ctx, const char *where, const kvf_json *list,
                                 kvf__tokenizer *t)
 {

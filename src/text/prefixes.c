@@ -1,8 +1,8 @@
-/* Texts that another text begins with: added tokens, and the vocabularies of Unigram and WordPiece.
+/* A set of texts for prefix search: added tokens, and the vocabularies of Unigram and WordPiece.
  *
- * The texts are sorted, and each knows the next shorter one that it begins with. All that a text
- * begins with are then the last entry not above it and those it leads to, down from where both
- * differ: a search takes log n comparisons of bounded length, whatever a file puts into the set. */
+ * The texts are sorted, and each is linked to its longest proper prefix in the set. The prefixes of
+ * a text are then found from the last entry not above it and along the links. A search takes log n
+ * comparisons of bounded length, for any contents of the set. */
 #include "prefixes.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ kvf_status kvf__prefixes_add(kvf_ctx *ctx, kvf__prefixes *set, const char *where
     return KVF_OK;
 }
 
-/* The order of an entry and a text with this head. */
+/* Compares an entry and a text with this head. */
 static int compare(const char *texts, const struct kvf__prefix_entry *e, uint64_t head,
                    const char *text, size_t n)
 {
@@ -43,7 +43,7 @@ static int compare(const char *texts, const struct kvf__prefix_entry *e, uint64_
     return order ? order : (e->n > n) - (e->n < n);
 }
 
-/* Equal texts in the order in which they came. */
+/* Sorts equal texts by order of insertion. */
 static int by_text(const void *a, const void *b, void *texts)
 {
     const struct kvf__prefix_entry *x = a, *y = b;
@@ -92,7 +92,7 @@ int32_t kvf__prefixes_find(const kvf__prefixes *set, const char *text, size_t n)
 
     if (low == high) return -1;
     const uint64_t head = head_of(text, n);
-    while (low < high) { /* entries before low are not above the text */
+    while (low < high) { /* invariant: entries before low are not above the text */
         const size_t middle = low + (high - low) / 2;
         if (compare(set->text.data, &set->v[middle], head, text, n) <= 0)
             low = middle + 1;

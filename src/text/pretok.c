@@ -1,8 +1,8 @@
-/* Pre-tokenizers: each step cuts every piece it gets into smaller ones, and some rewrite the text.
+/* Pre-tokenizers: each step cuts every piece into smaller ones, and some rewrite the text.
  *
- * A split is three layers, as in `tokenizers`: matches of a pattern or of single characters, the
- * text between them, and a behaviour that says which of the two become pieces, vanish or join a
- * neighbour. The common case, "isolated", goes straight into the list. */
+ * A split has three layers, as in `tokenizers`: matches of a pattern or of single characters, the
+ * text between them, and a behaviour that decides which of the two become pieces, are removed, or
+ * join a neighbour. The common case, "isolated", goes straight into the list. */
 #include "tok_work.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@
 typedef struct splitter {
     kvf__work *w;
     const kvf__tok_step *step;
-    size_t base; /* where the piece begins in its list's text */
-    size_t n;    /* events so far */
+    size_t base; /* offset of the piece in its list's text */
+    size_t n;    /* number of events */
     kvf__pretokens *out;
 } splitter;
 
@@ -33,16 +33,16 @@ static kvf_status add_event(splitter *sp, size_t start, size_t end, bool match)
     return KVF_OK;
 }
 
-/* Joins event i to the one before it (in the direction of the walk)? was: the one before is a
- * match. */
+/* Returns whether event i joins the previous one in the direction of the walk. was: the previous
+ * one is a match. */
 static bool joins(kvf__behavior behavior, bool match, bool was, bool any)
 {
     if (behavior == KVF__CONTIGUOUS) return any && match == was;
     return any && match && !was;
 }
 
-/* Events become pieces; `backward` for "merged with next", which is "merged with previous" seen
- * from the end. */
+/* Turns events into pieces. `backward` is for "merged with next", a mirrored "merged with
+ * previous". */
 static kvf_status flush_events(splitter *sp)
 {
     kvf__pretoken *events = sp->w->events;
@@ -114,7 +114,7 @@ static int word_class(uint32_t cp)
     return kvf__is_word(cp) ? 1 : kvf__is_space(cp) ? 0 : 2;
 }
 
-/* \w+|[^\w\s]+ : runs of one class, white space dropped. */
+/* Splits by \w+|[^\w\s]+ : runs of one class, white space dropped. */
 static kvf_status split_words(splitter *sp, const char *s, size_t n)
 {
     size_t start = 0;
@@ -159,7 +159,7 @@ static void swap_lists(kvf__work *w)
     w->spare = was;
 }
 
-/* Cuts all pieces; the text stays as it is and moves over to the new list. */
+/* Cuts all pieces; the text moves unchanged to the new list. */
 static kvf_status split_all(kvf__work *w, const kvf__tok_step *step)
 {
     kvf__traced text = w->pieces.text;
@@ -179,7 +179,7 @@ static kvf_status split_all(kvf__work *w, const kvf__tok_step *step)
 
 /* ---- what rewrites --------------------------------------------------------------------------- */
 
-/* Appends what becomes of piece i of w->pieces. */
+/* Appends the replacement of piece i of w->pieces. */
 typedef kvf_status rewrite_fn(kvf__work *w, const void *how, size_t i, kvf__traced *to);
 
 static kvf_status rewrite_all(kvf__work *w, rewrite_fn *rewrite, const void *how)
@@ -197,8 +197,8 @@ static kvf_status rewrite_all(kvf__work *w, rewrite_fn *rewrite, const void *how
     return KVF_OK;
 }
 
-/* A text in front of the pieces that lack it: all, or only the one that begins the text. `bare`
- * leaves out the first, which continues other text. */
+/* A text to insert before pieces that lack it: before all, or only the first of the text. `bare`
+ * excludes the first, which continues other text. */
 typedef struct front {
     const char *text;
     size_t n;
@@ -218,7 +218,8 @@ static kvf_status put_front(kvf__work *w, const void *how, size_t i, kvf__traced
     return kvf__trace_copy(w, to, &from->text, piece.at, piece.n);
 }
 
-/* The bytes' printable characters, in chunks: a call per byte would cost more than the mapping. */
+/* Appends the bytes' printable characters in chunks: a call per byte would cost more than the
+ * mapping. */
 static kvf_status map_text(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out)
 {
     char chunk[512];
@@ -234,7 +235,7 @@ static kvf_status map_text(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out)
     return kvf__buf_add(ctx, out, chunk, used);
 }
 
-/* The same; with offsets a byte at a time. */
+/* The same with offsets, one byte at a time. */
 static kvf_status map_bytes(kvf__work *w, const void *how, size_t i, kvf__traced *to)
 {
     const kvf__traced *from = &w->pieces.text;
@@ -251,7 +252,7 @@ static kvf_status map_bytes(kvf__work *w, const void *how, size_t i, kvf__traced
     return KVF_OK;
 }
 
-/* Spaces become the replacement, text between them is copied whole. */
+/* Replaces spaces; text between them is copied in one piece. */
 static kvf_status map_spaces(kvf__work *w, const void *how, size_t i, kvf__traced *to)
 {
     const kvf__tok_step *step = how;

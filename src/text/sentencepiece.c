@@ -1,22 +1,21 @@
-/* tokenizer.model and spiece.model of SentencePiece: the fields of its protobuf that decide which
- * ids a text has (sentencepiece_model.proto), as the vocabulary that GGUF metadata would have of
- * it.
+/* tokenizer.model and spiece.model of SentencePiece: the fields of their protobuf that determine
+ * ids (sentencepiece_model.proto), as a vocabulary in the form of GGUF metadata.
  *
- * Read are the pieces, the kind of model (BPE by scores, or Unigram), the ids of special pieces and
- * how text is normalised; every other field is skipped by its length.
+ * The reader uses the pieces, the kind of model (BPE by scores, or Unigram), the ids of special
+ * pieces and the normalisation. Other fields are skipped by their length.
  *
- * A spiece.model of T5 is completed as transformers does: T5Tokenizer puts EOS behind a text, and
- * <extra_id_99> to <extra_id_0> behind the pieces. */
+ * A spiece.model of T5 is completed like in transformers: T5Tokenizer appends EOS to a text, and
+ * <extra_id_99> to <extra_id_0> to the pieces. */
 #include "infile.h"
 #include "tok_files.h"
 
 #include <string.h>
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; /* wire types */
-enum { UNIGRAM = 1, BPE = 2 };                            /* of TrainerSpec.model_type */
+enum { UNIGRAM = 1, BPE = 2 };                            /* values of TrainerSpec.model_type */
 enum { EXTRA_IDS = 100, MOST_EXTRA_IDS = 9999, EXTRA_BYTES = 24 };
 
-/* A field of a message; value: of a number, bytes and n: of the others. */
+/* A field of a message. value: of a number; bytes and n: of other types. */
 typedef struct field {
     uint64_t number, value;
     const uint8_t *bytes;
@@ -32,7 +31,7 @@ typedef struct spm {
     size_t *token_bytes;
     float *scores;
     int32_t *types;
-    size_t extra;               /* <extra_id_N> to add */
+    size_t extra;               /* number of <extra_id_N> to add */
     char (*names)[EXTRA_BYTES]; /* [extra] */
     uint64_t model;
     bool add_dummy_prefix, escape, suffix;
@@ -52,7 +51,7 @@ static uint64_t read_varint(kvf__reader *r)
     return 0;
 }
 
-/* The next field; false at the end, and, with r->failed, where the bytes are none. */
+/* Reads the next field; false at the end, and, with r->failed, for malformed bytes. */
 static bool next_field(kvf__reader *r, field *f)
 {
     if (r->failed || r->at >= r->n) return false;
@@ -117,7 +116,7 @@ static kvf_status add_piece(spm *s, const field *message)
     return KVF_OK;
 }
 
-/* An id is an int32 in a varint, -1: none. */
+/* Converts a varint to an int32 id, -1: none. */
 static int32_t id_of(uint64_t value)
 {
     return value > INT32_MAX ? -1 : (int32_t)value;
@@ -213,7 +212,8 @@ static bool piece_is(const spm *s, size_t id, const char *text)
            !memcmp(s->tokens[id], text, s->token_bytes[id]);
 }
 
-/* <pad>, </s> and <unk> come first, and then no sentinel: else the file is another family's. */
+/* Returns whether this is T5's file: <pad>, </s> and <unk> come first, and there are no
+ * sentinels. */
 static bool is_t5(const spm *s)
 {
     return s->model == UNIGRAM && piece_is(s, 0, "<pad>") && piece_is(s, 1, "</s>") &&
@@ -244,14 +244,14 @@ static kvf_status parse(spm *s, const void *data, size_t n, bool spiece)
     s->vocab.scores = s->scores;
     s->vocab.types = s->types;
     s->vocab.add_space_prefix = s->add_dummy_prefix;
-    s->vocab.add_bos = s->model == BPE ? -1 : 0; /* as Llama's do; T5's begin with the text */
+    s->vocab.add_bos = s->model == BPE ? -1 : 0; /* as in Llama's; T5's texts have no BOS */
     return KVF_OK;
 }
 
-/* What to make of the vocabulary that a file describes. */
+/* Processes the vocabulary of a file. */
 typedef kvf_status use_fn(kvf_ctx *ctx, const kvf__vocab *vocab, void *user);
 
-/* extra: how many <extra_id_N> a spiece.model is to have; -1: it is none. */
+/* extra: number of <extra_id_N> of a spiece.model; -1: not a spiece.model. */
 static kvf_status with_vocab(kvf_ctx *ctx, const char *where, const void *data, size_t n,
                              int64_t extra, use_fn *use, void *user)
 {
@@ -290,7 +290,7 @@ static kvf_status write(kvf_ctx *ctx, const kvf__vocab *vocab, void *text)
     return kvf__vocab_to_json(ctx, vocab, text);
 }
 
-/* Its first field is a message, whose key is a byte that no line of base64 begins with. */
+/* The first field is a message, whose key is a byte that no line of base64 begins with. */
 bool kvf__is_sentencepiece(const char *data, size_t n)
 {
     return n > 0 && data[0] == (1 << 3 | BYTES);

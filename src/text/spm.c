@@ -1,14 +1,14 @@
 /* SentencePiece-style BPE by scores: the vocabulary of a GGUF file of type "llama" (ggml's
- * docs/gguf.md), of a tokenizer.model, and tiktoken's, whose scores are its ranks.
+ * docs/gguf.md), of a tokenizer.model, and of tiktoken, with ranks as scores.
  *
- * There is no merge list: any two neighbours whose joined text is in the vocabulary may merge, the
- * joined token of highest score first, of equal scores the leftmost (Kudo & Richardson 2018,
- * arXiv:1808.06226). What is left and not in the vocabulary becomes its bytes' tokens. */
+ * There is no merge list. Any two neighbours whose joined text is in the vocabulary may merge, the
+ * highest score first, of equal scores the leftmost (Kudo & Richardson 2018, arXiv:1808.06226).
+ * Remaining symbols outside the vocabulary become their bytes' tokens. */
 #include "tok_work.h"
 
 #include <assert.h>
 
-/* Queues the pair that begins at this symbol, if it joins to a token. */
+/* Queues the pair that begins at this symbol, if their joined text is a token. */
 static kvf_status queue(kvf__work *w, const char *text, int32_t at)
 {
     const kvf__symbol *left = &w->word.v[at];
@@ -36,7 +36,7 @@ static kvf_status begin_word(kvf__work *w, const char *text, size_t n)
     return KVF_OK;
 }
 
-/* The bytes of characters that are no tokens; without byte tokens the unknown token, once. */
+/* Emits the bytes of characters that are no tokens; without byte tokens the unknown token, once. */
 static kvf_status emit_bytes(kvf__work *w, const char *text, size_t at, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -47,7 +47,8 @@ static kvf_status emit_bytes(kvf__work *w, const char *text, size_t at, size_t n
     return KVF_OK;
 }
 
-/* What is left of the word; bytes of a run of unknown characters are no different together. */
+/* Emits the remaining symbols of the word. A run of unknown characters is emitted byte by byte,
+ * with the same result. */
 static kvf_status emit_word(kvf__work *w, const char *text)
 {
     const kvf__word *word = &w->word;
@@ -80,7 +81,7 @@ kvf_status kvf__spm_encode(kvf__work *w, const char *text, size_t n)
     while (kvf__word_pop(word, &best)) {
         const kvf__symbol *left = &word->v[best.at];
         if (left->n == 0 || left->next < 0 || left->n + word->v[left->next].n != best.n)
-            continue; /* stale */
+            continue; /* outdated */
         kvf__word_merge(word, best.at, best.id);
         if (left->prev >= 0) KVF_TRY(queue(w, text, left->prev));
         KVF_TRY(queue(w, text, best.at));

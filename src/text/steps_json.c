@@ -1,12 +1,12 @@
-/* The pipeline's steps as tokenizer.json writes them.
+/* Pipeline steps in tokenizer.json.
  *
- * Each of the four parts is one object or a "Sequence" of them. A type we cannot reproduce is
- * refused by name: a tokenizer that is nearly right gives ids that are wrong without a sign. */
+ * Each of the four parts is one object or a "Sequence" of them. An unsupported type is refused by
+ * name, because an approximate tokenizer would silently give wrong ids. */
 #include "tok_files.h"
 
 #include <string.h>
 
-/* Where a step is read from, and into which list it goes. */
+/* Source of a step, and its target list. */
 typedef struct step_reading {
     kvf_ctx *ctx;
     const char *where, *part; /* part: "normalizer" ... */
@@ -15,7 +15,7 @@ typedef struct step_reading {
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* A string that has to be there, copied into step->text. */
+/* Reads a required string into step->text. */
 static kvf_status need_text(const step_reading *r, const kvf_json *json, const char *key,
                             kvf__tok_step *step)
 {
@@ -27,7 +27,7 @@ static kvf_status need_text(const step_reading *r, const kvf_json *json, const c
     return kvf__strndup(r->ctx, text, step->text_n, &step->text);
 }
 
-/* {"String": "x"}, {"Regex": "x"}, or a plain string, which older files have. */
+/* Reads {"String": "x"}, {"Regex": "x"}, or a plain string, as in older files. */
 static kvf_status need_pattern(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     const kvf_json *value = kvf_json_get(json, "pattern");
@@ -44,7 +44,8 @@ static kvf_status need_pattern(const step_reading *r, const kvf_json *json, kvf_
                      r->part);
 }
 
-/* The index of a name that a field gives among those known, n of them; *index stays without one. */
+/* Reads a name and finds its index among n known ones; *index is unchanged if the field is
+ * absent. */
 static kvf_status read_name(const step_reading *r, const kvf_json *json, const char *key,
                             const char *const *names, size_t n, int *index)
 {
@@ -115,7 +116,7 @@ static kvf_status read_digits(const step_reading *r, const kvf_json *json, kvf__
     return KVF_OK;
 }
 
-/* Files older than prepend_scheme have add_prefix_space: always or never. */
+/* Older files have add_prefix_space (always or never) instead of prepend_scheme. */
 static kvf_status read_metaspace(const step_reading *r, const kvf_json *json, kvf__tok_step *step)
 {
     static const char *const schemes[] = {[KVF__PREPEND_ALWAYS] = "always",
@@ -165,12 +166,12 @@ typedef struct step_row {
     const char *type;
     kvf__step_kind kind;
     bool pattern;     /* has a "pattern" */
-    const char *text; /* the field of step->text, which has to be there; NULL: none */
+    const char *text; /* field for step->text, required; NULL: none */
     kvf__behavior behavior;
     kvf_status (*read)(const step_reading *r, const kvf_json *json,
-                       kvf__tok_step *step); /* the rest */
+                       kvf__tok_step *step); /* reads the other fields */
     kvf_status (*expand)(kvf_ctx *ctx, const char *where, const kvf_json *json,
-                         kvf__tok_steps *out); /* instead: several steps */
+                         kvf__tok_steps *out); /* alternative: several steps */
 } step_row;
 
 static const step_row NORMALIZERS[] = {
@@ -245,7 +246,7 @@ static kvf_status read_step(const step_reading *r, const step_row *row, const kv
     return st;
 }
 
-/* list_key names the members of a Sequence, which may nest. */
+/* Reads a part; list_key names the members of a Sequence, which may be nested. */
 static kvf_status read_part(const step_reading *r, const step_row *table, const kvf_json *json,
                             const char *list_key)
 {

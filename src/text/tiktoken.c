@@ -1,10 +1,9 @@
-/* Vocabularies of tiktoken: lines of a token's bytes in base64 and its rank, which is its id.
+/* Vocabularies of tiktoken: lines with a token's bytes in base64 and its rank, which is its id.
  *
- * There is no merge list: of all neighbours whose joined bytes are a token, those of lowest rank
- * are joined first (tiktoken's lib.rs); a piece that is a token as a whole is that one. The file
- * does not name the regex that cuts a text into pieces: for vocabularies of known size it is their
- * own, for others that of cl100k_base, which transformers' TikTokenConverter takes too. Special
- * tokens are in tokenizer_config.json. */
+ * There is no merge list. Neighbours whose joined bytes are a token are joined, lowest rank first
+ * (tiktoken's lib.rs); a piece that is itself a token stays whole. The file does not name its split
+ * regex: vocabularies of known size have their own, others that of cl100k_base, as in transformers'
+ * TikTokenConverter. Special tokens are in tokenizer_config.json. */
 #include "tok_files.h"
 
 #include <string.h>
@@ -24,14 +23,14 @@ static kvf_status bad_line(const tiktoken *k, const char *what)
                      k->where, k->line, what);
 }
 
-/* Base64 of n characters, of which one or two may fill up the last four. */
+/* Decodes n base64 characters, of which the last one or two may be padding. */
 static bool decode(const char *s, size_t n, char *out, size_t *out_n)
 {
     if (n == 0 || n % 4 || n / 4 * 3 > MOST_TOKEN_BYTES || s[n - 3] == '=') return false;
     return kvf__base64(s, n, out, out_n) && *out_n > 0;
 }
 
-/* A token as byte-level steps write it. */
+/* Adds a token in the written form of byte-level steps. */
 static kvf_status put_token(tiktoken *k, const char *bytes, size_t n, int64_t rank)
 {
     char text[2 * MOST_TOKEN_BYTES];
@@ -90,7 +89,7 @@ static kvf_status check_bytes(const tiktoken *k)
     return KVF_OK;
 }
 
-/* The name of a split regex. */
+/* Returns the name of the split regex for a vocabulary of n tokens. */
 static const char *regex_for(size_t n)
 {
     if (n == 50256 || n == 50280) return "gpt-2"; /* r50k_base, p50k_base */

@@ -21,11 +21,11 @@ typedef enum kvf__tok_file {
 
 typedef struct kvf__tok_source {
     kvf_ctx *ctx;
-    const char *where;          /* the folder, or its name in errors */
+    const char *where;          /* folder, or its name in errors */
     char *path[KVF__TOK_FILES]; /* for errors */
     bool there[KVF__TOK_FILES];
     kvf__buf text[KVF__TOK_FILES];
-    kvf_json *json[KVF__TOK_FILES]; /* of those in JSON, NULL before they are parsed */
+    kvf_json *json[KVF__TOK_FILES]; /* parsed JSON files, NULL before parsing */
 } kvf__tok_source;
 
 kvf_status kvf__read_tokenizer_json(const kvf__tok_source *src, kvf__tokenizer *t);
@@ -36,7 +36,7 @@ kvf_status kvf__read_model(const kvf__tok_source *src, kvf__tokenizer *t);  /* t
 kvf_status kvf__read_spiece(const kvf__tok_source *src, kvf__tokenizer *t); /* spiece.model */
 kvf_status kvf__read_tiktoken(kvf_ctx *ctx, const char *where, const char *text, size_t n,
                               kvf__tokenizer *t);
-/* A vocabulary as GGUF metadata has it (tokenizer_gguf.c). */
+/* A vocabulary in the form of GGUF metadata (tokenizer_gguf.c). */
 enum {
     KVF__GGUF_NORMAL = 1,
     KVF__GGUF_UNKNOWN,
@@ -47,25 +47,25 @@ enum {
 }; /* types of tokens */
 typedef struct kvf__gguf_splitter {
     const char *pre;
-    const char *regex; /* kvf__split_regex of this name; NULL: the byte-level step's own */
-    bool digits;       /* every digit alone, first */
+    const char *regex; /* name for kvf__split_regex; NULL: that of the byte-level step */
+    bool digits;       /* first isolate every digit */
     bool nfc, ignore_merges, add_bos;
 } kvf__gguf_splitter;
-const kvf__gguf_splitter *kvf__gguf_splitter_find(const char *pre); /* NULL: not known */
-/* What *out views is in memory, to be freed, and in the source. */
+const kvf__gguf_splitter *kvf__gguf_splitter_find(const char *pre); /* NULL: unknown */
+/* Reads a vocabulary. *out borrows from *memory, which the caller frees, and from the source. */
 kvf_status kvf__gguf_vocab_read(const kvf__tok_source *src, kvf__vocab *out, void **memory);
 int32_t kvf__gguf_type(const kvf__vocab *v, size_t id);
 kvf_status kvf__fill_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer *t);
 /* tokenizer_config.json, special_tokens_map.json and added_tokens.json: added tokens, bos, eos, the
  * template and the BOS/EOS rule (config_json.c). */
 kvf_status kvf__apply_config(const kvf__tok_source *src, kvf__tokenizer *t);
-/* A special token's text from the first two; NULL: neither has it. */
+/* Returns a special token's text from the first two files; NULL: absent from both. */
 const char *kvf__special_text(const kvf__tok_source *src, const char *key, size_t *n);
-/* tokenizer_class is stem + "Tokenizer[Fast]". */
+/* Returns whether tokenizer_class is stem + "Tokenizer[Fast]". */
 bool kvf__class_is(const kvf__tok_source *src, const char *stem);
 
 /* Parts of tokenizer.json (steps_json.c, post_json.c, tokenizer_json.c, json_fields.c). */
-/* Normalizer, pre-tokenizer and decoder of the whole file. */
+/* Reads normalizer, pre-tokenizer and decoder of the file. */
 kvf_status kvf__read_steps(kvf_ctx *ctx, const char *where, const kvf_json *root,
                            kvf__tokenizer *t);
 kvf_status kvf__read_post(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t);
@@ -73,12 +73,13 @@ kvf_status kvf__read_vocab(kvf_ctx *ctx, const char *where, kvf_json *vocab, kvf
 kvf_status kvf__read_added_token(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                  kvf__added *out); /* text is a view */
 
-/* out has room for 3 bytes of every 4 characters, begun or whole; false: no base64 (charsmap.c). */
+/* Decodes base64. out has room for 3 bytes per 4 characters, rounded up; false: invalid
+ * (charsmap.c). */
 bool kvf__base64(const char *text, size_t n, char *out, size_t *out_n);
-/* step->text of a KVF__STEP_CHARSMAP, of its base64. */
+/* Sets step->text of a KVF__STEP_CHARSMAP from base64. */
 kvf_status kvf__read_charsmap(kvf_ctx *ctx, const char *where, const char *base64, size_t n,
                               kvf__tok_step *step);
-/* The same of its bytes. */
+/* Sets it from bytes. */
 kvf_status kvf__set_charsmap(kvf_ctx *ctx, const char *where, const uint8_t *bytes, size_t n,
                              kvf__tok_step *step);
 
@@ -87,14 +88,14 @@ kvf_status kvf__bert_normalizer(kvf_ctx *ctx, const char *where, const kvf_json 
                                 kvf__tok_steps *out);
 kvf_status kvf__bert_pre_tokenizer(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                    kvf__tok_steps *out); /* where, json: not read */
-/* The steps and model of BERT's pipeline around a vocabulary that is there, the special tokens by
- * BERT's names for them; where: its file, for errors. */
+/* Adds the steps and model of BERT's pipeline to a complete vocabulary, with BERT's names of
+ * special tokens; where: its file, for errors. */
 kvf_status kvf__bert_pipeline(kvf_ctx *ctx, const char *where, bool lowercase, kvf__tokenizer *t);
-/* The config's switches rule over a BertNormalizer; over any other nothing happens. */
+/* Overrides a BertNormalizer by the config's switches; does nothing for other normalizers. */
 kvf_status kvf__bert_config(const kvf__tok_source *src, kvf__tokenizer *t);
 
 bool kvf__has_bool(const kvf_json *config, const char *key);
-/* Fields that must have their type when present; null counts as absent. */
+/* Read fields that must have their type if present; null counts as absent. */
 kvf_status kvf__want_bool(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,
                           bool otherwise, bool *out);
 kvf_status kvf__want_str(kvf_ctx *ctx, const char *where, const kvf_json *object, const char *key,

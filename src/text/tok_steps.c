@@ -1,8 +1,8 @@
-/* Lists of pipeline steps, lists of pieces, the byte alphabet that byte-level steps share, and the
- * regexes of steps that split.
+/* Lists of pipeline steps and pieces, the byte alphabet of byte-level steps, and the regexes of
+ * split steps.
  *
- * The alphabet: bytes that print map to themselves, the other 68 in increasing order
- * to U+0100 and up, so that every byte is one visible character. */
+ * The alphabet: printable bytes map to themselves, the other 68 in increasing order to U+0100 and
+ * up, so that every byte is one visible character. */
 #include "tok_work.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ void kvf__step_done(kvf__tok_step *step)
 
 kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__tok_steps *steps, kvf__tok_step *step)
 {
-    enum { MOST_STEPS = 256 }; /* each is another pass over every text */
+    enum { MOST_STEPS = 256 }; /* limit, since each step is another pass over every text */
     kvf_status st = kvf__reserve(ctx, &steps->v, &steps->cap, steps->n + 1, sizeof *steps->v);
 
     if (!st && steps->n == MOST_STEPS)
@@ -67,7 +67,7 @@ static bool is_printable(unsigned byte)
     return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-/* The others: 0x00-0x20 -> U+0100, 0x7F-0xA0 -> U+0121, 0xAD -> U+0143. */
+/* Non-printable bytes: 0x00-0x20 -> U+0100, 0x7F-0xA0 -> U+0121, 0xAD -> U+0143. */
 void kvf__byte_char(uint8_t byte, char out[2], size_t *n)
 {
     uint32_t cp = byte;
@@ -95,7 +95,7 @@ int kvf__char_byte(uint32_t cp)
 #define R_ENDING "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define R_BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
 #define R_HEAD   R_ENDING "|" R_BEFORE "\\p{L}+|"
-/* Words are cut where a capital follows a small letter. */
+/* Words are cut between a lower-case and an upper-case letter. */
 #define R_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define R_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define R_CASED(ending)                                                                            \
@@ -110,7 +110,7 @@ const char *kvf__split_regex(const char *name)
     if (strcmp(name, "llama-bpe") == 0) return R_HEAD "\\p{N}{1,3}" R_TAIL;
     if (strcmp(name, "qwen2") == 0) return R_HEAD "\\p{N}" R_TAIL;
     if (strcmp(name, "gpt-4o") == 0) return R_CASED(R_ENDING "?") "\\p{N}{1,3}" R_CASED_TAIL;
-    if (strcmp(name, "default") == 0) /* llama.cpp's four in turn */
+    if (strcmp(name, "default") == 0) /* llama.cpp's four regexes, applied in turn */
         return "[" R_MARKS
                "]+| ?\\p{L}+|[0-9]{3}|(?:(?![0-9]{3})\\p{N})+| ?[^\\s\\p{L}\\p{N}" R_MARKS
                "]+|\\s+(?![^\\s" R_MARKS "])|\\s";

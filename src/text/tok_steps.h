@@ -1,5 +1,4 @@
-/* The steps of a pipeline as rows of data: normalizers, pre-tokenizers and decoders (tok_steps.c).
- */
+/* The steps of a pipeline as data: normalizers, pre-tokenizers and decoders (tok_steps.c). */
 #ifndef KVF_TOK_STEPS_H
 #define KVF_TOK_STEPS_H
 
@@ -14,13 +13,13 @@ typedef enum kvf__step_kind {
     KVF__STEP_LOWERCASE,
     KVF__STEP_STRIP_ACCENTS,
     KVF__STEP_PREPEND,
-    KVF__STEP_CLEAN,         /* BERT: control characters out, white space to ' ' */
-    KVF__STEP_SPACE_CHINESE, /* BERT: ' ' on both sides of each */
+    KVF__STEP_CLEAN,         /* BERT: removes control characters, turns white space into ' ' */
+    KVF__STEP_SPACE_CHINESE, /* BERT: puts ' ' around each Chinese character */
     KVF__STEP_STRIP_MARKS,   /* BERT: non-spacing marks only */
     KVF__STEP_CHARSMAP,      /* SentencePiece's table, in `text` */
-    KVF__STEP_TRIM,          /* white space at the ends that start and stop say */
-    KVF__STEP_LONGEST_MAP,   /* the same table, as SentencePiece itself applies it */
-    KVF__STEP_COLLAPSE,      /* SentencePiece: of spaces, none at the ends, one elsewhere */
+    KVF__STEP_TRIM,          /* strips white space at the ends selected by start and stop */
+    KVF__STEP_LONGEST_MAP,   /* the same table with SentencePiece's longest match */
+    KVF__STEP_COLLAPSE,      /* SentencePiece: removes spaces at the ends, keeps one elsewhere */
     /* normalizer and decoder; pre-tokenizer and decoder */
     KVF__STEP_REPLACE,
     KVF__STEP_BYTE_LEVEL,
@@ -54,7 +53,7 @@ typedef enum kvf__scheme {
 
 typedef struct kvf__tok_step {
     kvf__step_kind kind;
-    kvf__pattern *pattern; /* replace, split; byte-level: its regex, NULL without; owned */
+    kvf__pattern *pattern; /* replace, split; byte-level: its regex, NULL: none; owned */
     char *text; /* prepend, replace: content; metaspace: replacement; strip: the character;
                    wordpiece: the prefix; charsmap: the map; owned */
     size_t text_n;
@@ -62,23 +61,23 @@ typedef struct kvf__tok_step {
     kvf__scheme scheme;     /* metaspace */
     bool invert, prefix_space, split;
     bool cleanup;        /* wordpiece decoder */
-    int64_t start, stop; /* strip: at most so many characters at either end; trim: whether */
+    int64_t start, stop; /* strip: maximum characters at either end; trim: whether to trim */
 } kvf__tok_step;
 
 typedef struct kvf__tok_steps {
     kvf__tok_step *v;
     size_t n, cap;
 } kvf__tok_steps;
-/* Takes over what step owns, also on failure. */
+/* Appends a step and takes ownership of its members, even on failure. */
 kvf_status kvf__steps_add(kvf_ctx *ctx, kvf__tok_steps *steps, kvf__tok_step *step);
 void kvf__step_done(kvf__tok_step *step);
 void kvf__steps_done(kvf__tok_steps *steps);
 
-/* Split regexes by the name of what uses them: "gpt-2", "llama-bpe", "qwen2"; NULL: not known. */
+/* Returns a split regex by the name of its users: "gpt-2", "llama-bpe", "qwen2"; NULL: unknown. */
 const char *kvf__split_regex(const char *name);
 
 /* The byte alphabet of byte-level steps. */
-void kvf__byte_char(uint8_t byte, char out[2], size_t *n); /* the printable character of a byte */
-int kvf__char_byte(uint32_t cp);                           /* its inverse, -1 */
+void kvf__byte_char(uint8_t byte, char out[2], size_t *n); /* printable character of a byte */
+int kvf__char_byte(uint32_t cp); /* its inverse; -1: not in the alphabet */
 
 #endif

@@ -1,5 +1,4 @@
-/* The tokenizer object: made empty, filled by a reader of some format, finished, then only asked.
- */
+/* The tokenizer object: created empty, filled by a format's reader, then finished and read-only. */
 #include "tok_work.h"
 
 #include <string.h>
@@ -24,7 +23,7 @@ kvf_status kvf__add_token(kvf_ctx *ctx, kvf__tokenizer *t, const char *where, kv
     return kvf__added_put(ctx, &t->added, token);
 }
 
-/* The text that a normalised added token is matched by: its own, normalised. */
+/* Indexes a normalised added token by its normalised text. */
 static kvf_status index_normalized(kvf__work *w, const char *where, kvf__added_list *list, size_t i)
 {
     const kvf__traced text = {.buf = {.data = list->v[i].text, .n = list->v[i].n}};
@@ -34,7 +33,7 @@ static kvf_status index_normalized(kvf__work *w, const char *where, kvf__added_l
                              (int32_t)i);
 }
 
-/* Special tokens go first: of two with equal normalised texts they win. */
+/* Special tokens come first: they win over others with equal normalised text. */
 static kvf_status index_added(kvf_ctx *ctx, const char *where, kvf__tokenizer *t)
 {
     kvf__work w = {.ctx = ctx, .t = t};
@@ -56,7 +55,7 @@ static kvf_status index_added(kvf_ctx *ctx, const char *where, kvf__tokenizer *t
     return st;
 }
 
-/* Where no file named them: as BERT's vocabularies and RoBERTa's write them. */
+/* Finds CLS and MASK by BERT's and RoBERTa's names if no file names them. */
 static void find_cls_mask(kvf__tokenizer *t)
 {
     if (t->cls < 0) t->cls = kvf__token_id(t, "[CLS]");

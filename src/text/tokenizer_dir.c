@@ -1,15 +1,15 @@
-/* The tokenizer of a model: which of its files are there decides.
+/* Selecting the tokenizer of a model by its files.
  *
- * tokenizer.json before tokenizer.gguf.json (a GGUF's vocabulary) before vocab.json + merges.txt
- * before vocab.txt before tokenizer.model (SentencePiece, tiktoken) before spiece.model (T5's);
- * tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja add to
- * either. They lie in a folder, or as texts in a base file. */
+ * The order is tokenizer.json, tokenizer.gguf.json (a GGUF's vocabulary), vocab.json + merges.txt,
+ * vocab.txt, tokenizer.model (SentencePiece, tiktoken), spiece.model (T5). tokenizer_config.json,
+ * special_tokens_map.json, added_tokens.json and chat_template.jinja complement any of them. The
+ * files are in a folder, or stored as texts in a base file. */
 #include "infile.h"
 #include "tok_files.h"
 
 #include <string.h>
 
-/* Larger than any template met by a hundred, and than any merge list by ten. */
+/* Size limits: a hundred times any known template, and ten times any merge list. */
 static const struct {
     const char *name;
     size_t most;
@@ -40,7 +40,7 @@ static kvf_status parse(kvf__tok_source *src, kvf__tok_file i)
 
 typedef kvf_status read_fn(const kvf__tok_source *src, kvf__tokenizer *t);
 
-/* Which file has the vocabulary, and its reader. */
+/* Returns the reader of the file with the vocabulary. */
 static read_fn *choose(const kvf__tok_source *src, kvf__tok_file *json)
 {
     *json = KVF__FILE_TOKENIZER;
@@ -55,7 +55,7 @@ static read_fn *choose(const kvf__tok_source *src, kvf__tok_file *json)
     return src->there[KVF__FILE_SPIECE] ? kvf__read_spiece : NULL;
 }
 
-/* chat_template.jinja wins over the config's. */
+/* chat_template.jinja overrides the config's template. */
 static kvf_status read_template(const kvf__tok_source *src, kvf__tokenizer *t)
 {
     const kvf__buf *text = &src->text[KVF__FILE_TEMPLATE];
@@ -88,7 +88,7 @@ static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
     return kvf__tokenizer_finish(src->ctx, src->where, t);
 }
 
-/* A tokenizer of the files, unless `st` is the failure to read them; frees the files. */
+/* Builds a tokenizer from the files, unless `st` is an error of reading them; frees the files. */
 static kvf_status build(kvf__tok_source *src, kvf_status st, kvf__tokenizer **out)
 {
     kvf__tokenizer *t = NULL;

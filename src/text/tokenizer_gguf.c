@@ -1,13 +1,12 @@
-/* The tokenizer that GGUF metadata describes (ggml's docs/gguf.md): a vocabulary, types, and the
- * name of a splitter.
+/* The tokenizer in GGUF metadata (ggml's docs/gguf.md): a vocabulary, types, and the name of a
+ * splitter.
  *
- * "gpt2" is byte-level BPE; `pre` names the regex its merges were learned with, and a name we do
- * not know is refused, because any guess gives wrong ids for some text (without a name it is
- * llama.cpp's default, with a warning). "llama" is SentencePiece
- * BPE by scores: its spaces become U+2581, one is put before each text between special tokens, and
- * bytes have tokens. "bert" is WordPiece, of which the converter has put U+2581 before what begins
- * a word and taken the ## from the rest; whether letters become small, which it does not write
- * down, shows in the vocabulary. */
+ * "gpt2" is byte-level BPE. `pre` names the regex that its merges were learned with. An unknown
+ * name is refused, because any guess gives wrong ids for some text; without a name llama.cpp's
+ * default is used, with a warning. "llama" is SentencePiece BPE by scores: spaces become U+2581,
+ * one is put before each text between special tokens, and bytes have tokens. "bert" is WordPiece,
+ * in which the converter has put U+2581 before the beginning of a word and removed the ## from the
+ * rest. It does not store whether letters are lowercased; the vocabulary shows it. */
 #include "tok_files.h"
 
 #include <math.h>
@@ -44,8 +43,8 @@ static uint32_t flags_of(int32_t type)
 
 int32_t kvf__gguf_type(const kvf__vocab *v, size_t id)
 {
-    /* Special by their text in llama.cpp, where a file has them as ordinary tokens; the first of
-     * SentencePiece only: a byte-level vocabulary may have learned it. */
+    /* Tokens that llama.cpp treats as special by their text even if a file has them as ordinary
+     * ones. The first is for SentencePiece only: a byte-level vocabulary may have learned it. */
     static const char *const CONTROL[] = {"</s>",          "<|eot_id|>",    "<|eom_id|>",
                                           "<|im_end|>",    "<|end|>",       "<|end_of_text|>",
                                           "<|endoftext|>", "<end_of_turn>", "<end_of_utterance>",
@@ -67,15 +66,15 @@ int32_t kvf__gguf_type(const kvf__vocab *v, size_t id)
     return type;
 }
 
-/* Phi-3's tokens without what its others do with white space. */
+/* Returns whether a token keeps the space after it: an exception among Phi-3's tokens. */
 static bool keeps_spaces(const char *text, size_t n)
 {
     return (n == 5 && !memcmp(text, "<unk>", n)) || (n == 3 && !memcmp(text, "<s>", n)) ||
            (n == 13 && !memcmp(text, "<|endoftext|>", n));
 }
 
-/* Control, user-defined and unknown tokens are found as they are written; a SentencePiece model
- * never builds the first and the last from pieces. */
+/* Adds a token. Control, user-defined and unknown tokens are matched as written; a SentencePiece
+ * model never builds control and unknown tokens from pieces. */
 static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t, size_t id)
 {
     const char *text = v->tokens[id];
@@ -98,7 +97,7 @@ static kvf_status put_token(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
     return KVF_OK;
 }
 
-/* An id of the metadata, which must have a token. */
+/* Reads an id of the metadata, which must have a token. */
 static kvf_status read_id(kvf_ctx *ctx, const kvf__vocab *v, const char *name, int32_t id,
                           int32_t *out)
 {
@@ -129,8 +128,7 @@ const kvf__gguf_splitter *kvf__gguf_splitter_find(const char *pre)
     return NULL;
 }
 
-/* Byte-level vocabularies have no unknown token in use: unk names a token for other purposes there.
- */
+/* unk of a byte-level vocabulary is unused: it names a token for other purposes. */
 static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
     const kvf__gguf_splitter *how = kvf__gguf_splitter_find(v->pre);
@@ -175,7 +173,7 @@ static kvf_status add_text_step(kvf_ctx *ctx, kvf__tok_steps *steps, kvf__step_k
 
 static kvf_status set_scores(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
-    enum { PENALTY = 10 }; /* of an unknown character, below the lowest score */
+    enum { PENALTY = 10 }; /* distance of an unknown character's score below the lowest */
     kvf__tok_model *m = &t->model;
     double least = INFINITY;
 
@@ -195,7 +193,7 @@ static kvf_status set_scores(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *
     return KVF_OK;
 }
 
-/* The steps that go before all others. */
+/* Adds the steps before all others. */
 static kvf_status add_spm_steps(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t)
 {
     kvf__tok_step map = {.kind = KVF__STEP_LONGEST_MAP};
@@ -217,7 +215,7 @@ static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, bool unigram, kvf
 
     t->model.kind = unigram ? KVF__MODEL_UNIGRAM : KVF__MODEL_SCORES;
     t->model.fuse_unk = v->fuse_unk;
-    t->model.byte_fallback = true; /* where there are such tokens */
+    t->model.byte_fallback = true; /* if there are such tokens */
     KVF_TRY(put_tokens(ctx, v, t));
     KVF_TRY(set_scores(ctx, v, t));
     KVF_TRY(add_spm_steps(ctx, v, t));
@@ -230,7 +228,7 @@ static kvf_status build_spm(kvf_ctx *ctx, const kvf__vocab *v, bool unigram, kvf
     return kvf__post_bos_eos(ctx, t, v->add_bos != 0, v->add_eos == 1);
 }
 
-/* Token `id` as a vocab.txt has it: special and other added tokens are as they were. */
+/* Adds token `id` with the spelling of vocab.txt; special and other added tokens are unchanged. */
 static kvf_status put_piece(kvf_ctx *ctx, const kvf__vocab *v, size_t id, kvf__buf *text,
                             kvf__tokenizer *t)
 {

@@ -1,9 +1,9 @@
-/* A GGUF's vocabulary as the files that transformers loads: tokenizer.json, in the form of
- * Hugging Face's tokenizers, and tokenizer_config.json.
+/* A GGUF's vocabulary as files for transformers: tokenizer.json, in the format of Hugging Face's
+ * tokenizers, and tokenizer_config.json.
  *
- * The steps are those that tokenizer_gguf.c sets up. A SentencePiece vocabulary has scores where
- * tokenizers' BPE has merges: every way to put a token together from two others becomes one, the
- * best score first, as transformers itself converts such vocabularies (generate_merges). */
+ * The steps are those of tokenizer_gguf.c. The scores of a SentencePiece vocabulary become merges
+ * of tokenizers' BPE: every split of a token into two others becomes a merge, the best score first,
+ * as in transformers (generate_merges). */
 #include "json_pack.h"
 #include "tok_files.h"
 
@@ -16,7 +16,7 @@ typedef struct vocab_writer {
     kvf_ctx *ctx;
     kvf__vocab v;
     bool scores;       /* SentencePiece */
-    kvf__tokenizer *t; /* of the same */
+    kvf__tokenizer *t; /* tokenizer of the vocabulary */
 } vocab_writer;
 
 static kvf_json *token_text(const vocab_writer *w, int32_t id)
@@ -40,7 +40,7 @@ static kvf_json *added_tokens(const vocab_writer *w)
     return list;
 }
 
-/* Of tokens that are written alike, the one that is used. */
+/* Writes token ids; of tokens with equal text, the one in use. */
 static kvf_json *token_ids(const vocab_writer *w)
 {
     kvf_json *object = kvf_json_object();
@@ -60,7 +60,7 @@ static kvf_json *given_merges(const vocab_writer *w)
     return list;
 }
 
-/* A token and a way to put it together: its first `left` bytes, of `chars` characters. */
+/* A split of a token: its first `left` bytes, of `chars` characters. */
 typedef struct token_split {
     size_t id, left, chars;
     float score;
@@ -74,7 +74,7 @@ static int compare_splits(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* May the model build it, or build others with it? */
+/* Returns whether the model may build the token, or others from it. */
 static bool is_piece(const vocab_writer *w, const char *text, size_t n)
 {
     const int32_t id = kvf__lexicon_model(&w->t->lex, text, n);
@@ -195,7 +195,7 @@ static kvf_json *decoder_of(const vocab_writer *w)
     return sequence("decoders", list);
 }
 
-/* [BOS] text [EOS], of the second text with its own type. */
+/* Appends [BOS] text [EOS]; a second text has its own type. */
 static void add_template(const vocab_writer *w, kvf_json *list, const char *text, int64_t type)
 {
     const kvf__ids *items = &w->t->post.items;
@@ -227,7 +227,7 @@ static kvf_json *post_processor_of(const vocab_writer *w)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Frees the object. */
+/* Writes and frees the object. */
 static kvf_status text_of(kvf_ctx *ctx, kvf_json *object, char **out)
 {
     char *text = kvf_json_text(object, KVF_JSON_COMPACT);

@@ -1,9 +1,8 @@
-/* A vocabulary as text: the tokenizer's part of GGUF metadata, kept in a base file that was made
- * of one, as tokenizer.gguf.json.
+/* A vocabulary as text: the tokenizer's part of GGUF metadata, stored in a base file as
+ * tokenizer.gguf.json.
  *
- * A tokenizer.json could not hold all of it (merges by score, unused tokens), so the description
- * itself is stored, under the fields of kvf__vocab, and read back into the same: ids are the
- * GGUF's by construction. */
+ * tokenizer.json could not hold all of it (merges by score, unused tokens). So the fields of
+ * kvf__vocab are stored and read back unchanged, and ids equal those of the GGUF. */
 #include "arena.h"
 #include "tok_files.h"
 
@@ -21,7 +20,7 @@ static kvf_json *text_list(const char *const *texts, const size_t *bytes, size_t
     return list;
 }
 
-/* The scalars: texts that are there, numbers that are given. */
+/* Writes the scalars: present texts and given numbers. */
 static kvf_json *new_root(const kvf__vocab *v)
 {
     const struct {
@@ -52,7 +51,7 @@ static kvf_json *new_root(const kvf__vocab *v)
     return root;
 }
 
-/* Bytes as two digits each. */
+/* Writes bytes as two hex digits each. */
 static kvf_status put_charsmap(kvf_ctx *ctx, const kvf__vocab *v, kvf_json *root)
 {
     kvf__buf digits = {0};
@@ -127,7 +126,7 @@ static kvf_status read_texts(const kvf__tok_source *src, const char *key, const 
     return KVF_OK;
 }
 
-/* A list of n numbers; *out NULL: there is none. */
+/* Returns a list of n numbers; *out NULL: absent. */
 static kvf_status list_of(const kvf__tok_source *src, const char *key, size_t n,
                           const kvf_json **out)
 {
@@ -141,7 +140,7 @@ static kvf_status list_of(const kvf__tok_source *src, const char *key, size_t n,
     return KVF_OK;
 }
 
-/* Absent lists of texts have none. */
+/* Counts the texts of a list; 0 if it is absent. */
 static size_t count_texts(const kvf_json *root, const char *key)
 {
     const kvf_json *list = kvf_json_get(root, key);

@@ -1,8 +1,8 @@
-/* tokenizer.json: one file that describes the whole pipeline.
+/* tokenizer.json: one file with the whole pipeline.
  *
- * The models BPE, WordPiece and Unigram. `truncation` and `padding` are ignored: how long a row may
- * be is not the tokenizer's business. The id that an added token's entry gives counts unless the
- * model's vocabulary has the text. */
+ * The models are BPE, WordPiece and Unigram. `truncation` and `padding` are ignored: the length of
+ * rows is not the tokenizer's concern. The id in an added token's entry counts unless the model's
+ * vocabulary has the text. */
 #include "tok_files.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static kvf_status read_merge(kvf_ctx *ctx, const char *where, const kvf_json *me
     return kvf__merge_put(ctx, t, where, rank, left, left_n, right, right_n);
 }
 
-/* Lines that begin with #version do not count, as in the files these lists come from. */
+/* Lines that begin with #version are skipped, as in the original files of these lists. */
 static kvf_status read_merges(kvf_ctx *ctx, const char *where, const kvf_json *merges,
                               kvf__tokenizer *t)
 {
@@ -56,7 +56,7 @@ static kvf_status read_merges(kvf_ctx *ctx, const char *where, const kvf_json *m
     return KVF_OK;
 }
 
-/* A copy of a string field; NULL where it is absent or empty. */
+/* Copies a string field; NULL if absent or empty. */
 static kvf_status copy_affix(kvf_ctx *ctx, const char *where, const kvf_json *model,
                              const char *key, char **out)
 {
@@ -138,7 +138,7 @@ static kvf_status read_scored(kvf_ctx *ctx, const char *where, const kvf_json *j
 static kvf_status read_unigram(kvf_ctx *ctx, const char *where, const kvf_json *json,
                                kvf__tokenizer *t)
 {
-    enum { PENALTY = 10 }; /* of an unknown character, below the lowest score */
+    enum { PENALTY = 10 }; /* distance of an unknown character's score below the lowest */
     const kvf_json *vocab = kvf_json_get(json, "vocab");
     const size_t n = kvf_json_typeof(vocab) == KVF_JSON_ARRAY ? kvf_json_size(vocab) : 0;
     kvf__tok_model *m = &t->model;
@@ -159,7 +159,7 @@ static kvf_status read_unigram(kvf_ctx *ctx, const char *where, const kvf_json *
     return KVF_OK;
 }
 
-/* Old files have no type, but what only this model has. */
+/* Old files have no type, but a field that only this model has. */
 static const struct {
     const char *type, *mark;
     kvf_status (*read)(kvf_ctx *ctx, const char *where, const kvf_json *json, kvf__tokenizer *t);

@@ -1,19 +1,18 @@
-/* vocab.json and merges.txt, as GPT-2, RoBERTa, BART and Qwen2 ship them: the pipeline is the
- * family's.
+/* vocab.json and merges.txt of GPT-2, RoBERTa, BART and Qwen2, with the pipeline of the family.
  *
  * The family is the config's tokenizer_class; without one, RoBERTa if the vocabulary has its
- * special tokens, else GPT-2. Its special tokens are those the files name, and by default the
+ * special tokens, else GPT-2. Special tokens are those named in the files, by default the
  * family's. */
 #include "tok_files.h"
 
 #include <string.h>
 
 typedef struct family {
-    const char *stem;  /* of tokenizer_class */
-    const char *regex; /* NULL: the byte-level step's own */
+    const char *stem;  /* stem of tokenizer_class */
+    const char *regex; /* NULL: that of the byte-level step */
     bool nfc;
     const char *bos, *eos;  /* defaults */
-    const char *special[6]; /* become added tokens where the vocabulary has them */
+    const char *special[6]; /* become added tokens if the vocabulary has them */
 } family;
 
 static const family FAMILIES[] = {
@@ -37,7 +36,7 @@ static const family *choose(const kvf__tok_source *src, const kvf__tokenizer *t)
                                                                            : &FAMILIES[0];
 }
 
-/* RoBERTa's mask swallows the space before it. */
+/* RoBERTa's mask includes the space before it. */
 static kvf_status add_specials(kvf_ctx *ctx, kvf__tokenizer *t, const char *where,
                                const family *fam)
 {
@@ -73,7 +72,7 @@ static kvf_status add_pipeline(const kvf__tok_source *src, kvf__tokenizer *t, co
     return kvf__post_cls_sep(ctx, t, t->bos, t->eos, true);
 }
 
-/* Lines "left right" in rank order; "#version ..." and empty lines do not count. */
+/* Reads lines "left right" in rank order; "#version ..." and empty lines are skipped. */
 static kvf_status read_merges(kvf_ctx *ctx, const char *where, const kvf__buf *text,
                               kvf__tokenizer *t)
 {

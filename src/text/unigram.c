@@ -1,9 +1,8 @@
 /* Unigram, as the model of that name in `tokenizers` and SentencePiece (Kudo 2018,
- * arXiv:1804.10959): of all ways to cut a text into tokens the one whose scores,
- * log-probabilities, have the largest sum.
+ * arXiv:1804.10959): the segmentation with the largest sum of scores (log-probabilities).
  *
- * A character that no token is becomes the unknown token, at a score below all others; unknown
- * characters side by side are one. With byte_fallback they become the tokens of their bytes. */
+ * A character outside all tokens becomes the unknown token, with a score below all others; adjacent
+ * ones are fused. With byte_fallback they become the tokens of their bytes. */
 #include "tok_work.h"
 
 static kvf_status open_path(kvf__work *w, size_t n)
@@ -16,14 +15,14 @@ static kvf_status open_path(kvf__work *w, size_t n)
     return KVF_OK;
 }
 
-/* Of equal sums the one that was found first. */
+/* Keeps the first of equal sums. */
 static void offer(kvf__path *end, double score, size_t from, int32_t id)
 {
     if (end->from >= 0 && !(score > end->score)) return;
     *end = (kvf__path){.score = score, .from = (int32_t)from, .id = id};
 }
 
-/* All tokens that begin at `at`. */
+/* Tries all tokens that begin at `at`. */
 static void step_from(const kvf__work *w, const char *text, size_t at, size_t n)
 {
     const kvf__tok_model *m = &w->t->model;
@@ -44,7 +43,7 @@ static void step_from(const kvf__work *w, const char *text, size_t at, size_t n)
     if (!single) offer(&w->word.path[at + first], score + m->unk_score, at, m->unk);
 }
 
-/* Turns the links around: each start on the best path gets the end of its token. */
+/* Reverses the links: each start on the best path gets the end of its token. */
 static void walk_back(kvf__work *w, size_t n)
 {
     kvf__path *path = w->word.path;
@@ -56,7 +55,7 @@ static void walk_back(kvf__work *w, size_t n)
     }
 }
 
-/* Of unknown characters, by the tokens of their bytes if all of these are there. */
+/* Emits unknown characters as the tokens of their bytes, if all of these exist. */
 static kvf_status emit_unknown(kvf__work *w, const char *text, size_t at, size_t n)
 {
     const kvf__tokenizer *t = w->t;

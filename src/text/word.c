@@ -1,9 +1,8 @@
-/* A word while it is merged: symbols in a linked list, candidate merges in a binary heap.
+/* A word during merging: symbols in a linked list, candidate merges in a binary heap.
  *
- * Both models work on it. The heap hands out the smallest key, of equal keys the leftmost: the same
- * order in which "merge the best pair, leftmost first" goes one pair at a time, in O(n log n).
- * Entries are never removed when their symbols change; the models see that an entry is stale when
- * it comes out. */
+ * Both BPE models use it. The heap returns the smallest key, of equal keys the leftmost. The result
+ * is that of "merge the best pair, leftmost first", in O(n log n). Entries are not removed when
+ * their symbols change; the models skip outdated ones. */
 #include "tok_model.h"
 
 /* Positions of symbols are 32-bit. */

@@ -1,14 +1,13 @@
-/* WordPiece, as the model of that name in `tokenizers`: the longest token that the
- * rest of a word begins with, again and again (Wu et al. 2016, arXiv:1609.08144).
+/* WordPiece, as the model of that name in `tokenizers`: repeatedly takes the longest token that is
+ * a prefix of the rest of a word (Wu et al. 2016, arXiv:1609.08144).
  *
- * A word of too many characters, or with a rest that no token begins, is the unknown token as a
- * whole. */
+ * A word with too many characters, or with a rest without such a token, is one unknown token. */
 #include "tok_work.h"
 
 #include <string.h>
 
-/* The word's rest as the vocabulary spells it, and what its prefix adds. No more of it than the
- * longest token can match. */
+/* Spells the rest of the word as in the vocabulary; *prefix_n: length of the added prefix. At most
+ * as long as the longest token. */
 static kvf_status spell_rest(kvf__work *w, const char *text, size_t at, size_t n, size_t *prefix_n)
 {
     const char *prefix = at > 0 ? w->t->model.prefix : NULL;
@@ -18,7 +17,7 @@ static kvf_status spell_rest(kvf__work *w, const char *text, size_t at, size_t n
     *prefix_n = prefix ? strlen(prefix) : 0;
     rest->n = 0;
     KVF_TRY(kvf__buf_add(w->ctx, rest, prefix ? prefix : "", *prefix_n));
-    if (left > most) { /* cut where a character begins */
+    if (left > most) { /* cut at a character boundary */
         left = most;
         while (left > 0 && ((uint8_t)text[at + left] & 0xC0) == 0x80)
             left--;
@@ -26,12 +25,13 @@ static kvf_status spell_rest(kvf__work *w, const char *text, size_t at, size_t n
     return kvf__buf_add(w->ctx, rest, text + at, left);
 }
 
-/* The longest token at the rest's start, and how many bytes of the word it takes; -1: none. */
+/* Returns the longest token at the start of the rest, and its bytes in the word; -1: none. */
 static int32_t longest_token(const kvf__lexicon *lex, const kvf__buf *rest, size_t prefix_n,
                              size_t *length)
 {
     const kvf__prefixes *tokens = &lex->prefixes;
-    const int32_t whole = kvf__lexicon_model(lex, rest->data, rest->n); /* most words are one */
+    /* the common case: the whole word is a token */
+    const int32_t whole = kvf__lexicon_model(lex, rest->data, rest->n);
 
     if (whole >= 0 && rest->n > prefix_n) {
         *length = rest->n - prefix_n;
