@@ -1,7 +1,8 @@
-/* The families of architectures: numbers, names and habits of each as rows, in a file a family.
+/* The families of architectures: numbers, names and special cases of each as table rows, one file
+ * per family.
  *
  * Key names, defaults and tensor names are those of transformers' configuration and state dict. A
- * family of its own is a file with rows and a line below. */
+ * new family is a file with rows, and a line below. */
 #include "arch.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ static const kvf__arch_family *const families[] = {
     &kvf__arch_gemma,      &kvf__arch_gpt,  &kvf__arch_bert, &kvf__arch_deberta,
     &kvf__arch_modernbert, &kvf__arch_t5,   &kvf__arch_bart};
 
-/* The rows of all families in turn; NULL past the last. */
+/* Returns the rows of all families in order; NULL past the last. */
 static const kvf__arch *arch_at(size_t index)
 {
     for (size_t i = 0; i < KVF__COUNT(families); i++) {

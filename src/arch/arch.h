@@ -1,29 +1,28 @@
-/* Between the files that describe and bind a model: the row of an architecture, and its weights one
- * by one.
+/* Shared by the files that describe and bind a model: the row of an architecture, and its weights.
  *
- * An architecture is data. Adding a family means a row in arch.c, its config keys, and its weight
- * rows; no other file branches on a family's name. */
+ * An architecture is data. A new family is a row in arch.c, its config keys and its weight rows; no
+ * other file branches on a family's name. */
 #ifndef KVF_ARCH_H
 #define KVF_ARCH_H
 
 #include "arch_keys.h"
 #include "bind.h"
 
-/* What a weight is to the block, whatever its file calls it. */
+/* The role of a weight in a block, independent of its name in the file. */
 typedef enum kvf__role {
     KVF__W_TOKENS,
     KVF__W_POSITIONS,
-    KVF__W_TYPES, /* of tokens: first or second text */
+    KVF__W_TYPES, /* token types: first or second text */
     KVF__W_EMBED_NORM,
     KVF__W_EMBED_NORM_BETA,
     KVF__W_EMBED_OUT, /* from the width of the embeddings to that of the model */
     KVF__W_EMBED_OUT_BIAS,
-    KVF__W_RELATIVE, /* embeddings of distances, and their norm; the same for all layers */
+    KVF__W_RELATIVE, /* relative position embeddings and their norm, shared by all layers */
     KVF__W_RELATIVE_NORM,
     KVF__W_RELATIVE_NORM_BETA,
-    KVF__W_NORM1, /* of the attention half of a block, in pre-norm and post-norm blocks */
+    KVF__W_NORM1, /* norm of the attention half of a block, in pre-norm and post-norm blocks */
     KVF__W_NORM1_BETA,
-    KVF__W_QKV, /* fused, columns q | k | v; then Q, K, V do not exist */
+    KVF__W_QKV, /* fused, columns q | k | v; replaces Q, K and V */
     KVF__W_QKV_BIAS,
     KVF__W_Q,
     KVF__W_Q_BIAS,
@@ -31,67 +30,69 @@ typedef enum kvf__role {
     KVF__W_K_BIAS,
     KVF__W_V,
     KVF__W_V_BIAS,
-    KVF__W_Q_NORM, /* of a head's queries, or of all, before rope */
+    KVF__W_Q_NORM, /* norm of a head's queries, or of all heads, before rope */
     KVF__W_K_NORM,
     KVF__W_OUT,
     KVF__W_OUT_BIAS,
-    KVF__W_OUT_NORM1, /* of what the attention half gives */
-    KVF__W_NORM2,     /* of the feed-forward half */
+    KVF__W_OUT_NORM1, /* norm of the attention half's output */
+    KVF__W_NORM2,     /* norm of the feed-forward half */
     KVF__W_NORM2_BETA,
     KVF__W_GATE,
     KVF__W_GATE_BIAS,
     KVF__W_UP,
     KVF__W_UP_BIAS,
-    KVF__W_GATE_UP, /* fused, outputs of gate, then of up; then these do not exist */
+    KVF__W_GATE_UP, /* fused, outputs of gate, then of up; replaces both */
     KVF__W_DOWN,
     KVF__W_DOWN_BIAS,
-    KVF__W_OUT_NORM2,    /* of what the feed-forward half gives */
-    KVF__W_INPUT_TOKENS, /* embeddings of tokens for each layer, and the projection of the others */
+    KVF__W_OUT_NORM2,    /* norm of the feed-forward half's output */
+    KVF__W_INPUT_TOKENS, /* token embeddings per layer, and the projection of the ordinary ones */
     KVF__W_INPUT_PROJECTION,
-    KVF__W_INPUT_NORM, /* of that projection */
-    KVF__W_INPUT_GATE, /* of the half that reads a layer's input */
+    KVF__W_INPUT_NORM, /* norm of that projection */
+    KVF__W_INPUT_GATE, /* the half that reads a layer's input */
     KVF__W_INPUT_DOWN,
-    KVF__W_OUT_NORM3,     /* of what it gives */
-    KVF__W_SCALE,         /* of the stream that a layer leaves */
-    KVF__W_ENCODER_FINAL, /* of the encoder's states, in front of cross-attention's keys, values */
+    KVF__W_OUT_NORM3,     /* norm of its output */
+    KVF__W_SCALE,         /* factor on the stream after a layer */
+    KVF__W_ENCODER_FINAL, /* norm of the encoder's states before cross-attention's keys and values
+                           */
     KVF__W_FINAL,
     KVF__W_FINAL_BETA,
     KVF__W_HEAD,
     KVF__W_HEAD_BIAS,
     KVF__W_POOLER, /* dense layer on the first token's state, for heads */
     KVF__W_POOLER_BIAS,
-    KVF__W_MLM_DENSE, /* head of masked language models, its decoder tied to the embeddings */
+    KVF__W_MLM_DENSE, /* head of masked language models; its decoder is tied to the embeddings */
     KVF__W_MLM_DENSE_BIAS,
     KVF__W_MLM_NORM,
     KVF__W_MLM_NORM_BETA,
     KVF__W_MLM_BIAS,
-    KVF__W_ROLES /* how many there are */
+    KVF__W_ROLES /* number of roles */
 } kvf__role;
 
-/* When a weight exists, and how it lies in the file. */
+/* Conditions for a weight, and its layout in the file. */
 #define KVF__W_CONV1D 0x001u /* Hugging Face stores it [in, out] */
 #define KVF__W_PERMUTED_H                                                                          \
-    0x002u /* with arch.gguf_permuted: a GGUF has its rows permuted in H heads */
-#define KVF__W_PERMUTED_G   0x004u  /* ... in G heads */
+    0x002u /* with arch.gguf_permuted: a GGUF has its rows permuted for H heads */
+#define KVF__W_PERMUTED_G   0x004u  /* for G heads */
 #define KVF__W_IF_QKV       0x008u  /* only with desc.block.qkv_bias */
 #define KVF__W_IF_OUT       0x010u  /* only with desc.block.out_bias */
 #define KVF__W_IF_MLP       0x020u  /* only with desc.block.mlp_bias */
 #define KVF__W_IF_QK_NORM   0x040u  /* only with desc.block.qk_norm */
-#define KVF__W_IF_UNTIED    0x080u  /* only where the head has its own matrix */
+#define KVF__W_IF_UNTIED    0x080u  /* only if the head has its own matrix */
 #define KVF__W_OUTSIDE      0x100u  /* its name never carries the base-model prefix */
-#define KVF__W_OPTIONAL     0x200u  /* a file may come without it */
+#define KVF__W_OPTIONAL     0x200u  /* optional in a file */
 #define KVF__W_IF_HEAD_BIAS 0x400u  /* only with desc.head_bias */
-#define KVF__W_ASIDE        0x800u  /* no part of the base: neither hashed nor made nor trained */
-#define KVF__W_IF_EMBED_OUT 0x1000u /* only where embeddings have a width of their own */
+#define KVF__W_ASIDE        0x800u  /* not part of the base: not hashed, created or trained */
+#define KVF__W_IF_EMBED_OUT 0x1000u /* only if embeddings have a width of their own */
 #define KVF__W_BY_HEAD                                                                             \
-    0x2000u /* Hugging Face has the rows of q, k and v head by head, a GGUF one after the other */
+    0x2000u /* Hugging Face orders the rows of q, k and v head by head, a GGUF one after the other \
+             */
 
 #define KVF__W_PLUS_ONE  0x4000u /* Hugging Face stores it less 1 */
-#define KVF__W_NOT_FIRST 0x8000u /* the first layer has none */
+#define KVF__W_NOT_FIRST 0x8000u /* absent in the first layer */
 #define KVF__W_OF_QKV                                                                              \
-    0x10000u /* q, k or v: a file may have all three in one tensor, whose name may be the same */
+    0x10000u /* q, k or v: a file may have all three in one tensor, possibly with the same name */
 #define KVF__W_IF_KV     0x20000u /* only in layers with keys and values of their own */
-#define KVF__W_IF_V      0x40000u /* only in layers whose values are not their keys */
+#define KVF__W_IF_V      0x40000u /* only in layers whose values differ from their keys */
 #define KVF__W_IF_INPUTS 0x80000u /* only with desc.by_layer.inputs */
 
 /* Only in layers of these places of an encoder-decoder. */
@@ -100,21 +101,21 @@ typedef enum kvf__role {
 #define KVF__W_IN_CROSS   0x400000u
 #define KVF__W_PLACES     (KVF__W_IN_ENCODER | KVF__W_IN_DECODER | KVF__W_IN_CROSS)
 #define KVF__W_IF_GATED   0x800000u  /* only with desc.block.gated */
-#define KVF__W_IF_PLAIN   0x1000000u /* only without */
+#define KVF__W_IF_PLAIN   0x1000000u /* only without desc.block.gated */
 
-/* hf, gguf: name patterns, '#' is the layer's number; hf without the base-model prefix; gguf NULL:
- * not in a GGUF. shape: a word per dimension, as stored; a word is a product of letters of the
- * shape alphabet, where S = H + 2 G, X = rows of the position table, Y = token types, E = width of
- * the embeddings, R = buckets of distances, L = layers, I = width of their inputs, 1 is 1, 2 is 2;
- * G, D, S and F are those of the layer: "SD C" is [(H + 2 G) * D, C]. */
+/* hf, gguf: name patterns, '#' is the layer number; hf lacks the base-model prefix; gguf NULL: not
+ * in a GGUF. shape: a word per dimension, as stored. A word is a product of letters of the shape
+ * alphabet, extended by S = H + 2 G, X = rows of the position table, Y = token types, E = width of
+ * the embeddings, R = relative position buckets, L = layers, I = width of layer inputs, and the
+ * digits 1 and 2. G, D, S and F are those of the layer. Example: "SD C" is [(H + 2 G) * D, C]. */
 typedef struct kvf__weight {
     kvf__role role;
     const char *hf, *gguf, *shape;
     unsigned flags;
 } kvf__weight;
 
-/* Two rows, by the role and the name that they have in common: a matrix and its bias, the two
- * vectors of a norm. HF_: of which a GGUF has none. */
+/* Two rows with a common role and name: a matrix and its bias, or the two vectors of a norm. HF_:
+ * absent from a GGUF. */
 #define KVF__DENSE(role, hf, gguf, shape, n, flags, bias_flags)                                    \
     {KVF__W_##role, hf ".weight", gguf ".weight", shape, flags},                                   \
     {                                                                                              \
@@ -136,7 +137,7 @@ typedef struct kvf__weight {
         KVF__W_##role##_BETA, hf ".bias", NULL, n, flags                                           \
     }
 
-/* The head of pretraining, but for its decoder: that is the word embeddings. */
+/* The masked-LM head without its decoder, which is the word embeddings. */
 #define KVF__MASKED_LM (KVF__W_OPTIONAL | KVF__W_OUTSIDE | KVF__W_ASIDE)
 #define KVF__MASKED_LM_HEAD(dense, norm, bias, n)                                                  \
     KVF__HF_DENSE(MLM_DENSE, dense, n " C", n, KVF__MASKED_LM, KVF__MASKED_LM),                    \
@@ -146,44 +147,46 @@ typedef struct kvf__weight {
     }
 
 typedef struct kvf__arch {
-    const char *name;       /* model_type */
-    const char *inside;     /* model_type of models with towers for images or sound, whose
-                               text_config and language_model it is; NULL: none */
-    const char *class_stem; /* how its class names begin, for configs without model_type */
-    const char *gguf;       /* general.architecture, NULL: only read from Hugging Face files */
-    const char *prefix;     /* of the base model's tensors */
+    const char *name;   /* model_type */
+    const char *inside; /* model_type of multimodal models whose text_config and language_model it
+                           is; NULL: none */
+    const char *class_stem; /* beginning of its class names, for configs without model_type */
+    const char *gguf;       /* general.architecture, NULL: read from Hugging Face files only */
+    const char *prefix;     /* prefix of the base model's tensors */
     const kvf__config_keys *keys;
     const kvf__weight *weights;
     size_t n_weights;
-    const char *const *buffers; /* tensors that are no weights of the base (masks, heads of
-                                   pretraining), patterns as above, NULL-terminated */
-    const kvf__pair *renamed;   /* endings of names and what old files have instead,
-                                   NULL-terminated; NULL: none */
-    kvf__block block;           /* act: unless the config has one */
+    const char *const *buffers; /* tensors that are not weights of the base (masks, pretraining
+                                   heads), patterns as above, NULL-terminated */
+    const kvf__pair *renamed; /* suffixes of names and their spelling in old files, NULL-terminated;
+                                 NULL: none */
+    kvf__block block;         /* act: default if the config has none */
     kvf__position_kind positions;
-    const char *heads; /* the family in head_task.c whose heads of tasks it has; NULL: none */
+    const char *heads; /* family in head_task.c whose task heads it has; NULL: none */
     const char *act_name;
-    bool gelu_is_new;    /* "gelu" means what others call gelu_new */
-    bool act_says_gated; /* "gated-" in front of the activation's name */
-    bool tied;           /* unless the config has it */
-    bool head_bias;      /* the same */
-    bool score_flags;    /* knows scale_attn_weights and scale_attn_by_inverse_layer_idx */
-    bool pad_positions;  /* tokens with the id `pad` stand at the table's row of that number, others
-                            are counted from the row behind it on (RoBERTa) */
-    int32_t pad;         /* with pad_positions: unless the config has it */
-    int32_t first_position; /* row of the table that position 0 has */
-    bool starts_at_0;       /* after a prefix positions start at 0 unless a run asks otherwise */
-    bool mlm_gelu;          /* the masked-LM head's activation is gelu, whatever the config says */
+    bool gelu_is_new;    /* "gelu" means gelu_new */
+    bool act_says_gated; /* the activation's name begins with "gated-" */
+    bool tied;           /* default if absent from the config */
+    bool head_bias;      /* default if absent from the config */
+    bool score_flags;    /* supports scale_attn_weights and scale_attn_by_inverse_layer_idx */
+    bool pad_positions; /* tokens with the id `pad` use that row of the position table, others count
+                           from the next row (RoBERTa) */
+    int32_t pad;        /* with pad_positions: default if absent from the config */
+    int32_t first_position; /* table row of position 0 */
+    bool starts_at_0;       /* after a prefix, positions start at 0 by default */
+    bool mlm_gelu;          /* the masked-LM head always uses gelu */
     bool gguf_permuted;     /* rows of q and k are permuted in a GGUF */
-    bool takes_no_cache;    /* its model in transformers: PEFT can put no prefix before it */
-    bool scaled_embed;      /* embeddings times the root of the width */
-    int64_t gguf_wide; /* a GGUF with so many layers divides scores by the root of C/H, not of D */
+    bool takes_no_cache;    /* its class in transformers takes no cache, so PEFT cannot put a prefix
+                               before it */
+    bool scaled_embed;      /* embeddings are multiplied by the root of the width */
+    /* a GGUF with so many layers divides scores by the root of C/H instead of D */
+    int64_t gguf_wide;
 } kvf__arch;
 
 #define KVF__COUNT(array) (sizeof(array) / sizeof *(array))
-/* Of a row. */
+/* Initialises the weights of a row. */
 #define KVF__WEIGHTS(table) .weights = table, .n_weights = KVF__COUNT(table)
-/* The rows of arch_llama.c and its like. */
+/* The rows of a family's file, such as arch_llama.c. */
 typedef struct kvf__arch_family {
     const kvf__arch *rows;
     size_t n;
@@ -196,26 +199,27 @@ const kvf__arch *kvf__arch_by_model_type(const char *model_type); /* NULL if unk
 const kvf__arch *kvf__arch_inside(const char *model_type);
 const kvf__arch *kvf__arch_by_class(const char *class_name);
 const kvf__arch *kvf__arch_by_gguf(const char *architecture);
-/* "llama, mistral, gpt2, ..." into buf; returns buf. For messages. */
+/* Writes "llama, mistral, gpt2, ..." to buf, for messages; returns buf. */
 enum { KVF__ARCH_LIST_BYTES = 320 };
 const char *kvf__arch_list(char buf[KVF__ARCH_LIST_BYTES], bool gguf);
 
 /* ---- description, shared by both configs ----------------------------------------------------- */
 
-/* Once by_layer.shape is filled in (NULL: nothing happens): checks it, and fills in the rest. */
+/* Checks by_layer.shape and derives the rest of by_layer; does nothing if it is NULL. */
 kvf_status kvf__desc_finish_layers(kvf_ctx *ctx, const char *where, kvf__desc *desc);
 kvf_status kvf__by_layer_copy(kvf_ctx *ctx, const kvf__desc *from, kvf__by_layer *out);
 void kvf__by_layer_done(kvf__by_layer *by);
-/* Fills what the row gives. */
+/* Fills in the values of the row. */
 void kvf__desc_from_arch(const kvf__arch *arch, kvf__desc *desc);
-/* Checks that the numbers make sense together and fit what the pass can do; ESHAPE never, EFORMAT
- * or EUNSUPPORTED. */
+/* Checks that the numbers are consistent and supported by the pass. EFORMAT, EUNSUPPORTED. */
 kvf_status kvf__desc_check(kvf_ctx *ctx, const char *where, const kvf__desc *desc);
-/* Do both compute the same, whatever files they came from? Token ids count too. */
+/* Sets *same to whether both compute the same, independent of file formats. Token ids count too. */
 kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, bool *same);
-/* inv_freq, local_inv_freq and scale from desc->position.rope and desc->position.divisors. */
+/* Computes inv_freq, local_inv_freq and scale from desc->position.rope and
+ * desc->position.divisors. */
 kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc);
-/* The factor on cos and sin that yarn's authors recommend: 0.1 * mscale * ln(factor) + 1. */
+/* Returns the factor on cos and sin recommended by YaRN's authors: 0.1 * mscale * ln(factor) +
+ * 1. */
 double kvf__yarn_mscale(double factor, double mscale);
 
 #endif

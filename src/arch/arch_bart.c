@@ -1,6 +1,6 @@
 /* BART (modeling_bart.py): an encoder-decoder of post-norm blocks. Each stack has learned
- * positions, whose table begins with two rows of no use, and a norm on its embeddings. Neither has
- * a final norm. */
+ * positions, whose table begins with two unused rows, and a norm on its embeddings. Neither has a
+ * final norm. */
 #include "arch.h"
 
 #define ATTENTION(place, hf)                                                                       \
@@ -40,7 +40,8 @@ static const kvf__pair alike[] = {{"encoder_attention_heads", "decoder_attention
                                   {"encoder_ffn_dim", "decoder_ffn_dim"},
                                   {NULL, NULL}};
 
-/* What the first files of the family say, for models that are others in transformers now. */
+/* Keys in the family's first files; models with other values are other families in transformers
+ * now. */
 static const kvf__pair fixed[] = {{"normalize_before", "false"},
                                   {"add_final_layer_norm", "false"},
                                   {"normalize_embedding", "true"},

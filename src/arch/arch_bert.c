@@ -1,10 +1,8 @@
 /* BERT, RoBERTa, XLM-R, ELECTRA and DistilBERT: post-norm encoders with learned positions
- * (modeling_bert.py, modeling_roberta.py, modeling_electra.py, modeling_distilbert.py), and Nomic
- * BERT (modeling_nomic_bert.py), which has rope, a gate and no biases in its place. RoBERTa's
- * and ELECTRA's weights are BERT's, but for the head of pretraining, and a dense layer behind
- * ELECTRA's embeddings where these have a width of their own. DistilBERT has other names, and no
- * token types.
- */
+ * (modeling_bert.py, modeling_roberta.py, modeling_electra.py, modeling_distilbert.py). Nomic BERT
+ * (modeling_nomic_bert.py) has rope and a gate instead, and no biases. The weights of RoBERTa and
+ * ELECTRA are BERT's except for the pretraining head and, in ELECTRA, a dense layer after narrower
+ * embeddings. DistilBERT has other names, and no token types. */
 #include "arch.h"
 
 /* GGUF names are those of llama.cpp's converter (gguf-py, constants.py), which drops the pooler. */
@@ -37,7 +35,7 @@ static const kvf__weight roberta_weights[] = {
     KVF__MASKED_LM_HEAD("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "C"),
 };
 
-/* That of ELECTRA's generator; a discriminator has none. */
+/* The weights of ELECTRA's generator; a discriminator has no such head. */
 static const kvf__weight electra_weights[] = {
     BERT_BODY,
     KVF__HF_DENSE(EMBED_OUT, "embeddings_project", "C E", "C", KVF__W_IF_EMBED_OUT,
@@ -61,7 +59,7 @@ static const kvf__weight distilbert_weights[] = {
     KVF__MASKED_LM_HEAD("vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "C"),
 };
 
-/* As transformers 5 writes them; for the names that its first files have see nomic_renamed. */
+/* Names as in transformers 5; nomic_renamed has those of the first files. */
 static const kvf__weight nomic_weights[] = {
     {KVF__W_TOKENS, "embeddings.word_embeddings.weight", "token_embd.weight", "V C", 0},
     {KVF__W_TYPES, "embeddings.token_type_embeddings.weight", "token_types.weight", "Y C", 0},
@@ -109,7 +107,7 @@ static const char *const nomic_buffers[] = {"embeddings.position_ids",
                                             "cls.predictions.decoder.weight",
                                             "cls.predictions.decoder.bias",
                                             NULL};
-/* As the model's own code names them, behind "encoder.". */
+/* Names follow the reference implementation, with the prefix "encoder.". */
 static const kvf__pair nomic_renamed[] = {{"embeddings.LayerNorm.weight", "emb_ln.weight"},
                                           {"embeddings.LayerNorm.bias", "emb_ln.bias"},
                                           {"self_attn.q_proj.weight", "attn.Wqkv.weight"},
@@ -124,11 +122,11 @@ static const kvf__pair nomic_renamed[] = {{"embeddings.LayerNorm.weight", "emb_l
                                           {"post_mlp_layernorm.weight", "norm2.weight"},
                                           {"post_mlp_layernorm.bias", "norm2.bias"},
                                           {NULL, NULL}};
-/* As the first files of BERT were converted from TensorFlow. */
+/* Names in the first files of BERT, converted from TensorFlow. */
 static const kvf__pair bert_renamed[] = {
     {"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}, {NULL, NULL}};
 
-/* What BERT and its descendants call alike. */
+/* Keys that BERT and its descendants share. */
 #define BERT_KEYS                                                                                  \
     KVF__USUAL_SIZES, .positions = {{"max_position_embeddings"}, 512},                             \
                       .types = {{"type_vocab_size"}, 2}, .eps = "layer_norm_eps",                  \
@@ -164,7 +162,7 @@ static const kvf__config_keys distilbert_keys = {
     .qa = {"qa_dropout", 0.1},
 };
 
-/* What the model's own code reads, where a config has it. */
+/* Keys that the reference implementation reads, if present. */
 static const kvf__pair nomic_fixed[] = {{"activation_function", "\"swiglu\""},
                                         {"prenorm", "false"},
                                         {"qkv_proj_bias", "false"},
@@ -192,7 +190,7 @@ static const kvf__config_keys nomic_keys = {
     .fixed = nomic_fixed,
 };
 
-/* What is the same in every row. */
+/* Values that do not depend on the row. */
 #define ENCODER_ROW                                                                                \
     .renamed = bert_renamed, .block.norm = KVF__LAYERNORM, .positions = KVF__POS_LEARNED,          \
     .block.act = KVF__GELU_ERF, .act_name = "gelu", .tied = true, .block.post_norm = true,         \
@@ -200,7 +198,7 @@ static const kvf__config_keys nomic_keys = {
 
 #define BERT_ROW ENCODER_ROW, .keys = &bert_keys
 
-/* RoBERTa's is BERT's body with positions counted from the padding on, and a head of its own. */
+/* RoBERTa: BERT's body with positions counted from the padding, and a head of its own. */
 #define ROBERTA_ROW                                                                                \
     BERT_ROW, .prefix = "roberta.", KVF__WEIGHTS(roberta_weights), .buffers = roberta_buffers,     \
               .heads = "roberta", .pad_positions = true, .mlm_gelu = true, .pad = 1

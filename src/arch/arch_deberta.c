@@ -1,5 +1,5 @@
-/* DeBERTa v2 and v3 (modeling_deberta_v2.py): BERT's post-norm blocks without positions in the
- * embeddings; distances between tokens are terms of attention's scores (relative.c). */
+/* DeBERTa v2 and v3 (modeling_deberta_v2.py): BERT's post-norm blocks without position embeddings.
+ * Relative positions are terms of the attention scores (relative.c). */
 #include "arch.h"
 
 static const kvf__weight weights[] = {
@@ -36,7 +36,7 @@ static const char *const buffers[] = {"embeddings.position_ids",
                                       "mask_predictions.classifier.bias",
                                       NULL};
 
-/* The head as the first authors' files, and `legacy` false, have it. */
+/* Head names in the authors' first files, and with `legacy` false. */
 static const kvf__pair renamed[] = {
     {"cls.predictions.transform.dense.weight", "lm_predictions.lm_head.dense.weight"},
     {"cls.predictions.transform.dense.bias", "lm_predictions.lm_head.dense.bias"},

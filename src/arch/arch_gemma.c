@@ -1,9 +1,8 @@
 /* Gemma 2, 3 and 4 (modeling_gemma2.py, modeling_gemma3.py, modeling_gemma4.py; arXiv 2408.00118,
- * 2503.19786): norms in
- * front of and behind each half, whose weights are stored less 1, scaled embeddings, local layers,
- * caps in Gemma 2, and in Gemma 3 norms of queries and keys and a rope of the local layers' own.
- * GGUF names are those of llama.cpp's converter (gguf-py, constants.py), which stores the norms
- * whole. */
+ * 2503.19786): norms before and after each half, whose weights are stored less 1, scaled
+ * embeddings, and local layers. Gemma 2 has caps; Gemma 3 has norms of queries and keys and a
+ * separate rope for local layers. GGUF names are those of llama.cpp's converter (gguf-py,
+ * constants.py), which stores the full norm weights. */
 #include "arch.h"
 
 static const kvf__weight gemma_weights[] = {
@@ -35,7 +34,7 @@ static const kvf__weight gemma_weights[] = {
 static const char *const gemma_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
                                             "rotary_emb.inv_freq", NULL};
 
-/* What all call alike; what 2 and 3 do. */
+/* Keys shared by all versions; keys of 2 and 3. */
 #define GEMMA_KEYS                                                                                 \
     KVF__USUAL_SIZES, .kv_heads = {{"num_key_value_heads"}, 4}, .head_dim = {{"head_dim"}, 256},   \
                       .eps = "rms_norm_eps", .eps_otherwise = 1e-6, .act = "hidden_activation",    \
@@ -66,8 +65,9 @@ static const kvf__config_keys gemma3_keys = {
     .theta_otherwise = 1e6,
 };
 
-/* Gemma 4: norms whole, of values too, layers with heads of two kinds, of which the last ones may
- * read the keys and values of earlier ones, and inputs of their own (pass_inputs.c). */
+/* Gemma 4: norm weights are not reduced by 1, and values are normed too. Layers have heads of two
+ * kinds; the last ones may read keys and values of earlier ones. Layers have inputs of their own
+ * (pass_inputs.c). */
 static const kvf__weight gemma4_weights[] = {
     {KVF__W_TOKENS, "embed_tokens.weight", "token_embd.weight", "V C", 0},
     {KVF__W_INPUT_TOKENS, "embed_tokens_per_layer.weight", "per_layer_token_embd.weight", "V LI",
@@ -119,7 +119,7 @@ static const kvf__layer_keys gemma4_layers = {
 
 static const kvf__pair gemma4_fixed[] = {{"enable_moe_block", "false"}, {NULL, NULL}};
 
-/* Scores are not divided: the norms of queries and keys have their size. */
+/* Scores are not divided, because the norms of queries and keys set their size. */
 static const kvf__config_keys gemma4_keys = {
     GEMMA_KEYS,
     .positions = {{"max_position_embeddings"}, 131072},
@@ -134,7 +134,7 @@ static const kvf__config_keys gemma4_keys = {
     .fixed = gemma4_fixed,
 };
 
-/* What is the same in every row. */
+/* Values that do not depend on the row. */
 #define GEMMA_ROW                                                                                  \
     .prefix = "model.", .buffers = gemma_buffers, .block.norm = KVF__RMSNORM,                      \
     .block.act = KVF__GELU_TANH, .act_name = "gelu_pytorch_tanh", .block.gated = true,             \

@@ -3,7 +3,7 @@
  */
 #include "arch.h"
 
-/* Shapes of Conv1D weights as Hugging Face stores them, [in, out]. */
+/* Shapes of Conv1D weights as stored by Hugging Face, [in, out]. */
 static const kvf__weight gpt2_weights[] = {
     {KVF__W_TOKENS, "wte.weight", "token_embd.weight", "V C", 0},
     {KVF__W_POSITIONS, "wpe.weight", "position_embd.weight", "X C", 0},
@@ -19,8 +19,8 @@ static const kvf__weight gpt2_weights[] = {
     {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
 };
 
-/* The first GPT: norms after the sums, none at the end. Hugging Face's head is tied and has no
- * bias; lm_head_bias is a key of ours, for bases made here. */
+/* The first GPT: norms after the sums, no final norm. Hugging Face's head is tied and has no bias;
+ * lm_head_bias is a key of kvfold, for bases made here. */
 static const kvf__weight openai_gpt_weights[] = {
     {KVF__W_TOKENS, "tokens_embed.weight", NULL, "V C", 0},
     {KVF__W_POSITIONS, "positions_embed.weight", NULL, "X C", 0},
@@ -36,7 +36,7 @@ static const kvf__weight openai_gpt_weights[] = {
 
 static const char *const gpt2_buffers[] = {"h.#.attn.bias", "h.#.attn.masked_bias", NULL};
 
-/* What both call alike. */
+/* Keys that both share. */
 #define GPT_KEYS                                                                                   \
     .width = {{"n_embd", "hidden_size"}, 0}, .layers = {{"n_layer", "num_hidden_layers"}, 0},      \
     .heads = {{"n_head", "num_attention_heads"}, 0}, .ffn = {{"n_inner"}, KVF__DERIVED},           \
@@ -56,7 +56,7 @@ static const kvf__config_keys openai_gpt_keys = {
     .head_bias = "lm_head_bias",
 };
 
-/* What is the same in every row. */
+/* Values that do not depend on the row. */
 #define GPT_ROW                                                                                    \
     .prefix = "transformer.", .buffers = gpt2_buffers, .block.norm = KVF__LAYERNORM,               \
     .positions = KVF__POS_LEARNED, .block.act = KVF__GELU_TANH, .act_name = "gelu_new",            \

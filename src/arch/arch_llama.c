@@ -1,6 +1,6 @@
-/* Llama and its kin: pre-norm blocks with RMSNorm, RoPE and a gated feed-forward
- * (modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py). Mistral's and
- * Qwen's weights are Llama's, but for q_norm and k_norm. GGUF names are those of llama.cpp's
+/* Llama and relatives: pre-norm blocks with RMSNorm, RoPE and a gated feed-forward
+ * (modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_qwen3.py). The weights of
+ * Mistral and Qwen are Llama's, except for q_norm and k_norm. GGUF names are those of llama.cpp's
  * converter (gguf-py, constants.py). */
 #include "arch.h"
 
@@ -29,7 +29,7 @@ static const kvf__weight llama_weights[] = {
 static const char *const llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq",
                                             "rotary_emb.inv_freq", "rope_freqs.weight", NULL};
 
-/* What all of them call alike. */
+/* Keys that all of them share. */
 #define LLAMA_KEYS                                                                                 \
     KVF__USUAL_SIZES, .eps = "rms_norm_eps", .eps_otherwise = 1e-6, .act = "hidden_act",           \
                       .attention_dropout.name = "attention_dropout"
@@ -72,7 +72,7 @@ static const kvf__config_keys qwen3_keys = {
     .local.first = "max_window_layers",
 };
 
-/* What is the same in every row. */
+/* Values that do not depend on the row. */
 #define LLAMA_ROW                                                                                  \
     .prefix = "model.", .heads = "llama", KVF__WEIGHTS(llama_weights), .buffers = llama_buffers,   \
     .block.norm = KVF__RMSNORM, .positions = KVF__POS_ROPE, .block.act = KVF__SILU,                \

@@ -1,6 +1,6 @@
 /* ModernBERT (modeling_modernbert.py; Warner et al. 2024, arXiv 2412.13663): a pre-norm encoder
- * without biases, its first layer without a norm in front of attention, with rope, q, k and v in
- * one weight, gate and up in another, and local layers that see so many tokens on either side. */
+ * with rope and without biases. The first layer has no norm before attention. q, k and v share one
+ * weight, gate and up another. Local layers attend to a window on either side. */
 #include "arch.h"
 
 static const kvf__weight weights[] = {

@@ -1,8 +1,7 @@
 /* GPT-NeoX and Pythia (modeling_gpt_neox.py): LayerNorms with biases, both halves of a block on the
  * same input, rope on a part of each head, and q, k and v in one weight, head by head. GGUF names
- * are those of llama.cpp's converter (gguf-py, constants.py), which puts q, k and v one after the
- * other.
- */
+ * are those of llama.cpp's converter (gguf-py, constants.py), which stores q, k and v one after the
+ * other. */
 #include "arch.h"
 
 static const kvf__weight neox_weights[] = {
@@ -22,7 +21,7 @@ static const char *const neox_buffers[] = {
     "layers.#.attention.bias", "layers.#.attention.masked_bias",
     "layers.#.attention.rotary_emb.inv_freq", "rotary_emb.inv_freq", NULL};
 
-/* transformers 4 called the head so. */
+/* The head's name in transformers 4. */
 static const kvf__pair neox_renamed[] = {{"lm_head.weight", "embed_out.weight"}, {NULL, NULL}};
 
 static const kvf__config_keys neox_keys = {

@@ -1,6 +1,6 @@
-/* OLMo 2 (modeling_olmo2.py): Llama's weights, but the norms are those of what each half gives, and
+/* OLMo 2 (modeling_olmo2.py): Llama's weights, but norms apply to the output of each half, and
  * queries and keys have one norm over all their heads. GGUF names are those of llama.cpp's
- * converter (gguf-py, constants.py), which leaves q and k as they are. */
+ * converter (gguf-py, constants.py), which does not permute q and k. */
 #include "arch.h"
 
 static const kvf__weight olmo2_weights[] = {

@@ -1,6 +1,6 @@
-/* Phi-3 and Phi-4 (modeling_phi3.py): Llama's block with q, k and v in one weight, gate and up in
- * another, and rope on a part of each head in some. GGUF names are those of llama.cpp's converter
- * (gguf-py, constants.py). */
+/* Phi-3 and Phi-4 (modeling_phi3.py): Llama's block with q, k and v in one weight and gate and up
+ * in another. Some models rotate a part of each head only. GGUF names are those of llama.cpp's
+ * converter (gguf-py, constants.py). */
 #include "arch.h"
 
 static const kvf__weight phi3_weights[] = {

@@ -1,10 +1,10 @@
-/* T5 and Flan-T5 (modeling_t5.py): an encoder-decoder of pre-norm blocks without biases. Distances
- * between tokens add a bias to scores, the same in all layers of a stack (relative.c), and scores
- * are not scaled. */
+/* T5 and Flan-T5 (modeling_t5.py): an encoder-decoder of pre-norm blocks without biases. A relative
+ * position bias, the same in all layers of a stack, is added to scores (relative.c), which are not
+ * scaled. */
 #include "arch.h"
 
-/* The attention of a place; GGUF names are those of llama.cpp's converter (gguf-py, constants.py).
- */
+/* The attention weights of a place; GGUF names are those of llama.cpp's converter (gguf-py,
+ * constants.py). */
 #define ATTENTION(place, hf, gguf)                                                                 \
     {KVF__W_Q, hf ".q.weight", gguf "_q.weight", "HD C", place},                                   \
         {KVF__W_K, hf ".k.weight", gguf "_k.weight", "GD C", place},                               \
@@ -48,13 +48,13 @@ static const kvf__weight weights[] = {
     {KVF__W_HEAD, "lm_head.weight", "output.weight", "V C", KVF__W_IF_UNTIED | KVF__W_OUTSIDE},
 };
 
-/* Copies of the embeddings, and a bias that nothing reads. */
+/* Copies of the embeddings, and an unused bias. */
 static const char *const buffers[] = {
     "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
     "dec.blk.0.cross_attn_rel_b.weight", NULL};
 
-/* Rows may be longer than those of pretraining: distances beyond the farthest share a bucket. */
+/* Rows may be longer than in pretraining: distances beyond the farthest share a bucket. */
 static const kvf__config_keys keys = {
     .width = {{"d_model"}, 512},
     .layers = {{"num_layers"}, 6},

@@ -1,16 +1,16 @@
-/* Table of named tensors -> slots: every weight the description asks for, found by name and checked
- * for shape and type.
+/* From a table of named tensors to slots: every weight of the description is found by name and
+ * checked for shape and type.
  *
- * Files carry the base-model prefix, or none, or (question answering of Llama) another's, so each
- * name is tried in all forms. Tied heads follow transformers 5: an equal copy is
- * dropped, a head that differs from the embedding is used after a warning, and a file that holds
- * only the head lends it to the embedding. */
+ * Files have the base-model prefix, none, or that of another model (question answering of Llama),
+ * so each name is tried in all forms. Tied heads follow transformers 5: an equal copy is dropped, a
+ * head that differs from the embedding is used with a warning, and a file with only the head uses
+ * it as the embedding. */
 #include "names.h"
 #include "slot.h"
 
 #include <string.h>
 
-/* Besides the family's own. */
+/* Prefixes besides the family's own. */
 static const char *const prefixes[] = {
     "", "model.", "transformer.", "encoder.", "model.language_model.", "nomic_bert.encoder."};
 #define N_PREFIXES (sizeof prefixes / sizeof *prefixes)
@@ -29,7 +29,7 @@ static bool find_tensor(const binding *b, const char *name, int64_t *at)
     return kvf__map_get(&b->table->index, name, strlen(name), at);
 }
 
-/* The name a file has, or, with one of the endings that the family renamed, had. */
+/* Finds a name in the file, also with an old spelling of its suffix. */
 static bool find_renamed(const binding *b, const char *name, int64_t *at)
 {
     const kvf__pair *pair = b->desc->arch->renamed;
@@ -46,8 +46,7 @@ static bool find_renamed(const binding *b, const char *name, int64_t *at)
     return false;
 }
 
-/* The tensor of a weight, under any of its names. canonical gets the name that errors and slots
- * use. */
+/* Finds the tensor of a weight under any of its names. canonical: name for errors and slots. */
 static bool find_weight(const binding *b, const kvf__weight *weight, int64_t layer,
                         char canonical[KVF__NAME_BYTES], int64_t *at)
 {
@@ -94,7 +93,7 @@ static kvf_status check_tensor(const binding *b, const kvf__weight *weight, int6
     return KVF_OK;
 }
 
-/* The rows of q, k or v where the tensor has all three. */
+/* Narrows a fused tensor to the rows of q, k or v. */
 static void take_part(const kvf__desc *desc, const kvf__weight *weight, kvf__view *view)
 {
     const int64_t q = desc->H * desc->D, kv = desc->G * desc->D;
@@ -150,12 +149,12 @@ static bool is_buffer(const binding *b, const char *name)
     return false;
 }
 
-/* The embedding under another of its names, where the file has it once only, as safetensors'
- * save_model keeps one of shared tensors. */
+/* Finds the embedding under another name: safetensors' save_model keeps only one of several shared
+ * tensors. */
 static bool find_shared(const binding *b, const kvf__weight *weight, int64_t *at)
 {
     static const char SHARED[] =
-        "embed_tokens.weight"; /* equal whatever tie_word_embeddings says */
+        "embed_tokens.weight"; /* equal, whatever tie_word_embeddings says */
     int64_t dim[KVF__MAX_RANK];
     const int rank = kvf__weight_shape(b->desc, weight, 0, dim);
 

@@ -1,16 +1,16 @@
-/* Metadata of a GGUF -> description. The string "llama" covers Llama, SmolLM2, TinyLlama and
- * Mistral, "bert" what has BERT's blocks and learned positions, "t5" Flan-T5, too.
+/* From GGUF metadata to a description. The string "llama" covers Llama, SmolLM2, TinyLlama and
+ * Mistral, "bert" models with BERT's blocks and learned positions, "t5" also Flan-T5.
  *
- * Keys are those of ggml's docs/gguf.md. What the metadata does not have is read off the tensors:
- * biases and an own head exist where their tensors do, and Llama 3's rope scaling is the tensor
- * rope_freqs.weight. Keys of relatives that share the architecture string but compute something
- * else (experts, multipliers) are refused. Integers come in any width and sign. */
+ * Keys are those of ggml's docs/gguf.md. Facts missing from the metadata are derived from the
+ * tensors: biases and an untied head exist if their tensors do, and Llama 3's rope scaling is the
+ * tensor rope_freqs.weight. Keys of related models that compute something else under the same
+ * architecture string (experts, multipliers) are refused. Integers may have any width and sign. */
 #include "config_keys.h"
 
 #include <math.h>
 #include <string.h>
 
-/* NULL: the key is absent; full becomes its whole name. */
+/* Finds a key; NULL if absent. full becomes its complete name. */
 static const kvf_json *find(const kvf__config *c, const char *key, char full[KVF__NAME_BYTES])
 {
     return kvf_json_get(c->root, kvf__config_name(c, key, full));
@@ -39,7 +39,7 @@ static kvf_status refuse_unsupported(const kvf__config *c, bool is_causal)
     return KVF_OK;
 }
 
-/* Sizes of a head that must all be D where the file has them, or, of what is rotated, less. */
+/* Checks head sizes: if present, all equal D, and the rotated size may be less. */
 static kvf_status check_head_sizes(const kvf__config *c, kvf__desc *desc)
 {
     static const char *const KEYS[] = {"attention.value_length", "rope.dimension_count"};
@@ -81,7 +81,7 @@ static kvf_status read_divisors(const kvf__config *c, const kvf__table *table, c
     return KVF_OK;
 }
 
-/* longrope, which a GGUF tells by its tensors of divisors: those of rows within the original
+/* Reads longrope, which a GGUF shows by its tensors of divisors: those for rows within the original
  * length. */
 static kvf_status read_long(const kvf__config *c, const kvf__table *table, kvf__desc *desc)
 {
@@ -95,7 +95,7 @@ static kvf_status read_long(const kvf__config *c, const kvf__table *table, kvf__
     return kvf__config_long(c, desc);
 }
 
-/* llama.cpp applies yarn's recommended factor on top of the file's attn_factor. */
+/* llama.cpp applies YaRN's recommended factor in addition to the file's attn_factor. */
 static kvf_status read_yarn(const kvf__config *c, kvf__desc *desc)
 {
     kvf__rope *rope = &desc->position.rope;
@@ -148,7 +148,7 @@ static kvf_status read_rope(const kvf__config *c, kvf__desc *desc)
 
 /* ---- whole ----------------------------------------------------------------------------------- */
 
-/* -1: absent, or none. */
+/* Returns -1 if absent or none. */
 static int32_t token_id(const kvf__config *c, const char *key)
 {
     int64_t id = kvf_json_int(kvf_json_get(c->root, key), -1);
@@ -184,7 +184,7 @@ static kvf_status read_rows(const kvf__config *c, const kvf__table *table, kvf__
     return desc->V ? check_head_sizes(c, desc) : kvf__config_missing(c, "vocab_size");
 }
 
-/* Ends of a text, of a turn and of a message. */
+/* Adds the ends of a text, of a turn and of a message. */
 static void add_ends(const kvf__config *c, kvf__desc *desc)
 {
     kvf__ends_add(&desc->ids.ends, desc->ids.eos);
@@ -215,7 +215,7 @@ static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)
                      (double)desc->factors.score_cap, (double)desc->factors.logit_cap);
 }
 
-/* By the family's rule, whose period a file may have. */
+/* Applies the family's rule, whose period a file may override. */
 static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
 {
     char full[KVF__NAME_BYTES];
@@ -228,8 +228,7 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-/* An encoder-decoder whose distances add a bias: T5. Rows may be longer than those of pretraining.
- */
+/* Reads T5, an encoder-decoder with a relative bias. Rows may be longer than in pretraining. */
 static kvf_status read_encoder_decoder(const kvf__config *c, const kvf__table *table,
                                        kvf__desc *desc)
 {

@@ -1,10 +1,9 @@
-/* config.json of a Hugging Face folder -> description.
+/* From config.json of a Hugging Face folder to a description.
  *
  * Both generations of the file are read: rope_theta and rope_scaling of transformers 4,
- * rope_parameters of 5, with the precedence of transformers 5 (modeling_rope_utils.py). What would
- * change the numbers and is not implemented is refused by key and value, never skipped. Dropouts
- * and initializer_range are read for heads and adapters that are trained on the base; the base
- * itself does not use them. */
+ * rope_parameters of 5, with the precedence of transformers 5 (modeling_rope_utils.py). Unsupported
+ * settings that would change results are refused by key and value, never skipped. Dropouts and
+ * initializer_range are read for trained heads and adapters; the base itself does not use them. */
 #include "config_keys.h"
 
 #include <math.h>
@@ -12,7 +11,7 @@
 
 /* ---- token ids ------------------------------------------------------------------------------ */
 
-/* Absent, null, -1 and an empty list mean none; of a list (several end tokens) the first counts. */
+/* Absent, null, -1 and an empty list mean none; the first of a list (several end tokens) counts. */
 static kvf_status get_id(const kvf__config *c, const char *key, int32_t *out)
 {
     const kvf_json *value = kvf_json_get(c->root, key), *one = value;
@@ -28,7 +27,8 @@ static kvf_status get_id(const kvf__config *c, const char *key, int32_t *out)
     return KVF_OK;
 }
 
-/* One id, or a list of which some ids stay free for those of tokenizer and chat template. */
+/* Reads one id or a list, of limited length so that ids of tokenizer and chat template have
+ * room. */
 static kvf_status read_ends(const kvf__config *c, const kvf_json *value, kvf__ends *out)
 {
     const size_t n = kvf_json_typeof(value) == KVF_JSON_ARRAY ? kvf_json_size(value) : 1;
@@ -84,11 +84,11 @@ static kvf_status find_arch(const kvf__config *c, const kvf__arch **out)
                      kvf__arch_list(list, false));
 }
 
-/* Keys that change the computation in ways this program does not have. */
+/* Refuses keys that change the computation in unsupported ways. */
 static kvf_status refuse_unsupported(const kvf__config *c, const kvf__desc *desc)
 {
     const bool causal = desc->block.causal, two = desc->arch->keys->decoder_layers != NULL;
-    /* is_decoder makes an encoder causal; decoders write it without a meaning. */
+    /* is_decoder makes an encoder causal; decoders store it without effect. */
     static const char *const must_be_false[] = {"is_encoder_decoder", "add_cross_attention",
                                                 "use_bidirectional_attention", "is_decoder"};
     static const char *const must_be_absent[] = {"quantization_config", "compression_config"};
@@ -96,7 +96,7 @@ static kvf_status refuse_unsupported(const kvf__config *c, const kvf__desc *desc
     for (size_t i = two; i < sizeof must_be_false / sizeof *must_be_false - causal; i++) {
         bool on;
         const char *word = kvf_json_str(kvf_json_get(c->root, must_be_false[i]), NULL);
-        if (word && !strcmp(word, "vision")) continue; /* of tokens of images alone */
+        if (word && !strcmp(word, "vision")) continue; /* for image tokens only */
         KVF_TRY(kvf__config_switch(c, must_be_false[i], false, &on));
         if (on)
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED, "%s: %s is true, which is not supported",
@@ -116,7 +116,7 @@ static kvf_status refuse_unsupported(const kvf__config *c, const kvf__desc *desc
     return KVF_OK;
 }
 
-/* Which layers are local, by the list. */
+/* Reads the list of local layers. */
 static kvf_status read_layer_types(const kvf__config *c, const kvf_json *types, kvf__desc *desc)
 {
     for (size_t i = 0; i < kvf_json_size(types); i++) {
@@ -136,7 +136,7 @@ static kvf_status read_layer_types(const kvf__config *c, const kvf_json *types, 
     return KVF_OK;
 }
 
-/* Or by the family's rule. */
+/* Applies the family's rule for local layers. */
 static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
@@ -155,7 +155,7 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-/* Absent: what the family has; null: none. */
+/* Absent: the family's default; null: none. */
 static kvf_status read_cap(const kvf__config *c, const kvf__config_number *key, float *out)
 {
     const kvf_json *value = key->name ? kvf_json_get(c->root, key->name) : NULL;
@@ -169,7 +169,7 @@ static kvf_status read_cap(const kvf__config *c, const kvf__config_number *key, 
     return KVF_OK;
 }
 
-/* Sizes in which the stacks of a family might differ, and here do not. */
+/* Checks sizes that could differ between the stacks of a family, but must not here. */
 static kvf_status check_alike(const kvf__config *c, const kvf__pair *pair)
 {
     for (; pair && pair->first; pair++) {
@@ -272,7 +272,7 @@ static kvf_status read_switches(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-/* Of a table whose first rows belong to the padding. */
+/* Reads positions of a table whose first rows belong to the padding. */
 static kvf_status read_pad_positions(const kvf__config *c, kvf__desc *desc)
 {
     if (!desc->arch->pad_positions) return KVF_OK;
@@ -294,8 +294,8 @@ static kvf_status read_rate(const kvf__config *c, const kvf__config_number *key,
     return key->name ? kvf__config_real(c, c->root, key->name, key->otherwise, out) : KVF_OK;
 }
 
-/* What heads go by that are trained on this base. BERT's key for the hidden dropout ends in _prob;
- * the token heads of GPT-2 and Llama look for the other. */
+/* Reads keys for heads trained on this base. BERT's key for the hidden dropout ends in _prob; token
+ * heads of GPT-2 and Llama use the other name. */
 static kvf_status read_head_keys(const kvf__config *c, kvf__desc *desc)
 {
     double prob;
@@ -328,8 +328,8 @@ static kvf_status read_row(const kvf__config *c, const kvf__config_row *row, kvf
     return name ? kvf__config_switch(c, name, *(bool *)out, out) : KVF_OK;
 }
 
-/* A ...ForSequenceClassification, or what AutoModel saves, has no matrix of the language model's
- * head, unless it is the embedding. */
+/* A ...ForSequenceClassification, or a model saved by AutoModel, has no language-model head matrix
+ * unless it is the embedding. */
 static bool is_headless(const kvf__config *c, const kvf__desc *desc)
 {
     static const char *const TASKS[] = {"ForSequenceClassification", "ForTokenClassification",
@@ -374,7 +374,7 @@ static kvf_status read_all(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-/* The text model of one that also has towers, which are left: its own config is inside. */
+/* Returns the config of the text model inside a multimodal one, whose towers are ignored. */
 static const kvf_json *text_config(const kvf_json *root)
 {
     const char *name = kvf_json_str(kvf_json_get(root, "model_type"), NULL);

@@ -1,5 +1,5 @@
-/* The key table of config.json and GGUF metadata, and the reading of sizes by it. Defaults of a
- * config.json belong to the family (kvf__config_keys in its row), keys of a GGUF are ggml's
+/* The key table of config.json and GGUF metadata, and reading sizes with it. Defaults of a
+ * config.json belong to the family (kvf__config_keys in its row); GGUF keys are those of ggml's
  * docs/gguf.md. */
 #include "config_keys.h"
 
@@ -220,7 +220,7 @@ kvf_status kvf__config_derive(const kvf__config *c, kvf__desc *desc)
     if (!desc->E) desc->E = desc->C;
     if (desc->position.window == KVF__DERIVED) desc->position.window = 0;
     if (desc->F == KVF__DERIVED) {
-        /* Only gpt2's n_inner means 4 C by being null. */
+        /* Only gpt2's n_inner may be null, which means 4 C. */
         if (keys->ffn.otherwise != KVF__DERIVED)
             return kvf__fail(c->ctx, KVF_EFORMAT, "%s: %s is null, expected a positive integer",
                              c->where, keys->ffn.names[0]);

@@ -1,7 +1,6 @@
-/* What layers differ in, by a config.json: Gemma 4's local layers and others, of which each kind
- * has its own heads, and last layers that read the keys and values of earlier ones
- * (configuration_gemma4.py of transformers 5.23, whose files have a list by layer, and the keys of
- * the published ones). */
+/* Per-layer overrides of a config.json: Gemma 4 has different heads in local and other layers, and
+ * last layers that read the keys and values of earlier ones. Both forms are read: the list by layer
+ * of transformers 5.23 (configuration_gemma4.py), and the keys of the published files. */
 #include "config_keys.h"
 
 #include <string.h>
@@ -11,7 +10,7 @@ static bool is_there(const kvf_json *value)
     return value && kvf_json_typeof(value) != KVF_JSON_NULL;
 }
 
-/* A count of the root, `otherwise` where it is absent or null. */
+/* Reads a count of the root; `otherwise` if absent or null. */
 static kvf_status read_count(const kvf__config *c, const char *key, int64_t otherwise, int64_t *out)
 {
     const kvf_json *value = kvf_json_get(c->root, key);
@@ -22,7 +21,7 @@ static kvf_status read_count(const kvf__config *c, const char *key, int64_t othe
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Of all layers that are not local. */
+/* Reads the heads of all layers that are not local. */
 static kvf_status read_global_heads(const kvf__config *c, kvf__desc *desc)
 {
     const kvf__layer_keys *keys = desc->arch->keys->by_layer;
@@ -42,7 +41,7 @@ static kvf_status read_global_heads(const kvf__config *c, kvf__desc *desc)
     return KVF_OK;
 }
 
-/* What the list has of layer l, in two keys, "3": {"head_dim": 512, "num_key_value_heads": 4}. */
+/* Reads the list's entry for layer l, such as "3": {"head_dim": 512, "num_key_value_heads": 4}. */
 static kvf_status read_layer_heads(const kvf__config *c, const kvf_json *list, int64_t l,
                                    kvf__desc *desc)
 {
@@ -80,7 +79,7 @@ static kvf_status read_heads(const kvf__config *c, kvf__desc *desc)
 
 /* ---- what they share ------------------------------------------------------------------------- */
 
-/* The last layer before `end` that is local or not as l is; -1: none is. */
+/* Returns the last layer before `end` of the same kind as l (local or not); -1: none. */
 static int64_t last_alike(const kvf__desc *desc, int64_t end, int64_t l)
 {
     const bool local = kvf__positions_window(&desc->position, l) > 0;
@@ -140,7 +139,7 @@ kvf_status kvf__config_layers(const kvf__config *c, kvf__desc *desc)
     const kvf__layer_keys *keys = desc->arch->keys->by_layer;
     bool k_is_v;
 
-    if (!keys || desc->L > KVF__MOST_LAYERS) return KVF_OK; /* the latter is refused later */
+    if (!keys || desc->L > KVF__MOST_LAYERS) return KVF_OK; /* more layers are refused later */
     KVF_TRY(kvf__alloc_array(c->ctx, (size_t)desc->L, sizeof *desc->by_layer.shape,
                              &desc->by_layer.shape));
     KVF_TRY(kvf__config_switch(c, keys->k_is_v, false, &k_is_v));
@@ -152,7 +151,7 @@ kvf_status kvf__config_layers(const kvf__config *c, kvf__desc *desc)
             .from = l,
             .k_is_v = k_is_v && !kvf__positions_window(&desc->position, l)};
     KVF_TRY(read_heads(c, desc));
-    for (int64_t l = 0; l < desc->L; l++) { /* rope turns whole heads */
+    for (int64_t l = 0; l < desc->L; l++) { /* rope rotates whole heads */
         kvf__layer_shape *s = &desc->by_layer.shape[l];
         const bool local = kvf__positions_window(&desc->position, l) > 0;
         s->R = s->D;

@@ -1,12 +1,12 @@
-/* Relative positions of a config.json. Of DeBERTa (configuration_deberta_v2.py) those of the
- * published v2 and v3 models; what other settings of theirs would compute is refused. Of T5
- * (configuration_t5.py) the buckets of its bias. */
+/* Relative positions of a config.json. For DeBERTa (configuration_deberta_v2.py) only the settings
+ * of the published v2 and v3 models are supported; others are refused. For T5 (configuration_t5.py)
+ * the buckets of its bias. */
 #include "config_keys.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The value that a key has to have; absent: what transformers takes then. */
+/* Checks that a key has the supported value; absent: transformers' default. */
 static kvf_status want_switch(const kvf__config *c, const char *key, bool otherwise, bool want)
 {
     bool on;
@@ -17,7 +17,7 @@ static kvf_status want_switch(const kvf__config *c, const char *key, bool otherw
                      on ? "true" : "false", want ? "true" : "false");
 }
 
-/* A list of names, or one text with a bar between them. */
+/* Searches a list of names, or one text with bars between them. */
 static bool has_name(const kvf_json *value, const char *name)
 {
     const char *text = kvf_json_str(value, NULL);
@@ -42,7 +42,7 @@ static kvf_status want_names(const kvf__config *c, const char *key, const char *
     return kvf__config_bad(c, KVF_EUNSUPPORTED, key, value, expected);
 }
 
-/* A number that means none below 1. */
+/* Reads a number that means none below 1. */
 static kvf_status read_size(const kvf__config *c, const char *key, int64_t *out)
 {
     double value;
@@ -99,7 +99,7 @@ kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc)
                                 : "relative_attention_num_buckets";
 
     KVF_TRY(kvf__config_real(c, c->root, count, 32, &buckets));
-    /* no key of a GGUF */
+    /* not a key of a GGUF */
     KVF_TRY(kvf__config_real(c, c->root, "relative_attention_max_distance", 128, &farthest));
     const int64_t span = buckets >= 4 && buckets <= 1 << 16 ? (int64_t)buckets / 2 : 0;
     if (!span || buckets != (double)(2 * span) || !(farthest > (double)span) ||

@@ -1,10 +1,9 @@
-/* Rotary positions of a config.json: which scaling, with which numbers.
+/* Rotary positions of a config.json: the kind of scaling and its numbers.
  *
- * Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters; the rules that join
- * them are those of transformers 5 (modeling_rope_utils.py). Scalings that depend on the length of
- * the text at hand would change the keys of a stored prefix: dynamic is refused, longrope (arXiv
- * 2402.13753) taken with the divisors it has within its original length, and no positions beyond.
- */
+ * Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters; the rules for both
+ * are those of transformers 5 (modeling_rope_utils.py). Scalings that depend on the current text
+ * length would change the keys of a stored prefix. So dynamic is refused, and longrope (arXiv
+ * 2402.13753) uses the divisors for its original length, with no positions beyond it. */
 #include "config_keys.h"
 
 #include <math.h>
@@ -34,7 +33,7 @@ static kvf_status read_yarn(const kvf__config *c, const kvf_json *dict, kvf__des
     KVF_TRY(kvf__config_real(c, dict, "beta_slow", 1, &rope->beta_slow));
     KVF_TRY(kvf__config_real(c, dict, "mscale", 0, &mscale));
     KVF_TRY(kvf__config_real(c, dict, "mscale_all_dim", 0, &mscale_all));
-    /* Zero counts as not given, as in the reference. */
+    /* Zero counts as absent, as in the reference. */
     if (rope->beta_fast == 0) rope->beta_fast = 32;
     if (rope->beta_slow == 0) rope->beta_slow = 1;
     if (rope->beta_fast < 0 || rope->beta_slow < 0)
@@ -43,9 +42,8 @@ static kvf_status read_yarn(const kvf__config *c, const kvf_json *dict, kvf__des
                          "positive numbers",
                          c->where, rope->beta_fast, rope->beta_slow);
     rope->truncate = kvf_json_bool(truncate, true);
-    /* transformers 4 replaced the factor by the ratio, 5 keeps it; where they differ a model
-     * trained with one is served wrongly by the other, so the user should know which rule holds
-     * here. */
+    /* transformers 4 replaced the factor by the ratio, 5 keeps it. If they differ, a model trained
+     * with one version is wrong under the other, so the user is told which rule applies. */
     if (ratio != rope->factor && ratio != 1)
         kvf__log(c->ctx, KVF_LOG_WARN,
                  "%s: rope factor %g differs from max_position_embeddings / "
@@ -59,7 +57,7 @@ static kvf_status read_yarn(const kvf__config *c, const kvf_json *dict, kvf__des
     return KVF_OK;
 }
 
-/* Each frequency's own divisor. */
+/* Reads a divisor for each frequency. */
 static kvf_status read_list(const kvf__config *c, const kvf_json *dict, const char *key,
                             kvf__desc *desc)
 {
@@ -92,12 +90,12 @@ kvf_status kvf__config_long(const kvf__config *c, kvf__desc *desc)
                          c->where, rope->attention_factor, rope->original);
     if ((double)desc->position.max > rope->original) desc->position.max = (int64_t)rope->original;
     rope->kind = KVF__ROPE_LONG;
-    rope->factor = 1; /* the divisors have it */
+    rope->factor = 1; /* the divisors include it */
     rope->original = 0;
     return KVF_OK;
 }
 
-/* What a GGUF has in place of a rule; with an attention factor that of longrope. */
+/* Reads the divisors of a GGUF, which replace a rule; with an attention factor that of longrope. */
 static kvf_status read_divisors(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
     kvf__rope *rope = &desc->position.rope;
@@ -133,7 +131,7 @@ static kvf_status check_object(const kvf__config *c, const char *key)
     return kvf__config_bad(c, KVF_EFORMAT, key, value, "an object or null");
 }
 
-/* A kind of its own, and of some families the one that nothing names. */
+/* Returns whether rope is proportional: by name, or by default in some families. */
 static bool is_proportional(const kvf_json *dict, const kvf__desc *desc)
 {
     const char *type = kvf_json_str(kvf_json_get(dict, "rope_type"), NULL);
@@ -142,7 +140,7 @@ static bool is_proportional(const kvf_json *dict, const kvf__desc *desc)
     return !type || !strcmp(type, "proportional");
 }
 
-/* And which part of a head is rotated, of a family that may leave some of it. */
+/* Reads the rotated fraction of a head, in families that support it. */
 static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
     const kvf__config_keys *keys = desc->arch->keys;
@@ -163,13 +161,13 @@ static kvf_status check_rope_dict(const kvf__config *c, const kvf_json *dict, kv
     if (partial != 1 && (!keys->rotary.name || !(partial > 0) || partial > 1))
         return kvf__fail(c->ctx, KVF_EUNSUPPORTED, "%s: partial_rotary_factor is %g, %s", c->where,
                          partial, keys->rotary.name ? "expected 0 to 1" : "only 1 is supported");
-    if (!keys->by_layer) /* else it is by layer, and whole */
+    if (!keys->by_layer) /* else it is given by layer, for whole heads */
         desc->position.rotated = desc->position.local_rotated = (int64_t)((double)desc->D *
                                                                           partial);
     return KVF_OK;
 }
 
-/* Of local layers: by a dictionary of their own, or, outside, by the family's key. */
+/* Reads rope of local layers, from its own dictionary or the family's key. */
 static kvf_status read_local(const kvf__config *c, kvf__desc *desc)
 {
     const kvf_json *all = kvf_json_get(c->root, "rope_parameters");
@@ -203,7 +201,7 @@ static kvf_status read_proportional(const kvf__config *c, const kvf_json *dict, 
     return kvf__config_real(c, dict, "factor", 1, &rope->factor);
 }
 
-/* What kind of rope the dictionary says, and the numbers of that kind. */
+/* Reads the kind of rope and its numbers. */
 static kvf_status read_kind(const kvf__config *c, const kvf_json *dict, kvf__desc *desc)
 {
     const kvf_json *type_value = kvf_json_get(dict, "rope_type");
@@ -237,8 +235,8 @@ static kvf_status read_kind(const kvf__config *c, const kvf_json *dict, kvf__des
                            "default, linear, llama3, yarn or longrope");
 }
 
-/* rope_scaling, if it has members, goes before rope_parameters; theta inside the dictionary
- * before theta outside. */
+/* A non-empty rope_scaling precedes rope_parameters, and theta inside the dictionary precedes theta
+ * outside. */
 kvf_status kvf__config_rope(const kvf__config *c, kvf__desc *desc)
 {
     const kvf_json *dict = kvf_json_get(c->root, "rope_scaling");

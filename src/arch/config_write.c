@@ -1,17 +1,16 @@
-/* Description -> config.json, for bases whose file had none: those of a GGUF.
+/* From a description to config.json, for bases without one: those of a GGUF.
  *
- * The keys are those that config_hf.c reads, so transformers reads them too, with one exception:
- * Llama 3's rope divisors are in a GGUF as numbers, not as the rule that made them, and the rule
- * would not give back the last bit. They are written out (rope_type "divisors"), which no other
- * program takes for something else. What was written is read again and compared: a description that
- * a config.json has no words for is refused. */
+ * The keys are those read by config_hf.c, so transformers reads them too, with one exception. A
+ * GGUF has Llama 3's rope divisors as numbers, from which the original rule would not be restored
+ * to the last bit. They are written as rope_type "divisors", which other programs reject. The text
+ * is read again and compared; a description that a config.json cannot express is refused. */
 #include "config_keys.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The double with the fewest digits that is this float. */
+/* Returns the double with the fewest digits that equals this float. */
 static double plain(float value)
 {
     char text[32];
@@ -66,7 +65,7 @@ static kvf_json *divisors(const kvf__desc *d)
     return scaling;
 }
 
-/* Of the kinds that a GGUF has. */
+/* Writes the kinds of scaling that a GGUF can have. */
 static kvf_json *scaling_of(const kvf__desc *d)
 {
     const kvf__rope *rope = &d->position.rope;
@@ -132,7 +131,7 @@ static void set_factors(kvf_json *root, const kvf__desc *d)
                      kvf_json_new_int((int64_t)(1 / scale / scale + 0.5)));
 }
 
-/* Checked as a whole, by its text. */
+/* The result is checked as a whole, by its text. */
 static kvf_json *build(const kvf__desc *d)
 {
     const kvf__config_keys *keys = d->arch->keys;

@@ -1,9 +1,8 @@
-/* The description of a model: what its row gives, and the checks every config must pass, whatever
- * file it came from.
+/* The description of a model: values of its row, and the checks for every config of any format.
  *
- * Bounds are those of this program's tables and plans (planes, positions as int32), set well above
- * any published model of these families: a number beyond them is a damaged file, and refusing it
- * here keeps sizes from overflowing. */
+ * Bounds are those of this program's tables and plans (planes, positions as int32), well above any
+ * published model of these families. A larger number means a damaged file, and refusing it here
+ * prevents overflow of sizes. */
 #include "arch.h"
 
 #include <math.h>

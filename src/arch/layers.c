@@ -1,6 +1,6 @@
-/* What layers differ in: their place in the stacks, their window, heads of keys and values, the
- * feed-forward width, whose keys and values they read. All code asks kvf__desc_layer, so that a
- * base of equal layers is one whose layers happen to be equal. */
+/* Differences between layers: place in the stacks, window, heads of keys and values, feed-forward
+ * width, and sharing of keys and values. All code calls kvf__desc_layer, so equal layers are no
+ * special case. */
 #include "arch.h"
 
 #include <string.h>

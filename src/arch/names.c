@@ -1,5 +1,5 @@
-/* From the weight rows of arch.c to names and shapes: patterns filled in, shape words evaluated,
- * slots found by role.
+/* Names and shapes from the weight rows of arch.c: filling in patterns, evaluating shape words, and
+ * finding slots by role.
  *
  * A pattern's '#' is the layer number; a shape word is a product of letters of the shape
  * alphabet. */
@@ -86,7 +86,7 @@ static bool is_wanted(const kvf__desc *desc, const kvf__weight *weight, int64_t 
     return true;
 }
 
-/* Is a weight one of layers like this? */
+/* Returns whether the weight exists in layers of this place. */
 static bool in_place(const kvf__desc *desc, const kvf__weight *weight, int64_t layer)
 {
     static const unsigned PLACES[] = {[KVF__PLACE_ONLY] = ~0u,
@@ -234,7 +234,7 @@ static kvf_status visit_weight(void *user, const kvf__weight *weight, int64_t la
     if (weight->flags & KVF__W_ASIDE) return KVF_OK;
     const char *prefix = weight->flags & KVF__W_OUTSIDE ? "" : v->desc->arch->prefix;
     bool fits = kvf__name_format(name, prefix, weight->hf, kvf__layer_number(v->desc, layer));
-    assert(fits); /* our own table against a layer count that desc_check bounded */
+    assert(fits); /* our own table, with a layer count bounded by desc_check */
     (void)fits;
     return v->each(v->user, name, kvf__weight_shape(v->desc, weight, layer, dim), dim);
 }

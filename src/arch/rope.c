@@ -1,8 +1,8 @@
 /* Rotary positions: inverse frequencies of every scaling kind.
  *
- * All arithmetic is f32, in the order transformers uses: at position 4000 a double angle is off by
- * 1e-4 rad. Powers are computed in double and rounded once, which makes frequencies the same on
- * every machine and agrees with torch to the last bit nearly always. Llama 3's and YaRN's (arXiv
+ * All arithmetic is f32, in the order of transformers: at position 4000 a double angle would differ
+ * by 1e-4 rad. Powers are computed in double and rounded once, so frequencies are the same on every
+ * machine and nearly always agree with torch to the last bit. Llama 3's and YaRN's (arXiv
  * 2309.00071) formulas follow their reference code. */
 #include "arch.h"
 
@@ -29,13 +29,13 @@ static float scaled_llama3(const kvf__rope *rope, float inv)
     return (1 - smooth) * inv / factor + smooth * inv;
 }
 
-/* Of n frequencies; positions do not turn the pairs of the others. */
+/* Scales frequency i of n; pairs beyond the rotated part have frequency 0. */
 static float scaled_proportional(const kvf__rope *rope, int64_t i, int64_t n, float inv)
 {
     return i < (int64_t)floor(rope->partial * (double)(2 * n) / 2) ? inv / (float)rope->factor : 0;
 }
 
-/* The pair whose wave makes `rotations` turns within the original length. */
+/* Returns the index of the pair that makes `rotations` turns within the original length. */
 static double correction_dim(const kvf__rope *rope, double rotations, double dims)
 {
     return dims * log(rope->original / (rotations * 2 * pi)) / (2 * log(rope->theta));
@@ -52,7 +52,8 @@ static void scale_yarn(const kvf__rope *rope, int64_t R, const float *power, flo
     }
     low = fmax(low, 0);
     high = fmin(high, (double)R - 1);
-    if (low == high) high += 0.001; /* as the reference code: a step without a division by zero */
+    /* as in the reference code: a step without a division by zero */
+    if (low == high) high += 0.001;
     for (int64_t i = 0; i < R / 2; i++) {
         float ramp = ((float)i - (float)low) / (float)(high - low);
         ramp = fminf(fmaxf(ramp, 0), 1);
@@ -61,7 +62,7 @@ static void scale_yarn(const kvf__rope *rope, int64_t R, const float *power, flo
     }
 }
 
-/* Those of local layers, of the default kind. */
+/* Computes the frequencies of local layers, of the default kind. */
 static kvf_status init_local(kvf_ctx *ctx, kvf__desc *desc)
 {
     const int64_t R = desc->position.local_rotated;
@@ -96,7 +97,7 @@ kvf_status kvf__rope_init(kvf_ctx *ctx, kvf__desc *desc)
             inv[i] /= desc->position.divisors[i];
             power[i] *= desc->position.divisors[i];
         }
-        if (rope->kind == KVF__ROPE_LONG) inv[i] = 1 / power[i]; /* as the reference code */
+        if (rope->kind == KVF__ROPE_LONG) inv[i] = 1 / power[i]; /* as in the reference code */
         if (rope->kind == KVF__ROPE_LINEAR) inv[i] /= (float)rope->factor;
         if (rope->kind == KVF__ROPE_LLAMA3) inv[i] = scaled_llama3(rope, inv[i]);
         if (rope->kind == KVF__ROPE_PROPORTIONAL) inv[i] = scaled_proportional(rope, i, n, inv[i]);

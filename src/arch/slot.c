@@ -1,18 +1,18 @@
-/* Reading a weight out of its file: any element type, any row order -> f32 in Hugging Face order.
+/* Reading a weight from its file: any element type and row order to f32 in Hugging Face order.
  *
- * A GGUF of architecture llama holds the rows of q and k permuted inside each head, so that its
- * rope can rotate neighbours; undone here, row by row: row h*D + t*D/2 + i of Hugging
- * Face is row h*D + 2i + t of the file. Rows of quantised types are independent, so order and type
- * do not disturb each other. */
+ * A GGUF of architecture llama has the rows of q and k permuted inside each head, so that its
+ * rope can rotate neighbours. Undone here: row h*D + t*D/2 + i of Hugging Face is row h*D + 2i +
+ * t of the file. Rows of quantised types are independent, so order and type can be handled
+ * separately. */
 #include "slot.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* GPT-NeoX's fused q, k and v: row (h*3 + part)*D + i of Hugging Face is row (part*H + h)*D + i
- * everywhere else. */
+/* GPT-NeoX's fused q, k and v: row (h*3 + part)*D + i of Hugging Face is row (part*H + h)*D + i in
+ * all other code. */
 
-enum { TABLE_PART = 4096 }; /* bytes: a row of 1024 columns in f32 */
+enum { TABLE_PART = 4096 }; /* in bytes: a row of 1024 columns in f32 */
 
 int64_t kvf__slot_rows(const kvf__slot *slot)
 {
@@ -24,14 +24,14 @@ int64_t kvf__slot_columns(const kvf__slot *slot)
     return slot->view.rank ? slot->view.dim[slot->view.rank - 1] : 1;
 }
 
-/* Where row `at` of q, k and v one after the other is head by head. */
+/* Maps row `at` of the order q, k, v to the order head by head. */
 static int64_t by_head_index(const kvf__slot *slot, int64_t at, int64_t n)
 {
     int64_t D = n / (3 * slot->by_head), head = at / D;
     return (head % slot->by_head * 3 + head / slot->by_head) * D + at % D;
 }
 
-/* Where entry `at` of n permuted entries (rows, or elements of a bias) lies in the file. */
+/* Returns the file's index of entry `at` of n permuted entries (rows, or elements of a bias). */
 static int64_t file_index(const kvf__slot *slot, int64_t at, int64_t n)
 {
     if (slot->file_by_head) return by_head_index(slot, at, n);
@@ -48,8 +48,8 @@ static const uint8_t *row_bytes(const kvf__slot *slot, int64_t row)
     return (const uint8_t *)slot->view.data + (size_t)row * bytes;
 }
 
-/* Elements from .. from + n - 1 of a row, in Hugging Face order, plus what is added to them. The
- * sum over the rank is taken first, in its order, so parts of a row have the bits of the whole. */
+/* Adds the low-rank product to elements from .. from + n - 1 of a row, in Hugging Face order. The
+ * sum over the rank is computed first, in order, so parts of a row have the bits of the whole. */
 static void add_low_rank(const kvf__slot *slot, int64_t row, int64_t from, int64_t n, float *out)
 {
     enum { STRIP = 64 };
@@ -71,7 +71,8 @@ static void add_low_rank(const kvf__slot *slot, int64_t row, int64_t from, int64
     }
 }
 
-/* A vector is one row. Permuted ones are biases of q and k, always plain types. */
+/* Reads a vector, which is one row. Permuted vectors are biases of q and k, always of plain
+ * types. */
 static void read_vector(const kvf__slot *slot, float *out)
 {
     const uint8_t *bytes = slot->view.data;
@@ -152,7 +153,7 @@ void kvf__slot_read_hf(const kvf__slot *slot, float *out)
     kvf__slot as_it_lies = *slot;
     const int64_t columns = kvf__slot_columns(slot), H = slot->by_head;
 
-    as_it_lies.file_by_head = false; /* which is Hugging Face's order, or q, k, v */
+    as_it_lies.file_by_head = false; /* Hugging Face's order, or q, k, v */
     as_it_lies.by_head = 0;
     as_it_lies.one = 0;
     kvf__slot_read(&as_it_lies, out);
@@ -204,7 +205,8 @@ kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, k
     kvf__slot_read_hf(slot, values);
     if (dtype != KVF__F32) {
         kvf_status st = kvf__alloc_array(ctx, (size_t)n, kvf__dtype_block_bytes(dtype), &narrow);
-        if (!st) kvf__from_f32(dtype, values, narrow, n); /* exact: they were of that type */
+        /* exact, because the values had that type */
+        if (!st) kvf__from_f32(dtype, values, narrow, n);
         kvf__free(values);
         if (st) return st;
     }

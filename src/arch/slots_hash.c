@@ -1,11 +1,11 @@
-/* The fingerprint of a base: run and prefix files carry it, and are refused with another base.
+/* The fingerprint of a base, stored in run and prefix files, which are refused with another base.
  *
  * XXH3-128 over the description as text, then over every weight in order of canonical names: name,
- * type, shape, raw bytes. So neither the order of tensors nor sharding nor prefixes of names
- * matter, and one changed bit does. Left out: copies of tied weights (they are no slots), the
- * masked-LM head (a base is the same with and without it), token ids, and everything derived from
- * what is hashed (inv_freq, whose last bits could depend on the C library). Changing this text
- * invalidates every stored hash: add keys only for new kinds. */
+ * type, shape, raw bytes. So the order of tensors, sharding and name prefixes do not matter, but
+ * every bit does. Excluded are copies of tied weights (they are no slots), the masked-LM head (it
+ * does not affect the base), token ids, and values derived from hashed ones (inv_freq, whose last
+ * bits could depend on the C library). Changes of this text invalidate every stored hash: add keys
+ * only for new kinds. */
 #include "arch.h"
 #include "hash.h"
 #include "names.h"
@@ -88,7 +88,7 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__desc *d, kvf__buf *text)
 
 kvf_status kvf__desc_same(kvf_ctx *ctx, const kvf__desc *a, const kvf__desc *b, bool *same)
 {
-    kvf__desc x = *a, y = *b; /* views */
+    kvf__desc x = *a, y = *b; /* borrowed */
     kvf__buf text[2] = {{0}};
 
     x.gguf = y.gguf = false;
@@ -112,7 +112,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Weights may be larger than memory: the reader lets go of them in pieces of this size. */
+/* Weights may exceed memory, so pages are released in pieces of this size. */
 enum { PIECE = 64 << 20 };
 
 static void add_bytes(kvf__hash *hash, const kvf__view *view, kvf__advise_fn *advise, void *user)
