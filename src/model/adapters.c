@@ -15,9 +15,9 @@ struct kvf__adapters {
     bool gradients;
     kvf__bottleneck *items; /* [L, halves] */
     kvf__param *params;     /* [L, halves, PARTS] */
-    char (*names)[40];      /* of the parameters */
+    char (*names)[40];      /* names of the parameters */
     bool *dropped;          /* [L] */
-    float *values, *grads;  /* of all; grads NULL: none */
+    float *values, *grads;  /* of all adapters; grads NULL: none */
 };
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static int64_t one_count(const kvf__adapters *a)
     return 2 * a->C * a->shape.size + a->C + a->shape.size;
 }
 
-/* The parameters of adapter i, and the adapter as views of them. */
+/* Sets up the parameters of adapter i, and the adapter as views of them. */
 static void place(kvf__adapters *a, int64_t i)
 {
     static const char *const halves[] = {"attn", "ffn"};

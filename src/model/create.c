@@ -1,8 +1,8 @@
-/* Bound weights -> the packed model that a pass runs.
+/* From bound weights to the packed model that a pass runs.
  *
- * Every dense layer is packed product by product (pack_units.c), in pre-norm blocks with the norm
- * in front folded in; other norms are copied as they are. Only the embedding (and learned
- * positions) stay in the file, read row by row. */
+ * Every dense layer is packed product by product (pack_units.c); in pre-norm blocks the preceding
+ * norm is folded in. Other norms are copied. Only the embedding (and learned positions) stay in the
+ * file, read row by row. */
 #include "arena.h"
 #include "creation.h"
 
@@ -20,13 +20,13 @@ static const kvf__slot *slot_of(const creation *c, kvf__role role, int64_t layer
 
 /* ---- arrays and vectors ---------------------------------------------------------------------- */
 
-/* What is read as f32: into pieces of the model's memory, or where it was read to before. */
+/* Weights read as f32: into new pieces of the model's memory, or again into the existing ones. */
 typedef struct reading {
     const creation *c;
     kvf__carver *carve; /* NULL: read again */
 } reading;
 
-/* *at stays NULL while memory is counted, and where the file has no such weight. */
+/* *at stays NULL while memory is counted, and if the file lacks the weight. */
 static void read_plain(const reading *r, kvf__role role, int64_t layer, float **at)
 {
     const kvf__slot *slot = slot_of(r->c, role, layer);
@@ -36,8 +36,8 @@ static void read_plain(const reading *r, kvf__role role, int64_t layer, float **
     if (slot && *at) kvf__slot_read(slot, *at);
 }
 
-/* One row per head: H times that of queries, G times that of keys, and ones for values where they
- * are normed; of norms of all heads together the slots have all rows. */
+/* Reads one row per head: H copies of the queries' norm, G of the keys', and ones for values where
+ * they are normed. Slots of norms over all heads have all rows. */
 static void read_head_norms(const reading *r, int64_t layer, float **at)
 {
     const kvf__desc *d = r->c->desc;
@@ -59,7 +59,7 @@ static void read_head_norms(const reading *r, int64_t layer, float **at)
         (*at)[(d->H + shape.G) * D + i] = 1;
 }
 
-/* All norms that are not folded, and the dense layer behind the embeddings. */
+/* Reads all norms that are not folded, and the dense layer after the embeddings. */
 static void read_plain_weights(const reading *r)
 {
     kvf__model *model = r->c->model;
@@ -92,7 +92,7 @@ static void read_plain_weights(const reading *r)
     read_plain(r, KVF__W_FINAL_BETA, 0, &model->lm.beta);
 }
 
-/* Whole or not at all; a decoder of its own is not read. */
+/* Reads the masked-LM head, complete or not at all; a decoder of its own is ignored. */
 static void read_masked_lm(const reading *r)
 {
     static const kvf__role ROLES[] = {KVF__W_MLM_DENSE, KVF__W_MLM_DENSE_BIAS, KVF__W_MLM_NORM,
@@ -109,8 +109,8 @@ static void read_masked_lm(const reading *r)
         read_plain(r, ROLES[i], 0, at[i]);
 }
 
-/* Layers that are packed just before use share the memory of one of their place, planes of the head
- * too. */
+/* Layers packed on demand share the memory of one layer of their place; so do planes of the
+ * head. */
 static void lay_memory(void *object, kvf__carver *carve)
 {
     const reading r = {.c = object, .carve = carve};
@@ -132,7 +132,7 @@ static void lay_memory(void *object, kvf__carver *carve)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* What stays in the file, the head's planes, and the tables. */
+/* Sets up the weights that stay in the file, the head's planes, and the tables. */
 static kvf_status put_embedding(creation *c)
 {
     kvf__model *model = c->model;
@@ -178,7 +178,7 @@ static kvf_status build(creation *c)
 
     KVF_TRY(kvf__mm_create(c->ctx, &model->mm));
     model->kernels = kvf__kernels_get();
-    /* AMX has cliffs at other counts; elsewhere padding costs more than new shapes do */
+    /* AMX is slow at other counts; elsewhere padding costs more than new shapes */
     model->row_step = strcmp(kvf__cpu_level(), "amx") ? 32 : 64;
     KVF_TRY(put_embedding(c));
     KVF_TRY(kvf__carve_block(c->ctx, lay_memory, c, &model->memory));
@@ -201,8 +201,8 @@ static void creation_free(creation *c)
     kvf__free(c);
 }
 
-/* Packing needs its workspace again only where packed weights change, the rest of it wherever norms
- * do. */
+/* Frees workspace that is not needed again: packing needs it if packed weights change, the rest if
+ * norms do. */
 static void creation_rest(creation *c)
 {
     if (c->options.train.what == KVF__TRAIN_EVERYTHING || c->model->store.late) return;
@@ -257,7 +257,7 @@ static kvf_status make_trained(creation *c, const kvf__slots *slots)
                               kvf__masters_params(c->model->train.masters));
 }
 
-/* Matrices that are packed just before use come from slots of their own. */
+/* Makes separate slots for matrices that are packed on demand. */
 static kvf_status make_stored(creation *c)
 {
     if (c->model->int8 && (c->options.keep != KVF__KEEP_PACKED || c->model->train.weights))
@@ -295,7 +295,7 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
     if (st) goto out;
 
     creation_rest(c);
-    /* A file may hold a head that the config denies; see bind.c. */
+    /* A file may hold a head contrary to its config; see bind.c. */
     model->desc.tied = model->lm.file.view.data == model->embed.tokens.view.data;
     *desc = (kvf__desc){0};
     *out = model;
@@ -303,7 +303,7 @@ kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *sl
 out:
     if (model) {
         model->desc.position.inv_freq = model->desc.position.divisors =
-            model->desc.position.local_inv_freq = NULL; /* still the caller's */
+            model->desc.position.local_inv_freq = NULL; /* still owned by the caller */
         model->desc.by_layer = (kvf__by_layer){0};
     }
     kvf__model_free(model);
@@ -323,7 +323,7 @@ static kvf_status pack_transposed(creation *c)
 kvf_status kvf__model_add_backward(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
                                    const kvf__model_options *options)
 {
-    creation *c = model->train.again; /* kept where weights are packed just before use */
+    creation *c = model->train.again; /* kept if weights are packed on demand */
     kvf_status st;
 
     if (model->backward) return KVF_OK;
@@ -364,7 +364,7 @@ static void free_unit(const kvf__model *model, int64_t unit)
         kvf__packed_pair *pair = kvf__product_packed(model, &p);
         kvf__packed_free(pair->fwd);
         kvf__packed_free(pair->bwd);
-        *pair = (kvf__packed_pair){0}; /* which other layers may share */
+        *pair = (kvf__packed_pair){0}; /* shared with other layers */
     }
 }
 

@@ -1,14 +1,14 @@
-/* What a model will take of memory, from its description alone: for a forecast before a base is
- * opened, and for the paper model of bases that no machine here could hold.
+/* Memory of a model, estimated from its description, for a forecast before a base is opened, and
+ * for models too large for this machine.
  *
- * Matrices count with their elements; oneDNN pads some to whole blocks, which the sum of a real
- * model hides (1 % of SmolLM2). */
+ * Matrices count with their elements. oneDNN pads some to whole blocks; in a real model that is
+ * negligible (1 % of SmolLM2). */
 #include "names.h"
 #include "products.h"
 #include "stored.h"
 
-/* Elements of a layer's matrices (the mean, where layers differ), of its widest row of outputs, of
- * all in the head. */
+/* Elements of a layer's matrices (the mean, if layers differ), of its widest row of outputs, and of
+ * the head. */
 typedef struct counts {
     double layer, head;
     double widest; /* outputs of the largest piece of packing */
@@ -17,7 +17,7 @@ typedef struct counts {
 static counts count(const kvf__desc *d)
 {
     const int64_t layers = d->by_layer.shape || d->encoder ? d->L
-                                                           : 1; /* else all are as the first */
+                                                           : 1; /* else all equal the first */
     counts n = {.widest = KVF__VOCAB_PLANE};
     kvf__product p;
 

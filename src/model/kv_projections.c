@@ -1,14 +1,14 @@
-/* The key and value projections of every layer, raw from the file, for method `projected`
- * (kv_projection.h). The packed model holds them norm-folded and in bf16 where that is faster; a
- * fold must be the same under either, so they are read anew, as f32. */
+/* The raw key and value projections of every layer, for method `projected` (kv_projection.h). The
+ * packed model has them norm-folded and possibly in bf16. A fold must not depend on that, so they
+ * are read again as f32. */
 #include "model_priv.h"
 #include "names.h"
 #include "slot.h"
 
 #include <string.h>
 
-/* Outputs first .. first + n - 1 of a dense layer: out [n, C] and the bias after it, if there is
- * one. A weight that is stored by inputs is transposed. */
+/* Reads outputs first .. first + n - 1 of a dense layer: out [n, C], followed by the bias, if any.
+ * A weight stored by inputs is transposed. */
 static kvf_status read_outputs(kvf_ctx *ctx, const kvf__slot *weight, const kvf__slot *bias,
                                int64_t first, int64_t n, int64_t C, float *out)
 {
@@ -31,8 +31,8 @@ static kvf_status read_outputs(kvf_ctx *ctx, const kvf__slot *weight, const kvf_
     return KVF_OK;
 }
 
-/* A key or value projection: its own weight, or a part of the fused one. *at moves past what was
- * put there. */
+/* Reads a key or value projection: its own weight, or a part of the fused one. *at advances past
+ * it. */
 static kvf_status read_part(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *slots, int64_t l,
                             bool value, float **at, const float **w, const float **b)
 {
@@ -81,7 +81,7 @@ static kvf_status read_layer(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots 
     return KVF_OK;
 }
 
-/* n cosines and n sines; what comes after them. */
+/* Copies n cosines and n sines; returns the memory after them. */
 static float *copy_table(const kvf__rope_table *table, size_t n, float *to)
 {
     memcpy(to, table->cos, n * sizeof *to);
@@ -89,7 +89,7 @@ static float *copy_table(const kvf__rope_table *table, size_t n, float *to)
     return to + 2 * n;
 }
 
-/* Cosines, sines (of local layers too, where those have their own) and positions 0 .. P-1. */
+/* Sets up cosines, sines (separate for local layers if needed) and positions 0 .. P-1. */
 static kvf_status put_tables(kvf_ctx *ctx, kvf__model *model, kvf__kv_projections *all)
 {
     const kvf__desc *d = &model->desc;

@@ -1,10 +1,10 @@
-/* Master values of trained weights (port `block`): f32, in the shape and by the name of Hugging
- * Face, each with a gradient.
+/* Master values of trained weights (port `block`): f32, with the shape and name of Hugging Face,
+ * each with a gradient.
  *
- * The model reads all its weights through slots. Trained ones get slots that view the masters in
- * place of the file, so that packing, embedding rows and hashes see what was trained without
- * knowing of it. A tied head is no slot: its gradient adds to the embedding's. Pooler and masked-LM
- * head stay frozen: they belong to heads. */
+ * The model reads all its weights through slots. Slots of trained weights view the masters instead
+ * of the file, so packing, embedding rows and hashes need no special case. A tied head is no slot:
+ * its gradient is added to the embedding's. Pooler and masked-LM head stay frozen, because they
+ * belong to heads. */
 #include "arena.h"
 #include "model_priv.h"
 #include "names.h"
@@ -13,13 +13,14 @@
 #include <string.h>
 
 struct kvf__masters {
-    kvf__slots slots; /* all of the model's */
+    kvf__slots slots; /* slots of the whole model */
     kvf__params params;
     int64_t L, n;  /* n: elements of all trained weights */
-    bool backward; /* gradients are wanted */
+    bool backward; /* gradients are allocated */
     float *values; /* [n] */
     float *grads;  /* [n] or NULL */
-    float **grad;  /* [KVF__W_ROLES, L] in grads; a weight outside the layers is at layer 0 */
+    /* [KVF__W_ROLES, L] pointers into grads; weights outside the layers are at layer 0 */
+    float **grad;
 };
 
 static bool is_trained(const kvf__slot *slot, const kvf__train *train)
@@ -40,7 +41,7 @@ static void lay_out(void *object, kvf__carver *carve)
     m->grad = kvf__carve(carve, KVF__W_ROLES, m->L, sizeof *m->grad);
 }
 
-/* The slot's values become a master, and the slot a view of it. */
+/* Copies the slot's values to a master, and makes the slot a view of it. */
 static kvf_status add_master(kvf_ctx *ctx, kvf__masters *m, kvf__slot *slot, int64_t at)
 {
     kvf__param param = {.name = slot->name,

@@ -1,10 +1,10 @@
-/* Packing of frozen weights: read a piece out of the file as f32, fold the norm in front of it,
- * hand it to oneDNN.
+/* Packing of frozen weights: reads a piece of the file as f32, folds the preceding norm, and passes
+ * it to oneDNN.
  *
  * y = (gamma * xhat + beta) W + b = xhat (gamma W) + (beta W + b), so gamma scales the rows of W
- * that belong to inputs and beta adds to the bias. The folded matrix serves both
- * directions: the backward pass wants the gradient of xhat. Sums over inputs are taken in double,
- * in index order, so they do not depend on the thread count. */
+ * that belong to inputs and beta adds to the bias. The folded matrix serves both directions, since
+ * the backward pass needs the gradient of xhat. Sums over inputs are computed in double, in index
+ * order, so they do not depend on the thread count. */
 #include "pack.h"
 #include "slot.h"
 
@@ -33,7 +33,7 @@ void kvf__packer_done(kvf__packer *packer)
     packer->matrix = packer->bias = packer->scratch = NULL;
 }
 
-/* Rows row0 .. and columns col0 .. of a slot to dst [rows, ld]. */
+/* Reads rows row0 .. and columns col0 .. of a slot into dst [rows, ld]. */
 static void load_block(const kvf__packer *packer, const kvf__slot *slot, int64_t row0, int64_t rows,
                        int64_t col0, int64_t cols, float *dst, int64_t ld)
 {
@@ -44,7 +44,7 @@ static void load_block(const kvf__packer *packer, const kvf__slot *slot, int64_t
     }
 }
 
-/* [n_padded, k]: one row per output. */
+/* Reads [n_padded, k]: one row per output. */
 static void load_rows_of_outputs(const kvf__packer *packer, const kvf__dense *dense,
                                  const kvf__product *p)
 {
@@ -67,7 +67,7 @@ static void load_bias(const kvf__packer *packer, const kvf__dense *dense, const 
     float *dst = packer->bias;
 
     memset(dst, 0, (size_t)p->n_padded * sizeof *dst);
-    if (p->k0) return; /* it is added by the plane that comes first */
+    if (p->k0) return; /* added by the first plane */
     if (dense->n_parts == 1) {
         if (dense->bias[0] && p->n == p->all_n)
             kvf__slot_row(dense->bias[0], 0, dst);
@@ -81,7 +81,7 @@ static void load_bias(const kvf__packer *packer, const kvf__dense *dense, const 
     }
 }
 
-/* matrix [n, k], in place. */
+/* Folds the norm into matrix [n, k], in place. */
 static void fold_rows_of_outputs(const kvf__packer *packer, const kvf__dense *dense, int64_t n,
                                  int64_t k)
 {
@@ -99,7 +99,7 @@ static void fold_rows_of_outputs(const kvf__packer *packer, const kvf__dense *de
     }
 }
 
-/* matrix [k, n], in place. Each thread adds up its own columns, going down the rows. */
+/* Folds the norm into matrix [k, n], in place. Each thread adds up its own columns, row by row. */
 static void fold_rows_of_inputs(const kvf__packer *packer, const kvf__dense *dense, int64_t k,
                                 int64_t n)
 {
@@ -131,11 +131,11 @@ static bool has_bias(const kvf__dense *dense, const kvf__product *p)
     return false;
 }
 
-/* The matrix as weights [K, N]. */
+/* Packs the matrix as weights [K, N]. */
 static kvf_status put(kvf__packer *packer, bool transposed, int64_t K, int64_t N, const float *bias,
                       kvf__packed **to)
 {
-    if (*to && !kvf__packed_is(*to, K, N)) { /* of a layer with other heads */
+    if (*to && !kvf__packed_is(*to, K, N)) { /* packed for a layer with other heads */
         kvf__packed_free(*to);
         *to = NULL;
     }

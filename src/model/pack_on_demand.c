@@ -1,19 +1,17 @@
-/* Packing just before use: all layers of a place share the packed memory of one, all planes of the
- * head that of one plane. A layer or plane is packed there when the pass reaches it, in the
- * directions that it is about to use, from slots in memory (stored.c) or in the file; so what stays
- * in memory does not grow with the base. The packed bytes are those that would have been kept,
- * hence the same bits come out of a pass.
+/* Packing on demand: all layers of a place share the packed memory of one, and all planes of the
+ * head that of one plane. A layer or plane is packed when the pass reaches it, in the directions
+ * about to be used, from slots in memory (stored.c) or in the file. So memory does not grow with
+ * the base. The packed bytes, and thus the results, are the same as with resident weights.
  *
- * In the file, the pages of the layer that comes next are asked for before the one at hand is
- * packed, so that they are read while that is packed and computed, and those of a packed one are
- * let go. */
+ * For slots in the file, pages of the next layer are requested before the current one is packed, so
+ * that they are read meanwhile; pages of a packed layer are released. */
 #include "creation.h"
 
 enum { FORWARD = KVF__PACK_FORWARD, BACKWARD = KVF__PACK_BACKWARD };
 
 static const kvf__packed_at NOTHING = {-1, -1};
 
-/* Directions in which `at` is not packed yet. */
+/* Returns the directions in which `at` is not packed yet. */
 static unsigned missing(const kvf__packed_at *window, int64_t at, unsigned directions)
 {
     if (window->forward == at) directions &= ~(unsigned)FORWARD;
@@ -35,7 +33,7 @@ static void advise(const kvf__creation *c, const kvf__view *view, bool soon)
         c->options.advise(c->options.user, view->data, kvf__view_bytes(view), soon);
 }
 
-/* The rows of the head that a plane has. */
+/* Advises on the rows of the head in a plane. */
 static void advise_plane(const kvf__creation *c, const kvf__product *p, bool soon)
 {
     kvf__view rows = c->model->lm.slot.view;
@@ -46,7 +44,7 @@ static void advise_plane(const kvf__creation *c, const kvf__product *p, bool soo
     advise(c, &rows, soon);
 }
 
-/* What a unit is packed from; planes of the feed-forward width are of one slot. */
+/* Advises on the sources of a unit; planes of the feed-forward width share a slot. */
 static void advise_unit(const kvf__creation *c, int64_t unit, bool soon)
 {
     const kvf__slot *slot;
@@ -63,7 +61,8 @@ static void advise_unit(const kvf__creation *c, int64_t unit, bool soon)
     }
 }
 
-/* The unit that a pass in these directions uses next; -1: one of the other kind, or none. */
+/* Returns the unit that a pass in these directions uses next; -1: one of the other kind, or
+ * none. */
 static int64_t next_unit(const kvf__model *model, int64_t unit, unsigned directions)
 {
     const int64_t L = model->desc.L;
@@ -85,7 +84,8 @@ kvf_status kvf__model_ensure_packed(kvf_ctx *ctx, kvf__model *model, int64_t uni
     directions = missing(window, unit, directions);
     if (!directions) return KVF_OK;
     c->ctx = c->packer.ctx = ctx;
-    set_packed(window, -1, directions); /* what is half packed is neither the old nor the new */
+    /* half-packed contents are neither the old nor the new unit */
+    set_packed(window, -1, directions);
     c->packer.forward = (directions & FORWARD) != 0;
     c->packer.backward = (directions & BACKWARD) != 0;
     if (unit == 0 && directions == FORWARD) advise(c, &model->embed.tokens.view, false);

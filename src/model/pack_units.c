@@ -1,5 +1,5 @@
-/* A unit of a model, which is a layer or a plane of the head, from its slots into packed form:
- * which matrices are stacked, and what norm in front of them is folded in. */
+/* Packing a unit of a model, a layer or a plane of the head: stacking its matrices, and folding the
+ * preceding norm. */
 #include "creation.h"
 
 kvf_status kvf__creation_prepare(kvf__creation *c)
@@ -8,7 +8,7 @@ kvf_status kvf__creation_prepare(kvf__creation *c)
     size_t matrix = 0, widest = 0, n;
     kvf__product p;
 
-    /* the largest product of the layers and of the head */
+    /* find the largest product of the layers and of the head */
     for (int64_t unit = 0; unit <= d->L; unit += d->by_layer.shape ? 1 : d->L)
         for (size_t i = 0; kvf__product_at(d, unit, i, &p); i++) {
             const int64_t side = p.k > p.n_padded ? p.k : p.n_padded;
@@ -26,7 +26,7 @@ kvf_status kvf__creation_prepare(kvf__creation *c)
     return kvf__alloc_array(c->ctx, (size_t)d->C, sizeof(float), &c->beta);
 }
 
-/* The norm in front of a product, if it has one and norms are folded. */
+/* Sets the norm before a product, if it has one and norms are folded. */
 static void put_norm(kvf__creation *c, const kvf__product *p, kvf__dense *dense)
 {
     const kvf__product_weights *of = kvf__product_weights_of(p->kind);
@@ -53,7 +53,7 @@ kvf_status kvf__creation_pack_unit(kvf__creation *c, int64_t unit)
         while ((weight = kvf__product_slot(c->desc, c->slots, &p, dense.n_parts,
                                            &dense.bias[dense.n_parts])))
             dense.weight[dense.n_parts++] = weight;
-        if (p.kind == KVF__PRODUCT_HEAD) { /* which may be tied, and is then no slot of its own */
+        if (p.kind == KVF__PRODUCT_HEAD) { /* if tied it has no slot of its own */
             dense.n_parts = 1;
             dense.weight[0] = &c->model->lm.slot;
             dense.bias[0] = kvf__creation_slot(c, KVF__W_HEAD_BIAS, p.unit);

@@ -1,6 +1,6 @@
-/* A frozen transformer whose weights are packed for oneDNN. Weights are const, so no weight
- * gradient can be written, unless the model was made to be trained itself: then it also has its
- * weights in f32, which the optimizer steps. */
+/* A frozen transformer with weights packed for oneDNN. Weights are const, so no weight gradient can
+ * be written. A model made for training its weights also has them in f32, which the optimizer
+ * updates. */
 #ifndef KVF_PACKED_MODEL_H
 #define KVF_PACKED_MODEL_H
 
@@ -11,8 +11,8 @@
 #include "prefix.h"
 
 typedef struct kvf__model kvf__model;
-enum { KVF__HEAD_ROWS = 256 }; /* labelled rows that the head takes at once */
-/* What of a model is trained: port `block`. Adapters come with all norms. */
+enum { KVF__HEAD_ROWS = 256 }; /* labelled rows that the head processes at once */
+/* Trained parts of a model: port `block`. Adapters include all norms. */
 typedef enum kvf__train_what {
     KVF__TRAIN_NOTHING,
     KVF__TRAIN_ADAPTERS,
@@ -20,110 +20,106 @@ typedef enum kvf__train_what {
 } kvf__train_what;
 typedef struct kvf__train {
     kvf__train_what what;
-    bool unfolded; /* norms keep their own weights even if nothing is trained: the bare base that a
-                      trained form is compared with; implied by the others */
-    bool frozen_norms;           /* TRAIN_ADAPTERS without the norms */
-    kvf__adapter_shape adapters; /* with TRAIN_ADAPTERS; size 0: none, the norms alone */
+    bool unfolded;     /* norms keep their own weights even if nothing is trained, for comparing the
+                          bare base with a trained form; implied by the others */
+    bool frozen_norms; /* TRAIN_ADAPTERS without the norms */
+    kvf__adapter_shape adapters; /* with TRAIN_ADAPTERS; size 0: norms only */
 } kvf__train;
 
-/* Where the frozen matrices of layers and head are between two uses. Packed: as products read them,
- * for both directions, in the act type. Otherwise there is one copy in the order of the file, from
- * which a layer is packed just before it is computed and the head plane by plane, into memory that
- * all layers and all planes share; the values are then those of that copy. */
+/* Storage of the frozen matrices of layers and head between uses. Packed: in the layout of
+ * products, for both directions, in the activation type. Otherwise there is one copy in the order
+ * of the file. A layer is packed from it just before use, and the head plane by plane, in memory
+ * shared by all layers and all planes; values are then those of the copy. */
 typedef enum kvf__keep {
     KVF__KEEP_PACKED,
     KVF__KEEP_STORED, /* in memory, in the type `stored` */
-    KVF__KEEP_MAPPED  /* in the file, of which only the layer at hand is needed in memory */
+    KVF__KEEP_MAPPED  /* in the file; only the current layer is in memory */
 } kvf__keep;
 
 typedef struct kvf__model_options {
-    kvf__dtype act;    /* F32 or BF16 */
-    bool int8;         /* with BF16: products of frozen matrices in eight bits (dnnl_int8.c), whose
-                          weights must be kept packed: EUSAGE */
+    kvf__dtype act; /* F32 or BF16 */
+    bool int8; /* with BF16: products of frozen matrices in eight bits (dnnl_int8.c), whose weights
+                  must be kept packed: else EUSAGE */
     bool backward;     /* pack the transposed weights too */
-    kvf__keep keep;    /* what is trained itself must be packed: EUSAGE */
-    kvf__dtype stored; /* F32, BF16 or Q8_0 (BF16 where rows are no whole blocks) */
-    /* Called whenever some weights were packed and will hardly be read from their file again; NULL:
-     * nobody wants to know. */
+    kvf__keep keep;    /* trained matrices must be packed: else EUSAGE */
+    kvf__dtype stored; /* F32, BF16 or Q8_0 (BF16 if rows are not whole blocks) */
+    /* Called after weights were packed, whose file pages are unlikely to be needed again. May be
+     * NULL. */
     void (*packed)(void *user);
-    kvf__advise_fn *advise; /* NULL: nobody wants to know; of use with KEEP_MAPPED */
-    kvf__read_fn *read;     /* for rows of tables, as long as the model lives; NULL: in place */
+    kvf__advise_fn *advise; /* for KEEP_MAPPED; may be NULL */
+    kvf__read_fn *read;     /* reads rows of tables, as long as the model lives; NULL: in place */
     void *user;
     kvf__train train;
 } kvf__model_options;
 
-/* Packs the weights (norms folded in, unless train asks otherwise). desc is taken over (and
- * emptied) on success; the bytes of the slots must outlive the model: the token embedding is read
- * from them row by row. */
+/* Packs the weights (norms folded in, unless train requires otherwise). Takes ownership of desc
+ * (and empties it) on success. The slots' bytes must outlive the model, which reads rows of the
+ * token embedding from them. */
 kvf_status kvf__model_create(kvf_ctx *ctx, kvf__desc *desc, const kvf__slots *slots,
                              const kvf__model_options *options, kvf__model **out);
-/* Packs what backward passes read in addition, from the slots that a frozen model was made of; of
- * the options `packed` and `user` are used. On failure the model is as it was. */
+/* Packs the weights for backward passes, from the slots of a frozen model; uses `packed` and `user`
+ * of the options. On failure the model is unchanged. */
 kvf_status kvf__model_add_backward(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
                                    const kvf__model_options *options);
 void kvf__model_free(kvf__model *model);
-/* What options.train asked for: adapters by their own names, then weights by Hugging Face's; f32
- * values and gradients, the model's own memory. kvf__pass_bwd adds to the gradients. Empty if
- * nothing is trained. */
+/* Returns the parameters requested by options.train: adapters by their own names, then weights by
+ * Hugging Face's; f32 values and gradients in the model's memory. kvf__pass_bwd adds to the
+ * gradients. Empty if nothing is trained. */
 kvf__params *kvf__model_params(kvf__model *model);
-/* To be called whenever values have changed, before the next pass: packs what products read anew.
- */
+/* Packs changed weights again. Call it after values have changed, before the next pass. */
 kvf_status kvf__model_refresh(kvf_ctx *ctx, kvf__model *model);
 const kvf__desc *kvf__model_desc(const kvf__model *model);
-/* Bytes that such a model takes once it is made, within a few percent; file: the type of its
- * matrices there. */
+/* Estimated memory of such a model, within a few percent; file: the type of its matrices there. */
 typedef struct kvf__footprint {
-    double packed; /* weights as products read them */
-    double stored; /* copies in a type of their own */
-    double mapped; /* pages of the file that a step needs at a time */
+    double packed; /* packed weights */
+    double stored; /* copies in another type */
+    double mapped; /* pages of the file needed at a time */
     double rest;   /* norms, rope tables, workspace of packing */
 } kvf__footprint;
 kvf__footprint kvf__model_footprint(const kvf__desc *desc, const kvf__model_options *options,
                                     kvf__dtype file);
-/* Multiply-adds of products per token, forward from layer `from` on and backward to layer
- * `lowest`; head: with the language model's. For each token of the batch there are so many: */
+/* Numbers of multiply-adds per token of the batch: products forward from layer `from` on and
+ * backward to layer `lowest`; head: with that of the language model. */
 typedef struct kvf__work_rows {
-    double labels, source; /* tokens of an encoder-decoder's source */
+    double labels, source; /* labels, and source tokens of an encoder-decoder, per token */
 } kvf__work_rows;
 double kvf__model_work(const kvf__model *model, int64_t from, int64_t lowest, kvf__work_rows share,
                        bool head);
-/* Do rows of a pass of at most so many tokens get the same bits whatever other rows are in it?
- * Tried (probe.c), in the time of some passes; false where weights are packed just before use.
- */
+/* Sets *out to whether the bits of a row are independent of other rows, in passes of at most
+ * `most` tokens. Measured (probe.c), in the time of a few passes; false if weights are packed on
+ * demand. */
 kvf_status kvf__model_rows_alike(kvf_ctx *ctx, const kvf__model *model, int64_t most, bool *out);
-/* Rows of the (unfolded) token embedding in f32, times Gemma's factor: out [n, E]. */
+/* Reads rows of the (unfolded) token embedding in f32, times Gemma's factor: out [n, E]. */
 void kvf__model_embedding(const kvf__model *model, const int32_t *ids, int64_t n, float *out);
-/* The dense layer [C out, C in] that BERT's heads put on the first token's final state, frozen with
- * the base, and its bias [C]; f32 views into the model. NULL: the file has none. */
+/* Returns the dense layer [C out, C in] that BERT's heads apply to the first token's final state,
+ * frozen, and its bias [C]; f32 views into the model. NULL: none in the file. */
 const float *kvf__model_pooler(const kvf__model *model, const float **bias);
-/* The head with which BERT and its kin were pretrained: logits of the vocabulary are
- *   embedding * norm(act(dense x + dense_bias)) + bias,
- * frozen, as f32 views into the model. */
+/* The pretraining head of BERT and relatives: logits of the vocabulary are embedding *
+ * norm(act(dense x + dense_bias)) + bias. Frozen f32 views into the model. */
 typedef struct kvf__masked_lm {
     float *dense, *dense_bias; /* [E out, C in], [E] */
     float *gamma, *beta;       /* [E] of the LayerNorm, whose eps is the description's */
     float *bias;               /* [V] */
     kvf__act_fn act;
 } kvf__masked_lm;
-/* NULL: the file has none, or only parts of one, or its decoder is not the embedding. */
+/* Returns NULL if the file has no complete head, or its decoder is not the embedding. */
 const kvf__masked_lm *kvf__model_masked_lm(const kvf__model *model);
-/* The adapters that options asked for, zero at first; NULL: none. They have gradients if the model
- * was made for backward passes. */
+/* Returns the adapters requested by the options, initially zero; NULL: none. They have gradients if
+ * the model was made for backward passes. */
 kvf__adapters *kvf__model_adapters(kvf__model *model);
 
-/* to (may be from) = from with its keys rotated as if its first virtual token stood at position
- * `first`; back: with that rotation undone. On bases without rope a copy. */
+/* Sets `to` (may be `from`) to `from` with its keys rotated as if its first virtual token stood at
+ * position `first`; back: with that rotation undone. Copies on bases without rope. */
 kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix *to,
                                     const kvf__prefix *from, int64_t first, bool back);
-/* Keys that were rotated for positions from, from + 1, ... (which may be below 0) become those of
- * to, to + 1, ...; under every scaling, whose factor stays on them. Without rope nothing happens.
- */
+/* Rotates keys from positions from, from + 1, ... (which may be negative) to positions to, to + 1,
+ * ..., under any scaling, whose factor they keep. Without rope does nothing. */
 void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, int64_t to);
-/* Of one key [D] of layer l. */
+/* Rotates one key [D] of layer l. */
 void kvf__rope_move_key(const kvf__desc *desc, int64_t l, float *k, int64_t from, int64_t to);
 
-/* The raw key and value projections of every layer, with tables for P positions; slots: those the
- * model was made of. */
+/* Reads the raw key and value projections of every layer, with tables for P positions; slots: those
+ * the model was made of. */
 kvf_status kvf__model_kv_projections(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
                                      int64_t P, kvf__kv_projections *out);
 

@@ -1,26 +1,26 @@
-/* What oneDNN does with a model's own products: how fast it runs them, the yardstick that bench
- * holds a step against, and whether equal rows get equal bits.
+/* Measurements of oneDNN on a model's own products: their speed, with which bench compares a step,
+ * and whether equal rows get equal bits.
  *
- * The products of a forward pass, each alone and hot, so that the rate is what this machine gives
- * for these shapes at this moment, and nothing of the pass is in it. A product counts as often as a
- * forward pass runs it, so the rate is the harmonic mean weighted by operations; the backward pass
- * has the same products transposed. Clocks move by tens of percent over minutes, so
- * bench runs this between its steps. */
+ * The products of a forward pass are timed one by one with warm caches, so the rate is that of this
+ * machine for these shapes, without other parts of the pass. A product counts as often as a forward
+ * pass runs it, so the rate is a harmonic mean weighted by operations; the backward pass has the
+ * same products transposed. Clock rates vary by tens of percent over minutes, so bench measures
+ * between its steps. */
 #include "probe.h"
 #include "products.h"
 
 #include <string.h>
 
-#define REFERENCE_M 512 /* the product that machines are compared by */
+#define REFERENCE_M 512 /* a product for comparing machines */
 #define REFERENCE_K 768
 #define REFERENCE_N 3072
-#define MOST_ROWS   1024 /* more change no rate, and would not stay hot */
+#define MOST_ROWS   1024 /* more rows do not change the rate, and would not stay in the cache */
 #define REPEATS     2
 
 typedef struct item {
     const kvf__packed *w;
     int64_t M, K, N;
-    int64_t times; /* in a forward pass */
+    int64_t times; /* times in a forward pass */
 } item;
 
 struct kvf__probe {
@@ -43,8 +43,8 @@ double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t l
     return 4 * layers * (double)tokens + 4 * head * (double)labels;
 }
 
-/* The products of layer 0, which stand for those of all layers, then plane 0 of the head; false
- * past the last. */
+/* Returns the products of layer 0, as representatives of all layers, then plane 0 of the head;
+ * false past the last. */
 static bool product_at(const kvf__model *m, size_t i, kvf__product *out)
 {
     const size_t n = kvf__products_of_layer(&m->desc, 0);
@@ -87,7 +87,7 @@ static kvf_status pack_reference(kvf_ctx *ctx, kvf__probe *probe)
     return st;
 }
 
-/* Random numbers, because a multiplier that sees zeros only runs cooler. */
+/* Random numbers, because a multiplier with only zeros runs cooler and faster. */
 static kvf_status fill_source(kvf_ctx *ctx, kvf__probe *probe, size_t n)
 {
     kvf__rng rng = kvf__rng_make(0, 1);
@@ -153,7 +153,7 @@ void kvf__probe_free(kvf__probe *probe)
     kvf__free(probe);
 }
 
-/* Seconds of one run, after one that makes it hot. */
+/* Returns the seconds of one run after a warm-up run. */
 static kvf_status time_item(kvf_ctx *ctx, kvf__probe *probe, const item *it, double *seconds)
 {
     const kvf__model *m = probe->model;
@@ -192,14 +192,14 @@ kvf_status kvf__probe_run(kvf_ctx *ctx, kvf__probe *probe, kvf__rates *out)
 
 /* ---- equal rows ------------------------------------------------------------------------------ */
 
-/* Does a row of a product have the same bits whatever other rows there are, and wherever it is
- * among them? oneDNN promises nothing of the kind. Its brgemm sums K in one order for any number of
- * rows (f32 by AVX-512, bf16 by AVX512-BF16), and dnnl_sgemm.c cuts f32 products by AVX2 so that
- * they do; bf16 by plain AVX-512 does not. So it is tried, at every number of rows that a pass of
- * so many tokens can have. */
+/* Tests whether a row of a product has the same bits for any other rows and any position among
+ * them. oneDNN does not guarantee it. Its brgemm sums K in one order for any number of rows (f32
+ * with AVX-512, bf16 with AVX512-BF16), and dnnl_sgemm.c cuts f32 products on AVX2 accordingly;
+ * bf16 with plain AVX-512 fails. So every number of rows that a pass of so many tokens can have is
+ * tried. */
 typedef struct trial {
     const kvf__model *model;
-    int64_t most; /* rows */
+    int64_t most; /* maximum rows */
     char *src, *all, *part;
 } trial;
 
@@ -223,7 +223,7 @@ static kvf_status alloc_trial(kvf_ctx *ctx, trial *t)
     return KVF_OK;
 }
 
-/* M rows from `first` on to dst. */
+/* Multiplies M rows from `first` on into dst. */
 static kvf_status multiply_rows(kvf_ctx *ctx, const trial *t, const kvf__product *p, int64_t first,
                                 int64_t M, char *dst)
 {
@@ -235,7 +235,7 @@ static kvf_status multiply_rows(kvf_ctx *ctx, const trial *t, const kvf__product
                        p->adds ? KVF__MM_ADD : 0);
 }
 
-/* Compares the same rows of several counts with those of the largest. */
+/* Compares the same rows for several counts with those for the largest. */
 static kvf_status try_product(kvf_ctx *ctx, const trial *t, const kvf__product *p, bool *alike)
 {
     const size_t row = (size_t)p->n_padded * kvf__act_size(kvf__product_dst(t->model, p));

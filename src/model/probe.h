@@ -1,30 +1,29 @@
-/* The rate of oneDNN on a model's own products, and the operations that a step cannot do without.
- */
+/* The rate of oneDNN on a model's own products, and the minimum operations of a step. */
 #ifndef KVF_PROBE_H
 #define KVF_PROBE_H
 
 #include "packed_model.h"
 
-/* Multiply-adds count as 2 operations. Floor: what a step cannot do without, the layers' products
- * forward and for the gradient of their inputs, and the head on labelled rows: 4 * weights of the
- * layers * tokens + 4 * V * C * labels. Attention, norms and the like are no part of it; nor is it
- * lowered by what the pass leaves out (the last layer's unlabelled rows, all below the first
- * prefix), so that a share of the rate above 1 is possible in principle. */
+/* Returns the floor, the minimum operations of a step, a multiply-add counting as 2: the layers'
+ * products forward and for the gradient of their inputs, and the head on labelled rows, 4 * weights
+ * of the layers * tokens + 4 * V * C * labels. Attention, norms and the like are excluded. Work
+ * that a pass skips (the last layer's unlabelled rows, layers below the first prefix) is included,
+ * so a share above 1 is possible. */
 double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t labels);
 
-/* Times the products of a forward pass of so many tokens and labels one by one, on the model's own
- * packed weights of layer 0 and memory that is hot from the run before. */
+/* Times the products of a forward pass of so many tokens and labels one by one, on the packed
+ * weights of layer 0 with warm caches. */
 typedef struct kvf__probe kvf__probe;
 typedef struct kvf__rates {
-    double step; /* FLOP/s: operations of all products over the sum of their times, each as often as
-                    a forward pass has it */
-    double reference; /* FLOP/s of [512, 768] x [768, 3072] alone: one figure to compare machines
-                         and shapes by */
+    double step; /* FLOP/s: operations of all products divided by their total time, each as often as
+                    in a forward pass */
+    double reference; /* FLOP/s of the single product [512, 768] x [768, 3072], for comparing
+                         machines and shapes */
 } kvf__rates;
 kvf_status kvf__probe_create(kvf_ctx *ctx, const kvf__model *model, int64_t tokens, int64_t labels,
                              kvf__probe **out);
 void kvf__probe_free(kvf__probe *probe);
-/* One measurement, about a tenth of a step; allocates nothing. */
+/* Runs one measurement, about a tenth of a step; does not allocate. */
 kvf_status kvf__probe_run(kvf_ctx *ctx, kvf__probe *probe, kvf__rates *out);
 
 #endif

@@ -1,8 +1,8 @@
-/* The list of a model's products, from its description alone. */
+/* The list of a model's products, derived from its description. */
 #include "products.h"
 #include "names.h"
 
-/* in, out: sizes of the whole dense layer, in letters of the shape alphabet (arch.h). */
+/* in, out: sizes of the whole dense layer, as words of the shape alphabet (arch.h). */
 typedef struct row {
     const char *in, *out;
     bool adds;
@@ -63,7 +63,7 @@ int64_t kvf__ffn_planes(int64_t F)
 kvf__plane kvf__ffn_plane(int64_t F, int64_t p)
 {
     const int64_t n = kvf__ffn_planes(F), unit = F % 16 ? 1 : 16, units = F / unit;
-    const int64_t more = units % n; /* planes that are a unit wider */
+    const int64_t more = units % n; /* number of planes that are one unit wider */
 
     return (kvf__plane){.start = (units / n * p + (p < more ? p : more)) * unit,
                         .width = (units / n + (p < more)) * unit};
@@ -96,12 +96,13 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
         p.n0 = ffn.start + (fused && kind == KVF__PRODUCT_UP ? layer.F : 0);
         p.n = ffn.width;
         if (fused) p.all_n = 2 * layer.F;
-        p.gradient_adds = plane || (desc->block.gated && kind == KVF__PRODUCT_UP); /* to gate's */
+        /* added to gate's */
+        p.gradient_adds = plane || (desc->block.gated && kind == KVF__PRODUCT_UP);
     } else if (kind == KVF__PRODUCT_DOWN) {
         p.k0 = ffn.start;
         p.k = ffn.width;
     } else if (kind == KVF__PRODUCT_KV) {
-        p.gradient_adds = true; /* to that of other layers */
+        p.gradient_adds = true; /* added to that of other layers */
     } else if (kind == KVF__PRODUCT_HEAD) {
         p.n0 = plane * KVF__VOCAB_PLANE;
         p.n = kvf__vocab_width(desc->V, plane);
@@ -112,8 +113,8 @@ kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_k
     return p;
 }
 
-/* Those before the planes: of the attention half kv first, q, out, or qkv and out; then those of
- * the half that reads the layer's input. */
+/* Lists the products before the planes: of the attention half kv first, q, out, or qkv and out;
+ * then those of the half that reads the layer's input. */
 static size_t products_before(const kvf__desc *desc, int64_t layer, kvf__product_kind kinds[4])
 {
     const bool cross = kvf__layer_place(desc, layer) == KVF__PLACE_CROSS;
@@ -159,9 +160,9 @@ bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product
     return true;
 }
 
-/* The lowest layer's backward pass ends at its prefix, before qkv; the last one runs on labelled
- * rows from the output of attention on. Cross-attention's keys have a backward pass where the
- * encoder has one. */
+/* The lowest layer's backward pass ends at its prefix, before qkv. The last layer runs on labelled
+ * rows from attention's output on. Cross-attention's keys have a backward pass if the encoder has
+ * one. */
 double kvf__model_work(const kvf__model *model, int64_t from, int64_t lowest, kvf__work_rows share,
                        bool head)
 {
@@ -206,7 +207,7 @@ kvf__packed_pair *kvf__product_packed(const kvf__model *model, const kvf__produc
     return pairs[p->kind];
 }
 
-/* The head stays: probabilities differ by more than eight bits hold. */
+/* The head is never eight-bit: probabilities need more precision. */
 kvf__dtype kvf__product_type(const kvf__model *model, const kvf__product *p)
 {
     return model->int8 && p->kind != KVF__PRODUCT_HEAD ? KVF__I8 : model->act;

@@ -1,15 +1,14 @@
-/* Inside src/model: the products of a model, which oneDNN runs: every dense layer with its weights,
- * cut to where oneDNN is fastest (docs/architecture.md, Computing).
+/* Private to src/model: the products of a model on oneDNN: every dense layer with its weights, cut
+ * into the sizes that oneDNN runs fastest (docs/architecture.md, Computing).
  *
- * A *unit* is what is packed at once: units 0 .. L - 1 are the layers, unit L + p is plane p of the
- * language-model head. The products of a layer are, in this order, qkv, out, the two of the half
- * that reads the layer's input (if the family has one), and for each plane of the feed-forward
- * width up, gate (if the family has one) and down; a plane of the head is one product. Where a
- * layer reads the keys and values of another, qkv is q, and columns of zeros in place of k and v.
- * Cross-attention has q in place of qkv, and kv, which reads the encoder's states, in front of all;
- * self-attention in a decoder that has cross-attention has no feed-forward half.
- * Packing, primitives, gradients of trained weights, measuring and the forecast of memory all walk
- * this list. */
+ * A *unit* is packed at once: units 0 .. L - 1 are the layers, unit L + p is plane p of the
+ * language-model head. The products of a layer are, in this order: qkv, out, the two of the half
+ * that reads the layer's input (if any), and for each plane of the feed-forward width up, gate (if
+ * any) and down. A plane of the head is one product. If a layer reads the keys and values of
+ * another, qkv is q with zero columns for k and v. Cross-attention has q instead of qkv, preceded
+ * by kv, which reads the encoder's states. Self-attention in a decoder with cross-attention has no
+ * feed-forward half. Packing, primitives, gradients of trained weights, benchmarks and the memory
+ * forecast all use this list. */
 #ifndef KVF_PRODUCTS_H
 #define KVF_PRODUCTS_H
 
@@ -37,46 +36,48 @@ typedef struct kvf__product {
     int64_t unit, plane; /* plane: of the feed-forward width or of the vocabulary */
     int64_t n0, n, all_n;
     int64_t k0, k, all_k;
-    int64_t n_padded;   /* n and columns of zeros */
+    int64_t n_padded;   /* n plus zero columns */
     bool adds;          /* y is added to the residual stream */
     bool gradient_adds; /* the gradient of x is added to that of earlier products */
 } kvf__product;
 
-/* The weights of a kind and their biases: one, or those that are stacked along the outputs. */
+/* The weights of a kind and their biases: one weight, or several stacked along the outputs. */
 typedef struct kvf__product_weights {
-    kvf__role weight[4], bias[4]; /* a family has the first or the others */
+    kvf__role weight[4], bias[4]; /* a family has either the first or the others */
     int n;
-    kvf__role gamma, beta; /* of the norm in front of it; KVF__W_ROLES: none */
+    kvf__role gamma, beta; /* preceding norm; KVF__W_ROLES: none */
 } kvf__product_weights;
 const kvf__product_weights *kvf__product_weights_of(kvf__product_kind kind);
 
-/* Planes of the feed-forward width F: equal where possible, multiples of 16 (a cache line of
+/* Planes of the feed-forward width F: of equal width if possible, multiples of 16 (a cache line of
  * floats) if F is one. */
 typedef struct kvf__plane {
     int64_t start, width;
 } kvf__plane;
 int64_t kvf__ffn_planes(int64_t F);
 kvf__plane kvf__ffn_plane(int64_t F, int64_t p);
-/* Items of a vocabulary of V in plane p; the rest of the plane is padding. */
+/* Returns the vocabulary items in plane p; the rest of the plane is padding. */
 int64_t kvf__vocab_width(int64_t V, int64_t p);
 
-/* Product i of a unit, false past the last; how many a layer has; that of a kind. */
+/* Return product i of a unit, false past the last; the number of a layer's products; the weights of
+ * a kind. */
 bool kvf__product_at(const kvf__desc *desc, int64_t unit, size_t i, kvf__product *out);
 size_t kvf__products_of_layer(const kvf__desc *desc, int64_t l);
 kvf__product kvf__product_of(const kvf__desc *desc, int64_t unit, kvf__product_kind kind,
                              int64_t plane);
-/* Where a model keeps it packed; where plane p of the head. */
+/* Return the packed weights of a product; of plane p of the head. */
 kvf__packed_pair *kvf__product_packed(const kvf__model *model, const kvf__product *product);
 kvf__packed_pair *kvf__vocab_plane(const kvf__model *model, int64_t p);
-/* The type its weights are packed for, or I8. */
+/* Returns the type its weights are packed for, or I8. */
 kvf__dtype kvf__product_type(const kvf__model *model, const kvf__product *product);
-/* What it is computed to: y as the stream or the loss takes it, or as the next product reads it. */
+/* Returns the type of y: as read by the stream, the loss or the next product. */
 kvf__dtype kvf__product_dst(const kvf__model *model, const kvf__product *product);
-/* Slot i of its weights that the file has, *bias NULL if it has none; NULL past the last. The
- * head's is KVF__W_HEAD: where that is tied there is none. */
+/* Returns slot i of its weights in the file, *bias NULL: none; NULL past the last. The head's role
+ * is KVF__W_HEAD; a tied head has no slot. */
 const kvf__slot *kvf__product_slot(const kvf__desc *desc, const kvf__slots *slots,
                                    const kvf__product *product, int i, const kvf__slot **bias);
-/* Rows that are computed for n: exact up to 8, then multiples of 8 up to 64, then of row_step. */
+/* Returns the rows computed for n: exact up to 8, then multiples of 8 up to 64, then of
+ * row_step. */
 int64_t kvf__padded_rows(const kvf__model *model, int64_t n);
 
 #endif

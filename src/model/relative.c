@@ -1,6 +1,6 @@
-/* What distances add to attention's scores; it depends on frozen weights alone, so it is computed
- * once. DeBERTa (modeling_deberta_v2.py, DisentangledSelfAttention): relative keys and queries, the
- * embeddings of distances, normed, through each layer's own query and key projections. T5
+/* Relative terms of attention scores, computed once from frozen weights. DeBERTa
+ * (modeling_deberta_v2.py, DisentangledSelfAttention): relative keys and queries, which are the
+ * normed relative position embeddings after each layer's own query and key projections. T5
  * (modeling_t5.py, T5Attention): a bias by head, the same in all layers of a stack. */
 #include "arena.h"
 #include "kernels.h"
@@ -9,7 +9,8 @@
 
 #include <math.h>
 
-/* The bucket of a distance i - j, -span to span (make_log_bucket_position, in its f32). */
+/* Returns the bucket of a distance i - j, -span to span (make_log_bucket_position, with its f32
+ * arithmetic). */
 static int64_t bucket_of(const kvf__relative *r, int64_t distance)
 {
     const int64_t far = distance < 0 ? -distance : distance, mid = r->span / 2;
@@ -50,7 +51,7 @@ static void lay_out(void *object, kvf__carver *carve)
                                sizeof(float));
 }
 
-/* The embeddings of distances [buckets, C], normed in place. */
+/* Reads the relative position embeddings [buckets, C], normed in place. */
 static kvf_status read_embeddings(kvf_ctx *ctx, const kvf__desc *d, const kvf__slots *slots,
                                   float **out)
 {
@@ -82,7 +83,7 @@ static kvf_status read_embeddings(kvf_ctx *ctx, const kvf__desc *d, const kvf__s
     return st;
 }
 
-/* out [rows, H * D] = x W^T + b */
+/* Computes out [rows, H * D] = x W^T + b. */
 static kvf_status project(kvf_ctx *ctx, const kvf__desc *d, const kvf__slot *weight,
                           const kvf__slot *bias, const float *x, float *out)
 {
@@ -136,8 +137,8 @@ kvf_status kvf__relative_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__
 
 /* ---- T5 -------------------------------------------------------------------------------------- */
 
-/* The bucket of a distance i - j (_relative_position_bucket, in its f32). A causal query sees none
- * below 0, and has all buckets for the others. */
+/* Returns the bucket of a distance i - j (_relative_position_bucket, with its f32 arithmetic). A
+ * causal query has no negative distances, so all buckets serve the others. */
 static int32_t bias_bucket(const kvf__relative *r, bool causal, int64_t distance)
 {
     const int64_t n = causal ? 2 * r->span : r->span, exact = n / 2;
@@ -162,7 +163,7 @@ static void lay_bias(void *object, kvf__carver *carve)
     l->to->values = kvf__carve(carve, 2, 2 * r->span * d->H, sizeof(float));
 }
 
-/* Of the encoder, or of the decoder. Cross-attention has none. */
+/* Computes the bias of the encoder or the decoder. Cross-attention has none. */
 static void make_bias(const kvf__desc *d, const kvf__slots *slots, bool decoder,
                       kvf__relative_terms *to)
 {

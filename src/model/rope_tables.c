@@ -1,14 +1,13 @@
-/* Rotary positions: the tables of cosines and sines, and keys moved from one position to another.
+/* Rotary positions: tables of cosines and sines, and moving keys from one position to another.
  *
- * Angles are f32, as transformers has them (rope.c); cosines and sines are computed in double and
- * rounded once. The tables grow on demand, because configs declare 131072 positions that nobody
- * uses. */
+ * Angles are f32, as in transformers (rope.c); cosines and sines are computed in double and rounded
+ * once. The tables grow on demand, because configs often declare 131072 positions. */
 #include "model_priv.h"
 
 #include <math.h>
 #include <string.h>
 
-/* What a table of cosines and sines is made of. */
+/* Parameters of a table of cosines and sines. */
 typedef struct angles {
     const float *inv_freq; /* [n] */
     int64_t n;
@@ -80,7 +79,7 @@ const kvf__rope_table *kvf__rope_of(const kvf__model *model, int64_t layer)
     return local && model->local_rope.cos ? &model->local_rope : &model->rope;
 }
 
-/* By doubling: generation goes one step at a time. */
+/* Grows by doubling, because generation appends one token at a time. */
 kvf_status kvf__rope_extend(kvf_ctx *ctx, kvf__model *model, const int32_t *position, int64_t n)
 {
     int64_t rows = 0, twice = 2 * model->rope.rows, most = model->desc.position.max;
@@ -93,7 +92,7 @@ kvf_status kvf__rope_extend(kvf_ctx *ctx, kvf__model *model, const int32_t *posi
     return kvf__rope_tables(ctx, model, rows);
 }
 
-/* (a, b) rotated by the angle between two positions. */
+/* Rotates (a, b) by the angle between two positions. */
 static void rotate_pair(float *a, float *b, double cosine, double sine)
 {
     double x = *a, y = *b;
@@ -101,8 +100,8 @@ static void rotate_pair(float *a, float *b, double cosine, double sine)
     *b = (float)(y * cosine + x * sine);
 }
 
-/* Of a layer's frequency i, as fill_rows has them: the products round to f32, their difference does
- * not. */
+/* Returns the angle of a layer's frequency i as fill_rows computes it: the products round to f32,
+ * their difference does not. */
 static double angle_between(const kvf__desc *desc, int64_t l, int64_t i, int64_t from, int64_t to)
 {
     const kvf__positions *p = &desc->position;

@@ -1,9 +1,9 @@
-/* Frozen matrices in one copy in memory, in a type of their own: f32, bf16, or integers of 8 bits
- * with a scale for every 32 of a row (GGUF's Q8_0).
+/* Frozen matrices as one copy in memory, in a chosen type: f32, bf16, or 8-bit integers with a
+ * scale for every 32 of a row (GGUF's Q8_0).
  *
- * What reads slots reads these like any other: packing, and a step of generation, which multiplies
- * with them as they are. Rows stay in the order of the file. The embedding's rows are read from the
- * file, as always; where the head is tied to it, the head's copy is one of its own. */
+ * Readers of slots use these copies like any other: packing, and a step of generation, which
+ * multiplies with them directly. Rows stay in the order of the file. The embedding's rows are
+ * always read from the file; a tied head gets a copy of its own. */
 #include "stored.h"
 #include "names.h"
 #include "products.h"
@@ -31,7 +31,7 @@ static size_t row_bytes(kvf__dtype dtype, int64_t columns)
     return (size_t)(columns / kvf__dtype_block(dtype)) * kvf__dtype_block_bytes(dtype);
 }
 
-/* Rows in the order of the file, or, where something is added to them, of Hugging Face. */
+/* Converts rows in the order of the file, or, if something is added to them, of Hugging Face. */
 static void convert(const storing *s, const kvf__slot *slot, kvf__dtype dtype, uint8_t *to)
 {
     const kvf__view *from = &slot->view;
@@ -53,7 +53,7 @@ static void convert(const storing *s, const kvf__slot *slot, kvf__dtype dtype, u
     }
 }
 
-/* The slot becomes a view of a copy. */
+/* Makes the slot a view of a copy. */
 static kvf_status copy_matrix(storing *s, kvf__slot *slot)
 {
     kvf__stored *stored = s->stored;
@@ -65,7 +65,7 @@ static kvf_status copy_matrix(storing *s, kvf__slot *slot)
     stored->memory[stored->n++] = to;
     stored->bytes += bytes;
     convert(s, slot, dtype, to);
-    if (slot->add) { /* its rows are where everybody asks for them */
+    if (slot->add) { /* rows are then in Hugging Face order */
         slot->permuted_heads = 0;
         slot->file_by_head = false;
     }
@@ -76,7 +76,7 @@ static kvf_status copy_matrix(storing *s, kvf__slot *slot)
     return KVF_OK;
 }
 
-/* Every matrix of the layers, then the head. */
+/* Visits every matrix of the layers, then the head. */
 static kvf_status each_matrix(storing *s, const kvf__desc *desc,
                               kvf_status (*visit)(storing *s, kvf__slot *slot))
 {
@@ -86,7 +86,7 @@ static kvf_status each_matrix(storing *s, const kvf__desc *desc,
 
     for (int64_t l = 0; l < desc->L; l++)
         for (size_t i = 0; kvf__product_at(desc, l, i, &p) && !p.plane; i++)
-            for (int part = 0; !p.n0 /* else gate's matrix has it */ &&
+            for (int part = 0; !p.n0 /* else the matrix of gate has it */ &&
                                (slot = kvf__product_slot(desc, slots, &p, part, NULL));
                  part++)
                 KVF_TRY(visit(s, &slots->items[slot - slots->items]));
@@ -96,7 +96,7 @@ static kvf_status each_matrix(storing *s, const kvf__desc *desc,
 static kvf_status measure(storing *s, kvf__slot *slot)
 {
     if (slot->view.dim[1] > s->widest) s->widest = slot->view.dim[1];
-    s->stored->n++; /* counted first, then counted again as they come to be */
+    s->stored->n++; /* counted first, then counted again as copies are made */
     return KVF_OK;
 }
 

@@ -1,25 +1,25 @@
-/* Inside src/model: the slots that a model packs its frozen matrices from just before use: those of
- * the file, or copies in memory in a type of one's own. */
+/* Private to src/model: the slots from which a model packs its frozen matrices on demand: those of
+ * the file, or copies in memory in a chosen type. */
 #ifndef KVF_STORED_H
 #define KVF_STORED_H
 
 #include "model_priv.h"
 
 struct kvf__stored {
-    kvf__slots slots; /* all of the model's */
-    kvf__slot head;   /* of the language model; view.data NULL: there is none */
+    kvf__slots slots; /* slots of the whole model */
+    kvf__slot head;   /* language-model head; view.data NULL: none */
     void **memory;    /* [room] */
-    size_t n, bytes;  /* of memory; of what it holds */
+    size_t n, bytes;  /* number of blocks; total bytes */
 };
 
-/* slots: those of the file, or with masters in their place. With keep STORED matrices of layers and
- * head are copied in options.stored, each followed by options.packed; token embedding, vectors and
- * whatever else there is stay views. */
+/* slots: those of the file, or with masters in their place. With keep STORED, matrices of layers
+ * and head are copied in type options.stored, and options.packed is called after each. Token
+ * embedding, vectors and other weights stay views. */
 kvf_status kvf__stored_create(kvf_ctx *ctx, const kvf__desc *desc, const kvf__slots *slots,
                               const kvf__model_options *options, kvf__stored **out);
 void kvf__stored_free(kvf__stored *stored);
 
-/* The type that a matrix of so many columns is kept in: blocks of integers want whole blocks. */
+/* Returns the type for a matrix of so many columns: quantized types need whole blocks. */
 kvf__dtype kvf__stored_dtype(kvf__dtype wanted, int64_t columns);
 
 #endif
