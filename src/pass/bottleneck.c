@@ -1,8 +1,8 @@
-/* One bottleneck. Six products in f32, all plain ones: a bottleneck is a few percent of a layer,
- * and its weights change every step, so they are not packed.
+/* One bottleneck: six plain products in f32. A bottleneck is a few percent of a layer, and its
+ * weights change every step, so they are not packed.
  *
- * Sums over rows (gradients of biases) run in f64 down the rows, each strip of columns on one
- * thread, so that no bit depends on how many there are. */
+ * Sums over rows (gradients of biases) run in f64 in row order, each strip of columns on one
+ * thread, so no bit depends on the number of threads. */
 #include "bottleneck.h"
 #include "matmul.h"
 
@@ -10,7 +10,7 @@
 
 enum { STRIP = 64, PARALLEL = 1 << 14 };
 
-/* y [M, n] = bias in every row, or that on top. */
+/* Sets every row of y [M, n] to bias, or adds it. */
 static void put_bias(float *y, const float *bias, int64_t M, int64_t n, bool add)
 {
 #pragma omp parallel for schedule(static) if (M * n > PARALLEL)
@@ -31,7 +31,7 @@ kvf_status kvf__bottleneck_fwd(kvf_ctx *ctx, const kvf__kernels *kernels, const 
     return kvf__sgemm(ctx, false, true, M, C, m, kept->h, m, b->up, m, 1, x, C);
 }
 
-/* sum [n] += the rows of d [M, n]. */
+/* Adds the rows of d [M, n] to sum [n]. */
 static void add_rows(float *sum, const float *d, int64_t M, int64_t n)
 {
 #pragma omp parallel for schedule(static) if (M * n > PARALLEL)

@@ -1,16 +1,16 @@
-/* The generation cache: keys and values of tokens that earlier passes computed, one slot per row.
+/* The generation cache: keys and values of earlier tokens, one slot per row.
  *
- * Stored as attention reads a shared segment, [G, room, D] per slot, layer and key/value, keys
- * after RoPE; every slot has memory of its own, for as many tokens as its row may need. The prefix
- * is not in here: it stays segment 0 of every pass, so one cache layout serves any prefix length. A
- * pass appends layer by layer and counts the tokens in only when all layers are done. */
+ * The layout is that of a shared segment of attention, [G, room, D] per slot, layer and key/value,
+ * keys after RoPE. Every slot has its own memory, for as many tokens as its row may need. The
+ * prefix is separate, segment 0 of every pass, so the layout does not depend on the prefix length.
+ * A pass appends layer by layer, and increases the lengths after the last. */
 #include "arena.h"
 #include "pass_priv.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Bytes of one slot's [L, 2, G, room, D]; false on overflow. */
+/* Computes the bytes of one slot's [L, 2, G, room, D]; false on overflow. */
 static bool slot_bytes(const kvf__cache *cache, int64_t reserved, size_t *out)
 {
     const int64_t dims[] = {kvf__kv_at(&cache->shape, cache->shape.L).width, 2, reserved};
@@ -148,9 +148,8 @@ void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64
         }
 }
 
-/* Keys and values of each row's tokens, behind `first` heads of others in kv_of, behind what a slot
- * has in a layer.
- */
+/* Appends keys and values of each row's tokens to its slot. In kv_of they follow `first` other
+ * heads. */
 static void put_tokens(kvf__cache *cache, int64_t l, const kvf__batch *batch, const int32_t *slot,
                        const char *kv_of, int64_t first, bool behind)
 {

@@ -4,23 +4,24 @@
 
 #include "packed_model.h"
 
-/* Keys and values of earlier tokens of several rows, in the act type: per slot and layer [2, G,
- * room, D]. */
+/* Keys and values of earlier tokens of several rows, in the activation type: per slot and layer [2,
+ * G, room, D]. */
 typedef struct kvf__cache kvf__cache;
 kvf_status kvf__cache_create(kvf_ctx *ctx, const kvf__model *model, int64_t slots, int64_t capacity,
                              kvf__cache **out);
-/* Slots without memory yet, each to get its own for at most `capacity` tokens. */
+/* Creates slots without memory, each of which may get room for at most `capacity` tokens. */
 kvf_status kvf__cache_create_empty(kvf_ctx *ctx, const kvf__model *model, int64_t slots,
                                    int64_t capacity, kvf__cache **out);
-/* Gives a slot room for so many tokens, 0: none; what it held is gone. Unchanged on failure. */
+/* Allocates room for so many tokens in a slot (0: none) and discards its contents. Unchanged on
+ * failure. */
 kvf_status kvf__cache_reserve(kvf_ctx *ctx, kvf__cache *cache, int64_t slot, int64_t capacity);
 void kvf__cache_free(kvf__cache *cache);
 int64_t kvf__cache_length(const kvf__cache *cache, int64_t slot);
 void kvf__cache_truncate(kvf__cache *cache, int64_t slot, int64_t length);
-/* Slot `to` begins with the first n tokens of slot `from`, and holds no others. */
+/* Copies the first n tokens of slot `from` to slot `to`, which then holds no others. */
 void kvf__cache_copy(kvf__cache *cache, int64_t from, int64_t to, int64_t n);
-/* Copies keys and values of n tokens of a slot, from `first` on, into out [L, 2, G, n, D] (or layer
- * after layer, see prefix.h), f32. */
+/* Copies keys and values of n tokens of a slot, from `first` on, as f32 to out [L, 2, G, n, D] (or
+ * layer after layer, see prefix.h). */
 void kvf__cache_read(const kvf__cache *cache, int64_t slot, int64_t first, int64_t n, float *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Making a decoder: the weights of a base by role as their file has them, and the memory of a step,
- * all in one block.
+/* Creating a decoder: the weights of a base by role as stored in its file, and the memory of a
+ * step, all in one block.
  *
  * Only vectors (norms, biases) are copied; matrices are viewed. */
 #include "decoder_priv.h"
@@ -31,7 +31,7 @@ const char *kvf__decoder_refuses(const kvf__model *model, const kvf__slots *slot
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* A vector in f32, NULL where there is none; read in the second round, when there is memory. */
+/* Reads a vector as f32, NULL if absent; read in the second pass, when memory exists. */
 static float *lay_vector(kvf__carver *carve, const kvf__slot *slot)
 {
     if (!slot) return NULL;
@@ -55,7 +55,7 @@ static kvf__raw raw_of(const kvf__slot *slot, float *bias)
         .slot = slot, .bias = bias, .rows = kvf__slot_rows(slot), .K = kvf__slot_columns(slot)};
 }
 
-/* Gate and up may be parts of one matrix. */
+/* Returns gate or up, which may be parts of one matrix. */
 static kvf__raw raw_part(const kvf__product *p, const kvf__slot *slot, float *bias)
 {
     kvf__raw raw = raw_of(slot, bias);
@@ -75,7 +75,7 @@ static kvf__raw_layer lay_layer(const kvf__decoder *decoder, kvf__carver *carve,
                          .out_norm1 = lay_norm(decoder, carve, KVF__W_OUT_NORM1, KVF__W_ROLES, l),
                          .out_norm2 = lay_norm(decoder, carve, KVF__W_OUT_NORM2, KVF__W_ROLES, l),
                          .out_norm3 = lay_norm(decoder, carve, KVF__W_OUT_NORM3, KVF__W_ROLES, l)};
-    kvf__raw *const raws[] = {/* by kind of product */
+    kvf__raw *const raws[] = {/* indexed by kind of product */
                               to.qkv,   &to.out,        &to.up,        &to.gate,
                               &to.down, &to.input_gate, &to.input_down};
     kvf__product p;
@@ -144,7 +144,7 @@ kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots
 {
     kvf__decoder made = {
         .model = model,
-        /* the values that the model itself computes with */
+        /* the same values as in the packed model */
         .slots = model->store.from ? &model->store.from->slots : slots,
         .cache = cache,
         .matvec = kvf__matvec_get(),

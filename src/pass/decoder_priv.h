@@ -1,4 +1,4 @@
-/* Between making a decoder (decoder.c) and running a step of it (decoder_step.c). */
+/* Shared by creating a decoder (decoder.c) and running a step (decoder_step.c). */
 #ifndef KVF_DECODER_PRIV_H
 #define KVF_DECODER_PRIV_H
 
@@ -7,33 +7,33 @@
 #include "matvec.h"
 #include "pass_priv.h"
 
-/* A dense layer as its file has it: [rows, K], or a part of such a matrix. */
+/* A dense layer as stored: [rows, K], or a part of such a matrix. */
 typedef struct kvf__raw {
-    const kvf__slot *slot;  /* NULL: there is none */
+    const kvf__slot *slot;  /* NULL: none */
     float *bias;            /* [rows] in Hugging Face order, or NULL */
-    int64_t first, rows, K; /* rows from the first on */
+    int64_t first, rows, K; /* rows from `first` on */
 } kvf__raw;
 
-/* A norm whose weights are applied, not folded: the matrix after it is the file's. */
+/* A norm with weights applied, not folded, because the matrix after it is the file's. */
 typedef struct kvf__raw_norm {
-    float *gamma, *beta; /* [C]; NULL: there is no norm, no beta */
+    float *gamma, *beta; /* [C]; NULL: no norm, no beta */
 } kvf__raw_norm;
 
 typedef struct kvf__raw_layer {
-    kvf__raw qkv[3]; /* whole heads each: q, k and v, or one of all */
+    kvf__raw qkv[3]; /* whole heads each: q, k and v, or one fused */
     kvf__raw out, gate, up, down;
     kvf__raw input_gate, input_down; /* no slot: layers have no inputs (pass_inputs.c) */
     kvf__raw_norm norm1, norm2, out_norm1, out_norm2, out_norm3;
 } kvf__raw_layer;
 
-/* What each thread has for itself. */
+/* Per-thread scratch memory. */
 typedef struct kvf__decoder_own {
-    float *xhat;       /* [rows, C] output of a norm: every thread makes all of it, which costs less
-                          than waiting */
-    float *rstd;       /* [rows] */
-    float *head;       /* [D] */
-    float *whole_rstd; /* [2, rows] of the norms of all queries, of all keys */
-    float *of_token;   /* [L, I] a row of the table that inputs of layers are made of */
+    float *xhat; /* [rows, C] output of a norm; every thread computes all of it, which costs less
+                    than waiting */
+    float *rstd; /* [rows] */
+    float *head; /* [D] */
+    float *whole_rstd;         /* [2, rows] of norms over all queries and over all keys */
+    float *of_token;           /* [L, I] a row of the table for inputs of layers */
     void *product, *attention; /* scratch of the kernels */
     kvf__kvseg *segs;          /* [2, rows] prefixes, caches */
     kvf__attn_row *rows;       /* [rows] */
@@ -41,22 +41,22 @@ typedef struct kvf__decoder_own {
 
 struct kvf__decoder {
     kvf__model *model;
-    const kvf__slots *slots; /* what weights are read from */
+    const kvf__slots *slots; /* source of the weights */
     kvf__cache *cache;
     const kvf__matvec *matvec;
     int64_t rows, P; /* limits */
     int threads;
     kvf__raw_layer *layers;   /* [L] */
-    kvf__raw head, inputs_of; /* inputs_of: [L I, C], no slot where layers have no inputs */
+    kvf__raw head, inputs_of; /* inputs_of: [L I, C], no slot if layers have no inputs */
     kvf__raw_norm final;
     kvf__decoder_own *own; /* [threads] */
 
     float *x;           /* [rows, C] residual stream */
-    float *qkv;         /* [rows, (H+2G)D], q and k rotated; of the layer at hand */
+    float *qkv;         /* [rows, (H+2G)D] of the current layer, q and k rotated */
     float *att;         /* [rows, HD] */
-    float *half;        /* [rows, C] what a half gives, where a norm of it follows */
+    float *half;        /* [rows, C] output of a half, if a norm follows it */
     float *inputs;      /* [rows, L, I] */
-    float *h1, *h2, *g; /* [rows, F] gate or up; up where gated; output of the activation */
+    float *h1, *h2, *g; /* [rows, F] gate or up; up if gated; output of the activation */
     float *lse;         /* [H, rows] */
     int32_t *position;  /* [rows] */
 };

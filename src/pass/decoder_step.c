@@ -4,8 +4,8 @@
  *   norm, q k v of its heads, rope, cache | attention of its heads | out | norm, its part of the
  *   feed-forward width | down
  *
- * A number is always computed by one thread in one order, so bits do not depend on how many there
- * are. The blocks are those of pass_fwd.c, with norms not folded. */
+ * Each number is computed by one thread in a fixed order, so bits do not depend on the number of
+ * threads. The blocks are those of pass_fwd.c, with unfolded norms. */
 #include "attention.h"
 #include "decoder_priv.h"
 #include "names.h"
@@ -16,19 +16,19 @@
 #include <omp.h>
 #include <string.h>
 
-enum { ROWS_UNIT = 16 }; /* rows of a matrix go to threads in such pieces: a cache line of y */
+enum { ROWS_UNIT = 16 }; /* rows of a matrix are divided in such units: a cache line of y */
 
-/* A thread in a step. */
+/* State of a thread in a step. */
 typedef struct worker {
     const kvf__decoder *decoder;
     const kvf__step *step;
     kvf__team *team;
     const kvf__decoder_own *own;
     float *logits;
-    int t, n; /* number of this thread, threads */
+    int t, n; /* number of this thread, number of threads */
 } worker;
 
-/* Rows just before row m that are tokens of the same slot. */
+/* Returns the number of rows just before row m that are tokens of the same slot. */
 static int64_t behind(const kvf__step *step, int64_t m)
 {
     int64_t n = 0;
@@ -38,7 +38,7 @@ static int64_t behind(const kvf__step *step, int64_t m)
     return n;
 }
 
-/* Tokens of its slot before row m. */
+/* Returns the tokens of its slot before row m. */
 static int64_t length_before(const kvf__decoder *decoder, const kvf__step *step, int64_t m)
 {
     return decoder->cache->length[kvf__row_slot(step->slot, m)] + behind(step, m);
@@ -51,8 +51,8 @@ static void part_of(const worker *w, int64_t total, int64_t unit, int64_t *from,
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Rows first .. first + n - 1 of a matrix, in the order of its file, times x; y: where column
- * `first` goes. */
+/* Multiplies rows first .. first + n - 1 of a matrix, in file order, with x; y: the column for
+ * `first`. */
 static void multiply(const worker *w, const kvf__raw *raw, int64_t first, int64_t n, const float *x,
                      float *y, int64_t ldy, bool add)
 {
@@ -82,7 +82,7 @@ static void add_bias(const worker *w, const float *bias, int64_t n, float *y, in
             y[m * ldy + i] += bias[i];
 }
 
-/* This thread's rows of a matrix of which y has all columns. */
+/* Computes this thread's rows of a matrix, as columns of y. */
 static void multiply_part(const worker *w, const kvf__raw *raw, const float *x, float *y, bool add)
 {
     int64_t from, to;
@@ -91,7 +91,7 @@ static void multiply_part(const worker *w, const kvf__raw *raw, const float *x, 
     add_bias(w, raw->bias ? raw->bias + from : NULL, to - from, y + from, raw->rows);
 }
 
-/* n rows of x [n, C] through a norm, if there is one, to this thread's xhat. */
+/* Applies a norm, if any, to n rows of x [n, C], into this thread's xhat. */
 static void normalise_rows(const worker *w, const kvf__raw_norm *norm, const float *x, int64_t n)
 {
     const kvf__desc *d = &w->decoder->model->desc;
@@ -117,7 +117,7 @@ static void normalise(const worker *w, const kvf__raw_norm *norm)
     normalise_rows(w, norm, w->decoder->x, w->step->n);
 }
 
-/* The stream += what a half's last product gives, through a norm if there is one. */
+/* Adds a half's last product to the stream, after a norm if there is one. */
 static void add_half(const worker *w, const kvf__raw *raw, const kvf__raw_norm *norm,
                      const float *in)
 {
@@ -141,8 +141,8 @@ static void add_half(const worker *w, const kvf__raw *raw, const kvf__raw_norm *
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* 1 / rms of all queries of every row, and of all keys, where these are normed as one. Every thread
- * does it for itself. */
+/* Computes 1 / rms over all queries of every row, and over all keys, if these are normed as one.
+ * Every thread repeats it. */
 static void find_whole_rstd(const worker *w)
 {
     const kvf__desc *d = &w->decoder->model->desc;
@@ -159,7 +159,7 @@ static void find_whole_rstd(const worker *w)
         }
 }
 
-/* RMSNorm of head h of queries and keys, by itself or as a part of all, of row m. */
+/* Applies RMSNorm to head h of row m's queries or keys, alone or as a part of all heads. */
 static void normalise_head(const worker *w, int64_t l, float *head, int64_t m, int64_t h)
 {
     const kvf__desc *d = &w->decoder->model->desc;
@@ -192,7 +192,7 @@ static void rotate(const worker *w, int64_t l, float *head, int64_t position)
     }
 }
 
-/* Where the cache has key or value head h of row m's token. */
+/* Returns the cache address of key or value head h of row m's token. */
 static char *cached_head(const worker *w, const kvf__layer_shape *layer, int64_t m, int64_t h)
 {
     const kvf__cache *cache = w->decoder->cache;
@@ -205,8 +205,8 @@ static char *cached_head(const worker *w, const kvf__layer_shape *layer, int64_t
            (size_t)at * kvf__act_size(cache->act);
 }
 
-/* Head h of row m of qkv, counted through q, k and v: finished, and stored where it is a key or
- * value, or taken from the layer that has it. */
+/* Finishes head h of row m of qkv, counted over q, k and v: norm, rope and bias. A key or value is
+ * stored in the cache; shared ones come from their layer. */
 static void finish_head(const worker *w, int64_t l, int64_t m, int64_t h)
 {
     const kvf__desc *d = &w->decoder->model->desc;
@@ -225,7 +225,7 @@ static void finish_head(const worker *w, int64_t l, int64_t m, int64_t h)
     if (h >= d->H) kvf__from_f32(act, head, cached_head(w, &layer, m, h), layer.D);
 }
 
-/* From a head as the products give it to one in the order of Hugging Face (slot.c). */
+/* Reorders a head from the products' order to that of Hugging Face (slot.c), and adds its bias. */
 static void place_head(const worker *w, const kvf__raw *raw, float *head, int64_t D,
                        const float *bias)
 {
@@ -238,7 +238,7 @@ static void place_head(const worker *w, const kvf__raw *raw, float *head, int64_
         head[i] += bias[i];
 }
 
-/* Heads from .. to - 1 of q, k and v. */
+/* Computes heads from .. to - 1 of q, k and v. */
 static void project_heads(const worker *w, int64_t l, int64_t from, int64_t to)
 {
     const kvf__desc *d = &w->decoder->model->desc;
@@ -265,7 +265,7 @@ static void project_heads(const worker *w, int64_t l, int64_t from, int64_t to)
     }
 }
 
-/* This thread's heads of q, k and v. */
+/* Computes this thread's heads of q, k and v. */
 static void project(const worker *w, int64_t l)
 {
     const kvf__desc *d = &w->decoder->model->desc;
@@ -283,13 +283,13 @@ static void project(const worker *w, int64_t l)
             finish_head(w, l, m, h);
 }
 
-/* What row m of a step sees before its token. */
+/* Returns the condition of row m. */
 static kvf__step_row before_row(const kvf__step *step, int64_t m)
 {
     return step->row ? step->row[m] : (kvf__step_row){.condition = step->condition};
 }
 
-/* The keys before each row in layer l: its prefix, and its cache. */
+/* Sets the segments before each row in layer l: its prefix, and its cache. */
 static void lay_segments(const worker *w, int64_t l)
 {
     const kvf__cache *cache = w->decoder->cache;
@@ -306,7 +306,7 @@ static void lay_segments(const worker *w, int64_t l)
     }
 }
 
-/* This thread's pairs of a row and a query head. */
+/* Computes this thread's pairs of a row and a query head. */
 static void attend(const worker *w, int64_t l)
 {
     const kvf__desc *d = &w->decoder->model->desc;
@@ -344,7 +344,7 @@ static void widen(const worker *w, const kvf__raw_layer *layer)
 
 /* ---- inputs of layers (pass_inputs.c) -------------------------------------------------------- */
 
-/* Those of all layers, from the embeddings. */
+/* Computes the inputs of all layers, from the embeddings. */
 static void make_inputs(const worker *w)
 {
     const kvf__decoder *decoder = w->decoder;
@@ -362,7 +362,7 @@ static void make_inputs(const worker *w)
     kvf__team_wait(w->team, w->n);
 }
 
-/* The half that reads layer l's, and the scale of the stream. */
+/* Runs the half that reads layer l's input, and scales the stream. */
 static void read_input(const worker *w, int64_t l)
 {
     const kvf__decoder *decoder = w->decoder;
@@ -406,7 +406,7 @@ static const kvf__slot *head_of(const worker *w, int64_t r)
     return own ? own : w->decoder->head.slot;
 }
 
-/* Logits: neighbours with one head in one product. */
+/* Computes logits; adjacent rows with the same head share a product. */
 static void multiply_heads(const worker *w)
 {
     const kvf__raw *base = &w->decoder->head;
@@ -437,7 +437,7 @@ static void work(const worker *w)
         attend(w, l);
         kvf__team_wait(w->team, w->n);
         const bool parallel = decoder->model->desc.block.parallel;
-        if (parallel) { /* of the stream before attention's part of it */
+        if (parallel) { /* of the stream before the attention half adds to it */
             normalise(w, &layer->norm2);
             kvf__team_wait(w->team, w->n);
         }
@@ -454,7 +454,7 @@ static void work(const worker *w)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Sets the row's position. */
+/* Checks and sets the row's position. */
 static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step,
                                  int64_t r)
 {

@@ -1,14 +1,13 @@
-/* The input of layer 0: rows of the token embedding, read from the mapped file, learned positions
- * and token types, and the norm over their sum where the family has one.
+/* The input of layer 0: the sum of token embedding, learned position and token type, with a norm
+ * over it if the family has one.
  *
- * The embedding is not packed and not copied: a batch touches few of its rows, and a tied head has
- * its own packed form. Virtual tokens (ids below 0) bring their vectors instead and are tokens like
- * any other in all that follows, as with transformers' inputs_embeds. A row's first token is at
- * position_start plus the lengths of its common prefixes and of its cache, and P more where
- * the prefix comes before it inside the row. RoBERTa counts
- * only tokens that are not padding, by their id, and starts after the padding's own row of the
- * table. The source of an encoder-decoder starts at 0, whatever prefix its encoder has. Where the
- * embeddings have a width of their own, a dense layer follows them. */
+ * The embedding stays in the mapped file: a batch uses few of its rows, and a tied head has its own
+ * packed form. Virtual tokens (ids below 0) use their vectors and are otherwise ordinary tokens, as
+ * with transformers' inputs_embeds. A row's first token is at position_start plus the lengths of
+ * its common prefixes and cache, plus P if the prefix is before it inside the row. RoBERTa numbers
+ * only tokens other than padding (by id), starting after the padding's row of the table. The source
+ * of an encoder-decoder starts at 0, whatever its encoder's prefix. Embeddings with a width of
+ * their own are followed by a dense layer. */
 #include "pass_grads.h"
 #include "pass_priv.h"
 
@@ -73,7 +72,7 @@ kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
     return KVF_OK;
 }
 
-/* x [E] += row of a table, if there is one. */
+/* Adds row of a table, if there is one, to x [E]. */
 static void add_row(const kvf__slot *table, int64_t row, float *x, int64_t E, float *scratch)
 {
     if (!table->view.data) return;
@@ -90,8 +89,7 @@ void kvf__embed_sum(const kvf__model *model, const kvf__embed_stack *stack, int6
     add_row(&stack->positions, position, x, model->desc.E, scratch);
 }
 
-/* Sum [E] of what represents token i: its embedding or vector, type and position, before the norm.
- */
+/* Computes the sum [E] for token i before the norm: embedding or vector, type and position. */
 static void embed_token(const kvf__pass *pass, int64_t i, float *x, float *scratch)
 {
     const kvf__model *model = pass->model;
@@ -105,7 +103,7 @@ static void embed_token(const kvf__pass *pass, int64_t i, float *x, float *scrat
                    pass->fwd.position[i], x, scratch);
 }
 
-/* Of a row's tokens, the first at `first`: positions, or rows of the table where padding has its
+/* Sets the positions of a row's tokens, the first at `first`, or table rows where padding has its
  * own. */
 static void place_row(kvf__pass *pass, int64_t r, int64_t first)
 {
@@ -116,8 +114,7 @@ static void place_row(kvf__pass *pass, int64_t r, int64_t first)
         pass->fwd.position[i] = pad >= 0 && b->ids[i] == pad ? pad : (int32_t)(row0 + first++);
 }
 
-/* The stack's first layer keeps its own rstd later where this one goes: who needs it again computes
- * it again (kvf__embed_bwd). */
+/* The stack's first layer overwrites this rstd later; kvf__embed_bwd computes it again. */
 static void norm_embeddings(kvf__pass *pass, const kvf__embed_stack *stack)
 {
     const kvf__model *m = pass->model;
@@ -139,7 +136,7 @@ static void norm_embeddings(kvf__pass *pass, const kvf__embed_stack *stack)
     m->kernels->whole_norm_fwd(m->act, &norm);
 }
 
-/* x = embedded W^T + b, in f32. */
+/* Computes x = embedded W^T + b in f32. */
 static kvf_status widen_fwd(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
@@ -190,13 +187,12 @@ kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* The gradient of virtual tokens, and of embeddings where they are trained: that of layer 0's
- * input, back through the norm on embeddings where the family has one, summed over the tokens that
- * show the same vector or row. The sum goes token by token in the order of the batch, every thread
- * over columns of its own, so that equal batches give equal bits whatever the number of threads.
- * The norm's input was overwritten long ago; it is computed again, in f64. */
+/* The gradient of virtual tokens, and of embeddings if trained: the gradient of layer 0's input,
+ * back through the norm on embeddings if any, summed over the tokens with the same vector or row.
+ * Sums run in batch order, every thread over its own columns, so equal batches give equal bits for
+ * any number of threads. The norm's input was overwritten and is computed again, in f64. */
 
-enum { STRIP = 64 }; /* columns that a thread adds up at a time */
+enum { STRIP = 64 }; /* columns that a thread sums at a time */
 
 static double mean_of(const float *x, int64_t n)
 {
@@ -206,7 +202,7 @@ static double mean_of(const float *x, int64_t n)
     return sum / (double)n;
 }
 
-/* y = gamma (x - mean) rstd + beta: from d = dy to d = dx, in place. */
+/* Backward of y = gamma (x - mean) rstd + beta: d = dy becomes dx, in place. */
 static void norm_row_bwd(const kvf__desc *desc, const float *gamma, const float *x, float *d)
 {
     const int64_t C = desc->E;
@@ -229,7 +225,7 @@ static void norm_row_bwd(const kvf__desc *desc, const float *gamma, const float 
     }
 }
 
-/* dx of token i += its part that waits in dxhat: what qkv of a post-norm block read is the stream
+/* Adds the pending part in dxhat to dx of token i: in a post-norm block qkv read the stream
  * itself. */
 static void join_row(const kvf__pass *pass, int64_t i, float *scratch)
 {
@@ -242,7 +238,7 @@ static void join_row(const kvf__pass *pass, int64_t i, float *scratch)
         pass->bwd.dx[i * C + c] += scratch[c];
 }
 
-/* From dx to dembedded, and to the dense layer where that is trained. */
+/* Computes dembedded from dx, and the gradient of the dense layer if trained. */
 static kvf_status widen_bwd(kvf_ctx *ctx, kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
@@ -263,7 +259,7 @@ static kvf_status widen_bwd(kvf_ctx *ctx, kvf__pass *pass)
                       pass->bwd.dembedded, E);
 }
 
-/* dx of token i, from the gradient of layer 0's input to that of the sum before the norm. */
+/* Turns dx of token i from the gradient of layer 0's input into that of the sum before the norm. */
 static void token_bwd(const kvf__pass *pass, int64_t i, float *scratch)
 {
     const kvf__model *m = pass->model;
@@ -290,7 +286,7 @@ static void add_strip(const kvf__pass *pass, const kvf__pass_section *s, int64_t
     }
 }
 
-/* The tables that a token's sum is made of; NULL: not trained. */
+/* Gradients of the tables in a token's sum; NULL: not trained. */
 typedef struct tables {
     float *tokens, *positions, *types;
 } tables;

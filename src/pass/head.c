@@ -1,4 +1,4 @@
-/* What all heads have in common, whatever they compute, and which labels are of which row. */
+/* Common functions of all heads, and the assignment of labels to rows. */
 #include "head_priv.h"
 
 void kvf__head_free(kvf__head *head)

@@ -1,21 +1,21 @@
-/* Heads: what turns the final hidden states of labelled positions into outputs and a loss.
+/* Heads: functions from the final hidden states of labelled positions to outputs and a loss.
  *
  *   NULL      the base's own language-model head, frozen, part of the packed model (head_lm.c)
- *   lm        a matrix [V, C] in its place that is trained (head_vocab.c): --train-head
- *   task      what transformers' ...ForSequenceClassification, ...ForTokenClassification,
- *             ...ForQuestionAnswering and ...ForMultipleChoice have (head_task.c)
+ *   lm        a trained matrix [V, C] that replaces it (head_vocab.c): --train-head
+ *   task      the heads of transformers' ...ForSequenceClassification, ...ForTokenClassification,
+ *             ...ForQuestionAnswering and ...ForMultipleChoice (head_task.c)
  *   words     classes read as words of the vocabulary (head_words.c): --verbalizer
- *   phrases   classes read as several of its tokens, or as what comes next (head_phrases.c)
+ *   phrases   classes read as several of its tokens, or as continuations (head_phrases.c)
  *
- * A head is trained with the prefix: it publishes its parameters under their Hugging Face names
- * ("classifier.weight", "score.weight", "qa_outputs.bias", "lm_head.weight", ...), as an encoder
- * does, and computes in f32 always. Which head a loss is taken by is the business of loss.h.
+ * A head is trained with the prefix. Like an encoder, it publishes its parameters, under their
+ * Hugging Face names ("classifier.weight", "score.weight", "qa_outputs.bias", "lm_head.weight",
+ * ...). It always computes in f32. loss.h selects the head of a loss.
  *
- * Which layers a task head has is a row per architecture and task (BERT: frozen pooler, dropout,
- * classifier; RoBERTa: trained dense and out_proj; GPT-2, Llama: score on the row's last token).
- * Where the base file lacks the pooler that a head needs, the head trains one, named
- * "bert.pooler.dense.weight" and so on, as in transformers. What a head reads are the batch's
- * labelled positions: which those are is the data's decision.
+ * A table row per architecture and task lists the layers of a task head (BERT: frozen pooler,
+ * dropout, classifier; RoBERTa: trained dense and out_proj; GPT-2, Llama: score on the row's last
+ * token). If the base file lacks a required pooler, the head trains one, named
+ * "bert.pooler.dense.weight" and so on, as in transformers. A head reads the batch's labelled
+ * positions, which the data chooses.
  *
  * A label below 0, a row with a span below 0 and a question without a right choice have no target:
  * they add nothing to loss, terms or gradients. */
@@ -33,75 +33,77 @@ typedef struct kvf__head_options {
     kvf__task task;
     int64_t labels;  /* classes or tags; 1 for a regression; ignored by qa and multiple-choice */
     bool regression; /* seq-cls: mean squared error against batch values */
-    double dropout;  /* while training, where transformers drops (if given, before the last layer
-                        in any case), below 1; < 0: the config's */
-    const float *weights; /* seq-cls, token-cls: [labels], times which the loss of a class counts
-                             where a gradient is wanted; copied. NULL: once */
-    uint64_t seed; /* of the starting values, N(0, initializer_range), biases 0, and of dropout */
+    double dropout;  /* rate in training, below 1, at transformers' places (if given, at least
+                        before the last layer); < 0: the config's */
+    const float *weights; /* seq-cls, token-cls: [labels], factors on the loss of a class when a
+                             gradient is computed; copied. NULL: 1 */
+    uint64_t seed; /* seed of the initial values, N(0, initializer_range), biases 0, and dropout */
 } kvf__head_options;
 
-/* What a task head needs to know of its base. */
+/* Properties of the base for a task head. */
 typedef struct kvf__head_base {
     const char *arch; /* model_type */
     int64_t C;
     kvf__dropouts dropout;
     double initializer_range;          /* the config's; 0: 0.02 */
-    const float *pooler, *pooler_bias; /* [C, C], [C], viewed; NULL: the base has none */
-    const kvf__masked_lm *masked_lm;   /* the same; its norm's epsilon */
+    const float *pooler, *pooler_bias; /* [C, C], [C], borrowed; NULL: none */
+    const kvf__masked_lm *masked_lm;   /* borrowed; NULL: none; epsilon of its norm */
     double norm_eps;
-    bool mean_pooled; /* of kvf__desc */
-    float factor;     /* that its final norm has for the language model's head alone; 0: 1 */
+    bool mean_pooled; /* as in kvf__desc */
+    float factor;     /* factor of its final norm for the language-model head only; 0: 1 */
 } kvf__head_base;
 
-/* EUNSUPPORTED: the architecture has no such head. */
+/* Creates a task head. EUNSUPPORTED: the architecture has no such head. */
 kvf_status kvf__head_create_on(kvf_ctx *ctx, const kvf__head_base *base,
                                const kvf__head_options *options, kvf__head **out);
-/* The same by the description of a model, which must outlive the head. */
+/* Creates a task head from the description of a model, which must outlive it. */
 kvf_status kvf__head_create(kvf_ctx *ctx, const kvf__model *model, const kvf__head_options *options,
                             kvf__head **out);
-/* seq-cls without a parameter (Schick and Schütze 2021): class i is read as word ids[i] of the
- * vocabulary, and the base's masked-LM head gives its probability at a row's [MASK].
+/* Creates a seq-cls head without parameters (Schick and Schütze 2021). Class i is read as word
+ * ids[i] of the vocabulary, and the base's masked-LM head gives its probability at a row's [MASK].
  * EUNSUPPORTED: the base has no such head. The model must outlive the head. */
 kvf_status kvf__head_create_words(kvf_ctx *ctx, const kvf__model *model, const int32_t *ids,
                                   int64_t n, kvf__head **out);
-/* seq-cls without a parameter, where a row is one class and its labels are the class's tokens: at a
- * row's masks, on causal bases after the text. The rows of a group are the classes, and batch
- * values [R] are 1 at the right one. Outputs are log-probabilities, 1 a label, of kvf__pass_outputs
- * alone. EUNSUPPORTED: the base has no head of a language model, or one with a bias. The model must
- * outlive the head. */
+/* Creates a seq-cls head without parameters for classes of several tokens. A row is one class, and
+ * its labels are the class's tokens: at the row's masks, on causal bases after the text. The rows
+ * of a group are the classes, and batch values [R] are 1 at the right one. Outputs are
+ * log-probabilities, 1 per label, from kvf__pass_outputs only. EUNSUPPORTED: the base has no
+ * language-model head, or one with a bias. The model must outlive the head. */
 kvf_status kvf__head_create_phrases(kvf_ctx *ctx, const kvf__model *model, kvf__head **out);
-/* lm: starts as a copy of the base's matrix, so that a tied base is untied and its input embedding
- * stays frozen. gradient: room for it too. EUNSUPPORTED: the base has no language-model head, or
- * one with a bias. */
+/* Creates an lm head as a copy of the base's matrix, which unties a tied base, whose input
+ * embedding stays frozen. gradient: allocate it too. EUNSUPPORTED: the base has no language-model
+ * head, or one with a bias. */
 kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradient,
                                kvf__head **out);
 void kvf__head_free(kvf__head *head);
-/* Is it a language model's? NULL, the base's own, is. */
+/* Returns whether it is a language-model head; NULL, the base's own, is one. */
 bool kvf__head_is_lm(const kvf__head *head);
-kvf__params *kvf__head_params(kvf__head *head); /* values and gradients are the head's own memory */
-/* Outputs per labelled position: labels, 2 for qa (start, end), 1 for multiple-choice, V for lm. */
+kvf__params *kvf__head_params(kvf__head *head); /* the head owns values and gradients */
+/* Returns the outputs per labelled position: labels, 2 for qa (start, end), 1 for multiple-choice,
+ * V for lm. */
 int64_t kvf__head_width(const kvf__head *head);
-/* The matrix of an lm head as a slot of f32, for those who read weights row by row; valid as long
- * as the head. NULL where `head` is NULL. */
+/* Returns the matrix of an lm head as an f32 slot, for reading it row by row; valid as long as the
+ * head. NULL if `head` is NULL. */
 const kvf__slot *kvf__head_matrix(const kvf__head *head);
 
-/* Makes room for batches of so many labels, so that none of them allocates. */
+/* Allocates memory for batches of so many labels. */
 kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels);
-/* logits [n_labels, width] of hidden [n_labels, C], dropout off; phrases have none. */
+/* Computes logits [n_labels, width] of hidden [n_labels, C], dropout off; not for phrases. */
 kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, int64_t n_labels,
                             float *logits);
-/* The same for the labels of a batch, of phrases their log-probabilities; where the mean of a row's
- * states is read, for its rows. */
+/* Computes outputs for the labels of a batch; for phrases log-probabilities; for heads of mean
+ * states one per row. */
 kvf_status kvf__head_outputs(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
                              const float *hidden, float *outputs);
-/* Terms the loss is a mean of: rows (seq-cls, qa), labelled words, questions; labels (lm, NULL). */
+/* Returns the number of terms in the loss: rows (seq-cls, qa), labelled words, questions; labels
+ * (lm, NULL). */
 int64_t kvf__head_terms(const kvf__head *head, const kvf__batch *batch);
 struct kvf__loss;
-/* *loss_sum over the terms (qa: mean of start and end), as `how` (loss.h) asks for it but for its
- * head. dhidden [n_labels, C] NULL: loss only, dropout off; else it is set to scale * gradient, the
- * parameters' gradients are added to (scaled too), and dropout draws its masks from (seed, step,
- * row), whatever other rows the batch has. ENUMERIC if the loss is not finite; ESHAPE: a label or
- * span outside what the head reads. */
+/* Computes *loss_sum over the terms (qa: mean of start and end), as requested by `how` (loss.h)
+ * except its head. With dhidden [n_labels, C] NULL: loss only, dropout off. Otherwise dhidden is
+ * set to scale * gradient, the scaled gradients of the parameters are added to, and dropout draws
+ * masks from (seed, step, row), independent of the batch. ENUMERIC: the loss is not finite; ESHAPE:
+ * a label or span outside the head's outputs. */
 kvf_status kvf__head_loss(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
                           const float *hidden, const struct kvf__loss *how, double *loss_sum,
                           float *dhidden);

@@ -1,12 +1,13 @@
 /* Linear layers of task heads, forward and backward: plain loops in f64 over contiguous memory. A
- * head reads a few rows of the batch, so its time is negligible.
+ * head reads few rows of the batch, so its time is negligible.
  *
- * Columns go in strips that stay in registers and first-level cache; a strip is one thread's. */
+ * Columns are divided into strips that fit in registers and the first-level cache; a strip belongs
+ * to one thread. */
 #include "head_priv.h"
 
 enum { LANES = 8, STRIP = 64, PARALLEL = 1 << 15 };
 
-/* In lanes, so that the compiler may use vectors without reordering any sum. */
+/* Sums in lanes, so that the compiler can vectorise without reordering a sum. */
 static double dot(const float *a, const float *b, int64_t n)
 {
     double lane[LANES] = {0}, sum = 0;
@@ -32,7 +33,7 @@ void kvf__linear_fwd(const kvf__linear *layer, float *y, const float *x, int64_t
     }
 }
 
-/* out[0..n) (+)= sum over k of factor[k * stride] * from[k * ld + 0..n), n <= STRIP. */
+/* Computes out[0..n) (+)= sum over k of factor[k * stride] * from[k * ld + 0..n), n <= STRIP. */
 static void combine(float *out, bool add, int64_t n, const float *factor, int64_t stride,
                     const float *from, int64_t ld, int64_t terms)
 {

@@ -1,12 +1,12 @@
 /* The language-model head on the labelled rows: loss, its gradient, or logits, by the walk of
- * vocab_walk.c, with its m, s and acc:
+ * vocab_walk.c, which computes m, s and acc:
  *
  *   loss  = log s + m - logit[target]
  *   dxhat = acc / s - head[target]
  *
- * The target's row comes unpacked from the file, times the final norm's gamma where the packed
- * head has that folded in. A head that is trained goes by a second time, once m and s are final,
- * for the gradient of its own weights. */
+ * The target's row is read unpacked from the file, times the final norm's gamma if that is folded
+ * into the packed head. A trained head needs a second walk with the final m and s, for the gradient
+ * of its own weights. */
 #include "head_lm.h"
 #include "loss.h"
 #include "pass_grads.h"
@@ -19,7 +19,7 @@
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-/* Turns acc into the gradient of what the head reads. */
+/* Turns acc into the gradient of the head's input. */
 static void label_gradients(const kvf__vocab_walk *w)
 {
     const kvf__pass *pass = w->pass;
@@ -43,7 +43,7 @@ static void label_gradients(const kvf__vocab_walk *w)
     kvf__head_gradient_end(w);
 }
 
-/* The logits of a plane to scale * (softmax - the label). */
+/* Turns the logits of a plane into scale * (softmax - the label). */
 static void plane_dlogits(const kvf__vocab_walk *w, int64_t p)
 {
     const kvf__pass *pass = w->pass;
@@ -64,7 +64,7 @@ static void plane_dlogits(const kvf__vocab_walk *w, int64_t p)
     }
 }
 
-/* A head that is trained: the chunk's part of its own gradient. */
+/* Adds the chunk's part of a trained head's own gradient. */
 static kvf_status weight_gradient(const kvf__vocab_walk *w)
 {
     for (int64_t p = 0; p < w->pass->model->lm.n; p++) {
@@ -102,13 +102,15 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass *pass)
     return KVF_OK;
 }
 
-/* From what the head reads to what the last layer left: dx_lab, and its copy in the act type. */
+/* Computes the gradient of the last layer's output from that of the head's input: dx_lab, and its
+ * copy in the activation type. */
 static void final_norm_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
     const kvf__norm_at norm = kvf__pass_final_norm(pass);
 
-    if (m->desc.block.post_norm) return; /* the last block's norm comes first in its own way back */
+    /* the last block's norm is undone first in its own backward pass */
+    if (m->desc.block.post_norm) return;
     memset(pass->bwd.dx_lab, 0, (size_t)(pass->ML * m->desc.C) * sizeof(float));
     kvf__pass_pre_norm_bwd(pass, &norm, pass->bwd.dx_lab, pass->bwd.dx_lab_act);
 }
@@ -116,7 +118,8 @@ static void final_norm_bwd(kvf__pass *pass)
 kvf_status kvf__pass_vocab_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *how,
                                 double *loss_sum)
 {
-    const bool ready = pass->model->lm.n && pass->state != KVF__PASS_EMPTY; /* or the walk fails */
+    /* otherwise the walk reports an error */
+    const bool ready = pass->model->lm.n && pass->state != KVF__PASS_EMPTY;
     kvf__vocab_walk walk = {.ctx = ctx,
                             .pass = pass,
                             .how = how,
@@ -138,7 +141,7 @@ kvf_status kvf__pass_vocab_loss(kvf_ctx *ctx, kvf__pass *pass, const kvf__loss *
 
 /* ---- logits ---------------------------------------------------------------------------------- */
 
-/* Into row j of w->out, [rows, V] of the chunk. */
+/* Copies logits into row j of w->out, [rows, V] of the chunk. */
 static void copy_plane(kvf__vocab_walk *w, int64_t p)
 {
     const int64_t V = w->pass->model->desc.V;

@@ -1,17 +1,17 @@
-/* Losses of task heads, as transformers' ...For<Task> classes have them: cross-entropy over groups
- * of logits, which are a row's classes (seq-cls), a word's tags (token-cls), the positions of a row
- * once for the start and once for the end (qa), or the rows of a question (multiple-choice; classes
- * of several tokens, by the sums over each row's labels); and squared error (regression).
+/* Losses of task heads, as in transformers' ...For<Task> classes. Cross-entropy over groups of
+ * logits: a row's classes (seq-cls), a word's tags (token-cls), the positions of a row, for start
+ * and for end (qa), the rows of a question (multiple-choice), or classes of several tokens by sums
+ * over each row's labels. Squared error for a regression.
  *
- * A negative label, a row without span and a question without a right choice have no target and
- * count for nothing, as -100 does in transformers. */
+ * A negative label, a row without a span and a question without a right choice have no target and
+ * are ignored, like -100 in transformers. */
 #include "head_priv.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Labels from .. one before the result belong to the rows of one question, which begins at row r.
- */
+/* Returns the end of the labels from `from` on that belong to one question's rows, which begin at
+ * row r. */
 static int64_t question_end(const kvf__batch *batch, int64_t from, int64_t r)
 {
     int64_t last = r;
@@ -20,7 +20,7 @@ static int64_t question_end(const kvf__batch *batch, int64_t from, int64_t r)
     return kvf__label_end(batch, from, last);
 }
 
-/* The choice that is right, counted from `from`; -1 if none is. */
+/* Returns the right choice, relative to `from`; -1: none. */
 static int64_t right_choice(const kvf__batch *batch, int64_t from, int64_t end)
 {
     for (int64_t j = from; j < end; j++)
@@ -28,8 +28,8 @@ static int64_t right_choice(const kvf__batch *batch, int64_t from, int64_t end)
     return -1;
 }
 
-/* Of classes of several tokens: the first label of the right row, among the rows of labels from ..
- * end - 1 that begin at row r; -1: none is right. */
+/* Returns the first label of the right row, among labels from .. end - 1 that begin at row r, for
+ * classes of several tokens; -1: none. */
 static int64_t right_row(const kvf__batch *batch, int64_t from, int64_t end, int64_t r)
 {
     for (int64_t j = from; batch->values && j < end; j = kvf__label_end(batch, j, r)) {
@@ -86,7 +86,7 @@ typedef struct summing {
     double scale, sum;
 } summing;
 
-/* weight * -log softmax(logits)[target] over n logits, `stride` apart from index `at` on. */
+/* Adds weight * -log softmax(logits)[target] over n logits, `stride` apart from index `at` on. */
 static void cross_entropy(summing *s, int64_t at, int64_t n, int64_t stride, int64_t target,
                           double weight)
 {
@@ -129,7 +129,8 @@ static kvf_status sum_squares(summing *s)
     return KVF_OK;
 }
 
-/* The label of row r (from .. end - 1) at a token of it, -1 if the head does not read there. */
+/* Returns the label of row r (from .. end - 1) at one of its tokens, -1 if the head does not read
+ * there. */
 static int64_t label_at_token(const kvf__batch *batch, int64_t r, int64_t token, int64_t from,
                               int64_t end)
 {
@@ -167,7 +168,7 @@ static kvf_status sum_questions(summing *s)
     return KVF_OK;
 }
 
-/* The score of the row whose first label is j: the sum over its labels, up to *end. */
+/* Returns the score of the row whose first label is j: the sum over its labels, up to *end. */
 static double row_score(const summing *s, int64_t j, int64_t *end)
 {
     double score = 0;
@@ -177,8 +178,8 @@ static double row_score(const summing *s, int64_t j, int64_t *end)
     return score;
 }
 
-/* -log softmax of the right row's score among the rows of labels from .. end - 1; every label of a
- * row has the gradient of the row's score. */
+/* Adds -log softmax of the right row's score among the rows of labels from .. end - 1; every label
+ * of a row gets the gradient of the row's score. */
 static void row_entropy(summing *s, int64_t from, int64_t end, int64_t right)
 {
     double max = -INFINITY, sum = 0, wanted = 0;

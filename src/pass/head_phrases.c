@@ -1,14 +1,14 @@
-/* Classes read as sequences of tokens (Schick and Schütze 2021 for several masks): the score of a
+/* Classes read as sequences of tokens (Schick and Schütze 2021 for several masks). The score of a
  * class is the sum of the log-probabilities of its tokens, each over the whole vocabulary, by the
- * head with which the base was pretrained. A row has one class, its labels are the tokens, and the
- * rows of a group are the classes, whose scores a softmax makes probabilities of (head_loss.c).
+ * base's pretraining head. A row is one class, its labels are the tokens, and the rows of a group
+ * are the classes. A softmax over their scores gives probabilities (head_loss.c).
  *
  *   masked models   token j at the row's mask j, of as many masks as the class has tokens
  *   causal models   token j after the text and the tokens before it
  *
- * Where all classes have one token the vocabulary's sum is theirs in common, and the probabilities
- * are those of head_words.c. The head has no parameters; where the base's matrix is trained, its
- * gradient is added to. Its output at a label is the label's log-probability. */
+ * If all classes have one token, the normalising sums are equal and the probabilities are those of
+ * head_words.c. The head has no parameters; it adds to the gradient of a trained base matrix. Its
+ * output at a label is the label's log-probability. */
 #include "arch.h"
 #include "head_lm.h"
 #include "head_priv.h"
@@ -16,7 +16,7 @@
 static const kvf__head_kind MASKED = {.inner = "transform"};
 static const kvf__head_kind CAUSAL = {.inner = NULL};
 
-/* The matrix where it lies, or as a copy in f32. */
+/* Takes the matrix in place, or a copy in f32. */
 static kvf_status take_matrix(kvf_ctx *ctx, const kvf__model *model, const kvf__slot *slot,
                               kvf__head *head)
 {
@@ -93,7 +93,7 @@ kvf_status kvf__head_phrases_fwd(kvf_ctx *ctx, kvf__head *head, const kvf__batch
     return KVF_OK;
 }
 
-/* The gradient of -log p has the opposite sign of that of log p. */
+/* The gradient of -log p is the negative of that of log p. */
 kvf_status kvf__head_phrases_bwd(kvf_ctx *ctx, kvf__head *head, const kvf__batch *batch,
                                  const float *hidden, float *dhidden)
 {

@@ -1,23 +1,22 @@
-/* The language-model head against a teacher: for each label the teacher's k likeliest items and the
- * mass of all others as one more bucket,
+/* The loss of the language-model head against a teacher. For each label it compares the teacher's k
+ * most likely items, and the mass of all others as one more bucket:
  *
  *   loss = sum_i p_i (log p_i - log q_i) + p_r (log p_r - log q_r),   r: the rest
  *
- * which is KL(teacher || student) of the k + 1 buckets: never negative, at most that of the whole
- * distributions, and 0 only if the student gives the k items and the rest what the teacher gives
- * them. (Renormalised over the k it would ignore mass that leaves them.) With z the logits:
+ * This is KL(teacher || student) of the k + 1 buckets. It is never negative, at most that of the
+ * whole distributions, and 0 only if both agree on the k items and the rest. (Renormalised over the
+ * k items it would ignore mass outside them.) With z the logits:
  *
  *   dloss/dz_i = q_i - p_i          for the k items
  *   dloss/dz_v = (q_r - p_r) q_v / q_r   for every other
  *
- * KL(student || teacher) of the same buckets has p and q change places, and
+ * KL(student || teacher) of the same buckets exchanges p and q, and
  *
- *   dloss/dz_i = q_i (log q_i - log p_i - loss)     for the k items; the rest's as above, by its
- * q_v
+ *   dloss/dz_i = q_i (log q_i - log p_i - loss)     for the k items; the rest as above, by q_v
  *
- * The vocabulary goes by once, in planes as in vocab_walk.c. The k items are taken out of each
- * plane before it is summed, so that R = sum of exp(z - m) and acc = sum of exp(z_v - m) head[v]
- * are those of the rest alone and q_r is no difference of nearly equal numbers:
+ * The vocabulary is walked once, in planes as in vocab_walk.c. The k items are removed from each
+ * plane before it is summed. R = sum of exp(z - m) and acc = sum of exp(z_v - m) head[v] then cover
+ * the rest alone, so q_r is not a difference of nearly equal numbers:
  *
  *   dxhat = (q_r - p_r) acc / R + sum_i (q_i - p_i) head[i] */
 #include "head_lm.h"
@@ -28,10 +27,11 @@
 #include <math.h>
 #include <string.h>
 
-/* What is left of a logit that was taken out: far below any other, and finite, because a kernel
- * subtracts the maximum from it. */
+/* Value of a removed logit: far below any other, and finite, because a kernel subtracts the maximum
+ * from it. */
 static const float TAKEN = -1e30f;
-/* Least log p of KL(student || teacher): what a teacher rules out costs no more. */
+/* Lower bound of log p in KL(student || teacher), which limits the cost of items that the teacher
+ * rules out. */
 static const double LEAST_LOGP = -30;
 
 /* ---- the student ----------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static const float *logp_of(const kvf__vocab_walk *w, int64_t j)
     return w->how->teacher->logp + (w->first + j) * (w->how->teacher->k + 1);
 }
 
-/* The items' logits out of plane p. */
+/* Takes the items' logits out of plane p. */
 void kvf__soft_plane(kvf__vocab_walk *w, int64_t p)
 {
     int64_t k = w->how->teacher->k, from = p * KVF__VOCAB_PLANE;
@@ -63,7 +63,8 @@ void kvf__soft_plane(kvf__vocab_walk *w, int64_t p)
     }
 }
 
-/* log of the sum of all exp(logit): the items' and the rest's, whose log is *rest. */
+/* Returns the log of the sum of all exp(logit): of the items and of the rest, whose log is
+ * *rest. */
 static double log_sum(const kvf__vocab_walk *w, int64_t j, double *rest)
 {
     const kvf__pass_head *head = &w->pass->head;
@@ -79,14 +80,14 @@ static double log_sum(const kvf__vocab_walk *w, int64_t j, double *rest)
     return top + log(sum);
 }
 
-/* Of a bucket p (log p - log q); 0 where the teacher gives nothing. */
+/* Returns p (log p - log q) of a bucket; 0 if the teacher's p is 0. */
 static double term(const kvf__soft_targets *t, float logp, double logq)
 {
     if (t->reverse) return exp(logq) * (logq - fmax((double)logp, LEAST_LOGP));
     return isinf(logp) ? 0 : exp((double)logp) * ((double)logp - logq);
 }
 
-/* dloss/d(log of the bucket's sum of exponentials); loss: of the label, where it is reverse. */
+/* Returns dloss/d(log of the bucket's sum of exponentials); loss: of the label, for reverse. */
 static double slope(const kvf__soft_targets *t, float logp, double logq, double loss)
 {
     if (t->reverse) return term(t, logp, logq) - exp(logq) * loss;
@@ -104,7 +105,7 @@ static double label_loss(const kvf__vocab_walk *w, int64_t j)
     return loss;
 }
 
-/* row [C] = scale * dloss/d(what the head reads) of label j. */
+/* Sets row [C] to scale * dloss/d(head input) of label j. */
 static void label_gradient(const kvf__vocab_walk *w, int64_t j, float *scratch, float *row)
 {
     const kvf__pass *pass = w->pass;
@@ -176,7 +177,8 @@ kvf_status kvf__soft_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__loss 
 
 /* ---- the teacher ----------------------------------------------------------------------------- */
 
-/* The likeliest so far of one label: logits descending, of equal ones the lower id first. */
+/* Keeps the most likely items of one label: logits descending, for equal ones the lower id
+ * first. */
 static void keep_item(int32_t *ids, float *logits, int64_t k, int32_t id, float logit)
 {
     int64_t at = k - 1;
@@ -218,7 +220,7 @@ static void sort_by_id(int32_t *ids, float *values, int64_t k)
     }
 }
 
-/* Logits to log-probabilities, the rest's after them. */
+/* Turns logits into log-probabilities, followed by that of the rest. */
 static kvf_status finish_label(kvf_ctx *ctx, double all, int64_t k, int32_t *ids, float *logp)
 {
     double mass = 0;

@@ -1,13 +1,14 @@
-/* Task heads: the table of which layers a family has for a task, starting values, and the
- * calls forward and backward.
+/* Task heads: the table of layers by family and task, initial values, and the calls forward and
+ * backward.
  *
  * Layers, names and dropout places are those of transformers 5: modeling_bert, modeling_roberta,
  * modeling_electra, modeling_distilbert, modeling_deberta_v2, modeling_modernbert,
- * modeling_nomic_bert, modeling_gpt2 and modeling_layers' Generic... classes (llama, mistral,
- * qwen2, qwen3; "generic" without question answering: gemma2, phi3; "scored" with seq-cls alone:
- * gemma3, olmo2, openai-gpt) and modeling_gpt_neox. A pooler comes from the base and stays frozen;
- * where the base file has none, a new one is trained as part of the head. The same holds for dense
- * layer and norm of ModernBERT's masked language model, with which all its heads begin. */
+ * modeling_nomic_bert, modeling_gpt2, modeling_gpt_neox and the Generic... classes of
+ * modeling_layers (llama, mistral, qwen2, qwen3; "generic" without question answering: gemma2,
+ * phi3; "scored" with seq-cls alone: gemma3, olmo2, openai-gpt). A pooler comes from the base and
+ * stays frozen; if the base file has none, a new one is trained as part of the head. The same holds
+ * for dense layer and norm of ModernBERT's masked language model, the first layers of all its
+ * heads. */
 #include "arch.h"
 #include "arena.h"
 #include "head_priv.h"
@@ -22,8 +23,8 @@
 #define NO_INNER  NULL, KVF__TANH, false, false
 #define TRANSFORM "head.dense", KVF__GELU_ERF, true, false
 
-/* Two heads are not in transformers. For choices and answers Nomic has BERT's. For choices GPT-2
- * and Llama have that of seq-cls with one output, a score for each choice. */
+/* Two heads are not in transformers: for multiple-choice and qa Nomic uses BERT's; for
+ * multiple-choice GPT-2 and Llama use that of seq-cls with one output, a score per choice. */
 static const kvf__head_kind KINDS[] = {
     {" bert ", FOR(SEQ_CLS) | FOR(CHOICE), "bert.pooler.dense", KVF__TANH, true, false,
      "classifier", true, KVF__RATE_CLASSIFIER},
@@ -66,7 +67,7 @@ static const kvf__head_kind *find_kind(const char *model_type, kvf__task task)
     return NULL;
 }
 
-/* Does a norm follow the inner layer? */
+/* Returns whether a norm follows the inner layer. */
 static bool is_transform(const kvf__head_kind *kind)
 {
     return kind->inner && !strcmp(kind->inner, "head.dense");
@@ -90,7 +91,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf__head_base *base,
     return KVF_OK;
 }
 
-/* transformers' rule where the config has no such key: 0.1. */
+/* Returns the rate; without such a key in the config 0.1, as in transformers. */
 static double dropout_of(const kvf__head_base *base, const kvf__head_options *options,
                          kvf__head_rate rate)
 {
@@ -137,7 +138,7 @@ static kvf_status describe(kvf_ctx *ctx, kvf__head *head, bool train_inner)
     return kind->outer_bias ? add_param(ctx, head, kind->outer, "bias", head->width, 0) : KVF_OK;
 }
 
-/* A layer over the next parameters of the list. */
+/* Returns a layer over the next parameters of the list. */
 static kvf__linear next_layer(kvf__head *head, size_t *at, bool bias, int64_t out)
 {
     kvf__param *weight = &head->params.item[(*at)++];
@@ -158,7 +159,7 @@ static void start_values(kvf__head *head, double deviation)
     }
 }
 
-/* The inner layer where a norm follows it: of the masked language model, or of the head. */
+/* Sets an inner layer with a norm: that of the masked language model, or one of the head. */
 static void put_transform(kvf__head *head, const kvf__head_base *base, size_t *at)
 {
     head->norm_eps = base->norm_eps;
@@ -238,7 +239,7 @@ out:
     return st;
 }
 
-/* The one place that knows what the model offers a head. */
+/* Collects everything that a head needs from the model. */
 static kvf__head_base base_of(const kvf__model *model)
 {
     const kvf__desc *desc = kvf__model_desc(model);
@@ -309,14 +310,14 @@ kvf_status kvf__head_prepare(kvf_ctx *ctx, kvf__head *head, int64_t n_labels)
 
 typedef enum place { BEFORE_INNER, BEFORE_OUTER } place;
 
-/* Where the masks of a training step come from; NULL: dropout is off. */
+/* Source of a training step's masks; NULL: dropout is off. */
 typedef struct draw {
     const kvf__batch *batch;
     int64_t step;
 } draw;
 
-/* Fills row and nth. Masks go by the number of a label, not by its token, because a row that shares
- * its common prefix has fewer tokens of its own. */
+/* Fills row and nth. Masks depend on the index of a label, not on its token, because a row with a
+ * common prefix has fewer tokens of its own. */
 static void find_rows(kvf__head *head, const kvf__batch *batch)
 {
     int64_t r = 0;
@@ -327,7 +328,7 @@ static void find_rows(kvf__head *head, const kvf__batch *batch)
     }
 }
 
-/* Rows of src under their masks into dst (which may be src); returns what the next layer reads. */
+/* Applies masks to rows of src into dst (which may be src); returns the input of the next layer. */
 static const float *mask(const kvf__head *head, const draw *by, place where, float *dst,
                          const float *src)
 {
@@ -344,7 +345,7 @@ static const float *mask(const kvf__head *head, const draw *by, place where, flo
     return dst;
 }
 
-/* The inner layer's n values; slopes are kept where they do not follow from these. */
+/* Applies the activation to n rows; slopes are kept if they do not follow from the values. */
 static void activate(kvf__head *head, int64_t n)
 {
     float *y = head->work.inner_out;
@@ -358,7 +359,8 @@ static void activate(kvf__head *head, int64_t n)
         y[i] = tanhf(y[i]);
 }
 
-/* Final states without the language model's factor (T5's 1 / sqrt(C)), which no other head has. */
+/* Removes the language model's factor (T5's 1 / sqrt(C)) from the final states, since no other head
+ * has it. */
 static const float *rescale(const kvf__head *head, const float *hidden, int64_t n)
 {
     if (!head->rescale) return hidden;
@@ -385,7 +387,7 @@ static void forward(kvf__head *head, const draw *by, const float *hidden, int64_
     kvf__linear_fwd(&head->outer, logits, head->work.outer_in, n);
 }
 
-/* dhidden is set from head->work.dlogits; parameters' gradients are added to. */
+/* Sets dhidden from head->work.dlogits; adds to the parameters' gradients. */
 static void backward(kvf__head *head, const draw *by, int64_t n, float *dhidden)
 {
     float *dx = head->kind->inner ? head->work.dinner : dhidden;
@@ -414,7 +416,7 @@ kvf_status kvf__head_logits(kvf_ctx *ctx, kvf__head *head, const float *hidden, 
     return KVF_OK;
 }
 
-/* The batch as a head of means sees it: each row has one label, whose state is in work.mean. */
+/* Returns the batch for a head of means: each row has one label, whose state is in work.mean. */
 static kvf__batch pool_rows(kvf__head *head, const kvf__batch *batch, const float *hidden)
 {
     kvf__head_work *w = &head->work;
@@ -438,7 +440,7 @@ static kvf__batch pool_rows(kvf__head *head, const kvf__batch *batch, const floa
     return rows;
 }
 
-/* dhidden of all labels from work.dmean. */
+/* Computes dhidden of all labels from work.dmean. */
 static void spread_rows(const kvf__head *head, const kvf__batch *batch, float *dhidden)
 {
     const float *from = head->work.dmean;

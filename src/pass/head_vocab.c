@@ -1,6 +1,6 @@
 /* A trained language-model head: loss, the gradient of the hidden states and of the matrix itself.
- * As in vocab_walk.c the vocabulary goes by in planes and the full logits never exist; but the
- * gradient of a plane's rows needs the whole row's softmax, so the planes go by twice:
+ * As in vocab_walk.c the vocabulary is processed in planes, without storing all logits. The
+ * gradient of a plane's rows needs the softmax over the whole vocabulary, so there are two rounds:
  *
  *   first    m = max of the logits, s = sum exp(logit - m);  loss = log s + m - logit[target]
  *   second   e = exp(logit - m), hence softmax = e / s, and per plane
@@ -18,16 +18,16 @@
 enum {
     ROWS = KVF__HEAD_ROWS,
     PLANE = KVF__VOCAB_PLANE
-}; /* of labels and of the vocabulary at a time */
+}; /* labels, and vocabulary rows, at a time */
 
-/* The matrix, its gradient (NULL: frozen) and a bias (NULL: none) are the head's outer layer. */
+/* The head's outer layer holds the matrix, its gradient (NULL: frozen) and a bias (NULL: none). */
 struct kvf__vocab_work {
-    kvf__slot slot; /* of the trained head */
+    kvf__slot slot; /* slot of the trained head */
     int64_t C;
     kvf__vocab_sums sums;       /* [ROWS] */
     float *e;                   /* [ROWS, PLANE] */
     float *scaled;              /* [ROWS, C] hidden * scale / s */
-    float *last_max, *last_sum; /* [ROWS] of the second time, not to be kept */
+    float *last_max, *last_sum; /* [ROWS] for the second round, discarded */
 };
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ const kvf__slot *kvf__head_matrix(const kvf__head *head)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* A run of labels, and what they share. */
+/* A run of labels with their common data. */
 typedef struct chunk {
     kvf_ctx *ctx;
     const kvf__head *head;
@@ -120,7 +120,7 @@ typedef struct chunk {
     int64_t n;
 } chunk;
 
-/* Labels from `first` on, at most ROWS. */
+/* Returns labels from `first` on, at most ROWS. */
 static chunk chunk_at(kvf_ctx *ctx, const kvf__head *head, const float *hidden, const int32_t *ids,
                       int64_t n, int64_t first)
 {
@@ -131,7 +131,7 @@ static chunk chunk_at(kvf_ctx *ctx, const kvf__head *head, const float *hidden, 
                    .n = n - first < ROWS ? n - first : ROWS};
 }
 
-/* dst [n, ld]: logits of the vocabulary's rows from, from + 1, ... */
+/* Computes dst [n, ld]: logits of the vocabulary's rows from, from + 1, ... */
 static kvf_status plane_logits(kvf_ctx *ctx, const kvf__head *head, const float *hidden, int64_t n,
                                int64_t from, float *dst, int64_t ld)
 {
@@ -154,7 +154,7 @@ kvf_status kvf__vocab_logits(kvf_ctx *ctx, const kvf__head *head, const float *h
     return KVF_OK;
 }
 
-/* The plane's logits into the running maxima and sums; e, may be NULL: exp(logit - max). */
+/* Adds the plane's logits to the running maxima and sums; e, may be NULL: exp(logit - max). */
 static kvf_status plane_softmax(const chunk *c, int64_t from, float *max, float *sum, float *e)
 {
     const kvf__head *head = c->head;
@@ -177,7 +177,7 @@ static kvf_status plane_softmax(const chunk *c, int64_t from, float *max, float 
     return KVF_OK;
 }
 
-/* loss [n] of the labels; NULL: the sums alone. */
+/* Computes loss [n] of the labels; NULL: only the sums. */
 static kvf_status chunk_losses(const chunk *c, float *loss)
 {
     const kvf__vocab_sums *sums = &c->head->vocab->sums;
@@ -190,7 +190,7 @@ static kvf_status chunk_losses(const chunk *c, float *loss)
     return KVF_OK;
 }
 
-/* The targets' part: what the softmax is compared with. */
+/* Subtracts the targets' part of the gradients. */
 static void chunk_targets(const chunk *c, const float *scale, float *dhidden)
 {
     const kvf__linear *matrix = &c->head->outer;
@@ -207,7 +207,7 @@ static void chunk_targets(const chunk *c, const float *scale, float *dhidden)
     }
 }
 
-/* After chunk_losses: dhidden [n, C] is set, the matrix's gradient added to. */
+/* After chunk_losses: sets dhidden [n, C], adds to the matrix's gradient. */
 static kvf_status chunk_gradient(const chunk *c, const float *scale, float *dhidden)
 {
     const kvf__linear *matrix = &c->head->outer;

@@ -1,12 +1,11 @@
-/* Classes read as words of the vocabulary, by the head with which a masked language model was
- * pretrained (Schick and Schütze 2021; Liu et al. 2021 for virtual tokens around [MASK]):
+/* Classes read as words of the vocabulary, by the pretraining head of a masked language model
+ * (Schick and Schütze 2021; Liu et al. 2021 for virtual tokens around [MASK]):
  *
  *   y = norm(act(W x + b)),   logit of class i = embedding[word i] . y + bias[word i]
  *
- * as transformers' ...ForMaskedLM of BERT and its kin have it, for a few rows of the embedding, E
- * wide as y is.
- * Nothing of it is trained, but where a task's head begins with layers like these and the base has
- * none (head_task.c); the gradient goes through to x. Where the embedding itself is trained
+ * as in transformers' ...ForMaskedLM of BERT and relatives, for a few rows of the embedding [E].
+ * Its parameters are frozen, except in a task head that begins with such layers on a base without
+ * them (head_task.c); the gradient passes through to x. If the embedding itself is trained
  * (--unfreeze base), the rows follow it, and their gradient is added to its own. */
 #include "arch.h"
 #include "head_priv.h"

@@ -1,9 +1,9 @@
-/* The loss of a pass by any head, and the final hidden states that heads other than the base's own
- * read.
+/* The loss of a pass with any head, and the final hidden states for heads other than the base's
+ * own.
  *
- * In pre-norm models the final norm with its weights is applied here, once more than for the base's
- * own head, which has them folded in; from the f32 stream, so that a head sees f32 whatever the act
- * type. In post-norm models the stream of the labelled rows is the hidden state already. */
+ * In pre-norm models the final norm with its weights is applied here again, because the base's own
+ * head has the weights folded in. It reads the f32 stream, so a head gets f32 for any activation
+ * type. In post-norm models the stream of the labelled rows is already the hidden state. */
 #include "loss.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
@@ -26,7 +26,7 @@ kvf_status kvf__pass_hidden(kvf_ctx *ctx, kvf__pass *pass, const float **hidden)
     pass->times.mark = kvf__clock();
     norm.x = pass->fwd.x_lab;
     norm.y = pass->fwd.hidden;
-    norm.xhat = NULL; /* it is there; rstd gets the same figures again */
+    norm.xhat = NULL; /* already stored; rstd gets the same values again */
     m->kernels->whole_norm_fwd(m->act, &norm);
     kvf__pass_lap(pass, KVF__PART_NORM);
     *hidden = pass->fwd.hidden;

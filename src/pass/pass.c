@@ -1,6 +1,6 @@
-/* Making a pass, for batches up to its limits: its memory (pass_arena.c), the plan of its
- * attention, the tables of rope; and the products of a batch size, before the first step, because
- * oneDNN builds a primitive for each (weight, rows) in milliseconds. */
+/* Creating a pass for batches up to its limits: memory (pass_arena.c), the attention plan, and rope
+ * tables. Products of a batch size are prepared before the first step, because oneDNN takes
+ * milliseconds to build a primitive for each (weight, rows). */
 #include "names.h"
 #include "pass_priv.h"
 #include "products.h"
@@ -59,7 +59,7 @@ static kvf_status plan_create(kvf_ctx *ctx, kvf__pass *pass)
     return kvf__attn_plan_create(ctx, &attn, &pass->keys.plan);
 }
 
-/* Enough rope rows for a batch at the limits that starts after its prefix; fwd extends them for
+/* Makes rope rows for a batch at the limits that starts after its prefix; fwd extends them for
  * larger offsets. */
 static kvf_status rope_create(kvf_ctx *ctx, kvf__pass *pass)
 {
@@ -98,8 +98,8 @@ void kvf__pass_free(kvf__pass *pass)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* The products of a unit as the pass runs them: rows of qkv, of all that follows in the layer, of
- * the source; 0: not now. */
+/* Prepares the products of a unit: rows of qkv, of the rest of the layer, of the source; 0: not
+ * now. */
 static kvf_status prepare_unit(kvf_ctx *ctx, const kvf__pass *pass, int64_t unit, int64_t qkv_rows,
                                int64_t rows, int64_t source_rows)
 {
@@ -108,7 +108,7 @@ static kvf_status prepare_unit(kvf_ctx *ctx, const kvf__pass *pass, int64_t unit
 
     for (size_t i = 0; kvf__product_at(&m->desc, unit, i, &p); i++) {
         const kvf__packed_pair *w = kvf__product_packed(m, &p);
-        if (!w->fwd) continue; /* packed just before use, and so far only other layers were */
+        if (!w->fwd) continue; /* packed on demand, and not packed yet */
         const bool source = p.kind == KVF__PRODUCT_KV;
         const int64_t M = source                                                   ? source_rows
                           : p.kind == KVF__PRODUCT_QKV || p.kind == KVF__PRODUCT_Q ? qkv_rows

@@ -1,10 +1,9 @@
-/* Adapters in a pass (adapter.h): between what a half's products wrote and the residual sum.
+/* Adapters in a pass (adapter.h), between the products of a half and the residual sum.
  *
- * A serial adapter reads the half's output, so the products put it in memory of its own, where it
- * is kept, and it is added from there, in the order in which the products would have added: an
- * adapter that is zero, or left out, leaves the bits of the base. A parallel adapter reads a copy
- * of what the half's products read. In the last layer both work on labelled rows alone, as all
- * after its attention does. */
+ * A serial adapter reads the half's output. The products then write to separate memory, which is
+ * kept and added to the stream in the products' order, so a zero or disabled adapter leaves the
+ * bits of the base. A parallel adapter reads a copy of the products' input. In the last layer both
+ * work on labelled rows only, like everything after its attention. */
 #include "bottleneck.h"
 #include "pass_priv.h"
 
@@ -73,8 +72,8 @@ void kvf__pass_add_half(kvf__pass *pass, int64_t l, kvf__half half, float *x, in
     add(x, pass->fwd.half, n);
 }
 
-/* in [M, C] = what the half's products read, in the last layer's attention the labelled rows of it.
- */
+/* Sets in [M, C] to the input of the half's products; for the last layer's attention, its labelled
+ * rows. */
 static void copy_source(const kvf__pass *pass, int64_t l, kvf__half half, const void *src,
                         float *in, int64_t M)
 {
@@ -99,7 +98,7 @@ static double squares(const float *x, int64_t n)
     return sum;
 }
 
-/* Squares of what the adapter adds and of what it reads, where they are asked for. */
+/* Adds the squares of the adapter's output and input, if requested. */
 static kvf_status add_sizes(kvf_ctx *ctx, const kvf__pass *pass, int64_t l, kvf__half half,
                             const kvf__bottleneck *adapter, const kvf__bottleneck_kept *keep)
 {
@@ -164,7 +163,7 @@ const float *kvf__pass_adapt_grad(const kvf__pass *pass, int64_t l, kvf__half ha
     return adapted && is_serial(pass, half) ? pass->adapt.d : dx;
 }
 
-/* Rows move to the tokens of their labels, the last first, so that none is overwritten before it
+/* Moves rows to the tokens of their labels, the last first, so that none is overwritten before it
  * has moved. */
 void kvf__pass_adapt_scatter(kvf__pass *pass)
 {

@@ -1,22 +1,22 @@
-/* The memory of a pass: one block, laid out twice by one function, first to count, then to carve
- * (arena.h).
+/* The memory of a pass: one block, laid out by one function that runs twice, first to count, then
+ * to carve (arena.h).
  *
- * What is kept per token and layer is what the backward pass needs and no more; a pass without
- * backward keeps one layer's worth and needs one plane of the feed-forward part at a time. A pass
- * that recomputes keeps one layer's worth and what enters each layer (Chen et al. 2016, arXiv
- * 1604.06174, with segments of one layer). */
+ * Per token and layer only the values for the backward pass are kept. A pass without backward keeps
+ * those of one layer, with one plane of the feed-forward part. A pass that recomputes keeps those
+ * of one layer, and the input of each layer (Chen et al. 2016, arXiv 1604.06174, with segments of
+ * one layer). */
 #include "names.h"
 #include "pass_priv.h"
 #include "products.h"
 
-/* Sizes that the layout needs more than once. */
+/* Sizes used several times in the layout. */
 typedef struct sizes {
-    int64_t M, ML, R, S, plane, head_rows, qkv, att, adapter; /* S: of the source; M: of the
-                                                                 larger of both */
-    bool weights;                                             /* are trained in this pass */
-    bool whole; /* norms with weights in front of halves */
-    bool half;  /* what halves give lies by itself before it is added */
-    bool f32;   /* the act type */
+    /* S: of the source; M: the larger of batch and source */
+    int64_t M, ML, R, S, plane, head_rows, qkv, att, adapter;
+    bool weights; /* weights are trained in this pass */
+    bool whole;   /* norms before halves apply weights */
+    bool half;    /* outputs of halves are stored before they are added */
+    bool f32;     /* the activation type is f32 */
     size_t act;
 } sizes;
 
@@ -56,13 +56,13 @@ static kvf__bottleneck_kept lay_adapter(kvf__carver *carve, const kvf__pass *pas
     };
 }
 
-/* A word of a shape (arch.h) in layer l; below 0: the largest of all layers. */
+/* Evaluates a word of a shape (arch.h) in layer l; l < 0: the largest of all layers. */
 static int64_t size_in(const kvf__desc *d, int64_t l, const char *word)
 {
     return l < 0 ? kvf__shape_most(d, word) : kvf__shape_size(d, l, word);
 }
 
-/* Of layer l, or (below 0) of all in turn. */
+/* l: layer index; a negative value selects all layers in order. */
 static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes *s, int64_t l,
                           int64_t M2)
 {
@@ -132,7 +132,7 @@ static void lay_keys(kvf__pass *pass, kvf__carver *carve, const sizes *s)
 {
     const kvf__pass_limits *limits = &pass->limits;
     kvf__pass_keys *keys = &pass->keys;
-    int64_t segs = limits->infix ? 2 : 1; /* of a row: its own prefix, and its cache */
+    int64_t segs = limits->infix ? 2 : 1; /* segments of a row: its own prefix, and its cache */
     int64_t shared = kvf__most(limits->sections, 1);
 
     keys->rows = kvf__carve(carve, limits->rows, 1, sizeof(kvf__attn_row));

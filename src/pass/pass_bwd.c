@@ -1,10 +1,10 @@
-/* The backward pass: from the gradient of the labelled rows' residual stream down to the prefix of
- * every layer, or to the input of layer 0 where vectors are trained.
+/* The backward pass: from the gradient of the labelled rows' residual stream to the prefix of every
+ * layer, or to the input of layer 0 if vectors are trained.
  *
- * Per layer, undoing block_fwd and qkv_fwd of pass_fwd.c: down^T, act', up^T,
- * norm, out^T, attention, rope^-1, qkv^T, norm. The lowest layer that has a prefix stops at that
- * prefix: nothing below it is wanted. Only the prefix gets gradients; the weights are frozen. Where
- * the layers share what they keep, each is recomputed just before it is needed. */
+ * Per layer it undoes block_fwd and qkv_fwd of pass_fwd.c: down^T, act', up^T, norm, out^T,
+ * attention, rope^-1, qkv^T, norm. The lowest layer with a prefix ends there, since nothing below
+ * it is needed. Only the prefix gets gradients if weights are frozen. If layers share their kept
+ * values, each is recomputed just before use. */
 #include "attention.h"
 #include "names.h"
 #include "pass_grads.h"
@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* dxhat [M, C] of one plane: y += down(act(up(xhat))). The first product of a layer sets dxhat, the
- * others add. */
+/* Computes dxhat [M, C] of one plane: y += down(act(up(xhat))). The first product of a layer sets
+ * dxhat, the others add. */
 static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_t p,
                                 const float *dx, const void *dy, int64_t M)
 {
@@ -50,7 +50,7 @@ static kvf_status ffn_plane_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
                                : KVF_OK;
 }
 
-/* Back through the feed-forward half. */
+/* Runs the feed-forward half backward. */
 static kvf_status ffn_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, void *dx_act,
                           int64_t M)
 {
@@ -67,7 +67,7 @@ static kvf_status ffn_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, v
     return KVF_OK;
 }
 
-/* Back to the output of attention: datt [M, HD]. */
+/* Computes datt [M, HD], the gradient of attention's output. */
 static kvf_status out_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, const float *dx,
                           const void *dx_act, void *datt, int64_t M)
 {
@@ -83,8 +83,8 @@ static kvf_status out_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, const float 
     return KVF_OK;
 }
 
-/* Both; where they read the same x, what the block left is the gradient of both, and that of the
- * attention half is taken before the other one's way back adds to it. */
+/* Runs both halves backward. If they read the same x, the gradient of the block's output is that of
+ * both, and the attention half takes it before the other half's backward pass adds to it. */
 static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, void *dx_act,
                             void *datt, int64_t M)
 {
@@ -99,7 +99,7 @@ static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx,
     return parallel ? KVF_OK : out_bwd(ctx, pass, l, dx, dx_act, datt, M);
 }
 
-/* The last layer ran on labelled rows alone: every other row has a zero gradient there. */
+/* The last layer ran on labelled rows only, so other rows have zero gradients. */
 static void scatter_labelled(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
@@ -119,7 +119,8 @@ static void scatter_labelled(kvf__pass *pass)
     kvf__pass_lap(pass, KVF__PART_OTHER);
 }
 
-/* datt to dqkv and to this layer's prefixes. prefix_only leaves dqkv alone. */
+/* Computes dqkv from datt, and the gradients of this layer's prefixes. prefix_only leaves dqkv
+ * unchanged. */
 static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
 {
     const kvf__model *m = pass->model;
@@ -148,8 +149,8 @@ static void attention_bwd(kvf__pass *pass, int64_t l, bool prefix_only)
     kvf__pass_lap(pass, KVF__PART_ATTN_BWD);
 }
 
-/* dqkv to dx, the gradient of what the layer below left (a part of it in dxhat, see pass_priv.h).
- */
+/* Computes dx from dqkv, the gradient of the previous layer's output (partly in dxhat, see
+ * pass_priv.h). */
 static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     const kvf__model *m = pass->model;
@@ -173,7 +174,7 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     return KVF_OK;
 }
 
-/* The lowest layer with a prefix, L if there is none. */
+/* Returns the lowest layer with a prefix, L if there is none. */
 static int64_t lowest_prefix(const kvf__pass *pass)
 {
     int64_t l = 0, L = pass->model->desc.L;
@@ -195,7 +196,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
     if (pass->state != KVF__PASS_LOSS)
         return kvf__fail(ctx, KVF_EUSAGE, "pass: backward without a loss gradient before it");
     KVF_TRY(kvf__pass_set_grads(ctx, pass, into));
-    pass->state = KVF__PASS_FWD; /* the gradient below is consumed */
+    pass->state = KVF__PASS_FWD; /* the gradient is consumed */
     pass->times.mark = kvf__clock();
     int64_t last = pass->model->desc.L - 1;
     int64_t lowest = wants_vectors(pass) || into->block ? -1 : lowest_prefix(pass);

@@ -1,10 +1,10 @@
-/* Dropout of the base itself: on embeddings and on what each half adds to the stream, where GPT and
- * BERT have theirs (embd_pdrop, resid_pdrop, hidden_dropout_prob), and on the probabilities of
- * attention where the config has a rate for them (attention_plain.c).
+/* Dropout of the base itself: on embeddings and on the output of each half, as in GPT and BERT
+ * (embd_pdrop, resid_pdrop, hidden_dropout_prob), and on attention probabilities if the config has
+ * a rate for them (attention_plain.c).
  *
- * Masks are drawn by (seed, step, example, place, token, column) when they are applied (dropout.h),
- * so that a row draws the same in any batch, and a layer that is computed again draws it again. A
- * place is the embedding, or a half of a layer. */
+ * Masks are drawn when applied (dropout.h), by (seed, step, example, place, token, column). So a
+ * row's masks do not depend on the batch, and recomputation draws them again. A place is the
+ * embedding, or a half of a layer. */
 #include "pass_priv.h"
 
 #include <omp.h>
@@ -13,7 +13,7 @@
 #define BASE_STREAM 0x62617365 /* "base" */
 #define ATTN_STREAM 0x6174746e /* "attn" */
 
-enum { MAX_ROW = 1 << 24 }; /* tokens of a row, of which every place numbers as many */
+enum { MAX_ROW = 1 << 24 }; /* numbers reserved for the tokens of a row at each place */
 
 kvf_status kvf__pass_set_base_dropout(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *input)
 {
@@ -51,19 +51,19 @@ const kvf__attn_drop *kvf__pass_attn_drop(kvf__pass *pass, int64_t l)
     return &pass->drop.attn;
 }
 
-/* The token of row i of what layer l's second half computes on. */
+/* Returns the token of row i in layer l's second half. */
 static int64_t token_of(const kvf__pass *pass, bool labelled, int64_t i)
 {
     return labelled ? pass->batch->label_at[i] : i;
 }
 
-/* What is masked at a place: embeddings may have a width of their own. */
+/* Returns the width of a place: embeddings may have their own. */
 static int64_t width_of(const kvf__pass *pass, int64_t place)
 {
     return place ? pass->model->desc.C : pass->model->desc.E;
 }
 
-/* First element of a token's part of the mask at a place. */
+/* Returns the first mask element of a token at a place. */
 static int64_t mask_at(const kvf__pass *pass, int64_t place, int64_t token)
 {
     int64_t in_row = token - pass->batch->start[pass->drop.row[token]];
@@ -75,7 +75,7 @@ static int64_t place_of(int64_t l, kvf__half half)
     return 1 + 2 * l + (half == KVF__HALF_FFN);
 }
 
-/* dst rows = src rows under their masks, or += . */
+/* Applies masks to src rows, into dst or added to it. */
 static void mask_rows(const kvf__pass *pass, int64_t place, bool labelled, float *dst,
                       const float *src, int64_t rows, bool add)
 {
@@ -122,8 +122,8 @@ void kvf__pass_drop_embedding(kvf__pass *pass)
     if (pass->drop.active) mask_rows(pass, 0, false, x, x, pass->batch->n_tokens, false);
 }
 
-/* The part of the gradient that comes through qkv is, in post-norm blocks, still in dxhat, unless a
- * dense layer lies between. */
+/* In post-norm blocks the gradient through qkv is still in dxhat, unless a dense layer is in
+ * between. */
 void kvf__pass_drop_embedding_bwd(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;

@@ -3,14 +3,13 @@
  *   x += out(attention(rope(qkv(norm(x))), [prefix | cache | own]))
  *   x += down(act(up(norm(x))))        planes of the feed-forward width one after the other
  *
- * or with the norms elsewhere (pass_norms.c), or with both halves on the x that enters the block.
+ * or with the norms elsewhere (pass_norms.c), or with both halves on the input x of the block.
  *
- * Nothing after the last layer's attention needs a row without a label, so labelled rows are
- * gathered there and the rest of the model runs on them alone. Without labels the
- * pass ends at the last layer's keys.
+ * After the last layer's attention only labelled rows are needed, so they are gathered there and
+ * the rest of the model runs on them alone. Without labels the pass ends at the last layer's keys.
  *
- * A layer is recomputed for its backward pass by the function that computed it, from a copy of the
- * residual stream that entered it: the products of a layer add to that stream in place. */
+ * The function of a layer also recomputes it for its backward pass, from a copy of its input, since
+ * its products add to the residual stream in place. */
 #include "attention.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
@@ -160,13 +159,13 @@ static void attend(kvf__pass *pass, int64_t l)
         kvf__attn_plain_fwd(&attn);
     else
         m->kernels->attn_fwd(&attn);
-    /* rows of padding are not attention's, but the next product reads them */
+    /* attention does not write padding rows, but the next product reads them */
     memset(kvf__act_row(m->act, attn.out, N, width), 0,
            (size_t)((pass->M - N) * width) * kvf__act_size(m->act));
     kvf__pass_lap(pass, KVF__PART_ATTN);
 }
 
-/* Attention of layer l with another prefix than the input's. */
+/* Runs the attention of layer l with another prefix. */
 static void attend_instead(kvf__pass *pass, int64_t l, const kvf__prefix *prefix)
 {
     kvf__pass_section *all = &pass->sections.at[0];
@@ -179,7 +178,7 @@ static void attend_instead(kvf__pass *pass, int64_t l, const kvf__prefix *prefix
     pass->keys.dealt = false;
 }
 
-/* x += one plane's share for src, which no product here writes to. */
+/* Adds one plane's output for src, which no product here writes to, to x. */
 static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_t p,
                                 const void *src, float *x, int64_t M)
 {
@@ -205,7 +204,8 @@ static kvf_status ffn_plane_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, int64_
     return KVF_OK;
 }
 
-/* What follows a layer's attention, on M rows of the residual stream x and of its output att. */
+/* Runs the rest of a layer after its attention, on M rows of the residual stream x and of the
+ * output att. */
 static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, const void *att,
                             int64_t M)
 {
@@ -232,7 +232,8 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
     return kvf__pass_input_fwd(ctx, pass, l, x, M);
 }
 
-/* Rows label_at[j] of the residual stream and of the last attention; rows of padding are zero. */
+/* Gathers rows label_at[j] of the residual stream and of the last attention; padding rows are
+ * zero. */
 static void gather_labelled(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
@@ -262,7 +263,7 @@ kvf_status kvf__pass_ensure_packed(kvf_ctx *ctx, kvf__pass *pass, int64_t l, uns
     return KVF_OK;
 }
 
-/* Layer l on the residual stream pass->fwd.x. */
+/* Runs layer l on the residual stream pass->fwd.x. */
 static kvf_status layer_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     const kvf__queries *queries = pass->keys.queries;
@@ -298,7 +299,7 @@ static void final_norm_fwd(kvf__pass *pass)
 
 /* ---- recomputation --------------------------------------------------------------------------- */
 
-/* Copies the residual stream to where layer l can begin again, or back from there. */
+/* Saves the residual stream at the input of layer l, or restores it. */
 static void copy_entered(kvf__pass *pass, int64_t l, bool back)
 {
     const int64_t C = pass->model->desc.C, n = pass->M * C;
@@ -324,7 +325,7 @@ kvf_status kvf__pass_recompute(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* The residual stream as it enters the first layer that is computed. */
+/* Stores or loads the residual stream at the first computed layer. */
 static void take_entry(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;
@@ -335,7 +336,7 @@ static void take_entry(kvf__pass *pass)
     if (pass->fwd.x_act) m->kernels->from_f32(m->act, pass->fwd.x_act, pass->fwd.x, pass->M * C);
 }
 
-/* An entry at the decoder's first layer is what leaves the encoder. */
+/* An entry at the decoder's first layer is the encoder's output. */
 static kvf_status enter_stack(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
 {
     const bool known = pass->entry.known && l == pass->entry.layer,

@@ -1,22 +1,22 @@
-/* Gradients of trained weights, from what a pass kept and what its backward pass finds on its way.
+/* Gradients of trained weights, from values kept by the pass and gradients of its backward pass.
  *
- * They add to the masters' gradients (masters.c). Sums over tokens go in the order of the batch,
- * every thread over columns of its own, so that equal batches give equal bits whatever the number
- * of threads. Rows of padding are left out. */
+ * They are added to the masters' gradients (masters.c). Sums over tokens run in batch order, every
+ * thread over its own columns, so equal batches give equal bits for any number of threads. Padding
+ * rows are excluded. */
 #include "pass_grads.h"
 #include "arch.h"
 #include "pass_priv.h"
 
 #include <string.h>
 
-enum { STRIP = 64 }; /* columns that a thread adds up at a time */
+enum { STRIP = 64 }; /* columns that a thread sums at a time */
 
 static int64_t strip_width(int64_t from, int64_t n)
 {
     return n - from < STRIP ? n - from : STRIP;
 }
 
-/* n elements from `at` on of an array of the act type. */
+/* Reads n elements from `at` on of an array of the activation type. */
 static void read_act(const kvf__pass *pass, const void *from, int64_t at, int64_t n, float *out)
 {
     kvf__dtype act = pass->model->act;
@@ -25,7 +25,7 @@ static void read_act(const kvf__pass *pass, const void *from, int64_t at, int64_
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* y = gamma xhat + beta: columns c .. of the two gradients. */
+/* Gradients of y = gamma xhat + beta, for columns c .. . */
 typedef struct norm_sums {
     double gamma[STRIP], beta[STRIP];
 } norm_sums;
@@ -69,8 +69,8 @@ void kvf__norm_grad(const kvf__pass *pass, const kvf__norm_at *at, const float *
     }
 }
 
-/* First element of a head of token i in qk_xhat: the heads of a token side by side, or, where all
- * are one norm, those of queries first, then those of keys. */
+/* Returns the first element of token i's head in qk_xhat. The heads of a token are adjacent, or
+ * with one norm over all heads first those of queries, then those of keys. */
 static int64_t head_xhat(const kvf__pass *pass, int64_t i, int64_t head)
 {
     const kvf__desc *d = &pass->model->desc;
@@ -80,7 +80,7 @@ static int64_t head_xhat(const kvf__pass *pass, int64_t i, int64_t head)
     return (pass->batch->n_tokens * d->H + i * d->G + head - d->H) * d->D;
 }
 
-/* Of one head: out [D] += sum over rows of dqkv * xhat. */
+/* Adds the sum over rows of dqkv * xhat to out [D], for one head. */
 static void head_sums(const kvf__pass *pass, int64_t l, int64_t head, double *out)
 {
     const kvf__desc *d = &pass->model->desc;
@@ -97,10 +97,10 @@ static void head_sums(const kvf__pass *pass, int64_t l, int64_t head, double *ou
         }
 }
 
-/* All heads of queries share one gamma [D], all heads of keys another, or have [D] each. */
+/* All query heads share one gamma [D] and all key heads another, or each head has its own [D]. */
 void kvf__head_norm_grad(const kvf__pass *pass, int64_t l)
 {
-    enum { MOST_D = 1024 }; /* as desc_check has it */
+    enum { MOST_D = 1024 }; /* limit of desc_check */
     const kvf__desc *d = &pass->model->desc;
     float *const grads[] = {kvf__masters_grad(pass->model->train.masters, KVF__W_Q_NORM, l),
                             kvf__masters_grad(pass->model->train.masters, KVF__W_K_NORM, l)};

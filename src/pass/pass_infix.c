@@ -1,12 +1,12 @@
-/* The prefix inside rows: [x][prefix][y], the infix of Li & Liang 2021, section 7.4. x is a row of
- * its own before y's, a common prefix or a cached one, without a prefix segment; y's row has it
- * among its segments. So attention needs nothing new.
+/* The prefix inside rows: [x][prefix][y], the infix of Li & Liang 2021, section 7.4. x is a
+ * separate row before y's, a common prefix or a cached one, without a prefix segment; y's row has
+ * the segment. So attention needs no special case.
  *
- * On a base with rope the keys that the prefix brings are not rotated: its position differs from
- * row to row. Each row that sees it gets a copy of a layer's prefix, rotated to its place, when
- * that layer is reached, as with dropout by rows; gradients are rotated back (the transpose of a
- * rotation) and added in row order. Learned positions do not touch keys, so there all rows share
- * the prefix as it is. */
+ * On a base with rope the prefix keys are not rotated beforehand, since their position differs by
+ * row. Each row that attends to the prefix gets a copy of a layer's prefix, rotated to its place,
+ * when that layer is reached, as for row dropout. Gradients are rotated back (the transpose of a
+ * rotation) and added in row order. Learned positions do not affect keys, so all rows share the
+ * prefix. */
 #include "attention.h"
 #include "pass_priv.h"
 
@@ -22,7 +22,7 @@ int64_t kvf__infix_shift(const kvf__batch *batch, const kvf__prefix *prefix, int
     return prefix && batch->infix_at && batch->infix_at[r] >= 0 ? prefix->P : 0;
 }
 
-/* Tokens before a row's own. */
+/* Returns the tokens before a row's own. */
 static int64_t tokens_before(const kvf__pass *pass, const kvf__input *input, int64_t r)
 {
     if (!input->cache) return pass->keys.offset[r];
@@ -59,8 +59,8 @@ kvf_status kvf__pass_set_infix(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *
 
 /* ---- copies of row_kv, [R, 2, G, P, D] ------------------------------------------------------- */
 
-/* to += a key rotated by a row of the tables, half-split pairs (i, i + R/2); back: by its
- * transpose. Elements from R on stay. */
+/* Adds a key rotated by a row of the tables, half-split pairs (i, i + R/2), to `to`; back: by its
+ * transpose. Elements from R on are not rotated. */
 static void add_rotated(float *to, const float *from, const float *c, const float *s, int64_t D,
                         int64_t R, bool back)
 {
@@ -75,7 +75,7 @@ static void add_rotated(float *to, const float *from, const float *c, const floa
         to[i] += from[i];
 }
 
-/* Keys [G, P, D] of layer l, each by its position, the first at `first`. */
+/* Rotates keys [G, P, D] of layer l, each by its position, the first at `first`. */
 static void rotate_keys(const kvf__model *m, int64_t l, const kvf__prefix *p, int64_t first,
                         float *to, const float *from, bool back)
 {
@@ -149,7 +149,7 @@ kvf_status kvf__model_rotate_prefix(kvf_ctx *ctx, kvf__model *model, kvf__prefix
         memset(at.k, 0, (size_t)at.n * sizeof *at.k);
         rotate_keys(model, l, from, first, at.k, keys, back);
         for (int64_t i = 0; back && i < at.n; i++)
-            if (i % at.D < R) at.k[i] /= scale * scale; /* yarn's factor is on both tables */
+            if (i % at.D < R) at.k[i] /= scale * scale; /* yarn's factor is in both tables */
     }
     kvf__free(keys);
     return KVF_OK;

@@ -1,14 +1,14 @@
-/* Gemma 4's per-layer embeddings (modeling_gemma4.py): besides the stream each layer reads a vector
- * of its own of every token,
+/* Gemma 4's per-layer embeddings (modeling_gemma4.py): each layer has an input per token besides
+ * the stream,
  *
- *   input = (norm(x0 W^T / sqrt(C)) + table[id] sqrt(I)) / sqrt(2)      [L, I]
+ *     input = (norm(x0 W^T / sqrt(C)) + table[id] sqrt(I)) / sqrt(2)      [L, I]
  *
- * x0 being the token's embedding, in a third half behind the other two:
+ * where x0 is the token's embedding. A third half after the other two reads it:
  *
- *   x += norm(down(act(gate(x)) * input))      x *= scale
+ *     x += norm(down(act(gate(x)) * input))      x *= scale
  *
- * The scale is a number of each layer, also where there are no inputs. Virtual tokens have no row
- * in the table: embed.c refuses them. */
+ * The scale is a number per layer, present also without inputs. Virtual tokens have no row in the
+ * table, so embed.c refuses them. */
 #include "pass_inputs.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
@@ -58,7 +58,7 @@ kvf_status kvf__pass_make_inputs(kvf_ctx *ctx, kvf__pass *pass)
 
 /* ---- the half that reads them ---------------------------------------------------------------- */
 
-/* Of layer l's rows in the act type, [M, I]; zeros in rows of padding. */
+/* Copies inputs of layer l [M, I] in the activation type. Padding rows are zero. */
 static void gather_inputs(const kvf__pass *pass, int64_t l, void *to, int64_t M)
 {
     const kvf__model *m = pass->model;
@@ -118,7 +118,7 @@ kvf_status kvf__pass_input_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *
     return KVF_OK;
 }
 
-/* dxhat, the gradient of what the half read. */
+/* Computes dxhat, the gradient of the half's input. */
 static kvf_status half_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, const float *dx, int64_t M)
 {
     const kvf__model *m = pass->model;

@@ -1,5 +1,5 @@
-/* Inside src/pass: what a layer reads of a token besides the stream, and the scale of what it
- * leaves (pass_inputs.c). */
+/* Private to src/pass: inputs of layers besides the stream, and the scale of their output
+ * (pass_inputs.c). */
 #ifndef KVF_PASS_INPUTS_H
 #define KVF_PASS_INPUTS_H
 
@@ -7,20 +7,21 @@
 
 struct kvf__pass;
 
-/* Of every token and layer, [Mx, L, I], carved from the pass's arena; NULL: there are none. */
+/* Inputs of every token and layer, [Mx, L, I], carved from the pass's arena; NULL: none. */
 typedef struct kvf__pass_inputs {
     float *all;
 } kvf__pass_inputs;
 
-/* One layer's input of a token: to [I], which is the projection of its embedding; of_token: its
- * layer's part of the table's row. */
+/* Completes one layer's input of a token. to [I]: the projection of its embedding on entry;
+ * of_token: the layer's part of the table row. */
 void kvf__finish_input(const kvf__model *model, float *to, const float *of_token);
-/* Makes them of the embeddings, which are in fwd.x. */
+/* Computes the inputs from the embeddings in fwd.x. */
 kvf_status kvf__pass_make_inputs(kvf_ctx *ctx, struct kvf__pass *pass);
-/* x [M, C] += norm(down(act(gate(x)) * input)), then x *= scale; each where the base has it. */
+/* Computes x [M, C] += norm(down(act(gate(x)) * input)), then x *= scale, each if the base has
+ * it. */
 kvf_status kvf__pass_input_fwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, float *x,
                                int64_t M);
-/* Undoes it for dx and its copy; inputs are frozen. */
+/* Backward for dx and its copy; inputs are frozen. */
 kvf_status kvf__pass_input_bwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, float *dx,
                                void *dx_act, int64_t M);
 

@@ -1,5 +1,5 @@
-/* What other folders use of the frozen transformer: its description, its weights bound by name and
- * packed for oneDNN, one pass forward and backward, and generation. */
+/* The frozen transformer for other folders: its description, its weights bound by name and packed
+ * for oneDNN, a pass forward and backward, and generation. */
 #ifndef KVF_PASS_INT_H
 #define KVF_PASS_INT_H
 

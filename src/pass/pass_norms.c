@@ -1,17 +1,15 @@
-/* The norms of a block, wherever its description puts them.
+/* The norms of a block, at the places given by its description.
  *
  *   pre-norm    x += out(attention(qkv(norm1(x))))      x += down(act(up(norm2(x))))
  *   post-norm   x = norm1(x + out(attention(qkv(x))))   x = norm2(x + down(act(up(x))))
  *   out-norm    x += norm(out(attention(qkv(x))))       x += norm(down(act(up(x))))
  *
- * The weights that a family has say which norms there are. An out-norm may go with a pre-norm;
- * without one products read a copy of the stream too. A pre-norm has its weights folded into what
- * follows and hands on xhat alone, unless the model is unfolded: then it applies them, because they
- * are trained. A post-norm's output is the residual stream itself, so its weights are applied, and
- * a copy of the stream in the act type, x_act, is what the products read: they add to the stream
- * while they do. Queries and keys have norms of their own in some families, before rope, per head
- * or over all heads.
- */
+ * The weights of a family determine its norms. An out-norm may be combined with a pre-norm; without
+ * one, products read a copy of the stream too. A pre-norm's weights are folded into the following
+ * product, so it outputs xhat alone. In an unfolded model it applies them, because they are
+ * trained. A post-norm's output is the residual stream itself, so its weights are applied. Products
+ * then read x_act, a copy of the stream in the activation type, because they add to the stream. In
+ * some families queries and keys have norms before rope, per head or over all heads. */
 #include "pass_norms.h"
 #include "names.h"
 #include "pass_grads.h"
@@ -22,7 +20,7 @@
 
 /* ---- which norm ------------------------------------------------------------------------------ */
 
-/* In the last layer a norm after attention has the labelled rows alone. */
+/* After the last layer's attention a norm has the labelled rows only. */
 static kvf__norm_at norm_at(const kvf__pass *pass, int64_t l, bool first)
 {
     const kvf__layer *w = &pass->model->layers[l];
@@ -72,7 +70,7 @@ kvf__whole_norm kvf__pass_whole_norm(const kvf__pass *pass, const kvf__norm_at *
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* A norm in front of what reads its output, which is returned: the stream x stays. */
+/* Applies a norm before products and returns its output; the stream x is unchanged. */
 const void *kvf__pass_pre_norm_fwd(kvf__pass *pass, const kvf__norm_at *at, const float *x)
 {
     const kvf__model *m = pass->model;
@@ -93,7 +91,7 @@ const void *kvf__pass_pre_norm_fwd(kvf__pass *pass, const kvf__norm_at *at, cons
     return at->out;
 }
 
-/* Norms the stream x [M, C] in place. */
+/* Applies a norm to the stream x [M, C] in place. */
 static void post_norm_fwd(kvf__pass *pass, const kvf__norm_at *at, float *x)
 {
     kvf__whole_norm norm = kvf__pass_whole_norm(pass, at);
@@ -104,8 +102,8 @@ static void post_norm_fwd(kvf__pass *pass, const kvf__norm_at *at, float *x)
     kvf__pass_lap(pass, KVF__PART_NORM);
 }
 
-/* Post-norm: what a half's products read is the stream, of which the gradient of trained weights
- * wants a copy. */
+/* Post-norm: keeps a copy of the stream, the input of a half's products, for gradients of trained
+ * weights. */
 static const void *keep_stream(const kvf__pass *pass, int64_t M, void *in)
 {
     size_t row = (size_t)pass->model->desc.C * kvf__act_size(pass->model->act);
@@ -114,8 +112,8 @@ static const void *keep_stream(const kvf__pass *pass, int64_t M, void *in)
     return pass->fwd.x_act;
 }
 
-/* Returns whether the layer's half has no norm of its own. Its products then read a copy of the
- * stream, because they add to the stream itself. */
+/* Returns whether the layer's half has no norm. Its products then read a copy of the stream,
+ * because they add to the stream itself. */
 static bool is_bare(const kvf__pass *pass, int64_t l, kvf__half half)
 {
     return !kvf__desc_has(&pass->model->desc, half == KVF__HALF_FFN ? KVF__W_NORM2 : KVF__W_NORM1,
@@ -134,7 +132,7 @@ const void *kvf__pass_before(kvf__pass *pass, int64_t l, kvf__half half, float *
     else if (!post_norm)
         return kvf__pass_pre_norm_fwd(pass, &at, x);
     else if (ffn)
-        post_norm_fwd(pass, &at, x); /* that of the attention half */
+        post_norm_fwd(pass, &at, x); /* norm of the attention half */
     return keep_stream(pass, M, ffn ? pass->kept[l].in2 : pass->kept[l].in1);
 }
 
@@ -173,7 +171,7 @@ void kvf__pass_out_norm_fwd(kvf__pass *pass, int64_t l, kvf__half half, float *x
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* d act [M, C] *= gamma, columns. */
+/* Multiplies the columns of d act [M, C] by gamma. */
 static void scale_columns(const kvf__pass *pass, void *d, const float *gamma, int64_t M)
 {
     kvf__dtype act = pass->model->act;
@@ -190,7 +188,7 @@ static void scale_columns(const kvf__pass *pass, void *d, const float *gamma, in
     }
 }
 
-/* A copy in the act type where that is another array. */
+/* Returns the copy in the activation type if it is a separate array. */
 static void *other(void *copy, const float *dx)
 {
     return copy == (const void *)dx ? NULL : copy;
@@ -264,7 +262,7 @@ void kvf__pass_end_norm_bwd(kvf__pass *pass, int64_t l, float *dx, void *dx_act)
 {
     const kvf__desc *d = &pass->model->desc;
     const kvf__norm_at at = norm_at(pass, l, !kvf__layer_feeds(d, l));
-    const bool last = l == d->L - 1 || l == d->encoder - 1; /* of a stack */
+    const bool last = l == d->L - 1 || l == d->encoder - 1; /* last of a stack */
 
     if (d->block.post_norm)
         kvf__pass_post_norm_bwd(pass, &at, last ? NULL : pass->bwd.dxhat, dx, dx_act);
@@ -285,9 +283,9 @@ void kvf__pass_before_bwd(kvf__pass *pass, int64_t l, kvf__half half, float *dx,
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Part i of two of the norms on x act [M, (H + 2G) D]: all of a layer's heads by themselves, or the
- * queries as one and the keys as one; false: there is no such part. Keys and values of another
- * layer are normed there. */
+/* Describes part i of two of the norms on x act [M, (H + 2G) D]: all heads of a layer separately,
+ * or queries as one and keys as one; false: no such part. Keys and values of another layer are
+ * normed there. */
 static bool head_norm(const kvf__pass *pass, int64_t l, int i, void *x, kvf__head_norm *out)
 {
     const kvf__desc *d = &pass->model->desc;

@@ -1,9 +1,9 @@
-/* What attention is asked at labelled positions, and what it answers: for attention matching, which
- * makes keys and values that answer alike (arXiv 2602.16284).
+/* Recording of queries at labelled positions and their attention outputs, for attention matching,
+ * which fits keys and values to them (arXiv 2602.16284).
  *
- * The share of a row's own tokens is computed once more, from the queries and keys of the pass
- * itself, because attention keeps only what all keys answer together. Rows are shared out over
- * threads, each computing its own labels: the same bits for any number of threads. */
+ * The output over a row's own tokens is computed again from the pass's queries and keys, because
+ * attention keeps only the output over all keys. Threads take whole rows with their labels, so bits
+ * do not depend on the number of threads. */
 #include "attention.h"
 #include "pass_priv.h"
 #include "wide.h"
@@ -11,8 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Of query q, the softmax over the first n keys of a row: out [D], the mean of their values v;
- * returns the log of the sum of its exponentials. p: [n] of scratch. */
+/* Computes for query q the softmax over the first n keys of a row: out [D], the mean of their
+ * values v. Returns the log of the sum of its exponentials. p: [n] scratch. */
 static float own_attention(const kvf__wide *wide, const kvf__attn *attn, const float *q,
                            const float *k, const float *v, int64_t n, float *p, float *out)
 {
@@ -36,12 +36,12 @@ static float own_attention(const kvf__wide *wide, const kvf__attn *attn, const f
     return most + logf(sum);
 }
 
-/* One label, whose token is i of a row of len, of which it may see a window; qkv: the row in f32;
- * p: [row] of scratch. */
+/* Records one label at token i of a row of len tokens, of which it may see a window; qkv: the row
+ * in f32; p: [row] scratch. */
 static void read_label(const kvf__attn *attn, const float *qkv, int64_t len, int64_t i,
                        int64_t label, float *p, const kvf__queries *to)
 {
-    const kvf__wide *wide = kvf__wide_get(); /* asks the CPU: once for all heads */
+    const kvf__wide *wide = kvf__wide_get(); /* once for all heads, since it queries the CPU */
     const int64_t reach = attn->window ? attn->window : len;
     const int64_t first = i < reach ? 0 : i - reach + 1;
     const int64_t end = attn->causal ? i + 1 : len - i < reach ? len : i + reach;
@@ -57,7 +57,7 @@ static void read_label(const kvf__attn *attn, const float *qkv, int64_t len, int
     }
 }
 
-/* Its labels first .. end - 1; work: [row, ld] and [row] of scratch. */
+/* Records labels first .. end - 1 of a row; work: [row, ld] and [row] scratch. */
 static void read_row(const kvf__pass *pass, const kvf__attn *attn, int64_t r, int64_t first,
                      int64_t end, float *work)
 {

@@ -1,9 +1,9 @@
-/* Dropout of the prefix that differs between the rows of a batch, as P-tuning v2 has it: each row's
- * attention sees the keys and values under a mask of its own.
+/* Prefix dropout that differs between the rows of a batch, as in P-tuning v2: each row attends to
+ * keys and values under its own mask.
  *
- * The masks are drawn when they are applied (dropout.h), so nothing is kept between forward and
- * backward: a layer's masked copies are made when it is reached, one per row, and serve as that
- * row's prefix segment. Their gradients go through the same masks and are added in row order. */
+ * Masks are drawn when applied (dropout.h), so nothing is kept between forward and backward. When a
+ * layer is reached, each row gets a masked copy as its prefix segment. The copies' gradients pass
+ * through the same masks and are added in row order. */
 #include "attention.h"
 #include "pass_priv.h"
 
@@ -13,7 +13,7 @@
 
 enum { STRIP = 1024 };
 
-/* First element of a layer's prefix: masks are numbered by it. */
+/* Returns the first mask element of a layer's prefix. */
 static int64_t first_of(const kvf__prefix *prefix, int64_t l)
 {
     return kvf__prefix_at(prefix, l).k - prefix->kv;

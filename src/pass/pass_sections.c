@@ -1,7 +1,7 @@
-/* Sections: rows of several runs in one batch, each section with a prefix (or vectors) of its own,
- * of its own length, and its own place for the gradient. All products go over the whole batch;
- * only attention, embeddings and the scale of the loss know of sections. An input without them is
- * one section of all rows, so that there is one path. */
+/* Sections: rows of several runs in one batch, each section with its own prefix (or vectors),
+ * prefix length and gradient target. Products run over the whole batch; only attention, embeddings
+ * and the loss scale depend on sections. An input without sections is treated as one section of all
+ * rows. */
 #include "pass_priv.h"
 
 /* ---- taking them from the input -------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static kvf_status check_excluded(kvf_ctx *ctx, const kvf__pass *pass, const kvf_
     return KVF_OK;
 }
 
-/* Labels ascend with their tokens, so each section's follow each other. */
+/* Labels ascend with their tokens, so those of a section are consecutive. */
 static void scale_labels(kvf__pass *pass, const kvf__batch *b, const kvf__section *sections)
 {
     int64_t j = 0;

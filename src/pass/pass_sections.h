@@ -1,4 +1,4 @@
-/* Inside src/pass: rows of a batch that see different prefixes (pass_sections.c). */
+/* Private to src/pass: rows of a batch with different prefixes (pass_sections.c). */
 #ifndef KVF_PASS_SECTIONS_H
 #define KVF_PASS_SECTIONS_H
 
@@ -6,38 +6,39 @@
 
 struct kvf__pass;
 
-/* Rows with the same prefix before them: a section of the input, or all rows. */
+/* Rows with the same prefix: a section of the input, or all rows. */
 typedef struct kvf__pass_section {
     int64_t first, end;       /* rows */
-    kvf__condition condition; /* its prefix is NULL if P = 0 */
+    kvf__condition condition; /* the prefix is NULL if P = 0 */
     double *loss_sum;         /* NULL: not wanted */
     kvf__prefix *dprefix;     /* set by bwd */
     kvf__vectors *dvectors;
-    int32_t seg;  /* of its prefix in the layer at hand; -1: none */
-    bool planned; /* attention's work was dealt with it */
+    int32_t seg;  /* segment of its prefix in the current layer; -1: none */
+    bool planned; /* included in the attention plan */
 } kvf__pass_section;
 
 /* Carved from the pass's arena. */
 typedef struct kvf__pass_sections {
     kvf__pass_section *at; /* [limits.sections] at least one */
     int64_t n;
-    bool given;         /* the input has them */
-    float *label_scale; /* [Lx] factor on the loss of each label; NULL: batches have no sections */
+    bool given;         /* the input has sections */
+    float *label_scale; /* [Lx] factor on the loss of each label; NULL: no sections */
 } kvf__pass_sections;
 
-/* ESHAPE where the prefix (NULL: none) is not one for the model, or longer than P. */
+/* ESHAPE: the prefix (NULL: none) does not fit the model, or is longer than P. */
 kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__prefix *prefix,
                              int64_t P);
-/* Sections (pass_sections.c): takes them from the input; where their gradients go; has layer l a
- * prefix segment in this batch, or for these rows; the section of a row; what ids below 0 mean
- * at a token; the scale of a label's loss. */
+/* Sections (pass_sections.c). Take them from the input; set their gradient targets; return whether
+ * layer l has a prefix segment in this batch, or for these rows; the section of a row; the vectors
+ * for ids below 0 at a token; the scale of a label's loss. */
 kvf_status kvf__pass_set_sections(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 kvf_status kvf__pass_set_grads(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__grads *into);
 bool kvf__pass_has_prefix(const struct kvf__pass *pass, int64_t l);
-bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l); /* layer of the prefix */
+/* l: layer of the prefix */
+bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l);
 const kvf__pass_section *kvf__pass_section_of(const struct kvf__pass *pass, int64_t r);
 void kvf__pass_add_loss(const struct kvf__pass *pass, int64_t label,
-                        double loss); /* to its section's */
+                        double loss); /* to its section's sum */
 const kvf__vectors *kvf__pass_vectors_at(const struct kvf__pass *pass, int64_t token);
 
 #endif

@@ -1,9 +1,8 @@
-/* Attention's view of a batch: which key segments each row sees before its own. The prefix first,
- * shared by all, or one for each section of the batch; then the common prefixes a row begins with
- * (rows of this batch, whose keys and values lie in qkv), or the keys and values a cache holds from
- * earlier passes. Where the prefix is inside rows (infix_at), what is before it are rows of their
- * own, common prefixes or cached ones, that do not see it: the order of a row's segments does not
- * matter, only which it has. */
+/* The key segments of each row for attention: first the prefix, shared by all rows or one per
+ * section; then the common prefixes of the row (rows of this batch, whose keys and values are in
+ * qkv), or the keys and values in a cache. If the prefix is inside rows (infix_at), the tokens
+ * before it are separate rows, common prefixes or cached ones, that do not attend to it. The order
+ * of a row's segments does not matter. */
 #include "attention.h"
 #include "names.h"
 #include "pass_priv.h"
@@ -86,7 +85,7 @@ kvf__kvseg kvf__prefix_segment(const kvf__prefix *prefix, int64_t l, kvf__prefix
                         .dlog_weight = d.log_weight};
 }
 
-/* A prefix for each section that has one in layer l. */
+/* Sets a segment for each section with a prefix in layer l. */
 static void section_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
     kvf__pass_keys *keys = &pass->keys;
@@ -101,7 +100,7 @@ static void section_segments(kvf__pass *pass, int64_t l, bool gradient)
     }
 }
 
-/* A masked or rotated copy of the one prefix for each row that sees it. */
+/* Sets a segment with a masked or rotated copy of the prefix for each row that attends to it. */
 static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
     const kvf__kvseg all = kvf__prefix_segment(pass->prefix, l,
@@ -114,7 +113,7 @@ static void row_segments(kvf__pass *pass, int64_t l, bool gradient)
             pass->keys.segs[pass->keys.n_segs++] = kvf__pass_row_segment(pass, all, l, r);
 }
 
-/* The prefixes of layer l, which may be those of an earlier one. */
+/* Sets the prefix segments of layer l, which may be those of an earlier layer. */
 static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
 {
     l = kvf__desc_layer(&pass->model->desc, l).from;
@@ -124,11 +123,11 @@ static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
     }
     pass->sections.at[0].seg = kvf__pass_has_prefix(pass, l)
                                    ? 0
-                                   : -1; /* of the first row that sees it */
+                                   : -1; /* of the first row that attends to it */
     if (pass->sections.at[0].seg == 0) row_segments(pass, l, gradient);
 }
 
-/* Row r of the batch as keys and values of the rows after it; gradient: its place in dcommon, or
+/* Returns row r of the batch as keys and values for later rows; gradient: its place in dcommon, or
  * NULL. */
 static kvf__kvseg common_segment(const kvf__pass *pass, int64_t l, int64_t r, float *gradient)
 {
@@ -162,7 +161,7 @@ static void common_segments(kvf__pass *pass, int64_t l, bool dcommon)
     if (dcommon && at) memset(pass->keys.dcommon, 0, (size_t)(at * width) * sizeof(float));
 }
 
-/* The common prefixes before row r, outermost first. */
+/* Adds the common prefixes before row r, outermost first. */
 static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row)
 {
     int32_t depth = 0, parent = parent_of(pass->batch, r);
@@ -173,9 +172,9 @@ static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row
         row->seg[--at] = pass->keys.common[p];
 }
 
-/* Rows differ between layers only in whether they have a prefix, in how many heads, and in the last
- * one in their queries, so the work is dealt anew only where that changes; in an encoder-decoder,
- * whose layers see different keys, for every layer. */
+/* Plans the attention. Layers differ only in whether rows have a prefix, in the number of heads
+ * and, for the last one, in the queries, so the plan is made again only on such a change. In an
+ * encoder-decoder, whose layers see different keys, it is made for every layer. */
 static void deal(kvf__pass *pass, int64_t G, bool last)
 {
     bool same = pass->keys.dealt && pass->keys.dealt_last == last && pass->keys.dealt_G == G &&
@@ -196,8 +195,8 @@ static void deal(kvf__pass *pass, int64_t G, bool last)
     pass->keys.dealt_last = last;
 }
 
-/* The first token of row r that has a label, its length if none has: the queries of the last layer
- * begin there. *label: the first label of row r or of a later one. */
+/* Returns the first token of row r with a label, or its length: the queries of the last layer begin
+ * there. *label: the first label of row r or of a later one. */
 static int64_t first_labelled(const kvf__batch *b, int64_t r, int64_t *label)
 {
     while (*label < b->n_labels && b->label_at[*label] < b->start[r])
@@ -206,7 +205,7 @@ static int64_t first_labelled(const kvf__batch *b, int64_t r, int64_t *label)
     return (at < b->start[r + 1] ? at : b->start[r + 1]) - b->start[r];
 }
 
-/* The segments of row r, whose own prefix is segment `own`; -1: it has none. */
+/* Sets the segments of row r, whose own prefix is segment `own`; -1: none. */
 static void row_path(kvf__pass *pass, int64_t l, int64_t r, int32_t own, bool gradient)
 {
     const kvf__place place = kvf__layer_place(&pass->model->desc, l);
@@ -284,7 +283,7 @@ kvf__attn kvf__pass_attn(const kvf__pass *pass, int64_t l)
     return attn;
 }
 
-/* One row of layer l's dqkv += the keys' and values' part of a row of dcommon. */
+/* Adds the keys' and values' part of a row of dcommon to one row of layer l's dqkv. */
 static void add_gradient(const kvf__pass *pass, int64_t l, int64_t token, const float *from)
 {
     const kvf__desc *d = &pass->model->desc;

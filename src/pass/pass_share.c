@@ -1,13 +1,14 @@
-/* How much of the attention falls on virtual tokens: the softmax mass, by layer and head, that the
- * queries of labelled positions put on the prefix, or on vectors among a row's tokens.
+/* The attention share of virtual tokens: the softmax mass, by layer and head, that queries of
+ * labelled positions put on the prefix, or on vectors among a row's tokens.
  *
- * It is computed once more, by the reference implementation, from the queries and keys that the
- * pass itself computed, so that what a report shows is what the model did. Heads are shared out
- * over threads, each adding its labels in their order: the same bits for any number of threads. */
+ * The reference implementation computes it from the pass's own queries and keys, so a report shows
+ * the model's actual attention. Threads take whole heads, each adding labels in order, so bits do
+ * not depend on the number of threads. */
 #include "attention.h"
 #include "pass_priv.h"
 
-/* Mass on the virtual tokens of row r among its own, p being that of the first of them. */
+/* Returns the mass on virtual tokens among the own tokens of row r; p: mass of the first own
+ * token. */
 static double virtual_mass(const kvf__batch *batch, int64_t r, int64_t n, const double *p)
 {
     double sum = 0;
@@ -16,8 +17,8 @@ static double virtual_mass(const kvf__batch *batch, int64_t r, int64_t n, const 
     return sum;
 }
 
-/* Of the n keys that query i of row r sees: its prefix, then (or the cached ones) its common
- * prefixes, the outermost first, then own tokens. */
+/* Returns the mass on virtual tokens among the n visible keys of a query of row r: its prefix, then
+ * its common prefixes (outermost first) or cached tokens, then own tokens. */
 static double mass_of(const kvf__pass *pass, int64_t l, int64_t r, const double *p, int64_t n)
 {
     const kvf__batch *batch = pass->batch;
@@ -42,7 +43,7 @@ static double mass_of(const kvf__pass *pass, int64_t l, int64_t r, const double 
     return sum;
 }
 
-/* Sum over all labels of what a head's queries put on virtual tokens. p: room for a row's keys. */
+/* Sums over all labels the mass of a head's queries on virtual tokens. p: room for a row's keys. */
 static double head_mass(const kvf__pass *pass, const kvf__attn *attn, int64_t l, int64_t head,
                         double *p)
 {
@@ -60,7 +61,7 @@ static double head_mass(const kvf__pass *pass, const kvf__attn *attn, int64_t l,
     return sum;
 }
 
-/* Keys of the row that sees most. */
+/* Returns the largest number of keys visible to a row. */
 static int64_t most_keys(const kvf__pass *pass)
 {
     int64_t most = 1;

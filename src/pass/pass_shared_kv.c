@@ -1,14 +1,14 @@
 /* Layers that read the keys and values of an earlier one (Gemma 4's num_kv_shared_layers).
  *
- * What that layer has, rotated, is kept apart, [N, 2 G D], because layers may share their memory;
- * a layer that reads it finds it in the place of its own, so that attention knows nothing of it.
- * On the way back the gradients of all readers are added up, in f32 and by falling layers, and go
- * to the layer that the keys and values are of. */
+ * The rotated keys and values of the earlier layer are kept separately, [N, 2 G D], because layers
+ * may share memory. A layer that reads them gets them copied to its own place, so attention needs
+ * no special case. Backward, the gradients of all readers are summed in f32 in descending order of
+ * layers, and passed to the layer that owns the keys and values. */
 #include "pass_priv.h"
 
 #include <string.h>
 
-/* Where a token's keys begin in qkv, and how many keys and values there are. */
+/* Offset of the keys in a token's qkv, and the number of key and value channels. */
 typedef struct part {
     int64_t width, first, n;
 } part;

@@ -1,4 +1,4 @@
-/* Inside src/pass: keys and values that several layers read (pass_shared_kv.c). */
+/* Private to src/pass: keys and values shared by several layers (pass_shared_kv.c). */
 #ifndef KVF_PASS_SHARED_KV_H
 #define KVF_PASS_SHARED_KV_H
 
@@ -6,16 +6,16 @@
 
 struct kvf__pass;
 
-/* Keys and values that later layers read too, by the layer they are of. */
+/* Keys and values that later layers read too, indexed by their own layer. */
 typedef struct kvf__pass_shared {
-    void **kv;   /* [L] of [Mx, 2GD] in the act type; NULL where no other layer reads them, or all
-                    layers have their own */
-    float **dkv; /* [L] the sums of the gradients of all who read them; backward only */
+    void **kv; /* [L] of [Mx, 2GD] in the activation type; NULL if no other layer reads them, or if
+                  nothing is shared */
+    float **dkv; /* [L] sums of the readers' gradients; backward only */
 } kvf__pass_shared;
 
-/* Keys and values that layers share: their memory for M rows; after layer l's
- * qkv, kept or taken over; before a backward pass; after the attention of layer l on the way back,
- * added up, or given to the layer they are of. */
+/* Keys and values shared between layers. Lay out their memory for M rows. After layer l's qkv,
+ * store or copy them. Begin a backward pass. After the attention of layer l backward, add the
+ * gradients up, or pass them to their layer. */
 void kvf__pass_lay_shared(struct kvf__pass *pass, kvf__carver *carve, int64_t M);
 void kvf__pass_shared_fwd(struct kvf__pass *pass, int64_t l);
 void kvf__pass_shared_begin_bwd(struct kvf__pass *pass);

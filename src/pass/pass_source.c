@@ -1,7 +1,6 @@
-/* An encoder-decoder's pass: layers of the encoder on the source, layers of the decoder on the
- * batch itself. Only one stack's rows are in the residual stream at a time; what the decoder needs
- * of the other are its last states, and back their gradient, to which every cross-attention adds.
- */
+/* The pass of an encoder-decoder: encoder layers on the source, decoder layers on the batch itself.
+ * The residual stream holds the rows of one stack at a time. The decoder needs only the encoder's
+ * last states; backward, every cross-attention adds to their gradient. */
 #include "attention.h"
 #include "pass_norms.h"
 #include "pass_priv.h"
@@ -85,8 +84,8 @@ const kvf__embed_stack *kvf__pass_embed(const kvf__pass *pass)
     return &pass->model->embed.stack[decoder];
 }
 
-/* The encoder's last norm; its weights are folded into what reads the states. Post-norm blocks end
- * in theirs. */
+/* Applies the encoder's last norm; its weights are folded into the readers of the states. Post-norm
+ * blocks end with their own. */
 static void norm_states(kvf__pass *pass)
 {
     const kvf__model *m = pass->model;

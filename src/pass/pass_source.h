@@ -1,6 +1,6 @@
-/* Inside src/pass: the two stacks of an encoder-decoder in one pass (pass_source.c). The encoder
- * runs on the source of a batch, then the decoder on the batch itself; cross-attention's keys and
- * values are made of the encoder's states. */
+/* Private to src/pass: the two stacks of an encoder-decoder in one pass (pass_source.c). The
+ * encoder runs on the source of a batch, then the decoder on the batch itself. Keys and values of
+ * cross-attention are computed from the encoder's states. */
 #ifndef KVF_PASS_SOURCE_H
 #define KVF_PASS_SOURCE_H
 
@@ -13,44 +13,44 @@ struct kvf__kvseg;
 typedef struct kvf__pass_source {
     const kvf__batch *target; /* of the input; its source may be NULL */
     int64_t M;                /* padded rows of the source */
-    bool wanted;              /* in this backward pass: the encoder's gradients */
-    void *states;             /* act [Sx, C] the encoder's, normed */
+    bool wanted;              /* this backward pass needs the encoder's gradients */
+    void *states;             /* act [Sx, C] the encoder's states, normed */
     float *rstd;              /* [Sx] of that norm */
     float *dstates;           /* [Sx, C] their gradient */
-    float *dkv;               /* [Sx, 2GD] that of keys and values of the layer at hand */
-    void *dkv_act;            /* the same in the act type; the same memory where that is f32 */
+    float *dkv;               /* [Sx, 2GD] gradient of keys and values of the current layer */
+    void *dkv_act;            /* in the activation type; the same memory for f32 */
 } kvf__pass_source;
 
-/* EUSAGE, ESHAPE: the input's source is not one for this base, or over the limits. */
+/* EUSAGE, ESHAPE: the input's source does not fit this base, or exceeds the limits. */
 kvf_status kvf__pass_check_source(kvf_ctx *ctx, const struct kvf__pass *pass,
                                   const kvf__input *input);
-/* Is the batch at hand the source? What its stack does with embeddings. */
+/* Return whether the current batch is the source; the embedding parameters of its stack. */
 bool kvf__pass_in_encoder(const struct kvf__pass *pass);
 const kvf__embed_stack *kvf__pass_embed(const struct kvf__pass *pass);
-/* The layer with which the input's forward pass begins. */
+/* Returns the first layer of the input's forward pass. */
 int64_t kvf__pass_first_layer(const struct kvf__pass *pass);
-/* Before layer l, the first of a stack in this pass: its rows become the batch; the encoder's
- * states are then complete. */
+/* Switches stacks before layer l, the first of a stack in this pass: its rows become the batch, and
+ * the encoder's states are complete. */
 void kvf__pass_set_stack(struct kvf__pass *pass, int64_t l);
-/* Keys and values of cross-attention in layer l, which go to the cache where there is one; the
+/* Cross-attention in layer l: computes keys and values, into the cache if there is one; returns the
  * segment of row r. gradient: into dkv. */
 kvf_status kvf__pass_source_kv(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l);
 struct kvf__kvseg kvf__pass_source_segment(const struct kvf__pass *pass, int64_t l, int64_t r,
                                            bool gradient);
-/* Back: begins a pass down to a layer; dkv of layer l to dstates; from the decoder's first layer to
- * the encoder's last. */
+/* Backward: begins a pass down to a layer; computes dstates from dkv of layer l; switches from the
+ * decoder's first layer to the encoder's last. */
 void kvf__pass_source_bwd_begin(struct kvf__pass *pass, int64_t lowest);
 kvf_status kvf__pass_source_kv_bwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l);
 void kvf__pass_leave_decoder(struct kvf__pass *pass);
 
-/* Of a cache: keys and values of a source, [tokens, 2GD] of cross-attention in layer l, in place of
- * what the slots had; how many tokens a slot has of one; and what attention reads of it. */
+/* Cache of a source. Replace the slots' keys and values of cross-attention in layer l, [tokens,
+ * 2GD]; return the number of a slot's source tokens; return their segment. */
 void kvf__cache_put_source(kvf__cache *cache, int64_t l, const kvf__batch *source,
                            const int32_t *slot, const void *kv);
 int64_t kvf__cache_source(const kvf__cache *cache, int64_t slot);
 struct kvf__kvseg kvf__cache_source_segment(const kvf__cache *cache, int64_t l, int64_t slot);
 
-/* Columns of a layer's qkv. */
+/* Returns the columns of a layer's qkv. */
 static inline int64_t kvf__qkv_width(const kvf__desc *d, int64_t l)
 {
     const kvf__layer_shape layer = kvf__desc_layer(d, l);

@@ -1,4 +1,4 @@
-/* Where the time of a pass goes, component by component. */
+/* Time of a pass by component. */
 #include "pass_priv.h"
 
 void kvf__pass_lap(kvf__pass *pass, kvf__part part)

@@ -1,4 +1,4 @@
-/* Inside src/pass: where the time of a pass goes. */
+/* Private to src/pass: time of a pass by component. */
 #ifndef KVF_PASS_TIMES_H
 #define KVF_PASS_TIMES_H
 
@@ -43,7 +43,7 @@ typedef struct kvf__pass_times {
     double seconds[KVF__PARTS], mark;
 } kvf__pass_times;
 
-/* Books the time since the last call on a component. */
+/* Adds the time since the last call to a component. */
 void kvf__pass_lap(struct kvf__pass *pass, kvf__part part);
 
 #endif

@@ -1,23 +1,24 @@
 /* Gradients of trained weights: dW = dY^T X and sums of dY, added to the masters' gradients.
  *
- * Products run in f32 whatever the act type: factors that are bf16 are widened
- * first, one matrix at a time. Rows of padding are left out. */
+ * Products run in f32 for any activation type: bf16 factors are converted first, one matrix at a
+ * time. Padding rows are excluded. */
 #include "names.h"
 #include "pass_grads.h"
 #include "pass_priv.h"
 
 #include <string.h>
 
-/* The factors of a product's gradient: what it read, and the gradient of what it gave. */
+/* The factors of a product's gradient: its input, and the gradient of its output. */
 typedef struct factors {
     int64_t M;      /* rows */
     const void *x;  /* act [M, k] */
     const void *dy; /* [M, ldy], from the product's first output on */
-    bool dy_f32;    /* else act */
+    bool dy_f32;    /* else of the activation type */
     int64_t ldy;
 } factors;
 
-/* Rows of `columns` elements of the act type, ld apart, as f32; *ld changes with the memory. */
+/* Converts rows of `columns` elements of the activation type, ld apart, to f32; *ld changes with
+ * the memory. */
 static const float *widen(const kvf__pass *pass, const void *from, int64_t rows, int64_t columns,
                           int64_t *ld, float *to)
 {
@@ -32,7 +33,7 @@ static const float *widen(const kvf__pass *pass, const void *from, int64_t rows,
     return to;
 }
 
-/* out [n] += sums over the rows. */
+/* Adds the sums over rows to out [n]. */
 static void add_rows(const kvf__pass *pass, float *out, const float *dy, int64_t ld, int64_t rows,
                      int64_t n)
 {
@@ -56,7 +57,7 @@ static bool by_input(const kvf__desc *desc, int role)
     return weight && !desc->gguf && (weight->flags & KVF__W_CONV1D);
 }
 
-/* The part of a weight, and of its bias, that a product has. */
+/* Adds the gradient of a product's part of a weight and its bias. */
 static kvf_status add_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product *p, int role,
                                int bias, const factors *f)
 {
@@ -82,7 +83,7 @@ static kvf_status add_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product
     return KVF_OK;
 }
 
-/* One weight with its rows head by head. */
+/* Adds the gradient of one weight with its rows head by head. */
 static kvf_status by_head_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product *all,
                                    const factors *f)
 {
@@ -100,7 +101,7 @@ static kvf_status by_head_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__pro
     return KVF_OK;
 }
 
-/* qkv: one weight, or three side by side, of which the columns of dy are. */
+/* Adds the gradient of qkv: one weight, or three with adjacent columns of dy. */
 static kvf_status qkv_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product *all,
                                const factors *f)
 {
@@ -122,7 +123,7 @@ static kvf_status qkv_gradient(kvf_ctx *ctx, kvf__pass *pass, const kvf__product
     return KVF_OK;
 }
 
-/* What the backward pass has at hand: dx is the gradient of what the half added to the stream. */
+/* Returns the current factors of the backward pass: dx is the gradient of the half's output. */
 static factors factors_of(const kvf__pass *pass, const kvf__product *p, const float *dx)
 {
     const kvf__model *m = pass->model;
@@ -160,7 +161,7 @@ kvf_status kvf__weight_grad(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__produ
     const factors f = factors_of(pass, &p, dx);
     if (kind == KVF__PRODUCT_QKV) return qkv_gradient(ctx, pass, &p, &f);
     const kvf__product_weights *of = kvf__product_weights_of(kind);
-    for (int i = 0; i < of->n; i++) /* of which the family has one */
+    for (int i = 0; i < of->n; i++) /* the family has one of these */
         KVF_TRY(add_gradient(ctx, pass, &p, of->weight[i], of->bias[i], &f));
     return KVF_OK;
 }

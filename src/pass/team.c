@@ -1,10 +1,10 @@
-/* A barrier that counts arrivals and publishes the number of its round: Mellor-Crummey and Scott
- * 1991, the centralised one, with a counter in place of the sense. */
+/* A barrier that counts arrivals and publishes the number of its round: the centralised barrier of
+ * Mellor-Crummey and Scott 1991, with a counter instead of the sense flag. */
 #include "team.h"
 
 #include <sched.h>
 
-enum { LOOKS = 4096 }; /* about what falling asleep and waking up costs */
+enum { LOOKS = 4096 }; /* spins that cost about as much as sleeping and waking up */
 
 void kvf__team_init(kvf__team *team)
 {
@@ -14,7 +14,7 @@ void kvf__team_init(kvf__team *team)
 
 void kvf__team_wait(kvf__team *team, int n)
 {
-    /* Nobody can pass before this thread has arrived, so the round read here is the current one. */
+    /* No thread can pass before this one arrives, so this is the current round. */
     const int round = atomic_load_explicit(&team->round, memory_order_relaxed);
 
     if (atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel) + 1 == n) {

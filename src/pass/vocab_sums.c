@@ -1,5 +1,5 @@
-/* What the base's own head and a trained one share: the running softmax of labelled rows, and the
- * checks around a walk over the vocabulary. */
+/* Shared by the base's own head and a trained one: the running softmax of labelled rows, and checks
+ * around a walk over the vocabulary. */
 #include "arena.h"
 #include "head_lm.h"
 

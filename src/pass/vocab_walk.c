@@ -1,12 +1,12 @@
-/* The walk over the vocabulary by the base's own head. The full logits never exist for a loss.
+/* The walk over the vocabulary with the base's own head. A loss never stores all logits.
  *
- * Per pass of at most KVF__HEAD_ROWS rows the vocabulary goes by in planes, keeping the running
+ * For chunks of at most KVF__HEAD_ROWS rows the vocabulary is processed in planes, with the running
  * maximum m and the sum s of exp(logit - m), as in flash attention (Dao et al. 2022), and with a
- * gradient
+ * gradient also
  *
  *   acc = sum_v exp(logit_v - m) head[v]
  *
- * which accumulates plane by plane in f32 and is rescaled by the kernel whenever m moves. */
+ * which is accumulated plane by plane in f32. The kernel rescales it whenever m changes. */
 #include "head_lm.h"
 #include "pass_priv.h"
 #include "products.h"
@@ -21,14 +21,14 @@ void kvf__cap_logits(float cap, float *z, int64_t n)
         z[i] = cap * tanhf(z[i] / cap);
 }
 
-/* Of the cap, where it gave the logit z: 1 - tanh^2; of one that was left out 0. */
+/* Returns the slope of the cap at a capped logit z: 1 - tanh^2; 0 for a removed logit. */
 float kvf__cap_slope(const kvf__model *model, float z)
 {
     const float cap = model->desc.factors.logit_cap, t = cap > 0 ? z / cap : 0;
     return fabsf(t) < 1 ? 1 - t * t : 0;
 }
 
-/* e [rows, KVF__VOCAB_PLANE] times the slope of the cap on each logit. */
+/* Multiplies e [rows, KVF__VOCAB_PLANE] by the slope of the cap on each logit. */
 static void cap_bwd(const kvf__vocab_walk *w, int64_t valid)
 {
     const kvf__pass *pass = w->pass;
@@ -66,8 +66,8 @@ kvf_status kvf__vocab_plane_logits(const kvf__vocab_walk *w, int64_t p)
     return KVF_OK;
 }
 
-/* The plane's logits into the running maxima and sums, and with a gradient acc [rows, C] +=
- * exp(logit - max) head. */
+/* Adds the plane's logits to the running maxima and sums and, with a gradient, exp(logit - max)
+ * head to acc [rows, C]. */
 static kvf_status plane_sums(const kvf__vocab_walk *w, int64_t p)
 {
     kvf__pass *pass = w->pass;
@@ -132,7 +132,7 @@ kvf_status kvf__vocab_walk_run(kvf__vocab_walk *w, const char *what)
     return KVF_OK;
 }
 
-/* dxhat in the act type, or with post-norm dx_lab, because that is the stream. */
+/* Returns dxhat in the activation type, or for post-norm dx_lab, the gradient of the stream. */
 float *kvf__head_gradient_rows(const kvf__vocab_walk *w)
 {
     const kvf__pass *pass = w->pass;
