@@ -1,10 +1,10 @@
-/* The adapter file: what a run of bottleneck adapters folds to (docs/format.md).
+/* The adapter file: the folded form of a run with bottleneck adapters (docs/format.md).
  *
  *   /adapter/<layer>.<attn|ffn>.<down|up>.<weight|bias>    down.weight [m, C], up.weight [C, m]
- *   /adapter/<Hugging Face name>                           the norms that were trained with them
+ *   /adapter/<Hugging Face name>                           norms trained with them
  *
- * all f32; attributes size (m), activation and placement of /adapter. There is nothing to emit, so
- * the values are the run's own, bit for bit. */
+ * all f32; attributes size (m), activation and placement of /adapter. The values equal those of
+ * the run bit for bit, because no encoder is involved. */
 #include "artifact_priv.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
-/* Files of every kind, written and read by their rows. The order of the calls is that of the bytes:
- * equal content gives equal files (docs/format.md). */
+/* Files of every kind, written and read according to their table rows. The order of calls
+ * determines that of the bytes, so equal content gives equal files (docs/format.md). */
 #include "artifact_priv.h"
 
 #include <string.h>
 
-/* Of a base the facts alone: its weights and texts are written and read by base_file.c. */
+/* Only the attributes of a base: base_file.c handles its weights and texts. */
 static const kvf__kind_row BASE = {.name = "base", .object = "weights", .optional = true};
 
 static const kvf__kind_row *const ROWS[] = {
@@ -162,7 +162,7 @@ kvf_status kvf__artifact_identity(kvf_ctx *ctx, const char *path, kvf__kind kind
     kvf__artifact a = {0};
 
     KVF_TRY(read_file(ctx, path, kind, KVF__READ_IDENTITY, &a));
-    *out = a.id; /* it has nothing else */
+    *out = a.id; /* it has no other attributes */
     return KVF_OK;
 }
 

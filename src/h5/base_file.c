@@ -1,10 +1,9 @@
 /* The base file: a model's weights under /weights by their Hugging Face names, its config.json in
- * /config and the files of its tokenizer under /tokenizer, as texts.
+ * /config and its tokenizer's files under /tokenizer, as texts.
  *
  * Weights are contiguous, unfiltered and 64-byte aligned, so that a reader maps the file and views
- * them where they lie; HDF5 is used only to find where that is, and what it
- * reports is checked against the file before a view is made. The seal covers the weights, which
- * have no checksums of their own. */
+ * them in place. HDF5 is used only to find their addresses, which are checked against the file
+ * before a view is made. The seal covers the weights, which have no checksums of their own. */
 #include "base_file.h"
 #include "artifact_priv.h"
 
@@ -90,7 +89,7 @@ static void read_texts(kvf__h5 *h5, kvf__base_file *file)
     char **names = kvf__h5_child_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++) {
         kvf__base_text *text = &file->texts[file->n_texts++];
-        text->name = names[i]; /* taken */
+        text->name = names[i]; /* ownership passes */
         names[i] = NULL;
         text->text = read_text(h5, group, text->name);
     }
@@ -106,7 +105,7 @@ static void view_weight(kvf__h5 *h5, kvf__h5_id group, const char *name, const k
     kvf__view view = {.data = map->data + at, .dtype = data.dtype, .rank = data.rank};
 
     memcpy(view.dim, data.dim, sizeof view.dim);
-    if (data.dtype == KVF__I8) /* of prefixes only */
+    if (data.dtype == KVF__I8) /* for prefixes only */
         kvf__h5_fail(h5, data.id, KVF_EFORMAT,
                      "element type i8, want f32, f16, bf16, f64, i64 or u8");
     KVF__H5_TRY(h5, kvf__table_add(h5->ctx, table, name, view));
@@ -116,7 +115,7 @@ static void view_weight(kvf__h5 *h5, kvf__h5_id group, const char *name, const k
 static void read_weights(kvf__h5 *h5, kvf__base_file *file)
 {
     if (h5->status) return;
-    file->map = h5->map; /* taken: the very file that HDF5 reads */
+    file->map = h5->map; /* the same map that HDF5 reads */
     h5->map = (kvf__mapfile){0};
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "weights");
     size_t n = kvf__h5_child_count(h5, group);

@@ -1,5 +1,5 @@
-/* The embeddings file: what virtual tokens at the input fold to where no prefix can take their
- * place (docs/format.md).
+/* The embeddings file: the folded form of virtual tokens at the input that no prefix can
+ * replace (docs/format.md).
  *
  *   /embeddings/virtual    [P, C] f32, rows by virtual token
  *   attribute p_template     of /embeddings: their places in a row, "" if they lead it */

@@ -1,9 +1,9 @@
-/* HDF5 files: made, opened, closed.
+/* HDF5 files: creating, opening, closing.
  *
  * Files are written with bounds (V18, V18): superblock 2, checksummed metadata, readable by every
- * HDF5 since 1.8 and reopenable after a kill. No times are stored, so equal content
- * gives equal bytes. While a file of ours is open, HDF5 neither prints nor loads filter plug-ins,
- * and no other thread of ours calls it (h5_lock.c); the host's settings come back at close. */
+ * HDF5 since 1.8 and reopenable after a kill. No times are stored, so equal content gives equal
+ * bytes. While one of our files is open, HDF5 neither prints nor loads filter plug-ins, and none of
+ * our other threads calls it (h5_lock.c). The host's settings are restored at close. */
 #include "h5_raw.h"
 #include "head_values.h"
 #include "sandbox.h"
@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Weights of a base are mapped: they begin at cache lines. */
+/* Weights of a base are mapped, so they start at cache lines. */
 enum { ALIGNMENT = 64 };
 
-/* HDF5's lock, until close. */
+/* Takes HDF5's lock, until close. */
 static void enter(kvf__h5 *h5)
 {
     if (h5->status) return;
@@ -26,8 +26,7 @@ static void enter(kvf__h5 *h5)
                      "files are opened before the fork, or after an exec");
 }
 
-/* No lock: a file is renamed into place whole and never changed, and on NFS locks fail for no good
- * reason. */
+/* No file lock: a file is renamed into place and never changed, and locks often fail on NFS. */
 static hid_t make_access(bool writing, bool aligned)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -41,7 +40,7 @@ static hid_t make_access(bool writing, bool aligned)
     return access;
 }
 
-/* The temporary, and HDF5 on its descriptor. */
+/* Creates the temporary, and opens HDF5 on its descriptor. */
 static void make_temp(kvf__h5 *h5, hid_t access)
 {
     h5->status = kvf__alloc(h5->ctx, sizeof *h5->failure, &h5->failure);
@@ -126,8 +125,7 @@ kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *k
     return h5;
 }
 
-/* The other root attributes are read later; here only: is this a file of ours, of the kind that is
- * wanted? */
+/* Checks that the file is one of ours, of the wanted kind; other root attributes are read later. */
 static void check_heading(kvf__h5 *h5, const char *want)
 {
     char *kind = NULL;
@@ -175,14 +173,15 @@ static herr_t close_file(kvf__h5 *h5)
     return closed;
 }
 
-/* Whole on the disk, under its name. */
+/* Commits the whole file to disk under its name. */
 static void commit(kvf__h5 *h5)
 {
     if (h5->status) return;
     if (close_file(h5) < 0) kvf__h5_broken(h5, KVF__H5_NONE, "cannot finish the file");
     kvf__h5_check_written(h5, KVF__H5_NONE, "cannot finish the file");
     KVF__H5_TRY(h5, kvf__h5_seal(h5->ctx, h5->out.fd, h5->path));
-    const int fd = h5->status ? -1 : fcntl(h5->out.fd, F_DUPFD_CLOEXEC, 0); /* commit closes it */
+    /* commit closes the original */
+    const int fd = h5->status ? -1 : fcntl(h5->out.fd, F_DUPFD_CLOEXEC, 0);
     KVF__H5_TRY(h5, kvf__outfile_commit(h5->ctx, &h5->out));
     if (!h5->status && fd >= 0) kvf__sandbox_trust(h5->ctx, fd);
     if (fd >= 0) close(fd);

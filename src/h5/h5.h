@@ -1,10 +1,10 @@
-/* HDF5 in plain types, for the readers and writers of our files. Only the files h5*.c include
- * hdf5.h. For src/h5 and inspect.
+/* HDF5 in plain types, for the readers and writers of our files. Only h5*.c include hdf5.h. For
+ * src/h5 and inspect.
  *
- * A file that is written ends in a seal, one line after the bytes of HDF5 with the XXH3-128 of all
- * of them: HDF5 1.8 to 2.0 ignore it, and drop it when they open the file for writing. It is
- * checked before HDF5 sees a byte, because HDF5 keeps text and the places of chunks without a
- * checksum. A file without a seal (made or edited by h5py) is read too. */
+ * A written file ends in a seal, a line after the bytes of HDF5 with their XXH3-128. HDF5 1.8 to
+ * 2.0 ignore it, and drop it when they open the file for writing. It is checked before HDF5 reads
+ * the file, because HDF5 keeps text and chunk addresses without a checksum. Files without a seal
+ * (made or edited by h5py) are read too. */
 #ifndef KVF_H5_H
 #define KVF_H5_H
 
@@ -15,30 +15,30 @@
 typedef int64_t kvf__h5_id; /* a group, a dataset, or the file itself, which is "/" */
 #define KVF__H5_NONE ((kvf__h5_id)-1)
 
-/* One open file. Errors are sticky, as stdio's: the first failure is kept in `status`, its line in
- * the context, and every call after it does nothing and returns nothing (NULL, 0, false, NONE). So
- * readers and writers are plain lists of calls, and whoever opened the file asks once, at its
- * close. KVF__H5_NOTHING is "nothing". */
+/* One open file. Errors are sticky, as in stdio: `status` keeps the first failure, its line is in
+ * the context, and later calls do nothing and return nothing (NULL, 0, false, NONE). So readers and
+ * writers are plain lists of calls, and the opener checks once, at close. KVF__H5_NOTHING is such
+ * an empty file. */
 struct kvf__h5_data;
 typedef struct kvf__h5 {
     kvf_ctx *ctx;
-    const char *path;  /* viewed, named in every error line */
+    const char *path;  /* borrowed, named in every error line */
     kvf_status status; /* of the first failure */
     kvf__h5_id file;
-    kvf__mapfile map;  /* reading: the file as it was tried, and what HDF5 has open */
-    kvf__h5_id driver; /* by which it has the file (h5_fd.c) */
-    size_t file_bytes; /* reading: size of the file, the bound of everything it may claim */
-    size_t claimed;    /* reading: memory that its values and texts take so far */
-    bool sealed;       /* reading: a seal follows HDF5's last byte */
-    unsigned features; /* the file's, as kvf__feature */
+    kvf__mapfile map;  /* reading: the checked file, which HDF5 has open */
+    kvf__h5_id driver; /* file driver (h5_fd.c) */
+    size_t file_bytes; /* reading: size of the file, which bounds all lengths in it */
+    size_t claimed;    /* reading: memory for its values and texts so far */
+    bool sealed;       /* reading: the file has a seal */
+    unsigned features; /* features of the file, bits of kvf__feature */
     kvf__outfile out;  /* writing only */
-    int *failure;      /* writing only: errno of a write that failed, 0: none did (h5_fd.c) */
-    bool locked;       /* the lock of HDF5 is held until close, by the thread that opened */
+    int *failure;      /* writing only: errno of a failed write, 0: none (h5_fd.c) */
+    bool locked;       /* the opening thread holds HDF5's lock until close */
     bool broken;       /* HDF5 failed, and may have lost track of objects */
 } kvf__h5;
 #define KVF__H5_NOTHING ((kvf__h5){.file = KVF__H5_NONE})
 
-/* Makes a call that returns a kvf_status, unless something failed before, and keeps its failure. */
+/* Runs a call that returns a kvf_status unless an earlier one failed, and keeps its failure. */
 #define KVF__H5_TRY(h5, call)                                                                      \
     do {                                                                                           \
         if (!(h5)->status) (h5)->status = (call);                                                  \
@@ -46,8 +46,8 @@ typedef struct kvf__h5 {
 
 /* ---- files (h5.c, h5_seal.c) ----------------------------------------------------------------- */
 
-/* A feature changes what the values of a file mean, so a reader must know it. /features lists the
- * names of a file's features; an unknown one is refused. */
+/* A feature changes the meaning of a file's values, so a reader must support it. /features lists
+ * their names; an unknown one is refused. */
 typedef enum kvf__feature {
     KVF__ENCODER_DECODER = 1, /* layers of two stacks */
     KVF__HEADS_BY_LAYER = 2,
@@ -55,63 +55,62 @@ typedef enum kvf__feature {
     KVF__LAYER_MASK = 8, /* some layers have no prefix */
     KVF__LOG_WEIGHTS = 16
 } kvf__feature;
-/* Begins a file of that kind: the attributes kvfold_kind, kvfold_format, kvfold_version, and
- * /features are written. To be closed on failure too, as what kvf__h5_open returns. */
+/* Creates a file of that kind with the attributes kvfold_kind, kvfold_format, kvfold_version, and
+ * /features. Must be closed even on failure, like that of kvf__h5_open. */
 kvf__h5 kvf__h5_create(kvf_ctx *ctx, const char *path, bool force, const char *kind,
                        unsigned features);
 kvf_json *kvf__h5_features(const kvf__h5 *h5); /* their names, a list */
-/* EFORMAT: the file's features are not those that were found in it. */
+/* EFORMAT: the file's features differ from those found in its content. */
 void kvf__h5_check_features(kvf__h5 *h5, unsigned found);
 /* Checks superblock, size and seal, then opens; kind NULL takes any kvfold file. */
 kvf__h5 kvf__h5_open(kvf_ctx *ctx, const char *path, const char *kind);
-/* Returns the first failure. A file that was written is whole on the disk under its name if there
- * was none; else nothing is left of it. "Nothing" is fine. */
+/* Closes the file and returns the first failure. Without one a written file is complete on disk
+ * under its name; otherwise it is removed. Accepts KVF__H5_NOTHING. */
 kvf_status kvf__h5_close(kvf__h5 *h5);
 
-/* Superblock version 2 or 3, the length that it gives, and the seal if there is one. */
+/* Checks superblock version 2 or 3, the length in it, and the seal if there is one. */
 kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map);
-/* The same, and then in a sandbox in another process where the context has one (h5_sandbox.c): both
- * only once for a file that stays as it is. */
+/* Checks the bytes, and then the file in a sandbox process if the context has one (h5_sandbox.c).
+ * Both run once per unchanged file. */
 kvf_status kvf__h5_sandbox(kvf_ctx *ctx, const kvf__mapfile *map);
-/* Whether the values of a dataset are left out: large ones, in a sandbox. */
+/* Returns whether to skip the values of a dataset: large ones, in a sandbox. */
 bool kvf__h5_skips(const kvf__h5 *h5, const struct kvf__h5_data *data);
-/* Part of it: no heap of texts that would lead HDF5 astray (h5_heap.c). */
+/* Checks the heaps of texts, which could lead HDF5 astray (h5_heap.c). */
 kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *data, size_t n);
-/* The same for `count` references that lie at `at`: the elements of a list of texts. *bytes: the
- * sum of their lengths. */
+/* Checks `count` references at `at`, the elements of a list of texts. *bytes: the sum of their
+ * lengths. */
 kvf_status kvf__h5_check_texts(kvf_ctx *ctx, const kvf__mapfile *map, size_t at, size_t count,
                                size_t *bytes);
-/* Appends the seal to the finished file of fd, which will be named `path`. */
+/* Appends the seal to the finished file of fd, to be named `path`. */
 kvf_status kvf__h5_seal(kvf_ctx *ctx, int fd, const char *path);
 
-/* Counts memory for values or texts before it is allocated. EFORMAT: a file takes more in all than
- * 8 times its size and 32 MiB. Compressed zeros, and many names or references for the same bytes,
- * would have no other bound. */
+/* Counts memory for values or texts before allocation. EFORMAT: a file needs more than 8 times its
+ * size plus 32 MiB in total. This bounds compressed zeros, and many names or references for the
+ * same bytes. */
 void kvf__h5_claim(kvf__h5 *h5, kvf__h5_id at, size_t bytes);
 
-/* "PATH: /object: ...", and the same for a call of HDF5 that failed just now, with its innermost
- * reason: "PATH: /object: cannot VERB: reason" (EIO in a file that is written, EFORMAT in one that
- * is read). */
+/* Report "PATH: /object: ..."; and a failed call of HDF5 with its innermost reason: "PATH: /object:
+ * cannot VERB: reason" (EIO for a written file, EFORMAT for a read one). */
 void kvf__h5_fail(kvf__h5 *h5, kvf__h5_id at, kvf_status status, const char *fmt, ...)
     KVF__PRINTF(4, 5);
 void kvf__h5_broken(kvf__h5 *h5, kvf__h5_id at, const char *fmt, ...) KVF__PRINTF(3, 4);
 
-/* HDF5's version as "1.10.8". */
+/* Returns HDF5's version as "1.10.8". */
 const char *kvf__h5_version(char buf[32]);
 
 /* ---- groups (h5_group.c) --------------------------------------------------------------------- */
 
-/* Groups and datasets that are returned are to be released. */
+/* The caller releases returned groups and datasets. */
 kvf__h5_id kvf__h5_group_create(kvf__h5 *h5, kvf__h5_id parent, const char *name);
 bool kvf__h5_has(kvf__h5 *h5, kvf__h5_id parent, const char *name);
-/* Hard links only. EFORMAT if absent or of another type. */
+/* Hard links only. EFORMAT: absent or of another type. */
 kvf__h5_id kvf__h5_group_open(kvf__h5 *h5, kvf__h5_id parent, const char *name);
-/* The one way to open by name; `want` is "group" or "dataset". */
+/* Opens a child by name, for all callers; `want` is "group" or "dataset". */
 kvf__h5_id kvf__h5_child_open(kvf__h5 *h5, kvf__h5_id parent, const char *name, const char *want);
 size_t kvf__h5_child_count(kvf__h5 *h5, kvf__h5_id group);
-/* Names of the n children, in order of creation where the file keeps it, else by name. To be freed
- * with kvf__strings_free(); NULL on failure. All at once: HDF5 sorts the whole group to name one.
- */
+/* Returns the names of the n children, in order of creation if the file has it, else by name; freed
+ * with kvf__strings_free(), NULL on failure. HDF5 sorts the whole group to find one name, so all
+ * are read at once. */
 enum { KVF__H5_NAME = 1024 };
 char **kvf__h5_child_names(kvf__h5 *h5, kvf__h5_id group, size_t n);
 void kvf__h5_release(kvf__h5_id *id); /* closes group or dataset, sets it to NONE */
@@ -140,7 +139,7 @@ typedef enum kvf__h5_attr_type {
 } kvf__h5_attr_type;
 size_t kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at);
 char **kvf__h5_attr_names(kvf__h5 *h5, kvf__h5_id at, size_t n); /* as kvf__h5_child_names */
-/* EFORMAT for anything that is not a scalar of one of the four types. */
+/* EFORMAT: not a scalar of one of the four types. */
 kvf__h5_attr_type kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name);
 
 /* ---- datasets (h5_data_write.c, h5_data_read.c)
@@ -151,18 +150,19 @@ typedef struct kvf__h5_spec {
     kvf__dtype dtype; /* F32, F16, BF16, F64, I64, U8, I8 */
     int rank;
     const int64_t *dim;
-    const int64_t *chunk; /* NULL: chosen by size, small ones contiguous; chunked ones get shuffle,
-                             Fletcher32 */
+    const int64_t *chunk;      /* NULL: chosen by size, contiguous for small ones; chunked ones get
+                                  shuffle and Fletcher32 */
     const char *const *labels; /* [rank], or NULL */
-    bool contiguous;           /* in one piece whatever its size, without filters */
+    bool contiguous;           /* contiguous for any size, without filters */
 } kvf__h5_spec;
-/* values: in the spec's dtype. *out: to add attributes, to be released; NULL if not wanted. */
+/* values: in the spec's dtype. *out: the dataset, for adding attributes, released by the caller;
+ * NULL: not wanted. */
 void kvf__h5_data_write(kvf__h5 *h5, kvf__h5_id parent, const kvf__h5_spec *spec,
                         const void *values, kvf__h5_id *out);
 
-/* A dataset that passed every check of docs/format.md. */
+/* A dataset that passed the checks of docs/format.md. */
 typedef struct kvf__h5_data {
-    kvf__h5_id id; /* to be released */
+    kvf__h5_id id; /* released by the caller */
     kvf__dtype dtype;
     int rank;
     int64_t dim[KVF__MAX_RANK];
@@ -174,15 +174,15 @@ typedef struct kvf__h5_data {
     bool shuffle, deflate, fletcher32;
 } kvf__h5_data;
 kvf__h5_data kvf__h5_data_open(kvf__h5 *h5, kvf__h5_id parent, const char *name);
-/* Fills `values`, `bytes` long, in the dataset's own dtype. A dataset of another size is refused:
- * room is often made from other fields of the file. */
+/* Reads a dataset into `values`, `bytes` long, in its own dtype. A dataset of another size is
+ * refused, because memory is often sized by other fields of the file. */
 void kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values, size_t bytes);
-/* Where in the file they lie, in one piece, as they are in memory; EFORMAT if they do not. */
+/* Returns the offset of contiguous values in the file in memory format; EFORMAT otherwise. */
 size_t kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data);
-/* The label of one dimension, to be freed; NULL where there is none. */
+/* Returns the label of a dimension, freed by the caller; NULL: none. */
 char *kvf__h5_data_label(kvf__h5 *h5, const kvf__h5_data *data, int axis);
 
-/* Lists of texts, [n], 1 to 16384 of them (h5_text.c). To be freed with kvf__strings_free(). */
+/* Lists of 1 to 16384 texts [n] (h5_text.c), freed with kvf__strings_free(). */
 void kvf__h5_texts_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, char *const *texts,
                          size_t n);
 char **kvf__h5_texts_read(kvf__h5 *h5, kvf__h5_id parent, const char *name, size_t *n);

@@ -1,8 +1,8 @@
 /* Scalar attributes: text, i64, f64, bool; and small arrays of bytes.
  *
- * Text is variable-length UTF-8, because h5py reads fixed-length text as bytes;
- * booleans are h5py's enum FALSE, TRUE. A reader takes any width of integer or float that converts
- * without loss, but no other class. */
+ * Text is variable-length UTF-8, because h5py reads fixed-length text as bytes; booleans are h5py's
+ * enum FALSE, TRUE. A reader accepts any width of integer or float that converts without loss, but
+ * no other class. */
 #include "h5_raw.h"
 
 #include <string.h>
@@ -82,7 +82,7 @@ static void done(opened *a)
     H5Aclose(a->attr);
 }
 
-/* False: it is not there, or cannot be opened; then there is nothing to close. */
+/* False: absent, or cannot be opened; there is then nothing to close. */
 static bool open_attr(kvf__h5 *h5, kvf__h5_id at, const char *name, opened *out)
 {
     opened a = {.attr = H5I_INVALID_HID, .type = H5I_INVALID_HID, .space = H5I_INVALID_HID};
@@ -123,7 +123,7 @@ static bool is_bool(const opened *a)
     return fits;
 }
 
-/* Whether a value of that attribute may be read as `want`. */
+/* Returns whether a value of that attribute may be read as `want`. */
 static bool fits_type(const opened *a, kvf__h5_attr_type want)
 {
     switch (want) {
@@ -170,7 +170,7 @@ bool kvf__h5_has_attr(kvf__h5 *h5, kvf__h5_id at, const char *name)
     return there > 0;
 }
 
-/* HDF5 hands out its own block; an empty text comes as NULL. */
+/* HDF5 returns its own block; an empty text is NULL. */
 char *kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name)
 {
     hid_t type = kvf__h5_text_type();

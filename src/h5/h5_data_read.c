@@ -1,15 +1,15 @@
-/* Datasets read, after every check of docs/format.md that can be made without reading them: hard
- * link, no external or virtual storage, known filters, a known element type, rank 1 to 6, and as
- * many bytes stored as the shape claims (deflated ones within kvf__h5_claim), so that no more
- * memory is allocated than the file can fill.
+/* Reading datasets after all checks of docs/format.md that need no values: hard link, no external
+ * or virtual storage, known filters, a known element type, rank 1 to 6, and as many stored bytes as
+ * the shape claims (for deflated ones within kvf__h5_claim). So a file cannot cause allocations
+ * that it does not fill.
  *
- * The index of chunks carries no checksum: each chunk must be there, whole, inside the file and not
- * exempt from its filters, or HDF5 would hand out zeros or unchecked bytes without a word. */
+ * The chunk index has no checksum. Each chunk must exist, be complete, lie inside the file and not
+ * skip its filters. Otherwise HDF5 would silently return zeros or unchecked bytes. */
 #include "h5_raw.h"
 
 #include <string.h>
 
-/* Deflate cannot shrink more than 1032 : 1. */
+/* Deflate cannot shrink by more than 1032 : 1. */
 enum { MAX_DEFLATE = 1032, MAX_CHUNKS = 8192 };
 
 static void check_type(kvf__h5 *h5, kvf__h5_data *data)
@@ -149,7 +149,7 @@ static void check_chunk(kvf__h5 *h5, const kvf__h5_data *data, const hsize_t *at
     hsize_t size = 0, searched = 0;
     const char *what = NULL;
 
-    /* The first walks all chunks, the second searches as H5Dread will: in a damaged index they
+    /* The first call walks all chunks, the second searches like H5Dread; in a damaged index they
      * disagree. */
     if (H5Dget_chunk_info_by_coord(data->id, at, &mask, &address, &size) < 0 ||
         H5Dget_chunk_storage_size(data->id, at, &searched) < 0)
@@ -169,7 +169,7 @@ static void check_chunk(kvf__h5 *h5, const kvf__h5_data *data, const hsize_t *at
                  kvf__shape_text(text, data->rank, place), what);
 }
 
-/* To the next chunk in row-major order; false after the last. */
+/* Advances to the next chunk in row-major order; false after the last. */
 static bool next_chunk(const kvf__h5_data *data, hsize_t *at)
 {
     for (int i = data->rank - 1; i >= 0; i--) {
@@ -189,9 +189,9 @@ static size_t count_chunks(const kvf__h5_data *data)
     return n;
 }
 
-/* Memory for the values, for the f32 that narrower ones become, and while they are read for two
- * stages of a chunk's filters. Small datasets and chunks count as more than they hold, for the time
- * that HDF5 takes to find them. */
+/* Claims memory for the values, for conversion of narrow ones to f32, and for two stages of a
+ * chunk's filters. Small datasets and chunks count as larger than they are, because HDF5 needs time
+ * to find them. */
 static void claim_values(kvf__h5 *h5, const kvf__h5_data *data, size_t chunks, size_t chunk)
 {
     enum { LEAST = 1024, LEAST_CHUNK = 4096 };
@@ -251,7 +251,7 @@ size_t kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data)
     return h5->status ? 0 : (size_t)place;
 }
 
-/* Fletcher32 is for files without a seal: where there is one, it was summed before. */
+/* Fletcher32 is checked only without a seal, which covers all bytes. */
 static hid_t make_transfer(const kvf__h5 *h5)
 {
     hid_t transfer = H5Pcreate(H5P_DATASET_XFER);
@@ -273,8 +273,8 @@ void kvf__h5_data_read(kvf__h5 *h5, const kvf__h5_data *data, void *values, size
     H5Tclose(type);
 }
 
-/* H5DSget_label trusts the attribute's shape, so DIMENSION_LABELS is read here: [rank]
- * variable-length texts. */
+/* Reads DIMENSION_LABELS here, [rank] variable-length texts, because H5DSget_label trusts the
+ * attribute's shape. */
 static bool is_label_list(hid_t attr, int rank)
 {
     hid_t type = H5Aget_type(attr), space = H5Aget_space(attr);

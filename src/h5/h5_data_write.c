@@ -1,9 +1,9 @@
-/* Datasets written, and the element types of both directions.
+/* Writing datasets, and the element types of both directions.
  *
- * Chunks of about 256 KiB with shuffle and Fletcher32: measured on HDF5 1.10, 94 MB are written in
- * 0.12 s and read in 0.08 s; chunks of 4 MiB, which leave the L2 cache between the filters, take
- * 0.21 s and 0.15 s. Small datasets are contiguous. Dimension labels are those of HDF5's dimension
- * scale convention (H5DSset_label). */
+ * Chunks have about 256 KiB, with shuffle and Fletcher32. Measured on HDF5 1.10: 94 MB are written
+ * in 0.12 s and read in 0.08 s. Chunks of 4 MiB, which leave the L2 cache between filters, take
+ * 0.21 s and 0.15 s. Small datasets are contiguous. Dimension labels follow HDF5's dimension scale
+ * convention (H5DSset_label). */
 #include "h5_raw.h"
 
 #include <hdf5_hl.h>
@@ -45,7 +45,8 @@ hid_t kvf__h5_type(kvf__dtype dtype)
     }
 }
 
-/* Rows of the slowest dimension per chunk, evened out so that the last chunk is hardly padded. */
+/* Returns the rows of the slowest dimension per chunk, evened out to minimise padding of the last
+ * chunk. */
 static int64_t rows_per_chunk(int64_t rows, size_t bytes)
 {
     size_t target = bytes / MAX_CHUNKS > CHUNK_BYTES ? bytes / MAX_CHUNKS : CHUNK_BYTES;

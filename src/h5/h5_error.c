@@ -1,5 +1,5 @@
-/* The first failure of an open file, as our one line: HDF5's own words turned into it, writes that
- * did not reach the disk, and more memory than the file may claim. */
+/* The first failure of an open file as one error line: HDF5's own message, failed writes, and
+ * excessive memory claims. */
 #include "h5_raw.h"
 
 #include <string.h>
@@ -13,7 +13,8 @@ static herr_t keep_innermost(unsigned n, const H5E_error2_t *error, void *user)
     return 0;
 }
 
-/* HDF5 hides the system's reason in "..., error message = 'No space left on device', ...". */
+/* Extracts the system's reason from HDF5's "..., error message = 'No space left on device',
+ * ...". */
 static void shorten_reason(char *reason)
 {
     static const char mark[] = "error message = '";
@@ -27,7 +28,7 @@ static void shorten_reason(char *reason)
     reason[end - start] = '\0';
 }
 
-/* "PATH: /object: " or, for the root, "PATH: ". */
+/* Writes "PATH: /object: " or, for the root, "PATH: ". */
 static void place_text(const kvf__h5 *h5, kvf__h5_id at, char text[LINE_BYTES])
 {
     char name[LINE_BYTES / 2] = "";

@@ -1,9 +1,9 @@
-/* HDF5 on a descriptor, as a driver of its own; two files that are open at once share nothing.
+/* A file driver for HDF5 on a descriptor; two open files share nothing.
  *
- * Reading: HDF5's own drivers open files by name, and the name may no longer be that of the file
- * whose bytes were checked. Writing: what the disk refuses is kept for our caller, and HDF5 goes
- * on. Where HDF5 hears of it while it closes a dataset, it loses track of that dataset; since 1.12
- * the next file that is closed then crashes. */
+ * Reading: HDF5's own drivers open files by name, which may meanwhile belong to another file than
+ * the checked one. Writing: a disk error is kept for the caller, and HDF5 continues. If HDF5 sees
+ * an error while it closes a dataset, it loses track of that dataset; since 1.12 the next close of
+ * a file then crashes. */
 #include "h5_raw.h"
 
 #include <errno.h>
@@ -24,8 +24,9 @@ typedef struct fd_info { /* copied by HDF5 */
 
 typedef struct fd_file {
     H5FD_t pub;   /* HDF5's; first */
-    int fd;       /* its own */
-    int *failure; /* errno of the first write that failed, the caller's; NULL: for reading */
+    int fd;       /* a duplicate */
+    int *failure; /* receives the errno of the first failed write, owned by the caller; NULL: for
+                     reading */
     haddr_t allocated, end;
 } fd_file;
 
@@ -56,7 +57,7 @@ static herr_t fd_close(H5FD_t *file)
     return 0;
 }
 
-/* As of HDF5's own driver of plain files, whose bytes ours has, but for names and concurrent
+/* Flags of HDF5's own driver of plain files (same bytes), without those for names and concurrent
  * readers. */
 static herr_t fd_query(const H5FD_t *file, unsigned long *flags)
 {
@@ -131,7 +132,7 @@ static herr_t fd_write(H5FD_t *file, H5FD_mem_t type, hid_t transfer, haddr_t at
     return 0;
 }
 
-/* The file ends where what is allocated ends. */
+/* Truncates the file to its allocated size. */
 static herr_t fd_truncate(H5FD_t *file, hid_t transfer, hbool_t closing)
 {
     fd_file *own = (fd_file *)file;
@@ -147,7 +148,7 @@ static herr_t fd_truncate(H5FD_t *file, hid_t transfer, hbool_t closing)
 static const H5FD_class_t DRIVER = {
 #ifdef H5FD_CLASS_VERSION
     .version = H5FD_CLASS_VERSION,
-    .value = 511, /* the last of those that nobody registers */
+    .value = 511, /* the last unregistered number */
 #endif
     .name = "kvfold_fd",
     .maxaddr = INT64_MAX,
@@ -166,7 +167,7 @@ static const H5FD_class_t DRIVER = {
 };
 
 /* The driver is unregistered after the last use of the file: HDF5 calls it to close the file after
- * it has released its own reference. */
+ * releasing its own reference. */
 bool kvf__h5_use_fd(hid_t access, int fd, int *failure, kvf__h5_id *driver)
 {
     const fd_info info = {.fd = fd, .failure = failure};

@@ -1,4 +1,4 @@
-/* Groups and links. Objects are opened by known name and through hard links only: a soft or
+/* Groups and links. Objects are opened by known name and through hard links only, because a soft or
  * external link can point at any file of the machine. */
 #include "h5_raw.h"
 #include "head_values.h"
@@ -108,7 +108,7 @@ herr_t kvf__h5_add_name(kvf__h5_names *list, hid_t at, const char *name)
 {
     const size_t bytes = strlen(name);
 
-    if (list->n == list->most) return 1; /* one more than were counted: the end finds it */
+    if (list->n == list->most) return 1; /* one more than counted: an error at the end */
     if (bytes >= KVF__H5_NAME)
         kvf__h5_fail(list->h5, at, KVF_EFORMAT, "a name of %zu bytes, want at most %d", bytes,
                      KVF__H5_NAME - 1);

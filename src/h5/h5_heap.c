@@ -1,10 +1,10 @@
 /* Global heaps, where HDF5 keeps variable-length text, checked before HDF5 reads them.
  *
- * They carry no checksum, and HDF5 1.10 trusts them: a wrong size or number of an object makes it
- * read or write past its blocks or loop for ever (each byte of a prefix file without a seal
- * flipped: every crash of 28000 tries was here). A seal does not help against a file made to do
- * harm. So each heap that an attribute refers to must be tiled by its objects, and each reference
- * must name an object of the length it gives.
+ * They have no checksum, and HDF5 1.10 trusts them: a wrong size or number of an object makes it
+ * read or write past its blocks or loop forever. (In 28000 trials that flipped single bytes of a
+ * prefix file without a seal, every crash came from here.) A seal does not help against a malicious
+ * file. So objects must tile each heap that an attribute refers to, and each reference must match
+ * the length of its object.
  *
  *   heap:      "GCOL" version u8 = 1, 0 u8[3], size u64, objects ... to the end
  *   object:    number u16, references u16, 0 u32, size u64, bytes padded to 8; 0 is the free rest
@@ -19,9 +19,9 @@ static const char MAGIC[] = "GCOL\1";
 
 enum { MAGIC_BYTES = sizeof MAGIC - 1, HEAP_HEAD = 16, OBJECT_HEAD = 16, MIN_HEAP = 4096 };
 enum { REFERENCE = 16, MAX_TEXTS = 32, MAX_NUMBERS = 65536, MAX_HEAPS = 256 };
-enum { GROWTH = 16, SLACK = 64 << 20 }; /* bytes of heaps that are walked, by those of the file */
+enum { GROWTH = 16, SLACK = 64 << 20 }; /* bytes of heaps to walk, relative to those of the file */
 
-/* The file, and one heap in it: where it is and, by number, how long its objects are, plus 1; 0: no
+/* The file, and a heap in it: its address and, by number, the length of each object plus 1; 0: no
  * such object. */
 typedef struct heap {
     kvf_ctx *ctx;
@@ -47,7 +47,7 @@ static size_t pad8(size_t n)
     return (n + 7) & ~(size_t)7;
 }
 
-/* The object at *at; moves to the next. */
+/* Checks the object at *at and moves to the next. */
 static kvf_status pass_object(heap *h, size_t *at, size_t end)
 {
     kvf__reader r = reader_at(h, *at);
@@ -85,8 +85,8 @@ static kvf_status check_objects(heap *h)
     return KVF_OK;
 }
 
-/* As memmem, for what is rare in a file of numbers: blocks without the first two bytes side by side
- * are passed by in a loop that compilers vectorise. len is at least 2. */
+/* Like memmem, for rare patterns in numeric data: a vectorisable loop skips blocks without the
+ * first two bytes in sequence. len is at least 2. */
 static const uint8_t *find(const uint8_t *data, size_t n, const void *what, size_t len)
 {
     enum { BLOCK = 4096 };
@@ -103,7 +103,7 @@ static const uint8_t *find(const uint8_t *data, size_t n, const void *what, size
     return memmem(data + at, n - at, what, len);
 }
 
-/* Where the file next names the heap's address; n if nowhere. */
+/* Returns the next occurrence of the heap's address in the file; n if none. */
 static size_t next_reference(const heap *h, size_t from)
 {
     const uint64_t address = h->at; /* little endian, as in the file */
@@ -118,8 +118,8 @@ static bool bytes_are(const heap *h, size_t end, size_t back, const char *want)
     return end >= back && memcmp(h->data + end - back, want, 4) == 0;
 }
 
-/* How many texts follow from `at` on, by the dataspace that ends there (version 2): one, or a list
- * of n, with or without its greatest length. 0: no dataspace. */
+/* Returns the number of texts from `at` on, from the dataspace that ends there (version 2): one, or
+ * a list of n, with or without its maximum length. 0: no dataspace. */
 static uint64_t texts_from(const heap *h, size_t at)
 {
     kvf__reader r;
@@ -134,9 +134,9 @@ static uint64_t texts_from(const heap *h, size_t at)
     return kvf__read_u64(&r);
 }
 
-/* Is there a type of variable length (class 9, elements of 16 bytes) before a dataspace that ends
- * at `end`, as in an attribute of texts? Plain data has its sizes after a dataspace too, and one
- * of them may be the heap's address. */
+/* Returns whether a variable-length type (class 9, elements of 16 bytes) precedes a dataspace that
+ * ends at `end`, as in an attribute of texts. Plain data too has its sizes after a dataspace, and
+ * one of them may equal the heap's address. */
 static bool is_of_texts(const heap *h, size_t end)
 {
     enum { LONGEST_TYPE = 96 };
@@ -147,8 +147,8 @@ static bool is_of_texts(const heap *h, size_t end)
     return false;
 }
 
-/* Whether the address at `at` is that of an attribute's text, and not a number that happens to be
- * the same. */
+/* Returns whether the address at `at` belongs to an attribute's text, and is not an equal
+ * number. */
 static bool is_reference(const heap *h, size_t at)
 {
     for (size_t i = 0; i < MAX_TEXTS && at - 4 >= REFERENCE * i; i++) {
@@ -173,7 +173,8 @@ static kvf_status check_reference(const heap *h, size_t at)
     return KVF_OK;
 }
 
-/* Bytes that look like a heap, but that nothing refers to, are values: HDF5 will not go there. */
+/* Checks a heap. Bytes that look like a heap without any reference are values, which HDF5 does not
+ * interpret. */
 static kvf_status check_heap(heap *h)
 {
     bool checked = false;
@@ -207,9 +208,9 @@ kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *da
     return st;
 }
 
-/* The references of a dataset may lie anywhere, so each is followed, whatever precedes it. *bytes
- * grows by the length of its text, *walked by the size of a heap that is not that of the reference
- * before: a few large heaps by turns would take hours. */
+/* Follows each reference of a dataset, which may lie anywhere. Adds the length of its text to
+ * *bytes, and to *walked the size of a heap other than the previous reference's: alternating
+ * between a few large heaps would take hours. */
 static kvf_status follow(heap *h, size_t at, size_t *bytes, size_t *walked)
 {
     kvf__reader r = reader_at(h, at);

@@ -1,18 +1,18 @@
-/* One lock around HDF5, whose library may be built without thread safety (as the wheel's is).
+/* One lock around HDF5, which may be built without thread safety (as in the wheel).
  *
- * A file holds it from its opening in HDF5 to its close, because the settings that are changed
- * meanwhile belong to the process, and without thread safety the error stack does too. The thread
- * may open another file in between, from a log callback. If the process is forked while another
- * thread holds the lock, the child cannot know the state of HDF5 and opens no file. */
+ * A file holds it from its opening to its close, because the settings changed meanwhile belong to
+ * the process, as does the error stack without thread safety. The same thread may open another file
+ * in between, from a log callback. If the process is forked while another thread holds the lock,
+ * the child cannot know the state of HDF5 and refuses to open files. */
 #include "h5_raw.h"
 
 #include <pthread.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local int depth; /* open files of this thread */
-static bool lost;               /* in such a child */
+static _Thread_local int depth; /* number of open files of this thread */
+static bool lost;               /* this process is such a child */
 
-/* Settings of the host, kept while the lock is held. */
+/* Settings of the host, saved while the lock is held. */
 static struct {
     H5E_auto2_t print;
     void *print_user;
@@ -32,8 +32,8 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, look_after_fork);
 }
 
-/* No closing of HDF5 at exit: every file is closed here, and after a damaged file of which HDF5
- * lost track that closing may crash. */
+/* Disables HDF5's cleanup at exit: every file is closed here, and after a damaged file the cleanup
+ * may crash. */
 static void hush(void)
 {
     H5dont_atexit();

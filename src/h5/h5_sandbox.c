@@ -1,10 +1,10 @@
-/* A kvfold file tried before HDF5 opens it: where a crash of HDF5 does no harm, another process
- * reads it whole (check_file.c). */
+/* Checking a kvfold file before HDF5 opens it: another process, which a crash of HDF5 cannot harm,
+ * reads the whole file (check_file.c). */
 #include "h5.h"
 #include "sandbox.h"
 
-/* On trial the values of larger datasets are not read: their index is walked and each chunk found
- * to be whole all the same, and what is left to go wrong is Fletcher32, shuffle and zlib. */
+/* The sandbox skips the values of larger datasets, but walks their index and checks that each chunk
+ * is complete. Only Fletcher32, shuffle and zlib remain unchecked. */
 enum { MOST_TRIED = 1 << 20 };
 
 bool kvf__h5_skips(const kvf__h5 *h5, const kvf__h5_data *data)
@@ -12,9 +12,8 @@ bool kvf__h5_skips(const kvf__h5 *h5, const kvf__h5_data *data)
     return kvf__in_sandbox(h5->ctx) && data->bytes > MOST_TRIED;
 }
 
-/* Both processes check the bytes at the same time, and the result of this one comes first. The
- * other could leave that out, but where HDF5 reads past its memory, the outcome depends on earlier
- * uses of memory: so it does the same. */
+/* Both processes check the bytes at the same time, and this one's result takes precedence. The
+ * other repeats the check because invalid reads of HDF5 depend on earlier uses of memory. */
 kvf_status kvf__h5_sandbox(kvf_ctx *ctx, const kvf__mapfile *map)
 {
     kvf__check check;

@@ -1,10 +1,10 @@
-/* The bytes of an HDF5 file before HDF5 sees them: superblock, length, seal.
+/* Checks of an HDF5 file's bytes before HDF5 reads it: superblock, length, seal.
  *
- * HDF5 1.10 crashes on damaged files with superblock 0 (h5py's default) and is much harder to upset
- * by version 2, whose metadata carry checksums; so older ones are refused by name. What even
- * version 2 leaves open (text, the index of chunks) the seal covers:
- * "\nkvfold xxh3-128 HEX\n" after the last byte of HDF5, over all bytes before it. Layout of the
- * superblock: HDF5 File Format Specification 3.0, II.A. */
+ * HDF5 1.10 crashes on damaged files with superblock 0 (h5py's default). Version 2, whose metadata
+ * have checksums, is much more robust, so older ones are refused by name. The seal "
+ * kvfold xxh3-128 HEX
+ * " after the last byte of HDF5 covers all bytes before it, and thus the parts without checksums
+ * (text, the chunk index). Layout of the superblock: HDF5 File Format Specification 3.0, II.A. */
 #include "h5.h"
 #include "hash.h"
 
@@ -27,10 +27,10 @@ enum {
 };
 enum { SEAL_HEAD = sizeof SEAL - 1, HEX = 32, SEAL_BYTES = SEAL_HEAD + HEX + 1 };
 enum { SLICE = 4 << 20 };
-enum { OPEN_FOR_WRITING = 1 | 4 }; /* in the flags, until the writer closes the file; 4: as SWMR */
+enum { OPEN_FOR_WRITING = 1 | 4 }; /* flags set until the writer closes the file; 4: as SWMR */
 
-/* Of the file's first n bytes, whose pages are given back as they are done: whole, they would be
- * the peak of a training run's memory. */
+/* Computes the seal of the file's first n bytes and releases their pages along the way: kept, they
+ * would be the peak of a training run's memory. */
 static kvf_status make_seal(kvf_ctx *ctx, const kvf__mapfile *map, size_t n, char seal[SEAL_BYTES])
 {
     kvf__hash *hash = NULL;
@@ -86,7 +86,7 @@ static kvf_status check_superblock(kvf_ctx *ctx, const kvf__mapfile *map, uint64
     return KVF_OK;
 }
 
-/* After `end` there must be a seal that fits, or nothing. */
+/* Checks that a matching seal, or nothing, follows `end`. */
 static kvf_status check_seal(kvf_ctx *ctx, const kvf__mapfile *map, uint64_t end)
 {
     char want[SEAL_BYTES];
@@ -120,7 +120,7 @@ static kvf_status check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
     return kvf__h5_check_heaps(ctx, map->path, map->data, (size_t)end);
 }
 
-/* A file in the hands of a writer is not damaged, and must not be deleted as if it were. */
+/* A file that is being written is not damaged, and must not be deleted as such. */
 kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
 {
     const kvf_status st = check_bytes(ctx, map);

@@ -1,9 +1,9 @@
 /* Lists of texts as datasets: names of labels, [N] of variable-length UTF-8, as h5py reads and
  * writes them.
  *
- * What HDF5 keeps in the dataset are references into its heaps, without a checksum; so the dataset
- * must be one piece inside the file, and every reference is followed by us (h5_heap.c) before HDF5
- * may. */
+ * HDF5 stores references into its heaps in the dataset, without a checksum. So the dataset must be
+ * contiguous and inside the file, and every reference is checked (h5_heap.c) before HDF5 follows
+ * it. */
 #include "h5_raw.h"
 #include "head_values.h"
 
@@ -63,7 +63,7 @@ static void check_type(kvf__h5 *h5, hid_t id)
     H5Tclose(type);
 }
 
-/* How many there are. */
+/* Returns the number of texts. */
 static size_t check_shape(kvf__h5 *h5, hid_t id)
 {
     hid_t space = H5Dget_space(id);
@@ -78,7 +78,8 @@ static size_t check_shape(kvf__h5 *h5, hid_t id)
     return (size_t)dim[0];
 }
 
-/* One piece, inside the file, whose references lead to objects of the lengths they give. */
+/* Checks that the dataset is contiguous, inside the file, and that its references point to objects
+ * of matching lengths. */
 static void check_storage(kvf__h5 *h5, hid_t id, size_t n)
 {
     hid_t creation = H5Dget_create_plist(id);
@@ -98,7 +99,7 @@ static void check_storage(kvf__h5 *h5, hid_t id, size_t n)
 static void read_texts(kvf__h5 *h5, hid_t id, char **texts, size_t n)
 {
     hid_t type = kvf__h5_text_type();
-    char **found = NULL; /* HDF5's own blocks */
+    char **found = NULL; /* blocks of HDF5 */
 
     KVF__H5_TRY(h5, kvf__alloc_array(h5->ctx, n, sizeof *found, &found));
     if (!h5->status && H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, found) < 0)

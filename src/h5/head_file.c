@@ -1,16 +1,15 @@
-/* The head of a task in a file: /head/<Hugging Face name>, one dataset per parameter, /head/labels
- * with the names of classes or tags in the order of their ids, and the attribute `regression`
+/* The head of a task in a file: /head/<Hugging Face name>, a dataset per parameter; /head/labels,
+ * the names of classes or tags in the order of their ids; and the attribute `regression`
  * (docs/format.md).
  *
- * Classes that are read as words of a masked model (--verbalizer) have no parameters: /head/words
- * has the word of each of /head/labels.
+ * Classes read as words of a masked model (--verbalizer) have no parameters: /head/words has the
+ * word of each of /head/labels.
  *
- * Several tasks have /heads/<name>/..., each with the attribute `task` and what /head would hold;
+ * Several tasks have /heads/<name>/..., each with the attribute `task` and the contents of /head;
  * one of task lm has no parameters.
  *
- * A file of another task than lm must have a head: without it, it would be of no use. One of task
- * lm has the base's, or its own where that was trained (--train-head): the matrix lm_head.weight
- * and nothing else. */
+ * A file of a task other than lm must have a head, without which it would be useless. For task lm
+ * the head is the base's, or a trained one (--train-head) with only the matrix lm_head.weight. */
 #include "artifact_priv.h"
 #include "utf8.h"
 
@@ -20,7 +19,7 @@ static const char HEAD[] = "head", HEADS[] = "heads", LABELS[] = "labels", WORDS
 
 enum { MOST_TASKS = 64, MOST_NAME = 64 };
 
-/* Names of labels: named, in UTF-8, and no two alike. */
+/* Checks names of labels: non-empty, UTF-8, distinct. */
 static void check_labels(kvf__h5 *h5, kvf__h5_id at, char *const *labels, size_t n,
                          kvf_status status)
 {
@@ -136,7 +135,7 @@ static void read_tasks(kvf__h5 *h5, kvf__head_values *out)
     char **names = kvf__h5_child_names(h5, heads, n);
     for (size_t i = 0; i < n && !h5->status; i++) {
         kvf__head_task *task = &out->tasks[out->n_tasks++];
-        task->name = names[i]; /* taken */
+        task->name = names[i]; /* ownership passes */
         names[i] = NULL;
         read_task(h5, heads, task, &out->params);
     }
@@ -144,7 +143,7 @@ static void read_tasks(kvf__h5 *h5, kvf__head_values *out)
     kvf__h5_release(&heads);
 }
 
-/* Of a head that is words; parameters next to them would be lost without notice. */
+/* Reads the words of a head. Additional parameters are refused, because they would be lost. */
 static void read_words(kvf__h5 *h5, kvf__h5_id group, kvf__head_values *head)
 {
     size_t children = kvf__h5_child_count(h5, group), n = 0;

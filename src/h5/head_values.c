@@ -1,6 +1,6 @@
-/* The head of a task in memory: parameters, and what its outputs mean. Heads of several tasks that
- * share a prefix (multi-task P-tuning v2) are one list of parameters named "TASK/parameter", so
- * that best checkpoints and moments need nothing of their own. */
+/* The head of a task in memory: parameters, and the meaning of its outputs. Heads of several tasks
+ * with a shared prefix (multi-task P-tuning v2) are one list of parameters named "TASK/parameter",
+ * so that best checkpoints and moments need no special case. */
 #include "artifact_priv.h"
 
 #include <string.h>

@@ -1,20 +1,20 @@
-/* The history of a run: what was measured in each step, as files keep it. */
+/* The history of a run: measurements of each step, as stored in files. */
 #ifndef KVF_HISTORY_H
 #define KVF_HISTORY_H
 
 #include "view.h"
 
-/* The columns of a run's history, in the file's order: the only list of them. Whatever keeps,
- * stores, reads, resumes, logs, compares or draws columns goes over it.
+/* The columns of a run's history, in the file's order: the only list of them. All code that
+ * keeps, stores, reads, resumes, logs, compares or draws columns uses it.
  *
  *   X(name, type, of, units, curve, title, mean)
  *
  *   name   of the member, of the dataset in /history and of the key of --log
- *   of     what measures it; a run without that has no such column (NULL; no dataset)
+ *   of     source of the values; a run without it has no such column (NULL; no dataset)
  *   units  NULL: a plain number
- *   curve  its tag in TensorBoard; NULL: none, or one of its own (the metric's)
- *   title  in the report; NULL: not shown there, or by its own name (the metric's)
- *   mean   a point of several steps is their mean; else the last of them */
+ *   curve  its tag in TensorBoard; NULL: none, or the metric's
+ *   title  in the report; NULL: not shown there, or the metric's name
+ *   mean   a point for several steps is their mean; else their last value */
 #define KVF__HISTORY(X)                                                                            \
     X(step, int64_t, STEP, "steps", NULL, "step", false)                                           \
     X(train_loss, double, STEP, "nats per token", "train/loss", "train loss", true)                \
@@ -29,7 +29,7 @@
 
 typedef enum kvf__measured {
     KVF__OF_STEP,
-    KVF__OF_EVAL,      /* NaN where a step had no validation */
+    KVF__OF_EVAL,      /* NaN for steps without a validation */
     KVF__OF_RETENTION, /* --retention set */
     KVF__OF_ANCHOR     /* --kl-to-base */
 } kvf__measured;
@@ -49,8 +49,8 @@ typedef struct kvf__column {
 } kvf__column;
 extern const kvf__column kvf__columns[KVF__COLUMNS];
 
-/* One row per finished step: arrays of n, by name or in the list's order. valid_metric: of what
- * /best is best in. */
+/* One row per finished step: arrays of n, by name or in the list's order. valid_metric: the metric
+ * that selects /best. */
 typedef struct kvf__history {
     int64_t n;
     union {
@@ -62,7 +62,8 @@ typedef struct kvf__history {
         void *column[KVF__COLUMNS];
     };
 } kvf__history;
-double kvf__history_at(const kvf__history *history, int column, int64_t row); /* NaN: no column */
+/* NaN: no such column */
+double kvf__history_at(const kvf__history *history, int column, int64_t row);
 void kvf__history_done(kvf__history *history);
 
 #endif

@@ -1,8 +1,7 @@
-/* The identity of a file: what was trained, how, and on which base. Copied, written, read.
+/* The identity of a file: method, training settings, and base. Copying, writing, reading.
  *
- * The base is named on the root, as in every kvfold file; how rows were made for training and where
- * tokens start are attributes of the object they belong to: the dataset of a prefix, the group of
- * an encoder. */
+ * The base is named on the root, as in every kvfold file. The format of training rows and the start
+ * of positions are attributes of their object: the dataset of a prefix, the group of an encoder. */
 #include "artifact_priv.h"
 #include "method.h"
 
@@ -11,7 +10,7 @@
 
 enum { HASH_DIGITS = 32, MAX_LAYERS = 65535 };
 
-/* All of them, in the order in which they are written, read and described. */
+/* All fields, in the order of writing, reading and describing. */
 typedef struct identity_field {
     const char *name;
     size_t at;
@@ -19,9 +18,9 @@ typedef struct identity_field {
         ROOT_TEXT, /* an attribute of the root */
         TEXT,
         INT,
-        COUNT, /* the same, but it is not there where it is 0 */
-        WORD,  /* a bool: the attribute is there, with this one word, or is not */
-        DIM    /* of a prefix the shape of its dataset */
+        COUNT, /* as INTEGER, absent if 0 */
+        WORD,  /* a bool: the attribute is present with this one word, or absent */
+        DIM    /* for a prefix, the shape of its dataset */
     } type;
     const char *word;
 } identity_field;
@@ -105,7 +104,7 @@ void kvf__identity_done(kvf__identity *id)
     *id = (kvf__identity){0};
 }
 
-/* G and D where layers differ in them: they are in a dataset of their own. */
+/* Returns whether a field is G or D with differing layers, which have a dataset of their own. */
 static bool is_by_layer(const kvf__identity *id, const identity_field *f)
 {
     return id->heads && f->type == DIM && (at_field(id, f) == &id->G || at_field(id, f) == &id->D);
@@ -147,8 +146,7 @@ static void check_hash(kvf__h5 *h5, const char *hash, kvf_status status)
                      hash, HASH_DIGITS);
 }
 
-/* /heads_by_layer [L, 2]: key/value heads of each layer, and their size; only where layers differ.
- */
+/* /heads_by_layer [L, 2]: key/value heads of each layer, and their size; only if layers differ. */
 static const char HEADS[] = "heads_by_layer";
 
 static void write_heads(kvf__h5 *h5, const kvf__identity *id)
@@ -170,7 +168,7 @@ static void write_heads(kvf__h5 *h5, const kvf__identity *id)
 
 static void read_heads(kvf__h5 *h5, kvf__identity *id)
 {
-    enum { MOST_HEADS = 4096, MOST_SIZE = 1024 }; /* as those of a base */
+    enum { MOST_HEADS = 4096, MOST_SIZE = 1024 }; /* the limits of a base */
     int64_t *rows = NULL;
     char text[128];
 
@@ -222,7 +220,7 @@ static void read_text(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__
     if (*text && text == &id->base_hash) check_hash(h5, *text, KVF_EFORMAT);
 }
 
-/* Any other word than the one is refused. */
+/* Refuses any other word. */
 static void read_word(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__identity *id)
 {
     if (!kvf__h5_has_attr(h5, at, f->name)) return;

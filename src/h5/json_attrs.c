@@ -1,8 +1,8 @@
 /* /options, /lineage, /state: one typed attribute per item of a JSON object of scalars, in the
  * object's order.
  *
- * Integers are i64, reals f64, text variable-length UTF-8, booleans h5py's enum. A real that is no
- * number is null in JSON, so null is stored as NaN. */
+ * Integers are i64, reals f64, text variable-length UTF-8, booleans h5py's enum. A non-finite real
+ * is null in JSON, so null is stored as NaN. */
 #include "artifact_priv.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ static void write_one(kvf__h5 *h5, kvf__h5_id at, const char *name, const kvf_js
 
 void kvf__attrs_write(kvf__h5 *h5, kvf__h5_id parent, const char *name, const kvf_json *value)
 {
-    kvf_json *object = (kvf_json *)value; /* the iterator wants it so, and changes nothing */
+    kvf_json *object = (kvf_json *)value; /* required by the iterator, which changes nothing */
 
     if (!value) return;
     kvf__h5_id group = kvf__h5_group_create(h5, parent, name);

@@ -1,6 +1,5 @@
-/* The parameters of one group of a file, one dataset each, named as PEFT names them
- * ("transform.0.weight"). Those of several tasks, "TASK/name" in memory, lie in a group for each.
- */
+/* The parameters of a group of a file, one dataset each, with PEFT's names ("transform.0.weight").
+ * Those of several tasks, "TASK/name" in memory, have a group per task. */
 #include "artifact_priv.h"
 
 #include <string.h>
@@ -26,7 +25,7 @@ static void write_one(kvf__h5 *h5, kvf__h5_id group, const kvf__param *param)
     kvf__h5_data_write(h5, group, &spec, param->value, NULL);
 }
 
-/* Parameters "TASK/name" from the first on, as a group of their own; returns the one after them. */
+/* Writes parameters "TASK/name" from `first` on as a group; returns the index after them. */
 static size_t write_task(kvf__h5 *h5, kvf__h5_id parent, const kvf__params *params, size_t first)
 {
     const char *name = params->item[first].name;
@@ -60,7 +59,7 @@ kvf__h5_id kvf__param_group_write(kvf__h5 *h5, kvf__h5_id parent, const char *na
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* One dataset; task NULL: its name is that of the parameter. */
+/* Reads one dataset; task NULL: the parameter has the same name. */
 static void read_one(kvf__h5 *h5, kvf__h5_id group, const char *task, const char *name,
                      kvf__params_owned *params)
 {

@@ -1,11 +1,11 @@
-/* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the prefix's bytes with the batch
- * axis spelled out, so that one layer's slice is what a transformers cache takes (docs/format.md).
- * int8 files also hold /prefix/scale [L, 2, 1, G], those with log-weights /prefix/log_weight
- * [L, G, P]. Where layers differ in their heads, values, scales and log-weights of the layers lie
- * one after the other: [N], [N of heads], [N of heads, P].
+/* The prefix file: /prefix/past_key_values [L, 2, 1, G, P, D], the prefix with an explicit batch
+ * axis, so that a layer's slice fits a transformers cache (docs/format.md). int8 files also have
+ * /prefix/scale [L, 2, 1, G], those with log-weights /prefix/log_weight [L, G, P]. If layers differ
+ * in their heads, values, scales and log-weights of the layers are concatenated: [N], [N of heads],
+ * [N of heads, P].
  *
- * One chunk per layer. Narrow types are converted by us (prefix_store.c) and not by HDF5: rounding
- * to nearest even, and a value that f16 cannot hold is an error instead of an infinity. */
+ * There is one chunk per layer. prefix_store.c converts narrow types instead of HDF5: it rounds to
+ * nearest even, and a value beyond the range of f16 is an error instead of an infinity. */
 #include "artifact_priv.h"
 
 #include <math.h>
@@ -18,8 +18,7 @@ static const char *const LABELS[RANK] = {"layer", "key_value", "batch",
                                          "head",  "position",  "head_dim"};
 static const char *const WEIGHT_LABELS[WEIGHT_RANK] = {"layer", "head", "position"};
 
-/* The shape of a dataset of a prefix: its values or scales, which are of rank RANK or SCALE_RANK,
- * or its log-weights. */
+/* The shape of a prefix's dataset: values or scales, of rank RANK or SCALE_RANK, or log-weights. */
 typedef struct shape {
     int rank;
     int64_t dim[RANK];
@@ -38,7 +37,7 @@ static shape shape_of_weights(const kvf__prefix *prefix)
     return (shape){2, {prefix->heads[prefix->L].heads, prefix->P}};
 }
 
-/* Values must be finite, and zero in masked layers. */
+/* Checks that values are finite, and zero in masked layers. */
 static kvf_status check_values(kvf_ctx *ctx, const char *path, const kvf__prefix *prefix)
 {
     for (int64_t l = 0; l < prefix->L; l++) {
@@ -83,7 +82,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
     return check_values(ctx, path, prefix);
 }
 
-/* Scales or log-weights; labels where layers have the same heads. */
+/* Writes scales or log-weights, with labels if all layers have the same heads. */
 static void write_part(kvf__h5 *h5, kvf__h5_id group, const char *name, shape of,
                        const char *const *labels, const float *values)
 {
@@ -93,7 +92,7 @@ static void write_part(kvf__h5 *h5, kvf__h5_id group, const char *name, shape of
     kvf__h5_data_write(h5, group, &spec, values, NULL);
 }
 
-/* Values in the file's type; returns the dataset, to be released. */
+/* Writes values in the file's type; returns the dataset, released by the caller. */
 static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
 {
     const kvf__prefix *prefix = &file->prefix;
@@ -156,7 +155,7 @@ static void check_data(kvf__h5 *h5, const kvf__h5_data *data)
     kvf__free(dtype);
 }
 
-/* A part that write_part() wrote. */
+/* Opens a part written by write_part(). */
 static kvf__h5_data open_part(kvf__h5 *h5, kvf__h5_id group, const char *name, shape want)
 {
     kvf__h5_data data = kvf__h5_data_open(h5, group, name);
@@ -224,7 +223,7 @@ static kvf__h5_data open_values(kvf__h5 *h5)
     return data;
 }
 
-/* Before memory is made for the shape. */
+/* Checks the shape before memory is allocated. */
 static void check_count(kvf__h5 *h5, const kvf__h5_data *data, const kvf__kv_shape *kv, int64_t P)
 {
     if ((data->rank == RANK) == (kv->heads != NULL)) {

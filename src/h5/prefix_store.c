@@ -1,10 +1,9 @@
-/* How the values of a prefix are stored: as f32, rounded to f16 or bf16, or as int8 with one scale
- * for each layer, half and head (docs/format.md).
+/* Storage of prefix values: f32, rounded to f16 or bf16, or int8 with one scale for each layer,
+ * half and head (docs/format.md).
  *
- * int8 is symmetric: x is stored as q = x / s rounded to nearest even, s being the largest |x| of
- * the head divided by 127, and reads back as q * s. Keys and values of a head share neither scale
- * nor range with other heads, as their sizes differ by orders of magnitude between layers. A head
- * of zeros has scale 0. */
+ * int8 is symmetric: x is stored as q = x / s rounded to nearest even, where s is the largest |x|
+ * of the head divided by 127, and reads back as q * s. Each head of keys and of values has its own
+ * scale, because magnitudes differ widely between layers. A head of zeros has scale 0. */
 #include "artifact_priv.h"
 
 #include <float.h>
@@ -13,7 +12,7 @@
 
 enum { MOST = 127 };
 
-/* Types by the words of --dtype and of the attribute, in the order of kvf_dtype. */
+/* Names of types for --dtype and the attribute, in the order of kvf_dtype. */
 static const struct prefix_dtype {
     const char *name;
     kvf__dtype dtype;
@@ -43,8 +42,8 @@ size_t kvf__prefix_scales(const kvf__prefix *prefix)
     return (size_t)(2 * kvf__kv_at(&shape, prefix->L).heads);
 }
 
-/* The largest finite f16 is 65504; what rounds to it is below 65520. bf16 reaches as far as f32, up
- * to rounding; int8 has a scale. */
+/* Returns the limit of a type. The largest finite f16 is 65504, and values below 65520 round to it.
+ * bf16 has the range of f32, up to rounding; int8 has a scale. */
 static float limit_of(kvf__dtype dtype)
 {
     return dtype == KVF__F16 ? 65520.0f : dtype == KVF__BF16 ? 0x1.FFp+127f : INFINITY;
@@ -66,7 +65,7 @@ static kvf_status check_range(kvf_ctx *ctx, const char *where, const kvf__prefix
     return KVF_OK;
 }
 
-/* One head, [P, D]; returns its scale. */
+/* Encodes one head, [P, D]; returns its scale. */
 static float encode_head(const float *x, int8_t *q, size_t n)
 {
     float most = 0;
@@ -75,8 +74,8 @@ static float encode_head(const float *x, int8_t *q, size_t n)
         most = fmaxf(most, fabsf(x[i]));
     float scale = most / MOST;
     scale = scale * MOST /
-            MOST;          /* so that what reads back has this very scale: equal bytes again */
-    if (scale < FLT_MIN) { /* zeros, or so near that the quotient would not be a number */
+            MOST; /* so that the values read back have exactly this scale, and equal bytes again */
+    if (scale < FLT_MIN) { /* zeros, or so small that the quotient would not be finite */
         memset(q, 0, n);
         return 0;
     }
@@ -132,7 +131,7 @@ kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype
     if (!st) st = kvf__alloc_array(ctx, n, kvf__dtype_block_bytes(dtype), &values);
     if (!st) st = kvf__alloc_array(ctx, kvf__prefix_scales(from), sizeof *scale, &scale);
     if (!st) st = kvf__prefix_encode(ctx, where, dtype, from, values, scale);
-    if (!st) st = kvf__prefix_take_weights(ctx, &to, from); /* stored as they are */
+    if (!st) st = kvf__prefix_take_weights(ctx, &to, from); /* stored unchanged */
     if (st) {
         kvf__prefix_done(&to);
     } else {

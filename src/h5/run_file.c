@@ -1,11 +1,11 @@
-/* The run file: encoder, optimizer and everything else a training run needs to go on
+/* The run file: encoder, optimizer and everything else needed to resume a training run
  * (docs/format.md).
  *
  *   /encoder/<parameter>          attributes method, task, position_start, L, G, P, D, layer_mask;
- *                                 of method head no parameter
- *   /head/<parameter>, labels     where the task has a head
- *   /heads/<name>/...             of several tasks; in best and optimizer too, by their names
- *   /best/{encoder,head}/...      once a validation ran; attributes step, metric, value on /best
+ *                                 no parameter with method head
+ *   /head/<parameter>, labels     if the task has a head
+ *   /heads/<name>/...             several tasks; also in best and optimizer, by their names
+ *   /best/{encoder,head}/...      after a validation; attributes step, metric, value on /best
  *   /optimizer/{m,v}/<parameter>  the encoder's, then the head's; absent in an imported run
  *   /state /options /lineage      one attribute per item
  *   /history/{step,tokens,...}    one value per finished step
@@ -19,14 +19,15 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-#define STEPPED_PREFIX "prefix" /* kvf__encoder_steps: in place of the last layer's two */
+/* Name in kvf__encoder_steps that replaces the last layer's two parameters. */
+#define STEPPED_PREFIX "prefix"
 
 static kvf__h5_id write_encoder(kvf__h5 *h5, const kvf__artifact *file)
 {
     return kvf__param_group_write(h5, h5->file, "encoder", &file->values.params);
 }
 
-/* A group of parameters without attributes. */
+/* Writes a group of parameters without attributes. */
 static void write_params(kvf__h5 *h5, kvf__h5_id parent, const char *name,
                          const kvf__params *params)
 {
@@ -61,14 +62,14 @@ static void write_optimizer(kvf__h5 *h5, const kvf__artifact *file)
     kvf__h5_release(&group);
 }
 
-/* Method head trains no more than the head of its task. */
+/* Method head trains only the head of its task. */
 static bool has_encoder(const kvf__artifact *file)
 {
     const kvf__method *method = kvf__method_find(file->id.method);
     return !method || method->port != KVF__PORT_NONE;
 }
 
-/* What could not be read back is not written. */
+/* Refuses content that could not be read back. */
 static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact *file)
 {
     const kvf__identity *id = &file->id;
@@ -85,7 +86,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
     if (!has_encoder(file) && file->values.params.n)
         return kvf__fail(ctx, KVF_ESHAPE, "%s: a run of method %s has no encoder", path,
                          id->method);
-    for (size_t i = 0; i < file->values.params.n; i++) /* only heads lie in groups of their own */
+    for (size_t i = 0; i < file->values.params.n; i++) /* only heads have groups of their own */
         if (strchr(file->values.params.item[i].name, '/'))
             return kvf__fail(ctx, KVF_EUSAGE, "%s: \"%s\" cannot name a dataset", path,
                              file->values.params.item[i].name);
@@ -96,7 +97,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: %zu first and %zu second moments, want as many of both", path,
                          file->m.params.n, file->v.params.n);
-    n -= kvf__params_find(&file->m.params, STEPPED_PREFIX) != NULL; /* one in place of two */
+    n -= kvf__params_find(&file->m.params, STEPPED_PREFIX) != NULL; /* one replaces two */
     n -= kvf__params_find(&file->values.params, KVF__LOG_WEIGHT) &&
          !kvf__params_find(&file->m.params, KVF__LOG_WEIGHT); /* fixed */
     if (file->m.params.n && file->m.params.n != n)
@@ -118,7 +119,7 @@ static void write_rest(kvf__h5 *h5, const kvf__artifact *file)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* No parameter, but the group is there. */
+/* Checks that the group exists without parameters. */
 static void read_none(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file)
 {
     size_t n = kvf__h5_child_count(h5, group);
@@ -135,7 +136,7 @@ static void read_encoder(kvf__h5 *h5, const kvf__h5_data *group, kvf__artifact *
         read_none(h5, group->id, file);
 }
 
-/* A second set of parameters: the best step's, or moments. */
+/* Reads a second set of parameters: the best step's, or moments. */
 static void read_like(kvf__h5 *h5, kvf__h5_id parent, const char *name, const kvf__params *like,
                       const char *whose, const kvf__head_values *heads, kvf__params_owned *out)
 {
@@ -172,9 +173,9 @@ static void read_best(kvf__h5 *h5, kvf__artifact *file)
     kvf__h5_release(&group);
 }
 
-/* The encoder's share of what the optimizer steps: its parameters; of a natural step, in place of
- * the last layer's weight and bias, the prefix [P, what the layer writes]. Log-weights come first;
- * those that are fixed have no moments. */
+/* Lists the encoder's part of the optimizer's parameters. With a natural step, the prefix [P,
+ * outputs of the last layer] replaces the last layer's weight and bias. Log-weights come first;
+ * fixed ones have no moments. */
 static void list_steps(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file, kvf__params *out)
 {
     kvf__params values = file->values.params;
@@ -192,8 +193,8 @@ static void list_steps(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file,
     if (natural) KVF__H5_TRY(h5, kvf__params_add(h5->ctx, out, &prefix));
 }
 
-/* Moments are those of the encoder's parameters and, after them, the head's: the list that the
- * optimizer steps. */
+/* Reads the moments: those of the encoder's parameters, then the head's, in the order of the
+ * optimizer. */
 static void read_optimizer(kvf__h5 *h5, kvf__artifact *file)
 {
     kvf__params all = {0};

@@ -1,6 +1,5 @@
-/* /history of a run file: one dataset per measured number, one value per finished step, NaN where a
- * step had no validation. Only what a step measures is here; whether it is worth a picture is the
- * report's business. */
+/* /history of a run file: a dataset per measured quantity, a value per finished step, NaN for steps
+ * without a validation. It stores all measurements of a step; the report selects what to show. */
 #include "artifact_priv.h"
 
 #include <math.h>
@@ -34,7 +33,7 @@ static void write_column(kvf__h5 *h5, kvf__h5_id group, int64_t n, const kvf__co
     kvf__h5_release(&data);
 }
 
-/* Is it in every file? */
+/* Returns whether every file has the column. */
 static bool is_always(const kvf__column *c)
 {
     return c->of == KVF__OF_STEP || c->of == KVF__OF_EVAL;
@@ -50,7 +49,7 @@ void kvf__history_write(kvf__h5 *h5, const kvf__history *history)
     kvf__h5_release(&group);
 }
 
-/* The first column sets n; the others must be as long. */
+/* The first column sets n; the others must have the same length. */
 static void read_column(kvf__h5 *h5, kvf__h5_id group, int i, kvf__history *h)
 {
     const kvf__column *c = &kvf__columns[i];

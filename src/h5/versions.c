@@ -1,4 +1,4 @@
-/* Versions of the libraries that decide results and files, for --version and bug reports. */
+/* Versions of the libraries that affect results and files, for --version and bug reports. */
 #include "h5.h"
 #include "matmul.h"
 
