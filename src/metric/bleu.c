@@ -1,8 +1,8 @@
-/* Corpus BLEU (Papineni et al., 2002) as sacrebleu's default computes it.
+/* Corpus BLEU (Papineni et al., 2002) with the defaults of sacrebleu.
  *
- * A predicted n-gram counts as often as the reference that has it most often; of the references the
- * one of the nearest length enters the brevity penalty. An order without any match gets half the
- * precision of the one before that had none (smoothing of mteval, "exp"). */
+ * The count of a predicted n-gram is clipped by the reference with the most occurrences; the
+ * reference of the nearest length enters the brevity penalty. Each further order without a match
+ * gets half the precision of the previous such order (mteval's smoothing, "exp"). */
 #include "metric_priv.h"
 #include "words.h"
 
@@ -11,12 +11,12 @@
 
 enum { ORDERS = 4 };
 
-/* How often an n-gram occurs: in the prediction, most in a reference, in this reference. */
+/* Occurrences of an n-gram: in the prediction, maximum in a reference, in the current reference. */
 typedef struct gram {
     int32_t predicted, best, now;
 } gram;
 
-/* The predicted n-grams of one order in one example, by slot. */
+/* Predicted n-grams of one order in one example, by slot. */
 typedef struct grams {
     size_t order, n;
     kvf__map slots;
@@ -71,7 +71,7 @@ static kvf_status count_order(kvf_ctx *ctx, const kvf__ids *predicted, const kvf
     return st;
 }
 
-/* The nearest to `length`, of two the shorter. */
+/* Returns the length nearest to `length`, for ties the shorter. */
 static size_t nearest_length(size_t length, const kvf__ids *references, size_t n)
 {
     size_t best = references[0].n;
@@ -114,8 +114,8 @@ static double brevity_penalty(double predicted, double reference)
     return predicted > 0 ? exp(1 - reference / predicted) : 0;
 }
 
-/* Without a single match the score is 0 and there is nothing to smooth; an order that no prediction
- * is long enough for makes it 0 too. */
+/* Without any match the score is 0 and is not smoothed. It is also 0 if all predictions are too
+ * short for an order. */
 static void score(kvf__bleu_scores *s)
 {
     double logs = 0, smooth = 1;

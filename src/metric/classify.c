@@ -1,8 +1,8 @@
-/* Scores of classes: accuracy, F1, Matthews correlation, as scikit-learn computes them.
+/* Scores of classes: accuracy, F1, Matthews correlation, as in scikit-learn.
  *
- * All come from one confusion matrix. A macro mean runs over the classes that occur on either side,
- * not over all that a task knows: that is what scikit-learn does with `labels=None`, and why a
- * class missing from a small test set does not count as a failure. */
+ * All are computed from one confusion matrix. A macro mean covers the classes that occur on either
+ * side, not all classes of the task, as scikit-learn does with `labels=None`. So a class missing
+ * from a small test set does not lower it. */
 #include "metric_priv.h"
 
 #include <math.h>

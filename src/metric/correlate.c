@@ -1,7 +1,7 @@
-/* Correlations of two columns of numbers, Pearson's and Spearman's, as scipy computes them.
+/* Pearson's and Spearman's correlation of two columns of numbers, as in scipy.
  *
- * Spearman's is Pearson's of the ranks, tied values sharing the mean of theirs. A constant column
- * has no correlation: NaN, as in scipy, and never a silent 0. */
+ * Spearman's is Pearson's of the ranks, with the mean rank for ties. A constant column has no
+ * correlation: NaN, as in scipy. */
 #include "metric_priv.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@ static double mean(const double *x, int64_t n)
     return sum / (double)n;
 }
 
-/* The columns are centred first: sums of raw squares would lose all digits on values far from 0.
- * Asking for equal values, not for a norm of 0, finds constants whose mean is rounded. */
+/* Detects constant columns by equal values, because a rounded mean leaves a nonzero norm. (Columns
+ * are centred first: sums of raw squares would lose all digits for values far from 0.) */
 static bool is_constant(const double *x, int64_t n)
 {
     for (int64_t i = 1; i < n; i++)
@@ -36,7 +36,7 @@ static double pearson(const double *x, const double *y, int64_t n)
         yy += dy * dy;
     }
     double r = xy / (sqrt(xx) * sqrt(yy));
-    return r > 1 ? 1 : r < -1 ? -1 : r; /* NaN stays */
+    return r > 1 ? 1 : r < -1 ? -1 : r; /* NaN is kept */
 }
 
 typedef struct ranked {
@@ -50,7 +50,7 @@ static int by_value(const void *a, const void *b)
     return (x->value > y->value) - (x->value < y->value);
 }
 
-/* ranks [n] from 1; false if a value has none. */
+/* Computes ranks [n] from 1; false if a value has none. */
 static bool rank(const double *x, ranked *items, double *ranks, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* Precision, recall and F1 of entities, as seqeval reports them: an entity is right if its type and
- * both its ends are. What an entity is, entity_scan.c decides. */
+/* Precision, recall and F1 of entities, as in seqeval: an entity is correct if its type and both
+ * ends are. entity_scan.c defines entities. */
 #include "entity_scan.h"
 #include "metric_priv.h"
 
@@ -18,7 +18,7 @@ static kvf_status check(kvf_ctx *ctx, const kvf__tag_rows *rows)
     return KVF_OK;
 }
 
-/* Both lists are ordered by the last word, so one walk meets every pair that could be equal. */
+/* Both lists are ordered by the last word, so one merge finds all equal pairs. */
 static void count(kvf__entity_type *types, const kvf__entity_list *gold,
                   const kvf__entity_list *predicted)
 {

@@ -1,11 +1,10 @@
 /* Entities in rows of tags, by the two rules of seqeval 1.2.
  *
- * The mixed rule is that of the conlleval script: it reads all schemes at once and takes any tag,
- * one state running through the whole file. The strict rule is three lists of patterns per scheme,
- * over the previous and the present tag: an entity starts, goes on, and counts only if it also ends
- * as the scheme requires. Both cut the type from a tag in their own way, which shows in odd tags
- * only.
- */
+ * The mixed rule is that of the conlleval script: it reads all schemes at once and accepts any tag,
+ * with one state through the whole file. The strict rule has three lists of patterns per scheme,
+ * over the previous and the current tag: an entity starts, continues, and counts only if it also
+ * ends as the scheme requires. The rules extract the type from a tag differently, which matters for
+ * unusual tags only. */
 #include "entity_scan.h"
 #include "utf8.h"
 
@@ -48,11 +47,11 @@ static kvf_status add(kvf_ctx *ctx, kvf__entity_list *list, name type, int64_t f
 
 /* ---- the mixed rule -------------------------------------------------------------------------- */
 
-/* After the prefix letter and, if there is one, the first dash. */
+/* Returns the type: the text after the prefix letter and the first dash, if any. */
 static name mixed_type(const char *tag)
 {
     const char *rest = tag + 1, *dash;
-    while (kvf__utf8_continues(*rest)) /* the prefix is a letter, not a byte */
+    while (kvf__utf8_continues(*rest)) /* the prefix is a character, not a byte */
         rest++;
     dash = strchr(rest, '-');
     if (dash) rest = dash + 1;
@@ -79,7 +78,7 @@ static bool mixed_starts(char before, char now, bool same_type)
     return !is_outside(now) && !same_type;
 }
 
-/* True: an entity ended before this tag. */
+/* Returns true if an entity ended before this tag. */
 static bool mixed_step(kvf__tag_scan *s, const char *tag, int64_t at, kvf__tag_span *ended)
 {
     const name type = mixed_type(tag), before = {s->type, s->type_bytes};
@@ -95,7 +94,7 @@ static bool mixed_step(kvf__tag_scan *s, const char *tag, int64_t at, kvf__tag_s
 
 static const kvf__tag_scan START = {.prefix = 'O', .type = ""};
 
-/* An "O" stands between sentences. Words count from 0 over all of them, without those. */
+/* Treats sentence boundaries as "O". Words are numbered from 0 over all sentences. */
 static kvf_status mixed_scan(kvf_ctx *ctx, kvf__entity_list *list, const kvf__tag_rows *rows,
                              const char *const *tags)
 {
@@ -137,7 +136,7 @@ bool kvf__tag_has_scheme(const char *tag)
 
 typedef enum type_rule { ANY_TYPE, SAME, DIFFERENT } type_rule;
 
-/* Prefixes before and now; a row of zeros ends a list. */
+/* Previous and current prefix; a row of zeros ends a list. */
 typedef struct pattern {
     unsigned before, now;
     type_rule type;
@@ -186,7 +185,7 @@ typedef struct token {
 
 static const token OUTSIDE = {O, {"_", 1}};
 
-/* What is left between the dashes after the prefix letter. */
+/* Returns the part of the tag between dashes after the prefix letter. */
 static token strict_token(const char *tag)
 {
     name type = {tag + 1, strlen(tag + 1)};
@@ -207,7 +206,7 @@ static bool matches(const pattern *list, token before, token now)
     return false;
 }
 
-/* Tag w of a sentence first..end-1, "O" on both of its sides. */
+/* Returns tag w of sentence first..end-1, with "O" on both sides. */
 static token token_at(const char *const *tags, int64_t first, int64_t end, int64_t w)
 {
     return w < first || w >= end ? OUTSIDE : strict_token(tags[w]);
@@ -253,7 +252,7 @@ kvf_status kvf__entity_scan(kvf_ctx *ctx, kvf__entity_list *list, const kvf__tag
     return strict_scan(ctx, list, rows, tags, &SCHEMES[scheme]);
 }
 
-/* Sets of prefixes as seqeval lists them: those that hold `needs` and nothing but `may`. */
+/* Sets of prefixes in seqeval's order: sets that contain `needs` and nothing beyond `may`. */
 static const struct scheme_guess {
     unsigned needs, may;
     kvf__tag_scheme scheme;

@@ -1,5 +1,5 @@
-/* The table of metrics: one number each, by task and name. A row is a function that scores a whole
- * family at once, and which of its numbers is meant. What it reads is in kvf__metric_input. */
+/* The table of metrics by task and name. A row is a function that scores a whole family, and the
+ * selection of one of its numbers. kvf__metric_input is the input. */
 #include "metric_priv.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ typedef struct entity_means {
     kvf__prf micro, macro;
 } entity_means;
 
-/* What a family gives. */
+/* Results of a family. */
 typedef union kvf__metric_family {
     double number;
     kvf__class_scores classes;
@@ -68,7 +68,7 @@ static kvf_status entities(kvf_ctx *ctx, const kvf__metric_input *in, metric_fam
     return entities_by(ctx, in, KVF__TAGS_MIXED, &out->entities);
 }
 
-/* Tags of no one scheme have no strict score, which is no reason to stop an evaluation: NaN. */
+/* Tags that mix schemes have no strict score: NaN, which does not stop an evaluation. */
 static kvf_status entities_strict(kvf_ctx *ctx, const kvf__metric_input *in, metric_family *out)
 {
     kvf__tag_scheme scheme = in->scheme == KVF__TAGS_MIXED ? KVF__TAGS_AUTO : in->scheme;

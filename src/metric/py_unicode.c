@@ -1,7 +1,7 @@
-/* Unicode as Python's str sees it, which is what the reference metrics of texts are written in.
+/* Unicode as in Python's str, in which the reference metrics of texts are written.
  *
- * utf8proc knows categories and simple case. What it lacks is in two rules: a capital I with a dot
- * becomes two code points, and a capital sigma that ends a word its final form (Unicode,
+ * utf8proc has categories and simple case mappings. Two rules are added: a capital I with a dot
+ * becomes two code points, and a capital sigma at the end of a word its final form (Unicode,
  * SpecialCasing.txt and section 3.13). */
 #include "utf8.h"
 #include "words.h"
@@ -42,7 +42,7 @@ static bool is_cased(int32_t c)
            category == UTF8PROC_CATEGORY_LT;
 }
 
-/* Case_Ignorable: marks, formats, modifiers, and what occurs inside a word. */
+/* Case_Ignorable: marks, formats, modifiers, and word-internal punctuation. */
 static bool is_case_ignorable(int32_t c)
 {
     static const int32_t INSIDE[] = {'\'',   '.',    ':',    0xB7,   0x387,  0x55F,
@@ -63,7 +63,7 @@ static bool is_case_ignorable(int32_t c)
     }
 }
 
-/* Whether the sigma at `at` follows a letter and none follows it. */
+/* Returns whether a letter precedes the sigma at `at` and none follows. */
 static bool is_final(const kvf__ids *text, size_t at)
 {
     size_t i = at, k = at + 1;

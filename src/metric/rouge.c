@@ -6,10 +6,10 @@
 typedef struct scorer {
     kvf__vocabulary vocabulary;
     kvf__ids predicted, reference;
-    kvf__ids row; /* of the table of lengths: row [words predicted + 1] */
+    kvf__ids row; /* row of the table of lengths [predicted words + 1] */
 } scorer;
 
-/* One row is enough: `diagonal` keeps the entry that the last write hid. */
+/* One row suffices: `diagonal` keeps the entry overwritten last. */
 static kvf_status common_length(kvf_ctx *ctx, scorer *s, int32_t *out)
 {
     s->row.n = 0;
@@ -31,8 +31,8 @@ static kvf_status common_length(kvf_ctx *ctx, scorer *s, int32_t *out)
     return KVF_OK;
 }
 
-/* F1 from precision and recall and not from the counts: which of two references is the best can
- * hang on the last bit. */
+/* Computes F1 from precision and recall instead of counts, because the last bit may decide between
+ * two references. */
 static kvf_status score(kvf_ctx *ctx, scorer *s, kvf__phrase reference, kvf__prf *out)
 {
     int32_t common;

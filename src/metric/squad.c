@@ -1,4 +1,4 @@
-/* Exact match and F1 of answers, as the official scripts of SQuAD 1.1 and 2.0 have them: both sides
+/* Exact match and F1 of answers, as in the official scripts of SQuAD 1.1 and 2.0: both sides
  * normalised, F1 over their bags of words, the best reference counts. */
 #include "metric_priv.h"
 #include "words.h"
@@ -44,7 +44,7 @@ static bool same(const kvf__ids *a, const kvf__ids *b)
     return a->n == b->n && (!a->n || !memcmp(a->data, b->data, a->n * sizeof *a->data));
 }
 
-/* Raises *exact and *f1 to what j->reference, a reference, gives. */
+/* Raises *exact and *f1 to the scores for j->reference. */
 static kvf_status compare(kvf_ctx *ctx, judge *j, double *exact, double *f1)
 {
     KVF_TRY(sorted(ctx, &j->reference, &j->reference_bag));
@@ -57,7 +57,7 @@ static kvf_status compare(kvf_ctx *ctx, judge *j, double *exact, double *f1)
     return KVF_OK;
 }
 
-/* SQuAD 2.0 leaves out references of which nothing is left; if none remains, "" is right. */
+/* SQuAD 2.0 ignores references that normalise to nothing; if none remains, "" is correct. */
 static kvf_status judge_one(kvf_ctx *ctx, judge *j, const kvf__text_rows *rows, int64_t i,
                             double *exact, double *f1)
 {
@@ -83,7 +83,8 @@ kvf_status kvf__squad(kvf_ctx *ctx, const kvf__text_rows *rows, bool no_answers,
                       kvf__squad_scores *out)
 {
     judge j = {.no_answers = no_answers};
-    double exact[2] = {0}, f1[2] = {0}, count[2] = {0}; /* without, with an answer */
+    /* index 0: without an answer, 1: with one */
+    double exact[2] = {0}, f1[2] = {0}, count[2] = {0};
 
     kvf_status st = kvf__check_texts(ctx, rows, !no_answers);
     for (int64_t i = 0; i < rows->n && !st; i++) {
@@ -99,7 +100,7 @@ kvf_status kvf__squad(kvf_ctx *ctx, const kvf__text_rows *rows, bool no_answers,
         *out = (kvf__squad_scores){.exact = 100 * (exact[0] + exact[1]) / (double)rows->n,
                                    .f1 = 100 * (f1[0] + f1[1]) / (double)rows->n,
                                    .has_exact = 100 * exact[1] /
-                                                count[1], /* 0 / 0 where there are none */
+                                                count[1], /* 0 / 0 if there are none */
                                    .has_f1 = 100 * f1[1] / count[1],
                                    .none_exact = 100 * exact[0] / count[0],
                                    .none_f1 = 100 * f1[0] / count[0],

@@ -1,14 +1,14 @@
-/* Texts to words, by the rules of three references.
+/* Splitting texts into words by the rules of three references.
  *
- * SQuAD lower-cases, drops ASCII punctuation, then the articles, then splits. rouge_score
- * lower-cases and keeps runs of a-z and 0-9. The 13a tokenizer is four substitutions one after the
- * other, whose matches do not overlap: what one match has consumed cannot begin the next, so ".."
- * stays whole where "." would be cut off. They only look at ASCII, so bytes do. */
+ * SQuAD lower-cases, drops ASCII punctuation, then articles, then splits. rouge_score lower-cases
+ * and keeps runs of a-z and 0-9. The 13a tokenizer applies four substitutions in turn, whose
+ * matches do not overlap: a consumed character cannot begin the next match, so ".." stays whole
+ * where "." would be split off. They concern ASCII only, so bytes suffice. */
 #include "words.h"
 
 #include <string.h>
 
-/* Words between white space, one space after each. */
+/* Appends the words between white space, one space after each. */
 static kvf_status split(kvf_ctx *ctx, const kvf__ids *text, kvf__buf *out)
 {
     for (size_t i = 0; i < text->n; i++) {
@@ -49,7 +49,7 @@ static void drop_punctuation(kvf__ids *text)
     text->n = n;
 }
 
-/* An article becomes spaces where no letter or digit touches it. */
+/* Replaces articles by spaces if no letter or digit is adjacent. */
 static void blank_articles(kvf__ids *text)
 {
     for (size_t i = 0, end; i < text->n; i = end) {
@@ -113,7 +113,7 @@ static const struct {
 } REPLACED[] = {{"<skipped>", ""}, {"-\n", ""},   {"\n", " "},  {"&quot;", "\""},
                 {"&amp;", "&"},    {"&lt;", "<"}, {"&gt;", ">"}};
 
-/* In place: no replacement is longer than what it replaces. */
+/* Replaces in place: no replacement is longer than its source. */
 static void replace(kvf__buf *text, const char *from, const char *to)
 {
     size_t n = strlen(from), made = strlen(to), end = 0;
@@ -145,17 +145,17 @@ static bool is_of(char c, char_class class)
         return c == '.' || c == ',';
     case DASH:
         return c == '-';
-    case SYMBOL: /* always a word of its own: all of ASCII's but ' , - and the period */
+    case SYMBOL: /* always a separate word: all of ASCII's but ' , - and the period */
         return c == ' ' || (c != '\'' && c != '-' && !is_of(c, STOP) && is_punctuation(c));
     }
     return false;
 }
 
-/* One substitution: which one or two characters it takes, and what it writes for them. */
+/* One substitution: the one or two characters that it matches, and their replacement. */
 typedef struct rewrite {
     char_class now, next;
-    bool one;           /* character; else two */
-    const char *format; /* 1 and 2 are the characters */
+    bool one;           /* matches one character; else two */
+    const char *format; /* 1 and 2 stand for the characters */
 } rewrite;
 
 static const rewrite STEPS[] = {
@@ -184,7 +184,7 @@ static kvf_status substitute(kvf_ctx *ctx, const rewrite *step, const kvf__buf *
     return KVF_OK;
 }
 
-/* Without the white space at its end. */
+/* Strips white space from both ends. */
 static kvf_status trimmed(kvf_ctx *ctx, kvf__phrase text, kvf__ids *points, kvf__buf *out)
 {
     KVF_TRY(kvf__code_points(ctx, text, points));
