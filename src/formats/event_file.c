@@ -19,7 +19,7 @@
 
 /* ---- framing --------------------------------------------------------------------------------- */
 
-/* CRC-32C (Castagnoli), bit by bit: a record has a few hundred bytes. */
+/* Computes CRC-32C (Castagnoli) bit by bit, since a record has only a few hundred bytes. */
 static uint32_t crc32c(const void *bytes, size_t n)
 {
     const uint8_t *at = bytes;
@@ -40,7 +40,7 @@ static kvf_status add_fixed(kvf_ctx *ctx, kvf__buf *out, uint64_t value, size_t 
     return kvf__buf_add(ctx, out, little, bytes);
 }
 
-/* Masked, so that a crc of bytes that hold crcs is no weaker. */
+/* Appends a masked crc: a plain crc would be weaker over bytes that contain crcs. */
 static kvf_status add_crc(kvf_ctx *ctx, kvf__buf *out, const void *bytes, size_t n)
 {
     uint32_t crc = crc32c(bytes, n);
@@ -123,7 +123,7 @@ static kvf_status write_event(kvf_ctx *ctx, kvf__event_file *f)
     return kvf__appendfile_add(ctx, &f->file, f->record.data, f->record.n);
 }
 
-/* The value at hand joins the summary. */
+/* Appends the current value to the summary. */
 static kvf_status add_value(kvf_ctx *ctx, kvf__event_file *f)
 {
     return put_bytes(ctx, &f->summary, 1, f->value.data, f->value.n);
@@ -148,7 +148,8 @@ kvf_status kvf__event_file_scalars(kvf_ctx *ctx, kvf__event_file *f, double wall
     return write_summary(ctx, f);
 }
 
-/* TensorProto {1 dtype, 2 shape, 8 string_val} of one string: DT_STRING, no dimensions. */
+/* Appends TensorProto {1 dtype, 2 shape, 8 string_val} with one string: DT_STRING, no
+ * dimensions. */
 static kvf_status put_tensor(kvf_ctx *ctx, kvf__buf *value, const char *text)
 {
     kvf__buf tensor = {0};
@@ -183,8 +184,8 @@ static kvf_status make_folder(kvf_ctx *ctx, const char *path)
     return kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", path, strerror(errno));
 }
 
-/* A time that none of the folder's files has: names must sort by it even where clocks go back or
- * two runs begin within a second. */
+/* Finds a time later than those of the folder's files: names must sort by time even if clocks go
+ * back or two runs begin within a second. */
 static kvf_status free_time(kvf_ctx *ctx, const char *folder, long long *time)
 {
     struct dirent *entry;

@@ -1,9 +1,9 @@
-/* What a path holds, so that one --base or --prefix option can take every format.
+/* The kind of a path's contents, so that one --base or --prefix option accepts every format.
  *
  * Files are recognised by their first bytes, never by their names; folders by the files in them.
- * Safetensors has no magic: there, a header length that fits the file, followed by the brace of a
- * JSON object, decides. Torch's pickles are no kind: `python -m kvfold.from_pickle` converts them.
- */
+ * Safetensors has no magic number: it is recognised by a header length that fits the file, followed
+ * by the brace of a JSON object. Torch's pickles are no kind: `python -m kvfold.from_pickle`
+ * converts them. */
 #include "file_int.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ enum { HEAD_BYTES = 64 };
 
 /* ---- pickles --------------------------------------------------------------------------------- */
 
-/* Files of programs that write both forms, by name; the whole model comes before its shards. */
+/* File names of programs that write both forms; a whole model precedes its shards. */
 static const struct names {
     const char *pickle, *tensors;
 } NAMES[] = {
@@ -25,7 +25,7 @@ static const struct names {
 };
 enum { N_NAMES = sizeof NAMES / sizeof NAMES[0] };
 
-/* A zip archive; of torch before 1.6 a bare pickle of protocol 2 or later. */
+/* Recognises a zip archive, or a bare pickle of protocol 2 or later (torch before 1.6). */
 static bool is_pickle(const uint8_t *head, size_t n)
 {
     return n >= 4 &&
@@ -47,7 +47,7 @@ static kvf_status fail_pickle(kvf_ctx *ctx, const char *path)
                      path, path, (int)stem, path, known ? known : ".safetensors");
 }
 
-/* Fails where the folder has weights as a pickle alone. */
+/* Fails if the folder's only weights are a pickle. */
 static kvf_status check_dir(kvf_ctx *ctx, const char *dir)
 {
     char *tensors = NULL, *pickle = NULL;
@@ -101,7 +101,7 @@ static kvf_status kind_of_file(kvf_ctx *ctx, const char *path, uint64_t file_n, 
     return *out == KVF__FILE_UNKNOWN && is_pickle(head, n) ? fail_pickle(ctx, path) : KVF_OK;
 }
 
-/* An adapter folder may carry a config.json of its base, so its mark comes first. */
+/* An adapter folder may have a config.json of its base, so its mark comes first. */
 static const struct mark {
     const char *name;
     kvf__file_kind kind;

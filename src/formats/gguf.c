@@ -1,14 +1,13 @@
-/* Reader of GGUF files, version 2 and 3, little endian (ggml's docs/gguf.md): the frame around
+/* Reader of GGUF files, version 2 and 3, little endian (ggml's docs/gguf.md): the structure around
  * metadata and tensors.
  *
- * Counts and lengths are refused when they cannot fit the bytes that are left, before anything is
- * allocated for them. Big-endian files, version 1 (32-bit lengths) and parts of split files are
- * refused by name. */
+ * Counts and lengths that exceed the remaining bytes are refused before any allocation. Big-endian
+ * files, version 1 (32-bit lengths) and parts of split files are refused by name. */
 #include "gguf_int.h"
 
 #include <string.h>
 
-/* The least a key and a tensor take: length, a byte of text, type, value; length, rank, type,
+/* Minimum sizes of a key and a tensor: length, a byte of text, type, value; length, rank, type,
  * offset. */
 enum { MIN_KV_BYTES = 8 + 1 + 4 + 1, MIN_TENSOR_BYTES = 8 + 4 + 4 + 8, MOST_TENSORS = 1 << 16 };
 

@@ -1,13 +1,13 @@
 /* Arrays of a GGUF's metadata for the tokenizer: vocabularies, scores, token types, merges.
  *
- * They were checked when the file was opened, so reading them again cannot run out of bytes.
- * Integers are accepted in every width: writers disagree about it. */
+ * They were checked when the file was opened, so reading them again stays in bounds. Integers of
+ * every width are accepted, because writers differ. */
 #include "gguf_int.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* An array whose elements have one of these forms (gguf_int.h); NULL: *count becomes -1. */
+/* Finds an array with elements of one of these forms (gguf_int.h); NULL: *count becomes -1. */
 static const struct kvf__gguf_kv *find(const kvf__weights *weights, const char *key,
                                        const char *forms, int64_t *count)
 {

@@ -1,12 +1,11 @@
-/* Between the files of the GGUF reader: the state of one parse, value types, arrays of the
- * metadata. */
+/* Shared by the files of the GGUF reader: parse state, value types, metadata arrays. */
 #ifndef KVF_GGUF_INT_H
 #define KVF_GGUF_INT_H
 
 #include "file_int.h"
 
-/* Value types of the metadata: id, name, bytes (of a string: at least its length; an array has
- * none), and what the bytes are: u unsigned, i signed, f real, b boolean, s none of these. */
+/* Value types of the metadata: id, name, bytes (of a string: minimum; an array has none), and kind:
+ * u unsigned, i signed, f real, b boolean, s none of these. */
 #define KVF__GGUF_TYPE_LIST(X)                                                                     \
     X(U8, 0, "u8", 1, 'u')                                                                         \
     X(I8, 1, "i8", 1, 'i')                                                                         \
@@ -29,11 +28,11 @@ enum {
         KVF__GGUF_TYPES = 13
 };
 
-/* An array of the metadata, checked when the file was opened; key and elements lie in the map. */
+/* A metadata array, checked when the file was opened; key and elements are in the map. */
 struct kvf__gguf_kv {
     const char *key;
     size_t key_n;
-    uint32_t type; /* of the elements, never ARRAY */
+    uint32_t type; /* of elements, never ARRAY */
     uint64_t count;
     const uint8_t *data;
     size_t bytes;
@@ -48,11 +47,11 @@ typedef struct kvf__gguf {
     size_t alignment;
 } kvf__gguf;
 
-/* The key-value section and the tensor section, in this order. */
+/* Read the key-value section, then the tensor section. */
 kvf_status kvf__gguf_read_meta(kvf__gguf *g);
 kvf_status kvf__gguf_read_tensors(kvf__gguf *g);
 
-/* u64 length, bytes: a view of them, or failed. */
+/* Reads u64 length and bytes as a view, or sets failed. */
 const char *kvf__gguf_read_string(kvf__reader *r, size_t *n);
 typedef struct kvf__gguf_type {
     const char *name;
@@ -60,9 +59,9 @@ typedef struct kvf__gguf_type {
     char form;
 } kvf__gguf_type;
 extern const kvf__gguf_type kvf__gguf_types[KVF__GGUF_TYPES];
-/* A number of any width: exactly one of the two is set. Strings and arrays are none. */
+/* A number of any width: exactly one member is set. Strings and arrays are none. */
 typedef struct kvf__gguf_number {
-    bool is_real, is_big; /* big: a u64 above INT64_MAX, in `real` */
+    bool is_real, is_big; /* is_big: a u64 above INT64_MAX, in `real` */
     int64_t integer;
     double real;
 } kvf__gguf_number;

@@ -1,8 +1,8 @@
-/* The key-value section of a GGUF file: scalars become JSON, arrays are noted and stay in the map.
+/* The key-value section of a GGUF file: scalars become JSON, arrays stay in the map.
  *
- * Only arrays of up to 64 elements are copied into the JSON: a vocabulary would be larger there
- * than in the file, and no reader of the JSON wants it. The JSON therefore stays within a small
- * multiple of the file's size. */
+ * Only arrays of up to 64 elements are copied into the JSON. A vocabulary would be larger there
+ * than in the file, and no reader needs it. So the JSON stays within a small multiple of the file's
+ * size. */
 #include "gguf_int.h"
 #include "json_pack.h"
 
@@ -17,7 +17,7 @@ const kvf__gguf_type kvf__gguf_types[KVF__GGUF_TYPES] = {
 #undef VALUE_TYPE
 };
 
-/* The key being read. */
+/* The current key. */
 typedef struct gguf_entry {
     kvf__gguf *g;
     char *key; /* NUL-terminated copy */
@@ -54,10 +54,10 @@ kvf__gguf_number kvf__gguf_read_number(kvf__reader *r, uint32_t type)
     }
     const uint64_t bits = kvf__read_little(r, bytes);
     switch (kvf__gguf_types[type].form) {
-    case 'b': /* any byte but 0 is true, as in the reference reader */
+    case 'b': /* any nonzero byte is true, as in the reference reader */
         number.integer = bits != 0;
         break;
-    case 'i': /* the sign bit moves to the top and back */
+    case 'i': /* shifts the sign bit to the top and back */
         number.integer = (int64_t)(bits << unused) >> unused;
         break;
     default:
@@ -68,7 +68,8 @@ kvf__gguf_number kvf__gguf_read_number(kvf__reader *r, uint32_t type)
     return number;
 }
 
-/* The scratch buffer ends the text; a NUL inside (no valid text) becomes '?'. */
+/* Reads a string into the NUL-terminated scratch buffer; an inner NUL (invalid text) becomes
+ * '?'. */
 static kvf_status read_string(gguf_entry *e, kvf_json **out)
 {
     kvf__reader *r = &e->g->r;
@@ -85,7 +86,7 @@ static kvf_status read_string(gguf_entry *e, kvf_json **out)
     return KVF_OK;
 }
 
-/* *out may become NULL for want of memory: adding it to its parent then fails. */
+/* *out may become NULL if out of memory; adding it to its parent then fails. */
 static kvf_status read_scalar(gguf_entry *e, uint32_t type, kvf_json **out)
 {
     if (type == KVF__GGUF_STRING) return read_string(e, out);
@@ -104,7 +105,7 @@ static kvf_status add_array(const gguf_entry *e, const struct kvf__gguf_kv *arra
 {
     kvf__weights *w = e->g->weights;
 
-    if ((w->n_arrays & (w->n_arrays - 1)) == 0) { /* 0 or a power of two: full */
+    if ((w->n_arrays & (w->n_arrays - 1)) == 0) { /* 0 or a power of two: the array is full */
         size_t cap = w->n_arrays ? 2 * w->n_arrays : 1;
         KVF_TRY(kvf__grow(e->g->ctx, &w->arrays, w->n_arrays * sizeof *array, cap * sizeof *array));
     }
@@ -130,7 +131,7 @@ static kvf_status skip_elements(gguf_entry *e, struct kvf__gguf_kv *array)
     return KVF_OK;
 }
 
-/* Its elements, read a second time. */
+/* Reads the elements, for the second time. */
 static kvf_status list_elements(gguf_entry *e, const struct kvf__gguf_kv *array, kvf_json *list)
 {
     e->g->r.at -= array->bytes;
@@ -142,7 +143,7 @@ static kvf_status list_elements(gguf_entry *e, const struct kvf__gguf_kv *array,
     return KVF_OK;
 }
 
-/* Short arrays as they are, long ones as {"array": type, "count": n}. */
+/* Copies short arrays; long ones become {"array": type, "count": n}. */
 static kvf_status array_to_json(gguf_entry *e, const struct kvf__gguf_kv *array, kvf_json **out)
 {
     if (array->count <= MAX_INLINE) {

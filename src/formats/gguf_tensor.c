@@ -1,8 +1,8 @@
-/* The tensor section of a GGUF file: names, shapes, types, and where the bytes are.
+/* The tensor section of a GGUF file: names, shapes, types, and offsets.
  *
- * Dimensions come fastest first and are turned round for the table. Offsets must be what the sizes
- * before them add up to, each padded to the alignment, as in the reference reader: so tensors
- * cannot overlap, and a wrong size shows. The padding after the last tensor may be missing. */
+ * Dimensions are stored fastest first and reversed for the table. As in the reference reader,
+ * offsets must equal the sum of the previous sizes, each padded to the alignment. So tensors cannot
+ * overlap, and a wrong size is detected. The padding after the last tensor may be missing. */
 #include "gguf_int.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct tensor_type {
     kvf__dtype dtype;
 } tensor_type;
 
-/* Place = id. Those that are never computed with are here for their sizes. */
+/* Indexed by id. Types without arithmetic are listed for their sizes. */
 static const tensor_type TYPES[] = {
     [0] = {"f32", 1, 4, KVF__F32},
     [1] = {"f16", 1, 2, KVF__F16},
@@ -54,14 +54,14 @@ static const tensor_type TYPES[] = {
     [41] = {"q1_0", 128, 18, KVF__OTHER},
 };
 
-/* The tensor being read. */
+/* The current tensor. */
 typedef struct info {
     kvf__gguf *g;
     char name[MAX_NAME_BYTES + 1];
     kvf__view view;
 } info;
 
-/* The functions that follow leave it to read_info() to name file and tensor. */
+/* The following functions report errors without file and tensor, which read_info() adds. */
 static kvf_status ends_here(const info *t)
 {
     return kvf__fail(t->g->ctx, KVF_EFORMAT, "the file ends here");
@@ -135,7 +135,7 @@ static kvf_status read_type(info *t, size_t *bytes)
     return KVF_OK;
 }
 
-/* *end: where the bytes of the tensors so far end, with padding. */
+/* *end: end of the tensors so far, with padding. */
 static kvf_status check_offset(info *t, size_t bytes, size_t *end)
 {
     uint64_t offset = kvf__read_u64(&t->g->r);
@@ -167,7 +167,7 @@ static kvf_status read_info(kvf__gguf *g, uint64_t place, size_t *end)
     return st == KVF_EFORMAT ? kvf__fail_prefix(g->ctx, st, "%s", g->where) : st;
 }
 
-/* The data section starts at the next aligned byte; the offsets are known to be the running sum. */
+/* Locates the data section at the next aligned byte; offsets are known to be the running sum. */
 static kvf_status place_data(kvf__gguf *g)
 {
     kvf__table *table = &g->weights->table;

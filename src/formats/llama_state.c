@@ -1,4 +1,4 @@
-/* Saved sequences of llama.cpp, written and read (llama_state.h has the format). */
+/* Writing and reading saved sequences of llama.cpp (see llama_state.h for the format). */
 #include "llama_state.h"
 #include "artifact.h"
 #include "file_int.h"
@@ -8,14 +8,15 @@
 
 enum { MAGIC = 0x67677371, CHECKPOINTS = 0x504b4353, OLDEST = 3, NEWEST = 4 };
 
-/* ggml's numbers of the types. */
+/* ggml's type numbers. */
 static const struct {
     kvf__dtype dtype;
     int32_t number;
 } TYPES[] = {{KVF__F32, 0}, {KVF__F16, 1}, {KVF__BF16, 30}};
 enum { N_TYPES = sizeof TYPES / sizeof TYPES[0] };
 
-/* A model without local layers has one cache, of global ones. */
+/* Returns whether layer l is in the cache of local layers. A model without local layers has one
+ * cache. */
 static bool is_local(const kvf__llama_base *base, int64_t l)
 {
     return base->window && !(base->global[l / 64] >> l % 64 & 1);
@@ -29,13 +30,13 @@ static int64_t layers_of(const kvf__llama_base *base, bool local)
     return n;
 }
 
-/* How the keys, or the values, of one layer lie. */
+/* Layout of the keys, or of the values, of one layer. */
 typedef struct block {
     int64_t G, cells, D;
     bool transposed, interleaved;
 } block;
 
-/* The element of a block that is (g, p, d) of a prefix, at cell `cell`. */
+/* Returns the index in a block of element (g, p, d) of a prefix, at cell `cell`. */
 static size_t place(const block *b, int64_t g, int64_t cell, int64_t d)
 {
     const int64_t half = b->D / 2, in_head = !b->interleaved ? d
@@ -61,7 +62,7 @@ static kvf_status put(state_writer *w, const void *bytes, size_t n)
     return kvf__buf_add(w->ctx, &w->out, bytes, n);
 }
 
-/* Little endian (dtype.c: why no byte is turned). */
+/* Little endian (see dtype.c on byte order). */
 static kvf_status put_u32(state_writer *w, int64_t value)
 {
     const uint32_t word = (uint32_t)value;
@@ -163,9 +164,9 @@ typedef struct state_reader {
     const kvf__llama_base *base;
     kvf__reader in;
     uint32_t version;
-    bool local, transposed; /* of the cache that is read */
-    uint32_t n;             /* its cells */
-    int32_t *cells;         /* [n]: position of each */
+    bool local, transposed; /* of the current cache */
+    uint32_t n;             /* number of its cells */
+    int32_t *cells;         /* [n] position of each */
     kvf__prefix prefix;
 } state_reader;
 
@@ -203,8 +204,8 @@ static bool cells_fit(const state_reader *r)
     return bytes <= r->in.n - r->in.at;
 }
 
-/* A global cache has each position from 0 to P - 1 once, a local one those that a token behind them
- * sees, and perhaps earlier ones. */
+/* Checks positions: a global cache has each from 0 to P - 1 once, a local one those visible to a
+ * later token, and possibly earlier ones. */
 static kvf_status read_positions(state_reader *r)
 {
     const uint32_t P = r->local ? (uint32_t)r->prefix.P : r->n;
@@ -276,7 +277,7 @@ static kvf_status read_type(state_reader *r, kvf__dtype *out)
     return KVF_OK;
 }
 
-/* The width that the file gives is the base's. */
+/* Checks that the file's width is the base's. */
 static kvf_status read_width(state_reader *r, bool transposed, size_t size)
 {
     const size_t want = (size_t)(r->base->G * r->base->D);

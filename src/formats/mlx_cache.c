@@ -1,4 +1,4 @@
-/* Prompt caches of mlx-lm, written (mlx_cache.h has the format). */
+/* Writing prompt caches of mlx-lm (see mlx_cache.h for the format). */
 #include "mlx_cache.h"
 #include "artifact.h"
 #include "file_int.h"
@@ -20,7 +20,7 @@ static bool put(kvf_json *metadata, const char *value, const char *format, ...)
     return kvf_json_set(metadata, key, kvf_json_new_str(value));
 }
 
-/* Of one layer: its class, and what belongs to its state. */
+/* Adds the class and the state members of one layer. */
 static bool put_layer(kvf_json *metadata, bool old, int64_t l)
 {
     name_text length;
@@ -48,7 +48,8 @@ static kvf_json *make_metadata(const kvf__mlx_form *form, int64_t L)
     return NULL;
 }
 
-/* Keys, values and, in the present layout, length of each layer; views of values and of *P. */
+/* Lists keys, values and, in the current layout, the length of each layer; views of values and of
+ * *P. */
 static size_t make_tensors(const kvf__mlx_form *form, const kvf__prefix *x, const char *values,
                            const int32_t *P, name_text *names, kvf__tensor *tensors)
 {

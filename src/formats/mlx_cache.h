@@ -1,5 +1,5 @@
 /* The prompt cache of mlx-lm (save_prompt_cache() of mlx_lm/models/cache.py): a safetensors file
- * whose metadata are trees, a key being the path to a leaf. Tensors L.0 and L.1 are the keys and
+ * whose metadata are trees; a key is the path to a leaf. Tensors L.0 and L.1 are the keys and
  * values of layer L, [1, G, P, D], as in a Hugging Face cache.
  *
  *   mlx-lm 0.32.0: tensors L.2 hold P; trees: user metadata (0), classes of the layers' caches (1),
@@ -12,11 +12,11 @@
 #include "view.h"
 
 typedef struct kvf__mlx_form {
-    bool old;          /* the second layout */
+    bool old;          /* the older layout */
     kvf__dtype dtype;  /* F32 or F16 */
-    const char *model; /* that mlx_lm.generate loads, unless --model names the same */
+    const char *model; /* model for mlx_lm.generate, unless --model is given */
 } kvf__mlx_form;
-/* ENUMERIC: a value that the type cannot hold. */
+/* ENUMERIC: a value exceeds the range of the type. */
 kvf_status kvf__mlx_cache_write(kvf_ctx *ctx, const char *path, bool force,
                                 const kvf__mlx_form *form, const kvf__prefix *prefix);
 

@@ -20,7 +20,7 @@ static const char LM_HEAD[] = "base_model.lm_head.weight";
 
 #define SEQ2SEQ "SEQ_2_SEQ_LM"
 
-/* The first row of a task is the one that is written, but for encoder-decoders. */
+/* The first row of a task is used for writing, except for encoder-decoders. */
 static const kvf__peft_row TASKS[] = {
     {"CAUSAL_LM", "lm", "CausalLM", "text-generation"},
     {"SEQ_CLS", "seq-cls", "SequenceClassification", "text-classification"},
@@ -56,8 +56,8 @@ const kvf__peft_row *kvf__peft_row_of(const kvf__identity *id)
 
 /* ---- config ---------------------------------------------------------------------------------- */
 
-/* The functions that follow leave it to read_config() to name the file. A whole number in [1,
- * 2^31), or null or absent: 0. */
+/* The following functions report errors without the file, which read_config() adds. Reads a whole
+ * number in [1, 2^31); null or absent: 0. */
 static kvf_status get_count(kvf_ctx *ctx, const kvf_json *config, const char *key, int64_t *out)
 {
     const kvf_json *value = kvf_json_get(config, key);
@@ -135,8 +135,8 @@ static kvf_status read_config(kvf_ctx *ctx, const char *path, kvf__peft *peft)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* The prefix, and a head where the task has one (a language model's may be its own): anything else
- * would be lost without a word. */
+/* Accepts the prefix, and a head if the task has one (possibly a language model's own); anything
+ * else would be lost. */
 static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *table,
                               const kvf__peft *peft)
 {
@@ -165,7 +165,7 @@ static bool is_plain_float(kvf__dtype dtype)
     return dtype == KVF__F32 || dtype == KVF__F16 || dtype == KVF__BF16;
 }
 
-/* One parameter of the head, by its name in the model. */
+/* Reads one parameter of the head, by its name in the model. */
 static kvf_status read_param(kvf_ctx *ctx, const char *path, const kvf__tensor *tensor,
                              kvf__params_owned *params)
 {
@@ -252,7 +252,8 @@ static kvf_status read_model(kvf_ctx *ctx, const char *path, kvf__peft *peft)
     return st;
 }
 
-/* labels.json of our own exports: names of the head's outputs, as a config.json has them. */
+/* Reads labels.json of our own exports: names of the head's outputs in the format of a
+ * config.json. */
 static kvf_status read_labels(kvf_ctx *ctx, const char *path, kvf__head_values *head)
 {
     kvf_json *root = NULL;

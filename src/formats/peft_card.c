@@ -1,15 +1,15 @@
-/* The model card of an adapter folder, README.md as the Hugging Face Hub reads it: YAML between two
- * lines of dashes, then Markdown. And labels.json: the names of a head's outputs in the form of a
- * config.json, as PEFT's own config has no place for them.
+/* The model card of an adapter folder, README.md in the format of the Hugging Face Hub: YAML
+ * between two lines of dashes, then Markdown. And labels.json: the names of a head's outputs in the
+ * format of a config.json, because PEFT's config has no place for them.
  *
- * Attributes of the file are quoted as JSON, which is YAML too and needs no escapes in
- * Markdown: a line of it cannot end its block. */
+ * Attributes of the file are quoted as JSON, which is also YAML and needs no escapes in Markdown: a
+ * line of it cannot end its block. */
 #include "file_int.h"
 #include "peft.h"
 
 #include <string.h>
 
-/* As JSON, and a new line. */
+/* Appends a value as JSON, and a newline. */
 static kvf_status put_json(kvf_ctx *ctx, kvf__buf *out, const char *before, const kvf_json *value,
                            const char *after)
 {
@@ -29,7 +29,7 @@ static kvf_status put_quoted(kvf_ctx *ctx, kvf__buf *out, const char *before, co
     return st;
 }
 
-/* A folder of this machine is no model of the Hub. */
+/* A folder of this machine is not a model of the Hub. */
 static bool is_on_hub(const kvf__peft_content *what)
 {
     return what->base_id && !kvf__is_dir(what->base_id);
@@ -46,7 +46,8 @@ static kvf_status put_head(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content 
                            kvf__peft_row_of(what->id)->pipeline, form);
 }
 
-/* Python that loads it: the base by its id where there is one, else one that the reader has. */
+/* Appends Python code that loads the adapter: the base by its id if there is one, else a
+ * placeholder for the reader's base. */
 static kvf_status put_use(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
 {
     const char *class = kvf__peft_row_of(what->id)->class_name;
@@ -85,7 +86,7 @@ kvf_json *kvf__peft_text_or_null(const char *text)
     return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
 }
 
-/* What the base must be, and what this is to it. */
+/* Lists the required base, and the relation of this adapter to it. */
 static kvf_json *facts_of(const kvf__identity *id)
 {
     kvf_json *facts = kvf_json_object();

@@ -1,9 +1,9 @@
-/* PEFT adapter folders, written: what PeftModel.from_pretrained loads as PREFIX_TUNING or, of
- * virtual tokens at the input, PROMPT_TUNING (PEFT 0.21, save_and_load.py).
+/* Writing PEFT adapter folders for PeftModel.from_pretrained: PREFIX_TUNING or, for virtual tokens
+ * at the input, PROMPT_TUNING (PEFT 0.21, save_and_load.py).
  *
- * The values are the normalised ones of grouped-query attention: token_dim = G * D,
- * num_attention_heads = G. prefix_projection is false, because the prefix is already evaluated;
- * keys that older releases of PEFT do not know are left out. */
+ * Values are normalised for grouped-query attention: token_dim = G * D, num_attention_heads = G.
+ * prefix_projection is false, because the prefix is already evaluated. Keys unknown to older
+ * releases of PEFT are omitted. */
 #include "file_int.h"
 #include "json_pack.h"
 #include "outfile.h"
@@ -25,7 +25,7 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
                          "form for",
                          dir);
     if (!id->relative_bias &&
-        id->position_start != prefix->P) /* near: no position but by distance */
+        id->position_start != prefix->P) /* near: only the distance matters, not the position */
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: position_start is %lld, but PEFT always starts tokens at P = %lld",
                          dir, (long long)id->position_start, (long long)prefix->P);
@@ -51,8 +51,8 @@ static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity 
     return KVF_OK;
 }
 
-/* What PEFT itself adds for a task type, the pooler where the head trained one, and a
- * language model's own head: PEFT then loads the matrix and leaves a tied embedding as it is. */
+/* Lists the modules that PEFT adds for a task type, the pooler if the head trained one, and a
+ * language model's own head: PEFT then loads the matrix without changing a tied embedding. */
 static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values *head)
 {
     const kvf__params *params = &head->params.params;
@@ -72,8 +72,8 @@ static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values
     return list;
 }
 
-/* Under PREFIX_TUNING the shape is that of keys and values. Under PROMPT_TUNING PEFT has no use for
- * heads, and asks the model for their number. */
+/* PREFIX_TUNING has the shape of keys and values. PROMPT_TUNING does not use heads; PEFT reads
+ * their number from the model. */
 static kvf_json *make_shape(const content *what)
 {
     const kvf__prefix *prefix = what->prefix;
@@ -121,7 +121,7 @@ static kvf_status write_config(kvf_ctx *ctx, const char *path, bool force, const
     return st;
 }
 
-/* Is there none yet, or one of ours? */
+/* Sets *out to whether there is no card, or one of ours. */
 static kvf_status is_own_card(kvf_ctx *ctx, const char *path, bool *out)
 {
     enum { MOST = 16 << 20 };
@@ -149,7 +149,7 @@ static kvf_status write_card(kvf_ctx *ctx, const char *path, bool force, const v
     return st;
 }
 
-/* Is there none yet, or one with names of labels? */
+/* Returns whether there is no labels.json, or one with label names. */
 static bool is_own_labels(kvf_ctx *ctx, const char *path)
 {
     kvf_json *root = NULL;
@@ -160,7 +160,7 @@ static bool is_own_labels(kvf_ctx *ctx, const char *path)
     return own;
 }
 
-/* Removes the names of another head; somebody else's file stays. */
+/* Removes the label names of an earlier head; keeps a user's file. */
 static kvf_status write_labels(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
     const content *what = user;
@@ -176,7 +176,7 @@ static kvf_status write_labels(kvf_ctx *ctx, const char *path, bool force, const
     return st;
 }
 
-/* The head's tensors after the prefix; their names are to be freed. */
+/* Appends the head's tensors after the prefix; the caller frees their names. */
 static kvf_status add_head(kvf_ctx *ctx, const kvf__head_values *head, kvf__tensor *tensors)
 {
     const kvf__params *params = &head->params.params;
@@ -191,7 +191,7 @@ static kvf_status add_head(kvf_ctx *ctx, const kvf__head_values *head, kvf__tens
     return KVF_OK;
 }
 
-/* PEFT's one table: rows by virtual token. */
+/* Makes PEFT's table: a row per virtual token. */
 static kvf_status make_flat(kvf_ctx *ctx, const content *what, float **out, kvf__view *view)
 {
     const kvf__prefix *prefix = what->prefix;
@@ -232,8 +232,8 @@ static kvf_status write_model(kvf_ctx *ctx, const char *path, bool force, const 
     return st;
 }
 
-/* The files of the folder: first what may be refused, last the config, by which it is known as an
- * adapter. */
+/* The files of the folder: first those that may be refused, last the config, which marks an adapter
+ * folder. */
 static const kvf__folder_file FILES[] = {
     {"labels.json", write_labels},
     {"adapter_model.safetensors", write_model},

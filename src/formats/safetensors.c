@@ -1,11 +1,10 @@
 /* Reader of one safetensors file: u64 header length, JSON header, data (safetensors' README,
  * Format).
  *
- * The file must be covered exactly: tensors sorted by offset follow each other without gap or
- * overlap from the first data byte to the last of the file, and each has just the bytes that its
- * type and shape need. What the reference parser gets from its JSON library (strictness, no
- * duplicate keys, integers as integers) is checked here or in kvf_json_parse(). Tensors may start
- * at any byte; nothing is copied. */
+ * Tensors sorted by offset must cover the file exactly, without gap or overlap, from the first data
+ * byte to the last of the file. Each must have the bytes of its type and shape. Checks that the
+ * reference parser gets from its JSON library (strictness, no duplicate keys, integers as integers)
+ * are made here or in kvf_json_parse(). Tensors may start at any byte; nothing is copied. */
 #include "file_int.h"
 #include "safetensors_int.h"
 
@@ -37,7 +36,7 @@ const kvf__st_type kvf__st_types[KVF__ST_TYPES] = {
     {"U64", 64, KVF__U64},
 };
 
-/* Bytes of one tensor within the data section. */
+/* Byte range of a tensor in the data section. */
 typedef struct span {
     const char *name;
     size_t begin, end;
@@ -50,8 +49,7 @@ typedef struct header_source {
     size_t n;
 } header_source;
 
-/* jansson reads -0 as the integer 0; the reference refuses it as a size. No size is negative
- * anyway. */
+/* jansson reads -0 as the integer 0; the reference refuses it as a size. */
 static bool has_negative_zero(const char *json, size_t n)
 {
     bool in_string = false;
@@ -67,7 +65,7 @@ static bool has_negative_zero(const char *json, size_t n)
     return false;
 }
 
-/* The functions that follow leave it to read_tensor() to name file and tensor. */
+/* The following functions report errors without file and tensor, which read_tensor() adds. */
 static kvf_status read_size(kvf_ctx *ctx, const kvf_json *value, const char *field, int64_t *out)
 {
     *out = kvf_json_int(value, -1);
@@ -105,7 +103,7 @@ static kvf_status read_shape(kvf_ctx *ctx, const kvf_json *info, kvf__view *view
     return KVF_OK;
 }
 
-/* False where the shape overflows or its bits do not fill bytes. */
+/* False if the shape overflows or its bits do not fill whole bytes. */
 static bool shape_bytes(const kvf__view *view, size_t bits, size_t *out)
 {
     size_t count, total;
@@ -172,7 +170,8 @@ static kvf_status read_tensor(const header_source *src, const char *name, const 
     return st == KVF_EFORMAT ? kvf__fail_prefix(src->ctx, st, "%s", src->where) : st;
 }
 
-/* A copy, because the header goes; by way of text, which keeps every string as it is. */
+/* Copies the metadata, because the header is freed; by way of text, which keeps every string
+ * unchanged. */
 static kvf_status read_metadata(const header_source *src, kvf_json *value, kvf_json **out)
 {
     if (kvf_json_typeof(value) == KVF_JSON_NULL) return KVF_OK;
@@ -183,7 +182,7 @@ static kvf_status read_metadata(const header_source *src, kvf_json *value, kvf_j
             return kvf__fail(src->ctx, KVF_EFORMAT,
                              "%s: __metadata__ holds something else than strings", src->where);
     }
-    if (*out) return KVF_OK; /* a further shard: the first one speaks */
+    if (*out) return KVF_OK; /* only the first shard's metadata count */
     char *text = kvf_json_text(value, KVF_JSON_COMPACT);
     if (!text) return kvf__fail(src->ctx, KVF_ENOMEM, "%s: out of memory", src->where);
     kvf_status st = kvf_json_parse(src->ctx, src->where, text, strlen(text), out);
@@ -198,7 +197,7 @@ static int by_offset(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end); /* empty ones first */
 }
 
-/* From the first data byte to the last, without hole and overlap. */
+/* Checks that spans cover all data bytes without gap or overlap. */
 static kvf_status check_cover(const header_source *src, span *spans, size_t n)
 {
     size_t at = 0;
@@ -219,7 +218,7 @@ static kvf_status check_cover(const header_source *src, span *spans, size_t n)
     return KVF_OK;
 }
 
-/* spans: room for one of each member. */
+/* spans: room for one per member. */
 static kvf_status read_members(const header_source *src, kvf_json *header, kvf__weights *weights,
                                span *spans)
 {

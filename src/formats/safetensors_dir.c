@@ -1,7 +1,7 @@
-/* A folder in the layout of Hugging Face: model.safetensors, or the shards that
- * model.safetensors.index.json names.
+/* A folder in Hugging Face's layout: model.safetensors, or the shards named in
+ * model.safetensors.index.json.
  *
- * The index is held to its word: every shard is a file of this very folder, every mapped tensor is
+ * The index is checked strictly: every shard is a file of the same folder, every mapped tensor is
  * in its shard, every tensor of a shard is mapped to it, and none occurs twice. */
 #include "file_int.h"
 
@@ -12,11 +12,11 @@ static const char ENDING[] = ".safetensors";
 typedef struct shards {
     kvf_ctx *ctx;
     const char *dir, *index_path;
-    kvf_json *index;    /* owns all names below */
+    kvf_json *index;    /* owner of all names below */
     const char **names; /* file names, in order of first appearance */
     size_t n;
-    kvf__map by_name;   /* file name -> place in names */
-    kvf__map by_tensor; /* tensor -> place in names */
+    kvf__map by_name;   /* file name -> index in names */
+    kvf__map by_tensor; /* tensor -> index in names */
 } shards;
 
 static bool is_bare_name(const char *name, size_t n)
@@ -62,7 +62,7 @@ static kvf_status read_index(shards *s)
     return KVF_OK;
 }
 
-/* Tensors from..end of the table came out of shard `at`. */
+/* Checks tensors from..end of the table, which were read from shard `at`. */
 static kvf_status check_shard(const shards *s, const kvf__table *table, size_t from, size_t at)
 {
     for (size_t i = from; i < table->n; i++) {

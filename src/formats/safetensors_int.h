@@ -1,5 +1,5 @@
-/* The element types of safetensors, in the order of the reference implementation, which is also the
- * (descending) order in which its writer puts tensors. */
+/* The element types of safetensors, in the order of the reference implementation, by which its
+ * writer sorts tensors (descending). */
 #ifndef KVF_SAFETENSORS_INT_H
 #define KVF_SAFETENSORS_INT_H
 
@@ -8,7 +8,7 @@
 typedef struct kvf__st_type {
     const char *name;
     size_t bits;      /* per element; 4 and 6 bits are packed without gaps */
-    kvf__dtype dtype; /* OTHER: never computed with, never written */
+    kvf__dtype dtype; /* OTHER: no arithmetic, never written */
 } kvf__st_type;
 
 #define KVF__ST_TYPES 22

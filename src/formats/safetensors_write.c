@@ -1,10 +1,9 @@
-/* Writer of safetensors files: byte for byte what the reference library writes for the same
- * tensors.
+/* Writer of safetensors files, with the same bytes as the reference library for the same tensors.
  *
- * Tensors go by type, widest first, then by name; the header is compact JSON, padded with spaces to
- * a multiple of 8 bytes, and has {"format":"pt"}, without which transformers refuses the file, or
- * what the caller gives instead.
- * Names given twice and names that are no UTF-8 are refused before anything is written. */
+ * Tensors are ordered by type, widest first, then by name. The header is compact JSON, padded with
+ * spaces to a multiple of 8 bytes. It has {"format":"pt"}, without which transformers refuses the
+ * file, or the caller's metadata. Duplicate names and invalid UTF-8 are refused before anything is
+ * written. */
 #include "file_int.h"
 #include "json_pack.h"
 #include "outfile.h"
@@ -15,15 +14,14 @@
 
 typedef struct tensor_entry {
     const kvf__tensor *tensor;
-    size_t type; /* place in kvf__st_types */
+    size_t type; /* index in kvf__st_types */
 } tensor_entry;
 
 static int by_type_and_name(const void *a, const void *b)
 {
     const tensor_entry *x = a, *y = b;
     if (x->type != y->type) return x->type > y->type ? -1 : 1;
-    return strcmp(x->tensor->name,
-                  y->tensor->name); /* bytes, unsigned, as the reference compares */
+    return strcmp(x->tensor->name, y->tensor->name); /* unsigned bytes, as in the reference */
 }
 
 static kvf_status make_entries(kvf_ctx *ctx, const char *path, const kvf__tensor *tensors, size_t n,
@@ -44,7 +42,7 @@ static kvf_status make_entries(kvf_ctx *ctx, const char *path, const kvf__tensor
     return KVF_OK;
 }
 
-/* at: where its bytes begin in the data section; moves past them. */
+/* at: offset of its bytes in the data section, advanced past them. */
 static kvf_status add_tensor(kvf_ctx *ctx, kvf_json *header, const tensor_entry *e, size_t *at)
 {
     const kvf__view *view = &e->tensor->view;
@@ -64,7 +62,7 @@ static kvf_status add_tensor(kvf_ctx *ctx, kvf_json *header, const tensor_entry 
                      "tensor \"%.80s\": occurs twice, is no UTF-8 or has too many bytes", name);
 }
 
-/* Spaces fill the header up to a multiple of 8 bytes. */
+/* Pads the header with spaces to a multiple of 8 bytes. */
 static kvf_status add_text(kvf_ctx *ctx, const char *path, const kvf_json *header, kvf__buf *out)
 {
     char *text = kvf_json_text(header, KVF_JSON_COMPACT);
@@ -93,7 +91,8 @@ static kvf_status make_header(kvf_ctx *ctx, const char *path, const tensor_entry
                      path, out->n, KVF__ST_MAX_HEADER);
 }
 
-/* Length of the header, little endian (dtype.c: why no byte is turned), header, data. */
+/* Writes the length of the header, little endian (see dtype.c on byte order), the header, and the
+ * data. */
 static kvf_status write_pieces(kvf_ctx *ctx, const char *path, bool force, const kvf__buf *header,
                                const tensor_entry *entries, size_t n)
 {

@@ -1,6 +1,6 @@
-/* What the readers of foreign model files share: the maps of an open model, and its end.
+/* Common functions of the readers of foreign model files: maps of an open model, and closing it.
  *
- * The table views the maps, so they go last. */
+ * The table views the maps, so they are closed last. */
 #include "file_int.h"
 
 #include <math.h>
