@@ -1,5 +1,5 @@
-/* Does a file belong to this base? The base that it names (name, architecture, hash) is compared
- * with the base at hand, or replaced by it. */
+/* Checks that a file belongs to a base: the base named in it (name, architecture, hash) is compared
+ * with the open base, or replaced by it. */
 #include "open_prefix.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ kvf_status kvf__identity_stamp(kvf_ctx *ctx, kvf__identity *id, const kvf_base *
     return replace_text(ctx, &id->base_hash, base->hash);
 }
 
-/* L, G, D and the stamps of the target: from the base, or from the adapter. */
+/* Sets L, G, D and the base's name, architecture and hash, from the base or from the adapter. */
 kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
                              const char *method, const char *task, kvf__identity *id)
 {

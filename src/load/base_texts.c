@@ -1,6 +1,5 @@
-/* What goes along with the weights of a base file, as texts: config and tokenizer of a folder, of a
- * base file, or made of a GGUF's metadata. And what is made of these texts: description and
- * tokenizer. */
+/* The texts in a base file besides the weights: config and tokenizer of a folder or of a base file,
+ * or made from a GGUF's metadata. Also reading description and tokenizer from these texts. */
 #include "open_base.h"
 
 #include <string.h>
@@ -66,7 +65,7 @@ static kvf_status read_spiece(kvf_ctx *ctx, const char *path, kvf__base_file *fi
     return st;
 }
 
-/* A model of SentencePiece is no text: it goes along as the vocabulary that it describes. */
+/* Stores a SentencePiece model, which is binary, as the vocabulary in it. */
 static kvf_status read_model(kvf_ctx *ctx, const char *path, kvf__base_file *file)
 {
     kvf__buf data = {0};
@@ -83,7 +82,8 @@ static kvf_status read_model(kvf_ctx *ctx, const char *path, kvf__base_file *fil
     return st;
 }
 
-/* Of a folder; tokenizer.model and spiece.model only where nothing before them counts. */
+/* Reads a tokenizer file of a folder; tokenizer.model and spiece.model only if no file of higher
+ * priority exists. */
 static kvf_status read_tokenizer_file(kvf_ctx *ctx, const char *path, const char *name,
                                       kvf__base_file *file)
 {
@@ -110,7 +110,7 @@ kvf_status kvf__base_tokenizer_dir(kvf_ctx *ctx, const char *dir, kvf__base_file
     return KVF_OK;
 }
 
-/* The config with the ids of a generation_config.json in place of its own. */
+/* Replaces ids in the config by those of a generation_config.json. */
 static kvf_status replace_ids(kvf_ctx *ctx, const char *where, const kvf__token_ids *ids,
                               kvf__base_file *file)
 {
@@ -167,7 +167,7 @@ static kvf_status read_dir(kvf_ctx *ctx, const char *dir, kvf__base_file *file)
     return st ? st : kvf__base_tokenizer_dir(ctx, dir, file);
 }
 
-/* text: the vocabulary, to be freed. */
+/* text: the vocabulary, freed by the caller. */
 static kvf_status describe_gguf(kvf_ctx *ctx, const char *path, const kvf__weights *weights,
                                 kvf__desc *desc, char **text, kvf__base_file *file)
 {
@@ -198,7 +198,7 @@ static bool is_tokenizer_file(const char *name)
     return false;
 }
 
-/* Table and map become those of *weights. */
+/* Moves table and map to *weights. */
 static kvf_status take_weights(kvf_ctx *ctx, kvf__base_file *file, kvf__weights *weights)
 {
     KVF_TRY(kvf__alloc_array(ctx, 1, sizeof *weights->maps, &weights->maps));

@@ -1,6 +1,5 @@
-/* An encoder made for a base, with the values of a checkpoint, or written as a run that no training
- * has touched yet. The only place that hands a part of the base to an encoder, which never sees the
- * model. */
+/* An encoder for a base: with the values of a checkpoint, or written as an untrained run. This is
+ * the only code that passes parts of a base to an encoder, which never sees the model. */
 #include "encoder_run.h"
 
 #include "encoder_int.h"
@@ -29,7 +28,7 @@ kvf_status kvf__encoder_on_base(kvf_ctx *ctx, const kvf_base *base, const char *
     return kvf__encoder_create(ctx, method, &whole, out);
 }
 
-/* Which parameter has the hidden width of an encoder, and the form of that encoder. */
+/* The parameter that shows an encoder's hidden width, and the form of that encoder. */
 static const struct {
     const char *name, *form;
     int dim;
@@ -37,7 +36,7 @@ static const struct {
               {"lstm_head.weight_hh_l0", "lstm", 1},
               {"mlp_head.0.weight", "mlp", 0}};
 
-/* M, form and C as a parameter list has them; 0 and NULL where it has none. */
+/* Reads M, form and C from a parameter list; 0 and NULL if absent. */
 static void read_widths(const kvf__params *params, kvf__encoder_shape *shape)
 {
     const kvf__param *embedding = kvf__params_find(params, "embedding.weight");
@@ -63,7 +62,7 @@ kvf_status kvf__run_pick_state(kvf_ctx *ctx, const char *path, const kvf__artifa
     return KVF_OK;
 }
 
-/* A method that reads the base cannot emit without it, nor on one of another shape. */
+/* Checks that a method that reads the base has one, with the right shape. */
 static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__artifact *run,
                              const kvf_base *base)
 {
@@ -123,6 +122,6 @@ kvf_status kvf__encoder_write_run(kvf_ctx *ctx, const char *path, bool force, kv
     kvf_status st = kvf__log_weight_param(ctx, &run->prefix, NULL, &run->values.params);
     if (!st) st = kvf__params_append(ctx, &run->values.params, kvf__encoder_params(encoder));
     if (!st) st = kvf__artifact_write(ctx, path, force, run);
-    kvf__params_done(&run->values.params); /* the values are the encoder's and the prefix's own */
+    kvf__params_done(&run->values.params); /* the encoder and the prefix own the values */
     return st;
 }

@@ -1,6 +1,6 @@
-/* The head in a folder of transformers' ...ForSequenceClassification and its sisters: there a new
- * head of that task begins, as in from_pretrained. Its tensors have the names of our parameters;
- * because several tasks share some, the class that the config names decides. */
+/* The head in a folder of transformers' ...ForSequenceClassification and the like, as initial
+ * values of a new head for that task, as in from_pretrained. Its tensors have the names of our
+ * parameters. Several tasks share some names, so the class in the config decides. */
 #include "folder_head.h"
 #include "file_int.h"
 
@@ -20,7 +20,7 @@ typedef struct folder_head {
     const kvf_json *by_id; /* id2label */
     const kvf__head_labels *labels;
     kvf__params *to;
-    int64_t *row; /* [outputs] of the folder's head, for each of ours */
+    int64_t *row; /* [outputs] index of the folder's output for each of ours */
 } folder_head;
 
 static bool is_of_task(const kvf_json *config, kvf__task task)
@@ -31,7 +31,7 @@ static bool is_of_task(const kvf_json *config, kvf__task task)
     return n > tail && !strcmp(name + n - tail, CLASSES[task]);
 }
 
-/* The tensors of all its parameters, or none of them? */
+/* Returns whether the folder has all parameters' tensors, not only some. */
 static bool has_all(const folder_head *f)
 {
     for (size_t i = 0; i < f->to->n; i++)
@@ -39,7 +39,7 @@ static bool has_all(const folder_head *f)
     return f->to->n > 0;
 }
 
-/* The parameters of the last layer have a row for each output. */
+/* Returns whether the parameter has a row for each output, as in the last layer. */
 static bool by_output(const folder_head *f, const kvf__param *p)
 {
     const char *last = f->to->item[f->to->n - 1].name;
@@ -64,7 +64,7 @@ static bool shapes_fit(const folder_head *f, char *why, size_t bytes)
     return true;
 }
 
-/* The name of an output; NULL: none, or one that transformers made up. */
+/* Returns the name of an output; NULL: none, or a default of transformers. */
 static const char *name_of(const folder_head *f, int64_t output)
 {
     char key[24], made_up[32];

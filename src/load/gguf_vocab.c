@@ -1,5 +1,4 @@
-/* A GGUF's tokenizer metadata (ggml's docs/gguf.md) as the plain description that
- * src/text reads. */
+/* A GGUF's tokenizer metadata (ggml's docs/gguf.md) as the description that src/text reads. */
 #include "open_base.h"
 
 #include <string.h>
@@ -25,7 +24,7 @@ static void arrays_done(arrays *a)
     kvf__free(a->charsmap);
 }
 
-/* SentencePiece's table of characters, of Unigram. */
+/* Reads SentencePiece's table of characters, for Unigram. */
 static kvf_status read_charsmap(kvf_ctx *ctx, const kvf__weights *w, arrays *a)
 {
     int32_t *bytes = NULL;
@@ -78,7 +77,8 @@ static int flag_of(const kvf__weights *w, const char *name)
     return value ? (int)kvf_json_bool(value, false) : -1;
 }
 
-/* Phi-3 and 3.5, which a file does not say, but by its name or the family with SentencePiece. */
+/* Recognises Phi-3 and 3.5 by the name or by the family with SentencePiece, since a file does not
+ * state it. */
 static bool is_phi3(const kvf__weights *w)
 {
     const char *model = kvf_json_str(key(w, "tokenizer.ggml.model"), NULL);
@@ -92,7 +92,7 @@ static bool is_phi3(const kvf__weights *w)
     return false;
 }
 
-/* What a vocabulary becomes. */
+/* Converts a vocabulary. */
 typedef kvf_status (*use_fn)(kvf_ctx *ctx, const kvf__vocab *vocab, void *out);
 
 static kvf_status with_vocab(kvf_ctx *ctx, const char *path, const kvf__weights *w, use_fn use,
@@ -123,7 +123,7 @@ static kvf_status with_vocab(kvf_ctx *ctx, const char *path, const kvf__weights 
             .chat_template = kvf_json_str(key(w, "tokenizer.chat_template"), NULL),
             .strip_after = is_phi3(w),
         };
-        if (vocab.model && !strcmp(vocab.model, "t5")) { /* Unigram, as sentencepiece.c has it */
+        if (vocab.model && !strcmp(vocab.model, "t5")) { /* Unigram, as in sentencepiece.c */
             vocab.charsmap = a.charsmap;
             vocab.charsmap_bytes = (size_t)a.n_charsmap;
             vocab.collapse_spaces = flag_of(w, "tokenizer.ggml.remove_extra_whitespaces") == 1;

@@ -1,6 +1,6 @@
-/* A base by its name on the Hugging Face Hub, as its own libraries keep it: CACHE/models--ORG--NAME
- * has refs/main, which names the snapshot. CACHE is HF_HUB_CACHE, or hub in HF_HOME, or
- * huggingface/hub in the folder of caches. Nothing is fetched. */
+/* A base by its name on the Hugging Face Hub, in the local cache of its libraries:
+ * CACHE/models--ORG--NAME has refs/main, which names the snapshot. CACHE is HF_HUB_CACHE, or hub in
+ * HF_HOME, or huggingface/hub in the user's cache folder. Nothing is downloaded. */
 #include "open_base.h"
 
 #include <ctype.h>
@@ -26,7 +26,7 @@ static kvf_status cache_folder(kvf_ctx *ctx, char **out)
     return kvf__asprintf(ctx, out, "%s/.cache/huggingface/hub", home ? home : "");
 }
 
-/* NAME, or ORG/NAME. */
+/* Recognises NAME or ORG/NAME. */
 static bool is_name(const char *text)
 {
     int slashes = 0;
@@ -40,7 +40,7 @@ static bool is_name(const char *text)
     return *text && slashes <= 1 && text[strlen(text) - 1] != '/';
 }
 
-/* CACHE/models--ORG--NAME */
+/* Builds CACHE/models--ORG--NAME. */
 static kvf_status repository(kvf_ctx *ctx, const char *cache, const char *name, char **out)
 {
     const char *slash = strchr(name, '/');
@@ -49,7 +49,7 @@ static kvf_status repository(kvf_ctx *ctx, const char *cache, const char *name, 
                          slash ? slash + 1 : name);
 }
 
-/* The snapshot that refs/main names; *out stays NULL where there is none. */
+/* Finds the snapshot named by refs/main; *out stays NULL if there is none. */
 static kvf_status snapshot(kvf_ctx *ctx, const char *folder, char **out)
 {
     char *ref = NULL, *path = NULL;
@@ -70,7 +70,8 @@ static kvf_status snapshot(kvf_ctx *ctx, const char *folder, char **out)
     return st;
 }
 
-/* ORG/NAME that is no path of here, as "models/mine" would be where a folder "models" exists. */
+/* Returns whether ORG/NAME means a Hub name: there is no folder ORG here, unlike for "models/mine"
+ * beside a folder "models". */
 static bool is_meant(const char *path)
 {
     char first[256];

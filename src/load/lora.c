@@ -1,6 +1,6 @@
-/* A LoRA folded into a base: W + scale * B A, in f32, wherever a weight is read from its file (a
- * quantised one after its integers became f32). The factors alone are kept, so a base that is
- * larger than memory stays so. */
+/* A LoRA folded into a base: W + scale * B A in f32, whenever a weight is read from its file (after
+ * dequantization, if quantized). Only the factors are kept, so bases larger than memory remain
+ * possible. */
 #include "lora.h"
 #include "arch.h"
 #include "hash.h"
@@ -45,7 +45,7 @@ static void transpose(const float *from, int64_t rows, int64_t columns, float *t
             to[c * rows + r] = from[r * columns + c];
 }
 
-/* memory: of the fold's two factors, then of A or B as it is being transposed. */
+/* memory: for the two factors of the fold, then for transposing A or B. */
 static void lay_factors(const kvf__lora_module *m, bool conv1d, float *memory, kvf__low_rank *fold)
 {
     const int64_t r = m->a->dim[0], n_a = r * m->a->dim[1], n_b = r * m->b->dim[0];
@@ -85,8 +85,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* XXH3-128 of the base's and, in the order of names, each weight's name, scale and factors: no
- * matter how their product is computed. */
+/* Computes XXH3-128 of the base's hash and, in the order of names, of each weight's name, scale and
+ * factors, independent of the arithmetic of their product. */
 static kvf_status mix_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__lora *lora,
                            kvf_base *base)
 {
@@ -113,7 +113,7 @@ static kvf_status mix_hash(kvf_ctx *ctx, const kvf__desc *desc, const kvf__lora 
     return st;
 }
 
-/* "BASE+LORA", by the names of the folders. */
+/* Returns "BASE+LORA", from the names of the folders. */
 static kvf_status name_both(kvf_ctx *ctx, kvf_base *base)
 {
     size_t end = strlen(base->lora);

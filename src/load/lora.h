@@ -1,33 +1,33 @@
-/* A LoRA (Hu and others, arXiv 2106.09685) of PEFT: read, and folded into a base's weights. */
+/* A LoRA of PEFT (Hu et al., arXiv 2106.09685): read, and folded into a base's weights. */
 #ifndef KVF_LORA_H
 #define KVF_LORA_H
 
 #include "open_base.h"
 
-/* What is added to the weight of a module: scale * B A. */
+/* The term added to the weight of a module: scale * B A. */
 typedef struct kvf__lora_module {
     char *name;         /* "model.layers.0.self_attn.q_proj" */
     const kvf__view *a; /* [r, in] */
     const kvf__view *b; /* [out, r] */
-    double rank, alpha; /* as the config has them */
+    double rank, alpha; /* from the config */
     double scale;
 } kvf__lora_module;
 
 /* An adapter folder (lora_file.c). */
 typedef struct kvf__lora {
-    kvf__weights weights; /* that the modules view */
+    kvf__weights weights; /* source of the modules' views */
     kvf__lora_module *modules;
     size_t n;
 } kvf__lora;
-/* adapter_config.json and adapter_model.safetensors of peft_type LORA. What is more than matrices
- * of low rank beside linear layers is EUNSUPPORTED, by name: DoRA, biases, modules_to_save,
- * embeddings, starting values that change the base. */
+/* Reads adapter_config.json and adapter_model.safetensors of peft_type LORA. EUNSUPPORTED, by name:
+ * everything beyond low-rank matrices of linear layers, such as DoRA, biases, modules_to_save,
+ * embeddings, initial values that change the base. */
 kvf_status kvf__lora_open(kvf_ctx *ctx, const char *dir, kvf__lora *out);
 void kvf__lora_close(kvf__lora *lora);
 
-/* Has the slots of a base that is being opened add the LoRA of base->lora wherever they are read,
- * and makes base->hash, until now that of the weights, the hash of both; base->name names both.
- * EMISMATCH: a module that the base does not have, or of another shape. */
+/* Makes the slots of a base that is being opened add the LoRA of base->lora whenever they are read.
+ * Changes base->hash from that of the weights to that of both, and base->name to both names.
+ * EMISMATCH: a module is missing from the base, or has another shape. */
 kvf_status kvf__lora_fold(kvf_ctx *ctx, const kvf__desc *desc, kvf_base *base);
 
 #endif

@@ -1,11 +1,10 @@
-/* LoRA folders of PEFT 0.21, read: adapter_config.json and adapter_model.safetensors (its
- * LoraConfig and LoraLayer; Hu and others, arXiv 2106.09685).
+/* Reading LoRA folders of PEFT 0.21: adapter_config.json and adapter_model.safetensors (its
+ * LoraConfig and LoraLayer; Hu et al., arXiv 2106.09685).
  *
- * Strict: an option that is set and is not known to leave the sum W + alpha / r * B A as it is, or
- * a tensor that is no factor of such a product, would change what the model computes, and is
- * refused by its name. fan_in_fan_out needs no look: which way a weight lies, its layer says, to
- * PEFT too.
- */
+ * An option is refused by name if it is set and not known to leave the sum W + alpha / r * B A
+ * unchanged; so is a tensor that is not a factor. Either could change the model's output.
+ * fan_in_fan_out can be ignored: the orientation of a weight follows from its layer, in PEFT
+ * too. */
 #include "arch.h"
 #include "lora.h"
 #include "pattern.h"
@@ -25,7 +24,7 @@ typedef struct lora_file {
 
 /* ---- config ---------------------------------------------------------------------------------- */
 
-/* What says nothing of the sum, or is read below. */
+/* Options that do not affect the sum, or are read below. */
 static const char *const KNOWN[] = {
     "alpha_pattern",     "auto_mapping",    "base_model_name_or_path", "corda_config",
     "eva_config",        "exclude_modules", "fan_in_fan_out",          "inference_mode",
@@ -36,7 +35,7 @@ static const char *const KNOWN[] = {
     "task_type",         "use_rslora",
 };
 
-/* Starting values that leave the base as it is. */
+/* Initial values that leave the base unchanged. */
 static const char *const STARTS[] = {"gaussian", "eva", "orthogonal"};
 
 static bool listed(const char *name, const char *const *list, size_t n)
@@ -115,7 +114,7 @@ static kvf_status unexpected(const lora_file *f, const char *name)
                      f->model_path, name);
 }
 
-/* Its other factor, of which `name` and this end are the name. */
+/* Returns the other factor, with the same module name and this ending. */
 static const kvf__view *factor_of(const lora_file *f, const char *name, const char *end)
 {
     char full[256];
@@ -141,7 +140,7 @@ static kvf_status check_factors(const lora_file *f, const kvf__lora_module *m)
                      kvf__shape_text(b, m->b->rank, m->b->dim));
 }
 
-/* The module of a factor A; a B only has to have its A. */
+/* Adds the module of a factor A; for a factor B checks that its A exists. */
 static kvf_status add_module(lora_file *f, const kvf__tensor *tensor)
 {
     const size_t root = sizeof ROOT - 1, end = sizeof A - 1;
@@ -182,8 +181,8 @@ static double *number_of(kvf__lora_module *m, bool rank)
     return rank ? &m->rank : &m->alpha;
 }
 
-/* Of modules whose number is not known yet and whose name a key matches: at its end, from a point
- * or the beginning on (PEFT's get_pattern_key). */
+/* Sets the value of modules without one whose name matches the key: at its end, from a dot or the
+ * beginning on (PEFT's get_pattern_key). */
 static kvf_status match_key(lora_file *f, const char *key, double value, bool rank)
 {
     kvf__pattern *pattern = NULL;

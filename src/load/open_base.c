@@ -1,6 +1,6 @@
-/* Opens a base: a Hugging Face folder, a GGUF file or a base file of ours becomes a table of views,
- * a description, bound weights, a tokenizer and the packed model. The file stays mapped: embeddings
- * are read from it row by row. */
+/* Opens a base: a Hugging Face folder, a GGUF file or a base file becomes a table of views, a
+ * description, bound weights, a tokenizer and the packed model. The file stays mapped, since
+ * embeddings are read from it row by row. */
 #include "hash.h"
 #include "lora.h"
 #include "open_prefix.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The id on the Hub that a folder of its cache is of; else the name of the folder, or of the file
- * without its ending. */
+/* Returns the Hub id of a folder in the cache; otherwise the folder's name, or the file's without
+ * its ending. */
 static kvf_status name_of(kvf_ctx *ctx, const char *path, char **out)
 {
     static const char *const ENDINGS[] = {".h5", ".gguf"};
@@ -50,7 +50,7 @@ static kvf_status load_hf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     kvf_status st = describe_hf(ctx, config, desc);
     kvf__free(config);
     if (st) return st;
-    KVF_TRY(kvf__base_ends_read(ctx, base->path, desc)); /* over those of config.json */
+    KVF_TRY(kvf__base_ends_read(ctx, base->path, desc)); /* overrides those of config.json */
     KVF_TRY(kvf__safetensors_open_dir(ctx, base->path, &base->weights));
     KVF_TRY(kvf__tokenizer_from_dir(ctx, base->path, &base->tokenizer));
     return name_of(ctx, base->path, &base->name);
@@ -76,7 +76,7 @@ static kvf_status load_h5(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     return st;
 }
 
-/* Of a file of ours that is no base: what takes it. */
+/* Suggests the option that accepts one of our files that is no base. */
 static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
 {
     kvf__kind kind = KVF__KIND_ANY;
@@ -109,7 +109,7 @@ static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
                      base->path);
 }
 
-/* Ids of the model's config are used where the tokenizer's files name none. */
+/* Uses ids of the model's config that the tokenizer's files lack. */
 static void complete_tokenizer(kvf__tokenizer *tokenizer, const kvf__desc *desc)
 {
     if (kvf__token_eos(tokenizer) < 0 && desc->ids.eos >= 0)
@@ -167,7 +167,7 @@ static double megabytes(const kvf__desc *desc, const kvf__model_options *pack)
     return 1e-6 * (f.packed + f.stored + f.rest);
 }
 
-/* In place of the allocation that happened to fail. */
+/* Replaces the error of a failed allocation by the total requirement. */
 static kvf_status say_what_it_takes(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
                                     const kvf__model_options *pack)
 {
@@ -183,7 +183,7 @@ static kvf_status say_what_it_takes(kvf_ctx *ctx, const char *where, const kvf__
                      where, megabytes(desc, pack), megabytes(desc, &streamed));
 }
 
-/* base->model of its slots, in base->precision. */
+/* Makes base->model from its slots, in base->precision. */
 static kvf_status make_model(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__desc *desc,
                              const kvf_base_options *options, const kvf__train *form)
 {
@@ -229,7 +229,7 @@ kvf_status kvf__base_pack(kvf_ctx *ctx, kvf_base *base, const char *where, kvf__
     KVF_TRY(keep_as(ctx, options, &asked)); /* before the file is read */
     KVF_TRY(kvf__bind(ctx, where, desc, &base->weights.table, &base->slots));
     KVF_TRY(hash_base(ctx, base, desc));
-    kvf__weights_forget(&base->weights); /* the hash has read it all */
+    kvf__weights_forget(&base->weights); /* the hash has read all of it */
     if (base->lora) KVF_TRY(kvf__lora_fold(ctx, desc, base));
     KVF_TRY(kvf__precision_resolve(ctx, options->precision, desc, &base->precision));
     return make_model(ctx, base, where, desc, options, form);
@@ -265,7 +265,7 @@ kvf_status kvf__base_open_as(kvf_ctx *ctx, const char *path, const kvf_base_opti
     return st;
 }
 
-/* Another model of the same mapped weights. */
+/* Makes another model from the same mapped weights. */
 static kvf_status copy_base(kvf_ctx *ctx, const kvf_base *from, kvf_precision precision,
                             const kvf_base_options *options, const kvf__train *form, kvf_base **out)
 {
@@ -276,7 +276,7 @@ static kvf_status copy_base(kvf_ctx *ctx, const kvf_base *from, kvf_precision pr
     *base = *from;
     base->precision = precision;
     base->is_copy = true;
-    base->carries = NULL; /* the slots are of the file */
+    base->carries = NULL; /* the slots are the file's */
     base->model = NULL;
     base->path = base->name = base->lora = NULL;
     kvf_status st = kvf__strdup(ctx, from->path, &base->path);

@@ -1,5 +1,5 @@
-/* The head of a prefix as a live object on its base: made by the task's row for the base's
- * architecture, then filled from the file by name, every shape checked. */
+/* The head of a prefix as an object on its base: created by the task's row for the base's
+ * architecture, then filled from the file by name, with checks of every shape. */
 #include "verbalizer.h"
 
 #include <string.h>
@@ -29,13 +29,13 @@ kvf_status kvf__head_load(kvf_ctx *ctx, kvf__params *to, const char *where, cons
     return KVF_OK;
 }
 
-/* Outputs: as many as have names, else one. */
+/* Returns the number of outputs: the number of names, or one. */
 static int64_t outputs(const kvf_prefix *prefix)
 {
     return prefix->file.head.n_labels ? (int64_t)prefix->file.head.n_labels : 1;
 }
 
-/* An empty head for the prefix's task, NULL where that is lm by the base's own. */
+/* Creates an empty head for the prefix's task, NULL for lm with the base's own head. */
 static kvf_status make_head(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                             kvf__head **out)
 {

@@ -1,5 +1,5 @@
-/* Opens what conditions a base: a prefix file as it is, or a run file through its live encoder.
- * Both end as the same tensor; a test holds them to be equal bit for bit. */
+/* Opening a prefix: from a prefix file, or from a run file through its encoder. Both give the same
+ * tensor; a test checks that they are equal bit for bit. */
 #include "data_int.h"
 #include "encoder_int.h"
 #include "encoder_run.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The template that its rows had, if any. Of a prefix: one that names no virtual tokens; else the
+/* Reads the template of its rows, if any. For a prefix it names no virtual tokens, because the
  * prefix replaces them. */
 static kvf_status read_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix *prefix)
 {
@@ -18,8 +18,7 @@ static kvf_status read_pattern(kvf_ctx *ctx, const kvf_json *options, kvf_prefix
     return kvf__strdup(ctx, text, &prefix->file.pattern);
 }
 
-/* Everything of the file is taken over. Of a base file only the head is read, as of a prefix of
- * length 0. */
+/* Takes all parts of the file. From a base file only the head, with a prefix of length 0. */
 static kvf_status from_file(kvf_ctx *ctx, const char *path, kvf__artifact *file, kvf_prefix *prefix)
 {
     if (!file->id.task)
@@ -63,7 +62,7 @@ kvf_status kvf__base_has_head(kvf_ctx *ctx, const char *path, bool *out)
     return KVF_OK;
 }
 
-/* The head that belongs to the encoder's state. */
+/* Takes the head of the encoder's state. */
 static kvf_status steal_head(kvf_ctx *ctx, kvf__artifact *run, kvf_checkpoint checkpoint,
                              kvf_prefix *prefix)
 {
@@ -73,14 +72,14 @@ static kvf_status steal_head(kvf_ctx *ctx, kvf__artifact *run, kvf_checkpoint ch
                                   last->labels, last->n_labels, last->regression,
                                   &prefix->file.head));
     KVF_TRY(kvf__head_words_copy(ctx, last->words, &prefix->file.head));
-    prefix->file.head.n_tasks = last->n_tasks; /* taken over */
+    prefix->file.head.n_tasks = last->n_tasks; /* ownership passes */
     prefix->file.head.tasks = last->tasks;
     last->n_tasks = 0;
     last->tasks = NULL;
     return KVF_OK;
 }
 
-/* What the encoder emits now, by its port. */
+/* Computes the encoder's output, depending on its port. */
 static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__artifact *run,
                        kvf_prefix *prefix)
 {
@@ -96,12 +95,12 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__artifact 
     return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix});
 }
 
-/* The log-weights that a run has beside its encoder, if it has them. */
+/* Takes a run's log-weights, if any. */
 static kvf_status take_weights(kvf_ctx *ctx, const char *path, const kvf__params *values,
                                kvf__prefix *to)
 {
     const kvf__param *w = kvf__params_find(values, KVF__LOG_WEIGHT);
-    kvf__params list = {0}; /* of what it is to be */
+    kvf__params list = {0}; /* expected parameter */
     char found[128], wanted[128];
 
     if (!w || !to->P) return KVF_OK;
@@ -162,7 +161,7 @@ static kvf_status from_run(kvf_ctx *ctx, const char *path, kvf__artifact *run, c
     return KVF_OK;
 }
 
-/* Of what is no file of ours: what takes it, or what makes one of it. */
+/* Suggests the command that accepts, or converts, a foreign file. */
 static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
 {
     char line[2048];
@@ -215,7 +214,7 @@ static kvf_status open_on(kvf_ctx *ctx, const char *path, const kvf_base *base,
     if (!st) st = kvf__strdup(ctx, path, &prefix->path);
     if (!st && *prefix->file.id.task && !prefix->file.head.n_tasks &&
         kvf__task_parse(ctx, prefix->file.id.task, &prefix->task))
-        /* the word is in the file, not on the command line */
+        /* the name is in the file, not on the command line */
         st = kvf__fail_prefix(ctx, KVF_EUNSUPPORTED, "%s", path);
     KVF__GIVE(st, out, prefix, kvf_prefix_free(prefix));
     return st;

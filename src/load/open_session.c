@@ -1,10 +1,10 @@
-/* A base and what conditions it. Prefixes first: they are small, and a wrong name should not cost
- * the loading of a base; but those of methods that read the base after it. */
+/* A base with its prefixes. Prefixes are opened first, because they are small and a wrong name
+ * should fail before a base is loaded; except those of methods that read the base. */
 #include "open_prefix.h"
 
 struct kvf_session {
     kvf_base *base;
-    kvf_prefix **prefixes; /* [n]; those not yet open are NULL */
+    kvf_prefix **prefixes; /* [n]; NULL if not yet open */
     size_t n;
 };
 
@@ -20,7 +20,7 @@ static const char *path_of(const opening *o, size_t i)
     return i ? o->options.more[i - 1] : o->prefix;
 }
 
-/* Those that need the base once it is there, the others before. */
+/* Opens the prefixes that need the base if it is open, else the others. */
 static kvf_status open_prefixes(const opening *o)
 {
     kvf_session *s = o->session;
@@ -35,7 +35,7 @@ static kvf_status open_prefixes(const opening *o)
     return KVF_OK;
 }
 
-/* There is always room for it. */
+/* The list always has room for it. */
 static kvf_status open_own_head(const opening *o)
 {
     bool there = false;
@@ -45,7 +45,7 @@ static kvf_status open_own_head(const opening *o)
     return kvf_prefix_open(o->ctx, o->base, KVF_CHECKPOINT_DEFAULT, &o->session->prefixes[0]);
 }
 
-/* The first that changes the base; kvf_prefix_check refuses company. */
+/* Returns the first that changes the base; kvf_prefix_check refuses further prefixes. */
 static const kvf_prefix *changing(const kvf_session *s)
 {
     for (size_t i = 0; i < s->n; i++)

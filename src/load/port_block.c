@@ -1,8 +1,8 @@
-/* What changes the base itself (methods of port block): read from an adapter file or a run, and put
- * on a base.
+/* Values that change the base itself (methods of port block): read from an adapter file or a run,
+ * and copied to a base.
  *
- * A model with adapters has a form of its own, with norms that are not folded away, so the base is
- * opened for what it will carry, and carries that alone: no other prefix can share it. */
+ * A model with adapters has a form of its own, with unfolded norms, so the base is opened for its
+ * adapter and carries only that: no other prefix can share it. */
 #include "method.h"
 #include "open_prefix.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- from files ------------------------------------------------------------------------------ */
 
-/* values: what of it was trained, adapters first; nothing else: the norms were not. */
+/* values: the trained parameters, adapters first; no others means that the norms were frozen. */
 static kvf_status adapter_form(kvf_ctx *ctx, const char *path, int64_t size, const char *activation,
                                const char *placement, const kvf__artifact *file,
                                const kvf__params *values, kvf__train *out)
@@ -150,7 +150,7 @@ kvf_status kvf__base_open_exact(kvf_ctx *ctx, const char *path, const char *lora
     return kvf_base_open(ctx, path, &exact, out);
 }
 
-/* "4" or "4-7" of n bytes. */
+/* Parses "4" or "4-7" of n bytes. */
 static bool read_span(const char *text, size_t n, long long *from, long long *to)
 {
     char *end = NULL;

@@ -1,14 +1,14 @@
-/* Which type a run computes in. `auto` is a rule, so that equal commands give equal files whatever
- * else a machine does at the time: it asks the CPU's flags (kvf__cpu_bf16_is_faster) and the width
- * of the base. Where bf16 makes a whole training step 1.25 times as fast as f32 or more, it is
- * taken. Measured on Zen 4 (one thread, four layers, V = 4096, rows of 64 tokens 8 and of 32 tokens
- * 2 a step; medians of nine pairs):
+/* The precision of a run. `auto` is a fixed rule, so that equal commands give equal files under any
+ * load: it depends on the CPU's flags (kvf__cpu_bf16_is_faster) and the width of the base. It
+ * chooses bf16 where a whole training step is at least 1.25 times as fast as with f32. Speed of
+ * bf16 relative to f32, measured on Zen 4 (one thread, four layers, V = 4096, steps of 8 rows of 64
+ * tokens and of 2 rows of 32; medians of nine pairs):
  *
  *   C               32    48    64    96   128   192   256   384   512
  *   8 x 64        1.28  1.31  1.54  1.63  1.91  1.66  1.74  1.86  1.92
  *   2 x 32        1.18  1.17  1.26  1.35  1.51  1.62  1.69  1.75  1.81
  *
- * oneDNN 2.6 and 3.2 multiply at the same rates, so its version does not enter. */
+ * oneDNN 2.6 and 3.2 multiply at the same rates, so its version does not matter. */
 #include "kernels.h"
 #include "open_base.h"
 
@@ -16,7 +16,7 @@
 
 #define BF16_WIDTH 64 /* least C */
 
-/* Of precisions and types of weights. */
+/* Names of precisions and weight types. */
 static const char *const NAMES[] = {"auto", "f32", "bf16", "int8"};
 
 const char *kvf__precision_name(kvf_precision precision)

@@ -1,5 +1,5 @@
-/* Keys and values of a prefix as an array of the caller's, both ways. The array has an axis of rows
- * that the prefix does without, because it is 1 long: the memory is the same. */
+/* A prefix's keys and values as an array of the caller, in both directions. The array has an
+ * additional axis of rows of length 1, so the memory is the same. */
 #include "arch.h"
 #include "open_prefix.h"
 
@@ -60,7 +60,7 @@ kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const fl
                          (long long)shape[0], (long long)shape[1], (long long)shape[2],
                          (long long)p->L, (long long)p->G, (long long)p->P);
     kvf__prefix given = *p;
-    given.log_weight = (float *)(uintptr_t)values; /* read alone */
+    given.log_weight = (float *)(uintptr_t)values; /* only read */
     KVF_TRY(kvf__prefix_check_weights(ctx, prefix->path, &given));
     return kvf__prefix_take_weights(ctx, p, &given);
 }

@@ -1,6 +1,6 @@
-/* How rows become ids for one base: its tokenizer, a chat template, foreign field names. `auto`
- * lets `messages` rows use the base's own template; a template that is named also wraps prompt and
- * completion, unless they are rendered already. */
+/* Conversion of rows to ids for a base: tokenizer, chat template, field names. `auto` applies the
+ * base's own template to `messages` rows; a named template also wraps prompt and completion, unless
+ * they are already rendered. */
 #include "renderer.h"
 
 #include <string.h>

@@ -1,27 +1,28 @@
-/* How rows become ids for one base, the way a prefix was trained. */
+/* Conversion of rows to ids for a base, as in the training of a prefix. */
 #ifndef KVF_RENDERER_H
 #define KVF_RENDERER_H
 
 #include "data_int.h"
 #include "open_prefix.h"
 
-/* A render with what it views. */
+/* A render with the objects that it borrows. */
 typedef struct kvf__renderer {
     kvf__chat chat;
     kvf__field_map map;
-    kvf__row_template pattern; /* of render, where that has one */
+    kvf__row_template pattern; /* template of render, if it has one */
     kvf__render render;
 } kvf__renderer;
-/* template_name as of --chat-template (NULL: auto); map_text as of --map. The address of *out must
- * not change afterwards. */
+/* template_name: as --chat-template (NULL: auto); map_text: as --map. The address of *out must not
+ * change afterwards. */
 kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *template_name,
                               const char *map_text, kvf__renderer *out);
-/* Rows get virtual tokens: where the text of --p-template has them, or (NULL, "") P in front.
- * next: [MASK] is not that token, but what comes next, at the end. EUSAGE also for [MASK] on a base
- * without one. */
+/* Adds virtual tokens to rows: at the places in the text of --p-template, or (NULL, "") P at the
+ * start. next: [MASK] means the next token at the end instead of a mask token. EUSAGE also for
+ * [MASK] on a base without one. */
 kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const char *text, int64_t P,
                                  bool next);
-/* As `prefix` (NULL: none) was trained; template_name NULL: by its own template. */
+/* Initialises as in the training of `prefix` (NULL: none); template_name NULL: the prefix's own
+ * template. */
 kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                              const char *template_name, const char *map_text, kvf__renderer *out);
 void kvf__renderer_done(kvf__renderer *renderer);

@@ -1,10 +1,10 @@
-/* A base made of random numbers in the exact shape of a known model, for measuring: time and memory
- * of a step depend on shapes alone. It goes the way of a base from a file: config, description,
+/* A base of random numbers in the exact shape of a known model, for benchmarks: time and memory of
+ * a step depend on shapes alone. It follows the path of a base from a file: config, description,
  * table of weights, bind, pack.
  *
- * All weights view the same pool, each from another offset: a pool as large as the largest tensor
- * replaces half a gigabyte of GPT-2, and packing makes every layer's weights its own memory
- * anyway. Numbers are uniform with the variance of N(0, 0.02); norms have weight 1. */
+ * All weights view the same pool at different offsets. A pool as large as the largest tensor
+ * replaces half a gigabyte for GPT-2, and packing copies every layer's weights anyway. Numbers are
+ * uniform with the variance of N(0, 0.02); norms have weight 1. */
 #include "open_base.h"
 #include "rng.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define BOUND   0.034641016f /* 0.02 * sqrt(3) */
-#define OFFSET  4099 /* elements between the views of two weights: odd, and more than a row */
-#define OFFSETS 64   /* different ones */
+#define OFFSET  4099 /* elements between the views of two weights: odd, and longer than a row */
+#define OFFSETS 64   /* number of different offsets */
 #define CHUNK   65536
 
 static const struct {
@@ -65,8 +65,8 @@ typedef struct filling {
     kvf_ctx *ctx;
     kvf_base *base;
     size_t largest; /* elements */
-    size_t ones;    /* elements at the start of the pool that are 1 */
-    size_t n;       /* weights so far */
+    size_t ones;    /* number of ones at the start of the pool */
+    size_t n;       /* number of weights so far */
 } filling;
 
 static size_t count(int rank, const int64_t *dim)
@@ -102,7 +102,7 @@ static kvf_status add(void *user, const char *name, int rank, const int64_t *dim
     return kvf__table_add(f->ctx, &f->base->weights.table, name, view);
 }
 
-/* The same numbers for any number of threads: a stream for each chunk. */
+/* Fills the pool with the same numbers for any number of threads: a stream for each chunk. */
 static void fill_pool(float *pool, size_t n, uint64_t seed)
 {
     int64_t chunks = (int64_t)((n + CHUNK - 1) / CHUNK);
@@ -115,7 +115,7 @@ static void fill_pool(float *pool, size_t n, uint64_t seed)
     }
 }
 
-/* The pool as the file of a base is: mapped, and not in memory where it is not read. */
+/* Maps the pool like the file of a base, so unread parts take no memory. */
 static kvf_status map_pool(kvf_ctx *ctx, size_t ones, size_t n, uint64_t seed,
                            kvf__weights *weights)
 {

@@ -1,4 +1,4 @@
-/* Texts to ids and back, by a base's tokenizer. */
+/* Texts to ids and back, with a base's tokenizer. */
 #include "open_base.h"
 #include "utf8.h"
 
@@ -13,7 +13,7 @@ kvf_status kvf_tokenize(kvf_ctx *ctx, const kvf_base *base, const char *text, si
         kvf__ids_done(&made);
         return st;
     }
-    *ids = made.data; /* NULL of no ids */
+    *ids = made.data; /* NULL for no ids */
     *n = made.n;
     return KVF_OK;
 }
@@ -35,7 +35,7 @@ kvf_status kvf_detokenize(kvf_ctx *ctx, const kvf_base *base, const int32_t *ids
             return kvf__fail(ctx, KVF_EUSAGE, "id %ld is outside the vocabulary of %lld",
                              (long)ids[i], (long long)V);
     kvf_status st = kvf__decode(ctx, base->tokenizer, ids, n, !special, &made);
-    if (!st) st = kvf__buf_add(ctx, &made, "", 0); /* a NUL, of no text too */
+    if (!st) st = kvf__buf_add(ctx, &made, "", 0); /* adds a NUL, also to an empty text */
     if (st) {
         kvf__buf_done(&made);
         return st;

@@ -1,16 +1,16 @@
-/* Classes as words of a language model (--verbalizer; Schick and Schütze 2021): which word means
- * which label, and the head that reads them at [MASK].
+/* Classes as words of a language model (--verbalizer; Schick and Schütze 2021): the word of each
+ * label, and the head that reads them at [MASK].
  *
- * A word is read as it follows a blank (RoBERTa's "Ġgreat"). On a base that reads both ways it may
- * also be the token that opens a text, where only that is one token. Where there every word is one
- * token, one row with one mask has the scores of all (head_words.c); where one is not, and on
- * causal bases, which predict the word as what comes next, each class has a row of its own
+ * A word is tokenized as after a space (RoBERTa's "Ġgreat"). On a bidirectional base it may also be
+ * the token at the start of a text, if only that is a single token. If every word is one token
+ * there, one row with one mask gives the scores of all (head_words.c). Otherwise, and on causal
+ * bases, which predict the word as the next tokens, each class has a row of its own
  * (head_phrases.c). */
 #include "verbalizer.h"
 
 #include <string.h>
 
-/* "label=word" of n bytes into the label's place. */
+/* Stores the word of "label=word" (n bytes) at the label's index. */
 static kvf_status add_item(kvf_ctx *ctx, const char *item, size_t n, char *const *labels,
                            size_t n_labels, char **words)
 {
@@ -58,7 +58,7 @@ kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *la
     return st;
 }
 
-/* "label=word" of n bytes: its label into the set. */
+/* Adds the label of "label=word" (n bytes) to the set. */
 static kvf_status add_label(kvf_ctx *ctx, const char *item, size_t n, kvf__label_set *set)
 {
     const char *sign = memchr(item, '=', n);
@@ -91,7 +91,7 @@ kvf_status kvf__verbalizer_labels(kvf_ctx *ctx, const char *text, kvf__label_set
 
 /* ---- on a base ------------------------------------------------------------------------------- */
 
-/* Appends the tokens of a text; *n: how many, 0 if one of them is no ordinary one. */
+/* Appends the tokens of a text; *n: their number, 0 if one is not an ordinary token. */
 static kvf_status add_tokens(kvf_ctx *ctx, const kvf_base *base, const char *text, kvf__ids *ids,
                              size_t *n)
 {

@@ -5,21 +5,22 @@
 #include "data_int.h"
 #include "open_prefix.h"
 
-/* Of "label=word,..." a word for each label, [n] texts to free; EUSAGE names a label without one.
- */
+/* Returns the word of each label from "label=word,...", [n] texts freed by the caller; EUSAGE names
+ * a label without one. */
 kvf_status kvf__verbalizer_words(kvf_ctx *ctx, const char *text, char *const *labels, size_t n,
                                  char ***out);
-/* The labels that the text names, in the order of labels that are learnt. EUSAGE. */
+/* Returns the labels in the text, in the order used for training labels. EUSAGE. */
 kvf_status kvf__verbalizer_labels(kvf_ctx *ctx, const char *text, kvf__label_set *out);
-/* The tokens of each word on this base; EUSAGE: one has none, or two have the same. */
+/* Returns the tokens of each word on this base; EUSAGE: a word has none, or two words have the
+ * same. */
 kvf_status kvf__verbalizer_tokens(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
                                   kvf__phrases *out);
-/* Are classes rows of their own there, not scores of one? */
+/* Returns whether each class needs a row of its own, instead of being a score of one row. */
 bool kvf__phrases_needed(const kvf_base *base, const kvf__phrases *tokens);
-/* How rows are read for the words of a prefix, if it has some: fills *tokens, which *load views. */
+/* Sets up reading of rows for the words of a prefix, if any: fills *tokens, which *load borrows. */
 kvf_status kvf__verbalizer_rows(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                                 kvf__phrases *tokens, kvf__dataset_options *load);
-/* The head that reads them. EUSAGE as above; EUNSUPPORTED: the base has none. */
+/* Creates the head that reads them. EUSAGE as above; EUNSUPPORTED: the base has none. */
 kvf_status kvf__verbalizer_head(kvf_ctx *ctx, const kvf_base *base, char *const *words, size_t n,
                                 kvf__head **out);
 

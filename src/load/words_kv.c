@@ -1,11 +1,10 @@
-/* Keys and values that the bare base computes for real words: a prefix that conditions the base as
- * the words themselves would.
+/* Keys and values that the bare base computes for real words: a prefix with the same effect as the
+ * words.
  *
- * BERT and RoBERTa read nothing without their start and end tokens, so the words are put
- * between these, and only their own keys and values are used: learned positions count the start
- * token, the words are at 1 .. P. An encoder-decoder reads the words on both sides. Rows after such
- * a prefix begin at P all the same, as PEFT and the files of others have it: positions are no order
- * among keys that lie in the prefix. */
+ * BERT and RoBERTa expect their start and end tokens, so the words are put between them, and only
+ * the words' keys and values are used. Learned positions count the start token, so the words are at
+ * 1 .. P. An encoder-decoder reads the words on both sides. Rows after such a prefix begin at P all
+ * the same, as in PEFT: the positions of keys inside a prefix need no order. */
 #include "data_int.h"
 #include "open_base.h"
 
@@ -28,7 +27,7 @@ kvf_status kvf__base_wrap(kvf_ctx *ctx, const kvf_base *base, const int32_t *wor
     return st;
 }
 
-/* Of a row of T tokens, those of the P words from `first` on. */
+/* Copies the inputs of the P words from `first` on, in a row of T tokens. */
 static void copy_inputs(const kvf__desc *d, const float *streams, int64_t T, int64_t first,
                         int64_t P, float *inputs)
 {
