@@ -32,10 +32,10 @@ typedef struct kvf__emitted {
     kvf__vectors *vectors; /* port embed */
 } kvf__emitted;
 
-/* Creates an encoder with zero parameters. method: a name of encoder.c, such as "mlp" (P-tuning v2,
- * Li & Liang: embedding [P, W], Linear(W, M), tanh, Linear(M, N)), "direct" (the flat prefix [P,
- * N]) or "projected" ([P, C] for each layer, through its frozen projections). N = 2*L*G*D and W =
- * G*D; where layers differ, the sum over layers and the largest. EUSAGE: unknown method, P < 1, M <
+/* Creates an encoder with zero parameters. method: a name of encoder.c. "mlp" (P-tuning v2, Li &
+ * Liang): embedding [P, W], Linear(W, M), tanh, Linear(M, N). "direct": the flat prefix [P, N].
+ * "projected": [P, C] for each layer, through its frozen projections. N = 2*L*G*D and W = G*D;
+ * where layers differ, the sum over layers and the largest. EUSAGE: unknown method, P < 1, M <
  * 1. */
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
                                kvf__encoder **out);

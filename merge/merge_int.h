@@ -19,10 +19,9 @@ bool kvf__json_same(const kvf_json *a, const kvf_json *b);
 kvf_status kvf__json_common(kvf_ctx *ctx, const kvf_json *const *objects, size_t n,
                             const char *except, kvf_json **out);
 
-/* A prefix as input of the file tools (prefix_source.c): a prefix file, the output of a run's
- * encoder, or the keys and values that the base computes for virtual tokens at the start of rows.
- * Methods that read the base need its path (EUSAGE without). Methods that change it are
- * EUNSUPPORTED. */
+/* A prefix as input of the file tools (prefix_source.c). It comes from a prefix file, from a run's
+ * encoder, or from the base, run on virtual tokens at the start of rows. Methods that read the base
+ * need its path (EUSAGE without). Methods that change it are EUNSUPPORTED. */
 typedef struct kvf__prefix_source {
     const char *path;
     const char *base; /* NULL: none */

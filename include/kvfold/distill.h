@@ -50,9 +50,9 @@ typedef struct kvf_distill_result {
     int64_t document_tokens, prefix_length;
     int64_t held_out_rows, held_out_labels;
     double teacher_seconds; /* time for the document, the rows and the teacher's targets */
-    /* Results on the held-out rows in nats per label token: losses of the bare base, with the
-     * prefix (best checkpoint) and with the document in context; KL of the bare base and of the
-     * prefix to the teacher. NaN: dry run, or stopped. */
+    /* Results on the held-out rows, in nats per label token. Losses: of the bare base, with the
+     * prefix (best checkpoint), and with the document in context. KL to the teacher: of the bare
+     * base, and of the prefix. NaN: dry run, or stopped. */
     double loss_base, loss_prefix, loss_document;
     double kl_base, kl_prefix;
     double kl_start; /* system_prompt: KL of the initial prefix; else NaN */

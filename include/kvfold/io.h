@@ -17,11 +17,14 @@ extern "C" {
 #endif
 
 /* Describes a kvfold (HDF5), safetensors or GGUF file, or a Hugging Face or PEFT folder. *out,
- * freed by the caller, is an object: kind ("prefix", "run", "safetensors", "gguf", "peft", "hf"),
- * features [] (own files), attributes {}, tensors [{name, shape, dtype, bytes, labels?}], for
- * prefixes `layers` [{layer, key {mean, std, min, max, norm}, value {...}}], options {}, lineage
- * {}, history {steps, first_train_loss, last_train_loss, best_...} for runs, metadata {} for
- * foreign files. EIO, EFORMAT, EUNSUPPORTED: one line naming the file. */
+ * freed by the caller, is an object:
+ * - kind ("prefix", "run", "safetensors", "gguf", "peft", "hf"), attributes {}, tensors [{name,
+ * shape, dtype, bytes, labels?}].
+ * - Own files: features [], options {}, lineage {}.
+ * - Prefixes: `layers` [{layer, key {mean, std, min, max, norm}, value {...}}].
+ * - Runs: history {steps, first_train_loss, last_train_loss, best_...}.
+ * - Foreign files: metadata {}.
+ * EIO, EFORMAT, EUNSUPPORTED: one line naming the file. */
 kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out);
 
 /* The history of a run: a value of each column for each of its n steps. `inspect` and `report` read

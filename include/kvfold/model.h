@@ -176,8 +176,8 @@ typedef struct kvf_session_options {
     uint64_t reserved[8];
 } kvf_session_options;
 
-/* Opens a base with its prefixes, in the order that their files need: a wrong prefix fails before
- * the base is loaded, a base opens for its adapter, a run that reads its base opens after it.
+/* Opens a base with its prefixes, in the order that their files need. A wrong prefix fails before
+ * the base is loaded. The base is opened for its adapter. A run that reads its base is opened last.
  * prefix NULL: the bare base. options may be NULL. Errors as in kvf_base_open, kvf_prefix_open and
  * kvf_prefix_check. */
 typedef struct kvf_session kvf_session;

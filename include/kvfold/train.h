@@ -256,9 +256,9 @@ kvf_status kvf_train_set(kvf_ctx *ctx, kvf_train_options *options, const char *n
 /* Sets an open base instead of the option "base"; NULL: none. The base is unchanged and must
  * outlive the call; its files are not opened again. If it was opened without `backward`, its
  * weights are also packed for backward passes, and stay so. A run that changes the base (methods
- * adapter and full, --unfreeze base) builds its own model in the same precision from the mapped
- * weights, as large as a second base, while it trains. EUSAGE: also if the base was opened for a
- * prefix that changes it. */
+ * adapter and full, --unfreeze base) builds its own model from the mapped weights, in the same
+ * precision. It takes as much memory as a second base while it trains. EUSAGE: also if the base was
+ * opened for a prefix that changes it. */
 void kvf_train_set_base(kvf_train_options *options, kvf_base *base);
 /* Sets the callback for steps, validations and saves, called in the training thread. NULL: none. */
 void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *user);
@@ -325,8 +325,8 @@ typedef struct kvf_eval_options {
     bool share_off;
     int64_t generate; /* lm: maximum tokens of a greedy completion of every prompt, which is
                          compared with its references (bleu, rouge_l); 0: none */
-    /* qa: threshold of the log odds of "no answer" above which an answer is rejected; maximum
-     * tokens of an answer; number of best starts and ends that are combined (0: 30, 20) */
+    /* qa: threshold of the log odds of "no answer" above which an answer is rejected. Maximum
+     * tokens of an answer, 0: 30. Number of best starts and ends that are combined, 0: 20. */
     double no_answer_above;
     int64_t max_answer, n_best;
     bool per_class; /* seq-cls, token-cls: also score each class, tag and entity type */

@@ -37,7 +37,7 @@ struct kvf_ctx {
 };
 
 /* Returns the number of cores this process may use: its affinity mask, limited by the CPU quota of
- * its control group, and by its share if other processes of one launch use the same cores. */
+ * its control group. Processes of one launch on the same cores share them. */
 int kvf__usable_cores(void);
 
 /* Returns whether so many bytes may be allocated and written. *capacity: bytes left in the control

@@ -52,7 +52,8 @@ static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity 
 }
 
 /* Lists the modules that PEFT adds for a task type, the pooler if the head trained one, and a
- * language model's own head: PEFT then loads the matrix without changing a tied embedding. */
+ * language model's own head. PEFT then loads the head's matrix without changing a tied
+ * embedding. */
 static kvf_json *modules_to_save(const kvf__identity *id, const kvf__head_values *head)
 {
     const kvf__params *params = &head->params.params;

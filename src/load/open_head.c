@@ -1,4 +1,4 @@
-/* The head of a prefix as an object on its base: created by the task's row for the base's
+/* The head of a prefix as an object on its base. It is created by the task's row for the base's
  * architecture, then filled from the file by name, with checks of every shape. */
 #include "verbalizer.h"
 

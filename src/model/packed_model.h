@@ -28,8 +28,8 @@ typedef struct kvf__train {
 
 /* Storage of the frozen matrices of layers and head between uses. Packed: in the layout of
  * products, for both directions, in the activation type. Otherwise there is one copy in the order
- * of the file. A layer is packed from it just before use, and the head plane by plane, in memory
- * shared by all layers and all planes; values are then those of the copy. */
+ * of the file. Layers, and planes of the head, are packed from it just before use, in memory shared
+ * by all of them. Their values are those of the copy. */
 typedef enum kvf__keep {
     KVF__KEEP_PACKED,
     KVF__KEEP_STORED, /* in memory, in the type `stored` */

@@ -4,11 +4,11 @@
 
 #include "packed_model.h"
 
-/* Returns the floor, the minimum operations of a step, a multiply-add counting as 2: the layers'
- * products forward and for the gradient of their inputs, and the head on labelled rows, 4 * weights
- * of the layers * tokens + 4 * V * C * labels. Attention, norms and the like are excluded. Work
- * that a pass skips (the last layer's unlabelled rows, layers below the first prefix) is included,
- * so a share above 1 is possible. */
+/* Returns the floor, the minimum operations of a step: 4 * weights of the layers * tokens + 4 * V *
+ * C * labels. It counts the layers' products forward and for the gradient of their inputs, and the
+ * head on labelled rows; a multiply-add is 2 operations. Attention, norms and the like are
+ * excluded. Work that a pass skips (the last layer's unlabelled rows, layers below the first
+ * prefix) is included, so a share above 1 is possible. */
 double kvf__model_floor_flops(const kvf__model *model, int64_t tokens, int64_t labels);
 
 /* Times the products of a forward pass of so many tokens and labels one by one, on the packed

@@ -84,7 +84,7 @@ static kvf_status out_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, const float 
 }
 
 /* Runs both halves backward. If they read the same x, the gradient of the block's output is that of
- * both, and the attention half takes it before the other half's backward pass adds to it. */
+ * both. The attention half then takes it before the other half adds to it. */
 static kvf_status block_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, void *dx_act,
                             void *datt, int64_t M)
 {

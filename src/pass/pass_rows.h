@@ -28,8 +28,8 @@ void kvf__pass_collect_rotated(struct kvf__pass *pass, int64_t l, kvf__prefix *d
 /* Returns the positions by which the prefix inside row r moves its tokens. */
 int64_t kvf__infix_shift(const kvf__batch *batch, const kvf__prefix *prefix, int64_t r);
 
-/* Row dropout (pass_row_prefix.c): takes it from the input; fills row_kv for layer l (and zeroes
- * row_dkv); returns the prefix segment of row r, given that of all; adds the rows' gradients to
+/* Row dropout (pass_row_prefix.c). Takes it from the input. Fills row_kv for layer l (and zeroes
+ * row_dkv). Returns the prefix segment of row r, given that of all. Adds the rows' gradients to
  * dprefix. */
 kvf_status kvf__pass_set_row_dropout(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 void kvf__pass_mask_rows(struct kvf__pass *pass, int64_t l, bool gradient);

@@ -28,9 +28,9 @@ typedef struct kvf__pass_sections {
 /* ESHAPE: the prefix (NULL: none) does not fit the model, or is longer than P. */
 kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__prefix *prefix,
                              int64_t P);
-/* Sections (pass_sections.c). Take them from the input; set their gradient targets; return whether
- * layer l has a prefix segment in this batch, or for these rows; the section of a row; the vectors
- * for ids below 0 at a token; the scale of a label's loss. */
+/* Sections (pass_sections.c). set_sections takes them from the input, set_grads sets their gradient
+ * targets. has_prefix returns whether layer l has a prefix segment for any row, section_of the
+ * section of row r, vectors_at the vectors for ids below 0 at a token. */
 kvf_status kvf__pass_set_sections(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__input *input);
 kvf_status kvf__pass_set_grads(kvf_ctx *ctx, struct kvf__pass *pass, const kvf__grads *into);
 bool kvf__pass_has_prefix(const struct kvf__pass *pass, int64_t l);

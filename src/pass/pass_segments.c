@@ -1,6 +1,6 @@
-/* The key segments of each row for attention: first the prefix, shared by all rows or one per
- * section; then the common prefixes of the row (rows of this batch, whose keys and values are in
- * qkv), or the keys and values in a cache. If the prefix is inside rows (infix_at), the tokens
+/* The key segments of each row for attention. First comes the prefix, shared by all rows or one per
+ * section. Then come the common prefixes of the row (rows of this batch, whose keys and values are
+ * in qkv), or the keys and values in a cache. If the prefix is inside rows (infix_at), the tokens
  * before it are separate rows, common prefixes or cached ones, that do not attend to it. The order
  * of a row's segments does not matter. */
 #include "attention.h"
@@ -173,7 +173,7 @@ static void add_common_rows(const kvf__pass *pass, int64_t r, kvf__attn_row *row
 }
 
 /* Plans the attention. Layers differ only in whether rows have a prefix, in the number of heads
- * and, for the last one, in the queries, so the plan is made again only on such a change. In an
+ * and, for the last one, in the queries. So the plan is made again only on such a change. In an
  * encoder-decoder, whose layers see different keys, it is made for every layer. */
 static void deal(kvf__pass *pass, int64_t G, bool last)
 {

@@ -37,7 +37,7 @@ static inline void q4(const uint8_t *restrict src, float *restrict dst, bool min
         dst[j + SMALL / 2] = value_of(d, minimum, m, q[j] >> 4, 8);
 }
 
-/* Expands the fifth bits of 8 elements to bytes of 0 or 16: copies the byte 8 times, keeps another
+/* Expands the fifth bits of 8 elements to bytes of 0 or 16. Copies the byte 8 times, keeps another
  * bit in each copy, and carries a remaining bit to the top of its copy. */
 static void spread_bits(uint8_t bits, uint8_t out[8])
 {

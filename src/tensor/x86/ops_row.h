@@ -1,5 +1,6 @@
-/* Shared by the kernels of ops_vec.c: when to run in parallel, and the dispatch by activation type,
- * once per row or block inside the parallel region, where it is a constant for the compiler. */
+/* Shared by the kernels of ops_vec.c: when to run in parallel, and the dispatch by activation type.
+ * The dispatch is once per row or block inside the parallel region, where the type is a constant
+ * for the compiler. */
 #ifndef KVF_OPS_ROW_H
 #define KVF_OPS_ROW_H
 

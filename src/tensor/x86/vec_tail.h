@@ -66,8 +66,8 @@ VEC_INLINE void vf_store_upto(float *p, vf v, int64_t n)
         vf_store_n(p, v, n);
 }
 
-/* Runs body for lanes i .. i + n - 1 of [from, to), in two copies: with the constant n = VF_LANES
- * for whole vectors, and for the tail, where the remainder tells the compiler that n is less. */
+/* Runs body for lanes i .. i + n - 1 of [from, to), in two copies. Whole vectors have the constant
+ * n = VF_LANES. In the tail, the remainder tells the compiler that n is less. */
 #define FOR_LANES(i, n, from, to, ...)                                                             \
     do {                                                                                           \
         int64_t i = (from);                                                                        \
