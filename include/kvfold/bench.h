@@ -77,7 +77,7 @@ typedef struct kvf_bench_result {
     double reference_rate;  /* FLOP/s of the single product [512, 768] x [768, 3072], median over
                                steps */
     double matmul_share;    /* median over steps */
-    double loss;            /* of the last step */
+    double loss;            /* loss of the last step */
     int64_t peak_rss_bytes; /* peak of this process so far */
     size_t n_parts;
     kvf_bench_part parts[KVF_BENCH_MAX_PARTS];

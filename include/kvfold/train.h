@@ -62,7 +62,7 @@ typedef struct kvf_event {
     double lr, grad_norm;
     double prefix_norm;           /* STEP: norm of the emitted prefix */
     int64_t tokens;               /* trained on in all steps */
-    double tokens_per_second;     /* of this step */
+    double tokens_per_second;     /* rate of this step */
     double seconds;               /* since the start of this call */
     double seconds_left;          /* estimated time to the end of the run; NaN: unknown */
     const char *text;             /* NOTE, SAVE (path) */
@@ -80,7 +80,7 @@ typedef enum kvf_schedule {
 
 /* Treatment of rows that are longer than allowed. */
 typedef enum kvf_overlong {
-    KVF_OVERLONG_UNSET,        /* with a trained prefix as in its training, else STOP */
+    KVF_OVERLONG_UNSET,        /* the setting of the prefix's training, without a prefix STOP */
     KVF_OVERLONG_STOP,         /* they are an error */
     KVF_OVERLONG_TRUNCATE,     /* the prompt is cut at its start, then the row at its end */
     KVF_OVERLONG_TRUNCATE_END, /* the end is cut */

@@ -15,7 +15,7 @@ typedef enum kvf__role {
     KVF__W_TYPES, /* token types: first or second text */
     KVF__W_EMBED_NORM,
     KVF__W_EMBED_NORM_BETA,
-    KVF__W_EMBED_OUT, /* from the width of the embeddings to that of the model */
+    KVF__W_EMBED_OUT, /* dense layer from the width of the embeddings to that of the model */
     KVF__W_EMBED_OUT_BIAS,
     KVF__W_RELATIVE, /* relative position embeddings and their norm, shared by all layers */
     KVF__W_RELATIVE_NORM,

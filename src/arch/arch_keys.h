@@ -74,8 +74,8 @@ typedef struct kvf__config_keys {
 typedef struct kvf__layer_keys {
     const char *list; /* object of objects by layer number, with the keys of head_dim and kv_heads;
                          without it the next keys apply */
-    kvf__config_number global_head_dim; /* of layers that are not local */
-    /* of non-local layers, with k_is_v; null or absent: as the other layers */
+    kvf__config_number global_head_dim; /* head size of layers that are not local */
+    /* key/value heads of non-local layers, with k_is_v; null or absent: as the other layers */
     const char *global_kv_heads;
     const char *k_is_v; /* switch for non-local layers: keys serve as values */
     const char *shared; /* number of last layers that read the keys and values of the last earlier

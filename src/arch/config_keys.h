@@ -28,8 +28,8 @@ typedef struct kvf__config_row {
     kvf__config_kind kind;
     size_t field;     /* offset in kvf__desc */
     size_t hf;        /* offset in kvf__config_keys */
-    const char *name; /* of tokens */
-    const char *gguf; /* of sizes: the key after "ARCHITECTURE."; NULL: absent from a GGUF */
+    const char *name; /* key of a token */
+    const char *gguf; /* key of a size after "ARCHITECTURE."; NULL: absent from a GGUF */
     unsigned flags;
     size_t needs; /* offset in kvf__config_keys of a switch that enables it; 0: none */
 } kvf__config_row;

@@ -121,8 +121,8 @@ typedef struct kvf__positions {
                       next row; -1: position and row are equal */
     int32_t first; /* table row of position 0 */
     bool starts_at_0; /* after a prefix, positions start at 0 instead of P by default */
-    int64_t window;   /* of local layers: a query attends to the last so many keys, in an encoder to
-                         own keys less far away on either side; 0: no local layers */
+    int64_t window;   /* window of local layers: a query attends to the last so many keys, in an
+                         encoder to own keys less far away on either side; 0: no local layers */
     uint64_t global[KVF__MOST_LAYERS / 64]; /* bit l: layer l is not local */
     kvf__rope rope;
     kvf__relative relative;
@@ -132,8 +132,8 @@ typedef struct kvf__positions {
     float *inv_freq; /* rope: [R/2] in f32 arithmetic as in transformers, scaling applied; owned */
     float scale;     /* factor on cos and sin (yarn, longrope), else 1 */
     double local_theta;    /* rope base of local layers, without scaling; 0: that of all layers */
-    int64_t local_rotated; /* with local_theta: R of local layers */
-    float *local_inv_freq; /* with local_theta: [R/2], owned */
+    int64_t local_rotated; /* R of local layers with local_theta */
+    float *local_inv_freq; /* [R/2] of local layers with local_theta, owned */
 } kvf__positions;
 /* Returns the window of a layer, 0: none. */
 int64_t kvf__positions_window(const kvf__positions *positions, int64_t layer);

@@ -31,7 +31,7 @@ struct kvf_ctx {
     char *volatile temp[KVF__OUTFILES]; /* names of unfinished output files, borrowed */
     void *held;
     void (*leave)(void *held);
-    bool (*stops)(void *user); /* of kvf__ctx_stop_when */
+    bool (*stops)(void *user); /* condition of kvf__ctx_stop_when */
     void *stops_user;
     char error[KVF__LINE_BYTES];
 };

@@ -32,7 +32,7 @@ enum {
 struct kvf__gguf_kv {
     const char *key;
     size_t key_n;
-    uint32_t type; /* of elements, never ARRAY */
+    uint32_t type; /* type of the elements, never ARRAY */
     uint64_t count;
     const uint8_t *data;
     size_t bytes;

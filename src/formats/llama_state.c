@@ -164,7 +164,7 @@ typedef struct state_reader {
     const kvf__llama_base *base;
     kvf__reader in;
     uint32_t version;
-    bool local, transposed; /* of the current cache */
+    bool local, transposed; /* properties of the current cache */
     uint32_t n;             /* number of its cells */
     int32_t *cells;         /* [n] position of each */
     kvf__prefix prefix;

@@ -23,7 +23,7 @@ struct kvf__h5_data;
 typedef struct kvf__h5 {
     kvf_ctx *ctx;
     const char *path;  /* borrowed, named in every error line */
-    kvf_status status; /* of the first failure */
+    kvf_status status; /* status of the first failure */
     kvf__h5_id file;
     kvf__mapfile map;  /* reading: the checked file, which HDF5 has open */
     kvf__h5_id driver; /* file driver (h5_fd.c) */
@@ -125,7 +125,7 @@ void kvf__h5_put_u8s(kvf__h5 *h5, kvf__h5_id at, const char *name, const uint8_t
                      int64_t n);
 
 bool kvf__h5_has_attr(kvf__h5 *h5, kvf__h5_id at, const char *name);
-char *kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name); /* to be freed */
+char *kvf__h5_get_text(kvf__h5 *h5, kvf__h5_id at, const char *name); /* freed by the caller */
 int64_t kvf__h5_get_i64(kvf__h5 *h5, kvf__h5_id at, const char *name);
 double kvf__h5_get_f64(kvf__h5 *h5, kvf__h5_id at, const char *name);
 bool kvf__h5_get_bool(kvf__h5 *h5, kvf__h5_id at, const char *name);
@@ -138,7 +138,7 @@ typedef enum kvf__h5_attr_type {
     KVF__H5_BOOL
 } kvf__h5_attr_type;
 size_t kvf__h5_attr_count(kvf__h5 *h5, kvf__h5_id at);
-char **kvf__h5_attr_names(kvf__h5 *h5, kvf__h5_id at, size_t n); /* as kvf__h5_child_names */
+char **kvf__h5_attr_names(kvf__h5 *h5, kvf__h5_id at, size_t n); /* like kvf__h5_child_names */
 /* EFORMAT: not a scalar of one of the four types. */
 kvf__h5_attr_type kvf__h5_attr_type_of(kvf__h5 *h5, kvf__h5_id at, const char *name);
 
@@ -167,8 +167,8 @@ typedef struct kvf__h5_data {
     int rank;
     int64_t dim[KVF__MAX_RANK];
     int64_t count;
-    size_t bytes;  /* of the values */
-    size_t stored; /* in the file */
+    size_t bytes;  /* size of the values */
+    size_t stored; /* size in the file */
     bool chunked;
     int64_t chunk[KVF__MAX_RANK];
     bool shuffle, deflate, fletcher32;

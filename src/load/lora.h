@@ -9,7 +9,7 @@ typedef struct kvf__lora_module {
     char *name;         /* "model.layers.0.self_attn.q_proj" */
     const kvf__view *a; /* [r, in] */
     const kvf__view *b; /* [out, r] */
-    double rank, alpha; /* from the config */
+    double rank, alpha; /* values of the config */
     double scale;
 } kvf__lora_module;
 

@@ -17,7 +17,7 @@ struct kvf__adapters {
     kvf__param *params;     /* [L, halves, PARTS] */
     char (*names)[40];      /* names of the parameters */
     bool *dropped;          /* [L] */
-    float *values, *grads;  /* of all adapters; grads NULL: none */
+    float *values, *grads;  /* values of all adapters; grads NULL: none */
 };
 
 /* ---- words ----------------------------------------------------------------------------------- */

@@ -437,7 +437,7 @@ static void work(const worker *w)
         attend(w, l);
         kvf__team_wait(w->team, w->n);
         const bool parallel = decoder->model->desc.block.parallel;
-        if (parallel) { /* of the stream before the attention half adds to it */
+        if (parallel) { /* norm of the stream before the attention half adds to it */
             normalise(w, &layer->norm2);
             kvf__team_wait(w->team, w->n);
         }

@@ -77,7 +77,7 @@ struct kvf__head {
     float *values, *grads; /* grads NULL: words, whose rows are values */
     /* source of the inner layers, activation and norm of words; NULL: other heads */
     const kvf__masked_lm *words;
-    kvf__masked_lm own; /* of heads that train these layers themselves, with the norm's gradient */
+    kvf__masked_lm own; /* layers that the head trains itself, with the norm's gradient */
     float *dgamma;      /* NULL: not trained */
     double norm_eps;
     float *weights;            /* class weights of the options; NULL: all 1 */

@@ -13,7 +13,7 @@ typedef struct kvf__pass_adapters {
     float *d;      /* [Rx, C] gradient of a half's output, or of its input, through its adapter */
     void *d_act;   /* in the activation type; the same memory for f32 */
     float *dh;     /* [Rx, adapter size] */
-    double *sizes; /* from the input, see kvf__input; NULL: not wanted */
+    double *sizes; /* sums of the input, see kvf__input; NULL: not wanted */
 } kvf__pass_adapters;
 
 /* Returns whether this half has an adapter in any layer (pass_adapters.c). */

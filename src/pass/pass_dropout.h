@@ -15,7 +15,7 @@ typedef struct kvf__pass_dropout {
     kvf__rng *attn_stream; /* [limits.rows] streams for attention */
     int32_t *row;          /* [Mx] row of each token */
     kvf__dropout rate;
-    kvf__attn_drop attn; /* of the current layer */
+    kvf__attn_drop attn; /* dropout of the current layer's attention */
     bool active;         /* active in this batch */
 } kvf__pass_dropout;
 

@@ -18,8 +18,8 @@ typedef struct kvf__pass_keys {
     int64_t *offset; /* [limits.rows] tokens of the common prefixes before a row */
     float *dcommon;  /* [limits.common_tokens, (H+2G)D] gradients that later rows add to their keys
                         and values; backward only */
-    double *share;   /* of the input */
-    const struct kvf__queries *queries; /* of the input */
+    double *share;   /* sums of the input, see kvf__input */
+    const struct kvf__queries *queries; /* request of the input, see kvf__input */
     bool dealt; /* the plan is assigned for the `planned` sections and for G heads */
     int64_t dealt_G;
     bool dealt_last; /* and for the last layer, where rows without labels have no queries */

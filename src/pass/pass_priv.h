@@ -129,7 +129,7 @@ struct kvf__pass {
     const int32_t *slot;
     kvf__entry entry;
     int64_t M, ML;          /* padded rows, padded labelled rows */
-    int64_t position_start; /* of the input */
+    int64_t position_start; /* position_start of the input */
 };
 
 /* Lays out the parts in an arena for batches at the pass's limits. ENOMEM. */
@@ -156,7 +156,7 @@ void kvf__embed_sum(const kvf__model *model, const kvf__embed_stack *stack, int6
 kvf_status kvf__embed_check(kvf_ctx *ctx, const kvf__pass *pass, const kvf__input *input);
 
 struct kvf__cache {
-    const kvf__desc *desc; /* of the model, which outlives the cache */
+    const kvf__desc *desc; /* description of the model, which outlives the cache */
     kvf__kv_shape shape;   /* heads borrowed from the model */
     int64_t slots, capacity;
     kvf__dtype act;

@@ -38,7 +38,7 @@ bool kvf__pass_has_prefix(const struct kvf__pass *pass, int64_t l);
 bool kvf__section_has_prefix(const kvf__pass_section *section, int64_t l);
 const kvf__pass_section *kvf__pass_section_of(const struct kvf__pass *pass, int64_t r);
 void kvf__pass_add_loss(const struct kvf__pass *pass, int64_t label,
-                        double loss); /* to its section's sum */
+                        double loss); /* adds to its section's sum */
 const kvf__vectors *kvf__pass_vectors_at(const struct kvf__pass *pass, int64_t token);
 
 #endif

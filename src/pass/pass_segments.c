@@ -123,7 +123,7 @@ static void prefix_segments(kvf__pass *pass, int64_t l, bool gradient)
     }
     pass->sections.at[0].seg = kvf__pass_has_prefix(pass, l)
                                    ? 0
-                                   : -1; /* of the first row that attends to it */
+                                   : -1; /* segment of the first row that attends to it */
     if (pass->sections.at[0].seg == 0) row_segments(pass, l, gradient);
 }
 

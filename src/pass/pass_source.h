@@ -11,11 +11,11 @@ struct kvf__kvseg;
 
 /* Carved from the pass's arena; Sx = padded limits.source_tokens. */
 typedef struct kvf__pass_source {
-    const kvf__batch *target; /* of the input; its source may be NULL */
+    const kvf__batch *target; /* batch of the input; its source may be NULL */
     int64_t M;                /* padded rows of the source */
     bool wanted;              /* this backward pass needs the encoder's gradients */
     void *states;             /* act [Sx, C] the encoder's states, normed */
-    float *rstd;              /* [Sx] of that norm */
+    float *rstd;              /* [Sx] rstd of that norm */
     float *dstates;           /* [Sx, C] their gradient */
     float *dkv;               /* [Sx, 2GD] gradient of keys and values of the current layer */
     void *dkv_act;            /* in the activation type; the same memory for f32 */

@@ -23,7 +23,7 @@ typedef struct layout {
 /* One array of weights. Its gradient reuses the plain memory after the weights were read. */
 typedef struct weights {
     float *plain;          /* [2, 4 H, width], in torch's layout */
-    dnnl_memory_desc_t md; /* of plain: dims [1, 2, width, 4, H] as ldgoi */
+    dnnl_memory_desc_t md; /* layout of plain: dims [1, 2, width, 4, H] as ldgoi */
     dnnl_memory_t memory;
     layout fwd, bwd, grad;
 } weights;

@@ -18,7 +18,7 @@ typedef struct kvf__mm_shape {
     int64_t K, N;
     int64_t ld; /* row stride of weights that are a plain matrix (dnnl_sgemm.c); 0: packed */
     dnnl_memory_desc_t weights, bias;
-    bool reordered[2]; /* from [K, N], from [N, K]: oneDNN's code for it exists */
+    bool reordered[2]; /* whether oneDNN's code exists for reordering from [K, N], from [N, K] */
     int32_t prims;     /* first of its primitives; KVF__MM_NONE: none */
 } kvf__mm_shape;
 
@@ -60,7 +60,7 @@ struct kvf__mm {
 struct kvf__packed {
     int shape;
     int64_t K, N;
-    kvf__dtype act; /* as in its shape */
+    kvf__dtype act; /* activation type of its shape */
     size_t bytes;
     void *data;
     float *bias_data;

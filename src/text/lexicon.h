@@ -24,7 +24,7 @@ typedef struct kvf__lexicon {
         size_t at;
         uint32_t n;
         uint32_t flags;
-    } * v;                            /* by id */
+    } * v;                            /* entries by id */
     size_t n, cap;                    /* n: largest id + 1 */
     size_t longest;                   /* longest token of the model in bytes */
     int32_t chars[KVF__DIRECT_CHARS]; /* id of a one-character token below U+0180, -1 */

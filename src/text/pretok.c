@@ -235,7 +235,7 @@ static kvf_status map_text(kvf_ctx *ctx, const char *s, size_t n, kvf__buf *out)
     return kvf__buf_add(ctx, out, chunk, used);
 }
 
-/* The same with offsets, one byte at a time. */
+/* Maps bytes with offsets, one at a time. */
 static kvf_status map_bytes(kvf__work *w, const void *how, size_t i, kvf__traced *to)
 {
     const kvf__traced *from = &w->pieces.text;

@@ -128,7 +128,7 @@ bool kvf__adds_bos(const kvf__tokenizer *tokenizer);
 void kvf__tokenizer_set_eos(kvf__tokenizer *tokenizer, int32_t eos);
 void kvf__tokenizer_set_bos(kvf__tokenizer *tokenizer, int32_t bos);
 int32_t kvf__token_id(const kvf__tokenizer *tokenizer,
-                      const char *token); /* by its written form, -1: none */
+                      const char *token); /* id by the written form, -1: none */
 const char *kvf__token_text(const kvf__tokenizer *tokenizer,
                             int32_t id); /* written form, NULL: none */
 bool kvf__token_is_special(const kvf__tokenizer *tokenizer, int32_t id);
@@ -154,7 +154,7 @@ typedef enum kvf__chat_kind {
 
 typedef struct kvf__chat {
     kvf__chat_kind kind;
-    char *name;   /* as requested; owned */
+    char *name;   /* the requested name; owned */
     char *system; /* default system turn if the first role is not system (Llama 3.1: default date);
                      NULL: none; owned */
     const char *date;   /* part of name; NULL: the template's own date, if it prints one */

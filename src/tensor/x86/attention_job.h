@@ -71,7 +71,7 @@ typedef struct attn_column {
     int64_t far;      /* before `near`, key j is visible to the first j - far lanes only */
     int64_t own;      /* keys before this one are in every window */
     bool capped;      /* replace S by `cap` tanh(S * to_cap) first */
-    int64_t weighted; /* from the job */
+    int64_t weighted; /* copy of the job's value */
     const float *log_weights;
     float *dlog_weights;
     vf scale, shift, to_cap, cap;
