@@ -149,7 +149,7 @@ class Misuse(Case):
         self.fails("rows:1: .*JSON compliant", base.score, [{"prompt": "a", "completion": "b", "x": math.inf}], status="EDATA")
         self.fails("rows:1: .*surrogates", base.score, [("a", "\ud800")], status="EDATA")
         self.fails("overlong 'cut': want stop", base.eval, PAIRS, overlong="cut")
-        self.fails("predict needs a prefix", base.predict, PAIRS, status="EUSAGE")
+        self.fails("no head to predict with", base.predict, PAIRS, status="EUSAGE")
         self.fails("outside the vocabulary|vocabulary", base.logits, [100000], status="ESHAPE")
         self.fails("comes before", kvfold.set_threads, 1)
 

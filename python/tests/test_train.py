@@ -251,4 +251,4 @@ class Training(Case):
     def test_notes_are_logged(self):
         with self.assertLogs("kvfold", logging.INFO) as logs:
             kvfold.train(self.base, PAIRS, out=self.folder / "logged.h5", **{**SMALL, "encoder_hidden": 8})
-        self.assertIn("relative residual", "".join(logs.output))
+        self.assertIn("relative error", "".join(logs.output))

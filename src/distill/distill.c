@@ -1,13 +1,11 @@
-/* distill: a document becomes a prefix of a few virtual tokens.
+/* distill: compresses a document into a prefix of a few virtual tokens. Context distillation (Snell
+ * et al. 2022; as a cache of keys and values, Eyuboglu et al. 2025): the teacher is the base with
+ * the document, the student the base with the prefix. The loss is KL(teacher || student) over the
+ * teacher's likeliest tokens at each label (head_soft.c).
  *
- * Context distillation (Snell et al. 2022; as a cache of keys and values, Eyuboglu et al. 2025):
- * the teacher reads the document, the student the prefix, and the loss is KL(teacher || student)
- * over the teacher's likeliest items at each label (head_soft.c). The document's keys and values
- * are computed once, and so are the teacher's targets for all rows: a step costs what any step with
- * a prefix of P costs.
- *
- * It is a run of train whose rows are made here; its file, --resume and merge are those of any run.
- */
+ * The document's keys and values and the teacher's targets are computed once, so a step costs as
+ * much as any step with a prefix of length P. The result is an ordinary run of train with generated
+ * rows: its file, --resume and merge work as usual. */
 #include "distill_int.h"
 #include "hash.h"
 
@@ -17,14 +15,14 @@
 #define POLICY_STREAM ((uint64_t)0x706f6c69) /* "poli" */
 
 enum {
-    TOP_K = 20,      /* items of the teacher */
-    SELF_STUDY = 96, /* prompts, where no data are given */
+    TOP_K = 20,      /* teacher's tokens per label */
+    SELF_STUDY = 96, /* default number of prompts without --data */
     ANSWER_TOKENS = 64,
-    CHUNK = 128,  /* tokens of a piece, where no data are given */
-    HELD_OUT = 8, /* one row of so many, where no file is held out */
+    CHUNK = 128,  /* default tokens in a piece without --data */
+    HELD_OUT = 8, /* hold out one row of this many, without --valid */
     STEPS = 200,
     LEAST_WINDOW = 4,
-    QUERIES = 8192 /* tokens of rows that ask the document, at most */
+    QUERIES = 8192 /* most tokens of query rows for attention matching */
 };
 
 kvf_distill_options kvf_distill_defaults(void)
@@ -35,24 +33,24 @@ kvf_distill_options kvf_distill_defaults(void)
 
 typedef struct distilling {
     kvf__feed feed;
-    kvf_distill_options options; /* all decided once the rows are open */
+    kvf_distill_options options; /* every value is set once the rows are open */
     kvf__study_options study;
     kvf__document document;
-    char *head; /* of the document's text, to start from */
+    char *head; /* start of the document's text, for the initial prefix */
     char hash[33];
-    kvf__teacher held_out;          /* of the held-out rows */
-    kvf__row_list queries;          /* --init match: rows that ask the document */
-    int64_t first_piece, end_piece; /* of the rows */
-    char position[24];              /* what position_start was decided to be */
+    kvf__teacher held_out;          /* targets of the held-out rows */
+    kvf__row_list queries;          /* --init match: rows used as queries */
+    int64_t first_piece, end_piece; /* range of the rows that are pieces of the document */
+    char position[24];              /* text of the chosen position_start */
     double teacher_seconds;
-    double kl_start, kl_prefix; /* --system-prompt: as of the result */
+    double kl_start, kl_prefix; /* --system-prompt: KL as in the result */
 } distilling;
 
-/* The run whose rows are made. */
+/* A run with generated rows. */
 typedef struct fed_run {
     kvf__run *run;
     const kvf__train_rows *rows;
-    kvf__fed *fed; /* NULL: they are there */
+    kvf__fed *fed; /* NULL: rows exist already */
 } fed_run;
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
@@ -62,15 +60,17 @@ static kvf_status check_train(kvf_ctx *ctx, const kvf_train_options *o)
     const kvf__method *method = kvf__method_find(o->method);
     KVF_TRY(kvf__options_check_distill(ctx, o));
     if (o->init && !strcmp(o->init, "match") && (o->init_from || o->init_encoder))
-        return kvf__fail(ctx, KVF_EUSAGE, "--init-%s: --init match is another start",
+        return kvf__fail(ctx, KVF_EUSAGE, "--init-%s: not with --init match",
                          o->init_from ? "from" : "encoder");
     if (!method || method->port != KVF__PORT_KV)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--method %s: a document is distilled into keys and values", o->method);
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "--method %s: distill trains keys and values only: want direct, mlp or projected",
+            o->method);
     return KVF_OK;
 }
 
-/* What the prefix replaces. */
+/* Returns the path of the text that the prefix replaces. */
 static const char *text_path(const kvf_distill_options *o)
 {
     return o->system_prompt ? o->system_prompt : o->document;
@@ -79,18 +79,17 @@ static const char *text_path(const kvf_distill_options *o)
 static kvf_status check_system_prompt(kvf_ctx *ctx, const kvf_distill_options *o)
 {
     if (!o->system_prompt)
-        return o->on_policy
-                   ? kvf__fail(ctx, KVF_EUSAGE, "--on-policy: want --system-prompt beside it")
-                   : KVF_OK;
+        return o->on_policy ? kvf__fail(ctx, KVF_EUSAGE, "--on-policy needs --system-prompt")
+                            : KVF_OK;
     const char *bad = o->document     ? "document"
                       : o->chunk > 0  ? "chunk"
                       : o->window > 0 ? "window"
                                       : NULL;
-    if (bad) return kvf__fail(ctx, KVF_EUSAGE, "--%s: is for documents, not --system-prompt", bad);
+    if (bad) return kvf__fail(ctx, KVF_EUSAGE, "--%s is for documents, not --system-prompt", bad);
     if (strcmp(o->train.chat_template, "no-system"))
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "--chat-template %s: with --system-prompt rows have the base's own "
-                         "template, without its system turn",
+                         "--chat-template %s: not with --system-prompt, which uses the base's own "
+                         "template without its system turn",
                          o->train.chat_template);
     return KVF_OK;
 }
@@ -114,8 +113,8 @@ static kvf_status check(kvf_ctx *ctx, const kvf_distill_options *o)
     return check_train(ctx, &o->train);
 }
 
-/* What a new run has, unless it was given. A direct prefix of any length starts as the document;
- * epochs mean little for rows that are made. */
+/* Sets the defaults of a new run. A direct prefix of any length starts as the document. Steps
+ * replace epochs, which mean little for generated rows. */
 static kvf_status decide_train(kvf_ctx *ctx, bool system, kvf_train_options *o)
 {
     if (system && !KVF__GIVEN(o, chat_template)) o->chat_template = "no-system";
@@ -130,13 +129,13 @@ static bool matches(const fed_run *t)
     return !t->run->output.is_resumed && !strcmp(t->run->options.init, "match");
 }
 
-/* A run of starting values needs no targets. */
+/* True for a run without steps, which needs no targets. */
 static bool takes_no_step(const fed_run *t)
 {
     return KVF__GIVEN(&t->run->options, steps) && !t->run->options.steps;
 }
 
-/* A stored number for one that was not given. */
+/* Returns the stored number if the option was not given. */
 static int64_t resumed(const fed_run *t, const char *key, int64_t given, int64_t none,
                        int64_t initial)
 {
@@ -146,7 +145,7 @@ static int64_t resumed(const fed_run *t, const char *key, int64_t given, int64_t
                : initial;
 }
 
-/* How rows are answered and what of the answers is learnt. */
+/* Sets how rows are answered and which part of the answers is learnt. */
 static void decide_policy(distilling *d, const fed_run *t)
 {
     kvf_distill_options *o = &d->options;
@@ -179,7 +178,7 @@ static void decide_rows(distilling *d, const fed_run *t)
 
 /* ---- the run's rows -------------------------------------------------------------------------- */
 
-/* Rows must fit after the document and after the prefix. */
+/* Limits rows to the tokens that fit after the document and after the prefix. */
 static kvf_status limit_rows(distilling *d, const fed_run *t)
 {
     kvf_train_options *o = &t->run->options;
@@ -187,13 +186,14 @@ static kvf_status limit_rows(distilling *d, const fed_run *t)
     if (d->document.row_capacity < capacity) capacity = d->document.row_capacity;
     if (o->max_length > capacity)
         return kvf__fail(t->run->ctx, KVF_EUSAGE,
-                         "--max-length %lld: at most %lld tokens fit behind the document",
+                         "--max-length %lld: at most %lld tokens fit after the document",
                          (long long)o->max_length, (long long)capacity);
     if (!o->max_length) o->max_length = capacity;
     return KVF_OK;
 }
 
-/* A new run starts from the document's first tokens, unless an option names a start. */
+/* Sets --init: a new run starts from the document's first tokens, unless an option says otherwise.
+ */
 static kvf_status decide_init(distilling *d, const fed_run *t)
 {
     kvf_train_options *o = &t->run->options;
@@ -221,7 +221,7 @@ static kvf__chats chats_of(const distilling *d, const kvf__run *run, const kvf__
                         .longest_prompt = run->options.max_length - d->study.max_tokens - 1};
 }
 
-/* User turns of a file, or if it is NULL those that the base makes, with answers of the base that
+/* Adds chats: user turns of a file, or of the base if path is NULL, with answers of the base that
  * reads the system prompt. */
 static kvf_status add_chats(const distilling *d, const fed_run *t, const char *path,
                             kvf__row_list *rows)
@@ -232,7 +232,8 @@ static kvf_status add_chats(const distilling *d, const fed_run *t, const char *p
     if (!path && !d->study.n) return KVF_OK;
     if (chats.longest_prompt < 1)
         return kvf__fail(t->run->ctx, KVF_EUSAGE,
-                         "--answer-tokens %lld leaves none of a row's %lld tokens for a user turn",
+                         "--answer-tokens %lld: leaves none of the %lld tokens of a row for a user "
+                         "turn; lower it",
                          (long long)d->study.max_tokens, (long long)t->run->options.max_length);
     kvf_status st = path ? kvf__user_turns_load(&chats, &t->run->options, path, &turns)
                          : kvf__user_turns_make(&chats, prompted, d->study.n, &turns);
@@ -241,7 +242,7 @@ static kvf_status add_chats(const distilling *d, const fed_run *t, const char *p
     return st;
 }
 
-/* Those of both kinds. */
+/* Collects chats from a file and from the base. */
 static kvf_status collect_chats(const distilling *d, const fed_run *t, kvf__row_list *rows)
 {
     if (t->run->options.data) KVF_TRY(add_chats(d, t, t->run->options.data, rows));
@@ -254,8 +255,8 @@ static kvf_status collect_rows(distilling *d, const fed_run *t, kvf__row_list *r
     if (o->system_prompt) return collect_chats(d, t, rows);
     if (t->rows->renderer.chat.kind == KVF__CHAT_RENDERED && (o->self_study || o->chunk))
         return kvf__fail(t->run->ctx, KVF_EUSAGE,
-                         "--chat-template rendered is for rows of --data: want --self-study 0 and "
-                         "no --chunk");
+                         "--chat-template rendered is only for rows of --data: use it with "
+                         "--self-study 0 and --chunk 0");
     if (t->run->options.data) {
         kvf__dataset set = {0};
         KVF_TRY(kvf__task_load(t->run, t->rows, t->rows->task, t->run->options.data, &set));
@@ -272,7 +273,7 @@ static kvf_status collect_rows(distilling *d, const fed_run *t, kvf__row_list *r
                               &d->study, rows);
 }
 
-/* The document and the teacher's part decide what is learnt, so they are in the data's hash. */
+/* Makes a salt for the data's hash, because document and teacher decide what is learnt. */
 static kvf_status make_salt(distilling *d, kvf_ctx *ctx, char salt[64])
 {
     kvf__hash *hash = NULL;
@@ -284,7 +285,7 @@ static kvf_status make_salt(distilling *d, kvf_ctx *ctx, char salt[64])
     return KVF_OK;
 }
 
-/* One of so many rows is held out, the last of each. */
+/* Returns the stride of held-out rows; the last row of each stride is held out. */
 static int64_t held_out_stride(const fed_run *t, const kvf__row_list *rows)
 {
     const int64_t n = (int64_t)rows->ends.n;
@@ -302,7 +303,7 @@ static kvf_status load_valid(distilling *d, const fed_run *t, const char *path)
     return st;
 }
 
-/* Those to learn from; of the student's own answers with room for any. */
+/* Picks the training rows. With --on-policy the buffer is sized for the longest student answer. */
 static kvf_status pick_data(distilling *d, const fed_run *t, const kvf__row_list *rows,
                             int64_t stride, const char *salt)
 {
@@ -324,8 +325,7 @@ static kvf_status split_rows(distilling *d, const fed_run *t, const kvf__row_lis
     const char *valid = t->run->options.valid;
     if (n < (valid ? 1 : 2))
         return kvf__fail(t->run->ctx, KVF_EDATA,
-                         "%s: %lld rows to learn from, want more: --self-study, "
-                         "--chunk or --data",
+                         "%s: %lld training rows, want more: use --self-study, --chunk or --data",
                          text_path(&d->options), (long long)n);
     KVF_TRY(make_salt(d, t->run->ctx, salt));
     if (valid) KVF_TRY(load_valid(d, t, valid));
@@ -334,8 +334,8 @@ static kvf_status split_rows(distilling *d, const fed_run *t, const kvf__row_lis
                  : kvf__row_list_pick(t->run->ctx, rows, stride, true, salt, &t->fed->valid);
 }
 
-/* Asks the document what it says: all of it, read a second time behind itself in pieces, and the
- * rows to learn from that are no pieces of it. */
+/* Collects rows to use as queries: the document itself, read a second time after itself in pieces,
+ * and the training rows that are not pieces of it. */
 static kvf_status ask_document(distilling *d, const fed_run *t, const kvf__row_list *rows)
 {
     const kvf__render *render = &t->rows->renderer.render;
@@ -348,8 +348,8 @@ static kvf_status ask_document(distilling *d, const fed_run *t, const kvf__row_l
     return KVF_OK;
 }
 
-/* Where the prefix stands: with rope its keys keep their positions unless --position-start says
- * otherwise; learned positions cannot be changed. */
+/* Sets the position of the prefix. With rope its keys keep their positions, unless --position-start
+ * is given. Learned positions cannot change. */
 static kvf_status place(distilling *d, const fed_run *t)
 {
     const int64_t T = d->document.window;
@@ -357,8 +357,8 @@ static kvf_status place(distilling *d, const fed_run *t)
     if (KVF__GIVEN(&t->run->options, position_start)) {
         if (turns || t->run->id.position_start == T) return KVF_OK;
         return kvf__fail(t->run->ctx, KVF_EUSAGE,
-                         "--position-start %s: --init match reads rows behind the document, and "
-                         "this base's positions do not turn: want %lld",
+                         "--position-start %s: --init match needs %lld on this base, which has no "
+                         "rotary positions",
                          t->run->options.position_start, (long long)T);
     }
     snprintf(d->position, sizeof d->position, "%lld", (long long)T);
@@ -367,7 +367,7 @@ static kvf_status place(distilling *d, const fed_run *t)
     return KVF_OK;
 }
 
-/* So many rows, evenly spread, that their tokens are no more than QUERIES. */
+/* Picks evenly spaced rows with at most QUERIES tokens. */
 static kvf_status pick_queries(distilling *d, kvf_ctx *ctx, kvf__dataset *out)
 {
     const int64_t stride = ((int64_t)d->queries.ids.n + QUERIES - 1) / QUERIES;
@@ -383,14 +383,14 @@ static kvf_status start(void *user, kvf__run *run, kvf__prefix *target)
     KVF_TRY(pick_queries(d, run->ctx, &rows));
     kvf_status st = kvf__match(run->ctx, run->base, &source, &rows, run->id.position_start, target);
     if (!st)
-        kvf__run_detail(run, "match: %lld tokens asked, %.1f s", (long long)rows.n_labels,
-                      kvf__clock() - begin);
+        kvf__run_detail(run, "prefix solved by attention matching from %lld query tokens in %.1f s",
+                        (long long)rows.n_labels, kvf__clock() - begin);
     kvf__dataset_done(&rows);
     return st;
 }
 
-/* --on-policy: the student answers the user turns of a step, and the teacher says what it would
- * have gone on with. It depends on the student, the step and the seed alone. */
+/* --on-policy: the student answers the user turns of a step, and the teacher gives the targets.
+ * Depends only on student, step and seed. */
 static kvf_status renew(void *user, const kvf__run *run, kvf__train_rows *rows,
                         const kvf__prefix *prefix, const int64_t *examples, int64_t n)
 {
@@ -448,12 +448,10 @@ static kvf_status make_all(distilling *d, const fed_run *t)
     fed->teacher.reverse = !strcmp(d->options.kl, "reverse");
     KVF_TRY(kvf__teacher_make(t->run->ctx, t->run->base, &fed->valid, &teacher, k, &d->held_out));
     d->teacher_seconds = kvf__clock() - begin;
-    kvf__run_note(t->run,
-                  "%s: %lld tokens; %lld rows to learn from, %lld held out; the "
-                  "teacher took %.1f s",
-                  d->options.system_prompt ? "system prompt" : "document",
-                  (long long)d->document.ids.n, (long long)fed->data.n, (long long)fed->valid.n,
-                  d->teacher_seconds);
+    kvf__run_note(
+        t->run, "%s: %lld tokens; %lld training rows, %lld held out; the teacher took %.1f s",
+        d->options.system_prompt ? "system prompt" : "document", (long long)d->document.ids.n,
+        (long long)fed->data.n, (long long)fed->valid.n, d->teacher_seconds);
     return KVF_OK;
 }
 
@@ -495,7 +493,8 @@ static kvf_status measure_all(distilling *d, const kvf__trainer_view *t, kvf__ev
     return kvf__teacher_loss(t->run->ctx, &d->held_out, e, &prefix, &r->kl_prefix);
 }
 
-/* On the held-out rows, with what the parameters emit: all, or if r is NULL d->kl_start. */
+/* Measures the held-out rows with the current parameters: every result, or d->kl_start if r is
+ * NULL. */
 static kvf_status measure(distilling *d, const kvf__trainer_view *t, kvf_distill_result *r)
 {
     const int64_t T = d->document.context->file.prefix.P;
@@ -514,7 +513,7 @@ static kvf_status measure(distilling *d, const kvf__trainer_view *t, kvf_distill
     return st;
 }
 
-/* What came of a system prompt is in its run file too. */
+/* Also stores the results of a system prompt in the run file. */
 static kvf_status measure_best(distilling *d, kvf__trainer *trainer, kvf_distill_result *r)
 {
     const kvf__trainer_view t = kvf__trainer_look(trainer);

@@ -1,8 +1,7 @@
-/* Inside distill: the document, the rows of self-study, and the run that learns from them.
- *
- * The teacher is the base with the document in context, the student the base with the prefix. Both
- * read the same rows: at position n after a document of n tokens, and from --position-start on
- * after the prefix; with rope only distances count, and within a row they are the same. */
+/* Internals of distill: the document, the generated rows, and the run that learns from them. The
+ * teacher is the base with the document in context, the student the base with the prefix. Both read
+ * the same rows: at position n after a document of n tokens, and from --position-start on after the
+ * prefix. With rope only distances matter, and these are the same within a row. */
 #ifndef KVF_DISTILL_INT_H
 #define KVF_DISTILL_INT_H
 
@@ -13,32 +12,32 @@
 #include "row_list.h"
 #include "train_int.h"
 
-/* A text that was read: its tokens, and what the base keeps of them, as a prefix that generation
- * takes as any other. */
+/* A document: its tokens, and their keys and values as a prefix that generation accepts. */
 typedef struct kvf__document {
     kvf__buf text;
-    kvf__ids ids, positions; /* where each token was read */
-    int64_t window;          /* tokens read at a time; rows begin at this position */
-    kvf_prefix *context;     /* P = ids.n; its texts are the document's */
+    kvf__ids ids, positions; /* positions: position of each token */
+    int64_t window;          /* tokens in a window, and position at which rows begin */
+    kvf_prefix *context;     /* prefix with P = ids.n; owns its texts */
     int64_t row_capacity;    /* longest row after it */
 } kvf__document;
-/* system: the text is a system prompt, and the document what a chat template makes of it.
- * window: tokens read at a time, at least 4; 0: all that fit. EDATA: it is empty or not text;
- * ESHAPE: it leaves the model no positions for rows. *out is to be done after a failure too. */
+/* Reads a document. system: the text is a system prompt, and the document is its turn in the chat
+ * template. window: tokens in a window, at least 4; 0: all that fit. EDATA: empty or not text;
+ * ESHAPE: no positions are left for rows. The caller frees *out, even after a failure. */
 kvf_status kvf__document_open(kvf_ctx *ctx, kvf_base *base, const char *path, bool system,
                               int64_t window, const kvf__render *render, kvf__document *out);
 void kvf__document_done(kvf__document *document);
-/* How a document's text becomes ids: as the start of a text, whatever template wraps prompts. */
+/* Returns how the document's text becomes ids: as the start of a text, without a template for
+ * prompts. */
 kvf__render kvf__document_render(const kvf__render *render);
-/* The beginning of the text, at least as far as its first n tokens go, with the same ids; *out to
- * free. */
+/* Returns the shortest start of the text whose first n ids are those of the document; the caller
+ * frees *out. */
 kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
                               const kvf__render *render, int64_t n, char **out);
 kvf__subject kvf__document_subject(const kvf__document *document);
 kvf__match_source kvf__document_source(const kvf__document *document);
 
-/* Pieces of the document of `chunk` tokens, each beginning 1/parts of a piece after the one before,
- * predicted throughout. */
+/* Adds pieces of the document of `chunk` tokens with labels on every token. Each begins 1/parts of
+ * a piece after the previous one. */
 kvf_status kvf__study_chunks(kvf_ctx *ctx, const kvf__document *document, int64_t chunk,
                              int64_t parts, const kvf__render *render, kvf__row_list *rows);
 
@@ -47,37 +46,37 @@ typedef struct kvf__study_options {
     double temperature;
     uint64_t seed;
 } kvf__study_options;
-/* n prompts about the document, drawn from the seed, and what the base answers with the document in
- * context. */
+/* Adds n prompts about the document, drawn from the seed, with the answers of the base that has the
+ * document in context. */
 kvf_status kvf__study_answers(kvf_ctx *ctx, kvf_base *base, const kvf__document *document,
                               const kvf__renderer *renderer, const kvf__study_options *options,
                               kvf__row_list *rows);
 
 /* ---- system prompts (system_prompt.c) -------------------------------------------------------- */
 
-/* The ids of the turn of a system prompt, as the template of `render` begins a chat, and its text
- * in place of the prompt's, whose last line feeds do not count. */
+/* Returns the ids of a system turn at the start of a chat in the template of `render`, and the
+ * turn's text in *text. Trailing newlines of the prompt are ignored. */
 kvf_status kvf__system_turn(kvf_ctx *ctx, const kvf__render *render, kvf__buf *text, kvf__ids *ids);
 
-/* Chats of a user turn and an answer. A prompt is a row that ends where the answer begins. */
+/* Chats of a user turn and an answer. A prompt is a row that ends before the answer. */
 typedef struct kvf__chats {
     kvf_ctx *ctx;
     kvf_base *base;
-    const kvf__renderer *renderer; /* of template no-system */
+    const kvf__renderer *renderer; /* renderer with template no-system */
     const kvf__study_options *study;
     int64_t longest_prompt;
 } kvf__chats;
-/* Prompts of a file's rows, and at most n whose user turns the base writes with a prefix. */
+/* Loads the prompts of a file, and at most n user turns that the base writes with a prefix. */
 kvf_status kvf__user_turns_load(const kvf__chats *chats, const kvf_train_options *options,
                                 const char *path, kvf__dataset *out);
 kvf_status kvf__user_turns_make(const kvf__chats *chats, const kvf_prefix *speaker, int64_t n,
                                 kvf__dataset *out);
-/* A row for each prompt, with what the base answers with a prefix. */
+/* Adds a row for each prompt, with the answer of the base with a prefix. */
 kvf_status kvf__answer_turns(const kvf__chats *chats, const kvf_prefix *speaker,
                              const kvf__dataset *prompts, uint64_t seed, kvf__row_list *rows);
-/* The same rows, each as long as with the longest answer. */
+/* Copies the rows, each padded to the length with the longest answer. */
 kvf_status kvf__pad_answers(const kvf__chats *chats, const kvf__row_list *rows, kvf__row_list *out);
-/* Prompts of rows[i], i < n; and row i of `by` in their place. */
+/* Copies the prompts of rows[i], i < n; replaces their answers by row i of `by`. */
 kvf_status kvf__prompts_of(kvf_ctx *ctx, const kvf__dataset *set, const int64_t *rows, int64_t n,
                            kvf__dataset *out);
 void kvf__replace_rows(kvf__dataset *set, const int64_t *rows, int64_t n, const kvf__dataset *by);

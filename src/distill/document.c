@@ -1,10 +1,8 @@
 /* The document of a distillation: its text, its tokens, and the keys and values that the base
- * computes for them, once, as a prefix at positions 0 to n - 1.
- *
- * One that is longer than a window is read in windows, each from position 0 on and each beginning
- * with a part of the one before, whose keys and values stand in the prefix once. Rows behind it
- * begin where a window ends and see the keys of all of them (parallel context windows; Ratner et
- * al. 2023). */
+ * computes for them once, as a prefix at positions 0 to n - 1. A document longer than a window is
+ * read in windows, each from position 0 on. A window begins with the last part of the previous one,
+ * whose keys and values are stored once. Rows after the document begin where a window ends and
+ * attend to the keys of all windows (parallel context windows; Ratner et al. 2023). */
 #include "distill_int.h"
 
 #include <string.h>
@@ -12,14 +10,14 @@
 enum {
     LEAST_ROOM = 16,
     MOST_BYTES = 64 << 20,
-    OVERLAP = 4 /* one in so many tokens of a window were in the one before */
+    OVERLAP = 4 /* a window shares 1/OVERLAP of its tokens with the previous one */
 };
 
 static kvf_status check_text(kvf_ctx *ctx, const char *path, const kvf__buf *text)
 {
     const char *zero = text->n ? memchr(text->data, 0, text->n) : NULL;
     if (zero)
-        return kvf__fail(ctx, KVF_EDATA, "%s: byte %lld is 0: want a text in UTF-8", path,
+        return kvf__fail(ctx, KVF_EDATA, "%s: byte %lld is 0: want UTF-8 text", path,
                          (long long)(zero - text->data));
     KVF_TRY(kvf__utf8_check(ctx, path, text->data, text->n, true));
     if (!text->n || strspn(text->data, " \t\r\n") == text->n)
@@ -44,8 +42,8 @@ static kvf_status read_ids(kvf_ctx *ctx, const kvf__render *render, const char *
     return kvf__render_prompt(ctx, &plain, text, bytes, ids);
 }
 
-/* How many tokens are read at a time: all, if that leaves positions for rows, else half of the
- * model's positions. */
+/* Returns the window size: all tokens if positions for rows remain, else half of the model's
+ * positions. */
 static int64_t window_of(const kvf_base *base, int64_t n, int64_t asked)
 {
     const int64_t half = kvf__longest_row(base, 0) / 2;
@@ -62,17 +60,17 @@ static kvf_status check_capacity(kvf_ctx *ctx, const kvf_base *base, const char 
     if (document->window < n)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: windows of %lld tokens leave %lld of the model's positions for rows, "
-                         "want %d or more",
+                         "want %d or more: lower --window",
                          path, (long long)document->window, (long long)document->row_capacity,
                          LEAST_ROOM);
     return kvf__fail(ctx, KVF_ESHAPE,
                      "%s: the document has %lld tokens, which leaves %lld of the model's positions "
-                     "for rows, want %d or more",
+                     "for rows, want %d or more: set --window",
                      path, (long long)n, (long long)document->row_capacity, LEAST_ROOM);
 }
 
-/* Tokens first .. end - 1, of which those before `at` are there already. Where texts begin with a
- * token of their own, so does every window. */
+/* Reads tokens first .. end - 1, of which those before `at` are stored already. If texts begin with
+ * a start token, each window does too. */
 static kvf_status read_window(kvf_ctx *ctx, kvf_base *base, int32_t bos, kvf__document *document,
                               int64_t first, int64_t at, int64_t end)
 {
@@ -159,7 +157,7 @@ kvf__match_source kvf__document_source(const kvf__document *document)
                                .start = document->window};
 }
 
-/* Does the first part of the text begin with the same n ids? */
+/* True if the first part of the text begins with the same n ids. */
 static kvf_status same_head(kvf_ctx *ctx, const kvf__document *document, const kvf__render *render,
                             const char *head, size_t bytes, int64_t n, bool *same)
 {
@@ -180,7 +178,7 @@ kvf_status kvf__document_head(kvf_ctx *ctx, const kvf__document *document,
         char *head = NULL;
         size_t end = bytes < text->n ? bytes : text->n;
         while (end < text->n && kvf__utf8_continues(text->data[end]))
-            end++; /* whole characters */
+            end++; /* keeps characters whole */
         KVF_TRY(kvf__strndup(ctx, text->data, end, &head));
         kvf_status st = same_head(ctx, document, render, head, end, n, &same);
         same |= end == text->n;

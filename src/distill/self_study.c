@@ -1,22 +1,21 @@
-/* Rows about a document that nobody has to write: pieces of it, and prompts that the base answers
- * with the document in context (self-study; Eyuboglu et al. 2025, "Cartridges").
- *
- * A prompt begins as a seed of the list below, with some words of the document in it. Either the
- * base answers it, or what the base writes there becomes a question that it answers then. So there
- * are as many and as different rows as are wanted, about the content of the document rather than
- * its style. Prompt i draws seed, words and what the base writes from (seed, i), so the rows depend
- * on the seed alone. */
+/* Generates rows about a document: pieces of it, and prompts that the base answers with the
+ * document in context (self-study; Eyuboglu et al. 2025, "Cartridges"). A prompt begins with a seed
+ * text of the list below, filled with words of the document. The base answers it directly, or first
+ * writes a question and then answers that. This gives any number of varied rows about the content
+ * of the document rather than its style. Prompt i draws from (seed, i), so the rows depend only on
+ * the seed. */
 #include "distill_int.h"
 #include "json_pack.h"
 
 #include <string.h>
 
 #define STUDY_STREAM  0x73747564 /* "stud" */
-#define QUESTION_SEED 0x61736b73 /* "asks": apart from the answers' draws */
+#define QUESTION_SEED 0x61736b73 /* "asks": separates this random stream from that of the answers  \
+                                  */
 
-#define QUESTION_SHARE 0.4 /* of the temperature of answers: what is asked must make sense */
+#define QUESTION_SHARE 0.4 /* share of the answers' temperature: questions must make sense */
 
-/* %s: words of the document. asks: what the base writes after it is a question. */
+/* %s: words of the document. asks: the base completes the text to a question. */
 static const struct {
     const char *text;
     bool asks;
@@ -38,9 +37,9 @@ enum {
     N_SEEDS = sizeof SEEDS / sizeof SEEDS[0],
     LEAST_WORDS = 4,
     MORE_WORDS = 9,
-    ASKED_WORDS = 24,     /* more of them before a question is made */
-    QUESTION_TOKENS = 32, /* longest question that is made */
-    SHORTEST = 8          /* bytes of one */
+    ASKED_WORDS = 24,     /* words in a seed that asks for a question */
+    QUESTION_TOKENS = 32, /* longest generated question */
+    SHORTEST = 8          /* shortest one in bytes */
 };
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -69,16 +68,16 @@ kvf_status kvf__study_chunks(kvf_ctx *ctx, const kvf__document *document, int64_
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-/* What all of it needs. */
+/* Shared state of self-study. */
 typedef struct study {
     kvf_ctx *ctx;
     kvf_base *base;
     const kvf__document *document;
     const kvf__renderer *renderer;
     const kvf__study_options *options;
-    int64_t longest; /* row */
-    kvf__ids starts; /* bytes of the document at which words begin */
-    char **texts;    /* [options->n] what is asked; NULL: nothing came of this seed */
+    int64_t longest; /* longest row */
+    kvf__ids starts; /* byte offsets of the words in the document */
+    char **texts;    /* [options->n] prompts; NULL: none from this seed */
 } study;
 
 static kvf_status find_words(study *s)
@@ -93,7 +92,7 @@ static kvf_status find_words(study *s)
     return KVF_OK;
 }
 
-/* Some words that follow each other, on one line. */
+/* Draws consecutive words of the document, on one line. */
 static kvf_status draw_words(const study *s, kvf__rng *rng, size_t least, kvf__buf *out)
 {
     size_t n = least + (size_t)kvf__rng_below(rng, MORE_WORDS);
@@ -106,7 +105,7 @@ static kvf_status draw_words(const study *s, kvf__rng *rng, size_t least, kvf__b
     return KVF_OK;
 }
 
-/* The seed of prompt i, with words in it, becomes its text. */
+/* Fills the seed text of prompt i with words. */
 static kvf_status fill_seed(const study *s, int64_t i)
 {
     const char *text = SEEDS[i % N_SEEDS].text, *place = strstr(text, "%s");
@@ -123,18 +122,18 @@ static kvf_status fill_seed(const study *s, int64_t i)
 
 /* ---- what the base writes -------------------------------------------------------------------- */
 
-/* A round in which the base goes on from texts. */
+/* A round in which the base completes texts. */
 typedef struct round {
     const kvf__render *render;
-    bool seeds; /* from the seeds that ask for a question; otherwise from all texts */
+    bool seeds; /* only seeds that ask for a question; false: all texts */
     kvf_generate_options how;
-    /* Called with what it wrote after text i. */
+    /* Called with the completion of text i. */
     kvf_status (*take)(const study *s, int64_t i, const char *written, kvf__row_list *rows);
     kvf__row_list *rows;
 } round;
 
-/* The texts of the round as prompts, which come from texts of[0], of[1]. One that takes more than
- * half of what a row may hold is left out. */
+/* Renders the texts of the round as prompts, from texts of[0], of[1] and so on. A text longer than
+ * half of a row is skipped. */
 static kvf_status render_texts(const study *s, const round *r, int64_t *of, kvf__ids *ids,
                                kvf__dataset *set)
 {
@@ -152,7 +151,7 @@ static kvf_status render_texts(const study *s, const round *r, int64_t *of, kvf_
     return KVF_OK;
 }
 
-/* With the document in context. */
+/* Completes the texts of a round with the document in context. */
 static kvf_status run_round(const study *s, const round *r)
 {
     const size_t most = (size_t)s->options->n;
@@ -191,8 +190,8 @@ static kvf_generate_options how_to_write(int64_t max_tokens, double temperature,
 
 /* ---- questions that the base makes ----------------------------------------------------------- */
 
-/* In place of its seed, of which the question begins with what follows the colon; written: its
- * rest, without the mark. */
+/* Replaces a seed by the question, which begins after the seed's colon. written: the rest of the
+ * question, without the question mark. */
 static kvf_status add_question(const study *s, int64_t i, const char *written, kvf__row_list *rows)
 {
     (void)rows;
@@ -206,7 +205,7 @@ static kvf_status add_question(const study *s, int64_t i, const char *written, k
     return kvf__asprintf(s->ctx, &s->texts[i], "%s%.*s?", begin, (int)n, written);
 }
 
-/* The seeds are texts to go on from, whatever template wraps prompts. */
+/* Generates questions. The seeds are completed as plain text, without a template for prompts. */
 static kvf_status make_questions(const study *s)
 {
     static const char *const stop = "?";
@@ -220,7 +219,7 @@ static kvf_status make_questions(const study *s)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Where no chat template wraps prompts, the question and the place of its answer are marked. */
+/* Marks the question and the start of the answer if there is no chat template. */
 static kvf_status mark(const study *s, int64_t i)
 {
     char *marked = NULL;
@@ -231,14 +230,14 @@ static kvf_status mark(const study *s, int64_t i)
     return KVF_OK;
 }
 
-/* Prompt i with its answer. */
+/* Adds prompt i with its answer. */
 static kvf_status add_row(const study *s, int64_t i, const char *answer, kvf__row_list *rows)
 {
     const size_t bytes = kvf_text_bytes(answer);
-    if (!bytes) return KVF_OK; /* the base ended at once */
+    if (!bytes) return KVF_OK; /* the base ended the text at once */
     kvf_json *row = kvf__json_pack("{s:o, s:o}", "prompt", kvf_json_new_str(s->texts[i]),
                                    "completion", kvf_json_new_strn(answer, bytes));
-    kvf__render own = s->renderer->render; /* these fields have our names */
+    kvf__render own = s->renderer->render; /* the generated fields have kvfold's names */
     own.map = NULL;
     kvf_status st = row ? kvf__render_row(s->ctx, &own, "self-study", row, false, &rows->ids,
                                           &rows->labels)

@@ -1,26 +1,26 @@
-/* A system prompt as a document: the turn that the base's template makes of it stands before the
- * first user turn, and a prefix in its place. So rows are rendered by the template "no-system"
- * (src/text/chat.c), without a system turn and without the one that the template puts there by
- * default.
+/* A system prompt as a document: its turn in the base's template precedes the first user turn, and
+ * the prefix replaces it. So rows use the template "no-system" (src/text/chat.c), without a system
+ * turn and without the template's default one.
  *
- * User turns come from a file, or the base with the system prompt writes them itself: it goes on
- * after the marks that open one (Xu et al. 2024, "Magpie"). Answers are drawn from the base with
- * the system prompt, or from the student, anew for every step (on-policy distillation; Agarwal et
- * al. 2024, "GKD"). */
+ * User turns come from a file, or the base with the system prompt writes them after the tokens that
+ * open a user turn (Xu et al. 2024, "Magpie"). Answers come from the base with the system prompt,
+ * or from the student, generated anew for every step (on-policy distillation; Agarwal et al. 2024,
+ * "GKD"). */
 #include "distill_int.h"
 
 #include <string.h>
 
-#define TURN_SEED 0x7475726e /* "turn": apart from the answers' draws */
+#define TURN_SEED 0x7475726e /* "turn": separates this random stream from that of the answers */
 
 enum {
-    TURN_TOKENS = 48, /* longest user turn that the base writes */
-    SHORTEST = 8      /* bytes of one */
+    TURN_TOKENS = 48, /* longest generated user turn */
+    SHORTEST = 8      /* shortest one in bytes */
 };
 
 /* ---- the system turn ------------------------------------------------------------------------- */
 
-/* What a chat of the base's own template begins with, before what it is without a system turn. */
+/* Returns the start of a chat in the base's template up to the part that a chat without a system
+ * turn has too. */
 static kvf_status cut_turn(kvf_ctx *ctx, const kvf__render *render, const kvf__message turns[2],
                            kvf__ids *whole, kvf__ids *rest)
 {
@@ -52,7 +52,7 @@ kvf_status kvf__system_turn(kvf_ctx *ctx, const kvf__render *render, kvf__buf *t
 
 /* ---- user turns ------------------------------------------------------------------------------ */
 
-/* The ids that open a user turn: what two chats begin with. */
+/* Returns the ids that open a user turn: the common start of two chats. */
 static kvf_status open_turn(kvf_ctx *ctx, const kvf__render *render, kvf__ids *out)
 {
     static const char *const texts[] = {"a", "0"};
@@ -69,7 +69,7 @@ static kvf_status open_turn(kvf_ctx *ctx, const kvf__render *render, kvf__ids *o
     return st;
 }
 
-/* n rows, all of them `ids`. */
+/* Makes n rows with the same `ids`. */
 static kvf_status repeat(kvf_ctx *ctx, const kvf__ids *ids, int64_t n, kvf__dataset *out)
 {
     kvf__dataset set = {.task = KVF__TASK_LM};
@@ -83,7 +83,7 @@ static kvf_status repeat(kvf_ctx *ctx, const kvf__ids *ids, int64_t n, kvf__data
     return KVF_OK;
 }
 
-/* What was written becomes a prompt, unless it is next to nothing. */
+/* Adds a generated text as a prompt, unless it is too short. */
 static kvf_status add_turn(const kvf__chats *chats, const char *written, kvf__ids *ids,
                            kvf__ids *ends)
 {
@@ -172,7 +172,7 @@ kvf_status kvf__user_turns_make(const kvf__chats *chats, const kvf_prefix *speak
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Row r of the prompts, and the answer with the mark that ends it, at most max_tokens + 1. */
+/* Adds row r of the prompts with an answer and its end token, at most max_tokens + 1 tokens. */
 static kvf_status add_row(const kvf__chats *chats, const kvf__dataset *prompts, int64_t r,
                           const char *answer, kvf__row_list *rows)
 {
@@ -215,8 +215,7 @@ kvf_status kvf__answer_turns(const kvf__chats *chats, const kvf_prefix *speaker,
 
 /* ---- on-policy ------------------------------------------------------------------------------- */
 
-/* Answers are as long as they may be, the rest of a row being its last id: so they can change in
- * their places. */
+/* Pads each row with its last id to the longest answer, so that answers can change in place. */
 kvf_status kvf__pad_answers(const kvf__chats *chats, const kvf__row_list *rows, kvf__row_list *out)
 {
     int64_t from = 0;

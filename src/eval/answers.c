@@ -1,12 +1,12 @@
-/* Decisions out of probabilities: the likeliest class, tag or choice, the first of equals; the
- * number itself for a regression; spans in answers_span.c. The gold of the data is put next to it
- * in the form that metrics read. */
+/* Decisions from probabilities: the likeliest class, tag or choice, the first one if equal; the
+ * number for a regression; spans in answers_span.c. Adds the gold values of the data in the form
+ * that metrics read. */
 #include "answers.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The likeliest of n, the first of equals. */
+/* Returns the index of the largest of n values, the first one if equal. */
 static int32_t likeliest(const double *p, int64_t n)
 {
     int32_t best = 0;
@@ -22,7 +22,7 @@ static kvf_status alloc_decisions(kvf_ctx *ctx, kvf__answers *a, int64_t n)
     return kvf__alloc_array(ctx, (size_t)n, sizeof *a->p, &a->p);
 }
 
-/* One of the classes of a row, or of the rows of a group. */
+/* Decides one class of a row, or one row of a group. */
 static kvf_status decide_one(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s)
 {
     const bool choice = a->set->task == KVF__TASK_CHOICE;
@@ -52,7 +52,7 @@ static kvf_status decide_numbers(kvf_ctx *ctx, kvf__answers *a, const kvf__score
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-/* What a word gets that the row has no token of. */
+/* Returns the tag of a word that has no token in the row. */
 static int32_t tag_of_nothing(const kvf__label_set *names)
 {
     int32_t outside = kvf__label_set_find(names, "O");
@@ -116,7 +116,7 @@ static kvf_status decide(kvf_ctx *ctx, kvf__answers *a, const kvf__scores *s,
     case KVF__TASK_LM:
         break;
     }
-    return kvf__fail(ctx, KVF_EUSAGE, "task lm has no answers to choose from");
+    return kvf__fail(ctx, KVF_EUSAGE, "task lm has no classes to choose from");
 }
 
 static kvf_status check_finite(kvf_ctx *ctx, const kvf__scores *s)
@@ -125,9 +125,8 @@ static kvf_status check_finite(kvf_ctx *ctx, const kvf__scores *s)
     for (int64_t i = 0; i < s->first[rows] * s->width; i++)
         if (!isfinite(s->p[i]))
             return kvf__fail(ctx, KVF_ENUMERIC,
-                             "the outputs of the head are not finite: a weight "
-                             "of the base or a value of the prefix is broken "
-                             "or far too large");
+                             "the outputs of the head are not finite: a weight of the base or a "
+                             "value of the prefix is not finite or too large");
     return KVF_OK;
 }
 

@@ -1,8 +1,8 @@
-/* Spans out of start and end probabilities, as transformers' run_qa finds them (Devlin et al. 2019,
- * section 4.2): in every window of a context the n best starts are paired with the n best ends that
- * follow within the longest answer; the best pair of all windows wins. "No answer" scores what its
- * own position does in the window where it scores least, and wins if its log odds against the best
- * pair are above the threshold. */
+/* Finds spans from start and end probabilities, like run_qa of transformers (Devlin et al. 2019,
+ * section 4.2). In every window of a context the n best starts are paired with the n best ends that
+ * follow within the longest answer, and the best pair of all windows wins. "No answer" gets the
+ * lowest score of its own position over the windows. It wins if its log odds against the best pair
+ * exceed the threshold. */
 #include "answers.h"
 
 #include <math.h>
@@ -10,17 +10,17 @@
 
 enum { N_BEST = 20, MAX_TOKENS = 30 };
 
-/* A position of a window: the token within its row, and its log probability as start or end. */
+/* A token position in a window, and its log probability as start or end. */
 typedef struct span_end {
     int64_t token;
     double score;
 } span_end;
 
-/* The best pair so far, and the mass of all pairs, for its probability. */
+/* The best pair so far, and the probability mass of all pairs. */
 typedef struct span_search {
-    int64_t row, first, last; /* row -1: none yet */
+    int64_t row, first, last; /* row -1: no pair yet */
     double score, none;
-    double scores[KVF__MOST_BEST]; /* of the best pairs of all windows, descending */
+    double scores[KVF__MOST_BEST]; /* scores of the best pairs of all windows, descending */
     int64_t n_scores;
 } span_search;
 
@@ -30,7 +30,7 @@ static bool in_context(const kvf__dataset *set, int64_t row, int64_t token)
     return token >= w->at && token < w->at + w->n;
 }
 
-/* Inserts by score, the earlier of equals first; at most `most` stay. */
+/* Inserts by score, the earlier of equal ones first, and keeps at most `most`. */
 static int64_t insert(span_end *list, int64_t n, int64_t most, span_end item)
 {
     int64_t at = n;
@@ -90,7 +90,7 @@ static void search_window(const kvf__scores *s, int64_t row, const kvf__answer_r
     pair(f, row, starts, n_starts, ends, n_ends, rules);
 }
 
-/* Among the best pairs and, where it is allowed, no answer. */
+/* Returns the probability among the best pairs and, if allowed, no answer. */
 static double probability(const span_search *f, bool none, double score)
 {
     double most = fmax(f->n_scores ? f->scores[0] : -INFINITY, none ? f->none : -INFINITY);

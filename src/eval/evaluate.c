@@ -1,8 +1,6 @@
-/* Evaluations: a data file under one prefix or several, from paths to answers; kvf_eval reports
- * their metrics, kvf_predict (predict.c) their answers. The task, its labels and how rows are cut
- * come from the prefix, so that a run, its folded prefix and validation in training agree bit for
- * bit.
- */
+/* Evaluates a data file with one or several prefixes, from paths to answers. kvf_eval reports the
+ * metrics, kvf_predict (predict.c) the answers. Task, labels and truncation of rows come from the
+ * prefix, so that a run, its merged prefix and validation during training agree bit for bit. */
 #include "evaluation.h"
 #include "options.h"
 #include "outfile.h"
@@ -21,7 +19,7 @@ static bool same_labels(const kvf__head_values *a, const kvf__head_values *b)
     return true;
 }
 
-/* Only what answers the same question can be averaged. */
+/* Checks that the prefixes can be averaged: same task and labels. */
 static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
                                  size_t n, kvf__evaluation *e)
 {
@@ -32,25 +30,27 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
                              "prefix %zu has another task or other labels than the first", i + 1);
     for (size_t i = 1; i < n; i++)
         if (prefixes[i]->file.id.infix != prefixes[0]->file.id.infix)
-            return kvf__fail(ctx, KVF_EUSAGE,
-                             "prefix %zu stands %s rows, the first %s them: they see other batches",
-                             i + 1, prefixes[i]->file.id.infix ? "inside" : "before",
-                             prefixes[i]->file.id.infix ? "before" : "inside");
+            return kvf__fail(
+                ctx, KVF_EUSAGE,
+                "prefix %zu is placed %s rows, the first %s them: they need different batches",
+                i + 1, prefixes[i]->file.id.infix ? "inside" : "before",
+                prefixes[i]->file.id.infix ? "before" : "inside");
     for (size_t i = 1; i < n; i++)
         if (!kvf__prefix_same_rows(prefixes[i], prefixes[0]))
             return kvf__fail(ctx, KVF_EUSAGE,
-                             "prefix %zu has its virtual tokens elsewhere in the rows than the "
-                             "first: fold both to prefixes",
+                             "prefix %zu has its virtual tokens at other places of the row than "
+                             "the first: merge both to prefix files",
                              i + 1);
     e->task = n ? prefixes[0]->task : KVF__TASK_LM;
     if (e->task == KVF__TASK_LM && !kvf__model_desc(base->model)->block.causal)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: a %s predicts no next token: name a prefix of another task than lm",
-                         base->path, kvf_base_architecture(base));
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "%s: a %s does not predict the next token: use a prefix of a task other than lm",
+            base->path, kvf_base_architecture(base));
     return KVF_OK;
 }
 
-/* Options of qa would be taken without a word. */
+/* Refuses options of qa that would have no effect. */
 static kvf_status check_rules(kvf_ctx *ctx, const kvf_eval_options *o, kvf__task task)
 {
     const char *given = o->no_answer_above != 0 ? "no-answer-above"
@@ -81,7 +81,7 @@ static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
 
 /* ---- losses and scores ----------------------------------------------------------------------- */
 
-/* The loss of one prefix as a language model, by its own head if it has one. */
+/* Computes the loss of one prefix as a language model, with its own head if it has one. */
 static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *e,
                              const kvf_prefix *prefix, double *loss, float *token_loss)
 {
@@ -92,8 +92,8 @@ static kvf_status run_one_lm(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *e,
     return st;
 }
 
-/* Mean loss of the averaged probabilities: per token, -log of the mean over prefixes of exp(-loss).
- */
+/* Computes the loss of the averaged probabilities: per token, -log of the mean over prefixes of
+ * exp(-loss). */
 static kvf_status run_ensemble(kvf_ctx *ctx, kvf_base *base, kvf__evaluation *e,
                                kvf_prefix *const *prefixes, size_t n)
 {
@@ -142,8 +142,8 @@ static void close_head(kvf__evaluation *e)
     e->head = NULL;
 }
 
-/* One of n, whose scores are the mean of their probabilities, or with a vote each that mean as one
- * more: it never counts as much as a vote, and decides between equal ones. */
+/* Adds the scores of one of n prefixes: their probabilities divided by n, or a vote each. With
+ * votes the mean probability is added with a weight below one vote, to decide ties. */
 static kvf_status add_prefix(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, size_t n,
                              bool majority, kvf__evaluation *e)
 {
@@ -161,7 +161,8 @@ static kvf_status decide(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_eval_
                          kvf__evaluation *e)
 {
     const kvf_json *trained_without = kvf_json_get(
-        prefix->file.lineage, "data_no_answers"); /* qa: in the training data */
+        prefix->file.lineage, "data_no_answers"); /* qa: whether the training data had questions
+                                                   * without an answer */
     const kvf__answer_rules rules = {
         .no_answer = kvf__has_impossible(&e->set) || kvf_json_bool(trained_without, false),
         .no_answer_above = options->no_answer_above,
@@ -226,7 +227,7 @@ static kvf_status open_parts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                              kvf__evaluation *e)
 {
     const kvf_eval_options usual = {0};
-    kvf_prefix *const one = (kvf_prefix *)prefix; /* only looked at */
+    kvf_prefix *const one = (kvf_prefix *)prefix; /* used as const */
     KVF_TRY(create_evaluator(ctx, base, &one, 1, &usual, e));
     return open_head(ctx, base, prefix, e);
 }
@@ -266,13 +267,13 @@ static kvf_status check_per_class(kvf_ctx *ctx, kvf_prefix *const *prefixes, siz
     if (!options->per_class || task == KVF__TASK_TOKEN_CLS ||
         (task == KVF__TASK_SEQ_CLS && !prefixes[0]->file.head.regression))
         return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "--per-class is for prefixes with classes (seq-cls) or tags (token-cls), this "
-                     "one is of task %s%s",
-                     kvf__task_name(task), task == KVF__TASK_SEQ_CLS ? ", a regression" : "");
+    return kvf__fail(
+        ctx, KVF_EUSAGE,
+        "--per-class is for prefixes with classes (seq-cls) or tags (token-cls), not for task %s%s",
+        kvf__task_name(task), task == KVF__TASK_SEQ_CLS ? ", a regression" : "");
 }
 
-/* As the command's options. */
+/* Checks numbers like the options of the command. */
 static kvf_status check_counts(kvf_ctx *ctx, const kvf_eval_options *o)
 {
     const struct {
@@ -309,7 +310,7 @@ static kvf_status evaluate(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *pref
     double begin = kvf__clock();
     kvf_eval_result r = {0};
     if (options->generate && n && prefixes[0]->task != KVF__TASK_LM)
-        return kvf__fail(ctx, KVF_EUSAGE, "--generate wants prefixes of task lm");
+        return kvf__fail(ctx, KVF_EUSAGE, "--generate is for prefixes of task lm");
     KVF_TRY(check_per_class(ctx, prefixes, n, options));
     KVF_TRY(kvf__evaluation_run(ctx, base, prefixes, n, options, false, &e));
     kvf_status st = KVF_OK;

@@ -1,13 +1,13 @@
-/* Texts that a language model writes, against references: every prompt of a file is completed
- * greedily, rows that repeat a prompt lend it their references (as E2E's test set is scored), and
- * the text rows of the table of metrics compare. */
+/* Compares generated texts with references: completes every prompt of a file greedily, merges the
+ * references of rows with the same prompt (as for E2E's test set), and computes the text metrics.
+ */
 #include "evaluation.h"
 #include "generate.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The prompts of the file, each with its references as sources. */
+/* Loads the prompts of the file, each with its references as sources. */
 static kvf_status load_prompts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                                const kvf_eval_options *options, kvf__renderer *renderer,
                                kvf__dataset *out)
@@ -24,7 +24,7 @@ static kvf_status load_prompts(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
     return KVF_OK;
 }
 
-/* The rows of the table that read texts. */
+/* Computes the metrics that compare texts. */
 static kvf_status score_texts(kvf_ctx *ctx, const kvf__text_rows *texts, kvf_eval_result *result)
 {
     static const char *const NAMES[] = {"bleu", "rouge_l"};

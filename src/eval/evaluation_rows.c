@@ -1,5 +1,5 @@
-/* The rows of an evaluation, rendered and cut as in training: a prefix says how, unless the options
- * do. */
+/* Rows of an evaluation, rendered and truncated as in training, as stored with the prefix, unless
+ * options override it. */
 #include "evaluation.h"
 #include "options.h"
 #include "verbalizer.h"
@@ -17,7 +17,7 @@ static int64_t longest_row(const kvf_base *base, const kvf_prefix *prefix, int64
     return asked && asked < longest ? asked : longest;
 }
 
-/* What the run did with rows that were too long. */
+/* Returns how the run handled overlong rows. */
 static kvf_overlong overlong_of(const kvf_prefix *prefix)
 {
     const kvf__option *option = kvf__option_of(offsetof(kvf_train_options, overlong));
@@ -60,7 +60,7 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     load.causal = kvf__model_desc(base->model)->block.causal;
     load.pooled = kvf__model_desc(base->model)->mean_pooled;
     load.unlabeled = unlabeled;
-    load.render.no_eos = unlabeled; /* of lm: scores are those of the text */
+    load.render.no_eos = unlabeled; /* lm: scores are for the given text only */
     if (prefix) {
         labels = (kvf__label_set){prefix->file.head.n_labels, prefix->file.head.labels};
         load.regression = prefix->file.head.regression;
@@ -77,8 +77,8 @@ kvf_status kvf__evaluation_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     if (*e->set.said) kvf__log(ctx, KVF_LOG_WARN, "%s", e->set.said);
     const char *option = kvf__table_option(&load);
     if (option && !e->set.delimited)
-        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none", option,
-                         options->data);
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL files, not for %s",
+                         option, options->data);
     return prefix && prefix->file.id.infix ? kvf__infix_check_rows(ctx, options->data, &e->set)
                                            : KVF_OK;
 }

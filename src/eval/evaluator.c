@@ -1,6 +1,6 @@
-/* A data set under a prefix, and a head where the task has one. Batches are fixed by the data alone
- * (rows in file order, up to so many tokens), so that a run, its folded prefix and a later
- * evaluation of either see the same batches and give the same bits. */
+/* A data set with a prefix, and the head of the task if any. Only the data determines the batches
+ * (rows in file order, up to a number of tokens), so that a run, its merged prefix and later
+ * evaluations use the same batches and give the same bits. */
 #include "answers.h"
 #include "kept_states.h"
 #include "shared.h"
@@ -17,16 +17,16 @@ struct kvf__evaluator {
     int64_t *order; /* [rows] 0, 1, 2, ... */
     int64_t *first; /* [rows + 1] first label of each row */
     int64_t *start; /* [n + 1] first row of each batch */
-    int64_t n, at;  /* batches; the one in the batcher */
-    bool divided;   /* a question's choices are in several batches */
-    float *logits;  /* of one batch; NULL until a head needs it */
+    int64_t n, at;  /* number of batches; index of the one in the batcher */
+    bool divided;   /* the choices of a question are in several batches */
+    float *logits;  /* logits of one batch; NULL until a head needs them */
     int64_t logits_capacity, most_labels, most_tokens;
     int64_t batch_tokens;
-    kvf__states *states; /* of batches; NULL: none are kept; borrowed */
-    kvf__shared *shared; /* batches are divided among ranks; NULL: all are this one's */
+    kvf__states *states; /* cached states of the batches; NULL: none; borrowed */
+    kvf__shared *shared; /* batches divided among ranks; NULL: this process computes all */
 };
 
-/* Of rows from .. to - 1, batches or parts of one. */
+/* Returns the tokens of rows from .. to - 1 (a batch or a part of one). */
 static int64_t tokens_of(const kvf__evaluator *e, int64_t from, int64_t to)
 {
     return e->dataset->start[to] - e->dataset->start[from];
@@ -37,15 +37,15 @@ static int64_t labels_of(const kvf__evaluator *e, int64_t batch)
     return e->first[e->start[batch + 1]] - e->first[e->start[batch]];
 }
 
-/* Rows without gold labels have no loss. */
+/* True if the rows have gold labels. Without them there is no loss. */
 static bool has_gold(const kvf__dataset *set)
 {
     return set->task == KVF__TASK_LM || !set->sources || set->sources->labelled;
 }
 
-/* Rows from `first` on that stay together: the rest of a group. A group of many batches is divided,
- * but for classes of several tokens, whose number is not the data's: its size is the input's, that
- * of memory is not. */
+/* Returns how many rows from `first` on stay together: the rest of a group. A group may be divided
+ * into many batches, because its size is up to the input and memory is limited. Groups of classes
+ * of several tokens stay whole, because their size is not up to the data. */
 static int64_t rows_together(const kvf__evaluator *e, int64_t first)
 {
     enum { LARGE = 8 };
@@ -57,7 +57,7 @@ static int64_t rows_together(const kvf__evaluator *e, int64_t first)
                                                                                  : group[1] - first;
 }
 
-/* Rows of the batch that begins at `first`. */
+/* Returns the number of rows in the batch that begins at `first`. */
 static int64_t batch_rows(kvf__evaluator *e, int64_t first)
 {
     const kvf__dataset *set = e->dataset;
@@ -110,7 +110,7 @@ static void fill_batcher(kvf__evaluator *e, int64_t batch)
     kvf__batcher_fill(&e->batcher, e->dataset, e->order + row, e->start[batch + 1] - row);
 }
 
-/* Upper bounds for the batcher, then the sizes its batches really have. */
+/* Allocates the batcher by upper bounds, then reduces them to the actual batch sizes. */
 static kvf_status make_batcher(kvf_ctx *ctx, kvf__evaluator *e,
                                const kvf__evaluator_options *options, kvf__batch_sizes *sizes)
 {
@@ -176,8 +176,8 @@ kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head)
 
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-/* Outputs of a batch to the places of their rows: the batch may hold rows in another order, with
- * common prefixes between them, but those of a group in theirs. */
+/* Copies the outputs of a batch to the places of their rows. A batch may reorder rows and share
+ * common prefixes, but keeps the order within a group. */
 static void place_logits(const kvf__evaluator *e, int64_t width, float *out)
 {
     const kvf__dataset *set = e->dataset;
@@ -195,7 +195,7 @@ static void place_logits(const kvf__evaluator *e, int64_t width, float *out)
                                          : batch->example[r];
         if (row < e->start[e->at]) row = e->start[e->at]; /* its group began in another batch */
         group = batch->example[r];
-        while (e->first[row + 1] - e->first[row] != n) /* a row without labels was left out */
+        while (e->first[row + 1] - e->first[row] != n) /* a row without labels was skipped */
             row++;
         memcpy(out + e->first[row] * width, e->logits + output * width,
                (size_t)(n * width) * sizeof(float));
@@ -215,7 +215,7 @@ static kvf_status reserve_logits(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *hea
     return kvf__head_prepare(ctx, head, e->most_labels);
 }
 
-/* The outputs of a task's head on the batch, by rows. */
+/* Computes the outputs of a task's head on the batch, in row order. */
 static kvf_status run_outputs(kvf_ctx *ctx, kvf__evaluator *e, kvf__head *head, float *each)
 {
     KVF_TRY(reserve_logits(ctx, e, head));
@@ -277,7 +277,7 @@ kvf_status kvf__evaluator_outputs(kvf_ctx *ctx, kvf__evaluator *e, const kvf__su
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-/* What a run sums over its batches. */
+/* Sums of a run over its batches. */
 typedef struct loss_sum {
     kvf_ctx *ctx;
     kvf__evaluator *evaluator;
@@ -322,7 +322,8 @@ void kvf__evaluator_give_up(const kvf__evaluator *evaluator)
     if (evaluator->shared) kvf__shared_give_up(evaluator->shared);
 }
 
-/* Among ranks the outputs of a head are placed by rows; of lm's labels none are wanted there. */
+/* Runs all batches. With several ranks the outputs of a head are placed by rows; the losses of lm's
+ * labels are not collected. */
 static kvf_status run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject, double *loss,
                       float *each)
 {
@@ -342,7 +343,7 @@ static kvf_status run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subje
     return KVF_OK;
 }
 
-/* The loss out of the outputs of all batches, where some hold a part of a question alone. */
+/* Computes the loss from the outputs of all batches, if some hold only a part of a question. */
 static kvf_status run_divided(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *subject,
                               double *loss, float *each)
 {
@@ -368,8 +369,8 @@ kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subjec
     return st;
 }
 
-/* The smallest batch of at least so many tokens, or else the largest; only whole ones keep to the
- * pass's limits, since which common prefixes rows share depends on their company. -1: none. */
+/* Returns the smallest batch of at least this many tokens, else the largest; -1: none. Only whole
+ * batches stay within the pass's limits, because shared prefixes depend on the other rows. */
 static int64_t find_batch(const kvf__evaluator *e, int64_t tokens)
 {
     int64_t best = -1, found = -1;

@@ -1,9 +1,8 @@
-/* --infix: rows are [x][prefix][y], the ablation of Li & Liang 2021, section 7.4.
- *
- * x is everything before the first position that predicts a label: the prompt but for its last
- * token. That one follows the prefix, as the separator does in their code, because the first
- * token of the completion is predicted from it and a prefix of keys and values has no output of its
- * own. Positions run through: x from 0 on, then P virtual tokens, then y. */
+/* --infix: rows are [x][prefix][y], the ablation of Li & Liang 2021, section 7.4. x is everything
+ * before the first position with a label, the prompt without its last token. That token follows the
+ * prefix, as the separator does in their code: it predicts the first token of the completion, and a
+ * prefix of keys and values has no output of its own. Positions run through: x from 0 on, then P
+ * virtual tokens, then y. */
 #include "evaluator.h"
 
 kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__dataset *set)
@@ -14,10 +13,10 @@ kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__data
         while (first < n && labels[first] == KVF__NO_LABEL)
             first++;
         if (first < n && first < 2)
-            return kvf__fail(ctx, KVF_EDATA,
-                             "%s: row %lld has no prompt: a prefix inside rows (--infix) stands "
-                             "behind one",
-                             path, (long long)r + 1);
+            return kvf__fail(
+                ctx, KVF_EDATA,
+                "%s: row %lld has no prompt, which a prefix inside rows (--infix) must follow",
+                path, (long long)r + 1);
     }
     return KVF_OK;
 }

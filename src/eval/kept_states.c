@@ -1,8 +1,9 @@
-/* The keys and the order of --keep-states: rows [tokens, C] of f32, the residual stream's own type,
- * so that what is read back has the bits of what was computed. states_store.c has the floats.
+/* Keys and order of the cache of --keep-states. It holds rows [tokens, C] of f32, the type of the
+ * residual stream, so that cached states have the same bits as computed ones. states_store.c stores
+ * the floats.
  *
- * Common prefixes are stored with every row that has them: which rows share them differs from step
- * to step. A batch that is kept whole is one row of all its tokens. */
+ * Common prefixes are stored with every row, because the rows that share them differ between steps.
+ * A batch that is cached whole is one row of all its tokens. */
 #include "kept_states.h"
 
 #include "attention.h"
@@ -13,12 +14,12 @@
 
 struct kvf__states {
     kvf_ctx *ctx;
-    kvf__states_plan plan; /* of the runs at hand */
+    kvf__states_plan plan; /* plan of the current runs */
     kvf__hash *hash;
     kvf__states_store store;
-    float *x; /* [plan.batch_tokens, C] of the batch at hand */
+    float *x; /* [plan.batch_tokens, C] states of the current batch */
     kvf__states_counts counts;
-    uint64_t (*seen)[2]; /* [n_seen] rows that there is room for */
+    uint64_t (*seen)[2]; /* [n_seen] hashes of rows that have space */
     size_t n_seen;
 };
 
@@ -80,7 +81,7 @@ kvf_status kvf__states_new_rows(kvf__states *s, const void *rows, const int64_t 
 
 /* ---- rows of a batch ------------------------------------------------------------------------- */
 
-/* A row with the common prefixes before it, outermost first. */
+/* A row with its common prefixes, outermost first. */
 typedef struct whole_row {
     const kvf__condition *condition;
     int64_t part[KVF__ATTN_SEGS]; /* rows of the batch */
@@ -88,7 +89,7 @@ typedef struct whole_row {
     int64_t tokens;
 } whole_row;
 
-/* The rows whose states are kept. */
+/* Returns the rows whose states are cached. */
 static const kvf__batch *rows_of(const kvf__input *input)
 {
     return input->batch->source ? input->batch->source : input->batch;
@@ -104,7 +105,7 @@ static const kvf__condition *condition_of(const kvf__input *input, int64_t r)
     return &input->condition;
 }
 
-/* False: row r is itself a common prefix. */
+/* Returns false if row r is itself a common prefix. */
 static bool view_row(const kvf__input *input, int64_t r, whole_row *row)
 {
     const kvf__batch *b = rows_of(input);
@@ -118,7 +119,7 @@ static bool view_row(const kvf__input *input, int64_t r, whole_row *row)
     return true;
 }
 
-/* What rows and batches have in common. */
+/* Begins a key with the facts that rows and batches share. */
 static void begin_key(kvf__states *s, const kvf__condition *condition, int64_t n)
 {
     const int64_t numbers[] = {s->plan.layer, s->plan.width, condition->position_start, n};
@@ -128,7 +129,7 @@ static void begin_key(kvf__states *s, const kvf__condition *condition, int64_t n
     if (s->plan.precision) kvf__hash_add(s->hash, s->plan.precision, strlen(s->plan.precision) + 1);
 }
 
-/* Where the prefix is that stands inside of row r, and how long it is. */
+/* Adds position and length of a prefix inside row r. */
 static void add_infix(kvf__states *s, const kvf__batch *b, const kvf__condition *condition,
                       int64_t r)
 {
@@ -154,7 +155,8 @@ static void key_of(kvf__states *s, const kvf__batch *b, const whole_row *row, ui
     kvf__hash_words(s->hash, key);
 }
 
-/* Of a batch whole: also how its tokens are divided among rows, and which of these share which. */
+/* Makes the key of a whole batch, including the division of its tokens into rows and shared
+ * prefixes. */
 static void key_of_batch(kvf__states *s, const kvf__input *input, uint64_t key[2])
 {
     const kvf__batch *b = rows_of(input);
@@ -167,7 +169,8 @@ static void key_of_batch(kvf__states *s, const kvf__input *input, uint64_t key[2
     kvf__hash_words(s->hash, key);
 }
 
-/* Moves all of a row's tokens, which lie in parts of the batch; row NULL: the batch whole. */
+/* Copies all tokens of a row, which are in several parts of the batch; row NULL: the whole batch.
+ */
 static bool move_row(kvf__states *s, bool put, const kvf__batch *b, const whole_row *row,
                      const kvf__stored *item)
 {
@@ -205,7 +208,7 @@ static bool fill_row(kvf__states *s, const kvf__batch *b, const whole_row *row,
     return item && item->n == n && move_row(s, false, b, row, item);
 }
 
-/* Visits the rows whose states are kept, or the batch whole, until one fails. */
+/* Visits the cached rows, or the whole batch, until one fails. */
 static bool each_row(kvf__states *s, const kvf__input *input,
                      bool (*visit)(kvf__states *s, const kvf__batch *b, const whole_row *row,
                                    const uint64_t key[2]))

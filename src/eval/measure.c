@@ -1,6 +1,6 @@
-/* Answers against gold: every row of the table of metrics that belongs to the task. A metric that
- * the data has no meaning for (strict entities of tags without a scheme) is not among the others,
- * and an error where it is the one that was asked for. */
+/* Computes the metrics of the task from answers and gold values. A metric without meaning for the
+ * data (strict entities of tags without a scheme) is omitted, and is an error if it was requested.
+ */
 #include "answers.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ static kvf_status add_class(kvf_ctx *ctx, kvf_class_scores *list, const char *na
     return KVF_OK;
 }
 
-/* Classes, or tags word by word. */
+/* Measures classes, or tags word by word. */
 static kvf_status measure_classes(kvf_ctx *ctx, const kvf__answers *a, kvf_class_scores *out)
 {
     const kvf__label_set *names = &a->set->names;
@@ -115,7 +115,7 @@ void kvf_eval_result_done(kvf_eval_result *result)
     free_classes(&result->entity_types);
 }
 
-/* logits NULL: of the loss alone. */
+/* logits NULL: measures the loss alone. */
 static kvf_status score(kvf_ctx *ctx, kvf__scores *scores, const float *logits, double loss,
                         const kvf__metric *metric, double *value)
 {

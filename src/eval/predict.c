@@ -1,8 +1,7 @@
-/* kvf_predict: what a head decides of each row, as numbers and as a file: one JSON object per
- * example with its input fields, what was decided and how probable that is; or CoNLL columns, word,
- * gold tag where there is one, predicted tag. The order is that of the data, and nothing of it is
- * missing: an example that --overlong skip left out, and a word that no row has a token of, have
- * null for an answer, in CoNLL "_". */
+/* kvf_predict: returns and writes the decisions of a head for each row. A file has one JSON object
+ * per example with its input fields, the decision and its probability, or CoNLL columns: word, gold
+ * tag if given, predicted tag. The order is that of the data, and no example is missing: one
+ * skipped by --overlong skip, or a word without tokens, has the answer null, in CoNLL "_". */
 #include "evaluation.h"
 #include "metric_int.h"
 
@@ -11,13 +10,13 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* What a result's rows are views of. */
+/* Owner of the memory that a result's rows view. */
 typedef struct predictions {
     kvf__evaluation e;
     kvf_prediction *rows;
 } predictions;
 
-/* Of a regression: the number. */
+/* For a regression: the number. */
 static void take_class(const kvf__evaluation *e, int64_t i, kvf_prediction *to)
 {
     if (e->set.regression) {
@@ -64,7 +63,7 @@ static void take_choice(const kvf__evaluation *e, int64_t i, kvf_prediction *to)
     to->probabilities = e->scores.p + e->scores.first[e->set.group ? e->set.group[i] : i];
 }
 
-/* i: the group that was decided; -1: the source was left out. */
+/* i: index of the decided group; -1: the source was skipped. */
 static void take(kvf__evaluation *e, const kvf__source *source, int64_t i, kvf_prediction *to)
 {
     *to = (kvf_prediction){.id = source->id,
@@ -82,10 +81,11 @@ static void take(kvf__evaluation *e, const kvf__source *source, int64_t i, kvf_p
     if (e->task == KVF__TASK_CHOICE) take_choice(e, i, to);
 }
 
-/* Every group, and in its place what was left out; the row of each in *source, by index. */
+/* Walks over all groups and skipped examples in the order of the data; the row of each in *source,
+ * by index. */
 typedef struct row_walk {
     const kvf__sources *sources;
-    int64_t n, i, left; /* groups; next of both lists */
+    int64_t n, i, left; /* number of groups; next index in both lists */
 } row_walk;
 
 static const kvf__source *next_source(row_walk *walk, int64_t *group)
@@ -117,7 +117,7 @@ typedef struct answer_writer {
     kvf_ctx *ctx;
     const kvf__evaluation *e;
     kvf__buf *out;
-    bool bare; /* the answers without the fields of the input */
+    bool bare; /* write answers without the input fields */
 } answer_writer;
 
 static void set_name(kvf_json *row, const char *key, const char *name)
@@ -130,7 +130,7 @@ static void set_text(kvf_json *row, const char *key, const char *text, size_t by
     if (text) kvf_json_set(row, key, kvf_json_new_strn(text, bytes));
 }
 
-/* A field of the input. */
+/* Adds an input field. */
 static void set_input(const answer_writer *w, kvf_json *row, const char *key, const char *text,
                       size_t bytes)
 {
@@ -145,7 +145,7 @@ static kvf_json *item_list(const kvf__source *source)
     return list;
 }
 
-/* Each writes the input fields and the answer. */
+/* Writes the input fields and the answer. */
 typedef void write_fn(const answer_writer *w, const kvf__source *source, const kvf_prediction *p,
                       kvf_json *row);
 
@@ -187,7 +187,7 @@ static void write_classes(const answer_writer *w, const kvf__source *source,
     kvf_json_set(row, "probabilities", all);
 }
 
-/* Gold tag of a word; NULL: not given. */
+/* Returns the gold tag of a word; NULL: not given. */
 static const char *gold_tag(const answer_writer *w, const kvf__source *source, int64_t word)
 {
     int32_t tag = source->tags[word];
@@ -202,7 +202,7 @@ static bool tags_have_scheme(const kvf__label_set *names)
     return with == names->n;
 }
 
-/* Words from start to before end. */
+/* Lists the entities, with words from start to before end. */
 static kvf_json *entity_list(const kvf__source *source, const kvf_prediction *p)
 {
     kvf_json *list = kvf_json_array();
@@ -352,12 +352,12 @@ static kvf_status pick_format(kvf_ctx *ctx, const kvf_predict_options *options, 
     *conll = options->out_format ? options->out_format == KVF_PREDICT_CONLL
                                  : options->out && ends_in(options->out, ".conll");
     if (*conll && task != KVF__TASK_TOKEN_CLS)
-        return kvf__fail(ctx, KVF_EUSAGE, "CoNLL is for task token-cls, this one is %s",
+        return kvf__fail(ctx, KVF_EUSAGE, "CoNLL output is for task token-cls, not %s",
                          kvf__task_name(task));
     return KVF_OK;
 }
 
-/* Before the work: a wrong output should not cost it. */
+/* Runs before the work, so that a wrong output path fails early. */
 static kvf_status check_output(kvf_ctx *ctx, const kvf_base *base, kvf_prefix *const *prefixes,
                                size_t n, const kvf_predict_options *options)
 {
@@ -406,9 +406,9 @@ static kvf_status predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefi
     bool conll = false;
     const double begin = kvf__clock();
     if (!n || prefixes[0]->task == KVF__TASK_LM)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "task lm has no head: `generate` continues texts, predict needs a prefix "
-                         "of another task");
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "task lm has no head to predict with: use `generate`, or a prefix of another task");
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_predict_options, options));
     KVF_TRY(pick_format(ctx, options, prefixes[0]->task, &conll));
     KVF_TRY(check_output(ctx, base, prefixes, n, options));
@@ -420,7 +420,7 @@ static kvf_status predict(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefi
         predictions_free(p);
         return st;
     }
-    kvf__evaluator_free(p->e.evaluator); /* the largest part, of no use to the rows */
+    kvf__evaluator_free(p->e.evaluator); /* the largest part, no longer needed */
     p->e.evaluator = NULL;
     *result = result_of(p, kvf__clock() - begin);
     return KVF_OK;

@@ -1,5 +1,5 @@
-/* kvf_score: the rows of a data file under one prefix, each in a pass of its own (score.h), as
- * numbers and as a file of JSON lines. */
+/* kvf_score: log-likelihoods of the rows of a data file with one prefix, each in a separate pass
+ * (score.h), as numbers and as a file of JSON lines. */
 #include "evaluation.h"
 #include "score.h"
 
@@ -14,7 +14,8 @@ typedef struct row_scoring {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* One prefix, of task lm. Options of other tasks would be taken without a word. */
+/* Checks for one prefix of task lm, and refuses options of other tasks, which would have no effect.
+ */
 static kvf_status check_scoring(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                                 const kvf_score_options *options)
 {
@@ -22,13 +23,13 @@ static kvf_status check_scoring(kvf_ctx *ctx, const kvf_base *base, const kvf_pr
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_score_options, options));
     if (prefix && prefix->task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "the prefix is of task %s: its answers are those of `predict`",
+                         "the prefix is of task %s and scores no texts: use `predict`",
                          kvf__task_name(prefix->task));
     if (o->no_answer_above != 0 || o->max_answer || o->n_best || o->per_class || o->majority ||
         o->generate || o->batch_tokens)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "scores take no option of other tasks, generate, or "
-                         "batch_tokens");
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "score does not support options of other tasks, generate, or batch_tokens");
     if (options->write || !options->out) return KVF_OK;
     KVF_TRY(kvf__check_not_input(ctx, options->out, o->data));
     KVF_TRY(kvf__check_not_input(ctx, options->out, base->path));
@@ -48,7 +49,7 @@ static kvf__scorer_limits limits_of(const kvf__dataset *set, const kvf_prefix *p
     return limits;
 }
 
-/* Row i of the data set into *to, its tokens to `tokens`. */
+/* Scores row i of the data set into *to, with its tokens in `tokens`. */
 static kvf_status score_row(row_scoring *s, int64_t i, kvf_token_score *tokens, kvf_row_score *to)
 {
     const int64_t at = s->set->start[i];
@@ -65,7 +66,7 @@ static kvf_status score_row(row_scoring *s, int64_t i, kvf_token_score *tokens, 
     return KVF_OK;
 }
 
-/* Every row, and in its place what was left out. */
+/* Scores every row, with an empty score for each skipped one. */
 static kvf_status score_rows(row_scoring *s)
 {
     const kvf__sources *sources = s->set->sources;

@@ -1,7 +1,7 @@
-/* Outputs of heads as probabilities: softmax over what competes (the classes of a label, the
- * choices of a question, the starts and the ends in all windows of a context), so that several
- * heads can be averaged whatever the scale of their logits. One head alone decides as its logits
- * do. */
+/* Converts outputs of heads to probabilities, by a softmax over the alternatives: the classes of a
+ * label, the choices of a question, the starts and the ends in all windows of a context. So several
+ * heads can be averaged whatever the scale of their logits. A single head decides as its logits do.
+ */
 #include "answers.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ void kvf__scores_done(kvf__scores *scores)
     *scores = (kvf__scores){0};
 }
 
-/* p[i] += share * softmax over the n logits that are `stride` apart. */
+/* Adds share * softmax over the n logits with this stride to p[i]. */
 static void add_softmax(double *p, const float *logits, int64_t n, int64_t stride, double share)
 {
     double most = -INFINITY, sum = 0;
@@ -44,7 +44,7 @@ static void add_softmax(double *p, const float *logits, int64_t n, int64_t strid
         p[i * stride] += share * exp((double)logits[i * stride] - most) / sum;
 }
 
-/* p[i] += share of the likeliest alone. */
+/* Adds share to the p[i] of the largest logit. */
 static void add_vote(double *p, const float *logits, int64_t n, int64_t stride, double share)
 {
     int64_t best = 0;
@@ -53,7 +53,7 @@ static void add_vote(double *p, const float *logits, int64_t n, int64_t stride, 
     p[best * stride] += share;
 }
 
-/* Rows [*from, *to) of a group. */
+/* Sets [*from, *to) to the rows of a group. */
 static void group_rows(const kvf__dataset *set, int64_t group, int64_t *from, int64_t *to)
 {
     *from = set->group ? set->group[group] : group;
@@ -62,7 +62,7 @@ static void group_rows(const kvf__dataset *set, int64_t group, int64_t *from, in
 
 typedef void add_fn(double *p, const float *logits, int64_t n, int64_t stride, double share);
 
-/* Of classes of several tokens: a row's score is the sum over its labels. */
+/* Handles classes of several tokens: the score of a row is the sum over its labels. */
 static void add_phrases(kvf__scores *s, const float *logits, double share, add_fn *add)
 {
     const kvf__dataset *set = s->set;
@@ -77,7 +77,7 @@ static void add_phrases(kvf__scores *s, const float *logits, double share, add_f
     }
 }
 
-/* Calls add for each set of what competes. */
+/* Calls `add` for each set of alternatives. */
 static void add_each(kvf__scores *s, const float *logits, double share, add_fn *add)
 {
     const kvf__dataset *set = s->set;
@@ -116,7 +116,8 @@ void kvf__scores_vote(kvf__scores *s, const float *logits, double share)
 
 /* ---- loss ------------------------------------------------------------------------------------ */
 
-/* Probability of the answer's start (column 0) or end (1) among the positions of its window. */
+/* Returns the probability of the answer's start (column 0) or end (1) among the positions of its
+ * window. */
 static double span_probability(const kvf__scores *s, int64_t row, int column)
 {
     const kvf__dataset *set = s->set;
@@ -131,7 +132,7 @@ static double span_probability(const kvf__scores *s, int64_t row, int column)
     return found / sum;
 }
 
-/* Sum over one row; *terms counts them. */
+/* Returns the loss sum of one row; *terms counts its terms. */
 static double row_loss(const kvf__scores *s, int64_t row, int64_t *terms)
 {
     const kvf__dataset *set = s->set;

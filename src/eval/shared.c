@@ -1,17 +1,17 @@
-/* A data set over several processes: every rank computes some of the batches, and rank 0 adds up
- * what all found in the order that one process has, so N changes no bit of it. */
+/* Evaluates a data set with several processes: every rank computes some of the batches, and rank 0
+ * adds the results in the order of a single process, so the number of ranks changes no bit. */
 #include "shared.h"
 
 #include <string.h>
 
-enum { LINE = 512 }; /* bytes of an error line that travels */
+enum { LINE = 512 }; /* size of an error line sent between ranks, in bytes */
 
 typedef struct batch_sum {
     double sum;
     int64_t terms;
 } batch_sum;
 
-/* How a rank's part went. */
+/* Result of a rank's part. */
 typedef struct report {
     int32_t status;
     char line[LINE];
@@ -21,7 +21,7 @@ struct kvf__shared {
     kvf__dist *dist;
     int rank, size;
     int64_t n;
-    batch_sum *own, *all; /* [n] by batch; [size, n] on rank 0 */
+    batch_sum *own, *all; /* [n] sums by batch; [size, n] on rank 0 */
     report *reports;      /* [size] on rank 0 */
 };
 
@@ -97,7 +97,7 @@ kvf_status kvf__shared_end(kvf_ctx *ctx, kvf__shared *s, kvf_status st, float *e
     KVF_TRY(kvf__dist_gather(ctx, s->dist, &mine, sizeof mine, s->reports));
     KVF_TRY(kvf__dist_gather(ctx, s->dist, s->own, (size_t)s->n * sizeof *s->own, s->all));
     memset(s->own, 0, (size_t)s->n * sizeof *s->own);
-    if (s->rank) return KVF_OK; /* what went wrong is rank 0's to judge */
+    if (s->rank) return KVF_OK; /* rank 0 judges the failure */
     add_up(s, sum, terms);
     return judge(ctx, s, st);
 }

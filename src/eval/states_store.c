@@ -1,6 +1,6 @@
-/* The file is one item after the other, {key, floats} and the floats. The head of an item is
- * written last, and zeros end the list, so whoever opens the file next finds whole items alone,
- * however the one before ended. It has no name, so that none is left behind. */
+/* Storage of cached states. The file is a list of items, {key, floats} and the floats. The header
+ * of an item is written last, and zeros end the list, so a later reader finds only complete items,
+ * however the writer ended. The file has no name, so it disappears with the processes. */
 #include "states_store.h"
 
 #include "infile.h"
@@ -16,7 +16,7 @@
 
 typedef struct item_head {
     uint64_t key[2];
-    int64_t n; /* floats */
+    int64_t n; /* number of floats */
 } item_head;
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -32,7 +32,7 @@ int kvf__states_file(kvf_ctx *ctx, const char *folder)
     return fd;
 }
 
-/* -1: there is none. Only a file without a name can be meant. */
+/* Returns the inherited file descriptor, or -1. It must refer to a file without a name. */
 static int shared_file(void)
 {
     const char *text = getenv(KVF__STATES_FD);
@@ -44,7 +44,7 @@ static int shared_file(void)
     return fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Reads n bytes at a place of the file, or writes them. */
+/* Reads or writes n bytes at an offset of the file. */
 static bool move_at(const kvf__states_store *s, bool writing, int64_t at, void *bytes, size_t n)
 {
     for (size_t done = 0; done < n;) {
@@ -83,7 +83,7 @@ static kvf_status reserve_places(kvf__states_store *s, int64_t items)
     return KVF_OK;
 }
 
-/* What others have written. A head that cannot be one ends the list. */
+/* Finds items written by other processes. An invalid header ends the list. */
 static kvf_status find_items(kvf__states_store *s)
 {
     struct stat about;
@@ -153,16 +153,17 @@ const kvf__stored *kvf__states_store_find(const kvf__states_store *s, const uint
     return at->n ? at : NULL;
 }
 
-/* Gives back what was written of it. */
+/* Removes a partially written item. */
 static bool give_up(kvf__states_store *s, const kvf__stored *item)
 {
     const int why = errno;
     const off_t begin = (off_t)(item->at - (int64_t)sizeof(item_head));
-    if (s->fd >= 0 && ftruncate(s->fd, begin)) s->end = item->at; /* its head is zeros */
+    if (s->fd >= 0 && ftruncate(s->fd, begin)) s->end = item->at; /* its header is zero */
     s->full = true;
-    snprintf(s->line, sizeof s->line,
-             "%s: no room for more states of rows (%s): the others are computed each time",
-             s->folder, strerror(why));
+    snprintf(
+        s->line, sizeof s->line,
+        "%s: no space for more cached rows (%s): the remaining rows are computed in every step",
+        s->folder, strerror(why));
     return false;
 }
 

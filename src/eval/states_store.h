@@ -1,5 +1,5 @@
-/* Where the states of --keep-states lie: in memory, then in a file. An item is so many floats under
- * a key. */
+/* Storage of the states of --keep-states, in memory, then in a file. An item is an array of floats
+ * under a key. */
 #ifndef KVF_STATES_STORE_H
 #define KVF_STATES_STORE_H
 
@@ -9,24 +9,24 @@
 
 typedef struct kvf__stored {
     uint64_t key[2];
-    int64_t n, at; /* floats, 0: an empty place; byte of the file of the first one */
+    int64_t n, at; /* number of floats, 0: free slot; file offset of the first one */
     float *x;      /* in memory; NULL: in the file */
 } kvf__stored;
 
 typedef struct kvf__states_block {
     float *x;
-    int64_t room, used; /* floats */
+    int64_t room, used; /* capacity; used, in floats */
 } kvf__states_block;
 
 typedef struct kvf__states_store {
     kvf_ctx *ctx;
-    kvf__stored *item;              /* [places] a hash table, at most half full */
-    int64_t places, n, found;       /* items; those that the file had at the start */
+    kvf__stored *item;              /* [places] hash table, at most half full */
+    int64_t places, n, found;       /* slots; items; items that the file had at the start */
     kvf__states_block *block;       /* [n_blocks] */
-    size_t n_blocks, memory, limit; /* bytes of all blocks; at most */
+    size_t n_blocks, memory, limit; /* number of blocks; their bytes; limit */
     char *folder;
-    int fd;      /* -1: none yet */
-    int64_t end; /* bytes of the file */
+    int fd;      /* file descriptor; -1: none yet */
+    int64_t end; /* size of the file in bytes */
     bool full, said;
     char line[256]; /* why */
 } kvf__states_store;

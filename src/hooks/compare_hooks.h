@@ -1,5 +1,5 @@
-/* Results of a comparison, which `compare` has from src/lab: one JSON object made from the objects
- * of its runs, and a page. */
+/* Results of a comparison, made by src/lab for `compare`: one JSON object from the objects of its
+ * runs, and a page. */
 #ifndef KVF_COMPARE_HOOKS_H
 #define KVF_COMPARE_HOOKS_H
 
@@ -23,14 +23,14 @@
  *
  * EUSAGE: a run without name or file. */
 kvf_status kvf__compare_summary(kvf_ctx *ctx, const char *base, kvf_json *object);
-/* One self-contained HTML page of such an object: the table and the curves. Of the object also
- * "title", "bare" {loss} or {reason}, "failed" [{name, seed, line}], "ensembles" [{name,
- * best_metric, score {mean, min, max}}], "options" and "about" {name: value}, each of which may be
- * absent. *bytes, may be NULL: its size. EEXIST. */
+/* Writes one self-contained HTML page of such an object, with the table and the curves. Optional
+ * members of the object are also "title", "bare" {loss} or {reason}, "failed" [{name, seed, line}],
+ * "ensembles" [{name, best_metric, score {mean, min, max}}], "options" and "about" {name: value}.
+ * *bytes, may be NULL: its size. EEXIST. */
 kvf_status kvf__compare_page(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force,
                              int64_t *bytes);
-/* Of the same object one SVG: the mean, the least and the largest score of each method. No file if
- * no method has one. EEXIST. */
+/* Writes an SVG of the same object: mean, minimum and maximum score of each method. Writes no file
+ * if no method has a score. EEXIST. */
 kvf_status kvf__compare_picture(kvf_ctx *ctx, const kvf_json *object, const char *out, bool force);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the command and the tests have of the library beyond its public headers. Neither installed
- * nor exported: both link the static archive. */
+/* Internal functions of the library for the command and the tests, beyond the public headers. They
+ * are neither installed nor exported: both link the static library. */
 #ifndef KVF_HOOKS_H
 #define KVF_HOOKS_H
 
@@ -7,51 +7,52 @@
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-/* Allocations made through this context so far (a training step adds none after the first). */
+/* Returns the number of allocations through this context (a training step makes none after the
+ * first). */
 uint64_t kvf__ctx_allocations(const kvf_ctx *ctx);
-/* The n-th allocation from now (0 = the next) fails once; -1 turns it off. */
+/* Makes the n-th allocation from now (0: the next) fail once; -1 turns this off. */
 void kvf__ctx_fail_allocation(kvf_ctx *ctx, int64_t n);
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* False in a build without src/lab, whose functions then give EUNSUPPORTED. */
+/* False in a build without src/lab, whose functions then return EUNSUPPORTED. */
 extern const bool kvf__has_lab;
 
-/* EUSAGE where a launcher of parallel programs started several processes: only training is divided
- * among them. what: "a sweep". */
+/* EUSAGE if a launcher of parallel programs started several processes, which only training
+ * supports. what: "a sweep". */
 kvf_status kvf__check_alone(kvf_ctx *ctx, const char *what);
 
-/* EUSAGE where `out` is the very file that is read as `input` (a path, NAME=PATH or @PATH), by
- * whatever name: force is for what an earlier command wrote. NULL is no input; of a folder, the
- * files of a model or adapter are.
- * Every function here that writes asks this of what it reads itself. */
+/* EUSAGE if `out` is the same file as `input` (a path, NAME=PATH or @PATH) under any name: --force
+ * may replace outputs, never an input. NULL is no input. A folder stands for the files of a model
+ * or adapter in it. Every function that writes a file checks its inputs with this. */
 kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input);
-/* EIO where a file to be read is not there, cannot be read, or is a folder; NULL is none. What
- * loads a base asks this first. */
+/* EIO if an input file is missing, unreadable or a folder; NULL is no file. Called before a base is
+ * loaded. */
 kvf_status kvf__check_input(kvf_ctx *ctx, const char *path);
-/* EEXIST, EIO where a file cannot be written at the path: kvfold's own checks, before the work. */
+/* EEXIST or EIO if a file cannot be written at the path. Called before the work. */
 kvf_status kvf__check_output(kvf_ctx *ctx, const char *path, bool force);
 
-/* Removes the temporary files of outputs that are not whole yet. Safe in a handler of a
- * signal that then ends the process, and of no use elsewhere. */
+/* Removes temporary files of unfinished outputs. Safe in a signal handler that then ends the
+ * process; not for other uses. */
 void kvf__ctx_drop_outputs(kvf_ctx *ctx);
 
-/* Path of the mapped file that holds the address; NULL: none does. For a handler of SIGBUS that
- * ends the process: it takes no lock. */
+/* Returns the path of the mapped file that contains the address, or NULL. For a SIGBUS handler that
+ * ends the process: takes no lock. */
 const char *kvf__mapped_path(const void *address);
 
-/* Largest resident memory of this process so far, in bytes. */
+/* Returns the peak resident memory of this process in bytes. */
 int64_t kvf__peak_rss_bytes(void);
-int64_t kvf__rss_bytes(void); /* at this moment; 0: not known */
+int64_t kvf__rss_bytes(void); /* current resident memory; 0: unknown */
 
-/* Reads one of kvfold's HDF5 files as the commands do, keeping nothing: the status of the first
- * reader that refuses. Values of datasets above 1 MB are left out, though not the checks of how
- * they are stored. For the process that kvf_ctx_options.check_program runs. */
+/* Reads a kvfold HDF5 file like the commands, without keeping anything. Returns the status of the
+ * first reader that refuses it. Values of datasets above 1 MB are skipped, but not the checks of
+ * their storage. For the process that kvf_ctx_options.check_program runs. */
 kvf_status kvf__check_file(kvf_ctx *ctx, const char *path);
 
-/* Is the path a base file that merge made of a run of method full with a task's head? */
+/* Sets *out to true if the path is a base file with the head of a task, which merge made from a run
+ * of method full. */
 kvf_status kvf__base_has_head(kvf_ctx *ctx, const char *path, bool *out);
-/* Is the file a run of such a method? */
+/* Sets *out to true if the file is a run whose method needs the base. */
 kvf_status kvf__prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out);
 
 #endif

@@ -91,7 +91,7 @@ static kvf_status check_prompt(kvf_ctx *ctx, int64_t n, int64_t longest)
     if (n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
     if (n < longest) return KVF_OK;
     return kvf__fail(ctx, KVF_EDATA,
-                     "the prompt has %lld tokens, at most %lld leave room for an answer",
+                     "the prompt has %lld tokens, more than the %lld that leave room for an answer",
                      (long long)n, (long long)longest - 1);
 }
 

@@ -244,9 +244,10 @@ static kvf_status begin_row(generator *g, const kvf__dataset *set, int64_t i, in
         .user = r,
     };
     if (request.n >= longest)
-        return kvf__fail(g->ctx, KVF_EDATA,
-                         "prompt %lld has %lld tokens, at most %lld leave room for an answer",
-                         (long long)i + 1, (long long)request.n, (long long)longest - 1);
+        return kvf__fail(
+            g->ctx, KVF_EDATA,
+            "prompt %lld has %lld tokens, more than the %lld that leave room for an answer",
+            (long long)i + 1, (long long)request.n, (long long)longest - 1);
     *r = (prompt_row){.row = kvf__row_begin(&request, longest), .generator = g, .reach = g->draft};
     const int64_t capacity = request.n + r->row.completion.limit;
     if (capacity > needs->capacity) needs->capacity = capacity;

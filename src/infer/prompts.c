@@ -79,7 +79,7 @@ static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
         out->start[i + 1] = (int64_t)ids.n;
         if (!st && out->start[i + 1] == out->start[i])
             st = kvf__fail(ctx, KVF_EDATA,
-                           "prompt %zu has no tokens: the base cannot begin without one", i + 1);
+                           "prompt %zu has no tokens, and this base needs at least one", i + 1);
     }
     out->ids = ids.data;
     return st;

@@ -73,7 +73,7 @@ kvf_status kvf__fail_logits(kvf_ctx *ctx, int64_t tokens)
 {
     return kvf__fail(ctx, KVF_ENUMERIC,
                      "the logits of token %lld are not finite: a weight of the base or a value of "
-                     "the prefix is broken or far too large",
+                     "the prefix is not finite or too large",
                      (long long)tokens + 1);
 }
 

@@ -26,7 +26,7 @@ static kvf_status find_infix(kvf_ctx *ctx, const int32_t *ids, size_t n, whole_r
     }
     if (row->infix_at < 0)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "the prefix is inside rows: want one id below 0 where it stands, with "
+                         "the prefix is inside rows: mark its place with one id below 0, with "
                          "tokens before and after it");
     row->n--;
     row->rows = 2;
@@ -38,13 +38,13 @@ static kvf_status check(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *pr
 {
     const int64_t most = kvf__row_capacity(base, prefix), n = row->n;
     if (!kvf__model_desc(base->model)->block.causal)
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s does not predict the next token", base->path,
                          kvf_base_architecture(base));
     if (kvf__model_desc(base->model)->encoder)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: a row of %s is two, what its encoder reads and what its decoder "
-                         "writes",
-                         base->path, kvf_base_architecture(base));
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "%s: not supported on %s, whose rows have an encoder part and a decoder part",
+            base->path, kvf_base_architecture(base));
     if (prefix && prefix->task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE, "the prefix is of task %s, want lm",
                          kvf__task_name(prefix->task));

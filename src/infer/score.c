@@ -75,13 +75,13 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__scorer *s, const kvf__score
     const int64_t V = kvf__model_desc(s->base->model)->V;
     const int64_t P = row->prefix ? row->prefix->file.prefix.P : 0;
     if (row->n > s->most.tokens || P > s->most.P || row->n_top > V)
-        return kvf__fail(ctx, KVF_ESHAPE,
-                         "a row of %lld tokens after a prefix of %lld, made for %lld after %lld",
-                         (long long)row->n, (long long)P, (long long)s->most.tokens,
-                         (long long)s->most.P);
+        return kvf__fail(
+            ctx, KVF_ESHAPE,
+            "a row of %lld tokens after a prefix of %lld exceeds the limits, %lld after %lld",
+            (long long)row->n, (long long)P, (long long)s->most.tokens, (long long)s->most.P);
     for (int64_t i = 1; i < row->n; i++)
         if (row->labels[i] != KVF__NO_LABEL && (row->labels[i] < 0 || row->labels[i] >= V))
-            return kvf__fail(ctx, KVF_ESHAPE, "label %ld: the vocabulary ends at %lld",
+            return kvf__fail(ctx, KVF_ESHAPE, "label %ld is outside the vocabulary of %lld",
                              (long)row->labels[i], (long long)V - 1);
     return KVF_OK;
 }
@@ -148,7 +148,7 @@ kvf_status kvf__scorer_create(kvf_ctx *ctx, kvf_base *base, const kvf__scorer_li
 {
     kvf__scorer *scorer = NULL;
     if (!kvf__model_desc(base->model)->block.causal)
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s does not predict the next token", base->path,
                          kvf_base_architecture(base));
     KVF_TRY(kvf__alloc(ctx, sizeof *scorer, &scorer));
     scorer->base = base;

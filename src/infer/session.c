@@ -117,7 +117,7 @@ static kvf_status check_prefix(kvf_ctx *ctx, const kvf_prefix *prefix)
 {
     if (!prefix || prefix->task == KVF__TASK_LM) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE,
-                     "the prefix is of task %s: its answers are those of `predict`",
+                     "the prefix is of task %s and generates no text: use `predict`",
                      kvf__task_name(prefix->task));
 }
 
@@ -143,11 +143,12 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
                          .P = prefix ? prefix->file.prefix.P : 0};
     kvf__session *session = NULL;
     if (!kvf__model_desc(base->model)->block.causal)
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s predicts no next token", base->path,
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s does not predict the next token", base->path,
                          kvf_base_architecture(base));
     const char *why = limits->run ? kvf__decoder_refuses(base->model, &base->slots) : NULL;
     if (why)
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: drafts are not for a base that %s", base->path, why);
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: drafts are not supported on a base that %s",
+                         base->path, why);
     KVF_TRY(check_prefix(ctx, prefix));
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &session));
     kvf_status st = fill(ctx, session, prefix);
@@ -171,8 +172,7 @@ kvf_status kvf__session_fits(kvf_ctx *ctx, const kvf_prefix *prefix)
 {
     KVF_TRY(check_prefix(ctx, prefix));
     if (prefix && prefix->file.values.params.n)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: changes the base itself, which rows of many prefixes share",
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: changes the base itself, which other prefixes share",
                          prefix->file.id.method);
     return KVF_OK;
 }

@@ -1,10 +1,8 @@
-/* What is trained: a method is a row of the list below (docs/methods.md). The word of --method
- * and of the files.
- *
- * A method has a port, where what it trains enters the base: `kv` emits a prefix, `embed` vectors
- * in place of token embeddings, `block` trains parameters that the model itself publishes, `none`
- * nothing but the task's head. Whoever needs to know more than the port asks the row, or the
- * encoder. */
+/* Training methods (docs/methods.md). Each row of the list below is a value of --method, which run
+ * files store. The port of a method is the place where its trained values enter the base. `kv`
+ * emits a prefix, and `embed` emits vectors in place of token embeddings. `block` trains parameters
+ * that the model itself publishes. `none` trains only the task's head. Code that needs to know more
+ * than the port asks the row or the encoder. */
 #ifndef KVF_METHOD_H
 #define KVF_METHOD_H
 
@@ -13,8 +11,8 @@
 
 typedef enum kvf__port { KVF__PORT_KV, KVF__PORT_EMBED, KVF__PORT_BLOCK, KVF__PORT_NONE } kvf__port;
 
-/* name, port, default --lr and --beta1, kind of the file it folds to, whether emitting reads the
- * base */
+/* name, port, default --lr and --beta1, kind of the merged file, whether the encoder reads the base
+ */
 #define KVF__METHOD_LIST(X)                                                                        \
     X("mlp", KV, 3e-2, 0.5, "prefix", false)                                                       \
     X("direct", KV, 3e-2, 0.5, "prefix", false)                                                    \
@@ -30,14 +28,14 @@ typedef struct kvf__method {
     kvf__port port;
     double default_lr, default_beta1;
     const char *folds_to; /* "prefix", "embeddings", "adapter" or "base" */
-    bool reads_base;      /* folding or using one of its runs needs the base */
+    bool reads_base;      /* merging or using one of its runs needs the base */
 } kvf__method;
 
-/* Has it virtual tokens, a length P? Those of port block and none have not: P = 0. */
+/* True if the method has virtual tokens. For the ports block and none P = 0. */
 bool kvf__method_has_length(const char *name);
-/* NULL: not known. */
+/* Returns NULL for an unknown name. */
 const kvf__method *kvf__method_find(const char *name);
-/* By index; NULL past the last. */
+/* Returns the method at an index, or NULL past the last. */
 const kvf__method *kvf__method_at(size_t index);
 
 /* All names, as string constants: "mlp, direct" for errors and "mlp|direct" for option tables. */

@@ -1,4 +1,4 @@
-/* The name that a mistyped one may have meant. */
+/* Suggests the known name nearest to a mistyped one. */
 #include "option_table.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Letters to insert, remove, change or swap with the next to come from a[n] to b (Damerau). */
+/* Returns the number of letters to insert, remove, replace or transpose between a[n] and b (Damerau
+ * distance). */
 static int distance(const char *a, size_t n, const char *b)
 {
     int rows[3][LONGEST_NAME + 1], *before = rows[0], *last = rows[1], *row = rows[2];

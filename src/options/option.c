@@ -1,4 +1,4 @@
-/* Values of options: from text into the field that a row names; the lines of recipes and grids. */
+/* Parses option values from text into struct fields, and the lines of recipes and grids. */
 #include "option_table.h"
 
 #include <ctype.h>
@@ -29,7 +29,7 @@ int kvf__choice_index(const char *alternatives, const char *value)
     return -1;
 }
 
-/* Digits alone: strtoull() would accept signs, and white space before them. */
+/* Accepts digits only: strtoull() would also accept signs and leading white space. */
 static bool parse_whole(const char *text, uint64_t min, uint64_t max, uint64_t *out)
 {
     char *end = NULL;
@@ -78,7 +78,7 @@ static const char *set_real(const char *value, kvf__option_kind kind, double *fi
     double number;
     const bool is_number = parse_real(value, &number);
     if (kind == KVF_REAL && !is_number) return "a number";
-    if (kind == KVF_AMOUNT && !(is_number && number >= 0)) return "a number from 0 on";
+    if (kind == KVF_AMOUNT && !(is_number && number >= 0)) return "a number, 0 or more";
     if (kind == KVF_ABOVE_0 && !(is_number && number > 0)) return "a number above 0";
     if (kind == KVF_SHARE && !(is_number && number >= 0 && number < 1))
         return "a number from 0 to below 1";

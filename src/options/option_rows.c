@@ -22,7 +22,7 @@ enum {
 #define PREFIXES "mlp|direct|projected"
 #define VECTORS  "prompt|p-tuning"
 
-/* Reasons for a sweep. */
+/* Reasons why an option is not available in a sweep. */
 #define SHARED_BASE "the runs of a sweep share the base"
 #define FROZEN      "not available in a sweep, where the base is frozen"
 #define SINGLE_TASK "not available in a sweep: a run on several tasks must run alone"
@@ -38,7 +38,7 @@ static bool is_one_prefix(const kvf_train_options *o)
     return method && method->port == KVF__PORT_KV && !o->named_data.n;
 }
 
-/* 0: decided with the base (docs/methods.md). */
+/* 0: the default depends on the base (docs/methods.md). */
 static void decide_length(kvf_train_options *o)
 {
     const bool one = is_one_prefix(o);
@@ -46,8 +46,8 @@ static void decide_length(kvf_train_options *o)
     o->prefix_length = one && !strcmp(o->task, "lm") ? 64 : 20;
 }
 
-/* With a head: gradients of more rows have less noise, which grows with the rate and shrinks with
- * the root of the rows; tags are many labels to a row (docs/methods.md). */
+/* With a head, gradients of more rows have less noise: the rate grows with the square root of the
+ * rows. A row of tags has many labels (docs/methods.md). */
 static void decide_lr(kvf_train_options *o)
 {
     static const double ROWS = 8, MOST = 0.1;
@@ -59,9 +59,9 @@ static void decide_lr(kvf_train_options *o)
         o->lr = kvf__method_find(o->method)->default_lr;
 }
 
-/* 0: decided with the data, by the number of classes. A trained matrix wants less than a fresh
- * layer: E2E on SmolLM2, validation loss after 8 steps: 1.637 without, 1.625 at 1e-4, 1.595 at
- * 3e-4, 1.601 at 1e-3. */
+/* 0: the default depends on the number of classes in the data. A pretrained matrix needs a lower
+ * rate than a new layer. E2E on SmolLM2, validation loss after 8 steps: 1.637 without training the
+ * head, 1.625 at 1e-4, 1.595 at 3e-4, 1.601 at 1e-3. */
 static void decide_head_lr(kvf_train_options *o)
 {
     const bool by_classes = !strcmp(o->task, "seq-cls") && !o->named_data.n && !o->lr_per_parameter;
@@ -388,7 +388,7 @@ static const kvf__option ROWS[] = {
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-/* Rows that a command shows with another default or help. */
+/* Rows that a command shows with another default or help text. */
 #define AT(field) offsetof(kvf_train_options, field)
 static const kvf__option_row OF_DISTILL[] = {
     {"data", "FILE", "", KVF_TEXT, AT(data),
@@ -416,7 +416,7 @@ static const kvf__option_row OF_DISTILL[] = {
      "random seed of prompts, answers, initialization and "
      "row order"},
 };
-/* Methods but those that train the base, which the runs share. */
+/* All methods except those that train the base, which the runs of a sweep share. */
 #define CHOICE_KV(name)    "|" name
 #define CHOICE_EMBED(name) "|" name
 #define CHOICE_BLOCK(name)
@@ -448,7 +448,7 @@ static bool is_of_compare(const kvf__option *option)
     return !option->compare;
 }
 
-/* The row with this index among those that the view has. */
+/* Returns the row at this index among the rows of the view. */
 static const kvf__option_row *view_row(bool (*has)(const kvf__option *), const kvf__option_row *own,
                                        size_t n, size_t index)
 {

@@ -1,10 +1,10 @@
-/* Options of a run by name, and on the heap. */
+/* Sets options by name, and copies them to the heap. */
 #include "options.h"
 #include "infile.h"
 
 #include <string.h>
 
-/* The list of values by task; NULL: the option has none. */
+/* Returns the list of values by task, or NULL if the option has none. */
 static kvf_named *named_list(kvf_train_options *o, const kvf__option *row)
 {
     if (row == kvf__option_of(offsetof(kvf_train_options, data))) return &o->named_data;
@@ -14,8 +14,8 @@ static kvf_named *named_list(kvf_train_options *o, const kvf__option *row)
     return NULL;
 }
 
-/* Adds "NAME=VALUE" of an option that may name a task; false if the value is not of that form. A
- * file of that very name is one. */
+/* Adds "NAME=VALUE" to an option with values by task. Returns false if the value does not have that
+ * form, or if a file has exactly this name. */
 static bool add_named(kvf_ctx *ctx, kvf_train_options *o, const kvf__option *row, const char *value,
                       kvf_status *st)
 {
@@ -32,7 +32,7 @@ static bool add_named(kvf_ctx *ctx, kvf_train_options *o, const kvf__option *row
 
 /* ---- options on the heap --------------------------------------------------------------------- */
 
-/* Copies of texts that were set, newest first. */
+/* Copies of option texts, newest first. */
 typedef struct text_copy {
     struct text_copy *next;
     char text[];
@@ -65,7 +65,7 @@ void kvf_train_options_free(kvf_train_options *options)
     kvf__free(options);
 }
 
-/* *value becomes a copy where the options are on the heap. */
+/* Replaces *value by a copy if the options are on the heap. */
 static kvf_status keep_text(kvf_ctx *ctx, kvf_train_options *options, const char **value)
 {
     text_copy *first = options->texts, *copy = NULL;

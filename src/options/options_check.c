@@ -1,5 +1,5 @@
-/* Checks of a run's options: the table's columns first, then the rules that concern values of
- * several options. An option that was given and cannot be honoured is refused, never ignored. */
+/* Checks the options of a run: first the columns of the table, then rules about several options. A
+ * given option that cannot take effect is refused, never ignored. */
 #include "base_int.h"
 #include "method.h"
 #include "options.h"
@@ -56,8 +56,8 @@ const char *kvf__option_word(const kvf_train_options *o, const kvf__option *r, s
     return word;
 }
 
-/* True if a value is outside the row's kind. kvf_train_set() does not let one in, but a program may
- * fill the struct itself. */
+/* True if a value is outside the row's range. kvf_train_set() rejects such values, but a program
+ * may fill the struct itself. */
 static bool is_bad(const kvf_train_options *o, const kvf__option *r)
 {
     const void *field = kvf__option_field(o, r);
@@ -89,7 +89,7 @@ static bool is_bad(const kvf_train_options *o, const kvf__option *r)
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-/* The checks of one call: what every function below needs. */
+/* State of one call, shared by the functions below. */
 typedef struct checking {
     kvf_ctx *ctx;
     const kvf_train_options *options, *defaults;
@@ -100,35 +100,35 @@ static bool is_default(const checking *c, const kvf__option *r)
     return kvf__option_same(c->options, c->defaults, r);
 }
 
-/* True if the option has another value than its default. A run that is resumed has those of its
- * file, which were checked. */
+/* True if the option differs from its default. The options of a resumed run were checked when it
+ * was created. */
 static bool is_set(const checking *c, const kvf__option *r)
 {
     return kvf__option_given(c->options, r) || (!c->options->resume && !is_default(c, r));
 }
 
-/* True if the value is nothing: zero, false or no text. */
+/* True if the value is empty: zero, false or no text. */
 static bool is_nothing(const kvf_train_options *o, const kvf__option *r)
 {
     static const char NOTHING[sizeof(int64_t)];
     return is_text(r) ? !*text_of(o, r) : !memcmp(kvf__option_field(o, r), NOTHING, field_size(r));
 }
 
-/* True for a default that turns something off: nothing depends on it. */
+/* True for a default that turns a feature off, so nothing depends on it. */
 static bool is_off(const checking *c, const kvf__option *r)
 {
     return is_default(c, r) && is_nothing(c->options, r) && r->row.kind != KVF_REAL;
 }
 
-/* True if the option was given, or is turned on. A program that fills the struct itself may leave a
- * size or a rate that its method does not read. */
+/* True if the option was given or turned on. A program that fills the struct itself may set a size
+ * or rate that its method does not read. */
 static bool is_asked(const checking *c, const kvf__option *r)
 {
     const bool turns_on = is_nothing(c->defaults, r) && !r->decide && r->row.kind != KVF_WORD;
     return kvf__option_given(c->options, r) || (turns_on && is_set(c, r));
 }
 
-/* True if the condition "NAME" or "NAME=VALUE", n bytes, holds. */
+/* True if the condition "NAME" or "NAME=VALUE" of n bytes holds. */
 static bool holds(const checking *c, const char *condition, size_t n)
 {
     char name[64];
@@ -145,7 +145,7 @@ static bool holds(const checking *c, const char *condition, size_t n)
     return word && strlen(value) == bytes && !memcmp(word, value, bytes);
 }
 
-/* The first condition of a list that holds: its text, *n bytes; NULL: none. */
+/* Returns the first condition of a list that holds, and its length in *n; NULL: none. */
 static const char *find_true(const checking *c, const char *conditions, size_t *n)
 {
     const char *at;
@@ -154,7 +154,7 @@ static const char *find_true(const checking *c, const char *conditions, size_t *
     return NULL;
 }
 
-/* A list of conditions as a person types them: "--log-weight fixed or train". */
+/* Formats conditions for a message: "--log-weight fixed or train". */
 static void describe(const char *conditions, char *text, size_t size)
 {
     const char *at, *last = "";
@@ -171,7 +171,7 @@ static void describe(const char *conditions, char *text, size_t size)
     }
 }
 
-/* Refuses an option that method or task cannot honour. */
+/* Refuses an option that method or task do not support. */
 static kvf_status check_use(const checking *c, const kvf__option *r)
 {
     const kvf_train_options *o = c->options;
@@ -181,7 +181,7 @@ static kvf_status check_use(const checking *c, const kvf__option *r)
     return kvf__fail(c->ctx, KVF_EUSAGE, "--%s is for --task %s", r->row.name, r->tasks);
 }
 
-/* Refuses an option whose conditions are not met. */
+/* Refuses an option whose conditions do not hold. */
 static kvf_status check_conditions(const checking *c, const kvf__option *r)
 {
     const char *name = r->row.name, *other;
@@ -208,7 +208,7 @@ static kvf_status check_rows(const checking *c)
     kvf_train_options scratch;
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++) {
         if (!is_default(c, r) && is_bad(c->options, r))
-            return kvf__fail(c->ctx, KVF_EUSAGE, "--%s: no such value: want %s", r->row.name,
+            return kvf__fail(c->ctx, KVF_EUSAGE, "--%s: value out of range: want %s", r->row.name,
                              kvf__option_set(&r->row, "", &scratch));
         if (!is_asked(c, r)) continue;
         KVF_TRY(check_use(c, r));
@@ -229,9 +229,10 @@ kvf_status kvf__options_check_base(kvf_ctx *ctx, const kvf_train_options *o, boo
         if (r->rules & KVF__CAUSAL && !causal)
             return kvf__fail(ctx, KVF_EUSAGE, "--%s is for causal bases, not %s", option, name);
         if (r->rules & KVF__STACKS && !encoder_decoder)
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: %s is no encoder-decoder", option, name);
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for encoder-decoders, not %s", option, name);
         if (r->rules & KVF__ONE_STACK && encoder_decoder)
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: not on encoder-decoders, as %s", option, name);
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: not supported on encoder-decoders such as %s",
+                             option, name);
     }
     return KVF_OK;
 }
@@ -262,7 +263,7 @@ kvf_status kvf__options_check_distill(kvf_ctx *ctx, const kvf_train_options *o)
     const kvf__option *r;
     for (size_t i = 0; (r = kvf__option_at(i)) != NULL; i++)
         if (!(r->rules & KVF__DISTILL) && kvf__option_given(o, r) && !is_off(&c, r))
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: not in a distillation", r->row.name);
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: not available in distill", r->row.name);
     return KVF_OK;
 }
 
@@ -273,7 +274,7 @@ size_t kvf__task_name_length(const char *text)
     return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 }
 
-/* kvf__named_value() among the first n values. */
+/* kvf__named_value() for the first n values only. */
 static const char *value_of(const kvf_named *list, size_t n, const char *item)
 {
     const size_t name = kvf__task_name_length(item);
@@ -307,7 +308,7 @@ static kvf_status check_names(kvf_ctx *ctx, const char *option, const kvf_named 
         const char *item = list->item[i];
         const int n = (int)kvf__task_name_length(item);
         if (value_of(list, i, item))
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: task %.*s is named twice", option, n, item);
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: task %.*s is given twice", option, n, item);
         if (!kvf__named_value(data, item))
             return kvf__fail(ctx, KVF_EUSAGE, "--%s: there is no --data %.*s=FILE", option, n,
                              item);
@@ -325,9 +326,10 @@ static kvf_status check_tasks(kvf_ctx *ctx, const kvf_train_options *o)
                          "--data NAME=FILE");
     if (!o->named_data.n) return KVF_OK;
     if (unnamed)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--%s: with --data NAME=FILE every %s needs the name of its task", unnamed,
-                         strcmp(unnamed, "labels") ? "file" : "list");
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "--%s: with --data NAME=FILE every %s needs the name of its task, as NAME=...", unnamed,
+            strcmp(unnamed, "labels") ? "file" : "list");
     KVF_TRY(check_names(ctx, "data", &o->named_data, &o->named_data));
     KVF_TRY(check_names(ctx, "valid", &o->named_valid, &o->named_data));
     KVF_TRY(check_names(ctx, "task", &o->named_task, &o->named_data));
@@ -341,7 +343,8 @@ static kvf_status check_tasks(kvf_ctx *ctx, const kvf_train_options *o)
             return kvf__fail(ctx, KVF_EUSAGE, "--labels: task %s has no labels", kind);
     }
     if (kvf__method_find(o->method)->port != KVF__PORT_KV)
-        return kvf__fail(ctx, KVF_EUSAGE, "--data NAME=FILE: method %s has no prefix to share",
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--data NAME=FILE: method %s has no prefix for the tasks to share",
                          o->method);
     return KVF_OK;
 }
@@ -357,9 +360,9 @@ kvf_status kvf__position_parse(kvf_ctx *ctx, const char *text, int64_t P, int64_
     }
     const long long value = strtoll(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || value > INT32_MAX)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--position-start: \"%s\" is no whole number from 0 to 2^31 - 1 and not P",
-                         text);
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "--position-start: want P or a whole number from 0 to 2^31 - 1, found \"%s\"", text);
     *out = value;
     return KVF_OK;
 }
@@ -374,8 +377,8 @@ kvf_status kvf__states_size(kvf_ctx *ctx, const char *text, int64_t *out)
     const char *unit = *end ? strchr(UNITS, *end) : NULL;
     const int power = unit ? 10 * (int)(unit - UNITS + 1) : 0;
     if (*text < '0' || *text > '9' || (unit ? end[1] : *end) || number > (double)(1LL << 32))
-        return kvf__fail(ctx, KVF_EUSAGE, "--keep-states \"%s\": want off, or a size as 500M or 2G",
-                         text);
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--keep-states \"%s\": want off, or a size such as 500M or 2G", text);
     *out = (int64_t)(number * (double)(1LL << power));
     return KVF_OK;
 }
@@ -388,18 +391,19 @@ kvf_status kvf__options_require(kvf_ctx *ctx, const kvf_train_options *o)
     return KVF_OK;
 }
 
-/* Rules that no column holds, because they concern one value of an option or a part of a text. */
+/* Checks rules that the table cannot express, about one value of an option or a part of a text. */
 static kvf_status check_rest(kvf_ctx *ctx, const kvf_train_options *o)
 {
     int64_t number = 0;
     if (!strcmp(o->method, "head") && !strcmp(o->task, "lm") && !o->named_data.n)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "--method head: task lm has no head of its own, want another --task");
+                         "--method head: task lm has no head to train: choose another --task");
     if (!strcmp(o->method, "full") && o->precision == KVF_PRECISION_INT8)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--precision int8 is for frozen weights; method full trains them");
     if (o->verbalizer && *o->verbalizer && !strstr(o->p_template, "[MASK]"))
-        return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: no [MASK] in --p-template to read it at");
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--verbalizer: --p-template needs [MASK], where the words are predicted");
     if (!(fabs(o->start_mass) <= KVF__MOST_START_MASS))
         return kvf__fail(ctx, KVF_EUSAGE, "--start-mass %g: want %g to %g", o->start_mass,
                          -KVF__MOST_START_MASS, KVF__MOST_START_MASS);
@@ -411,7 +415,7 @@ static kvf_status check_rest(kvf_ctx *ctx, const kvf_train_options *o)
     return kvf__states_size(ctx, o->keep_states, &number);
 }
 
-/* Options with the text or file that a start needs. */
+/* Returns the option that holds the text or file of start i. */
 static const char *start_of(const kvf_train_options *o, size_t i, const char **option,
                             const char **value)
 {
@@ -438,8 +442,8 @@ kvf_status kvf__options_imply(kvf_ctx *ctx, kvf_train_options *o)
 static kvf_status check_start(kvf_ctx *ctx, const kvf_train_options *o)
 {
     if (o->init && !strcmp(o->init, "kv") && kvf__method_find(o->method)->port == KVF__PORT_EMBED)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--init kv: method %s does not start from keys and values", o->method);
+        return kvf__fail(ctx, KVF_EUSAGE, "--init kv: method %s cannot start from keys and values",
+                         o->method);
     for (size_t i = 0; i < 2; i++) {
         const char *option, *value, *start = start_of(o, i, &option, &value);
         if (o->init && !strcmp(o->init, start) && (!value || (!i && !*value)))
@@ -452,7 +456,7 @@ static void decide(kvf_train_options *o, const kvf_train_options *defaults)
 {
     const kvf__option *r;
     if (kvf__method_find(o->method)->port == KVF__PORT_EMBED) {
-        o->position_start = "0"; /* the rows' own tokens follow the virtual ones */
+        o->position_start = "0"; /* the row's own tokens follow the virtual tokens */
         o->lr_per_parameter = true;
     }
     if (o->lr_per_parameter) o->optimizer_adamw = true;

@@ -1,4 +1,4 @@
-/* Options in a run file: stored as an object of scalars, taken over again by --resume. */
+/* Stores options in a run file as an object of scalars, and restores them for --resume. */
 #include "base_int.h"
 #include "options.h"
 
@@ -52,7 +52,7 @@ kvf_status kvf__options_store(kvf_ctx *ctx, const kvf_train_options *options, kv
 
 /* ---- resuming -------------------------------------------------------------------------------- */
 
-/* Puts a stored value into the field; false if its type is not the row's. */
+/* Copies a stored value into the field. Returns false if its type does not match. */
 static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_json *value)
 {
     void *at = kvf__option_field(o, r);
@@ -83,7 +83,7 @@ static bool read_value(kvf_train_options *o, const kvf__option *r, const kvf_jso
     }
 }
 
-/* True for "auto" where the run has a value that auto may stand for. */
+/* True for "auto" if the run has a value that auto may stand for. */
 static bool leaves_open(const kvf_train_options *o, const kvf_train_options *was,
                         const kvf__option *r)
 {
@@ -104,16 +104,15 @@ kvf_status kvf__options_resume(kvf_ctx *ctx, const char *path, kvf_train_options
         if (given && r->rules & KVF__FREE) continue;
         kvf_train_options was = *options;
         if (!read_value(&was, r, kvf_json_get(stored, r->row.name)))
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no usable \"%s\"", path,
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: /options has no valid \"%s\"", path,
                              r->row.name);
         if (given && !leaves_open(options, &was, r) && !kvf__option_same(options, &was, r))
-            return kvf__fail(
-                ctx, KVF_EUSAGE,
-                "%s: --%s was another when the run was created; --resume cannot change it", path,
-                r->row.name);
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "%s: --%s differs from that of the run; --resume cannot change it",
+                             path, r->row.name);
         *options = was;
     }
     if (KVF__GIVEN(options, epochs) && !KVF__GIVEN(options, steps))
-        options->steps = 0; /* decided anew */
+        options->steps = 0; /* may change on --resume */
     return KVF_OK;
 }

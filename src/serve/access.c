@@ -108,7 +108,7 @@ kvf_status kvf__token_read(kvf_ctx *ctx, const char *path, char **out)
     while (n && isspace((unsigned char)from[n - 1]))
         n--;
     kvf_status st = n ? kvf__strndup(ctx, from, n, out)
-                      : kvf__fail(ctx, KVF_EFORMAT, "%s: holds no token", path);
+                      : kvf__fail(ctx, KVF_EFORMAT, "%s: the first line has no token", path);
     kvf__buf_done(&text);
     return st;
 }

@@ -15,8 +15,7 @@ kvf_status kvf__access_log_open(kvf_ctx *ctx, const char *path, int *fd)
     const bool standard = !strcmp(path, "-");
     const int opened = standard ? dup(STDOUT_FILENO)
                                 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
-    if (opened < 0)
-        return kvf__fail(ctx, KVF_EIO, "%s: cannot be appended to: %s", path, strerror(errno));
+    if (opened < 0) return kvf__fail(ctx, KVF_EIO, "%s: cannot append: %s", path, strerror(errno));
     *fd = opened;
     return KVF_OK;
 }

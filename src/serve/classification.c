@@ -100,7 +100,7 @@ kvf_status kvf__classification_read(kvf_ctx *ctx, kvf_base *base, const kvf__pre
     kvf__classification *c = NULL;
     if (!ref->classifier)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "the model has no head that classifies: /v1/completions continues texts");
+                         "the model has no classification head: use /v1/completions");
     KVF_TRY(kvf__alloc(ctx, sizeof *c, &c));
     c->base = ref->own_base ? ref->own_base : base;
     c->prefix = ref->classifier;

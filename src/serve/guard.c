@@ -139,7 +139,7 @@ kvf_status kvf__guard_start(kvf_ctx *ctx, kvf__guard *guard)
     pthread_mutex_unlock(&guard->lock);
     if (!ends) return KVF_OK;
     kvf__guard_stop(guard);
-    return st ? st : kvf__fail(ctx, KVF_ENOMEM, "no thread can be started for connections");
+    return st ? st : kvf__fail(ctx, KVF_ENOMEM, "cannot start the thread that watches connections");
 }
 
 void kvf__guard_stop(kvf__guard *guard)

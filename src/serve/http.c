@@ -228,20 +228,22 @@ static void check_head(kvf__call *c, const char *method)
     c->origin = kvf__origin_allowed(&c->server->options, header(c, "Origin"));
     if (host && !kvf__host_known(&c->server->options, host))
         kvf__problem_set(&c->problem, 421, NULL,
-                         "Host \"%.80s\" is no name of this machine: --allow-host lets it in",
+                         "Host \"%.80s\" is not a name of this machine: start the server with "
+                         "--allow-host to accept it",
                          host);
     else if (!c->route)
-        kvf__problem_set(&c->problem, 404, NULL, "there is no %.80s here", c->url);
+        kvf__problem_set(&c->problem, 404, NULL, "there is no %.80s on this server", c->url);
     else if (c->origin && !strcmp(method, "OPTIONS"))
         c->preflight = true;
     else if (!c->route->open && !has_token(c))
-        kvf__problem_set(&c->problem, 401, NULL, "the token is missing or wrong");
+        kvf__problem_set(&c->problem, 401, NULL,
+                         "the API key is missing or wrong: send Authorization: Bearer KEY");
     else if (strcmp(c->route->method, method) && (post || strcmp(method, "HEAD")))
         kvf__problem_set(&c->problem, 405, NULL, "%s wants %s", c->route->path, c->route->method);
     else if (post && !is_json(c))
         kvf__problem_set(&c->problem, 415, NULL, "want Content-Type: application/json");
     else if (content_length(c) > c->server->options.max_body)
-        kvf__problem_set(&c->problem, 413, NULL, "the body has %lld bytes, at most %lld are read",
+        kvf__problem_set(&c->problem, 413, NULL, "the body has %lld bytes, the limit is %lld",
                          content_length(c), (long long)c->server->options.max_body);
 }
 
@@ -267,7 +269,7 @@ static enum MHD_Result add_piece(kvf__call *c, const char *data, size_t n)
 {
     const size_t most = (size_t)c->server->options.max_body;
     if (!c->problem.status && n > most - c->body.n)
-        kvf__problem_set(&c->problem, 413, NULL, "the body has more than %zu bytes", most);
+        kvf__problem_set(&c->problem, 413, NULL, "the body exceeds the limit of %zu bytes", most);
     if (!c->problem.status && kvf__buf_add(NULL, &c->body, data, n))
         kvf__problem_set(&c->problem, 500, NULL, "out of memory");
     if (!c->problem.status) return MHD_YES;
@@ -366,7 +368,8 @@ static kvf_status open_socket(kvf_ctx *ctx, const kvf__server *server, int *port
     server->http->checks_host = listener.loopback || o->n_allow_hosts;
     *port = listener.port;
     if (!listener.loopback && !server->token)
-        kvf__log(ctx, KVF_LOG_WARN, "%s can be reached from elsewhere, and no token is asked for",
+        kvf__log(ctx, KVF_LOG_WARN,
+                 "%s is reachable from other machines and requires no key: use --token-file",
                  o->host);
     return st;
 }
@@ -386,7 +389,7 @@ static kvf_status start(kvf_ctx *ctx, kvf__server *server, int *port)
         MHD_OPTION_NOTIFY_COMPLETED, end_call, server, MHD_OPTION_NOTIFY_CONNECTION,
         note_connection, server, MHD_OPTION_END);
     if (http->daemon) return KVF_OK;
-    return kvf__listen_fail(ctx, &server->options, "libmicrohttpd does not start");
+    return kvf__listen_fail(ctx, &server->options, "libmicrohttpd cannot start");
 }
 
 kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port)

@@ -49,7 +49,7 @@ kvf_status kvf__listen(kvf_ctx *ctx, const kvf_serve_options *o, kvf__listener *
     char number[16];
     snprintf(number, sizeof number, "%d", (int)o->port);
     if (getaddrinfo(strcmp(o->host, "localhost") ? o->host : "127.0.0.1", number, &hints, &where))
-        return kvf__fail(ctx, KVF_EUSAGE, "host \"%s\": want an address in numbers", o->host);
+        return kvf__fail(ctx, KVF_EUSAGE, "host \"%s\": want a numeric address", o->host);
     out->loopback = is_loopback(where->ai_addr);
     out->fd = bound_socket(where);
     freeaddrinfo(where);

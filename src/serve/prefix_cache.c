@@ -121,7 +121,7 @@ static kvf_status check_fit(kvf_ctx *ctx, const kvf__prefix_cache *cache, const 
         KVF_TRY(kvf__prefix_fits(ctx, prefix, cache->base, cache->options->allow_other_base));
     }
     if (kvf__text_capacity(cache->base, prefix) > 1) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld leaves no room for rows",
+    return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld tokens leaves no room for rows",
                      (long long)prefix->file.id.P);
 }
 
@@ -156,7 +156,7 @@ static kvf_status check_name(kvf_ctx *ctx, const kvf__prefix_cache *cache, size_
     for (size_t k = 0; k < cache->n; k++)
         if (k != i && !strcmp(cache->entries[k].name, name))
             return kvf__fail(ctx, KVF_EUSAGE, "prefix name \"%s\" is %s", name,
-                             k + 1 == cache->n ? "that of the base" : "given twice");
+                             k + 1 == cache->n ? "the base's name" : "given twice");
     return KVF_OK;
 }
 
@@ -217,7 +217,7 @@ static void refresh(kvf_ctx *ctx, kvf__prefix_cache *cache, size_t i)
     cache->entries[i].seen = now;
     if (load(ctx, cache, i, &ref)) {
         cache->failed_reloads++;
-        kvf__log(ctx, KVF_LOG_WARN, "%s; %s stays as it was", kvf_ctx_error(ctx),
+        kvf__log(ctx, KVF_LOG_WARN, "%s; %s keeps its previous content", kvf_ctx_error(ctx),
                  cache->entries[i].name);
         return;
     }
@@ -227,7 +227,7 @@ static void refresh(kvf_ctx *ctx, kvf__prefix_cache *cache, size_t i)
     pthread_mutex_unlock(&cache->lock);
     kvf__prefix_cache_put(cache, before);
     cache->reloads++;
-    kvf__log(ctx, KVF_LOG_INFO, "%s: read again", cache->options->prefixes[i].path);
+    kvf__log(ctx, KVF_LOG_INFO, "%s: file changed, read again", cache->options->prefixes[i].path);
 }
 
 void kvf__prefix_cache_refresh(kvf_ctx *ctx, kvf__prefix_cache *cache)

@@ -47,25 +47,28 @@ static kvf_status numbers(const kvf__server_metrics *m, kvf__buf *out)
         double value;
         const char *label;
     } rows[] = {
-        {"requests_total", "counter", "Requests by what became of them.", (double)m->answered,
+        {"requests_total", "counter", "Requests by result.", (double)m->answered,
          "{result=\"answered\"}"},
         {"requests_total", NULL, NULL, (double)m->refused, "{result=\"refused\"}"},
         {"requests_total", NULL, NULL, (double)m->failed, "{result=\"failed\"}"},
         {"requests_total", NULL, NULL, (double)m->gone, "{result=\"gone\"}"},
         {"connections", "gauge", "Open connections.", (double)m->connections, ""},
-        {"late_connections_total", "counter", "Connections closed because no whole request came.",
-         (double)m->evicted, ""},
-        {"queue_length", "gauge", "Requests that wait for a row.", (double)m->queued, ""},
-        {"queue_bytes", "gauge", "Memory that those take.", (double)m->queued_bytes, ""},
+        {"late_connections_total", "counter",
+         "Connections closed because no complete request arrived in time.", (double)m->evicted, ""},
+        {"queue_length", "gauge", "Requests waiting for a row.", (double)m->queued, ""},
+        {"queue_bytes", "gauge", "Memory of waiting requests.", (double)m->queued_bytes, ""},
         {"rows", "gauge", "Requests being computed.", (double)(e->rows + e->waiting), ""},
-        {"rows_limit", "gauge", "Most requests computed together.", (double)m->max_rows, ""},
-        {"prompt_tokens_total", "counter", "Tokens of prompts read.", (double)e->prompt_tokens, ""},
+        {"rows_limit", "gauge", "Largest number of requests computed together.",
+         (double)m->max_rows, ""},
+        {"prompt_tokens_total", "counter", "Prompt tokens computed.", (double)e->prompt_tokens, ""},
         {"generated_tokens_total", "counter", "Tokens generated.", (double)e->new_tokens, ""},
-        {"steps_total", "counter", "Steps of one token for every row.", (double)e->steps, ""},
-        {"prefill_seconds_total", "counter", "Time in reading prompts.", e->prefill_seconds, ""},
-        {"decode_seconds_total", "counter", "Time in steps.", e->decode_seconds, ""},
-        {"prefix_reloads_total", "counter", "Prefix files read again.", (double)m->reloads, ""},
-        {"prefix_reload_failures_total", "counter", "Replaced prefix files that were refused.",
+        {"steps_total", "counter", "Decoding steps, one token for every row.", (double)e->steps,
+         ""},
+        {"prefill_seconds_total", "counter", "Time spent on prompts.", e->prefill_seconds, ""},
+        {"decode_seconds_total", "counter", "Time spent on decoding steps.", e->decode_seconds, ""},
+        {"prefix_reloads_total", "counter", "Prefix files read again after a change.",
+         (double)m->reloads, ""},
+        {"prefix_reload_failures_total", "counter", "Changed prefix files that were refused.",
          (double)m->failed_reloads, ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -83,10 +86,10 @@ kvf_status kvf__server_metrics_print(const kvf__server_metrics *m, kvf__buf *out
         const kvf__histogram *values;
         bool seconds;
     } histograms[] = {
-        {"queue_seconds", "From arrival to a row.", &m->waited, true},
-        {"first_token_seconds", "From arrival to the first token.", &m->first_token, true},
-        {"request_seconds", "From arrival to the last token.", &m->whole, true},
-        {"batch_rows", "Rows of a step.", &m->batch, false},
+        {"queue_seconds", "Time from arrival to a free row.", &m->waited, true},
+        {"first_token_seconds", "Time from arrival to the first token.", &m->first_token, true},
+        {"request_seconds", "Time from arrival to the last token.", &m->whole, true},
+        {"batch_rows", "Rows per decoding step.", &m->batch, false},
     };
     KVF_TRY(numbers(m, out));
     for (size_t i = 0; i < sizeof histograms / sizeof histograms[0]; i++)

@@ -57,8 +57,8 @@ void kvf__queue_remove(kvf__queue *queue, kvf__job *job)
 
 static bool overloaded(kvf__problem *problem, int64_t n, const char *what)
 {
-    kvf__problem_set(problem, 503, NULL, "%lld %s wait already: try again later", (long long)n,
-                     what);
+    kvf__problem_set(problem, 503, NULL, "%lld %s are waiting already: try again later",
+                     (long long)n, what);
     problem->code = "overloaded";
     return false;
 }

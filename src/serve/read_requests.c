@@ -85,20 +85,19 @@ static kvf_status make_ids(kvf_ctx *ctx, const kvf__server *server, kvf__job *jo
     const kvf_prefix *prefix = job->ref->prefix;
     if (prefix && prefix->task != KVF__TASK_LM)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "the model is of task %s, which has no completions: POST /v1/classify",
+                         "the model is of task %s and has no completions: use POST /v1/classify",
                          kvf__task_name(prefix->task));
     if (!server->engine)
-        return kvf__fail(ctx, KVF_EUSAGE, "the base, a %s, predicts no next token",
+        return kvf__fail(ctx, KVF_EUSAGE, "the base, a %s, does not predict the next token",
                          kvf_base_architecture(server->base));
     if (job->request.echo && job->request.logprobs >= 0 && prefix && prefix->file.id.infix)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "echo with logprobs: the prefix stands inside the row, before the answer");
+                         "echo with logprobs: not supported for a prefix inside the row (--infix)");
     if (job->request.echo && job->request.logprobs >= 0 &&
         kvf__model_desc(server->base->model)->encoder)
-        return kvf__fail(
-            ctx, KVF_EUSAGE,
-            "echo with logprobs: the prompt is what the encoder reads, nothing predicts "
-            "it");
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "echo with logprobs: not supported on an encoder-decoder, which does not "
+                         "predict the prompt");
     KVF_TRY(kvf__penalties_check(ctx, &job->request.sampling.penalties,
                                  kvf__model_desc(server->base->model)->V));
     KVF_TRY(alloc_choices(ctx, job, kvf__engine_capacity(server->engine, prefix)));
@@ -276,7 +275,7 @@ kvf_status kvf__reader_start(kvf_ctx *ctx, kvf__server *server)
     const kvf_ctx_options quiet = {.threads = kvf_ctx_threads(ctx)};
     KVF_TRY(kvf_ctx_create(&quiet, &server->reader.ctx));
     if (pthread_create(&server->reader.thread, NULL, read_jobs, server))
-        return kvf__fail(ctx, KVF_ENOMEM, "no thread can be started for requests");
+        return kvf__fail(ctx, KVF_ENOMEM, "cannot start a thread for requests");
     server->reader.runs = true;
     return KVF_OK;
 }

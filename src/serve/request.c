@@ -271,7 +271,7 @@ static bool read_neutral(const body_reader *r, const request_field *f, const kvf
     }
     kvf_json_text_free(text);
     if (neutral) return true;
-    return kvf__problem_set(r->problem, 400, f->name, "%s: not supported, leave it out", f->name);
+    return kvf__problem_set(r->problem, 400, f->name, "%s: not supported, omit it", f->name);
 }
 
 /* What rows may be depends on the model's task. */
@@ -399,7 +399,7 @@ static bool read_field(const body_reader *r, const char *name, const kvf_json *v
         if (kvf_json_typeof(value) == KVF_JSON_NULL) return true; /* as if it were not there */
         return !FIELDS[i].read || FIELDS[i].read(r, &FIELDS[i], value);
     }
-    return kvf__problem_set(r->problem, 400, name, "\"%.32s\" is no field of such a request", name);
+    return kvf__problem_set(r->problem, 400, name, "unknown field \"%.32s\"", name);
 }
 
 /* What a request of this kind cannot be without. */
@@ -414,7 +414,7 @@ static bool check_there(const kvf__request *q, kvf__problem *problem)
     if (q->kind == KVF__CLASSIFY && !q->input)
         return kvf__problem_set(problem, 400, "input", "input is missing");
     if (q->kind == KVF__TOKENIZE && !q->n_prompts == !q->messages)
-        return kvf__problem_set(problem, 400, "prompt", "want either prompt or messages");
+        return kvf__problem_set(problem, 400, "prompt", "give either prompt or messages");
     if (q->kind == KVF__DETOKENIZE && !q->n_prompts)
         return kvf__problem_set(problem, 400, "tokens", "tokens are missing");
     return true;
@@ -443,10 +443,10 @@ static bool read_fields(const body_reader *r)
     if (!check_there(r->to, r->problem) || !check_together(r)) return false;
     if (r->to->usage && !r->to->stream)
         return kvf__problem_set(r->problem, 400, "stream_options",
-                                "stream_options: only streams (\"stream\": true) have them");
+                                "stream_options: only with \"stream\": true");
     if (r->to->n * (int64_t)r->to->n_prompts > MOST_CHOICES)
         return kvf__problem_set(r->problem, 400, "n",
-                                "n: %lld for each of %zu prompts, want at most 128 in all",
+                                "n: %lld for each of %zu prompts exceeds 128 in total",
                                 (long long)r->to->n, r->to->n_prompts);
     return true;
 }

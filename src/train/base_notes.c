@@ -1,4 +1,4 @@
-/* Notes about the base of a run: was it ever pretrained, and what does int8 cost it? */
+/* Notes about the base of a run: whether it seems untrained, and what int8 costs. */
 #include "base_notes.h"
 
 #include <math.h>
@@ -33,8 +33,8 @@ kvf_status kvf__note_untrained(kvf__run *run, const kvf__train_rows *rows, kvf__
     const double loss = sum / (double)batch->n_labels;
     if (fabs(loss - guess) > NEAR * guess) return KVF_OK;
     kvf__run_note(run,
-                  "the bare base's loss is %.2f, that of guessing among %lld tokens %.2f: it "
-                  "looks never pretrained, and a prefix will not make up for that",
+                  "the bare base has a loss of %.2f, guessing among %lld tokens has %.2f: the base "
+                  "seems untrained, and a prefix cannot compensate for that",
                   loss, (long long)V, guess);
     return KVF_OK;
 }

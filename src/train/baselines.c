@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static const double MOST = 0.02; /* of the run */
+static const double MOST = 0.02; /* share of the run's time */
 
 /* Counts the whole schedule, so that a resumed run decides like an uninterrupted one. */
 static bool is_cheap(const kvf__run *run, const kvf__train_rows *rows)
@@ -50,7 +50,7 @@ kvf_status kvf__baselines_measure(kvf__run *run, kvf__tuned *tuned, const kvf__t
     if (run->output.is_resumed || run->ranks || task->name || !task->evaluator ||
         !run->progress.steps)
         return KVF_OK;
-    if (!task->head) /* the base has a loss of its own */
+    if (!task->head) /* the base's own head gives a loss */
         return is_cheap(run, rows) ? losses(run, tuned, task, &run->progress.baselines) : KVF_OK;
     const bool classes = task->kind == KVF__TASK_SEQ_CLS || task->kind == KVF__TASK_TOKEN_CLS;
     if (!classes || task->words || task->data.regression) return KVF_OK;

@@ -1,18 +1,18 @@
-/* --init centroids: a prefix that leaves the base nearly as it is, each virtual token in charge of
- * queries that are alike.
+/* --init centroids: a prefix that changes the base's outputs little, with keys at cluster centers
+ * (centroids) of queries, so that each virtual token serves similar queries.
  *
- * Rows of the training data run through the bare base. Of every layer and key head, with the
+ * Rows of the training data run through the bare base. For every layer and key head, with the
  * queries q_i of all their tokens:
  *
  *   centroids  c_p of k-means over the whitened queries x_i
- *   keys       least squares: q_i k_p = sharpness (x_i c_p - |c_p|^2 / 2) + the same for all p; the
- *              former so that a query looks at a share of SPREAD of them, the latter so that the
- *              prefix has a share of SHARE of all attention
- *   values     v_p = sum_i a_ip o_i / sum_i a_ip, with a_ip what k_p gets of the prefix's attention
- *              and o_i what the base answered: near an answer that changes nothing
+ *   keys       least squares: q_i k_p = sharpness (x_i c_p - |c_p|^2 / 2) + offset. The sharpness
+ *              makes a query attend to a share of SPREAD of the keys; the offset, equal for all p,
+ *              gives the prefix a share of SHARE of all attention
+ *   values     v_p = sum_i a_ip o_i / sum_i a_ip, with a_ip the weight of k_p in the prefix's
+ *              attention and o_i the base's attention output: outputs that change nothing
  *
- * Larger steps are borne than from random keys (docs/maths.md, docs/methods.md). A key head is one
- * thread's: no bit depends on the number of threads. */
+ * Training tolerates larger steps than from random keys (docs/maths.md, docs/methods.md). One thread
+ * computes a key head, so the bits do not depend on the number of threads. */
 #include "arena.h"
 #include "attention.h"
 #include "cholesky.h"
@@ -22,15 +22,17 @@
 #include <math.h>
 #include <string.h>
 
-#define CENTROID_STREAM 0x63656e74 /* "cent": apart from the streams of random weights */
+#define CENTROID_STREAM                                                                            \
+    0x63656e74 /* "cent": separates this random stream from those of the weights                   \
+                */
 
 enum { TOKENS = 1536, PER_TOKEN = 8, ROUNDS = 8, HALVINGS = 24, LOOKS = 512 };
 
 static const double SPREAD = 0.35;
 static const double SHARE = 0.3;
 static const double MOST_SHARPNESS = 100;
-static const double MOST_OFFSET = 10; /* of scores, to reach that share */
-static const double RIDGE = 1e-3;     /* as a share of the mean of a Gram matrix's diagonal */
+static const double MOST_OFFSET = 10; /* largest offset of scores that may be used to reach SHARE */
+static const double RIDGE = 1e-3;     /* relative to the mean diagonal of the Gram matrix */
 
 typedef struct centroids {
     kvf_ctx *ctx;
@@ -41,23 +43,25 @@ typedef struct centroids {
     kvf_status status;
 } centroids;
 
-/* What one key head computes with; n queries. */
+/* Scratch memory of one key head with n queries. */
 typedef struct head_work {
     void *memory;
     int64_t n, P, D;
-    double *q;                /* [n, D] times the scale of scores */
-    float *x;                 /* [n, D] whitened */
-    double *mass, *sum;       /* [n] log of the text's own exponentials, of the prefix's */
-    double *unit;             /* [n] what the direction of the offset adds to the score */
-    float *score;             /* [n, P] */
-    float *across;            /* [D, P] centroids or keys, for loops over p */
-    double *center, *key;     /* [P, D] */
-    double *mean, *direction; /* [D] */
-    double *second, *white;   /* [D, D] factors of the second moment and of the covariance */
-    double *total;            /* [P] */
+    double *q;                /* [n, D] queries times the scale of scores */
+    float *x;                 /* [n, D] whitened queries */
+    double *mass, *sum;       /* [n] log sum of exponentials over the text's own keys; over the
+                               * prefix */
+    double *unit;             /* [n] score contribution of the offset direction */
+    float *score;             /* [n, P] scores */
+    float *across;            /* [D, P] transposed centroids or keys, for inner loops over p */
+    double *center, *key;     /* [P, D] centroids; keys */
+    double *mean, *direction; /* [D] mean query; offset direction */
+    double *second, *white;   /* [D, D] Cholesky factors of the second moment and of the covariance
+                               */
+    double *total;            /* [P] weights of the values */
     double *row;              /* [D] */
-    const float **answer;     /* [n] -> [D] */
-    int64_t *nearest;         /* [n] */
+    const float **answer;     /* [n] -> [D] attention outputs of the base */
+    int64_t *nearest;         /* [n] index of the nearest centroid */
 } head_work;
 
 static void lay_out(void *object, kvf__carver *carve)
@@ -109,12 +113,12 @@ static void factor(double *moment, int64_t D)
 {
     kvf__add_ridge(moment, D, RIDGE);
     for (int64_t k = 0; k < D; k++)
-        moment[k * D + k] += 1e-30; /* one query alone has no covariance */
+        moment[k * D + k] += 1e-30; /* a single query has zero covariance */
     kvf__cholesky(moment, D);
 }
 
-/* x = L^-1 (q - mean), L L^T the covariance; and the direction that adds as much as can be the same
- * to the score of every query. */
+/* Computes x = L^-1 (q - mean), where L L^T is the covariance, and the direction that adds a nearly
+ * equal amount to the score of every query. */
 static void whiten(head_work *w)
 {
     const int64_t n = w->n, D = w->D;
@@ -155,7 +159,7 @@ static void lay_across(head_work *w, const double *from)
             w->across[k * w->P + p] = (float)from[p * w->D + k];
 }
 
-/* score = x c - |c|^2 / 2, which is largest at the nearest centroid. */
+/* Sets score = x c - |c|^2 / 2, which is largest for the nearest centroid. */
 static void measure(head_work *w)
 {
     const int64_t P = w->P, D = w->D;
@@ -177,7 +181,7 @@ static void measure(head_work *w)
     }
 }
 
-/* A centroid without queries stays where it is. */
+/* Moves centroids to the mean of their queries. A centroid without queries stays in place. */
 static void move_centroids(head_work *w)
 {
     const int64_t P = w->P, D = w->D;
@@ -194,7 +198,8 @@ static void move_centroids(head_work *w)
             w->center[p * D + k] /= w->total[p];
 }
 
-/* From queries by lot, of fewer than P some more than once. */
+/* Runs k-means from queries drawn at random. With fewer than P queries some are drawn repeatedly.
+ */
 static void find_centroids(head_work *w, kvf__rng rng)
 {
     const int64_t D = w->D;
@@ -213,7 +218,7 @@ static void find_centroids(head_work *w, kvf__rng rng)
 
 /* ---- keys and values ------------------------------------------------------------------------- */
 
-/* For a sharpness of 1. What all scores have in common is left to the offset. */
+/* Solves for keys at a sharpness of 1. The part common to all scores is left to the offset. */
 static void solve_keys(head_work *w)
 {
     const int64_t n = w->n, P = w->P, D = w->D;
@@ -231,7 +236,7 @@ static void solve_keys(head_work *w)
         kvf__cholesky_solve(w->second, w->key + p * D, D);
 }
 
-/* score = q k */
+/* Computes score = q k. */
 static void score_keys(head_work *w)
 {
     const int64_t P = w->P, D = w->D;
@@ -245,8 +250,8 @@ static void score_keys(head_work *w)
         }
 }
 
-/* Of the prefix's attention for one query: the shares of the keys in place of their scores times
- * sharpness; *log_sum, of the sum of their exponentials; returns the entropy. */
+/* Replaces the scores of one query by attention weights over the prefix, after scaling by
+ * `sharpness`. Sets *log_sum to the log of the sum of exponentials and returns the entropy. */
 static double attend(float *score, int64_t P, double sharpness, double *log_sum)
 {
     float most = -INFINITY;
@@ -265,7 +270,7 @@ static double attend(float *score, int64_t P, double sharpness, double *log_sum)
     return log(sum) - mean / sum;
 }
 
-/* At how many keys a query looks, as the mean of the entropies has it. */
+/* Returns the effective number of keys per query, exp of the mean entropy. */
 static double keys_looked_at(const head_work *w, double sharpness, float *scratch)
 {
     const int64_t every = (w->n + LOOKS - 1) / LOOKS;
@@ -318,11 +323,11 @@ static void add_offset(head_work *w)
             w->key[p * w->D + k] += low * w->direction[k];
 }
 
-/* A key that no query looks at keeps the value 0. */
+/* Writes keys and values. A key without attention keeps the value 0. */
 static void store(const head_work *w, float *keys, float *values)
 {
     const int64_t P = w->P, D = w->D;
-    double *sum = w->center; /* the centroids have served */
+    double *sum = w->center; /* reuses memory: the centroids are no longer needed */
     memset(sum, 0, (size_t)(P * D) * sizeof *sum);
     memset(w->total, 0, (size_t)P * sizeof *w->total);
     for (int64_t i = 0; i < w->n; i++)
@@ -372,7 +377,7 @@ static kvf_status one_layer(void *user, int64_t l, const kvf__attn *attn)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Rows by lot, whose tokens all ask. */
+/* Draws rows at random. Every token of theirs serves as a query. */
 static kvf_status draw_rows(const kvf__run *run, const kvf__dataset *data, int64_t *order,
                             kvf__dataset *rows)
 {
@@ -441,7 +446,9 @@ kvf_status kvf__centroids(kvf__run *run, const kvf__dataset *data, kvf__prefix *
     kvf_status st = draw_rows(run, data, order, &rows);
     if (!st) st = ask(run, &rows, target);
     if (!st)
-        kvf__run_detail(run, "centroids: of the queries of %lld tokens in %lld rows, %.1f s",
+        kvf__run_detail(run,
+                        "initialized at centroids of the queries of %lld tokens in %lld training "
+                        "rows in %.1f s",
                         (long long)rows.n_labels, (long long)rows.n, kvf__clock() - begin);
     kvf__dataset_done(&rows);
     kvf__free(order);

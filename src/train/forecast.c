@@ -1,16 +1,16 @@
-/* A forecast of time and memory, from the run's own batches.
+/* Forecasts time and memory from the run's own batches.
  *
- * Time: one step warms up (pages of the weights, code that oneDNN writes at first use), then the
- * next steps' rows go forward and backward, three of them, or for up to a second where steps are
- * short. The median of their seconds per token counts, since another process may slow one
- * of them down; scaled by the tokens of the mean step, and an update is timed on scratch memory.
- * Some held-out rows are timed and scaled to all. Cost: about four steps.
+ * Time: one step warms up (pages of the weights, code that oneDNN generates at first use). Then the
+ * rows of the next steps go forward and backward, three steps, or up to a second if steps are
+ * short. The median of their seconds per token is scaled to the tokens of the mean step, because
+ * another process may slow one step down. An update is timed on scratch memory. Some held-out rows
+ * are timed and scaled to all of them. The forecast costs about four steps.
  *
- * Memory: what a run needs is taken and zeroed before its first step, so that after the probe this
- * process is as large as it will be, but for what a save takes.
+ * Memory: a run allocates and zeroes its memory before the first step. After the probe the process
+ * has its final size, except for the buffers of a save.
  *
- * Nothing lasts: gradients are cleared by the next step, the sampler is put back, random numbers
- * are functions of the step. A run with a forecast has the bits of one without. */
+ * The probe leaves no trace: the next step clears gradients, the sampler is restored, and random
+ * numbers depend on the step only. A run with a forecast has the same bits as one without. */
 #include "trainer.h"
 
 #include <libgen.h>
@@ -20,15 +20,16 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-enum { LEAST_STEPS = 4, MOST_STEPS = 16 }; /* with the one that warms up */
-enum { SAVE_BYTES = 20 << 20 };            /* what HDF5 holds while it writes, measured */
-enum { LONGEST_PROBE = 2048 };             /* tokens of held-out rows, where steps are short */
+enum { LEAST_STEPS = 4, MOST_STEPS = 16 }; /* including the warmup step */
+enum { SAVE_BYTES = 20 << 20 };            /* measured: memory that HDF5 holds while it writes */
+enum { LONGEST_PROBE = 2048 };             /* most held-out tokens to probe if steps are short */
 #define SHORT_STEP     0.25                /* seconds */
-#define ENOUGH_SECONDS 1.0                 /* of probing, where steps are short */
-#define ENOUGH_SHARE   0.02                /* of the run */
-#define WRITE_RATE     400e6 /* bytes a second into a run file: hashing and flushing to disk */
+#define ENOUGH_SECONDS 1.0                 /* seconds of probing if steps are short */
+#define ENOUGH_SHARE   0.02                /* share of the run's time */
+#define WRITE_RATE     400e6 /* bytes per second into a run file, including hashing and flushing */
 
-/* Values, two moments, the best values; the columns of history; and what a file has anyway. */
+/* Returns the size of the run file: values, two moments, best values, columns of the history, and a
+ * constant part. */
 static int64_t file_bytes(const kvf__trainer *t)
 {
     int64_t copies = 1 + (t->rows.total.valid_rows > 0);
@@ -54,7 +55,8 @@ kvf_status kvf__trainer_check_disk(const kvf__trainer *t)
                      out, (double)bytes / 1e6, (double)left / 1e6);
 }
 
-/* A parameter cut to at most n values, whose values and moments are scratch. */
+/* Returns a copy of a parameter, cut to at most n values, with scratch memory for values and
+ * moments. */
 static kvf__param cut_param(const kvf__param *from, int64_t n, float *scratch)
 {
     kvf__param p = *from;
@@ -65,8 +67,8 @@ static kvf__param cut_param(const kvf__param *from, int64_t n, float *scratch)
     return p;
 }
 
-/* Seconds of an update of all parameters: memory bounds it, so part of the largest is enough.
- * Where the base is trained, its weights are laid out anew each time too. */
+/* Measures the seconds of updating all parameters. Memory bandwidth limits an update, so a part of
+ * the largest parameter is enough. A trained base is also repacked in each update. */
 static kvf_status probe_update(kvf__trainer *t, double *out)
 {
     const kvf__param *largest = NULL;
@@ -97,8 +99,8 @@ static kvf_status probe_update(kvf__trainer *t, double *out)
     return st;
 }
 
-/* One of the next steps without its update; adds what it took and the tokens it had. Nothing that
- * it counted stays. */
+/* Runs one of the next steps without its update. Adds its time and tokens, and restores all
+ * counters. */
 static kvf_status probe_step(kvf__trainer *t, int64_t step, double *seconds, int64_t *tokens)
 {
     const kvf__progress progress = t->run.progress;
@@ -126,8 +128,8 @@ static double median(double *x, int n)
     return n ? (x[(n - 1) / 2] + x[n / 2]) / 2 : 0;
 }
 
-/* Seconds of a mean step of the survey, without its update. The first one warms up, and counts only
- * where it is all there is. */
+/* Measures the seconds of the survey's mean step without its update. The first step warms up and
+ * counts only if there is no other. */
 static kvf_status probe_steps(kvf__trainer *t, const kvf__survey *survey, double *out)
 {
     double paces[MOST_STEPS], all = 0,
@@ -153,7 +155,7 @@ static kvf_status probe_validation(kvf__trainer *t, double step_seconds, double 
     *out = mean > 0 ? KVF__FORWARD_SHARE * step_seconds / mean * (double)tokens : 0;
     if (!t->rows.total.valid_rows || kvf__tasks_are_named(&t->rows)) return KVF_OK;
     const kvf__subject subject = kvf__tuned_subject(&t->tuned, &t->run.id, t->rows.task);
-    bool brief = step_seconds < SHORT_STEP; /* then a first, cold run would be too slow a sample */
+    bool brief = step_seconds < SHORT_STEP; /* a single cold step would overestimate the time */
     return kvf__evaluator_probe(t->run.ctx, t->rows.task->evaluator, &subject,
                                 brief ? LONGEST_PROBE : (int64_t)mean, brief ? 2 : 1, out);
 }
@@ -179,12 +181,12 @@ static void emit(kvf__trainer *t)
     kvf__run_emit(&t->run, &event);
 }
 
-/* What other processes compute, what waiting for them takes, and what the retention set's rows take
- * are not probed: better no forecast than a wrong one. */
+/* Refuses runs that the probe would misjudge: it does not measure other processes, waiting for
+ * them, or rows of the retention set. */
 static kvf_status refuse(kvf__trainer *t)
 {
     if (!KVF__GIVEN(&t->run.options, forecast)) return KVF_OK;
-    return kvf__fail(t->run.ctx, KVF_EUSAGE, "--forecast %s: there is none %s",
+    return kvf__fail(t->run.ctx, KVF_EUSAGE, "--forecast %s: not available %s",
                      t->run.options.forecast == KVF_FORECAST_OFF ? "off"
                      : t->run.options.forecast                   ? "on"
                                                                  : "auto",
@@ -212,7 +214,7 @@ kvf_status kvf__trainer_forecast(kvf__trainer *t)
     f.probe_seconds = kvf__clock() - begin;
     t->run.progress.pace = (kvf__pace){f.seconds_per_step, f.seconds_per_validation,
                                        f.seconds_per_save};
-    /* a run without a probe pays none */
+    /* without a probe there is no cost of one */
     f.seconds = (t->run.options.dry_run ? begin : kvf__clock()) - t->run.progress.begin +
                 kvf__pace_left(&t->run, &t->rows);
     t->run.progress.forecast = f;

@@ -1,9 +1,7 @@
-/* Steps of several runs in one pass. Every run draws its own rows, emits its own prefix and takes
- * its own optimizer step, as it does alone; only the base is run once for all of them: their
- * batches, joined, are its batch, a section each.
- *
- * Each run's loss is divided by its own terms, so its gradient is that of the run alone; what
- * differs is the order in which f32 products are summed among more rows. */
+/* Steps of several runs in one pass. Each run draws its rows, emits its prefix and updates its
+ * parameters as it does alone. Only the base runs once for all of them, on their joined batches
+ * with one section each. The loss of each run is divided by its own terms, so its gradient is the
+ * same as alone. Only the order differs in which f32 products are summed over more rows. */
 #include "trainer.h"
 
 #include <math.h>
@@ -23,7 +21,7 @@ static void add_sizes(kvf__batch_sizes *sum, const kvf__batch_sizes *by)
     if (by->source_len > sum->source_len) sum->source_len = by->source_len;
 }
 
-/* Every member at the step that comes next. */
+/* Moves every member to its next step. */
 static void seek_all(kvf__run_group *group)
 {
     for (size_t i = 0; i < group->n; i++) {
@@ -32,7 +30,7 @@ static void seek_all(kvf__run_group *group)
     }
 }
 
-/* The members' rows of a step to come; false: all have had their last one. */
+/* Draws the rows of a future step for all members. Returns false if all have finished. */
 static bool draw_all(kvf__run_group *group, int64_t ahead)
 {
     bool any = false;
@@ -47,8 +45,8 @@ static bool draw_all(kvf__run_group *group, int64_t ahead)
     return any;
 }
 
-/* Sizes of the next batch, as it is if no run ends early: all first parts of a step, all second
- * ones, and so on, then the next step. false: there is none; seek_all() begins anew. */
+/* Computes the sizes of the next batch, assuming that no run ends early: all first parts of a step,
+ * all second ones, and so on, then the next step. Returns false at the end; seek_all() rewinds. */
 static bool next_sizes(kvf__run_group *group, int64_t *ahead, kvf__batch_sizes *part)
 {
     for (;;) {
@@ -148,7 +146,7 @@ void kvf__run_group_done(kvf__run_group *group)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* The rows in a member's batcher become a section of the batch. */
+/* Appends the rows in a member's batcher as a section of the batch. */
 static void join_pass(kvf__run_group *group, size_t index)
 {
     kvf__member *m = &group->member[index];
@@ -165,7 +163,7 @@ static void join_pass(kvf__run_group *group, size_t index)
     kvf__stacked_add(&group->stacked, &t->rows.batcher.batch);
 }
 
-/* The next part of every step; false if there is none. */
+/* Fills the batch with the next part of every member's step. Returns false if there is none. */
 static bool next_part(kvf__run_group *group)
 {
     bool any = false;
@@ -180,7 +178,7 @@ static bool next_part(kvf__run_group *group)
     return any;
 }
 
-/* Ends a run, and keeps its line: the others' may replace the context's. */
+/* Ends a run and copies its error line, which other members may replace in the context. */
 static void fail_member(kvf__run_group *group, kvf__member *m, kvf_status status)
 {
     m->status = status;
@@ -203,7 +201,8 @@ static kvf_status base_losses(kvf__run_group *group)
     return KVF_OK;
 }
 
-/* A head that fails leaves zeros: its rows go on through the pass, its step is not taken. */
+/* Computes the head losses. A failed head leaves zero gradients: its rows still pass through the
+ * base, but its step is not taken. */
 static kvf_status head_losses(kvf__run_group *group)
 {
     float *dhidden = kvf__pass_dhidden(group->pass);
@@ -243,7 +242,7 @@ static kvf_status run_part(kvf__run_group *group)
     return kvf__pass_bwd(group->ctx, group->pass, &(kvf__grads){.sections = group->grads});
 }
 
-/* From the prefix on every run is alone again. */
+/* Finishes the step of one member, from the gradient of its prefix on. */
 static kvf_status end_step(kvf__run_group *group, kvf__member *m)
 {
     kvf_status st = m->status;

@@ -1,8 +1,7 @@
-/* Where the events of a run go: to its log, to TensorBoard's files, and to the caller.
- *
- * Both files belong to the process, not to the run: a run that is continued appends to the one and
- * begins another of the other. They open when everything else has been, so that a run that cannot
- * start leaves none; notes from before are kept and come first. */
+/* Sends the events of a run to the log, to TensorBoard's files and to the caller. Both kinds of
+ * files belong to the process, not to the run: a resumed run appends to the log and begins a new
+ * event file. They are opened last, so that a run that cannot start creates none. Earlier notes are
+ * kept and written first. */
 #include "run.h"
 
 #include <stdarg.h>
@@ -12,10 +11,11 @@
 
 typedef struct sink {
     const char *option;
-    size_t offset; /* of its path in the options */
+    size_t offset; /* offset of the path in the options */
     kvf_status (*open)(kvf__run *run);
     kvf_status (*event)(kvf__run *run, const kvf_event *event, const kvf__event_columns *columns);
-    kvf_status (*end)(kvf__run *run, kvf_status status, const char *error); /* NULL: nothing */
+    kvf_status (*end)(kvf__run *run, kvf_status status, const char *error); /* NULL: nothing to do
+                                                                             * at the end */
 } sink;
 
 static const sink SINKS[] = {
@@ -46,13 +46,13 @@ static kvf__event_columns columns_of(const kvf__run *run, const kvf_event *e)
                          i != KVF__COLUMN_step;
         if (!columns.has[i]) continue;
         columns.value[i] = e->kind == KVF_EVENT_RETENTION
-                               ? e->retention_loss /* read before the first step, too */
+                               ? e->retention_loss /* also reported before the first step */
                                : kvf__history_at(history, i, e->step - 1);
     }
     return columns;
 }
 
-/* A pipe or a terminal may be there already. */
+/* A pipe or a terminal is allowed to exist. */
 static bool is_file(const char *path)
 {
     struct stat st;
@@ -64,7 +64,7 @@ kvf_status kvf__journal_check(kvf__run *run)
     const kvf_train_options *o = &run->options;
     if (!o->log || !*o->log) return KVF_OK;
     if (!strcmp(o->log, o->out))
-        return kvf__fail(run->ctx, KVF_EUSAGE, "--log and --out name the same file: %s", o->log);
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--log and --out give the same file: %s", o->log);
     if (kvf__appendfile_is_open(o->log)) return KVF_OK;
     KVF_TRY(kvf__check_not_input(run->ctx, o->log, o->out));
     if (is_file(o->log) && !o->force && !o->resume)
@@ -73,13 +73,13 @@ kvf_status kvf__journal_check(kvf__run *run)
     return KVF_OK;
 }
 
-/* A log that can no longer be written is given up: the run is worth more than its log. */
+/* Closes a log that can no longer be written. The run continues. */
 static void give_up(kvf__run *run, size_t i)
 {
     char line[512];
     snprintf(line, sizeof line, "%s", kvf_ctx_error(run->ctx));
     run->output.journal.on &= ~(1u << i);
-    kvf__run_note(run, "--%s is given up: %s", SINKS[i].option, line);
+    kvf__run_note(run, "--%s stopped, the run continues: %s", SINKS[i].option, line);
 }
 
 static void pass_on(kvf__run *run, const kvf_event *event)
@@ -122,7 +122,7 @@ kvf_status kvf__journal_open(kvf__run *run, const kvf__run_size *size)
 
 void kvf__journal_end(kvf__run *run, kvf_status status)
 {
-    char line[2048] = ""; /* writing may replace the context's */
+    char line[2048] = ""; /* a copy, because writing may replace the context's line */
     if (!run->output.journal.on) return;
     if (status) snprintf(line, sizeof line, "%s", kvf_ctx_error(run->ctx));
     for (size_t i = 0; i < N_SINKS; i++)

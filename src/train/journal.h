@@ -1,6 +1,6 @@
-/* Events of a run: passed to the caller and written to log files (--log and --tensorboard, rows of
- * one table). The files do not influence the run. A file that can no longer be written is given up
- * with a note. */
+/* Events of a run, passed to the caller and written to log files (--log and --tensorboard, rows of
+ * one table). The files do not influence the run. If writing a file fails, it is closed with a
+ * note. */
 #ifndef KVF_JOURNAL_H
 #define KVF_JOURNAL_H
 
@@ -14,29 +14,29 @@ struct kvf__run;
 /* Sizes of a run, for its log. */
 typedef struct kvf__run_size {
     int64_t rows, labels;
-    int64_t trained, parameters; /* numbers of values: trained; in all */
+    int64_t trained, parameters; /* numbers of trained values, and of all values */
 } kvf__run_size;
 
 typedef struct kvf__journal {
     bool is_open;
-    unsigned on;  /* bit i: sink i of the table is written to */
-    double began; /* seconds since 1970 */
+    unsigned on;  /* bit i: sink i of the table is open */
+    double began; /* start time in seconds since 1970 */
     kvf__run_size size;
-    kvf__buf early; /* notes from before it was open, each ending in NUL */
-    kvf__buf line;  /* of the log, kept from one to the next */
+    kvf__buf early; /* notes from before the log was open, each ending in NUL */
+    kvf__buf line;  /* line buffer of the log */
     kvf__appendfile log;
     kvf__event_file scalars;
 } kvf__journal;
 
-/* Refuses a log that cannot be begun, before anything is loaded. EEXIST, EUSAGE. */
+/* Refuses a log file that cannot be created, before anything is loaded. EEXIST, EUSAGE. */
 kvf_status kvf__journal_check(struct kvf__run *run);
 kvf_status kvf__journal_open(struct kvf__run *run, const kvf__run_size *size);
-/* Last line: how the call ended, with the context's line where it failed. */
+/* Writes the last line: how the call ended, with the error line if it failed. */
 void kvf__journal_end(struct kvf__run *run, kvf_status status);
 void kvf__journal_close(kvf__journal *journal);
-/* Every event passes here on its way to the caller. */
+/* Passes an event to the log files and the caller. */
 void kvf__run_emit(struct kvf__run *run, const kvf_event *event);
-/* Emit a note. A detail is shown with --verbose only. */
+/* Emits a note. A detail is shown with --verbose only. */
 void kvf__run_note(struct kvf__run *run, const char *fmt, ...) KVF__PRINTF(2, 3);
 void kvf__run_detail(struct kvf__run *run, const char *fmt, ...) KVF__PRINTF(2, 3);
 

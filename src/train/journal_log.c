@@ -1,7 +1,6 @@
-/* --log FILE: JSONL, an object a line, each written at once. `kvfold help logs` documents the keys.
- *
- * A run that is continued adds to the file, beginning with another `start`: lines before it of
- * steps above its `step` are of steps that were lost, and done again. */
+/* --log FILE: JSONL, one object per line, each written at once. `kvfold help logs` documents the
+ * keys. A resumed run appends to the file, beginning with another `start`. Earlier lines with a
+ * step above the step of that `start` belong to lost steps, which are repeated. */
 #include "run.h"
 
 #include <math.h>
@@ -26,7 +25,7 @@ kvf_status kvf__log_open(kvf__run *run)
     return kvf__appendfile_open(run->ctx, o->log, how, &run->output.journal.log);
 }
 
-/* Takes the object. */
+/* Writes an object and frees it. */
 static kvf_status write_line(kvf__run *run, kvf_json *object)
 {
     kvf__buf *line = &run->output.journal.line;
@@ -49,7 +48,7 @@ static kvf_json *begin_line(const char *name, int64_t step, double seconds)
     return object;
 }
 
-/* What the numbers that follow are of. */
+/* Adds the facts that describe the run. */
 static void add_start(const kvf__run *run, kvf_json *object)
 {
     const kvf_train_options *o = &run->options;

@@ -1,10 +1,10 @@
-/* --tensorboard DIR: the same numbers as curves, and the options as a text. */
+/* --tensorboard DIR: the numbers of the log as scalars, and the options as a text. */
 #include "run.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A row of the table; a bar would end its cell. */
+/* Adds a table row. A bar in the text would end its cell. */
 static kvf_status add_row(kvf_ctx *ctx, kvf__buf *table, const char *key, const char *value)
 {
     KVF_TRY(kvf__buf_printf(ctx, table, "| %s | ", key));

@@ -1,18 +1,22 @@
-/* --kl-to-base W: a step's loss is that of its task plus W times the mean, over the labels of some
- * rows of the retention set's file, of KL(base || base with the prefix) over the base's likeliest
- * items (head_soft.c), so that the prefix is paid to leave that text alone.
+/* --kl-to-base W adds W times KL(base || base with the prefix) to a step's loss. The mean is over
+ * the labels of some rows of the --retain file and over the base's likeliest tokens (head_soft.c).
+ * It rewards a prefix that leaves that text unchanged.
  *
- * The rows are drawn as those of a data file, by an order of their own from the seed; which they
- * are depends on seed and step alone. They have a pass of their own, on the prefix as the step
- * shows it (--prefix-dropout included), and adds to the same gradient. */
+ * The rows are drawn like those of a data file, in a separate order from the seed; they depend only
+ * on seed and step. They run in a separate pass, with the prefix of the step (including
+ * --prefix-dropout), whose gradient is added to that of the task. */
 #include "retention.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { ITEMS = 20, ROWS = 8 }; /* of the base at a label; of a step that is cut by tokens */
+enum {
+    ITEMS = 20,
+    ROWS = 8
+}; /* likeliest tokens of the base at a label; rows of a step with
+    * --batch-tokens */
 
-#define ORDER_SEED 0x6d657465 /* "mete": apart from the task's order */
+#define ORDER_SEED 0x6d657465 /* "mete": separates this order from the task's */
 
 static const int64_t *draw(kvf__retention *m, int64_t *n)
 {
@@ -20,7 +24,7 @@ static const int64_t *draw(kvf__retention *m, int64_t *n)
     return kvf__sampler_next(&m->sampler, n, &last);
 }
 
-/* The rows of the next step become the batch. */
+/* Fills the batch with the rows of the next step. */
 static const kvf__batch_sizes *next_batch(kvf__retention *m)
 {
     int64_t n;
@@ -29,7 +33,7 @@ static const kvf__batch_sizes *next_batch(kvf__retention *m)
     return &m->batcher.sizes;
 }
 
-/* Memory for the longest rows that could meet. */
+/* Allocates memory for the longest rows that can meet in a batch. */
 static kvf_status make_batcher(const kvf__run *run, kvf__retention *m, int64_t rows)
 {
     const int64_t longest = kvf__longest_example(&m->set);
@@ -39,7 +43,7 @@ static kvf_status make_batcher(const kvf__run *run, kvf__retention *m, int64_t r
     return kvf__batcher_init(run->ctx, &m->batcher, rules, rows, rows * longest, rows * longest);
 }
 
-/* For the batches of all steps to come. */
+/* Allocates the pass for the batches of all remaining steps. */
 static kvf_status make_pass(const kvf__run *run, kvf__retention *m)
 {
     kvf__batch_sizes sizes = {.rows = 1, .tokens = 1, .row_len = 1};
@@ -89,7 +93,7 @@ void kvf__base_kl_seek_step(const kvf__run *run, kvf__retention *m)
         draw(m, &n);
 }
 
-/* KL of the rows in the batcher, and its gradient. */
+/* Computes the KL of the rows in the batcher, and its gradient. */
 static kvf_status run_rows(const kvf__run *run, kvf__retention *m, const kvf__tuned *tuned,
                            double *kl)
 {

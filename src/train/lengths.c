@@ -1,5 +1,5 @@
-/* How long a run is, and a walk over the schedule of its steps before the first one is taken: the
- * sizes of all batches to come decide memory and primitives, so that a step allocates nothing. */
+/* Sets the length of a run, and walks over the schedule of its steps before the first one. The
+ * sizes of all batches determine memory and primitives, so that a step allocates nothing. */
 #include "trainer.h"
 
 #include <string.h>
@@ -16,17 +16,18 @@ static int64_t steps_of(kvf__sampler *sampler, int64_t epochs)
     return steps;
 }
 
-/* --batch-tokens auto. However many tokens a step has, it reads each frozen weight once in either
- * direction, and what is trained with its moments: about the time of 28 tokens, and of a token for
- * every 112th of its multiply-adds that is trained. At twenty times as many tokens that is a
- * twentieth of the step; more would take memory for little (docs/measured.md). */
+/* Sets --batch-tokens auto. Every step reads each frozen weight once in each direction, and the
+ * trained values with their moments, whatever its size. That takes about as long as 28 tokens, plus
+ * one token for every 112th of its multiply-adds that is trained. With twenty times as many tokens
+ * it takes a twentieth of the step. More tokens would cost memory for little gain. */
 static void choose_batch_tokens(kvf__trainer *t)
 {
     const double work = kvf__model_work(t->run.base->model, 0, 0, (kvf__work_rows){1, 1}, false),
                  trained = (double)kvf__params_values(&t->tuned.params);
     const int64_t tokens = (int64_t)(20 * (28 + 112 * trained / work)), unit = 64;
     t->run.options.batch_tokens = (tokens + unit - 1) / unit * unit;
-    kvf__run_note(&t->run, "--batch-tokens: %lld a step", (long long)t->run.options.batch_tokens);
+    kvf__run_note(&t->run, "--batch-tokens auto: %lld tokens per step",
+                  (long long)t->run.options.batch_tokens);
 }
 
 static kvf_status make_samplers(kvf__trainer *t)
@@ -42,7 +43,8 @@ static kvf_status make_samplers(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* With --batch-tokens epochs differ in steps: of one task they are counted. */
+/* Returns the number of steps. With --batch-tokens the epochs of a single task differ in length and
+ * are counted. */
 static int64_t steps_in_all(kvf__trainer *t)
 {
     const kvf_train_options *o = &t->run.options;
@@ -58,14 +60,14 @@ kvf_status kvf__trainer_lengths(kvf__trainer *t)
     KVF_TRY(make_samplers(t));
     o->steps = t->run.progress.steps = steps_in_all(t);
     if (!o->schedule_steps)
-        o->schedule_steps = t->run.progress.steps; /* no steps: --resume decides */
+        o->schedule_steps = t->run.progress.steps; /* no steps: --resume may set them */
     KVF_TRY(kvf__schedule_init(t->run.ctx, o->schedule, o->warmup, o->schedule_steps,
                                &t->stepper.schedule));
     if (t->run.progress.steps > o->schedule_steps &&
         t->stepper.schedule.kind != KVF_SCHEDULE_CONSTANT)
         return kvf__fail(t->run.ctx, KVF_EUSAGE,
-                         "--steps %lld is past the %s schedule's length of %lld steps, fixed when "
-                         "the run was created",
+                         "--steps %lld exceeds the %s schedule's length of %lld steps, which is "
+                         "fixed when the run is created",
                          (long long)t->run.progress.steps,
                          o->schedule == KVF_SCHEDULE_COSINE ? "cosine" : "linear",
                          (long long)o->schedule_steps);
@@ -80,10 +82,10 @@ void kvf__trainer_seek(kvf__trainer *t)
 
 /* ---- a walk over all steps ------------------------------------------------------------------- */
 
-/* The parts of all steps, from the first one on. */
+/* A walk over the parts of all steps from the first one on. */
 typedef struct walk {
-    bool own;  /* of several processes: only rows that this one computes */
-    bool fill; /* each part becomes the batch */
+    bool own;  /* with several processes: count only rows of this one */
+    bool fill; /* fill the batcher with each part */
     int64_t step;
     kvf__step_rows rows;
 } walk;
@@ -107,7 +109,7 @@ static bool next_part(kvf__trainer *t, walk *w)
     return true;
 }
 
-/* Upper bounds of a part's batch, from lengths alone. */
+/* Computes upper bounds of a part's batch from lengths alone. */
 static kvf__batch_sizes bounds_of(const kvf__trainer *t, const kvf__step_rows *rows)
 {
     kvf__batch_sizes sizes = {.rows = rows->part};
@@ -127,7 +129,7 @@ static void raise_bounds(kvf__trainer *t, bool own, kvf__batch_sizes *bounds)
     }
 }
 
-/* What is left: steps before the one at hand are not counted. */
+/* Counts the remaining steps, without those already taken. */
 kvf__survey kvf__trainer_survey(kvf__trainer *t)
 {
     const int64_t now = t->run.progress.step, steps = t->run.progress.steps;
@@ -162,7 +164,7 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
                                     .source_len = encoder};
     kvf__batch_sizes bounds = {0}, sizes = {0};
     bool by_rows =
-        t->run.options.prefix_dropout_per_row; /* then rows share nothing they could see */
+        t->run.options.prefix_dropout_per_row; /* then rows do not share a common beginning */
     const kvf__batch_rules rules = {.causal = kvf__model_desc(t->run.base->model)->block.causal,
                                     .source = encoder,
                                     .share = !t->run.options.share_off && !by_rows &&
@@ -171,12 +173,14 @@ kvf_status kvf__trainer_prepare_batches(kvf__trainer *t, kvf__pass_limits *limit
     KVF_TRY(
         kvf__ranks_prepare(t->run.ctx, t->run.ranks, t->rows.total.rows, t->tuned.gradient.prefix));
     raise_bounds(t, true, &bounds);
-    if (t->run.ranks) raise_bounds(t, false, &bounds); /* terms are counted over the rows of all */
+    if (t->run.ranks)
+        raise_bounds(t, false, &bounds); /* the terms are counted over the rows of all
+                                          * processes */
     KVF_TRY(kvf__batcher_init(t->run.ctx, &t->rows.batcher, rules, bounds.rows, bounds.tokens,
                               bounds.labels));
     for (walk w = begin_walk(t, true, true); next_part(t, &w);)
         kvf__batch_sizes_raise(&sizes, &t->rows.batcher.sizes);
-    if (t->run.ranks) kvf__batch_sizes_raise(&sizes, &least); /* a rank may never get a row */
+    if (t->run.ranks) kvf__batch_sizes_raise(&sizes, &least); /* a rank may have no rows at all */
     *limits = kvf__limits_for(&sizes, t->run.id.P, true);
     limits->recompute = t->run.options.recompute ||
                         (t->run.options.stream_layers && !KVF__GIVEN(&t->run.options, recompute));

@@ -1,8 +1,8 @@
 /* --log-weight: a number for each layer, key head and virtual token, which attention adds to the
- * scores of that key (docs/maths.md): by how much the token counts, apart from what its key and
- * value are. It is emitted as it is, beside what the encoder makes of its parameters: its values
- * are the prefix's own memory, its gradient that of the prefix. Its place among the parameters is
- * before the encoder's; where it is fixed, no optimizer steps it. */
+ * scores of that key (docs/maths.md). It sets the weight of a token independently of its key and
+ * value. The encoder does not compute it: its values and gradient are memory of the prefix and of
+ * the prefix's gradient. It precedes the encoder in the list of parameters. A fixed log-weight is
+ * not updated. */
 #include "tuned.h"
 
 #include <math.h>
@@ -25,24 +25,26 @@ kvf_status kvf__log_weight_make(const kvf__run *run, kvf__tuned *tuned)
     if (o->log_weight == KVF_LOG_WEIGHT_TRAIN)
         KVF_TRY(kvf__prefix_weigh(run->ctx, &tuned->dprefix));
     KVF_TRY(kvf__log_weight_param(run->ctx, &tuned->prefix, &tuned->dprefix, &tuned->log_weight));
-    tuned->log_weight.item->lr_scale = o->log_weight_lr / o->lr; /* the schedule carries o->lr */
+    tuned->log_weight.item->lr_scale = o->log_weight_lr / o->lr; /* the schedule multiplies by o->lr
+                                                                  */
     return KVF_OK;
 }
 
 /* ---- --start-mass ---------------------------------------------------------------------------- */
 
-/* How much mass P virtual tokens get depends on what the base's own keys get: scores of one head
- * differ from those of another by more than any one number could make up for. So X is the mass
- * itself: each key head gets the log-weight at which the prefix has e^X times the mass of the row's
- * own tokens, as the mean over queries. Two means count, and the larger decides: over the first
- * tokens of some rows, and over their first queries alone, which see nothing else.
+/* Sets initial log-weights by --start-mass X. The attention that P virtual tokens get depends on
+ * the scores of the base's own keys, which differ between heads more than one number could correct.
+ * So each key head gets the log-weight at which the prefix has e^X times the attention mass of the
+ * row's own tokens, as the mean over queries.
  *
- * Both are measured where the prefix is next to nothing, so that what a layer reads is what the
- * bare base computes; there mass is proportional to e^log-weight. */
+ * Two means are taken, over the first tokens of some rows, and over their first queries alone,
+ * which see no other tokens. The larger one decides. Both are measured with nearly no attention on
+ * the prefix, so that each layer reads what the bare base computes. Mass is then proportional to
+ * e^log-weight. */
 static const double PROBE = -40; /* e^-40 of any mass changes no bit of an f32 */
 
-/* Some rows cut short, every token from the second on to be predicted, or one of each row alone.
- * With --infix a token stands before the prefix. */
+/* Makes a sample of rows cut short, with a label at every token from the second on, or one label
+ * per row. With --infix one token precedes the prefix. */
 static kvf_status make_sample(const kvf__run *run, const kvf__dataset *from, bool first_only,
                               kvf__dataset *out)
 {
@@ -68,11 +70,11 @@ static kvf_status make_sample(const kvf__run *run, const kvf__dataset *from, boo
 
 static kvf_status no_more(void *user, kvf__pass *pass, const kvf__batch *batch)
 {
-    (void)user, (void)pass, (void)batch; /* the shares are summed by then */
+    (void)user, (void)pass, (void)batch; /* the shares are summed already */
     return KVF_OK;
 }
 
-/* *share [layers of the base, H]: sums over the labels of a sample. */
+/* Sets *share [layers of the base, H] to sums over the labels of a sample. */
 static kvf_status sum_shares(const kvf__run *run, const kvf__tuned *tuned, const kvf__dataset *set,
                              double *share)
 {
@@ -88,7 +90,8 @@ static kvf_status sum_shares(const kvf__run *run, const kvf__tuned *tuned, const
     return st;
 }
 
-/* Raises mass [L, G] to the mean of a sample: of the query heads that read a key head, the most. */
+/* Raises mass [L, G] to the mean of a sample, using the largest among the query heads of a key
+ * head. */
 static kvf_status raise_masses(const kvf__run *run, const kvf__tuned *tuned,
                                const kvf__dataset *rows, bool first_only, double *mass)
 {
@@ -113,7 +116,8 @@ static kvf_status raise_masses(const kvf__run *run, const kvf__tuned *tuned,
 
 /* ---- the start ------------------------------------------------------------------------------- */
 
-/* values: of each virtual token, or of each key head. Layers without a prefix keep 0. */
+/* Sets log-weights from values of each virtual token, or of each key head. Layers without a prefix
+ * keep 0. */
 static void set_layers(const kvf__tuned *tuned, const float *values, const double *of_heads)
 {
     const kvf__prefix *p = &tuned->prefix;
@@ -156,11 +160,10 @@ kvf_status kvf__log_weight_from(const kvf__run *run, kvf__tuned *tuned, const ch
     if (!values) return KVF_OK;
     if (!tuned->log_weight.n)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "%s: its virtual tokens have log-weights: want --log-weight fixed or "
-                         "train",
-                         where);
+                         "%s: has log-weights: use --log-weight fixed or train", where);
     if (is_start_given(&run->options))
-        return kvf__fail(run->ctx, KVF_EUSAGE, "--start-mass: %s brings log-weights", where);
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--start-mass: not with %s, which has log-weights",
+                         where);
     set_layers(tuned, values, NULL);
     return kvf__prefix_check_weights(run->ctx, where, &tuned->prefix);
 }
@@ -182,8 +185,8 @@ kvf_status kvf__log_weight_start(const kvf__run *run, kvf__tuned *tuned,
     if (is_start_given(o) || kvf__log_weight_trained(tuned) || !all_zero(&tuned->log_weight))
         return KVF_OK;
     return kvf__fail(run->ctx, KVF_EUSAGE,
-                     "--log-weight fixed: all are 0: want --start-mass, or a file with log-weights "
-                     "to start from");
+                     "--log-weight fixed: all log-weights are 0: use --start-mass, or start from a "
+                     "file with log-weights");
 }
 
 /* ---- what it comes to ------------------------------------------------------------------------ */
@@ -205,7 +208,7 @@ static kvf_status measure(const kvf__run *run, const kvf__tuned *tuned, const kv
     return st;
 }
 
-/* Only where the base has a loss of its own, which a head that is to be trained gives none. */
+/* Only if the base has its own loss. An untrained head has none. */
 kvf_status kvf__log_weight_note(kvf__run *run, kvf__tuned *tuned, const kvf__train_task *task)
 {
     const kvf__dataset set = kvf__dataset_first(task->valid.n ? &task->valid : &task->data,
@@ -218,7 +221,7 @@ kvf_status kvf__log_weight_note(kvf__run *run, kvf__tuned *tuned, const kvf__tra
     KVF_TRY(kvf__encoder_fwd(run->ctx, tuned->encoder, tuned->emitted));
     kvf__low_rank_task_fwd(tuned, task);
     KVF_TRY(measure(run, tuned, task, &set, &start, &bare));
-    kvf__run_note(run, "log-weights: loss %.4f at the start, %.4f of the bare base (%+.1e)", start,
+    kvf__run_note(run, "log-weights: initial loss %.4f, %.4f with the bare base (%+.1e)", start,
                   bare, start - bare);
     return KVF_OK;
 }

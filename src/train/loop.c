@@ -1,4 +1,4 @@
-/* The loop: steps, history, validation, the best state, saves, and a clean stop between two steps.
+/* The training loop: steps, history, validation, best state, saves, and a clean stop between steps.
  */
 #include "answers.h"
 #include "base_notes.h"
@@ -44,14 +44,14 @@ static double norm(const float *x, size_t n)
     return sqrt(sum);
 }
 
-/* Of what the encoder emitted. */
+/* Returns the norm of the encoder's output. */
 static double emitted_norm(kvf__emitted e)
 {
     if (e.prefix) return norm(e.prefix->kv, kvf__prefix_count(e.prefix));
     return e.vectors ? norm(e.vectors->x, (size_t)(e.vectors->P * e.vectors->C)) : 0;
 }
 
-/* The row of the step just done; its prefix is the one the step ran with. */
+/* Records the finished step. The prefix is the one that the step used. */
 static void record(kvf__trainer *t)
 {
     kvf__history *h = &t->run.progress.history;
@@ -79,14 +79,15 @@ static void keep_best(kvf__trainer *t)
     t->run.progress.best.loss = t->run.progress.valid_loss;
 }
 
-/* A value that is not a number is worse than any. */
+/* True if value is better than `than`. NaN is worse than any value. */
 static bool is_better(double value, double than, bool larger)
 {
     if (isnan(value) || isnan(than)) return !isnan(value) && isnan(than);
     return larger ? value > than : value < than;
 }
 
-/* Of equal scores the lower loss is kept; patience counts scores alone. */
+/* Compares a validation with the best one. At equal scores the lower loss wins; patience counts
+ * scores only. */
 static bool judge(kvf__trainer *t)
 {
     const bool larger = t->run.progress.metric->larger, first = !t->run.progress.best.params.n;
@@ -201,7 +202,7 @@ kvf_status kvf__trainer_loop(kvf__trainer *t)
 {
     bool over = t->run.progress.step >= t->run.progress.steps;
     KVF_TRY(kvf__trainer_start(t));
-    if (over) return save(t); /* no steps: starting values */
+    if (over) return save(t); /* no steps: save the initial values */
     while (!over) {
         double begin = kvf__clock();
         int64_t tokens = t->run.progress.tokens;

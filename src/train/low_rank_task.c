@@ -1,6 +1,6 @@
-/* --task-prefix low-rank: each of several tasks has the shared prefix times a matrix of rank 1 per
+/* --task-prefix low-rank: the prefix of each task is the shared prefix times a matrix of rank 1 per
  * layer (low_rank.h). u and v follow the task's head in the list of parameters, so files and
- * moments hold them as they hold heads. */
+ * moments store them like heads. */
 #include "low_rank.h"
 #include "tuned.h"
 
@@ -27,8 +27,8 @@ kvf_status kvf__low_rank_task_alloc(const kvf__run *run, kvf__tuned *tuned, kvf_
     if (!run->options.low_rank_tasks) return KVF_OK;
     if (id->heads)
         return kvf__fail(run->ctx, KVF_EUNSUPPORTED,
-                         "--low-rank-tasks: heads differ by layer on this base: its tasks have no "
-                         "vectors of one length");
+                         "--task-prefix low-rank: not supported on this base, whose layers have "
+                         "different head sizes");
     KVF_TRY(kvf__prefix_like(run->ctx, &tuned->task_prefix, &tuned->prefix));
     KVF_TRY(kvf__prefix_take_weights(run->ctx, &tuned->task_prefix, &tuned->prefix));
     for (size_t i = 0; i < rows->n; i++) {

@@ -1,18 +1,18 @@
-/* Attention matching (Zweiger et al. 2026, arXiv 2602.16284): a document's keys and values become
- * those of P virtual tokens without training.
+/* Attention matching (Zweiger et al. 2026, arXiv 2602.16284): finds P virtual tokens that replace
+ * the keys and values of a document, without training.
  *
- * Rows behind the document ask; for every layer and key head
+ * The queries come from rows that follow the document. For every layer and key head:
  *
- *   keys     are P of the document's: those that get most attention, as the root of the mean square
- *   values   come nearest to what the document answered,
+ *   keys     the P keys of the document with the most attention, as root of the mean square
+ *   values   the minimum over c of
+ *     sum_i |(sum_p e^(q_i k_p) c_p + own_i) / (sum_p e^(q_i k_p) + mass_i) - out_i|^2
+ *     + ridge |c|^2
  *
- *     min_c  sum_i |(sum_p e^(q_i k_p) c_p + own_i) / (sum_p e^(q_i k_p) + mass_i) - out_i|^2 +
- * ridge |c|^2
- *
- * with own_i, mass_i what the row's own tokens add, so that a prefix is solved for the softmax that
- * it will be in. Queries of heads that share a key head are solved for together. Layers are matched
- * from the first to the last, and each reads rows that have seen the prefix, not the document, in
- * the layers before it. */
+ * out_i is the attention output with the document; own_i and mass_i are the contributions of the
+ * row's own tokens to sum and mass, so the prefix is solved for the softmax in which it is used.
+ * Query heads that share a key head are solved for together. Layers are matched from the first to
+ * the last. The rows of a layer have attended to the prefix, not the document, in the layers
+ * below. */
 #include "match.h"
 #include "arena.h"
 #include "attention.h"
@@ -25,17 +25,17 @@
 #include <string.h>
 
 enum {
-    QUERIES = 256, /* of a block */
-    KEYS = 128,    /* a thread adds up at a time */
-    SWEEPS = 300   /* over the weights, at most */
+    QUERIES = 256, /* queries per block */
+    KEYS = 128,    /* keys that a thread accumulates at a time */
+    SWEEPS = 300   /* largest number of sweeps over the weights */
 };
 
-/* As a share of the mean of the Gram matrix's diagonal. */
+/* Relative to the mean diagonal of the Gram matrix. */
 static const double RIDGE = 1e-4;
 /* Largest absolute log-weight. */
 static const double MOST_WEIGHT = 7;
 
-/* A key of the document and the sum of squares of what it gets. */
+/* A key of the document and the sum of its squared attention weights. */
 typedef struct asked_key {
     double attention;
     int64_t at;
@@ -44,31 +44,31 @@ typedef struct asked_key {
 typedef struct matching {
     kvf_ctx *ctx;
     const kvf__desc *desc;
-    const kvf__prefix *context; /* of the document */
-    const int32_t *position;    /* [T] of its keys */
-    int64_t start;              /* of rows behind it */
+    const kvf__prefix *context; /* prefix of the document */
+    const int32_t *position;    /* [T] positions of its keys */
+    int64_t start;              /* first position of the rows after it */
     bool turned;
-    kvf__prefix *out; /* rows behind it begin where they do behind the document */
+    kvf__prefix *out; /* result; rows after it start where they start after the document */
     kvf__queries queries;
     int64_t labels, n; /* queries of a key head: labels * H / G */
 
-    /* of one key head */
-    float *q;           /* [n, D] times the scale of scores */
-    float *score, *e;   /* [QUERIES, T or P] */
-    float *max, *sum;   /* [QUERIES] */
-    float *mass;        /* [n] of the row's own tokens, a log as all */
-    double *all;        /* [n] of the document's tokens too */
-    double *weight;     /* [P] of the chosen keys */
+    /* scratch memory of one key head */
+    float *q;           /* [n, D] queries times the scale of scores */
+    float *score, *e;   /* [QUERIES, T or P] scores; exponentials */
+    float *max, *sum;   /* [QUERIES] maximum; sum */
+    float *mass;        /* [n] log mass of the row's own tokens */
+    double *all;        /* [n] log mass including the document's tokens */
+    double *weight;     /* [P] weights of the chosen keys */
     int32_t *no_target; /* [QUERIES] */
-    double *attention;  /* [T] */
-    asked_key *order;   /* [T]; the first P: the chosen ones */
-    double *equation;   /* [n, P + D] share of each key; what their values are to add up to */
+    double *attention;  /* [T] sum of squared attention weights */
+    asked_key *order;   /* [T] keys by attention; the first P are chosen */
+    double *equation;   /* [n, P + D] attention weights of the keys, and the target output */
     double *gram;       /* [P, P] */
     double *right;      /* [P, D] */
     double *values;     /* [D, P] */
 } matching;
 
-/* Keys (which = 0) or values (1) [P, D] of a head. */
+/* Returns the keys (which = 0) or values (1) [P, D] of a head. */
 static float *head_of(const kvf__prefix *p, int64_t l, int64_t g, int which)
 {
     return p->kv + ((2 * l + which) * p->G + g) * p->P * p->D;
@@ -76,7 +76,7 @@ static float *head_of(const kvf__prefix *p, int64_t l, int64_t g, int which)
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-/* Query i of key head g in the arrays of all heads. */
+/* Returns the index of query i of key head g in the arrays of all heads. */
 static int64_t query_at(const matching *m, int64_t g, int64_t i)
 {
     const int64_t share = m->desc->H / m->desc->G;
@@ -94,7 +94,7 @@ static void take_queries(matching *m, int64_t g, const kvf__attn *attn)
     }
 }
 
-/* score [n, keys] of queries from `first` on. */
+/* Computes scores [n, keys] of the queries from `first` on. */
 static kvf_status scores(matching *m, const kvf__attn *attn, int64_t first, int64_t n,
                          const float *k, int64_t keys)
 {
@@ -108,10 +108,10 @@ static kvf_status scores(matching *m, const kvf__attn *attn, int64_t first, int6
 
 /* ---- which keys ------------------------------------------------------------------------------ */
 
-/* Adds the squares of what n queries give to each of T keys. */
+/* Adds the squared attention weights of n queries to each of T keys. */
 static void add_attention(matching *m, int64_t first, int64_t n, int64_t T)
 {
-    for (int64_t i = 0; i < n; i++) { /* from e^(s - max) to shares of all keys */
+    for (int64_t i = 0; i < n; i++) { /* from e^(s - max) to weights over all keys */
         const double lse = m->max[i] + log(m->sum[i]), own = m->mass[first + i];
         const double most = fmax(lse, own);
         m->all[first + i] = most + log(exp(lse - most) + exp(own - most));
@@ -126,7 +126,7 @@ static void add_attention(matching *m, int64_t first, int64_t n, int64_t T)
             }
 }
 
-/* e, max and sum of n rows of scores. */
+/* Computes exponentials, maxima and sums of n rows of scores. */
 static void exponentials(matching *m, int64_t n, int64_t T)
 {
     float unused[QUERIES];
@@ -173,7 +173,7 @@ static int earlier(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* The P keys with most attention, in their order. */
+/* Chooses the P keys with most attention, and restores their order. */
 static void choose(matching *m, int64_t l, int64_t g)
 {
     const int64_t T = m->context->P, P = m->out->P, D = m->desc->D;
@@ -193,7 +193,8 @@ static void choose(matching *m, int64_t l, int64_t g)
 
 /* ---- their values ---------------------------------------------------------------------------- */
 
-/* equation [n, P + D] of queries from `first` on, whose scores with the chosen keys are there. */
+/* Fills equation [n, P + D] for the queries from `first` on, from their scores with the chosen
+ * keys. */
 static void set_equations(matching *m, int64_t g, int64_t first, int64_t n)
 {
     const int64_t P = m->out->P, D = m->desc->D;
@@ -215,7 +216,8 @@ static void set_equations(matching *m, int64_t g, int64_t first, int64_t n)
     }
 }
 
-/* gram = A^T A (its lower half), values = (A^T Y)^T; a row of A^T is one thread's. */
+/* Computes gram = A^T A (lower half) and values = (A^T Y)^T. One thread computes each row of A^T.
+ */
 static void add_equations(matching *m, int64_t columns)
 {
     const int64_t P = m->out->P, D = m->desc->D, width = P + D;
@@ -249,7 +251,7 @@ static void solve(matching *m, float *values)
     }
 }
 
-/* The equations of all queries. */
+/* Builds the equations of all queries. */
 static kvf_status equations(matching *m, int64_t l, int64_t g, const kvf__attn *attn,
                             void (*set)(matching *, int64_t, int64_t, int64_t))
 {
@@ -263,7 +265,7 @@ static kvf_status equations(matching *m, int64_t l, int64_t g, const kvf__attn *
 
 /* ---- their weights --------------------------------------------------------------------------- */
 
-/* What each chosen key gets of all attention, and what the document gets. */
+/* Sets the attention mass of each chosen key, and of the document. */
 static void set_masses(matching *m, int64_t g, int64_t first, int64_t n)
 {
     const int64_t P = m->out->P, D = m->desc->D;
@@ -277,7 +279,7 @@ static void set_masses(matching *m, int64_t g, int64_t first, int64_t n)
     }
 }
 
-/* Coordinate descent within the bounds, from 1 on. */
+/* Solves for the weights by coordinate descent within bounds, from 1. */
 static void solve_weights(matching *m)
 {
     const int64_t P = m->out->P;
@@ -298,8 +300,8 @@ static void solve_weights(matching *m)
     }
 }
 
-/* As if each key were there so many times that the prefix gets the document's share of attention:
- * of the out prefix's log-weights, if it has them. */
+/* Weights each key so that the prefix gets the document's share of attention. Used if the resulting
+ * prefix has log-weights. */
 static kvf_status weigh(matching *m, int64_t l, int64_t g, const kvf__attn *attn)
 {
     const int64_t P = m->out->P;
@@ -331,7 +333,8 @@ static kvf_status match_layer(void *user, int64_t l, const kvf__attn *attn)
     matching *m = user;
     if (attn->window)
         return kvf__fail(m->ctx, KVF_EUNSUPPORTED,
-                         "--init match: layer %lld sees %lld tokens only, not the document",
+                         "--init match: layer %lld has a sliding window of %lld tokens and cannot "
+                         "attend to the whole document",
                          (long long)l, (long long)attn->window);
     for (int64_t g = 0; g < m->desc->G; g++)
         KVF_TRY(match_head(m, l, g, attn));
@@ -372,7 +375,7 @@ static kvf_status nothing_more(void *user, kvf__pass *pass, const kvf__batch *ba
     return KVF_OK;
 }
 
-/* All rows in one pass, so that each layer is matched as soon as it has run. */
+/* Runs all rows in one pass, and matches each layer as soon as it has run. */
 static kvf_status run(matching *m, kvf_base *base, const kvf__dataset *rows)
 {
     const kvf__evaluator_options how = {.P = m->context->P, .batch_tokens = INT64_MAX};
@@ -407,9 +410,10 @@ kvf_status kvf__match(kvf_ctx *ctx, kvf_base *base, const kvf__match_source *sou
                      .n = rows->n_labels * (d->H / d->G)};
     matching *m = NULL;
     if (d->by_layer.shape)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "--init match: layers of %s differ, or share keys and values",
-                         d->arch_name);
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "--init match: not supported on %s, whose layers differ or share keys and values",
+            d->arch_name);
     KVF_TRY(kvf__carve_object(ctx, lay_out, &made, sizeof made, &m));
     kvf_status st = run(m, base, rows);
     if (!st) kvf__rope_move(d, out, source->start - P, start - P);

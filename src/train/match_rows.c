@@ -1,26 +1,28 @@
-/* --init match: the prefix begins as examples in the context. Some rows of the training data are
- * read as one text, as a base reads examples before the row that it is to answer (context tuning;
- * Lu et al. 2025, arXiv 2507.04221), and matched (match.c) by what other rows ask of them. Where
- * --init was left open and rows are too few, it becomes vocab. */
+/* --init match: the initial prefix stands for examples in the context. Some training rows are read
+ * as one text, as few-shot examples before a row (context tuning; Lu et al. 2025, arXiv
+ * 2507.04221). Attention matching (match.c) then uses other rows as queries. If --init was not
+ * given and there are too few rows, it becomes vocab. */
 #include "match.h"
 #include "row_list.h"
 #include "start.h"
 
-#define MATCH_STREAM 0x6d617463 /* "matc": apart from the streams of random weights */
+#define MATCH_STREAM 0x6d617463 /* "matc": separates this random stream from those of the weights  \
+                                 */
 
-/* Of the rows that are read, at most, and of those that ask, about: more tokens cost time and ended
- * no lower (docs/methods.md); with many virtual tokens four for each. */
+/* Largest number of context tokens, and approximate number of query tokens. More tokens cost time
+ * and did not lower the loss (docs/methods.md). With many virtual tokens there are four for each.
+ */
 enum { TOKENS = 512, PER_TOKEN = 4 };
 
 typedef struct examples {
     kvf__row_list read, ask;
-    kvf__prefix kv; /* of all tokens of `read` */
+    kvf__prefix kv; /* keys and values of all tokens of `read` */
     int32_t *position;
-    kvf__dataset rows; /* of `ask` */
-    bool few;          /* tokens to read: fewer than are to come out; or none to ask with */
+    kvf__dataset rows; /* rows of `ask` */
+    bool few;          /* fewer context tokens than P, or no label among the query rows */
 } examples;
 
-/* Rows by lot: first those that are read, at most half of all, then those that ask. */
+/* Draws rows at random: first the context rows (at most half of the data), then the query rows. */
 static kvf_status draw_rows(const kvf__run *run, const kvf__dataset *data, const int64_t *order,
                             examples *e)
 {
@@ -38,12 +40,11 @@ static kvf_status draw_rows(const kvf__run *run, const kvf__dataset *data, const
     }
     e->few = (int64_t)e->read.ids.n < run->id.P || !labels;
     if (e->few && KVF__GIVEN(&run->options, init))
-        return kvf__fail(
-            run->ctx, KVF_EUSAGE,
-            "--init match: %lld rows of %lld to read have %lld tokens, the others %lld "
-            "labels; want %lld (--prefix-length) and one",
-            (long long)e->read.ends.n, (long long)data->n, (long long)e->read.ids.n,
-            (long long)labels, (long long)run->id.P);
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "--init match: %lld of %lld rows give a context of %lld tokens and leave "
+                         "%lld labels; want %lld tokens (--prefix-length) and one label",
+                         (long long)e->read.ends.n, (long long)data->n, (long long)e->read.ids.n,
+                         (long long)labels, (long long)run->id.P);
     if (e->few) return KVF_OK;
     return kvf__row_list_pick(run->ctx, &e->ask, 1, true, "", &e->rows);
 }
@@ -87,7 +88,9 @@ kvf_status kvf__match_rows(kvf__run *run, const kvf__dataset *data, kvf__prefix 
         .kv = &e.kv, .position = e.position, .start = (int64_t)e.read.ids.n};
     if (!st) st = kvf__match(run->ctx, run->base, &source, &e.rows, run->id.position_start, target);
     if (!st)
-        kvf__run_detail(run, "match: %lld rows of %lld tokens, asked by %lld tokens, %.1f s",
+        kvf__run_detail(run,
+                        "initialized from %lld training rows (%lld tokens) by attention matching "
+                        "with %lld query tokens in %.1f s",
                         (long long)e.read.ends.n, (long long)source.start,
                         (long long)e.rows.n_labels, kvf__clock() - begin);
 out:

@@ -1,11 +1,10 @@
-/* The time left: steps by the pace of the last ones, and the validations and saves that come
- * between them, and when those are due. What was not seen yet is taken from the forecast, if there
- * is one. */
+/* Estimates the remaining time from the pace of recent steps and from the validations and saves
+ * that are due. Values that were not measured yet come from the forecast, if any. */
 #include "pace.h"
 
 #include <math.h>
 
-#define LAST_COUNTS 0.1 /* share of the newest step; so about twenty decide */
+#define LAST_COUNTS 0.1 /* weight of the newest step, so about twenty steps count */
 
 void kvf__pace_add(double *pace, double seconds)
 {

@@ -6,8 +6,8 @@
 
 /* Adds a measurement to a running mean that favours recent ones. */
 void kvf__pace_add(double *pace, double seconds);
-/* every: interval in steps; 0: an epoch. True if the finished step ends an interval or the run; and
- * the number of intervals left. */
+/* every: interval in steps; 0: an epoch. Returns true if the finished step ends an interval or the
+ * run; and the number of remaining intervals. */
 bool kvf__pace_is_due(const kvf__run *run, const kvf__train_rows *rows, int64_t every);
 int64_t kvf__pace_left_of(const kvf__run *run, const kvf__train_rows *rows, int64_t every);
 /* Seconds until the last step is done, validated and saved; NaN before the first one. */

@@ -1,16 +1,16 @@
-/* Makes what a run trains: its encoder and what that emits, or weights of the base, or both. */
+/* Creates the trained parts of a run: the encoder and its output, weights of the base, or both. */
 #include "encoder_run.h"
 #include "tuned.h"
 
 #include <string.h>
 
-/* The base after the encoder. */
+/* True if weights of the base are trained in addition to an encoder. */
 static bool unfreezes(const kvf__run *run, const kvf__tuned *tuned)
 {
     return tuned->encoder && run->options.unfreeze_base;
 }
 
-/* --layers: which layers have a prefix. */
+/* Applies --layers. */
 static kvf_status choose_layers(kvf__run *run, kvf__tuned *tuned)
 {
     const char *layers = run->options.layers;
@@ -26,7 +26,7 @@ static kvf_status choose_layers(kvf__run *run, kvf__tuned *tuned)
     return kvf__places_mask(run, tuned->layer_mask);
 }
 
-/* What an encoder emits, and its gradient, by the port of its method. */
+/* Allocates the encoder's output and its gradient, by the port of the method. */
 static kvf_status make_emitted(const kvf__run *run, kvf__tuned *tuned,
                                const kvf__encoder_shape *shape)
 {
@@ -59,15 +59,14 @@ kvf_status kvf__tuned_make(kvf__run *run, kvf__tuned *tuned)
     const kvf__desc *desc = kvf__model_desc(run->base->model);
     kvf__params *base = kvf__model_params(run->base->model);
     if (run->method->port == KVF__PORT_EMBED && desc->E != desc->C)
-        return kvf__fail(
-            run->ctx, KVF_EUNSUPPORTED,
-            "method %s trains vectors as wide as the model, %lld, and the embeddings of "
-            "this base are %lld wide",
-            o->method, (long long)desc->C, (long long)desc->E);
+        return kvf__fail(run->ctx, KVF_EUNSUPPORTED,
+                         "method %s: virtual tokens have the model width %lld, and this base has "
+                         "embeddings of width %lld",
+                         o->method, (long long)desc->C, (long long)desc->E);
     if (run->method->port == KVF__PORT_EMBED && desc->by_layer.inputs)
         return kvf__fail(run->ctx, KVF_EUNSUPPORTED,
-                         "method %s: virtual tokens have no embeddings for each layer, which %s "
-                         "reads: train keys and values",
+                         "method %s: not supported on %s, which has embeddings for each layer: use "
+                         "a method with keys and values",
                          o->method, desc->arch_name);
     KVF_TRY(choose_layers(run, tuned));
     if (run->method->port == KVF__PORT_BLOCK) tuned->base = base;
@@ -77,7 +76,7 @@ kvf_status kvf__tuned_make(kvf__run *run, kvf__tuned *tuned)
         KVF_TRY(kvf__encoder_make_natural(run->ctx, tuned->encoder));
     if (o->values_muon) kvf__encoder_values_by_muon(tuned->encoder);
     for (size_t i = 0; unfreezes(run, tuned) && i < base->n; i++)
-        base->item[i].lr_scale = o->base_lr / o->lr; /* the schedule carries o->lr */
+        base->item[i].lr_scale = o->base_lr / o->lr; /* the schedule multiplies by o->lr */
     if (unfreezes(run, tuned)) tuned->base = base;
     return make_emitted(run, tuned, kvf__encoder_shape_of(tuned->encoder));
 }

@@ -1,5 +1,5 @@
-/* Prefixes of encoder-decoders: --places, where one is attended to (Li & Liang 2021, section 4.2),
- * and what cannot be done with such a base. */
+/* Prefixes of encoder-decoders: --places (Li & Liang 2021, section 4.2), and the checks of options
+ * that such a base does not support. */
 #include "run.h"
 
 #include <string.h>
@@ -16,23 +16,22 @@ kvf_status kvf__places_check(kvf__run *run, bool fed)
 
     if (!d->encoder) return KVF_OK;
     if (method->port != KVF__PORT_KV || method->reads_base)
-        return kvf__fail(
-            run->ctx, KVF_EUSAGE,
-            "--method %s: %s is an encoder-decoder, for which there are mlp and direct", o->method,
-            d->arch_name);
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "--method %s: not supported on %s, an encoder-decoder: use mlp or direct",
+                         o->method, d->arch_name);
     if (fed)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "%s is an encoder-decoder: no document is distilled for it", d->arch_name);
+                         "%s is an encoder-decoder, which distill does not support", d->arch_name);
     if ((strcmp(o->task, "lm") && strcmp(o->task, "seq-cls")) || o->named_data.n)
-        return kvf__fail(
-            run->ctx, KVF_EUSAGE,
-            "--task %s: %s is an encoder-decoder, for which there are lm, with rows of "
-            "prompt and completion, and seq-cls",
-            o->named_data.n ? "of several" : o->task, d->arch_name);
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "--task %s: not supported on %s, an encoder-decoder: use lm, with rows of "
+                         "prompt and completion, or seq-cls",
+                         o->named_data.n ? "of several" : o->task, d->arch_name);
     return KVF_OK;
 }
 
-/* What PEFT has (peft_stacks.c): the decoder, whose relative bias, if any, counts the prefix. */
+/* The form of PEFT (peft_stacks.c): only the decoder, whose relative bias, if any, counts the
+ * virtual tokens. */
 static const char PEFT[] = "peft";
 
 bool kvf__places_near(const kvf_train_options *options, const kvf__desc *desc)
@@ -41,7 +40,7 @@ bool kvf__places_near(const kvf_train_options *options, const kvf__desc *desc)
            !strcmp(options->places, PEFT);
 }
 
-/* The place at `text`, of n bytes; KVF__PLACE_ONLY: none has that name. */
+/* Returns the place named by n bytes of text; KVF__PLACE_ONLY: unknown. */
 static kvf__place find_place(const char *text, size_t n)
 {
     for (int place = KVF__PLACE_ENCODER; place < KVF__PLACES; place++)
@@ -62,13 +61,14 @@ kvf_status kvf__places_mask(kvf__run *run, uint8_t *layer_mask)
         const kvf__place place = find_place(at, (size_t)(end - at));
         if (place == KVF__PLACE_ONLY)
             return kvf__fail(run->ctx, KVF_EUSAGE,
-                             "--places %s: want peft, or some of encoder,decoder,cross", places);
+                             "--places %s: want peft, or a list of encoder,decoder,cross", places);
         chosen[place] = true;
     }
     for (int64_t l = 0; l < d->L; l++)
         layer_mask[l] = layer_mask[l] && chosen[kvf__layer_place(d, l)];
     for (int64_t l = 0; l < d->L; l++)
         if (layer_mask[l]) return KVF_OK;
-    return kvf__fail(run->ctx, KVF_EUSAGE, "--places %s and --layers %s leave no layer",
+    return kvf__fail(run->ctx, KVF_EUSAGE,
+                     "--places %s and --layers %s leave no layer with a prefix",
                      run->options.places, run->options.layers);
 }

@@ -1,10 +1,8 @@
-/* Prefix dropout: keys and values of the emitted prefix are dropped while training, between encoder
- * and base, and their gradients on the way back.
- *
- * One mask for all rows of a step is the default: the prefix keeps having no batch axis, and common
- * prefixes stay shared. A mask for each row is drawn inside the pass (pass_row_prefix.c). Either
- * depends on seed and step alone, so a resumed run draws what an unbroken one does, and nothing is
- * stored. */
+/* Prefix dropout: drops keys and values of the emitted prefix during training, between encoder and
+ * base, and masks their gradients on the way back. By default one mask applies to all rows of a
+ * step: the prefix has no batch axis, and common prefixes of rows stay shared. A mask for each row
+ * is drawn inside the pass (pass_row_prefix.c). Both depend only on seed and step, so a resumed run
+ * draws the same masks and nothing is stored. */
 #include "tuned.h"
 
 #include <string.h>
@@ -35,7 +33,7 @@ kvf_status kvf__dropout_alloc(const kvf__run *run, kvf__tuned *tuned)
     return KVF_OK;
 }
 
-/* to = from under the mask of the step; both may be one. */
+/* Sets `to` to `from` under the mask of the step. Both may be the same. */
 static void mask(const kvf__run *run, kvf__prefix *to, const kvf__prefix *from)
 {
     kvf__dropout dropout = kvf__dropout_make(run->options.prefix_dropout);
@@ -55,7 +53,7 @@ void kvf__dropout_fwd(const kvf__run *run, kvf__tuned *tuned)
     tuned->row_dropout.step = tuned->base_dropout.step = run->progress.step;
     if (!has_one_mask(run)) return;
     memcpy(tuned->masked.layer_mask, tuned->prefix.layer_mask, (size_t)tuned->prefix.L);
-    if (tuned->prefix.log_weight) /* not dropped: they are no part of keys or values */
+    if (tuned->prefix.log_weight) /* log-weights are not dropped */
         memcpy(tuned->masked.log_weight, tuned->prefix.log_weight,
                kvf__prefix_weights(&tuned->prefix) * sizeof(float));
     mask(run, &tuned->masked, &tuned->prefix);

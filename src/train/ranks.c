@@ -1,23 +1,23 @@
-/* A run over several processes (mpirun -n N kvfold train ...), before and after its steps.
+/* Setup and end of a run with several processes (mpirun -n N kvfold train ...). Every rank opens
+ * base and data and computes rows. Only rank 0 has encoder, optimizer and output; it decides each
+ * next step and the end of the run.
  *
- * Every rank opens base and data and computes rows; rank 0 alone has encoder, optimizer and
- * output; it decides what to do next and how the run ends. What it read from a run file
- * (--resume) and found by measuring (--precision auto) it sends to the others before they open the
- * base, so that they need no file but base and data. Then all must agree: a rank that failed, or
- * that has another base, other data or other options, ends the run on all, with one line, which
- * rank 0 has. */
+ * Rank 0 sends the options of a run file (--resume) and the chosen precision (--precision auto) to
+ * the others before they open the base, so that they need only base and data. Then all ranks must
+ * agree. If a rank failed, or has another base, other data or other options, the run ends on all
+ * ranks, and rank 0 reports one line. */
 #include "hash.h"
 #include "ranks_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define RETURNED "rank 0 gave up" /* never printed: what it says is */
+#define RETURNED "rank 0 failed" /* never printed: rank 0 prints the reason */
 
 typedef struct decision {
     int32_t status, resumed;
     int32_t precision; /* a kvf_precision */
-    int64_t bytes;     /* of the options that follow as JSON */
+    int64_t bytes;     /* bytes of the options that follow as JSON */
 } decision;
 
 typedef struct note {
@@ -60,7 +60,7 @@ kvf_status kvf__ranks_join(kvf_ctx *ctx, kvf__ranks **out)
     if (!dist) return KVF_OK;
     kvf_status st = kvf__alloc(ctx, sizeof *ranks, &ranks);
     if (st) {
-        dist->broken = true; /* the others would wait for this rank */
+        dist->broken = true; /* otherwise the other ranks would wait for this one */
         return st;
     }
     ranks->dist = dist;
@@ -129,7 +129,7 @@ static kvf_status receive_decision(kvf__run *run)
 kvf_status kvf__ranks_begin(kvf__run *run)
 {
     if (!kvf__ranks_follows(run->ranks)) return KVF_OK;
-    run->options.event = NULL; /* rank 0 reports */
+    run->options.event = NULL; /* only rank 0 reports events */
     run->options.log = run->options.tensorboard = NULL;
     return receive_decision(run);
 }
@@ -186,12 +186,12 @@ static kvf_status compare(const kvf__run *run, const note *first, const note *ot
                        : strcmp(first->options, other->options)     ? "list of options"
                                                                     : NULL;
     if (!what) return KVF_OK;
-    return kvf__fail(run->ctx, KVF_EMISMATCH, "rank %d on %s has another %s than rank 0 on %s",
+    return kvf__fail(run->ctx, KVF_EMISMATCH, "rank %d on %s has a different %s than rank 0 on %s",
                      rank, kvf__dist_host(run->ranks->dist, rank), what,
                      kvf__dist_host(run->ranks->dist, 0));
 }
 
-/* The first failure or difference, in the order of the ranks. */
+/* Returns the first failure or difference, in rank order. */
 static kvf_status judge(const kvf__run *run, const note *notes)
 {
     for (int r = 0; r < run->ranks->size; r++) {
@@ -250,7 +250,7 @@ kvf_status kvf__ranks_end(kvf__run *run, kvf_status st)
 {
     if (!run->ranks) return st;
     if (run->ranks->dist->broken)
-        return kvf__fail(run->ctx, st, "%s; what was saved before is whole, --resume continues",
+        return kvf__fail(run->ctx, st, "%s; the last saved file is intact, --resume continues",
                          kvf_ctx_error(run->ctx));
     kvf__order order = {.kind = KVF__ORDER_END,
                         .status = (int32_t)st,

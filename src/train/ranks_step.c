@@ -1,12 +1,11 @@
-/* A step over several processes. All draw the same rows and compute some of them:
+/* A step with several processes. All draw the same rows and compute some of them:
  *
- *   rank 0   encoder -> port ----> all    rows -> gradient of the port ----> rank 0 -> encoder,
- * AdamW
+ *   rank 0: encoder -> port  ==>  all: rows -> gradient of the port  ==>  rank 0: encoder, AdamW
  *
- * The port is what crosses: the prefix, vectors, or what the base publishes;
- * and the heads'. So it does not matter how large the encoder is, and CPUs that round differently
- * cannot drift apart. Every label counts by the number of labels of the whole step. The gradient of
- * a layer's prefix is on its way while the layer below is computed. */
+ * Only the port and the heads are sent: the prefix, vectors, or the values that the base publishes.
+ * So the size of the encoder does not matter, and CPUs that round differently stay in step. The
+ * loss is weighted by the labels of the whole step. The gradient of a layer's prefix is sent while
+ * the layer below is computed. */
 #include "ranks_int.h"
 #include "tuned.h"
 
@@ -22,7 +21,7 @@ static int largest_first(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* Units (rows, or whole groups) of a step, and how many there are. */
+/* Lists the units of a step (rows, or whole groups) and returns their number. */
 static int64_t list_units(kvf__ranks *ranks, const kvf__dataset *set, const int64_t *examples,
                           int64_t n)
 {
@@ -37,7 +36,7 @@ static int64_t list_units(kvf__ranks *ranks, const kvf__dataset *set, const int6
     return units;
 }
 
-/* The largest first, each to the rank that has least. */
+/* Assigns units, the largest first, each to the rank with the fewest tokens. */
 static void divide(kvf__ranks *ranks, int64_t units)
 {
     memset(ranks->load, 0, (size_t)ranks->size * sizeof *ranks->load);
@@ -98,7 +97,7 @@ int64_t kvf__ranks_other_tokens(const kvf__ranks *ranks)
 
 /* ---- the port's value ------------------------------------------------------------------------ */
 
-/* Parameters that the ranks have in common: all but the encoder's and the prefix's. */
+/* Lists the parameters that all ranks have: all but the encoder's and the prefix's. */
 static kvf__params common_params(const kvf__tuned *tuned)
 {
     size_t first = tuned->log_weight.n +
@@ -147,7 +146,7 @@ kvf_status kvf__ranks_refresh(kvf__run *run, const kvf__tuned *tuned)
 
 /* ---- the gradient ---------------------------------------------------------------------------- */
 
-/* Layers of the prefix's gradient down to l are whole. */
+/* Sends the gradients of the prefix down to layer l, which are complete. */
 static void sum_layers(kvf__ranks *ranks, int64_t l)
 {
     for (; ranks->next_layer >= l; ranks->next_layer--) {
@@ -187,7 +186,7 @@ static kvf_status sum_gradients(kvf__run *run, const kvf__tuned *tuned)
     return st;
 }
 
-/* The step as a whole, on the first rank: *st, the loss, tokens, and whether a signal came. */
+/* Combines the reports on rank 0: *st, loss, tokens, and signals. */
 static void merge_reports(kvf__run *run, kvf__step_rows *rows, kvf_status *st)
 {
     for (int r = 1; r < run->ranks->size; r++) {
@@ -213,7 +212,7 @@ kvf_status kvf__ranks_sum(kvf__run *run, const kvf__tuned *tuned, kvf__step_rows
     KVF_TRY(kvf__dist_gather(run->ctx, run->ranks->dist, &mine, sizeof mine, run->ranks->reports));
     if (!run->ranks->rank) merge_reports(run, rows, &st);
     run->ranks->computed = run->progress.computed_tokens;
-    return run->ranks->rank ? KVF_OK : st; /* what went wrong is rank 0's to judge */
+    return run->ranks->rank ? KVF_OK : st; /* rank 0 judges the failure */
 }
 
 /* ---- validation and the retention set -------------------------------------------------------- */

@@ -1,6 +1,6 @@
-/* One reading of a file for several runs on one base. Rows depend on the file and on the options
- * by which it is read and rendered, which make up a key; on --max-length only where it cut or
- * left out something, or where the task cuts texts by it (qa's windows). */
+/* Loads a data file once for several runs on one base. Rows depend on the file and on the options
+ * for reading and rendering it, which form a cache key. They depend on --max-length only if it
+ * truncated or skipped rows, or if the task cuts texts by it (windows of qa). */
 #include "hash.h"
 #include "train_rows.h"
 
@@ -8,8 +8,8 @@
 
 typedef struct known_set {
     char key[33];
-    int64_t max_length; /* it was read with */
-    int64_t longest;    /* of its rows; max_length where another one would change them */
+    int64_t max_length; /* --max-length of the load */
+    int64_t longest;    /* longest row; max_length if another value would change the rows */
     kvf__dataset set;
 } known_set;
 
@@ -36,7 +36,7 @@ static void add_text(kvf__hash *hash, const char *text)
     kvf__hash_add(hash, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
-/* All that decides the rows, except the base and --max-length. */
+/* Makes the key of all options that affect the rows, except base and --max-length. */
 static kvf_status make_key(kvf_ctx *ctx, const kvf_train_options *o, const char *path,
                            const kvf__dataset_options *how, char key[33])
 {
@@ -66,7 +66,7 @@ static kvf_status make_key(kvf_ctx *ctx, const kvf_train_options *o, const char 
     return KVF_OK;
 }
 
-/* Longest --max-length at which other rows could come out. */
+/* Returns the largest --max-length at which the rows could differ. */
 static int64_t longest_of(const kvf__dataset *set, const kvf__dataset_options *how)
 {
     if (set->skipped || set->truncated || set->task == KVF__TASK_QA || how->render.pattern)
@@ -80,7 +80,7 @@ static bool fits(const known_set *r, const char *key, int64_t max_length)
     return r->max_length == max_length || (r->longest < r->max_length && max_length >= r->longest);
 }
 
-/* What was just read stays, for the runs to come. */
+/* Keeps a loaded data set for later runs. */
 static kvf_status keep(kvf_ctx *ctx, kvf__reads *reads, const known_set *made, kvf__dataset *out)
 {
     size_t bytes = reads->n * sizeof *reads->item;

@@ -1,15 +1,16 @@
-/* --retain FILE: the loss on text that the prefix is not meant to change, followed through a
- * run and held against the bare base's. It decides nothing: best checkpoints and early stopping are
- * those of the task. With --kl-to-base it is held down (kl_to_base.c).
+/* --retain FILE: follows the loss on text that the prefix should not change, and compares it with
+ * the bare base. It does not influence the best checkpoint or early stopping. --kl-to-base lowers
+ * it (kl_to_base.c).
  *
- * The bare base reads a row from position 0 on, the prefix's reader from position_start on: what a
- * person would run in either case. */
+ * The bare base reads a row from position 0 on, the base with the prefix from position_start on, as
+ * in normal use. */
 #include "retention.h"
 
 #include <math.h>
 #include <string.h>
 
-/* As the rows of a data file, but in a format of its own, and cut where they are too long. */
+/* Loads rows like those of a data file, but with a separate format option, and truncates long ones.
+ */
 static kvf_status load(const kvf__run *run, const kvf__render *render, kvf__dataset *out)
 {
     const kvf_train_options *o = &run->options;
@@ -48,7 +49,7 @@ kvf_status kvf__retention_open(kvf__run *run, const kvf__render *render, kvf__re
     if (run->output.is_resumed) restore(run, m);
     KVF_TRY(load(run, render, &m->set));
     if (m->set.truncated && !kvf__ranks_follows(run->ranks))
-        kvf__run_note(run, "%s: %lld rows cut", run->options.retention,
+        kvf__run_note(run, "%s: %lld rows truncated", run->options.retention,
                       (long long)m->set.truncated);
     return kvf__evaluator_create(run->ctx, run->base, &m->set, &how, &m->evaluator);
 }
@@ -78,8 +79,8 @@ kvf_status kvf__retention_prepare(kvf__run *run, kvf__retention *m, kvf__tuned *
     KVF_TRY(kvf__evaluator_run(run->ctx, m->evaluator, &bare, &m->base_loss, NULL));
     KVF_TRY(kvf__retention_measure(run, m, tuned, rows));
     m->start_loss = m->loss;
-    kvf__run_note(run, "retention: loss %.4f of the bare base, %.4f at the start", m->base_loss,
-                  m->loss);
+    kvf__run_note(run, "retention: loss %.4f with the bare base, %.4f with the initial prefix",
+                  m->base_loss, m->loss);
     return KVF_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Rows of a language model that no file holds, as a data set. */
+/* Generated rows of a language model, as a data set. */
 #include "row_list.h"
 
 #include "hash.h"
@@ -22,7 +22,7 @@ kvf_status kvf__row_list_end(kvf_ctx *ctx, kvf__row_list *list)
         return KVF_OK;
     }
     if (list->ids.n > INT32_MAX)
-        return kvf__fail(ctx, KVF_ENOMEM, "rows of more than 2147483647 tokens");
+        return kvf__fail(ctx, KVF_ENOMEM, "the rows have more than 2147483647 tokens");
     return kvf__ids_add(ctx, &list->ends, (int32_t)list->ids.n);
 }
 
@@ -77,7 +77,7 @@ kvf_status kvf__row_list_pick(kvf_ctx *ctx, const kvf__row_list *list, int64_t s
 {
     kvf__dataset set = {.task = KVF__TASK_LM};
     kvf_status st = kvf__dataset_alloc_rows(ctx, &set, (int64_t)list->ends.n, (int64_t)list->ids.n);
-    set.n = 0; /* so far */
+    set.n = 0; /* number of rows so far */
     for (int64_t r = 0; !st && r < (int64_t)list->ends.n; r++) {
         if ((r % stride == stride - 1) != held_out) continue;
         size_t from = (size_t)row_start(list, r), n = (size_t)list->ends.data[r] - from;

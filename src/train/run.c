@@ -1,12 +1,11 @@
-/* Opening what a run stands on, before its rows: its output, its base, and what options, method and
- * base decide together. */
+/* Opens output and base of a run, and sets options that depend on method and base. */
 #include "run.h"
 
 #include <string.h>
 
 /* ---- the output ------------------------------------------------------------------------------ */
 
-/* Nothing that is written may be a file that is read. */
+/* Refuses an output that is also an input. */
 static kvf_status check_not_input(kvf__run *run, const char *input)
 {
     KVF_TRY(kvf__check_not_input(run->ctx, run->options.out, input));
@@ -42,7 +41,7 @@ kvf_status kvf__run_open_output(kvf__run *run)
     return kvf__options_resume(run->ctx, o->out, &run->options, run->output.resumed.options);
 }
 
-/* Before the base is loaded: a wrong path should not cost it. */
+/* Runs before the base is loaded, so that a wrong path fails early. */
 kvf_status kvf__run_check_inputs(const kvf__run *run)
 {
     const kvf_train_options *o = &run->options;
@@ -66,18 +65,19 @@ kvf_status kvf__run_check_inputs(const kvf__run *run)
 
 /* ---- the base -------------------------------------------------------------------------------- */
 
-/* options.open_base as it is; a copy of it where the run changes what it computes with. */
+/* Uses options.open_base directly, or a copy of it if the run changes its weights. */
 static kvf_status borrow_base(kvf__run *run, kvf_base_options *options, const kvf__train *form)
 {
     kvf_base *base = run->options.open_base;
     const bool changes = form->what != KVF__TRAIN_NOTHING;
     if (base->carries)
-        return kvf__fail(run->ctx, KVF_EUSAGE, "%s: the base carries what a prefix changed of it",
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "%s: the open base still has changes made by a prefix: open it again",
                          base->path);
     if (run->options.lora && *run->options.lora &&
         (!base->lora || strcmp(run->options.lora, base->lora) != 0))
-        return kvf__fail(run->ctx, KVF_EUSAGE, "--lora %s: the base is open %s", run->options.lora,
-                         base->lora ? "with another" : "without one");
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--lora %s: the base was opened %s",
+                         run->options.lora, base->lora ? "with another" : "without one");
     if (!KVF__GIVEN(&run->options, weight_dtype) && form->what != KVF__TRAIN_EVERYTHING)
         options->weight_dtype = run->options.weight_dtype = base->weight_dtype;
     if (changes) return kvf__base_copy_as(run->ctx, base, options, form, &run->base);
@@ -87,7 +87,7 @@ static kvf_status borrow_base(kvf__run *run, kvf_base_options *options, const kv
     return KVF_OK;
 }
 
-/* What of the base the method trains. */
+/* Sets which weights of the base the method trains. */
 static kvf_status form_of(const kvf__run *run, kvf__train *out)
 {
     const kvf_train_options *o = &run->options;
@@ -124,11 +124,13 @@ kvf_status kvf__run_open_base(kvf__run *run)
                                 .lora = run->options.lora};
     KVF_TRY(find_base(run, &options));
     if (options.precision != KVF_PRECISION_AUTO && options.precision != run->base->precision)
-        return kvf__fail(
-            run->ctx, KVF_EUSAGE, "--precision %s: the base is open in %s, which its runs share",
-            kvf__precision_name(options.precision), kvf__precision_name(run->base->precision));
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "--precision %s: the base was opened in %s, which all its runs share",
+                         kvf__precision_name(options.precision),
+                         kvf__precision_name(run->base->precision));
     if (options.weight_dtype != run->base->weight_dtype)
-        return kvf__fail(run->ctx, KVF_EUSAGE, "--weight-dtype %s: the base is open as another",
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "--weight-dtype %s: the base was opened with another",
                          kvf__weight_dtype_name(options.weight_dtype));
     run->options.precision = run->base->precision;
     return kvf__ranks_decided(run);
@@ -139,7 +141,7 @@ static bool at_input(const kvf__run *run)
     return run->method->port == KVF__PORT_EMBED;
 }
 
-/* A template decides how many virtual tokens there are. */
+/* Takes the number of virtual tokens from the template. */
 static kvf_status decide_template(kvf__run *run)
 {
     kvf_train_options *o = &run->options;
@@ -151,10 +153,11 @@ static kvf_status decide_template(kvf__run *run)
     if (run->method->port == KVF__PORT_KV && !P && !strcmp(o->task, "seq-cls")) return KVF_OK;
     if (!at_input(run))
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "--p-template is for methods with virtual tokens at the input (prompt, "
-                         "p-tuning), and without {p} for prefixes of --task seq-cls");
+                         "--p-template is for methods prompt and p-tuning, and without {p} for "
+                         "prefixes of --task seq-cls");
     if (!P)
-        return kvf__fail(run->ctx, KVF_EUSAGE, "--p-template \"%s\": no {p} in it", o->p_template);
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--p-template \"%s\": {p} is missing",
+                         o->p_template);
     if (KVF__GIVEN(o, prefix_length) && o->prefix_length != P)
         return kvf__fail(run->ctx, KVF_EUSAGE,
                          "--p-template has %lld virtual tokens, --prefix-length is %lld",
@@ -166,22 +169,23 @@ static kvf_status decide_template(kvf__run *run)
 kvf_status kvf__run_decide_length(kvf__run *run)
 {
     KVF_TRY(decide_template(run));
-    if (!run->options.prefix_length) /* of tags (docs/methods.md) */
+    if (!run->options.prefix_length) /* for tags (docs/methods.md) */
         run->options.prefix_length = kvf__model_desc(run->base->model)->block.causal ? 20 : 40;
     return KVF_OK;
 }
 
-/* What a step of the values by Muon lacks: a prefix of equal heads that is stepped itself. */
+/* Returns what Muon on the values requires and the run lacks: a directly updated prefix with equal
+ * heads. */
 static const char *muon_lacks(const kvf__run *run)
 {
     const kvf_train_options *o = &run->options;
-    if (kvf__model_desc(run->base->model)->by_layer.shape) return "layers that do not differ";
+    if (kvf__model_desc(run->base->model)->by_layer.shape) return "a base with equal layers";
     if (!strcmp(o->method, "mlp") && o->optimizer_adamw)
         return o->lr_per_parameter ? "--lr-units prefix" : "--optimizer natural";
     return strcmp(o->method, "mlp") && strcmp(o->method, "direct") ? "method mlp or direct" : NULL;
 }
 
-/* Where --value-optimizer is left open: tags from centroids gain by it (docs/methods.md). */
+/* The default of --value-optimizer is muon for tags from centroids (docs/methods.md). */
 kvf_status kvf__run_decide_values(kvf__run *run)
 {
     kvf_train_options *o = &run->options;

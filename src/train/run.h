@@ -16,7 +16,7 @@ typedef struct kvf__best {
     kvf__params params; /* n = 0 until a validation ran; owned */
     float *values;      /* copies of all parameters at `step` */
     int64_t step;
-    double value, loss; /* of the metric; valid_loss */
+    double value, loss; /* metric; validation loss */
 } kvf__best;
 
 /* Running means in seconds (pace.c); 0: not measured yet. */
@@ -31,39 +31,39 @@ typedef struct kvf__baselines {
 } kvf__baselines;
 
 typedef struct kvf__progress {
-    int64_t steps, step;       /* in all; done */
-    int64_t tokens;            /* trained on */
-    int64_t computed_tokens;   /* in this process: tokens of its batches */
-    double train_loss;         /* of the last step */
+    int64_t steps, step;       /* total; done */
+    int64_t tokens;            /* tokens trained on */
+    int64_t computed_tokens;   /* tokens of the batches of this process */
+    double train_loss;         /* training loss of the last step */
     double kl_to_base;         /* --kl-to-base: mean KL over the last step's labels; NaN: none */
     kvf__history history;      /* memory for all steps */
-    const kvf__metric *metric; /* what best is best in */
-    double valid_loss, metric_value; /* of the last validation */
+    const kvf__metric *metric; /* metric that selects the best checkpoint */
+    double valid_loss, metric_value; /* results of the last validation */
     kvf__baselines baselines;
     kvf__best best;
     int64_t stale; /* validations since the best one */
     bool stopped_early;
-    double begin, step_seconds; /* clock at the start; time spent in steps */
+    double begin, step_seconds; /* clock at the start; seconds spent in steps */
     kvf__pace pace;
     kvf_forecast forecast; /* steps = 0: none was made */
 } kvf__progress;
 
 typedef struct kvf__output {
-    kvf__outlock lock; /* on options.out; none for a dry run */
+    kvf__outlock lock; /* lock of options.out; none for a dry run */
     kvf__journal journal;
-    kvf__artifact resumed; /* what --resume read; owns texts that options borrow */
+    kvf__artifact resumed; /* contents of the resumed run file; owns texts that options borrow */
     bool is_resumed;
-    bool finished_before; /* --resume has nothing to do */
+    bool finished_before; /* --resume found a finished run */
 } kvf__output;
 
 typedef struct kvf__run {
     kvf_ctx *ctx;
     kvf_train_options options;
-    const kvf__method *method; /* of options.method */
+    const kvf__method *method; /* row of options.method */
     kvf_base *base;
-    bool borrows_base; /* it is not this run's to free */
+    bool borrows_base; /* the run does not own the base */
     kvf__identity id;
-    kvf__ranks *ranks; /* NULL: alone; owned */
+    kvf__ranks *ranks; /* NULL: one process; owned */
     kvf__progress progress;
     kvf__output output;
 } kvf__run;

@@ -1,5 +1,5 @@
-/* Setting up a run: everything that can fail for a reason outside is done here, before the first
- * step: files, shapes, options, memory. What steps need is lengths.c's. */
+/* Sets up a run. Everything that can fail for an external reason happens here, before the first
+ * step: files, shapes, options, memory. lengths.c allocates what the steps need. */
 #include "start.h"
 #include "trainer.h"
 
@@ -23,14 +23,14 @@ static kvf_status open_data(kvf__trainer *t)
     return kvf__tasks_open(&t->run, &t->rows);
 }
 
-/* A run that --resume has nothing to do for. */
+/* True if --resume has nothing left to do. */
 static bool is_finished(const kvf__trainer *t)
 {
     return t->run.output.is_resumed &&
            (t->run.progress.step >= t->run.progress.steps || kvf__run_patience_over(&t->run));
 }
 
-/* To be freed, whatever comes of it. */
+/* Creates a trainer, which the caller frees even on failure. */
 static kvf_status begin(kvf_ctx *ctx, const kvf_train_options *options, kvf__trainer **out)
 {
     kvf__trainer *t = NULL;
@@ -47,7 +47,7 @@ static kvf_status begin(kvf_ctx *ctx, const kvf_train_options *options, kvf__tra
     return KVF_OK;
 }
 
-/* Refuses what the base does not allow. */
+/* Refuses options that the base does not support. */
 static kvf_status check_base(kvf__trainer *t)
 {
     const kvf__desc *d = kvf__model_desc(t->run.base->model);
@@ -56,7 +56,7 @@ static kvf_status check_base(kvf__trainer *t)
     return kvf__places_check(&t->run, t->rows.feed != NULL);
 }
 
-/* What options, method and base decide together. */
+/* Sets options that depend on method and base. */
 static kvf_status decide(kvf__trainer *t)
 {
     KVF_TRY(kvf__tasks_create(&t->run, &t->rows));
@@ -66,7 +66,7 @@ static kvf_status decide(kvf__trainer *t)
     return kvf__run_identify(&t->run);
 }
 
-/* What the rows have become: the first one, and how many of what size. */
+/* Reports the first row, and number and size of the rows. */
 static kvf_status note_rows(kvf__trainer *t)
 {
     const kvf__train_task *task = t->rows.task;
@@ -82,13 +82,13 @@ static kvf_status note_rows(kvf__trainer *t)
                       wraps ? renderer->chat.name : "", (int)text.n, text.data);
     kvf__buf_done(&text);
     if (!st)
-        kvf__run_note(&t->run, "rows: %lld of %lld tokens, the longest %lld; %lld held out",
+        kvf__run_note(&t->run, "rows: %lld with %lld tokens, the longest %lld; %lld held out",
                       (long long)task->data.n, (long long)task->data.start[task->data.n],
                       (long long)kvf__longest_example(&task->data), (long long)task->valid.n);
     return st;
 }
 
-/* A rate in other units than the default's, such as a step size of plain SGD. */
+/* Notes a rate in other units than the default's, such as a step size of plain SGD. */
 static void note_rate(kvf__run *run)
 {
     const kvf_train_options *o = &run->options;
@@ -100,7 +100,7 @@ static void note_rate(kvf__run *run)
                   o->lr, o->lr / usual, run->method->name, usual);
 }
 
-/* Encoder, heads and the list, without values. */
+/* Creates encoder, heads and the list of parameters, without values. */
 static kvf_status make_parts(kvf__trainer *t)
 {
     KVF_TRY(kvf__tuned_make(&t->run, &t->tuned));
@@ -142,9 +142,8 @@ static kvf_status make_history(kvf__trainer *t)
     return KVF_OK;
 }
 
-/* Once the number of steps is known: AdamW and history; starting values or those of the resumed
- * run.
- */
+/* Allocates AdamW and history, and sets initial values or those of the resumed run. Needs the
+ * number of steps. */
 static kvf_status begin_values(kvf__trainer *t)
 {
     kvf_train_options *o = &t->run.options;
@@ -166,23 +165,24 @@ static kvf_status begin_values(kvf__trainer *t)
     if (t->tuned.encoder)
         KVF_TRY(kvf__encoder_lr_units(t->run.ctx, t->tuned.encoder, o->lr_per_parameter,
                                       &t->tuned.lr_k));
-    /* such keys take a large last layer, and through that the layers below move them far */
+    /* such keys need a large last layer, which amplifies steps of the layers below */
     if (t->tuned.encoder && !strcmp(o->init, "centroids") && !o->lr_per_parameter)
         kvf__encoder_slow_below_last(t->tuned.encoder, 0.1);
-    if (!t->tuned.encoder) t->tuned.lr_k = 1; /* every parameter steps with the one rate */
+    if (!t->tuned.encoder) t->tuned.lr_k = 1; /* every parameter is updated with the same rate */
     return kvf__model_refresh(t->run.ctx, t->run.base->model);
 }
 
 static kvf_status open_all(kvf__trainer *t)
 {
     KVF_TRY(KVF__CHECK_RESERVED(t->run.ctx, kvf_train_options, &t->run.options));
-    /* first: --resume fills in the run's own options */
+    /* first, because --resume fills in the run's own options */
     KVF_TRY(kvf__ranks_follows(t->run.ranks) ? kvf__ranks_begin(&t->run)
                                              : kvf__run_open_output(&t->run));
     if (!t->rows.feed)
         KVF_TRY(kvf__options_require(t->run.ctx, &t->run.options));
     else if (!KVF__GIVEN(&t->run.options, prefix_length) && !t->run.options.prefix_length)
-        t->run.options.prefix_length = 20; /* what there is to distill may be short */
+        t->run.options.prefix_length = 20; /* distill: a document may be shorter than the default of
+                                            * lm */
     KVF_TRY(kvf__options_check(t->run.ctx, &t->run.options));
     t->run.method = kvf__method_find(t->run.options.method);
     if (!t->run.base) KVF_TRY(kvf__run_check_inputs(&t->run));
@@ -269,7 +269,7 @@ kvf_status kvf__trainer_open_memory(kvf_ctx *ctx, const kvf_train_options *optio
     t->run.base = *base;
     *base = NULL;
     kvf_status st = prepare_memory(t, data);
-    kvf__dataset_done(data); /* where it was not taken */
+    kvf__dataset_done(data); /* if it was not taken over */
     *data = (kvf__dataset){0};
     KVF__GIVE(st, out, t, kvf__trainer_free(t));
     return st;

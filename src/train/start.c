@@ -1,18 +1,19 @@
-/* --init: one row for each start, and the choice of one where the option is not given. A start has
- * a target that the encoder is solved for, if its method can reach given values, or sets the
- * parameters itself. */
+/* Initial values (--init): one row for each, and the default. An initial value has a target, for
+ * which the encoder is solved if its method can emit any values, or it sets the parameters itself.
+ */
 #include "start.h"
 
 #include <string.h>
 
-/* One --init. A start has `target` or `begin`. */
+/* One --init. Either `target` or `begin` is set. */
 typedef struct kvf__start {
     const char *name;
-    bool words; /* begins from words, which a method may take as inputs of its layers */
-    /* What the run lacks for it, "a causal base"; NULL: nothing. No function: every run has it. */
+    bool words; /* uses words, which a method may take as inputs of its layers */
+    /* Returns what the run needs for it, such as "a causal base"; NULL: nothing. No function: every
+     * run supports it. */
     const char *(*lacks)(const kvf__run *run);
     kvf__start_target *target;
-    /* Sets the encoder's parameters, random so far. */
+    /* Sets the encoder's parameters, which are random before. */
     kvf_status (*begin)(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows);
 } kvf__start;
 
@@ -23,7 +24,7 @@ static bool reaches_prefix(const kvf__run *run)
     return run->method->port == KVF__PORT_KV && kvf__encoder_reaches(run->options.method);
 }
 
-/* Matching solves for keys and values with queries of a language model's rows. */
+/* Attention matching needs queries of a language model's rows. */
 static const char *match_lacks(const kvf__run *run)
 {
     const kvf_train_options *o = &run->options;
@@ -31,11 +32,11 @@ static const char *match_lacks(const kvf__run *run)
     if (!reaches_prefix(run)) return "method mlp or direct";
     if (o->named_data.n || strcmp(o->task, "lm")) return "one task, lm";
     if (!desc->block.causal || desc->encoder) return "a causal base";
-    if (desc->by_layer.shape) return "layers that do not differ";
-    return o->infix ? "a prefix in front of rows" : NULL;
+    if (desc->by_layer.shape) return "a base with equal layers";
+    return o->infix ? "a prefix before rows (no --infix)" : NULL;
 }
 
-/* Centroids do the same with queries of any rows. */
+/* Centroids are computed from queries of any rows. */
 static const char *centroids_lack(const kvf__run *run)
 {
     const kvf_train_options *o = &run->options;
@@ -44,9 +45,9 @@ static const char *centroids_lack(const kvf__run *run)
     if (!reaches_prefix(run)) return "method mlp or direct";
     if (o->named_data.n) return "one task";
     if (desc->encoder || kind == KVF__POS_RELATIVE || kind == KVF__POS_BIAS)
-        return "attention without relative positions";
-    if (desc->by_layer.shape) return "layers that do not differ";
-    return o->infix ? "a prefix in front of rows" : NULL;
+        return "a base without relative positions";
+    if (desc->by_layer.shape) return "a base with equal layers";
+    return o->infix ? "a prefix before rows (no --infix)" : NULL;
 }
 
 /* ---- the starts ------------------------------------------------------------------------------ */
@@ -68,7 +69,7 @@ static kvf_status begin_at_kv(kvf__run *run, kvf__tuned *tuned, kvf__train_rows 
     return kvf__start_prefix(run, tuned, rows, run->options.init_kv, false);
 }
 
-/* Rows may turn out too few to match: then init has become vocab (match_rows.c). */
+/* If there are too few rows to match, match_rows.c has changed init to vocab. */
 static kvf_status target_of_match(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
                                   kvf__emitted target)
 {
@@ -100,7 +101,7 @@ static const kvf__start STARTS[] = {
 static const kvf__start *find(const char *name)
 {
     size_t i = 0;
-    while (strcmp(STARTS[i].name, name)) /* the table of options has no other word */
+    while (strcmp(STARTS[i].name, name)) /* the table of options allows no other word */
         i++;
     return &STARTS[i];
 }
@@ -130,10 +131,9 @@ kvf_status kvf__start_decide(kvf__run *run, bool fed)
     if (lacks) return kvf__fail(run->ctx, KVF_EUSAGE, "--init %s: want %s", start->name, lacks);
     const bool alone = !strcmp(o->method, "direct") || !strcmp(o->method, "prompt");
     if (alone && KVF__GIVEN(o, init_ptuning_v2) && strcmp(o->init, "random"))
-        return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "--init-scheme is for --init random: method %s has no other weights to "
-                         "draw",
-                         o->method);
+        return kvf__fail(
+            run->ctx, KVF_EUSAGE,
+            "--init-scheme is for --init random: method %s has no other random weights", o->method);
     return KVF_OK;
 }
 
@@ -151,17 +151,19 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
     if (start->words && kvf__encoder_needs_projections(o->method))
         return kvf__start_inputs(run, tuned, rows);
     KVF_TRY(kvf__start_reach(run, tuned, rows, NULL, start->target, &residual));
-    kvf__run_detail(run, "start: %s, relative residual %.1e", o->init, residual);
+    kvf__run_detail(run, "encoder fits the initial prefix of --init %s, relative error %.1e",
+                    o->init, residual);
     return KVF_OK;
 }
 
-/* A start that is not solved for cannot be approximate. */
+/* Refuses --approximate for initial values that are not solved for. */
 static kvf_status check_approximate(const kvf__run *run)
 {
     const kvf_train_options *o = &run->options;
     const bool free = !o->init_from && (!strcmp(o->init, "random") || !strcmp(o->init, "zero"));
     if (!o->approximate || !(o->init_encoder || free)) return KVF_OK;
-    return kvf__fail(run->ctx, KVF_EUSAGE, "--approximate: --init%s%s has no target to come near",
+    return kvf__fail(run->ctx, KVF_EUSAGE,
+                     "--approximate: --init%s%s has no initial prefix to approximate",
                      o->init_encoder ? "-encoder" : " ", o->init_encoder ? "" : o->init);
 }
 

@@ -1,27 +1,27 @@
-/* Starting values from files: --init-from, --init-kv, --init-encoder, and the heads that come with
- * them. */
+/* Initial values from files: --init-from, --init-kv, --init-encoder, and their heads. */
 #include "encoder_run.h"
 #include "low_rank.h"
 #include "start.h"
 
 #include <string.h>
 
-/* Keys of a prefix before rows are stored rotated, those of one inside rows are not. */
+/* Compares the placement: keys of a prefix before rows are stored rotated, those of a prefix inside
+ * rows are not. */
 static kvf_status same_placement(kvf__run *run, const char *path, const kvf__identity *from)
 {
     if (from->position_start != run->id.position_start)
         kvf__run_note(run,
-                      "%s: rows behind it started at position %lld, here they start at %lld "
-                      "(--position-start %lld leaves them there)",
+                      "%s: text after its prefix starts at position %lld, this run's at %lld; "
+                      "--position-start %lld keeps it",
                       path, (long long)from->position_start, (long long)run->id.position_start,
                       (long long)from->position_start);
     if (from->relative_bias != run->id.relative_bias)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "%s: its keys take %s relative bias, this run's %s (--places peft)", path,
-                         from->relative_bias ? "the decoder's" : "no",
+                         "%s: its keys use %s relative bias, this run's %s (see --places peft)",
+                         path, from->relative_bias ? "the decoder's" : "no",
                          from->relative_bias ? "none" : "do");
     if (from->infix == run->id.infix) return KVF_OK;
-    return kvf__fail(run->ctx, KVF_EUSAGE, "%s: its prefix stands %s rows, this run's %s", path,
+    return kvf__fail(run->ctx, KVF_EUSAGE, "%s: its prefix is placed %s rows, this run's %s", path,
                      from->infix ? "inside" : "before", from->infix ? "before" : "inside");
 }
 
@@ -30,15 +30,15 @@ static kvf_status copy_target(const kvf__run *run, const char *path, const kvf_p
 {
     bool vectors = file->file.vectors.P > 0;
     if (vectors != (target.vectors != NULL))
-        return kvf__fail(run->ctx, KVF_EUSAGE, "%s: holds %s, which method %s does not start from",
+        return kvf__fail(run->ctx, KVF_EUSAGE, "%s: holds %s, from which method %s cannot start",
                          path, vectors ? "virtual tokens at the input" : "keys and values",
                          run->options.method);
     if (file->file.id.P != run->id.P)
-        return kvf__fail(run->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length %lld", path,
+        return kvf__fail(run->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length is %lld", path,
                          (long long)file->file.id.P, (long long)run->id.P);
     if (vectors && file->file.vectors.C != target.vectors->C)
         return kvf__fail(run->ctx, KVF_EMISMATCH,
-                         "%s: the virtual tokens are %lld wide, the base's embeddings %lld", path,
+                         "%s: its virtual tokens have width %lld, the base's embeddings %lld", path,
                          (long long)file->file.vectors.C, (long long)target.vectors->C);
     if (vectors)
         memcpy(target.vectors->x, file->file.vectors.x,
@@ -49,16 +49,15 @@ static kvf_status copy_target(const kvf__run *run, const char *path, const kvf_p
     return KVF_OK;
 }
 
-/* Its heads are another matter: which of them is taken, their labels decide. */
+/* Uses the prefix of a file as the target. Heads are selected separately, by their labels. */
 static kvf_status target_of_file(kvf__run *run, kvf__tuned *tuned, const char *path,
                                  kvf_prefix *file, kvf__emitted target)
 {
     KVF_TRY(kvf__identity_check(run->ctx, path, &file->file.id, run->base,
                                 run->options.allow_other_base));
     if (kvf_prefix_changes_base(file))
-        return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "%s: method %s changes the base, method %s leaves it", path,
-                         file->file.id.method, run->options.method);
+        return kvf__fail(run->ctx, KVF_EUSAGE, "%s: method %s changes the base, method %s does not",
+                         path, file->file.id.method, run->options.method);
     KVF_TRY(same_placement(run, path, &file->file.id));
     KVF_TRY(copy_target(run, path, file, target));
     return kvf__log_weight_from(run, tuned, path, file->file.prefix.log_weight);
@@ -94,7 +93,7 @@ kvf_status kvf__start_reach(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *r
 
 /* ---- the head of a file ---------------------------------------------------------------------- */
 
-/* Why a head does not answer the question that the task's data ask; NULL: it does. */
+/* Returns why a stored head does not fit the task's labels; NULL: it fits. */
 static const char *other_question(const kvf__train_task *task, const kvf__head_task *head,
                                   char *const *words)
 {
@@ -105,15 +104,16 @@ static const char *other_question(const kvf__train_task *task, const kvf__head_t
         return "other labels";
     for (size_t i = 0; i < names->n; i++) {
         if (kvf__label_set_find(names, head->labels[i]) < 0) return "other labels";
-        if (strcmp(head->labels[i], names->names[i])) why = "the labels are in another order";
+        if (strcmp(head->labels[i], names->names[i])) why = "the order of the labels differs";
     }
     if (!why && !words != !task->words)
-        why = words ? "it reads words there" : "it reads words here";
+        why = words ? "its labels are words (--verbalizer)"
+                    : "this run's labels are words (--verbalizer)";
     return why;
 }
 
-/* Task lm has the base's head, or one of its own: a prefix that was trained with its own
- * head is of little use without it. */
+/* Takes the language-model head of a file. A prefix trained with its own head is of little use
+ * without it. */
 static kvf_status lm_head_from(kvf__run *run, kvf__train_rows *rows, const char *path,
                                const char *what, const char *kind, const kvf__params *stored)
 {
@@ -121,17 +121,17 @@ static kvf_status lm_head_from(kvf__run *run, kvf__train_rows *rows, const char 
     bool own = stored->n && !strcmp(kind, kvf__task_name(KVF__TASK_LM));
     if (own && !head)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "%s: has a language-model head of its own: want --train-head too", path);
-    kvf__run_note(run, "start: %s, %s%s%s", path, what,
+                         "%s: has a trained language-model head: use --train-head too", path);
+    kvf__run_note(run, "initialized from %s: %s%s%s", path, what,
                   own         ? " and head"
-                  : stored->n ? "; its head is left: another task"
+                  : stored->n ? "; head not used: another task"
                               : "",
-                  !own && head ? "; the head is the base's" : "");
+                  !own && head ? "; head of the base" : "");
     return own ? kvf__head_load(run->ctx, kvf__head_params(head), path, stored) : KVF_OK;
 }
 
-/* The head of a task from a file with one or more, if one of them answers the same question of the
- * same labels: that of the same name, else the first. */
+/* Takes the head of a task from a file with one or more, if one has the same labels: the head of
+ * the same name, else the first. */
 static kvf_status task_head_from(kvf__run *run, const char *path, const char *what,
                                  const char *kind, const kvf__head_values *from,
                                  const kvf__train_task *task)
@@ -151,11 +151,11 @@ static kvf_status task_head_from(kvf__run *run, const char *path, const char *wh
             found = &from->tasks[i];
     if (!why) found = &whole;
     if (!found) {
-        kvf__run_note(run, "start: %s, %s; the head%s%s is new: %s", path, what, name ? " of " : "",
-                      name ? name : "", why);
+        kvf__run_note(run, "initialized from %s: %s; the head%s%s is new: %s", path, what,
+                      name ? " of " : "", name ? name : "", why);
         return KVF_OK;
     }
-    kvf__run_note(run, "start: %s, %s and head%s%s", path, what, found->name ? " " : "",
+    kvf__run_note(run, "initialized from %s: %s and head%s%s", path, what, found->name ? " " : "",
                   found->name ? found->name : "");
     if (!found->name) return kvf__head_load(run->ctx, params, path, &from->params.params);
     kvf__head_values one = {0};
@@ -165,7 +165,7 @@ static kvf_status task_head_from(kvf__run *run, const char *path, const char *wh
     return st;
 }
 
-/* The heads of a file whose other values were taken: `what` names those in the start line. */
+/* Takes the heads of a file. `what` names its other values in the message. */
 static kvf_status heads_from(kvf__run *run, kvf__train_rows *rows, const char *path,
                              const char *what, const char *kind, const kvf__head_values *from)
 {
@@ -173,8 +173,8 @@ static kvf_status heads_from(kvf__run *run, kvf__train_rows *rows, const char *p
     for (size_t i = 0; i < stored->n; i++)
         if (strstr(stored->item[i].name, "/" KVF__LOW_RANK_U))
             return kvf__fail(run->ctx, KVF_EUSAGE,
-                             "%s: each of its tasks has a prefix of its own (low-rank): start from "
-                             "what merge --head NAME makes of it",
+                             "%s: each task has its own prefix (low-rank): use the file that merge "
+                             "--head NAME makes",
                              path);
     bool any = false;
     for (size_t i = 0; i < rows->n; i++) {
@@ -187,7 +187,7 @@ static kvf_status heads_from(kvf__run *run, kvf__train_rows *rows, const char *p
 
 /* ---- --init-from ----------------------------------------------------------------------------- */
 
-/* The weights of the base that a run trained along with its encoder. */
+/* Copies the weights of the base that a run trained with its encoder. */
 static kvf_status base_from_run(const kvf__run *run, const kvf__tuned *tuned, const char *path,
                                 const kvf__artifact *saved, kvf__encoder *source, const char **what)
 {
@@ -200,8 +200,8 @@ static kvf_status base_from_run(const kvf__run *run, const kvf__tuned *tuned, co
         st = tuned->base
                  ? kvf__block_load(run->ctx, path, &beside.file.values.params, run->base->model)
                  : kvf__fail(run->ctx, KVF_EUSAGE,
-                             "%s: trained the base's weights too: want --unfreeze base, or the "
-                             "files that merge --out-base makes of it",
+                             "%s: includes trained weights of the base: use --unfreeze base, or "
+                             "the files that merge --out-base makes",
                              path);
     }
     kvf__params_owned_done(&beside.file.values);
@@ -221,7 +221,7 @@ static kvf_status weights_from_run(const kvf__run *run, kvf__tuned *tuned, const
     return w ? kvf__log_weight_from(run, tuned, path, w->value) : KVF_OK;
 }
 
-/* Of the same method: parameter by parameter. */
+/* Copies the parameters of a run of the same method one by one. */
 static kvf_status values_from_run(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
                                   const char *path, kvf__artifact *saved)
 {
@@ -239,7 +239,7 @@ static kvf_status values_from_run(kvf__run *run, kvf__tuned *tuned, kvf__train_r
     if (!st) st = base_from_run(run, tuned, path, saved, source, &what);
     kvf__encoder_free(source);
     if (st) return st;
-    kvf__head_values head = saved->head; /* a view, of the state that was taken */
+    kvf__head_values head = saved->head; /* a view of the state in use */
     if (saved->best_head.params.n) head.params = saved->best_head;
     return heads_from(run, rows, path, what, saved->id.task, &head);
 }
@@ -253,8 +253,8 @@ kvf_status kvf__start_safetensors(kvf__run *run, kvf__tuned *tuned, const char *
     return st;
 }
 
-/* What a file conditions its base with is a target; with_head: --init-kv takes no more than that.
- */
+/* Uses the prefix or virtual tokens of a file as the target. with_head: false for --init-kv, which
+ * takes nothing else. */
 kvf_status kvf__start_prefix(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows,
                              const char *path, bool with_head)
 {
@@ -263,15 +263,14 @@ kvf_status kvf__start_prefix(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
     char what[80];
     KVF_TRY(kvf_prefix_open_on(run->ctx, path, run->base, KVF_CHECKPOINT_DEFAULT, &file));
     kvf_status st = kvf__start_reach(run, tuned, rows, file, NULL, &residual);
-    snprintf(what, sizeof what, "its %s (relative residual %.1e)",
+    snprintf(what, sizeof what, "its %s (relative error %.1e)",
              file->file.vectors.P ? "virtual tokens" : "keys and values", residual);
     if (!st && with_head)
         st = heads_from(run, rows, path, what, file->file.id.task, &file->file.head);
     else if (!st)
-        kvf__run_note(run, "start: %s, %s%s", path, what,
-                      file->file.head.params.params.n
-                          ? "; its head is left, which --init-from would take"
-                          : "");
+        kvf__run_note(run, "initialized from %s: %s%s", path, what,
+                      file->file.head.params.params.n ? "; head not used, --init-from would take it"
+                                                      : "");
     kvf_prefix_free(file);
     return st;
 }
@@ -292,8 +291,8 @@ kvf_status kvf__start_file(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *ro
     return st;
 }
 
-/* Port block starts from the base as it is; adapters at nothing. --init-from: from where others
- * came, in the same shape. Of a base file, which is the base then, no more than a head is left. */
+/* Port block starts from the base as it is, and adapters from zero. --init-from copies values of
+ * the same shape. A base file contributes only its head, since it is the base itself. */
 kvf_status kvf__start_block(kvf__run *run, kvf__train_rows *rows)
 {
     const char *path = run->options.init_from;

@@ -1,12 +1,13 @@
 /* --init text and vocab: the keys and values that the bare base computes for P real tokens, so that
- * the prefix lies where the base's own K/V lie; at port embed, the tokens' embeddings. */
+ * the prefix has typical values. At port embed they are the tokens' embeddings. */
 #include "start.h"
 
 #include <string.h>
 
-#define VOCAB_STREAM 0x766f6361 /* "voca": apart from the streams of random weights */
+#define VOCAB_STREAM 0x766f6361 /* "voca": separates this random stream from those of the weights  \
+                                 */
 
-/* True for keys and values of a base that puts tokens of its own around the words. */
+/* True for keys and values of a base that adds start and end tokens around the words. */
 static bool reads_both_ways(const kvf__run *run)
 {
     return run->method->port == KVF__PORT_KV && !kvf__model_desc(run->base->model)->block.causal;
@@ -38,8 +39,7 @@ static void vocab_ids(const kvf__run *run, int32_t *ids)
     kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)VOCAB_STREAM << 32);
     uint64_t V = (uint64_t)kvf__vocab_size(tokenizer);
     for (int64_t p = 0; p < run->id.P; p++) {
-        /* A vocabulary without ordinary tokens would never end the search: after many tries any id
-         * will do. */
+        /* Limits the search: a vocabulary may have no ordinary tokens, and then any id is used. */
         int tries = 0;
         do
             ids[p] = (int32_t)kvf__rng_below(&rng, V);
@@ -47,7 +47,7 @@ static void vocab_ids(const kvf__run *run, int32_t *ids)
     }
 }
 
-/* Tokens of --init-text, repeated, or random words: *out [P], owned by the caller. */
+/* Returns the tokens of --init-text, repeated, or random words: *out [P], owned by the caller. */
 static kvf_status start_ids(const kvf__run *run, const kvf__train_rows *rows, int32_t **out)
 {
     int32_t *ids = NULL;
@@ -79,8 +79,8 @@ kvf_status kvf__start_words(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *r
     return st;
 }
 
-/* For a method whose parameters are inputs of layers: what each layer reads of the words, where
- * nothing lies between that and its projections; else the words' embeddings. */
+/* For a method whose parameters are inputs of layers: sets them to the layer inputs of the words,
+ * if nothing lies between these and the projections; else to the words' embeddings. */
 kvf_status kvf__start_inputs(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows)
 {
     int64_t P = run->id.P, C = kvf__model_desc(run->base->model)->C, n = P * C;
@@ -101,7 +101,7 @@ kvf_status kvf__start_inputs(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
         kvf__model_embedding(run->base->model, ids, P, words);
     if (st) goto out;
     kvf__encoder_init_words(tuned->encoder, words, layers ? n : 0);
-    kvf__run_detail(run, "start: %s, %s of words", run->options.init,
+    kvf__run_detail(run, "initialized from words, --init %s: %s", run->options.init,
                     layers ? "inputs of the layers" : "embeddings");
 out:
     kvf__prefix_done(&kv);

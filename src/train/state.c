@@ -1,6 +1,5 @@
-/* The run file: everything that decides the next step goes in, nothing that depends on the clock or
- * the machine's place does. A run that is saved and resumed continues bit for bit as one that never
- * stopped. */
+/* The run file. It holds everything that determines the next step, and nothing that depends on the
+ * clock or the machine. A resumed run gives the same bits as one that never stopped. */
 #include "answers.h"
 #include "baselines.h"
 #include "trainer.h"
@@ -10,7 +9,8 @@
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Losses are those of validation; other metrics are called by their own names. */
+/* Returns the name of a metric in the history: losses are those of validation, other metrics have
+ * their own names. */
 static const char *metric_name(const kvf__trainer *t)
 {
     return strcmp(t->run.progress.metric->name, "loss") ? t->run.progress.metric->name
@@ -58,7 +58,7 @@ static kvf_json *lineage_of(const kvf__trainer *t)
     return lineage;
 }
 
-/* Views of a list that begins with the encoder's parameters: those, and the head's. */
+/* Splits a list of parameters into views of the encoder's and the heads'. */
 static void split(const kvf__trainer *t, const kvf__params *all, kvf__params *encoder,
                   kvf__params *head)
 {
@@ -68,7 +68,7 @@ static void split(const kvf__trainer *t, const kvf__params *all, kvf__params *en
     *head = (kvf__params){.n = all->n - n, .item = n < all->n ? all->item + n : NULL};
 }
 
-/* The file's view of the trainer; nothing but the three JSON objects is owned by it. */
+/* Makes the file's view of the trainer. It owns only the three JSON objects. */
 static kvf_status view_run(kvf__trainer *t, kvf__artifact *run)
 {
     run->id = t->run.id;
@@ -107,7 +107,7 @@ static kvf_status same_text(kvf__trainer *t, const char *what, const char *found
     if (!strcmp(found ? found : "", want)) return KVF_OK;
     return kvf__fail(
         t->run.ctx, KVF_EMISMATCH,
-        "%s: the run was created with another %s (%s, now %s); --resume cannot change it",
+        "%s: the run was created with a different %s (%s, now %s); --resume cannot change it",
         t->run.options.out, what, found && *found ? found : "none", *want ? want : "none");
 }
 
@@ -142,8 +142,8 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
     kvf__history *to = &t->run.progress.history;
     if (from->n != t->run.progress.step)
         return kvf__fail(t->run.ctx, KVF_EFORMAT,
-                         "%s: /history has %lld rows, /state says step %lld", t->run.options.out,
-                         (long long)from->n, (long long)t->run.progress.step);
+                         "%s: damaged: /history has %lld rows, /state has step %lld",
+                         t->run.options.out, (long long)from->n, (long long)t->run.progress.step);
     size_t n = (size_t)from->n;
     if (!n) return KVF_OK;
     for (int i = 0; i < KVF__COLUMNS; i++)
@@ -158,22 +158,22 @@ static kvf_status copy_history(kvf__trainer *t, const kvf__history *from)
     return KVF_OK;
 }
 
-/* Walks the sampler to the run's step and compares with the stored position. */
+/* Moves the sampler to the run's step and compares it with the stored position. */
 static kvf_status find_position(kvf__trainer *t, const kvf_json *state)
 {
     const kvf__sampler *sampler = &t->rows.task->sampler;
     kvf__rows_seek(&t->run, &t->rows);
     if (kvf__tasks_are_named(&t->rows))
-        return KVF_OK; /* drawn from seed and step: nothing is stored */
+        return KVF_OK; /* drawn from seed and step, so nothing is stored */
     if (sampler->epoch == kvf_json_int(kvf_json_get(state, "epoch"), -1) &&
         sampler->at == kvf_json_int(kvf_json_get(state, "position_in_epoch"), -1))
         return KVF_OK;
     return kvf__fail(t->run.ctx, KVF_EFORMAT,
-                     "%s: /state says another data position than step %lld has", t->run.options.out,
-                     (long long)t->run.progress.step);
+                     "%s: damaged: the data position in /state is not that of step %lld",
+                     t->run.options.out, (long long)t->run.progress.step);
 }
 
-/* The file's parts, one after the other, into the list that holds both. */
+/* Copies the encoder's and the heads' values of a file into one list. */
 static kvf_status copy_both(kvf__trainer *t, const char *group, const kvf__params *encoder,
                             const kvf__params *head, kvf__params *to)
 {
@@ -186,8 +186,8 @@ static kvf_status copy_both(kvf__trainer *t, const char *group, const kvf__param
     return copy_values(t, what, head, &parts[1]);
 }
 
-/* The retention set, which decides nothing, is read at the end too: where that is the end no more,
- * the run that never stopped has no such reading. */
+/* Drops the last value of the retention set. It is measured at the end of a run, and an
+ * uninterrupted longer run would not have it. */
 static void drop_last_reading(kvf__trainer *t)
 {
     if (t->run.progress.history.retention_loss && t->run.progress.step &&
@@ -218,7 +218,7 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     t->stepper.adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), 0);
     t->tuned.lr_k = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);
     if (t->run.progress.step < 0 || !(t->tuned.lr_k > 0 || !t->run.progress.step))
-        return kvf__fail(t->run.ctx, KVF_EFORMAT, "%s: /state has no usable step or lr_k",
+        return kvf__fail(t->run.ctx, KVF_EFORMAT, "%s: damaged: /state has no valid step or lr_k",
                          t->run.options.out);
     t->stepper.skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);
     t->run.progress.stale = kvf_json_int(kvf_json_get(run->state, "stale_validations"), 0);

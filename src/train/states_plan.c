@@ -1,10 +1,11 @@
-/* --keep-states: whether a run can keep states, from which layer on, and what that saves. */
+/* --keep-states: decides whether a run can cache states, from which layer on, and reports the
+ * saving. */
 #include "states_plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Why these runs keep no states though they are asked to; NULL: they do, from *layer on. */
+/* Returns why these runs cannot cache states; NULL: they can, from *layer on. */
 static const char *why_not(const kvf__states_run *runs, size_t n, int64_t *layer)
 {
     int64_t lowest = INT64_MAX;
@@ -14,10 +15,10 @@ static const char *why_not(const kvf__states_run *runs, size_t n, int64_t *layer
         int64_t l = 0;
         const int64_t most = desc->encoder ? desc->encoder : run->id.L;
         if (run->options.base_dropout > 0)
-            return "--base-dropout draws what they hold anew each step";
+            return "not with --base-dropout, which changes the states in each step";
         if (desc->by_layer.shape || desc->by_layer.inputs)
-            return "layers of this base read more than the states of the one below";
-        if (run->ranks) return "each process sees other rows each epoch";
+            return "layers of this base read more than the layer below";
+        if (run->ranks) return "not with several processes, whose rows change in each epoch";
         while (l < most && !runs[i].layer_mask[l])
             l++;
         if (l < lowest) lowest = l;
@@ -37,7 +38,7 @@ kvf_status kvf__states_layer(const kvf__states_run *runs, size_t n, int64_t *out
     }
     const char *why = why_not(runs, n, &layer);
     if (why)
-        kvf__run_note(run, "--keep-states: off, %s", why);
+        kvf__run_note(run, "--keep-states is off: %s", why);
     else
         *out = layer;
     return KVF_OK;
@@ -53,14 +54,15 @@ static void note_ratio(const kvf__states_run *of, int64_t layer, const kvf__batc
     const double kept = kvf__model_work(model, layer, layer, rows, lm);
     char below[40] = "layer 0 is";
     if (layer > 1) snprintf(below, sizeof below, "layers 0-%lld are", (long long)layer - 1);
-    kvf__run_note(of->run,
-                  "states: %s computed once for each row; from then on a step has 1/%.2f of the "
-                  "multiply-adds of a prefix in all layers, 1/%.2f of those without --keep-states",
-                  below, kvf__model_work(model, 0, 0, rows, lm) / kept,
-                  kvf__model_work(model, 0, layer, rows, lm) / kept);
+    kvf__run_note(
+        of->run,
+        "--keep-states: %s computed once for each row; later steps take 1/%.2f of the "
+        "multiply-adds of a prefix in all layers, and 1/%.2f of those without --keep-states",
+        below, kvf__model_work(model, 0, 0, rows, lm) / kept,
+        kvf__model_work(model, 0, layer, rows, lm) / kept);
 }
 
-/* Adds the rows of a task, as far as no run before has them. */
+/* Counts the rows of a task that no earlier run has cached. */
 static kvf_status count_task(const kvf__run *run, const kvf__train_task *task, kvf__states *states,
                              kvf__states_plan *plan)
 {
@@ -88,7 +90,8 @@ static kvf_status make_room(const kvf__states_run *runs, size_t n, kvf__states_p
     if (made) *states = made;
     const int64_t before = kvf__states_count(*states).items;
     if (before)
-        kvf__run_note(run, "states: %lld rows and batches are there from runs before",
+        kvf__run_note(run,
+                      "--keep-states: %lld rows and batches are cached already by earlier runs",
                       (long long)before);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < runs[i].rows->n; k++)
@@ -115,7 +118,7 @@ kvf_status kvf__states_open(const kvf__states_run *runs, size_t n, const kvf__pa
     }
     KVF_TRY(kvf__model_rows_alike(run->ctx, run->base->model, plan.batch_tokens, &alike));
     if (!alike) {
-        kvf__run_note(run, "--keep-states: off, %s",
+        kvf__run_note(run, "--keep-states is off: %s",
                       run->options.stream_layers || run->options.weight_dtype
                           ? "not with --stream-layers or --weight-dtype"
                           : "on this CPU a row's bits depend on the other rows of its step");

@@ -1,11 +1,10 @@
-/* One optimizer step, the only place where rows, encoder and base meet.
- *
- * What a run does not have (several tasks, several processes, dropout of the prefix, a teacher, KL
- * to the base, guards) does nothing inside the parts that are called here: rows in step_rows.c, the
- * prefix in tuned.c, processes in ranks_step.c, guards in step_guard.c. */
+/* One optimizer step, the only place where rows, encoder and base meet. Parts that a run does not
+ * have do nothing: several tasks, several processes, prefix dropout, a teacher, KL to the base,
+ * guards. The called functions are in step_rows.c (rows), tuned.c (prefix), ranks_step.c
+ * (processes) and step_guard.c (guards). */
 #include "trainer.h"
 
-/* Books the time since the mark to a part. */
+/* Adds the time since the mark to a part of the step. */
 static void lap(kvf__trainer *t, kvf__step_part part)
 {
     double now = kvf__clock();
@@ -13,7 +12,7 @@ static void lap(kvf__trainer *t, kvf__step_part part)
     t->timer.mark = now;
 }
 
-/* Adds the loss of the batch; its gradient is left where the backward pass begins. */
+/* Adds the loss of the batch, and leaves its gradient where the backward pass begins. */
 static kvf_status loss(kvf__trainer *t, kvf__step_rows *rows)
 {
     kvf__loss how = {.head = t->rows.now->head,
@@ -68,9 +67,10 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
     kvf__step_rows rows;
     bool take;
 
-    KVF_TRY(kvf__step_begin(t, &rows));                 /* its rows; encoder forward: the prefix */
-    kvf_status st = kvf__ranks_refresh(&t->run, tuned); /* of other processes; alone nothing */
-    while (!st && kvf__step_next(t, &rows)) {           /* a part of the rows as a batch */
+    KVF_TRY(kvf__step_begin(t, &rows));                 /* draw rows; encoder forward: the prefix */
+    kvf_status st = kvf__ranks_refresh(&t->run, tuned); /* from other processes; does nothing alone
+                                                         */
+    while (!st && kvf__step_next(t, &rows)) {           /* fill the batch with a part of the rows */
         const kvf__batch *batch = &t->rows.batcher.batch;
         kvf__input input = {.batch = batch,
                             .condition = tuned->condition,
@@ -82,19 +82,22 @@ kvf_status kvf__trainer_step(kvf__trainer *t)
         if (!batch->n_labels) continue;
         kvf__ranks_watch(t->run.ranks, rows.done >= rows.n, &grads);
 
-        kvf__states_enter(t->states, &input, false); /* from where on; 0 as a rule */
-        st = kvf__pass_fwd(ctx, t->pass, &input);    /* the frozen base */
+        kvf__states_enter(t->states, &input, false); /* layer to start from, usually 0 */
+        st = kvf__pass_fwd(ctx, t->pass, &input);    /* frozen base forward */
         if (!st) kvf__run_keep_states(&t->run, t->states, &input);
-        if (!st) st = loss(t, &rows);                      /* head and labels, or a teacher */
-        if (!st) st = kvf__pass_bwd(ctx, t->pass, &grads); /* back to the prefix */
-        t->timer.mark = kvf__clock();                      /* the pass books its own time */
+        if (!st)
+            st = loss(t, &rows);                           /* loss from head and labels, or a
+                                                            * teacher */
+        if (!st) st = kvf__pass_bwd(ctx, t->pass, &grads); /* backward to the prefix */
+        t->timer.mark = kvf__clock();                      /* the pass measures its own time */
     }
-    st = kvf__ranks_sum(&t->run, tuned, &rows, st);    /* over all processes; alone nothing */
+    st = kvf__ranks_sum(&t->run, tuned, &rows, st);    /* sum over all processes; does nothing alone
+                                                        */
     KVF_TRY(kvf__step_gradients(t, &rows, st, &take)); /* encoder backward, norm, guards */
-    return kvf__step_update(t, take);                  /* clip, AdamW; the step counts */
+    return kvf__step_update(t, take);                  /* clip, AdamW; count the step */
 }
 
-/* From the gradient of what the base saw to that of every parameter, and its norm. */
+/* Computes the gradient of every parameter from that of the prefix, and their norm. */
 static kvf_status finish_gradients(kvf__trainer *t)
 {
     KVF_TRY(kvf__tuned_bwd(&t->run, &t->tuned, &t->rows));

@@ -1,4 +1,4 @@
-/* How parameters are stepped, and how long the parts of a step take. */
+/* Updates of the parameters, and timing of the parts of a step. */
 #ifndef KVF_STEP_H
 #define KVF_STEP_H
 
@@ -22,19 +22,18 @@ typedef enum kvf__step_part {
 
 typedef struct kvf__step_timer {
     double spent[KVF__STEP_PARTS]; /* seconds by part */
-    double mark;                   /* clock at the end of the last one */
+    double mark;                   /* clock at the end of the previous part */
 } kvf__step_timer;
-/* How parameters are stepped. */
+/* Optimizer state and guards. */
 typedef struct kvf__stepper {
     kvf__adamw adamw;
     kvf__schedule schedule;
-    double lr, grad_norm; /* of the last step */
-    int64_t skipped;      /* steps left out because they were not finite */
-    bool probing;         /* for a forecast: gradients are computed and never used */
+    double lr, grad_norm; /* learning rate and gradient norm of the last step */
+    int64_t skipped;      /* steps skipped because they were not finite */
+    bool probing;         /* forecast: gradients are computed and not used */
 } kvf__stepper;
-/* step_guard.c: ENUMERIC names the parameter whose gradient is not finite; whether the step at
- * hand, computed with status st, is taken: not where --skip-nonfinite or --spike-guard leave it
- * out. */
+/* step_guard.c: ENUMERIC names a parameter with a gradient that is not finite. Then decides whether
+ * the current step, with status st, is taken, by --skip-nonfinite and --spike-guard. */
 kvf_status kvf__step_check_gradient(const kvf__run *run, const kvf__stepper *stepper,
                                     const kvf__params *steps);
 kvf_status kvf__step_guard(kvf__run *run, kvf__stepper *stepper, const kvf__params *params,

@@ -1,11 +1,11 @@
-/* Steps that are not taken: their numbers are not finite, or their loss is far above what came
- * before. Weights and moments stay as they are; the step counts, and its row of the history shows
- * what was met, so that a resumed run decides alike.
+/* Skips steps whose numbers are not finite, or whose loss is far above the recent mean. Weights and
+ * moments stay unchanged. The step counts, and the history records it, so that a resumed run
+ * decides in the same way.
  *
- * --skip-nonfinite N leaves out so many of the first kind, and stops at the next; the file saved
- * last is whole either way. --spike-guard X: a loss above X times the mean of the last 32 steps',
- * once there are 8. Spikes count in that mean: after a few of them the guard gives way, for then
- * they are no spikes any more. */
+ * --skip-nonfinite N skips N steps of the first kind and stops at the next one; the last saved file
+ * stays intact. --spike-guard X skips a loss above X times the mean of the last 32 steps, once
+ * there are 8. Spikes count in that mean, so after several of them the guard accepts the higher
+ * level. */
 #include "step.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static bool all_finite(const float *values, int64_t n)
     return true;
 }
 
-/* The first parameter of which a value or, if asked for, its gradient is not finite; NULL: none. */
+/* Returns the first parameter with a value, or gradient, that is not finite; NULL: none. */
 static const char *bad_parameter(const kvf__params *params, bool gradient)
 {
     for (size_t i = 0; i < params->n; i++) {
@@ -59,19 +59,18 @@ static const char *bad_base_tensor(const kvf__run *run)
     return NULL;
 }
 
-/* Replaces the line by one that names where the numbers went wrong, as far up as that can be seen.
- */
+/* Replaces the error line by one that names the first tensor with such numbers, if known. */
 static kvf_status blame(const kvf__run *run, const kvf__params *params)
 {
     long long step = (long long)run->progress.step + 1;
     const char *name = bad_parameter(params, false);
     if (name)
-        return kvf__fail(run->ctx, KVF_ENUMERIC, "step %lld: %s holds numbers that are not finite",
+        return kvf__fail(run->ctx, KVF_ENUMERIC, "step %lld: %s has values that are not finite",
                          step, name);
     name = bad_base_tensor(run);
     if (name)
         return kvf__fail(run->ctx, KVF_ENUMERIC,
-                         "step %lld: the base's %s holds numbers that are not finite", step, name);
+                         "step %lld: the base's %s has values that are not finite", step, name);
     return kvf__fail_prefix(run->ctx, KVF_ENUMERIC, "step %lld", step);
 }
 
@@ -83,7 +82,7 @@ kvf_status kvf__step_check_gradient(const kvf__run *run, const kvf__stepper *ste
     return kvf__fail(run->ctx, KVF_ENUMERIC, "the gradient of %s is not finite", name ? name : "?");
 }
 
-/* Of the finite losses among the last WINDOW steps; NaN if they are too few. */
+/* Returns the mean of the finite losses among the last WINDOW steps; NaN if there are too few. */
 static double mean_loss(const kvf__run *run)
 {
     double sum = 0;
@@ -96,13 +95,14 @@ static double mean_loss(const kvf__run *run)
     return n < LEAST ? NAN : sum / n;
 }
 
-/* Without the option nothing is read: a trainer in memory steps past its history. */
+/* Reads the history only with the option: a trainer in memory may step past the end of its history.
+ */
 static bool is_spike(kvf__run *run)
 {
     if (!(run->options.spike_guard > 0)) return false;
     double mean = mean_loss(run), most = run->options.spike_guard * mean;
     if (isnan(mean) || run->progress.train_loss <= most) return false;
-    kvf__run_note(run, "step %lld: loss %.4f is above %g times the mean %.4f: left out",
+    kvf__run_note(run, "step %lld skipped: loss %.4f exceeds %g times the mean %.4f",
                   (long long)run->progress.step + 1, run->progress.train_loss,
                   run->options.spike_guard, mean);
     return true;
@@ -123,7 +123,7 @@ kvf_status kvf__step_guard(kvf__run *run, kvf__stepper *stepper, const kvf__para
     if (stepper->skipped >= run->options.skip_nonfinite) return st;
     stepper->skipped++;
     run->progress.train_loss = stepper->grad_norm = NAN;
-    kvf__run_note(run, "%s: left out, %lld of at most %lld", kvf_ctx_error(run->ctx),
+    kvf__run_note(run, "%s: step skipped, %lld of at most %lld", kvf_ctx_error(run->ctx),
                   (long long)stepper->skipped, (long long)run->options.skip_nonfinite);
     return KVF_OK;
 }

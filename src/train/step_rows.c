@@ -1,7 +1,6 @@
-/* Which rows a step computes: its task, its rows, and of several processes this one's, in parts
- * that
- * --grad-accum asks for. The loss is weighted by its terms over the whole step (label tokens, rows,
- * words or questions), so neither parts nor processes change what is computed. */
+/* Selects the rows of a step: its task, its rows, the part of this process, in the parts of
+ * --grad-accum. The loss is weighted by the terms of the whole step (label tokens, rows, words or
+ * questions), so neither parts nor processes change the result. */
 #include "rng.h"
 #include "train_rows.h"
 
@@ -9,7 +8,7 @@
 
 /* ---- whose step ------------------------------------------------------------------------------ */
 
-/* How often a task is drawn, by --mix: as all others, or by its rows (questions). */
+/* Returns the weight of a task in drawing by --mix: equal, or its number of rows (questions). */
 static int64_t weight_of(const kvf__run *run, const kvf__train_task *task)
 {
     return run->options.equal_mix ? 1 : kvf__group_count(&task->data);
@@ -23,7 +22,7 @@ static kvf__train_task *draw_task(const kvf__run *run, const kvf__train_rows *ro
     if (rows->n == 1) return rows->task;
     for (size_t k = 0; k < rows->n; k++)
         total += weight_of(run, &rows->task[k]);
-    rng.stream += (uint64_t)step; /* a step's draw may consume several values */
+    rng.stream += (uint64_t)step; /* drawing a step may consume several values */
     int64_t found = (int64_t)kvf__rng_below(&rng, (uint64_t)total);
     for (; i + 1 < rows->n; i++) {
         at += weight_of(run, &rows->task[i]);
@@ -56,7 +55,7 @@ void kvf__rows_seek(const kvf__run *run, kvf__train_rows *rows)
 
 /* ---- the rows of a step ---------------------------------------------------------------------- */
 
-/* Rows of the part that begins at `first`: questions stay whole. */
+/* Returns the number of rows in the part that begins at `first`. Questions stay whole. */
 static int64_t part_rows(const kvf__run *run, const kvf__train_rows *rows,
                          const kvf__step_rows *step, int64_t first)
 {
@@ -70,7 +69,7 @@ static void fill_batcher(kvf__train_rows *rows, const int64_t *examples, int64_t
     kvf__batcher_fill(&rows->batcher, &rows->now->data, examples, n);
 }
 
-/* What the step's loss is a mean of. */
+/* Counts the terms over which the step's loss is a mean. */
 static int64_t count_terms(const kvf__run *run, kvf__train_rows *rows, const kvf__step_rows *step)
 {
     const kvf__train_task *task = rows->now;

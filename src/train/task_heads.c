@@ -1,7 +1,7 @@
-/* Heads of the tasks: of classes, tags, choices and spans, or words of a masked model
- * (--verbalizer); and --train-head, a trained copy of the language model's (head.h). All
- * follow the encoder's parameters in the list that AdamW steps, so run files, the best
- * checkpoint and --resume treat them alike. */
+/* Heads of the tasks: for classes, tags, choices and spans, or words of a masked model
+ * (--verbalizer), and a trained copy of the language-model head (--train-head, head.h). All follow
+ * the encoder's parameters in the list that AdamW updates, so run files, best checkpoint and
+ * --resume treat them alike. */
 #include "folder_head.h"
 #include "infile.h"
 #include "train_rows.h"
@@ -22,17 +22,18 @@ static double mib(int64_t floats)
     return (double)floats * sizeof(float) / (1 << 20);
 }
 
-/* Before anything is computed: for most bases this is many times the prefix. */
+/* Reports the size before anything is computed: for most bases it is many times that of the prefix.
+ */
 static void note_size(kvf__run *run, const kvf__train_rows *rows, const kvf__param *head)
 {
     bool tied = kvf__model_desc(run->base->model)->tied;
     bool best = rows->total.valid_rows || kvf__run_has_best(&run->output.resumed);
-    kvf__run_note(run,
-                  "%s [%lld, %lld] is trained too: %.1f MiB stored with the prefix, %.1f MiB "
-                  "while training%s",
-                  head->name, (long long)head->dim[0], (long long)head->dim[1], mib(head->n),
-                  mib((best ? 5 : 4) * head->n),
-                  tied ? "; untied, the input embedding stays as it is" : "");
+    kvf__run_note(
+        run,
+        "%s [%lld, %lld] is trained too: %.1f MiB in the prefix file, %.1f MiB during training%s",
+        head->name, (long long)head->dim[0], (long long)head->dim[1], mib(head->n),
+        mib((best ? 5 : 4) * head->n),
+        tied ? "; it is no longer tied to the input embedding, which stays frozen" : "");
 }
 
 static kvf_status make_lm_head(kvf__run *run, const kvf__train_rows *rows, kvf__train_task *task)
@@ -52,7 +53,8 @@ static kvf_status make_verbalizer(const kvf__run *run, kvf__train_task *task)
 
 /* ---- --class-weights ------------------------------------------------------------------------- */
 
-/* Rows / (classes that occur x rows of the class), as scikit-learn's "balanced". */
+/* Sets weights to rows / (classes that occur * rows of the class), like "balanced" in scikit-learn.
+ */
 static void balance(const kvf__dataset *set, float *weights)
 {
     const size_t n = set->names.n;
@@ -67,7 +69,7 @@ static void balance(const kvf__dataset *set, float *weights)
         if (weights[c] > 0) weights[c] = (float)(all / (present * (double)weights[c]));
 }
 
-/* A line "NAME WEIGHT". */
+/* Parses a line "NAME WEIGHT". */
 static kvf_status read_weight(const kvf__run *run, const kvf__label_set *names, long long line,
                               const char *text, size_t n, float *weights)
 {
@@ -90,7 +92,7 @@ static kvf_status read_weight(const kvf__run *run, const kvf__label_set *names, 
         return kvf__fail(run->ctx, KVF_EDATA, "%s:%lld: the training data has no class \"%s\"",
                          path, line, name);
     if (weights[id] >= 0)
-        return kvf__fail(run->ctx, KVF_EDATA, "%s:%lld: class \"%s\" comes twice", path, line,
+        return kvf__fail(run->ctx, KVF_EDATA, "%s:%lld: class \"%s\" is given twice", path, line,
                          name);
     weights[id] = (float)weight;
     return KVF_OK;
@@ -115,7 +117,7 @@ static kvf_status read_weights(const kvf__run *run, const kvf__label_set *names,
     return st;
 }
 
-/* *out NULL: all count once. */
+/* Sets *out to the class weights; NULL: all are 1. */
 static kvf_status class_weights(const kvf__run *run, const kvf__train_task *task, float **out)
 {
     const char *how = run->options.class_weights;
@@ -146,7 +148,7 @@ static kvf_status make_head(kvf__run *run, const kvf__train_rows *rows, kvf__tra
     return st;
 }
 
-/* Where a run does not begin elsewhere. */
+/* Copies the head of the base's folder, unless --init-from gives one. */
 static kvf_status begin_as_folder(kvf__run *run, kvf__train_task *task)
 {
     const kvf__label_set *names = &task->data.names;
@@ -159,12 +161,12 @@ static kvf_status begin_as_folder(kvf__run *run, kvf__train_task *task)
         return KVF_OK;
     KVF_TRY(kvf__folder_head(run->ctx, run->base, task->kind, &labels, kvf__head_params(task->head),
                              why, sizeof why, &taken));
-    if (taken) kvf__run_note(run, "the head begins as that of %s", run->base->path);
-    if (*why) kvf__run_note(run, "the head of %s is left: %s", run->base->path, why);
+    if (taken) kvf__run_note(run, "initial head: that of %s", run->base->path);
+    if (*why) kvf__run_note(run, "the head of %s is not used: %s", run->base->path, why);
     return KVF_OK;
 }
 
-/* In a file with several tasks a head's parameters are called "NAME/parameter". */
+/* With several tasks the parameters of a head are named "NAME/parameter". */
 static kvf_status name_params(kvf_ctx *ctx, kvf__train_task *task)
 {
     const kvf__params *params = kvf__task_head_params(task);
@@ -175,8 +177,8 @@ static kvf_status name_params(kvf_ctx *ctx, kvf__train_task *task)
     return KVF_OK;
 }
 
-/* Of a softmax over so many classes: the more there are, the fewer rows speak for each
- * (docs/methods.md). */
+/* Returns the default rate for a softmax over this many classes. More classes mean fewer rows for
+ * each (docs/methods.md). */
 static double rate_of_classes(size_t classes)
 {
     static const double STEP = 0.01, MOST = 0.05;
@@ -195,7 +197,7 @@ kvf_status kvf__tasks_make_heads(kvf__run *run, kvf__train_rows *rows)
         kvf__params *params = kvf__task_head_params(task);
         for (size_t k = 0; params && k < params->n; k++)
             params->item[k].lr_scale = run->options.head_lr /
-                                       run->options.lr; /* the schedule has lr */
+                                       run->options.lr; /* the schedule multiplies by lr */
     }
     return KVF_OK;
 }

@@ -1,5 +1,5 @@
-/* The list of tasks of a run: from the options, their files, their validations, and what the run
- * file stores of them. One unnamed task is the rule; --data NAME=FILE makes several. */
+/* The list of tasks of a run: their options, files and validations, and the stored form. Usually
+ * there is one unnamed task; --data NAME=FILE makes several. */
 #include "hash.h"
 #include "train_rows.h"
 #include "verbalizer.h"
@@ -23,17 +23,18 @@ static kvf_status decide_kind(const kvf__run *run, kvf__train_task *task, const 
         return kvf__fail(run->ctx, KVF_EUSAGE, "--metric \"%s\": task %s has no such metric",
                          o->metric, kind);
     if (!strcmp(task->metric->name, "bleu") || !strcmp(task->metric->name, "rouge_l"))
-        return kvf__fail(run->ctx, KVF_EUSAGE, "--metric %s: only eval --generate writes texts",
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "--metric %s: not available in training, only in eval --generate",
                          task->metric->name);
     if (task->kind == KVF__TASK_LM && !kvf__model_desc(run->base->model)->block.causal)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "%s: a %s predicts no next token; want another --task than lm", o->base,
-                         kvf_base_architecture(run->base));
+                         "%s: a %s does not predict the next token: use a --task other than lm",
+                         o->base, kvf_base_architecture(run->base));
     return KVF_OK;
 }
 
-/* What the best checkpoint is best in: the metric that --metric names, of every task; of several
- * tasks without it the loss; the mean over the tasks. */
+/* Sets the metric that selects the best checkpoint: --metric, or the default of a single task, or
+ * the loss for several; averaged over the tasks. */
 static void decide_metric(kvf__run *run, kvf__train_rows *rows)
 {
     bool given = run->options.metric && *run->options.metric;
@@ -68,7 +69,7 @@ kvf_status kvf__tasks_create(kvf__run *run, kvf__train_rows *rows)
     return KVF_OK;
 }
 
-/* The labels that the resumed run has for the task. */
+/* Returns the labels of the task in the resumed run. */
 static kvf__label_set stored_labels(const kvf__run *run, const kvf__train_task *task)
 {
     const kvf__head_values *head = &run->output.resumed.head;
@@ -78,8 +79,7 @@ static kvf__label_set stored_labels(const kvf__run *run, const kvf__train_task *
     return (kvf__label_set){head->n_labels, head->labels};
 }
 
-/* --verbalizer, where each class has rows of its own: its labels, unless others are given, and its
- * tokens. */
+/* --verbalizer, if each class needs its own row: sets its labels, unless given, and its tokens. */
 static kvf_status plan_phrases(const kvf__run *run, kvf__label_set *given, kvf__phrases *tokens,
                                kvf__dataset_options *load)
 {
@@ -106,8 +106,8 @@ static kvf_status plan_phrases(const kvf__run *run, kvf__label_set *given, kvf__
     return KVF_OK;
 }
 
-/* Labels are given, or learnt from the training data once, and then those of the run. *given: a
- * copy, for the caller to free. */
+/* Returns the labels: given, or learnt from the training data and stored in the run. *given: a copy
+ * that the caller frees. */
 static kvf_status known_labels(const kvf__run *run, const kvf__train_task *task,
                                const kvf__dataset *out, kvf__label_set *given,
                                kvf__dataset_options *load)
@@ -122,16 +122,15 @@ static kvf_status known_labels(const kvf__run *run, const kvf__train_task *task,
     if (run->output.is_resumed) stored = stored_labels(run, task);
     if (task->labels && stored.n && !kvf__label_set_same(given, &stored))
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "%s: --labels were others when the run was created; --resume cannot "
-                         "change them",
+                         "%s: --labels differ from those of the run; --resume cannot change them",
                          run->options.out);
     if (!task->labels && stored.n) KVF_TRY(kvf__label_set_copy(run->ctx, &stored, given));
     load->label_set = given->n ? given : NULL;
     return KVF_OK;
 }
 
-/* Tokens of the longest row for which the base has positions; virtual tokens of port embed count as
- * part of the row. */
+/* Returns the longest row in tokens for which the base has positions. Virtual tokens of port embed
+ * count as part of the row. */
 static kvf_status longest_row(const kvf__run *run, int64_t *out)
 {
     const kvf_train_options *o = &run->options;
@@ -148,7 +147,7 @@ static kvf_status longest_row(const kvf__run *run, int64_t *out)
                          (long long)run->id.P);
     if (o->max_length > longest)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "--max-length %lld: at most %lld tokens fit behind the prefix",
+                         "--max-length %lld: at most %lld tokens fit after the prefix",
                          (long long)o->max_length, (long long)longest);
     *out = o->max_length ? o->max_length : longest;
     return KVF_OK;
@@ -162,7 +161,7 @@ static void note_cut_rows(kvf__run *run, const char *path, const kvf__dataset *s
                       (long long)set->skipped, (long long)set->truncated, (long long)max_length);
     if (*set->said) kvf__run_note(run, "%s", set->said);
     if (set->without_label)
-        kvf__run_note(run, "%s: %lld of the truncated rows have no label left", path,
+        kvf__run_note(run, "%s: %lld of the truncated rows have no label any more", path,
                       (long long)set->without_label);
 }
 
@@ -205,7 +204,7 @@ kvf_status kvf__task_load(kvf__run *run, const kvf__train_rows *rows, const kvf_
 
 typedef struct class_count {
     const char *name;
-    int64_t n, line; /* of the first */
+    int64_t n, line; /* line of the first row */
 } class_count;
 
 static void count_class(class_count *count, int32_t id, int64_t line)
@@ -213,7 +212,8 @@ static void count_class(class_count *count, int32_t id, int64_t line)
     if (id >= 0 && !count[id].n++) count[id].line = line;
 }
 
-/* "no 12, yes 12; the largest has 50.0 %": the sizes of classes, and where the rare ones are. */
+/* Reports the sizes of classes, "no 12, yes 12; the largest of 2 classes has 50.0 %", and the
+ * places of rare ones. */
 static void say_classes(kvf__run *run, const char *path, const class_count *count, size_t n,
                         bool tags)
 {
@@ -229,7 +229,7 @@ static void say_classes(kvf__run *run, const char *path, const class_count *coun
                                    count[i].name, (long long)count[i].n);
     }
     if (at >= sizeof list) at = sizeof list - 1;
-    kvf__run_note(run, "%s: %s%s; the largest of %zu has %.1f %%", path, list,
+    kvf__run_note(run, "%s: %s%s; the largest of %zu classes has %.1f %%", path, list,
                   n > MOST_NAMED ? ", ..." : "", n, 100.0 * (double)most / (double)(all ? all : 1));
     for (size_t i = 0; i < n; i++) {
         const bool one = count[i].n == 1;
@@ -239,7 +239,7 @@ static void say_classes(kvf__run *run, const char *path, const class_count *coun
                       (long long)count[i].line);
     }
     if (rare > MOST_RARE)
-        kvf__run_note(run, "warning: %s: %lld more of one or two", path,
+        kvf__run_note(run, "warning: %s: %lld more labels with one or two rows", path,
                       (long long)(rare - MOST_RARE));
 }
 
@@ -265,14 +265,14 @@ static kvf_status note_classes(kvf__run *run, const char *path, const kvf__datas
     kvf__free(count);
     if (!typed)
         kvf__run_note(run,
-                      "%s: no tag has a type, as B-PER has: F1 is of runs of tags of any kind; "
-                      "--labels names tags that are numbers, --metric accuracy counts words",
+                      "%s: no tag has a type such as B-PER, so F1 counts runs of any tag; use "
+                      "--labels for tags that are numbers, or --metric accuracy",
                       path);
     return KVF_OK;
 }
 
-/* Data, and validation rows: of a file, or with --valid-split a share of the data. One class has
- * nothing to learn from: mostly the wrong column was read. */
+/* Loads data and validation rows, from a file or with --valid-split from the data. Refuses a single
+ * class: usually the wrong column was read. */
 static kvf_status load_task(kvf__run *run, const kvf__train_rows *rows, kvf__train_task *task,
                             const char *valid)
 {
@@ -280,7 +280,7 @@ static kvf_status load_task(kvf__run *run, const kvf__train_rows *rows, kvf__tra
     KVF_TRY(kvf__task_load(run, rows, task, task->path, &task->data));
     if (task->data.names.n == 1)
         return kvf__fail(run->ctx, KVF_EDATA,
-                         "%s: every row has the label \"%s\", want two or more", task->path,
+                         "%s: every row has the label \"%s\", want two labels or more", task->path,
                          task->data.names.names[0]);
     if (valid) KVF_TRY(kvf__task_load(run, rows, task, valid, &task->valid));
     if (!run->output.is_resumed) KVF_TRY(note_classes(run, task->path, &task->data));
@@ -348,7 +348,7 @@ static kvf_status sum_up(kvf_ctx *ctx, kvf__train_rows *rows)
     return hash_tasks(ctx, rows, true, total->valid_hash);
 }
 
-/* Options of TSV and CSV that no file would notice. */
+/* Refuses options for TSV and CSV if no file has that format. */
 static kvf_status check_columns(const kvf__run *run, const kvf__train_rows *rows)
 {
     const kvf_train_options *o = &run->options;
@@ -358,8 +358,8 @@ static kvf_status check_columns(const kvf__run *run, const kvf__train_rows *rows
     for (size_t i = 0; i < rows->n; i++)
         any = any || rows->task[i].data.delimited || rows->task[i].valid.delimited;
     if (any || run->output.is_resumed || !option) return KVF_OK;
-    return kvf__fail(run->ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL: %s is none", option,
-                     o->data ? o->data : "none of the data files");
+    return kvf__fail(run->ctx, KVF_EUSAGE, "--%s is for TSV, CSV and CoNLL files, not for %s",
+                     option, o->data ? o->data : "these data files");
 }
 
 kvf_status kvf__tasks_open(kvf__run *run, kvf__train_rows *rows)
@@ -413,7 +413,7 @@ kvf_status kvf__tasks_compare(const kvf__run *run, const kvf__train_rows *rows,
                !strcmp(stored->tasks[i].task, kvf__task_name(task[i].kind));
     if (same) return KVF_OK;
     return kvf__fail(run->ctx, KVF_EUSAGE,
-                     "%s: the run was created with other tasks; --resume cannot change them",
+                     "%s: the tasks differ from those of the run; --resume cannot change them",
                      run->options.out);
 }
 

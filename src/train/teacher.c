@@ -1,16 +1,14 @@
-/* A teacher's likeliest items at every label of a data set, computed once and kept: k ids and k + 1
- * numbers a label, so that a step pays for the student alone and a resumed run meets the same
- * targets.
- *
- * They are kept by rows. A batch may hold its rows in another order and with common prefixes
- * between them, but each row's labels in theirs. */
+/* The likeliest tokens of a teacher at every label of a data set. They are computed once and kept,
+ * k ids and k + 1 numbers per label, so that a step runs only the student and a resumed run has the
+ * same targets. They are stored by row. A batch may reorder rows and share common prefixes, but the
+ * labels of each row keep their order. */
 #include "teacher.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The place of label j of a batch in the set; *row: its row in the batch, that of label j - 1
- * before, 0 for the first. */
+/* Returns the index in the set of label j of a batch. *row: its row in the batch, from label j - 1,
+ * or 0 for the first. */
 static int64_t place(const kvf__teacher *set, const kvf__batch *batch, int64_t j, int64_t *row,
                      int64_t *row_first)
 {
@@ -26,7 +24,7 @@ static int64_t place(const kvf__teacher *set, const kvf__batch *batch, int64_t j
 typedef struct asking {
     kvf_ctx *ctx;
     kvf__teacher *set;
-    double sum; /* of losses, where a student is asked */
+    double sum; /* sum of student losses */
     int64_t labels;
 } asking;
 
@@ -68,8 +66,7 @@ kvf_status kvf__teacher_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *d
         .P = teacher->condition.prefix ? teacher->condition.prefix->P : 0, .share_prefixes = true};
     int64_t V = kvf__model_desc(base->model)->V;
     if (k < 1 || k >= V)
-        return kvf__fail(ctx, KVF_ESHAPE,
-                         "the %lld likeliest items of a vocabulary of %lld: want 1 to %lld",
+        return kvf__fail(ctx, KVF_ESHAPE, "--top-k %lld of a vocabulary of %lld: want 1 to %lld",
                          (long long)k, (long long)V, (long long)V - 1);
     kvf_status st = alloc_memory(ctx, dataset, &set);
     if (!st) st = kvf__evaluator_create(ctx, base, dataset, &how, &evaluator);

@@ -1,4 +1,4 @@
-/* A run from its opening to its end, and what came of it. */
+/* Runs training from opening to result. */
 #include "base_notes.h"
 #include "trainer.h"
 
@@ -51,7 +51,7 @@ void kvf__trainer_end(kvf__trainer *t, kvf_status status)
     kvf__journal_end(&t->run, status);
 }
 
-/* Every step to come, with its journals, on all ranks if it can be on each. */
+/* Runs the remaining steps with log files, on all ranks, if every rank is ready. */
 static kvf_status run_steps(kvf__trainer *t)
 {
     kvf__evaluator *retention = t->retention ? t->retention->evaluator : NULL;
@@ -106,7 +106,7 @@ static kvf_status train(kvf_ctx *ctx, const kvf_train_options *options, kvf_trai
     return st;
 }
 
-/* A step is finished and saved before the stop flag ends the run. */
+/* Ends the run after the current step is finished and saved, if the stop flag is set. */
 static kvf_status train_to_stop(kvf_ctx *ctx, const kvf_train_options *options,
                                 kvf_train_result *result)
 {

@@ -19,9 +19,9 @@ typedef struct kvf__trainer_uses {
 /* Opens everything: base, data, encoder, optimizer; restores a run for --resume. */
 kvf_status kvf__trainer_open(kvf_ctx *ctx, const kvf_train_options *options,
                              const kvf__trainer_uses *uses, kvf__trainer **out);
-/* On a base and examples in memory, which it takes over (and empties), ready to step: for bench.
- * Paths in the options are ignored, nothing is read or written, and the trainer may step past
- * options->steps. */
+/* Opens a trainer on a base and examples in memory, which it takes over and empties: for bench.
+ * Paths in the options are ignored and no files are used. The trainer may step past options->steps.
+ */
 kvf_status kvf__trainer_open_memory(kvf_ctx *ctx, const kvf_train_options *options, kvf_base **base,
                                     kvf__dataset *data, kvf__trainer **out);
 void kvf__trainer_free(kvf__trainer *trainer);
@@ -34,8 +34,8 @@ typedef struct kvf__trainer_view {
 } kvf__trainer_view;
 kvf__trainer_view kvf__trainer_look(const kvf__trainer *trainer);
 
-/* Trains to the end, the stop or, for a dry run, to before the first step; begin: the clock when
- * the call began. */
+/* Trains to the end or a stop; a dry run ends before the first step. begin: the clock when the call
+ * began. */
 kvf_status kvf__trainer_run(kvf__trainer *trainer, double begin, kvf_train_result *result);
 /* Transfers ownership of the base to the caller, who frees it after the trainer. */
 kvf_base *kvf__trainer_give_base(kvf__trainer *trainer);
@@ -46,18 +46,18 @@ void kvf__trainer_result(const kvf__trainer *trainer, double begin, int64_t toke
 /* Reports the sizes of a dry run. */
 void kvf__trainer_note_dry(kvf__trainer *trainer);
 
-/* One step; sets train_loss, lr, grad_norm, step, tokens. ENUMERIC names step and tensor. */
+/* Runs one step; sets train_loss, lr, grad_norm, step, tokens. ENUMERIC names step and tensor. */
 kvf_status kvf__trainer_step(kvf__trainer *trainer);
-/* Seconds by component since the trainer was prepared: the pass's, then those of the step around
- * it. Returns how many there are. */
+/* Returns the seconds by component since the trainer was prepared: first the pass, then the rest of
+ * the step. Returns their number. */
 size_t kvf__trainer_timings(const kvf__trainer *trainer, kvf__timing *out, size_t max);
 
 /* The loop of a run in pieces, in this order. Opens the log files. */
 kvf_status kvf__trainer_open_journal(kvf__trainer *trainer);
 /* Measures the baselines and emits the first event. */
 kvf_status kvf__trainer_start(kvf__trainer *trainer);
-/* Records a step, then validates and saves where these are due. *over: the run has ended. ESTOPPED:
- * a stop was requested. */
+/* Records a step, then validates and saves if due. *over: the run has ended. ESTOPPED: a stop was
+ * requested. */
 kvf_status kvf__trainer_after_step(kvf__trainer *trainer, double seconds, int64_t tokens_before,
                                    bool *over);
 /* Writes the last line of the log files. */
@@ -72,10 +72,10 @@ void kvf__trainer_swap_best(kvf__trainer *trainer);
 
 /* One of the runs. */
 typedef struct kvf__member {
-    kvf__trainer *trainer; /* NULL: it has ended */
+    kvf__trainer *trainer; /* NULL: the run has ended */
     kvf__step_rows rows;
-    double loss_sum;   /* of the part at hand */
-    kvf_status status; /* of its last step: OK, or ENUMERIC with */
+    double loss_sum;   /* loss of the current part */
+    kvf_status status; /* status of the last step: OK, or ENUMERIC with */
     char line[512];
 } kvf__member;
 
@@ -84,24 +84,24 @@ typedef struct kvf__run_group {
     kvf_ctx *ctx;
     size_t n;
     kvf__member *member;   /* [n] */
-    kvf__states_run *runs; /* [n] the same, as --keep-states sees them */
+    kvf__states_run *runs; /* [n] the same runs for --keep-states */
     bool own_heads;
     kvf__pass *pass;
-    kvf__states *states; /* NULL: none are kept; borrowed */
+    kvf__states *states; /* NULL: no cache; borrowed */
     kvf__stacked_batch stacked;
-    int64_t n_sections; /* of the part at hand */
+    int64_t n_sections; /* sections in the current part */
     kvf__section *section;
     kvf__grads *grads;
-    size_t *whose; /* [n_sections] members */
+    size_t *whose; /* [n_sections] member of each section */
 } kvf__run_group;
 
-/* trainers [n]: open on one base and not prepared yet; they must outlive the group, as must
- * *states, those of the groups before (NULL: none yet), which may be made here. */
+/* trainers [n] are open on one base and not prepared yet. They must outlive the group, and so must
+ * *states, the cache of earlier groups (NULL: none yet), which this call may create. */
 kvf_status kvf__run_group_init(kvf_ctx *ctx, kvf__trainer *const *trainers, size_t n,
                                kvf__states **states, kvf__run_group *out);
 void kvf__run_group_done(kvf__run_group *group);
-/* A step of every member. What ends one run alone is its member's status; a status
- * returned ends them all. Allocates nothing. */
+/* Runs a step of every member. A failure of one run is stored in its member. A returned status ends
+ * all runs. Allocates nothing. */
 kvf_status kvf__run_group_step(kvf__run_group *group);
 
 #endif

@@ -1,7 +1,7 @@
-/* What a run is trained on: a list of tasks, each with its data, sampler, head and validation. Most
- * runs have one. Several (--data NAME=FILE) share the prefix, as in multi-task P-tuning v2 (Liu et
- * al. 2022, section 4); each step is one task's, drawn from seed and step alone, so nothing is
- * stored for --resume. */
+/* Training data of a run: a list of tasks, each with data, sampler, head and validation. Most runs
+ * have one task. Several tasks (--data NAME=FILE) share the prefix, as in multi-task P-tuning v2
+ * (Liu et al. 2022, section 4). Each step trains one task, drawn from seed and step only, so
+ * --resume needs no stored state. */
 #ifndef KVF_TRAIN_ROWS_H
 #define KVF_TRAIN_ROWS_H
 
@@ -10,32 +10,32 @@
 #include "teacher.h"
 
 typedef struct kvf__train_task {
-    char *name;         /* NULL: the only one, unnamed; owned */
-    const char *path;   /* of its data; NULL: they come from memory */
+    char *name;         /* NULL: the only task, unnamed; owned */
+    const char *path;   /* data file; NULL: rows in memory */
     const char *labels; /* --labels; NULL: learnt from the data */
     kvf__task kind;
     kvf__dataset data, valid;  /* valid.n = 0: no validation */
-    kvf__evaluator *evaluator; /* of valid; NULL: none */
-    const kvf__metric *metric; /* of its validation */
+    kvf__evaluator *evaluator; /* evaluator of valid; NULL: none */
+    const kvf__metric *metric; /* metric of its validation */
     kvf__sampler sampler;
-    kvf__head *head;   /* the task's, or --train-head's; NULL: the base's own */
-    char **words;      /* --verbalizer: by label; NULL: none; owned */
-    char **names;      /* "NAME/parameter" of the head's, where the task has a name; owned */
+    kvf__head *head;   /* head of the task or of --train-head; NULL: the base's own */
+    char **words;      /* --verbalizer: word of each label; NULL: none; owned */
+    char **names;      /* "NAME/parameter" of the head, for a named task; owned */
     kvf__param low[2]; /* --task-prefix low-rank: u, v; owned; value NULL: none */
 } kvf__train_task;
 
 /* Data sets from a feed. The caller of open() owns them. */
 typedef struct kvf__fed {
     kvf__dataset data, valid;
-    kvf__teacher teacher; /* targets in place of labels; k = 0: none */
+    kvf__teacher teacher; /* targets instead of labels; k = 0: none */
 } kvf__fed;
 
 struct kvf__train_rows;
 
-/* Rows that no file holds, for the only task of a run. `user` outlives it. */
+/* Generated rows for the only task of a run. `user` outlives it. */
 typedef struct kvf__feed {
-    /* Fills *out, which is zeroed. Called once base and renderer are open; may set options that the
-     * user left open. The run takes the content of *out, on failure too. */
+    /* Fills *out, which is zeroed. Called once, after base and renderer are open. May set options
+     * that were not given. The run owns the content of *out, even on failure. */
     kvf_status (*open)(void *user, kvf__run *run, const struct kvf__train_rows *rows,
                        kvf__fed *out);
     void (*lineage)(void *user, kvf_json *lineage); /* adds the origin of the rows */
@@ -48,8 +48,8 @@ typedef struct kvf__feed {
     void *user;
 } kvf__feed;
 
-/* Rows that several runs on one base have in common (read_once.c): a file is read and made into ids
- * once for all options that make the same rows of it. */
+/* Data sets shared by several runs on one base (read_once.c): a file is loaded and tokenized once
+ * for all options that give the same rows. */
 typedef struct kvf__reads kvf__reads;
 kvf_status kvf__reads_create(kvf_ctx *ctx, kvf__reads **out);
 void kvf__reads_free(kvf__reads *reads);
@@ -58,74 +58,74 @@ kvf_status kvf__reads_load(kvf_ctx *ctx, kvf__reads *reads, const kvf_train_opti
                            const char *path, const kvf__dataset_options *options,
                            kvf__dataset *out);
 
-/* Of all tasks together. */
+/* Totals over all tasks. */
 typedef struct kvf__rows_total {
     int64_t rows, labels, valid_rows;
-    char hash[33], valid_hash[33]; /* of one unnamed task its own, else of names and hashes */
+    char hash[33], valid_hash[33]; /* hash of the only task, or of all names and hashes */
 } kvf__rows_total;
 
 typedef struct kvf__train_rows {
     kvf__train_task *task; /* [n] owned */
     size_t n;
-    kvf__train_task *now; /* the task of the step at hand */
+    kvf__train_task *now; /* task of the current step */
     kvf__rows_total total;
-    int64_t epoch_steps; /* of an epoch; of all tasks */
-    bool epoch_end;      /* the step drawn last ends an epoch */
+    int64_t epoch_steps; /* steps of an epoch over all tasks */
+    bool epoch_end;      /* the last drawn step ends an epoch */
     kvf__renderer renderer;
     kvf__batcher batcher;
-    kvf__teacher teacher;  /* targets in place of labels; k = 0: none */
+    kvf__teacher teacher;  /* targets instead of labels; k = 0: none */
     const kvf__feed *feed; /* NULL: data and valid come from the options' files */
     kvf__reads *reads;     /* shared with other runs; NULL: none */
 } kvf__train_rows;
 
 /* ---- the list of tasks (task_list.c) --------------------------------------------------------- */
 
-/* The list, with names, paths and kinds; unnamed: one task. */
+/* Creates the list with names, paths and kinds; one unnamed task by default. */
 kvf_status kvf__tasks_create(kvf__run *run, kvf__train_rows *rows);
 void kvf__tasks_done(kvf__train_rows *rows);
-/* Their data, from files or a feed; metrics and evaluators. */
+/* Loads the data from files or a feed, and creates metrics and evaluators. */
 kvf_status kvf__tasks_open(kvf__run *run, kvf__train_rows *rows);
-/* One data file of a task, with its checks; *out is task->data, task->valid or another set that has
- * the task's labels. */
+/* Loads and checks one data file of a task. *out is task->data, task->valid or another set with the
+ * task's labels. */
 kvf_status kvf__task_load(kvf__run *run, const kvf__train_rows *rows, const kvf__train_task *task,
                           const char *path, kvf__dataset *out);
-/* Several tasks with names? */
+/* True for several named tasks. */
 bool kvf__tasks_are_named(const kvf__train_rows *rows);
-/* Their heads as a run file lists them: *out views all but the array of tasks. */
+/* Describes the heads for a run file. *out owns only the array of tasks. */
 kvf_status kvf__tasks_describe(kvf_ctx *ctx, const kvf__train_rows *rows, kvf__head_values *out);
-/* EUSAGE: the file's tasks are others. */
+/* Compares with the tasks of a run file. EUSAGE: they differ. */
 kvf_status kvf__tasks_compare(const kvf__run *run, const kvf__train_rows *rows,
                               const kvf__head_values *stored);
-/* task_heads.c: makes the heads of all tasks; lists their parameters, and low-rank vectors, after
- * those of *out; those of one, NULL where it has no head. */
+/* task_heads.c: creates the heads of all tasks; appends their parameters, and low-rank vectors, to
+ * *out; returns the parameters of one head, NULL if there is none. */
 kvf_status kvf__tasks_make_heads(kvf__run *run, kvf__train_rows *rows);
 kvf_status kvf__tasks_list_params(kvf_ctx *ctx, const kvf__train_rows *rows, kvf__params *out);
 kvf__params *kvf__task_head_params(const kvf__train_task *task);
 
 /* ---- rows of steps (step_rows.c) ------------------------------------------------------------- */
 
-/* The rows of one step on their way through the pass, in parts (--grad-accum). */
+/* The rows of a step, processed in parts (--grad-accum). */
 typedef struct kvf__step_rows {
-    const int64_t *examples; /* [n] of rows.now's data */
-    int64_t n, done, part;   /* of them, rows in parts so far; in the last part */
-    int64_t terms;           /* what the loss is a mean of */
+    const int64_t *examples; /* [n] rows of rows.now's data */
+    int64_t n, done, part;   /* their number; rows in earlier parts; in the current part */
+    int64_t terms;           /* number of terms in the mean loss */
     float scale;             /* 1 / terms */
-    double loss_sum;         /* over the parts so far */
+    double loss_sum;         /* loss of the parts so far */
 } kvf__step_rows;
 
-/* The task of step `step` becomes rows.now; its sampler moves on. Returns [*n] rows. Steps are
- * drawn in their order, from the first one after a rewind. */
+/* Draws the rows of step `step`, sets rows.now to its task and advances the sampler. Returns [*n]
+ * rows. Steps must be drawn in order, from the first one after a rewind. */
 const int64_t *kvf__rows_draw(const kvf__run *run, kvf__train_rows *rows, int64_t step, int64_t *n);
 void kvf__rows_rewind(kvf__train_rows *rows);
-/* To the step that comes next. */
+/* Moves the samplers to the next step. */
 void kvf__rows_seek(const kvf__run *run, kvf__train_rows *rows);
 /* Counts the terms of the loss of the drawn rows, then keeps the rows of this process. */
 void kvf__step_rows_count(kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step);
-/* Fills the batcher with the next part; false: there is none. peek: for a look ahead, nothing is
- * counted. */
+/* Fills the batcher with the next part; false: there is none. peek: looks ahead without counting.
+ */
 bool kvf__step_rows_next(kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step);
 bool kvf__step_rows_peek(const kvf__run *run, kvf__train_rows *rows, kvf__step_rows *step);
-/* Which rows the next part has, without a batch of them. */
+/* Selects the rows of the next part without filling the batcher. */
 bool kvf__step_rows_part(const kvf__run *run, const kvf__train_rows *rows, kvf__step_rows *step);
 
 #endif

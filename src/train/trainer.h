@@ -1,6 +1,6 @@
-/* One training run, inside: the parts it is made of. setup.c opens them, step.c draws the two lines
- * of calls (forward and backward), loop.c repeats them, state.c makes a run file of it and back.
- * Files that do a part's work see the part (run.h, train_rows.h, tuned.h ...), not this. */
+/* Internals of a training run, made of parts. setup.c opens them, step.c runs one step forward and
+ * backward, loop.c repeats it, and state.c writes and reads the run file. Files that implement a
+ * part include only its header (run.h, train_rows.h, tuned.h ...). */
 #ifndef KVF_TRAINER_H
 #define KVF_TRAINER_H
 
@@ -11,11 +11,11 @@
 
 struct kvf__trainer {
     kvf__run run;
-    kvf__train_rows rows; /* what it is trained on */
-    kvf__tuned tuned;     /* what is trained */
-    kvf__pass *pass;      /* through the base */
+    kvf__train_rows rows; /* training data */
+    kvf__tuned tuned;     /* trained values */
+    kvf__pass *pass;      /* pass through the base */
     kvf__states *states;  /* --keep-states; NULL: none; owned */
-    kvf__stepper stepper; /* how parameters are stepped */
+    kvf__stepper stepper; /* optimizer */
     kvf__step_timer timer;
     kvf__retention *retention; /* --retain; NULL: none; owned */
 };
@@ -27,8 +27,8 @@ kvf_status kvf__trainer_lengths(kvf__trainer *trainer);
 /* Allocates the batcher, the pass, its primitives and the buffers of the heads, sized for all steps
  * to come. */
 kvf_status kvf__trainer_prepare(kvf__trainer *trainer);
-/* The part of the above that each run of a group has for itself. *limits: the limits of a pass for
- * this run alone. */
+/* Prepares the part of the above that is not shared by a group of runs. *limits: limits of a pass
+ * for this run alone. */
 kvf_status kvf__trainer_prepare_batches(kvf__trainer *trainer, kvf__pass_limits *limits);
 /* Counts the remaining steps and tokens without computing them. The sampler is then at the next
  * step. */
@@ -46,12 +46,12 @@ kvf_status kvf__trainer_restore(kvf__trainer *trainer);
 
 /* ---- step.c ---------------------------------------------------------------------------------- */
 
-/* A step in pieces, for several runs with one pass. Draws the rows and emits the prefix. */
+/* A step in pieces, for several runs in one pass. Draws the rows and emits the prefix. */
 kvf_status kvf__step_begin(kvf__trainer *trainer, kvf__step_rows *rows);
 /* Fills the batcher with the next part; false: there is none. */
 bool kvf__step_next(kvf__trainer *trainer, kvf__step_rows *rows);
-/* Finishes the gradients of all parameters and their norm. st: status of the parts; *take: the
- * update is to be made. */
+/* Finishes the gradients of all parameters and their norm. st: status of the parts; *take: whether
+ * to update. */
 kvf_status kvf__step_gradients(kvf__trainer *trainer, const kvf__step_rows *rows, kvf_status st,
                                bool *take);
 /* Updates the parameters if `take`, and counts the step. */
@@ -59,8 +59,8 @@ kvf_status kvf__step_update(kvf__trainer *trainer, bool take);
 
 /* ---- forecast.c ------------------------------------------------------------------------------ */
 
-/* A few steps of the run's own batches, after kvf__trainer_prepare(). The run goes on as if nothing
- * had been. Sets the progress's forecast and reports it to the caller. */
+/* Runs a few steps with the run's own batches, after kvf__trainer_prepare(), and restores the
+ * state. Sets the progress's forecast and reports it to the caller. */
 kvf_status kvf__trainer_forecast(kvf__trainer *trainer);
 /* Fails if the run file does not fit beside what is on the disk of --out. */
 kvf_status kvf__trainer_check_disk(const kvf__trainer *trainer);
@@ -80,7 +80,7 @@ kvf_status kvf__trainer_follow(kvf__trainer *trainer);
 /* Number of values of the base and of all trained parameters. A weight that is trained, or replaced
  * by a trained copy, counts once. */
 int64_t kvf__trainer_all_parameters(const kvf__trainer *trainer);
-/* Compares base, rows and options of all processes: all continue, or none. Sets
+/* Compares base, rows and options of all processes, so that all continue or none. Sets
  * output.finished_before to that of rank 0. */
 kvf_status kvf__trainer_agree(kvf__trainer *trainer, kvf_status status);
 

@@ -1,11 +1,11 @@
-/* From parameters to what the base sees, and back:
+/* Forward from the trained parameters to the input of the base, and back:
  *
- *   forward    encoder -> prefix (-> the task's share of it) (-> dropout) = what the base sees
- *   backward   its gradient (-> dropout) (-> the task's share) -> encoder -> parameters
+ *   forward    encoder -> prefix (-> low-rank task matrix) (-> dropout) = input of the base
+ *   backward   its gradient (-> dropout) (-> low-rank task matrix) -> encoder -> parameters
  *
- * or, by the method's port, with vectors at the input in place of the prefix, or (block) without an
- * encoder: what the base itself publishes is stepped. The encoder runs once each way, whatever the
- * number of parts of a step. */
+ * Depending on the method's port, vectors at the input replace the prefix, or (block) there is no
+ * encoder and the values published by the base are updated. The encoder runs once each way,
+ * whatever the number of parts of a step. */
 #include "tuned.h"
 
 #include <string.h>

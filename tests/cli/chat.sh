@@ -49,7 +49,7 @@ run 2 eval --base model --data talk.jsonl --chat-template alpaca
 has err 'want auto|none|rendered|chatml'
 printf 'A text to learn from, long enough.\n' >doc.txt
 run 2 distill --base model --document doc.txt --out d.h5 --chat-template rendered --self-study 2
-has err 'rendered is for rows of --data'
+has err 'rendered is only for rows of --data'
 
 # ---- dates
 

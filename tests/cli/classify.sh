@@ -72,7 +72,7 @@ for base in bert llama; do
     post /v1/classify '{"model": "tags", "input": [["Ann", "went"]]}'
     has answer '"task":"token-cls","data":\[{"prediction":\["[^"]*","[^"]*"\],"probabilities":\[[^]]*\],"entities":\['
     post /v1/completions "{\"model\": \"$base\", \"prompt\": \"Ann\", \"max_tokens\": 1}"
-    [ $base = llama ] || has answer '"message":"the base, a bert, predicts no next token"'
+    [ $base = llama ] || has answer '"message":"the base, a bert, does not predict the next token"'
     [ $base = bert ] || head -1 answer | grep -q '^HTTP/1\.1 200 ' || fail "$(cat answer)"
     end TERM 143
 

@@ -243,7 +243,7 @@ run 0 compare $several --methods mlp,direct --prefix-length 2 --precision f32 --
 has out '^direct .*[0-9]\.[0-9]'
 if grep -q "^head " out; then fail "several tasks have a head alone"; fi
 run 2 compare $several --methods mlp,full --steps 2 --out other
-has err 'compare: full: --data NAME=FILE: method full has no prefix to share'
+has err 'compare: full: --data NAME=FILE: method full has no prefix'
 
 # the experiments that are installed: every row of them is one that train takes
 for file in "$SOURCE"/recipes/experiments/*.txt; do

@@ -113,7 +113,7 @@ same first.measured measured
 train 0 --limit 7 --steps 2 --out seven.h5 --json
 [ "$(value examples)" = 7 ] || fail "$(cat out)"
 train 2 --limit 8 --steps 3 --out seven.h5 --resume
-has err 'seven.h5: --limit was another when the run was created'
+has err 'seven.h5: --limit differs from that of the run'
 
 # ---- plain text
 
@@ -163,10 +163,10 @@ cp parts.h5 before.h5
 train 0 $split --steps 4 --out seed.h5 --seed 5
 [ "$(value valid_loss)" != "$valid" ] || fail 'another seed draws the same rows'
 train 2 --valid-split 0.5 --steps 5 --out parts.h5 --resume
-has err 'parts.h5: --valid-split was another when the run was created'
+has err 'parts.h5: --valid-split differs from that of the run'
 sed 's/after 3:/after 4:/' train.jsonl >changed.jsonl
 train 1 $split --data changed.jsonl --steps 5 --out parts.h5 --resume
-has err 'parts.h5: the run was created with another data file'
+has err 'parts.h5: the run was created with a different data file'
 same before.h5 parts.h5
 train 2 --valid-split 0.25 --valid valid.jsonl --steps 2 --out x.h5
 has err 'valid-split: not with --valid'

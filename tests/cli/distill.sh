@@ -5,8 +5,8 @@ shared="--base model --document document.txt --precision f32 --prefix-length 4 -
 
 # shellcheck disable=SC2086
 run 0 distill $shared --steps 6 --out run.h5 --quiet --verbose --threads 2
-has out '^document: [0-9]* tokens; [0-9]* rows to learn from, [0-9]* held out; the teacher took '
-has out '^start: text, relative residual 0.0e+00$'
+has out '^document: [0-9]* tokens; [0-9]* training rows, [0-9]* held out; the teacher took '
+has out 'initial prefix of --init text, relative error 0.0e+00$'
 has out '^held-out loss: [0-9.]* bare, [0-9.]* with the prefix, [0-9.]* with the document (\([0-9-]* % of the way\|which does not lower it\|[123] rows*: too few to judge\))$'
 has out '^KL to the base that reads the document: [0-9.]* bare, [0-9.]* with the prefix$'
 run 0 merge run.h5 --out prefix.h5
@@ -44,8 +44,8 @@ out_is "$(sed -n 1p out)" # no warning
 # a start that is solved for: text begins where it begins behind the document, or behind the prefix
 # shellcheck disable=SC2086
 run 0 distill $shared --init match --steps 0 --out match.h5 --quiet --verbose --threads 2
-has out '^match: [0-9]* tokens asked, '
-has out '^start: match, relative residual 0.0e+00$'
+has out '^prefix solved by attention matching from [0-9]* query tokens '
+has out 'initial prefix of --init match, relative error 0.0e+00$'
 tokens=$(sed -n 's/^document of \([0-9]*\) tokens.*/\1/p' out)
 run 0 merge match.h5 --out match-prefix.h5
 run 0 inspect match-prefix.h5
@@ -64,21 +64,21 @@ run 0 inspect weighed-prefix.h5
 has out 'log_weight'
 # shellcheck disable=SC2086
 run 2 distill $shared --init match --log-weight fixed --start-mass 1 --steps 0 --out other.h5
-has err '^kvfold: distill: --start-mass: --init match brings log-weights; try '
+has err '^kvfold: distill: --start-mass: not with --init match, '
 
 # shellcheck disable=SC2086
 run 2 distill $shared --init match --prefix-length 400 --out other.h5
 has err '^kvfold: distill: --prefix-length 400: the document has only [0-9]* tokens; try '
 # shellcheck disable=SC2086
 run 2 distill $shared --init match --init-from match.h5 --out other.h5
-has err '^kvfold: distill: --init-from: --init match is another start; try '
+has err '^kvfold: distill: --init-from: not with --init match; try '
 printf a >one.txt
 run 1 distill --base model --document one.txt --init match --prefix-length 1 --steps 0 --out other.h5
-has err '^kvfold: distill: one.txt: 0 rows to learn from, want more: '
+has err '^kvfold: distill: one.txt: 0 training rows, want more: '
 
 # shellcheck disable=SC2086
 run 2 distill $shared --out other.h5 --method prompt
-has err '^kvfold: distill: --method prompt: a document is distilled into keys and values; try '
+has err '^kvfold: distill: --method prompt: .*mlp.*; try '
 # shellcheck disable=SC2086
 run 2 distill $shared --out document.txt --force
 has err '^kvfold: distill: '
@@ -104,7 +104,7 @@ printf '{"prompt": "abc"}\n{"prompt": "abd"}\n{"messages": [{"role": "user", "co
 system='--base chat --system-prompt system.txt --precision f32 --threads 2 --prefix-length 4 --answer-tokens 6 --top-k 8 --quiet'
 # shellcheck disable=SC2086
 run 0 distill $system --data turns.jsonl --steps 2 --out system.h5
-has out '^system prompt: [0-9]* tokens; 2 rows to learn from, 1 held out; the teacher took '
+has out '^system prompt: [0-9]* tokens; 2 training rows, 1 held out; the teacher took '
 has out '^KL to the base that reads the system prompt: [0-9.]* bare, [0-9.]* at the start, [0-9.]* with the prefix$'
 # shellcheck disable=SC2086
 run 0 distill $system --self-study 6 --valid turns.jsonl --kl reverse --on-policy --steps 2 --json --out system.h5 --force
@@ -122,8 +122,8 @@ run 1 distill $system --data own.jsonl --out other.h5
 has err 'message 1 is a system turn, and the prefix stands for it already$'
 # shellcheck disable=SC2086
 run 2 distill $system --document document.txt --out other.h5
-has err '^kvfold: distill: --document: is for documents, not --system-prompt; try '
+has err '^kvfold: distill: --document is for documents, not --system-prompt; try '
 # shellcheck disable=SC2086
 run 2 distill $shared --on-policy --out other.h5
-has err '^kvfold: distill: --on-policy: want --system-prompt beside it; try '
+has err '^kvfold: distill: --on-policy needs --system-prompt; try '
 [ ! -e other.h5 ] || fail 'an output in spite of an error'

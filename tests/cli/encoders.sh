@@ -47,7 +47,7 @@ done
 
 # vectors at the input are as wide as the model
 run 1 train --base electra.h5 --task seq-cls --data seq-cls.tsv --method prompt --prefix-length 4 --steps 1 --out x.h5
-has err 'the embeddings of this base are 16 wide'
+has err 'this base has embeddings of width 16'
 run 0 train --base electra.h5 --task seq-cls --data seq-cls.tsv --method full --steps 2 --base-dropout 0.1 --out full.h5
 run 1 train --base deberta-v2.h5 --task seq-cls --data seq-cls.tsv --method full --steps 1 --out x.h5
 has err 'method full: deberta-v2 has attention by relative positions'

@@ -33,7 +33,7 @@ run 0 eval $common --prefix one.h5 --prefix two.h5 --data valid.jsonl --generate
 has out '"bleu"'
 
 # virtual tokens are in rows of their own, an adapter is the base itself
-elsewhere='prefix 2 has its virtual tokens elsewhere in the rows than the first: fold both to prefixes'
+elsewhere='prefix 2 has its virtual tokens at other places of the row than the first: merge both to prefix files'
 complete 2 --prefix one.h5 --prefix prompt.h5
 err_is "kvfold: generate: $elsewhere; try kvfold generate --help"
 # shellcheck disable=SC2086

@@ -66,7 +66,7 @@ run 0 eval --base other --data valid.jsonl --prefix prefix.h5 --allow-other-base
 run 1 generate --base other --prompt a --prefix prefix.h5
 run 0 generate --base other --prompt a --prefix prefix.h5 --allow-other-base
 run 1 train --base other --data train.jsonl --out run.h5 --resume --steps 2
-has err '^kvfold: train: run.h5: the run was created with another base'
+has err '^kvfold: train: run.h5: the run was created with a different base'
 
 # damaged files
 head -c 5000 prefix.h5 >cut.h5

@@ -17,9 +17,9 @@ best=$(value best_valid_loss)
 train 0 --out again.h5 --valid valid.jsonl --quiet --verbose
 err_is
 has out '^again.h5: 9 steps, '
-has out '^match: 12 rows of 144 tokens, asked by 46 tokens, '
-has out '^start: match, relative residual '
-has out '^rows: 24 of [0-9]* tokens, the longest [0-9]*; 6 held out$'
+has out '^initialized from 12 training rows (144 tokens) .* 46 query tokens '
+has out 'initial prefix of --init match, relative error '
+has out '^rows: 24 with [0-9]* tokens, the longest [0-9]*; 6 held out$'
 has out '^parameters: [0-9]* of [0-9]* are trained ([0-9.]* %)$'
 same run.h5 again.h5
 

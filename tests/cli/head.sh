@@ -39,11 +39,11 @@ run 1 train $shared --task seq-cls --method full --steps 1 --init-from run.h5 --
 has err 'has 0 parameters, the base wants '
 
 run 2 train --base model --data train.jsonl --method head --out lm.h5
-err_is 'kvfold: train: --method head: task lm has no head of its own, want another --task; try kvfold train --help'
+err_is 'kvfold: train: --method head: task lm has no head to train: choose another --task; try kvfold train --help'
 for option in "--lr 0.1" "--prefix-length 4" "--layers 0-1" "--init zero" "--lr-units parameter"; do
     run 2 train $fit --steps 1 $option --out refused.h5
     has err "^kvfold: train: ${option% *}: not for method head"
 done
 run 2 train --base bert --data a=rows.tsv --data b=rows.tsv --task seq-cls --method head --out two.h5
-has err 'method head has no prefix to share'
+has err 'method head has no prefix'
 absent lm.h5 refused.h5 two.h5

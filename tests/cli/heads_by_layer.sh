@@ -98,8 +98,8 @@ refused 'layers differ, whose cache no engine here takes' export direct-folded.h
 refused 'layers differ, whose cache no engine here takes' export direct-folded.h5 --format mlx --out mlx
 refused 'words are not compared with keys and values of several widths' words direct-folded.h5 --base model
 run 2 train --base model --data train.jsonl --method direct --value-optimizer muon --out x.h5
-has err 'value-optimizer muon: want layers that do not differ;'
-refused 'virtual tokens have no embeddings for each layer' train --base model --data train.jsonl --method prompt \
+has err 'value-optimizer muon: want a base with equal layers;'
+refused 'which has embeddings for each layer' train --base model --data train.jsonl --method prompt \
     --prefix-length 4 --out no.h5
 refused 'weights and adapters in them are not trained here' train --base model --data train.jsonl --method adapter --out no.h5
 refused 'weights and adapters in them are not trained here' train --base model --data train.jsonl --method full --out no.h5

@@ -26,7 +26,7 @@ goes_on() {
     line=$1
     shift
     run 0 train --base $base "$@" --out next.h5 --steps 1 --lr 1e-30 --head-lr 1e-30
-    has out "\"start: $line\""
+    has out "\"initialized from $line\""
     loss next.h5 mood.tsv
     awk -v a="$loss" -v b="$expected" 'BEGIN { exit !(a - b < 2e-6 && b - a < 2e-6) }' ||
         fail "$line: loss $loss, want $expected"
@@ -43,35 +43,35 @@ for base in bert llama; do
     run 0 train --base $base $mood --method mlp --encoder-hidden 16 --out run.h5 --steps 12 --lr 0.03
     run 0 merge run.h5 --out folded.h5 --force
     learnt run.h5
-    goes_on 'run.h5, its encoder and head' $mood --method mlp --encoder-hidden 16 --init-from run.h5
-    target='its keys and values (relative residual [0-9.e+-]*) and head'
-    goes_on "run.h5, $target" $mood --method direct --init-from run.h5
-    goes_on "folded.h5, $target" $mood --method direct --init-from folded.h5
-    goes_on "folded.h5, $target" $mood --method mlp --encoder-hidden 16 --init-from folded.h5
+    goes_on 'run.h5: its encoder and head' $mood --method mlp --encoder-hidden 16 --init-from run.h5
+    target='its keys and values (relative error [0-9.e+-]*) and head'
+    goes_on "run.h5: $target" $mood --method direct --init-from run.h5
+    goes_on "folded.h5: $target" $mood --method direct --init-from folded.h5
+    goes_on "folded.h5: $target" $mood --method mlp --encoder-hidden 16 --init-from folded.h5
 done
 base=bert
 run 0 train --base bert $mood --method prompt --out run.h5 --steps 12
 run 0 merge run.h5 --out folded.h5 --force
 learnt folded.h5
-goes_on 'folded.h5, its virtual tokens (relative residual [0-9.e+-]*) and head' $mood --method prompt \
+goes_on 'folded.h5: its virtual tokens (relative error [0-9.e+-]*) and head' $mood --method prompt \
     --init-from folded.h5
 for method in adapter full; do
     mine="--task seq-cls --data mood.tsv $common --method $method"
     run 0 train --base bert $mine --out run.h5 --steps 12 --lr 1e-3
     learnt run.h5
     case $method in adapter) what='its adapters' ;; *) what='its weights' ;; esac
-    goes_on "run.h5, $what and head" $mine --init-from run.h5
+    goes_on "run.h5: $what and head" $mine --init-from run.h5
     if [ $method = full ]; then # folds to a base with a head
         run 0 merge run.h5 --base bert --out base.h5
         base=base.h5
-        goes_on 'base.h5, its weights and head' $mine --init-from base.h5
+        goes_on 'base.h5: its weights and head' $mine --init-from base.h5
         base=bert
         continue
     fi
     run 0 merge run.h5 --out folded.h5 --force
-    goes_on "folded.h5, $what and head" $mine --init-from folded.h5
+    goes_on "folded.h5: $what and head" $mine --init-from folded.h5
     run 2 train --base bert $mood --method direct --init-from run.h5 --out next.h5
-    has err 'run.h5: method adapter changes the base, method direct leaves it'
+    has err 'run.h5: method adapter changes the base, method direct does not'
 done
 
 # ---- heads that do not answer what is asked
@@ -79,14 +79,14 @@ says() {
     line=$1
     shift
     run 0 train "$@" --prefix-length 4 $common --method direct --out next.h5 --steps 1
-    has out "\"start: folded.h5, its keys and values ([^)]*)$line\""
+    has out "\"initialized from folded.h5: its keys and values ([^)]*)$line\""
 }
 run 0 train --base llama $mood --method direct --out run.h5 --steps 2
 run 0 merge run.h5 --out folded.h5 --force
 says '; the head is new: other labels' --base llama --task seq-cls --data other.tsv --init-from folded.h5
 says '; the head is new: another task' --base llama --task token-cls --data names.conll --init-from folded.h5
-says '; its head is left: another task' --base llama --data lm.jsonl --init-from folded.h5
-says '; its head is left, which --init-from would take' --base llama --task seq-cls --data mood.tsv \
+says '; head not used: another task' --base llama --data lm.jsonl --init-from folded.h5
+says '; head not used, --init-from would take it' --base llama --task seq-cls --data mood.tsv \
     --init kv --init-kv folded.h5
 run 1 train --base other $mood --method direct --init-from run.h5 --out next.h5
 has err 'the prefix is for base llama'
@@ -97,19 +97,19 @@ run 0 train $own --train-head --out run.h5 --steps 2
 run 0 merge run.h5 --out folded.h5 --force
 says ' and head' --base llama --data lm.jsonl --train-head --init-from folded.h5
 run 2 train $own --init-from folded.h5 --out next.h5
-has err 'folded.h5: has a language-model head of its own: want --train-head too'
+has err 'folded.h5: has a trained language-model head: use --train-head too'
 run 0 train $own --out run.h5 --steps 2
 run 0 merge run.h5 --out folded.h5 --force
-says "; the head is the base's" --base llama --data lm.jsonl --train-head --init-from folded.h5
+says "; head of the base" --base llama --data lm.jsonl --train-head --init-from folded.h5
 
 # ---- weights of the base and virtual tokens
 beside="--task seq-cls --data mood.tsv --prefix-length 4 $common --method p-tuning --unfreeze base"
 run 0 train --base bert $beside --out run.h5 --steps 4 --base-lr 1e-3
 base=bert
 learnt run.h5
-goes_on 'run.h5, its encoder, its base and head' $beside --base-lr 1e-30 --init-from run.h5
+goes_on 'run.h5: its encoder, its base and head' $beside --base-lr 1e-30 --init-from run.h5
 run 2 train --base bert $mood --method p-tuning --init-from run.h5 --out next.h5
-has err "run.h5: trained the base's weights too: want --unfreeze base"
+has err "run.h5: includes trained weights of the base: use --unfreeze base"
 
 # ---- several tasks
 both="--data mood=mood.tsv --data names=names.conll --task mood=seq-cls --task names=token-cls"
@@ -118,23 +118,23 @@ for form in shared low-rank; do
         --prefix-length 4 $common --out several.h5 --steps 12 --lr 0.03
     run 0 merge several.h5 --head mood --out folded.h5 --force
     learnt folded.h5
-    goes_on 'folded.h5, .* and head' $mood --method direct --init-from folded.h5
-    goes_on 'folded.h5, .* and head' $mood --method mlp --encoder-hidden 16 --init-from folded.h5
+    goes_on 'folded.h5: .* and head' $mood --method direct --init-from folded.h5
+    goes_on 'folded.h5: .* and head' $mood --method mlp --encoder-hidden 16 --init-from folded.h5
     run 0 merge several.h5 --out all.h5 --force
     for from in several.h5 all.h5; do
         if [ $form = shared ]; then
-            goes_on "$from, .* and head mood" $mood --method direct --init-from $from
-            goes_on "$from, .* and head mood" $mood --method mlp --encoder-hidden 16 --init-from $from
+            goes_on "$from: .* and head mood" $mood --method direct --init-from $from
+            goes_on "$from: .* and head mood" $mood --method mlp --encoder-hidden 16 --init-from $from
         else
             run 2 train --base bert $mood --method mlp --encoder-hidden 16 --init-from $from --out next.h5
-            has err "$from: each of its tasks has a prefix of its own (low-rank): start from what merge --head NAME makes"
+            has err "$from: each task has its own prefix (low-rank): use the file that merge --head NAME makes"
         fi
     done
 done
 run 0 train --base bert $both --method direct --prefix-length 4 $common --init-from folded.h5 \
     --out next.h5 --steps 1
-has out 'start: folded.h5, its keys and values ([^)]*) and head"'
-has out 'start: folded.h5, its keys and values ([^)]*); the head of names is new: another task"'
+has out 'initialized from folded.h5: its keys and values ([^)]*) and head"'
+has out 'initialized from folded.h5: its keys and values ([^)]*); the head of names is new: another task"'
 
 # ---- labels in another order than the head has
 run 0 train --base llama $mood --method direct --out run.h5 --steps 2
@@ -142,6 +142,6 @@ run 0 merge run.h5 --out folded.h5 --force
 run 0 export folded.h5 --out adapter
 for order in no,yes yes,no; do
     run 0 import adapter --base llama --labels $order --out folded.h5 --force
-    [ $order = no,yes ] && line=' and head' || line='; the head is new: the labels are in another order'
+    [ $order = no,yes ] && line=' and head' || line='; the head is new: the order of the labels differs'
     says "$line" --base llama --task seq-cls --data mood.tsv --init-from folded.h5
 done

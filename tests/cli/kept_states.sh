@@ -4,7 +4,7 @@ make_inputs
 # same_values A B: all but the option itself.
 same_values() { run 0 diff --tensors-only "$1" "$2"; }
 
-states='^states: layer 0 is computed once for each row; from then on a step has 1/[1-9][.][0-9]* of the multiply-adds of a prefix in all layers, 1/1[.][0-9]* of those without --keep-states$'
+states='^--keep-states: layer 0 is computed once for each row; later steps take 1/[1-9][.][0-9]* of the multiply-adds of a prefix in all layers, and 1/1[.][0-9]* of those without --keep-states$'
 set -- --method direct --layers 1 --epochs 3 --batch-size 6
 train 0 --out plain.h5 "$@" --share-prefixes off
 train 0 --out again.h5 "$@" --keep-states 1M
@@ -30,19 +30,19 @@ off() {
     reason=$1
     shift
     train 0 --out on.h5 --force --method direct --steps 2 "$@" --keep-states 1M
-    has out "^--keep-states: off, $reason\$"
+    has out "^--keep-states is off: $reason\$"
     train 0 --out off.h5 --force --method direct --steps 2 "$@"
     same_values on.h5 off.h5
 }
 off 'layer 0 has a prefix (--layers, --places)'
-off '--base-dropout draws what they hold anew each step' --layers 1 --base-dropout 0.1
+off 'not with --base-dropout.*' --layers 1 --base-dropout 0.1
 off 'not with --stream-layers or --weight-dtype' --layers 1 --weight-dtype bf16
 for method in adapter prompt full; do
     run 2 train --base model --data train.jsonl --out no.h5 --method $method --keep-states 1M
     err_is "kvfold: train: --keep-states: not for method $method; try kvfold train --help"
 done
 train 2 --out no.h5 --layers 1 --keep-states 2GB
-err_is 'kvfold: train: --keep-states "2GB": want off, or a size as 500M or 2G; try kvfold train --help'
+err_is 'kvfold: train: --keep-states "2GB": want off, or a size such as 500M or 2G; try kvfold train --help'
 absent no.h5
 
 # A full disk, of which a limit on files stands in: what was kept until then is used, the rest computed, the run the same.
@@ -55,8 +55,8 @@ run 0 train --out wide.h5 "$@"
     ulimit -f 100
     "$KVFOLD" train --out full.h5 "$@" --keep-states 0 >out 2>err
 ) || fail "a full disk: $(cat err)"
-has out 'no room for more states of rows (File too large): the others are computed each time$'
-[ "$(grep -c 'no room' out)" -eq 1 ] || fail 'said more than once'
+has out 'no space for more cached rows (File too large): the remaining rows are computed in every step$'
+[ "$(grep -c 'no space' out)" -eq 1 ] || fail 'said more than once'
 same_values wide.h5 full.h5
 
 # Killed, interrupted, failed after the first epoch: nothing is left beside what was saved. (A shell has what it runs with & ignore
@@ -95,7 +95,7 @@ done
     ulimit -f 70
     "$KVFOLD" train --out full.h5 --force "$@" --keep-states 0 --log full.log >out 2>err
 ) || fail "a full disk: $(cat err)"
-has out 'no room for more states of rows'
+has out 'no space for more cached rows'
 [ "$(losses full.log)" = "$(losses plain.log)" ] || fail 'a full disk: validations differ'
 # and are those of eval, which keeps nothing
 run 0 train --out kept.h5 --force "$@" --keep-states 1G --share-prefixes auto --log eval.log
@@ -117,14 +117,14 @@ printf 'lr = 0.01, 0.02, 0.03\nlayers = 1\n' >grid.txt
 sweep --out one
 for size in 1G 3K 0; do
     sweep --out kept$size --keep-states $size
-    [ "$(grep -c 'states: 25 rows and batches are there from runs before' out)" -eq 2 ] || fail "$size: not shared: $(cat out)"
+    [ "$(grep -c -e '--keep-states: 25 rows and batches are cached already by earlier runs' out)" -eq 2 ] || fail "$size: not shared: $(cat out)"
     for file in one/*.h5; do same_values "$file" "kept$size/${file#one/}"; done
     [ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a sweep'
 done
 # not where another layer is the lowest: the file is known to be of layer 1
 printf 'layers = 0-1, 1\n' >grid.txt
 sweep --out apart --keep-states 1G
-! grep -q 'from runs before' out || fail 'states of nobody'
+! grep -q 'by earlier runs' out || fail 'states of nobody'
 
 # The runs of a comparison, processes of their own, share one file.
 compare() {
@@ -138,7 +138,7 @@ compare 0 direct,mlp:encoder-hidden=8 shared --keep-states 1G
 for file in twice/*.run.h5; do same_values "$file" "shared/${file#twice/}"; done
 [ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a comparison'
 compare 2 direct bad --keep-states 2GB
-err_is 'kvfold: compare: direct: --keep-states "2GB": want off, or a size as 500M or 2G; try kvfold compare --help'
+err_is 'kvfold: compare: direct: --keep-states "2GB": want off, or a size such as 500M or 2G; try kvfold compare --help'
 # as two trainers do that inherit one, whose names and numbers of bytes in memory count for nothing
 : >named
 exec 9<>named
@@ -148,12 +148,12 @@ shared() {
         --precision f32 --share-prefixes off --steps 8 --batch-size 6 --eval-every 4 --keep-states 1G "$@" >out 2>err || fail "shared: $(cat err)"
 }
 shared --out first.h5
-! grep -q 'from runs before' out || fail 'the first run finds rows'
+! grep -q 'by earlier runs' out || fail 'the first run finds rows'
 shared --out second.h5 --seed 1
-has out '^states: 25 rows and batches are there from runs before$'
+has out '^--keep-states: 25 rows and batches are cached already by earlier runs$'
 bytes=$(stat -L -c %s /proc/self/fd/9)
 shared --out third.h5
-has out '^states: 25 rows and batches are there from runs before$'
+has out '^--keep-states: 25 rows and batches are cached already by earlier runs$'
 [ "$(stat -L -c %s /proc/self/fd/9)" -eq "$bytes" ] || fail 'the third run adds rows'
 same_values first.h5 third.h5
 shared --out other.h5 --position-start 7
@@ -169,7 +169,7 @@ done
 printf 'layers = 0-1, 1\n' >grid.txt
 run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --steps 2 --out mixed \
     --keep-states 3K
-has out '[-]-keep-states: off, layer 0 has a prefix'
+has out '[-]-keep-states is off: layer 0 has a prefix'
 
 # Of an encoder-decoder that has prefixes in the decoder alone the encoder's states are kept; where it has them too, those that
 # enter the first layer that has one.
@@ -186,10 +186,10 @@ for config in "$t5" "$bart"; do
         run 0 train "$@" --out plain.h5
         for size in 1G 2K; do
             run 0 train "$@" --out kept.h5 --keep-states $size
-            has out '^states: .* computed once for each row'
+            has out '^--keep-states: .* computed once for each row'
             same_values plain.h5 kept.h5
         done
     done
     run 0 train --base encdec.h5 --data train.jsonl --threads 2 --method direct --prefix-length 4 --steps 2 --out all.h5 --force --keep-states 1M
-    has out '^--keep-states: off, layer 0 has a prefix (--layers, --places)$'
+    has out '^--keep-states is off: layer 0 has a prefix (--layers, --places)$'
 done

@@ -44,7 +44,7 @@ train 0 $classes --labels yes,maybe,no --resume --steps 6
 train 0 $classes --resume --steps 8
 # shellcheck disable=SC2086
 train 2 $classes --labels yes,no,maybe --resume --steps 9
-has err 'run.h5: --labels were others when the run was created; --resume cannot change them'
+has err 'run.h5: --labels differ from those of the run; --resume cannot change them'
 printf 'yes\r\nmaybe\n\nno' >names
 # shellcheck disable=SC2086
 train 0 $classes --labels yes,maybe,no
@@ -84,12 +84,12 @@ has err 'need --data NAME=FILE'
 # sizes of classes, rare ones with their place, and rows without a label
 printf 'text\tlabel\na\tno\nb\tyes\nc\t-\nd\tyes \ne\tno\nf\tno\ng\tyes\nh\tyess\n' >sizes.tsv
 train 0 --task seq-cls --data sizes.tsv --dry-run
-has out '^sizes.tsv: no 3, yes 3, yess 1; the largest of 3 has 42.9 %$'
+has out '^sizes.tsv: no 3, yes 3, yess 1; the largest of 3 classes has 42.9 %$'
 has out '^warning: yess: 1 row, sizes.tsv:9$'
 has out '^sizes.tsv:4: label "-": 1 row without a label left out (--labels names it if it is a class)$'
 printf '{"tokens": ["Ann", "went"], "tags": [1, 0]}\n' >numbers.jsonl
 train 0 --task token-cls --data numbers.jsonl --valid numbers.jsonl
-has out '^numbers.jsonl: no tag has a type, as B-PER has'
+has out '^numbers.jsonl: no tag has a type such as B-PER'
 train 0 --task token-cls --data numbers.jsonl --valid numbers.jsonl --labels O,B-PER
 has out '^numbers.jsonl: labels are numbers: 0 is O, 1 is B-PER, ...$'
 run 0 eval --base bert --prefix run.h5 --data numbers.jsonl --per-class --json
@@ -119,7 +119,7 @@ done <<'WEIGHTS'
 yes\t1 : no weight for class "no"$
 yes\tmany :1: want NAME WEIGHT, found "yes.many"$
 yes\t1\nmaybe\t2 :2: the training data has no class "maybe"$
-yes\t1\nyes\t2 :2: class "yes" comes twice$
+yes\t1\nyes\t2 :2: class "yes" is given twice$
 WEIGHTS
 train 2 --task qa --data train.tsv --class-weights balanced
 has err 'class-weights is for --task seq-cls|token-cls'
@@ -179,4 +179,4 @@ grep -q classes out && fail "$(cat out)"
 printf '{"text": "a", "label": 1.5}\n{"text": "b", "label": 2}\n' >numbers.jsonl
 train 0 --task seq-cls --data numbers.jsonl --regression on
 run 2 eval --base bert --prefix run.h5 --data numbers.jsonl --per-class
-has err 'per-class is for prefixes with classes (seq-cls) or tags (token-cls), this one is of task seq-cls, a regression'
+has err 'per-class is for prefixes with classes (seq-cls) or tags (token-cls), not for task seq-cls, a regression'

@@ -11,7 +11,7 @@ train 0 --out run.h5 --valid valid.jsonl --steps 4 --eval-every 2 --schedule-ste
 has log.jsonl '^{"event":"start",.*"steps":4,.*"options":{'
 has log.jsonl '^{"event":"step","step":4,.*"train_loss":.*"lr":.*"grad_norm":.*"prefix_norm":.*"tokens":.*"tokens_per_second":'
 has log.jsonl '^{"event":"eval","step":4,.*"valid_loss":.*"metric":"loss","value":.*"best":'
-has log.jsonl '^{"event":"note","step":0,.*"text":"start: match'
+has log.jsonl '^{"event":"note","step":0,.*"text":"encoder fits the initial prefix of --init match'
 has log.jsonl '^{"event":"end","step":4,.*"how":"finished"}$'
 ls board >names
 has names '^events\.out\.tfevents\.[0-9]\{10\}\.'

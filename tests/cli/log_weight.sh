@@ -17,7 +17,7 @@ run 0 eval --base model --data valid.jsonl --precision f32 --threads 2 --json
 bare=$(value loss)
 for method in mlp direct projected; do
     train 0 --out fixed-$method.h5 --valid valid.jsonl --method $method --log-weight fixed --start-mass -10 --lr 1e-30 --steps 1
-    has out 'log-weights: loss [0-9.]* at the start, [0-9.]* of the bare base ([-+][0-9.]*e-0[4-9])'
+    has out 'log-weights: initial loss [0-9.]*, [0-9.]* with the bare base ([-+][0-9.]*e-0[4-9])'
     run 0 merge fixed-$method.h5 --base model --out fixed-$method-folded.h5
     live=$(run 0 eval --base model --prefix fixed-$method.h5 --data valid.jsonl --precision f32 --threads 2 --json; value loss)
     [ "$(loss fixed-$method-folded.h5)" = "$live" ] || fail "$method: folded $(loss fixed-$method-folded.h5), live $live"
@@ -40,7 +40,7 @@ for method in mlp direct; do
     has out 'encoder/log_weight'
 done
 run 2 train --base model --data train.jsonl --out parts.h5 --resume --log-weight fixed
-has err 'parts.h5: --log-weight was another when the run was created'
+has err 'parts.h5: --log-weight differs from that of the run'
 run 0 merge whole.h5 --out p.h5 --json
 has out '"max_abs_diff":0'
 [ "$(loss whole.h5)" = "$(loss p.h5)" ] || fail 'folded is not live'
@@ -85,9 +85,9 @@ train 0 --out on.h5 --method direct --init-from p.h5 --log-weight fixed --lr 1e-
 train 0 --out again.h5 --method direct --init-from whole.h5 --log-weight train --log-weight-lr 1e-30 --lr 1e-30 --steps 1 --quiet
 [ "$(loss again.h5)" = "$(loss p.h5)" ] || fail 'trained on from another run'
 train 2 --out no.h5 --init-kv p.h5 --steps 1
-err_is 'kvfold: train: p.h5: its virtual tokens have log-weights: want --log-weight fixed or train; try kvfold train --help'
+err_is 'kvfold: train: p.h5: has log-weights: use --log-weight fixed or train; try kvfold train --help'
 train 2 --out no.h5 --init-kv p.h5 --log-weight train --start-mass 0 --steps 1
-err_is 'kvfold: train: --start-mass: p.h5 brings log-weights; try kvfold train --help'
+err_is 'kvfold: train: --start-mass: not with p.h5, which has log-weights; try kvfold train --help'
 # with the rest: masked layers, dropout, inside rows, several tasks
 train 0 --out masked.h5 --layers 1 --log-weight train --start-mass -3 --steps 2 --prefix-dropout 0.2 --quiet
 run 0 merge masked.h5 --out masked-folded.h5
@@ -136,7 +136,7 @@ err_is 'kvfold: train: --start-mass needs --log-weight fixed or train; try kvfol
 train 2 --out no.h5 --log-weight fixed --log-weight-lr 1
 err_is 'kvfold: train: --log-weight-lr needs --log-weight train; try kvfold train --help'
 train 2 --out no.h5 --log-weight fixed
-err_is 'kvfold: train: --log-weight fixed: all are 0: want --start-mass, or a file with log-weights to start from; try kvfold train --help'
+err_is 'kvfold: train: --log-weight fixed: all log-weights are 0: use --start-mass, or start from a file with log-weights; try kvfold train --help'
 train 2 --out no.h5 --log-weight train --start-mass 1e5
 err_is 'kvfold: train: --start-mass 100000: want -10000 to 10000; try kvfold train --help'
 train 2 --out no.h5 --log-weight train --start-mass x

@@ -20,7 +20,7 @@ bare=$(loss)
 run 0 $train --lora lora --out whole.h5 --steps 4 --schedule constant
 run 0 $train --lora lora --out run.h5 --steps 2 --schedule constant
 run 1 $train --out run.h5 --steps 4 --schedule constant --resume
-has err 'the run was created with another base or tokenizer (.*); --resume cannot change it$'
+has err 'the run was created with a different base or tokenizer (.*); --resume cannot change it$'
 run 0 $train --lora lora --out run.h5 --steps 4 --schedule constant --resume
 run 0 merge run.h5 --out prefix.h5 --probe train.jsonl --base model --lora lora
 has out '^largest difference of logits: 0$'

@@ -43,7 +43,7 @@ same straight.h5 fresh.h5
 cp -r model lower
 sed 's/"pre_tokenizer": {/"normalizer": {"type": "Lowercase"}, "pre_tokenizer": {/' model/tokenizer.json >lower/tokenizer.json
 run 1 train --base lower --data train.jsonl --valid valid.jsonl --out straight.h5 --steps 12 --resume
-has err '^kvfold: train: straight.h5: the run was created with another base'
+has err '^kvfold: train: straight.h5: the run was created with a different base'
 run 1 eval --base lower --prefix straight.h5 --data valid.jsonl
 has err 'the prefix is for base model'
 run 1 merge straight.h5 --base lower --probe valid.jsonl --out none.h5
@@ -62,7 +62,7 @@ train 0 --out grouped_parts.h5 --valid valid.jsonl --steps 10 --resume
 same grouped.h5 grouped_parts.h5
 # shellcheck disable=SC2086
 train 2 $run_options --out straight.h5 --steps 12 --resume --group-by prefix
-has err '^kvfold: train: straight.h5: --group-by was another when the run was created'
+has err '^kvfold: train: straight.h5: --group-by differs from that of the run'
 
 # rows cut at the left of their prompts
 # shellcheck disable=SC2086
@@ -71,7 +71,7 @@ run 0 inspect cut.h5 --json
 has out '"overlong":"truncate"'
 # shellcheck disable=SC2086
 train 2 $run_options --out cut.h5 --steps 10 --resume --overlong truncate-end
-has err '^kvfold: train: cut.h5: --overlong was another when the run was created'
+has err '^kvfold: train: cut.h5: --overlong differs from that of the run'
 train 0 --out cut.h5 --valid valid.jsonl --steps 10 --resume --overlong truncate
 # shellcheck disable=SC2086
 train 0 $run_options --max-length 8 --overlong truncate --out cut_straight.h5 --steps 10
@@ -86,7 +86,7 @@ for way in truncate truncate-end; do
     [ "$(value truncated)" = 1 ] || fail "$way: $(cat out)"
     cat out >>$way.out
 done
-has truncate-end.out '1 of the truncated rows have no label left'
+has truncate-end.out '1 of the truncated rows have no label any more'
 has truncate-end.out '"without_label":1'
 ! grep -q 'no label left\|without_label' truncate.out || fail "$(cat truncate.out)"
 
@@ -94,17 +94,17 @@ has truncate-end.out '"without_label":1'
 cp straight.h5 before.h5
 # shellcheck disable=SC2086
 train 2 $run_options --out straight.h5 --steps 12 --resume --lr 0.5
-has err '^kvfold: train: straight.h5: --lr was another when the run was created'
+has err '^kvfold: train: straight.h5: --lr differs from that of the run'
 head -n 20 train.jsonl >fewer.jsonl
 # shellcheck disable=SC2086
 train 1 $run_options --out straight.h5 --steps 12 --resume --data fewer.jsonl
-has err '^kvfold: train: straight.h5: the run was created with another data file'
+has err '^kvfold: train: straight.h5: the run was created with a different data file'
 same before.h5 straight.h5
 
 # --batch-tokens auto: the run is that of the number it says, which --resume keeps
 # shellcheck disable=SC2086
 train 0 $run_options --out auto.h5 --steps 10 --batch-tokens auto
-tokens=$(sed -n 's/^--batch-tokens: \([0-9]*\) a step$/\1/p' out)
+tokens=$(sed -n 's/^--batch-tokens auto: \([0-9]*\) tokens per step$/\1/p' out)
 [ "${tokens:-0}" -ge 576 ] || fail "no number of tokens: $tokens"
 # shellcheck disable=SC2086
 train 0 $run_options --out number.h5 --steps 10 --batch-tokens "$tokens"
@@ -115,6 +115,6 @@ train 0 $run_options --out halves.h5 --steps 5 --batch-tokens "$tokens"
 train 0 $run_options --out halves.h5 --steps 10 --batch-tokens auto --resume
 same auto.h5 halves.h5
 train 2 --out straight.h5 --valid valid.jsonl --steps 11 --batch-tokens auto --resume
-has err '^kvfold: train: straight.h5: --batch-tokens was another when the run was created; --resume cannot change it'
+has err '^kvfold: train: straight.h5: --batch-tokens differs from that of the run; --resume cannot change it'
 train 2 --out no.h5 --batch-tokens many
 has err '^kvfold: train: --batch-tokens "many": want '

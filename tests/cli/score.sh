@@ -49,5 +49,5 @@ run 2 score --base model --prefix run.h5 --prefix run.h5 --data rows.jsonl --out
 err_is 'kvfold: score: --prefix is given once: scores are those of one prefix; try kvfold score --help'
 "$MAKE_TINY" bert 1 bert || exit 1
 run 2 score --base bert --data ids.jsonl --out new.jsonl
-has err 'a bert predicts no next token'
+has err 'a bert does not predict the next token'
 absent new.jsonl

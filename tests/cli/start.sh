@@ -36,12 +36,12 @@ has err 'steps or --epochs must be at least 1'
 set -- --method direct --steps 1 --force --verbose
 train 0 "$@" --init text --init-text 'once upon' --out said.h5
 train 0 "$@" --init-text 'once upon' --out implied.h5
-has out '^start: text, '
+has out 'initial prefix of --init text, '
 same said.h5 implied.h5
 run 0 merge said.h5 --base model --out start.h5
 train 0 "$@" --init kv --init-kv start.h5 --out said.h5
 train 0 "$@" --init-kv start.h5 --out implied.h5
-has out '^start: start.h5, '
+has out '^initialized from start.h5: '
 same said.h5 implied.h5
 for init in vocab random zero kv; do
     train 2 "$@" --init $init --init-text 'once upon' --out none.h5
@@ -54,17 +54,17 @@ has err 'init-kv is for --init kv, not text'
 
 # rows of the data as the context
 train 0 "$@" --init match --out matched.h5
-has out '^match: [0-9]* rows of [0-9]* tokens, asked by [0-9]* tokens, '
-has out '^start: match, relative residual 0.0e+00$'
+has out '^initialized from [0-9]* training rows ([0-9]* tokens) '
+has out 'initial prefix of --init match, relative error 0.0e+00$'
 train 0 --prefix-length 4 --data train.jsonl --out open.h5 --verbose
-has out '^start: match, '
+has out 'initial prefix of --init match, '
 head -2 train.jsonl >two.jsonl # half of them are read: fewer tokens than virtual ones
 run 0 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --out few.h5 --verbose
-has out '^start: vocab, '
+has out 'initial prefix of --init vocab, '
 run 0 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --init vocab --out words.h5
 same few.h5 words.h5
 run 2 train --base model --data two.jsonl --prefix-length 40 --threads 2 --steps 1 --init match --out none.h5
-has err 'init match: 1 rows of 2 to read have [0-9]* tokens, the others [0-9]* labels; want 40 (--prefix-length) and one'
+has err 'init match: 1 of 2 rows give .*; want 40 tokens (--prefix-length) and one'
 train 2 "$@" --init match --method projected --out none.h5
 has err 'init match: want method mlp or direct'
 
@@ -75,8 +75,8 @@ films='--base bert --task seq-cls --data films.tsv --prefix-length 4 --steps 1 -
 for method in mlp direct; do
     # shellcheck disable=SC2086 # words
     run 0 train $films --method $method --out open.h5 --force --verbose
-    has out '^centroids: of the queries of [0-9]* tokens in 12 rows, '
-    has out '^start: centroids, relative residual '
+    has out '^initialized at centroids of the queries of [0-9]* tokens in 12 '
+    has out 'initial prefix of --init centroids, relative error '
 done
 starts_at_random() { # starts_at_random OPTIONS...: a run on bert
     run 0 train $films --out open.h5 --force "$@"
@@ -87,7 +87,7 @@ starts_at_random --lr-units parameter
 starts_at_random --log-weight train
 starts_at_random --encoder-hidden 3 # fewer than virtual tokens
 run 0 train --base model --data train.jsonl --init centroids --prefix-length 4 --steps 1 --out causal.h5 --verbose
-has out '^start: centroids, '
+has out 'initial prefix of --init centroids, '
 train 2 "$@" --init centroids --method projected --out none.h5
 has err 'init centroids: want method mlp or direct'
 

@@ -24,7 +24,7 @@ answers() {
 }
 for family in t5 bart; do
     started $family cat,dog,end "$golden/rows.jsonl"
-    has out "^the head begins as that of $golden/$family"
+    has out "^initial head: that of $golden/$family"
     answers cat dog end
 done
 
@@ -36,10 +36,10 @@ started t5 0,1,2 numbers.jsonl
 answers 1 2 0
 sed 's/"cat"/"cow"/' "$golden/rows.jsonl" >cows.jsonl
 started t5 cow,dog,end cows.jsonl
-has out "^the head of $golden/t5 is left: none of its labels is \"cow\", the first is \"END\""
+has out "^the head of $golden/t5 is not used: none of its labels is \"cow\", the first is \"END\""
 grep -v '"end"' "$golden/rows.jsonl" >two.jsonl
 started bart cat,dog two.jsonl
-has out "^the head of $golden/bart is left: its classification_head.out_proj.weight is \[3, 16\], want \[2, 16\]"
+has out "^the head of $golden/bart is not used: its classification_head.out_proj.weight is \[3, 16\], want \[2, 16\]"
 
 # without a matrix of the language model's head, which such a class has no use for: language modelling alone is refused
 mkdir untied
@@ -68,7 +68,7 @@ run 0 train --base other --data "$golden/rows.jsonl" $how --out new.h5
 grep -q '^the head' out && fail "of another class: $(cat out)"
 # shellcheck disable=SC2086
 run 0 train --base "$golden/bart" --data "$golden/rows.jsonl" $how --init-from new.h5 --out from.h5 --allow-other-base
-grep -q '^the head begins' out && fail "with --init-from: $(cat out)"
+grep -q '^initial head' out && fail "with --init-from: $(cat out)"
 fit="--base $golden/t5 --data $golden/rows.jsonl --task seq-cls --method mlp --schedule constant --schedule-steps 4 --precision f32 --threads 2"
 # shellcheck disable=SC2086
 for steps in 2 4; do

@@ -40,7 +40,7 @@ has out '^runs/mine.h5: 4 steps'
 # notes name their runs; one object with --json
 # shellcheck disable=SC2086
 run 0 sweep $shared --grid grid.txt --out other --max-runs 2 --verbose
-has out '^lr-0.03_prefix-length-6: start: match'
+has out '^lr-0.03_prefix-length-6: encoder fits the initial prefix of --init match'
 has out '^other: 5 runs, 10 passes, '
 has out 'last_train_loss'
 # shellcheck disable=SC2086

@@ -106,11 +106,11 @@ run 0 eval --base bert --prefix tags.h5 --data token-cls.conll
 has out '^24 examples with 96 labelled words, '
 sed 's/no$/maybe/' seq-cls.tsv >multiple.tsv
 fit bert seq-cls seq-cls.tsv --out from.h5 --steps 1 --force --init-from run.h5
-has out 'start: run.h5, its encoder and head"'
+has out 'initialized from run.h5: its encoder and head"'
 fit bert seq-cls multiple.tsv --out from.h5 --steps 1 --force --init-from run.h5
-has out 'start: run.h5, its encoder; the head is new: other labels"'
+has out 'initialized from run.h5: its encoder; the head is new: other labels"'
 fit bert token-cls token-cls.conll --out from.h5 --steps 1 --force --init-from run.h5
-has out 'start: run.h5, its encoder; the head is new: another task"'
+has out 'initialized from run.h5: its encoder; the head is new: another task"'
 
 # decided OPTION VALUE TASK DATA ARGUMENTS...: what a run on bert stores
 decided() {
@@ -202,7 +202,7 @@ absent x.h5
 # ---- options that do not fit
 
 run 2 train --base bert --data seq-cls.tsv --task lm --out x.h5
-has err 'a bert predicts no next token'
+has err 'a bert does not predict the next token'
 for method in mlp direct projected; do
     fit bert seq-cls seq-cls.tsv --out words.h5 --method $method --init text --init-text abcd --steps 1 --force
     run 0 words words.h5 --base bert --top 1
@@ -218,11 +218,11 @@ run 2 train --base llama --data seq-cls.tsv --out x.h5 --head-lr 1
 has err 'head-lr needs --task seq-cls or token-cls'
 fit bert seq-cls seq-cls.tsv --out parts.h5 --steps 4 --force
 run 2 train --base bert --task token-cls --data token-cls.conll --out parts.h5 --resume
-has err 'task was another when the run was created'
+has err 'task differs from that of the run'
 run 2 eval --base bert --prefix run.h5 --prefix tags.h5 --data seq-cls.tsv
 has err 'prefix 2 has another task or other labels'
 run 2 predict --base bert --prefix run.h5 --data seq-cls.tsv --out p.conll
-has err 'CoNLL is for task token-cls'
+has err 'CoNLL output is for task token-cls'
 run 1 predict --base bert --prefix run.h5 --data seq-cls.tsv --out new.jsonl
 has err 'new.jsonl: exists'
 absent p.conll x.h5
@@ -299,9 +299,9 @@ run 0 eval --base llama --data lm.jsonl --precision f32 --generate 4 --json
 has out '"bleu":[0-9.e-]*,"rouge_l":[0-9.e-]*,'
 [ "$(value examples)" = 3 ] || fail "$(cat out)"
 run 2 eval --base bert --prefix run.h5 --data seq-cls.tsv --generate 4
-has err 'generate wants prefixes of task lm'
+has err 'generate is for prefixes of task lm'
 run 2 train --base llama --data lm.jsonl --metric bleu --out x.h5
-has err 'only eval --generate writes texts'
+has err 'only in eval --generate'
 absent x.h5
 
 # ---- raw text: --text and lines of a .txt file are rows without labels

@@ -36,12 +36,12 @@ run 0 convert-position moved.h5 --base model --position-start P --out home.h5 --
 [ "$(value from) $(value to)" = '9 4' ] || fail "from $(value from) to $(value to)"
 run 0 export home.h5 --out peft
 run 2 convert-position prefix.h5 --base model --position-start x --out none.h5
-err_is 'kvfold: convert-position: --position-start: "x" is no whole number from 0 to 2^31 - 1 and not P; try kvfold convert-position --help'
+err_is 'kvfold: convert-position: --position-start: want P or a whole number from 0 to 2^31 - 1, found "x"; try kvfold convert-position --help'
 run 2 convert-position prefix.h5 --base model --out none.h5
 err_is 'kvfold: convert-position: --position-start P|N is needed; try kvfold convert-position --help'
 absent none.h5
 train 0 --out from_moved.h5 --method direct --init-from moved.h5 --steps 1
-has out 'moved.h5: rows behind it started at position 9, here they start at 4 (--position-start 9 leaves them there)$'
+has out 'moved.h5: text after its prefix starts at position 9, this run.s at 4; --position-start 9 keeps it$'
 
 # another program's checkpoint: which command converts it; and the folder that it makes
 run 2 import "$SOURCE/tests/golden/foreign_prefixes/li_liang.safetensors" --out none.h5

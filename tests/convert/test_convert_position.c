@@ -195,7 +195,7 @@ START_TEST(refuses_what_it_cannot_move)
     make_prefix(model, P, KVF__F32);
     for (size_t i = 0; i < sizeof BAD / sizeof BAD[0]; i++) {
         options.position_start = BAD[i];
-        refused(&options, KVF_EUSAGE, "is no whole number");
+        refused(&options, KVF_EUSAGE, "want P or a whole number");
     }
     options.position_start = "300";
     refused(&options, KVF_ESHAPE, "--position-start 300 leaves no position for text");

@@ -207,8 +207,8 @@ static const struct {
     const char *method, *init, *part;
 } FIT_ALREADY[] = {
     {"direct", "vocab", "--approximate: not for method direct"},
-    {"mlp", "random", "--approximate: --init random has no target to come near"},
-    {"mlp", "zero", "--approximate: --init zero has no target to come near"},
+    {"mlp", "random", "--approximate: --init random has no initial prefix"},
+    {"mlp", "zero", "--approximate: --init zero has no initial prefix"},
 };
 
 START_TEST(approximate_wants_a_target)

@@ -24,7 +24,7 @@ host=$(uname -n)
 one_differs --data bad.jsonl
 said "kvfold: train: rank 1 on $host: bad.jsonl:25: ':' expected near end of file"
 one_differs --data other.jsonl
-said "kvfold: train: rank 1 on $host has another data file than rank 0 on $host"
+said "kvfold: train: rank 1 on $host has a different data file than rank 0 on $host"
 one_differs --seed 5
 said "kvfold: train: rank 1 on $host has another list of options than rank 0 on $host"
 one_differs --data nowhere.jsonl

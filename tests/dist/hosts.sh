@@ -47,5 +47,5 @@ timeout 100 ip netns exec $left unshare --uts sh -c 'hostname kvfold-left && exe
     -H 10.213.7.1:1,10.213.7.2:1 --wdir "$folder" \
     -n 1 "$KVFOLD" train $common --out three.h5 : -n 1 "$KVFOLD" train $common --data other.jsonl --out three.h5 \
     >out 2>err </dev/null && fail 'another data file is taken'
-said 'kvfold: train: rank 1 on kvfold-right has another data file than rank 0 on kvfold-left'
+said 'kvfold: train: rank 1 on kvfold-right has a different data file than rank 0 on kvfold-left'
 absent three.h5

@@ -348,13 +348,13 @@ static void refuse(const kvf_distill_options *o, kvf_status want, const char *pa
 static const struct {
     const char *option, *value, *part;
 } OPTIONS[] = {
-    {"method", "prompt", "distilled into keys and values"},
-    {"method", "full", "distilled into keys and values"},
+    {"method", "prompt", "distill trains keys and values only"},
+    {"method", "full", "distill trains keys and values only"},
     {"task", "seq-cls", "--task: "},
     {"train-head", "true", "--train-head: "},
     {"infix", "true", "--infix: "},
     {"prefix-length", "250", "the document has only"},
-    {"max-length", "299", "fit behind the document"},
+    {"max-length", "299", "fit after the document"},
 };
 
 START_TEST(what_it_refuses)
@@ -393,22 +393,22 @@ START_TEST(system_prompts_that_are_none)
 {
     kvf_distill_options good = system_options(out), o = good;
     o.document = o.system_prompt;
-    refuse(&o, KVF_EUSAGE, "--document: is for documents, not --system-prompt");
+    refuse(&o, KVF_EUSAGE, "--document is for documents, not --system-prompt");
     o = good;
     o.chunk = 8;
-    refuse(&o, KVF_EUSAGE, "--chunk: is for documents");
+    refuse(&o, KVF_EUSAGE, "--chunk is for documents");
     o = good;
     o.kl = "sideways";
     refuse(&o, KVF_EUSAGE, "--kl sideways: want forward or reverse");
     o = good;
     o.answer_tokens = 290;
-    refuse(&o, KVF_EUSAGE, "--answer-tokens 290 leaves none of a row's");
+    refuse(&o, KVF_EUSAGE, "--answer-tokens 290: leaves none of");
     o = good;
     ck_assert(!kvf_train_set(ctx, &o.train, "chat-template", "chatml"));
     refuse(&o, KVF_EUSAGE, "--chat-template chatml: ");
     o = options(out);
     o.on_policy = true;
-    refuse(&o, KVF_EUSAGE, "--on-policy: want --system-prompt beside it");
+    refuse(&o, KVF_EUSAGE, "--on-policy needs --system-prompt");
     toy_write(dir, "document.txt", "\n");
     refuse(&good, KVF_EDATA, "the document is empty");
     toy_write(dir, "document.txt", "zqkxz");
@@ -427,10 +427,10 @@ START_TEST(nothing_to_learn_from)
 {
     kvf_distill_options o = options(out);
     o.self_study = o.chunk = 0;
-    refuse(&o, KVF_EDATA, "0 rows to learn from");
+    refuse(&o, KVF_EDATA, "0 training rows");
     o.top_k = 61;
     o.chunk = 32;
-    refuse(&o, KVF_ESHAPE, "61 likeliest items of a vocabulary of 61");
+    refuse(&o, KVF_ESHAPE, "--top-k 61 of a vocabulary of 61");
 }
 END_TEST
 
@@ -444,7 +444,7 @@ START_TEST(resume_of_another_document)
     o.train.steps = 7;
     toy_write(dir, "document.txt", "another text altogether, of some length to be sure");
     ck_assert_int_eq(kvf_distill(ctx, &o, &result), KVF_EMISMATCH);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "another data file"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "a different data file"));
 }
 END_TEST
 

@@ -336,7 +336,7 @@ START_TEST(what_does_not_fit_is_refused)
     ck_assert_int_eq(kvf__engine_create(ctx, base, 1, CAPACITY, &engine), KVF_OK);
     ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EDATA);
     ck_assert_str_eq(kvf_ctx_error(ctx),
-                     "the prompt has 60 tokens, at most 59 leave room for an answer");
+                     "the prompt has 60 tokens, more than the 59 that leave room for an answer");
     order.n = 0;
     ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EDATA);
     order.n = 1;
@@ -348,7 +348,7 @@ START_TEST(what_does_not_fit_is_refused)
     classifier.file.id.method = (char *)"adapter";
     ck_assert_int_eq(kvf__engine_add(ctx, engine, &order, &row), KVF_EUSAGE);
     ck_assert_str_eq(kvf_ctx_error(ctx),
-                     "adapter: changes the base itself, which rows of many prefixes share");
+                     "adapter: changes the base itself, which other prefixes share");
     ck_assert_int_eq(row, -5);
     ck_assert(!kvf__engine_full(engine));
     kvf__engine_free(engine);

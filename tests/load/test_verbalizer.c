@@ -258,7 +258,7 @@ static const struct {
     {"verbalizer", "neg=bad,neg=good", "label \"neg\" comes twice"},
     {"verbalizer", "neg=bad,pos=bad", "\"bad\" and \"bad\" are one token"},
     {"verbalizer", "neg=bad,pos", "\"pos\", want label=word"},
-    {"p-template", "{p:2} {text} {p:2}", "no [MASK] in --p-template"},
+    {"p-template", "{p:2} {text} {p:2}", "--p-template needs [MASK]"},
     {"method", "mlp", "without {p} for prefixes of --task seq-cls"},
     {"method", "adapter", "--verbalizer: not for method adapter"},
     {"task", "token-cls", "--p-template is for --task lm|seq-cls"},

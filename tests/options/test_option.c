@@ -66,7 +66,7 @@ static const struct {
     {&SEED, "9223372036854775807", NULL, {.seed = INT64_MAX}},
     {&SEED, "9223372036854775808", "a whole number from 0 to 9223372036854775807", {0}},
     {&AMOUNT, "2e-5", NULL, {.real = 2e-5}},
-    {&AMOUNT, "-2", "a number from 0 on", {0}},
+    {&AMOUNT, "-2", "a number, 0 or more", {0}},
     {&REAL, "-2", NULL, {.real = -2}},
     {&REAL, "nan", "a number", {0}},
     {&REAL, "2x", "a number", {0}},

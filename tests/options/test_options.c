@@ -313,7 +313,7 @@ START_TEST(runs_have_every_option)
     ck_assert_int_eq(kvf_json_parse(ctx, "run", text, strlen(text), &fewer), KVF_OK);
     ck_assert_int_eq(kvf__options_resume(ctx, "run", &o, stored), KVF_OK);
     ck_assert_int_eq(kvf__options_resume(ctx, "run", &o, fewer), KVF_EFORMAT);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "run: /options has no usable \"weight-dtype\"");
+    ck_assert_str_eq(kvf_ctx_error(ctx), "run: /options has no valid \"weight-dtype\"");
     kvf_json_text_free(text);
     kvf_json_free(fewer);
     kvf_json_free(stored);

@@ -125,7 +125,7 @@ START_TEST(a_log_that_cannot_be_written_is_refused)
     char path[600];
     snprintf(path, sizeof path, "%s/no/access.log", s.dir);
     s.options.access_log = path;
-    check_start(KVF_EIO, "cannot be appended to: No such file or directory");
+    check_start(KVF_EIO, "cannot append: No such file or directory");
 }
 END_TEST
 

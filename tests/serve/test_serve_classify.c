@@ -190,8 +190,8 @@ START_TEST(what_does_not_fit_is_refused)
     static char long_row[800];
     snprintf(long_row, sizeof long_row, "{\"model\":\"one\",\"input\":\"%0400d\"}", 1);
     serve_start(&s);
-    is_refused("{\"model\":\"two\",\"input\":\"a\"}", "the model has no head that classifies");
-    is_refused("{\"model\":\"bare\",\"input\":\"a\"}", "the model has no head that classifies");
+    is_refused("{\"model\":\"two\",\"input\":\"a\"}", "the model has no classification head");
+    is_refused("{\"model\":\"bare\",\"input\":\"a\"}", "the model has no classification head");
     is_refused("{\"input\":\"a\"}", "model is missing");
     is_refused("{\"model\":\"one\"}", "input is missing");
     is_refused("{\"model\":\"one\",\"input\":[]}", "input: want a row, or an array of 1 to 1024");
@@ -199,12 +199,12 @@ START_TEST(what_does_not_fit_is_refused)
     is_refused("{\"model\":\"one\",\"input\":[\"a\",7]}", "input, row 2: want a text, an array");
     is_refused("{\"model\":\"one\",\"input\":[[\"a\",7]]}", "input, row 1: want a text, an array");
     is_refused("{\"model\":\"one\",\"input\":{\"words\":\"a\"}}", "rows:1: want text, or text and text_pair; the row has words");
-    is_refused("{\"model\":\"one\",\"input\":\"a\",\"n\":1}", "\\\"n\\\" is no field");
+    is_refused("{\"model\":\"one\",\"input\":\"a\",\"n\":1}", "unknown field \\\"n\\\"");
     is_refused(long_row, "rows:1: ");
     ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL,
                            "{\"model\":\"one\",\"prompt\":\"a\"}", text, ROOM),
                      400);
-    has("the model is of task seq-cls, which has no completions: POST /v1/classify");
+    has("the model is of task seq-cls and has no completions: use POST /v1/classify");
     is_served();
     serve_end(&s);
 }

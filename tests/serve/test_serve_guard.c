@@ -13,7 +13,7 @@ static const struct {
     int status;
     const char *has;
 } BAD[] = {
-    {"GET", "/nowhere", NULL, NULL, 404, "there is no /nowhere here"},
+    {"GET", "/nowhere", NULL, NULL, 404, "there is no /nowhere on this server"},
     {"GET", "/v1/completions", NULL, NULL, 405, "Allow: POST"},
     {"POST", "/v1/models", NULL, "{}", 405, "Allow: GET"},
     {"POST", "/v1/completions", NULL, "{", 400, "\"error\""},
@@ -157,14 +157,14 @@ START_TEST(what_cannot_be_served_is_said_at_once)
     s.prefixes[1].name = "one";
     check_start(KVF_EUSAGE, "\"one\" is given twice");
     s.prefixes[1].name = "bare";
-    check_start(KVF_EUSAGE, "that of the base");
+    check_start(KVF_EUSAGE, "the base's name");
     s.prefixes[1].name = "a b";
     check_start(KVF_EUSAGE, "want 1 to 64 letters");
     s.prefixes[1] = (kvf_serve_prefix){.name = "two", .path = "nowhere.h5"};
     check_start(KVF_EIO, "nowhere.h5");
     s.prefixes[1].path = s.path[1];
     s.options.host = "example.org";
-    check_start(KVF_EUSAGE, "in numbers");
+    check_start(KVF_EUSAGE, "numeric address");
     s.options.host = "127.0.0.1";
     s.options.max_rows = 0;
     check_start(KVF_EUSAGE, "max-rows 0");

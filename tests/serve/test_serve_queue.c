@@ -127,7 +127,7 @@ START_TEST(a_queue_has_a_limit_in_bytes)
     int waits = ask_long(body);
     ck_assert(becomes("queue_length", 1, 60));
     ck_assert_int_eq(complete("bare", "x", 1), 503);
-    has("bytes of requests wait already: try again later");
+    has("bytes of requests are waiting already: try again later");
     has("\"code\":\"overloaded\"");
     ck_assert(figure("queue_length") == 1);
     close(waits);

@@ -249,7 +249,7 @@ END_TEST
 static const char *const REFUSED[][4] = {
     {"projected", "seed", "1", "--init centroids: want method mlp or direct"},
     {"prompt", "seed", "1", "--init centroids: want method mlp or direct"},
-    {"direct", "infix", "true", "--init centroids: want a prefix in front of rows"},
+    {"direct", "infix", "true", "--init centroids: want a prefix before rows"},
 };
 
 START_TEST(refused)

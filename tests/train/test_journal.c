@@ -156,7 +156,7 @@ START_TEST(errors)
     o.log = data;
     expect_failure(&o, KVF_EUSAGE, "is read by this command");
     o.log = out;
-    expect_failure(&o, KVF_EUSAGE, "--log and --out name the same file");
+    expect_failure(&o, KVF_EUSAGE, "--log and --out give the same file");
     o.log = log_path;
     ck_assert_int_eq(kvf__write_file(ctx, log_path, false, "mine\n", 5), KVF_OK);
     expect_failure(&o, KVF_EEXIST, "log.jsonl: exists");
@@ -182,7 +182,7 @@ END_TEST
 static void count_notes(void *user, const kvf_event *event)
 {
     int *n = user;
-    *n += event->kind == KVF_EVENT_NOTE && strstr(event->text, "--log is given up: /dev/full");
+    *n += event->kind == KVF_EVENT_NOTE && strstr(event->text, "--log stopped, the run continues: /dev/full");
 }
 
 START_TEST(errors_full_disk)

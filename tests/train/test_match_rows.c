@@ -40,9 +40,9 @@ static double loss_of_rows(void)
     kvf_train_result result;
     o.prefix_length = 280;
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
-    const char *text = strstr(kvf_ctx_error(ctx), " have "); /* so many tokens */
+    const char *text = strstr(kvf_ctx_error(ctx), " context of "); /* so many tokens */
     ck_assert_msg(text != NULL, "%s", kvf_ctx_error(ctx));
-    o.prefix_length = atoi(text + 6);
+    o.prefix_length = atoi(text + 12);
     o.force = true;
     train(&o);
     return loss(out);
@@ -84,10 +84,10 @@ END_TEST
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static const char *const REFUSED[][4] = {
-    {"direct", "prefix-length", "280", "12 rows of 24 to read have "},
+    {"direct", "prefix-length", "280", "12 of 24 rows give "},
     {"projected", "seed", "1", "--init match: want method mlp or direct"},
     {"prompt", "seed", "1", "--init match: want method mlp or direct"},
-    {"direct", "infix", "true", "--init match: want a prefix in front of rows"},
+    {"direct", "infix", "true", "--init match: want a prefix before rows"},
 };
 
 START_TEST(refused)

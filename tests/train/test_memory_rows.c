@@ -175,7 +175,7 @@ START_TEST(a_base_that_carries_values_is_refused)
     ck_assert_msg(!kvf_session_open(ctx, base, out, NULL, &session), "%s", kvf_ctx_error(ctx));
     o.out = other;
     o.open_base = kvf_session_base(session);
-    expect_failure(&o, KVF_EUSAGE, "carries what a prefix changed");
+    expect_failure(&o, KVF_EUSAGE, "changes made by a prefix");
     kvf_session_close(session);
 }
 END_TEST

@@ -147,7 +147,7 @@ START_TEST(resume_equals_no_stop)
     part.prefix_dropout = 0.4;
     kvf_train_result result;
     ck_assert_int_eq(kvf_train(ctx, &part, &result), KVF_EUSAGE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--prefix-dropout was another"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--prefix-dropout differs"));
 }
 END_TEST
 

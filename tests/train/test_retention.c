@@ -277,7 +277,7 @@ START_TEST(files_and_values)
     o.retention = NULL;
     expect_failure(&o, KVF_EUSAGE, "--kl-to-base needs --retain");
     o = options(out, -1);
-    expect_failure(&o, KVF_EUSAGE, "--kl-to-base: no such value");
+    expect_failure(&o, KVF_EUSAGE, "--kl-to-base: value out of range");
     o = options(text, 0);
     o.force = true;
     expect_failure(&o, KVF_EUSAGE, "text.jsonl");
@@ -288,12 +288,12 @@ START_TEST(files_and_values)
     o.steps = 6;
     o.schedule_steps = 3;
     o.retention = NULL;
-    expect_failure(&o, KVF_EMISMATCH, "another retention file");
+    expect_failure(&o, KVF_EMISMATCH, "a different retention file");
     o.retention = valid;
-    expect_failure(&o, KVF_EMISMATCH, "another retention file");
+    expect_failure(&o, KVF_EMISMATCH, "a different retention file");
     o.retention = text;
     o.kl_to_base = 1;
-    expect_failure(&o, KVF_EUSAGE, "--kl-to-base was another when the run was created");
+    expect_failure(&o, KVF_EUSAGE, "--kl-to-base differs from that of the run");
 }
 END_TEST
 

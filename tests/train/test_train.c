@@ -295,7 +295,7 @@ START_TEST(resumed_with_layers)
     expect_resume_equals_no_stop(whole, part);
     part.resume = true;
     part.layers = "0-2";
-    expect_failure(&part, KVF_EUSAGE, "--layers was another");
+    expect_failure(&part, KVF_EUSAGE, "--layers differs");
 }
 END_TEST
 
@@ -458,19 +458,19 @@ START_TEST(resume_refuses_what_changed)
     train(&o);
     o.resume = true;
     o.steps = 9;
-    expect_failure(&o, KVF_EUSAGE, "past the linear schedule's length of 6 steps");
+    expect_failure(&o, KVF_EUSAGE, "exceeds the linear schedule's length of 6 steps");
     o.steps = 6;
     o.lr = 0.06;
-    expect_failure(&o, KVF_EUSAGE, "--lr was another");
+    expect_failure(&o, KVF_EUSAGE, "--lr differs");
     o.lr = 0.05;
     toy_rows(dir, "train.jsonl", 23, 0);
-    expect_failure(&o, KVF_EMISMATCH, "another data file");
+    expect_failure(&o, KVF_EMISMATCH, "a different data file");
     toy_rows(dir, "train.jsonl", 24, 0);
     o.valid = NULL;
-    expect_failure(&o, KVF_EMISMATCH, "another validation file");
+    expect_failure(&o, KVF_EMISMATCH, "a different validation file");
     o.valid = valid;
     toy_folder(base, 6, 0);
-    expect_failure(&o, KVF_EMISMATCH, "another base");
+    expect_failure(&o, KVF_EMISMATCH, "a different base");
 }
 END_TEST
 
@@ -550,7 +550,7 @@ START_TEST(senseless_runs_are_refused)
     o.init = "vocab";
     o.schedule_steps = 3;
     o.schedule = KVF_SCHEDULE_LINEAR;
-    expect_failure(&o, KVF_EUSAGE, "past the linear schedule's length of 3 steps");
+    expect_failure(&o, KVF_EUSAGE, "exceeds the linear schedule's length of 3 steps");
     o.data = "/nonexistent.jsonl";
     expect_failure(&o, KVF_EIO, "/nonexistent.jsonl");
     o.base = "/nonexistent";

@@ -214,10 +214,10 @@ START_TEST(options_that_mean_nothing)
         {"p-tuning", "position-start", "P", "--position-start: not for method p-tuning"},
         {"prompt", "lr-units", "prefix", "--lr-units: not for method prompt"},
         {"prompt", "encoder-hidden", "8", "--encoder-hidden: not for method prompt"},
-        {"prompt", "init", "kv", "does not start from keys and values"},
+        {"prompt", "init", "kv", "cannot start from keys and values"},
         {"prompt", "p-encoder", "mlp", "--p-encoder: not for method prompt"},
-        {"mlp", "p-template", "{p} {text}", "--p-template is for methods with virtual tokens"},
-        {"prompt", "p-template", "{prompt} {completion}", "no {p} in it"},
+        {"mlp", "p-template", "{p} {text}", "--p-template is for methods prompt"},
+        {"prompt", "p-template", "{prompt} {completion}", "{p} is missing"},
         {"prompt", "p-template", "{p} [MASK] {text}", "the base has no mask token"},
         {"prompt", "p-template", "{p} {words}", "in braces want"},
     };
@@ -258,7 +258,7 @@ START_TEST(resume_keeps_the_template)
     o.resume = true;
     set(&o, "p-template", "{p:4} {prompt} {completion}");
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--p-template was another"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--p-template differs"));
 }
 END_TEST
 

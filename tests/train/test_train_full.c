@@ -230,7 +230,7 @@ START_TEST(refused)
     expect_failure(&o, KVF_EUSAGE, "--prefix-length: not for method full");
     o = options_for(out);
     o.base_dropout = 1;
-    expect_failure(&o, KVF_EUSAGE, "--base-dropout: no such value: want a number from 0 to below 1");
+    expect_failure(&o, KVF_EUSAGE, "--base-dropout: value out of range: want a number from 0 to below 1");
     o = options_for(out);
     train(&o);
     ck_assert_int_eq(merge(out, folded, NULL), KVF_EUSAGE);

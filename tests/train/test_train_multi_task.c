@@ -235,7 +235,7 @@ START_TEST(what_it_refuses)
     expect_failure(&o, KVF_EUSAGE, "there is no --data four=FILE");
     o = options_for(out);
     set(&o, "data", named("two", "lm.jsonl"));
-    expect_failure(&o, KVF_EUSAGE, "task two is named twice");
+    expect_failure(&o, KVF_EUSAGE, "task two is given twice");
     o = options_for(out);
     o.data = "x.jsonl";
     expect_failure(&o, KVF_EUSAGE, "every file needs the name of its task");
@@ -272,7 +272,7 @@ START_TEST(what_it_refuses)
     o.named_data.n = 2;
     o.named_valid.n = 2;
     o.named_task.n = 0;
-    expect_failure(&o, KVF_EUSAGE, "other tasks");
+    expect_failure(&o, KVF_EUSAGE, "the tasks differ");
 }
 END_TEST
 

@@ -98,7 +98,7 @@ START_TEST(the_type_of_weights_may_not)
     o.steps = 6;
     o.resume = true;
     o.weight_dtype = KVF_WEIGHTS_INT8;
-    expect_failure(&o, KVF_EUSAGE, "--weight-dtype was another");
+    expect_failure(&o, KVF_EUSAGE, "--weight-dtype differs");
 }
 END_TEST
 
