@@ -1,8 +1,7 @@
-/* kvfold --check-hdf5 FILE: how the command reads a file in a sandbox, in a process of its own,
- * before it does so itself (src/base/sandbox.c). Not meant for people, so no help mentions it.
- *
- * Little is left to a process that goes wrong: it dumps no core, writes no file, and ends after a
- * minute of work or where it needs more memory than 16 times the file and 64 MiB. */
+/* kvfold --check-hdf5 FILE: reads a file in a sandboxed process before the command reads it itself
+ * (src/base/sandbox.c). Internal, so no help mentions it. The process has few rights: it dumps no
+ * core, writes no file, and ends after a minute of work or above a memory limit of 16 times the
+ * file and 64 MiB. */
 #include "cli_int.h"
 
 #include <kvfold/io.h>
@@ -10,7 +9,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* The address and the thread sanitizer need memory of their own, and write reports. */
+/* The address and thread sanitizers need their own memory and write reports. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED 1
@@ -45,8 +44,8 @@ static void limit_all(const char *path)
 #endif
 }
 
-/* What reads past its memory is to fall here rather than in the process that reads in earnest,
- * which has as much beyond the end of its heap as the system cares to give. */
+/* Limits memory, so that a read past an allocation fails here rather than in the main process,
+ * whose heap may extend further. */
 static void tighten_memory(void)
 {
 #ifdef __GLIBC__
@@ -61,7 +60,7 @@ int cli_check_hdf5(const char *path)
     kvf_ctx *ctx = NULL;
 
     tighten_memory();
-    /* Nothing of the file is read yet, and LLVM's OpenMP writes a file of its own as it starts. */
+    /* before the file is read, because LLVM's OpenMP writes a file when it starts */
     if (kvf_ctx_create(&options, &ctx)) return CLI_FAILED;
     limit_all(path);
     kvf_status st = kvf__check_file(ctx, path);

@@ -1,5 +1,5 @@
-/* Base and prefixes as several commands open them, and the rows of options that commands share. A
- * row macro gets the offset of its field. */
+/* Opens base and prefixes, and defines rows of options, shared by several commands. A row macro
+ * takes the offset of its field. */
 #ifndef KVF_CLI_MODEL_H
 #define KVF_CLI_MODEL_H
 
@@ -8,11 +8,11 @@
 typedef struct cli_model_options {
     const char *base;
     kvf__strings prefixes;
-    kvf_session_options open; /* but for `more`, which are of the prefixes */
+    kvf_session_options open; /* without `more`, the further prefixes */
 } cli_model_options;
 
 typedef struct cli_model {
-    kvf_session *session; /* of the others */
+    kvf_session *session; /* session of the others */
     kvf_base *base;
     kvf_prefix *const *prefixes;
     size_t n;
@@ -79,7 +79,7 @@ void cli_model_close(cli_model *model);
 #define CLI_CHAT_TEMPLATE(at, help)                                                                \
     CLI_ROW("chat-template", KVF__CHAT_TEMPLATES, "the prefix's", KVF_WORD, at, help)
 
-/* Of eval, predict and score: model(f) and eval(f) are the offsets of field f of a
+/* Options of eval, predict and score: model(f) and eval(f) are the offsets of field f of a
  * cli_model_options and a kvf_eval_options. */
 #define CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help)                                      \
     CLI_ANY_BASE(model(base)), CLI_LORA(model(open.base.lora)),                                    \
@@ -99,7 +99,7 @@ void cli_model_close(cli_model *model);
     CLI_CHAT_TEMPLATE(eval(chat_template), "chat template of prompts"), CLI_MAP_FIELDS(eval(map)), \
         CLI_WEIGHTS(model(open.base.weight_dtype), model(open.base.stream_layers)),                \
         CLI_AUTO_PRECISION(model(open.base.precision))
-/* Of eval and predict. */
+/* Options of eval and predict. */
 #define CLI_EVAL_OPTIONS(model, eval, data_help, prefix_help)                                      \
     CLI_ROWS_OPTIONS(model, eval, data_help, prefix_help),                                         \
         CLI_ROW("vote", "mean|majority", "mean", KVF_EITHER, eval(majority),                       \
@@ -115,8 +115,8 @@ void cli_model_close(cli_model *model);
                 "qa: number of best starts and ends to pair, at most 64"),                         \
         CLI_RENDER_OPTIONS(model, eval)
 
-/* Of prune and quantize: file(f) is the offset of field f of the tool's own options, eval(f) of a
- * kvf_eval_options; base and data are for measuring. */
+/* Options of prune and quantize: file(f) is the offset of field f of the tool's own options,
+ * eval(f) of a kvf_eval_options. base and data are used for measuring. */
 #define CLI_TOOL_OPTIONS(file, eval, at_precision, usual_dtype, data_help)                         \
     CLI_ROW("out", "OUT.h5", "", KVF_TEXT, file(out), "prefix file to write"),                     \
         CLI_DTYPE(file(dtype), usual_dtype),                                                       \

@@ -1,5 +1,5 @@
-/* kvfold bench: what a training step takes on this machine. With --interactive a script decides
- * when each step runs, so that other programs can be measured in turn with it. */
+/* kvfold bench: measures training steps on this machine. With --interactive a script decides when
+ * each step runs, so that other programs can be measured alternately. */
 #include "cli_model.h"
 
 #include <stddef.h>
@@ -100,7 +100,7 @@ static int print_step(const cli_call *call, const kvf_bench_step_result *s)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* False at the end of standard input. Lines may be of any length. */
+/* Reads a line of any length. Returns false at the end of standard input. */
 static bool next_line(void)
 {
     int c = getchar();

@@ -1,9 +1,8 @@
-/* kvfold compare: methods, and the starting values they allow, on one base, one data set and one
- * budget, beside what needs no method: the bare base, and the task's head alone. One table, and one
- * page with the curves.
- *
- * Every run is a process of its own (train, then merge, by this program): the largest resident
- * memory of a process never falls again, so a second run in one process could not be measured. */
+/* kvfold compare: trains methods, with the initial values that they support, on one base, data set
+ * and budget, and adds baselines: the bare base, and the task's head alone. Prints one table, and
+ * writes a page with the curves. Every run is a separate process (train, then merge, by this
+ * program), because the peak memory of a process never decreases, so a second run in one process
+ * could not be measured. */
 #include "cli_compare.h"
 #include "compare_hooks.h"
 #include "states_hooks.h"
@@ -45,7 +44,7 @@ typedef struct compare_cell {
     const cli_compared *row;
     int64_t seed;
     char name[192], run[4096], folded[4096];
-    char folded_base[4096]; /* of a run that folds to two files; else "" */
+    char folded_base[4096]; /* of a run that merges to two files; else "" */
 } compare_cell;
 
 static bool name_files(compare_cell *c, const char *folder, bool two)
@@ -59,7 +58,7 @@ static bool name_files(compare_cell *c, const char *folder, bool two)
            (size_t)b < sizeof c->folded_base;
 }
 
-/* Of all that the run folds to. */
+/* Returns the size of all merged files of a run. */
 static int64_t bytes_of(const compare_cell *c, const kvf_json *bytes)
 {
     struct stat base = {.st_size = 0};
@@ -67,7 +66,7 @@ static int64_t bytes_of(const compare_cell *c, const kvf_json *bytes)
     return kvf_json_int(bytes, 0) + (int64_t)base.st_size;
 }
 
-/* merged NULL: the run does not fold. */
+/* merged NULL: the run cannot be merged. */
 static kvf_json *row_of(const compare_cell *c, const kvf_json *trained, const kvf_json *merged)
 {
     static const char *const KEYS[] = {
@@ -93,7 +92,7 @@ static kvf_json *train(const cli_comparison *c, const compare_cell *cell, char l
     cli_argument(&a, "--method=%s", cell->row->method);
     cli_argument(&a, "--eval-every=%lld", (long long)(v->eval_every ? v->eval_every : usual));
     cli_argument(&a, "--steps=%lld", (long long)v->steps);
-    cli_comparison_options(c, cell->row, &a); /* a row may have its own of these */
+    cli_comparison_options(c, cell->row, &a); /* a row may override them */
     cli_argument(&a, "--seed=%lld", (long long)cell->seed);
     cli_argument(&a, "--out=%s", cell->run);
     if (v->force) cli_argument(&a, "--force");
@@ -113,7 +112,7 @@ static kvf_json *merge(const cli_comparison *c, const compare_cell *cell)
     return cli_run_self(c->call, "merge", &a, cell->name, NULL);
 }
 
-/* What came of a comparison: its runs, and those that failed, {name, seed, line}. */
+/* Results of a comparison: its runs, and the failed ones, {name, seed, line}. */
 typedef struct compare_found {
     kvf_json *runs, *failed;
 } compare_found;
@@ -138,7 +137,7 @@ static int run_cell(const cli_comparison *c, compare_cell *cell, compare_found *
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* The loss of the base as it is, where it can answer the task; else why not. */
+/* Returns the loss of the bare base, or the reason why there is none. */
 static kvf_json *bare_base(const cli_comparison *c)
 {
     cli_arguments a = {.n = 2};
@@ -173,7 +172,7 @@ static int run_all(const cli_comparison *c, compare_found *found)
     return code;
 }
 
-/* What the page says of all runs. */
+/* Returns the facts that the page shows for all runs. */
 static kvf_json *about(const cli_comparison *c)
 {
     const cli_compare_values *v = c->values;
@@ -181,12 +180,12 @@ static kvf_json *about(const cli_comparison *c)
                         v->train.data ? v->train.data : "several", v->steps, v->seeds);
 }
 
-/* What is written of all runs together. */
+/* Files written for all runs together. */
 typedef struct compare_files {
     char page[4096], picture[4096];
 } compare_files;
 
-/* Takes what was found. */
+/* Reports the results, and takes over the object. */
 static int report(const cli_comparison *c, const compare_files *files, compare_found *found)
 {
     const cli_compare_values *v = c->values;
@@ -212,7 +211,7 @@ static int report(const cli_comparison *c, const compare_files *files, compare_f
     return code;
 }
 
-/* Before hours of work: the folder, and a file in it. */
+/* Checks that the folder and a file in it can be written, before hours of work. */
 static int check_output(const cli_comparison *c, const char *name, char path[4096])
 {
     const cli_compare_values *v = c->values;
@@ -225,7 +224,7 @@ static int check_output(const cli_comparison *c, const char *name, char path[409
     return st ? cli_fail_status(call, st) : CLI_OK;
 }
 
-/* The runs that keep states have one file of them, which they inherit; -1: each has its own. */
+/* Creates the cache file that runs with --keep-states inherit; -1: each run has its own. */
 static int share_states(const cli_comparison *c)
 {
     char number[16];
@@ -262,7 +261,7 @@ static int compare(const cli_comparison *c)
     return cli_fail(c->call->command, "%zu of %zu runs failed", failed, n + failed);
 }
 
-/* The curves are those of validations. */
+/* Checks for validation data, which the curves need. */
 static int check_valid(const cli_call *call, const kvf_train_options *o)
 {
     if (!o->data && !o->named_data.n) return cli_misuse(call->command, "--data FILE is needed");

@@ -1,8 +1,7 @@
-/* kvfold completion: what a shell needs to finish a command line, out of the tables that parse it.
- *
- * An option's argument names what may be typed: alternatives ("f32|bf16"), a path (FILE, PATH,
- * DIR, a name with a dot), or something that cannot be guessed. Formats: bash's programmable
- * completion (compgen, COMPREPLY), zsh's _arguments, fish's complete. */
+/* kvfold completion: prints completion scripts for shells, made from the tables of options. An
+ * option's argument determines its completion: alternatives ("f32|bf16"), a path (FILE, PATH, DIR,
+ * a name with a dot), or nothing. Formats: bash's programmable completion (compgen, COMPREPLY),
+ * zsh's _arguments, fish's complete. */
 #include "cli_int.h"
 
 #include <ctype.h>
@@ -10,7 +9,7 @@
 
 typedef enum guess { GUESS_NONE, GUESS_WORDS, GUESS_PATH } guess;
 
-/* Is "alternative" a word to type, and not the name of a number? */
+/* True if an alternative is a literal word, not the name of a number. */
 static bool is_word(const char *at, size_t n)
 {
     return n && !(at[0] == 'N' && (n == 1 || !isalpha((unsigned char)at[1]))) &&
@@ -27,7 +26,7 @@ static guess guess_of(const char *argument)
     return GUESS_NONE;
 }
 
-/* The alternatives of "a|b|c" with blanks between them. */
+/* Prints the alternatives of "a|b|c" separated by spaces. */
 static void print_words(const char *argument)
 {
     const char *gap = "";
@@ -41,7 +40,7 @@ static void print_words(const char *argument)
     }
 }
 
-/* What a shell reads for the value of an option: alternatives, a path, anything else. */
+/* Completion of an option's value: alternatives, a path, or anything else. */
 typedef struct value_form {
     const char *before, *after, *path, *other;
 } value_form;
@@ -58,7 +57,8 @@ static void print_value(const value_form *form, const char *argument)
     fputs(form->after, stdout);
 }
 
-/* Text inside single quotes of a shell, with what the format itself reads escaped by `mark`. */
+/* Prints text for single quotes of a shell, with the format's special characters escaped by `mark`.
+ */
 static void print_quoted(const char *text, const char *special, char mark)
 {
     for (; *text; text++) {
@@ -71,7 +71,8 @@ static void print_quoted(const char *text, const char *special, char mark)
     }
 }
 
-/* Alternatives that a command's operand is one of: the first word of its synopsis. NULL: a file. */
+/* Returns the alternatives of a command's operand, from the first word of its synopsis. NULL: a
+ * file. */
 static const char *operand_words(const cli_command *command, char buf[64])
 {
     size_t n = strcspn(command->synopsis, " ");

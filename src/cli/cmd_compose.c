@@ -29,7 +29,7 @@ static const kvf__option_row OPTIONS[] = {
     CLI_FORCE(AT(force)),
 };
 
-/* "1,2.5": as many numbers as there are prefixes. */
+/* Parses "1,2.5", one number per prefix. */
 static int read_weights(const cli_call *call, const char *text, double *out)
 {
     const char *at = text;

@@ -1,4 +1,4 @@
-/* kvfold diff. Exit status as diff(1) has it: 0 equal, 1 different, 2 trouble. */
+/* kvfold diff. Exit status as of diff(1): 0 equal, 1 different, 2 error. */
 #include "cli_int.h"
 
 #include <stddef.h>

@@ -32,9 +32,9 @@ static const kvf__option_row OPTIONS[] = {
     CLI_VERBOSE,
 };
 
-enum { LEAST_ROWS = 4 }; /* held-out rows below which a share is noise */
+enum { LEAST_ROWS = 4 }; /* with fewer held-out rows a share is noise */
 
-/* The prefix's share of what the document in context takes off the loss. */
+/* Returns the prefix's share of the loss reduction by the document in context. */
 static double share(const kvf_distill_result *r)
 {
     return (r->loss_base - r->loss_prefix) / (r->loss_base - r->loss_document);

@@ -1,5 +1,5 @@
-/* kvfold generate. A single prompt is printed as it comes where a person looks at it; the text on
- * stdout is the same either way. */
+/* kvfold generate. On a terminal a single prompt's completion is printed as it is generated; the
+ * text on stdout is the same either way. */
 #include "cli_model.h"
 
 #include <stddef.h>
@@ -86,10 +86,10 @@ static kvf_json *new_text(const char *text)
     return kvf_json_new_strn(text, kvf_text_bytes(text));
 }
 
-/* Completions as they are owned: one of a prompt, or a list of those of a file. */
+/* Owned completions: of one prompt, or of the prompts in a file. */
 typedef struct completions {
     char *one, **list;
-    size_t n; /* of the list */
+    size_t n; /* length of the list */
     kvf_generate_stats stats;
 } completions;
 
@@ -105,7 +105,8 @@ static int print_json(const cli_call *call, const completions *c)
     return cli_print_json(call, object);
 }
 
-/* Several completions come under lines that number them: one may itself be many lines. */
+/* A numbered line precedes each of several completions, because a completion may have several
+ * lines. */
 static void print_text(const completions *c, bool streamed)
 {
     if (streamed) putchar('\n');
@@ -137,7 +138,7 @@ static int complete(cli_call *call, const cli_model *model, generate_values *v)
     return code;
 }
 
-/* "ID=X" into its parts. */
+/* Parses "ID=X". */
 static bool split_bias(const char *text, kvf_token_bias *out)
 {
     char *end = NULL;
@@ -149,7 +150,7 @@ static bool split_bias(const char *text, kvf_token_bias *out)
     return end != number && !*end && out->bias >= -100 && out->bias <= 100;
 }
 
-/* *biases is the caller's to free. */
+/* The caller frees *biases. */
 static int read_biases(const cli_call *call, generate_values *v, kvf_token_bias **biases)
 {
     if (!v->logit_bias.n) return CLI_OK;
@@ -167,7 +168,7 @@ static int read_biases(const cli_call *call, generate_values *v, kvf_token_bias 
     return CLI_OK;
 }
 
-/* Options whose values have a range. */
+/* Checks the ranges of option values. */
 static int check_ranges(const cli_call *call, const kvf_generate_options *o)
 {
     const struct {
@@ -195,7 +196,7 @@ static int check_ranges(const cli_call *call, const kvf_generate_options *o)
     return CLI_OK;
 }
 
-/* Options that depend on each other, and ranges. */
+/* Checks options that depend on each other, and ranges. */
 static int check_values(const cli_call *call, const generate_values *v)
 {
     if (!v->prompt && !v->data)
@@ -229,7 +230,7 @@ static int open_and_complete(cli_call *call, generate_values *v)
     return code;
 }
 
-/* The prompt is what standard input holds; *text keeps it. */
+/* Reads the prompt from standard input; *text owns it. */
 static int read_prompt(const cli_call *call, generate_values *v, char **text)
 {
     if (!v->prompt || strcmp(v->prompt, "-") != 0) return CLI_OK;

@@ -62,7 +62,7 @@ static int check_values(const cli_call *call, predict_values *v)
     return CLI_OK;
 }
 
-/* The texts of the command line as rows; *rows is the caller's to free. */
+/* Makes rows of the texts on the command line; the caller frees *rows. */
 static int read_texts(const cli_call *call, predict_values *v, kvf_rows **rows)
 {
     if (!v->texts.n) return CLI_OK;

@@ -1,5 +1,5 @@
-/* kvfold quantize. With a base and data, the loss is measured before anything is written, and again
- * with the new file. */
+/* kvfold quantize. With a base and data, the loss is measured before and after the file is written.
+ */
 #include "cli_model.h"
 
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void print_text(const quantize_values *v, const outcome *o)
                o->after.loss - o->before.loss);
 }
 
-/* The loss with the prefix at `path`. */
+/* Measures the loss with the prefix at `path`. */
 static int measure(const cli_call *call, const quantize_values *v, const char *path,
                    kvf_eval_result *out)
 {

@@ -62,7 +62,7 @@ typedef struct session {
     const char *host;
 } session;
 
-/* The one result: where it can be reached. */
+/* Prints the address of the server, the only result. */
 static void print_address(void *user, int port)
 {
     const session *s = user;
@@ -77,7 +77,7 @@ static void print_address(void *user, int port)
     fflush(stdout);
 }
 
-/* "NAME=HEAD": to the prefix of that name. */
+/* Applies "NAME=HEAD" to the prefix of that name. */
 static int give_head(const cli_call *call, const char *text, kvf_serve_prefix *prefixes, size_t n)
 {
     const char *equals = strchr(text, '=');
@@ -92,8 +92,8 @@ static int give_head(const cli_call *call, const char *text, kvf_serve_prefix *p
     return cli_misuse(call->command, "--head \"%s\": no --prefix has that name", text);
 }
 
-/* Splits "NAME=FILE"; a file alone gives its name without folder and ending. The caller frees the
- * name. */
+/* Splits "NAME=FILE"; the default name is the file's without folder and extension. The caller frees
+ * the name. */
 static int split_prefix(const cli_call *call, const char *text, kvf_serve_prefix *out)
 {
     const char *equals = strchr(text, '='), *slash = strrchr(text, '/');

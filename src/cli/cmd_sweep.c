@@ -1,5 +1,5 @@
-/* kvfold sweep: the runs of a grid file in one pass over the base, and one table. Its options are
- * those of train, for all runs, but for --out. */
+/* kvfold sweep: trains the runs of a grid file in one pass over the base, and prints one table. The
+ * options are those of train for all runs, with another --out. */
 #include "cli_progress.h"
 
 #include <math.h>
@@ -21,12 +21,12 @@ enum { MOST_WIDTH = 40 };
 
 typedef struct watcher {
     cli_progress progress;
-    bool silent;  /* notes are in the object that is printed */
-    bool verbose; /* details are printed, too */
+    bool silent;  /* notes are in the JSON object only */
+    bool verbose; /* also print details */
 } watcher;
 
-/* The runs of a pass are at about the same step: the line shows whichever comes by. A validation
- * is one run's. */
+/* The runs of a pass are at about the same step, so the progress line shows events of any run. A
+ * validation belongs to one run. */
 static void on_event(void *user, const char *run, const kvf_event *event)
 {
     watcher *w = user;
@@ -42,7 +42,7 @@ static void on_event(void *user, const char *run, const kvf_event *event)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Of a column's heading and its texts. */
+/* Returns the width of a column's heading and texts. */
 static int width_of(const kvf_json *runs, const char *heading, bool option)
 {
     size_t width = strlen(heading);
@@ -78,7 +78,7 @@ static void print_run(const kvf_json *report, const kvf_json *run)
            kvf__real_at(run, "seconds"), kvf__text_at(run, "status"));
 }
 
-/* Mean and range of runs that differ by their seed alone, where the grid has several. */
+/* Prints mean and range over runs that differ only in the seed. */
 static void print_seeds(const kvf_json *report)
 {
     const kvf_json *groups = kvf_json_get(report, "over_seeds");

@@ -1,4 +1,4 @@
-/* kvfold train. Options, defaults and checks are the library's table; here they are only passed on.
+/* kvfold train. Options, defaults and checks are in the library's table; this file passes them on.
  */
 #include "cli_progress.h"
 
@@ -14,7 +14,7 @@ static const kvf__option_row OPTIONS[] = {
     CLI_VERBOSE,
 };
 
-/* "300 steps of 1.21 s, 4 validations of 3.0 s: 6:25 in all, peak memory 1.4 GiB". */
+/* Prints "300 steps of 1.21 s, 4 validations of 3.0 s: 6:25 in all, peak memory 1.4 GiB". */
 static void print_forecast(FILE *to, const kvf_forecast *f)
 {
     char time[32], memory[32], file[32], valid[64] = "";
@@ -29,7 +29,7 @@ static void print_forecast(FILE *to, const kvf_forecast *f)
             cli_bytes_text(f->file_bytes, file));
 }
 
-/* A note; on a terminal what it has in brackets, the tokens that carry loss, is green as well. */
+/* Prints a note. On a terminal the text in brackets, the tokens that carry loss, is green. */
 static void print_note(FILE *to, const char *text)
 {
     static const char OPEN[] = "\u27e6", CLOSE[] = "\u27e7";
@@ -46,7 +46,7 @@ static void print_note(FILE *to, const char *text)
     fflush(to);
 }
 
-/* Notes are part of the result: residuals, rows left out. */
+/* Notes, such as skipped rows, are part of the result. */
 static void watch(void *user, const kvf_event *event)
 {
     cli_watcher *w = user;
@@ -131,11 +131,11 @@ static void print_losses(FILE *to, const kvf_train_result *r)
     fputc('\n', to);
 }
 
-/* "bare 5.16, start 3.15, best 2.88 at step 18 of 60, overfits after; merge takes step 18
- * (--checkpoint last for 60)" */
+/* Prints "bare 5.16, start 3.15, best 2.88 at step 18 of 60, overfits after; merge takes step 18
+ * (--checkpoint last for 60)". */
 static void print_verdict(FILE *to, const kvf_train_result *r)
 {
-    static const double WORSE = 1.005; /* of the best loss */
+    static const double WORSE = 1.005; /* relative to the best loss */
     const bool loss = !strcmp(r->best.name, "loss");
     const double best = loss ? r->best_valid_loss : r->best.value;
     if (!isnan(r->bare_loss)) fprintf(to, "bare %.4g, ", r->bare_loss);
@@ -189,7 +189,7 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
 static int report(const cli_call *call, const kvf_train_options *options,
                   const kvf_train_result *result, cli_watcher *w)
 {
-    if (kvf_train_rank(call->ctx)) return CLI_OK; /* the first process has the result */
+    if (kvf_train_rank(call->ctx)) return CLI_OK; /* rank 0 has the result */
     if (!w->notes) {
         if (w->to) cli_train_text(result, options, w->progress.steps, w->to);
         return CLI_OK;

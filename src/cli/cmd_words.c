@@ -26,7 +26,7 @@ static const kvf__option_row OPTIONS[] = {
                   "vocabulary"),
 };
 
-/* "key "the" 0.91, "a" 0.88": white space and control characters stay visible by JSON's quotes. */
+/* Prints "key "the" 0.91, "a" 0.88", with JSON quoting for white space and control characters. */
 static void print_list(const char *what, const kvf_json *list)
 {
     printf("%s", what);

@@ -1,6 +1,6 @@
-/* The command line against a command's tables. Long options only, `--name value` and
- * `--name=value`, besides -h. First half: what was given (cli_parse); second half, when a context
- * exists: values into fields (cli_set_values). */
+/* Parses the command line by a command's tables. Only long options, `--name value` and
+ * `--name=value`, besides -h. First part: which options were given (cli_parse). Second part, once a
+ * context exists: values to fields (cli_set_values). */
 #include "cli_int.h"
 
 #include <stddef.h>
@@ -35,7 +35,7 @@ const kvf__option_row *cli_row_find(const cli_command *command, const char *name
     return NULL;
 }
 
-/* The row of "name" or "name=value" (n bytes of name). */
+/* Finds the row of "name" or "name=value" (n bytes of name). */
 static const kvf__option_row *find_start(const cli_command *command, const char *name, size_t n)
 {
     char copy[64];
@@ -46,7 +46,7 @@ static const kvf__option_row *find_start(const cli_command *command, const char 
 
 /* ---- what was given -------------------------------------------------------------------------- */
 
-/* One option at argv[*i], and its value, which may be argv[*i + 1]. */
+/* Parses the option at argv[*i]; its value may be argv[*i + 1]. */
 static int parse_option(cli_call *call, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
@@ -117,7 +117,7 @@ bool cli_is_given(const cli_call *call, const char *name)
     return false;
 }
 
-/* The next of the words in *list; false at its end. */
+/* Takes the next word of *list; false at its end. */
 static bool next_word(const char **list, char word[64])
 {
     if (!*list || !**list) return false;
@@ -158,7 +158,7 @@ int cli_check_given(const cli_call *call)
     if (call->n_operands > command->operands && !command->more_operands)
         return cli_misuse(command, "unexpected argument \"%s\"", call->operands[command->operands]);
     if (call->n_operands < command->operands) {
-        const char *word = command->synopsis; /* synopses begin with the operands */
+        const char *word = command->synopsis; /* a synopsis begins with the operands */
         for (size_t i = 0; i < call->n_operands; i++)
             word += strcspn(word, " ") + 1;
         return cli_misuse(command, "%.*s is missing", (int)strcspn(word, " "), word);
@@ -168,7 +168,7 @@ int cli_check_given(const cli_call *call)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* All values of a list at once, so that they lie together. */
+/* Gathers all values of a list, so that they are contiguous. */
 static void gather_texts(cli_call *call, const kvf__option_row *row, kvf__strings *list)
 {
     if (list->n) return;
@@ -191,7 +191,7 @@ static int set_value(cli_call *call, const cli_given *given, const kvf__option_r
                          given->value ? given->value : "", want);
 }
 
-/* Sets those of the given options that rows[n] name. */
+/* Sets the given options that are among rows[n]. */
 static int set_rows(cli_call *call, const kvf__option_row *rows, size_t n, void *values)
 {
     for (size_t i = 0; i < call->n_given; i++)
@@ -203,7 +203,7 @@ static int set_rows(cli_call *call, const kvf__option_row *rows, size_t n, void 
     return CLI_OK;
 }
 
-/* Those that are train's: their values are checked by the library. */
+/* Sets the given options of train, whose values the library checks. */
 static int set_train_options(const cli_call *call, kvf_train_options *options)
 {
     const kvf__option_row *row;

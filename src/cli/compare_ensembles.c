@@ -1,13 +1,12 @@
-/* The ensembles of kvfold compare: runs of one row whose seeds differ answer as one, by the mean of
- * their probabilities and by the majority of their votes. Of N seeds there are N / k groups of k,
- * none of which share a run. */
+/* Ensembles of kvfold compare: runs of one row with different seeds, combined by the mean of their
+ * probabilities and by majority vote. N seeds give N / k groups of k, which share no run. */
 #include "cli_compare.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes the next number off the list "1,3,5"; 0: it is none. */
+/* Takes the next number off the list "1,3,5"; 0: not a number. */
 static int64_t next_size(const char **list)
 {
     char *end;
@@ -37,7 +36,7 @@ int cli_ensembles_check(const cli_comparison *c)
     return CLI_OK;
 }
 
-/* One group of n runs, from this seed on; NaN: it has no score. */
+/* Evaluates a group of n runs, from this seed on; NaN: no score. */
 static double score_of_group(const cli_comparison *c, const cli_compared *row, int64_t from,
                              int64_t n, const char *vote, const char *metric)
 {
@@ -56,7 +55,7 @@ static double score_of_group(const cli_comparison *c, const cli_compared *row, i
     return score;
 }
 
-/* Over all groups. */
+/* Evaluates all groups. */
 static kvf_json *ensemble_json(const cli_comparison *c, const cli_compared *row, int64_t n,
                                const char *vote, const char *metric)
 {
@@ -76,7 +75,7 @@ static kvf_json *ensemble_json(const cli_comparison *c, const cli_compared *row,
                         groups, metric, spread);
 }
 
-/* The metric of the row's runs; NULL: all of them failed. */
+/* Returns the metric of the row's runs; NULL: all of them failed. */
 static const char *metric_of(const kvf_json *runs, const char *name)
 {
     for (size_t i = 0; i < kvf_json_size(runs); i++)

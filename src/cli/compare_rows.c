@@ -1,10 +1,8 @@
-/* What kvfold compare trains: the rows of its table, and which options each of them gets. Rows that
- * are sections of a file come from compare_sections.c.
- *
- * Options for all rows are those of --options FILE, a recipe of train, and train's on the command
- * line or at the head of an experiment file. A method gets those of them that it has
- * (kvf__train_option_applies); one that no method has is a mistake. What is said of one row, in
- * --methods or in a section of the file, must be an option of its method. */
+/* The rows of kvfold compare's table and the options of each. compare_sections.c reads rows that
+ * are sections of a file. Shared options come from --options FILE, a recipe of train, and from the
+ * command line or the head of an experiment file. A method gets those that it supports
+ * (kvf__train_option_applies); an option that no method supports is an error. An option of one row,
+ * from --methods or a section, must be supported by its method. */
 #include "cli_compare.h"
 #include "compare_hooks.h"
 
@@ -12,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a recipe of train: what compare itself gives. */
+/* True for options of a train recipe that compare sets itself. */
 static bool is_ours(const char *name)
 {
     static const char *const NAMES[] = {"base", "lora",  "data", "valid", "method",
@@ -22,7 +20,7 @@ static bool is_ours(const char *name)
     return false;
 }
 
-/* Another command has them from elsewhere. */
+/* True for options that another command gets from elsewhere. */
 static bool is_place(const char *name)
 {
     return !strcmp(name, "base") || !strcmp(name, "lora") || !strcmp(name, "data") ||
@@ -39,7 +37,7 @@ static bool is_for_all(const char *name)
 
 /* ---- the options of a row -------------------------------------------------------------------- */
 
-/* A text or file to start from is for the rows that start from it. */
+/* --init-text and --init-kv apply only to rows that start from them. */
 static bool starts_elsewhere(const cli_compared *row, const char *name)
 {
     if (!row->init) return false;
@@ -107,7 +105,7 @@ int cli_compared_set(cli_comparison *c, cli_compared *row, const cli_given *give
     return CLI_OK;
 }
 
-/* "option=value" of --methods. */
+/* Parses "option=value" of --methods. */
 static int set_one(cli_comparison *c, cli_compared *row, char *text)
 {
     const cli_command *command = c->call->command;
@@ -124,7 +122,7 @@ static int set_one(cli_comparison *c, cli_compared *row, char *text)
     return cli_compared_set(c, row, &(cli_given){.name = option->name, .value = value});
 }
 
-/* "method:option=value:option=value". */
+/* Parses "method:option=value:option=value". */
 static int parse_row(cli_comparison *c, char *text, cli_compared *row)
 {
     const kvf__option_row *methods = cli_row_find(&cli_train, "method");
@@ -139,7 +137,7 @@ static int parse_row(cli_comparison *c, char *text, cli_compared *row)
     return code;
 }
 
-/* Names of files: a path has no slashes, and white space is none. */
+/* Replaces slashes and white space in a file name. */
 void cli_compared_clean(char *name)
 {
     for (; *name; name++)
@@ -165,7 +163,7 @@ static void name_row(cli_compared *row)
         cli_compared_name(row, row->setting[i].name, row->setting[i].value);
 }
 
-/* A mistake in a row: at the line of the experiment that has it, else of the command line. */
+/* Reports an error in a row, at its line of the experiment or of the command line. */
 static int bad_row(const cli_comparison *c, const cli_compared *row, const cli_given *at,
                    const char *line)
 {
@@ -197,7 +195,7 @@ static int add_row(cli_comparison *c, cli_compared *row)
     return cli_compared_combine(c, row, 0);
 }
 
-/* A row for each start, or one where the method has none. */
+/* Adds a row for each --init, or one if the method has none. */
 static int add_starts(cli_comparison *c, cli_compared *row)
 {
     int code = CLI_OK;
@@ -229,8 +227,8 @@ static int split_inits(cli_comparison *c)
     return CLI_OK;
 }
 
-/* The head alone comes first, unless it is asked for, the task has none, or several tasks share a
- * prefix. */
+/* Adds the head alone as the first row, unless it was requested, the task has no head, or several
+ * tasks share a prefix. */
 static int add_head(cli_comparison *c)
 {
     cli_compared head = {.method = "head"};
@@ -261,7 +259,7 @@ static int add_methods(cli_comparison *c)
     return CLI_OK;
 }
 
-/* Sections are the rows of their file, which then has no lists. */
+/* Adds the rows: sections of the file, or the lists. */
 static int add_rows(cli_comparison *c)
 {
     const cli_given *section = cli_sections_first(c->call);
@@ -282,7 +280,7 @@ static int add_rows(cli_comparison *c)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Every option for all is one of some row's method. */
+/* Checks that each shared option is supported by some row's method. */
 static int check_shared(const cli_comparison *c)
 {
     for (size_t i = 0; i < c->shared.n_given; i++) {
@@ -297,7 +295,7 @@ static int check_shared(const cli_comparison *c)
     return CLI_OK;
 }
 
-/* The option of the row that an error line begins with, as "--NAME"; NULL: none. */
+/* Returns the row's option with which an error line begins, as "--NAME"; NULL: none. */
 static const cli_given *named_in(const cli_comparison *c, const cli_compared *row, const char *line)
 {
     if (strncmp(line, "--", 2)) return NULL;
@@ -335,7 +333,7 @@ static int check_row(const cli_comparison *c, const cli_compared *row)
 
 /* ---- options for all ------------------------------------------------------------------------- */
 
-/* Behind those of --options FILE, without what is compare's own, come the call's. */
+/* Gathers the shared options: those of --options FILE, except compare's own, then the call's. */
 static int gather_shared(cli_comparison *c)
 {
     cli_call *shared = &c->shared;

@@ -1,4 +1,4 @@
-/* Sections of an experiment: its rows, and in [*] the axes, whose values every row has in turn. */
+/* Sections of an experiment: rows, and in [*] axes with values for every row. */
 #include "cli_compare.h"
 #include "compare_hooks.h"
 
@@ -7,7 +7,7 @@
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
-/* Sets what a line of the experiment says of a row. */
+/* Sets an option of a row from a line of the experiment. */
 static int set_line(cli_comparison *c, cli_compared *row, const cli_given *given)
 {
     const char *known = cli_row_find(&cli_train, "method")->argument;
@@ -21,8 +21,8 @@ static int set_line(cli_comparison *c, cli_compared *row, const cli_given *given
     return cli_misuse_at(c->call->command, given, "method \"%.60s\": want %s", given->value, known);
 }
 
-/* The row with every combination of the values from this axis on; of an axis that its method has
- * not, once without. */
+/* Adds the row with every combination of values from this axis on; once for an axis that its method
+ * does not support. */
 int cli_compared_combine(cli_comparison *c, const cli_compared *row, size_t axis)
 {
     int code = CLI_OK;
@@ -59,7 +59,7 @@ static int add_axis(cli_comparison *c, const cli_given *line)
 
 /* ---- sections of the experiment -------------------------------------------------------------- */
 
-/* Options whose values are one for all rows. */
+/* Refuses options that must be the same for all rows. */
 static int check_varies(const cli_comparison *c, const cli_given *given)
 {
     static const char *const NAMES[] = {"base",     "out", "force",       "resume", "dry-run",
@@ -78,7 +78,7 @@ static bool is_axes(const cli_given *section)
     return !strcmp(section->name, "*");
 }
 
-/* Of the lines behind a section: their number. */
+/* Returns the number of lines in a section. */
 static size_t lines_of(const cli_call *call, size_t section)
 {
     size_t n = 0;
@@ -136,7 +136,7 @@ int cli_sections_add(cli_comparison *c)
     return code;
 }
 
-/* Is there a section that is a row? */
+/* Returns the first section that is a row, or NULL. */
 const cli_given *cli_sections_first(const cli_call *call)
 {
     for (size_t i = 0; i < call->n_sections; i++)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* "0.8123 (0.8000 to 0.8200)"; one run, or equal ones: the number alone. */
+/* Formats "0.8123 (0.8000 to 0.8200)"; only the number for one run or equal ones. */
 static const char *spread_text(const kvf_json *spread, char buf[64])
 {
     const double mean = kvf__real_at(spread, "mean"), low = kvf__real_at(spread, "min"),
@@ -17,7 +17,7 @@ static const char *spread_text(const kvf_json *spread, char buf[64])
     return buf;
 }
 
-/* "+0.0123 +- 0.0045". */
+/* Formats "+0.0123 +- 0.0045". */
 static const char *difference_text(const kvf_json *difference, char buf[64])
 {
     const double mean = kvf__real_at(difference, "mean"),
@@ -28,7 +28,7 @@ static const char *difference_text(const kvf_json *difference, char buf[64])
     return buf;
 }
 
-/* Of names, at least `least`. */
+/* Returns the width of names, at least `least`. */
 static int width_of(const kvf_json *rows, int least)
 {
     int width = least;
@@ -63,7 +63,7 @@ static void print_bare(const kvf_json *bare, int width)
         printf("    %s\n", kvf__text_at(bare, "reason"));
 }
 
-/* Runs that failed have a line each, with the reason. */
+/* Prints a line for each failed run, with the reason. */
 static void print_failed(const kvf_json *failed, int width)
 {
     for (size_t i = 0; i < kvf_json_size(failed); i++) {
@@ -86,7 +86,7 @@ static void print_ensembles(const kvf_json *ensembles)
     }
 }
 
-/* The metric of the scores; NULL: there are losses alone. */
+/* Returns the metric of the scores; NULL: there are only losses. */
 static const char *metric_of(const kvf_json *methods)
 {
     for (size_t i = 0; i < kvf_json_size(methods); i++) {

@@ -1,12 +1,11 @@
-/* Help out of the tables: what --help shows is what the parser knows. Wrapped at 80 columns,
- * defaults shown. */
+/* Prints help from the tables of the parser, wrapped at 80 columns, with defaults. */
 #include "cli_int.h"
 
 #include <string.h>
 
 enum { WIDTH = 80, COLUMN = 26 };
 
-/* Words of `text` from column `at` on, broken at WIDTH, continued at `indent`. */
+/* Prints the words of `text` from column `at` on, broken at WIDTH, continued at `indent`. */
 static void print_wrapped(const char *text, size_t at, size_t indent)
 {
     for (size_t n; *text; text += n + (text[n] == ' ')) {
@@ -24,7 +23,7 @@ static void print_wrapped(const char *text, size_t at, size_t indent)
     putchar('\n');
 }
 
-/* A name with more alternatives than a line holds goes on in the next. Returns the last line's. */
+/* Breaks a name with more alternatives than fit on a line. Returns the rest for the last line. */
 static const char *print_full_lines(const char *left)
 {
     while (strlen(left) > WIDTH) {
@@ -51,7 +50,7 @@ static void print_option(const kvf__option_row *row)
     print_wrapped(text, COLUMN, COLUMN);
 }
 
-/* Paragraphs, one a line; a line that begins with a space is printed unchanged. */
+/* Prints paragraphs, one per line; a line that begins with a space is printed unchanged. */
 static void print_notes(const char *text)
 {
     char line[2048];
@@ -66,7 +65,7 @@ static void print_notes(const char *text)
     }
 }
 
-/* The groups of usual options, the examples, and the number of the other options. */
+/* Prints the groups of usual options, the examples, and the number of other options. */
 static void print_usual(const cli_command *command)
 {
     char name[64];
@@ -123,7 +122,7 @@ void cli_help_program(void)
 {
     const cli_command *command;
     const char *name;
-    size_t column = 12; /* of the summaries */
+    size_t column = 12; /* column of the summaries */
     for (size_t i = 0; (command = cli_command_at(i)) != NULL; i++)
         if (strlen(command->name) + 4 > column) column = strlen(command->name) + 4;
     printf("usage: kvfold COMMAND [options]\n\n");

@@ -1,6 +1,5 @@
-/* The object of kvf_inspect() as text: a line of what it is, then sections. Names and values come
- * from files that may be foreign, so nothing that a terminal would obey is printed, and long values
- * are cut. */
+/* Prints the object of kvf_inspect() as text: one line of summary, then sections. Names and values
+ * may come from foreign files, so control characters are removed and long values are cut. */
 #include "cli_int.h"
 
 #include <string.h>
@@ -112,7 +111,7 @@ static void print_tensors(const kvf_json *tensors, bool diffable)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Of keys, values or log-weights, where a layer has them. */
+/* Prints statistics of keys, values or log-weights, if a layer has them. */
 static void print_layer_part(const kvf_json *layer, const char *part, int width)
 {
     static const char *const COLUMNS[] = {"mean", "std", "min", "max", "norm"};

@@ -1,11 +1,11 @@
-/* kvfold: which command, with what context, and which exit status.
+/* kvfold: selects the command, its context and the exit status.
  *
- * libgomp reads its variables when it is loaded, and its default, threads that spin at every
- * barrier, is several times slower as soon as another process wants a core; threads that sleep at
- * once lose 3 to 8 % of a step to waking up. So a command that will compute asks for passive
- * waiting after a short spin and executes itself again, once: OMP_WAIT_POLICY being set is what
- * stops it the second time, and what a person sets stays. Nothing may have been read by then: a
- * pipe gives its bytes once. */
+ * libgomp reads its environment variables when it is loaded. By default its threads spin at every
+ * barrier, which is several times slower once another process needs a core; threads that sleep at
+ * once lose 3 to 8 % of a step to waking up. So a command that will compute sets passive waiting
+ * after a short spin and executes itself again, once. An existing OMP_WAIT_POLICY stops the second
+ * time and overrides the choice. Nothing may have been read before, because a pipe gives its bytes
+ * only once. */
 #include "cli_progress.h"
 
 #include <fcntl.h>
@@ -36,20 +36,21 @@ const cli_command *cli_command_find(const char *name)
     return NULL;
 }
 
-/* A file opened later must not become standard output: results would be printed into it. Opened
- * against their direction, so that using them is still an error. */
+/* Opens missing standard streams, so that a file opened later does not become standard output and
+ * receive results. They are opened in the wrong direction, so that using them is still an error. */
 static void fill_standard_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
 }
 
-/* About 20 microseconds: a barrier's usual wait, and nothing to a process that wants the core. */
+/* About 20 microseconds: the usual wait at a barrier, and no burden to a process that needs the
+ * core. */
 #define SPIN_COUNT "2000"
 enum { PATH_BYTES = 4096 };
 
-/* This program by its own path, so that ps shows the name (and tools that run it are not run
- * instead); by the link where that path is gone. */
+/* Returns the path of this program, so that ps shows its name and a tool that runs it is not
+ * executed instead; the link in /proc if that path is gone. */
 static const char *own_program(char path[PATH_BYTES])
 {
     ssize_t n = readlink("/proc/self/exe", path, PATH_BYTES - 1);
@@ -57,7 +58,7 @@ static const char *own_program(char path[PATH_BYTES])
     return access(path, X_OK) == 0 ? path : "/proc/self/exe";
 }
 
-/* Without /proc the program goes on, only slower on a busy machine. */
+/* Without /proc the program continues, only slower on a busy machine. */
 static void wait_passively(char **argv)
 {
     char path[PATH_BYTES];
@@ -81,7 +82,7 @@ static int run_with_context(cli_call *call)
     int code = cli_check_outputs(call);
     if (!code) code = call->command->run(call);
     cli_stop_clean(NULL);
-    /* Processes that train together part when their contexts are freed. */
+    /* Processes that train together separate when their contexts are freed. */
     code = cli_flush(call->command, code);
     kvf_ctx_free(call->ctx);
     return code;
@@ -159,8 +160,8 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     fill_standard_streams();
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other, */
-    signal(SIGXFSZ, SIG_IGN); /* and so is a file that may not grow */
+    signal(SIGPIPE, SIG_IGN); /* treat a closed pipe as a write error, */
+    signal(SIGXFSZ, SIG_IGN); /* and also a file above the size limit */
     const cli_command *command = argc > 1 ? cli_command_find(argv[1]) : NULL;
     return cli_finish(command, dispatch(argc, argv));
 }

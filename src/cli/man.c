@@ -1,15 +1,15 @@
-/* The manual: kvfold(1), and kvfold-COMMAND(1) of each command, out of the tables that the parser
- * and --help read; made by `kvfold --man` and `kvfold --man COMMAND` when kvfold is installed.
- * Language: mdoc(7). */
+/* Prints the manual: kvfold(1), and kvfold-COMMAND(1) of each command, from the tables of the
+ * parser and --help. Installation runs `kvfold --man` and `kvfold --man COMMAND`. Language:
+ * mdoc(7). */
 #include "cli_int.h"
 
 #include <ctype.h>
 #include <string.h>
 
-enum { WIDTH = 60 }; /* where lines of the source are broken */
+enum { WIDTH = 60 }; /* column at which source lines are broken */
 
-/* Text of mdoc: what begins a request or an escape is neither. filled: lines may be broken, and end
- * with a sentence. */
+/* Prints text with mdoc requests and escapes quoted. filled: lines may be broken, and end after a
+ * sentence. */
 static void print_text(const char *text, bool filled)
 {
     int column = 0;
@@ -23,7 +23,7 @@ static void print_text(const char *text, bool filled)
     }
 }
 
-/* An argument of a macro: quoted, so that neither spaces nor names of macros count. */
+/* Prints a quoted macro argument, so that spaces and macro names have no effect. */
 static void print_argument(const char *text)
 {
     putchar('"');
@@ -62,7 +62,7 @@ static void print_option(const kvf__option_row *row)
     putchar('\n');
 }
 
-/* Rows of a command from an index on. */
+/* Prints the rows of a command from an index on. */
 static void print_options(const cli_command *command, size_t from)
 {
     const kvf__option_row *row;
@@ -72,7 +72,7 @@ static void print_options(const cli_command *command, size_t from)
     printf(".El\n");
 }
 
-/* Up to the text of the first section. command NULL: the program. */
+/* Prints everything up to the text of the first section. command NULL: the program. */
 static void print_head(const cli_command *command, const char *description)
 {
     printf(".Dd November 22, 2026\n.Dt KVFOLD%s", command ? "-" : "");
@@ -85,7 +85,7 @@ static void print_head(const cli_command *command, const char *description)
 
 /* ---- kvfold-COMMAND(1) ----------------------------------------------------------------------- */
 
-/* kvfold(1), and the other commands that are for the same. */
+/* Lists kvfold(1) and the other commands of the group. */
 static void print_see_also(const cli_command *command)
 {
     const cli_command *other;

@@ -1,4 +1,4 @@
-/* Base and prefixes as several commands open them. */
+/* Opens base and prefixes for several commands. */
 #include "cli_model.h"
 
 int cli_model_open(const cli_call *call, const cli_model_options *o, cli_model *out)

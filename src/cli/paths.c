@@ -1,10 +1,7 @@
-/* The paths of a command line, before anything is opened. Rows show which options name
- * files.
- *
- * `-` is standard input or output where a file is read or written once, front to back.
- * What a command writes is never one of the files that it was given to read, by whatever name: the
- * library asks that of what it reads itself, by the same function; recipes and grids are read by
- * the command alone, so all options are asked here. */
+/* Checks the paths of a command line before anything is opened. Rows tell which options name files.
+ * `-` is standard input or output if a file is read or written once, front to back. An output is
+ * never one of the input files under any name. The library checks its own inputs with the same
+ * function; recipes and grids are read only by the command, so all options are checked here. */
 #include "cli_int.h"
 
 #include <string.h>
@@ -21,7 +18,7 @@ static const struct {
     {"compare", "recipe", CLI_STDIN},
 };
 
-/* The path that `-` means, NULL: the option accepts no stream. */
+/* Returns the path that `-` stands for; NULL: the option accepts no stream. */
 static const char *stream_of(const cli_call *call, const char *option)
 {
     for (size_t i = 0; i < sizeof STREAMS / sizeof STREAMS[0]; i++)
@@ -51,7 +48,7 @@ static bool is_input(const cli_call *call, const cli_given *given)
     return is_path(call, given) && !is_output(given->name);
 }
 
-/* "-", or of several tasks "NAME=-". */
+/* True for "-", or with several tasks "NAME=-". */
 static bool is_dash(const char *value)
 {
     const char *equals = strrchr(value, '=');
@@ -106,7 +103,7 @@ int cli_check_outputs(const cli_call *call)
     return code;
 }
 
-/* Folders have their own lines where a prefix is opened; of FILE|N,N,... a number may be meant. */
+/* Opening a prefix reports folders itself; a value of FILE|N,N,... may be a number. */
 static bool wants_file(const cli_call *call, const cli_given *given)
 {
     const kvf__option_row *row = cli_row_find(call->command, given->name);

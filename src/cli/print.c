@@ -1,5 +1,5 @@
-/* Lines on stderr and results on stdout. An error is one line whatever text it quotes; a result
- * that could not be written is an error, unless its reader has gone. */
+/* Error lines on stderr and results on stdout. An error is one line, whatever text it quotes. A
+ * failed write of a result is an error, unless the output pipe was closed. */
 #include "cli_compare.h"
 
 #include <errno.h>
@@ -11,14 +11,14 @@
 
 enum { LINE_BYTES = 4096, MOST_DIMS = 16 };
 
-/* A process that another of this program started tells it, too. */
+/* Also sends the line to the parent process, if kvfold started this one. */
 static void tell_parent(const char *line)
 {
     const char *fd = getenv(CLI_LINES_FD);
     if (fd) dprintf(atoi(fd), "%s\n", line);
 }
 
-/* Control characters would break the line, or the terminal. */
+/* Replaces control characters, which would break the line or the terminal. */
 static void print_line(const cli_command *command, const char *fmt, va_list args, bool hint)
 {
     char line[LINE_BYTES];
@@ -66,7 +66,7 @@ int cli_fail_status(const cli_call *call, kvf_status status)
 {
     const char *line = kvf_ctx_error(call->ctx);
     if (!*line) line = kvf_status_text(status);
-    if (kvf_train_rank(call->ctx)) /* of processes that train together the first speaks for all */
+    if (kvf_train_rank(call->ctx)) /* with several processes rank 0 reports for all */
         return status == KVF_EUSAGE ? CLI_MISUSE : CLI_FAILED;
     return status == KVF_EUSAGE ? cli_misuse(call->command, "%s", line)
                                 : cli_fail(call->command, "%s", line);
@@ -82,7 +82,7 @@ int cli_print_json(const cli_call *call, kvf_json *object)
     return CLI_OK;
 }
 
-/* The reason of a write that failed some time ago is lost; that of a pipe can be asked for. */
+/* The reason of an earlier write error is lost, but a closed pipe can be detected. */
 bool cli_is_unread(FILE *file)
 {
     struct pollfd end = {.fd = fileno(file)};
@@ -105,7 +105,7 @@ void cli_write_stdout(void *user, const char *text, size_t n)
     fwrite(text, 1, n, stdout);
 }
 
-/* A failure before this call is reported by cli_finish(), one in this call here, and only here. */
+/* cli_finish() reports earlier failures; only a failure in this call is reported here. */
 int cli_flush(const cli_command *command, int code)
 {
     if (ferror(stdout) || fflush(stdout) == 0 || cli_reader_gone()) return code;

@@ -1,6 +1,5 @@
-/* Progress of a run. Where a person looks at it: one line that is drawn over, at most ten times a
- * second, below the lines of the validations, which stay. In a file or a pipe: those lines, and one
- * about every minute. */
+/* Progress of a run. On a terminal: one updating line, drawn at most ten times a second below the
+ * lines of the validations. In a file or pipe: the validations, and a line about every minute. */
 #include "cli_progress.h"
 
 #include <math.h>
@@ -28,7 +27,7 @@ static size_t terminal_width(void)
     return 80;
 }
 
-/* The line is cut one short of the width: a full line would wrap, and could not be drawn over. */
+/* Cuts the line one short of the width: a full line would wrap and could not be redrawn. */
 static void draw(cli_progress *p, const char *line)
 {
     fprintf(stderr, "\r\033[K%.*s", (int)terminal_width() - 1, line);
@@ -36,7 +35,7 @@ static void draw(cli_progress *p, const char *line)
     p->drawn = true;
 }
 
-/* "valid 2.1031  accuracy 0.8100 (best)  retention +0.0012": what was measured last. */
+/* Formats the last measurements: "valid 2.1031 accuracy 0.8100 (best) retention +0.0012". */
 static void measured(const cli_progress *p, const kvf_event *e, char *line, size_t size)
 {
     const bool now = e->kind == KVF_EVENT_EVAL;
@@ -64,7 +63,7 @@ static void describe(const cli_progress *p, const kvf_event *e, char *line, size
              cli_bytes_text(kvf__rss_bytes(), memory));
 }
 
-/* A line that stays. */
+/* Prints a permanent line. */
 static void print_line(cli_progress *p, const char *line)
 {
     cli_progress_clear(p);
@@ -107,8 +106,7 @@ void cli_progress_clear(cli_progress *progress)
     fflush(stderr);
 }
 
-/* Before there is a context its only line may be the reason why there is none, so the last one is
- * kept. */
+/* Keeps the last line: before there is a context it may be the reason why there is none. */
 void cli_log(void *user, kvf_log_level level, const char *line)
 {
     cli_call *call = user;

@@ -1,6 +1,6 @@
 /* Recipe files: `option = value` lines, long names without dashes, flags as true or false. A line
- * that begins with # is a comment; a value runs to the end of its line, so that texts may hold any
- * character. Of a command that has sections, `[NAME]` begins one. */
+ * that begins with # is a comment. A value extends to the end of its line, so that texts may
+ * contain any character. If the command has sections, `[NAME]` begins one. */
 #include "cli_int.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static size_t count_lines(const char *text)
     return n;
 }
 
-/* Lines into `list`, which has room for all of them, and from the first section on into
+/* Reads lines into `list`, which has space for all of them, and from the first section on into
  * call->sections. */
 static int read_lines(cli_call *call, const char *path, char *text, cli_given *list, size_t *n)
 {

@@ -1,5 +1,5 @@
-/* This program as a process of its own, whose JSON is read: for work that must be measured alone,
- * since the largest resident memory of a process never falls again. */
+/* Runs this program as a child process and reads its JSON, for work that must be measured alone,
+ * because the peak memory of a process never decreases. */
 #include "cli_compare.h"
 
 #include <errno.h>
@@ -40,10 +40,10 @@ void cli_argument_option(cli_arguments *a, const kvf__option_row *row, const cha
 
 typedef struct own_process {
     pid_t id;
-    FILE *output, *lines; /* its standard output, and its error lines alone */
+    FILE *output, *lines; /* its standard output; its error lines */
 } own_process;
 
-/* Two pipes, of which the process has the ends to write to. */
+/* Starts the process with two pipes for its output. */
 static bool start(const cli_arguments *a, own_process *p)
 {
     int output[2], lines[2];
@@ -74,8 +74,8 @@ static bool start(const cli_arguments *a, own_process *p)
     return !failed;
 }
 
-/* *text: its standard output, JSON, which has no zero byte. line: the last one it failed with, ""
- * if there is none. Returns its exit status, -1 if it did not run or was ended. */
+/* Runs the process. *text: its standard output, JSON without zero bytes. line: its last error line,
+ * "" if none. Returns its exit status, or -1 if it did not run or was ended by a signal. */
 static int run(const cli_arguments *a, char **text, char line[CLI_LINE_BYTES])
 {
     own_process p = {.id = -1};

@@ -1,10 +1,10 @@
-/* SIGINT and SIGTERM. While a run trains or a server answers, the first asks it to finish and save;
- * the second, as the first one of any other command, ends the program as if there were no handler,
- * but removes unfinished outputs. What was ignored when the program started, as SIGINT
- * is after a shell's `&`, stays ignored. A reader that goes away is noticed where we write to it,
- * not by SIGPIPE, which comes for sockets and logs too. SIGBUS gets its line here; the library has
- * no handlers. The flag and the context are the mutable globals of the command: a handler has
- * nowhere else to look. */
+/* SIGINT and SIGTERM. While a run trains or a server answers, the first signal requests a stop
+ * after saving. A second signal, or the first one in any other command, ends the program as without
+ * a handler, but removes unfinished outputs. A signal that was ignored at the start, such as SIGINT
+ * after a shell's `&`, stays ignored. A closed pipe is noticed by write errors rather than SIGPIPE,
+ * which also comes for sockets and logs. SIGBUS is reported here, because the library installs no
+ * handlers. The flag and the context are mutable globals of the command, because a handler cannot
+ * get them otherwise. */
 #include "cli_progress.h"
 
 #include <signal.h>
@@ -26,7 +26,7 @@ static void say(const char *text)
     if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
-/* A page of a mapped file is gone: another program rewrote the file in place or cut it. */
+/* A page of a mapped file is missing: another program rewrote or truncated the file. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     const char *path = kvf__mapped_path(info->si_addr);
@@ -67,7 +67,7 @@ static void install_one(int number, void (*handler)(int))
     if (!sigaction(number, NULL, &before) && before.sa_handler == SIG_IGN) return;
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
-    action.sa_flags = SA_RESTART; /* a read or write on its way is not disturbed */
+    action.sa_flags = SA_RESTART; /* restart interrupted reads and writes */
     sigemptyset(&action.sa_mask);
     sigaction(number, &action, NULL);
 }

@@ -1,4 +1,4 @@
-/* Options that are not known: the line that names them and the nearest one that is. */
+/* Reports an unknown option, with the nearest known one. */
 #include "cli_int.h"
 
 static const char *nearest_option(const cli_command *command, const char *name, size_t n)

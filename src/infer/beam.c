@@ -1,27 +1,27 @@
-/* Beam search as transformers does it (GenerationMixin._beam_search, early_stopping False).
+/* Beam search as in transformers (GenerationMixin._beam_search, early_stopping False). N running
+ * beams each have a sum of log-probabilities. A step considers the K likeliest continuations of all
+ * beams, K = (1 + number of end tokens) * N, so that at least N do not end. Continuations among the
+ * first N that end are finished, and the N best of them by sum / length ** length_penalty are kept.
+ * The search ends when the best running beam, scored at its present length, is no better than the
+ * worst of N finished ones.
  *
- * N running beams have a sum of log-probabilities each. A step looks at the K likeliest
- * continuations of them all, K = (1 + number of end tokens) * N, so that N of them go on whatever
- * ends. Those of the first N that end are finished: the N best by sum / length ** length_penalty
- * are kept. It is over when the best running beam, scored at its present length, is no better than
- * the worst of N finished ones.
- *
- * Each beam has a slot of the session. The first child of a beam goes on in its slot, and others
- * copy what is in it to slots whose beams have no children. */
+ * Each beam has a slot of the session. The first child of a beam continues in its slot; other
+ * children copy the slot to free ones. */
 #include "beam.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A completion so far, with its end token if it has one. */
+/* A completion so far, including its end token if it has one. */
 typedef struct beam {
-    int32_t *ids; /* [n], room for the row's limit */
+    int32_t *ids; /* [n] token ids, with space for the row's limit */
     int64_t n;
-    int64_t slot, from; /* of the session; the slot that it began in */
-    double score;       /* sum of log-probabilities; of finished ones over length ** penalty */
+    int64_t slot, from; /* its slot of the session; the slot that it continues from */
+    double score;       /* sum of log-probabilities; for finished beams divided by length ** penalty
+                         */
 } beam;
 
-/* A beam and the token that would follow it. */
+/* A beam and a token that may follow it. */
 typedef struct continuation {
     double score;
     int64_t parent;
@@ -34,12 +34,12 @@ typedef struct beam_state {
     kvf__beam_search *search;
     kvf__live_row *row;
     int64_t N, K, V, limit;
-    beam *running, *next, *finished; /* [N] each, finished ones best first */
+    beam *running, *next, *finished; /* [N] each; finished ones with the best first */
     int64_t n_running, n_finished;
-    continuation *likeliest; /* [K], best first */
+    continuation *likeliest; /* [K] best first */
     int64_t n_likeliest;
-    float *logits; /* [V] */
-    bool *taken;   /* [N] slots that the next beams have */
+    float *logits; /* [V] log-probabilities */
+    bool *taken;   /* [N] slots taken by the next beams */
     int32_t *ids;  /* [3 * N, limit] */
     void *memory;
 } beam_state;
@@ -66,7 +66,7 @@ static void set_beam(beam *to, const beam *from, int32_t token, double score)
 
 /* ---- what may follow ------------------------------------------------------------------------- */
 
-/* Among the K best; of equal ones the first stays in front. */
+/* Inserts into the K best; equal scores keep their order. */
 static void keep(beam_state *s, int64_t parent, int32_t token, double score)
 {
     int64_t at = s->n_likeliest;
@@ -78,13 +78,14 @@ static void keep(beam_state *s, int64_t parent, int32_t token, double score)
     s->likeliest[at] = (continuation){.score = score, .parent = parent, .token = token};
 }
 
-/* Continuations of a running beam by its logits [V]. */
+/* Adds the continuations of a running beam, from its logits [V]. */
 static kvf_status add_continuations(beam_state *s, int64_t parent, const float *logits)
 {
     const kvf__row_request *request = &s->row->request;
     const kvf__penalties *penalties = &request->sampling.penalties;
     const beam *b = &s->running[parent];
-    const bool apart = kvf__model_desc(s->search->base->model)->encoder > 0; /* from the prompt */
+    const bool apart = kvf__model_desc(s->search->base->model)->encoder > 0; /* separate from the
+                                                                              * prompt */
     const kvf__said said = {request->prompt, b->ids, apart ? 0 : request->n, b->n};
     const double whole = kvf__log_sum(logits, s->V).value;
     const float *scores = s->logits;
@@ -106,7 +107,7 @@ static kvf_status add_continuations(beam_state *s, int64_t parent, const float *
     return KVF_OK;
 }
 
-/* The completion of these ids, as it would be drawn: its text, and whether it has ended. */
+/* Rebuilds the completion of these ids: its text, and whether it has ended. */
 static kvf_status replay(beam_state *s, const beam *b, kvf__completion *out)
 {
     for (int64_t i = 0; i < b->n && !out->finish; i++)
@@ -114,10 +115,11 @@ static kvf_status replay(beam_state *s, const beam *b, kvf__completion *out)
     return KVF_OK;
 }
 
-/* Does it reach a stop text? `work` is memory for its ids. */
+/* Checks whether a continuation reaches a stop text. `work` is scratch memory for its ids. */
 static kvf_status reaches_stop(beam_state *s, const continuation *c, beam *work, bool *yes)
 {
-    kvf__completion trial = s->row->completion; /* nothing said yet: limit, stops and ends */
+    kvf__completion trial = s->row->completion; /* an empty completion with the row's limit, stop
+                                                 * texts and end tokens */
     set_beam(work, &s->running[c->parent], c->token, c->score);
     const kvf_status st = replay(s, work, &trial);
     *yes = trial.finish == KVF__FINISH_STOP;
@@ -143,7 +145,7 @@ static double at_length(const beam_state *s, double score, int64_t length)
     return score / pow((double)length, s->search->length_penalty);
 }
 
-/* Among the N best that have finished. */
+/* Inserts into the N best finished beams. */
 static void finish(beam_state *s, const continuation *c)
 {
     const beam *parent = &s->running[c->parent];
@@ -152,14 +154,14 @@ static void finish(beam_state *s, const continuation *c)
     if (at == s->N && !(score > s->finished[at - 1].score)) return;
     if (at < s->N) s->n_finished++;
     at = s->n_finished - 1;
-    const beam last = s->finished[at]; /* its memory is free */
+    const beam last = s->finished[at]; /* reuse its memory */
     for (; at > 0 && s->finished[at - 1].score < score; at--)
         s->finished[at] = s->finished[at - 1];
     s->finished[at] = last;
     set_beam(&s->finished[at], parent, c->token, score);
 }
 
-/* Slots of the next beams [n], each with the tokens up to its parent's last. */
+/* Assigns slots to the next beams [n], each with the tokens of its parent up to the last. */
 static void place(beam_state *s, int64_t n)
 {
     const int64_t length = s->row->request.n + s->running[0].n;
@@ -179,7 +181,7 @@ static void place(beam_state *s, int64_t n)
     }
 }
 
-/* The likeliest continuations finish or go on. */
+/* Finishes or continues the likeliest continuations. */
 static void choose(beam_state *s)
 {
     int64_t n = 0;
@@ -207,7 +209,7 @@ static bool can_improve(const beam_state *s)
 
 /* ---- the whole of it ------------------------------------------------------------------------- */
 
-/* Feeds the batch; what follows each running beam by its row of logits. */
+/* Feeds the batch and adds continuations of each running beam from its logits. */
 static kvf_status step(beam_state *s, double *seconds)
 {
     const float *logits = NULL;
@@ -223,8 +225,8 @@ static kvf_status step(beam_state *s, double *seconds)
     return KVF_OK;
 }
 
-/* The prompt is read once, by the one beam that there is; before a prefix inside the row by all
- * slots, because each has its own. */
+/* Feeds the prompt once, to the only beam at the start. With a prefix inside the row every slot
+ * reads it, because each has its own copy of the prefix. */
 static kvf_status read_prompt(beam_state *s)
 {
     const kvf__row_request *request = &s->row->request;

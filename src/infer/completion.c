@@ -1,8 +1,6 @@
-/* Tokens become text as they are drawn, and the text ends at a stop text, an end token or the
- * limit.
- *
- * Text is shown only once no later token can change it: bytes of an unfinished character and the
- * beginning of a stop text wait. */
+/* Converts sampled tokens to text, and ends it at a stop text, an end token or the limit. Text is
+ * released only once no later token can change it: bytes of an unfinished character and the start
+ * of a stop text are held back. */
 #include "completion.h"
 
 #include <string.h>
@@ -23,8 +21,8 @@ int32_t kvf__completion_forced(const kvf_base *base, int64_t n)
     return d->encoder && !n ? d->ids.forced : -1;
 }
 
-/* Cuts the text at the earliest stop text that was not there before; true if there was one. The
- * first `changed` bytes of the text are those of the last call. */
+/* Cuts the text at the earliest new stop text; returns true if there was one. The first `changed`
+ * bytes are the same as in the last call. */
 static bool cut_at_stop(kvf__completion *c, size_t changed)
 {
     kvf__buf *text = &c->text;
@@ -41,7 +39,7 @@ static bool cut_at_stop(kvf__completion *c, size_t changed)
     return true;
 }
 
-/* No more tokens come: bytes that could still have become a character are taken as they are. */
+/* Ends the text: held-back bytes of an unfinished character are kept as they are. */
 static kvf_status end_text(kvf_ctx *ctx, kvf__completion *c, kvf__finish finish)
 {
     kvf__grown grown;
@@ -78,11 +76,11 @@ kvf_status kvf__completion_add(kvf_ctx *ctx, const kvf_base *base, kvf__completi
     return KVF_OK;
 }
 
-/* Bytes at the end of text [n] that a stop text begins with. */
+/* Returns the number of bytes at the end of text [n] that begin a stop text. */
 static size_t begun_stop(const char *text, size_t n, const char *stop)
 {
     size_t most = strlen(stop);
-    most = most ? most - 1 : 0; /* a whole one was cut */
+    most = most ? most - 1 : 0; /* a complete stop text was cut already */
     for (size_t k = most < n ? most : n; k > 0; k--)
         if (!memcmp(text + n - k, stop, k)) return k;
     return 0;

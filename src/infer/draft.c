@@ -1,9 +1,9 @@
-/* Drafts by prompt lookup (Saxena, prompt-lookup-decoding, 2023): the last tokens of a row are
- * looked up in its prompt and in what it has written, and what followed them there is the guess. Of
- * several places the one counts where most tokens before are the same, of those the last. */
+/* Drafts by prompt lookup (Saxena, prompt-lookup-decoding, 2023): finds the last tokens of a row
+ * earlier in its prompt or text, and drafts the tokens that followed there. Among several places it
+ * prefers the longest match, then the latest. */
 #include "draft.h"
 
-enum { FEWEST = 2, ENOUGH = 4 }; /* last tokens that are compared */
+enum { FEWEST = 2, ENOUGH = 4 }; /* shortest match; length at which the search stops */
 
 static int32_t token_at(const kvf__live_row *row, int64_t i)
 {
@@ -11,7 +11,7 @@ static int32_t token_at(const kvf__live_row *row, int64_t i)
     return i < ask->n ? ask->prompt[i] : row->completion.out.data[i - ask->n];
 }
 
-/* How many tokens are the same up to a and up to b, a < b. */
+/* Returns the number of equal tokens before a and before b, a < b. */
 static int64_t alike(const kvf__live_row *row, int64_t a, int64_t b)
 {
     int64_t n = 0;
@@ -30,9 +30,9 @@ int64_t kvf__draft(const kvf__live_row *row, int64_t most, int32_t *out)
         best = same;
         from = i + 1;
     }
-    for (; from < n && k < most; k++) { /* past the end of the row the guess goes on in itself */
+    for (; from < n && k < most; k++) { /* past the end of the row the draft repeats itself */
         out[k] = from + k < n ? token_at(row, from + k) : out[from + k - n];
-        if (out[k] < 0) break; /* a virtual token */
+        if (out[k] < 0) break; /* stop at a virtual token */
     }
     return k;
 }

@@ -1,16 +1,14 @@
-/* Continuous batching: rows are added and removed between steps. A step first reads prompts of rows
- * that wait, a bounded number of tokens so that the rows that have begun are not held up, then
- * decodes one token for all that have begun. A long prompt is read in parts, one a step, and short
- * ones do not wait until it ends.
- *
- * What a row answers does not depend on other rows: the session feeds rows as if they were alone,
- * and each draws from its own random stream. */
+/* Continuous batching: rows are added and removed between steps. A step first reads a bounded
+ * number of prompt tokens of waiting rows, so that running rows are not delayed, then decodes one
+ * token for every running row. A long prompt is read in parts, one per step, and short prompts need
+ * not wait for it. A completion does not depend on other rows: the session computes each row as if
+ * it were alone, and each row has its own random stream. */
 #include "engine.h"
 #include "row.h"
 
 #include <assert.h>
 
-/* Tokens of prompts in a step, besides the one that has waited longest. */
+/* Prompt tokens per step, besides those of the row that has waited longest. */
 enum { PROMPT_BUDGET = 256 };
 
 typedef enum slot_state { SLOT_FREE, SLOT_WAITS, SLOT_DECODES } slot_state;
@@ -18,8 +16,8 @@ typedef enum slot_state { SLOT_FREE, SLOT_WAITS, SLOT_DECODES } slot_state;
 /* A slot of the session. */
 typedef struct engine_slot {
     slot_state state;
-    int64_t ticket; /* rows wait in the order of their tickets */
-    int64_t read;   /* tokens of the prompt so far */
+    int64_t ticket; /* waiting rows are read in ticket order */
+    int64_t read;   /* prompt tokens read so far */
     kvf__live_row row;
 } engine_slot;
 
@@ -85,7 +83,7 @@ int64_t kvf__engine_capacity(const kvf__engine *engine, const kvf_prefix *prefix
     return longest < engine->capacity ? longest : engine->capacity;
 }
 
-/* A prompt of n tokens in a row of at most `longest`. */
+/* Checks a prompt of n tokens for a row of at most `longest`. */
 static kvf_status check_prompt(kvf_ctx *ctx, int64_t n, int64_t longest)
 {
     if (n < 1) return kvf__fail(ctx, KVF_EDATA, "the prompt has no tokens");
@@ -138,13 +136,14 @@ static void fail_slot(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Feeds the batch, and draws the next token of each of its rows; rows that end leave the engine. */
+/* Feeds the batch and samples the next token of each of its rows. Rows that end leave the engine.
+ */
 static kvf_status feed(kvf_ctx *ctx, kvf__engine *e)
 {
     const kvf__tokens *tokens = &e->batch.tokens;
     const float *logits = NULL;
     KVF_TRY(kvf__session_feed(ctx, e->session, tokens, &logits));
-    kvf__row_batch_advance(ctx, &e->batch, logits); /* a row that failed has ended */
+    kvf__row_batch_advance(ctx, &e->batch, logits); /* a failed row has ended */
     e->stats.new_tokens += tokens->n;
     for (int64_t i = 0; i < tokens->n; i++)
         if (e->batch.rows[i]->completion.finish) kvf__engine_remove(ctx, e, tokens->slots[i]);
@@ -156,7 +155,8 @@ static int64_t unread(const engine_slot *s)
     return s->row.request.n - s->read;
 }
 
-/* The slot that has waited longest of those with at most so many tokens to read; -1: none does. */
+/* Returns the slot that has waited longest among those with at most this many unread tokens; -1:
+ * none. */
 static int64_t next_waiting(const kvf__engine *e, int64_t most)
 {
     int64_t first = -1;
@@ -167,7 +167,7 @@ static int64_t next_waiting(const kvf__engine *e, int64_t most)
     return first;
 }
 
-/* Adds n more tokens of a prompt to the batch. */
+/* Adds n more prompt tokens to the batch. */
 static void add_prompt(kvf__engine *e, int64_t at, int64_t n)
 {
     engine_slot *s = &e->slots[at];
@@ -177,7 +177,7 @@ static void add_prompt(kvf__engine *e, int64_t at, int64_t n)
     if (!unread(s)) s->state = SLOT_DECODES;
 }
 
-/* A part of a prompt that does not end in this step. */
+/* Reads a part of a prompt that does not end in this step. */
 static void read_part(kvf_ctx *ctx, kvf__engine *e, int64_t at)
 {
     add_prompt(e, at, KVF__PROMPT_PART);
@@ -185,7 +185,8 @@ static void read_part(kvf_ctx *ctx, kvf__engine *e, int64_t at)
     e->batch.tokens.n = 0;
 }
 
-/* A part of the prompt that has waited longest, and short prompts that end; these fail together. */
+/* Reads a part of the prompt that has waited longest, and short prompts completely; these fail
+ * together. */
 static void read_prompts(kvf_ctx *ctx, kvf__engine *e)
 {
     const double begin = kvf__clock();

@@ -1,10 +1,8 @@
-/* Several prefixes that answer as one: every row is decoded once with each, and the next token is
- * drawn from the mean of their probabilities, as `eval` averages them.
- *
- * Each prefix has a session of its own, so that prefixes may differ in length, come before rows or
- * inside them, and bring heads of their own. One prefix or none is its session's logits as they
- * are. Of several, what comes out are logarithms of probabilities: logits whose softmax is the
- * mean, so that temperature and cuts apply to the mean. */
+/* An ensemble of prefixes: every row is decoded with each prefix, and the next token is sampled
+ * from the mean of their probabilities, as in `eval`. Each prefix has its own session, so prefixes
+ * may differ in length, be before or inside rows, and have their own heads. With at most one prefix
+ * the session's logits are used directly. Otherwise the result is the log of the mean
+ * probabilities, so that temperature, top-k and the like apply to the mean. */
 #include "ensemble.h"
 
 #include <assert.h>
@@ -14,11 +12,11 @@ struct kvf__ensemble {
     int64_t n, rows, V;
     int threads;
     kvf__session **sessions; /* [n] */
-    double *mean;            /* [rows, V] sums of probabilities; NULL: n is 1 */
+    double *mean;            /* [rows, V] sums of probabilities; NULL if n is 1 */
     float *logits;           /* [rows, V] */
 };
 
-/* Only what reads the same rows can be averaged. */
+/* Checks that the prefixes read the same rows. */
 static kvf_status check_same_rows(kvf_ctx *ctx, const kvf_prefix *const *prefixes, int64_t n)
 {
     for (int64_t i = 1; i < n; i++)
@@ -76,7 +74,7 @@ void kvf__ensemble_reset(kvf__ensemble *ensemble)
         kvf__session_reset(ensemble->sessions[i]);
 }
 
-/* sum [V] += softmax(logits); a NaN stays one and takes nothing from the others. */
+/* Adds softmax(logits) to sum [V]. A NaN stays NaN without affecting other items. */
 static void add_probabilities(double *sum, const float *logits, int64_t V)
 {
     double top = -INFINITY, total = 0;

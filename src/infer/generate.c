@@ -1,12 +1,8 @@
-/* Completions of many prompts: groups of up to batch_size rows are prefilled at once, then decoded
- * together; a row leaves the batch when it ends. Every prompt has its own random stream, so a
- * completion does not depend on what other rows draw.
- *
- * With drafts (draft.c) a step takes several tokens of a row: those that were guessed right.
- *
- * With beams (beam.c) one prompt after another has all rows.
- *
- * kvf__generate_set, at the end, is the whole of it. */
+/* Completions of many prompts. Groups of up to batch_size rows are prefilled together, then decoded
+ * together; a row leaves the batch when it ends. Every prompt has its own random stream, so
+ * completions do not depend on other rows. With drafts (draft.c) a step accepts all correctly
+ * guessed tokens of a row. With beams (beam.c) prompts run one after the other and use all rows.
+ * kvf__generate_set, at the end, is the entry point. */
 #include "generate.h"
 #include "beam.h"
 #include "draft.h"
@@ -15,18 +11,18 @@
 
 enum {
     DEFAULT_GROUP = 16,
-    LEAST_SHARED = 8, /* fewer tokens are not worth another pass */
+    LEAST_SHARED = 8, /* fewer tokens do not justify another pass */
     MOST_DRAFT = 64
 };
 
-/* One prompt on its way. */
+/* A prompt in progress. */
 typedef struct prompt_row {
     kvf__live_row row;
     struct generator *generator;
-    int64_t like;   /* the row of its group whose prompt begins alike; -1: none */
-    int64_t shared; /* tokens that both begin with */
-    int round;      /* of prefill in which it is read: the one after that row's */
-    int64_t reach;  /* most tokens of its next draft */
+    int64_t like;   /* row of the group with a common beginning; -1: none */
+    int64_t shared; /* tokens of the common beginning */
+    int round;      /* prefill round, after that of row `like` */
+    int64_t reach;  /* length of its next draft */
 } prompt_row;
 
 typedef struct generator {
@@ -34,24 +30,24 @@ typedef struct generator {
     kvf_base *base;
     const kvf_generate_options *options;
     kvf__ends ends;
-    const kvf_prefix **prefixes; /* [n_prefixes] that answer as one */
+    const kvf_prefix **prefixes; /* [n_prefixes] prefixes of the ensemble */
     int64_t n_prefixes;
-    bool infix;   /* a prefix is inside rows */
-    bool stopped; /* by the caller's callback */
+    bool infix;   /* the prefix is inside rows */
+    bool stopped; /* stopped by the caller's callback */
     kvf__ensemble *session;
     prompt_row *rows; /* [n] */
-    int64_t n, group; /* rows, and how many run together */
-    int64_t beams;    /* rows of the session that each prompt has */
-    int64_t draft;    /* most tokens of a draft; 0: none are made */
-    int32_t *ids;     /* [1 + draft] */
-    int64_t *kept;    /* [group] */
+    int64_t n, group; /* rows; rows that run together */
+    int64_t beams;    /* rows of the session for each prompt */
+    int64_t draft;    /* longest draft; 0: no drafts */
+    int32_t *ids;     /* [1 + draft] a token and its draft */
+    int64_t *kept;    /* [group] accepted tokens */
     kvf__row_batch batch;
     kvf_generate_stats stats;
 } generator;
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-/* A row's last token and a draft of what follows; as many more as are left are drawn after them. */
+/* Adds a row's last token and a draft of the next ones, up to the remaining tokens. */
 static void add_run(generator *g, prompt_row *r, int64_t slot)
 {
     const kvf__completion *c = &r->row.completion;
@@ -61,7 +57,7 @@ static void add_run(generator *g, prompt_row *r, int64_t slot)
     kvf__row_batch_add(&g->batch, &r->row, slot, g->ids, 1 + n);
 }
 
-/* The last token of every row that goes on becomes the batch; false: none does. */
+/* Fills the batch with the last token of every unfinished row; false: there is none. */
 static bool batch_unfinished(generator *g, prompt_row *group, int64_t n)
 {
     g->batch.tokens.n = 0;
@@ -76,7 +72,7 @@ static bool batch_unfinished(generator *g, prompt_row *group, int64_t n)
     return g->batch.tokens.n > 0;
 }
 
-/* Feeds the batch and draws the next token of each of its rows: its text, and whether it ends. */
+/* Feeds the batch and samples the next token of each row, with its text and end. */
 static kvf_status step(generator *g, double *seconds)
 {
     const float *logits = NULL;
@@ -87,8 +83,8 @@ static kvf_status step(generator *g, double *seconds)
     return kvf__row_batch_advance(g->ctx, &g->batch, logits);
 }
 
-/* The same with drafts. What was guessed wrong is forgotten, and the next draft is twice as long as
- * what was right: a wrong token costs a quarter of a step. */
+/* Does the same with drafts. Rejected tokens are dropped from the cache, and the next draft is
+ * twice as long as the accepted part: a rejected token costs a quarter of a step. */
 static kvf_status step_runs(generator *g, prompt_row *group)
 {
     const kvf__tokens *in = &g->batch.tokens;
@@ -110,8 +106,8 @@ static kvf_status step_runs(generator *g, prompt_row *group)
 
 /* ---- prefill --------------------------------------------------------------------------------- */
 
-/* Tokens that two prompts have in common at their beginning, less than all of b; with an infix less
- * than all of a too, because its last token sees the infix. */
+/* Returns the length of the common beginning of two prompts, less than all of b; with an infix also
+ * less than all of a, because its last token attends to the infix. */
 static int64_t common(const kvf__row_request *a, const kvf__row_request *b, bool infix)
 {
     int64_t n = 0, of_a = a->n - infix;
@@ -121,8 +117,8 @@ static int64_t common(const kvf__row_request *a, const kvf__row_request *b, bool
     return n;
 }
 
-/* Finds for each prompt the earlier one with the longest common beginning, where keys and values of
- * that can be shared; returns the number of rounds. */
+/* Finds for each prompt the earlier one with the longest common beginning, if its keys and values
+ * can be shared; returns the number of rounds. */
 static int plan_rounds(prompt_row *group, int64_t n, bool infix, bool causal)
 {
     int rounds = 1;
@@ -143,12 +139,12 @@ static int plan_rounds(prompt_row *group, int64_t n, bool infix, bool causal)
     return rounds;
 }
 
-/* Reads the prompts of a group and draws their first tokens. A prompt that begins like an earlier
- * one copies the keys and values of what they share (the base is causal, so they are the same),
- * which is why prompts are read in rounds. */
+/* Reads the prompts of a group and samples their first tokens. A prompt copies the keys and values
+ * of the beginning that it shares with an earlier one (on a causal base they are equal), so prompts
+ * are read in rounds. */
 static kvf_status prefill(generator *g, prompt_row *group, int64_t n)
 {
-    const bool causal = !kvf__model_desc(g->base->model)->encoder; /* in reading prompts */
+    const bool causal = !kvf__model_desc(g->base->model)->encoder; /* separate from the prompt */
     const int rounds = plan_rounds(group, n, g->infix, causal);
     kvf__ensemble_reset(g->session);
     for (int round = 0; round < rounds; round++) {
@@ -184,7 +180,7 @@ static kvf_status list_prefixes(generator *g, const kvf_prefix *prefix)
     return KVF_OK;
 }
 
-/* Most tokens of a row that every prefix allows. */
+/* Returns the most tokens of a row that every prefix allows. */
 static int64_t longest_row(const generator *g)
 {
     int64_t longest = kvf__row_capacity(g->base, g->n_prefixes ? g->prefixes[0] : NULL);
@@ -195,7 +191,7 @@ static int64_t longest_row(const generator *g)
     return longest;
 }
 
-/* The row's callback: passes new text on to the caller's. */
+/* Callback of a row: passes new text to the caller's callback. */
 static void stream(void *user, const char *text, size_t n, int64_t new_tokens, kvf__finish finish)
 {
     const prompt_row *r = user;
@@ -224,7 +220,7 @@ static kvf__sampling sampling_of(const kvf_generate_options *o)
                                          .presence = o->presence_penalty}};
 }
 
-/* Row i of the data set; *needs grows to what its group takes. */
+/* Begins row i of the data set; *needs grows to the requirements of its group. */
 static kvf_status begin_row(generator *g, const kvf__dataset *set, int64_t i, int64_t longest,
                             kvf__session_limits *needs)
 {
@@ -268,7 +264,7 @@ static kvf_status generator_init(generator *g, const kvf_prefix *prefix, const k
         sum = i % g->group ? sum + g->rows[i].row.request.n : g->rows[i].row.request.n;
         if (sum > needs.prompt_tokens) needs.prompt_tokens = sum;
     }
-    if (g->infix) needs.prompt_tokens *= g->beams; /* each reads the prompt */
+    if (g->infix) needs.prompt_tokens *= g->beams; /* each beam reads the prompt */
     const int64_t runs = slots * needs.run;
     const int64_t ids = needs.prompt_tokens > runs ? needs.prompt_tokens : runs;
     KVF_TRY(kvf__row_batch_init(g->ctx, g->base, slots, ids, &g->batch));
@@ -287,7 +283,7 @@ static void generator_done(generator *g)
     kvf__free(g->rows);
 }
 
-/* All of them or none. */
+/* Makes all texts or none. */
 static kvf_status make_texts(const generator *g, char **texts)
 {
     const size_t n = (size_t)g->n;
@@ -303,7 +299,7 @@ static kvf_status make_texts(const generator *g, char **texts)
 
 /* ---- the whole of it ------------------------------------------------------------------------- */
 
-/* Prompts that run together, from their first tokens to their ends. */
+/* Completes a group of prompts, from first tokens to ends. */
 static kvf_status complete_group(generator *g, prompt_row *group, int64_t n)
 {
     KVF_TRY(prefill(g, group, n)); /* prompts -> first tokens */
@@ -331,7 +327,7 @@ static kvf_status search_beams(generator *g, prompt_row *r)
     return check_stopped(g);
 }
 
-/* A draft is right where it is the likeliest: there must be one way to go on, and one prefix. */
+/* Checks options for drafts: these need greedy decoding and a single prefix. */
 static kvf_status check_draft(kvf_ctx *ctx, const kvf_generate_options *o)
 {
     const char *other = o->temperature > 0 ? "temperature above 0"
@@ -363,7 +359,7 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                    .draft = options->draft};
 
     KVF_TRY(check_draft(ctx, options));
-    kvf_status st = generator_init(&g, prefix, set); /* rows that hold prompts, and a session */
+    kvf_status st = generator_init(&g, prefix, set); /* rows for the prompts, and a session */
     for (int64_t first = 0; !st && first < g.n; first += g.group) {
         const int64_t n = g.n - first < g.group ? g.n - first : g.group;
         st = beams > 1 ? search_beams(&g, g.rows + first) : complete_group(&g, g.rows + first, n);

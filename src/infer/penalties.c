@@ -1,5 +1,5 @@
-/* Biases and penalties. Sums are made in f32, as PyTorch makes them; a token that occurs several
- * times gets the repetition penalty once. */
+/* Logit biases and penalties. Sums are f32, as in PyTorch. The repetition penalty applies once to a
+ * token that occurs several times. */
 #include "penalties.h"
 #include "base_int.h"
 
@@ -42,7 +42,7 @@ static void clear(const int32_t *ids, int64_t n, int32_t *counts)
         if (ids[i] >= 0) counts[ids[i]] = 0;
 }
 
-/* By how often each id occurs. */
+/* Applies the penalties that depend on the number of occurrences. */
 static void penalize_counts(const kvf__penalties *p, const int32_t *ids, int64_t n, int32_t *counts,
                             float *out)
 {

@@ -1,5 +1,5 @@
-/* What is changed about logits before the next token is drawn: biases of tokens, and penalties for
- * what was said already (penalties.c). */
+/* Changes of the logits before sampling: biases of tokens, and penalties for earlier tokens
+ * (penalties.c). */
 #ifndef KVF_PENALTIES_H
 #define KVF_PENALTIES_H
 
@@ -18,16 +18,15 @@ typedef struct kvf__penalties {
 } kvf__penalties;
 bool kvf__penalties_any(const kvf__penalties *penalties);
 
-/* EDATA: a bias of an id outside the vocabulary; EUSAGE: one that is not finite. */
+/* EDATA: bias of an id outside the vocabulary; EUSAGE: bias that is not finite. */
 kvf_status kvf__penalties_check(kvf_ctx *ctx, const kvf__penalties *penalties, int64_t V);
 
-/* The tokens of a row: prompt, whose ids below 0 are virtual tokens and do not count, completion.
- */
+/* Tokens of a row: prompt (ids below 0 are virtual tokens and are ignored) and completion. */
 typedef struct kvf__said {
     const int32_t *prompt, *out;
     int64_t n_prompt, n_out;
 } kvf__said;
-/* out [V] from logits [V]. counts [V] is memory to work in: zeros before and after. */
+/* Computes out [V] from logits [V]. counts [V] is scratch memory: zeros before and after. */
 void kvf__penalize(const kvf__penalties *penalties, const kvf__said *said, const float *logits,
                    int64_t V, int32_t *counts, float *out);
 

@@ -1,5 +1,5 @@
-/* The public ways to generate: prompts as texts and as rows of a data file become ids, completions
- * become texts. */
+/* Public functions for generation: prompts, as texts or rows of a data file, become ids, and
+ * completions become texts. */
 #include "generate.h"
 #include "penalties.h"
 
@@ -11,8 +11,8 @@ kvf_generate_options kvf_generate_defaults(void)
         .max_tokens = 64, .top_p = 1, .repetition_penalty = 1, .beams = 1, .length_penalty = 1};
 }
 
-/* Limits: OpenAI's, and of what transformers limits to positive numbers, some that keep logits
- * finite. */
+/* Checks ranges: those of OpenAI, and for values that transformers only requires to be positive,
+ * ranges that keep logits finite. */
 static kvf_status check_sampling(kvf_ctx *ctx, const kvf_generate_options *o)
 {
     const struct {
@@ -57,7 +57,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_base *base, const kvf_ge
     return KVF_OK;
 }
 
-/* number 0: the only one. */
+/* number 0: there is only one prompt. */
 static kvf_status check_prompt(kvf_ctx *ctx, const char *prompt, size_t number)
 {
     char where[40] = "--prompt";
@@ -65,8 +65,8 @@ static kvf_status check_prompt(kvf_ctx *ctx, const char *prompt, size_t number)
     return kvf__utf8_check(ctx, where, prompt, strlen(prompt), false);
 }
 
-/* The prompts as a data set of rows without labels. Its start and ids, which are all that it has,
- * are freed by the caller, after a failure too. */
+/* Renders prompts as a data set of rows without labels. The caller frees its start and ids, the
+ * only parts used, even after a failure. */
 static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
                                  const char *const *prompts, size_t n, kvf__dataset *out)
 {

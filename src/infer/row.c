@@ -1,5 +1,5 @@
-/* Rows of a batch: logits -> next token -> text -> callback. Each row draws from its own random
- * stream, so its tokens depend neither on the other rows nor on the order in which rows draw. */
+/* Rows of a batch: logits -> next token -> text -> callback. Each row has its own random stream, so
+ * its tokens depend neither on other rows nor on their order. */
 #include "row.h"
 
 #include <omp.h>
@@ -16,7 +16,7 @@ kvf__live_row kvf__row_begin(const kvf__row_request *request, int64_t longest)
                        .ends = request->ends}};
 }
 
-/* Passes on what is new of the text; nothing more of a row that failed. */
+/* Passes new text to the callback; nothing for a failed row. */
 static void show(kvf__live_row *row)
 {
     kvf__completion *c = &row->completion;
@@ -77,7 +77,7 @@ kvf_status kvf__fail_logits(kvf_ctx *ctx, int64_t tokens)
                      (long long)tokens + 1);
 }
 
-/* The next token of a row from its logits [V]; -1: they are not finite. */
+/* Samples the next token of a row from its logits [V]; -1: they are not finite. */
 static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float *logits, int64_t V)
 {
     const kvf__row_request *request = &row->request;
@@ -87,7 +87,8 @@ static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float
     if (forced >= 0) return forced;
     if (kvf__penalties_any(penalties)) {
         const kvf__ids *out = &row->completion.out;
-        const bool apart = kvf__model_desc(batch->base->model)->encoder > 0; /* from the prompt */
+        const bool apart = kvf__model_desc(batch->base->model)->encoder > 0; /* separate from the
+                                                                              * prompt */
         const kvf__said said = {request->prompt, out->data, apart ? 0 : request->n,
                                 (int64_t)out->n};
         float *penalized = batch->penalized + own;
@@ -97,7 +98,7 @@ static int32_t draw(const kvf__row_batch *batch, kvf__live_row *row, const float
     return kvf__sample(&request->sampling, logits, V, &row->rng, batch->scratch + own);
 }
 
-/* The row's token becomes text. */
+/* Appends the row's token to its text. */
 static kvf_status take(kvf_ctx *ctx, const kvf__row_batch *batch, kvf__live_row *row)
 {
     kvf_status st = row->scored ? kvf__fail(ctx, row->scored, "out of memory") : KVF_OK;

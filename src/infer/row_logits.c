@@ -1,19 +1,18 @@
-/* Logits of one row for a caller that wants them all. */
+/* Computes all logits of one row. */
 #include "session.h"
 
 #include <kvfold/infer.h>
 #include <math.h>
 #include <string.h>
 
-/* What is computed: the row, or, around a prefix that is inside it, the tokens before that and
- * those after it. */
+/* The row, or, with a prefix inside it, the tokens before it and the tokens after it. */
 typedef struct whole_row {
-    int64_t n, infix_at; /* tokens; -1: no prefix inside */
+    int64_t n, infix_at; /* number of tokens; place of the prefix, -1: not inside */
     int64_t rows, *start, *example;
     int32_t *ids, *label_at, *label_id, *parent, *places;
 } whole_row;
 
-/* The prefix is inside rows: the one id below 0 stands for it. */
+/* Finds the prefix inside the row, marked by one id below 0. */
 static kvf_status find_infix(kvf_ctx *ctx, const int32_t *ids, size_t n, whole_row *row)
 {
     for (size_t i = 0; i < n; i++) {
@@ -77,7 +76,7 @@ static kvf__batch fill_row(whole_row *row, const int32_t *ids)
         row->label_at[i] = (int32_t)i;
     row->start[1] = before;
     row->start[2] = row->n;
-    row->parent[0] = -1; /* and row 1 continues row 0 */
+    row->parent[0] = -1; /* row 1 continues row 0 */
     row->places[0] = -1;
     row->places[1] = (int32_t)before;
     if (infix) row->example[0] = -1;
@@ -93,7 +92,7 @@ static kvf__batch fill_row(whole_row *row, const int32_t *ids)
                         .infix_at = infix ? row->places : NULL};
 }
 
-/* Makes room where the prefix stands, which has no logits. */
+/* Inserts a gap for the prefix, which has no logits. */
 static void part_logits(const whole_row *row, int64_t V, float *logits)
 {
     if (row->infix_at < 0) return;

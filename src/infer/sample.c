@@ -1,9 +1,7 @@
-/* The next token from logits: greedy, temperature, top-k, top-p (nucleus, Holtzman et al. 2020),
- * min-p (Nguyen et al. 2024).
- *
- * Nothing is sorted that need not be: a cut pops the largest candidates off a heap, a draw from all
- * goes by id. Sums run in f64 in an order that the logits alone decide, and so does a draw, besides
- * the generator's state. */
+/* Samples the next token from logits: greedy, temperature, top-k, top-p (nucleus, Holtzman et al.
+ * 2020), min-p (Nguyen et al. 2024). Sorting is avoided: a cut pops the largest candidates off a
+ * heap, and a draw from all candidates goes by id. Sums are f64 in an order that depends only on
+ * the logits, so a sample depends only on them and the generator's state. */
 #include "sample.h"
 
 #include <float.h>
@@ -35,7 +33,7 @@ bool kvf__logits_fine(const float *logits, int64_t V)
     return !bad && some;
 }
 
-/* The maximum of many maxima, which the processor computes side by side. */
+/* Computes several partial maxima in parallel, then their maximum. */
 static float largest(const float *logits, int64_t V)
 {
     enum { SIDE = 32 };
@@ -63,7 +61,7 @@ static int32_t greedy(const float *logits, int64_t V)
 
 /* ---- a heap of candidates, the likeliest on top ---------------------------------------------- */
 
-/* Descending logit, ascending id. */
+/* Orders by descending logit, then ascending id. */
 static bool goes_before(kvf__candidate a, kvf__candidate b)
 {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
@@ -86,7 +84,7 @@ static void make_heap(kvf__candidate *heap, int64_t n)
         sift_down(heap, i, n);
 }
 
-/* Moves the top to the end of the n. */
+/* Moves the top of the heap to its end. */
 static void pop(kvf__candidate *heap, int64_t n)
 {
     const kvf__candidate top = heap[0];
@@ -117,7 +115,7 @@ static double weights(const distribution *d)
     return sum;
 }
 
-/* One of the list, whose weights add up to sum. */
+/* Draws one of the candidates, whose weights add up to `sum`. */
 static int32_t pick(const distribution *d, double sum, kvf__rng *rng)
 {
     double left = kvf__rng_uniform(rng) * sum;
@@ -128,8 +126,8 @@ static int32_t pick(const distribution *d, double sum, kvf__rng *rng)
     return d->list[d->n - 1].id;
 }
 
-/* Leaves `most` of the likeliest, or fewer that reach `enough` weight but at least one, the least
- * likely first. Returns their weight. */
+/* Keeps the `most` likeliest, or the fewest that reach the weight `enough`, at least one, with the
+ * least likely first. Returns their weight. */
 static double cut(distribution *d, int64_t most, double enough)
 {
     double mass = 0;
@@ -145,7 +143,7 @@ static double cut(distribution *d, int64_t most, double enough)
     return mass;
 }
 
-/* Leaves, in their order, those of at least `least` times the largest weight, which is 1. Returns
+/* Keeps, in order, candidates with at least `least` times the largest weight, which is 1. Returns
  * their weight. */
 static double drop_unlikely(distribution *d, double least)
 {

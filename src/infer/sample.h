@@ -1,4 +1,4 @@
-/* Choosing the next token from logits. */
+/* Samples the next token from logits. */
 #ifndef KVF_SAMPLE_H
 #define KVF_SAMPLE_H
 
@@ -8,8 +8,8 @@
 typedef struct kvf__sampling {
     double temperature, top_p; /* temperature 0: the largest logit, the lowest id on a tie */
     int64_t top_k;             /* 0: all */
-    double min_p;              /* least share of the largest probability; 0: all */
-    kvf__penalties penalties;  /* of whoever samples: the logits below have them already */
+    double min_p;              /* smallest share of the largest probability; 0: all */
+    kvf__penalties penalties;  /* applied by the caller: the logits below include them */
 } kvf__sampling;
 
 typedef struct kvf__candidate {
@@ -17,23 +17,20 @@ typedef struct kvf__candidate {
     int32_t id;
 } kvf__candidate;
 
-/* log(sum(exp(logits [V]))) of those that are numbers,
- *
- *   m + log(sum over v of exp(logit[v] - m)),   m: the largest logit
- *
- * in double, summed in the order of the vocabulary, so that equal logits give equal bits whoever
- * computed them. */
+/* log(sum(exp(logits [V]))) over those that are numbers, computed as m + log(sum over v of
+ * exp(logit[v] - m)) with the largest logit m, in double and in vocabulary order, so that equal
+ * logits give equal bits everywhere. */
 typedef struct kvf__logit_sum {
     double value;
-    int64_t best;    /* the largest, of equal ones the first; -1: none is a number */
-    int64_t numbers; /* how many are */
+    int64_t best;    /* index of the largest logit, the first one if equal; -1: none is a number */
+    int64_t numbers; /* logits that are numbers */
 } kvf__logit_sum;
 kvf__logit_sum kvf__log_sum(const float *logits, int64_t V);
 
-/* False: there is a NaN or +inf, or nothing but -inf. */
+/* False if there is a NaN or +inf, or if all are -inf. */
 bool kvf__logits_fine(const float *logits, int64_t V);
-/* The next token from logits [V]; -1: they are not fine. scratch [V] is memory to work in.
- * Order of the cuts as in transformers: temperature, top-k, top-p over what is left, min-p. */
+/* Returns the next token from logits [V]; -1: they are not fine. scratch [V] is scratch memory.
+ * Order as in transformers: temperature, top-k, top-p over the rest, min-p. */
 int32_t kvf__sample(const kvf__sampling *sampling, const float *logits, int64_t V, kvf__rng *rng,
                     kvf__candidate *scratch);
 

@@ -16,7 +16,7 @@ struct kvf__scorer {
 
 /* ---- one label ------------------------------------------------------------------------------- */
 
-/* Inserts an item that belongs among the n_top likeliest: of equal ones it comes last. */
+/* Inserts an item into the n_top likeliest, after equal ones. */
 static void keep(kvf__candidate *top, int64_t n_top, int32_t id, float logit)
 {
     int64_t at = n_top - 1;
@@ -86,7 +86,7 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__scorer *s, const kvf__score
     return KVF_OK;
 }
 
-/* The row as the one of a batch; its ids and labels are only read. */
+/* Makes the row the only one of a batch; its ids and labels are only read. */
 static void fill_batcher(kvf__batcher *batcher, const kvf__score_row *row, bool infix)
 {
     const int64_t only = 0;
@@ -127,7 +127,7 @@ static kvf_status fill(kvf_ctx *ctx, kvf__scorer *s)
     const bool encoder = kvf__model_desc(s->base->model)->encoder > 0;
     const kvf__batch_rules rules = {.causal = true, .source = encoder, .infix = s->most.infix};
     const kvf__pass_limits limits = {
-        .rows = 2, /* what comes before an infix is a row of its own */
+        .rows = 2, /* the tokens before an infix are a separate row */
         .tokens = tokens,
         .row_len = tokens,
         .labels = tokens,

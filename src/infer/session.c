@@ -1,20 +1,20 @@
-/* A session: prefixes as segment 0 of attention, one cache slot per row, and logits after each
- * row's last token.
+/* A session: prefixes as the first segment of attention, one cache slot per row, and logits after
+ * each row's last token. Either all rows share a prefix and are computed together; if the prefix
+ * has its own language-model head, it computes the logits. Or (mixed) each row has its own prefix,
+ * and its bits do not depend on other rows.
  *
- * Either all rows share a prefix and are computed together; where that prefix brings a
- * language-model head of its own, logits come from it. Or (mixed) each row has its own prefix, and
- * its bits do not depend on the other rows: steps sum every row in the order of a single one, and
- * prompts share a pass where a test at the start (kvf__model_rows_alike) shows that matrix products
- * do the same; elsewhere each prompt takes a pass of its own. A base without a form for steps then
- * takes a pass per row and token. */
+ * For mixed rows, steps sum every row in the order of a single one. Prompts share a pass if a test
+ * at the start (kvf__model_rows_alike) shows that matrix products are independent of other rows;
+ * otherwise each prompt has a separate pass. A base without a decoder step then needs a pass per
+ * row and token. */
 #include "session_priv.h"
 
 #include <assert.h>
 
-enum { DECODE_ROWS = 32 }; /* from more on, products of a pass are as fast */
+enum { DECODE_ROWS = 32 }; /* with more rows the products of a pass are as fast */
 
-/* The memory that depends on the longest prefix. The old is freed only after the new was allocated:
- * running rows still need it if there is no memory for more. */
+/* Allocates the memory that depends on the longest prefix. The old memory is freed last, because
+ * running rows still need it if the allocation fails. */
 static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool infixes)
 {
     const int64_t rows = s->mixed && !s->together ? 1 : s->rows;
@@ -58,7 +58,7 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
     return KVF_OK;
 }
 
-/* Empties the slot for a row with this prefix and the head that it brings; both may be NULL. */
+/* Empties the slot for a row with this prefix and its head; both may be NULL. */
 static kvf_status fill_slot(kvf_ctx *ctx, kvf__session_slot *slot, const kvf_prefix *prefix,
                             kvf__head *head)
 {
@@ -121,8 +121,8 @@ static kvf_status check_prefix(kvf_ctx *ctx, const kvf_prefix *prefix)
                      kvf__task_name(prefix->task));
 }
 
-/* Most tokens of a part: mixed rows are fed in any number, others at most all at once, as an
- * encoder needs them. */
+/* Returns the most tokens in a part: mixed rows are fed in any number, others at most all at once,
+ * because an encoder needs them together. */
 static int64_t most_part_tokens(const kvf_base *base, const kvf__session_limits *limits)
 {
     const int64_t rows = limits->rows, parts = rows * KVF__PROMPT_PART;
@@ -197,7 +197,8 @@ kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
 
 void kvf__session_close(kvf_ctx *ctx, kvf__session *session, int64_t slot)
 {
-    kvf__cache_reserve(ctx, session->cache, slot, 0); /* neither can fail: nothing is allocated */
+    kvf__cache_reserve(ctx, session->cache, slot, 0); /* neither can fail, since nothing is
+                                                       * allocated */
     fill_slot(ctx, &session->slots[slot], NULL, NULL);
 }
 

@@ -1,10 +1,8 @@
-/* Feeding a session: prompts go through passes, steps of one token a row through the decoder where
- * the base has one.
- *
- * A prompt longer than KVF__PROMPT_PART tokens is read in parts of so many, so that a caller that
- * feeds part by part, between steps of other rows, computes the same sums. Only the last part has
- * logits. A prefix inside a row comes before the prompt's last token: the part that ends there does
- * not see it. */
+/* Feeds a session: prompts go through passes, and single tokens through the decoder if the base has
+ * one. A prompt longer than KVF__PROMPT_PART tokens is read in parts of this size, so that a caller
+ * that feeds parts between steps of other rows gets the same sums. Only the last part has logits. A
+ * prefix inside a row comes before the prompt's last token: the part that ends there does not
+ * attend to it. */
 #include "session_priv.h"
 
 #include <assert.h>
@@ -32,7 +30,8 @@ static int64_t row_length(const kvf__tokens *in, int64_t r)
 
 /* ---- one pass, one step ---------------------------------------------------------------------- */
 
-/* Prefixes inside rows: where they are; NULL: these rows have none (all have one, or none has). */
+/* Lists the places of prefixes inside rows; NULL: these rows have none (all have one, or none has).
+ */
 static const int32_t *list_infixes(kvf__session *s, const kvf__tokens *in)
 {
     if (!s->slots[in->slots[0]].infix) return NULL;
@@ -41,7 +40,7 @@ static const int32_t *list_infixes(kvf__session *s, const kvf__tokens *in)
     return s->lists.infix_at;
 }
 
-/* Each row a section with a prefix of its own. */
+/* Lists each row as a section with its own prefix. */
 static void list_sections(kvf__session *s, const kvf__tokens *in, kvf__input *input)
 {
     for (int64_t r = 0; r < in->n; r++) {
@@ -52,14 +51,14 @@ static void list_sections(kvf__session *s, const kvf__tokens *in, kvf__input *in
     input->n_sections = in->n;
 }
 
-/* Are these tokens for the encoder? */
+/* True if these tokens are for the encoder. */
 static bool begins(const kvf__session *s, const kvf__tokens *in)
 {
     return kvf__model_desc(s->base->model)->encoder && !kvf__cache_length(s->cache, in->slots[0]);
 }
 
-/* Logits [n, V], NULL: none. Several rows of a mixed session each have a prefix of their own, and
- * the base's head; other rows have all the same prefix and head. */
+/* Computes logits [n, V]; NULL: none. Rows of a mixed session have their own prefixes and the
+ * base's head; other rows share prefix and head. */
 static kvf_status run_pass(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in, float *logits)
 {
     const kvf__session_slot *slot = &s->slots[in->slots[0]];
@@ -95,8 +94,8 @@ static kvf_status run_pass(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in,
     return logits ? kvf__pass_outputs(ctx, s->pass, slot->head, logits) : KVF_OK;
 }
 
-/* What a slot's next token sees: after an infix that is the prefix rotated to its place, with
- * positions P further on. */
+/* Returns what the slot's next token attends to: after an infix the prefix rotated to its place,
+ * with positions shifted by P. */
 static kvf__step_row before_step(const kvf__session_slot *slot)
 {
     kvf__step_row row = slot->before;
@@ -106,7 +105,7 @@ static kvf__step_row before_step(const kvf__session_slot *slot)
     return row;
 }
 
-/* Tokens of rows, logits after each. */
+/* Decodes tokens of rows, with logits after each. */
 static kvf_status run_step(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in, float *logits)
 {
     for (int64_t r = 0; r < in->n; r++)
@@ -123,7 +122,7 @@ static kvf_status run_step(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in,
     return kvf__decoder_step(ctx, s->decoder, &step, logits);
 }
 
-/* Is it one token a row, of those that the decoder knows? */
+/* True for one token per row, if the decoder supports them. */
 static bool is_step(const kvf__session *s, const kvf__tokens *in)
 {
     if (!s->decoder || in->n > s->step_rows || in->start[in->n] != in->n) return false;
@@ -134,7 +133,7 @@ static bool is_step(const kvf__session *s, const kvf__tokens *in)
 
 /* ---- rows with different prefixes ------------------------------------------------------------ */
 
-/* May row r share a pass with rows that have other prefixes? */
+/* True if row r may share a pass with rows that have other prefixes. */
 static bool can_share(const kvf__session *s, const kvf__tokens *in, int64_t r)
 {
     const kvf__session_slot *slot = &s->slots[in->slots[r]];
@@ -142,7 +141,7 @@ static bool can_share(const kvf__session *s, const kvf__tokens *in, int64_t r)
     return s->together && !step && !slot->infix && !slot->head;
 }
 
-/* The end of the rows from `from` on that share a pass, at least one. */
+/* Returns the end of the rows from `from` on that share a pass, at least one. */
 static int64_t pass_end(const kvf__session *s, const kvf__tokens *in, int64_t from)
 {
     int64_t end = from;
@@ -152,7 +151,7 @@ static int64_t pass_end(const kvf__session *s, const kvf__tokens *in, int64_t fr
     return end > from ? end : from + 1;
 }
 
-/* Rows from .. end - 1, until the next slice. */
+/* Returns a view of rows from .. end - 1, valid until the next call. */
 static kvf__tokens slice(kvf__session *s, const kvf__tokens *in, int64_t from, int64_t end)
 {
     for (int64_t r = from; r <= end; r++)
@@ -160,7 +159,7 @@ static kvf__tokens slice(kvf__session *s, const kvf__tokens *in, int64_t from, i
     return (kvf__tokens){in->slots + from, s->lists.start, in->ids + in->start[from], end - from};
 }
 
-/* logits [n, V], or NULL. */
+/* Computes logits [n, V], or none if NULL. */
 static kvf_status run(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in, float *logits)
 {
     const int64_t V = kvf__model_desc(s->base->model)->V;
@@ -183,7 +182,7 @@ static bool has_open_infix(const kvf__session *s, int32_t slot)
     return s->slots[slot].infix && s->slots[slot].infix_at < 0;
 }
 
-/* Tokens of row r that are to be read before its last part: of the next part; 0: none. */
+/* Returns the number of tokens of row r in the next part before the last; 0: none. */
 static int64_t next_part(const kvf__session *s, const kvf__tokens *in, int64_t r)
 {
     const int64_t left = in->start[r + 1] - s->left[r];
@@ -197,7 +196,7 @@ static void add_part(kvf__session *s, const kvf__tokens *in, int64_t r, int64_t 
     s->left[r] += tokens;
 }
 
-/* A prefix inside a row is placed at the end of what was read. */
+/* Places a prefix inside a row after the tokens read so far. */
 static kvf_status place_infix(kvf_ctx *ctx, kvf__session *s, int32_t at)
 {
     kvf__session_slot *slot = &s->slots[at];
@@ -207,7 +206,7 @@ static kvf_status place_infix(kvf_ctx *ctx, kvf__session *s, int32_t at)
                                     slot->before.condition.prefix, slot->infix_at, false);
 }
 
-/* All parts but the last of every row. */
+/* Reads all parts but the last of every row. */
 static kvf_status read_parts(kvf_ctx *ctx, kvf__session *s, const kvf__tokens *in)
 {
     for (;;) {

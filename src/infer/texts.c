@@ -1,5 +1,4 @@
-/* Texts as the library returns them: each has its length in front of it, because it may hold
- * U+0000. */
+/* Texts returned by the library. The length precedes each text, because it may contain U+0000. */
 #include "generate.h"
 
 #include <string.h>

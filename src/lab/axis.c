@@ -1,9 +1,9 @@
-/* Axes: the numbers at the side of a picture, and where a value lies on it. */
+/* Axes: the numbers beside a chart, and the position of a value. */
 #include "report_priv.h"
 
 #include <math.h>
 
-/* 1, 2 or 5 times a power of ten, not below x > 0. */
+/* Returns 1, 2 or 5 times a power of ten, not below x > 0. */
 static double round_step(double x)
 {
     double power = pow(10, floor(log10(x)));
@@ -11,7 +11,7 @@ static double round_step(double x)
     return (part <= 1.0 + 1e-9 ? 1 : part <= 2.0 + 1e-9 ? 2 : part <= 5.0 + 1e-9 ? 5 : 10) * power;
 }
 
-/* Room around what is all alike. */
+/* Widens a range without extent. */
 static void widen(double *low, double *high)
 {
     double more = fabs(*low) * 0.1;
@@ -35,7 +35,8 @@ kvf__axis kvf__axis_linear(double low, double high, int about)
     return axis;
 }
 
-/* The largest of the powers of ten times 1, 2, 5 up to x, or with `up` the smallest from x on. */
+/* Returns the largest of 1, 2, 5 times a power of ten up to x, or with `up` the smallest from x on.
+ */
 static double around(double x, bool up)
 {
     static const double PARTS[] = {1, 2, 5, 10};

@@ -1,6 +1,5 @@
-/* Measuring steps of a trainer that was set up in memory. The step is kvf__trainer_step and nothing
- * else, so what is measured is what trains; bench adds the clock around it, the rate of oneDNN
- * between two steps, and medians. */
+/* Measures steps of a trainer set up in memory. The step is kvf__trainer_step, the same as in
+ * training; bench adds the clock around it, the rate of oneDNN between two steps, and medians. */
 #include <kvfold/bench.h>
 
 #include "infile.h"
@@ -16,10 +15,10 @@ struct kvf_bench {
     kvf_ctx *ctx;
     kvf__trainer *trainer; /* owned */
     kvf__probe *probe;
-    kvf_bench_step_result *steps; /* [cap] measured */
-    double *sorted;               /* [cap] for medians */
+    kvf_bench_step_result *steps; /* [cap] measured steps */
+    double *sorted;               /* [cap] scratch for medians */
     size_t n, cap;
-    double spent[KVF_BENCH_MAX_PARTS]; /* by component, in measured steps */
+    double spent[KVF_BENCH_MAX_PARTS]; /* seconds by component in the measured steps */
 };
 
 kvf_bench_options kvf_bench_defaults(void)
@@ -43,17 +42,16 @@ const char *kvf_bench_shape(size_t index)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Random ids, since the time of a step does not depend on them, and lengths as asked, since it
- * does. */
+/* Rows have random ids, which do not affect the time, and the requested lengths, which do. */
 #define ROWS_STREAM 0x726f7773 /* "rows" */
-#define MOST_BYTES  (1 << 24)  /* of a file of lengths */
+#define MOST_BYTES  (1 << 24)  /* most bytes in a file of lengths */
 
 typedef struct lengths {
     int64_t *at;
     size_t n;
 } lengths;
 
-/* Numbers apart by commas or white space. */
+/* Parses numbers separated by commas or white space. */
 static kvf_status parse(kvf_ctx *ctx, const char *where, const char *text, lengths *out)
 {
     static const char SEPARATORS[] = ", \t\r\n";
@@ -77,7 +75,7 @@ static kvf_status parse(kvf_ctx *ctx, const char *where, const char *text, lengt
 static kvf_status read_lengths(kvf_ctx *ctx, const kvf_bench_options *o, lengths *out)
 {
     const char *text = o->lengths;
-    if (text && text[strspn(text, "0123456789, ")]) { /* more than a list: a path */
+    if (text && text[strspn(text, "0123456789, ")]) { /* not a list: a path */
         kvf__buf file = {0};
         KVF_TRY(kvf__read_file(ctx, text, MOST_BYTES, &file));
         kvf_status st = parse(ctx, text, file.data ? file.data : "", out);
@@ -131,8 +129,8 @@ static kvf_status fill_rows(kvf_ctx *ctx, const kvf_bench_options *o, const leng
     return KVF_OK;
 }
 
-/* Rows of random ids below V, of options->length or options->lengths tokens, the last share
- * labelled. `most`: longest row that fits. EUSAGE; EIO for a file of lengths. */
+/* Makes rows of random ids below V with options->length or options->lengths tokens, and labels on
+ * the last share. `most`: longest row that fits. EUSAGE; EIO for a file of lengths. */
 static kvf_status make_rows(kvf_ctx *ctx, const kvf_bench_options *options, int64_t V, int64_t most,
                             kvf__dataset *out)
 {
@@ -181,8 +179,8 @@ static kvf_status open_base(kvf_ctx *ctx, const kvf_bench_options *o, kvf_base *
     return kvf__base_random(ctx, o->shape, &options, o->seed, out);
 }
 
-/* One epoch is one round through the rows, in their order; a constant rate lets steps go on past
- * it. Starting values are random weights: bases in memory have no words to start from. */
+/* One epoch is one round through the rows in order. A constant rate allows more steps. Initial
+ * values are random weights, because a base in memory has no words. */
 static kvf_train_options train_options(const kvf_bench_options *o)
 {
     kvf_train_options t = kvf_train_defaults();
@@ -213,7 +211,7 @@ static kvf_status make_trainer(kvf_bench *b, const kvf_bench_options *o)
     return st;
 }
 
-/* The rate is that of a step of the middle size. */
+/* Measures the rate with a step of medium size. */
 static kvf_status make_probe(kvf_bench *b, const kvf_bench_options *o)
 {
     const kvf__trainer_view t = kvf__trainer_look(b->trainer);
@@ -255,7 +253,7 @@ void kvf_bench_close(kvf_bench *bench)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Room for one more measured step. */
+/* Grows the array for one more step. */
 static kvf_status reserve(kvf_bench *b)
 {
     size_t cap = b->cap ? 2 * b->cap : 64;
@@ -275,7 +273,7 @@ static void book(kvf_bench *b, double sign)
         b->spent[i] += sign * parts[i].seconds;
 }
 
-/* The rows that the next step takes: the sampler goes through them in order. */
+/* Returns the sizes of the next step's rows: the sampler goes through them in order. */
 static void next_sizes(const kvf__trainer_view *t, kvf_bench_step_result *out)
 {
     const kvf__dataset *rows = &t->rows->task->data;
@@ -325,7 +323,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of one field of the measured steps. */
+/* Returns the median of one field over the measured steps. */
 static double median(const kvf_bench *b, size_t offset)
 {
     for (size_t i = 0; i < b->n; i++)
@@ -334,7 +332,7 @@ static double median(const kvf_bench *b, size_t offset)
     return (b->sorted[(b->n - 1) / 2] + b->sorted[b->n / 2]) / 2;
 }
 
-/* Components as the trainer names them, then the rest. */
+/* Fills the components by the trainer's names, then the rest. */
 static void fill_parts(const kvf_bench *b, double total, kvf_bench_result *out)
 {
     kvf__timing parts[KVF_BENCH_MAX_PARTS];

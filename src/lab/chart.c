@@ -1,11 +1,11 @@
-/* Curves over steps, as SVG with HTML labels. Where values span a wide range, a picture has two
- * views, linear and logarithmic, and two radio buttons choose between them by style alone: without
- * its script the page still shows both. */
+/* Charts of curves over steps, as SVG with HTML labels. If values span a wide range, a chart has a
+ * linear and a logarithmic view, and two radio buttons switch between them by CSS alone, so that
+ * the page works without its script. */
 #include "report_priv.h"
 
 #include <math.h>
 
-enum { SIDE = 1000 }; /* of the square that is drawn in */
+enum { SIDE = 1000 }; /* side of the square that is drawn in */
 
 static void find_range(const kvf__chart *chart, double *low, double *high)
 {
@@ -33,7 +33,7 @@ static void put_grid(kvf__html *h, const kvf__axis *x, const kvf__axis *y)
     kvf__html_put(h, "\"/>");
 }
 
-/* One edge of a band, forth or back. */
+/* Draws one edge of a band, forward or backward. */
 static bool put_edge(kvf__html *h, const kvf__chart *chart, const kvf__curve *curve, bool back,
                      const kvf__axis *x, const kvf__axis *y)
 {
@@ -60,7 +60,8 @@ static void put_band(kvf__html *h, const kvf__chart *chart, const kvf__curve *cu
     kvf__html_put(h, "\"/>");
 }
 
-/* Dots are lines of no length with round ends: circles would be stretched with the square. */
+/* Dots are lines of zero length with round ends, because circles would be stretched with the
+ * square. */
 static void put_curve(kvf__html *h, const kvf__chart *chart, const kvf__curve *curve,
                       const kvf__axis *x, const kvf__axis *y, bool dots)
 {
@@ -131,7 +132,7 @@ static void put_switch(kvf__html *h, const kvf__chart *chart)
 
 static void put_legend(kvf__html *h, const kvf__chart *chart)
 {
-    /* the script reads it, readers of one curve need none */
+    /* used by the script; hidden for a single curve */
     kvf__html_printf(h, "<ul class=\"legend\"%s>", chart->n_curves > 1 ? "" : " hidden");
     for (int c = 0; c < chart->n_curves; c++) {
         kvf__html_printf(h, "<li class=\"%s\" data-column=\"%s\">", chart->curve[c].look,
@@ -142,7 +143,7 @@ static void put_legend(kvf__html *h, const kvf__chart *chart)
     kvf__html_put(h, "</ul>\n");
 }
 
-/* What is measured, above its axis, and what it is measured over. */
+/* Writes the titles of the two axes. */
 static void put_titles(kvf__html *h, const kvf__chart *chart)
 {
     kvf__html_printf(h, "<span class=\"axis y\">%s", chart->unit);
@@ -150,7 +151,7 @@ static void put_titles(kvf__html *h, const kvf__chart *chart)
     kvf__html_put(h, "</span><span class=\"axis x\">step</span>\n");
 }
 
-/* From the first step to the last: curves fill the width. Ticks are whole steps. */
+/* Returns the axis from the first step to the last, with ticks at whole steps. */
 static kvf__axis steps_axis(const kvf__chart *chart)
 {
     kvf__axis x = kvf__axis_linear(chart->x[0], chart->x[chart->n - 1], 6);

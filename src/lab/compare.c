@@ -1,9 +1,7 @@
-/* What the runs of a comparison come to: for each method the mean, the least and the largest of its
- * runs, the difference to the reference over runs of equal seeds, its share of all parameters, and
- * the curve of its validations.
- *
- * The share is PEFT's: trained values of all there are, those of the base and those that the method
- * adds to it. */
+/* Results of a comparison: for each method mean, minimum and maximum over its runs, the difference
+ * to the reference over runs of equal seeds, its share of all parameters, and the curve of its
+ * validations. As in PEFT, the share is trained values over all values of the base and the method.
+ */
 #include "compare_hooks.h"
 #include "hooks.h"
 
@@ -20,28 +18,28 @@ const bool kvf__has_lab = true;
 
 typedef struct compared_run {
     const kvf_json *row;
-    const char *name; /* of its method, as the table has it */
+    const char *name; /* name of its row in the table */
     int64_t seed;
-    double loss, score; /* of the best checkpoint; score NaN: its metric is the loss */
-    int64_t of_base;    /* trained values that are the base's own */
+    double loss, score; /* of the best checkpoint; score NaN: the metric is the loss */
+    int64_t of_base;    /* trained values that belong to the base */
 } compared_run;
 
 typedef struct comparison {
     kvf_ctx *ctx;
     size_t n;
     compared_run *runs;      /* [n] */
-    kvf__history *histories; /* [n] theirs */
+    kvf__history *histories; /* [n] histories of the runs */
     double *values;          /* [n] scratch */
     int64_t base_parameters; /* of the model */
     int64_t n_steps;
-    int64_t *steps; /* [n_steps] at which any run was validated, ascending */
+    int64_t *steps; /* [n_steps] steps at which any run was validated, ascending */
 } comparison;
 
 /* ---- numbers over runs ----------------------------------------------------------------------- */
 
 typedef struct spread {
     double mean, min, max;
-    size_t n; /* of finite values; 0: the others are NaN */
+    size_t n; /* number of finite values; 0: the others are NaN */
 } spread;
 
 static spread spread_of(const double *x, size_t n)
@@ -55,7 +53,8 @@ static spread spread_of(const double *x, size_t n)
         s.n++;
     }
     if (!s.n) return (spread){.mean = NAN, .min = NAN, .max = NAN};
-    s.mean = fmin(fmax(s.mean / (double)s.n, s.min), s.max); /* rounding stays inside */
+    s.mean = fmin(fmax(s.mean / (double)s.n, s.min), s.max); /* keeps rounding errors inside the
+                                                              * range */
     return s;
 }
 
@@ -69,8 +68,8 @@ static double score_of(const compared_run *run)
     return isnan(run->score) ? run->loss : run->score;
 }
 
-/* Of the runs named `name` less those of the reference with the same seeds: mean, and the standard
- * error of that mean, null of one pair. */
+/* Returns the difference of the runs named `name` to those of the reference with the same seeds:
+ * mean, and standard error of the mean, null for one pair. */
 static kvf_json *difference_json(comparison *c, const char *name, const char *reference)
 {
     size_t n = 0;
@@ -97,7 +96,7 @@ double kvf__history_at_step(const kvf__history *h, int column, int64_t step)
     return NAN;
 }
 
-/* {"mean": [...], "min": [...], "max": [...]} over the comparison's steps. */
+/* Returns {"mean": [...], "min": [...], "max": [...]} over the comparison's steps. */
 static kvf_json *curve_json(comparison *c, const char *name, int column)
 {
     static const char *const KEYS[] = {"mean", "min", "max"};
@@ -145,7 +144,7 @@ kvf_status kvf__history_steps(kvf_ctx *ctx, const kvf__history *runs, size_t n, 
 
 /* ---- one method ------------------------------------------------------------------------------ */
 
-/* Values of a member over a method's runs. */
+/* Returns mean and range of a member over a method's runs. */
 static spread member_spread(comparison *c, const char *name, const char *key)
 {
     size_t n = 0;

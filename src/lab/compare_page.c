@@ -1,4 +1,4 @@
-/* The page of a comparison, and the picture of its scores, as files. */
+/* Writes the page of a comparison and the chart of its scores as files. */
 #include "compare_hooks.h"
 
 #include "base_int.h"

@@ -1,6 +1,6 @@
-/* The page of a comparison: its table, the curves of its methods, and what all runs had in common.
- * The object is that of kvf__compare_summary(). A curve is the mean over a method's runs, the band
- * around it reaches from the least to the largest. */
+/* The page of a comparison: table, curves of the methods, and common facts of all runs, from the
+ * object of kvf__compare_summary(). A curve is the mean over a method's runs; the band around it
+ * covers minimum to maximum. */
 #include "arena.h"
 #include "report_priv.h"
 
@@ -18,7 +18,7 @@ typedef enum part { MEAN, LOW, HIGH, PARTS } part;
 static const char *const MEASURE_KEYS[] = {"score", "loss"};
 static const char *const PART_KEYS[] = {"mean", "min", "max"};
 
-/* One method's numbers at the steps of the comparison. */
+/* The numbers of one method at the steps of the comparison. */
 typedef struct line {
     const kvf_json *method;
     char look[16], key[MEASURES][PARTS][MOST_KEY];
@@ -39,7 +39,7 @@ static const kvf_json *methods_of(const kvf_json *object)
     return kvf_json_get(object, "methods");
 }
 
-/* The name of the score, NULL where all methods have their loss alone. */
+/* Returns the name of the score; NULL: all methods have only a loss. */
 static const char *metric_of(const kvf_json *object)
 {
     for (size_t i = 0; i < kvf_json_size(methods_of(object)); i++) {
@@ -59,7 +59,7 @@ static void put_bytes_cell(kvf__html *h, const kvf_json *object, const char *key
     kvf__html_put(h, "</td>");
 }
 
-/* Mean, and the range where runs differ. */
+/* Writes the mean, and the range if runs differ. */
 static void put_spread(kvf__html *h, const kvf_json *spread)
 {
     const double low = kvf__real_at(spread, "min"), high = kvf__real_at(spread, "max");
@@ -110,7 +110,7 @@ static void put_bare(kvf__html *h, const kvf_json *bare, bool scored)
     kvf__html_put(h, "</tr>\n");
 }
 
-/* A row of the table for each run that failed, with the reason. columns: of the table. */
+/* Writes a table row for each failed run, with the reason. columns: of the table. */
 static void put_failed(kvf__html *h, const kvf_json *failed, int columns)
 {
     for (size_t i = 0; i < kvf_json_size(failed); i++) {
@@ -267,7 +267,8 @@ static void put_chart(kvf__html *h, const drawing *d, measure m)
 
 /* ---- numbers of the curves ------------------------------------------------------------------- */
 
-/* Calls put for each column of numbers, in order: cell of a step, or heading where step is -1. */
+/* Calls put for each column of numbers in order: the cell of a step, or the heading if step is -1.
+ */
 static void put_row(kvf__html *h, const drawing *d, int64_t step)
 {
     const bool bare = has_values(d, d->bare);
@@ -308,7 +309,7 @@ static void put_numbers(kvf__html *h, const drawing *d)
     kvf__html_put(h, "</tbody></table></div></details>\n");
 }
 
-/* about: what the lines are. */
+/* about: explanation of the lines. */
 static void put_curves(kvf__html *h, const kvf_json *object, const char *about)
 {
     const size_t n = kvf_json_size(methods_of(object));

@@ -1,5 +1,4 @@
-/* What a classifier answers on data: how often which label was taken for which, and what it got
- * wrong although it was sure. */
+/* Errors of a classifier on data: the confusion matrix, and wrong answers with high confidence. */
 #include "report_priv.h"
 
 static int64_t count_at(const kvf_json *row, size_t i)
@@ -14,7 +13,7 @@ static void put_label(kvf__html *h, const char *scope, const kvf_json *label)
     kvf__html_put(h, "</th>");
 }
 
-/* Bars are shares of the row. */
+/* A bar shows the share of its row. */
 static void put_counts(kvf__html *h, const kvf_json *row, size_t label)
 {
     int64_t sum = 0;

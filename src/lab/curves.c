@@ -1,8 +1,7 @@
-/* What a run measured at its steps: four to seven charts over one table of numbers.
- *
- * A long run is thinned to at most MOST_POINTS rows, each of `every` steps: means of what each step
- * measures (train loss, gradient norm), the last of what a step sets (learning rate,
- * prefix norm, validation, the retention set). The smoothed curve is taken before thinning. */
+/* Charts of a run's history: four to seven charts and one table of numbers. A long run is thinned
+ * to at most MOST_POINTS rows of `every` steps: means of measured values (train loss, gradient
+ * norm), the last of the others (learning rate, prefix norm, validation, retention set). The
+ * smoothed curve is computed before thinning. */
 #include "arena.h"
 #include "report_priv.h"
 
@@ -11,7 +10,7 @@
 
 enum { MOST_POINTS = 400, SMOOTH_PART = 25, LEAST_TO_SMOOTH = 20 };
 
-/* Those of the history, and two that are made of them. */
+/* Columns of the history, and two derived ones. */
 enum {
     STEP = KVF__COLUMN_step,
     TRAIN = KVF__COLUMN_train_loss,
@@ -39,16 +38,16 @@ static const char *title_of(int column)
 }
 
 typedef struct series {
-    int64_t n, every;    /* rows; steps of each */
-    int64_t horizon;     /* steps over which the smoothed curve forgets; 0: there is none */
+    int64_t n, every;    /* rows; steps in each */
+    int64_t horizon;     /* steps of the exponential mean; 0: not smoothed */
     double *at[COLUMNS]; /* [n] */
-    int64_t steps;       /* of the history */
+    int64_t steps;       /* steps in the history */
     double *smoothed;    /* [steps] */
-    void *memory;        /* of the arrays */
+    void *memory;        /* owner of the arrays */
 } series;
 
-/* Exponential mean of x [n] over about `horizon` steps, free of the bias towards 0 of its start
- * (Kingma and Ba 2014, section 3). */
+/* Computes the exponential mean of x [n] over about `horizon` steps, without the bias towards 0 at
+ * its start (Kingma and Ba 2014, section 3). */
 static void smooth(const double *x, int64_t n, int64_t horizon, double *out)
 {
     double keep = 1 - 1 / (double)horizon, sum = 0, weight = 0;
@@ -61,7 +60,7 @@ static void smooth(const double *x, int64_t n, int64_t horizon, double *out)
     }
 }
 
-/* A column of the history over the steps first .. first + n - 1. */
+/* Reduces a column of the history over the steps first .. first + n - 1. */
 static double column_of(const kvf__history *history, int column, int64_t first, int64_t n)
 {
     double sum = 0, last = NAN;
@@ -83,7 +82,7 @@ static double last_of(const double *x, int64_t n)
     return n > 0 ? x[n - 1] : NAN;
 }
 
-/* base_loss: of the bare base on the retention set, drawn as a level with its values. */
+/* base_loss: loss of the bare base on the retention set, drawn as a horizontal line. */
 static void thin(const kvf__history *history, double base_loss, series *s)
 {
     for (int64_t row = 0; row < s->n; row++) {
@@ -125,7 +124,7 @@ static kvf_status make_series(kvf_ctx *ctx, const kvf_json *facts, const kvf__hi
 enum { LOSS_CHART, METRIC_CHART, RETENTION_CHART, KL_CHART };
 enum { LR_CHART = KL_CHART + 1, GRAD_CHART, NORM_CHART, CHARTS };
 
-/* marked: the column in which the best step is marked; STEP: none. */
+/* marked: column in which the best step is marked; STEP: none. */
 static const struct {
     const char *id, *title, *unit, *label;
     int marked;
@@ -141,12 +140,13 @@ static const struct {
     {"norm", "Prefix norm", "L2 norm", "Norm of the emitted prefix by step", STEP},
 };
 
-enum { NEVER, ALONE, ALWAYS }; /* dots; ALONE: where there is one point */
+enum { NEVER, ALONE, ALWAYS }; /* dots; ALONE: only for a single point */
 
-/* The curves of the charts. One that is not the first of its chart needs values. */
+/* The curves of the charts. A curve that is not the first of its chart is omitted without values.
+ */
 static const struct {
     int chart, column;
-    const char *name, *look; /* name NULL: the column's title */
+    const char *name, *look; /* name NULL: title of the column */
     int dots;
 } CURVES[] = {
     {LOSS_CHART, TRAIN, "train", "raw", ALONE},
@@ -161,7 +161,7 @@ static const struct {
     {NORM_CHART, NORM, NULL, "smooth", ALONE},
 };
 
-/* The best step and its value in this column. */
+/* Marks the best step and its value in this column. */
 static void mark_best(const kvf_json *facts, const kvf__history *history, int column,
                       kvf__chart *chart)
 {
@@ -174,7 +174,7 @@ static void mark_best(const kvf_json *facts, const kvf__history *history, int co
     }
 }
 
-/* The name of what the best step is best in, NULL where that is the loss itself. */
+/* Returns the name of the metric that selects the best step; NULL: the loss. */
 static const char *metric_name(const kvf_json *facts)
 {
     const char *name = kvf_json_str(kvf_json_get(kvf_json_get(facts, "history"), "best_metric"),
@@ -227,7 +227,7 @@ static bool has_column(const kvf_json *facts, const series *s, int column)
     return column == STEP || isfinite(last_of(s->at[column], s->n));
 }
 
-/* Those that are shown, in the list's order; what is made of one follows it. */
+/* Lists the shown columns in order; a derived column follows its source. */
 static int list_columns(const kvf_json *facts, const series *s, int out[COLUMNS])
 {
     int n = 0;

@@ -1,8 +1,7 @@
-/* A base with adapters, measured without those of every span of layers (Houlsby et al. 2019, the
- * figure of what ablated spans cost): one loss, and one score, for each first and last layer. And
- * how near each adapter is to the identity: the norm of what it adds over that of what it reads.
- *
- * Each span is an evaluation of its own, by the path of kvf_eval. */
+/* Measures a base without the adapters of every span of layers (Houlsby et al. 2019, the figure on
+ * ablated spans): one loss and one score for each first and last layer. Also measures how close
+ * each adapter is to the identity, as the norm of its output relative to its input. Each span is a
+ * separate evaluation, as in kvf_eval. */
 #include "evaluation.h"
 #include "outfile.h"
 #include "report_int.h"
@@ -24,7 +23,7 @@ typedef struct span_run {
 
 /* ---- spans ----------------------------------------------------------------------------------- */
 
-/* As the adapters stand; {"loss", "value"} are added to the object. */
+/* Measures with the current adapters, and adds {"loss", "value"} to the object. */
 static kvf_status measure(span_run *s, kvf_json *object)
 {
     kvf_eval_result result = {0};
@@ -58,7 +57,7 @@ static kvf_status measure_spans(span_run *s, kvf_json *spans)
 
 /* ---- how near to the identity ---------------------------------------------------------------- */
 
-/* sizes [L, 2, 2] as of kvf__input. */
+/* sizes [L, 2, 2] as in kvf__input. */
 static kvf_status walk_sizes(span_run *s, double *sizes)
 {
     kvf__evaluation trial = {.task = s->prefix->task};
@@ -76,7 +75,7 @@ static kvf_status walk_sizes(span_run *s, double *sizes)
     return st;
 }
 
-/* {"layer", "attn", "ffn"}: ratios; a half without adapter is left out. */
+/* Returns {"layer", "attn", "ffn"}: ratios; a sub-layer without adapter is omitted. */
 static kvf_json *sizes_json(const span_run *s, const double *sizes)
 {
     static const char *const HALVES[] = {"attn", "ffn"};

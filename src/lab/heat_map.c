@@ -1,15 +1,14 @@
-/* Heat maps: a field of [rows, columns] coloured by value, its scale, and its numbers as a table.
- *
- * Colours are viridis (van der Walt and Smith 2015): even steps to the eye, also in grey and to
- * those who do not see red or green. Cells of one shade are one path, which keeps a map of 10,000
- * cells below 200 KB. */
+/* Heat maps: a grid of [rows, columns] colored by value, its scale, and its numbers as a table.
+ * Colors are viridis (van der Walt and Smith 2015), which is perceptually uniform, also in gray and
+ * for color-blind readers. Cells of one shade are one path, which keeps a map of 10,000 cells below
+ * 200 KB. */
 #include "report_priv.h"
 
 #include <math.h>
 
 enum { SHADES = 64, MOST_LABELS = 16 };
 
-/* Ten points of the map, evenly spaced, between which colours are mixed. page.css has the same. */
+/* Ten evenly spaced colors, between which others are interpolated. page.css has the same. */
 static const unsigned char RAMP[][3] = {
     {68, 1, 84},    {72, 40, 120},  {62, 73, 137},  {49, 104, 142}, {38, 130, 142},
     {31, 158, 137}, {53, 183, 121}, {110, 206, 88}, {181, 222, 43}, {253, 231, 37}};
@@ -63,7 +62,7 @@ static void put_colour(kvf__html *h, int shade)
     kvf__html_printf(h, "#%02x%02x%02x", (unsigned)rgb[0], (unsigned)rgb[1], (unsigned)rgb[2]);
 }
 
-/* shade [rows, columns]: of each cell, -1: it is not drawn. */
+/* shade [rows, columns]: shade of each cell; -1: not drawn. */
 static void put_cells(kvf__html *h, const field *f, const signed char *shade)
 {
     for (int s = 0; s < SHADES; s++) {

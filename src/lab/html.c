@@ -1,9 +1,8 @@
-/* Writing HTML. Markup and text are two functions, so that nothing of a file's can become markup by
- * being forgotten: what is not a constant of this folder goes through kvf__html_text().
- *
- * Text is held to what HTML allows (WHATWG 13.1.4 and the list of noncharacters), and characters
- * that turn the direction of writing (Unicode UAX 9: embeddings, overrides, isolates) are shown as
- * U+FFFD: they could make an option read as another. */
+/* Writes HTML. Markup and text have separate functions, so that a text cannot become markup by
+ * mistake: everything except constants of this folder goes through kvf__html_text(). It only passes
+ * characters allowed in HTML (WHATWG 13.1.4 and the list of noncharacters). Characters that change
+ * the writing direction (Unicode UAX 9: embeddings, overrides, isolates) become U+FFFD, because
+ * they could disguise an option. */
 #include "report_priv.h"
 #include "utf8.h"
 
@@ -40,7 +39,7 @@ static bool is_shown(uint32_t c)
     return !(c >= 0xfdd0 && c <= 0xfdef) && (c & 0xfffe) != 0xfffe; /* UINT32_MAX: not UTF-8 */
 }
 
-/* The form of a character in text and in quoted attributes; NULL: itself. */
+/* Returns the escaped form of a character in text and in quoted attributes; NULL: unchanged. */
 static const char *escaped(uint32_t c)
 {
     switch (c) {

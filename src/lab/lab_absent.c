@@ -1,4 +1,4 @@
-/* The functions of the lab in a build without it: errors. */
+/* The functions of the lab in a build without it: they return errors. */
 #include "base_int.h"
 #include "compare_hooks.h"
 #include "hooks.h"
@@ -34,7 +34,7 @@ ABSENT(kvf__compare_summary, const char *base, kvf_json *object)
 ABSENT(kvf__compare_page, const kvf_json *object, const char *out, bool force, int64_t *bytes)
 ABSENT(kvf__compare_picture, const kvf_json *object, const char *out, bool force)
 
-/* Nothing of the lab was ever opened, so that there is nothing to step, describe or free. */
+/* No object of the lab can exist, so there is nothing to step, describe or free. */
 kvf_status kvf_bench_step(kvf_bench *bench, bool measured, kvf_bench_step_result *out)
 {
     return KVF_EUNSUPPORTED;

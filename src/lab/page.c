@@ -1,7 +1,6 @@
-/* The page as a whole: head, summary, sections, foot.
- *
- * Style and script are inside, fonts are the reader's own, and the policy in the head forbids the
- * rest: the page asks no network for anything. No clock is read, so equal facts are equal bytes. */
+/* The whole page: head, summary, sections, foot. Style and script are inline, fonts are the
+ * reader's, and the policy in the head forbids anything else, so the page makes no network
+ * requests. No clock is read, so equal facts give equal bytes. */
 #include "report_priv.h"
 
 #include <math.h>
@@ -105,7 +104,7 @@ static void put_notes(kvf__html *h, const kvf_json *notes)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Links to the sections that there will be. */
+/* Writes links to the sections that will follow. */
 static void put_contents(kvf__html *h, const kvf_json *facts, bool curves)
 {
     static const struct {

@@ -1,12 +1,12 @@
-/* Sections that show what a prefix is: its norms by layer and token, the share of attention it
- * takes, the words nearest to it, and what the base generates without and with it. */
+/* Sections about a prefix: norms by layer and token, share of attention, nearest words, and text
+ * generated without and with it. */
 #include "report_priv.h"
 
 #include <math.h>
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* L2 norm of a row of norms; NaN: no row. */
+/* Returns the L2 norm of a row of norms; NaN: no row. */
 static double row_norm(const kvf_json *row)
 {
     double sum = 0;
@@ -144,7 +144,7 @@ static void put_said(kvf__html *h, const kvf_json *row, const char *key, const c
     const char *text = kvf_json_str(kvf_json_get(row, key), NULL);
     kvf__html_printf(h, "<div class=\"%s\"><h4>%s</h4>", key, title);
     if (text && *text) {
-        kvf__html_put(h, "<pre>\n"); /* the parser drops one line feed there */
+        kvf__html_put(h, "<pre>\n"); /* HTML parsers drop one newline there */
         kvf__html_text(h, text);
         kvf__html_put(h, "</pre>");
     } else {
@@ -153,7 +153,7 @@ static void put_said(kvf__html *h, const kvf_json *row, const char *key, const c
     kvf__html_put(h, "</div>\n");
 }
 
-/* What the data has there; nothing where it has nothing. */
+/* Writes the references of the data, if any. */
 static void put_references(kvf__html *h, const kvf_json *references)
 {
     if (!kvf_json_size(references)) return;

@@ -1,13 +1,11 @@
-/* Prune: virtual tokens that the data can do without.
+/* Prune: drops virtual tokens that the data does not need, in every layer. The remaining keys keep
+ * their positions, and position_start does not change, so neither the remaining tokens nor the text
+ * move, and each loss of the curve is exactly that of the file of this length. (PEFT cannot store
+ * such a prefix, because its text starts at P; export reports it.) A prefix inside rows is refused,
+ * because the positions of the text after it depend on its length.
  *
- * What is dropped is cut out of every layer. What stays keeps its keys, which are rotated to their
- * old positions, and position_start is not lowered: neither the remaining tokens nor the text move,
- * so each loss of the curve is exactly that of the file of that length. (PEFT cannot hold such a
- * prefix, because its text starts at P; export reports it.) A prefix inside rows is refused: the
- * positions of the text after it follow from its length.
- *
- * Greedy, by the loss itself: P evaluations for the first token, P - 1 for the next. The score by
- * gradient takes one pass forward and backward, then one evaluation for each drop. */
+ * The default score is greedy by the loss: P evaluations for the first token, P - 1 for the next.
+ * The score by gradient takes one forward and backward pass, then one evaluation for each drop. */
 #include "arena.h"
 #include "evaluation.h"
 #include "json_pack.h"
@@ -25,20 +23,20 @@ typedef struct pruning {
     kvf_prefix *prefix;
     kvf__evaluation trial;
     kvf__subject subject;
-    kvf__prefix cut; /* the prefix without some tokens */
+    kvf__prefix cut; /* the prefix without the dropped tokens */
     bool by_gradient;
-    int64_t *kept, n;       /* [n] indices of those left, rising */
-    double *score;          /* [P] of each at first */
+    int64_t *kept, n;       /* [n] indices of the remaining tokens, ascending */
+    double *score;          /* [P] initial score of each token */
     kvf_prune_point *curve; /* [n_points] */
     size_t n_points;
-    void *memory; /* of these lists */
+    void *memory; /* owner of these lists */
     int64_t losses, most_losses;
-    kvf_prune_point next; /* the drop that was not made */
+    kvf_prune_point next; /* the next drop, which was not made */
 } pruning;
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Those kept but the one at place `without` (-1: all) into p->cut. */
+/* Copies the kept tokens, except the one at place `without` (-1: all), into p->cut. */
 static void cut(pruning *p, int64_t without)
 {
     const kvf__prefix *from = &p->prefix->file.prefix;
@@ -65,14 +63,15 @@ static kvf_status loss_without(pruning *p, int64_t place, double *loss)
     return KVF_OK;
 }
 
-/* Losses to compute until --keep tokens are left; with --max-loss-rise at most. */
+/* Returns the number of losses to compute until --keep tokens remain; an upper limit with
+ * --max-loss-rise. */
 static int64_t most_losses(const pruning *p)
 {
     const int64_t P = p->prefix->file.id.P, keep = p->o->keep ? p->o->keep : 1;
     return p->by_gradient ? P - keep : P * (P + 1) / 2 - keep * (keep + 1) / 2;
 }
 
-/* Place of the token that goes next, and the loss without it. */
+/* Finds the place of the next token to drop, and the loss without it. */
 static kvf_status best_drop(pruning *p, int64_t *place, double *loss)
 {
     const bool first = p->n == p->prefix->file.id.P;
@@ -98,13 +97,12 @@ static kvf_status best_drop(pruning *p, int64_t *place, double *loss)
 
 /* ---- scores by gradient ---------------------------------------------------------------------- */
 
-/* Gradient times value: the first order of what setting a virtual token's keys and values to zero
- * would change. Its sign is left out, because a zero key still takes its share of attention: only
- * nearness to zero can be trusted. */
+/* Gradient times value: the first-order change of the loss if a virtual token's keys and values
+ * became zero. Only its magnitude counts, because a zero key still takes its share of attention. */
 
 typedef struct gradient_sum {
     const pruning *p;
-    kvf__prefix d; /* of the loss summed over its terms */
+    kvf__prefix d; /* gradient of the summed loss */
     int64_t terms;
 } gradient_sum;
 
@@ -119,7 +117,7 @@ static kvf_status add_gradient(void *user, kvf__pass *pass, const kvf__batch *ba
     return kvf__pass_bwd(s->p->ctx, pass, &grads);
 }
 
-/* |gradient x value| of one token, over all its places. */
+/* Returns |gradient x value| of one token over all layers and heads. */
 static double token_score(const kvf__prefix *kv, const kvf__prefix *d, int64_t token)
 {
     double sum = 0;
@@ -317,7 +315,7 @@ static kvf_json *describe(const pruning *p, const kvf_prune_result *r)
     return root;
 }
 
-/* "length,dropped,loss" lines, the whole prefix first. */
+/* Writes "length,dropped,loss" lines, the whole prefix first. */
 static kvf_status write_curve(const pruning *p)
 {
     kvf__buf text = {0};
@@ -334,7 +332,7 @@ static kvf_status write_curve(const pruning *p)
     return st;
 }
 
-/* Before the work, so that it is not lost for a file name. */
+/* Runs before the work, so that a wrong path fails early. */
 static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
 {
     const char *const outputs[] = {o->out, o->curve};
@@ -347,7 +345,7 @@ static kvf_status check_outputs(kvf_ctx *ctx, const kvf_prune_options *o)
     return KVF_OK;
 }
 
-/* Writes those that stay. */
+/* Writes the remaining tokens. */
 static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_prune_result *r)
 {
     const kvf__prefix whole = p->prefix->file.prefix;
@@ -355,7 +353,7 @@ static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_prune_result *r)
 
     KVF_TRY(extend_lineage(p));
     cut(p, -1);
-    p->prefix->file.prefix = p->cut; /* on loan */
+    p->prefix->file.prefix = p->cut; /* borrowed for the call */
     p->prefix->file.id.P = p->n;
     kvf_status st = kvf__kv_prefix_write(p->ctx, p->prefix, p->o->out, p->o->force, dtype,
                                          &r->bytes, &diff);
@@ -365,7 +363,7 @@ static kvf_status write_kept(pruning *p, kvf__dtype dtype, kvf_prune_result *r)
     return st;
 }
 
-/* The lists stay those of p. */
+/* p still owns the lists. */
 static void fill_result(const pruning *p, kvf_prune_result *r)
 {
     r->loss_before = p->curve[0].loss;
@@ -387,7 +385,7 @@ void kvf_prune_result_done(kvf_prune_result *result)
     *result = (kvf_prune_result){0};
 }
 
-/* Everything but what it comes to. */
+/* Runs everything except the output. */
 static kvf_status prune(pruning *p, kvf_prune_result *r)
 {
     const kvf__dtype dtype = kvf__prefix_dtype(p->o->dtype);

@@ -1,6 +1,5 @@
-/* The scores of a comparison as one SVG that needs no style sheet: a row for each method, a dot at
- * the mean over its seeds and a bar from the least to the largest. It is part of the page, and a
- * file of its own. */
+/* The scores of a comparison as one SVG without style sheet: a row for each method, a dot at the
+ * mean over seeds and a bar from minimum to maximum. Used in the page, and as a separate file. */
 #include "report_priv.h"
 
 #include <math.h>
@@ -18,9 +17,9 @@ enum {
 };
 
 typedef struct range_list {
-    const kvf_json *methods, *ensembles; /* below each other */
+    const kvf_json *methods, *ensembles; /* one below the other */
     const char *key, *title;             /* "score" or "loss" */
-    size_t n;                            /* of both */
+    size_t n;                            /* rows of both */
     int name_width;
     kvf__axis axis;
 } range_list;
@@ -31,13 +30,13 @@ static const kvf_json *row_at(const range_list *r, size_t i)
     return i < n ? kvf_json_at(r->methods, i) : kvf_json_at(r->ensembles, i - n);
 }
 
-/* An ensemble has no loss of its own: its score is in the metric of the methods. */
+/* An ensemble has no loss; its score is in the metric of the methods. */
 static const kvf_json *spread_at(const range_list *r, size_t i)
 {
     return kvf_json_get(row_at(r, i), i < kvf_json_size(r->methods) ? r->key : "score");
 }
 
-/* False: no method has a number. */
+/* Returns false if no method has a number. */
 static bool measure(const kvf_json *object, range_list *r)
 {
     double low = INFINITY, high = -INFINITY;

@@ -1,5 +1,5 @@
-/* What a report shows of a classifier or tagger with data: how often which label was predicted for
- * which, and the wrong answers of which it was surest. Over all rows, as `eval` reads them. */
+/* Facts about a classifier or tagger for a report: the confusion matrix, and the wrong answers with
+ * the highest confidence, over all rows, as `eval` reads them. */
 #include "evaluation.h"
 #include "json_pack.h"
 #include "report_facts.h"
@@ -10,9 +10,9 @@
 
 enum { MOST_LABELS = 40, MOST_WRONG = 20 };
 
-/* A row, or a word of one. */
+/* A row, or a word in one. */
 typedef struct mistake {
-    int64_t group, word; /* word -1: the row is classified */
+    int64_t group, word; /* word -1: a classified row */
     int32_t label, predicted;
     double p;
 } mistake;
@@ -30,7 +30,7 @@ static void count(tally *t, int64_t group, int64_t word, int64_t at)
     const kvf__answers *a = &t->e->answers;
     const int64_t labels = (int64_t)t->e->set.names.n;
     const mistake one = {group, word, a->gold[at], a->best[at], a->p[at]};
-    if (one.label < 0 || isnan(one.p)) return; /* without gold, or not in a row */
+    if (one.label < 0 || isnan(one.p)) return; /* without gold label, or not in a row */
     t->n++;
     t->counts[one.label * labels + one.predicted]++;
     if (one.label == one.predicted)
@@ -54,7 +54,7 @@ static kvf_status count_all(kvf_ctx *ctx, tally *t)
     return KVF_OK;
 }
 
-/* The surest first, equal ones in the order of the data. */
+/* Orders by descending confidence, then by the order of the data. */
 static int by_sureness(const void *x, const void *y)
 {
     const mistake *a = x, *b = y;
@@ -71,7 +71,7 @@ static void add_part(kvf_ctx *ctx, kvf__buf *text, const char *part, size_t byte
     if (!*st) *st = kvf__buf_add(ctx, text, part, bytes);
 }
 
-/* The texts of a row, or the words of a sentence. */
+/* Returns the texts of a row, or the words of a sentence. */
 static kvf_status text_of(kvf_ctx *ctx, const kvf__source *source, kvf__buf *text)
 {
     kvf_status st = KVF_OK;

@@ -1,8 +1,7 @@
-/* What a report shows with a base: the words nearest to the virtual tokens; and with data the share
- * of attention they take and completions without and with what was trained.
- *
- * All of it goes through the paths of the commands words, eval and generate. Only the first rows of
- * the data are run, those a person would look at; but classifiers (report_answers.c) answer all. */
+/* Facts for a report that need a base: the words nearest to the virtual tokens; with data the share
+ * of attention on them, and completions without and with the trained values. It uses the code of
+ * the commands words, eval and generate. Only the first rows of the data are run, except for
+ * classifiers (report_answers.c), which run all. */
 #include "report_facts.h"
 
 #include "evaluation.h"
@@ -13,7 +12,7 @@
 
 enum { MOST_TOKENS = 48 };
 
-/* A view of the first groups of at most `most` rows in all, but at least one. */
+/* Returns a view of the first groups with at most `most` rows in all, but at least one. */
 static kvf__dataset first_rows(const kvf__dataset *set, int64_t most)
 {
     kvf__dataset first = *set;
@@ -49,7 +48,7 @@ static kvf_status add_words(kvf__report_facts *r)
 
 /* ---- shares of attention --------------------------------------------------------------------- */
 
-/* share [L, H] becomes an array of rows, in shares of a label. */
+/* Converts share [L, H] to an array of rows, divided by the number of labels. */
 static kvf_json *share_json(double *share, int64_t L, int64_t H, double labels)
 {
     kvf_json *rows = kvf_json_array();
@@ -61,8 +60,8 @@ static kvf_json *share_json(double *share, int64_t L, int64_t H, double labels)
     return rows;
 }
 
-/* The loss of the rows without the prefix, where that is the same rows: of a language model whose
- * prefix leads them. */
+/* Measures the loss of the rows without the prefix, if they are the same rows: for a language model
+ * with the prefix before rows. */
 static kvf_status loss_before(kvf__report_facts *r, kvf__evaluator *evaluator, kvf_json *found)
 {
     const kvf__subject bare = {0};
@@ -133,9 +132,8 @@ static kvf_json *reference_list(const kvf__dataset *set, int64_t row)
     return list;
 }
 
-/* Completions of the first prompts; where they are not NULL also the prompts, as the base reads
- * them, and a list of what the data has for each. Arrays of options.samples, those past *n
- * untouched. */
+/* Completes the first prompts. If not NULL, also returns the prompts as the base reads them, and
+ * the references of each. Arrays of options.samples; elements past *n are not changed. */
 static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char **prompts,
                            kvf_json *references, char **texts, size_t *n)
 {
@@ -149,7 +147,7 @@ static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char 
     generate.max_tokens = o->max_tokens ? o->max_tokens : MOST_TOKENS;
     options.chat_template = r->prefix->file.id.chat_template;
     kvf_status st = kvf__eval_rows(r->ctx, r->base, prefix, &options, &renderer, &load);
-    load.prompt_only = load.references = true; /* equal prompts in a row count once */
+    load.prompt_only = load.references = true; /* equal consecutive prompts count once */
     if (!st) st = kvf__dataset_load(r->ctx, o->data, &load, &set);
     const kvf__dataset first = st ? set : first_rows(&set, o->samples);
     for (int64_t i = 0; prompts && !st && i < first.n; i++) {
@@ -170,7 +168,7 @@ static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char 
     return st;
 }
 
-/* A base that has taken the trained values is replaced by the bare one. */
+/* Replaces a base that includes the trained values by the bare one. */
 static kvf_status bare_base(kvf__report_facts *r)
 {
     const kvf_base_options how = {.precision = r->options->precision, .lora = r->options->lora};

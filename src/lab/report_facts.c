@@ -1,4 +1,4 @@
-/* What all parts of a report take: notes on its page, and how the data is read. */
+/* Functions shared by the parts of a report: notes on its page, and reading of the data. */
 #include "report_facts.h"
 
 #include <string.h>

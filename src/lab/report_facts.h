@@ -1,4 +1,4 @@
-/* One report on its way: what is being looked at, and what was found. Private to src/lab. */
+/* A report in progress: inputs and collected facts. Private to src/lab. */
 #ifndef KVF_REPORT_FACTS_H
 #define KVF_REPORT_FACTS_H
 
@@ -9,22 +9,23 @@
 typedef struct kvf__report_facts {
     kvf_ctx *ctx;
     const kvf_report_options *options;
-    kvf_json *facts; /* as src/lab wants them */
-    kvf_json *notes; /* a member of facts */
+    kvf_json *facts; /* facts for the page */
+    kvf_json *notes; /* member of facts */
     kvf__history history;
-    kvf_prefix *prefix; /* NULL: not to be had without its base */
-    kvf_base *base;     /* NULL: none was named */
+    kvf_prefix *prefix; /* NULL: cannot be computed without its base */
+    kvf_base *base;     /* NULL: not given */
 } kvf__report_facts;
 
-/* The last part of a path. */
+/* Returns the last part of a path. */
 const char *kvf__path_end(const char *path);
 void kvf__report_note(kvf__report_facts *r, const char *fmt, ...) KVF__PRINTF(2, 3);
-/* How rows of the data are read. */
+/* Returns the options for reading the data. */
 kvf_eval_options kvf__report_data(const kvf_report_options *options);
-/* What a classifier or tagger answers on the data (report_answers.c); nothing of other tasks. */
+/* Adds the answers of a classifier or tagger on the data (report_answers.c); nothing for other
+ * tasks. */
 kvf_status kvf__report_answers(kvf__report_facts *r);
-/* Words, shares and samples, as far as the options and the method go. May end with another base
- * open, or none. */
+/* Adds words, shares and samples, as options and method allow. Another base, or none, may be open
+ * afterwards. */
 kvf_status kvf__report_with_base(kvf__report_facts *r);
 
 #endif

@@ -27,19 +27,19 @@
  * history NULL or empty: no curves. *out is the caller's. */
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
                             kvf__buf *out);
-/* Of a sweep: its report as kvf_sweep() gives it; and drawn {methods [{name, curves, best_metric}],
- * curve_steps, loss}, curves as a comparison has them, loss the title of their chart. */
+/* The page of a sweep: its report as of kvf_sweep(); drawn {methods [{name, curves, best_metric}],
+ * curve_steps, loss}, with curves as in a comparison, and the title of the loss chart in loss. */
 kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json *drawn,
                            kvf__buf *out);
-/* The picture of a comparison's scores as an SVG file; empty if it has none. */
+/* The chart of a comparison's scores as an SVG file; empty if there are no scores. */
 kvf_status kvf__ranges_picture(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
-/* Of spans of layers without their adapters, as kvf_drop_spans() gives them. */
+/* The page of spans without adapters, from the object of kvf_drop_spans(). */
 kvf_status kvf__spans_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
-/* Of a comparison, as kvf__compare_page() takes it. */
+/* The page of a comparison, from the object of kvf__compare_page(). */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 
-/* Steps at which any of n runs has a value in a column: [*n_steps], ascending, to be freed; what
- * one has there, NaN: nothing (compare.c). */
+/* Returns the steps at which any of n runs has a value in a column: [*n_steps], ascending, freed by
+ * the caller; and the value of one run there, NaN: none (compare.c). */
 kvf_status kvf__history_steps(kvf_ctx *ctx, const kvf__history *runs, size_t n, int column,
                               int64_t **steps, int64_t *n_steps);
 double kvf__history_at_step(const kvf__history *history, int column, int64_t step);

@@ -1,7 +1,6 @@
-/* kvf_report(): opens what is looked at, gathers facts as JSON, and has src/lab draw them.
- *
- * What a method or a base cannot show is left out with a note on the page. The file's own story
- * needs no base, except norms of methods that read it to emit their prefix. */
+/* kvf_report(): opens the inputs, gathers facts as JSON, and writes the page. Facts that a method
+ * or base cannot give are omitted with a note on the page. The facts of the file itself need no
+ * base, except norms for methods that read the base to emit their prefix. */
 #include "inspect_int.h"
 #include "outfile.h"
 #include "report_facts.h"
@@ -22,8 +21,8 @@ kvf_report_options kvf_report_defaults(void)
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
-/* [L][P] of the prefix in its flat form: of keys (kv 0) or values (1); null where a layer
- * has none. */
+/* Returns the norms [L][P] of the prefix in flat form: of keys (kv 0) or values (1); null for a
+ * layer without prefix. */
 static kvf_json *layer_norms(const kvf__prefix *prefix, const float *flat, int64_t kv)
 {
     const kvf__kv_shape shape = kvf__prefix_shape(prefix);
@@ -51,7 +50,7 @@ static kvf_status prefix_norms(kvf__report_facts *r, const kvf__prefix *prefix)
     return KVF_OK;
 }
 
-/* Norms of what the file itself holds. */
+/* Adds norms of the values in the file. */
 static kvf_status add_norms(kvf__report_facts *r)
 {
     const kvf_prefix *prefix = r->prefix;
@@ -73,7 +72,7 @@ static kvf_status add_norms(kvf__report_facts *r)
     return prefix->file.prefix.P ? prefix_norms(r, &prefix->file.prefix) : KVF_OK;
 }
 
-/* When the file was last written, in UTC. */
+/* Returns the time of the last change of the file, in UTC. */
 static kvf_json *written(const char *path)
 {
     struct stat file;
@@ -137,7 +136,7 @@ static kvf_status open_prefix(kvf__report_facts *r)
     return o->head ? kvf_prefix_use_head(r->ctx, r->prefix, o->head) : KVF_OK;
 }
 
-/* The prefix first, because it is small; but after the base where its method reads the base. */
+/* Opens the prefix first, because it is small; but the base first if the method reads it. */
 static kvf_status open_both(kvf__report_facts *r)
 {
     const kvf_report_options *o = r->options;

@@ -1,11 +1,12 @@
-/* The page of `kvfold eval --drop-spans`: heat maps of what the base loses without the adapters of
- * each span of layers, and how much each adapter adds. */
+/* The page of `kvfold eval --drop-spans`: heat maps of the loss and score without the adapters of
+ * each span of layers, and the relative size of each adapter. */
 #include "report_priv.h"
 
 #include <math.h>
 #include <string.h>
 
-/* [L][L] by first and last layer: the span's value less that with all adapters; null below. */
+/* Returns [L][L] by first and last layer: the span's value minus that with all adapters; null below
+ * the diagonal. */
 static kvf_json *field_of(const kvf_json *object, const char *key)
 {
     const kvf_json *spans = kvf_json_get(object, "spans");

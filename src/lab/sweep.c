@@ -1,9 +1,8 @@
-/* kvf_sweep: the runs of a grid, trained together in passes over one base, as many at a time as
- * share a pass. A run is a trainer as kvf_train has it, with its own file, which any command reads
- * and train --resume continues; only the pass is the group's.
- *
- * All steps of a group are taken at once, so runs that began together are always at the same step,
- * and a sweep that was stopped continues with the batches of one that was not. */
+/* kvf_sweep: trains the runs of a grid in passes over one base, as many at a time as can share a
+ * pass. A run is a trainer as in kvf_train, with its own file, which any command reads and train
+ * --resume continues; only the pass is shared. All runs of a group take a step together, so runs
+ * that began together are always at the same step, and a stopped sweep continues with the same
+ * batches. */
 #include "sweep_int.h"
 
 #include <errno.h>
@@ -80,7 +79,7 @@ static double mean_of_last(const kvf__progress *progress)
     return n ? sum / (double)n : NAN;
 }
 
-/* Keeps what the report needs of a run that leaves, and gives back its memory. */
+/* Keeps the facts of a finished run for the report, and frees its memory. */
 static void leave(kvf__sweep_run *run, kvf__run_state state)
 {
     kvf__trainer *t = run->trainer;
@@ -93,14 +92,14 @@ static void leave(kvf__sweep_run *run, kvf__run_state state)
     run->trainer = NULL;
 }
 
-/* The base is that of the run that is opened first. */
+/* Opens a run. The first one opens the base for all. */
 static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
 {
     kvf__trainer *t = NULL;
     if (KVF__GIVEN(&run->options, steps) && !run->options.steps)
         return kvf__fail(s->ctx, KVF_EUSAGE, "run %s: --steps 0: a sweep trains its runs",
                          run->row->name);
-    if (KVF__GIVEN(&run->options, init)) { /* the texts are for runs that begin so */
+    if (KVF__GIVEN(&run->options, init)) { /* the texts apply to runs that start from them */
         if (strcmp(run->options.init, "text")) run->options.init_text = NULL;
         if (strcmp(run->options.init, "kv")) run->options.init_kv = NULL;
     }
@@ -112,7 +111,7 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
     run->trainer = t;
     run->tokens_before = opened->progress.tokens;
     s->base = kvf__trainer_give_base(t);
-    kvf_json_free(run->shown); /* base and data decided what was left open */
+    kvf_json_free(run->shown); /* base and data determined the open defaults */
     run->shown = NULL;
     KVF_TRY(kvf__options_store(s->ctx, &opened->options, &run->shown));
     if (!opened->output.finished_before) return KVF_OK;
@@ -121,7 +120,7 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
     return KVF_OK;
 }
 
-/* What follows a step, for one run: it may leave. Only a failure of all is returned. */
+/* Follows up on a step of one run, which may end. Only a failure of all runs is returned. */
 static kvf_status follow_step(kvf__sweep_run *run, kvf__member *m, double seconds, int64_t tokens)
 {
     kvf__trainer *t = run->trainer;
@@ -182,7 +181,7 @@ static void dry_run(kvf__sweep_run *const *runs, size_t n)
     }
 }
 
-/* Runs [n] that are open, from here to their ends. */
+/* Trains open runs [n] to their ends. */
 static kvf_status train_group(kvf__sweep *s, kvf__sweep_run *const *runs,
                               kvf__trainer *const *trainers, size_t n)
 {
@@ -203,8 +202,7 @@ static kvf_status train_group(kvf__sweep *s, kvf__sweep_run *const *runs,
     return st;
 }
 
-/* The next runs that may share a pass: waiting ones of one kind, at most as many as are asked for.
- */
+/* Selects the next waiting runs that can share a pass: of one kind, at most --max-runs. */
 static kvf_status next_group(kvf__sweep *s, bool own_heads, size_t *from, kvf__sweep_run **runs,
                              kvf__trainer **trainers, size_t *n)
 {
@@ -276,7 +274,7 @@ static kvf_status prepare(kvf__sweep *s)
     return st;
 }
 
-/* Is there more to do for --resume? */
+/* True if --resume has more to do. */
 static bool is_unfinished(const kvf__sweep *s)
 {
     for (size_t i = 0; i < s->grid.n; i++)
@@ -295,7 +293,7 @@ static void sweep_done(kvf__sweep *s)
         kvf_json_free(run->notes);
     }
     kvf__free(s->runs);
-    if (s->made_folder) rmdir(s->options->out); /* nothing came into it */
+    if (s->made_folder) rmdir(s->options->out); /* it is still empty */
     kvf__states_free(s->states);
     kvf__reads_free(s->reads);
     kvf_base_free(s->base);
@@ -307,7 +305,7 @@ static kvf_status sweep_all(kvf_ctx *ctx, const kvf_sweep_options *options,
 {
     kvf__sweep s = {.ctx = ctx, .options = options, .begin = kvf__clock()};
     kvf_json *report = NULL;
-    s.caller_stop = kvf__ctx_swap_stop(ctx, &s.stop); /* the runs' */
+    s.caller_stop = kvf__ctx_swap_stop(ctx, &s.stop); /* stop flag for the runs */
     kvf__ctx_defer_stop(ctx, true);
     kvf_status st = prepare(&s);
     if (!st) st = train_all(&s);

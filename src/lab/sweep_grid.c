@@ -17,7 +17,7 @@
 
 enum { MOST_BYTES = 1 << 20, MOST_RUNS = 1024, MOST_NAME = 160 };
 
-/* A line above the sections. */
+/* A line before the sections. */
 typedef struct axis {
     const char *name;
     int line;
@@ -34,7 +34,7 @@ typedef struct grid_parser {
     size_t n_axes;
     kvf__setting *values; /* [n_values] of all axes */
     size_t n_values;
-    kvf__grid_run *section; /* that lines belong to; NULL: none yet */
+    kvf__grid_run *section; /* section of the current line; NULL: none yet */
 } grid_parser;
 
 #define BAD(p, fmt, ...)                                                                           \
@@ -42,7 +42,7 @@ typedef struct grid_parser {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* By the rules of train's options. */
+/* Validates a value like the options of `train`. */
 static kvf_status check_value(grid_parser *p, const char *name, const char *value)
 {
     kvf_train_options scratch = kvf_train_defaults();
@@ -65,7 +65,7 @@ static kvf_status check_name(grid_parser *p, const char *name)
     return BAD(p, "option \"%.60s\" is not known", name);
 }
 
-/* The options of the file, each once. */
+/* Adds to the options of the file, each once. */
 static void list_option(kvf__grid *grid, const char *name)
 {
     for (size_t i = 0; i < grid->n_options; i++)
@@ -120,7 +120,7 @@ static bool in_names(char c)
     return isalnum((unsigned char)c) || (c && strchr("._+-", c));
 }
 
-/* Takes the name, which becomes the grid's. */
+/* Adds a run; the grid takes over the name. */
 static kvf_status add_run(grid_parser *p, char *name, kvf__grid_run **out)
 {
     kvf__grid *grid = p->grid;
@@ -143,7 +143,7 @@ static kvf_status add_run(grid_parser *p, char *name, kvf__grid_run **out)
     return KVF_OK;
 }
 
-/* `names` so far, and what this value adds. */
+/* Appends a value's part to the name of a run. */
 static kvf_status extend_name(grid_parser *p, kvf__buf *name, const kvf__setting *s)
 {
     KVF_TRY(kvf__buf_printf(p->ctx, name, "%s%s-", name->n ? "_" : "", s->name));
@@ -154,7 +154,7 @@ static kvf_status extend_name(grid_parser *p, kvf__buf *name, const kvf__setting
                MOST_NAME);
 }
 
-/* The values of combination `index`, the last axis fastest. */
+/* Sets the values of combination `index`, the last axis fastest. */
 static kvf_status combine(grid_parser *p, size_t index)
 {
     kvf__buf name = {0};
@@ -204,7 +204,7 @@ static kvf_status open_section(grid_parser *p, char *line)
         return BAD(p, "run name \"%.60s\": want letters, digits and . _ + -", name);
     if (!p->section) {
         int line_before = p->line;
-        KVF_TRY(make_product(p)); /* its names come first */
+        KVF_TRY(make_product(p)); /* the names of the product come first */
         p->line = line_before;
     }
     KVF_TRY(kvf__strdup(p->ctx, name, &own));
@@ -231,7 +231,7 @@ static kvf_status read_lines(grid_parser *p)
     return p->section ? KVF_OK : make_product(p);
 }
 
-/* At least as many as there are lines, and values. */
+/* Returns an upper bound of the numbers of lines and values. */
 static size_t count_marks(const kvf__buf *text)
 {
     size_t n = 1;

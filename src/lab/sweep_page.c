@@ -1,5 +1,5 @@
-/* DIR/sweep.html: the ranked runs of a sweep and their curves on one page, in the form in which
- * src/lab draws comparisons. Curves come from the runs' files. */
+/* DIR/sweep.html: the ranked runs of a sweep and their curves on one page, drawn like a comparison.
+ * Curves come from the run files. */
 #include "artifact.h"
 #include "json_pack.h"
 #include "outfile.h"
@@ -11,12 +11,12 @@
 
 enum { MOST_STEPS = 400 };
 
-/* What is drawn of all runs: validations, or training losses where a run has none. */
+/* Curves of all runs: validations, or training losses if a run has no validation. */
 typedef struct run_curves {
     size_t n;
-    kvf__history *run; /* [n] in the order of the report; empty: it has none */
-    int loss;          /* column */
-    int64_t *step;     /* [n_steps] at which any of them has a value, ascending */
+    kvf__history *run; /* [n] in the order of the report; empty: none */
+    int loss;          /* column of the history */
+    int64_t *step;     /* [n_steps] steps at which any run has a value, ascending */
     int64_t n_steps;
 } run_curves;
 
@@ -27,7 +27,7 @@ static bool has_any(const kvf__history *history, int column)
     return false;
 }
 
-/* Of more steps than can be drawn, so many at equal distances. */
+/* Thins the steps to a number that can be drawn, at equal distances. */
 static void thin(run_curves *c)
 {
     const int64_t every = (c->n_steps + MOST_STEPS - 1) / MOST_STEPS;
@@ -63,7 +63,7 @@ static void curves_done(run_curves *c)
     kvf__free(c->step);
 }
 
-/* {"mean": a value for each step, or null}, as the page of a comparison wants a curve. */
+/* Returns {"mean": a value for each step, or null}, the form of a curve in a comparison. */
 static kvf_json *curve_of(const run_curves *c, const kvf__history *history, int column)
 {
     kvf_json *values = kvf_json_array();

@@ -1,7 +1,7 @@
-/* What came of a sweep: its runs, best first, as one JSON object, as a struct and as DIR/sweep.csv.
- *
- * Runs are ranked by their metric where all have the same one, else by their best validation loss,
- * else by the mean training loss of their last steps: the loss of one small batch is too noisy. */
+/* The results of a sweep: its runs, best first, as one JSON object, as a struct and as
+ * DIR/sweep.csv. Runs are ranked by their metric if all have the same, else by best validation
+ * loss, else by the mean training loss of their last steps, because the loss of one small batch is
+ * too noisy. */
 #include "arena.h"
 #include "merge_int.h"
 #include "sweep_int.h"
@@ -13,9 +13,9 @@
 
 typedef struct ranking {
     const char *metric;
-    bool larger;      /* is better */
-    bool by_loss;     /* best validation loss */
-    bool by_training; /* last training losses */
+    bool larger;      /* larger values are better */
+    bool by_loss;     /* by best validation loss */
+    bool by_training; /* by last training losses */
 } ranking;
 
 static bool counts(const kvf__sweep_run *run)
@@ -47,14 +47,14 @@ static double value_of(const ranking *r, const kvf__sweep_run *run)
     return r->by_loss ? run->result.best_valid_loss : run->result.best.value;
 }
 
-/* What is no number is worse than any. */
+/* True if a is better than b. NaN is worse than any value. */
 static bool is_better(double a, double b, bool larger)
 {
     if (isnan(a) || isnan(b)) return !isnan(a) && isnan(b);
     return larger ? a > b : a < b;
 }
 
-/* Is a better than b? Ties go to the lower loss of the state that is kept. */
+/* True if run a ranks before b. A tie goes to the lower loss of the saved state. */
 static bool ranks_before(const ranking *r, const kvf__sweep_run *a, const kvf__sweep_run *b)
 {
     double x = value_of(r, a), y = value_of(r, b);
@@ -63,7 +63,7 @@ static bool ranks_before(const ranking *r, const kvf__sweep_run *a, const kvf__s
            is_better(a->result.best_valid_loss, b->result.best_valid_loss, false);
 }
 
-/* Indices of runs, best first; equal ones in the order of the file. */
+/* Sorts the indices of runs, best first; equal ones in the order of the file. */
 static void sort_runs(const kvf__sweep *s, const ranking *r, size_t *order)
 {
     for (size_t i = 0; i < s->grid.n; i++) {
@@ -78,7 +78,7 @@ static void sort_runs(const kvf__sweep *s, const ranking *r, size_t *order)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* As written in the grid, else as a run file stores it. Owned. */
+/* Returns an option as written in the grid, else as a run file stores it. Owned by the caller. */
 static kvf_json *option_of(const kvf__sweep_run *run, const char *name)
 {
     for (size_t i = 0; i < run->row->n; i++)
@@ -106,7 +106,7 @@ static bool differs(const kvf__sweep *s, const char *name)
     return found;
 }
 
-/* --steps is left out: the steps that a run took are a column of their own. */
+/* Lists the options that differ, without --steps, since the steps taken have their own column. */
 static kvf_json *differing(const kvf__sweep *s)
 {
     kvf_json *names = kvf_json_array();
@@ -118,7 +118,8 @@ static kvf_json *differing(const kvf__sweep *s)
 
 /* ---- over seeds ------------------------------------------------------------------------------ */
 
-/* What a run has of its own but for its seed, "lr=0.01 steps=40"; "all" if that is nothing. */
+/* Names the differing options of a run except its seed, "lr=0.01 steps=40"; "all" if there are
+ * none. */
 static kvf_status label_of(const kvf__sweep *s, const kvf__sweep_run *run, kvf__buf *label)
 {
     label->n = 0;
@@ -134,7 +135,7 @@ static kvf_status label_of(const kvf__sweep *s, const kvf__sweep_run *run, kvf__
     return label->n ? KVF_OK : kvf__buf_printf(s->ctx, label, "all");
 }
 
-/* Adds the value of a run to those of its like: the members sum, min, max and runs. */
+/* Adds the value of a run to its group: the members sum, min, max and runs. */
 static void add_value_of(kvf_json *groups, const char *label, double value)
 {
     kvf_json *group = NULL;
@@ -154,8 +155,8 @@ static void add_value_of(kvf_json *groups, const char *label, double value)
                   mean + (value - mean) / (double)(n + 1), fmin(low, value), fmax(high, value));
 }
 
-/* [{name, runs, mean, min, max}] of runs that differ by their seed alone, in the order of the best
- * of each; NULL: the grid has one seed. */
+/* Makes [{name, runs, mean, min, max}] of runs that differ only in the seed, in the order of the
+ * best of each; NULL: the grid has one seed. */
 static kvf_status over_seeds(const kvf__sweep *s, const ranking *r, const size_t *order,
                              kvf_json **out)
 {
@@ -338,7 +339,7 @@ void kvf_sweep_result_done(kvf_sweep_result *result)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Fields with a comma, a quote or a line end are quoted (RFC 4180). */
+/* Quotes fields with a comma, a quote or a newline (RFC 4180). */
 static kvf_status add_text(kvf_ctx *ctx, kvf__buf *buf, const char *text)
 {
     if (!strpbrk(text, ",\"\r\n")) return kvf__buf_add(ctx, buf, text, strlen(text));
@@ -350,7 +351,7 @@ static kvf_status add_text(kvf_ctx *ctx, kvf__buf *buf, const char *text)
     return kvf__buf_addc(ctx, buf, '"');
 }
 
-/* null is an empty field. */
+/* null gives an empty field. */
 static kvf_status add_value(kvf_ctx *ctx, kvf__buf *buf, const kvf_json *value)
 {
     const char *text = kvf_json_str(value, NULL);

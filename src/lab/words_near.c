@@ -1,12 +1,10 @@
-/* Reading a prefix: the vocabulary items nearest to what it holds.
- *
- * The base runs over its vocabulary once, a chunk of items at a time, each a row of its own (on
- * BERT and RoBERTa between their start and end tokens, on encoder-decoders on both sides): what
- * lies in the cache then are the keys and values of single tokens at position 0, where rope rotates
- * by nothing. A prefix's keys are turned back from their positions before they are compared, so
- * both sides are keys without rope. Learned positions stay in: those of the first word. Cosines are
- * matrix products of a chunk and the places of a layer, after which the pass over the vocabulary is
- * nearly all there is to wait for. */
+/* Finds the vocabulary items nearest to a prefix. The base runs over its vocabulary once, in
+ * chunks, each item as a separate row (on BERT and RoBERTa between start and end token, on
+ * encoder-decoders on both sides). The cache then holds the keys and values of single tokens at
+ * position 0, where rope does not rotate. A prefix's keys are rotated back from their positions
+ * before the comparison, so both sides are keys without rope. Learned positions remain included:
+ * those of the first word. Cosines are matrix products of a chunk and the virtual tokens of a
+ * layer, so the pass over the vocabulary takes nearly all of the time. */
 #include "arena.h"
 #include "matmul.h"
 #include "renderer.h"
@@ -20,18 +18,18 @@ typedef struct word_search {
     kvf_base *base;
     const kvf_words_options *options;
     int64_t top, chunk, V;
-    int64_t blocks, P, width; /* kinds of vectors, each of P places, and their length */
-    float *want;              /* [P, blocks, width] of length 1 */
-    float *items;             /* [chunk, blocks, width] the same of vocabulary items */
+    int64_t blocks, P, width; /* number of vectors for each of P virtual tokens, and their length */
+    float *want;              /* [P, blocks, width] normalized vectors of the prefix */
+    float *items;             /* [chunk, blocks, width] normalized vectors of vocabulary items */
     float *cosines;           /* [P, chunk] */
-    kvf_near_word *best;      /* [P, blocks, top], the best first */
+    kvf_near_word *best;      /* [P, blocks, top] best items first */
 
-    kvf__ids ids; /* [chunk, row] rows of one item each, at `at` */
+    kvf__ids ids; /* [chunk, row] rows of one item each, placed at `at` */
     int64_t row, at;
     int64_t *start, *example; /* [chunk + 1], [chunk] of these rows */
-    kvf__cache *cache;        /* of keys and values; for embeddings NULL, as the pass */
+    kvf__cache *cache;        /* cache for keys and values; NULL for embeddings, like the pass */
     kvf__pass *pass;
-    void *memory; /* of the lists */
+    void *memory; /* owner of the lists */
 } word_search;
 
 static void normalise(float *x, int64_t n)
@@ -44,7 +42,7 @@ static void normalise(float *x, int64_t n)
         x[i] *= scale;
 }
 
-/* Ties go to the smaller id, which came first. */
+/* Inserts an item; a tie goes to the smaller id, which came first. */
 static void offer(const word_search *r, int64_t place, int32_t id, float cosine)
 {
     kvf_near_word *best = r->best + place * r->top;
@@ -56,7 +54,8 @@ static void offer(const word_search *r, int64_t place, int32_t id, float cosine)
     best[at] = (kvf_near_word){.id = id, .cosine = cosine};
 }
 
-/* One order of sums for all machines and chunks: near ties are many among keys. */
+/* Sums in one order on all machines and for all chunks, because near ties are frequent among keys.
+ */
 static float dot(const float *a, const float *b, int64_t n)
 {
     enum { SIDE = 32 };
@@ -73,7 +72,7 @@ static float dot(const float *a, const float *b, int64_t n)
     return (float)sum;
 }
 
-/* What outlives the search. */
+/* Allocates the results, which outlive the search. */
 static void lay_found(void *object, kvf__carver *carve)
 {
     word_search *r = object;
@@ -90,11 +89,11 @@ static void lay_out(void *object, kvf__carver *carve)
     r->example = kvf__carve(carve, r->chunk, 1, sizeof *r->example);
 }
 
-/* Of the items at hand, what comes near the best few of place p: the product's cosine is as good as
- * its rounding, so what it lets pass is summed again. */
+/* Offers the current items that come near the best of token p. The product's cosine has rounding
+ * errors, so candidates are summed again. */
 static void pick(const word_search *r, int64_t b, int64_t p, int32_t first, int64_t n)
 {
-    static const float ROUNDING = 1e-5F; /* 6e-7 was seen, for sums of 192 */
+    static const float ROUNDING = 1e-5F; /* 6e-7 was observed for sums of 192 */
     const int64_t place = p * r->blocks + b;
     const kvf_near_word *last = r->best + (place + 1) * r->top - 1;
 
@@ -105,7 +104,7 @@ static void pick(const word_search *r, int64_t b, int64_t p, int32_t first, int6
     }
 }
 
-/* r->items of n items from `first` on against all places. */
+/* Compares r->items, n items from `first` on, with all virtual tokens. */
 static kvf_status compare_chunk(const word_search *r, int32_t first, int64_t n)
 {
     int64_t P = r->P, stride = r->blocks * r->width;
@@ -126,7 +125,8 @@ static kvf_status compare_chunk(const word_search *r, int32_t first, int64_t n)
 
 /* ---- what is compared ------------------------------------------------------------------------ */
 
-/* Of a prefix keys without rope and values: a block is (l, kv), whose G heads are side by side. */
+/* Reads keys without rope and values of a prefix: a block is (l, kv), with its G heads side by
+ * side. */
 static kvf_status read_wanted(word_search *r, const kvf_prefix *prefix)
 {
     const kvf__prefix *from = &prefix->file.prefix;
@@ -147,7 +147,7 @@ static kvf_status read_wanted(word_search *r, const kvf_prefix *prefix)
     return st;
 }
 
-/* Rows of one item each, which is filled in later; for keys and values what runs them. */
+/* Prepares rows of one item each, filled in later, and for keys and values the pass and cache. */
 static kvf_status prepare_rows(word_search *r, bool layers)
 {
     const int64_t n = r->chunk;
@@ -172,7 +172,7 @@ static kvf_status prepare_rows(word_search *r, bool layers)
     return kvf__pass_create(r->ctx, r->base->model, &limits, &r->pass);
 }
 
-/* r->items of the n items from `first` on. */
+/* Fills r->items with the n items from `first` on. */
 static kvf_status read_items(word_search *r, int32_t first, int64_t n)
 {
     kvf__batch batch = {.n_rows = n,
@@ -222,7 +222,8 @@ static kvf_json *list_of(const word_search *r, int64_t place)
     return list;
 }
 
-/* Of every virtual token the items nearest to its key and value in layer l, or to its embedding. */
+/* Returns for every virtual token the items nearest to its key and value in layer l, or to its
+ * embedding. */
 static kvf_json *tokens_of(const word_search *r, int64_t l, bool layers)
 {
     kvf_json *tokens = kvf_json_array();
@@ -251,8 +252,8 @@ static bool has_layer(const kvf_prefix *prefix, int64_t l)
     return !prefix->file.prefix.P || prefix->file.prefix.layer_mask[l];
 }
 
-/* Layers that the prefix leaves out have no words; the others' get their texts, one after the other
- * in *texts. */
+/* Looks up the texts of the found words, one after the other in *texts. Layers without a prefix
+ * have none. */
 static kvf_status name_words(word_search *r, const kvf_prefix *prefix, kvf__buf *texts)
 {
     const int64_t n = r->P * r->blocks * r->top;

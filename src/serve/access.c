@@ -1,6 +1,7 @@
-/* Who may ask. A request must use a name of this machine, so that a page in a browser cannot reach
- * the server by a name of its own that it points here (DNS rebinding); and it must have the token
- * where one is set. A page elsewhere may read answers only where --cors names its origin. */
+/* Access control. A request must use a name of this machine, so that a web page cannot reach the
+ * server through a name of its own that resolves to this machine (DNS rebinding). It must send the
+ * API key, if one is set. A page of another origin may read answers only if --cors names the
+ * origin. */
 #include "access.h"
 #include "infile.h"
 
@@ -13,7 +14,7 @@
 
 enum { HOST_BYTES = 256 };
 
-/* The name or address in "name:port" or "[address]:port", without the dot of the root. */
+/* Returns the name or address in "name:port" or "[address]:port", without a trailing dot. */
 static bool split_host(const char *host, char name[HOST_BYTES])
 {
     const bool six = *host == '[';
@@ -67,7 +68,7 @@ const char *kvf__origin_allowed(const kvf_serve_options *options, const char *or
     return NULL;
 }
 
-/* "https://app.example:8443", in small letters, as browsers send it. */
+/* Accepts "https://app.example:8443" in lower case, as browsers send it. */
 static bool is_origin(const char *text)
 {
     const char *name = strstr(text, "://");

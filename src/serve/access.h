@@ -1,4 +1,4 @@
-/* Who may ask: names by which requests come, pages that may read answers, the token (access.c). */
+/* Access control: accepted host names, origins that may read answers, the API key (access.c). */
 #ifndef KVF_ACCESS_H
 #define KVF_ACCESS_H
 
@@ -6,16 +6,16 @@
 
 #include "base_int.h"
 
-/* Does a Host header name this machine, the address listened on, or a name that is allowed? */
+/* True if a Host header names this machine, the listen address, or an allowed name. */
 bool kvf__host_known(const kvf_serve_options *options, const char *host);
-/* What a page of this origin (a header Origin, NULL: none) is told that it may be: itself, "*"
- * where any page may read answers, or NULL. */
+/* Returns the Access-Control-Allow-Origin value for an Origin header (NULL: none): the origin, "*"
+ * if any page may read answers, or NULL. */
 const char *kvf__origin_allowed(const kvf_serve_options *options, const char *origin);
-/* EUSAGE: one of options->cors is no origin. */
+/* EUSAGE: an element of options->cors is not an origin. */
 kvf_status kvf__origins_check(kvf_ctx *ctx, const kvf_serve_options *options);
-/* Equal, in a time that depends on the length of `given` alone. */
+/* Compares in a time that depends only on the length of `given`. */
 bool kvf__token_equal(const char *given, const char *token);
-/* The first line of a file, without white space around it. EFORMAT: it is empty. */
+/* Reads the first line of a file without surrounding white space. EFORMAT: it is empty. */
 kvf_status kvf__token_read(kvf_ctx *ctx, const char *path, char **out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Lines are whole: each is one write to a file opened for appending, so that several servers may
- * share one, and a program that rotates logs may cut it (copytruncate). */
+/* The access log. Each line is one write to a file opened for appending, so that several servers
+ * may share a file, and log rotation may truncate it (copytruncate). */
 #include "access_log.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 200, GAVE_UP = 499 /* as nginx writes it */ };
+enum { PATH_BYTES = 200, GAVE_UP = 499 /* 499: closed by the client, as in nginx */ };
 
 kvf_status kvf__access_log_open(kvf_ctx *ctx, const char *path, int *fd)
 {
@@ -25,7 +25,7 @@ void kvf__access_log_close(int fd)
     if (fd >= 0) close(fd);
 }
 
-/* Now, as RFC 3339 has it: "2026-01-31T12:00:00.250Z". */
+/* Formats the current time as in RFC 3339: "2026-01-31T12:00:00.250Z". */
 static void print_time(char out[40])
 {
     struct timespec now;

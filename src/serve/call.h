@@ -1,5 +1,5 @@
-/* One request on its way from its first line to the last byte of its answer: http.c receives and
- * sends it, routes.c decides what is answered. */
+/* A request from its first line to the last byte of its answer: http.c receives and sends it,
+ * routes.c decides the answer. */
 #ifndef KVF_CALL_H
 #define KVF_CALL_H
 
@@ -9,36 +9,36 @@ struct MHD_Connection;
 
 typedef struct kvf__call {
     kvf__server *server;
-    const struct kvf__route *route; /* NULL: the path leads nowhere */
+    const struct kvf__route *route; /* NULL: unknown path */
     const char *url;                /* the path */
     kvf__buf body;
-    kvf__problem problem; /* status 0: none so far */
-    /* what routes.c answers: one of these, or the problem */
+    kvf__problem problem; /* status 0: no problem so far */
+    /* answer of routes.c: one of these, or the problem */
     kvf__buf reply;
-    const char *type;   /* of the reply */
+    const char *type;   /* content type of the reply */
     const char *policy; /* Content-Security-Policy of a page; NULL: none */
     kvf__job *job;
 
-    /* http.c's own */
+    /* private to http.c */
     struct MHD_Connection *connection;
     size_t discarded;
-    const char *origin; /* of a page that may read the answer (--cors); NULL: none */
-    bool preflight;     /* it asks what such a page may send */
+    const char *origin; /* origin that may read the answer (--cors); NULL: none */
+    bool preflight;     /* CORS preflight request */
     char method[8];
     double arrived;
-    unsigned status; /* that was sent; 0: none yet */
-    size_t sent;     /* bytes of the answer's body */
+    unsigned status; /* sent status; 0: none yet */
+    size_t sent;     /* body bytes of the answer */
 } kvf__call;
 
 typedef struct kvf__route {
     const char *method, *path;
-    /* With the body whole. A failure closes the connection. */
+    /* Called when the body is complete. A failure closes the connection. */
     kvf_status (*answer)(kvf__call *call);
-    bool open;              /* needs no token */
-    bool subpath;           /* what follows path is an argument */
-    kvf__request_kind kind; /* of a job */
+    bool open;              /* requires no API key */
+    bool subpath;           /* the rest of the path is an argument */
+    kvf__request_kind kind; /* kind of the job */
 } kvf__route;
-/* NULL: there is none. */
+/* Returns NULL for an unknown path. */
 const kvf__route *kvf__route_find(const char *url);
 
 #endif

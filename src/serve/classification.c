@@ -1,6 +1,6 @@
-/* Rows are read as `predict` reads a file: a row of "input" is an object with the fields that a row
- * of data has, or short for one. They are computed a batch at a time, so that rows which generate
- * go on in between. */
+/* Requests to classify. Rows are read as `predict` reads a file: a row of "input" is an object with
+ * the fields of a data row, or a short form. They are computed batch by batch, between decoding
+ * steps of other requests. */
 #include "classification.h"
 
 #include <kvfold/rows.h>
@@ -25,7 +25,7 @@ static bool all_texts(const kvf_json *list)
     return kvf_json_size(list) > 0;
 }
 
-/* A text, a pair of texts, the words of a sentence: as an object. NULL: it is none of them. */
+/* Converts a text, a pair of texts or a list of words to an object. NULL: another form. */
 static kvf_json *row_of_texts(kvf__task task, const kvf_json *value)
 {
     const bool list = kvf_json_typeof(value) == KVF_JSON_ARRAY && all_texts(value);
@@ -64,7 +64,7 @@ static kvf_status add_row(kvf_ctx *ctx, kvf_rows *rows, kvf__task task, const kv
     return st;
 }
 
-/* One row, or an array of rows. */
+/* Adds one row, or an array of rows. */
 static kvf_status add_rows(kvf_ctx *ctx, kvf_rows *rows, kvf__task task, const kvf_json *input)
 {
     if (kvf_json_typeof(input) != KVF_JSON_ARRAY) return add_row(ctx, rows, task, input);
@@ -73,7 +73,7 @@ static kvf_status add_rows(kvf_ctx *ctx, kvf_rows *rows, kvf__task task, const k
     return KVF_OK;
 }
 
-/* As in training, but never longer than a row of this server may be. */
+/* Returns the longest row: as in training, but at most the server's limit. */
 static int64_t longest_row(const kvf_prefix *prefix, int64_t max_context)
 {
     const int64_t trained = kvf__int_at(prefix->file.options, "max-length");
@@ -106,7 +106,7 @@ kvf_status kvf__classification_read(kvf_ctx *ctx, kvf_base *base, const kvf__pre
     c->prefix = ref->classifier;
     c->options.format = "jsonl";
     c->options.max_length = longest_row(c->prefix, limits->max_context);
-    c->evaluation.most_tokens = limits->max_body; /* a text has about as many bytes or more */
+    c->evaluation.most_tokens = limits->max_body; /* a text has at least about one byte per token */
     kvf_status st = read_rows(ctx, c, input);
     KVF__GIVE(st, out, c, kvf__classification_free(c));
     return st;
@@ -125,7 +125,7 @@ int64_t kvf__classification_tokens(const kvf__classification *classification)
     return set->start[set->n];
 }
 
-/* Ids, labels and kinds of tokens; a row's facts and texts are about as much as its tokens. */
+/* Estimates memory by ids, labels and token types; texts take about as much. */
 size_t kvf__classification_bytes(const kvf__classification *classification)
 {
     enum { TOKEN_BYTES = 3 * sizeof(int32_t) + 8, ROW_BYTES = 2 * sizeof(kvf__source) };

@@ -1,6 +1,5 @@
-/* A request to classify: rows for the head of a prefix, answered with the bits that `kvfold
- * predict` gives a file of these rows (classification.c). Read in one thread, computed in another.
- */
+/* A request to classify: rows for the head of a prefix, answered with the same bits as `kvfold
+ * predict` (classification.c). One thread reads it, another computes it. */
 #ifndef KVF_CLASSIFICATION_H
 #define KVF_CLASSIFICATION_H
 
@@ -16,9 +15,9 @@ kvf_status kvf__classification_read(kvf_ctx *ctx, kvf_base *base, const kvf__pre
 void kvf__classification_free(kvf__classification *classification);
 int64_t kvf__classification_tokens(const kvf__classification *classification);
 size_t kvf__classification_bytes(const kvf__classification *classification);
-/* The next batch; *more false: it was the last. */
+/* Computes the next batch; *more false: it was the last. */
 kvf_status kvf__classification_step(kvf_ctx *ctx, kvf__classification *classification, bool *more);
-/* After the last one: the reply. */
+/* Writes the reply after the last batch. */
 kvf_status kvf__classification_reply(kvf_ctx *ctx, kvf__classification *classification,
                                      const kvf__reply *reply, kvf__buf *out);
 

@@ -1,14 +1,13 @@
-/* Who may stay connected: deadlines for requests to arrive, and clients that hang up.
+/* Closes connections whose requests are late, and notices clients that disconnect. libmicrohttpd's
+ * own timeout measures silence, so a client can evade it with a byte now and then, and it does not
+ * check a connection that is suspended until its job has output. So a separate thread watches
+ * connections here: by the time since their request began, and by poll while they wait for a job.
+ * They are shut down rather than closed, so that the owner of the descriptor closes it.
  *
- * libmicrohttpd's own timeout is one of silence, which a byte now and then outlives; and it does
- * not look at a connection that sleeps until its job has output. So a thread of its own
- * watches connections here: by the time since their request began, and by poll while they wait for
- * a job. They are shut down and not closed, which leaves the descriptor to its owner.
- *
- * A client that ends only its own side (shutdown with SHUT_WR, which HTTP/1.1 gives no meaning)
- * looks the same as one that closed: whether anyone still reads can only be learned by writing, and
- * a whole answer has nothing to write until it is computed. It counts as gone, as it does to nginx
- * (status 499) and uvicorn; an answer that is already whole is still sent. */
+ * A client that only shuts down its sending side (SHUT_WR, which HTTP/1.1 does not define) looks
+ * the same as a closed connection. Only a write would show whether it still reads, and there is
+ * nothing to write before the answer is computed. It counts as disconnected, as in nginx (status
+ * 499) and uvicorn; a complete answer is still sent. */
 #include "guard.h"
 #include "queue.h"
 
@@ -19,11 +18,12 @@ enum { WATCH_MS = 100 };
 static void evict(kvf__guard *guard, kvf__connection *late)
 {
     shutdown(late->fd, SHUT_RDWR);
-    late->since = 0; /* once is enough */
+    late->since = 0; /* evict only once */
     guard->evicted++;
 }
 
-/* The one that is longest without a whole request; NULL: all are being served. */
+/* Returns the connection that has been without a complete request the longest; NULL: all are
+ * served. */
 static kvf__connection *most_silent(const kvf__guard *guard)
 {
     kvf__connection *found = NULL;
@@ -42,7 +42,7 @@ kvf__connection *kvf__guard_add(kvf__guard *guard, int fd)
         *place = (kvf__connection){.fd = fd, .since = kvf__clock()};
         guard->used++;
     }
-    /* a quarter stays free, so that an eviction has time to take effect */
+    /* a quarter stays free, because an eviction takes time */
     if (guard->used > guard->n - guard->n / 4) {
         kvf__connection *silent = most_silent(guard);
         if (silent && silent != place) evict(guard, silent);
@@ -51,7 +51,7 @@ kvf__connection *kvf__guard_add(kvf__guard *guard, int fd)
     return place;
 }
 
-/* The connection's state, but for its descriptor unless it is closed. */
+/* Sets the connection's state; keeps its descriptor unless it is closed. */
 static void set(kvf__guard *guard, kvf__connection *c, kvf__connection state)
 {
     if (!c) return;
@@ -134,7 +134,7 @@ kvf_status kvf__guard_start(kvf_ctx *ctx, kvf__guard *guard)
     kvf_status st = alloc_places(ctx, guard);
     pthread_mutex_init(&guard->lock, NULL);
     pthread_cond_init(&guard->end, NULL);
-    pthread_mutex_lock(&guard->lock); /* it looks at `ends` first */
+    pthread_mutex_lock(&guard->lock); /* the thread checks `ends` first */
     const bool ends = guard->ends = st || pthread_create(&guard->thread, NULL, watch, guard);
     pthread_mutex_unlock(&guard->lock);
     if (!ends) return KVF_OK;

@@ -1,7 +1,6 @@
-/* Connections, and deadlines for their requests (guard.c).
- *
- * Nobody keeps a place by sending nothing: late connections are shut, and when places run out, the
- * one that has been silent longest. Nor is anything computed for a client that has hung up. */
+/* Connections and deadlines of their requests (guard.c). Late connections are closed; if places run
+ * out, the one without a complete request for the longest time is closed. Nothing is computed for
+ * clients that disconnected. */
 #ifndef KVF_GUARD_H
 #define KVF_GUARD_H
 
@@ -13,15 +12,16 @@
 struct kvf__job;
 
 typedef struct kvf__connection {
-    int fd;               /* -1: the place is free */
-    double since;         /* clock: without a whole request; 0: it is being served */
-    struct kvf__job *job; /* that it waits for, NULL: none */
+    int fd;               /* -1: free place */
+    double since;         /* clock since when there is no complete request; 0: being served */
+    struct kvf__job *job; /* job that it waits for; NULL: none */
 } kvf__connection;
 
 typedef struct kvf__guard {
-    size_t n;                        /* places; this and the next two are set before the start */
-    double patience;                 /* seconds until a request must have come */
-    bool (*gone)(struct kvf__job *); /* its client has hung up; false: it is answered already */
+    size_t n;                        /* number of places; set before the start, like the next two */
+    double patience;                 /* seconds within which a request must arrive */
+    bool (*gone)(struct kvf__job *); /* called when the client disconnects; returns false if it is
+                                      * answered already */
     pthread_mutex_t lock;
     kvf__connection *places; /* [n] */
     struct pollfd *polled;   /* [n] */
@@ -32,16 +32,16 @@ typedef struct kvf__guard {
     bool ends;
 } kvf__guard;
 kvf_status kvf__guard_start(kvf_ctx *ctx, kvf__guard *guard);
-void kvf__guard_stop(kvf__guard *guard); /* one that was not started is fine */
-/* A new connection; NULL: there is no place even after an eviction. NULL is fine below. */
+void kvf__guard_stop(kvf__guard *guard); /* does nothing if not started */
+/* Adds a connection; NULL: no place even after an eviction. The functions below accept NULL. */
 kvf__connection *kvf__guard_add(kvf__guard *guard, int fd);
 void kvf__guard_remove(kvf__guard *guard, kvf__connection *c); /* before fd is closed */
-/* Its request is whole; or answered, and the next one may come. */
+/* Marks its request as complete; or as answered, so that the next one may arrive. */
 void kvf__guard_serve(kvf__guard *guard, kvf__connection *c, bool served);
-/* While it is served: it waits for a job, which lives until that is over. */
+/* Marks a served connection as waiting for a job, which must live until it is served. */
 void kvf__guard_await(kvf__guard *guard, kvf__connection *c, struct kvf__job *job);
 
-/* Connections now, and those that were shut so far. */
+/* Counts open connections, and connections closed so far. */
 void kvf__guard_count(kvf__guard *guard, int64_t *connections, int64_t *evicted);
 
 #endif

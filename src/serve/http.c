@@ -1,9 +1,7 @@
-/* libmicrohttpd: one thread that waits for all connections (epoll), reads requests whole, and lets
- * a connection sleep while its job is computed; the computing thread wakes it.
- *
- * No other file includes its headers. A refusal that is known before the body came is held back
- * until the body was read, where that is short: a client that is cut off while it sends would not
- * read the refusal. */
+/* The HTTP layer on libmicrohttpd: one thread waits for all connections (epoll), reads complete
+ * requests, and suspends a connection until the computing thread has output for it. No other file
+ * includes its headers. A refusal that is known before the body has arrived is delayed until a
+ * short body was read, because a client that is cut off while sending would not read it. */
 #include <microhttpd.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -22,8 +20,8 @@ static const char JSON[] = "application/json";
 
 struct kvf__http {
     struct MHD_Daemon *daemon;
-    int socket;       /* that it listens on; the daemon has it until it has stopped */
-    bool checks_host; /* only known names are answered */
+    int socket;       /* listening socket; owned by the daemon until it stops */
+    bool checks_host; /* only answer known host names */
 };
 
 /* ---- responses ------------------------------------------------------------------------------- */
@@ -59,7 +57,7 @@ static enum MHD_Result queue_response(kvf__call *c, unsigned status, struct MHD_
     return result;
 }
 
-/* Sends a text; st: of making it. MHD_NO closes the connection. */
+/* Sends a text; st: status of making it. MHD_NO closes the connection. */
 static enum MHD_Result send_text(kvf__call *c, unsigned status, const char *type, kvf_status st,
                                  const kvf__buf *text)
 {
@@ -95,7 +93,7 @@ static void wake(void *sleeper)
     MHD_resume_connection(sleeper);
 }
 
-/* Under the lock. */
+/* Called under the lock. */
 static void sleep_on(kvf__call *c)
 {
     c->job->out.sleeper = c->connection;
@@ -103,7 +101,7 @@ static void sleep_on(kvf__call *c)
     MHD_suspend_connection(c->connection);
 }
 
-/* The client of a job has hung up; false: the answer is whole, and on its way. */
+/* Handles a client of a job that disconnected; false: the answer is complete and being sent. */
 static bool note_gone(kvf__job *job)
 {
     kvf__queue *queue = &job->server->queue;
@@ -114,7 +112,7 @@ static bool note_gone(kvf__job *job)
     return left;
 }
 
-/* What was sent need not be kept: a stream takes the memory of what its client has yet to read. */
+/* Frees sent text, so that a stream only holds what its client has not read yet. */
 static void drop_sent(kvf__job_output *out)
 {
     const size_t left = out->text.n - out->sent;
@@ -149,7 +147,7 @@ static ssize_t read_stream(void *user, uint64_t at, char *to, size_t capacity)
     return n;
 }
 
-/* The connection is awake: there is something to send, or it sleeps on. */
+/* Continues an awake connection: sends new output, or suspends it again. */
 static enum MHD_Result answer_job(kvf__call *c)
 {
     kvf__job *job = c->job;
@@ -161,7 +159,7 @@ static enum MHD_Result answer_job(kvf__call *c)
     pthread_mutex_unlock(&c->server->queue.lock);
     if (gone) return MHD_NO; /* closes the connection */
     if (state == KVF__JOB_WAITS) return MHD_YES;
-    if (status != 200 || !job->request.stream) /* the output is final */
+    if (status != 200 || !job->request.stream) /* the output is complete */
         return send_text(c, status, JSON, KVF_OK, &job->out.text);
     return queue_response(
         c, status,
@@ -171,7 +169,7 @@ static enum MHD_Result answer_job(kvf__call *c)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* A page elsewhere asks what it may send; access.c let it. */
+/* Answers a CORS preflight request that access.c allowed. */
 static enum MHD_Result answer_preflight(kvf__call *c)
 {
     const char *names = header(c, "Access-Control-Request-Headers");
@@ -206,7 +204,8 @@ static bool has_token(const kvf__call *c)
     return kvf__token_equal(given + strlen(scheme), c->server->token);
 }
 
-/* Pages of a browser may send other types to any address without asking; this one they may not. */
+/* Checks the content type: web pages may send some other types to any address without a preflight.
+ */
 static bool is_json(const kvf__call *c)
 {
     const char *type = header(c, MHD_HTTP_HEADER_CONTENT_TYPE);
@@ -220,7 +219,7 @@ static long long content_length(const kvf__call *c)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-/* What is wrong with the head of a request. */
+/* Checks the head of a request. */
 static void check_head(kvf__call *c, const char *method)
 {
     const bool post = c->route && !strcmp(c->route->method, "POST");
@@ -264,7 +263,7 @@ static enum MHD_Result begin_call(kvf__server *server, struct MHD_Connection *co
     return c->problem.status && at_once ? send_problem(c) : MHD_YES;
 }
 
-/* A piece of the body. MHD_NO: it has no end. */
+/* Adds a piece of the body. MHD_NO: it is too long. */
 static enum MHD_Result add_piece(kvf__call *c, const char *data, size_t n)
 {
     const size_t most = (size_t)c->server->options.max_body;
@@ -321,7 +320,7 @@ static void end_call(void *user, struct MHD_Connection *connection, void **mine,
     if (c->job) {
         pthread_mutex_lock(&server->queue.lock);
         if (c->job->out.state != KVF__JOB_WAITS)
-            reply = c->job->reply; /* else it may be half read */
+            reply = c->job->reply; /* otherwise it may be half read */
         kvf__job_abandon(c->job);
         c->job->out.sleeper = NULL;
         server->queue.unanswered--;
@@ -404,7 +403,8 @@ kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port)
 void kvf__http_refuse_more(kvf__server *server)
 {
     MHD_quiesce_daemon(server->http->daemon);
-    shutdown(server->http->socket, SHUT_RDWR); /* its thread may still look at it: no close */
+    shutdown(server->http->socket, SHUT_RDWR); /* shut down, not closed: its thread may still use it
+                                                */
 }
 
 void kvf__http_stop(kvf__server *server)
@@ -412,7 +412,7 @@ void kvf__http_stop(kvf__server *server)
     struct kvf__http *http = server->http;
     if (!http) return;
     if (http->daemon) {
-        kvf__http_refuse_more(server); /* else it would close the socket itself */
+        kvf__http_refuse_more(server); /* otherwise it would close the socket itself */
         MHD_stop_daemon(http->daemon);
     }
     if (http->socket >= 0) close(http->socket);

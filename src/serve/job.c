@@ -1,4 +1,4 @@
-/* The life of a job after it was queued. */
+/* State changes of a queued job. */
 #include "server.h"
 
 void kvf__job_drop(kvf__job *job)
@@ -47,7 +47,7 @@ void kvf__job_finish(kvf__job *job, unsigned status)
 
 void kvf__job_fail(kvf__job *job, const kvf__problem *problem)
 {
-    /* without memory for it the reply ends without */
+    /* without memory the reply ends without an error object */
     kvf__reply_problem(problem, job->out.state == KVF__JOB_RUNS, &job->out.text);
     kvf__job_finish(job, problem->status);
 }

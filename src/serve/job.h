@@ -1,7 +1,6 @@
-/* A job: one request from its arrival to the last byte of its reply (job.c).
- *
- * A job has two owners: the thread of HTTP, and that which reads or computes it; the last one frees
- * it. What both look at is under the queue's lock, which no computation holds. */
+/* A job: one request from arrival to the last byte of its reply (job.c). It has two owners, the
+ * HTTP thread and the thread that reads or computes it; the last one frees it. The queue's lock,
+ * which no computation holds, protects their shared members. */
 #ifndef KVF_JOB_H
 #define KVF_JOB_H
 
@@ -14,21 +13,21 @@
 typedef enum kvf__job_state {
     KVF__JOB_WAITS,
     KVF__JOB_RUNS, /* a stream may be sent */
-    KVF__JOB_DONE  /* the output is whole, status final */
+    KVF__JOB_DONE  /* output complete, status final */
 } kvf__job_state;
 
-/* What is sent. Under the queue's lock. */
+/* Output to send. Protected by the queue's lock. */
 typedef struct kvf__job_output {
     kvf__job_state state;
     unsigned status;
     kvf__buf text;
     size_t sent;
-    bool gone;     /* the client has hung up */
-    void *sleeper; /* the connection that sleeps until there is more; NULL: awake */
+    bool gone;     /* the client has disconnected */
+    void *sleeper; /* the suspended connection; NULL: awake */
     void (*wake)(void *sleeper);
 } kvf__job_output;
 
-/* In the order in which they came. {0} is empty. */
+/* A list in order of arrival. {0} is empty. */
 typedef struct kvf__job_list {
     struct kvf__job *first, *last;
 } kvf__job_list;
@@ -36,44 +35,44 @@ typedef struct kvf__job_list {
 typedef struct kvf__job {
     struct kvf__server *server;
     kvf__request_kind kind;
-    kvf__buf body; /* until it is read */
+    kvf__buf body; /* until it is parsed */
     double arrived;
     kvf__job_output out;
 
-    /* the reading thread's, then the computing thread's */
+    /* used by the reading thread, then by the computing thread */
     kvf__request request;
     kvf__reply reply;
     kvf__prefix_ref *ref;
-    kvf__classification *rows; /* of a request to classify; NULL: of another */
+    kvf__classification *rows; /* request to classify; NULL: another kind */
     kvf__ids *prompts;         /* [n_prompts] */
     kvf__echo *echoes;         /* [n_prompts], NULL: no echo */
     kvf__choice *choices;      /* [n_choices]: request.n for each prompt */
     int64_t n_prompts, n_choices;
     int64_t started; /* choices that have or had a row */
-    bool first;      /* the first token is still to come */
-    bool broken;     /* its problem was replied: rows that still run are to be removed */
+    bool first;      /* waiting for the first token */
+    bool broken;     /* an error was sent: remove the rows that still run */
 
-    /* under the queue's lock */
+    /* protected by the queue's lock */
     struct kvf__job *next;
-    kvf__job_list *in; /* NULL: none */
-    size_t bytes;      /* that it takes while it waits */
-    int64_t ticket;    /* jobs get their next row in this order */
+    kvf__job_list *in; /* list that contains it; NULL: none */
+    size_t bytes;      /* memory that it takes while waiting */
+    int64_t ticket;    /* jobs get rows in ticket order */
     int owners;
 } kvf__job;
 
-/* The client has hung up: the job waits no more, and its rows are to be removed. False: it is done
- * already. As what follows, under the queue's lock. */
+/* Abandons a job whose client has disconnected: it no longer waits, and its rows are to be removed.
+ * False: it is complete. This and the following functions are called under the queue's lock. */
 bool kvf__job_abandon(kvf__job *job);
-/* There is more: wakes the connection, if it sleeps. */
+/* Wakes a suspended connection after new output. */
 void kvf__job_wake(kvf__job *job);
-/* Nothing more will come. */
+/* Completes the output. */
 void kvf__job_finish(kvf__job *job, unsigned status);
 void kvf__job_fail(kvf__job *job, const kvf__problem *problem);
-/* One of its owners has done with it. */
+/* Drops the reference of one owner. */
 void kvf__job_drop(kvf__job *job);
 
 /* Lists of jobs (queue.c). */
 void kvf__job_list_add(kvf__job_list *list, kvf__job *job);
-void kvf__job_list_remove(kvf__job *job); /* from the list that it is in */
+void kvf__job_list_remove(kvf__job *job); /* removes it from its list */
 
 #endif

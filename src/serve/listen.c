@@ -1,4 +1,4 @@
-/* The socket that the server listens on: an address in numbers, IPv4 or IPv6. */
+/* The listening socket of the server, for a numeric IPv4 or IPv6 address. */
 #include "listen.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* The socket that the server listens on (listen.c). */
+/* The listening socket of the server (listen.c). */
 #ifndef KVF_LISTEN_H
 #define KVF_LISTEN_H
 
@@ -8,10 +8,10 @@
 
 typedef struct kvf__listener {
     int fd;
-    int port;      /* where options->port is 0: the one that was free */
-    bool loopback; /* only this machine reaches it */
+    int port;      /* actual port if options->port is 0 */
+    bool loopback; /* reachable only from this machine */
 } kvf__listener;
-/* On options->host and port. EUSAGE, EIO. */
+/* Listens on options->host and port. EUSAGE, EIO. */
 kvf_status kvf__listen(kvf_ctx *ctx, const kvf_serve_options *options, kvf__listener *out);
 kvf_status kvf__listen_fail(kvf_ctx *ctx, const kvf_serve_options *options, const char *why);
 

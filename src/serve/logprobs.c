@@ -1,16 +1,13 @@
-/* Log-probabilities of tokens in the two forms of OpenAI's API: lists of a completion, entries of a
- * chat.
- *
- * A token is written as the text that it adds after itself, so that a space before a word is seen;
- * tokens that are a part of a character are U+FFFD. Offsets count characters of the choice's
- * text. */
+/* Log-probabilities of tokens in the two forms of OpenAI's API: lists in a completion, entries in a
+ * chat. A token is shown as the text that it adds, including a space before a word; a part of a
+ * character is U+FFFD. Offsets count characters in the choice's text. */
 #include "logprobs.h"
 #include "utf8.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A token's text; *out is overwritten. */
+/* Writes a token's text to *out, replacing its content. */
 static kvf_status write_token(const kvf__tokenizer *tokenizer, int32_t id, kvf__buf *out)
 {
     const int32_t twice[2] = {id, id};
@@ -23,22 +20,22 @@ static kvf_status write_token(const kvf__tokenizer *tokenizer, int32_t id, kvf__
         out->n = 0;
         st = kvf__buf_add(NULL, out, both.data + n, both.n - n);
     }
-    if (!st) st = kvf__buf_add(NULL, out, "", 0); /* ends it with NUL, which is not counted */
+    if (!st) st = kvf__buf_add(NULL, out, "", 0); /* appends a NUL, which is not counted */
     kvf__buf_done(&both);
     return st;
 }
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
-/* The lists of a completion's choice. */
+/* The lists in a choice of a completion. */
 typedef struct logprob_lists {
     const kvf__tokenizer *tokenizer;
     kvf_json *tokens, *values, *tops, *offsets;
-    size_t chars; /* of the text before the next token */
+    size_t chars; /* characters before the next token */
     kvf__buf text;
 } logprob_lists;
 
-/* {text: value} of the likeliest tokens and the token itself; of tokens that are written alike the
+/* Makes {text: value} of the likeliest tokens and the token itself; of tokens with equal text the
  * likeliest. */
 static kvf_status top_object(logprob_lists *l, const kvf__token_scores *s, int64_t at,
                              kvf_json *object)
@@ -96,7 +93,8 @@ static kvf_json *completion_logprobs(const kvf__reply *reply, kvf__choice *choic
 
 /* ---- chats ----------------------------------------------------------------------------------- */
 
-/* {"token", "logprob", "bytes"}: bytes null where the text is not what the token stands for. */
+/* Makes {"token", "logprob", "bytes"}; bytes is null if the text is not exactly that of the token.
+ */
 static kvf_json *entry_of(const kvf__tokenizer *tokenizer, int32_t id, float logprob)
 {
     kvf__buf text = {0};

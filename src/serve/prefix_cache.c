@@ -1,8 +1,7 @@
-/* Prefixes by name, and their files watched: a file that was replaced is read again between steps,
- * new requests get the new prefix, rows on their way keep the old one until they end.
- *
- * A file counts as replaced when its inode, size or time differ from those last tried; one that
- * cannot be used is warned about once, and tried again when it changes. */
+/* Prefixes by name, with a watch on their files. A changed file is read again between steps: new
+ * requests get the new prefix, running rows keep the old one. A file has changed if inode, size or
+ * time differ from the last attempt. A file that cannot be used causes one warning and is tried
+ * again after the next change. */
 #include "prefix_cache.h"
 #include "completion.h"
 #include "session.h"
@@ -42,7 +41,7 @@ void kvf__prefix_cache_put(kvf__prefix_cache *cache, kvf__prefix_ref *ref)
     if (!used) free_ref(ref);
 }
 
-/* A prefix that changes the base gets one of its own. */
+/* Opens a classifier. A prefix that changes the base gets a base of its own. */
 static kvf_status open_classifier(kvf_ctx *ctx, const kvf__prefix_cache *cache,
                                   kvf__prefix_ref *ref)
 {
@@ -54,7 +53,7 @@ static kvf_status open_classifier(kvf_ctx *ctx, const kvf__prefix_cache *cache,
     return kvf_base_open_for(ctx, base->path, &how, ref->prefix, &ref->own_base);
 }
 
-/* What the base file keeps, if it was trained for a task. */
+/* Opens the head stored in a base file that was trained for a task. */
 static kvf_status open_own_head(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf__prefix_ref *ref)
 {
     bool there = false;
@@ -63,7 +62,7 @@ static kvf_status open_own_head(kvf_ctx *ctx, const kvf__prefix_cache *cache, kv
     return kvf_prefix_open(ctx, cache->base->path, KVF_CHECKPOINT_DEFAULT, &ref->classifier);
 }
 
-/* What the history of a run says of its step. */
+/* Finds the losses of the served step in the history of a run. */
 static kvf_status find_losses(kvf_ctx *ctx, kvf__prefix_ref *ref)
 {
     const kvf_prefix *prefix = ref->prefix;
@@ -92,7 +91,7 @@ static kvf_status fill_ref(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf__pr
     return open_classifier(ctx, cache, ref);
 }
 
-/* Steals the prefix on success. */
+/* Takes over the prefix on success. */
 static kvf_status make_ref(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf_prefix *prefix,
                            kvf__prefix_ref **out)
 {
@@ -111,7 +110,8 @@ static kvf_status make_ref(kvf_ctx *ctx, const kvf__prefix_cache *cache, kvf_pre
     return st;
 }
 
-/* Rows of a prefix of lm are computed with others', those of a head alone. */
+/* Checks whether rows can use the prefix: prefixes of lm are computed together with others,
+ * prefixes with a head alone. */
 static kvf_status check_fit(kvf_ctx *ctx, const kvf__prefix_cache *cache, const kvf_prefix *prefix)
 {
     if (prefix->task == KVF__TASK_LM && !prefix->file.head.n_tasks) {
@@ -170,7 +170,7 @@ static kvf_status fill(kvf_ctx *ctx, kvf__prefix_cache *cache)
     for (size_t i = 0; i < n; i++) {
         KVF_TRY(check_name(ctx, cache, i));
         stat(cache->options->prefixes[i].path,
-             &cache->entries[i].seen); /* load reports what is wrong */
+             &cache->entries[i].seen); /* load reports the error */
         KVF_TRY(load(ctx, cache, i, &cache->entries[i].ref));
     }
     return make_ref(ctx, cache, NULL, &cache->entries[n].ref);
@@ -212,7 +212,9 @@ static void refresh(kvf_ctx *ctx, kvf__prefix_cache *cache, size_t i)
 {
     struct stat now;
     kvf__prefix_ref *ref = NULL;
-    if (stat(cache->options->prefixes[i].path, &now)) return; /* between unlink and rename */
+    if (stat(cache->options->prefixes[i].path, &now))
+        return; /* the file is being replaced: between
+                 * unlink and rename */
     if (same_file(&now, &cache->entries[i].seen)) return;
     cache->entries[i].seen = now;
     if (load(ctx, cache, i, &ref)) {

@@ -1,4 +1,4 @@
-/* What the server counts, and its text for Prometheus (exposition format 0.0.4). */
+/* Metrics of the server as text for Prometheus (exposition format 0.0.4). */
 #include "prometheus.h"
 
 static const double SECONDS[KVF__BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
@@ -43,7 +43,7 @@ static kvf_status numbers(const kvf__server_metrics *m, kvf__buf *out)
 {
     const kvf__engine_stats *e = &m->engine;
     const struct {
-        const char *name, *type, *help; /* NULL: as the row before, with another label */
+        const char *name, *type, *help; /* NULL: as in the previous row, with another label */
         double value;
         const char *label;
     } rows[] = {

@@ -1,4 +1,4 @@
-/* What the server counts, and its text for Prometheus (prometheus.c). */
+/* Metrics of the server, and their text for Prometheus (prometheus.c). */
 #ifndef KVF_PROMETHEUS_H
 #define KVF_PROMETHEUS_H
 
@@ -12,14 +12,15 @@ typedef struct kvf__histogram {
 void kvf__histogram_add(kvf__histogram *histogram, double value, bool seconds);
 
 typedef struct kvf__server_metrics {
-    int64_t answered, failed, refused, gone; /* requests: 200; 5xx; 4xx; left by the client */
-    int64_t connections, evicted;            /* open; closed for being late with their request */
+    int64_t answered, failed, refused, gone; /* requests by status: 200; 5xx; 4xx; abandoned by the
+                                              * client */
+    int64_t connections, evicted;            /* open; closed because their request was late */
     int64_t queued, queued_bytes;
     int64_t reloads, failed_reloads;
     kvf__engine_stats engine;
     int64_t max_rows;
-    kvf__histogram waited, first_token, whole; /* seconds from arrival */
-    kvf__histogram batch;                      /* rows of a step */
+    kvf__histogram waited, first_token, whole; /* seconds since arrival */
+    kvf__histogram batch;                      /* rows per step */
 } kvf__server_metrics;
 kvf_status kvf__server_metrics_print(const kvf__server_metrics *metrics, kvf__buf *out);
 

@@ -1,5 +1,5 @@
-/* The queue is bounded in jobs and in bytes: what is too much is refused at once, which a client
- * can act upon, instead of answered late. */
+/* The queue is bounded in jobs and bytes. A job above the limits is refused at once, so that the
+ * client can react, rather than answered late. */
 #include "queue.h"
 
 #include <time.h>
@@ -63,14 +63,15 @@ static bool overloaded(kvf__problem *problem, int64_t n, const char *what)
     return false;
 }
 
-/* Without others, any size fits. */
+/* An empty queue accepts any size. */
 bool kvf__queue_fits(const kvf__queue *queue, size_t bytes, kvf__problem *problem)
 {
     if (!queue->n || (int64_t)bytes <= queue->options->max_queue_bytes - queue->bytes) return true;
     return overloaded(problem, queue->bytes, "bytes of requests");
 }
 
-/* Rows that no earlier job wants: as many jobs more do not really wait. */
+/* Returns the number of rows that earlier jobs do not need: that many jobs start without waiting.
+ */
 static int64_t rows_to_come(const kvf__queue *queue)
 {
     const int64_t free_rows = queue->options->max_rows - queue->unfinished;

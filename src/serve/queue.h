@@ -1,4 +1,4 @@
-/* The queue: jobs that wait to be read, then for a row; and what it refuses (queue.c). */
+/* The queue of jobs that wait to be read, then for a row, and its limits (queue.c). */
 #ifndef KVF_QUEUE_H
 #define KVF_QUEUE_H
 
@@ -6,29 +6,30 @@
 
 typedef struct kvf__queue {
     const kvf_serve_options *options;
-    pthread_mutex_t lock; /* of the queue, the outputs of all jobs, and the server's metrics */
+    pthread_mutex_t lock; /* protects the queue, the outputs of all jobs, and the metrics */
     pthread_cond_t unread_came, ready_came;
-    kvf__job_list unread; /* wait to be read */
-    kvf__job_list ready;  /* wait for a row */
-    int64_t n, bytes;     /* of jobs that wait: those, and one that is being read */
-    int64_t unanswered;   /* jobs whose last byte is not sent */
-    int64_t unfinished;   /* choices of running jobs that have or want a row */
+    kvf__job_list unread; /* jobs to be read */
+    kvf__job_list ready;  /* jobs that wait for a row */
+    int64_t n, bytes;     /* waiting jobs, including one that is being read; their memory in bytes
+                           */
+    int64_t unanswered;   /* jobs whose last byte was not sent yet */
+    int64_t unfinished;   /* choices of running jobs that have or need a row */
     int64_t next_id, next_ticket;
     bool closing;
 } kvf__queue;
 void kvf__queue_init(kvf__queue *queue, const kvf_serve_options *options);
 void kvf__queue_done(kvf__queue *queue);
-/* Queues a job that has a server and a body and no more; false with the reason. */
+/* Queues a job with only server and body set; returns false with the reason. */
 bool kvf__queue_submit(kvf__queue *queue, kvf__job *job, kvf__problem *problem);
 
-/* Under the lock. May so many bytes wait with the others? */
+/* True if this many bytes may wait too. Called under the lock. */
 bool kvf__queue_fits(const kvf__queue *queue, size_t bytes, kvf__problem *problem);
-/* job->bytes wait in a list of the queue. */
+/* Adds a job with job->bytes to a list of the queue. */
 void kvf__queue_add(kvf__queue *queue, kvf__job_list *list, kvf__job *job);
-/* The job waits no more; it may have left its list before. */
+/* Removes a waiting job, which may have left its list before. */
 void kvf__queue_remove(kvf__queue *queue, kvf__job *job);
 
-/* Waits for a signal, at most so long; the lock may be another than the queue's. */
+/* Waits for a signal for at most `ms`; the lock may differ from the queue's. */
 void kvf__wait_ms(pthread_cond_t *signal, pthread_mutex_t *lock, int ms);
 
 #endif

@@ -1,8 +1,6 @@
-/* The thread that reads: a body becomes the ids that its rows begin with. What waits for a row is
- * these ids, and holds no JSON.
- *
- * A request of several prompts has n choices for each, grouped by prompt; choice i of them all
- * draws as row i of a `generate` over a file with each prompt n times. */
+/* The reading thread converts bodies to the token ids of rows. A waiting job holds only these ids,
+ * no JSON. A request with several prompts has n choices for each, grouped by prompt. Choice i in
+ * total uses the random numbers of row i in a `generate` over a file with each prompt n times. */
 #include "server.h"
 
 #include <string.h>
@@ -10,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* capacity: most tokens of a row. */
+/* capacity: most tokens in a row. */
 static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
 {
     const kvf__request *request = &job->request;
@@ -20,7 +18,7 @@ static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
     job->n_prompts = n_prompts;
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n_choices, sizeof *job->choices, &job->choices));
     job->n_choices = n_choices;
-    /* a prompt that is far too long is refused before its last token was looked for */
+    /* a prompt far above the limit is refused without tokenizing all of it */
     for (int64_t i = 0; i < n_prompts; i++)
         job->prompts[i].most = (size_t)(capacity + capacity / 4);
     if (request->echo)
@@ -33,8 +31,8 @@ static kvf_status alloc_choices(kvf_ctx *ctx, kvf__job *job, int64_t capacity)
     return KVF_OK;
 }
 
-/* The text of a prompt as an answer repeats it: as it was sent, or that of its row, where the
- * prompt came as ids or a template is around it. Virtual tokens have none. */
+/* Sets the echoed text of a prompt: as sent, or decoded from its row if the prompt came as ids or
+ * in a template. Virtual tokens have no text. */
 static kvf_status echo_prompt(kvf_ctx *ctx, const kvf_base *base, const kvf__render *how,
                               const kvf__text_prompt *p, const kvf__ids *row, kvf__echo *out)
 {
@@ -51,7 +49,7 @@ static kvf_status echo_prompt(kvf_ctx *ctx, const kvf_base *base, const kvf__ren
     return st;
 }
 
-/* field: the ids' name in the request. */
+/* field: name of the ids in the request. */
 static kvf_status check_ids(kvf_ctx *ctx, const kvf_base *base, const char *field,
                             const kvf__ids *ids)
 {
@@ -148,7 +146,7 @@ static kvf_status read_rows(kvf_ctx *ctx, const kvf__server *server, kvf__job *j
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-/* For a request without a seed. */
+/* Returns a random seed for a request without one. */
 static uint64_t any_seed(void)
 {
     uint64_t seed = 0;
@@ -156,7 +154,7 @@ static uint64_t any_seed(void)
     return seed >> 1;
 }
 
-/* From the body to ids; false with the problem. */
+/* Converts a body to ids; returns false with the problem. */
 static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     kvf_ctx *ctx = server->reader.ctx;
@@ -180,7 +178,7 @@ static bool read_request(kvf__server *server, kvf__job *job, kvf__problem *probl
     return !st;
 }
 
-/* The same, after which nothing is left of the body: parsed, it is many times as large. */
+/* Does the same and frees the parsed body, which is many times larger than its ids. */
 static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
 {
     enum { LARGE = 64 << 10 };
@@ -192,7 +190,7 @@ static bool read_job(kvf__server *server, kvf__job *job, kvf__problem *problem)
     return fine;
 }
 
-/* What a job takes once it is read. */
+/* Returns the memory of a job after reading. */
 static size_t size_of(const kvf__job *job)
 {
     size_t bytes = sizeof *job + (size_t)job->n_prompts * sizeof *job->prompts +
@@ -207,11 +205,11 @@ static size_t size_of(const kvf__job *job)
     return bytes;
 }
 
-/* Under the lock: a job that was read waits for a row, or is answered. */
+/* Moves a job that was read to the waiting jobs, or finishes it. Called under the lock. */
 static void settle(kvf__queue *queue, kvf__job *job, bool fine, kvf__problem *problem)
 {
     kvf__queue_remove(queue, job);
-    if (fine && job->out.text.n) { /* nothing is computed for it */
+    if (fine && job->out.text.n) { /* nothing to compute */
         if (!job->out.gone) kvf__job_finish(job, 200);
         kvf__job_drop(job);
         return;
@@ -225,9 +223,9 @@ static void settle(kvf__queue *queue, kvf__job *job, bool fine, kvf__problem *pr
     kvf__job_drop(job);
 }
 
-/* Where there are no more cores than threads that compute, a core that this thread shares would
- * hold up every step: with this it gets a tenth of one. On Linux threads have nice values of their
- * own; a refusal changes nothing else. */
+/* Lowers the priority of this thread. If all cores compute, sharing a core with this thread would
+ * delay every step; at low priority it gets a tenth of a core. On Linux nice values apply to single
+ * threads. A failure has no other effect. */
 static void lower_priority(void)
 {
     enum { NICE = 10 };
@@ -235,7 +233,7 @@ static void lower_priority(void)
     (void)now;
 }
 
-/* A client that went, or the server's end, also ends the reading of a job. */
+/* Stops reading a job if its client has disconnected or the server ends. */
 static bool is_unwanted(void *user)
 {
     const kvf__job *job = user;
@@ -259,7 +257,7 @@ static void *read_jobs(void *user)
             continue;
         }
         kvf__problem problem = {0};
-        kvf__job_list_remove(job); /* it still waits: its bytes count */
+        kvf__job_list_remove(job); /* it still waits, and its bytes count */
         pthread_mutex_unlock(&queue->lock);
         kvf__ctx_stop_when(server->reader.ctx, is_unwanted, job);
         const bool fine = read_job(server, job, &problem);

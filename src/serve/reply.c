@@ -1,12 +1,12 @@
-/* Replies in the form of OpenAI's API: whole objects, events of a stream (server-sent events),
- * error objects, lists of models; and of vLLM's, what concerns the tokenizer. */
+/* Replies in the form of OpenAI's API: complete objects, events of a stream (server-sent events),
+ * error objects, lists of models; and tokenizer replies in the form of vLLM's API. */
 #include "reply.h"
 #include "json_pack.h"
 #include "logprobs.h"
 
 #include <math.h>
 
-/* Appends the text of an object, which it frees, as a whole body or as an event. */
+/* Appends an object, which it frees, as a complete body or as an event. */
 static kvf_status put(kvf_json *object, bool event, kvf__buf *out)
 {
     char *text = kvf_json_text(object, KVF_JSON_COMPACT);
@@ -22,7 +22,7 @@ static kvf_json *text_or_null(const char *text)
     return text ? kvf_json_new_str(text) : kvf_json_new_null();
 }
 
-/* An object with the members that all begin with, and its choices. */
+/* Makes an object with the common members and its choices. */
 static kvf_json *object_of(const kvf__reply *reply, bool chunk, kvf_json *choices)
 {
     const char *kind = !reply->chat ? "text_completion"
@@ -43,7 +43,7 @@ static void set_usage(kvf_json *object, const kvf__reply *reply)
                               reply->prompt_tokens + reply->new_tokens));
 }
 
-/* Text [n] of a choice; in a chat {"role": role, "content": text} under the given name, where
+/* Makes a choice with text [n], in a chat {"role": role, "content": text} under the given name;
  * either may be NULL. */
 static kvf_json *choice_of(const kvf__reply *reply, int64_t index, const char *name,
                            const char *role, const char *text, size_t n, kvf__finish finish)
@@ -58,7 +58,7 @@ static kvf_json *choice_of(const kvf__reply *reply, int64_t index, const char *n
     return object;
 }
 
-/* What is not told yet, where it is wanted. */
+/* Adds the log-probabilities not sent yet, if requested. */
 static void set_logprobs(const kvf__reply *reply, kvf__choice *choice, kvf_json *object)
 {
     if (reply->tokenizer) kvf_json_set(object, "logprobs", kvf__logprobs_of(reply, choice));
@@ -109,7 +109,7 @@ kvf_status kvf__reply_begin(const kvf__reply *reply, kvf__choice *choice, kvf__b
     return put_chunk(reply, object, out);
 }
 
-/* Tokens without text of their own go along with what comes next. */
+/* Tokens without text are sent with the next text. */
 kvf_status kvf__reply_text(const kvf__reply *reply, kvf__choice *choice, const char *text, size_t n,
                            kvf__buf *out)
 {
@@ -184,7 +184,7 @@ static void set_labels(kvf_json *object, const kvf__head_values *head)
     if (list) kvf_json_set(object, "labels", list);
 }
 
-/* What a request may ask of it: "lm" for texts, and the task of its head. */
+/* Lists the tasks that a model supports: "lm" for texts, and the task of its head. */
 static kvf_json *tasks_of(const kvf__prefix_ref *ref, bool causal)
 {
     kvf_json *list = kvf_json_array();
@@ -260,7 +260,7 @@ kvf_status kvf__reply_detokenized(const kvf__buf *text, kvf__buf *out)
     return put(kvf__json_of("prompt:o", value), false, out);
 }
 
-/* The names of tokenizer_config.json. */
+/* Uses the names of tokenizer_config.json. */
 kvf_status kvf__reply_tokenizer(const kvf__tokenizer *tokenizer, kvf__buf *out)
 {
     const struct {

@@ -1,9 +1,7 @@
-/* The body of a request: bytes -> what is asked for, checked. No HTTP in here, so that anything can
- * be thrown at it.
- *
- * Fields are rows of a table. A field that is not in it is refused by name, and so is one that asks
- * for what the server does not do (tools): a client must not think that it was obeyed. Form:
- * OpenAI's API reference, completions and chat completions. */
+/* Parses and checks the body of a request. Independent of HTTP, so that it can be tested with
+ * arbitrary input. Fields are rows of a table. An unknown field is refused by name, and so is one
+ * that requests an unsupported feature (tools), so that no client assumes it took effect. The form
+ * is that of OpenAI's API reference, completions and chat completions. */
 #include "request.h"
 
 #include <float.h>
@@ -45,7 +43,7 @@ bool kvf__problem_no_model(kvf__problem *out, const char *name)
     return false;
 }
 
-/* What the fields of one body are read into. */
+/* Destination of the fields of a body. */
 typedef struct body_reader {
     kvf__request *to;
     kvf__problem *problem;
@@ -63,12 +61,13 @@ enum {
 };
 typedef struct request_field {
     const char *name;
-    int kinds; /* of requests that have it */
-    /* NULL: accepted, without effect */
+    int kinds; /* kinds of requests that have the field */
+    /* NULL: accepted and ignored */
     bool (*read)(const body_reader *r, const struct request_field *field, const kvf_json *value);
-    const char *want; /* in the error; read_neutral: values that change nothing, as JSON, by '|' */
-    double least, most; /* of numbers */
-    size_t at;          /* of numbers and truth values in kvf__request */
+    const char *want; /* expected value in the error; read_neutral: accepted neutral values as JSON,
+                       * separated by '|' */
+    double least, most; /* range of numbers */
+    size_t at;          /* offset in kvf__request of numbers and booleans */
 } request_field;
 
 static bool refuse(const body_reader *r, const request_field *f, const char *want)
@@ -81,7 +80,7 @@ static bool no_memory(const body_reader *r)
     return kvf__problem_set(r->problem, 500, NULL, "out of memory");
 }
 
-/* A name or another text without NUL, NULL if it is none. */
+/* Returns a text without NUL; NULL: the value is not one. */
 static const char *text_of(const kvf_json *value)
 {
     size_t bytes = 0;
@@ -110,7 +109,7 @@ static bool read_int(const body_reader *r, const request_field *f, const kvf_jso
 
 static bool read_real(const body_reader *r, const request_field *f, const kvf_json *value)
 {
-    const double x = kvf_json_real(value, NAN); /* not a number is in no range */
+    const double x = kvf_json_real(value, NAN); /* NaN is outside every range */
     if (!(x >= f->least && x <= f->most)) return refuse(r, f, f->want);
     memcpy(place_of(r, f), &x, sizeof x);
     return true;
@@ -124,7 +123,7 @@ static bool read_bool(const body_reader *r, const request_field *f, const kvf_js
     return true;
 }
 
-/* Of a completion how many likeliest ones are wanted; of a chat whether. */
+/* Reads logprobs: in a completion a number of likeliest tokens, in a chat a boolean. */
 static bool read_logprobs(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     const bool chat = r->to->kind == KVF__CHAT, number = kvf_json_typeof(value) == KVF_JSON_INT;
@@ -133,7 +132,7 @@ static bool read_logprobs(const body_reader *r, const request_field *f, const kv
         r->to->logprobs = kvf_json_bool(value, false) ? 0 : -1;
         return true;
     }
-    if (number && chat && !n) return true; /* as false */
+    if (number && chat && !n) return true; /* same as false */
     if (!number || chat || n < 0 || n > MOST_LOGPROBS)
         return refuse(r, f, chat ? "true or false" : "a whole number from 0 to 20");
     r->to->logprobs = n;
@@ -185,7 +184,7 @@ static bool read_one_prompt(const body_reader *r, const request_field *f, const 
     return to->text ? true : refuse(r, f, f->want);
 }
 
-/* "a", [1, 2], ["a", "b"], [[1, 2], [3]] */
+/* Reads "a", [1, 2], ["a", "b"], [[1, 2], [3]]. */
 static bool read_prompt(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     bool several = kvf_json_typeof(value) == KVF_JSON_ARRAY && kvf_json_size(value) > 0 &&
@@ -227,10 +226,10 @@ static bool read_stop(const body_reader *r, const request_field *f, const kvf_js
     return true;
 }
 
-/* {"50256": -100, "464": 2.5} */
+/* Reads {"50256": -100, "464": 2.5}. */
 static bool read_logit_bias(const body_reader *r, const request_field *f, const kvf_json *value)
 {
-    kvf_json *biases = (kvf_json *)value; /* iterators are of what may change */
+    kvf_json *biases = (kvf_json *)value; /* the iterator needs a non-const object */
     const size_t n = kvf_json_size(value);
     if (kvf_json_typeof(value) != KVF_JSON_OBJECT) return refuse(r, f, f->want);
     if (n > MOST_BIASES) return refuse(r, f, "at most 1024 tokens");
@@ -259,7 +258,7 @@ static bool read_stream_options(const body_reader *r, const request_field *f, co
     return true;
 }
 
-/* Fields of what the server does not do. */
+/* Reads fields of unsupported features, which must have a neutral value. */
 static bool read_neutral(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     char *text = kvf_json_text(value, KVF_JSON_COMPACT);
@@ -274,7 +273,7 @@ static bool read_neutral(const body_reader *r, const request_field *f, const kvf
     return kvf__problem_set(r->problem, 400, f->name, "%s: not supported, omit it", f->name);
 }
 
-/* What rows may be depends on the model's task. */
+/* The form of rows depends on the model's task. */
 static bool read_input(const body_reader *r, const request_field *f, const kvf_json *value)
 {
     const kvf_json_type type = kvf_json_typeof(value);
@@ -293,7 +292,7 @@ static bool bad_message(const body_reader *r, size_t i, const char *what)
     return kvf__problem_set(r->problem, 400, "messages", "messages[%zu]: %s", i, what);
 }
 
-/* Whose message it is: none of the chat templates that we know writes it. */
+/* Checks the author's name of a message, which no known chat template prints. */
 static bool good_name(const kvf_json *name)
 {
     if (!name || kvf_json_typeof(name) == KVF_JSON_NULL) return true;
@@ -396,13 +395,13 @@ static bool read_field(const body_reader *r, const char *name, const kvf_json *v
     const int kind = (int)r->to->kind;
     for (size_t i = 0; i < N_FIELDS; i++) {
         if (strcmp(FIELDS[i].name, name) || !(FIELDS[i].kinds & kind)) continue;
-        if (kvf_json_typeof(value) == KVF_JSON_NULL) return true; /* as if it were not there */
+        if (kvf_json_typeof(value) == KVF_JSON_NULL) return true; /* null means not given */
         return !FIELDS[i].read || FIELDS[i].read(r, &FIELDS[i], value);
     }
     return kvf__problem_set(r->problem, 400, name, "unknown field \"%.32s\"", name);
 }
 
-/* What a request of this kind cannot be without. */
+/* Checks for required fields. */
 static bool check_there(const kvf__request *q, kvf__problem *problem)
 {
     if (!q->model && (int)q->kind & (BOTH | CLASSIFY))
@@ -420,7 +419,7 @@ static bool check_there(const kvf__request *q, kvf__problem *problem)
     return true;
 }
 
-/* Fields that depend on each other. */
+/* Checks fields that depend on each other. */
 static bool check_together(const body_reader *r)
 {
     kvf__request *q = r->to;

@@ -1,10 +1,10 @@
-/* What each path answers: a job, or at once. */
+/* Answers each path, directly or by a job. */
 #include "call.h"
 #include "web_page.h"
 
 #include <string.h>
 
-/* A job of the route's kind, which takes the body. */
+/* Queues a job of the route's kind, which takes over the body. */
 static kvf_status answer_job(kvf__call *call)
 {
     kvf__job *job = NULL;
@@ -22,7 +22,7 @@ static kvf_status answer_job(kvf__call *call)
     return KVF_OK;
 }
 
-/* All models, or the one that the path names. */
+/* Answers with all models, or the one in the path. */
 static kvf_status answer_models(kvf__call *call)
 {
     kvf__prefix_cache *cache = &call->server->cache;

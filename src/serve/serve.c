@@ -1,4 +1,4 @@
-/* The server from options to end: what it holds, in the order in which it comes and goes. */
+/* Runs the server from options to end: creates and frees its parts in order. */
 #include <time.h>
 
 #include "access.h"
@@ -45,7 +45,7 @@ static kvf_status open_engine(kvf_ctx *ctx, kvf__server *server)
     const kvf__desc *d = kvf__model_desc(server->base->model);
     int64_t most = server->options.max_context;
     if (!most || most > d->position.max) most = d->position.max;
-    if (!d->block.causal) return KVF_OK; /* it classifies, and writes no texts */
+    if (!d->block.causal) return KVF_OK; /* it classifies and generates no text */
     return kvf__engine_create(ctx, server->base, server->options.max_rows, most, &server->engine);
 }
 
@@ -74,7 +74,7 @@ static kvf_status serve_until_stop(kvf_ctx *ctx, kvf_base *base, const kvf_serve
         .ctx = ctx, .base = base, .options = *options, .access_log = -1, .created = time(NULL)};
     server.metrics.max_rows = options->max_rows;
     kvf__queue_init(&server.queue, &server.options);
-    kvf__ctx_defer_stop(ctx, true); /* requests are answered first */
+    kvf__ctx_defer_stop(ctx, true); /* accepted requests are answered first */
     kvf_status st = serve(ctx, &server);
     kvf__ctx_defer_stop(ctx, false);
     kvf__reader_stop(&server);

@@ -1,4 +1,4 @@
-/* What kvf_serve is without libmicrohttpd: an error. */
+/* kvf_serve in a build without libmicrohttpd: returns an error. */
 #include <kvfold/serve.h>
 
 #include "base_int.h"

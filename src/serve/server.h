@@ -1,13 +1,11 @@
-/* The server: parts that know their own business, and what they share.
+/* The server: its parts and their shared state. Four threads: the caller of kvf_serve computes
+ * (worker.c), a thread of libmicrohttpd receives and sends bytes (http.c), one converts requests to
+ * ids (read_requests.c), so that no body delays an answer, and one watches connections (guard.c).
+ * They share jobs under the queue's lock. Lock order: the guard's, the queue's, the prefix cache's.
+ * Only the computing thread uses the engine.
  *
- * Four threads: the one that called kvf_serve computes (worker.c), one of libmicrohttpd's receives
- * and sends bytes (http.c), one makes ids of what was received (read_requests.c), so that no body
- * holds up an answer, and one watches connections (guard.c). They share jobs, under the queue's
- * lock. Order of locks: the guard's, the queue's, the prefix cache's. The engine is the computing
- * thread's alone.
- *
- * A request goes bytes -> kvf__request -> ids, a job that waits for rows -> rows of the engine ->
- * bytes of the reply. */
+ * A request passes through these forms: bytes -> kvf__request -> ids, a job that waits for rows ->
+ * rows of the engine -> bytes of the reply. */
 #ifndef KVF_SERVER_H
 #define KVF_SERVER_H
 
@@ -16,7 +14,7 @@
 #include "prometheus.h"
 #include "queue.h"
 
-/* The thread that reads (read_requests.c). */
+/* The reading thread (read_requests.c). */
 typedef struct kvf__reader_thread {
     kvf_ctx *ctx;
     pthread_t thread;
@@ -27,34 +25,34 @@ typedef struct kvf__server {
     kvf_ctx *ctx;
     kvf_base *base;
     kvf_serve_options options;
-    char *token;    /* that clients must send; NULL: none */
-    int access_log; /* file to write to; -1: none */
+    char *token;    /* API key that clients must send; NULL: none */
+    int access_log; /* file descriptor; -1: none */
     int64_t created;
     kvf__prefix_cache cache;
     kvf__engine *engine;
-    kvf__scorer *scorer;       /* of prompts that are repeated; NULL: none was needed yet */
-    kvf__scorer_limits scored; /* its limits */
+    kvf__scorer *scorer;       /* scores echoed prompts; NULL: not needed yet */
+    kvf__scorer_limits scored; /* limits of scorer */
     kvf__queue queue;
-    kvf__server_metrics metrics; /* under the queue's lock */
+    kvf__server_metrics metrics; /* protected by the queue's lock */
     kvf__reader_thread reader;
-    kvf__job_list running; /* the computing thread's */
-    kvf__guard guard;      /* of the connections */
+    kvf__job_list running; /* used by the computing thread */
+    kvf__guard guard;      /* guards the connections */
     struct kvf__http *http;
 } kvf__server;
 
-/* Makes of every unread job the ids that its rows begin with, as generate makes them. */
+/* Starts the thread that converts unread jobs to ids, as generate does. */
 kvf_status kvf__reader_start(kvf_ctx *ctx, kvf__server *server);
-void kvf__reader_stop(kvf__server *server); /* what is unread stays so; again is fine */
+void kvf__reader_stop(kvf__server *server); /* unread jobs stay unread; may be called again */
 
-/* Computes until all is answered after *stop (worker.c). */
+/* Computes until every request is answered after *stop (worker.c). */
 kvf_status kvf__work(kvf__server *server);
 
 /* Connections (http.c). */
 kvf_status kvf__http_start(kvf_ctx *ctx, kvf__server *server, int *port);
-void kvf__http_refuse_more(kvf__server *server); /* no further connections */
-void kvf__http_stop(kvf__server *server);        /* again is fine */
+void kvf__http_refuse_more(kvf__server *server); /* accepts no further connections */
+void kvf__http_stop(kvf__server *server);        /* may be called again */
 
-/* What a status and the context's line are to the client. */
+/* Converts a status and the context's error line to a problem for the client. */
 kvf__problem kvf__problem_of(const kvf_ctx *ctx, kvf_status st);
 
 #endif

@@ -1,17 +1,16 @@
-/* The computing thread: gives jobs rows of the engine as rows become free, and hands the text of
- * rows to the connections that wait for it. Choices of a job may get their rows at different times.
- */
+/* The computing thread: assigns free rows of the engine to jobs, and passes the text of rows to
+ * waiting connections. The choices of a job may get rows at different times. */
 #include "server.h"
 
 #include <math.h>
 #include <time.h>
 
-enum { IDLE_MS = 100 }; /* how long a stop or a replaced file goes unnoticed while nothing runs */
+enum { IDLE_MS = 100 }; /* delay of noticing a stop or a changed file while idle */
 static const double FLUSH_SECONDS = 10;
 
 /* ---- ends of a job --------------------------------------------------------------------------- */
 
-/* Under the lock, as what follows. */
+/* This and the following function are called under the lock. */
 static void fail(kvf__job *job, unsigned status, const char *line)
 {
     kvf__problem problem;
@@ -72,7 +71,7 @@ static void add_text(kvf__choice *c, const char *text, size_t n)
         kvf__job_wake(job);
 }
 
-/* Called by the engine with new text of a row, which with `end` is gone afterwards. */
+/* Called by the engine with new text of a row; with `end` the row is gone afterwards. */
 static void receive_text(void *user, const char *text, size_t n, int64_t new_tokens,
                          kvf__finish end)
 {
@@ -94,7 +93,7 @@ static void receive_text(void *user, const char *text, size_t n, int64_t new_tok
 
 /* ---- prompts that are repeated --------------------------------------------------------------- */
 
-/* Memory for a row of so many tokens after such a prefix; what was there for less is freed. */
+/* Allocates memory for a row of this many tokens after such a prefix, and frees smaller memory. */
 static kvf_status fit_scorer(kvf__server *server, int64_t tokens, int64_t P)
 {
     enum { PIECE = 256 };
@@ -111,7 +110,7 @@ static kvf_status fit_scorer(kvf__server *server, int64_t tokens, int64_t P)
     return KVF_OK;
 }
 
-/* Scores of a prompt's tokens from the second on; virtual ones have none. */
+/* Scores a prompt's tokens from the second on, except virtual tokens. */
 static kvf_status score_prompt(kvf__server *server, const kvf__job *job, const kvf__ids *prompt,
                                int32_t *labels, kvf__token_scores *out)
 {
@@ -138,7 +137,7 @@ static kvf_status score_prompt(kvf__server *server, const kvf__job *job, const k
     return KVF_OK;
 }
 
-/* Of the prompt of the job's next choice, once. */
+/* Scores the prompt of the job's next choice once. */
 static kvf_status score_echo(kvf__server *server, kvf__job *job, bool *scored)
 {
     const int64_t at = job->started / job->request.n;
@@ -155,7 +154,7 @@ static kvf_status score_echo(kvf__server *server, kvf__job *job, bool *scored)
 
 /* ---- rows for jobs --------------------------------------------------------------------------- */
 
-/* A row for the job's next choice, unless it is its prompt alone. */
+/* Starts a row for the job's next choice, unless it consists of the prompt only. */
 static kvf_status start_choice(kvf__server *server, kvf__job *job, bool *scored)
 {
     const kvf__request *request = &job->request;
@@ -183,7 +182,7 @@ static kvf_status start_choice(kvf__server *server, kvf__job *job, bool *scored)
     return KVF_OK;
 }
 
-/* Under the lock: its first choice has a row. */
+/* Records that the first choice has a row. Called under the lock. */
 static void note_start(kvf__server *server, kvf__job *job)
 {
     kvf__histogram_add(&server->metrics.waited, kvf__clock() - job->arrived, true);
@@ -197,7 +196,7 @@ static void note_start(kvf__server *server, kvf__job *job)
     kvf__job_wake(job);
 }
 
-/* Under the lock: a job that was ready. */
+/* Runs a ready job. Called under the lock. */
 static void run(kvf__server *server, kvf__job *job)
 {
     kvf__queue_remove(&server->queue, job);
@@ -205,9 +204,9 @@ static void run(kvf__server *server, kvf__job *job)
     server->queue.unfinished += job->n_choices;
 }
 
-/* Under the lock: the job that gets the next free row; NULL: none wants one. Free rows go round by
- * job: after a row a job is last in line for the next one. So a job of many choices has all rows
- * while no other job wants any, and its share otherwise. */
+/* Returns the job that gets the next free row; NULL: none needs one. After each row a job moves to
+ * the end of the line, so that a job of many choices gets all rows while no other job needs any,
+ * and its share otherwise. Called under the lock. */
 static kvf__job *next_job(kvf__server *server)
 {
     kvf__queue *queue = &server->queue;
@@ -223,7 +222,7 @@ static kvf__job *next_job(kvf__server *server)
     return next;
 }
 
-/* Under the lock: the choice that was started last is its prompt alone. */
+/* Ends the last started choice, which consists of the prompt only. Called under the lock. */
 static void end_echo(kvf__server *server, kvf__job *job)
 {
     kvf__choice *choice = &job->choices[job->started - 1];
@@ -233,7 +232,7 @@ static void end_echo(kvf__server *server, kvf__job *job)
     if (all_ended(job)) release(job);
 }
 
-/* At most one prompt is scored: others' rows go on in between. */
+/* Scores at most one prompt, so that other rows continue in between. */
 static void give_rows(kvf__server *server)
 {
     bool scored = false;
@@ -258,7 +257,7 @@ static void give_rows(kvf__server *server)
     pthread_mutex_unlock(&server->queue.lock);
 }
 
-/* Under the lock: its rows that still run. */
+/* Removes the rows that still run. Called under the lock. */
 static void remove_rows(kvf__server *server, kvf__job *job)
 {
     for (int64_t i = 0; i < job->started; i++)
@@ -266,7 +265,7 @@ static void remove_rows(kvf__server *server, kvf__job *job)
             kvf__engine_remove(server->ctx, server->engine, job->choices[i].row);
 }
 
-/* Jobs whose clients have gone, or that were answered with an error. */
+/* Removes jobs whose clients have disconnected, or that were answered with an error. */
 static void remove_gone(kvf__server *server)
 {
     pthread_mutex_lock(&server->queue.lock);
@@ -281,7 +280,8 @@ static void remove_gone(kvf__server *server)
 
 /* ---- rows to classify ------------------------------------------------------------------------ */
 
-/* Under the lock: one job at a time has its rows computed. NULL: none wants it. */
+/* Returns the job whose rows are classified now, one job at a time; NULL: none. Called under the
+ * lock. */
 static kvf__job *next_to_classify(kvf__server *server)
 {
     kvf__job *const firsts[] = {server->running.first, server->queue.ready.first};
@@ -297,7 +297,7 @@ static kvf__job *next_to_classify(kvf__server *server)
     return NULL;
 }
 
-/* A batch of a job's rows, and after its last one the reply; false: nobody wants it. */
+/* Classifies a batch of a job's rows, and replies after the last; false: there is no such job. */
 static bool classify(kvf__server *server)
 {
     bool more = false;
@@ -356,7 +356,8 @@ static void refuse_all(kvf__queue *queue, kvf__job_list *list)
     }
 }
 
-/* After a failure that ends the server: jobs that have or had rows, then those that wait. */
+/* Refuses jobs after a failure that ends the server: those that have or had rows, then those that
+ * wait. */
 static void refuse_rest(kvf__server *server)
 {
     kvf__queue *queue = &server->queue;
@@ -373,7 +374,7 @@ static void refuse_rest(kvf__server *server)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* Everything was computed: the last bytes get some time to leave. */
+/* Gives the last bytes some time to be sent after everything was computed. */
 static void flush(kvf__queue *queue)
 {
     const struct timespec nap = {.tv_nsec = 10000000};
@@ -386,7 +387,7 @@ static void flush(kvf__queue *queue)
     }
 }
 
-/* True once nothing is left to do after a stop. */
+/* True if nothing is left to do after a stop. */
 static bool stops(kvf__server *server)
 {
     if (!kvf__ctx_stop(server->ctx)) return false;
@@ -410,7 +411,7 @@ kvf_status kvf__work(kvf__server *server)
             st = kvf__engine_step(server->ctx, server->engine);
         else if (!classified)
             wait_for_job(&server->queue);
-        if (st == KVF_ENOMEM) st = KVF_OK; /* its rows have ended: others may find memory */
+        if (st == KVF_ENOMEM) st = KVF_OK; /* its rows have ended, and other rows may find memory */
         publish(server);
     }
     if (st) refuse_rest(server);
