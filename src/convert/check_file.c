@@ -1,5 +1,5 @@
-/* A kvfold file read whole and forgotten: every HDF5 call that a command will make on it, made
- * once where a crash of HDF5 does no harm. */
+/* Reads a whole kvfold file and discards it: makes every HDF5 call that a command will make, in a
+ * process where a crash of HDF5 does no harm. */
 #include "base_file.h"
 #include "sandbox.h"
 
@@ -14,7 +14,7 @@ static kvf_status try_base(kvf_ctx *ctx, const char *path)
     return st;
 }
 
-/* Moments of a run are described, like all tensors, and only the trainer reads their values. */
+/* Moments of a run are described like all tensors; only the trainer reads their values. */
 kvf_status kvf__check_file(kvf_ctx *ctx, const char *path)
 {
     kvf__kind kind = KVF__KIND_ANY;
@@ -28,5 +28,5 @@ kvf_status kvf__check_file(kvf_ctx *ctx, const char *path)
     kvf__artifact_done(&artifact);
     kvf_status st = kvf_inspect(ctx, path, &description);
     if (!st) kvf_json_free(description);
-    return st == KVF_EUNSUPPORTED ? KVF_OK : st; /* a kind that is read, but not described */
+    return st == KVF_EUNSUPPORTED ? KVF_OK : st; /* readable, but not described */
 }

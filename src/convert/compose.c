@@ -26,10 +26,10 @@
 typedef struct composing {
     kvf_ctx *ctx;
     const kvf_compose_options *o;
-    kvf_prefix **part; /* [n] */
+    kvf_prefix **part; /* [n] inputs */
     size_t n;
-    bool average;   /* otherwise parts stand beside each other */
-    double *weight; /* [n], of a mean: their sum is 1 */
+    bool average;   /* weighted mean; false: the parts are concatenated or parallel */
+    double *weight; /* [n] weights of the mean, with sum 1 */
     kvf_base *base; /* NULL until keys are rotated */
 } composing;
 
@@ -102,7 +102,7 @@ static kvf_status open_parts(composing *c)
         KVF_TRY(kvf__check_not_input(c->ctx, o->out, source.path));
         KVF_TRY(kvf__prefix_source_read(c->ctx, &source, &c->part[c->n]));
         if (c->part[c->n]->file.head.n_tasks) {
-            c->n++; /* it is freed with the others */
+            c->n++; /* freed with the others */
             return kvf__fail(c->ctx, KVF_EUSAGE,
                              "%s: holds heads of several tasks: name one with --head", source.path);
         }
@@ -132,14 +132,14 @@ static kvf_status normalize_weights(composing *c)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Are keys rotated on this base? Those of unknown ones may be. */
+/* True if keys are rotated on this base; also for an unknown base. */
 static bool has_rope(const kvf_prefix *part)
 {
     const kvf__arch *arch = kvf__arch_by_model_type(part->file.id.base_architecture);
     return !arch || arch->positions == KVF__POS_ROPE;
 }
 
-/* All keys of a part, rotated further by so many positions. */
+/* Rotates all keys of a part by this many positions. */
 static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
 {
     if (!by || part->file.id.pre_rope || !has_rope(part)) return KVF_OK;
@@ -156,7 +156,7 @@ static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
     return kvf__model_rotate_prefix(c->ctx, c->base->model, p, p, by, false);
 }
 
-/* Has a part log-weights? Those of parts that have none are 0. */
+/* True if a part has log-weights. Those of other parts count as 0. */
 static bool is_weighted(const composing *c)
 {
     bool weighted = false;
@@ -166,7 +166,7 @@ static bool is_weighted(const composing *c)
     return weighted;
 }
 
-/* Places at .. at + from->P of each head. */
+/* Copies `from` to places at .. at + from->P of each head. */
 static void place(kvf__prefix *to, const kvf__prefix *from, int64_t at)
 {
     for (int64_t head = 0; from->log_weight && head < (int64_t)kvf__prefix_weights(from) / from->P;
@@ -176,7 +176,7 @@ static void place(kvf__prefix *to, const kvf__prefix *from, int64_t at)
     kvf__prefix_copy_tokens(to, at, from, 0, from->P);
 }
 
-/* Each behind the one before; *start: where the text begins. */
+/* Places each part after the previous one; *start: position of the text. */
 static kvf_status turn_behind(composing *c, int64_t *start)
 {
     *start = 0;
@@ -187,7 +187,7 @@ static kvf_status turn_behind(composing *c, int64_t *start)
     return KVF_OK;
 }
 
-/* Each as far before the text as alone. */
+/* Places each part at the same distance to the text as alone. */
 static kvf_status turn_parallel(composing *c, int64_t *start)
 {
     *start = 0;
@@ -207,7 +207,7 @@ static kvf_status turn_parallel(composing *c, int64_t *start)
     return KVF_OK;
 }
 
-/* n parts together have the mass that one has alone. */
+/* Lowers log-weights so that n parts together have the mass of one. */
 static void share_mass(const composing *c, kvf__prefix *out)
 {
     for (size_t i = 0; out->log_weight && i < kvf__prefix_weights(out); i++)
@@ -291,14 +291,14 @@ static kvf_status common_items(composing *c, kvf_json **options, kvf_json **line
         all_options[i] = c->part[i]->file.options;
         all_lineages[i] = c->part[i]->file.lineage;
     }
-    /* the length of parts that were joined is none of theirs */
+    /* the joined length is that of no part */
     KVF_TRY(
         kvf__json_common(c->ctx, all_options, c->n, c->average ? NULL : "prefix-length", options));
     KVF_TRY(kvf__json_common(c->ctx, all_lineages, c->n, NULL, lineage));
     return write_lineage(c, lineage);
 }
 
-/* The first part takes the values over, and is the new prefix. */
+/* Turns the first part into the new prefix, which takes over the values. */
 static kvf_status become(composing *c, kvf__prefix *values, int64_t position_start)
 {
     kvf_prefix *whole = c->part[0];

@@ -1,9 +1,7 @@
-/* Moving a prefix along the positions of a base with rope.
- *
- * Attention sees the distance between query and key alone, so a prefix whose keys are rotated as
- * far as the rows after it are moved conditions the base as before (RoFormer, arXiv 2104.09864,
- * equation 16). Programs differ in where rows start: at P in PEFT, P-tuning v2 and cartridges, at 0
- * in AdapterHub; this is the bridge between them. Key p has position position_start - P + p. */
+/* Moves a prefix to other positions on a base with rope. Attention depends only on the distance
+ * between query and key, so a prefix whose keys are rotated by the shift of the rows after it has
+ * the same effect (RoFormer, arXiv 2104.09864, equation 16). Rows start at P in PEFT, P-tuning v2
+ * and cartridges, at 0 in AdapterHub. Key p has position position_start - P + p. */
 #include "merge_int.h"
 #include "options.h"
 

@@ -1,7 +1,7 @@
-/* Diff: two files of a kind, in their facts (attributes, options, lineage, metadata, history) and
- * in their tensors: those only one has, those of another shape, and by how much the others differ.
- * Equal bytes are equal; of the rest the largest difference, the L2 norm of the difference over
- * that of the first file's, and the cosine, in f64. Two NaN are equal. */
+/* Compares two files of one kind: facts (attributes, options, lineage, metadata, history) and
+ * tensors. Reports tensors in only one file, other shapes, and differences of values: the largest
+ * difference, the L2 norm of the difference relative to the first file's, and the cosine, in f64.
+ * Equal bytes are equal, and so are two NaN. */
 #include "diff.h"
 
 #include "arena.h"
@@ -10,16 +10,16 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 4096 }; /* elements; a multiple of every type's block */
+enum { CHUNK = 4096 }; /* elements; a multiple of every type's block size */
 
 typedef struct measure {
-    int64_t unequal; /* elements; -1: they are no numbers of ours */
+    int64_t unequal; /* differing elements; -1: not a number type of kvfold */
     double most, error, norm[2], dot;
 } measure;
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Elements first .. first + n to f64. */
+/* Converts elements first .. first + n to f64. */
 static void read_values(const kvf__view *view, int64_t first, int64_t n, double *out)
 {
     const int64_t block = kvf__dtype_block(view->dtype);
@@ -58,7 +58,7 @@ static bool same_shape(const kvf__view *a, const kvf__view *b)
     return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
 }
 
-/* Of two of one shape. */
+/* Compares two tensors of one shape. */
 static measure compare_values(const kvf__view *a, const kvf__view *b)
 {
     static const measure OTHER = {.unequal = -1};
@@ -81,7 +81,7 @@ static measure compare_values(const kvf__view *a, const kvf__view *b)
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* One that differs; a or b NULL: only the other file has it. */
+/* Adds a differing fact; a or b NULL: only the other file has it. */
 static void add_fact(kvf_json *facts, const char *group, const char *name, const kvf_json *a,
                      const kvf_json *b)
 {
@@ -103,7 +103,7 @@ static void compare_group(kvf_json *facts, const char *group, kvf_json *a, kvf_j
             add_fact(facts, group, kvf_json_iter_key(it), NULL, kvf_json_iter_value(it));
 }
 
-/* A tokenizer's files are too long to be shown: their sizes are. */
+/* Adds the sizes of a tokenizer's files, which are too long to be shown. */
 static void add_text(kvf_json *facts, const char *name, const char *a, const char *b)
 {
     kvf_json *x = a ? kvf_json_new_int((int64_t)strlen(a)) : NULL;
@@ -154,7 +154,7 @@ static void set_measure(kvf_json *entry, const measure *m)
                   norms > 0 ? m->dot / norms : NAN);
 }
 
-/* NULL: they are equal. */
+/* Returns NULL if they are equal. */
 static kvf_json *compare_tensor(const char *name, const kvf__view *a, const kvf__view *b,
                                 measure *total)
 {
@@ -209,7 +209,7 @@ static kvf_status describe(kvf_ctx *ctx, const kvf__side *a, const kvf__side *b,
     for (int i = 0; i < 3; i++)
         same = same && kvf_json_size(kvf_json_get(tensors, LISTS[i])) == 0;
     kvf_json *root = kvf__json_of("kind:s same:b facts:o tensors:o", a->kind, same, facts, tensors);
-    char *text = kvf_json_text(root, KVF_JSON_COMPACT); /* NULL if anything above found no memory */
+    char *text = kvf_json_text(root, KVF_JSON_COMPACT); /* NULL if any allocation above failed */
     kvf_json_text_free(text);
     if (text) {
         *out = root;
@@ -248,7 +248,7 @@ static kvf_diff_side side_of(const char *dtype, const kvf_json *shape)
     return side;
 }
 
-/* An entry of list 0 (changed), 1 (only in a) or 2 (only in b). */
+/* Converts an entry of list 0 (changed), 1 (only in a) or 2 (only in b). */
 static kvf_diff_tensor tensor_of(const kvf_json *entry, int list)
 {
     const kvf_json *shape = kvf_json_get(entry, "shape"), *other = kvf_json_get(entry, "shape_b");

@@ -1,5 +1,5 @@
-/* One file of those that diff compares, as tensors by name. Narrow types and int8 are compared by
- * the values they represent; the tree of inspect has the facts around them. */
+/* Opens one of the compared files as tensors by name. Narrow types and int8 are compared by the
+ * values that they represent. The tree of inspect has the other facts. */
 #include "diff.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ static kvf_status add_history(kvf_ctx *ctx, kvf__side *side, const kvf__history 
     return KVF_OK;
 }
 
-/* All tensors of the record, whatever kind it is of. */
+/* Adds all tensors of a record of any kind. */
 static kvf_status add_artifact(kvf_ctx *ctx, kvf__side *side)
 {
     const kvf__artifact *own = &side->own;
@@ -89,7 +89,7 @@ static kvf_status add_artifact(kvf_ctx *ctx, kvf__side *side)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The table moves to the side; the maps that it views stay. */
+/* Moves the table to the side; the maps that it views stay in place. */
 static void move_table(kvf__table *from, kvf__table *to)
 {
     *to = *from;

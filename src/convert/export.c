@@ -1,6 +1,6 @@
 /* Export: a run or prefix as a PEFT folder, as one safetensors file with the raw past key values,
- * or as the saved cache of an engine. A format is a row of the table below, an engine of that in
- * export_llamacpp.c. */
+ * or as the saved cache of an engine. The table below has a row for each format; engines are rows
+ * in export_llamacpp.c. */
 #include "export.h"
 #include "arch.h"
 #include "mlx_cache.h"
@@ -18,7 +18,8 @@ static kvf_status check_block(kvf_ctx *ctx, const kvf_export_options *options,
     return why ? kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: %s", options->path, why) : KVF_OK;
 }
 
-/* PEFT puts its virtual tokens in front of all, and reads a text's class from the first state. */
+/* Checks virtual tokens: PEFT puts them before the whole row, and reads a text's class from the
+ * first state. */
 static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix)
 {
@@ -47,7 +48,7 @@ static bool is_hub_id(const char *text)
     return n && !text[n] && text[0] != '.';
 }
 
-/* What transformers would take: else the adapter could not be loaded by it. */
+/* Checks for an id that transformers accepts; otherwise it could not load the adapter. */
 static kvf_status check_base_id(kvf_ctx *ctx, const char *id)
 {
     if (!id || is_hub_id(id) || kvf__is_dir(id)) return KVF_OK;
@@ -58,7 +59,7 @@ static kvf_status check_base_id(kvf_ctx *ctx, const char *id)
         id);
 }
 
-/* Of an encoder-decoder. */
+/* Exports a prefix of an encoder-decoder. */
 static kvf_status export_peft_stacks(kvf_ctx *ctx, const kvf_export_options *options,
                                      const kvf_prefix *prefix)
 {
@@ -112,7 +113,7 @@ static const char *or_empty(const char *text)
     return text ? text : "";
 }
 
-/* What the file is, for a reader who has nothing else. */
+/* Returns a self-contained description of the file. */
 static kvf_json *safetensors_metadata(const kvf__identity *id, const char *layout)
 {
     const kvf__kv_shape kv = kvf__identity_kv(id);
@@ -141,7 +142,7 @@ static const char LAYERS_LAYOUT[] = "past_key_values.LAYER [2, 1, G, P, D]: key 
                                     "in a Hugging Face cache, rotated";
 static const char TOKENS_LAYOUT[] = "prompt_embeddings [P, C]: virtual tokens at the input";
 
-/* A tensor for each layer, where their heads differ. */
+/* Writes one tensor per layer, if heads differ by layer. */
 static kvf_status export_layers(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix)
 {
@@ -209,7 +210,7 @@ static kvf_status export_mlx(kvf_ctx *ctx, const kvf_export_options *options,
     return kvf__mlx_cache_write(ctx, options->out, options->force, &form, &prefix->file.prefix);
 }
 
-/* By kvf_export_format. */
+/* In the order of kvf_export_format. */
 static const struct format {
     const char *name;
     kvf_status (*write)(kvf_ctx *ctx, const kvf_export_options *options, const kvf_prefix *prefix);
@@ -217,9 +218,9 @@ static const struct format {
                {"safetensors", export_safetensors},
                {"llamacpp", kvf__export_llamacpp},
                {"mlx", export_mlx},
-               {"tokenizer", NULL /* of a base */}};
+               {"tokenizer", NULL /* for a base */}};
 
-/* Options that some formats have no place for. */
+/* Refuses options that a format does not support. */
 static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
 {
     enum { PEFT = 1, SAFETENSORS = 2, LLAMACPP = 4, MLX = 8, PREFIXES = 15 };
@@ -298,7 +299,7 @@ static kvf_status export_open(kvf_ctx *ctx, const kvf_prefix *prefix,
         return kvf__fail(ctx, KVF_EUSAGE,
                          "an open prefix is exported as it is: path, checkpoint, head and the "
                          "format tokenizer are for files");
-    o.path = prefix->path; /* for errors */
+    o.path = prefix->path; /* used in errors */
     KVF_TRY(check_options(ctx, &o));
     KVF_TRY(KVF__NOT_INPUTS(ctx, o.out, o.path, o.base));
     return write_prefix(ctx, &o, prefix);

@@ -1,4 +1,4 @@
-/* Between the files of export: prefixes as caches that engines load. */
+/* Internals of export: prefixes as caches that engines load. */
 #ifndef KVF_EXPORT_H
 #define KVF_EXPORT_H
 
@@ -8,38 +8,41 @@
 #include "llama_state.h"
 #include "open_prefix.h"
 
-/* A program that runs a base with a saved cache, and the form that it wants of it. */
+/* An engine: a program that runs a base with a saved cache, and the format that it reads. */
 typedef struct kvf__engine {
     const char *name;
     kvf_export_format format;
-    int64_t version;      /* llamacpp: of the state; mlx: 0 is the layout up to mlx-lm 0.31.3 */
-    bool flash_attention; /* llamacpp: as it runs unless told otherwise */
+    int64_t version;      /* llamacpp: version of the state; mlx: 0 is the layout up to mlx-lm
+                           * 0.31.3 */
+    bool flash_attention; /* llamacpp: its default setting */
 } kvf__engine;
-/* The row of options->engine, or the first of the format. EUSAGE: it has no such engine. */
+/* Returns the row of options->engine, or the first of the format. EUSAGE: the format has no such
+ * engine. */
 kvf_status kvf__engine_find(kvf_ctx *ctx, const kvf_export_options *options,
                             const kvf__engine **out);
-/* EUNSUPPORTED: a cache of P cells at positions 0 to P - 1 is not all that the prefix is. */
+/* EUNSUPPORTED: a cache of P cells at positions 0 to P - 1 cannot represent the prefix. */
 kvf_status kvf__check_cache(kvf_ctx *ctx, const kvf_export_options *options,
                             const kvf_prefix *prefix);
 
-/* The cache of a base in llama.cpp; `global` is borrowed from it. */
+/* Returns the cache layout of a base in llama.cpp; `global` is borrowed from it. */
 kvf__llama_base kvf__llama_base_of(const kvf__desc *desc);
 
-/* A saved sequence of llama.cpp and what goes beside it. */
+/* A saved sequence of llama.cpp and its accompanying files. */
 typedef struct kvf__llama_export {
     const kvf_export_options *options;
     const kvf_prefix *prefix;
     const kvf_base *base;
     const kvf__engine *engine;
     kvf__llama_form form;
-    kvf__ids ids;         /* [P] that stand for the prefix; the first is BOS where texts get one */
-    kvf__buf text;        /* of them, without that BOS: what a chat template begins with */
-    const char *template; /* of chats, the base's own; NULL: there is none that rows had */
-    kvf__buf date;        /* the statement that sets the date which rows had; empty: none */
+    kvf__ids ids;         /* [P] ids that stand for the prefix; the first is BOS if texts have one
+                           */
+    kvf__buf text;        /* their text without that BOS, with which a chat template begins */
+    const char *template; /* the base's own chat template; NULL: rows did not use it */
+    kvf__buf date;        /* statement that sets the date of the rows; empty: none */
 } kvf__llama_export;
 /* Chooses ids and text. EUNSUPPORTED: no special token can stand for the prefix. */
 kvf_status kvf__placeholders(kvf_ctx *ctx, kvf__llama_export *export);
-/* Appends a text of engines/, filled in. */
+/* Appends a text of engines/ with its values filled in. */
 kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, const char *name,
                              kvf__buf *out);
 extern const kvf__pair kvf__engine_texts[]; /* name and text */
@@ -47,7 +50,7 @@ extern const kvf__pair kvf__engine_texts[]; /* name and text */
 /* A row of the formats (export.c). */
 kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix);
-/* The tokenizer of a base, which options->path is (export_tokenizer.c). */
+/* Exports the tokenizer of the base at options->path (export_tokenizer.c). */
 kvf_status kvf__export_tokenizer(kvf_ctx *ctx, const kvf_export_options *options);
 
 #endif

@@ -1,8 +1,7 @@
-/* A prefix as a saved sequence of llama.cpp, for engines that run it unchanged.
- *
- * An engine believes a saved cache to be what it computed for the tokens that the file names, so P
- * ids stand for the prefix, and every prompt begins with them. Which form of the file it takes is
- * in a row below; a prefix that is more than a cache is refused. */
+/* Exports a prefix as a saved sequence of llama.cpp for unmodified engines. An engine assumes that
+ * it computed a saved cache from the tokens named in the file. So P ids stand for the prefix, and
+ * every prompt begins with them. A row below has the format for each engine. A prefix that a cache
+ * cannot represent is refused. */
 #include "arch.h"
 #include "export.h"
 #include "file_int.h"
@@ -11,7 +10,7 @@
 
 #include <string.h>
 
-/* As tried. The first of a format is its default. */
+/* Tested settings. The first row of a format is its default. */
 static const kvf__engine ENGINES[] = {
     {"llama-server", KVF_EXPORT_LLAMACPP, 4, true},
     {"node-llama-cpp", KVF_EXPORT_LLAMACPP, 3, true},
@@ -46,7 +45,7 @@ static bool all_layers(const kvf__prefix *prefix)
     return true;
 }
 
-/* Why it is none; NULL: it is one. */
+/* Returns why a cache cannot represent the prefix; NULL: it can. */
 static const char *more_than_a_cache(const kvf_prefix *prefix)
 {
     const kvf__artifact *file = &prefix->file;
@@ -82,7 +81,7 @@ kvf_status kvf__check_cache(kvf_ctx *ctx, const kvf_export_options *options,
 
 /* ---- the base -------------------------------------------------------------------------------- */
 
-/* Mistral is arch llama in a GGUF; any other difference of names is one of models. */
+/* Mistral has architecture llama in a GGUF; other names mean other models. */
 static bool same_family(const kvf__identity *id, const kvf__desc *d)
 {
     const kvf__arch *theirs = kvf__arch_by_model_type(id->base_architecture);
@@ -113,7 +112,7 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_b
     return KVF_OK;
 }
 
-/* Its weights are hashed, none is packed. */
+/* Opens the base to hash its weights, without packing any. */
 static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
                             const kvf_prefix *prefix, kvf_base **out)
 {
@@ -130,8 +129,7 @@ static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
 
 /* ---- the form -------------------------------------------------------------------------------- */
 
-/* A family whose layers all have the window has one cache there, and none of its layers is local.
- */
+/* If all layers of a family have a window, there is a single cache and no layer is local. */
 kvf__llama_base kvf__llama_base_of(const kvf__desc *desc)
 {
     return (kvf__llama_base){
@@ -158,8 +156,8 @@ static kvf__llama_form form_of(const kvf_export_options *o, const kvf__engine *e
     };
 }
 
-/* The base's own template, unless the rows of training had another; with their date, where it
- * prints one. */
+/* Finds the base's own template, unless the training rows used another, and sets their date if the
+ * template prints one. */
 static kvf_status find_template(kvf_ctx *ctx, kvf__llama_export *export)
 {
     const char *name = export->prefix->file.id.chat_template, *asked = strchr(name, ':');
@@ -169,7 +167,7 @@ static kvf_status find_template(kvf_ctx *ctx, kvf__llama_export *export)
     kvf__chat own = {0};
     kvf_status st = kvf__chat_init(ctx, tokenizer, "auto", &own);
 
-    if (any && st == KVF_EUNSUPPORTED) st = KVF_OK; /* as it is */
+    if (any && st == KVF_EUNSUPPORTED) st = KVF_OK; /* use it unchanged */
     KVF_TRY(st);
     if (any || kvf__chat_names(name, own.kind))
         export->template = kvf__tokenizer_chat_template(tokenizer);
@@ -193,7 +191,7 @@ static kvf_status write_state(kvf_ctx *ctx, const char *path, bool force, const 
     return kvf__llama_state_write(ctx, path, force, &e->form, &e->prefix->file.prefix, e->ids.data);
 }
 
-/* {"ids": [...], "text": "..."} */
+/* Writes {"ids": [...], "text": "..."}. */
 static kvf_status write_placeholders(kvf_ctx *ctx, const char *path, bool force,
                                      const void *content)
 {
@@ -212,7 +210,7 @@ static kvf_status write_placeholders(kvf_ctx *ctx, const char *path, bool force,
     return st;
 }
 
-/* Of another base that had one, none is left in the folder. */
+/* Writes the template, or removes one of an earlier export. */
 static kvf_status write_template(kvf_ctx *ctx, const char *path, bool force, const void *content)
 {
     const kvf__llama_export *e = content;
@@ -241,7 +239,7 @@ static kvf_status write_readme(kvf_ctx *ctx, const char *path, bool force, const
     return write_texts(ctx, path, force, e, "head", e->engine->name);
 }
 
-/* A server alone is asked from outside. */
+/* Writes a check for servers, which are queried over HTTP. */
 static kvf_status write_check(kvf_ctx *ctx, const char *path, bool force, const void *content)
 {
     const kvf__llama_export *e = content;

@@ -1,5 +1,5 @@
-/* Export of a base's tokenizer: the files of a Hugging Face folder. A folder's and a base file's
- * own are copied; those of a GGUF are made of its metadata. */
+/* Exports a base's tokenizer as the files of a Hugging Face folder. Those of a folder or base file
+ * are copied; those of a GGUF are made from its metadata. */
 #include "export.h"
 #include "open_base.h"
 #include "outfile.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The two files in place of a GGUF's one. */
+/* Makes the two files from a GGUF's one. */
 static kvf_status convert(kvf_ctx *ctx, const char *path, const char *gguf_json,
                           kvf__base_file *file)
 {
@@ -20,7 +20,7 @@ static kvf_status convert(kvf_ctx *ctx, const char *path, const char *gguf_json,
     return st;
 }
 
-/* A file of the folder by its place in the list. */
+/* Writes a file of the folder by its index in the list. */
 static kvf_status write_text(kvf_ctx *ctx, const char *path, bool force, const void *user)
 {
     const char *text = kvf__base_text_find(user, strrchr(path, '/') + 1);

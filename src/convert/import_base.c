@@ -1,9 +1,9 @@
-/* A Hugging Face folder or a GGUF as a base file. */
+/* Imports a Hugging Face folder or a GGUF as a base file. */
 #include "import.h"
 #include "merge_int.h"
 
-/* All tensors of types that HDF5 takes: also those that no base of ours reads, such as a masked
- * model's head. */
+/* Chooses all tensors of types that HDF5 supports, including those that kvfold's bases do not read,
+ * such as a masked-LM head. */
 static kvf_status choose_tensors(kvf_ctx *ctx, const kvf__table *table, kvf__tensor **out,
                                  size_t *n)
 {
@@ -17,7 +17,7 @@ static kvf_status choose_tensors(kvf_ctx *ctx, const kvf__table *table, kvf__ten
     return KVF_OK;
 }
 
-/* What an import holds while it reads. */
+/* State of an import. */
 typedef struct source {
     bool gguf;
     kvf__base_file file;
@@ -38,8 +38,8 @@ static void source_done(source *s)
     kvf__base_file_done(&s->file);
 }
 
-/* A base that could not be opened must not become a base file: its texts are used, its weights
- * bound. */
+/* Opens the source as a base, so that only a usable one becomes a base file: its texts are used and
+ * its weights bound. */
 static kvf_status open_source(kvf_ctx *ctx, const char *path, source *s)
 {
     KVF_TRY(kvf__base_texts(ctx, path, &s->file));

@@ -1,4 +1,4 @@
-/* kvf_inspect(): which kind of file is it? */
+/* kvf_inspect(): detects the kind of a file and describes it. */
 #include "inspect_int.h"
 
 #include <kvfold/io.h>
@@ -13,7 +13,7 @@ kvf_status kvf_inspect(kvf_ctx *ctx, const char *path, kvf_json **out)
     kvf_status st = kind == KVF__FILE_HDF5 ? kvf__inspect_own(ctx, path, root)
                                            : kvf__inspect_foreign(ctx, path, kind, root);
     char *text = st ? NULL : kvf_json_text(root, KVF_JSON_COMPACT);
-    if (!st && !text) /* something above found no memory */
+    if (!st && !text) /* an allocation above failed */
         st = kvf__fail(ctx, KVF_ENOMEM, "%s: out of memory while describing it", path);
     kvf_json_text_free(text);
     KVF__GIVE(st, out, root, kvf_json_free(root));

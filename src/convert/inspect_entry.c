@@ -1,4 +1,4 @@
-/* What the descriptions of all kinds of files share: an entry for each tensor. */
+/* Entries of tensors, shared by the descriptions of all kinds of files. */
 #include "inspect_int.h"
 #include "json_pack.h"
 

@@ -1,6 +1,5 @@
-/* Files of other ecosystems described: their tensors, and what they say about themselves as
- * metadata. Tensors are listed, not read: a base of gigabytes is described as fast as a small one.
- */
+/* Describes files of other ecosystems: tensors and metadata. Tensors are listed without reading
+ * their values, so a base of gigabytes takes no longer than a small one. */
 #include "inspect_int.h"
 
 void kvf__inspect_table(const kvf__table *table, kvf_json *root)
@@ -16,9 +15,9 @@ void kvf__inspect_table(const kvf__table *table, kvf_json *root)
     kvf_json_set(root, "tensors", tensors);
 }
 
-/* Any PEFT adapter is described, also those that cannot be imported. */
+/* Describes any PEFT adapter, including those that cannot be imported. */
 static const struct {
-    const char *name, *config; /* of a folder: what its attributes are read from */
+    const char *name, *config; /* of a folder: file that holds its attributes */
 } KINDS[] = {
     [KVF__FILE_SAFETENSORS] = {"safetensors", NULL},
     [KVF__FILE_GGUF] = {"gguf", NULL},

@@ -1,9 +1,7 @@
-/* Our own files described: their facts, tensors with shape, storage and norm, how
- * keys and values of a prefix are distributed by layer, which shows at a glance a layer that was
- * not trained or one that exploded, and how far a run came.
- *
- * Of a run the encoder's values are read, one tensor at a time; of its moments, a multiple of that
- * size, shapes and storage alone. */
+/* Describes kvfold's files: facts, tensors with shape, storage and norm, statistics of a prefix's
+ * keys and values by layer (which reveal a layer that was not trained or diverged), and the
+ * progress of a run. Encoder values are read one tensor at a time. Moments, several times larger,
+ * are described without reading their values. */
 #include "artifact_priv.h"
 #include "base_file.h"
 #include "inspect_int.h"
@@ -13,7 +11,7 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Mean, deviation (of the population), extremes and L2 norm, summed in f64. */
+/* Returns mean, (population) standard deviation, extremes and L2 norm, summed in f64. */
 static kvf_json *statistics(const float *values, size_t n)
 {
     double sum = 0, squares = 0, around = 0, mean;
@@ -62,7 +60,7 @@ kvf_json *kvf__norms_of(const float *x, int64_t n, int64_t stride, int64_t width
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* What a prefix has beside its values (scales of int8, log-weights), and how far it reaches. */
+/* Describes scales of int8, log-weights, and the position of a prefix. */
 static void describe_beside(kvf__h5 *h5, const char *name, kvf_json *tensors)
 {
     kvf__h5_id group = kvf__h5_group_open(h5, h5->file, "prefix");
@@ -111,7 +109,7 @@ static void describe_values(kvf__h5 *h5, const kvf__h5_data *at, const kvf__arti
     }
 }
 
-/* What only a run has. */
+/* Describes the parts that only a run has. */
 static void describe_training(kvf__h5 *h5, kvf_json *tensors)
 {
     kvf__inspect_params(h5, "best", "encoder", true, tensors);
@@ -200,7 +198,7 @@ static void describe(kvf__h5 *h5, const kvf__h5_data *at, const kvf__artifact *a
 {
     kvf_json *tensors = kvf_json_array(), *attributes = kvf_json_object();
 
-    h5->claimed = 0; /* all is read a second time, a tensor at a time */
+    h5->claimed = 0; /* everything is read again, one tensor at a time */
     kvf_json_set(root, "tensors", tensors);
     kvf_json_set(root, "attributes", attributes);
     describe_attributes(h5, a, attributes);
@@ -230,7 +228,7 @@ static kvf_status inspect_trained(kvf_ctx *ctx, const char *path, kvf__kind kind
     return kvf__h5_close(&h5);
 }
 
-/* The head of a base file that has one, its task among the attributes. */
+/* Adds the head of a base file, if any, with its task among the attributes. */
 static kvf_status add_task(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
     kvf__artifact a = {.kind = KVF__KIND_BASE};
@@ -248,7 +246,8 @@ static kvf_status add_task(kvf_ctx *ctx, const char *path, kvf_json *root)
     return kvf__h5_close(&h5);
 }
 
-/* As a folder: the config as attributes. Names of the tokenizer's files are listed. */
+/* Describes a base file like a folder: the config as attributes, and the names of the tokenizer's
+ * files. */
 static kvf_status inspect_base(kvf_ctx *ctx, const char *path, kvf_json *root)
 {
     kvf__base_file file = {0};

@@ -1,15 +1,15 @@
-/* Groups of parameters described: encoder, head, moments. Values are read only where their norm is
- * wanted: moments are a multiple of the encoder's size. */
+/* Describes groups of parameters: encoder, head, moments. Values are read only for norms, because
+ * moments are several times larger than the encoder. */
 #include "artifact_priv.h"
 #include "inspect_int.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The children of /head that are no parameters. */
+/* Children of /head that are not parameters. */
 static const char LABELS[] = "labels", WORDS[] = "words";
 
-/* In several sums, of which none waits for another. */
+/* Uses several independent partial sums. */
 static double sum_of_squares(const float *values, int64_t n)
 {
     enum { SUMS = 8 };
@@ -32,14 +32,14 @@ static double norm_of(kvf__h5 *h5, const kvf__h5_data *data)
     double norm = 0;
 
     if (kvf__h5_skips(h5, data)) return 0;
-    KVF__H5_TRY(h5, kvf__grow(h5->ctx, &values, 0, data->bytes)); /* written whole */
+    KVF__H5_TRY(h5, kvf__grow(h5->ctx, &values, 0, data->bytes)); /* every element is written */
     kvf__h5_data_read(h5, data, values, (size_t)data->count * sizeof *values);
     if (!h5->status) norm = sqrt(sum_of_squares(values, data->count));
     kvf__free(values);
     return norm;
 }
 
-/* "HEAD/TAIL", to be freed. */
+/* Returns "HEAD/TAIL", freed by the caller. */
 static char *join(kvf__h5 *h5, const char *head, const char *tail)
 {
     char *path = NULL;
@@ -47,7 +47,7 @@ static char *join(kvf__h5 *h5, const char *head, const char *tail)
     return path;
 }
 
-/* One dataset of `group`, named by its whole path. */
+/* Adds a dataset of `group` under its full path. */
 static void list_one(kvf__h5 *h5, kvf__h5_id group, const char *path, const char *name,
                      bool with_norm, kvf_json *tensors)
 {
@@ -64,7 +64,7 @@ static void list_one(kvf__h5 *h5, kvf__h5_id group, const char *path, const char
     kvf__h5_release(&data.id);
 }
 
-/* Is it one of several tasks, whose parameters have a group of their own? */
+/* True for a group of one of several tasks. */
 static bool is_task(kvf__h5 *h5, const char *name)
 {
     kvf__h5_id heads;
@@ -76,8 +76,8 @@ static bool is_task(kvf__h5 *h5, const char *name)
     return there;
 }
 
-/* What lies in a group but the names of a head's outputs. tasks: groups of the file's tasks are
- * gone into as well; a task's own group holds no tasks. */
+/* Lists the datasets of a group, except the names of a head's outputs. tasks: also descend into
+ * groups of tasks; a task's group contains no tasks. */
 static void list_group(kvf__h5 *h5, kvf__h5_id group, const char *path, bool tasks, bool with_norm,
                        kvf_json *tensors);
 
@@ -146,7 +146,7 @@ static void describe_texts(kvf__h5 *h5, kvf__h5_id group, const char *where, con
     kvf__free(path);
 }
 
-/* Kind and names of a head's outputs. */
+/* Describes kind and names of a head's outputs. */
 static void describe_group(kvf__h5 *h5, kvf__h5_id group, const char *path, kvf_json *attributes,
                            kvf_json *tensors)
 {
@@ -156,7 +156,7 @@ static void describe_group(kvf__h5 *h5, kvf__h5_id group, const char *path, kvf_
     describe_texts(h5, group, path, WORDS, attributes, tensors);
 }
 
-/* One of the heads of several tasks, by its name. */
+/* Describes one of several heads by its name. */
 static void describe_task(kvf__h5 *h5, kvf__h5_id heads, const char *name, kvf_json *all,
                           kvf_json *tensors)
 {

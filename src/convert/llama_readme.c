@@ -1,12 +1,12 @@
-/* README.md and check.py beside a saved sequence: how its engine loads it, how to see that the
- * prefix is in use, and what loses it silently, as tried (docs/engines.md). The texts are those of
+/* README.md and check.py beside a saved sequence: how its engine loads it, how to check that the
+ * prefix is in use, and what loses it silently, as tested (docs/engines.md). The texts are those of
  * engines/. In them @name@ is a value, @name?text@ is a text for a value that is not empty, and
  * @name!text@ is one for an empty value. */
 #include "export.h"
 
 #include <string.h>
 
-/* The second of the pair with this first, which is there. */
+/* Returns the second item of the pair with this first one, which must exist. */
 static const char *find(const kvf__pair *pairs, const char *name, size_t n)
 {
     while (strncmp(pairs->first, name, n) != 0 || pairs->first[n])
@@ -29,7 +29,7 @@ static kvf_status fill_in(kvf_ctx *ctx, const char *text, const kvf__pair *value
     return kvf__buf_add(ctx, out, text, strlen(text));
 }
 
-/* The ids, then BOS where texts begin with it. */
+/* Writes the ids, then BOS if texts begin with it. */
 static kvf_status put_ids(kvf_ctx *ctx, const kvf__llama_export *e, kvf__buf *out)
 {
     const kvf__tokenizer *t = e->base->tokenizer;

@@ -1,5 +1,5 @@
-/* Base files of random numbers (new-base): every weight of a config, drawn as transformers draws
- * them, with the texts of a tokenizer. */
+/* Makes base files with random weights (new-base): every weight of a config, drawn as in
+ * transformers, with the texts of a tokenizer. */
 #include "open_base.h"
 #include "rng.h"
 
@@ -21,7 +21,8 @@ static bool ends_with(const char *text, const char *tail)
     return n >= t && !strcmp(text + n - t, tail);
 }
 
-/* The same numbers for any number of threads: a stream for each chunk of each tensor. */
+/* Fills a tensor with one random stream per chunk, so that the numbers do not depend on the number
+ * of threads. */
 static void fill_normal(float *values, int64_t n, double deviation, uint64_t seed, uint64_t tensor)
 {
     int64_t chunks = (n + CHUNK - 1) / CHUNK;
@@ -35,7 +36,7 @@ static void fill_normal(float *values, int64_t n, double deviation, uint64_t see
     }
 }
 
-/* Vectors that are no biases belong to norms, or scale. */
+/* Vectors that are not biases belong to norms, or are scales. */
 static kvf_status grow(void *user, const char *name, int rank, const int64_t *dim)
 {
     growing *g = user;
@@ -71,8 +72,7 @@ static kvf_status read_tokenizer(kvf_ctx *ctx, const char *path, int64_t V, kvf_
     kvf__tokenizer *tokenizer = NULL;
     bool is_dir = kvf__is_dir(path);
 
-    if (!is_dir)
-        KVF_TRY(kvf__file_kind_of(ctx, path, &kind)); /* reports a file that cannot be read */
+    if (!is_dir) KVF_TRY(kvf__file_kind_of(ctx, path, &kind)); /* also reports an unreadable file */
     KVF_TRY(is_dir ? kvf__base_tokenizer_dir(ctx, path, file)
                    : kvf__base_text_read(ctx, path, "tokenizer.json", file));
     KVF_TRY(kvf__base_tokenizer(ctx, path, file, &tokenizer));

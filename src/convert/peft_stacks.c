@@ -15,8 +15,8 @@
 
 #include <string.h>
 
-/* Exact where PEFT's decoder starts at position P, as ours does, or has a bias by distance alone.
- */
+/* Checks that the positions agree: PEFT's decoder starts at position P, like kvfold's, or has a
+ * bias that depends only on distance. */
 static kvf_status find_family(kvf_ctx *ctx, const char *where, const char *name, bool *near)
 {
     const kvf__arch *arch = kvf__arch_by_model_type(name);
@@ -29,7 +29,8 @@ static kvf_status find_family(kvf_ctx *ctx, const char *where, const char *name,
                      where, name);
 }
 
-/* Self-attention of block b of the decoder, behind an encoder of so many layers (stacks.h). */
+/* Returns the layer of the self-attention of decoder block b, after an encoder of this many layers
+ * (stacks.h). */
 static int64_t layer_of(int64_t encoder, int64_t b)
 {
     return encoder + 2 * b;
@@ -77,7 +78,7 @@ kvf_status kvf__peft_stacks_import(kvf_ctx *ctx, const char *where, const kvf__p
     kvf__prefix theirs = {0};
 
     KVF_TRY(find_family(ctx, where, id->base_architecture, &id->relative_bias));
-    if (id->relative_bias) id->position_start = 0; /* as runs on such a base have it */
+    if (id->relative_bias) id->position_start = 0; /* as in runs on such a base */
     if (peft->width % layer || N < blocks)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: prompt_embeddings is [%lld, %lld], want [%lld, n * %lld] with n at "

@@ -1,15 +1,13 @@
-/* Ids that stand for a prefix in the prompts of an engine (export.h).
- *
- * They are special tokens that are one id wherever they are written and that the base's chats do
- * not use. Which of them stand where follows from the values of the prefix, so that two prefixes of
- * one base are not taken for each other: an engine looks for the cache whose ids a prompt begins
- * with. */
+/* Chooses the ids that stand for a prefix in an engine's prompts (export.h). They are special
+ * tokens that are always tokenized to one id and that the base's chats do not use. Their order
+ * depends on the values of the prefix, so that prefixes of one base are not confused: an engine
+ * looks for the cache whose ids a prompt begins with. */
 #include "export.h"
 #include "hash.h"
 
 #include <string.h>
 
-/* A text that is no part of a template's own language or of its chats. */
+/* True for a text that is not part of a template's language or chats. */
 static bool is_neutral(const kvf__llama_export *e, const char *text)
 {
     return *text && !strpbrk(text, "{}%# \t\r\n\"\\") &&
@@ -41,7 +39,7 @@ static kvf_status fingerprint(kvf_ctx *ctx, const kvf__prefix *prefix, char hex[
     return KVF_OK;
 }
 
-/* A digit of the fingerprint is the number of a token. */
+/* Chooses a token for each digit of the fingerprint. */
 static kvf_status choose(kvf_ctx *ctx, kvf__llama_export *e, const kvf__ids *among, const char *hex)
 {
     const kvf__tokenizer *t = e->base->tokenizer;
@@ -59,7 +57,7 @@ static kvf_status choose(kvf_ctx *ctx, kvf__llama_export *e, const kvf__ids *amo
     return KVF_OK;
 }
 
-/* What is written in a chat must be read as these ids. */
+/* Checks that the text is tokenized to these ids in a chat. */
 static kvf_status check_text(kvf_ctx *ctx, const kvf__llama_export *e)
 {
     const size_t first = kvf__adds_bos(e->base->tokenizer);

@@ -1,6 +1,5 @@
-/* Quantize: a prefix in a narrower type. The head stays f32: it is small, and a rounded classifier
- * would change answers for nothing. How the values are rounded is the writer's business
- * (prefix_store.c), the same for merge --dtype. */
+/* Quantize: stores a prefix in a narrower type. The head stays f32: it is small, and rounding could
+ * change answers. The writer (prefix_store.c) rounds the values, as for merge --dtype. */
 #include "merge_int.h"
 
 static kvf_status quantize(kvf_ctx *ctx, const kvf_quantize_options *options, kvf_prefix *prefix,

@@ -12,7 +12,7 @@
 
 enum { HIDDEN = 512 };
 
-/* The prefix of a prefix file; on the base, if there is one, whose stamp it then carries. */
+/* Opens the prefix of a prefix file; on the base, if given, whose hash it then stores. */
 static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix **out)
 {
     kvf_base *base = NULL;
@@ -62,7 +62,7 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
     return st;
 }
 
-/* Where the run comes from; how rows were made stays in the prefix's own options. */
+/* Records the origin of the run; options for rendering rows stay in the prefix's options. */
 static kvf_status note_origin(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix *prefix,
                               double residual)
 {
@@ -72,7 +72,7 @@ static kvf_status note_origin(kvf_ctx *ctx, const kvf_unmerge_options *options, 
     return kvf__lineage_add(ctx, lineage, "unmerge_seed", kvf_json_new_int((int64_t)options->seed));
 }
 
-/* The run views what the prefix owns, but for the method. */
+/* Views the prefix's values as a run, with another method. */
 static kvf_status write_run(kvf_ctx *ctx, const kvf_unmerge_options *options,
                             const kvf_prefix *prefix, kvf__encoder *encoder)
 {
