@@ -33,6 +33,7 @@ static const char *match_lacks(const kvf__run *run)
     if (o->named_data.n || strcmp(o->task, "lm")) return "one task, lm";
     if (!desc->block.causal || desc->encoder) return "a causal base";
     if (desc->by_layer.shape) return "a base with equal layers";
+    if (desc->position.window) return "a base without a sliding window";
     return o->infix ? "a prefix before rows (no --infix)" : NULL;
 }
 

@@ -68,6 +68,14 @@ has err 'init match: 1 of 2 rows give .*; want 40 tokens (--prefix-length) and o
 train 2 "$@" --init match --method projected --out none.h5
 has err 'init match: want method mlp or direct'
 
+# a sliding window keeps the document from queries: such bases start from words
+cp -R model local
+sed 's/"llama"/"mistral","sliding_window":8/' model/config.json >local/config.json
+run 0 train --base local --data train.jsonl --prefix-length 4 --steps 1 --out local.h5 --verbose
+has out '^start: vocab, '
+run 2 train --base local --data train.jsonl --prefix-length 4 --steps 1 --init match --out none.h5
+has err 'init match: want layers without a sliding window'
+
 # keys at centroids of what the rows ask: the default of bases that read both ways
 "$MAKE_TINY" bert 1 bert || exit 1
 for i in 1 2 3 4 5 6; do printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>films.tsv; done
