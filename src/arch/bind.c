@@ -186,7 +186,8 @@ static kvf_status bind_weight(void *user, const kvf__weight *weight, int64_t lay
     if (weight->flags & KVF__W_OPTIONAL) return KVF_OK;
     if (b->desc->gguf && weight->gguf)
         kvf__name_format(name, "", weight->gguf, kvf__layer_number(b->desc, layer));
-    return kvf__fail(b->ctx, KVF_EFORMAT, "%s: tensor %s is missing", b->where, name);
+    return kvf__fail(b->ctx, KVF_EFORMAT, "%s: tensor %s is missing%s", b->where, name,
+                     b->desc->encoder ? "; kvfold needs both stacks, encoder and decoder" : "");
 }
 
 static kvf_status bind_tied_head(binding *b)

@@ -87,3 +87,9 @@ printf '{"prompt":"a b c","completion":"d e"}\n' >lm.jsonl
 run 0 eval --base "$saved/t5" --data lm.jsonl --precision f32
 has out '^loss 2.43878'
 run 0 import "$saved/roberta" --out roberta.h5
+
+# a class with one stack of two (T5ForTokenClassification, BartForCausalLM)
+cp -R "$saved/t5" one_stack
+LC_ALL=C sed 's/"decoder\.block/"decoded.block/g' "$saved/t5/model.safetensors" >one_stack/model.safetensors
+run 1 import one_stack --out none.h5
+has err 'tensor decoder.block.0.* is missing; kvfold needs both stacks, encoder and decoder$'
