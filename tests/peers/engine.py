@@ -1,4 +1,4 @@
-"""What the comparisons with engines share: SmolLM2 as a GGUF in f32 and as it is, a prefix exported for the engine, ten prompts.
+"""What the comparisons with engines share: a GGUF in f32 and as it is, a prefix exported for the engine, ten prompts.
 
 An engine is an object with
   name                         of kvfold export --engine
@@ -26,11 +26,11 @@ PROMPTS = ["Internet, noun:", "Meeting, noun:", "Software, noun:", "Marriage, no
 
 def f32_model(args):
     """The same model as a GGUF of f32 tensors."""
-    path = os.path.abspath(os.path.join(args.work, "smollm2-f32.gguf"))
+    path = os.path.abspath(os.path.join(args.work, os.path.basename(args.model) + "-f32.gguf"))
     if os.path.exists(path):
         return path
     reader = GGUFReader(args.model)
-    writer = GGUFWriter(path + ".part", "llama")
+    writer = GGUFWriter(path + ".part", reader.fields["general.architecture"].contents())
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name in ("general.architecture", "general.file_type"):
             continue
@@ -48,7 +48,7 @@ def f32_model(args):
 
 def models(args):
     """(name, path, bound or None: reported)"""
-    return [("f32", f32_model(args), 0), ("q4_1", os.path.abspath(args.model), None)]
+    return [("f32", f32_model(args), 0), ("as it is", os.path.abspath(args.model), None)]
 
 
 def export(args, model, engine, *more):
@@ -109,8 +109,9 @@ def bare_difference(args, model, found):
     return worst
 
 
-def gaps_where_they_part(args, model, prefix, rows, eos=2):
+def gaps_where_they_part(args, model, prefix, rows):
     """Of each row (ids of the prompt, ids of the engine): number of the token, kvfold's logit of its own choice less that of the engine's."""
+    eos = int(GGUFReader(model).fields["tokenizer.ggml.eos_token_id"].contents())
     rows = [(prompt, ids + [eos] * (len(ids) < NEW)) for prompt, ids in rows]
     gaps = []
     for logits, (_, ids) in zip(logits_after(args, model, prefix, [(prompt + ids, len(ids)) for prompt, ids in rows]), rows):

@@ -2,6 +2,8 @@
 four, whose cache is unified or not, /v1/chat/completions, and what loses a prefix without a word."""
 import json
 import os
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +27,13 @@ class Server:
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = args.threads
         if folder:
             params.slot_save_path = folder + "/"
-            with open(os.path.join(folder, "chat_template.jinja"), encoding="utf-8") as file:
-                params.chat_template = file.read()
+            template = os.path.join(folder, "chat_template.jinja")
+            if os.path.exists(template):
+                with open(template, encoding="utf-8") as file:
+                    params.chat_template = file.read()
         self.server, self.slots = xllamacpp.Server(params), slots
         self.ids = engine.placeholders(folder) if folder else []
+        self.begin = self.ids and self.ids + self.tokens("")
         for slot in range(slots if folder and restored else 0):
             self.restore(slot)
 
@@ -40,11 +45,15 @@ class Server:
         except urllib.error.HTTPError as error:
             raise SystemExit(f"{path}: {error.code} {error.read().decode()}")
 
+    def tokens(self, text):
+        """With BOS where the model has it."""
+        return self.post("/tokenize", {"content": text, "add_special": True})["tokens"]
+
     def restore(self, slot):
         self.post(f"/slots/{slot}?action=restore", {"filename": "prefix.state"})
 
     def complete(self, prompt, slot=0, **more):
-        return self.post("/completion", {"prompt": self.ids + [prompt] if self.ids else prompt, "n_predict": engine.NEW, "temperature": 0,
+        return self.post("/completion", {"prompt": self.begin + [prompt] if self.begin else prompt, "n_predict": engine.NEW, "temperature": 0,
                                          "id_slot": slot, "return_tokens": True, **more})
 
     def chat(self, text, slot=0):
@@ -74,7 +83,7 @@ class LlamaServer:
     def bare(self, model, prompts):
         server, found = Server(self.args, model, None), []
         for prompt in prompts:
-            ids = server.post("/tokenize", {"content": prompt})["tokens"]
+            ids = server.tokens(prompt)
             answer = server.complete(prompt, n_predict=1, n_probs=10 * engine.LIKELIEST)
             likeliest = answer["completion_probabilities"][0]["top_logprobs"]
             found.append((ids, {item["id"]: item["logprob"] for item in likeliest}))
@@ -127,12 +136,28 @@ def losses(args, model):
     lost("an idle slot that was cleared", server, server.complete(prompt, 1))
 
 
-args = engine.parse(__doc__)
-largest = engine.compare_engine(args, LlamaServer(args))
-engine.compare_engine(args, LlamaServer(args, 4))
-engine.compare_engine(args, LlamaServer(args, 4, False), ["--streams", "4"])
-f32 = engine.f32_model(args)
-for slots in (1, 4):
-    chats(args, f32, slots, largest["f32"])
-losses(args, f32)
-program.finish()
+def checks(args, model, slots, unified, *more):
+    """The exit status of the exported check.py for the last slot, which is not restored yet."""
+    folder = engine.export(args, model, "llama-server", *more)
+    server = Server(args, model, folder, slots, unified, restored=False)
+    command = [sys.executable, os.path.join(folder, "check.py"), server.server.listening_address, str(slots - 1)]
+    program.report(f"llama-server, {slots} slots: check.py fails", subprocess.run(command).returncode, 0)
+
+
+def main():
+    args = engine.parse(__doc__)
+    largest = engine.compare_engine(args, LlamaServer(args))
+    engine.compare_engine(args, LlamaServer(args, 4))
+    engine.compare_engine(args, LlamaServer(args, 4, False), ["--streams", "4"])
+    f32 = engine.f32_model(args)
+    for slots in (1, 4):
+        chats(args, f32, slots, largest["f32"])
+    losses(args, f32)
+    checks(args, f32, 1, True)
+    checks(args, f32, 4, True)
+    checks(args, f32, 4, False, "--streams", "4")
+    program.finish()
+
+
+if __name__ == "__main__":
+    main()
