@@ -139,6 +139,8 @@ static kvf_status add_row(void *user, const kvf__file_row *row)
     if (load->options.limit && load->counts.read == load->options.limit) return KVF_ESTOPPED;
     load->counts.read++;
     load->row = row;
+    if (kvf_json_typeof(row->fields) != KVF_JSON_OBJECT)
+        return kvf__loader_fail(load, "want a JSON object");
     KVF_TRY(TASKS[load->options.task].add(load));
     note_unread(load);
     return KVF_OK;

@@ -29,6 +29,10 @@ kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *o
         }
         *equals = 0;
         if (!is_ours(at)) st = not_ours(ctx, at, equals + 1);
+        for (size_t i = 0; !st && i < map.n; i++)
+            if (!strcmp(map.ours[i], at))
+                st = kvf__fail(ctx, KVF_EUSAGE, "map: %s is named twice: %s and %s", at,
+                               map.theirs[i], equals + 1);
         map.ours[map.n] = at;
         map.theirs[map.n++] = equals + 1;
         at = comma ? comma + 1 : NULL;
@@ -99,16 +103,26 @@ static void KVF__PRINTF(2, 3) append(char *out, const char *fmt, ...)
     va_end(args);
 }
 
+/* A field, or "a.b, a.c" of an object: what --map can name. */
+static void append_field(char *out, const char *comma, const char *key, kvf_json *value)
+{
+    void *it = kvf_json_iter(value);
+    if (strlen(out) > KVF__ROW_HAS_MAX / 2) return;
+    if (!it) append(out, "%s%.100s", comma, key);
+    for (; it && strlen(out) < KVF__ROW_HAS_MAX / 2; it = kvf_json_next(value, it), comma = ", ")
+        append(out, "%s%.100s.%.100s", comma, key, kvf_json_iter_key(it));
+}
+
 void kvf__row_has(const kvf__field_map *map, const kvf_json *fields, const kvf_json *outer,
                   char out[KVF__ROW_HAS_MAX])
 {
     bool found = true;
     kvf_json *row = (kvf_json *)fields; /* only read */
+    const char *comma = "";
     snprintf(out, KVF__ROW_HAS_MAX, "the row has ");
-    for (void *it = kvf_json_iter(row); it && strlen(out) < KVF__ROW_HAS_MAX / 2;) {
-        append(out, "%.100s", kvf_json_iter_key(it));
-        it = kvf_json_next(row, it);
-        if (it) append(out, ", ");
+    for (void *it = kvf_json_iter(row); it; it = kvf_json_next(row, it)) {
+        append_field(out, comma, kvf_json_iter_key(it), kvf_json_iter_value(it));
+        comma = ", ";
     }
     for (size_t i = 0; map && i < map->n; i++) {
         if (at_path(fields, map->theirs[i]) || at_path(outer, map->theirs[i])) continue;
@@ -306,15 +320,13 @@ static kvf_status fill(kvf_ctx *ctx, const kvf__field_map *map, const kvf__file_
 }
 
 static kvf_status no_texts(kvf_ctx *ctx, const kvf__field_map *map, kvf__task task,
-                           const kvf__file_row *row)
+                           const kvf__file_row *row, const char *also)
 {
     char has[KVF__ROW_HAS_MAX];
-    if (kvf_json_typeof(row->fields) != KVF_JSON_OBJECT)
-        return kvf__fail(ctx, KVF_EDATA, "%s: want a JSON object", row->where);
     kvf__row_has(map, row->fields, row->outer, has);
-    return kvf__fail(ctx, KVF_EDATA, "%s: want %s; %s", row->where,
+    return kvf__fail(ctx, KVF_EDATA, "%s: want %s%s; %s", row->where,
                      task == KVF__TASK_CHOICE ? "text and choices" : "text, or text and text_pair",
-                     has);
+                     also, has);
 }
 
 static void find_choices(const kvf__field_map *map, const kvf__file_row *row, const text_shape *s,
@@ -331,11 +343,11 @@ static void find_choices(const kvf__field_map *map, const kvf__file_row *row, co
 }
 
 kvf_status kvf__row_texts_get(kvf_ctx *ctx, const kvf__field_map *map, kvf__task task,
-                              const kvf__file_row *row, kvf__row_texts *out)
+                              const kvf__file_row *row, const char *also, kvf__row_texts *out)
 {
     const text_shape *s = shape_of(map, task, row, KVF_JSON_BOOL);
     if (!s) s = shape_of(map, task, row, KVF_JSON_NULL);
-    if (!s) return no_texts(ctx, map, task, row);
+    if (!s) return no_texts(ctx, map, task, row, also);
     KVF_TRY(fill(ctx, map, row, s->a, &out->a));
     if (s->b) KVF_TRY(fill(ctx, map, row, s->b, &out->b));
     find_choices(map, row, s, out);

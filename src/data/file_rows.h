@@ -80,8 +80,9 @@ typedef struct kvf__row_texts {
     const kvf_json *choice[8];
     size_t n_choices;
 } kvf__row_texts;
+/* also: what the row lacks besides, for errors: ", and label", or "". */
 kvf_status kvf__row_texts_get(kvf_ctx *ctx, const kvf__field_map *map, kvf__task task,
-                              const kvf__file_row *row, kvf__row_texts *out);
+                              const kvf__file_row *row, const char *also, kvf__row_texts *out);
 void kvf__row_texts_done(kvf__row_texts *texts);
 
 /* A label as text: strings as they are, numbers and booleans as JSON writes them. False: null or

@@ -92,8 +92,8 @@ static const struct format {
     kvf__reader_fn *read;
 } FORMATS[] = {
     {"squad", ".json", looks_squad, true, false, false, kvf__read_squad},
-    {"jsonl", JSON_LINES " .json", opens_object, true, false, false, kvf__read_jsonl},
     {"json", JSON_LINES " .json", opens_array, true, false, false, kvf__read_array},
+    {"jsonl", JSON_LINES " .json", opens_object, true, false, false, kvf__read_jsonl},
     {"superglue", "", opens_object, true, false, false, kvf__read_jsonl}, /* by fields: fields.c */
     {"conll", ".conll .bio .iob .iob2 .conll03 .annotated .conllx .conllu .tsv .tab",
      kvf__looks_conll, true, true, true, kvf__read_conll},
@@ -148,19 +148,19 @@ static bool has_delimiter(const kvf__file *file)
     return file->options->delimiter && *file->options->delimiter;
 }
 
-/* The format whose ending the name has: of several the first that content is like, else the first.
+/* The format whose ending the name has: of several the first that content is like, else the last.
  * A table is sentences with a tag for each word only where the task is to tag them. */
 static const struct format *by_name(const kvf__file *file)
 {
-    const struct format *first = NULL;
+    const struct format *last = NULL;
     for (const struct format *f = FORMATS; f < FORMATS + N_FORMATS; f++) {
         if (f->word_lines && (file->options->task != KVF__TASK_TOKEN_CLS || has_delimiter(file)))
             continue;
         if (!named_so(f, file->path)) continue;
         if (f->looks && f->looks(file->text, file->bytes)) return f;
-        if (!first) first = f;
+        last = f;
     }
-    return first;
+    return last;
 }
 
 static const struct format *guess(const kvf__file *file)

@@ -73,8 +73,10 @@ static kvf_status quoted_field(table *t)
     }
     char next = t->at < bytes ? text[t->at] : '\n';
     if (next == t->delimiter || next == '\n' || next == '\r') return KVF_OK;
-    return kvf__file_fail(t->file, t->line,
-                          "text behind a closing quote: a quote within a quoted field is doubled");
+    return kvf__file_fail(t->file, t->line, "text behind a closing quote: %s",
+                          strchr(";|\t,", next)
+                              ? "if columns are separated by that, name it with --delimiter"
+                              : "a quote within a quoted field is doubled");
 }
 
 static kvf_status bare_field(table *t)
@@ -250,11 +252,16 @@ static kvf_status decide_columns(table *t, bool *is_row)
                               "columns, name it with --delimiter",
                               text_at(&t->record, 0),
                               *other == '\t' ? "\\t" : (char[2]){*other, 0});
-    return kvf__file_fail(
-        t->file, t->line,
-        "the first line names no column that is known (\"%.100s\"%s): map them with --map, or "
-        "name them with --columns (--no-header if the line is a row)",
-        text_at(&t->record, 0), t->record.n > 1 ? ", ..." : "");
+    char has[KVF__ROW_HAS_MAX];
+    kvf_json *fields = kvf_json_object();
+    for (size_t i = 0; i < t->record.n; i++)
+        kvf_json_set(fields, text_at(&t->record, i), kvf_json_new_strn("", 0));
+    kvf__row_has(t->file->options->render.map, fields, NULL, has);
+    kvf_json_free(fields);
+    return kvf__file_fail(t->file, t->line,
+                          "the first line names no column that is known (--columns names them, "
+                          "--no-header if it is a row); %s",
+                          has);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

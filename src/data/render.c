@@ -32,12 +32,10 @@ static kvf_status text_field(const row_writer *w, const char *name, row_text *ou
     const kvf_json *value = field(w, name);
     out->text = kvf_json_str(value, &out->n);
     if (out->text) return KVF_OK;
-    if (value)
-        return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is not a string, want a string", w->where,
-                         name);
     char has[KVF__ROW_HAS_MAX];
     kvf__row_has(w->render->map, w->row, NULL, has);
-    return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is missing; %s", w->where, name, has);
+    return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is %s; %s", w->where, name,
+                     value ? "not a string" : "missing", has);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -555,11 +553,23 @@ static const row_kind KINDS[] = {
     {"text", NULL, false, write_text, " "},
 };
 
-/* least: of the field's types; null is a field that is not there, where others are. */
-static const row_kind *kind_from(const row_writer *w, kvf_json_type least)
+static bool is_mapped(const kvf__field_map *map, const row_kind *kind)
 {
+    for (size_t i = 0; map && i < map->n; i++)
+        if (!strcmp(map->ours[i], kind->field) ||
+            (kind->write == write_pair && !strcmp(map->ours[i], "completion")))
+            return true;
+    return false;
+}
+
+/* least: of the field's types; null is a field that is not there, where others are. mapped: only
+ * kinds whose field --map names, which come first. */
+static const row_kind *kind_from(const row_writer *w, kvf_json_type least, bool mapped)
+{
+    const kvf__field_map *map = w->render->map;
     for (const row_kind *kind = KINDS; kind < KINDS + sizeof KINDS / sizeof *KINDS; kind++)
-        if (!(kind->turns && is_rendered(w)) && kvf_json_typeof(field(w, kind->field)) >= least &&
+        if (!(mapped && !is_mapped(map, kind)) && !(kind->turns && is_rendered(w)) &&
+            kvf_json_typeof(field(w, kind->field)) >= least &&
             (!kind->and || kvf_json_typeof(field(w, kind->and)) >= least))
             return kind;
     return NULL;
@@ -567,8 +577,9 @@ static const row_kind *kind_from(const row_writer *w, kvf_json_type least)
 
 static const row_kind *kind_of(const row_writer *w)
 {
-    const row_kind *kind = kind_from(w, KVF_JSON_BOOL);
-    return kind ? kind : kind_from(w, KVF_JSON_NULL);
+    const row_kind *kind = kind_from(w, KVF_JSON_BOOL, true);
+    if (!kind) kind = kind_from(w, KVF_JSON_BOOL, false);
+    return kind ? kind : kind_from(w, KVF_JSON_NULL, false);
 }
 
 /* Our field, by its own name. */

@@ -118,7 +118,7 @@ static kvf_status read_answers(kvf__loader *load, kvf__source *source)
     if (!source->answered) {
         load->counts.no_gold++;
         if (load->options.unlabeled) return KVF_OK;
-        return kvf__loader_fail(load, "\"answers\" is missing or no list");
+        return kvf__loader_field_fail(load, "answers", "missing or no list");
     }
     if (n > MOST_ANSWERS)
         return kvf__loader_fail(load, "%zu answers, want at most %d", n, MOST_ANSWERS);
@@ -145,9 +145,16 @@ static kvf_status read_answers(kvf__loader *load, kvf__source *source)
 
 static kvf_status text_of(kvf__loader *load, const char *name, const char **out, size_t *bytes)
 {
-    const kvf_json *value = kvf__row_field(load->options.render.map, load->row, name);
+    const kvf__field_map *map = load->options.render.map;
+    const kvf_json *value = kvf__row_field(map, load->row, name);
     *out = kvf_json_str(value, bytes);
-    return *out ? KVF_OK : kvf__loader_field_fail(load, name, value ? "not a string" : "missing");
+    if (*out) return KVF_OK;
+    static const char *const MISSING[2][2] = {
+        {"missing, and \"context\" and \"answers\" too", "missing, and \"context\" too"},
+        {"missing, and \"answers\" too", "missing"}};
+    const bool context = kvf__row_field(map, load->row, "context") || !strcmp(name, "context");
+    const bool answers = load->options.unlabeled || kvf__row_field(map, load->row, "answers");
+    return kvf__loader_field_fail(load, name, value ? "not a string" : MISSING[context][answers]);
 }
 
 /* Tokens and offsets of the row's context; questions of one paragraph follow each other. */

@@ -196,14 +196,17 @@ static kvf_status add_pattern(kvf__loader *load, const kvf__row_texts *texts, in
 
 static const kvf_json *label_field(kvf__loader *load)
 {
-    const kvf_json *value = kvf__loader_field(load, "label");
-    if (!value) value = kvf__loader_field(load, "gold_label");
-    if (!value && load->options.task == KVF__TASK_CHOICE) {
-        value = kvf__loader_field(load, "answerKey");
-        if (!value) value = kvf__loader_field(load, "answer");
+    const bool choice = load->options.task == KVF__TASK_CHOICE;
+    const char *const names[] = {"label", "gold_label", choice ? "answerKey" : NULL,
+                                 choice ? "answer" : NULL,
+                                 load->options.regression ? "score" : NULL};
+    const kvf_json *null = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const kvf_json *value = names[i] ? kvf__loader_field(load, names[i]) : NULL;
+        if (kvf_json_typeof(value) > KVF_JSON_NULL) return value;
+        if (value) null = value;
     }
-    if (!value && load->options.regression) value = kvf__loader_field(load, "score");
-    return value;
+    return null;
 }
 
 /* *there false: the row has none; null is "". */
@@ -288,8 +291,9 @@ static kvf_status with_texts(kvf__loader *load,
                              kvf_status (*add)(kvf__loader *load, const kvf__row_texts *texts))
 {
     kvf__row_texts texts = {0};
-    kvf_status st = kvf__row_texts_get(load->ctx, load->options.render.map, load->options.task,
-                                       load->row, &texts);
+    kvf_status st = kvf__row_texts_get(
+        load->ctx, load->options.render.map, load->options.task, load->row,
+        load->options.unlabeled || label_field(load) ? "" : ", and label", &texts);
     if (!st) st = add(load, &texts);
     kvf__row_texts_done(&texts);
     return st;
@@ -315,8 +319,8 @@ static const kvf_json *key_at(const kvf__row_texts *texts, size_t i)
                        : kvf_json_get(kvf_json_at(texts->choices, i), "label");
 }
 
-/* The choice that a label names: by its key, else by its number from 0 or a letter from A on; -1:
- * none. */
+/* The choice that a label names: by its key, else by its number from 0 or a letter from A on,
+ * else by its text; -1: none. */
 static int64_t find_choice(const kvf__row_texts *texts, const char *label)
 {
     char key[64], *end = NULL;
@@ -328,7 +332,12 @@ static int64_t find_choice(const kvf__row_texts *texts, const char *label)
     }
     const long number = strtol(label, &end, 10);
     const int64_t at = *end ? label[1] ? -1 : label[0] - 'A' : number;
-    return keys || at < 0 || at >= (int64_t)texts->n_choices ? -1 : at;
+    if (!keys && at >= 0 && at < (int64_t)texts->n_choices) return at;
+    for (size_t i = 0; i < texts->n_choices; i++) {
+        const char *choice = kvf_json_str(choice_at(texts, i), NULL);
+        if (choice && !strcmp(choice, label)) return (int64_t)i;
+    }
+    return -1;
 }
 
 static kvf_status read_answer(kvf__loader *load, const kvf__row_texts *texts, kvf__source *source,

@@ -231,7 +231,9 @@ kvf_status kvf__add_words(kvf__loader *load)
     word_list tokens, tags;
     bool tagged = find_words(load, TAGS, &tags);
     if (!find_words(load, !tagged && load->options.unlabeled ? UNTAGGED : TOKENS, &tokens))
-        return kvf__loader_field_fail(load, "tokens", "missing");
+        return kvf__loader_field_fail(
+            load, "tokens",
+            tagged || load->options.unlabeled ? "missing" : "missing, and \"tags\" too");
     if (!tagged && !load->options.unlabeled) return kvf__loader_field_fail(load, "tags", "missing");
     if (tagged && tags.n != tokens.n)
         return kvf__loader_fail(load, "%zu tags, but %zu tokens", tags.n, tokens.n);

@@ -84,7 +84,7 @@ run 2 train --base bert --task qa --data qa.jsonl --out run.h5 $options --resume
 has err 'task differs from that of the run'
 same before.h5 run.h5
 run 1 eval --base bert --prefix run.h5 --data lm.jsonl
-has err '^kvfold: eval: lm.jsonl:1: want text, or text and text_pair; the row has prompt, completion'
+has err '^kvfold: eval: lm.jsonl:1: want text, or text and text_pair, and label; the row has prompt, completion'
 run 1 predict --base bert --prefix run.h5 --data tags.conll --out y.jsonl
 has err '^kvfold: predict: tags.conll:1: want text, or text and text_pair; the row has tokens, tags'
 run 1 predict --base bert --prefix run.h5 --data two.tsv --out folder.tsv

@@ -73,7 +73,7 @@ run 0 eval --base model --data alpaca.json --generate 2 --precision f32 --thread
 has out '"bleu":[0-9.e-]*,"rouge_l"'
 printf '{"instruction": "Go", "output": 3}\n' >bad.jsonl
 run 1 eval --base model --data bad.jsonl
-err_is 'kvfold: eval: bad.jsonl:1: "output" is not a string, want a string'
+err_is 'kvfold: eval: bad.jsonl:1: "output" is not a string; the row has instruction, output (name others with --map)'
 
 # ---- ShareGPT
 

@@ -298,11 +298,16 @@ static const sample BAD[] = {
      "a.csv:2: text behind a closing quote: a quote within a quoted "
      "field is doubled",
      {SEQ}},
+    {"a.csv",
+     "\"text\";\"label\"\nx;1\n",
+     "a.csv:1: text behind a closing quote: if columns are separated by that, name it with "
+     "--delimiter",
+     {SEQ}},
     {"a.csv", "text,text\nx,1\n", "a.csv:1: two columns are named \"text\"", {SEQ}},
     {"a.csv",
      "mr,ref\nx,y\n",
-     "a.csv:1: the first line names no column that is known (\"mr\", ...): map "
-     "them with --map, or name them with --columns (--no-header if the line is a row)",
+     "a.csv:1: the first line names no column that is known (--columns names them, --no-header if "
+     "it is a row); the row has mr, ref (name others with --map)",
      {LM}},
     {"a.csv",
      "text;label\nx;1\n",
@@ -394,9 +399,8 @@ static const sample BAD[] = {
     {"a.jsonl", "{\"a\": 1},\n{\"b\": 2}\n", "a.jsonl:1: unexpected token near ','", {LM}},
     {"a.csv",
      "{\"a\": 1}\n",
-     "a.csv:1: the first line names no column that is known (\"{\"a\": 1}\"): map them with --map, "
-     "or "
-     "name them with --columns (--no-header if the line is a row)",
+     "a.csv:1: the first line names no column that is known (--columns names them, --no-header if "
+     "it is a row); the row has {\"a\": 1} (name others with --map)",
      {LM}},
     {"a.json",
      "{\"data\": [\n{\"paragraphs\": [\n{}]}]}",

@@ -232,6 +232,11 @@ static const struct {
      "10:0 0 11 1' 11' / 10:1 0 11 2' 11' | 10:1 0 11 1' 11' / 10:0 0 11 2' 11'",
      "",
      {CHOICE}},
+    {"a.jsonl", /* as the text of a choice; null is no label where another is one */
+     "{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": null, \"answer\": \"c\"}",
+     "10:0 0 11 1' 11' / 10:1 0 11 2' 11'",
+     "",
+     {CHOICE}},
     {"RACE.jsonl",
      "{\"article\": \"a\", \"question\": \"b\", \"options\": [\"b\", \"c\"], \"answer\": \"B\"}",
      "10:0 0 8 1 11 1' 11' / 10:1 0 8 1 11 2' 11'",
@@ -370,7 +375,7 @@ static const struct {
      {TOK}},
     {"a.jsonl",
      "{\"text\": \"a\", \"label\": 1}",
-     "a.jsonl:1: \"tokens\" is missing; the row has text, label "
+     "a.jsonl:1: \"tokens\" is missing, and \"tags\" too; the row has text, label "
      "(name others with --map)",
      {TOK}},
     {"a.jsonl",
@@ -394,11 +399,25 @@ static const struct {
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"b\"}",
-     "a.jsonl:1: \"answers\" is missing or no list",
+     "a.jsonl:1: \"answers\" is missing or no list; the row has question, context (name others "
+     "with "
+     "--map)",
      {QA}},
     {"a.jsonl",
+     "{\"q\": \"a\"}",
+     "a.jsonl:1: \"question\" is missing, and \"context\" and \"answers\" too; the row has q (name "
+     "others with --map)",
+     {QA}},
+    {"a.jsonl",
+     "{\"q\": \"a\"}",
+     "a.jsonl:1: want text, or text and text_pair, and label; the row has q (name others with "
+     "--map)",
+     {SEQ}},
+    {"a.json", "[[\"a\", 1]]", "a.json:1: want a JSON object", {SEQ}},
+    {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"b\", \"answers\": {\"text\": \"b\"}}",
-     "a.jsonl:1: \"answers\" is missing or no list",
+     "a.jsonl:1: \"answers\" is missing or no list; the row has question, context, answers.text "
+     "(name others with --map)",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"\xC3\xA9\xC3\xA9\", \"answers\": [{\"text\": \"b\", "
