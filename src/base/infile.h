@@ -46,6 +46,10 @@ float kvf__read_f32(kvf__reader *r);
 double kvf__read_f64(kvf__reader *r);
 const uint8_t *kvf__read_bytes(kvf__reader *r, size_t n); /* view, NULL on failure */
 
+/* Fails (EFORMAT) if the first bytes of a file are a Git LFS pointer or, with page, a web page that was saved
+ * in its place. */
+kvf_status kvf__check_stand_in(kvf_ctx *ctx, const char *path, const void *bytes, size_t n,
+                               bool page);
 /* Reads a whole file as NUL-terminated text of at most `limit` bytes (EFORMAT above). */
 kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf *out);
 bool kvf__is_dir(const char *path);

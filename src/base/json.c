@@ -172,7 +172,8 @@ kvf_status kvf_json_load(kvf_ctx *ctx, const char *path, kvf_json **out)
     kvf__buf text = {0};
 
     KVF_TRY(kvf__read_file(ctx, path, MAX_FILE_BYTES, &text));
-    kvf_status st = kvf_json_parse(ctx, path, text.data, text.n, out);
+    kvf_status st = kvf__check_stand_in(ctx, path, text.data, text.n, true);
+    if (!st) st = kvf_json_parse(ctx, path, text.data, text.n, out);
     kvf__buf_done(&text);
     return st;
 }

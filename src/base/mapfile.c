@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -153,6 +154,23 @@ const char *kvf__mapped_path(const void *address)
 
 /* ---- mapping --------------------------------------------------------------------------------- */
 
+kvf_status kvf__check_stand_in(kvf_ctx *ctx, const char *path, const void *bytes, size_t n,
+                               bool page)
+{
+    static const char POINTER[] = "version https://git-lfs.", HTML[] = "<!doctype html";
+    if (n >= sizeof POINTER && !memcmp(bytes, POINTER, sizeof POINTER - 1))
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: is a Git LFS pointer, not the file itself: `git lfs pull` in its "
+                         "folder fetches it",
+                         path);
+    if (page && n >= sizeof HTML && !strncasecmp(bytes, HTML, sizeof HTML - 1))
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: is a web page, not the file itself: download it again, from the Hub "
+                         "with `hf download`",
+                         path);
+    return KVF_OK;
+}
+
 /* Maps the first n bytes of fd, which it takes over, also on failure. n = 0 is allowed here, unlike
  * in mmap. */
 static kvf_status map_all(kvf_ctx *ctx, const char *path, int fd, size_t n, kvf__mapfile *out)
@@ -163,6 +181,7 @@ static kvf_status map_all(kvf_ctx *ctx, const char *path, int fd, size_t n, kvf_
                                        : kvf__strdup(ctx, path, &file.path);
 
     if (data && data != MAP_FAILED) file.data = data;
+    if (!st && file.data) st = kvf__check_stand_in(ctx, path, file.data, n, true);
     if (!st && file.data) st = enlist(ctx, &file);
     if (!file.data) close(fd);
     KVF__GIVE(st, out, file, kvf__mapfile_close(&file));
@@ -293,6 +312,7 @@ kvf_status kvf__read_file(kvf_ctx *ctx, const char *path, size_t limit, kvf__buf
                         ? too_long(ctx, path, limit)
                         : read_all(ctx, path, fd, limit, &text);
     close(fd);
+    if (!st) st = kvf__check_stand_in(ctx, path, text.data, text.n, false);
     KVF__GIVE(st, out, text, kvf__buf_done(&text));
     return st;
 }

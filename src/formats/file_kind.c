@@ -6,8 +6,10 @@
  * converts them. */
 #include "file_int.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum { HEAD_BYTES = 64 };
@@ -47,7 +49,43 @@ static kvf_status fail_pickle(kvf_ctx *ctx, const char *path)
                      path, path, (int)stem, path, known ? known : ".safetensors");
 }
 
-/* Fails if the folder's only weights are a pickle. */
+/* Fails where the folder has a GGUF file, which is no part of it. */
+static kvf_status check_gguf(kvf_ctx *ctx, const char *path)
+{
+    char found[256] = "";
+    int n = 0;
+    DIR *list = opendir(path);
+    for (const struct dirent *at = NULL; list && (at = readdir(list));) {
+        const size_t length = strlen(at->d_name);
+        if (length < 6 || strcasecmp(at->d_name + length - 5, ".gguf") != 0) continue;
+        if (!n++ || strcmp(at->d_name, found) < 0) snprintf(found, sizeof found, "%s", at->d_name);
+    }
+    if (list) closedir(list);
+    if (!n) return KVF_OK;
+    return kvf__fail(ctx, KVF_EFORMAT, "%s: is a folder with %d GGUF file%s: name %s, %s/%s", path,
+                     n, n > 1 ? "s" : "", n > 1 ? "one of them" : "the file", path, found);
+}
+
+/* A file that was cut to be uploaded, and its parts named .part1of2, or -split-a. */
+static kvf_status check_part(kvf_ctx *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *part = strstr(name, "part"), *split = strstr(name, "-split-");
+    int at = 0, of = 0, end = 0;
+    if (part && part > name && sscanf(part, "part%dof%d%n", &at, &of, &end) == 2 && !part[end])
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: is part %d of %d of a file: `cat %.*spart{1..%d}of%d >%.*s` in bash "
+                         "joins them",
+                         path, at, of, (int)(part - path), path, of, of, (int)(part - 1 - path),
+                         path);
+    if (split && split[7] >= 'a' && split[7] <= 'z' && !split[8])
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: is a part of a file: `cat %.*s-split-? >%.*s` joins them", path,
+                         (int)(split - path), path, (int)(split - path), path);
+    return KVF_OK;
+}
+
+/* Fails if the folder's only weights are a pickle or a GGUF file. */
 static kvf_status check_dir(kvf_ctx *ctx, const char *dir)
 {
     char *tensors = NULL, *pickle = NULL;
@@ -58,6 +96,7 @@ static kvf_status check_dir(kvf_ctx *ctx, const char *dir)
     for (int i = 0; i < N_NAMES && !st && !tensors && !pickle; i++)
         st = kvf__path_find(ctx, dir, NAMES[i].pickle, &pickle);
     if (pickle) st = fail_pickle(ctx, pickle);
+    if (!st && !tensors) st = check_gguf(ctx, dir);
     kvf__free(tensors);
     kvf__free(pickle);
     return st;
@@ -90,6 +129,7 @@ static kvf__file_kind kind_of_bytes(const uint8_t *head, size_t n, uint64_t file
 static kvf_status kind_of_file(kvf_ctx *ctx, const char *path, uint64_t file_n, kvf__file_kind *out)
 {
     uint8_t head[HEAD_BYTES];
+    KVF_TRY(check_part(ctx, path));
     FILE *file = fopen(path, "rb");
 
     if (!file) return kvf__fail(ctx, KVF_EIO, "%s: cannot open: %s", path, strerror(errno));
@@ -97,6 +137,7 @@ static kvf_status kind_of_file(kvf_ctx *ctx, const char *path, uint64_t file_n, 
     bool failed = ferror(file);
     fclose(file);
     if (failed) return kvf__fail(ctx, KVF_EIO, "%s: cannot read", path);
+    KVF_TRY(kvf__check_stand_in(ctx, path, head, n, true));
     *out = kind_of_bytes(head, n, file_n);
     return *out == KVF__FILE_UNKNOWN && is_pickle(head, n) ? fail_pickle(ctx, path) : KVF_OK;
 }

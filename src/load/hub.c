@@ -82,11 +82,24 @@ static bool is_meant(const char *path)
     return !kvf__exists(first);
 }
 
+/* Bytes of ORG/NAME that an address has behind the host. */
+static size_t name_bytes(const char *text)
+{
+    const size_t org = strcspn(text, "/");
+    return text[org] ? org + 1 + strcspn(text + org + 1, "/?#") : org;
+}
+
 kvf_status kvf__hub_find(kvf_ctx *ctx, const char *path, char **out)
 {
     char *cache = NULL, *folder = NULL, *found = NULL;
     kvf_status st = KVF_OK;
 
+    static const char *const ADDRESSES[] = {"https://huggingface.co/", "https://hf.co/", "hf://"};
+    for (size_t i = 0; i < sizeof ADDRESSES / sizeof *ADDRESSES; i++)
+        if (!strncmp(path, ADDRESSES[i], strlen(ADDRESSES[i])))
+            return kvf__fail(
+                ctx, KVF_EIO, "%s: is an address, want ORG/NAME: `hf download %.*s` fetches it",
+                path, (int)name_bytes(path + strlen(ADDRESSES[i])), path + strlen(ADDRESSES[i]));
     if (kvf__exists(path) || !is_name(path)) return kvf__strdup(ctx, path, out);
     st = cache_folder(ctx, &cache);
     if (!st) st = repository(ctx, cache, path, &folder);

@@ -24,6 +24,37 @@ failing "generate: $missing" generate --base no-such-file --prompt a
 failing "import: $missing" import no-such-file --out new.h5
 failing "export: $missing" export no-such-file --out new
 
+# files that stand for others, and what fetches or joins those
+cp -r model pointer
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1000\n' >pointer/model.safetensors
+pointer='is a Git LFS pointer, not the file itself: `git lfs pull` in its folder fetches it'
+failing "eval: pointer/model.safetensors: $pointer" eval --base pointer --data valid.jsonl
+for name in pointer.gguf pointer.jsonl pointer.h5; do
+    cp pointer/model.safetensors $name
+done
+failing "eval: pointer.gguf: $pointer" eval --base pointer.gguf --data valid.jsonl
+failing "eval: pointer.jsonl: $pointer" eval --base model --data pointer.jsonl
+failing "eval: pointer.h5: $pointer" eval --base model --prefix pointer.h5 --data valid.jsonl
+failing "import: pointer.h5: $pointer" import pointer.h5 --out new.h5
+cp -r model page
+printf '<!DOCTYPE html>\n<html></html>\n' >page/config.json
+failing 'eval: page/config.json: is a web page, not the file itself: download it again, from the Hub with `hf download`' \
+    eval --base page --data valid.jsonl
+cp page/config.json a.gguf.part2of3
+failing 'eval: a.gguf.part2of3: is part 2 of 3 of a file: `cat a.gguf.part{1..3}of3 >a.gguf` in bash joins them' \
+    eval --base a.gguf.part2of3 --data valid.jsonl
+cp page/config.json a.gguf-split-b
+failing 'eval: a.gguf-split-b: is a part of a file: `cat a.gguf-split-? >a.gguf` joins them' eval --base a.gguf-split-b --data valid.jsonl
+mkdir folder
+cp a.gguf-split-b folder/b.gguf
+failing 'eval: folder: is a folder with 1 GGUF file: name the file, folder/b.gguf' eval --base folder --data valid.jsonl
+cp a.gguf-split-b folder/a.GGUF
+cp model/config.json folder
+failing 'eval: folder: is a folder with 2 GGUF files: name one of them, folder/a.GGUF' eval --base folder --data valid.jsonl
+for address in https://huggingface.co/org/name hf://org/name https://huggingface.co/org/name/tree/main; do
+    failing "eval: $address: is an address, want ORG/NAME: \`hf download org/name\` fetches it" eval --base $address --data valid.jsonl
+done
+
 # bad rows
 printf '{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n' >row.jsonl
 failing 'train: row.jsonl:2: "completion" is missing; the row has prompt (name others with --map)' \

@@ -76,3 +76,10 @@ err_is 'kvfold: help: topic "glosary" is not known, the nearest is glossary; try
 run 0 --version
 err_is
 has out '^kvfold [0-9.]* (oneDNN [0-9.]*, HDF5 [0-9.]*)$'
+
+# every topic that a message or a help names is there
+grep -aoE '(see|kvfold) `?(kvfold )?help [a-z-]+' "$KVFOLD" | sed 's/.* //' | sort -u >topics
+[ "$(wc -l <topics)" -ge 6 ] || fail "few topics: $(cat topics)"
+while read -r topic; do
+    run 0 help "$topic"
+done <topics
