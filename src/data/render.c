@@ -500,15 +500,24 @@ static kvf_status int_list(kvf_ctx *ctx, const char *where, const kvf_json *list
     return KVF_OK;
 }
 
-/* Of an encoder-decoder, as transformers has them: what the encoder reads, and what the decoder is
- * to write. */
+/* The decoder's tokens of a row of ids, shifted as by transformers' shift_tokens_right: -100 is a
+ * position without a label, after which the decoder reads padding. Batches divide a row at its
+ * first label, so that one is a token. */
 static kvf_status write_source_ids(const row_writer *w, const kvf_json *label)
 {
     KVF_TRY(add_id(w, w->render->start, false));
     KVF_TRY(int_list(w->ctx, w->where, label, "labels", kvf_json_size(label)));
-    for (size_t i = 0; i < kvf_json_size(label); i++) {
+    size_t n = kvf_json_size(label);
+    while (n && kvf_json_int(kvf_json_at(label, n - 1), 0) == KVF__NO_LABEL)
+        n--; /* no label is behind them */
+    for (size_t i = 0; i < n; i++) {
         const int64_t id = kvf_json_int(kvf_json_at(label, i), 0);
-        if (id != KVF__NO_LABEL) KVF_TRY(add_id(w, (int32_t)id, true));
+        const bool loss = id != KVF__NO_LABEL;
+        if (!loss && (w->render->pad < 0 || !i))
+            return kvf__fail(w->ctx, KVF_EDATA, "%s: labels[%zu] is -100, %s", w->where, i,
+                             i ? "and the base names no padding token that the decoder reads there"
+                               : "want a token: the first label of an encoder-decoder");
+        KVF_TRY(add_id(w, loss ? (int32_t)id : w->render->pad, loss));
     }
     return KVF_OK;
 }

@@ -32,8 +32,8 @@ typedef struct kvf__render {
     const kvf__row_template *pattern; /* virtual tokens and what else rows hold; NULL: none */
     bool encoder; /* of an encoder-decoder: a row is what its encoder reads, which ends in EOS, then
                      the decoder's first token and what that is to write */
-    int32_t start; /* that token */
-    bool no_eos;   /* rows end where their text does (those of a chat template as it says) */
+    int32_t start, pad; /* that token; the one at positions without a label, -1: none */
+    bool no_eos;        /* rows end where their text does (those of a chat template as it says) */
 } kvf__render;
 
 /* Appends ids and labels, of which there are as many before, of one JSON row: [bos] + ids(prompt) +

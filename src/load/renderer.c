@@ -30,6 +30,7 @@ kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *te
         .map = &out->map,
         .encoder = desc->encoder > 0,
         .start = desc->ids.start,
+        .pad = desc->ids.pad,
     };
     return KVF_OK;
 }

@@ -57,6 +57,21 @@ sum=$(value loglikelihood)
 run 0 eval --base t5.h5 --prefix run.h5 --data ids.jsonl --threads 2 --precision f32 --json
 awk -v sum="$sum" -v loss="$(value loss)" 'BEGIN { d = sum / 3 + loss; exit !(d < 1e-4 && d > -1e-4) }' ||
     fail "score $sum of 3 tokens, eval $(value loss)"
+# -100 among labels: T5ForConditionalGeneration's loss of transformers 5.24 in f32 (tests/golden/model_t5, input_ids 5 6 7 1)
+while read -r labels loss; do
+    printf '{"input_ids": [5, 6, 7, 1], "labels": [%s]}\n' "$labels" >ids.jsonl
+    run 0 eval --base "$SOURCE/tests/golden/model_t5" --data ids.jsonl --threads 2 --precision f32 --json
+    awk -v want="$loss" -v loss="$(value loss)" 'BEGIN { d = want - loss; exit !(d < 2e-6 && d > -2e-6) }' ||
+        fail "labels $labels: loss $(value loss), want $loss"
+done <<'LOSSES'
+9,11,1 3.8756883
+9,-100,11,1 3.8678856
+9,-100,-100,12,-100,1 3.8223312
+9,11,-100,-100 3.9717178
+LOSSES
+printf '{"input_ids": [50, 60, 257], "labels": [-100, 70]}\n' >ids.jsonl
+run 1 eval --base t5.h5 --data ids.jsonl
+err_is 'kvfold: eval: ids.jsonl:1: labels[0] is -100, want a token: the first label of an encoder-decoder'
 run 0 eval --base t5.h5 --prefix run.h5 --data valid.jsonl --generate 4 --json
 has out '"bleu":'
 has out '"rouge_l":'
