@@ -66,7 +66,7 @@ void cli_model_close(cli_model *model);
 #define CLI_DELIMITER(at)                                                                          \
     CLI_ROW("delimiter", "CHAR", "tab or comma", KVF_TEXT, at,                                     \
             "column separator of TSV and CSV: one character, or \\t")
-#define CLI_MAP(at, help) CLI_ROW("map", "OURS=THEIRS,...", "", KVF_TEXT, at, help)
+#define CLI_MAP(at, help) CLI_ROW("map", "OURS=THEIRS,...", "the run's", KVF_TEXT, at, help)
 #define CLI_MAP_FIELDS(at)                                                                         \
     CLI_MAP(at, "names of the fields in the data: "                                                \
                 "prompt=question,completion=answer")

@@ -128,7 +128,7 @@ static void say_unmapped(const kvf__loader *load)
 {
     const kvf__field_map *map = load->options.render.map;
     for (size_t i = 0; map && i < map->n; i++)
-        if (!(load->mapped >> i & 1))
+        if (!map->of_run && !(load->mapped >> i & 1))
             kvf__log(load->ctx, KVF_LOG_WARN, "%s: no row has \"%s\", where --map reads %s",
                      load->path, map->theirs[i], map->ours[i]);
 }

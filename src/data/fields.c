@@ -77,7 +77,10 @@ bool kvf__field_mapped(const kvf__field_map *map, size_t i, const char *name)
 const kvf_json *kvf__field(const kvf__field_map *map, const kvf_json *row, const char *name)
 {
     for (size_t i = 0; map && i < map->n; i++)
-        if (!strcmp(map->ours[i], name)) return at_path(row, map->theirs[i]);
+        if (!strcmp(map->ours[i], name)) {
+            const kvf_json *value = at_path(row, map->theirs[i]);
+            if (value || !map->of_run) return value;
+        }
     return kvf_json_get(row, name);
 }
 
@@ -126,8 +129,8 @@ void kvf__row_has(const kvf__field_map *map, const kvf_json *fields, const kvf_j
     }
     for (size_t i = 0; map && i < map->n; i++) {
         if (at_path(fields, map->theirs[i]) || at_path(outer, map->theirs[i])) continue;
-        append(out, "%s \"%s\", where --map reads %s", found ? "; it has no" : ", no",
-               map->theirs[i], map->ours[i]);
+        append(out, "%s \"%s\", where %s reads %s", found ? "; it has no" : ", no", map->theirs[i],
+               map->of_run ? "the run's --map" : "--map", map->ours[i]);
         if (is_ours(map->theirs[i]) && at_path(fields, map->ours[i]))
             append(out, " (is it %s=%s?)", map->theirs[i], map->ours[i]);
         found = false;

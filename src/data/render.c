@@ -611,7 +611,7 @@ bool kvf__render_reads(const kvf__render *render, const kvf_json *row, const cha
     bool elsewhere = false; /* our field of this name */
     for (size_t i = 0; map && i < map->n; i++) {
         if (kvf__field_mapped(map, i, name) && reads_ours(&w, map->ours[i])) return true;
-        elsewhere = elsewhere || !strcmp(map->ours[i], name);
+        elsewhere = elsewhere || (!map->of_run && !strcmp(map->ours[i], name));
     }
     return !elsewhere && reads_ours(&w, name);
 }

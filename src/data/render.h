@@ -17,6 +17,7 @@ typedef struct kvf__field_map {
     char *text; /* owned, cut into pieces */
     const char *ours[8], *theirs[8];
     size_t n;
+    bool of_run; /* stored with the prefix: where a column is not there our own name counts */
 } kvf__field_map;
 kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text,
                                kvf__field_map *out); /* NULL or "": empty. EUSAGE */

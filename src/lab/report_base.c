@@ -145,8 +145,11 @@ static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char 
     kvf__dataset set = {0};
 
     generate.max_tokens = o->max_tokens ? o->max_tokens : MOST_TOKENS;
+    const bool of_run = !o->map || !*o->map;
+    if (of_run) options.map = kvf__map_of(r->prefix); /* rows of the bare base are the same */
     options.chat_template = r->prefix->file.id.chat_template;
     kvf_status st = kvf__eval_rows(r->ctx, r->base, prefix, &options, &renderer, &load);
+    renderer.map.of_run = of_run;
     load.prompt_only = load.references = true; /* equal consecutive prompts count once */
     if (!st) st = kvf__dataset_load(r->ctx, o->data, &load, &set);
     const kvf__dataset first = st ? set : first_rows(&set, o->samples);

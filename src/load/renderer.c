@@ -58,11 +58,19 @@ kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const ch
                           : "the base has no mask token");
 }
 
+const char *kvf__map_of(const kvf_prefix *prefix)
+{
+    return kvf_json_str(kvf_json_get(prefix->file.options, "map"), NULL);
+}
+
 kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                              const char *template_name, const char *map_text, kvf__renderer *out)
 {
     if (!template_name && prefix) template_name = prefix->file.id.chat_template;
+    const bool of_run = prefix && (!map_text || !*map_text);
+    if (of_run) map_text = kvf__map_of(prefix);
     KVF_TRY(kvf__renderer_init(ctx, base, template_name, map_text, out));
+    out->map.of_run = of_run;
     if (!prefix || (!prefix->file.pattern && !prefix->file.vectors.P)) return KVF_OK;
     const bool next = prefix->file.head.words && kvf__model_desc(base->model)->block.causal;
     kvf_status st = kvf__renderer_pattern(ctx, out, prefix->file.pattern, prefix->file.vectors.P,

@@ -21,8 +21,9 @@ kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *te
  * [MASK] on a base without one. */
 kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const char *text, int64_t P,
                                  bool next);
+const char *kvf__map_of(const kvf_prefix *prefix); /* --map of its run; NULL: none */
 /* Initialises as in the training of `prefix` (NULL: none); template_name NULL: the prefix's own
- * template. */
+ * template; map_text NULL or "": the map of its run. */
 kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                              const char *template_name, const char *map_text, kvf__renderer *out);
 void kvf__renderer_done(kvf__renderer *renderer);

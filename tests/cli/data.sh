@@ -97,6 +97,25 @@ same first.measured measured
 run 1 eval --base model --data flat.jsonl --map completion=answer
 err_is 'kvfold: eval: flat.jsonl:1: "completion" is missing; the row has prompt, completion; it has no "answer", where --map reads completion'
 
+# the map of a run is that of its prefix; our own names are read beside it
+run 0 train --base model --data nested.jsonl --map prompt=translation.en,completion=translation.de --out mapped.h5 --method direct --prefix-length 2 --steps 1 --threads 2 --precision f32
+run 0 merge mapped.h5 --out mapped_prefix.h5
+loss_of nested.jsonl --prefix mapped.h5 --map prompt=translation.en,completion=translation.de
+cp measured first.measured
+for held in mapped.h5 mapped_prefix.h5; do
+    for rows in nested flat; do
+        loss_of $rows.jsonl --prefix $held
+        same first.measured measured
+    done
+done
+run 1 eval --base model --prefix mapped.h5 --data nested.jsonl --map prompt=n
+has err 'nested.jsonl:1: "prompt" is not a string; the row has translation.en, translation.de, n'
+printf '{"translation": {"en": "a"}}\n' >half.jsonl
+run 1 eval --base model --prefix mapped.h5 --data half.jsonl
+has err '"completion" is missing; the row has translation.en; it has no "translation.de", where the run'"'"'s --map reads completion'
+run 0 generate --base model --prefix mapped.h5 --data nested.jsonl --max-tokens 1 --threads 2
+run 0 report mapped.h5 --base model --data nested.jsonl --out page.html
+
 # ---- errors of a template name the row
 
 printf '{"messages": [{"role": "user", "content": "a"}]}\n{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "a"}]}\n' >bad.jsonl
