@@ -294,9 +294,22 @@ static kvf_status import(kvf_ctx *ctx, const kvf_import_options *options, char *
     return KVF_OK;
 }
 
+/* A name on the Hub is that of the folder in its cache. */
+static kvf_status import_named(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
+{
+    char *path = NULL;
+    kvf_import_options own = *options;
+
+    KVF_TRY(kvf__hub_find(ctx, options->path, &path));
+    own.path = path;
+    kvf_status st = import(ctx, &own, kind);
+    kvf__free(path);
+    return st;
+}
+
 kvf_status kvf_import(kvf_ctx *ctx, const kvf_import_options *options, char *kind)
 {
     KVF_TRY(KVF__NEED(ctx, options, kind));
     KVF_TRY(KVF__NEED(ctx, options->path, options->out));
-    KVF__RETURN(ctx, import(ctx, options, kind));
+    KVF__RETURN(ctx, import_named(ctx, options, kind));
 }

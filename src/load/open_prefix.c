@@ -167,7 +167,8 @@ static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
     char line[2048];
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
     snprintf(line, sizeof line, "%s", kvf_ctx_error(ctx));
-    if (kvf__file_kind_of(ctx, path, &kind) == KVF_EUNSUPPORTED) return KVF_EUNSUPPORTED;
+    const kvf_status found = kvf__file_kind_of(ctx, path, &kind);
+    if (found == KVF_EUNSUPPORTED || found == KVF_EFORMAT) return found;
     if (kind == KVF__FILE_PEFT_DIR)
         return kvf__fail(ctx, KVF_EFORMAT,
                          "%s: is a PEFT folder: `kvfold import %s --out PREFIX.h5` makes a prefix "

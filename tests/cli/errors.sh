@@ -43,6 +43,13 @@ failing 'eval: page/config.json: is a web page, not the file itself: download it
 cp page/config.json a.gguf.part2of3
 failing 'eval: a.gguf.part2of3: is part 2 of 3 of a file: `cat a.gguf.part{1..3}of3 >a.gguf` in bash joins them' \
     eval --base a.gguf.part2of3 --data valid.jsonl
+failing 'eval: a.gguf.part2of3: is part 2 of 3 of a file: `cat a.gguf.part{1..3}of3 >a.gguf` in bash joins them' \
+    eval --base model --prefix a.gguf.part2of3 --data valid.jsonl
+HF_HOME=home
+export HF_HOME
+failing 'import: org/name: cannot open: No such file or directory, nor is it in the Hugging Face cache home/hub: `hf download org/name` fetches it' \
+    import org/name --out new.h5
+unset HF_HOME
 cp page/config.json a.gguf-split-b
 failing 'eval: a.gguf-split-b: is a part of a file: `cat a.gguf-split-? >a.gguf` joins them' eval --base a.gguf-split-b --data valid.jsonl
 mkdir folder
