@@ -7,6 +7,7 @@ in a cache: rotated already. int8 values come with one scale for each head. The 
 a prefix that was pruned or moved this is not its length. What no cache can hold is refused.
 """
 import argparse
+import inspect
 import sys
 
 import h5py
@@ -39,13 +40,14 @@ def load(path):
 
 
 def complete(model, tokenizer, prompt, values, start, max_tokens):
-    """Greedy. The cache grows while it is used, so each call makes one of its own."""
+    """Greedy completion. The cache grows while it is used, so each call makes its own. transformers 5.24 renamed the argument."""
     ids = tokenizer(prompt, return_tensors="pt").input_ids
     values = values.to(model.dtype)
+    name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
     out = model.generate(ids, max_new_tokens=max_tokens, do_sample=False,
-                         past_key_values=DynamicCache([(key, value) for key, value in values]),
                          attention_mask=torch.ones(1, values.shape[4] + ids.shape[1], dtype=torch.long),
-                         position_ids=torch.arange(start, start + ids.shape[1])[None])
+                         position_ids=torch.arange(start, start + ids.shape[1])[None],
+                         **{name: DynamicCache([(key, value) for key, value in values])})
     return tokenizer.decode(out[0, ids.shape[1]:], skip_special_tokens=True)
 
 

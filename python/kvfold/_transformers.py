@@ -1,9 +1,11 @@
-"""A prefix as inputs of a model of transformers: a cache that begins with it, and ids, mask and positions that fit the cache."""
+"""A prefix as inputs of a model of transformers: a cache that begins with the prefix, and ids, mask and positions that fit it."""
 from __future__ import annotations
 
+from collections import UserDict
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
 
 import torch
+import transformers
 from transformers.cache_utils import Cache, DynamicLayer
 
 from ._library import Error
@@ -15,8 +17,29 @@ _ENCODERS = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "deberta
 _WITHOUT_CACHE = dict.fromkeys(("openai-gpt", "distilbert", "deberta-v2", "modernbert", "nomic_bert"), "its model in transformers has no cache")
 
 
+#: transformers 5.24 renamed the argument.
+CACHE_NAME = "cache" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 24) else "past_key_values"
+
+
+class Inputs(UserDict):
+    """Arguments for one call of a model of transformers, which adds its own tokens to the cache of `length` tokens."""
+
+    length = 0
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if name == CACHE_NAME and value.get_seq_length() > self.length:
+            raise Error("these inputs were used by a model, whose tokens are in the cache now: call prefix.inputs() again")
+        return value
+
+    def to(self, device: Any) -> Inputs:
+        """Moves ids, mask and positions in place. The cache follows the model by itself."""
+        self.update({name: value.to(device) for name, value in self.data.items() if torch.is_tensor(value)})
+        return self
+
+
 class _Layer(DynamicLayer):
-    """Keys and values [1, G, P, D] of a layer, which become the rows', in the model's type and on its device, when they come."""
+    """Keys and values [1, G, P, D] of a layer. The first update repeats them for all rows, in the model's type and on its device."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         super().__init__()
@@ -56,8 +79,8 @@ def _padded(rows: Sequence[Sequence[int]], fill: int, at_left: bool, width: int)
 
 
 def inputs(prefix: Prefix, tokenizer: Any, texts: Sequence[Union[str, Sequence[int]]],
-           forward: Optional[bool]) -> Dict[str, Any]:
-    """What Prefix.inputs says."""
+           forward: Optional[bool]) -> Inputs:
+    """See Prefix.inputs."""
     facts = prefix._attributes
     why = _refusal(facts)
     if why:
@@ -69,7 +92,7 @@ def inputs(prefix: Prefix, tokenizer: Any, texts: Sequence[Union[str, Sequence[i
 
 
 def _of_ids(prefix: Prefix, tokenizer: Any, texts: Sequence[Any], facts: Dict[str, Any], encoder: bool,
-            forward: bool) -> Dict[str, Any]:
+            forward: bool) -> Inputs:
     if isinstance(texts, str) or not len(texts):
         raise Error("want a list of texts")
     coded = tokenizer(list(texts)) if isinstance(texts[0], str) else {"input_ids": texts}
@@ -96,4 +119,6 @@ def _of_ids(prefix: Prefix, tokenizer: Any, texts: Sequence[Any], facts: Dict[st
         out = {"input_ids": torch.cat([ahead + fill, out["input_ids"]], 1),
                "position_ids": torch.cat([ahead, out["position_ids"]], 1)}
     mask = torch.cat([torch.ones(len(ids), P, dtype=torch.long), mask], 1)
-    return {**out, "attention_mask": mask, "past_key_values": _cache(prefix)}
+    made = Inputs({**out, "attention_mask": mask, CACHE_NAME: _cache(prefix)})
+    made.length = P
+    return made

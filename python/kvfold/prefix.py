@@ -23,6 +23,8 @@ from .model import Model
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._transformers import Inputs
+
 
 def inspect(path: Path) -> Dict[str, Any]:
     """What is in a kvfold, safetensors or GGUF file, or a Hugging Face or PEFT folder, as `kvfold inspect --json` says it."""
@@ -222,12 +224,13 @@ class Prefix(Model):
         options = c.kvf_export_options(out=text(folder), format=c.EXPORT_PEFT, base_id=optional(base_id), force=force)
         self._context.call(lib.kvf_prefix_export, self._handle, ctypes.byref(options))
 
-    def inputs(self, tokenizer: Any, texts: Sequence[str], *, forward: Optional[bool] = None) -> "Dict[str, Any]":
-        """What a model of transformers takes for these texts after this prefix; see docs/python.md.
+    def inputs(self, tokenizer: Any, texts: Sequence[str], *, forward: Optional[bool] = None) -> Inputs:
+        """Arguments for one call of a model of transformers that continues these texts after this prefix; see docs/python.md.
 
         model.generate(**prefix.inputs(tokenizer, texts)) for a causal base: input_ids, attention_mask and position_ids
         [B, P + T], int64, rows padded at the left; input_ids begin with P placeholders, and completions with column P + T.
-        past_key_values holds the prefix for all rows, in the model's type and on its device; it grows, so each call wants its own.
+        cache (past_key_values before transformers 5.24) holds the prefix for all rows, in the model's type and on its device.
+        It grows, so a second call with the same inputs is refused. inputs.to(device) moves the rest.
 
         forward=True: for model(**inputs), input_ids and position_ids without placeholders, [B, T]. That is always so on
         encoder bases (BERT, RoBERTa), whose rows are padded at the right.

@@ -2,8 +2,11 @@
 torch before or after kvfold in one process. Skipped where torch and transformers are missing; SmolLM2 and MiniLM where they are not
 in ~/.cache/kvfold.
 """
+import contextlib
 import importlib.util
+import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +15,7 @@ from pathlib import Path
 
 import kvfold
 import numpy as np
-from support import CLASSES, PAIRS, Case
+from support import CLASSES, PAIRS, ROOT, Case
 
 if not all(importlib.util.find_spec(name) for name in ("torch", "transformers")):
     raise unittest.SkipTest("no torch and transformers")
@@ -116,8 +119,31 @@ class Families(Case):
                 out = model.generate(**inputs, max_new_tokens=6, do_sample=False, **options)
                 texts = tokenizer.batch_decode(out[:, T:], skip_special_tokens=True)
                 self.assertEqual(texts, prefix.generate(TEXTS, max_tokens=6, **ours))
-        out = model.generate(**trained.inputs(tokenizer, TEXTS), max_new_tokens=3, do_sample=True, num_return_sequences=2)
+                for again in (lambda: model.generate(**inputs), lambda: model(**inputs)):
+                    self.fails("inputs were used.*call prefix.inputs.. again", again)
+        out = model.generate(**trained.inputs(tokenizer, TEXTS).to("cpu"), max_new_tokens=3, do_sample=True, num_return_sequences=2)
         self.assertEqual(out.shape, (6, T + 3))
+
+    @unittest.skipUnless(importlib.util.find_spec("h5py"), "no h5py")
+    def test_nothing_is_deprecated(self):
+        """Names of arguments are those of the installed version, in inputs() and in the example. A program of its own shows the
+        first warning, which transformers gives once."""
+        path = self.family("llama")
+        self.prefix_of(kvfold.Base(path), PAIRS, "named")
+        program = ("import sys, kvfold, torch, transformers\nbase, prefix, examples = sys.argv[1:]\nsys.path.insert(0, examples)\n"
+                   "import prefix_in_transformers as example\n"
+                   "model = transformers.AutoModelForCausalLM.from_pretrained(base)\n"
+                   "tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=base + '/tokenizer.json', eos_token='</s>')\n"
+                   "ours = kvfold.Prefix.load(prefix, kvfold.Base(base))\n"
+                   "model.generate(**ours.inputs(tokenizer, ['ab']), max_new_tokens=2)\n"
+                   "model(**ours.inputs(tokenizer, ['ab'], forward=True))\n"
+                   "example.complete(model, tokenizer, 'ab', *example.load(prefix), 2)\n")
+        done = subprocess.run([sys.executable, "-W", "always", "-c", program, path, str(self.folder / "named.h5"),
+                               str(ROOT / "examples")], text=True, capture_output=True, timeout=300,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for word in ("deprecated", "past_key_values"):
+            self.assertNotIn(word, done.stderr)
 
     def test_the_model_s_type(self):
         path = self.family("llama")
@@ -126,6 +152,25 @@ class Families(Case):
         tokenizer = self.tokenizer(path)
         out = model.generate(**prefix.inputs(tokenizer, TEXTS), max_new_tokens=3, do_sample=False)
         self.assertEqual(out.shape[0], 3)
+
+    @needs_peft
+    def test_the_card_of_an_adapter(self):
+        """Logits of PEFT's forward are kvfold's. The card's code prints whether generate() uses the prefix, too."""
+        path = self.family("llama")
+        base = kvfold.Base(path, precision="f32")
+        prefix = self.prefix_of(base, PAIRS, "card")
+        prefix.to_peft(self.folder / "card", base_id=path)
+        code = "".join(re.findall("```python\n(.*?)```", (self.folder / "card/README.md").read_text(), re.DOTALL))
+        names, printed = {}, io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code.replace('"."', repr(str(self.folder / "card"))), names)
+        model, x = names["model"], names["x"]
+        with torch.no_grad():
+            np.testing.assert_allclose(model(**x).logits[0].numpy(), prefix.logits([1, 2, 3]), **CLOSE)
+        first = model.generate(**x, max_new_tokens=1, output_logits=True, return_dict_in_generate=True).logits[0][0].numpy()
+        self.assertEqual(printed.getvalue(), f"{bool(abs(first - prefix.logits([1, 2, 3])[-1]).max() < 0.01)}\n")
+        if not printed.getvalue().startswith("True"):
+            np.testing.assert_allclose(first, base.logits([1, 2, 3])[-1], **CLOSE)
 
     @needs_peft
     def test_heads_of_encoders(self):

@@ -81,6 +81,24 @@ static kvf_status put_use(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *
         class, more);
 }
 
+/* Python that shows whether generate() of the installed versions uses the prefix. */
+static kvf_status put_check(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content *what)
+{
+    if (!what->prefix || strcmp(kvf__peft_row_of(what->id)->class_name, "CausalLM")) return KVF_OK;
+    return kvf__buf_printf(
+        ctx, out,
+        "PEFT 0.21.2 uses the prefix in `generate` with transformers 5.23. With transformers 5.24 it "
+        "ignores the prefix there,\nand only `forward` uses it. This prints `True` if the installed "
+        "versions use it in `generate`:\n\n"
+        "```python\n"
+        "import torch\n"
+        "x = {\"input_ids\": torch.tensor([[1, 2, 3]]), \"attention_mask\": torch.ones(1, 3)}\n"
+        "out = model.generate(**x, max_new_tokens=1, output_logits=True, "
+        "return_dict_in_generate=True)\n"
+        "print(torch.allclose(out.logits[0], model(**x).logits[:, -1].float(), atol=0.01))\n"
+        "```\n\n");
+}
+
 kvf_json *kvf__peft_text_or_null(const char *text)
 {
     return text && *text ? kvf_json_new_str(text) : kvf_json_new_null();
@@ -130,6 +148,7 @@ static kvf_status put_card(kvf_ctx *ctx, kvf__buf *out, const kvf__peft_content 
                             what->prefix ? "Prefix tuning" : "Prompt tuning",
                             (long long)what->id->P));
     KVF_TRY(put_use(ctx, out, what));
+    KVF_TRY(put_check(ctx, out, what));
     KVF_TRY(put_label_block(ctx, out, what->head));
     KVF_TRY(put_block(ctx, out, "What it is", facts));
     KVF_TRY(put_block(ctx, out, "Lineage", what->lineage));

@@ -219,6 +219,7 @@ START_TEST(labels_and_card)
     ck_assert_ptr_nonnull(strstr(card, "AutoPeftModelForSequenceClassification.from_pretrained"));
     ck_assert_ptr_nonnull(strstr(card, "\"run_hash\": \"00ff`\\n```\""));
     ck_assert_ptr_null(strstr(card, "\n# c"));
+    ck_assert_ptr_null(strstr(card, "generate")); /* classifiers generate nothing */
     free(card);
 
     what.head = &none;
@@ -237,6 +238,7 @@ START_TEST(labels_and_card)
     card = text_of("out/README.md");
     ck_assert_ptr_null(strstr(card, "base_model:"));
     ck_assert_ptr_nonnull(strstr(card, "PeftModel.from_pretrained(AutoModelForCausalLM"));
+    ck_assert_ptr_nonnull(strstr(card, "out = model.generate(**x"));
     free(card);
     kvf_json_free(labels);
     kvf_json_free(lineage);
