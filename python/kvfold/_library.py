@@ -7,9 +7,10 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import re
 import threading
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 from . import _structs as c
 from ._interrupt import Interrupts
@@ -20,11 +21,47 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 class Error(RuntimeError):
-    """What failed, in one line that names file and place; `status` is the C name of the reason ("EDATA", "EMISMATCH")."""
+    """One line that names file and place. `status` is the C name of the reason ("EDATA", "EMISMATCH").
+
+    It is also a FileNotFoundError, FileExistsError or ValueError where one of them applies.
+    """
+
+    def __new__(cls, line: str, status: str = "EUSAGE") -> Error:
+        kind: Any = _KINDS.get("missing" if status == "EIO" and _MISSING.search(line) else status, cls)
+        return (RuntimeError if kind is cls else kind.__base__).__new__(kind, line)
 
     def __init__(self, line: str, status: str = "EUSAGE") -> None:
         super().__init__(line)
         self.status = status
+
+    def __reduce__(self) -> Any:
+        return Error, (str(self), self.status)
+
+
+Error.__module__ = "kvfold"
+_MISSING = re.compile("No such file|nor is it in the Hugging Face cache")
+
+
+def _also(kind: type) -> type:
+    """A class of errors that is an Error and a `kind`; tracebacks call it kvfold.Error."""
+    return type("Error", (kind, Error), {"__module__": "kvfold", "__init__": Error.__init__, "__reduce__": Error.__reduce__})
+
+
+_KINDS: Dict[str, type] = {"missing": _also(FileNotFoundError), "EEXIST": _also(FileExistsError)}
+_KINDS.update(dict.fromkeys(("EUSAGE", "EDATA", "EFORMAT", "ESHAPE"), _also(ValueError)))
+
+_OPTION = re.compile(r"(`[^`]*`|kvfold [a-z]+(?:-[a-z]+)* .*)|(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
+_FLAGS = {"allow-other-base", "approximate", "dry-run", "force", "resume", "train-head"}
+
+
+def in_python(line: str) -> str:
+    """Names options in a line of the C library as arguments of Python. Commands stay as they are."""
+
+    def name(match: re.Match) -> str:
+        option = match[2]
+        return match[1] or option.replace("-", "_") + "=True" * (option in _FLAGS)
+
+    return _OPTION.sub(name, line)
 
 
 # ---- loading ---------------------------------------------------------------------------------------------------------------------
@@ -140,7 +177,7 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
 lib = _declared(_load(_library_path()))
 
 
-def _check_program() -> Optional[bytes]:
+def check_program() -> Optional[bytes]:
     """The command, which reads HDF5 files in a process of its own first: inside the package, or beside the library."""
     for path in (_PACKAGE / "bin" / "kvfold", Path(lib._name).parent / "kvfold"):
         if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
@@ -177,12 +214,16 @@ class Handle:
     def _as_parameter_(self) -> Any:
         return self.pointer
 
+    def close(self) -> None:
+        pointer, self.pointer = self.pointer, None
+        if pointer:
+            self._free(pointer)
+
     def __reduce__(self) -> Any:
         raise TypeError("an object of kvfold is not copied or pickled: save it to a file")
 
     def __del__(self) -> None:
-        if self.pointer:
-            self._free(self.pointer)
+        self.close()
 
 
 _threads = 0
@@ -227,7 +268,7 @@ def callback(kind: Any) -> Callable:
 
 @callback(c.LOG)
 def _log(user, level, line):
-    _last_line.text = line.decode("utf-8", "replace")
+    _last_line.text = in_python(line.decode("utf-8", "replace"))
     _LOG.log(_LEVELS[level], "%s", _last_line.text)
 
 
@@ -238,7 +279,7 @@ class Context:
     """A kvf_ctx, and the lock by which one thread at a time uses it and what was made with it."""
 
     def __init__(self) -> None:
-        options = c.kvf_ctx_options(threads=_threads, log=_log, check_program=_check_program())
+        options = c.kvf_ctx_options(threads=_threads, log=_log, check_program=check_program())
         pointer = ctypes.c_void_p()
         if status := lib.kvf_ctx_create(ctypes.byref(options), ctypes.byref(pointer)):
             raise Error(getattr(_last_line, "text", "no context"), _status_name(status))
@@ -284,7 +325,7 @@ class Context:
 
     def _check(self, status: int, allow: int = 0) -> None:
         if status and status != allow:
-            raise Error(lib.kvf_ctx_error(self.handle).decode("utf-8", "replace"), _status_name(status))
+            raise Error(in_python(lib.kvf_ctx_error(self.handle).decode("utf-8", "replace")), _status_name(status))
 
     def make(self, function: Callable, free: Callable, *arguments: Any, keeps: tuple = ()) -> Handle:
         """What function(ctx, *arguments, &out) makes."""

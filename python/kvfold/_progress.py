@@ -28,14 +28,16 @@ class Bar:
         terminal = sys.stderr is not None and sys.stderr.isatty()
         self._cell = None if on is False else _notebook_display()
         self._on = bool(self._cell) or (terminal if on is None else on)
-        self._drawn, self._valid = 0.0, math.nan
+        self._drawn, self._train, self._valid = 0.0, math.nan, math.nan
 
     def event(self, event: Any) -> None:
+        if event.kind == "step":
+            self._train = event.train_loss
         if event.kind == "eval":
             self._valid = event.valid_loss
         if self._on and event.kind in ("step", "eval") and (
                 time.monotonic() - self._drawn > _BETWEEN or event.step == event.steps or event.kind == "eval"):
-            self._draw(_line(event, self._valid))
+            self._draw(_line(event, self._train, self._valid))
             self._drawn = time.monotonic()
 
     def _draw(self, line: str) -> None:
@@ -57,9 +59,9 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
-def _line(event: Any, valid: float) -> str:
+def _line(event: Any, train: float, valid: float) -> str:
     done = round(_BAR * event.step / event.steps) if event.steps else 0
-    line = f"{'█' * done}{'░' * (_BAR - done)} {event.step}/{event.steps}  loss {event.train_loss:.4f}"
+    line = f"{'█' * done}{'░' * (_BAR - done)} {event.step}/{event.steps}  loss {train:.4f}"
     if not math.isnan(valid):
         line += f"  valid {valid:.4f}"
     if event.kind == "step":

@@ -25,7 +25,7 @@ def _object(row: Row) -> Mapping[str, Any]:
     if isinstance(row, Mapping):
         return row
     if isinstance(row, tuple) and hasattr(row, "_asdict"):  # DataFrame.itertuples()
-        return row._asdict()
+        return getattr(row, "_asdict")()
     if isinstance(row, (tuple, list)) and len(row) == 2 and all(isinstance(part, str) for part in row):
         return {"prompt": row[0], "completion": row[1]}
     raise TypeError("want a dict, a pair (prompt, completion) or a text")

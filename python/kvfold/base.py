@@ -37,7 +37,8 @@ class Base(Model):
     the file layer by layer.
     lora: folder of a LoRA of PEFT that is folded into the weights; that is another base than the bare one, of another hash.
 
-    One thread at a time uses a base; others wait. The same prefix may be used with several bases at once.
+    One thread at a time uses a base; others wait. The same prefix may be used with several bases at once. `with Base(path) as base:`
+    closes it at the end.
     """
 
     def __init__(self, path: Path, *, precision: str = "auto", weight_dtype: str = "auto", stream_layers: bool = False,
@@ -52,8 +53,26 @@ class Base(Model):
         self._open()
 
     def _open(self) -> None:
-        self._handle = self._context.make(lib.kvf_base_open_for, lib.kvf_base_free, text(self.path), ctypes.byref(self._how),
+        self._held = self._context.make(lib.kvf_base_open_for, lib.kvf_base_free, text(self.path), ctypes.byref(self._how),
                                           self._carried, keeps=(self._carried,))
+
+    @property
+    def _handle(self) -> Handle:
+        if self._held.pointer is None:
+            raise Error("the base is closed")
+        return self._held
+
+    def close(self) -> None:
+        """Frees the weights now, rather than with the last reference. Every later use is an Error."""
+        with self._context.lock:
+            self._context.check_idle()
+            self._held.close()
+
+    def __enter__(self) -> Base:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
 
     def _carrying(self, prefix: Handle) -> Base:
         """The same base again, with the values that a prefix (an adapter) puts into it."""
@@ -117,3 +136,8 @@ class Base(Model):
             return ctypes.string_at(string, n.value).decode("utf-8", "replace")
         finally:
             lib.kvf_string_free(string)
+
+
+def opened(base: Union[Base, Path, None]) -> Optional[Base]:
+    """The base, which is opened if it is a path or Hub id."""
+    return base if base is None or isinstance(base, Base) else Base(base)

@@ -419,10 +419,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except (RuntimeError, MemoryError) as error:
+        line = str(error).partition("\n")[0]
     except OSError as error:
         line = f"{error.filename or options.out}: {error.strerror or error}"
-    except (Error, RuntimeError, MemoryError) as error:
-        line = str(error).partition("\n")[0]
     print(f"{parser.prog}: {line}", file=sys.stderr)
     return 1
 

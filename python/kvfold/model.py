@@ -52,7 +52,10 @@ class Evaluation:
 class Model:
     """A base, bare or with a prefix."""
 
-    _numbers: Mapping[str, int] = {}  #: labels that are whole numbers, by their names
+    @property
+    def _numbers(self) -> Mapping[str, int]:
+        """Labels that are whole numbers, by their names."""
+        return {}
 
     def _base_and_prefix(self) -> "tuple[Base, Optional[Handle]]":
         raise NotImplementedError

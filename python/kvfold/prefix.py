@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 from pathlib import Path as _Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ._library import Context, Error, Handle, lib, optional, text, thread_contex
 from ._numbers import array, whole
 from ._options import EvalOptions, choice
 from ._rows import Data
-from .base import Base, Path
+from .base import Base, Path, opened
 from .model import Model
 
 if TYPE_CHECKING:
@@ -51,14 +51,15 @@ class Prefix(Model):
         self._handle, self._context, self.base, self._path = handle, context, base, path
 
     @classmethod
-    def load(cls, path: Path, base: Optional[Base] = None, *, checkpoint: Optional[str] = None, head: Optional[str] = None,
+    def load(cls, path: Path, base: Union[Base, Path, None] = None, *, checkpoint: Optional[str] = None, head: Optional[str] = None,
              allow_other_base: bool = False) -> Prefix:
         """A prefix or adapter file, a base file with a head, or a run file, whose encoder is run now.
 
-        base: needed by what computes, and by runs of methods that read it. A prefix that changes the base itself (adapter) opens
-        it once more. checkpoint: "best" or "last" of a run; else the best if there is one. head: the task to use, of a
+        base: an open one, or its path; needed by what computes, and by runs of methods that read it. A prefix that changes the base
+        itself (adapter) opens it once more. checkpoint: "best" or "last" of a run; else the best if there is one. head: the task to use, of a
         file of several; without it only `heads` and the values can be read. allow_other_base: weights may differ from those that it was trained on, the shape never.
         """
+        base = opened(base)
         context = base._context if base else thread_context()
         handle = context.make(lib.kvf_prefix_open_on, lib.kvf_prefix_free, text(path), base and base._handle,
                               choice("checkpoint", checkpoint, c.CHECKPOINTS))
@@ -94,8 +95,9 @@ class Prefix(Model):
         return cls(handle, base._context, base)
 
     @classmethod
-    def from_peft(cls, folder: Path, base: Optional[Base] = None) -> Prefix:
+    def from_peft(cls, folder: Path, base: Union[Base, Path, None] = None) -> Prefix:
         """A PEFT folder of PREFIX_TUNING or CARTRIDGE, or one that kvfold.from_pickle made."""
+        base = opened(base)
         with tempfile.TemporaryDirectory() as place:
             out = _Path(place) / "prefix.h5"
             options = c.kvf_import_options(path=text(folder), out=text(out), base=optional(base and base._again),
@@ -132,7 +134,7 @@ class Prefix(Model):
         """Classes or tags in the order of the head's outputs, as predict() gives them: int where all are whole numbers, else str."""
         return [self._numbers.get(name, name) for name in self._listed(lib.kvf_prefix_label)]
 
-    @functools.cached_property
+    @property
     def _numbers(self) -> Dict[str, int]:
         names = self._listed(lib.kvf_prefix_label)
         return {name: int(name) for name in names} if all(re.fullmatch("0|-?[1-9][0-9]{0,17}", name) for name in names) else {}
@@ -178,6 +180,23 @@ class Prefix(Model):
             raise Error("the prefix has no keys and values, but virtual tokens at the input, or values of the base itself",
                         "EUNSUPPORTED")
         return np.asarray(_Array(self._handle, address, shape))
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        """numpy.asarray(prefix) is numpy()."""
+        array = self.numpy()
+        if copy is False and dtype not in (None, array.dtype):
+            raise Error(f"the prefix is {array.dtype}: as {dtype} it has to be copied")
+        return array.astype(dtype or array.dtype, copy=bool(copy))
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """(L, 2, 1, G, P, D), as numpy() has it."""
+        return self.numpy().shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32, as numpy() has it; a file may hold another."""
+        return self.numpy().dtype
 
     def layers(self) -> List[np.ndarray]:
         """[2, 1, G, P, D] float32 of each layer, as in numpy(); of a base whose layers share keys and values, of those that have

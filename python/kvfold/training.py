@@ -2,20 +2,24 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import tempfile
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
 
 import numpy as np
 
 from . import _structs as c
-from ._library import Context, Error, callback, lib, optional, text, thread_context
-from ._options import choice, joined
+from ._library import Context, Error, callback, in_python, lib, optional, text, thread_context
+from ._options import TrainOptions, check_known, choice, joined
 from ._progress import Bar
 from ._rows import Data, Source, is_tasks
-from .base import Base, Path
+from .base import Base, Path, opened
 from .prefix import Prefix, inspect
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Option(NamedTuple):
@@ -28,7 +32,7 @@ class Option(NamedTuple):
 
 
 def train_options() -> List[Option]:
-    """Everything that train() takes by keyword; "prefix-length" is prefix_length there."""
+    """Options of training as the command names them; "prefix-length" is the argument prefix_length of train()."""
     options: List[Option] = []
     row = c.kvf_option()
     while lib.kvf_train_option(len(options), ctypes.byref(row)):
@@ -38,25 +42,25 @@ def train_options() -> List[Option]:
 
 @dataclass(frozen=True)
 class Event:
-    """What a run reports. Numbers that its kind does not have are 0 or NaN."""
+    """A report of a run. Numbers are NaN and texts empty in events of another kind than the one that has them."""
 
     kind: str  #: start, step, eval, save, note, retention, forecast
     step: int  #: steps done
     steps: int  #: in all
-    train_loss: float  #: of this step, nats per label token
+    train_loss: float  #: step: nats per label token
     valid_loss: float  #: eval
-    metric: str  #: eval: what the best checkpoint is chosen by
-    metric_value: float
+    metric: str  #: eval: the metric that selects the best checkpoint
+    metric_value: float  #: eval
     best: bool  #: eval: the best so far
     retention_loss: float  #: retention: under the prefix
     retention_base_loss: float  #: retention: of the bare base
-    lr: float
-    grad_norm: float
-    prefix_norm: float
+    lr: float  #: step
+    grad_norm: float  #: step
+    prefix_norm: float  #: step
     tokens: int  #: trained on so far
-    tokens_per_second: float
+    tokens_per_second: float  #: step
     seconds: float  #: since the start of this call
-    seconds_left: float  #: about; NaN: not known
+    seconds_left: float  #: estimate; NaN: not known
     text: str  #: note; save: the path
 
 
@@ -120,8 +124,8 @@ class History(Mapping[str, np.ndarray]):
 class Run:
     """A run file: train() gives one; Run(path, base) is one that is there."""
 
-    def __init__(self, path: Path, base: Optional[Base] = None, result: Optional[Result] = None) -> None:
-        self.path, self.base, self.result = os.fspath(path), base, result
+    def __init__(self, path: Path, base: Union[Base, Path, None] = None, result: Optional[Result] = None) -> None:
+        self.path, self.base, self.result = os.fspath(path), opened(base), result
 
     def __repr__(self) -> str:
         return f"<kvfold.Run {self.path}>"
@@ -195,6 +199,7 @@ class _Options:
         self._arguments = {option.name: option.argument for option in train_options()}
 
     def set(self, name: str, value: Any) -> None:
+        check_known(name, (option.replace("-", "_") for option in self._arguments if option != "base"))
         name = name.replace("_", "-")
         if value is None:
             return
@@ -209,7 +214,7 @@ class _Options:
             return is_tasks(value)
         if name == "labels":
             return not any(_is_whole(part) for pair in value.items() for part in pair)
-        if name not in ("task", "map") and name in self._arguments:
+        if name not in ("task", "map"):
             raise Error(f"{name}: want {self._arguments[name] or 'True or False'}, not a dict")
         return name != "map"
 
@@ -221,7 +226,7 @@ class _Options:
             self._keeps.append(Source(self._context, value))
             return self._keeps[-1].path
         if isinstance(value, (bool, np.bool_)):
-            return (b"off", b"on")[value] if self._arguments.get(name) == "on|off" else (b"false", b"true")[value]
+            return (b"off", b"on")[bool(value)] if self._arguments.get(name) == "on|off" else (b"false", b"true")[bool(value)]
         if name == "labels" and isinstance(value, (list, tuple, Mapping)):
             names = _names_by_id(value) if isinstance(value, Mapping) else [str(part) for part in value]
             return self._file_of(names) if any(part.startswith("@") or "," in part for part in names) else text(",".join(names))
@@ -242,9 +247,16 @@ class _Options:
 
 
 def _event(raw: c.kvf_event) -> Event:
-    return Event(c.EVENTS[raw.kind], raw.step, raw.steps, raw.train_loss, raw.valid_loss, _string(raw.metric.name),
-                 raw.metric.value, raw.best, raw.retention_loss, raw.retention_base_loss, raw.lr, raw.grad_norm, raw.prefix_norm,
-                 raw.tokens, raw.tokens_per_second, raw.seconds, raw.seconds_left, _string(raw.text))
+    kind = c.EVENTS[raw.kind]
+
+    def of(owner: str, value: float) -> float:
+        return value if kind == owner else math.nan
+
+    return Event(kind, raw.step, raw.steps, of("step", raw.train_loss), of("eval", raw.valid_loss),
+                 _string(raw.metric.name) if kind == "eval" else "", of("eval", raw.metric.value), kind == "eval" and raw.best,
+                 of("retention", raw.retention_loss), of("retention", raw.retention_base_loss), of("step", raw.lr),
+                 of("step", raw.grad_norm), of("step", raw.prefix_norm), raw.tokens, of("step", raw.tokens_per_second), raw.seconds,
+                 raw.seconds_left, in_python(_string(raw.text)) if kind == "note" else _string(raw.text))
 
 
 def _string(value: Optional[bytes]) -> str:
@@ -262,20 +274,20 @@ def _result(r: c.kvf_train_result) -> Result:
                   r.parameters, r.bare_loss, r.start_loss, r.largest_class)
 
 
-def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid: Union[Data, Mapping[str, Data], None] = None,
-          on_event: Optional[Callable[[Event], Any]] = None, progress: Optional[bool] = None, **options: Any) -> Run:
-    """Trains a prefix for a base that stays as it is, and writes a run file.
+def train(base: Union[Base, Path], data: Union[Data, Mapping[str, Data]], *, out: Path, valid: Union[Data, Mapping[str, Data], None] = None,
+          on_event: Optional[Callable[[Event], Any]] = None, progress: Optional[bool] = None, **options: Unpack[TrainOptions]) -> Run:
+    """Trains a prefix for a base, whose weights stay as they are, and writes a run file. base: an open one, or its path.
 
     data, valid: a path, or rows: dicts, pairs (prompt, completion), a datasets.Dataset, a DataFrame, a dict of columns; {name:
     rows} for several tasks that share a prefix. Rows are stored and hashed as the lines of a JSONL file.
 
-    options: those of `kvfold train` with _ for -, as train_options() lists them: steps=200, lr=0.03, method="direct",
-    task="seq-cls", prefix_length=20, seed=1, valid_split=0.1, resume=True, force=True.
+    on_event: called with an Event for every step, validation, save and note. An exception that it raises ends the run, as Ctrl-C
+    does: the step is finished and the run saved, then the exception is raised here; resume=True continues. progress: whether to
+    draw a line of progress; None: in a terminal and in a notebook.
 
-    on_event: called with an Event for every step, validation, save and note. What it raises ends the run, as Ctrl-C does: the step
-    is finished and everything saved, then it is raised here; resume=True continues. progress: None: a line in a terminal and in a
-    notebook.
+    options: steps=200, lr=0.03, method="direct", task="seq-cls", prefix_length=20, seed=1, valid_split=0.1, resume=True, ...
     """
+    base = base if isinstance(base, Base) else Base(base)
     made = _Options(base._context)
     for name, value in {"data": data, "valid": valid, "out": out, **options}.items():
         made.set(name, value)
@@ -288,10 +300,21 @@ def train(base: Base, data: Union[Data, Mapping[str, Data]], *, out: Path, valid
         if on_event:
             on_event(what)
 
-    lib.kvf_train_set_base(made.handle, base._handle)
     lib.kvf_train_set_event(made.handle, event, None)
     try:
-        base._context.call(lib.kvf_train, made.handle, ctypes.byref(result), allow=c.STATUS_STOPPED)
+        with base._context.lock:  # no other thread closes the base
+            lib.kvf_train_set_base(made.handle, base._handle)
+            base._context.call(lib.kvf_train, made.handle, ctypes.byref(result), allow=c.STATUS_STOPPED)
     finally:
         bar.close()
     return Run(out, base, _result(result))
+
+
+def _help() -> str:
+    """Lines of help() for the options of train()."""
+    given = ("base", "data", "valid", "out")
+    return "".join(f"\n        {option.name.replace('-', '_')}={option.argument or 'True'}{f' ({option.initial})' * bool(option.initial)}"
+                   f"\n            {in_python(option.help)}" for option in train_options() if option.name not in given)
+
+
+train.__doc__ = (train.__doc__ or "").rstrip() + "\n\n    All options, with their defaults:\n" + _help() + "\n"

@@ -3,9 +3,12 @@ import functools
 import json
 import math
 import os
+import pickle
 import shutil
 import subprocess
+import sys
 import threading
+import traceback
 import unittest.mock
 
 import kvfold
@@ -141,6 +144,7 @@ class Misuse(Case):
         self.fails("nowhere: cannot open", kvfold.Base, self.folder / "nowhere", status="EIO")
         self.fails("precision 'f64': want auto, f32, bf16, int8", kvfold.Base, self.llama, precision="f64")
         self.fails("option temprature is not known, the nearest is temperature", base.generate, ["a"], temprature=1)
+        self.fails("option max_new_tokens is not known, the nearest is max_tokens", base.generate, ["a"], max_new_tokens=1)
         self.fails("top_k 1.5: want a whole number", base.generate, ["a"], top_k=1.5)
         self.fails("want a list of texts", base.generate, "a")
         self.fails("U[+]0000", base.generate, ["a\0b"])
@@ -152,6 +156,33 @@ class Misuse(Case):
         self.fails("no head to predict with", base.predict, PAIRS, status="EUSAGE")
         self.fails("outside the vocabulary|vocabulary", base.logits, [100000], status="ESHAPE")
         self.fails("comes before", kvfold.set_threads, 1)
+
+    def test_kinds_of_errors(self):
+        """An Error is also what Python calls it, by one name; it survives a pickle."""
+        for kind, function, *arguments in ((FileNotFoundError, kvfold.Base, "nowhere"), (FileNotFoundError, kvfold.Base, "some/one"),
+                                           (ValueError, self.base.generate, "a"), (ValueError, self.base.logits, [100000]),
+                                           (ValueError, self.base.score, [3])):
+            with self.assertRaises(kind) as caught:
+                function(*arguments)
+            error = caught.exception
+            self.assertEqual(traceback.format_exception_only(type(error), error), [f"kvfold.Error: {error}\n"])
+            again = pickle.loads(pickle.dumps(error))
+            self.assertEqual((type(again), str(again), again.status), (type(error), str(error), error.status))
+
+    def test_closed(self):
+        with kvfold.Base(self.llama) as base:
+            prefix = kvfold.Prefix.from_numpy(base, np.zeros((2, 2, 1, 2, 3, 8)))
+        base.close()
+        for function, *arguments in ((base.generate, ["a"]), (prefix.generate, ["a"]), (base.tokenize, "a"), (getattr, base, "name"),
+                                     (kvfold.train, base, PAIRS)):
+            options = {"out": self.folder / "closed.h5"} if function is kvfold.train else {}
+            self.fails("^the base is closed$", function, *arguments, **options)
+        self.assertEqual(prefix.numpy().shape, prefix.shape)
+
+    def test_the_command(self):
+        done = subprocess.run([sys.executable, "-m", "kvfold", "--version"], text=True, capture_output=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertEqual(done.stdout, command("--version"))
 
     def test_numbers_and_arrays(self):
         """What C would get as another number, or read past, is refused by name."""

@@ -27,6 +27,13 @@ class Prefixes(Case):
         np.testing.assert_array_equal(view, copy[1])
         del fill
 
+    def test_as_an_array(self):
+        array = self.prefix.numpy()
+        self.assertEqual((self.prefix.shape, self.prefix.dtype, self.prefix.task), (array.shape, array.dtype, "lm"))
+        self.assertEqual(np.asarray(self.prefix).ctypes.data, array.ctypes.data)
+        np.testing.assert_array_equal(np.array(self.prefix, dtype=np.float64), array.astype(np.float64))
+        self.assertNotEqual(np.array(self.prefix).ctypes.data, array.ctypes.data)
+
     def test_from_numpy(self):
         array = self.prefix.numpy()
         for values in (array, array.astype(np.float64), array.tolist()):
@@ -113,6 +120,7 @@ class Prefixes(Case):
     def test_wrong_base(self):
         bert = kvfold.Base(self.bert)
         self.fails("", kvfold.Prefix.load, self.folder / "lm.h5", bert, status="EMISMATCH")
+        self.assertEqual(kvfold.Prefix.load(self.folder / "lm.h5", self.llama).generate(["w1:"]), self.prefix.generate(["w1:"]))
         self.fails("no base", kvfold.Prefix.load(self.folder / "lm.h5").generate, ["a"])
         self.fails("cannot open|no such", kvfold.Prefix.load, self.folder / "nowhere.h5")
 

@@ -7,6 +7,7 @@ import logging
 import math
 import operator
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -163,6 +164,12 @@ class Training(Case):
         np.testing.assert_array_equal(history["valid_loss"][[1, 3]], [e.valid_loss for e in evals])
         self.assertTrue(np.isnan(history["valid_loss"][0]))
         self.assertEqual(events[-1].kind, "save")
+        owners = {"train_loss": "step", "lr": "step", "grad_norm": "step", "prefix_norm": "step", "tokens_per_second": "step",
+                  "valid_loss": "eval", "metric_value": "eval", "retention_loss": "retention"}
+        for event in events:
+            for name, owner in owners.items():
+                self.assertEqual(math.isnan(getattr(event, name)), event.kind != owner, (event.kind, name))
+            self.assertEqual((event.metric, event.best) == ("", False), event.kind != "eval")
         self.assertEqual({"step", "train_loss", "valid_loss", "lr", "grad_norm"} - set(history), set())
 
     def test_dry_run(self):
@@ -233,20 +240,32 @@ class Training(Case):
 
     def test_misuse(self):
         out = self.folder / "m.h5"
-        self.fails("option --stps is not known, the nearest is --steps", kvfold.train, self.base, PAIRS, out=out, stps=1)
-        self.fails("--lr", kvfold.train, self.base, PAIRS, out=out, lr="fast")
+        for option, ours in (("stps", "steps"), ("learning_rate", "lr"), ("num_virtual_tokens", "prefix_length")):
+            self.fails(f"^option {option} is not known, the nearest is {ours}$", kvfold.train, self.base, PAIRS, out=out, **{option: 1})
+        self.fails("^lr \"fast\"", kvfold.train, self.base, PAIRS, out=out, lr="fast")
         self.fails("rows:1: none of the fields", kvfold.train, self.base, [{"a": 1}], out=out, status="EDATA")
         self.fails("", kvfold.train, self.base, [], out=out)
         self.fails("precision bf16", kvfold.train, self.base, PAIRS, out=out, precision="bf16", **SMALL)
         self.assertFalse(out.exists())
-        kvfold.train(self.base, PAIRS, out=out, **SMALL)
-        self.fails("exists", kvfold.train, self.base, PAIRS, out=out, steps=1, status="EEXIST")
+        kvfold.train(self.llama, PAIRS, out=out, **SMALL)  # a base by its path
+        self.fails("exists .force=True replaces it, resume=True", kvfold.train, self.base, PAIRS, out=out, steps=1, status="EEXIST")
         self.fails("", kvfold.History, self.pairs)
 
     def test_options_are_listed(self):
-        names = [option.name for option in kvfold.train_options()]
-        self.assertIn("prefix-length", names)
-        self.assertGreater(len(names), 60)
+        """train_options(), the TypedDict and help() have the same names; choices are those of the command."""
+        types = kvfold.TrainOptions.__annotations__
+        given = ("base", "data", "valid", "out")
+        options = {o.name.replace("-", "_"): o for o in kvfold.train_options() if o.name not in given}
+        self.assertEqual(list(types), list(options))
+        for name, kind in types.items():
+            self.assertIn(f"\n        {name}=", kvfold.train.__doc__)
+            choices = re.search(r"Literal\[([^]]*)\]", kind.__forward_arg__)
+            if choices:
+                self.assertEqual(re.sub("['\"]", "", choices[1]).split(", "), options[name].argument.split("|"), name)
+            elif kind.__forward_arg__ == "bool":
+                self.assertIn(options[name].argument, (None, "on|off"), name)
+        self.assertIn("Literal", types["method"].__forward_arg__)
+        self.assertEqual(types["steps"].__forward_arg__, "int")
 
     def test_notes_are_logged(self):
         with self.assertLogs("kvfold", logging.INFO) as logs:
