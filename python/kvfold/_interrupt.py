@@ -1,7 +1,7 @@
 """Ctrl-C during a call of C.
 
-Python runs the handler of SIGINT in the main thread, between two of its own instructions, hence not while that thread is in C. The
-signal is also written to a descriptor (signal.set_wakeup_fd): a thread here reads it and sets the flag by which C ends the call.
+Python runs the handler of SIGINT in the main thread between two Python instructions, so not while that thread is in C. Python also
+writes the signal to a descriptor (signal.set_wakeup_fd). A thread here reads it and sets the flag that ends the call of C.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _start() -> None:
 
 
 def _forget() -> None:
-    """A child of fork() has no such thread."""
+    """Resets the state in a child of fork(), which does not inherit the watching thread."""
     global _lock, _ends, _flag, _former_fd
     _lock, _ends, _flag, _former_fd = threading.Lock(), None, None, -1
 
@@ -59,7 +59,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class Interrupts:
-    """`with Interrupts(flag):` sets the flag at SIGINT. At the end the handler that was there before is called, and may raise."""
+    """`with Interrupts(flag):` sets the flag at SIGINT. On leaving, the previous handler is called, which may raise."""
 
     def __init__(self, flag: ctypes.c_int) -> None:
         self.came, self._own, self._handler, self._frame = False, flag, None, None

@@ -1,4 +1,4 @@
-"""The shared library: where it is found, its functions, contexts, errors, and objects that it owns.
+"""The shared library: its path, functions, contexts, errors, and the objects that it owns.
 
 ctypes.CDLL releases the GIL while C computes, and takes it again for callbacks. Layouts of structs are in _structs.py.
 """
@@ -68,14 +68,14 @@ def in_python(line: str) -> str:
 
 
 def _library_path() -> str:
-    """KVFOLD_LIBRARY, else the one inside the package, else that of the system."""
+    """Returns KVFOLD_LIBRARY, else the library inside the package, else the name of the system's."""
     inside = _PACKAGE / "lib" / "libkvfold.so.0"
     return os.environ.get("KVFOLD_LIBRARY") or (str(inside) if inside.exists() else "libkvfold.so.0")
 
 
 def _load(path: str) -> ctypes.CDLL:
-    """OpenMP reads how its threads wait while it is loaded. They sleep, as those of the command do: another OpenMP in the process
-    (torch brings one) would otherwise compute against threads that spin. What the user set stays."""
+    """Loads the library. OpenMP reads at load time how its threads wait. kvfold's threads sleep, because threads that spin would slow
+    down another OpenMP in the process, such as that of torch. Settings of the user stay."""
     ours = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
     if "OMP_WAIT_POLICY" in os.environ or "GOMP_SPINCOUNT" in os.environ:
         ours = {}
@@ -178,7 +178,7 @@ lib = _declared(_load(_library_path()))
 
 
 def check_program() -> Optional[bytes]:
-    """The command, which reads HDF5 files in a process of its own first: inside the package, or beside the library."""
+    """Path of the command, inside the package or beside the library. It checks HDF5 files in a process of its own."""
     for path in (_PACKAGE / "bin" / "kvfold", Path(lib._name).parent / "kvfold"):
         if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
             return os.fsencode(path)
@@ -193,7 +193,7 @@ def optional(value: Any) -> Optional[bytes]:
 
 
 def text(value: Any) -> bytes:
-    """A text or path as C takes it."""
+    """Encodes a text or path for C."""
     value = os.fspath(value)
     try:
         coded = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
@@ -205,7 +205,7 @@ def text(value: Any) -> bytes:
 
 
 class Handle:
-    """An object that C made. It is freed when nobody refers to it; `keeps` are freed later."""
+    """An object that C made. It is freed with its last reference, and before the objects in `keeps`."""
 
     def __init__(self, pointer: Any, free: Callable, *keeps: Any) -> None:
         self.pointer, self._free, self._keeps = pointer, free, keeps
@@ -231,7 +231,7 @@ _local = threading.local()
 
 
 class _Call:
-    """A call of C in this thread: `flag` ends it, `error` is raised after it."""
+    """A call of C in this thread. Setting `flag` ends the call; `error` is raised after it."""
 
     def __init__(self, context: Context) -> None:
         self._context, self.flag = context, ctypes.c_int(0)
@@ -249,7 +249,7 @@ class _Call:
 
 
 def callback(kind: Any) -> Callable:
-    """A function that C calls. What it raises ends the call that it comes from, which raises it."""
+    """Makes a function that C can call. An exception in it ends the call of C, and is raised after it."""
 
     def wrap(function: Callable) -> Any:
         def guarded(*arguments: Any) -> None:
@@ -276,7 +276,7 @@ _last_line = threading.local()
 
 
 class Context:
-    """A kvf_ctx, and the lock by which one thread at a time uses it and what was made with it."""
+    """A kvf_ctx with a lock: one thread at a time uses the context and the objects made with it."""
 
     def __init__(self) -> None:
         options = c.kvf_ctx_options(threads=_threads, log=_log, check_program=check_program())
@@ -288,12 +288,12 @@ class Context:
         self._busy, self._pid = False, os.getpid()
 
     def check_idle(self) -> None:
-        """Not, in a callback, of the call that it comes from."""
+        """Raises Error in a callback of a call that uses this context."""
         if self._busy:
             raise Error("the base is in use by the call that this callback was called from")
 
     def call(self, function: Callable, *arguments: Any, allow: int = 0) -> int:
-        """function(ctx, *arguments), whose status must be KVF_OK, or `allow`. Ctrl-C ends it, and is raised then."""
+        """Calls function(ctx, *arguments) and returns its status, KVF_OK or `allow`. Ctrl-C ends the call, and is raised after it."""
         call = _Call(self)
         interrupts = Interrupts(call.flag)
         self._check_process()
@@ -310,14 +310,14 @@ class Context:
         return status
 
     def call_quick(self, function: Callable, *arguments: Any) -> None:
-        """The same for what takes no time, has no callbacks and is called for each row."""
+        """The same for short functions without callbacks, which are called for each row."""
         self._check_process()
         with self.lock:
             self.check_idle()
             self._check(function(self.handle, *arguments))
 
     def _check_process(self) -> None:
-        """In a child of fork() nobody gives back a lock that another thread had."""
+        """Replaces the lock in a child of fork(), where a thread of the parent may have held it."""
         if self._pid != os.getpid():
             if self._busy:
                 raise Error("this process was forked while a call used the base")
@@ -328,7 +328,7 @@ class Context:
             raise Error(in_python(lib.kvf_ctx_error(self.handle).decode("utf-8", "replace")), _status_name(status))
 
     def make(self, function: Callable, free: Callable, *arguments: Any, keeps: tuple = ()) -> Handle:
-        """What function(ctx, *arguments, &out) makes."""
+        """Returns the object that function(ctx, *arguments, &out) makes."""
         made = Handle(ctypes.c_void_p(), free, self, *keeps)  # freed if Ctrl-C comes when it is there
         self.call(function, *arguments, ctypes.byref(made.pointer))
         return made
@@ -339,7 +339,7 @@ def _status_name(status: int) -> str:
 
 
 def thread_context() -> Context:
-    """The context of the calling thread, for what needs no base."""
+    """The context of the calling thread, for functions without a base."""
     if not hasattr(_local, "context"):
         _local.context = Context()
         global _used
@@ -351,9 +351,9 @@ _used = False
 
 
 def set_threads(n: int) -> None:
-    """How many threads compute; 0, the default: one for every core that the process may use.
+    """Sets the number of threads that compute; 0, the default: one for each core that the process may use.
 
-    To be called before anything else of kvfold is. Results depend on the number in their last bits.
+    Call it before any other function of kvfold. Results depend on the number in their last bits.
     """
     global _threads
     if _used:
@@ -364,7 +364,7 @@ def set_threads(n: int) -> None:
 
 
 def versions() -> str:
-    """Of the library and those that decide results and files: "kvfold 0.1.0, oneDNN 3.2.0, HDF5 1.14.5"."""
+    """Versions of the library and of its dependencies that affect results and files: "kvfold 0.1.0, oneDNN 3.2.0, HDF5 1.14.5"."""
     line = ctypes.create_string_buffer(96)
     lib.kvf_library_versions(line, len(line))
     return f"kvfold {lib.kvf_version_string().decode()}, {line.value.decode()}"

@@ -1,4 +1,4 @@
-"""Numbers and arrays of Python as C takes them, checked: ctypes wraps integers, and numpy cuts off fractions."""
+"""Checks numbers and arrays before C gets them: ctypes would wrap integers, and numpy would cut off fractions."""
 from __future__ import annotations
 
 import ctypes
@@ -17,7 +17,7 @@ def _wrong(name: str, value: Any, want: str) -> Error:
 
 
 def whole(name: str, value: Any, kind: Any = c.INT, least: Optional[int] = None) -> int:
-    """An integer that `kind` of ctypes holds, from `least` on; 5.0 is one, True is none."""
+    """Returns an integer that `kind` of ctypes holds and that is at least `least`. 5.0 is an integer, True is not."""
     bits, signed = 8 * ctypes.sizeof(kind), kind(-1).value < 0
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     low = low if least is None else least
@@ -33,7 +33,7 @@ def whole(name: str, value: Any, kind: Any = c.INT, least: Optional[int] = None)
 
 
 def real(name: str, value: Any, kind: Any = c.REAL) -> float:
-    """A number that does not overflow `kind` of ctypes."""
+    """Returns a float that does not overflow `kind` of ctypes."""
     try:
         number = None if isinstance(value, (bool, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -55,7 +55,7 @@ _KINDS = {"i": "iu", "u": "biu", "f": "iuf"}  # of what an array of the type is 
 
 
 def array(name: str, values: Any, dtype: Any, shape: str) -> np.ndarray:
-    """A contiguous array of the rank that `shape` ("[L, G, P]") shows, with the same numbers; floats are rounded."""
+    """Returns a contiguous array with the rank of `shape` ("[L, G, P]") and the same numbers; floats are rounded to `dtype`."""
     want = np.dtype(dtype)
     try:
         given = np.asarray(values)

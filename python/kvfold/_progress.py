@@ -1,4 +1,4 @@
-"""Progress of a run: a line that is drawn over, in a terminal or below a notebook's cell."""
+"""Progress of a run: a line in a terminal or below a notebook's cell, which each drawing replaces."""
 from __future__ import annotations
 
 import math
@@ -12,7 +12,7 @@ _BAR = 20
 
 
 def _notebook_display() -> Any:
-    """What draws over itself below a cell; None outside notebooks."""
+    """Returns a display below the cell that can be updated; None outside notebooks."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     if not shell or type(shell).__name__ != "ZMQInteractiveShell":
         return None
@@ -22,7 +22,7 @@ def _notebook_display() -> Any:
 
 
 class Bar:
-    """on None: where a person looks at it."""
+    """The line of progress. on: whether to draw it; None: in a terminal or a notebook."""
 
     def __init__(self, on: Optional[bool] = None) -> None:
         terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -48,7 +48,7 @@ class Bar:
             sys.stderr.flush()
 
     def close(self) -> None:
-        """The last line stays."""
+        """Ends the line, which stays on the screen."""
         if self._on and self._drawn and not self._cell:
             sys.stderr.write("\n")
 

@@ -1,7 +1,6 @@
-"""Layout of the C structs that cross the border, member by member as in include/kvfold/*.h.
+"""Layout of the C structs that Python passes to the library, member by member as in include/kvfold/*.h.
 
-The only place that knows it; tests/test_layout.py compares it with tests/abi.txt. A struct starts as zeros, which is what the C
-library takes for "as by default".
+tests/test_layout.py compares it with tests/abi.txt. A struct starts as zeros, which select the defaults of the C library.
 """
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Shape(NamedTuple):
-    """The letters by which shapes are named everywhere."""
+    """Sizes of a base, named by the letters that all shapes use."""
 
     L: int  #: layers
     H: int  #: query heads
@@ -75,7 +75,7 @@ class Base(Model):
         self.close()
 
     def _carrying(self, prefix: Handle) -> Base:
-        """The same base again, with the values that a prefix (an adapter) puts into it."""
+        """Opens the same base again, with the weights that a prefix (an adapter) changes."""
         other = object.__new__(Base)
         other.path = other._again = self._again
         other._how, other._context, other._carried = self._how, Context(), prefix
@@ -104,12 +104,12 @@ class Base(Model):
 
     @property
     def hash(self) -> str:
-        """32 hex digits of the weights, by which prefixes know their base."""
+        """Hash of the weights, 32 hex digits. Prefixes store it to identify their base."""
         return lib.kvf_base_hash(self._handle).decode()
 
     @property
     def precision(self) -> str:
-        """ "f32", "bf16" or "int8": what it computes in."""
+        """Precision of matrix products: "f32", "bf16" or "int8"."""
         return next(name for name, value in c.PRECISIONS.items() if value == lib.kvf_base_precision(self._handle))
 
     @property
@@ -118,7 +118,7 @@ class Base(Model):
         return Shape(*(getattr(shape, name) for name in Shape._fields))
 
     def tokenize(self, string: str, *, special: bool = True) -> np.ndarray:
-        """[n] int32: ids of a text; special: with what the tokenizer puts around it."""
+        """Returns the ids [n] int32 of a text; special: with the special tokens that the tokenizer adds."""
         coded = string.encode("utf-8", "surrogatepass")
         ids, n = ctypes.POINTER(ctypes.c_int32)(), c.SIZE()
         self._context.call_quick(lib.kvf_tokenize, self._handle, ctypes.c_char_p(coded), len(coded), special, ctypes.byref(ids), ctypes.byref(n))
@@ -128,7 +128,7 @@ class Base(Model):
             lib.kvf_ids_free(ids)
 
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
-        """The text of ids [n]; special: special tokens are written out."""
+        """Returns the text of ids [n]; special: with special tokens written out."""
         row = array("ids", ids, np.int32, "[n]")
         string, n = ctypes.c_void_p(), c.SIZE()
         self._context.call_quick(lib.kvf_detokenize, self._handle, row.ctypes.data, len(row), special, ctypes.byref(string), ctypes.byref(n))
@@ -139,5 +139,5 @@ class Base(Model):
 
 
 def opened(base: Union[Base, Path, None]) -> Optional[Base]:
-    """The base, which is opened if it is a path or Hub id."""
+    """Opens a base that is given by path or Hub id; returns an open one unchanged."""
     return base if base is None or isinstance(base, Base) else Base(base)

@@ -63,7 +63,7 @@ def _entries(held: Any) -> Iterator[Tuple[Any, Any]]:
 
 
 def _load(path: Path) -> List[Tuple[Any, Any]]:
-    """Names and values; tensors of a zip archive stay in the file until they are written."""
+    """Returns names and values; tensors of a zip archive stay in the file until they are written."""
     with open(path, "rb") as file:
         head = file.read(9)
     zipped = head[:2] == b"PK"
@@ -82,7 +82,7 @@ def _load(path: Path) -> List[Tuple[Any, Any]]:
 
 
 def _refusal(name: Any, value: Any) -> Optional[str]:
-    """Why safetensors has no place for it; None: it has."""
+    """Returns why safetensors cannot hold a value; None: it can."""
     if not isinstance(name, str) or name == "__metadata__" or not name.isprintable():
         return "is no name of a tensor"
     if not torch.is_tensor(value):
@@ -126,7 +126,7 @@ def _shards(index: Path) -> _Parts:
 
 
 def _find(source: Path) -> Dict[str, _Parts]:
-    """Pickles by the name of the file that they become."""
+    """Returns pickles by the names of the files that they are converted to."""
     found: Dict[str, Path] = {}
     if source.is_dir():
         for name, target in _TARGETS.items():
@@ -292,7 +292,7 @@ def _reader(tensors: _Tensors) -> Optional[str]:
 
 
 def _safetensors(tensors: _Tensors) -> Iterator[Any]:
-    """The bytes of a file: those of the reference writer."""
+    """Yields the parts of a file with the same bytes as the reference implementation of safetensors."""
     header: Dict[str, Any] = {"__metadata__": {"format": "pt"}}
     types, at = list(_TYPES), 0
     order = sorted(tensors, key=lambda name: (types.index(str(tensors[name].dtype)[6:]), name))
@@ -343,7 +343,7 @@ def _sync(folder: Path) -> None:
 
 
 def _put(temp: Path, out: Path, force: bool) -> None:
-    """In one step; of two folders the old one is then the temporary."""
+    """Replaces `out` in one step. Two folders are exchanged, so that the old one has the temporary name."""
     if temp.is_dir():
         _sync(temp)
     if force and out.exists():

@@ -1,4 +1,4 @@
-"""What a base can be asked, alone or with a prefix: text, log-likelihoods, metrics, logits."""
+"""Methods shared by a base and a prefix: completions, log-likelihoods, metrics, predictions, logits."""
 from __future__ import annotations
 
 import ctypes
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """Of a row: what its completion gets."""
+    """Log-likelihood of a row's completion."""
 
     loglikelihood: Optional[float]  #: sum of logprobs, natural logarithm; None: the row was left out (overlong="skip")
-    ids: np.ndarray  #: [n] int32, the tokens that are scored
-    logprobs: np.ndarray  #: [n] float32, of each, given all before it
-    greedy: np.ndarray  #: [n] bool: no other token was likelier
+    ids: np.ndarray  #: [n] int32: scored tokens
+    logprobs: np.ndarray  #: [n] float32: of each token, given all tokens before it
+    greedy: np.ndarray  #: [n] bool: whether the token is the likeliest
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Of data: loss and metrics, as `kvfold eval --json` has them."""
+    """Loss and metrics on data, the same as those of `kvfold eval --json`."""
 
     task: str
     loss: float  #: nats per label token
@@ -42,7 +42,7 @@ class Evaluation:
     examples: int
     skipped: int
     truncated: int
-    without_label: int  #: truncated rows of which no label is left
+    without_label: int  #: truncated rows that lost all labels
     seconds: float
     #: with per_class: {name: {"precision", "recall", "f1", "support"}}
     classes: Dict[str, Dict[str, float]] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class Model:
         raise NotImplementedError
 
     def generate(self, prompts: Sequence[str], max_tokens: int = 64, **options: "Unpack[GenerateOptions]") -> List[str]:
-        """Completes each of the prompts; greedy unless a temperature is given. The completions alone, [len(prompts)].
+        """Returns the completion of each prompt, without the prompt; greedy unless a temperature is given.
 
-        What a prompt gets does not depend on the others.
+        A completion does not depend on the other prompts.
         """
         base, prefix = self._base_and_prefix()
         how = lib.kvf_generate_defaults()
@@ -84,7 +84,7 @@ class Model:
             lib.kvf_texts_free(answers, len(answers))
 
     def score(self, rows: Data, **options: "Unpack[RowOptions]") -> List[Score]:
-        """Log-likelihoods of what rows are to say: pairs (prompt, completion), texts, dicts of any lm row, or a path.
+        """Returns log-likelihoods of the completions of rows: pairs (prompt, completion), texts, dicts of any lm row, or a path.
 
         Each row is computed alone, so its bits do not depend on the others.
         """
@@ -100,7 +100,7 @@ class Model:
             lib.kvf_score_result_done(ctypes.byref(result))
 
     def eval(self, data: Data, **options: "Unpack[EvalOptions]") -> Evaluation:
-        """Loss and metrics on rows or a data file, by the task of the prefix."""
+        """Returns loss and metrics on rows or a data file, by the task of the prefix."""
         base, prefix = self._base_and_prefix()
         source = Source(base._context, data)
         how, result = c.kvf_eval_options(), c.kvf_eval_result()
@@ -114,7 +114,7 @@ class Model:
             lib.kvf_eval_result_done(ctypes.byref(result))
 
     def predict(self, data: Data, **options: "Unpack[EvalOptions]") -> List[Dict[str, Any]]:
-        """Predictions of a head with their probabilities, a dict for every row, as the lines of `kvfold predict` have them.
+        """Returns predictions of a head with their probabilities, a dict for each row with the keys of `kvfold predict`.
 
         Rows may lack their labels. A row that overlong="skip" leaves out has None for an answer. Where all labels are whole numbers,
         they are int here.
@@ -135,7 +135,7 @@ class Model:
         return [_with_numbers(json.loads(line), self._numbers) for line in b"".join(written).splitlines()]
 
     def logits(self, ids: Sequence[int]) -> np.ndarray:
-        """[n, V] float32: logits after each of a row's n tokens, which follow the prefix and are taken as they are."""
+        """Returns logits [n, V] float32 after each of a row's n tokens. The tokens follow the prefix; none is added."""
         base, prefix = self._base_and_prefix()
         row = array("ids", ids, np.int32, "[n]")
         out = np.empty((len(row), base.shape.V), dtype=np.float32)

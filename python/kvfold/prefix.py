@@ -1,4 +1,4 @@
-"""A prefix: what conditions a base. Keys and values for every layer, with a head where its task has one."""
+"""A prefix: trained keys and values for the layers of a base, with a head where the task has one."""
 from __future__ import annotations
 
 import ctypes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def inspect(path: Path) -> Dict[str, Any]:
-    """What is in a kvfold, safetensors or GGUF file, or a Hugging Face or PEFT folder, as `kvfold inspect --json` says it."""
+    """Returns the contents of a kvfold, safetensors or GGUF file, or of a Hugging Face or PEFT folder, as `kvfold inspect --json`."""
     tree = thread_context().make(lib.kvf_inspect, lib.kvf_json_free, text(path))
     string = lib.kvf_json_text(tree, 0)
     try:
@@ -37,7 +37,7 @@ def inspect(path: Path) -> Dict[str, Any]:
 
 
 class _Array:
-    """Memory of C as numpy sees it; the array that is made of it keeps this, and so the memory."""
+    """Memory of C for numpy. An array made of it holds a reference to this object, which holds the memory."""
 
     def __init__(self, owner: Handle, address: int, shape: Iterable[int]) -> None:
         self._owner = owner
@@ -45,7 +45,7 @@ class _Array:
 
 
 class Prefix(Model):
-    """Made by Prefix.load, .from_numpy, .from_peft, or Run.merge. `base` is what it is used with; None: nothing to compute on."""
+    """A prefix made by Prefix.load, .from_numpy, .from_peft or Run.merge. `base` is the base that it is used with, or None."""
 
     def __init__(self, handle: Handle, context: Context, base: Optional[Base], path: Optional[Path] = None) -> None:
         self._handle, self._context, self.base, self._path = handle, context, base, path
@@ -53,11 +53,12 @@ class Prefix(Model):
     @classmethod
     def load(cls, path: Path, base: Union[Base, Path, None] = None, *, checkpoint: Optional[str] = None, head: Optional[str] = None,
              allow_other_base: bool = False) -> Prefix:
-        """A prefix or adapter file, a base file with a head, or a run file, whose encoder is run now.
+        """Opens a prefix or adapter file, a base file with a head, or a run file, whose encoder is run now.
 
-        base: an open one, or its path; needed by what computes, and by runs of methods that read it. A prefix that changes the base
-        itself (adapter) opens it once more. checkpoint: "best" or "last" of a run; else the best if there is one. head: the task to use, of a
-        file of several; without it only `heads` and the values can be read. allow_other_base: weights may differ from those that it was trained on, the shape never.
+        base: an open base or its path, for methods that compute and for runs whose encoder reads it. A prefix that changes the base
+        itself (an adapter) opens it once more. checkpoint: "best" or "last" state of a run; None: the best, or else the last. head:
+        the task to use, in a file of several; without it only `heads` and the values can be read. allow_other_base: accept a base
+        with other weights than those of the training, but of the same shape.
         """
         base = opened(base)
         context = base._context if base else thread_context()
@@ -75,7 +76,8 @@ class Prefix(Model):
     @classmethod
     def from_numpy(cls, base: Base, values: Any, *, position_start: Optional[int] = None, log_weights: Any = None,
                    layer_mask: Any = None, relative_bias: bool = False) -> Prefix:
-        """values [L, 2, 1, G, P, D], keys before values, as they lie in a cache of transformers (keys after rope); copied.
+        """Makes a prefix of values [L, 2, 1, G, P, D], keys before values, in the layout of a cache of transformers (keys after rope).
+        The values are copied.
 
         position_start: position of a text's first token; None: P. log_weights [L, G, P]: added to the scores of its keys.
         layer_mask [L]: which layers have the prefix; None: all. relative_bias: keys of T5's decoder take its bias, as PEFT's do.
@@ -96,7 +98,7 @@ class Prefix(Model):
 
     @classmethod
     def from_peft(cls, folder: Path, base: Union[Base, Path, None] = None) -> Prefix:
-        """A PEFT folder of PREFIX_TUNING or CARTRIDGE, or one that kvfold.from_pickle made."""
+        """Reads a PEFT folder of PREFIX_TUNING or CARTRIDGE, or one that kvfold.from_pickle made."""
         base = opened(base)
         with tempfile.TemporaryDirectory() as place:
             out = _Path(place) / "prefix.h5"
@@ -164,13 +166,13 @@ class Prefix(Model):
 
     @property
     def base_hash(self) -> str:
-        """Hash of the base that it was made for; "" if that is not known."""
+        """Hash of the prefix's base; "" if it is not known."""
         return lib.kvf_prefix_base_hash(self._handle).decode()
 
     def numpy(self) -> np.ndarray:
-        """[L, 2, 1, G, P, D] float32, keys before values, as they lie in a cache of transformers; read-only, not copied.
+        """Returns [L, 2, 1, G, P, D] float32, keys before values, in the layout of a cache of transformers; read-only, not copied.
 
-        The array keeps the memory: it outlives the prefix. Where heads differ by layer there is no such array: see layers().
+        The array may outlive the prefix. If heads differ by layer, use layers().
         """
         shape = (c.INT * 6)()
         address = lib.kvf_prefix_kv(self._handle, shape)
@@ -199,8 +201,8 @@ class Prefix(Model):
         return self.numpy().dtype
 
     def layers(self) -> List[np.ndarray]:
-        """[2, 1, G, P, D] float32 of each layer, as in numpy(); of a base whose layers share keys and values, of those that have
-        their own. Empty: it has no keys and values."""
+        """Returns [2, 1, G, P, D] float32 for each layer, as in numpy(). Layers that share keys and values with another are left out.
+        The list is empty for a prefix without keys and values."""
         arrays: List[np.ndarray] = []
         shape = (c.INT * 5)()
         while address := lib.kvf_prefix_layer(self._handle, len(arrays), shape):
@@ -210,36 +212,36 @@ class Prefix(Model):
 
     @property
     def log_weights(self) -> Optional[np.ndarray]:
-        """[L, G, P] float32, what attention adds to the scores of its keys; read-only, not copied. None: it has none."""
+        """[L, G, P] float32: numbers that attention adds to the scores of the keys; read-only, not copied. None: there are none."""
         shape = (c.INT * 3)()
         address = lib.kvf_prefix_log_weights(self._handle, shape)
         return np.asarray(_Array(self._handle, address, shape)) if address else None
 
     @property
     def layer_mask(self) -> Optional[np.ndarray]:
-        """[L] bool: which layers have the prefix; a copy. None: it has no keys and values."""
+        """[L] bool: layers with the prefix; a copy. None: the prefix has no keys and values."""
         layers = c.INT()
         address = lib.kvf_prefix_layer_mask(self._handle, ctypes.byref(layers))
         return np.frombuffer(ctypes.string_at(address, layers.value), dtype=bool) if address else None
 
     @property
     def relative_bias(self) -> bool:
-        """Whether its keys take the relative bias of T5's decoder, as those of PEFT do."""
+        """Whether the keys get the relative bias of T5's decoder, as in PEFT."""
         return lib.kvf_prefix_relative_bias(self._handle)
 
     def save(self, path: Path, *, dtype: str = "f32", force: bool = False) -> None:
-        """A prefix file. dtype: "f32", "f16", "bf16", "int8". force: replace one that is there."""
+        """Writes a prefix file. dtype: "f32", "f16", "bf16", "int8". force: replace an existing file."""
         self._context.call(lib.kvf_prefix_save, self._handle, text(path), choice("dtype", dtype, c.DTYPES), force)
 
     @functools.cached_property
     def _attributes(self) -> Dict[str, Any]:
-        """Facts of a prefix with keys and values, as they stand in its file."""
+        """Attributes of the file of a prefix with keys and values."""
         with tempfile.TemporaryDirectory() as place:
             self.save(_Path(place) / "prefix.h5")
             return inspect(_Path(place) / "prefix.h5")["attributes"]
 
     def to_peft(self, folder: Path, base_id: Optional[str] = None, *, force: bool = False) -> None:
-        """A folder that PeftModel.from_pretrained loads; AutoPeftModelFor... too where base_id is a Hub id or folder of the base."""
+        """Writes a folder for PeftModel.from_pretrained; with base_id, a Hub id or folder of the base, also for AutoPeftModelFor...."""
         options = c.kvf_export_options(out=text(folder), format=c.EXPORT_PEFT, base_id=optional(base_id), force=force)
         self._context.call(lib.kvf_prefix_export, self._handle, ctypes.byref(options))
 

@@ -1,4 +1,4 @@
-"""Training a prefix, and what a run file holds."""
+"""Training of a prefix, and run files."""
 from __future__ import annotations
 
 import ctypes
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Option(NamedTuple):
-    """An option of training, by the name that `kvfold train` knows it by."""
+    """An option of training, by its name in `kvfold train`."""
 
     name: str
     argument: Optional[str]  #: "FILE", "N", "on|off"; None: a flag
@@ -66,7 +66,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Result:
-    """What train() came to; losses are NaN where there was no validation."""
+    """Result of train(). Losses of the validation are NaN without one."""
 
     steps: int
     train_loss: float  #: of the last step
@@ -93,7 +93,7 @@ class Result:
 
 
 class History(Mapping[str, np.ndarray]):
-    """What a run measured: columns [n] of float64 by name ("step", "train_loss", "valid_loss", "lr", ...), a value for each step.
+    """Measurements of a run: columns [n] of float64 by name ("step", "train_loss", "valid_loss", "lr", ...), a value for each step.
 
     NaN where a step has no such number, as most have no validation loss.
     """
@@ -122,7 +122,7 @@ class History(Mapping[str, np.ndarray]):
 
 
 class Run:
-    """A run file: train() gives one; Run(path, base) is one that is there."""
+    """A run file: train() returns one; Run(path, base) opens an existing one."""
 
     def __init__(self, path: Path, base: Union[Base, Path, None] = None, result: Optional[Result] = None) -> None:
         self.path, self.base, self.result = os.fspath(path), opened(base), result
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def history(self) -> History:
-        """As the file has it now."""
+        """Measurements that the file holds now."""
         return History(self.path)
 
     def prefix(self, checkpoint: Optional[str] = None, *, head: Optional[str] = None) -> Prefix:
@@ -154,7 +154,7 @@ class Run:
         return Prefix.load(out, self.base)
 
     def merge_base(self, out: Path, *, checkpoint: Optional[str] = None, force: bool = False) -> Base:
-        """The base that a run of method full trained, as a base file; its head, if it has one, is Prefix.load(out, base)."""
+        """Writes the base that a run of method full trained to a base file, and opens it. Prefix.load(out, base) opens its head."""
         if not self._is_full():
             raise Error(f"{self.path}: not of method full: merge() writes its prefix")
         self._fold(out, checkpoint, force)

