@@ -136,6 +136,8 @@ def _rows_of(data: Any) -> Iterable[Row]:
         data = getattr(data, method)() if hasattr(data, method) else data
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
         return _frame_rows(data)
+    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+        raise Error(f"the data is of type {type(data).__name__}: want a path or rows")
     features = getattr(data, "features", None)
     names = {name: _names(each) for name, each in features.items() if _names(each)} if isinstance(features, Mapping) else {}
     if not names:

@@ -143,6 +143,10 @@ class Model:
         return out
 
 
+for _function, _options in ((Model.generate, GenerateOptions), (Model.score, RowOptions), (Model.eval, EvalOptions), (Model.predict, EvalOptions)):
+    _function.__doc__ = (_function.__doc__ or "").rstrip() + f"\n\n        Options: {', '.join(_options.__annotations__)}.\n"
+
+
 def _with_numbers(row: Dict[str, Any], numbers: Mapping[str, int]) -> Dict[str, Any]:
     """Replaces names of labels by their numbers."""
 

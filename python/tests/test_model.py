@@ -144,6 +144,7 @@ class Misuse(Case):
         self.fails("nowhere: cannot open", kvfold.Base, self.folder / "nowhere", status="EIO")
         self.fails("precision 'f64': want auto, f32, bf16, int8", kvfold.Base, self.llama, precision="f64")
         self.fails("option temprature is not known, the nearest is temperature", base.generate, ["a"], temprature=1)
+        self.assertIn("top_k, top_p, ", kvfold.Prefix.generate.__doc__)
         self.fails("option max_new_tokens is not known, the nearest is max_tokens", base.generate, ["a"], max_new_tokens=1)
         self.fails("top_k 1.5: want a whole number", base.generate, ["a"], top_k=1.5)
         self.fails("want a list of texts", base.generate, "a")

@@ -112,6 +112,7 @@ class Training(Case):
         self.fails('map: "a,b=c" has a comma', train, PAIRS, map={"a,b": "c"})
         self.fails('rows:1: "pairs.jsonl" is a path', train, ["pairs.jsonl", "more.jsonl"], status="EDATA")
         self.fails("texts prompt, completion.*list, .row.", train, PAIRS[0])
+        self.fails("data is of type int: want a path or rows", train, 3)
         self.fails("a dict of nothing", train, {})
         self.fails("differ in length: prompt 2, completion 1", train, {"prompt": ["a", "b"], "completion": ["c"]})
         self.fails("rows of one task", self.base.score, {"a": PAIRS, "b": PAIRS})
