@@ -1,11 +1,10 @@
-/* PEFT adapter folders, read: adapter_config.json and adapter_model.safetensors of PREFIX_TUNING or
- * CARTRIDGE, PROMPT_TUNING or P_TUNING (PEFT 0.21); and ADAPTERHUB, as from_pickle.py writes it, a
- * PREFIX_TUNING with rows at position 0 and layers left out.
+/* Reading PEFT adapter folders: adapter_config.json and adapter_model.safetensors of PREFIX_TUNING
+ * or CARTRIDGE, PROMPT_TUNING or P_TUNING (PEFT 0.21). Also ADAPTERHUB as written by
+ * from_pickle.py: a PREFIX_TUNING with rows from position 0 on, and layers left out.
  *
- * Both types save the evaluated prefix, one row per virtual token, whatever encoder made it; so
- * prefix_projection changes nothing here. A trained head is in the same file under the names of the
- * whole model, "base_model." in front. Strict: what would be lost on import (a second submodule) is
- * refused. */
+ * All save the evaluated prefix, one row per virtual token, for any encoder, so prefix_projection
+ * is ignored here. A trained head is in the same file, with names of the whole model after
+ * "base_model.". Content that would be lost on import (a second submodule) is refused. */
 #include "peft.h"
 #include "file_int.h"
 
