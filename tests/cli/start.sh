@@ -72,9 +72,9 @@ has err 'init match: want method mlp or direct'
 cp -R model local
 sed 's/"llama"/"mistral","sliding_window":8/' model/config.json >local/config.json
 run 0 train --base local --data train.jsonl --prefix-length 4 --steps 1 --out local.h5 --verbose
-has out '^start: vocab, '
+has out 'initial prefix of --init vocab, relative error '
 run 2 train --base local --data train.jsonl --prefix-length 4 --steps 1 --init match --out none.h5
-has err 'init match: want layers without a sliding window'
+has err 'init match: want a base without a sliding window'
 
 # keys at centroids of what the rows ask: the default of bases that read both ways
 "$MAKE_TINY" bert 1 bert || exit 1
@@ -103,8 +103,8 @@ has err 'init centroids: want method mlp or direct'
 train 2 "$@" --map foo=bar --out none.h5
 has err 'map: "foo" is no field of ours: text, text_pair, choices, label, prompt, completion,.* input_ids'
 train 2 "$@" --map prompt=prompt,Completion=completion --out none.h5
-has err 'map: "Completion" is no field of ours'
+has err 'map "Completion=completion": our name comes first.*: completion=Completion'
 run 2 eval --base model --data train.jsonl --map bar=prompt
-has err 'map: "bar" is no field of ours'
+has err 'map "bar=prompt": our name comes first.*: prompt=bar'
 train 0 "$@" --map prompt=prompt,completion=completion --out run.h5
 absent none.h5

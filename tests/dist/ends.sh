@@ -26,7 +26,7 @@ said "kvfold: train: rank 1 on $host: bad.jsonl:25: ':' expected near end of fil
 one_differs --data other.jsonl
 said "kvfold: train: rank 1 on $host has a different data file than rank 0 on $host"
 one_differs --seed 5
-said "kvfold: train: rank 1 on $host has another list of options than rank 0 on $host"
+said "kvfold: train: rank 1 on $host has a different list of options than rank 0 on $host"
 one_differs --data nowhere.jsonl
 said "kvfold: train: rank 1 on $host: nowhere.jsonl: cannot open: No such file or directory"
 ranks 2 1 train --base model --data bad.jsonl $common --out run.h5

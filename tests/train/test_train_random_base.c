@@ -145,11 +145,11 @@ static void pretrain(void)
 
 static void count_remarks(void *user, const kvf_event *event)
 {
-    if (event->kind == KVF_EVENT_NOTE && strstr(event->text, "looks never pretrained"))
+    if (event->kind == KVF_EVENT_NOTE && strstr(event->text, "seems untrained"))
         ++*(int *)user;
 }
 
-/* How often the run says that the base looks never pretrained. */
+/* How often the run says that the base seems untrained. */
 static int train_prefix(const char *on, double lr)
 {
     int remarks = 0;
