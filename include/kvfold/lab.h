@@ -57,23 +57,6 @@ void kvf_words_result_done(kvf_words_result *result);
 kvf_status kvf_words(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
                      const kvf_words_options *options, kvf_words_result *result, kvf_json **json);
 
-typedef struct kvf_drop_spans_options {
-    kvf_eval_options eval; /* evaluation of each span */
-    const char *out;       /* HTML page with heat maps */
-    bool force;
-    void (*progress)(void *user, int64_t done, int64_t spans); /* may be NULL */
-    void *user;
-    uint64_t reserved[8];
-} kvf_drop_spans_options;
-/* Evaluates a base with adapters (kvf_base_open_for) without the adapters of each span of layers in
- * turn. *json: {"layers", "loss", "value", "metric", "spans": [{"first", "last", "loss", "value"}],
- * "added": [{"layer", "attn", "ffn"}]}. The top values are with all adapters; a span is without
- * those of layers first to last. "added" is the norm of an adapter's output divided by the norm of
- * its input, on the same rows. Layers dropped before the call are active again. EUSAGE: the base
- * has no adapters. EEXIST. */
-kvf_status kvf_drop_spans(kvf_ctx *ctx, kvf_base *base, kvf_prefix *prefix,
-                          const kvf_drop_spans_options *options, kvf_json **json);
-
 /* Contents of a page. Only path and out are required; the page then shows the file alone. */
 typedef struct kvf_report_options {
     const char *path; /* a run, prefix, embeddings or adapter file */

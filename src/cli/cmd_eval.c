@@ -1,6 +1,5 @@
 /* kvfold eval. */
 #include "cli_model.h"
-#include "cli_progress.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -9,8 +8,6 @@
 typedef struct eval_values {
     cli_model_options model;
     kvf_eval_options eval;
-    const char *spans;
-    bool force;
 } eval_values;
 
 #define MODEL(field) offsetof(eval_values, model.field)
@@ -23,10 +20,7 @@ static const kvf__option_row OPTIONS[] = {
      "lm: also generate up to N tokens per prompt and report BLEU and ROUGE-L"},
     {"per-class", NULL, "", KVF_FLAG, EVAL(per_class),
      "seq-cls, token-cls: also report precision, recall, F1 and support of each class or tag, "
-     "and of each entity type"},
-    {"drop-spans", "OUT.html", "", KVF_TEXT, offsetof(eval_values, spans),
-     "instead measure without the adapters of every span of layers, and draw heat maps"},
-    {"force", NULL, "", KVF_FLAG, offsetof(eval_values, force), "replace an existing OUT.html"}};
+     "and of each entity type"}};
 
 static kvf_json *classes_json(const kvf_class_scores *list)
 {
@@ -84,61 +78,12 @@ static void print_text(const kvf_eval_result *r)
     printf(", %.1f s\n", r->seconds);
 }
 
-static void print_spans(const char *out, const kvf_json *found)
-{
-    const kvf_json *spans = kvf_json_get(found, "spans"), *added = kvf_json_get(found, "added");
-    const char *metric = kvf__text_at(found, "metric");
-    const double loss = kvf__real_at(found, "loss"), value = kvf__real_at(found, "value");
-    printf("%11s %12s %12s\n", "without", "loss", metric);
-    printf("%11s %12.6f %12.6f\n", "-", loss, value);
-    for (size_t i = 0; i < kvf_json_size(spans); i++) {
-        const kvf_json *span = kvf_json_at(spans, i);
-        printf("%5lld-%-5lld %12.6f %12.6f\n", kvf__int_at(span, "first"),
-               kvf__int_at(span, "last"), kvf__real_at(span, "loss"), kvf__real_at(span, "value"));
-    }
-    printf("%11s %12s %12s   norm of what an adapter adds over that of what it reads\n", "layer",
-           "attention", "feed-forward");
-    for (size_t l = 0; l < kvf_json_size(added); l++)
-        printf("%11zu %12.6f %12.6f\n", l, kvf__real_at(kvf_json_at(added, l), "attn"),
-               kvf__real_at(kvf_json_at(added, l), "ffn"));
-    printf("%s: %zu spans\n", out, kvf_json_size(spans));
-}
-
-static int measure_spans(cli_call *call, const eval_values *v, const cli_model *model)
-{
-    cli_progress progress = cli_progress_make(&call->common);
-    const kvf_drop_spans_options options = {.eval = v->eval,
-                                            .out = v->spans,
-                                            .force = v->force,
-                                            .progress = cli_progress_items,
-                                            .user = &progress};
-    kvf_json *found = NULL;
-    if (!model->n)
-        return cli_misuse(call->command, "no adapters to leave out: %s carries none",
-                          v->model.base);
-    kvf_status st = kvf_drop_spans(call->ctx, model->base, model->prefixes[0], &options, &found);
-    cli_progress_clear(&progress);
-    if (st) return cli_fail_status(call, st);
-    if (call->common.json) {
-        kvf_json_set(found, "out", kvf_json_new_str(v->spans));
-        return cli_print_json(call, found);
-    }
-    print_spans(v->spans, found);
-    kvf_json_free(found);
-    return CLI_OK;
-}
-
 static int measure(cli_call *call, const eval_values *v)
 {
     cli_model model;
     kvf_eval_result result;
     int code = cli_model_open(call, &v->model, &model);
     if (code) return code;
-    if (v->spans && *v->spans) {
-        code = measure_spans(call, v, &model);
-        cli_model_close(&model);
-        return code;
-    }
     kvf_status st = kvf_eval(call->ctx, model.base, model.prefixes, model.n, &v->eval, &result);
     cli_model_close(&model);
     if (st) return cli_fail_status(call, st);
@@ -154,11 +99,6 @@ static int run(cli_call *call)
 {
     eval_values v = {.model.open.own_head = true};
     int code = cli_set_values(call, &v);
-    if (!code && v.spans && (v.model.open.drop_layers || v.eval.generate || v.eval.per_class))
-        code = cli_misuse(call->command,
-                          "--drop-spans: not with --drop-layers, --generate or --per-class");
-    if (!code && v.force && !v.spans)
-        code = cli_misuse(call->command, "--force is for --drop-spans");
     if (!code) code = cli_check_paths(call);
     return code ? code : measure(call, &v);
 }

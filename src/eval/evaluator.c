@@ -231,9 +231,8 @@ static kvf_status forward(kvf_ctx *ctx, kvf__evaluator *e, const kvf__subject *s
     kvf__input input = {.batch = &e->batcher.batch,
                         .condition = subject->condition,
                         .share = subject->share,
-                        .adapter_sizes = subject->adapter_sizes,
                         .queries = subject->queries};
-    const bool sums = subject->share || subject->adapter_sizes || subject->queries;
+    const bool sums = subject->share || subject->queries;
     kvf__states *states = sums ? NULL : e->states;
     kvf__states_enter(states, &input, true);
     KVF_TRY(kvf__pass_fwd(ctx, e->pass, &input));

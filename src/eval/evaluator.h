@@ -12,7 +12,6 @@ typedef struct kvf__subject {
     kvf__condition condition;
     kvf__head *head;                    /* NULL: the base's own head */
     double *share;                      /* [L, H] as in kvf__input; NULL: not collected */
-    double *adapter_sizes;              /* [L, 2, 2] as in kvf__input */
     const struct kvf__queries *queries; /* as in kvf__input; NULL: not collected */
 } kvf__subject;
 /* Returns the subject of a prefix; NULL: the bare base. */
@@ -48,7 +47,7 @@ bool kvf__evaluator_helps(const kvf__evaluator *evaluator);
 void kvf__evaluator_give_up(const kvf__evaluator *evaluator);
 
 /* Caches the states of each batch from now on, for subjects without a prefix below the states'
- * layer and without sums (share, sizes, queries). The states must outlive the runs. */
+ * layer and without sums (share, queries). The states must outlive the runs. */
 struct kvf__states;
 void kvf__evaluator_keep(kvf__evaluator *evaluator, struct kvf__states *states);
 /* Returns the most tokens in a batch, on encoder-decoders in its source. */

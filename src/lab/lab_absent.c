@@ -23,8 +23,6 @@ static kvf_status absent(kvf_ctx *ctx)
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 ABSENT(kvf_words, kvf_base *base, const kvf_prefix *prefix, const kvf_words_options *options,
        kvf_words_result *result, kvf_json **json)
-ABSENT(kvf_drop_spans, kvf_base *base, kvf_prefix *prefix, const kvf_drop_spans_options *options,
-       kvf_json **out)
 ABSENT(kvf_report, const kvf_report_options *options, int64_t *bytes)
 ABSENT(kvf_prune, const kvf_prune_options *options, kvf_prune_result *result, kvf_json **json)
 ABSENT(kvf_sweep, const kvf_sweep_options *options, kvf_sweep_result *result, kvf_json **json)

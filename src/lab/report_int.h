@@ -33,8 +33,6 @@ kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json 
                            kvf__buf *out);
 /* The chart of a comparison's scores as an SVG file; empty if there are no scores. */
 kvf_status kvf__ranges_picture(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
-/* The page of spans without adapters, from the object of kvf_drop_spans(). */
-kvf_status kvf__spans_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 /* The page of a comparison, from the object of kvf__compare_page(). */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 

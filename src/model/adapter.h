@@ -65,7 +65,6 @@ kvf__param kvf__adapters_param(const kvf__adapters *adapters, size_t i);
 /* Disables the adapters of layers from .. to, as if `up` and its bias were zero. ESHAPE: no such
  * layers. */
 kvf_status kvf__adapters_drop(kvf_ctx *ctx, kvf__adapters *adapters, int64_t from, int64_t to);
-void kvf__adapters_restore(kvf__adapters *adapters); /* enables all again */
 
 /* One adapter. It borrows values and gradients from the set. Gradients are added to; NULL: none. */
 typedef struct kvf__bottleneck {

@@ -212,11 +212,6 @@ kvf_status kvf__adapters_drop(kvf_ctx *ctx, kvf__adapters *a, int64_t from, int6
     return KVF_OK;
 }
 
-void kvf__adapters_restore(kvf__adapters *a)
-{
-    memset(a->dropped, 0, (size_t)a->L * sizeof *a->dropped);
-}
-
 const kvf__bottleneck *kvf__adapters_at(const kvf__adapters *a, int64_t l, kvf__half half)
 {
     if (!a || a->dropped[l] || !kvf__adapter_has(&a->shape, half)) return NULL;

@@ -94,11 +94,6 @@ typedef struct kvf__input {
     kvf__entry entry; /* `known` excludes streams, share, queries, a cache and base_dropout */
     double *share; /* [L, H]; NULL: not wanted. Adds, for every label, the attention mass on virtual
                       tokens: prefix, or vectors (except those in a cache) */
-    double
-        /* [L, 2, 2]; NULL: not wanted. Adds, for attention and feed-forward half of each layer, the
-         * squares of its adapter's output and input, summed over the tokens, in the last layer over
-         * labelled ones */
-        *adapter_sizes;
     const kvf__queries *queries;  /* NULL: not wanted; excludes sections and a cache */
     const kvf__section *sections; /* [n_sections] covering all rows, instead of `condition`;
                                      excludes dropout and infix_at */

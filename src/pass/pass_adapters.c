@@ -90,32 +90,6 @@ static void copy_source(const kvf__pass *pass, int64_t l, kvf__half half, const 
     memset(in + b->n_labels * C, 0, (size_t)((M - b->n_labels) * C) * sizeof *in);
 }
 
-static double squares(const float *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sum;
-}
-
-/* Adds the squares of the adapter's output and input, if requested. */
-static kvf_status add_sizes(kvf_ctx *ctx, const kvf__pass *pass, int64_t l, kvf__half half,
-                            const kvf__bottleneck *adapter, const kvf__bottleneck_kept *keep)
-{
-    const kvf__model *m = pass->model;
-    const int64_t C = m->desc.C;
-    const int64_t rows = l < m->desc.L - 1 ? pass->batch->n_tokens : pass->batch->n_labels;
-    double *to = pass->adapt.sizes + (2 * l + (int64_t)half) * 2;
-    float *x = NULL;
-
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)(rows * C), sizeof *x, &x));
-    kvf_status st = kvf__bottleneck_fwd(ctx, m->kernels, adapter, keep, x, rows);
-    to[0] += squares(x, rows * C);
-    to[1] += squares(keep->in, rows * C);
-    kvf__free(x);
-    return st;
-}
-
 kvf_status kvf__pass_adapt_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__half half, float *x,
                                const void *src, int64_t M)
 {
@@ -125,7 +99,6 @@ kvf_status kvf__pass_adapt_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, kvf__ha
 
     if (!adapter) return KVF_OK;
     if (is_parallel(pass)) copy_source(pass, l, half, src, keep->in, M);
-    if (pass->adapt.sizes) KVF_TRY(add_sizes(ctx, pass, l, half, adapter, keep));
     KVF_TRY(kvf__bottleneck_fwd(ctx, m->kernels, adapter, keep, x, M));
     kvf__pass_lap(pass, KVF__PART_ADAPTER);
     return KVF_OK;

@@ -9,11 +9,10 @@ struct kvf__pass;
 
 /* Carved from the pass's arena; NULL: the model has none. */
 typedef struct kvf__pass_adapters {
-    float *part;   /* [Rx, C] output of one product; serial adapters only */
-    float *d;      /* [Rx, C] gradient of a half's output, or of its input, through its adapter */
-    void *d_act;   /* in the activation type; the same memory for f32 */
-    float *dh;     /* [Rx, adapter size] */
-    double *sizes; /* sums of the input, see kvf__input; NULL: not wanted */
+    float *part; /* [Rx, C] output of one product; serial adapters only */
+    float *d;    /* [Rx, C] gradient of a half's output, or of its input, through its adapter */
+    void *d_act; /* in the activation type; the same memory for f32 */
+    float *dh;   /* [Rx, adapter size] */
 } kvf__pass_adapters;
 
 /* Returns whether this half has an adapter in any layer (pass_adapters.c). */

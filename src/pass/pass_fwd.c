@@ -109,7 +109,6 @@ static kvf_status set_input(kvf_ctx *ctx, kvf__pass *pass, const kvf__input *inp
     pass->cache = input->cache;
     pass->slot = input->slot;
     pass->keys.share = input->share;
-    pass->adapt.sizes = input->adapter_sizes;
     pass->keys.queries = input->queries;
     pass->entry = input->entry;
     pass->M = kvf__padded_rows(pass->model, input->batch->n_tokens);

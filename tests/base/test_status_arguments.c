@@ -49,7 +49,6 @@ static kvf_unmerge_options unmerge_o;
 static kvf_new_base_options new_base_o;
 static kvf_bench_options bench_o;
 static kvf_distill_options distill_o;
-static kvf_drop_spans_options spans_o;
 static kvf_prune_options prune_o;
 static kvf_report_options report_o;
 static kvf_sweep_options sweep_o;
@@ -291,7 +290,6 @@ static const row ROWS[] = {
     FREES(kvf_diff_result_done),
     {FN(kvf_distill), STATUS, {C, O(distill_o), OUT}, .no_valid_call = true},
     {FN(kvf_distill_defaults), OTHER, {{0}}, .no_valid_call = true},
-    {FN(kvf_drop_spans), STATUS, {C, B, P, O(spans_o), NIL}, .fails = true},
     {FN(kvf_new_base), STATUS, {C, O(new_base_o), OUT}, .fails = true},
     {FN(kvf_prune), STATUS, {C, O(prune_o), NIL, NIL}},
     FREES(kvf_prune_result_done),
@@ -344,7 +342,6 @@ static const struct enum_member {
     OF(kvf_bench_open, bench_o, weight_dtype),
     OF(kvf_bench_open, bench_o, precision),
     OF(kvf_distill, distill_o, train.overlong),
-    OF(kvf_drop_spans, spans_o, eval.overlong),
     OF(kvf_prune, prune_o, score),
     OF(kvf_prune, prune_o, dtype),
     OF(kvf_prune, prune_o, precision),
@@ -432,8 +429,7 @@ static void call_rightly(const row *r)
 
 static void fill_options(void)
 {
-    eval_o.data = score_o.eval.data = predict_o.eval.data = spans_o.eval.data = prune_o.eval.data =
-        rows_path;
+    eval_o.data = score_o.eval.data = predict_o.eval.data = prune_o.eval.data = rows_path;
     generate_o = kvf_generate_defaults();
     generate_o.max_tokens = 2;
     train_o = toy_run_options(fresh);
@@ -461,7 +457,7 @@ static void fill_options(void)
     bench_o.batch = bench_o.steps = bench_o.warmup = 1;
     bench_o.length = 8;
     bench_o.prefix_length = 2;
-    spans_o.out = report_o.out = fresh;
+    report_o.out = fresh;
     report_o.path = run;
     prune_o.prefix = run;
     prune_o.base = base;

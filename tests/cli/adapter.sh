@@ -16,31 +16,6 @@ for file in run.h5 adapter.h5; do
 done
 run 0 eval --base model --data valid.jsonl --precision f32 --threads 2 --prefix adapter.h5 --drop-layers 0-1 --json
 [ "$(value loss)" != "$best" ] || fail 'nothing was left out'
-without=$(value loss)
-spans() {
-    want=$1
-    shift
-    run "$want" eval --base model --data valid.jsonl --precision f32 --threads 2 --drop-spans spans.html "$@"
-}
-spans 0 --prefix adapter.h5 --json
-has out '^{"layers":2,"loss":'"$best"',"value":'"$best"',"metric":"loss","spans":\[{"first":0,"last":0,"loss":'
-has out '{"first":0,"last":1,"loss":'"$without"','
-has out '{"first":1,"last":1,"loss":[0-9.]*,"value":[0-9.]*}\],"added":\[{"layer":0,"attn":[0-9.]*,"ffn":[0-9.]*},{"layer":1,'
-has spans.html '<figure class="heat" id="loss"'
-has spans.html '<h2>What adapters add</h2>'
-spans 1 --prefix adapter.h5
-err_is 'kvfold: eval: spans.html: exists (use --force to replace it)'
-spans 0 --prefix adapter.h5 --force
-has out '^ *0-1  *[0-9.]* '
-has out '^spans.html: 3 spans$'
-spans 2 --prefix adapter.h5 --force --drop-layers 0
-has err 'drop-spans: not with --drop-layers, --generate or --per-class'
-rm spans.html
-spans 2
-err_is 'kvfold: eval: no adapters to leave out: model carries none; try kvfold eval --help'
-absent spans.html
-run 2 eval --base model --data valid.jsonl --force
-has err 'force is for --drop-spans'
 run 2 eval --base model --data valid.jsonl --drop-layers 0
 err_is 'kvfold: eval: no adapters to leave out: model carries none; try kvfold eval --help'
 run 1 eval --base model --data valid.jsonl --prefix adapter.h5 --drop-layers 0-9

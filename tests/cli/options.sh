@@ -32,10 +32,6 @@ eval|checkpoint|$lm --data valid.jsonl|last|change
 eval|head|$lm --data valid.jsonl|x|refuse
 eval|allow-other-base|||unmerge
 eval|drop-layers|$lm --data valid.jsonl|0-0|refuse
-eval|drop-spans|||adapter
-eval|drop-spans|$lm --data valid.jsonl|spans.html|refuse
-eval|force|||adapter
-eval|force|$lm --data valid.jsonl||refuse
 eval|format|$lm --data valid.jsonl|csv|refuse
 eval|no-header|$cls --data bare.tsv --columns text,label||change
 eval|no-header|$cls --data cls.jsonl||refuse

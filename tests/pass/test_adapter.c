@@ -143,55 +143,6 @@ START_TEST(first_loss_is_the_bare_base)
 }
 END_TEST
 
-/* Squares [L, 2, 2] of what adapters add and read; the loss is that of a pass which is not asked.
- */
-static void sizes_of(kvf__pass *pass, const kvf__batch *batch, double *sizes)
-{
-    const kvf__input input = {.batch = batch, .adapter_sizes = sizes};
-    double loss = 0;
-    memset(sizes, 0, (size_t)kvf__model_desc(t.model)->L * 4 * sizeof *sizes);
-    ck_assert_msg(!kvf__pass_fwd(t.ctx, pass, &input), "%s", kvf_ctx_error(t.ctx));
-    ck_assert_int_eq(kvf__pass_loss(t.ctx, pass, &(kvf__loss){.scale = 1}, &loss), KVF_OK);
-    ck_assert(toy_loss(&t, pass, batch, NULL) == loss);
-}
-
-/* At the start nothing is added. What the last layer's last adapter adds goes with its `up`, and
- * the rest does not depend on that. */
-START_TEST(what_adapters_add_is_measured)
-{
-    enum { MOST = 64 };
-    kvf__adapters *adapters = make(_i, KVF__F32);
-    const size_t n = kvf__adapters_count(adapters);
-    const int64_t L = kvf__model_desc(t.model)->L;
-    double once[MOST], twice[MOST];
-    kvf__pass *pass = toy_pass(&t);
-    TAKE_BATCH(batch);
-
-    ck_assert_int_le(L * 4, MOST);
-    sizes_of(pass, &batch.b, once);
-    for (int64_t i = 0; i < 2 * L; i++) {
-        ck_assert(once[2 * i] == 0);
-        ck_assert((once[2 * i + 1] > 0) ==
-                  kvf__adapter_has(&CASES[_i].shape, i % 2 ? KVF__HALF_FFN : KVF__HALF_ATTN));
-    }
-    shake(adapters);
-    sizes_of(pass, &batch.b, once);
-    for (size_t i = n - 2; i < n; i++) {
-        kvf__param up = kvf__adapters_param(adapters, i);
-        for (int64_t j = 0; j < up.n; j++)
-            up.value[j] *= 2;
-    }
-    sizes_of(pass, &batch.b, twice);
-    const bool ffn = kvf__adapter_has(&CASES[_i].shape, KVF__HALF_FFN);
-    const int64_t last = (2 * (L - 1) + ffn) * 2;
-    for (int64_t i = 0; i < 4 * L; i++)
-        ck_assert_double_eq_tol(twice[i], once[i] * (i == last ? 4 : 1), 1e-6 * twice[i] + 1e-12);
-    ck_assert_double_gt(once[last], 0);
-    kvf__pass_free(pass);
-    toy_free(&t);
-}
-END_TEST
-
 /* A layer left out is one whose `up` and bias are zero. */
 START_TEST(layers_are_left_out)
 {
@@ -476,7 +427,6 @@ int main(void)
     tcase_add_loop_test(core, parameters, 0, N_CASES);
     tcase_add_loop_test(core, first_loss_is_the_bare_base, 0, N_CASES);
     tcase_add_loop_test(core, layers_are_left_out, 0, N_CASES);
-    tcase_add_loop_test(core, what_adapters_add_is_measured, 0, N_CASES);
     tcase_add_test(core, words);
     tcase_add_loop_test(limits, same_bits_and_no_allocation, 0, N_CASES);
     tcase_add_loop_test(limits, recomputed_bits, 0, N_CASES);
