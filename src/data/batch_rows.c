@@ -1,4 +1,4 @@
-/* A packed batch: its lists, and rows that are appended to them. */
+/* Packed batches: allocates their lists and appends rows to them. */
 #include "arena.h"
 #include "batcher_int.h"
 
@@ -74,7 +74,7 @@ int32_t kvf__batcher_add(kvf__batcher *batcher, const kvf__batch_row *row, int64
     return (int32_t)r;
 }
 
-/* What the encoder reads of a row. */
+/* Appends the encoder's part of a row. */
 static void add_source(kvf__batcher *batcher, const kvf__batch_row *row)
 {
     kvf__batch *b = &batcher->source;
@@ -103,13 +103,13 @@ void kvf__batcher_add_leaf(kvf__batcher *batcher, const kvf__batch_row *row, int
         add_source(batcher, row);
         from = row->shareable;
     }
-    int64_t first = b->n_tokens - from; /* packed index of the row's token 0, were it here */
+    int64_t first = b->n_tokens - from; /* packed index that token 0 of the row would have */
     int32_t index = kvf__batcher_add(batcher, row, from, row->n, parent);
     l->example[index] = row->example;
     l->infix_at[index] = (int32_t)from;
     l->values[index] = row->value;
     for (int side = 0; side < 2 && row->span[side] >= 0;
-         side++) /* never in a common prefix: it is labelled */
+         side++) /* spans are labelled, so never in a common prefix */
         l->spans[2 * index + side] = row->span[side] - (int32_t)from;
     for (int64_t i = row->shift; i < row->n_labels; i++) {
         const int32_t label = row->label == KVF__NO_LABEL ? row->labels[i] : row->label;

@@ -1,12 +1,12 @@
-/* Examples to one packed batch: rows back to back, labels shifted to the position that predicts
- * them. On causal bases what cannot matter is left out: tokens after a row's last label, and
- * repetitions of a beginning that several rows have in common (common_prefix.c). */
+/* Packs examples into one batch: rows back to back, labels shifted to the positions that predict
+ * them. On causal bases, tokens after a row's last label are left out, and a beginning that several
+ * rows share is stored once (common_prefix.c). */
 #include "batcher_int.h"
 
 #include <string.h>
 
-/* Every common prefix has at least two rows below it: there are never more of them than examples;
- * and with infix each example has one of its own. */
+/* Allocates two rows for each example, because every common prefix has at least two rows below it.
+ * With infix it allocates three, because each example also has a prefix of its own. */
 kvf_status kvf__batcher_init(kvf_ctx *ctx, kvf__batcher *batcher, kvf__batch_rules rules,
                              int64_t examples, int64_t tokens, int64_t labels)
 {
@@ -35,7 +35,7 @@ void kvf__batch_sizes_raise(kvf__batch_sizes *sizes, const kvf__batch_sizes *by)
         if (from[i] > to[i]) to[i] = from[i];
 }
 
-/* Views an example; false if nothing of it needs to be computed. */
+/* Makes a view of an example. Returns false if no token of it needs to be computed. */
 static bool view_row(const kvf__batcher *batcher, const kvf__dataset *dataset, int64_t example,
                      kvf__batch_row *row)
 {
@@ -62,11 +62,11 @@ static bool view_row(const kvf__batcher *batcher, const kvf__dataset *dataset, i
     if (dataset->spans) memcpy(row->span, dataset->spans + 2 * example, sizeof row->span);
     if (!batcher->rules.causal) return true;
     row->n = last + 1;
-    row->shareable = batcher->rules.source && !shift ? row->n / 2 : first; /* read on both sides */
+    row->shareable = batcher->rules.source && !shift ? row->n / 2 : first; /* text comes twice */
     return last >= 0;
 }
 
-/* Lists a row of the step; the first of a group gives its key to the others. */
+/* Completes the view of a row of the step. Rows of a group take the key of its first row. */
 static void list_row(kvf__batcher *batcher, int64_t rows)
 {
     kvf__batch_row *row = &batcher->rows[rows], *before = row - 1;

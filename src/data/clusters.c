@@ -1,7 +1,7 @@
-/* Groups that begin alike, brought into the same steps so that they share more (--group-by prefix).
- * Two neighbours in sorted order are of one cluster if they have at least half of the shorter's
- * beginning in common: questions over one document are, rows under one system turn are only if it
- * is most of them, and otherwise any step shares it anyway. */
+/* Brings groups with a common beginning into the same steps, so that they share more tokens
+ * (--group-by prefix). Two neighbours in sorted order belong to one cluster if they share at least
+ * half of the shorter beginning. Questions over one document do. Rows under one system turn do only
+ * if the turn is most of the beginning; a shorter turn is shared in any step. */
 #include "clusters.h"
 #include "arena.h"
 #include "batcher_int.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    MIN_COMMON = 8,   /* tokens: below that common_prefix.c shares nothing */
-    LOOK_AHEAD = 1024 /* clusters tried for what is left of a step */
+    MIN_COMMON = 8,   /* least tokens in common, as in common_prefix.c */
+    LOOK_AHEAD = 1024 /* clusters tried to fill the rest of a step */
 };
 
 typedef struct beginning {
@@ -19,7 +19,8 @@ typedef struct beginning {
     int64_t n, group;
 } beginning;
 
-/* The part of a group's first row before anything in it is read or predicted. */
+/* Returns the beginning of a group's first row, before the first position that is read or
+ * predicts. */
 static beginning beginning_of(const kvf__dataset *dataset, int64_t group)
 {
     int64_t row = dataset->group ? dataset->group[group] : group;
@@ -53,12 +54,12 @@ static int by_value(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* A cluster's position is that of its first member in the file. */
+/* A cluster in the sorted list: its first member in file order, and its range [from, to). */
 typedef struct cluster_range {
     int64_t first, from, to;
 } cluster_range;
 
-/* Clusters in the order of the file, their members too, so that nothing depends on token ids. */
+/* Puts clusters and their members in file order, so that nothing depends on token ids. */
 static void order_clusters(kvf__clusters *c, const beginning *list, int64_t n,
                            cluster_range *ranges)
 {
@@ -70,7 +71,7 @@ static void order_clusters(kvf__clusters *c, const beginning *list, int64_t n,
         ranges[c->n++] = (cluster_range){.first = c->member[from], .from = from, .to = i + 1};
         from = i + 1;
     }
-    qsort(ranges, (size_t)c->n, sizeof *ranges, by_value); /* by its first field */
+    qsort(ranges, (size_t)c->n, sizeof *ranges, by_value); /* compares the field `first` */
     memcpy(c->mixed, c->member, (size_t)n * sizeof *c->member);
     for (int64_t k = 0; k < c->n; k++) {
         c->start[k] = at;
@@ -81,7 +82,7 @@ static void order_clusters(kvf__clusters *c, const beginning *list, int64_t n,
     c->start[c->n] = at;
 }
 
-/* n: groups, before there are clusters. */
+/* Lays out the lists. c->n is still the number of groups. */
 static void lay_clusters(void *object, kvf__carver *carver)
 {
     kvf__clusters *c = object;
@@ -114,15 +115,14 @@ kvf_status kvf__clusters_create(kvf_ctx *ctx, const kvf__dataset *dataset, kvf__
     return st;
 }
 
-/* What of a cluster is in no step yet. */
+/* Returns the number of members of a cluster that are in no step yet. */
 static int64_t left_of(const kvf__clusters *c, int64_t cluster)
 {
     return c->start[cluster + 1] - c->start[cluster] - c->taken[cluster];
 }
 
-/* The next cluster in the epoch's order that fits into `capacity`, else the first with anything
- * left.
- */
+/* Returns the next cluster in the epoch's order that fits into `capacity`, else the first one with
+ * members left. */
 static int64_t choose(const kvf__clusters *c, int64_t first, int64_t capacity)
 {
     for (int64_t i = first; i < c->n && i < first + LOOK_AHEAD; i++) {

@@ -1,8 +1,8 @@
 /* Common prefixes: tokens that several rows begin with (a system turn, an instruction, a document)
- * are computed once. Under causal attention their hidden states are equal in every row, so this is
- * exact; gradients are summed over the rows below. The rows of a step become a small tree, found by
- * sorting them: rows with a common beginning are then neighbours. Which rows form a step never
- * changes. */
+ * are computed once. Under causal attention their hidden states are equal in every row, so the
+ * result is exact. Gradients are summed over the rows below. The rows of a step form a small tree.
+ * It is built from the sorted rows, where rows with a common beginning are neighbours. Which rows
+ * form a step never changes. */
 #include "batcher_int.h"
 
 #include <stdlib.h>
@@ -27,8 +27,8 @@ int kvf__compare_ids(const int32_t *a, int64_t a_n, const int32_t *b, int64_t b_
     return (a_n > b_n) - (a_n < b_n);
 }
 
-/* By what may be shared of their group's first row, shorter first; then by position. So a group
- * stays together, its rows in their order. */
+/* Orders rows by the shareable tokens of their group's first row, shorter first, then by position.
+ * Rows of a group stay together and in order. */
 static int by_beginning(const void *x, const void *y)
 {
     const kvf__batch_row *a = x, *b = y;
@@ -43,15 +43,16 @@ static int by_place(const void *x, const void *y)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-/* A node of the tree, while the rows below it are added. */
+/* A node of the tree while the rows below it are added. */
 typedef struct tree_node {
-    int64_t from;  /* tokens before this one are in the parents */
-    int64_t probe; /* the rows agree at least so far */
+    int64_t from;  /* first token that is not in the parents */
+    int64_t probe; /* number of tokens in which the rows are known to agree */
     int32_t parent;
     int level;
 } tree_node;
 
-/* Past the rows from `first` on that go on alike beyond `probe`; *agree: how far all of them do. */
+/* Returns the end of the rows from `first` on that agree beyond `probe`. *agree: the number of
+ * tokens that they all share. */
 static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end, int64_t probe,
                          int64_t *agree)
 {
@@ -67,8 +68,8 @@ static int64_t group_end(const kvf__batch_row *rows, int64_t first, int64_t end,
     return next;
 }
 
-/* Common prefixes of the rows first .. end - 1, and the rows themselves unless they are to come
- * after all common prefixes. */
+/* Adds the common prefixes of rows first .. end - 1, and the rows themselves unless they are
+ * grouped. Grouped rows follow all common prefixes. */
 static void add_rows(kvf__batcher *batcher, int64_t first, int64_t end, bool grouped, tree_node at)
 {
     kvf__batch_row *rows = batcher->rows;

@@ -1,5 +1,5 @@
-/* Data: files to rows, rows to packed batches, and the order in which steps see them. All parts; a
- * file that needs one includes that. */
+/* Data: reads files into rows, packs rows into batches, and orders the steps. Includes all parts; a
+ * file that needs only one includes that header. */
 #ifndef KVF_DATA_INT_H
 #define KVF_DATA_INT_H
 

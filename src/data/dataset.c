@@ -1,6 +1,6 @@
-/* A file as packed lists of ids, labels and what else its task's head reads. Everything is rendered
- * once, before training: a bad row is found with its line number before the first step, and steps
- * touch integers only. */
+/* Loads a file into packed lists of ids, labels and other inputs of the task's head. Everything is
+ * rendered once, before training, so a bad row is reported with its line before the first step.
+ * Steps use integers only. */
 #include "arena.h"
 #include "hash.h"
 #include "infile.h"
@@ -21,7 +21,7 @@ kvf_status kvf__task_parse(kvf_ctx *ctx, const char *name, kvf__task *out)
                      name);
 }
 
-/* What a task makes of a file's rows, and which lists its data set has. */
+/* Per task: the function that adds rows, and the lists of its data set. */
 static const struct task_row {
     kvf__task_fn *add;
     bool names, spans, groups;
@@ -89,12 +89,13 @@ static void count_unread(kvf__unread *unread, const char *place, const char *key
     unread->v[i].count++;
 }
 
-/* Fields of the row in work, and of its messages, that nothing reads. */
+/* Counts fields of the current row, and of its messages, that are never read. Marks the map entries
+ * that the row has. */
 static void note_unread(kvf__loader *load)
 {
     const bool lm = load->options.task == KVF__TASK_LM;
     const kvf__render *render = &load->options.render;
-    kvf_json *row = (kvf_json *)load->row->fields; /* only read */
+    kvf_json *row = (kvf_json *)load->row->fields; /* not modified */
     for (void *it = kvf_json_iter(row); it; it = kvf_json_next(row, it)) {
         const char *key = kvf_json_iter_key(it);
         if (lm ? !kvf__render_reads(render, row, key) : !kvf__field_read(render->map, key))
@@ -123,7 +124,7 @@ static void say_unread(const kvf__loader *load)
                  unread->more ? " and others" : "");
 }
 
-/* An entry of the map that is read nowhere was a slip of the pen. */
+/* Warns about map entries that no row has; they are probably misspelt. */
 static void say_unmapped(const kvf__loader *load)
 {
     const kvf__field_map *map = load->options.render.map;
@@ -155,7 +156,7 @@ static kvf_status unpack(const kvf__loader *load, kvf__buf *text)
     return st;
 }
 
-/* Once it is known which labels are none. */
+/* Reads the file again, now that the labels that mean "no label" are known. */
 static kvf_status read_again(kvf__loader *load, kvf__file *file)
 {
     const kvf__labels names = load->names;
@@ -187,10 +188,11 @@ static kvf_status read_file(kvf__loader *load, const char *path, char hash[33], 
         st = read_again(load, &file);
     *delimited = file.delimited;
     kvf__buf_done(&text);
-    return st == KVF_ESTOPPED ? kvf__ctx_check_stop(load->ctx) : st; /* add_row: enough rows */
+    return st == KVF_ESTOPPED ? kvf__ctx_check_stop(load->ctx) : st; /* limit reached */
 }
 
-/* What was made of labels, where a file could mean something else by them. */
+/* Writes a note on ambiguous labels: groups left out without a label, and numbers read as indices
+ * of the given names. */
 static void say_labels(const kvf__loader *load, char *out, size_t bytes)
 {
     const kvf__label_set *given = load->names.given;
@@ -226,7 +228,7 @@ static void renumber_source(kvf__source *source, const int32_t *order)
         if (source->tags[i] >= 0) source->tags[i] = order[source->tags[i]];
 }
 
-/* Ids in the order met become places in the sorted list, wherever they were written. */
+/* Replaces ids in the order met by indices of the sorted names, in rows and sources. */
 static void renumber(kvf__loader *load, const int32_t *order)
 {
     for (size_t i = 0; i < load->rows.labels.n; i++)
@@ -299,13 +301,13 @@ static void fill_rows(const kvf__loader *load, kvf__dataset *set)
     }
 }
 
-/* First rows of the groups, [n_groups + 1]. */
+/* Writes the first rows of the groups, first [n_groups + 1]. */
 static void fill_groups(const kvf__loader *load, int64_t *first)
 {
     if (first) memcpy(first + 1, load->groups.end, (size_t)load->groups.n * sizeof *first);
 }
 
-/* What the loader has of its rows' sources goes over to the data set. */
+/* Moves the sources from the loader to the data set. */
 static void move_sources(kvf__loader *load, kvf__sources *s)
 {
     fill_groups(load, s->first_row);
@@ -319,7 +321,7 @@ static void move_sources(kvf__loader *load, kvf__sources *s)
     load->pool = (kvf__pool){0};
 }
 
-/* Token types, unless all are 0 or the base is causal, where none has any. */
+/* Moves the token types, unless all are 0. Causal bases have none. */
 static void move_types(kvf__loader *load, kvf__dataset *set)
 {
     bool any = false;
@@ -356,7 +358,7 @@ static kvf_status move_lists(kvf__loader *load, kvf__dataset *set)
     return kvf__fail(load->ctx, KVF_EDATA, "%s: no token of any row carries loss", load->path);
 }
 
-/* Does the base read every token of rows, and not where a template has its [MASK]? */
+/* Returns true if the head pools all tokens of a row, not the [MASK] of a template. */
 static bool is_pooled(const kvf__dataset_options *options)
 {
     const kvf__row_template *pattern = options->render.pattern;

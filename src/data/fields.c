@@ -1,6 +1,6 @@
-/* Names of fields: ours, those of --map, and those that known data sets use. A data set that names
- * its texts otherwise is a row of SHAPES; the texts of a row are found by the first shape whose
- * fields it has (SuperGLUE and GLUE are recognised by their fields, not by a name).
+/* Names of fields: kvfold's own, those of --map, and those of known data sets. SHAPES has a row for
+ * every way to name the texts. The texts of a row are found by the first shape whose fields it has.
+ * SuperGLUE and GLUE are therefore recognised by their fields, not by a name.
  *
  * Texts of SuperGLUE tasks as in P-tuning v2: WiC "word: sentence", COPA "premise because|so". */
 #include "file_rows.h"
@@ -51,7 +51,7 @@ void kvf__field_map_done(kvf__field_map *map)
     *map = (kvf__field_map){0};
 }
 
-/* The value at a path of keys and numbers of lists; a key may hold dots. */
+/* Returns the value at a path of keys and list indices. A key may contain dots. */
 static const kvf_json *at_path(const kvf_json *value, const char *path)
 {
     char head[256], *end = NULL;
@@ -96,7 +96,7 @@ const kvf_json *kvf__row_field(const kvf__field_map *map, const kvf__file_row *r
     return kvf_json_get(kvf__field(map, row->fields, head), dot + 1);
 }
 
-/* Appends to a text of KVF__ROW_HAS_MAX bytes; what does not fit is left out. */
+/* Appends to a text of KVF__ROW_HAS_MAX bytes; excess text is cut. */
 static void KVF__PRINTF(2, 3) append(char *out, const char *fmt, ...)
 {
     const size_t at = strlen(out);
@@ -106,7 +106,7 @@ static void KVF__PRINTF(2, 3) append(char *out, const char *fmt, ...)
     va_end(args);
 }
 
-/* A field, or "a.b, a.c" of an object: what --map can name. */
+/* Appends a field, or "a.b, a.c" of an object, as --map can name them. */
 static void append_field(char *out, const char *comma, const char *key, kvf_json *value)
 {
     void *it = kvf_json_iter(value);
@@ -120,7 +120,7 @@ void kvf__row_has(const kvf__field_map *map, const kvf_json *fields, const kvf_j
                   char out[KVF__ROW_HAS_MAX])
 {
     bool found = true;
-    kvf_json *row = (kvf_json *)fields; /* only read */
+    kvf_json *row = (kvf_json *)fields; /* not modified */
     const char *comma = "";
     snprintf(out, KVF__ROW_HAS_MAX, "the row has ");
     for (void *it = kvf_json_iter(row); it; it = kvf_json_next(row, it)) {
@@ -140,9 +140,9 @@ void kvf__row_has(const kvf__field_map *map, const kvf_json *fields, const kvf_j
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* How a data set names its texts: {field} is a field's text, {connective} for COPA's
- * "because" or "so". choices: fields, or one that is a list, NULL: none. A shape fits a row that
- * has every field named. */
+/* Names of a data set's texts: {field} is the text of a field, {connective} is COPA's "because" or
+ * "so". choices: several fields, or one with a list; NULL: none. A shape fits a row that has all
+ * its fields. */
 typedef struct text_shape {
     kvf__task task;
     const char *a, *b; /* b NULL: one text */
@@ -174,7 +174,7 @@ static const text_shape SHAPES[] = {
 };
 #define N_SHAPES (sizeof SHAPES / sizeof SHAPES[0])
 
-/* The next {name} of a template from *at on; false: no more. */
+/* Reads the next {name} of a template from *at on. Returns false at the end. */
 static bool next_name(const char **at, char name[64])
 {
     const char *open = strchr(*at, '{'), *close = open ? strchr(open, '}') : NULL;
@@ -184,14 +184,15 @@ static bool next_name(const char **at, char name[64])
     return true;
 }
 
-/* The field that a template's name means: "connective" is made of "question". */
+/* Returns the field that a name in a template means; "connective" is derived from "question". */
 static const kvf_json *template_field(const kvf__field_map *map, const kvf__file_row *row,
                                       const char *name)
 {
     return kvf__row_field(map, row, strcmp(name, "connective") ? name : "question");
 }
 
-/* least: of the fields' types; null is a field that is not there, where another shape fits. */
+/* Returns true if a row has all fields of a template. least: lowest type of the fields; null counts
+ * as present only if no other shape fits. */
 static bool has_fields(const kvf__field_map *map, const kvf__file_row *row, const char *template,
                        kvf_json_type least)
 {
@@ -224,7 +225,7 @@ static bool named_in(const char *template, const char *name, size_t bytes)
     return false;
 }
 
-/* Fields that some task reads and no shape names; the usual ones come first. */
+/* Fields that a task reads and no shape names; the usual ones come first. */
 static const char *const FIELDS[] = {
     "label",      "prompt",         "completion", "references",    "messages", "input_ids",
     "labels",     "attention_mask", "tokens",     "words",         "tags",     "ner_tags",
@@ -232,7 +233,7 @@ static const char *const FIELDS[] = {
     "gold_label", "score",          "system",     "history",       "target"};
 enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
 
-/* Those of them that no header names, and names of headers that --map does not know. */
+/* Entries of FIELDS that do not mark a header, and header names that --map does not accept. */
 static const char *const NO_HEADERS[] = {"attention_mask", "is_impossible", "system", "history",
                                          "target"};
 static const char *const HEADERS[] = {"index", "instruction", "input", "output", "conversations"};
@@ -307,7 +308,7 @@ static kvf_status put_field(kvf_ctx *ctx, const kvf__field_map *map, const kvf__
     return kvf__buf_add(ctx, out, text, n);
 }
 
-/* Fills a template; `out` is never left without data, so that an empty text is one. */
+/* Fills a template. `out` always has data afterwards, so an empty text differs from none. */
 static kvf_status fill(kvf_ctx *ctx, const kvf__field_map *map, const kvf__file_row *row,
                        const char *template, kvf__buf *out)
 {
@@ -339,7 +340,7 @@ static void find_choices(const kvf__field_map *map, const kvf__file_row *row, co
     for (const char *at = s->choices; at && next_name(&at, name);)
         out->choice[out->n_choices++] = kvf__row_field(map, row, name);
     if (out->n_choices != 1) return;
-    const bool lists = kvf_json_typeof(out->choice[0]) == KVF_JSON_OBJECT; /* of texts, labels */
+    const bool lists = kvf_json_typeof(out->choice[0]) == KVF_JSON_OBJECT; /* texts and labels */
     out->choices = lists ? kvf_json_get(out->choice[0], "text") : out->choice[0];
     out->keys = lists ? kvf_json_get(out->choice[0], "label") : NULL;
     out->n_choices = kvf_json_size(out->choices);

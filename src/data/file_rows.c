@@ -1,4 +1,4 @@
-/* What every reader does with a row: names its line, and hands it on. */
+/* Shared code of the readers: names the line of a row, and passes the row on. */
 #include "file_rows.h"
 
 void kvf__where(char where[KVF__WHERE_MAX], const char *path, int64_t line)

@@ -1,6 +1,7 @@
-/* The table of file formats, and how a file is recognised: by the ending of its name, and among the
- * formats of one ending by content; with another ending by content, first by what is unmistakable
- * (a tag after every word, an object), then by what others could have too (a tab, a comma). */
+/* The table of file formats, and their detection. The file name extension selects formats; if
+ * several have it, the content decides. Without a known extension only the content decides.
+ * Unmistakable content (a tag after every word, an object) comes first, then weaker signs (a tab, a
+ * comma). */
 #include "file_rows.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 
 /* ---- what content looks like ----------------------------------------------------------------- */
 
-/* [ and an object, or nothing. */
+/* Returns true if the text opens an array that is empty or begins with an object. */
 static bool opens_array(const char *text, size_t bytes)
 {
     size_t n = strspn(text, " \t\r\n");
@@ -23,14 +24,16 @@ static bool opens_object(const char *text, size_t bytes)
     return n < bytes && text[n] == '{';
 }
 
-/* Behind c, with blanks before it; 0: something else is there. */
+/* Returns the position after character c, with blanks before it skipped; 0: another character
+ * follows. */
 static size_t behind(const char *text, size_t bytes, size_t at, char c)
 {
     at += strspn(text + at, " \t\r\n");
     return at < bytes && text[at] == c ? at + 1 : 0;
 }
 
-/* Behind the key "data" of the object that the text begins with; 0: it has none. */
+/* Returns the position after the key "data" of the outermost object, and its colon; 0: no such
+ * key. */
 static size_t behind_data(const char *text, size_t bytes)
 {
     size_t from = 0;
@@ -53,7 +56,7 @@ static size_t behind_data(const char *text, size_t bytes)
     return 0;
 }
 
-/* Its list "data" is empty, or of objects with "paragraphs". */
+/* Returns true if the list "data" is empty, or holds objects with "paragraphs". */
 static bool looks_squad(const char *text, size_t bytes)
 {
     size_t at = opens_object(text, bytes) ? behind_data(text, bytes) : 0;
@@ -85,10 +88,10 @@ static bool looks_csv(const char *text, size_t bytes)
 #define JSON_LINES ".jsonl .ndjson .jsonlines"
 
 static const struct format {
-    const char *name, *endings;                    /* endings: of file names */
-    bool (*looks)(const char *text, size_t bytes); /* NULL: not by content */
-    bool sure;                                     /* content like this is nothing else */
-    bool delimited, word_lines;                    /* of kvf__file */
+    const char *name, *endings;                    /* endings: file name extensions */
+    bool (*looks)(const char *text, size_t bytes); /* NULL: not detected by content */
+    bool sure;                                     /* such content is unmistakable */
+    bool delimited, word_lines;                    /* as in kvf__file */
     kvf__reader_fn *read;
 } FORMATS[] = {
     {"squad", ".json", looks_squad, true, false, false, kvf__read_squad},
@@ -127,7 +130,7 @@ static bool named_so(const struct format *f, const char *path)
     return false;
 }
 
-/* The first format that content is like; sure: and no other is. */
+/* Returns the first format that fits the content. sure: only an unmistakable one. */
 static const struct format *by_content(const kvf__file *file, bool sure)
 {
     for (const struct format *f = FORMATS; f < FORMATS + N_FORMATS; f++)
@@ -135,7 +138,7 @@ static const struct format *by_content(const kvf__file *file, bool sure)
     return NULL;
 }
 
-/* Rows that need no label may be one text a line. */
+/* Returns true for a .txt file of rows that need no label: one text per line. */
 static bool is_text_lines(const kvf__file *file)
 {
     const kvf__dataset_options *o = file->options;
@@ -148,8 +151,8 @@ static bool has_delimiter(const kvf__file *file)
     return file->options->delimiter && *file->options->delimiter;
 }
 
-/* The format whose ending the name has: of several the first that content is like, else the last.
- * A table is sentences with a tag for each word only where the task is to tag them. */
+/* Returns the format with the file's extension. If several have it, the first that fits the
+ * content, else the last. A table is read as CoNLL only for token-cls. */
 static const struct format *by_name(const kvf__file *file)
 {
     const struct format *last = NULL;
@@ -172,7 +175,7 @@ static const struct format *guess(const kvf__file *file)
     return found ? found : by_content(file, false);
 }
 
-/* Plain text, unless the file is unmistakably something else. */
+/* Accepts a file as plain text, unless it is unmistakably something else. */
 static kvf_status check_text(const kvf__file *file)
 {
     const struct format *f = by_content(file, true);

@@ -1,6 +1,6 @@
-/* Data files that gzip packed (RFC 1952), recognised by their first bytes: unpacked in memory, one
- * member after the other, as gzip does. What is packed may be a thousand times as long unpacked, so
- * there is a limit besides that of memory. */
+/* Decompresses gzip files (RFC 1952), recognised by their first bytes. They are decompressed in
+ * memory, one member after the other, as gzip does. The result may be a thousand times as long as
+ * the file, so it has a fixed limit besides available memory. */
 #include "file_rows.h"
 
 #include <zlib.h>
@@ -24,7 +24,7 @@ static kvf_status damaged(kvf_ctx *ctx, const char *path, const z_stream *z, int
                                          : "no gzip header");
 }
 
-/* To the end of a member; z->next_in is then past it. */
+/* Decompresses one member; z->next_in then points past it. */
 static kvf_status unpack_member(kvf_ctx *ctx, const char *path, z_stream *z, kvf__buf *out)
 {
     char chunk[CHUNK];
@@ -42,7 +42,7 @@ static kvf_status unpack_member(kvf_ctx *ctx, const char *path, z_stream *z, kvf
     return KVF_OK;
 }
 
-/* zlib counts what it is given in 32 bits. */
+/* Decompresses all members. zlib counts its input in 32 bits, which limits the file. */
 static kvf_status unpack_all(kvf_ctx *ctx, const char *path, const kvf__buf *packed, z_stream *z,
                              kvf__buf *out)
 {
@@ -53,7 +53,7 @@ static kvf_status unpack_all(kvf_ctx *ctx, const char *path, const kvf__buf *pac
     z->avail_in = (uInt)packed->n;
     do {
         KVF_TRY(unpack_member(ctx, path, z, out));
-        while (z->avail_in && !*z->next_in) { /* padding of tapes */
+        while (z->avail_in && !*z->next_in) { /* zero padding, as on tapes */
             z->next_in++;
             z->avail_in--;
         }

@@ -1,6 +1,6 @@
 /* Names of classes and tags: learnt from the training file, or given by --labels or the run file.
- * Ids of what is learnt are the places in the sorted list, so that they do not depend on the order
- * of rows. */
+ * The ids of learnt names are indices of the sorted list, so they do not depend on the order of
+ * rows. */
 #include "infile.h"
 #include "loader.h"
 
@@ -26,7 +26,7 @@ void kvf__label_set_done(kvf__label_set *set)
     *set = (kvf__label_set){0};
 }
 
-/* The name at text[0 .. n), which is the next of the set. */
+/* Adds the name at text[0 .. n) to the set. */
 static kvf_status add_name(kvf_ctx *ctx, const char *option, const char *text, size_t n,
                            kvf__label_set *set)
 {
@@ -112,7 +112,7 @@ void kvf__labels_done(kvf__labels *labels)
     *labels = (kvf__labels){0};
 }
 
-/* "a, b, c" of the given set, cut where there are many. */
+/* Writes "a, b, c" of the given set, cut after 20 names. */
 static void list_names(const kvf__label_set *set, char *out, size_t bytes)
 {
     size_t at = 0;
@@ -158,7 +158,7 @@ bool kvf__labels_find_none(kvf__labels *labels)
     return labels->dash || labels->minus_one;
 }
 
-/* Labels that are places in the given set, none of whose names is a number. */
+/* Reads a label as an index of the given set, if none of the set's names is a number. */
 static bool number_in(kvf__labels *labels, const char *name, int32_t *id)
 {
     double number = 0, other;

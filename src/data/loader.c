@@ -1,10 +1,10 @@
-/* What all tasks do with the rows they make: end them, group them, cut or leave out what is too
- * long, and put the special tokens around one text or two. */
+/* Row handling shared by all tasks: ends and groups rows, cuts or leaves out overlong ones, and
+ * puts special tokens around one text or two. */
 #include "loader.h"
 
 #include <string.h>
 
-/* Memory for one more item of a list of n. */
+/* Reserves memory for one more item of a list of n. */
 #define RESERVE_ONE(load, v, cap, n)                                                               \
     KVF_TRY(kvf__reserve((load)->ctx, &(v), &(cap), (size_t)(n) + 1, sizeof *(v)))
 
@@ -60,7 +60,7 @@ kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info)
     KVF_TRY(kvf__ctx_check_stop(load->ctx));
     RESERVE_ONE(load, rows->v, rows->cap, rows->n);
     rows->v[rows->n] = *info;
-    rows->v[rows->n++].start = (int64_t)rows->ids.n; /* of the next row */
+    rows->v[rows->n++].start = (int64_t)rows->ids.n; /* start of the next row */
     return KVF_OK;
 }
 
@@ -83,7 +83,7 @@ void kvf__loader_no_label(kvf__loader *load, const char *text, bool *stays)
     snprintf(load->counts.none_text, sizeof load->counts.none_text, "%s", text);
 }
 
-/* *out: the row's id as text; untouched where it has none. */
+/* Reads the row's id as text into *out, which stays unchanged if the row has none. */
 static kvf_status keep_id(kvf__loader *load, const char *name, const char **out)
 {
     char id[256];
@@ -96,7 +96,7 @@ static kvf_status keep_id(kvf__loader *load, const char *name, const char **out)
     return kvf__pool_text(load->ctx, &load->pool, id, strlen(id), out);
 }
 
-/* The source, with the row's line and id. */
+/* Copies a source and adds the row's line and id. */
 static kvf_status keep_source(kvf__loader *load, const kvf__source *source, kvf__source *kept)
 {
     *kept = *source;
@@ -198,7 +198,8 @@ kvf_status kvf__loader_add_id(kvf__loader *load, int32_t id)
     return kvf__ids_add(load->ctx, &load->rows.labels, KVF__NO_LABEL);
 }
 
-/* Is a blank before a letter part of its token, and not put there by the tokenizer itself? */
+/* Determines whether a blank before a letter is part of its token, and not added by the tokenizer
+ * itself. */
 static kvf_status plan_blanks(kvf__loader *load)
 {
     const kvf__tokenizer *tokenizer = load->options.render.tokenizer;
@@ -211,7 +212,8 @@ static kvf_status plan_blanks(kvf__loader *load)
     return st;
 }
 
-/* Joins two texts of one token each to see what the post-processor puts between and after them. */
+/* Joins two texts of one token each, to find out what the post-processor puts between and after
+ * them. */
 kvf_status kvf__loader_plan_joins(kvf__loader *load)
 {
     const kvf__tokenizer *tokenizer = load->options.render.tokenizer;

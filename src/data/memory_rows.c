@@ -1,6 +1,6 @@
-/* Rows in memory, as the JSONL file that they would be: a file of the system that lies in memory,
- * so that every reader of data reads them by a path as it reads any other. The path names device
- * and inode, because the descriptor's number may be another file's once the rows are freed. */
+/* Rows in memory, stored as JSONL in an anonymous memory file (memfd), so that every reader
+ * accesses them by a path like any other file. The path contains device and inode, because the
+ * descriptor's number may be reused once the rows are freed. */
 #include "memory_rows.h"
 #include "infile.h"
 #include "json_pack.h"
@@ -78,7 +78,7 @@ static kvf_status append(kvf_ctx *ctx, kvf_rows *rows, const char *text, size_t 
     return KVF_OK;
 }
 
-/* A line, taken back where it could not be written whole. */
+/* Appends a line, and removes it again if it could not be written completely. */
 static kvf_status add_line(kvf_ctx *ctx, kvf_rows *rows, const char *text, size_t n)
 {
     const off_t at = lseek(rows->fd, 0, SEEK_CUR);
@@ -91,7 +91,7 @@ static kvf_status add_line(kvf_ctx *ctx, kvf_rows *rows, const char *text, size_
     return st;
 }
 
-/* The object is freed; NULL: out of memory. */
+/* Appends an object as a line and frees it; NULL: out of memory. */
 static kvf_status add_object(kvf_ctx *ctx, kvf_rows *rows, kvf_json *object)
 {
     char *text = kvf_json_text(object, KVF_JSON_COMPACT);

@@ -1,4 +1,4 @@
-/* Rows in memory (memory_rows.c), as readers of data see them: by a path. */
+/* Rows in memory (memory_rows.c), which readers access by a path. */
 #ifndef KVF_MEMORY_ROWS_H
 #define KVF_MEMORY_ROWS_H
 
@@ -6,7 +6,7 @@
 
 #include "base_int.h"
 
-/* The path as error lines name it: "rows" for that of rows in memory. */
+/* Returns a path as error messages name it: "rows" for rows in memory. */
 const char *kvf__shown_path(const char *path);
 
 #endif

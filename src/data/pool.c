@@ -1,5 +1,5 @@
-/* Texts and small lists that live as long as their data set: blocks that are filled front to back
- * and never move, so that views of them stay valid. */
+/* Texts and small lists that live as long as their data set. Blocks are filled front to back and
+ * never move, so pointers into them stay valid. */
 #include "loader.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ typedef struct kvf__pool_block {
     size_t used, cap;
 } kvf__pool_block;
 
-/* Where a block's bytes begin. */
+/* Offset of the first data byte of a block. */
 #define HEAD ((sizeof(kvf__pool_block) + ALIGN - 1) / ALIGN * ALIGN)
 
 kvf_status kvf__pool_alloc(kvf_ctx *ctx, kvf__pool *pool, size_t n, size_t size, void *out)
@@ -40,7 +40,7 @@ kvf_status kvf__pool_text(kvf_ctx *ctx, kvf__pool *pool, const char *text, size_
     char *copy = NULL;
     KVF_TRY(kvf__pool_alloc(ctx, pool, bytes + 1, 1, &copy));
     if (bytes) memcpy(copy, text, bytes);
-    *out = copy; /* memory comes zeroed: the end is there */
+    *out = copy; /* the memory is zeroed, so the NUL is set */
     return KVF_OK;
 }
 

@@ -1,9 +1,11 @@
-/* CoNLL columns: a word first, or behind a column that counts the words, its tag last, a blank line
- * after each sentence; a header or --columns can say otherwise. Columns are parted by tabs where
- * the first line has one, else by spaces; white space at the end of a line is none. -DOCSTART-
- * lines are left out, and so are comments: a line before a sentence's first word that begins with #
- * and has not the columns of the others, is "# ..." among more than two columns, or has no tag
- * where the first word has one. Hash tags are words. */
+/* Reads CoNLL columns: the word first, or after a column that numbers the words; its tag last; a
+ * blank line after each sentence. A header or --columns can say otherwise. Columns are separated by
+ * tabs if the first line has one, else by spaces. White space at the end of a line is ignored.
+ *
+ * -DOCSTART- lines and comments are left out. A comment is a line before a sentence's first word
+ * that begins with #, and for which one of these holds: its number of columns differs from the
+ * other lines; it is "# ..." among more than two columns; it has no tag where the first word has
+ * one. Hash tags are words. */
 #include "file_rows.h"
 
 #include <string.h>
@@ -20,11 +22,11 @@ static const size_t LAST = SIZE_MAX;
 typedef struct sentence {
     kvf__file file; /* word_lines: no line was left out within the sentence */
     bool tabs, named, header, counted, typed; /* typed: the first tag is O or has a prefix */
-    size_t columns;                           /* of every line; 0: not known yet */
-    size_t word, tag;                         /* which columns; tag LAST: the last of two or more */
-    int64_t line;                             /* of the first word */
-    size_t bytes;                             /* so far */
-    kvf_json *fields, *tokens, *tags;         /* tokens NULL: between sentences */
+    size_t columns;                           /* columns of every line; 0: unknown */
+    size_t word, tag; /* indices of the columns; tag LAST: the last of two or more */
+    int64_t line;     /* line of the first word */
+    size_t bytes;     /* bytes of the sentence so far */
+    kvf_json *fields, *tokens, *tags; /* tokens NULL: between sentences */
 } sentence;
 
 /* ---- columns --------------------------------------------------------------------------------- */
@@ -34,7 +36,8 @@ static bool parts(bool tabs, char c)
     return c == '\t' || (!tabs && c == ' ');
 }
 
-/* How many columns a line has, and one of them. Runs of spaces part once, tabs each. */
+/* Returns the number of columns of a line; *out: the column `want`. A run of spaces is one
+ * separator; each tab is one. */
 static size_t cut(bool tabs, piece line, size_t want, piece *out)
 {
     size_t columns = 0, at = 0;
@@ -57,7 +60,7 @@ static bool is_left_out(piece line)
     return !line.n || (line.n > 9 && !memcmp(line.text, "-DOCSTART-", 10));
 }
 
-/* The next line, without white space at its end. */
+/* Reads the next line, without white space at its end. */
 static bool next_line(const char *text, size_t bytes, size_t *at, piece *line)
 {
     if (!kvf__next_line(text, bytes, at, &line->text, &line->n)) return false;
@@ -67,7 +70,7 @@ static bool next_line(const char *text, size_t bytes, size_t *at, piece *line)
     return true;
 }
 
-/* "O" or a letter of a tagging scheme and a type: B-PER. */
+/* Returns true for "O", or a letter of a tagging scheme and a type: B-PER. */
 static bool is_tag(piece tag)
 {
     if (tag.n == 1) return *tag.text == 'O';
@@ -80,7 +83,7 @@ static const char *const TAGS[] = {"tags",  "ner_tags", "labels", "tag",  "ner_t
                                    "label", "ner",      "pos",    "upos", "xpos",
                                    "iob",   "bio",      "entity", "slot", NULL};
 
-/* Is it one of the names, or mapped to one? */
+/* Returns true if a name is in the list, or mapped to a name in it. */
 static bool means(const kvf__field_map *map, piece name, const char *const *list)
 {
     for (; *list; list++) {
@@ -93,7 +96,8 @@ static bool means(const kvf__field_map *map, piece name, const char *const *list
     return false;
 }
 
-/* The first column of words and the last one of tags, by their names; *n columns. */
+/* Finds the first column of words and the last one of tags, by their names. Returns false if one is
+ * missing. */
 static bool find_names(const kvf__field_map *map, bool tabs, piece line, size_t *word, size_t *tag)
 {
     piece name;
@@ -122,8 +126,7 @@ bool kvf__looks_conll(const char *text, size_t bytes)
     return words > 0;
 }
 
-/* A number at the start of a line; *part: one of a range or of an empty node of CoNLL-U, 1-2, 8.1.
- */
+/* Reads the number of a word. *part: it is a range or an empty node of CoNLL-U (1-2, 8.1). */
 static bool read_index(piece column, int64_t *out, bool *part)
 {
     size_t i = 0;
@@ -133,7 +136,7 @@ static bool read_index(piece column, int64_t *out, bool *part)
     return i && (i == column.n || *part);
 }
 
-/* Does the first column count the words, of each sentence or of the file? */
+/* Returns true if the first column numbers the words of each sentence or of the file. */
 static bool counts(const sentence *s)
 {
     piece line, column;
@@ -170,7 +173,7 @@ static kvf_status columns_by_option(sentence *s, const char *names)
     find_names(s->file.options->render.map, true, (piece){line.data, line.n}, &s->word, &s->tag);
     kvf__buf_done(&line);
     s->columns = n;
-    if (s->tag == LAST && s->file.options->unlabeled) s->tag = n; /* there is none */
+    if (s->tag == LAST && s->file.options->unlabeled) s->tag = n; /* no column of tags */
     if (s->word != LAST && s->tag != LAST) return KVF_OK;
     return kvf__fail(s->file.ctx, KVF_EUSAGE,
                      "--columns \"%s\" names no column of %s: for CoNLL name tokens and tags, and "
@@ -178,7 +181,7 @@ static kvf_status columns_by_option(sentence *s, const char *names)
                      names, s->word == LAST ? "words" : "tags");
 }
 
-/* What the file's first word and the options say of its columns. */
+/* Determines the columns from the options and the line of the file's first word. */
 static kvf_status plan_columns(sentence *s)
 {
     const kvf__dataset_options *o = s->file.options;
@@ -207,7 +210,7 @@ static kvf_status plan_columns(sentence *s)
                       kvf__label_set_find(o->label_set, name) < 0;
     s->counted = (n > 2 || bare) && counts(s);
     s->word = s->counted;
-    if (s->counted && bare) s->tag = 2; /* there is none */
+    if (s->counted && bare) s->tag = 2; /* no column of tags */
     return KVF_OK;
 }
 
@@ -264,7 +267,7 @@ static kvf_status check_line(const sentence *s, int64_t line, size_t columns, si
     return word ? KVF_OK : kvf__file_fail(&s->file, line, "the word is empty");
 }
 
-/* A line of CoNLL-U that is no word of its own: 1-2, 8.1. */
+/* Returns true for a line of CoNLL-U that is no word of its own: 1-2, 8.1. */
 static bool is_part(const sentence *s, piece line)
 {
     piece column;

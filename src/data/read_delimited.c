@@ -1,8 +1,10 @@
-/* TSV and CSV. CSV is RFC 4180: fields in quotes may hold commas, line ends and doubled quotes; a
- * quote inside a bare field is a quote; Excel's first line "sep=;" names another delimiter. TSV has
- * no quoting: a tab ends a field, a line end a row, as GLUE and SST-2 have it; but what pandas
- * writes is quoted as CSV is, and is told by the whole file. A row is an object of strings under
- * the names of the columns. */
+/* Reads TSV and CSV. A row is an object of strings, named by the columns.
+ *
+ * CSV follows RFC 4180: quoted fields may contain commas, line ends and doubled quotes. A quote
+ * inside a bare field is literal. Excel's first line "sep=;" names another delimiter.
+ *
+ * TSV has no quoting, as in GLUE and SST-2: a tab ends a field, a line end ends a row. TSV written
+ * by pandas is quoted like CSV; the whole file is examined to detect it. */
 #include "file_rows.h"
 
 #include <stdlib.h>
@@ -11,21 +13,21 @@
 
 enum { MAX_COLUMNS = 256, ROWS_LOOKED_AT = 1000 };
 
-/* Texts one after the other, each followed by a NUL. */
+/* Texts in one buffer, each followed by a NUL. */
 typedef struct text_list {
     kvf__buf text;
-    size_t at[MAX_COLUMNS + 1]; /* offsets into text; at[n] is past the end */
+    size_t at[MAX_COLUMNS + 1]; /* offsets into text; at[n] is the end */
     size_t n;
 } text_list;
 
-/* A position in the file, the record last read there, and the names of the columns. */
+/* The reading position, the last record, and the names of the columns. */
 typedef struct table {
     const kvf__file *file;
     char delimiter;
     bool quotes;
     size_t at;
-    int64_t line, next_line;    /* of the record, and where the next one begins */
-    size_t n_quoted, n_doubled; /* fields in quotes, and quotes doubled in them, so far */
+    int64_t line, next_line;    /* line of the record, and line where the next one begins */
+    size_t n_quoted, n_doubled; /* counts so far: quoted fields, doubled quotes in them */
     text_list record, columns;
 } table;
 
@@ -34,7 +36,7 @@ static const char *text_at(const text_list *list, size_t i)
     return list->text.data + list->at[i];
 }
 
-/* Without the NUL after it. */
+/* Returns the length of text i, without its NUL. */
 static size_t bytes_at(const text_list *list, size_t i)
 {
     return list->at[i + 1] - list->at[i] - 1;
@@ -50,7 +52,7 @@ static kvf_status end_text(const table *t, text_list *list)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* A field in quotes, from after the opening one to after the closing one. */
+/* Reads a quoted field, from after the opening quote to after the closing one. */
 static kvf_status quoted_field(table *t)
 {
     const char *text = t->file->text;
@@ -90,7 +92,7 @@ static kvf_status bare_field(table *t)
     return kvf__buf_add(t->file->ctx, &t->record.text, from, n);
 }
 
-/* The next record; *more false at the end. Empty lines are no records. */
+/* Reads the next record; *more is false at the end. Empty lines are skipped. */
 static kvf_status next_record(table *t, bool *more)
 {
     const char *text = t->file->text;
@@ -117,8 +119,9 @@ static kvf_status next_record(table *t, bool *more)
     return KVF_OK;
 }
 
-/* Reads all records of a copy of *first, which then has its counts. same: they are as long as the
- * first; else EDATA. */
+/* Reads all records on a copy of *first. EDATA if one has another number of columns than the first
+ * record. *all_quoted: all fields of the first record are quoted. first->n_doubled gets the count
+ * of doubled quotes. */
 static kvf_status try_records(table *first, bool quotes, bool *all_quoted)
 {
     table t = *first;
@@ -135,8 +138,9 @@ static kvf_status try_records(table *first, bool quotes, bool *all_quoted)
     return st;
 }
 
-/* Are quotes of a TSV those of pandas? Then it reads as a table by them, and has what only they
- * explain: doubled ones, or lines that are no rows by themselves, or a first line all in quotes. */
+/* Detects a TSV quoted by pandas: it is a table if quotes are interpreted. One more sign is
+ * required: doubled quotes, a first line with all fields quoted, or no table without
+ * interpretation. */
 static kvf_status find_quotes(table *t)
 {
     bool all = false, none = false;
@@ -190,7 +194,7 @@ static kvf_status columns_from_record(table *t)
     return KVF_OK;
 }
 
-/* Names by their number, where the file has none. */
+/* Names the columns of a file without names, by their number. */
 static kvf_status columns_by_count(table *t)
 {
     static const char *const LM[] = {"text", "prompt,completion"};
@@ -203,7 +207,7 @@ static kvf_status columns_by_count(table *t)
                           t->record.n);
 }
 
-/* Does the first record name a column that somebody knows? */
+/* Returns true if the first record contains a known column name. */
 static bool names_columns(const table *t)
 {
     const kvf__field_map *map = t->file->options->render.map;
@@ -214,7 +218,8 @@ static bool names_columns(const table *t)
     return false;
 }
 
-/* Is the last field of the first record a label: a number, or one that comes again further down? */
+/* Determines whether the last field of the first record is a label: a number, or a value that a
+ * later record repeats. */
 static kvf_status ends_in_label(const table *first, bool *out)
 {
     table t = *first;
@@ -233,7 +238,7 @@ static kvf_status ends_in_label(const table *first, bool *out)
     return st;
 }
 
-/* Decides the names of the columns; *is_row: the record in hand is a row already. */
+/* Decides the names of the columns. *is_row: the current record is already a row. */
 static kvf_status decide_columns(table *t, bool *is_row)
 {
     const kvf__dataset_options *o = t->file->options;
@@ -284,7 +289,7 @@ static kvf_status hand_over(const table *t)
     return kvf__give_row(t->file, t->line, fields, made);
 }
 
-/* Excel's "sep=;", a line of its own before the header. */
+/* Skips Excel's "sep=;", a line of its own before the header, and takes its delimiter. */
 static void skip_sep(table *t)
 {
     const char *text = t->file->text;

@@ -1,7 +1,7 @@
-/* JSON rows, one value at a time: an array of them, or one after the other, each on a line of its
- * own (JSONL), printed over several, or several on a line. Only brackets, commas and white space
- * around rows are looked at here, what is between them is parsed by itself. Where an array fails
- * the whole file is parsed once more, for the line of what is wrong. */
+/* Reads JSON rows, one value at a time: the elements of an array, or values one after the other. A
+ * value may have a line of its own (JSONL), span several lines, or share a line. Only brackets,
+ * commas and white space around rows are examined here; each row is parsed separately. If an array
+ * is malformed, the whole file is parsed again to find the line of the error. */
 #include "file_rows.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 typedef struct json_rows {
     const kvf__file *file;
     size_t at;
-    int64_t line; /* of text[at] */
+    int64_t line; /* line of text[at] */
 } json_rows;
 
 static void move_to(json_rows *r, size_t to)
@@ -31,7 +31,8 @@ static void skip_blanks(json_rows *r)
     move_to(r, at);
 }
 
-/* Behind the value at r->at: its last bracket, or what ends a value without brackets. */
+/* Returns the end of the value at r->at: after its last bracket, or at the character that ends a
+ * bare value. */
 static size_t value_end(const json_rows *r)
 {
     const char *text = r->file->text;
@@ -57,8 +58,8 @@ static size_t value_end(const json_rows *r)
 
 /* ---- one after the other --------------------------------------------------------------------- */
 
-/* Where the text ends that a message about a bad row is to see: its first line, unless that ends as
- * one does of a row printed over several, whose last bracket is there. */
+/* Returns the end of the text to parse for the message about a bad row: the end of its first line.
+ * A row that clearly spans several lines, with its last bracket present, is parsed whole. */
 static size_t own_line(const json_rows *r, size_t end)
 {
     const char *text = r->file->text, *feed = memchr(text + r->at, '\n', end - r->at);
@@ -73,7 +74,7 @@ kvf_status kvf__read_jsonl(const kvf__file *file)
     json_rows r = {.file = file, .line = 1};
     for (skip_blanks(&r); r.at < file->bytes; skip_blanks(&r)) {
         size_t end = value_end(&r);
-        if (end == r.at) end++; /* a comma or bracket, which is no value */
+        if (end == r.at) end++; /* a comma or bracket instead of a value */
         kvf_status st = kvf__give_json(file, r.line, file->text + r.at, end - r.at);
         if (st == KVF_EFORMAT)
             return kvf__give_json(file, r.line, file->text + r.at, own_line(&r, end) - r.at);
@@ -85,7 +86,7 @@ kvf_status kvf__read_jsonl(const kvf__file *file)
 
 /* ---- an array -------------------------------------------------------------------------------- */
 
-/* jansson's message about the whole file. */
+/* Fails with the parser's message about the whole file. */
 static kvf_status refuse(const json_rows *r)
 {
     const kvf__file *file = r->file;
@@ -96,7 +97,7 @@ static kvf_status refuse(const json_rows *r)
                      (long long)r->line);
 }
 
-/* The elements after the opening bracket, up to the closing one. */
+/* Reads the elements after the opening bracket, up to the closing one. */
 static kvf_status read_elements(json_rows *r)
 {
     const kvf__file *file = r->file;

@@ -1,17 +1,18 @@
-/* SQuAD 1.1 and 2.0: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question", "answers":
- * [{"text", "answer_start"}], "is_impossible"}]}]}]}. A question is a row, its paragraph the outer
- * object. JSON has no lines; for errors a question's line is where its id is written. */
+/* Reads SQuAD 1.1 and 2.0: {"data": [{"paragraphs": [{"context", "qas": [{"id", "question",
+ * "answers": [{"text", "answer_start"}], "is_impossible"}]}]}]}. A question is a row, and its
+ * paragraph the outer object. Parsed JSON has no lines, so errors name the line of a question's
+ * id. */
 #include "file_rows.h"
 
 #include <string.h>
 
 typedef struct squad {
     const kvf__file *file;
-    size_t at; /* ids further up were met already */
+    size_t at; /* search position: earlier ids are done */
     int64_t line;
 } squad;
 
-/* Moves to the line of "id", if it is written plainly somewhere below. */
+/* Moves to the line of the id, if it occurs unescaped further down. */
 static void find_line(squad *p, const char *id)
 {
     char quoted[256];
@@ -19,7 +20,7 @@ static void find_line(squad *p, const char *id)
     if (!id || n <= 2 || n >= (int)sizeof quoted) return;
     const char *from = p->file->text + p->at;
     const char *found = memmem(from, p->file->bytes - p->at, quoted, (size_t)n);
-    if (!found) { /* nor are the next ones looked for: each would walk through the file */
+    if (!found) { /* later ids are not searched: each search would scan the file */
         p->at = p->file->bytes;
         return;
     }

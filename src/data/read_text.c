@@ -1,13 +1,13 @@
-/* Plain text. For language models (--split-text N) it is tokenised as one, EOS after it, and cut
- * into rows of N tokens, the last one shorter. Each row is as one of JSONL with input_ids and
- * labels: BOS first where the tokenizer adds one, every other token with loss. For the other tasks
- * each line is a row with a field "text"; blank lines are passed over. */
+/* Reads plain text. For language models (--split-text N) the text is tokenised as a whole, with EOS
+ * at the end, and cut into rows of N tokens. The last row may be shorter. A row is like one of
+ * JSONL with input_ids and labels: BOS first if the tokenizer adds one, and loss on every other
+ * token. For other tasks each line is a row with a field "text"; blank lines are skipped. */
 #include "file_rows.h"
 #include "json_pack.h"
 
 #include <string.h>
 
-/* n ids as a list, with `first` before them if that is wanted. */
+/* Returns n ids as a list, with `first` before them if wanted. */
 static kvf_json *id_list(int32_t first, bool wanted, const int32_t *ids, size_t n)
 {
     kvf_json *list = kvf_json_array();
@@ -27,7 +27,8 @@ static kvf_status put_row(const kvf__file *file, const int32_t *ids, size_t n, i
     return kvf__give_row(file, line, fields, fields != NULL);
 }
 
-/* offsets: of each token the bytes of the text, for the lines of rows. */
+/* Passes on rows of --split-text tokens. offsets: bytes of each token in the text, for line
+ * numbers. */
 static kvf_status put_rows(const kvf__file *file, const kvf__ids *ids, const kvf__ids *offsets)
 {
     size_t each = (size_t)file->options->split_text -

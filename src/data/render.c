@@ -1,12 +1,12 @@
-/* One JSON row to ids and labels: the single function that train, eval, generate and serve use, so
- * that what is measured is what was trained. Prompt and completion are tokenised separately, as at
+/* Converts one JSON row to ids and labels. train, eval, generate and serve all use this code, so
+ * evaluation measures what was trained. Prompt and completion are tokenised separately, as at
  * inference, where the completion does not exist yet. */
 #include "file_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A row on its way into ids and, unless NULL, labels. */
+/* A row being converted to ids and, unless NULL, labels. */
 typedef struct row_writer {
     kvf_ctx *ctx;
     const kvf__render *render;
@@ -16,7 +16,7 @@ typedef struct row_writer {
     kvf__ids *ids, *labels;
 } row_writer;
 
-/* A text of the row, which may hold U+0000. */
+/* A text of the row, which may contain U+0000. */
 typedef struct row_text {
     const char *text;
     size_t n;
@@ -40,7 +40,7 @@ static kvf_status text_field(const row_writer *w, const char *name, row_text *ou
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* Labels for the ids that have none yet: the ids themselves, or none. */
+/* Adds labels for the ids without one: the ids themselves for loss, else -100. */
 static kvf_status label_new(const row_writer *w, bool loss)
 {
     for (size_t i = w->labels ? w->labels->n : 0; w->labels && i < w->ids->n; i++)
@@ -54,7 +54,8 @@ static kvf_status add_text(const row_writer *w, row_text text, bool loss)
     return label_new(w, loss);
 }
 
-/* What a template has printed is whole: BOS, if it has one, and the ends of turns are in it. */
+/* Returns true if a template has already printed the rows. They contain their BOS, if any, and the
+ * ends of turns. */
 static bool is_rendered(const row_writer *w)
 {
     return w->render->chat->kind == KVF__CHAT_RENDERED;
@@ -72,7 +73,7 @@ static kvf_status add_bos(const row_writer *w, bool loss)
     return add_id(w, kvf__token_bos(w->render->tokenizer), loss);
 }
 
-/* EOS behind what was written from `from` on, unless that ends in one. */
+/* Appends EOS to the tokens from `from` on, unless they end in one. */
 static kvf_status add_eos(const row_writer *w, size_t from, bool loss)
 {
     const int32_t eos = kvf__token_eos(w->render->tokenizer);
@@ -82,13 +83,13 @@ static kvf_status add_eos(const row_writer *w, size_t from, bool loss)
     return KVF_OK;
 }
 
-/* A row of text, or what a decoder writes, ends in EOS. */
+/* Ends a row of text, or a decoder's target, with EOS. */
 static kvf_status end_row(const row_writer *w, size_t from)
 {
     return w->prompt_only || w->render->no_eos ? KVF_OK : add_eos(w, from, true);
 }
 
-/* Virtual tokens in front of the row; they carry no loss. */
+/* Appends the virtual tokens in front of the row, without loss. */
 static kvf_status add_front(const row_writer *w)
 {
     if (!w->render->pattern) return KVF_OK;
@@ -96,7 +97,8 @@ static kvf_status add_front(const row_writer *w)
     return label_new(w, false);
 }
 
-/* kvf__chat_encode gives per id whether it carries loss; labels want the id or -100. */
+/* Appends messages. kvf__chat_encode() returns for each id whether it carries loss; labels need the
+ * id or -100. */
 static kvf_status add_messages(const row_writer *w, const kvf__message *messages, size_t n,
                                bool open)
 {
@@ -113,7 +115,7 @@ static kvf_status add_messages(const row_writer *w, const kvf__message *messages
     return kvf__fail(w->ctx, st, "%s: %s", w->where, what);
 }
 
-/* Does it say anything? null, "", [] and {} do not. */
+/* Returns false for values without content: null, "", [] and {}. */
 static bool is_given(const kvf_json *value)
 {
     size_t n = 0;
@@ -122,8 +124,8 @@ static bool is_given(const kvf_json *value)
            (n || kvf_json_typeof(value) < KVF_JSON_STRING);
 }
 
-/* The turns that fields beside the prompt or the messages have: [0] the system turn, then those of
- * "history", pairs of a user and an assistant turn. more: memory for so many others. */
+/* Reads the turns beside the prompt or the messages: the system turn, then the pairs of user and
+ * assistant turns in "history". more: room for so many further turns. */
 static kvf_status turns_before(const row_writer *w, size_t more, kvf__message **out, size_t *n)
 {
     const kvf_json *system = w->row ? field(w, "system") : NULL,
@@ -150,7 +152,7 @@ static kvf_status turns_before(const row_writer *w, size_t more, kvf__message **
     return KVF_OK;
 }
 
-/* A user turn and the answer to it, behind what system and history say; of a prompt the first. */
+/* Appends a user turn after those of "system" and "history", and its answer unless prompt_only. */
 static kvf_status add_turns(const row_writer *w, row_text prompt, row_text completion)
 {
     kvf__message *turns = NULL;
@@ -164,7 +166,7 @@ static kvf_status add_turns(const row_writer *w, row_text prompt, row_text compl
     return st;
 }
 
-/* A plain row has no place for turns beside its prompt. */
+/* Refuses "system" and "history" in plain rows, which have no turns. */
 static kvf_status refuse_turns(const row_writer *w)
 {
     for (int i = 0; w->row && i < 2; i++) {
@@ -183,10 +185,10 @@ static kvf_status add_prompt(const row_writer *w, row_text prompt)
     KVF_TRY(add_bos(w, false));
     const size_t from = w->ids->n;
     KVF_TRY(add_text(w, prompt, false));
-    return w->render->encoder ? add_eos(w, from, false) : KVF_OK; /* what an encoder reads */
+    return w->render->encoder ? add_eos(w, from, false) : KVF_OK; /* encoder text has EOS */
 }
 
-/* What a decoder writes is a text with its own BOS, where the tokenizer adds one (BART). */
+/* Begins the decoder's text: its start token, then BOS if the tokenizer adds one (BART). */
 static kvf_status begin_target(const row_writer *w)
 {
     KVF_TRY(add_id(w, w->render->start, false));
@@ -213,7 +215,7 @@ kvf_status kvf__add_virtual(kvf_ctx *ctx, int64_t first, int64_t n, kvf__ids *id
     return KVF_OK;
 }
 
-/* A text, with a blank before it or without. */
+/* Encodes a text, with or without a blank before it. */
 static kvf_status encode_piece(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, bool blank,
                                const char *text, size_t bytes, kvf__ids *ids)
 {
@@ -243,15 +245,14 @@ kvf_status kvf__add_piece(kvf_ctx *ctx, const kvf__tokenizer *tokenizer,
     return encode_piece(ctx, tokenizer, piece->blank, field, bytes, ids);
 }
 
-/* A prompt that no row gives: a text, or ids. */
+/* A prompt without a row: a text, or ids. */
 typedef struct bare_prompt {
-    row_text text;      /* NULL: it is given as ids */
+    row_text text;      /* text NULL: given as ids */
     const int32_t *ids; /* [n] */
     size_t n;
 } bare_prompt;
 
-/* A piece that is a field of the row, or the prompt; the last of a prompt is that before
- * {completion}. */
+/* Appends a field of the row, or the bare prompt in its place. */
 static kvf_status add_field(const row_writer *w, const kvf__template_piece *piece,
                             const bare_prompt *prompt)
 {
@@ -267,7 +268,8 @@ static kvf_status add_field(const row_writer *w, const kvf__template_piece *piec
     return label_new(w, loss);
 }
 
-/* prompt: what takes the place of {prompt} or {text}; NULL: the row's fields do. */
+/* Appends the pieces of the template. prompt: replaces {prompt} or {text}; NULL: the row's fields
+ * are used. */
 static kvf_status add_pieces(const row_writer *w, const bare_prompt *prompt)
 {
     const kvf__row_template *pattern = w->render->pattern;
@@ -297,7 +299,7 @@ static kvf_status write_pair(const row_writer *w)
     return (w->render->wrap_prompts ? add_turns : add_pair)(w, prompt, completion);
 }
 
-/* Alpaca's two prompts (Taori et al. 2023, train.py). */
+/* The two prompts of Alpaca (Taori et al. 2023, train.py). */
 #define ALPACA "Below is an instruction that describes a task"
 #define ALPACA_ASKS                                                                                \
     "Write a response that appropriately completes the request.\n\n### Instruction:\n"
@@ -314,7 +316,7 @@ static kvf_status alpaca_prompt(kvf_ctx *ctx, bool chat, row_text instruction, r
     return chat ? KVF_OK : kvf__buf_printf(ctx, out, "\n\n### Response:");
 }
 
-/* {"instruction"[, "input"], "output"}: a chat of two turns where the base has a template for it,
+/* Writes {"instruction"[, "input"], "output"}: a chat of two turns if there is a chat template,
  * else Alpaca's own prompt and the output. */
 static kvf_status write_alpaca(const row_writer *w)
 {
@@ -365,12 +367,12 @@ kvf_status kvf__message_content(kvf_ctx *ctx, const kvf_json *content, kvf__buf 
     return KVF_OK;
 }
 
-/* Fields of rows and messages that a template would have to print, and ours do not. */
+/* Fields of rows and messages that only a model's own template could print. */
 static const char *const UNPRINTED[] = {
     "tools",    "functions", "tool_calls", "function_call", "reasoning", "reasoning_content",
     "thinking", "images",    "videos",     "audios"};
 
-/* object: the row, or a message of it, which `place` names. */
+/* Refuses fields that are not printed. object: the row, or the message that `place` names. */
 static kvf_status refuse_unprinted(const row_writer *w, const kvf_json *object, const char *place)
 {
     for (size_t i = 0; i < sizeof UNPRINTED / sizeof *UNPRINTED; i++)
@@ -382,7 +384,7 @@ static kvf_status refuse_unprinted(const row_writer *w, const kvf_json *object, 
     return KVF_OK;
 }
 
-/* Whether a message carries loss, by the names that this has: 0 or false for no, 1 or true. */
+/* Names for the weight of a message: 0 or false for no loss, 1 or true for loss. */
 static const char *const WEIGHTS[] = {"weight", "train", "training", "loss", "loss_mask"};
 static kvf_status read_weights(const row_writer *w, const kvf_json *value, const char *place,
                                kvf__message *out)
@@ -407,7 +409,8 @@ static kvf_status read_weights(const row_writer *w, const kvf_json *value, const
     return KVF_OK;
 }
 
-/* {"role", "content"}, or ShareGPT's {"from", "value"} with its names of the two sides. */
+/* Keys of a message: {"role", "content"}, or ShareGPT's {"from", "value"}, which has its own role
+ * names. */
 static const char *const MESSAGE_KEYS[2][3] = {{"messages", "role", "content"},
                                                {"conversations", "from", "value"}};
 static kvf_status read_message(const row_writer *w, const kvf_json *value, size_t i, bool shared,
@@ -438,7 +441,8 @@ static kvf_status read_message(const row_writer *w, const kvf_json *value, size_
     return read_weights(w, value, place, out);
 }
 
-/* The messages of a list behind those that are there; parts [n]. */
+/* Appends the messages of a list to `messages`. parts [n]: a buffer for each message of the
+ * list. */
 static kvf_status read_list(const row_writer *w, const kvf_json *list, bool shared, kvf__buf *parts,
                             kvf__message *messages, size_t *n)
 {
@@ -500,16 +504,16 @@ static kvf_status int_list(kvf_ctx *ctx, const char *where, const kvf_json *list
     return KVF_OK;
 }
 
-/* The decoder's tokens of a row of ids, shifted as by transformers' shift_tokens_right: -100 is a
- * position without a label, after which the decoder reads padding. Batches divide a row at its
- * first label, so that one is a token. */
+/* Appends the decoder's tokens of a row of ids, shifted like shift_tokens_right in transformers.
+ * -100 is a position without a label, after which the decoder reads padding. The first label must
+ * be a token, because batches divide a row there. */
 static kvf_status write_source_ids(const row_writer *w, const kvf_json *label)
 {
     KVF_TRY(add_id(w, w->render->start, false));
     KVF_TRY(int_list(w->ctx, w->where, label, "labels", kvf_json_size(label)));
     size_t n = kvf_json_size(label);
     while (n && kvf_json_int(kvf_json_at(label, n - 1), 0) == KVF__NO_LABEL)
-        n--; /* no label is behind them */
+        n--; /* no label follows */
     for (size_t i = 0; i < n; i++) {
         const int64_t id = kvf_json_int(kvf_json_at(label, i), 0);
         const bool loss = id != KVF__NO_LABEL;
@@ -543,14 +547,13 @@ static kvf_status write_ids(const row_writer *w)
     return KVF_OK;
 }
 
-/* Rows are recognised by their fields; the first kind that fits counts. Alpaca's come with a "text"
- * too.
- */
+/* A kind of row, recognised by its fields; the first kind that fits counts. Alpaca's rows may also
+ * have a "text". */
 typedef struct row_kind {
     const char *field, *and;
-    bool turns; /* of a chat, which a template prints */
+    bool turns; /* a chat, which a template prints */
     kvf_status (*write)(const row_writer *w);
-    const char *reads; /* the other fields that it reads, or knows to be copies of them */
+    const char *reads; /* other fields that it reads, or knows as copies */
 } row_kind;
 
 static const row_kind KINDS[] = {
@@ -571,8 +574,8 @@ static bool is_mapped(const kvf__field_map *map, const row_kind *kind)
     return false;
 }
 
-/* least: of the field's types; null is a field that is not there, where others are. mapped: only
- * kinds whose field --map names, which come first. */
+/* Returns the first kind that fits. least: lowest type of its fields; null counts as present only
+ * if no other kind fits. mapped: only kinds whose field --map names, which come first. */
 static const row_kind *kind_from(const row_writer *w, kvf_json_type least, bool mapped)
 {
     const kvf__field_map *map = w->render->map;
@@ -591,7 +594,7 @@ static const row_kind *kind_of(const row_writer *w)
     return kind ? kind : kind_from(w, KVF_JSON_NULL, false);
 }
 
-/* Our field, by its own name. */
+/* Returns true if the row's kind reads this field of ours. */
 static bool reads_ours(const row_writer *w, const char *ours)
 {
     const row_kind *kind = kind_of(w);
@@ -608,7 +611,7 @@ bool kvf__render_reads(const kvf__render *render, const kvf_json *row, const cha
 {
     const row_writer w = {.render = render, .row = row};
     const kvf__field_map *map = render->map;
-    bool elsewhere = false; /* our field of this name */
+    bool elsewhere = false; /* our field of this name is mapped to another column */
     for (size_t i = 0; map && i < map->n; i++) {
         if (kvf__field_mapped(map, i, name) && reads_ours(&w, map->ours[i])) return true;
         elsewhere = elsewhere || (!map->of_run && !strcmp(map->ours[i], name));

@@ -1,15 +1,15 @@
-/* A row as a person reads it: its text with special tokens, in brackets what carries loss. Long
- * parts are shortened, so that the line stays one that is read. */
+/* Prints a row for people: its text with special tokens, and brackets around the tokens that carry
+ * loss. Long parts are shortened, so that the line stays readable. */
 #include "dataset.h"
 
 #include <string.h>
 
 enum {
-    MOST_BYTES = 1200, /* of a line; the part that passes it is the last one */
-    MOST_HEAD = 32,    /* tokens at both ends of a part that is shortened */
+    MOST_BYTES = 1200, /* bytes of a line; the part that exceeds them is the last */
+    MOST_HEAD = 32,    /* tokens kept at the start and at the end of a shortened part */
     MOST_TAIL = 24,
-    CONTEXT = 16,   /* tokens before a part that decide its first blank */
-    MOST_NAMES = 24 /* tags */
+    CONTEXT = 16,   /* tokens before a part, which decide its first blank */
+    MOST_NAMES = 24 /* tags shown */
 };
 #define OPEN  "\u27e6"
 #define CLOSE "\u27e7"
@@ -22,7 +22,7 @@ typedef struct marked {
     kvf__buf *out;
 } marked;
 
-/* Control characters as JSON writes them. */
+/* Appends a text with control characters escaped as in JSON. */
 static kvf_status put_escaped(const marked *m, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -40,7 +40,7 @@ static kvf_status put_escaped(const marked *m, const char *text, size_t n)
     return KVF_OK;
 }
 
-/* Tokens [from, to): what they add to the text before them. */
+/* Appends the text that tokens [from, to) add to the text before them. */
 static kvf_status put_tokens(const marked *m, int64_t from, int64_t to)
 {
     int64_t first = from;
@@ -89,7 +89,7 @@ static kvf_status put_row(const marked *m)
     return KVF_OK;
 }
 
-/* The class, or the tags of the words. */
+/* Appends the class, or the tags of the words. */
 static kvf_status put_names(const marked *m, const kvf__dataset *set, const int32_t *labels)
 {
     const int most = set->task == KVF__TASK_TOKEN_CLS ? MOST_NAMES : 1;

@@ -1,5 +1,5 @@
-/* Reading --p-template into pieces, see row_template.h. What the pieces become is in render.c and
- * rows_text.c. */
+/* Parses --p-template into pieces (row_template.h). render.c and rows_text.c turn the pieces into
+ * ids. */
 #include "row_template.h"
 #include "text_int.h"
 
@@ -11,13 +11,13 @@ enum { MOST_VIRTUAL = 1 << 20 };
 static const char *const FIELDS[] = {"text", "text_pair", "prompt", "completion"};
 enum { N_FIELDS = sizeof FIELDS / sizeof FIELDS[0] };
 
-/* A template on its way into pieces. */
+/* A template being parsed. */
 typedef struct template_parser {
     kvf_ctx *ctx;
     const char *text;
     kvf__row_template *out;
-    char *memory; /* where the next piece's text goes */
-    bool blank;   /* one was passed */
+    char *memory; /* free memory for the next piece's text */
+    bool blank;   /* a blank was skipped */
 } template_parser;
 
 static kvf_status bad(const template_parser *p, const char *what)
@@ -32,7 +32,8 @@ static const char *keep(template_parser *p, const char *from, size_t n)
     return text;
 }
 
-/* A blank counts between texts only: not next to other pieces, not at the beginning. */
+/* Returns true for pieces between which a blank counts. Blanks next to other pieces, or at the
+ * beginning, only separate. */
 static bool is_text(const kvf__template_piece *piece)
 {
     bool field = piece->kind == KVF__PIECE_FIELD && strcmp(piece->text, "completion");
@@ -78,7 +79,7 @@ static kvf_status add_mask(template_parser *p)
     return KVF_OK;
 }
 
-/* The piece at `at`; *next: the end of it. */
+/* Reads the piece at `at`; *next: its end. */
 static kvf_status read_piece(template_parser *p, const char *at, const char **next)
 {
     if (!strncmp(at, "[MASK]", 6)) {
@@ -104,7 +105,7 @@ static kvf_status read_piece(template_parser *p, const char *at, const char **ne
     return KVF_OK;
 }
 
-/* Takes the virtual tokens at the beginning out of the list. */
+/* Moves the virtual tokens at the beginning from the list to `front`. */
 static void settle_front(kvf__row_template *t)
 {
     size_t first = 0;

@@ -1,5 +1,5 @@
-/* Rows of language models: render.c makes them; here they are checked, cut, and what they should
- * have produced is kept for text metrics. */
+/* Rows of language models. render.c makes them; this file checks and cuts them, and keeps their
+ * references for text metrics. */
 #include "loader.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ static kvf_status check_ids(kvf__loader *load, size_t from)
 {
     int32_t vocab = load->options.vocab;
     const kvf__row_template *pattern = load->options.render.pattern;
-    bool placed = pattern && pattern->n; /* no row brings ids of its own then */
+    bool placed = pattern && pattern->n; /* then no row has ids of its own */
     for (size_t i = from + (size_t)kvf__loader_front(load); i < load->rows.ids.n; i++) {
         int32_t id = load->rows.ids.data[i], label = load->rows.labels.data[i];
         if (id < 0 && placed) continue;
@@ -23,7 +23,7 @@ static kvf_status check_ids(kvf__loader *load, size_t from)
     return KVF_OK;
 }
 
-/* "references": a list of texts or one; else the completion. */
+/* Reads "references", a list of texts or one text; else the completion. */
 static kvf_status read_references(kvf__loader *load, kvf__source *source)
 {
     const kvf_json *value = kvf__loader_field(load, "references");
@@ -43,7 +43,7 @@ static kvf_status read_references(kvf__loader *load, kvf__source *source)
     return KVF_OK;
 }
 
-/* Are the ids since `from` those of the row before? */
+/* Returns true if the ids since `from` equal those of the previous row. */
 static bool repeats_last(const kvf__loader *load, size_t from)
 {
     if (!load->options.prompt_only || !load->groups.n) return false;
@@ -68,7 +68,7 @@ static kvf_status add_references(kvf__loader *load, const kvf__source *more)
     return KVF_OK;
 }
 
-/* Labels of the row since `from` that are predicted. */
+/* Returns true if the row since `from` has labels that are predicted. */
 static bool has_labels(const kvf__loader *load, size_t from)
 {
     for (size_t i = from + 1; i < load->rows.labels.n; i++)
@@ -76,9 +76,9 @@ static bool has_labels(const kvf__loader *load, size_t from)
     return false;
 }
 
-/* Where the prompt may be cut: [*at, *end) of the row since `from`, what comes before the first
- * label, without BOS. A row that is a text has none: after virtual tokens its first token has no
- * label. */
+/* Finds the tokens [*at, *end) of the prompt that may be cut, in the row since `from`: those before
+ * the first label, without BOS. A row of plain text has none; after virtual tokens its first token
+ * has no label. */
 static void find_prompt(const kvf__loader *load, size_t from, size_t *at, size_t *end)
 {
     const size_t common = (size_t)kvf__loader_front(load);
@@ -87,13 +87,13 @@ static void find_prompt(const kvf__loader *load, size_t from, size_t *at, size_t
     while (*end < load->rows.ids.n && load->rows.labels.data[*end] == KVF__NO_LABEL)
         ++*end;
     if (*end == load->rows.ids.n && !load->options.prompt_only) *end = *at;
-    /* what the encoder reads keeps its EOS, and the decoder its first token */
+    /* the encoder's text keeps its EOS, and the decoder its first token */
     if (load->options.render.encoder) *end -= load->options.prompt_only ? 1 : 2;
     if (*at < *end && bos >= 0 && load->rows.ids.data[*at] == bos) ++*at;
     if (common && *end - *at == 1) *end = *at;
 }
 
-/* Leaves out tokens of the prompt from its left until the row has `most`; virtual ones stay. */
+/* Removes tokens from the left of the prompt until the row has `most`; virtual tokens stay. */
 static void cut_prompt(kvf__loader *load, size_t from, size_t most)
 {
     size_t at, end, to, excess = load->rows.ids.n - from - most;
@@ -110,7 +110,7 @@ static void cut_prompt(kvf__loader *load, size_t from, size_t most)
     load->rows.ids.n = load->rows.labels.n = to;
 }
 
-/* To `most` tokens; what is too long without its prompt loses its end. */
+/* Cuts a row to `most` tokens. A row that is too long without its prompt loses its end. */
 static void cut_row(kvf__loader *load, size_t from, size_t most)
 {
     bool taught = has_labels(load, from);

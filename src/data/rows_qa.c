@@ -1,7 +1,7 @@
-/* Rows of qa: question and context as a pair; a context that does not fit comes in windows that
- * overlap by --doc-stride tokens, one row each (Devlin et al. 2019; transformers' run_qa). A window
- * that does not hold the whole answer has none. The answer's tokens are those whose bytes meet the
- * answer's; training takes the first gold answer. */
+/* Rows of qa: question and context as a pair. A context that does not fit is split into windows
+ * that overlap by --doc-stride tokens, one row each (Devlin et al. 2019; transformers' run_qa). A
+ * window without the whole answer counts as "no answer". The tokens of an answer are those that
+ * overlap its bytes. Training uses the first gold answer. */
 #include "loader.h"
 
 #include <math.h>
@@ -17,7 +17,8 @@ static bool begins_point(char c)
     return ((unsigned char)c & 0xC0) != 0x80;
 }
 
-/* Notes the byte of every MARK-th code point, so that no answer is counted from the start. */
+/* Stores the byte offset of every MARK-th code point, so that no answer is counted from the
+ * start. */
 static kvf_status mark_points(kvf__loader *load)
 {
     const char *text = load->context.text;
@@ -31,7 +32,7 @@ static kvf_status mark_points(kvf__loader *load)
     return KVF_OK;
 }
 
-/* Byte of the `at`-th code point of the context; -1: the text is shorter. */
+/* Returns the byte offset of code point `at` of the context; -1: the text is shorter. */
 static int64_t byte_of_point(const kvf__context *context, int64_t at)
 {
     const size_t mark = at < 0 ? SIZE_MAX : (size_t)at / MARK;
@@ -42,7 +43,7 @@ static int64_t byte_of_point(const kvf__context *context, int64_t at)
     return at == 0 ? (int64_t)context->bytes : -1;
 }
 
-/* A character's number, as a number or as text of one; false: it is none. */
+/* Reads the index of a character, from a number or a text. Returns false if it is no index. */
 static bool read_start(const kvf_json *from, int64_t *start)
 {
     const char *text = kvf_json_str(from, NULL);
@@ -54,7 +55,8 @@ static bool read_start(const kvf_json *from, int64_t *start)
     return whole || *start == NO_START;
 }
 
-/* Answer i of [{"text", "answer_start"}], ["text"] or {"text": [], "answer_start": []}. */
+/* Returns answer i of [{"text", "answer_start"}], ["text"] or {"text": [], "answer_start": []}.
+ * *from: its start; NULL: none. */
 static const char *answer_at(const kvf_json *list, size_t i, size_t *bytes, const kvf_json **from)
 {
     const kvf_json *text = kvf_json_at(list, i);
@@ -70,7 +72,8 @@ static const char *answer_at(const kvf_json *list, size_t i, size_t *bytes, cons
     return kvf_json_str(text, bytes);
 }
 
-/* Bytes of a text to show in an error: at most 80 and at most `most`, whole characters. */
+/* Returns the number of bytes of a text to show in an error: at most 80 and at most `most`, in
+ * whole characters. */
 static int shown(const char *text, size_t bytes, size_t most)
 {
     size_t n = bytes < most ? bytes : most;
@@ -80,7 +83,7 @@ static int shown(const char *text, size_t bytes, size_t most)
     return (int)n;
 }
 
-/* Bytes of the context that an answer is; without a start its first occurrence. */
+/* Finds the byte offset of an answer in the context; without a start, its first occurrence. */
 static kvf_status find_answer(kvf__loader *load, const char *answer, size_t n, int64_t start,
                               int64_t *from)
 {
@@ -157,7 +160,8 @@ static kvf_status text_of(kvf__loader *load, const char *name, const char **out,
     return kvf__loader_field_fail(load, name, value ? "not a string" : MISSING[context][answers]);
 }
 
-/* Tokens and offsets of the row's context; questions of one paragraph follow each other. */
+/* Reads tokens and offsets of the row's context. Consecutive questions of one paragraph reuse
+ * them. */
 static kvf_status read_context(kvf__loader *load)
 {
     const char *text = NULL;
@@ -185,7 +189,7 @@ static kvf_status read_context(kvf__loader *load)
     return mark_points(load);
 }
 
-/* Context tokens that meet the first gold answer; -1: there is no answer. */
+/* Finds the context tokens that overlap the first gold answer; -1: there is no answer. */
 static void find_answer_tokens(const kvf__source *source, int64_t *first, int64_t *last)
 {
     *first = *last = -1;
@@ -200,19 +204,19 @@ static void find_answer_tokens(const kvf__source *source, int64_t *first, int64_
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* One row: the question and context tokens [from, from + n). The answer is context tokens first to
- * last. */
+/* Adds one row: the question and context tokens [from, from + n). The answer is context tokens
+ * first to last. */
 static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64_t first,
                              int64_t last, int64_t from, int64_t n)
 {
     int64_t question_at = 0, context_at = 0, start = kvf__loader_row_start(load);
     load->b.n = 0;
-    if (n) /* a context of spaces has no tokens, and no memory */
+    if (n) /* a context of spaces has no tokens, and no buffer */
         KVF_TRY(kvf__ids_append(load->ctx, &load->b, load->context.ids.data + from, (size_t)n));
     KVF_TRY(kvf__loader_join(load, true, &question_at, &context_at));
     if (load->glue.tail >= 0) KVF_TRY(kvf__loader_add_id(load, load->glue.tail));
     const int64_t none = kvf__loader_read_at(load);
-    for (size_t i = (size_t)start; i < load->rows.ids.n; i++) /* as transformers normalises */
+    for (size_t i = (size_t)start; i < load->rows.ids.n; i++) /* softmax over all of them */
         if (load->rows.ids.data[i] >= 0) load->rows.labels.data[i] = 0;
     load->rows.labels.data[none] = KVF__LABEL_NONE;
     bool here = first >= from && last < from + n;
@@ -223,7 +227,7 @@ static kvf_status add_window(kvf__loader *load, const kvf__source *source, int64
     return kvf__loader_end_row(load, &info);
 }
 
-/* A question may fill half of a row. */
+/* Cuts the question to half of a row. *capacity: tokens left for the context. */
 static kvf_status fit_question(kvf__loader *load, int64_t *capacity, bool *fits)
 {
     int64_t free = load->options.max_length - kvf__loader_cost(load, true) -

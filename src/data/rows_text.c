@@ -1,14 +1,14 @@
-/* Rows of seq-cls and multiple-choice: one text or two between the tokenizer's special tokens, one
- * label at the token that the head reads. The choices of a question are the rows of its group, each
- * after the same first text: on causal bases that becomes a common prefix. */
+/* Rows of seq-cls and multiple-choice: one text or two between the tokenizer's special tokens, with
+ * one label at the token that the head reads. The choices of a question are the rows of its group.
+ * Each follows the same first text, which becomes a common prefix on causal bases. */
 #include "loader.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How many tokens of two lists (longer, shorter or equal) may stay, as `tokenizers` cuts pairs: the
- * shorter one keeps all it can, and what is odd goes to the longer. */
+/* Reduces the lengths of two lists to a common capacity, as `tokenizers` cuts pairs. The shorter
+ * list keeps all it can, and an odd token goes to the longer one. */
 static void share_capacity(int64_t capacity, int64_t *a, int64_t *b)
 {
     int64_t *less = *a <= *b ? a : b, *more = less == a ? b : a;
@@ -20,10 +20,10 @@ static void share_capacity(int64_t capacity, int64_t *a, int64_t *b)
     }
 }
 
-/* Cuts load->a and load->b to what fits; *fits false: the group is to be left out. */
+/* Cuts load->a and load->b to fit; *fits false: leave the group out. */
 static kvf_status fit(kvf__loader *load, bool pair, bool *fits)
 {
-    const bool twice = load->options.render.encoder; /* both stacks read it, with an EOS */
+    const bool twice = load->options.render.encoder; /* both stacks read it, with EOS */
     int64_t cost = kvf__loader_cost(load, pair) + twice;
     int64_t most = load->options.max_length / (twice ? 2 : 1);
     int64_t a = (int64_t)load->a.n, b = pair ? (int64_t)load->b.n : 0;
@@ -46,9 +46,9 @@ static kvf_status encode(kvf__loader *load, const char *text, size_t bytes, kvf_
     return kvf__encode(load->ctx, load->options.render.tokenizer, text, bytes, false, out);
 }
 
-/* An encoder-decoder reads the text on both sides, the decoder shifted right, so that its last
- * state is the one at the text's EOS, which transformers classifies by
- * (T5ForSequenceClassification, BartForSequenceClassification). */
+/* Appends the text again for the decoder, shifted right. The decoder's last state is then at the
+ * text's EOS, by which transformers classifies (T5ForSequenceClassification,
+ * BartForSequenceClassification). */
 static kvf_status add_target(kvf__loader *load)
 {
     const kvf__render *render = &load->options.render;
@@ -66,8 +66,8 @@ static kvf_status add_target(kvf__loader *load)
     return KVF_OK;
 }
 
-/* One row of load->a and load->b with one label, where the head reads or, if not below 0, at token
- * `read` of load->a. */
+/* Adds one row of load->a and load->b with one label. The label is where the head reads or, if
+ * `read` is not below 0, at token `read` of load->a. */
 static kvf_status put_row(kvf__loader *load, bool pair, int64_t read, int32_t label, float value)
 {
     int64_t a_at = 0, b_at = 0;
@@ -88,7 +88,7 @@ static kvf_status add_row(kvf__loader *load, bool pair, int32_t label, float val
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
-/* The tokens of a piece after those of load->b; of fields those that capacity[field] leaves. */
+/* Appends the tokens of a piece to load->b; the tokens of a field are cut to capacity[field]. */
 static kvf_status add_piece(kvf__loader *load, const kvf__template_piece *piece,
                             const kvf__row_texts *texts, const int64_t capacity[2])
 {
@@ -96,7 +96,7 @@ static kvf_status add_piece(kvf__loader *load, const kvf__template_piece *piece,
     const bool second = field && !strcmp(piece->text, "text_pair");
     const kvf__buf *text = second ? &texts->b : &texts->a;
     size_t from = load->b.n;
-    if (field && !text->data) return KVF_OK; /* a row without a second text */
+    if (field && !text->data) return KVF_OK; /* the row has no second text */
     KVF_TRY(kvf__add_piece(load->ctx, load->options.render.tokenizer, piece, text->data, text->n,
                            &load->b));
     if (field && (int64_t)(load->b.n - from) > capacity[second])
@@ -104,7 +104,8 @@ static kvf_status add_piece(kvf__loader *load, const kvf__template_piece *piece,
     return KVF_OK;
 }
 
-/* All pieces into load->b; length [2] of the fields, *read: where [MASK] is, or -1. */
+/* Writes all pieces to load->b. length [2]: tokens of the two fields; *read: position of [MASK], or
+ * -1. */
 static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts,
                              const int64_t capacity[2], int64_t length[2], int64_t *read)
 {
@@ -124,7 +125,7 @@ static kvf_status lay_pieces(kvf__loader *load, const kvf__row_texts *texts,
     return KVF_OK;
 }
 
-/* Tokens that the longest class adds to its row. */
+/* Returns the number of tokens that the longest class adds to its row. */
 static int64_t longest_phrase(const kvf__loader *load)
 {
     const kvf__phrases *phrases = load->options.phrases;
@@ -135,7 +136,7 @@ static int64_t longest_phrase(const kvf__loader *load)
     return most && load->options.causal ? most - 1 : most;
 }
 
-/* The row of class c, out of the pieces in load->b, of which `read` are before [MASK]. */
+/* Adds the row of class c from the pieces in load->b, of which `read` tokens precede [MASK]. */
 static kvf_status put_phrase(kvf__loader *load, int64_t c, int64_t read, bool right)
 {
     const kvf__phrases *phrases = load->options.phrases;
@@ -163,7 +164,7 @@ static kvf_status put_phrases(kvf__loader *load, int64_t read, int32_t label)
     return KVF_OK;
 }
 
-/* One row by the template; what is too long is taken from the fields, the longer first. */
+/* Adds one row by the template. An overlong row loses tokens of the fields, the longer first. */
 static kvf_status add_pattern(kvf__loader *load, const kvf__row_texts *texts, int32_t label,
                               float value, bool *fits)
 {
@@ -209,7 +210,7 @@ static const kvf_json *label_field(kvf__loader *load)
     return null;
 }
 
-/* *there false: the row has none; null is "". */
+/* Reads the label as text. *there false: the row has none; null is "". */
 static kvf_status label_text(kvf__loader *load, char *out, size_t bytes, bool *there)
 {
     const kvf_json *value = label_field(load);
@@ -235,7 +236,8 @@ static kvf_status read_target(kvf__loader *load, const char *text, kvf__source *
     return kvf__loader_fail(load, "label \"%s\" is not a number", text);
 }
 
-/* gold or value of a row; -1 and NaN where it may lack them. Test sets of GLUE have -1 there. */
+/* Reads the class or value of a row; -1 and NaN if it may lack one. Test sets of GLUE have -1
+ * there. */
 static kvf_status read_label(kvf__loader *load, kvf__source *source, bool *stays)
 {
     char text[256];
@@ -261,7 +263,7 @@ static kvf_status keep_text(kvf__loader *load, const kvf__buf *text, const char 
     return text->data ? kvf__pool_text(load->ctx, &load->pool, text->data, text->n, out) : KVF_OK;
 }
 
-/* One text or two without a template. */
+/* Adds a row of one text or two, without a template. */
 static kvf_status add_plain(kvf__loader *load, const kvf__row_texts *texts, int32_t label,
                             float value, bool *fits)
 {
@@ -286,7 +288,7 @@ static kvf_status add_texts(kvf__loader *load, const kvf__row_texts *texts)
     return (fits ? kvf__loader_end_group : kvf__loader_leave_out)(load, &source);
 }
 
-/* The texts of the row in work, given to a function. */
+/* Calls a function with the texts of the current row. */
 static kvf_status with_texts(kvf__loader *load,
                              kvf_status (*add)(kvf__loader *load, const kvf__row_texts *texts))
 {
@@ -306,7 +308,8 @@ kvf_status kvf__add_text(kvf__loader *load)
 
 /* ---- multiple-choice ------------------------------------------------------------------------- */
 
-/* Choice i, and what labels call it: a text, or {"text", "label"}. */
+/* Returns choice i; key_at() returns its name in labels. A choice is a text, or {"text",
+ * "label"}. */
 static const kvf_json *choice_at(const kvf__row_texts *texts, size_t i)
 {
     const kvf_json *choice = texts->choices ? kvf_json_at(texts->choices, i) : texts->choice[i];
@@ -319,8 +322,8 @@ static const kvf_json *key_at(const kvf__row_texts *texts, size_t i)
                        : kvf_json_get(kvf_json_at(texts->choices, i), "label");
 }
 
-/* The choice that a label names: by its key, else by its number from 0 or a letter from A on,
- * else by its text; -1: none. */
+/* Returns the choice that a label names: by its key, else by its number from 0 or its letter from
+ * A, else by its text; -1: none. */
 static int64_t find_choice(const kvf__row_texts *texts, const char *label)
 {
     char key[64], *end = NULL;
@@ -364,7 +367,7 @@ static kvf_status read_answer(kvf__loader *load, const kvf__row_texts *texts, kv
                             text, texts->n_choices);
 }
 
-/* The texts of a row's choices, which are strings. */
+/* Stores the texts of a row's choices, which must be strings. */
 static kvf_status keep_choices(kvf__loader *load, const kvf__row_texts *texts, kvf__source *source)
 {
     KVF_TRY(kvf__alloc_items(load, source, texts->n_choices));
@@ -377,8 +380,8 @@ static kvf_status keep_choices(kvf__loader *load, const kvf__row_texts *texts, k
     return KVF_OK;
 }
 
-/* One row per choice. The text is tokenized once; joining a shortened text with a separator
- * overwrites tokens in load->a, so each row copies back those that fit a row. */
+/* Adds one row per choice. The text is tokenised once. Joining a shortened text with a separator
+ * overwrites tokens in load->a, so each row restores those that fit. */
 static kvf_status put_choices(kvf__loader *load, const kvf__row_texts *texts, int32_t gold,
                               bool *fits)
 {

@@ -1,17 +1,17 @@
-/* Rows of token-cls: a sentence in words, each encoded by itself as `tokenizers` does with
- * is_pretokenized; a word's tag is on its first sub-word (Devlin et al. 2019, section 5.3). An
- * overlong sentence is cut between two words, or comes in windows that overlap. Byte-level
- * vocabularies recognise a word within a text by the blank before it: there every word gets one, as
- * transformers demands with add_prefix_space=True. */
+/* Rows of token-cls: a sentence of words, each encoded separately, as `tokenizers` does with
+ * is_pretokenized. A word's tag is on its first sub-word (Devlin et al. 2019, section 5.3). An
+ * overlong sentence is cut between two words, or split into windows that overlap. Byte-level
+ * vocabularies recognise a word by the blank before it. Every word gets one there, as transformers
+ * requires with add_prefix_space=True. */
 #include "loader.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A list of strings, or one string with white space between its words. */
+/* A list of strings, or one string of words separated by white space. */
 typedef struct word_list {
     const kvf_json *list;
-    const char *text; /* left of the string, `left` bytes */
+    const char *text; /* rest of the string, `left` bytes */
     size_t left, n;
 } word_list;
 
@@ -20,7 +20,7 @@ static bool is_blank(char c)
     return c && strchr(" \t\r\n", c);
 }
 
-/* The next word of the string, false: there is none. */
+/* Cuts the next word off the string. Returns false at the end. */
 static bool cut_word(word_list *w, const char **word, size_t *bytes)
 {
     while (w->left && is_blank(*w->text))
@@ -58,7 +58,8 @@ static bool find_words(const kvf__loader *load, const char *const names[3], word
     return out->list || out->text;
 }
 
-/* Word or tag i; calls come in order. False: not a text. Numbers are tags as well. */
+/* Returns word or tag i; calls must be in order. False: not a text. Numbers are accepted as
+ * tags. */
 static bool next_word(word_list *w, size_t i, char *made, size_t capacity, const char **out,
                       size_t *bytes)
 {
@@ -72,7 +73,7 @@ static bool next_word(word_list *w, size_t i, char *made, size_t capacity, const
     return true;
 }
 
-/* "file:line" of word i, as far as the format has a line for each. */
+/* Writes "file:line" of word i if the format has a line per word, else that of the row. */
 static void word_where(const kvf__loader *load, size_t i, char where[KVF__WHERE_MAX])
 {
     if (load->row->word_lines)
@@ -98,7 +99,7 @@ static kvf_status read_tags(kvf__loader *load, word_list *tags, int32_t *out)
     return KVF_OK;
 }
 
-/* Tokens of all words into load->b; at [n + 1]: where each begins. */
+/* Encodes all words into load->b. at [n + 1]: offset of each word's first token. */
 static kvf_status encode_words(kvf__loader *load, word_list *tokens, kvf__source *source,
                                int32_t *at)
 {
@@ -122,13 +123,12 @@ static kvf_status encode_words(kvf__loader *load, word_list *tokens, kvf__source
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* What a row holds of a sentence of n words: words [from, to), and of these the labels of
- * [first, last). */
+/* The part of a sentence in one row: words [from, to), of which [first, last) have labels. */
 typedef struct word_span {
     size_t from, first, last, to;
 } word_span;
 
-/* Does the sentence fit, or its longest word where it comes in windows? */
+/* Checks whether the sentence fits or, in windows, its longest word. */
 static kvf_status fit(kvf__loader *load, const int32_t *at, size_t n, bool *fits)
 {
     int64_t most = load->options.max_length, capacity = most - kvf__loader_cost(load, false);
@@ -145,9 +145,9 @@ static kvf_status fit(kvf__loader *load, const int32_t *at, size_t n, bool *fits
     return KVF_OK;
 }
 
-/* The row that labels word `first` and, as far as they fit, those after it. Where sentences
- * come in windows, words at both ends are left to be seen there alone: each is labelled where it
- * sees most, on causal bases what is before it. */
+/* Returns the row that labels word `first` and as many words after it as fit. In windows, words at
+ * both ends serve as context only. Each word is labelled where it has most context; on causal bases
+ * only the words before it count. */
 static word_span next_span(const kvf__loader *load, const int32_t *at, size_t n, size_t first)
 {
     int64_t capacity = load->options.max_length - kvf__loader_cost(load, false);
@@ -165,8 +165,8 @@ static word_span next_span(const kvf__loader *load, const int32_t *at, size_t n,
     return s;
 }
 
-/* One row; of a word that is longer only the pieces that fit. *labels: those of the group so far.
- */
+/* Adds one row; of a word longer than the row, only the sub-words that fit. *labels: labels of the
+ * group so far. */
 static kvf_status put_span(kvf__loader *load, const kvf__source *source, const int32_t *at,
                            const word_span *s, int32_t *label_of, int32_t *labels)
 {

@@ -1,6 +1,6 @@
-/* The order of steps. An epoch's order depends on (seed, epoch) alone, so any step can be found
- * again by walking from the start without touching data: that is all that resume needs. What is
- * ordered are groups; a step lists their rows. */
+/* The order of steps. An epoch's order depends on (seed, epoch) alone. On resume any step is found
+ * again by walking from the start, without touching data. Groups are ordered; a step lists their
+ * rows. */
 #include "sampler.h"
 #include "clusters.h"
 
@@ -70,7 +70,7 @@ static int64_t group_tokens(const kvf__dataset *dataset, int64_t group)
                 : kvf__example_length(dataset, group);
 }
 
-/* Groups of the step that begins at `at`: at least one. */
+/* Returns the number of groups in the step that begins at `at`, at least one. */
 static int64_t step_groups(const kvf__sampler *sampler)
 {
     int64_t left = sampler->n - sampler->at;
@@ -84,7 +84,7 @@ static int64_t step_groups(const kvf__sampler *sampler)
     return n;
 }
 
-/* The rows of n groups. */
+/* Lists the rows of n groups; returns their number. */
 static int64_t list_rows(kvf__sampler *sampler, const int64_t *groups, int64_t n)
 {
     int64_t rows = 0;

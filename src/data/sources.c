@@ -1,5 +1,5 @@
-/* What prediction and metrics ask of a data set: which rows are one example, and which bytes of a
- * context the tokens of a row are. */
+/* Groups and contexts of a data set, for prediction and metrics: the rows of an example, and the
+ * bytes of a context under the tokens of a row. */
 #include "loader.h"
 
 #include <assert.h>
@@ -58,7 +58,7 @@ bool kvf__context_bytes(const kvf__dataset *dataset, int64_t row, int64_t first,
     *from = source->offsets[2 * (window->first + first - window->at)];
     *to = source->offsets[2 * (window->first + last - window->at) + 1];
     while (*from < *to &&
-           is_blank(source->text[*from])) /* byte-level tokens hold the blank before */
+           is_blank(source->text[*from])) /* byte-level tokens contain the blank before */
         ++*from;
     while (*from < *to && is_blank(source->text[*to - 1]))
         --*to;

@@ -1,6 +1,6 @@
-/* One data set as two (--valid-split): a share of its groups, drawn by the seed, becomes the
+/* Divides a data set in two (--valid-split): a share of its groups, drawn by the seed, becomes the
  * second. Both keep the order of the file, its labels and its hash. Texts of sources stay in the
- * first one's pool, so the second may not outlive it. */
+ * pool of the first, so the second must not outlive it. */
 #include "loader.h"
 #include "rng.h"
 
@@ -9,7 +9,7 @@
 
 #define SPLIT_STREAM 0x73706c69 /* "spli" */
 
-/* held [groups]: which are drawn, at least one and not all. */
+/* Draws the groups to hold out into held [groups]: at least one, and not all. */
 static kvf_status draw(kvf_ctx *ctx, int64_t n, double share, uint64_t seed, bool *held)
 {
     int64_t *order = NULL, take = llround(share * (double)n);
@@ -31,7 +31,7 @@ static int64_t first_row(const kvf__dataset *set, int64_t group)
     return set->group ? set->group[group] : group;
 }
 
-/* The lists that `from` has, for to->n rows of so many tokens. */
+/* Allocates the lists that `from` has, for to->n rows of so many tokens. */
 static kvf_status alloc_lists(kvf_ctx *ctx, const kvf__dataset *from, int64_t tokens,
                               kvf__dataset *to)
 {
@@ -53,7 +53,7 @@ static kvf_status alloc_lists(kvf_ctx *ctx, const kvf__dataset *from, int64_t to
     return kvf__label_set_copy(ctx, &from->names, &to->names);
 }
 
-/* Row r of `from` as row i of `to`. */
+/* Copies row r of `from` to row i of `to`. */
 static void copy_row(const kvf__dataset *from, int64_t r, kvf__dataset *to, int64_t i)
 {
     int64_t source = from->start[r], n = from->start[r + 1] - source, at = to->start[i];
@@ -68,7 +68,7 @@ static void copy_row(const kvf__dataset *from, int64_t r, kvf__dataset *to, int6
     to->n_labels += kvf__example_labels(to, i);
 }
 
-/* The groups of `from` that are held, or those that are not. */
+/* Copies the groups of `from` whose flag in held equals `want`. */
 static kvf_status copy_groups(kvf_ctx *ctx, const kvf__dataset *from, const bool *held, bool want,
                               kvf__dataset *to)
 {

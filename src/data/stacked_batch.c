@@ -1,5 +1,5 @@
-/* Batches of several runs as one, back to back: what lets their rows share every product over the
- * base. Targets of heads stay with the batches they came from. */
+/* Concatenates batches of several runs, so that their rows share every product over the base.
+ * Targets of heads stay in the original batches. */
 #include "batcher.h"
 
 #include <assert.h>
