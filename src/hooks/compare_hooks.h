@@ -6,10 +6,10 @@
 #include <kvfold/json.h>
 #include <kvfold/train.h>
 
-/* What the runs of a comparison come to. object has "runs", one for each run as `train --json`
- * prints it and with "name" (of the method, equal for runs that differ by their seed alone), "seed"
- * and "file" (the run file); and "reference", the name that differences are to, may be absent.
- * Added to it:
+/* Summarises the runs of a comparison. object has "runs": one object for each run, as `train
+ * --json` prints it, with "name", "seed" and "file" (the run file). "name" is that of the method,
+ * equal for runs that differ by their seed alone. Optional member: "reference", the name that
+ * differences are relative to. The summary adds to object:
  *
  *   base_parameters   of the model
  *   curve_steps       [steps] at which any run was validated

@@ -1,6 +1,6 @@
 /* Charts of curves over steps, as SVG with HTML labels. If values span a wide range, a chart has a
- * linear and a logarithmic view, and two radio buttons switch between them by CSS alone, so that
- * the page works without its script. */
+ * linear and a logarithmic view. Two radio buttons switch between them by CSS alone, so the page
+ * works without its script. */
 #include "report_priv.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
-/* Results of a comparison: for each method mean, minimum and maximum over its runs, the difference
- * to the reference over runs of equal seeds, its share of all parameters, and the curve of its
- * validations. As in PEFT, the share is trained values over all values of the base and the method.
- */
+/* Results of a comparison. Each method has mean, minimum and maximum over its runs, the difference
+ * to the reference over runs of equal seeds, and the curve of its validations. It also has its
+ * share of all parameters. As in PEFT, the share is trained values over all values of the base and
+ * the method. */
 #include "compare_hooks.h"
 #include "hooks.h"
 

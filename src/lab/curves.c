@@ -1,7 +1,7 @@
 /* Charts of a run's history: four to seven charts and one table of numbers. A long run is thinned
- * to at most MOST_POINTS rows of `every` steps: means of measured values (train loss, gradient
- * norm), the last of the others (learning rate, prefix norm, validation, retention set). The
- * smoothed curve is computed before thinning. */
+ * to at most MOST_POINTS rows of `every` steps. Measured values (train loss, gradient norm) become
+ * means; of the others (learning rate, prefix norm, validation, retention set) the last value is
+ * kept. The smoothed curve is computed before thinning. */
 #include "arena.h"
 #include "report_priv.h"
 

@@ -1,8 +1,8 @@
 /* Prune: drops virtual tokens that the data does not need, in every layer. The remaining keys keep
- * their positions, and position_start does not change, so neither the remaining tokens nor the text
- * move, and each loss of the curve is exactly that of the file of this length. (PEFT cannot store
- * such a prefix, because its text starts at P; export reports it.) A prefix inside rows is refused,
- * because the positions of the text after it depend on its length.
+ * their positions, and position_start does not change. So neither the remaining tokens nor the text
+ * move, and each loss of the curve is that of a file of this length. PEFT cannot store such a
+ * prefix, because its text starts at P; export reports it. A prefix inside rows is refused, because
+ * the positions of the text after it depend on its length.
  *
  * The default score is greedy by the loss: P evaluations for the first token, P - 1 for the next.
  * The score by gradient takes one forward and backward pass, then one evaluation for each drop. */

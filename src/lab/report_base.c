@@ -1,7 +1,7 @@
-/* Facts for a report that need a base: the words nearest to the virtual tokens; with data the share
- * of attention on them, and completions without and with the trained values. It uses the code of
- * the commands words, eval and generate. Only the first rows of the data are run, except for
- * classifiers (report_answers.c), which run all. */
+/* Facts for a report that need a base: the words nearest to the virtual tokens. With data also the
+ * share of attention on these, and completions without and with the trained values. It uses the
+ * code of the commands words, eval and generate. Only the first rows of the data are run, except
+ * for classifiers (report_answers.c), which run all. */
 #include "report_facts.h"
 
 #include "evaluation.h"

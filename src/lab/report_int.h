@@ -27,8 +27,9 @@
  * history NULL or empty: no curves. *out is the caller's. */
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
                             kvf__buf *out);
-/* The page of a sweep: its report as of kvf_sweep(); drawn {methods [{name, curves, best_metric}],
- * curve_steps, loss}, with curves as in a comparison, and the title of the loss chart in loss. */
+/* Writes the page of a sweep. report: as of kvf_sweep(). drawn: {methods [{name, curves,
+ * best_metric}], curve_steps, loss}, with curves as in a comparison; loss is the title of the loss
+ * chart. */
 kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json *drawn,
                            kvf__buf *out);
 /* The chart of a comparison's scores as an SVG file; empty if there are no scores. */
@@ -36,8 +37,9 @@ kvf_status kvf__ranges_picture(kvf_ctx *ctx, const kvf_json *object, kvf__buf *o
 /* The page of a comparison, from the object of kvf__compare_page(). */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 
-/* Returns the steps at which any of n runs has a value in a column: [*n_steps], ascending, freed by
- * the caller; and the value of one run there, NaN: none (compare.c). */
+/* Returns the steps [*n_steps], ascending, at which any of n runs has a value in a column; the
+ * caller frees them (compare.c). kvf__history_at_step() returns the value of one run there; NaN:
+ * none. */
 kvf_status kvf__history_steps(kvf_ctx *ctx, const kvf__history *runs, size_t n, int column,
                               int64_t **steps, int64_t *n_steps);
 double kvf__history_at_step(const kvf__history *history, int column, int64_t step);

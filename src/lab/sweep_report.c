@@ -1,7 +1,7 @@
 /* The results of a sweep: its runs, best first, as one JSON object, as a struct and as
  * DIR/sweep.csv. Runs are ranked by their metric if all have the same, else by best validation
- * loss, else by the mean training loss of their last steps, because the loss of one small batch is
- * too noisy. */
+ * loss. Without validation they are ranked by the mean training loss of their last steps, because
+ * the loss of one small batch is too noisy. */
 #include "arena.h"
 #include "merge_int.h"
 #include "sweep_int.h"
