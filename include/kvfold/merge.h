@@ -190,13 +190,13 @@ typedef struct kvf_diff_result {
 void kvf_diff_result_done(kvf_diff_result *result);
 
 /* Compares two files of one kind: run, prefix, embeddings, adapter, base (or Hugging Face folder),
- * GGUF, safetensors, PEFT folder. *result and *json may be NULL; the caller frees *json: {"kind",
- * "same", "facts": [{"group", "name", "a", "b"}] (differences in attributes, options, lineage,
- * metadata, state, history; "bytes": files of a tokenizer; an absent side is omitted), "tensors":
- * {"equal": count, "changed": [{"name", "shape", "dtype", "shape_b", "dtype_b" (where they differ),
- * "unequal", "max_abs", "relative_l2", "cosine"}], "removed": [...], "added": [...], "max_abs"}}.
- * Prefixes are compared by layer, "prefix/3/key". tensors_only: omit the facts. EUSAGE: the files
- * are of two kinds. */
+ * GGUF, safetensors, PEFT folder. *result and *json may be NULL; the caller frees *json. *json is
+ * {"kind", "same", "facts": [{"group", "name", "a", "b"}], "tensors": {"equal": count, "changed":
+ * [...], "removed": [...], "added": [...], "max_abs"}}. "facts" lists differences in attributes,
+ * options, lineage, metadata, state and history. Its group "bytes" is for files of a tokenizer; an
+ * absent side is omitted. An item of "changed" has "name", "shape", "dtype", "shape_b", "dtype_b"
+ * (where they differ), "unequal", "max_abs", "relative_l2" and "cosine". Prefixes are compared by
+ * layer, "prefix/3/key". tensors_only: omit the facts. EUSAGE: the files are of two kinds. */
 kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_only,
                     kvf_diff_result *result, kvf_json **json);
 

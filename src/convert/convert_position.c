@@ -1,7 +1,7 @@
 /* Moves a prefix to other positions on a base with rope. Attention depends only on the distance
- * between query and key, so a prefix whose keys are rotated by the shift of the rows after it has
- * the same effect (RoFormer, arXiv 2104.09864, equation 16). Rows start at P in PEFT, P-tuning v2
- * and cartridges, at 0 in AdapterHub. Key p has position position_start - P + p. */
+ * between query and key (RoFormer, arXiv 2104.09864, equation 16). A prefix therefore keeps its
+ * effect if its keys are rotated by the shift of the rows after it. Rows start at P in PEFT,
+ * P-tuning v2 and cartridges, at 0 in AdapterHub. Key p has position position_start - P + p. */
 #include "merge_int.h"
 #include "options.h"
 

@@ -1,7 +1,7 @@
 /* Compares two files of one kind: facts (attributes, options, lineage, metadata, history) and
- * tensors. Reports tensors in only one file, other shapes, and differences of values: the largest
- * difference, the L2 norm of the difference relative to the first file's, and the cosine, in f64.
- * Equal bytes are equal, and so are two NaN. */
+ * tensors. Reports tensors in only one file, different shapes, and differences of values. These are
+ * the largest difference, the L2 norm of the difference relative to the first file's, and the
+ * cosine, in f64. Equal bytes are equal, and so are two NaN. */
 #include "diff.h"
 
 #include "arena.h"

@@ -1,7 +1,7 @@
-/* Describes kvfold's files: facts, tensors with shape, storage and norm, statistics of a prefix's
- * keys and values by layer (which reveal a layer that was not trained or diverged), and the
- * progress of a run. Encoder values are read one tensor at a time. Moments, several times larger,
- * are described without reading their values. */
+/* Describes kvfold's files: facts, tensors with shape, storage and norm, and the progress of a run.
+ * Statistics of a prefix's keys and values by layer reveal a layer that was not trained or
+ * diverged. Encoder values are read one tensor at a time. Moments, several times larger, are
+ * described without reading their values. */
 #include "artifact_priv.h"
 #include "base_file.h"
 #include "inspect_int.h"

@@ -1,5 +1,5 @@
-/* Un-merging: a static prefix becomes what an MLP encoder emits, so that training can go on in the
- * reparameterized form (Li & Liang 2021, section 4.3, where the way back is called closed).
+/* Un-merging: finds an MLP encoder that emits a given static prefix. Training can then continue in
+ * the reparameterized form, for which Li & Liang 2021 (section 4.3) give no way back.
  *
  * Embedding and first layer are drawn as for a new run; with them fixed the hidden rows are too,
  * and the last layer is a linear least-squares problem (last_layer.c). P hidden rows are
