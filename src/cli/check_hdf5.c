@@ -1,7 +1,6 @@
 /* kvfold --check-hdf5 FILE: reads a file in a sandboxed process before the command reads it itself
- * (src/base/sandbox.c). Internal, so no help mentions it. The process has few rights: it dumps no
- * core, writes no file, and ends after a minute of work or above a memory limit of 16 times the
- * file and 64 MiB. */
+ * (src/base/sandbox.c). Internal, so no help mentions it. The process dumps no core and writes no
+ * file. It ends after a minute of work, or above a memory limit of 16 times the file and 64 MiB. */
 #include "cli_int.h"
 
 #include <kvfold/io.h>

@@ -1,8 +1,8 @@
 /* kvfold compare: trains methods, with the initial values that they support, on one base, data set
  * and budget, and adds baselines: the bare base, and the task's head alone. Prints one table, and
- * writes a page with the curves. Every run is a separate process (train, then merge, by this
- * program), because the peak memory of a process never decreases, so a second run in one process
- * could not be measured. */
+ * writes a page with the curves. Every run is a separate process of this program (train, then
+ * merge). The peak memory of a process never decreases, so a second run in one process could not be
+ * measured. */
 #include "cli_compare.h"
 #include "compare_hooks.h"
 #include "states_hooks.h"

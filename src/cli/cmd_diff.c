@@ -69,7 +69,7 @@ static void print_only(const kvf_json *tensors, const char *path)
     }
 }
 
-/* As diff(1), nothing where nothing differs. */
+/* Prints the differences; nothing if the files are equal, like diff(1). */
 static void print_text(const cli_call *call, const kvf_json *found)
 {
     const kvf_json *tensors = kvf_json_get(found, "tensors");

@@ -1,4 +1,4 @@
-/* kvfold generate. On a terminal a single prompt's completion is printed as it is generated; the
+/* kvfold generate. On a terminal the completion of a single prompt is printed token by token. The
  * text on stdout is the same either way. */
 #include "cli_model.h"
 

@@ -50,7 +50,7 @@ static void fill_standard_streams(void)
 enum { PATH_BYTES = 4096 };
 
 /* Returns the path of this program, so that ps shows its name and a tool that runs it is not
- * executed instead; the link in /proc if that path is gone. */
+ * executed instead. Returns the link in /proc if that path does not exist any more. */
 static const char *own_program(char path[PATH_BYTES])
 {
     ssize_t n = readlink("/proc/self/exe", path, PATH_BYTES - 1);
