@@ -82,7 +82,7 @@ static bool is_meant(const char *path)
     return !kvf__exists(first);
 }
 
-/* Bytes of ORG/NAME that an address has behind the host. */
+/* Returns the length of ORG/NAME at the start of text, the part of an address after the host. */
 static size_t name_bytes(const char *text)
 {
     const size_t org = strcspn(text, "/");
