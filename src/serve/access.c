@@ -1,4 +1,4 @@
-/* Access control. A request must use a name of this machine, so that a web page cannot reach the
+/* Access control. A request must use a name of this machine. Otherwise a web page could reach the
  * server through a name of its own that resolves to this machine (DNS rebinding). It must send the
  * API key, if one is set. A page of another origin may read answers only if --cors names the
  * origin. */

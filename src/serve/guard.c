@@ -1,5 +1,5 @@
 /* Closes connections whose requests are late, and notices clients that disconnect. libmicrohttpd's
- * own timeout measures silence, so a client can evade it with a byte now and then, and it does not
+ * own timeout measures silence, so a client can evade it with a byte now and then. It also does not
  * check a connection that is suspended until its job has output. So a separate thread watches
  * connections here: by the time since their request began, and by poll while they wait for a job.
  * They are shut down rather than closed, so that the owner of the descriptor closes it.

@@ -1,6 +1,6 @@
 /* The HTTP layer on libmicrohttpd: one thread waits for all connections (epoll), reads complete
  * requests, and suspends a connection until the computing thread has output for it. No other file
- * includes its headers. A refusal that is known before the body has arrived is delayed until a
+ * includes its headers. A refusal may be known before the body has arrived. It is delayed until a
  * short body was read, because a client that is cut off while sending would not read it. */
 #include <microhttpd.h>
 #include <netdb.h>

@@ -33,8 +33,9 @@ typedef struct kvf__choice {
 } kvf__choice;
 kvf_status kvf__reply_whole(const kvf__reply *reply, kvf__choice *choices, int64_t n,
                             kvf__buf *out);
-/* Events of a stream: start of a choice (with the role in chats, and the echo); new text, and its
- * end if it has finished; end of the stream, preceded by the counts if `usage`. */
+/* Append the events of a stream. kvf__reply_begin: start of a choice, with the role in chats, and
+ * the echo. kvf__reply_text: new text, and the end of the choice if it has finished.
+ * kvf__reply_close: end of the stream, preceded by the counts if `usage`. */
 kvf_status kvf__reply_begin(const kvf__reply *reply, kvf__choice *choice, kvf__buf *out);
 kvf_status kvf__reply_text(const kvf__reply *reply, kvf__choice *choice, const char *text, size_t n,
                            kvf__buf *out);

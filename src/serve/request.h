@@ -33,7 +33,7 @@ typedef enum kvf__request_kind {
     KVF__CLASSIFY = 16
 } kvf__request_kind;
 
-/* How a text or chat becomes tokens, as in vLLM's API. */
+/* Options for converting a text or chat to tokens, as in vLLM's API. */
 typedef struct kvf__tokenize_form {
     bool add_special; /* add BOS and EOS as the tokenizer does */
     bool generation;  /* open an assistant turn after a chat */

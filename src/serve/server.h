@@ -1,8 +1,8 @@
-/* The server: its parts and their shared state. Four threads: the caller of kvf_serve computes
- * (worker.c), a thread of libmicrohttpd receives and sends bytes (http.c), one converts requests to
- * ids (read_requests.c), so that no body delays an answer, and one watches connections (guard.c).
- * They share jobs under the queue's lock. Lock order: the guard's, the queue's, the prefix cache's.
- * Only the computing thread uses the engine.
+/* The server: its parts and their shared state. There are four threads. The caller of kvf_serve
+ * computes (worker.c), and a thread of libmicrohttpd receives and sends bytes (http.c). A third
+ * converts requests to ids (read_requests.c), so that no body delays an answer. A fourth watches
+ * connections (guard.c). The threads share jobs under the queue's lock. Lock order: the guard's,
+ * the queue's, the prefix cache's. Only the computing thread uses the engine.
  *
  * A request passes through these forms: bytes -> kvf__request -> ids, a job that waits for rows ->
  * rows of the engine -> bytes of the reply. */

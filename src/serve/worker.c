@@ -205,8 +205,8 @@ static void run(kvf__server *server, kvf__job *job)
 }
 
 /* Returns the job that gets the next free row; NULL: none needs one. After each row a job moves to
- * the end of the line, so that a job of many choices gets all rows while no other job needs any,
- * and its share otherwise. Called under the lock. */
+ * the end of the line. A job of many choices thus gets all rows while no other job needs any, and
+ * its share otherwise. Called under the lock. */
 static kvf__job *next_job(kvf__server *server)
 {
     kvf__queue *queue = &server->queue;
