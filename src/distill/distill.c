@@ -479,7 +479,7 @@ static void add_lineage(void *user, kvf_json *lineage)
     if (!isnan(d->kl_prefix)) kvf_json_set(lineage, "kl_prefix", kvf_json_new_real(d->kl_prefix));
 }
 
-/* ---- what came of it ------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static kvf_status measure_all(distilling *d, const kvf__trainer_view *t, kvf__evaluator *e,
                               kvf_distill_result *r)

@@ -1,6 +1,6 @@
-/* The document of a distillation: its text, its tokens, and the keys and values that the base
- * computes for them once, as a prefix at positions 0 to n - 1. A document longer than a window is
- * read in windows, each from position 0 on. A window begins with the last part of the previous one,
+/* The document of a distillation: its text, its tokens, and their keys and values. The base
+ * computes these once, as a prefix at positions 0 to n - 1. A document longer than a window is read
+ * in windows, each from position 0 on. A window begins with the last part of the previous one,
  * whose keys and values are stored once. Rows after the document begin where a window ends and
  * attend to the keys of all windows (parallel context windows; Ratner et al. 2023). */
 #include "distill_int.h"
