@@ -1,6 +1,7 @@
-/* Reference values for a run's validation, measured before its first step: the loss of the bare
- * base and of the initial prefix, or with classes the score of the largest one. A loss costs a
- * forward pass over the held-out rows, so it is measured only if that is at most 2 % of the run. */
+/* Reference values for a run's validation, measured before its first step. They are the losses of
+ * the bare base and of the initial prefix or, with classes, the score of the largest one. A loss
+ * costs a forward pass over the held-out rows, so it is measured only if that is at most 2 % of the
+ * run. */
 #include "baselines.h"
 #include "answers.h"
 #include "pace.h"

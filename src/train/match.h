@@ -11,7 +11,7 @@ typedef struct kvf__match_source {
     int64_t start;           /* first position of the rows after them */
 } kvf__match_source;
 
-/* Fills *out. For every layer and key head it selects P of the source's keys, and solves for values
+/* Fills *out. For every layer and key head it selects P of the source's keys. It solves for values
  * that give the labelled positions of the rows the same attention output as the whole source. Rows
  * after the prefix begin at `start`. If the source's rows begin elsewhere, keys with rope are
  * rotated to the P positions before `start`; other keys keep their positions. */

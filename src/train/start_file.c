@@ -291,7 +291,7 @@ kvf_status kvf__start_file(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *ro
     return st;
 }
 
-/* Port block starts from the base as it is, and adapters from zero. --init-from copies values of
+/* Port block starts from the unchanged base, and adapters from zero. --init-from copies values of
  * the same shape. A base file contributes only its head, since it is the base itself. */
 kvf_status kvf__start_block(kvf__run *run, kvf__train_rows *rows)
 {

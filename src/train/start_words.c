@@ -79,8 +79,8 @@ kvf_status kvf__start_words(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *r
     return st;
 }
 
-/* For a method whose parameters are inputs of layers: sets them to the layer inputs of the words,
- * if nothing lies between these and the projections; else to the words' embeddings. */
+/* For a method whose parameters are inputs of layers. Sets them to the layer inputs of the words if
+ * nothing lies between these and the projections, else to the words' embeddings. */
 kvf_status kvf__start_inputs(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *rows)
 {
     int64_t P = run->id.P, C = kvf__model_desc(run->base->model)->C, n = P * C;

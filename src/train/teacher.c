@@ -1,7 +1,7 @@
 /* The likeliest tokens of a teacher at every label of a data set. They are computed once and kept,
- * k ids and k + 1 numbers per label, so that a step runs only the student and a resumed run has the
- * same targets. They are stored by row. A batch may reorder rows and share common prefixes, but the
- * labels of each row keep their order. */
+ * as k ids and k + 1 numbers per label. A step then runs only the student, and a resumed run has
+ * the same targets. They are stored by row. A batch may reorder rows and share common prefixes, but
+ * the labels of each row keep their order. */
 #include "teacher.h"
 
 #include <math.h>
