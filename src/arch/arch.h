@@ -104,10 +104,11 @@ typedef enum kvf__role {
 #define KVF__W_IF_PLAIN   0x1000000u /* only without desc.block.gated */
 
 /* hf, gguf: name patterns, '#' is the layer number; hf lacks the base-model prefix; gguf NULL: not
- * in a GGUF. shape: a word per dimension, as stored. A word is a product of letters of the shape
- * alphabet, extended by S = H + 2 G, X = rows of the position table, Y = token types, E = width of
- * the embeddings, R = relative position buckets, L = layers, I = width of layer inputs, and the
- * digits 1 and 2. G, D, S and F are those of the layer. Example: "SD C" is [(H + 2 G) * D, C]. */
+ * in a GGUF. shape: a word per dimension, as stored. A word is a product of the digits 1 and 2 and
+ * of letters of the shape alphabet. Additional letters: S = H + 2 G, L = layers, I = width of layer
+ * inputs, E = width of the embeddings. X = rows of the position table, Y = token types, R =
+ * relative position buckets. G, D, S and F are those of the layer. Example: "SD C" is [(H + 2 G) *
+ * D, C]. */
 typedef struct kvf__weight {
     kvf__role role;
     const char *hf, *gguf, *shape;

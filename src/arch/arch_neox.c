@@ -1,7 +1,7 @@
-/* GPT-NeoX and Pythia (modeling_gpt_neox.py): LayerNorms with biases, both halves of a block on the
- * same input, rope on a part of each head, and q, k and v in one weight, head by head. GGUF names
- * are those of llama.cpp's converter (gguf-py, constants.py), which stores q, k and v one after the
- * other. */
+/* GPT-NeoX and Pythia (modeling_gpt_neox.py). LayerNorms have biases, both halves of a block read
+ * the same input, and rope applies to a part of each head. One weight holds q, k and v, head by
+ * head. GGUF names are those of llama.cpp's converter (gguf-py, constants.py), which stores q, k
+ * and v one after the other. */
 #include "arch.h"
 
 static const kvf__weight neox_weights[] = {

@@ -194,8 +194,8 @@ kvf_status kvf__probe_run(kvf_ctx *ctx, kvf__probe *probe, kvf__rates *out)
 
 /* Tests whether a row of a product has the same bits for any other rows and any position among
  * them. oneDNN does not guarantee it. Its brgemm sums K in one order for any number of rows (f32
- * with AVX-512, bf16 with AVX512-BF16), and dnnl_sgemm.c cuts f32 products on AVX2 accordingly;
- * bf16 with plain AVX-512 fails. So every number of rows that a pass of so many tokens can have is
+ * with AVX-512, bf16 with AVX512-BF16). dnnl_sgemm.c cuts f32 products on AVX2 accordingly. bf16
+ * with plain AVX-512 fails. So every number of rows that a pass of so many tokens can have is
  * tried. */
 typedef struct trial {
     const kvf__model *model;

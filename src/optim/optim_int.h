@@ -7,9 +7,10 @@
 #include "prefix.h"
 #include "wide.h"
 
-/* Loshchilov & Hutter 2019, as torch.optim.AdamW computes it:
- *   w *= 1 - lr*wd;  m += (1-b1)(g-m);  v = b2 v + (1-b2) g^2;  w -= lr/(1-b1^t) * m /
- * (sqrt(v)/sqrt(1-b2^t) + eps) */
+/* Loshchilov & Hutter 2019, as torch.optim.AdamW computes it.
+ *
+ *   w *= 1 - lr*wd;  m += (1-b1)(g-m);  v = b2 v + (1-b2) g^2;
+ *   w -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps) */
 typedef struct kvf__adamw {
     double beta1, beta2, eps, weight_decay;
     int64_t t;        /* number of updates */

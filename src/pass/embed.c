@@ -187,10 +187,11 @@ kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* The gradient of virtual tokens, and of embeddings if trained: the gradient of layer 0's input,
- * back through the norm on embeddings if any, summed over the tokens with the same vector or row.
- * Sums run in batch order, every thread over its own columns, so equal batches give equal bits for
- * any number of threads. The norm's input was overwritten and is computed again, in f64. */
+/* The gradient of virtual tokens, and of embeddings if trained. The gradient of layer 0's input
+ * goes back through the norm on embeddings, if any. It is then summed over the tokens with the same
+ * vector or row. Sums run in batch order, every thread over its own columns, so equal batches give
+ * equal bits for any number of threads. The norm's input was overwritten and is computed again, in
+ * f64. */
 
 enum { STRIP = 64 }; /* columns that a thread sums at a time */
 

@@ -1,7 +1,7 @@
-/* Losses of task heads, as in transformers' ...For<Task> classes. Cross-entropy over groups of
- * logits: a row's classes (seq-cls), a word's tags (token-cls), the positions of a row, for start
- * and for end (qa), the rows of a question (multiple-choice), or classes of several tokens by sums
- * over each row's labels. Squared error for a regression.
+/* Losses of task heads, as in transformers' ...For<Task> classes. The loss is cross-entropy over
+ * groups of logits. A group is a row's classes (seq-cls), a word's tags (token-cls), or the rows of
+ * a question (multiple-choice). For qa it is the positions of a row, for start and for end. Classes
+ * of several tokens use sums over each row's labels. The loss of a regression is the squared error.
  *
  * A negative label, a row without a span and a question without a right choice have no target and
  * are ignored, like -100 in transformers. */

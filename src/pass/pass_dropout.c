@@ -1,6 +1,6 @@
 /* Dropout of the base itself: on embeddings and on the output of each half, as in GPT and BERT
- * (embd_pdrop, resid_pdrop, hidden_dropout_prob), and on attention probabilities if the config has
- * a rate for them (attention_plain.c).
+ * (embd_pdrop, resid_pdrop, hidden_dropout_prob). Attention probabilities have dropout too if the
+ * config has a rate for them (attention_plain.c).
  *
  * Masks are drawn when applied (dropout.h), by (seed, step, example, place, token, column). So a
  * row's masks do not depend on the batch, and recomputation draws them again. A place is the

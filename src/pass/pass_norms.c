@@ -283,9 +283,9 @@ void kvf__pass_before_bwd(kvf__pass *pass, int64_t l, kvf__half half, float *dx,
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Describes part i of two of the norms on x act [M, (H + 2G) D]: all heads of a layer separately,
- * or queries as one and keys as one; false: no such part. Keys and values of another layer are
- * normed there. */
+/* Describes part i of two of the norms on x act [M, (H + 2G) D]. The heads of a layer are normed
+ * separately, or all queries as one and all keys as one. Returns false if there is no such part.
+ * Keys and values of another layer are normed there. */
 static bool head_norm(const kvf__pass *pass, int64_t l, int i, void *x, kvf__head_norm *out)
 {
     const kvf__desc *d = &pass->model->desc;

@@ -145,8 +145,8 @@ kvf_status kvf__embed_fwd(kvf_ctx *ctx, kvf__pass *pass);
 /* Fills position only. */
 void kvf__embed_place(kvf__pass *pass);
 /* Adds the gradient of layer 0's input (dx, and with post-norm dxhat) to the vectors of sections
- * that want it and, with block, to trained embeddings, token by token in batch order. Overwrites dx
- * and x. */
+ * that want it. With block, adds it to trained embeddings too. The sum runs token by token, in
+ * batch order. Overwrites dx and x. */
 kvf_status kvf__embed_bwd(kvf_ctx *ctx, kvf__pass *pass, bool block);
 /* Computes x [E] = the embedding of a token (id below 0: the vector in x), plus rows of the tables
  * of types and of a stack's positions, if any. */

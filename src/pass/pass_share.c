@@ -17,8 +17,9 @@ static double virtual_mass(const kvf__batch *batch, int64_t r, int64_t n, const 
     return sum;
 }
 
-/* Returns the mass on virtual tokens among the n visible keys of a query of row r: its prefix, then
- * its common prefixes (outermost first) or cached tokens, then own tokens. */
+/* Returns the mass on virtual tokens among the n visible keys of a query of row r. The keys are
+ * those of its prefix, of its common prefixes (outermost first) or cached tokens, and of its own
+ * tokens, in this order. */
 static double mass_of(const kvf__pass *pass, int64_t l, int64_t r, const double *p, int64_t n)
 {
     const kvf__batch *batch = pass->batch;

@@ -108,8 +108,8 @@ typedef struct kvf__kernels {
      * u. */
     void (*glu_bwd)(kvf__dtype act, void *dg, void *du, const void *da, const void *g,
                     const void *u, int64_t n);
-    /* Rotates `heads` heads of size D at the start of every row of x act [M, ld] (half-split pairs
-     * (i, i + R/2) of the first R dims), by row position[row] of the tables cos, sin f32
+    /* Rotates `heads` heads of size D at the start of every row of x act [M, ld]. Pairs (i, i +
+     * R/2) of the first R dims are rotated by row position[row] of the tables cos, sin f32
      * [positions, R/2]. inverse: rotates back. */
     void (*rope)(kvf__dtype act, void *x, int64_t M, int64_t ld, int64_t heads, int64_t D,
                  int64_t R, const int32_t *position, const float *cos, const float *sin,

@@ -42,8 +42,8 @@ kvf_status kvf__kv_projection_fwd(kvf_ctx *ctx, const kvf__kv_projection *of, fl
 kvf_status kvf__kv_projection_bwd(kvf_ctx *ctx, const kvf__kv_projection *of, float *dx,
                                   const float *dk, const float *dv, int64_t stride, const float *x,
                                   int64_t P, float *work);
-/* Returns about how far a step of +-1 in every input moves a key or value: the root mean square of
- * the L2 norms of W_v's rows and, without a norm of keys, W_k's. */
+/* Returns an estimate of how far a step of +-1 in every input moves a key or value. It is the root
+ * mean square of the L2 norms of W_v's rows and, without a norm of keys, W_k's. */
 double kvf__kv_projection_gain(const kvf__kv_projection *of);
 
 #endif

@@ -40,8 +40,8 @@ kvf_status kvf__mm_prepare(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int6
 kvf_status kvf__mm_run(kvf_ctx *ctx, kvf__mm *mm, const kvf__packed *w, int64_t M, const void *src,
                        void *dst, kvf__dtype dst_type, unsigned flags);
 
-/* Computes C [M, N] = A B + beta * C in f32, row-major, A [M, K] or [K, M] if ta, B [K, N] or [N,
- * K] if tb; ld* are row strides. */
+/* Computes C [M, N] = A B + beta * C in f32, row-major. A is [M, K], or [K, M] if ta; B is [K, N],
+ * or [N, K] if tb; ld* are row strides. */
 kvf_status kvf__sgemm(kvf_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K,
                       const float *A, int64_t lda, const float *B, int64_t ldb, float beta,
                       float *C, int64_t ldc);

@@ -1,6 +1,6 @@
 /* A flat list of trainable tensors. Encoder, head and (port `block`) the model publish one each;
- * optimizer, file code and gradient check loop over it. The creator of a list owns its array, and
- * the data of its items where its comment says so. */
+ * optimizer, file code and gradient check loop over it. The creator of a list owns its array. The
+ * creator also owns the data of the items if its comment states this. */
 #ifndef KVF_PARAMS_H
 #define KVF_PARAMS_H
 
@@ -14,8 +14,8 @@ typedef struct kvf__param {
     int64_t dim[4];
     int64_t n;
     double lr_scale; /* factor on the learning rate of this tensor */
-    /* The gradient of a large matrix [dim 0, dim 1] may stay factored (wide.h): outer > 0, grad
-     * NULL, gradient = left^T right with left [outer, dim 0], right [outer, dim 1]. */
+    /* The gradient of a large matrix [dim 0, dim 1] may stay factored (wide.h). Then outer > 0,
+     * grad is NULL, and gradient = left^T right with left [outer, dim 0], right [outer, dim 1]. */
     int64_t outer;
     const float *left, *right;
     /* For a prefix [P, L * 2 * kv_heads * head_width], keys before values, whose values are updated

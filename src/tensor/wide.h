@@ -1,5 +1,6 @@
 /* Few rows times a wide trainable matrix: the last layer of an encoder, which holds nearly all of
- * its parameters (P = 20 rows, M = 512, N = 2*L*G*D = 18432 for GPT-2: 38 MB of weights).
+ * its parameters. For GPT-2 with P = 20 rows, M = 512 and N = 2*L*G*D = 18432, it has 38 MB of
+ * weights.
  *
  * The time is bound by reading that matrix, so each function reads it once. The gradient dW =
  * left^T right of rank P is never stored. AdamW computes its pieces in registers, and its norm
