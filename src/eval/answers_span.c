@@ -1,8 +1,8 @@
 /* Finds spans from start and end probabilities, like run_qa of transformers (Devlin et al. 2019,
  * section 4.2). In every window of a context the n best starts are paired with the n best ends that
- * follow within the longest answer, and the best pair of all windows wins. "No answer" gets the
- * lowest score of its own position over the windows. It wins if its log odds against the best pair
- * exceed the threshold. */
+ * follow within the longest answer. The best pair of all windows wins. "No answer" gets the lowest
+ * score of its own position over the windows. It wins if its log odds against the best pair exceed
+ * the threshold. */
 #include "answers.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
-/* Compares generated texts with references: completes every prompt of a file greedily, merges the
- * references of rows with the same prompt (as for E2E's test set), and computes the text metrics.
- */
+/* Compares generated texts with references: completes every prompt of a file greedily, and computes
+ * the text metrics. References of rows with the same prompt are merged, as for E2E's test set. */
 #include "evaluation.h"
 #include "generate.h"
 

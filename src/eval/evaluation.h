@@ -25,9 +25,10 @@ kvf_status kvf__evaluation_run(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *
                                const kvf_eval_options *options, bool unlabeled,
                                kvf__evaluation *out);
 void kvf__evaluation_done(kvf__evaluation *evaluation);
-/* Runs an evaluation in parts, with the same bits, for one prefix of a task other than lm: first
- * the rows, which another thread may read, then batches until *more is false, then the answers.
- * There is no loss. After a failure in any part but the first, the caller still frees it. */
+/* Runs an evaluation in parts, with the same bits, for one prefix of a task other than lm. First
+ * the rows are read, possibly by another thread. Then batches run until *more is false; then the
+ * answers are computed. There is no loss. After a failure in any part but the first, the caller
+ * still frees it. */
 kvf_status kvf__evaluation_read(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes, size_t n,
                                 const kvf_eval_options *options, bool unlabeled,
                                 kvf__evaluation *out);

@@ -1,6 +1,6 @@
-/* A data set with a prefix, and the head of the task if any. Only the data determines the batches
- * (rows in file order, up to a number of tokens), so that a run, its merged prefix and later
- * evaluations use the same batches and give the same bits. */
+/* A data set with a prefix, and the head of the task if any. Only the data determines the batches:
+ * rows in file order, up to a number of tokens. A run, its merged prefix and later evaluations thus
+ * use the same batches and give the same bits. */
 #include "answers.h"
 #include "kept_states.h"
 #include "shared.h"

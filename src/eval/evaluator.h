@@ -31,9 +31,9 @@ kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__datase
                                  const kvf__evaluator_options *options, kvf__evaluator **out);
 void kvf__evaluator_free(kvf__evaluator *evaluator);
 /* Computes *loss, the mean over the terms of the task's loss (lm: label tokens) in nats; NaN if
- * rows have no gold labels. each, may be NULL: for lm the loss of each label [n_labels] in batch
- * order, which is the same at every call; with a head its outputs [n_labels, width] in row order.
- */
+ * rows have no gold labels. each may be NULL. For lm it gets the loss of each label [n_labels] in
+ * batch order, which is the same at every call. With a head it gets the outputs [n_labels, width]
+ * in row order. */
 kvf_status kvf__evaluator_run(kvf_ctx *ctx, kvf__evaluator *evaluator, const kvf__subject *subject,
                               double *loss, float *each);
 /* Divides the batches among all ranks from now on. All ranks must make the same calls together

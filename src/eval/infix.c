@@ -1,8 +1,8 @@
 /* --infix: rows are [x][prefix][y], the ablation of Li & Liang 2021, section 7.4. x is everything
  * before the first position with a label, the prompt without its last token. That token follows the
- * prefix, as the separator does in their code: it predicts the first token of the completion, and a
- * prefix of keys and values has no output of its own. Positions run through: x from 0 on, then P
- * virtual tokens, then y. */
+ * prefix, as the separator does in their code. It predicts the first token of the completion,
+ * because a prefix of keys and values has no output of its own. Positions run through: x from 0 on,
+ * then P virtual tokens, then y. */
 #include "evaluator.h"
 
 kvf_status kvf__infix_check_rows(kvf_ctx *ctx, const char *path, const kvf__dataset *set)

@@ -1,7 +1,7 @@
-/* Converts outputs of heads to probabilities, by a softmax over the alternatives: the classes of a
- * label, the choices of a question, the starts and the ends in all windows of a context. So several
- * heads can be averaged whatever the scale of their logits. A single head decides as its logits do.
- */
+/* Converts outputs of heads to probabilities, by a softmax over the alternatives. These are the
+ * classes of a label, the choices of a question, or the starts and the ends in all windows of a
+ * context. So several heads can be averaged whatever the scale of their logits. A single head
+ * decides as its logits do. */
 #include "answers.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Evaluates a data set with several processes: every rank computes some of the batches, and rank 0
- * adds the results in the order of a single process, so the number of ranks changes no bit. */
+/* Evaluates a data set with several processes. Every rank computes some of the batches. Rank 0 adds
+ * the results in the order of a single process, so the number of ranks changes no bit. */
 #include "shared.h"
 
 #include <string.h>

@@ -36,8 +36,8 @@ typedef struct kvf__states_store {
 kvf_status kvf__states_store_init(kvf_ctx *ctx, size_t memory, const char *beside,
                                   kvf__states_store *out);
 void kvf__states_store_done(kvf__states_store *store);
-/* Room for so many items and floats more: places for all of them, memory as far as it is allowed.
- */
+/* Reserves room for so many more items and floats: a place for every item, and memory up to the
+ * limit. */
 kvf_status kvf__states_store_reserve(kvf__states_store *store, int64_t items, int64_t floats);
 
 const kvf__stored *kvf__states_store_find(const kvf__states_store *store, const uint64_t key[2]);
