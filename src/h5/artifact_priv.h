@@ -68,7 +68,7 @@ void kvf__param_group_read(kvf__h5 *h5, kvf__h5_id group, const char *except,
 /* Appends the parameters of one of several tasks as "TASK/parameter"; may be empty. */
 void kvf__param_group_read_task(kvf__h5 *h5, kvf__h5_id group, const char *task, const char *except,
                                 kvf__params_owned *out);
-/* As kvf__param_group_read; groups named like the tasks of `heads` hold the parameters of a
+/* Reads like kvf__param_group_read. Groups named like the tasks of `heads` hold the parameters of a
  * task. */
 void kvf__param_group_read_tasks(kvf__h5 *h5, kvf__h5_id group, const kvf__head_values *heads,
                                  kvf__params_owned *out);

@@ -1,7 +1,7 @@
-/* Reading datasets after all checks of docs/format.md that need no values: hard link, no external
- * or virtual storage, known filters, a known element type, rank 1 to 6, and as many stored bytes as
- * the shape claims (for deflated ones within kvf__h5_claim). So a file cannot cause allocations
- * that it does not fill.
+/* Reads datasets after all checks of docs/format.md that need no values. A dataset must be a hard
+ * link without external or virtual storage, with known filters, a known element type and rank 1 to
+ * 6. It must store as many bytes as its shape claims (deflated ones within kvf__h5_claim). So a
+ * file cannot cause allocations that it does not fill.
  *
  * The chunk index has no checksum. Each chunk must exist, be complete, lie inside the file and not
  * skip its filters. Otherwise HDF5 would silently return zeros or unchecked bytes. */

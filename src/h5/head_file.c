@@ -1,6 +1,6 @@
-/* The head of a task in a file: /head/<Hugging Face name>, a dataset per parameter; /head/labels,
- * the names of classes or tags in the order of their ids; and the attribute `regression`
- * (docs/format.md).
+/* The head of a task in a file (docs/format.md). /head/<Hugging Face name> is a dataset per
+ * parameter. /head/labels has the names of classes or tags in the order of their ids. The attribute
+ * `regression` marks a regression.
  *
  * Classes read as words of a masked model (--verbalizer) have no parameters: /head/words has the
  * word of each of /head/labels.

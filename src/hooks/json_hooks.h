@@ -4,8 +4,9 @@
 
 #include <kvfold/json.h>
 
-/* Makes an object from a format, "steps:I loss:f": s a text, I an int64_t, f a double (null if not
- * finite), b a bool, o a kvf_json, which is taken over. And adds members to an object. */
+/* Makes an object from a format such as "steps:I loss:f"; kvf__json_put() adds members to an
+ * object. Types: s a text, I an int64_t, f a double (null if not finite), b a bool, o a kvf_json,
+ * which is taken over. */
 kvf_json *kvf__json_of(const char *format, ...);
 void kvf__json_put(kvf_json *object, const char *format, ...);
 

@@ -106,8 +106,8 @@ static kvf_status step_runs(generator *g, prompt_row *group)
 
 /* ---- prefill --------------------------------------------------------------------------------- */
 
-/* Returns the length of the common beginning of two prompts, less than all of b; with an infix also
- * less than all of a, because its last token attends to the infix. */
+/* Returns the length of the common beginning of two prompts, less than all of b. With an infix it
+ * is also less than all of a, because the last token of a attends to the infix. */
 static int64_t common(const kvf__row_request *a, const kvf__row_request *b, bool infix)
 {
     int64_t n = 0, of_a = a->n - infix;

@@ -17,9 +17,9 @@ typedef struct kvf__candidate {
     int32_t id;
 } kvf__candidate;
 
-/* log(sum(exp(logits [V]))) over those that are numbers, computed as m + log(sum over v of
- * exp(logit[v] - m)) with the largest logit m, in double and in vocabulary order, so that equal
- * logits give equal bits everywhere. */
+/* log(sum(exp(logits [V]))) over the logits that are numbers. It is computed as m + log(sum over v
+ * of exp(logit[v] - m)), with the largest logit m. The sum runs in double and in vocabulary order,
+ * so that equal logits give equal bits everywhere. */
 typedef struct kvf__logit_sum {
     double value;
     int64_t best;    /* index of the largest logit, the first one if equal; -1: none is a number */

@@ -25,7 +25,7 @@ void kvf__tokens_add(kvf__tokens *tokens, int64_t slot, const int32_t *ids, int6
 
 /* `rows` slots of at most `capacity` tokens each. prompt_tokens: most tokens fed at once. mixed:
  * each slot is opened for a row with its own prefix and closed after it, and a row's bits do not
- * depend on other rows; otherwise all slots have the same prefix, and rows are computed together.
+ * depend on other rows. Not mixed: all slots have the same prefix, and rows are computed together.
  * run: most tokens of a row in a run; 0: no runs; EUSAGE if the base does not support it. */
 typedef struct kvf__session_limits {
     int64_t rows, capacity, prompt_tokens, run;

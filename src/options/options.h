@@ -1,7 +1,8 @@
-/* The options of a run. One table (option_rows.c) has a row for each: name, type, default, help,
- * the methods, tasks and bases that support it, what it needs and excludes, and the commands that
- * accept it. Setting, checking, storing, comparing on --resume, help, recipes, sweeps and
- * comparisons all read that table. No other file has a rule about a single option. */
+/* The options of a run. One table (option_rows.c) has a row for each: name, type, default and help.
+ * The row also lists the methods, tasks and bases that support the option, what it needs and
+ * excludes, and the commands that accept it. Setting, checking, storing, comparing on --resume,
+ * help, recipes, sweeps and comparisons all read that table. No other file has a rule about a
+ * single option. */
 #ifndef KVF_OPTIONS_H
 #define KVF_OPTIONS_H
 
