@@ -72,8 +72,8 @@ typedef struct kvf__dataset {
     bool phrases;     /* seq-cls: a group has a row per class, labelled with the class's tokens */
     int32_t *types;   /* [start[n]]; NULL: all 0 */
     float *values;    /* [n] regression targets, or 1 for the right phrase; NULL: none */
-    int32_t *spans;   /* [n, 2] qa: first and last token of the answer within the row, or twice the
-                         "no answer" position if the window does not hold it; NULL: none */
+    int32_t *spans;   /* [n, 2] qa: first and last token of the answer within the row; twice the "no
+                         answer" position if the window lacks it; NULL: none */
     int64_t n_groups; /* groups: questions, sentences in windows, or single rows */
     int64_t *group;   /* [n_groups + 1] first row of each group; NULL: each row is batched alone */
     kvf__sources *sources; /* NULL: lm without options.references or unlabeled */

@@ -2,10 +2,10 @@
  * blank line after each sentence. A header or --columns can say otherwise. Columns are separated by
  * tabs if the first line has one, else by spaces. White space at the end of a line is ignored.
  *
- * -DOCSTART- lines and comments are left out. A comment is a line before a sentence's first word
- * that begins with #, and for which one of these holds: its number of columns differs from the
- * other lines; it is "# ..." among more than two columns; it has no tag where the first word has
- * one. Hash tags are words. */
+ * -DOCSTART- lines and comments are left out. A comment begins with #, lies before a sentence's
+ * first word, and meets one of these conditions: its number of columns differs from other lines; it
+ * begins with "# " and has more than two columns; it has no tag where the first word has one. Other
+ * words with # are hash tags. */
 #include "file_rows.h"
 
 #include <string.h>

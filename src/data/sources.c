@@ -1,5 +1,5 @@
-/* Groups and contexts of a data set, for prediction and metrics: the rows of an example, and the
- * bytes of a context under the tokens of a row. */
+/* Groups and contexts of a data set, for prediction and metrics: which rows form an example, and
+ * which context bytes belong to tokens of a row. */
 #include "loader.h"
 
 #include <assert.h>
