@@ -1,4 +1,4 @@
-/* Axes: the numbers beside a chart, and the position of a value. */
+/* Axes: the numbers at the side of a chart, and the position of a value. */
 #include "report_priv.h"
 
 #include <math.h>

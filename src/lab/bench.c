@@ -273,7 +273,7 @@ static void book(kvf_bench *b, double sign)
         b->spent[i] += sign * parts[i].seconds;
 }
 
-/* Returns the sizes of the next step's rows: the sampler goes through them in order. */
+/* Returns the sizes of the next step's rows, which the sampler takes in order. */
 static void next_sizes(const kvf__trainer_view *t, kvf_bench_step_result *out)
 {
     const kvf__dataset *rows = &t->rows->task->data;

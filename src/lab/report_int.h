@@ -1,30 +1,31 @@
-/* The pages of `kvfold report` and `kvfold compare`: one HTML file that needs no other.
+/* The pages of `kvfold report` and `kvfold compare`: one self-contained HTML file each.
  *
- * This folder draws; what is drawn was found out by others (src/lab/report_page.c, compare.c) and
- * comes as JSON, in the words of kvf_inspect(), and as the history of a run. Every text in it may
- * be hostile: names of files and tensors, options, words, generations. Equal facts, equal bytes. */
+ * These files only draw. report_page.c and compare.c gather the data: JSON with the names of
+ * kvf_inspect(), and the history of a run. Every text in it may be hostile: names of files and
+ * tensors, options, words, generations. Equal data give equal bytes. */
 #ifndef KVF_REPORT_INT_H
 #define KVF_REPORT_INT_H
 
 #include "base_int.h"
 #include "history.h"
 
-/* facts, each of which may be missing but title and kind:
+/* Writes the page of a run or prefix. facts; all but title and kind are optional:
  *
  *   title, kind         of the file
- *   written             when, as a text
+ *   written             time, as a text
  *   attributes, options, lineage, history, tensors   as kvf_inspect() gives them
  *   prefix {keys, values}  [L][P] L2 norms over heads; a masked layer is null
  *   virtual             [P] L2 norms of vectors at the input
  *   attention {share [L][H], labels, rows, data, before?, after?}    shares in 0 .. 1; losses of
  *                       these rows without and with the prefix, in nats
  *   words               as kvf_words() gives them
- *   answers {data, unit, n, right, labels [N], counts [N][N], wrong [{text, word?, label,
- * predicted, probability}]}    of a classifier; counts by label, then by prediction samples {data,
- * max_tokens, rows [{prompt, before, after, references? [text]}]} notes               [text] what
- * is not there, and why
+ *   answers {data, unit, n, right, labels [N], counts [N][N],
+ *            wrong [{text, word?, label, predicted, probability}]}
+ *                       of a classifier; counts by label, then by prediction
+ *   samples {data, max_tokens, rows [{prompt, before, after, references? [text]}]}
+ *   notes               [text] missing parts, with the reason
  *
- * history NULL or empty: no curves. *out is the caller's. */
+ * history NULL or empty: no curves. The caller frees *out. */
 kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__history *history,
                             kvf__buf *out);
 /* Writes the page of a sweep. report: as of kvf_sweep(). drawn: {methods [{name, curves,
