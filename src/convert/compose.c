@@ -1,21 +1,20 @@
-/* Compose: several prefixes of one base as one, concatenated, in parallel or as their weighted
- * mean.
+/* Compose: joins several prefixes of one base into one: concatenated, in parallel or as their
+ * weighted mean.
  *
- * Concatenation gives every part what it saw in training: what follows it begins at its own
- * position_start. So the parts' starts add up to the start of the text, and on a base with rope,
- * whose keys are stored rotated by their positions from 0 on, the keys of a part are rotated
- * further by the sum of the starts before it. Starts that are 0 (AdapterHub's convention) rotate
- * nothing. Keys of a prefix inside rows are not rotated yet and need none; nor do those of learned
- * positions.
- * The first part is then further from the text than in training, by the starts of the parts after
- * it, and no part has seen another: measure the loss.
+ * Concatenation keeps the distance of every part to the tokens after it, which begin at its own
+ * position_start. So the parts' starts add up to the start of the text. On a base with rope, keys
+ * are stored rotated by their positions from 0 on. The keys of a part are rotated further by the
+ * sum of the starts before it. Starts that are 0 (AdapterHub's convention) rotate nothing. Keys of
+ * a prefix inside rows are stored without rotation and need none; neither do those of learned
+ * positions. The first part is then further from the text than in training, by the starts of the
+ * parts after it. No part was trained with another, so measure the loss.
  *
  * In parallel every part is as far before the text as alone (parallel context windows; Ratner et
- * al. 2023): keys are rotated to end where those of the part with the largest start do. Parts with
- * log-weights have log n less of them.
+ * al. 2023). Keys are rotated to end where those of the part with the largest start do. The
+ * log-weights of parts are reduced by log n.
  *
- * The parts must agree on all that is not theirs alone: base, task, head, rendering of rows,
- * masked layers, place. Options and lineage that all have alike are kept. */
+ * The parts must agree on everything they share: base, task, head, rendering of rows, masked
+ * layers, place. Options and lineage that are equal in all parts are kept. */
 #include "merge_int.h"
 
 #include "arch.h"

@@ -39,7 +39,7 @@ static kvf_status check_width(kvf_ctx *ctx, const char *path, const kvf__peft *p
                      (long long)want);
 }
 
-/* The stamps, and the adapter's head, whose values move into *head. */
+/* Sets the identity from base and adapter, and moves the adapter's head to *head. */
 static kvf_status describe_peft(kvf_ctx *ctx, const kvf_import_options *options,
                                 const kvf_base *base, const char *method, kvf__peft *peft,
                                 kvf__identity *id, kvf__head_values *head)
@@ -73,7 +73,8 @@ static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options
     return st;
 }
 
-/* Layers without a prefix, by leave_out of AdapterHub, whose values are zeros. */
+/* Masks the layers without a prefix, which AdapterHub lists in leave_out. Their values are
+ * zeros. */
 static kvf_status leave_out(kvf_ctx *ctx, const char *path, const kvf_json *list,
                             kvf__prefix *prefix)
 {
@@ -142,7 +143,8 @@ static kvf_status import_peft(kvf_ctx *ctx, const kvf_import_options *options, c
     return st;
 }
 
-/* The base says how its keys lie: only a GGUF is known to be what wrote them. */
+/* Writes a saved sequence as a prefix file. The layout of its keys and values follows from the
+ * base, which must be the GGUF that computed them. */
 static kvf_status fill_state(kvf_ctx *ctx, const kvf_import_options *options, const kvf_base *base,
                              kvf__artifact *file)
 {

@@ -1,6 +1,6 @@
-/* Heads of what is imported: PEFT keeps a head's parameters, but what its outputs mean is in the
- * model's config. So names come from the caller or from labels.json, which our own exports have, or
- * are transformers' own LABEL_0, LABEL_1, ... */
+/* Heads of imported adapters. PEFT stores a head's parameters, but the names of its outputs are in
+ * the model's config. So names come from the caller, or from labels.json, which kvfold's exports
+ * contain, or are transformers' default LABEL_0, LABEL_1, ... */
 #include "import.h"
 
 #include <string.h>

@@ -1,14 +1,13 @@
 /* PREFIX_TUNING of PEFT on encoder-decoders (peft_model.py, get_prompt, of 0.21): keys and values
- * of the decoder's self-attention, and nothing else.
+ * of the decoder's self-attention only.
  *
- * For SEQ_2_SEQ_LM it writes its N layers twice in a row, takes the list four entries at a time,
- * two for self-attention and two for cross-attention, and then empties the latter. So
- * self-attention of block b reads layer 2 b mod N, and what is left never counts. Exported are N =
- * 2 blocks layers, so that each block has one of its own; the odd ones are zeros.
+ * For SEQ_2_SEQ_LM, PEFT writes its N layers twice in a row. It takes the list four entries at a
+ * time, two for self-attention and two for cross-attention, and then empties the latter. So
+ * self-attention of block b reads layer 2 b mod N; other layers have no effect. The export has N =
+ * 2 * blocks layers, so that each block has its own layer. Odd layers are zeros.
  *
- * The keys come out of a cache, whose tokens T5's decoder gives a relative bias: `near` of
- * prefix.h.
- */
+ * The keys are read from a cache. T5's decoder gives tokens of a cache a relative bias: see `near`
+ * in prefix.h. */
 #include "peft_stacks.h"
 #include "arch.h"
 #include "file_int.h"

@@ -12,7 +12,8 @@
 
 enum { HIDDEN = 512 };
 
-/* Opens the prefix of a prefix file; on the base, if given, whose hash it then stores. */
+/* Opens the prefix of a prefix file. If a base is given, opens it on the base and stores the base's
+ * hash. */
 static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_prefix **out)
 {
     kvf_base *base = NULL;
