@@ -5,8 +5,8 @@
  *     Event    1 double wall_time, 2 int64 step, 3 string file_version, 5 Summary, 7 SessionLog
  *     Value    1 string tag, 2 float simple_value, 8 TensorProto, 9 SummaryMetadata
  *
- * A session log with status START at step s makes readers drop all they have seen from s on: that
- * is how a resumed run does not show the steps twice that were done after its last save. */
+ * A session log with status START at step s makes readers drop all earlier events from step s on. A
+ * resumed run thus does not show twice the steps after its last save. */
 #include "event_file.h"
 #include "infile.h"
 

@@ -1,8 +1,8 @@
 /* A folder in Hugging Face's layout: model.safetensors, or the shards named in
  * model.safetensors.index.json.
  *
- * The index is checked strictly: every shard is a file of the same folder, every mapped tensor is
- * in its shard, every tensor of a shard is mapped to it, and none occurs twice. */
+ * The index is checked strictly. Every shard is a file of the same folder, and every mapped tensor
+ * is in its shard. Every tensor of a shard is mapped to it, and none occurs twice. */
 #include "file_int.h"
 
 #include <string.h>
