@@ -1,5 +1,5 @@
-/* The texts in a base file besides the weights: config and tokenizer of a folder or of a base file,
- * or made from a GGUF's metadata. Also reading description and tokenizer from these texts. */
+/* The texts of a base file besides the weights: config and tokenizer of a folder or of a base file,
+ * or made from a GGUF's metadata. Also reads description and tokenizer from these texts. */
 #include "open_base.h"
 
 #include <string.h>

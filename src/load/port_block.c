@@ -1,8 +1,8 @@
 /* Values that change the base itself (methods of port block): read from an adapter file or a run,
  * and copied to a base.
  *
- * A model with adapters has a form of its own, with unfolded norms, so the base is opened for its
- * adapter and carries only that: no other prefix can share it. */
+ * A model with adapters has a form of its own, with unfolded norms. The base is therefore opened
+ * for its adapter and carries only that; no other prefix can share it. */
 #include "method.h"
 #include "open_prefix.h"
 
