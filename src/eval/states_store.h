@@ -28,11 +28,11 @@ typedef struct kvf__states_store {
     int fd;      /* file descriptor; -1: none yet */
     int64_t end; /* size of the file in bytes */
     bool full, said;
-    char line[256]; /* why */
+    char line[256]; /* message for `full` */
 } kvf__states_store;
 
-/* memory: bytes, at most; beside: in the folder of this path. With a file that other processes use
- * after each other (KVF__STATES_FD) all items lie in it, and those that it has are found. */
+/* memory: limit in bytes. beside: a path whose folder gets the file. If processes share a file in
+ * turn (KVF__STATES_FD), all items are in it, and items that it already has are found. */
 kvf_status kvf__states_store_init(kvf_ctx *ctx, size_t memory, const char *beside,
                                   kvf__states_store *out);
 void kvf__states_store_done(kvf__states_store *store);
@@ -41,12 +41,12 @@ void kvf__states_store_done(kvf__states_store *store);
 kvf_status kvf__states_store_reserve(kvf__states_store *store, int64_t items, int64_t floats);
 
 const kvf__stored *kvf__states_store_find(const kvf__states_store *store, const uint64_t key[2]);
-/* A new item goes to a place of its own, in parts, and counts from its end on. False: there is no
- * room, which `full` then says; or no place reserved for it. */
+/* Begins a new item, whose parts are then put; kvf__states_store_end() makes it count. Returns
+ * false if there is no room, and sets `full`, or if no place was reserved for the item. */
 bool kvf__states_store_begin(kvf__states_store *store, const uint64_t key[2], int64_t n,
                              kvf__stored *out);
 bool kvf__states_store_end(kvf__states_store *store, const kvf__stored *item);
-/* n floats from number `from` of the item on. */
+/* Puts or gets n floats of an item, from float `from` on. */
 bool kvf__states_store_put(kvf__states_store *store, const kvf__stored *item, int64_t from,
                            const float *x, int64_t n);
 bool kvf__states_store_get(const kvf__states_store *store, const kvf__stored *item, int64_t from,
