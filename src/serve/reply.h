@@ -28,7 +28,7 @@ typedef struct kvf__choice {
     kvf__finish finish;
     kvf__echo *echo;          /* NULL: none */
     kvf__token_scores scores; /* scores of its tokens so far, if requested */
-    int64_t told;             /* streams: tokens whose scores were sent; -1: not even the echo's */
+    int64_t told;             /* streams: tokens whose scores were sent; -1: also no echo */
     size_t chars;             /* streams: characters of text before the next token */
 } kvf__choice;
 kvf_status kvf__reply_whole(const kvf__reply *reply, kvf__choice *choices, int64_t n,

@@ -2,10 +2,10 @@
  * base and data and computes rows. Only rank 0 has encoder, optimizer and output; it decides each
  * next step and the end of the run.
  *
- * Rank 0 sends the options of a run file (--resume) and the chosen precision (--precision auto) to
- * the others before they open the base, so that they need only base and data. Then all ranks must
- * agree. If a rank failed, or has another base, other data or other options, the run ends on all
- * ranks, and rank 0 reports one line. */
+ * Before the other ranks open the base, rank 0 sends them the options of a run file (--resume) and
+ * the chosen precision (--precision auto). They need only base and data. Then all ranks must agree.
+ * If a rank failed, or has another base, other data or other options, the run ends on all ranks,
+ * and rank 0 reports one line. */
 #include "hash.h"
 #include "ranks_int.h"
 
