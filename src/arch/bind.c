@@ -2,9 +2,9 @@
  * checked for shape and type.
  *
  * Files have the base-model prefix, none, or that of another model (question answering of Llama),
- * so each name is tried in all forms. Tied heads follow transformers 5: an equal copy is dropped, a
- * head that differs from the embedding is used with a warning, and a file with only the head uses
- * it as the embedding. */
+ * so each name is tried in all forms. Tied heads follow transformers 5. An equal copy is dropped,
+ * and a head that differs from the embedding is used with a warning. If a file has only the head,
+ * it is used as the embedding. */
 #include "names.h"
 #include "slot.h"
 

@@ -2,10 +2,10 @@
  *
  * XXH3-128 over the description as text, then over every weight in order of canonical names: name,
  * type, shape, raw bytes. So the order of tensors, sharding and name prefixes do not matter, but
- * every bit does. Excluded are copies of tied weights (they are no slots), the masked-LM head (it
- * does not affect the base), token ids, and values derived from hashed ones (inv_freq, whose last
- * bits could depend on the C library). Changes of this text invalidate every stored hash: add keys
- * only for new kinds. */
+ * every bit does. The hash excludes copies of tied weights (they are no slots), the masked-LM head
+ * (it does not affect the base) and token ids. It also excludes values derived from hashed ones,
+ * such as inv_freq, whose last bits could depend on the C library. Changes of this text invalidate
+ * every stored hash: add keys only for new kinds. */
 #include "arch.h"
 #include "hash.h"
 #include "names.h"

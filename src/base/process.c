@@ -1,7 +1,7 @@
 /* Resources of this process: usable cores, memory, time.
  *
  * More threads than cores is the worst case for OpenMP, whose threads wait for each other at every
- * barrier. In a container the affinity mask still shows every core of the host, so the CPU quota of
+ * barrier. In a container the affinity mask still shows every core of the host. So the CPU quota of
  * the control group counts as well (cpu.max of cgroup v2, cpu.cfs_quota_us of v1; Linux
  * Documentation/admin-guide). */
 #include "ctx_int.h"

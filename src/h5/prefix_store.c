@@ -1,9 +1,9 @@
 /* Storage of prefix values: f32, rounded to f16 or bf16, or int8 with one scale for each layer,
  * half and head (docs/format.md).
  *
- * int8 is symmetric: x is stored as q = x / s rounded to nearest even, where s is the largest |x|
- * of the head divided by 127, and reads back as q * s. Each head of keys and of values has its own
- * scale, because magnitudes differ widely between layers. A head of zeros has scale 0. */
+ * int8 is symmetric: x is stored as q = x / s rounded to nearest even, and reads back as q * s. s
+ * is the largest |x| of the head divided by 127. Each head of keys and of values has its own scale,
+ * because magnitudes differ widely between layers. A head of zeros has scale 0. */
 #include "artifact_priv.h"
 
 #include <float.h>

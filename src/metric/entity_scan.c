@@ -2,9 +2,9 @@
  *
  * The mixed rule is that of the conlleval script: it reads all schemes at once and accepts any tag,
  * with one state through the whole file. The strict rule has three lists of patterns per scheme,
- * over the previous and the current tag: an entity starts, continues, and counts only if it also
- * ends as the scheme requires. The rules extract the type from a tag differently, which matters for
- * unusual tags only. */
+ * over the previous and the current tag: for the start, the continuation and the end of an entity.
+ * An entity counts only if it also ends as the scheme requires. The rules extract the type from a
+ * tag differently, which matters for unusual tags only. */
 #include "entity_scan.h"
 #include "utf8.h"
 

@@ -1,8 +1,8 @@
 /* Unicode as in Python's str, in which the reference metrics of texts are written.
  *
- * utf8proc has categories and simple case mappings. Two rules are added: a capital I with a dot
- * becomes two code points, and a capital sigma at the end of a word its final form (Unicode,
- * SpecialCasing.txt and section 3.13). */
+ * utf8proc has categories and simple case mappings. Two rules are added (Unicode, SpecialCasing.txt
+ * and section 3.13). A capital I with a dot becomes two code points. A capital sigma at the end of
+ * a word gets its final form. */
 #include "utf8.h"
 #include "words.h"
 

@@ -2,8 +2,8 @@
  *
  * SQuAD lower-cases, drops ASCII punctuation, then articles, then splits. rouge_score lower-cases
  * and keeps runs of a-z and 0-9. The 13a tokenizer applies four substitutions in turn, whose
- * matches do not overlap: a consumed character cannot begin the next match, so ".." stays whole
- * where "." would be split off. They concern ASCII only, so bytes suffice. */
+ * matches do not overlap. A consumed character cannot begin the next match, so ".." stays whole
+ * where "." would be split off. The substitutions concern ASCII only, so bytes suffice. */
 #include "words.h"
 
 #include <string.h>

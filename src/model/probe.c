@@ -1,11 +1,11 @@
 /* Measurements of oneDNN on a model's own products: their speed, with which bench compares a step,
  * and whether equal rows get equal bits.
  *
- * The products of a forward pass are timed one by one with warm caches, so the rate is that of this
- * machine for these shapes, without other parts of the pass. A product counts as often as a forward
- * pass runs it, so the rate is a harmonic mean weighted by operations; the backward pass has the
- * same products transposed. Clock rates vary by tens of percent over minutes, so bench measures
- * between its steps. */
+ * The products of a forward pass are timed one by one with warm caches. The rate is thus that of
+ * this machine for these shapes, without other parts of the pass. A product counts as often as a
+ * forward pass runs it, so the rate is a harmonic mean weighted by operations; the backward pass
+ * has the same products transposed. Clock rates vary by tens of percent over minutes, so bench
+ * measures between its steps. */
 #include "probe.h"
 #include "products.h"
 

@@ -2,13 +2,13 @@
  * into the sizes that oneDNN runs fastest (docs/architecture.md, Computing).
  *
  * A *unit* is packed at once: units 0 .. L - 1 are the layers, unit L + p is plane p of the
- * language-model head. The products of a layer are, in this order: qkv, out, the two of the half
- * that reads the layer's input (if any), and for each plane of the feed-forward width up, gate (if
- * any) and down. A plane of the head is one product. If a layer reads the keys and values of
- * another, qkv is q with zero columns for k and v. Cross-attention has q instead of qkv, preceded
- * by kv, which reads the encoder's states. Self-attention in a decoder with cross-attention has no
- * feed-forward half. Packing, primitives, gradients of trained weights, benchmarks and the memory
- * forecast all use this list. */
+ * language-model head. The products of a layer are, in this order: qkv, out, and the two of the
+ * half that reads the layer's input (if any). Then up, gate (if any) and down follow for each plane
+ * of the feed-forward width. A plane of the head is one product. If a layer reads the keys and
+ * values of another, qkv is q with zero columns for k and v. Cross-attention has q instead of qkv,
+ * preceded by kv, which reads the encoder's states. Self-attention in a decoder with
+ * cross-attention has no feed-forward half. Packing, primitives, gradients of trained weights,
+ * benchmarks and the memory forecast all use this list. */
 #ifndef KVF_PRODUCTS_H
 #define KVF_PRODUCTS_H
 

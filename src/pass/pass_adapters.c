@@ -1,7 +1,7 @@
 /* Adapters in a pass (adapter.h), between the products of a half and the residual sum.
  *
  * A serial adapter reads the half's output. The products then write to separate memory, which is
- * kept and added to the stream in the products' order, so a zero or disabled adapter leaves the
+ * kept and added to the stream in the products' order. A zero or disabled adapter thus leaves the
  * bits of the base. A parallel adapter reads a copy of the products' input. In the last layer both
  * work on labelled rows only, like everything after its attention. */
 #include "bottleneck.h"

@@ -7,10 +7,10 @@
  *
  * A chain, the items of one part and head, is computed in order. Threads take whole chains, longest
  * first, unless some thread would then have far more than its share (one long row with three heads
- * on two threads). In that case threads are filled one after the other up to the same load, and a
- * chain that does not fit is cut in two: its last items run last on that thread, its first ones
- * first on the next (McNaughton 1959, Management Science 6(1)). No chain is longer than that load,
- * so the first items are done when the last ones begin. */
+ * on two threads). In that case threads are filled one after the other up to the same load
+ * (McNaughton 1959, Management Science 6(1)). A chain that does not fit is cut in two: its last
+ * items run last on that thread, its first ones first on the next. No chain is longer than that
+ * load, so the first items are done when the last ones begin. */
 #include "attention_int.h"
 
 #include <assert.h>

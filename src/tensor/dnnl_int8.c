@@ -9,10 +9,11 @@
  * the division of work.
  *
  * oneDNN multiplies u8 by s8 to s32, as VNNI does. The bytes of a row are q + 128, and 128 times
- * the column sums are subtracted again. (s8 by s8 is 5 % slower.) oneDNN has no fast row scales (a
- * binary post-op of [M, 1] runs its reference code), and s32 results of a whole product would pass
- * through memory: only 1.4 to 1.6 times bf16. So each thread quantizes, multiplies and scales
- * chunks of rows that stay in its cache, with a primitive made for one thread. */
+ * the column sums are subtracted again. Products of s8 by s8 are 5 % slower. oneDNN has no fast row
+ * scales: a binary post-op of [M, 1] runs its reference code. s32 results of a whole product would
+ * pass through memory, which gives only 1.4 to 1.6 times the speed of bf16. So each thread
+ * quantizes, multiplies and scales chunks of rows that stay in its cache, with a primitive made for
+ * one thread. */
 #include "dnnl_matmul_priv.h"
 
 #include <math.h>

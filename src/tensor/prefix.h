@@ -1,7 +1,7 @@
 /* The prefix tensor, the interface between encoder and base in both directions.
  *
- * Value and gradient have the same type: kv [L, 2, G, P, D], f32, key before value, keys as in a
- * Hugging Face cache (half-split head order, after RoPE, never rotated again). There is no batch
+ * Value and gradient have the same type: kv [L, 2, G, P, D], f32, key before value. Keys are as in
+ * a Hugging Face cache: half-split head order, after RoPE, never rotated again. There is no batch
  * axis: every row uses the same memory, and a gradient is already summed over rows. P = 0 is
  * allowed and means "no prefix".
  *

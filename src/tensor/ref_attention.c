@@ -10,8 +10,8 @@
  * terms are added to q . k, their gradients to dq and dk.
  *
  * The fast kernels are compared with this file. lse is in natural logarithms here. The backward
- * pass walks the pairs twice, once per query for dq and once per key for dk and dv, so that it
- * needs no memory for the matrix of p. */
+ * pass walks the pairs twice, once per query for dq and once per key for dk and dv. It thus needs
+ * no memory for the matrix of p. */
 #include "attention_int.h"
 #include "kernels_int.h"
 

@@ -1,8 +1,8 @@
 /* Pre-tokenizers: each step cuts every piece into smaller ones, and some rewrite the text.
  *
- * A split has three layers, as in `tokenizers`: matches of a pattern or of single characters, the
- * text between them, and a behaviour that decides which of the two become pieces, are removed, or
- * join a neighbour. The common case, "isolated", goes straight into the list. */
+ * A split has three parts, as in `tokenizers`: matches of a pattern or of single characters, the
+ * text between them, and a behaviour. The behaviour decides which of the two become pieces, are
+ * removed, or join a neighbour. The common case, "isolated", goes straight into the list. */
 #include "tok_work.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
-/* The two products of attention over a block of queries, and the packing for both passes.
- * Included once per ATTN_PAIR (attention_tile.h).
+/* The two products of attention over a block of queries, and the packing for both passes. Included
+ * once per ATTN_PAIR (attention_tile.h).
  *
- * All code uses S^T = K Q^T, keys down and queries across in two vectors: masks are lane
- * masks, maxima and sums run down the columns, and the products need no transposed K or V:
+ * All code uses S^T = K Q^T, keys down and queries across in two vectors. Masks are lane masks, and
+ * maxima and sums run down the columns. The products need no transposed K or V:
  *
  *   forward    S^T = K Q^T    O^T = V^T P^T
  *   backward   S^T = K Q^T    dP^T = V dO^T    dV += P^T dO    dK += dS^T Q    dQ^T += K^T dS^T

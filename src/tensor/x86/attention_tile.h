@@ -2,9 +2,9 @@
  * (attention_pack.h).
  *
  * Included once per ATTN_PAIR (1: f32, 2: bf16 pairs), with ATTN(name) as the name of a copy. A
- * product consists of register tiles of TILE_ROWS x 2 vectors: a broadcast unit of A times vectors
- * of units of B, so neither K nor V need a transposed copy. TILE_ROWS is 8 for 32 registers, 4 for
- * 16. */
+ * product consists of register tiles of TILE_ROWS x 2 vectors. It multiplies a broadcast unit of A
+ * by vectors of units of B, so neither K nor V need a transposed copy. TILE_ROWS is 8 for 32
+ * registers, 4 for 16. */
 
 /* Returns acc + a * b, summed within units. */
 VEC_INLINE vf ATTN(madd)(vf a, vf b, vf acc)
