@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #define MAX_LEVELS                                                                                 \
-    3 /* with the prefix, as many shared segments as a row of attention may have; one              \
-         of them is the row's own with infix */
+    3 /* most common prefixes above a row: with the prefix, attention supports no more             \
+         shared segments. With infix one of them is the row's own */
 #define MIN_SAVED 8 /* tokens a common prefix must save: below that, the extra row costs more */
 
 int64_t kvf__common_ids(const int32_t *a, int64_t a_n, const int32_t *b, int64_t b_n)

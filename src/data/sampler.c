@@ -5,7 +5,7 @@
 #include "clusters.h"
 
 #define SHUFFLE_STREAM                                                                             \
-    0x73687566 /* "shuf": keeps this stream apart from those of the encoder's initialisation */
+    0x73687566 /* "shuf": separates this stream from those of encoder initialisation */
 
 static void begin_epoch(kvf__sampler *sampler)
 {
