@@ -33,9 +33,9 @@ kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__hist
  * chart. */
 kvf_status kvf__sweep_page(kvf_ctx *ctx, const kvf_json *report, const kvf_json *drawn,
                            kvf__buf *out);
-/* The chart of a comparison's scores as an SVG file; empty if there are no scores. */
+/* Writes the chart of a comparison's scores as an SVG file; empty if there are no scores. */
 kvf_status kvf__ranges_picture(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
-/* The page of a comparison, from the object of kvf__compare_page(). */
+/* Writes the page of a comparison, from the object of kvf__compare_page(). */
 kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *out);
 
 /* Returns the steps [*n_steps], ascending, at which any of n runs has a value in a column; the
