@@ -1,5 +1,6 @@
-/* Tests of binding: names with and without prefix, shapes, tied heads, surplus; of reading rows
- * (GGUF permutation undone, parts of rows of block types); of the fingerprint of a base. */
+/* Tests of binding weights to roles: names with and without prefix, shapes, tied heads, surplus
+ * tensors. Also tests reading of rows (undone GGUF permutation, partial rows of block types) and
+ * the fingerprint of a base. */
 #include "slot.h"
 #include "toy_table.h"
 
@@ -85,7 +86,7 @@ START_TEST(gpt2_with_buffers)
     ck_assert_ptr_nonnull(qkv);
     ck_assert(qkv->conv1d && !qkv->permuted_heads);
     ck_assert(!kvf__slots_find(&slots, "transformer.wte.weight")->conv1d);
-    ck_assert_int_eq(n_warnings, 0); /* buffers are no surplus */
+    ck_assert_int_eq(n_warnings, 0); /* buffers are not surplus */
     kvf__slots_done(&slots);
     kvf__desc_done(&desc);
     toy_end(&t);
@@ -97,7 +98,7 @@ START_TEST(surplus_is_logged_once)
     toy_table t = toy_begin(ctx, "model.");
     kvf__desc desc = toy_desc(ctx, TOY_UNTIED);
 
-    toy_llama(&t, true, true); /* biases the config does not mention */
+    toy_llama(&t, true, true); /* biases not listed in the config */
     toy_put(&t, "score.weight", 2, 24);
     kvf__slots slots = bind_ok(&desc, &t);
     ck_assert_int_eq(n_warnings, 1);
@@ -127,7 +128,7 @@ START_TEST(tied_copy_is_dropped)
 }
 END_TEST
 
-/* As transformers 5: weights that differ are not tied, even if the config has it so. */
+/* Weights that differ are not tied, even if the config ties them; transformers 5 does the same. */
 START_TEST(different_head_unties)
 {
     toy_table t = toy_begin(ctx, "model.");
@@ -206,7 +207,7 @@ START_TEST(each_wrong_shape_is_named)
                       strstr(kvf_ctx_error(ctx), found) != NULL,
                   "%s", kvf_ctx_error(ctx));
     view->dim[0] += 8;
-    view->rank = 3 - view->rank; /* a vector becomes a matrix and the other way round */
+    view->rank = 3 - view->rank; /* a vector becomes a matrix, and vice versa */
     ck_assert_int_eq(bind_fails(&desc, &t), KVF_ESHAPE);
     kvf__desc_done(&desc);
     toy_end(&t);
@@ -226,7 +227,7 @@ START_TEST(integers_and_unknown_types_are_refused)
     t.table.items[3].view.other_name = "iq2_xs";
     ck_assert_int_eq(bind_fails(&desc, &t), KVF_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "has type iq2_xs"));
-    t.table.items[3].view.dtype = KVF__Q8_0; /* 24 columns are no whole block of 32 */
+    t.table.items[3].view.dtype = KVF__Q8_0; /* 24 columns are not a whole block of 32 */
     ck_assert_int_eq(bind_fails(&desc, &t), KVF_EFORMAT);
     kvf__desc_done(&desc);
     toy_end(&t);
@@ -295,7 +296,7 @@ START_TEST(gguf_permutation_is_undone)
         kvf__free(want);
         kvf__free(got);
     }
-    ck_assert_int_eq(permuted, 2 * 4); /* q, k and their biases, in two layers */
+    ck_assert_int_eq(permuted, 2 * 4); /* q, k and their biases in two layers */
     kvf__slots_done(&hf_slots);
     kvf__slots_done(&gguf_slots);
     kvf__desc_done(&hf_desc);
@@ -305,7 +306,7 @@ START_TEST(gguf_permutation_is_undone)
 }
 END_TEST
 
-/* Blocks with finite scales and random contents; from an odd address. */
+/* Blocks with finite scales and random contents, read from an odd address. */
 static uint8_t *random_blocks(kvf__dtype dtype, int64_t n)
 {
     size_t size = kvf__dtype_block_bytes(dtype), bytes = (size_t)n * size;
@@ -314,7 +315,7 @@ static uint8_t *random_blocks(kvf__dtype dtype, int64_t n)
 
     for (size_t i = 0; i <= bytes; i++)
         memory[i] = (uint8_t)kvf__rng_below(&rng, 256);
-    for (size_t i = 0; i < bytes; i++) /* no f16 exponent of all ones, wherever a scale may lie */
+    for (size_t i = 0; i < bytes; i++) /* no f16 exponent of all ones at any position of a scale */
         memory[1 + i] &= 0x3f;
     return memory;
 }
@@ -411,7 +412,7 @@ START_TEST(hash_sees_every_difference)
 }
 END_TEST
 
-/* Stored in every run and prefix file: it must not change between versions. */
+/* The fingerprint is stored in every run and prefix file; it must not change between versions. */
 START_TEST(hash_is_this_constant)
 {
     toy_table t = toy_begin(ctx, "model."), g = toy_begin(ctx, "transformer.");

@@ -1,5 +1,5 @@
-/* Tests of the descriptions read from GGUF metadata: numbers, what the shapes of tensors tell,
- * rotary scaling, refusals line by line. */
+/* Tests of model descriptions read from GGUF metadata: numbers, values derived from tensor shapes,
+ * rotary scaling, and the exact line of each refusal. */
 #include "ck.h"
 #include "slot.h"
 
@@ -53,7 +53,7 @@ static kvf_status describe(const char *key, const char *value, const kvf__table 
     return st;
 }
 
-/* Of text, of a turn, of a message: all end what is generated. */
+/* Ends of text, turn and message all end generation. */
 START_TEST(ends)
 {
     kvf__desc d = {0};

@@ -1,6 +1,6 @@
-/* Tests of the descriptions read from config.json: known models in
- * both generations of the file against what transformers reads, refusals line by line, rotary
- * frequencies. Those of GGUF metadata: test_config_gguf.c. */
+/* Tests of model descriptions read from config.json. Known models in both generations of the file
+ * are compared with transformers. Also tests the exact line of each refusal, and rotary
+ * frequencies. GGUF metadata: test_config_gguf.c. */
 #include "arch.h"
 #include "ck.h"
 #include "model_priv.h"
@@ -123,14 +123,13 @@ static void check_rope(const kvf__desc *d, const kvf_json *kase)
     }
     ck_assert_int_eq(d->position.kind, KVF__POS_ROPE);
     ck_assert_int_eq(read_floats(want, inv_freq, 256), d->D / 2);
-    /* torch's pow and ours may round apart in the last bit; scaling adds one or two roundings more
-     */
+    /* torch's pow and this one may differ in the last bit; scaling adds one or two roundings */
     ck_close(d->position.inv_freq, inv_freq, (size_t)d->D / 2, 3e-7, 0);
     ck_close(&d->position.scale, &scale, 1, 1e-7, 0);
 }
 
-/* cos and sin rows of positions 0, 1, 7, 4000. The cases have frequencies equal to torch's bit for
- * bit, so that even angle 4000 agrees. */
+/* cos and sin rows of positions 0, 1, 7, 4000. The frequencies of these cases equal torch's bit for
+ * bit, so even the angle of position 4000 agrees. */
 static void check_tables(const kvf__desc *d, const kvf_json *kase)
 {
     static const int64_t at[] = {0, 1, 7, 4000};
@@ -141,7 +140,7 @@ static void check_tables(const kvf__desc *d, const kvf_json *kase)
 
     if (!cos_rows) return;
     ck_assert_int_eq(kvf__rope_tables(ctx, &model, 10), KVF_OK);
-    ck_assert_int_eq(kvf__rope_tables(ctx, &model, 4001), KVF_OK); /* grows, keeping what it has */
+    ck_assert_int_eq(kvf__rope_tables(ctx, &model, 4001), KVF_OK); /* grows, keeps its rows */
     ck_assert_int_eq(model.rope.rows, 4001);
     for (size_t i = 0; i < 4; i++) {
         ck_assert_uint_eq(read_floats(kvf_json_at(cos_rows, i), want, 256), half);
@@ -172,8 +171,7 @@ START_TEST(known_config)
         check_tables(&d, kase);
         kvf__desc_done(&d);
     }
-    /* Only where the factor and the ratio of lengths disagree does a line name the one that holds.
-     */
+    /* A note names the factor in use only if the factor and the ratio of lengths disagree. */
     ck_assert_int_eq(warning[0] != 0, !strcmp(name, "yarn_mscale"));
 }
 END_TEST
@@ -219,7 +217,7 @@ END_TEST
     "\"vocab_size\":100,\"vocab_size_per_layer_input\":100}"
 #define GPT2 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":100}"
 
-/* base with one key set; key NULL: as it is. */
+/* The base config with one key set; key NULL: unchanged. */
 static kvf_status describe(const char *base, const char *key, const char *value, kvf__desc *d)
 {
     kvf_json *root = parse(base);
@@ -274,7 +272,7 @@ START_TEST(absent_keys_take_the_class_defaults)
 }
 END_TEST
 
-/* The window is a number in every file and counts only where a switch is set. */
+/* The window is a number in every file; it takes effect only if a switch is set. */
 START_TEST(window_with_a_switch)
 {
     kvf__desc d = {0};
@@ -289,7 +287,7 @@ START_TEST(window_with_a_switch)
 }
 END_TEST
 
-/* As files on the Hub have it, and as transformers 5 writes it. */
+/* Both forms: files on the Hub, and files written by transformers 5. */
 START_TEST(two_sided_windows)
 {
     kvf__desc d = {0};
@@ -366,7 +364,7 @@ START_TEST(aliases_of_gpt2)
 }
 END_TEST
 
-/* The dictionary's theta goes before the one outside, rope_scaling before rope_parameters. */
+/* theta inside the dictionary overrides theta outside; rope_scaling overrides rope_parameters. */
 START_TEST(precedence_of_rope_keys)
 {
     kvf__desc d = {0};
@@ -386,7 +384,7 @@ START_TEST(precedence_of_rope_keys)
 }
 END_TEST
 
-/* Every sixth layer is not local; the last four read what layers 6, 7 (local) and 5 have. */
+/* Every sixth layer is global; the last four layers reuse the K/V of layers 6, 7 (local) and 5. */
 START_TEST(layers_of_gemma_4_differ)
 {
     kvf__desc d = {0}, copy = {0};
@@ -403,7 +401,7 @@ START_TEST(layers_of_gemma_4_differ)
     ck_assert(kv.L == 8 && kv.G == KVF__BY_LAYER && kvf__kv_at(&kv, 8).width == 8 * 64);
     ck_assert(kvf__kv_at(&kv, 8).heads == 7 * 4 + 2);
     ck_assert(d.score_scale == 1 && d.factors.embed == 8 && d.by_layer.inputs == 256);
-    /* a quarter of a head of 32 turns: 4 of its 16 pairs */
+    /* a quarter of a head of 32 is rotated: 4 of its 16 pairs */
     ck_assert(d.position.inv_freq[3] > 0 && d.position.inv_freq[4] == 0);
     ck_assert(d.position.local_inv_freq[7] > 0);
     ck_assert_int_eq(kvf__desc_copy(ctx, &d, &copy), KVF_OK);
@@ -414,7 +412,7 @@ START_TEST(layers_of_gemma_4_differ)
     ck_assert(!same);
     kvf__desc_done(&copy);
     kvf__desc_done(&d);
-    /* inside a model with towers, which says what ends a text */
+    /* inside a model with towers, whose config names the end of text */
     ck_assert_int_eq(describe("{\"model_type\":\"gemma4\",\"eos_token_id\":[1,7],"
                               "\"vision_config\":{\"hidden_size\":1}}",
                               "text_config", GEMMA4, &d),
@@ -422,7 +420,7 @@ START_TEST(layers_of_gemma_4_differ)
     ck_assert(d.L == 12 && kvf__ends_has(&d.ids.ends, 7) && kvf__desc_kv(&d).L == 8);
     ck_assert_str_eq(d.arch_name, "gemma4_text");
     kvf__desc_done(&d);
-    /* heads of one size: a prefix of fewer layers, that is all */
+    /* heads of one size: only the prefix has fewer layers */
     ck_assert_int_eq(describe(GEMMA4, "per_layer_config", "{}", &d), KVF_OK);
     ck_assert(!d.by_layer.heads && kvf__desc_kv(&d).L == 8 && kvf__desc_kv(&d).D == 16);
     kvf__desc_done(&d);
