@@ -1,8 +1,8 @@
-/* Every allocation of the main paths fails in turn: each time the one status, one line, nothing
- * leaked (a sanitizer's affair), no output and no temporary. The allocations are those of the
- * context; jansson, HDF5 and oneDNN have their own, and oneDNN ends the process where one fails. So
- * the paths run under rising limits of the process's data, too: what is checked beforehand makes
- * each end with a status. */
+/* Makes every allocation of the main paths fail in turn. Each failure gives the same status and one
+ * error line, leaves no output and no temporary file, and leaks nothing (checked by a sanitizer).
+ * Only allocations of the context are counted: jansson, HDF5 and oneDNN use their own, and oneDNN
+ * ends the process if one fails. The paths therefore also run under rising limits of the process's
+ * data size. Checks made beforehand must then end each path with a status. */
 #include <kvfold/kvfold.h>
 
 #include "kernels_int.h"
@@ -17,7 +17,7 @@ static kvf_ctx *ctx;
 static const char *dir;
 static char base[512], data[512], out[512], run[512], prefix[512];
 
-/* A run and its prefix, made before anything fails. */
+/* A run and its prefix, made before any failure. */
 static void setup(void)
 {
     kvf_ctx_options options = {.threads = 1};
@@ -216,7 +216,7 @@ static void check_nothing_left(const char *name, int64_t n)
     closedir(list);
 }
 
-/* The run of PATHS[i] in which allocation n fails; true once there are not so many. */
+/* Runs PATHS[i] with allocation n failing; true if there are fewer allocations than n. */
 static bool try_one(int i, int64_t n)
 {
     uint64_t before = kvf__ctx_allocations(ctx);
@@ -244,7 +244,7 @@ END_TEST
 
 /* ---- limits of the process ------------------------------------------------------------------- */
 
-#ifdef __SANITIZE_ADDRESS__ /* whose shadow is more than any limit */
+#ifdef __SANITIZE_ADDRESS__ /* whose shadow memory exceeds any limit */
 enum { SHADOWED = 1 };
 #else
 enum { SHADOWED = 0 };
@@ -264,7 +264,7 @@ static rlim_t data_bytes(void)
     return (rlim_t)kb << 10;
 }
 
-/* The status of a path in a process that may have so much data. */
+/* The status of a path in a process with this limit of its data size. */
 static kvf_status run_within(kvf_status (*path)(void), rlim_t bytes)
 {
     int how = 0;
@@ -280,7 +280,7 @@ static kvf_status run_within(kvf_status (*path)(void), rlim_t bytes)
     return (kvf_status)WEXITSTATUS(how);
 }
 
-/* oneDNN's other kernels allocate in other places; where they fail it may end the process. */
+/* oneDNN's other kernels allocate elsewhere, and may end the process if that fails. */
 START_TEST(limits_of_the_process_end_in_a_status)
 {
     ck_need(kvf__cpu_best() == KVF__CPU_AVX2, "limits were tried with AVX2 alone");

@@ -1,5 +1,5 @@
-/* A child of fork() computes where its parent has not; after that it gets an error line at once,
- * and does what needs no threads. */
+/* A child of fork() can compute if its parent has not. Otherwise it gets an error line at once, and
+ * can still make calls that need no threads. */
 #include "toy_run.h"
 
 #include <sys/wait.h>
@@ -48,7 +48,7 @@ static kvf_status start_program(void)
     return KVF_EINTERNAL;
 }
 
-/* Exit status of a child: the status of the call, 99 if its line does not say why. */
+/* Exit status of a child: the status of the call, or 99 if its error line gives no reason. */
 static int in_child(kvf_status (*call)(void))
 {
     int ended = 0;

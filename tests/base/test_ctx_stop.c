@@ -1,5 +1,5 @@
 /* The flag of kvf_ctx_set_stop() and the token callback end every long call, which then leaves no
- * output and no result; once the flag is clear the same call succeeds. */
+ * output and no result. After the flag is cleared, the same call succeeds. */
 #include "toy_run.h"
 
 #include <pthread.h>
@@ -9,8 +9,8 @@ enum { MANY = 4000, SOON_US = 20000 };
 
 static volatile int stop;
 static kvf_base *opened;
-static kvf_prefix *head; /* of a classifier */
-static char run[512];    /* of virtual tokens, which merge runs the base on */
+static kvf_prefix *head; /* prefix of a classifier */
+static char run[512];    /* virtual tokens, for which merge runs the base */
 
 static void setup(void)
 {
@@ -102,7 +102,7 @@ static kvf_status call_open(const char *rows)
 
 static const struct call {
     kvf_status (*run)(const char *rows);
-    bool text; /* its rows are texts of a classifier */
+    bool text; /* its rows are texts for a classifier */
 } CALLS[] = {{call_eval, false},     {call_score, false}, {call_predict, true},
              {call_generate, false}, {call_merge, false}, {call_logits, false},
              {call_open, false}};
@@ -175,7 +175,7 @@ static bool three_pieces(void *user, size_t prompt, const char *text, size_t byt
     return ++*(int *)user < 3;
 }
 
-/* pieces: those that count as heard already. */
+/* pieces: initial count of pieces; the callback stops at 3. */
 static void ends_generation(int64_t draft, int64_t beams, int pieces)
 {
     static const char *const prompts[] = {"w1: abc", "w2: abc"};

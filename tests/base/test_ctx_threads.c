@@ -1,5 +1,5 @@
-/* What base.h says of threads: two that have a context and a base each, and share a prefix and
- * rows, compute at the same time what one computes alone; and another thread may stop a run. */
+/* The thread guarantees of base.h. Two threads with their own context and base, and a shared prefix
+ * and shared rows, get the results of one thread alone. Another thread may stop a run. */
 #include "toy_run.h"
 
 #undef kvf_ctx_create /* the public one */
@@ -119,8 +119,8 @@ static void *move(void *user)
     return NULL;
 }
 
-/* A context of 2 threads moves. OpenMP's other thread ends with the thread that it served
- * (libgomp), or is kept for the next (LLVM's, which then has one more). */
+/* Moves a context of 2 threads. OpenMP's other thread ends with its former thread (libgomp), or
+ * stays for the next one (LLVM, which then has one more thread). */
 START_TEST(a_context_moves_between_threads)
 {
     kvf_base *opened = open_base();
@@ -138,7 +138,7 @@ START_TEST(a_context_moves_between_threads)
 }
 END_TEST
 
-/* Neither sees the other's number, nor does the caller. */
+/* Neither thread sees the other's thread count, and the caller sees neither. */
 START_TEST(contexts_of_one_thread_keep_their_numbers)
 {
     const kvf_ctx_options one = {.threads = 1}, three = {.threads = 3};

@@ -1,4 +1,4 @@
-/* Tests of the JSON coat: what is refused and where the error line points, what is read, order,
+/* Tests of the JSON wrapper: refusals and the place in the error line, accepted documents, order,
  * files. Numbers, building and text: test_json_text.c. */
 #include "base_int.h"
 #include "ck.h"
@@ -44,7 +44,7 @@ static void check_text(const kvf_json *value, unsigned style, const char *want)
 static const struct {
     const char *text;
     size_t n;
-    const char *says; /* start of the line, or with a leading * a part of it */
+    const char *says; /* start of the line; a leading * marks a part of it */
 } REFUSED[] = {
     {TEXT(""), "t.json:1: empty"},
     {TEXT("  \n "), "t.json:2: "},
@@ -94,7 +94,7 @@ START_TEST(refused)
 {
     kvf_json *root = NULL;
     const char *says = REFUSED[_i].says, *line;
-    /* of exact size, so that a sanitizer sees a byte too many */
+    /* exact size, so that a sanitizer detects one byte too many */
     char *copy = NULL;
 
     ck_assert_int_eq(kvf__alloc(ctx, REFUSED[_i].n, &copy), KVF_OK);
@@ -148,7 +148,7 @@ START_TEST(depth)
         kvf__free(good);
         kvf__free(bad);
     }
-    /* brackets in strings do not nest, nor do many siblings */
+    /* brackets in strings and many siblings add no depth */
     char *quoted = nested("[", "[", 300);
     kvf_json *string = kvf_json_new_str(quoted);
     char *text = kvf_json_text(string, 0);
@@ -160,7 +160,7 @@ START_TEST(depth)
 }
 END_TEST
 
-/* Empty lists take fifty times their bytes in memory. */
+/* Empty lists take fifty times their text size in memory. */
 START_TEST(many_small_values_are_refused)
 {
     enum { BYTES = 9 << 20 };
@@ -213,14 +213,14 @@ START_TEST(allocation_fails)
     const char *text = "{\"n\": 123456789012345678901234567890}";
     kvf_json *root = NULL;
 
-    kvf__ctx_fail_allocation(ctx, 0); /* the copy in which the number is rewritten */
+    kvf__ctx_fail_allocation(ctx, 0); /* the copy in which the number is replaced */
     ck_assert_int_eq(kvf_json_parse(ctx, "t", text, strlen(text), &root), KVF_ENOMEM);
     ck_assert_ptr_null(root);
     kvf_json_free(parse(text));
 }
 END_TEST
 
-/* ---- what is read ---------------------------------------------------------------------------- */
+/* ---- accepted documents ---------------------------------------------------------------------- */
 
 START_TEST(types_and_getters)
 {
@@ -345,7 +345,7 @@ START_TEST(load_files)
 }
 END_TEST
 
-/* A real file of another program: what we write is what we read. */
+/* A real file of another program is written back unchanged. */
 START_TEST(real_file_comes_back)
 {
     const char *path = ck_shared("data/xquad_en/xquad.en.json");

@@ -1,5 +1,6 @@
-/* Tests of the JSON coat: numbers of all sizes come back, objects are built, values become text; a
- * chain of calls that failed somewhere has no text. What is read and refused: test_json.c. */
+/* Tests of the JSON wrapper: numbers of all sizes are read back exactly, objects are built, values
+ * become text. A chain of calls with a failure in it gives no text. Reading and refusals:
+ * test_json.c. */
 #include "base_int.h"
 #include "ck.h"
 #include "json_pack.h"
@@ -202,7 +203,7 @@ START_TEST(values_by_a_format)
                "{\"text\":\"\xc3\xa9\",\"number\":-9223372036854775808,\"none\":null,"
                "\"list\":[0.5,\"\xef\xbf\xbd\"]}");
     kvf_json_free(value);
-    /* what was made before and after a failure is freed */
+    /* values made before and after a failure are freed */
     ck_assert_ptr_null(kvf__json_pack("{s:o, s:o, s:o}", "a", kvf_json_array(), "b",
                                       (kvf_json *)NULL, "c", kvf_json_array()));
     ck_assert_ptr_null(kvf__json_pack("[s]", "\xff"));

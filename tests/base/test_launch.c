@@ -1,4 +1,4 @@
-/* What the environment tells about other processes, and how many cores each one has then. */
+/* Detection of other processes from the environment, and the number of cores for each process. */
 #include "base_int.h"
 #include "ck.h"
 #include "launch.h"

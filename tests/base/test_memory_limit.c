@@ -1,5 +1,5 @@
-/* How much memory is left: what the system would refuse, and what control groups of both versions
- * report, in folders made here. */
+/* Available memory: limits of the system, and of control groups of both versions, in folders made
+ * by the test. */
 #include "ck.h"
 #include "ctx_int.h"
 
@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#ifdef __SANITIZE_ADDRESS__ /* whose shadow is more than any limit */
+#ifdef __SANITIZE_ADDRESS__ /* whose shadow memory exceeds any limit */
 enum { SHADOWED = 1 };
 #else
 enum { SHADOWED = 0 };
@@ -50,7 +50,7 @@ static int64_t room(const char *groups)
     return kvf__cgroup_bytes_left(dir, path);
 }
 
-/* Pages of files are not counted; the tightest group above decides. */
+/* Cached file pages do not count; the tightest limit of the group and its ancestors applies. */
 START_TEST(groups_of_version_2)
 {
     put("a/b/memory.max", "1000000\n");
@@ -68,7 +68,7 @@ START_TEST(groups_of_version_2)
 }
 END_TEST
 
-/* A container sees its own group at the root, whatever the host calls it. */
+/* A container sees its own group at the root, under any name on the host. */
 START_TEST(groups_of_version_1)
 {
     put("memory/memory.limit_in_bytes", "5000\n");

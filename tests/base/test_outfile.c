@@ -1,4 +1,5 @@
-/* Tests of the files of src/base: mapping, reading, and output that appears whole or not at all. */
+/* Tests of the files of src/base: mapping, reading, and output that appears complete or not at
+ * all. */
 #include "base_int.h"
 #include "ck.h"
 #include "infile.h"
@@ -23,7 +24,7 @@ static void setup(void)
     ck_assert_int_eq(kvf__path_join(ctx, dir, "out", &path), KVF_OK);
 }
 
-/* How many names the folder holds; removes them when asked to. */
+/* Number of names in the folder; removes the files on request. */
 static int count_names(bool remove_them)
 {
     DIR *list = opendir(dir);
@@ -91,7 +92,7 @@ START_TEST(map_a_file)
 }
 END_TEST
 
-/* What was given back reads the same; an empty or closed map has nothing to give. */
+/* Released pages read the same again; an empty or closed map has nothing to release. */
 START_TEST(forgotten_pages_come_back)
 {
     kvf__mapfile file = {0};
@@ -106,7 +107,7 @@ START_TEST(forgotten_pages_come_back)
 }
 END_TEST
 
-/* Without a byte of it in memory; what lies outside the map is left to its owner. */
+/* The pages are released from memory; bytes outside the map are not touched. */
 START_TEST(read_beside_the_map)
 {
     kvf__mapfile file = {0};
@@ -289,7 +290,7 @@ START_TEST(abort_leaves_nothing)
 }
 END_TEST
 
-/* As a handler of signals does it, which then ends the process. */
+/* Called like a signal handler that then ends the process. */
 START_TEST(outputs_are_dropped)
 {
     kvf__outfile out[2] = {{0}};
@@ -308,7 +309,7 @@ START_TEST(outputs_are_dropped)
     ck_assert_int_eq(kvf__outfile_commit(ctx, &out[0]), KVF_EIO);
     put_file(out[1].temp, "theirs", 6);
     kvf__outfile_abort(&out[1]);
-    kvf__ctx_drop_outputs(ctx); /* nothing of theirs is known any more */
+    kvf__ctx_drop_outputs(ctx); /* their names are not known any more */
     check_file(path, "old");
     ck_assert_int_eq(count_names(false), 2); /* a file that took the temporary's name stays */
     kvf__free(second);
@@ -343,7 +344,7 @@ START_TEST(a_link_to_nothing_needs_force)
 }
 END_TEST
 
-/* Someone else's file that appeared during a long run is not lost. */
+/* A file of another program that appeared during a long run is kept. */
 START_TEST(file_appears_before_commit)
 {
     kvf__outfile out = {0};
@@ -379,8 +380,9 @@ START_TEST(refused_targets)
 }
 END_TEST
 
-/* Root may write anywhere, so the test steps down for the attempt. */
-/* By its own name, a link's, another way there; not for other files, or ones that are not there. */
+/* Root may write anywhere, so the test drops its rights for the attempt. */
+/* The same file by its own name, by a link, or by another path; false for other or missing
+ * files. */
 START_TEST(inputs_are_not_replaced)
 {
     char *link_name = NULL, *other = NULL, *config = NULL;
@@ -445,7 +447,7 @@ START_TEST(name_too_long)
 }
 END_TEST
 
-/* A size limit plays a full disk: the write itself fails half way. */
+/* A file size limit simulates a full disk: the write fails half way. */
 START_TEST(disk_runs_full)
 {
     static const char bytes[100000];
@@ -478,7 +480,7 @@ START_TEST(temporary_gone)
 }
 END_TEST
 
-/* Two writers of one path have a temporary each, and the last to finish wins whole. */
+/* Two writers of one path use separate temporaries; the last to finish replaces the whole file. */
 START_TEST(two_writers)
 {
     kvf__outfile a = {0}, b = {0};
@@ -496,7 +498,7 @@ START_TEST(two_writers)
 }
 END_TEST
 
-/* A link in place of the temporary is neither followed nor renamed, and stays. */
+/* A link in place of the temporary is not followed and not renamed; it stays. */
 START_TEST(temporary_replaced_by_link)
 {
     kvf__outfile out = {0};

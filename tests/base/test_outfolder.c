@@ -1,4 +1,4 @@
-/* Folders that are written: whole or unchanged. */
+/* Output folders are replaced completely or not at all. */
 #include "base_int.h"
 #include "ck.h"
 #include "infile.h"
@@ -67,7 +67,7 @@ static const kvf__folder_file GOOD[] = {{"a", write_new}, {"gone", leave_out}, {
                               BAD[] = {{"a", write_new}, {"b", refuse}};
 static const kvf__folder WHOLE = {GOOD, 3, "files"}, HALF = {BAD, 2, "files"};
 
-/* Checks that no other folder was left beside it. */
+/* Checks that no other folder remains beside it. */
 static void check_alone(void)
 {
     struct stat info;
@@ -89,7 +89,7 @@ START_TEST(a_new_one)
 }
 END_TEST
 
-/* Its files are replaced together; those that are not the export's stay, with what they are. */
+/* Files of the export are replaced together; other files keep their contents. */
 START_TEST(one_that_is_there)
 {
     struct stat before, after;

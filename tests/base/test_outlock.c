@@ -1,4 +1,4 @@
-/* The lock on an output that is written again and again. */
+/* Tests of the lock on an output file that is written repeatedly. */
 #include "base_int.h"
 #include "ck.h"
 #include "infile.h"
@@ -22,7 +22,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-    rmdir(folder); /* which fails if anything was left in it */
+    rmdir(folder); /* fails if the folder is not empty */
     ck_assert(!kvf__exists(folder));
     kvf_ctx_free(ctx);
 }
@@ -61,7 +61,7 @@ START_TEST(core_holder_died)
     kvf__outlock lock = {0};
     int status = 0;
     pid_t child = fork();
-    if (child == 0) _exit(kvf__outlock_acquire(ctx, path, &lock)); /* dies with the lock */
+    if (child == 0) _exit(kvf__outlock_acquire(ctx, path, &lock)); /* released with the lock */
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
     ck_assert(kvf__exists(beside(".lock")));
@@ -70,7 +70,7 @@ START_TEST(core_holder_died)
 }
 END_TEST
 
-/* A temporary that nobody holds goes; one that is being written stays, whoever writes it. */
+/* A temporary without a lock is removed; a locked one stays, whichever process writes it. */
 START_TEST(core_leftovers)
 {
     static const char *const KEPT[] = {".tmp.", ".tmp.1234", ".tmp.0123456x", ".tmp.012345678",

@@ -1,4 +1,5 @@
-/* Tests of the random numbers. Their values are a promise: runs are repeated from stored seeds. */
+/* Tests of the random numbers. Their values must never change: runs are repeated from stored
+ * seeds. */
 #include "base_int.h"
 #include "ck.h"
 #include "rng.h"
@@ -51,7 +52,7 @@ START_TEST(values_stay_the_same)
     for (int i = 0; i < 4; i++)
         ck_assert(kvf__rng_uniform(&rng) == uniforms[i]);
     rng = kvf__rng_make(42, 7);
-    for (int i = 0; i < 4; i++) /* log and cos are libm's: a few units in the last place */
+    for (int i = 0; i < 4; i++) /* log and cos of libm: exact to a few units in the last place */
         ck_assert_double_eq_tol(kvf__rng_normal(&rng), normals[i], 1e-14);
     ck_assert_uint_eq(rng.counter, 8);
     rng = kvf__rng_make(42, 7);
@@ -65,7 +66,7 @@ START_TEST(values_stay_the_same)
 }
 END_TEST
 
-/* Just over half the range: about every second value is thrown away. */
+/* Just over half the range: about every second value is rejected. */
 START_TEST(below_rejects)
 {
     const uint64_t want[] = {7301479365977468715u, 8070638330312457325u, 7686660939319991988u,
@@ -197,7 +198,7 @@ START_TEST(below_is_flat)
 }
 END_TEST
 
-/* Every one of the 24 orders of 4 items comes equally often. */
+/* All 24 orders of 4 items are equally frequent. */
 START_TEST(shuffle_is_flat)
 {
     int64_t counts[256] = {0}, orders[24];
@@ -219,7 +220,7 @@ START_TEST(shuffle_is_flat)
 }
 END_TEST
 
-/* Neighbouring seeds, streams and counters are as unrelated as distant ones. */
+/* Neighbouring seeds, streams and counters are as independent as distant ones. */
 START_TEST(neighbours_are_unrelated)
 {
     kvf__rng base = kvf__rng_make(100, 0);

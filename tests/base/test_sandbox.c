@@ -1,4 +1,5 @@
-/* Files read in a sandbox by another program: what its answers, and its death, become here. */
+/* Files read by another program in a sandbox: its answers and its crash are passed to the
+ * caller. */
 #include "base_int.h"
 #include "ck.h"
 #include "infile.h"
@@ -57,7 +58,7 @@ static kvf_status screen(kvf_ctx *of, const char *path)
     return st;
 }
 
-/* As its writer leaves it. */
+/* The file exactly as its writer left it. */
 static void pass(const char *path)
 {
     int fd = open(path, O_RDONLY);
@@ -107,7 +108,7 @@ START_TEST(core_once)
 }
 END_TEST
 
-/* Bytes of the same number, and the time of the last write set back. */
+/* The same number of bytes, and the time of writing restored. */
 START_TEST(core_times_set_back)
 {
     struct stat before;
@@ -122,8 +123,7 @@ START_TEST(core_times_set_back)
 }
 END_TEST
 
-/* Whatever is at the path, the program reads the file that was opened, and it is named by its
- * path. */
+/* The program reads the opened file even if the path is replaced; messages name the path. */
 START_TEST(core_another_at_the_path)
 {
     write_program("[ \"$(cat \"$2\")\" = 'a file' ] && echo \"4 $2: is the first\"");
@@ -139,7 +139,7 @@ START_TEST(core_another_at_the_path)
 }
 END_TEST
 
-/* What is dropped ends at once, has passed nothing, and may be dropped again. */
+/* A dropped check ends at once without a result, and may be dropped again. */
 START_TEST(core_dropped)
 {
     kvf__check check;

@@ -1,7 +1,7 @@
-/* Every function of src/libkvfold.map with wrong arguments: each pointer NULL where its header does
- * not allow it, each enum 77, options of zeros, an enum of options 77. A status is EUSAGE with a
- * line, other functions return. The caller's OpenMP thread count is the same after each call, those
- * with valid arguments too.
+/* Calls every function of src/libkvfold.map with wrong arguments: each pointer NULL where the
+ * header does not allow it, each enum 77, options of zeros, an enum of options 77. Functions with a
+ * status return EUSAGE with an error line; others return. The caller's OpenMP thread count is the
+ * same after each call, including those with valid arguments.
  *
  * Functions are called through one type: the calling convention of x86-64 passes integers and
  * pointers alike. Those with results in memory (structs) have tests of their own. */
@@ -60,8 +60,8 @@ static const void *const zeros[1024];
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* What an argument is: needed, allowed to be NULL, a number, an enum, or options of which zeros are
- * refused. */
+/* The kind of an argument: required, optional (NULL), number, enum, or options that must not be all
+ * zeros. */
 typedef enum kind { END, NEED, MAY, NUMBER, ENUM, OPTIONS } kind;
 typedef struct argument {
     kind kind;
@@ -112,10 +112,10 @@ typedef struct row {
     any function;
     returns returns;
     argument arg[MOST];
-    void (*undo)(void *made); /* what a success leaves: the pointer in `result`, */
+    void (*undo)(void *made); /* a success stores the pointer in `result`, */
     bool in_place;            /* or the struct there */
-    bool fails;               /* there is no object here for which it succeeds */
-    bool no_valid_call;       /* it takes no argument, or a run of its own */
+    bool fails;               /* no object here makes it succeed */
+    bool no_valid_call;       /* no argument, or a run of its own */
 } row;
 
 #define FN(f)   .name = #f, .function = (any)(void (*)(void))f
@@ -385,7 +385,7 @@ static void values_of(const row *r, uintptr_t v[MOST])
         v[i] = value_of(&r->arg[i]);
 }
 
-/* what: for a failure's line. */
+/* what: named in a failure's line. */
 static void refused(const row *r, const uintptr_t v[MOST], const char *what, int at)
 {
     const bool has_line = v[0] == (uintptr_t)ctx;
@@ -565,7 +565,7 @@ START_TEST(the_table_has_every_function)
 }
 END_TEST
 
-/* A file that takes the descriptor of freed rows is not read by their path. */
+/* Another file that gets the descriptor of freed rows is not read through their path. */
 START_TEST(freed_rows_have_no_file)
 {
     kvf_rows *gone = NULL;
