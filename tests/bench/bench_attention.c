@@ -1,5 +1,5 @@
-/* Time of one layer's attention, forward and backward, per instruction set and act type: best of
- * several runs.
+/* Measures one layer's attention, forward and backward, per instruction set and activation type;
+ * reports the best of several runs.
  *
  *   bench_attention [rounds] [threads] [level [part of a shape's name [type]]]
  *

@@ -1,6 +1,7 @@
-/* Time of the products of matvec.h per level, type and number of rows, on one thread: what a step
- * of generation costs for a matrix that comes from memory. Gigabytes are those of the file. At the
- * end oneDNN's own product in f32 of the same matrix, packed in planes as a pass has them.
+/* Measures the products of matvec.h per level, type and number of rows, on one thread. This is the
+ * cost of a generation step for a matrix that streams from memory. Gigabytes count bytes of the
+ * file. The last line is oneDNN's own f32 product of the same matrix, packed in planes as for a
+ * pass.
  *
  *   bench_matvec [rounds] */
 #include "matmul.h"

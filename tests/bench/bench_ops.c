@@ -1,6 +1,7 @@
-/* Time of the elementwise kernels per level and type (GB/s of what they read and write), of packed
- * products (GFLOP/s, and GB/s of weights where there are few rows), and of packing. Best of several
- * runs, data hot; and of copying what no cache holds, which is what data costs that is not hot.
+/* Measures the elementwise kernels per level and type (GB/s read and written), packed products, and
+ * packing. Products are in GFLOP/s, and for few rows also in GB/s of weights. Times are the best of
+ * several runs with data in cache. Copies larger than any cache show the cost of data that is not
+ * in cache.
  *
  *   bench_ops [rounds] [kernels|products|memory] */
 #include "kernels.h"
@@ -95,7 +96,7 @@ static void run_from_f32(const kvf__kernels *k, data *d)
     k->from_f32(d->act, d->a, d->x, COUNT);
 }
 
-/* act and f32 elements moved by one call. */
+/* Activation and f32 elements moved by one call. */
 static const struct kernel {
     const char *name;
     void (*run)(const kvf__kernels *k, data *d);
@@ -131,8 +132,8 @@ static void data_done(data *d)
         free(all[i]);
 }
 
-/* Inputs are made anew, untimed, for every run: some kernels work in place and would drift into
- * infinities. */
+/* Inputs are remade, untimed, for every run: some kernels work in place and would drift to
+ * infinity. */
 static double kernel_seconds(const struct kernel *what, const kvf__kernels *k, data *d, int rounds)
 {
     double best = INFINITY;
@@ -231,7 +232,7 @@ static void bench_sgemm(kvf_ctx *ctx, int rounds)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Far larger than caches; counted are bytes read and bytes written. */
+/* Far larger than the caches; counts bytes read and bytes written. */
 static void bench_memory(int threads, int rounds)
 {
     const size_t each = ((size_t)256 << 20) / (size_t)threads;

@@ -1,6 +1,6 @@
-/* Time of the functions of wide.h per level, for the last layer of the default encoder on GPT-2,
- * and the rate at which the matrix (and for AdamW its moments, read and written) streams. Best of
- * several runs; the matrix is larger than most caches.
+/* Measures the functions of wide.h per level, for the last layer of the default encoder on GPT-2.
+ * Rates count the bytes of the matrix; for AdamW also those of its moments, read and written. Best
+ * of several runs; the matrix is larger than most caches.
  *
  *   bench_wide [rounds] */
 #include "wide.h"
@@ -36,7 +36,7 @@ static void run_adamw_outer(const kvf__wide *k, data *d)
     k->adamw_outer(&RATES, d->w, d->m, d->v, d->y, d->x, P, N, M);
 }
 
-/* The products of rows of dflat that the norm of the gradient takes. */
+/* The row products of dflat that the norm of the gradient needs. */
 static void run_dots(const kvf__wide *k, data *d)
 {
     for (int p = 0; p < P; p++)
@@ -44,7 +44,7 @@ static void run_dots(const kvf__wide *k, data *d)
             d->b[0] += (float)(1e-30 * k->dot(d->y + (size_t)p * N, d->y + (size_t)q * N, N));
 }
 
-/* name, and how often it goes through memory of the matrix's size */
+/* name, and number of passes over memory of the matrix's size */
 static const struct {
     const char *name;
     void (*run)(const kvf__wide *k, data *d);
