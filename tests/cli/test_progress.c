@@ -1,4 +1,4 @@
-/* The progress of a run where stderr is no terminal: which lines, and how often. */
+/* Progress output when stderr is not a terminal: the lines and their intervals. */
 #include "ck.h"
 #include "cli_progress.h"
 
@@ -8,8 +8,8 @@
 
 static char said[4096];
 
-/* The events of `n` seconds of a run, one step each, through cli_progress_event(), with standard
- * error in a file; what it holds then is in `said`. */
+/* Sends the events of `n` seconds of a run, one step each, to cli_progress_event(), with standard
+ * error in a file. The file's text is then in `said`. */
 static void watch(cli_common common, int n, int validate_every)
 {
     FILE *file = tmpfile();
