@@ -1,4 +1,4 @@
-/* The adapter file: round trips, equal bytes, what inspect shows, and what is refused. */
+/* Tests of the adapter file: round trips, equal bytes, output of inspect, and refusals. */
 #include "artifact_priv.h"
 #include "h5_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Base files: what goes in comes out where a map of the file has it, hashes are those of the
- * folder, and files that lie are refused. */
+/* Tests of base files: contents read back unchanged from a memory map, hashes equal to those of the
+ * folder, and refusal of files with false contents. */
 #include "toy_base.h"
 
 #include "h5_fixture.h"
@@ -50,7 +50,7 @@ START_TEST(a_folder_and_its_file_are_one)
 }
 END_TEST
 
-/* The texts of a base file are written to folders by their names. */
+/* Texts of a base file are written to folders under their stored names. */
 START_TEST(texts_are_files_of_a_tokenizer)
 {
     static const char *const NAMES[] = {".bashrc", "evil.py", "config.json"};
@@ -72,7 +72,7 @@ START_TEST(texts_are_files_of_a_tokenizer)
 }
 END_TEST
 
-/* Equal inputs, equal bytes; every type that weights come in. */
+/* Equal inputs give equal bytes, for every type of weights. */
 START_TEST(types_and_bytes)
 {
     const uint16_t half[4] = {0x3c00, 0x4000, 0xbc00, 0x0001};
@@ -160,7 +160,7 @@ START_TEST(damage_is_refused)
 }
 END_TEST
 
-/* Other kinds of files, and weights that are not as they must be. */
+/* Refuses other kinds of files, and weights that do not fit the model. */
 START_TEST(misfits_are_refused)
 {
     const float one = 1;

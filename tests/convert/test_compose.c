@@ -1,6 +1,6 @@
-/* Compose on the toy base: keys of a later part are at positions where the earlier ones end (the
- * first layer of two texts in sequence is that of the text as a whole), starts add up, means are
- * means, and what does not go together is refused with both names. */
+/* compose on the toy base: keys of a later part follow the positions of the earlier parts. The
+ * first layer of two texts in sequence then equals that of the whole text. Start positions add up,
+ * and means are means. Parts that do not fit together are refused with both names. */
 #include "toy_run.h"
 
 #include "artifact.h"
@@ -30,7 +30,7 @@ static void text_prefix(const char *path, const char *text, const char *position
     o.init_text = text;
     o.prefix_length = (int64_t)strlen(text);
     o.position_start = position_start;
-    o.lr = 1e-30; /* changes no bit */
+    o.lr = 1e-30; /* does not change any bit */
     o.steps = 1;
     o.force = true;
     train(&o);
@@ -65,7 +65,7 @@ static void expect(kvf_status got, kvf_status want, const char *part)
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
-/* In layer 0 a token's key and value depend on nothing but itself and its position. */
+/* In layer 0 a token's key and value depend only on the token and its position. */
 START_TEST(keys_stand_behind_the_part_before)
 {
     const char *const parts[] = {first, second, third};
@@ -79,7 +79,7 @@ START_TEST(keys_stand_behind_the_part_before)
     text_prefix(other, "abcdefghi", "P");
     kvf__artifact got = read_file(made), want = read_file(other);
     ck_close(got.prefix.kv, want.prefix.kv, (size_t)(2 * want.id.G * 9 * want.id.D),
-             /* two turns, of f32 tables */ 1e-5, 1e-5);
+             /* two rotations with f32 tables */ 1e-5, 1e-5);
     ck_assert_int_eq(got.id.position_start, 9);
     ck_assert_str_eq(got.id.method, "direct");
     ck_assert_str_eq(got.id.base_hash, want.id.base_hash);
@@ -93,8 +93,7 @@ START_TEST(keys_stand_behind_the_part_before)
 }
 END_TEST
 
-/* Where the text starts at 0 whatever comes before it, nothing is rotated, and no base is needed.
- */
+/* If the text always starts at position 0, nothing is rotated and no base is needed. */
 START_TEST(starts_of_0_rotate_nothing)
 {
     const char *const parts[] = {first, second};
@@ -142,7 +141,7 @@ START_TEST(mean_by_weights)
 }
 END_TEST
 
-/* A run is what its best checkpoint folds to. */
+/* A run is composed through its best checkpoint, as folded. */
 START_TEST(runs_are_folded_on_the_fly)
 {
     const char *const runs[] = {out, out}, *const files[] = {other, other};
@@ -167,7 +166,7 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Changes one thing of a file. */
+/* Changes one thing in a file. */
 static void rewrite(const char *path, void (*change)(kvf__artifact *file))
 {
     kvf__artifact file = read_file(path);
@@ -259,7 +258,7 @@ START_TEST(what_does_not_go_together)
 }
 END_TEST
 
-/* Keys of learned positions have none: no base is asked for. */
+/* Keys with learned positions are not rotated, so no base is needed. */
 START_TEST(without_rope_nothing_is_rotated)
 {
     const char *const parts[] = {first, second};
@@ -273,7 +272,7 @@ START_TEST(without_rope_nothing_is_rotated)
 }
 END_TEST
 
-/* In parallel each part stands as far before the text as alone: as convert-position has it. */
+/* In parallel, each part keeps its distance to the text, as with convert-position. */
 START_TEST(parallel_parts_end_together)
 {
     const char *const parts[] = {first, second};
@@ -292,7 +291,7 @@ START_TEST(parallel_parts_end_together)
     ck_assert_str_eq(kvf_json_str(kvf_json_get(got.lineage, "compose_mode"), NULL), "parallel");
     for (int64_t h = 0; h < got.id.L * 2 * got.id.G; h++) {
         const float *at = got.prefix.kv + (size_t)h * 5 * D;
-        ck_close(at, a.prefix.kv + (size_t)h * 3 * D, 3 * D, /* two turns */ 1e-5, 1e-5);
+        ck_close(at, a.prefix.kv + (size_t)h * 3 * D, 3 * D, /* two rotations */ 1e-5, 1e-5);
         ck_assert_mem_eq(at + 3 * D, b.prefix.kv + (size_t)h * 2 * D, 2 * D * sizeof(float));
     }
     ck_assert_int_eq(got.prefix.log_weight != NULL, _i);

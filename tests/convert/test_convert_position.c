@@ -1,5 +1,5 @@
-/* Tests of convert-position: keys that the base computed at other positions are what the rotation
- * makes of them, results do not change, and the way back undoes it; for every scaling of rope. */
+/* Tests of convert-position, for every scaling of rope: keys equal those that the base computes at
+ * the new positions, results do not change, and the reverse conversion restores the file. */
 #include "golden_base.h"
 
 #include "toy_run.h"
@@ -40,7 +40,7 @@ static void scale_base(const char *scaling)
     toy_write(base, "config.json", config);
 }
 
-/* K/V of P tokens at positions from `first` on. */
+/* K/V of P tokens at positions from `first`. */
 static void capture(const kvf_base *model, int64_t first, kvf__prefix *to)
 {
     int64_t start[2] = {0, P}, example = 0;
@@ -118,7 +118,7 @@ START_TEST(equals_what_the_base_computes_there)
     capture(model, 16 - P, &want); /* 7 and on */
 
     ck_assert_int_eq(got.id.position_start, 16);
-    ck_close(got.prefix.kv, want.kv, n, 1e-5, 2e-6); /* the base's own f32 sums differ */
+    ck_close(got.prefix.kv, want.kv, n, 1e-5, 2e-6); /* the f32 sums of the base itself differ */
     ck_assert_double_gt(ck_rel_l2(got.prefix.kv, was.prefix.kv, n), 0.1);
     kvf__prefix_done(&want);
     kvf__artifact_done(&got);
@@ -160,7 +160,7 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* To where it is: the same values. Values in 16 bits stay so. */
+/* Conversion to the current position changes no value. Values in 16 bits stay in 16 bits. */
 START_TEST(nothing_to_do)
 {
     kvf_base *model = open_base();

@@ -1,5 +1,6 @@
-/* The numbers of diff, on tensors written by hand: f64 sums, NaN that are equal, types that differ
- * while values do not, and what is no number. And that nothing of a file is left out. */
+/* Tests of the figures of diff on tensors written by hand: f64 sums, equal NaN, different types
+ * with equal values, and values that are not finite. Also checks that every part of a file is
+ * compared. */
 #include "file_int.h"
 #include "h5_fixture.h"
 
@@ -33,7 +34,7 @@ static const char *text_at(const kvf_json *object, const char *key)
     return kvf_json_str(kvf_json_get(object, key), NULL);
 }
 
-/* The struct has what the object has. */
+/* The struct has the members of the JSON object. */
 static void expect_same(const kvf_diff_result *r)
 {
     static const char *const LISTS[] = {"changed", "removed", "added"};
@@ -76,7 +77,7 @@ static void diff(const char *a, const char *b)
     kvf_diff_result_done(&result);
 }
 
-/* Two files with one tensor "x" each, compared. */
+/* Compares two files with one tensor "x" each. */
 static const kvf_json *compare(kvf__view a, kvf__view b)
 {
     const kvf__tensor x = {.name = (char *)"x", .view = a}, y = {.name = (char *)"x", .view = b};
@@ -111,7 +112,7 @@ START_TEST(numbers)
 }
 END_TEST
 
-/* Far apart in place and in size: every chunk counts, in f64. */
+/* Differences far apart in place and size: every chunk counts, in f64. */
 START_TEST(long_ones)
 {
     enum { N = 10000 };
@@ -157,7 +158,7 @@ END_TEST
 
 /* ---- nothing is left out --------------------------------------------------------------------- */
 
-/* Equal to itself; another with `second` in its place, which diff must see. */
+/* Equal to itself; different with `second` in its place. */
 static kvf_json *compare_files(bool same)
 {
     diff(in_dir("a.h5"), in_dir(same ? "a.h5" : "b.h5"));
@@ -165,7 +166,7 @@ static kvf_json *compare_files(bool same)
     return found;
 }
 
-/* Every column of the history, in the middle of which one value of b.h5 is another. */
+/* Every column of the history, with one value changed in the middle in b.h5. */
 START_TEST(every_column)
 {
     char name[64];

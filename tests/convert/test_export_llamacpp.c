@@ -1,5 +1,5 @@
-/* Prefixes as saved sequences of llama.cpp and back, on a GGUF. golden/llama_states were saved by
- * three engines, which computed them for the ids below. */
+/* Prefixes as saved sequences of llama.cpp and back, on a GGUF. The files of golden/llama_states
+ * were saved by three engines for the ids below. */
 #include "golden_base.h"
 
 #include "h5_fixture.h"
@@ -49,8 +49,8 @@ static const char *saved(int i)
     return ck_source(name);
 }
 
-/* llama.cpp rounds activations to 8 bits where weights are quantised: 1 %. With keys in the other
- * order, or values not turned, it would be 100 %. */
+/* llama.cpp rounds activations to 8 bits where weights are quantised: 1 % error. With keys in the
+ * other order, or values not transposed, the error would be 100 %. */
 START_TEST(an_engine_computes_what_we_compute)
 {
     kvf_base *base = NULL;
@@ -111,7 +111,7 @@ START_TEST(an_engine_leaves_out_what_no_token_sees)
 }
 END_TEST
 
-/* But for the ids, of which a server writes its own. */
+/* Except for the ids, of which a server writes its own. */
 START_TEST(an_engines_file_comes_out_again)
 {
     const kvf_export_options options = {.path = in_dir("x.h5"),
@@ -150,7 +150,7 @@ START_TEST(f32_comes_back_exact)
     read_prefix(in_dir("x.h5"), &a);
     const size_t n = kvf__prefix_count(&a.prefix);
     for (size_t i = 0; i < n; i++)
-        a.prefix.kv[i] += 1e-5f; /* no value of f16 */
+        a.prefix.kv[i] += 1e-5f; /* not an f16 value */
     ck_ok(kvf__artifact_write(ctx, in_dir("x.h5"), true, &a));
     ck_ok(kvf_export(ctx, &options));
     ck_ok(import_from(in_dir("out/prefix.state"), gguf(), in_dir("y.h5")));
@@ -224,7 +224,7 @@ static int64_t placeholder(int i)
     return id;
 }
 
-/* gguf_bpe has no special tokens but those of its chats: BOS stands for all. */
+/* gguf_bpe has no special tokens except those of its chats; BOS stands for all of them. */
 START_TEST(ids_and_template)
 {
     kvf_base *base = NULL;
@@ -245,8 +245,8 @@ START_TEST(ids_and_template)
 }
 END_TEST
 
-/* Where texts get a BOS, the engine puts it before the ids: it is the first of them, is not in
- * their text, and stands again before the text of a prompt. That tokenizer has EOS beside it. */
+/* If texts get a BOS, the engine puts it before the ids: it is the first id and not in their text.
+ * It also comes before the text of a prompt. This tokenizer has EOS, too. */
 START_TEST(bos_is_the_first_id)
 {
     const char *spm = ck_source("tests/golden/gguf_spm.gguf");
@@ -300,7 +300,7 @@ START_TEST(readme_is_of_the_engine)
 }
 END_TEST
 
-/* Two caches: the engine must keep the cells that the last token no longer sees. */
+/* Two caches: the engine must keep the cells that the last token no longer attends to. */
 START_TEST(readme_of_local_layers)
 {
     const kvf_export_options o = {.engine = READMES[_i].engine, .format = KVF_EXPORT_LLAMACPP};
@@ -324,7 +324,7 @@ START_TEST(readme_of_local_layers)
 }
 END_TEST
 
-/* Only a server is asked from outside. */
+/* Only a server allows this check from outside. */
 START_TEST(check_is_of_the_server)
 {
     ck_ok(import_from(saved(0), gguf(), in_dir("x.h5")));
@@ -434,7 +434,7 @@ static void keep_warning(void *user, kvf_log_level level, const char *line)
     if (level == KVF_LOG_WARN) snprintf(warned, sizeof warned, "%s", line);
 }
 
-/* Of the same shape: gguf_spm, for one in another quantisation. */
+/* gguf_spm in another quantisation, with the same shape. */
 START_TEST(other_weights_are_warned_of)
 {
     const kvf_ctx_options own = {.log = keep_warning};

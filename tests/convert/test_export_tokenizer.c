@@ -1,5 +1,6 @@
-/* The tokenizer of a base as a folder for transformers: from a GGUF, the ids of what is written are
- * those of the GGUF. (tests/tokenizer_parity.py --kvfold compares with transformers itself.) */
+/* Export of a base's tokenizer as a folder for transformers. From a GGUF, the exported tokenizer
+ * gives the same ids as the GGUF. (tests/tokenizer_parity.py --kvfold compares with transformers
+ * itself.) */
 #include <kvfold/io.h>
 
 #include "ck.h"
@@ -84,7 +85,7 @@ START_TEST(ids_are_those_of_the_gguf)
 }
 END_TEST
 
-/* A score that two tokens share is no order: the first that is put together wins in both. */
+/* Two tokens with equal scores have no order: the first merge wins in both. */
 START_TEST(scores_become_merges_in_their_order)
 {
     static const char vocab[] =
@@ -102,7 +103,7 @@ START_TEST(scores_become_merges_in_their_order)
 }
 END_TEST
 
-/* Of a folder the files themselves; into a folder that is there only with force. */
+/* A folder's own files are copied; an existing output folder requires force. */
 START_TEST(a_folder_s_files_are_copied)
 {
     char again[600], path[700];

@@ -1,5 +1,5 @@
-/* Tests of heads in prefix and run files: round trips, what must be there, and names of labels from
- * files that were damaged. */
+/* Tests of heads in prefix and run files: round trips, required members, and label names in damaged
+ * files. */
 #include "artifact_priv.h"
 #include "h5_fixture.h"
 
@@ -106,7 +106,7 @@ START_TEST(prefix_round_trip)
 }
 END_TEST
 
-/* A file of task lm may hold a language model's own head and no other. */
+/* A file of task lm may hold a language-model head and no other head. */
 START_TEST(head_of_a_language_model)
 {
     kvf__artifact prefix = {0}, got = {0};
@@ -182,7 +182,7 @@ START_TEST(refuses_to_write)
 }
 END_TEST
 
-/* Writes a run whose head does not match its attributes, past the checks of the writer. */
+/* Writes a run whose head contradicts its attributes, bypassing the checks of the writer. */
 static void write_forged(const char *path, const char *task, bool head, bool bad_best)
 {
     kvf__h5 h5 = KVF__H5_NOTHING;
@@ -225,8 +225,8 @@ START_TEST(heads_that_do_not_fit)
 }
 END_TEST
 
-/* Each bit of the references and of the heap they lead to, in a file without a seal: an error or
- * other names, never a read outside. */
+/* Flips each bit of the references and of their heap in a file without a seal. The result is an
+ * error or other names, never a read out of bounds. */
 START_TEST(damaged_names)
 {
     size_t n, at = 0;
@@ -238,7 +238,7 @@ START_TEST(damaged_names)
     while (at + 8 < n && memcmp(bytes + at, "B-p\xc3\xa9rson", 9))
         at++;
     ck_assert_uint_lt(at + 8, n);
-    size_t heap = at - 32; /* the heap's head and the object's before its first text, if no other */
+    size_t heap = at - 32; /* the heap's header, or else the object's, before its first text */
     uint8_t address[4];
     while (heap > 0 && memcmp(bytes + heap, "GCOL", 4))
         heap--;
@@ -265,8 +265,8 @@ START_TEST(damaged_names)
 }
 END_TEST
 
-/* 200 texts that refer to the bytes of the first, or by turns to those of the first two: more
- * memory, or more walks over a heap, than the file's 2 MiB explain. */
+/* 200 texts refer to the bytes of the first text, or alternate between the first two. They claim
+ * more memory, or more heap walks, than a file of 2 MiB justifies. */
 START_TEST(names_for_the_same_bytes)
 {
     enum { N = 200, LONG = 1 << 20, REFERENCE = 16 };

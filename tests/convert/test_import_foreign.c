@@ -1,7 +1,7 @@
-/* Tests of adapters that from_pickle.py made of other programs' prefixes, in PEFT's form:
- * tests/golden/foreign_prefixes/peft holds them, want.safetensors the keys and values that torch
- * emits of them and what a tiny model computes under these (make_foreign_golden.py,
- * make_adapterhub_golden.py). The Python tests make all of them anew. */
+/* Tests of adapters that from_pickle.py converted from other programs' prefixes to PEFT's form.
+ * tests/golden/foreign_prefixes/peft holds the adapters. want.safetensors holds torch's keys and
+ * values and the outputs of a tiny model under them (make_foreign_golden.py,
+ * make_adapterhub_golden.py). The Python tests make all of these files again. */
 #include "artifact.h"
 #include "golden_base.h"
 #include "golden_model.h"
@@ -31,11 +31,11 @@ static void teardown(void)
     kvf_ctx_free(own);
 }
 
-/* What is imported: path below tests/golden/foreign_prefixes, its model. */
+/* An imported adapter: path below tests/golden/foreign_prefixes, and its model. */
 static const struct {
     const char *path, *model, *task;
     int64_t position_start;
-    const char *label; /* the second of its head's outputs; NULL: no head */
+    const char *label; /* the second output of its head; NULL: no head */
 } CASES[] = {
     {"peft/pt2_mlp", "roberta", "seq-cls", 5, "yes"},
     {"peft_cartridge", "llama_tied", "lm", 5, NULL},
@@ -50,7 +50,7 @@ static const char *source(const char *path)
     return ck_source(name);
 }
 
-/* <case>.<what> of the wanted tensors. */
+/* <case>.<what> of the expected tensors. */
 static const kvf__view *want(int i, const char *what)
 {
     char name[128];
@@ -117,7 +117,7 @@ START_TEST(emits_what_torch_emits)
 }
 END_TEST
 
-/* Logits, or final states, of the model under what was imported. */
+/* Logits, or final states, of the model under the imported prefix. */
 START_TEST(conditions_as_there)
 {
     kvf_prefix *prefix = imported(_i);
@@ -157,7 +157,7 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* leave_out of the folder with the base's three layers. */
+/* leave_out of the folder, with the base's three layers. */
 static const struct {
     const char *leave_out;
     kvf_status status;

@@ -1,5 +1,5 @@
-/* A GGUF as a base file: the same model to the bit, the same ids, the same words of chat, whichever
- * tokenizer it has; and what a config.json has no words for is refused. */
+/* A GGUF as a base file: the same model bit for bit, the same ids, and the same chat text, for
+ * every kind of tokenizer. Features that config.json cannot express are refused. */
 #include "toy_base.h"
 
 #include "h5_fixture.h"
@@ -119,8 +119,8 @@ START_TEST(a_gguf_and_its_file_are_one)
 }
 END_TEST
 
-/* A run that trains every weight of a GGUF folds to a base file, which loses nothing of it. */
-/* A Unigram vocabulary in a GGUF gives the ids of the SentencePiece model that it was made of. */
+/* A run that trains every weight of a GGUF folds to a complete base file. */
+/* A Unigram vocabulary in a GGUF gives the ids of its original SentencePiece model. */
 START_TEST(unigram_is_that_of_its_model)
 {
     static const char *const TEXTS[] = {"abe  ins ", " sin\xEF\xBC\xA1 \xC3\x9F", "xyz ab", ""};
@@ -189,7 +189,7 @@ START_TEST(no_words_for_it)
     ck_assert_ptr_nonnull(strstr(text, "\"rms_norm_eps\": 1e-05"));
     ck_assert_ptr_nonnull(strstr(text, "\"LlamaForCausalLM\""));
     kvf__free(text);
-    desc.block.qkv_bias = true; /* without one of the output */
+    desc.block.qkv_bias = true; /* without an output matrix */
     ck_fails(kvf__desc_to_hf(ctx, "m.gguf", &desc, &text), KVF_EUNSUPPORTED,
              "m.gguf: a config.json of architecture llama cannot say all");
     desc.block.qkv_bias = false;

@@ -1,11 +1,11 @@
-/* Tests of kvf_inspect(): every kind of file it describes, and its errors. */
+/* Tests of kvf_inspect(): every supported kind of file, and its errors. */
 #include "artifact_priv.h"
 #include "h5_fixture.h"
 
 #include <kvfold/io.h>
 #include <math.h>
 
-/* The text at a.b.0.c; numbers are places in arrays. */
+/* The text at a.b.0.c; numbers are array indices. */
 static const kvf_json *at(const kvf_json *value, const char *path)
 {
     while (*path && value) {

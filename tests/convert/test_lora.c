@@ -1,5 +1,5 @@
-/* Tests of LoRAs folded into a base. tests/golden/lora holds adapters that PEFT saved, with the
- * logits of the models that its merge_and_unload() leaves (make_lora_golden.py). */
+/* Tests of LoRAs folded into a base. tests/golden/lora holds adapters saved by PEFT, and the logits
+ * of the models after its merge_and_unload() (make_lora_golden.py). */
 #include "golden_base.h"
 #include "golden_model.h"
 #include "open_base.h"
@@ -30,7 +30,7 @@ static const char *adapter(const char *name, char path[256])
     return path;
 }
 
-/* With a tokenizer that is smaller than the smallest vocabulary. */
+/* With a tokenizer smaller than the smallest vocabulary. */
 static const char *small_base(const char *name, char path[512])
 {
     static const char TOKENIZER[] =
@@ -52,7 +52,7 @@ static kvf_base *opened(const char *path, const kvf_base_options *how)
     return base;
 }
 
-/* Logits at the labels of rows; out [n_labels, V] is the caller's. */
+/* Logits at the labels of rows; the caller owns out [n_labels, V]. */
 static float *logits_of(const kvf_base *base, const kvf__batch *batch, const kvf__prefix *prefix)
 {
     const int64_t V = kvf__model_desc(base->model)->V;
@@ -153,7 +153,7 @@ START_TEST(trained_weights_begin_folded)
 }
 END_TEST
 
-/* Rows of a GGUF are permuted and quantised: as the base file of f32 values that it becomes. */
+/* Rows of a GGUF are permuted and quantised: the result equals the base file of f32 values. */
 START_TEST(folds_into_what_a_gguf_means)
 {
     static const int32_t IDS[] = {5, 9, 33, 2, 17, 40, 8}, AT[] = {0, 1, 2, 3, 4, 5};
@@ -202,7 +202,7 @@ START_TEST(is_another_base_by_name_and_hash)
         kvf_base_free(base);
     }
     ck_assert_str_ne(hash[0], hash[1]);
-    ck_assert_str_eq(hash[1], hash[2]); /* whatever its names leave out in front */
+    ck_assert_str_eq(hash[1], hash[2]); /* for any prefix of its names */
 
     const char *gguf = ck_source("tests/golden/gguf_spm.gguf");
     toy_path(first, place, "first");
@@ -241,7 +241,7 @@ static void copy_weights(const char *name, const char *dir)
     kvf__mapfile_close(&file);
 }
 
-/* What stands in the config in place of `"r":2`. */
+/* Replaces `"r":2` in the config. */
 static const struct {
     const char *instead;
     kvf_status status;
@@ -289,7 +289,7 @@ START_TEST(refuses_other_modules_and_folders)
 }
 END_TEST
 
-/* Cut anywhere, the weights are refused. */
+/* Weights that are cut at any byte are refused. */
 START_TEST(refuses_a_file_cut_short)
 {
     char dir[512], path[640];

@@ -1,5 +1,5 @@
-/* Tests of the way back: a prefix becomes a run whose MLP emits it, folds to it again, and is where
- * training starts. */
+/* Tests of unmerge: a prefix becomes a run whose MLP emits it, folds to the same prefix again, and
+ * can be trained further. */
 #include "outfile.h"
 #include "toy_run.h"
 
@@ -16,7 +16,7 @@ static void setup(void)
     toy_path(again, dir, "again.h5");
 }
 
-/* A trained prefix of P virtual tokens, from a run of the direct method, as a file. */
+/* A trained prefix of P virtual tokens as a file, from a run of the direct method. */
 static void make_prefix(int64_t P)
 {
     kvf_train_options o = toy_run_options(out);
@@ -58,7 +58,7 @@ static double loss_of(const char *path)
     return result.loss;
 }
 
-/* Of the values of two prefix files, relative to the second. */
+/* Relative difference between the values of two prefix files; the second is the reference. */
 static double distance(const char *a, const char *b)
 {
     kvf__artifact x = {0}, y = {0};
@@ -89,7 +89,7 @@ START_TEST(folds_back)
 }
 END_TEST
 
-/* The first step's loss is measured before it, on the same rows in the same order. */
+/* The first step's loss is measured before the step, on the same rows in the same order. */
 START_TEST(training_goes_on_from_the_prefix)
 {
     make_prefix(8);
@@ -126,7 +126,7 @@ START_TEST(seeds_differ_and_repeat)
 }
 END_TEST
 
-/* A layer that has no prefix has none in the run either, and the stamp stays. */
+/* A layer without prefix has none in the run either, and the base hash and start position stay. */
 START_TEST(keeps_what_the_file_says)
 {
     kvf__artifact file = {0};
@@ -156,7 +156,8 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* More virtual tokens than the hidden rows can tell apart: refused, or as near as it comes. */
+/* More virtual tokens than independent hidden rows: refused, or approximated as closely as
+ * possible. */
 START_TEST(too_narrow_is_refused)
 {
     const kvf_merge_options merge = {.run = other, .out = again};
@@ -178,7 +179,7 @@ END_TEST
 
 static const char *const TARGETS[] = {"vocab", "text", "kv", "from"};
 
-/* An encoder that cannot emit what it shall start from. */
+/* An encoder that cannot emit its initial prefix. */
 START_TEST(poor_start_is_refused)
 {
     kvf_train_options o = toy_run_options(out), wide = toy_run_options(other);
