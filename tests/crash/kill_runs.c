@@ -1,5 +1,5 @@
-/* Kills training with SIGKILL at random instants and holds what is left to three promises: the
- * newest file opens, it resumes, and the finished run equals an unbroken one byte for byte.
+/* Kills training with SIGKILL at random instants and checks three promises. The newest file opens.
+ * Training resumes from it. The finished run equals an unbroken one byte for byte.
  *
  * Every kind of run goes through rounds of its own: begun, killed, looked at, finished from a copy,
  * then resumed where it was killed and killed again, until it ends by itself. Instants are uniform
@@ -25,7 +25,7 @@
 
 enum { MAX_ARGUMENTS = 48, PATH_BYTES = 4096 };
 
-/* Each saves after every step, so that about half of the kills meet a save. */
+/* Each run saves after every step, so that about half of the kills meet a save. */
 typedef struct variant {
     const char *name, *model, *data, *options;
 } variant;
@@ -39,7 +39,7 @@ static const variant VARIANTS[] = {
 };
 enum { N_VARIANTS = sizeof VARIANTS / sizeof VARIANTS[0], WORKERS = 2 };
 
-/* What became of the kills. */
+/* Counts of the kills' outcomes. */
 typedef struct tally {
     int kills, in_save, before_first, finished, failures;
 } tally;
@@ -138,7 +138,7 @@ static int count_leftovers(const char *folder)
     return n;
 }
 
-/* `format` takes the number of the row and one of 0 to 2. */
+/* `format` takes the number of the row and a number from 0 to 2. */
 static void write_rows(const char *path, int n, const char *format)
 {
     FILE *file = fopen(path, "w");
@@ -190,7 +190,7 @@ static void check(tally *t, bool holds, const variant *v, const char *what)
     show_log();
 }
 
-/* After a kill: the newest file, if there is one yet, opens and ends as the unbroken run. */
+/* After a kill: the newest file, if any, opens and can be finished like the unbroken run. */
 static void look_at(tally *t, const char *kvfold, const variant *v)
 {
     char run[64], copy[64], whole[64], line[128];
@@ -221,7 +221,7 @@ static void look_at_end(tally *t, const variant *v)
     unlink(run);
 }
 
-/* The folder holds one of a run that is being saved. */
+/* The folder holds the temporary of a run being saved. */
 static bool has_temporary(const char *folder)
 {
     glob_t found;
@@ -277,7 +277,7 @@ static tally work(const char *kvfold, const char *make_tiny, int count)
     return t;
 }
 
-/* A child in a folder of its own, which sends its tally when it is done. */
+/* A child in a folder of its own; it sends its counts at the end. */
 static int start_worker(char **argv, const char *folder, int number)
 {
     int ends[2], count = atoi(argv[3]);
