@@ -1,5 +1,5 @@
-/* Batches of task rows: what the head reads, groups that stay together, common prefixes, and the
- * order of steps (--group-by prefix). */
+/* Batches of task rows: positions read by the head, groups that stay together, common prefixes, and
+ * the order of steps (--group-by prefix). */
 #include "task_fx.h"
 
 static const char CHOICES[] =
@@ -39,7 +39,7 @@ START_TEST(premises_become_common_rows)
 }
 END_TEST
 
-/* Common prefixes come before all rows, so that nothing parts the rows of a group. */
+/* Common prefixes come before all rows, so that rows of a group stay adjacent. */
 START_TEST(groups_stay_together)
 {
     kvf__batcher batcher = {0};
@@ -63,7 +63,7 @@ START_TEST(groups_stay_together)
 }
 END_TEST
 
-/* A question before a long context is read with each window: the head reads its tokens, too. */
+/* A question before a long context is repeated with each window: the head reads its tokens, too. */
 START_TEST(windows_have_their_question)
 {
     static const char TEXT[] =
@@ -137,8 +137,8 @@ END_TEST
 
 enum { DOCUMENTS = 12, QUESTIONS = 5, STEP = 8 };
 
-/* DOCUMENTS * QUESTIONS prompts: a document of 24 letters, which differs from others in its first
- * two, then its question; those of one document are far apart. */
+/* DOCUMENTS QUESTIONS prompts: a document of 24 letters, of which the first two are unique, then
+ * its question. Prompts of one document are far apart. */
 static void write_questions(kvf__buf *out)
 {
     for (int q = 0; q < QUESTIONS; q++)
@@ -149,8 +149,8 @@ static void write_questions(kvf__buf *out)
                 KVF_OK);
 }
 
-/* Tokens that common prefixes save in an epoch; seen counts each row, divided the documents in two
- * steps. */
+/* Tokens saved by common prefixes in an epoch. seen counts each row; divided counts documents in
+ * two steps. */
 static int64_t saved_in_epoch(kvf__sampler *sampler, kvf__batcher *batcher, int *seen)
 {
     int64_t saved = 0, n = 0;
@@ -160,7 +160,7 @@ static int64_t saved_in_epoch(kvf__sampler *sampler, kvf__batcher *batcher, int 
         for (int64_t i = 0; i < n; i++) {
             seen[rows[i]]++;
             tokens += kvf__example_length(sampler->dataset, rows[i]) -
-                      1; /* the last is only predicted */
+                      1; /* the last token is only predicted */
         }
         ck_assert(n == STEP || last);
         kvf__batcher_fill(batcher, sampler->dataset, rows, n);
@@ -203,7 +203,7 @@ START_TEST(grouped_questions_save_more)
 }
 END_TEST
 
-/* Orders of another epoch or seed differ, and rows that all begin alike are still shuffled. */
+/* Another epoch or seed gives another order, and rows with equal beginnings are still shuffled. */
 START_TEST(one_cluster_is_shuffled)
 {
     kvf__buf text = {0};

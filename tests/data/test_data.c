@@ -1,5 +1,5 @@
-/* Rows to ids and labels, data sets, packed batches, the order of steps. The tokenizer is a toy: a
- * = 0 ... e = 4, space = 5, <s> = 6, </s> = 7, U+0000 = 8. */
+/* Rows to ids and labels, data sets, packed batches, the order of steps. The toy tokenizer: a = 0
+ * ... e = 4, space = 5, <s> = 6, </s> = 7, U+0000 = 8. */
 #include "ck.h"
 #include "data_int.h"
 #include "tok_json.h"
@@ -120,7 +120,7 @@ START_TEST(rows_without_bos)
 }
 END_TEST
 
-/* A row that ends in EOS gets no second one; that one carries loss. */
+/* A row that ends in EOS gets no second one; the existing EOS carries loss. */
 static const struct {
     const char *json, *want, *pattern;
     bool encoder;
@@ -152,7 +152,7 @@ START_TEST(eos_is_not_doubled)
 }
 END_TEST
 
-/* Nothing is put around what a template has printed; special tokens in it are special tokens. */
+/* Nothing is added around a template's output; special tokens in it are special tokens. */
 START_TEST(rendered_rows_are_whole)
 {
     chat.kind = KVF__CHAT_RENDERED;
@@ -170,7 +170,7 @@ START_TEST(nul_is_text)
         row_text("{\"prompt\": \"a\\u0000b\", \"completion\": \"\\u0000c\"}", false, NULL),
         "0 8 1 8:8 2:2 7:7");
     ck_assert_str_eq(row_text("{\"text\": \"\\u0000a\"}", false, NULL), "8:8 0:0 7:7");
-    /* of <|im_start|>, <|im_end|>, user and assistant the toy knows a, d and e */
+    /* of <|im_start|>, <|im_end|>, user and assistant, the toy vocabulary has a, d and e */
     chat.kind = chatml.kind;
     ck_assert_str_eq(row_text("{\"messages\": [{\"role\": \"user\", \"content\": \"b\\u0000c\"},"
                               "{\"role\": \"assistant\", \"content\": \"\\u0000\"}]}",
@@ -182,8 +182,8 @@ START_TEST(nul_is_text)
 }
 END_TEST
 
-/* What is said beside the messages, and which of them carry loss. Of ChatML's marks the toy knows
- * a, d and e: "a d" stand for <|im_start|> and what follows. */
+/* Text of the template around messages, and the messages that carry loss. The toy vocabulary has
+ * only a, d and e of ChatML's marks: "a d" stand for <|im_start|> and the following text. */
 #define TALK(more)                                                                                 \
     "{\"messages\": [{\"role\": \"user\", \"content\": \"b\"}, {\"role\": \"assistant\", "         \
     "\"content\": "                                                                                \
@@ -195,7 +195,7 @@ END_TEST
     "{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}"
 static const struct {
     const char *json, *same; /* a row with the same ids and labels */
-    bool mute;               /* as that, with the first answer's labels off */
+    bool mute;               /* likewise, with the first answer's labels off */
 } CHATS[] = {
     {TALK(", \"weight\": 0"), TALK(""), true},
     {TALK(", \"weight\": 0.0"), TALK(""), true},
@@ -222,7 +222,7 @@ static const struct {
      "{\"messages\": [" TURNS "]}", false},
 };
 
-/* Takes the labels off the first run of them. */
+/* Removes the first run of labels. */
 static void mute_first(char *text)
 {
     char *to = text, *at = text;
@@ -252,7 +252,7 @@ START_TEST(chats_are_what_their_fields_say)
 }
 END_TEST
 
-/* The row, and the line it gets where chats have a template. */
+/* The row, and its error line if the chat has a template. */
 static const struct {
     const char *json, *line;
 } BAD_CHATS[] = {
@@ -314,7 +314,7 @@ START_TEST(rows_with_bos)
 }
 END_TEST
 
-/* Under a map: what the row has of ids, or the line it gets. */
+/* The ids of a row read with a field map, or its error line. */
 static const struct {
     const char *map, *json, *want;
 } MAPPED[] = {
@@ -325,7 +325,7 @@ static const struct {
     {"prompt=t.en,completion=t.fr", "{\"t\": {\"en\": \"a\", \"de\": \"b\"}}",
      "row: \"completion\" is missing; the row has t.en, t.de; it has no \"t.fr\", where "
      "--map reads completion"},
-    /* a mapped field comes before one that the row has under our name */
+    /* a mapped field overrides the row's own field of that name */
     {"prompt=messages.0.content,completion=c",
      "{\"messages\": [{\"content\": \"a\"}], \"c\": \"b\"}", "0 1:1 7:7"},
     {"text=c", "{\"prompt\": \"b\", \"completion\": \"b\", \"c\": \"a\"}", "0:0 7:7"},
@@ -335,7 +335,7 @@ static const struct {
     {"question=prompt", "{\"question\": \"a\", \"answer\": \"b\"}",
      "row: none of the fields prompt, text, messages, input_ids; the row has question, answer; it "
      "has no \"prompt\", where --map reads question (is it prompt=question?)"},
-    /* null is a field that is not there */
+    /* null means a missing field */
     {"", "{\"messages\": null, \"text\": null, \"prompt\": \"a\", \"completion\": \"b\"}",
      "0 1:1 7:7"},
     {"", "{\"input_ids\": [0, 1], \"labels\": [0, 1], \"attention_mask\": null}", "0:0 1:1"},
@@ -361,7 +361,7 @@ START_TEST(foreign_fields)
 }
 END_TEST
 
-/* The row, and the one line it gets. */
+/* The row, and its only error line. */
 static const struct {
     const char *json, *line;
 } BAD[] = {
@@ -430,7 +430,7 @@ static void keep_line(void *user, kvf_log_level level, const char *line)
     snprintf(user, 256, "%d %s", (int)level, strrchr(line, '/') + 1);
 }
 
-/* Fields of rows and of messages that are not read are listed once, with their counts. */
+/* Unread fields of rows and messages are listed once, with their counts. */
 START_TEST(unread_fields_are_listed)
 {
     char said[256] = "";
@@ -504,7 +504,7 @@ END_TEST
 #define LONG_PROMPT "{\"prompt\": \"abcdeabcde\", \"completion\": \"ab\"}\n"
 #define LONG_ANSWER "{\"prompt\": \"abc\", \"completion\": \"abcdeabcde\"}\n"
 
-/* The first row cut to 8 tokens: without BOS and with it, and at its end. */
+/* The first row cut to 8 tokens: without and with BOS, and at its end. */
 static const struct {
     const char *json, *plain, *bos, *end;
 } CUTS[] = {
@@ -581,7 +581,7 @@ START_TEST(batches_are_packed_and_labels_shifted)
 }
 END_TEST
 
-/* A data set of n rows of the given lengths, for the sampler alone. */
+/* A data set of n rows of the given lengths, for the sampler only. */
 static kvf__dataset lengths_only(int64_t *start, const int64_t *lengths, int64_t n)
 {
     start[0] = 0;

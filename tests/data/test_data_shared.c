@@ -1,6 +1,6 @@
-/* Real data sets, where they are at hand: recognised without options, with as many rows as their
- * makers report, and gold answers found in the text. Tokenizers: RoBERTa's for bidirectional rows,
- * GPT-2's for causal ones. */
+/* Real data sets, if available: recognised without options, with the published number of rows, and
+ * with gold answers found in the text. Tokenizers: RoBERTa's for bidirectional rows, GPT-2's for
+ * causal ones. */
 #include "ck.h"
 #include "data_int.h"
 
@@ -22,7 +22,7 @@ static void setup(void)
         kvf_status st = kvf__tokenizer_from_dir(ctx, dirs[i], &tokenizers[i]);
         ck_assert_msg(st == KVF_OK, "%s", kvf_ctx_error(ctx));
     }
-    if (there) /* as config.json would have it */
+    if (there) /* the type in config.json */
         kvf__tokenizer_set_eos(tokenizers[1], kvf__token_id(tokenizers[1], "<|endoftext|>"));
     if (there) ck_assert_int_eq(kvf__chat_init(ctx, tokenizers[1], "none", &chat), KVF_OK);
 }
@@ -35,7 +35,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* False, after one line, where the file is not there. */
+/* False, after one line, if the file is missing. */
 static bool load(const char *name, kvf__dataset_options options, kvf__dataset *out)
 {
     const char *path = there ? ck_shared(name) : NULL;
@@ -110,8 +110,8 @@ START_TEST(labels_of_superglue)
 }
 END_TEST
 
-/* Every answer is in a window whose tokens hold it and little more; a question has as many
- * windows as its context needs. Runs once bidirectional and once causal. */
+/* Every answer is in a window whose tokens hold it and little more. A question has as many windows
+ * as its context needs. Runs once bidirectional and once causal. */
 START_TEST(answers_lead_back)
 {
     kvf__dataset set;
@@ -137,7 +137,7 @@ START_TEST(answers_lead_back)
     }
     ck_assert_int_eq(rows, set.n);
     ck_assert_int_gt(set.n, 2 * set.n_groups);
-    ck_assert_int_ge(found, 1185); /* all but answers longer than the windows' overlap */
+    ck_assert_int_ge(found, 1185); /* all except answers longer than the windows' overlap */
     ck_assert_int_ge(exact, found * 9 / 10);
     kvf__dataset_done(&set);
 }

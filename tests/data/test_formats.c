@@ -1,5 +1,5 @@
-/* Files of every format as rows of fields: what is read, how a format is recognised, and
- * the one line that a bad file gets. Needs no tokenizer. */
+/* Files of every format as rows of fields: accepted contents, recognition of the format, and the
+ * error line of a bad file. Needs no tokenizer. */
 #include "ck.h"
 #include "loader.h"
 
@@ -67,7 +67,7 @@ static const sample GOOD[] = {
      "say \"hi\"\t1\r\n\"oh\t0\r\n",
      "1 {\"text\":\"say \\\"hi\\\"\",\"label\":\"1\"}\n2 "
      "{\"text\":\"\\\"oh\",\"label\":\"0\"}\n",
-     {SEQ}}, /* no header: a number ends the line */
+     {SEQ}}, /* no header: the first line ends in a number */
     {"a.tsv",
      "good film\tpos\nbad\tneg\nfine\tpos\n",
      "1 {\"text\":\"good film\",\"label\":\"pos\"}\n2 "
@@ -129,7 +129,7 @@ static const sample GOOD[] = {
      {LM}},
     {"a", "{\"version\": \"2.0\",\n \"data\" : [ ]}", "", {LM}},
     {"a", "{\"data\": [1]}\n", "1 {\"data\":[1]}\n", {LM}},
-    /* the ending rules over what the content is like */
+    /* the file name's ending overrides recognition by content */
     {"a.jsonl",
      "{\"paragraphs\": [1], \"prompt\": \"a\"}\n{\"data\": [{\"paragraphs\": 2}]}\n",
      "1 {\"paragraphs\":[1],\"prompt\":\"a\"}\n2 {\"data\":[{\"paragraphs\":2}]}\n",
@@ -154,7 +154,7 @@ static const sample GOOD[] = {
      "{ O\n\"x\" O\n",
      "1 {\"tokens\":[\"{\",\"\\\"x\\\"\"],\"tags\":[\"O\",\"O\"]}\n",
      {TOK}},
-    /* JSON printed over several lines, or with nothing between rows */
+    /* JSON printed over several lines, or without separators between rows */
     {"a.jsonl",
      "{\n  \"a\": [\n    {\"b\": \"}\\\"\"}\n  ]\n}\n\n{\"c\": 1}",
      "1 {\"a\":[{\"b\":\"}\\\"\"}]}\n7 {\"c\":1}\n",
@@ -172,7 +172,7 @@ static const sample GOOD[] = {
     {"a.jsonl", " [ ] ", "", {LM}},
     {"a.tsv", "[]", "", {LM, .format = "json"}},
     {"a.TSV.gz", "text\tlabel\nx\t1\n", "2 {\"text\":\"x\",\"label\":\"1\"}\n", {SEQ}},
-    /* what separates columns */
+    /* the separator of columns */
     {"a.csv",
      "text;label\nGood film, really;pos\n\"a;\";neg\n",
      "2 {\"text\":\"Good film, really\",\"label\":\"pos\"}\n3 "
@@ -196,7 +196,7 @@ static const sample GOOD[] = {
      "tokens\ttags\na\tO\n",
      "2 {\"tokens\":\"a\",\"tags\":\"O\"}\n",
      {TOK, .delimiter = "\t"}},
-    /* quotes of pandas in TSV, and quotes that are text */
+    /* quotes as pandas writes them in TSV, and quotes that are text */
     {"a.tsv",
      "text\tlabel\n\"say \"\"hi\"\"\"\t1\n\"a\tb\"\t0\n",
      "2 {\"text\":\"say \\\"hi\\\"\",\"label\":\"1\"}\n3 {\"text\":\"a\\tb\",\"label\":\"0\"}\n",
@@ -216,7 +216,7 @@ static const sample GOOD[] = {
      "2 {\"text\":\"\\\"a b\",\"label\":\"1\"}\n3 {\"text\":\"c d\\\"\",\"label\":\"0\"}\n",
      {SEQ}},
     {"a.tsv", "text\tlabel\n\"hi\"\t1\n", "2 {\"text\":\"\\\"hi\\\"\",\"label\":\"1\"}\n", {SEQ}},
-    /* a column that counts, of each sentence or of the file, with ranges and empty nodes */
+    /* a counting column, per sentence or per file, with ranges and empty nodes */
     {"a.conllx",
      "1\tAnn\tNN\tB-x\n2\t3\tNN\tO\n\n1\tBo\tNN\tO\n",
      "1 {\"tokens\":[\"Ann\",\"3\"],\"tags\":[\"B-x\",\"O\"]}\n4 "
@@ -237,7 +237,7 @@ static const sample GOOD[] = {
      "1 {\"tokens\":[\"1\",\"2\",\"7\"],\"tags\":[\"O\",\"O\",\"O\"]}\n",
      {TOK}},
     {"a.conll", "1 O\n2 O\n", "1 {\"tokens\":[\"1\",\"2\"],\"tags\":[\"O\",\"O\"]}\n", {TOK}},
-    /* white space behind a tag */
+    /* white space after a tag */
     {"a.conll",
      "a\tO\t\nb\tO \nc\tB-x\xC2\xA0\n\xC2\xA0\nd\tO\r\n",
      "1 {\"tokens\":[\"a\",\"b\",\"c\"],\"tags\":[\"O\",\"O\",\"B-x\"]}\n5 "
@@ -482,7 +482,7 @@ START_TEST(maps_name_columns)
 }
 END_TEST
 
-/* 100,000 characters in one field, in quotes or bare, with a doubled quote at each hundredth. */
+/* 100,000 characters in one field, quoted or bare, with a doubled quote at each hundredth. */
 START_TEST(long_fields)
 {
     enum { N = 100000 };
@@ -504,7 +504,7 @@ START_TEST(long_fields)
 }
 END_TEST
 
-/* Cut at any byte a file is read or refused, never more, and a refusal names the file. */
+/* A file cut at any byte is read or refused and gains no rows; a refusal names the file. */
 START_TEST(cut_anywhere)
 {
     const sample *s = &GOOD[_i];

@@ -1,5 +1,5 @@
-/* Virtual tokens in rows: how --p-template is read, and the ids, labels and positions that each
- * task makes of it. */
+/* Virtual tokens in rows: parsing of --p-template, and the resulting ids, labels and positions for
+ * each task. */
 #include "task_fx.h"
 
 #define NO KVF__NO_LABEL
@@ -31,7 +31,7 @@ START_TEST(pieces_are_read)
     ck_assert(!kvf__row_template_plain(&p));
     kvf__row_template_done(&p);
 
-    p = pattern_of("a [b] {text}{p} {text_pair}", 0); /* brackets are text, nothing leads */
+    p = pattern_of("a [b] {text}{p} {text_pair}", 0); /* brackets are text, nothing comes first */
     ck_assert_str_eq(p.pieces[0].text, "a [b]");
     ck_assert(p.front == 0 && p.P == 1 && p.pieces[1].blank && !p.pieces[3].blank);
     kvf__row_template_done(&p);
@@ -46,7 +46,7 @@ START_TEST(what_a_prefix_can_replace)
     } CASES[] = {{NULL, true},
                  {"{p:4} {text}", true},
                  {"{p:2}{p:2} {prompt} {completion}", true},
-                 {"{p:4} {text} {text_pair}", false}, /* pairs are joined otherwise */
+                 {"{p:4} {text} {text_pair}", false}, /* pairs are joined differently */
                  {"{p:3} {text} {p}", false},
                  {"{p:4} so {text}", false}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
@@ -84,7 +84,7 @@ END_TEST
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* A file of one row or more under a template. */
+/* A file of one or more rows under a template. */
 static kvf__dataset rows_of(const char *text, const char *pattern, int64_t P,
                             kvf__dataset_options options)
 {
@@ -127,7 +127,7 @@ START_TEST(rows_of_language_models)
     set = rows_of(PROMPT, "{p} {prompt} e {p}{completion}", 0, (kvf__dataset_options){CAUSE});
     EXPECT(set, mixed, mixed_labels);
 
-    /* The first token after a common prefix is not predicted, as after a prefix. */
+    /* The first token after a common prefix is not predicted, like the first one after a prefix. */
     static const int32_t text[] = {-1, -2, 0, 1, 12}, text_labels[] = {NO, NO, NO, 1, 12};
     set = rows_of("{\"text\": \"ab\"}\n", NULL, 2, (kvf__dataset_options){CAUSE});
     EXPECT(set, text, text_labels);
@@ -186,7 +186,7 @@ START_TEST(rows_of_texts)
 }
 END_TEST
 
-/* Fields are cut, what the template puts around them stays; virtual tokens cost no length. */
+/* Fields are cut, the template's text around them stays; virtual tokens do not count as length. */
 START_TEST(long_texts_are_cut)
 {
     static const char PAIR[] =
@@ -241,7 +241,7 @@ START_TEST(refused_rows)
     ck_assert_str_eq(kvf_ctx_error(ctx),
                      "a.jsonl:1: \"prompt\" is missing; the row has text (name others with --map)");
     kvf__row_template_done(&p);
-    p = pattern_of(NULL, 1); /* nobody names virtual tokens but the template */
+    p = pattern_of(NULL, 1); /* only the template defines virtual tokens */
     ck_assert_int_eq(
         load("a.jsonl", "{\"input_ids\": [3, -1], \"labels\": [3, 4]}\n", options, &set),
         KVF_EDATA);

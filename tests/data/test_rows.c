@@ -1,5 +1,5 @@
-/* Rows of the tasks: what a toy tokenizer makes of texts, pairs, sentences, questions and choices,
- * for bidirectional bases ([CLS] a [SEP] b [SEP]) and causal ones (texts as they are). */
+/* Rows of the tasks from a toy tokenizer: texts, pairs, sentences, questions and choices.
+ * Bidirectional bases get [CLS] a [SEP] b [SEP]; causal ones get plain text. */
 #include "task_fx.h"
 
 #include <stdlib.h>
@@ -52,13 +52,13 @@ static const struct {
      "{\"text\": \"a\", \"text_pair\": null, \"label\": 1}",
      "10:0 0 11",
      "1",
-     {SEQ}}, /* null: not there */
+     {SEQ}}, /* null: missing */
     {"a.jsonl",
      "{\"tokens\": null, \"words\": [\"a\"], \"ner_tags\": [1], \"tags\": null}",
      "10 0:0 11",
      "1",
      {TOK}},
-    /* what stands for no label, and where it is one */
+    /* values that mean no label, and where one is a label */
     {"a.csv", "text,label\na,pos \nb,\nc,\xC2\xA0pos\n", "10:0 0 11 | 10:0 2 11", "pos", {SEQ}},
     {"a.jsonl",
      "{\"text\": \"a\", \"label\": null}\n{\"text\": \"b\", \"label\": \"\"}\n{\"text\": \"c\", "
@@ -131,12 +131,12 @@ static const struct {
      "ab O\ncd O\nef O\ngh O\n",
      "10 0:0 1 2 3 11 | 10 2:0 3 4 5 11 | 10 4:0 5 6:0 7 11",
      "O",
-     {TOK, .max_length = 6, .windows = true}}, /* words at an end are labelled elsewhere */
+     {TOK, .max_length = 6, .windows = true}}, /* edge words belong to other windows */
     {"a.conll",
      "ab O\ncd O\nef O\ngh O\n",
      "0:0 1 2:0 3 | 2 3 4:0 5 | 4 5 6:0 7",
      "O",
-     {TOK, CAUSE, .max_length = 4, .windows = true}}, /* what is before a word is all it sees */
+     {TOK, CAUSE, .max_length = 4, .windows = true}}, /* context comes only before a word */
     {"a.conll",
      "a O\nz O\nbcde O\nf O\nz O\n",
      "10 0:0 11 | 10 1:0 2 3 11 | 10 5:0 11",
@@ -203,7 +203,7 @@ static const struct {
      "",
      {CHOICE}},
 
-    /* how data sets name choices and the right one */
+    /* names of choices and of the right one in data sets */
     {"ARC.jsonl",
      "{\"question\": \"a\", \"choices\": {\"text\": [\"b\", \"c\"], \"label\": [\"1\", \"2\"]}, "
      "\"answerKey\": \"1\"}\n{\"question\": \"a\", \"choices\": {\"label\": [\"A\", \"B\"], "
@@ -232,7 +232,7 @@ static const struct {
      "10:0 0 11 1' 11' / 10:1 0 11 2' 11' | 10:1 0 11 1' 11' / 10:0 0 11 2' 11'",
      "",
      {CHOICE}},
-    {"a.jsonl", /* as the text of a choice; null is no label where another is one */
+    {"a.jsonl", /* as the text of a choice; null is no label if another choice is labelled */
      "{\"question\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": null, \"answer\": \"c\"}",
      "10:0 0 11 1' 11' / 10:1 0 11 2' 11'",
      "",
@@ -285,7 +285,7 @@ static const struct {
      "\"effect\"}\n",
      "0 8 1 4 2 0 4 9 1:1 / 0 8 1 4 2 0 4 9 2:0 | 7 8 9 1:0 / 7 8 9 2:0",
      "",
-     {CHOICE, CAUSE, .unlabeled = true}}, /* letters outside the vocabulary leave nothing */
+     {CHOICE, CAUSE, .unlabeled = true}}, /* letters outside the vocabulary give no tokens */
 };
 
 START_TEST(rows_of_tasks)
@@ -492,7 +492,7 @@ END_TEST
 
 #define ck_ok(call) ck_assert_int_eq(call, KVF_OK)
 
-/* n times `item` between commas, between `before` and `after`. */
+/* `item` n times, separated by commas, between `before` and `after`. */
 static char *repeated(const char *before, const char *item, int n, const char *after)
 {
     kvf__buf text = {0};
@@ -553,7 +553,7 @@ START_TEST(rows_have_limits)
 }
 END_TEST
 
-/* Each took minutes in proportion to the square of its length. */
+/* Time must not be quadratic in the length; each case once took minutes. */
 START_TEST(long_rows_take_linear_time)
 {
     enum { N = 400000 };
@@ -597,7 +597,7 @@ START_TEST(given_labels_keep_their_order)
 }
 END_TEST
 
-/* Runs per task: the n-th allocation fails, n = 0, 1, ..., until all succeed. */
+/* Runs per task: the n-th allocation fails, n = 0, 1, ..., until none fails. */
 START_TEST(every_allocation_may_fail)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Where rows come from: the words, answers, choices and references of each example, which rows are
- * its windows, and what is left out; and a part held out of a data set, with the same records. */
+/* Origins of rows: words, answers, choices and references of each example, its windows, and skipped
+ * examples. Also splits off a held-out part of a data set with the same records. */
 #include "task_fx.h"
 
 START_TEST(sources_of_sentences)
@@ -22,7 +22,7 @@ START_TEST(sources_of_sentences)
 }
 END_TEST
 
-/* A word of which normalisation leaves nothing has no label; the others keep theirs. */
+/* A word that normalisation removes has no label; the others keep theirs. */
 START_TEST(words_without_tokens)
 {
     kvf__dataset set = loaded(
@@ -35,7 +35,7 @@ START_TEST(words_without_tokens)
 }
 END_TEST
 
-/* Every word has its label in some row of its own. */
+/* Every word is labelled in one of its rows. */
 START_TEST(sentences_in_windows)
 {
     kvf__dataset set = loaded("a.conll", "a O\n\nab O\nz O\ncd B-x\nef O\n\nb O\n",
@@ -54,7 +54,7 @@ START_TEST(sentences_in_windows)
 }
 END_TEST
 
-/* What is left out is listed for who wants all rows, with its place and all its fields. */
+/* Skipped rows are listed with their place and all their fields, for callers that need all rows. */
 START_TEST(left_out_rows_are_listed)
 {
     kvf__dataset set = loaded(
@@ -75,7 +75,7 @@ START_TEST(left_out_rows_are_listed)
 }
 END_TEST
 
-/* A question with two long choices is one row cut. */
+/* A question with two long choices is one row that is cut. */
 START_TEST(cut_groups_are_counted)
 {
     kvf__dataset set = loaded(
@@ -86,7 +86,7 @@ START_TEST(cut_groups_are_counted)
 }
 END_TEST
 
-/* Code points are not bytes, and tokens lead back to the text. */
+/* Code points are not bytes; tokens map back to the text. */
 START_TEST(sources_of_questions)
 {
     static const char TEXT[] =
@@ -148,7 +148,7 @@ START_TEST(sources_of_choices)
 }
 END_TEST
 
-/* Prompts that come again right away are one row with all their references. */
+/* Adjacent equal prompts are one row with all their references. */
 START_TEST(references_of_prompts)
 {
     static const char TEXT[] = "mr,ref\na,b\na,c\nb,d\na,e\n";
@@ -175,7 +175,7 @@ END_TEST
 
 /* ---- split ----------------------------------------------------------------------------------- */
 
-/* Of a question the answers stay together, and with the fields of the file. */
+/* The answers to a question stay together, with the fields of the file. */
 static void check_part(const kvf__dataset *set, int64_t groups, bool seen[10])
 {
     int64_t labels = 0;
@@ -215,7 +215,7 @@ START_TEST(a_share_is_drawn)
     ck_assert_int_eq(kvf__dataset_split(ctx, "a", &same, 0.3, 7, &again), KVF_OK);
     for (int64_t g = 0; g < 3; g++)
         ck_assert_int_eq(again.sources->group[g].line, held.sources->group[g].line);
-    /* a share of none or all still leaves a row on each side */
+    /* a share of 0 or 1 still leaves a row on each side */
     ck_assert_int_eq(kvf__dataset_split(ctx, "a", &again, 0.999, 0, &other), KVF_OK);
     ck_assert_int_eq(again.n_groups, 1);
     ck_assert_int_eq(kvf__dataset_split(ctx, "a", &again, 0.5, 0, &other), KVF_EDATA);
