@@ -1,13 +1,13 @@
-/* What src/dist promises, on every rank of a launch: broadcasts and gathers of odd sizes; sums that
- * are added in the order of the tree, whatever arrives when, more of them than travel at a time.
- * Exit status 1 and a line where one is broken. */
+/* Checks the promises of src/dist on every rank of a launch: broadcasts and gathers of odd sizes,
+ * and sums added in the order of the tree. The order is independent of arrival, even with more sums
+ * than can travel at a time. A broken promise gives exit status 1 and a line. */
 #include "dist_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { ODD = 1000003, MOST = 64 }; /* floats: several chunks, and a rest */
+enum { ODD = 1000003, MOST = 64 }; /* floats: several chunks, and a remainder */
 
 static int failures;
 
@@ -26,7 +26,7 @@ static float value_of(int rank, int64_t i, int round)
     return (float)((double)(x % 200003) / 7.0 * (x & 1 ? 1e-3 : 1e3));
 }
 
-/* As documented: a node adds its children r + 1, r + 2, r + 4, ... in this order. */
+/* The documented order: a node adds its children r + 1, r + 2, r + 4, ... in this order. */
 static float tree_sum(int rank, int size, int64_t i, int round)
 {
     float sum = value_of(rank, i, round);
@@ -55,7 +55,7 @@ static void check_gather(kvf_ctx *ctx, kvf__dist *dist)
                "gather brings other bytes");
 }
 
-/* Pieces of many sizes, begun while others travel, by ranks that are late in turn. */
+/* Pieces of many sizes, begun while others travel; ranks are late in turn. */
 static void check_sums(kvf_ctx *ctx, kvf__dist *dist, float *x, int round)
 {
     int rank = dist->rank, size = dist->size;

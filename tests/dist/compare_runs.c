@@ -1,5 +1,6 @@
-/* Two run files, of the same steps: losses by their relative difference, and AdamW's first moments,
- * which after one step are the gradient times 1 - beta1, by the norm of theirs for each parameter.
+/* Compares two run files of the same steps. Losses are compared by relative difference. AdamW's
+ * first moments, which after one step are the gradient times 1 - beta1, are compared relative to
+ * their norm for each parameter.
  *
  * Usage: compare_runs A.h5 B.h5 TOLERANCE [losses|gradients] */
 #include "artifact.h"
