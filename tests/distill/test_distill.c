@@ -1,6 +1,6 @@
-/* distill on the toy base: a document or a system prompt becomes a prefix whose held-out loss lies
- * between that of the bare base and that of the base that reads the document; the run is an
- * ordinary one, resumable to the bit; and what is refused. */
+/* distill on the toy base: a document or a system prompt becomes a prefix. The prefix's held-out
+ * loss lies between those of the bare base and of the base that reads the document. The run is an
+ * ordinary run file, resumable bit for bit. Also tests refusals. */
 #include <kvfold/distill.h>
 
 #include "distill_int.h"
@@ -10,7 +10,7 @@
 
 static char document[512];
 
-/* About 110 tokens of letters, a word apart. */
+/* About 110 tokens: words of single letters. */
 static void setup(void)
 {
     char text[1024];
@@ -37,7 +37,7 @@ static kvf_distill_options options(const char *path)
     return o;
 }
 
-/* The toy base with a template that has a system turn by default, and a system prompt. */
+/* The toy base with a template that adds a system turn by default, and a system prompt. */
 static kvf_distill_options system_options(const char *path)
 {
     kvf_distill_options o = options(path);
@@ -88,7 +88,7 @@ START_TEST(loss_lies_between)
 }
 END_TEST
 
-/* Rows of a file, and of a file held out: the merged prefix has the loss that was reported. */
+/* Rows of a file, and of a held-out file: the merged prefix has the reported loss. */
 START_TEST(run_folds_to_an_ordinary_prefix)
 {
     kvf_distill_options o = options(out);
@@ -117,7 +117,7 @@ START_TEST(run_folds_to_an_ordinary_prefix)
 }
 END_TEST
 
-/* The document as a prefix of all its tokens is the document in context. */
+/* The document as a prefix of all its tokens equals the document in context. */
 START_TEST(whole_document_is_the_teacher)
 {
     kvf_distill_options o = options(out);
@@ -147,7 +147,7 @@ START_TEST(same_command_same_bytes)
 }
 END_TEST
 
-/* What was given when the run was made need not be given again, except the document. */
+/* Options given when the run was made need not be repeated, except for the document. */
 START_TEST(resume_equals_no_stop)
 {
     kvf_distill_options o = options(out);
@@ -171,8 +171,9 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
-/* Without a step: nearer to the document than the bare base is, with text behind the document or
- * behind the prefix, and the same bytes again; then training begins there. */
+/* Without training steps, the prefix is nearer to the document than the bare base is, with text
+ * after the document or after the prefix. The file's bytes repeat. Training then starts from
+ * there. */
 static const char *const STARTS[][2] = {
     {"seed", "0"}, {"position-start", "P"}, {"log-weight", "fixed"}};
 
@@ -197,7 +198,7 @@ START_TEST(start_by_matching)
 }
 END_TEST
 
-/* As many tokens as the document has answer as it does. */
+/* A prefix as long as the document answers as the document does. */
 START_TEST(matching_all_of_it)
 {
     kvf_distill_options o = options(out);
@@ -212,8 +213,8 @@ START_TEST(matching_all_of_it)
 }
 END_TEST
 
-/* A document in windows, asked for or because it is longer than the base's 300 positions: a prefix
- * that is nearer to what they say than the bare base, and goes on. */
+/* A document in windows, by option or because it is longer than the base's 300 positions. The
+ * prefix is nearer to the windows than the bare base is, and training resumes. */
 static const int64_t WINDOWS[] = {40, 0};
 
 START_TEST(windows)
@@ -238,8 +239,9 @@ START_TEST(windows)
 }
 END_TEST
 
-/* Nearer to the base with the prompt than at the start, whoever answers and in both directions; the
- * prefix stands for the system turn, and its file says what it was worth. */
+/* The prefix is nearer to the base with the prompt than the initial prefix is, with either model
+ * generating and in both directions of the KL. It replaces the system turn, and its file records
+ * the gain. */
 static const struct {
     const char *kl;
     bool on_policy, from_file;
@@ -272,8 +274,8 @@ START_TEST(system_prompt)
 }
 END_TEST
 
-/* The document is what the base's own template puts before the first user turn, and rows go on from
- * there. */
+/* The document is the text that the base's own template puts before the first user turn; rows
+ * continue from there. */
 START_TEST(system_prompt_is_the_templates)
 {
     kvf_distill_options o = system_options(out);
@@ -434,7 +436,7 @@ START_TEST(nothing_to_learn_from)
 }
 END_TEST
 
-/* Another document, or another number of its items, is another run. */
+/* Another document, or another number of its items, gives another run. */
 START_TEST(resume_of_another_document)
 {
     kvf_distill_options o = options(out);

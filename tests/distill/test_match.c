@@ -1,5 +1,6 @@
 /* Attention matching: keys and values against numpy's (match.safetensors, written by
- * golden/make_match_golden.py), at their own positions and turned; and what must hold of any. */
+ * golden/make_match_golden.py), at their own positions and rotated. Also tests properties of any
+ * result. */
 #include "distill_int.h"
 #include "golden_model.h"
 
@@ -19,7 +20,7 @@ static const kvf__view *stored(const char *name)
     return view;
 }
 
-/* The document's ids, read; without its text, which matching does not need. */
+/* The document as ids, without its text, which matching does not need. */
 static void open_document(void)
 {
     const kvf__desc *d = kvf__model_desc(base.model);
@@ -78,14 +79,14 @@ static kvf__prefix match(int64_t P, bool turned, bool weighs)
     const int64_t start = turned ? P : source.start;
     ck_assert_msg(!kvf__match(g.ctx, &base, &source, &rows, start, &out), "%s",
                   kvf_ctx_error(g.ctx));
-    kvf__rope_move(d, &out, start - P, source.start - P); /* where numpy has them */
+    kvf__rope_move(d, &out, start - P, source.start - P); /* positions used by numpy */
     return out;
 }
 
 static const char *const NAMES[] = {"kept", "turned", "weighed"};
 
-/* Keys are copied (or turned, in f32); values are solved for with a condition of about 1e4, so that
- * what is 1e-7 apart may come out 1e-3 apart. */
+/* Keys are copied (or rotated, in f32). Values are solved for with a condition of about 1e4, so a
+ * difference of 1e-7 may grow to 1e-3. */
 START_TEST(as_numpy_has_it)
 {
     const kvf__view *want = stored(NAMES[_i]);
@@ -103,7 +104,7 @@ START_TEST(as_numpy_has_it)
 }
 END_TEST
 
-/* The weights themselves: a small one may be any that is small. */
+/* The weights themselves: a small weight may be any small number. */
 START_TEST(weights_are_numpys)
 {
     const kvf__view *want = stored("log_weight");
@@ -115,7 +116,7 @@ START_TEST(weights_are_numpys)
 }
 END_TEST
 
-/* As many keys as the document has: the document's own keys, in their order. */
+/* With as many keys as the document, the result is the document's own keys in their order. */
 START_TEST(all_keys_are_the_documents)
 {
     const kvf__prefix *context = &document.context->file.prefix;
