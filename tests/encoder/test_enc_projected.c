@@ -1,6 +1,6 @@
 /* Method projected on a base: P_theta through the frozen projections of every family, and its
- * gradient, against PyTorch (tests/golden/make_projected_golden.py); learning-rate units, starting
- * values, masked layers. */
+ * gradient, against PyTorch (tests/golden/make_projected_golden.py). Also tests learning-rate
+ * units, initial values, and masked layers. */
 #include "encoder_int.h"
 #include "golden_model.h"
 #include "rng.h"
@@ -79,7 +79,7 @@ static void emit(fixture *f)
                   "%s", kvf_ctx_error(f->g.ctx));
 }
 
-/* d loss / d prefix of the golden rows under the prefix that was emitted. */
+/* d loss / d prefix of the golden rows under the emitted prefix. */
 static void base_gradient(fixture *f)
 {
     const kvf__input input = {.batch = &f->g.batch,
@@ -119,8 +119,8 @@ START_TEST(prefix_and_gradient_are_torchs)
 }
 END_TEST
 
-/* A step of +-1 in every input moves values by about 1, whatever the family's weights: half of it
- * to twice it. */
+/* A step of +-1 in every input moves values by about 1 (half of it to twice it), for the weights of
+ * any family. */
 START_TEST(prefix_units_move_values_by_the_rate)
 {
     fixture f;
@@ -149,7 +149,7 @@ START_TEST(prefix_units_move_values_by_the_rate)
 }
 END_TEST
 
-/* Masked layers emit zeros and learn nothing. */
+/* Masked layers emit zeros and have zero gradients. */
 START_TEST(masked_layers)
 {
     fixture f;

@@ -1,6 +1,6 @@
-/* Encoders of port embed: `p-tuning` in both forms against PEFT's PromptEncoder
- * (tests/golden/make_prompt_golden.py), its LSTM being PyTorch's; starting values that reach a
- * target; what a form's files look like. */
+/* Encoders of port embed: both forms of `p-tuning` against PEFT's PromptEncoder, whose LSTM is
+ * PyTorch's (tests/golden/make_prompt_golden.py). Also tests initial values that reach a target,
+ * and the files of each form. */
 #include "ck.h"
 #include "encoder_int.h"
 #include "file_int.h"
@@ -56,7 +56,7 @@ static kvf__vectors room(void)
     return vectors;
 }
 
-/* An encoder with PEFT's values, that has run. */
+/* An encoder with PEFT's values, after a forward pass. */
 static kvf__encoder *golden(const char *form, kvf__vectors *emitted)
 {
     kvf__encoder *encoder = make("p-tuning", form);
@@ -79,7 +79,7 @@ START_TEST(emits_what_peft_emits)
     size_t in_file = 0;
     for (size_t i = 0; i < file.table.n; i++)
         in_file += !strncmp(file.table.items[i].name, FORMS[_i], strlen(FORMS[_i]));
-    ck_assert_uint_eq(in_file, 2 * kvf__encoder_params(encoder)->n + 2); /* none was left out */
+    ck_assert_uint_eq(in_file, 2 * kvf__encoder_params(encoder)->n + 2); /* none is missing */
     kvf__encoder_free(encoder);
     kvf__vectors_done(&emitted);
 }
@@ -149,7 +149,7 @@ static double deviation(const kvf__param *param)
     return sqrt(square / (double)param->n);
 }
 
-/* Four standard deviations of the spread of n draws, normal or uniform. */
+/* Four standard deviations of the sample spread of n draws, normal or uniform. */
 static double normal_scatter(const kvf__param *p)
 {
     return 4 / sqrt(2 * (double)p->n);
@@ -160,7 +160,8 @@ static double uniform_scatter(const kvf__param *p)
     return 4 / sqrt(5 * (double)p->n);
 }
 
-/* torch: N(0, 1) of the embedding, U(+-1/sqrt(n)) elsewhere, n the state's or the inputs' width. */
+/* torch: N(0, 1) for the embedding, U(+-1/sqrt(n)) elsewhere; n: width of the state or of the
+ * inputs. */
 START_TEST(starting_values)
 {
     kvf__encoder *encoder = make("p-tuning", "lstm");

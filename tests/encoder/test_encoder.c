@@ -1,4 +1,4 @@
-/* Encoders: what they emit, gradients against central differences, starting values, learning-rate
+/* Encoders: emitted values, gradients against central differences, initial values, learning-rate
  * units, natural steps. */
 #include "ck.h"
 #include "encoder_int.h"
@@ -67,7 +67,7 @@ START_TEST(gradients_match_differences)
     probe(encoder, &prefix, weights.kv);
     ck_assert_int_eq(kvf__encoder_bwd(ctx, encoder, (kvf__emitted){.prefix = &weights}), KVF_OK);
     kvf__params *params = kvf__encoder_params(encoder);
-    float *grads[8] = {NULL}; /* they hold until the next forward */
+    float *grads[8] = {NULL}; /* valid until the next forward pass */
     for (size_t i = 0; i < params->n; i++) {
         grads[i] = malloc((size_t)params->item[i].n * sizeof(float));
         param_grad(&params->item[i], grads[i]);
@@ -96,7 +96,7 @@ START_TEST(gradients_match_differences)
 }
 END_TEST
 
-/* Of all gradients, in f64. */
+/* Squared norm of all gradients, in f64. */
 static double sum_of_squares(const kvf__params *params)
 {
     double sum = 0;
@@ -110,7 +110,7 @@ static double sum_of_squares(const kvf__params *params)
     return sum;
 }
 
-/* bwd sets: a second one finds nothing of the first. */
+/* bwd sets gradients: a second call is independent of the first. */
 START_TEST(backward_sets)
 {
     kvf__encoder *encoder = make(METHODS[_i], &SHAPE, false);
@@ -129,8 +129,9 @@ START_TEST(backward_sets)
 }
 END_TEST
 
-/* What the optimizer wants of the emitted value, it gets: with P <= M up to the ridge, whatever the
- * other tokens want; with P > M as near as the layer can come. */
+/* The step gives the emitted values that the optimizer wants. With P <= M the error is that of
+ * the ridge, whatever the other tokens need. With P > M the result is the layer's best
+ * approximation. */
 static const struct {
     kvf__encoder_shape shape;
     double missed; /* |emitted - wanted| / |change| */
@@ -168,7 +169,7 @@ START_TEST(natural_step_moves_what_is_emitted)
     }
     missed = sqrt(missed / all);
     ck_assert_msg(missed < STEPS[_i].missed, "misses %g of the change", missed);
-    for (int64_t i = 0; i < prefix->n; i++) /* the next step begins at no change */
+    for (int64_t i = 0; i < prefix->n; i++) /* the next step begins with no change */
         ck_assert(prefix->value[i] == 0);
     kvf__prefix_done(&before);
     kvf__prefix_done(&after);
@@ -177,7 +178,7 @@ START_TEST(natural_step_moves_what_is_emitted)
 }
 END_TEST
 
-/* One step of AdamW through the encoder is the step of a direct prefix. */
+/* One AdamW step through the encoder equals the step of a direct prefix. */
 START_TEST(natural_step_is_that_of_a_direct_prefix)
 {
     const kvf__encoder_shape shape = {.L = 2, .G = 2, .P = 6, .D = 8, .M = 96};
@@ -247,7 +248,7 @@ START_TEST(names_and_dims_are_those_of_peft)
 }
 END_TEST
 
-/* shape, as P-tuning v2, whether P <= min(M, G*D): there the target is reached to 1e-4
+/* shape, as in P-tuning v2; whether P <= min(M, G*D), where the target is reached to 1e-4
  * (docs/maths.md). */
 static const struct {
     const char *method;
@@ -261,12 +262,12 @@ static const struct {
     {"mlp", {.L = 2, .G = 2, .P = 1, .D = 4, .M = 1}, false, 1e-4},
     {"mlp", {.L = 2, .G = 2, .P = 3, .D = 4, .M = 64}, true, 1e-2},
     {"direct", {.L = 2, .G = 2, .P = 3, .D = 4, .M = 0}, false, 1e-6},
-    /* of a random target 5 of 12 dimensions are reached: sqrt(7 / 12) is left */
+    /* 5 of 12 dimensions of a random target are reached: sqrt(7 / 12) remains */
     {"mlp", {.L = 2, .G = 2, .P = 12, .D = 4, .M = 4}, false, 0.85},
 };
 
-/* What least squares leave is orthogonal to every column; to that of the bias: its sum over p is 0.
- */
+/* The least-squares residual is orthogonal to every column. For the column of the bias, its sum
+ * over p is 0. */
 static void ck_centred(const kvf__prefix *out, const kvf__prefix *target)
 {
     int64_t PD = out->P * out->D;
@@ -396,7 +397,7 @@ START_TEST(loading_checks_names_and_dims)
     ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_OK);
     ck_assert_mem_eq(kvf__encoder_params(to)->item[3].value, params.item[3].value,
                      (size_t)params.item[3].n * sizeof(float));
-    params.item[1].dim[0]++; /* the list is from's own */
+    params.item[1].dim[0]++; /* the list belongs to `from` */
     ck_assert_int_eq(kvf__encoder_load(ctx, to, "x.h5", &params), KVF_ESHAPE);
     ck_assert_str_eq(kvf_ctx_error(ctx), "x.h5: transform.0.weight is [6, 8], want [5, 8]");
     params.n = 1;
