@@ -1,5 +1,5 @@
-/* Tests of scores and answers: probabilities of the outputs of heads, and the decisions made of
- * them, on data sets built by hand; answers to questions against a search of all pairs. */
+/* Tests of scores and answers. Probabilities and decisions from outputs of heads are checked on
+ * data sets built by hand. Answers to questions are checked against a search of all pairs. */
 #include "answers.h"
 #include "ck.h"
 #include "rng.h"
@@ -157,7 +157,7 @@ START_TEST(outputs_that_are_not_finite_decide_nothing)
 }
 END_TEST
 
-/* A word without a token in its row gets O, and still counts. */
+/* A word without a token in its row is tagged O, and still counts. */
 START_TEST(tags)
 {
     int64_t start[] = {0, 4, 6};
@@ -248,7 +248,7 @@ static void make_question(question *q, uint64_t seed)
                             .sources = &q->sources};
 }
 
-/* The best pair by logits, over all windows and pairs; *none: the least score of no answer. */
+/* The best pair by logits, over all windows and pairs; *none: the lowest no-answer score. */
 static double search_all(const question *q, int64_t most, int *from, int *to, double *none)
 {
     double best = -INFINITY;
@@ -298,7 +298,7 @@ START_TEST(spans)
 }
 END_TEST
 
-/* A context with U+0000: the answer holds it, and later answers keep their places. */
+/* A context with U+0000: the answer contains it, and later answers keep their places. */
 START_TEST(spans_over_nul)
 {
     static const char ZEROS[CONTEXT + 1] = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -327,7 +327,7 @@ START_TEST(spans_over_nul)
 }
 END_TEST
 
-/* The loss is that of a softmax over each window by itself. */
+/* The loss is that of a separate softmax over each window. */
 START_TEST(span_loss)
 {
     question q;
@@ -336,7 +336,7 @@ START_TEST(span_loss)
 
     make_question(&q, 7);
     q.spans[2] = FIRST +
-                 2; /* window 1 holds the answer, the label of the others is their first token */
+                 2; /* window 1 holds the answer, other labels are the window's first token */
     q.spans[3] = FIRST + 4;
     for (int row = 0; row < WINDOWS; row++)
         for (int c = 0; c < 2; c++) {
