@@ -1,5 +1,5 @@
 /* TensorBoard's event files: bytes against the format's own vectors, and records parsed and checked
- * by a reader written here. The real reader is asked by peers/tensorboard_reader.py. */
+ * by a reader written here. peers/tensorboard_reader.py tests the real reader. */
 #include "ck.h"
 #include "event_file.h"
 #include "infile.h"
@@ -26,7 +26,7 @@ static void teardown(void)
 
 /* ---- a reader -------------------------------------------------------------------------------- */
 
-/* CRC-32C by a table of nibbles: another way than the writer's. */
+/* CRC-32C by a table of nibbles: a method other than the writer's. */
 static uint32_t masked_crc(const uint8_t *bytes, size_t n)
 {
     uint32_t table[16], crc = ~0u;
@@ -144,7 +144,7 @@ START_TEST(core_records)
 }
 END_TEST
 
-/* Readers take files by name: a clock that stops or goes back must not mix them up. */
+/* Readers sort files by name: a clock that stops or goes back must not change their order. */
 START_TEST(core_names_sort)
 {
     static const double WALL[] = {1700000000, 1700000000, 1600000000, 1700000009};

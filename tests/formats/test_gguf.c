@@ -1,5 +1,5 @@
-/* Tests of the GGUF reader: a file of the reference writer (golden/make_gguf.py),
- * and damage at every byte of it. Files with one thing wrong: test_gguf_bad.c. */
+/* Tests of the GGUF reader: a file of the reference writer (golden/make_gguf.py), and damage at
+ * every byte of it. Files with a single error: test_gguf_bad.c. */
 #include "ck.h"
 #include "parse_copy.h"
 
@@ -179,7 +179,8 @@ START_TEST(truncated_at_every_byte)
 }
 END_TEST
 
-/* One bit in each byte, another one in each round: refused or read, never beyond the bytes. */
+/* Flips one bit in each byte, another one in each round: the file is refused or read, never out of
+ * bounds. */
 START_TEST(bits_flipped)
 {
     kvf__buf bytes = golden_bytes();

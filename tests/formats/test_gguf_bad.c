@@ -1,4 +1,4 @@
-/* Tests of the GGUF reader against files that are built here, each with one thing wrong. */
+/* Tests of the GGUF reader against files built here, each with a single error. */
 #include "ck.h"
 #include "parse_copy.h"
 
@@ -74,7 +74,7 @@ static void put_info(maker *m, const char *name, uint32_t rank, const uint64_t *
     put_u64(m, offset);
 }
 
-/* Pads to the alignment, then zeros. */
+/* Pads to the alignment, then appends zeros. */
 static void put_data(maker *m, size_t alignment, size_t n)
 {
     while (m->b.n % alignment)
@@ -83,7 +83,7 @@ static void put_data(maker *m, size_t alignment, size_t n)
         put(m, "", 1);
 }
 
-/* Ends the file, parses it, wants the status and the words in the line. */
+/* Ends the file and parses it; expects the status and the words in the error line. */
 static void expect(maker *m, kvf_status want, const char *words)
 {
     kvf_status st = parse(m->b.data, m->b.n);
@@ -172,7 +172,7 @@ START_TEST(hostile_metadata)
     put_key(&m, "same", 0);
     put(&m, "\1", 1);
     expect(&m, KVF_EFORMAT, "\"same\": occurs twice");
-    m = start(3, 0, 1); /* not UTF-8, and a NUL: kept readable */
+    m = start(3, 0, 1); /* not UTF-8, and a NUL: both are made printable */
     put_key(&m, "k", 8);
     put_u64(&m, 3);
     put(&m, "\xff\0x", 3);
@@ -212,7 +212,7 @@ START_TEST(array_texts_are_checked)
     put_u32(&m, 8);
     put_u64(&m, 2);
     put_text(&m, "fine");
-    put_u64(&m, 5); /* one more than is left */
+    put_u64(&m, 5); /* one more than remain */
     put(&m, "four", 4);
     expect(&m, KVF_EFORMAT, "ends inside its array");
 }
@@ -284,7 +284,7 @@ START_TEST(unknown_types)
 }
 END_TEST
 
-/* Two tensors of 16 bytes; the second where it belongs, over the first, after a hole. */
+/* Two tensors of 16 bytes; the second in its place, over the first, or after a gap. */
 START_TEST(offsets_in_sequence)
 {
     static const uint64_t ne[] = {4};

@@ -1,5 +1,5 @@
-/* Saved sequences of llama.cpp: every form that is written reads back; what is damaged, hostile or
- * of another base is refused. Files of engines: test_export_llamacpp.c. */
+/* Saved sequences of llama.cpp: every form written by kvfold can be read back. Damaged and hostile
+ * files, and files of another base, are refused. Files of engines: test_export_llamacpp.c. */
 #include "h5_fixture.h"
 #include "llama_state.h"
 
@@ -64,7 +64,7 @@ START_TEST(reads_what_it_writes)
     for (int l = 0; l < L; l++)
         ck_assert_int_eq(got.layer_mask[l], 1);
     kvf__prefix_done(&got);
-    /* the order of keys is the base's, not the file's: taken for the other it is another prefix */
+    /* the base, not the file, determines the order of keys: the other order gives another prefix */
     kvf__llama_form other = *form;
     other.base.interleaved = !form->base.interleaved;
     ck_ok(parse(bytes, n, &other, &got));
@@ -75,7 +75,7 @@ START_TEST(reads_what_it_writes)
 }
 END_TEST
 
-/* llama_state.h, byte by byte: the head, and one key of every kind of order. */
+/* llama_state.h byte by byte: the header, and one key in each order. */
 START_TEST(bytes_are_those_of_the_format)
 {
     const uint32_t head[] = {0x67677371, 4, P, 7, 7, 9, 7, 8, 1, P, 0, 1, 0, 1, 1, 0};
@@ -124,7 +124,7 @@ START_TEST(every_cut_is_refused)
     uint8_t *bytes = written(form, &n);
 
     for (size_t cut = 0; cut < n; cut++) {
-        uint8_t *copy = malloc(cut + 1); /* so that a sanitizer sees a read behind it */
+        uint8_t *copy = malloc(cut + 1); /* so that a sanitizer detects a read past the end */
         memcpy(copy, bytes, cut);
         ck_assert_msg(parse(copy, cut, form, &out) == KVF_EFORMAT, "cut at %zu", cut);
         ck_assert_ptr_null(out.kv);
@@ -134,8 +134,8 @@ START_TEST(every_cut_is_refused)
 }
 END_TEST
 
-/* Words of version 4 files of P cells: where, what instead, and the line. From SECOND on the file
- * is one of two caches. */
+/* Words of version 4 files of P cells: offset, new value, and the error line. From SECOND on, the
+ * file is one of two caches. */
 enum { CELLS = 3 + P + 1, CELL = CELLS + 1, FORM = CELL + 3 * P, KEYS = FORM + 4 };
 enum {
     SECOND = KEYS + 2 * (3 + G * P * D),

@@ -1,5 +1,5 @@
-/* Tests of PEFT adapter folders. golden/peft_tiny was saved by PEFT 0.21.2: L = 3, G = 2, D = 8,
- * P = 5, element i of its prompt_embeddings is (i % 97) / 32 - 1.5. */
+/* Tests of PEFT adapter folders. golden/peft_tiny was saved by PEFT 0.21.2 with L = 3, G = 2, D = 8
+ * and P = 5. Element i of its prompt_embeddings is (i % 97) / 32 - 1.5. */
 #include "file_int.h"
 #include "h5_fixture.h"
 #include "peft.h"
@@ -80,7 +80,7 @@ START_TEST(writes_what_peft_saves)
 }
 END_TEST
 
-/* Heads: names that begin with "base_model.", the modules that hold them in modules_to_save. */
+/* Heads: names that begin with "base_model.", listed by module in modules_to_save. */
 static const struct {
     const char *task, *type, *weight, *modules;
 } HEADS[] = {
@@ -121,8 +121,8 @@ START_TEST(with_head)
 }
 END_TEST
 
-/* Key by key what PEFT wrote for the same adapter, but for the base's name and the keys that only
- * recent releases know. */
+/* Equal to the keys that PEFT wrote for the same adapter, except for the base's name and the keys
+ * of recent releases. */
 START_TEST(config_is_peft_s)
 {
     kvf__prefix prefix;
@@ -185,7 +185,7 @@ static char *text_of(const char *name)
     return text;
 }
 
-/* Names of labels and lineage, whatever is in them; another head's names do not stay. */
+/* Label names and lineage with any contents; the names of a replaced head are removed. */
 START_TEST(labels_and_card)
 {
     char *names[] = {(char *)"a \"b\"\n```\n# c", (char *)"\xc3\xa9"};
@@ -219,7 +219,7 @@ START_TEST(labels_and_card)
     ck_assert_ptr_nonnull(strstr(card, "AutoPeftModelForSequenceClassification.from_pretrained"));
     ck_assert_ptr_nonnull(strstr(card, "\"run_hash\": \"00ff`\\n```\""));
     ck_assert_ptr_null(strstr(card, "\n# c"));
-    ck_assert_ptr_null(strstr(card, "generate")); /* classifiers generate nothing */
+    ck_assert_ptr_null(strstr(card, "generate")); /* classifiers do not generate */
     free(card);
 
     what.head = &none;
@@ -314,9 +314,9 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* A folder of this config and one tensor; what is 0 here is as in peft_tiny. */
+/* A folder with this config and one tensor; zero members are as in peft_tiny. */
 typedef struct folder {
-    const char *line; /* part of the error line; NULL: it reads */
+    const char *line; /* part of the error line; NULL: no error */
     kvf_status status;
     const char *config; /* NULL: GOOD_CONFIG */
     const char *tensor; /* its name; NULL: prompt_embeddings */

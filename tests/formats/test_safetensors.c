@@ -1,5 +1,5 @@
-/* Tests of the safetensors reader and writer: the reference's test vectors, files of
- * the reference library, hostile files. Folders of shards: test_safetensors_dir.c. */
+/* Tests of the safetensors reader and writer: the reference's test vectors, files of the reference
+ * library, hostile files. Folders of shards: test_safetensors_dir.c. */
 #include "ck.h"
 #include "parse_copy.h"
 
@@ -24,7 +24,7 @@ static kvf_status parse(const void *bytes, size_t n)
     return parse_copy(ctx, kvf__safetensors_parse, bytes, n);
 }
 
-/* A file of this header and `data` zero bytes. The caller frees. */
+/* A file with this header and `data` zero bytes. The caller frees it. */
 static uint8_t *make_file(const char *header, size_t data, size_t *n)
 {
     uint64_t header_n = strlen(header);
@@ -68,7 +68,7 @@ static const vector ACCEPTED[] = {
     {"{\"__metadata__\":null}", 0},
     {"{\"__metadata__\":{\"a\":\"b\",\"nul\":\"\\u0000\"}}", 0},
     {"{\"t\":{\"extra\":[1.5,{}],\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1},
-    /* not in the order of the data; an empty tensor at a seam */
+    /* not in the order of the data; an empty tensor at a boundary */
     {"{\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]},"
      "\"e\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[3,3]},"
      "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}",
@@ -118,9 +118,9 @@ static const vector REJECTED[] = {
     {ONE("i32", "[2,2]", "[0,16]"), 16},
     {ONE("", "[2,2]", "[0,16]"), 16},
     {ONE("I32\\u0000", "[2,2]", "[0,16]"), 16},
-    {ONE("F4", "[3]", "[0,1]"), 1}, /* 12 bits fill no bytes */
+    {ONE("F4", "[3]", "[0,1]"), 1}, /* 12 bits are not whole bytes */
     {ONE("F4", "[3]", "[0,2]"), 2},
-    {ONE("F32", "[1,1,1,1,1,1,1]", "[0,4]"), 4}, /* ours: at most 6 dimensions */
+    {ONE("F32", "[1,1,1,1,1,1,1]", "[0,4]"), 4}, /* kvfold's own limit: at most 6 dimensions */
     {"{\"t\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1},
     {"{\"t\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1},
     {"{\"t\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1},
@@ -131,7 +131,7 @@ static const vector REJECTED[] = {
     {"{\"__metadata__\":{\"a\":null}}", 0},
     {"{\"__metadata__\":[]}", 0},
     {"{\"__metadata__\":\"pt\"}", 0},
-    /* given twice: a tensor, a field, metadata, a key in it */
+    /* duplicates: a tensor, a field, metadata, a key in metadata */
     {"{" ALL_16("a") "," ALL_16("a") "}", 16},
     {"{\"t\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0},
@@ -140,7 +140,7 @@ static const vector REJECTED[] = {
     {"{" ALL_16("0") "," ALL_16("1") "," ALL_16("2") "," ALL_16("3") "," ALL_16("4") "," ALL_16(
          "5") "," ALL_16("6") "," ALL_16("7") "," ALL_16("8") "," ALL_16("9") "}",
      16},
-    /* overlap in part, hole */
+    /* partial overlap, gap */
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[2,5]}}",
      5},
@@ -234,8 +234,8 @@ START_TEST(reads_foreign_file)
 }
 END_TEST
 
-/* Our writer makes the reference's bytes out of its tensors in any order; hence read -> write ->
- * read is exact and the reference reads what we write. */
+/* The writer makes the reference's bytes from its tensors in any order. Hence reading and writing
+ * again is exact, and the reference can read the result. */
 START_TEST(writes_the_same_bytes_as_the_reference)
 {
     kvf__weights w = {0};
@@ -245,7 +245,7 @@ START_TEST(writes_the_same_bytes_as_the_reference)
     snprintf(path, sizeof path, "%s/out.safetensors", ck_tmpdir());
     ck_assert_int_eq(kvf__safetensors_open(ctx, ck_source("tests/golden/foreign.safetensors"), &w),
                      KVF_OK);
-    for (size_t i = 0; i < w.table.n / 2; i++) { /* turned round: the order must not matter */
+    for (size_t i = 0; i < w.table.n / 2; i++) { /* reversed: the order must not matter */
         kvf__tensor swap = w.table.items[i];
         w.table.items[i] = w.table.items[w.table.n - 1 - i];
         w.table.items[w.table.n - 1 - i] = swap;
@@ -316,7 +316,7 @@ START_TEST(truncated_at_every_byte)
 }
 END_TEST
 
-/* Every bit of length and header: refused or read, never beyond the bytes. */
+/* Flips every bit of length and header: refused or read, never out of bounds. */
 START_TEST(every_bit_flipped)
 {
     kvf__buf bytes = golden_bytes();
@@ -329,7 +329,7 @@ START_TEST(every_bit_flipped)
         *(st ? &refused : &read) += 1;
         bytes.data[bit / 8] ^= (char)(1 << bit % 8);
     }
-    ck_assert_int_gt(refused, read); /* what may pass are names and data */
+    ck_assert_int_gt(refused, read); /* only names and data may pass */
     kvf__buf_done(&bytes);
 }
 END_TEST

@@ -1,4 +1,4 @@
-/* Tests of folders of shards and of telling formats apart. */
+/* Tests of folders of shards, and of detecting the format of a file. */
 #include "ck.h"
 #include "file_int.h"
 #include "outfile.h"
@@ -79,7 +79,7 @@ START_TEST(reads_shards)
     ck_assert(value == 'c');
     kvf__weights_close(&w);
 
-    put_shard(dir, "model.safetensors", "xyz"); /* one file comes before the index */
+    put_shard(dir, "model.safetensors", "xyz"); /* a single file overrides the index */
     ck_assert_int_eq(kvf__safetensors_open_dir(ctx, dir, &w), KVF_OK);
     ck_assert_ptr_nonnull(kvf__table_find(&w.table, "x"));
     kvf__weights_close(&w);
@@ -198,7 +198,7 @@ START_TEST(file_kinds)
 }
 END_TEST
 
-/* What torch writes, alone in a folder or as a file, and the file that its conversion makes. */
+/* Files written by torch, as a folder or a single file, and the file made by their conversion. */
 static const struct pickle {
     const char *name, *bytes, *to;
 } PICKLES[] = {
@@ -229,7 +229,7 @@ START_TEST(pickles_are_told_how_to_convert)
              path, path, dir, row->to);
     ck_assert_int_eq(kvf__file_kind_of(ctx, *row->bytes ? path : dir, &kind), KVF_EUNSUPPORTED);
     ck_assert_str_eq(kvf_ctx_error(ctx), want);
-    put_shard(dir, "adapter.safetensors", "a"); /* safetensors come first */
+    put_shard(dir, "adapter.safetensors", "a"); /* safetensors override other files */
     ck_assert_int_eq(kvf__file_kind_of(ctx, dir, &kind), KVF_OK);
 }
 END_TEST
