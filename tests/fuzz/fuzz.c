@@ -1,4 +1,4 @@
-/* The context and the file in memory of the fuzz targets. */
+/* The context and the in-memory file of the fuzz targets. */
 #include "fuzz.h"
 
 #include <stdlib.h>

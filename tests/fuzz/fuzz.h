@@ -1,7 +1,7 @@
-/* What the fuzz targets share. A target feeds bytes to one of our readers and does with the result
- * what commands do; the only wrong outcomes are those that sanitizers, limits of memory and time,
- * or an assertion catch. libFuzzer calls it in the long form (./setup.sh fuzz), fuzz_replay.c in
- * the normal tests. */
+/* Shared declarations of the fuzz targets. A target passes bytes to a reader and uses the result as
+ * commands do. Failures are reports of sanitizers, exceeded limits of memory or time, and failed
+ * assertions. libFuzzer runs targets for long (./setup.sh fuzz), fuzz_replay.c runs them in the
+ * normal tests. */
 #ifndef KVF_FUZZ_H
 #define KVF_FUZZ_H
 
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 kvf_ctx *fuzz_context(void);
 /* The bytes as a file in memory; the path is valid until the next call. */
 const char *fuzz_file(const uint8_t *data, size_t n);
-/* Reads every byte, so that the sanitizer sees them. */
+/* Reads every byte, so that the sanitizer checks them. */
 void fuzz_touch(const void *data, size_t n);
 
 #endif

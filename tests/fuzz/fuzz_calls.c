@@ -1,6 +1,6 @@
-/* Sequences of calls of the C API: each byte chooses a function, those after it its arguments,
- * among them NULL, values outside enums and objects that earlier calls made or freed. A failure has
- * its line. */
+/* Sequences of calls of the C API. Each byte selects a function, and the following bytes its
+ * arguments. Arguments include NULL, values outside enums, and objects made or freed by earlier
+ * calls. Every failure must have an error line. */
 #include "fuzz.h"
 
 #include <kvfold/kvfold.h>
@@ -35,7 +35,7 @@ static int64_t number(state *s)
     return SOME[next(s) % 8];
 }
 
-/* Small values mostly, so that calls succeed too. */
+/* Mostly small values, so that some calls succeed. */
 static int choice(state *s)
 {
     const unsigned byte = next(s);

@@ -1,11 +1,11 @@
-/* config.json of a Hugging Face folder: the description of a model, and the shapes of all its
+/* config.json of a Hugging Face folder: the model description, and the shapes of all its
  * weights. */
 #include "desc.h"
 #include "fuzz.h"
 
 enum { MOST_WEIGHTS = 1000 };
 
-/* A config may name a billion layers; the file with the weights is what bounds them. */
+/* A config may claim a billion layers; the file with the weights is the limit. */
 static kvf_status count_weight(void *user, const char *name, int rank, const int64_t *dim)
 {
     int *n = user;

@@ -1,5 +1,6 @@
-/* Data files. Made once for each format (FUZZ_FORMAT); the first byte of the input chooses the task
- * and how rows are read, the rest is the file. Rows become ids of a tokenizer of 30 words. */
+/* Data files. Built once for each format (FUZZ_FORMAT). The first byte of the input selects the
+ * task and the row options; the remaining bytes are the file. Rows become ids of a tokenizer of 30
+ * words. */
 #include "data_int.h"
 #include "fuzz.h"
 #include "tok_json.h"

@@ -1,5 +1,4 @@
-/* GGUF: metadata, tensors with their values in f32, the description of the model and the tokenizer
- * that the metadata hold. */
+/* GGUF: metadata, tensors read as f32, and the model description and tokenizer in the metadata. */
 #include "fuzz.h"
 #include "renderer.h"
 

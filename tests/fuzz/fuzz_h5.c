@@ -1,6 +1,6 @@
-/* kvfold's own HDF5 files, every kind: read as commands read them, and described. Inputs carry no
- * seal, or hardly any mutation would get past it. Of libFuzzer's changes most keep the length and
- * get the checksums of HDF5's metadata made right. */
+/* kvfold's own HDF5 files of every kind, read and inspected as commands do. Inputs have no seal,
+ * because hardly any mutation would pass it. Most of libFuzzer's mutations keep the length, and the
+ * checksums of HDF5's metadata are corrected afterwards. */
 #include "fuzz.h"
 #include "fuzz_mutate.h"
 

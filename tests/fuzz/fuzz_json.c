@@ -1,4 +1,4 @@
-/* JSON: any text to values and back; what was written must be read as the same. */
+/* JSON: any text is parsed and written; the written text must parse to the same values. */
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Blind changes of bytes, for where there is no libFuzzer; and sums of HDF5 made right again. */
+/* Random byte mutations for machines without libFuzzer, and correction of HDF5's checksums. */
 #include "fuzz_mutate.h"
 
 #include <string.h>
@@ -29,11 +29,11 @@ size_t fuzz_mutate(kvf__rng *rng, uint8_t *bytes, size_t n, size_t room)
     case 2:
         memcpy(bytes + at, &number, m < 8 ? m : 8);
         return n;
-    case 3: /* a piece is left out */
+    case 3: /* a piece is removed */
         if (m >= n) return n;
         memmove(bytes + at, bytes + at + m, left - m);
         return n - m;
-    default: /* or is there twice */
+    default: /* or duplicated */
         if (n + m > room) return n;
         memmove(bytes + at + m, bytes + at, left);
         return n + m;
@@ -59,7 +59,7 @@ static bool has_sum(const uint8_t *bytes, size_t n)
     return sum == H5_checksum_metadata(bytes, n, 0);
 }
 
-/* By hand: under a sanitizer memcmp is a long way round, and this is asked at every byte. */
+/* A loop by hand: memcmp is slow under a sanitizer, and this runs at every byte. */
 static bool begins_block(const uint8_t *bytes)
 {
     for (size_t i = 0; i < N_BLOCKS; i++) {

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over the inputs of its corpus, as they are and cut off at every length (larger
- * ones at 200 lengths): the normal tests, with any compiler.
+/* Runs a fuzz target over the inputs of its corpus, unchanged and cut at every length (larger ones
+ * at 200 lengths). Works in the normal tests, with any compiler.
  *
  * With -mutations=N it then runs N blind mutations of them, where there is no libFuzzer: an input
  * on which it dies is left in the file `crash`.
@@ -22,10 +22,10 @@ enum { MAX_INPUTS = 256, MAX_GROWTH = 64 };
 
 static int n_inputs, n_runs;
 static kvf__buf inputs[MAX_INPUTS];
-static const uint8_t *now; /* the mutation that runs, for the handler */
+static const uint8_t *now; /* the current mutation, for the signal handler */
 static size_t now_n;
 
-/* A copy of just n bytes, so that the sanitizer sees any step beyond. */
+/* A copy of exactly n bytes, so that the sanitizer detects any access beyond. */
 static void run_input(const char *bytes, size_t n)
 {
     uint8_t *copy = malloc(n ? n : 1);

@@ -1,5 +1,5 @@
-/* Bodies of requests to `kvfold serve`, read as completions and as chats. A refusal has its line.
- */
+/* Request bodies of `kvfold serve`, parsed as completions and as chats. Every refusal has an error
+ * line. */
 #include "fuzz.h"
 #include "request.h"
 

@@ -1,4 +1,4 @@
-/* safetensors: header, table, values; and what the same bytes would be as a kind of file. */
+/* safetensors: header, table, values; also detects the file format of the same bytes. */
 #include "file_int.h"
 #include "fuzz.h"
 

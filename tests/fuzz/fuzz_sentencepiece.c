@@ -1,5 +1,5 @@
-/* tokenizer.model and spiece.model: the protobuf of SentencePiece, or tiktoken's lines; as a file,
- * and as the text that a base file keeps of the former. */
+/* tokenizer.model and spiece.model: the protobuf of SentencePiece, or lines of tiktoken. Read as a
+ * file, and as the text that a base file stores for SentencePiece. */
 #include "fuzz_text.h"
 #include "tok_files.h"
 

@@ -1,5 +1,5 @@
-/* A tokenizer in use: a text that has something for every kind of step, a text of the input's own,
- * ids back to text, origins, pairs and the chat template. */
+/* Uses a tokenizer: encodes a text that covers every step and a text from the input, decodes ids,
+ * and tests offsets, pairs and the chat template. */
 #include "fuzz_text.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* tokenizer.json, and after a byte 0x1e tokenizer_config.json: made, and used. After another 0x1e
- * is a text of the input's own. */
+/* tokenizer.json and, after a byte 0x1e, tokenizer_config.json: builds and uses a tokenizer. A text
+ * from the input follows another 0x1e. */
 #include "fuzz_text.h"
 #include "tok_json.h"
 

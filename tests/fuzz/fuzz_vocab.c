@@ -1,6 +1,6 @@
-/* The other files that a tokenizer can be made of, as a folder or a base file has them together:
- * tokenizer.gguf.json, vocab.json and merges.txt, vocab.txt, and what adds to them. Each bit of the
- * first byte: a file is there; they follow, each up to a byte 0x1e, and then a text. */
+/* The other tokenizer files of a folder or a base file: tokenizer.gguf.json, vocab.json and
+ * merges.txt, vocab.txt, and additions to them. Each bit of the first byte selects a file. The
+ * files follow, each ended by a byte 0x1e, and then a text. */
 #include "fuzz_text.h"
 
 enum { MOST_FILES = 8 };

@@ -1,9 +1,8 @@
-/* Hostile HDF5 files given to the command: it may read or refuse them, and nothing else. Files that
- * kvfold made are changed by turns in a few bytes, with all checksums made right again, and in what
- * they say of themselves (h5_lies.c), some of them sealed. Where HDF5 crashes or runs wild in the
- * process that tries a file, that is a refusal too. A signal, a sanitizer's report, more time or
- * memory than the limits, and an end without an error line are failures. The file of a failure is
- * kept, with the number that makes it again.
+/* Gives hostile HDF5 files to the command, which may only read or refuse them. In turn, the files
+ * of kvfold get a few changed bytes with corrected checksums, or false contents (h5_lies.c); some
+ * are sealed. A crash or endless loop of HDF5 in the process that tries a file counts as a refusal.
+ * Failures are signals, sanitizer reports, exceeded limits of time or memory, and an exit without
+ * an error line. The file of a failure is kept, with the number that makes it again.
  *
  * Usage: h5_contained KVFOLD SEED FIRST COUNT, in a folder that h5_contained.sh has filled: files
  * FIRST to FIRST + COUNT - 1 of a seed. */
@@ -35,8 +34,8 @@ enum {
     NAP_US = 1000,
     TIMES_FILE = 16,
 };
-/* The limit of the process that tries a file, TIMES_FILE its size and 64 MiB, and the program. Under
- * the address sanitizer that process has no limit of its own. */
+/* The limit of the process that tries a file: TIMES_FILE times the file's size plus 64 MiB and the
+ * program. Under the address sanitizer that process has no limit of its own. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { MOST_KIB = 4 << 20 };
 #else
@@ -75,7 +74,7 @@ static void put(const char *path, const void *bytes, size_t n)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Splits the line in place: argv[1] on, with INPUT for FILE. */
+/* Splits the line in place: argv[1] on, with INPUT in place of FILE. */
 static void split(char *line, char **argv)
 {
     size_t n = 1;
@@ -84,7 +83,7 @@ static void split(char *line, char **argv)
     argv[n] = NULL;
 }
 
-/* The status of waitpid; one that takes too long is killed. */
+/* The status of waitpid; a process that takes too long is killed. */
 static int wait_for(pid_t pid, struct rusage *used)
 {
     int ended = 0;
@@ -112,9 +111,8 @@ static int run(char *program, const char *command, struct rusage *used)
     return wait_for(pid, used);
 }
 
-/* Sanitizers, where there are any, write reports into files. They leave crashes to the system, and
- * pass over copies that HDF5 itself makes: what goes wrong with those is seen as in other builds.
- */
+/* Sanitizers, if any, write reports to files. Crashes are left to the system. Invalid copies inside
+ * HDF5 are not reported; their effects are detected as in other builds. */
 static void set_sanitizers(void)
 {
     static const char suppressed[] = "interceptor_via_lib:libhdf5\n";
@@ -126,7 +124,7 @@ static void set_sanitizers(void)
            1);
 }
 
-/* More than a warning, as of an allocation that is refused. */
+/* More than a warning, such as one for a refused allocation. */
 static bool has_reports(void)
 {
     glob_t found;
@@ -152,7 +150,7 @@ static void judge(const char *command, int ended, const char *said, tally *t)
         t->failed++;
 }
 
-/* Runs the command on what INPUT is; how it ended, as text. */
+/* Runs the command on INPUT; returns its outcome as text. */
 static const char *try_command(kvf_ctx *ctx, char *program, const char *command, tally *t)
 {
     static char text[PATH_BYTES * 2];
@@ -201,8 +199,8 @@ static void seal(kvf_ctx *ctx)
     close(fd);
 }
 
-/* In a process of its own, as HDF5 may crash while it writes lies, and keeps memory. False: it did.
- */
+/* Runs in a process of its own, because HDF5 may crash while it writes false contents, and keeps
+ * memory. Returns false after a crash. */
 static bool lie(kvf_ctx *ctx, kvf__rng *rng, const subject *s)
 {
     int ended = 0;
@@ -217,8 +215,8 @@ static bool lie(kvf_ctx *ctx, kvf__rng *rng, const subject *s)
     return ended == 0;
 }
 
-/* Makes INPUT, file `number` of the seed, which has the same bytes every time; returns a command
- * that reads it, or NULL where HDF5 cannot write it. */
+/* Makes INPUT, file `number` of the seed, with the same bytes every time. Returns a command that
+ * reads it, or NULL if HDF5 cannot write it. */
 static const char *make(kvf_ctx *ctx, const char *seed, long number, const subject *all, size_t n)
 {
     kvf__rng rng = kvf__rng_make(strtoull(seed, NULL, 10), (uint64_t)number);
@@ -230,7 +228,8 @@ static const char *make(kvf_ctx *ctx, const char *seed, long number, const subje
     return command;
 }
 
-/* Keeps INPUT, made again as the command may have replaced it, and prints what sanitizers said. */
+/* Keeps INPUT, made again because the command may have replaced it, and prints the sanitizers'
+ * reports. */
 static void keep(const char *seed, long number, const char *command, const char *how)
 {
     char text[PATH_BYTES];
@@ -271,7 +270,7 @@ static void read_commands(kvf_ctx *ctx, subject *s)
     }
 }
 
-/* Each command reads the file as it is, or what follows shows nothing. */
+/* Checks that each command reads the unchanged file; otherwise later results prove nothing. */
 static void check_commands(kvf_ctx *ctx, char *program, const subject *s)
 {
     for (size_t i = 0; i < s->n_commands; i++) {

@@ -1,5 +1,5 @@
-/* Draws for h5_lies.c: names, values, types and shapes that files of ours do not have, or not
- * there. */
+/* Draws for h5_lies.c: names, values, types and shapes that kvfold's files do not use, or not in
+ * that place. */
 #include "h5_draw.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@
 
 /* ---- names and values ------------------------------------------------------------------------ */
 
-/* One of the words between bars; LONG stands for one of `most` letters. Valid until the next call.
- */
+/* Draws one of the words between bars; LONG stands for a word of `most` letters. Valid until the
+ * next call. */
 static const char *draw_word(kvf__rng *rng, const char *words, size_t most)
 {
     static char word[40000];
@@ -146,24 +146,24 @@ hid_t h5_draw_type(kvf__rng *rng)
     }
 }
 
-/* Another rank, or some other extents. */
+/* Changes the rank, or some extents. */
 void h5_draw_shape(kvf__rng *rng, int *rank, hsize_t dim[H5S_MAX_RANK])
 {
     static const hsize_t HUGE_SIZES[] = {1U << 20, UINT32_MAX, UINT64_C(1) << 40,
                                          UINT64_C(1) << 61};
     const int axis = *rank ? (int)h5_draw(rng, (size_t)*rank) : 0;
     switch (h5_draw(rng, 6)) {
-    case 0: /* an axis less */
+    case 0: /* one axis removed */
         if (*rank) memmove(dim + axis, dim + axis + 1, (size_t)(--*rank - axis) * sizeof *dim);
         return;
-    case 1: /* axes of length 1 more */
+    case 1: /* axes of length 1 added */
         for (size_t more = h5_draw(rng, 4) ? 1 : 1 + h5_draw(rng, 20); more; more--)
             dim[(*rank)++] = 1;
         return;
     case 2:
         if (*rank) dim[axis] = DRAW(rng, HUGE_SIZES);
         return;
-    case 3: /* two axes exchanged: as many values */
+    case 3: /* two axes exchanged: the same number of values */
         if (*rank > 1) {
             const int other = (axis + 1) % *rank;
             const hsize_t kept = dim[axis];
@@ -204,8 +204,8 @@ bool h5_is_plain(hid_t type)
            H5Tget_class(type) != H5T_COMPOUND && H5Tget_class(type) != H5T_REFERENCE;
 }
 
-/* n values of a plain type, or texts; NULL for all else. To be freed; *texts is what they point to.
- */
+/* n values of a plain type, or texts; NULL for other types. The caller frees them; *texts holds the
+ * texts they point to. */
 void *h5_draw_values(kvf__rng *rng, hid_t type, size_t n, const void *old, size_t old_bytes)
 {
     const size_t bytes = n * H5Tget_size(type);
@@ -225,10 +225,10 @@ void *h5_draw_values(kvf__rng *rng, hid_t type, size_t n, const void *old, size_
     }
     switch (old ? h5_draw(rng, 3) : 1 + h5_draw(rng, 4)) {
     case 0:
-        for (size_t i = 0; i < bytes; i++) /* what was there, again and again */
+        for (size_t i = 0; i < bytes; i++) /* the old values, repeated */
             values[i] = ((const char *)old)[i % old_bytes];
         break;
-    case 1: /* small numbers, whatever the type */
+    case 1: /* small numbers, for any type */
         for (size_t i = 0; i < bytes; i++)
             values[i] = (char)(bytes / n == 1 ? 1 : 0);
         break;

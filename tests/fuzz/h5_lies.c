@@ -1,6 +1,6 @@
-/* Copies a file object by object and lies at places drawn from the seed: another rank, extent, type
- * or storage of a dataset, another value, type or shape of an attribute, a link in place of an
- * object, an object of the other kind, members that are missing, renamed or too many. */
+/* Copies a file object by object and changes places drawn from the seed. Datasets get another rank,
+ * extent, type or storage; attributes another value, type or shape. Objects become links or objects
+ * of the other kind. Members are removed, renamed or added. */
 #include "h5_lies.h"
 #include "h5_draw.h"
 
@@ -12,9 +12,9 @@ enum { NAME = 256, MOST_DEPTH = 8, MOST_LIES = 3, MANY = 300 };
 
 typedef struct copier {
     kvf__rng *rng;
-    size_t objects, attributes;                           /* passed so far */
-    size_t object_at[MOST_LIES], attribute_at[MOST_LIES]; /* the places of the lies; 0: none */
-    int64_t size, other; /* a size and what replaces it; size 0: none is replaced */
+    size_t objects, attributes;                           /* places passed so far */
+    size_t object_at[MOST_LIES], attribute_at[MOST_LIES]; /* the places to change; 0: none */
+    int64_t size, other; /* a size and its replacement; size 0: none is replaced */
 } copier;
 
 static bool is_place(const size_t *places, size_t at)
@@ -24,7 +24,7 @@ static bool is_place(const size_t *places, size_t at)
     return false;
 }
 
-/* The values of a dataset or attribute of a plain type, to be freed; NULL: none. */
+/* The values of a dataset or attribute of a plain type, or NULL; the caller frees them. */
 static void *read_old(hid_t id, hid_t type, hid_t space, bool attribute, size_t *bytes)
 {
     const hssize_t n = H5Sget_simple_extent_npoints(space);
@@ -48,7 +48,7 @@ static void put_attribute(hid_t at, const char *name, hid_t type, hid_t space, c
     H5Aclose(attribute);
 }
 
-/* Another value of the same class, where it has one. */
+/* Another value of the same class, if there is one. */
 static bool lie_about_value(copier *c, hid_t to, const char *name, hid_t attribute, hid_t type)
 {
     hid_t space = H5Screate(H5S_SCALAR);
@@ -96,14 +96,14 @@ static void lie_about_attribute(copier *c, hid_t to, const char *name, hid_t att
     const hssize_t n = H5Sget_simple_extent_npoints(space);
     void *values = n > 0 && n < H5_MOST_VALUES ? h5_draw_values(c->rng, type, (size_t)n, old, bytes)
                                                : NULL;
-    if (kind != 7) put_attribute(to, name, type, space, values); /* else it is missing */
+    if (kind != 7) put_attribute(to, name, type, space, values); /* otherwise it is missing */
     free(values);
     free(old);
     H5Sclose(space);
     H5Tclose(type);
 }
 
-/* Copies an attribute. A size that the file changes everywhere is changed here too. */
+/* Copies an attribute. A size replaced throughout the file is replaced here, too. */
 static void copy_attribute(copier *c, hid_t to, const char *name, hid_t attribute)
 {
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
@@ -126,7 +126,7 @@ static void copy_attribute(copier *c, hid_t to, const char *name, hid_t attribut
         space = H5Screate_simple(1, dim, NULL);
     }
     put_attribute(to, name, type, space, value);
-    free(value); /* HDF5's texts are lost: the process is short */
+    free(value); /* memory of HDF5's texts is not freed: the process is short */
     H5Sclose(space);
     H5Tclose(type);
 }
@@ -270,7 +270,7 @@ static void lie_about_dataset(copier *c, hid_t from, hid_t parent, const char *n
     H5Tclose(type);
 }
 
-/* A dataset with the size that is another in the whole file; false: it has none such. */
+/* A dataset with the size that is replaced throughout the file; false: it has no such size. */
 static bool resize_dataset(copier *c, hid_t from, hid_t parent, const char *name)
 {
     hsize_t dim[H5S_MAX_RANK];
@@ -326,7 +326,7 @@ static hid_t make_group(hid_t parent, const char *name)
     return group;
 }
 
-/* A small dataset, or a group, of that name. */
+/* Adds a small dataset, or a group, with that name. */
 static void make_member(copier *c, hid_t parent, const char *name, bool group)
 {
     hsize_t dim[H5S_MAX_RANK] = {1 + h5_draw(c->rng, 8), 1 + h5_draw(c->rng, 8),
@@ -373,7 +373,7 @@ static void make_link(copier *c, hid_t parent, const char *name)
 
 static void copy_group(copier *c, hid_t from, hid_t to, int depth);
 
-/* name: may be another than it had. */
+/* name: may be another name than before. */
 static void copy_object(copier *c, hid_t from, const char *old, hid_t to, const char *name,
                         int depth)
 {
