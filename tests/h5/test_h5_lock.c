@@ -1,6 +1,6 @@
-/* Tests of the lock around HDF5: threads that write, read and fail on files at once, and a child
- * that was forked meanwhile. Without the lock an HDF5 that was built without thread safety
- * (-Dhdf5=FOLDER with the wheel's) crashes in the first. */
+/* Tests of the lock around HDF5: threads that write, read and fail on files at the same time, and a
+ * child forked meanwhile. Without the lock, an HDF5 built without thread safety (-Dhdf5=FOLDER with
+ * the wheel's) crashes in the first test. */
 #include "h5.h"
 #include "h5_fixture.h"
 
@@ -38,7 +38,7 @@ static bool reads_back(kvf_ctx *own, const char *path, const float *want, float 
     return kvf__h5_close(&h5) == KVF_OK && same && !memcmp(want, got, N * sizeof *got);
 }
 
-/* The line names this thread's file and what is wrong with it. */
+/* The line names this thread's file and its error. */
 static bool fails_alone(kvf_ctx *own, const char *path)
 {
     kvf__h5 h5 = kvf__h5_open(own, path, "prefix");

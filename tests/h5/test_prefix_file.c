@@ -1,5 +1,5 @@
-/* Tests of the prefix file: round trips, equal bytes, and every kind of file that must be refused.
- * The golden files were made by h5py (golden/make_h5_golden.py); their values are i / 64 - 2. */
+/* Tests of the prefix file: round trips, equal bytes, and every kind of invalid file. The golden
+ * files were made by h5py (golden/make_h5_golden.py); their values are i / 64 - 2. */
 #include "artifact_priv.h"
 #include "h5_fixture.h"
 
@@ -47,7 +47,7 @@ START_TEST(round_trip)
     ck_ok(kvf__prefix_rounded(ctx, path, DTYPES[_i], &file.prefix, &want));
     ck_assert_int_eq(
         memcmp(back.prefix.kv, want.kv, kvf__prefix_count(&file.prefix) * sizeof(float)), 0);
-    if (DTYPES[_i] != KVF__I8) /* values are exact in the others */
+    if (DTYPES[_i] != KVF__I8) /* values are exact in the other types */
         ck_assert_int_eq(memcmp(want.kv, file.prefix.kv, kvf__prefix_count(&want) * sizeof(float)),
                          0);
     kvf__prefix_done(&want);
@@ -176,7 +176,7 @@ START_TEST(by_layer_round_trip)
     ck_ok(kvf__artifact_write(ctx, again, false, &back));
     kvf__artifact_done(&back);
     kvf__prefix_done(&rounded);
-    file.prefix.heads[1].D = 4; /* not what its identity says */
+    file.prefix.heads[1].D = 4; /* contradicts its identity */
     ck_fails(kvf__artifact_write(ctx, again, true, &file), KVF_ESHAPE, "its identity");
     kvf__artifact_done(&file);
 }
@@ -184,7 +184,7 @@ END_TEST
 
 /* ---- log-weights ----------------------------------------------------------------------------- */
 
-/* Of the sample: layer 1 is masked. */
+/* Mask of the sample: layer 1 is masked. */
 static void weigh(kvf__artifact *file)
 {
     ck_ok(kvf__prefix_weigh(ctx, &file->prefix));
@@ -325,7 +325,7 @@ END_TEST
 
 /* ---- another file at the path ---------------------------------------------------------------- */
 
-/* What the program that tries p.h5 does to it, in its folder. */
+/* Effect on p.h5, in its folder, of the program that tries it. */
 static const struct {
     const char *does;
     kvf_status status;
@@ -384,7 +384,7 @@ START_TEST(truncated_anywhere)
 }
 END_TEST
 
-/* Every byte of a sealed file: no HDF5 needed to tell. */
+/* Changes every byte of a sealed file; detection does not need HDF5. */
 START_TEST(flipped_anywhere)
 {
     const char *path = in_dir("p.h5"), *flipped = in_dir("flipped.h5");
@@ -404,7 +404,7 @@ START_TEST(flipped_anywhere)
 }
 END_TEST
 
-/* Without the seal HDF5 sees the damage: never a crash, and never other values. */
+/* Without the seal HDF5 detects the damage: never a crash, and never other values. */
 static void flip_unsealed(size_t from, size_t to, size_t step)
 {
     const char *path = in_dir("p.h5"), *flipped = in_dir("flipped.h5");
@@ -436,7 +436,7 @@ START_TEST(flipped_without_a_seal)
 }
 END_TEST
 
-/* The global heap, which HDF5 1.10 believes blindly, starts at byte 2048. */
+/* The global heap, which HDF5 1.10 trusts without checks, starts at byte 2048. */
 START_TEST(flipped_heap_without_a_seal)
 {
     flip_unsealed(2048, 2048 + 700, 1);
@@ -449,7 +449,7 @@ uint32_t H5_checksum_metadata(const void *data, size_t n, uint32_t start);
 /* HDF5 would allocate the length of the text times the size of a character. */
 START_TEST(wide_characters)
 {
-    enum { AT_SIZE = 12 /* in a type of texts: of the type of its characters */ };
+    enum { AT_SIZE = 12 /* in a text type: the type of its characters */ };
     static const char kind[] = "kvfold_kind";
     const char *path = in_dir("p.h5");
     const uint32_t size = 1 << 30;
@@ -490,9 +490,9 @@ END_TEST
 
 /* ---- errors: wrong content ------------------------------------------------------------------- */
 
-/* A prefix file as the writer would make it, with one thing wrong; what is 0 here is right. */
+/* A prefix file as the writer would make it, with one error; zero members are correct. */
 typedef struct craft {
-    const char *line; /* part of the error line; NULL: it reads */
+    const char *line; /* part of the error line; NULL: no error */
     kvf_status status;
     const char *skip; /* attribute left out */
     const char *kind;
@@ -543,7 +543,7 @@ static const craft CRAFTED[] = {
      .more = {"key_space", "pre-rope"}},
     {"relative_bias is \"decoder\" without encoder_layers", KVF_EFORMAT,
      .more = {"relative_bias", "decoder"}},
-    /* values whose number other fields contradict: no memory is made for what they claim */
+    /* values whose count contradicts other fields: no memory is allocated for the claimed count */
     {"rank 1, want 6", KVF_ESHAPE, .rank = 1, .dim = {4096}, .claims = {2, 1, 1, 1}},
     {"rank 1, want 6", KVF_ESHAPE, .rank = 1, .dim = {8}, .claims = {2, 8, 64, 64}},
     {"rank 1, want 6", KVF_ESHAPE, .rank = 1, .dim = {8}, .claims = {2, 1 << 30, 1 << 30, 1 << 30}},
@@ -626,7 +626,7 @@ START_TEST(another_format)
 }
 END_TEST
 
-/* The first failure is kept, calls after it do nothing, and no file is left. */
+/* The first failure is kept, later calls do nothing, and no file remains. */
 START_TEST(the_first_failure_is_kept)
 {
     kvf__h5 h5 = kvf__h5_create(ctx, in_dir("p.h5"), false, "prefix", 0);

@@ -1,9 +1,9 @@
-/* Tests of int8 prefix files: how values are rounded, and what is refused of their scales. Round
- * trips and equal bytes are in test_prefix_file.c, as for the other types. */
+/* Tests of int8 prefix files: rounding of values, and invalid scales. Round trips and equal bytes
+ * are in test_prefix_file.c, as for the other types. */
 #include "artifact_priv.h"
 #include "h5_fixture.h"
 
-/* int8: by head of a layer's keys or values, largest value at 127, ties to even. */
+/* int8: one scale per head of a layer's keys or values, largest value at 127, ties to even. */
 START_TEST(int8_rounds_by_head)
 {
     static const float HEAD[4] = {-2.5f, 127, 0.5f, 1.5f}, WANT[4] = {-2, 127, 0, 2};
@@ -13,7 +13,7 @@ START_TEST(int8_rounds_by_head)
     for (size_t h = 0; h < 8; h++)
         for (size_t i = 0; i < 4; i++)
             from.kv[4 * h + i] = h == 3 ? 0 : ldexpf(HEAD[i], 4 * (int)h - 20);
-    from.kv[4] = 1e-44f; /* not even its scale is a normal number */
+    from.kv[4] = 1e-44f; /* even the scale is subnormal */
     from.kv[5] = from.kv[6] = from.kv[7] = 0;
     ck_ok(kvf__prefix_rounded(ctx, "p", KVF__I8, &from, &back));
     for (size_t h = 0; h < 8; h++)

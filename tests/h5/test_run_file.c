@@ -112,7 +112,7 @@ START_TEST(layout_is_as_documented)
     units = kvf__h5_get_text(&h5, tokens.id, "units");
     ck_assert_str_eq(units, "tokens");
     kvf__free(units);
-    ck_ok(kvf__h5_close(&h5)); /* ids that are still open go with it */
+    ck_ok(kvf__h5_close(&h5)); /* open ids are closed with it */
     kvf__artifact_done(&file);
 }
 END_TEST
@@ -174,8 +174,8 @@ START_TEST(allocation_failures)
 }
 END_TEST
 
-/* A disk that is full after so many bytes: one line, the file of before is whole, nothing is left.
- */
+/* A disk that is full after so many bytes: one error line, the previous file is whole, and no other
+ * file remains. */
 START_TEST(full_disk)
 {
     size_t n;
@@ -250,7 +250,7 @@ START_TEST(flipped_anywhere)
 }
 END_TEST
 
-/* A run of one parameter [2, 3] with one thing wrong. */
+/* A run of one parameter [2, 3] with one error. */
 typedef struct craft {
     const char *line;
     kvf_status status;
