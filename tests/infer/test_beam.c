@@ -1,5 +1,5 @@
-/* Beam search finds what transformers' finds (tests/golden/sampling.json), wherever the prefix is,
- * with stop texts, and one beam is the greedy completion. */
+/* Beam search finds the sequences of transformers (tests/golden/sampling.json), with a prefix
+ * before or inside rows, and with stop texts. One beam equals the greedy completion. */
 #include "generate.h"
 #include "golden_base.h"
 #include "session.h"
@@ -127,7 +127,7 @@ static void make_prefix(const kvf_base *base, kvf_prefix *p, bool infix)
     p->task = KVF__TASK_LM;
 }
 
-/* log-probabilities [V] of what follows the ids, with a prefix. */
+/* log-probabilities [V] of the next token after the ids, with a prefix. */
 static void log_probabilities(kvf_base *base, const kvf_prefix *prefix, const int32_t *ids,
                               int64_t n, double *out)
 {
@@ -149,9 +149,9 @@ static void log_probabilities(kvf_base *base, const kvf_prefix *prefix, const in
     kvf__session_free(session);
 }
 
-/* With as many beams as there are tokens nothing is left out of two: the best of all pairs is
- * found. An infix prefix stands before the prompt's last token, so pairs are looked at with the
- * same one placed by a session that reads the prompt alone, then the first token. */
+/* With as many beams as tokens, no pair is pruned: the best of all pairs is found. An infix prefix
+ * precedes the prompt's last token. Pairs are therefore scored with the same infix, placed by a
+ * session that reads only the prompt, then the first token. */
 static void best_pair(kvf_base *base, const kvf_prefix *prefix, const int32_t *prompt, int64_t n,
                       char out[ROOM])
 {
@@ -192,7 +192,7 @@ static void best_pair(kvf_base *base, const kvf_prefix *prefix, const int32_t *p
     out[k] = 0;
 }
 
-/* What a beam's slot holds was copied from others: before rows, and inside them. */
+/* A beam's slot is copied from others, with the prefix before rows and inside them. */
 START_TEST(the_best_of_all_is_found)
 {
     static const char *const prompts[] = {"the answer is", "x1", "under"};
@@ -222,7 +222,7 @@ static bool note_text(void *user, size_t prompt, const char *text, size_t n)
     return true;
 }
 
-/* A completion ends before a stop text, and is handed to the callback whole. */
+/* A completion ends before a stop text, and is passed to the callback as a whole. */
 START_TEST(stop_texts_end_beams)
 {
     char path[512], whole[ROOM], cut[ROOM], shown[ROOM] = "", stop[3];

@@ -1,5 +1,5 @@
-/* How answers grow and end, on bases whose tokens are known beforehand: text that is given out
- * piece by piece is that of the whole, and never taken back. */
+/* Growth and end of answers, on bases with known tokens. Text sent piece by piece equals the text
+ * of the whole answer, and is never taken back. */
 #include "chain_base.h"
 #include "engine.h"
 #include "generate.h"
@@ -32,7 +32,7 @@ static void open_chain(const chain *c)
     ck_assert_msg(!kvf_base_open(ctx, dir, &exact, &base), "%s", kvf_ctx_error(ctx));
 }
 
-/* What came in pieces. */
+/* The concatenated pieces. */
 typedef struct heard {
     kvf__buf text;
     int64_t tokens;
@@ -64,7 +64,7 @@ static void is_text(const char *what, const char *got, size_t n, const char *wan
                   got, (int)want_n, want);
 }
 
-/* The answer to "x" as the server's rows give it. */
+/* The answer to "x" from the server's rows. */
 static heard by_engine(const char *stop, int64_t max_tokens)
 {
     const int32_t prompt = 0;
@@ -89,7 +89,7 @@ static heard by_engine(const char *stop, int64_t max_tokens)
     return h;
 }
 
-/* Whole and piece by piece, of `generate` and of the server's rows. */
+/* Whole and piece by piece, from `generate` and from the server's rows. */
 static void answers(const char *stop, int64_t max_tokens, const char *want, size_t n,
                     int64_t tokens, kvf__finish finish)
 {
@@ -125,7 +125,7 @@ static void answers(const char *stop, int64_t max_tokens, const char *want, size
 #define LENGTH     KVF__FINISH_LENGTH
 enum { MOST_TOKENS = 16 };
 
-/* A run of byte tokens is text if all of it is: `tokenizers` decides so, and so must pieces. */
+/* A run of byte tokens is text only as a whole: `tokenizers` decides so, and pieces must match. */
 static const struct {
     const char *tokens[MOST_TOKENS], *stop;
     int64_t max_tokens;
@@ -139,7 +139,7 @@ static const struct {
     {{"x", SMILE, YOU, "</s>"}, NULL, 4, SMILE_TEXT, 4, LENGTH},
     {{"x", SMILE, "<0xE4>", "a", "</s>"}, NULL, 20, BAD BAD BAD BAD BAD "a", 6, STOP},
     {{"x", "a", "<0xFF>", "<0x41>", "b", "</s>"}, NULL, 20, "a" BAD BAD "b", 4, STOP},
-    /* a text that stops is seen inside a run, and at once */
+    /* a stop text is detected inside a run, and at once */
     {{"x", "a", "<0x0A>", SMILE, "</s>"}, "\n", 20, "a", 2, STOP},
     {{"x", SMILE, YOU, "<0xE5>", "a", "</s>"}, YOU_TEXT, 20, SMILE_TEXT, 7, STOP},
     {{"x", "a", SMILE, YOU, "</s>"}, SMILE_TEXT YOU_TEXT, 20, "a", 8, STOP},
@@ -183,7 +183,8 @@ END_TEST
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* Tokens 1 to 5 are a to e, 6 is the tokenizer's EOS; then f. What ends is left out. */
+/* Tokens 1 to 5 are a to e, 6 is the tokenizer's EOS, then f. The ending token is not part of the
+ * text. */
 static const struct {
     const char *config, *generation, *want;
     int64_t n_tokens;
@@ -191,7 +192,7 @@ static const struct {
     {"", NULL, "abcde", 5},
     {",\"eos_token_id\":3", NULL, "ab", 2},
     {",\"eos_token_id\":[5,3]", NULL, "ab", 2},
-    {",\"eos_token_id\":[7]", NULL, "abcde", 6}, /* its EOS is a special token like others */
+    {",\"eos_token_id\":[7]", NULL, "abcde", 6}, /* its EOS is an ordinary special token */
     {",\"eos_token_id\":3", "{\"eos_token_id\":4}", "abc", 3},
     {",\"eos_token_id\":[3,2]", "{\"eos_token_id\":[5,4]}", "abc", 3},
     {",\"eos_token_id\":3", "{\"temperature\":0.6}", "ab", 2},
@@ -210,7 +211,7 @@ START_TEST(several_ids_end_an_answer)
 }
 END_TEST
 
-/* Rows of data end in the tokenizer's EOS, and so do answers with a prefix that learned them. */
+/* Rows of data end in the tokenizer's EOS; so do answers with a prefix trained on them. */
 START_TEST(a_prefix_ends_as_its_rows_did)
 {
     const chain c = {LETTERS, 9, ",\"eos_token_id\":3", NULL, "{\"eos_token\":\"</s>\"}", 8};
@@ -240,7 +241,7 @@ START_TEST(bad_ends_are_refused)
 }
 END_TEST
 
-/* A base file made of a folder ends where the folder does. */
+/* A base file made from a folder ends at the same tokens as the folder. */
 START_TEST(a_base_file_keeps_the_ends)
 {
     const chain c = {LETTERS, 9, ",\"eos_token_id\":3", "{\"eos_token_id\":[5,4]}", NULL, 8};
@@ -258,8 +259,8 @@ START_TEST(a_base_file_keeps_the_ends)
 }
 END_TEST
 
-/* A model in a loop of characters of four bytes that are one run: seconds where every token decodes
- * or searches all of it again. */
+/* A model in a loop of four-byte characters that form one run. It would take seconds if every token
+ * decoded or searched the whole run again. */
 START_TEST(long_answers_take_a_time_in_proportion)
 {
     enum { SHORT = 1000, LONG = 16000 };

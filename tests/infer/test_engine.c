@@ -1,5 +1,5 @@
-/* Rows that come and go, each with its own prefix, sampling and stop texts, generate what
- * kvf_generate gives for each prompt alone: the same bits whatever else is decoded. */
+/* Rows that join and leave, each with its own prefix, sampling and stop texts, generate the result
+ * of kvf_generate for each prompt alone. Bits do not depend on the other rows. */
 #include "ctx_int.h"
 #include "engine.h"
 #include "generate.h"
@@ -185,8 +185,8 @@ START_TEST(a_row_that_leaves_disturbs_nobody)
 }
 END_TEST
 
-/* Whatever allocation fails while a row joins, with or without new memory for a longer prefix, the
- * rows that go on are not touched, and the row can join when there is memory again. */
+/* Fails each allocation while a row joins, with or without new memory for a longer prefix. Running
+ * rows are not affected, and the row can join when memory is available again. */
 START_TEST(a_row_that_finds_no_memory_disturbs_nobody)
 {
     open_base(KVF_PRECISION_F32);
@@ -224,7 +224,7 @@ START_TEST(a_row_that_finds_no_memory_disturbs_nobody)
 }
 END_TEST
 
-/* No memory for the text of one row ends that row. */
+/* An allocation failure for the text of one row ends only that row. */
 START_TEST(a_text_that_finds_no_memory_ends_its_row_alone)
 {
     open_base(KVF_PRECISION_F32);
@@ -238,7 +238,7 @@ START_TEST(a_text_that_finds_no_memory_ends_its_row_alone)
         two[i].order.n_stop = 0;
         ck_assert_int_eq(kvf__engine_add(ctx, engine, &two[i].order, &row), KVF_OK);
     }
-    ctx->fail_in = 0; /* of what the first token needs */
+    ctx->fail_in = 0; /* memory needed for the first token */
     ck_assert_int_eq(kvf__engine_step(ctx, engine), KVF_OK);
     ctx->fail_in = -1;
     ck_assert_int_eq(two[0].finish, KVF__FINISH_FAILED);
@@ -255,7 +255,7 @@ START_TEST(a_text_that_finds_no_memory_ends_its_row_alone)
 }
 END_TEST
 
-/* tokens of prompts around the length of a part, and the prefix before (in) them */
+/* tokens of prompts around the length of a part, and the prefix before (or inside) them */
 static const struct {
     int64_t n;
     int prefix;
@@ -279,7 +279,7 @@ static void make_long(client *c, int i)
     c->order.n_stop = 0;
 }
 
-/* A long prompt holds up neither rows that have begun nor short prompts after it. */
+/* A long prompt delays neither running rows nor short prompts after it. */
 START_TEST(long_prompts_are_read_between_steps)
 {
     ck_need(open_base(_i ? KVF_PRECISION_BF16 : KVF_PRECISION_F32),

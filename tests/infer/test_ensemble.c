@@ -1,6 +1,6 @@
-/* Several prefixes answer as one: the next token is that of the mean of their probabilities, which
- * evaluation finds on its own path; equal ones answer as one of them, and what reads other rows is
- * refused. */
+/* Several prefixes answer together: the next token comes from the mean of their probabilities.
+ * Evaluation computes the same mean on its own path. Equal prefixes answer as one of them, and
+ * prefixes that need other rows are refused. */
 #include <kvfold/kvfold.h>
 
 #include "generate.h"
@@ -49,7 +49,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* What the n listed prefixes generate together. */
+/* The joint completion of the n listed prefixes. */
 static void complete(const int *which, size_t n, double temperature, int64_t batch, char **texts)
 {
     const kvf_prefix *more[N_PREFIXES];
@@ -93,8 +93,8 @@ START_TEST(one_prefix_twice_is_that_prefix)
 }
 END_TEST
 
-/* Nor does the order or the batch matter; and together they do not generate what one of them does.
- */
+/* The order and the batch do not matter, and the joint completion differs from that of one
+ * prefix. */
 START_TEST(several_answer_as_one)
 {
     static const int order[] = {0, 1, 2}, other[] = {2, 0, 1};
@@ -112,7 +112,7 @@ START_TEST(several_answer_as_one)
 }
 END_TEST
 
-/* Loss of `next` after a prompt, of all prefixes together. */
+/* Loss of `next` after a prompt, for all prefixes together. */
 static double loss_of(const kvf__ids *prompt, int32_t next)
 {
     kvf_prefix *all[N_PREFIXES];

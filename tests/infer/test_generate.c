@@ -1,11 +1,11 @@
-/* Completions do not depend on what is computed with them: prompts that begin alike share that,
- * few rows take steps from the file's weights and many take passes. */
+/* Completions do not depend on the other prompts of a call. Prompts with a common beginning share
+ * it. Few rows take steps from the file's weights, and many rows take passes. */
 #include "draft.h"
 #include "generate.h"
 #include "toy_base.h"
 
-/* Letters of the toy tokenizer are tokens. The first three share 12 or 15, the fourth is the
- * beginning of another, the sixth is the fifth again. */
+/* Letters of the toy tokenizer are tokens. The first three prompts share 12 or 15, the fourth is
+ * the beginning of another, the sixth equals the fifth. */
 static const char *const PROMPTS[] = {
     "the answer is a b", "the answer is a c", "the answer was d",   "the answer is",
     "nothing like it",   "nothing like it",   "nothing like these", "x"};
@@ -45,7 +45,7 @@ static void complete(const char *const *prompts, size_t n, int64_t batch, double
                   kvf_ctx_error(ctx));
     for (size_t i = 0; i < n; i++)
         letters += strlen(prompts[i]);
-    ck_assert_int_ge(stats.prompt_tokens, (int64_t)letters); /* shared ones count as often */
+    ck_assert_int_ge(stats.prompt_tokens, (int64_t)letters); /* shared tokens count for each row */
 }
 
 static void same_texts(const char *const *prompts, size_t n, double temperature)
@@ -65,7 +65,7 @@ START_TEST(shared_beginnings_change_no_text)
 }
 END_TEST
 
-/* More rows than take steps of their own. */
+/* More rows than the decoder's steps handle. */
 START_TEST(many_rows_say_what_few_say)
 {
     const char *many[MANY];
@@ -86,7 +86,7 @@ static kvf_status draft(size_t n, kvf_generate_options options, int64_t tokens, 
     return kvf_generate(ctx, base, NULL, PROMPTS, n, &options, texts, stats);
 }
 
-/* Plain, with a penalty, with a text that ends completions; together and alone. */
+/* Plain, with a penalty, and with a stop text; together and alone. */
 START_TEST(drafts_change_no_text)
 {
     static const char *const stop[] = {"e"};
@@ -123,13 +123,13 @@ START_TEST(drafts_are_of_the_likeliest_text)
 }
 END_TEST
 
-/* What followed the last tokens: where most of them are the same, else where they were last. */
+/* Draft tokens: the tokens after the longest match, or else after the latest one. */
 START_TEST(drafts_are_looked_up)
 {
     static const int32_t prompt[] = {1, 2, 3, 7, 2, 3, 8, 9, 1};
     int32_t own[] = {2, 3}, out[5];
     kvf__live_row row = {.request = {.prompt = prompt, .n = 9}};
-    ck_assert_int_eq(kvf__draft(&row, 5, out), 0); /* one token alone is no sign */
+    ck_assert_int_eq(kvf__draft(&row, 5, out), 0); /* a single token is no evidence */
     row.completion.out = (kvf__ids){.data = own, .n = 2};
     ck_assert_int_eq(kvf__draft(&row, 2, out), 2);
     ck_assert(out[0] == 7 && out[1] == 2);

@@ -1,5 +1,5 @@
-/* Biases and penalties of logits, and min-p after the other cuts, as transformers and OpenAI have
- * them: tests/golden/sampling.json. */
+/* Biases and penalties of logits, and min-p after the other cuts, as defined by transformers and
+ * OpenAI: tests/golden/sampling.json. */
 #include "ck.h"
 #include "infile.h"
 #include "sample.h"
@@ -71,7 +71,7 @@ static void penalized_is(const kvf_json *c)
     ck_assert_int_eq(reals(kvf_json_get(c, "want"), want), V);
     ck_assert(kvf__penalties_any(&p));
     kvf__penalize(&p, &said, logits, V, counts, got);
-    /* the same few operations in f32; how sums of penalties are rounded differs */
+    /* the same few operations in f32; the rounding of summed penalties differs */
     ck_close(got, want, (size_t)V, 1e-6, 1e-6);
     for (int64_t i = 0; i < V; i++)
         ck_assert_int_eq(counts[i], 0);
@@ -86,7 +86,7 @@ START_TEST(penalties_are_those_of_transformers_and_openai)
 }
 END_TEST
 
-/* Which ids a seeded draw gives: all that may be drawn, and no others. */
+/* A seeded draw returns every allowed id and no others. */
 static void alive_is(const kvf_json *c)
 {
     enum { DRAWS = 20000 };

@@ -1,5 +1,5 @@
-/* Logits and log-likelihoods as a program gets them (kvf_logits, kvf_score) against transformers:
- * the tiny models of tests/golden, opened as bases, bare and with a prefix. */
+/* Logits and log-likelihoods of the API (kvf_logits, kvf_score) against transformers: the tiny
+ * models of tests/golden as bases, with and without a prefix. */
 #include "golden_model.h"
 #include "toy_base.h"
 
@@ -10,12 +10,12 @@
 static const char *const MODELS[] = {"llama_tied",    "llama_untied", "gpt2",
                                      "gpt2_by_layer", "qwen2",        "qwen3"};
 enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
-static const double MOST = 2e-5; /* 3e-6 was seen, in f32; promised is 2e-3 */
+static const double MOST = 2e-5; /* 3e-6 was measured, in f32; 2e-3 is promised */
 
 typedef struct fixture {
     kvf_ctx *ctx;
     kvf_base *base;
-    kvf__weights weights; /* of the same file: what torch computed */
+    kvf__weights weights; /* of the same file: results of torch */
     kvf_prefix *prefix;
     int32_t *ids, *label_at; /* views into the file; of rows back to back */
     int32_t labels[128];     /* of the tokens, as rows have them */
@@ -95,7 +95,7 @@ static void teardown(fixture *f)
     kvf_ctx_free(f->ctx);
 }
 
-/* Logits of all labels [n_labels, V], each row by itself. */
+/* Logits of all labels [n_labels, V], each row computed alone. */
 static void compute_logits(const fixture *f, const kvf_prefix *prefix, float *out)
 {
     const int64_t V = kvf_base_shape(f->base).V;
@@ -132,7 +132,7 @@ START_TEST(logits_are_those_of_transformers)
 }
 END_TEST
 
-/* What the reference has at label j: log-softmax of its logits. */
+/* The reference value of label j: log-softmax of its logits. */
 static double reference(const fixture *f, const char *name, int64_t j, int32_t *likeliest)
 {
     const int64_t V = kvf_base_shape(f->base).V;

@@ -25,7 +25,7 @@ START_TEST(greedy_takes_the_first_of_the_largest)
     kvf__sampling greedy = {.top_p = 1};
     kvf__rng rng = kvf__rng_make(0, 0);
     ck_assert_int_eq(kvf__sample(&greedy, LOGITS, V, &rng, scratch), 1);
-    ck_assert_uint_eq(rng.counter, 0); /* no draw is used up */
+    ck_assert_uint_eq(rng.counter, 0); /* no random number is consumed */
 }
 END_TEST
 
@@ -42,7 +42,7 @@ START_TEST(frequencies_follow_the_softmax)
 }
 END_TEST
 
-/* top_k, top_p, how many ids may be drawn: the largest ones, ties by id */
+/* top_k, top_p, number of ids that may be drawn: the largest ones, ties by id */
 static const struct {
     int64_t top_k;
     double top_p;

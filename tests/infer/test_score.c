@@ -1,5 +1,6 @@
-/* Scores: those of the logits, of a row whatever else the file has, with prefixes before and inside
- * rows and a head of their own; as sums what eval measures; and what is refused. */
+/* Scores equal the log-softmax of the logits and do not depend on other rows, with prefixes before
+ * and inside rows and with a trained head. Their sums equal the losses of eval. Also tests
+ * refusals. */
 #include "score.h"
 #include "toy_base.h"
 
@@ -58,7 +59,7 @@ static void run_row(const kvf__score_row *row, kvf_token_score *scores, kvf__can
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
-/* Logits of token `at` by a session, which takes other ways. */
+/* Logits of token `at` from a session, which computes them in another way. */
 static const float *session_logits(const int32_t *ids, int64_t at, const kvf_prefix *before,
                                    kvf__session **session)
 {
@@ -99,7 +100,7 @@ START_TEST(scores_are_log_probabilities)
         int best = 0;
         for (int v = 1; v < V; v++)
             if (logits[v] > logits[best]) best = v;
-        if (_i < 2 || !j) { /* an infix is before the last token that is fed */
+        if (_i < 2 || !j) { /* an infix precedes the last token fed */
             ck_assert_double_eq_tol((double)scores[j].logprob, (double)logits[ids[9 + j]] - all,
                                     2e-5);
             ck_assert_int_eq(top[4 * j].id, best);
@@ -116,7 +117,7 @@ START_TEST(scores_are_log_probabilities)
 }
 END_TEST
 
-/* More labels than are looked at together, and again: nothing of another row is left. */
+/* More labels than one block, twice: no values of another row remain. */
 START_TEST(long_rows_and_repeated_ones)
 {
     static int32_t ids[MOST], labels[MOST];
@@ -197,7 +198,7 @@ START_TEST(a_row_is_scored_as_if_it_were_alone)
 }
 END_TEST
 
-/* Rows of ids get no end token: there eval measures the same. */
+/* Rows of ids get no end token, so eval measures the same labels. */
 START_TEST(the_sum_is_what_eval_measures)
 {
     char path[512];
