@@ -1,6 +1,5 @@
-/* The measuring of steps, on the tiny shape: the numbers hang together, lengths are taken in turn,
- * a known shape is that shape, and options out of range get one line. How fast it is, no test can
- * report. */
+/* Step benchmarks on the tiny shape: the figures are consistent, lengths alternate, a known shape
+ * is recognised, and options out of range get one error line. Speed itself is not tested. */
 #include <kvfold/kvfold.h>
 
 #include "ck.h"
@@ -70,11 +69,12 @@ START_TEST(numbers_hang_together)
     ck_assert(r.matmul_rate > 1e6 && r.reference_rate > 1e6);
     ck_assert_msg(r.matmul_share > 0 && r.matmul_share < 2, "share %g", r.matmul_share);
     ck_assert(r.peak_rss_bytes > 1 << 20);
-    ck_assert_double_eq_tol(r.loss, log(1009), 1.5); /* random weights know nothing of 1009 ids */
+    ck_assert_double_eq_tol(r.loss, log(1009), 1.5); /* random weights: 1009 equally likely ids */
 }
 END_TEST
 
-/* All components are there, none is negative, and with the rest they are the mean step. */
+/* All components are present, none is negative, and with the remainder they sum to the mean
+ * step. */
 START_TEST(components_sum_to_the_step)
 {
     static const char *const NAMES[] = {"qkv",     "attention",   "ffn",  "head", "attention_bwd",
@@ -97,7 +97,7 @@ START_TEST(components_sum_to_the_step)
         ck_assert_msg(part(&r, NAMES[i]) > 0, "%s took no time", NAMES[i]);
     ck_assert_int_eq(r.steps, 6);
     ck_assert_double_eq_tol(sum, seconds / 6, 1e-9);
-    /* what no component is timed for: a few percent, more where the machine is busy */
+    /* untimed share: a few percent, more on a busy machine */
     ck_assert_double_lt(part(&r, "rest"), 0.2 * sum);
     kvf_bench_close(bench);
 }
@@ -172,7 +172,7 @@ static const struct {
     {"smollm2-135m", {30, 9, 3, 64, 576, 1536, 49152, 8192}},
 };
 
-/* The descriptions only: packing the real ones would take seconds. */
+/* The descriptions only: packing the real models would take seconds. */
 START_TEST(known_shapes_are_those_shapes)
 {
     const kvf_shape *want = &SHAPES[_i].want;
@@ -214,7 +214,7 @@ START_TEST(options_out_of_range_are_refused)
     o = tiny();
     o.length = 1;
     refused(&o, "--length 1");
-    o.length = 493; /* 512 positions, 20 of them the prefix's */
+    o.length = 493; /* 512 positions, 20 of them for the prefix */
     refused(&o, "493 tokens: the model has room for 492");
     o = tiny();
     o.prefix_length = 0;
@@ -269,8 +269,7 @@ START_TEST(bad_files_are_refused)
 }
 END_TEST
 
-/* Every allocation of opening may fail: one status, nothing leaked (the address sanitizer looks).
- */
+/* Every allocation of opening may fail: one status, no leak (checked by the address sanitizer). */
 START_TEST(out_of_memory_is_survived)
 {
     const kvf_bench_options o = tiny();

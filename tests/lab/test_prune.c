@@ -1,6 +1,6 @@
-/* Prune on the toy base. Its queries get a bias along one slow pair of rope, so that keys far out
- * on the other side are attended to by nobody: such tokens are useless by construction, and must go
- * first, by either score, at no cost. Every loss of a curve is that of the file of that length. */
+/* prune on the toy base. A bias along one slow rope pair keeps all queries from attending to keys
+ * far out on the other side. Such tokens are useless by construction: either score must drop them
+ * first, at no cost. Every loss of a curve equals the loss of the file of that length. */
 #include "toy_run.h"
 
 #include "artifact.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { L = 3, G = 2, H = 4, D = 8, C = 24, SLOW = 3, REAL = 4, ALL = 7 };
-static const int USELESS[] = {1, 4, 6}; /* their places among the real ones */
+static const int USELESS[] = {1, 4, 6}; /* their places among the real tokens */
 static const kvf_prune_score SCORES[] = {KVF_PRUNE_LEAVE_ONE_OUT, KVF_PRUNE_GRADIENT};
 
 static char whole[512], pruned[512], curve[512];
@@ -25,7 +25,7 @@ static void add_bias(kvf__tensor *to, int64_t layer, const char *stem, int64_t n
     to->view = (kvf__view){.data = values, .dtype = KVF__F32, .rank = 1, .dim = {n}};
 }
 
-/* The toy base again, its queries drawn to one side. */
+/* The toy base with its queries biased to one side. */
 static void bias_queries(void)
 {
     static float values[L][4][H * D];
@@ -67,7 +67,7 @@ static bool is_useless(int64_t i)
     return i == USELESS[0] || i == USELESS[1] || i == USELESS[2];
 }
 
-/* The trained prefix in `other`, with useless tokens among its own, to `whole`. */
+/* Writes the trained prefix in `other`, with useless tokens added, to `whole`. */
 static void add_useless(void)
 {
     kvf__artifact file = read_file(other);
@@ -150,7 +150,7 @@ static void see(void *user, int64_t done, int64_t items)
     *s = (seen){done, items};
 }
 
-/* The struct has what the object has. */
+/* The struct has the members of the JSON object. */
 static void expect_same(const kvf_prune_result *r, const kvf_json *found)
 {
     const kvf_json *points = kvf_json_get(found, "curve"), *next = kvf_json_get(found, "next");
@@ -174,7 +174,7 @@ static void expect_same(const kvf_prune_result *r, const kvf_json *found)
     ck_assert_int_eq(r->bytes, kvf_json_int(kvf_json_get(found, "bytes"), -1));
 }
 
-/* With --keep as many losses as were announced. */
+/* With --keep, the number of losses equals the announced number. */
 static kvf_json *prune(kvf_prune_options o)
 {
     kvf_json *found = NULL;
@@ -225,7 +225,7 @@ START_TEST(useless_tokens_go_first)
 }
 END_TEST
 
-/* Each length pruned to by itself and evaluated: the same bits as in the curve down to 1. */
+/* Pruning to each length by itself gives the same loss bits as the curve down to 1. */
 START_TEST(curve_is_the_files_losses)
 {
     kvf_json *all = prune(options_for(1, SCORES[_i]));
@@ -243,7 +243,7 @@ START_TEST(curve_is_the_files_losses)
 }
 END_TEST
 
-/* The scores are those of the files without one token each. */
+/* Scores equal the results of files without one token each. */
 START_TEST(leave_one_out_is_exact)
 {
     kvf_json *found = prune(options_for(ALL - 1, KVF_PRUNE_LEAVE_ONE_OUT));
@@ -273,7 +273,7 @@ START_TEST(leave_one_out_is_exact)
 }
 END_TEST
 
-/* Drops while the loss allows it, and reports what the next drop would have cost. */
+/* Drops tokens while the loss allows it, and reports the cost of the next drop. */
 START_TEST(stops_at_a_rise)
 {
     kvf_prune_options o = options_for(0, SCORES[_i]);
@@ -300,7 +300,7 @@ END_TEST
 
 /* ---- grad ------------------------------------------------------------------------------------ */
 
-/* The loss with all of token i's keys and values scaled. */
+/* The loss with all keys and values of token i scaled. */
 static double loss_scaled(int64_t i, float scale)
 {
     kvf__artifact file = read_file(whole);

@@ -1,5 +1,5 @@
-/* The page of `report`: that no text becomes markup, that elements nest and bytes repeat, what
- * curves and axes show at their limits, and that memory may run out anywhere. */
+/* The page of `report`: no text becomes markup, elements nest, bytes repeat. Also tests curves and
+ * axes at their limits, and allocation failures everywhere. */
 #include "ck.h"
 #include "report_priv.h"
 
@@ -119,7 +119,7 @@ END_TEST
 
 #define EVIL "</pre></td><script>x</script><img src=x onerror=y>\\\"'&amp;"
 
-/* Every string of the facts, keys of objects too, is hostile. */
+/* Every string of the facts is hostile, including object keys. */
 static const char *const HOSTILE =
     "{\"title\":\"" EVIL "\",\"kind\":\"" EVIL "\",\"notes\":[\"" EVIL "\"],"
     "\"attributes\":{\"method\":\"" EVIL "\",\"task\":\"" EVIL "\",\"base_name\":\"" EVIL "\","
@@ -140,8 +140,8 @@ static const char *const HOSTILE =
     "\"counts\":[[3,1],[0,0]],\"wrong\":[{\"text\":\"" EVIL "\",\"word\":\"" EVIL
     "\",\"label\":\"" EVIL "\",\"predicted\":\"" EVIL "\",\"probability\":0.5}]}}";
 
-/* A comparison of two methods over three seeds at two steps; one of them has a name that is
- * hostile, and so has everything else. */
+/* A comparison of two methods over three seeds at two steps; the name of one method and all other
+ * texts are hostile. */
 static const char *const COMPARISON =
     "{\"title\":\"" EVIL "\",\"reference\":\"" EVIL "\",\"base_parameters\":1000,"
     "\"about\":{\"" EVIL "\":\"" EVIL "\",\"steps\":20},\"options\":{\"" EVIL "\":\"" EVIL "\"},"
@@ -164,7 +164,7 @@ static kvf__buf comparison_of(const kvf_json *object)
     return out;
 }
 
-/* Three steps of a run that was validated at its second. */
+/* Three steps of a run, validated after its second step. */
 static kvf__history three_steps(void)
 {
     static int64_t step[] = {1, 2, 3};
@@ -181,7 +181,7 @@ static kvf__history three_steps(void)
                           .prefix_norm = norm};
 }
 
-/* The table's numbers, a band of each curve, the numbers that the script reads; texts stay text. */
+/* The table's numbers, a band for each curve, the numbers read by the script; texts stay text. */
 START_TEST(a_comparison_is_drawn)
 {
     kvf_json *object = parsed(COMPARISON);
@@ -239,7 +239,7 @@ START_TEST(a_sweep_is_drawn)
 }
 END_TEST
 
-/* Of a bare base that has a loss: a level through the chart. Without methods: no curves. */
+/* The loss of a bare base: a level across the chart. Without methods: no curves. */
 START_TEST(a_bare_base_is_a_level)
 {
     kvf_json *object = parsed(COMPARISON), *nothing = parsed("{}");
@@ -343,8 +343,8 @@ START_TEST(long_runs_are_thinned)
 }
 END_TEST
 
-/* The marked step is the best one, at its place and value; a metric other than the loss has a chart
- * of its own. */
+/* The marked step is the best one, at its place and value; a metric other than the loss has its own
+ * chart. */
 START_TEST(best_step_is_marked)
 {
     static const char *const METRICS[] = {"valid_loss", "f1"};
@@ -368,8 +368,8 @@ START_TEST(best_step_is_marked)
 }
 END_TEST
 
-/* The retention set and the bare base's loss on the same text; the KL of a run that is held to
- * it. */
+/* The retention set's loss, and the bare base's on the same text; the KL of a run with
+ * --kl-to-base. */
 START_TEST(the_retention_is_drawn)
 {
     static double retention[] = {NAN, 3.25, 3.5}, kl[] = {0.5, 0.25, 0.125};
@@ -384,7 +384,7 @@ START_TEST(the_retention_is_drawn)
         count(without.data, "id=\"retention\"") + count(without.data, "data-key=\"re"), 0);
     ck_assert_uint_eq(count(page.data, "id=\"retention\""), 1);
     ck_assert_uint_eq(count(page.data, "id=\"kl\""), 1);
-    /* step 1 has no value of the retention set, nor needs it that of the bare base */
+    /* step 1 has no value of the retention set, and needs no value of the bare base */
     ck_assert_ptr_nonnull(strstr(page.data, "<td></td><td></td><td>0.5</td>"));
     ck_assert_ptr_nonnull(strstr(page.data, "<td>3.25</td><td>3.125</td><td>0.25</td>"));
     ck_assert_ptr_nonnull(strstr(page.data, "<td>3.5</td><td>3.125</td><td>0.125</td>"));
@@ -395,7 +395,7 @@ START_TEST(the_retention_is_drawn)
 }
 END_TEST
 
-/* Values that are no numbers, all alike, or not above 0 where the scale is logarithmic. */
+/* Values that are not finite, all equal, or not positive on a logarithmic scale. */
 START_TEST(odd_values_draw)
 {
     kvf__history history;
@@ -473,7 +473,7 @@ START_TEST(pages_of_little_are_whole)
 }
 END_TEST
 
-/* 96 layers of 200 tokens: the map stays small, and every shade is drawn once at most. */
+/* 96 layers of 200 tokens: the map stays small, and every shade is drawn at most once. */
 START_TEST(large_maps_stay_small)
 {
     enum { ROWS = 96, COLUMNS = 200 };

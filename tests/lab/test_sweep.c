@@ -1,6 +1,6 @@
-/* Many runs in one pass: each takes the steps it takes alone, a sweep of one run at a time writes
- * the very files that train writes, a stopped sweep continues bit for bit, and bad grids get one
- * line. */
+/* Many runs in one pass. Each run takes the steps it takes alone, and a sweep with one run at a
+ * time writes the files of train. A stopped sweep continues bit for bit, and invalid grids get one
+ * error line. */
 #include "sweep_int.h"
 #include "toy_run.h"
 #include "trainer.h"
@@ -47,7 +47,7 @@ static kvf_train_options options_for(const char *path)
 
 /* Runs of one group: settings added to those of options_for; data by name. */
 typedef struct member {
-    const char *data, *settings[10]; /* of retention set the value is a data file too */
+    const char *data, *settings[10]; /* the value of retention set is a data file, too */
 } member;
 
 static const member BY_BASE[] = {
@@ -74,7 +74,7 @@ static const struct {
               {BY_HEADS, sizeof BY_HEADS / sizeof BY_HEADS[0]}};
 enum { MOST = 9, STEPS = 5 };
 
-/* A trainer of one member; its files never come to be. */
+/* A trainer of one member; its files are never written. */
 static void open_member(const member *m, size_t index, const char *kind, kvf_base *on,
                         kvf__reads *reads, kvf__trainer **t)
 {
@@ -175,7 +175,7 @@ START_TEST(a_step_allocates_nothing)
 }
 END_TEST
 
-/* Runs and whether their rows are those of the first one. */
+/* Runs, and whether they share the rows of the first one. */
 static const struct {
     member run;
     bool same;
@@ -249,7 +249,7 @@ static const char *text_at(const kvf_json *object, const char *key)
     return kvf_json_str(kvf_json_get(object, key), NULL);
 }
 
-/* The struct has what the object has. */
+/* The struct has the members of the JSON object. */
 static void expect_same(const kvf_sweep_result *r, const kvf_json *report)
 {
     const kvf_json *runs = kvf_json_get(report, "runs"), *names = kvf_json_get(report, "options");
@@ -291,7 +291,7 @@ static void file_of(char path[512], const char *name, const char *run)
     toy_path(path, dir, file);
 }
 
-/* Best first, with the numbers that train has. */
+/* Best run first, with the figures of train. */
 START_TEST(report_ranks_the_runs)
 {
     kvf_sweep_options o = sweep_for(TWO_BY_TWO, "runs");
@@ -337,7 +337,7 @@ START_TEST(report_ranks_the_runs)
 }
 END_TEST
 
-/* One run at a time is train itself. */
+/* A sweep with one run at a time equals train. */
 START_TEST(one_at_a_time_is_train)
 {
     kvf_sweep_options o = sweep_for("seed = 1, 2\n", "runs");
@@ -362,7 +362,7 @@ static void same_runs(const char *a, const char *b)
     }
 }
 
-/* Stopped at a step of the middle run; by groups too. */
+/* Stopped at a step of the middle run; also in groups. */
 START_TEST(resume_equals_no_stop)
 {
     char whole_dir[512];
@@ -384,7 +384,7 @@ START_TEST(resume_equals_no_stop)
         const kvf_json *run = kvf_json_at(kvf_json_get(report, "runs"), i);
         stopped += !strcmp(kvf_json_str(kvf_json_get(run, "status"), NULL), "stopped");
     }
-    ck_assert_uint_eq(stopped, _i ? 3 : 4); /* the short one was done, or waits */
+    ck_assert_uint_eq(stopped, _i ? 3 : 4); /* the short run is finished, or has not started */
     kvf_json_free(report);
     kvf_ctx_set_stop(ctx, NULL);
     o.train.resume = true;
@@ -401,7 +401,7 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
-/* A rate that ruins a run ruins no other. */
+/* A learning rate that ruins one run does not affect the others. */
 START_TEST(a_failing_run_fails_alone)
 {
     kvf_sweep_options o = sweep_for("method = direct\nlr = 0.01, 1e38, 0.02\n", "runs");
@@ -418,7 +418,7 @@ START_TEST(a_failing_run_fails_alone)
 }
 END_TEST
 
-/* Runs with heads and runs without them take their passes in turn. */
+/* Runs with and without heads take their passes in turn. */
 START_TEST(kinds_of_heads_take_turns)
 {
     char text[2048];
@@ -433,7 +433,7 @@ START_TEST(kinds_of_heads_take_turns)
 }
 END_TEST
 
-/* Of equal accuracy, the run with the lower loss first, wherever it is in the grid. */
+/* With equal accuracy, the run with the lower loss comes first, wherever it is in the grid. */
 START_TEST(equal_scores_rank_by_loss)
 {
     kvf_sweep_options o = sweep_for(_i ? "lr = 0.0001, 0.03\n" : "lr = 0.03, 0.0001\n", "runs");
@@ -532,7 +532,7 @@ START_TEST(what_is_there_is_kept)
 }
 END_TEST
 
-/* What is offered can be set, and what is not has a reason. */
+/* Offered options can be set; each other option has a reason. */
 START_TEST(rows_are_those_of_train_that_it_takes)
 {
     const kvf__option_row *row, *own;

@@ -1,6 +1,6 @@
-/* The vocabulary items nearest to a prefix, on the toy base: the keys and values that the base
- * makes of a token alone name that token, in every layer and wherever rope has put it; how many
- * items are run at once changes nothing. */
+/* The vocabulary items nearest to a prefix, on the toy base. The base's keys and values of a single
+ * token name that token, in every layer and at any position. The number of items per chunk changes
+ * nothing. */
 #include "toy_run.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static const char *const TEXTS[] = {"a", "k", "7", "&"};
 static const char word[] = "fold9";
 static const int64_t CHUNKS[] = {1, 7, 60, 1000};
 
-/* The keys and values of a text, as a run that learnt nothing more. */
+/* The keys and values of a text, from a run that was not trained further. */
 static kvf_prefix *prefix_of(const char *method, const char *text)
 {
     kvf_train_options o = toy_run_options(out);
@@ -27,7 +27,7 @@ static kvf_prefix *prefix_of(const char *method, const char *text)
     return prefix;
 }
 
-/* The struct's words of a place are those of the list. */
+/* The struct's words of a place equal those of the list. */
 static void expect_same(const kvf_near_word *words, size_t top, const kvf_json *list)
 {
     for (size_t i = 0; i < top; i++) {
@@ -68,7 +68,7 @@ static kvf_json *words_of(const kvf_prefix *prefix, const kvf_words_options *opt
 }
 
 /* The list names the letter first, at a cosine of 1, and the others in falling order. The toy's
- * products are f32 sums of 24: 1e-5 is far above their rounding. */
+ * products are f32 sums of 24 terms: 1e-5 is far above their rounding. */
 static void expect_letter(const kvf_json *list, char letter, const char *what)
 {
     double before = 2;
@@ -104,7 +104,7 @@ START_TEST(token_alone_is_itself)
 }
 END_TEST
 
-/* Layer 0 sees no other token: there every place is its token's, once rope is turned back. */
+/* Layer 0 depends on no other token: every place names its token after rope is undone. */
 START_TEST(first_layer_spells_the_text)
 {
     const kvf_words_options options = {.top = TOP};
@@ -150,7 +150,7 @@ static void hear(void *user, int64_t done, int64_t items)
     h->items = items;
 }
 
-/* The items and their order are those of one chunk; progress ends at the whole vocabulary. */
+/* Items and order equal those of one chunk; progress ends at the whole vocabulary. */
 START_TEST(chunks_change_nothing)
 {
     heard h = {.n = 0};
