@@ -1,6 +1,6 @@
-/* A real model from end to end: SmolLM2-135M-Instruct out of its GGUF, against what transformers
- * computes in f64 (tests/golden/make_smollm2_golden.py). The model is $KVF_SMOLLM2 or where
- * setup.sh puts it; without it the tests skip, after one line. */
+/* A real model from end to end: SmolLM2-135M-Instruct from its GGUF, against f64 results of
+ * transformers (tests/golden/make_smollm2_golden.py). The model is $KVF_SMOLLM2 or the one
+ * installed by setup.sh. Without it the tests print one line and skip. */
 #include "ck.h"
 #include "renderer.h"
 
@@ -21,7 +21,7 @@ typedef struct fixture {
 static const char NO_MODEL[] =
     "no SmolLM2 (./setup.sh test fetches it; KVF_SMOLLM2 names another place)";
 
-/* Path of the model into buf; false if it is not there. */
+/* Path of the model into buf; false if it is missing. */
 static bool find_model(char *buf, size_t size)
 {
     const char *given = getenv("KVF_SMOLLM2"), *cache = getenv("XDG_CACHE_HOME"),
@@ -67,7 +67,7 @@ static double number(const fixture *f, const char *name, int index)
 
 /* ---- the prefix ------------------------------------------------------------------------------ */
 
-/* The bare base's keys and values on P tokens. */
+/* The bare base's keys and values for P tokens. */
 static void capture(fixture *f, int64_t P)
 {
     int32_t *ids = values(f, "prefix_ids", NULL);
@@ -229,8 +229,8 @@ START_TEST(f32_matches_transformers)
 }
 END_TEST
 
-/* One case only, so held loosely: single figures scatter around autocast's by a quarter and more.
- * The loss is 0.0004 away, the norm of the gradient 0.003. */
+/* A single case, with wide bounds: single figures scatter by a quarter and more around autocast's.
+ * The loss differs by 0.0004, the norm of the gradient by 0.003. */
 START_TEST(bf16_is_about_as_good_as_autocast)
 {
     char model[1024];

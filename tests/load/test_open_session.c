@@ -1,5 +1,5 @@
-/* A base and its prefix opened as one, whatever the files are; and what a program gets out of them:
- * keys and values, ids and texts, logits. */
+/* Opening a base with any kind of prefix file as a session, and its API results: keys and values,
+ * ids and texts, logits. */
 #include "toy_run.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static double loss_of(const kvf_session *session)
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
-/* A run of an encoder, of virtual tokens at the input, one that reads its base, and adapters, which
- * change it: all measure what training measured last. */
+/* Runs of an encoder, of virtual tokens at the input, of a method that reads its base, and of
+ * adapters, which change it. All give the last validation result of training. */
 static const char *const METHODS[] = {"direct", "prompt", "projected", "adapter"};
 
 START_TEST(every_kind_of_run_opens_on_its_base)
@@ -61,7 +61,7 @@ START_TEST(a_wrong_prefix_is_found)
 }
 END_TEST
 
-/* Keys and values out of a run, into a prefix again, to a file and back. */
+/* Keys and values from a run into a prefix, to a file and back. */
 START_TEST(keys_and_values_go_out_and_in)
 {
     kvf_train_options o = toy_run_options(out);
@@ -113,7 +113,7 @@ START_TEST(arrays_that_do_not_fit_are_refused)
 }
 END_TEST
 
-/* The losses that events told are the column. */
+/* The losses in events equal the column. */
 static void keep_loss(void *user, const kvf_event *event)
 {
     double *losses = user;
@@ -179,7 +179,7 @@ START_TEST(texts_become_ids_and_back)
 }
 END_TEST
 
-/* A run of every kind that a session takes, by an option of train. */
+/* A run of every kind that a session accepts, by an option of train. */
 static const struct {
     const char *option, *value;
 } KINDS[] = {
@@ -195,7 +195,7 @@ static void set(kvf_train_options *o, const char *name, const char *value)
     ck_assert_msg(!kvf_train_set(ctx, o, name, value), "%s", kvf_ctx_error(ctx));
 }
 
-/* Two tasks with a prefix each, of which the first is opened. */
+/* Two tasks with a prefix each; the first prefix is opened. */
 static void divide_tasks(kvf_train_options *o)
 {
     static char texts[4][600];
@@ -222,7 +222,7 @@ static kvf_session *open_kind(int kind)
     return session;
 }
 
-/* The row as kvf_logits has it: virtual tokens in front, or the place of an infix. */
+/* The row in the layout of kvf_logits: virtual tokens in front, or the place of an infix. */
 static size_t row_for(int kind, const int32_t *ids, int32_t *out_ids)
 {
     const char *value = KINDS[kind].value;
@@ -245,8 +245,8 @@ static double logprob(const float *logits, int32_t id)
     return (double)logits[id] - log(sum);
 }
 
-/* Log-softmax of the logits are the scores, of every kind of file. Labels are those from token 3
- * on, so that an infix stands before token 2. */
+/* Log-softmax of the logits equals the scores, for every kind of file. Labels start at token 3, so
+ * that an infix precedes token 2. */
 START_TEST(logits_are_what_scores_are_made_of)
 {
     static float logits[(N + P) * V];
@@ -276,7 +276,7 @@ START_TEST(logits_are_what_scores_are_made_of)
 }
 END_TEST
 
-/* Before an infix the bare base's; in its place none; after it what generation computes. */
+/* Before an infix: logits of the bare base; at the infix: none; after it: those of generation. */
 START_TEST(logits_around_an_infix)
 {
     static float logits[(N + 1) * V], bare[N * V];

@@ -1,6 +1,5 @@
-/* What an array of keys and values does not say, given to a prefix by itself: layers without one,
- * and T5's relative bias. With them a copy has the losses of the prefix it was made of, to the bit.
- */
+/* Properties of a prefix that its array of keys and values lacks: layers without prefix, and T5's
+ * relative bias. A copy that sets them has the losses of its original, bit for bit. */
 #include <kvfold/kvfold.h>
 
 #include "ck.h"
@@ -21,7 +20,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* A base of tests/golden with the prefix that kvfold trained for it with --places peft. */
+/* A base of tests/golden with a prefix trained by kvfold with --places peft. */
 static kvf_session *open_trained(const char *folder, const char *family)
 {
     const kvf_session_options options = {.base.precision = KVF_PRECISION_F32};
@@ -89,7 +88,7 @@ START_TEST(mask_and_bias_make_the_copy_the_same)
 }
 END_TEST
 
-/* A layer that is left out loses what it had: it is not there again when the layer is. */
+/* A masked layer loses its values: unmasking it does not bring them back. */
 START_TEST(layers_left_out_are_zeros)
 {
     kvf_session *session = open_trained("bart", "bart");

@@ -1,7 +1,7 @@
-/* --verbalizer: classes as words of a language model, whole runs on a tiny BertForMaskedLM (the
- * weights of tests/golden/masked_lm_bert.safetensors) and on a causal toy: training learns with no
- * head, a resumed run is one that never stopped, run and merged file answer alike, and what cannot
- * be is refused. */
+/* --verbalizer: classes as words of a language model. Whole runs on a tiny BertForMaskedLM (weights
+ * of tests/golden/masked_lm_bert.safetensors) and on a causal toy. Training learns without a head,
+ * and a resumed run equals an unbroken one. Run and merged file answer alike, and unsupported cases
+ * are refused. */
 #include <kvfold/kvfold.h>
 
 #include "toy_run.h"
@@ -90,8 +90,8 @@ static kvf_eval_result eval(const char *path)
 
 static const char *const METHODS[] = {"prompt", "p-tuning"};
 
-/* Prefixes, classes of several tokens, and with the base: of the masked base, then of a causal one.
- */
+/* Prefixes, multi-token classes, and training with the base: first on the masked base, then on a
+ * causal one. */
 static const struct {
     const char *method, *pattern, *verbalizer;
     bool causal, with_base;
@@ -191,8 +191,8 @@ START_TEST(forms_resume)
 }
 END_TEST
 
-/* On a causal base the probability of a class is that of its word as a completion of the row's
- * text, as kvf_score has it under the same prefix, among the classes'. */
+/* On a causal base, the probability of a class is that of its word as a completion of the row's
+ * text, normalised over the classes. kvf_score computes it under the same prefix. */
 START_TEST(classes_are_completions)
 {
     static const char *const WORDS[] = {"no", "wonderful"};
@@ -278,8 +278,8 @@ START_TEST(what_cannot_be_is_refused)
 }
 END_TEST
 
-/* A causal base with more behind [MASK], or none to read it with; and a masked one whose file has
- * no such head. */
+/* A causal base with text after [MASK], or without a head to read it; and a masked base whose file
+ * has no such head. */
 START_TEST(bases_without_the_head_are_refused)
 {
     kvf_train_options o = options_for(out, "prompt");
