@@ -1,5 +1,5 @@
-/* Metrics by hand-made cases: small enough to check on paper, their limits, what is refused. Whole
- * comparisons with the libraries are in test_metric_golden.c. */
+/* Metrics on hand-made cases small enough to check on paper, their limits, and refusals.
+ * Comparisons with the libraries are in test_metric_golden.c. */
 #include "ck.h"
 #include "metric_int.h"
 
@@ -34,7 +34,7 @@ START_TEST(classes)
     CLOSE(each[1].recall, 1);
     CLOSE(each[1].f1, 0.8);
     ck_assert_int_eq(each[1].support, 2);
-    /* class 3 does not occur, so it is no part of the mean */
+    /* class 3 does not occur, so the mean leaves it out */
     CLOSE(each[3].f1, 0);
     CLOSE(s.macro.f1, (0.5 + 0.8 + 2.0 / 3) / 3);
     CLOSE(s.micro.f1, s.accuracy);
@@ -94,7 +94,7 @@ START_TEST(spans)
     static const char *const SAID[] = {"B-LOC", "I-LOC", "O", "I-PER", "O", "B-LOC"};
     kvf__entity_scores s;
 
-    /* the default takes I after O for an entity, IOB2 does not */
+    /* by default I after O begins an entity, in IOB2 it does not */
     ck_assert_int_eq(entities(GOLD, SAID, KVF__TAGS_MIXED, &s), KVF_OK);
     ck_assert_uint_eq(s.n_types, 2);
     ck_assert_str_eq(s.types[0].name, "LOC");
@@ -111,7 +111,7 @@ START_TEST(spans)
 }
 END_TEST
 
-/* As the mixed rule reads them; a word without a tag is outside. */
+/* Tags under the mixed rule; a word without a tag is outside. */
 START_TEST(spans_of_a_sentence)
 {
     static const char *const TAGS[] = {"I-LOC", "I-LOC", NULL, "B", "B-PER", "S-PER", "O"};
@@ -133,7 +133,7 @@ START_TEST(spans_of_a_sentence)
     ck_assert(!kvf__tag_span_next(&scan, TAGS, 7, &e));
     scan = (kvf__tag_scan){0};
     ck_assert(!kvf__tag_span_next(&scan, TAGS, 0, &e));
-    scan = (kvf__tag_scan){0}; /* an entity that the sentence ends with */
+    scan = (kvf__tag_scan){0}; /* the entity ends with the sentence */
     ck_assert(kvf__tag_span_next(&scan, TAGS, 2, &e));
     ck_assert_int_eq(e.last, 1);
 }
@@ -173,7 +173,7 @@ START_TEST(no_entities)
 
     ck_assert_int_eq(entities(NONE, NONE, KVF__TAGS_MIXED, &s), KVF_OK);
     CLOSE(s.micro.f1, 0);
-    CLOSE(s.macro.f1, 0); /* sklearn: 0 where there is nothing */
+    CLOSE(s.macro.f1, 0); /* sklearn: 0 for an empty class */
     ck_assert_uint_eq(s.n_types, 0);
     kvf__entity_scores_done(&s);
     ck_assert_int_eq(entities(NONE, NONE, KVF__TAGS_AUTO, &s), KVF_EDATA);
@@ -214,7 +214,8 @@ START_TEST(texts)
     kvf__bleu_scores b;
     kvf__prf r;
 
-    /* the period is a word; the references have all 6 pairs between them, but each one "the" */
+    /* the period is a word; the references together contain all 6 pairs, but "the" only once
+     * each */
     ck_assert_int_eq(kvf__bleu(ctx, &rows, &b), KVF_OK);
     ck_assert_int_eq(b.predicted_length, 7);
     ck_assert_int_eq(b.reference_length, 7);
@@ -275,7 +276,7 @@ static const struct {
     const char *const *said, *const *want;
 } PAIR = {(const char *const[]){"a b a b", "c"}, (const char *const[]){"a b", "b a b", "c d"}};
 
-/* Every allocation fails once: no leak, and the same result when none does. */
+/* Every allocation fails once: no leak, and the same result if none fails. */
 START_TEST(out_of_memory)
 {
     static const int64_t START[] = {0, 2, 3};
@@ -336,7 +337,7 @@ START_TEST(table)
 }
 END_TEST
 
-/* Every row gives a number in its range on inputs of all kinds. */
+/* Every row gives a number within its range on all kinds of inputs. */
 START_TEST(rows)
 {
     static const int32_t CLASSES[] = {0, 1, 1}, SAID[] = {0, 1, 0};
@@ -358,7 +359,7 @@ START_TEST(rows)
         ck_assert_msg(v > 0 && v <= 100, "%s: %g", list[i].name, v);
         if (list[i].task == KVF__TASK_TOKEN_CLS && list[i].larger) CLOSE(v, 1);
     }
-    /* tags of no one scheme: no strict score, and no error */
+    /* tags of mixed schemes: no strict score, and no error */
     in.scheme = KVF__TAGS_IOE1;
     ck_assert_int_eq(kvf__metric_score(ctx,
                                        kvf__metric_find(KVF__TASK_TOKEN_CLS, false, "f1_strict"),

@@ -1,11 +1,11 @@
-/* Golden cases of every metric: what scikit-learn, scipy, seqeval, the SQuAD scripts, sacrebleu and
- * rouge_score made of them (golden/make_metric_golden.py). */
+/* Golden cases of every metric: results of scikit-learn, scipy, seqeval, the SQuAD scripts,
+ * sacrebleu and rouge_score (golden/make_metric_golden.py). */
 #include "ck.h"
 #include "metric_case.h"
 
 #include <math.h>
 
-/* Sums in another order; every figure is of the order of 1 or 100. */
+/* The sums are in another order; every figure is of the order of 1 or 100. */
 static const double TOLERANCE = 1e-12;
 
 static kvf_ctx *ctx;
@@ -33,13 +33,13 @@ static void check_values(const metric_result *got, const kvf_json *want, const c
     ck_assert_msg(got->n == kvf_json_size(v), "%s: %zu numbers", shown, got->n);
     for (size_t i = 0; i < got->n; i++) {
         double w = kvf_json_real(kvf_json_at(v, i), NAN), g = got->v[i];
-        /* the reference's mean over no type of entity is nan, ours 0 */
+        /* the reference's mean over no entity type is nan, kvfold's is 0 */
         bool good = isnan(w) ? isnan(g) || g == 0 : fabs(g - w) <= TOLERANCE * fmax(1, fabs(w));
         ck_assert_msg(good, "%s: number %zu is %.17g, want %.17g", shown, i, g, w);
     }
 }
 
-/* All cases of one kind; it is an error if there are few. */
+/* All cases of one kind; few cases are an error. */
 static void check_kind(const char *kind, int at_least)
 {
     int n = 0;
