@@ -1,6 +1,6 @@
-/* Tests of the packed model: every product with packed, norm-folded, plane-cut weights against the
- * unfolded definition in double, forward and transposed; what stays in the file; ownership and
- * failing allocations. */
+/* Tests of the packed model. Every product with packed, norm-folded, plane-cut weights is compared
+ * with the unfolded definition in double, forward and transposed. Also tests which weights stay in
+ * the file, ownership, and failing allocations. */
 #include "products.h"
 #include "slot.h"
 #include "toy_table.h"
@@ -45,7 +45,7 @@ static const struct kind {
 };
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
-/* Matrices to another type, in place. */
+/* Converts matrices to another type, in place. */
 static void convert(toy_table *t, kvf__dtype dtype)
 {
     for (size_t i = 0; dtype != KVF__F32 && i < t->table.n; i++) {
@@ -163,7 +163,7 @@ static double weight_at(const linear *lin, int64_t i, int64_t o)
     return lin->by_input ? lin->w[i * lin->out + o] : lin->w[o * lin->in + i];
 }
 
-/* y [M, ld], from column `at` on. */
+/* y [M, ld], starting at column `at`. */
 static void forward(const linear *lin, const float *x, float *y, int64_t ld, int64_t at)
 {
     for (int64_t m = 0; m < M; m++)
@@ -254,7 +254,7 @@ static void run_inputs(const fixture *f, const kvf__packed_pair *w, bool backwar
     }
 }
 
-/* Sums of up to 3104 products of numbers of order 1 in f32. */
+/* Sums of up to 3104 products of numbers of order 1, in f32. */
 #define CLOSE(got, want, cols) ck_close(got, want, (size_t)(M * (cols)), 1e-5, 2e-4)
 
 static void check_parts(fixture *f, linear *parts, int n, kvf__packed_pair w)
@@ -393,7 +393,7 @@ START_TEST(planes_are_equal_multiples_of_16)
     ck_assert_int_eq(kvf__ffn_plane(F, 2).start, 2080);
     ck_assert_ptr_nonnull(f.model->layers[1].w->gate[2].fwd);
     ck_assert_ptr_null(f.model->layers[1].w->gate[3].fwd);
-    ck_assert_ptr_null(f.model->layers[1].w->up[0].bwd); /* no backward asked for */
+    ck_assert_ptr_null(f.model->layers[1].w->up[0].bwd); /* no backward pass requested */
     ck_assert_ptr_null(f.model->layers[1].w->qkv.bwd);
     ck_assert_ptr_null(f.model->lm.planes[0].bwd);
     destroy(&f);
@@ -435,7 +435,7 @@ START_TEST(embedding_and_tables)
 }
 END_TEST
 
-/* The config ties, the file disagrees: bind keeps both, and the model must use both. */
+/* The config ties the head, the file disagrees: bind keeps both, and the model must use both. */
 START_TEST(head_that_differs_is_used)
 {
     const struct kind kind = {TOY_TIED, true, false, 40, KVF__F32};
@@ -448,7 +448,7 @@ START_TEST(head_that_differs_is_used)
 }
 END_TEST
 
-/* Of layer 1's queries, keys and values, as packed, from those that the file has. */
+/* Queries, keys and values of layer 1, packed, built from those of the file. */
 static double qkv_error(const kvf__model_options *options)
 {
     fixture f;
@@ -474,9 +474,10 @@ static double qkv_error(const kvf__model_options *options)
     return ck_rel_l2(y, want, M * 64);
 }
 
-/* bf16 rounds weights and inputs to 8 bits, by 0.4 % at most and 0.16 % in the mean: 0.27 %
- * together. Eight-bit integers are up to 0.4 % of the largest of a row or column off, uniformly:
- * 0.23 % of it, which is about twice the mean square, on both sides. */
+/* bf16 rounds weights and inputs to 8 bits: an error of at most 0.4 %, 0.16 % on average. Both
+ * together give 0.27 %. Eight-bit integers have a uniform error of up to 0.4 % of the largest value
+ * of a row or column. Its average is 0.23 % of that value, which is about twice the root mean
+ * square, on both sides. */
 START_TEST(bf16_and_int8_are_near)
 {
     kvf__model_options options = {.act = KVF__BF16, .backward = true};
@@ -490,7 +491,7 @@ START_TEST(bf16_and_int8_are_near)
 }
 END_TEST
 
-/* One byte a weight in the layers, for each direction, and the head in bf16. */
+/* One byte per weight in the layers, for each direction, and the head in bf16. */
 START_TEST(int8_footprint)
 {
     const kvf__model_options options = {.act = KVF__BF16, .int8 = true, .backward = true};
@@ -509,7 +510,7 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Eight-bit products are of weights that stay packed and are not trained. */
+/* Eight-bit products need weights that stay packed and are not trained. */
 START_TEST(int8_is_for_frozen_packed_weights)
 {
     const kvf__model_options refused[] = {
@@ -538,7 +539,7 @@ START_TEST(every_allocation_can_fail)
         if (!st) break;
         ck_assert_int_eq(st, KVF_ENOMEM);
         ck_assert_ptr_null(model);
-        ck_assert_int_eq(desc.L, 2); /* still the caller's */
+        ck_assert_int_eq(desc.L, 2); /* still owned by the caller */
     }
     kvf__ctx_fail_allocation(ctx, -1);
     ck_assert_int_gt(n, 20);
