@@ -1,4 +1,4 @@
-/* AdamW against figures computed by torch.optim.AdamW, schedules, clipping. */
+/* AdamW against results of torch.optim.AdamW; schedules; clipping. */
 #include "ck.h"
 #include "optim_int.h"
 #include "param_grad.h"
@@ -98,7 +98,7 @@ START_TEST(norm_is_exact_and_independent_of_threads)
 }
 END_TEST
 
-/* A gradient left as left^T right: the norm and the step are those of the same gradient formed. */
+/* A gradient stored as left^T right gives the norm and the step of the same gradient formed. */
 START_TEST(unformed_gradients_are_the_same)
 {
     enum { P = 5, ROWS = 33, COLUMNS = 21, N = ROWS * COLUMNS };
@@ -126,7 +126,7 @@ START_TEST(unformed_gradients_are_the_same)
         kvf__adamw_step(&x, &formed, 1e-2, 0.5);
         kvf__adamw_step(&y, &outer, 1e-2, 0.5);
     }
-    /* an element whose gradient nearly cancels has a step that rounding decides: none here does */
+    /* an element whose gradient nearly cancels has a step decided by rounding: none does here */
     ck_close(b, a, N, 1e-4, 1e-5);
     ck_close(y.m.item[0].value, x.m.item[0].value, N, 1e-5, 1e-6);
     memset(right, 0, sizeof right);
@@ -152,7 +152,7 @@ static kvf__params prefix_param(float *value, float *grad, int64_t P, int64_t L,
     return params;
 }
 
-/* Rounds of a scalar: what becomes of a singular value. */
+/* The scalar iteration applied to a singular value. */
 static double rounds(double s)
 {
     for (int i = 0; i < 2; i++)
@@ -160,9 +160,9 @@ static double rounds(double s)
     return s;
 }
 
-/* Values whose gradient has orthogonal rows step by the scalar rounds of their norms, each head for
- * itself, whatever the gradient's scale; keys as AdamW steps them; heads without a gradient stay.
- * More tokens than numbers of a head, and fewer. */
+/* If gradient rows of values are orthogonal, their step applies the scalar iteration to the rows'
+ * norms. It does so per head and at any scale of the gradient. Keys step as with AdamW; heads
+ * without a gradient do not change. Covers more tokens than channels of a head, and fewer. */
 static const int64_t SIDES[][2] = {{2, 5}, {5, 2}, {3, 3}};
 
 START_TEST(muon_steps_values_alone)
