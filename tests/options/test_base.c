@@ -43,13 +43,13 @@ START_TEST(error_lines)
     ck_assert_str_eq(kvf_ctx_error(ctx), "wk is [7]");
     ck_assert_int_eq(kvf__fail_prefix(ctx, KVF_EIO, "block %d", 3), KVF_EIO);
     ck_assert_str_eq(kvf_ctx_error(ctx), "block 3: wk is [7]");
-    /* the line may be an argument of the line that replaces it */
+    /* the line may be an argument of its own replacement */
     kvf__fail(ctx, KVF_EIO, "again: %s", kvf_ctx_error(ctx));
     ck_assert_str_eq(kvf_ctx_error(ctx), "again: block 3: wk is [7]");
 }
 END_TEST
 
-/* The text of a hostile file must not steer a terminal or fake a second line. */
+/* Text from a hostile file must not control a terminal or fake a second line. */
 START_TEST(error_line_is_one_clean_line)
 {
     kvf__fail(ctx, KVF_EFORMAT, "%s", "a\nb\tc\x1b[31md\x7f");
@@ -63,7 +63,7 @@ START_TEST(error_line_is_cut_at_a_character)
     const char *line;
     size_t n;
 
-    for (size_t shift = 0; shift < 2; shift++) { /* the cut falls on and inside a sequence */
+    for (size_t shift = 0; shift < 2; shift++) { /* the cut falls on a sequence and inside one */
         memset(text, 'x', shift);
         for (size_t i = shift; i + 2 < sizeof text; i += 2)
             memcpy(text + i, "\xc3\xa9", 3);
@@ -191,7 +191,7 @@ static const uint8_t RECORD[] = {
     'a',  'b',  'c',
 };
 
-/* Fields of RECORD that were read in full. */
+/* Number of RECORD's fields read in full. */
 static int read_record(kvf__reader *r)
 {
     int good = 0;
@@ -224,7 +224,7 @@ END_TEST
 START_TEST(reader_truncated_at_every_byte)
 {
     for (size_t n = 0; n < sizeof RECORD; n++) {
-        uint8_t *copy = NULL; /* of exact size, so that a sanitizer sees a byte too many */
+        uint8_t *copy = NULL; /* exact size, so that a sanitizer detects one byte too many */
         ck_assert_int_eq(kvf__alloc(ctx, n, &copy), KVF_OK);
         memcpy(copy, RECORD, n);
         kvf__reader r = {.data = copy, .n = n};
@@ -256,7 +256,7 @@ END_TEST
 
 /* ---- hash ------------------------------------------------------------------------------------ */
 
-/* The first two are values the XXH3 test suite and its specification give for seed 0. */
+/* The first two values are from the XXH3 test suite and specification, for seed 0. */
 static const struct {
     const char *text, *hex;
 } HASHES[] = {
@@ -278,7 +278,7 @@ START_TEST(hash_of_known_text)
 }
 END_TEST
 
-/* Pieces of any size give the hash of the whole; asking does not end the stream. */
+/* Pieces of any size give the hash of the whole; reading the hash does not end the stream. */
 START_TEST(hash_is_a_stream)
 {
     enum { N = 5000 };
@@ -307,7 +307,7 @@ START_TEST(hash_is_a_stream)
 }
 END_TEST
 
-/* The names that errors and options list are those of the table, in its order. */
+/* Names in errors and options are those of the table, in its order. */
 START_TEST(methods)
 {
     char comma[512] = "", bar[512] = "";

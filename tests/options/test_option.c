@@ -1,4 +1,4 @@
-/* Values of options by every kind of row, alternatives, and the lines of recipes. */
+/* Option values for every kind of row, alternatives, and lines of recipes. */
 #include "option_table.h"
 
 #include "ck.h"
@@ -29,7 +29,7 @@ static const kvf__option_row FLAG = {"flag", NULL, "", KVF_FLAG, AT(flag), ""},
                              AMOUNT = {"real", "X", "", KVF_AMOUNT, AT(real), ""},
                              REAL = {"real", "X", "", KVF_REAL, AT(real), ""};
 
-/* want NULL: the value is taken, and the fields are as expected. */
+/* want NULL: the value is accepted, and the fields are as expected. */
 static const struct {
     const kvf__option_row *row;
     const char *value, *want;

@@ -1,5 +1,6 @@
-/* Every option of train over every method and task: it changes the files of a run, or it is
- * refused. The rows below are held against the table of options, so that a new one needs a row. */
+/* Every option of train with every method and task: it changes the files of a run, or it is
+ * refused. The rows below are checked against the table of options, so that a new option needs a
+ * row. */
 #include <kvfold/kvfold.h>
 
 #include "artifact.h"
@@ -12,18 +13,19 @@
 #include <unistd.h>
 
 typedef enum expectation {
-    EFFECT,    /* the run is another one, or the option is refused as misuse */
-    ANSWER,    /* the same, but a file that does not fit may be refused with any status */
-    SOMEWHERE, /* what it acts on is not in all data: of the tasks it acts on one at least */
-    EXACT,     /* the same bits by contract: what it saves is memory or time */
-    ELSEWHERE, /* paths, and what a run writes besides its file; `with` names the test */
+    EFFECT,    /* another run, or the option is refused as misuse */
+    ANSWER,    /* the same, but an unsuitable file may be refused with any status */
+    SOMEWHERE, /* acts on features that not all data has: it must change at least one task */
+    EXACT,     /* the same bits by contract: the option saves memory or time */
+    ELSEWHERE, /* paths and additional outputs of a run; `with` names the test */
 } expectation;
 
 static const struct row {
     const char *name, *value;
     expectation expectation;
     const char *with; /* "name=value;..." in both runs */
-    const char *own;  /* methods and tasks that have this value anyway, between bars; NULL: none */
+    const char *own;  /* methods and tasks that have this value by default, between bars; NULL:
+                       * none */
 } ROWS[] = {
     {"base", "", ELSEWHERE, "every run here", NULL},
     {"lora", "", ELSEWHERE, "cli_lora", NULL},
@@ -183,8 +185,7 @@ static kvf_train_options plain(const char *method, const char *task)
     return o;
 }
 
-/* A folder of its own, in which paths are relative: the base, the retention set's text, a prefix
- * file. */
+/* A folder of its own for relative paths: the base, the retention set's text, a prefix file. */
 static void setup(void)
 {
     kvf_ctx_options options = {.threads = 1};
@@ -237,7 +238,7 @@ static void add_run(kvf__hash *hash, const kvf__artifact *run)
     kvf_json_text_free(state);
 }
 
-/* Trains; the hash of the run file, without the options themselves. */
+/* Trains; returns the hash of the run file without its options. */
 static kvf_status run(kvf_train_options *o, char hex[33], double *loss)
 {
     kvf_train_result r;
@@ -261,7 +262,7 @@ static kvf_status run(kvf_train_options *o, char hex[33], double *loss)
     return KVF_OK;
 }
 
-/* Sets "name=value;..." on *o; texts are kept in `kept`. */
+/* Sets "name=value;..." in *o; texts are kept in `kept`. */
 static kvf_status set_all(kvf_train_options *o, const char *with, char kept[256])
 {
     kvf_status st = KVF_OK;
@@ -301,12 +302,12 @@ START_TEST(every_option_has_a_row)
 }
 END_TEST
 
-/* Refuses a run that lacks an option. */
+/* Refuses a run without a required option. */
 START_TEST(runs_have_every_option)
 {
     kvf_train_options o = kvf_train_defaults();
     kvf_json *stored = NULL, *fewer = NULL;
-    o.init = "vocab"; /* as decided for every run */
+    o.init = "vocab"; /* decided for every run */
     ck_assert_int_eq(kvf__options_store(ctx, &o, &stored), KVF_OK);
     char *text = kvf_json_text(stored, KVF_JSON_COMPACT);
     memcpy(strstr(text, "weight-dtype"), "unknown-name", 12);
@@ -320,7 +321,7 @@ START_TEST(runs_have_every_option)
 }
 END_TEST
 
-/* Conditions of a column name options and values that exist. */
+/* Conditions in a column name existing options and values. */
 static void check_conditions(const char *option, const char *conditions)
 {
     const char *at;
@@ -337,7 +338,8 @@ static void check_conditions(const char *option, const char *conditions)
     }
 }
 
-/* Every default is a value of its option, and every column names methods, tasks and options. */
+/* Every default is a valid value of its option, and every column names methods, tasks and
+ * options. */
 START_TEST(columns_hold_known_words)
 {
     const char *tasks = kvf__option_find("task")->row.argument, *at;
@@ -367,7 +369,7 @@ START_TEST(columns_hold_known_words)
 }
 END_TEST
 
-/* A default that help shows as a value is the field's. */
+/* A default shown by help equals the field's default. */
 START_TEST(defaults_are_those_of_the_rows)
 {
     const kvf_train_options o = kvf_train_defaults();
@@ -382,7 +384,7 @@ START_TEST(defaults_are_those_of_the_rows)
 }
 END_TEST
 
-/* What is left open is decided by method, task and rows in a step; P of tags by the base. */
+/* Open defaults are decided by method, task and rows in a step; P of tags by the base. */
 START_TEST(defaults_of_tasks)
 {
     static const struct {
@@ -411,13 +413,13 @@ START_TEST(defaults_of_tasks)
 }
 END_TEST
 
-/* The result of a row, compared with the same run without it. */
+/* The result of a row, compared with the same run without the option. */
 typedef struct outcome {
     kvf_status without, st;
     bool same, close; /* the whole file; the loss */
 } outcome;
 
-/* A run without the option at hand. */
+/* A run without the tested option. */
 typedef struct bare {
     kvf_status st;
     char hex[33];
@@ -431,7 +433,7 @@ static bare run_bare(const char *method, const char *task, const struct row *row
     return b;
 }
 
-/* plain: of rows that need no other option. */
+/* plain: only rows that need no other option. */
 static outcome try_row(const char *method, const char *task, const struct row *row,
                        const bare *plain)
 {

@@ -1,5 +1,5 @@
-/* Options whose reserved members are zero are taken, as those of a program older than the library;
- * others, of a newer program or never begun, are refused with a line that names them. */
+/* Options with zeros in reserved members are accepted, as from a program older than the library.
+ * Other values, from a newer program or uninitialised, are refused with a line that names them. */
 #include "toy_base.h"
 
 #include <kvfold/kvfold.h>
@@ -28,7 +28,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* The last word of what is reserved becomes `mark`; the call with the rest as it should be. */
+/* Sets the last reserved word to `mark`; the other arguments of the call are valid. */
 #define LAST(options)                                                                              \
     ((options).reserved[sizeof(options).reserved / sizeof *(options).reserved - 1])
 
@@ -125,7 +125,7 @@ static kvf_status score_eval(uint64_t mark)
     return kvf_score(ctx, base, NULL, &o, NULL);
 }
 
-/* What each call comes to where nothing is refused: its files are missing, or it is done. */
+/* The status of each accepted call: its files are missing, or it succeeds. */
 static const struct {
     const char *type;
     kvf_status (*call)(uint64_t mark);
