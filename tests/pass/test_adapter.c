@@ -1,5 +1,5 @@
-/* Adapters on toy models: shapes and names, the first loss, layers left out, and that they are the
- * same whichever way a pass computes: again, recomputed, row by row, after a cache. */
+/* Adapters on toy models: shapes and names, the first loss, layers without adapters. Results are
+ * the same for repeated passes, recomputed layers, single rows, and passes after a cache. */
 #include "toy_model.h"
 
 static toy t;
@@ -30,7 +30,7 @@ static kvf__adapters *make(int row, kvf__dtype act)
     return kvf__model_adapters(t.model);
 }
 
-/* Away from the start: `up` and the biases too. */
+/* Values away from the start: `up` and the biases are not zero. */
 static void shake(kvf__adapters *adapters)
 {
     kvf__rng rng = kvf__rng_make(3, 9);
@@ -50,7 +50,7 @@ static size_t total(const kvf__adapters *adapters)
     return n;
 }
 
-/* Loss and gradients [total] of half the labels' sum, the gradients zeroed first. */
+/* Loss and gradients [total] of half the labels' sum; zeroes the gradients first. */
 static double gradients(kvf__pass *pass, const kvf__batch *batch, float *out)
 {
     kvf__adapters *adapters = kvf__model_adapters(t.model);
@@ -81,7 +81,7 @@ static toy_batch a_batch(void)
     return batch;
 }
 
-/* A batch points into itself. */
+/* A batch contains pointers into itself. */
 #define TAKE_BATCH(name)                                                                           \
     toy_batch name = a_batch();                                                                    \
     name.b.start = name.start, name.b.ids = name.ids, name.b.example = name.example;               \
@@ -118,8 +118,8 @@ START_TEST(parameters)
 }
 END_TEST
 
-/* The bits of the same form with all adapters left out. Compared with a model that has none, whose
- * products add to the stream themselves, oneDNN may add in another order where it has no brgemm. */
+/* Bits of the same form with all adapters left out. A model without adapters adds its products to
+ * the stream directly. There oneDNN may sum in another order if it has no brgemm. */
 START_TEST(first_loss_is_the_bare_base)
 {
     kvf__adapters *adapters = make(_i, KVF__F32);
@@ -143,7 +143,7 @@ START_TEST(first_loss_is_the_bare_base)
 }
 END_TEST
 
-/* A layer left out is one whose `up` and bias are zero. */
+/* A layer without adapter equals one whose `up` and bias are zero. */
 START_TEST(layers_are_left_out)
 {
     kvf__adapters *adapters = make(_i, KVF__F32);
@@ -286,8 +286,8 @@ START_TEST(batch_equals_rows)
 }
 END_TEST
 
-/* Tokens one by one after a cache end in the logits of the whole row; the form for few rows reads
- * the file and knows no adapters. */
+/* Tokens one by one after a cache end in the logits of the whole row. The form for few rows reads
+ * the file and does not support adapters. */
 START_TEST(generation)
 {
     kvf__adapters *adapters = make(_i, KVF__F32);
@@ -328,7 +328,7 @@ START_TEST(generation)
 }
 END_TEST
 
-/* The adapters stay f32; what they read and the rest of the model has 8 bits. The bound is over the
+/* The adapters stay f32; their inputs and the rest of the model have 8 bits. The bound exceeds the
  * worst case, 0.058. */
 START_TEST(bf16_is_near)
 {

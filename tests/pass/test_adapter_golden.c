@@ -1,6 +1,6 @@
 /* Adapters against PyTorch: losses and gradients of a hand-written module on the tiny models of
- * transformers, at the start, where `up` is zero, and away from it, for each placement and
- * activation (tests/golden/make_adapter_golden.py). */
+ * transformers, for each placement and activation. Compared at the start, where `up` is zero, and
+ * away from it (tests/golden/make_adapter_golden.py). */
 #include "golden_model.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static const struct {
              {"attn", {3, KVF__RELU, KVF__PLACE_ATTN}}};
 enum { N_MODELS = 3, N_CASES = 4 };
 
-/* The formula of the script. */
+/* The formula of the golden script. */
 static void set_values(kvf__adapters *adapters, bool zero)
 {
     int64_t at = 0;
@@ -64,7 +64,7 @@ static void load(golden *g, int model, int row, kvf__dtype act)
     set_values(kvf__model_adapters(g->model), row == 0);
 }
 
-/* The loss, and its gradients where the model has them. */
+/* The loss, and its gradients if the model has them. */
 static double step(golden *g, bool causal)
 {
     const kvf__input input = {.batch = &g->batch};
@@ -108,7 +108,7 @@ static double gradient_error(golden *g, const float *want, size_t n)
     return error;
 }
 
-/* The norms that are trained with them; torch's names of encoders have no prefix. */
+/* The norms trained with adapters; torch's names in encoders have no prefix. */
 static void check_norms(golden *g, const kvf__weights *weights, const char *name)
 {
     kvf__params *params = kvf__model_params(g->model);
@@ -129,7 +129,7 @@ static void check_norms(golden *g, const kvf__weights *weights, const char *name
     }
 }
 
-/* Both computations are f32 in different order: the bars of test_pass_golden.c. */
+/* Both computations are f32 in different order: the bounds of test_pass_golden.c. */
 START_TEST(loss_and_gradients_match)
 {
     int model = _i / N_CASES, row = _i % N_CASES;

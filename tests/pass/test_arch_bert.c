@@ -1,6 +1,6 @@
-/* Encoders against transformers: tiny models made by tests/golden/make_encoder_golden.py,
- * which stores final hidden states and the gradient of a weighted sum of them, and how far torch's
- * own autocast is off in bf16. Also the final hidden states of causal models, against their own
+/* Encoders against transformers, on tiny models made by tests/golden/make_encoder_golden.py. The
+ * script stores final hidden states, the gradient of a weighted sum of them, and the bf16 error of
+ * torch's own autocast. Also tests the final hidden states of causal models, against their own
  * language-model head. */
 #include "golden_model.h"
 #include "model_priv.h"
@@ -76,7 +76,7 @@ START_TEST(gradient_matches)
 }
 END_TEST
 
-/* As in test_pass_golden.c: single models scatter around autocast's error. */
+/* The bound of test_pass_golden.c: single models scatter around autocast's error. */
 START_TEST(bf16_is_no_worse_than_autocast)
 {
     double log_ratio = 0;
@@ -96,7 +96,8 @@ START_TEST(bf16_is_no_worse_than_autocast)
 }
 END_TEST
 
-/* No types are types of zero; other types are something else; a row alone is the row in a batch. */
+/* No types equal types of zero; other types give another result; a row alone equals the row in a
+ * batch. */
 START_TEST(types_and_rows)
 {
     golden g;
@@ -128,8 +129,8 @@ START_TEST(types_and_rows)
 }
 END_TEST
 
-/* Hidden states times the head's matrix are the logits; the loss's gradient by way of the hidden
- * states is the loss's gradient. */
+/* Hidden states times the head's matrix equal the logits. The loss's gradient through the hidden
+ * states equals the loss's gradient. */
 START_TEST(hidden_states_of_causal_models)
 {
     golden g;
@@ -176,7 +177,7 @@ START_TEST(hidden_states_of_causal_models)
 }
 END_TEST
 
-/* The same bits again, and no allocation once prepared. */
+/* Repeats give the same bits, without allocation after the first. */
 START_TEST(same_bits_and_no_allocation)
 {
     golden g;
@@ -208,7 +209,7 @@ START_TEST(same_bits_and_no_allocation)
 }
 END_TEST
 
-/* Layers that are computed again for the backward pass give the same bits. */
+/* Layers recomputed for the backward pass give the same bits. */
 START_TEST(recomputed_gradient_is_the_same)
 {
     golden g;
@@ -306,7 +307,7 @@ START_TEST(limits_of_rows)
     kvf__input input = {.batch = &batch};
     char line[128];
 
-    /* Both tables leave room for 40 positions; the longest row has 30 tokens. */
+    /* Both tables have room for 40 positions; the longest row has 30 tokens. */
     ck_assert_int_eq(kvf__model_desc(g.model)->position.max, 40);
     input.condition.position_start = 10;
     ck_assert_msg(!kvf__pass_fwd(g.ctx, g.pass, &input), "%s", kvf_ctx_error(g.ctx));
@@ -334,7 +335,7 @@ START_TEST(limits_of_rows)
 }
 END_TEST
 
-/* A table without one of the tensors, or with one of another shape, is refused by name. */
+/* A table with a tensor missing, or with one of another shape, is refused by name. */
 START_TEST(each_tensor_is_needed)
 {
     golden g;
@@ -373,8 +374,7 @@ START_TEST(each_tensor_is_needed)
 }
 END_TEST
 
-/* As the first files of BERT: every name begins with "bert.", gamma and beta, heads of pretraining.
- */
+/* Names in the first files of BERT: the prefix "bert.", gamma and beta, and pretraining heads. */
 START_TEST(old_names)
 {
     static const float any[64];
@@ -407,7 +407,7 @@ END_TEST
 
 /* ---- the same model by other names ----------------------------------------------------------- */
 
-/* Of llama.cpp's converter, which drops the pooler; what begins with "layers" is in "blk.#.". */
+/* Names of llama.cpp's converter, which drops the pooler; "layers" becomes "blk.#.". */
 static const char *const BERT_GGUF[][2] = {
     {"embeddings.word_embeddings.", "token_embd."},
     {"embeddings.position_embeddings.", "position_embd."},
@@ -436,7 +436,7 @@ static const char *const NOMIC_GGUF[][2] = {
     {"post_mlp_layernorm.", "layer_output_norm."},
     {NULL, NULL},
 };
-/* Of the code that came with the model's first files. */
+/* Names of the code that came with the model's first files. */
 static const char *const NOMIC_FIRST[][2] = {
     {"embeddings.word_embeddings.", "embeddings.word_embeddings."},
     {"embeddings.token_type_embeddings.", "embeddings.token_type_embeddings."},
@@ -473,7 +473,7 @@ static bool other_name(const char *const names[][2], const char *layers, const c
 
 enum { MOST_FUSED = 4 };
 
-/* The rows of q, k and v in one tensor, if `view`, called `name`, is that of q. */
+/* If `view`, called `name`, is the matrix of q: the rows of q, k and v in one tensor. */
 static void *fuse(const golden *g, const char *name, kvf__view *view)
 {
     const char *q = strstr(name, "q_proj"), letters[] = "qkv";

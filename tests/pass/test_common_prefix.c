@@ -150,8 +150,8 @@ START_TEST(sharing_stays_near_in_bf16)
 {
     ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     toy_create(&t, toy_llama, KVF__BF16);
-    /* Sums of bf16 products in another order: the loss was 0.003 away, the gradient 0.017, which is
-     * as far as bf16 itself is from f32. */
+    /* Sums of bf16 products in another order: the loss differed by 0.003 and the gradient by 0.017,
+     * the distance of bf16 itself from f32. */
     compare(CASES[_i], 6e-3, 4e-2);
     toy_free(&t);
 }
@@ -183,7 +183,7 @@ START_TEST(tokens_are_saved)
     ck_assert_int_eq(batcher.sizes.common_tokens, SAVED[_i].common_tokens);
     ck_assert_int_eq(batcher.sizes.common_len, SAVED[_i].common_len);
     ck_assert_int_eq(batcher.batch.n_rows, SAVED[_i].rows);
-    /* Every example's path spells its own beginning. */
+    /* The tokens along every example's path are the beginning of its row. */
     const kvf__batch *b = &batcher.batch;
     for (int64_t row = 0; row < b->n_rows; row++) {
         if (b->example[row] < 0) continue;
@@ -200,7 +200,7 @@ START_TEST(tokens_are_saved)
 }
 END_TEST
 
-/* Without common prefixes in the limits, or with parents out of order, a batch is refused. */
+/* A batch is refused if the limits exclude common prefixes, or if parents are out of order. */
 START_TEST(bad_trees_are_refused)
 {
     static const int64_t LENGTHS[] = {3, 3, 0};

@@ -1,7 +1,6 @@
-/* Steps of generation from the file's own weights, against passes over the packed ones. The
- * toys have plain rows, rows in the order of a GGUF, and GPT-2's blocks (layer norms, biases,
- * learned positions) with their matrices turned round. Every golden model is compared too, or its
- * refusal is. */
+/* Generation steps from the file's own weights, against passes over packed weights. The toys have
+ * plain rows, GGUF-ordered rows, and GPT-2's blocks (layer norms, biases, learned positions) with
+ * transposed matrices. Every golden model is compared too, or its refusal is. */
 #include "golden_model.h"
 #include "model_priv.h"
 #include "toy_model.h"
@@ -10,13 +9,13 @@
 
 enum { ROWS = 3, PROMPT = 9, STEPS = 4, CAPACITY = 24, P = 5 };
 
-/* How the slots given to the decoder differ from those the model was made of. */
+/* Differences between the decoder's slots and those the model was made for. */
 typedef enum change { AS_THEY_ARE, PERMUTED, TURNED } change;
 static const struct {
     const char *const *config;
     change how;
     kvf__dtype act;
-    double tolerance; /* relative, of all logits of a step */
+    double tolerance; /* relative, over all logits of a step */
 } CASES[] = {{&toy_llama, AS_THEY_ARE, KVF__F32, 2e-6},
              {&toy_llama, PERMUTED, KVF__F32, 2e-6},
              {&toy_gpt2, TURNED, KVF__F32, 2e-6},
@@ -35,7 +34,7 @@ static char goldens[64][64];
 static int n_goldens;
 
 static toy t;
-static golden g; /* what t views in a golden case */
+static golden g; /* views of t in a golden case */
 static kvf__pass *pass;
 static kvf__prefix prefix;
 static float *copies[64]; /* of weights that were rearranged */
@@ -88,7 +87,7 @@ static void close_case(void)
         toy_free(&t);
 }
 
-/* Row i of the file is row (i, permuted) of Hugging Face. */
+/* Row i of the file is the permuted row i of Hugging Face. */
 static void permute(kvf__slot *slot, float *to, int64_t heads)
 {
     const int64_t rows = slot->view.dim[0], cols = slot->view.dim[1], D = rows / heads;
@@ -180,7 +179,7 @@ static float *logits_for(int64_t n)
     return out;
 }
 
-/* The same step as a pass. */
+/* The same step computed as a pass. */
 static void step_by_pass(const kvf__step *step, kvf__cache *cache, float *logits)
 {
     const int64_t start[] = {0, 1, 2, 3}, example[ROWS] = {0};
@@ -250,8 +249,9 @@ static void check_refusal(const char *why)
     kvf__cache_free(cache);
 }
 
-/* Matrices of GPT-2 are turned round: how a file stores them is not a matter of the block. In bf16
- * pass and decoder are both up to 4e-2 from the f32 logits (Gemma 3), and 5e-2 from each other. */
+/* Matrices of GPT-2 are transposed, because storage order is independent of the block. In bf16,
+ * pass and decoder both differ from the f32 logits by up to 4e-2 (Gemma 3), and by 5e-2 from each
+ * other. */
 START_TEST(steps_of_golden_models_are_those_of_a_pass)
 {
     const bool bf16 = _i >= n_goldens;
@@ -276,7 +276,7 @@ END_TEST
         ck_assert_msg(seen[FIELD_##name], "no golden model has " #name);
 enum { KVF__BLOCK(INDEX) N_FIELDS };
 
-/* Each field that the pass or the decoder takes is set in a golden model that it runs. */
+/* Each supported field of pass or decoder is set in a golden model that it runs. */
 START_TEST(fields_that_are_taken_are_in_golden_models)
 {
     const kvf__block_user user = _i ? KVF__BLOCK_DECODER : KVF__BLOCK_PASS;
@@ -348,7 +348,7 @@ START_TEST(a_masked_layer_has_no_prefix)
 }
 END_TEST
 
-/* Rows after prefixes of unequal length, and one without, as they would be alone. */
+/* Rows after prefixes of unequal length, and one row without prefix, equal the rows alone. */
 START_TEST(company_changes_no_bit)
 {
     ck_need(open_case(_i), "this CPU has no bf16 products");
@@ -387,7 +387,7 @@ START_TEST(company_changes_no_bit)
 }
 END_TEST
 
-/* Two tokens of one slot and one of another in a step, as in three steps. */
+/* Two tokens of one slot and one of another in a step, compared with three steps. */
 START_TEST(a_run_has_the_bits_of_steps)
 {
     static const int32_t slots[ROWS] = {2, 2, 0};
@@ -425,7 +425,7 @@ START_TEST(a_run_has_the_bits_of_steps)
 }
 END_TEST
 
-/* A slot with less room than the others, and one that loses its room. */
+/* A slot with less room than the others, and a slot that loses its room. */
 START_TEST(a_slot_has_room_of_its_own)
 {
     enum { ROOM = 7 };

@@ -1,6 +1,6 @@
 /* Virtual tokens in the rows of a batch: their gradient against PyTorch's through inputs_embeds
- * (tests/golden/make_vectors_golden.py), and what must hold around it: shared common prefixes,
- * recomputation, equal bits, a vector that is a token's own embedding. */
+ * (tests/golden/make_vectors_golden.py). Also tests shared common prefixes, recomputation, equal
+ * bits, and a vector equal to a token's embedding. */
 #include "data_int.h"
 #include "golden_model.h"
 #include "model_priv.h"
@@ -11,7 +11,7 @@ static const char *const MODELS[] = {"llama_tied", "llama_untied", "gpt2", "gpt2
                                      "qwen2",      "qwen3",        "bert", "roberta"};
 enum { N_MODELS = 8, N_CAUSAL = 6, P = 4 };
 
-/* A model, and of the golden file its rows, vectors and what torch made of them. */
+/* A model, and the golden file's rows, vectors and torch results. */
 typedef struct fixture {
     golden g;
     kvf__weights file;
@@ -77,7 +77,7 @@ static kvf__pass *make_pass(const fixture *f, bool recompute)
     return pass;
 }
 
-/* The loss of a batch, by the base's own head or the golden file's weights. */
+/* The loss of a batch, from the base's own head or the golden file's weights. */
 static double loss_of(const fixture *f, kvf__pass *pass, const kvf__batch *batch, bool gradient)
 {
     const kvf__input input = {.batch = batch, .condition.vectors = &f->vectors};
@@ -136,8 +136,8 @@ START_TEST(loss_and_gradient_match)
 }
 END_TEST
 
-/* On models and rows as few as these the ratio of the errors scatters from 0.8 to 2.8: the bar
- * catches a path that breaks, not one that rounds a little more often. */
+/* On so few models and rows, the ratio of the errors scatters from 0.8 to 2.8. The bound detects a
+ * broken path, but not a slightly larger rounding error. */
 START_TEST(bf16_is_no_worse_than_autocast)
 {
     double log_ratio = 0;
@@ -170,7 +170,7 @@ START_TEST(same_bits_recomputed_and_added)
     gradient_of(&f, again, &f.batch, &grad[1]);
     ck_assert_mem_eq(grad[0].x, grad[1].x, bytes);
 
-    loss_of(&f, again, &f.batch, true); /* into what is there already */
+    loss_of(&f, again, &f.batch, true); /* adds to the existing values */
     ck_assert_int_eq(kvf__pass_bwd(f.g.ctx, again, &(kvf__grads){.vectors = &grad[1]}), KVF_OK);
     for (int64_t i = 0; i < P * f.vectors.C; i++)
         grad[0].x[i] *= 2;
@@ -183,7 +183,7 @@ START_TEST(same_bits_recomputed_and_added)
 }
 END_TEST
 
-/* A vector that is a token's embedding is that token. */
+/* A vector equal to a token's embedding acts like that token. */
 START_TEST(embedding_of_a_token_is_the_token)
 {
     fixture f;

@@ -1,6 +1,6 @@
 /* The trained language-model head: against torch (lm_heads.safetensors, written by
- * tests/golden/make_lm_head_golden.py), against the base's own head as long as it is a copy of it,
- * and its gradient against central differences over a vocabulary of two planes. */
+ * tests/golden/make_lm_head_golden.py), and against the base's own head while it is a copy of it.
+ * Its gradient is checked by central differences over a vocabulary of two planes. */
 #include "golden_model.h"
 #include "loss.h"
 #include "toy_model.h"
@@ -74,7 +74,7 @@ typedef struct fixture {
     const float *hidden;
 } fixture;
 
-/* 300 labels: two runs of them. */
+/* 300 labels: two blocks of them. */
 static void fixture_init(fixture *f, int at)
 {
     static const int64_t LENGTHS[] = {150, 30, 1, 120, 0};
@@ -123,7 +123,7 @@ START_TEST(copy_equals_the_packed_head)
 }
 END_TEST
 
-/* The base's own pass knows the gradient of the prefix. */
+/* The base's own pass computes the gradient of the prefix. */
 START_TEST(prefix_gradient_is_the_same)
 {
     fixture f;

@@ -1,6 +1,7 @@
-/* The head against a teacher: loss and gradient against torch (soft.safetensors, written by
- * tests/golden/make_soft_golden.py), against the formula in f64 over whole logits with its gradient
- * by central differences, in both directions, and what both hold by definition. */
+/* The head with a teacher's distribution as target. Loss and gradient are checked against torch
+ * (soft.safetensors, written by tests/golden/make_soft_golden.py). They are also checked against
+ * the f64 formula over whole logits, with central differences, in both directions of the KL.
+ * Properties that follow from the definition are tested, too. */
 #include "golden_model.h"
 #include "toy_model.h"
 
@@ -81,7 +82,7 @@ static const struct {
     {&toy_llama, KVF__F32, 1e-5, false},
     {&toy_qwen3, KVF__F32, 1e-5, false},
     {&toy_gpt2, KVF__F32, 1e-5, false},
-    {&toy_llama, KVF__BF16, 1e-2, false}, /* the hidden gradient is rounded to bf16: 0.0038 away */
+    {&toy_llama, KVF__BF16, 1e-2, false}, /* bf16 rounds the hidden gradient: error 0.0038 */
     {&toy_llama, KVF__F32, 1e-5, true},
 };
 enum { N_TOYS = sizeof TOYS / sizeof TOYS[0] };
@@ -110,7 +111,7 @@ static bool can_run(int at)
     return TOYS[at].act == KVF__F32 || kvf__cpu_has_bf16();
 }
 
-/* 300 labels: two runs of them. The teacher is the bare model. */
+/* 300 labels: two blocks of them. The teacher is the bare model. */
 static void fixture_init(fixture *f, int at)
 {
     static const int64_t LENGTHS[] = {150, 30, 1, 120, 0};
@@ -134,13 +135,13 @@ static void fixture_done(fixture *f)
     toy_free(&f->t);
 }
 
-/* Of a bucket. */
+/* Term of the KL for one bucket. */
 static double formula_term(const fixture *f, double logp, double logq)
 {
     return f->soft.reverse ? exp(logq) * (logq - logp) : exp(logp) * (logp - logq);
 }
 
-/* KL of label j over whole logits, in f64 and straight from the definition. */
+/* KL of label j over whole logits, in f64, directly from the definition. */
 static double formula(const fixture *f, int64_t j, const double *logits)
 {
     double max = logits[0], sum = 0, loss = 0, q_rest = 1;
@@ -165,8 +166,8 @@ static double *wide(const float *from, int64_t n)
     return to;
 }
 
-/* dhidden [n, C] of the summed loss: the formula's differences by each logit, through the tied head
- * (the token embedding), all in f64. */
+/* dhidden [n, C] of the summed loss: differences of the formula by each logit, through the tied
+ * head (the token embedding), all in f64. */
 static void formula_gradient(const fixture *f, double *logits, float *dhidden)
 {
     const double step = 1e-4;
@@ -215,7 +216,7 @@ START_TEST(loss_is_the_formula)
 }
 END_TEST
 
-/* The prefix's gradient, of the pass and of the formula's dhidden. */
+/* The prefix's gradient, from the pass and from the formula's dhidden. */
 START_TEST(gradient_matches_differences)
 {
     fixture f;
@@ -224,7 +225,7 @@ START_TEST(gradient_matches_differences)
     double loss = 0;
     ck_need(can_run(_i), "this CPU has no bf16 products");
     fixture_init(&f, _i);
-    if (_i == 2) f.batch.b.n_labels = 12; /* a vocabulary of 1600: differences take their time */
+    if (_i == 2) f.batch.b.n_labels = 12; /* a vocabulary of 1600: differences are slow */
     d = kvf__model_desc(f.t.model);
     ck_assert(!kvf__prefix_init(f.t.ctx, &got, d->L, d->G, 6, d->D));
     ck_assert(!kvf__prefix_init(f.t.ctx, &want, d->L, d->G, 6, d->D));
@@ -287,7 +288,7 @@ START_TEST(teacher_and_student_alike_cost_nothing)
 }
 END_TEST
 
-/* The lower id first where logits are equal, ids ascending, probabilities that sum to 1. */
+/* The lower id comes first for equal logits, ids ascend, probabilities sum to 1. */
 START_TEST(top_is_sorted_and_whole)
 {
     fixture f;
@@ -305,7 +306,7 @@ START_TEST(top_is_sorted_and_whole)
 }
 END_TEST
 
-/* A teacher that is sure of one item is a label. */
+/* A teacher with all probability on one item equals a label. */
 START_TEST(certain_teacher_is_a_label)
 {
     fixture f;

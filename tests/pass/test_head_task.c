@@ -1,5 +1,5 @@
-/* Task heads: gradients against central differences under dropout, what a batch may and may not
- * hold, what a config tells about the head. Against transformers: test_head_task_golden.c. */
+/* Task heads: gradients against central differences under dropout, valid and invalid batches, and
+ * the head described by a config. Against transformers: test_head_task_golden.c. */
 #include "ck.h"
 #include "loss.h"
 #include "rng.h"
@@ -71,7 +71,7 @@ static void fill(float *out, int64_t n, uint64_t seed, double by)
         out[i] = (float)(by * kvf__rng_normal(&rng));
 }
 
-/* A head with values large enough that every part of it matters. */
+/* A head with values large enough that every part affects the result. */
 static kvf__head *make(int at, double dropout)
 {
     const bool t5 = !strcmp(HEADS[at].arch, "t5");
@@ -138,8 +138,8 @@ START_TEST(gradients_match_differences)
 }
 END_TEST
 
-/* The parts of a step: the same masks, sums of losses and gradients, whichever rows share a batch.
- */
+/* The parts of a step: the same masks, summed losses and summed gradients, for any division of rows
+ * into batches. */
 START_TEST(rows_alone_equal_rows_together)
 {
     static const int64_t CUTS[] = {0, 2, 4}; /* between questions */
@@ -226,7 +226,7 @@ START_TEST(threads_do_not_change_a_bit)
 }
 END_TEST
 
-/* Without a gradient dropout is off; with one, steps differ. */
+/* Without a gradient dropout is off; with a gradient, steps differ. */
 START_TEST(dropout_is_for_training)
 {
     kvf__head *head = make(0, 0.5), *plain = make(0, 0);
@@ -297,8 +297,8 @@ static kvf__model *make_model(making *m, kvf__slots *slots)
     return model;
 }
 
-/* Loop row 0: a base without pooler; 1: with. What the head takes from the model is what its config
- * and file have. */
+/* Loop row 0: a base without pooler; 1: with. The head takes from the model the tensors in its
+ * config and file. */
 START_TEST(model_says_what_a_head_needs)
 {
     making m = {.pooler = _i == 1};

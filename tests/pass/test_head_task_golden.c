@@ -103,7 +103,7 @@ static const struct {
 };
 enum { N_CASES = sizeof CASES / sizeof CASES[0], WIDEST = 64, MAX_ROWS = 8 };
 
-/* "arch.task.what" of the case, NULL if the file has none; numbers are aligned in it (checked). */
+/* "arch.task.what" of the case, NULL if the file has none; its numbers are aligned (checked). */
 static const void *stored(int at, const char *what, const char *name, int64_t *n)
 {
     char full[128];

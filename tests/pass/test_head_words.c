@@ -1,7 +1,7 @@
-/* Classes read as words by the head of masked language models, and as several tokens by that of
- * any: against transformers (masked_lm_*.safetensors, written by
- * tests/golden/make_masked_lm_golden.py, phrases.safetensors by make_phrases_golden.py), and what a
- * base without such a head, or with half of one, is. */
+/* Classes as words of the masked-language-model head, and multi-token classes of any language-model
+ * head. Compared with transformers: masked_lm_*.safetensors from
+ * tests/golden/make_masked_lm_golden.py, phrases.safetensors from make_phrases_golden.py. Also
+ * tests bases with no such head, or with half of one. */
 #include "ck.h"
 #include "golden_model.h"
 #include "loss.h"
@@ -51,7 +51,7 @@ static const struct {
      "\"position_buckets\":8%s}",
      "lm_predictions.lm_head.bias"},
 };
-/* The last is not trained whole. */
+/* The last one is not trained completely. */
 enum { N_CASES = sizeof CASES / sizeof CASES[0], N_TRAINED = N_CASES - 1 };
 
 static kvf_ctx *ctx;
@@ -69,7 +69,7 @@ static void teardown(void)
 
 typedef struct fixture {
     kvf__weights file;
-    kvf__table table; /* of the file, but for what was left out */
+    kvf__table table; /* tensors of the file without the omitted one */
     kvf__slots slots;
     kvf__model *model;
     char hash[33];
@@ -189,8 +189,8 @@ END_TEST
 
 enum { LABELS = 6 };
 
-/* Two rows of data with two classes each, of one and two tokens; of the first the second is right,
- * of the second the first. */
+/* Two rows of data with two classes each, of one and two tokens. The second class is right in the
+ * first row, the first class in the second row. */
 static kvf__batch phrase_batch(const int32_t *ids)
 {
     static const int64_t START[] = {0, 2, 5, 7, 10}, EXAMPLE[] = {0, 0, 1, 1};
@@ -217,7 +217,7 @@ static double phrase_loss(kvf__head *head, const kvf__batch *batch, const float 
     return sum / 2;
 }
 
-/* What transformers has of a model, with the gradient of the matrix where it is trained. */
+/* Reference results for a model, with the gradient of the matrix if it is trained. */
 static void compare_phrases(const kvf__weights *from, const char *name, const kvf__model *model,
                             const kvf__param *matrix)
 {
@@ -252,7 +252,7 @@ static bool is_embedding(const kvf__param *param)
     return false;
 }
 
-/* Rows: the models, frozen and trained. */
+/* Loop rows: the models, frozen and trained. */
 START_TEST(phrases_are_those_of_transformers)
 {
     const bool trained = _i % 2;
@@ -278,8 +278,8 @@ START_TEST(phrases_are_those_of_transformers)
 }
 END_TEST
 
-/* Classes of one token each, as rows of their own and as scores of one row: the same loss and,
- * where the embedding is trained, the same gradient of it. */
+/* Classes of one token each, as rows of their own and as scores of one row. Both give the same loss
+ * and, if the embedding is trained, the same gradient for it. */
 START_TEST(phrases_of_one_token_are_words)
 {
     static const int64_t START[] = {0, 1, 2, 3}, EXAMPLE[] = {0, 0, 0};
@@ -314,7 +314,7 @@ START_TEST(phrases_of_one_token_are_words)
         if (is_embedding(&kvf__model_params(f.model)->item[i]))
             matrix = &kvf__model_params(f.model)->item[i];
     ck_assert_ptr_nonnull(matrix);
-    matrix->value[ids[1] * matrix->dim[1]] += 0.25f; /* the rows follow what is trained */
+    matrix->value[ids[1] * matrix->dim[1]] += 0.25f; /* the rows depend on the trained weights */
     ck_assert_int_eq(kvf__head_create_words(ctx, f.model, ids, WORDS, &words), KVF_OK);
     matrix->value[ids[0] * matrix->dim[1] + 1] -= 0.5f;
     ck_assert_int_eq(kvf__head_create_phrases(ctx, f.model, &phrases), KVF_OK);
@@ -336,7 +336,7 @@ START_TEST(phrases_of_one_token_are_words)
 }
 END_TEST
 
-/* A base is the same with its pretraining head and without. */
+/* A base gives the same results with its pretraining head and without. */
 START_TEST(the_head_is_no_part_of_the_base)
 {
     static const int32_t IDS[] = {1, 2};

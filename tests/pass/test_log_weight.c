@@ -1,7 +1,7 @@
-/* Log-weights of virtual tokens through a whole model: a token with log n counts as n of it, one of
- * -200 as none, zeros change no bit; the gradient is the slope of the loss; rows of one pass have
- * prefixes with and without; under dropout by rows, inside rows, and where layers are recomputed.
- * test_decoder.c has them one token at a time. */
+/* Log-weights of virtual tokens through a whole model. A token with log n counts as n tokens, one
+ * with -200 as none, and zeros change no bit. The gradient is checked by differences of the loss.
+ * Cases: rows of one pass with and without a prefix, dropout by rows, infix prefixes, and
+ * recomputed layers. test_decoder.c tests them one token at a time. */
 #include "toy_model.h"
 
 static toy t;
@@ -19,7 +19,7 @@ static void teardown(void)
     toy_free(&t);
 }
 
-/* A prefix of the same keys and values as toy_prefix, with log-weights around 0. */
+/* A prefix with the keys and values of toy_prefix, and log-weights around 0. */
 static void weighted_prefix(kvf__prefix *prefix)
 {
     kvf__rng rng = kvf__rng_make(5, 3);
@@ -41,7 +41,7 @@ static void set_all(kvf__prefix *prefix, float value)
         prefix->log_weight[i] = value;
 }
 
-/* n of each virtual token, side by side. */
+/* n copies of each virtual token, side by side. */
 static void repeat(const kvf__prefix *from, int64_t n, kvf__prefix *to)
 {
     toy_prefix(&t, to, n * from->P, 0);
@@ -75,7 +75,7 @@ START_TEST(log_n_counts_as_n)
     const double one = loss_under(pass, &batch.b, &prefix);
     set_all(&prefix, logf(3));
     ck_assert_double_eq_tol(loss_under(pass, &batch.b, &prefix), want, 1e-5 * want);
-    ck_assert_double_gt(fabs(one - want), 1e-3 * want); /* else this would say nothing */
+    ck_assert_double_gt(fabs(one - want), 1e-3 * want); /* otherwise the test proves nothing */
     kvf__prefix_done(&prefix);
     kvf__prefix_done(&three);
     kvf__pass_free(pass);
@@ -98,7 +98,7 @@ START_TEST(from_all_to_nothing)
     ck_assert_double_eq_tol(loss_under(pass, &batch.b, &prefix), bare, 1e-6 * bare);
     set_all(&prefix, -KVF__MOST_LOG_WEIGHT);
     ck_assert_double_eq_tol(loss_under(pass, &batch.b, &prefix), bare, 1e-6 * bare);
-    set_all(&prefix, KVF__MOST_LOG_WEIGHT); /* nothing but the prefix */
+    set_all(&prefix, KVF__MOST_LOG_WEIGHT); /* only the prefix */
     ck_assert(isfinite(loss_under(pass, &batch.b, &prefix)));
     kvf__prefix_done(&prefix);
     kvf__prefix_done(&plain);
@@ -127,7 +127,7 @@ static kvf__pass *row_pass(bool recompute)
     return pass;
 }
 
-/* What a gradient is taken of. */
+/* Settings under which a gradient is tested. */
 typedef struct setting {
     bool drops, infix, common, recompute;
 } setting;
@@ -164,8 +164,8 @@ static double run(kvf__pass *pass, const setting *s, const kvf__batch *batch,
     return loss;
 }
 
-/* A loop row is a config and a setting. f32 sums of losses near 60: differences carry 1e-5 / step.
- */
+/* A loop row is a config and a setting. f32 sums of losses near 60: differences have an error of
+ * 1e-5 / step. */
 START_TEST(gradient_is_slope)
 {
     const setting *s = &SETTINGS[_i % N_SETTINGS];

@@ -1,12 +1,12 @@
-/* Weights that are packed just before use, from a copy in memory or from the file: passes, steps of
- * generation and adapters give the bits of a model that keeps the same values packed. */
+/* Weights packed just before use, from a copy in memory or from the file. Passes, generation steps
+ * and adapters give the bits of a model that keeps the same values packed. */
 #include "names.h"
 #include "ctx_int.h"
 #include "products.h"
 #include "stored.h"
 #include "toy_model.h"
 
-/* Rows of whole blocks of 32, so that int8 is int8, and a head of its own. */
+/* Rows of whole blocks of 32, so that int8 applies, and an untied head. */
 static const char *const WIDE =
     "{\"model_type\":\"llama\",\"vocab_size\":61,\"hidden_size\":64,\"intermediate_size\":96,"
     "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":8,"
@@ -42,7 +42,7 @@ enum { N_CASES = sizeof CASES / sizeof CASES[0], P = 6 };
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* Values of the matrix as they come out of the stored type. */
+/* Values of the matrix as read from the stored type. */
 static void round_matrix(toy *t, const kvf__slot *slot, kvf__dtype stored)
 {
     const int64_t columns = slot->view.dim[1];
@@ -69,8 +69,8 @@ static void round_matrices(toy *t, const kvf__desc *desc, kvf__dtype stored)
     if (head) round_matrix(t, head, stored);
 }
 
-/* toy_create_as, but with a head where it is not tied; rounded: every matrix as if it had been
- * stored so. A tied head cannot be rounded without its embedding. */
+/* toy_create_as, but with a separate head if it is not tied. rounded: every matrix is first rounded
+ * to its stored type. A tied head cannot be rounded without its embedding. */
 static void make(toy *t, const char *config, const kvf__model_options *o, kvf__dtype rounded)
 {
     const kvf_ctx_options options = {.threads = 2};
@@ -91,10 +91,10 @@ static void make(toy *t, const char *config, const kvf__model_options *o, kvf__d
     kvf_json_free(json);
 }
 
-/* The same values packed, and packed just before use. */
+/* The same values kept packed, and packed just before use. */
 typedef struct pair {
     toy packed, reached;
-    bool same_head; /* else that of `packed` is not rounded */
+    bool same_head; /* otherwise that of `packed` is not rounded */
 } pair;
 
 static bool make_pair(pair *p, int i, const kvf__train *train, bool backward)
@@ -145,7 +145,7 @@ typedef struct outcome {
     size_t n_hidden;
 } outcome;
 
-/* Without a head of the same values the loss is the sum of the hidden states. */
+/* Without a head of the same values, the loss is the sum of the hidden states. */
 static void run(const toy *t, kvf__pass *pass, const kvf__batch *batch, bool head, outcome *out)
 {
     const kvf__desc *d = kvf__model_desc(t->model);
@@ -221,7 +221,8 @@ START_TEST(passes_have_the_same_bits)
 }
 END_TEST
 
-/* A pass of another size in between must not leave its layer where the first looks for its own. */
+/* An intermediate pass of another size must not leave its layer in place of the first pass's
+ * layer. */
 START_TEST(passes_take_turns)
 {
     pair p;
@@ -309,8 +310,8 @@ static void generate(const toy *t, const kvf__slots *slots, float *logits)
     kvf__pass_free(pass);
 }
 
-/* Matrices are multiplied with as they are stored. Here that gives equal bits; sums of f32 products
- * in another order would be allowed. */
+/* Products read matrices as stored. Here that gives equal bits; sums of f32 products in another
+ * order would be allowed. */
 START_TEST(steps_of_generation_agree)
 {
     pair p;
@@ -330,7 +331,7 @@ END_TEST
 
 /* ---- adapters -------------------------------------------------------------------------------- */
 
-/* Norms are trained then, matrices are not: they may be reached all the same. */
+/* In this case norms are trained and matrices are not; matrices may still be accessed. */
 START_TEST(adapters_have_the_same_bits)
 {
     const kvf__train train = {.what = KVF__TRAIN_ADAPTERS, .adapters = {.size = 4}};
@@ -380,7 +381,7 @@ static void note(void *user, const void *at, size_t bytes, bool soon)
     *(soon ? &a->soon : &a->done) += bytes;
 }
 
-/* Every layer and plane is let go once it is packed, and all but the first asked for before. */
+/* Every layer and plane is released once packed, and all but the first are requested in advance. */
 START_TEST(pages_are_asked_for_and_let_go)
 {
     advice a = {0};
@@ -420,7 +421,7 @@ START_TEST(memory_does_not_grow_with_layers)
 }
 END_TEST
 
-/* On matrices of whole blocks, which oneDNN pads nowhere. */
+/* For matrices of whole blocks, which oneDNN does not pad. */
 START_TEST(the_footprint_is_foretold)
 {
     static const char *const SQUARE =
@@ -435,7 +436,7 @@ START_TEST(the_footprint_is_foretold)
     const kvf__desc *d = kvf__model_desc(t.model);
     const kvf__footprint f = kvf__model_footprint(d, &o, KVF__BF16);
     const double layer = (double)(d->C * (d->D * 2 * (d->H + d->G) + 3 * d->F));
-    /* elements of matrices alone: oneDNN pads, which is 1.6 % of so small a model */
+    /* elements of matrices only: oneDNN pads, which is 1.6 % of so small a model */
     ck_assert_double_eq_tol(f.packed, (double)t.model->packed_bytes, 0.03 * f.packed);
     ck_assert_double_eq(f.mapped, o.keep == KVF__KEEP_MAPPED ? 2 * layer : 0);
     if (o.keep == KVF__KEEP_STORED)
@@ -504,7 +505,7 @@ int main(void)
     tcase_set_timeout(errors, 60);
     tcase_add_loop_test(core, passes_have_the_same_bits, 0, N_CASES);
     tcase_add_test(core, passes_take_turns);
-    for (int i = 0; i < N_CASES; i++) /* gpt2 is stored by inputs: steps do not read it as it is */
+    for (int i = 0; i < N_CASES; i++) /* gpt2 is stored by inputs: steps do not read it directly */
         if (CASES[i].config != &toy_gpt2)
             tcase_add_loop_test(core, steps_of_generation_agree, i, i + 1);
     tcase_add_loop_test(core, adapters_have_the_same_bits, 0, N_CASES);

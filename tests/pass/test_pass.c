@@ -1,5 +1,5 @@
-/* The pass over a tiny model: what must hold between passes (bits, batches, masks, caches,
- * gradients). Agreement with another implementation is test_pass_golden's. */
+/* The pass over a tiny model: bits, batches, masks, caches and gradients across passes.
+ * test_pass_golden.c compares with another implementation. */
 #include "toy_model.h"
 
 static toy t;
@@ -83,7 +83,7 @@ START_TEST(empty_prefix_is_the_bare_base)
 }
 END_TEST
 
-/* f32 sums run in another order when a row has other neighbours: 1e-5 relative in loss, 1e-4 in
+/* f32 sums run in another order if a row has other neighbours: 1e-5 relative in loss, 1e-4 in
  * logits. */
 START_TEST(batch_equals_rows)
 {
@@ -159,7 +159,7 @@ START_TEST(zero_prefix_is_not_nothing)
 }
 END_TEST
 
-/* With every layer masked only the positions tell that there is a prefix. */
+/* With every layer masked, only the positions depend on the prefix. */
 START_TEST(masked_layers_see_no_prefix)
 {
     const kvf__desc *d = kvf__model_desc(t.model);
@@ -187,8 +187,7 @@ START_TEST(masked_layers_see_no_prefix)
 }
 END_TEST
 
-/* A label's loss does not depend on which others there are, and is the log-softmax of its logits.
- */
+/* A label's loss does not depend on the other labels, and equals the log-softmax of its logits. */
 START_TEST(labels_stand_anywhere)
 {
     const kvf__desc *d = kvf__model_desc(t.model);
@@ -356,7 +355,7 @@ START_TEST(gradient_is_the_slope)
 }
 END_TEST
 
-/* What layer_done saw: copies of the layers at the time of its calls. */
+/* Record of layer_done: copies of the layers at the time of its calls. */
 typedef struct witness {
     const kvf__prefix *into;
     kvf__prefix *seen;
@@ -371,7 +370,7 @@ static void copy_layer(void *user, int64_t l)
     w->at[w->n++] = l;
 }
 
-/* Each layer is called once, from the last down, and nothing is added to it later. */
+/* Each layer is called once, from the last down; nothing is added to it afterwards. */
 START_TEST(layers_are_called_when_whole)
 {
     const kvf__desc *d = kvf__model_desc(t.model);
@@ -402,7 +401,7 @@ START_TEST(layers_are_called_when_whole)
 }
 END_TEST
 
-/* Masked layers stay untouched, the rest is added to, and the scale is a factor. */
+/* Masked layers stay untouched, the others are added to, and the scale is a factor. */
 START_TEST(gradient_adds_and_scales)
 {
     const kvf__desc *desc = kvf__model_desc(t.model);
@@ -441,7 +440,7 @@ END_TEST
 
 /* ---- cache ----------------------------------------------------------------------------------- */
 
-/* Tokens [from, to) of each of two rows, all of them labelled, as a batch of its own. */
+/* Tokens [from, to) of each of two rows, all labelled, as a batch of their own. */
 static void slice(toy_batch *out, const toy_batch *whole, int64_t from, int64_t to)
 {
     *out = (toy_batch){.b = {.start = out->start,
@@ -458,8 +457,7 @@ static void slice(toy_batch *out, const toy_batch *whole, int64_t from, int64_t 
     }
 }
 
-/* Feeds tokens [from, to) after the cache and compares their logits with those of the one full
- * pass. */
+/* Feeds tokens [from, to) after the cache and compares their logits with those of one full pass. */
 static void check_step(kvf__pass *pass, kvf__cache *cache, const kvf__prefix *prefix,
                        const toy_batch *whole, const float *full, int64_t from, int64_t to)
 {
@@ -515,8 +513,8 @@ START_TEST(cached_tokens_need_no_second_pass)
 }
 END_TEST
 
-/* Keys and values read from a cache are a prefix: the rest of the row sees what it saw
- * before. The filling pass has no labels, so its last layer ends at the keys. */
+/* Keys and values read from a cache act as a prefix: the rest of the row attends to the same
+ * values. The filling pass has no labels, so its last layer ends at the keys. */
 START_TEST(cache_reads_as_prefix)
 {
     static const int64_t lengths[] = {20, 0};

@@ -1,6 +1,6 @@
 /* The pass against transformers: a tiny model of each family, made by
- * tests/golden/make_model_golden.py, which stores the weights and what torch computed
- * in f32 (and how far its own autocast is off in bf16). */
+ * tests/golden/make_model_golden.py. The script stores the weights, torch's f32 results, and the
+ * bf16 error of torch's own autocast. */
 #include "golden_model.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ static const char *const MODELS[] = {"llama_tied", "llama_untied", "gpt2", "gpt2
                                      "qwen3",
                                      /* these have golden.kv and a model.gguf */
                                      "olmo2", "gpt_neox", "phi3", "gemma2", "gemma3",
-                                     /* no GGUF has its window */ "mistral",
+                                     /* no GGUF stores its window */ "mistral",
                                      /* layers with other heads, shared keys and values, inputs */
                                      "gemma4", "gemma4_dense"};
 enum { FAMILIES = 6, N_GGUF = 11, N_MODELS = sizeof MODELS / sizeof MODELS[0] };
@@ -26,8 +26,7 @@ static double loss_of(golden *g, const kvf__prefix *prefix, int64_t start, bool 
     return loss;
 }
 
-/* Logits are of size 1 to 10; 1e-4 is the bound between two f32 computations in different
- * order. */
+/* Logits are of size 1 to 10; 1e-4 is the bound between two f32 computations in different order. */
 static void check_logits(golden *g, const char *name)
 {
     int64_t n;
@@ -69,7 +68,7 @@ static double gradient_error(golden *g)
     return error;
 }
 
-/* Whole models are at 4e-5 to 9e-5 (docs/measured.md); these are smaller. */
+/* Whole models differ by 4e-5 to 9e-5 (docs/measured.md); these are smaller. */
 START_TEST(gradient_matches)
 {
     golden g;
@@ -79,9 +78,9 @@ START_TEST(gradient_matches)
 }
 END_TEST
 
-/* The bar for bf16: no further from f32 than torch autocast. On models as small as these the
- * ratio of the two errors scatters by a quarter around 0.95 (12 seeds of the first), so the bar
- * of 1.1 holds their mean; 2 catches one that breaks. */
+/* The bound for bf16: no further from f32 than torch autocast. On such small models the ratio of
+ * the two errors scatters by a quarter around 0.95. The bound of 1.1 therefore applies to the mean;
+ * the bound of 2 detects a single broken model. */
 START_TEST(bf16_gradient_is_no_worse_than_autocast)
 {
     double log_ratio = 0;
@@ -103,7 +102,7 @@ START_TEST(bf16_gradient_is_no_worse_than_autocast)
 }
 END_TEST
 
-/* Of the last row behind the prefix, as transformers caches them. */
+/* Cache of the last row after the prefix, in the layout of transformers. */
 START_TEST(keys_and_values_match)
 {
     golden g;
@@ -220,8 +219,8 @@ START_TEST(gguf_of_qwen_is_the_same_model)
 }
 END_TEST
 
-/* Written by the gguf package as llama.cpp's converter would. Vectors are f32 there, with f16
- * values: the same numbers. */
+/* Written by the gguf package like llama.cpp's converter. Vectors are f32 there, with f16 values:
+ * the same numbers. */
 START_TEST(gguf_is_the_same_model)
 {
     golden g;
@@ -242,7 +241,7 @@ START_TEST(gguf_is_the_same_model)
 }
 END_TEST
 
-/* Gemma 4 as it is published: the text model's tensors inside those of a model with towers. */
+/* Gemma 4 in its published form: the text model's tensors inside a model with towers. */
 START_TEST(text_model_is_found_inside_another)
 {
     golden g;

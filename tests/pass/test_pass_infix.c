@@ -1,6 +1,6 @@
-/* The prefix inside rows, [x][prefix][y]: against torch (infix.safetensors, written by
- * tests/golden/make_infix_golden.py), against rows whose prefix is x's cache and the turned infix
- * in one, with a cache of x, and what is refused. */
+/* The prefix inside rows, [x][prefix][y]. Compared with torch (infix.safetensors, written by
+ * tests/golden/make_infix_golden.py), and with rows whose prefix joins x's cache and the rotated
+ * infix. Also tests a cache of x, and refusals. */
 #include "golden_model.h"
 #include "toy_model.h"
 
@@ -117,7 +117,7 @@ static kvf__cache *cache_of(kvf__pass *pass, const int32_t *ids, int64_t cut)
     return cache;
 }
 
-/* dst [2, G, at + n, D] from token `at` on = src [2, G, n, D], or back. */
+/* Copies src [2, G, n, D] to dst [2, G, at + n, D] from token `at`, or back. */
 static void put(kvf__prefix *whole, int64_t at, kvf__prefix *part, bool back)
 {
     int64_t D = whole->D;
@@ -205,8 +205,8 @@ START_TEST(equals_a_prefix_behind_x)
 }
 END_TEST
 
-/* x does not see the prefix: predictions from it are those of the bare base, whatever
- * follows. */
+/* x does not attend to the prefix: its predictions equal those of the bare base, for any following
+ * text. */
 START_TEST(x_does_not_see_it)
 {
     toy_batch batch;
@@ -235,8 +235,8 @@ START_TEST(x_does_not_see_it)
 }
 END_TEST
 
-/* P = 0 in a row of two parts is the bare base; a masked layer has no segment, but positions stay.
- */
+/* P = 0 in a row of two parts equals the bare base; a masked layer has no segment, but positions
+ * stay. */
 START_TEST(without_a_prefix)
 {
     toy_batch batch;
@@ -261,7 +261,7 @@ START_TEST(without_a_prefix)
 }
 END_TEST
 
-/* x in a cache, then y token by token: as generation goes. */
+/* x in a cache, then y token by token, as in generation. */
 START_TEST(a_cache_of_x)
 {
     enum { CUT = 9, N = 6 };

@@ -1,5 +1,4 @@
-/* The pass at its limits: what it refuses and with which line, running out of memory, bf16, wide
- * layers. */
+/* The pass at its limits: refusals and their lines, allocation failures, bf16, wide layers. */
 #include "toy_model.h"
 
 static toy t;
@@ -32,9 +31,9 @@ static void check_refused(kvf_status got, kvf_status want, const char *text)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* What fwd is given wrongly, and the line that must come. */
+/* A wrong argument of fwd, and the expected error line. */
 typedef struct mistake {
-    int32_t token_3, label_at_0, label_id_0; /* written over the batch where not -9 */
+    int32_t token_3, label_at_0, label_id_0; /* overwrites the batch's value unless it is -9 */
     int64_t row_len, prefix_P, prefix_G, position_start;
     const char *text;
 } mistake;
@@ -188,7 +187,7 @@ START_TEST(cache_misuse_is_refused)
 }
 END_TEST
 
-/* Rows may be longer; a prefix inside them may not be outside the window. */
+/* Rows may be longer; a prefix inside rows must lie within the window. */
 START_TEST(sliding_window_must_hold_an_infix)
 {
     static const int64_t lengths[] = {6, 9, 0};
@@ -263,7 +262,7 @@ START_TEST(no_labels_no_gradient)
 }
 END_TEST
 
-/* A pass that keeps nothing for backward gives the very bits of one that does. */
+/* A pass that stores nothing for backward gives the bits of one that does. */
 START_TEST(forward_only_gives_the_same_bits)
 {
     const kvf__desc *d = kvf__model_desc(t.model);
@@ -331,8 +330,8 @@ END_TEST
 
 /* ---- bf16 ------------------------------------------------------------------------------------ */
 
-/* bf16 has 8 bits: about 1 % of a loss of 4 nats per token, some percent of the gradient.
- * test_pass_golden holds it against torch's. */
+/* bf16 has 8 bits: about 1 % of a loss of 4 nats per token, several percent of the gradient.
+ * test_pass_golden.c compares with torch's errors. */
 START_TEST(bf16_is_close_to_f32)
 {
     static const int64_t lengths[] = {17, 1, 64, 9, 30, 0};
@@ -353,7 +352,7 @@ START_TEST(bf16_is_close_to_f32)
         kvf__pass_free(pass);
         toy_free(&t);
     }
-    /* measured: 0.0007 and 0.024; products of 8 bits, two layers of them there and back */
+    /* measured: 0.0007 and 0.024; 8-bit products, through two layers forward and back */
     ck_assert_double_eq_tol(loss[1], loss[0], 2e-3 * loss[0]);
     ck_assert(loss[1] != loss[0]);
     ck_assert_double_le(ck_rel_l2(grad[1].kv, grad[0].kv, kvf__prefix_count(&grad[0])), 5e-2);

@@ -1,5 +1,5 @@
-/* Recomputation: a pass that computes its layers again gives the bits of one that keeps them, in
- * loss, gradient and run file, and holds less memory. */
+/* Recomputation: a pass that recomputes its layers gives the same bits as one that keeps them, in
+ * loss, gradient and run file, and uses less memory. */
 #include <kvfold/kvfold.h>
 
 #include "artifact.h"
@@ -78,7 +78,7 @@ static double seconds_of(const kvf__pass *pass, const char *name)
 
 /* ---- core: run on every model ---------------------------------------------------------------- */
 
-/* parent: of each row, for shared common prefixes. off: a layer without prefix, from the end if
+/* parent: for each row, for shared common prefixes. off: a layer without prefix, from the end if
  * negative. */
 static const struct {
     const char *name;
@@ -135,7 +135,7 @@ static void compare(size_t i, kvf__pass *keeping, kvf__pass *again)
     kvf__prefix prefix = {0}, want = {0}, got = {0};
     float want_loss[TOY_TOKENS], got_loss[TOY_TOKENS];
     make_case(i, &batch, &prefix);
-    toy_prefix(&t, &want, CASES[i].P, 0.1); /* a gradient is added to what is there */
+    toy_prefix(&t, &want, CASES[i].P, 0.1); /* a gradient is added to the existing values */
     toy_prefix(&t, &got, CASES[i].P, 0.1);
     const size_t n = kvf__prefix_count(&want) * sizeof(float);
 
@@ -151,7 +151,7 @@ static void compare(size_t i, kvf__pass *keeping, kvf__pass *again)
     kvf__prefix_done(&got);
 }
 
-/* One pair of passes for all cases: nothing may be left over from one batch to the next. */
+/* One pair of passes for all cases: no state may carry over from one batch to the next. */
 START_TEST(same_bits)
 {
     ck_need(t.model, "this CPU has no bf16 products");
@@ -165,7 +165,7 @@ START_TEST(same_bits)
 }
 END_TEST
 
-/* Loss and gradient may be asked for again after one forward pass. */
+/* Loss and gradient may be requested again after one forward pass. */
 START_TEST(backward_twice)
 {
     ck_need(t.model, "this CPU has no bf16 products");
@@ -210,7 +210,7 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* Of the layers' activations one set is left, and the streams that enter layers are added. */
+/* Only one set of layer activations remains; the inputs of the layers are added. */
 START_TEST(memory_is_that_of_one_layer)
 {
     ck_need(t.model, "this CPU has no bf16 products");
@@ -226,7 +226,7 @@ START_TEST(memory_is_that_of_one_layer)
 }
 END_TEST
 
-/* Without backward there is nothing to recompute for. */
+/* Without backward, recomputation has no use. */
 START_TEST(means_nothing_without_backward)
 {
     ck_need(t.model, "this CPU has no bf16 products");
@@ -302,7 +302,7 @@ static void equal_params(const char *what, const kvf__params *a, const kvf__para
     }
 }
 
-/* Everything but /options/recompute, which is the option itself. */
+/* Everything except /options/recompute, the option itself. */
 static void equal_runs(const char *a, const char *b, const char *recompute)
 {
     kvf__artifact x = {0}, y = {0};

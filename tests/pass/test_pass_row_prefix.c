@@ -1,5 +1,5 @@
-/* Prefix dropout by rows: what a row sees, that it sees the same in any batch, on the way back and
- * when layers are recomputed, and its gradient. */
+/* Prefix dropout by rows: the masked prefix of a row is the same in any batch, in the backward pass
+ * and under recomputation. Also tests its gradient. */
 #include "pass_priv.h"
 #include "toy_model.h"
 
@@ -62,8 +62,8 @@ static double run(kvf__pass *pass, const kvf__batch *batch, const kvf__prefix *p
     return loss;
 }
 
-/* The copies of the last layer, left by a forward pass: dropped or scaled, in the share asked for,
- * the mean over many steps as it was, and no two rows alike. */
+/* The last layer's copies after a forward pass. Elements are dropped at the requested rate or
+ * scaled, the mean over many steps is unchanged, and no two rows are alike. */
 START_TEST(rows_see_masks_of_their_own)
 {
     enum { STEPS = 400 };
@@ -97,8 +97,8 @@ START_TEST(rows_see_masks_of_their_own)
 }
 END_TEST
 
-/* One loop row per architecture: what each row alone, with its example, gives adds up to the batch.
- */
+/* One loop row per architecture: the results of single rows, with their examples, add up to the
+ * batch. */
 START_TEST(batch_equals_rows)
 {
     toy_create(&t, *CONFIGS[_i], KVF__F32);
@@ -135,8 +135,8 @@ START_TEST(batch_equals_rows)
 }
 END_TEST
 
-/* Two equal rows of different examples see different prefixes; without dropout, or with p = 0, they
- * do not, and nothing is changed by a bit. */
+/* Two equal rows of different examples have different masks. Without dropout, or with p = 0, both
+ * have the same prefix, bit for bit. */
 START_TEST(equal_rows_differ)
 {
     toy_create(&t, toy_llama, KVF__F32);
@@ -163,7 +163,7 @@ START_TEST(equal_rows_differ)
 END_TEST
 
 /* One loop row per architecture: the same masks forward and backward, in every layer, with one
- * layer that has no prefix. */
+ * layer without prefix. */
 START_TEST(gradient_is_the_slope)
 {
     toy_create(&t, *CONFIGS[_i], KVF__F32);
@@ -202,7 +202,7 @@ START_TEST(gradient_is_the_slope)
 }
 END_TEST
 
-/* Twice the same bits, also when layers are recomputed, and no allocation after the first time. */
+/* Repeats give the same bits, also with recomputed layers, without allocation after the first. */
 START_TEST(same_bits_and_no_allocation)
 {
     toy_create(&t, toy_llama, KVF__F32);

@@ -1,5 +1,5 @@
-/* A batch in sections: rows of several runs in one pass, each with its own prefix of its own
- * length, mask and place, or vectors, against the same rows in a pass of their own. */
+/* A batch in sections: rows of several runs in one pass. Each run has a prefix with its own length,
+ * mask and place, or vectors. Compared with the same rows in separate passes. */
 #include "data_int.h"
 #include "toy_model.h"
 
@@ -17,7 +17,7 @@ static void teardown(void)
     toy_free(&t);
 }
 
-/* What the sections of the test have: rows, prefix (masked: without layer 0), or vectors. */
+/* Contents of the test's sections: rows, prefix (masked: without layer 0), or vectors. */
 static const struct {
     int64_t lengths[5], P, position_start;
     bool masked, vectors, common_rows;
@@ -36,7 +36,7 @@ enum { N_RUNS = sizeof RUNS / sizeof RUNS[0] };
 typedef struct one {
     toy_batch batch;
     int32_t parent[TOY_ROWS];
-    kvf__prefix prefix, alone, joined; /* value; gradient alone, in one pass */
+    kvf__prefix prefix, alone, joined; /* value; only the gradient, in one pass */
     kvf__vectors vectors, valone, vjoined;
     double loss, joined_loss;
 } one;
@@ -155,7 +155,7 @@ static double relative(const float *got, const float *want, size_t n)
 
 /* ---- parity ---------------------------------------------------------------------------------- */
 
-/* f32 sums run in another order with other rows: 1e-5 relative, as for a batch and its rows. The
+/* f32 sums run in another order with other rows: 1e-5 relative, as for a batch and its rows. Loop
  * rows: the models, then the same with layers recomputed. */
 START_TEST(sections_equal_runs_alone)
 {
@@ -207,7 +207,7 @@ START_TEST(one_section_is_no_section)
 }
 END_TEST
 
-/* What is not a number in one run stays there. */
+/* A value that is not finite in one run does not affect the others. */
 START_TEST(a_broken_run_leaves_the_others_alone)
 {
     static one runs[3];
@@ -237,7 +237,7 @@ END_TEST
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Sections over the rows of run 0 (3 rows), and the part of the line that refuses them. */
+/* Sections over the rows of run 0 (3 rows), and the expected part of the error line. */
 static const struct {
     int64_t rows[3], n;
     bool long_prefix, dropout;

@@ -1,6 +1,6 @@
-/* The share of attention that virtual tokens take: against a softmax written out here over the
- * queries and keys that the pass kept, with common prefixes and without, and what must not change
- * it. */
+/* The share of attention on virtual tokens: compared with a softmax over the queries and keys kept
+ * by the pass, with and without common prefixes. Also tests settings that must not change the
+ * share. */
 #include "pass_priv.h"
 #include "toy_model.h"
 #include "vectors.h"
@@ -106,7 +106,7 @@ END_TEST
 
 /* ---- what must hold -------------------------------------------------------------------------- */
 
-/* Recomputed layers count once; asking changes no bit of the loss; a second pass adds. */
+/* Recomputed layers count once; measuring changes no bit of the loss; a second pass adds. */
 START_TEST(looking_changes_nothing)
 {
     double once[64] = {0}, twice[64] = {0}, plain = 0, looked = 0;

@@ -1,6 +1,6 @@
-/* Encoder-decoders against transformers: tiny models made by tests/golden/make_seq2seq_golden.py,
- * which stores logits, the gradient of the prefix in all three places, five steps of training, and
- * how far torch's own autocast is off in bf16. */
+/* Encoder-decoders against transformers: tiny models made by tests/golden/make_seq2seq_golden.py.
+ * The script stores logits, the gradient of the prefix in all three places, five training steps,
+ * and the bf16 error of torch's own autocast. */
 #include "golden_model.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ START_TEST(logits_match)
 }
 END_TEST
 
-/* Only the layers of a place have the prefix. */
+/* Only the layers of one place have the prefix. */
 static void keep_place(golden *g, int place)
 {
     const kvf__desc *d = kvf__model_desc(g->model);
@@ -129,8 +129,8 @@ START_TEST(bf16_gradient_is_no_worse_than_autocast)
 }
 END_TEST
 
-/* A place that has no prefix leaves the gradients of the others what they are for that input, and
- * gets none. */
+/* A place without prefix gets no gradient, and leaves the gradients of the other places unchanged
+ * for that input. */
 START_TEST(places_are_layers)
 {
     golden g;
@@ -152,7 +152,7 @@ START_TEST(places_are_layers)
                 square += (double)(at[i] * at[i]);
             ck_assert(g.prefix.layer_mask[l] ? square > 1e-12 : square == 0);
         }
-        /* a step down the gradient lowers the loss by its square */
+        /* a step down the gradient lowers the loss by its squared length */
         double square = 0;
         for (size_t i = 0; i < kvf__prefix_count(&one); i++) {
             square += (double)(one.kv[i] * one.kv[i]);
@@ -197,7 +197,7 @@ START_TEST(five_steps_match)
 }
 END_TEST
 
-/* Layers that are computed again give the same bits. */
+/* Recomputed layers give the same bits. */
 START_TEST(recomputed_gradients_are_the_same)
 {
     golden g;
@@ -226,7 +226,7 @@ START_TEST(recomputed_gradients_are_the_same)
 }
 END_TEST
 
-/* Token by token behind a cache, the logits [tokens, V]: the source is read once. */
+/* Token by token after a cache, the logits [tokens, V]: the source is read once. */
 static void check_cached(golden *g, const float *want)
 {
     kvf__cache *cache = NULL;
@@ -291,7 +291,7 @@ START_TEST(cached_logits_match)
 }
 END_TEST
 
-/* A file of t5_peft, which make_t5_peft_golden.py made. */
+/* A file of t5_peft, made by make_t5_peft_golden.py. */
 static kvf__weights open_peft(golden *g, const char *name)
 {
     kvf__weights file = {0};
@@ -328,7 +328,7 @@ static kvf__prefix from_peft(golden *g, const kvf__view *flat)
     return prefix;
 }
 
-/* A prefix of PEFT on T5, whose keys the decoder's relative bias counts as tokens. */
+/* A prefix of PEFT on T5, whose keys count as tokens in the decoder's relative bias. */
 START_TEST(peft_on_t5_matches)
 {
     golden g;
@@ -393,7 +393,7 @@ START_TEST(bad_inputs_are_refused)
 }
 END_TEST
 
-/* The logits of all labels behind the prefix, to be freed. */
+/* The logits of all labels after the prefix, to be freed. */
 static float *logits_of(golden *g)
 {
     float *logits = calloc((size_t)(g->batch.n_labels * kvf__model_desc(g->model)->V),
@@ -404,8 +404,8 @@ static float *logits_of(golden *g)
     return logits;
 }
 
-/* A GGUF, written by the gguf package as llama.cpp's converter would, is the model of the folder,
- * to the bit, whose farthest distance is the 128 that a GGUF does not tell. */
+/* A GGUF, written by the gguf package like llama.cpp's converter, equals the model of the folder
+ * bit for bit. Its farthest distance is 128, which a GGUF does not store. */
 START_TEST(gguf_is_the_same_model)
 {
     golden folder, file;

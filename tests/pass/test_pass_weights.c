@@ -1,4 +1,4 @@
-/* Models that are trained themselves: the unfolded form against the folded one, and the gradient of
+/* Models whose weights are trained: the unfolded form against the folded one, and the gradient of
  * every weight against torch (tests/golden/make_grad_golden.py). */
 #include "golden_model.h"
 #include "model_priv.h"
@@ -21,7 +21,7 @@ static void load(golden *g, const char *name, kvf__dtype act, kvf__train train)
     golden_pack_as(g, &desc, &g->weights.table, &options);
 }
 
-/* The summed loss; of encoders the weighted sum of hidden states. */
+/* The summed loss; for encoders the weighted sum of hidden states. */
 static double loss_under(golden *g, bool gradient, const kvf__row_dropout *dropout)
 {
     const kvf__input input = {.batch = &g->batch, .base_dropout = dropout};
@@ -74,8 +74,8 @@ static const kvf__view *wanted(const golden *g, const char *name)
     return view;
 }
 
-/* Biases of keys have no gradient but rounding, so a small part of the largest norm counts as none.
- */
+/* Biases of keys have no gradient except rounding, so a small part of the largest norm counts as
+ * zero. */
 static void check_gradients(golden *g, double tolerance)
 {
     const kvf__params *params = kvf__model_params(g->model);
@@ -124,22 +124,22 @@ START_TEST(gradients_match)
 }
 END_TEST
 
-/* bf16 products round their factors; masters and sums stay f32. Of these models the worst parameter
- * is 0.038 away: twice that is allowed, for other orders of sums. */
+/* bf16 products round their factors; masters and sums stay f32. The worst parameter differs by
+ * 0.038. Twice that is allowed, for other orders of sums. */
 START_TEST(bf16_gradients_are_near)
 {
     golden g;
     ck_need(kvf__cpu_has_bf16(), "this CPU has no bf16 products");
     load(&g, MODELS[_i], KVF__BF16, EVERYTHING);
     backward(&g);
-    /* Gemma's scaled embeddings and norms behind halves enlarge what rounding does: torch's autocast
-     * is off by 0.04 to 0.14 in gradients of such prefixes, by 0.01 to 0.04 elsewhere */
+    /* Gemma's scaled embeddings and post-norms amplify rounding: torch's autocast differs by 0.04
+     * to 0.14 in gradients of such prefixes, by 0.01 to 0.04 elsewhere */
     check_gradients(&g, strstr(MODELS[_i], "gemma") ? 0.25 : 0.08);
     golden_unload(&g);
 }
 END_TEST
 
-/* Folding changes rounding and nothing else; training changes nothing at all at the start. */
+/* Folding changes only rounding; training changes nothing at the start. */
 START_TEST(forms_agree)
 {
     double loss[3];
@@ -157,7 +157,7 @@ START_TEST(forms_agree)
 }
 END_TEST
 
-/* Norms alone, as adapters train them: the same gradients. */
+/* Only norms, as trained with adapters: the same gradients. */
 START_TEST(norms_alone)
 {
     golden g;
@@ -195,8 +195,8 @@ static void clear_gradients(golden *g)
         memset(params->item[i].grad, 0, (size_t)params->item[i].n * sizeof(float));
 }
 
-/* The same batch gives the same bits, whether layers are kept or computed again; a second backward
- * pass adds. */
+/* The same batch gives the same bits, with layers kept or recomputed; a second backward pass
+ * adds. */
 START_TEST(recomputed_gradients)
 {
     golden g;
@@ -245,8 +245,9 @@ static double step_down(golden *g, double rate)
     return square;
 }
 
-/* A step against the gradient takes the loss down by its squared length, once the products know,
- * but for the curvature: half of its value along the step, measured 1 to 4 % here. */
+/* A step against the gradient lowers the loss by its squared length, after the weights are
+ * packed again. The curvature is subtracted: half of its value along the step, measured at 1 to
+ * 4 % here. */
 START_TEST(refresh_packs_new_values)
 {
     golden g;
@@ -276,7 +277,7 @@ static void make_pass(golden *g, bool recompute)
     ck_assert_int_eq(kvf__pass_create(g->ctx, g->model, &limits, &g->pass), KVF_OK);
 }
 
-/* The gradient under a mask is that of the loss under the same mask, kept or computed again. */
+/* The gradient under a mask equals that of the loss under the same mask, kept or recomputed. */
 START_TEST(dropped_gradients)
 {
     const kvf__row_dropout dropout = {.p = 0.3, .seed = 5, .step = 2};
@@ -309,7 +310,7 @@ START_TEST(dropped_gradients)
 }
 END_TEST
 
-/* A row draws the same masks whatever rows are with it. */
+/* A row draws the same masks with any other rows in the batch. */
 START_TEST(rows_drop_alone)
 {
     const kvf__row_dropout dropout = {.p = 0.3, .seed = 5, .step = 2};
