@@ -1,10 +1,12 @@
-/* A storm of clients on a server: they connect, send requests (streamed, whole, queued, malformed,
- * truncated; texts to continue and rows to classify, up to the limits and beyond) and go away at
- * random instants, politely or not. A second later the server holds nothing for them, by its own
- * figures; it answers what it answered before, and a signal ends it at once. A sanitizer's report
- * changes the server's exit status, and so fails the test.
+/* Runs a storm of clients against a server. Clients connect, send requests and leave at random
+ * instants, with or without closing properly. Requests are streamed, whole, queued, malformed or
+ * truncated, with texts to continue and rows to classify, up to the limits and beyond.
  *
- * One thread polls all clients. A seed determines what each client does, and when.
+ * A second later the server's own figures must show that it holds nothing for them. Its answers
+ * must be the same as before, and a signal must end it at once. A sanitizer's report changes the
+ * server's exit status, which fails the test.
+ *
+ * One thread polls all clients. A seed determines the actions of each client and their times.
  *
  * Usage: storm KVFOLD MAKE_TINY CLIENTS SEED [OPTION OF SERVE...]; in a folder of its own, which is
  * removed. */
@@ -42,7 +44,7 @@ static _Noreturn void fail(const char *what, const char *detail)
 static const char COMPLETIONS[] = "/v1/completions", CHAT[] = "/v1/chat/completions",
                   CLASSIFY[] = "/v1/classify";
 
-/* Limits of the server that bodies meet: MOST_ROWS and MOST_CHOICES are its own, see
+/* Limits of the server that bodies reach: MOST_ROWS and MOST_CHOICES are its own, see
  * docs/promises.md. */
 enum { MOST_BODY = 1 << 16, MOST_ROWS = 1024, MOST_CHOICES = 1024 };
 #define CHOICES "{\"model\":\"choices\",\"input\":{\"text\":\"pick %d\",\"choices\":[@]}}"
@@ -93,7 +95,7 @@ static const body BODIES[] = {
     {COMPLETIONS, "[[[[%d", NULL, 0},
     {"/v1/models", "%d", NULL, 0},
 };
-enum { N_BODIES = sizeof BODIES / sizeof BODIES[0], N_SLOW = 2 /* the first take seconds */ };
+enum { N_BODIES = sizeof BODIES / sizeof BODIES[0], N_SLOW = 2 /* these take seconds */ };
 
 static void write_body(FILE *out, const body *b, int number)
 {
@@ -107,8 +109,8 @@ static void write_body(FILE *out, const body *b, int number)
             fputc(*at, out);
 }
 
-/* The head of a request with a body of n bytes, up to its last empty line; chunked: and the length
- * of the one chunk. */
+/* The header of a request with a body of n bytes, up to its empty line; chunked: includes the
+ * length of the only chunk. */
 static void write_head(FILE *out, const char *path, size_t n, bool close, bool chunked)
 {
     fprintf(out, "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n",
@@ -152,8 +154,8 @@ static char *draw_request(const body *b, bool wrong, size_t *n)
 typedef struct client {
     int fd;            /* -1: not yet, or no more */
     double at, leaves; /* seconds from the beginning */
-    bool resets;       /* hangs up without the farewell of TCP */
-    bool deaf;         /* does not read */
+    bool resets;       /* disconnects without closing TCP properly */
+    bool deaf;         /* does not read the answer */
     char *request;
     size_t n, sent, heard;
     char status[16]; /* first bytes of the answer */
@@ -163,7 +165,7 @@ typedef struct tally {
     int connected, answered, refused, left, closed;
 } tally;
 
-/* Two of three requests are whole, one of five is cut off. */
+/* Two of three requests are complete, one of five is cut off. */
 static client draw_client(double from, double span)
 {
     client c = {.fd = -1, .at = from + uniform() * span};
@@ -236,7 +238,7 @@ static void serve_events(client *c, short events, tally *t)
     }
 }
 
-/* Waits for those that are there. */
+/* Waits for the connected clients. */
 static void poll_clients(client *clients, int n, tally *t)
 {
     static struct pollfd polled[TOGETHER];
@@ -254,7 +256,7 @@ static void poll_clients(client *clients, int n, tally *t)
         if (polled[i].revents) serve_events(of[i], polled[i].revents, t);
 }
 
-/* At most TOGETHER at a time: who comes then comes later. */
+/* At most TOGETHER clients at a time; further clients are delayed. */
 static tally storm(client *clients, int n)
 {
     tally t = {0};
@@ -269,7 +271,7 @@ static tally storm(client *clients, int n)
         }
         for (; first < n && open < TOGETHER && clients[first].at <= at; first++) {
             client *c = &clients[first];
-            c->leaves += at - c->at; /* it came late, and stays as long */
+            c->leaves += at - c->at; /* it came late, and stays for its full time */
             if (!dial(c)) {
                 free(c->request);
                 continue;
@@ -282,7 +284,7 @@ static tally storm(client *clients, int n)
     return t;
 }
 
-/* Those who stay in the middle of a request. */
+/* Clients that stay in the middle of a request. */
 static int open_by_half(void)
 {
     client c = {.fd = -1};
@@ -329,7 +331,7 @@ static bool fetch(const char *request, char *text, size_t room)
     return !strncmp(text, "HTTP/1.1 200 ", 13);
 }
 
-/* Adds the answer to such a request, from the member that holds results, to `out`. */
+/* Appends the answer to such a request to `out`, from the member that holds results. */
 static void ask(const body *b, const char *results, char *out, size_t room)
 {
     static char text[BYTES];
@@ -342,8 +344,8 @@ static void ask(const body *b, const char *results, char *out, size_t room)
     free(request);
 }
 
-/* Answers that must not depend on other clients: a text, and the most choices that a row may have.
- */
+/* Answers that must not depend on other clients: a text, and a row with the maximum number of
+ * choices. */
 static void ask_all(char *out, size_t room)
 {
     static const body text = {COMPLETIONS,

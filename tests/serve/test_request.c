@@ -1,4 +1,4 @@
-/* Bodies of requests: what they ask for, why they are refused, and that no bytes do harm. */
+/* Request bodies: the parsed request, the reasons for refusals, and safety for any bytes. */
 #include "access.h"
 #include "ck.h"
 #include "request.h"
@@ -85,7 +85,7 @@ START_TEST(defaults_are_the_api_s)
 }
 END_TEST
 
-/* What is more than the server gives is cut to that. */
+/* Values above the server's limits are cut to the limits. */
 START_TEST(many_tokens_are_cut)
 {
     kvf__request r;
@@ -154,7 +154,7 @@ START_TEST(several_prompts_are_read)
 }
 END_TEST
 
-/* U+0000 is text as any other character. */
+/* U+0000 is text like any other character. */
 START_TEST(nul_is_text)
 {
     kvf__request r;

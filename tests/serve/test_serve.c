@@ -1,5 +1,5 @@
-/* The server over real sockets, on the toy base: answers are those of kvf_generate, alone and in
- * company. */
+/* The server over real sockets, on the toy base: answers equal those of kvf_generate, alone and
+ * with other requests. */
 #include <kvfold/train.h>
 
 #include "chain_base.h"
@@ -51,7 +51,7 @@ START_TEST(a_stream_says_the_same)
 }
 END_TEST
 
-/* Choice i of n is what kvf_generate gives for the i-th of n like prompts, each alone. */
+/* Choice i of n is the kvf_generate result for the i-th of n equal prompts, each alone. */
 static void generate_many(const char *file, const char *prompt, uint64_t seed, char (*out)[256])
 {
     const char *prompts[CHOICES];
@@ -73,7 +73,7 @@ static void generate_many(const char *file, const char *prompt, uint64_t seed, c
     kvf_prefix_free(prefix);
 }
 
-/* Index of the choice that an object or event is about. */
+/* Index of the choice of an object or event. */
 static int index_at(const char *at)
 {
     const char *found = strstr(at, "\"index\":");
@@ -85,7 +85,7 @@ START_TEST(several_choices_draw_each_its_own)
 {
     char want[CHOICES][256], got[CHOICES][256] = {""}, piece[256], usage[80];
     const char *at;
-    s.options.max_rows = CHOICES; /* one row less than it takes to begin while another runs */
+    s.options.max_rows = CHOICES; /* one row less than needed to begin while another runs */
     serve_start(&s);
     generate_many(s.path[1], "the answer is", 11, want);
     ck_assert_str_ne(want[0], want[1]);
@@ -127,7 +127,7 @@ END_TEST
 static const struct own_file {
     const char *method;
     bool head, infix;
-    const char *refused; /* NULL: is served */
+    const char *refused; /* NULL: the file is served */
 } OWN[] = {
     {"direct", true, false, NULL},
     {"prompt", false, false, NULL},
@@ -149,8 +149,8 @@ static void make_own(const struct own_file *own, const char *path)
     train_run(&o);
 }
 
-/* Files that can be served with others, three of them, get the answers of generate, all at once
- * and alone. */
+/* Three kinds of files that can be served together get the answers of generate, all at once and
+ * alone. */
 START_TEST(heads_and_virtual_tokens_of_one_s_own)
 {
     static const char *const names[] = {"one", "two", "three", "bare"};
@@ -273,7 +273,7 @@ START_TEST(company_changes_no_answer)
 }
 END_TEST
 
-/* A prefix whose values overflow is answered with an error, and others as ever. */
+/* A prefix whose values overflow is answered with an error; other requests are not affected. */
 START_TEST(logits_that_are_not_finite_are_no_text)
 {
     put_scaled_prefix(&s, s.path[0], 2, 1, 1e38);
@@ -314,7 +314,7 @@ START_TEST(a_replaced_file_is_read_again)
 }
 END_TEST
 
-/* What was asked before the stop is answered, what comes later is not. */
+/* Requests sent before the stop are answered, later ones are not. */
 START_TEST(a_stop_leaves_no_answer_out)
 {
     char want[256], got[256];
@@ -343,7 +343,7 @@ START_TEST(a_stop_leaves_no_answer_out)
 }
 END_TEST
 
-/* Characters that come in bytes, and U+0000, whole and streamed. */
+/* Characters split into bytes, and U+0000, whole and streamed. */
 START_TEST(bytes_become_text)
 {
     static const char *const tokens[] = {"x",      "a",      "<0x00>", "b",      "<0xF0>", "<0x9F>",

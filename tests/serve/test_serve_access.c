@@ -1,11 +1,11 @@
-/* Pages of other origins (--cors), and the access log. */
+/* Cross-origin requests (--cors), and the access log. */
 #include <kvfold/train.h>
 
 #include "serve_fx.h"
 
 /* ---- pages elsewhere ------------------------------------------------------------------------- */
 
-/* What is told to a page of this origin. */
+/* Sends a request from a page of this origin; returns the status. */
 static int ask_from(const char *method, const char *origin, const char *more)
 {
     char extra[256];
@@ -98,11 +98,11 @@ START_TEST(requests_are_logged)
     has("\"status\":404,");
     has("\"path\":\"/no\xef\xbf\xbd\\\"way\"");
     has("\"model\":\"one\",");
-    ck_assert_ptr_null(strstr(text, "are you there")); /* nothing of what was said */
+    ck_assert_ptr_null(strstr(text, "are you there")); /* nothing of the request's text */
 }
 END_TEST
 
-/* A client that leaves is logged with the status that servers write for it. */
+/* A client that disconnects is logged with the status 499, which servers use for that. */
 START_TEST(who_leaves_is_logged)
 {
     char path[600];
@@ -129,7 +129,7 @@ START_TEST(a_log_that_cannot_be_written_is_refused)
 }
 END_TEST
 
-/* The page for people needs no token, and its policy lets it ask nobody else. */
+/* The web page needs no token, and its policy forbids requests to other hosts. */
 START_TEST(the_page_is_open_and_alone)
 {
     char path[600];

@@ -1,5 +1,5 @@
-/* Classifiers on the server: their answers are those of kvf_predict for a file of the same rows,
- * bit for bit, next to texts that are generated, and what is no classifier says so. All tasks, and
+/* Classifiers on the server: their answers equal those of kvf_predict for a file of the same rows,
+ * bit for bit, while texts are generated. Files without a classifier are refused. All tasks, and
  * every kind of file: tests/cli/classify.sh. */
 #include "serve_fx.h"
 
@@ -30,7 +30,7 @@ static void keep(void *user, const char *lines, size_t n)
     }
 }
 
-/* What kvf_predict says of the rows of a file. */
+/* Output of kvf_predict for the rows of a file. */
 static void predict(const char *file, const char *rows)
 {
     static char data[600];
@@ -210,7 +210,7 @@ START_TEST(what_does_not_fit_is_refused)
 }
 END_TEST
 
-/* A row of n choices, three texts by turns, after a text of 100 letters. */
+/* A row of n choices, cycling through three texts, after a text of 100 letters. */
 static const char *choices(int n)
 {
     static char body[ROOM];

@@ -1,5 +1,5 @@
-/* The server and those who ask badly, slowly or not at all: they get one clear answer, and keep
- * nobody else from being served. */
+/* The server and invalid, slow or silent clients: each gets one clear answer, and does not block
+ * the others. */
 #include <errno.h>
 #include <kvfold/train.h>
 #include <sys/stat.h>
@@ -74,7 +74,7 @@ START_TEST(without_the_token_nothing_is_said)
 }
 END_TEST
 
-/* The status of a request by this name; NULL: one without a name, as before HTTP 1.1. */
+/* The status of a request with this Host; NULL: a request without Host, as before HTTP 1.1. */
 static int status_for(const char *host)
 {
     char request[256];
@@ -88,7 +88,7 @@ static int status_for(const char *host)
     return hear(fd, text, ROOM);
 }
 
-/* A page elsewhere whose name was made to lead here sends that name. */
+/* A page elsewhere, whose name was pointed at this server, sends that Host. */
 START_TEST(other_names_than_its_own_are_refused)
 {
     static const char *const own[] = {
@@ -129,9 +129,8 @@ START_TEST(other_names_than_its_own_are_refused)
 }
 END_TEST
 
-/* Where it can be reached from elsewhere it has names that it does not know, unless --allow-host
- * has them.
- */
+/* A server reachable from other machines accepts any Host, because it cannot know its own names.
+ * --allow-host restricts them. */
 START_TEST(an_open_address_has_any_name)
 {
     static const char *const allowed[] = {"proxy.example"};
@@ -199,7 +198,7 @@ START_TEST(oversized_requests_are_cut_off)
 }
 END_TEST
 
-/* Connections that send nothing, half a head, half a body, or a byte now and then. */
+/* Connections that send nothing, half a header, half a body, or a byte now and then. */
 START_TEST(half_open_connections_shut_out_no_one)
 {
     enum { MANY = 60 };
@@ -217,7 +216,7 @@ START_TEST(half_open_connections_shut_out_no_one)
     say(drip, "POST /v1/completions HTTP/1.1\r\nX: ");
     is_served();
     bool open = true;
-    for (int i = 0; i < 60 && open; i++) { /* silence is never as long as the timeout */
+    for (int i = 0; i < 60 && open; i++) { /* no pause is as long as the timeout */
         usleep(100000);
         open = send(drip, "x", 1, MSG_NOSIGNAL) == 1;
     }
@@ -255,7 +254,7 @@ START_TEST(a_full_queue_is_said)
 }
 END_TEST
 
-/* Clients that hang up in the middle of their answer. */
+/* Clients that disconnect in the middle of their answer. */
 START_TEST(those_who_leave_are_let_go)
 {
     s.options.max_rows = 2;
@@ -273,7 +272,7 @@ START_TEST(those_who_leave_are_let_go)
 }
 END_TEST
 
-/* The socket that this process listens on at the server's port, -1: none. */
+/* The socket on which this process listens at the server's port, -1: none. */
 static int listening_socket(void)
 {
     for (int fd = 3; fd < 256; fd++) {
@@ -298,7 +297,7 @@ static bool is_refused(void)
     return refused;
 }
 
-/* A descriptor that is closed while the daemon has it is soon that of another file. */
+/* A descriptor closed while the daemon uses it is soon that of another file. */
 START_TEST(the_socket_outlives_its_daemon)
 {
     serve_start(&s);
@@ -306,7 +305,7 @@ START_TEST(the_socket_outlives_its_daemon)
     struct stat before, now;
     ck_assert_int_ge(listens, 0);
     ck_assert_int_eq(fstat(listens, &before), 0);
-    int fd = dial(&s), refused = 0; /* not read to its end: the server cannot end */
+    int fd = dial(&s), refused = 0; /* not read to its end, so the server cannot finish */
     ask(fd, "POST", "/v1/completions", NULL,
         "{\"model\":\"two\",\"prompt\":\"a\",\"max_tokens\":250,\"stream\":true,\"n\":100}");
     ck_assert_int_gt(recv(fd, text, 20, 0), 0);
@@ -324,7 +323,8 @@ END_TEST
 
 enum { SOON = 2 }; /* seconds; on an idle machine one is enough */
 
-/* Streamed or not, by a hang-up or by ending its own side alone: who is gone has no row. */
+/* A client that left holds no row: streamed or not, after closing the connection or only its own
+ * side. */
 START_TEST(who_hangs_up_frees_its_row)
 {
     serve_long_rows();
@@ -367,7 +367,7 @@ START_TEST(who_hangs_up_frees_its_place)
         close(fds[i]);
     ck_assert(becomes("queue_length", 1, SOON));
     ck_assert(figure("rows") == 1);
-    close(runs); /* the one that stayed has the row now */
+    close(runs); /* the remaining client has the row now */
     ck_assert(becomes("queue_length", 0, SOON));
     ck_assert(becomes("rows", 1, SOON));
     close(fds[0]);

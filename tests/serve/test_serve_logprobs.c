@@ -1,5 +1,5 @@
-/* Log-probabilities that the server answers: of prompts (echo) they have the bits of `score` of the
- * row alone, of new tokens they are those that the draw saw; a greedy token is the likeliest. */
+/* Log-probabilities in answers. Those of prompts (echo) have the bits of `score` for the row alone.
+ * Those of new tokens equal the values used for the draw. A greedy token is the likeliest. */
 #include <math.h>
 
 #include "serve_fx.h"
@@ -121,7 +121,7 @@ END_TEST
 
 #define GREEDY "\"prompt\":\"the answer\",\"max_tokens\":6,\"temperature\":0"
 
-/* The answer's text is the same with and without; its values are those of its own echo. */
+/* The answer's text is the same with and without; its values equal those of its own echo. */
 START_TEST(new_tokens_have_theirs)
 {
     char said[100], body[256];
@@ -144,14 +144,14 @@ START_TEST(new_tokens_have_theirs)
              "\"logprobs\":0}",
              said);
     ck_assert_int_eq(post("/v1/completions", body), 200);
-    for (size_t i = 0; i < n; i++) /* steps add in another order than passes */
+    for (size_t i = 0; i < n; i++) /* steps sum in another order than passes */
         ck_assert_double_eq_tol(real_at(list_of(0, "token_logprobs"), 10 + i), values[i], 1e-4);
     serve_end(&s);
 }
 END_TEST
 
-/* Whoever asks for one token gets one more than the prompt has, though it be the end: what scores
- * texts through echo leaves the last one out. Chats leave it out themselves. */
+/* A request for one token gets one token after the prompt, even if it is the end token. Clients
+ * that score texts through echo drop that last token. Chats leave it out. */
 START_TEST(the_end_token_has_its_own)
 {
     s.options.chat_template = "chatml";
@@ -175,7 +175,7 @@ START_TEST(the_end_token_has_its_own)
 }
 END_TEST
 
-/* What a template puts around a prompt is a part of its row. */
+/* The template's text around a prompt is a part of its row. */
 START_TEST(a_template_is_told_too)
 {
     s.options.chat_template = "chatml";
@@ -193,7 +193,7 @@ START_TEST(a_template_is_told_too)
 }
 END_TEST
 
-/* Events of a stream carry what the whole answer has. */
+/* Events of a stream have the values of the whole answer. */
 START_TEST(streams_tell_as_much)
 {
     char want[600];

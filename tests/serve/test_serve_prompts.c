@@ -1,5 +1,5 @@
-/* What a request may begin with, on the toy base over real sockets: several prompts, ids, chats,
- * templates, nothing but a virtual token; each gets the answer of kvf_generate. */
+/* Forms of prompts, on the toy base over real sockets: several prompts, ids, chats, templates, and
+ * virtual tokens alone. Each gets the answer of kvf_generate. */
 #include <kvfold/train.h>
 
 #include "serve_fx.h"
@@ -8,7 +8,7 @@ enum { MOST = 8, SAID = 256, SEED = 5 };
 
 /* ---- the answers of kvf_generate ------------------------------------------------------------- */
 
-/* Of rows of a file, one after the other. */
+/* Completions of a file's rows, one after the other. */
 static void generate_rows(const char *file, const char *rows, uint64_t seed, char (*out)[SAID])
 {
     char path[600];
@@ -85,7 +85,7 @@ static void same_choices(char (*want)[SAID], int n)
 
 #define ROW(prompt) "{\"prompt\":\"" prompt "\"}\n"
 
-/* More choices than there are rows, during another request; as one answer, a stream, and by ids. */
+/* More choices than rows, during another request; as one answer, a stream, and by ids. */
 START_TEST(each_of_several_prompts_is_answered)
 {
     char want[MOST][SAID], a[200], b[200], ids[500];
@@ -106,7 +106,7 @@ START_TEST(each_of_several_prompts_is_answered)
     ck_assert_int_eq(asked(ids, ",\"n\":2"), 200);
     same_choices(want, 4);
     ck_assert_int_eq(hear(beside, text, ROOM), 200);
-    /* one that cannot be answered: none is */
+    /* one cannot be answered: none is */
     ck_assert_int_eq(asked("[\"x\",[1,99999]]", ""), 400);
     has("outside the vocabulary");
     is_served();
@@ -114,7 +114,7 @@ START_TEST(each_of_several_prompts_is_answered)
 }
 END_TEST
 
-/* A client that leaves while some of its choices have had no row yet. */
+/* A client that disconnects before some of its choices got a row. */
 START_TEST(who_leaves_early_blocks_nobody)
 {
     char body[256];
@@ -145,7 +145,7 @@ static void make_virtual(const char *method, const char *p_template, int64_t P, 
     train_run(&o);
 }
 
-/* An empty prompt is a row where virtual tokens lead it, and none where nothing does. */
+/* An empty prompt is a valid row after virtual tokens, and invalid without them. */
 START_TEST(a_virtual_token_may_be_all)
 {
     char want[MOST][SAID];
@@ -162,7 +162,7 @@ START_TEST(a_virtual_token_may_be_all)
 END_TEST
 
 static const struct {
-    const char *text, *ids_of; /* the blank between two texts is the prompt's */
+    const char *text, *ids_of; /* the blank between two texts belongs to the prompt */
 } TEMPLATES[] = {{"{p:2} {prompt} {p:3} {completion}", "the answer is"},
                  {"{p} so, {prompt} {p:2} then {completion}", " the answer is"}};
 

@@ -1,6 +1,5 @@
-/* What requests cost those who are served meanwhile: no silence while they are read, no memory but
- * that of their ids while they wait, and their turn in the order in which they came,
- * row by row. */
+/* Effects of a request on other clients. Parsing does not interrupt their streams, and a waiting
+ * request holds only the memory of its ids. Requests are served in order of arrival, row by row. */
 #include <kvfold/train.h>
 #include <malloc.h>
 #include <poll.h>
@@ -24,7 +23,8 @@ static char *big_body(const char *member, const char *open, const char *what, si
 
 /* ---- silence --------------------------------------------------------------------------------- */
 
-/* Reads a stream for so many seconds, or until `others` are all readable; the longest gap. */
+/* Reads a stream for this many seconds, or until `others` are all readable; returns the longest
+ * gap. */
 static double longest_gap(int stream, const struct pollfd *others, size_t n, double seconds)
 {
     struct pollfd fds[BIG + 1] = {{stream, POLLIN, 0}};
@@ -43,7 +43,7 @@ static double longest_gap(int stream, const struct pollfd *others, size_t n, dou
         }
         for (size_t i = 1; i <= n; i++)
             if (fds[i].fd >= 0 && fds[i].revents) {
-                fds[i].fd = -1; /* poll leaves it out */
+                fds[i].fd = -1; /* poll ignores it */
                 left--;
             }
     }
@@ -87,7 +87,7 @@ static double memory_in_use(void)
     return (double)(now.uordblks + now.hblkhd);
 }
 
-/* What the answer does not depend on is not kept while a request waits. */
+/* A waiting request keeps its ids, not its body. */
 START_TEST(what_waits_holds_no_body)
 {
     int fds[JUNK];
@@ -114,7 +114,7 @@ START_TEST(what_waits_holds_no_body)
 }
 END_TEST
 
-/* One may take more than all may; with it there is no place. */
+/* One request may exceed the limit of all; then no other is accepted. */
 START_TEST(a_queue_has_a_limit_in_bytes)
 {
     char *body = big_body("prompt", "\"", "x", 60000, "\"", ",\"max_tokens\":1");
@@ -143,7 +143,7 @@ END_TEST
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* One whose ids take long to make is not overtaken. */
+/* A request whose tokenization takes long is not overtaken. */
 START_TEST(who_comes_first_is_first)
 {
     char *body = big_body("prompt", "\"", "the one ", 500, "\"", ",\"max_tokens\":1");
@@ -170,7 +170,7 @@ static bool has_said(int fd)
     return poll(&one, 1, 0) == 1;
 }
 
-/* One of many choices leaves others their turn, however many it still wants. */
+/* A request with many choices leaves the others their turns, however many choices remain. */
 START_TEST(many_choices_do_not_hold_all_rows)
 {
     serve_long_rows();
@@ -188,7 +188,7 @@ START_TEST(many_choices_do_not_hold_all_rows)
 }
 END_TEST
 
-/* Of two with three choices each on one row, the second has begun long before the first ends. */
+/* With one row, the second of two requests with three choices each begins before the first ends. */
 START_TEST(rows_go_round)
 {
     static const char body[] = "{\"model\":\"bare\",\"prompt\":\"b\",\"max_tokens\":40,\"n\":3,"
@@ -212,7 +212,7 @@ START_TEST(rows_go_round)
 }
 END_TEST
 
-/* Free rows are used, one after the other too; what would wait is refused. */
+/* Free rows are used, also one after the other; a request that would wait is refused. */
 START_TEST(nothing_waits_without_a_queue)
 {
     int fds[2];

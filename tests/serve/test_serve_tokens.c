@@ -1,5 +1,5 @@
-/* What a client that has no tokenizer asks: the tokens of texts and chats, texts of tokens, and
- * what the tokenizer's special tokens are. */
+/* Requests of clients without a tokenizer: tokens of texts and chats, texts of tokens, and the
+ * tokenizer's special tokens. */
 #include "serve_fx.h"
 
 static int post(const char *url, const char *body)
@@ -20,8 +20,8 @@ START_TEST(the_tokenizer_is_described)
     toy_write(s.dir, "tokenizer_config.json",
               "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"pad_token\":\"&\","
               "\"chat_template\":\"{{ messages }}\"}");
-    s.options.chat_template = "none"; /* that of the base is none of ours */
-    s.options.n_prefixes = 0;         /* they are for another tokenizer */
+    s.options.chat_template = "none"; /* the base's template is unknown to kvfold */
+    s.options.n_prefixes = 0;         /* the prefixes need another tokenizer */
     serve_start(&s);
     ck_assert_int_eq(fetch(&s, "GET", "/tokenizer_info", NULL, NULL, text, ROOM), 200);
     body_is("{\"bos_token\":\"<s>\",\"bos_token_id\":59,\"eos_token\":\"</s>\",\"eos_token_id\":60,"
@@ -51,7 +51,7 @@ START_TEST(texts_become_tokens_and_back)
     ck_assert_int_eq(post("/tokenize",
                           "{\"model\":\"three\",\"prompt\":\"b \",\"return_token_strs\":"
                           "true,\"add_special_tokens\":false}"),
-                     200); /* a prefix of 12 is before its rows */
+                     200); /* a prefix of 12 precedes its rows */
     body_is(
         "{\"count\":2,\"max_model_len\":288,\"tokens\":[2,0],\"token_strs\":[\"b\",\"\u0120\"]}\n");
     ck_assert_int_eq(post("/tokenize", "{\"prompt\":\"\"}"), 200);
@@ -65,7 +65,7 @@ START_TEST(texts_become_tokens_and_back)
 }
 END_TEST
 
-/* As a chat's prompt has them, with and without the answer's beginning. */
+/* Ids as in a chat's prompt, with and without the beginning of the answer. */
 START_TEST(chats_become_tokens)
 {
     const kvf__message message = {.role = "user", .content = "hi"};
