@@ -1,4 +1,4 @@
-/* Attention's reference against a formula of the test's own, its gradient against central
+/* The attention reference against a formula of the test's own, its gradient against central
  * differences, and the plan.
  *
  * The formula works in double on keys gathered per query, so it shares nothing with the library
@@ -8,7 +8,7 @@
 
 /* ---- the formula ----------------------------------------------------------------------------- */
 
-/* Inputs in double: copies of the fixture's, so that differences can be taken. */
+/* Inputs in double: copies of the fixture's, from which differences are taken. */
 typedef struct formula {
     const fx *f;
     double *qkv, *k[FX_ROWS + 2], *v[FX_ROWS + 2], *w[FX_ROWS + 2];
@@ -45,8 +45,8 @@ static void formula_close(formula *m)
     }
 }
 
-/* What query i of a row sees: keys and values, their log-weights, and how far away they are; FAR:
- * at no distance. */
+/* Keys and values visible to query i of a row, their log-weights and distances; FAR: no
+ * distance. */
 typedef struct seen {
     const double *key, *value;
     double weight;
@@ -54,7 +54,7 @@ typedef struct seen {
 } seen;
 #define FAR INT64_MAX
 
-/* Returns how many. */
+/* Returns their number. */
 static int64_t gather(const formula *m, int r, int64_t g, int64_t i, seen *to)
 {
     const kvf__attn *a = &m->f->attn;
@@ -82,7 +82,7 @@ static int64_t gather(const formula *m, int r, int64_t g, int64_t i, seen *to)
     return n - hidden;
 }
 
-/* What the distance of a key adds to its score, unscaled. */
+/* The addition to a key's score for its distance, unscaled. */
 static double relative(const kvf__attn *a, int64_t h, const double *q, const seen *key)
 {
     const kvf__attn_relative *r = a->relative;
@@ -124,7 +124,7 @@ static void attend(const formula *m, int r, int64_t h, int64_t i, double *o)
         o[d] /= sum;
 }
 
-/* Sum of out * dout, whose gradient the backward pass gives; also out, if wanted. */
+/* Sum of out dout, whose gradient is computed by the backward pass; also out, if requested. */
 static double loss(const formula *m, float *out)
 {
     const kvf__attn *a = &m->f->attn;
@@ -268,7 +268,7 @@ START_TEST(ref_gradient_is_slope)
 }
 END_TEST
 
-/* Gradients of segments are added to what is there; those of the row are written. */
+/* Gradients of segments are added to the existing values; those of the row are written. */
 START_TEST(segment_gradients_add)
 {
     const fx_shape shape = {
@@ -353,7 +353,7 @@ START_TEST(plan_survives_no_memory)
 }
 END_TEST
 
-/* A plan made for more serves smaller batches, one after the other. */
+/* A plan made for a larger batch serves smaller batches, one after the other. */
 START_TEST(plan_serves_many_batches)
 {
     const fx_shape shape = {.H = 2, .G = 1, .D = 8, .P = 4, .n_rows = 3, .len = {20, 9, 33}};

@@ -1,5 +1,5 @@
-/* Attention under dropout: without a rate it is the reference, forward and backward; its gradient
- * is the slope of what it computes; its masks are those that are documented, and no call shares
+/* Attention with dropout. At rate 0 it equals the reference, forward and backward. Its gradient
+ * is checked by differences. Its masks follow the documented definition, and no two calls share
  * them. */
 #include "attention_fx.h"
 #include "ck.h"
@@ -106,7 +106,7 @@ START_TEST(nothing_dropped_is_the_reference)
 }
 END_TEST
 
-/* Sum of out * dout, which the backward pass is the gradient of. */
+/* Sum of out dout, whose gradient is computed by the backward pass. */
 static double loss(dropped *d)
 {
     const float *out = d->f.attn.out;
@@ -176,7 +176,7 @@ START_TEST(gradient_is_slope)
 }
 END_TEST
 
-/* With one key its probability is 1, so that out is v / (1 - rate) or nothing. */
+/* With one key its probability is 1, so that out is v / (1 - rate) or 0. */
 START_TEST(masks_are_drawn_alone)
 {
     const double rate = 0.25;

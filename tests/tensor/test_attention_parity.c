@@ -1,6 +1,6 @@
-/* Every level of attention this machine has against the reference, and what must not change a
- * result: other rows in the batch, the number of threads, running again, leaving out the
- * gradients of the rows. */
+/* Every attention level of this machine against the reference. Results must not depend on other
+ * rows in the batch, the number of threads, repetition, or leaving out the gradients of the
+ * rows. */
 #include "attention_fx.h"
 #include "attention_int.h"
 #include "ck.h"
@@ -16,7 +16,7 @@ static const int64_t SIZES[] = {8, 16, 48, 64, 128};
 static const int64_t HEADS[][2] = {{1, 1}, {3, 1}, {4, 1}, {4, 2}};
 enum { N_PREFIXES = 6, N_LENGTHS = 7, N_SIZES = 5, N_HEADS = 4, N_GRID = N_PREFIXES * N_LENGTHS };
 
-/* Shapes that a grid does not have. */
+/* Shapes outside a regular grid. */
 static const fx_shape SHAPES[] = {
     {.H = 6, .G = 2, .D = 64, .P = 20, .n_rows = 4, .len = {70, 5, 128, 33}},
     {.H = 2, .G = 2, .D = 64, .P = 20, .common = 37, .n_rows = 3, .len = {70, 5, 31}},
@@ -239,10 +239,10 @@ static void compare_f32(const fx *got, const fx *want)
     }
 }
 
-/* bf16 has 8 bits: 2^-9 = 2e-3 per rounding of inputs of a product; out and dqkv are rounded
- * once more. A few roundings of independent sign stay below 1e-2 in the relative L2 norm. Where
- * the gradient itself nearly cancels (one key: dS = 0), a bound relative to the size of a
- * typical gradient is used. */
+/* bf16 has 8 bits: 2^-9 = 2e-3 per rounding of inputs of a product; out and dqkv are rounded once
+ * more. A few roundings of independent sign stay below 1e-2 in the relative L2 norm. If the
+ * gradient itself nearly cancels (one key: dS = 0), the bound is relative to the size of a typical
+ * gradient. */
 static void compare_bf16_array(const char *what, const float *got, const float *want, int64_t n)
 {
     double worst = 0, error = 0, norm = 0;
@@ -279,7 +279,7 @@ static void compare_bf16(const fx *got, const fx *want)
     }
 }
 
-/* Every level against the reference, in one shape and both act types. */
+/* Compares every level with the reference, in one shape and both activation types. */
 static void check_shape(const fx_shape *shape)
 {
     ck_need(kvf__kernels_level(LEVELS[0]), "this CPU has no such kernels");
@@ -311,7 +311,7 @@ START_TEST(fast_matches_ref_in_odd_shapes)
 }
 END_TEST
 
-/* Prefixes and lengths in full; head sizes and groups take turns. */
+/* Prefixes and lengths in full; head sizes and groups alternate. */
 START_TEST(fast_matches_ref_in_grid)
 {
     const int64_t *heads = HEADS[_i / N_SIZES % N_HEADS];
@@ -325,8 +325,8 @@ START_TEST(fast_matches_ref_in_grid)
 }
 END_TEST
 
-/* What training sees: the prefix gradient of bf16 activations against that of the same numbers
- * in f32, unrounded. */
+/* The gradient used in training: the prefix gradient of bf16 activations against that of the same
+ * numbers in f32, unrounded. */
 START_TEST(bf16_prefix_gradient_is_near)
 {
     ck_need(kvf__kernels_level(LEVELS[0]), "this CPU has no such kernels");
@@ -351,7 +351,7 @@ START_TEST(bf16_prefix_gradient_is_near)
 }
 END_TEST
 
-/* Rows that see nothing but themselves, scores far from 0: the maximum must be taken out. */
+/* Rows that attend only to themselves, with scores far from 0: the maximum must be subtracted. */
 START_TEST(large_scores_stay_finite)
 {
     ck_need(kvf__kernels_level(LEVELS[0]), "this CPU has no such kernels");
@@ -362,10 +362,10 @@ START_TEST(large_scores_stay_finite)
         if (!kernels) continue;
         fx_open(&got, &shape, 1);
         fx_open(&want, &shape, 1);
-        got.attn.scale = want.attn.scale = 40; /* scores up to some 800: e^800 is not a float */
+        got.attn.scale = want.attn.scale = 40; /* scores up to about 800: e^800 overflows a float */
         kernels->attn_fwd(&got.attn);
         kvf__kernels_level("ref")->attn_fwd(&want.attn);
-        /* a score of 800 carries an error of 3e-5, and so does its power */
+        /* a score of 800 has an error of 3e-5, and so does its exponential */
         ck_close((float *)got.attn.out, (float *)want.attn.out, (size_t)got.n_out, 2e-3, 2e-3);
         fx_zero_grads(&got);
         kernels->attn_bwd(&got.attn);
@@ -391,7 +391,7 @@ static const fx_shape MIXED = {.H = 4,
                                .cache = {0, 3, 0, 0, 50, 0},
                                .weighted = true};
 
-/* A loop row is a level and an act type. */
+/* A loop row is a level and an activation type. */
 static const kvf__kernels *of_row(int i, fx_shape *shape)
 {
     *shape = MIXED;
@@ -437,7 +437,7 @@ START_TEST(same_bits_twice)
     fx_open(&b, &shape, 2);
     fx_run(&a, kernels);
     fx_run(&b, kernels);
-    fx_run(&b, kernels); /* scratch is not clean the second time */
+    fx_run(&b, kernels); /* scratch is not zero the second time */
     const size_t size = kvf__dtype_block_bytes(shape.act);
     ck_assert_mem_eq(a.attn.out, b.attn.out, (size_t)a.n_out * size);
     ck_assert_mem_eq(a.attn.lse, b.attn.lse, (size_t)(a.attn.H * a.attn.N) * sizeof(float));
@@ -480,7 +480,7 @@ START_TEST(threads_do_not_matter)
 }
 END_TEST
 
-/* Of the scores of a row, those of a head's blocks before one. */
+/* Scores of a row in the blocks of a head before this one. */
 static int64_t scores_before(const fx *f, int64_t block)
 {
     const kvf__attn_row *row = &f->rows[0];
@@ -490,7 +490,7 @@ static int64_t scores_before(const fx *f, int64_t block)
     return (end - row->first) * (2 * shared + end + row->first);
 }
 
-/* Those that a thread computes. */
+/* Scores computed by one thread. */
 static int64_t scores_of(const fx *f, int thread)
 {
     const kvf__attn_plan *plan = f->attn.plan;
@@ -542,7 +542,8 @@ START_TEST(long_row_is_cut_evenly)
 }
 END_TEST
 
-/* Whatever is cut: every block is some thread's, once, and nobody waits for what does not come. */
+/* For any division, every block belongs to exactly one thread, and no thread waits for a block that
+ * never comes. */
 START_TEST(cut_items_are_whole_together)
 {
     const fx_shape shape = {

@@ -1,4 +1,4 @@
-/* Dropout masks: their mean, that they depend on the element alone, and their stored definition. */
+/* Dropout masks: their mean, their dependence on the element alone, and their fixed definition. */
 #include "ck.h"
 #include "dropout.h"
 
@@ -13,8 +13,8 @@ static void setup(void)
         one[i] = 1;
 }
 
-/* One loop row per rate: the share that is dropped, and the mean of what is left, within five
- * standard deviations. */
+/* One loop row per rate: the dropped share, and the mean of the kept values, within five standard
+ * deviations. */
 static const double RATES[] = {0, 0.05, 0.1, 0.5, 0.9};
 
 START_TEST(mean_is_preserved)
@@ -35,7 +35,7 @@ START_TEST(mean_is_preserved)
 }
 END_TEST
 
-/* Any part of a mask is the same as that part of the whole. */
+/* A part of a mask equals the same part of the whole. */
 START_TEST(parts_are_those_of_the_whole)
 {
     static const int64_t CUTS[] = {0, 1, 3, 4, 10, 15, 16, 29, 64};
@@ -62,7 +62,8 @@ static bool same_mask(kvf__rng a, kvf__rng b)
     return !memcmp(out, other, 256 * sizeof *out);
 }
 
-/* A row draws by its example and its place among the rows of it, not by its place in the batch. */
+/* A row draws by its example and its index among the example's rows, not by its place in the
+ * batch. */
 START_TEST(rows_draw_by_example)
 {
     const int64_t first[] = {5, 5, 6, 9}, second[] = {9, 5, 5};

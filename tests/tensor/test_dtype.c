@@ -1,5 +1,6 @@
-/* Tests of src/tensor dtype.c, dequant.c, table.c: every f16 and bf16 value, rounding at every
- * midpoint, block formats against the reference (golden/make_dequant.py), views and the table. */
+/* Tests of dtype.c, dequant.c and table.c in src/tensor: every f16 and bf16 value, rounding at
+ * every midpoint, block formats against the reference (golden/make_dequant.py), views and the
+ * table. */
 #include "ck.h"
 #include "view.h"
 
@@ -50,7 +51,7 @@ static float *all_values(kvf__dtype dtype)
     return values;
 }
 
-/* What gguf 0.19 (quants.quantize) makes of it; one value of the second block is 0. */
+/* Results of gguf 0.19 (quants.quantize); one value of the second block is 0. */
 START_TEST(q8_0_is_written_as_the_reference_does)
 {
     static const uint8_t want[68] = {
@@ -73,7 +74,7 @@ START_TEST(q8_0_is_written_as_the_reference_does)
 }
 END_TEST
 
-/* By the definition of IEEE 754 binary16, in double. */
+/* Decodes f16 by the definition of IEEE 754 binary16, in double. */
 static double f16_by_definition(uint32_t half)
 {
     uint32_t exponent = half >> 10 & 31, mantissa = half & 1023;
@@ -141,8 +142,8 @@ static uint16_t narrowed(kvf__dtype dtype, float value)
     return half;
 }
 
-/* Between neighbours: the midpoint goes to the even one, the f32 next to it to the nearer one. The
- * neighbour of the largest finite value is what the next exponent would be: from the midpoint on,
+/* Between neighbours: the midpoint rounds to even, the f32 next to it to the nearer neighbour.
+ * The neighbour of the largest finite value is the next power of two: from the midpoint on,
  * infinity. */
 START_TEST(rounds_to_nearest_even)
 {
@@ -205,7 +206,7 @@ START_TEST(f32_and_f64)
     ck_assert_uint_eq(bits_of(kept), quiet);
     kvf__from_f32(KVF__F32, &kept, bytes + 1, 1);
     ck_assert_int_eq(memcmp(bytes + 1, &quiet, sizeof quiet), 0);
-    kvf__to_f32(KVF__F16, NULL, NULL, 0); /* nothing from nowhere is fine */
+    kvf__to_f32(KVF__F16, NULL, NULL, 0); /* zero elements may have a NULL source */
     kvf__from_f32(KVF__BF16, NULL, NULL, 0);
 }
 END_TEST

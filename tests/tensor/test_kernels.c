@@ -1,5 +1,5 @@
-/* Every level of kernels this machine has against the reference, over odd shapes and both types;
- * and the reference against formulas, central differences and known values. Cross-entropy is in
+/* Every kernel level of this machine against the reference, over odd shapes and both types. The
+ * reference is checked against formulas, central differences and known values. Cross-entropy is in
  * test_kernels_entropy.c. */
 #include "kernels_fx.h"
 
@@ -26,7 +26,7 @@ static void norm_of(int64_t M, int64_t C, bool rms)
     char what[96];
 
     for (int64_t i = 0; i < M * C; i++)
-        x[i] += 1.5f; /* a mean to be taken off */
+        x[i] += 1.5f; /* a mean to be subtracted */
     for (int k = 0; k < 2; k++)
         by[k]->norm_fwd(act, xhat[k], rstd[k], x, M, C, rms, 1e-5f);
     snprintf(what, sizeof what, "norm_fwd [%d, %d] rms %d", (int)M, (int)C, rms);
@@ -71,7 +71,7 @@ START_TEST(norms)
 }
 END_TEST
 
-/* fn and fn' relative to max(1, |x|): 4 ulp; at 100 and beyond they have reached their limits. */
+/* fn and fn' relative to max(1, |x|): 4 ulp; at 100 and beyond they are at their limits. */
 static void functions_of(int64_t n, double range)
 {
     char what[96];
@@ -115,8 +115,8 @@ START_TEST(functions)
 }
 END_TEST
 
-/* Products of two numbers and conversions are exact but for the one rounding: no difference at all.
- */
+/* Products of two numbers and conversions are exact except for one rounding: no difference at
+ * all. */
 static void exact_of(int64_t n)
 {
     void *d[2] = {filled(act, n, 2, 9), filled(act, n, 2, 9)}, *by = filled(act, n, 3, 10),
@@ -157,7 +157,7 @@ START_TEST(products_and_conversions)
 }
 END_TEST
 
-/* NaN stays NaN, infinity infinity, ties go to even, in vector and tail. */
+/* NaN stays NaN, infinity stays infinity, ties round to even, in vector and tail. */
 START_TEST(special_values)
 {
     const float in[] = {NAN, -NAN, INFINITY, -INFINITY, 1.00390625f, 1.01171875f, 3.4e38f, -0.0f};
@@ -205,7 +205,7 @@ static void tables(int64_t pairs, float *cosines, float *sines)
         }
 }
 
-/* Turned by fast and ref alike; turned back, the start; columns that do not turn are untouched. */
+/* fast and ref rotate alike; rotating back gives the start; other columns are untouched. */
 static void rope_of(const struct turn *t)
 {
     int64_t ld = t->heads * t->D + t->extra, n = t->M * ld, pairs = t->R / 2;
@@ -241,7 +241,7 @@ START_TEST(rope)
 }
 END_TEST
 
-/* Position p turns pair i by p times its frequency: (1, 0) becomes (cos, sin). */
+/* Position p rotates pair i by p times its frequency: (1, 0) becomes (cos, sin). */
 START_TEST(rope_of_ref)
 {
     const float cosines[] = {1, 1, 0.6f, 0.8f},

@@ -1,5 +1,4 @@
-/* The cross-entropy kernel: chunk after chunk as a head uses it, against the whole softmax in
- * double. */
+/* The cross-entropy kernel: chunk after chunk as in a head, against the whole softmax in double. */
 #include "kernels_fx.h"
 
 static const struct vocabulary {
@@ -13,8 +12,8 @@ typedef struct flash {
     float *loss, *p, *acc; /* [rows], [rows, V] probabilities, [rows, C] = p x W */
 } flash;
 
-/* What a head does with the kernel: chunk after chunk, acc += e x W, and at the end a division by
- * the sum. */
+/* Uses the kernel as a head does: chunk after chunk, acc += e x W, and at the end a division by the
+ * sum. */
 static flash flash_of(const kvf__kernels *k, const struct vocabulary *v, const float *logits,
                       const int32_t *target, const float *W)
 {
@@ -138,7 +137,7 @@ START_TEST(entropy_of_ref)
 END_TEST
 
 /* A chunk without valid columns changes nothing; loss only (no e, no acc) gives the same sums; NaN
- * reaches the sum. */
+ * propagates to the sum. */
 START_TEST(entropy_limits)
 {
     enum { W = 37 };

@@ -1,5 +1,5 @@
-/* Norms that apply their weights, over rows and over heads: every level of kernels this machine has
- * against the reference, and the reference's gradients against central differences. */
+/* Norms that apply their weights, over rows and over heads. Every kernel level of this machine is
+ * compared with the reference, and the reference's gradients with central differences. */
 #include "kernels_fx.h"
 
 static const struct shape {
@@ -14,7 +14,7 @@ static void *copy(kvf__dtype dtype, const void *from, int64_t n)
 
 /* ---- parity ---------------------------------------------------------------------------------- */
 
-/* variant: bit 0 rms, bit 1 no beta, bit 2 nothing but y wanted, in place. */
+/* variant: bit 0 rms, bit 1 no beta, bit 2 only y requested, in place. */
 static void whole_fwd_of(int64_t M, int64_t C, int variant)
 {
     int64_t n = M * C;
@@ -27,7 +27,7 @@ static void whole_fwd_of(int64_t M, int64_t C, int variant)
     char what[96];
 
     for (int64_t i = 0; i < n; i++)
-        x[i] += 1.5f; /* a mean to be taken off */
+        x[i] += 1.5f; /* a mean to be subtracted */
     for (int k = 0; k < 2; k++) {
         y[k] = copy(KVF__F32, x, n);
         rstd[k] = array(KVF__F32, M);
@@ -220,7 +220,7 @@ START_TEST(slope)
     if (_i < 2) {
         const float half[C] = {0.25f, 0.25f, 0.25f, 0.25f, 0.25f, 0.25f, 0.25f, 0.25f, 0.25f};
         for (int i = 0; i < C; i++)
-            dx[i] -= 0.25f; /* the rest comes as plus */
+            dx[i] -= 0.25f; /* the remainder is passed as plus */
         const kvf__whole_norm norm = {.M = 1,
                                       .C = C,
                                       .rms = _i,

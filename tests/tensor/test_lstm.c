@@ -1,5 +1,5 @@
-/* oneDNN's LSTM against the reference, forward and backward, at sizes around its vector widths; the
- * reference's gradient against central differences. PyTorch's is in test_enc_ptuning.c. */
+/* oneDNN's LSTM against the reference, forward and backward, at sizes around its vector widths. The
+ * reference's gradient is checked by central differences. PyTorch's is in test_enc_ptuning.c. */
 #include "ck.h"
 #include "lstm.h"
 #include "rng.h"
@@ -11,7 +11,7 @@ static const kvf__lstm_sizes SIZES[] = {{1, 3, 2},   {2, 1, 1},    {5, 7, 3},
                                         {20, 16, 8}, {12, 33, 17}, {20, 96, 48}};
 enum { N_SIZES = sizeof SIZES / sizeof SIZES[0] };
 
-/* Inputs, weights of both directions, and room for all that comes out. */
+/* Inputs, weights of both directions, and room for all outputs. */
 typedef struct fixture {
     kvf_ctx *ctx;
     kvf__lstm_sizes s;
@@ -42,7 +42,7 @@ static void setup(fixture *f, const kvf__lstm_sizes *s)
     f->w = values(2 * one, 0.3, 3);
     f->y = values(s->T * 2 * s->H, 0, 0);
     f->dx = values(s->T * s->I, 0, 0);
-    f->g = values(2 * one, 1, 4); /* what is there before is overwritten */
+    f->g = values(2 * one, 1, 4); /* existing values are overwritten */
     f->keep = values(2 * s->T * 6 * s->H, 0, 0);
     f->scratch = calloc((size_t)(6 * s->H), sizeof *f->scratch);
     for (int d = 0; d < 2; d++) {
@@ -85,7 +85,7 @@ START_TEST(equals_the_reference)
     run_reference(&want);
     ck_assert_msg(!kvf__lstm_create(got.ctx, &got.s, &lstm), "%s", kvf_ctx_error(got.ctx));
     size_t ny = (size_t)(got.s.T * 2 * got.s.H), ng = (size_t)(2 * (got.nx + got.nh + 2 * got.nb));
-    for (int again = 0; again < 2; again++) { /* the second run owes nothing to the first */
+    for (int again = 0; again < 2; again++) { /* the second run does not depend on the first */
         run_onednn(&got, lstm);
         ck_close(got.y, want.y, ny, 1e-5, 1e-6);
         ck_assert_double_le(ck_rel_l2(got.dx, want.dx, (size_t)(got.s.T * got.s.I)), 1e-5);
@@ -125,7 +125,8 @@ static double weighted_sum(fixture *f)
     return sum;
 }
 
-/* Of every kind of parameter and of the input, some values; steps of 1e-2 in f32 leave 1e-3. */
+/* Some values of every kind of parameter and of the input; steps of 1e-2 in f32 leave an error of
+ * 1e-3. */
 START_TEST(reference_gradient)
 {
     fixture f;

@@ -41,7 +41,7 @@ static float *floats(int64_t n)
     return p;
 }
 
-/* Uniform in [-1, 1), rounded to the type so that the reference sees what the product sees. */
+/* Uniform in [-1, 1), rounded to the type so that the reference uses the product's values. */
 static float *random_values(kvf__dtype dtype, int64_t n, uint64_t stream)
 {
     kvf__rng rng = kvf__rng_make(11, stream);
@@ -101,7 +101,7 @@ static void product_done(product *p)
         free(all[i]);
 }
 
-/* out starts as 0.5 everywhere when adding, as garbage otherwise. */
+/* out starts as 0.5 everywhere when adding, and as garbage otherwise. */
 static void run(product *p, const kvf__packed *packed, int64_t M, kvf__dtype dst, unsigned flags)
 {
     for (int64_t i = 0; i < M * p->N; i++)
@@ -161,7 +161,7 @@ START_TEST(against_loops)
 END_TEST
 
 /* [N, K] given as transposed is the same weight, bit for bit; without bias the result is less by
- * just that. */
+ * exactly the bias. */
 START_TEST(transposed_and_no_bias)
 {
     kvf__dtype act = _i < N_SHAPES ? KVF__F32 : KVF__BF16;
@@ -192,8 +192,8 @@ START_TEST(transposed_and_no_bias)
 }
 END_TEST
 
-/* A prepared product allocates nothing, and equal inputs give equal bits, also from another engine.
- */
+/* A prepared product allocates nothing, and equal inputs give equal bits, also from another
+ * engine. */
 START_TEST(prepared)
 {
     kvf__dtype act = _i ? KVF__BF16 : KVF__F32;
@@ -228,7 +228,7 @@ START_TEST(prepared)
 }
 END_TEST
 
-/* More row counts than primitives are kept: the oldest gives way and is built again. */
+/* With more row counts than kept primitives, the oldest primitive is dropped and built again. */
 START_TEST(many_row_counts)
 {
     const struct shape s = {8, 16};
@@ -324,8 +324,8 @@ START_TEST(out_of_memory)
 }
 END_TEST
 
-/* Under a cap oneDNN obeys, f32 works everywhere, bf16 from avx512 on. Needs a process of its own
- * (Check's fork). */
+/* Under an ISA cap for oneDNN, f32 works everywhere, bf16 from avx512 on. Needs a process of its
+ * own (Check's fork). */
 static const char *const CAPS[] = {"ref", "avx2", "avx512", "avx512_bf16", "amx"};
 START_TEST(capped)
 {
@@ -374,11 +374,11 @@ END_TEST
 
 /* ---- numbers of threads ---------------------------------------------------------------------- */
 
-/* Equal bits for any number of them: f32 with AVX2, where dnnl_sgemm.c divides the products, and
- * f32 with AVX-512 and bf16 with AVX512-BF16, by oneDNN's brgemm. Its gemm, which computes bf16
- * with AVX-512 alone, sums in an order that depends on it. */
+/* Equal bits for any number of threads. Applies to f32 with AVX2, where dnnl_sgemm.c divides the
+ * products, and to f32 with AVX-512 and bf16 with AVX512-BF16 by oneDNN's brgemm. oneDNN's gemm,
+ * which computes bf16 with plain AVX-512, sums in an order that depends on the threads. */
 
-/* Of SmolLM2, GPT-2 and MiniLM, and some that fit no block. */
+/* Shapes of SmolLM2, GPT-2 and MiniLM, and some that fit no block. */
 static const struct shape WEIGHTS[] = {{576, 960},  {576, 576},  {576, 1536}, {1536, 576},
                                        {768, 2304}, {768, 768},  {768, 1536}, {1536, 768},
                                        {384, 1152}, {1152, 384}, {576, 4096}, {100, 333}};
@@ -386,7 +386,7 @@ enum { N_WEIGHTS = sizeof WEIGHTS / sizeof WEIGHTS[0] };
 static const int THREADS[] = {1, 2, 3, 5, 8};
 enum { N_THREADS = sizeof THREADS / sizeof THREADS[0] };
 
-/* A context with its own number, and what it computes: for every number of rows. */
+/* A context with its own thread count, and its results for every number of rows. */
 static uint64_t with_threads(int threads, const struct shape *s, kvf__dtype act)
 {
     const kvf_ctx_options options = {.threads = threads};
@@ -428,11 +428,11 @@ START_TEST(products_at_any_number_of_threads)
 }
 END_TEST
 
-/* A row of an f32 product has the bits that it has among all rows, whatever their number. */
+/* A row of an f32 product has the same bits for any number of rows. */
 START_TEST(rows_alone)
 {
     enum { ALL = 384 };
-    const bool any = kvf__cpu_best() == KVF__CPU_AVX2; /* else the counts that a pass has */
+    const bool any = kvf__cpu_best() == KVF__CPU_AVX2; /* otherwise the counts of a pass */
     const struct shape *s = &WEIGHTS[_i];
     kvf__packed *packed = NULL;
     ck_need(kvf__cpu_best() >= KVF__CPU_AVX2, "KVF_CPU=ref promises nothing of rows");
@@ -463,8 +463,8 @@ START_TEST(rows_alone)
 }
 END_TEST
 
-/* M, N, K: vectors, small results of long sums, which oneDNN would divide by threads, larger ones.
- */
+/* M, N, K: vectors; small results of long sums, which oneDNN would divide by threads; larger
+ * ones. */
 static const int SGEMMS[][3] = {{1, 282, 774},    {500, 1, 1307},   {64, 64, 4096},
                                 {32, 32, 8192},   {162, 471, 1190}, {183, 945, 795},
                                 {128, 768, 4096}, {8, 576, 1536},   {576, 1536, 512},

@@ -1,5 +1,5 @@
-/* Products of eight-bit integers: the two kernels around them at every level, and whole products
- * against loops that follow the same formulas exactly, integer by integer. */
+/* Products of eight-bit integers: their two kernels at every level, and whole products against
+ * loops that follow the same formulas exactly, integer by integer. */
 #include "kernels_fx.h"
 #include "matmul.h"
 
@@ -28,7 +28,7 @@ static void teardown(void)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Rows of common sizes, of zeros, below 2^-100, with an infinity, and with a NaN in front of larger
+/* Rows of common sizes, of zeros, below 2^-100, with an infinity, and with a NaN before larger
  * numbers. */
 enum { KINDS = 5 };
 static float *awkward_rows(int64_t K)
@@ -78,7 +78,7 @@ START_TEST(quantize)
 }
 END_TEST
 
-/* A scale is max / 127, and q is what is nearest; ties to even. */
+/* A scale is max / 127, and q is the nearest integer; ties to even. */
 START_TEST(known_values)
 {
     const float x[] = {127, -63.5f, 0.5f, 1.5f, 2.5f, -0.49f, 254, 127};
@@ -143,12 +143,12 @@ typedef struct product {
     int64_t K, N;
     float *x, *w, *bias;
     uint16_t *x16;
-    float *want; /* without what is added to */
+    float *want; /* without the initial values */
     float *got;
     void *out;
 } product;
 
-/* As dnnl_int8.c says, in loops. */
+/* The formulas of dnnl_int8.c in plain loops. */
 static void reference(product *p)
 {
     int8_t *q = malloc((size_t)(MOST_ROWS * p->K)), *u = malloc((size_t)(p->K * p->N));
@@ -199,7 +199,7 @@ static void product_done(product *p)
         free(all[i]);
 }
 
-/* The result in p->got; added to 0.5 where flags say so. */
+/* The result in p->got, added to 0.5 if the flags ask for it. */
 static void run(product *p, const kvf__packed *packed, int64_t M, kvf__dtype dst, unsigned flags)
 {
     for (int64_t i = 0; i < M * p->N; i++)
@@ -210,7 +210,7 @@ static void run(product *p, const kvf__packed *packed, int64_t M, kvf__dtype dst
     kvf__to_f32(dst, p->out, p->got, M * p->N);
 }
 
-/* Sums are exact; what is left is the rounding of three f32 operations, or of a bf16 result. */
+/* Sums are exact; the error is the rounding of three f32 operations, or of a bf16 result. */
 static void check(product *p, const kvf__packed *packed, int64_t M, kvf__dtype dst, unsigned flags)
 {
     const double rtol = dst == KVF__BF16 ? 1.0 / 256 : 1e-6,
@@ -275,8 +275,8 @@ START_TEST(transposed_and_again)
 }
 END_TEST
 
-/* The same bits for a row whatever the others are, and at any number of threads; nothing is
- * allocated once a number of rows is prepared. */
+/* A row has the same bits with any other rows, and at any number of threads. Nothing is allocated
+ * after a number of rows is prepared. */
 START_TEST(rows_alike)
 {
     kvf__packed *packed = NULL;
@@ -295,7 +295,7 @@ START_TEST(rows_alike)
             run(&p, packed, ROWS[i], KVF__F32, 0);
             ck_assert_uint_eq(kvf__ctx_allocations(ctx), allocations);
             ck_assert_mem_eq(p.got, p.want, (size_t)(ROWS[i] * p.N) * sizeof(float));
-            ck_assert_int_eq(omp_get_max_threads(), threads); /* whatever oneDNN was told */
+            ck_assert_int_eq(omp_get_max_threads(), threads); /* for any setting of oneDNN */
         }
     }
     omp_set_num_threads(before);
@@ -304,7 +304,7 @@ START_TEST(rows_alike)
 }
 END_TEST
 
-/* A value that is no number is not rounded away. */
+/* A value that is not finite is not rounded away. */
 START_TEST(not_finite)
 {
     const float bad[] = {INFINITY, -INFINITY, NAN};
@@ -352,7 +352,7 @@ START_TEST(out_of_memory)
 }
 END_TEST
 
-/* Under caps that leave out such instructions it is refused. In a process of its own. */
+/* Under an ISA cap without such instructions, int8 is refused. In a process of its own. */
 START_TEST(capped)
 {
     static const char *const CAPS[] = {"ref", "avx2", "avx512"};

@@ -1,5 +1,5 @@
-/* Products with a file's own rows: each instruction set against the formula, for every element
- * type, one row and several, sizes with tails of each kind. */
+/* Products with a file's own rows. Each instruction set is compared with the formula, for every
+ * element type, one row and several, and sizes with tails of each kind. */
 #include "ck.h"
 #include "matvec.h"
 #include "rng.h"
@@ -11,7 +11,8 @@
 static const char *const LEVELS[] = {"avx2", "avx512", "avx512_bf16"};
 enum { N_LEVELS = 3 };
 
-/* A type, where its f16 scales lie in a block (-1: none), a row of how many elements. */
+/* A type, the offset of its f16 scales in a block (-1: none), and the number of elements in a
+ * row. */
 static const struct {
     kvf__dtype dtype;
     int scale[2];
@@ -107,7 +108,7 @@ static void done(data *d)
     kvf__free(d->scratch);
 }
 
-/* Largest sum of |w x|: what errors are measured by. */
+/* Largest sum of |w x|, the scale of errors. */
 static double size_of_sums(const kvf__matvec_call *call)
 {
     float row[512];
@@ -157,7 +158,7 @@ START_TEST(product_is_the_formula)
 }
 END_TEST
 
-/* With x = one unit vector after the other a product is a weight, which must be that of the type's
+/* With x = one unit vector after the other, a product is a weight. It must equal the type's
  * definition bit for bit. */
 START_TEST(weights_are_exact)
 {
@@ -206,7 +207,7 @@ START_TEST(a_split_changes_no_bit)
 }
 END_TEST
 
-/* Each row of many against a call of that row alone. */
+/* Each row of many against a call with that row alone. */
 static void same_alone(const kvf__matvec *level, int type, int64_t M, bool add)
 {
     data many = make(type, M), one = make(type, M);

@@ -1,4 +1,4 @@
-/* What passes between encoder and base: the prefix tensor against the formula of its flat form,
+/* The interface between encoder and base: the prefix tensor against the formula of its flat form,
  * vectors, and the list of parameters. */
 #include "ck.h"
 #include "prefix.h"
@@ -112,7 +112,7 @@ START_TEST(heads_by_layer)
 }
 END_TEST
 
-/* Copies of a list do not share its array, and one with room allocates nothing. */
+/* Copies of a list do not share its array; a list with room allocates nothing. */
 START_TEST(lists_grow)
 {
     kvf__params list = {0}, copy = {0};

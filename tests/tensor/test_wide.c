@@ -149,7 +149,7 @@ END_TEST
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
-/* The gradient that adamw_outer does not form: formed here and handed to adamw. */
+/* The gradient that adamw_outer avoids forming is formed here and passed to adamw. */
 START_TEST(outer_is_the_formed_gradient)
 {
     const kvf__wide *best = kvf__wide_get();
