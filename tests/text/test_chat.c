@@ -1,9 +1,9 @@
-/* Chat templates: which are recognised, what they print, where loss lies; ids against transformers'
- * where the shared data is there. */
+/* Chat templates: recognition, printed text, and the tokens with loss. Ids are compared with
+ * transformers' if the shared data is available. */
 #include "tok_check.h"
 
-/* The sources are the published ones where they are short; of the long ones with tool branches, the
- * parts that print plain chat, and as many other turns as the whole has. */
+/* Short published templates are complete. Of the long ones with tool branches, only the parts for
+ * plain chat are kept, with as many other turns as in the original. */
 static const char SMOLLM2[] =
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ "
     "'<|im_start|>system\nYou are a "
@@ -89,7 +89,7 @@ typedef struct talk {
     const char *template, *name; /* template: NULL for none; name: as kvf__chat_init takes it */
     bool prompt;
     kvf__message m[6];
-    const char *text, *loss; /* what is printed, and the part of it with loss */
+    const char *text, *loss; /* the printed text, and its part with loss */
 } talk;
 
 static const talk TALKS[] = {
@@ -208,8 +208,8 @@ static const talk TALKS[] = {
      "b<|im_end|>"},
 };
 
-/* A byte-level tokenizer with everybody's marks as special tokens, and this template; as Phi-3's,
- * its marks take the white space after them. */
+/* A byte-level tokenizer with the marks of all templates as special tokens, and this template. As
+ * in Phi-3, its marks take the white space after them. */
 static kvf__tokenizer *open_with(kvf_ctx *ctx, bool phi3, const char *template)
 {
     static const char *const marks[] = {
@@ -287,7 +287,7 @@ START_TEST(prints_what_the_template_does)
 }
 END_TEST
 
-/* U+0000 is content: every template prints what follows it, too. */
+/* U+0000 is content: every template also prints the text after it. */
 START_TEST(nul_is_content)
 {
     static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, MISTRAL_V3, QWEN25};
@@ -311,7 +311,7 @@ START_TEST(nul_is_content)
 }
 END_TEST
 
-/* A conversation begins with its own prompt: what training saw is what generation asks with. */
+/* A conversation begins with its own prompt: generation uses the same prompt as training. */
 START_TEST(prompt_is_a_prefix)
 {
     static const char *const templates[] = {SMOLLM2, LLAMA3, MISTRAL_V1, QWEN25};
@@ -335,8 +335,8 @@ START_TEST(prompt_is_a_prefix)
 }
 END_TEST
 
-/* What follows a prefix that stands for the system turn: that turn and it are the whole chat, and
- * the default turn is in neither. */
+/* Text after a prefix that replaces the system turn. Both together are the whole chat, and the
+ * default turn is in neither. */
 START_TEST(system_turn_apart)
 {
     static const char *const templates[] = {SMOLLM2, CHATML, LLAMA3, QWEN25};
@@ -512,7 +512,7 @@ START_TEST(bad_conversations)
 }
 END_TEST
 
-/* Names that are none, and dates of templates that print none. */
+/* Unknown names, and dates for templates that print none. */
 START_TEST(bad_names)
 {
     static const char *const names[] = {"alpaca", "auto:26 Jul 2024", "chatml:", "rendered:x", ""};
@@ -570,7 +570,7 @@ static size_t read_messages(const kvf_json *list, kvf__message m[8])
     return n;
 }
 
-/* The ids are those of the text that transformers prints. */
+/* The ids equal those of the text printed by transformers. */
 static void check_printed(kvf_ctx *ctx, const kvf__tokenizer *t, const kvf_json *row)
 {
     const char *date = kvf_json_str(kvf_json_get(row, "date"), NULL),

@@ -1,7 +1,7 @@
-/* tokenizer.model of SentencePiece and tiktoken: ids and texts of small vocabularies against both
- * libraries (golden/make_sentencepiece_golden.py), Llama 2's against published ids where the
- * shared data is there, and files that are damaged. T5's spiece.model against transformers
- * (golden/make_spiece_golden.py). */
+/* tokenizer.model of SentencePiece and tiktoken, and damaged files. Ids and texts of small
+ * vocabularies are compared with both libraries (golden/make_sentencepiece_golden.py). Llama 2's
+ * are compared with published ids if the shared data is available. T5's spiece.model is compared
+ * with transformers (golden/make_spiece_golden.py). */
 #include "infile.h"
 #include "outfile.h"
 #include "tok_check.h"
@@ -89,7 +89,7 @@ START_TEST(ids_are_those_of_the_library)
 }
 END_TEST
 
-/* As a base file keeps it. */
+/* The form stored in a base file. */
 START_TEST(text_form_is_the_same_tokenizer)
 {
     char model[512];
@@ -119,7 +119,7 @@ START_TEST(text_form_is_the_same_tokenizer)
 }
 END_TEST
 
-/* Special tokens and BOS are the config's. */
+/* Special tokens and BOS are those of the config. */
 START_TEST(config_adds_to_it)
 {
     char model[512], dir[512], path[640];
@@ -142,8 +142,8 @@ START_TEST(config_adds_to_it)
 }
 END_TEST
 
-/* Where a Llama class puts spaces around the tokens of added_tokens.json: from the folder, and as a
- * base file keeps it. Ids of transformers 5.24. */
+/* Spaces that a Llama class puts around the tokens of added_tokens.json; read from the folder, and
+ * from a base file. Ids of transformers 5.24. */
 static const struct {
     const char *legacy, *text, *want;
 } LLAMA_SPACES[] = {
@@ -191,8 +191,8 @@ START_TEST(llama_spaces_are_those_of_transformers)
 }
 END_TEST
 
-/* T5's own file: EOS, and <extra_id_N> behind the pieces; from the folder, and as a base file keeps
- * it. */
+/* T5's own file: EOS, and <extra_id_N> after the pieces; read from the folder, and from a base
+ * file. */
 START_TEST(spiece_is_as_transformers_has_it)
 {
     static const char *const CONFIGS[] = {"{}", "{\"extra_ids\": 7}"};
@@ -230,7 +230,7 @@ END_TEST
 
 /* ---- shared data ----------------------------------------------------------------------------- */
 
-/* Ids that transformers gave, behind BOS, for the model whose tokenizer.model this is. */
+/* Ids from transformers, after BOS, for the model of this tokenizer.model. */
 START_TEST(llama_2_has_its_published_ids)
 {
     char model[640], dir[512];

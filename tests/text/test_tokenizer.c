@@ -1,4 +1,4 @@
-/* Tokenizers: what they answer, round trips, hostile text. */
+/* Tokenizers: queries, round trips, hostile text. */
 #include "rng.h"
 #include "tok_check.h"
 
@@ -47,8 +47,8 @@ END_TEST
 
 #define VOCAB_JSON "{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"<unk>\":5,\"<s>\":6,\"</s>\":7}"
 
-/* The post-processor of a tokenizer.json rules over add_bos_token and add_eos_token, which rebuild
- * that of vocab.json and merges.txt (rest: NULL). Ids of transformers 5.24. */
+/* The post-processor of a tokenizer.json overrides add_bos_token and add_eos_token. With vocab.json
+ * and merges.txt (rest: NULL) these build the post-processor. Ids of transformers 5.24. */
 static const struct {
     const char *rest, *config, *want;
     bool adds_bos;
@@ -93,8 +93,8 @@ START_TEST(bos_and_eos_rule)
 }
 END_TEST
 
-/* Ids, EOS and special tokens as transformers 5.24 has them, of "ab<e>c<x y>a</s>"; says: part of
- * the warning, or of the error where there are no ids. */
+/* Ids, EOS and special tokens of transformers 5.24 for "ab<e>c<x y>a</s>"; says: part of the
+ * warning, or of the error if there are no ids. */
 static const struct {
     const char *model, *config, *special, *added, *want, *says;
     int32_t eos;
@@ -211,7 +211,7 @@ START_TEST(decoding)
 }
 END_TEST
 
-/* A list that grows keeps what it had; a decoded text is appended too. */
+/* A list that grows keeps its contents; a decoded text is appended too. */
 START_TEST(appends)
 {
     kvf_ctx *ctx = new_ctx();
@@ -237,8 +237,8 @@ END_TEST
     "\xE2\x96\x81"                                                                                 \
     "a"
 
-/* "llama" of GGUF: user-defined and control tokens are cut out first, each text between gets its
- * space. */
+/* "llama" of GGUF: user-defined and control tokens are cut out first, then each text between them
+ * gets its space. */
 START_TEST(spm_special_tokens)
 {
     static const char *const tokens[] = {"<unk>", "<s>", "</s>",      "<0x21>", "\xE2\x96\x81",
@@ -280,7 +280,7 @@ START_TEST(spm_special_tokens)
     ok(ctx, kvf__tokenizer_from_vocab(ctx, &v, &t));
     check_encode(ctx, t, "no prefix", "ab a", 4, true, "8 7");
     kvf__tokenizer_free(t);
-    v.strip_after = true; /* Phi-3: not behind <s>; </s> is special by its text, as in llama.cpp */
+    v.strip_after = true; /* Phi-3: not after <s>; </s> is special by its text, as in llama.cpp */
     types[2] = 1;
     char *json = NULL, *config = NULL, *kept = NULL;
     ok(ctx, kvf__vocab_to_json(ctx, &v, &kept));
@@ -304,8 +304,7 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* Every kind of bad UTF-8, and what a conforming reader makes of it: U+FFFD once per maximal
- * subpart. */
+/* Every kind of bad UTF-8 as read by a conforming reader: U+FFFD once per maximal subpart. */
 static const struct {
     const char *bytes, *repaired;
 } BROKEN[] = {
@@ -338,7 +337,7 @@ START_TEST(bad_utf8_is_replaced)
 }
 END_TEST
 
-/* Bytes that come in runs of a kind, so that every decoder state is met. */
+/* Bytes in runs of one kind, so that every decoder state occurs. */
 static size_t random_bytes(kvf__rng *rng, char *out, size_t most)
 {
     static const char *const kinds[] = {
@@ -386,7 +385,7 @@ START_TEST(random_bytes_do_no_harm)
 }
 END_TEST
 
-/* A list takes all ids of a text or refuses it, whatever is known before they are made. */
+/* A list takes all ids of a text or refuses it, whether or not their number is known in advance. */
 START_TEST(a_limit_of_ids_is_exact)
 {
     kvf_ctx *ctx = new_ctx();
@@ -457,7 +456,7 @@ START_TEST(byte_level_round_trip)
 }
 END_TEST
 
-/* Long runs of one thing: each would take minutes if any step were quadratic. */
+/* Long repetitions: each would take minutes if any step were quadratic. */
 static const struct {
     const char *pipeline, *unit;
 } LONG_RUNS[] = {{"byte", "a"},
@@ -492,7 +491,7 @@ START_TEST(long_runs)
 }
 END_TEST
 
-/* WordPiece as a GGUF has it: U+2581 begins a word, what goes on a word has lost its ##. */
+/* WordPiece in a GGUF: U+2581 begins a word, and continuations have lost their ##. */
 START_TEST(wordpiece_of_a_gguf)
 {
     static const char *const tokens[] = {"[PAD]",

@@ -1,4 +1,4 @@
-/* Tokenizers: files that are refused, damaged files, allocations that fail. */
+/* Tokenizers: refused files, damaged files, failing allocations. */
 #include "prefixes.h"
 #include "rng.h"
 #include "tok_check.h"
@@ -204,7 +204,7 @@ START_TEST(limits_of_files)
 }
 END_TEST
 
-/* A step of a file may make any number of bytes of a text: it is stopped. */
+/* A step of a file may produce any number of bytes from a text: it is stopped. */
 START_TEST(limit_of_growth)
 {
     static const char json[] =
@@ -334,7 +334,7 @@ START_TEST(vocabularies)
 }
 END_TEST
 
-/* Whatever a file holds: it is refused with one line, or it works. */
+/* Any file is either refused with one line or works. */
 static void try_damaged(kvf_ctx *ctx, const char *text, size_t n, bool must_fail)
 {
     kvf__tokenizer *t = NULL;

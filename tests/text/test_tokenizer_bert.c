@@ -1,4 +1,4 @@
-/* WordPiece tokenizers and the files they are read from. */
+/* WordPiece tokenizers and their files. */
 #include "outfile.h"
 #include "tok_check.h"
 
@@ -56,7 +56,7 @@ START_TEST(vocab_txt_switches)
 }
 END_TEST
 
-/* The config rules over the normalizer of tokenizer.json. */
+/* The config overrides the normalizer of tokenizer.json. */
 START_TEST(config_over_json)
 {
     static const char json[] =
@@ -160,7 +160,7 @@ static const char WHOLE[] = "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"
                             "\"cleanup\":true}}";
 static const char SENTENCE[] = "There [CLS] \xC3\xA9\xE4\xB8\xAD e\xCC\x81\xCC\xA7 , zz";
 
-/* Either refused by one line, or it encodes without harm. */
+/* Either refused with one line, or encodes safely. */
 static void try_damaged(kvf_ctx *ctx, const char *text, size_t n, bool truncated)
 {
     kvf__tokenizer *t = NULL;
@@ -251,7 +251,7 @@ static kvf__tokenizer *open_uncased(kvf_ctx *ctx)
     return t;
 }
 
-/* Ids that other implementations published. */
+/* Ids published by other implementations. */
 START_TEST(published_strings)
 {
     ck_need(ck_shared("data/tokenizers"), "the shared data are not there");

@@ -1,5 +1,5 @@
-/* Token ids against those of other implementations: made-up pipelines and a SentencePiece
- * vocabulary in the tree, and, where the shared data is there, GPT-2, RoBERTa, Llama 2 and 3 and
+/* Token ids compared with those of other implementations. Cases in the tree are synthetic pipelines
+ * and a SentencePiece vocabulary. With the shared data also GPT-2, RoBERTa, Llama 2 and 3 and
  * Qwen3. */
 #include "infile.h"
 #include "outfile.h"
@@ -49,9 +49,7 @@ static void read_ids(kvf_ctx *ctx, const char *text, kvf__ids *out)
         ok(ctx, kvf__ids_add(ctx, out, (int32_t)strtol(text, &end, 10)));
 }
 
-/* The text of ids that come one by one: text that was given out stays, and in the end it is this
- * one.
- */
+/* The text of ids given one by one: text once returned stays, and the final text is this one. */
 static void check_growing(kvf_ctx *ctx, const kvf__tokenizer *t, const char *name,
                           const kvf__ids *ids, const char *want, size_t want_n)
 {
@@ -111,7 +109,7 @@ START_TEST(decoders_equal_tokenizers)
 }
 END_TEST
 
-/* Text that is certain is given out at once: a character with its last byte, even inside words. */
+/* Certain text is returned at once: a character with its last byte, even inside words. */
 START_TEST(characters_settle_when_they_are_whole)
 {
     kvf_ctx *ctx = new_ctx();
@@ -137,7 +135,7 @@ START_TEST(characters_settle_when_they_are_whole)
 }
 END_TEST
 
-/* What each tokenizer.ggml.pre cuts, on one vocabulary. */
+/* The cuts of each tokenizer.ggml.pre, on one vocabulary. */
 START_TEST(splitters_equal_tokenizers)
 {
     kvf_ctx *ctx = new_ctx();
@@ -307,9 +305,8 @@ static void check_long_text(kvf_ctx *ctx, const kvf__tokenizer *t, const char *f
     kvf_json_free(json);
 }
 
-/* `skip`: special ids in front that this copy of the tokenizer does not add. The strings' own
- * decoded form was cleaned up by transformers, so the text itself is what decoding must give back.
- */
+/* `skip`: leading special ids that this copy of the tokenizer does not add. transformers cleaned up
+ * the strings' decoded form, so decoding must return the text itself. */
 static void check_strings(kvf_ctx *ctx, const kvf__tokenizer *t, const char *key, size_t skip)
 {
     kvf_json *json = load_json(ctx, ck_shared("data/tokenizers/golden/tokenizer_tests.json"));
@@ -361,8 +358,8 @@ START_TEST(published_goldens)
 }
 END_TEST
 
-/* Its file lost the no-break spaces of three merges, which then cannot be distinguished: refused by
- * place. */
+/* Its file lost the no-break spaces of three merges, which then cannot be distinguished: refused
+ * with its place. */
 START_TEST(damaged_llama2_is_refused)
 {
     ck_need(ck_shared("data/tokenizers"), "the shared data are not there");
@@ -379,7 +376,7 @@ START_TEST(damaged_llama2_is_refused)
 }
 END_TEST
 
-/* vocab.json + merges.txt give what tokenizer.json does. */
+/* vocab.json + merges.txt give the ids of tokenizer.json. */
 START_TEST(merges_equal_json)
 {
     ck_need(ck_shared("data/tokenizers"), "the shared data are not there");

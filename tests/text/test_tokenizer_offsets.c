@@ -1,4 +1,4 @@
-/* Where ids come from in their text, texts that come in words, and pairs of texts. */
+/* Offsets of ids in their text, texts given as words, and pairs of texts. */
 #include "rng.h"
 #include "tok_check.h"
 
@@ -152,7 +152,7 @@ START_TEST(joins)
     check_ids("single", &ids, JOINS[_i].single);
     ck_assert_uint_eq(kvf__specials_cost(t, false), ids.n - 2);
     ck_assert_int_eq(ids.data[a_at], 0);
-    ids.n = 1; /* appends, and places count from the start of the list */
+    ids.n = 1; /* appends, and offsets count from the start of the list */
     ok(ctx, kvf__ids_add(ctx, &types, 9));
     ok(ctx, kvf__add_specials(ctx, t, &a, &b, &ids, &types, &a_at, &b_at));
     ck_assert_uint_eq(ids.n, types.n);
@@ -173,7 +173,7 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* Bad bytes are U+FFFD, which BERT drops; origins still count in the bytes that came. */
+/* Bad bytes become U+FFFD, which BERT drops; offsets still count the original bytes. */
 START_TEST(invalid_utf8)
 {
     static const char text[] = "\xFF"
@@ -208,7 +208,7 @@ START_TEST(invalid_utf8)
 }
 END_TEST
 
-/* Of any bytes at all: the same ids as without origins, and origins inside the text. */
+/* Any bytes give the same ids as without offsets, and offsets inside the text. */
 START_TEST(random_bytes)
 {
     static const char *const parts[] = {
