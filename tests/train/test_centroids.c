@@ -1,5 +1,5 @@
-/* train --init centroids: a prefix that begins near the base itself, its keys at centroids of what
- * rows of the training data ask. */
+/* train --init centroids: the initial prefix is close to the base itself, with keys at centroids of
+ * the training rows' queries. */
 #include "attention.h"
 #include "golden_model.h"
 #include "start.h"
@@ -22,7 +22,7 @@ static kvf_train_options options(const char *path, const char *method)
 
 static const char *const METHODS[] = {"direct", "mlp"};
 
-/* What `run` emits. */
+/* The prefix emitted by `run`. */
 static kvf_prefix *emitted(const char *run, kvf_base *on)
 {
     kvf_prefix *prefix = NULL;
@@ -31,8 +31,8 @@ static kvf_prefix *emitted(const char *run, kvf_base *on)
     return prefix;
 }
 
-/* Equal commands give equal files, in either method; another seed takes other centroids, and mlp's
- * weights, which it draws too, hide none of that. */
+/* Equal commands give equal files, in either method. Another seed gives other centroids; the random
+ * weights of mlp do not affect this comparison. */
 START_TEST(seed_decides)
 {
     kvf_train_options o = options(out, METHODS[_i]);
@@ -87,7 +87,7 @@ END_TEST
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* One virtual token; more of them than tokens that ask. */
+/* One virtual token; more virtual tokens than queries. */
 static const int64_t LENGTHS[] = {1, 100};
 
 START_TEST(any_length)
@@ -102,7 +102,7 @@ END_TEST
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-/* Rows of a golden model, all of whose tokens ask, and what they ask of the bare base. */
+/* Rows of a golden model whose tokens all have queries, and their queries on the bare base. */
 enum { ROWS = 10, LENGTH = 24, TOKENS = ROWS * LENGTH };
 static golden g;
 static kvf_base bare;
@@ -137,7 +137,7 @@ static kvf_status no_more(void *user, kvf__pass *pass, const kvf__batch *batch)
     return KVF_OK;
 }
 
-/* `layer` sees what each layer was asked; text begins at `position`. */
+/* `layer` receives the queries of each layer; text begins at `position`. */
 static void ask(kvf_status (*layer)(void *, int64_t, const kvf__attn *), int64_t position)
 {
     const kvf__desc *desc = kvf__model_desc(g.model);
@@ -158,8 +158,8 @@ static void ask(kvf_status (*layer)(void *, int64_t, const kvf__attn *), int64_t
     kvf__free(memory);
 }
 
-/* Without a prefix a row's own tokens are all there is: what they answer is what attention answers,
- * for queries that see the whole row, the tokens before, or a window. */
+/* Without a prefix, a row's own tokens are its only keys. Their computed answer equals that of
+ * attention, for queries over the whole row, over previous tokens, and over a window. */
 static const char *const BASES[] = {"bert", "llama_tied", "modernbert", "mistral", "gemma2"};
 
 static kvf_status own_is_all(void *user, int64_t layer, const kvf__attn *attn)
@@ -185,7 +185,8 @@ END_TEST
 enum { P = 6, MOST_D = 64 };
 static kvf__prefix start;
 
-/* Query i of head h: e, what its prefix keys weigh, beside a mass of 1 of its own tokens. */
+/* Query i of head h: e holds the weights of its prefix keys, relative to a mass of 1 for its own
+ * tokens. */
 static void weigh(const kvf__attn *attn, int64_t layer, int64_t i, int64_t h, double *e)
 {
     const int64_t D = attn->D, group = h / (attn->H / attn->G), at = i * attn->H + h;
@@ -198,8 +199,8 @@ static void weigh(const kvf__attn *attn, int64_t layer, int64_t i, int64_t h, do
     }
 }
 
-/* Of each key head: the share of attention, how many keys a query looks at, and values that are
- * means of what the base answers. */
+/* Properties of each key head: the share of attention, the number of keys attended to by a query,
+ * and values that are means of the base's answers. */
 static kvf_status formulas_hold(void *user, int64_t layer, const kvf__attn *attn)
 {
     const int64_t each = attn->H / attn->G, D = attn->D;

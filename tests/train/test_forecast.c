@@ -1,6 +1,6 @@
-/* The forecast: it leaves no trace on a run, whatever is trained, and what it counts is what comes.
- * Seconds and memory are compared on real models by hand (tests/bench/README of forecasts: no
- * figure of time can be a test on a machine that others use). */
+/* The forecast changes nothing in a run, for any trained parameters, and its counts are exact.
+ * Seconds and memory are compared on real models by hand (tests/bench/README on forecasts), because
+ * times on a shared machine cannot be tested. */
 #include "ck.h"
 #include "toy_run.h"
 #include "trainer.h"
@@ -80,7 +80,7 @@ START_TEST(core_same_bits_resumed)
 }
 END_TEST
 
-/* Two tasks that share a prefix: the steps' turns are put back too. */
+/* Two tasks that share a prefix: the order of the steps is restored, too. */
 START_TEST(core_same_bits_tasks)
 {
     char a[600], b[600], path[512];
@@ -105,7 +105,7 @@ END_TEST
 typedef struct seen {
     int forecasts, steps_before;
     int64_t last_step;
-    double left; /* after the last step but one */
+    double left; /* next to last step */
 } seen;
 
 static void watch(void *user, const kvf_event *event)
@@ -159,7 +159,7 @@ START_TEST(core_asked_for)
     ck_assert_int_eq(train(&o).forecast.steps, 0);
     o.dry_run = false;
     o.forecast = KVF_FORECAST_AUTO;
-    ck_assert_int_eq(train(&o).forecast.steps, 0); /* a script pays nothing */
+    ck_assert_int_eq(train(&o).forecast.steps, 0); /* a script has no extra cost */
     o.resume = true;
     o.forecast = KVF_FORECAST_ON;
     ck_assert_int_eq(train(&o).forecast.steps, 0); /* finished before */

@@ -1,5 +1,5 @@
-/* --log and --tensorboard: what they hold, that a run with them is the run without, what a resumed
- * one adds, and that a file which cannot be written costs the file only. */
+/* --log and --tensorboard: their contents, equality with a run without them, and the additions of a
+ * resumed run. A log file that cannot be written does not stop the run. */
 #include "ck.h"
 #include "toy_run.h"
 #include "trainer.h"
@@ -24,7 +24,7 @@ static kvf_train_options options_with(const char *path)
     return o;
 }
 
-/* Lines of the log by event; the last of that name, freed by the caller, in *last. */
+/* Counts lines of the log by event; the last one of that name, freed by the caller, in *last. */
 static int count_lines(const char *event, kvf_json **last)
 {
     kvf__buf text = {0};
@@ -170,7 +170,7 @@ START_TEST(errors)
     o.log = log_path;
     o.dry_run = true;
     o.force = true;
-    train(&o); /* touches nothing */
+    train(&o); /* changes nothing */
     ck_assert(kvf__exists(log_path));
     kvf__buf text = {0};
     ck_assert_int_eq(kvf__read_file(ctx, log_path, 100, &text), KVF_OK);

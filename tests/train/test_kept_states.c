@@ -1,5 +1,5 @@
-/* States that enter a layer: equal bits in any batch, and losses, gradients and whole runs that do
- * not tell whether they were computed, kept in memory or read from a file. */
+/* Kept inputs of a layer: equal bits in any batch. Losses, gradients and whole runs are the same
+ * whether states are computed, kept in memory, or read from a file. */
 #include "artifact.h"
 #include "kept_states.h"
 #include "kernels_int.h"
@@ -108,14 +108,14 @@ START_TEST(known_equals_computed)
     ck_assert_mem_eq(got.kv, want.kv, kvf__prefix_count(&want) * sizeof(float));
     ck_assert(want.kv[kvf__prefix_count(&want) - 1] != 0);
 
-    /* it is the entry that counts, not the tokens */
+    /* the entry determines the bits, not the tokens */
     states[0][0] += 1;
     ck_assert(gradient(&batch.b, entry, &got) != computed);
 }
 END_TEST
 
-/* A batch that is always the same has the bits that it has without an entry, rows of few tokens
- * too. */
+/* A batch that never changes has the same bits with and without an entry, also for rows of few
+ * tokens. */
 START_TEST(fixed_equals_none)
 {
     toy_batch batch;
@@ -195,8 +195,8 @@ START_TEST(resumed_equals_unbroken)
 }
 END_TEST
 
-/* Computed once, then taken; the loss has the bits of one for which nothing is kept. The room in
- * memory is no more than was asked for. */
+/* Computed once, then reused; the loss has the bits of one without kept states. Memory does not
+ * exceed the requested size. */
 START_TEST(validations_are_kept)
 {
     static const size_t MOST[] = {1 << 30, 9 << 10, 0};
@@ -224,7 +224,7 @@ START_TEST(validations_are_kept)
 }
 END_TEST
 
-/* A file that may not grow stands for a disk that is full. */
+/* A file size limit simulates a full disk. */
 START_TEST(a_full_disk)
 {
     const struct rlimit small = {.rlim_cur = 30000, .rlim_max = RLIM_INFINITY};
@@ -256,7 +256,8 @@ START_TEST(a_full_disk)
 }
 END_TEST
 
-/* A row is known by its tokens, their types, and where they stand, as is a batch kept whole. */
+/* A row is identified by its tokens, their types and their positions; so is a batch that is kept
+ * whole. */
 START_TEST(what_tells_rows_apart)
 {
     const kvf__states_plan plan = {.layer = 1,
@@ -277,7 +278,7 @@ START_TEST(what_tells_rows_apart)
         if (change == 1) ids[2] = 4;
         if (change == 2) types[1] = 1;
         if (change == 3) input.condition.position_start = 4;
-        for (int fixed = 0; fixed < 2; fixed++) { /* nor is a row taken for a batch of it */
+        for (int fixed = 0; fixed < 2; fixed++) { /* nor does a row match a batch of it */
             kvf__states_enter(s, &input, fixed);
             ck_assert_msg(!input.entry.known, "change %d is not told", change);
             input.entry.x[5] = (float)(change + 10 * fixed);

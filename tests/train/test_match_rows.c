@@ -1,4 +1,4 @@
-/* train --init match: a prefix that begins as rows of the training data in the context. */
+/* train --init match: the initial prefix has the effect of training rows in the context. */
 #include "toy_run.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static kvf_train_options options(const char *path, const char *method)
     return o;
 }
 
-/* Of the rows that are held out, under a run's prefix; NULL: of the bare base. */
+/* Loss of the held-out rows under a run's prefix; NULL: under the bare base. */
 static double loss(const char *run)
 {
     const kvf_eval_options how = {.data = valid};
@@ -33,7 +33,7 @@ static double loss(const char *run)
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
-/* What the rows themselves do: a prefix of as many tokens as they have. */
+/* Loss with the rows themselves in context: a prefix of as many tokens as they have. */
 static double loss_of_rows(void)
 {
     kvf_train_options o = options(out, "direct");
@@ -50,8 +50,8 @@ static double loss_of_rows(void)
 
 static const char *const METHODS[] = {"direct", "mlp"};
 
-/* Nearer to the rows in the context than the bare base is, in either method, whose start is the
- * same to the error of mlp's solve; seeds draw other rows. */
+/* The prefix is nearer to the rows in context than the bare base is. Both methods give the same
+ * start up to the error of mlp's solve. Another seed draws other rows. */
 START_TEST(start_is_near_the_rows)
 {
     const double bare = loss(NULL), rows = loss_of_rows();

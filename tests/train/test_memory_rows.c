@@ -1,5 +1,5 @@
-/* Rows in memory are the file that they would be: the same lines, the same rows, and of a run, on a
- * base that was open already too, the same bytes. And what is no row is refused. */
+/* Rows in memory are equivalent to a file of the same lines. They give the same rows and, also on
+ * an open base, the same run bytes. Invalid rows are refused. */
 #include "memory_rows.h"
 #include "open_base.h"
 #include "toy_run.h"
@@ -111,7 +111,7 @@ START_TEST(a_run_has_the_bytes_of_one_on_files)
     train(&from_files);
     train(&from_memory);
     ck_assert(equal_files(out, other));
-    if (_i) { /* the base is as it was */
+    if (_i) { /* the base is unchanged */
         from_memory.out = out;
         from_memory.force = true;
         train(&from_memory);
@@ -131,9 +131,9 @@ static void expect_logits(kvf_base *opened, const float *want)
     ck_assert(!memcmp(got, want, sizeof got));
 }
 
-/* What a run changes of the base it changes in a model of its own, made of what is open: its bytes
- * are those of a run on the file, which is gone by then, and the open base computes what it did.
- * Loop rows: methods. */
+/* A run that changes base weights changes its own copy of the open base. Its bytes equal those of a
+ * run on the file, which is deleted by then. The open base still computes the same results. Loop
+ * rows: methods. */
 START_TEST(an_open_base_is_trained_as_a_copy)
 {
     static const char *const METHODS[] = {"adapter", "full", "p-tuning", "adapter"};
@@ -202,8 +202,8 @@ START_TEST(what_is_no_row_is_refused)
 }
 END_TEST
 
-/* Loop rows: how weights are kept. The base was opened for forward passes alone, and its files are
- * gone when it is trained on. */
+/* Loop rows: storage of weights. The base was opened for forward passes only, and its files are
+ * gone before training on it. */
 START_TEST(an_open_base_becomes_ready_to_train)
 {
     const kvf_base_options how[] = {{.precision = KVF_PRECISION_F32},

@@ -1,6 +1,6 @@
-/* Prefix dropout in training runs: one mask for a step, or one for each row. Gradients go through
- * the masks that the forward pass used, parts of a step do not change them, resumed runs are equal,
- * and nothing is dropped where no step is taken. */
+/* Prefix dropout in training runs, with one mask for a step or one for each row. Gradients go
+ * through the masks of the forward pass, and parts of a step do not change them. Resumed runs are
+ * equal, and only training steps drop elements. */
 #include "toy_run.h"
 #include "trainer.h"
 
@@ -30,7 +30,7 @@ static kvf__trainer *open_trainer(const kvf_train_options *o)
     return t;
 }
 
-/* The first step's loss, as often as wanted: it moves the parameters by nothing that f32 shows. */
+/* The first step's loss, repeatable: the step moves the parameters by less than f32 can show. */
 static double first_loss(kvf__trainer *t)
 {
     t->run.progress.step = 0;
@@ -62,7 +62,7 @@ START_TEST(gradient_is_the_slope)
                       (long long)i, grad[i], slope);
         dropped += grad[i] == 0 && up == down;
     }
-    if (_i) /* no element is dropped in all of six rows, or hardly any */
+    if (_i) /* almost no element is dropped in all of six rows */
         ck_assert_int_le(dropped, checked / 20 + 1);
     else
         ck_assert_double_eq_tol((double)dropped / (double)checked, 0.3,
@@ -72,7 +72,7 @@ START_TEST(gradient_is_the_slope)
 }
 END_TEST
 
-/* A step in three parts: the same masks, so the same loss and gradient but for rounding. */
+/* A step in three parts: the same masks, so the same loss and gradient except for rounding. */
 START_TEST(parts_see_the_same_masks)
 {
     kvf_train_options whole = options_for(out, _i), parts = options_for(other, _i);
@@ -89,7 +89,7 @@ START_TEST(parts_see_the_same_masks)
 }
 END_TEST
 
-/* What the base sees is, over many steps, the prefix; the prefix itself stays whole. */
+/* Averaged over many steps, the base receives the prefix; the prefix itself is not changed. */
 START_TEST(mean_is_preserved)
 {
     enum { STEPS = 2000 };
@@ -112,7 +112,7 @@ START_TEST(mean_is_preserved)
 }
 END_TEST
 
-/* Rows with masks of their own see nothing in common that could be computed once. */
+/* Rows with their own masks share no common prefix that could be computed once. */
 START_TEST(rows_share_no_common_rows)
 {
     bool any[2] = {false, false};
@@ -151,8 +151,8 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
-/* Validation during the run, the run's own evaluation and that of the folded prefix agree to the
- * bit: none of them drops anything. */
+/* Validation during the run, the run's own evaluation and that of the folded prefix agree bit for
+ * bit: none of them uses dropout. */
 START_TEST(nothing_is_dropped_outside_steps)
 {
     const kvf_base_options exact = {.precision = KVF_PRECISION_F32};

@@ -1,5 +1,4 @@
-/* How the rows of a step are divided between processes. What they then do together is tested by
- * dist/. */
+/* Division of a step's rows between processes. tests/dist tests their joint computation. */
 #include "ck.h"
 #include "ranks_int.h"
 
@@ -67,7 +66,7 @@ START_TEST(groups_stay_whole)
     int64_t own[ROWS], forward[ROWS], groups = 0;
     for (int64_t i = 0; i < ROWS; i++)
         forward[i] = i;
-    for (int64_t i = 0; i <= ROWS; i += 4) /* four choices a question */
+    for (int64_t i = 0; i <= ROWS; i += 4) /* four choices per question */
         group[groups++] = i;
     data.group = group;
     data.n_groups = groups - 1;

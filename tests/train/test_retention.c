@@ -1,6 +1,6 @@
-/* --retain and --kl-to-base on the toy base: the retention set changes nothing and reports what
- * eval gives; the KL's loss has the gradient of what it adds, keeps the text nearer to the base,
- * and resumes to the bit. */
+/* --retain and --kl-to-base on the toy base. The retention set does not change training, and its
+ * reported losses equal those of eval. The KL loss has a correct gradient, keeps the text nearer to
+ * the base, and resumes bit for bit. */
 #include "trainer.h"
 
 #include "retention.h"
@@ -67,7 +67,7 @@ START_TEST(retention_says_what_eval_says)
 }
 END_TEST
 
-/* At every validation, and nowhere else; without validation data too. */
+/* Reported at every validation, and nowhere else; without validation data too. */
 START_TEST(history_has_it)
 {
     kvf_train_options o = options(out, 1);
@@ -88,7 +88,7 @@ END_TEST
 START_TEST(weight_holds_the_text)
 {
     kvf_train_options free_run = options(out, 0), held_run = options(other, 20);
-    ck_assert(!kvf_train_set(ctx, &free_run, "init", "vocab")); /* from where training leads away */
+    ck_assert(!kvf_train_set(ctx, &free_run, "init", "vocab")); /* training moves away from it */
     ck_assert(!kvf_train_set(ctx, &held_run, "init", "vocab"));
     free_run.steps = held_run.steps = 30;
     free_run.eval_every = held_run.eval_every = 30;
@@ -121,7 +121,7 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
-/* A base with a head of its own, of which one character's embedding is no number. */
+/* A base with its own head, in which one character's embedding is not finite. */
 static void break_percent(void)
 {
     char path[1024], config[1024];
@@ -152,7 +152,7 @@ static void break_percent(void)
     toy_write(base, "config.json", config);
 }
 
-/* Wherever the step is that is left out: before the stop, just before it, just after it. */
+/* The skipped step may be before the stop, just before it, or just after it. */
 START_TEST(resume_equals_no_stop_around_a_skipped_step)
 {
     char rows[2048] = "";
@@ -195,7 +195,7 @@ END_TEST
 
 /* ---- grad ------------------------------------------------------------------------------------ */
 
-/* A step on all rows: the loss is then a function of the prefix alone, whatever their order. Value
+/* A step on all rows: the loss is then a function of the prefix alone, for any order of rows. Value
  * and moments are as before. */
 static double whole_loss(kvf__trainer *t, const float *value)
 {

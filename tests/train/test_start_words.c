@@ -1,6 +1,6 @@
-/* Real words on bases that read in both directions: their keys and values between the start and the
- * end token, against transformers (tests/golden/make_words_golden.py); runs that start from them;
- * and the vocabulary items that they are nearest to. */
+/* Real words on bidirectional bases: their keys and values between the start and end tokens,
+ * against transformers (tests/golden/make_words_golden.py). Also tests runs that start from them,
+ * and their nearest vocabulary items. */
 #include "encoder_int.h"
 #include "golden_base.h"
 #include "renderer.h"
@@ -89,7 +89,7 @@ static kvf_train_options start_from(const char *method, const char *text)
     return o;
 }
 
-/* What a run emits that has learnt nothing yet. */
+/* The prefix emitted by an untrained run. */
 static kvf_prefix *started(kvf_base *base, kvf_train_options o)
 {
     kvf_train_result result;
@@ -121,8 +121,8 @@ START_TEST(keys_and_values_are_transformers)
 }
 END_TEST
 
-/* direct copies them, mlp solves its last layer for them, projected starts from what the layers
- * read. Rows begin at P, as with any prefix. */
+/* direct copies them, mlp solves its last layer for them, projected starts from the inputs of the
+ * layers. Rows begin at P, as with any prefix. */
 START_TEST(runs_start_from_words)
 {
     static const struct {
@@ -141,7 +141,7 @@ START_TEST(runs_start_from_words)
 }
 END_TEST
 
-/* Words of the vocabulary: others for another seed, and not random weights. */
+/* Vocabulary words: another seed draws others, and they are not random weights. */
 START_TEST(vocabulary_words_start_a_run)
 {
     make_base(_i);
@@ -161,7 +161,7 @@ START_TEST(vocabulary_words_start_a_run)
 }
 END_TEST
 
-/* A word alone is itself in every layer. */
+/* A single word is its own nearest item in every layer. */
 START_TEST(words_name_the_word)
 {
     static const int64_t CHUNKS[] = {0, 7, 60};

@@ -1,5 +1,5 @@
-/* Whole runs on a toy base: training learns, equal runs are equal bytes, a resumed run is one that
- * never stopped, folding changes no bit, and what cannot work gets one line. */
+/* Whole runs on a toy base: training learns, and equal runs give equal bytes. A resumed run equals
+ * an unbroken one, and folding changes no bit. Invalid options and data get one error line. */
 #include "renderer.h"
 #include "toy_run.h"
 
@@ -145,7 +145,7 @@ START_TEST(a_step_allocates_nothing_after_the_first)
 }
 END_TEST
 
-/* The parts of a step are computed one after the other, and change nothing but rounding. */
+/* Computing a step in parts changes only rounding. */
 START_TEST(accumulation_is_weighted_by_tokens)
 {
     kvf_train_options o = options_for(out), parts = options_for(other);
@@ -249,8 +249,9 @@ static const struct {
     uint8_t mask[3];
 } SOME_LAYERS[] = {{"1", {0, 1, 0}}, {"0,2", {1, 0, 1}}, {"2,0-1", {1, 1, 1}}};
 
-/* A prefix in some layers: the others emit zeros and are not attended to, whatever the method;
- * eval of run and file agree, and the bare base's loss is not that of a prefix of zeros. */
+/* A prefix in some layers, for every method: the other layers emit zeros and are not attended to.
+ * eval gives the same for run and file. The bare base's loss differs from that of a prefix of
+ * zeros. */
 START_TEST(layers_without_prefix)
 {
     kvf_train_options o = options_for(out);
@@ -358,7 +359,7 @@ START_TEST(init_from_continues_a_run)
 }
 END_TEST
 
-/* position_start is stored and honoured: 0 and P give different losses, each its own. */
+/* position_start is stored and used: 0 and P give different losses. */
 START_TEST(position_start_is_kept)
 {
     kvf_train_options o = options_for(out), zero = options_for(other);
@@ -401,7 +402,7 @@ START_TEST(a_kill_loses_nothing_saved)
         ck_assert(equal_files(out, other));
         ck_assert_int_eq(unlink(other), 0);
     }
-    ck_assert_int_gt(resumed, 0); /* or the kills came too early to show anything */
+    ck_assert_int_gt(resumed, 0); /* or the kills came too early to test anything */
 }
 END_TEST
 
@@ -485,7 +486,7 @@ START_TEST(numbers_that_are_not_finite_stop_the_run)
     o.valid = NULL;
     expect_failure(&o, KVF_ENUMERIC, "step 1: ");
     ck_assert_int_ne(access(out, F_OK), 0);
-    o.out = other; /* the file of the good run is not touched by the bad one */
+    o.out = other; /* the failing run does not touch the file of the good run */
     o.force = true;
     kvf_prefix *prefix = NULL;
     expect_failure(&o, KVF_ENUMERIC, "step 1: ");

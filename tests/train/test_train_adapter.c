@@ -1,5 +1,6 @@
-/* Whole runs of method adapter on a toy base: it learns, starts at the bare base, resumes bit for
- * bit, folds without changing a bit, generates, and refuses what it cannot honour. */
+/* Whole runs of method adapter on a toy base: the run learns, starts at the bare base's loss, and
+ * resumes bit for bit. It folds without changing a bit and generates. Unsupported options are
+ * refused. */
 #include "renderer.h"
 #include "toy_run.h"
 
@@ -42,7 +43,7 @@ static void close_file(opened *o)
     kvf_prefix_free(o->prefix);
 }
 
-/* On the validation rows; drop: layers without their adapters, NULL: none. */
+/* Loss on the validation rows; drop: layers without their adapters, NULL: none. */
 static double loss_of(const char *file, const char *drop)
 {
     kvf_eval_options eval = {.data = valid};
@@ -57,8 +58,8 @@ static double loss_of(const char *file, const char *drop)
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
-/* --adapter-norms off: the norms are no parameters, run and file fold to the same bits, and the
- * widths of the literature's range work. */
+/* --adapter-norms off: norms are not parameters, run and file give the same bits, and the adapter
+ * widths common in the literature work. */
 START_TEST(norms_stay_as_they_are)
 {
     static const int64_t WIDTHS[] = {2, 256};
@@ -90,7 +91,7 @@ START_TEST(training_learns)
     kvf_train_result after = train(&o);
     ck_assert_msg(after.best_valid_loss < bare - 0.5, "loss %g, bare base %g",
                   after.best_valid_loss, bare);
-    /* 3 layers of width 24; norms: two a layer and the last */
+    /* 3 layers of width 24; norms: two per layer and the last */
     int64_t halves = _i >= 2 ? 1 : 2;
     int64_t bottlenecks = 3 * halves * (2 * 24 * 8 + 24 + 8);
     ck_assert_int_eq(after.trainable_parameters, bottlenecks + 7 * 24);
@@ -100,7 +101,7 @@ START_TEST(training_learns)
 }
 END_TEST
 
-/* The bits of the same form without adapters, and of the folded form but for rounding. */
+/* The bits of the same form without adapters, and of the folded form except for rounding. */
 START_TEST(starts_at_the_bare_base)
 {
     kvf_train_options o = options_for(out);
@@ -164,7 +165,7 @@ START_TEST(folded_equals_unfolded_bit_for_bit)
 }
 END_TEST
 
-/* --recompute changes no bit; parts of a step nothing but rounding. */
+/* --recompute changes no bit; parts of a step change only rounding. */
 START_TEST(ways_of_a_step)
 {
     kvf_train_options o = options_for(out), again = options_for(other);

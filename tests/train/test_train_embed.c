@@ -1,6 +1,6 @@
-/* Methods with virtual tokens at the input, whole runs on a toy base: training learns, a resumed
- * run is one that never stopped, eval and generate see what training saw, and options that mean
- * nothing to them are refused. */
+/* Methods with virtual tokens at the input, whole runs on a toy base. Training learns, a resumed
+ * run equals an unbroken one, and eval and generate agree with training. Options without meaning
+ * for these methods are refused. */
 #include <kvfold/kvfold.h>
 
 #include "toy_run.h"
@@ -85,7 +85,7 @@ START_TEST(equal_runs_give_equal_bytes)
 }
 END_TEST
 
-/* Parts of a step and shared common prefixes change nothing but rounding. */
+/* Parts of a step and shared common prefixes change only rounding. */
 START_TEST(parts_and_common_rows)
 {
     kvf_train_options o = options_for(out, &FORMS[0]);
@@ -146,7 +146,7 @@ static void expect_kind(const char *path, const char *kind)
     kvf_json_free(json);
 }
 
-/* Where they lead a row of a causal base, a prefix takes their place. */
+/* Virtual tokens at the beginning of a causal base's rows can be replaced by a prefix. */
 START_TEST(folds_to_a_prefix)
 {
     kvf_train_options o = options_for(out, &FORMS[_i]);
@@ -174,7 +174,7 @@ START_TEST(folds_to_embeddings)
     kvf_train_options o = options_for(out, &FORMS[3]);
     o.steps = 20;
     train(&o);
-    fold(out, other, false); /* with a template they fold to no prefix: no base is needed */
+    fold(out, other, false); /* with a template they do not fold to a prefix: no base is needed */
     expect_kind(other, "embeddings");
     kvf_base *opened = open_base();
     ck_assert_double_eq(loss_of(opened, other), loss_of(opened, out));
@@ -190,7 +190,7 @@ START_TEST(starts_from_a_run)
     kvf_base *bare = open_base();
     o.steps = 20;
     train(&o);
-    for (int i = 0; i < 2; i++) { /* the same method; another whose target it is */
+    for (int i = 0; i < 2; i++) { /* the same method; another method that has it as target */
         kvf_train_options next = options_for(other, &FORMS[i ? 0 : 1]);
         next.force = true;
         next.init_from = out;

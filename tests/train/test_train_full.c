@@ -1,5 +1,5 @@
-/* Method full: every weight of a base is trained, from a folder or from scratch; a run resumes to
- * the bit, folds to a base file, and that is a base like any other. */
+/* Method full: trains every weight of a base, from a folder or from scratch. A run resumes bit for
+ * bit and folds to a base file, which works like any other base. */
 #include "toy_run.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static kvf_train_options options_for(const char *path)
     return o;
 }
 
-/* Loss of the held-out rows under a run or prefix file, NULL: of the bare base. */
+/* Loss of the held-out rows under a run or prefix file, NULL: under the bare base. */
 static double loss_of(const char *base_path, const char *file)
 {
     const kvf_base_options f32 = {.precision = KVF_PRECISION_F32};
@@ -74,7 +74,7 @@ START_TEST(learns_and_folds_to_a_base)
     ck_assert_msg(!merge(out, folded, base), "%s", kvf_ctx_error(ctx));
     ck_assert_double_eq_tol(loss_of(folded, NULL), live, 1e-5 * live);
 
-    /* and a prefix on it is trained as on any other */
+    /* a prefix on it trains as on any other base */
     kvf_train_options p = options_for(other);
     p.base = folded;
     p.method = "direct";
@@ -86,8 +86,8 @@ START_TEST(learns_and_folds_to_a_base)
 }
 END_TEST
 
-/* The first loss is that of the bare base in the same form, to the bit; equal runs are equal files.
- */
+/* The first loss equals that of the bare base in the same form, bit for bit; equal runs give equal
+ * files. */
 START_TEST(equal_runs)
 {
     kvf_train_options o = options_for(out);
@@ -113,7 +113,7 @@ START_TEST(resume_is_no_stop)
 }
 END_TEST
 
-/* What eval gives with a file, or under the head of the base alone. */
+/* Result of eval with a file, or with the head of the base alone. */
 static kvf_eval_result measured(const char *base_path, const char *file, const char *rows)
 {
     const kvf_base_options f32 = {.precision = KVF_PRECISION_F32};
@@ -133,8 +133,8 @@ static kvf_eval_result measured(const char *base_path, const char *file, const c
     return result;
 }
 
-/* The base file has the head and its labels, and is measured with them; on another base they are
- * of no use. */
+/* The base file contains the head and its labels, and is evaluated with them; they do not apply to
+ * another base. */
 START_TEST(head_of_a_task)
 {
     char rows[512];
@@ -173,7 +173,7 @@ START_TEST(head_of_a_task)
 }
 END_TEST
 
-/* Virtual tokens and the base's weights together; they fold to a base file and a prefix for it. */
+/* Virtual tokens trained with the base's weights fold to a base file and a prefix for it. */
 START_TEST(p_tuning_unfreezes_the_base)
 {
     char second[512];

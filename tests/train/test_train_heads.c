@@ -1,6 +1,5 @@
-/* Runs of tasks with a head, on a toy Llama: they learn, parts of a step weigh as the whole does, a
- * step allocates nothing, head and labels come back from the files, and several heads are averaged.
- */
+/* Runs of tasks with a head, on a toy Llama: they learn, and parts of a step weigh as the whole
+ * does. A step allocates nothing. Files restore head and labels, and several heads are averaged. */
 #include <kvfold/kvfold.h>
 
 #include "artifact.h"
@@ -215,8 +214,8 @@ START_TEST(history_keeps_the_metric)
 }
 END_TEST
 
-/* Of equal scores the one with the lowest loss is kept, and the summary has its loss, of a run that
- * was resumed too. */
+/* With equal scores, the checkpoint with the lowest loss is kept, and the summary has its loss,
+ * also for a resumed run. */
 START_TEST(equal_scores_are_told_by_loss)
 {
     setup(_i);
@@ -254,9 +253,9 @@ static void eval(kvf_base *model, kvf_prefix *const *prefixes, size_t n, int64_t
     ck_assert_msg(!kvf_eval(ctx, model, prefixes, n, &options, result), "%s", kvf_ctx_error(ctx));
 }
 
-/* Run and folded prefix: the same bits. One prefix twice: itself, by another way of adding. Other
- * batches: the same but for rounding, with every answer at its own row, also where each row of a
- * question is a batch. */
+/* Run and folded prefix give the same bits. A prefix given twice equals the prefix alone, computed
+ * with another sum. Other batches give the same except for rounding, with every answer at its own
+ * row. This holds if each row of a question is a batch. */
 START_TEST(runs_prefixes_and_ensembles_agree)
 {
     setup(_i);
@@ -295,7 +294,7 @@ END_TEST
 
 /* ---- predictions ----------------------------------------------------------------------------- */
 
-/* The rows again, one that is too long in front of the last. */
+/* The same rows, with a row that is too long before the last one. */
 static void write_with_long_row(const char *path)
 {
     FILE *file = fopen(path, "w");
@@ -345,7 +344,7 @@ static void same_label(const kvf_prediction *p, const kvf_json *line)
     ck_assert(text && bytes == p->label_bytes && !memcmp(text, p->label, bytes));
 }
 
-/* A line of the file has what the row has. */
+/* A line of the file has the members of the row. */
 static void same_row(const kvf_predict_result *r, const kvf_prediction *p, const kvf_json *line)
 {
     const kvf_json *all = kvf_json_get(line, "probabilities");
@@ -392,7 +391,7 @@ static void same_lines(const kvf_predict_result *r, const printed *file)
     ck_assert_ptr_eq(at, end);
 }
 
-/* The rows of a result are those of the file, and stay when base and prefix are gone. */
+/* The rows of a result equal those of the file, and outlive base and prefix. */
 START_TEST(predictions_are_rows_and_lines)
 {
     setup(_i);

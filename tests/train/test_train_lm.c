@@ -1,11 +1,11 @@
-/* Runs of language models that train more than a prefix before rows: --train-head and --infix. Each
- * learns, resumes as if it never stopped, folds without a changed bit, generates the same in any
- * batch, and refuses what it cannot honour. */
+/* Language-model runs that train more than a prefix before rows: --train-head and --infix. Each
+ * learns, resumes like an unbroken run, folds without a changed bit, and generates the same in any
+ * batch. Unsupported options are refused. */
 #include "toy_run.h"
 
 #include <string.h>
 
-/* Loop rows: what a run has. */
+/* Loop rows: the features of a run. */
 enum { HEAD, INFIX, BOTH, KINDS };
 
 static kvf_train_options options_for(int kind, const char *path)
@@ -139,8 +139,8 @@ END_TEST
 
 /* ---- generation ------------------------------------------------------------------------------ */
 
-/* More rows than a step of the decoder takes go through passes: two ways to the same texts. Prompts
- * that begin alike share what comes before the infix. */
+/* More rows than the decoder's steps handle go through passes: two ways to the same texts. Prompts
+ * with a common beginning share the part before the infix. */
 START_TEST(generation_does_not_depend_on_the_batch)
 {
     enum { N = 33 };
@@ -177,8 +177,8 @@ START_TEST(generation_does_not_depend_on_the_batch)
 }
 END_TEST
 
-/* What is generated is what evaluation finds likely: the greedy completion of a prompt, given back
- * as its gold, has a lower loss than any change of its first token. */
+/* Generation agrees with evaluation: the greedy completion of a prompt, used as its reference, has
+ * a lower loss than any change of its first token. */
 START_TEST(generation_agrees_with_evaluation)
 {
     const char *prompts[] = {"w31:"};
@@ -247,7 +247,7 @@ START_TEST(what_other_runs_cannot_take)
 }
 END_TEST
 
-/* An infix has no PEFT form, a head of its own does. */
+/* An infix has no PEFT form; a trained head does. */
 START_TEST(export_says_what_it_can)
 {
     char adapter[512];
@@ -261,7 +261,7 @@ START_TEST(export_says_what_it_can)
 }
 END_TEST
 
-/* Prefixes before and inside rows see other batches. */
+/* Prefixes before and inside rows use other batches. */
 START_TEST(ensembles_stand_in_one_place)
 {
     kvf_train_options o = options_for(INFIX, out), next = options_for(HEAD, other);
@@ -280,7 +280,7 @@ START_TEST(ensembles_stand_in_one_place)
 }
 END_TEST
 
-/* Any number: it is stored and honoured, and resuming keeps it. */
+/* Any position: it is stored and used, and resuming keeps it. */
 START_TEST(position_start_is_any_number)
 {
     kvf_train_options o = toy_run_options(out), rest = toy_run_options(other);

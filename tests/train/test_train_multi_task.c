@@ -1,5 +1,5 @@
-/* Runs on several tasks: a prefix in common and a head each. They learn, resume as if they never
- * stopped, are measured and folded head by head, and go on as runs of one task. */
+/* Runs on several tasks: a shared prefix and a head for each task. They learn, resume like unbroken
+ * runs, and are evaluated and folded head by head. Runs of one task can continue from them. */
 #include "artifact.h"
 #include "low_rank.h"
 #include "toy_run.h"
@@ -138,7 +138,7 @@ START_TEST(resume_equals_no_stop)
 }
 END_TEST
 
-/* With all heads, or for one task; both measure as the run does. */
+/* With all heads, or for one task; both give the results of the run. */
 START_TEST(folds_with_one_head_or_all)
 {
     low_rank = _i;
@@ -163,7 +163,7 @@ START_TEST(folds_with_one_head_or_all)
 }
 END_TEST
 
-/* The run of one task begins where that of several left it, head included. */
+/* The run of one task starts from the result of the run on several tasks, including the head. */
 START_TEST(one_task_goes_on)
 {
     char three[512];
@@ -186,8 +186,8 @@ START_TEST(one_task_goes_on)
 }
 END_TEST
 
-/* Of a weighted sum of the task's prefix: linear in each factor, so differences are exact but for
- * rounding. */
+/* Tests the gradient of a weighted sum of the task's prefix. The sum is linear in each factor, so
+ * differences are exact except for rounding. */
 START_TEST(low_rank_gradients_match_differences)
 {
     enum { L = 2, G = 2, P = 3, D = 4, N = L * 2 * G * P * D, NU = 2 * L * P, NV = 2 * L * G * D };

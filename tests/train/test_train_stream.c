@@ -1,6 +1,6 @@
-/* Runs on a base that is streamed or kept in another type: the bits of a run on the packed base
- * where the values are the same, whatever file the base is; and which options such a run may have.
- */
+/* Runs on a base that is streamed or kept in another type. If the values are the same, the bits
+ * equal those of a run on the packed base, for any kind of base file. Also tests which options such
+ * a run accepts. */
 #include "artifact.h"
 #include "toy_run.h"
 
@@ -14,7 +14,7 @@ static void equal_params(const char *what, const kvf__params *a, const kvf__para
             "%s: %s differs", what, a->item[i].name);
 }
 
-/* All but the options. */
+/* The run file without its options. */
 static void equal_runs(const char *a, const char *b)
 {
     kvf__artifact x = {0}, y = {0};
@@ -58,7 +58,7 @@ START_TEST(runs_are_equal)
 }
 END_TEST
 
-/* bf16 moves the loss, but not far: 0.005 of 4 after these steps. */
+/* bf16 changes the loss only slightly: by 0.005 of 4 after these steps. */
 START_TEST(rounded_weights_are_another_base)
 {
     kvf_train_options o = options_for(out, "mlp");
