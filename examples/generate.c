@@ -1,4 +1,4 @@
-/* Completes a prompt on a base, with a prefix and without: what the prefix changes.
+/* Completes a prompt on a base, with and without a prefix, to show what the prefix changes.
  *
  *     generate BASE PREFIX.h5 "Internet, noun:"
  *

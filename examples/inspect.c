@@ -1,4 +1,4 @@
-/* Lists the tensors of a file: kvfold's own, safetensors, GGUF.
+/* Lists the tensors of a kvfold, safetensors or GGUF file.
  *
  *     inspect FILE
  *

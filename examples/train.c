@@ -1,4 +1,4 @@
-/* Trains a prefix by the library, watching its steps, then folds it and measures what is left.
+/* Trains a prefix with the library and prints the steps, then folds the prefix and evaluates it.
  *
  *     train BASE TRAIN.jsonl VALID.jsonl RUN.h5 PREFIX.h5
  *
@@ -9,7 +9,7 @@
 #include <kvfold/kvfold.h>
 #include <stdio.h>
 
-/* Called from inside kvf_train, between two steps. */
+/* Called by kvf_train between two steps. */
 static void on_event(void *user, const kvf_event *event)
 {
     FILE *out = user;

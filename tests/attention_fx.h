@@ -1,5 +1,5 @@
-/* A batch of attention with everything in it, for test_attention*.c and bench_attention.c:
- * prefix, shared common prefix, caches, rows.
+/* A batch of attention with every feature, for test_attention*.c and bench_attention.c: prefix,
+ * shared common prefix, caches, rows.
  *
  * Segment 0 is the prefix (f32, [2, G, P, D], gradients), 1 the common prefix (gradients, tokens
  * before heads, as in a qkv matrix), 2 + r the cache of row r (no gradients, `near`). Values are
@@ -19,7 +19,7 @@
 
 #define FX_BUCKETS 11
 
-/* Works outside a Check run too, where ck_assert does not. */
+/* Also usable outside a Check run, where ck_assert is not. */
 static void fx_must(bool fine)
 {
     if (!fine) abort();
@@ -33,7 +33,7 @@ typedef struct fx_shape {
     int64_t window; /* with causal; 0: none */
     float cap;      /* 0: none */
     bool weighted;  /* prefix and common prefix have log-weights, with gradients */
-    bool crosses;   /* own tokens are queries alone */
+    bool crosses;   /* own tokens are queries only */
     bool bias;      /* relative: a bias by distance */
     bool terms;     /* relative: disentangled */
     bool lines;     /* rows begin where lines of a cache do, as those of a model */
@@ -63,7 +63,7 @@ static void *fx_zeros(size_t bytes)
     return memset(p, 0, bytes);
 }
 
-/* n random floats as `dtype` in *typed, and what is left of them there as floats. */
+/* n random floats, stored as `dtype` in *typed; returns the stored values as floats. */
 static float *fx_random(kvf__rng *rng, kvf__dtype dtype, int64_t n, const void **typed)
 {
     float *values = fx_zeros(fx_bytes(KVF__F32, n));
@@ -113,7 +113,7 @@ static void fx_rows(fx *f, kvf__attn_limits *limits)
     f->attn.N = at + 3; /* padding rows at the end */
 }
 
-/* Of every seventh key -10: almost gone. */
+/* -10 for every seventh key, which makes its weight almost 0. */
 static void fx_weigh(fx *f, kvf__rng *rng, int s)
 {
     kvf__kvseg *seg = &f->segs[s];
@@ -125,7 +125,7 @@ static void fx_weigh(fx *f, kvf__rng *rng, int s)
     seg->dlog_weight = fx_zeros(fx_bytes(KVF__F32, n));
 }
 
-/* Buckets in an order of their own, so that no two distances near each other share one. */
+/* Buckets are permuted, so that no two nearby distances share one. */
 static void fx_relate(fx *f, kvf__rng *rng)
 {
     const fx_shape *sh = &f->shape;
@@ -146,7 +146,7 @@ static void fx_relate(fx *f, kvf__rng *rng)
     f->attn.relative = r;
 }
 
-/* Same shape and seed, same values; with as many threads. */
+/* Equal shape and seed give equal values, with the same number of threads. */
 static void fx_open(fx *f, const fx_shape *shape, int threads)
 {
     kvf__rng rng = kvf__rng_make(7, 1);
@@ -217,7 +217,7 @@ static void fx_close(fx *f)
     kvf_ctx_free(f->ctx);
 }
 
-/* n elements of an act array as floats; the caller frees. */
+/* n elements of an activation array as floats; the caller frees them. */
 FX_UNUSED static float *fx_floats(const fx *f, const void *act, int64_t n)
 {
     float *out = fx_zeros(fx_bytes(KVF__F32, n));
@@ -236,7 +236,7 @@ static void fx_zero_grads(fx *f)
     }
 }
 
-/* Forward and backward by one level. */
+/* Runs forward and backward at one level. */
 FX_UNUSED static void fx_run(fx *f, const kvf__kernels *kernels)
 {
     fx_zero_grads(f);

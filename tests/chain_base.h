@@ -1,5 +1,5 @@
-/* A Llama of one layer whose attention and feed-forward give nothing, so that the next token
- * depends on the last alone: what it answers is written down beforehand. */
+/* A Llama of one layer whose attention and feed-forward outputs are zero. The next token depends on
+ * the last token alone, so all answers are known in advance. */
 #ifndef CHAIN_BASE_H
 #define CHAIN_BASE_H
 
@@ -7,15 +7,15 @@
 
 enum { CHAIN_C = 64, CHAIN_F = 16, CHAIN_D = 32, CHAIN_POSITIONS = 40000 };
 
-/* Tokens as the vocabulary writes them, each followed by the one after it; the last by itself. The
- * decoder is Llama 2's: byte tokens, and a space for U+2581. */
+/* Tokens as written in the vocabulary. Each token is followed by the next one, the last by itself.
+ * The decoder is Llama 2's: byte tokens, and a space for U+2581. */
 typedef struct chain {
     const char *const *tokens; /* [n] */
     int n;
     const char *config;     /* more members of config.json: ",\"eos_token_id\":3", or "" */
     const char *generation; /* generation_config.json, NULL: none */
     const char *tokenizer_config;
-    int last_to; /* what follows the last token; its own index: itself */
+    int last_to; /* the token after the last token; its own index: itself */
 } chain;
 
 static inline void chain_tensor(kvf_ctx *ctx, kvf__table *table, const char *name, int64_t rows,

@@ -1,4 +1,4 @@
-/* When programs that kill and storm do what: draws that a seed repeats, the clock, waiting. */
+/* Random instants for kill_runs and storm: draws repeatable by seed, the clock, and waiting. */
 #ifndef CHANCE_H
 #define CHANCE_H
 

@@ -40,7 +40,7 @@ double ck_rel_l2(const float *got, const float *want, size_t n)
     return sqrt(diff / (norm > 0 ? norm : 1));
 }
 
-/* Texts that live until the process ends stay in this list, or a leak checker calls them lost. */
+/* Texts that live until the process ends stay in this list, or a leak checker reports them. */
 struct kept {
     struct kept *next;
     char text[];
@@ -72,8 +72,8 @@ const char *ck_shared(const char *name)
     return NULL;
 }
 
-/* Folders of ck_tmpdir, each removed when the process that made it ends: Check's child of one test,
- * not the runner it was forked from. */
+/* Folders of ck_tmpdir. Each is removed by the process that made it (Check's child of one test, not
+ * the runner). */
 static struct kept *folders;
 static pid_t folders_of;
 
@@ -132,7 +132,7 @@ TCase *ck_case(Suite *suite, const char *name, SFun setup, SFun teardown, double
     return tcase;
 }
 
-/* Check knows no skipped tests; they are counted in memory that the forked children share. */
+/* Check has no skipped tests; they are counted in memory shared by the forked children. */
 static int *skipped;
 
 void ck_skip(const char *what)
@@ -142,7 +142,8 @@ void ck_skip(const char *what)
     if (skipped) ++*skipped;
 }
 
-/* The CPU lacks the level that KVF_CPU names. The test would repeat what it does at the best one. */
+/* True if the CPU lacks the level named by KVF_CPU. The test would repeat itself at the best
+ * level. */
 static bool level_is_missing(void)
 {
 #if defined __x86_64__
@@ -156,7 +157,7 @@ static bool level_is_missing(void)
 
 int ck_main(Suite *suite)
 {
-    enum { ALL_SKIPPED = 77 }; /* as meson has it */
+    enum { ALL_SKIPPED = 77 }; /* meson's exit status for skipped tests */
     if (level_is_missing()) {
         printf("skipped: this CPU has no %s\n", getenv("KVF_CPU"));
         return ALL_SKIPPED;

@@ -1,4 +1,4 @@
-/* Helpers of the tests: array comparison, the place of shared data, one main for all suites. */
+/* Helpers of the tests: array comparison, paths of shared data, and one main for all suites. */
 #ifndef KVF_CK_H
 #define KVF_CK_H
 
@@ -17,7 +17,7 @@ void ck_close_at(const char *file, int line, const char *what, const float *got,
 /* |got - want|_2 / |want|_2. */
 double ck_rel_l2(const float *got, const float *want, size_t n);
 
-/* Leaves a test that cannot be run here, for want of data, a model or instructions of the CPU. */
+/* Leaves a test that cannot run here: data, a model or CPU instructions are missing. */
 #define ck_need(condition, what)                                                                   \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -25,19 +25,19 @@ double ck_rel_l2(const float *got, const float *want, size_t n);
             return;                                                                                \
         }                                                                                          \
     } while (0)
-/* Prints why, and counts the test as skipped; the test then returns. */
+/* Prints the reason and counts the test as skipped; the test then returns. */
 void ck_skip(const char *what);
 
-/* Path of NAME in the shared data ($KVF_SHARED, or ../shared next to the project); NULL if it is
- * not there: the test then skips. The text lives until the process ends. */
+/* Path of NAME in the shared data ($KVF_SHARED, or ../shared next to the project). NULL if it is
+ * missing: the test then skips. The text lives until the process ends. */
 const char *ck_shared(const char *name);
 /* Path of a file in the source tree, e.g. "tests/golden/x.h5". */
 const char *ck_source(const char *name);
-/* A fresh empty folder in the temporary place, removed when the process of this test ends. */
+/* A new empty temporary folder, removed when the process of this test ends. */
 const char *ck_tmpdir(void);
 
-/* A context as kvf_ctx_create makes it, with its threads for functions inside the library, which
- * tests call without a public function around them. */
+/* A context as made by kvf_ctx_create, with its threads set for internal functions, which tests
+ * call without a public function around them. */
 kvf_status ck_ctx_create(const kvf_ctx_options *options, kvf_ctx **out);
 #define kvf_ctx_create ck_ctx_create
 

@@ -1,5 +1,4 @@
-/* Prints what a tokenizer makes of texts, for comparison with other implementations; built, not
- * run, by the tests.
+/* Prints the ids of texts for comparison with other implementations; built, not run, by the tests.
  *
  *     dump_ids encode|decode|chat|origins|words|join TOKENIZER [special]
  *

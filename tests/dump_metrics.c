@@ -1,5 +1,5 @@
-/* Prints what the metrics make of cases, for comparison with the reference libraries by
- * peers/metrics.py; built, not run, by the tests.
+/* Prints the metrics of cases for peers/metrics.py, which compares them with the reference
+ * libraries; built, not run, by the tests.
  *
  * Reads one JSON object per line from standard input (metric_case.h) and answers each with one
  * line: {"v": [numbers], "names": [types]} or {"error": "..."}. NaN is written as null. */

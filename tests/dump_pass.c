@@ -1,4 +1,4 @@
-/* Writes what the pass computes on a data file, for comparison with other implementations
+/* Writes the results of the pass on a data file, for comparison with other implementations
  * (tests/peers); built, not run, by the tests.
  *
  *     dump_pass --base PATH --data FILE.jsonl [--prefix FILE] [--run RUN] [--precision

@@ -1,5 +1,5 @@
-/* A tiny model of tests/golden (listed in golden_model.h) as the folder of a base: with a
- * tokenizer, which those lack. */
+/* A tiny model of tests/golden (listed in golden_model.h) as a base folder, with a tokenizer
+ * added. */
 #ifndef GOLDEN_BASE_H
 #define GOLDEN_BASE_H
 
@@ -17,7 +17,7 @@ static inline void golden_copy(kvf_ctx *ctx, const char *from, const char *dir, 
     kvf__mapfile_close(&file);
 }
 
-/* dir/model_NAME, made now; the text is path's. */
+/* dir/model_NAME, created here; the text belongs to path. */
 static inline const char *golden_base(kvf_ctx *ctx, const char *dir, const char *name,
                                       char path[512])
 {

@@ -1,6 +1,6 @@
-/* The tiny models that tests/golden/make_model_golden.py, make_encoder_golden.py and
- * make_seq2seq_golden.py made with transformers: opened, with the batch and the prefix stored with
- * their weights. */
+/* The tiny models made with transformers by tests/golden/make_model_golden.py,
+ * make_encoder_golden.py and make_seq2seq_golden.py. Opens them with the batch and the prefix
+ * stored with their weights. */
 #ifndef GOLDEN_MODEL_H
 #define GOLDEN_MODEL_H
 
@@ -24,7 +24,7 @@ typedef struct golden {
     int64_t start[GOLDEN_ROWS + 1];
     kvf__batch source; /* of an encoder-decoder */
     int64_t source_start[GOLDEN_ROWS + 1];
-    int64_t position_start; /* behind the prefix */
+    int64_t position_start; /* after the prefix */
 } golden;
 
 static inline const kvf__view *golden_view(const golden *g, const char *name)
@@ -36,7 +36,7 @@ static inline const kvf__view *golden_view(const golden *g, const char *name)
     return view;
 }
 
-/* "MODEL.what" of another file in the folder of the models; numbers are aligned in it (checked). */
+/* "MODEL.what" of another file in the models' folder; its numbers are aligned (checked). */
 static inline const void *golden_stored(const kvf__weights *file, const char *model,
                                         const char *what)
 {
@@ -113,8 +113,8 @@ static inline kvf__desc golden_open(golden *g, const char *name)
     return desc;
 }
 
-/* The model of a description and its tensors, the batch, the prefix, a pass. Takes the
- * description. */
+/* Builds the model of a description and its tensors, the batch, the prefix, and a pass. Takes
+ * ownership of the description. */
 static inline void golden_pack_as(golden *g, kvf__desc *desc, const kvf__table *table,
                                   const kvf__model_options *model_options)
 {

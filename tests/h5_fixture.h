@@ -1,4 +1,5 @@
-/* What the tests of kvfold's own files share: small prefix and run files, and files as bytes. */
+/* Shared fixture of the tests of kvfold's own files: small prefix and run files, and files as
+ * bytes. */
 #ifndef H5_FIXTURE_H
 #define H5_FIXTURE_H
 
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* HDF5 1.10 loses memory over damaged files and full disks. Read by the leak checker only. */
+/* HDF5 1.10 leaks memory on damaged files and full disks. Read by the leak checker only. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
@@ -28,7 +29,7 @@ static void setup(void)
     dir = ck_tmpdir();
 }
 
-/* Removes the folder and what tests leave in it, one level of folders deep. */
+/* Removes the folder and remaining files of tests, one level of folders deep. */
 static void remove_tree(const char *path, int depth)
 {
     DIR *stream = opendir(path);
@@ -51,7 +52,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* A path in the test's folder; the last 64 of them live. */
+/* A path in the test's folder; the last 64 paths stay valid. */
 static inline const char *in_dir(const char *name)
 {
     static char paths[64][512];
@@ -80,7 +81,7 @@ static inline int files_in_dir(void)
                       kvf_ctx_error(ctx));                                                         \
     } while (0)
 
-/* The call fails with that status, and its line holds `text`. */
+/* Expects this status, and `text` in the error line. */
 #define ck_fails(call, status, text)                                                               \
     do {                                                                                           \
         kvf_status fails_status_ = (call);                                                         \
@@ -182,7 +183,7 @@ static inline void add_param(kvf__params_owned *params, const char *name, int64_
         p->value[i] = start + (float)(i % 1000) / 64.0f;
 }
 
-/* One parameter large enough to be chunked, none in order of name. */
+/* One parameter is large enough to be chunked; names are not in order. */
 static inline void make_params(kvf__params_owned *params, float start)
 {
     *params = (kvf__params_owned){0};
@@ -211,7 +212,7 @@ static inline void make_history(kvf__history *history, int64_t n)
     }
 }
 
-/* trained: with best, moments and history; else as an import makes it. */
+/* trained: with best, moments and history; otherwise as an import makes it. */
 static inline void make_run_file(kvf__artifact *file, bool trained)
 {
     *file = (kvf__artifact){.kind = KVF__KIND_RUN};

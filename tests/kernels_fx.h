@@ -1,8 +1,8 @@
-/* What the tests of kernels share: the choice of a level and type, guarded arrays, the comparison.
+/* Shared fixture of the kernel tests: choice of level and type, guarded arrays, comparison.
  *
- * Tolerances. f32: both sides round once or twice, sums of up to 1536 terms: a few 1e-7 of the
- * terms' size. bf16: the two may round to neighbouring values, 2^-7 apart at worst. Arrays carry a
- * guard after them, because tails are written with masks that no sanitizer sees. */
+ * Tolerances. f32: both sides round once or twice, with sums of up to 1536 terms: a few 1e-7 of the
+ * terms' size. bf16: the two may round to neighbouring values, at most 2^-7 apart. Arrays are
+ * followed by a guard, because tails are written with masks that no sanitizer checks. */
 #ifndef KVF_KERNELS_FX_H
 #define KVF_KERNELS_FX_H
 
@@ -21,8 +21,7 @@ enum { N_LEVELS = sizeof LEVELS / sizeof LEVELS[0], LEVEL_ROWS = 2 * N_LEVELS, G
 static const kvf__kernels *ref, *fast;
 static kvf__dtype act;
 
-/* Row _i of LEVELS x {f32, bf16}; false, after a line about it, if the machine has no such
- * level. */
+/* Row _i of LEVELS x {f32, bf16}; false, after a note, if the machine lacks the level. */
 static bool choose(int row)
 {
     omp_set_num_threads(2);
@@ -47,7 +46,7 @@ static void *array(kvf__dtype dtype, int64_t n)
     return p;
 }
 
-/* Values from -range to range; the first few are the awkward ones. */
+/* Values from -range to range; the first few are special cases. */
 static void *filled(kvf__dtype dtype, int64_t n, double range, uint64_t stream)
 {
     static const float awkward[] = {0.0f, -0.0f, 1e-8f, -1e-8f, 1.0f, -1.0f};

@@ -1,6 +1,5 @@
-/* Writes a Llama or a BERT of 0.1 MB with random weights, as a Hugging Face folder: what the tests
- * of the command train and read. One token per byte, so that any text has ids; the same bytes every
- * time.
+/* Writes a Llama or a BERT of 0.1 MB with random weights, as a Hugging Face folder for tests of the
+ * command. One token per byte, so that any text has ids; the same bytes every time.
  *
  * Usage: make_tiny FOLDER [SEED [llama|bert|lora]]; lora: a LoRA for that Llama, as PEFT saves it
  */
@@ -27,7 +26,7 @@ static const char BERT_CONFIG[] =
     "\"type_vocab_size\":2,\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\","
     "\"hidden_dropout_prob\":0.1,\"initializer_range\":0.02,\"pad_token_id\":0}\n";
 
-/* L times the most tensors of a block, and those around them. */
+/* L times the tensors of the largest block, and those outside blocks. */
 typedef struct model {
     kvf_ctx *ctx;
     bool bert;
@@ -125,8 +124,8 @@ static kvf_status write_weights(model *m, const char *path)
     return kvf__safetensors_write(m->ctx, path, true, m->table.items, m->table.n);
 }
 
-/* GPT-2's printable form of a byte: one that is no visible Latin-1 character becomes U+0100 or
- * above. */
+/* GPT-2's printable form of a byte: a byte that is not a visible Latin-1 character becomes U+0100
+ * or above. */
 static void byte_token(int byte, char out[8])
 {
     int code = byte, hidden = 0;

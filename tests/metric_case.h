@@ -1,5 +1,6 @@
-/* A metric's inputs as one JSON object, its results as a row of numbers: shared by dump_metrics.c,
- * which prints them, and test_metric_golden.c, which compares them with stored ones.
+/* A metric's inputs as one JSON object, and its results as a row of numbers. Shared by
+ * dump_metrics.c, which prints them, and test_metric_golden.c, which compares them with stored
+ * ones.
  *
  *     {"kind": "classes", "gold": [0, 1], "predicted": [1, 1], "labels": 2}
  *     {"kind": "numbers", "gold": [0.5, 1], "predicted": [1, 2]}
@@ -16,7 +17,7 @@
 typedef struct metric_result {
     double *v;
     size_t n;
-    char **names; /* of the types of "tags", after whose micro and macro scores come theirs */
+    char **names; /* number of types of "tags"; their scores follow the micro and macro scores */
     size_t n_names;
 } metric_result;
 
@@ -43,7 +44,7 @@ static inline void metric_put_prf(metric_result *r, const kvf__prf *s)
     metric_put(r, (double)s->support);
 }
 
-/* Exact size, so that a sanitizer sees an element too many. */
+/* Exact size, so that a sanitizer detects one element too many. */
 static inline double *metric_numbers(const kvf_json *list)
 {
     size_t n = kvf_json_size(list);
@@ -72,7 +73,7 @@ static inline const char **metric_texts(const kvf_json *list)
     return v;
 }
 
-/* A list of lists of texts, one after the other; start [size + 1]. */
+/* A list of lists of texts, concatenated; start [size + 1]. */
 static inline const char **metric_flat(const kvf_json *lists, int64_t **start)
 {
     size_t n = kvf_json_size(lists), all = 0;
@@ -231,7 +232,7 @@ static inline kvf_status metric_of_texts(kvf_ctx *ctx, const kvf_json *c, const 
     return st;
 }
 
-/* Fills *r, which was {0}. */
+/* Fills *r, which must be {0}. */
 static inline kvf_status metric_case(kvf_ctx *ctx, const kvf_json *c, metric_result *r)
 {
     const char *kind = kvf_json_str(kvf_json_get(c, "kind"), NULL);

@@ -1,4 +1,4 @@
-/* The gradient of a parameter, formed where the encoder leaves its factors. */
+/* Forms the gradient of a parameter if the encoder stores it as two factors. */
 #ifndef KVF_PARAM_GRAD_H
 #define KVF_PARAM_GRAD_H
 

@@ -1,4 +1,4 @@
-/* Runs a parser of model files over bytes in memory: what tests of both formats share. */
+/* Runs a parser of model files over bytes in memory; shared by the tests of both formats. */
 #ifndef KVF_PARSE_COPY_H
 #define KVF_PARSE_COPY_H
 
@@ -10,8 +10,8 @@
 typedef kvf_status (*parse_fn)(kvf_ctx *ctx, const char *where, const void *bytes, size_t n,
                                kvf__weights *weights);
 
-/* Parses a copy of just n bytes, so that the sanitizer sees any step beyond; on success reads
- * every tensor. The source is called "mem". */
+/* Parses a copy of exactly n bytes, so that the sanitizer detects any access beyond. On success
+ * reads every tensor. The source is called "mem". */
 static kvf_status parse_copy(kvf_ctx *ctx, parse_fn parser, const void *bytes, size_t n)
 {
     static volatile uint8_t sum; /* so that the reads happen */

@@ -1,5 +1,5 @@
-/* A server on the toy base in a thread of its own, with prefix files in a folder, and a client that
- * speaks HTTP by plain sockets, so that a test can also speak it badly. */
+/* A server on the toy base in its own thread, with prefix files in a folder. The client speaks HTTP
+ * over plain sockets, so that a test can also send invalid requests. */
 #ifndef SERVE_FX_H
 #define SERVE_FX_H
 
@@ -38,8 +38,8 @@ static inline void open_toy(const char *dir, kvf_ctx **ctx, kvf_base **base)
     ck_assert_msg(!kvf_base_open(*ctx, dir, &how, base), "%s", kvf_ctx_error(*ctx));
 }
 
-/* A prefix file of P random tokens for the toy base, put in its place by rename; scale: the
- * standard deviation of its values. */
+/* A prefix file of P random tokens for the toy base, put in place by rename; scale: the standard
+ * deviation of its values. */
 static inline void put_scaled_prefix(const served *s, const char *path, int64_t P, uint64_t seed,
                                      double scale)
 {
@@ -138,7 +138,7 @@ static inline void serve_end(served *s)
     ck_assert_int_eq(pthread_join(s->thread, NULL), 0);
 }
 
-/* After the last comparison. */
+/* Call after the last comparison. */
 static inline void serve_done(served *s)
 {
     kvf_base_free(s->base);
@@ -182,7 +182,7 @@ static inline void ask(int fd, const char *method, const char *url, const char *
     if (body) say(fd, body);
 }
 
-/* Everything up to the end of the connection; the status. */
+/* Reads up to the end of the connection; returns the status. */
 static inline int hear(int fd, char *text, size_t room)
 {
     size_t n = 0;
@@ -202,7 +202,7 @@ static inline int fetch(const served *s, const char *method, const char *url, co
     return hear(fd, text, room);
 }
 
-/* The first "key":"text" after a place; escapes do not occur in the toy's texts. */
+/* The first "key":"text" after a place; the toy's texts contain no escapes. */
 static inline void member(const char *text, const char *key, char *out, size_t room)
 {
     char pattern[64];
@@ -231,7 +231,7 @@ static inline void teardown(void)
     serve_done(&s);
 }
 
-/* A run of 8 steps on the model's folder, into path: what is asked of it may be changed before
+/* A run of 8 steps on the model's folder, written to path; options may be changed before
  * train_run. */
 static inline kvf_train_options short_run(const char *method, const char *path)
 {
@@ -260,7 +260,7 @@ static inline void train_run(const kvf_train_options *o)
     ck_assert_msg(!kvf_train(s.ctx, o, &result), "%s: %s", o->method, kvf_ctx_error(s.ctx));
 }
 
-/* What kvf_generate gives; file: of a prefix, NULL: none. */
+/* The result of kvf_generate; file: of a prefix, NULL: none. */
 static inline void generate(const char *file, const char *prompt, uint64_t seed, double temperature,
                             char *out)
 {
@@ -312,7 +312,7 @@ static inline void has(const char *what)
 /* ---- figures, and answers that take long -------------------------------------------------------
  */
 
-/* A line of /metrics: its number. */
+/* The number in a line of /metrics. */
 static inline double figure(const char *name)
 {
     char line[100];
@@ -323,7 +323,7 @@ static inline double figure(const char *name)
     return atof(at + strlen(line));
 }
 
-/* True once a figure is `want`, which it must be within so many seconds. */
+/* True once a figure equals `want`; false if it does not within so many seconds. */
 static inline bool becomes(const char *name, double want, double seconds)
 {
     const double until = kvf__clock() + seconds;
@@ -334,7 +334,7 @@ static inline bool becomes(const char *name, double want, double seconds)
     return true;
 }
 
-/* Before the server starts: the bare base alone, with room for answers that take minutes. */
+/* Sets the bare base alone, with room for answers that take minutes; before the server starts. */
 static inline void serve_long_rows(void)
 {
     char config[1024];

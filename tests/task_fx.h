@@ -80,7 +80,7 @@ static void teardown(void)
     kvf_ctx_free(ctx);
 }
 
-/* Loads text as a file of that name; errors lose the folder. */
+/* Loads text as a file with that name; error lines lose the folder. */
 static kvf_status load(const char *name, const char *text, kvf__dataset_options options,
                        kvf__dataset *out)
 {
@@ -115,8 +115,8 @@ static kvf__dataset loaded(const char *name, const char *text, kvf__dataset_opti
     return set;
 }
 
-/* The rows of a set as text, "10:1 0 1 11 | ...": ids, with ' for type 1, :label where one is set,
- * =value, [first last]; rows of one group are parted by /, groups by |. */
+/* The rows of a set as text, "10:1 0 1 11 | ...". Notation: ids, with ' for type 1, :label, =value,
+ * [first last]. Rows of one group are separated by /, groups by |. */
 static inline const char *rows_text(const kvf__dataset *set)
 {
     static char text[4096];

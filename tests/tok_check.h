@@ -1,4 +1,5 @@
-/* What the tests of src/text share: a context, and ids compared with a line of numbers. */
+/* Shared helpers of the tests of src/text: a context, and comparison of ids with a line of
+ * numbers. */
 #ifndef TOK_CHECK_H
 #define TOK_CHECK_H
 
@@ -139,7 +140,7 @@ static inline kvf__tokenizer *open_named(kvf_ctx *ctx, const char *name)
     return t;
 }
 
-/* A tiny tokenizer.json: letters a b c, "ab", "abc", and what the caller puts in. */
+/* A tiny tokenizer.json: letters a b c, "ab", "abc", and additions of the caller. */
 #define SMALL(model, rest)                                                                         \
     "{\"version\":\"1.0\",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":"  \
     "3,\"abc\":4,"                                                                                 \

@@ -1,4 +1,4 @@
-/* A tokenizer of a tokenizer.json and, unless it is NULL, a tokenizer_config.json in memory. */
+/* A tokenizer from a tokenizer.json and, unless NULL, a tokenizer_config.json in memory. */
 #ifndef TOK_JSON_H
 #define TOK_JSON_H
 

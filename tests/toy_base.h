@@ -1,5 +1,5 @@
-/* The toy Llama of toy_model.h as a Hugging Face folder with a byte-level tokenizer of 61 tokens,
- * and text for it to learn: what the tests of whole commands (train, merge, generate) run on. */
+/* The toy Llama of toy_model.h as a Hugging Face folder, with a byte-level tokenizer of 61 tokens
+ * and text to learn. Tests of whole commands (train, merge, generate) run on it. */
 #ifndef TOY_BASE_H
 #define TOY_BASE_H
 

@@ -1,5 +1,5 @@
-/* A tiny transformer with random weights, built in memory, and batches for it: what the tests of
- * the pass run on.
+/* A tiny transformer with random weights, built in memory, and batches for it; used by the tests of
+ * the pass.
  *
  * The description is read from a config as Hugging Face writes it, the weights go through bind and
  * create as those of a file would. Norm weights are near but not 1 and biases not 0, so that
@@ -32,14 +32,14 @@ static const char *const toy_qwen3 =
     "\"max_position_embeddings\":300,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,"
     "\"hidden_act\":\"silu\",\"attention_bias\":false,\"rope_theta\":1000.0}";
 
-/* no norm in front of halves, norms of what they give, of all queries, of all keys */
+/* no norm before halves; norms of their outputs, of all queries, of all keys */
 static const char *const toy_olmo2 =
     "{\"model_type\":\"olmo2\",\"vocab_size\":61,\"hidden_size\":24,\"intermediate_size\":40,"
     "\"num_hidden_layers\":2,\"num_attention_heads\":6,\"num_key_value_heads\":2,"
     "\"max_position_embeddings\":300,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true,"
     "\"hidden_act\":\"silu\",\"rope_theta\":1000.0,\"pad_token_id\":0}";
 
-/* both halves on the same input, q, k and v of a head together, rope on a part of it; the second
+/* both halves on the same input; q, k and v of a head together; rope on a part of it; the second
  * with halves one after the other */
 #define TOY_NEOX                                                                                   \
     "{\"model_type\":\"gpt_neox\",\"vocab_size\":61,\"hidden_size\":24,\"intermediate_size\":40,"  \
@@ -153,14 +153,14 @@ static inline void toy_gpt2_weights(toy *t, const kvf__desc *d)
     toy_add(t, "transformer.ln_f.bias", 1, d->C, 0);
 }
 
-/* Of families whose weights are not written out above. */
+/* Weights of families without a definition above. */
 static inline kvf_status toy_add_weight(void *user, const char *name, int rank, const int64_t *dim)
 {
     toy_add(user, name, rank, dim[0], rank > 1 ? dim[1] : 0);
     return KVF_OK;
 }
 
-/* True: a head of its own, where the config has one, is among them. */
+/* True: an untied head, if the config has one, is among them. */
 static inline bool toy_weights(toy *t, const kvf__desc *desc)
 {
     if (!strcmp(desc->arch_name, "llama") || !strcmp(desc->arch_name, "qwen3"))
@@ -172,7 +172,7 @@ static inline bool toy_weights(toy *t, const kvf__desc *desc)
     return false;
 }
 
-/* Two threads, so that splits of work are exercised on any machine. */
+/* Two threads, so that work is divided on any machine. */
 static inline void toy_create_as(toy *t, const char *config,
                                  const kvf__model_options *model_options)
 {
@@ -219,8 +219,8 @@ typedef struct toy_batch {
     int32_t ids[TOY_TOKENS], label_at[TOY_TOKENS], label_id[TOY_TOKENS];
 } toy_batch;
 
-/* Rows of the given lengths (a 0 ends the list) with random ids; labels on the last `share` of
- * every row, the id after each, and for the row's last token a random id. */
+/* Rows of the given lengths (a 0 ends the list) with random ids. Labels are on the last `share` of
+ * every row: the next id, and for the row's last token a random id. */
 static inline void toy_batch_make(toy_batch *t, const kvf__desc *d, const int64_t *lengths,
                                   double share, uint64_t seed)
 {

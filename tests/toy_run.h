@@ -1,5 +1,5 @@
-/* What tests of whole runs on the toy base share: its folder, rows to learn and to hold out, paths
- * for what is written, options that make a run short, and the three questions such tests ask. */
+/* Shared fixture of the tests of whole runs on the toy base: its folder, training and held-out
+ * rows, and output paths. Also options for short runs, and three common checks. */
 #ifndef TOY_RUN_H
 #define TOY_RUN_H
 
@@ -11,7 +11,7 @@ static kvf_ctx *ctx;
 static const char *dir;
 static char base[512], data[512], valid[512], out[512], other[512];
 
-/* A checked fixture: two threads, 24 rows and 6 held out. */
+/* A checked fixture: two threads, 24 training rows and 6 held-out rows. */
 static inline void toy_run_setup(void)
 {
     kvf_ctx_options options = {.threads = 2};
@@ -71,7 +71,7 @@ static inline kvf_train_result train(const kvf_train_options *o)
     return result;
 }
 
-/* The run fails so, and its line has this part. */
+/* Expects the run to fail with this status, and this part in its line. */
 static inline void expect_failure(const kvf_train_options *o, kvf_status want, const char *part)
 {
     kvf_train_result result;
@@ -92,8 +92,8 @@ static inline bool equal_files(const char *a, const char *b)
     return equal;
 }
 
-/* A run stopped after half its steps and resumed, every other option taken from its file, is one
- * that never stopped: `whole` and `part` differ in where they are written. */
+/* A run stopped after half its steps and resumed, with every other option from its file, equals an
+ * unbroken run. `whole` and `part` differ only in their output paths. */
 static inline void expect_resume_equals_no_stop(kvf_train_options whole, kvf_train_options part)
 {
     kvf_train_options rest = kvf_train_defaults();

@@ -1,5 +1,5 @@
-/* Tables of named tensors built in memory, as the files of a tiny Llama or GPT-2 would give them:
- * for the tests of binding and packing.
+/* Tables of named tensors built in memory, like the files of a tiny Llama or GPT-2, for the tests
+ * of binding and packing.
  *
  * Values are small multiples of 2^-10, exact in every float type of a table, so that hashes of the
  * bytes are constants. */
@@ -100,8 +100,8 @@ static inline void toy_llama_biases(toy_table *t, int64_t layer)
     toy_permute(k, 16, 1);
 }
 
-/* The same values in both kinds of file, since tensors come in the same order; a GGUF's q and k are
- * permuted. */
+/* The same values in both kinds of file, because tensors come in the same order; a GGUF's q and k
+ * are permuted. */
 static inline void toy_llama(toy_table *t, bool untied, bool biases)
 {
     bool g = t->gguf;

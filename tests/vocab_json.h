@@ -1,5 +1,4 @@
-/* A kvf__vocab read from JSON, for the tests: what GGUF metadata would describe, in a file one can
- * read.
+/* A kvf__vocab read from JSON, for the tests: the contents of GGUF metadata in a readable file.
  *
  * {"model", "pre", "tokens": [...], "scores", "types", "merges", "bos", "eos", "unk", "pad",
  * "add_bos", "add_eos", "add_space_prefix", "chat_template"}; everything but model and tokens may
