@@ -1,4 +1,5 @@
-# Method adapter: no prefix, but bottlenecks inside the base, from train to the adapter file and what reads it.
+# Method adapter trains bottlenecks inside the base instead of a prefix: from train to the adapter
+# file and the commands that read it.
 make_inputs
 tune() {
     want=$1

@@ -1,4 +1,5 @@
-# What `export --base-id` writes, followed by PEFT itself: needs torch, transformers and peft (KVF_PYTHON).
+# PEFT itself opens the output of `export --base-id`: needs torch, transformers and peft
+# (KVF_PYTHON).
 python=${KVF_PYTHON:-python3}
 if ! "$python" -c 'import peft, torch, transformers' 2>/dev/null; then
     echo 'no torch, transformers and peft (KVF_PYTHON)'
@@ -8,7 +9,7 @@ make_inputs
 "$MAKE_TINY" bert 1 bert || exit 1
 printf 'text\tlabel\ngood day\tyes\nbad day\tno\nfine thing\tyes\nso so\tper\xc3\xa9haps "so"\n' >classes.tsv
 
-# exported NAME BASE: the run of this name, as an adapter that knows the base.
+# exported NAME BASE: the run of this name as an adapter that names its base.
 exported() {
     run 0 export "$1.h5" --out "$1" --base-id "$PWD/$2"
 }

@@ -1,5 +1,5 @@
-# Damaged and foreign bases and files: each gets one line that names the file and what is wrong, exit
-# status 1, and no output file.
+# Damaged and foreign bases and files: each gets one line with the file and the error, exit status
+# 1, and no output file.
 make_inputs
 
 # broken PATTERN: evaluating base `bad` and training on it both fail with one line like this.
@@ -74,7 +74,7 @@ copy_base
 rm bad/tokenizer.json
 broken 'tokenizer.json'
 
-# GGUF: cut anywhere, another version, not one at all
+# GGUF: cut at any byte, of another version, or not a GGUF
 for bytes in 3 20 200 1000; do
     head -c $bytes "$SOURCE/tests/golden/tiny.gguf" >bad
     broken ''
@@ -82,7 +82,7 @@ done
 { printf 'GGUF\001\000\000\000'; tail -c +9 "$SOURCE/tests/golden/tiny.gguf"; } >bad
 broken 'version'
 
-# HDF5 files that others made
+# HDF5 files made by other programs
 for file in v0 external soft format2 virtual big_endian; do
     cp "$SOURCE/tests/golden/h5_$file.h5" bad
     run 1 eval --base model --data valid.jsonl --prefix bad

@@ -1,4 +1,4 @@
-# Files and options of tasks that do not fit: one line with place and reason, and no output appears.
+# Invalid files and options of tasks: one line with place and reason, and no output file.
 # shellcheck disable=SC2086 # options without spaces
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" llama 2 || exit 1
@@ -27,7 +27,7 @@ refuses() {
     absent x.h5
 }
 
-# row TASK NAME TEXT LINE ARGUMENTS...: so does a file of this text
+# row TASK NAME TEXT LINE ARGUMENTS...: the same for a file with this text
 row() {
     task=$1
     shift
@@ -120,7 +120,7 @@ has err '^kvfold: merge: ./run.h5: is read by this command'
 same before.tsv two.tsv
 same before.h5 run.h5
 
-# ---- rows that training cut are cut by eval too
+# ---- eval also cuts rows that training cut
 
 {
     cat two.tsv

@@ -1,6 +1,7 @@
-# BART from a folder of transformers: what it generates, greedily and with beams, and its loss are transformers'; an adapter of PEFT is
-# imported, gives PEFT's texts and loss, and is exported again; a run in all places is merged with the same bits as live, and
-# shown; what PEFT has no form for is refused.
+# BART from a transformers folder: greedy and beam completions and the loss equal those of
+# transformers. A PEFT adapter is imported, gives PEFT's texts and loss, and is exported again. A
+# run in all places is merged without changing a bit, and inspected. Unsupported PEFT forms are
+# refused.
 golden=$SOURCE/tests/golden/bart
 how='--threads 2 --precision f32'
 bare_loss=$(sed -n 1p "$golden/losses.txt") peft_loss=$(sed -n 2p "$golden/losses.txt")
@@ -66,14 +67,15 @@ run 0 train --base "$golden" --data "$golden/prompts.jsonl" --steps 3 --init voc
 run 0 words vocab.h5 --base "$golden" --top 1 --json
 has out '"layer":7'
 run 0 report vocab.h5 --base "$golden" --data "$golden/prompts.jsonl" --out page.html
-# classes by the decoder's state at EOS, with a prefix in all places: those of BartForSequenceClassification
+# classes from the decoder's state at EOS, with a prefix in all places: equal to
+# BartForSequenceClassification
 # shellcheck disable=SC2086
 run 0 predict --base "$golden" --prefix "$golden/classes.h5" --data "$golden/classes.jsonl" --threads 2 --precision f32 --out classes.out
 sed 's/.*"odd":\([0-9.e-]*\)}.*/\1/' classes.out >odd
 [ "$(paste odd "$golden/classes.txt" | awk 'NF == 2 && $1 - $2 < 1e-5 && $2 - $1 < 1e-5' | wc -l)" = 6 ] ||
     fail "classes: $(paste odd "$golden/classes.txt")"
 
-# --places: PEFT's form is that of the decoder alone
+# --places: PEFT's form has only the decoder's prefix
 run 1 export prefix.h5 --out no
 err_is 'kvfold: export: prefix.h5: layer 0 has a prefix, and PEFT knows those of the decoder'"'"'s self-attention alone, in all of its layers (--places peft)'
 # shellcheck disable=SC2086
@@ -81,7 +83,7 @@ run 0 train --base "$golden" --data "$golden/prompts.jsonl" --places decoder --m
 run 0 export run.h5 --out trained
 has trained/adapter_config.json '"task_type": "SEQ_2_SEQ_LM"'
 
-# forced_bos_token_id comes first, whatever the logits: here w
+# forced_bos_token_id comes first, for any logits: here w
 mkdir forced wide
 cp "$golden"/*.json "$golden"/*.safetensors forced
 sed 's/"forced_bos_token_id": 0/"forced_bos_token_id": 40/' "$golden/generation_config.json" >forced/generation_config.json
@@ -90,7 +92,7 @@ for beams in 1 3; do
     [ "$(grep -v '^==> ' out | grep -c '^w')" = 6 ] || fail "$beams beams: $(cat out)"
 done
 
-# what is refused by the config
+# refusals from the config
 cp "$golden"/*.json "$golden"/*.safetensors wide
 sed 's/"decoder_ffn_dim": 40/"decoder_ffn_dim": 48/' "$golden/config.json" >wide/config.json
 run 1 generate --base wide --prompt a

@@ -1,5 +1,5 @@
-# bench on the tiny shape and on a folder: one JSON object with what scripts rely on, a table, steps on
-# request.
+# bench on the tiny shape and on a folder: one JSON object with the documented keys, a table, and
+# steps on request.
 make_inputs
 
 run 0 bench --shape tiny --batch 2 --length 16 --steps 2 --threads 2 --precision f32 --json
@@ -22,13 +22,13 @@ has out ', 7 steps of 2 rows, 32 tokens and 8 labels$'
 has out '^[0-9]* tokens/s, [0-9.]* s per step'
 has out '^attention  *[0-9.]* *[0-9.]*%$'
 
-# recomputation changes the time and nothing else
+# recomputation changes only the time
 run 0 bench --shape tiny --batch 2 --length 16 --steps 2 --threads 2 --recompute on
 has out '^recompute  *[0-9.]*[1-9]'
 run 0 bench --shape tiny --batch 2 --length 16 --steps 2 --threads 2 --recompute off
 has out '^recompute  *0\.00 '
 
-# a step for each line, rows in turn, and the summary at the end
+# one line per step, rows in turn, and the summary at the end
 printf 'go\n\n' >lines
 run 0 bench --shape tiny --batch 2 --lengths 5,9,12 --interactive --warmup 0 --threads 2 --json <lines
 [ "$(wc -l <out)" -eq 3 ] || fail "not three lines: $(cat out)"

@@ -1,5 +1,5 @@
-# The base's file is cut while a server or a command reads it: one line that names the file, and the end. (A process that has
-# a file mapped gets SIGBUS where its pages are gone.)
+# The base's file is truncated while a server or a command reads it: one line names the file, and
+# the process ends. (A process gets SIGBUS on access to missing pages of a mapped file.)
 # shellcheck disable=SC1091 # in this folder
 . "$SOURCE/tests/cli/server.sh"
 make_inputs

@@ -1,9 +1,9 @@
-# Chat templates: rows that a template has printed (--chat-template rendered) give what its messages
-# give, from training to generation; the date that a template prints; a template that is not known.
+# Chat templates. Rows rendered by a template (--chat-template rendered) give the same results as
+# their messages, from training to generation. Also tests dates in templates, and unknown templates.
 make_inputs
 how='--precision f32 --threads 2'
 
-# loss FILE ARGUMENTS...: loss and count of labels, into measured
+# loss FILE ARGUMENTS...: loss and number of labels, into measured
 loss() {
     file=$1
     shift
@@ -101,7 +101,7 @@ has err 'the prefix is for base dated'
 run 2 eval --base model --data talk.jsonl --chat-template 'chatml:26 Jul 2024'
 has err 'prints no date'
 
-# ---- a template that is not known
+# ---- an unknown template
 
 cp -r model strange
 printf '{%% for m in messages %%}[{{ m.role }}] {{ m.content }}\n{%% endfor %%}' >strange/chat_template.jinja

@@ -1,5 +1,5 @@
-# Classifiers on the server: all tasks, on a tiny BERT and a tiny Llama, from every kind of file. What
-# POST /v1/classify answers has the bits of predict's lines.
+# Classifiers on the server: all tasks, on a tiny BERT and a tiny Llama, from every kind of file.
+# Answers of POST /v1/classify have the same bits as predict.
 # shellcheck disable=SC2086 # no spaces in names
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" llama 2 || exit 1
@@ -23,7 +23,7 @@ fit() {
     run 0 train --base $base --task $task --data $data --out $to $common "$@"
 }
 
-# agree MODEL DATA ARGUMENTS...: the server on rows of a file, and predict.
+# agree MODEL DATA ARGUMENTS...: compares the server with predict on the rows of a file.
 agree() {
     model=$1 data=$2
     shift 2
@@ -76,7 +76,7 @@ for base in bert llama; do
     [ $base = bert ] || head -1 answer | grep -q '^HTTP/1\.1 200 ' || fail "$(cat answer)"
     end TERM 143
 
-    # a base file that keeps the head it was trained for
+    # a base file that keeps its trained head
     run 0 train --base $base --task seq-cls --data classes.jsonl --out full.h5 --method full --threads 2 --precision f32 \
         --steps 3 --batch-size 4 --lr 1e-3 --quiet --force
     run 0 merge full.h5 --base $base --out base-$base.h5

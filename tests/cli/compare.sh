@@ -1,5 +1,5 @@
-# compare: methods and starting values on one budget, a process each, beside the bare base and the head alone; one table,
-# one JSON object, one page.
+# compare: methods and initial values on one budget, each in a process of its own, next to the bare
+# base and the head alone. Output: one table, one JSON object, one page.
 # shellcheck disable=SC2086 # words
 make_inputs
 printf 'prefix-length = 4\nprecision = f32\n' >small.txt
@@ -10,10 +10,10 @@ has out '^{"out":"runs","steps":3,"runs":\[{"method":"direct","init":null,"seed"
 [ "$(grep -o '"best_valid_loss":[0-9]' out | wc -l)" -eq 2 ] || fail "not two losses: $(cat out)"
 [ "$(grep -o '"peak_rss_bytes":[1-9][0-9]*,"precision' out | wc -l)" -eq 2 ] || fail "not two peaks: $(cat out)"
 has out "\"bytes\":$(wc -c <runs/direct-0.h5)"
-# the bare base has the loss that eval says, and no head is trained for task lm
+# the bare base has the loss of eval, and no head is trained for task lm
 bare=$(sed -n 's/.*"bare":{"loss":\([0-9.]*\).*/\1/p' out)
 grep -q '"method":"head"' out && fail 'task lm has no head of its own'
-# validated at every step: a tenth of three
+# validated at every step: one tenth of three steps
 has out '"curve_steps":\[1,2,3\]'
 # V * C for the tied embedding, then the rest of the tiny model; direct: 2 * L * G * D * P values more
 parameters=$(value base_parameters) trained=$((2 * 2 * 1 * 16 * 4))
@@ -25,13 +25,13 @@ run 0 eval --base model --data valid.jsonl --precision f32 --threads 2 --json
 [ "$(value loss)" = "$bare" ] || fail "bare base: $bare, eval says $(value loss)"
 has runs/compare.html '>direct</li><li class="c1" data-column="loss-mean-1">projected</li>'
 
-# one line for each start, whatever the number of seeds
+# one line for each initial value, with any number of seeds
 run 0 compare $shared --methods direct --inits random,vocab,text --init-text abc --seeds 2 --out inits --quiet
 [ "$(wc -l <out)" -eq 6 ] || fail "not a heading, the bare base, three rows and an end: $(cat out)"
 has out '^bare base  *0  *0.0000%  *-  *-  *-  [0-9.]*$'
 has out '^direct init=text  *256  .* (.* to .*)  *[-+][0-9.]* +- [0-9.]*$'
 
-# mean and range over seeds, and the paired differences with their standard error, by hand
+# mean and range over seeds, and the paired differences with their standard error, computed by hand
 numbers() {
     awk 'function of(name, key,    n, rest) { # the key of the runs with this name
              n = 0; rest = $0; sub(/"seeds":[0-9].*/, "", rest)
@@ -59,7 +59,8 @@ numbers >want
 } | tr -d '\n' | awk '{ printf "%d %d %.9f %.9f %.9f %.9f %.9f\n", $1, $2, $3, $4, $5, $6, $7 }' >got
 cmp -s want got || fail "want $(cat want), got $(cat got)"
 
-# a task with a head: the head alone first, the bare base says why it has no score, full trains all there is
+# a task with a head: the head alone comes first, the bare base has no score with a reason, full
+# trains all parameters
 "$MAKE_TINY" bert 1 bert || exit 1
 for i in 1 2 3 4 5 6; do
     printf 'good film %d\tyes\nbad film %d\tno\n' $i $i
@@ -74,12 +75,12 @@ sed -n '3p' out | grep -q '^head ' || fail "the head is not the first method: $(
 has out ' to direct$'
 has cls/compare.html 'id="score"'
 has cls/compare.html '<tr><td>2</td>'
-# asked for by name it is there once, where it stands
+# a method named explicitly appears once, in its given place
 run 0 compare $cls --methods direct,head --steps 2 --out named
 [ "$(grep -c '^head ' out)" -eq 1 ] || fail "$(cat out)"
 sed -n '4p' out | grep -q '^head ' || fail "the head is not where it stands: $(cat out)"
 
-# refusals, before anything is trained
+# refusals before any training
 run 2 compare $shared --methods lora --out other --quiet
 has err '--methods "lora": want mlp|'
 run 2 compare $shared --methods , --out other --quiet
@@ -106,7 +107,7 @@ run 1 compare $shared --methods direct --out runs --quiet
 has err '^kvfold: train: runs/direct-0.run.h5: exists '
 has err '^kvfold: compare: train for direct-0 failed'
 
-# a run that fails leaves the others, and a line that says why
+# a failed run does not stop the others, and gets a line with the reason
 run 1 compare $shared --methods direct,mlp:init-encoder=nothing.h5 --out partly --quiet
 has err '^kvfold: compare: train for mlp-init-encoder=nothing.h5-0 failed'
 has out '^direct '
@@ -121,14 +122,14 @@ run 2 compare $shared --methods direct --out ranks --quiet
 err_is 'kvfold: compare: a comparison is one process, Open MPI started 2; try kvfold compare --help'
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
 
-# a run that folds to two files, which its size counts
+# a run that folds to two files: its size counts both
 echo 'unfreeze = base' >both.txt
 run 0 compare --base model --data train.jsonl --valid valid.jsonl --options both.txt --steps 2 --methods p-tuning --out both --json
 ! grep -q failed err || fail "a row failed"
 [ "$(value bytes)" -eq "$(cat both/p-tuning-0.h5 both/p-tuning-0.base.h5 | wc -c)" ] ||
   fail "bytes are not those of both files"
 
-# ---- an experiment: rows in sections, axes, options of all at its head and on the command line
+# ---- an experiment: rows in sections, axes, common options at its top and on the command line
 cat >experiment.txt <<'X'
 # rows and axes
 task = seq-cls
@@ -166,14 +167,14 @@ has out '"steps":1'
 [ "$(grep -c '<circle' experiment/compare.svg)" -eq 5 ] || fail "compare.svg has not five dots"
 has experiment/compare.html '<circle'
 
-# the head of the file gives way to the command line; without rows those of --methods
+# the command line overrides the common options; without rows, those of --methods
 printf 'seeds = 3\nprefix-length = 4\nprecision = f32\nsteps = 1\n[*]\nmethod = direct, projected\nlr = 0.1, 0.2\n' >axes.txt
 run 0 compare --recipe axes.txt --base model --data train.jsonl --valid-split 0.5 --methods mlp --seeds 1 --out axes --quiet
 [ "$(grep -c '^mlp method=' out)" -eq 4 ] || fail "$(cat out)"
 has out '^mlp method=projected lr=0.2  '
 has out '^bare base .* not measured: there is no one --valid FILE$'
 
-# what train has is offered, or refused with the reason
+# every option of train is offered, or refused with the reason
 for option in $("$KVFOLD" train --help all | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'); do
     [ $option = verbose ] && continue # its runs do not print
     "$KVFOLD" compare --help all | grep -qe "^  --$option\b" && continue
@@ -181,7 +182,7 @@ for option in $("$KVFOLD" train --help all | sed -n 's/^  --\([a-z0-9-]*\).*/\1/
     has err "^kvfold: compare: --$option: .*comparison"
 done
 
-# every mistake by its line, before anything is trained
+# every error has its line number, before any training
 bad() {
     printf '%b' "$1" >bad.txt
     run 2 compare --recipe bad.txt $data --task seq-cls --out bad
@@ -210,7 +211,7 @@ has err '^kvfold: compare: --resume: not available in a comparison'
 run 2 compare --base model --data train.jsonl --out bad
 has err '^kvfold: compare: --valid FILE or --valid-split X is needed'
 
-# ---- ensembles: what eval says of the same files
+# ---- ensembles: the results of eval for the same files
 printf 'task = seq-cls\nprecision = f32\nprefix-length = 2\nsteps = 3\nseeds = 4\nensembles = 1,2,4\n[direct]\nmethod = direct\n' >many.txt
 run 0 compare --recipe many.txt $data --out many --json
 mv out many.json
@@ -237,7 +238,7 @@ has err '--ensembles "5": want numbers from 1 to --seeds 4'
 run 2 compare $data --task seq-cls --methods adapter --ensembles 1 --out other
 has err '--ensembles: not for method adapter, whose runs share no base'
 
-# several tasks share a prefix: no head alone beside it, and no method without a prefix
+# several tasks share a prefix: no head alone, and no method without a prefix
 several='--base bert --task seq-cls --data a=rows.tsv --data b=rows.tsv --valid a=rows.tsv --valid b=rows.tsv --threads 2 --quiet'
 run 0 compare $several --methods mlp,direct --prefix-length 2 --precision f32 --steps 2 --out several
 has out '^direct .*[0-9]\.[0-9]'
@@ -245,7 +246,7 @@ if grep -q "^head " out; then fail "several tasks have a head alone"; fi
 run 2 compare $several --methods mlp,full --steps 2 --out other
 has err 'compare: full: --data NAME=FILE: method full has no prefix'
 
-# the experiments that are installed: every row of them is one that train takes
+# the installed experiments: train accepts every row
 for file in "$SOURCE"/recipes/experiments/*.txt; do
     run 2 compare --recipe "$file" --base model --data train.jsonl --valid valid.jsonl --ensembles 99 --out other
     has err '^kvfold: compare: --ensembles'

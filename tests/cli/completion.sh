@@ -1,4 +1,4 @@
-# The completions know every command, every option, and what may follow it.
+# The completions contain every command, every option, and its possible values.
 for shell in bash zsh fish; do
     run 0 completion $shell
     err_is
@@ -14,7 +14,7 @@ for command in train merge inspect eval generate import export bench completion;
     done <options.txt
 done
 
-# bash is there: asked what it would offer
+# if bash is available: the completions it offers
 offers() {
     expected=$1
     shift

@@ -34,7 +34,7 @@ mean=$(value loss)
 run 0 eval --base model --prefix a.h5 --data valid.jsonl --precision f32 --threads 2 --json
 [ "$(value loss)" = "$mean" ] || fail "a mean with itself: $mean, not $(value loss)"
 
-# a head goes along if it is the same
+# a head is kept if both parts have the same one
 printf '{"text": "ab", "label": "x"}\n{"text": "cd", "label": "y"}\n' >labels.jsonl
 for seed in 1 2; do
     run 0 train --base model --data labels.jsonl --task seq-cls --method direct --prefix-length 3 --steps 1 --out cls$seed.h5 --seed $seed --quiet
@@ -46,7 +46,7 @@ err_is 'kvfold: compose: cls2.h5: has another head than cls1.h5'
 run 1 compose a.h5 cls1.h5 --base model --out no.h5
 err_is 'kvfold: compose: cls1.h5: has another task than a.h5'
 
-# virtual tokens at the input become a prefix on their base
+# virtual tokens at the input become a prefix of their base
 train 0 --method prompt --out prompt.h5 --steps 1 --quiet
 run 0 compose a.h5 prompt.h5 --base model --out with_prompt.h5
 has out ' \[2, 2, 1, 2, 8, 8\] '

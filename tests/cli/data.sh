@@ -1,9 +1,9 @@
-# Data as people have it: arrays, gzip, Alpaca, ShareGPT, plain text, a part of the rows, a share of
-# them for validation. Each file gives the same rows as its JSONL, so the same loss to the last digit.
+# Common data formats: arrays, gzip, Alpaca, ShareGPT, plain text, the first rows, a share for
+# validation. Each file gives the rows of its JSONL version, hence the same loss to the last digit.
 # shellcheck disable=SC2086 # options without spaces
 make_inputs
 
-# loss_of FILE ARGUMENTS...: loss and count of labels, into measured
+# loss_of FILE ARGUMENTS...: loss and number of labels, into measured
 loss_of() {
     file=$1
     shift
@@ -58,7 +58,7 @@ printf 'PAR1.....PAR1' >my.parquet
 run 1 train --base model --data my.parquet --out x.h5
 err_is "kvfold: train: my.parquet: is Parquet; convert it: python3 -c \"import pandas; pandas.read_parquet('my.parquet').to_json('my.jsonl', orient='records', lines=True)\""
 
-# ---- Alpaca: a chat where there is a template, else after its own prompt
+# ---- Alpaca: a chat if there is a template, else its own prompt format
 
 printf '[{"instruction": "Add.", "input": "1 2", "output": "3"}, {"instruction": "Go", "input": "", "output": "on", "text": "x"}]' >alpaca.json
 printf '{"messages": [{"role": "user", "content": "Add.\\n\\n1 2"}, {"role": "assistant", "content": "3"}]}\n{"messages": [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "on"}]}\n' >talk.jsonl
@@ -86,7 +86,7 @@ printf '{"conversations": [{"from": "tool", "value": "a"}]}\n' >bad.jsonl
 run 1 eval --base model --data bad.jsonl --chat-template chatml
 err_is 'kvfold: eval: bad.jsonl:1: conversations[0]: from "tool", want human, gpt or system'
 
-# ---- foreign names: by path, and what is said of a column that is not there
+# ---- foreign field names: by path, and the message for a missing column
 
 printf '{"translation": {"en": "a", "de": " b"}, "n": 1}\n' >nested.jsonl
 printf '{"prompt": "a", "completion": " b"}\n' >flat.jsonl
@@ -97,7 +97,7 @@ same first.measured measured
 run 1 eval --base model --data flat.jsonl --map completion=answer
 err_is 'kvfold: eval: flat.jsonl:1: "completion" is missing; the row has prompt, completion; it has no "answer", where --map reads completion'
 
-# the map of a run is that of its prefix; our own names are read beside it
+# the prefix keeps the run's map; kvfold's own names are read as well
 run 0 train --base model --data nested.jsonl --map prompt=translation.en,completion=translation.de --out mapped.h5 --method direct --prefix-length 2 --steps 1 --threads 2 --precision f32
 run 0 merge mapped.h5 --out mapped_prefix.h5
 loss_of nested.jsonl --prefix mapped.h5 --map prompt=translation.en,completion=translation.de
@@ -199,7 +199,7 @@ run 0 train --base bert --task seq-cls --data classes.tsv --valid-split 0.25 --s
 [ "$(value examples)" = 12 ] || fail "$(cat out)"
 has out '"best_metric":"accuracy"'
 
-# ---- the first row as it is read, in brackets what carries loss
+# ---- the first row as read, with the tokens that carry loss in brackets
 
 printf '{"messages": [{"role": "user", "content": "a\\tb"}, {"role": "assistant", "content": "c\\u001b[1m"}]}\n' >first.jsonl
 run 0 train --base model --data first.jsonl --chat-template chatml --out first.h5 --dry-run

@@ -1,4 +1,4 @@
-# diff: files of every kind, equal and not, with the exit status of diff(1).
+# diff: equal and different files of every kind, with the exit status of diff(1).
 make_inputs
 for n in 1 2; do
     train 0 --out run$n.h5 --steps 3 --valid valid.jsonl --quiet
@@ -47,7 +47,7 @@ run 1 diff p1.h5 short.h5
 has out '^prefix/0/key \[2, 4, 8\] f32 | \[2,3,8\]$'
 has out '^attributes.P: 4 | 3$'
 
-# composed layers, one text after another: layer 0 is that of the whole text
+# composed layers, one text after another: layer 0 equals that of the whole text
 for text in ab cd abcd; do
     run 0 train --base model --data train.jsonl --method direct --init text --init-text $text --prefix-length ${#text} --lr 1e-30 --steps 1 \
         --precision f32 --out $text.run.h5 --quiet
@@ -82,7 +82,7 @@ has out '^model.layers.1.self_attn.q_proj.weight \[32, 32\] f32: max '
 run 0 import model --out base.h5
 run 0 diff model base.h5 --tensors-only
 
-# trouble is 2
+# errors exit with 2
 run 2 diff p1.h5 run1.h5
 err_is 'kvfold: diff: p1.h5 is of kind prefix, run1.h5 of kind run: want two of a kind; try kvfold diff --help'
 run 2 diff p1.h5 none.h5

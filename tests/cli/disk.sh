@@ -1,5 +1,5 @@
-# Disks that are full, folders and files that cannot be written, limits on a file's length, two
-# writers: one line, the file that was there stays whole, and nothing else is left.
+# Full disks, unwritable folders and files, limits on file length, two writers: each gives one line,
+# keeps the existing file whole, and leaves no other file.
 make_inputs
 
 # failing PATTERN COMMAND...: exit status 1, nothing on standard output, one line.
@@ -11,7 +11,7 @@ failing() {
     [ "$(wc -l <err)" -eq 1 ] || fail "not one line: $(cat err)"
 }
 
-# only FOLDER NAMES...: what is in it.
+# only FOLDER NAMES...: the folder contains exactly these files.
 only() {
     found=$(ls -A "$1" | tr '\n' ' ')
     folder_name=$1
@@ -26,7 +26,7 @@ printf '{"text":"a b","label":"x"}\n{"text":"c d","label":"y"}\n' >classes.jsonl
 run 0 train --base classes --data classes.jsonl --task seq-cls --out classes.h5 --steps 2 --quiet
 bytes=$(wc -c <run.h5)
 
-# every_write FOLDER PATTERN: each command that writes, into a folder where nothing more fits
+# every_write FOLDER PATTERN: runs each writing command, into a folder without free space
 every_write() {
     where=$1
     pattern=$2
@@ -38,11 +38,11 @@ every_write() {
         --data classes.jsonl --out "$where/out.jsonl"
 }
 
-# A full disk: a tmpfs, where we may make one.
+# A full disk: a tmpfs, if mounting is allowed.
 mkdir small
 if mount -t tmpfs -o size=$((bytes * 3)) tmpfs small 2>/dev/null; then
     cp prefix.h5 run.h5 small
-    # the first save fits next to the file that is there; a larger run is refused before its first step
+    # the first save fits next to the existing file; a larger run is refused before its first step
     failing 'train: small/run.h5: No space left on device: the run file takes [0-9.]* MB, [0-9.]* MB are free' train --base model --data train.jsonl \
         --threads 2 --encoder-hidden 128 --out small/run.h5 --force --quiet
     same run.h5 small/run.h5
@@ -51,7 +51,7 @@ if mount -t tmpfs -o size=$((bytes * 3)) tmpfs small 2>/dev/null; then
     every_write small '.*No space left on device'
     same prefix.h5 small/prefix.h5
     only small filler prefix.h5 run.h5
-    # room again: the run that could not save goes on
+    # with free space again, the failed run continues
     rm small/filler small/prefix.h5
     train 0 --out small/run.h5 --steps 3 --schedule constant --resume
     only small run.h5
@@ -64,7 +64,7 @@ else
     skip 'a full and a read-only disk: no tmpfs can be mounted'
 fi
 
-# A limit on the length of files, as a quota would set it: 512 bytes.
+# A limit on the length of files, as from a quota: 512 bytes.
 mkdir limited
 cp prefix.h5 limited
 ulimit -S -f 2 # 1 KiB: less than any of the files, and what LLVM's OpenMP writes for itself as it starts
@@ -101,7 +101,7 @@ else
     skip 'a folder without permission: root may write everywhere'
 fi
 
-# Two trainers on one output: the second is refused, and so long as the first lives.
+# Two trainers on one output: the second is refused while the first runs.
 mkfifo pipe
 "$KVFOLD" train --base model --data pipe --threads 2 --prefix-length 4 --encoder-hidden 16 \
     --precision f32 --schedule constant --out two.h5 --steps 1 >first 2>&1 &
@@ -119,7 +119,7 @@ wait "$pid" || fail "the first trainer: $(cat first)"
 absent two.h5.lock
 run 0 inspect two.h5
 
-# A lock and a temporary that a killed run left are in nobody's way.
+# A lock and a temporary left by a killed run block nothing.
 "$KVFOLD" train --base model --data pipe --threads 2 --out dead.h5 >first 2>&1 &
 pid=$!
 tries=0

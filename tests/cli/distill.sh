@@ -27,13 +27,13 @@ run 0 distill $shared --data train.jsonl --valid valid.jsonl --out rows.h5 --res
 has out "\"loss_prefix\":$loss"
 has out '"finished_before":true'
 
-# no steps: the run as it starts
+# no steps: the initial run
 # shellcheck disable=SC2086
 run 0 distill $shared --steps 0 --out start.h5 --quiet --threads 2
 has out '^start.h5: 0 steps, '
 run 0 merge start.h5 --out start-prefix.h5
 
-# documents that were distilled apart go together, with a warning
+# prefixes distilled separately can be composed, with a warning
 run 0 compose prefix.h5 start-prefix.h5 --base model --out both.h5
 has out '^2 parts are documents, each distilled without the others: '
 run 0 compose prefix.h5 start-prefix.h5 --base model --out both.h5 --force --json
@@ -41,7 +41,7 @@ has out '"documents":2'
 run 0 compose prefix.h5 start-prefix.h5 --base model --mode parallel --out both.h5 --force
 out_is "$(sed -n 1p out)" # no warning
 
-# a start that is solved for: text begins where it begins behind the document, or behind the prefix
+# a solved initial prefix: text begins at its position after the document, or after the prefix
 # shellcheck disable=SC2086
 run 0 distill $shared --init match --steps 0 --out match.h5 --quiet --verbose --threads 2
 has out '^prefix solved by attention matching from [0-9]* query tokens '
@@ -89,7 +89,8 @@ run 1 distill --base model --document empty.txt --out other.h5
 has err '^kvfold: distill: empty.txt: the document is empty$'
 [ ! -e other.h5 ] || fail 'an output in spite of an error'
 
-# a system prompt: the base's template without its system turn, in the run and in all that reads its prefix
+# a system prompt: the base's template without its system turn, in the run and for all readers of
+# its prefix
 cp -r model chat
 cat >chat/chat_template.jinja <<'END'
 {% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system

@@ -1,7 +1,7 @@
-# Families of encoders, each on a base of random weights: every task is trained, merged with the same
-# bits as live, and predicted; and what PEFT can load.
+# Families of encoders, each on a base of random weights. Every task is trained, merged without
+# changing a bit, and predicted. Also tests the files that PEFT can load.
 "$MAKE_TINY" bert 1 bert || exit 1
-# config NAME KEYS: vocabulary and special tokens are those of the tokenizer
+# config NAME KEYS: vocabulary and special tokens come from the tokenizer
 config() {
     printf '{"model_type": "%s", "vocab_size": 258, "initializer_range": 0.2, "pad_token_id": 0, %s}\n' "$1" "$2" >"$1.json"
     run 0 new-base --config "$1.json" --tokenizer bert --out "$1.h5"
@@ -55,7 +55,8 @@ run 0 train --base modernbert.h5 --task seq-cls --data seq-cls.tsv --method full
 printf '{"model_type": "modernbert", "vocab_size": 258, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
     "intermediate_size": 64, "classifier_pooling": "mean"}\n' >mean.json
 run 0 new-base --config mean.json --tokenizer bert --out mean.h5
-# the mean of a row's states is read: rows of different lengths have their own answers in any batch
+# pooling takes the mean of a row's states: rows of different lengths have the same answers in any
+# batch
 printf 'a good film\tyes\nbad\tno\n' >>seq-cls.tsv
 for data in seq-cls.tsv multiple-choice.jsonl; do
     task=${data%.*}

@@ -1,4 +1,4 @@
-# Prefixes for engines through the command: a GGUF trained on, exported, read back, refused.
+# Prefixes for inference engines: training on a GGUF, export, import, refusals.
 gguf=$SOURCE/tests/golden/gguf_bpe.gguf
 make_inputs
 train_on() { run 0 train --base "$gguf" --data train.jsonl --prefix-length 4 --steps 2 --precision f32 --threads 1 --quiet "$@"; }
@@ -14,7 +14,7 @@ has state/README.md '^llama-server -m MODEL.gguf .* -ctk f32 -ctv f32 '
 run 1 export prefix.h5 --format llamacpp --base "$gguf" --out state
 err_is 'kvfold: export: state: exists (use --force to replace the files of the prefix in it)'
 
-# the same bits come back, and training goes on from them
+# the import has the same bits, and training continues from them
 run 0 import state/prefix.state --base "$gguf" --out back.h5 --json
 has out '"kind":"prefix"'
 [ "$(loss_of back.h5)" = "$(loss_of prefix.h5)" ] || fail 'another loss after the way through a state'
@@ -28,7 +28,7 @@ for dtype in int8 bf16; do
     [ "$(loss_of $dtype.back.h5)" = "$(loss_of $dtype.h5)" ] || fail "another loss of $dtype"
 done
 
-# a run is folded on the way; a pruned prefix is mended first
+# a run is folded first; a pruned prefix is repaired first
 run 0 export run.h5 --format llamacpp --base "$gguf" --dtype f32 --out folded
 same folded/prefix.state state/prefix.state
 run 0 prune prefix.h5 --base "$gguf" --data valid.jsonl --keep 3 --out pruned.h5
@@ -40,7 +40,7 @@ run 1 export prefix.h5 --format mlx --engine mlx-lm-0.31.3 --out no-such-folder/
 run 0 export prefix.h5 --format mlx --out x.safetensors
 out_is 'x.safetensors: mlx'
 
-# virtual tokens and heads of tasks are no caches
+# virtual tokens and task heads cannot be caches
 train_on --method prompt --out prompt.h5
 run 1 export prompt.h5 --format llamacpp --base "$gguf" --out no
 err_is 'kvfold: export: prompt.h5: is virtual tokens at the input, which no cache holds'

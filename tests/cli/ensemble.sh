@@ -1,4 +1,4 @@
-# Several prefixes as one, and what cannot be averaged.
+# Ensembles of several prefixes, and prefixes that cannot be averaged.
 make_inputs
 for seed in 1 2; do
     train 0 --seed $seed --lr 0.1 --steps 20 --out run$seed.h5 --quiet
@@ -12,7 +12,7 @@ common="--base model --threads 2 --precision f32"
 # shellcheck disable=SC2086 # no spaces in names
 complete() { run "$1" generate $common --prompt 'after 5:' --max-tokens 8 "$2" "$3" "$4" "$5" --json; }
 
-# equal ones answer as one of them
+# equal prefixes answer as one of them
 # shellcheck disable=SC2086
 run 0 generate $common --prefix one.h5 --prompt 'after 5:' --max-tokens 8 --json
 alone=$(value text)
@@ -20,7 +20,7 @@ complete 0 --prefix one.h5 --prefix one.h5
 [ "$(value text)" = "$alone" ] || fail "twice: $(value text), alone: $alone"
 [ "$(value new_tokens)" -ge 1 ] || fail 'no tokens'
 
-# the order does not matter, nor whether a file is folded
+# order and folding of the files do not matter
 complete 0 --prefix one.h5 --prefix two.h5
 both=$(value text)
 complete 0 --prefix two.h5 --prefix run1.h5
@@ -32,7 +32,7 @@ run 0 generate $common --prefix one.h5 --prefix two.h5 --data valid.jsonl --max-
 run 0 eval $common --prefix one.h5 --prefix two.h5 --data valid.jsonl --generate 4 --json
 has out '"bleu"'
 
-# virtual tokens are in rows of their own, an adapter is the base itself
+# virtual tokens need rows of their own, an adapter changes the base itself
 elsewhere='prefix 2 has its virtual tokens at other places of the row than the first: merge both to prefix files'
 complete 2 --prefix one.h5 --prefix prompt.h5
 err_is "kvfold: generate: $elsewhere; try kvfold generate --help"
@@ -42,13 +42,14 @@ err_is "kvfold: eval: $elsewhere; try kvfold eval --help"
 complete 2 --prefix one.h5 --prefix adapter.h5
 err_is 'kvfold: generate: model: carries the values of method adapter, which no other prefix can share; try kvfold generate --help'
 
-# folded, the same virtual tokens are a prefix like the others
+# folded, the same virtual tokens are an ordinary prefix
 run 0 merge prompt.h5 --base model --out folded.h5
 complete 0 --prefix one.h5 --prefix folded.h5
 # shellcheck disable=SC2086
 run 0 eval $common --prefix one.h5 --prefix folded.h5 --data valid.jsonl
 
-# ---- classes: the mean of probabilities, and the majority of votes, against what each prefix says alone
+# ---- classes: mean of probabilities and majority vote, compared with the outputs of each prefix
+# alone
 "$MAKE_TINY" bert 1 bert || exit 1
 for i in 1 2 3 4 5 6 7 8; do
     printf 'good film %d\tyes\nbad %d film\tno\nfilm %d of some sort\tso\n' $i $i $i
@@ -63,7 +64,8 @@ for seed in 0 1 2; do
     run 0 predict $tiny --data rows.tsv --prefix class$seed.h5 --out alone$seed.jsonl --quiet
     list="$list --prefix class$seed.h5"
 done
-# Probabilities and answers by hand, and how many rows there are where votes are one for each, or two against the mean.
+# Computes probabilities and answers by hand, and counts the rows with a tie of votes, or with two
+# votes against the mean.
 paste -d '|' alone0.jsonl alone1.jsonl alone2.jsonl | awk '
     function of(text, class) { # probability of a class in one line
         sub(/.*"probabilities":/, "", text)

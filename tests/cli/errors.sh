@@ -1,4 +1,4 @@
-# Failures: exit status 1, one line that names file and place, no partial output, nothing lost.
+# Failures: exit status 1, one line with file and place, no partial output, no lost file.
 make_inputs
 "$MAKE_TINY" other 2 || exit 1
 
@@ -24,7 +24,7 @@ failing "generate: $missing" generate --base no-such-file --prompt a
 failing "import: $missing" import no-such-file --out new.h5
 failing "export: $missing" export no-such-file --out new
 
-# files that stand for others, and what fetches or joins those
+# placeholder files, and the commands that fetch or join the real ones
 cp -r model pointer
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1000\n' >pointer/model.safetensors
 pointer='is a Git LFS pointer, not the file itself: `git lfs pull` in its folder fetches it'
@@ -73,7 +73,7 @@ printf '{"prompt": "a", \n' >broken.jsonl
 run 1 eval --base model --data broken.jsonl
 has err '^kvfold: eval: broken.jsonl:1: '
 
-# an output that is there stays as it is
+# an existing output is not changed
 printf 'precious' >there.h5
 cp there.h5 copy.h5
 failing 'train: there.h5: exists (--force replaces it, --resume continues it)' \
@@ -118,7 +118,7 @@ done
 run 1 eval --base model --data valid.jsonl --prefix cut.h5
 has err '^kvfold: eval: cut.h5: '
 
-# what an error quotes cannot break its line or reach the terminal
+# text quoted in an error cannot break its line or control the terminal
 run 1 inspect "$(printf 'a\nb\033[31m')"
 err_is 'kvfold: inspect: a b?[31m: cannot open: No such file or directory'
 

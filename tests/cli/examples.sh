@@ -1,4 +1,5 @@
-# The examples: every C program and every script, on the tiny model, one's output being the next one's input.
+# The examples: every C program and every script, on the tiny model; each takes the output of the
+# one before.
 make_inputs
 programs=$(dirname "$KVFOLD")/examples
 scripts=$SOURCE/examples

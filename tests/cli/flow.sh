@@ -1,7 +1,7 @@
-# The whole way on a tiny model: train, merge, inspect, eval, generate, export, import.
+# The whole workflow on a tiny model: train, merge, inspect, eval, generate, export, import.
 make_inputs
 
-# keys WORD...: the JSON line in out has these keys, and is alone.
+# keys WORD...: out has only one JSON line, with these keys.
 keys() {
     [ "$(wc -l <out)" -eq 1 ] || fail "not one line: $(cat out)"
     for key; do
@@ -62,7 +62,7 @@ has out '^  best_step '
 run 0 inspect model
 has out '^model: hf$'
 
-# the live encoder, the file, and the measurement in training are one path
+# the live encoder, the file, and validation in training give the same result
 evaluate() {
     run 0 eval --base model --data valid.jsonl --precision f32 --threads 2 --json "$@"
 }
@@ -121,12 +121,12 @@ run 0 export run.h5 --format safetensors --out kv.safetensors
 run 0 inspect kv.safetensors
 has out '^  past_key_values  \[2, 2, 1, 2, 4, 8\]  f32'
 
-# a direct prefix is the same kind of file
+# a direct prefix gives the same kind of file
 train 0 --out direct.h5 --method direct --steps 2
 run 0 merge direct.h5 --out direct_prefix.h5
 evaluate --prefix direct_prefix.h5
 
-# threads wait passively, unless the environment says otherwise
+# threads wait passively, unless the environment sets another policy
 OMP_DISPLAY_ENV=true
 export OMP_DISPLAY_ENV
 unset OMP_WAIT_POLICY GOMP_SPINCOUNT

@@ -1,4 +1,4 @@
-# The forecast, and the line of progress: for people, and for scripts that ask.
+# The forecast and the progress line, on terminals and in scripts.
 make_inputs
 run_options='--valid valid.jsonl --steps 6 --eval-every 3'
 
@@ -13,8 +13,8 @@ train 0 $run_options --out dry.h5 --dry-run --json
 [ "$(wc -l <out)" -eq 1 ] || fail "not one line: $(cat out)"
 has out '"forecast":{"steps":6,"validations":2,"seconds_per_step":.*"seconds":.*"peak_rss_bytes":.*"tokens":.*"trainable_parameters":.*"file_bytes":'
 
-# a script pays nothing and sees the validations; one that asks has a forecast in front of the run;
-# the bits stay
+# a script prints validations without extra cost; on request, the forecast comes before the run; the
+# bits are the same
 validation='^step 6/6  loss [0-9.]*  valid [0-9.]*\( (best)\)\?  0:0[0-9] left  [0-9.]* MiB$'
 # shellcheck disable=SC2086
 train 0 $run_options --out plain.h5
@@ -34,7 +34,7 @@ err_is
 train 0 $run_options --out json.h5 --forecast on --json
 [ "$(wc -l <out)/$(wc -l <err)" = 1/4 ] || fail "with --json: $(cat out err)"
 
-# on a terminal: one line, drawn over, below those of the validations, which stay; none with --quiet
+# on a terminal: one line, redrawn below the validation lines, which stay; no line with --quiet
 if command -v script >/dev/null; then
     script -qec "$KVFOLD train --base model --data train.jsonl --prefix-length 4 --encoder-hidden 16 \
         --precision f32 --threads 2 $run_options --out seen.h5" /dev/null >typed </dev/null

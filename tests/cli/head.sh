@@ -1,4 +1,5 @@
-# Method head: the head of a task alone, from train to the base file and what reads it; and what it is not for.
+# Method head trains only the head of a task: from train to the base file and the commands that read
+# it; and its refusals.
 # shellcheck disable=SC2086 # words
 "$MAKE_TINY" bert 1 bert || exit 1
 make_inputs
@@ -20,7 +21,7 @@ run 0 train $fit --steps 8 --out parts.h5
 run 0 train $fit --steps 12 --out parts.h5 --resume
 same run.h5 parts.h5
 
-# the run, and the base file of it, measure as the validation did; the base's weights are as they were
+# the run and its base file have the validation's result; the base's weights are unchanged
 run 0 merge run.h5 --base bert --out based.h5 --json
 for with in "--base bert --prefix run.h5" "--base based.h5"; do
     run 0 eval $with --data rows.tsv --threads 2 --precision f32 --json
@@ -33,7 +34,7 @@ grep -q '^  *weights/' out && fail 'the fold changed a weight'
 run 2 merge run.h5 --out other.h5
 has err 'method head folds to a base'
 
-# going on from it, and from it to another method's head
+# continuing from it, also with the head of another method
 run 0 train $fit --steps 2 --init-from run.h5 --out on.h5
 run 1 train $shared --task seq-cls --method full --steps 1 --init-from run.h5 --out full.h5
 has err 'has 0 parameters, the base wants '

@@ -1,5 +1,6 @@
-# A base whose layers have other heads, share keys and values, and read inputs of their own (Gemma 4): a prefix that is a list of
-# layers, in every command that takes one; what has no place for it is refused in one line.
+# A base whose layers have different heads, shared keys and values, and inputs of their own (Gemma
+# 4). A prefix is then a list of layers, in every command that takes one. Unsupported uses are
+# refused with one line.
 make_inputs
 cat >config.json <<'END'
 {"model_type": "gemma4_text", "vocab_size": 258, "vocab_size_per_layer_input": 258, "hidden_size": 32, "intermediate_size": 48,
@@ -18,7 +19,7 @@ loss() { # FILE
     value loss
 }
 
-# every method: the run, what it folds to, and what that says of itself
+# every method: the run, its folded file, and the files' descriptions
 for method in direct mlp projected; do
     train 0 --method $method --out $method.h5 --valid valid.jsonl --steps 4 --quiet
     run 0 merge $method.h5 --base model --out $method-folded.h5 --probe valid.jsonl
@@ -35,7 +36,7 @@ has out '^  prefix/past_key_values  *\[512\] '
 run 0 merge direct.h5 --base model --out again.h5
 same direct-folded.h5 again.h5
 
-# the same numbers however layers are kept, and in a run that stopped
+# the same results for any storage of layers, and for a resumed run
 train 0 --method direct --out kept.h5 --steps 4 --valid valid.jsonl --recompute on --quiet
 run 1 diff direct.h5 kept.h5
 has out '^tensors: [0-9]* equal, 0 changed, 0 and 0 in one file only$'
@@ -86,7 +87,7 @@ run 0 export direct-folded.h5 --format safetensors --out layers.safetensors
 run 0 inspect layers.safetensors
 has out '^  past_key_values.3  *\[2, 1, 1, 4, 16\] '
 
-# what has no place for it
+# unsupported uses
 refused() { # LINE COMMAND...
     line=$1
     shift

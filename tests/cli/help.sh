@@ -25,7 +25,7 @@ for command in $commands; do
     same first out
     run 0 help "$command"
     same first out
-    # help wins over what else is wrong or missing after it
+    # help overrides other wrong or missing arguments after it
     run 0 "$command" --help --no-such-option
     same first out
     run 0 "$command" --help all
@@ -36,7 +36,7 @@ for command in $commands; do
     grep -q 'help all` shows' first || same first out # a short help or all of it
 done
 
-# the usual options by group, an example of each task, and how many others there are
+# the common options by group, an example of each task, and the number of other options
 run 0 train --help
 [ "$(grep -c '^  --' out)" -le 25 ] || fail 'train --help has more than 25 options'
 for line in '^data:' '^method:' '^examples:' 'task seq-cls' 'task token-cls' 'task qa' 'task multiple-choice'; do
@@ -77,7 +77,7 @@ run 0 --version
 err_is
 has out '^kvfold [0-9.]* (oneDNN [0-9.]*, HDF5 [0-9.]*)$'
 
-# every topic that a message or a help names is there
+# every topic named by a message or a help text exists
 grep -aoE '(see|kvfold) `?(kvfold )?help [a-z-]+' "$KVFOLD" | sed 's/.* //' | sort -u >topics
 [ "$(wc -l <topics)" -ge 6 ] || fail "few topics: $(cat topics)"
 while read -r topic; do

@@ -1,5 +1,5 @@
-# train --init-from: what a file holds is taken whole, its head too where the labels agree; where they do
-# not, the start line gives the reason for a new head.
+# train --init-from takes the whole content of a file, including the head if the labels agree.
+# Otherwise the start line gives the reason for a new head.
 # shellcheck disable=SC2086 # options without spaces
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" llama 2 || exit 1
@@ -14,14 +14,14 @@ sed 's/no$/maybe/' mood.tsv >other.tsv
 common="--threads 2 --precision f32 --batch-size 4 --force --json"
 mood="--task seq-cls --data mood.tsv --prefix-length 4 $common"
 
-# loss FILE DATA: the loss that a file has on its base, into $loss
+# loss FILE DATA: the loss of a file on its base, into $loss
 loss() {
     run 0 eval --base $base --prefix "$1" --data "$2" --threads 2 --precision f32 --json
     loss=$(value loss)
 }
 
-# goes_on START ARGUMENTS...: a run that does not move begins with this line, and has the loss of what it
-# began with, in $expected.
+# goes_on START ARGUMENTS...: an untrained run begins with this line, and has the loss of its
+# source, in $expected.
 goes_on() {
     line=$1
     shift
@@ -32,13 +32,13 @@ goes_on() {
         fail "$line: loss $loss, want $expected"
 }
 
-# learnt FILE: what there is to go on from
+# learnt FILE: source files to continue from
 learnt() {
     loss "$1" mood.tsv
     expected=$loss
 }
 
-# ---- one task: a run, what it folds to, another method, another form
+# ---- one task: a run, its folded file, another method, another form
 for base in bert llama; do
     run 0 train --base $base $mood --method mlp --encoder-hidden 16 --out run.h5 --steps 12 --lr 0.03
     run 0 merge run.h5 --out folded.h5 --force
@@ -74,7 +74,7 @@ for method in adapter full; do
     has err 'run.h5: method adapter changes the base, method direct does not'
 done
 
-# ---- heads that do not answer what is asked
+# ---- heads for other answers than requested
 says() {
     line=$1
     shift
@@ -91,7 +91,7 @@ says '; head not used, --init-from would take it' --base llama --task seq-cls --
 run 1 train --base other $mood --method direct --init-from run.h5 --out next.h5
 has err 'the prefix is for base llama'
 
-# ---- a head of the language model's own
+# ---- a trained language-model head
 own="--base llama --data lm.jsonl --prefix-length 4 $common --method direct"
 run 0 train $own --train-head --out run.h5 --steps 2
 run 0 merge run.h5 --out folded.h5 --force

@@ -1,4 +1,4 @@
-# No command replaces a file that it reads, not even with --force, by whatever name.
+# No command replaces its own input file, even with --force, under any name.
 make_inputs
 train 0 --out run.h5 --steps 2 --quiet
 run 0 merge run.h5 --out prefix.h5
@@ -17,7 +17,7 @@ for file in run.h5 prefix.h5 recipe.txt grid.txt document.txt train.jsonl valid.
     cp "$file" inputs
 done
 
-# OUTPUT ARGUMENTS...: the one is among what the others read
+# OUTPUT ARGUMENTS...: the output is one of the inputs
 refused() {
     output=$1
     shift
@@ -69,7 +69,7 @@ model/tokenizer.json score --base model --data valid.jsonl --out model/tokenizer
 model/tokenizer.json predict --base model --prefix classes.h5 --data rows.jsonl --out model/tokenizer.json
 END
 
-# a sweep names its outputs itself
+# a sweep chooses the names of its outputs
 mkdir runs
 cp train.jsonl runs/a.h5
 cp grid.txt runs/sweep.csv

@@ -1,5 +1,6 @@
-# --precision int8: products of the frozen weights in eight bits. A run keeps it and resumes to the byte, what reads a prefix
-# can use it, other processes and runs beside it change nothing, and where it cannot be it is one line.
+# --precision int8: products of the frozen weights in eight bits. A run keeps it and resumes to the
+# byte; commands that read a prefix can use it. Other processes and runs do not change results, and
+# unsupported uses get one line.
 make_inputs
 no_int8() { # LEVEL OTHERS
     KVF_CPU=$1 "$KVFOLD" train --base model --data train.jsonl --out none.h5 --precision int8 --steps 1 >out 2>err && fail "int8 at $1"
@@ -10,7 +11,7 @@ no_int8 ref f32
 case $flags in *' avx2 '*) no_int8 avx2 f32 ;; esac
 case $flags in *' avx512bw '*) no_int8 avx512 'bf16 or f32' ;; esac
 
-# what it is not for
+# unsupported uses
 train 2 --out none.h5 --precision int8 --weight-dtype int8
 err_is 'kvfold: train: --weight-dtype: not with --precision int8; try kvfold train --help'
 train 2 --out none.h5 --precision int8 --stream-layers on
@@ -29,7 +30,7 @@ can int8 || {
     return
 }
 
-# trains near bf16, says what it changes, ends as one that never stopped
+# training stays near bf16, the note describes the change, and a resumed run equals an unbroken one
 way='--method direct --init vocab --schedule-steps 6 --valid valid.jsonl' eight="--precision int8 $way"
 # shellcheck disable=SC2086 # options
 train 0 $eight --steps 6 --out whole.h5
@@ -53,7 +54,7 @@ same whole.h5 parts.h5
 run 0 inspect whole.h5 --json
 has out '"precision":"int8"'
 
-# every way to train that leaves the matrices as they are, and heads
+# every method that keeps the matrices frozen, and heads
 "$MAKE_TINY" bert 3 bert || exit 1
 printf '{"text":"a b","label":"x"}\n{"text":"c d","label":"y"}\n' >classes.jsonl
 train 0 --precision int8 --steps 2 --out mlp.h5 --recompute on
@@ -62,7 +63,7 @@ run 0 train --base bert --data classes.jsonl --task seq-cls --precision int8 --o
 has out '^int8: loss of the bare base on 2 rows '
 run 0 predict --base bert --prefix classes.h5 --data classes.jsonl --out - --precision int8
 
-# the runs of a sweep are those of train
+# the runs of a sweep equal those of train
 printf 'lr = 0.01, 0.03\n' >grid.txt
 run 0 sweep --base model --data train.jsonl --valid valid.jsonl --grid grid.txt --out runs --method direct --prefix-length 4 \
     --precision int8 --threads 2 --steps 3 --quiet
@@ -71,7 +72,7 @@ run 0 train --base model --data train.jsonl --valid valid.jsonl --out alone.h5 -
 run 0 diff alone.h5 runs/lr-0.03.h5 --json
 has out '"tensors":{"equal":[0-9]*,"changed":\[\]'
 
-# reading: eval, a text that serve gives too
+# reading: eval, and a text from serve
 run 0 merge whole.h5 --out prefix.h5 --quiet
 run 0 eval --base model --prefix prefix.h5 --data valid.jsonl --precision int8 --threads 2
 run 0 generate --base model --prefix prefix.h5 --prompt 'after 5:' --max-tokens 8 --precision int8 --threads 2 --json

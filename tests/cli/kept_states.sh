@@ -1,7 +1,7 @@
-# States of rows that are kept (--keep-states): the same run, what is said, and no file left behind.
+# Kept states of rows (--keep-states): the same run, its messages, and no file left.
 make_inputs
 
-# same_values A B: all but the option itself.
+# same_values A B: all values except the option itself.
 same_values() { run 0 diff --tensors-only "$1" "$2"; }
 
 states='^--keep-states: layer 0 is computed once for each row; later steps take 1/[1-9][.][0-9]* of the multiply-adds of a prefix in all layers, and 1/1[.][0-9]* of those without --keep-states$'
@@ -17,7 +17,7 @@ for size in 1G 2K 0; do
     train 0 --out kept.h5 --force "$@" --keep-states $size --share-prefixes off
     has out "$states"
     same_values plain.h5 kept.h5
-    # what rows share, and of which the rest is short, has equal bits wherever it lies
+    # a shared beginning with short rest has equal bits at any place
     train 0 --out kept.h5 --force "$@" --keep-states $size
     same_values again.h5 kept.h5
 done
@@ -25,7 +25,7 @@ done
 run 0 inspect kept.h5
 has out 'keep-states.*0'
 
-# Where there is nothing to keep, a line says why, and the run is the plain one.
+# If no states can be kept, a line gives the reason, and the run is the ordinary one.
 off() {
     reason=$1
     shift
@@ -45,7 +45,8 @@ train 2 --out no.h5 --layers 1 --keep-states 2GB
 err_is 'kvfold: train: --keep-states "2GB": want off, or a size such as 500M or 2G; try kvfold train --help'
 absent no.h5
 
-# A full disk, of which a limit on files stands in: what was kept until then is used, the rest computed, the run the same.
+# A full disk, simulated by a file size limit: earlier states are used, the rest is computed, and
+# the run is the same.
 long=$(printf 'and then %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
 sed "s/after/$long/" train.jsonl >long.jsonl
 set -- --base model --data long.jsonl --threads 2 --prefix-length 4 --precision f32 --method direct --layers 1 --epochs 3 --batch-size 1
@@ -59,8 +60,8 @@ has out 'no space for more cached rows (File too large): the remaining rows are 
 [ "$(grep -c 'no space' out)" -eq 1 ] || fail 'said more than once'
 same_values wide.h5 full.h5
 
-# Killed, interrupted, failed after the first epoch: nothing is left beside what was saved. (A shell has what it runs with & ignore
-# SIGINT; env gives it back.)
+# Killed, interrupted, or failed after the first epoch: only the saved files remain. (A shell lets
+# commands started with & ignore SIGINT; env resets that.)
 for signal in KILL INT TERM; do
     env --default-signal=INT "$KVFOLD" train --out $signal.h5 "$@" --epochs 1000 --keep-states 0 --save-every 4 >out 2>err &
     pid=$!
@@ -77,7 +78,7 @@ done
 run 1 train "$@" --out nan.h5 --keep-states 0 --lr 1e38 --lr-units parameter --clip 0 --schedule constant --warmup 0
 [ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a run that failed'
 
-# Validation rows are kept too: the losses have the bits of those computed each time, also with a full disk.
+# Validation rows are kept too: losses have the bits of recomputed ones, also with a full disk.
 losses() {
     grep -o '"valid_loss":[^,}]*' "$1"
 }
@@ -97,18 +98,18 @@ done
 ) || fail "a full disk: $(cat err)"
 has out 'no space for more cached rows'
 [ "$(losses full.log)" = "$(losses plain.log)" ] || fail 'a full disk: validations differ'
-# and are those of eval, which keeps nothing
+# and equal those of eval, which keeps no states
 run 0 train --out kept.h5 --force "$@" --keep-states 1G --share-prefixes auto --log eval.log
 run 0 eval --base model --prefix kept.h5 --data valid.jsonl --threads 2 --precision f32 --json
 losses eval.log | grep -q ":$(value loss)\$" || fail "eval: $(value loss), the run: $(losses eval.log)"
 
-# A sweep: its runs share what is kept; the lowest layer of all counts.
+# A sweep: its runs share kept states; the lowest layer of all runs counts.
 printf 'lr = 0.01, 0.03\nlayers = 1\n' >grid.txt
 run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --epochs 3 --out plain --share-prefixes off
 run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt --epochs 3 --out kept \
     --keep-states 3K --share-prefixes off
 for file in plain/*.h5; do same_values "$file" "kept/${file#plain/}"; done
-# so do runs that do not fit into one pass: the second and third find all rows and batches, and add none
+# so do runs that need several passes: the second and third find all rows and batches, and add none
 sweep() {
     run 0 sweep --base model --data train.jsonl --valid valid.jsonl --threads 2 --method direct --prefix-length 4 --precision f32 --grid grid.txt \
         --epochs 2 --share-prefixes off --max-runs 1 "$@"
@@ -121,12 +122,12 @@ for size in 1G 3K 0; do
     for file in one/*.h5; do same_values "$file" "kept$size/${file#one/}"; done
     [ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a sweep'
 done
-# not where another layer is the lowest: the file is known to be of layer 1
+# not if another layer is the lowest: the file is known to hold layer 1
 printf 'layers = 0-1, 1\n' >grid.txt
 sweep --out apart --keep-states 1G
 ! grep -q 'by earlier runs' out || fail 'states of nobody'
 
-# The runs of a comparison, processes of their own, share one file.
+# The runs of a comparison, in processes of their own, share one file.
 compare() {
     want=$1 methods=$2 folder=$3
     shift 3
@@ -139,7 +140,7 @@ for file in twice/*.run.h5; do same_values "$file" "shared/${file#twice/}"; done
 [ "$(find . -name '*states*')" = '' ] || fail 'a file is left by a comparison'
 compare 2 direct bad --keep-states 2GB
 err_is 'kvfold: compare: direct: --keep-states "2GB": want off, or a size such as 500M or 2G; try kvfold compare --help'
-# as two trainers do that inherit one, whose names and numbers of bytes in memory count for nothing
+# likewise two trainers that inherit one, with any names and memory sizes
 : >named
 exec 9<>named
 rm named
@@ -159,7 +160,7 @@ same_values first.h5 third.h5
 shared --out other.h5 --position-start 7
 [ "$(stat -L -c %s /proc/self/fd/9)" -gt "$bytes" ] || fail 'rows at other positions are taken for the same'
 exec 9<&-
-# what is no such file is left alone
+# a file of another kind is not touched
 for fd in 9 x 77 -1; do
     KVFOLD_STATES_FD=$fd "$KVFOLD" train --base model --data train.jsonl --threads 2 --method direct --prefix-length 4 --layers 1 --steps 2 \
         --precision f32 --out fd.h5 --force --keep-states 0 9>named >out 2>err || fail "KVFOLD_STATES_FD=$fd: $(cat err)"
@@ -171,8 +172,8 @@ run 0 sweep --base model --data train.jsonl --threads 2 --method direct --prefix
     --keep-states 3K
 has out '[-]-keep-states is off: layer 0 has a prefix'
 
-# Of an encoder-decoder that has prefixes in the decoder alone the encoder's states are kept; where it has them too, those that
-# enter the first layer that has one.
+# With prefixes only in the decoder of an encoder-decoder, the encoder's states are kept. With
+# prefixes in the encoder too, the inputs of the first layer with a prefix are kept.
 "$MAKE_TINY" tokens 1 || exit 1
 t5='"model_type": "t5", "vocab_size": 258, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2'
 bart='"model_type": "bart", "vocab_size": 258, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,

@@ -1,4 +1,4 @@
-# Classes and tags: named where the training data does not show them all, and scored one by one.
+# Classes and tags: listed if the training data lacks some, and scored one by one.
 "$MAKE_TINY" bert 1 bert || exit 1
 printf 'text\tlabel\n' >train.tsv
 for i in 1 2 3 4 5 6; do
@@ -25,7 +25,7 @@ printf 'Ann\tB-PER\nwent\tO\n\n' >known.conll
 train 0 --task token-cls --data train.conll --valid known.conll --json
 has out '"largest_class":0.0'
 
-# a label of validation alone: the message names it, and what to do
+# a label that only validation has: the message names it and the remedy
 # shellcheck disable=SC2086 # words
 train 1 $classes
 err_is 'kvfold: train: valid.tsv:3: label "maybe" is not in the task'"'"'s set (no, yes), learnt from the training data: name all labels with --labels'
@@ -33,7 +33,7 @@ err_is 'kvfold: train: valid.tsv:3: label "maybe" is not in the task'"'"'s set (
 train 1 $tags
 has err '^kvfold: train: valid.conll:2: label "I-PER" is not in .* name all labels with --labels$'
 
-# named: in the order given, by a list or a file
+# listed: in the given order, by a list or a file
 # shellcheck disable=SC2086
 train 0 $classes --labels yes,maybe,no --json
 run 0 eval --base bert --prefix run.h5 --data valid.tsv --per-class --json
@@ -57,7 +57,7 @@ printf 'B-PER\nI-PER\nB-LOC\nO\n' >tags
 train 0 $tags --labels @tags
 mv run.h5 tags.h5
 
-# in the order in which they are learnt anyway: the same file
+# listed in the order of the data: the same file
 # shellcheck disable=SC2086
 train 0 --task seq-cls --data train.tsv
 mv run.h5 learnt.h5
@@ -98,7 +98,7 @@ printf 'a\tO\nb\tO\nc\tO\n' >outside.conll
 run 0 eval --base bert --prefix tags.h5 --data outside.conll --json
 grep -q 'nan\|null' out && fail "$(cat out)"
 
-# --class-weights: each 1 is none, balanced as a file with its numbers, and what a file must have
+# --class-weights: each 1 has no effect, balanced equals a file with its numbers, and invalid files
 for weights in 'same no 1\nyes 1\nyess 1' 'balanced no 0.7777778\nyes 0.7777778\nyess 2.3333333'; do
     printf "${weights#* }\n" >weights.txt
     [ "${weights%% *}" = same ] && set -- || set -- --class-weights balanced
@@ -124,7 +124,7 @@ WEIGHTS
 train 2 --task qa --data train.tsv --class-weights balanced
 has err 'class-weights is for --task seq-cls|token-cls'
 
-# lists that cannot be
+# invalid lists
 train 1 --task seq-cls --data train.tsv --labels yes,maybe
 has err 'train.tsv:3: label "no" is not in the task.s set (yes, maybe)$'
 while read -r list message; do
@@ -145,7 +145,7 @@ cp names out.h5
 run 2 train --base bert --task seq-cls --data train.tsv --labels @out.h5 --out out.h5 --force
 has err 'out.h5: is read by this command'
 
-# ---- eval --per-class against predict
+# ---- eval --per-class compared with predict
 
 run 0 eval --base bert --prefix tags.h5 --data train.conll --threads 1 --per-class --json
 cp out scores
@@ -168,7 +168,7 @@ has out '^PER  .* 6$'
 run 0 eval --base bert --prefix learnt.h5 --data train.tsv --threads 1 --per-class
 has out '^class  *precision'
 has out '^yes  .* 6$'
-# names that a terminal would obey
+# names with terminal control characters
 printf 'text\tlabel\na\t\033[2Jx\nb\t\302\233y\n' >steered.tsv
 train 0 --task seq-cls --data steered.tsv --out steered.h5
 run 0 eval --base bert --prefix steered.h5 --data steered.tsv --threads 1 --per-class

@@ -1,7 +1,7 @@
-# --log and --tensorboard: what a script finds.
+# --log and --tensorboard: the events for scripts.
 make_inputs
 
-# lines EVENT: how many the log has of it.
+# lines EVENT: its number of lines in the log.
 lines() {
     grep -c "^{\"event\":\"$1\",\"step\":[0-9]*,\"seconds\":[0-9.e-]*[,}]" log.jsonl
 }
@@ -16,7 +16,7 @@ has log.jsonl '^{"event":"end","step":4,.*"how":"finished"}$'
 ls board >names
 has names '^events\.out\.tfevents\.[0-9]\{10\}\.'
 
-# another run is refused, a resumed one adds
+# another run is refused, a resumed one appends
 train 1 --out other.h5 --steps 2 --log log.jsonl
 err_is 'kvfold: train: log.jsonl: exists (--force replaces it, --resume adds to it)'
 absent other.h5
@@ -26,12 +26,12 @@ train 0 --out run.h5 --valid valid.jsonl --steps 6 --resume --log log.jsonl --te
 grep -v '^{"event":"[a-z]*",.*}$' log.jsonl >torn && fail "torn: $(cat torn)"
 [ "$(ls board | wc -l)" -eq 2 ] || fail "event files: $(ls board)"
 
-# what does not decide the result is not in the file
+# options that do not affect the result are not in the file
 train 0 --out plain.h5 --valid valid.jsonl --steps 4 --eval-every 2 --schedule-steps 6
 train 0 --out plain.h5 --valid valid.jsonl --steps 6 --resume
 same run.h5 plain.h5
 
-# an unusual rate is a note, the default and rates in other units are none
+# an unusual learning rate gives a note, the default and rates in other units do not
 for how in '--lr 3' '--lr 0.3' '--lr 3 --lr-units parameter'; do
     # shellcheck disable=SC2086 # words
     train 0 --out rate.h5 --force --steps 1 $how

@@ -1,4 +1,4 @@
-# --log-weight: methods, start, resume, what every command makes of it, and what is refused.
+# --log-weight: methods, initial values, resuming, support by every command, and refusals.
 make_inputs
 loss() { # FILE
     run 0 eval --base model --prefix "$1" --data valid.jsonl --precision f32 --threads 2 --json
@@ -12,7 +12,7 @@ has out '^off.h5: run$'
 train 0 --out said.h5 --log-weight off --steps 1 --quiet
 same off.h5 said.h5
 
-# every method that makes a prefix: fixed at next to nothing the loss is the bare base's, to 1e-3
+# every prefix method: fixed near zero, the loss equals the bare base's up to 1e-3
 run 0 eval --base model --data valid.jsonl --precision f32 --threads 2 --json
 bare=$(value loss)
 for method in mlp direct projected; do
@@ -28,7 +28,7 @@ has out '^fixed-direct-folded.h5: prefix, features log-weight$'
 has out '^  prefix/log_weight  *\[2, 2, 4\] '
 has out '^  start-mass  *-10.0$'
 
-# trained: it moves at its own rate; resumed it is the run that never stopped; folded it is what it was
+# trained: it moves at its own rate; a resumed run equals an unbroken one; folding keeps the values
 for method in mlp direct; do
     set -- --method $method --log-weight train --start-mass -2 --schedule-steps 6 --eval-every 3 --save-every 3 --valid valid.jsonl --quiet
     train 0 "$@" --out whole.h5 --steps 6 --force
@@ -79,7 +79,7 @@ for format in peft safetensors llamacpp mlx; do
 done
 absent exported
 
-# to start from
+# use as initial prefix
 train 0 --out on.h5 --method direct --init-from p.h5 --log-weight fixed --lr 1e-30 --steps 1 --quiet
 [ "$(loss on.h5)" = "$(loss p.h5)" ] || fail 'trained on from another'
 train 0 --out again.h5 --method direct --init-from whole.h5 --log-weight train --log-weight-lr 1e-30 --lr 1e-30 --steps 1 --quiet
@@ -88,7 +88,7 @@ train 2 --out no.h5 --init-kv p.h5 --steps 1
 err_is 'kvfold: train: p.h5: has log-weights: use --log-weight fixed or train; try kvfold train --help'
 train 2 --out no.h5 --init-kv p.h5 --log-weight train --start-mass 0 --steps 1
 err_is 'kvfold: train: --start-mass: not with p.h5, which has log-weights; try kvfold train --help'
-# with the rest: masked layers, dropout, inside rows, several tasks
+# with other features: masked layers, dropout, inside rows, several tasks
 train 0 --out masked.h5 --layers 1 --log-weight train --start-mass -3 --steps 2 --prefix-dropout 0.2 --quiet
 run 0 merge masked.h5 --out masked-folded.h5
 [ "$(loss masked.h5)" = "$(loss masked-folded.h5)" ] || fail 'masked: folded is not live'
@@ -100,7 +100,7 @@ run 0 generate --base model --prefix infix.h5 --prompt 'ab' --max-tokens 4
 run 0 train --base model --data a=train.jsonl --data b=valid.jsonl --prefix-length 4 --task-prefix low-rank --log-weight train --start-mass -3 \
     --steps 3 --out tasks.h5 --quiet
 
-# a sweep gives each run the bits that it has alone, and a server each row its prefix
+# runs of a sweep have the bits they have alone, and a server uses each row's prefix
 printf '[plain]\n[weighted]\nlog-weight = train\nstart-mass = -2\n' >grid.txt
 shared='--base model --data train.jsonl --precision f32 --threads 2 --quiet --method direct --prefix-length 4 --steps 4'
 # shellcheck disable=SC2086 # words

@@ -1,4 +1,5 @@
-# A LoRA on the base: what was trained on base and LoRA is for both, and refused by either alone.
+# A LoRA on the base: a prefix trained on base and LoRA requires both, and is refused with only one
+# of them.
 "$MAKE_TINY" model 1 llama && "$MAKE_TINY" lora 5 lora && "$MAKE_TINY" lora2 6 lora
 cat >train.jsonl <<'END'
 {"prompt":"one","completion":" after"}
@@ -11,12 +12,12 @@ loss() {
     value loss
 }
 
-# Another base than the bare one.
+# Differs from the bare base.
 bare=$(loss)
 [ "$(loss --lora lora)" != "$bare" ] || fail 'eval is the same with a LoRA'
 [ "$(loss --lora lora2)" != "$(loss --lora lora)" ] || fail 'eval is the same with another LoRA'
 
-# Trained, stopped and continued, folded: the same as without a stop.
+# Trained, stopped, continued and folded: equal to an unbroken run.
 run 0 $train --lora lora --out whole.h5 --steps 4 --schedule constant
 run 0 $train --lora lora --out run.h5 --steps 2 --schedule constant
 run 1 $train --out run.h5 --steps 4 --schedule constant --resume
@@ -29,7 +30,7 @@ live=$(loss --lora lora --prefix run.h5)
 [ "$(loss --lora lora --prefix prefix.h5)" = "$live" ] || fail 'the folded prefix is not the run'
 [ "$(loss --lora lora --prefix whole_prefix.h5)" = "$live" ] || fail 'the resumed run is another'
 
-# For that base alone.
+# Accepted on that base only.
 run 0 inspect prefix.h5
 has out 'model+lora'
 for other in '' '--lora lora2'; do
@@ -41,7 +42,7 @@ run 1 eval --base model --lora lora --data train.jsonl --prefix plain.h5
 has err 'the prefix is for base model ([0-9a-f]*), this one is'
 run 0 eval --base model --lora lora --data train.jsonl --prefix plain.h5 --allow-other-base
 
-# Methods that train the base begin with the folded weights; what they fold to needs no LoRA.
+# Methods that train the base begin with the folded weights; their folded files need no LoRA.
 run 0 train --base model --lora lora --data train.jsonl --out full.h5 --method full --steps 1 --lr 1e-9 --quiet --precision f32
 run 0 merge full.h5 --base model --lora lora --out full_base.h5
 was=$(loss --lora lora)
@@ -54,7 +55,7 @@ run 0 generate --base model --lora lora --prompt one --max-tokens 4 --prefix pre
 timeout -s INT 5 "$KVFOLD" serve --base model --lora lora --port 0 --prefix x=prefix.h5 >out 2>err
 grep -q '^listening on' out || grep -q 'built without libmicrohttpd' err || fail "serve: $(cat err)"
 
-# Misuse and folders that cannot be folded.
+# Misuse, and LoRA folders that cannot be folded.
 run 2 merge run.h5 --out no.h5 --lora lora
 err_is 'kvfold: merge: --lora needs --base; try kvfold merge --help'
 run 1 eval --base model --lora model --data train.jsonl

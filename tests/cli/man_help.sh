@@ -1,4 +1,5 @@
-# The manual, kvfold(1) and a page for each command, has what --help has: the same commands, options, arguments and defaults.
+# The manual, kvfold(1) and a page for each command, agrees with --help: the same commands, options,
+# arguments and defaults.
 commands=$("$KVFOLD" --help | sed -n '/^commands /,/^  help/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -vx help)
 
 # "--name ARGUMENT|DEFAULT" of every option of a command, from --help.
@@ -38,7 +39,7 @@ from_man() {
 
 lint() {
     command -v mandoc >/dev/null || return 0
-    mandoc -Tlint -W warning "$1" 2>&1 | grep -v 'unusual Xr order' >lint.txt # that of --help
+    mandoc -Tlint -W warning "$1" 2>&1 | grep -v 'unusual Xr order' >lint.txt # the order of --help
     [ ! -s lint.txt ] || fail "$(cat lint.txt)"
 }
 
@@ -60,7 +61,7 @@ done
 run 2 --man nothing
 err_is 'kvfold: --man: command "nothing" is not known; try kvfold --help'
 
-# groups of commands in one order, and every topic
+# groups of commands in the same order, and every topic
 "$KVFOLD" --help | sed -n -e 's/^  \([a-z][a-z-]*\) .*/\1/p' -e 's/^commands to \(.*\):$/\1:/p' | sed '/^help$/,$d' >groups.txt
 sed -n '/^\.Sh COMMANDS$/,/^\.Sh OPTIONS$/p' kvfold.1 | sed -n -e 's/^\.Ss \(.*\)$/\1:/p' -e 's/^\.It Xr kvfold-\([a-z-]*\) 1$/\1/p' >man_groups.txt
 diff groups.txt man_groups.txt >difference || fail "groups of --help (<) and manual (>): $(cat difference)"

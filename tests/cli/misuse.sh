@@ -1,5 +1,5 @@
-# Misuse: exit status 2, nothing on standard output, one line with what is wrong and where help
-# is. Nothing is opened or computed before.
+# Misuse: exit status 2, no standard output, one line with the error and the help command. No file
+# is opened or computed before.
 misuse() {
     line=$1
     shift

@@ -1,5 +1,5 @@
-# Numbers that are not finite, in the base, in the run, in the data: the run stops with step and
-# tensor named, and what was saved stays; --skip-nonfinite and --spike-guard leave steps out.
+# Values that are not finite, in the base, the run or the data: the run stops and names step and
+# tensor, and the saved file stays. --skip-nonfinite and --spike-guard skip steps.
 make_inputs
 exploding='--lr 1e38 --lr-units parameter --schedule constant --warmup 0 --clip 0 --save-every 1'
 
@@ -9,7 +9,7 @@ not_finite() {
     absent ./*.tmp.* ./*.lock
 }
 
-# a weight of the base: the last four bytes of the file are of the last tensor
+# a weight of the base: the last four bytes of the file belong to the last tensor
 cp -r model broken
 bytes=$(wc -c <broken/model.safetensors)
 printf '\000\000\300\177' |
@@ -25,14 +25,14 @@ for how in "" "--temperature 1" "--beams 2" "--draft 4"; do
     err_is 'kvfold: generate: the logits of token 1 are not finite: a weight of the base or a value of the prefix is not finite or too large'
 done
 
-# the run's own: the file of the last good step stays
+# in the run itself: the file of the last good step stays
 # shellcheck disable=SC2086
 train 1 $exploding --method direct --out run.h5 --steps 5 --quiet
 not_finite 'step 2: embedding.weight has values that are not finite'
 run 0 inspect run.h5 --json
 has out '"state":{"step":1,'
 
-# two steps are left out, the third is not
+# two steps are skipped, the third is not
 # shellcheck disable=SC2086
 train 1 $exploding --method direct --out skip.h5 --steps 5 --skip-nonfinite 2 --quiet
 not_finite 'step 4: embedding.weight has values that are not finite'
@@ -41,7 +41,7 @@ has out '^step 3: .*: step skipped, 2 of at most 2$'
 run 0 inspect skip.h5 --json
 has out '"state":{"step":3,.*"skipped_steps":2'
 
-# in data: JSON has no such numbers, CSV must not bring them either
+# in data: JSON has no such numbers, and CSV must not contain them either
 "$MAKE_TINY" classes 3 bert || exit 1
 printf '{"text":"a b","label":1e999}\n{"text":"c","label":1}\n' >big.jsonl
 printf 'text,label\na b,nan\nc,1\n' >nan.csv
@@ -52,7 +52,7 @@ for file in big.jsonl nan.csv inf.csv; do
     absent none.h5
 done
 
-# spikes: those above the mean are left out, and a run in two parts decides as one
+# spikes: steps above the mean are skipped, and a run in two parts skips the same ones
 guarded='--spike-guard 1 --batch-size 1 --schedule constant --warmup 0 --optimizer adamw --lr 0.03 --beta1 0.9'
 # shellcheck disable=SC2086
 train 0 $guarded --out whole.h5 --steps 16 --quiet

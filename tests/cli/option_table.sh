@@ -1,13 +1,14 @@
 # shellcheck shell=sh disable=SC2086,SC2154,SC2162 # words; variables of the script that reads this one
-# Words for tables of options. try_options TABLE COMMAND...: every row shows that the option acts or is refused, and every
-# option of the commands has a row, command|option|operands and other options|value|how. How, compared with the same call without it:
+# Functions for tables of options. try_options TABLE COMMAND...: checks that each row's option acts
+# or is refused, and that every option of the commands has a row, command|option|operands and other
+# options|value|how. How, compared with the same call without the option:
 #   change   another result or file (value @: a flag)    same    the same bits by contract
-#   refuse   misuse, or a failure, with a line           rescue  what failed without it succeeds
-#   listen               as rescue, of a server, which a signal then ends
-#   any other word: the file of tests/ or of one of its folders that shows it, and has the option's name
+#   refuse   misuse, or a failure, with a line           rescue  the call fails without it only
+#   listen   as rescue, for a server, which a signal then ends
+#   any other word: the file of tests/ or of one of its folders that tests the option and has its name
 # A row whose value is bf16 is skipped if the CPU lacks it, unless it is refused anyway.
 
-# attempt COMMAND ARGUMENTS: what it prints and writes to o/, without times and memory, into seen
+# attempt COMMAND ARGUMENTS: its output and files in o/, without times and memory, into seen
 attempt() {
     rm -rf o
     mkdir o

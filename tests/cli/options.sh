@@ -1,5 +1,5 @@
-# Every option of eval, predict, score and generate: it changes what is printed or written, or it is refused
-# as misuse. A row of the table below has what to give; an option without a row fails.
+# Every option of eval, predict, score and generate changes the output, or is refused as misuse. A
+# row of the table below gives its arguments; an option without a row fails.
 # shellcheck disable=SC2086 # words
 make_inputs
 "$MAKE_TINY" bert 1 bert || exit 1
@@ -21,7 +21,7 @@ run 0 merge cls.h5 --out cls2.h5 --checkpoint last
 
 lm='--base model --prefix lm.h5 --threads 1'
 cls='--base bert --prefix cls.h5 --threads 1'
-# command|option|with|value|how: change, same, refuse, or the script that has it
+# command|option|with|value|how: change, same, refuse, or the script that tests it
 cat >table <<TABLE
 eval|base|||every
 eval|lora|$lm --data valid.jsonl --allow-other-base|lora|change
@@ -143,7 +143,7 @@ generate|stream-layers|$lm --prompt after|on|same
 generate|precision|$lm --data train.jsonl --temperature 2 --precision f32|bf16|change
 TABLE
 
-# try ARGUMENTS...: what the command prints and writes, without times, into seen
+# try ARGUMENTS...: printed and written output of the command, without times, into seen
 try() {
     rm -f answers.jsonl
     if [ "$command" = predict ] || [ "$command" = score ]; then set -- "$@" --out answers.jsonl; fi

@@ -1,5 +1,6 @@
-# Every option of sweep and distill. Those of training are handed on: with the values of test_options.c, which tries them with
-# train, another run comes of them or a line. Those of their own have rows here, or a script that shows them.
+# Every option of sweep and distill. Options of train are tested with the values of test_options.c:
+# each changes the run or is refused with a line. The commands' own options have rows here, or a
+# script that tests them.
 # shellcheck disable=SC2086 # words
 make_inputs
 printf '[only]\n' >grid.txt
@@ -26,7 +27,7 @@ attempt() {
     [ ! -e o/only.h5 ] || mv o/only.h5 seen
 }
 
-# option|value|other options: those that test_options.c tries
+# option|value|other options: tested by test_options.c
 {
     sed -n 's/^    {"\([a-z0-9-]*\)", \("[^"]*"\|NULL\), \(EFFECT\|EXACT\|ANSWER\|SOMEWHERE\), "\([^"]*\)".*/\1|\2|\4/p' \
         "$SOURCE/tests/options/test_options.c" | tr -d '"'
@@ -36,7 +37,8 @@ attempt() {
 printf 'lora|lora|\nrecipe|recipe.txt|\nvalid|valid.jsonl|\ntask|seq-cls|\nplaces|encoder|\n' >rows_sweep
 printf 'lora|lora|\ndocument|other.txt|\nself-study|6|\nanswer-tokens|4|\ntemperature|0.5|\nchunk|9|\nwindow|8|\ntop-k|3|\nkl|reverse|\ndata|train.jsonl|\ndry-run|NULL|\n' >rows_distill
 
-# act COMMAND OPTION VALUE WITH: another run, or a line. Rows that follow each other with the same WITH share the run before.
+# act COMMAND OPTION VALUE WITH: another run, or a line. Adjacent rows with the same WITH share the
+# reference run.
 act() {
     eval "set -- \"\$1\" \"\$2\" \"\$3\" \"\$4\" \$$1"
     command=$1 option=$2 value=$3 with=$4

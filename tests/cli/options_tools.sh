@@ -1,5 +1,6 @@
-# Every option of the commands that make, turn and look into files: it acts, or it is refused. See option_table.sh; eval, predict
-# and generate are in options.sh, train in test_options.c, sweep and distill in options_runs.sh.
+# Every option of the commands that make, convert and inspect files acts, or is refused. See
+# option_table.sh. eval, predict and generate are in options.sh, train in test_options.c, sweep and
+# distill in options_runs.sh.
 # shellcheck disable=SC2086 disable=SC1091 # words; in this folder
 . "$SOURCE/tests/cli/option_table.sh"
 make_inputs
@@ -286,7 +287,7 @@ compare|out|||cli/compare.sh
 compare|force|--base model --data train.jsonl --valid far.jsonl --methods direct --options small.txt --steps 1 --quiet $one --out kept|@|rescue
 TABLE
 run 0 compare --base model --data train.jsonl --valid far.jsonl --methods direct --options small.txt --steps 1 --quiet $one --out kept
-# Train's own are handed on to it as they are (cli/compare.sh): what each of them does is shown there.
+# Options of train are passed on unchanged (cli/compare.sh); their effects are tested there.
 "$KVFOLD" train --help all | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort -u >of_train
 "$KVFOLD" compare --help all | sed -n 's/^  --\([a-z-]*\).*/\1/p' | sort -u | comm -12 - of_train |
     grep -vx -e threads -e json -e quiet -e help | while read -r name; do

@@ -1,5 +1,5 @@
-# Rows that are longer than there is room: eval and predict count them, and predict has a line for
-# every row and every word that it read.
+# Rows longer than the limit: eval and predict count them, and predict has a line for every row and
+# every word read.
 # shellcheck disable=SC2086 # no spaces in names
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" llama 2 || exit 1
@@ -38,14 +38,14 @@ for base in bert llama; do
         use eval --overlong skip --json
         [ "$(value truncated) $(value skipped)" = "0 $cut" ] || fail "$(cat out)"
 
-        # cut rows are counted; words are not cut off, but read in windows
+        # cut rows are counted; words are not cut, but read in windows
         use predict --out cut.jsonl --force --json
         [ $task = token-cls ] && cut=0
         [ "$(value truncated) $(value skipped) $(value examples)" = "$cut 0 $rows" ] || fail "$(cat out)"
         [ "$(wc -l <cut.jsonl)" -eq "$rows" ] || fail "$(cat cut.jsonl)"
         grep -q null cut.jsonl && fail "$task: $(cat cut.jsonl)"
 
-        # what is left out keeps its place, with null for an answer
+        # skipped rows keep their place, with null for an answer
         use predict --out left.jsonl --force --overlong skip
         has out ": $((rows - $2)) examples, $2 skipped, "
         [ "$(wc -l <left.jsonl)" -eq "$rows" ] || fail "$(cat left.jsonl)"
@@ -57,7 +57,7 @@ for base in bert llama; do
 done
 has left.jsonl '"tokens":\["one",.*"prediction":\[null,'
 
-# CoNLL: as many lines as there are words, none of them O for want of room
+# CoNLL: as many lines as words, none of them O for lack of room
 data=token-cls.conll
 run 0 predict --base llama --prefix run.h5 --data token-cls.conll --out all.conll --threads 1
 cut -f 1,2 all.conll >columns
@@ -75,7 +75,7 @@ sed -n 1p whole.jsonl >want
 sed -n 1p cut.jsonl >found
 same want found
 
-# asked to, it stops at the first long one
+# on request, it stops at the first long row
 run 1 predict --base llama --prefix run.h5 --data token-cls.conll --out x.jsonl --overlong stop
 has err 'token-cls.conll:4: the row has [0-9]* tokens, at most 16 fit'
 absent x.jsonl

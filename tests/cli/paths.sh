@@ -1,5 +1,5 @@
-# Wrong paths are found before a base is loaded, and messages name what to do: the base here has weights
-# that cannot be read, so that any other message came first.
+# Wrong paths are found before a base is loaded, and messages name the remedy. The base here has
+# unreadable weights, so that its own error would come first.
 make_inputs
 train 0 --out run.h5 --method direct --steps 1 --quiet
 run 0 merge run.h5 --out prefix.h5
@@ -42,7 +42,7 @@ failing 'compose: there.h5: exists (use --force to replace it)' compose prefix.h
 run 1 predict --base broken --data valid.jsonl --out no/such/folder
 has err '^kvfold: predict: no/such/folder.*: cannot write: No such file or directory$'
 
-# what is no prefix, what is no base
+# files that are not a prefix, or not a base
 failing "eval: peft: is a PEFT folder: \`kvfold import peft --out PREFIX.h5\` makes a prefix file of it" \
     eval --base broken --data valid.jsonl --prefix peft
 failing 'eval: model: is a base, not a prefix: --base takes it' \
@@ -52,7 +52,7 @@ failing 'eval: prefix.h5: is a prefix file, not a base: --prefix takes it' eval 
 failing 'train: run.h5: is a run file, not a base: --prefix takes it' train --base run.h5 --data train.jsonl --out o.h5
 failing "eval: peft: is a PEFT folder, not a base: \`kvfold import\` makes a prefix of it" eval --base peft --data valid.jsonl
 
-# the base that a prefix was made for has a name
+# messages name the base that a prefix was made for
 "$MAKE_TINY" llama 2 || exit 1
 run 1 eval --base llama --data valid.jsonl --prefix prefix.h5
 has err 'the prefix is for base model ('

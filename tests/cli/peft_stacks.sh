@@ -1,8 +1,9 @@
-# Adapters between kvfold and PEFT on encoder-decoders (tests/golden/make_peft_trained.py): a prefix trained with --places peft is exported
-# as the bytes that PEFT loaded, and scores as PEFT does; so does what PEFT went on to make of it, imported and exported again.
+# Adapters between kvfold and PEFT on encoder-decoders (tests/golden/make_peft_trained.py). A prefix
+# trained with --places peft is exported as the bytes that PEFT loaded, and scores as in PEFT.
+# PEFT's further training of it, imported and exported again, gives the same.
 golden=$SOURCE/tests/golden
 
-# scores NAME PREFIX: of the rows of the golden, those of peft_trained/FAMILY/NAME.txt.
+# scores NAME PREFIX: scores of the golden rows equal those of peft_trained/FAMILY/NAME.txt.
 scores() {
     run 0 score --base "$base" --prefix "$2" --data "$golden/peft_trained/rows.jsonl" --precision f32 --threads 2 --out lines --force
     sed 's/.*"logprobs":\[\([^]]*\)\].*/\1/' lines | tr ',' '\n' >got
@@ -35,7 +36,8 @@ for family in t5 bart; do
     scores continued back_$family.h5
 done
 
-# T5 has no positions but distances, so --position-start changes nothing there; BART's tokens begin at P in PEFT
+# T5 has only relative positions, so --position-start changes nothing; BART's tokens begin at P in
+# PEFT
 how='--places peft --method direct --prefix-length 3 --steps 1 --precision f32 --threads 2 --position-start 7'
 # shellcheck disable=SC2086 # words
 run 0 train --base "$golden/model_t5" --data "$golden/peft_trained/rows.jsonl" $how --out moved.h5

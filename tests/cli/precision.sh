@@ -1,11 +1,11 @@
-# --precision auto is a rule on the CPU's flags and the base's width: what else the machine does makes no
-# difference, a run keeps what it began with, and bf16 on a CPU without it is one line.
+# --precision auto depends on the CPU's flags and the base's width, not on the load of the machine.
+# A run keeps its initial precision, and bf16 on a CPU without it gets one line.
 make_inputs
 sed 's/"hidden_size": *32/"hidden_size":64/; s/"intermediate_size": *64/"intermediate_size":160/; s/"head_dim": *8/"head_dim":16/' \
     model/config.json >wide.json
 run 0 new-base --config wide.json --tokenizer model --out wide.h5
 
-# the levels of this CPU, and what the rule gives at one
+# the levels of this CPU, and the expected precision at each
 unset KVF_CPU
 levels=ref
 for level in avx2 avx512bw avx512_bf16 amx_bf16; do
@@ -64,7 +64,7 @@ done
 # shellcheck disable=SC2086 # several
 kill $loads
 
-# a run keeps what it began with
+# a run keeps its initial precision
 made=kept.h5
 short wide.h5 --precision f32 --schedule-steps 4
 run 0 train --base wide.h5 --data train.jsonl --out kept.h5 --resume --steps 4 --threads 2 --json

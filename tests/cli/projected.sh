@@ -1,4 +1,5 @@
-# Method projected: its runs read the base, so merge and eval of them want --base; folded, they are like any other.
+# Method projected: its runs read the base, so merge and eval of them need --base; folded files are
+# ordinary prefixes.
 make_inputs
 
 train 0 --method projected --out run.h5 --valid valid.jsonl --json

@@ -1,5 +1,5 @@
-# Virtual tokens at the input of a BERT: trained, merged to an embeddings file, measured and predicted
-# with, alone and with a prefix.
+# Virtual tokens at the input of a BERT: trained, merged to an embeddings file, evaluated and used
+# by predict, alone and with a prefix.
 "$MAKE_TINY" bert 1 bert || exit 1
 for i in 1 2 3 4 5 6 7 8; do
     printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>mood.tsv
@@ -14,7 +14,7 @@ for method in prompt p-tuning; do
     run 0 inspect vectors.h5
     has out 'embeddings/virtual'
 
-    # the file answers what the run answers
+    # the file answers like the run
     run 0 eval $common --prefix run.h5 --json
     sed 's/"seconds":[^,}]*//' out >live
     run 0 eval $common --prefix vectors.h5 --json
@@ -28,7 +28,7 @@ for method in prompt p-tuning; do
     [ "$(grep -c '"\(yes\|no\)"' answers.jsonl)" -eq 16 ] || fail "$(head -1 answers.jsonl)"
 done
 
-# two files of the same form are averaged, a prefix reads other rows
+# two files of the same form are averaged; a prefix needs other rows
 # shellcheck disable=SC2086
 run 0 train $common $fit --method prompt --out other.h5
 # shellcheck disable=SC2086

@@ -17,7 +17,7 @@ run 0 inspect two.h5
 has out '^  position_start  *4$'
 has out '^  pruned_kept  *[0-3],[0-3]$'
 run 0 generate --base model --prefix two.h5 --prompt 'after 3:' --max-tokens 2
-# trained on at its positions: nothing has moved before the first step
+# trained further at its positions: nothing has changed before the first step
 train 0 --out on.h5 --method direct --init-from two.h5 --prefix-length 2 --position-start 4 --lr 1e-30 --steps 1 --quiet
 run 0 eval --base model --prefix on.h5 --data valid.jsonl --precision f32 --threads 2 --json
 [ "$(value loss)" = "$after" ] || fail "trained on from $(value loss), prune left $after"
@@ -42,7 +42,7 @@ for score in gradient leave-one-out; do
     run 0 prune cls.h5 --base model --data labels.jsonl --out $score.h5 --keep 2 --score $score
     run 0 predict --base model --prefix $score.h5 --data labels.jsonl --out $score.jsonl
 done
-# a head of the language model's own
+# a trained language-model head
 train 0 --out head.h5 --method direct --train-head --steps 1 --quiet
 for score in gradient leave-one-out; do
     run 0 prune head.h5 --base model --data valid.jsonl --out head-$score.h5 --keep 2 --score $score

@@ -1,4 +1,4 @@
-# quantize: narrower prefixes, what they cost, and that every command takes an int8 one.
+# quantize: prefixes in narrower types, their loss, and support of int8 prefixes by every command.
 make_inputs
 train 0 --out run.h5 --valid valid.jsonl --steps 4 --quiet
 run 0 merge run.h5 --out f32.h5
@@ -24,7 +24,7 @@ for dtype in f32 f16 bf16 int8; do
     [ "$(value loss)" = "$after" ] || fail "$dtype: merge says $(value loss), quantize $after"
 done
 
-# a run is folded on the fly; again narrower gives the same bytes but for the lineage
+# a run is folded first; quantizing again gives the same bytes except for the lineage
 run 0 quantize run.h5 --out from_run.h5 --dtype int8
 has out '^from_run.h5: \[2, 2, 1, 2, 4, 8\] int8, '
 has out '^largest difference of a value: [0-9.e-]*, of the whole relative: 0.00'
@@ -40,7 +40,7 @@ has out '^  quantized_hash '
 run 0 inspect int8.q.h5 --json
 has out '"name":"prefix/scale","shape":\[2,2,1,2\],"dtype":"f32".*"values":{"mean":'
 
-# whatever takes a prefix takes it
+# every command with a prefix option accepts it
 run 0 generate --base model --prefix int8.q.h5 --prompt 'after 3:' --max-tokens 4 --precision f32
 mv out text
 run 0 quantize int8.q.h5 --out wide.h5 --dtype f32

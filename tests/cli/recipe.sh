@@ -1,4 +1,4 @@
-# Recipes: option = value lines; the command line wins; errors name file and line.
+# Recipes: option = value lines; the command line overrides them; errors name file and line.
 make_inputs
 
 cat >good.txt <<'R'
@@ -24,7 +24,7 @@ same options.h5 recipe.h5
 run 0 train --steps 3 --recipe=good.txt --out longer.h5
 [ "$(value steps)" = 3 ] || fail "the command line did not win: $(value steps) steps"
 
-# From a pipe, whose bytes come once, whatever the command does before it computes.
+# From a pipe, which can be read only once, before any computation of the command.
 cat good.txt | (
     unset OMP_WAIT_POLICY GOMP_SPINCOUNT
     run 0 train --recipe /dev/stdin --out piped.h5
@@ -60,7 +60,7 @@ printf 'seed = 1\n' >short.txt
 run 2 train --recipe short.txt --out o.h5
 err_is 'kvfold: train: --base PATH is needed; try kvfold train --help'
 
-# The recipes of the project: every line is an option with a value it takes.
+# The recipes of the project: every line is a valid option with a valid value.
 n=0
 for file in "$SOURCE"/recipes/*.txt; do
     run 2 train --recipe "$file" --out o.h5

@@ -1,4 +1,4 @@
-# report: one page about each kind of file, alone, on a base, on data; what it refuses.
+# report: one page about each kind of file, alone, on a base, on data; and its refusals.
 make_inputs
 page() { # page FILE ARGUMENTS...: the report of FILE as page.html
     run 0 report "$@" --out page.html --force --threads 2
@@ -50,12 +50,12 @@ no_section words
 no_section samples
 section attention
 
-# the text of generate is on the page
+# the page contains the text of generate
 run 0 merge run.h5 --out prefix.h5
 run 0 generate --base model --prefix prefix.h5 --prompt "after 3:" --max-tokens 5 --precision f32
 LC_ALL=C tr -dc 'a-zA-Z0-9' <out >said
 page prefix.h5 --base model --data valid.jsonl --samples 1 --max-tokens 5
-# one number for one thing: the losses are those of eval
+# consistent numbers: the losses equal those of eval
 for with in '' '--prefix prefix.h5'; do
     # shellcheck disable=SC2086 # words
     run 0 eval --base model $with --data valid.jsonl --threads 2 --json
@@ -128,7 +128,7 @@ page "$name" --base model --data 'evil<i>.jsonl' --words 1
 [ "$(grep -c '<script' page.html)" -eq 1 ] || fail "a script got in: $(grep '<script' page.html)"
 ! grep -q -e 'alert(1)<' -e '<img' -e '<i>\.' -e '<b>' page.html || fail "markup got in"
 shows '&lt;script&gt;alert(4)&lt;/script&gt;'
-# its own line break keeps a text that begins with one
+# an additional line break preserves the first line break of a text
 shows '<pre>$'
 
 # refused

@@ -1,4 +1,4 @@
-# A run that is continued ends as one that never stopped, byte for byte.
+# A resumed run equals an unbroken one, byte for byte.
 make_inputs
 run_options='--valid valid.jsonl --schedule constant --schedule-steps 10 --eval-every 5'
 
@@ -12,7 +12,7 @@ train 0 $run_options --out parts.h5 --steps 10 --resume --json
 [ "$(value finished_before)" = false ] || fail 'said to be finished before'
 same straight.h5 parts.h5
 
-# what validation is held against is measured once, where the whole schedule is long enough for it
+# the reference of validation is measured once, if the whole schedule is long enough
 long='--valid valid.jsonl --schedule constant --schedule-steps 400 --eval-every 2'
 # shellcheck disable=SC2086
 train 0 $long --out whole.h5 --steps 4
@@ -27,19 +27,19 @@ bare=$(value bare_loss)
 run 0 eval --base model --data valid.jsonl --threads 2 --precision f32 --json
 [ "$(value loss)" = "$bare" ] || fail "bare loss: $bare, of eval $(value loss)"
 
-# finished: nothing is done
+# finished: nothing remains to do
 cp parts.h5 before.h5
 # shellcheck disable=SC2086
 train 0 $run_options --out parts.h5 --steps 10 --resume --json
 [ "$(value finished_before)" = true ] || fail 'not said to be finished before'
 same before.h5 parts.h5
 
-# no file: the run is started
+# no file: the run starts
 # shellcheck disable=SC2086
 train 0 $run_options --out fresh.h5 --steps 10 --resume
 same straight.h5 fresh.h5
 
-# another tokenizer is another base, also where these rows have the same ids
+# another tokenizer is another base, even if these rows have the same ids
 cp -r model lower
 sed 's/"pre_tokenizer": {/"normalizer": {"type": "Lowercase"}, "pre_tokenizer": {/' model/tokenizer.json >lower/tokenizer.json
 run 1 train --base lower --data train.jsonl --valid valid.jsonl --out straight.h5 --steps 12 --resume
@@ -49,11 +49,11 @@ has err 'the prefix is for base model'
 run 1 merge straight.h5 --base lower --probe valid.jsonl --out none.h5
 has err 'the prefix is for base model'
 
-# options not given again are the run's own
+# the run keeps options that are not given again
 train 0 --out parts.h5 --valid valid.jsonl --steps 11 --resume --json
 [ "$(value steps)" = 11 ] || fail "steps: $(value steps)"
 
-# rows that begin alike in the same steps: stored, and the same order on every way there
+# rows with common beginnings in the same steps: stored, with the same order after any resume
 # shellcheck disable=SC2086
 train 0 $run_options --group-by prefix --out grouped.h5 --steps 10
 # shellcheck disable=SC2086
@@ -64,7 +64,7 @@ same grouped.h5 grouped_parts.h5
 train 2 $run_options --out straight.h5 --steps 12 --resume --group-by prefix
 has err '^kvfold: train: straight.h5: --group-by differs from that of the run'
 
-# rows cut at the left of their prompts
+# rows cut at the start of their prompts
 # shellcheck disable=SC2086
 train 0 $run_options --max-length 8 --overlong truncate --out cut.h5 --steps 5
 run 0 inspect cut.h5 --json
@@ -101,7 +101,7 @@ train 1 $run_options --out straight.h5 --steps 12 --resume --data fewer.jsonl
 has err '^kvfold: train: straight.h5: the run was created with a different data file'
 same before.h5 straight.h5
 
-# --batch-tokens auto: the run is that of the number it says, which --resume keeps
+# --batch-tokens auto: the run equals that of the printed number, which --resume keeps
 # shellcheck disable=SC2086
 train 0 $run_options --out auto.h5 --steps 10 --batch-tokens auto
 tokens=$(sed -n 's/^--batch-tokens auto: \([0-9]*\) tokens per step$/\1/p' out)

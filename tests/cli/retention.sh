@@ -1,4 +1,4 @@
-# --retain and --kl-to-base: lines, keys, and what --resume wants.
+# --retain and --kl-to-base: messages, keys, and requirements of --resume.
 make_inputs
 printf '{"text": "xyz zyx xyz"}\n{"text": "some other text, to stay as it is"}\n' >text.jsonl
 train 0 --method direct --steps 4 --schedule-steps 4 --eval-every 2 --retain text.jsonl --kl-to-base 2 --log log.jsonl \

@@ -2,8 +2,8 @@
 # Runs one script of this folder against the command, in a folder of its own that is removed.
 # Usage: run.sh KVFOLD MAKE_TINY SCRIPT
 #
-# Scripts use these words. Standard output, standard error and exit status of the last `run` are
-# in out, err and $code; a failed expectation prints what was found, and the test goes on.
+# Scripts use these functions. Standard output, standard error and exit status of the last `run` are
+# in out, err and $code. A failed expectation prints the actual text, and the test continues.
 set -u
 absolute() {
     case $1 in
@@ -17,7 +17,7 @@ SCRIPT=$(absolute "$3")
 # shellcheck disable=SC2034 # for the scripts
 SOURCE=$(cd "$(dirname "$0")/../.." && pwd)
 export LC_ALL=C
-# What the command would set, and then start itself anew: half of the time of a short one.
+# Settings for which the command would restart itself: half of the time of a short command.
 export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=2000
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -26,7 +26,8 @@ cd "$folder" || exit 1
 failures=0
 skipped=0
 
-# skip WHAT: a part of the script that cannot be tried on this machine. A script of which nothing can be tried exits with 77.
+# skip WHAT: a part of the script that cannot run on this machine. A script without any part that
+# can run exits with 77.
 skip() {
     skipped=$((skipped + 1))
     printf 'skipped: %s\n' "$*"
@@ -37,7 +38,7 @@ fail() {
     printf 'FAILED: %s\n' "$*"
 }
 
-# can avx2|bf16|fast_bf16|int8: the CPU has it, and KVF_CPU allows it.
+# can avx2|bf16|fast_bf16|int8: true if the CPU has it, and KVF_CPU allows it.
 flags=$(sed -n '/^flags/{s/.*: / /;s/$/ /;p;q;}' /proc/cpuinfo)
 can() {
     case $1,${KVF_CPU-} in
@@ -59,7 +60,8 @@ finish() {
     exit 0
 }
 
-# run CODE ARGUMENTS...: the command must exit with CODE. Without the lab a script ends at its first command of the lab.
+# run CODE ARGUMENTS...: the command must exit with CODE. Without the lab, a script ends at its
+# first lab command.
 run() {
     want=$1
     shift
@@ -74,7 +76,7 @@ run() {
     sed 's/^/    /' err
 }
 
-# out_is LINE, err_is LINE: exactly this line. Without an argument: nothing.
+# out_is LINE, err_is LINE: exactly this line. Without an argument: no output.
 is_line() {
     if [ $# -gt 1 ]; then printf '%s\n' "$2" >want; else : >want; fi
     cmp -s want "$1" && return
@@ -102,12 +104,12 @@ absent() {
     done
 }
 
-# value KEY: of a number or word in the JSON line in out.
+# value KEY: prints a number or word of the JSON line in out.
 value() {
     sed -n 's/.*"'"$1"'":\([^,}]*\).*/\1/p' out
 }
 
-# 24 rows to train on, 6 to validate on; the tiny model in model/.
+# 24 rows for training, 6 for validation; the tiny model in model/.
 make_inputs() {
     "$MAKE_TINY" model || exit 1
     for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24; do
@@ -118,7 +120,7 @@ make_inputs() {
     done >valid.jsonl
 }
 
-# train CODE ARGUMENTS...: with what all runs here share.
+# train CODE ARGUMENTS...: with the options common to all runs here.
 train() {
     want=$1
     shift

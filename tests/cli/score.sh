@@ -1,4 +1,4 @@
-# score: a JSON line for every row, with the numbers of eval, and the same for a row alone.
+# score: a JSON line for every row, with the figures of eval, and the same for a row alone.
 make_inputs
 run 0 train --base model --data train.jsonl --method direct --prefix-length 2 --steps 4 --precision f32 --threads 1 --out run.h5
 cat >rows.jsonl <<'END'
@@ -21,7 +21,7 @@ for i in 1 2 3; do
     same one.out want.out
 done
 
-# the sum is eval's loss, where rows end without an end token
+# the sum equals eval's loss, if rows end without an end token
 printf '{"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 4]}\n' >ids.jsonl
 run 0 score --base model --prefix run.h5 --precision f32 --threads 1 --data ids.jsonl --out ids.out --json
 sum=$(value loglikelihood)
@@ -29,7 +29,7 @@ run 0 eval --base model --prefix run.h5 --precision f32 --threads 1 --data ids.j
 loss=$(value loss)
 awk -v sum="$sum" -v loss="$loss" 'BEGIN { d = sum / 2 + loss; exit !(d < 1e-5 && d > -1e-5) }' || fail "score $sum of 2 tokens, eval $loss"
 
-# what does not fit keeps its place
+# rows that do not fit keep their place
 run 0 score --base model --data rows.jsonl --max-length 40 --overlong skip --out short.jsonl --chat-template none --limit 2
 [ "$(sed -n 2p short.jsonl)" = '{"loglikelihood":null}' ] || fail "a row left out: $(sed -n 2p short.jsonl)"
 has out ', 1 skipped, '

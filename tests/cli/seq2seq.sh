@@ -1,6 +1,6 @@
-# Encoder-decoders, on bases of random weights: a prefix in all three places is trained, merged with
-# the same bits as live, evaluated, and goes before what is generated; places are layers; what cannot
-# be done is refused in one line.
+# Encoder-decoders, on bases of random weights. A prefix in all three places is trained, merged
+# without changing a bit, evaluated, and used in generation. Places act as layers, and unsupported
+# uses are refused with one line.
 "$MAKE_TINY" tokens 1 || exit 1
 # config NAME KEYS
 config() {
@@ -33,14 +33,14 @@ for base in t5 flan; do
     done
 done
 
-# the file says what it is, and no reader takes it for a prefix of one stack
+# the file names its form, and no reader takes it for a prefix of one stack
 run 0 inspect prefix.h5 --json
 has out '"features":[[]"encoder-decoder"[]]'
 has out '"encoder_layers":2'
 run 1 eval --base t5.h5 --prefix prefix.h5 --data valid.jsonl
 err_is 'kvfold: eval: t5.h5: the prefix is for base flan, L=6 G=2 D=8, the base has L=8 G=2 D=8'
 
-# layers in memory, layers that are computed again, and layers packed just before use: the same bits
+# layers in memory, recomputed layers, and layers packed just before use: the same bits
 run 0 train --base t5.h5 --data train.jsonl --steps 3 $how --out run.h5 --json
 value train_loss >kept.loss
 for option in '--recompute on' '--stream-layers on'; do
@@ -50,7 +50,7 @@ for option in '--recompute on' '--stream-layers on'; do
     same kept.loss again.loss
 done
 
-# score is eval's loss; texts are measured; beams; one prompt alone is the one in a batch
+# score equals eval's loss; texts are scored; beams; a single prompt equals the one in a batch
 printf '{"input_ids": [50, 60, 257], "labels": [70, 80, 257]}\n' >ids.jsonl
 run 0 score --base t5.h5 --prefix run.h5 --data ids.jsonl --threads 2 --precision f32 --out lines --json
 sum=$(value loglikelihood)
@@ -90,7 +90,8 @@ run 0 report run.h5 --base t5.h5 --data valid.jsonl --out page.html
 run 0 quantize prefix.h5 --dtype bf16 --out small.h5
 run 0 eval --base flan.h5 --prefix small.h5 --data valid.jsonl
 
-# classes: the text goes to both stacks; folded has the bits of live, and a row alone those it has in a batch
+# classes: both stacks read the text; the folded file has the bits of the run, and a row alone those
+# it has in a batch
 for i in 1 2 3 4 5 6 7 8; do
     printf '{"text": "copy %d", "label": "%s"}\n' $((i * 3)) "$([ $((i % 2)) = 0 ] && echo even || echo odd)" >>classes.jsonl
 done
@@ -145,7 +146,8 @@ run 1 export prefix.h5 --out adapter
 err_is "kvfold: export: prefix.h5: layer 3 has a prefix, and PEFT knows those of the decoder's self-attention alone, in all of its layers (--places peft)"
 run 0 export prefix.h5 --format safetensors --out cache.safetensors
 
-# PEFT's form of the decoder's prefix, which the relative bias counts: trained, resumed, merged with the same bits as live, to PEFT and back
+# PEFT's form of the decoder's prefix, which the relative bias counts: trained, resumed, merged
+# without changing a bit, exported to PEFT and imported
 # shellcheck disable=SC2086
 run 0 train --base t5.h5 --data train.jsonl --places peft --method mlp --steps 3 --schedule constant $how --out run.h5
 run 0 train --base t5.h5 --data train.jsonl --places peft --method mlp --steps 6 --schedule constant $how --out whole.h5
@@ -189,7 +191,7 @@ err_is 'kvfold: compose: plain.h5: has another relative bias than peft.h5'
 run 1 export plain.h5 --out no
 err_is "kvfold: export: plain.h5: its keys have no relative bias, and those of PEFT have the decoder's, as --places peft trains them"
 
-# an adapter that PEFT wrote comes back as it was
+# an adapter written by PEFT is exported unchanged
 golden=$SOURCE/tests/golden
 run 0 import "$golden/t5_peft" --base "$golden/model_t5" --out theirs.h5
 run 0 export theirs.h5 --out theirs

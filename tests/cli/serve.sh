@@ -1,5 +1,5 @@
-# The server by the command line: it prints where it listens, answers as generate does, and ends by a
-# signal; then options that do not fit.
+# The server from the command line: it prints its address, answers as generate does, and ends on a
+# signal. Also tests invalid options.
 make_inputs
 train 0 --steps 2 --out run.h5 --quiet
 run 0 merge run.h5 --out prefix.h5
@@ -53,7 +53,7 @@ else
         end TERM 143
     fi
 
-    # its warnings are for a log as well: an address that is open to others, a file that cannot be read again
+    # its warnings also suit a log: a public address, a file that cannot be read again
     cp prefix.h5 other.h5
     serve_on --prefix other=other.h5 --allow-host proxy.example
     echo 'no prefix' >new
@@ -72,7 +72,7 @@ else
     end TERM 143
     err_is
 
-    # an interrupted one is silent with --quiet; a taken port is refused
+    # with --quiet, interruption prints nothing; a port in use is refused
     serve_on --quiet
     run 1 serve --base model --port "$port"
     has err "^kvfold: serve: .*$port"

@@ -1,15 +1,16 @@
-# The server on encoder-decoders: what it answers with prefixes in all places, in PEFT's form and without one is generate's text, and its
-# classes have predict's probabilities, each prefix beside others.
+# The server on encoder-decoders: answers equal generate's text, with prefixes in all places, in
+# PEFT's form, and without prefix. Its classes have predict's probabilities. Different prefixes
+# share a batch.
 . "$SOURCE/tests/cli/server.sh"
 golden=$SOURCE/tests/golden
 how='--precision f32 --threads 2'
 printf '{"prompt": "a dene", "completion": "nnnsc"}\n{"prompt": "b ceded", "completion": "ii aa"}\n' >rows.jsonl
 
-# text_of FILE: of the first answer in it
+# text_of FILE: text of its first answer
 text_of() {
     sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/\1/p' "$1"
 }
-# answers NAME OPTIONS...: for two prompts
+# answers NAME OPTIONS...: answers to two prompts
 answers() {
     name=$1
     shift

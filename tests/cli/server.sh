@@ -1,10 +1,10 @@
-# Words for scripts that need a running server; read by them, as run.sh is.
+# Functions for scripts that need a running server; scripts source this file, like run.sh.
 # shellcheck disable=SC2034,SC2154 # names of run.sh and for the scripts
 
-# serve_on ARGUMENTS...: in the background, its id in $pid, its port in $port; 0: it ended by itself. (A shell's `&` lets its
-# commands ignore SIGINT, which they would go on doing: `env` gives it back.)
+# serve_on ARGUMENTS...: starts a server in the background, with its id in $pid and its port in
+# $port; 0: it ended by itself. (A shell's `&` lets its commands ignore SIGINT; `env` resets that.)
 serve_on() {
-    : >out # what an earlier one said
+    : >out # removes earlier output
     env --default-signal=INT "$KVFOLD" serve --base "${base:-model}" --port 0 --threads 2 --precision f32 "$@" >out 2>err &
     pid=$!
     port=0
@@ -26,7 +26,7 @@ end() {
     [ $code -eq "$2" ] || fail "SIG$1: exit status $code, want $2"
 }
 
-# post PATH BODY: the whole answer, head and all, into answer; 1: nobody here can speak HTTP.
+# post PATH BODY: the whole answer with its header, into answer; 1: no HTTP client is available.
 post() {
     if command -v curl >/dev/null; then
         curl -s -i -m 60 --noproxy '*' -H 'Content-Type: application/json' -d "$2" "http://127.0.0.1:$port$1" >answer

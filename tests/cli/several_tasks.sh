@@ -1,4 +1,4 @@
-# Several tasks with one prefix, a head of the language model's own, and a prefix inside rows: by the
+# Several tasks with one prefix, a trained language-model head, and a prefix inside rows: by the
 # command line and a recipe, on a tiny BERT and a tiny Llama.
 # shellcheck disable=SC2086 # no spaces in names
 "$MAKE_TINY" bert 1 bert || exit 1
@@ -42,7 +42,7 @@ run 0 merge low.h5 --head mood --out low_mood.h5
 run 2 train --base bert --data mood.tsv --task seq-cls --mix equal $common --out x.h5
 err_is 'kvfold: train: --mix is for several tasks: --data NAME=FILE; try kvfold train --help'
 
-# ---- a head of its own, a prefix inside rows
+# ---- a trained language-model head, a prefix inside rows
 for option in --train-head --infix; do
     run 0 train --base llama --data lm.jsonl --valid lm.jsonl $option $common --out lm.h5 --force
     run 0 merge lm.h5 --out lm_prefix.h5 --base llama --probe lm.jsonl --force

@@ -1,7 +1,7 @@
-# Before the first step: runs of no steps, starting values that imply --init, names in --map.
+# Before the first step: runs of no steps, options that imply --init, field names in --map.
 make_inputs
 
-# --steps 0: an initialised run, that merges, and that --resume trains as one begun with steps
+# --steps 0: an initialised run that can be merged; --resume trains it like a run begun with steps
 for method in mlp direct projected prompt p-tuning adapter full; do
     size='--prefix-length 3'
     case $method in
@@ -32,7 +32,7 @@ has err 'steps 0: a sweep trains its runs'
 run 2 train --base model --data train.jsonl --epochs 0 --out none.h5
 has err 'steps or --epochs must be at least 1'
 
-# the source of a start implies --init, and wants no other
+# the source of an initial prefix implies --init, and excludes other values
 set -- --method direct --steps 1 --force --verbose
 train 0 "$@" --init text --init-text 'once upon' --out said.h5
 train 0 "$@" --init-text 'once upon' --out implied.h5
@@ -52,7 +52,7 @@ has err 'init-kv is for --init kv, not text'
 train 2 "$@" --init-text once --init-kv start.h5 --out none.h5
 has err 'init-kv is for --init kv, not text'
 
-# rows of the data as the context
+# training rows as the context
 train 0 "$@" --init match --out matched.h5
 has out '^initialized from [0-9]* training rows ([0-9]* tokens) '
 has out 'initial prefix of --init match, relative error 0.0e+00$'
@@ -68,7 +68,7 @@ has err 'init match: 1 of 2 rows give .*; want 40 tokens (--prefix-length) and o
 train 2 "$@" --init match --method projected --out none.h5
 has err 'init match: want method mlp or direct'
 
-# a sliding window keeps the document from queries: such bases start from words
+# a sliding window hides the document from queries: such bases start from words
 cp -R model local
 sed 's/"llama"/"mistral","sliding_window":8/' model/config.json >local/config.json
 run 0 train --base local --data train.jsonl --prefix-length 4 --steps 1 --out local.h5 --verbose
@@ -76,7 +76,7 @@ has out 'initial prefix of --init vocab, relative error '
 run 2 train --base local --data train.jsonl --prefix-length 4 --steps 1 --init match --out none.h5
 has err 'init match: want a base without a sliding window'
 
-# keys at centroids of what the rows ask: the default of bases that read both ways
+# keys at centroids of the rows' queries: the default of bidirectional bases
 "$MAKE_TINY" bert 1 bert || exit 1
 for i in 1 2 3 4 5 6; do printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>films.tsv; done
 films='--base bert --task seq-cls --data films.tsv --prefix-length 4 --steps 1 --threads 2 --precision f32'
@@ -99,7 +99,7 @@ has out 'initial prefix of --init centroids, '
 train 2 "$@" --init centroids --method projected --out none.h5
 has err 'init centroids: want method mlp or direct'
 
-# fields of ours
+# kvfold's field names
 train 2 "$@" --map foo=bar --out none.h5
 has err 'map: "foo" is no field of ours: text, text_pair, choices, label, prompt, completion,.* input_ids'
 train 2 "$@" --map prompt=prompt,Completion=completion --out none.h5

@@ -1,5 +1,5 @@
-# `-` is standard input or output: data, prompts, predictions, logs give what files give; where a
-# file must be read again or appears whole or not at all, it is refused.
+# `-` is standard input or output: data, prompts, predictions and logs give the results of files. It
+# is refused for files that are read twice or must appear as a whole.
 make_inputs
 train 0 --out run.h5 --method direct --steps 2 --quiet
 "$MAKE_TINY" llama 2 || exit 1
@@ -8,7 +8,7 @@ run 0 train --base llama --task seq-cls --data rows.jsonl --method direct --pref
     --threads 2 --precision f32 --out classes.h5 --quiet
 use='--threads 2 --precision f32'
 
-# alike ARGUMENTS...: FILE and - with FILE on standard input print the same, times apart
+# alike ARGUMENTS...: FILE, and - with FILE on standard input, print the same except for times
 alike() {
     file=$1
     shift
@@ -24,7 +24,7 @@ alike valid.jsonl eval --base model --prefix run.h5 $use --data
 # shellcheck disable=SC2086
 alike valid.jsonl generate --base model --prefix run.h5 $use --max-tokens 3 --data
 
-# a prompt, but for the end of its last line
+# a prompt, except for its last newline
 # shellcheck disable=SC2086
 run 0 generate --base model $use --max-tokens 3 --prompt 'after 1:'
 mv out want_out
@@ -38,7 +38,7 @@ done
 printf 'a\0b' | "$KVFOLD" generate --base model $use --prompt - >out 2>err && fail 'a zero byte'
 err_is 'kvfold: generate: /dev/stdin: holds a zero byte: not a text'
 
-# predictions, into a pipe and into a file that the shell has opened
+# predictions, into a pipe and into a file opened by the shell
 # shellcheck disable=SC2086
 run 0 predict --base llama --prefix classes.h5 --data rows.jsonl $use --out predictions.jsonl
 # shellcheck disable=SC2086
@@ -53,7 +53,7 @@ same predictions.jsonl out
 run 2 predict --base llama --prefix classes.h5 --data rows.jsonl --out - $use --json
 err_is 'kvfold: predict: --json and --out both write to standard output; try kvfold predict --help'
 
-# the log of a run alone on standard output, in a pipe or a file; the rest on standard error
+# the log of a run alone on standard output, in a pipe or a file; other output on standard error
 train 0 --out logged.h5 --method direct --schedule constant --steps 3 --log -
 grep -v '^{"event":".*}$' out >other && fail "not of the log: $(cat other)"
 [ "$(grep -c '^{"event":"step"' out)" -eq 3 ] || fail "log: $(cat out)"

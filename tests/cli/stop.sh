@@ -1,14 +1,14 @@
-# Signals: the first ends the run after a step, with everything saved; the second ends it at once;
-# after kill -9 the last saved file is whole.
+# Signals: the first ends the run after a step and saves everything; the second ends it at once.
+# After kill -9 the last saved file is whole.
 #
-# The command reads its data from a pipe that nobody has written to yet, so that a signal always
-# comes while it waits, and the run that follows is exactly one step. A shell's `&` lets its commands
-# ignore SIGINT, which they would go on doing: `env` gives it back.
+# The command reads its data from a pipe without a writer, so that a signal always arrives while it
+# waits. The following run has exactly one step. A shell's `&` lets its commands ignore SIGINT;
+# `env` resets that.
 make_inputs
 mkfifo pipe
 attend='env --default-signal=INT'
 
-# It is the command, no longer this shell's fork, and catches SIGTERM (bit 4000).
+# The process is the command, no longer this shell's fork, and catches SIGTERM (bit 4000).
 has_handler() {
     grep -q '^Name:.*kvfold' /proc/$pid/status 2>/dev/null &&
         grep -q '^SigCgt:.*[4567c-f]...$' /proc/$pid/status 2>/dev/null
@@ -52,7 +52,7 @@ for signal in INT:130 TERM:143; do
     same whole.h5 run.h5
 done
 
-# Any other command ends at the first, and leaves no half of what it was writing.
+# Any other command ends at the first signal, and leaves no partial output.
 cat >big.json <<'EOF'
 {"model_type": "gpt2", "vocab_size": 1000, "n_positions": 64, "n_embd": 512, "n_layer": 12, "n_head": 8}
 EOF
@@ -78,7 +78,7 @@ kill -s TERM "$pid"
 end 143
 absent second.h5
 
-# A reader of its output that goes away ends a run as a signal does, but without a line.
+# A closed reader of its output ends a run like a signal, but without a line.
 mkfifo results
 true <results & # closes its end at once
 {
@@ -101,7 +101,7 @@ code=$?
 [ $code -eq 141 ] || fail "exit status $code"
 run 0 inspect unread.h5
 
-# What is ignored when the command starts stays so, as by nohup or a script's `&`; SIGTERM does not.
+# Signals ignored at the start stay ignored, as with nohup or a script's `&`, except for SIGTERM.
 attend='env --ignore-signal=INT'
 begin --out ignored.h5 --steps 3
 grep -q '^SigIgn:.*[2367abef]$' "/proc/$pid/status" || fail 'SIGINT is not ignored'

@@ -1,9 +1,10 @@
-# Folders of ...ForSequenceClassification (tests/golden/make_seq_cls_golden.py): a run of seq-cls begins with their head, which with a
-# prefix in all places gives transformers' probabilities; outputs go by the names of their labels; what does not fit is said, and left.
+# Folders of ...ForSequenceClassification (tests/golden/make_seq_cls_golden.py). A seq-cls run
+# begins with their head, which with a prefix in all places gives transformers' probabilities.
+# Outputs are matched by label names. A head that does not fit is reported and ignored.
 golden=$SOURCE/tests/golden/seq_cls
 how="--task seq-cls --method direct --prefix-length 4 --lr 1e-30 --steps 1 --batch-size 6 --precision f32 --threads 2 --force"
 
-# started FAMILY LABELS ROWS...: a run that begins with the stored prefix, and stays there, its head with it
+# started FAMILY LABELS ROWS...: an untrained run that begins with the stored prefix and its head
 started() {
     family=$1 labels=$2 rows=$3
     shift 3
@@ -11,7 +12,7 @@ started() {
     run 0 train --base "$golden/$family" --data "$rows" --labels "$labels" --init-kv "$golden/$family/prefix.h5" --head-lr 1e-30 $how \
         --out run.h5 "$@"
 }
-# answers LABEL...: the probabilities of these labels for the rows of the run are those of the golden
+# answers LABEL...: the probabilities of these labels for the run's rows equal the golden ones
 answers() {
     run 0 predict --base "$golden/$family" --prefix run.h5 --data "$rows" --precision f32 --threads 2 --out lines --force
     for label; do
@@ -28,7 +29,7 @@ for family in t5 bart; do
     answers cat dog end
 done
 
-# by name, in any order; by number; names that are not there
+# labels by name, in any order; by number; unknown names
 started t5 end,dog,cat "$golden/rows.jsonl"
 answers cat dog end
 sed 's/"cat"/"1"/; s/"dog"/"2"/; s/"end"/"0"/' "$golden/rows.jsonl" >numbers.jsonl
@@ -41,7 +42,8 @@ grep -v '"end"' "$golden/rows.jsonl" >two.jsonl
 started bart cat,dog two.jsonl
 has out "^the head of $golden/bart is not used: its classification_head.out_proj.weight is \[3, 16\], want \[2, 16\]"
 
-# without a matrix of the language model's head, which such a class has no use for: language modelling alone is refused
+# without the language-model head's matrix, which such a class does not use: only language modelling
+# is refused
 mkdir untied
 cp "$golden"/t5/* untied
 sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$golden/t5/config.json" >untied/config.json
@@ -59,7 +61,8 @@ started t5 cat,dog,end "$golden/rows.jsonl"
 run 0 predict --base "$golden/t5" --prefix run.h5 --data "$golden/rows.jsonl" --precision f32 --threads 2 --out tied.jsonl
 same untied.jsonl tied.jsonl
 
-# another class of transformers has another task's head; a run that begins with a file has the file's; resumed is as unbroken
+# another class of transformers has the head of another task; a run with --init-from takes the
+# file's head; a resumed run equals an unbroken one
 mkdir other
 cp "$golden"/bart/*.json "$golden/bart/model.safetensors" other
 sed 's/BartForSequenceClassification/BartForQuestionAnswering/' "$golden/bart/config.json" >other/config.json
@@ -78,7 +81,8 @@ done
 run 0 train $fit --steps 4 --out whole.h5
 same parts.h5 whole.h5
 
-# As save_pretrained and save_model of transformers 5 write them: Nomic's first names, one name of a tied embedding (tests/golden/make_saved_golden.py)
+# Files written by save_pretrained and save_model of transformers 5: Nomic's first names, one name
+# for a tied embedding (tests/golden/make_saved_golden.py)
 saved=$SOURCE/tests/golden/saved
 printf '{"text":"a b c","label":0}\n{"text":"a b c","label":1}\n' >two.jsonl
 run 0 train --base "$saved/nomic" --data two.jsonl --task seq-cls --method head --head-lr 1e-12 --steps 1 --precision f32 --out nomic.h5
@@ -88,7 +92,7 @@ run 0 eval --base "$saved/t5" --data lm.jsonl --precision f32
 has out '^loss 2.43878'
 run 0 import "$saved/roberta" --out roberta.h5
 
-# a class with one stack of two (T5ForTokenClassification, BartForCausalLM)
+# a class with only one of two stacks (T5ForTokenClassification, BartForCausalLM)
 cp -R "$saved/t5" one_stack
 LC_ALL=C sed 's/"decoder\.block/"decoded.block/g' "$saved/t5/model.safetensors" >one_stack/model.safetensors
 run 1 import one_stack --out none.h5

@@ -1,7 +1,7 @@
-# A base that is larger than the memory a run may have, and weights kept in other types.
+# A base larger than the memory of a run, and weights kept in other types.
 make_inputs
 
-# The same numbers whatever is kept of the base in memory; another type is another model.
+# The results do not depend on the part of the base in memory; another type is another model.
 train 0 --out packed.h5 --steps 4 --json
 loss=$(value train_loss)
 train 0 --out streamed.h5 --steps 4 --json --stream-layers on
@@ -27,7 +27,7 @@ for how in '--stream-layers on' '--weight-dtype f32'; do
     done
 done
 
-# What an option is not for
+# Unsupported combinations
 train 2 --out no.h5 --stream-layers on --weight-dtype int8
 err_is 'kvfold: train: --stream-layers: not with --weight-dtype; try kvfold train --help'
 run 2 train --base model --data train.jsonl --out no.h5 --method full --weight-dtype bf16
@@ -40,7 +40,8 @@ run 2 eval --base model --data valid.jsonl --weight-dtype int4
 run 2 eval --base model --data valid.jsonl --weight-dtype int8 --stream-layers on
 absent no.h5
 
-# 60 MB of weights, and less memory than that for everything a run writes to (a map of a file is no part of it).
+# 60 MB of weights, with less memory than that for all writable data of a run (file mappings do not
+# count).
 sed -e 's/"hidden_size":32/"hidden_size":256/;s/"intermediate_size":64/"intermediate_size":1024/' \
     -e 's/"num_hidden_layers":2/"num_hidden_layers":16/;s/"head_dim":8/"head_dim":64/' model/config.json >config.json
 run 0 new-base --config config.json --tokenizer model/tokenizer.json --out large.h5 --quiet
@@ -65,7 +66,7 @@ else
     [ "$(value train_loss)" = "$loss" ] || fail "limited: loss $(value train_loss), want $loss"
 fi
 
-# Too little memory ends in one line wherever it is met, from the first thread to the last step.
+# Lack of memory gives one line wherever it occurs, from the first thread to the last step.
 for limit in 10000 12000 16000 24000 30000 33000 36000 38000 40000 41000 42000 43000 44000 45000 46000 47000 48000 50000; do
     # shellcheck disable=SC3045 # of every shell that we run in
     (ulimit -d $limit && "$KVFOLD" --version >out 2>err) || continue

@@ -1,4 +1,4 @@
-# sweep: the runs of a grid in one pass, one table, files that other commands read.
+# sweep: the runs of a grid in one pass, one table, and files that other commands read.
 make_inputs
 cat >grid.txt <<'G'
 # two by two, and one more
@@ -26,7 +26,7 @@ run 0 merge runs/lr-0.01_prefix-length-6.h5 --out folded.h5
 has out 'folded.h5: \[2, 2, 1, [0-9]*, 6, '
 run 0 eval --base model --data valid.jsonl --prefix runs/mine.h5 --precision f32 --threads 2
 
-# what is there stays; --resume has nothing to do; train continues one of them
+# existing files stay; --resume has nothing to do; train continues one of them
 # shellcheck disable=SC2086
 run 1 sweep $shared --valid valid.jsonl --grid grid.txt --out runs
 err_is 'kvfold: sweep: runs/lr-0.01_prefix-length-4.h5: exists (--force replaces it, --resume continues it)'
@@ -49,7 +49,7 @@ has out '^mine: dry run: 24 examples, '
 has out ' waiting$'
 absent dry
 
-# a run that fails
+# a failing run
 printf 'lr = 0.01, 1e38\nmethod = direct\n' >wild.txt
 # shellcheck disable=SC2086
 run 1 sweep $shared --grid wild.txt --out wild --quiet
@@ -58,7 +58,7 @@ has out '^   1  lr-0.01 .* done$'
 has out '^   -  lr-1e38 .* failed$'
 has out '^lr-1e38: step [0-9]*: '
 
-# several seeds: mean and range of those that differ by their seed alone
+# several seeds: mean and range of runs that differ only in their seed
 printf 'lr = 0.01, 0.05\nseed = 0, 1, 2\nmethod = direct\n' >seeds.txt
 # shellcheck disable=SC2086
 run 0 sweep $shared --grid seeds.txt --out seeds --quiet
@@ -74,7 +74,7 @@ done
 run 0 sweep $shared --grid grid.txt --out one --quiet
 grep -q 'over seeds' out && fail 'one seed has no range'
 
-# what the data decides is shown as it was decided
+# values decided by the data are shown as decided
 "$MAKE_TINY" bert 1 bert
 for i in 1 2 3 4 5 6 7 8 9; do printf 'row %d\tc%d\n' $i $((i % 3)); done >classes.tsv
 printf 'head-lr = 0.3\n\n[open]\nlr = 0.02\n' >heads.txt
@@ -102,7 +102,7 @@ bad 'method = mlp, full\n' '1: run method-full: --method full: the runs of a swe
 run 2 sweep $shared --grid grid.txt --out bad --log log.jsonl
 err_is 'kvfold: sweep: --log: the runs would write to one file; --tensorboard gives each run a folder; try kvfold sweep --help'
 bad 'lr = 0.1\ninfix = true\n' '2: --infix: not available in a sweep'
-# what --help offers can be given, what it does not has a reason
+# options in --help are accepted, all others are refused with a reason
 run 0 sweep --help all
 has out '^  --method mlp|direct|projected|prompt|p-tuning$'
 for option in log forecast unfreeze base-lr base-dropout prefix-dropout-per-row infix adapter-size \
@@ -116,7 +116,7 @@ done
 run 0 sweep $shared --grid grid.txt --out board --tensorboard events --quiet
 [ "$(find events/mine -name 'events*' | wc -l)" -eq 1 ] || fail "no events of mine: $(find events)"
 
-# --batch-tokens auto is a value of a grid; the run's file has the number
+# --batch-tokens auto is a value of a grid; the run's file has the resulting number
 printf 'method = direct\nsteps = 2\nbatch-tokens = 40, auto\n' >tokens.txt
 # shellcheck disable=SC2086
 run 0 sweep $shared --grid tokens.txt --out tokens --quiet

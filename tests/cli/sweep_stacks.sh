@@ -1,4 +1,5 @@
-# A member of a sweep on an encoder-decoder is the file that `train` writes of its options, byte for byte.
+# A member of a sweep on an encoder-decoder equals the file written by `train` with the same
+# options, byte for byte.
 golden=$SOURCE/tests/golden
 printf 'lr = 0.02, 0.01\nmethod = direct, mlp\n' >grid.txt
 how='--steps 3 --prefix-length 3 --batch-size 3 --threads 2 --precision f32 --seed 2'

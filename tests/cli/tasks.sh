@@ -1,5 +1,5 @@
-# Tasks with a head: every one is trained, resumed, merged, measured and predicted on a tiny BERT and
-# a tiny Llama; then rows and options that do not fit.
+# Tasks with a head: each is trained, resumed, merged, evaluated and predicted on a tiny BERT and a
+# tiny Llama. Also tests invalid rows and options.
 # shellcheck disable=SC2086,SC2129 # names of tasks and files without spaces
 "$MAKE_TINY" bert 1 bert || exit 1
 "$MAKE_TINY" llama 2 || exit 1
@@ -63,7 +63,7 @@ for base in bert llama; do
         same run.h5 parts.h5
         fit $base "$task" $data --out accum.h5 --steps 8 --force --grad-accum 3
 
-        # the folded prefix measures as the run does, and the run as its validation did
+        # the folded prefix has the run's results, and the run those of its validation
         run 0 merge run.h5 --out prefix.h5 --force --base $base --probe $data --json
         [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$(cat out)"
         measure run.h5 $data
@@ -84,13 +84,13 @@ has bert-token-cls.jsonl '^{"tokens":\["Ann","went","to","Rome1"\],"tags":\["B-P
 has bert-qa.jsonl '^{"id":"q1","question":"Who met?","answers":\["the 1 men"\],"prediction":".*"no_answer_'
 has bert-multiple-choice.jsonl '"choices":\["1","x","yy"\],"label":1,"prediction":[012],"probabilities":\['
 
-# CoNLL in, CoNLL out: as many lines, the words and the tags of the input in front
+# CoNLL in, CoNLL out: as many lines, beginning with the words and tags of the input
 fit bert token-cls token-cls.conll --out tags.h5 --steps 4 --force
 predict --prefix tags.h5 --data token-cls.conll --out tags.conll
 cut -f 1,2 tags.conll >columns
 same token-cls.conll columns
 
-# rows without labels are predicted, and not measured
+# rows without labels are predicted, but not scored
 printf 'good film\nbad one\n' >new.txt
 fit bert seq-cls seq-cls.tsv --out run.h5 --steps 4 --force
 has err '^step 4/4  loss [0-9.]*  valid [0-9.]*  accuracy [01]\.[0-9]* (best)  '
@@ -99,7 +99,7 @@ predict --prefix run.h5 --data new.txt --format tsv --no-header --columns text -
 run 1 eval --base bert --prefix run.h5 --data new.txt --format tsv --no-header --columns text
 has err 'new.txt:1: .*label'
 
-# what is counted, and what a run of another task gives
+# the counts, and the error for a run of another task
 run 0 eval --base bert --prefix run.h5 --data seq-cls.tsv
 has out '^24 examples, '
 run 0 eval --base bert --prefix tags.h5 --data token-cls.conll
@@ -112,7 +112,7 @@ has out 'initialized from run.h5: its encoder; the head is new: other labels"'
 fit bert token-cls token-cls.conll --out from.h5 --steps 1 --force --init-from run.h5
 has out 'initialized from run.h5: its encoder; the head is new: another task"'
 
-# decided OPTION VALUE TASK DATA ARGUMENTS...: what a run on bert stores
+# decided OPTION VALUE TASK DATA ARGUMENTS...: the value stored by a run on bert
 decided() {
     option=$1
     stored=$2
@@ -122,7 +122,7 @@ decided() {
     has out "^ *$option *$stored\$"
 }
 
-# the head's rate: 0.01 (K - 1) of K classes, at most 0.05, and only where nothing else decides it
+# the head's rate: 0.01 (K - 1) for K classes, at most 0.05, unless set by another option
 for case in '2 0.01' '3 0.02' '5 0.04' '9 0.05' '9 0.3 --head-lr 0.3' '9 0.01 --lr-units parameter'; do
     set -- $case
     classes=$1
@@ -134,7 +134,7 @@ for case in '2 0.01' '3 0.02' '5 0.04' '9 0.05' '9 0.3 --head-lr 0.3' '9 0.01 --
     decided head-lr $rate seq-cls classes.tsv "$@"
 done
 
-# what steps the values: Muon for tags from centroids, and only where nothing else decides it
+# the optimizer of values: Muon for tags from centroids, unless set by another option
 tags='token-cls token-cls.conll'
 decided value-optimizer muon $tags
 decided value-optimizer muon $tags --method mlp
@@ -152,7 +152,7 @@ done
 run 2 train --base bert --task token-cls --data token-cls.conll --out x.h5 --value-optimizer muon --method projected
 has err 'value-optimizer: not for method projected'
 
-# P of tags, by the base and where nothing else decides it
+# P of tags, by the base, unless set by another option
 for case in 'bert 40' 'llama 20' 'bert 20 --lr-units parameter' 'bert 3 --prefix-length 3'; do
     set -- $case
     base=$1
@@ -173,7 +173,7 @@ run 0 inspect numbers.h5
 has out '^ *head-lr *0.01$'
 has numbers.out '^{"text":"size 1","label":1.5,"prediction":-*[0-9.e-]*}$'
 
-# early stop: after so many validations without a better one, and never again on --resume
+# early stop: after that many validations without improvement, and not again on --resume
 fit bert seq-cls seq-cls.tsv --out early.h5 --steps 8 --eval-every 1 --early-stop 2 \
     --lr 1e-9 --head-lr 1e-9 --force
 [ "$(value stopped_early)" = true ] || fail "not stopped early: $(cat out)"
@@ -269,7 +269,7 @@ run 1 export choice.h5 --format peft --out no_adapter
 has err 'PEFT has no type for task multiple-choice'
 absent no_adapter
 
-# ---- every weight: the base file has the head, and answers as the run does
+# ---- every weight: the base file has the head, and answers like the run
 
 base=bert
 run 0 train --base bert --task seq-cls --data seq-cls.tsv --valid seq-cls.tsv --method full --lr 1e-3 --steps 8 \
@@ -292,7 +292,7 @@ run 2 predict --base bert --data seq-cls.tsv --out none.jsonl
 has err 'task lm has no head'
 absent none.jsonl
 
-# ---- texts against references
+# ---- texts scored with references
 
 for i in 1 1 2; do printf '{"prompt": "after %d:", "completion": " %d"}\n' $i $((i + 1)); done >lm.jsonl
 run 0 eval --base llama --data lm.jsonl --precision f32 --generate 4 --json

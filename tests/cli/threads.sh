@@ -1,4 +1,4 @@
-# The same bits at any number of threads: 20 steps of every kind of sum there is, in f32 and bf16.
+# The same bits with any number of threads: 20 steps with every kind of sum, in f32 and bf16.
 make_inputs
 can avx2 || {
     skip 'numbers of threads: KVF_CPU=ref promises nothing of them'

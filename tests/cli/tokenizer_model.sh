@@ -1,4 +1,4 @@
-# A base whose folder has a tokenizer.model and no tokenizer.json, and the base file that it becomes.
+# A base whose folder has a tokenizer.model but no tokenizer.json, and its base file.
 "$MAKE_TINY" model 1 || exit 1
 rm model/tokenizer.json
 cp "$SOURCE/tests/golden/sentencepiece/unigram.model" model/tokenizer.model
@@ -10,7 +10,8 @@ run 0 import model --out base.h5
 run 0 eval --base base.h5 --data rows.jsonl --precision f32 --threads 1 --json
 [ "$(value loss)" = "$loss" ] && [ "$(value label_tokens)" = "$tokens" ] || fail "the base file: $(cat out), want loss $loss"
 
-# Tokens of added_tokens.json; a special one that no file has an id for, and the base no row.
+# Tokens of added_tokens.json; a special token without id in any file, and without a row in the
+# base.
 printf '{"<r> v": 257, "</e>": 256}' >model/added_tokens.json
 printf '{"eos_token": "</e>"}' >model/special_tokens_map.json
 printf '{"text":"the<r> v"}\n' >added.jsonl
@@ -36,7 +37,8 @@ rm model/tokenizer.model
 run 1 eval --base model --data rows.jsonl
 err_is 'kvfold: eval: model: no tokenizer.json, no vocab.txt, no tokenizer.model, no spiece.model, and not both of vocab.json and merges.txt'
 
-# T5's own name for it, under which EOS and, with extra_ids, sentinels come behind the pieces; the base file is the folder
+# T5's own name for it: EOS and, with extra_ids, sentinels come after the pieces; the base file
+# equals the folder
 mkdir t5
 cp "$SOURCE"/tests/golden/model_t5/*.json "$SOURCE/tests/golden/model_t5/model.safetensors" t5
 cp "$SOURCE/tests/golden/model_t5/tokenizer.model" t5/spiece.model
@@ -52,7 +54,7 @@ for base in t5 t5.h5 "$SOURCE/tests/golden/model_t5"; do
 done >losses
 [ "$(sort losses | uniq -c | awk '$1 == 3' | wc -l)" = 2 ] || fail "T5's spiece.model: $(cat losses)"
 
-# A GGUF of Phi-3 is known by its name: white space behind its special tokens goes
+# A GGUF of Phi-3 is recognised by its name: white space after its special tokens is removed
 LC_ALL=C sed 's/gguf_spm/my-Phi-3/' "$SOURCE/tests/golden/gguf_spm.gguf" >phi.gguf
 printf '{"text":"in</s>   the"}\n' >rows.jsonl
 for base in "$SOURCE/tests/golden/gguf_spm.gguf" phi.gguf; do

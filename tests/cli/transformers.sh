@@ -1,5 +1,5 @@
-# README's Python and examples/prefix_in_transformers.py on every kind of prefix file: the text of kvfold, or a refusal. Needs h5py,
-# torch and transformers (KVF_PYTHON).
+# The Python code of README and examples/prefix_in_transformers.py, on every kind of prefix file:
+# the text of kvfold, or a refusal. Needs h5py, torch and transformers (KVF_PYTHON).
 python=${KVF_PYTHON:-python3}
 if ! "$python" -c 'import h5py, torch, transformers' 2>/dev/null; then
     echo 'no h5py, torch and transformers (KVF_PYTHON)'

@@ -1,4 +1,4 @@
-# Prefixes that go back and forth: unmerge, convert-position.
+# Conversion of prefixes in both directions: unmerge, convert-position.
 make_inputs
 
 train 0 --out run.h5 --method direct --prefix-length 4 --steps 3 --quiet
@@ -6,7 +6,7 @@ run 0 merge run.h5 --out prefix.h5
 run 0 eval --base model --data valid.jsonl --prefix prefix.h5 --precision f32 --json
 loss=$(value loss)
 
-# back into an encoder, which folds to the same prefix
+# back to an encoder that folds to the same prefix
 run 0 unmerge prefix.h5 --out back.h5 --encoder-hidden 16 --seed 3 --base model --json
 [ "$(value encoder_hidden)" = 16 ] || fail "M is $(value encoder_hidden)"
 value residual | awk '{ exit !($1 < 1e-4) }' || fail "residual $(value residual)"
@@ -25,7 +25,7 @@ has err '^kvfold: unmerge: prefix.h5: method mlp with M = 2 comes no nearer to i
 absent none.h5
 run 0 unmerge prefix.h5 --out near.h5 --encoder-hidden 2 --approximate
 
-# rows from another position on
+# rows from another position
 run 0 convert-position prefix.h5 --base model --position-start 9 --out moved.h5
 out_is 'moved.h5: position_start 9, was 4'
 run 0 eval --base model --data valid.jsonl --prefix moved.h5 --precision f32 --json
@@ -43,7 +43,7 @@ absent none.h5
 train 0 --out from_moved.h5 --method direct --init-from moved.h5 --steps 1
 has out 'moved.h5: text after its prefix starts at position 9, this run.s at 4; --position-start 9 keeps it$'
 
-# another program's checkpoint: which command converts it; and the folder that it makes
+# another program's checkpoint: the command that converts it, and the resulting folder
 run 2 import "$SOURCE/tests/golden/foreign_prefixes/li_liang.safetensors" --out none.h5
 has err 'name the base with --base; try kvfold import --help$'
 run 1 import "$SOURCE/tests/golden/foreign_prefixes/cartridge.safetensors" --base model --out none.h5

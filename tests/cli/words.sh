@@ -1,7 +1,7 @@
-# words: a prefix that holds the keys and values of real tokens names these tokens.
+# words: names the tokens of a prefix that holds the keys and values of real tokens.
 make_inputs
 
-# every layer of the first token and layer 0 of the others saw nothing before them
+# every layer of the first token, and layer 0 of the others, depend on no earlier token
 train 0 --method direct --init text --init-text abcd --lr 1e-30 --steps 1 --out run.h5 --quiet
 run 0 words run.h5 --base model --top 2 --json
 err_is
