@@ -1,19 +1,19 @@
-# How a run over several processes ends before its last step: an error on one rank ends all of them,
-# with one line; a signal to any saves; a rank that is killed leaves the last saved file whole.
+# Early ends of a run over several processes. An error on one rank ends all of them with one line. A
+# signal to any rank saves. A killed rank leaves the last saved file whole.
 # shellcheck disable=SC1091,SC2086 # no spaces in names
 . "$SOURCE/tests/dist/mpi.sh"
 make_inputs
 common="--prefix-length 4 --method direct --threads 1 --precision f32 --schedule constant --quiet"
 good="train --base model --data train.jsonl $common --steps 2 --out run.h5"
 
-# ---- errors: of one rank, and differences between two
+# ---- errors: on one rank, and differences between two ranks
 {
     cat train.jsonl
     echo '{"prompt"'
 } >bad.jsonl
 head -n 20 train.jsonl >other.jsonl
 
-# one_differs OPTIONS...: rank 1 of 2 has these as well.
+# one_differs OPTIONS...: rank 1 of 2 also has these options.
 one_differs() {
     timeout 100 "$MPIRUN" -n 1 "$KVFOLD" $good : -n 1 "$KVFOLD" $good "$@" >out 2>err </dev/null
     code=$?
@@ -33,7 +33,7 @@ ranks 2 1 train --base model --data bad.jsonl $common --out run.h5
 said "kvfold: train: bad.jsonl:25: ':' expected near end of file"
 absent run.h5
 
-# ---- a launcher that starts processes which MPI does not connect: not the same run twice
+# ---- a launcher whose processes are not connected by MPI: the same run must not start twice
 export SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2
 run 1 $good
 has err '^kvfold: train: Slurm started 2 processes, but MPI connects 1 of them'
@@ -59,7 +59,7 @@ begin() {
     [ "$(echo "$pids" | wc -w)" = "$n" ] || fail "processes: $pids, want $n"
 }
 
-# ended CODE: the launcher, 0 for any but success; and what is left goes on by a process alone.
+# ended CODE: status of the launcher, 0 for any but success; a single process then resumes the run.
 ended() {
     wait $launcher
     code=$?
@@ -91,7 +91,7 @@ begin 2
 kill -s KILL ${pids##*
 }
 ended 0
-# the rank that leads sees it, where the launcher does not end it first
+# the leading rank notices it, if the launcher does not end it first
 grep -q 'rank 1 of 2 has gone.*resume continues\|signal 9' all_said || fail "no line: $(cat all_said)"
 begin 2
 kill -s KILL ${pids%%

@@ -1,5 +1,5 @@
-# As parity.sh, for every other way to train: what is not the rule in one of them crosses between
-# processes too.
+# The checks of parity.sh for every other form of training: their additional data also crosses
+# between processes.
 # shellcheck disable=SC1091,SC2086 # no spaces in names
 . "$SOURCE/tests/dist/mpi.sh"
 make_inputs
@@ -26,7 +26,7 @@ parity words 3 --base bert --task token-cls --data names.conll $prefix --batch-s
 parity choice 3 --base bert --task multiple-choice --data choice.jsonl $prefix --batch-size 4
 parity answers 2 --base bert --task qa --data qa.jsonl $prefix --batch-size 4
 
-# in eight bits a row has the same products on whatever rank it is
+# with int8 a row has the same products on any rank
 if can int8; then
     eight="$lm $prefix --threads 1 --precision int8 --schedule constant --warmup 0 --schedule-steps 5 --quiet"
     run 0 train $eight --steps 1 --out one.h5 --force

@@ -1,6 +1,6 @@
-# Two machines, as far as network, name and temporary files go: network namespaces joined by a cable
-# of their own, each with its host name, started by an agent in place of ssh. Open MPI only; needs
-# root. The result is that of two processes on one machine, bit for bit.
+# Two machines, simulated by network namespaces with a virtual cable, host names and temporary
+# folders of their own, and an agent in place of ssh. Open MPI only; needs root. The result equals
+# that of two processes on one machine, bit for bit.
 # shellcheck disable=SC1091,SC2086 # no spaces in names
 . "$SOURCE/tests/dist/mpi.sh"
 "$MPIRUN" --version 2>/dev/null | grep -q 'Open MPI' || { echo 'not Open MPI: skipped'; exit 77; }
@@ -20,7 +20,7 @@ trap 'ip netns del $left 2>/dev/null; ip netns del $right 2>/dev/null; rm -rf "$
 make_inputs
 common="--base model --data train.jsonl --prefix-length 4 --method direct --threads 1 --precision f32"
 
-# agent HOST COMMAND...: what ssh would do.
+# agent HOST COMMAND...: replaces ssh.
 cat >agent <<END
 #!/bin/sh
 shift
@@ -39,7 +39,7 @@ timeout 100 ip netns exec $left unshare --uts sh -c 'hostname kvfold-left && exe
 [ "$(value ranks)" = 2 ] || fail "ranks: $(cat out)"
 same one.h5 two.h5
 
-# what is on one machine only is named with the machine
+# files on only one machine are reported with the machine's name
 head -n 20 train.jsonl >other.jsonl
 timeout 100 ip netns exec $left unshare --uts sh -c 'hostname kvfold-left && exec "$@"' sh \
     env TMPDIR="$folder/tmp_left" "$MPIRUN" --mca plm_rsh_agent "$folder/agent" \

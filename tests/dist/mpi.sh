@@ -1,15 +1,15 @@
-# Words of the scripts in this folder, which ../cli/run.sh runs: the command by several processes of this
-# machine. MPIRUN is set where the build has MPI and mpirun is there.
+# Functions of the scripts in this folder, which ../cli/run.sh runs: the command with several
+# processes on this machine. MPIRUN is set if the build has MPI and mpirun is installed.
 # shellcheck shell=sh
 [ -n "${MPIRUN:-}" ] || { echo 'no MPI in this build, or no mpirun: skipped'; exit 77; }
 
-# More processes than cores, none tied to one, and root in a container.
+# More processes than cores, no binding, and root in a container.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_mpi_yield_when_idle=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
-# MPI leaves memory of its own behind, allocated by modules that are unloaded by then: leaks cannot be distinguished.
+# MPI leaves memory allocated by modules that are unloaded at exit: leaks cannot be distinguished.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 # ranks N CODE ARGUMENTS...: N processes of the command must end with CODE.
@@ -24,7 +24,7 @@ ranks() {
     sed 's/^/    /' err
 }
 
-# said LINE...: what the command wrote on standard error, without the launcher's own lines.
+# said LINE...: standard error of the command, without the launcher's own lines.
 said() {
     grep '^kvfold: ' err >words
     if [ $# -gt 0 ]; then printf '%s\n' "$@" >want; else : >want; fi
@@ -33,13 +33,13 @@ said() {
     cat want err | sed 's/^/    /'
 }
 
-# close A B TOLERANCE WHAT: two runs.
+# close A B TOLERANCE WHAT: compares two runs.
 close() {
     "$COMPARE_RUNS" "$@" >differences 2>&1 || fail "$1 and $2: $(tail -n 2 differences)"
 }
 
-# parity NAME RANKS OPTIONS...: N processes against one. The gradient of step 1, and the first 5
-# losses, of which the last 4 are those of a resumed run. Leaves NAME.h5.
+# parity NAME RANKS OPTIONS...: N processes against one. Compares the gradient of step 1 and the
+# first 5 losses, of which the last 4 are from a resumed run. Leaves NAME.h5.
 parity() {
     name=$1
     n=$2
@@ -54,7 +54,7 @@ parity() {
     close one.h5 "$name.h5" 1e-5 losses
 }
 
-# Those of the command that descend from process $1, by rank.
+# Processes of the command that descend from process $1, by rank.
 processes() {
     for status in /proc/[0-9]*/status; do
         sed -n '/^Name:/{s/.*\t//;h};/^Pid:/{s/.*\t//;H};/^PPid:/{s/.*\t//;H;x;s/\n/ /g;p;q}' "$status" 2>/dev/null

@@ -1,6 +1,6 @@
-# Several processes against one: the same command twice gives the same bits; the gradient of step 1
-# and the first 5 losses are those of one process, for every port and kind of head. The rest of a run
-# resumes from its first step.
+# Several processes against one. Repeating a command gives the same bits. The gradient of step 1 and
+# the first 5 losses equal those of one process, for every port and kind of head. Later steps resume
+# from the first one.
 # shellcheck disable=SC1091,SC2086 # no spaces in names
 . "$SOURCE/tests/dist/mpi.sh"
 make_inputs
@@ -22,7 +22,7 @@ parity seq 2 --base bert --task seq-cls --data mood.tsv $prefix --method direct 
 parity multi 2 --base bert --data mood=mood.tsv --data names=names.conll --task mood=seq-cls \
     --task names=token-cls --task-prefix low-rank $prefix --method direct
 
-# ---- the same bits, whatever arrives when; and the same file as an unbroken run
+# ---- the same bits in any order of arrival; and the same file as an unbroken run
 ranks 4 0 train $lm $prefix --method direct --prefix-dropout 0.2 --prefix-dropout-per-row --grad-accum 2 \
     $common --steps 5 --valid valid.jsonl --out twice.h5
 ranks 4 0 train $lm $prefix --method direct --prefix-dropout 0.2 --prefix-dropout-per-row --grad-accum 2 \
@@ -32,7 +32,7 @@ ranks 4 0 train $lm $prefix --method direct --prefix-dropout 0.2 --prefix-dropou
     $common --steps 5 --out whole.h5
 same whole.h5 direct.h5
 
-# ---- several batches of held-out rows, divided: the numbers of one process, of any kind
+# ---- several batches of held-out rows, divided: the results of one process, for every kind
 for i in 1 2 3 4 5 6 7 8 9 10; do
     cat train.jsonl >>many.jsonl
     sed "s/film/film, it is said by $i of $i who saw it to its very end,/" mood.tsv >>moods.tsv
@@ -54,7 +54,7 @@ ranks 3 0 train --base bert --data mood=mood.tsv --data names=names.conll --task
     --task names=token-cls --valid mood=moods.tsv --valid names=more.conll $prefix --method direct $common --steps 2 --out tasks.h5
 said
 
-# ---- more processes than rows; one of several, which is alone; what the result holds
+# ---- more processes than rows; one of several processes, running alone; contents of the result
 ranks 4 0 train $lm $prefix --method direct $common --steps 2 --batch-size 2 --json --out few.h5
 [ "$(value ranks)" = 4 ] || fail "ranks: $(value ranks)"
 [ "$(wc -l <out)" = 1 ] || fail "more than one line: $(cat out)"

@@ -1,4 +1,5 @@
-# As parity.sh, on encoder-decoders: T5 and BART with prefixes in all places, in PEFT's form, and with a head that the folder stores.
+# The checks of parity.sh on encoder-decoders: T5 and BART with prefixes in all places, in PEFT's
+# form, and with a head stored in the folder.
 # shellcheck disable=SC1091,SC2086 # no spaces in names
 . "$SOURCE/tests/dist/mpi.sh"
 golden=$SOURCE/tests/golden
@@ -12,7 +13,7 @@ for family in t5 bart; do
     parity classes_$family 2 --base $golden/seq_cls/$family --data $golden/seq_cls/rows.jsonl --task seq-cls --batch-size 4 --prefix-length 4 \
         --method direct --head-dropout 0.1
 done
-# held-out rows are divided: the loss of one process
+# held-out rows are divided: the loss equals that of one process
 ranks 3 0 train $bart --method direct --threads 1 --precision f32 --steps 2 --valid $golden/bart/prompts.jsonl --json --quiet --out valid.h5
 got=$(value valid_loss)
 run 0 eval --base $golden/bart --prefix valid.h5 --data $golden/bart/prompts.jsonl --threads 1 --precision f32 --json
