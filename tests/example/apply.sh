@@ -1,7 +1,7 @@
 #!/bin/sh
-# Follows docs/contributing.md's examples to the letter: copies the files that they change, adds the
-# lines of the page (the method) and the patches beside this file (all others), and leaves what the
-# command is built of in OUT_DIR.
+# Follows the examples of docs/contributing.md literally. Copies the files that they change, adds
+# the lines of the page (the method) and the patches in this folder (all others), and leaves the
+# command's sources in OUT_DIR.
 # Usage: apply.sh SOURCE_ROOT OUT_DIR
 set -eu
 source=$1
@@ -15,7 +15,7 @@ for file in $files src/options/method.h src/options/method.c encoder/encoder_pri
     cp "$source/$file" "$tree/$file"
 done
 
-# line PATTERN: the one line of the page that matches, without the quotes of code.
+# line PATTERN: the only matching line of the page, without the backquotes.
 line() {
     found=$(grep -E "$1" "$page" | sed 's/^ *`//; s/`$//')
     [ "$(printf '%s\n' "$found" | wc -l)" -eq 1 ] && [ -n "$found" ] && printf '%s\n' "$found" && return
@@ -39,7 +39,7 @@ name=$(sed -n 's/^const kvf__encoder_kind \(kvf__enc_[a-z]*\) .*/\1/p' "$tree/en
 sed -i "s/extern const kvf__encoder_kind /&$name, /" "$tree/encoder/encoder_priv.h"
 sed -i "s/KINDS\[\] = {/&\&$name, /" "$tree/encoder/encoder.c"
 
-# 4. The options that it has
+# 4. Its options
 list=$(line '^ *`#define PREFIXES')
 sed -i "s/^#define PREFIXES .*/$list/" "$tree/src/options/option_rows.c"
 

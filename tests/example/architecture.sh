@@ -1,4 +1,4 @@
-# The family of docs/contributing.md: Llama's blocks under other names, with Llama's numbers.
+# The model family of docs/contributing.md: Llama's blocks under other names, with Llama's results.
 make_inputs
 sed 's/"model_type":"llama"/"model_type":"example"/' model/config.json >example.json
 run 0 new-base --config example.json --tokenizer model --out example.h5

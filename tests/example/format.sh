@@ -1,4 +1,4 @@
-# The format of docs/contributing.md: rows as any other's.
+# The file format of docs/contributing.md: rows like those of other formats.
 make_inputs
 printf 'text: a good film\nlabel: yes\n\n\ntext: a bad film\nlabel: no\n' >mood.blocks
 printf 'text\tlabel\na good film\tyes\na bad film\tno\n' >mood.tsv

@@ -1,4 +1,5 @@
-# The method of docs/contributing.md, with its defaults: it learns, resumes, folds and is measured as any other.
+# The method of docs/contributing.md, with its defaults: it learns, resumes, folds and is evaluated
+# like other methods.
 make_inputs
 shared="--base model --data train.jsonl --valid valid.jsonl --method tied --threads 2 --precision f32"
 

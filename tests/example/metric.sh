@@ -1,4 +1,4 @@
-# The metric of docs/contributing.md: measured, and the lowest is best.
+# The metric of docs/contributing.md: it is reported, and the lowest value is best.
 make_inputs
 printf 'text\tlabel\na good film\tyes\na bad film\tno\n' >mood.tsv
 shared="--base model --data mood.tsv --valid mood.tsv --task seq-cls --method direct --prefix-length 4 --threads 2 --precision f32"

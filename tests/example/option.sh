@@ -1,4 +1,4 @@
-# The option of docs/contributing.md: what it changes, and --help.
+# The option of docs/contributing.md: its effect, and --help.
 make_inputs
 for seed in 1 2; do
     run 0 train --base model --data train.jsonl --method direct --prefix-length 4 --steps 1 --seed $seed --out $seed.h5 --threads 2 --quiet
