@@ -1,14 +1,14 @@
 #!/bin/sh
-# Gives hostile HDF5 files to the command: makes a small file of every kind in a folder of its own, and beside each NAME.h5 the file
-# NAME.commands, a line for each command that reads it, with FILE in place of its name; h5_contained does the rest. Files on which
-# the command failed are moved to the current folder.
+# Gives hostile HDF5 files to the command. Makes a small file of every kind in a folder of its own.
+# Next to each NAME.h5, NAME.commands lists the commands that read it, with FILE in place of its
+# name. Then runs h5_contained, and moves files on which the command failed to the current folder.
 # Usage: h5_contained.sh BUILD SEED FIRST COUNT
 set -eu
 build=$(realpath "$1")
 kvfold=$build/kvfold
 golden=$(realpath "$(dirname "$0")/../golden")
 here=$PWD
-LSAN_OPTIONS=suppressions=$(realpath "$(dirname "$0")/leaks_of_hdf5.txt"):print_suppressions=0 # of damaged files
+LSAN_OPTIONS=suppressions=$(realpath "$(dirname "$0")/leaks_of_hdf5.txt"):print_suppressions=0 # leaks on damaged files
 export LSAN_OPTIONS
 work=$(mktemp -d)
 trap 'cd "$here"; mv "$work"/h5_contained-*.h5 . 2>/dev/null || :; rm -rf "$work"' EXIT
@@ -31,14 +31,15 @@ cat >tags.jsonl <<'END'
 END
 small='--threads 1 --precision f32 --quiet'
 
-# reads NAME COMMAND...: what reads NAME.h5, besides what reads any file
+# reads NAME COMMAND...: a command for NAME.h5, besides those for any file
 reads() {
     file=$1
     shift
     printf '%s\n' 'inspect FILE' "diff FILE $file.h5" "$@" >"$file.commands"
 }
 
-# fit NAME USE ARGUMENTS...: a run, run_NAME.h5, and what it folds to, NAME.h5; USE is a command that takes either.
+# fit NAME USE ARGUMENTS...: a run, run_NAME.h5, and its folded file, NAME.h5; USE is a command that
+# takes either.
 fit() {
     name=$1 use=$2
     shift 2
