@@ -1,5 +1,5 @@
-# report, looked at in a browser: a run with everything, one with hostile texts, a task with a metric.
-# Run by ../cli/run.sh; skipped where there is no browser, or no Python to drive it.
+# report in a browser: a run with every feature, one with hostile texts, a task with a metric. Run
+# by ../cli/run.sh; skipped without a browser, or without Python to drive it.
 browser=
 for name in chromium chromium-browser google-chrome; do
     [ -n "$browser" ] || browser=$(command -v $name || true)
@@ -13,7 +13,7 @@ make_inputs
 train 0 --valid valid.jsonl --retain valid.jsonl --kl-to-base 0.1 --steps 60 --eval-every 12 --out run.h5 --quiet
 run 0 report run.h5 --out run.html --base model --data valid.jsonl --words 2 --samples 2 --max-tokens 8
 
-# much of everything, and texts that would like to be markup
+# large values everywhere, and texts with markup
 long=wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww
 name="<img src=x onerror=alert(1)>'\"$long.h5"
 for i in 1 2 3; do
