@@ -1,6 +1,6 @@
-# The page for people in a real browser, by chromedriver (W3C WebDriver, spoken with curl): a question to two models, a
-# classifier, the token, a phone. Run by ../cli/run.sh; skipped where there is no Chromium, chromedriver or curl. With
-# SCREENSHOTS=FOLDER in the environment each view is kept there.
+# The web page in a real browser, by chromedriver (W3C WebDriver, spoken with curl): a question to
+# two models, a classifier, the token, a phone. Run by ../cli/run.sh; skipped without Chromium,
+# chromedriver or curl. With SCREENSHOTS=FOLDER in the environment each view is saved there.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$browser" ] || ! command -v chromedriver >/dev/null || ! command -v curl >/dev/null; then
     echo 'skipped: no Chromium, chromedriver or curl'
@@ -42,7 +42,7 @@ wire() {
     curl -s -m 120 --noproxy '*' -X "$1" -H 'Content-Type: application/json' ${3:+-d "$3"} "$at$2" >reply
 }
 
-# js CODE: what it returns, in reply as {"value": ...}
+# js CODE: its result, in reply as {"value": ...}
 js() {
     wire POST "$session/execute/sync" "{\"args\": [], \"script\": \"$1\"}"
 }
@@ -131,7 +131,8 @@ js 'document.getElementById(`tab-write`).click();'
 fits 'the page on a phone'
 keep phone-write
 
-# the policy holds: nothing was asked of others, and nothing complained but the two refusals of the token
+# the policy holds: no request to other hosts, and no console errors except for the two refused
+# tokens
 expect 'something was asked elsewhere' 'performance.getEntriesByType(`resource`).every((e) => e.name.startsWith(location.origin));'
 wire POST "$session/se/log" '{"type": "browser"}'
 complaints=$(grep -o '"level":"[A-Z]*","message":"[^"]*' reply | grep -v '401 (Unauthorized)' || true)
