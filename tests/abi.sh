@@ -1,7 +1,9 @@
 #!/bin/sh
-# The shared library exports the functions of the public headers and nothing else, the stable ones under the version KVFOLD_0; and
-# the stable part of the headers has the functions, struct members with their offsets, and enum values of abi.txt. What is added is
-# added there (`tests/abi.sh --list ROOT CC >tests/abi.txt`); what changes or goes breaks programs and wants another soversion.
+# Checks the ABI of the shared library. It exports only the functions of the public headers, the
+# stable ones with the version KVFOLD_0. The stable functions, struct members with offsets, and enum
+# values equal those in abi.txt.
+# Additions to the headers are added to abi.txt, too (`tests/abi.sh --list ROOT CC >tests/abi.txt`).
+# Changes and removals break programs and require another soversion.
 # Usage: abi.sh ROOT CC LIBRARY, abi.sh --list ROOT CC
 set -eu
 list=
@@ -15,7 +17,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
-# declarations OUT ARGUMENTS...: the headers without comments, directives and what the system has
+# declarations OUT ARGUMENTS...: the headers without comments, directives and system declarations
 declarations() {
     out=$1
     shift
@@ -24,7 +26,7 @@ declarations() {
         awk '/^# [0-9]/ { ours = $3 ~ /kvfold\//; next } ours' >"$out"
 }
 
-# functions FILE: names in declarations
+# functions FILE: function names in declarations
 functions() {
     grep -oE '\bkvf_[a-z0-9_]+\(' "$1" | tr -d '(' | sort -u
 }
@@ -32,7 +34,8 @@ functions() {
 declarations "$folder/stable" -UKVF_EXPERIMENTAL
 declarations "$folder/all" -DKVF_EXPERIMENTAL
 
-# A program that prints sizes, offsets and values: names of members are what is before [, or in (*name).
+# A program that prints sizes, offsets and values. A member's name is the text before [, or inside
+# (*name).
 tr '\n' ' ' <"$folder/stable" | sed 's/  */ /g; s/typedef \(struct\|enum\) /\n\1 /g' | awk '
     /^struct [a-z_0-9]* *{/ {
         name = $2; body = $0; sub(/^[^{]*{/, "", body); sub(/}.*/, "", body)
@@ -82,7 +85,7 @@ functions "$folder/all" | while read -r name; do
     echo "$name@@$version"
 done | sort >"$folder/wanted"
 diff -u "$folder/wanted" "$folder/exports" || failed=1
-# Options can have more members later: they end in `reserved`, and every library checks that it is zero.
+# Options can get more members later: they end in `reserved`, which every library checks for zeros.
 tr '\n' ' ' <"$folder/stable" | sed 's/typedef struct/\n&/g' | grep -o 'typedef struct kvf_[a-z_]*options *{[^}]*}' |
     while read -r _ _ name rest; do
         case $rest in

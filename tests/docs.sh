@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the documents name is in the tree: files, anchors of links, functions, tests; what comments cite, too. And a test file is
-# named after the file or folder that it tests.
+# Checks that names in the documents exist in the tree: files, anchors of links, functions, tests;
+# also names cited in comments. A test file is named after the file or folder that it tests.
 # Usage: docs.sh SOURCE_ROOT
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 1
@@ -20,17 +20,17 @@ exists() {
     [ -e "$1" ]
 }
 
-# prose PAGE: without its blocks of code, whose names may be examples
+# prose PAGE: the page without its code blocks, whose names may be examples
 prose() {
     awk '/^ *```/ { block = !block; next } !block' "$1"
 }
 
-# in_code PAGE: the text between backticks outside of blocks, a line each
+# in_code PAGE: the text between backticks outside of blocks, one line each
 in_code() {
     prose "$1" | grep -o '`[^`]*`' | tr -d '`' | sort -u
 }
 
-# The slug of each heading, as GitHub makes it.
+# The slug of each heading, as made by GitHub.
 anchors() {
     sed -n 's/^##* //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'
 }
@@ -60,21 +60,21 @@ for page in $pages; do
     done
 done
 
-# In comments; ggml has a docs/gguf.md of its own.
+# Names in comments; ggml has a docs/gguf.md of its own.
 # shellcheck disable=SC2086 # names of files
 for word in $(grep -ohE '\b(docs|tests|examples)/[A-Za-z0-9_/.-]+\.(md|c|h|py|sh|txt)\b' $sources $(find tests -name '*.py' -o -name '*.sh') |
     grep -vx docs/gguf.md | sort -u); do
     exists "$word" || fail "a comment cites $word"
 done
 
-# Documents by a bare name are those of the tree; SOURCE.md describes the shared data.
+# Documents cited without a folder are in the tree; SOURCE.md describes the shared data.
 # shellcheck disable=SC2086 # names of files
 for word in $(grep -ohE '\b[A-Z]+\.md\b' $sources | grep -vx SOURCE.md | sort -u); do
     [ -e "$word" ] || fail "a comment cites $word"
 done
 [ "$(wc -l <README.md)" -le 150 ] || fail 'README.md has more than 150 lines: a page of docs/ is the place'
 
-# is_test NAME: as meson knows it; with * several
+# is_test NAME: true if meson has this test; with * several
 is_test() {
     exists "tests/*/test_$1.c" || exists "tests/cli/${1#cli_}.sh" || exists "tests/fuzz/$1.c" || exists "tests/dist/${1#dist_}.sh" ||
         grep -q "test('$1'" tests/meson.build tests/*/meson.build

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The command is built as hostile input deserves: position-independent, bound at start with
-# read-only relocations, with stack protector and checked copies.
+# Checks that the command is hardened against hostile input: position-independent, bound at start
+# with read-only relocations, with stack protector and checked copies.
 # Usage: hardening.sh KVFOLD
 set -u
 command -v readelf >/dev/null || { echo 'hardening: no readelf, skipped'; exit 77; }

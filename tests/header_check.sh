@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every public header compiles alone, in C11 and in C++; and so does the example at its top, as C11 and C++17.
+# Every public header compiles alone, in C11 and in C++; the example at its top compiles as C11 and
+# C++17.
 # Usage: header_check.sh SOURCE_ROOT 'CC' ['CXX']
 set -eu
 root=$1
@@ -17,7 +18,8 @@ compile() {
     $1 -std="$3" -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$root/include" -x "$2" -
 }
 
-# example HEADER: the first indented lines of its first comment, as the body of a function. Objects that it does not make are given.
+# example HEADER: the first indented lines of its first comment, as the body of a function. Objects
+# that it does not create are declared.
 example() {
     awk '/^ \*     / { sub(/^ \*     /, ""); sub(/ \*\/$/, ""); print; found = 1; next } found || /\*\// { exit }' "$1" >"$folder/body"
     [ -s "$folder/body" ] || { echo "${1##*/} has no example" >&2 && return 1; }

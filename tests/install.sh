@@ -1,5 +1,6 @@
 #!/bin/sh
-# What `meson install` leaves, in the layout of a Debian package, and that a program builds against it.
+# Checks the files of `meson install` in the layout of a Debian package, and builds a program
+# against them.
 # Usage: install.sh MESON BUILD_DIR SOURCE_DIR CC
 set -u
 folder=$(mktemp -d) || exit 1
@@ -52,7 +53,7 @@ case $library in
 esac
 [ "$package" = "$(dirname "$library")/pkgconfig/kvfold.pc" ] || fail "kvfold.pc is at \"$package\""
 
-# The examples, by the line at their top.
+# The examples, compiled by the command at their top.
 if command -v pkg-config >/dev/null && [ -n "$package" ]; then
     mkdir "$folder/pc" && sed "s|^prefix=.*|prefix=$root|" "$package" >"$folder/pc/kvfold.pc"
     export PKG_CONFIG_PATH="$folder/pc"
@@ -66,7 +67,7 @@ if command -v pkg-config >/dev/null && [ -n "$package" ]; then
         LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "./$name" >out 2>&1
         [ $? -eq 2 ] || fail "$name does not run: $(cat out)"
     done
-    # The static library, with all that it needs.
+    # The static library, with all its dependencies.
     # shellcheck disable=SC2046,SC2086 # words
     $4 inspect.c -o static $(pkg-config --cflags --libs --static kvfold | sed 's/-lkvfold\b/-l:libkvfold.a/') ||
         fail 'the static library does not link by pkg-config --static'

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Foreign headers stay in the one folder that knows the library, no include climbs out of its
-# folder, and the command sees nothing but the public headers. Between our own folders the include
-# path of each library in meson.build does the same; these are the holes it leaves.
+# Checks the layers of the code. Foreign headers are included only in their wrapper's folder, no
+# include leaves its folder by a path, and the command uses only the public headers. Between
+# kvfold's own folders, the include path of each library in meson.build does the same; this script
+# covers the remaining cases.
 # Usage: layers.sh [SOURCE_ROOT]
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 failed=0
 
-# Lines "file:line:#include ..." of all C sources that are ours and not tests.
+# Lines "file:line:#include ..." of all C sources, except for tests and foreign code.
 includes() {
     find src encoder merge include -name '*.[ch]' -exec \
         grep -n '^[[:space:]]*#[[:space:]]*include' /dev/null {} +
@@ -21,7 +22,7 @@ report() {
     failed=1
 }
 
-# only FOLDER PATTERN: headers matching the extended pattern may be included below FOLDER alone.
+# only FOLDER PATTERN: headers matching the extended pattern may be included only below FOLDER.
 only() {
     report "only $1 may include it" \
         "$(printf '%s\n' "$all" | grep -E "include[[:space:]]*[<\"]$2" | grep -v "^$1/" || true)"
@@ -59,7 +60,7 @@ if [ -d src/cli ]; then
     )"
 fi
 
-# Included by bare name, so a name must mean one file.
+# Headers are included by bare name, so a name must mean one file.
 twice=$(find src encoder merge -name '*.[ch]' -exec basename {} \; | sort | uniq -d)
 report "file name is used twice" "$twice"
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# A folder's meson.build lists its files lowest first: none uses a symbol of a file that is listed
-# after it. The order is that of the objects in the folder's library; the symbols are those of nm.
-# Only names of ours count, kvf_ and kvf__, so nothing that a sanitizer or a compiler adds does.
-# The kernels of src/tensor/x86 are not looked at: each is in a library for every instruction set,
-# and cpu.c alone knows them.
+# A folder's meson.build lists its files lowest first: no file uses a symbol of a file listed after
+# it. The order is that of the objects in the folder's library, and the symbols come from nm. Only
+# kvfold's own names count, kvf_ and kvf__, so additions of a sanitizer or a compiler do not matter.
+# The kernels of src/tensor/x86 are left out: each is in a library for every instruction set, and
+# only cpu.c refers to them.
 # Usage: order.sh [FOLDER LIBRARY]...
 set -eu
 
@@ -11,7 +11,7 @@ failed=0
 while [ $# -gt 0 ]; do
     folder=$1 library=$2
     shift 2
-    # Members come in the order of the list, but for what is generated, which comes first.
+    # Members come in the order of the list, except for generated ones, which come first.
     found=$(nm -p "$library" | awk -v folder="$folder" '
         BEGIN { prefix = folder "_"; gsub("/", "_", prefix) }
         /:$/ {

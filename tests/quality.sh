@@ -1,5 +1,6 @@
 #!/bin/sh
-# The small fixed set of trainings of quality.txt, against the ranges stored there: a change that costs points is seen.
+# Runs the small fixed set of trainings of quality.txt and compares their scores with the ranges
+# stored there.
 #
 #   quality.sh KVFOLD MINILM SMOLLM2 DICTIONARY SHARED WORK [measure]
 #

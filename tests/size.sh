@@ -1,6 +1,6 @@
 #!/bin/sh
-# The code is no larger than docs/contributing.md allows: the rows of its table that are begun, added up. A line of code is one that
-# is neither blank nor all comment, in C and headers, as cloc counts them.
+# Checks that the code is no larger than docs/contributing.md allows: the sum of the started rows of
+# its table. A line of code is neither blank nor only comment, in C and headers, as counted by cloc.
 # Usage: size.sh SOURCE_ROOT
 set -eu
 cd "$1"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A small run from training to generation under valgrind: no bad access, no undefined value that
-# decides, nothing definitely lost. For what sanitizers cannot see: libraries, and our own release
-# build. Takes a minute or two; .ci/run calls it.
+# Runs a small workflow from training to generation under valgrind: no invalid access, no branch on
+# an undefined value, no definite leak. Covers libraries and the release build, which sanitizers
+# cannot check. Takes a minute or two; .ci/run calls it.
 # Usage: valgrind.sh KVFOLD MAKE_TINY
 set -eu
 KVFOLD=$(realpath "$1")
