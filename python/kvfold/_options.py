@@ -18,50 +18,50 @@ Names = Union[str, Sequence[str]]
 
 
 class RowOptions(TypedDict, total=False):
-    """How rows of data are read and rendered: eval, predict, score."""
+    """Options of eval, predict and score for reading and rendering rows."""
 
-    format: str  #: auto, jsonl, json, tsv, csv, conll, squad, superglue, text
-    columns: str  #: "a,b,c": names of the columns of TSV, CSV or CoNLL; else the header's
-    delimiter: str  #: of TSV and CSV: one character; else a tab, a comma
-    no_header: bool  #: the first line of TSV, CSV or CoNLL is no header
-    map: Union[str, Mapping[str, str]]  #: "prompt=question,completion=answer", or a dict of the same
-    chat_template: str  #: as --chat-template; else the prefix's own
+    format: str  #: format of the data file: auto (by name and content), jsonl, json, tsv, csv, conll, squad, superglue, text
+    columns: str  #: names of the columns of TSV, CSV or CoNLL: "a,b,c"; default: the header's
+    delimiter: str  #: column separator of TSV and CSV: one character; default: tab or comma
+    no_header: bool  #: TSV, CSV or CoNLL files have no header line
+    map: Union[str, Mapping[str, str]]  #: names of the fields in the data: "prompt=question,completion=answer", or a dict of them
+    chat_template: str  #: chat template of prompts, as --chat-template; default: the prefix's
     max_length: int  #: longest row in tokens
-    overlong: str  #: stop, truncate, truncate-end, skip; else as in training
-    limit: int  #: read the first rows only
-    split_text: int  #: the file is plain text, cut into rows of so many tokens
+    overlong: str  #: action for longer rows: stop, truncate, truncate-end, skip; default: as in training
+    limit: int  #: read only the first N rows
+    split_text: int  #: lm: the file is plain text, cut into rows of N tokens
 
 
 class EvalOptions(RowOptions, total=False):
-    batch_tokens: int  #: rows are packed up to so many tokens
-    generate: int  #: lm: also complete prompts by at most so many tokens, and compare with their references
-    per_class: bool  #: seq-cls, token-cls: also the scores of each class, tag and entity type
-    majority: bool  #: seq-cls, token-cls, multiple-choice: several prefixes vote, in place of the mean of their probabilities
-    no_answer_above: float  #: qa: no answer where its log odds against the best one are above
+    batch_tokens: int  #: maximum tokens of a packed batch
+    generate: int  #: lm: also generate up to N tokens per prompt and report BLEU and ROUGE-L
+    per_class: bool  #: seq-cls, token-cls: also report the scores of each class or tag, and of each entity type
+    majority: bool  #: several prefixes: answer by the majority of their answers, instead of the mean of their probabilities
+    no_answer_above: float  #: qa: threshold of the log odds of no answer against the best answer; above it there is no answer
     max_answer: int  #: qa: longest answer in tokens
-    n_best: int  #: qa: best starts and ends that are paired
+    n_best: int  #: qa: number of best starts and ends to pair, at most 64
 
 
 class GenerateOptions(TypedDict, total=False):
-    temperature: float  #: 0: greedy
+    temperature: float  #: sampling temperature; 0: always the likeliest token
     top_k: int
     top_p: float
     min_p: float
     repetition_penalty: float
     presence_penalty: float
     frequency_penalty: float
-    logit_bias: Mapping[int, float]  #: token id: what its logit is raised by
+    logit_bias: Mapping[int, float]  #: added to a token's logit, by token id
     beams: int
     length_penalty: float
     seed: int
-    stop: List[str]  #: texts that end a completion, and are left out
+    stop: List[str]  #: texts that end a completion and are left out of it
     chat_template: str
     batch_size: int
-    draft: int  #: most tokens guessed from the text so far and checked in one step; 0: off
+    draft: int  #: speculative decoding: guess up to N tokens from similar earlier text and check them in one step; 0: off
 
 
 class TrainOptions(TypedDict, total=False):
-    """Options of train(); help(kvfold.train) says what each of them does."""
+    """Options of train(); help(kvfold.train) describes each of them."""
 
     lora: Path
     resume: bool
@@ -157,7 +157,7 @@ class TrainOptions(TypedDict, total=False):
     tensorboard: Path
 
 
-#: Names of PEFT and transformers, by which people look for ours.
+#: Option names of PEFT and transformers, with the kvfold option of the same purpose.
 _ELSEWHERE = {
     "dataset_text_field": "map", "do_sample": "temperature", "encoder_hidden_size": "encoder_hidden", "eval_dataset": "valid",
     "eval_steps": "eval_every", "gradient_accumulation_steps": "grad_accum", "gradient_checkpointing": "recompute",
@@ -173,7 +173,7 @@ _ELSEWHERE = {
 
 
 def check_known(name: str, known: Iterable[str]) -> None:
-    """Raises Error for an option that is not known, and names the nearest."""
+    """Raises Error for an unknown option, and names the nearest one."""
     known = list(known)
     if name in known:
         return
@@ -225,7 +225,7 @@ def joined(name: str, value: Any) -> Any:
 
 
 def texts(values: Optional[Sequence[str]]) -> Any:
-    """[n] of C's texts."""
+    """Returns an array of n C strings."""
     if isinstance(values, str):
         raise Error("want a list of texts, not one text")
     coded = [text(value) for value in values or ()]
