@@ -36,7 +36,7 @@ typedef struct fx_shape {
     bool crosses;   /* own tokens are queries only */
     bool bias;      /* relative: a bias by distance */
     bool terms;     /* relative: disentangled */
-    bool lines;     /* rows begin where lines of a cache do, as those of a model */
+    bool lines;     /* rows begin at cache lines, as those of a model */
     kvf__dtype act; /* F32 is 0 */
 } fx_shape;
 

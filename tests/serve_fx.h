@@ -213,8 +213,7 @@ static inline void member(const char *text, const char *key, char *out, size_t r
     snprintf(out, room, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* ---- one server of the test that runs, and what it is asked ------------------------------------
- */
+/* ---- the running server and requests to it --------------------------------------------------- */
 
 enum { ROOM = 1 << 16, NEW = 12 };
 
@@ -309,8 +308,7 @@ static inline void has(const char *what)
     ck_assert_msg(strstr(text, what) != NULL, "no %s in %s", what, text);
 }
 
-/* ---- figures, and answers that take long -------------------------------------------------------
- */
+/* ---- figures, and long answers --------------------------------------------------------------- */
 
 /* The number in a line of /metrics. */
 static inline double figure(const char *name)

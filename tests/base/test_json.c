@@ -37,7 +37,7 @@ static void check_text(const kvf_json *value, unsigned style, const char *want)
     kvf_json_text_free(text);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 #define TEXT(s) s, sizeof(s) - 1
 

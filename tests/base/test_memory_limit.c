@@ -100,7 +100,7 @@ START_TEST(stacks_of_threads_have_room_or_a_line)
     ck_assert_int_eq(setrlimit(RLIMIT_DATA, &limit), 0);
     ck_assert_int_eq(kvf__memory_allows_threads(crowd), KVF_ENOMEM);
     ck_assert(strstr(kvf_ctx_error(crowd), "the stacks of 511 more threads take "));
-    ck_assert_int_eq(kvf__memory_allows_threads(crowd), KVF_OK); /* asked once */
+    ck_assert_int_eq(kvf__memory_allows_threads(crowd), KVF_OK); /* checked only once */
     kvf_ctx_free(crowd);
 }
 END_TEST

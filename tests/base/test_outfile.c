@@ -409,7 +409,7 @@ START_TEST(inputs_are_not_replaced)
     ck_assert_int_eq(kvf__check_not_input(ctx, config, dir), KVF_OK); /* not there yet */
     ck_assert_int_eq(symlink("out", config), 0);
     ck_assert_int_eq(kvf__check_not_input(ctx, config, dir), KVF_EUSAGE);
-    ck_assert_int_eq(kvf__check_not_input(ctx, path, dir), KVF_EUSAGE); /* what it links to */
+    ck_assert_int_eq(kvf__check_not_input(ctx, path, dir), KVF_EUSAGE); /* the link's target */
     kvf__free(config);
     kvf__free(link_name);
     kvf__free(other);

@@ -36,7 +36,7 @@ static void read_prefix(const char *path, kvf__artifact *out)
     ck_ok(kvf__artifact_read(ctx, path, KVF__KIND_PREFIX, out));
 }
 
-/* ---- what engines saved ---------------------------------------------------------------------- */
+/* ---- files saved by engines ------------------------------------------------------------------ */
 
 static const struct {
     const char *name, *version, *flash;
@@ -338,7 +338,7 @@ START_TEST(check_is_of_the_server)
 }
 END_TEST
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void no_base_order(kvf__artifact *file)
 {

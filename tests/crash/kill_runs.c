@@ -46,7 +46,7 @@ typedef struct tally {
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Output goes to the file `log`. */
+/* Runs a command with output to the file `log`. */
 static pid_t start(const char *program, char *const *arguments)
 {
     pid_t pid = fork();

@@ -55,7 +55,7 @@ static void check_gather(kvf_ctx *ctx, kvf__dist *dist)
                "gather brings other bytes");
 }
 
-/* Pieces of many sizes, begun while others travel; ranks are late in turn. */
+/* Pieces of many sizes, begun while others travel; one rank after another is late. */
 static void check_sums(kvf_ctx *ctx, kvf__dist *dist, float *x, int round)
 {
     int rank = dist->rank, size = dist->size;

@@ -129,8 +129,8 @@ START_TEST(backward_sets)
 }
 END_TEST
 
-/* The step gives the emitted values that the optimizer wants. With P <= M the error is that of
- * the ridge, whatever the other tokens need. With P > M the result is the layer's best
+/* Steps reach the emitted values requested by the optimizer. With P <= M they do so up to the
+ * ridge, independent of the other tokens. With P > M the result is the layer's best
  * approximation. */
 static const struct {
     kvf__encoder_shape shape;

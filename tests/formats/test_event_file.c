@@ -188,7 +188,7 @@ START_TEST(errors)
 }
 END_TEST
 
-/* ---- files that only grow -------------------------------------------------------------------- */
+/* ---- append-only files ----------------------------------------------------------------------- */
 
 static void expect_text(const char *path, const char *want)
 {

@@ -356,7 +356,7 @@ START_TEST(what_does_not_fit_is_refused)
 }
 END_TEST
 
-/* ---- what can be shown ----------------------------------------------------------------------- */
+/* ---- text that can be shown ------------------------------------------------------------------ */
 
 /* a, b, and the two bytes of "e with acute accent" as tokens of their own. */
 static const char BYTES[] =

@@ -276,7 +276,8 @@ START_TEST(logits_are_what_scores_are_made_of)
 }
 END_TEST
 
-/* Before an infix: logits of the bare base; at the infix: none; after it: those of generation. */
+/* Logits before an infix are those of the bare base, at the infix there are none, and after it
+ * those of generation. */
 START_TEST(logits_around_an_infix)
 {
     static float logits[(N + 1) * V], bare[N * V];

@@ -255,7 +255,7 @@ START_TEST(gradient_matches_differences)
 }
 END_TEST
 
-/* ---- what holds by definition ---------------------------------------------------------------- */
+/* ---- properties of the definition ------------------------------------------------------------ */
 
 START_TEST(teacher_and_student_alike_cost_nothing)
 {

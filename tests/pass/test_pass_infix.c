@@ -91,7 +91,7 @@ START_TEST(loss_and_gradient_are_those_of_torch)
 }
 END_TEST
 
-/* ---- against a prefix that holds x as well --------------------------------------------------- */
+/* ---- compared with a prefix that includes x -------------------------------------------------- */
 
 static toy t;
 static const char *const *const CONFIGS[] = {&toy_llama, &toy_qwen3, &toy_gpt2};

@@ -104,7 +104,7 @@ START_TEST(share_is_a_softmax_by_hand)
 }
 END_TEST
 
-/* ---- what must hold -------------------------------------------------------------------------- */
+/* ---- invariants ------------------------------------------------------------------------------ */
 
 /* Recomputed layers count once; measuring changes no bit of the loss; a second pass adds. */
 START_TEST(looking_changes_nothing)

@@ -311,7 +311,7 @@ static int by_time(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* ---- one who stays --------------------------------------------------------------------------- */
+/* ---- a client that stays --------------------------------------------------------------------- */
 
 /* The whole answer to one request; false without an answer 200. */
 static bool fetch(const char *request, char *text, size_t room)

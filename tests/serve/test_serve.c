@@ -122,7 +122,7 @@ START_TEST(several_choices_draw_each_its_own)
 }
 END_TEST
 
-/* ---- files that bring more than keys and values ---------------------------------------------- */
+/* ---- files with more than keys and values ---------------------------------------------------- */
 
 static const struct own_file {
     const char *method;

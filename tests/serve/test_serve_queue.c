@@ -8,7 +8,7 @@
 
 enum { MEGABYTE = 1000000, BIG = 8, JUNK = 12 };
 
-/* {"model": "bare", MEMBER: n times what, MORE}; to be freed. */
+/* {"model": "bare", MEMBER: n times `what`, MORE}; to be freed. */
 static char *big_body(const char *member, const char *open, const char *what, size_t n,
                       const char *close, const char *more)
 {
@@ -170,7 +170,8 @@ static bool has_said(int fd)
     return poll(&one, 1, 0) == 1;
 }
 
-/* A request with many choices leaves the others their turns, however many choices remain. */
+/* A request with many choices leaves the others their turns, for any number of remaining
+ * choices. */
 START_TEST(many_choices_do_not_hold_all_rows)
 {
     serve_long_rows();

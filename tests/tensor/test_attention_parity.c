@@ -379,7 +379,7 @@ START_TEST(large_scores_stay_finite)
 }
 END_TEST
 
-/* ---- what must not matter -------------------------------------------------------------------- */
+/* ---- invariance of results ------------------------------------------------------------------- */
 
 static const fx_shape MIXED = {.H = 4,
                                .G = 2,

@@ -57,8 +57,8 @@ static void done(data *d)
         kvf__free(all[i]);
 }
 
-/* Level number _i / N_SIZES at size number _i % N_SIZES; NULL, and a line, where this CPU lacks it.
- */
+/* Level number _i / N_SIZES at size number _i % N_SIZES; NULL, after a note, if this CPU lacks
+ * it. */
 static const kvf__wide *level_of(int i, data *d)
 {
     const kvf__wide *level = kvf__wide_level(LEVELS[i / N_SIZES]);

@@ -100,7 +100,7 @@ START_TEST(core_same_bits_tasks)
 }
 END_TEST
 
-/* ---- what it reports ------------------------------------------------------------------------- */
+/* ---- reported figures ------------------------------------------------------------------------ */
 
 typedef struct seen {
     int forecasts, steps_before;

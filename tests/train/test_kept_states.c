@@ -70,7 +70,7 @@ static double gradient(const kvf__batch *batch, kvf__entry entry, kvf__prefix *d
     return loss;
 }
 
-/* Rows of 1, 3 and 70 tokens behind a common prefix of 20, and the last two of them alone. */
+/* Rows of 1, 3 and 70 tokens after a common prefix of 20, and the last two of them alone. */
 static const int64_t SHARED[] = {20, 3, 70, 1, 0}, ALONE[] = {23, 90, 0};
 static const int32_t PARENT[] = {-1, 0, 0, -1};
 

@@ -40,7 +40,7 @@ static double loss_of_rows(void)
     kvf_train_result result;
     o.prefix_length = 280;
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
-    const char *text = strstr(kvf_ctx_error(ctx), " context of "); /* so many tokens */
+    const char *text = strstr(kvf_ctx_error(ctx), " context of "); /* then the tokens */
     ck_assert_msg(text != NULL, "%s", kvf_ctx_error(ctx));
     o.prefix_length = atoi(text + 12);
     o.force = true;

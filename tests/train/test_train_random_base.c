@@ -181,7 +181,7 @@ static double loss_of(const char *on, const char *prefix_path)
     ck_assert_msg(!kvf_base_open(ctx, on, &f32, &opened), "%s", kvf_ctx_error(ctx));
     if (prefix_path) {
         ck_assert_int_eq(kvf_prefix_open(ctx, prefix_path, KVF_CHECKPOINT_LAST, &prefix), KVF_OK);
-        ck_assert_int_eq(kvf_prefix_position_start(prefix), 0); /* as this family has it */
+        ck_assert_int_eq(kvf_prefix_position_start(prefix), 0); /* the convention of this family */
     }
     ck_assert_msg(!kvf_eval(ctx, opened, &prefix, prefix != NULL, &options, &result), "%s",
                   kvf_ctx_error(ctx));
@@ -208,7 +208,7 @@ START_TEST(a_prefix_teaches_nothing)
     double bare = loss_of(fresh, NULL);
     ck_assert_int_eq(train_prefix(fresh, 0.3), 1);
     double best = loss_of(fresh, run);
-    ck_assert_double_lt(best, bare); /* it learns what it can */
+    ck_assert_double_lt(best, bare); /* it learns within its limits */
     ck_assert_msg(best >= unigram - 0.05, "entropy of single letters %g, with a prefix %g", unigram,
                   best);
 }
