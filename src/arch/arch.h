@@ -1,7 +1,7 @@
 /* Shared by the files that describe and bind a model: the row of an architecture, and its weights.
  *
- * An architecture is data. A new family is a row in arch.c, its config keys and its weight rows; no
- * other file branches on a family's name. */
+ * An architecture is data. A new family is a file of its own, with config keys and weight rows, and
+ * a name in arch.c; no other file branches on a family's name. */
 #ifndef KVF_ARCH_H
 #define KVF_ARCH_H
 
