@@ -198,7 +198,7 @@ static int64_t inputs_of(const kvf__encoder *encoder, size_t i)
     for (int l = 0; l < encoder->n_linears; l++)
         if (i == encoder->linears[l].weight || i == encoder->linears[l].weight + 1)
             return encoder->linears[l].in;
-    return encoder->shape.M;
+    return encoder->shape.M ? encoder->shape.M : 1;
 }
 
 void kvf__encoder_init_random(kvf__encoder *encoder, bool ptuning_v2, uint64_t seed)

@@ -24,6 +24,7 @@ static void teardown(void)
 }
 
 static const char *const METHODS[] = {"mlp", "direct"};
+enum { N_METHODS = sizeof METHODS / sizeof METHODS[0] };
 static const kvf__encoder_shape SHAPE = {.L = 2, .G = 2, .P = 3, .D = 4, .M = 5};
 
 static kvf__encoder *make(const char *method, const kvf__encoder_shape *shape, bool v2)
@@ -435,15 +436,15 @@ int main(void)
     tcase_set_timeout(core, 60);
     tcase_add_test(core, names_and_dims_are_those_of_peft);
     tcase_add_loop_test(core, target_is_reached, 0, (int)(sizeof TARGETS / sizeof TARGETS[0]));
-    tcase_add_loop_test(core, zero_emits_zeros, 0, 2);
+    tcase_add_loop_test(core, zero_emits_zeros, 0, N_METHODS);
     tcase_add_test(core, equal_seeds_give_equal_values);
     tcase_add_loop_test(core, direct_starts_with_the_spread_of_its_scheme, 0, 2);
     tcase_add_test(core, lr_units_follow_the_hidden_row);
     tcase_add_loop_test(core, natural_step_moves_what_is_emitted, 0,
                         sizeof STEPS / sizeof STEPS[0]);
     tcase_add_test(core, natural_step_is_that_of_a_direct_prefix);
-    tcase_add_loop_test(grad, gradients_match_differences, 0, 2);
-    tcase_add_loop_test(grad, backward_sets, 0, 2);
+    tcase_add_loop_test(grad, gradients_match_differences, 0, N_METHODS);
+    tcase_add_loop_test(grad, backward_sets, 0, N_METHODS);
     tcase_add_test(errors, bad_requests_are_refused);
     tcase_add_test(errors, loading_checks_names_and_dims);
     tcase_add_test(errors, every_allocation_may_fail);
