@@ -13,6 +13,7 @@
 #   ./setup.sh contained [N [SEED [FIRST]]]   give the command N hostile HDF5 files (default 10000), half of them damaged, half valid
 #                    but lying: it may refuse them, not die
 #   ./setup.sh amplify [NAME...]   time and peak memory of every reader on small files that ask for much; fails above the limits
+#   ./setup.sh coverage   share of its lines that each source's own test runs; fails below 70 % (tests/coverage.txt)
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
 #   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; by name llama_cpp_python, vllm_connector), an
 #                    evaluator (lm_evaluation) and clients (openai_client langchain_client litellm_client llm_client inspect_client),
@@ -268,6 +269,16 @@ run_amplify() {
   /usr/bin/python3 tests/amplify.py build/kvfold build/tests/make_tiny "$@"
 }
 
+run_coverage() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES $TEST_PACKAGES
+  say "building with coverage"
+  [ -e build-coverage/build.ninja ] ||
+    meson setup build-coverage -Dtests=enabled -Db_coverage=true -Dbuildtype=debugoptimized >/dev/null
+  ninja -C build-coverage >build-coverage/compile.log || { tail -n 20 build-coverage/compile.log >&2; exit 1; }
+  tests/coverage.sh build-coverage
+}
+
 # run_fuzz [-LIBFUZZER_OPTION...] [TARGET...]: under address and undefined behaviour sanitizers. No input may take more
 # than 10 s, one allocation more than 64 MB, all together more than 2 GB. What was found new stays in build-fuzz/found.
 # Of HDF5 files it soon finds where the library itself fails, which run_contained holds harmless: h5 is fuzzed by name alone.
@@ -478,6 +489,7 @@ kills) run_kills "${2:-1000}" "${3:-2}" ;;
 storm) run_storm "${2:-1000}" "${3:-2}" ;;
 contained) run_contained "${2:-10000}" "${3:-2}" "${4:-0}" ;;
 amplify) shift; run_amplify "$@" ;;
+coverage) run_coverage ;;
 build)
   # shellcheck disable=SC2086
   install_packages $BUILD_PACKAGES
