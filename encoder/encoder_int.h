@@ -15,8 +15,8 @@ typedef struct kvf__encoder kvf__encoder;
 
 typedef struct kvf__encoder_shape {
     int64_t L, G, P, D;
-    const kvf__kv_heads
-        *heads;       /* [L + 1] per-layer heads, copied; NULL: all layers have the same G and D */
+    /* [L + 1] per-layer heads, copied; NULL: all layers have the same G and D */
+    const kvf__kv_heads *heads;
     int64_t M;        /* hidden width of `mlp` and `p-tuning`; ignored by others */
     int64_t C;        /* width of the base; needed by port embed */
     const char *form; /* form of `p-tuning`: "lstm" or "mlp"; NULL: the first */

@@ -33,10 +33,10 @@ extern "C" {
 #endif
 
 typedef struct kvf_bench_options {
-    const char
-        *shape; /* a name of kvf_bench_shape(), or the path of a config.json; NULL if base is set */
-    const char
-        *base; /* path of a base to open instead; texts are borrowed while the bench is open */
+    /* a name of kvf_bench_shape(), or the path of a config.json; NULL if base is set */
+    const char *shape;
+    /* path of a base to open instead; texts are borrowed while the bench is open */
+    const char *base;
     const char *lora;    /* LoRA folder, as in kvf_base_options; NULL: none */
     int64_t batch;       /* rows in a step */
     int64_t length;      /* tokens in a row */

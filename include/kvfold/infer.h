@@ -42,8 +42,8 @@ typedef struct kvf_generate_options {
     int64_t beams;
     double length_penalty;
     uint64_t seed; /* prompt i draws from (seed, i), so results do not depend on the batch */
-    const char *const
-        *stop; /* n_stop texts that end a completion; the stop text is not part of it */
+    /* n_stop texts that end a completion; the stop text is not part of it */
+    const char *const *stop;
     size_t n_stop;
     const char *chat_template; /* NULL: the template of the prefix, or none */
     int64_t batch_size;        /* prompts run together; 0: 16 */

@@ -46,8 +46,8 @@ kvf_json_type kvf_json_typeof(const kvf_json *value);
 kvf_json *kvf_json_get(const kvf_json *object, const char *key); /* view, NULL if absent */
 size_t kvf_json_size(const kvf_json *container);                 /* members of array or object */
 kvf_json *kvf_json_at(const kvf_json *array, size_t index);      /* view */
-int64_t kvf_json_int(const kvf_json *value,
-                     int64_t otherwise); /* integers only: 1.0 gives `otherwise` */
+/* Integers only: 1.0 gives `otherwise`. */
+int64_t kvf_json_int(const kvf_json *value, int64_t otherwise);
 double kvf_json_real(const kvf_json *value, double otherwise); /* integers and reals */
 bool kvf_json_bool(const kvf_json *value, bool otherwise);
 /* bytes may be NULL. The text may contain NULs. */
@@ -69,12 +69,12 @@ kvf_json *kvf_json_new_int(int64_t value);
 kvf_json *kvf_json_new_real(double value); /* NaN and infinities become null */
 kvf_json *kvf_json_new_bool(bool value);
 kvf_json *kvf_json_new_str(const char *utf8); /* invalid UTF-8 is replaced by U+FFFD */
-kvf_json *kvf_json_new_strn(const char *utf8,
-                            size_t bytes); /* the same; the text may contain U+0000 */
+/* The same; the text may contain U+0000. */
+kvf_json *kvf_json_new_strn(const char *utf8, size_t bytes);
 bool kvf_json_set(kvf_json *object, const char *key, kvf_json *value);
 bool kvf_json_add(kvf_json *array, kvf_json *value);
-void kvf_json_remove(kvf_json *object,
-                     const char *key); /* removes a member, if present, and frees its value */
+/* Removes a member, if present, and frees its value. */
+void kvf_json_remove(kvf_json *object, const char *key);
 
 typedef enum kvf_json_style {
     KVF_JSON_COMPACT = 0,

@@ -28,8 +28,8 @@ extern "C" {
 typedef struct kvf_words_options {
     int64_t top;   /* items named per vector; 0: 5 */
     int64_t chunk; /* vocabulary items per batch; 0: 512 */
-    void (*progress)(void *user, int64_t done,
-                     int64_t items); /* called after each chunk; may be NULL */
+    /* called after each chunk; may be NULL */
+    void (*progress)(void *user, int64_t done, int64_t items);
     void *user;
 } kvf_words_options;
 
@@ -80,8 +80,8 @@ typedef struct kvf_report_options {
     int64_t samples;    /* number of first prompts completed without and with the prefix; 0: none */
     int64_t max_tokens; /* maximum tokens of a completion; 0: 48 */
 } kvf_report_options;
-kvf_report_options
-kvf_report_defaults(void); /* Returns the defaults: f32, 3 words, 32 rows, 4 samples, 48 tokens. */
+/* Returns the defaults: f32, 3 words, 32 rows, 4 samples, 48 tokens. */
+kvf_report_options kvf_report_defaults(void);
 
 /* Writes one self-contained HTML page about a run or a folded file: curves of its history, norms by
  * layer and virtual token, options and lineage. With a base it adds the words nearest to the
@@ -114,8 +114,8 @@ typedef struct kvf_prune_options {
 
 typedef struct kvf_prune_point {
     int64_t length; /* remaining virtual tokens; 0: no such point */
-    int64_t
-        dropped; /* virtual token dropped last, as an index into the whole prefix; -1: none yet */
+    /* virtual token dropped last, as an index into the whole prefix; -1: none yet */
+    int64_t dropped;
     double loss;
 } kvf_prune_point;
 

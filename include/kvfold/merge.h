@@ -26,8 +26,8 @@ typedef struct kvf_merge_options {
     kvf_dtype dtype;
     bool force;
     const char *base; /* needed for probe, and by methods whose folding needs the base */
-    const char
-        *probe; /* data file on which logits of encoder and folded file are compared; NULL: no */
+    /* data file on which logits of encoder and folded file are compared; NULL: no */
+    const char *probe;
     bool allow_other_base;
     const char *lora; /* LoRA folder, as in kvf_base_options; NULL: none */
     uint64_t reserved[7];

@@ -58,8 +58,8 @@ typedef struct kvf_base_options {
 } kvf_base_options;
 
 typedef struct kvf_shape {
-    int64_t L, H, G, D, C, F,
-        V; /* G, D: 0 if layers differ in them; F is then of the narrowest layer */
+    /* G, D: 0 if layers differ in them; F is then of the narrowest layer */
+    int64_t L, H, G, D, C, F, V;
     int64_t max_positions;
 } kvf_shape;
 
@@ -82,8 +82,8 @@ void kvf_base_free(kvf_base *base);
 
 const char *kvf_base_name(const kvf_base *base); /* last component of the path, or general.name */
 const char *kvf_base_architecture(const kvf_base *base); /* "llama", "gpt2", "bert", ... */
-const char *
-kvf_base_hash(const kvf_base *base); /* 32 hex digits, computed when the base is opened */
+/* 32 hex digits, computed when the base is opened. */
+const char *kvf_base_hash(const kvf_base *base);
 kvf_shape kvf_base_shape(const kvf_base *base);
 kvf_precision kvf_base_precision(const kvf_base *base); /* never AUTO */
 
@@ -183,8 +183,8 @@ typedef struct kvf_session_options {
 typedef struct kvf_session kvf_session;
 kvf_status kvf_session_open(kvf_ctx *ctx, const char *base, const char *prefix,
                             const kvf_session_options *options, kvf_session **out);
-void kvf_session_close(
-    kvf_session *session); /* Frees base and prefixes too. session may be NULL. */
+/* Frees base and prefixes too. session may be NULL. */
+void kvf_session_close(kvf_session *session);
 kvf_base *kvf_session_base(const kvf_session *session);
 kvf_prefix *kvf_session_prefix(const kvf_session *session); /* the first prefix, or NULL */
 /* Returns a view of all prefixes [*n], the first one being `prefix`. */

@@ -47,8 +47,8 @@ typedef struct kvf_serve_prefix {
 } kvf_serve_prefix;
 
 typedef struct kvf_serve_options {
-    const kvf_serve_prefix
-        *prefixes; /* [n_prefixes]; texts are borrowed, also in the other fields */
+    /* [n_prefixes]; texts are borrowed, also in the other fields */
+    const kvf_serve_prefix *prefixes;
     size_t n_prefixes;
     const char *base_name;     /* model name of the base; NULL: kvf_base_name */
     kvf_checkpoint checkpoint; /* state of run files */
@@ -71,8 +71,8 @@ typedef struct kvf_serve_options {
     const char *token_file; /* file whose first line is the required token of "Authorization:
                                Bearer"; NULL: none */
     int64_t max_body;       /* maximum bytes of a request */
-    int64_t
-        max_rows; /* choices computed together; others wait, and requests take turns at free rows */
+    /* choices computed together; others wait, and requests take turns at free rows */
+    int64_t max_rows;
     int64_t max_queue;       /* maximum number of choices that wait; more are refused with 503 */
     int64_t max_queue_bytes; /* maximum memory of waiting choices; one is always accepted */
     int64_t max_tokens;      /* upper limit of a choice's max_tokens */

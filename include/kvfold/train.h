@@ -57,8 +57,8 @@ typedef struct kvf_event {
     double valid_loss;   /* EVAL */
     kvf_metric metric;   /* EVAL: the metric that selects the best checkpoint */
     bool best;           /* EVAL: the best so far */
-    double retention_loss,
-        retention_base_loss; /* RETENTION: loss with the prefix, and of the bare base */
+    /* RETENTION: loss with the prefix, and of the bare base */
+    double retention_loss, retention_base_loss;
     double lr, grad_norm;
     double prefix_norm;           /* STEP: norm of the emitted prefix */
     int64_t tokens;               /* trained on in all steps */
@@ -125,8 +125,8 @@ typedef struct kvf_train_options {
     const char *position_start; /* "P", or the position of a row's first token */
     const char *p_encoder;      /* p-tuning: lstm, mlp */
     const char *p_template;     /* NULL or "": virtual tokens lead the row */
-    const char *
-        verbalizer; /* "label=word,...": seq-cls at [MASK] by the head of a masked language model */
+    /* "label=word,...": seq-cls at [MASK] by the head of a masked language model */
+    const char *verbalizer;
     bool train_head;                /* lm: also train the base's head */
     bool unfreeze_base;             /* p-tuning: also train the base's weights, at base_lr */
     int64_t adapter_size;           /* adapter: width of the bottleneck */
@@ -153,9 +153,9 @@ typedef struct kvf_train_options {
     const char *columns;       /* NULL or "": from the file's header */
     const char *map;           /* "prompt=question,completion=answer" */
     const char *chat_template; /* as --chat-template */
-    int64_t
-        split_text; /* lm: data files are plain text, cut into rows of this many tokens; 0: off */
-    int64_t limit;  /* number of rows of data to read; 0: all */
+    /* lm: data files are plain text, cut into rows of this many tokens; 0: off */
+    int64_t split_text;
+    int64_t limit;      /* number of rows of data to read; 0: all */
     int64_t max_length; /* 0: the model's positions minus the prefix */
     kvf_overlong overlong;
     const char *labels; /* "a,b,c" or "@FILE" (one per line): classes or tags in the order of their
@@ -197,11 +197,11 @@ typedef struct kvf_train_options {
     /* Validation and saves. */
     double valid_split;             /* fraction of data's rows used for validation; 0: none */
     int64_t eval_every, save_every; /* in steps; 0: after each epoch and at the end */
-    const char
-        *metric; /* metric that selects the best checkpoint; NULL or "": depends on the task */
+    /* metric that selects the best checkpoint; NULL or "": depends on the task */
+    const char *metric;
     int64_t early_stop; /* validations without improvement before the run stops; 0: never */
-    const char
-        *retention;    /* lm: text on which the base's behaviour is measured and kept; NULL: none */
+    /* lm: text on which the base's behaviour is measured and kept; NULL: none */
+    const char *retention;
     double kl_to_base; /* weight of KL(base || with the prefix) on the retention text; 0: none */
 
     /* Reports. */
@@ -266,8 +266,8 @@ void kvf_train_set_event(kvf_train_options *options, kvf_event_fn event, void *u
 typedef struct kvf_train_result {
     int64_t steps;
     double train_loss; /* loss of the last step */
-    double valid_loss,
-        best_valid_loss; /* losses of the last and of the best state; NaN: no validation */
+    /* losses of the last and of the best state; NaN: no validation */
+    double valid_loss, best_valid_loss;
     kvf_metric best; /* best checkpoint by its metric; equal values are decided by the lower loss */
     int64_t best_step; /* 0: no validation ran */
     bool stopped_early;
@@ -315,9 +315,9 @@ typedef struct kvf_eval_options {
     bool no_header;
     int64_t max_length; /* 0: that of training for tasks with a head, else the model's positions
                            minus the prefix */
-    int64_t
-        split_text; /* lm: the data file is plain text, cut into rows of this many tokens; 0: off */
-    int64_t limit;  /* number of rows to read; 0: all */
+    /* lm: the data file is plain text, cut into rows of this many tokens; 0: off */
+    int64_t split_text;
+    int64_t limit; /* number of rows to read; 0: all */
     kvf_overlong overlong;
     const char *chat_template; /* NULL: the template of the prefix, else auto */
     const char *map;
@@ -402,8 +402,8 @@ typedef struct kvf_prediction {
     int64_t start, end; /* qa: character range [start, end) in the context; -1: no answer */
     size_t n;           /* number of classes, choices or words; else 0 */
     const double *probabilities; /* [n]; for words, the probabilities of their tags */
-    const char *const
-        *tags; /* token-cls [n]; NULL, with probability NaN: the row has no token of the word */
+    /* token-cls [n]; NULL, with probability NaN: the row has no token of the word */
+    const char *const *tags;
     uint64_t reserved[4];
 } kvf_prediction;
 

@@ -46,8 +46,8 @@ float kvf__read_f32(kvf__reader *r);
 double kvf__read_f64(kvf__reader *r);
 const uint8_t *kvf__read_bytes(kvf__reader *r, size_t n); /* view, NULL on failure */
 
-/* Fails (EFORMAT) if the first bytes of a file are a Git LFS pointer or, with page, a web page that was saved
- * in its place. */
+/* Fails (EFORMAT) if the first bytes of a file are a Git LFS pointer or, with page, a web page that
+ * was saved in its place. */
 kvf_status kvf__check_stand_in(kvf_ctx *ctx, const char *path, const void *bytes, size_t n,
                                bool page);
 /* Reads a whole file as NUL-terminated text of at most `limit` bytes (EFORMAT above). */

@@ -35,8 +35,8 @@ enum { KVF__MOST_BEST = 64 }; /* largest n_best */
 typedef struct kvf__answer_rules {
     bool no_answer;         /* questions without an answer are possible */
     double no_answer_above; /* threshold of the log odds of no answer against the best span */
-    int64_t n_best,
-        max_tokens; /* starts and ends to pair; longest answer in tokens; 0: defaults 20, 30 */
+    /* starts and ends to pair; longest answer in tokens; 0: defaults 20, 30 */
+    int64_t n_best, max_tokens;
 } kvf__answer_rules;
 
 /* Decisions for the groups of a data set; texts are views into it, or in `owned`. */

@@ -133,8 +133,8 @@ struct kvf__model {
     int64_t row_step;   /* row counts of large batches are padded to a multiple of it */
     void *memory;       /* memory of layers, weights, planes and vectors */
     kvf__layer *layers; /* [L] */
-    kvf__layer_weights
-        *weights; /* weights of the layers: [L], or [KVF__PLACES] shared by those of a place */
+    /* weights of the layers: [L], or [KVF__PLACES] shared by those of a place */
+    kvf__layer_weights *weights;
     kvf__model_embed embed;
     kvf__model_inputs inputs;
     kvf__rope_table rope, local_rope; /* local_rope: of local layers; NULL: that of all layers */

@@ -37,8 +37,8 @@ typedef struct kvf__option {
     const char *excludes;                 /* conditions, none of which may hold */
     const char *sweep;                    /* reason why a sweep does not accept it; NULL: accepted
                                            */
-    const char
-        *compare;       /* the same for a comparison; "": compare has its own option of this name */
+    /* the same for a comparison; "": compare has its own option of this name */
+    const char *compare;
     const char *shared; /* reason why runs of a sweep cannot differ in it; NULL: they can */
 } kvf__option;
 

@@ -62,9 +62,9 @@ typedef struct kvf__queries {
     /* Called when the arrays hold layer l; attn: parameters of its scores. */
     kvf_status (*layer)(void *user, int64_t l, const struct kvf__attn *attn);
     void *user;
-    const kvf__prefix
-        *instead; /* no longer than the input's prefix: the layer's attention is then computed again
-                     with this prefix, for the later layers; NULL: unchanged */
+    /* no longer than the input's prefix: the layer's attention is then computed again with this
+     * prefix, for the later layers; NULL: unchanged */
+    const kvf__prefix *instead;
 } kvf__queries;
 
 /* The residual stream at the input of a layer below which no layer has a prefix. Its bits depend on

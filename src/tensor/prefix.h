@@ -50,8 +50,8 @@ typedef struct kvf__prefix {
     float *kv; /* [L, 2, G, P, D], or the concatenated layers, owned */
     /* [L + 1], owned, if layers differ; G and D are then KVF__BY_LAYER; else NULL */
     kvf__kv_heads *heads;
-    uint8_t
-        *layer_mask; /* [L], owned; 0: the layer has no prefix segment, and its values are zeros */
+    /* [L], owned; 0: the layer has no prefix segment, and its values are zeros */
+    uint8_t *layer_mask;
     float *log_weight; /* [L, G, P], owned: added to the scores of the keys (attention.h), 0 in
                           masked layers; NULL: none */
     int64_t near; /* first layer (of the decoder) whose keys take the relative bias of tokens right

@@ -132,10 +132,10 @@ int32_t kvf__token_id(const kvf__tokenizer *tokenizer,
 const char *kvf__token_text(const kvf__tokenizer *tokenizer,
                             int32_t id); /* written form, NULL: none */
 bool kvf__token_is_special(const kvf__tokenizer *tokenizer, int32_t id);
-bool kvf__token_is_ordinary(const kvf__tokenizer *tokenizer,
-                            int32_t id); /* not special, unused, byte or unknown */
-const char *
-kvf__tokenizer_chat_template(const kvf__tokenizer *tokenizer); /* source text, NULL: none */
+/* Ordinary: not special, unused, byte or unknown. */
+bool kvf__token_is_ordinary(const kvf__tokenizer *tokenizer, int32_t id);
+/* Source text; NULL: none. */
+const char *kvf__tokenizer_chat_template(const kvf__tokenizer *tokenizer);
 
 /* ---- chat templates -------------------------------------------------------------------------- */
 
