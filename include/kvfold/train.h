@@ -293,7 +293,8 @@ typedef struct kvf_train_result {
      * initial state, where a forward pass over the held-out rows costs at most 2 % of the run. The
      * metric of always predicting the largest class of the training data (seq-cls, token-cls). */
     double bare_loss, start_loss, largest_class;
-    uint64_t reserved[4];
+    int64_t truncated; /* rows of the training data that were cut to max_length */
+    uint64_t reserved[3];
 } kvf_train_result;
 
 /* Returns this process's rank among those that train together since a kvf_train with this context;

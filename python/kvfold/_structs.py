@@ -108,7 +108,7 @@ class kvf_train_result(Struct):
                 ("seconds", REAL), ("step_seconds", REAL), ("peak_rss_bytes", INT), ("trainable_parameters", INT),
                 ("label_tokens", INT), ("examples", INT), ("precision", TEXT), ("finished_before", BOOL), ("ranks", INT),
                 ("wait_seconds", REAL), ("signal", ENUM), ("forecast", kvf_forecast), ("parameters", INT),
-                ("bare_loss", REAL), ("start_loss", REAL), ("largest_class", REAL), ("reserved", UINT * 4)]
+                ("bare_loss", REAL), ("start_loss", REAL), ("largest_class", REAL), ("truncated", INT), ("reserved", UINT * 3)]
 
 
 class kvf_eval_options(Struct):

@@ -90,6 +90,7 @@ class Result:
     bare_loss: float  #: of the bare base on the validation; NaN where it was not measured
     start_loss: float  #: before the first step, the same
     largest_class: float  #: metric of always giving the training data's largest class, the same
+    truncated: int  #: training rows that were cut to max_length
 
 
 class History(Mapping[str, np.ndarray]):
@@ -271,7 +272,7 @@ def _result(r: c.kvf_train_result) -> Result:
     return Result(r.steps, r.train_loss, r.valid_loss, r.best_valid_loss, _string(r.best.name), r.best.value, r.best_step,
                   r.stopped_early, r.tokens, r.tokens_per_second, r.seconds, r.peak_rss_bytes, r.trainable_parameters,
                   r.label_tokens, r.examples, _string(r.precision), r.finished_before, _forecast(r.forecast),
-                  r.parameters, r.bare_loss, r.start_loss, r.largest_class)
+                  r.parameters, r.bare_loss, r.start_loss, r.largest_class, r.truncated)
 
 
 def train(base: Union[Base, Path], data: Union[Data, Mapping[str, Data]], *, out: Path, valid: Union[Data, Mapping[str, Data], None] = None,

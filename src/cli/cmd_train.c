@@ -109,8 +109,8 @@ kvf_json *cli_train_json(const kvf_train_result *r, const kvf_train_options *o, 
                   r->stopped_early, r->tokens, r->computed_tokens, r->step_seconds);
     kvf__json_put(object, "tokens_per_second:f seconds:f peak_rss_bytes:I trainable_parameters:I",
                   r->tokens_per_second, r->seconds, r->peak_rss_bytes, r->trainable_parameters);
-    kvf__json_put(object, "parameters:I examples:I label_tokens:I precision:s", r->parameters,
-                  r->examples, r->label_tokens, r->precision);
+    kvf__json_put(object, "parameters:I examples:I truncated:I label_tokens:I precision:s",
+                  r->parameters, r->examples, r->truncated, r->label_tokens, r->precision);
     if (r->ranks > 1) kvf__json_put(object, "ranks:I wait_seconds:f", r->ranks, r->wait_seconds);
     kvf__json_put(object, "finished_before:b", r->finished_before);
     if (r->forecast.steps) kvf__json_put(object, "forecast:o", forecast_json(&r->forecast));
@@ -178,8 +178,9 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
         fprintf(to, "retention loss %.4f; %.4f of the bare base, %.4f at the start\n",
                 r->retention_loss, r->retention_base_loss, r->retention_start_loss);
     if (r->forecast.steps && o->dry_run) print_forecast(to, &r->forecast);
-    fprintf(to, "%s, %lld trainable parameters, %s, peak memory %s\n",
-            cli_counts_text(o->task, r->examples, r->label_tokens, counts),
+    fprintf(to, "%s", cli_counts_text(o->task, r->examples, r->label_tokens, counts));
+    if (r->truncated) fprintf(to, ", %lld truncated", (long long)r->truncated);
+    fprintf(to, ", %lld trainable parameters, %s, peak memory %s\n",
             (long long)r->trainable_parameters, r->precision,
             cli_bytes_text(r->peak_rss_bytes, memory));
     if (r->forecast.steps && !o->dry_run) print_comparison(to, r);

@@ -72,6 +72,7 @@ static kvf_status note_rows(kvf__trainer *t)
     const kvf__train_task *task = t->rows.task;
     const kvf__renderer *renderer = &t->rows.renderer;
     const bool wraps = renderer->render.wrap_prompts;
+    char cut[48] = "";
     kvf__buf text = {0};
     if (t->run.output.is_resumed || kvf__ranks_follows(t->run.ranks) || t->rows.reads ||
         !task->data.n)
@@ -81,10 +82,12 @@ static kvf_status note_rows(kvf__trainer *t)
         kvf__run_note(&t->run, "first row%s%s: %.*s", wraps ? " as " : "",
                       wraps ? renderer->chat.name : "", (int)text.n, text.data);
     kvf__buf_done(&text);
+    if (task->data.truncated)
+        snprintf(cut, sizeof cut, ", %lld truncated", (long long)task->data.truncated);
     if (!st)
-        kvf__run_note(&t->run, "rows: %lld with %lld tokens, the longest %lld; %lld held out",
+        kvf__run_note(&t->run, "rows: %lld with %lld tokens, the longest %lld%s; %lld held out",
                       (long long)task->data.n, (long long)task->data.start[task->data.n],
-                      (long long)kvf__longest_example(&task->data), (long long)task->valid.n);
+                      (long long)kvf__longest_example(&task->data), cut, (long long)task->valid.n);
     return st;
 }
 

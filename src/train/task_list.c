@@ -339,6 +339,7 @@ static kvf_status sum_up(kvf_ctx *ctx, kvf__train_rows *rows)
     for (size_t i = 0; i < rows->n; i++) {
         total->rows += first[i].data.n;
         total->labels += first[i].data.n_labels;
+        total->truncated += first[i].data.truncated;
         total->valid_rows += first[i].valid.n;
     }
     memcpy(total->hash, first->data.hash, sizeof total->hash);

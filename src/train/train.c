@@ -27,6 +27,7 @@ void kvf__trainer_result(const kvf__trainer *t, double begin, int64_t tokens_bef
         .parameters = kvf__trainer_all_parameters(t),
         .label_tokens = t->rows.total.labels,
         .examples = t->rows.total.rows,
+        .truncated = t->rows.total.truncated,
         .precision = kvf__precision_name(t->run.base->precision),
         .forecast = t->run.progress.forecast,
         .bare_loss = t->run.progress.baselines.bare_loss,

@@ -60,7 +60,7 @@ kvf_status kvf__reads_load(kvf_ctx *ctx, kvf__reads *reads, const kvf_train_opti
 
 /* Totals over all tasks. */
 typedef struct kvf__rows_total {
-    int64_t rows, labels, valid_rows;
+    int64_t rows, labels, truncated, valid_rows;
     char hash[33], valid_hash[33]; /* hash of the only task, or of all names and hashes */
 } kvf__rows_total;
 

@@ -17,7 +17,7 @@ printf '\nBob\tB-PER\n\n' >>token-cls.conll
 
 fit() {
     run 0 train --base "$base" --task "$task" --data "$data" --method direct --prefix-length 2 --threads 1 \
-        --precision f32 --steps 1 --batch-size 2 --max-length 16 --overlong truncate --force --out run.h5
+        --precision f32 --steps 1 --batch-size 2 --max-length 16 --overlong truncate --force --out run.h5 "$@"
 }
 use() {
     command=$1
@@ -31,6 +31,10 @@ for base in bert llama; do
         set -- $row
         data=$1 task=${1%.*} cut=$2 rows=$3
         fit
+        has out ", $cut truncated, [0-9]* trainable"
+        has out "^rows: .*, $cut truncated; 0 held out"
+        fit --dry-run --json
+        [ "$(value truncated)" = "$cut" ] || fail "$(cat out)"
         use eval
         has out ", $cut truncated, "
         use eval --json
