@@ -17,4 +17,7 @@ static inline const char *kvf__task_name(kvf__task task)
     return names[task];
 }
 
+/* Most bytes of the example prompt that a file of task lm stores. */
+enum { KVF__MOST_EXAMPLE = 400 };
+
 #endif

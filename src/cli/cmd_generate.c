@@ -268,7 +268,9 @@ const cli_command cli_generate = {
              "config.json, else of the tokenizer (in a GGUF the ids that end a text, turn or "
              "message). It also ends at the end of a turn of the chat template, and with a "
              "prefix at the tokenizer's EOS, with which training rows end. Only the completion "
-             "is printed. With --data a numbered line precedes each completion. Logits change in "
+             "is printed. A prefix trained on chats takes a prompt as the user's turn; "
+             "--chat-template auto leaves it plain text. With --data a numbered line precedes each "
+             "completion. Logits change in "
              "this order: biases, repetition penalty, the other penalties, temperature, --top-k, "
              "--top-p, --min-p. Beam search follows transformers: its penalties apply to "
              "log-probabilities.\n",

@@ -297,6 +297,13 @@ static kvf_status common_items(composing *c, kvf_json **options, kvf_json **line
     return write_lineage(c, lineage);
 }
 
+static void forget_form(kvf_prefix *part)
+{
+    kvf__free(part->file.id.row_form);
+    kvf__free(part->file.id.example_prompt);
+    part->file.id.row_form = part->file.id.example_prompt = NULL;
+}
+
 /* Turns the first part into the new prefix, which takes over the values. */
 static kvf_status become(composing *c, kvf__prefix *values, int64_t position_start)
 {
@@ -307,6 +314,9 @@ static kvf_status become(composing *c, kvf__prefix *values, int64_t position_sta
 
     for (size_t i = 1; i < c->n; i++)
         same = same && !strcmp(c->part[i]->file.id.method, whole->file.id.method);
+    for (size_t i = 1; i < c->n; i++)
+        if (strcmp(kvf__prefix_row_form(c->part[i]), kvf__prefix_row_form(whole)))
+            forget_form(whole);
     kvf_status st = common_items(c, &options, &lineage);
     kvf_json_free(whole->file.options);
     kvf_json_free(whole->file.lineage);

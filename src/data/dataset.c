@@ -144,7 +144,8 @@ static kvf_status add_row(void *user, const kvf__file_row *row)
         return kvf__loader_fail(load, "want a JSON object");
     KVF_TRY(TASKS[load->options.task].add(load));
     note_unread(load);
-    return KVF_OK;
+    if (load->options.task != KVF__TASK_LM || load->options.split_text) return KVF_OK;
+    return kvf__render_form(load->ctx, &load->options.render, row->fields, &load->form);
 }
 
 static kvf_status unpack(const kvf__loader *load, kvf__buf *text)
@@ -187,6 +188,7 @@ static kvf_status read_file(kvf__loader *load, const char *path, char hash[33], 
         kvf__labels_find_none(&load->names))
         st = read_again(load, &file);
     *delimited = file.delimited;
+    if (load->options.split_text) kvf__row_form_add(&load->form, "text", file.text, file.bytes);
     kvf__buf_done(&text);
     return st == KVF_ESTOPPED ? kvf__ctx_check_stop(load->ctx) : st; /* limit reached */
 }
@@ -382,6 +384,7 @@ kvf_status kvf__dataset_load(kvf_ctx *ctx, const char *path, const kvf__dataset_
         say_unread(&load);
         say_unmapped(&load);
         say_labels(&load, set.said, sizeof set.said);
+        set.form = load.form;
         set.unlabelled = load.counts.none;
         set.skipped = load.counts.skipped;
         set.truncated = load.counts.truncated;

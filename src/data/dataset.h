@@ -63,6 +63,7 @@ typedef struct kvf__dataset {
     char said[448];        /* note on left-out groups and numeric labels; "": none */
     char hash[33];         /* hash of the file's bytes */
     bool delimited;        /* the file has columns: TSV, CSV, CoNLL */
+    kvf__row_form form;    /* lm; of the whole file */
 
     /* tasks other than lm */
     kvf__task task;

@@ -115,9 +115,10 @@ typedef struct kvf__loader {
     kvf__made_groups groups;
     kvf__load_counts counts;
     kvf__unread unread;
-    uint32_t mapped; /* bit i: some row has the field of map entry i */
-    bool cut;        /* the current group is truncated */
-    bool keeps;      /* sources are kept */
+    kvf__row_form form; /* lm */
+    uint32_t mapped;    /* bit i: some row has the field of map entry i */
+    bool cut;           /* the current group is truncated */
+    bool keeps;         /* sources are kept */
     kvf__labels names;
     kvf__pool pool;
     kvf__row_glue glue;

@@ -662,6 +662,76 @@ kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *
     return KVF_OK;
 }
 
+/* ---- the form of rows ------------------------------------------------------------------------ */
+
+void kvf__row_form_add(kvf__row_form *form, const char *name, const char *prompt, size_t bytes)
+{
+    enum { MOST_BEGINNING = 100 };
+    size_t n = bytes;
+    if (form->name && strcmp(form->name, name)) name = "";
+    form->name = name;
+    if (!strcmp(name, "text")) {
+        const size_t most = n / 2 < MOST_BEGINNING ? n / 2 : MOST_BEGINNING;
+        for (n = most; n && prompt[n] != ' ';)
+            n--; /* whole words, else whole characters */
+        for (n = n ? n : most; n && ((unsigned char)prompt[n] & 0xC0) == 0x80;)
+            n--;
+    }
+    if (!n || *form->example || n > KVF__MOST_EXAMPLE || memchr(prompt, 0, n)) return;
+    memcpy(form->example, prompt, n);
+}
+
+/* Appends the user's first turn. */
+static kvf_status first_turn(const row_writer *w, bool shared, kvf__buf *out)
+{
+    const char *const *keys = MESSAGE_KEYS[shared];
+    const kvf_json *list = field(w, keys[0]);
+    for (size_t i = 0; i < kvf_json_size(list); i++) {
+        const kvf_json *turn = kvf_json_at(list, i);
+        const char *role = kvf_json_str(kvf_json_get(turn, keys[1]), NULL);
+        kvf__buf parts = {0};
+        kvf__message message = {0};
+        if (!role || (strcmp(role, "user") && strcmp(role, "human"))) continue;
+        kvf_status st = kvf__message_content(w->ctx, kvf_json_get(turn, keys[2]), &parts, &message);
+        if (!st) st = kvf__buf_add(w->ctx, out, message.content, message.bytes);
+        kvf__buf_done(&parts);
+        return st;
+    }
+    return KVF_OK;
+}
+
+kvf_status kvf__render_form(kvf_ctx *ctx, const kvf__render *render, const kvf_json *row,
+                            kvf__row_form *form)
+{
+    const row_writer w = {.ctx = ctx, .render = render, .row = row};
+    const row_kind *kind = kind_of(&w);
+    const bool placed = render->pattern && render->pattern->n;
+    const char *name = "";
+    row_text text = {0}, input = {0};
+    kvf__buf made = {0};
+    kvf_status st = KVF_OK;
+    if (placed || (kind && kind->write == write_pair)) {
+        name = render->wrap_prompts ? "chat" : "pairs";
+        text.text = kvf_json_str(field(&w, "prompt"), &text.n);
+    } else if (kind && kind->write == write_messages) {
+        name = "chat";
+        st = first_turn(&w, !strcmp(kind->field, MESSAGE_KEYS[1][0]), &made);
+    } else if (kind && kind->write == write_alpaca) {
+        const bool chat = render->chat->kind != KVF__CHAT_NONE;
+        name = chat ? "chat" : "pairs";
+        text.text = kvf_json_str(field(&w, "instruction"), &text.n);
+        input.text = kvf_json_str(field(&w, "input"), &input.n);
+        st = alpaca_prompt(ctx, chat, text, input, &made);
+    } else if (kind && kind->write == write_text) {
+        name = "text";
+        text.text = kvf_json_str(field(&w, "text"), &text.n);
+    }
+    if (made.n) text = (row_text){made.data, made.n};
+    if (!st) kvf__row_form_add(form, name, text.text, text.text ? text.n : 0);
+    kvf__buf_done(&made);
+    return st;
+}
+
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 kvf_status kvf__render_prompt(kvf_ctx *ctx, const kvf__render *render, const char *prompt,

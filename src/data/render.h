@@ -5,6 +5,7 @@
 #define KVF_RENDER_H
 
 #include "row_template.h"
+#include "task.h"
 #include "text_int.h"
 
 #define KVF__NO_LABEL   (-100)
@@ -55,6 +56,16 @@ typedef struct kvf__render {
  * take their place. */
 kvf_status kvf__render_row(kvf_ctx *ctx, const kvf__render *render, const char *where,
                            const kvf_json *row, bool prompt_only, kvf__ids *ids, kvf__ids *labels);
+/* The form of a data set's rows: how a prompt for them is rendered. */
+typedef struct kvf__row_form {
+    const char *name; /* "text", "pairs", "chat"; "": rows differ or are ids; NULL: no row yet */
+    char example[KVF__MOST_EXAMPLE + 1]; /* first prompt that fits, of text the beginning; or "" */
+} kvf__row_form;
+/* Adds a row of this form. Prompts with U+0000 are no examples. */
+void kvf__row_form_add(kvf__row_form *form, const char *name, const char *prompt, size_t bytes);
+/* Adds a row that kvf__render_row has accepted. */
+kvf_status kvf__render_form(kvf_ctx *ctx, const kvf__render *render, const kvf_json *row,
+                            kvf__row_form *form);
 /* Returns true if kvf__render_row reads this field of the row, given its name in the file. */
 bool kvf__render_reads(const kvf__render *render, const kvf_json *row, const char *name);
 /* Returns the row's list of messages; NULL: the row is of another kind. kvf__message_reads()

@@ -110,6 +110,7 @@ kvf_status kvf__dataset_split(kvf_ctx *ctx, const char *path, kvf__dataset *set,
     if (!st && (!rest.n_labels || !part.n_labels))
         st = kvf__fail(ctx, KVF_EDATA, "%s: --valid-split leaves a part without any label", path);
     if (!st) {
+        rest.form = part.form = set->form;
         rest.skipped = set->skipped;
         rest.truncated = set->truncated;
         rest.without_label = set->without_label;

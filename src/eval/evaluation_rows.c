@@ -43,6 +43,7 @@ kvf_status kvf__eval_rows(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix
     };
     if (!load.overlong && prefix) load.overlong = overlong_of(prefix);
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, options->map, renderer));
+    kvf__renderer_follow(renderer, prefix, options->chat_template);
     load.render = renderer->render;
     *out = load;
     return KVF_OK;

@@ -29,6 +29,8 @@ typedef struct kvf__identity {
     char *method;            /* "mlp", "direct" */
     char *task;              /* "lm" */
     char *chat_template;     /* "none", "chatml", ...: template of the training rows */
+    char *row_form;          /* lm: "text", "pairs", "chat", as in render.h; NULL or "": unknown */
+    char *example_prompt;    /* of the training rows; NULL or "": none */
     int64_t position_start;
     int64_t encoder_layers; /* encoder-decoder: number of encoder layers, which come first; 0: one
                                stack */

@@ -4,6 +4,7 @@
  * of positions are attributes of their object: the dataset of a prefix, the group of an encoder. */
 #include "artifact_priv.h"
 #include "method.h"
+#include "task.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -17,6 +18,7 @@ typedef struct identity_field {
     enum {
         ROOT_TEXT, /* an attribute of the root */
         TEXT,
+        SOME_TEXT, /* absent if empty */
         INT,
         COUNT, /* as INTEGER, absent if 0 */
         WORD,  /* a bool: the attribute is present with this one word, or absent */
@@ -32,6 +34,8 @@ static const identity_field FIELDS[] = {
     {MEMBER(method), TEXT, NULL},
     {MEMBER(task), TEXT, NULL},
     {MEMBER(chat_template), TEXT, NULL},
+    {MEMBER(row_form), SOME_TEXT, NULL},
+    {MEMBER(example_prompt), SOME_TEXT, NULL},
     {MEMBER(position_start), INT, NULL},
     {MEMBER(encoder_layers), COUNT, NULL},
     {"key_space", offsetof(kvf__identity, pre_rope), WORD, "pre-rope"},
@@ -50,18 +54,19 @@ static void *at_field(const kvf__identity *id, const identity_field *f)
 
 static bool is_text(const identity_field *f)
 {
-    return f->type <= TEXT;
-}
-
-static bool is_there(const kvf__identity *id, const identity_field *f)
-{
-    return f->type != COUNT || *(int64_t *)at_field(id, f);
+    return f->type <= SOME_TEXT;
 }
 
 static const char *text_of(const kvf__identity *id, const identity_field *f)
 {
     const char *text = *(char **)at_field(id, f);
     return text ? text : "";
+}
+
+static bool is_there(const kvf__identity *id, const identity_field *f)
+{
+    if (f->type == SOME_TEXT) return *text_of(id, f);
+    return f->type != COUNT || *(int64_t *)at_field(id, f);
 }
 
 kvf__kv_shape kvf__identity_kv(const kvf__identity *id)
@@ -123,7 +128,7 @@ static kvf_json *list_heads(const kvf__identity *id, const identity_field *f)
 void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes)
 {
     for (const identity_field *f = FIELDS; f < END; f++) {
-        if (is_text(f))
+        if (is_text(f) && is_there(id, f))
             kvf_json_set(attributes, f->name, kvf_json_new_str(text_of(id, f)));
         else if (is_by_layer(id, f))
             kvf_json_set(attributes, f->name, list_heads(id, f));
@@ -202,7 +207,7 @@ void kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, const kvf_
     check_hash(h5, id->base_hash ? id->base_hash : "", KVF_EUSAGE);
     if (id->heads) write_heads(h5, id);
     for (const identity_field *f = FIELDS; f < END; f++) {
-        if (is_text(f))
+        if (is_text(f) && is_there(id, f))
             kvf__h5_put_text(h5, f->type == ROOT_TEXT ? h5->file : at, f->name, text_of(id, f));
         else if (f->type == INT || (f->type == COUNT && is_there(id, f)) ||
                  (f->type == DIM && (with_shape || id->heads) && !is_by_layer(id, f)))
@@ -216,8 +221,15 @@ static void read_text(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__
 {
     char **text = at_field(id, f);
 
+    if (f->type == SOME_TEXT && !kvf__h5_has_attr(h5, at, f->name)) return;
     *text = kvf__h5_get_text(h5, f->type == ROOT_TEXT ? h5->file : at, f->name);
     if (*text && text == &id->base_hash) check_hash(h5, *text, KVF_EFORMAT);
+    if (*text && text == &id->row_form && strcmp(*text, "text") && strcmp(*text, "pairs") &&
+        strcmp(*text, "chat"))
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "row_form is \"%.40s\", want text, pairs or chat", *text);
+    if (*text && text == &id->example_prompt && strlen(*text) > KVF__MOST_EXAMPLE)
+        kvf__h5_fail(h5, at, KVF_EFORMAT, "example_prompt has %zu bytes, want at most %d",
+                     strlen(*text), KVF__MOST_EXAMPLE);
 }
 
 /* Refuses any other word. */

@@ -3,7 +3,7 @@
 #ifndef KVF_HOOKS_H
 #define KVF_HOOKS_H
 
-#include <kvfold/base.h>
+#include <kvfold/model.h>
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
@@ -52,6 +52,9 @@ kvf_status kvf__check_file(kvf_ctx *ctx, const char *path);
 /* Sets *out to true if the path is a base file with the head of a task, which merge made from a run
  * of method full. */
 kvf_status kvf__base_has_head(kvf_ctx *ctx, const char *path, bool *out);
+/* Returns the form of the rows that a prefix of task lm was trained on: "text", "pairs" or "chat";
+ * "": unknown, or no prefix. */
+const char *kvf__prefix_row_form(const kvf_prefix *prefix);
 /* Sets *out to true if the file is a run whose method needs the base. */
 kvf_status kvf__prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out);
 

@@ -95,6 +95,7 @@ static kvf_status generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefi
     if (!n) return KVF_OK;
     KVF_TRY(check_options(ctx, base, options));
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, NULL, &renderer));
+    kvf__renderer_follow(&renderer, prefix, options->chat_template);
     kvf_status st = render_prompts(ctx, &renderer.render, prompts, n, &set);
     if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
     kvf__free(set.start);
@@ -124,6 +125,7 @@ static kvf_status generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *
     char **list = NULL;
     KVF_TRY(check_options(ctx, base, options));
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, map, &renderer));
+    kvf__renderer_follow(&renderer, prefix, options->chat_template);
     kvf__dataset_options load = {
         .render = renderer.render,
         .max_length = kvf__text_capacity(base, prefix),

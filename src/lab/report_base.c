@@ -150,6 +150,8 @@ static kvf_status complete(kvf__report_facts *r, const kvf_prefix *prefix, char 
     options.chat_template = r->prefix->file.id.chat_template;
     kvf_status st = kvf__eval_rows(r->ctx, r->base, prefix, &options, &renderer, &load);
     renderer.map.of_run = of_run;
+    kvf__renderer_follow(&renderer, r->prefix, NULL);
+    load.render = renderer.render;
     load.prompt_only = load.references = true; /* equal consecutive prompts count once */
     if (!st) st = kvf__dataset_load(r->ctx, o->data, &load, &set);
     const kvf__dataset first = st ? set : first_rows(&set, o->samples);

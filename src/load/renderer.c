@@ -83,6 +83,19 @@ kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefi
     return st;
 }
 
+const char *kvf__prefix_row_form(const kvf_prefix *prefix)
+{
+    return prefix && prefix->file.id.row_form ? prefix->file.id.row_form : "";
+}
+
+void kvf__renderer_follow(kvf__renderer *renderer, const kvf_prefix *prefix,
+                          const char *template_name)
+{
+    const kvf__chat_kind kind = renderer->chat.kind;
+    if (!template_name && kind != KVF__CHAT_NONE && kind != KVF__CHAT_RENDERED)
+        renderer->render.wrap_prompts |= !strcmp(kvf__prefix_row_form(prefix), "chat");
+}
+
 bool kvf__prefix_same_rows(const kvf_prefix *a, const kvf_prefix *b)
 {
     const char *x = a->file.pattern ? a->file.pattern : "",

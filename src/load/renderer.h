@@ -26,6 +26,10 @@ const char *kvf__map_of(const kvf_prefix *prefix); /* --map of its run; NULL: no
  * template; map_text NULL or "": the map of its run. */
 kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
                              const char *template_name, const char *map_text, kvf__renderer *out);
+/* Renders prompts as turns of a chat, like the rows that the prefix was trained on. Does nothing if
+ * a template is named or those rows were no chats. */
+void kvf__renderer_follow(kvf__renderer *renderer, const kvf_prefix *prefix,
+                          const char *template_name);
 void kvf__renderer_done(kvf__renderer *renderer);
 
 #endif

@@ -136,6 +136,12 @@ static kvf_status load(kvf_ctx *ctx, const kvf__prefix_cache *cache, size_t i,
     if (st) st = kvf__fail_prefix(ctx, st, "%s", row->path);
     if (!st) st = make_ref(ctx, cache, prefix, out);
     if (st) kvf_prefix_free(prefix);
+    if (!st && !strcmp(kvf__prefix_row_form(prefix), "chat") &&
+        !(*out)->renderer.render.wrap_prompts)
+        kvf__log(ctx, KVF_LOG_WARN,
+                 "%s: trained on chats: ask it at /v1/chat/completions; a prompt at "
+                 "/v1/completions is plain text",
+                 row->name);
     return st;
 }
 

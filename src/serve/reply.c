@@ -206,6 +206,9 @@ static kvf_json *facts_of(const kvf_base *base, const kvf__prefix_ref *ref)
     kvf__json_put(facts, "task:s method:s", kvf__task_name(prefix->task), prefix->file.id.method);
     if (prefix->file.id.P)
         kvf_json_set(facts, "prefix_length", kvf_json_new_int(prefix->file.id.P));
+    if (*kvf__prefix_row_form(prefix))
+        kvf__json_put(facts, "row_form:s example_prompt:s", kvf__prefix_row_form(prefix),
+                      prefix->file.id.example_prompt ? prefix->file.id.example_prompt : "");
     set_number(facts, "examples", prefix->file.lineage, "data_examples");
     set_number(facts, "step", prefix->file.lineage, "run_step");
     if (prefix->step >= 0) kvf_json_set(facts, "step", kvf_json_new_int(prefix->step));

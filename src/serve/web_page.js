@@ -22,6 +22,7 @@
   let models = [];
   let task = "lm";
   let running = null;
+  let example = "";
 
   /* ---- the server ---- */
 
@@ -71,6 +72,7 @@
   /* ---- models ---- */
 
   const short = (x) => (Number.isFinite(x) ? Number(x.toPrecision(4)).toString() : "");
+  const FORMS = { text: "rows of text", pairs: "prompts with completions", chat: "chats" };
   const facts_of = (model) => {
     const f = model.facts;
     const rows = [
@@ -78,7 +80,7 @@
       ["task", f.task],
       ["bare base", f.prefix ? undefined : f.architecture],
       ["virtual tokens", f.prefix_length],
-      ["trained on", f.examples === undefined ? undefined : `${f.examples} rows`],
+      ["trained on", f.examples === undefined ? undefined : `${f.examples} ${FORMS[f.row_form] ?? "rows"}`],
       ["steps", f.step],
       ["train loss", short(f.train_loss)],
       ["valid loss", short(f.valid_loss)],
@@ -122,6 +124,13 @@
     }
   };
 
+  /* Begins in the form that the left model was trained on, with its example. */
+  const begin_in_form = () => {
+    const { row_form: form, example_prompt: prompt } = models.find((model) => model.id === by("left").value).facts;
+    const area = by("field-prompt");
+    if (form) by(form === "chat" ? "form-chat" : "form-text").checked = true;
+    if (area && (!area.value || area.value === example)) area.value = example = prompt ?? "";
+  };
   /* The right model answers what the left one does. */
   const fit_right = (first) => {
     const left = models.find((model) => model.id === by("left").value);
@@ -137,6 +146,7 @@
     document.querySelector("[aria-label='Right model']").hidden = others.length < 2;
     show_facts("left");
     show_facts("right");
+    begin_in_form();
   };
   const open_tab = (what) => {
     by("tab-write").setAttribute("aria-pressed", String(what === "lm"));

@@ -44,7 +44,7 @@ static kvf_status make_key(kvf_ctx *ctx, const kvf_train_options *o, const char 
     const int64_t numbers[] = {how->overlong,   how->no_header,           how->task,
                                how->causal,     how->regression,          how->doc_stride,
                                how->vocab,      pattern ? pattern->P : 0, how->limit,
-                               how->split_text, how->most_grouped};
+                               how->split_text, how->most_grouped,        how->render.wrap_prompts};
     kvf__hash *hash = NULL;
     KVF_TRY(kvf__hash_create(ctx, &hash));
     add_text(hash, path);

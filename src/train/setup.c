@@ -91,6 +91,17 @@ static kvf_status note_rows(kvf__trainer *t)
     return st;
 }
 
+/* Stores the form of the rows and an example, for programs that take prompts. */
+static kvf_status keep_form(kvf__trainer *t)
+{
+    const kvf__row_form *form = &t->rows.task->data.form;
+    const bool fed = t->rows.feed && t->rows.renderer.render.wrap_prompts;
+    const char *name = fed ? "chat" : form->name ? form->name : "";
+    if (t->rows.n > 1 || !*name) return KVF_OK;
+    KVF_TRY(kvf__strdup(t->run.ctx, name, &t->run.id.row_form));
+    return kvf__strdup(t->run.ctx, form->example, &t->run.id.example_prompt);
+}
+
 /* Notes a rate in other units than the default's, such as a step size of plain SGD. */
 static void note_rate(kvf__run *run)
 {
@@ -193,6 +204,7 @@ static kvf_status open_all(kvf__trainer *t)
     KVF_TRY(check_base(t));
     KVF_TRY(decide(t));
     KVF_TRY(open_data(t));
+    KVF_TRY(keep_form(t));
     KVF_TRY(note_rows(t));
     note_rate(&t->run);
     KVF_TRY(kvf__retention_open(&t->run, &t->rows.renderer.render, &t->retention));

@@ -165,6 +165,13 @@ static void note_cut_rows(kvf__run *run, const char *path, const kvf__dataset *s
                       (long long)set->without_label);
 }
 
+/* True for rows beside training rows that are chats: their prompts become chats too. */
+static bool is_chat(const kvf__train_task *task, const kvf__dataset *out)
+{
+    const char *form = task->data.form.name;
+    return out != &task->data && form && !strcmp(form, "chat");
+}
+
 kvf_status kvf__task_load(kvf__run *run, const kvf__train_rows *rows, const kvf__train_task *task,
                           const char *path, kvf__dataset *out)
 {
@@ -189,6 +196,7 @@ kvf_status kvf__task_load(kvf__run *run, const kvf__train_rows *rows, const kvf_
         .limit = out == &task->data ? o->limit : 0,
         .most_grouped = out == &task->data ? MOST_GROUPED : 0,
     };
+    if (is_chat(task, out)) load.render.wrap_prompts = true;
     KVF_TRY(longest_row(run, &load.max_length));
     kvf_status st = known_labels(run, task, out, &given, &load);
     if (!st) st = plan_phrases(run, &given, &tokens, &load);

@@ -111,3 +111,101 @@ has err 'python3 -c .import json, sys, transformers; t = transformers.AutoTokeni
 has err 'BASE <rows.jsonl >rendered.jsonl, and give these with --chat-template rendered$'
 [ "$(wc -l <err)" -eq 1 ] || fail 'more than a line'
 run 0 eval --base strange --data rendered.jsonl --chat-template rendered --threads 2
+
+# ---- the form of the rows is stored, and prompts follow it
+
+cp -r model chatty
+cat >chatty/chat_template.jinja <<'END'
+{% for message in messages %}{{'<|im_start|>' + message['role'] + '
+' + message['content'] + '<|im_end|>' + '
+'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
+' }}{% endif %}
+END
+printf '{"prompt": "a", "completion": "b"}\n' >pairs.jsonl
+# shellcheck disable=SC2086
+run 0 train --base chatty --data talk.jsonl --valid pairs.jsonl --out talk.h5 --method direct --steps 1 --prefix-length 2 $how --json
+valid=$(value valid_loss)
+run 0 merge talk.h5 --out talk_prefix.h5
+for file in talk.h5 talk_prefix.h5; do
+    run 0 inspect $file
+    has out '^  row_form  *chat$'
+    has out '^  example_prompt  *a$'
+done
+pairs() {
+    run 0 eval --base chatty --prefix talk_prefix.h5 --data pairs.jsonl --precision f32 --threads 2 --json "$@"
+    value loss
+}
+[ "$(pairs)" = "$valid" ] || fail "a pair: $(pairs), of training $valid"
+[ "$(pairs --chat-template chatml)" = "$valid" ] || fail 'a pair is no chat'
+[ "$(pairs --chat-template auto)" != "$valid" ] || fail 'auto is not obeyed'
+answer() {
+    # shellcheck disable=SC2086
+    run 0 generate --base chatty --prefix talk_prefix.h5 $how --max-tokens 4 --json "$@"
+    sed 's/,"prompt_tokens.*//; s/.*text/text/; s/s":\[\(.*\)\]/":\1/' out >answer
+}
+answer --prompt a --chat-template chatml
+cp answer want_answer
+answer --prompt a
+same want_answer answer
+answer --data pairs.jsonl
+same want_answer answer
+answer --prompt a --chat-template none
+if cmp -s want_answer answer; then fail 'a plain prompt'; fi
+cp answer want_answer
+answer --prompt a --chat-template auto
+same want_answer answer
+
+# pairs, text cut into rows, rows of both, a named template
+form() {
+    # shellcheck disable=SC2086
+    run 0 train --base chatty --out form.h5 --force --method direct --steps 1 --prefix-length 1 $how --quiet "$@"
+    run 0 inspect form.h5
+    sed -n 's/^  row_form  *//p; s/^  example_prompt  */: /p' out | tr -d '\n' >form
+}
+form --data pairs.jsonl
+[ "$(cat form)" = 'pairs: a' ] || fail "pairs: $(cat form)"
+form --data doc.txt --split-text 8
+[ "$(cat form)" = 'text: A text to learn' ] || fail "text: $(cat form)"
+form --data pairs.jsonl --chat-template chatml
+[ "$(cat form)" = 'chat: a' ] || fail "a named template: $(cat form)"
+cat talk.jsonl pairs.jsonl >both.jsonl
+form --data both.jsonl
+[ -z "$(cat form)" ] || fail "both: $(cat form)"
+# shellcheck disable=SC2086
+run 0 generate --base chatty --prefix form.h5 --prompt a --max-tokens 2 $how
+cp out answer
+# shellcheck disable=SC2086
+run 0 generate --base chatty --prefix form.h5 --prompt a --max-tokens 2 --chat-template auto $how
+same answer out
+
+# ---- the server: a chat like generate's, a prompt as plain text, the form for its page
+
+. "$SOURCE/tests/cli/server.sh"
+base=chatty
+serve_on --prefix talk=talk_prefix.h5 --prefix both=form.h5
+if [ "$port" = 0 ]; then
+    wait "$pid"
+    grep -q 'built without libmicrohttpd' err || fail "no server: $(cat err)"
+    skip 'the server: built without libmicrohttpd'
+else
+    has err 'talk: trained on chats: ask it at /v1/chat/completions; a prompt at /v1/completions is plain text$'
+    grep -q both: err && fail "$(cat err)"
+    asked='"model": "talk", "max_tokens": 4, "temperature": 0'
+    if post /v1/chat/completions "{$asked, \"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}"; then
+        sed -n 's/.*"content": *\("\([^"\\]\|\\.\)*"\).*/text":\1/p' answer >chat_answer
+        post /v1/completions "{$asked, \"prompt\": \"a\"}"
+        sed -n 's/.*"text": *\("\([^"\\]\|\\.\)*"\).*/text":\1/p' answer >plain_answer
+    fi
+    if command -v curl >/dev/null; then
+        curl -s --noproxy '*' "http://127.0.0.1:$port/v1/models" >models
+        has models '"row_form":"chat","example_prompt":"a"'
+        [ "$(grep -o row_form models | wc -l)" = 1 ] || fail "$(cat models)"
+    fi
+    end TERM 143
+    if [ -e plain_answer ]; then
+        answer --prompt a
+        same chat_answer answer
+        answer --prompt a --chat-template auto
+        same plain_answer answer
+    fi
+fi

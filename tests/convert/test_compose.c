@@ -204,6 +204,12 @@ static void other_layers(kvf__artifact *file)
     kvf__prefix_clear_masked(&file->prefix);
 }
 
+static void other_form(kvf__artifact *file)
+{
+    kvf__free(file->id.row_form);
+    ck_assert(!kvf__strdup(ctx, "chat", &file->id.row_form));
+}
+
 static void other_start(kvf__artifact *file)
 {
     file->id.position_start = 1;
@@ -255,6 +261,17 @@ START_TEST(what_does_not_go_together)
     ck_assert_int_eq(
         compose(parts, 2, (kvf_compose_options){.base = base, .allow_other_base = true}, NULL),
         KVF_OK);
+    a = read_file(made);
+    ck_assert_str_eq(a.id.row_form, "pairs");
+    kvf__artifact_done(&a);
+    rewrite(second, other_form);
+    ck_assert_int_eq(
+        compose(parts, 2, (kvf_compose_options){.base = base, .allow_other_base = true}, NULL),
+        KVF_OK);
+    a = read_file(made);
+    ck_assert_ptr_null(a.id.row_form);
+    ck_assert_ptr_null(a.id.example_prompt);
+    kvf__artifact_done(&a);
 }
 END_TEST
 

@@ -304,6 +304,65 @@ START_TEST(bad_chats_get_one_line)
 }
 END_TEST
 
+#define PAIR "{\"prompt\": \"ab\", \"completion\": \"c\"}"
+
+/* Rows, and the form and example that a run stores. */
+static const struct {
+    const char *rows[2], *form, *example;
+    bool chat, wrap;
+} FORMS[] = {
+    {{PAIR}, "pairs", "ab", false, false},
+    {{PAIR}, "chat", "ab", true, true},
+    {{"{\"messages\": [{\"role\": \"system\", \"content\": \"c\"}, " TURNS "]}"},
+     "chat",
+     "a",
+     true,
+     false},
+    {{"{\"conversations\": [{\"from\": \"human\", \"value\": \"b\"}]}"}, "chat", "b", true, false},
+    {{"{\"instruction\": \"a\", \"input\": \"b\", \"output\": \"c\"}"},
+     "chat",
+     "a\n\nb",
+     true,
+     false},
+    {{"{\"instruction\": \"a\", \"output\": \"c\"}"},
+     "pairs",
+     "Below is an instruction that describes a task. Write a response that appropriately completes "
+     "the request.\n\n### Instruction:\na\n\n### Response:",
+     false,
+     false},
+    {{"{\"text\": \"ab cd ef gh\"}"}, "text", "ab cd", false, false},
+    {{"{\"text\": \"\u00e9\u00e9\u00e9\"}"}, "text", "\u00e9", false, false},
+    {{"{\"prompt\": \"a\\u0000b\", \"completion\": \"c\"}", PAIR}, "pairs", "ab", false, false},
+    {{"{\"text\": \"abcd\"}", PAIR}, "", "ab", false, false},
+    {{"{\"input_ids\": [0], \"labels\": [0]}"}, "", "", false, false},
+};
+
+START_TEST(rows_have_a_form)
+{
+    kvf__row_form form = {0};
+    char longest[KVF__MOST_EXAMPLE + 1];
+    chat.kind = FORMS[_i].chat ? KVF__CHAT_CHATML : KVF__CHAT_NONE;
+    wrap = FORMS[_i].wrap;
+    const kvf__render render = render_with(NULL);
+    memset(longest, 'a', sizeof longest);
+    for (int i = 0; i < 2 && FORMS[_i].rows[i]; i++) {
+        kvf_json *row = NULL;
+        const char *json = FORMS[_i].rows[i];
+        ck_assert_int_eq(kvf_json_parse(ctx, "row", json, strlen(json), &row), KVF_OK);
+        ck_assert_int_eq(kvf__render_form(ctx, &render, row, &form), KVF_OK);
+        kvf_json_free(row);
+    }
+    ck_assert_str_eq(form.name, FORMS[_i].form);
+    if (*form.name) ck_assert_str_eq(form.example, FORMS[_i].example);
+    form = (kvf__row_form){0};
+    kvf__row_form_add(&form, "pairs", longest, sizeof longest);
+    ck_assert_str_eq(form.example, "");
+    kvf__row_form_add(&form, "pairs", longest, KVF__MOST_EXAMPLE);
+    ck_assert_uint_eq(strlen(form.example), KVF__MOST_EXAMPLE);
+    wrap = false;
+}
+END_TEST
+
 START_TEST(rows_with_bos)
 {
     ck_assert_str_eq(row_text("{\"prompt\": \"ab\", \"completion\": \" c\"}", false, NULL),
@@ -687,6 +746,7 @@ int main(void)
                         (int)(sizeof CHATS / sizeof *CHATS));
     tcase_add_loop_test(core, bad_chats_get_one_line, 0,
                         (int)(sizeof BAD_CHATS / sizeof *BAD_CHATS));
+    tcase_add_loop_test(core, rows_have_a_form, 0, (int)(sizeof FORMS / sizeof *FORMS));
     tcase_add_test(core, overlong_rows_are_cut_or_left_out);
     tcase_add_loop_test(core, prompts_are_cut_at_their_left, 0,
                         (int)(sizeof CUTS / sizeof CUTS[0]));

@@ -515,6 +515,8 @@ static const int64_t SHAPE[6] = {2, 2, 1, 1, 4, 2};
         "attribute \"" name "\" is missing", KVF_EFORMAT, .skip = name                             \
     }
 
+#define T70 "a text of seventy bytes, of which four hundred are the most that fit.."
+
 static const craft CRAFTED[] = {
     {.status = KVF_OK},
     MISSING("base_name"),
@@ -551,6 +553,12 @@ static const craft CRAFTED[] = {
      .claims = {2, 8, 64, 64}},
     {"relative_bias is \"encoder\", want \"decoder\" or none", KVF_EFORMAT,
      .more = {"relative_bias", "encoder"}},
+    {.status = KVF_OK, .more = {"row_form", "chat"}},
+    {"/prefix/past_key_values: row_form is \"verse\", want text, pairs or chat", KVF_EFORMAT,
+     .more = {"row_form", "verse"}},
+    {"row_form is \"\", want text, pairs or chat", KVF_EFORMAT, .more = {"row_form", ""}},
+    {"example_prompt has 420 bytes, want at most 400", KVF_EFORMAT,
+     .more = {"example_prompt", T70 T70 T70 T70 T70 T70}},
 };
 
 static void put_text(kvf__h5 *h5, kvf__h5_id at, const craft *c, const char *name, const char *text)

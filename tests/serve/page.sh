@@ -106,7 +106,8 @@ expect 'the token is kept for longer than the tab' 'localStorage.length === 0 &&
 expect 'not all models' '[...document.getElementById(`left`).options].map((o) => o.value).join() === `mine,model`;'
 expect 'no facts' '/method\\s*direct/.test(document.getElementById(`left-facts`).innerText) && /valid loss\\s*[0-9.]+/.test(document.getElementById(`left-facts`).innerText);'
 expect 'the bare base is not beside it' 'document.getElementById(`right`).value === `model`;'
-js 'document.getElementById(`form-text`).click(); document.getElementById(`length`).value = 8;'
+expect 'not the form and example of training' 'document.getElementById(`form-text`).checked && document.getElementById(`field-prompt`).value === `after 1:`;'
+js 'document.getElementById(`field-prompt`).value = ``; document.getElementById(`length`).value = 8;'
 type_into '#field-prompt' 'after 5:\uE007'
 expect 'no two answers' '[...document.querySelectorAll(`.answer .said`)].filter((p) => /\\d+ tokens in, \\d+ out/.test(p.textContent)).length === 2;'
 keep answers
