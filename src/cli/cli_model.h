@@ -19,6 +19,9 @@ typedef struct cli_model {
 } cli_model;
 int cli_model_open(const cli_call *call, const cli_model_options *options, cli_model *out);
 void cli_model_close(cli_model *model);
+/* generate --interactive: answers the lines of standard input (interactive.c). Sets the callback of
+ * the options. */
+int cli_converse(cli_call *call, const cli_model *model, kvf_generate_options *options);
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 

@@ -46,7 +46,7 @@ void cli_train_text(const kvf_train_result *result, const kvf_train_options *opt
                     int64_t planned, FILE *to);
 
 /* From now on SIGINT and SIGTERM remove the unfinished outputs of this context and end the program;
- * NULL: default behaviour. */
+ * NULL: default behaviour. Clears the flag. */
 void cli_stop_clean(kvf_ctx *ctx);
 /* From now on the signals set the flag, and a second one ends the program. */
 const volatile int *cli_stop_install(void);

@@ -12,6 +12,7 @@ typedef struct generate_values {
     kvf_generate_options generate;
     kvf__strings stop, logit_bias;
     const char *prompt, *data, *map;
+    bool interactive;
 } generate_values;
 
 #define AT(field)       offsetof(generate_values, field)
@@ -26,6 +27,9 @@ static const kvf__option_row OPTIONS[] = {
      "text to complete; -: standard input, without its last newline"},
     {"data", "FILE", "", KVF_TEXT, AT(data),
      "JSONL file: complete the prompt of every row; -: standard input"},
+    {"interactive", NULL, "", KVF_FLAG, AT(interactive),
+     "answer the lines of standard input one by one; with a prefix trained on chats, or a named "
+     "template, they are turns of one chat"},
     {"max-tokens", "N", "64", KVF_COUNT, GENERATE(max_tokens), "most new tokens"},
     {"temperature", "X", "0", KVF_REAL, GENERATE(temperature),
      "sampling temperature; 0: always "
@@ -199,10 +203,12 @@ static int check_ranges(const cli_call *call, const kvf_generate_options *o)
 /* Checks options that depend on each other, and ranges. */
 static int check_values(const cli_call *call, const generate_values *v)
 {
-    if (!v->prompt && !v->data)
-        return cli_misuse(call->command, "--prompt TEXT or --data FILE is needed");
+    if (!v->prompt && !v->data && !v->interactive)
+        return cli_misuse(call->command, "--prompt TEXT, --data FILE or --interactive is needed");
     if (v->prompt && v->data)
         return cli_misuse(call->command, "--prompt and --data exclude each other");
+    if (v->interactive && (v->prompt || v->data || call->common.json))
+        return cli_misuse(call->command, "--interactive excludes --prompt, --data and --json");
     if (v->generate.max_tokens < 1)
         return cli_misuse(call->command, "--max-tokens 0: want at least 1");
     if (v->generate.temperature < 0)
@@ -225,7 +231,7 @@ static int open_and_complete(cli_call *call, generate_values *v)
         v->generate.more = (const kvf_prefix *const *)model.prefixes + 1;
         v->generate.n_more = model.n - 1;
     }
-    code = complete(call, &model, v);
+    code = v->interactive ? cli_converse(call, &model, &v->generate) : complete(call, &model, v);
     cli_model_close(&model);
     return code;
 }
@@ -262,7 +268,8 @@ static int run(cli_call *call)
 const cli_command cli_generate = {
     .name = "generate",
     .group = CLI_USE,
-    .synopsis = "--base PATH [--prefix FILE ...] (--prompt TEXT | --data FILE) [options]",
+    .synopsis =
+        "--base PATH [--prefix FILE ...] (--prompt TEXT | --data FILE | --interactive) [options]",
     .summary = "Completes prompts with a base and a prefix.",
     .notes = "A completion ends at any eos_token_id of generation_config.json, else of "
              "config.json, else of the tokenizer (in a GGUF the ids that end a text, turn or "

@@ -81,6 +81,7 @@ static void install(void (*handler)(int))
 void cli_stop_clean(kvf_ctx *ctx)
 {
     open_context = ctx;
+    stop_flag = 0;
     install(ctx ? end : SIG_DFL);
     watch_mapped_files();
 }

@@ -3,7 +3,8 @@
 #ifndef KVF_HOOKS_H
 #define KVF_HOOKS_H
 
-#include <kvfold/model.h>
+#include <kvfold/infer.h>
+#include <kvfold/json.h>
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
@@ -55,6 +56,13 @@ kvf_status kvf__base_has_head(kvf_ctx *ctx, const char *path, bool *out);
 /* Returns the form of the rows that a prefix of task lm was trained on: "text", "pairs" or "chat";
  * "": unknown, or no prefix. */
 const char *kvf__prefix_row_form(const kvf_prefix *prefix);
+/* Sets *out to whether kvf_generate() makes a prompt a turn of a chat. chat_template as there. */
+kvf_status kvf__prompts_are_chats(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                                  const char *chat_template, bool *out);
+/* Completes a row given as JSON, {"messages": [...]}, like kvf_generate_file(). */
+kvf_status kvf__generate_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const kvf_json *row, const kvf_generate_options *options, char **text,
+                             kvf_generate_stats *stats);
 /* Sets *out to true if the file is a run whose method needs the base. */
 kvf_status kvf__prefix_needs_base(kvf_ctx *ctx, const char *path, bool *out);
 

@@ -85,8 +85,25 @@ static kvf_status render_prompts(kvf_ctx *ctx, const kvf__render *render,
     return st;
 }
 
+/* Renders a row given as JSON in the same way. */
+static kvf_status render_row(kvf_ctx *ctx, const kvf__render *render, const kvf_json *row,
+                             kvf__dataset *out)
+{
+    kvf__render own = *render;
+    kvf__ids ids = {0}, labels = {0};
+    own.map = NULL; /* the row has kvfold's names */
+    out->n = 1;
+    KVF_TRY(kvf__alloc_array(ctx, 2, sizeof *out->start, &out->start));
+    kvf_status st = kvf__render_row(ctx, &own, "row", row, true, &ids, &labels);
+    out->start[1] = (int64_t)ids.n;
+    out->ids = ids.data;
+    kvf__ids_done(&labels);
+    return st;
+}
+
+/* row: replaces the prompts; NULL: none. */
 static kvf_status generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
-                           const char *const *prompts, size_t n,
+                           const char *const *prompts, size_t n, const kvf_json *row,
                            const kvf_generate_options *options, char **texts,
                            kvf_generate_stats *stats)
 {
@@ -96,7 +113,8 @@ static kvf_status generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefi
     KVF_TRY(check_options(ctx, base, options));
     KVF_TRY(kvf__renderer_for(ctx, base, prefix, options->chat_template, NULL, &renderer));
     kvf__renderer_follow(&renderer, prefix, options->chat_template);
-    kvf_status st = render_prompts(ctx, &renderer.render, prompts, n, &set);
+    kvf_status st = row ? render_row(ctx, &renderer.render, row, &set)
+                        : render_prompts(ctx, &renderer.render, prompts, n, &set);
     if (!st) st = kvf__generate_set(ctx, base, prefix, &set, &renderer.chat, options, texts, stats);
     kvf__free(set.start);
     kvf__free(set.ids);
@@ -112,7 +130,7 @@ kvf_status kvf_generate(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
     if (n) KVF_TRY(KVF__NEED(ctx, prompts, texts));
     for (size_t i = 0; i < n; i++)
         KVF_TRY(KVF__NEED(ctx, prompts[i]));
-    KVF__RETURN(ctx, generate(ctx, base, prefix, prompts, n, options, texts, stats));
+    KVF__RETURN(ctx, generate(ctx, base, prefix, prompts, n, NULL, options, texts, stats));
 }
 
 static kvf_status generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
@@ -153,4 +171,22 @@ kvf_status kvf_generate_file(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
 {
     KVF_TRY(KVF__NEED(ctx, base, path, options, texts, n));
     KVF__RETURN(ctx, generate_file(ctx, base, prefix, path, map, options, texts, n, stats));
+}
+
+kvf_status kvf__generate_row(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix,
+                             const kvf_json *row, const kvf_generate_options *options, char **text,
+                             kvf_generate_stats *stats)
+{
+    KVF__RETURN(ctx, generate(ctx, base, prefix, NULL, 1, row, options, text, stats));
+}
+
+kvf_status kvf__prompts_are_chats(kvf_ctx *ctx, const kvf_base *base, const kvf_prefix *prefix,
+                                  const char *chat_template, bool *out)
+{
+    kvf__renderer renderer;
+    KVF_TRY(kvf__renderer_for(ctx, base, prefix, chat_template, NULL, &renderer));
+    kvf__renderer_follow(&renderer, prefix, chat_template);
+    *out = renderer.render.wrap_prompts;
+    kvf__renderer_done(&renderer);
+    return KVF_OK;
 }

@@ -209,3 +209,79 @@ else
         same plain_answer answer
     fi
 fi
+
+# ---- --interactive: plain lines one by one, the turns of a chat, signals
+
+use="--base chatty $how --max-tokens 4"
+talk() {
+    file=$1
+    shift
+    # shellcheck disable=SC2086
+    "$KVFOLD" generate $use --interactive "$@" <"$file" >out 2>err
+    code=$?
+}
+printf 'a\n\nb c\r\na' >lines
+: >want
+for line in a 'b c' a; do
+    # shellcheck disable=SC2086
+    run 0 generate $use --prefix form.h5 --prompt "$line"
+    cat out >>want
+done
+talk lines --prefix form.h5
+[ $code -eq 0 ] || fail "status $code: $(cat err)"
+same want out
+[ -s err ] && fail "piped: $(cat err)"
+
+answer --prompt a
+printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": %s}, {"role": "user", "content": "b c"}]}\n' \
+    "$(sed 's/^text"://' answer)" >turns.jsonl
+# shellcheck disable=SC2086
+run 0 generate $use --prefix talk_prefix.h5 --prompt a
+cp out want
+# shellcheck disable=SC2086
+run 0 generate $use --prefix talk_prefix.h5 --data turns.jsonl
+sed 1d out >>want
+printf 'a\nb c\n' >lines
+talk lines --prefix talk_prefix.h5
+same want out
+talk lines --prefix talk_prefix.h5 --chat-template auto
+if cmp -s want out; then fail 'auto is not obeyed'; fi
+
+# a chat that no longer fits begins anew
+for i in 1 2 3 4 5 6 7 8; do printf '%0100d\n' $i; done >lines
+talk lines --prefix talk_prefix.h5
+[ $code -eq 0 ] || fail "status $code: $(cat err)"
+has err '^kvfold: generate: prompt 1 has [0-9]* tokens, more than the .*: the chat begins anew$'
+[ "$(wc -l <out)" -ge 8 ] || fail "$(cat out)"
+
+for bad in 'a\0b\n' 'a\377b\n'; do
+    # shellcheck disable=SC2059
+    printf "$bad" >lines
+    talk lines
+    [ $code -eq 1 ] || fail "$bad: status $code"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$bad: $(cat err)"
+done
+yes a | tr -d '\n' | head -c 1048577 >lines
+talk lines
+err_is 'kvfold: generate: standard input: a line is longer than 1 MiB or holds a zero byte'
+for other in '--prompt a' '--data talk.jsonl' --json; do
+    # shellcheck disable=SC2086
+    run 2 generate $use --interactive $other
+    has err 'interactive excludes --prompt, --data and --json'
+done
+
+# while it waits for a line SIGINT ends it
+mkfifo pipe
+# shellcheck disable=SC2086
+env --default-signal=INT "$KVFOLD" generate $use --interactive <pipe >out 2>err &
+pid=$!
+exec 9>pipe
+printf 'a\n' >&9
+tries=0
+until [ -s out ] || [ $tries -ge 200 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+sleep 0.3
+end INT 130
+exec 9>&-

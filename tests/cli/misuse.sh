@@ -57,7 +57,7 @@ misuse 'train: --threads "two": want a whole number from 0 to 2147483647; try kv
 # shellcheck disable=SC2086
 misuse 'train: --init text needs --init-text; try kvfold train --help' train $all --init text
 
-misuse 'generate: --prompt TEXT or --data FILE is needed; try kvfold generate --help' \
+misuse 'generate: --prompt TEXT, --data FILE or --interactive is needed; try kvfold generate --help' \
     generate --base b
 misuse 'generate: --prompt and --data exclude each other; try kvfold generate --help' \
     generate --base b --prompt p --data d

@@ -118,6 +118,7 @@ generate|lora|--base model --prompt after --threads 1|lora|change
 generate|prefix|$lm --prompt after|other.h5|change
 generate|prompt|||every
 generate|data|$lm|valid.jsonl|change
+generate|interactive|||chat
 generate|max-tokens|$lm --prompt after|3|change
 generate|temperature|$lm --prompt after|1.5|change
 generate|top-k|$lm --prompt after --temperature 2|1|change
