@@ -79,10 +79,10 @@ static kvf_status check_fold(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *liv
     KVF_TRY(run_row(ctx, base, live, ids + P, PROBE_TOKENS, true, states + C, NULL));
     *diff = relative_diff(states + C, states, C);
     if (*diff <= MOST_DIFF) return KVF_OK;
-    return kvf__fail(ctx, KVF_EINTERNAL,
-                     "a row behind the prefix is %g away from one behind the virtual tokens, want "
-                     "at most %g",
-                     *diff, MOST_DIFF);
+    return kvf__fail(
+        ctx, KVF_EINTERNAL,
+        "states after the prefix differ by %g from those after the virtual tokens, want at most %g",
+        *diff, MOST_DIFF);
 }
 
 static kvf_status capture(kvf_ctx *ctx, kvf_base *base, kvf_prefix *live, double *diff)

@@ -14,8 +14,8 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_merge_options *options, con
 {
     if (options->base) return KVF_OK;
     return kvf__fail(ctx, KVF_EUSAGE,
-                     "%s: method %s folds to a base, which takes config and tokenizer from the one "
-                     "it began from: name that with --base",
+                     "%s: method %s folds to a base with the config and tokenizer of the original "
+                     "one: name that with --base",
                      options->run, live->file.id.method);
 }
 
@@ -69,8 +69,8 @@ static kvf_status check_out_base(kvf_ctx *ctx, const kvf_merge_options *options,
 {
     if (!options->out_base)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: trained the base beside its virtual tokens (--unfreeze base) and "
-                         "folds to two files: name the base's with --out-base",
+                         "%s: trained the base and virtual tokens (--unfreeze base) and folds to "
+                         "two files: name the base file with --out-base",
                          options->run);
     KVF_TRY(check_base(ctx, options, live));
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out_base, options->run, options->base, options->probe));

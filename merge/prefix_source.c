@@ -51,8 +51,8 @@ static kvf_status capture(kvf_ctx *ctx, const kvf__prefix_source *s, kvf_prefix 
     KVF_TRY(kvf__captures(ctx, prefix, &captures));
     if (!captures)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its virtual tokens stand at the input and do not lead rows of a "
-                         "causal base: there is no prefix",
+                         "%s: its virtual tokens cannot become a prefix, because they do not lead "
+                         "the rows of a causal base",
                          s->path);
     return kvf__capture(ctx, &options, prefix, &diff);
 }

@@ -57,7 +57,8 @@ static kvf_status check_head(kvf_ctx *ctx, const char *path, const kvf__head_val
                              const kvf__head_values *got)
 {
     if (kvf__same_head(want, got)) return KVF_OK;
-    return kvf__fail(ctx, KVF_EINTERNAL, "%s: the head does not read back as it was written", path);
+    return kvf__fail(ctx, KVF_EINTERNAL,
+                     "%s: the head reads back with other values than were written", path);
 }
 
 /* Checks the log-weights, which are stored in f32. */
@@ -70,7 +71,7 @@ static kvf_status check_weights(kvf_ctx *ctx, const char *path, const kvf__prefi
     if (want->log_weight && got->log_weight && !memcmp(want->log_weight, got->log_weight, bytes))
         return KVF_OK;
     return kvf__fail(ctx, KVF_EINTERNAL,
-                     "%s: the log-weights do not read back as they were written", path);
+                     "%s: the log-weights read back with other values than were written", path);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -80,8 +81,8 @@ static kvf_status check_values(kvf_ctx *ctx, const char *path, const char *sourc
                                double expected)
 {
     if (diff == expected) return KVF_OK;
-    return kvf__fail(ctx, KVF_EINTERNAL, "%s: reads back %g away from %s, expected %g", path, diff,
-                     source, expected);
+    return kvf__fail(ctx, KVF_EINTERNAL, "%s: values read back differ by %g from %s, expected %g",
+                     path, diff, source, expected);
 }
 
 kvf_status kvf__verify_prefix(kvf_ctx *ctx, const char *path, const kvf_prefix *live,
@@ -125,7 +126,8 @@ kvf_status kvf__verify_embeddings(kvf_ctx *ctx, const char *path, const kvf_pref
                 kvf__same_head(&live->file.head, &back.head);
     kvf__artifact_done(&back);
     return same ? KVF_OK
-                : kvf__fail(ctx, KVF_EINTERNAL, "%s: does not read back as it was written", path);
+                : kvf__fail(ctx, KVF_EINTERNAL,
+                            "%s: reads back with other values than were written", path);
 }
 
 /* Checks that every trained weight reads back bit for bit. */

@@ -196,7 +196,7 @@ os._exit(0)
         lines = done.stdout.splitlines()
         self.assertEqual(lines[0], lines[1], done.stderr)
         for line in lines[2:4]:
-            self.assertIn("this process was forked from one that had computed", line)
+            self.assertIn("this process was forked after computing", line)
         self.assertEqual(lines[4], "abc")
         self.assertIn("text", lines[5])
         self.assertEqual(lines[6], "this process was forked while a call used the base")

@@ -278,9 +278,10 @@ static kvf_status read_pad_positions(const kvf__config *c, kvf__desc *desc)
     if (!desc->arch->pad_positions) return KVF_OK;
     if (!kvf_json_get(c->root, "pad_token_id")) desc->ids.pad = desc->arch->pad;
     if (desc->ids.pad < 0 || desc->ids.pad + 1 >= desc->position.max)
-        return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: pad_token_id is %ld, expected 0 to %lld: positions begin behind it",
-                         c->where, (long)desc->ids.pad, (long long)desc->position.max - 2);
+        return kvf__fail(
+            c->ctx, KVF_EFORMAT,
+            "%s: pad_token_id is %ld, expected 0 to %lld, because positions start after it",
+            c->where, (long)desc->ids.pad, (long long)desc->position.max - 2);
     desc->position.pad = desc->ids.pad;
     desc->position.first = desc->ids.pad + 1;
     desc->position.max -= desc->position.first;

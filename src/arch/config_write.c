@@ -179,8 +179,8 @@ static kvf_status check(kvf_ctx *ctx, const char *where, const kvf__desc *desc,
     kvf__desc_done(&back);
     if (st || same) return st;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: a config.json of architecture %s cannot say all that this file does: no "
-                     "base file can be made of it",
+                     "%s: cannot write a base file, because a config.json of architecture %s "
+                     "cannot express all settings of this file",
                      where, desc->arch_name);
 }
 

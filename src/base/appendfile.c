@@ -36,7 +36,7 @@ static kvf_status cut_torn_line(kvf_ctx *ctx, const kvf__appendfile *file)
         n--;
     if (begin + n == size) return KVF_OK;
     if (begin && !n)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: no text of lines, nothing is added to it",
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: is not a text file of lines; nothing was appended",
                          file->path);
     if (ftruncate(file->fd, begin + n) < 0)
         return kvf__fail_errno(ctx, file->path, "cut the unfinished last line of");

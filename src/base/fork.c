@@ -26,8 +26,8 @@ kvf_status kvf__check_fork(kvf_ctx *ctx)
     pthread_once(&once, watch_forks);
     if (lost)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "this process was forked from one that had computed, whose threads it "
-                         "lacks: fork before, or start a program by exec");
+                         "this process was forked after computing and lacks the parent's threads: "
+                         "fork earlier, or start a program by exec");
     if (ctx && ctx->threads > 1) computed = true;
     return KVF_OK;
 }

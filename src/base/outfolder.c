@@ -127,8 +127,8 @@ static kvf_status copy(kvf_ctx *ctx, const char *dir, const char *temp)
     if (stat(dir, &info) == 0 && chmod(temp, info.st_mode & 07777) == 0 &&
         link_entries(dir, temp) == 0)
         return KVF_OK;
-    return kvf__fail(ctx, KVF_EIO, "%s: its files cannot be carried over (%s); use a new folder",
-                     dir, strerror(errno));
+    return kvf__fail(ctx, KVF_EIO, "%s: its other files cannot be kept (%s); use a new folder", dir,
+                     strerror(errno));
 }
 
 static kvf_status exchange(kvf_ctx *ctx, const char *dir, const char *temp)

@@ -131,11 +131,11 @@ kvf_status kvf__check_reserved(kvf_ctx *ctx, const char *type, const void *reser
     const unsigned char *at = reserved;
     for (size_t i = 0; i < bytes; i++)
         if (at[i])
-            return kvf__fail(ctx, KVF_EUSAGE,
-                             "%s: reserved is not zero: begin it with zeros or its defaults; a "
-                             "program for a newer library than this one, %s, cannot set what is "
-                             "not known here",
-                             type, KVF_VERSION);
+            return kvf__fail(
+                ctx, KVF_EUSAGE,
+                "%s: reserved is not zero: initialise the struct with zeros or its defaults; "
+                "settings of a library newer than this one, %s, are not supported",
+                type, KVF_VERSION);
     return KVF_OK;
 }
 

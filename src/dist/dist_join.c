@@ -25,7 +25,8 @@ static kvf_status start_mpi(kvf_ctx *ctx, const kvf__launch *launch)
     MPI_Initialized(&begun);
     if (begun)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "MPI has begun in this process: all runs need the first one's context");
+                         "MPI was already started in this process: use the context of the first "
+                         "run for all runs");
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
         return kvf__fail(ctx, KVF_EIO, "MPI does not start");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -33,7 +33,7 @@ static kvf_status look_for_lost(kvf_ctx *ctx, kvf__dist *dist)
     int r = kvf__dist_lost(dist);
     if (r < 0) return KVF_OK;
     dist->broken = true;
-    return kvf__fail(ctx, KVF_EIO, "rank %d of %d has gone (process %lld on %s)", r, dist->size,
+    return kvf__fail(ctx, KVF_EIO, "rank %d of %d has ended (process %lld on %s)", r, dist->size,
                      (long long)dist->links->peers[r].pid, dist->links->peers[r].host);
 }
 

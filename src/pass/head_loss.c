@@ -149,7 +149,7 @@ static kvf_status sum_spans(summing *s)
             int64_t target = label_at_token(b, r, b->spans[2 * r + side], j, end);
             if (target < 0)
                 return kvf__fail(s->ctx, KVF_ESHAPE,
-                                 "batch row %lld: the answer %s at token %ld, which no label reads",
+                                 "batch row %lld: the answer %s at token %ld, which has no label",
                                  (long long)r, side ? "ends" : "begins",
                                  (long)b->spans[2 * r + side]);
             cross_entropy(s, 2 * j + side, end - j, 2, target - j, 0.5);

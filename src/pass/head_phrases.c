@@ -48,11 +48,11 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf__model *model)
 {
     if (model->lm.n && model->desc.factors.logit_cap > 0)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "architecture %s caps its logits, which --verbalizer does not do",
+                         "architecture %s caps its logits, which --verbalizer does not support",
                          model->desc.arch_name);
     if (model->lm.n && model->desc.head_bias)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "the head of this %s has a bias, which --verbalizer does not know",
+                         "the head of this %s has a bias, which --verbalizer does not support",
                          model->desc.arch_name);
     if (model->lm.n || kvf__model_masked_lm(model)) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,

@@ -87,11 +87,11 @@ kvf_status kvf__head_create_lm(kvf_ctx *ctx, const kvf__model *model, bool gradi
     if (!model->lm.n) return kvf__no_lm_head(ctx, model);
     if (model->desc.factors.logit_cap > 0)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "architecture %s caps its logits, which a trained head does not do",
+                         "architecture %s caps its logits, which a trained head does not support",
                          model->desc.arch_name);
     if (model->desc.head_bias)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "the head of this %s has a bias, which --train-head does not know",
+                         "the head of this %s has a bias, which --train-head does not support",
                          model->desc.arch_name);
     KVF_TRY(kvf__alloc(ctx, sizeof *head, &head));
     head->kernels = model->kernels;

@@ -78,7 +78,7 @@ static kvf_status check_cache(kvf_ctx *ctx, const kvf__pass *pass, const kvf__in
         if (cache->length[slot] && !pass->model->desc.block.causal)
             return kvf__fail(
                 ctx, KVF_EUSAGE,
-                "batch row %lld: to go on with a cache needs a causal base, %s is none",
+                "batch row %lld: continuing from a cache needs a causal base, %s is not one",
                 (long long)r, pass->model->desc.arch_name);
         if (cache->length[slot] > pass->limits.cache_len)
             return kvf__fail(

@@ -35,7 +35,7 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
 
     if (at == -1 || (at >= 0 && (input->cache ? at <= before : at == before))) return KVF_OK;
     return kvf__fail(ctx, KVF_ESHAPE,
-                     "batch row %lld: the prefix stands behind %lld tokens, the row behind %lld",
+                     "batch row %lld: the prefix follows %lld tokens, the row follows %lld",
                      (long long)r, (long long)at, (long long)before);
 }
 

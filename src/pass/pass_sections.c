@@ -129,7 +129,8 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const
             ctx, KVF_ESHAPE, "vectors' gradient: [%lld, %lld], the vectors are [%lld, %lld]",
             (long long)dx->P, (long long)dx->C, x ? (long long)x->P : 0, x ? (long long)x->C : 0);
     if (p && !d)
-        return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradient of its prefix has nowhere to go");
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: no memory was given for the gradient of the prefix");
     if (!p) return KVF_OK;
     const kvf__kv_shape have = kvf__prefix_shape(d), want = kvf__prefix_shape(p);
     char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
@@ -142,7 +143,8 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const
 kvf_status kvf__pass_set_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
 {
     if (pass->sections.given && !into->sections)
-        return kvf__fail(ctx, KVF_EUSAGE, "pass: the gradients of its sections have nowhere to go");
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "pass: no memory was given for the gradients of the sections");
     for (int64_t i = 0; i < pass->sections.n; i++) {
         const kvf__grads *own = pass->sections.given ? &into->sections[i] : into;
         KVF_TRY(check_gradient(ctx, &pass->sections.at[i], own));

@@ -49,16 +49,14 @@ kvf_status kvf__pass_check_source(kvf_ctx *ctx, const kvf__pass *pass, const kvf
                          d->arch_name);
     if (b->parent || b->infix_at || input->streams || input->queries ||
         input->entry.layer > d->encoder || (input->base_dropout && input->base_dropout->p > 0))
-        return kvf__fail(
-            ctx, KVF_EUSAGE,
-            "batch: %s is an encoder-decoder, which excludes common prefixes, a prefix "
-            "inside rows, dropout of the base, and what asks for streams or queries",
-            d->arch_name);
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "batch: %s is an encoder-decoder, which excludes common prefixes, a "
+                         "prefix inside rows, dropout of the base, streams and queries",
+                         d->arch_name);
     for (int64_t r = 0; !source && r < b->n_rows; r++)
         if (!input->cache || !kvf__cache_source(input->cache, kvf__row_slot(input->slot, r)))
-            return kvf__fail(ctx, KVF_EUSAGE,
-                             "batch row %lld: the encoder of %s has nothing to read", (long long)r,
-                             d->arch_name);
+            return kvf__fail(ctx, KVF_EUSAGE, "batch row %lld: the encoder of %s has no source",
+                             (long long)r, d->arch_name);
     for (int64_t r = 0; source && input->cache && r < b->n_rows; r++)
         if (source->start[r + 1] - source->start[r] >
             input->cache->reserved[kvf__row_slot(input->slot, r)])

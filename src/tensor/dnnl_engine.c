@@ -20,9 +20,10 @@ kvf_status kvf__dnnl_cap(kvf_ctx *ctx)
     dnnl_cpu_isa_t most = caps[kvf__cpu_best()];
     dnnl_set_max_cpu_isa(most);
     if ((unsigned)dnnl_get_effective_cpu_isa() & ~(unsigned)most)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "KVF_CPU=%s came after oneDNN's first use in this process",
-                         kvf__cpu_level());
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "KVF_CPU=%s has no effect after oneDNN's first use in this process: set it earlier",
+            kvf__cpu_level());
     return KVF_OK;
 }
 

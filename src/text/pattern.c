@@ -296,7 +296,7 @@ static kvf_status find_regex(kvf__work *work, const kvf__pattern *p, kvf__search
         PCRE2_UCHAR text[120];
         pcre2_get_error_message(got, text, sizeof text);
         return kvf__fail(work->ctx, got == PCRE2_ERROR_NOMEMORY ? KVF_ENOMEM : KVF_EDATA,
-                         "tokenizer: regex gives up at byte %zu of the text: %s", search->at,
+                         "tokenizer: a regex failed at byte %zu of the text: %s", search->at,
                          (const char *)text);
     }
     PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(work->match);

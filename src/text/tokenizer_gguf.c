@@ -140,11 +140,10 @@ static kvf_status build_bpe(kvf_ctx *ctx, const kvf__vocab *v, kvf__tokenizer *t
                          "%s: tokenizer.ggml.pre is \"%s\", which is not supported", v->where,
                          v->pre);
     if (!v->pre)
-        kvf__log(
-            ctx, KVF_LOG_WARN,
-            "%s: tokenizer.ggml.pre is missing: words are cut by llama.cpp's default, which may "
-            "not be the model's; a file of a newer converter names it",
-            v->where);
+        kvf__log(ctx, KVF_LOG_WARN,
+                 "%s: tokenizer.ggml.pre is missing: words are split by llama.cpp's default, which "
+                 "may not be the model's; convert the model with a newer converter",
+                 v->where);
     if (v->n_merges == 0)
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.merges is missing", v->where);
     KVF_TRY(put_tokens(ctx, v, t));

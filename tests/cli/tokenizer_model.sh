@@ -64,4 +64,4 @@ done >counts
 [ "$(tr '\n' ' ' <counts)" = '10 7 ' ] || fail "tokens of Phi-3: $(cat counts)"
 LC_ALL=C sed 's/tokenizer.ggml.pre/tokenizer.ggml.old/' "$SOURCE/tests/golden/gguf_bpe.gguf" >old.gguf
 run 0 train --base old.gguf --data rows.jsonl --dry-run --out x.h5
-has err "old.gguf: tokenizer.ggml.pre is missing: words are cut by llama.cpp's default"
+has err "old.gguf: tokenizer.ggml.pre is missing: words are split by llama.cpp's default"

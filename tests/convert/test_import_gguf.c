@@ -191,10 +191,10 @@ START_TEST(no_words_for_it)
     kvf__free(text);
     desc.block.qkv_bias = true; /* without an output matrix */
     ck_fails(kvf__desc_to_hf(ctx, "m.gguf", &desc, &text), KVF_EUNSUPPORTED,
-             "m.gguf: a config.json of architecture llama cannot say all");
+             "m.gguf: cannot write a base file, because a config.json of architecture llama");
     desc.block.qkv_bias = false;
     desc.position.window = 16;
-    ck_fails(kvf__desc_to_hf(ctx, "m.gguf", &desc, &text), KVF_EUNSUPPORTED, "cannot say all");
+    ck_fails(kvf__desc_to_hf(ctx, "m.gguf", &desc, &text), KVF_EUNSUPPORTED, "cannot express all");
     kvf__desc_done(&desc);
     kvf__weights_close(&weights);
 }

@@ -92,7 +92,7 @@ kill -s KILL ${pids##*
 }
 ended 0
 # the leading rank notices it, if the launcher does not end it first
-grep -q 'rank 1 of 2 has gone.*resume continues\|signal 9' all_said || fail "no line: $(cat all_said)"
+grep -q 'rank 1 of 2 has ended.*resume continues\|signal 9' all_said || fail "no line: $(cat all_said)"
 begin 2
 kill -s KILL ${pids%%
 *}

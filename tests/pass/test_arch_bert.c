@@ -328,7 +328,7 @@ START_TEST(limits_of_rows)
     ck_assert_int_eq(kvf__cache_create(g.ctx, g.model, 4, 40, &cache), KVF_OK);
     input.cache = cache;
     ck_assert_msg(!kvf__pass_fwd(g.ctx, g.pass, &input), "%s", kvf_ctx_error(g.ctx));
-    refused(&g, &input, KVF_EUSAGE, "to go on with a cache needs a causal base");
+    refused(&g, &input, KVF_EUSAGE, "a cache needs a causal base");
     kvf__cache_free(cache);
     free(odd);
     golden_unload(&g);

@@ -357,7 +357,7 @@ START_TEST(what_it_refuses)
     input.row_dropout = NULL;
     s.infix_at[3] = 2;
     refused(pass, &input, KVF_ESHAPE,
-            "batch row 3: the prefix stands behind 2 tokens, the row behind 3");
+            "batch row 3: the prefix follows 2 tokens, the row follows 3");
     s.infix_at[3] = 3;
     input.condition.position_start = 300 - 30 - P + 1;
     refused(pass, &input, KVF_ESHAPE, "last token at position 300");

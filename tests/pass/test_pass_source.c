@@ -377,7 +377,7 @@ START_TEST(bad_inputs_are_refused)
     int32_t parents[GOLDEN_ROWS];
 
     batch.source = NULL;
-    refused(&g, &input, "has nothing to read");
+    refused(&g, &input, "has no source");
     batch.source = &source;
     source.n_rows--;
     refused(&g, &input, "source: 3 rows");

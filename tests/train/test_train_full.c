@@ -201,7 +201,7 @@ START_TEST(p_tuning_unfreezes_the_base)
         .run = out, .out = second, .base = base, .checkpoint = KVF_CHECKPOINT_LAST};
     kvf_merge_result result;
     ck_assert_int_eq(kvf_merge(ctx, &m, &result), KVF_EUSAGE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "name the base's with --out-base"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "name the base file with --out-base"));
     m.out_base = second;
     ck_assert_int_eq(kvf_merge(ctx, &m, &result), KVF_EUSAGE);
     m.out_base = folded;
