@@ -120,7 +120,7 @@ static void say_unread(const kvf__loader *load)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s (%lld)", i ? ", " : "",
                                unread->v[i].name, (long long)unread->v[i].count);
     if (unread->n)
-        kvf__log(load->ctx, KVF_LOG_WARN, "%s: fields that are not read: %s%s", load->path, text,
+        kvf__log(load->ctx, KVF_LOG_WARN, "%s: ignored fields: %s%s", load->path, text,
                  unread->more ? " and others" : "");
 }
 
@@ -130,8 +130,9 @@ static void say_unmapped(const kvf__loader *load)
     const kvf__field_map *map = load->options.render.map;
     for (size_t i = 0; map && i < map->n; i++)
         if (!map->of_run && !(load->mapped >> i & 1))
-            kvf__log(load->ctx, KVF_LOG_WARN, "%s: no row has \"%s\", where --map reads %s",
-                     load->path, map->theirs[i], map->ours[i]);
+            kvf__log(load->ctx, KVF_LOG_WARN,
+                     "%s: no row has the field \"%s\", which --map names for %s", load->path,
+                     map->theirs[i], map->ours[i]);
 }
 
 static kvf_status add_row(void *user, const kvf__file_row *row)
@@ -200,10 +201,10 @@ static void say_labels(const kvf__loader *load, char *out, size_t bytes)
     const kvf__label_set *given = load->names.given;
     const kvf__load_counts *counts = &load->counts;
     if (counts->none)
-        snprintf(out, bytes, "%.100s:%lld: label \"%s\": %lld row%s without a label left out%s",
+        snprintf(out, bytes, "%.100s:%lld: label \"%s\" means no label: %lld row%s left out%s",
                  load->path, (long long)counts->none_line, counts->none_text,
                  (long long)counts->none, counts->none == 1 ? "" : "s",
-                 *counts->none_text ? " (--labels names it if it is a class)" : "");
+                 *counts->none_text ? " (list it in --labels if it is a class)" : "");
     const size_t at = strlen(out);
     if (load->names.numbers)
         snprintf(out + at, bytes - at, "%s%.100s: labels are numbers: 0 is %.40s, 1 is %.40s, ...",
@@ -213,8 +214,9 @@ static void say_labels(const kvf__loader *load, char *out, size_t bytes)
 static kvf_status check_rows(const kvf__loader *load)
 {
     if (!load->rows.n && load->counts.none)
-        return kvf__fail(load->ctx, KVF_EDATA, "%s:%lld: label \"%s\": no row has a label",
-                         load->path, (long long)load->counts.none_line, load->counts.none_text);
+        return kvf__fail(load->ctx, KVF_EDATA,
+                         "%s:%lld: label \"%s\" means no label, and no row has another", load->path,
+                         (long long)load->counts.none_line, load->counts.none_text);
     if (!load->rows.n)
         return kvf__fail(load->ctx, KVF_EDATA, "%s: no rows%s", load->path,
                          load->counts.skipped ? " fit (all were longer than --max-length)" : "");
@@ -357,7 +359,7 @@ static kvf_status move_lists(kvf__loader *load, kvf__dataset *set)
     for (int64_t i = 0; i < set->n; i++)
         set->n_labels += kvf__example_labels(set, i);
     if (set->n_labels || load->options.prompt_only) return KVF_OK;
-    return kvf__fail(load->ctx, KVF_EDATA, "%s: no token of any row carries loss", load->path);
+    return kvf__fail(load->ctx, KVF_EDATA, "%s: no token of any row has a label", load->path);
 }
 
 /* Returns true if the head pools all tokens of a row, not the [MASK] of a template. */

@@ -31,7 +31,7 @@ kvf_status kvf__field_map_init(kvf_ctx *ctx, const char *text, kvf__field_map *o
         if (!is_ours(at)) st = not_ours(ctx, at, equals + 1);
         for (size_t i = 0; !st && i < map.n; i++)
             if (!strcmp(map.ours[i], at))
-                st = kvf__fail(ctx, KVF_EUSAGE, "map: %s is named twice: %s and %s", at,
+                st = kvf__fail(ctx, KVF_EUSAGE, "map: field %s is given twice: %s and %s", at,
                                map.theirs[i], equals + 1);
         map.ours[map.n] = at;
         map.theirs[map.n++] = equals + 1;
@@ -129,13 +129,13 @@ void kvf__row_has(const kvf__field_map *map, const kvf_json *fields, const kvf_j
     }
     for (size_t i = 0; map && i < map->n; i++) {
         if (at_path(fields, map->theirs[i]) || at_path(outer, map->theirs[i])) continue;
-        append(out, "%s \"%s\", where %s reads %s", found ? "; it has no" : ", no", map->theirs[i],
-               map->of_run ? "the run's --map" : "--map", map->ours[i]);
+        append(out, "%s \"%s\", which %s names for %s", found ? "; it has no" : ", no",
+               map->theirs[i], map->of_run ? "the run's --map" : "--map", map->ours[i]);
         if (is_ours(map->theirs[i]) && at_path(fields, map->ours[i]))
-            append(out, " (is it %s=%s?)", map->theirs[i], map->ours[i]);
+            append(out, " (did you mean %s=%s?)", map->theirs[i], map->ours[i]);
         found = false;
     }
-    if (found) append(out, " (name others with --map)");
+    if (found) append(out, " (map other names with --map)");
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -264,13 +264,14 @@ static kvf_status not_ours(kvf_ctx *ctx, const char *name, const char *column)
     char list[512] = "text, text_pair, choices";
     if (is_ours(column))
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "map \"%s=%s\": our name comes first, the file's second: %s=%s", name,
-                         column, column, name);
+                         "map \"%s=%s\": the field comes first, the column second: write %s=%s",
+                         name, column, column, name);
     for (size_t i = 0, at = strlen(list); i < N_FIELDS && at < sizeof list; i++)
         at += (size_t)snprintf(list + at, sizeof list - at, ", %s", FIELDS[i]);
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "map: \"%s\" is no field of ours: %s, and those of GLUE, SuperGLUE and SWAG",
-                     name, list);
+    return kvf__fail(
+        ctx, KVF_EUSAGE,
+        "map: \"%s\" is not a field; the fields are %s, and those of GLUE, SuperGLUE and SWAG",
+        name, list);
 }
 
 bool kvf__field_read(const kvf__field_map *map, const char *name)
@@ -328,7 +329,7 @@ static kvf_status no_texts(kvf_ctx *ctx, const kvf__field_map *map, kvf__task ta
 {
     char has[KVF__ROW_HAS_MAX];
     kvf__row_has(map, row->fields, row->outer, has);
-    return kvf__fail(ctx, KVF_EDATA, "%s: want %s%s; %s", row->where,
+    return kvf__fail(ctx, KVF_EDATA, "%s: the row needs %s%s; %s", row->where,
                      task == KVF__TASK_CHOICE ? "text and choices" : "text, or text and text_pair",
                      also, has);
 }

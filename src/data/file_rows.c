@@ -45,6 +45,6 @@ kvf_status kvf__check_row_bytes(const kvf__file *file, int64_t line, size_t byte
 {
     enum { MOST_ROW_MIB = 64 };
     if (bytes <= (size_t)MOST_ROW_MIB << 20) return KVF_OK;
-    return kvf__file_fail(file, line, "a row of %zu MiB, want at most %d", bytes >> 20,
+    return kvf__file_fail(file, line, "the row has %zu MiB, want at most %d", bytes >> 20,
                           MOST_ROW_MIB);
 }

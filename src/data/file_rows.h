@@ -69,8 +69,8 @@ bool kvf__field_mapped(const kvf__field_map *map, size_t i, const char *name);
 /* Returns true for fields that need no warning: mapped and known ones, and extra fields of known
  * data sets ("title", "answerKey"). */
 bool kvf__field_read(const kvf__field_map *map, const char *name);
-/* Writes "the row has a, b (name others with --map)" for errors. If the map names columns that the
- * row lacks, these replace the hint. outer: NULL, or as in kvf__file_row. */
+/* Writes "the row has a, b (map other names with --map)" for errors. If the map names columns that
+ * the row lacks, these replace the hint. outer: NULL, or as in kvf__file_row. */
 enum { KVF__ROW_HAS_MAX = 1024 };
 void kvf__row_has(const kvf__field_map *map, const kvf_json *fields, const kvf_json *outer,
                   char out[KVF__ROW_HAS_MAX]);

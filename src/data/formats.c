@@ -181,7 +181,8 @@ static kvf_status check_text(const kvf__file *file)
     const struct format *f = by_content(file, true);
     if (!f) return KVF_OK;
     return kvf__fail(file->ctx, KVF_EUSAGE,
-                     "%s:1: looks like %s; --split-text is for plain text (--format text if it is)",
+                     "%s:1: looks like %s, but --split-text is for plain text (add --format text "
+                     "if it is plain text)",
                      file->path, f->name);
 }
 
@@ -200,8 +201,8 @@ static kvf_status find_format(const kvf__file *file, const struct format **out)
         *out = guess(file);
         if (*out) return KVF_OK;
         return kvf__fail(file->ctx, KVF_EDATA,
-                         "%s:1: neither name nor content tells the format: name it with --format "
-                         "jsonl|tsv|csv|conll|squad, or cut plain text with --split-text N",
+                         "%s:1: cannot tell the format from name or content: set --format "
+                         "jsonl|tsv|csv|conll|squad, or --split-text N for plain text",
                          file->path);
     }
     *out = format_named(name);

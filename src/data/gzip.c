@@ -35,8 +35,8 @@ static kvf_status unpack_member(kvf_ctx *ctx, const char *path, z_stream *z, kvf
         if (code != Z_OK && code != Z_STREAM_END) return damaged(ctx, path, z, code);
         size_t n = CHUNK - z->avail_out;
         if (n > MOST_BYTES - out->n)
-            return kvf__fail(ctx, KVF_EFORMAT, "%s: holds more than %zu GiB: unpack it first", path,
-                             MOST_BYTES >> 30);
+            return kvf__fail(ctx, KVF_EFORMAT, "%s: unpacks to more than %zu GiB: unpack it first",
+                             path, MOST_BYTES >> 30);
         KVF_TRY(kvf__buf_add(ctx, out, chunk, n));
     }
     return KVF_OK;
@@ -47,8 +47,8 @@ static kvf_status unpack_all(kvf_ctx *ctx, const char *path, const kvf__buf *pac
                              kvf__buf *out)
 {
     if (packed->n > UINT32_MAX)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: a gzip file of more than 4 GiB: unpack it first",
-                         path);
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "%s: the gzip file is larger than 4 GiB: unpack it first", path);
     z->next_in = (Bytef *)packed->data;
     z->avail_in = (uInt)packed->n;
     do {

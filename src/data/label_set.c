@@ -40,7 +40,7 @@ static kvf_status add_name(kvf_ctx *ctx, const char *option, const char *text, s
     set->n++;
     for (size_t i = 0; i + 1 < set->n; i++)
         if (!strcmp(set->names[i], set->names[set->n - 1]))
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s: \"%s\" comes twice", option, set->names[i]);
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s: \"%s\" is given twice", option, set->names[i]);
     return KVF_OK;
 }
 
@@ -184,11 +184,10 @@ kvf_status kvf__labels_id(kvf_ctx *ctx, kvf__labels *labels, const char *where, 
     if (labels->given && number_in(labels, name, id)) return KVF_OK;
     if (labels->given) {
         list_names(labels->given, known, sizeof known);
-        return kvf__fail(ctx, KVF_EDATA, "%s: label \"%s\" is not in the task's set (%s)%s", where,
-                         name, known,
-                         labels->elsewhere ? ", learnt from the training data: name all labels "
-                                             "with --labels"
-                                           : "");
+        return kvf__fail(ctx, KVF_EDATA, "%s: label \"%s\" is not one of %s%s", where, name, known,
+                         labels->elsewhere
+                             ? ", the labels of the training data: list all labels with --labels"
+                             : "");
     }
     KVF_TRY(kvf__reserve(ctx, &set->names, &labels->cap, set->n + 1, sizeof *set->names));
     KVF_TRY(kvf__strdup(ctx, name, &set->names[set->n]));

@@ -55,7 +55,7 @@ kvf_status kvf__loader_end_row(kvf__loader *load, const kvf__row_info *info)
     kvf__made_rows *rows = &load->rows;
     const int64_t most = load->options.most_tokens;
     if (most && (int64_t)rows->ids.n > most)
-        return kvf__loader_fail(load, "the rows have more than %lld tokens together",
+        return kvf__loader_fail(load, "the rows so far have more than %lld tokens",
                                 (long long)most);
     KVF_TRY(kvf__ctx_check_stop(load->ctx));
     RESERVE_ONE(load, rows->v, rows->cap, rows->n);
@@ -122,10 +122,11 @@ static kvf_status check_group(const kvf__loader *load)
                   tokens = (int64_t)load->rows.ids.n - (from ? load->rows.v[from - 1].start : 0),
                   most = load->options.most_grouped;
     if (!most || tokens <= most || load->rows.n - from < 2) return KVF_OK;
-    return kvf__loader_fail(load,
-                            "its choices or windows have %lld tokens together, which training "
-                            "computes at once, want at most %lld: shorten or divide the row",
-                            (long long)tokens, (long long)most);
+    return kvf__loader_fail(
+        load,
+        "the choices or windows of the row have %lld tokens in total, want at most %lld, because "
+        "training computes them together: shorten or split the row",
+        (long long)tokens, (long long)most);
 }
 
 kvf_status kvf__loader_end_group(kvf__loader *load, const kvf__source *source)
@@ -228,10 +229,10 @@ kvf_status kvf__loader_plan_joins(kvf__loader *load)
         load->glue.tail = kvf__token_eos(tokenizer);
         if (load->glue.tail < 0) load->glue.tail = kvf__token_bos(tokenizer);
         if (load->glue.tail < 0)
-            st = kvf__fail(load->ctx, KVF_EUNSUPPORTED,
-                           "%s: the tokenizer has no token for the end of a text, which task qa "
-                           "needs for \"no answer\"",
-                           load->path);
+            st = kvf__fail(
+                load->ctx, KVF_EUNSUPPORTED,
+                "%s: the tokenizer has no end-of-text token, which task qa needs for \"no answer\"",
+                load->path);
     }
     if (!st) st = plan_blanks(load);
     kvf__ids_done(&one);

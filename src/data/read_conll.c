@@ -176,8 +176,8 @@ static kvf_status columns_by_option(sentence *s, const char *names)
     if (s->tag == LAST && s->file.options->unlabeled) s->tag = n; /* no column of tags */
     if (s->word != LAST && s->tag != LAST) return KVF_OK;
     return kvf__fail(s->file.ctx, KVF_EUSAGE,
-                     "--columns \"%s\" names no column of %s: for CoNLL name tokens and tags, and "
-                     "the others -",
+                     "--columns \"%s\" names no column of %s: for CoNLL call the columns tokens "
+                     "and tags, and all others -",
                      names, s->word == LAST ? "words" : "tags");
 }
 
@@ -261,7 +261,7 @@ static kvf_status check_line(const sentence *s, int64_t line, size_t columns, si
     if (columns < 2 && !s->file.options->unlabeled)
         return kvf__file_fail(&s->file, line, "1 column, want a word and its tag");
     if (s->columns && columns != s->columns)
-        return kvf__file_fail(&s->file, line, "%zu column%s, %s %zu", columns,
+        return kvf__file_fail(&s->file, line, "%zu column%s, but %s %zu", columns,
                               columns == 1 ? "" : "s",
                               s->named ? "--columns names" : "the lines before have", s->columns);
     return word ? KVF_OK : kvf__file_fail(&s->file, line, "the word is empty");

@@ -75,10 +75,10 @@ static kvf_status quoted_field(table *t)
     }
     char next = t->at < bytes ? text[t->at] : '\n';
     if (next == t->delimiter || next == '\n' || next == '\r') return KVF_OK;
-    return kvf__file_fail(t->file, t->line, "text behind a closing quote: %s",
+    return kvf__file_fail(t->file, t->line, "text after a closing quote: %s",
                           strchr(";|\t,", next)
-                              ? "if columns are separated by that, name it with --delimiter"
-                              : "a quote within a quoted field is doubled");
+                              ? "if this character separates columns, set it with --delimiter"
+                              : "a quote inside a quoted field must be doubled");
 }
 
 static kvf_status bare_field(table *t)
@@ -253,8 +253,8 @@ static kvf_status decide_columns(table *t, bool *is_row)
     const char *other = t->record.n == 1 ? strpbrk(text_at(&t->record, 0), ";\t|,") : NULL;
     if (other)
         return kvf__file_fail(t->file, t->line,
-                              "one column, \"%.100s\", that is not known: if '%s' separates "
-                              "columns, name it with --delimiter",
+                              "the only column, \"%.100s\", is not known: if '%s' separates "
+                              "columns, set it with --delimiter",
                               text_at(&t->record, 0),
                               *other == '\t' ? "\\t" : (char[2]){*other, 0});
     char has[KVF__ROW_HAS_MAX];
@@ -264,8 +264,8 @@ static kvf_status decide_columns(table *t, bool *is_row)
     kvf__row_has(t->file->options->render.map, fields, NULL, has);
     kvf_json_free(fields);
     return kvf__file_fail(t->file, t->line,
-                          "the first line names no column that is known (--columns names them, "
-                          "--no-header if it is a row); %s",
+                          "the first line has no known column name: give the names with --columns, "
+                          "and add --no-header if the line is a row; %s",
                           has);
 }
 
@@ -309,7 +309,8 @@ static kvf_status set_delimiter(table *t)
     if ((t->delimiter == '\t' || !given[1]) && t->delimiter > 0 && !strchr("\"\r\n", t->delimiter))
         return KVF_OK;
     return kvf__fail(t->file->ctx, KVF_EUSAGE,
-                     "--delimiter \"%s\": want one character of ASCII, no quote, or \\t", given);
+                     "--delimiter \"%s\": want one ASCII character other than a quote, or \\t",
+                     given);
 }
 
 static kvf_status read_table(const kvf__file *file, char delimiter, bool quotes)

@@ -51,9 +51,11 @@ static kvf_status read_paragraph(squad *p, const kvf_json *paragraph)
 {
     const kvf_json *questions = kvf_json_get(paragraph, "qas");
     if (!kvf_json_str(kvf_json_get(paragraph, "context"), NULL))
-        return kvf__file_fail(p->file, p->line, "a paragraph from here on has no \"context\"");
+        return kvf__file_fail(p->file, p->line,
+                              "a paragraph at or after this line has no \"context\"");
     if (kvf_json_typeof(questions) != KVF_JSON_ARRAY)
-        return kvf__file_fail(p->file, p->line, "a paragraph from here on has no list \"qas\"");
+        return kvf__file_fail(p->file, p->line,
+                              "a paragraph at or after this line has no list \"qas\"");
     for (size_t i = 0; i < kvf_json_size(questions); i++)
         KVF_TRY(read_question(p, paragraph, kvf_json_at(questions, i)));
     return KVF_OK;
@@ -64,7 +66,7 @@ static kvf_status read_document(squad *p, const kvf_json *document)
     const kvf_json *paragraphs = kvf_json_get(document, "paragraphs");
     if (kvf_json_typeof(paragraphs) != KVF_JSON_ARRAY)
         return kvf__file_fail(p->file, p->line,
-                              "a document from here on has no list \"paragraphs\"");
+                              "a document at or after this line has no list \"paragraphs\"");
     for (size_t i = 0; i < kvf_json_size(paragraphs); i++)
         KVF_TRY(read_paragraph(p, kvf_json_at(paragraphs, i)));
     return KVF_OK;
@@ -78,7 +80,8 @@ kvf_status kvf__read_squad(const kvf__file *file)
     const kvf_json *data = kvf_json_get(root, "data");
     kvf_status st = kvf_json_typeof(data) == KVF_JSON_ARRAY
                         ? KVF_OK
-                        : kvf__file_fail(file, p.line, "no list \"data\" of documents");
+                        : kvf__file_fail(file, p.line,
+                                         "the file has no list \"data\" of documents");
     for (size_t i = 0; !st && i < kvf_json_size(data); i++)
         st = read_document(&p, kvf_json_at(data, i));
     kvf_json_free(root);

@@ -65,13 +65,15 @@ kvf_status kvf__read_text(const kvf__file *file)
                          kvf__task_name(o->task));
     if (o->task != KVF__TASK_LM) return read_lines(file);
     if (o->split_text < 2)
-        return kvf__fail(file->ctx, KVF_EUSAGE,
-                         "%s: plain text needs --split-text N, the tokens of a row, 2 or more",
-                         file->path);
+        return kvf__fail(
+            file->ctx, KVF_EUSAGE,
+            "%s: plain text needs --split-text N, the number of tokens in a row (2 or more)",
+            file->path);
     kvf_status st = kvf__encode_offsets(file->ctx, o->render.tokenizer, file->text, file->bytes,
                                         &ids, &offsets);
     int32_t eos = kvf__token_eos(o->render.tokenizer);
-    if (!st && eos >= 0 && ids.n && ids.data[ids.n - 1] != eos) st = kvf__ids_add(file->ctx, &ids, eos);
+    if (!st && eos >= 0 && ids.n && ids.data[ids.n - 1] != eos)
+        st = kvf__ids_add(file->ctx, &ids, eos);
     if (!st) st = put_rows(file, &ids, &offsets);
     kvf__ids_done(&ids);
     kvf__ids_done(&offsets);

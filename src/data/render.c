@@ -173,8 +173,8 @@ static kvf_status refuse_turns(const row_writer *w)
         const char *name = i ? "history" : "system";
         if (is_given(field(w, name)))
             return kvf__fail(w->ctx, KVF_EDATA,
-                             "%s: \"%s\" is a turn of a chat, and this row is plain text: name a "
-                             "template with --chat-template, or write it into the prompt",
+                             "%s: \"%s\" is a chat turn, but this row is plain text: set "
+                             "--chat-template, or move the turn into the prompt",
                              w->where, name);
     }
     return KVF_OK;
@@ -338,7 +338,7 @@ static kvf_status write_text(const row_writer *w)
     if (w->render->encoder && !w->prompt_only)
         return kvf__fail(
             w->ctx, KVF_EDATA,
-            "%s: an encoder-decoder wants rows with prompt and completion, not \"text\"", w->where);
+            "%s: an encoder-decoder needs rows with prompt and completion, not \"text\"", w->where);
     KVF_TRY(text_field(w, "text", &text));
     if (w->render->encoder) return add_prompt(w, text);
     KVF_TRY(add_bos(w, false));
@@ -378,8 +378,8 @@ static kvf_status refuse_unprinted(const row_writer *w, const kvf_json *object, 
     for (size_t i = 0; i < sizeof UNPRINTED / sizeof *UNPRINTED; i++)
         if (is_given(kvf_json_get(object, UNPRINTED[i])))
             return kvf__fail(w->ctx, KVF_EDATA,
-                             "%s: %s\"%s\" is not printed by the templates known here: leave the "
-                             "row out, or print it yourself (--chat-template rendered)",
+                             "%s: %s\"%s\" is not supported by the known templates: remove the "
+                             "row, or render it yourself (--chat-template rendered)",
                              w->where, place, UNPRINTED[i]);
     return KVF_OK;
 }
@@ -401,8 +401,8 @@ static kvf_status read_weights(const row_writer *w, const kvf_json *value, const
                              place, WEIGHTS[i]);
         if (weight == 1 && !assistant)
             return kvf__fail(w->ctx, KVF_EDATA,
-                             "%s: %s\"%s\" asks for loss on a turn of role \"%.40s\", and only the "
-                             "assistant's have any: make it 0",
+                             "%s: %s\"%s\" is 1 for a turn of role \"%.40s\", but only assistant "
+                             "turns can have loss: set it to 0",
                              w->where, place, WEIGHTS[i], out->role);
         out->mute = out->mute || weight == 0;
     }
@@ -451,7 +451,7 @@ static kvf_status read_list(const row_writer *w, const kvf_json *list, bool shar
         KVF_TRY(read_message(w, kvf_json_at(list, i), i, shared, &parts[i], &messages[*n]));
         if (!strcmp(messages[(*n)++].role, "system") && system)
             return kvf__fail(w->ctx, KVF_EDATA,
-                             "%s: %s[%zu] is a system turn, and so is \"system\"", w->where,
+                             "%s: the row has two system turns, %s[%zu] and \"system\"", w->where,
                              MESSAGE_KEYS[shared][0], i);
     }
     return KVF_OK;
@@ -468,10 +468,10 @@ static kvf_status write_messages(const row_writer *w)
     if (kvf_json_typeof(list) != KVF_JSON_ARRAY || !listed)
         return kvf__fail(w->ctx, KVF_EDATA, "%s: \"%s\" is not a list of messages", w->where, name);
     if (w->render->chat->kind == KVF__CHAT_NONE)
-        return kvf__fail(w->ctx, KVF_EDATA,
-                         "%s: \"%s\" needs a chat template, and the base has none: name one with "
-                         "--chat-template",
-                         w->where, name);
+        return kvf__fail(
+            w->ctx, KVF_EDATA,
+            "%s: \"%s\" needs a chat template, and the base has none: set one with --chat-template",
+            w->where, name);
     kvf__message *messages = NULL;
     kvf__buf *parts = NULL;
     KVF_TRY(turns_before(w, listed, &messages, &n));
@@ -519,8 +519,8 @@ static kvf_status write_source_ids(const row_writer *w, const kvf_json *label)
         const bool loss = id != KVF__NO_LABEL;
         if (!loss && (w->render->pad < 0 || !i))
             return kvf__fail(w->ctx, KVF_EDATA, "%s: labels[%zu] is -100, %s", w->where, i,
-                             i ? "and the base names no padding token that the decoder reads there"
-                               : "want a token: the first label of an encoder-decoder");
+                             i ? "which needs a padding token, and the base has none"
+                               : "but the first label of an encoder-decoder must be a token");
         KVF_TRY(add_id(w, loss ? (int32_t)id : w->render->pad, loss));
     }
     return KVF_OK;
@@ -760,8 +760,8 @@ kvf_status kvf__render_chat(kvf_ctx *ctx, const kvf__render *render, const kvf__
     const row_writer w = {.ctx = ctx, .render = render, .ids = ids};
     if (render->pattern && render->pattern->n)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "rows of this prefix follow a template that has no place for a chat: send "
-                         "a completion's prompt");
+                         "the prefix has a row template, which does not support chats: use the "
+                         "completions endpoint");
     KVF_TRY(add_front(&w));
     return add_messages(&w, messages, n, true);
 }

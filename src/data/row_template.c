@@ -53,7 +53,7 @@ static kvf_status add_virtual(template_parser *p, const char *number, const char
     char *stop = NULL;
     long n = *number == ':' ? strtol(number + 1, &stop, 10) : 1;
     if (*number == ':' && (stop != end || stop == number + 1 || n < 1 || n > MOST_VIRTUAL))
-        return bad(p, "{p:N} wants a number of virtual tokens from 1 on");
+        return bad(p, "N in {p:N} must be a number of virtual tokens, at least 1");
     kvf__template_piece piece = {.kind = KVF__PIECE_VIRTUAL, .first = p->out->P, .n = n};
     p->out->P += n;
     add(p, piece);
@@ -64,16 +64,16 @@ static kvf_status add_field(template_parser *p, const char *name, size_t n)
 {
     for (size_t i = 0; i < N_FIELDS; i++) {
         if (strlen(FIELDS[i]) != n || memcmp(FIELDS[i], name, n)) continue;
-        if (kvf__row_template_field(p->out, FIELDS[i])) return bad(p, "a field comes twice");
+        if (kvf__row_template_field(p->out, FIELDS[i])) return bad(p, "a field is used twice");
         add(p, (kvf__template_piece){.kind = KVF__PIECE_FIELD, .text = FIELDS[i]});
         return KVF_OK;
     }
-    return bad(p, "in braces want p, p:N, text, text_pair, prompt or completion");
+    return bad(p, "braces may contain p, p:N, text, text_pair, prompt or completion");
 }
 
 static kvf_status add_mask(template_parser *p)
 {
-    if (p->out->mask >= 0) return bad(p, "[MASK] comes twice");
+    if (p->out->mask >= 0) return bad(p, "[MASK] is used twice");
     p->out->mask = (int)p->out->n;
     add(p, (kvf__template_piece){.kind = KVF__PIECE_MASK});
     return KVF_OK;
@@ -120,10 +120,10 @@ static kvf_status check(const template_parser *p)
 {
     const kvf__row_template *t = p->out;
     bool prompt = kvf__row_template_field(t, "prompt"), text = kvf__row_template_field(t, "text");
-    if (!prompt && !text) return bad(p, "want {text}, or {prompt} and {completion}, in it");
+    if (!prompt && !text) return bad(p, "it needs {text}, or {prompt} and {completion}");
     if (prompt && text) return bad(p, "{text} and {prompt} exclude each other");
     const kvf__template_piece *completion = kvf__row_template_field(t, "completion");
-    if (prompt != (completion != NULL)) return bad(p, "{prompt} and {completion} come together");
+    if (prompt != (completion != NULL)) return bad(p, "{prompt} and {completion} need each other");
     if (completion && completion != &t->pieces[t->n - 1])
         return bad(p, "{completion} must come last");
     return KVF_OK;

@@ -103,7 +103,7 @@ static kvf_status find_answer(kvf__loader *load, const char *answer, size_t n, i
     const char *there = *from < 0 ? "" : context + *from;
     size_t left = *from < 0 ? 0 : load->context.bytes - (size_t)*from;
     return kvf__loader_fail(
-        load, "answer \"%.*s\" is not in its context at %lld, where \"%.*s\" stands",
+        load, "answer \"%.*s\" is not at offset %lld of its context, which has \"%.*s\" there",
         shown(answer, n, n), answer, (long long)start, shown(there, left, n), there);
 }
 
@@ -121,7 +121,7 @@ static kvf_status read_answers(kvf__loader *load, kvf__source *source)
     if (!source->answered) {
         load->counts.no_gold++;
         if (load->options.unlabeled) return KVF_OK;
-        return kvf__loader_field_fail(load, "answers", "missing or no list");
+        return kvf__loader_field_fail(load, "answers", "missing or not a list");
     }
     if (n > MOST_ANSWERS)
         return kvf__loader_fail(load, "%zu answers, want at most %d", n, MOST_ANSWERS);
@@ -132,10 +132,9 @@ static kvf_status read_answers(kvf__loader *load, kvf__source *source)
         int64_t start = -1;
         const kvf_json *at = NULL;
         const char *answer = answer_at(list, i, &bytes, &at);
-        if (!answer || !bytes) return kvf__loader_fail(load, "answers[%zu]: want a text", i);
+        if (!answer || !bytes) return kvf__loader_fail(load, "answers[%zu] has no text", i);
         if (!read_start(at, &start))
-            return kvf__loader_fail(load,
-                                    "answers[%zu]: its start is not the number of a character", i);
+            return kvf__loader_fail(load, "answers[%zu]: the start is not a character offset", i);
         KVF_TRY(find_answer(load, answer, bytes, start, &spans[2 * i]));
         spans[2 * i + 1] = spans[2 * i] + (int64_t)bytes;
         KVF_TRY(kvf__put_item(load, source, i, answer, bytes));
@@ -172,7 +171,7 @@ static kvf_status read_context(kvf__loader *load)
     if (load->context.text && n == load->context.bytes && !memcmp(text, load->context.text, n))
         return KVF_OK;
     if (n > LONGEST_CONTEXT)
-        return kvf__loader_fail(load, "a context of %zu bytes, want at most %d MiB", n,
+        return kvf__loader_fail(load, "the context has %zu bytes, want at most %d MiB", n,
                                 LONGEST_CONTEXT >> 20);
     load->context.text = NULL;
     load->context.ids.n = 0;
@@ -235,7 +234,7 @@ static kvf_status fit_question(kvf__loader *load, int64_t *capacity, bool *fits)
     int64_t question = (int64_t)load->a.n;
     *fits = true;
     if (free < 2)
-        return kvf__loader_fail(load, "%lld tokens leave no room for text",
+        return kvf__loader_fail(load, "a row of %lld tokens has no room for text",
                                 (long long)load->options.max_length);
     if (question > free / 2) {
         KVF_TRY(kvf__loader_overlong(load, question, free / 2, fits));

@@ -32,7 +32,7 @@ static kvf_status fit(kvf__loader *load, bool pair, bool *fits)
     KVF_TRY(kvf__loader_overlong(load, a + b + cost, most, fits));
     if (!*fits) return KVF_OK;
     if (cost >= most)
-        return kvf__loader_fail(load, "%lld tokens leave no room for text", (long long)most);
+        return kvf__loader_fail(load, "a row of %lld tokens has no room for text", (long long)most);
     share_capacity(most - cost, &a, &b);
     load->a.n = (size_t)a;
     if (pair) load->b.n = (size_t)b;
@@ -56,8 +56,8 @@ static kvf_status add_target(kvf__loader *load)
     const int32_t eos = kvf__token_eos(render->tokenizer);
 
     if (eos < 0)
-        return kvf__loader_fail(load, "the tokenizer has no EOS, at which an encoder-decoder "
-                                      "classifies");
+        return kvf__loader_fail(
+            load, "the tokenizer has no EOS token, which an encoder-decoder needs for classes");
     if (load->rows.ids.data[load->rows.ids.n - 1] != eos) KVF_TRY(kvf__loader_add_id(load, eos));
     const int64_t n = (int64_t)load->rows.ids.n - from;
     KVF_TRY(kvf__loader_add_id(load, render->start));
@@ -179,7 +179,7 @@ static kvf_status add_pattern(kvf__loader *load, const kvf__row_texts *texts, in
                                      load->options.max_length, fits));
         if (!*fits) return KVF_OK;
         if (rest >= most)
-            return kvf__loader_fail(load, "%lld tokens leave no room for text",
+            return kvf__loader_fail(load, "a row of %lld tokens has no room for text",
                                     (long long)load->options.max_length);
         memcpy(capacity, length, sizeof capacity);
         share_capacity(most - rest, &capacity[0], &capacity[1]);
@@ -218,7 +218,7 @@ static kvf_status label_text(kvf__loader *load, char *out, size_t bytes, bool *t
     const char *name = kvf_json_str(value, &n);
     if (name && memchr(name, 0, n)) return kvf__loader_fail(load, "the label holds U+0000");
     if (!kvf__label_fits(value, bytes))
-        return kvf__loader_fail(load, "the label is a list or %zu bytes and longer", bytes);
+        return kvf__loader_fail(load, "the label is a list, or has %zu bytes or more", bytes);
     *there = kvf__label_text(value, out, bytes) || kvf_json_typeof(value) == KVF_JSON_NULL;
     name = out;
     n = strlen(out);
@@ -406,7 +406,8 @@ static kvf_status add_choices(kvf__loader *load, const kvf__row_texts *texts)
     enum { MOST_CHOICES = 1024 };
     kvf__source source = {.gold = -1, .value = NAN, .n = (int64_t)texts->n_choices};
     bool fits = true, stays = true;
-    if (texts->n_choices < 2) return kvf__loader_fail(load, "want a list of two or more choices");
+    if (texts->n_choices < 2)
+        return kvf__loader_fail(load, "the row needs a list of two or more choices");
     if (texts->n_choices > MOST_CHOICES)
         return kvf__loader_fail(load, "%zu choices, want at most %d", texts->n_choices,
                                 MOST_CHOICES);

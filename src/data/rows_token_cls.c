@@ -92,7 +92,7 @@ static kvf_status read_tags(kvf__loader *load, word_list *tags, int32_t *out)
         bool good = next_word(tags, i, made, sizeof made, &tag, &n);
         if (good) kvf__trim_space(&tag, &n);
         if (!good || !n || n >= sizeof name || memchr(tag, 0, n))
-            return kvf__fail(load->ctx, KVF_EDATA, "%s: tag %zu is not a name", where, i);
+            return kvf__fail(load->ctx, KVF_EDATA, "%s: tag %zu is not a valid name", where, i);
         snprintf(name, sizeof name, "%.*s", (int)n, tag);
         KVF_TRY(kvf__labels_id(load->ctx, &load->names, where, name, &out[i]));
     }
@@ -140,7 +140,8 @@ static kvf_status fit(kvf__loader *load, const int32_t *at, size_t n, bool *fits
     KVF_TRY(kvf__loader_overlong(load, least + most - capacity, most, fits));
     if (!*fits) return KVF_OK;
     if (capacity < 1)
-        return kvf__loader_fail(load, "no word fits into %lld tokens", (long long)most);
+        return kvf__loader_fail(load, "a row of %lld tokens has no room for a word",
+                                (long long)most);
     load->cut = true;
     return KVF_OK;
 }

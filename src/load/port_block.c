@@ -175,7 +175,7 @@ kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t L, uint8_
                              (long long)L - 1);
         for (long long l = from; l <= to; l++)
             if (mask[l]++)
-                return kvf__fail(ctx, KVF_EUSAGE, "\"%s\": layer %lld comes twice", layers, l);
+                return kvf__fail(ctx, KVF_EUSAGE, "\"%s\": layer %lld is given twice", layers, l);
         at += n;
         if (!*at) return KVF_OK;
     }

@@ -25,7 +25,7 @@ static kvf_status add_item(kvf_ctx *ctx, const char *item, size_t n, char *const
         return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: no row of the data has the label \"%.*s\"",
                          (int)label, item);
     if (words[i])
-        return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: label \"%s\" comes twice", labels[i]);
+        return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: label \"%s\" is given twice", labels[i]);
     return kvf__strndup(ctx, sign + 1, n - label - 1, &words[i]);
 }
 
@@ -72,7 +72,7 @@ static kvf_status add_label(kvf_ctx *ctx, const char *item, size_t n, kvf__label
     const bool twice = kvf__label_set_find(set, *name) >= 0;
     set->n++;
     if (!twice) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: label \"%s\" comes twice", *name);
+    return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: label \"%s\" is given twice", *name);
 }
 
 kvf_status kvf__verbalizer_labels(kvf_ctx *ctx, const char *text, kvf__label_set *out)

@@ -44,28 +44,28 @@ refuses seq-cls none.tsv 'none.tsv: cannot open: No such file or directory'
 refuses seq-cls two.tsv 'two.tsv:2: 2 columns, want 3' --columns text,label,more
 refuses seq-cls two.tsv 'two.tsv:1: two columns are named "text"' --columns text,text
 refuses seq-cls two.tsv 'two.tsv:1: label "yes" is not a number' --regression on
-refuses seq-cls two.tsv 'three.tsv:1: label "a" is not in the task'"'"'s set (no, yes), learnt from the training data: name all labels with --labels' \
+refuses seq-cls two.tsv 'three.tsv:1: label "a" is not one of no, yes, the labels of the training data: list all labels with --labels' \
     --valid three.tsv
 row seq-cls x.tsv 'text\tlabel\na\tyes\nb\tno\tmore\n' 'x.tsv:3: 3 columns, want 2'
 row seq-cls x.tsv 'text\na\nb\n' \
-    'x.tsv:2: "label" is missing; the row has text (name others with --map)'
+    'x.tsv:2: "label" is missing; the row has text (map other names with --map)'
 row seq-cls x.tsv 'a\tone\nb\tone\n' 'x.tsv: every row has the label "one", want two labels or more'
 row seq-cls x.csv 'text,label\n"open,yes\nb,no\n' \
     'x.csv:2: a quoted field that begins in this row has no closing quote'
 row seq-cls x.jsonl '{"text": "a", "label": [1]}\n' \
-    'x.jsonl:1: the label is a list or 256 bytes and longer'
+    'x.jsonl:1: the label is a list, or has 256 bytes or more'
 row token-cls x.conll 'Ann B-PER\nBob\n' 'x.conll:2: 1 column, want a word and its tag'
 row token-cls x.jsonl '{"tokens": ["a", 3], "tags": ["O", "O"]}\n' \
     'x.jsonl:1: token 1 is not a string'
-row token-cls x.jsonl '{"tokens": ["a"], "tags": [["O"]]}\n' 'x.jsonl:1: tag 0 is not a name'
+row token-cls x.jsonl '{"tokens": ["a"], "tags": [["O"]]}\n' 'x.jsonl:1: tag 0 is not a valid name'
 row qa x.json '{"data": [{"paragraphs": 3}]}' \
-    'x.json:1: a document from here on has no list "paragraphs"'
+    'x.json:1: a document at or after this line has no list "paragraphs"'
 row qa x.jsonl '{"context": "abc", "question": "?", "answers": [{"text": "b", "start": -5}]}\n' \
-    'x.jsonl:1: answer "b" is not in its context at -5, where "" stands'
+    'x.jsonl:1: answer "b" is not at offset -5 of its context, which has "" there'
 row multiple-choice x.jsonl '{"text": "a", "choices": ["x", "y"], "label": 2}\n' \
     'x.jsonl:1: label 2 is not one of the row'"'"'s 2 choices, counted from 0 or A'
 row multiple-choice x.jsonl '{"text": "a", "choices": ["x"], "label": 0}\n' \
-    'x.jsonl:1: want a list of two or more choices'
+    'x.jsonl:1: the row needs a list of two or more choices'
 run 1 train --base bert --task token-cls --data binary.conll --out x.h5 $options
 [ "$(wc -l <err)" -eq 1 ] || fail 'more than a line'
 run 2 train --base bert --task seq-cls --data two.tsv --out x.h5 $options --columns ,
@@ -79,18 +79,18 @@ run 0 train --base bert --task qa --data qa.jsonl --out qa.h5 $options
 run 0 train --base llama --task seq-cls --data two.tsv --out causal.h5 $options
 cp run.h5 before.h5
 run 1 train --base bert --task seq-cls --data three.tsv --out run.h5 $options --resume
-err_is 'kvfold: train: three.tsv:1: label "a" is not in the task'"'"'s set (no, yes)'
+err_is 'kvfold: train: three.tsv:1: label "a" is not one of no, yes'
 run 2 train --base bert --task qa --data qa.jsonl --out run.h5 $options --resume
 has err 'task differs from that of the run'
 same before.h5 run.h5
 run 1 eval --base bert --prefix run.h5 --data lm.jsonl
-has err '^kvfold: eval: lm.jsonl:1: want text, or text and text_pair, and label; the row has prompt, completion'
+has err '^kvfold: eval: lm.jsonl:1: the row needs text, or text and text_pair, and label; the row has prompt, completion'
 run 1 predict --base bert --prefix run.h5 --data tags.conll --out y.jsonl
-has err '^kvfold: predict: tags.conll:1: want text, or text and text_pair; the row has tokens, tags'
+has err '^kvfold: predict: tags.conll:1: the row needs text, or text and text_pair; the row has tokens, tags'
 run 1 predict --base bert --prefix run.h5 --data two.tsv --out folder.tsv
 err_is 'kvfold: predict: folder.tsv: is a folder, want a file to write'
 run 1 merge run.h5 --out x.h5 --base bert --probe lm.jsonl
-has err 'lm.jsonl:1: want text, or text and text_pair; the row has prompt, completion'
+has err 'lm.jsonl:1: the row needs text, or text and text_pair; the row has prompt, completion'
 run 2 eval --base bert --prefix run.h5 --data two.tsv --n-best 4
 has err '^kvfold: eval: --n-best is for prefixes of task qa;'
 for n in 0 65; do

@@ -44,7 +44,7 @@ run 0 generate --base model --prefix prefix.h5 --prompt a --chat-template phi4 -
 same answer out
 
 run 1 eval --base model --data talk.jsonl --chat-template rendered
-err_is 'kvfold: eval: talk.jsonl:1: none of the fields prompt, text, input_ids; the row has messages (name others with --map)'
+err_is 'kvfold: eval: talk.jsonl:1: none of the fields prompt, text, input_ids; the row has messages (map other names with --map)'
 run 2 eval --base model --data talk.jsonl --chat-template alpaca
 has err 'want auto|none|rendered|chatml'
 printf 'A text to learn from, long enough.\n' >doc.txt

@@ -73,7 +73,7 @@ run 0 eval --base model --data alpaca.json --generate 2 --precision f32 --thread
 has out '"bleu":[0-9.e-]*,"rouge_l"'
 printf '{"instruction": "Go", "output": 3}\n' >bad.jsonl
 run 1 eval --base model --data bad.jsonl
-err_is 'kvfold: eval: bad.jsonl:1: "output" is not a string; the row has instruction, output (name others with --map)'
+err_is 'kvfold: eval: bad.jsonl:1: "output" is not a string; the row has instruction, output (map other names with --map)'
 
 # ---- ShareGPT
 
@@ -95,7 +95,7 @@ cp measured first.measured
 loss_of flat.jsonl
 same first.measured measured
 run 1 eval --base model --data flat.jsonl --map completion=answer
-err_is 'kvfold: eval: flat.jsonl:1: "completion" is missing; the row has prompt, completion; it has no "answer", where --map reads completion'
+err_is 'kvfold: eval: flat.jsonl:1: "completion" is missing; the row has prompt, completion; it has no "answer", which --map names for completion'
 
 # the prefix keeps the run's map; kvfold's own names are read as well
 run 0 train --base model --data nested.jsonl --map prompt=translation.en,completion=translation.de --out mapped.h5 --method direct --prefix-length 2 --steps 1 --threads 2 --precision f32
@@ -112,7 +112,7 @@ run 1 eval --base model --prefix mapped.h5 --data nested.jsonl --map prompt=n
 has err 'nested.jsonl:1: "prompt" is not a string; the row has translation.en, translation.de, n'
 printf '{"translation": {"en": "a"}}\n' >half.jsonl
 run 1 eval --base model --prefix mapped.h5 --data half.jsonl
-has err '"completion" is missing; the row has translation.en; it has no "translation.de", where the run'"'"'s --map reads completion'
+has err '"completion" is missing; the row has translation.en; it has no "translation.de", which the run'"'"'s --map names for completion'
 run 0 generate --base model --prefix mapped.h5 --data nested.jsonl --max-tokens 1 --threads 2
 run 0 report mapped.h5 --base model --data nested.jsonl --out page.html
 
@@ -149,7 +149,7 @@ run 0 train --base model --data book.txt --method direct --prefix-length 4 --ste
     --schedule constant \
     --threads 2 --precision f32 --resume --quiet
 run 1 eval --base model --data book.txt
-has err 'book.txt:1: neither name nor content tells the format.*--split-text N'
+has err 'book.txt:1: cannot tell the format from name or content.*--split-text N'
 { cat book.txt; printf '</s>'; } >ended.txt # a text that ends in EOS gets no second one
 for text in book.txt ended.txt; do
     run 0 eval --base model --data $text --split-text 16 --json
@@ -157,7 +157,7 @@ for text in book.txt ended.txt; do
 done >counts
 [ "$(uniq counts | wc -l)" = 1 ] || fail "EOS behind EOS: $(cat counts)"
 run 2 eval --base model --data train.jsonl --split-text 16
-has err 'train.jsonl:1: looks like jsonl; --split-text is for plain text'
+has err 'train.jsonl:1: looks like jsonl, but --split-text is for plain text'
 run 2 eval --base model --data book.txt --split-text 16 --format csv
 has err 'split-text is for plain text, not --format csv'
 run 2 eval --base model --data book.txt --format text

@@ -64,7 +64,7 @@ done
 
 # bad rows
 printf '{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n' >row.jsonl
-failing 'train: row.jsonl:2: "completion" is missing; the row has prompt (name others with --map)' \
+failing 'train: row.jsonl:2: "completion" is missing; the row has prompt (map other names with --map)' \
     train --base model --data row.jsonl --out new.h5
 : >empty.jsonl
 run 1 train --base model --data empty.jsonl --out new.h5

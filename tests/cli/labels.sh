@@ -28,10 +28,10 @@ has out '"largest_class":0.0'
 # a label that only validation has: the message names it and the remedy
 # shellcheck disable=SC2086 # words
 train 1 $classes
-err_is 'kvfold: train: valid.tsv:3: label "maybe" is not in the task'"'"'s set (no, yes), learnt from the training data: name all labels with --labels'
+err_is 'kvfold: train: valid.tsv:3: label "maybe" is not one of no, yes, the labels of the training data: list all labels with --labels'
 # shellcheck disable=SC2086
 train 1 $tags
-has err '^kvfold: train: valid.conll:2: label "I-PER" is not in .* name all labels with --labels$'
+has err '^kvfold: train: valid.conll:2: label "I-PER" is not one of .* list all labels with --labels$'
 
 # listed: in the given order, by a list or a file
 # shellcheck disable=SC2086
@@ -68,7 +68,7 @@ run 0 diff run.h5 learnt.h5
 both='--data mood=train.tsv --data names=train.conll --task mood=seq-cls --task names=token-cls --valid mood=valid.tsv'
 # shellcheck disable=SC2086
 train 1 $both
-has err '"maybe" is not in .* name all labels with --labels$'
+has err '"maybe" is not one of .* list all labels with --labels$'
 # shellcheck disable=SC2086
 train 0 $both --labels mood=yes,maybe,no
 # shellcheck disable=SC2086
@@ -86,7 +86,7 @@ printf 'text\tlabel\na\tno\nb\tyes\nc\t-\nd\tyes \ne\tno\nf\tno\ng\tyes\nh\tyess
 train 0 --task seq-cls --data sizes.tsv --dry-run
 has out '^sizes.tsv: no 3, yes 3, yess 1; the largest of 3 classes has 42.9 %$'
 has out '^warning: yess: 1 row, sizes.tsv:9$'
-has out '^sizes.tsv:4: label "-": 1 row without a label left out (--labels names it if it is a class)$'
+has out '^sizes.tsv:4: label "-" means no label: 1 row left out (list it in --labels if it is a class)$'
 printf '{"tokens": ["Ann", "went"], "tags": [1, 0]}\n' >numbers.jsonl
 train 0 --task token-cls --data numbers.jsonl --valid numbers.jsonl
 has out '^numbers.jsonl: no tag has a type such as B-PER'
@@ -126,13 +126,13 @@ has err 'class-weights is for --task seq-cls|token-cls'
 
 # invalid lists
 train 1 --task seq-cls --data train.tsv --labels yes,maybe
-has err 'train.tsv:3: label "no" is not in the task.s set (yes, maybe)$'
+has err 'train.tsv:3: label "no" is not one of yes, maybe$'
 while read -r list message; do
     train 2 --task seq-cls --data train.tsv --labels "$list"
     has err "^kvfold: train: --labels$message; try"
 done <<'LISTS'
 yes,,no : name 2 is empty
-yes,no,yes : "yes" comes twice
+yes,no,yes : "yes" is given twice
 yes .*"yes": want two names or more
 LISTS
 train 1 --task seq-cls --data train.tsv --labels @nothing

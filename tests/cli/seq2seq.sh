@@ -71,7 +71,7 @@ done <<'LOSSES'
 LOSSES
 printf '{"input_ids": [50, 60, 257], "labels": [-100, 70]}\n' >ids.jsonl
 run 1 eval --base t5.h5 --data ids.jsonl
-err_is 'kvfold: eval: ids.jsonl:1: labels[0] is -100, want a token: the first label of an encoder-decoder'
+err_is 'kvfold: eval: ids.jsonl:1: labels[0] is -100, but the first label of an encoder-decoder must be a token'
 run 0 eval --base t5.h5 --prefix run.h5 --data valid.jsonl --generate 4 --json
 has out '"bleu":'
 has out '"rouge_l":'
@@ -141,7 +141,7 @@ run 2 train --base tokens --data train.jsonl --out no.h5 --places cross
 err_is 'kvfold: train: --places is for encoder-decoders, not llama; try kvfold train --help'
 printf '{"text": "one stack"}\n' >text.jsonl
 run 1 train --base t5.h5 --data text.jsonl --out no.h5
-err_is 'kvfold: train: text.jsonl:1: an encoder-decoder wants rows with prompt and completion, not "text"'
+err_is 'kvfold: train: text.jsonl:1: an encoder-decoder needs rows with prompt and completion, not "text"'
 run 1 export prefix.h5 --out adapter
 err_is "kvfold: export: prefix.h5: layer 3 has a prefix, and PEFT knows those of the decoder's self-attention alone, in all of its layers (--places peft)"
 run 0 export prefix.h5 --format safetensors --out cache.safetensors

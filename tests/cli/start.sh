@@ -101,10 +101,10 @@ has err 'init centroids: want method mlp or direct'
 
 # kvfold's field names
 train 2 "$@" --map foo=bar --out none.h5
-has err 'map: "foo" is no field of ours: text, text_pair, choices, label, prompt, completion,.* input_ids'
+has err 'map: "foo" is not a field; the fields are text, text_pair, choices, label, prompt, completion,.* input_ids'
 train 2 "$@" --map prompt=prompt,Completion=completion --out none.h5
-has err 'map "Completion=completion": our name comes first.*: completion=Completion'
+has err 'map "Completion=completion": the field comes first.*: write completion=Completion'
 run 2 eval --base model --data train.jsonl --map bar=prompt
-has err 'map "bar=prompt": our name comes first.*: prompt=bar'
+has err 'map "bar=prompt": the field comes first.*: write prompt=bar'
 train 0 "$@" --map prompt=prompt,completion=completion --out run.h5
 absent none.h5

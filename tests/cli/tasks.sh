@@ -187,7 +187,7 @@ fit bert seq-cls seq-cls.tsv --out early.h5 --steps 8 --eval-every 1 --early-sto
 
 printf 'good\tyes\nfine\tmaybe\n' >bad.tsv
 run 1 eval --base bert --prefix run.h5 --data bad.tsv --columns text,label --no-header
-err_is 'kvfold: eval: bad.tsv:2: label "maybe" is not in the task'"'"'s set (no, yes)'
+err_is 'kvfold: eval: bad.tsv:2: label "maybe" is not one of no, yes'
 printf '{"text": "a", "label": "yes"}\n{"label": "no"}\n' >bad.jsonl
 run 1 train --base bert --task seq-cls --data bad.jsonl --out x.h5
 has err '^kvfold: train: bad.jsonl:2: .*text'
@@ -196,7 +196,7 @@ run 1 train --base bert --task token-cls --data bad.jsonl --out x.h5
 has err '^kvfold: train: bad.jsonl:1: '
 printf '{"context": "abc", "question": "?", "answers": [{"text": "xyz", "start": 0}]}\n' >bad.jsonl
 run 1 train --base bert --task qa --data bad.jsonl --out x.h5
-has err '^kvfold: train: bad.jsonl:1: answer "xyz" is not in its context'
+has err '^kvfold: train: bad.jsonl:1: answer "xyz" is not at offset 0 of its context'
 absent x.h5
 
 # ---- options that do not fit

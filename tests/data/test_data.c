@@ -258,30 +258,29 @@ static const struct {
 } BAD_CHATS[] = {
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": "
      "1}]}]}",
-     "row: messages[0]: \"tool_calls\" is not printed by the templates known here: leave the row "
-     "out, or print it yourself (--chat-template rendered)"},
+     "row: messages[0]: \"tool_calls\" is not supported by the known templates: remove the row, or "
+     "render it yourself (--chat-template rendered)"},
     {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"reasoning_content\": "
      "\"b\"}]}",
-     "row: messages[0]: \"reasoning_content\" is not printed by the templates known here: leave "
-     "the "
-     "row out, or print it yourself (--chat-template rendered)"},
+     "row: messages[0]: \"reasoning_content\" is not supported by the known templates: remove the "
+     "row, or render it yourself (--chat-template rendered)"},
     {"{\"tools\": [{\"name\": \"f\"}], \"messages\": [" TURNS "]}",
-     "row: \"tools\" is not printed by the templates known here: leave the row out, or print it "
+     "row: \"tools\" is not supported by the known templates: remove the row, or render it "
      "yourself (--chat-template rendered)"},
     {TALK(", \"weight\": 0.5"), "row: messages[1]: \"weight\": want 0, 1, false or true"},
     {TALK(", \"train\": \"no\""), "row: messages[1]: \"train\": want 0, 1, false or true"},
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 1}]}",
-     "row: messages[0]: \"weight\" asks for loss on a turn of role \"user\", and only the "
-     "assistant's have any: make it 0"},
+     "row: messages[0]: \"weight\" is 1 for a turn of role \"user\", but only assistant turns can "
+     "have loss: set it to 0"},
     {SYSTEM("\"messages\": [{\"role\": \"system\", \"content\": \"a\"}, " TURNS "]"),
-     "row: messages[0] is a system turn, and so is \"system\""},
+     "row: the row has two system turns, messages[0] and \"system\""},
     {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}",
      "row: \"history\": want a list of [\"question\", \"answer\"]"},
     {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": \"a\"}",
      "row: \"history\": want a list of [\"question\", \"answer\"]"},
     {SYSTEM("\"prompt\": \"a\", \"completion\": \"b\""),
-     "row: \"system\" is a turn of a chat, and this row is plain text: name a template with "
-     "--chat-template, or write it into the prompt"},
+     "row: \"system\" is a chat turn, but this row is plain text: set --chat-template, or move the "
+     "turn into the prompt"},
     {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
      "row: messages[0]: want {\"role\": text, \"content\": text, or parts of type text}"},
     {"{\"conversations\": [{\"from\": \"human\", \"value\": 3}]}",
@@ -382,18 +381,18 @@ static const struct {
     {"prompt=t.0,completion=t.1.x", "{\"t\": [\"a\", {\"x\": \"b\"}]}", "0 1:1 7:7"},
     {"prompt=t.en,completion=a.b.c", "{\"t.en\": \"a\", \"a\": {\"b.c\": \"b\"}}", "0 1:1 7:7"},
     {"prompt=t.en,completion=t.fr", "{\"t\": {\"en\": \"a\", \"de\": \"b\"}}",
-     "row: \"completion\" is missing; the row has t.en, t.de; it has no \"t.fr\", where "
-     "--map reads completion"},
+     "row: \"completion\" is missing; the row has t.en, t.de; it has no \"t.fr\", which --map "
+     "names for completion"},
     /* a mapped field overrides the row's own field of that name */
     {"prompt=messages.0.content,completion=c",
      "{\"messages\": [{\"content\": \"a\"}], \"c\": \"b\"}", "0 1:1 7:7"},
     {"text=c", "{\"prompt\": \"b\", \"completion\": \"b\", \"c\": \"a\"}", "0:0 7:7"},
     {"prompt=q,completion=a", "{\"question\": \"a\", \"answer\": \"b\"}",
      "row: none of the fields prompt, text, messages, input_ids; the row has question, answer; it "
-     "has no \"q\", where --map reads prompt, no \"a\", where --map reads completion"},
+     "has no \"q\", which --map names for prompt, no \"a\", which --map names for completion"},
     {"question=prompt", "{\"question\": \"a\", \"answer\": \"b\"}",
      "row: none of the fields prompt, text, messages, input_ids; the row has question, answer; it "
-     "has no \"prompt\", where --map reads question (is it prompt=question?)"},
+     "has no \"prompt\", which --map names for question (did you mean prompt=question?)"},
     /* null means a missing field */
     {"", "{\"messages\": null, \"text\": null, \"prompt\": \"a\", \"completion\": \"b\"}",
      "0 1:1 7:7"},
@@ -425,10 +424,9 @@ static const struct {
     const char *json, *line;
 } BAD[] = {
     {"{\"prompt\": \"a\"}",
-     "x.jsonl:2: \"completion\" is missing; the row has prompt (name others with --map)"},
-    {"{\"prompt\": 3, \"completion\": \"b\"}",
-     "x.jsonl:2: \"prompt\" is not a string; the row has prompt, completion (name others with "
-     "--map)"},
+     "x.jsonl:2: \"completion\" is missing; the row has prompt (map other names with --map)"},
+    {"{\"prompt\": 3, \"completion\": \"b\"}", "x.jsonl:2: \"prompt\" is not a string; the row has "
+                                               "prompt, completion (map other names with --map)"},
     {"{\"input_ids\": [1, 2], \"labels\": [1]}",
      "x.jsonl:2: \"labels\" has 1 entries, \"input_ids\" has 2"},
     {"{\"input_ids\": [1, 8], \"labels\": [1, 1]}",
@@ -438,11 +436,10 @@ static const struct {
     {"{\"input_ids\": [1.5], \"labels\": [1]}", "x.jsonl:2: input_ids[0] is not a 32-bit integer"},
     {"{\"input_ids\": [], \"labels\": []}", "x.jsonl:2: the row has no tokens"},
     {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
-     "x.jsonl:2: \"messages\" needs a chat template, and the base has none: name one with "
+     "x.jsonl:2: \"messages\" needs a chat template, and the base has none: set one with "
      "--chat-template"},
-    {"{\"sentence\": \"a\"}",
-     "x.jsonl:2: none of the fields prompt, text, messages, input_ids; the row has sentence (name "
-     "others with --map)"},
+    {"{\"sentence\": \"a\"}", "x.jsonl:2: none of the fields prompt, text, messages, input_ids; "
+                              "the row has sentence (map other names with --map)"},
     {"[1]", "x.jsonl:2: want a JSON object"},
     {"{\"text\": \"abcdeabcde\"}",
      "x.jsonl:2: the row has 11 tokens, at most 8 fit (see --overlong)"},
@@ -504,15 +501,14 @@ START_TEST(unread_fields_are_listed)
              "\"b\"}], \"system\": \"\", \"url\": \"c\"}\n",
              KVF_OVERLONG_TRUNCATE, &set),
         KVF_OK);
-    ck_assert_str_eq(said,
-                     "0 x.jsonl: fields that are not read: prompts (1), url (2), messages' name "
-                     "(1)");
+    ck_assert_str_eq(said, "0 x.jsonl: ignored fields: prompts (1), url (2), messages' name (1)");
     kvf__dataset_done(&set);
     kvf__field_map map = {0};
     ck_assert_int_eq(kvf__field_map_init(ctx, "text=a.b,references=refs", &map), KVF_OK);
     mapping = &map;
     ck_assert_int_eq(load("{\"a\": {\"b\": \"ab\"}}\n", KVF_OVERLONG_STOP, &set), KVF_OK);
-    ck_assert_str_eq(said, "0 x.jsonl: no row has \"refs\", where --map reads references");
+    ck_assert_str_eq(said,
+                     "0 x.jsonl: no row has the field \"refs\", which --map names for references");
     mapping = NULL;
     kvf__field_map_done(&map);
     kvf__dataset_done(&set);
@@ -530,7 +526,7 @@ START_TEST(bad_files_get_one_line)
     ck_assert_int_eq(
         load("{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n", KVF_OVERLONG_STOP, &set),
         KVF_EDATA);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no token of any row carries loss");
+    ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl: no token of any row has a label");
     ck_assert_int_eq(load("{\"text\": \"ab\"}\n{\"text\": \n", KVF_OVERLONG_STOP, &set),
                      KVF_EFORMAT);
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "x.jsonl:2"));
@@ -704,9 +700,8 @@ START_TEST(maps_are_checked)
         ck_assert_msg(kvf__field_map_init(ctx, MAPS[i], &map) == KVF_EUSAGE, "\"%s\" passed",
                       MAPS[i]);
     ck_assert_int_eq(kvf__field_map_init(ctx, "answer=completion", &map), KVF_EUSAGE);
-    ck_assert_str_eq(kvf_ctx_error(ctx),
-                     "map \"answer=completion\": our name comes first, the file's "
-                     "second: completion=answer");
+    ck_assert_str_eq(kvf_ctx_error(ctx), "map \"answer=completion\": the field comes first, the "
+                                         "column second: write completion=answer");
     ck_assert_int_eq(kvf__field_map_init(ctx, NULL, &map), KVF_OK);
     ck_assert_uint_eq(map.n, 0);
 }

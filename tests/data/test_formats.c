@@ -295,38 +295,36 @@ static const sample BAD[] = {
      {SEQ}},
     {"a.csv",
      "text,label\n\"x\"y,1\n",
-     "a.csv:2: text behind a closing quote: a quote within a quoted "
-     "field is doubled",
+     "a.csv:2: text after a closing quote: a quote inside a quoted field must be doubled",
      {SEQ}},
     {"a.csv",
      "\"text\";\"label\"\nx;1\n",
-     "a.csv:1: text behind a closing quote: if columns are separated by that, name it with "
+     "a.csv:1: text after a closing quote: if this character separates columns, set it with "
      "--delimiter",
      {SEQ}},
     {"a.csv", "text,text\nx,1\n", "a.csv:1: two columns are named \"text\"", {SEQ}},
     {"a.csv",
      "mr,ref\nx,y\n",
-     "a.csv:1: the first line names no column that is known (--columns names them, --no-header if "
-     "it is a row); the row has mr, ref (name others with --map)",
+     "a.csv:1: the first line has no known column name: give the names with --columns, and add "
+     "--no-header if the line is a row; the row has mr, ref (map other names with --map)",
      {LM}},
     {"a.csv",
      "text;label\nx;1\n",
-     "a.csv:1: one column, \"text;label\", that is not known: if ';' separates columns, name it "
-     "with "
-     "--delimiter",
+     "a.csv:1: the only column, \"text;label\", is not known: if ';' separates columns, set it "
+     "with --delimiter",
      {SEQ}},
     {"a.csv",
      "text\tlabel\nx\t1\n",
-     "a.csv:1: one column, \"text label\", that is not known: if '\\t' separates columns, name it "
+     "a.csv:1: the only column, \"text label\", is not known: if '\\t' separates columns, set it "
      "with --delimiter",
      {SEQ}},
     {"a.csv",
      "x",
-     "--delimiter \";;\": want one character of ASCII, no quote, or \\t",
+     "--delimiter \";;\": want one ASCII character other than a quote, or \\t",
      {SEQ, .delimiter = ";;"}},
     {"a.csv",
      "x",
-     "--delimiter \"\"\": want one character of ASCII, no quote, or \\t",
+     "--delimiter \"\"\": want one ASCII character other than a quote, or \\t",
      {SEQ, .delimiter = "\""}},
     {"a.conll",
      "a O\n",
@@ -337,21 +335,21 @@ static const sample BAD[] = {
      "a.csv:1: 3 columns without names: name them with --columns",
      {LM, .no_header = true}},
     {"a.conll", "a O\nb\n", "a.conll:2: 1 column, want a word and its tag", {TOK}},
-    {"a.conll", "a N O\n\nb O\n", "a.conll:3: 2 columns, the lines before have 3", {TOK}},
+    {"a.conll", "a N O\n\nb O\n", "a.conll:3: 2 columns, but the lines before have 3", {TOK}},
     {"a.conll", "\tO\n", "a.conll:1: the word is empty", {TOK}},
     {"a.conll",
      "1 x O\n",
-     "a.conll:1: 3 columns, --columns names 2",
+     "a.conll:1: 3 columns, but --columns names 2",
      {TOK, .columns = "tokens,tags"}},
     {"a.conll",
      "1 x O\n",
-     "--columns \"-,tokens,x\" names no column of tags: for CoNLL name tokens and tags, and the "
-     "others -",
+     "--columns \"-,tokens,x\" names no column of tags: for CoNLL call the columns tokens and "
+     "tags, and all others -",
      {TOK, .columns = "-,tokens,x"}},
     {"a.txt",
      "abc\n",
-     "a.txt:1: neither name nor content tells the format: name it with --format "
-     "jsonl|tsv|csv|conll|squad, or cut plain text with --split-text N",
+     "a.txt:1: cannot tell the format from name or content: set --format "
+     "jsonl|tsv|csv|conll|squad, or --split-text N for plain text",
      {LM}},
     {"a.txt",
      "abc\n",
@@ -389,7 +387,7 @@ static const sample BAD[] = {
      {LM}},
     {"a.txt",
      "abc",
-     "a.txt: plain text needs --split-text N, the tokens of a row, 2 or more",
+     "a.txt: plain text needs --split-text N, the number of tokens in a row (2 or more)",
      {LM, .format = "text"}},
     {"a.txt", "abc", "--split-text is for task lm, not seq-cls", {SEQ, .split_text = 8}},
     {"a.jsonl", "{\"a\": 1}\n{\"a\" 1}\n", "a.jsonl:2: ':' expected near '1'", {LM}},
@@ -399,22 +397,20 @@ static const sample BAD[] = {
     {"a.jsonl", "{\"a\": 1},\n{\"b\": 2}\n", "a.jsonl:1: unexpected token near ','", {LM}},
     {"a.csv",
      "{\"a\": 1}\n",
-     "a.csv:1: the first line names no column that is known (--columns names them, --no-header if "
-     "it is a row); the row has {\"a\": 1} (name others with --map)",
+     "a.csv:1: the first line has no known column name: give the names with --columns, and add "
+     "--no-header if the line is a row; the row has {\"a\": 1} (map other names with --map)",
      {LM}},
     {"a.json",
      "{\"data\": [\n{\"paragraphs\": [\n{}]}]}",
-     "a.json:1: a paragraph from here on has no "
-     "\"context\"",
+     "a.json:1: a paragraph at or after this line has no \"context\"",
      {LM}},
     {"a.json",
      "{\"data\": [{\"paragraphs\": [{\"context\": \"c\"}]}]}",
-     "a.json:1: a paragraph from here on "
-     "has no list \"qas\"",
+     "a.json:1: a paragraph at or after this line has no list \"qas\"",
      {LM}},
     {"a.json",
      "{\"paragraphs\": []}",
-     "a.json:1: no list \"data\" of documents",
+     "a.json:1: the file has no list \"data\" of documents",
      {LM, .format = "squad"}},
 };
 

@@ -61,17 +61,17 @@ END_TEST
 START_TEST(bad_templates)
 {
     static const char *const CASES[][2] = {
-        {"{p:3}", "want {text}, or {prompt} and {completion}, in it"},
-        {"{p:0} {text}", "{p:N} wants a number of virtual tokens from 1 on"},
-        {"{p:x} {text}", "{p:N} wants a number"},
-        {"{p:} {text}", "{p:N} wants a number"},
+        {"{p:3}", "it needs {text}, or {prompt} and {completion}"},
+        {"{p:0} {text}", "N in {p:N} must be a number of virtual tokens, at least 1"},
+        {"{p:x} {text}", "N in {p:N} must be a number"},
+        {"{p:} {text}", "N in {p:N} must be a number"},
         {"{text", "a { is not closed"},
-        {"{words}", "in braces want p, p:N, text, text_pair, prompt or completion"},
-        {"{text} {text}", "a field comes twice"},
+        {"{words}", "braces may contain p, p:N, text, text_pair, prompt or completion"},
+        {"{text} {text}", "a field is used twice"},
         {"{text} {prompt} {completion}", "{text} and {prompt} exclude each other"},
-        {"{prompt}", "{prompt} and {completion} come together"},
+        {"{prompt}", "{prompt} and {completion} need each other"},
         {"{completion} {prompt}", "{completion} must come last"},
-        {"{text} [MASK] [MASK]", "[MASK] comes twice"},
+        {"{text} [MASK] [MASK]", "[MASK] is used twice"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         kvf__row_template p;
@@ -238,8 +238,9 @@ START_TEST(refused_rows)
     const kvf__dataset_options options = {CAUSE, .render.pattern = &p};
     kvf__dataset set;
     ck_assert_int_eq(load("a.jsonl", "{\"text\": \"ab\"}\n", options, &set), KVF_EDATA);
-    ck_assert_str_eq(kvf_ctx_error(ctx),
-                     "a.jsonl:1: \"prompt\" is missing; the row has text (name others with --map)");
+    ck_assert_str_eq(
+        kvf_ctx_error(ctx),
+        "a.jsonl:1: \"prompt\" is missing; the row has text (map other names with --map)");
     kvf__row_template_done(&p);
     p = pattern_of(NULL, 1); /* only the template defines virtual tokens */
     ck_assert_int_eq(

@@ -303,17 +303,17 @@ static const struct {
 } BAD[] = {
     {"a.jsonl",
      "{\"text\": \"a\"}",
-     "a.jsonl:1: \"label\" is missing; the row has text (name others with "
-     "--map)",
+     "a.jsonl:1: \"label\" is missing; the row has text (map other names with --map)",
      {SEQ}},
     {"a.tsv",
      "text\tlable\na\t1\n",
-     "a.tsv:2: \"label\" is missing; the row has text, lable (name others "
-     "with --map)",
+     "a.tsv:2: \"label\" is missing; the row has text, lable (map other names with --map)",
      {SEQ}},
     {"a.tsv",
      "txt\tlabel\na\t1\n",
-     "a.tsv:2: want text, or text and text_pair; the row has txt, label (name others with --map)",
+     "a.tsv:2: the row needs text, or text and text_pair; the row has txt, label (map other names "
+     "with "
+     "--map)",
      {SEQ}},
     {"a.jsonl", "{\"text\": 3, \"label\": 1}", "a.jsonl:1: \"text\" is not a string", {SEQ}},
     {"a.jsonl", "[1]", "a.jsonl:1: want a JSON object", {SEQ, .format = "jsonl"}},
@@ -327,11 +327,11 @@ static const struct {
      {SEQ}},
     {"a.jsonl",
      "{\"tokens\": [\"a\"], \"tags\": [\"B-\\u0000\"]}",
-     "a.jsonl:1: tag 0 is not a name",
+     "a.jsonl:1: tag 0 is not a valid name",
      {TOK}},
     {"a.tsv",
      "text\tlabel\na\tpos\nb\tso\n",
-     "a.tsv:3: label \"so\" is not in the task's set (neg, pos)",
+     "a.tsv:3: label \"so\" is not one of neg, pos",
      {SEQ, .label_set = &SIGNS}},
     {"a.tsv",
      "text\tlabel\na\t1e\n",
@@ -343,16 +343,18 @@ static const struct {
      {SEQ, .max_length = 5}},
     {"a.tsv", "text\tlabel\n\t1\n", "a.tsv:2: the row has no tokens", {SEQ, CAUSE}},
     {"a.tsv", "", "a.tsv: no rows", {SEQ}},
-    {"a.tsv", "text\tlabel\na\t \n", "a.tsv:2: label \"\": no row has a label", {SEQ}},
+    {"a.tsv",
+     "text\tlabel\na\t \n",
+     "a.tsv:2: label \"\" means no label, and no row has another",
+     {SEQ}},
     {"a.tsv",
      "text\tlabel\na\t1\n",
-     "a.tsv:2: label \"1\" is not in the task's set (neg, pos), learnt from the training data: "
-     "name "
-     "all labels with --labels",
+     "a.tsv:2: label \"1\" is not one of neg, pos, the labels of the training data: list all "
+     "labels with --labels",
      {SEQ, .label_set = &SIGNS, .learnt = true}},
     {"a.tsv",
      "text\tlabel\na\t2\n",
-     "a.tsv:2: label \"2\" is not in the task's set (neg, pos)",
+     "a.tsv:2: label \"2\" is not one of neg, pos",
      {SEQ, .label_set = &SIGNS}},
     {"a.tsv", "text\tlabel\n", "a.tsv: no rows", {SEQ}},
     {"a.tsv",
@@ -362,7 +364,7 @@ static const struct {
 
     {"a.conll",
      "a pos\n\nb neg\nc so\n",
-     "a.conll:4: label \"so\" is not in the task's set (neg, pos)",
+     "a.conll:4: label \"so\" is not one of neg, pos",
      {TOK, .label_set = &SIGNS}},
     {"a.jsonl",
      "{\"tokens\": [\"a\", \"b\"], \"tags\": [\"O\"]}",
@@ -370,22 +372,24 @@ static const struct {
      {TOK}},
     {"a.jsonl",
      "{\"tokens\": [\"a\"]}",
-     "a.jsonl:1: \"tags\" is missing; the row has tokens (name others "
-     "with --map)",
+     "a.jsonl:1: \"tags\" is missing; the row has tokens (map other names with --map)",
      {TOK}},
     {"a.jsonl",
      "{\"text\": \"a\", \"label\": 1}",
-     "a.jsonl:1: \"tokens\" is missing, and \"tags\" too; the row has text, label "
-     "(name others with --map)",
+     "a.jsonl:1: \"tokens\" is missing, and \"tags\" too; the row has text, label (map other names "
+     "with --map)",
      {TOK}},
     {"a.jsonl",
      "{\"tokens\": [1], \"tags\": [\"O\"]}",
      "a.jsonl:1: token 0 is not a string",
      {TOK}},
-    {"a.jsonl", "{\"tokens\": [\"a\"], \"tags\": [null]}", "a.jsonl:1: tag 0 is not a name", {TOK}},
+    {"a.jsonl",
+     "{\"tokens\": [\"a\"], \"tags\": [null]}",
+     "a.jsonl:1: tag 0 is not a valid name",
+     {TOK}},
     {"a.conll",
      "abcd O\n",
-     "a.conll:1: no word fits into 2 tokens",
+     "a.conll:1: a row of 2 tokens has no room for a word",
      {TOK, .max_length = 2, .overlong = KVF_OVERLONG_TRUNCATE}},
     {"a.conll",
      "abcd O\n",
@@ -394,53 +398,53 @@ static const struct {
 
     {"a.jsonl",
      "{\"question\": \"a\", \"answers\": []}",
-     "a.jsonl:1: \"context\" is missing; the row has "
-     "question, answers (name others with --map)",
-     {QA}},
-    {"a.jsonl",
-     "{\"question\": \"a\", \"context\": \"b\"}",
-     "a.jsonl:1: \"answers\" is missing or no list; the row has question, context (name others "
-     "with "
+     "a.jsonl:1: \"context\" is missing; the row has question, answers (map other names with "
      "--map)",
      {QA}},
     {"a.jsonl",
-     "{\"q\": \"a\"}",
-     "a.jsonl:1: \"question\" is missing, and \"context\" and \"answers\" too; the row has q (name "
-     "others with --map)",
+     "{\"question\": \"a\", \"context\": \"b\"}",
+     "a.jsonl:1: \"answers\" is missing or not a list; the row has question, context (map other "
+     "names with --map)",
      {QA}},
     {"a.jsonl",
      "{\"q\": \"a\"}",
-     "a.jsonl:1: want text, or text and text_pair, and label; the row has q (name others with "
+     "a.jsonl:1: \"question\" is missing, and \"context\" and \"answers\" too; the row has q (map "
+     "other names with --map)",
+     {QA}},
+    {"a.jsonl",
+     "{\"q\": \"a\"}",
+     "a.jsonl:1: the row needs text, or text and text_pair, and label; the row has q (map other "
+     "names with "
      "--map)",
      {SEQ}},
     {"a.json", "[[\"a\", 1]]", "a.json:1: want a JSON object", {SEQ}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"b\", \"answers\": {\"text\": \"b\"}}",
-     "a.jsonl:1: \"answers\" is missing or no list; the row has question, context, answers.text "
-     "(name others with --map)",
+     "a.jsonl:1: \"answers\" is missing or not a list; the row has question, context, answers.text "
+     "(map other names with --map)",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"\xC3\xA9\xC3\xA9\", \"answers\": [{\"text\": \"b\", "
      "\"start\": 1}]}",
-     "a.jsonl:1: answer \"b\" is not in its context at 1, where \"\" stands",
+     "a.jsonl:1: answer \"b\" is not at offset 1 of its context, which has \"\" there",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": 2}]}",
-     "a.jsonl:1: answer \"b\" is not in its context at 2, where \"c\" stands",
+     "a.jsonl:1: answer \"b\" is not at offset 2 of its context, which has \"c\" there",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": 9}]}",
-     "a.jsonl:1: answer \"b\" is not in its context at 9, where \"\" stands",
+     "a.jsonl:1: answer \"b\" is not at offset 9 of its context, which has \"\" there",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": "
      "\"1b\"}]}",
-     "a.jsonl:1: answers[0]: its start is not the number of a character",
+     "a.jsonl:1: answers[0]: the start is not a character offset",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [{\"text\": \"b\", \"start\": "
      "1.5}]}",
-     "a.jsonl:1: answers[0]: its start is not the number of a character",
+     "a.jsonl:1: answers[0]: the start is not a character offset",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"a\", \"context\": \"abc\", \"answers\": [\"d\"]}",
@@ -450,7 +454,7 @@ static const struct {
      "{\"data\": [{\"paragraphs\": [{\"context\": \"abc\", \"qas\": [\n{\"id\": \"q7\", "
      "\"question\": "
      "\"a\", \"answers\": [{\"text\": \"c\", \"answer_start\": 1}]}]}]}]}",
-     "a.json:2: question q7: answer \"c\" is not in its context at 1, where \"b\" stands",
+     "a.json:2: question q7: answer \"c\" is not at offset 1 of its context, which has \"b\" there",
      {QA}},
     {"a.jsonl",
      "{\"question\": \"abcdef\", \"context\": \"a\", \"answers\": [\"a\"]}",
@@ -468,7 +472,7 @@ static const struct {
      {CHOICE}},
     {"a.jsonl",
      "{\"text\": \"a\", \"choices\": [\"b\"], \"label\": 0}",
-     "a.jsonl:1: want a list of two or more choices",
+     "a.jsonl:1: the row needs a list of two or more choices",
      {CHOICE}},
     {"a.jsonl",
      "{\"text\": \"a\", \"choices\": [\"b\", 1], \"label\": 0}",
@@ -477,7 +481,8 @@ static const struct {
      {CHOICE}},
     {"a.jsonl",
      "{\"text\": \"a\", \"label\": 0}",
-     "a.jsonl:1: want text and choices; the row has text, label (name others with --map)",
+     "a.jsonl:1: the row needs text and choices; the row has text, label (map other names with "
+     "--map)",
      {CHOICE}},
 };
 
@@ -523,18 +528,18 @@ START_TEST(rows_have_limits)
          "a.jsonl:1: 1025 answers, want at most 1024"},
         {repeated("{\"text\":\"a\",\"label\":0,\"choices\":[", "\"b\"", 1024, "]}"),
          {CHOICE, .most_tokens = 5119},
-         "a.jsonl:1: the rows have more than 5119 tokens together"},
+         "a.jsonl:1: the rows so far have more than 5119 tokens"},
         {repeated("{\"text\":\"a\",\"label\":0,\"choices\":[", "\"b\"", 1024, "]}"),
          {CHOICE, .most_grouped = 5119},
-         "a.jsonl:1: its choices or windows have 5120 tokens together, which training computes at "
-         "once, want at most 5119: shorten or divide the row"},
+         "a.jsonl:1: the choices or windows of the row have 5120 tokens in total, want at most "
+         "5119, because training computes them together: shorten or split the row"},
     };
     char *letters = malloc((65 << 20) + 1);
     memset(letters, 'a', 65 << 20);
     letters[65 << 20] = 0;
     kvf__dataset set = {0};
     ck_assert_int_eq(load("a.tsv", letters, (kvf__dataset_options){SEQ}, &set), KVF_EDATA);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "a.tsv:1: a row of 65 MiB, want at most 64");
+    ck_assert_str_eq(kvf_ctx_error(ctx), "a.tsv:1: the row has 65 MiB, want at most 64");
     free(letters);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ck_assert_int_eq(load("a.jsonl", cases[i].text, cases[i].options, &set), KVF_EDATA);

@@ -252,10 +252,10 @@ static const struct {
 } REFUSED[] = {
     {"verbalizer", "neg=badly,pos=good", "\"badly\" is no word of the base's vocabulary"},
     {"verbalizer", "neg=badish,pos=badish", "\"badish\" and \"badish\" are the same tokens"},
-    {"verbalizer", "neg=badish,neg=good", "label \"neg\" comes twice"},
+    {"verbalizer", "neg=badish,neg=good", "label \"neg\" is given twice"},
     {"verbalizer", "neg=bad", "label \"pos\" of the data has no word"},
     {"verbalizer", "neg=bad,pos=good,x=fine", "no row of the data has the label \"x\""},
-    {"verbalizer", "neg=bad,neg=good", "label \"neg\" comes twice"},
+    {"verbalizer", "neg=bad,neg=good", "label \"neg\" is given twice"},
     {"verbalizer", "neg=bad,pos=bad", "\"bad\" and \"bad\" are one token"},
     {"verbalizer", "neg=bad,pos", "\"pos\", want label=word"},
     {"p-template", "{p:2} {text} {p:2}", "--p-template needs [MASK]"},

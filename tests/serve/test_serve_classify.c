@@ -198,7 +198,7 @@ START_TEST(what_does_not_fit_is_refused)
     is_refused("{\"model\":\"one\",\"input\":7}", "input: want a row, or an array of 1 to 1024");
     is_refused("{\"model\":\"one\",\"input\":[\"a\",7]}", "input, row 2: want a text, an array");
     is_refused("{\"model\":\"one\",\"input\":[[\"a\",7]]}", "input, row 1: want a text, an array");
-    is_refused("{\"model\":\"one\",\"input\":{\"words\":\"a\"}}", "rows:1: want text, or text and text_pair; the row has words");
+    is_refused("{\"model\":\"one\",\"input\":{\"words\":\"a\"}}", "rows:1: the row needs text, or text and text_pair; the row has words");
     is_refused("{\"model\":\"one\",\"input\":\"a\",\"n\":1}", "unknown field \\\"n\\\"");
     is_refused(long_row, "rows:1: ");
     ck_assert_int_eq(fetch(&s, "POST", "/v1/completions", NULL,
@@ -254,7 +254,7 @@ START_TEST(tokens_of_a_request_are_bounded)
                "direct", head_run, 1);
     s.options.max_body = MOST;
     serve_start(&s);
-    is_refused(choices(200), "rows:1: the rows have more than 8192 tokens together");
+    is_refused(choices(200), "rows:1: the rows so far have more than 8192 tokens");
     is_served();
     serve_end(&s);
 }

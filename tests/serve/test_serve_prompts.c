@@ -183,7 +183,7 @@ START_TEST(templates_place_prompts_and_ids)
               "{\"model\":\"one\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", text,
               ROOM),
         400);
-    has("no place for a chat");
+    has("does not support chats");
     is_served();
     serve_end(&s);
 }

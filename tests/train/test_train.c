@@ -314,8 +314,8 @@ START_TEST(bad_layers)
         {"0 2", "want layers"},
         {"0-1-2", "want layers"},
         {"0,x", "want layers"},
-        {"0,0", "--layers: \"0,0\": layer 0 comes twice"},
-        {"0-1,1-2", "layer 1 comes twice"},
+        {"0,0", "--layers: \"0,0\": layer 0 is given twice"},
+        {"0-1,1-2", "layer 1 is given twice"},
         {"0,3", "--layers 0,3: the base has layers 0 to 2"},
         {"99999999999999999999", "the base has layers 0 to 2"},
     };

@@ -315,7 +315,7 @@ START_TEST(files_where_they_do_not_fit)
     expect(kvf_base_drop_layers(ctx, bare.base, "0"), KVF_EUSAGE, "carries none");
     expect(kvf_base_drop_layers(ctx, with.base, "0-x"), KVF_EUSAGE, "want layers as A-B");
     expect(kvf_base_drop_layers(ctx, with.base, "0-3"), KVF_ESHAPE, "the base has 0-2");
-    expect(kvf_base_drop_layers(ctx, with.base, "0,0"), KVF_EUSAGE, "layer 0 comes twice");
+    expect(kvf_base_drop_layers(ctx, with.base, "0,0"), KVF_EUSAGE, "layer 0 is given twice");
     kvf_prefix_free(twin);
     close_file(&with);
     close_file(&bare);
