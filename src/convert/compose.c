@@ -42,19 +42,19 @@ static kvf_status check_bases(const composing *c, const kvf_prefix *a, const kvf
     char of_first[KVF__KV_TEXT], of_second[KVF__KV_TEXT];
 
     if (!kvf__kv_same(&first, &second))
-        return kvf__fail(c->ctx, KVF_EMISMATCH, "%s: is for %s, %s for %s", b->path,
+        return kvf__fail(c->ctx, KVF_EMISMATCH, "%s: is for %s, but %s is for %s", b->path,
                          kvf__heads_text(of_second, &second), a->path,
                          kvf__heads_text(of_first, &first));
     if (c->o->allow_other_base) return KVF_OK;
     if (!*x->base_hash || !*y->base_hash)
         return kvf__fail(c->ctx, KVF_EMISMATCH,
-                         "%s: does not say which base it is for (--allow-other-base uses it "
-                         "anyway)",
+                         "%s: does not name its base (--allow-other-base accepts it anyway)",
                          *x->base_hash ? b->path : a->path);
     if (strcmp(x->base_hash, y->base_hash))
-        return kvf__fail(c->ctx, KVF_EMISMATCH,
-                         "%s: is for base %s (%s), %s for %s (%s) (--allow-other-base overrides)",
-                         b->path, y->base_name, y->base_hash, a->path, x->base_name, x->base_hash);
+        return kvf__fail(
+            c->ctx, KVF_EMISMATCH,
+            "%s: is for base %s (%s), but %s is for %s (%s) (--allow-other-base overrides)",
+            b->path, y->base_name, y->base_hash, a->path, x->base_name, x->base_hash);
     return KVF_OK;
 }
 
@@ -71,22 +71,23 @@ static kvf_status check_pair(const composing *c, const kvf_prefix *a, const kvf_
     if (strcmp(x->task, y->task)) return differ(c, b, "another task");
     if (!kvf__same_head(&a->file.head, &b->file.head)) return differ(c, b, "another head");
     if (strcmp(x->chat_template, y->chat_template) || !kvf__prefix_same_rows(a, b))
-        return differ(c, b, "another template of its rows");
+        return differ(c, b, "another row template");
     if (x->relative_bias != y->relative_bias) return differ(c, b, "another relative bias");
     if (x->relative_bias && !c->average)
         return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
-                         "%s: its keys take the decoder's relative bias, by how far they are "
-                         "before the text: only --mode average has a place for it",
+                         "%s: its keys have the decoder's relative bias, which depends on the "
+                         "distance to the text: use --mode average",
                          a->path);
     if (x->infix != y->infix || x->pre_rope != y->pre_rope)
-        return differ(c, b, "another place in its rows");
+        return differ(c, b, "another position in rows");
     if (memcmp(a->file.prefix.layer_mask, b->file.prefix.layer_mask, (size_t)x->L))
-        return differ(c, b, "other layers without a prefix");
+        return differ(c, b, "a prefix in other layers");
     if (!c->average) return KVF_OK;
     if (x->P != y->P)
-        return kvf__fail(c->ctx, KVF_ESHAPE,
-                         "%s: has %lld virtual tokens, %s has %lld: a mean wants as many", b->path,
-                         (long long)y->P, a->path, (long long)x->P);
+        return kvf__fail(
+            c->ctx, KVF_ESHAPE,
+            "%s: has %lld virtual tokens, but %s has %lld: --mode average needs equal numbers",
+            b->path, (long long)y->P, a->path, (long long)x->P);
     return x->position_start == y->position_start ? KVF_OK : differ(c, b, "another position_start");
 }
 
@@ -123,7 +124,7 @@ static kvf_status normalize_weights(composing *c)
                              c->weight[i]);
         sum += c->weight[i];
     }
-    if (!(sum > 0)) return kvf__fail(c->ctx, KVF_EUSAGE, "weights: their sum is 0");
+    if (!(sum > 0)) return kvf__fail(c->ctx, KVF_EUSAGE, "the sum of the weights is 0");
     for (size_t i = 0; i < c->n; i++)
         c->weight[i] /= sum;
     return KVF_OK;
@@ -144,10 +145,9 @@ static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
     if (!by || part->file.id.pre_rope || !has_rope(part)) return KVF_OK;
     if (!c->base && !c->o->base)
         return kvf__fail(c->ctx, KVF_EUSAGE,
-                         "%s: its keys are rotated by their positions and must be turned on by "
-                         "%lld%s: name the base with --base",
+                         "%s: its keys must be rotated by %lld%s: name the base with --base",
                          part->path, (long long)by,
-                         c->o->mode == KVF_COMPOSE_PARALLEL ? "" : " behind the part before");
+                         c->o->mode == KVF_COMPOSE_PARALLEL ? "" : " to follow the previous part");
     if (!c->base) KVF_TRY(kvf__base_open_exact(c->ctx, c->o->base, c->o->lora, &c->base));
     KVF_TRY(kvf__prefix_fits(c->ctx, part, c->base, c->o->allow_other_base));
     kvf__prefix *p = &part->file.prefix;
@@ -198,9 +198,9 @@ static kvf_status turn_parallel(composing *c, int64_t *start)
         const int64_t by = *start - id->position_start;
         if (id->infix || (by && !has_rope(c->part[i])))
             return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
-                             "%s: %s: --mode parallel has no place for it", c->part[i]->path,
-                             id->infix ? "stands inside rows"
-                                       : "its positions do not turn, and others start elsewhere");
+                             "%s: --mode parallel does not support a prefix %s", c->part[i]->path,
+                             id->infix ? "inside rows (--infix)"
+                                       : "without rope whose position_start differs");
         KVF_TRY(rotate_keys(c, c->part[i], by));
     }
     return KVF_OK;

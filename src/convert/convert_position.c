@@ -15,13 +15,14 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_convert_position_options *o
 
     if (d->position.kind != KVF__POS_ROPE)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: has no rope: keys of %s carry no position that could be converted",
+                         "%s: %s has no rotary positions (rope), so there is nothing to convert",
                          options->base, kvf_base_architecture(base));
     KVF_TRY(kvf__identity_check(ctx, options->prefix, id, base, options->allow_other_base));
     if (start < d->position.max) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE,
-                     "--position-start %lld leaves no position for text: the base has %lld",
-                     (long long)start, (long long)d->position.max);
+    return kvf__fail(
+        ctx, KVF_ESHAPE,
+        "--position-start %lld leaves no position for text: the base has %lld positions",
+        (long long)start, (long long)d->position.max);
 }
 
 static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *options,
@@ -31,7 +32,8 @@ static kvf_status convert(kvf_ctx *ctx, const kvf_convert_position_options *opti
 
     if (file->id.infix)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: stands inside rows (--infix): each row turns its keys anew",
+                         "%s: a prefix inside rows (--infix) is rotated for each row, so there is "
+                         "nothing to convert",
                          options->prefix);
     KVF_TRY(kvf__position_parse(ctx, options->position_start, P, &after));
     KVF_TRY(check_base(ctx, options, &file->id, base, after));

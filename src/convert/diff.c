@@ -325,7 +325,8 @@ kvf_status kvf_diff(kvf_ctx *ctx, const char *a, const char *b, bool tensors_onl
     kvf_status st = kvf__side_open(ctx, a, &x);
     if (!st) st = kvf__side_open(ctx, b, &y);
     if (!st && strcmp(x.kind, y.kind))
-        st = kvf__fail(ctx, KVF_EUSAGE, "%s is of kind %s, %s of kind %s: want two of a kind", a,
+        st = kvf__fail(ctx, KVF_EUSAGE,
+                       "%s is of kind %s, but %s is of kind %s: compare files of one kind", a,
                        x.kind, b, y.kind);
     if (!st) st = describe(ctx, &x, &y, tensors_only, &tree);
     if (!st && result) st = make_result(ctx, tree, result);

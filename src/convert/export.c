@@ -28,10 +28,10 @@ static kvf_status check_vectors(kvf_ctx *ctx, const kvf_export_options *options,
     bool plain = kvf__row_template_plain(&pattern);
     kvf__row_template_done(&pattern);
     if (!plain)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: virtual tokens stand where the template \"%s\" says, in PEFT they "
-                         "lead the row",
-                         options->path, prefix->file.pattern);
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: the template \"%s\" places the virtual tokens, but PEFT puts them before the row",
+            options->path, prefix->file.pattern);
     return prefix->task == KVF__TASK_SEQ_CLS
                ? check_block(ctx, options, prefix, KVF__BLOCK_PROMPT_CLASS)
                : KVF_OK;
@@ -52,11 +52,10 @@ static bool is_hub_id(const char *text)
 static kvf_status check_base_id(kvf_ctx *ctx, const char *id)
 {
     if (!id || is_hub_id(id) || kvf__is_dir(id)) return KVF_OK;
-    return kvf__fail(
-        ctx, KVF_EUSAGE,
-        "--base-id \"%s\": want an id of the Hugging Face Hub, as org/name, or a folder "
-        "that is there",
-        id);
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "--base-id \"%s\": want an id of the Hugging Face Hub, such as org/name, or "
+                     "an existing folder",
+                     id);
 }
 
 /* Exports a prefix of an encoder-decoder. */
@@ -85,16 +84,15 @@ static kvf_status export_peft(kvf_ctx *ctx, const kvf_export_options *options,
 
     KVF_TRY(check_block(ctx, options, prefix, KVF__BLOCK_PAST));
     if (arch && arch->takes_no_cache && prefix->file.prefix.P)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: PEFT cannot load the prefix, because models of type %s in "
+                         "transformers take no past keys and values",
+                         options->path, arch->name);
+    if (prefix->file.prefix.heads)
         return kvf__fail(
             ctx, KVF_EUNSUPPORTED,
-            "%s: transformers' model of type %s takes no past keys and values: PEFT cannot "
-            "put a prefix before it",
-            options->path, arch->name);
-    if (prefix->file.prefix.heads)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its heads differ by layer, and PEFT gives all layers the same "
-                         "(--format safetensors has each layer by itself)",
-                         options->path);
+            "%s: its heads differ by layer, which PEFT does not support: use --format safetensors",
+            options->path);
     if (prefix->file.id.encoder_layers) return export_peft_stacks(ctx, options, prefix);
     const bool at_input = prefix->file.vectors.P > 0;
     const kvf__peft_content what = {.id = &prefix->file.id,
@@ -187,8 +185,8 @@ static kvf_status export_safetensors(kvf_ctx *ctx, const kvf_export_options *opt
     KVF_TRY(check_block(ctx, options, prefix, KVF__BLOCK_PAST));
     if (id->pre_rope && !v->P)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: the keys of a prefix inside rows (--infix) are not rotated: "
-                         "they are no past_key_values",
+                         "%s: a prefix inside rows (--infix) has no past_key_values, because its "
+                         "keys are not rotated",
                          options->out);
     if (prefix->file.prefix.heads) return export_layers(ctx, options, prefix);
     return kvf__safetensors_write_with(
@@ -237,13 +235,13 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
                 {"flash-attention", o->flash_attention, LLAMACPP, "llamacpp"},
                 {"streams", o->streams, LLAMACPP, "llamacpp"},
                 {"dtype", o->dtype, LLAMACPP | MLX, "llamacpp and mlx"},
-                {"checkpoint", o->checkpoint, PREFIXES, "the formats of prefixes"},
+                {"checkpoint", o->checkpoint, PREFIXES, "peft, safetensors, llamacpp and mlx"},
                 {"head", o->head, PEFT | SAFETENSORS, "peft and safetensors"}};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].given && !(rows[i].formats & 1 << o->format))
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --format %s: %s has no place for it",
-                             rows[i].name, rows[i].words, FORMATS[o->format].name);
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s is for --format %s, not %s", rows[i].name,
+                             rows[i].words, FORMATS[o->format].name);
     return check_base_id(ctx, o->base_id);
 }
 
@@ -252,20 +250,17 @@ static kvf_status check_exportable(kvf_ctx *ctx, const kvf_export_options *optio
 {
     if (prefix->file.prefix.log_weight)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its virtual tokens have log-weights (--log-weight), which no cache "
-                         "of another program holds",
+                         "%s: its virtual tokens have log-weights (--log-weight), which other "
+                         "programs do not support",
                          options->path);
     if (prefix->file.id.encoder_layers && options->format != KVF_EXPORT_SAFETENSORS &&
         options->format != KVF_EXPORT_PEFT)
-        return kvf__fail(
-            ctx, KVF_EUNSUPPORTED,
-            "%s: a prefix of an encoder-decoder: --format safetensors holds all of its "
-            "places, others do not",
-            options->path);
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: a prefix of an encoder-decoder needs --format safetensors or peft",
+                         options->path);
     if (!kvf_prefix_changes_base(prefix)) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: method %s is no prefix: neither PEFT nor past key values "
-                     "have a form for it",
+                     "%s: method %s trains no prefix, so there is no format to export it",
                      options->path, prefix->file.id.method);
 }
 
@@ -275,9 +270,10 @@ static kvf_status open_exportable(kvf_ctx *ctx, const kvf_export_options *option
 
     KVF_TRY(kvf__prefix_needs_base(ctx, options->path, &needs_base));
     if (needs_base)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: its method reads the base: merge the run, then export the prefix",
-                         options->path);
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "%s: the method of this run needs the base: merge the run, then export the prefix",
+            options->path);
     KVF_TRY(kvf_prefix_open(ctx, options->path, options->checkpoint, out));
     return options->head ? kvf_prefix_use_head(ctx, *out, options->head) : KVF_OK;
 }
@@ -297,8 +293,8 @@ static kvf_status export_open(kvf_ctx *ctx, const kvf_prefix *prefix,
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_export_options, options));
     if (o.path || o.checkpoint || o.head || o.format == KVF_EXPORT_TOKENIZER)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "an open prefix is exported as it is: path, checkpoint, head and the "
-                         "format tokenizer are for files");
+                         "path, checkpoint, head and the format tokenizer are for files, not for "
+                         "an open prefix");
     o.path = prefix->path; /* used in errors */
     KVF_TRY(check_options(ctx, &o));
     KVF_TRY(KVF__NOT_INPUTS(ctx, o.out, o.path, o.base));

@@ -30,7 +30,7 @@ kvf_status kvf__engine_find(kvf_ctx *ctx, const kvf_export_options *options,
                             : ENGINES[i].format == options->format)
             found = &ENGINES[i];
     if (!found || found->format != options->format)
-        return kvf__fail(ctx, KVF_EUSAGE, "--engine %s does not load this --format",
+        return kvf__fail(ctx, KVF_EUSAGE, "--engine %s does not support this --format",
                          options->engine);
     *out = found;
     return KVF_OK;
@@ -52,15 +52,17 @@ static const char *more_than_a_cache(const kvf_prefix *prefix)
     const kvf__arch *arch = kvf__arch_by_model_type(file->id.base_architecture);
     const char *why = arch ? kvf__block_refused(&arch->block, KVF__BLOCK_CACHE) : NULL;
 
-    if (file->vectors.P) return "is virtual tokens at the input, which no cache holds";
-    if (file->head.n_tasks) return "has heads of several tasks, which no engine runs";
-    if (file->head.params.params.n || file->head.words) return "has a head, which no engine runs";
+    if (file->vectors.P) return "has virtual tokens at the input, which a cache cannot store";
+    if (file->head.n_tasks) return "has heads of several tasks, which no engine supports";
+    if (file->head.params.params.n || file->head.words)
+        return "has a head, which no engine supports";
     if (why) return why;
     if (file->id.P == 0) return "is empty";
     if (file->id.heads || (arch && arch->keys->by_layer))
-        return "is for a base whose layers differ, whose cache no engine here takes from a file";
-    if (file->id.infix) return "stands inside rows (--infix), a cache stands before them";
-    if (!all_layers(&file->prefix)) return "is in some layers only, a cache is in all of them";
+        return "is for a base whose layers differ, and no supported engine loads its cache from a "
+               "file";
+    if (file->id.infix) return "is inside rows (--infix), but a cache comes before them";
+    if (!all_layers(&file->prefix)) return "is in some layers only, but a cache is in all of them";
     return NULL;
 }
 
@@ -73,8 +75,8 @@ kvf_status kvf__check_cache(kvf_ctx *ctx, const kvf_export_options *options,
     if (why) return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: %s", options->path, why);
     if (id->position_start == id->P) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: position_start is %lld, but after a cache of %lld tokens an engine goes "
-                     "on at %lld: kvfold convert-position --position-start P makes it so",
+                     "%s: position_start is %lld, but after a cache of %lld tokens an engine "
+                     "continues at %lld: run kvfold convert-position --position-start P first",
                      options->path, (long long)id->position_start, (long long)id->P,
                      (long long)id->P);
 }
@@ -100,14 +102,15 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_b
         return kvf__fail(ctx, KVF_EUSAGE, "--base %s: want the GGUF file that the engine runs",
                          base->path);
     if (!same_family(id, d))
-        return kvf__fail(
-            ctx, KVF_EMISMATCH, "%s: is of architecture %s, the prefix is for %s, architecture %s",
-            base->path, d->arch_name, kvf__base_words(id, name), id->base_architecture);
+        return kvf__fail(ctx, KVF_EMISMATCH,
+                         "%s: has architecture %s, but the prefix is for %s, architecture %s",
+                         base->path, d->arch_name, kvf__base_words(id, name),
+                         id->base_architecture);
     KVF_TRY(kvf__prefix_fits(ctx, prefix, base, true));
     if (strcmp(id->base_hash, base->hash))
         kvf__log(ctx, KVF_LOG_WARN,
-                 "%s: other weights than those of %s, for which the prefix was made: right only if "
-                 "it is that model in another quantisation",
+                 "%s: the weights differ from those of %s, for which the prefix was made: use it "
+                 "only for the same model in another quantisation",
                  base->path, kvf__base_words(id, name));
     return KVF_OK;
 }
@@ -122,7 +125,7 @@ static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
     if (!options->base)
         return kvf__fail(
             ctx, KVF_EUSAGE,
-            "--format llamacpp wants --base MODEL.gguf, the file that the engine runs");
+            "--format llamacpp needs --base MODEL.gguf, the file that the engine runs");
     KVF_TRY(kvf_base_open(ctx, options->base, &light, out));
     return check_base(ctx, prefix, *out);
 }
@@ -173,7 +176,7 @@ static kvf_status find_template(kvf_ctx *ctx, kvf__llama_export *export)
         export->template = kvf__tokenizer_chat_template(tokenizer);
     else
         kvf__log(ctx, KVF_LOG_WARN,
-                 "%s: its rows were rendered as %s, which is not the base's own template: no chat "
+                 "%s: its rows were rendered as %s, not by the base's own template, so no chat "
                  "template is written",
                  export->options->path, name);
     if (export->template && kvf__chat_date(&own))

@@ -21,9 +21,8 @@ static kvf_status peft_shape(kvf_ctx *ctx, const char *path, const kvf__peft *pe
     if (base) return KVF_OK;
     if (peft->L < 1 || peft->heads < 1 || peft->token_dim < 1 || peft->token_dim % peft->heads)
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: adapter_config.json does not say num_layers, num_attention_heads and "
-                         "token_dim: name the "
-                         "base with --base",
+                         "%s: adapter_config.json lacks num_layers, num_attention_heads or "
+                         "token_dim: name the base with --base",
                          path);
     id->L = peft->L;
     id->G = peft->heads;
@@ -60,8 +59,8 @@ static kvf_status import_vectors(kvf_ctx *ctx, const kvf_import_options *options
 
     if (!base)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: virtual tokens at the input do not say G and D: name the base with "
-                         "--base",
+                         "%s: a file of virtual tokens at the input does not contain G and D: name "
+                         "the base with --base",
                          options->path);
     KVF_TRY(check_width(ctx, options->path, peft, kvf__model_desc(base->model)->C));
     kvf_status st = describe_peft(ctx, options, base, "prompt", peft, &file.id, &file.head);
@@ -82,8 +81,8 @@ static kvf_status leave_out(kvf_ctx *ctx, const char *path, const kvf_json *list
         const int64_t l = kvf_json_int(kvf_json_at(list, i), -1);
         if (l < 0 || l >= prefix->L || !prefix->layer_mask[l] || i + 1 == (size_t)prefix->L)
             return kvf__fail(ctx, KVF_EFORMAT,
-                             "%s: leave_out[%zu] in adapter_config.json is no layer of 0 to %lld, "
-                             "or the last that is left, or twice",
+                             "%s: leave_out[%zu] in adapter_config.json must be a layer from 0 to "
+                             "%lld, listed once, and one layer must remain",
                              path, i, (long long)prefix->L - 1);
         prefix->layer_mask[l] = 0;
     }
@@ -101,9 +100,9 @@ static kvf_status fill_prefix(kvf_ctx *ctx, const kvf_import_options *options, c
     if (kvf__peft_is_seq2seq(peft->task_type) != (id->encoder_layers > 0))
         return kvf__fail(
             ctx, KVF_EMISMATCH, "%s: task_type is %s, %s", options->path, peft->task_type,
-            !base                ? "of an encoder-decoder: name it with --base"
+            !base                ? "which is for an encoder-decoder: name the base with --base"
             : id->encoder_layers ? "but the base is an encoder-decoder: want SEQ_2_SEQ_LM"
-                                 : "but the base is no encoder-decoder");
+                                 : "but the base is not an encoder-decoder");
     if (id->encoder_layers) {
         KVF_TRY(kvf__prefix_create(ctx, &file->prefix, &kv, id->P));
         KVF_TRY(kvf__peft_stacks_import(ctx, options->path, peft, id, &file->prefix));
@@ -152,14 +151,14 @@ static kvf_status fill_state(kvf_ctx *ctx, const kvf_import_options *options, co
 
     if (!d || !d->gguf)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: a saved sequence does not say how its keys lie: --base MODEL.gguf "
-                         "names the file that it was computed with",
+                         "%s: a saved sequence does not contain its layout: name the file that "
+                         "computed it with --base MODEL.gguf",
                          options->path);
     if (options->labels)
         return kvf__fail(ctx, KVF_EUSAGE, "--labels: a saved sequence has no head");
     if (d->by_layer.shape)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: layers of %s differ, and a saved sequence of such a base is not read",
+                         "%s: saved sequences of %s, whose layers differ, are not supported",
                          options->path, d->arch_name);
     const kvf__llama_base shape = kvf__llama_base_of(d);
     KVF_TRY(kvf__llama_state_read(ctx, options->path, &shape, &file->prefix));
@@ -187,9 +186,9 @@ static kvf_status encoder_shape(kvf_ctx *ctx, const char *path, const kvf__table
     const kvf__view *first = kvf__table_find(table, "transform.0.weight");
     if (!embedding || !first || embedding->rank != 2 || first->rank != 2)
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: want the state dict of an MLP encoder: embedding.weight [P, G*D] and "
-                         "transform.0.weight [M, G*D] are not there (python -m "
-                         "kvfold.from_pickle converts prefixes of other programs)",
+                         "%s: is not the state dict of an MLP encoder: embedding.weight [P, G*D] "
+                         "or transform.0.weight [M, G*D] is missing (python -m kvfold.from_pickle "
+                         "converts prefixes of other programs)",
                          path);
     id->P = embedding->dim[0];
     *M = first->dim[0];
@@ -220,10 +219,10 @@ static kvf_status import_encoder(kvf_ctx *ctx, const kvf_import_options *options
     kvf__weights weights = {0};
 
     if (!base)
-        return kvf__fail(
-            ctx, KVF_EUSAGE,
-            "%s: an encoder's state dict does not say L, G and D: name the base with --base",
-            options->path);
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: the state dict of an encoder does not contain L, G and D: name the "
+                         "base with --base",
+                         options->path);
     kvf_status st = kvf__safetensors_open(ctx, options->path, &weights);
     if (!st) st = fill_encoder(ctx, options->path, base, &weights.table, &encoder, &run);
     if (!st) st = kvf__encoder_write_run(ctx, options->out, options->force, encoder, &run);
@@ -289,7 +288,7 @@ static kvf_status import(kvf_ctx *ctx, const kvf_import_options *options, char *
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->path, options->base));
     if (strcmp(from, BASE)) return import_on(ctx, options, from, kind);
     if (options->base || options->labels)
-        return kvf__fail(ctx, KVF_EUSAGE, "--%s: %s is a base itself",
+        return kvf__fail(ctx, KVF_EUSAGE, "--%s is not for importing a base such as %s",
                          options->base ? "base" : "labels", options->path);
     KVF_TRY(kvf__base_import(ctx, options->path, options->out, options->force));
     strcpy(kind, BASE);

@@ -47,7 +47,8 @@ static int64_t count_names(const char *names)
 static kvf_status set_names(kvf_ctx *ctx, const char *names, int64_t n, kvf__head_values *head)
 {
     if (names && count_names(names) != n)
-        return kvf__fail(ctx, KVF_EUSAGE, "--labels names %lld labels, the head has %lld outputs",
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--labels names %lld labels, but the head has %lld outputs",
                          (long long)count_names(names), (long long)n);
     if (names) KVF_TRY(kvf__utf8_check(ctx, "--labels", names, strlen(names), false));
     KVF_TRY(kvf__alloc_array(ctx, (size_t)n, sizeof *head->labels, &head->labels));
@@ -81,7 +82,7 @@ kvf_status kvf__import_head(kvf_ctx *ctx, const char *path, const char *names, c
     if (head->n_labels) {
         if (head->n_labels == (size_t)n) return KVF_OK;
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: labels.json names %zu labels, the head has %lld outputs", path,
+                         "%s: labels.json names %zu labels, but the head has %lld outputs", path,
                          head->n_labels, (long long)n);
     }
     head->regression = n == 1 && !strcmp(task, "seq-cls") && !names;

@@ -79,8 +79,8 @@ static kvf_status read_tokenizer(kvf_ctx *ctx, const char *path, int64_t V, kvf_
     int64_t size = kvf__vocab_size(tokenizer);
     kvf__tokenizer_free(tokenizer);
     if (size <= V) return KVF_OK;
-    return kvf__fail(ctx, KVF_ESHAPE, "%s: the tokenizer has %lld tokens, vocab_size is %lld", path,
-                     (long long)size, (long long)V);
+    return kvf__fail(ctx, KVF_ESHAPE, "%s: the tokenizer has %lld tokens, but vocab_size is %lld",
+                     path, (long long)size, (long long)V);
 }
 
 static kvf_status make(kvf_ctx *ctx, const kvf_new_base_options *options, growing *g,

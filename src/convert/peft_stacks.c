@@ -23,8 +23,7 @@ static kvf_status find_family(kvf_ctx *ctx, const char *where, const char *name,
     *near = arch && arch->positions == KVF__POS_BIAS;
     if (*near || (arch && !arch->starts_at_0)) return KVF_OK;
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: a prefix of %s has no exact form in PEFT: --format safetensors holds all "
-                     "of its places",
+                     "%s: PEFT cannot represent a prefix of %s exactly: use --format safetensors",
                      where, name);
 }
 
@@ -53,13 +52,13 @@ kvf_status kvf__peft_stacks_export(kvf_ctx *ctx, const char *where, const kvf__a
     for (int64_t l = 0; l < from->L; l++)
         if ((bool)from->layer_mask[l] != (l >= encoder && (l - encoder) % 2 == 0))
             return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                             "%s: layer %lld has %s prefix, and PEFT knows those of the decoder's "
-                             "self-attention alone, in all of its layers (--places peft)",
+                             "%s: layer %lld has %s prefix, but in PEFT exactly the layers of the "
+                             "decoder's self-attention have one (--places peft)",
                              where, (long long)l, from->layer_mask[l] ? "a" : "no");
     if (near && !file->id.relative_bias)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its keys have no relative bias, and those of PEFT have the "
-                         "decoder's, as --places peft trains them",
+                         "%s: its keys have no relative bias, but PEFT adds the decoder's: train "
+                         "with --places peft",
                          where);
     KVF_TRY(kvf__prefix_init(ctx, out, 2 * blocks, from->G, from->P, from->D));
     for (int64_t b = 0; b < blocks; b++)
@@ -81,7 +80,7 @@ kvf_status kvf__peft_stacks_import(kvf_ctx *ctx, const char *where, const kvf__p
     if (peft->width % layer || N < blocks)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: prompt_embeddings is [%lld, %lld], want [%lld, n * %lld] with n at "
-                         "least %lld, the layers of the decoder",
+                         "least %lld, the number of decoder layers",
                          where, (long long)peft->P, (long long)peft->width, (long long)peft->P,
                          (long long)layer, (long long)blocks);
     KVF_TRY(kvf__prefix_init(ctx, &theirs, N, prefix->G, peft->P, prefix->D));

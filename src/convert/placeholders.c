@@ -67,7 +67,8 @@ static kvf_status check_text(kvf_ctx *ctx, const kvf__llama_export *e)
                                 e->text.n, false, &ids);
     if (!st && (ids.n != e->ids.n - first ||
                 memcmp(ids.data, e->ids.data + first, ids.n * sizeof *ids.data) != 0))
-        st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: its special tokens are not read as one id each",
+        st = kvf__fail(ctx, KVF_EUNSUPPORTED,
+                       "%s: the tokenizer does not encode each of its special tokens as one id",
                        e->base->path);
     kvf__ids_done(&ids);
     return st;
@@ -81,7 +82,7 @@ kvf_status kvf__placeholders(kvf_ctx *ctx, kvf__llama_export *export)
     kvf_status st = collect(ctx, export, &among);
     if (!st && !among.n)
         st = kvf__fail(ctx, KVF_EUNSUPPORTED,
-                       "%s: has no special token that could stand for the prefix",
+                       "%s: has no special token that could serve as a placeholder for the prefix",
                        export->base->path);
     if (!st) st = fingerprint(ctx, &export->prefix->file.prefix, hex);
     if (!st) st = choose(ctx, export, &among, hex);

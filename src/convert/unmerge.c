@@ -26,7 +26,7 @@ static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, 
                          options->prefix, kvf__kind_name(kind));
     kvf_status st = kvf_prefix_open(ctx, options->prefix, KVF_CHECKPOINT_DEFAULT, &prefix);
     if (!st && !prefix->file.id.P)
-        st = kvf__fail(ctx, KVF_EUSAGE, "%s: has no virtual token to emit", options->prefix);
+        st = kvf__fail(ctx, KVF_EUSAGE, "%s: has no virtual tokens", options->prefix);
     if (!st && options->base) st = kvf__base_open_exact(ctx, options->base, options->lora, &base);
     if (!st && base)
         st = kvf__identity_check(ctx, options->prefix, &prefix->file.id, base,

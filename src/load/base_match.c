@@ -77,7 +77,7 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
     if (!*id->base_hash)
         return kvf__fail(
             ctx, KVF_EMISMATCH,
-            "%s: the prefix does not say which base it is for (--allow-other-base uses it anyway)",
+            "%s: the prefix does not name its base (--allow-other-base accepts it anyway)",
             base->path);
     if (strcmp(id->base_hash, base->hash))
         return kvf__fail(

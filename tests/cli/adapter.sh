@@ -28,7 +28,7 @@ has out '^adapter.h5: adapter$'
 has out '^  placement  *serial$'
 has out '^  adapter/1.ffn.up.weight  '
 run 1 export adapter.h5 --format peft --out peft
-has err 'method adapter is no prefix'
+has err 'method adapter trains no prefix'
 absent peft
 run 0 generate --base model --prefix run.h5 --prompt abc --max-tokens 2 --precision f32
 mv out first

@@ -40,7 +40,7 @@ texts peft --prefix again.h5
 run 0 diff peft.h5 again.h5 --json
 has out '"max_abs":0.0'
 run 1 import "$golden/peft" --out no.h5
-err_is "kvfold: import: $golden/peft: task_type is SEQ_2_SEQ_LM, of an encoder-decoder: name it with --base"
+err_is "kvfold: import: $golden/peft: task_type is SEQ_2_SEQ_LM, which is for an encoder-decoder: name the base with --base"
 absent no.h5
 
 # a base file is the folder
@@ -77,7 +77,7 @@ sed 's/.*"odd":\([0-9.e-]*\)}.*/\1/' classes.out >odd
 
 # --places: PEFT's form has only the decoder's prefix
 run 1 export prefix.h5 --out no
-err_is 'kvfold: export: prefix.h5: layer 0 has a prefix, and PEFT knows those of the decoder'"'"'s self-attention alone, in all of its layers (--places peft)'
+err_is 'kvfold: export: prefix.h5: layer 0 has a prefix, but in PEFT exactly the layers of the decoder'"'"'s self-attention have one (--places peft)'
 # shellcheck disable=SC2086
 run 0 train --base "$golden" --data "$golden/prompts.jsonl" --places decoder --method direct --steps 2 $how --out run.h5
 run 0 export run.h5 --out trained

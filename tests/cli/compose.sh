@@ -54,7 +54,7 @@ run 2 compose a.h5 prompt.h5 --out no.h5
 has err 'name it with --base'
 
 run 2 compose a.h5 b.h5 --out no.h5
-has err 'b.h5: its keys are rotated by their positions and must be turned on by 4 behind the part before: name the base with --base'
+has err 'b.h5: its keys must be rotated by 4 to follow the previous part: name the base with --base'
 run 2 compose a.h5 --out no.h5
 err_is 'kvfold: compose: B.h5 is missing; try kvfold compose --help'
 run 2 compose a.h5 b.h5 --mode average --weights 1 --out no.h5
@@ -66,6 +66,6 @@ has err 'a.h5'
 "$MAKE_TINY" elsewhere 9
 run 0 train --base elsewhere --data train.jsonl --method direct --prefix-length 4 --steps 1 --out foreign.h5 --quiet
 run 1 compose a.h5 foreign.h5 --mode average --out no.h5
-has err 'foreign.h5: is for base elsewhere ([0-9a-f]\{32\}), a.h5 for model ([0-9a-f]\{32\}) (--allow-other-base overrides)'
+has err 'foreign.h5: is for base elsewhere ([0-9a-f]\{32\}), but a.h5 is for model ([0-9a-f]\{32\}) (--allow-other-base overrides)'
 run 0 compose a.h5 foreign.h5 --mode average --out other.h5 --allow-other-base
 absent no.h5

@@ -84,7 +84,7 @@ run 0 diff model base.h5 --tensors-only
 
 # errors exit with 2
 run 2 diff p1.h5 run1.h5
-err_is 'kvfold: diff: p1.h5 is of kind prefix, run1.h5 of kind run: want two of a kind; try kvfold diff --help'
+err_is 'kvfold: diff: p1.h5 is of kind prefix, but run1.h5 is of kind run: compare files of one kind; try kvfold diff --help'
 run 2 diff p1.h5 none.h5
 has err '^kvfold: diff: none.h5: '
 run 2 diff p1.h5

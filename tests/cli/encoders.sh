@@ -39,7 +39,7 @@ for base in electra distilbert deberta-v2 modernbert nomic_bert; do
             run 0 export prefix.h5 --format peft --out adapter --force
         else
             run 1 export prefix.h5 --format peft --out refused
-            err_is "kvfold: export: prefix.h5: transformers' model of type $base takes no past keys and values: PEFT cannot put a prefix before it"
+            err_is "kvfold: export: prefix.h5: PEFT cannot load the prefix, because models of type $base in transformers take no past keys and values"
             absent refused
         fi
     done

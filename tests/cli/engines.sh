@@ -33,7 +33,7 @@ run 0 export run.h5 --format llamacpp --base "$gguf" --dtype f32 --out folded
 same folded/prefix.state state/prefix.state
 run 0 prune prefix.h5 --base "$gguf" --data valid.jsonl --keep 3 --out pruned.h5
 run 1 export pruned.h5 --format llamacpp --base "$gguf" --out pruned
-err_is 'kvfold: export: pruned.h5: position_start is 4, but after a cache of 3 tokens an engine goes on at 3: kvfold convert-position --position-start P makes it so'
+err_is 'kvfold: export: pruned.h5: position_start is 4, but after a cache of 3 tokens an engine continues at 3: run kvfold convert-position --position-start P first'
 run 0 convert-position pruned.h5 --base "$gguf" --position-start P --out mended.h5
 run 0 export mended.h5 --format llamacpp --base "$gguf" --out pruned
 run 1 export prefix.h5 --format mlx --engine mlx-lm-0.31.3 --out no-such-folder/x.safetensors
@@ -43,12 +43,12 @@ out_is 'x.safetensors: mlx'
 # virtual tokens and task heads cannot be caches
 train_on --method prompt --out prompt.h5
 run 1 export prompt.h5 --format llamacpp --base "$gguf" --out no
-err_is 'kvfold: export: prompt.h5: is virtual tokens at the input, which no cache holds'
+err_is 'kvfold: export: prompt.h5: has virtual tokens at the input, which a cache cannot store'
 "$MAKE_TINY" bert 1 bert || exit 1
 printf 'text\tlabel\ngood day\tyes\nbad day\tno\n' >mood.tsv
 printf 'kim\tB-P\nsaw\tO\n\n' >names.conll
 run 0 train --base bert --data mood=mood.tsv --data names=names.conll --task mood=seq-cls --task names=token-cls --task-prefix low-rank \
     --method direct --prefix-length 4 --steps 1 --precision f32 --quiet --out tasks.h5
 run 1 export tasks.h5 --format mlx --out no
-err_is 'kvfold: export: tasks.h5: has heads of several tasks, which no engine runs'
+err_is 'kvfold: export: tasks.h5: has heads of several tasks, which no engine supports'
 absent no

@@ -94,9 +94,9 @@ refused() { # LINE COMMAND...
     run 1 "$@"
     has err "$line"
 }
-refused 'PEFT gives all layers the same' export direct-folded.h5 --format peft --out peft
-refused 'layers differ, whose cache no engine here takes' export direct-folded.h5 --format llamacpp --out state
-refused 'layers differ, whose cache no engine here takes' export direct-folded.h5 --format mlx --out mlx
+refused 'which PEFT does not support' export direct-folded.h5 --format peft --out peft
+refused 'layers differ, and no supported engine loads' export direct-folded.h5 --format llamacpp --out state
+refused 'layers differ, and no supported engine loads' export direct-folded.h5 --format mlx --out mlx
 refused 'words are not compared with keys and values of several widths' words direct-folded.h5 --base model
 run 2 train --base model --data train.jsonl --method direct --value-optimizer muon --out x.h5
 has err 'value-optimizer muon: want a base with equal layers;'

@@ -75,7 +75,7 @@ has out 'prefix/log_weight'
 run 0 report whole.h5 --out page.html --base model --data valid.jsonl
 for format in peft safetensors llamacpp mlx; do
     run 1 export p.h5 --format $format --out exported
-    err_is 'kvfold: export: p.h5: its virtual tokens have log-weights (--log-weight), which no cache of another program holds'
+    err_is 'kvfold: export: p.h5: its virtual tokens have log-weights (--log-weight), which other programs do not support'
 done
 absent exported
 

@@ -16,7 +16,7 @@ done
 run 0 inspect run.h5
 has out '^  encoder/embedding.1.weight  *\[4, '
 run 2 export run.h5 --format safetensors --out raw.safetensors
-err_is 'kvfold: export: run.h5: its method reads the base: merge the run, then export the prefix; try kvfold export --help'
+err_is 'kvfold: export: run.h5: the method of this run needs the base: merge the run, then export the prefix; try kvfold export --help'
 run 0 export prefix.h5 --format safetensors --out raw.safetensors
 run 0 generate --base model --prefix run.h5 --prompt abc --max-tokens 2 --precision f32
 mv out first

@@ -143,7 +143,7 @@ printf '{"text": "one stack"}\n' >text.jsonl
 run 1 train --base t5.h5 --data text.jsonl --out no.h5
 err_is 'kvfold: train: text.jsonl:1: an encoder-decoder needs rows with prompt and completion, not "text"'
 run 1 export prefix.h5 --out adapter
-err_is "kvfold: export: prefix.h5: layer 3 has a prefix, and PEFT knows those of the decoder's self-attention alone, in all of its layers (--places peft)"
+err_is "kvfold: export: prefix.h5: layer 3 has a prefix, but in PEFT exactly the layers of the decoder's self-attention have one (--places peft)"
 run 0 export prefix.h5 --format safetensors --out cache.safetensors
 
 # PEFT's form of the decoder's prefix, which the relative bias counts: trained, resumed, merged
@@ -178,7 +178,7 @@ has out '"relative_bias":"decoder"'
 run 0 export peft.h5 --format safetensors --out near.safetensors
 grep -q '"relative_bias":"decoder"' near.safetensors || fail 'the metadata leaves relative_bias out'
 run 1 compose peft.h5 back.h5 --out no.h5
-err_is "kvfold: compose: peft.h5: its keys take the decoder's relative bias, by how far they are before the text: only --mode average has a place for it"
+err_is "kvfold: compose: peft.h5: its keys have the decoder's relative bias, which depends on the distance to the text: use --mode average"
 run 1 prune peft.h5 --base t5.h5 --data valid.jsonl --keep 2 --out no.h5
 err_is "kvfold: prune: peft.h5: its keys take the decoder's relative bias, by how far they are before the text: it cannot lose tokens"
 # shellcheck disable=SC2086
@@ -189,7 +189,7 @@ run 0 train --base t5.h5 --data train.jsonl --places decoder --method direct --s
 run 1 compose peft.h5 plain.h5 --mode average --out no.h5
 err_is 'kvfold: compose: plain.h5: has another relative bias than peft.h5'
 run 1 export plain.h5 --out no
-err_is "kvfold: export: plain.h5: its keys have no relative bias, and those of PEFT have the decoder's, as --places peft trains them"
+err_is "kvfold: export: plain.h5: its keys have no relative bias, but PEFT adds the decoder's: train with --places peft"
 
 # an adapter written by PEFT is exported unchanged
 golden=$SOURCE/tests/golden

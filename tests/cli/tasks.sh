@@ -263,7 +263,7 @@ cp measured prefix.measured
 measure back.h5 seq-cls.tsv
 same prefix.measured measured
 run 2 import adapter --base bert --out back.h5 --force --labels a,b,c
-has err 'labels names 3 labels, the head has 2 outputs'
+has err 'labels names 3 labels, but the head has 2 outputs'
 fit bert multiple-choice multiple-choice.jsonl --out choice.h5 --steps 2 --force
 run 1 export choice.h5 --format peft --out no_adapter
 has err 'PEFT has no type for task multiple-choice'

@@ -47,7 +47,7 @@ has out 'moved.h5: text after its prefix starts at position 9, this run.s at 4; 
 run 2 import "$SOURCE/tests/golden/foreign_prefixes/li_liang.safetensors" --out none.h5
 has err 'name the base with --base; try kvfold import --help$'
 run 1 import "$SOURCE/tests/golden/foreign_prefixes/cartridge.safetensors" --base model --out none.h5
-has err 'cartridge.safetensors: want the state dict .* (python -m kvfold.from_pickle converts prefixes of other programs)$'
+has err 'cartridge.safetensors: is not the state dict .* (python -m kvfold.from_pickle converts prefixes of other programs)$'
 run 1 import "$SOURCE/tests/golden/foreign_prefixes/ah_bert" --out none.h5
 has err 'ah_bert: adapter_model.safetensors is not there (python -m kvfold.from_pickle makes it of AdapterHub.s prefixes)$'
 run 2 import prefix.h5 --from bert --out none.h5

@@ -255,7 +255,7 @@ START_TEST(new_bases_refused)
               "{\"model_type\":\"gpt2\",\"vocab_size\":10,\"n_embd\":16,\"n_layer\":2,"
               "\"n_head\":2}");
     ck_assert_int_eq(new_base("new.h5", 0, &result), KVF_ESHAPE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "61 tokens, vocab_size is 10"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "61 tokens, but vocab_size is 10"));
     ck_assert(!kvf__exists(in_dir("new.h5")));
 }
 END_TEST

@@ -230,7 +230,7 @@ START_TEST(what_does_not_go_together)
     text_prefix(first, "abc", "P");
     text_prefix(second, "de", "P");
     expect(compose(parts, 2, (kvf_compose_options){0}, NULL), KVF_EUSAGE,
-           "must be turned on by 3 behind the part before: name the base with --base");
+           "must be rotated by 3 to follow the previous part: name the base with --base");
     expect(compose(parts, 2, mean, NULL), KVF_ESHAPE, "has 2 virtual tokens");
     expect(compose(parts, 1, behind, NULL), KVF_EUSAGE, "1 prefixes, want 2 to 64");
     expect(compose(parts, 2, (kvf_compose_options){.weights = none}, NULL), KVF_EUSAGE,
@@ -238,7 +238,7 @@ START_TEST(what_does_not_go_together)
     text_prefix(second, "def", "P");
     expect(compose(parts, 2, (kvf_compose_options){.mode = KVF_COMPOSE_AVERAGE, .weights = none},
                    NULL),
-           KVF_EUSAGE, "their sum is 0");
+           KVF_EUSAGE, "the sum of the weights is 0");
     expect(compose(parts, 2,
                    (kvf_compose_options){.mode = KVF_COMPOSE_AVERAGE, .weights = negative}, NULL),
            KVF_EUSAGE, "weight 2 is -1");
@@ -246,10 +246,10 @@ START_TEST(what_does_not_go_together)
     expect(compose(parts, 2, mean, NULL), KVF_EMISMATCH, "has another position_start than");
     text_prefix(second, "def", "P");
     rewrite(second, other_layers);
-    expect(compose(parts, 2, mean, NULL), KVF_EMISMATCH, "has other layers without a prefix");
+    expect(compose(parts, 2, mean, NULL), KVF_EMISMATCH, "has a prefix in other layers");
     text_prefix(second, "def", "P");
     rewrite(second, other_template);
-    expect(compose(parts, 2, mean, NULL), KVF_EMISMATCH, "has another template of its rows");
+    expect(compose(parts, 2, mean, NULL), KVF_EMISMATCH, "has another row template");
     text_prefix(second, "def", "P");
     rewrite(second, other_hash);
     expect(compose(parts, 2, mean, NULL), KVF_EMISMATCH, "77777777777777777777777777777777");
@@ -327,14 +327,15 @@ START_TEST(no_place_in_parallel)
     const kvf_compose_options parallel = {.mode = KVF_COMPOSE_PARALLEL};
     text_prefix(first, "abc", "P");
     text_prefix(second, "de", "P");
-    expect(compose(parts, 2, parallel, NULL), KVF_EUSAGE, "must be turned on by 1: name the base");
+    expect(compose(parts, 2, parallel, NULL), KVF_EUSAGE, "must be rotated by 1: name the base");
     rewrite(first, learned_positions);
     rewrite(second, learned_positions);
     expect(compose(parts, 2, parallel, NULL), KVF_EUNSUPPORTED,
-           "second.h5: its positions do not turn, and others start elsewhere");
+           "second.h5: --mode parallel does not support a prefix without rope");
     rewrite(first, inside_rows);
     rewrite(second, inside_rows);
-    expect(compose(parts, 2, parallel, NULL), KVF_EUNSUPPORTED, "first.h5: stands inside rows");
+    expect(compose(parts, 2, parallel, NULL), KVF_EUNSUPPORTED,
+           "first.h5: --mode parallel does not support a prefix inside rows");
 }
 END_TEST
 

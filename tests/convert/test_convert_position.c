@@ -202,7 +202,7 @@ START_TEST(refuses_what_it_cannot_move)
     options.position_start = "0";
     char learned[512];
     options.base = golden_base(ctx, dir, "gpt2", learned);
-    refused(&options, KVF_EUNSUPPORTED, "has no rope: keys of gpt2 carry no position");
+    refused(&options, KVF_EUNSUPPORTED, "gpt2 has no rotary positions (rope)");
     options.base = base;
     options.prefix = base;
     refused(&options, KVF_EIO, base);
@@ -210,7 +210,7 @@ START_TEST(refuses_what_it_cannot_move)
     file.id.infix = file.id.pre_rope = true;
     ck_assert_int_eq(kvf__artifact_write(ctx, prefix, true, &file), KVF_OK);
     options.prefix = prefix;
-    refused(&options, KVF_EUNSUPPORTED, "stands inside rows");
+    refused(&options, KVF_EUNSUPPORTED, "a prefix inside rows");
     kvf__artifact_done(&file);
     kvf_base_free(model);
 }

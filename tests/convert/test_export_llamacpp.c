@@ -376,7 +376,7 @@ static const struct {
     {one_layer, KVF_EUNSUPPORTED, "in some layers only"},
     {inside_rows, KVF_EUNSUPPORTED, "inside rows"},
     {encoder, KVF_EUNSUPPORTED, "is for an encoder"},
-    {other_model, KVF_EMISMATCH, "is of architecture llama, the prefix is for"},
+    {other_model, KVF_EMISMATCH, "has architecture llama, but the prefix is for"},
     {a_head, KVF_EUNSUPPORTED, "has a head"},
 };
 
@@ -402,12 +402,13 @@ static const struct {
     kvf_export_options o;
     const char *line;
 } MISUSED[] = {
-    {{.format = KVF_EXPORT_LLAMACPP}, "wants --base MODEL.gguf"},
+    {{.format = KVF_EXPORT_LLAMACPP}, "needs --base MODEL.gguf"},
     {{.format = KVF_EXPORT_LLAMACPP, .base = "", .engine = "mlx-lm"}, "--engine mlx-lm"},
     {{.format = KVF_EXPORT_MLX, .engine = "llama-server"}, "--engine llama-server"},
-    {{.format = KVF_EXPORT_MLX, .streams = 2}, "--streams is for --format llamacpp: mlx"},
-    {{.format = KVF_EXPORT_MLX, .head = "x"}, "--head is for --format peft and safetensors: mlx"},
-    {{.format = KVF_EXPORT_PEFT, .base = ""}, "--base is for --format llamacpp: peft"},
+    {{.format = KVF_EXPORT_MLX, .streams = 2}, "--streams is for --format llamacpp, not mlx"},
+    {{.format = KVF_EXPORT_MLX, .head = "x"},
+     "--head is for --format peft and safetensors, not mlx"},
+    {{.format = KVF_EXPORT_PEFT, .base = ""}, "--base is for --format llamacpp, not peft"},
     {{.format = KVF_EXPORT_PEFT, .dtype = "f32"}, "--dtype is for --format llamacpp and mlx"},
     {{.format = KVF_EXPORT_SAFETENSORS, .state_version = "3"}, "--state-version is for"},
     {{.format = KVF_EXPORT_SAFETENSORS, .flash_attention = "on"}, "--flash-attention is for"},
@@ -445,7 +446,7 @@ START_TEST(other_weights_are_warned_of)
     export_on(gguf(), NULL);
     ck_assert_str_eq(warned, "");
     export_on(ck_source("tests/golden/gguf_spm.gguf"), NULL);
-    ck_assert_msg(strstr(warned, "other weights than those of base gguf_bpe") != NULL, "%s",
+    ck_assert_msg(strstr(warned, "the weights differ from those of base gguf_bpe") != NULL, "%s",
                   warned);
 }
 END_TEST

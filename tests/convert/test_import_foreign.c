@@ -164,7 +164,7 @@ static const struct {
     const char *line;
 } BAD[] = {
     {"[1]", KVF_OK, ""},
-    {"[3]", KVF_EFORMAT, "leave_out[0] in adapter_config.json is no layer of 0 to 2"},
+    {"[3]", KVF_EFORMAT, "leave_out[0] in adapter_config.json must be a layer from 0 to 2"},
     {"[1,-1]", KVF_EFORMAT, "leave_out[1]"},
     {"[1,1]", KVF_EFORMAT, "leave_out[1]"},
     {"[1.5]", KVF_EFORMAT, "leave_out[0]"},

@@ -305,7 +305,7 @@ START_TEST(files_where_they_do_not_fit)
     merge.probe = valid;
     merge.base = base;
     expect(kvf_merge(ctx, &merge, &merged), KVF_EUSAGE, "--probe: not for method adapter");
-    expect(kvf_export(ctx, &export), KVF_EUNSUPPORTED, "method adapter is no prefix");
+    expect(kvf_export(ctx, &export), KVF_EUNSUPPORTED, "method adapter trains no prefix");
     ck_assert_int_ne(access(other, F_OK), 0);
 
     opened with = open_file(out), bare = open_file(NULL);
