@@ -181,7 +181,7 @@ static const char STEM[] = "events.out.tfevents.";
 static kvf_status make_folder(kvf_ctx *ctx, const char *path)
 {
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && kvf__is_dir(path))) return KVF_OK;
-    return kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", path, strerror(errno));
+    return kvf__fail(ctx, KVF_EIO, "%s: cannot create the folder: %s", path, strerror(errno));
 }
 
 /* Finds a time later than those of the folder's files: names must sort by time even if clocks go

@@ -63,7 +63,7 @@ static kvf_status parse(kvf_ctx *ctx, const char *where, const char *text, lengt
         size_t n = strcspn(text, SEPARATORS);
         if (errno || end != text + n || number < 2 || number > INT32_MAX)
             return kvf__fail(ctx, KVF_EUSAGE,
-                             "%s: \"%.*s\" is no length of a row, want a whole number from 2 on",
+                             "%s: \"%.*s\" is not a row length, want a whole number of at least 2",
                              where, (int)(n < 40 ? n : 40), text);
         out->at[out->n++] = number;
         text = end;
@@ -116,9 +116,10 @@ static kvf_status fill_rows(kvf_ctx *ctx, const kvf_bench_options *o, const leng
     int64_t total = 0;
     for (size_t i = 0; i < rows->n; i++) {
         if (rows->at[i] > most)
-            return kvf__fail(ctx, KVF_EUSAGE,
-                             "a row of %lld tokens: the model has room for %lld behind the prefix",
-                             (long long)rows->at[i], (long long)most);
+            return kvf__fail(
+                ctx, KVF_EUSAGE,
+                "a row has %lld tokens, but the model has room for %lld after the prefix",
+                (long long)rows->at[i], (long long)most);
         total += rows->at[i];
     }
     KVF_TRY(kvf__dataset_alloc_rows(ctx, set, (int64_t)rows->n, total));
@@ -156,14 +157,15 @@ static kvf_status check(kvf_ctx *ctx, const kvf_bench_options *o)
                   {"encoder-hidden", o->encoder_hidden, 1}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (counts[i].value < counts[i].least || counts[i].value > INT32_MAX)
-            return kvf__fail(ctx, KVF_EUSAGE, "--%s %lld: want a whole number from %lld on",
+            return kvf__fail(ctx, KVF_EUSAGE, "--%s %lld: want a whole number of at least %lld",
                              counts[i].name, (long long)counts[i].value,
                              (long long)counts[i].least);
     if (!(o->label_fraction > 0) || !(o->label_fraction <= 1))
-        return kvf__fail(ctx, KVF_EUSAGE, "--label-fraction %g: want above 0 and at most 1",
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--label-fraction %g: want a number above 0 and at most 1",
                          o->label_fraction);
     if (!o->base == !o->shape)
-        return kvf__fail(ctx, KVF_EUSAGE, "one of --shape and --base is needed, not %s",
+        return kvf__fail(ctx, KVF_EUSAGE, "exactly one of --shape and --base is needed, not %s",
                          o->base ? "both" : "none");
     return KVF_OK;
 }

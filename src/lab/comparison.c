@@ -165,10 +165,10 @@ static void put_table(kvf__html *h, const kvf_json *object)
     for (size_t i = 0; i < kvf_json_size(methods_of(object)); i++)
         put_method(h, kvf_json_at(methods_of(object), i), metric != NULL);
     put_failed(h, kvf_json_get(object, "failed"), metric ? 10 : 9);
-    kvf__html_put(h, "</tbody></table></div>\n<p class=\"note\">Of the best checkpoints: the mean "
-                     "over seeds, and the least and largest. Share: of the parameters of base and "
-                     "method together. The last column is the mean difference over equal seeds "
-                     "with its standard error.</p>\n");
+    kvf__html_put(h, "</tbody></table></div>\n<p class=\"note\">Loss and score are those of the "
+                     "best checkpoints: the mean over seeds, and the range. Share is relative to "
+                     "the parameters of base and method together. The last column is the mean "
+                     "difference over equal seeds with its standard error.</p>\n");
     put_ensembles(h, kvf_json_get(object, "ensembles"));
     kvf__ranges_put(h, object);
     kvf__html_put(h, "</section>\n");
@@ -353,8 +353,7 @@ kvf_status kvf__comparison_page(kvf_ctx *ctx, const kvf_json *object, kvf__buf *
     put_about(&h, object);
     kvf__html_put(&h, "</header>\n<main>\n");
     put_table(&h, object);
-    put_curves(&h, object,
-               "Lines are means over seeds, bands reach from the least to the largest.");
+    put_curves(&h, object, "Lines are means over seeds, bands show the range.");
     kvf__tables_put(&h, object);
     return kvf__page_end(&h, out);
 }
@@ -383,8 +382,8 @@ static void put_runs(kvf__html *h, const kvf_json *report)
     static const char *const TITLES[] = {"best step", "valid loss", "train loss",
                                          "steps",     "seconds",    "status"};
     const kvf_json *names = kvf_json_get(report, "options"), *runs = kvf_json_get(report, "runs");
-    kvf__html_put(h, "<section id=\"methods\">\n<h2>Runs, the best first</h2>\n<div class=\"wide\">"
-                     "<table>\n<thead><tr><th scope=\"col\">run</th>");
+    kvf__html_put(h, "<section id=\"methods\">\n<h2>Runs, best first</h2>\n<div "
+                     "class=\"wide\"><table>\n<thead><tr><th scope=\"col\">run</th>");
     for (size_t i = 0; i < kvf_json_size(names); i++)
         put_heading(h, kvf_json_str(kvf_json_at(names, i), NULL));
     put_heading(h, kvf__text_at(report, "metric"));

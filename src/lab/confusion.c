@@ -59,12 +59,12 @@ static void put_wrong(kvf__html *h, const kvf_json *wrong)
 {
     const bool words = kvf_json_get(kvf_json_at(wrong, 0), "word") != NULL;
     if (!kvf_json_size(wrong)) return;
-    kvf__html_printf(h,
-                     "<h3>Wrong, the surest first</h3>\n<div class=\"wide\"><table "
-                     "class=\"wrong\"><thead><tr><th scope=\"col\">text</th>%s<th "
-                     "scope=\"col\">label</th><th scope=\"col\">prediction</th><th scope=\"col\">"
-                     "probability</th></tr></thead>\n<tbody>\n",
-                     words ? "<th scope=\"col\">word</th>" : "");
+    kvf__html_printf(
+        h,
+        "<h3>Wrong answers, most confident first</h3>\n<div class=\"wide\"><table "
+        "class=\"wrong\"><thead><tr><th scope=\"col\">text</th>%s<th scope=\"col\">label</th><th "
+        "scope=\"col\">prediction</th><th scope=\"col\">probability</th></tr></thead>\n<tbody>\n",
+        words ? "<th scope=\"col\">word</th>" : "");
     for (size_t i = 0; i < kvf_json_size(wrong); i++) {
         const kvf_json *row = kvf_json_at(wrong, i);
         kvf__html_put(h, "<tr>");

@@ -134,7 +134,7 @@ static const struct {
     {"metric", "Validation metric", "", "Validation metric by step", METRIC},
     {"retention", "Retention", "nats per label",
      "Loss on the retained text by step, with that of the bare base", STEP},
-    {"kl", "KL to the base", "nats per label", "KL of the base to the run by step", STEP},
+    {"kl", "KL to the base", "nats per label", "KL(base || run) by step", STEP},
     {"lr", "Learning rate", "learning rate", "Learning rate by step", STEP},
     {"grad", "Gradient norm", "L2 norm, before clipping", "Gradient norm by step", STEP},
     {"norm", "Prefix norm", "L2 norm", "Norm of the emitted prefix by step", STEP},
@@ -288,8 +288,8 @@ static void put_how(kvf__html *h, const series *s)
     kvf__html_put(h, "<p class=\"note\">");
     if (s->every > 1)
         kvf__html_printf(h,
-                         "Each point stands for %lld steps: the mean of train loss and gradient "
-                         "norm, the last of the others. ",
+                         "Each point covers %lld steps: the mean of train loss and gradient norm, "
+                         "the last value of the others. ",
                          (long long)s->every);
     if (s->horizon)
         kvf__html_printf(h, "Smoothed: exponential mean of the train loss over about %lld steps.",

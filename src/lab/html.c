@@ -25,7 +25,9 @@ void kvf__html_printf(kvf__html *h, const char *fmt, ...)
     int n = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (n < 0 || (size_t)n >= sizeof text) {
-        if (!h->st) h->st = kvf__fail(h->ctx, KVF_EINTERNAL, "report: markup of %d bytes", n);
+        if (!h->st)
+            h->st = kvf__fail(h->ctx, KVF_EINTERNAL,
+                              "report: a piece of markup is too long (%d bytes)", n);
         return;
     }
     kvf__html_put(h, text);

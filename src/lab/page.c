@@ -24,7 +24,7 @@ void kvf__page_begin(kvf__html *h, const char *title, const char *command)
 kvf_status kvf__page_end(kvf__html *h, kvf__buf *out)
 {
     kvf__html_put(h, "</main>\n<footer>Made by kvfold " KVF_VERSION
-                     ". This page asks no network for anything.</footer>\n<script>\n");
+                     ". This page loads nothing from the network.</footer>\n<script>\n");
     kvf__html_put(h, kvf__page_js);
     kvf__html_put(h, "</script>\n</body>\n</html>\n");
     return kvf__html_end(h, out);
@@ -52,7 +52,7 @@ static void put_shape(kvf__html *h, const kvf_json *attributes)
     if (kvf_json_int(P, 0) < 1) return;
     kvf__card_put(h, "virtual tokens", P, "");
     if (kvf_json_typeof(kvf_json_get(attributes, "G")) == KVF_JSON_ARRAY) {
-        kvf__card_put(h, "layers, with heads of their own", kvf_json_get(attributes, "L"), "");
+        kvf__card_put(h, "layers (heads differ)", kvf_json_get(attributes, "L"), "");
         return;
     }
     kvf__html_printf(h,

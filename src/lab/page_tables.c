@@ -70,6 +70,6 @@ void kvf__tables_put(kvf__html *h, const kvf_json *facts)
 {
     put_pairs(h, facts, "options", "Options");
     put_pairs(h, facts, "lineage", "Lineage");
-    put_pairs(h, facts, "attributes", "What the file says of itself");
+    put_pairs(h, facts, "attributes", "Attributes of the file");
     put_tensors(h, kvf_json_get(facts, "tensors"));
 }

@@ -125,11 +125,12 @@ void kvf__attention_put(kvf__html *h, const kvf_json *facts)
                            .share = true};
 
     if (!attention) return;
-    kvf__html_printf(h,
-                     "<section id=\"attention\">\n<h2>Attention on the virtual tokens</h2>\n"
-                     "<p>How much of the softmax falls on the keys of the virtual tokens, where a "
-                     "label is predicted: the mean over %lld labels in %lld rows of <code>",
-                     kvf__int_at(attention, "labels"), kvf__int_at(attention, "rows"));
+    kvf__html_printf(
+        h,
+        "<section id=\"attention\">\n<h2>Attention on the virtual tokens</h2>\n<p>Share of the "
+        "softmax on the keys of the virtual tokens, at tokens that predict a label: the mean over "
+        "%lld labels in %lld rows of <code>",
+        kvf__int_at(attention, "labels"), kvf__int_at(attention, "rows"));
     kvf__html_text(h, kvf__text_at(attention, "data"));
     kvf__html_put(h, "</code>.</p>\n");
     put_losses(h, attention);
@@ -227,9 +228,8 @@ void kvf__words_put(kvf__html *h, const kvf_json *facts)
     const kvf_json *words = kvf_json_get(facts, "words"), *layers = kvf_json_get(words, "layers");
 
     if (!words) return;
-    kvf__html_put(h,
-                  "<section id=\"words\">\n<h2>Nearest words</h2>\n<p>By cosine, among the items "
-                  "of the vocabulary as the base computes each alone; keys without rope.</p>\n");
+    kvf__html_put(h, "<section id=\"words\">\n<h2>Nearest words</h2>\n<p>Ranked by cosine to the "
+                     "vocabulary items, each computed alone by the base; keys without rope.</p>\n");
     if (!layers) put_tokens(h, kvf_json_get(words, "tokens"));
     for (size_t l = 0; l < kvf_json_size(layers); l++) {
         const kvf_json *layer = kvf_json_at(layers, l);

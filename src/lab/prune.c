@@ -198,17 +198,16 @@ static kvf_status check_prefix(pruning *p)
     KVF_TRY(kvf_prefix_check(p->ctx, p->prefix, p->base, p->o->allow_other_base));
     if (id->infix)
         return kvf__fail(p->ctx, KVF_EUNSUPPORTED,
-                         "%s: stands inside rows, where the text behind it begins by its length: "
-                         "it cannot lose tokens",
+                         "%s: a prefix inside rows (--infix) cannot be pruned, because the "
+                         "position of the text after it depends on its length",
                          p->prefix->path);
     if (id->relative_bias)
-        return kvf__fail(
-            p->ctx, KVF_EUNSUPPORTED,
-            "%s: its keys take the decoder's relative bias, by how far they are before "
-            "the text: it cannot lose tokens",
-            p->prefix->path);
+        return kvf__fail(p->ctx, KVF_EUNSUPPORTED,
+                         "%s: cannot be pruned, because the decoder's relative bias of its keys "
+                         "depends on the distance to the text",
+                         p->prefix->path);
     if (p->o->keep > id->P)
-        return kvf__fail(p->ctx, KVF_EUSAGE, "--keep %lld: %s has %lld virtual tokens",
+        return kvf__fail(p->ctx, KVF_EUSAGE, "--keep %lld: %s has only %lld virtual tokens",
                          (long long)p->o->keep, p->prefix->path, (long long)id->P);
     return KVF_OK;
 }
@@ -262,7 +261,7 @@ static kvf_status open_all(pruning *p)
     KVF_TRY(load_heads(p));
     KVF_TRY(kvf__evaluation_run(p->ctx, p->base, &p->prefix, 1, &o->eval, false, &p->trial));
     if (isfinite(p->trial.loss)) return KVF_OK;
-    return kvf__fail(p->ctx, KVF_EDATA, "%s: its rows carry no labels to measure a loss on",
+    return kvf__fail(p->ctx, KVF_EDATA, "%s: the rows have no labels to measure a loss on",
                      o->eval.data);
 }
 

@@ -130,8 +130,9 @@ kvf_status kvf__report_answers(kvf__report_facts *r)
     if (task != KVF__TASK_SEQ_CLS && task != KVF__TASK_TOKEN_CLS) return KVF_OK;
     if (r->prefix->file.head.regression) return KVF_OK;
     if (r->prefix->file.head.n_labels > MOST_LABELS) {
-        kvf__report_note(r, "No table of answers: %zu labels, at most %d are shown.",
-                         r->prefix->file.head.n_labels, MOST_LABELS);
+        kvf__report_note(
+            r, "No table of answers: the task has %zu labels, and the table shows at most %d.",
+            r->prefix->file.head.n_labels, MOST_LABELS);
         return KVF_OK;
     }
     KVF_TRY(kvf__evaluation_run(r->ctx, r->base, &r->prefix, 1, &options, true, &e));

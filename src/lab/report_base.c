@@ -37,8 +37,8 @@ static kvf_status add_words(kvf__report_facts *r)
 
     if (!options.top) return KVF_OK;
     if (r->prefix->file.prefix.P && kvf__model_desc(r->base->model)->by_layer.shape) {
-        kvf__report_note(r, "Its layers differ: words are not compared with keys and values of "
-                            "several widths.");
+        kvf__report_note(r,
+                         "No nearest words: they are not supported on a base whose layers differ.");
         return KVF_OK;
     }
     KVF_TRY(kvf_words(r->ctx, r->base, r->prefix, &options, NULL, &words));
@@ -211,8 +211,7 @@ static kvf_status add_samples(kvf__report_facts *r)
     char **texts = NULL; /* [3, most]: prompts, before, after */
 
     if (r->prefix->task != KVF__TASK_LM) {
-        kvf__report_note(r, "No samples: task %s classifies, nothing is generated.",
-                         r->prefix->file.id.task);
+        kvf__report_note(r, "No samples: task %s generates no text.", r->prefix->file.id.task);
         return KVF_OK;
     }
     KVF_TRY(kvf__alloc_array(r->ctx, most, 3 * sizeof *texts, &texts));

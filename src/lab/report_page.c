@@ -56,14 +56,14 @@ static kvf_status add_norms(kvf__report_facts *r)
     const kvf_prefix *prefix = r->prefix;
 
     if (!prefix) {
-        kvf__report_note(r, "Its method reads the base to emit its virtual tokens: name the base "
-                            "with --base to see their norms.");
+        kvf__report_note(r, "No norms: the method of this run needs the base to emit its virtual "
+                            "tokens, so name it with --base.");
         return KVF_OK;
     }
     if (!prefix->file.prefix.P && !prefix->file.vectors.P)
         kvf__report_note(r,
-                         "Method %s trains parameters of the base and has no virtual tokens: "
-                         "the norms of what it trained stand with the tensors.",
+                         "Method %s trains parameters of the base and has no virtual tokens: the "
+                         "norms of the trained parameters are listed with the tensors.",
                          prefix->file.id.method);
     if (prefix->file.vectors.P)
         kvf_json_set(r->facts, "virtual",
@@ -88,7 +88,8 @@ static kvf_json *written(const char *path)
 static kvf_status check_options(kvf_ctx *ctx, const kvf_report_options *o)
 {
     if (o->data && !o->base)
-        return kvf__fail(ctx, KVF_EUSAGE, "--data needs --base: the data is run on it");
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--data needs --base, because the data is run on the base");
     if (o->words < 0 || o->rows < 0 || o->samples < 0 || o->max_tokens < 0)
         return kvf__fail(ctx, KVF_EUSAGE, "words, rows, samples and max-tokens cannot be negative");
     return KVF__NOT_INPUTS(ctx, o->out, o->path, o->base, o->data);
@@ -101,9 +102,9 @@ static kvf_status check_kind(kvf_ctx *ctx, const char *path)
 
     KVF_TRY(kvf__file_kind_of(ctx, path, &format));
     if (format != KVF__FILE_HDF5)
-        return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: no file of kvfold, want a run, prefix, embeddings or adapter file",
-                         path);
+        return kvf__fail(
+            ctx, KVF_EFORMAT,
+            "%s: is not a file of kvfold, want a run, prefix, embeddings or adapter file", path);
     KVF_TRY(kvf__kind_of(ctx, path, &kind));
     if (kind != KVF__KIND_BASE) return KVF_OK;
     return kvf__fail(ctx, KVF_EFORMAT,

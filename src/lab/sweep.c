@@ -97,7 +97,7 @@ static kvf_status open_run(kvf__sweep *s, kvf__sweep_run *run)
 {
     kvf__trainer *t = NULL;
     if (KVF__GIVEN(&run->options, steps) && !run->options.steps)
-        return kvf__fail(s->ctx, KVF_EUSAGE, "run %s: --steps 0: a sweep trains its runs",
+        return kvf__fail(s->ctx, KVF_EUSAGE, "run %s: --steps must be at least 1 in a sweep",
                          run->row->name);
     if (KVF__GIVEN(&run->options, init)) { /* the texts apply to runs that start from them */
         if (strcmp(run->options.init, "text")) run->options.init_text = NULL;
@@ -247,7 +247,7 @@ static kvf_status make_folder(kvf_ctx *ctx, const char *path, bool *made)
     *made = !kvf__is_dir(path);
     if (!*made || mkdir(path, 0777) == 0) return KVF_OK;
     *made = false;
-    return kvf__fail(ctx, KVF_EIO, "%s: cannot make the folder: %s", path, strerror(errno));
+    return kvf__fail(ctx, KVF_EIO, "%s: cannot create the folder: %s", path, strerror(errno));
 }
 
 static kvf_status prepare(kvf__sweep *s)

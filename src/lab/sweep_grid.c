@@ -49,7 +49,7 @@ static kvf_status check_value(grid_parser *p, const char *name, const char *valu
     kvf_status st = kvf_train_set(p->ctx, &scratch, name, value);
     if (st) return kvf__fail_prefix(p->ctx, st, "%s:%d", p->path, p->line);
     if (scratch.named_data.n || scratch.named_valid.n || scratch.named_task.n)
-        return BAD(p, "%s = %.60s: a run of several tasks has no place in a sweep", name, value);
+        return BAD(p, "%s = %.60s: a sweep does not support runs on several tasks", name, value);
     return KVF_OK;
 }
 
@@ -78,7 +78,7 @@ static kvf_status add_axis(grid_parser *p, const char *name, char *list)
     axis *a = &p->axes[p->n_axes];
     for (size_t i = 0; i < p->n_axes; i++)
         if (!strcmp(p->axes[i].name, name))
-            return BAD(p, "%s was given on line %d already", name, p->axes[i].line);
+            return BAD(p, "%s is already set on line %d", name, p->axes[i].line);
     *a = (axis){.name = name, .line = p->line, .values = p->values + p->n_values};
     while (list) {
         char *value;
@@ -108,7 +108,7 @@ static kvf_status add_to_section(grid_parser *p, const char *name, const char *v
     const kvf__setting setting = {name, value, p->line};
     for (size_t i = 0; i < p->section->n; i++)
         if (!strcmp(p->section->settings[i].name, name))
-            return BAD(p, "%s was given on line %d already", name, p->section->settings[i].line);
+            return BAD(p, "%s is already set on line %d", name, p->section->settings[i].line);
     KVF_TRY(check_value(p, name, value));
     return add_setting(p, p->section, &setting);
 }
@@ -126,7 +126,7 @@ static kvf_status add_run(grid_parser *p, char *name, kvf__grid_run **out)
     kvf__grid *grid = p->grid;
     for (size_t i = 0; i < grid->n; i++)
         if (!strcmp(grid->runs[i].name, name)) {
-            BAD(p, "run \"%s\" is that of line %d already", name, grid->runs[i].line);
+            BAD(p, "run \"%s\" is already defined on line %d", name, grid->runs[i].line);
             kvf__free(name);
             return KVF_EUSAGE;
         }
@@ -150,7 +150,8 @@ static kvf_status extend_name(grid_parser *p, kvf__buf *name, const kvf__setting
     for (const char *c = s->value; *c; c++)
         KVF_TRY(kvf__buf_addc(p->ctx, name, in_names(*c) ? *c : '-'));
     if (name->n <= MOST_NAME) return KVF_OK;
-    return BAD(p, "the run's name would have more than %d letters: name it in [brackets]",
+    return BAD(p,
+               "the name of the run would have more than %d letters: give it a name in [brackets]",
                MOST_NAME);
 }
 
@@ -247,12 +248,13 @@ kvf_status kvf__grid_load(kvf_ctx *ctx, const char *path, kvf__grid *out)
     kvf_status st = kvf__read_file(ctx, path, MOST_BYTES, &grid.text);
     size_t n = count_marks(&grid.text);
     if (!st && grid.text.n && memchr(grid.text.data, 0, grid.text.n))
-        st = kvf__fail(ctx, KVF_EUSAGE, "%s: holds a zero byte: not a text", path);
+        st = kvf__fail(ctx, KVF_EUSAGE, "%s: is not a text file, because it contains a zero byte",
+                       path);
     if (!st) st = kvf__alloc_array(ctx, n, sizeof *p.axes, &p.axes);
     if (!st) st = kvf__alloc_array(ctx, n, sizeof *p.values, &p.values);
     if (!st) st = kvf__alloc_array(ctx, n, sizeof *grid.options, &grid.options);
     if (!st) st = read_lines(&p);
-    if (!st && !grid.n) st = kvf__fail(ctx, KVF_EUSAGE, "%s: names no runs", path);
+    if (!st && !grid.n) st = kvf__fail(ctx, KVF_EUSAGE, "%s: defines no runs", path);
     kvf__free(p.axes);
     kvf__free(p.values);
     KVF__GIVE(st, out, grid, kvf__grid_done(&grid));

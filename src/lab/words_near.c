@@ -333,11 +333,10 @@ static kvf_status words_near(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                      .width = layers ? d->G * d->D : d->C};
     if (layers && d->by_layer.shape)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its layers differ, and words are not compared with keys and values "
-                         "of several widths",
+                         "%s: nearest words are not supported on a base whose layers differ",
                          d->arch_name);
     if (!r.P)
-        return kvf__fail(ctx, KVF_EUSAGE, "method %s leaves no virtual tokens to read",
+        return kvf__fail(ctx, KVF_EUSAGE, "method %s has no virtual tokens",
                          prefix->file.id.method);
     if (r.chunk > r.V) r.chunk = r.V;
     void *words = NULL;

@@ -46,13 +46,13 @@ misuse() {
     err_is "kvfold: bench: $line; try kvfold bench --help"
 }
 misuse 'shape "huge" is neither known nor a file; known: gpt2, smollm2-135m, tiny' --shape huge
-misuse 'one of --shape and --base is needed, not both' --shape tiny --base model
-misuse '--steps 0: want a whole number from 1 on' --steps 0
-misuse '--batch 0: want a whole number from 1 on' --shape tiny --batch 0
-misuse '--label-fraction 1.5: want above 0 and at most 1' --shape tiny --label-fraction 1.5
-misuse '--label-fraction 1.5: want above 0 and at most 1' --shape tiny --label-fraction 1.5
-misuse 'a row of 493 tokens: the model has room for 492 behind the prefix' --shape tiny --length 493
-misuse '--lengths: "1" is no length of a row, want a whole number from 2 on' --shape tiny --lengths 7,1
+misuse 'exactly one of --shape and --base is needed, not both' --shape tiny --base model
+misuse '--steps 0: want a whole number of at least 1' --steps 0
+misuse '--batch 0: want a whole number of at least 1' --shape tiny --batch 0
+misuse '--label-fraction 1.5: want a number above 0 and at most 1' --shape tiny --label-fraction 1.5
+misuse '--label-fraction 1.5: want a number above 0 and at most 1' --shape tiny --label-fraction 1.5
+misuse 'a row has 493 tokens, but the model has room for 492 after the prefix' --shape tiny --length 493
+misuse '--lengths: "1" is not a row length, want a whole number of at least 2' --shape tiny --lengths 7,1
 misuse '--recompute "yes": want on or off' --recompute yes
 misuse '--precision "f16": want auto|f32|bf16|int8' --precision f16
 run 1 bench --base nothing

@@ -97,7 +97,7 @@ refused() { # LINE COMMAND...
 refused 'which PEFT does not support' export direct-folded.h5 --format peft --out peft
 refused 'layers differ, and no supported engine loads' export direct-folded.h5 --format llamacpp --out state
 refused 'layers differ, and no supported engine loads' export direct-folded.h5 --format mlx --out mlx
-refused 'words are not compared with keys and values of several widths' words direct-folded.h5 --base model
+refused 'nearest words are not supported' words direct-folded.h5 --base model
 run 2 train --base model --data train.jsonl --method direct --value-optimizer muon --out x.h5
 has err 'value-optimizer muon: want a base with equal layers;'
 refused 'which has embeddings for each layer' train --base model --data train.jsonl --method prompt \

@@ -53,7 +53,7 @@ err_is 'kvfold: prune: one of --keep and --max-loss-rise is needed; try kvfold p
 run 2 prune prefix.h5 --base model --data valid.jsonl --out no.h5 --keep 2 --max-loss-rise 1
 err_is 'kvfold: prune: one of --keep and --max-loss-rise is needed; try kvfold prune --help'
 run 2 prune prefix.h5 --base model --data valid.jsonl --out no.h5 --keep 5
-err_is 'kvfold: prune: --keep 5: prefix.h5 has 4 virtual tokens; try kvfold prune --help'
+err_is 'kvfold: prune: --keep 5: prefix.h5 has only 4 virtual tokens; try kvfold prune --help'
 run 1 prune prefix.h5 --base model --data valid.jsonl --out two.h5 --keep 3
 has err 'two.h5: exists'
 run 1 prune prefix.h5 --base model --data valid.jsonl --out no.h5 --keep 3 --curve curve.csv

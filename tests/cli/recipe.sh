@@ -53,7 +53,7 @@ run 1 train --recipe missing.txt --out o.h5
 err_is 'kvfold: train: missing.txt: cannot open: No such file or directory'
 printf 'seed = 1\0\n' >zero.txt
 run 1 train --recipe zero.txt --out o.h5
-err_is 'kvfold: train: zero.txt: holds a zero byte: not a text'
+err_is 'kvfold: train: zero.txt: is not a text file, because it contains a zero byte'
 run 1 train --recipe . --out o.h5
 err_is 'kvfold: train: .: cannot read: Is a directory'
 printf 'seed = 1\n' >short.txt

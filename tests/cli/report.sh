@@ -73,7 +73,7 @@ for name in curves norms words attention samples; do section $name; done
 train 0 --method projected --steps 2 --out projected.h5 --quiet
 page projected.h5
 no_section norms
-shows '<li>Its method reads the base'
+shows '<li>No norms: the method of this run needs the base'
 page projected.h5 --base model
 section norms
 run 0 train --base model --data train.jsonl --threads 2 --method adapter --adapter-size 4 --steps 2 --out adapter.run.h5 --quiet
@@ -99,7 +99,7 @@ run 0 train --base bert --data mood=mood.tsv --data names=names.conll --task moo
     --valid mood=mood.tsv --method direct --prefix-length 4 --steps 4 --batch-size 4 --out multi.h5 --quiet
 page multi.h5
 page multi.h5 --base bert --head names --data names.conll
-shows '<li>No samples: task token-cls classifies'
+shows '<li>No samples: task token-cls generates no text'
 section answers
 shows '<strong>[0-9]*</strong> of 20 words (.* of <code>names.conll</code> have the right label'
 shows '<tr><th scope="row">B-PER</th><td'
@@ -111,7 +111,7 @@ right=$(sed -n 's/.*<strong>\([0-9]*\)<.strong> of 8 rows.*/\1/p' page.html)
 run 0 eval --base bert --prefix multi.h5 --head mood --data mood.tsv --threads 2 --precision f32 --json
 [ "$(awk -v r="$right" 'BEGIN { print r / 8 }')" = "$(value accuracy | awk '{ print $1 + 0 }')" ] ||
     fail "the page has $right of 8 right, eval $(value accuracy)"
-[ "$right" = 8 ] || shows '<h3>Wrong, the surest first</h3>'
+[ "$right" = 8 ] || shows '<h3>Wrong answers, most confident first</h3>'
 run 2 report multi.h5 --out no.html --base bert --data mood.tsv
 err_is 'kvfold: report: multi.h5: holds heads of several tasks: --head names one of mood, names; try kvfold report --help'
 train 0 --method direct --infix --steps 2 --out infix.h5 --quiet
@@ -143,7 +143,7 @@ err_is 'kvfold: report: --words needs --base; try kvfold report --help'
 run 2 report run.h5 --out no.html --base model --samples 2
 err_is 'kvfold: report: --samples needs --data; try kvfold report --help'
 run 1 report valid.jsonl --out no.html
-err_is 'kvfold: report: valid.jsonl: no file of kvfold, want a run, prefix, embeddings or adapter file'
+err_is 'kvfold: report: valid.jsonl: is not a file of kvfold, want a run, prefix, embeddings or adapter file'
 run 1 report model --out no.html
 run 0 import model --out base.h5
 run 1 report base.h5 --out no.html

@@ -180,7 +180,7 @@ grep -q '"relative_bias":"decoder"' near.safetensors || fail 'the metadata leave
 run 1 compose peft.h5 back.h5 --out no.h5
 err_is "kvfold: compose: peft.h5: its keys have the decoder's relative bias, which depends on the distance to the text: use --mode average"
 run 1 prune peft.h5 --base t5.h5 --data valid.jsonl --keep 2 --out no.h5
-err_is "kvfold: prune: peft.h5: its keys take the decoder's relative bias, by how far they are before the text: it cannot lose tokens"
+err_is "kvfold: prune: peft.h5: cannot be pruned, because the decoder's relative bias of its keys depends on the distance to the text"
 # shellcheck disable=SC2086
 run 2 train --base t5.h5 --data train.jsonl --places decoder --method direct --init-kv peft.h5 --steps 1 $how --out no.h5
 err_is "kvfold: train: peft.h5: its keys use the decoder's relative bias, this run's none (see --places peft); try kvfold train --help"

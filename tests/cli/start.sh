@@ -28,7 +28,7 @@ run 0 train --base model --data train.jsonl --out epochs.h5 --resume --epochs 2 
 [ "$(value steps)" = 4 ] || fail "$(cat out)"
 printf 'steps = 0\nlr = 0.01, 0.03\n' >grid
 run 2 sweep --base model --data train.jsonl --grid grid --out runs
-has err 'steps 0: a sweep trains its runs'
+has err 'steps must be at least 1 in a sweep'
 run 2 train --base model --data train.jsonl --epochs 0 --out none.h5
 has err 'steps or --epochs must be at least 1'
 

@@ -36,7 +36,7 @@ for text in 'after 1:' 'after 1:\n' 'after 1:\r\n'; do
 done
 # shellcheck disable=SC2086
 printf 'a\0b' | "$KVFOLD" generate --base model $use --prompt - >out 2>err && fail 'a zero byte'
-err_is 'kvfold: generate: /dev/stdin: holds a zero byte: not a text'
+err_is 'kvfold: generate: /dev/stdin: is not a text file, because it contains a zero byte'
 
 # predictions, into a pipe and into a file opened by the shell
 # shellcheck disable=SC2086

@@ -95,7 +95,7 @@ bad() {
 }
 bad 'lr = 0.1\nlr 3\n' '2: want "option = value" or "[NAME]", found "lr 3"'
 bad 'lr = fast\n' '1: --lr "fast": want a number above 0'
-bad '[a]\nlr = 1\n[a]\n' '3: run "a" is that of line 1 already'
+bad '[a]\nlr = 1\n[a]\n' '3: run "a" is already defined on line 1'
 bad 'precision = f32, bf16\n' '1: precision cannot differ between the runs of a sweep: the runs of a sweep share the base'
 bad 'method = mlp, full\n' '1: run method-full: --method full: the runs of a sweep share the base'
 # shellcheck disable=SC2086

@@ -167,7 +167,7 @@ START_TEST(errors)
     char path[600];
     snprintf(path, sizeof path, "%s/no/folder", dir);
     ck_assert_int_eq(kvf__event_file_open(ctx, path, 1, 0, &file), KVF_EIO);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "no/folder: cannot make the folder"));
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "no/folder: cannot create the folder"));
     ck_assert_ptr_null(file.file.path);
     FILE *plain = fopen(dir, "w");
     ck_assert_ptr_nonnull(plain);

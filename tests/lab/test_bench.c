@@ -215,7 +215,7 @@ START_TEST(options_out_of_range_are_refused)
     o.length = 1;
     refused(&o, "--length 1");
     o.length = 493; /* 512 positions, 20 of them for the prefix */
-    refused(&o, "493 tokens: the model has room for 492");
+    refused(&o, "493 tokens, but the model has room for 492");
     o = tiny();
     o.prefix_length = 0;
     refused(&o, "--prefix-length 0");
@@ -242,8 +242,8 @@ END_TEST
 
 static const struct {
     const char *text, *line;
-} LENGTHS[] = {{"10,1", "\"1\" is no length"},
-               {"10 99999999999", "no length"},
+} LENGTHS[] = {{"10,1", "\"1\" is not a row length"},
+               {"10 99999999999", "not a row length"},
                {"", "no lengths"},
                {" ,", "no lengths"}};
 

@@ -357,7 +357,7 @@ START_TEST(refuses)
     train(&run);
     o = options_for(2, KVF_PRUNE_LEAVE_ONE_OUT);
     o.prefix = out;
-    refused(o, KVF_EUNSUPPORTED, "stands inside rows");
+    refused(o, KVF_EUNSUPPORTED, "inside rows (--infix) cannot be pruned");
 }
 END_TEST
 

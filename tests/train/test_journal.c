@@ -162,7 +162,7 @@ START_TEST(errors)
     expect_failure(&o, KVF_EEXIST, "log.jsonl: exists");
     o.log = NULL;
     o.tensorboard = data;
-    expect_failure(&o, KVF_EIO, "cannot make the folder");
+    expect_failure(&o, KVF_EIO, "cannot create the folder");
     o.tensorboard = NULL;
     o.log = "/dev/null/log";
     expect_failure(&o, KVF_EIO, "cannot write");
@@ -182,7 +182,8 @@ END_TEST
 static void count_notes(void *user, const kvf_event *event)
 {
     int *n = user;
-    *n += event->kind == KVF_EVENT_NOTE && strstr(event->text, "--log stopped, the run continues: /dev/full");
+    *n += event->kind == KVF_EVENT_NOTE &&
+          strstr(event->text, "--log stopped, the run continues: /dev/full");
 }
 
 START_TEST(errors_full_disk)
