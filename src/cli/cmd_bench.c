@@ -80,9 +80,9 @@ static void print_text(const kvf_bench_result *r)
            (long long)r->steps, (long long)(r->rows / r->steps), (long long)(r->tokens / r->steps),
            (long long)(r->labels / r->steps));
     printf("%.0f tokens/s, %.4f s per step (medians)\n", r->tokens_per_second, r->seconds_per_step);
-    printf("%.1f%% of the rate of oneDNN's products, %.1f GFLOP/s (512x768x3072 alone: %.1f)\n",
+    printf("%.1f%% of oneDNN's rate for these products, %.1f GFLOP/s (512x768x3072 alone: %.1f)\n",
            1e2 * r->matmul_share, 1e-9 * r->matmul_rate, 1e-9 * r->reference_rate);
-    printf("%s of memory at most\n", cli_bytes_text(r->peak_rss_bytes, memory));
+    printf("peak memory %s\n", cli_bytes_text(r->peak_rss_bytes, memory));
     print_components(r);
 }
 
@@ -149,9 +149,9 @@ static int run(cli_call *call)
     if (code) return code;
     if (!v.bench.shape && !v.bench.base) v.bench.shape = "gpt2";
     if (v.bench.lengths && cli_given_value(call, "length"))
-        return cli_misuse(call->command, "one of --length and --lengths, not both");
+        return cli_misuse(call->command, "--length and --lengths exclude each other");
     if (!v.interactive && !v.bench.steps)
-        return cli_misuse(call->command, "--steps 0: want a whole number from 1 on");
+        return cli_misuse(call->command, "--steps 0: want a whole number of at least 1");
     return measure(call, &v);
 }
 

@@ -121,7 +121,7 @@ static int run_cell(const cli_comparison *c, compare_cell *cell, compare_found *
 {
     char line[CLI_LINE_BYTES];
     if (!name_files(cell, c->values->out, cli_comparison_unfreezes(c, cell->row)))
-        return cli_fail(c->call->command, "%s: too long", c->values->out);
+        return cli_fail(c->call->command, "%s: the path is too long", c->values->out);
     kvf_json *trained = train(c, cell, line);
     if (!trained) {
         kvf_json_add(found->failed,
@@ -147,7 +147,7 @@ static kvf_json *bare_base(const cli_comparison *c)
         snprintf(reason, sizeof reason, "no score: a base has no head for task %s", c->task);
         return kvf__json_of("reason:s", reason);
     }
-    if (!valid) return kvf__json_of("reason:s", "not measured: there is no one --valid FILE");
+    if (!valid) return kvf__json_of("reason:s", "not measured: this needs a single --valid FILE");
     cli_comparison_options_of(c, cli_command_find("eval"), &a);
     cli_argument(&a, "--base=%s", c->values->train.base);
     if (c->values->train.lora) cli_argument(&a, "--lora=%s", c->values->train.lora);
@@ -217,7 +217,7 @@ static int check_output(const cli_comparison *c, const char *name, char path[409
     const cli_compare_values *v = c->values;
     const cli_call *call = c->call;
     int n = snprintf(path, 4096, "%s/%s", v->out, name);
-    if (n < 0 || n >= 4096) return cli_fail(call->command, "%s: too long", v->out);
+    if (n < 0 || n >= 4096) return cli_fail(call->command, "%s: the path is too long", v->out);
     if (mkdir(v->out, 0777) && errno != EEXIST)
         return cli_fail(call->command, "%s: %s", v->out, strerror(errno));
     kvf_status st = kvf__check_output(call->ctx, path, v->force);

@@ -38,7 +38,7 @@ static int read_weights(const cli_call *call, const char *text, double *out)
         char *end = NULL;
         double number = strtod(at, &end);
         if (end == at || (*end && (*end != ',' || !end[1])) || !isfinite(number) || number < 0)
-            return cli_misuse(call->command, "--weights \"%s\": want numbers from 0 on", text);
+            return cli_misuse(call->command, "--weights \"%s\": want numbers of at least 0", text);
         if (n < call->n_operands) out[n] = number;
         at = end + (*end == ',');
     }
@@ -56,8 +56,7 @@ static int report(const cli_call *call, const kvf_compose_options *o, const kvf_
                cli_bytes_text(r->bytes, size), (long long)r->position_start);
         if (r->documents > 1 && o->mode == KVF_COMPOSE_CONCATENATE)
             printf("%lld parts are documents, each distilled without the others: all but the last "
-                   "may answer hardly better than the bare base; --mode parallel keeps them as "
-                   "they are\n",
+                   "may have little effect; use --mode parallel to keep them intact\n",
                    (long long)r->documents);
         return CLI_OK;
     }

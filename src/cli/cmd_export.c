@@ -46,7 +46,8 @@ static int run(cli_call *call)
         return cli_print_json(call, kvf__json_of("out:s format:s", o.out, format));
     printf("%s: %s\n", o.out, format);
     if (!o.base_id && o.format == KVF_EXPORT_PEFT)
-        puts("the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...");
+        puts("the folder does not say where to find the base: AutoPeftModelFor... needs --base-id "
+             "ID");
     return CLI_OK;
 }
 

@@ -191,12 +191,12 @@ static int check_ranges(const cli_call *call, const kvf_generate_options *o)
                               rows[i].value, rows[i].least, rows[i].most);
     if (o->draft && (o->beams > 1 || o->temperature > 0))
         return cli_misuse(call->command,
-                          "--draft and --%s exclude each other: drafts are of the "
-                          "likeliest text",
+                          "--draft and --%s exclude each other: drafts need greedy decoding",
                           o->beams > 1 ? "beams" : "temperature");
     if (o->beams > 1 && o->temperature > 0)
-        return cli_misuse(call->command, "--beams and --temperature exclude each other: beams draw "
-                                         "nothing");
+        return cli_misuse(
+            call->command,
+            "--beams and --temperature exclude each other: beam search does not sample");
     return CLI_OK;
 }
 
@@ -212,10 +212,10 @@ static int check_values(const cli_call *call, const generate_values *v)
     if (v->generate.max_tokens < 1)
         return cli_misuse(call->command, "--max-tokens 0: want at least 1");
     if (v->generate.temperature < 0)
-        return cli_misuse(call->command, "--temperature %g: want a number from 0 on",
+        return cli_misuse(call->command, "--temperature %g: want a number of at least 0",
                           v->generate.temperature);
     if (!(v->generate.top_p > 0 && v->generate.top_p <= 1))
-        return cli_misuse(call->command, "--top-p %g: want above 0 and at most 1",
+        return cli_misuse(call->command, "--top-p %g: want a number above 0 and at most 1",
                           v->generate.top_p);
     return check_ranges(call, &v->generate);
 }

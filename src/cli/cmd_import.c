@@ -29,7 +29,7 @@ static int run(cli_call *call)
     if (call->common.json) return cli_print_json(call, kvf__json_of("out:s kind:s", o.out, kind));
     printf("%s: %s file\n", o.out, kind);
     if (!o.base && strcmp(kind, "base"))
-        printf("made without --base: use needs --allow-other-base\n");
+        printf("made without --base: commands that use it need --allow-other-base\n");
     return CLI_OK;
 }
 

@@ -39,7 +39,7 @@ static void print_text(const kvf_merge_result *r, const kvf_merge_options *o)
     printf("%s: %s %s, %s, from step %lld\n", o->out,
            cli_shape_text(r->shape, r->rank, shape, sizeof shape), kvf_dtype_name(o->dtype),
            cli_bytes_text(r->bytes, size), (long long)r->step);
-    if (o->out_base) printf("%s: base file that it is for\n", o->out_base);
+    if (o->out_base) printf("%s: the base file that it needs\n", o->out_base);
     printf("largest difference from the encoder's output: %g\n", r->max_abs_diff);
     if (!isnan(r->probe_max_abs_diff))
         printf("largest difference of logits: %g\n", r->probe_max_abs_diff);

@@ -38,8 +38,8 @@ static void print_text(const char *out, const kvf_json *found)
                loss_of(at) - before);
     }
     if (kvf_json_get(next, "loss"))
-        printf("dropping %lld too would change the loss by %+.6f\n", kvf__int_at(next, "dropped"),
-               loss_of(next) - before);
+        printf("dropping token %lld too would change the loss by %+.6f\n",
+               kvf__int_at(next, "dropped"), loss_of(next) - before);
     printf("%s: %zu virtual tokens, %s, text from position %lld\n", out,
            kvf_json_size(kvf_json_get(found, "kept")),
            cli_bytes_text(kvf__int_at(found, "bytes"), size), kvf__int_at(found, "position_start"));

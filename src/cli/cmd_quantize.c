@@ -39,8 +39,8 @@ static void print_text(const quantize_values *v, const outcome *o)
     char shape[160], size[32];
     printf("%s: %s %s, %s\n", v->file.out, cli_shape_text(o->file.shape, 6, shape, sizeof shape),
            kvf_dtype_name(v->file.dtype), cli_bytes_text(o->file.bytes, size));
-    printf("largest difference of a value: %g, of the whole relative: %g\n", o->file.max_abs_diff,
-           o->file.relative_diff);
+    printf("largest difference of a value: %g, relative error of the whole: %g\n",
+           o->file.max_abs_diff, o->file.relative_diff);
     if (v->eval.data)
         printf("loss %.6f, before %.6f, change %+.6f\n", o->after.loss, o->before.loss,
                o->after.loss - o->before.loss);

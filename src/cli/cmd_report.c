@@ -40,7 +40,7 @@ static int run(cli_call *call)
     int code = cli_set_values(call, &o);
     if (!code) code = cli_check_paths(call);
     if (!code && cli_given_value(call, "max-tokens") && !o.samples)
-        code = cli_misuse(call->command, "--max-tokens: not with --samples 0");
+        code = cli_misuse(call->command, "--max-tokens and --samples 0 exclude each other");
     if (code) return code;
     kvf_status st = kvf_report(call->ctx, &o, &bytes);
     if (st) return cli_fail_status(call, st);

@@ -69,7 +69,7 @@ static int run(cli_call *call)
     score_values v = {.model.open.base.backward = false};
     int code = cli_set_values(call, &v);
     if (!code && v.model.prefixes.n > 1)
-        code = cli_misuse(call->command, "--prefix is given once: scores are those of one prefix");
+        code = cli_misuse(call->command, "--prefix can be given only once: score uses one prefix");
     if (!code) code = cli_check_paths(call);
     if (code) return code;
     if (cli_is_stdout(v.score.out)) v.score.write = cli_write_stdout;

@@ -149,9 +149,9 @@ const cli_command cli_sweep = {
     .group = CLI_TRAIN,
     .synopsis = "--base PATH --data FILE --grid FILE --out DIR [options]",
     .summary = "Trains many runs in one pass over the base, and ranks them.",
-    .notes = "Options hold for all runs; the grid's come on top: `kvfold help sweeps`. SIGINT "
-             "and SIGTERM: all runs are saved; --resume continues those that are there and "
-             "begins the others.\n",
+    .notes =
+        "Options apply to all runs, and the grid overrides them: `kvfold help sweeps`. SIGINT and "
+        "SIGTERM save all runs; --resume continues the saved runs and starts the others.\n",
     .usual = "data: base data valid out map task labels max-length\n"
              "runs: grid max-runs resume\n"
              "every run: method prefix-length lr steps epochs batch-size eval-every precision "

@@ -168,7 +168,7 @@ void cli_train_text(const kvf_train_result *r, const kvf_train_options *o, int64
         fprintf(to, "%s: dry run, nothing written: %lld steps to do\n", o->out,
                 (long long)(planned - r->steps));
     else if (r->finished_before)
-        fprintf(to, "%s: finished before, %lld steps\n", o->out, (long long)r->steps);
+        fprintf(to, "%s: already finished, %lld steps\n", o->out, (long long)r->steps);
     else
         fprintf(to, "%s: %lld steps%s, %lld tokens, %.1f s, %.0f tokens/s\n", o->out,
                 (long long)r->steps, r->stopped_early ? " (stopped early)" : "",

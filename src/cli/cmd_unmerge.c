@@ -36,7 +36,7 @@ static int run(cli_call *call)
     if (call->common.json) return print_json(call, &result, o.out);
     printf("%s: run of method mlp at step 0, P %lld, M %lld, %lld parameters\n", o.out,
            (long long)result.P, (long long)result.M, (long long)result.parameters);
-    printf("relative residual of what it emits: %.1e\n", result.residual);
+    printf("relative error of the emitted prefix: %.1e\n", result.residual);
     return CLI_OK;
 }
 
@@ -46,8 +46,8 @@ const cli_command cli_unmerge = {
     .synopsis = "PREFIX.h5 --out RUN.h5 [options]",
     .summary = "Converts any prefix into a run whose MLP encoder emits it, for further training.",
     .notes =
-        "Exact up to rounding if the prefix is no longer than M and G*D. A relative error "
-        "above 0.01 is refused. Continue with train --init-from RUN.h5 and the same P and M.\n",
+        "The encoder is exact up to rounding if P is at most M and G*D. A relative error above "
+        "0.01 is refused. Continue with train --init-from RUN.h5 and the same P and M.\n",
     .required = "out",
     .needs = "lora>base allow-other-base>base",
     CLI_ROWS(OPTIONS),

@@ -23,8 +23,10 @@ int cli_ensembles_check(const cli_comparison *c)
     for (size_t i = 0; list && i < c->n; i++)
         if (!kvf__train_option_applies("prefix-length", c->row[i].method) &&
             strcmp(c->row[i].method, "head"))
-            return cli_misuse(command, "--ensembles: not for method %s, whose runs share no base",
-                              c->row[i].method);
+            return cli_misuse(
+                command,
+                "--ensembles does not support method %s, because its runs do not share the base",
+                c->row[i].method);
     if (list && !c->values->train.valid)
         return cli_misuse(command, "--ensembles needs --valid FILE");
     while (list && *list) {

@@ -115,10 +115,11 @@ static int set_one(cli_comparison *c, cli_compared *row, char *text)
                           row->method, text);
     const kvf__option_row *option = cli_row_find(&cli_train, name);
     if (!option || is_ours(option->name))
-        return cli_misuse(command, "--methods: %s: \"%s\" is no option of train to vary",
+        return cli_misuse(command, "--methods: %s: \"%s\" is not an option of train that can vary",
                           row->method, name);
     if (!kvf__train_option_applies(option->name, row->method))
-        return cli_misuse(command, "--methods: --%s: not for method %s", option->name, row->method);
+        return cli_misuse(command, "--methods: --%s is not for method %s", option->name,
+                          row->method);
     return cli_compared_set(c, row, &(cli_given){.name = option->name, .value = value});
 }
 
@@ -180,8 +181,8 @@ int cli_compared_keep(cli_comparison *c, const cli_compared *row)
     for (size_t i = 0; i < c->n; i++) {
         if (strcmp(c->row[i].file, row->file)) continue;
         if (row->section)
-            return cli_misuse_at(command, row->section, "%s stands there twice", row->name);
-        return cli_misuse(command, "--methods: %s stands there twice", row->name);
+            return cli_misuse_at(command, row->section, "%s is listed twice", row->name);
+        return cli_misuse(command, "--methods: %s is listed twice", row->name);
     }
     c->row[c->n++] = *row;
     return CLI_OK;
@@ -221,9 +222,9 @@ static int split_inits(cli_comparison *c)
         has_text |= !strcmp(one, "text");
         c->init[c->n_inits++] = one;
     }
-    if (c->inits && !c->n_inits) return cli_misuse(c->call->command, "--inits names nothing");
+    if (c->inits && !c->n_inits) return cli_misuse(c->call->command, "--inits is empty");
     if (c->inits && cli_given_value(c->call, "init-text") && !has_text)
-        return cli_misuse(c->call->command, "--init-text is for text among --inits");
+        return cli_misuse(c->call->command, "--init-text needs text among --inits");
     return CLI_OK;
 }
 
@@ -254,7 +255,7 @@ static int add_methods(cli_comparison *c)
         if (!code) code = add_starts(c, &row);
     }
     if (code) return code;
-    if (c->n == before) return cli_misuse(c->call->command, "--methods names nothing");
+    if (c->n == before) return cli_misuse(c->call->command, "--methods is empty");
     c->reference = c->row[before].name;
     return CLI_OK;
 }
@@ -271,8 +272,9 @@ static int add_rows(cli_comparison *c)
         return code ? code : add_methods(c);
     }
     if (list)
-        return cli_misuse_at(c->call->command, section,
-                             "sections are the rows, so --%s has no place", list);
+        return cli_misuse_at(
+            c->call->command, section,
+            "--%s and sections exclude each other, because the sections are the rows", list);
     code = cli_sections_add(c);
     c->reference = c->row[0].name;
     return code;
@@ -289,7 +291,8 @@ static int check_shared(const cli_comparison *c)
         while (r < c->n && !kvf__train_option_applies(g->name, c->row[r].method))
             r++;
         if (r < c->n) continue;
-        return cli_misuse_at(c->call->command, g, "%s%s: not for the methods compared",
+        return cli_misuse_at(c->call->command, g,
+                             "%s%s: none of the compared methods has this option",
                              g->file ? "" : "--", g->name);
     }
     return CLI_OK;

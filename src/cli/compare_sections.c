@@ -68,7 +68,7 @@ static int check_varies(const cli_comparison *c, const cli_given *given)
         if (strcmp(NAMES[i], given->name) != 0) continue;
         const char *why = kvf__compare_refusal(given->name);
         return cli_misuse_at(c->call->command, given, "%s: %s", given->name,
-                             why ? why : "it holds for all rows");
+                             why ? why : "it applies to all rows");
     }
     return CLI_OK;
 }

@@ -145,7 +145,7 @@ static int unknown_word(const char *word)
 
 static int dispatch(int argc, char **argv)
 {
-    if (argc < 2) return cli_misuse(NULL, "a command is missing");
+    if (argc < 2) return cli_misuse(NULL, "no command is given");
     const char *word = argv[1];
     const cli_command *command = cli_command_find(word);
     if (command) return run_command(command, argc, argv);

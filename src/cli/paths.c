@@ -57,10 +57,10 @@ static bool is_dash(const char *value)
 
 static int no_stream(const cli_call *call, const cli_given *given)
 {
-    const char *why = is_output(given->name) ? "it appears whole or not at all"
+    const char *why = is_output(given->name) ? "it is written as a whole"
                       : call->command->group == CLI_TRAIN
-                          ? "--resume must read it again, standard input comes once"
-                          : "standard input comes once, front to back";
+                          ? "--resume must read it again, but standard input can be read only once"
+                          : "standard input can be read only once, in order";
     return cli_misuse_at(call->command, given, "--%s %.64s: %s: want a file", given->name,
                          given->value, why);
 }

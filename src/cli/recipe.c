@@ -23,9 +23,10 @@ int cli_read_text(const cli_call *call, const char *path, char **out)
     if (!code && ferror(file))
         code = cli_fail(call->command, "%s: cannot read: %s", path, strerror(errno));
     else if (n > MAX_BYTES)
-        code = cli_fail(call->command, "%s: larger than 1 MiB, too long for its kind", path);
+        code = cli_fail(call->command, "%s: is larger than 1 MiB", path);
     else if (!code && memchr(text, 0, n))
-        code = cli_fail(call->command, "%s: holds a zero byte: not a text", path);
+        code = cli_fail(call->command, "%s: is not a text file, because it contains a zero byte",
+                        path);
     if (file) fclose(file);
     if (code) {
         free(text);

@@ -100,7 +100,7 @@ kvf_json *cli_run_self(const cli_call *call, const char *command, cli_arguments 
                        const char *what, char line[CLI_LINE_BYTES])
 {
     kvf_json *object = NULL;
-    char *text = NULL, own[CLI_LINE_BYTES] = "it did not run";
+    char *text = NULL, own[CLI_LINE_BYTES] = "it could not be started";
     const char *threads = cli_given_value(call, "threads");
     if (threads) cli_argument(a, "--threads=%s", threads);
     cli_argument(a, "--json");

@@ -37,8 +37,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     }
     say("kvfold: ");
     say(path);
-    say(": changed while it was read; replace such a file by renaming a new one, and start "
-        "again\n");
+    say(": changed while it was read; start again, and replace such a file only by renaming a new "
+        "one\n");
     if (open_context) kvf__ctx_drop_outputs(open_context);
     _exit(CLI_FAILED);
 }

@@ -3,7 +3,7 @@
 # shellcheck disable=SC1091 # in this folder
 . "$SOURCE/tests/cli/server.sh"
 make_inputs
-changed='changed while it was read; replace such a file by renaming a new one, and start again'
+changed='changed while it was read; start again, and replace such a file only by renaming a new one'
 
 cp -r model live
 mkfifo rows

@@ -84,21 +84,21 @@ sed -n '4p' out | grep -q '^head ' || fail "the head is not where it stands: $(c
 run 2 compare $shared --methods lora --out other --quiet
 has err '--methods "lora": want mlp|'
 run 2 compare $shared --methods , --out other --quiet
-has err '^kvfold: compare: --methods names nothing'
+has err '^kvfold: compare: --methods is empty'
 run 2 compare $shared --methods direct,direct:lr --out other --quiet
 has err 'after direct want option=value, found "lr"'
 run 2 compare $shared --methods direct:learning=1 --out other --quiet
-has err 'direct: "learning" is no option of train to vary'
+has err 'direct: "learning" is not an option of train that can vary'
 run 2 compare $shared --methods direct:steps=1 --out other --quiet
-has err 'direct: "steps" is no option of train to vary'
+has err 'direct: "steps" is not an option of train that can vary'
 run 2 compare $shared --methods full:prefix-length=3 --out other --quiet
-has err '--methods: --prefix-length: not for method full'
+has err '--methods: --prefix-length is not for method full'
 run 2 compare $shared --methods mlp,mlp --out other --quiet
-has err '--methods: mlp stands there twice'
+has err '--methods: mlp is listed twice'
 run 2 compare $shared --methods mlp --inits words --out other --quiet
 has err '--inits "words": want vocab|'
 run 2 compare $shared --methods adapter,full --out other --quiet
-has err 'small.txt:1: prefix-length: not for the methods compared'
+has err 'small.txt:1: prefix-length: none of the compared methods has this option'
 absent other
 run 1 compare $shared --methods direct --out runs --quiet
 has err '^kvfold: compare: runs/compare.html: exists'
@@ -172,7 +172,7 @@ printf 'seeds = 3\nprefix-length = 4\nprecision = f32\nsteps = 1\n[*]\nmethod = 
 run 0 compare --recipe axes.txt --base model --data train.jsonl --valid-split 0.5 --methods mlp --seeds 1 --out axes --quiet
 [ "$(grep -c '^mlp method=' out)" -eq 4 ] || fail "$(cat out)"
 has out '^mlp method=projected lr=0.2  '
-has out '^bare base .* not measured: there is no one --valid FILE$'
+has out '^bare base .* not measured: this needs a single --valid FILE$'
 
 # every option of train is offered, or refused with the reason
 for option in $("$KVFOLD" train --help all | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p'); do
@@ -195,17 +195,17 @@ bad '[a]\nlearning = 1\n' '2: option "learning" is not known'
 bad '[a\n' '1: want \[NAME\], found "\[a"'
 bad '[a]\nlr 3\n' '2: want "option = value", found "lr 3"'
 bad '[a/b]\n' '1: section "a/b": want letters'
-bad '[a]\n[a]\n' '2: a stands there twice'
+bad '[a]\n[a]\n' '2: a is listed twice'
 bad '[a]\nmethod = lora\n' '2: method "lora": want mlp|'
 bad '[a]\nseed = 3\n' '2: seed: use --seeds N'
-bad '[a]\nbase = other\n' '2: base: it holds for all rows'
+bad '[a]\nbase = other\n' '2: base: it applies to all rows'
 bad '[a]\nlr = fast\n' '2: --lr "fast": want a number'
 bad '[a]\nmethod = adapter\n\nprefix-length = 3\n' '4: --prefix-length: not for method adapter'
 bad '[a]\nmethod = direct\n[b]\nmethod = full\n[c]\nlr = 1\ntrain-head = true\n' '7: --train-head is for --task lm'
 bad '[a]\nmethod = direct\n[*]\nlr = 1,, 2\n' '4: lr has an empty value'
 bad '[a]\nmethod = direct\n[*]\nlr = 1, fast\n' '4: --lr "fast": want a number'
-bad 'methods = mlp\n[a]\nmethod = direct\n' '2: sections are the rows, so --methods has no place'
-bad 'encoder-hidden = 3\n[a]\nmethod = direct\n' '1: encoder-hidden: not for the methods compared'
+bad 'methods = mlp\n[a]\nmethod = direct\n' '2: --methods and sections exclude each other, because the sections are the rows'
+bad 'encoder-hidden = 3\n[a]\nmethod = direct\n' '1: encoder-hidden: none of the compared methods has this option'
 run 2 compare $data --resume --out bad
 has err '^kvfold: compare: --resume: not available in a comparison'
 run 2 compare --base model --data train.jsonl --out bad
@@ -236,7 +236,7 @@ has many/compare.html '>direct, majority of 4</th>'
 run 2 compare --recipe many.txt $data --ensembles 5 --out other
 has err '--ensembles "5": want numbers from 1 to --seeds 4'
 run 2 compare $data --task seq-cls --methods adapter --ensembles 1 --out other
-has err '--ensembles: not for method adapter, whose runs share no base'
+has err '--ensembles does not support method adapter, because its runs do not share the base'
 
 # several tasks share a prefix: no head alone, and no method without a prefix
 several='--base bert --task seq-cls --data a=rows.tsv --data b=rows.tsv --valid a=rows.tsv --valid b=rows.tsv --threads 2 --quiet'

@@ -60,7 +60,7 @@ err_is 'kvfold: compose: B.h5 is missing; try kvfold compose --help'
 run 2 compose a.h5 b.h5 --mode average --weights 1 --out no.h5
 err_is 'kvfold: compose: --weights "1": 1 numbers for 2 prefixes; try kvfold compose --help'
 run 2 compose a.h5 b.h5 --mode average --weights 1,x --out no.h5
-err_is 'kvfold: compose: --weights "1,x": want numbers from 0 on; try kvfold compose --help'
+err_is 'kvfold: compose: --weights "1,x": want numbers of at least 0; try kvfold compose --help'
 run 2 compose a.h5 b.h5 --base model --out a.h5 --force
 has err 'a.h5'
 "$MAKE_TINY" elsewhere 9

@@ -8,7 +8,7 @@ misuse() {
     err_is "kvfold: $line"
 }
 
-misuse 'a command is missing; try kvfold --help'
+misuse 'no command is given; try kvfold --help'
 misuse 'command "trian" is not known, the nearest is train; try kvfold --help' trian
 misuse 'option "--jsn" is not known; try kvfold --help' --jsn
 misuse 'help: unexpected argument "words"; try kvfold --help' help files words
@@ -61,11 +61,11 @@ misuse 'generate: --prompt TEXT, --data FILE or --interactive is needed; try kvf
     generate --base b
 misuse 'generate: --prompt and --data exclude each other; try kvfold generate --help' \
     generate --base b --prompt p --data d
-misuse 'generate: --top-p 1.5: want above 0 and at most 1; try kvfold generate --help' \
+misuse 'generate: --top-p 1.5: want a number above 0 and at most 1; try kvfold generate --help' \
     generate --base b --prompt p --top-p 1.5
-misuse 'generate: --beams and --temperature exclude each other: beams draw nothing; try kvfold generate --help' \
+misuse 'generate: --beams and --temperature exclude each other: beam search does not sample; try kvfold generate --help' \
     generate --base b --prompt p --beams 2 --temperature 1
-misuse 'generate: --draft and --temperature exclude each other: drafts are of the likeliest text; try kvfold generate --help' \
+misuse 'generate: --draft and --temperature exclude each other: drafts need greedy decoding; try kvfold generate --help' \
     generate --base b --prompt p --draft 2 --temperature 1
 misuse 'generate: --length-penalty needs --beams; try kvfold generate --help' \
     generate --base b --prompt p --length-penalty 2
@@ -73,7 +73,7 @@ misuse 'generate: --repetition-penalty 0: want a number from 0.01 to 100; try kv
     generate --base b --prompt p --repetition-penalty 0
 misuse 'generate: --logit-bias "a=1": want the id of a token, =, and a number from -100 to 100; try kvfold generate --help' \
     generate --base b --prompt p --logit-bias a=1
-misuse 'generate: --temperature -1: want a number from 0 on; try kvfold generate --help' \
+misuse 'generate: --temperature -1: want a number of at least 0; try kvfold generate --help' \
     generate --base b --prompt p --temperature -1
 misuse 'generate: --seed "-1": want a whole number from 0 to 9223372036854775807; try kvfold generate --help' \
     generate --base b --prompt p --seed=-1

@@ -32,7 +32,7 @@ has out '^length  dropped         loss       change$'
 has out '^     4        -  .* *+0.000000$'
 has out '^one.h5: 1 virtual tokens, .*, text from position 4$'
 run 0 prune run.h5 --base model --data valid.jsonl --out all.h5 --max-loss-rise -100
-has out '^dropping [0-3] too would change the loss by [-+]'
+has out '^dropping token [0-3] too would change the loss by [-+]'
 has out '^all.h5: 4 virtual tokens, '
 
 # a task with a head

@@ -27,7 +27,7 @@ done
 # a run is folded first; quantizing again gives the same bytes except for the lineage
 run 0 quantize run.h5 --out from_run.h5 --dtype int8
 has out '^from_run.h5: \[2, 2, 1, 2, 4, 8\] int8, '
-has out '^largest difference of a value: [0-9.e-]*, of the whole relative: 0.00'
+has out '^largest difference of a value: [0-9.e-]*, relative error of the whole: 0.00'
 run 0 quantize int8.q.h5 --out again.h5 --dtype int8 --json
 [ "$(value max_abs_diff)" = 0.0 ] || fail "rounded twice: $(value max_abs_diff)"
 

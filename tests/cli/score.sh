@@ -46,7 +46,7 @@ has err 'rows.jsonl: is read by this command'
 run 1 score $how --data rows.jsonl --out all.jsonl
 has err 'all.jsonl: exists'
 run 2 score --base model --prefix run.h5 --prefix run.h5 --data rows.jsonl --out new.jsonl
-err_is 'kvfold: score: --prefix is given once: scores are those of one prefix; try kvfold score --help'
+err_is 'kvfold: score: --prefix can be given only once: score uses one prefix; try kvfold score --help'
 "$MAKE_TINY" bert 1 bert || exit 1
 run 2 score --base bert --data ids.jsonl --out new.jsonl
 has err 'a bert does not predict the next token'

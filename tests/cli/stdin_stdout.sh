@@ -72,15 +72,15 @@ train 2 --out logged.h5 --log - --json
 err_is 'kvfold: train: --json and --log both write to standard output; try kvfold train --help'
 
 # refused, with the reason
-again='--resume must read it again, standard input comes once: want a file'
+again='--resume must read it again, but standard input can be read only once: want a file'
 run 2 train --base model --data - --out o.h5
 err_is "kvfold: train: --data -: $again; try kvfold train --help"
 run 2 train --base model --data a=- --out o.h5
 err_is "kvfold: train: --data a=-: $again; try kvfold train --help"
 run 2 train --base model --data train.jsonl --out -
-err_is 'kvfold: train: --out -: it appears whole or not at all: want a file; try kvfold train --help'
+err_is 'kvfold: train: --out -: it is written as a whole: want a file; try kvfold train --help'
 run 2 eval --base model --data - --prefix -
-err_is 'kvfold: eval: --prefix -: standard input comes once, front to back: want a file; try kvfold eval --help'
+err_is 'kvfold: eval: --prefix -: standard input can be read only once, in order: want a file; try kvfold eval --help'
 printf 'data = -\n' >recipe.txt
 run 2 train --base model --recipe recipe.txt --out o.h5
 err_is "kvfold: train: recipe.txt:1: --data -: $again; try kvfold train --help"

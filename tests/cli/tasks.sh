@@ -232,7 +232,7 @@ absent p.conll x.h5
 run 0 merge run.h5 --out prefix.h5 --force
 run 0 export prefix.h5 --format peft --out adapter
 has adapter/adapter_config.json '"task_type": "SEQ_CLS"'
-out_is_not_found='the base is named, not found, by it: --base-id ID is for AutoPeftModelFor...'
+out_is_not_found='the folder does not say where to find the base: AutoPeftModelFor... needs --base-id ID'
 has out "^$out_is_not_found$"
 has adapter/adapter_config.json '"base_model_name_or_path": "bert"'
 has adapter/labels.json '"0": "no"'

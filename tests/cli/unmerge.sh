@@ -14,7 +14,7 @@ run 0 eval --base model --data valid.jsonl --prefix back.h5 --precision f32 --js
 value loss | awk -v want="$loss" '{ d = $1 - want; exit !(d * d < 1e-8) }' || fail "unmerged: $(value loss), not $loss"
 run 0 unmerge prefix.h5 --out seen.h5
 has out '^seen.h5: run of method mlp at step 0, P 4, M 512, '
-has out '^relative residual of what it emits: [0-9.]*e-'
+has out '^relative error of the emitted prefix: [0-9.]*e-'
 train 0 --out more.h5 --init-from back.h5 --prefix-length 4 --encoder-hidden 16 --steps 2
 run 1 unmerge prefix.h5 --out back.h5
 err_is 'kvfold: unmerge: back.h5: exists (use --force to replace it)'

@@ -64,4 +64,4 @@ same single.h5 alone.h5
 ranks 2 0 train $lm $prefix --method direct $common --steps 2 --dry-run --out dry.h5
 absent dry.h5
 ranks 2 0 train $lm $prefix --method direct $common --steps 2 --batch-size 2 --resume --out few.h5
-has out 'finished before'
+has out 'already finished'
