@@ -280,12 +280,12 @@ kvf_status kvf__encoder_check_fit(kvf_ctx *ctx, const kvf__encoder *encoder, con
                                   double residual, bool approximate)
 {
     if (approximate || residual <= MOST_RESIDUAL) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "%s: method %s with M = %lld comes no nearer to it than a relative residual "
-                     "of %.1e, want at most %.0e: a wider --encoder-hidden (P is %lld) reaches it, "
-                     "--approximate takes what comes",
-                     where, encoder->kind->method, (long long)encoder->shape.M, residual,
-                     MOST_RESIDUAL, (long long)encoder->shape.P);
+    return kvf__fail(
+        ctx, KVF_EUSAGE,
+        "%s: method %s with M = %lld reaches a relative error of %.1e, want at most %.0e: use a "
+        "wider --encoder-hidden (P is %lld), or --approximate to accept the error",
+        where, encoder->kind->method, (long long)encoder->shape.M, residual, MOST_RESIDUAL,
+        (long long)encoder->shape.P);
 }
 
 static bool same_dims(const kvf__param *a, const kvf__param *b)

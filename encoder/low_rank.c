@@ -84,11 +84,11 @@ kvf_status kvf__low_rank_alloc(kvf_ctx *ctx, const char *where, kvf__params *par
                        has_u ? KVF__LOW_RANK_U : KVF__LOW_RANK_V,
                        has_u ? KVF__LOW_RANK_V : KVF__LOW_RANK_U);
     else if (has_u && (u.n != halves * prefix->P || v.n != halves * prefix->G * prefix->D))
-        st = kvf__fail(ctx, KVF_ESHAPE,
-                       "%s: %s and %s have %lld and %lld values, the prefix wants %lld and %lld",
-                       where, KVF__LOW_RANK_U, KVF__LOW_RANK_V, (long long)u.n, (long long)v.n,
-                       (long long)(halves * prefix->P),
-                       (long long)(halves * prefix->G * prefix->D));
+        st = kvf__fail(
+            ctx, KVF_ESHAPE,
+            "%s: %s and %s have %lld and %lld values, but the prefix needs %lld and %lld", where,
+            KVF__LOW_RANK_U, KVF__LOW_RANK_V, (long long)u.n, (long long)v.n,
+            (long long)(halves * prefix->P), (long long)(halves * prefix->G * prefix->D));
     else if (has_u)
         kvf__low_rank_fwd(prefix, prefix, u.value, v.value);
     drop(&u);

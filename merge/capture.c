@@ -149,8 +149,7 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_merge_options *options)
 {
     if (options->probe)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "--probe: virtual tokens are stored as they are, the "
-                         "fold changes no bit");
+                         "--probe is not needed for virtual tokens, which are stored unchanged");
     if (options->dtype != KVF_DTYPE_F32)
         return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: virtual tokens are stored in f32",
                          kvf_dtype_name(options->dtype));

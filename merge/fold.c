@@ -20,7 +20,8 @@ static kvf_status check_no_rounding(kvf_ctx *ctx, const kvf_merge_options *optio
                                     const kvf_prefix *live)
 {
     if (options->probe)
-        return kvf__fail(ctx, KVF_EUSAGE, "--probe: not for method %s, whose fold changes no bit",
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--probe is not for method %s, whose values are stored unchanged",
                          live->file.id.method);
     if (options->dtype != KVF_DTYPE_F32)
         return kvf__fail(ctx, KVF_EUSAGE, "--dtype %s: method %s is stored in f32",

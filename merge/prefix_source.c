@@ -65,7 +65,7 @@ kvf_status kvf__prefix_source_read(kvf_ctx *ctx, const kvf__prefix_source *sourc
     kvf_status st = !kvf_prefix_changes_base(prefix)
                         ? capture(ctx, source, prefix)
                         : kvf__fail(ctx, KVF_EUNSUPPORTED,
-                                    "%s: method %s changes the base itself: no prefix",
+                                    "%s: method %s changes the base and has no prefix",
                                     source->path, prefix->file.id.method);
     KVF__GIVE(st, out, prefix, kvf_prefix_free(prefix));
     return st;

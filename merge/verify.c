@@ -143,8 +143,8 @@ static kvf_status verify_weights(kvf_ctx *ctx, const char *path, const kvf_prefi
         const kvf__view *view = kvf__table_find(&file.table, p->name);
         if (!view || view->dtype != KVF__F32 || kvf__view_count(view) != p->n ||
             memcmp(view->data, p->value, (size_t)p->n * sizeof(float)))
-            st = kvf__fail(ctx, KVF_EINTERNAL, "%s: %s does not read back as it was written", path,
-                           p->name);
+            st = kvf__fail(ctx, KVF_EINTERNAL,
+                           "%s: %s reads back with other values than were written", path, p->name);
     }
     kvf__base_file_done(&file);
     return st;

@@ -82,9 +82,9 @@ class Prefixes(Case):
         np.testing.assert_array_equal(made.numpy()[1:], array[1:])
         self.assertFalse(made.numpy()[0].any())
         make = functools.partial(kvfold.Prefix.from_numpy, self.base, array)
-        self.fails("leaves no layer", make, layer_mask=0 * mask, status="EUSAGE")
+        self.fails("excludes all layers", make, layer_mask=0 * mask, status="EUSAGE")
         self.fails("the layer mask is", make, layer_mask=mask[1:], status="ESHAPE")
-        self.fails("no encoder-decoder", make, relative_bias=True, status="EUNSUPPORTED")
+        self.fails("not an encoder-decoder", make, relative_bias=True, status="EUNSUPPORTED")
 
     def test_peft_there_and_back(self):
         self.prefix.to_peft(self.folder / "adapter", base_id=self.llama)

@@ -49,7 +49,7 @@ typedef struct kvf__config_keys {
         int64_t global_every;          /* every n-th layer has none; 0: all have it */
         bool from_0;                   /* counting from layer 0 instead of from the n-th */
         bool two_sided;                /* the key is the total width of both sides */
-        const char *first;             /* or: layers from this one on; NULL: unused */
+        const char *first;             /* key of the first local layer; NULL: none */
         const char *theta; /* rope base of local layers, default 10000; NULL: none of their own */
     } local;
     const char *rope_theta;          /* key outside of rope_parameters; NULL: "rope_theta" */

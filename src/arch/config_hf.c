@@ -149,8 +149,10 @@ static kvf_status read_local_layers(const kvf__config *c, kvf__desc *desc)
         KVF_TRY(kvf__config_real(c, c->root, keys->local.pattern, every, &every));
     if (keys->local.first) KVF_TRY(kvf__config_real(c, c->root, keys->local.first, 28, &first));
     if (every < 0 || every > KVF__MOST_LAYERS || first < 0 || first > KVF__MOST_LAYERS)
-        return kvf__fail(c->ctx, KVF_EFORMAT, "%s: every %gth layer, local layers from %g on",
-                         c->where, every, first);
+        return kvf__fail(
+            c->ctx, KVF_EFORMAT,
+            "%s: every %gth layer is global and local layers start at %g, which is not supported",
+            c->where, every, first);
     kvf__config_local(desc, (int64_t)every, (int64_t)first);
     return KVF_OK;
 }
@@ -197,8 +199,9 @@ static kvf_status read_stacks(const kvf__config *c, kvf__desc *desc)
     KVF_TRY(get_id(c, "decoder_start_token_id", &desc->ids.start));
     KVF_TRY(kvf__config_stacks(c, desc, blocks));
     if (desc->ids.forced < desc->V) return KVF_OK;
-    return kvf__fail(c->ctx, KVF_EFORMAT, "%s: forced_bos_token_id is %ld, the vocabulary has %lld",
-                     c->where, (long)desc->ids.forced, (long long)desc->V);
+    return kvf__fail(c->ctx, KVF_EFORMAT,
+                     "%s: forced_bos_token_id is %ld, but the vocabulary has %lld tokens", c->where,
+                     (long)desc->ids.forced, (long long)desc->V);
 }
 
 static kvf_status read_factors(const kvf__config *c, kvf__desc *desc)

@@ -109,7 +109,8 @@ static kvf_status read_sharing(const kvf__config *c, kvf__desc *desc)
         if (wide) s->F *= 2;
         if (s->from < 0)
             return kvf__fail(c->ctx, KVF_EFORMAT,
-                             "%s: %s is %g: layer %lld has no layer of its kind to share with",
+                             "%s: %s is %g, but layer %lld has no earlier layer of its kind to "
+                             "share keys and values with",
                              c->where, keys->shared, shared, (long long)l);
     }
     return KVF_OK;

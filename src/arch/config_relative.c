@@ -83,8 +83,8 @@ kvf_status kvf__config_relative(const kvf__config *c, kvf__desc *desc)
     relative->span = buckets ? buckets : relative->farthest;
     if (buckets && (buckets < 4 || relative->farthest - 1 <= buckets / 2))
         return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: position_buckets %lld for distances up to %lld, expected 4 or more "
-                         "and fewer than twice as many",
+                         "%s: position_buckets is %lld for distances up to %lld, expected at least "
+                         "4 and less than twice the distance",
                          c->where, (long long)buckets, (long long)relative->farthest);
     desc->score_scale = (float)(1 / sqrt(3 * (double)desc->D));
     return KVF_OK;
@@ -105,8 +105,8 @@ kvf_status kvf__config_bias(const kvf__config *c, kvf__desc *desc)
     if (!span || buckets != (double)(2 * span) || !(farthest > (double)span) ||
         !(farthest <= 1 << 20))
         return kvf__fail(c->ctx, KVF_EFORMAT,
-                         "%s: relative_attention_num_buckets %g for distances up to %g, expected "
-                         "an even number of 4 or more, and farther distances than half of it",
+                         "%s: relative_attention_num_buckets is %g for distances up to %g, "
+                         "expected an even number, at least 4 and less than twice the distance",
                          c->where, buckets, farthest);
     desc->position.relative = (kvf__relative){
         .span = span, .farthest = (int64_t)farthest, .logarithmic = true};

@@ -80,8 +80,8 @@ static kvf_status check_layer(kvf_ctx *ctx, const char *where, const kvf__desc *
                          where, (long long)s->R, (long long)l, (long long)s->D);
     if (own && l > 0 && s[-1].from != l - 1)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: layer %lld has keys and values of its own, layer %lld before it "
-                         "none: only the last layers may share",
+                         "%s: layer %lld has keys and values of its own, but layer %lld before it "
+                         "has none: only the last layers may share",
                          where, (long long)l, (long long)l - 1);
     const kvf__layer_shape *from = &desc->by_layer.shape[s->from];
     const bool from_local = kvf__positions_window(&desc->position, s->from) > 0;

@@ -42,6 +42,6 @@ kvf_status kvf__check_alone(kvf_ctx *ctx, const char *what)
 {
     const kvf__launch launch = kvf__launch_look();
     if (launch.size == 1) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE, "%s is one process, %s started %d", what, launch.by,
+    return kvf__fail(ctx, KVF_EUSAGE, "%s runs in one process, but %s started %d", what, launch.by,
                      launch.size);
 }

@@ -282,8 +282,8 @@ bool kvf__mapfile_read(const kvf__mapfile *file, const void *at, size_t bytes, v
 
 static kvf_status too_long(kvf_ctx *ctx, const char *path, size_t limit)
 {
-    return kvf__fail(ctx, KVF_EFORMAT, "%s: is longer than %zu bytes, too long for its kind", path,
-                     limit);
+    return kvf__fail(ctx, KVF_EFORMAT,
+                     "%s: is longer than %zu bytes, the limit for this kind of file", path, limit);
 }
 
 /* Reads to the end whatever size fstat gives, since files in /proc and pipes have none. */

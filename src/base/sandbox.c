@@ -128,10 +128,10 @@ static kvf_status judge(kvf_ctx *ctx, const char *path, const char *answer, int 
         return fail_as_said(ctx, (kvf_status)status, path, line + 1);
     if (WIFSIGNALED(ended))
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: damaged: HDF5 fails on it (%s, in a process of its own)", path,
+                         "%s: damaged: HDF5 cannot read it (%s, in a separate process)", path,
                          strsignal(WTERMSIG(ended)));
     return kvf__fail(ctx, KVF_EFORMAT,
-                     "%s: damaged: HDF5 fails on it (exit status %d, in a process of its own)",
+                     "%s: damaged: HDF5 cannot read it (exit status %d, in a separate process)",
                      path, WEXITSTATUS(ended));
 }
 

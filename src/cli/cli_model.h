@@ -91,7 +91,7 @@ int cli_converse(cli_call *call, const cli_model *model, kvf_generate_options *o
         CLI_CHECKPOINT(model(open.checkpoint), "state of a run file to use"),                      \
         CLI_HEAD(model(open.head)), CLI_ALLOW_OTHER_BASE(model(open.allow_other_base)),            \
         CLI_ROW("drop-layers", "A-B,...", "", KVF_TEXT, model(open.drop_layers),                   \
-                "leave out the adapters of these layers, from 0, as 4-7 or 0,2,4-7"),              \
+                "leave out the adapters of these layers, counted from 0, such as 4-7 or 0,2,4-7"), \
         CLI_FORMAT(eval(format)), CLI_NO_HEADER(eval(no_header)), CLI_COLUMNS(eval(columns)),      \
         CLI_DELIMITER(eval(delimiter)),                                                            \
         CLI_ROW("split-text", "N", "off", KVF_COUNT, eval(split_text),                             \

@@ -17,7 +17,7 @@ static const kvf__option_row OPTIONS[] = {
      "concat: one after the other; average: the mean of prefixes of one shape; parallel: each "
      "at its own distance to the text, for documents"},
     {"weights", "W1,W2,...", "equal", KVF_TEXT, offsetof(compose_values, weights),
-     "average: a weight for each prefix, from 0 on"},
+     "average: a weight for each prefix, at least 0"},
     CLI_DTYPE(AT(dtype), "f32"),
     {"base", "PATH", "", KVF_TEXT, AT(base),
      "base model: needed to rotate keys to new positions, and for runs whose method reads it"},

@@ -30,7 +30,7 @@ static const kvf__option_row OPTIONS[] = {
     {"interactive", NULL, "", KVF_FLAG, AT(interactive),
      "answer the lines of standard input one by one; with a prefix trained on chats, or a named "
      "template, they are turns of one chat"},
-    {"max-tokens", "N", "64", KVF_COUNT, GENERATE(max_tokens), "most new tokens"},
+    {"max-tokens", "N", "64", KVF_COUNT, GENERATE(max_tokens), "maximum number of new tokens"},
     {"temperature", "X", "0", KVF_REAL, GENERATE(temperature),
      "sampling temperature; 0: always "
      "the likeliest token"},

@@ -97,9 +97,9 @@ const cli_command cli_words = {
     .group = CLI_LOOK,
     .synopsis = "FILE --base PATH [options]",
     .summary = "Names the vocabulary items nearest to each virtual token, by layer.",
-    .notes = "Nearest by cosine. Keys (without rope) and values are compared with those that the "
-             "base computes for each item alone; virtual tokens at the input with the token "
-             "embeddings.\n",
+    .notes = "Items are ranked by cosine similarity. Keys (without rope) and values are compared "
+             "with those that the base computes for each item alone, virtual tokens at the input "
+             "with the token embeddings.\n",
     .required = "base",
     CLI_ROWS(OPTIONS),
     .operands = 1,

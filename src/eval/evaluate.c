@@ -30,15 +30,15 @@ static kvf_status check_prefixes(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const
                              "prefix %zu has another task or other labels than the first", i + 1);
     for (size_t i = 1; i < n; i++)
         if (prefixes[i]->file.id.infix != prefixes[0]->file.id.infix)
-            return kvf__fail(
-                ctx, KVF_EUSAGE,
-                "prefix %zu is placed %s rows, the first %s them: they need different batches",
-                i + 1, prefixes[i]->file.id.infix ? "inside" : "before",
-                prefixes[i]->file.id.infix ? "before" : "inside");
+            return kvf__fail(ctx, KVF_EUSAGE,
+                             "prefix %zu is placed %s rows, but the first one %s them: they cannot "
+                             "share batches",
+                             i + 1, prefixes[i]->file.id.infix ? "inside" : "before",
+                             prefixes[i]->file.id.infix ? "before" : "inside");
     for (size_t i = 1; i < n; i++)
         if (!kvf__prefix_same_rows(prefixes[i], prefixes[0]))
             return kvf__fail(ctx, KVF_EUSAGE,
-                             "prefix %zu has its virtual tokens at other places of the row than "
+                             "prefix %zu has its virtual tokens at other positions of the row than "
                              "the first: merge both to prefix files",
                              i + 1);
     e->task = n ? prefixes[0]->task : KVF__TASK_LM;

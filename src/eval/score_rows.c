@@ -22,8 +22,7 @@ static kvf_status check_scoring(kvf_ctx *ctx, const kvf_base *base, const kvf_pr
     const kvf_eval_options *o = &options->eval;
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_score_options, options));
     if (prefix && prefix->task != KVF__TASK_LM)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "the prefix is of task %s and scores no texts: use `predict`",
+        return kvf__fail(ctx, KVF_EUSAGE, "a prefix of task %s cannot score texts: use `predict`",
                          kvf__task_name(prefix->task));
     if (o->no_answer_above != 0 || o->max_answer || o->n_best || o->per_class || o->majority ||
         o->generate || o->batch_tokens)

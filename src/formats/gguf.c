@@ -14,8 +14,8 @@ enum { MIN_KV_BYTES = 8 + 1 + 4 + 1, MIN_TENSOR_BYTES = 8 + 4 + 4 + 8, MOST_TENS
 static kvf_status check_version(const kvf__gguf *g, uint32_t version)
 {
     if (version != 0 && (version & 0xffff) == 0)
-        return kvf__fail(g->ctx, KVF_EUNSUPPORTED, "%s: a big-endian GGUF file, want little endian",
-                         g->where);
+        return kvf__fail(g->ctx, KVF_EUNSUPPORTED,
+                         "%s: is a big-endian GGUF file, want little endian", g->where);
     if (version == 1)
         return kvf__fail(g->ctx, KVF_EUNSUPPORTED,
                          "%s: GGUF version 1, want 2 or 3: convert the model again", g->where);
@@ -39,11 +39,12 @@ static kvf_status read_frame(kvf__gguf *g)
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: ends inside its first 24 bytes", g->where);
     size_t left = g->r.n - g->r.at;
     if (g->n_kv > left / MIN_KV_BYTES)
-        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu metadata keys in %zu bytes", g->where,
+        return kvf__fail(g->ctx, KVF_EFORMAT,
+                         "%s: claims %llu metadata keys, but has only %zu bytes", g->where,
                          (unsigned long long)g->n_kv, left);
     if (g->n_tensors > left / MIN_TENSOR_BYTES)
-        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu tensors in %zu bytes", g->where,
-                         (unsigned long long)g->n_tensors, left);
+        return kvf__fail(g->ctx, KVF_EFORMAT, "%s: claims %llu tensors, but has only %zu bytes",
+                         g->where, (unsigned long long)g->n_tensors, left);
     if (g->n_tensors > MOST_TENSORS)
         return kvf__fail(g->ctx, KVF_EFORMAT, "%s: %llu tensors, want at most %d", g->where,
                          (unsigned long long)g->n_tensors, MOST_TENSORS);

@@ -77,7 +77,7 @@ static kvf_status read_string(gguf_entry *e, kvf_json **out)
     const char *text = kvf__gguf_read_string(r, &n);
 
     if (!text)
-        return bad(e, KVF_EFORMAT, "text longer than what is left of the file, or than 1 GiB");
+        return bad(e, KVF_EFORMAT, "the text is longer than the rest of the file, or than 1 GiB");
     e->scratch.n = 0;
     KVF_TRY(kvf__buf_add(e->g->ctx, &e->scratch, text, n));
     for (char *c = e->scratch.data; n && (c = memchr(c, '\0', (size_t)(e->scratch.data + n - c)));)
@@ -166,7 +166,7 @@ static kvf_status read_array(gguf_entry *e, kvf_json **out)
     if (array.type == KVF__GGUF_ARRAY) return bad(e, KVF_EUNSUPPORTED, "array of arrays");
     if (array.type >= KVF__GGUF_TYPES) return bad(e, KVF_EFORMAT, "array of an unknown type");
     if (array.count > MAX_ARRAY || array.count > (r->n - r->at) / kvf__gguf_types[array.type].bytes)
-        return bad(e, KVF_EFORMAT, "array longer than what is left of the file, or than 2^30");
+        return bad(e, KVF_EFORMAT, "the array is longer than the rest of the file, or than 2^30");
     KVF_TRY(skip_elements(e, &array));
     KVF_TRY(add_array(e, &array));
     return array_to_json(e, &array, out);

@@ -146,9 +146,10 @@ static kvf_status check_offset(info *t, size_t bytes, size_t *end)
         return kvf__fail(t->g->ctx, KVF_EFORMAT, "begins at byte %llu of the data, expected %zu",
                          (unsigned long long)offset, *end);
     if (!kvf__add(*end, bytes, &next) || next > t->g->r.n || !kvf__add(next, pad, &next))
-        return kvf__fail(t->g->ctx, KVF_EFORMAT,
-                         "%zu bytes from byte %zu of the data on, the file has %zu (truncated?)",
-                         bytes, *end, t->g->r.n);
+        return kvf__fail(
+            t->g->ctx, KVF_EFORMAT,
+            "needs %zu bytes from byte %zu of the data, but the file has %zu (truncated?)", bytes,
+            *end, t->g->r.n);
     *end = next & ~pad;
     return KVF_OK;
 }
@@ -184,9 +185,10 @@ static kvf_status place_data(kvf__gguf *g)
             continue;
         }
         if (at > g->r.n || bytes > g->r.n - at)
-            return kvf__fail(g->ctx, KVF_EFORMAT,
-                             "%s: tensor \"%s\": bytes %zu to %zu of a file of %zu (truncated?)",
-                             g->where, t->name, at, at + bytes, g->r.n);
+            return kvf__fail(
+                g->ctx, KVF_EFORMAT,
+                "%s: tensor \"%s\": is at bytes %zu to %zu, but the file has %zu (truncated?)",
+                g->where, t->name, at, at + bytes, g->r.n);
         t->view.data = g->r.data + at;
         at = (at + bytes + pad) & ~pad;
     }

@@ -182,10 +182,11 @@ static kvf_status read_head(state_reader *r)
     r->version = kvf__read_u32(&r->in);
     const uint32_t tokens = kvf__read_u32(&r->in);
     if (r->in.failed || magic != MAGIC)
-        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: is no saved sequence of llama.cpp", r->where);
+        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: is not a saved sequence of llama.cpp", r->where);
     if (r->version < OLDEST || r->version > NEWEST)
-        return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: state version %u, known are %d and %d",
-                         r->where, r->version, OLDEST, NEWEST);
+        return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
+                         "%s: state version %u is not supported, want %d or %d", r->where,
+                         r->version, OLDEST, NEWEST);
     kvf__read_bytes(&r->in, (size_t)tokens * sizeof(int32_t));
     return r->in.failed ? cut_short(r) : KVF_OK;
 }
@@ -223,8 +224,8 @@ static kvf_status read_positions(state_reader *r)
         if (r->in.failed)
             st = cut_short(r);
         else if (sequences != 1)
-            st = kvf__fail(r->ctx, KVF_EFORMAT, "%s: cell %u is of %u sequences, want 1", r->where,
-                           i, sequences);
+            st = kvf__fail(r->ctx, KVF_EFORMAT, "%s: cell %u belongs to %u sequences, want 1",
+                           r->where, i, sequences);
         else if (at >= P || seen[at]++)
             st = kvf__fail(r->ctx, KVF_EUNSUPPORTED,
                            "%s: cell %u is at position %d, want each of 0 to %u once", r->where, i,
@@ -248,16 +249,17 @@ static kvf_status read_form(state_reader *r)
         rotated |= kvf__read_u32(&r->in) != 0;
     if (r->in.failed) return cut_short(r);
     if (layers != layers_of(r->base, r->local))
-        return kvf__fail(r->ctx, KVF_ESHAPE, "%s: has %u layers%s, the base %lld", r->where, layers,
+        return kvf__fail(r->ctx, KVF_ESHAPE, "%s: has %u layers%s, but the base has %lld", r->where,
+                         layers,
                          !r->base->window ? ""
                          : r->local       ? " with a window"
                                           : " without a window",
                          (long long)layers_of(r->base, r->local));
     if (rotated || transposed > 1)
-        return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
-                         "%s: its keys or values are rotated, as of a quantised cache: save one in "
-                         "f16 or f32",
-                         r->where);
+        return kvf__fail(
+            r->ctx, KVF_EUNSUPPORTED,
+            "%s: its keys or values are rotated, as in a quantised cache: save one in f16 or f32",
+            r->where);
     r->transposed = transposed;
     return KVF_OK;
 }
@@ -272,7 +274,7 @@ static kvf_status read_type(state_reader *r, kvf__dtype *out)
         i++;
     if (i == N_TYPES)
         return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
-                         "%s: a cache of ggml's type %d, want f32, f16 or bf16", r->where, number);
+                         "%s: the cache has ggml type %d, want f32, f16 or bf16", r->where, number);
     *out = TYPES[i].dtype;
     return KVF_OK;
 }
@@ -287,7 +289,7 @@ static kvf_status read_width(state_reader *r, bool transposed, size_t size)
         const uint32_t element = kvf__read_u32(&r->in);
         found = kvf__read_u32(&r->in);
         if (!r->in.failed && element != size)
-            return kvf__fail(r->ctx, KVF_EFORMAT, "%s: elements of %u bytes, want %zu", r->where,
+            return kvf__fail(r->ctx, KVF_EFORMAT, "%s: elements have %u bytes, want %zu", r->where,
                              element, size);
     } else {
         const uint64_t bytes = kvf__read_u64(&r->in);
@@ -296,7 +298,7 @@ static kvf_status read_width(state_reader *r, bool transposed, size_t size)
     if (r->in.failed) return cut_short(r);
     if (found == want) return KVF_OK;
     return kvf__fail(r->ctx, KVF_ESHAPE,
-                     "%s: keys or values of %zu elements a token, the base has G * D = %zu",
+                     "%s: keys or values have %zu elements per token, but the base has G * D = %zu",
                      r->where, found, want);
 }
 
@@ -343,7 +345,7 @@ static kvf_status read_cache(state_reader *r, bool local)
     for (uint32_t s = 0; s < streams && !r->in.failed; s++) {
         const uint32_t cells = kvf__read_u32(&r->in);
         if (cells && r->n)
-            return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: holds cells of several streams",
+            return kvf__fail(r->ctx, KVF_EUNSUPPORTED, "%s: contains cells of several streams",
                              r->where);
         if (!cells) continue;
         r->n = cells;
@@ -363,7 +365,7 @@ static kvf_status read_state(state_reader *r)
         return kvf__check_finite(r->ctx, r->where, "keys and values", r->prefix.kv,
                                  (int64_t)kvf__prefix_count(&r->prefix));
     return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
-                     "%s: holds %zu bytes more than the keys and values of a sequence", r->where,
+                     "%s: has %zu bytes more than the keys and values of a sequence", r->where,
                      more);
 }
 

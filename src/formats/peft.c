@@ -85,7 +85,8 @@ static kvf_status check_type(kvf_ctx *ctx, const kvf_json *config, bool *at_inpu
     int64_t submodules = 0;
 
     if (kvf_json_typeof(config) != KVF_JSON_OBJECT || !type)
-        return kvf__fail(ctx, KVF_EFORMAT, "no text \"peft_type\", want an adapter config of PEFT");
+        return kvf__fail(ctx, KVF_EFORMAT,
+                         "has no text \"peft_type\", want an adapter config of PEFT");
     *at_input = !strcmp(type, "PROMPT_TUNING") || !strcmp(type, "P_TUNING");
     *at_0 = !strcmp(type, "ADAPTERHUB");
     if (strcmp(type, "PREFIX_TUNING") != 0 && strcmp(type, "CARTRIDGE") != 0 && !*at_input &&
@@ -116,11 +117,11 @@ static kvf_status read_fields(kvf_ctx *ctx, const kvf_json *config, kvf__peft *p
     KVF_TRY(get_text(ctx, config, "base_model_name_or_path", &peft->base_name));
     KVF_TRY(get_text(ctx, config, "task_type", &peft->task_type));
     if (!kvf__peft_task(peft->task_type))
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "task_type is %.60s, which kvfold has no base for",
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "task_type is %.60s, which kvfold does not support",
                          peft->task_type);
     if (!peft->at_input && peft->heads && peft->token_dim % peft->heads != 0)
         return kvf__fail(ctx, KVF_ESHAPE,
-                         "token_dim %lld is no multiple of num_attention_heads %lld",
+                         "token_dim %lld is not a multiple of num_attention_heads %lld",
                          (long long)peft->token_dim, (long long)peft->heads);
     return KVF_OK;
 }
@@ -153,8 +154,8 @@ static kvf_status check_names(kvf_ctx *ctx, const char *path, const kvf__table *
         if (!known)
             return kvf__fail(
                 ctx, KVF_EUNSUPPORTED,
-                "%s: holds \"%s\" beside \"%s\", which task_type \"%s\" has no use for", path, name,
-                TENSOR, peft->task_type);
+                "%s: contains \"%s\" besides \"%s\", but task_type \"%s\" does not use it", path,
+                name, TENSOR, peft->task_type);
     }
     return KVF_OK;
 }
@@ -281,7 +282,7 @@ static kvf_status check_files(kvf_ctx *ctx, const char *dir, const char *config,
     if (!kvf__exists(config)) return kvf__fail(ctx, KVF_EIO, "%s: %s is not there", dir, CONFIG);
     if (!kvf__exists(model))
         return kvf__fail(ctx, KVF_EIO,
-                         "%s: %s is not there (python -m kvfold.from_pickle makes it of "
+                         "%s: %s is not there (python -m kvfold.from_pickle makes it from "
                          "AdapterHub's prefixes)",
                          dir, MODEL);
     return KVF_OK;

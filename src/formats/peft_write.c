@@ -18,11 +18,10 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
                                    const kvf__prefix *prefix)
 {
     if (prefix->P == 0)
-        return kvf__fail(ctx, KVF_ESHAPE, "%s: a prefix of length 0 has no PEFT form", dir);
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: PEFT does not support a prefix of length 0", dir);
     if (id->infix)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: the prefix stands inside rows (--infix), which PEFT has no "
-                         "form for",
+                         "%s: the prefix is inside rows (--infix), which PEFT does not support",
                          dir);
     if (!id->relative_bias &&
         id->position_start != prefix->P) /* near: only the distance matters, not the position */
@@ -32,7 +31,7 @@ static kvf_status check_exportable(kvf_ctx *ctx, const char *dir, const kvf__ide
     for (int64_t l = 0; l < prefix->L; l++)
         if (!prefix->layer_mask[l])
             return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                             "%s: layer %lld has no prefix, which PEFT has no form for", dir,
+                             "%s: layer %lld has no prefix, which PEFT does not support", dir,
                              (long long)l);
     return KVF_OK;
 }
@@ -44,7 +43,7 @@ static kvf_status check_task(kvf_ctx *ctx, const char *dir, const kvf__identity 
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: PEFT has no type for task %s", dir, id->task);
     if (head->words)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: PEFT has no form for classes that are words (--verbalizer)", dir);
+                         "%s: PEFT does not support classes that are words (--verbalizer)", dir);
     if (!kvf__head_fits_task(id->task, head))
         return kvf__fail(ctx, KVF_EUSAGE, "%s: task %s with %zu parameters of a head", dir,
                          id->task ? id->task : "", head->params.params.n);

@@ -70,7 +70,8 @@ static kvf_status read_size(kvf_ctx *ctx, const kvf_json *value, const char *fie
 {
     *out = kvf_json_int(value, -1);
     if (kvf_json_typeof(value) == KVF_JSON_INT && *out >= 0) return KVF_OK;
-    return kvf__fail(ctx, KVF_EFORMAT, "%s holds something else than integers from 0 on", field);
+    return kvf__fail(ctx, KVF_EFORMAT, "%s contains something other than integers of at least 0",
+                     field);
 }
 
 static kvf_status read_type(kvf_ctx *ctx, const kvf_json *info, const kvf__st_type **out)
@@ -78,7 +79,7 @@ static kvf_status read_type(kvf_ctx *ctx, const kvf_json *info, const kvf__st_ty
     size_t n;
     const char *type = kvf_json_str(kvf_json_get(info, "dtype"), &n);
 
-    if (!type) return kvf__fail(ctx, KVF_EFORMAT, "no dtype, or one that is not a string");
+    if (!type) return kvf__fail(ctx, KVF_EFORMAT, "dtype is missing or not a string");
     for (size_t i = 0; i < KVF__ST_TYPES; i++) {
         if (strlen(kvf__st_types[i].name) != n || memcmp(kvf__st_types[i].name, type, n)) continue;
         *out = &kvf__st_types[i];
@@ -93,9 +94,9 @@ static kvf_status read_shape(kvf_ctx *ctx, const kvf_json *info, kvf__view *view
     size_t rank = kvf_json_size(shape);
 
     if (kvf_json_typeof(shape) != KVF_JSON_ARRAY)
-        return kvf__fail(ctx, KVF_EFORMAT, "no shape, or one that is not a list");
+        return kvf__fail(ctx, KVF_EFORMAT, "shape is missing or not a list");
     if (rank > KVF__MAX_RANK)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%zu dimensions, at most %d are read", rank,
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%zu dimensions, at most %d are supported", rank,
                          KVF__MAX_RANK);
     view->rank = (int)rank;
     for (size_t i = 0; i < rank; i++)
@@ -147,7 +148,7 @@ static kvf_status read_view(const header_source *src, const char *name, const kv
     KVF_TRY(read_shape(src->ctx, info, view));
     KVF_TRY(read_span(src, name, info, out));
     if (!shape_bytes(view, type->bits, &bytes) || bytes != out->end - out->begin)
-        return kvf__fail(src->ctx, KVF_EFORMAT, "%zu bytes of data do not make %s of shape %s",
+        return kvf__fail(src->ctx, KVF_EFORMAT, "%zu bytes of data do not match %s of shape %s",
                          out->end - out->begin, type->name,
                          kvf__shape_text(shape_text, view->rank, view->dim));
     view->data = src->data + out->begin;
@@ -180,7 +181,7 @@ static kvf_status read_metadata(const header_source *src, kvf_json *value, kvf_j
     for (void *it = kvf_json_iter(value); it; it = kvf_json_next(value, it)) {
         if (kvf_json_typeof(kvf_json_iter_value(it)) != KVF_JSON_STRING)
             return kvf__fail(src->ctx, KVF_EFORMAT,
-                             "%s: __metadata__ holds something else than strings", src->where);
+                             "%s: __metadata__ contains something other than strings", src->where);
     }
     if (*out) return KVF_OK; /* only the first shard's metadata count */
     char *text = kvf_json_text(value, KVF_JSON_COMPACT);

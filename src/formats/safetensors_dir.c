@@ -37,9 +37,10 @@ static kvf_status add_mapping(shards *s, const char *tensor, const kvf_json *val
     int64_t at;
 
     if (!name || !is_bare_name(name, n))
-        return kvf__fail(s->ctx, KVF_EFORMAT,
-                         "%s: weight_map \"%.80s\": \"%.80s\" is not a bare name that ends in %s",
-                         s->index_path, tensor, name ? name : "(not a string)", ENDING);
+        return kvf__fail(
+            s->ctx, KVF_EFORMAT,
+            "%s: weight_map \"%.80s\": \"%.80s\" is not a plain file name that ends in %s",
+            s->index_path, tensor, name ? name : "(not a string)", ENDING);
     if (!kvf__map_get(&s->by_name, name, n, &at)) {
         at = (int64_t)s->n;
         KVF_TRY(kvf__map_put(s->ctx, &s->by_name, name, n, at));
@@ -74,7 +75,7 @@ static kvf_status check_shard(const shards *s, const kvf__table *table, size_t f
                              s->dir, s->names[at], name);
         if ((size_t)mapped != at)
             return kvf__fail(s->ctx, KVF_EFORMAT,
-                             "%s/%s: tensor \"%.80s\" belongs to %s by the index", s->dir,
+                             "%s/%s: tensor \"%.80s\" is in %s according to the index", s->dir,
                              s->names[at], name, s->names[mapped]);
     }
     return KVF_OK;

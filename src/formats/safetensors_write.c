@@ -34,7 +34,7 @@ static kvf_status make_entries(kvf_ctx *ctx, const char *path, const kvf__tensor
             type++;
         if (dtype == KVF__OTHER || type == KVF__ST_TYPES)
             return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                             "%s: tensor \"%.80s\": safetensors files hold no %s", path,
+                             "%s: tensor \"%.80s\": safetensors files do not support %s", path,
                              tensors[i].name, kvf__dtype_name(dtype));
         entries[i] = (tensor_entry){&tensors[i], type};
     }
@@ -59,7 +59,7 @@ static kvf_status add_tensor(kvf_ctx *ctx, kvf_json *header, const tensor_entry 
     if (added && kvf_json_set(header, name, info)) return KVF_OK;
     if (!added) kvf_json_free(info);
     return kvf__fail(ctx, KVF_EFORMAT,
-                     "tensor \"%.80s\": occurs twice, is no UTF-8 or has too many bytes", name);
+                     "tensor \"%.80s\": occurs twice, is not UTF-8 or has too many bytes", name);
 }
 
 /* Pads the header with spaces to a multiple of 8 bytes. */

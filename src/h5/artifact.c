@@ -61,7 +61,7 @@ kvf_status kvf__artifact_write(kvf_ctx *ctx, const char *path, bool force,
     const kvf__kind_row *row = ROWS[artifact->kind];
 
     if (!row || !row->write)
-        return kvf__fail(ctx, KVF_EINTERNAL, "%s: a file of no kind that is written so", path);
+        return kvf__fail(ctx, KVF_EINTERNAL, "%s: files of this kind are not written here", path);
     KVF_TRY(row->check(ctx, path, artifact));
     kvf__h5 h5 = kvf__h5_create(ctx, path, force, row->name, kvf__artifact_features(artifact));
     kvf__h5_id at = row->write(&h5, artifact);

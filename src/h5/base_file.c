@@ -67,7 +67,7 @@ static char *read_text(kvf__h5 *h5, kvf__h5_id group, const char *name)
     size_t n = 0;
     char **texts = kvf__h5_texts_read(h5, group, name, &n), *text = NULL;
 
-    if (n != 1) kvf__h5_fail(h5, group, KVF_EFORMAT, "\"%s\" is %zu texts, want one", name, n);
+    if (n != 1) kvf__h5_fail(h5, group, KVF_EFORMAT, "\"%s\" has %zu texts, want one", name, n);
     if (n == 1) {
         text = texts[0];
         texts[0] = NULL;

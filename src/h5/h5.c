@@ -22,8 +22,8 @@ static void enter(kvf__h5 *h5)
     h5->locked = kvf__h5_enter();
     if (!h5->locked)
         kvf__h5_fail(h5, KVF__H5_NONE, KVF_EUSAGE,
-                     "this process was forked while another thread had an HDF5 file open: "
-                     "files are opened before the fork, or after an exec");
+                     "this process was forked while another thread had an HDF5 file open: open "
+                     "files before the fork, or after an exec");
 }
 
 /* No file lock: a file is renamed into place and never changed, and locks often fail on NFS. */

@@ -93,7 +93,7 @@ static void check_chunk_shape(kvf__h5 *h5, hid_t creation, kvf__h5_data *data)
     hsize_t chunk[H5S_MAX_RANK] = {0};
 
     if (H5Pget_chunk(creation, H5S_MAX_RANK, chunk) != data->rank)
-        kvf__h5_fail(h5, data->id, KVF_EFORMAT, "chunks of another rank than %d", data->rank);
+        kvf__h5_fail(h5, data->id, KVF_EFORMAT, "the rank of the chunks is not %d", data->rank);
     for (int i = 0; i < data->rank; i++) {
         if (chunk[i] == 0 || chunk[i] > UINT32_MAX)
             kvf__h5_fail(h5, data->id, KVF_EFORMAT, "chunks of length 0");
@@ -247,7 +247,7 @@ size_t kvf__h5_data_place(kvf__h5 *h5, const kvf__h5_data *data)
     if (place == HADDR_UNDEF || data->stored != data->bytes || data->bytes > h5->file_bytes ||
         place > h5->file_bytes - data->bytes)
         kvf__h5_fail(h5, data->id, KVF_EFORMAT,
-                     "not stored in one piece inside the file, without filters");
+                     "want values stored in one piece inside the file, without filters");
     return h5->status ? 0 : (size_t)place;
 }
 

@@ -89,8 +89,8 @@ void kvf__h5_claim(kvf__h5 *h5, kvf__h5_id at, size_t bytes)
     if (h5->status) return;
     if (bytes > GROWTH * h5->file_bytes + SLACK - h5->claimed)
         kvf__h5_fail(h5, at, KVF_EFORMAT,
-                     "takes %zu bytes of memory with what was read before, want at most %d times "
-                     "the file's %zu and 32 MiB",
+                     "reading needs %zu bytes of memory in total, want at most %d times the file's "
+                     "%zu bytes, plus 32 MiB",
                      h5->claimed + bytes, GROWTH, h5->file_bytes);
     else
         h5->claimed += bytes;

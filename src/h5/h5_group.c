@@ -110,7 +110,7 @@ herr_t kvf__h5_add_name(kvf__h5_names *list, hid_t at, const char *name)
 
     if (list->n == list->most) return 1; /* one more than counted: an error at the end */
     if (bytes >= KVF__H5_NAME)
-        kvf__h5_fail(list->h5, at, KVF_EFORMAT, "a name of %zu bytes, want at most %d", bytes,
+        kvf__h5_fail(list->h5, at, KVF_EFORMAT, "a name has %zu bytes, want at most %d", bytes,
                      KVF__H5_NAME - 1);
     KVF__H5_TRY(list->h5, kvf__strdup(list->h5->ctx, name, &list->names[list->n]));
     list->n += !list->h5->status;

@@ -64,7 +64,7 @@ static kvf_status pass_object(heap *h, size_t *at, size_t end)
     }
     if (size > left - OBJECT_HEAD || pad8((size_t)size) > left - OBJECT_HEAD)
         return bad_heap(h, "holds an object longer than itself");
-    if (h->sizes[number]) return bad_heap(h, "holds two objects of one number");
+    if (h->sizes[number]) return bad_heap(h, "holds two objects with the same number");
     h->sizes[number] = size + 1;
     *at += OBJECT_HEAD + pad8((size_t)size);
     return KVF_OK;
@@ -167,9 +167,9 @@ static kvf_status check_reference(const heap *h, size_t at)
 
     if (length == 0) return KVF_OK; /* HDF5 does not follow it */
     if (number >= MAX_NUMBERS || h->sizes[number] == 0)
-        return bad_heap(h, "has no object of a number that is referred to");
+        return bad_heap(h, "has no object for a reference");
     if (h->sizes[number] - 1 != length)
-        return bad_heap(h, "holds an object of another length than the reference to it");
+        return bad_heap(h, "holds an object whose length differs from its reference");
     return KVF_OK;
 }
 
@@ -198,7 +198,7 @@ kvf_status kvf__h5_check_heaps(kvf_ctx *ctx, const char *path, const uint8_t *da
     while (!st && (found = find(found, n - (size_t)(found - data), MAGIC, MAGIC_BYTES)) != NULL) {
         h.at = (size_t)(found - data);
         if (++heaps > MAX_HEAPS)
-            st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: more than %d heaps of texts", path,
+            st = kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has more than %d heaps of texts", path,
                            MAX_HEAPS);
         else
             st = check_heap(&h);
@@ -227,7 +227,7 @@ static kvf_status follow(heap *h, size_t at, size_t *bytes, size_t *walked)
         r = reader_at(h, h->at + 8);
         *walked += (size_t)kvf__read_u64(&r);
         if (*walked / GROWTH > h->n + SLACK / GROWTH)
-            return bad_heap(h, "and others are referred to by turns, too often for their sizes");
+            return bad_heap(h, "alternates with others too often for their sizes");
     }
     *bytes += length;
     return check_reference(h, at + 4);

@@ -64,7 +64,7 @@ static kvf_status check_superblock(kvf_ctx *ctx, const kvf__mapfile *map, uint64
                          "%s: not an HDF5 file (its first 8 bytes are not HDF5's signature)", path);
     if (map->n < SUPERBLOCK_BYTES)
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: %zu bytes, want at least the %d of a superblock: truncated", path,
+                         "%s: truncated: has %zu bytes, but the superblock alone needs %d", path,
                          map->n, SUPERBLOCK_BYTES);
     if (map->data[AT_VERSION] < 2)
         return kvf__fail(
@@ -96,7 +96,7 @@ static kvf_status check_seal(kvf_ctx *ctx, const kvf__mapfile *map, uint64_t end
     if (behind == 0) return KVF_OK;
     if (behind != SEAL_BYTES || memcmp(found, SEAL, SEAL_HEAD) != 0)
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: %zu bytes behind the end that the superblock names (byte %llu)",
+                         "%s: has %zu bytes after the end given in the superblock (byte %llu)",
                          map->path, behind, (unsigned long long)end);
     KVF_TRY(make_seal(ctx, map, (size_t)end, want));
     if (memcmp(found, want, SEAL_BYTES) != 0)
@@ -114,8 +114,8 @@ static kvf_status check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
     KVF_TRY(check_superblock(ctx, map, &end));
     if (end > map->n || end < SUPERBLOCK_BYTES)
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: %zu bytes, want the %llu that the superblock names: truncated",
-                         map->path, map->n, (unsigned long long)end);
+                         "%s: truncated: has %zu bytes, but the superblock says %llu", map->path,
+                         map->n, (unsigned long long)end);
     KVF_TRY(check_seal(ctx, map, end));
     return kvf__h5_check_heaps(ctx, map->path, map->data, (size_t)end);
 }
@@ -127,10 +127,10 @@ kvf_status kvf__h5_check_bytes(kvf_ctx *ctx, const kvf__mapfile *map)
 
     if (st != KVF_EFORMAT || map->n < SUPERBLOCK_BYTES || !(map->data[AT_FLAGS] & OPEN_FOR_WRITING))
         return st;
-    return kvf__fail(ctx, st,
-                     "%s: is open for writing elsewhere, or the program that wrote to it did not "
-                     "close it",
-                     map->path);
+    return kvf__fail(
+        ctx, st,
+        "%s: is open for writing elsewhere, or was not closed by the program that wrote it",
+        map->path);
 }
 
 kvf_status kvf__h5_seal(kvf_ctx *ctx, int fd, const char *path)

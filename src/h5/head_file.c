@@ -176,7 +176,7 @@ static void read_one(kvf__h5 *h5, const char *task, kvf__head_values *out)
     if (!h5->status && !kvf__head_fits_task(task, out))
         kvf__h5_fail(h5, group, KVF_EFORMAT,
                      words ? "task is \"%s\", which has no words"
-                           : "task is \"%s\", which has a head of lm_head.weight alone",
+                           : "task is \"%s\", whose head has only lm_head.weight",
                      task);
     kvf__h5_release(&group);
 }

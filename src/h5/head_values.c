@@ -148,8 +148,8 @@ kvf_status kvf__head_values_pick(kvf_ctx *ctx, const char *where, const kvf__hea
     char names[512];
 
     if (!from->n_tasks)
-        return kvf__fail(ctx, KVF_EUSAGE, "%s: holds one head: --head %s is for several", where,
-                         name);
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "%s: has only one head; --head %s is for files with several", where, name);
     for (size_t i = 0; i < from->n_tasks && !one; i++)
         if (!strcmp(from->tasks[i].name, name)) one = &from->tasks[i];
     if (!one)

@@ -16,8 +16,8 @@ static void write_text(kvf__h5 *h5, kvf__h5_id at, const char *name, const kvf_j
     const char *text = kvf_json_str(value, &n);
 
     if (strlen(text) != n)
-        kvf__h5_fail(h5, at, KVF_EUSAGE, "text of \"%s\" holds a NUL, which an attribute cannot",
-                     name);
+        kvf__h5_fail(h5, at, KVF_EUSAGE,
+                     "the text of \"%s\" contains a NUL, which an attribute cannot store", name);
     kvf__h5_put_text(h5, at, name, text);
 }
 
@@ -91,8 +91,8 @@ kvf_json *kvf__attrs_read(kvf__h5 *h5, kvf__h5_id parent, const char *name)
     char **keys = kvf__h5_attr_names(h5, group, n);
     for (size_t i = 0; i < n && !h5->status; i++)
         if (!kvf_json_set(object, keys[i], read_value(h5, group, keys[i])))
-            kvf__h5_fail(h5, group, KVF_EFORMAT,
-                         "attribute \"%s\" is not UTF-8, or memory is short", keys[i]);
+            kvf__h5_fail(h5, group, KVF_EFORMAT, "attribute \"%s\" is not UTF-8, or out of memory",
+                         keys[i]);
     kvf__strings_free(keys, n);
     kvf__h5_release(&group);
     if (!h5->status) return object;

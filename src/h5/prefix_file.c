@@ -74,8 +74,8 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
     const kvf__kv_shape have = kvf__prefix_shape(prefix), want = kvf__identity_kv(id);
     if (prefix->P != id->P || !kvf__kv_same(&have, &want))
         return kvf__fail(ctx, KVF_ESHAPE,
-                         "%s: the prefix has L %lld, G %lld, P %lld, D %lld, its identity %lld, "
-                         "%lld, %lld, %lld",
+                         "%s: the prefix has L %lld, G %lld, P %lld, D %lld, but its identity says "
+                         "%lld, %lld, %lld, %lld",
                          path, (long long)prefix->L, (long long)prefix->G, (long long)prefix->P,
                          (long long)prefix->D, (long long)id->L, (long long)id->G, (long long)id->P,
                          (long long)id->D);
@@ -179,7 +179,8 @@ static void read_scale(kvf__h5 *h5, const kvf__prefix *prefix, float *scale)
     for (size_t h = 0; h < kvf__prefix_scales(prefix) && !h5->status; h++)
         if (!(scale[h] >= 0) || !isfinite(scale[h]))
             kvf__h5_fail(h5, data.id, KVF_ENUMERIC,
-                         "scale %zu is %g, want a finite number from 0 on", h, (double)scale[h]);
+                         "scale %zu is %g, want a finite number of at least 0", h,
+                         (double)scale[h]);
     kvf__h5_release(&data.id);
     kvf__h5_release(&group);
 }

@@ -95,7 +95,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
                          KVF__MOST_PARAMS);
     if (file->m.params.n != file->v.params.n)
         return kvf__fail(ctx, KVF_ESHAPE,
-                         "%s: %zu first and %zu second moments, want as many of both", path,
+                         "%s: %zu first and %zu second moments, want equal numbers", path,
                          file->m.params.n, file->v.params.n);
     n -= kvf__params_find(&file->m.params, STEPPED_PREFIX) != NULL; /* one replaces two */
     n -= kvf__params_find(&file->values.params, KVF__LOG_WEIGHT) &&
@@ -104,8 +104,9 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
         return kvf__fail(ctx, KVF_ESHAPE, "%s: moments of %zu parameters, but there are %zu", path,
                          file->m.params.n, n);
     if (kvf__run_has_best(file) && file->best_head.params.n != file->head.params.params.n)
-        return kvf__fail(ctx, KVF_ESHAPE, "%s: the best head has %zu parameters, the last %zu",
-                         path, file->best_head.params.n, file->head.params.params.n);
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "%s: the best head has %zu parameters, but the last has %zu", path,
+                         file->best_head.params.n, file->head.params.params.n);
     return KVF_OK;
 }
 

@@ -22,8 +22,8 @@ static kvf_status check_same_rows(kvf_ctx *ctx, const kvf_prefix *const *prefixe
     for (int64_t i = 1; i < n; i++)
         if (!kvf__prefix_same_rows(prefixes[i], prefixes[0]))
             return kvf__fail(ctx, KVF_EUSAGE,
-                             "prefix %lld has its virtual tokens at other places of the row than "
-                             "the first: merge both to prefix files",
+                             "prefix %lld has its virtual tokens at other positions of the row "
+                             "than the first: merge both to prefix files",
                              (long long)i + 1);
     return KVF_OK;
 }

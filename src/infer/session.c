@@ -3,7 +3,7 @@
  * has its own language-model head, it computes the logits. Or (mixed) each row has its own prefix,
  * and its bits do not depend on other rows.
  *
- * For mixed rows, steps sum every row in the order of a single one. Prompts share a pass if a test
+ * Steps sum each mixed row in the same order as a row alone. Prompts share a pass if a test
  * at the start (kvf__model_rows_alike) shows that matrix products are independent of other rows;
  * otherwise each prompt has a separate pass. A base without a decoder step then needs a pass per
  * row and token. */
@@ -116,8 +116,7 @@ static kvf_status fill(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
 static kvf_status check_prefix(kvf_ctx *ctx, const kvf_prefix *prefix)
 {
     if (!prefix || prefix->task == KVF__TASK_LM) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE,
-                     "the prefix is of task %s and generates no text: use `predict`",
+    return kvf__fail(ctx, KVF_EUSAGE, "a prefix of task %s cannot generate text: use `predict`",
                      kvf__task_name(prefix->task));
 }
 

@@ -59,21 +59,22 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
                          kvf__head_names(&prefix->file.head, names, sizeof names));
     const kvf__kv_shape have = kvf__identity_kv(id), want = kvf__desc_kv(d);
     if (!kvf__kv_same(&have, &want) || id->encoder_layers != d->encoder)
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for %s, %s, the base has %s",
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: the prefix is for %s, %s, but the base has %s",
                          base->path, kvf__base_words(id, name), kvf__heads_text(found, &have),
                          kvf__heads_text(wanted, &want));
     if (prefix->file.vectors.P && prefix->file.vectors.C != d->C)
         return kvf__fail(
             ctx, KVF_EMISMATCH,
-            "%s: the virtual tokens, for %s, are %lld wide, the base's embeddings %lld", base->path,
-            kvf__base_words(id, name), (long long)prefix->file.vectors.C, (long long)d->C);
+            "%s: the virtual tokens, for %s, are %lld wide, but the base's embeddings %lld",
+            base->path, kvf__base_words(id, name), (long long)prefix->file.vectors.C,
+            (long long)d->C);
     if (allow_other_base) return KVF_OK;
     if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
-        return kvf__fail(
-            ctx, KVF_EMISMATCH,
-            "%s: the prefix is for %s, architecture %s, the base is %s (--allow-other-base "
-            "overrides)",
-            base->path, kvf__base_words(id, name), id->base_architecture, d->arch_name);
+        return kvf__fail(ctx, KVF_EMISMATCH,
+                         "%s: the prefix is for %s, architecture %s, but the base is %s "
+                         "(--allow-other-base overrides)",
+                         base->path, kvf__base_words(id, name), id->base_architecture,
+                         d->arch_name);
     if (!*id->base_hash)
         return kvf__fail(
             ctx, KVF_EMISMATCH,
@@ -82,7 +83,7 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
     if (strcmp(id->base_hash, base->hash))
         return kvf__fail(
             ctx, KVF_EMISMATCH,
-            "%s: the prefix is for base %s (%s), this one is %s (--allow-other-base overrides)",
+            "%s: the prefix is for base %s (%s), but this one is %s (--allow-other-base overrides)",
             base->path, id->base_name, id->base_hash, base->hash);
     return KVF_OK;
 }
@@ -101,10 +102,10 @@ kvf_status kvf_prefix_check(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
     KVF_TRY(KVF__NEED(ctx, prefix, base));
     if (base->carries && base->carries != prefix)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "%s: carries the values of method %s, which no other prefix can share",
+                         "%s: was opened with values of method %s, so other prefixes cannot use it",
                          base->path, base->carries->file.id.method);
     KVF_TRY(kvf__prefix_fits(ctx, prefix, base, allow_other_base));
     if (!kvf_prefix_changes_base(prefix) || base->carries) return KVF_OK;
-    return kvf__fail(ctx, KVF_EUSAGE, "%s: method %s changes the base, which is not open for that",
+    return kvf__fail(ctx, KVF_EUSAGE, "%s: method %s changes the base, which was not opened for it",
                      base->path, prefix->file.id.method);
 }

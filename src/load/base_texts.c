@@ -217,7 +217,7 @@ kvf_status kvf__base_file_load(kvf_ctx *ctx, const char *path, kvf__weights *wei
 
     for (size_t i = 0; i < file.n_texts && !st; i++)
         if (!is_tokenizer_file(file.texts[i].name))
-            st = kvf__fail(ctx, KVF_EFORMAT, "%s: /tokenizer/%s: no file of a tokenizer", path,
+            st = kvf__fail(ctx, KVF_EFORMAT, "%s: /tokenizer/%s: is not a tokenizer file", path,
                            file.texts[i].name);
     if (!st && weights) st = take_weights(ctx, &file, weights);
     KVF__GIVE(st, out, file, kvf__base_file_done(&file));

@@ -76,7 +76,7 @@ static kvf_status check_base(kvf_ctx *ctx, const char *path, const kvf__artifact
     const kvf__kv_shape have = kvf__identity_kv(&run->id);
     char name[256], found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
     if (kvf__kv_same(&have, &want)) return KVF_OK;
-    return kvf__fail(ctx, KVF_EMISMATCH, "%s: the run is for %s, %s, the base has %s", path,
+    return kvf__fail(ctx, KVF_EMISMATCH, "%s: the run is for %s, %s, but the base has %s", path,
                      kvf__base_words(&run->id, name), kvf__heads_text(found, &have),
                      kvf__heads_text(wanted, &want));
 }

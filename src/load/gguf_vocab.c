@@ -51,12 +51,13 @@ static kvf_status read_arrays(kvf_ctx *ctx, const char *path, const kvf__weights
         return kvf__fail(ctx, KVF_EFORMAT, "%s: tokenizer.ggml.tokens is missing", path);
     if (a->n_scores >= 0 && a->n_scores != a->n_tokens)
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: tokenizer.ggml.scores has %lld entries, tokens %lld", path,
-                         (long long)a->n_scores, (long long)a->n_tokens);
+                         "%s: tokenizer.ggml.scores has %lld entries, but there are %lld tokens",
+                         path, (long long)a->n_scores, (long long)a->n_tokens);
     if (a->n_types >= 0 && a->n_types != a->n_tokens)
-        return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: tokenizer.ggml.token_type has %lld entries, tokens %lld", path,
-                         (long long)a->n_types, (long long)a->n_tokens);
+        return kvf__fail(
+            ctx, KVF_EFORMAT,
+            "%s: tokenizer.ggml.token_type has %lld entries, but there are %lld tokens", path,
+            (long long)a->n_types, (long long)a->n_tokens);
     return KVF_OK;
 }
 

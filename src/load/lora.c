@@ -17,8 +17,8 @@ static kvf_status check_shape(kvf_ctx *ctx, const kvf_base *base, const kvf__lor
     const int64_t in = slot->view.dim[slot->conv1d ? 0 : 1];
 
     if (dim[0] == out && dim[1] == in) return KVF_OK;
-    return kvf__fail(ctx, KVF_EMISMATCH, "%s: %s: B A is %s, the base's weight %s", base->lora,
-                     m->name, kvf__shape_text(found, 2, dim),
+    return kvf__fail(ctx, KVF_EMISMATCH, "%s: %s: B A has shape %s, but the base's weight has %s",
+                     base->lora, m->name, kvf__shape_text(found, 2, dim),
                      kvf__shape_text(wanted, 2, (const int64_t[]){out, in}));
 }
 
@@ -29,10 +29,10 @@ static kvf_status find_slot(kvf_ctx *ctx, const kvf_base *base, const kvf__desc 
 
     if (!slot || slot->view.rank != 2 || slot->role == KVF__W_TOKENS ||
         slot->role == KVF__W_POSITIONS || slot->role == KVF__W_TYPES)
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: %.120s is no linear layer of its own in %s (%s)",
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: %.120s is not a separate linear layer of %s (%s)",
                          base->lora, m->name, base->path, desc->arch_name);
     if (slot->add)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: %.120s is there twice", base->lora, m->name);
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: %.120s is listed twice", base->lora, m->name);
     KVF_TRY(check_shape(ctx, base, m, slot));
     *out = slot;
     return KVF_OK;

@@ -66,7 +66,7 @@ static kvf_status check_known(const lora_file *f)
         const char *key = kvf_json_iter_key(it);
         if (!listed(key, KNOWN, KVF__COUNT(KNOWN)) && !is_unset(kvf_json_iter_value(it)))
             return kvf__fail(f->ctx, KVF_EUNSUPPORTED,
-                             "%s: \"%.60s\" is set: what is folded is plain LoRA, matrices alone",
+                             "%s: \"%.60s\" is set, but only plain LoRA can be folded",
                              f->config_path, key);
     }
     return KVF_OK;
@@ -94,7 +94,7 @@ static kvf_status get_number(const lora_file *f, const char *key, double *out)
     const double value = kvf__real_at(f->config, key);
 
     if (!isfinite(value))
-        return kvf__fail(f->ctx, KVF_EFORMAT, "%s: \"%s\" is no number", f->config_path, key);
+        return kvf__fail(f->ctx, KVF_EFORMAT, "%s: \"%s\" is not a number", f->config_path, key);
     *out = value;
     return KVF_OK;
 }
@@ -110,7 +110,7 @@ static bool ends_with(const char *name, const char *end)
 static kvf_status unexpected(const lora_file *f, const char *name)
 {
     return kvf__fail(f->ctx, KVF_EUNSUPPORTED,
-                     "%s: tensor \"%.120s\": want lora_A and lora_B of linear layers alone",
+                     "%s: tensor \"%.120s\": want only lora_A and lora_B of linear layers",
                      f->model_path, name);
 }
 
@@ -154,9 +154,10 @@ static kvf_status add_module(lora_file *f, const kvf__tensor *tensor)
     const kvf__view *other = factor_of(f, name, is_a ? B : A);
     if (!other || !is_a) {
         kvf__free(name);
-        return other ? KVF_OK
-                     : kvf__fail(f->ctx, KVF_EFORMAT, "%s: tensor \"%.120s\" without its lora_%s",
-                                 f->model_path, tensor->name, is_a ? "B" : "A");
+        return other
+                   ? KVF_OK
+                   : kvf__fail(f->ctx, KVF_EFORMAT, "%s: tensor \"%.120s\" has no matching lora_%s",
+                               f->model_path, tensor->name, is_a ? "B" : "A");
     }
     *m = (kvf__lora_module){.name = name, .a = &tensor->view, .b = other};
     f->lora.n++;
@@ -171,7 +172,7 @@ static kvf_status add_modules(lora_file *f)
     for (size_t i = 0; i < table->n; i++)
         KVF_TRY(add_module(f, &table->items[i]));
     if (f->lora.n) return KVF_OK;
-    return kvf__fail(f->ctx, KVF_EFORMAT, "%s: holds no lora_A and lora_B", f->model_path);
+    return kvf__fail(f->ctx, KVF_EFORMAT, "%s: contains no lora_A and lora_B", f->model_path);
 }
 
 /* ---- scales ---------------------------------------------------------------------------------- */
@@ -213,8 +214,8 @@ static kvf_status set_numbers(lora_file *f, const char *key, const char *pattern
     for (void *it = kvf_json_iter(list); it; it = kvf_json_next(list, it)) {
         const double value = kvf_json_real(kvf_json_iter_value(it), NAN);
         if (!isfinite(value))
-            return kvf__fail(f->ctx, KVF_EFORMAT, "%s: %s: \"%.60s\" is no number", f->config_path,
-                             patterns, kvf_json_iter_key(it));
+            return kvf__fail(f->ctx, KVF_EFORMAT, "%s: %s: \"%.60s\" is not a number",
+                             f->config_path, patterns, kvf_json_iter_key(it));
         KVF_TRY(match_key(f, kvf_json_iter_key(it), value, rank));
     }
     for (size_t i = 0; i < f->lora.n; i++) {
@@ -233,7 +234,7 @@ static kvf_status set_scales(lora_file *f)
     for (size_t i = 0; i < f->lora.n; i++) {
         kvf__lora_module *m = &f->lora.modules[i];
         if (m->rank != (double)m->a->dim[0])
-            return kvf__fail(f->ctx, KVF_ESHAPE, "%s: %s: rank %lld, the config says %g",
+            return kvf__fail(f->ctx, KVF_ESHAPE, "%s: %s: has rank %lld, but the config says %g",
                              f->model_path, m->name, (long long)m->a->dim[0], m->rank);
         m->scale = m->alpha / (root ? sqrt(m->rank) : m->rank);
     }

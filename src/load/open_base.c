@@ -85,7 +85,7 @@ static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
     if (kvf__kind_of(ctx, path, &kind) || kind == KVF__KIND_BASE)
         return kvf__fail(ctx, status, "%s", line);
     const char *name = kvf__kind_name(kind), *an = strchr("ae", name[0]) ? "an" : "a";
-    return kvf__fail(ctx, status, "%s: is %s %s file, not a base: --prefix takes it", path, an,
+    return kvf__fail(ctx, status, "%s: is %s %s file, not a base: use it with --prefix", path, an,
                      name);
 }
 
@@ -100,9 +100,10 @@ static kvf_status load_files(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
         return st == KVF_EFORMAT ? point_on(ctx, base->path, st) : st;
     }
     if (kind == KVF__FILE_PEFT_DIR)
-        return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: is a PEFT folder, not a base: `kvfold import` makes a prefix of it",
-                         base->path);
+        return kvf__fail(
+            ctx, KVF_EFORMAT,
+            "%s: is a PEFT folder, not a base: `kvfold import` converts it to a prefix",
+            base->path);
     return kvf__fail(ctx, KVF_EFORMAT,
                      "%s: not a base: want a Hugging Face folder (config.json, model.safetensors, "
                      "tokenizer.json), a GGUF file or a kvfold base file",
@@ -126,11 +127,11 @@ static kvf_status check_vocab(kvf_ctx *ctx, const kvf_base *base, const kvf__des
     if (n <= desc->V) return KVF_OK;
     while (!kvf__token_text(base->tokenizer, first))
         first++;
-    return kvf__fail(
-        ctx, KVF_ESHAPE,
-        "%s: the tokenizer has %d tokens, the model's embedding %lld rows, and none for "
-        "\"%s\", %d",
-        base->path, n, (long long)desc->V, kvf__token_text(base->tokenizer, first), first);
+    return kvf__fail(ctx, KVF_ESHAPE,
+                     "%s: the tokenizer has %d tokens, but the model's embedding has %lld rows and "
+                     "none for \"%s\", %d",
+                     base->path, n, (long long)desc->V, kvf__token_text(base->tokenizer, first),
+                     first);
 }
 
 static kvf_status keep_as(kvf_ctx *ctx, const kvf_base_options *options, kvf__model_options *pack)
@@ -144,7 +145,8 @@ static kvf_status keep_as(kvf_ctx *ctx, const kvf_base_options *options, kvf__mo
 
     if (stored && options->stream_layers)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "--stream-layers reads the weights of the file; not with --weight-dtype");
+                         "--stream-layers and --weight-dtype exclude each other, because streamed "
+                         "weights keep the type of the file");
     if (int8 && (stored || options->stream_layers))
         return kvf__fail(ctx, KVF_EUSAGE, "--precision int8: not with --%s",
                          stored ? "weight-dtype" : "stream-layers");

@@ -170,12 +170,12 @@ static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
     const kvf_status found = kvf__file_kind_of(ctx, path, &kind);
     if (found == KVF_EUNSUPPORTED || found == KVF_EFORMAT) return found;
     if (kind == KVF__FILE_PEFT_DIR)
-        return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: is a PEFT folder: `kvfold import %s --out PREFIX.h5` makes a prefix "
-                         "file of it",
-                         path, path);
+        return kvf__fail(
+            ctx, KVF_EFORMAT,
+            "%s: is a PEFT folder: `kvfold import %s --out PREFIX.h5` converts it to a prefix file",
+            path, path);
     if (kind == KVF__FILE_HF_DIR || kind == KVF__FILE_GGUF)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: is a base, not a prefix: --base takes it", path);
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: is a base, not a prefix: use it with --base", path);
     return kvf__fail(ctx, status, "%s", line);
 }
 

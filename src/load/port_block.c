@@ -86,10 +86,10 @@ static kvf_status load_one(kvf_ctx *ctx, const char *where, const kvf__params *v
     char found[128], expected[128];
 
     if (!from)
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: has no %s, which the base wants", where,
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: has no %s, which the base needs", where,
                          to->name);
     if (from->rank != to->rank || memcmp(from->dim, to->dim, (size_t)to->rank * sizeof *to->dim))
-        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, the base wants %s", where, to->name,
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %s is %s, but the base needs %s", where, to->name,
                          kvf__shape_text(found, from->rank, from->dim),
                          kvf__shape_text(expected, to->rank, to->dim));
     memcpy(to->value, from->value, (size_t)to->n * sizeof *to->value);
@@ -102,8 +102,8 @@ kvf_status kvf__block_load(kvf_ctx *ctx, const char *where, const kvf__params *v
     kvf__params *to = kvf__model_params(model);
 
     if (to->n != values->n)
-        return kvf__fail(ctx, KVF_EMISMATCH, "%s: has %zu parameters, the base wants %zu", where,
-                         values->n, to->n);
+        return kvf__fail(ctx, KVF_EMISMATCH, "%s: has %zu parameters, but the base needs %zu",
+                         where, values->n, to->n);
     for (size_t i = 0; i < to->n; i++)
         KVF_TRY(load_one(ctx, where, values, &to->item[i]));
     return kvf__model_refresh(ctx, model);
@@ -171,7 +171,7 @@ kvf_status kvf__layers_parse(kvf_ctx *ctx, const char *layers, int64_t L, uint8_
             return kvf__fail(ctx, KVF_EUSAGE, "\"%s\": want layers as A-B or A, or a list of those",
                              layers);
         if (to >= L)
-            return kvf__fail(ctx, KVF_ESHAPE, "layers %s, the base has 0-%lld", layers,
+            return kvf__fail(ctx, KVF_ESHAPE, "layers %s: the base has layers 0-%lld", layers,
                              (long long)L - 1);
         for (long long l = from; l <= to; l++)
             if (mask[l]++)
@@ -197,8 +197,7 @@ kvf_status kvf_base_drop_layers(kvf_ctx *ctx, kvf_base *base, const char *layers
     const int64_t L = kvf__model_desc(base->model)->L;
     uint8_t *mask = NULL;
 
-    if (!adapters)
-        return kvf__fail(ctx, KVF_EUSAGE, "no adapters to leave out: %s carries none", base->path);
+    if (!adapters) return kvf__fail(ctx, KVF_EUSAGE, "%s has no adapters to leave out", base->path);
     KVF_TRY(kvf__alloc(ctx, (size_t)L, &mask));
     kvf_status st = drop_layers(ctx, adapters, L, layers, mask);
     kvf__free(mask);

@@ -43,7 +43,7 @@ static kvf_status check_has_kv(kvf_ctx *ctx, const kvf_prefix *prefix, const cha
 static kvf_status by_layer(kvf_ctx *ctx, const char *what)
 {
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     "%s: its heads differ by layer: no one array holds what it has", what);
+                     "%s: its heads differ by layer, so they do not fit into one array", what);
 }
 
 kvf_status kvf_prefix_set_log_weights(kvf_ctx *ctx, kvf_prefix *prefix, const float *values,
@@ -85,7 +85,7 @@ static kvf_status check_mask(kvf_ctx *ctx, const kvf__prefix *p, const uint8_t *
                              mask[l]);
         some = some || mask[l];
     }
-    return some ? KVF_OK : kvf__fail(ctx, KVF_EUSAGE, "the layer mask leaves no layer");
+    return some ? KVF_OK : kvf__fail(ctx, KVF_EUSAGE, "the layer mask excludes all layers");
 }
 
 kvf_status kvf_prefix_set_layer_mask(kvf_ctx *ctx, kvf_prefix *prefix, const uint8_t *mask,
@@ -113,7 +113,7 @@ kvf_status kvf_prefix_set_relative_bias(kvf_ctx *ctx, kvf_prefix *prefix, bool o
     KVF_TRY(check_has_kv(ctx, prefix, "to take a relative bias"));
     if (!id->encoder_layers || !arch || arch->positions != KVF__POS_BIAS)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its base is no encoder-decoder with a relative bias, as t5 is",
+                         "%s: its base is not an encoder-decoder with a relative bias such as t5",
                          prefix->path);
     id->relative_bias = on;
     prefix->file.prefix.near = kvf__identity_near(id);
@@ -135,11 +135,13 @@ static kvf_status check_array(kvf_ctx *ctx, const kvf_base *base, const float *k
                          (long long)d.L, (long long)d.G, (long long)d.D);
     const int64_t start = position_start < 0 ? P : position_start;
     if (kvf__longest_row(base, start) < 2)
-        return kvf__fail(ctx, KVF_ESHAPE, "a prefix of %lld from position %lld leaves no room",
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "a prefix of %lld tokens and position_start %lld leave no room for rows",
                          (long long)P, (long long)start);
     for (int64_t i = 0; i < d.L * 2 * d.G * P * d.D; i++)
         if (!isfinite(kv[i]))
-            return kvf__fail(ctx, KVF_ENUMERIC, "element %lld of the array is %g", (long long)i,
+            return kvf__fail(ctx, KVF_ENUMERIC,
+                             "element %lld of the array is %g, want a finite value", (long long)i,
                              (double)kv[i]);
     return KVF_OK;
 }

@@ -13,8 +13,8 @@ kvf_status kvf__renderer_init(kvf_ctx *ctx, const kvf_base *base, const char *te
     kvf__renderer renderer = {0};
     if (desc->encoder && strcmp(name, "auto") && strcmp(name, "none"))
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "--chat-template %s: %s is an encoder-decoder, whose rows are no chats",
-                         name, desc->arch_name);
+                         "--chat-template %s: not supported on %s, an encoder-decoder", name,
+                         desc->arch_name);
     KVF_TRY(kvf__chat_init(ctx, base->tokenizer, name, &renderer.chat));
     kvf_status st = kvf__field_map_init(ctx, map_text, &renderer.map);
     if (st) {
@@ -51,10 +51,9 @@ kvf_status kvf__renderer_pattern(kvf_ctx *ctx, kvf__renderer *renderer, const ch
     }
     kvf__row_template_done(&pattern);
     if (wraps)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "--p-template says what rows hold: no --chat-template beside it");
+        return kvf__fail(ctx, KVF_EUSAGE, "--p-template and --chat-template exclude each other");
     return kvf__fail(ctx, KVF_EUSAGE, "--p-template \"%s\": %s", text,
-                     next ? "on a causal base [MASK] is what comes next, so it comes last"
+                     next ? "on a causal base [MASK] must come last"
                           : "the base has no mask token");
 }
 
@@ -77,7 +76,7 @@ kvf_status kvf__renderer_for(kvf_ctx *ctx, const kvf_base *base, const kvf_prefi
                                           next);
     if (!st && out->pattern.P != prefix->file.vectors.P)
         st = kvf__fail(
-            ctx, KVF_EFORMAT, "the template \"%s\" has %lld virtual tokens, the file %lld",
+            ctx, KVF_EFORMAT, "the template \"%s\" has %lld virtual tokens, but the file has %lld",
             prefix->file.pattern, (long long)out->pattern.P, (long long)prefix->file.vectors.P);
     if (st) kvf__renderer_done(out);
     return st;

@@ -123,7 +123,7 @@ static kvf_status add_word(kvf_ctx *ctx, const kvf_base *base, const char *word,
     }
     kvf__free(behind);
     if (st || n) return st;
-    return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: \"%s\" is no word of the base's vocabulary",
+    return kvf__fail(ctx, KVF_EUSAGE, "--verbalizer: \"%s\" is not a word of the base's vocabulary",
                      word);
 }
 

@@ -78,7 +78,8 @@ kvf_status kvf__entities(kvf_ctx *ctx, const kvf__tag_rows *rows, kvf__tag_schem
     if (!st && scheme == KVF__TAGS_AUTO) {
         scheme = kvf__tag_scheme_guess(rows);
         if (scheme == KVF__TAGS_MIXED)
-            st = kvf__fail(ctx, KVF_EDATA, "the tags show none of IOB2, IOE2, IOBES, BILOU");
+            st = kvf__fail(ctx, KVF_EDATA,
+                           "the tags match none of the schemes IOB2, IOE2, IOBES, BILOU");
     }
     const size_t words = st ? 0 : (size_t)(rows->start[rows->n] - rows->start[0]);
     if (!st) st = kvf__alloc_array(ctx, words, sizeof *gold.data, &gold.data);

@@ -205,8 +205,8 @@ kvf__param kvf__adapters_param(const kvf__adapters *a, size_t i)
 kvf_status kvf__adapters_drop(kvf_ctx *ctx, kvf__adapters *a, int64_t from, int64_t to)
 {
     if (from < 0 || to < from || to >= a->L)
-        return kvf__fail(ctx, KVF_ESHAPE, "layers %lld-%lld, the base has 0-%lld", (long long)from,
-                         (long long)to, (long long)a->L - 1);
+        return kvf__fail(ctx, KVF_ESHAPE, "layers %lld-%lld: the base has layers 0-%lld",
+                         (long long)from, (long long)to, (long long)a->L - 1);
     for (int64_t l = from; l <= to; l++)
         a->dropped[l] = true;
     return KVF_OK;

@@ -233,21 +233,22 @@ static kvf_status make_trained(creation *c, const kvf__slots *slots)
 
     c->slots = slots;
     if (c->desc->encoder && (train->what != KVF__TRAIN_NOTHING || train->unfolded))
-        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
-                         "%s is an encoder-decoder, whose own weights are not trained here",
-                         c->desc->arch_name);
+        return kvf__fail(
+            c->ctx, KVF_EUNSUPPORTED,
+            "%s is an encoder-decoder, whose weights cannot be trained: train a prefix",
+            c->desc->arch_name);
     c->model->unfolded = train->unfolded || train->what != KVF__TRAIN_NOTHING;
     if (train->what == KVF__TRAIN_NOTHING) return KVF_OK;
     if (c->desc->by_layer.shape)
         return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
-                         "%s: its layers differ, and weights and adapters in them are not trained "
-                         "here: train a prefix",
+                         "%s: weights and adapters of a base whose layers differ cannot be "
+                         "trained: train a prefix",
                          c->desc->arch_name);
     if (train->what == KVF__TRAIN_EVERYTHING && c->desc->position.kind == KVF__POS_RELATIVE)
-        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
-                         "method full: %s has attention by relative positions, whose weights are "
-                         "not trained here",
-                         c->desc->arch_name);
+        return kvf__fail(
+            c->ctx, KVF_EUNSUPPORTED,
+            "method full: %s has attention by relative positions, whose weights cannot be trained",
+            c->desc->arch_name);
     KVF_TRY(kvf__masters_create(c->ctx, c->desc, slots, train, c->model->backward,
                                 &c->model->train.masters));
     c->slots = kvf__masters_slots(c->model->train.masters);
@@ -262,10 +263,10 @@ static kvf_status make_stored(creation *c)
 {
     if (c->model->int8 && (c->options.keep != KVF__KEEP_PACKED || c->model->train.weights))
         return kvf__fail(c->ctx, KVF_EUSAGE,
-                         "eight-bit products are of frozen weights that are kept packed");
+                         "eight-bit products need frozen weights that are kept packed");
     if (c->options.keep == KVF__KEEP_PACKED) return KVF_OK;
     if (c->model->train.weights)
-        return kvf__fail(c->ctx, KVF_EUSAGE, "weights that are trained must be kept packed");
+        return kvf__fail(c->ctx, KVF_EUSAGE, "trained weights must be kept packed");
     KVF_TRY(kvf__stored_create(c->ctx, c->desc, c->slots, &c->options, &c->model->store.from));
     c->slots = &c->model->store.from->slots;
     c->model->store.late = true;

@@ -2,9 +2,9 @@
  * each with a gradient.
  *
  * The model reads all its weights through slots. Slots of trained weights view the masters instead
- * of the file, so packing, embedding rows and hashes need no special case. A tied head is no slot:
- * its gradient is added to the embedding's. Pooler and masked-LM head stay frozen, because they
- * belong to heads. */
+ * of the file, so packing, embedding rows and hashes need no special case. A tied head is not a
+ * slot: its gradient is added to the embedding's. Pooler and masked-LM head stay frozen, because
+ * they belong to heads. */
 #include "arena.h"
 #include "model_priv.h"
 #include "names.h"

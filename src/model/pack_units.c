@@ -13,8 +13,10 @@ kvf_status kvf__creation_prepare(kvf__creation *c)
         for (size_t i = 0; kvf__product_at(d, unit, i, &p); i++) {
             const int64_t side = p.k > p.n_padded ? p.k : p.n_padded;
             if (!kvf__mul((size_t)p.k, (size_t)p.n_padded, &n))
-                return kvf__fail(c->ctx, KVF_ENOMEM, "a matrix of %lld x %lld", (long long)p.k,
-                                 (long long)p.n_padded);
+                return kvf__fail(
+                    c->ctx, KVF_ENOMEM,
+                    "out of memory: a matrix of %lld x %lld is more than memory can address",
+                    (long long)p.k, (long long)p.n_padded);
             if (n > matrix) matrix = n;
             if ((size_t)side > widest) widest = (size_t)side;
         }

@@ -35,7 +35,9 @@ static kvf_status extend_table(kvf_ctx *ctx, const angles *by, kvf__rope_table *
     float *cos_table = NULL, *sin_table = NULL;
 
     if (!kvf__mul((size_t)rows, n * sizeof(float), &bytes))
-        return kvf__fail(ctx, KVF_ENOMEM, "rope tables of %lld rows", (long long)rows);
+        return kvf__fail(ctx, KVF_ENOMEM,
+                         "out of memory: rope tables of %lld rows are more than memory can address",
+                         (long long)rows);
     kvf_status st = kvf__alloc(ctx, bytes, &cos_table);
     if (st) goto out;
     st = kvf__alloc(ctx, bytes, &sin_table);

@@ -17,14 +17,14 @@ const char *kvf__decoder_refuses(const kvf__model *model, const kvf__slots *slot
     if (d->encoder) return "has an encoder";
     if (d->head_bias) return "has a head with a bias";
     if (d->types || d->position.pad >= 0 || model->embed.stack[0].gamma || model->embed.out)
-        return "has embeddings of more than tokens and positions";
-    if (model->unfolded) return "is trained: its weights may be others than the file has";
+        return "has embeddings other than those of tokens and positions";
+    if (model->unfolded) return "is trained, so its weights may differ from the file";
     for (size_t i = 0; i < slots->n; i++) {
         const kvf__slot *slot = &slots->items[i];
-        if (slot->conv1d && slot->view.rank > 1) return "stores weights by inputs";
-        if (slot->add) return "has a LoRA beside its weights";
+        if (slot->conv1d && slot->view.rank > 1) return "stores transposed weights";
+        if (slot->add) return "has a LoRA added to its weights";
         if (!kvf__matvec_takes(slot->view.dtype))
-            return "stores weights in a type without products";
+            return "stores weights in a type that has no products";
     }
     return NULL;
 }

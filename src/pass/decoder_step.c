@@ -464,11 +464,11 @@ static kvf_status check_position(kvf_ctx *ctx, const kvf__decoder *decoder, cons
                   P = before.condition.prefix ? before.condition.prefix->P : 0;
 
     if (before.condition.position_start < 0 || position >= d->position.max)
-        return kvf__fail(
-            ctx, KVF_ESHAPE,
-            "step: row %lld is at position %lld behind a prefix of %lld, the model has "
-            "%lld positions",
-            (long long)r, (long long)position, (long long)P, (long long)d->position.max);
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "step: row %lld is at position %lld after a prefix of %lld, but the model "
+                         "has %lld positions",
+                         (long long)r, (long long)position, (long long)P,
+                         (long long)d->position.max);
     decoder->position[r] = (int32_t)(d->position.first + position);
     return KVF_OK;
 }
@@ -485,10 +485,10 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
                          (long long)r, (long)step->ids[r], (long long)d->V - 1);
     if (slot < 0 || slot >= cache->slots ||
         length_before(decoder, step, r) >= cache->reserved[slot])
-        return kvf__fail(ctx, KVF_ESHAPE,
-                         "step: row %lld in slot %lld, the cache has %lld of at most %lld tokens",
-                         (long long)r, (long long)slot, (long long)cache->slots,
-                         (long long)cache->capacity);
+        return kvf__fail(
+            ctx, KVF_ESHAPE,
+            "step: row %lld in slot %lld, but the cache has %lld slots of at most %lld tokens",
+            (long long)r, (long long)slot, (long long)cache->slots, (long long)cache->capacity);
     for (int64_t other = 0; other < r - behind(step, r); other++)
         if (kvf__row_slot(step->slot, other) == slot)
             return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
@@ -501,8 +501,8 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
 static kvf_status check_step(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf__step *step)
 {
     if (step->n < 1 || step->n > decoder->rows)
-        return kvf__fail(ctx, KVF_ESHAPE, "step: %lld rows, made for 1 to %lld", (long long)step->n,
-                         (long long)decoder->rows);
+        return kvf__fail(ctx, KVF_ESHAPE, "step: %lld rows, the decoder was made for 1 to %lld",
+                         (long long)step->n, (long long)decoder->rows);
     for (int64_t r = 0; r < step->n; r++)
         KVF_TRY(check_row(ctx, decoder, step, r));
     return KVF_OK;

@@ -36,17 +36,16 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__pass *pass, const kvf__inpu
             (long long)d->position.max);
     if (d->position.window && b->infix_at && P + before + len > d->position.window)
         return kvf__fail(ctx, KVF_ESHAPE,
-                         "batch row %lld: a prefix of %lld inside %lld tokens: they exceed the "
-                         "sliding window of "
-                         "%lld",
+                         "batch row %lld: a prefix of %lld inside %lld tokens exceeds the sliding "
+                         "window of %lld",
                          (long long)r, (long long)P, (long long)(before + len),
                          (long long)d->position.window);
     for (int64_t i = b->start[r]; i < b->start[r + 1]; i++) {
         if (b->ids[i] < 0 && d->by_layer.inputs)
-            return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                             "batch row %lld: virtual tokens have no embeddings for each layer, "
-                             "which %s reads",
-                             (long long)r, d->arch_name);
+            return kvf__fail(
+                ctx, KVF_EUNSUPPORTED,
+                "batch row %lld: virtual tokens have no embeddings for each layer, which %s needs",
+                (long long)r, d->arch_name);
         if (b->ids[i] < 0 && s->condition.vectors &&
             kvf__virtual_token(b->ids[i]) < s->condition.vectors->P)
             continue;

@@ -110,8 +110,8 @@ static kvf_status sum_classes(summing *s)
     for (int64_t j = 0; j < s->batch->n_labels; j++) {
         int32_t id = s->batch->label_id[j];
         if (id >= width)
-            return kvf__fail(s->ctx, KVF_ESHAPE, "head: label %ld, it has %lld of them", (long)id,
-                             (long long)width);
+            return kvf__fail(s->ctx, KVF_ESHAPE, "head: label %ld, but the head has %lld labels",
+                             (long)id, (long long)width);
         const bool weighs = s->scale != 0 && s->head->weights;
         if (id >= 0)
             cross_entropy(s, j * width, width, 1, id, weighs ? (double)s->head->weights[id] : 1);

@@ -261,8 +261,10 @@ kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *i
                             .out = logp};
 
     if (k < 1 || k >= V)
-        return kvf__fail(ctx, KVF_ESHAPE, "pass: the %lld likeliest of a vocabulary of %lld",
-                         (long long)k, (long long)V);
+        return kvf__fail(
+            ctx, KVF_ESHAPE,
+            "pass: %lld likeliest tokens of a vocabulary of %lld, expected fewer and at least 1",
+            (long long)k, (long long)V);
     for (int64_t i = 0; pass->state != KVF__PASS_EMPTY && i < pass->batch->n_labels * (k + 1); i++)
         logp[i] = -INFINITY;
     return kvf__vocab_walk_run(&walk, "likeliest items");

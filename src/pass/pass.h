@@ -112,7 +112,7 @@ typedef struct kvf__soft_targets {
     const float *logp;  /* [n_labels, k + 1]; -INFINITY: probability 0 */
     bool reverse;       /* use KL(student || teacher) */
 } kvf__soft_targets;
-/* Computes after fwd this pass's distributions as a teacher: ids [n_labels, k], logp [n_labels, k +
+/* Computes the distributions of a teacher after fwd: ids [n_labels, k], logp [n_labels, k +
  * 1]. ENUMERIC: a logit is not finite. */
 kvf_status kvf__pass_lm_top(kvf_ctx *ctx, kvf__pass *pass, int64_t k, int32_t *ids, float *logp);
 /* Computes logits [n_labels, V] after fwd, f32. */

@@ -13,7 +13,7 @@ kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__p
     char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
 
     if (!kvf__kv_same(&have, &want))
-        return kvf__fail(ctx, KVF_ESHAPE, "prefix: %s, the base wants %s",
+        return kvf__fail(ctx, KVF_ESHAPE, "prefix: %s, but the base needs %s",
                          kvf__kv_text(found, &have, p->P), kvf__kv_text(wanted, &want, -1));
     if (p && p->P > P)
         return kvf__fail(ctx, KVF_ESHAPE,
@@ -26,7 +26,7 @@ static kvf_status check_condition(kvf_ctx *ctx, const kvf__pass *pass, const kvf
 {
     KVF_TRY(kvf__prefix_check(ctx, pass->model, c->prefix, pass->limits.P));
     if (c->vectors && c->vectors->C != pass->model->desc.C)
-        return kvf__fail(ctx, KVF_ESHAPE, "vectors: [%lld, %lld], the base wants [P, %lld]",
+        return kvf__fail(ctx, KVF_ESHAPE, "vectors: [%lld, %lld], but the base needs [P, %lld]",
                          (long long)c->vectors->P, (long long)c->vectors->C,
                          (long long)pass->model->desc.C);
     if (c->position_start < 0)

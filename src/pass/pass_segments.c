@@ -36,7 +36,7 @@ kvf_status kvf__pass_check_common_rows(kvf_ctx *ctx, kvf__pass *pass, const kvf_
                 (long long)r, (long)parent);
         if (parent >= 0 && !pass->model->desc.block.causal)
             return kvf__fail(ctx, KVF_EUSAGE,
-                             "batch row %lld: common prefixes need a causal base, %s is none",
+                             "batch row %lld: common prefixes need a causal base, %s is not one",
                              (long long)r, pass->model->desc.arch_name);
         for (int32_t p = parent; p >= 0; p = parent_of(b, p))
             depth++;

@@ -32,11 +32,12 @@ double kvf__vocab_label_loss(const kvf__vocab_sums *sums, int64_t j)
 
 kvf_status kvf__no_lm_head(kvf_ctx *ctx, const kvf__model *model)
 {
-    return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                     model->desc.headless && model->desc.block.causal
-                         ? "this %s has no language-model head: its config's class has a task's"
-                         : "architecture %s is an encoder and has no language-model head",
-                     model->desc.arch_name);
+    return kvf__fail(
+        ctx, KVF_EUNSUPPORTED,
+        model->desc.headless && model->desc.block.causal
+            ? "this %s has no language-model head, because the class in its config has a task head"
+            : "architecture %s is an encoder and has no language-model head",
+        model->desc.arch_name);
 }
 
 kvf_status kvf__vocab_check_labels(kvf_ctx *ctx, const kvf__batch *batch, int64_t V)

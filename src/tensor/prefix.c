@@ -89,7 +89,7 @@ kvf_status kvf__prefix_create(kvf_ctx *ctx, kvf__prefix *out, const kvf__kv_shap
 
     if (shape->heads) made.G = made.D = KVF__BY_LAYER;
     if (!count_values(shape, P, &count))
-        return kvf__fail(ctx, KVF_ESHAPE, "prefix: %s is not a shape",
+        return kvf__fail(ctx, KVF_ESHAPE, "prefix: %s is not a valid shape",
                          kvf__kv_text(text, shape, P));
     kvf_status st = kvf__alloc_array(ctx, count, sizeof *made.kv, &made.kv);
     if (!st) st = kvf__alloc_array(ctx, (size_t)made.L, sizeof *made.layer_mask, &made.layer_mask);

@@ -116,9 +116,10 @@ static kvf_status check_class(const kvf__tok_source *src)
     if (!name) return KVF_OK;
     for (size_t i = 0; i < sizeof CLASSES / sizeof *CLASSES; i++)
         if (kvf__class_is(src, CLASSES[i])) return KVF_OK;
-    return kvf__fail(src->ctx, KVF_EUNSUPPORTED,
-                     "%s: tokenizer_class \"%s\" needs a tokenizer.json, vocab.txt is BERT's",
-                     src->path[KVF__FILE_CONFIG], name);
+    return kvf__fail(
+        src->ctx, KVF_EUNSUPPORTED,
+        "%s: tokenizer_class \"%s\" needs a tokenizer.json, because vocab.txt is BERT's",
+        src->path[KVF__FILE_CONFIG], name);
 }
 
 static kvf_status read_lines(kvf_ctx *ctx, const char *where, const kvf__buf *text,

@@ -59,8 +59,8 @@ static kvf_status check_table(kvf_ctx *ctx, const char *where, kvf__tok_step *st
 
     if (trie < UNIT || trie % UNIT || trie > step->text_n - UNIT)
         return kvf__fail(ctx, KVF_EFORMAT,
-                         "%s: precompiled_charsmap: a trie of %zu bytes in a table of %zu", where,
-                         trie, step->text_n);
+                         "%s: precompiled_charsmap: the trie has %zu bytes, but the table has %zu",
+                         where, trie, step->text_n);
     step->text[step->text_n] = 0; /* terminates the last replacement */
     return KVF_OK;
 }

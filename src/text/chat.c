@@ -136,7 +136,7 @@ static kvf_status leave_out_system(kvf_ctx *ctx, kvf__chat *chat)
     return kvf__fail(ctx, KVF_EUNSUPPORTED, "chat template no-system: %s",
                      chat->kind == KVF__CHAT_NONE
                          ? "the base has no chat template"
-                         : "the base's template has no system turn of its own");
+                         : "the base's template has no separate system turn");
 }
 
 /* Sets the date of "NAME:DATE"; the template must print one. */
@@ -146,12 +146,13 @@ static kvf_status set_date(kvf_ctx *ctx, const char *name, kvf__chat *chat)
     KVF_TRY(kvf__strdup(ctx, name, &chat->name));
     if (!name[n]) return KVF_OK;
     if (chat->form != KVF__FORM_LLAMA31)
-        return kvf__fail(ctx, KVF_EUSAGE,
-                         "chat template \"%s\": %.*s on this base prints no date, as Llama 3.1's "
-                         "does",
-                         name, (int)n, name);
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "chat template \"%s\": %.*s of this base prints no date; only Llama 3.1's does", name,
+            (int)n, name);
     if (!name[n + 1] || strpbrk(name + n + 1, "\"\\\n"))
-        return kvf__fail(ctx, KVF_EUSAGE, "chat template \"%s\": want a date as 26 Jul 2024", name);
+        return kvf__fail(ctx, KVF_EUSAGE, "chat template \"%s\": want a date such as 26 Jul 2024",
+                         name);
     chat->date = chat->name + n + 1;
     return KVF_OK;
 }
@@ -475,15 +476,16 @@ static kvf_status render_all(render *r, const kvf__chat *chat, bool prompt)
 {
     if (r->n == 0) return kvf__fail(r->w.ctx, KVF_EDATA, "a conversation without messages");
     if (chat->no_system && is_role(&r->m[0], "system"))
-        return kvf__fail(r->w.ctx, KVF_EDATA,
-                         "message 1 is a system turn, and the prefix stands for it already");
+        return kvf__fail(
+            r->w.ctx, KVF_EDATA,
+            "message 1 is a system turn, but the prefix already replaces the system turn");
     if (chat->kind == KVF__CHAT_NONE)
         return kvf__fail(r->w.ctx, KVF_EUNSUPPORTED,
-                         "the base has no chat template, and none is named");
+                         "the base has no chat template, and none is given");
     if (chat->kind == KVF__CHAT_RENDERED)
         return kvf__fail(r->w.ctx, KVF_EUNSUPPORTED,
-                         "prompts are rendered text here (--chat-template rendered), not messages: "
-                         "a completion takes them");
+                         "with --chat-template rendered, prompts are text and not messages: use "
+                         "the completions endpoint");
     if (chat->kind == KVF__CHAT_MISTRAL)
         KVF_TRY(mistral(r, chat));
     else

@@ -71,11 +71,12 @@ static kvf_status read_added_file(const kvf__tok_source *src, kvf__tokenizer *t)
         const char *other = id <= INT32_MAX ? kvf__token_text(t, (int32_t)id) : NULL;
 
         if (id < 0)
-            return kvf__fail(src->ctx, KVF_EFORMAT, "%s: the id of \"%s\" is not a number from 0",
-                             where, key);
+            return kvf__fail(src->ctx, KVF_EFORMAT,
+                             "%s: the id of \"%s\" is not a number of at least 0", where, key);
         if (other && kvf__token_id(t, key) < 0)
-            return kvf__fail(src->ctx, KVF_EFORMAT, "%s: \"%s\" has id %lld, which is \"%s\"",
-                             where, key, (long long)id, other);
+            return kvf__fail(src->ctx, KVF_EFORMAT,
+                             "%s: \"%s\" has id %lld, which belongs to \"%s\"", where, key,
+                             (long long)id, other);
         token.normalized = src->there[KVF__FILE_TOKENIZER] || !t->model.scores;
         if (!kvf__map_get(&t->added.index, key, token.n, &(int64_t){0}))
             KVF_TRY(put_added(src, t, KVF__FILE_ADDED, &token, id));

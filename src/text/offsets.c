@@ -17,10 +17,10 @@ size_t kvf__trace_room(size_t n)
 static kvf_status check_room(const kvf__work *w, const kvf__traced *to, size_t n)
 {
     if (!to->most || (to->buf.n <= to->most && n <= to->most - to->buf.n)) return KVF_OK;
-    return kvf__fail(w->ctx, KVF_EDATA,
-                     "tokenizer: its steps make more than %zu bytes of a text, many times what it "
-                     "has",
-                     to->most);
+    return kvf__fail(
+        w->ctx, KVF_EDATA,
+        "tokenizer: the steps expand a text to more than %zu bytes, many times its length",
+        to->most);
 }
 
 kvf_status kvf__trace_put(kvf__work *w, kvf__traced *to, const char *bytes, size_t n,

@@ -80,7 +80,7 @@ static kvf_status read_strip_decoder(const step_reading *r, const kvf_json *json
     step->start = kvf_json_int(kvf_json_get(json, "start"), -1);
     step->stop = kvf_json_int(kvf_json_get(json, "stop"), -1);
     if (step->start < 0 || step->stop < 0)
-        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s: Strip wants start and stop of 0 or more",
+        return kvf__fail(r->ctx, KVF_EFORMAT, "%s: %s: Strip needs start and stop of 0 or more",
                          r->where, r->part);
     return KVF_OK;
 }
@@ -222,7 +222,8 @@ static kvf_status read_fields(const step_reading *r, const step_row *row, const 
     if (row->pattern) KVF_TRY(need_pattern(r, json, step));
     if (row->kind == KVF__STEP_REPLACE && kvf__pattern_may_be_empty(step->pattern))
         return kvf__fail(r->ctx, KVF_EUNSUPPORTED,
-                         "%s: %s: Replace has a pattern that may match nothing", r->where, r->part);
+                         "%s: %s: Replace has a pattern that can match an empty text", r->where,
+                         r->part);
     if (row->text) KVF_TRY(need_text(r, json, row->text, step));
     return row->read ? row->read(r, json, step) : KVF_OK;
 }

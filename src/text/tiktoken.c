@@ -39,8 +39,9 @@ static kvf_status put_token(tiktoken *k, const char *bytes, size_t n, int64_t ra
 
     for (size_t i = 0; i < n; i++, at += length)
         kvf__byte_char((uint8_t)bytes[i], text + at, &length);
-    if (kvf__lexicon_model(&t->lex, text, at) >= 0) return bad_line(k, "a token that is there");
-    if ((size_t)rank < t->lex.n && t->lex.v[rank].n) return bad_line(k, "a rank that is taken");
+    if (kvf__lexicon_model(&t->lex, text, at) >= 0)
+        return bad_line(k, "the token is already defined");
+    if ((size_t)rank < t->lex.n && t->lex.v[rank].n) return bad_line(k, "the rank is already used");
     KVF_TRY(kvf__lexicon_put(k->ctx, &t->lex, k->where, text, at, rank, 0, false));
     k->n++;
     return KVF_OK;
@@ -115,7 +116,7 @@ static kvf_status check_known(const tiktoken *k)
 {
     if (k->n != 199998) return KVF_OK;
     return kvf__fail(k->ctx, KVF_EUNSUPPORTED,
-                     "%s: %zu ranks, as o200k_base has, whose regex is not supported", k->where,
+                     "%s: has %zu ranks like o200k_base, whose regex is not supported", k->where,
                      k->n);
 }
 

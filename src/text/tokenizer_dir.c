@@ -78,8 +78,8 @@ static kvf_status fill(kvf__tok_source *src, kvf__tokenizer *t)
     }
     if (!read)
         return kvf__fail(src->ctx, KVF_EUNSUPPORTED,
-                         "%s: no tokenizer.json, no vocab.txt, no tokenizer.model, no "
-                         "spiece.model, and not both of vocab.json and merges.txt",
+                         "%s: has none of tokenizer.json, vocab.txt, tokenizer.model, "
+                         "spiece.model, and vocab.json with merges.txt",
                          src->where);
     if (json != KVF__FILE_CONFIG) KVF_TRY(parse(src, json));
     KVF_TRY(read(src, t));

@@ -102,7 +102,7 @@ static kvf_status read_id(kvf_ctx *ctx, const kvf__vocab *v, const char *name, i
                           int32_t *out)
 {
     if (id >= 0 && (size_t)id >= v->n_tokens)
-        return kvf__fail(ctx, KVF_EFORMAT, "%s: %s token id is %d, and there are %zu tokens",
+        return kvf__fail(ctx, KVF_EFORMAT, "%s: %s token id is %d, but there are %zu tokens",
                          v->where, name, id, v->n_tokens);
     if (id >= 0) *out = id;
     return KVF_OK;

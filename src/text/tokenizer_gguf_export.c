@@ -291,8 +291,8 @@ kvf_status kvf__vocab_to_transformers(kvf_ctx *ctx, const char *where, const cha
     kvf_status st = kvf__gguf_vocab_read(&src, &w.v, &memory);
     if (!st && w.v.model && !strcmp(w.v.model, "bert"))
         st = kvf__fail(ctx, KVF_EUNSUPPORTED,
-                       "%s: a WordPiece vocabulary of a GGUF is not exported: the model's own "
-                       "folder has its vocab.txt",
+                       "%s: the WordPiece vocabulary of a GGUF cannot be exported: use vocab.txt "
+                       "of the model's own folder",
                        where);
     if (!st) st = write_both(&w, tokenizer, config);
     kvf__tokenizer_free(w.t);

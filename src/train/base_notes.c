@@ -33,8 +33,8 @@ kvf_status kvf__note_untrained(kvf__run *run, const kvf__train_rows *rows, kvf__
     const double loss = sum / (double)batch->n_labels;
     if (fabs(loss - guess) > NEAR * guess) return KVF_OK;
     kvf__run_note(run,
-                  "the bare base has a loss of %.2f, guessing among %lld tokens has %.2f: the base "
-                  "seems untrained, and a prefix cannot compensate for that",
+                  "the bare base has a loss of %.2f, and guessing among %lld tokens has %.2f: the "
+                  "base seems untrained, and a prefix cannot compensate for that",
                   loss, (long long)V, guess);
     return KVF_OK;
 }
@@ -82,7 +82,7 @@ kvf_status kvf__note_int8(kvf__run *run, const kvf__train_rows *rows)
     if (!first.n_labels) return KVF_OK;
     KVF_TRY(loss_of(run, run->base, task->head, &first, &loss));
     KVF_TRY(loss_in_bf16(run, task->head, &first, &want));
-    kvf__run_note(run, "int8: loss of the bare base on %lld rows %.4f, in bf16 %.4f",
+    kvf__run_note(run, "int8: on %lld rows the bare base has loss %.4f, in bf16 %.4f",
                   (long long)first.n, loss, want);
     return KVF_OK;
 }

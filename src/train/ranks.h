@@ -49,7 +49,7 @@ typedef enum kvf__order_kind {
 /* Allocates memory for steps of at most `rows` rows. */
 kvf_status kvf__ranks_prepare(kvf_ctx *ctx, kvf__ranks *ranks, int64_t rows,
                               const kvf__prefix *gradient);
-/* Selects this rank's rows of a step; and returns the number of tokens in the rows of the others.
+/* Selects this rank's rows of a step, and returns the number of tokens in the rows of the others.
  */
 void kvf__ranks_rows(kvf__ranks *ranks, const kvf__dataset *set, const int64_t **examples,
                      int64_t *n);

@@ -130,7 +130,7 @@ kvf_status kvf__run_open_base(kvf__run *run)
                          kvf__precision_name(run->base->precision));
     if (options.weight_dtype != run->base->weight_dtype)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "--weight-dtype %s: the base was opened with another",
+                         "--weight-dtype %s: the base was opened with another type",
                          kvf__weight_dtype_name(options.weight_dtype));
     run->options.precision = run->base->precision;
     return kvf__ranks_decided(run);
@@ -160,7 +160,7 @@ static kvf_status decide_template(kvf__run *run)
                          o->p_template);
     if (KVF__GIVEN(o, prefix_length) && o->prefix_length != P)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "--p-template has %lld virtual tokens, --prefix-length is %lld",
+                         "--p-template has %lld virtual tokens, but --prefix-length is %lld",
                          (long long)P, (long long)o->prefix_length);
     o->prefix_length = P;
     return KVF_OK;

@@ -11,18 +11,18 @@ static kvf_status same_placement(kvf__run *run, const char *path, const kvf__ide
 {
     if (from->position_start != run->id.position_start)
         kvf__run_note(run,
-                      "%s: text after its prefix starts at position %lld, this run's at %lld; "
-                      "--position-start %lld keeps it",
+                      "%s: text after its prefix starts at position %lld, but in this run at %lld; "
+                      "use --position-start %lld to keep it",
                       path, (long long)from->position_start, (long long)run->id.position_start,
                       (long long)from->position_start);
     if (from->relative_bias != run->id.relative_bias)
         return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "%s: its keys use %s relative bias, this run's %s (see --places peft)",
+                         "%s: its keys use %s relative bias, but this run's %s (see --places peft)",
                          path, from->relative_bias ? "the decoder's" : "no",
                          from->relative_bias ? "none" : "do");
     if (from->infix == run->id.infix) return KVF_OK;
-    return kvf__fail(run->ctx, KVF_EUSAGE, "%s: its prefix is placed %s rows, this run's %s", path,
-                     from->infix ? "inside" : "before", from->infix ? "before" : "inside");
+    return kvf__fail(run->ctx, KVF_EUSAGE, "%s: its prefix is placed %s rows, but this run's %s",
+                     path, from->infix ? "inside" : "before", from->infix ? "before" : "inside");
 }
 
 static kvf_status copy_target(const kvf__run *run, const char *path, const kvf_prefix *file,
@@ -34,12 +34,12 @@ static kvf_status copy_target(const kvf__run *run, const char *path, const kvf_p
                          path, vectors ? "virtual tokens at the input" : "keys and values",
                          run->options.method);
     if (file->file.id.P != run->id.P)
-        return kvf__fail(run->ctx, KVF_ESHAPE, "%s: P is %lld, --prefix-length is %lld", path,
+        return kvf__fail(run->ctx, KVF_ESHAPE, "%s: P is %lld, but --prefix-length is %lld", path,
                          (long long)file->file.id.P, (long long)run->id.P);
     if (vectors && file->file.vectors.C != target.vectors->C)
         return kvf__fail(run->ctx, KVF_EMISMATCH,
-                         "%s: its virtual tokens have width %lld, the base's embeddings %lld", path,
-                         (long long)file->file.vectors.C, (long long)target.vectors->C);
+                         "%s: its virtual tokens have width %lld, but the base's embeddings %lld",
+                         path, (long long)file->file.vectors.C, (long long)target.vectors->C);
     if (vectors)
         memcpy(target.vectors->x, file->file.vectors.x,
                (size_t)(file->file.vectors.P * file->file.vectors.C) * sizeof(float));
@@ -56,8 +56,9 @@ static kvf_status target_of_file(kvf__run *run, kvf__tuned *tuned, const char *p
     KVF_TRY(kvf__identity_check(run->ctx, path, &file->file.id, run->base,
                                 run->options.allow_other_base));
     if (kvf_prefix_changes_base(file))
-        return kvf__fail(run->ctx, KVF_EUSAGE, "%s: method %s changes the base, method %s does not",
-                         path, file->file.id.method, run->options.method);
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "%s: method %s changes the base, but method %s does not", path,
+                         file->file.id.method, run->options.method);
     KVF_TRY(same_placement(run, path, &file->file.id));
     KVF_TRY(copy_target(run, path, file, target));
     return kvf__log_weight_from(run, tuned, path, file->file.prefix.log_weight);
@@ -269,7 +270,7 @@ kvf_status kvf__start_prefix(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
         st = heads_from(run, rows, path, what, file->file.id.task, &file->file.head);
     else if (!st)
         kvf__run_note(run, "initialized from %s: %s%s", path, what,
-                      file->file.head.params.params.n ? "; head not used, --init-from would take it"
+                      file->file.head.params.params.n ? "; head not used (--init-from uses it)"
                                                       : "");
     kvf_prefix_free(file);
     return st;

@@ -14,11 +14,10 @@ static const char *why_not(const kvf__states_run *runs, size_t n, int64_t *layer
         const kvf__desc *desc = kvf__model_desc(run->base->model);
         int64_t l = 0;
         const int64_t most = desc->encoder ? desc->encoder : run->id.L;
-        if (run->options.base_dropout > 0)
-            return "not with --base-dropout, which changes the states in each step";
+        if (run->options.base_dropout > 0) return "--base-dropout changes the states in each step";
         if (desc->by_layer.shape || desc->by_layer.inputs)
             return "layers of this base read more than the layer below";
-        if (run->ranks) return "not with several processes, whose rows change in each epoch";
+        if (run->ranks) return "the rows of several processes change in each epoch";
         while (l < most && !runs[i].layer_mask[l])
             l++;
         if (l < lowest) lowest = l;
@@ -120,7 +119,7 @@ kvf_status kvf__states_open(const kvf__states_run *runs, size_t n, const kvf__pa
     if (!alike) {
         kvf__run_note(run, "--keep-states is off: %s",
                       run->options.stream_layers || run->options.weight_dtype
-                          ? "not with --stream-layers or --weight-dtype"
+                          ? "--stream-layers and --weight-dtype do not support it"
                           : "on this CPU a row's bits depend on the other rows of its step");
         kvf__states_free(*states);
         *states = NULL;

@@ -138,12 +138,12 @@ static kvf_status longest_row(const kvf__run *run, int64_t *out)
     int64_t start = run->id.position_start + (run->id.infix ? run->id.P : 0);
     int64_t longest = kvf__longest_row(run->base, start) - inside;
     if (longest < 2 && start > run->id.P)
-        return kvf__fail(run->ctx, KVF_EUSAGE,
-                         "--position-start %lld leaves no positions for text: the base has %lld",
-                         (long long)start,
-                         (long long)kvf__model_desc(run->base->model)->position.max);
+        return kvf__fail(
+            run->ctx, KVF_EUSAGE,
+            "--position-start %lld leaves no position for text: the base has %lld positions",
+            (long long)start, (long long)kvf__model_desc(run->base->model)->position.max);
     if (longest < 2)
-        return kvf__fail(run->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no positions for text",
+        return kvf__fail(run->ctx, KVF_EUSAGE, "--prefix-length %lld leaves no position for text",
                          (long long)run->id.P);
     if (o->max_length > longest)
         return kvf__fail(run->ctx, KVF_EUSAGE,
@@ -161,7 +161,7 @@ static void note_cut_rows(kvf__run *run, const char *path, const kvf__dataset *s
                       (long long)set->skipped, (long long)set->truncated, (long long)max_length);
     if (*set->said) kvf__run_note(run, "%s", set->said);
     if (set->without_label)
-        kvf__run_note(run, "%s: %lld of the truncated rows have no label any more", path,
+        kvf__run_note(run, "%s: %lld of the truncated rows have no label left", path,
                       (long long)set->without_label);
 }
 

@@ -76,7 +76,7 @@ static const struct {
     {"[ -e \"$2\" ] && echo ok", KVF_OK, NULL},
     {"echo '4 a line'", KVF_EFORMAT, "a line"},
     {"echo '7 another: line'", KVF_EUNSUPPORTED, "another: line"},
-    {"kill -SEGV $$", KVF_EFORMAT, "file.h5: damaged: HDF5 fails on it (Segmentation fault"},
+    {"kill -SEGV $$", KVF_EFORMAT, "file.h5: damaged: HDF5 cannot read it (Segmentation fault"},
     {"echo ok; echo more", KVF_EFORMAT, "exit status 0"},
     {"echo '0 fine'", KVF_EFORMAT, "exit status 0"},
     {"echo '99 what'", KVF_EFORMAT, "exit status 0"},

@@ -18,11 +18,11 @@ done
 run 0 eval --base model --data valid.jsonl --precision f32 --threads 2 --prefix adapter.h5 --drop-layers 0-1 --json
 [ "$(value loss)" != "$best" ] || fail 'nothing was left out'
 run 2 eval --base model --data valid.jsonl --drop-layers 0
-err_is 'kvfold: eval: no adapters to leave out: model carries none; try kvfold eval --help'
+err_is 'kvfold: eval: model has no adapters to leave out; try kvfold eval --help'
 run 1 eval --base model --data valid.jsonl --prefix adapter.h5 --drop-layers 0-9
-err_is 'kvfold: eval: layers 0-9, the base has 0-1'
+err_is 'kvfold: eval: layers 0-9: the base has layers 0-1'
 run 2 eval --base model --data valid.jsonl --prefix adapter.h5 --prefix run.h5
-has err 'no other prefix can share'
+has err 'so other prefixes cannot use it'
 run 0 inspect adapter.h5
 has out '^adapter.h5: adapter$'
 has out '^  placement  *serial$'

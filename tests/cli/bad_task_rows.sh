@@ -102,7 +102,7 @@ has err 'a bert does not predict the next token'
 run 2 generate --base bert --prefix run.h5 --prompt x
 has err '^kvfold: generate: bert: a bert does not predict the next token;'
 run 2 generate --base llama --prefix causal.h5 --prompt x
-has err '^kvfold: generate: the prefix is of task seq-cls .*`predict`;'
+has err '^kvfold: generate: a prefix of task seq-cls .*`predict`;'
 absent x.h5 y.jsonl
 
 # ---- files that the command reads

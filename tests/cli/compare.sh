@@ -119,7 +119,7 @@ has partly/compare.html '>seed 0 failed: nothing.h5: cannot open: No such file o
 
 export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2
 run 2 compare $shared --methods direct --out ranks --quiet
-err_is 'kvfold: compare: a comparison is one process, Open MPI started 2; try kvfold compare --help'
+err_is 'kvfold: compare: a comparison runs in one process, but Open MPI started 2; try kvfold compare --help'
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
 
 # a run that folds to two files: its size counts both

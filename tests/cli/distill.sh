@@ -120,7 +120,7 @@ has err 'chat template no-system: the base has no chat template$'
 echo '{"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}' >own.jsonl
 # shellcheck disable=SC2086
 run 1 distill $system --data own.jsonl --out other.h5
-has err 'message 1 is a system turn, and the prefix stands for it already$'
+has err 'message 1 is a system turn, but the prefix already replaces the system turn$'
 # shellcheck disable=SC2086
 run 2 distill $system --document document.txt --out other.h5
 has err '^kvfold: distill: --document is for documents, not --system-prompt; try '

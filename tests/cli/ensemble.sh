@@ -33,14 +33,14 @@ run 0 eval $common --prefix one.h5 --prefix two.h5 --data valid.jsonl --generate
 has out '"bleu"'
 
 # virtual tokens need rows of their own, an adapter changes the base itself
-elsewhere='prefix 2 has its virtual tokens at other places of the row than the first: merge both to prefix files'
+elsewhere='prefix 2 has its virtual tokens at other positions of the row than the first: merge both to prefix files'
 complete 2 --prefix one.h5 --prefix prompt.h5
 err_is "kvfold: generate: $elsewhere; try kvfold generate --help"
 # shellcheck disable=SC2086
 run 2 eval $common --prefix one.h5 --prefix prompt.h5 --data valid.jsonl
 err_is "kvfold: eval: $elsewhere; try kvfold eval --help"
 complete 2 --prefix one.h5 --prefix adapter.h5
-err_is 'kvfold: generate: model: carries the values of method adapter, which no other prefix can share; try kvfold generate --help'
+err_is 'kvfold: generate: model: was opened with values of method adapter, so other prefixes cannot use it; try kvfold generate --help'
 
 # folded, the same virtual tokens are an ordinary prefix
 run 0 merge prompt.h5 --base model --out folded.h5

@@ -37,7 +37,7 @@ has err 'method head folds to a base'
 # continuing from it, also with the head of another method
 run 0 train $fit --steps 2 --init-from run.h5 --out on.h5
 run 1 train $shared --task seq-cls --method full --steps 1 --init-from run.h5 --out full.h5
-has err 'has 0 parameters, the base wants '
+has err 'has 0 parameters, but the base needs '
 
 run 2 train --base model --data train.jsonl --method head --out lm.h5
 err_is 'kvfold: train: --method head: task lm has no head to train: choose another --task; try kvfold train --help'

@@ -102,8 +102,8 @@ run 2 train --base model --data train.jsonl --method direct --value-optimizer mu
 has err 'value-optimizer muon: want a base with equal layers;'
 refused 'which has embeddings for each layer' train --base model --data train.jsonl --method prompt \
     --prefix-length 4 --out no.h5
-refused 'weights and adapters in them are not trained here' train --base model --data train.jsonl --method adapter --out no.h5
-refused 'weights and adapters in them are not trained here' train --base model --data train.jsonl --method full --out no.h5
+refused 'weights and adapters of a base whose layers differ cannot be trained' train --base model --data train.jsonl --method adapter --out no.h5
+refused 'weights and adapters of a base whose layers differ cannot be trained' train --base model --data train.jsonl --method full --out no.h5
 "$MAKE_TINY" other || exit 1
-refused 'the prefix is for base model, 4 layers \[2, G, P, D\] with G x D of 2x8, 1x16, 2x8, 1x16, the base has L=2 G=2 D=8' \
+refused 'the prefix is for base model, 4 layers \[2, G, P, D\] with G x D of 2x8, 1x16, 2x8, 1x16, but the base has L=2 G=2 D=8' \
     eval --base other --prefix direct-folded.h5 --data valid.jsonl

@@ -50,7 +50,7 @@ has out '^ *token-cls on bidirectional bases 40)$'
 has out "rows per step (qa, multiple-choice: questions)"
 has out 'see help methods (default: mlp)'
 run 0 generate --help
-has out 'most new tokens (default: 64)'
+has out 'maximum number of new tokens (default: 64)'
 
 for topic in glossary files methods tasks metrics formats logs numbers clusters sweeps experiments scaling usage environment; do
     run 0 help $topic

@@ -71,7 +71,7 @@ for method in adapter full; do
     run 0 merge run.h5 --out folded.h5 --force
     goes_on "folded.h5: $what and head" $mine --init-from folded.h5
     run 2 train --base bert $mood --method direct --init-from run.h5 --out next.h5
-    has err 'run.h5: method adapter changes the base, method direct does not'
+    has err 'run.h5: method adapter changes the base, but method direct does not'
 done
 
 # ---- heads for other answers than requested
@@ -86,7 +86,7 @@ run 0 merge run.h5 --out folded.h5 --force
 says '; the head is new: other labels' --base llama --task seq-cls --data other.tsv --init-from folded.h5
 says '; the head is new: another task' --base llama --task token-cls --data names.conll --init-from folded.h5
 says '; head not used: another task' --base llama --data lm.jsonl --init-from folded.h5
-says '; head not used, --init-from would take it' --base llama --task seq-cls --data mood.tsv \
+says '; head not used (--init-from uses it)' --base llama --task seq-cls --data mood.tsv \
     --init kv --init-kv folded.h5
 run 1 train --base other $mood --method direct --init-from run.h5 --out next.h5
 has err 'the prefix is for base llama'

@@ -34,12 +34,12 @@ can int8 || {
 way='--method direct --init vocab --schedule-steps 6 --valid valid.jsonl' eight="--precision int8 $way"
 # shellcheck disable=SC2086 # options
 train 0 $eight --steps 6 --out whole.h5
-has out '^int8: loss of the bare base on 6 rows [0-9.]*, in bf16 [0-9.]*$'
+has out '^int8: on 6 rows the bare base has loss [0-9.]*, in bf16 [0-9.]*$'
 # shellcheck disable=SC2086
 train 0 $eight --steps 6 --out again.h5 --json
 same whole.h5 again.h5
 [ "$(value precision)" = '"int8"' ] || fail "precision: $(value precision)"
-has out '"notes":\[[^]]*"int8: loss of the bare base'
+has out '"notes":\[[^]]*"int8: on [0-9]* rows the bare base has loss'
 eight_loss=$(value train_loss)
 # shellcheck disable=SC2086
 train 0 --precision bf16 $way --steps 6 --out bf16.h5 --json
@@ -60,7 +60,7 @@ printf '{"text":"a b","label":"x"}\n{"text":"c d","label":"y"}\n' >classes.jsonl
 train 0 --precision int8 --steps 2 --out mlp.h5 --recompute on
 run 0 train --base model --data train.jsonl --threads 2 --precision int8 --steps 2 --out adapter.h5 --method adapter
 run 0 train --base bert --data classes.jsonl --task seq-cls --precision int8 --out classes.h5 --steps 2
-has out '^int8: loss of the bare base on 2 rows '
+has out '^int8: on 2 rows the bare base has loss '
 run 0 predict --base bert --prefix classes.h5 --data classes.jsonl --out - --precision int8
 
 # the runs of a sweep equal those of train

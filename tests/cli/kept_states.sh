@@ -35,8 +35,8 @@ off() {
     same_values on.h5 off.h5
 }
 off 'layer 0 has a prefix (--layers, --places)'
-off 'not with --base-dropout.*' --layers 1 --base-dropout 0.1
-off 'not with --stream-layers or --weight-dtype' --layers 1 --weight-dtype bf16
+off '--base-dropout.*' --layers 1 --base-dropout 0.1
+off '--stream-layers and --weight-dtype do not support it' --layers 1 --weight-dtype bf16
 for method in adapter prompt full; do
     run 2 train --base model --data train.jsonl --out no.h5 --method $method --keep-states 1M
     err_is "kvfold: train: --keep-states: not for method $method; try kvfold train --help"

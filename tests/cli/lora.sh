@@ -35,11 +35,11 @@ run 0 inspect prefix.h5
 has out 'model+lora'
 for other in '' '--lora lora2'; do
     run 1 eval --base model $other --data train.jsonl --prefix prefix.h5
-    has err 'the prefix is for base model+lora ([0-9a-f]*), this one is [0-9a-f]* (--allow-other-base overrides)$'
+    has err 'the prefix is for base model+lora ([0-9a-f]*), but this one is [0-9a-f]* (--allow-other-base overrides)$'
 done
 run 0 $train --out plain.h5 --steps 1
 run 1 eval --base model --lora lora --data train.jsonl --prefix plain.h5
-has err 'the prefix is for base model ([0-9a-f]*), this one is'
+has err 'the prefix is for base model ([0-9a-f]*), but this one is'
 run 0 eval --base model --lora lora --data train.jsonl --prefix plain.h5 --allow-other-base
 
 # Methods that train the base begin with the folded weights; their folded files need no LoRA.
@@ -63,5 +63,5 @@ has err '^kvfold: eval: model/adapter_config.json: '
 cp -r lora dora
 sed 's/"use_dora":false/"use_dora":true/' lora/adapter_config.json >dora/adapter_config.json
 run 1 eval --base model --lora dora --data train.jsonl
-err_is 'kvfold: eval: dora/adapter_config.json: "use_dora" is set: what is folded is plain LoRA, matrices alone'
+err_is 'kvfold: eval: dora/adapter_config.json: "use_dora" is set, but only plain LoRA can be folded'
 absent no.h5

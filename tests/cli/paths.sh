@@ -43,14 +43,14 @@ run 1 predict --base broken --data valid.jsonl --out no/such/folder
 has err '^kvfold: predict: no/such/folder.*: cannot write: No such file or directory$'
 
 # files that are not a prefix, or not a base
-failing "eval: peft: is a PEFT folder: \`kvfold import peft --out PREFIX.h5\` makes a prefix file of it" \
+failing "eval: peft: is a PEFT folder: \`kvfold import peft --out PREFIX.h5\` converts it to a prefix file" \
     eval --base broken --data valid.jsonl --prefix peft
-failing 'eval: model: is a base, not a prefix: --base takes it' \
+failing 'eval: model: is a base, not a prefix: use it with --base' \
     eval --base prefix.h5 --data valid.jsonl --prefix model
-failing 'words: model: is a base, not a prefix: --base takes it' words model --base prefix.h5
-failing 'eval: prefix.h5: is a prefix file, not a base: --prefix takes it' eval --base prefix.h5 --data valid.jsonl
-failing 'train: run.h5: is a run file, not a base: --prefix takes it' train --base run.h5 --data train.jsonl --out o.h5
-failing "eval: peft: is a PEFT folder, not a base: \`kvfold import\` makes a prefix of it" eval --base peft --data valid.jsonl
+failing 'words: model: is a base, not a prefix: use it with --base' words model --base prefix.h5
+failing 'eval: prefix.h5: is a prefix file, not a base: use it with --prefix' eval --base prefix.h5 --data valid.jsonl
+failing 'train: run.h5: is a run file, not a base: use it with --prefix' train --base run.h5 --data train.jsonl --out o.h5
+failing "eval: peft: is a PEFT folder, not a base: \`kvfold import\` converts it to a prefix" eval --base peft --data valid.jsonl
 
 # messages name the base that a prefix was made for
 "$MAKE_TINY" llama 2 || exit 1

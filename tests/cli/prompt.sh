@@ -40,6 +40,6 @@ for command in eval predict; do
     [ $command = eval ] || set -- --out none.jsonl
     # shellcheck disable=SC2086
     run 2 $command $common --prefix prefix.h5 --prefix vectors.h5 "$@"
-    err_is "kvfold: $command: prefix 2 has its virtual tokens at other places of the row than the first: merge both to prefix files; try kvfold $command --help"
+    err_is "kvfold: $command: prefix 2 has its virtual tokens at other positions of the row than the first: merge both to prefix files; try kvfold $command --help"
 done
 absent none.jsonl

@@ -22,7 +22,7 @@ train 0 --out on.h5 --method direct --init-from two.h5 --prefix-length 2 --posit
 run 0 eval --base model --prefix on.h5 --data valid.jsonl --precision f32 --threads 2 --json
 [ "$(value loss)" = "$after" ] || fail "trained on from $(value loss), prune left $after"
 train 0 --out moved.h5 --method direct --init-from two.h5 --prefix-length 2 --steps 1
-has out 'two.h5: text after its prefix starts at position 4, this run.s at 2; --position-start 4 keeps it'
+has out 'two.h5: text after its prefix starts at position 4, but in this run at 2; use --position-start 4 to keep it'
 run 1 export two.h5 --format peft --out peft
 has err 'position_start'
 

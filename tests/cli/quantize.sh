@@ -71,5 +71,5 @@ run 2 quantize f32.h5 --out f32.h5 --dtype f16 --force
 has err 'f32.h5'
 run 0 train --base model --data train.jsonl --method adapter --adapter-size 2 --steps 1 --out adapter.h5 --quiet
 run 1 quantize adapter.h5 --out no.h5 --dtype f16
-err_is 'kvfold: quantize: adapter.h5: method adapter changes the base itself: no prefix'
+err_is 'kvfold: quantize: adapter.h5: method adapter changes the base and has no prefix'
 absent no.h5

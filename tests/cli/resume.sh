@@ -86,7 +86,7 @@ for way in truncate truncate-end; do
     [ "$(value truncated)" = 1 ] || fail "$way: $(cat out)"
     cat out >>$way.out
 done
-has truncate-end.out '1 of the truncated rows have no label any more'
+has truncate-end.out '1 of the truncated rows have no label left'
 has truncate-end.out '"without_label":1'
 ! grep -q 'no label left\|without_label' truncate.out || fail "$(cat truncate.out)"
 

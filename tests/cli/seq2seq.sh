@@ -38,7 +38,7 @@ run 0 inspect prefix.h5 --json
 has out '"features":[[]"encoder-decoder"[]]'
 has out '"encoder_layers":2'
 run 1 eval --base t5.h5 --prefix prefix.h5 --data valid.jsonl
-err_is 'kvfold: eval: t5.h5: the prefix is for base flan, L=6 G=2 D=8, the base has L=8 G=2 D=8'
+err_is 'kvfold: eval: t5.h5: the prefix is for base flan, L=6 G=2 D=8, but the base has L=8 G=2 D=8'
 
 # layers in memory, recomputed layers, and layers packed just before use: the same bits
 run 0 train --base t5.h5 --data train.jsonl --steps 3 $how --out run.h5 --json
@@ -130,13 +130,13 @@ for method in prompt p-tuning projected; do
 done
 for method in adapter full; do
     run 1 train --base t5.h5 --data train.jsonl --out no.h5 --method $method
-    err_is 'kvfold: train: t5 is an encoder-decoder, whose own weights are not trained here'
+    err_is 'kvfold: train: t5 is an encoder-decoder, whose weights cannot be trained: train a prefix'
 done
 refused '--task token-cls: not supported on t5' --task token-cls
 refused '--infix: not supported on encoder-decoders such as t5' --infix
 refused '--p-template: not supported on encoder-decoders such as t5' --p-template '{text} wind'
 refused '--p-template: not supported on encoder-decoders such as t5' --task seq-cls --p-template '{text} [MASK]' --verbalizer 'even=cold,odd=rain'
-refused '--chat-template chatml: t5 is an encoder-decoder, whose rows are no chats' --chat-template chatml
+refused '--chat-template chatml: not supported on t5, an encoder-decoder' --chat-template chatml
 run 2 train --base tokens --data train.jsonl --out no.h5 --places cross
 err_is 'kvfold: train: --places is for encoder-decoders, not llama; try kvfold train --help'
 printf '{"text": "one stack"}\n' >text.jsonl
@@ -183,7 +183,7 @@ run 1 prune peft.h5 --base t5.h5 --data valid.jsonl --keep 2 --out no.h5
 err_is "kvfold: prune: peft.h5: cannot be pruned, because the decoder's relative bias of its keys depends on the distance to the text"
 # shellcheck disable=SC2086
 run 2 train --base t5.h5 --data train.jsonl --places decoder --method direct --init-kv peft.h5 --steps 1 $how --out no.h5
-err_is "kvfold: train: peft.h5: its keys use the decoder's relative bias, this run's none (see --places peft); try kvfold train --help"
+err_is "kvfold: train: peft.h5: its keys use the decoder's relative bias, but this run's none (see --places peft); try kvfold train --help"
 # shellcheck disable=SC2086
 run 0 train --base t5.h5 --data train.jsonl --places decoder --method direct --steps 1 $how --out plain.h5
 run 1 compose peft.h5 plain.h5 --mode average --out no.h5

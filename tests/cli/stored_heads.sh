@@ -52,7 +52,7 @@ printf '{"prompt": "a dene", "completion": "b"}\n' >lm.jsonl
 for base in untied untied.h5; do
     [ $base = untied ] || run 0 import untied --out untied.h5
     run 1 eval --base $base --data lm.jsonl --precision f32
-    has err "kvfold: eval: this t5 has no language-model head: its config's class has a task's"
+    has err "kvfold: eval: this t5 has no language-model head, because the class in its config has a task head"
 done
 # shellcheck disable=SC2086
 run 0 train --base untied --data "$golden/rows.jsonl" --labels cat,dog,end --init-kv untied/prefix.h5 --head-lr 1e-30 $how --out run.h5

@@ -126,4 +126,4 @@ has out 'batch-tokens *[1-9][0-9][0-9]'
 export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2
 # shellcheck disable=SC2086
 run 2 sweep $shared --grid grid.txt --out bad
-err_is 'kvfold: sweep: a sweep is one process, Open MPI started 2; try kvfold sweep --help'
+err_is 'kvfold: sweep: a sweep runs in one process, but Open MPI started 2; try kvfold sweep --help'

@@ -23,7 +23,7 @@ done >shown
 [ "$(uniq -c shown | tr -s ' ')" = ' 2 ⟦the<r> v</e>⟧' ] || fail "added tokens: $(cat shown)"
 printf '{"pad_token": "[PAD]"}' >model/special_tokens_map.json
 run 1 eval --base model --data rows.jsonl
-has err 'kvfold: eval: model: the tokenizer has 259 tokens, the model'"'s"' embedding 258 rows, and none for "[[]PAD[]]", 258'
+has err 'kvfold: eval: model: the tokenizer has 259 tokens, but the model'"'s"' embedding has 258 rows and none for "[[]PAD[]]", 258'
 rm model/added_tokens.json model/special_tokens_map.json
 
 # tiktoken's lines under the same name; a damaged file gets one line.
@@ -35,7 +35,7 @@ run 1 eval --base model --data rows.jsonl
 has err '^kvfold: eval: model/tokenizer.model: .* is damaged or cut short$'
 rm model/tokenizer.model
 run 1 eval --base model --data rows.jsonl
-err_is 'kvfold: eval: model: no tokenizer.json, no vocab.txt, no tokenizer.model, no spiece.model, and not both of vocab.json and merges.txt'
+err_is 'kvfold: eval: model: has none of tokenizer.json, vocab.txt, tokenizer.model, spiece.model, and vocab.json with merges.txt'
 
 # T5's own name for it: EOS and, with extra_ids, sentinels come after the pieces; the base file
 # equals the folder
@@ -44,7 +44,7 @@ cp "$SOURCE"/tests/golden/model_t5/*.json "$SOURCE/tests/golden/model_t5/model.s
 cp "$SOURCE/tests/golden/model_t5/tokenizer.model" t5/spiece.model
 printf '{"prompt":"a dene","completion":"nnnsc ceded"}\n' >rows.jsonl
 run 1 eval --base t5 --data rows.jsonl
-err_is "kvfold: eval: t5: the tokenizer has 148 tokens, the model's embedding 48 rows, and none for \"<extra_id_99>\", 48"
+err_is "kvfold: eval: t5: the tokenizer has 148 tokens, but the model's embedding has 48 rows and none for \"<extra_id_99>\", 48"
 printf '{"extra_ids": 0}' >t5/tokenizer_config.json
 for base in t5 t5.h5 "$SOURCE/tests/golden/model_t5"; do
     [ $base != t5.h5 ] || run 0 import t5 --out t5.h5

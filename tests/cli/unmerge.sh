@@ -21,7 +21,7 @@ err_is 'kvfold: unmerge: back.h5: exists (use --force to replace it)'
 run 2 unmerge run.h5 --out none.h5
 err_is 'kvfold: unmerge: run.h5: is a file of kind run, want a prefix file; try kvfold unmerge --help'
 run 2 unmerge prefix.h5 --out none.h5 --encoder-hidden 2
-has err '^kvfold: unmerge: prefix.h5: method mlp with M = 2 comes no nearer to it than a relative residual of [0-9.e-]*, want at most 1e-02: a wider --encoder-hidden (P is 4) reaches it, --approximate takes what comes; try'
+has err '^kvfold: unmerge: prefix.h5: method mlp with M = 2 reaches a relative error of [0-9.e-]*, want at most 1e-02: use a wider --encoder-hidden (P is 4), or --approximate to accept the error; try'
 absent none.h5
 run 0 unmerge prefix.h5 --out near.h5 --encoder-hidden 2 --approximate
 
@@ -41,7 +41,7 @@ run 2 convert-position prefix.h5 --base model --out none.h5
 err_is 'kvfold: convert-position: --position-start P|N is needed; try kvfold convert-position --help'
 absent none.h5
 train 0 --out from_moved.h5 --method direct --init-from moved.h5 --steps 1
-has out 'moved.h5: text after its prefix starts at position 9, this run.s at 4; --position-start 9 keeps it$'
+has out 'moved.h5: text after its prefix starts at position 9, but in this run at 4; use --position-start 9 to keep it$'
 
 # another program's checkpoint: the command that converts it, and the resulting folder
 run 2 import "$SOURCE/tests/golden/foreign_prefixes/li_liang.safetensors" --out none.h5
@@ -49,7 +49,7 @@ has err 'name the base with --base; try kvfold import --help$'
 run 1 import "$SOURCE/tests/golden/foreign_prefixes/cartridge.safetensors" --base model --out none.h5
 has err 'cartridge.safetensors: is not the state dict .* (python -m kvfold.from_pickle converts prefixes of other programs)$'
 run 1 import "$SOURCE/tests/golden/foreign_prefixes/ah_bert" --out none.h5
-has err 'ah_bert: adapter_model.safetensors is not there (python -m kvfold.from_pickle makes it of AdapterHub.s prefixes)$'
+has err 'ah_bert: adapter_model.safetensors is not there (python -m kvfold.from_pickle makes it from AdapterHub.s prefixes)$'
 run 2 import prefix.h5 --from bert --out none.h5
 has err '^kvfold: import: --from '
 absent none.h5

@@ -67,7 +67,7 @@ START_TEST(texts_are_files_of_a_tokenizer)
                                         .force = true};
     ck_assert_int_eq(kvf__base_file_write(ctx, options.path, false, &file), KVF_OK);
     ck_assert_int_eq(mkdir(options.out, 0700), 0);
-    ck_fails(kvf_export(ctx, &options), KVF_EFORMAT, "no file of a tokenizer");
+    ck_fails(kvf_export(ctx, &options), KVF_EFORMAT, "is not a tokenizer file");
     ck_assert_int_eq(rmdir(options.out), 0); /* it is empty */
 }
 END_TEST

@@ -218,7 +218,7 @@ START_TEST(heads_that_do_not_fit)
              "task is \"token-cls\", but there is no /head");
     write_forged(in_dir("b.h5"), "lm", true, false);
     ck_fails(kvf__artifact_read(ctx, in_dir("b.h5"), KVF__KIND_RUN, &back), KVF_EFORMAT,
-             "task is \"lm\", which has a head of lm_head.weight alone");
+             "task is \"lm\", whose head has only lm_head.weight");
     write_forged(in_dir("c.h5"), "token-cls", true, true);
     ck_fails(kvf__artifact_read(ctx, in_dir("c.h5"), KVF__KIND_RUN, &back), KVF_ESHAPE,
              "is [8, 3], but the head's is [3, 8]");
@@ -271,7 +271,7 @@ START_TEST(names_for_the_same_bytes)
 {
     enum { N = 200, LONG = 1 << 20, REFERENCE = 16 };
     static const uint8_t LENGTH[] = {0, 0, 16, 0}; /* of the first two references */
-    const char *const want[] = {"/labels: takes 209", "by turns"};
+    const char *const want[] = {"/labels: reading needs 209", "alternates with others"};
     char *text = calloc(1, LONG + 1), *texts[N];
     size_t n, at = 0;
 

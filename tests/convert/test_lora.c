@@ -254,8 +254,8 @@ static const struct {
     {"\"r\":2,\"trainable_token_indices\":[3]", KVF_EUNSUPPORTED, "\"trainable_token_indices\""},
     {"\"r\":2,\"a_new_kind\":{\"k\":1}", KVF_EUNSUPPORTED, "\"a_new_kind\" is set"},
     {"\"r\":2,\"init_lora_weights\":\"pissa\"", KVF_EUNSUPPORTED, "init_lora_weights is \"pissa\""},
-    {"\"r\":3", KVF_ESHAPE, "rank 2, the config says 3"},
-    {"\"rank_pattern\":{\"q_proj\":2}", KVF_EFORMAT, "\"r\" is no number"},
+    {"\"r\":3", KVF_ESHAPE, "has rank 2, but the config says 3"},
+    {"\"rank_pattern\":{\"q_proj\":2}", KVF_EFORMAT, "\"r\" is not a number"},
     {"\"r\":2,\"alpha_pattern\":{\"q_proj\":\"x\"}", KVF_EFORMAT, "alpha_pattern: \"q_proj\""},
     {"\"r\":2,\"alpha_pattern\":{\"q_(proj\":1}", KVF_EFORMAT, "regex"},
 };
@@ -278,8 +278,9 @@ START_TEST(refuses_other_modules_and_folders)
 {
     char folder[256], dir[512];
     refused(adapter("embedding", folder), KVF_EUNSUPPORTED, "lora_embedding_");
-    refused(adapter("gpt2", folder), KVF_EMISMATCH, "is no linear layer of its own");
-    refused(adapter("llama_untied", folder), KVF_EMISMATCH, "lm_head is no linear layer");
+    refused(adapter("gpt2", folder), KVF_EMISMATCH, "is not a separate linear layer");
+    refused(adapter("llama_untied", folder), KVF_EMISMATCH,
+            "lm_head is not a separate linear layer");
     toy_path(dir, place, "narrow");
     ck_assert_int_eq(toy_lora(own, dir, 1), KVF_OK);
     refused(dir, KVF_EMISMATCH, "the base's weight");

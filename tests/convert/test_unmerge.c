@@ -165,8 +165,7 @@ START_TEST(too_narrow_is_refused)
     kvf_merge_result merged;
     kvf_unmerge_result r;
     make_prefix(12);
-    refused(&options, KVF_EUSAGE,
-            "want at most 1e-02: a wider --encoder-hidden (P is 12) reaches it");
+    refused(&options, KVF_EUSAGE, "want at most 1e-02: use a wider --encoder-hidden (P is 12), or");
     ck_assert(!kvf__exists(other));
     options.approximate = true;
     ck_assert_msg(!kvf_unmerge(ctx, &options, &r), "%s", kvf_ctx_error(ctx));
@@ -194,7 +193,7 @@ START_TEST(poor_start_is_refused)
     if (_i == 2) o.init_kv = other;
     if (_i == 3) o.init_from = other;
     expect_failure(&o, KVF_EUSAGE,
-                   "want at most 1e-02: a wider --encoder-hidden (P is 12) reaches it");
+                   "want at most 1e-02: use a wider --encoder-hidden (P is 12), or");
     o.approximate = true;
     train(&o);
     o.encoder_hidden = 12;

@@ -419,7 +419,7 @@ START_TEST(system_prompts_that_are_none)
               "\"content\": \"b\"}]}\n");
     o = good;
     o.train.data = data;
-    refuse(&o, KVF_EDATA, "the prefix stands for it already");
+    refuse(&o, KVF_EDATA, "the prefix already replaces the system turn");
     toy_write(base, "chat_template.jinja", "");
     refuse(&good, KVF_EUNSUPPORTED, "chat template");
 }

@@ -128,16 +128,16 @@ START_TEST(frames)
     m = start(0x03000000, 0, 0);
     expect(&m, KVF_EUNSUPPORTED, "big-endian");
     m = start(3, UINT64_MAX, 0);
-    expect(&m, KVF_EFORMAT, "18446744073709551615 tensors in 0 bytes");
+    expect(&m, KVF_EFORMAT, "claims 18446744073709551615 tensors, but has only 0 bytes");
     m = start(3, 65537, 0);
     for (int i = 0; i < 65537 * 3; i++) /* 24 bytes each */
         put_u64(&m, 0);
     expect(&m, KVF_EFORMAT, "65537 tensors, want at most 65536");
     m = start(3, 0, UINT64_C(1) << 60);
-    expect(&m, KVF_EFORMAT, "metadata keys in 0 bytes");
+    expect(&m, KVF_EFORMAT, "metadata keys, but has only 0 bytes");
     m = start(3, 0, 1);
     put_data(&m, 1, 13);
-    expect(&m, KVF_EFORMAT, "1 metadata keys in 13 bytes");
+    expect(&m, KVF_EFORMAT, "claims 1 metadata keys, but has only 13 bytes");
     ck_assert_int_eq(parse("GGUG\3\0\0\0", 8), KVF_EFORMAT);
     ck_assert_int_eq(parse("", 0), KVF_EFORMAT);
 }
@@ -151,8 +151,8 @@ START_TEST(hostile_metadata)
     maker m;
 
     expect_scalar("k", 13, "", 0, KVF_EFORMAT, "unknown type 13");
-    expect_scalar("k", 8, &huge, 8, KVF_EFORMAT, "text longer");
-    expect_scalar("k", 8, &gigabyte, 8, KVF_EFORMAT, "text longer");
+    expect_scalar("k", 8, &huge, 8, KVF_EFORMAT, "text is longer");
+    expect_scalar("k", 8, &gigabyte, 8, KVF_EFORMAT, "text is longer");
     expect_scalar("", 0, "\1\1", 2, KVF_EFORMAT, "name is empty");
     expect_scalar("k\xc3\xa4", 0, "", 0, KVF_EFORMAT, "not ASCII");
     expect_scalar("general.alignment", 4, &three, 4, KVF_EFORMAT, "power of two");
@@ -196,10 +196,10 @@ START_TEST(hostile_arrays)
     expect_array(4, 3, 12, KVF_OK, "");
     expect_array(0, 0, 0, KVF_OK, "");
     expect_array(8, 2, 16, KVF_OK, ""); /* two empty texts */
-    expect_array(4, 3, 11, KVF_EFORMAT, "longer than what is left");
-    expect_array(4, UINT64_MAX, 12, KVF_EFORMAT, "longer than what is left");
-    expect_array(12, UINT64_C(1) << 61, 64, KVF_EFORMAT, "longer than what is left");
-    expect_array(8, 3, 16, KVF_EFORMAT, "longer than what is left");
+    expect_array(4, 3, 11, KVF_EFORMAT, "longer than the rest");
+    expect_array(4, UINT64_MAX, 12, KVF_EFORMAT, "longer than the rest");
+    expect_array(12, UINT64_C(1) << 61, 64, KVF_EFORMAT, "longer than the rest");
+    expect_array(8, 3, 16, KVF_EFORMAT, "longer than the rest");
     expect_array(9, 1, 64, KVF_EUNSUPPORTED, "array of arrays");
     expect_array(13, 1, 64, KVF_EFORMAT, "unknown type");
 }

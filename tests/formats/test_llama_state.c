@@ -148,8 +148,8 @@ static const struct {
     kvf_status status;
     const char *line;
 } BAD[] = {
-    {0, 0x6767736e, KVF_EFORMAT, "no saved sequence"},
-    {1, 2, KVF_EUNSUPPORTED, "state version 2, known are 3 and 4"},
+    {0, 0x6767736e, KVF_EFORMAT, "is not a saved sequence"},
+    {1, 2, KVF_EUNSUPPORTED, "state version 2 is not supported, want 3 or 4"},
     {1, 5, KVF_EUNSUPPORTED, "state version 5"},
     {2, 0xFFFFFFFF, KVF_EFORMAT, "ends within"},
     {CELLS - 1, 0, KVF_EFORMAT, "is empty"},
@@ -159,14 +159,14 @@ static const struct {
     {CELL, 1, KVF_EUNSUPPORTED, "cell 1 is at position 1, want each of 0 to 4 once"},
     {CELL, P, KVF_EUNSUPPORTED, "cell 0 is at position 5"},
     {CELL, 0xFFFFFFFF, KVF_EUNSUPPORTED, "cell 0 is at position -1"},
-    {CELL + 1, 2, KVF_EFORMAT, "cell 0 is of 2 sequences"},
+    {CELL + 1, 2, KVF_EFORMAT, "cell 0 belongs to 2 sequences"},
     {FORM, 2, KVF_EUNSUPPORTED, "rotated"},
-    {FORM + 1, L + 1, KVF_ESHAPE, "has 4 layers, the base 3"},
+    {FORM + 1, L + 1, KVF_ESHAPE, "has 4 layers, but the base has 3"},
     {FORM + 2, 4, KVF_EUNSUPPORTED, "rotated"},
     {FORM + 3, 4, KVF_EUNSUPPORTED, "rotated"},
-    {KEYS, 8, KVF_EUNSUPPORTED, "ggml's type 8"},
+    {KEYS, 8, KVF_EUNSUPPORTED, "ggml type 8"},
     {KEYS + 1, 17, KVF_ESHAPE, "the base has G * D = 8"},
-    {KEYS + 1, 64, KVF_ESHAPE, "keys or values of 16 elements a token"},
+    {KEYS + 1, 64, KVF_ESHAPE, "keys or values have 16 elements per token"},
     {KEYS + 2, 1, KVF_ESHAPE, "the base has G * D = 8"},
     {KEYS + 3, 0x7FC00000, KVF_ENUMERIC, "want finite values"},
     {SECOND, 0, KVF_EFORMAT, "is empty"},
@@ -174,7 +174,7 @@ static const struct {
     {SECOND + 1, P - 1, KVF_EUNSUPPORTED, "layers with a window lack 1 of positions 3 to 4"},
     {LOCAL_CELL, P, KVF_EUNSUPPORTED, "cell 0 is at position 5, want each of 0 to 4 once"},
     {LOCAL_CELL + 3, 0, KVF_EUNSUPPORTED, "cell 1 is at position 0"},
-    {LOCAL_FORM + 1, L, KVF_ESHAPE, "has 3 layers with a window, the base 2"},
+    {LOCAL_FORM + 1, L, KVF_ESHAPE, "has 3 layers with a window, but the base has 2"},
 };
 
 START_TEST(bad_words_are_refused)
@@ -202,10 +202,10 @@ START_TEST(bad_transposed_widths_are_refused)
     uint8_t *bytes = written(&form, &n);
 
     bytes[values + 4] = 2;
-    ck_fails(parse(bytes, n, &form, &out), KVF_EFORMAT, "elements of 2 bytes, want 4");
+    ck_fails(parse(bytes, n, &form, &out), KVF_EFORMAT, "elements have 2 bytes, want 4");
     bytes[values + 4] = 4;
     bytes[values + 8] = 9;
-    ck_fails(parse(bytes, n, &form, &out), KVF_ESHAPE, "of 9 elements a token");
+    ck_fails(parse(bytes, n, &form, &out), KVF_ESHAPE, "have 9 elements per token");
     free(bytes);
 }
 END_TEST
@@ -218,7 +218,7 @@ START_TEST(what_follows_is_refused)
     uint8_t *bytes = written(&form, &n);
 
     bytes[n] = 1; /* read_bytes has one more */
-    ck_fails(parse(bytes, n + 1, &form, &out), KVF_EUNSUPPORTED, "holds 1 bytes more");
+    ck_fails(parse(bytes, n + 1, &form, &out), KVF_EUNSUPPORTED, "has 1 bytes more");
     bytes[n - 4] = 1; /* a cell of the second stream */
     ck_fails(parse(bytes, n, &form, &out), KVF_EUNSUPPORTED, "cells of several streams");
     free(bytes);

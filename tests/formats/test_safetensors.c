@@ -179,7 +179,7 @@ START_TEST(error_lines_say_what_and_where)
 {
     parse_header(ONE("I32", "[2,2]", "[0,4]"), 4);
     ck_assert_str_eq(kvf_ctx_error(ctx),
-                     "mem: tensor \"test\": 4 bytes of data do not make I32 of shape [2, 2]");
+                     "mem: tensor \"test\": 4 bytes of data do not match I32 of shape [2, 2]");
     parse_header(I32_2X2, 14);
     ck_assert_str_eq(kvf_ctx_error(ctx),
                      "mem: tensor \"test\": ends at byte 16 of the data, which has "

@@ -142,7 +142,7 @@ static void judge(const char *command, int ended, const char *said, tally *t)
         t->failed++;
     else if (code == 0 || (code == 1 && diff && !*said))
         t->read++;
-    else if (code == 1 && strstr(said, "in a process of its own"))
+    else if (code == 1 && strstr(said, "in a separate process"))
         t->crashed++;
     else if ((code == 1 || code == 2) && has_line)
         t->refused++;

@@ -254,7 +254,8 @@ START_TEST(refuses_to_write)
     ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "length 0");
     file.prefix.P = 5;
     file.id.G = 7;
-    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE, "its identity 3, 7, 5, 4");
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ESHAPE,
+             "its identity says 3, 7, 5, 4");
     file.id.G = 2;
     file.dtype = KVF__U8;
     ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_EUSAGE, "not as u8");
@@ -477,7 +478,7 @@ START_TEST(bytes_behind_the_end)
     write_sample(in_dir("p.h5"), KVF__F32);
     uint8_t *bytes = read_bytes(in_dir("p.h5"), &n);
     write_bytes(in_dir("long.h5"), bytes, n + 1);
-    ck_fails(read_status(in_dir("long.h5")), KVF_EFORMAT, "51 bytes behind the end");
+    ck_fails(read_status(in_dir("long.h5")), KVF_EFORMAT, "51 bytes after the end");
     bytes[n - 2] = bytes[n - 2] == '0' ? '1' : '0';
     write_bytes(in_dir("seal.h5"), bytes, n);
     ck_fails(read_status(in_dir("seal.h5")), KVF_EFORMAT, "damaged: the bytes hash to");
@@ -698,7 +699,8 @@ static const golden GOLDEN[] = {
     {"h5_virtual.h5", 0, KVF_EFORMAT, "in other datasets (virtual storage), refused"},
     {"h5_unfilled.h5", 0, KVF_EFORMAT, "claims 4398046511104 bytes of values, but 0 are stored"},
     {"h5_unfilled_chunked.h5", 0, KVF_EFORMAT, "claims 4398046511104 bytes of values, but 0 are"},
-    {"h5_zeros.h5", 0, KVF_EFORMAT, "/prefix/past_key_values: takes 43008006 bytes of memory"},
+    {"h5_zeros.h5", 0, KVF_EFORMAT,
+     "/prefix/past_key_values: reading needs 43008006 bytes of memory"},
     {"h5_plain.h5", 0, KVF_EFORMAT,
      "not a kvfold file: HDF5, but without the attribute kvfold_kind"},
 };

@@ -183,8 +183,8 @@ START_TEST(other_rows_are_refused)
     const int64_t C = kvf__model_desc(base->model)->C;
     ck_assert_int_eq(kvf__vectors_init(ctx, &vectors.file.vectors, 3, C), KVF_OK);
     tags.task = KVF__TASK_TOKEN_CLS;
-    refused(&prefixes[0], &vectors, "prefix 2 has its virtual tokens at other places");
-    refused(&prefixes[0], &tags, "the prefix is of task token-cls");
+    refused(&prefixes[0], &vectors, "prefix 2 has its virtual tokens at other positions");
+    refused(&prefixes[0], &tags, "of task token-cls");
     refused(NULL, &prefixes[0], "the first is missing");
     kvf__vectors_done(&vectors.file.vectors);
 }

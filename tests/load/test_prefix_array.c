@@ -129,10 +129,10 @@ START_TEST(what_does_not_fit_is_refused)
     uint8_t mask[8] = {0};
 
     refused(kvf_prefix_set_relative_bias(ctx, prefix, true), KVF_EUNSUPPORTED,
-            "its base is no encoder-decoder with a relative bias, as t5 is");
+            "its base is not an encoder-decoder with a relative bias such as t5");
     refused(kvf_prefix_set_layer_mask(ctx, prefix, mask, 7), KVF_ESHAPE,
             "the layer mask is [7], want [8]");
-    refused(kvf_prefix_set_layer_mask(ctx, prefix, mask, 8), KVF_EUSAGE, "leaves no layer");
+    refused(kvf_prefix_set_layer_mask(ctx, prefix, mask, 8), KVF_EUSAGE, "excludes all layers");
     mask[3] = 2;
     refused(kvf_prefix_set_layer_mask(ctx, prefix, mask, 8), KVF_EUSAGE, "layer_mask[3] is 2");
     ck_assert(kvf_prefix_layer_mask(prefix, NULL)[2]);

@@ -250,7 +250,7 @@ END_TEST
 static const struct {
     const char *name, *value, *line;
 } REFUSED[] = {
-    {"verbalizer", "neg=badly,pos=good", "\"badly\" is no word of the base's vocabulary"},
+    {"verbalizer", "neg=badly,pos=good", "\"badly\" is not a word of the base's vocabulary"},
     {"verbalizer", "neg=badish,pos=badish", "\"badish\" and \"badish\" are the same tokens"},
     {"verbalizer", "neg=badish,neg=good", "label \"neg\" is given twice"},
     {"verbalizer", "neg=bad", "label \"pos\" of the data has no word"},
@@ -300,8 +300,7 @@ START_TEST(bases_without_the_head_are_refused)
     o.base = path;
     o.p_template = "{p:4} {text} [MASK] of";
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
-    ck_assert_msg(strstr(kvf_ctx_error(ctx), "[MASK] is what comes next, so it comes last"), "%s",
-                  kvf_ctx_error(ctx));
+    ck_assert_msg(strstr(kvf_ctx_error(ctx), "[MASK] must come last"), "%s", kvf_ctx_error(ctx));
     o.verbalizer = NULL;
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
     ck_assert_msg(strstr(kvf_ctx_error(ctx), "the base has no mask token"), "%s",

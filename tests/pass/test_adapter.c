@@ -299,7 +299,7 @@ START_TEST(generation)
 
     shake(adapters);
     ck_assert_str_eq(kvf__decoder_refuses(t.model, &t.slots),
-                     "is trained: its weights may be others than the file has");
+                     "is trained, so its weights may differ from the file");
     ck_assert_int_eq(kvf__cache_create(t.ctx, t.model, 1, 20, &cache), KVF_OK);
     const int64_t whole[] = {0, n}, one[] = {0, 1};
     const int32_t at = (int32_t)n - 1, zero = 0;
@@ -371,7 +371,7 @@ START_TEST(refused)
     ck_assert_int_eq(kvf__adapters_drop(t.ctx, adapters, 0, L), KVF_ESHAPE);
     ck_assert_int_eq(kvf__adapters_drop(t.ctx, adapters, 2, 1), KVF_ESHAPE);
     ck_assert_int_eq(kvf__adapters_drop(t.ctx, adapters, -1, 0), KVF_ESHAPE);
-    ck_assert_str_eq(kvf_ctx_error(t.ctx), "layers -1-0, the base has 0-2");
+    ck_assert_str_eq(kvf_ctx_error(t.ctx), "layers -1-0: the base has layers 0-2");
     toy_free(&t);
 }
 END_TEST

@@ -481,10 +481,10 @@ START_TEST(misuse_is_refused)
     kvf__step step = step_of(0, 2, ids, twice);
     refused(decoder, &step, "rows 0 and 1 both use slot 1");
     step.slot = beyond;
-    refused(decoder, &step, "row 1 in slot 3, the cache has 3");
+    refused(decoder, &step, "row 1 in slot 3, but the cache has 3");
     step.slot = NULL;
     step.n = ROWS + 1;
-    refused(decoder, &step, "4 rows, made for 1 to 3");
+    refused(decoder, &step, "4 rows, the decoder was made for 1 to 3");
     step.n = 1;
     ids[0] = 61;
     refused(decoder, &step, "id 61, the vocabulary ends at 60");
@@ -508,7 +508,7 @@ START_TEST(weights_by_inputs_do_not_fit)
     open_case(2);
     kvf__decoder *decoder = NULL;
     kvf__cache *cache = filled_cache();
-    ck_assert_str_eq(kvf__decoder_refuses(t.model, &t.slots), "stores weights by inputs");
+    ck_assert_str_eq(kvf__decoder_refuses(t.model, &t.slots), "stores transposed weights");
     ck_assert_int_eq(kvf__decoder_create(t.ctx, t.model, &t.slots, cache, 1, 0, &decoder),
                      KVF_EUSAGE);
     ck_assert_ptr_null(decoder);

@@ -1,7 +1,7 @@
 /* Weights packed just before use, from a copy in memory or from the file. Passes, generation steps
  * and adapters give the bits of a model that keeps the same values packed. */
-#include "names.h"
 #include "ctx_int.h"
+#include "names.h"
 #include "products.h"
 #include "stored.h"
 #include "toy_model.h"
@@ -411,8 +411,7 @@ START_TEST(memory_does_not_grow_with_layers)
 {
     pair p;
     ck_assert(make_pair(&p, 8, NULL, true));
-    const size_t all = p.packed.model->packed_bytes,
-                 one = p.reached.model->packed_bytes;
+    const size_t all = p.packed.model->packed_bytes, one = p.reached.model->packed_bytes;
     const int64_t L = kvf__model_desc(p.packed.model)->L;
     const size_t head = kvf__packed_bytes(p.packed.model->lm.planes[0].fwd) +
                         kvf__packed_bytes(p.packed.model->lm.planes[0].bwd);
@@ -462,7 +461,7 @@ START_TEST(trained_weights_stay_packed)
     ck_assert_int_eq(kvf__desc_from_hf(t.ctx, "toy", json, &desc), KVF_OK);
     ck_assert_int_eq(kvf__model_create(t.ctx, &desc, &t.slots, &o, &model), KVF_EUSAGE);
     ck_assert_ptr_null(model);
-    ck_assert_str_eq(kvf_ctx_error(t.ctx), "weights that are trained must be kept packed");
+    ck_assert_str_eq(kvf_ctx_error(t.ctx), "trained weights must be kept packed");
     kvf__desc_done(&desc);
     kvf_json_free(json);
     toy_free(&t);

@@ -46,7 +46,7 @@ static const mistake MISTAKES[] = {
     {-9, -9, 61, 0, 0, 0, 0, "label 0 has id 61, the vocabulary ends at 60"},
     {-9, -9, -9, 9, 0, 0, 0, "row 0: 10 tokens, the pass was made for 1 to 9"},
     {-9, -9, -9, 0, 5, 0, 0, "5 prefix positions, the pass was made for at most 4"},
-    {-9, -9, -9, 0, 4, 1, 0, "prefix: [3, 2, 1, 4, 8], the base wants [3, 2, 2, P, 8]"},
+    {-9, -9, -9, 0, 4, 1, 0, "prefix: [3, 2, 1, 4, 8], but the base needs [3, 2, 2, P, 8]"},
     {-9, -9, -9, 0, 4, 0, 291,
      "row 0: last token at position 300 (starting at 291), the model has 300"},
     {-9, -9, -9, 0, 4, 0, -1, "position_start is -1"},
@@ -214,7 +214,7 @@ START_TEST(sliding_window_must_hold_an_infix)
     batch.b.infix_at = infix_at;
     batch.b.parent = parent;
     check_refused(kvf__pass_fwd(t.ctx, pass, &input), KVF_ESHAPE,
-                  "row 1: a prefix of 4 inside 15 tokens: they exceed the sliding window of 16");
+                  "row 1: a prefix of 4 inside 15 tokens exceeds the sliding window of 16");
     kvf__prefix_done(&prefix);
     kvf__pass_free(pass);
     toy_free(&t);

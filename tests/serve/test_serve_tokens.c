@@ -104,7 +104,7 @@ START_TEST(bad_ones_are_refused)
     has("tokens: id 900 is outside the vocabulary");
     ck_assert_int_eq(post("/tokenize", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"),
                      400);
-    has("the base has no chat template, and none is named");
+    has("the base has no chat template, and none is given");
     ck_assert_int_eq(fetch(&s, "GET", "/tokenize", NULL, NULL, text, ROOM), 405);
     is_served();
     serve_end(&s);

@@ -356,8 +356,9 @@ START_TEST(system_turn_apart)
     ck_assert_uint_eq(parts.n, whole.n);
     ck_assert_mem_eq(parts.data, whole.data, whole.n * sizeof *whole.data);
     ck_assert_int_eq(kvf__chat_encode(ctx, t, &apart, m, 3, false, &parts, NULL), KVF_EDATA);
-    ck_assert_pstr_eq(kvf_ctx_error(ctx),
-                      "message 1 is a system turn, and the prefix stands for it already");
+    ck_assert_pstr_eq(
+        kvf_ctx_error(ctx),
+        "message 1 is a system turn, but the prefix already replaces the system turn");
     ck_assert_uint_eq(parts.n, whole.n);
     kvf__ids_done(&parts);
     kvf__ids_done(&whole);
@@ -371,7 +372,7 @@ END_TEST
 START_TEST(no_system_turn_to_leave_out)
 {
     static const char *const templates[] = {NULL, MISTRAL_V1, "{{ what }}"};
-    static const char *const says[] = {"has no chat template", "has no system turn of its own",
+    static const char *const says[] = {"has no chat template", "has no separate system turn",
                                        "none that is known"};
     kvf_ctx *ctx = new_ctx();
     kvf__tokenizer *t = open_with(ctx, false, templates[_i]);

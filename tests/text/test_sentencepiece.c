@@ -296,8 +296,8 @@ START_TEST(refuses_what_is_damaged)
     refused("\n\3\n\1a\n", "tokenizer.model: ");
     refused("IQ==\n", "tokenizer.model:1: no base64");
     refused("IQ== x\n", "tokenizer.model:1: no rank");
-    refused("IQ== 0\nIQ== 1\n", "tokenizer.model:2: a token that is there");
-    refused("IQ== 0\nIg== 0\n", "tokenizer.model:2: a rank that is taken");
+    refused("IQ== 0\nIQ== 1\n", "tokenizer.model:2: the token is already defined");
+    refused("IQ== 0\nIg== 0\n", "tokenizer.model:2: the rank is already used");
     refused("IQ== 0\n", "no token for the byte 0x00");
     refused("I!== 0\n", "tokenizer.model:1: no base64");
     kvf_json *config = NULL;

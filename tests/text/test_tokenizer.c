@@ -130,11 +130,11 @@ static const struct {
     {SMALL("", ""), NULL, NULL, "[\"<e>\"]", NULL, "folder/added_tokens.json: not a JSON object", 0,
      false, false},
     {SMALL("", ""), NULL, NULL, "{\"<e>\":\"8\"}", NULL,
-     "folder/added_tokens.json: the id of \"<e>\" is not a number from 0", 0, false, false},
+     "folder/added_tokens.json: the id of \"<e>\" is not a number of at least 0", 0, false, false},
     {SMALL("", ""), NULL, NULL, "{\"<e>\":99999999}", NULL,
      "folder/added_tokens.json: token \"<e>\" has id 99999999", 0, false, false},
     {SMALL("", ""), NULL, NULL, "{\"<e>\":3}", NULL,
-     "folder/added_tokens.json: \"<e>\" has id 3, which is \"ab\"", 0, false, false},
+     "folder/added_tokens.json: \"<e>\" has id 3, which belongs to \"ab\"", 0, false, false},
 };
 
 static char warned[1000];

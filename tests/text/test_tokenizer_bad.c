@@ -88,7 +88,7 @@ static const struct {
     {WITH(",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AA*A\"}"), NULL,
      KVF_EFORMAT, "not base64"},
     {WITH(",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAA\"}"), NULL,
-     KVF_EFORMAT, "a trie of 8 bytes in a table of 6"},
+     KVF_EFORMAT, "the trie has 8 bytes, but the table has 6"},
     {WITH(",\"normalizer\":{\"type\":\"Replace\",\"content\":\"\"}"), NULL, KVF_EFORMAT, "pattern"},
     {WITH(",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"\"}"),
      NULL, KVF_EUNSUPPORTED, "Replace"},
@@ -224,7 +224,8 @@ START_TEST(limit_of_growth)
     ok(ctx, kvf__encode(ctx, t, text, 10, false, &ids));
     ck_assert_uint_eq(ids.n, 10 * 40 * 40);
     ck_assert_int_eq(kvf__encode(ctx, t, text, sizeof text, false, &ids), KVF_EDATA);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "its steps make more than 67136 bytes"));
+    ck_assert_ptr_nonnull(
+        strstr(kvf_ctx_error(ctx), "the steps expand a text to more than 67136 bytes"));
     kvf__ids_done(&ids);
     kvf__tokenizer_free(t);
     kvf_ctx_free(ctx);

@@ -537,7 +537,7 @@ START_TEST(senseless_runs_are_refused)
     o.prefix_length = -1;
     expect_failure(&o, KVF_EUSAGE, "--prefix-length");
     o.prefix_length = 300;
-    expect_failure(&o, KVF_EUSAGE, "leaves no positions");
+    expect_failure(&o, KVF_EUSAGE, "leaves no position");
     o.prefix_length = 4;
     o.max_length = 5;
     expect_failure(&o, KVF_EDATA, "train.jsonl:1: the row has");

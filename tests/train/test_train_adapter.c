@@ -225,7 +225,8 @@ START_TEST(init_from_continues)
     next.force = true;
     kvf_train_result result;
     ck_assert_int_eq(kvf_train(ctx, &next, &result), KVF_ESHAPE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "0.attn.down.weight is [8, 24], the base"));
+    ck_assert_ptr_nonnull(
+        strstr(kvf_ctx_error(ctx), "0.attn.down.weight is [8, 24], but the base"));
 }
 END_TEST
 
@@ -304,17 +305,18 @@ START_TEST(files_where_they_do_not_fit)
     merge.dtype = KVF_DTYPE_F32;
     merge.probe = valid;
     merge.base = base;
-    expect(kvf_merge(ctx, &merge, &merged), KVF_EUSAGE, "--probe: not for method adapter");
+    expect(kvf_merge(ctx, &merge, &merged), KVF_EUSAGE, "--probe is not for method adapter");
     expect(kvf_export(ctx, &export), KVF_EUNSUPPORTED, "method adapter trains no prefix");
     ck_assert_int_ne(access(other, F_OK), 0);
 
     opened with = open_file(out), bare = open_file(NULL);
     ck_assert_int_eq(kvf_prefix_open(ctx, out, KVF_CHECKPOINT_LAST, &twin), KVF_OK);
-    expect(kvf_prefix_check(ctx, twin, with.base, false), KVF_EUSAGE, "no other prefix can share");
+    expect(kvf_prefix_check(ctx, twin, with.base, false), KVF_EUSAGE,
+           "so other prefixes cannot use it");
     expect(kvf_prefix_check(ctx, twin, bare.base, false), KVF_EUSAGE, "changes the base");
-    expect(kvf_base_drop_layers(ctx, bare.base, "0"), KVF_EUSAGE, "carries none");
+    expect(kvf_base_drop_layers(ctx, bare.base, "0"), KVF_EUSAGE, "has no adapters to leave out");
     expect(kvf_base_drop_layers(ctx, with.base, "0-x"), KVF_EUSAGE, "want layers as A-B");
-    expect(kvf_base_drop_layers(ctx, with.base, "0-3"), KVF_ESHAPE, "the base has 0-2");
+    expect(kvf_base_drop_layers(ctx, with.base, "0-3"), KVF_ESHAPE, "the base has layers 0-2");
     expect(kvf_base_drop_layers(ctx, with.base, "0,0"), KVF_EUSAGE, "layer 0 is given twice");
     kvf_prefix_free(twin);
     close_file(&with);

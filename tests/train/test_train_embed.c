@@ -219,7 +219,7 @@ START_TEST(options_that_mean_nothing)
         {"mlp", "p-template", "{p} {text}", "--p-template is for methods prompt"},
         {"prompt", "p-template", "{prompt} {completion}", "{p} is missing"},
         {"prompt", "p-template", "{p} [MASK] {text}", "the base has no mask token"},
-        {"prompt", "p-template", "{p} {words}", "in braces want"},
+        {"prompt", "p-template", "{p} {words}", "braces may contain"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         kvf_train_options o = options_for(out, &FORMS[0]);
@@ -239,14 +239,16 @@ START_TEST(templates_that_do_not_fit)
     kvf_train_result result;
     set(&o, "prefix-length", "5");
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
-    ck_assert_str_eq(kvf_ctx_error(ctx), "--p-template has 4 virtual tokens, --prefix-length is 5");
+    ck_assert_str_eq(kvf_ctx_error(ctx),
+                     "--p-template has 4 virtual tokens, but --prefix-length is 5");
     o = options_for(out, &FORMS[3]);
     o.task = "token-cls";
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
     o = options_for(out, &FORMS[3]);
     o.chat_template = "chatml";
     ck_assert_int_eq(kvf_train(ctx, &o, &result), KVF_EUSAGE);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "--p-template says what rows hold"));
+    ck_assert_ptr_nonnull(
+        strstr(kvf_ctx_error(ctx), "--p-template and --chat-template exclude each other"));
 }
 END_TEST
 

@@ -236,7 +236,7 @@ START_TEST(what_other_runs_cannot_take)
     kvf_train_options o = options_for(BOTH, out), next = options_for(HEAD, other);
     train(&o);
     next.init_from = out;
-    expect_failure(&next, KVF_EUSAGE, "its prefix is placed inside rows, this run's before");
+    expect_failure(&next, KVF_EUSAGE, "its prefix is placed inside rows, but this run's before");
     o = options_for(HEAD, out);
     o.force = true;
     train(&o);
@@ -272,8 +272,8 @@ START_TEST(ensembles_stand_in_one_place)
     kvf_base *model = open_base();
     kvf_prefix *prefixes[] = {open_prefix(out), open_prefix(other)};
     ck_assert_int_eq(kvf_eval(ctx, model, prefixes, 2, &eval, &result), KVF_EUSAGE);
-    ck_assert(strstr(kvf_ctx_error(ctx), "prefix 2 is placed before rows, the first inside") !=
-              NULL);
+    ck_assert(strstr(kvf_ctx_error(ctx),
+                     "prefix 2 is placed before rows, but the first one inside") != NULL);
     for (int i = 0; i < 2; i++)
         kvf_prefix_free(prefixes[i]);
     kvf_base_free(model);
@@ -304,9 +304,9 @@ static const struct {
     {"", 0, "--position-start: want P or a whole number from 0 to 2^31 - 1, found \"\""},
     {"2147483648", 0,
      "--position-start: want P or a whole number from 0 to 2^31 - 1, found \"2147483648\""},
-    {"300", 0, "--position-start 300 leaves no positions for text: the base has 300"},
-    {"299", 0, "--position-start 299 leaves no positions for text: the base has 300"},
-    {"2147483647", 0, "--position-start 2147483647 leaves no positions for text"},
+    {"300", 0, "--position-start 300 leaves no position for text: the base has 300 positions"},
+    {"299", 0, "--position-start 299 leaves no position for text: the base has 300 positions"},
+    {"2147483647", 0, "--position-start 2147483647 leaves no position for text"},
     {"250", 51, "--max-length 51: at most 50 tokens fit after the prefix"},
 };
 

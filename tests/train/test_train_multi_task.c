@@ -265,7 +265,7 @@ START_TEST(what_it_refuses)
     ck_assert_str_eq(kvf_prefix_label(prefix, 1), "yes");
     ck_assert_ptr_null(kvf_prefix_label(prefix, 2));
     ck_assert_int_eq(kvf_prefix_use_head(ctx, prefix, "two"), KVF_EUSAGE);
-    ck_assert(strstr(kvf_ctx_error(ctx), "holds one head") != NULL);
+    ck_assert(strstr(kvf_ctx_error(ctx), "has only one head") != NULL);
     kvf_prefix_free(prefix);
     kvf_base_free(model);
     o.resume = true;
