@@ -120,7 +120,8 @@ static const kvf__option ROWS[] = {
         "hidden width M of the encoder: mlp, p-tuning", .rules = DISTILL,
         .methods = "mlp|p-tuning"),
     ROW("layers", "A-B,...", "all", KVF_TEXT, layers,
-        "layers with a prefix, from 0, as 4-7 or 0,2,4-7; other layers have none; cannot be "
+        "layers with a prefix, counted from 0, such as 4-7 or 0,2,4-7; other layers have none; "
+        "cannot be "
         "exported to PEFT",
         .rules = UNSET, .methods = PREFIXES),
     ROW("places", "WORD,...", "all", KVF_TEXT, places,
@@ -137,7 +138,7 @@ static const kvf__option ROWS[] = {
         "learning rate of the base's weights, with --unfreeze", .methods = "p-tuning",
         .needs = "unfreeze=base", .sweep = FROZEN),
     ROW("p-template", "TEXT", "virtual tokens first", KVF_TEXT, p_template,
-        "prompt, p-tuning: places of the virtual tokens, as \"{p:3} {text} {p:2}\"; {text}, "
+        "prompt, p-tuning: places of the virtual tokens, such as \"{p:3} {text} {p:2}\"; {text}, "
         "{text_pair}, {prompt} and {completion} are fields of the row, [MASK] is the mask "
         "token; prefixes for seq-cls take a template without {p}",
         .rules = UNSET | ONE_STACK, .tasks = "lm|seq-cls"),
