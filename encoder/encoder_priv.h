@@ -23,7 +23,7 @@ typedef struct kvf__encoder_kind {
     /* Changes parameters so that the next fwd emits `change` [P, width] more than the last one.
      * NULL: the kind cannot emit given values, and starts at random. */
     kvf_status (*shift)(kvf_ctx *ctx, kvf__encoder *encoder, const double *change);
-    /* NULL: the same rate for all parameters */
+    /* Sets lr_scale as kvf__encoder_lr_units does; NULL: the same rate for all parameters. */
     kvf_status (*lr_units)(kvf_ctx *ctx, kvf__encoder *encoder, double *k);
 } kvf__encoder_kind;
 

@@ -86,17 +86,16 @@ typedef enum kvf__block_user {
 #define KVF__BLOCK(FIELD)                                                                          \
     FIELD(kvf__norm_kind, norm, TAKES, TAKES, TAKES, TAKES, TAKES)                                 \
     /* x = norm(x + half(x)); else x += half(norm(x)) */                                           \
-    FIELD(bool, post_norm, TAKES, NOT("has norms behind its halves"), TAKES, TAKES, TAKES)         \
+    FIELD(bool, post_norm, TAKES, NOT("has norms after its sub-layers"), TAKES, TAKES, TAKES)      \
     FIELD(kvf__qk_norm, qk_norm, TAKES, TAKES, TAKES, TAKES, TAKES)                                \
-    /* with QK_BY_HEAD; also of values, without weights */                                         \
+    /* QK_BY_HEAD: also a norm of the values, without weights */                                   \
     FIELD(bool, v_norm, TAKES, TAKES, TAKES, TAKES, TAKES)                                         \
-    /* both halves read the x that enters the block */                                             \
+    /* attention and feed-forward both read the input of the block */                              \
     FIELD(bool, parallel, TAKES, TAKES, TAKES, TAKES, TAKES)                                       \
     FIELD(kvf__act_fn, act, TAKES, TAKES, TAKES, TAKES, TAKES)                                     \
     FIELD(bool, gated, TAKES, TAKES, TAKES, TAKES, TAKES)                                          \
     FIELD(bool, causal, TAKES, ONLY("reads in both directions"), TAKES,                            \
-          ONLY("the class is read from [CLS], which in PEFT stands behind the virtual tokens: "    \
-               "it would read the first of them"),                                                 \
+          ONLY("PEFT puts virtual tokens before [CLS], so it would read the class from them"),     \
           ONLY("is for an encoder, which reads no cache"))                                         \
     FIELD(bool, qkv_bias, TAKES, TAKES, TAKES, TAKES, TAKES)                                       \
     FIELD(bool, out_bias, TAKES, TAKES, TAKES, TAKES, TAKES)                                       \

@@ -13,7 +13,7 @@ kvf_status kvf__generate_set(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *pre
                              const kvf_generate_options *options, char **texts,
                              kvf_generate_stats *stats);
 
-/* Makes a text for kvf_text_bytes and kvf_texts_free, like all completions. */
+/* Makes a text that kvf_text_bytes and kvf_texts_free accept. All completions are made by it. */
 kvf_status kvf__text_make(kvf_ctx *ctx, const kvf__buf *text, char **out);
 
 #endif

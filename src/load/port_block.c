@@ -11,7 +11,7 @@
 
 /* ---- from files ------------------------------------------------------------------------------ */
 
-/* values: the trained parameters, adapters first; no others means that the norms were frozen. */
+/* values: the trained parameters, adapters first. If there are no others, the norms were frozen. */
 static kvf_status adapter_form(kvf_ctx *ctx, const char *path, int64_t size, const char *activation,
                                const char *placement, const kvf__artifact *file,
                                const kvf__params *values, kvf__train *out)

@@ -12,8 +12,8 @@
  *     ffn       as serial, at the feed-forward part alone
  *
  * All of them act before the residual sum, and in post-norm blocks before the norm as well. `up`
- * and the biases start at zero, so the first output is that of the bare base. It has the bits of
- * this form with every adapter dropped, and of the form without adapters where oneDNN's products
+ * and the biases start at zero, so the first output is that of the bare base. Its bits are the same
+ * as with every adapter dropped. They are also the same as without adapters if oneDNN's products
  * add to their destination last (brgemm). Adapters are f32, independent of the base's activations,
  * and the same for all rows. */
 #ifndef KVF_ADAPTER_H

@@ -74,7 +74,8 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
     int64_t heads = !d->block.qk_norm ? 0 : size_in(d, l, d->block.v_norm ? "S" : "H");
     if (heads && !d->block.v_norm) heads += d->G;
 
-    const int64_t like = l < 0 ? d->L - 1 : l; /* the last layer has the norms of all */
+    const int64_t like = l < 0 ? d->L - 1
+                               : l; /* the last layer has every norm that any layer has */
     const bool own = s->weights, after = kvf__desc_has(d, KVF__W_OUT_NORM1, like);
     return (kvf__kept){
         .in1 = own ? kvf__carve(carve, s->M, d->C, s->act) : pass->fwd.normed,

@@ -93,7 +93,7 @@ static void receive_text(void *user, const char *text, size_t n, int64_t new_tok
 
 /* ---- prompts that are repeated --------------------------------------------------------------- */
 
-/* Allocates memory for a row of this many tokens after such a prefix, and frees smaller memory. */
+/* Allocates memory for a row of this many tokens after a prefix of P, and frees smaller memory. */
 static kvf_status fit_scorer(kvf__server *server, int64_t tokens, int64_t P)
 {
     enum { PIECE = 256 };

@@ -95,7 +95,7 @@ kvf_status kvf__decoding_create(kvf_ctx *ctx, const kvf__tokenizer *tokenizer, b
                                 kvf__decoding **out);
 kvf_status kvf__decoding_add(kvf_ctx *ctx, kvf__decoding *decoding, int32_t id, kvf__buf *text,
                              kvf__grown *grown);
-/* Ends the ids; the text is then that of kvf__decode. */
+/* Ends the sequence of ids. The text is then the result of kvf__decode. */
 kvf_status kvf__decoding_end(kvf_ctx *ctx, kvf__decoding *decoding, kvf__buf *text,
                              kvf__grown *grown);
 void kvf__decoding_free(kvf__decoding *decoding); /* decoding may be NULL */
