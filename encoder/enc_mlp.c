@@ -16,9 +16,9 @@ enum { EMBEDDING, W1, B1, W2, B2 };
 static kvf_status describe(kvf_ctx *ctx, kvf__encoder *encoder)
 {
     const kvf__kv_shape kv = kvf__encoder_kv(&encoder->shape);
-    int64_t W = 0, M = encoder->shape.M;
+    int64_t W = encoder->emits_neurons ? encoder->shape.C : 0, M = encoder->shape.M;
 
-    for (int64_t l = 0; l < kv.L; l++) {
+    for (int64_t l = 0; !encoder->emits_neurons && l < kv.L; l++) {
         const kvf__kv_heads at = kvf__kv_at(&kv, l);
         if (at.G * at.D > W) W = at.G * at.D;
     }

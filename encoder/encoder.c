@@ -72,8 +72,9 @@ static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_sha
     if (!kind || !row)
         return kvf__fail(ctx, KVF_EUSAGE, "method \"%s\" is not known; known: %s", method,
                          KVF__METHOD_NAMES);
-    if (shape->P < 1) return kvf__fail(ctx, KVF_EUSAGE, "prefix length must be at least 1");
-    if (kind->hidden && shape->M < 1)
+    if (shape->P < (shape->neurons.N ? 0 : 1))
+        return kvf__fail(ctx, KVF_EUSAGE, "prefix length must be at least 1");
+    if (kind->hidden && shape->P && shape->M < 1)
         return kvf__fail(ctx, KVF_EUSAGE, "hidden width of the encoder must be at least 1");
     encoder->kind = kind;
     encoder->shape = *shape;
@@ -86,8 +87,32 @@ static kvf_status build(kvf_ctx *ctx, const char *method, const kvf__encoder_sha
     encoder->shape.form = kind->form;
     encoder->method = row;
     encoder->width = row->port == KVF__PORT_EMBED ? shape->C : 2 * kvf__kv_at(&kv, kv.L).width;
+    if (encoder->emits_neurons)
+        encoder->width = shape->neurons.L * kvf__neuron_values(&shape->neurons);
+    if (!shape->P) return KVF_OK;
     KVF_TRY(kind->describe(ctx, encoder));
     return kvf__carve_block(ctx, lay, encoder, &encoder->memory);
+}
+
+/* Builds the second part. */
+static kvf_status build_neurons(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
+                                kvf__encoder *encoder)
+{
+    kvf__encoder_shape own = *shape;
+    if (!shape->neurons.N) return KVF_OK;
+    own.P = shape->neurons.N;
+    own.C = shape->neurons.C;
+    KVF_TRY(kvf__alloc(ctx, sizeof *encoder->next, &encoder->next));
+    encoder->next->emits_neurons = true;
+    return build(ctx, method, &own, encoder->next);
+}
+
+/* Lists the parameters of both parts; the list of a single part is its own. */
+static kvf_status list_parts(kvf_ctx *ctx, kvf__encoder *encoder)
+{
+    for (const kvf__encoder *part = encoder; part && encoder->next; part = part->next)
+        KVF_TRY(kvf__params_append(ctx, &encoder->all, &part->params));
+    return kvf__params_append(ctx, &encoder->all_steps, &encoder->all);
 }
 
 kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__encoder_shape *shape,
@@ -102,6 +127,8 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
         *shape->projections = (kvf__kv_projections){0};
     }
     st = build(ctx, method, shape, encoder);
+    if (!st) st = build_neurons(ctx, method, shape, encoder);
+    if (!st) st = list_parts(ctx, encoder);
     KVF__GIVE(st, out, encoder, kvf__encoder_free(encoder));
     return st;
 }
@@ -109,6 +136,9 @@ kvf_status kvf__encoder_create(kvf_ctx *ctx, const char *method, const kvf__enco
 void kvf__encoder_free(kvf__encoder *encoder)
 {
     if (!encoder) return;
+    kvf__encoder_free(encoder->next);
+    kvf__params_done(&encoder->all);
+    kvf__params_done(&encoder->all_steps);
     for (int i = 0; i < KVF__ENCODER_LSTMS; i++)
         kvf__lstm_free(encoder->lstm.layer[i]);
     kvf__params_done(&encoder->params);
@@ -133,7 +163,12 @@ const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder)
 
 kvf__params *kvf__encoder_params(kvf__encoder *encoder)
 {
-    return &encoder->params;
+    if (!encoder->next) return &encoder->params;
+    size_t n = 0; /* gradients and rates may have moved */
+    for (const kvf__encoder *part = encoder; part; n += part->params.n, part = part->next)
+        memcpy(encoder->all.item + n, part->params.item,
+               part->params.n * sizeof *part->params.item);
+    return &encoder->all;
 }
 
 /* Aborts on another shape, which is a bug: shapes are checked where files and options are read. */
@@ -146,6 +181,7 @@ static void expect_shape(const kvf__encoder *encoder, kvf__emitted e)
     const kvf__kv_shape have = kv ? kvf__prefix_shape(e.prefix) : want;
     bool fits = kv ? e.prefix->P == s->P && kvf__kv_same(&have, &want)
                    : e.vectors->P == s->P && e.vectors->C == s->C;
+    if (encoder->next) fits = fits && kvf__neuron_shape_same(&e.prefix->neurons.shape, &s->neurons);
     assert(fits);
     (void)fits;
 }
@@ -154,8 +190,13 @@ kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted ou
 {
     expect_shape(encoder, out);
     if (out.vectors) return encoder->kind->fwd(ctx, encoder, out.vectors->x);
-    KVF_TRY(encoder->kind->fwd(ctx, encoder, encoder->flat));
-    kvf__prefix_from_flat(out.prefix, encoder->flat);
+    for (kvf__encoder *part = encoder; part; part = part->next) {
+        if (part->shape.P) KVF_TRY(part->kind->fwd(ctx, part, part->flat));
+        if (part->emits_neurons)
+            kvf__neurons_from_flat(&out.prefix->neurons, part->flat);
+        else if (part->shape.P)
+            kvf__prefix_from_flat(out.prefix, part->flat);
+    }
     kvf__prefix_clear_masked(out.prefix);
     return KVF_OK;
 }
@@ -163,12 +204,18 @@ kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted ou
 kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted gradient)
 {
     expect_shape(encoder, gradient);
-    if (gradient.vectors)
-        memcpy(encoder->flat, gradient.vectors->x,
-               (size_t)(encoder->shape.P * encoder->width) * sizeof(float));
-    else
-        kvf__prefix_to_flat(gradient.prefix, encoder->flat);
-    return encoder->kind->bwd(ctx, encoder);
+    for (kvf__encoder *part = encoder; part; part = part->next) {
+        if (!part->shape.P) continue;
+        if (part->emits_neurons)
+            kvf__neurons_to_flat(&gradient.prefix->neurons, part->flat);
+        else if (gradient.prefix)
+            kvf__prefix_to_flat(gradient.prefix, part->flat);
+        else
+            memcpy(part->flat, gradient.vectors->x,
+                   (size_t)(part->shape.P * part->width) * sizeof(float));
+        KVF_TRY(part->kind->bwd(ctx, part));
+    }
+    return KVF_OK;
 }
 
 /* ---- starting values ------------------------------------------------------------------------- */
@@ -205,6 +252,7 @@ void kvf__encoder_init_random(kvf__encoder *encoder, bool ptuning_v2, uint64_t s
 {
     /* as in torch: an embedding N(0, 1), an LSTM or a linear layer U(+-1/sqrt(inputs)) */
     const bool small = ptuning_v2 || encoder->kind->projected;
+    if (encoder->next) kvf__encoder_init_random(encoder->next, ptuning_v2, seed + 1);
     for (size_t i = 0; i < encoder->params.n; i++) {
         const kvf__param *param = &encoder->params.item[i];
         if (small && param->rank == 1)
@@ -247,33 +295,60 @@ static double distance(const float *want, const float *emitted, double *change, 
     return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
 }
 
+/* Makes a part emit `want` [P, width]. */
+static kvf_status reach(kvf_ctx *ctx, kvf__encoder *part, const float *want, double *change,
+                        double *residual)
+{
+    const size_t n = (size_t)(part->shape.P * part->width);
+    /* The second shift corrects the rounding of the solved weights to f32. The last round only
+     * measures. */
+    for (int round = 0; round < 3; round++) {
+        KVF_TRY(part->kind->fwd(ctx, part, part->flat));
+        *residual = distance(want, part->flat, change, n);
+        if (round < 2) KVF_TRY(part->kind->shift(ctx, part, change));
+    }
+    return KVF_OK;
+}
+
+/* Makes a part emit the prefix, neurons or vectors of the target. */
+static kvf_status reach_target(kvf_ctx *ctx, kvf__encoder *part, const kvf__emitted *target,
+                               const kvf__neurons *neurons, double *residual)
+{
+    if (!part->kind->shift)
+        return kvf__fail(ctx, KVF_EUSAGE, "method %s cannot start from a given prefix",
+                         part->kind->method);
+    size_t n = (size_t)(part->shape.P * part->width);
+    double *change = NULL, left = 0;
+    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *change + sizeof(float), &change));
+    float *want = (float *)(void *)(change + n);
+    if (neurons)
+        kvf__neurons_to_flat(neurons, want);
+    else if (target->vectors)
+        memcpy(want, target->vectors->x, n * sizeof *want);
+    else
+        kvf__prefix_to_flat(target->prefix, want);
+    kvf_status st = reach(ctx, part, want, change, &left);
+    kvf__free(change);
+    if (!st) *residual = left;
+    return st;
+}
+
 kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted target,
                                     double *residual)
 {
     expect_shape(encoder, target);
-    if (!encoder->kind->shift)
-        return kvf__fail(ctx, KVF_EUSAGE, "method %s cannot start from a given prefix",
-                         encoder->kind->method);
-    size_t n = (size_t)(encoder->shape.P * encoder->width);
-    double *change = NULL;
-    KVF_TRY(kvf__alloc_array(ctx, n, sizeof *change + sizeof(float), &change));
-    float *want = (float *)(void *)(change + n);
-    kvf_status st = KVF_OK;
-    if (target.vectors)
-        memcpy(want, target.vectors->x, n * sizeof *want);
-    else
-        kvf__prefix_to_flat(target.prefix, want);
-    /* The second shift corrects the rounding of the solved weights to f32. The last round only
-     * measures. */
-    double left = 0;
-    for (int round = 0; !st && round < 3; round++) {
-        st = encoder->kind->fwd(ctx, encoder, encoder->flat);
-        if (!st) left = distance(want, encoder->flat, change, n);
-        if (!st && round < 2) st = encoder->kind->shift(ctx, encoder, change);
-    }
-    kvf__free(change);
-    if (!st) *residual = left;
-    return st;
+    *residual = 0;
+    return encoder->shape.P ? reach_target(ctx, encoder, &target, NULL, residual) : KVF_OK;
+}
+
+kvf_status kvf__encoder_init_neurons(kvf_ctx *ctx, kvf__encoder *encoder,
+                                     const kvf__neurons *target, double *residual)
+{
+    kvf__encoder *part = encoder->next;
+    /* from a last layer of zeros, so that the columns of zeros stay zero */
+    for (size_t i = part->n_linears ? part->params.n - 2 : 0; i < part->params.n; i++)
+        fill_zero(&part->params.item[i]);
+    return reach_target(ctx, part, NULL, target, residual);
 }
 
 kvf_status kvf__encoder_check_fit(kvf_ctx *ctx, const kvf__encoder *encoder, const char *where,
@@ -297,6 +372,7 @@ kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *wh
                              const kvf__params *from)
 {
     char found[128], want[128];
+    if (encoder->next) KVF_TRY(kvf__encoder_load(ctx, encoder->next, where, from));
     for (size_t i = 0; i < encoder->params.n; i++) {
         const kvf__param *param = &encoder->params.item[i],
                          *source = kvf__params_find(from, param->name);
@@ -345,14 +421,25 @@ kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const ch
 
 kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, bool per_parameter, double *k)
 {
+    if (encoder->next) KVF_TRY(kvf__encoder_lr_units(ctx, encoder->next, per_parameter, k + 1));
     for (size_t i = 0; i < encoder->params.n; i++)
         encoder->params.item[i].lr_scale = 1;
     if (per_parameter) {
         *k = 1;
         return KVF_OK;
     }
-    *k = encoder->kind->lr_units ? *k : 1;
-    return encoder->kind->lr_units ? encoder->kind->lr_units(ctx, encoder, k) : KVF_OK;
+    const bool measures = encoder->kind->lr_units && encoder->params.n;
+    *k = measures ? *k : 1;
+    return measures ? encoder->kind->lr_units(ctx, encoder, k) : KVF_OK;
+}
+
+void kvf__encoder_scale_neurons(kvf__encoder *encoder, double factor)
+{
+    if (!encoder->next) return;
+    for (size_t i = 0; i < encoder->next->params.n; i++)
+        encoder->next->params.item[i].lr_scale *= factor;
+    kvf__params *steps = &encoder->next->natural.list;
+    if (steps->n) steps->item[steps->n - 1].lr_scale *= factor;
 }
 
 void kvf__encoder_slow_below_last(kvf__encoder *encoder, double factor)

@@ -20,6 +20,9 @@ typedef struct kvf__encoder_shape {
     int64_t M;        /* hidden width of `mlp` and `p-tuning`; ignored by others */
     int64_t C;        /* width of the base; needed by port embed */
     const char *form; /* form of `p-tuning`: "lstm" or "mlp"; NULL: the first */
+    /* `mlp` and `direct`: virtual neurons emitted by a second part of the encoder, with N in place
+     * of P and parameters named "neurons.*". N = 0: none. With them P may be 0. */
+    kvf__neuron_shape neurons;
     /* Projections of the base with L layers and P positions, if kvf__encoder_needs_projections.
      * create takes ownership and empties *projections, even on failure. */
     kvf__kv_projections *projections;
@@ -55,9 +58,9 @@ kvf__params *kvf__encoder_params(kvf__encoder *encoder);
 bool kvf__encoder_is_reparameterized(const kvf__encoder *encoder);
 kvf_status kvf__encoder_make_natural(kvf_ctx *ctx, kvf__encoder *encoder);
 /* Returns the list that the optimizer updates: the parameters or, with a natural step, those before
- * the last layer and "prefix" [P, width]. The gradient of "prefix" is that of the emitted value.
- * Its value is zero before the optimizer's step and the wanted change after it. Valid until the
- * next call; copies the current lr_scale. */
+ * the last layer and "prefix" [P, width], for neurons "neurons" [N, width]. The gradient of
+ * "prefix" is that of the emitted value. Its value is zero before the optimizer's step and the
+ * wanted change after it. Valid until the next call; copies the current lr_scale. */
 const kvf__params *kvf__encoder_steps(kvf__encoder *encoder);
 /* Marks the prefix values for Muon (param.h). For `direct` and encoders with a natural step. */
 void kvf__encoder_values_by_muon(kvf__encoder *encoder);
@@ -94,6 +97,10 @@ kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__em
  * target. */
 kvf_status kvf__encoder_check_fit(kvf_ctx *ctx, const kvf__encoder *encoder, const char *where,
                                   double residual, bool approximate);
+/* Makes the encoder emit the neurons of *target; its zeros are emitted as exact zeros. Call
+ * init_random first. *residual as above. */
+kvf_status kvf__encoder_init_neurons(kvf_ctx *ctx, kvf__encoder *encoder,
+                                     const kvf__neurons *target, double *residual);
 /* Copies values by name. EFORMAT, ESHAPE: a name is missing or has other dimensions; `where` names
  * the source. */
 kvf_status kvf__encoder_load(kvf_ctx *ctx, kvf__encoder *encoder, const char *where,
@@ -107,9 +114,12 @@ kvf_status kvf__encoder_read_table(kvf_ctx *ctx, kvf__encoder *encoder, const ch
 /* Sets lr_scale of every parameter. per_parameter: 1 for all. Otherwise one Adam step moves the
  * emitted keys and values about as far as that of a direct prefix. For `mlp`: 1/k for the last
  * weight, 1/2 for the last bias, 1/100 for the first layer and the embedding. k is the mean L1 norm
- * of the hidden rows. *k > 0 is used as given, else measured now and returned. */
+ * of the hidden rows. *k > 0 is used as given, else measured now and returned. k[1] is that of the
+ * neurons' part, if there is one. */
 kvf_status kvf__encoder_lr_units(kvf_ctx *ctx, kvf__encoder *encoder, bool per_parameter,
                                  double *k);
+/* Multiplies the rates of the neurons' part by `factor`. */
+void kvf__encoder_scale_neurons(kvf__encoder *encoder, double factor);
 /* Multiplies the rates of all layers but the last by `factor`. */
 void kvf__encoder_slow_below_last(kvf__encoder *encoder, double factor);
 

@@ -38,12 +38,17 @@ typedef struct kvf__encoder_linear {
     float *dy; /* [P, out] gradient of the output before the activation */
 } kvf__encoder_linear;
 
+/* An encoder, or one of its parts: the first emits keys and values, or vectors, the second neurons.
+ * A part of P = 0 has no parameters. */
 struct kvf__encoder {
     const kvf__encoder_kind *kind;
     const kvf__method *method;
-    kvf__encoder_shape shape;
-    kvf__kv_heads *heads; /* shape.heads, owned */
-    int64_t width;        /* columns of the flat view: 2 * L * G * D (kv) or C (embed) */
+    kvf__encoder_shape shape; /* P: rows of the part */
+    kvf__encoder *next;       /* the part of the neurons, owned; NULL: none, or this is it */
+    bool emits_neurons;
+    kvf__params all, all_steps; /* first part: the lists of both parts */
+    kvf__kv_heads *heads;       /* shape.heads, owned */
+    int64_t width; /* columns of the flat view: 2 * L * G * D (kv), C (embed) or of neurons.h */
     kvf__params params;
     void *memory; /* block that holds the arrays below and the parameters */
     float *flat;  /* [P, width] */

@@ -1,14 +1,28 @@
 /* Common functions of encoder kinds: adding parameters, and the two implementations of shift. */
 #include "encoder_priv.h"
 
+#include <stdio.h>
+
 kvf__kv_shape kvf__encoder_kv(const kvf__encoder_shape *shape)
 {
     return (kvf__kv_shape){shape->L, shape->G, shape->D, shape->heads};
 }
 
+/* Replaces a name by "neurons.<name>", in memory of the encoder. */
+static kvf_status name_of_neurons(kvf_ctx *ctx, kvf__encoder *encoder, const char **name)
+{
+    enum { ROOM = 40, NAMES = 8 };
+    if (!encoder->names) KVF_TRY(kvf__alloc_array(ctx, NAMES, ROOM, &encoder->names));
+    char *at = encoder->names + encoder->params.n * ROOM;
+    snprintf(at, ROOM, "neurons.%s", *name);
+    *name = at;
+    return KVF_OK;
+}
+
 kvf_status kvf__encoder_add(kvf_ctx *ctx, kvf__encoder *encoder, const char *name, int64_t rows,
                             int64_t columns)
 {
+    if (encoder->emits_neurons) KVF_TRY(name_of_neurons(ctx, encoder, &name));
     const kvf__param param = {.name = name,
                               .rank = columns ? 2 : 1,
                               .dim = {rows, columns},

@@ -4,9 +4,9 @@
  *   emitted = A W^T, A = [h | 1], W = [W2 | b2]       wanted: emitted += change
  *   W += change^T (A A^T + ridge)^-1 A                the smallest such W, up to the ridge
  *
- * The gradients of all virtual tokens meet in every weight of W2. With moments per weight the tokens
- * slow each other down by about sqrt(P). Here each moves independently, and the moments need only
- * P/M of the memory. */
+ * The gradients of all virtual tokens meet in every weight of W2. With moments per weight the
+ * tokens slow each other down by about sqrt(P). Here each moves independently, and the moments need
+ * only P/M of the memory. */
 #include "arena.h"
 #include "encoder_priv.h"
 #include "matmul.h"
@@ -15,7 +15,8 @@
 
 bool kvf__encoder_is_reparameterized(const kvf__encoder *encoder)
 {
-    return encoder->method->port == KVF__PORT_KV && encoder->n_linears > 0;
+    const int linears = encoder->next ? encoder->next->n_linears : encoder->n_linears;
+    return encoder->method->port == KVF__PORT_KV && linears > 0;
 }
 
 static void lay(void *object, kvf__carver *carver)
@@ -33,10 +34,12 @@ kvf_status kvf__encoder_make_natural(kvf_ctx *ctx, kvf__encoder *encoder)
     const kvf__encoder_linear *last = &encoder->linears[encoder->n_linears - 1];
     kvf__params *list = &encoder->natural.list;
 
+    if (encoder->next) KVF_TRY(kvf__encoder_make_natural(ctx, encoder->next));
+    if (!encoder->shape.P) return KVF_OK;
     for (size_t i = 0; i < last->weight; i++)
         KVF_TRY(kvf__params_add(ctx, list, &encoder->params.item[i]));
     KVF_TRY(kvf__carve_block(ctx, lay, encoder, &encoder->natural.memory));
-    const kvf__param prefix = {.name = "prefix",
+    const kvf__param prefix = {.name = encoder->emits_neurons ? "neurons" : "prefix",
                                .value = encoder->natural.change,
                                .grad = encoder->flat,
                                .rank = 2,
@@ -46,19 +49,40 @@ kvf_status kvf__encoder_make_natural(kvf_ctx *ctx, kvf__encoder *encoder)
     return kvf__params_add(ctx, list, &prefix);
 }
 
+/* Returns the list of one part. */
+static const kvf__params *steps_of(kvf__encoder *part)
+{
+    kvf__params *list = &part->natural.list;
+    if (!list->n) return &part->params;
+    /* the last item's rate stays */
+    memcpy(list->item, part->params.item, (list->n - 1) * sizeof *list->item);
+    return list;
+}
+
 const kvf__params *kvf__encoder_steps(kvf__encoder *encoder)
 {
-    kvf__params *list = &encoder->natural.list;
-    if (!list->n) return &encoder->params;
-    memcpy(list->item, encoder->params.item, (list->n - 1) * sizeof *list->item);
-    return list;
+    kvf__params *all = &encoder->all_steps; /* has room for all parameters */
+    if (!encoder->next) return steps_of(encoder);
+    all->n = 0;
+    for (kvf__encoder *part = encoder; part; part = part->next) {
+        const kvf__params *own = steps_of(part);
+        memcpy(all->item + all->n, own->item, own->n * sizeof *own->item);
+        all->n += own->n;
+    }
+    return all;
 }
 
 void kvf__encoder_values_by_muon(kvf__encoder *encoder)
 {
-    kvf__params *list = encoder->natural.list.n ? &encoder->natural.list : &encoder->params;
-    list->item[list->n - 1].kv_heads = encoder->shape.G;
-    list->item[list->n - 1].head_width = encoder->shape.D;
+    for (kvf__encoder *part = encoder; part; part = part->next) {
+        kvf__params *list = part->natural.list.n ? &part->natural.list : &part->params;
+        kvf__param *values = list->n ? &list->item[list->n - 1] : NULL;
+        if (!values) continue;
+        values->muon_heads = part->emits_neurons ? 1 : part->shape.G;
+        values->muon_width = part->emits_neurons ? part->shape.C : part->shape.D;
+        values->muon_unit = part->emits_neurons ? kvf__neuron_values(&part->shape.neurons)
+                                                : 2 * part->shape.G * part->shape.D;
+    }
 }
 
 kvf_status kvf__encoder_take_step(kvf_ctx *ctx, kvf__encoder *encoder, double decay)
@@ -66,6 +90,7 @@ kvf_status kvf__encoder_take_step(kvf_ctx *ctx, kvf__encoder *encoder, double de
     const int64_t P = encoder->shape.P, N = encoder->width;
     float *solved = encoder->natural.solved, *change = encoder->natural.change;
 
+    if (encoder->next) KVF_TRY(kvf__encoder_take_step(ctx, encoder->next, decay));
     if (!encoder->natural.list.n) return KVF_OK;
     const kvf__encoder_linear *last = &encoder->linears[encoder->n_linears - 1];
     float *w = encoder->params.item[last->weight].value;

@@ -24,9 +24,12 @@ struct kvf__fold_probe {
     bool infix;
 };
 
-static kvf_status alloc_memory(kvf__fold_probe *p, int64_t P, int64_t rows)
+static kvf_status alloc_memory(kvf__fold_probe *p, const kvf__prefix *prefix, int64_t rows)
 {
-    kvf__pass_limits limits = {.rows = p->infix ? 2 : 1, .P = P, .infix = p->infix};
+    kvf__pass_limits limits = {.rows = p->infix ? 2 : 1,
+                               .P = prefix->P,
+                               .neurons = prefix->neurons.shape.N,
+                               .infix = p->infix};
     const bool encoder = kvf__model_desc(p->base->model)->encoder > 0;
     const kvf__batch_rules rules = {.causal = kvf__model_desc(p->base->model)->block.causal,
                                     .source = encoder,
@@ -108,7 +111,7 @@ kvf_status kvf__fold_probe_create(kvf_ctx *ctx, const kvf_merge_options *options
     if (!st) st = kvf__prefix_head(ctx, p->base, live, &p->head);
     if (!st) st = load_rows(p, options, live, &renderer);
     p->rows = p->set.n < PROBE_ROWS ? p->set.n : PROBE_ROWS;
-    if (!st) st = alloc_memory(p, live->file.id.P, p->rows);
+    if (!st) st = alloc_memory(p, &live->file.prefix, p->rows);
     KVF__GIVE(st, out, p, kvf__fold_probe_free(p));
     return st;
 }

@@ -19,7 +19,8 @@ static double max_diff(const float *a, const float *b, size_t n, double worst)
 
 double kvf__prefix_max_diff(const kvf__prefix *a, const kvf__prefix *b)
 {
-    return max_diff(a->kv, b->kv, kvf__prefix_count(a), 0);
+    const double worst = max_diff(a->kv, b->kv, kvf__prefix_count(a), 0);
+    return max_diff(a->neurons.w, b->neurons.w, kvf__neurons_count(&a->neurons), worst);
 }
 
 /* Returns the largest difference of two lists; infinite if their names or order differ. */

@@ -120,8 +120,10 @@ typedef struct kvf_train_options {
     const char *task;      /* lm, seq-cls, token-cls, qa, multiple-choice */
     int64_t prefix_length; /* 0: depends on method and task */
     int64_t encoder_hidden;
-    const char *layers;         /* "0,2,4-7": layers that have a prefix; NULL or "": all */
-    bool infix;                 /* lm: the prefix stands inside rows */
+    int64_t ffn_length; /* mlp, direct: virtual neurons of each feed-forward block; 0: none */
+    double ffn_lr;      /* learning rate of the neurons */
+    const char *layers; /* "0,2,4-7": layers that have a prefix; NULL or "": all */
+    bool infix;         /* lm: the prefix stands inside rows */
     const char *position_start; /* "P", or the position of a row's first token */
     const char *p_encoder;      /* p-tuning: lstm, mlp */
     const char *p_template;     /* NULL or "": virtual tokens lead the row */

@@ -136,6 +136,7 @@ _FUNCTIONS = {
     "kvf_prefix_layer_mask": (_P, [_P, _P]),
     "kvf_prefix_length": (c.INT, [_P]),
     "kvf_prefix_log_weights": (_P, [_P, _P]),
+    "kvf_prefix_neurons": (_P, [_P, c.TEXT, _P]),
     "kvf_prefix_open_on": (_STATUS, [_P, c.TEXT, _P, c.ENUM, _P]),
     "kvf_prefix_position_start": (c.INT, [_P]),
     "kvf_prefix_relative_bias": (c.BOOL, [_P]),

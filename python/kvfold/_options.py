@@ -72,6 +72,8 @@ class TrainOptions(TypedDict, total=False):
     method: Literal["mlp", "direct", "projected", "prompt", "p-tuning", "adapter", "full", "head"]
     prefix_length: int
     encoder_hidden: int
+    ffn_length: int
+    ffn_lr: float
     layers: str
     places: Names
     p_encoder: Literal["lstm", "mlp"]

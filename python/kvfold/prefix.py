@@ -217,6 +217,19 @@ class Prefix(Model):
         address = lib.kvf_prefix_log_weights(self._handle, shape)
         return np.asarray(_Array(self._handle, address, shape)) if address else None
 
+    def neurons(self) -> Dict[str, np.ndarray]:
+        """Virtual neurons (ffn_length of train()), float32, read-only, not copied; {}: there are none.
+
+        "key" [L, N, C] of plain feed-forward blocks, "gate" and "up" of gated ones, "value", and "bias" [L, N] where the block has one.
+        """
+        found: Dict[str, np.ndarray] = {}
+        for name in ("gate", "up", "key", "value", "bias"):
+            shape = (c.INT * 3)()
+            if address := lib.kvf_prefix_neurons(self._handle, name.encode(), shape):
+                array = np.asarray(_Array(self._handle, address, shape))
+                found[name] = array[:, :, 0] if name == "bias" else array
+        return found
+
     @property
     def layer_mask(self) -> Optional[np.ndarray]:
         """[L] bool: layers with the prefix; a copy. None: the prefix has no keys and values."""
@@ -258,6 +271,8 @@ class Prefix(Model):
         """
         if self.log_weights is not None:
             raise Error("the prefix has log-weights, which a cache of transformers does not hold", "EUNSUPPORTED")
+        if self.neurons():
+            raise Error("the prefix has virtual neurons, which a cache of transformers does not hold", "EUNSUPPORTED")
         from ._transformers import inputs
 
         return inputs(self, tokenizer, texts, forward)

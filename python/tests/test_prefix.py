@@ -51,6 +51,19 @@ class Prefixes(Case):
         self.fails("", kvfold.Prefix.from_numpy, self.base, array[:1], status="ESHAPE")
         self.fails("is nan", kvfold.Prefix.from_numpy, self.base, np.where(array > 0, np.nan, array), status="ENUMERIC")
 
+    def test_neurons(self):
+        self.assertEqual(self.prefix.neurons(), {})
+        run = self.folder / "neurons.h5"
+        kvfold.train(self.base, PAIRS, out=run, method="direct", prefix_length=0, ffn_length=3, ffn_lr=0.1, steps=2)
+        prefix = kvfold.Prefix.load(run, self.base)
+        neurons = prefix.neurons()
+        self.assertEqual(sorted(neurons), ["gate", "up", "value"])
+        self.assertTrue(all(array.dtype == np.float32 and array.shape[1] == 3 for array in neurons.values()))
+        self.assertGreater(np.abs(neurons["value"]).max(), 0)
+        self.assertEqual(prefix.length, 0)
+        self.assertNotEqual(prefix.generate(["w1:"]), [])
+        self.fails("virtual neurons", prefix.inputs, None, ["a"], status="EUNSUPPORTED")
+
     def test_log_weights(self):
         self.assertIsNone(self.prefix.log_weights)
         array = self.prefix.numpy()

@@ -208,6 +208,8 @@ void kvf__desc_done(kvf__desc *desc);
 kvf__layer_shape kvf__desc_layer(const kvf__desc *desc, int64_t l);
 /* Returns the layers and heads of a prefix for this base, as a view. */
 kvf__kv_shape kvf__desc_kv(const kvf__desc *desc);
+/* Returns the shape of N virtual neurons in each layer. */
+kvf__neuron_shape kvf__desc_neurons(const kvf__desc *desc, int64_t N);
 /* Writes a config.json that reads back as the same model; the caller frees *out. EUNSUPPORTED: it
  * cannot express the model described by `where`. */
 kvf_status kvf__desc_to_hf(kvf_ctx *ctx, const char *where, const kvf__desc *desc, char **out);

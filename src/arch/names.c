@@ -166,6 +166,17 @@ const kvf__weight *kvf__weight_by_role(const kvf__desc *desc, kvf__role role)
     return NULL;
 }
 
+kvf__neuron_shape kvf__desc_neurons(const kvf__desc *desc, int64_t N)
+{
+    return (kvf__neuron_shape){
+        .L = desc->L,
+        .N = N,
+        .C = desc->C,
+        .gated = desc->block.gated,
+        .biased = !desc->block.gated && kvf__desc_has(desc, KVF__W_UP_BIAS, desc->L - 1),
+    };
+}
+
 bool kvf__desc_has(const kvf__desc *desc, kvf__role role, int64_t layer)
 {
     for (size_t i = 0; i < desc->arch->n_weights; i++) {

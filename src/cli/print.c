@@ -155,15 +155,22 @@ const char *cli_counts_text(const char *task, int64_t examples, int64_t labels, 
     return buf;
 }
 
+/* True for the heads of a prefix, or their size, that differ by layer. */
+static bool is_by_layer(const int64_t *dims, size_t n, size_t i)
+{
+    return n == 6 && !dims[i] && (i == 3 || i == 5);
+}
+
 const char *cli_shape_text(const int64_t *dims, size_t n, char *buf, size_t size)
 {
     size_t used = 0;
     buf[0] = 0;
     for (size_t i = 0; i <= n && used < size; i++) {
-        int wrote = i == n    ? snprintf(buf + used, size - used, n ? "]" : "[]")
-                    : dims[i] ? snprintf(buf + used, size - used, "%s%lld", i ? ", " : "[",
-                                         (long long)dims[i])
-                              : snprintf(buf + used, size - used, "%s*", i ? ", " : "[");
+        int wrote = i == n ? snprintf(buf + used, size - used, n ? "]" : "[]")
+                    : is_by_layer(dims, n, i)
+                        ? snprintf(buf + used, size - used, "%s*", i ? ", " : "[")
+                        : snprintf(buf + used, size - used, "%s%lld", i ? ", " : "[",
+                                   (long long)dims[i]);
         used += wrote > 0 ? (size_t)wrote : 0;
     }
     return buf;
@@ -173,7 +180,8 @@ kvf_json *cli_shape_json(const int64_t *dims, size_t n)
 {
     kvf_json *array = kvf_json_array();
     for (size_t i = 0; i < n; i++)
-        kvf_json_add(array, dims[i] ? kvf_json_new_int(dims[i]) : kvf_json_new_null());
+        kvf_json_add(array,
+                     is_by_layer(dims, n, i) ? kvf_json_new_null() : kvf_json_new_int(dims[i]));
     return array;
 }
 

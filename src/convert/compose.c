@@ -83,6 +83,11 @@ static kvf_status check_pair(const composing *c, const kvf_prefix *a, const kvf_
     if (memcmp(a->file.prefix.layer_mask, b->file.prefix.layer_mask, (size_t)x->L))
         return differ(c, b, "a prefix in other layers");
     if (!c->average) return KVF_OK;
+    if (x->neurons.N || y->neurons.N)
+        return kvf__fail(c->ctx, KVF_EUNSUPPORTED,
+                         "%s: has virtual neurons, whose mean means nothing: --mode average has no "
+                         "place for them",
+                         x->neurons.N ? a->path : b->path);
     if (x->P != y->P)
         return kvf__fail(
             c->ctx, KVF_ESHAPE,
@@ -142,7 +147,7 @@ static bool has_rope(const kvf_prefix *part)
 /* Rotates all keys of a part by this many positions. */
 static kvf_status rotate_keys(composing *c, kvf_prefix *part, int64_t by)
 {
-    if (!by || part->file.id.pre_rope || !has_rope(part)) return KVF_OK;
+    if (!by || !part->file.id.P || part->file.id.pre_rope || !has_rope(part)) return KVF_OK;
     if (!c->base && !c->o->base)
         return kvf__fail(c->ctx, KVF_EUSAGE,
                          "%s: its keys must be rotated by %lld%s: name the base with --base",
@@ -213,6 +218,33 @@ static void share_mass(const composing *c, kvf__prefix *out)
         out->log_weight[i] -= (float)log((double)c->n);
 }
 
+/* Puts the neurons of all parts beside each other: their outputs add up. */
+static kvf_status join_neurons(const composing *c, kvf__prefix *out)
+{
+    kvf__neuron_shape shape = {0};
+    int64_t N = 0, at = 0;
+
+    for (size_t i = 0; i < c->n; i++) {
+        const kvf__neurons *own = &c->part[i]->file.prefix.neurons;
+        if (own->shape.N) shape = own->shape;
+        N += own->shape.N;
+    }
+    if (!N) return KVF_OK;
+    shape.N = N;
+    KVF_TRY(kvf__neurons_create(c->ctx, &out->neurons, &shape));
+    memset(out->neurons.layer_mask, 0, (size_t)shape.L);
+    for (size_t i = 0; i < c->n; i++) {
+        const kvf__neurons *own = &c->part[i]->file.prefix.neurons;
+        kvf__neuron_shape as_whole = own->shape;
+        as_whole.N = N;
+        if (own->shape.N && !kvf__neuron_shape_same(&as_whole, &shape))
+            return differ(c, c->part[i], "neurons of another shape");
+        kvf__neurons_place(&out->neurons, at, own);
+        at += own->shape.N;
+    }
+    return KVF_OK;
+}
+
 static kvf_status join(composing *c, kvf__prefix *out, int64_t *position_start)
 {
     int64_t P = 0, start = 0, at = 0;
@@ -230,7 +262,7 @@ static kvf_status join(composing *c, kvf__prefix *out, int64_t *position_start)
     }
     if (parallel) share_mass(c, out);
     *position_start = start;
-    return KVF_OK;
+    return join_neurons(c, out);
 }
 
 static void average_weights(const composing *c, kvf__prefix *out)
@@ -333,6 +365,7 @@ static kvf_status become(composing *c, kvf__prefix *values, int64_t position_sta
     whole->file.prefix = *values;
     *values = (kvf__prefix){0};
     whole->file.id.P = whole->file.prefix.P;
+    whole->file.id.neurons = whole->file.prefix.neurons.shape;
     whole->file.id.position_start = position_start;
     return KVF_OK;
 }

@@ -25,6 +25,23 @@ static kvf_status add_params(kvf_ctx *ctx, kvf__side *side, const char *group,
     return KVF_OK;
 }
 
+static kvf_status add_neurons(kvf_ctx *ctx, kvf__side *side, const kvf__neurons *neurons)
+{
+    const kvf__neuron_shape *s = &neurons->shape;
+    kvf__neuron_array array[KVF__NEURON_ARRAYS];
+    char name[64];
+
+    for (int i = 0, n = s->N ? kvf__neuron_arrays(neurons, array) : 0; i < n; i++) {
+        const kvf__view view = {.data = array[i].at,
+                                .dtype = KVF__F32,
+                                .rank = 3,
+                                .dim = {s->L, s->N, array[i].columns}};
+        snprintf(name, sizeof name, "prefix/neurons/%s", array[i].name);
+        KVF_TRY(add(ctx, side, name, view));
+    }
+    return KVF_OK;
+}
+
 static kvf_status add_layers(kvf_ctx *ctx, kvf__side *side, const kvf__prefix *p)
 {
     static const char *const HALVES[] = {"key", "value"};
@@ -39,6 +56,7 @@ static kvf_status add_layers(kvf_ctx *ctx, kvf__side *side, const kvf__prefix *p
         snprintf(name, sizeof name, "prefix/%lld/%s", (long long)(half / 2), HALVES[half % 2]);
         KVF_TRY(add(ctx, side, name, view));
     }
+    KVF_TRY(add_neurons(ctx, side, &p->neurons));
     if (!p->log_weight) return KVF_OK;
     const kvf__view weights = {
         .data = p->log_weight, .dtype = KVF__F32, .rank = 3, .dim = {p->L, p->G, p->P}};

@@ -253,6 +253,11 @@ static kvf_status check_exportable(kvf_ctx *ctx, const kvf_export_options *optio
                          "%s: its virtual tokens have log-weights (--log-weight), which other "
                          "programs do not support",
                          options->path);
+    if (prefix->file.id.neurons.N)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: has virtual neurons (--ffn-length), which no cache or adapter of "
+                         "another program holds",
+                         options->path);
     if (prefix->file.id.encoder_layers && options->format != KVF_EXPORT_SAFETENSORS &&
         options->format != KVF_EXPORT_PEFT)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,

@@ -60,6 +60,29 @@ kvf_json *kvf__norms_of(const float *x, int64_t n, int64_t stride, int64_t width
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
+/* Describes the datasets of virtual neurons. */
+static void describe_neurons(kvf__h5 *h5, const kvf__neurons *neurons, kvf_json *tensors)
+{
+    kvf__neuron_array array[KVF__NEURON_ARRAYS];
+    const int arrays = kvf__neuron_arrays(neurons, array);
+    kvf__h5_id prefix = kvf__h5_group_open(h5, h5->file, "prefix");
+    kvf__h5_id group = kvf__h5_group_open(h5, prefix, "neurons");
+    char path[64];
+
+    for (int i = 0; i < arrays; i++) {
+        const kvf__neuron_shape *s = &neurons->shape;
+        kvf__h5_data data = kvf__h5_data_open(h5, group, array[i].name);
+        snprintf(path, sizeof path, "prefix/neurons/%s", array[i].name);
+        kvf_json *entry = kvf__dataset_entry(h5, path, &data);
+        kvf_json_set(entry, "values",
+                     statistics(array[i].at, (size_t)(s->L * s->N * array[i].columns)));
+        kvf_json_add(tensors, entry);
+        kvf__h5_release(&data.id);
+    }
+    kvf__h5_release(&group);
+    kvf__h5_release(&prefix);
+}
+
 /* Describes scales of int8, log-weights, and the position of a prefix. */
 static void describe_beside(kvf__h5 *h5, const char *name, kvf_json *tensors)
 {
@@ -97,6 +120,7 @@ static void describe_values(kvf__h5 *h5, const kvf__h5_data *at, const kvf__arti
         kvf_json_add(tensors, kvf__dataset_entry(h5, "prefix/past_key_values", at));
         if (a->dtype == KVF__I8) describe_beside(h5, "scale", tensors);
         if (a->prefix.log_weight) describe_beside(h5, KVF__LOG_WEIGHT, tensors);
+        if (a->prefix.neurons.w) describe_neurons(h5, &a->prefix.neurons, tensors);
         break;
     case KVF__KIND_EMBEDDINGS:
         describe_vectors(h5, at, tensors);
@@ -208,7 +232,8 @@ static void describe(kvf__h5 *h5, const kvf__h5_data *at, const kvf__artifact *a
         describe_training(h5, tensors);
         describe_history(h5, root);
     }
-    if (a->kind == KVF__KIND_PREFIX) kvf_json_set(root, "layers", describe_layers(&a->prefix));
+    if (a->kind == KVF__KIND_PREFIX && a->prefix.P)
+        kvf_json_set(root, "layers", describe_layers(&a->prefix));
     describe_items(h5, "state", root);
     describe_items(h5, "options", root);
     describe_items(h5, "lineage", root);
@@ -221,7 +246,7 @@ static kvf_status inspect_trained(kvf_ctx *ctx, const char *path, kvf__kind kind
 
     kvf__h5_data at = kvf__artifact_read_from(
         &h5, kind == KVF__KIND_RUN ? KVF__READ_IDENTITY : KVF__READ_VALUES, &a);
-    if (kind == KVF__KIND_RUN) a.layer_mask = kvf__mask_read(&h5, at.id, a.id.L);
+    if (kind == KVF__KIND_RUN) a.layer_mask = kvf__mask_read(&h5, at.id, "layer_mask", a.id.L);
     if (!h5.status) describe(&h5, &at, &a, root);
     kvf__artifact_done(&a);
     kvf__h5_release(&at.id);

@@ -25,7 +25,7 @@ static kvf_status open_prefix(kvf_ctx *ctx, const kvf_unmerge_options *options, 
         return kvf__fail(ctx, KVF_EUSAGE, "%s: is a file of kind %s, want a prefix file",
                          options->prefix, kvf__kind_name(kind));
     kvf_status st = kvf_prefix_open(ctx, options->prefix, KVF_CHECKPOINT_DEFAULT, &prefix);
-    if (!st && !prefix->file.id.P)
+    if (!st && !prefix->file.id.P && !prefix->file.id.neurons.N)
         st = kvf__fail(ctx, KVF_EUSAGE, "%s: has no virtual tokens", options->prefix);
     if (!st && options->base) st = kvf__base_open_exact(ctx, options->base, options->lora, &base);
     if (!st && base)
@@ -46,6 +46,7 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
         .P = id->P,
         .D = id->D,
         .heads = id->heads,
+        .neurons = id->neurons,
         .M = options->encoder_hidden ? options->encoder_hidden : HIDDEN,
     };
     kvf__encoder *encoder = NULL;
@@ -54,6 +55,10 @@ static kvf_status solve(kvf_ctx *ctx, const kvf_unmerge_options *options, kvf_pr
     kvf__encoder_init_random(encoder, false, options->seed);
     kvf_status st = kvf__encoder_init_target(
         ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix}, residual);
+    double of_neurons = 0;
+    if (!st && id->neurons.N)
+        st = kvf__encoder_init_neurons(ctx, encoder, &prefix->file.prefix.neurons, &of_neurons);
+    if (of_neurons > *residual) *residual = of_neurons;
     if (!st)
         st = kvf__encoder_check_fit(ctx, encoder, options->prefix, *residual, options->approximate);
     if (!st)
@@ -79,6 +84,7 @@ static kvf_status write_run(kvf_ctx *ctx, const kvf_unmerge_options *options,
 {
     kvf__artifact run = kvf__prefix_view(prefix, KVF__KIND_RUN);
     run.layer_mask = prefix->file.prefix.layer_mask;
+    run.neuron_mask = prefix->file.prefix.neurons.layer_mask;
     run.id.method = "mlp";
     kvf_status st = kvf__encoder_write_run(ctx, options->out, options->force, encoder, &run);
     kvf_json_free(run.state);

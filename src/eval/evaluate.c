@@ -187,7 +187,11 @@ static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *pre
 static kvf_status create_evaluator(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
                                    size_t n, const kvf_eval_options *options, kvf__evaluation *e)
 {
+    int64_t neurons = 0;
+    for (size_t i = 0; i < n; i++)
+        if (prefixes[i]->file.id.neurons.N > neurons) neurons = prefixes[i]->file.id.neurons.N;
     const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
+                                        .neurons = neurons,
                                         .batch_tokens = options->batch_tokens,
                                         .share_prefixes = !options->share_off,
                                         .infix = n && prefixes[0]->file.id.infix};

@@ -87,7 +87,8 @@ static kvf_status make_batches(kvf_ctx *ctx, kvf__evaluator *e)
     return KVF_OK;
 }
 
-kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward)
+kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, int64_t neurons,
+                                 bool backward)
 {
     return (kvf__pass_limits){
         .rows = sizes->rows,
@@ -95,6 +96,7 @@ kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool 
         .row_len = sizes->row_len,
         .labels = sizes->labels,
         .P = P,
+        .neurons = neurons,
         .common_len = sizes->common_len,
         .common_tokens = sizes->common_tokens,
         .source_tokens = sizes->source_tokens,
@@ -146,7 +148,8 @@ kvf_status kvf__evaluator_create(kvf_ctx *ctx, kvf_base *base, const kvf__datase
     e->batch_tokens = options->batch_tokens > 0 ? options->batch_tokens : 2048;
     kvf_status st = make_batches(ctx, e);
     if (!st) st = make_batcher(ctx, e, options, &sizes);
-    kvf__pass_limits limits = kvf__limits_for(&sizes, options->P, options->backward);
+    kvf__pass_limits limits = kvf__limits_for(&sizes, options->P, options->neurons,
+                                              options->backward);
     limits.infix = options->infix;
     limits.soft = options->soft;
     e->most_labels = sizes.labels;

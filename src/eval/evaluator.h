@@ -21,6 +21,7 @@ kvf__subject kvf__subject_of(const kvf_prefix *prefix, kvf__head *head);
 typedef struct kvf__evaluator kvf__evaluator;
 typedef struct kvf__evaluator_options {
     int64_t P;            /* length of the longest prefix */
+    int64_t neurons;      /* its most virtual neurons */
     int64_t batch_tokens; /* most tokens in a batch; 0: 2048 */
     bool share_prefixes;
     bool infix;    /* prefixes are inside rows (--infix) */
@@ -72,7 +73,8 @@ kvf_status kvf__evaluator_probe(kvf_ctx *ctx, kvf__evaluator *evaluator,
                                 double *seconds);
 
 /* Returns the limits of a pass for batches of at most these sizes. */
-kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, bool backward);
+kvf__pass_limits kvf__limits_for(const kvf__batch_sizes *sizes, int64_t P, int64_t neurons,
+                                 bool backward);
 
 /* --infix (infix.c): checks that every row has a prompt, inside which the prefix is placed. EDATA.
  */

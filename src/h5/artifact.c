@@ -21,6 +21,8 @@ const char *kvf__kind_name(kvf__kind kind)
     return ROWS[kind]->name;
 }
 
+static const char NEURON_MASK[] = "neuron_mask";
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 const uint8_t *kvf__artifact_mask(const kvf__artifact *a)
@@ -34,6 +36,10 @@ void kvf__artifact_write_facts(kvf__h5 *h5, kvf__h5_id at, const kvf__artifact *
 
     kvf__identity_write(h5, at, !row->open, &a->id);
     if (row->masked) kvf__h5_put_u8s(h5, at, "layer_mask", kvf__artifact_mask(a), a->id.L);
+    if (row->masked && a->id.neurons.N)
+        kvf__h5_put_u8s(h5, at, NEURON_MASK,
+                        a->neuron_mask ? a->neuron_mask : a->prefix.neurons.layer_mask,
+                        a->id.neurons.L);
     if (row->write_attrs) row->write_attrs(h5, at, a);
     kvf__head_write(h5, a->id.task, &a->head);
     if (row->write_rest) row->write_rest(h5, a);
@@ -52,6 +58,7 @@ unsigned kvf__artifact_features(const kvf__artifact *a)
     if (mask && memchr(mask, 0, (size_t)a->id.L)) features |= KVF__LAYER_MASK;
     if (a->prefix.log_weight || kvf__params_find(&a->values.params, KVF__LOG_WEIGHT))
         features |= KVF__LOG_WEIGHTS;
+    if (a->id.neurons.N) features |= KVF__NEURONS;
     return features;
 }
 
@@ -107,7 +114,9 @@ kvf_status kvf__kind_of(kvf_ctx *ctx, const char *path, kvf__kind *out)
 static void read_values(kvf__h5 *h5, const kvf__kind_row *row, const kvf__h5_data *at, bool all,
                         kvf__artifact *a)
 {
-    if (row->masked) a->layer_mask = kvf__mask_read(h5, at->id, a->id.L);
+    if (row->masked) a->layer_mask = kvf__mask_read(h5, at->id, "layer_mask", a->id.L);
+    if (row->masked && a->id.neurons.N)
+        a->neuron_mask = kvf__mask_read(h5, at->id, NEURON_MASK, a->id.neurons.L);
     if (row->read && !h5->status) row->read(h5, at, a);
     if (!h5->status) kvf__h5_check_features(h5, kvf__artifact_features(a));
     kvf__head_read(h5, a->id.task, &a->head);
@@ -190,6 +199,7 @@ void kvf__artifact_done(kvf__artifact *a)
     kvf__free(a->activation);
     kvf__free(a->placement);
     kvf__free(a->layer_mask);
+    kvf__free(a->neuron_mask);
     kvf__params_owned_done(&a->best);
     kvf__params_owned_done(&a->best_head);
     kvf__free(a->best_metric);

@@ -37,6 +37,7 @@ typedef struct kvf__identity {
     bool infix;             /* the prefix is inside rows, see batch.h; a feature of the file */
     bool pre_rope;          /* key_space "pre-rope": keys are not yet rotated */
     bool relative_bias;     /* "decoder": see `near` in prefix.h */
+    kvf__neuron_shape neurons; /* of the prefix; N = 0: none, and the rest is 0 */
     int64_t L, G, P, D;
     /* [L + 1], owned, if layers differ; G and D are then KVF__BY_LAYER; else NULL */
     kvf__kv_heads *heads;
@@ -87,6 +88,7 @@ typedef struct kvf__artifact {
     };
     struct {                    /* run; with method head the encoder has no parameters */
         uint8_t *layer_mask;    /* [L] */
+        uint8_t *neuron_mask;   /* [neurons.L]; NULL: no neurons */
         kvf__params_owned best; /* parameters of the best step; n = 0: not yet validated */
         kvf__params_owned best_head;
         int64_t best_step;

@@ -51,8 +51,20 @@ void kvf__identity_write(kvf__h5 *h5, kvf__h5_id at, bool with_shape, const kvf_
 void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, kvf__identity *id);
 /* Sets the attributes that `inspect` shows. */
 void kvf__identity_describe(const kvf__identity *id, kvf_json *attributes);
-/* Reads [L] of 0 and 1. */
-uint8_t *kvf__mask_read(kvf__h5 *h5, kvf__h5_id at, int64_t L);
+/* Reads the attribute `name`, [L] of 0 and 1. */
+uint8_t *kvf__mask_read(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t L);
+
+/* ---- neurons (neurons_file.c) ---------------------------------------------------------------- */
+
+/* /prefix/neurons, in the type of a prefix's values; int8 files have them in f16. Reads those of
+ * the shape *out has, with its mask; EFORMAT: a layer that the mask turns off has values. */
+void kvf__neurons_write(kvf__h5 *h5, kvf__h5_id group, kvf__dtype dtype,
+                        const kvf__neurons *neurons);
+void kvf__neurons_read(kvf__h5 *h5, kvf__h5_id group, kvf__dtype dtype, kvf__neurons *out);
+/* Rounds them to what a file of that type reads back. ENUMERIC: a value exceeds its range, or is
+ * not finite. */
+kvf_status kvf__neurons_round(kvf_ctx *ctx, const char *where, kvf__dtype dtype,
+                              kvf__neurons *neurons);
 
 /* ---- groups of parameters (param_group.c) ---------------------------------------------------- */
 

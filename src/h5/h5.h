@@ -53,7 +53,8 @@ typedef enum kvf__feature {
     KVF__HEADS_BY_LAYER = 2,
     KVF__INFIX = 4,      /* the prefix is inside rows */
     KVF__LAYER_MASK = 8, /* some layers have no prefix */
-    KVF__LOG_WEIGHTS = 16
+    KVF__LOG_WEIGHTS = 16,
+    KVF__NEURONS = 32 /* the prefix has virtual neurons */
 } kvf__feature;
 /* Creates a file of that kind with the attributes kvfold_kind, kvfold_format, kvfold_version, and
  * /features. Must be closed even on failure, like that of kvf__h5_open. */

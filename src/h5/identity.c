@@ -40,6 +40,11 @@ static const identity_field FIELDS[] = {
     {MEMBER(encoder_layers), COUNT, NULL},
     {"key_space", offsetof(kvf__identity, pre_rope), WORD, "pre-rope"},
     {MEMBER(relative_bias), WORD, "decoder"},
+    {"neurons", offsetof(kvf__identity, neurons.N), COUNT, NULL},
+    {"neuron_layers", offsetof(kvf__identity, neurons.L), COUNT, NULL},
+    {"neuron_width", offsetof(kvf__identity, neurons.C), COUNT, NULL},
+    {"neuron_gate", offsetof(kvf__identity, neurons.gated), WORD, "gated"},
+    {"neuron_bias", offsetof(kvf__identity, neurons.biased), WORD, "biased"},
     {MEMBER(L), DIM, NULL},
     {MEMBER(G), DIM, NULL},
     {MEMBER(P), DIM, NULL},
@@ -251,13 +256,25 @@ static void read_int(kvf__h5 *h5, kvf__h5_id at, const identity_field *f, kvf__i
     if (h5->status || is_by_layer(id, f)) return;
     if (f->type == COUNT && !kvf__h5_has_attr(h5, at, f->name)) return;
     if (f->type == COUNT) least = 1;
-    if (f->type == DIM) least = value != &id->P || kvf__method_has_length(id->method);
+    if (f->type == DIM)
+        least = value != &id->P || (kvf__method_has_length(id->method) && !id->neurons.N);
     *value = kvf__h5_get_i64(h5, at, f->name);
     if (*value < least || *value > INT32_MAX)
         kvf__h5_fail(h5, at, KVF_EFORMAT,
                      f->type == DIM ? "attribute \"%s\" is %lld, want %d to 2^31 - 1"
                                     : "%s is %lld, want %d to 2^31 - 1",
                      f->name, (long long)*value, (int)least);
+}
+
+/* Checks that the attributes of neurons are there together. */
+static void check_neurons(kvf__h5 *h5, kvf__h5_id at, const kvf__neuron_shape *shape)
+{
+    const bool any = shape->N || shape->L || shape->C || shape->gated || shape->biased;
+    if (any && !(shape->N && shape->L && shape->C && !(shape->gated && shape->biased)))
+        kvf__h5_fail(h5, at, KVF_EFORMAT,
+                     "attributes neurons %lld, neuron_layers %lld and neuron_width %lld do not "
+                     "describe virtual neurons",
+                     (long long)shape->N, (long long)shape->L, (long long)shape->C);
 }
 
 void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, kvf__identity *id)
@@ -281,6 +298,7 @@ void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, k
         kvf__h5_fail(h5, at, KVF_EFORMAT, "key_space is \"pre-rope\" without the feature infix");
     if (id->relative_bias && !id->encoder_layers)
         kvf__h5_fail(h5, at, KVF_EFORMAT, "relative_bias is \"decoder\" without encoder_layers");
+    check_neurons(h5, at, &id->neurons);
     if (id->heads && (id->L != L || in_shape))
         kvf__h5_fail(h5, at, KVF_EFORMAT, "/%s has %lld layers, want %lld", HEADS, (long long)L,
                      (long long)id->L);
@@ -291,17 +309,17 @@ void kvf__identity_read(kvf__h5 *h5, kvf__h5_id at, const kvf__h5_data *shape, k
     id->D = shape->dim[5];
 }
 
-uint8_t *kvf__mask_read(kvf__h5 *h5, kvf__h5_id at, int64_t L)
+uint8_t *kvf__mask_read(kvf__h5 *h5, kvf__h5_id at, const char *name, int64_t L)
 {
     uint8_t *mask = NULL;
 
     if (L > MAX_LAYERS)
         kvf__h5_fail(h5, at, KVF_EFORMAT, "%lld layers, want at most %d", (long long)L, MAX_LAYERS);
     KVF__H5_TRY(h5, kvf__alloc(h5->ctx, (size_t)L, &mask));
-    if (mask) kvf__h5_get_u8s(h5, at, "layer_mask", mask, L);
+    if (mask) kvf__h5_get_u8s(h5, at, name, mask, L);
     for (int64_t l = 0; l < L && !h5->status; l++)
         if (mask[l] > 1)
-            kvf__h5_fail(h5, at, KVF_EFORMAT, "layer_mask[%lld] is %d, want 0 or 1", (long long)l,
+            kvf__h5_fail(h5, at, KVF_EFORMAT, "%s[%lld] is %d, want 0 or 1", name, (long long)l,
                          mask[l]);
     return mask;
 }

@@ -68,7 +68,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
         return kvf__fail(ctx, KVF_EUSAGE,
                          "%s: a prefix is stored as f32, f16, bf16 or int8, not as %s", path,
                          kvf__dtype_name(file->dtype));
-    if (prefix->P == 0)
+    if (prefix->P == 0 && !prefix->neurons.shape.N)
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: a prefix of length 0 cannot be stored: it is the bare base", path);
     const kvf__kv_shape have = kvf__prefix_shape(prefix), want = kvf__identity_kv(id);
@@ -79,6 +79,9 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
                          path, (long long)prefix->L, (long long)prefix->G, (long long)prefix->P,
                          (long long)prefix->D, (long long)id->L, (long long)id->G, (long long)id->P,
                          (long long)id->D);
+    if (!kvf__neuron_shape_same(&prefix->neurons.shape, &id->neurons))
+        return kvf__fail(ctx, KVF_ESHAPE, "%s: %lld neurons in each layer, its identity has %lld",
+                         path, (long long)prefix->neurons.shape.N, (long long)id->neurons.N);
     return check_values(ctx, path, prefix);
 }
 
@@ -105,7 +108,7 @@ static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
                                .dtype = file->dtype,
                                .rank = of.rank,
                                .dim = of.dim,
-                               .chunk = prefix->heads ? NULL : chunk.dim,
+                               .chunk = prefix->heads || !prefix->P ? NULL : chunk.dim,
                                .labels = prefix->heads ? NULL : LABELS};
     kvf__h5_id group = kvf__h5_group_create(h5, h5->file, GROUP), data = KVF__H5_NONE;
 
@@ -123,6 +126,7 @@ static kvf__h5_id write_values(kvf__h5 *h5, const kvf__artifact *file)
     if (prefix->log_weight)
         write_part(h5, group, KVF__LOG_WEIGHT, shape_of_weights(prefix),
                    prefix->heads ? NULL : WEIGHT_LABELS, prefix->log_weight);
+    kvf__neurons_write(h5, group, file->dtype, &prefix->neurons);
     kvf__free(values);
     kvf__free(scale);
     kvf__h5_release(&group);
@@ -145,7 +149,9 @@ static void check_data(kvf__h5 *h5, const kvf__h5_data *data)
     if (!want)
         kvf__h5_fail(h5, data->id, KVF_EFORMAT, "element type %s, want f32, f16, bf16 or i8",
                      kvf__dtype_name(data->dtype));
-    if (!data->count || (data->rank != 1 && (data->rank != RANK || dim[1] != 2 || dim[2] != 1)))
+    const bool empty = !data->count &&
+                       !(data->rank == RANK && !dim[4] && dim[0] && dim[3] && dim[5]);
+    if (empty || (data->rank != 1 && (data->rank != RANK || dim[1] != 2 || dim[2] != 1)))
         kvf__h5_fail(h5, data->id, KVF_ESHAPE, "shape %s, want [L, 2, 1, G, P, D], none of them 0",
                      kvf__shape_text(text, data->rank, dim));
     dtype = kvf__h5_get_text(h5, data->id, "dtype");
@@ -225,7 +231,8 @@ static kvf__h5_data open_values(kvf__h5 *h5)
 }
 
 /* Checks the shape before memory is allocated. */
-static void check_count(kvf__h5 *h5, const kvf__h5_data *data, const kvf__kv_shape *kv, int64_t P)
+static void check_count(kvf__h5 *h5, const kvf__h5_data *data, const kvf__kv_shape *kv, int64_t P,
+                        bool neurons)
 {
     if ((data->rank == RANK) == (kv->heads != NULL)) {
         kvf__h5_fail(h5, data->id, KVF_ESHAPE, "rank %d, want %d%s", data->rank,
@@ -233,9 +240,21 @@ static void check_count(kvf__h5 *h5, const kvf__h5_data *data, const kvf__kv_sha
         return;
     }
     const int64_t of_token = 2 * kvf__kv_at(kv, kv->L).width;
-    if (P < 1 || data->count % P || data->count / P != of_token)
+    if (P < !neurons || (P ? data->count % P || data->count / P != of_token : data->count != 0))
         kvf__h5_fail(h5, data->id, KVF_ESHAPE, "%lld values, want %lld for each of %lld tokens",
                      (long long)data->count, (long long)of_token, (long long)P);
+}
+
+static void read_neurons(kvf__h5 *h5, kvf__artifact *a)
+{
+    kvf__neurons *neurons = &a->prefix.neurons;
+    kvf__h5_id group = kvf__h5_group_open(h5, h5->file, GROUP);
+
+    neurons->shape = a->id.neurons;
+    neurons->layer_mask = a->neuron_mask;
+    a->neuron_mask = NULL;
+    kvf__neurons_read(h5, group, a->dtype, neurons);
+    kvf__h5_release(&group);
 }
 
 static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
@@ -245,14 +264,17 @@ static void read_values(kvf__h5 *h5, const kvf__h5_data *data, kvf__artifact *a)
 
     a->dtype = data->dtype;
     const kvf__kv_shape kv = kvf__identity_kv(id);
-    check_count(h5, data, &kv, id->P);
+    check_count(h5, data, &kv, id->P, id->neurons.N > 0);
     KVF__H5_TRY(h5, kvf__prefix_create(h5->ctx, prefix, &kv, id->P));
     if (h5->status) return;
     prefix->near = kvf__identity_near(id);
     memcpy(prefix->layer_mask, a->layer_mask, (size_t)id->L);
     kvf__free(a->layer_mask); /* the prefix has its own */
     a->layer_mask = NULL;
-    if (data->dtype == KVF__F32)
+    if (id->neurons.N) read_neurons(h5, a);
+    if (!id->P)
+        ; /* neurons alone */
+    else if (data->dtype == KVF__F32)
         kvf__h5_data_read(h5, data, prefix->kv, kvf__prefix_count(prefix) * sizeof *prefix->kv);
     else
         read_narrow(h5, data, prefix);

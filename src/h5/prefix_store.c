@@ -132,6 +132,11 @@ kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype
     if (!st) st = kvf__alloc_array(ctx, kvf__prefix_scales(from), sizeof *scale, &scale);
     if (!st) st = kvf__prefix_encode(ctx, where, dtype, from, values, scale);
     if (!st) st = kvf__prefix_take_weights(ctx, &to, from); /* stored unchanged */
+    if (!st && from->neurons.w) {
+        kvf__neurons_done(&to.neurons);
+        st = kvf__neurons_copy(ctx, &to.neurons, &from->neurons);
+    }
+    if (!st && from->neurons.w) st = kvf__neurons_round(ctx, where, dtype, &to.neurons);
     if (st) {
         kvf__prefix_done(&to);
     } else {

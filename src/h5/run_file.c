@@ -20,7 +20,8 @@
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Name in kvf__encoder_steps that replaces the last layer's two parameters. */
-#define STEPPED_PREFIX "prefix"
+#define STEPPED_PREFIX  "prefix"
+#define STEPPED_NEURONS "neurons"
 
 static kvf__h5_id write_encoder(kvf__h5 *h5, const kvf__artifact *file)
 {
@@ -76,7 +77,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
     size_t n = file->values.params.n + file->head.params.params.n;
 
     const bool no_heads = !id->heads && (id->G < 1 || id->D < 1);
-    if (id->L < 1 || no_heads || id->P < kvf__method_has_length(id->method))
+    if (id->L < 1 || no_heads || id->P < (kvf__method_has_length(id->method) && !id->neurons.N))
         return kvf__fail(ctx, KVF_ESHAPE,
                          "%s: a run has L %lld, G %lld, P %lld, D %lld, want none below 1", path,
                          (long long)id->L, (long long)id->G, (long long)id->P, (long long)id->D);
@@ -98,6 +99,7 @@ static kvf_status check_file(kvf_ctx *ctx, const char *path, const kvf__artifact
                          "%s: %zu first and %zu second moments, want equal numbers", path,
                          file->m.params.n, file->v.params.n);
     n -= kvf__params_find(&file->m.params, STEPPED_PREFIX) != NULL; /* one replaces two */
+    n -= kvf__params_find(&file->m.params, STEPPED_NEURONS) != NULL;
     n -= kvf__params_find(&file->values.params, KVF__LOG_WEIGHT) &&
          !kvf__params_find(&file->m.params, KVF__LOG_WEIGHT); /* fixed */
     if (file->m.params.n && file->m.params.n != n)
@@ -174,24 +176,38 @@ static void read_best(kvf__h5 *h5, kvf__artifact *file)
     kvf__h5_release(&group);
 }
 
-/* Lists the encoder's part of the optimizer's parameters. With a natural step, the prefix [P,
- * outputs of the last layer] replaces the last layer's weight and bias. Log-weights come first;
- * fixed ones have no moments. */
+/* Appends a part of the encoder's parameters [first, end). With a natural step, `stepped` [rows,
+ * outputs of the last layer] replaces the last layer's weight and bias. */
+static void list_part(kvf__h5 *h5, kvf__h5_id m, const kvf__params *values, size_t first,
+                      size_t end, const char *stepped, int64_t rows, kvf__params *out)
+{
+    const bool natural = end > first + 2 && kvf__h5_has(h5, m, stepped);
+    const int64_t width = end ? values->item[end - 1].n : 0;
+    const kvf__param whole = {
+        .name = stepped, .rank = 2, .dim = {rows, width}, .n = rows * width, .lr_scale = 1};
+    const kvf__params own = {.n = end - first - (natural ? 2 : 0), .item = values->item + first};
+
+    KVF__H5_TRY(h5, kvf__params_append(h5->ctx, out, &own));
+    if (natural) KVF__H5_TRY(h5, kvf__params_add(h5->ctx, out, &whole));
+}
+
+/* Lists the encoder's part of the optimizer's parameters. Log-weights come first; fixed ones have
+ * no moments. Those of neurons come last. */
 static void list_steps(kvf__h5 *h5, kvf__h5_id group, const kvf__artifact *file, kvf__params *out)
 {
-    kvf__params values = file->values.params;
-    const int64_t width = values.n > 2 ? values.item[values.n - 1].n : 0, P = file->id.P;
-    const kvf__param prefix = {
-        .name = STEPPED_PREFIX, .rank = 2, .dim = {P, width}, .n = P * width, .lr_scale = 1};
+    static const char NEURONS[] = STEPPED_NEURONS ".";
+    const kvf__params *values = &file->values.params;
     kvf__h5_id m = kvf__h5_group_open(h5, group, "m");
-    bool natural = width && kvf__h5_has(h5, m, STEPPED_PREFIX);
-    bool fixed = kvf__params_find(&values, KVF__LOG_WEIGHT) && !kvf__h5_has(h5, m, KVF__LOG_WEIGHT);
+    size_t first = 0, end = 0;
 
+    if (kvf__params_find(values, KVF__LOG_WEIGHT) && !kvf__h5_has(h5, m, KVF__LOG_WEIGHT))
+        first = 1;
+    while (end < values->n && strncmp(values->item[end].name, NEURONS, sizeof NEURONS - 1))
+        end++;
+    if (first < end) list_part(h5, m, values, first, end, STEPPED_PREFIX, file->id.P, out);
+    if (end < values->n)
+        list_part(h5, m, values, end, values->n, STEPPED_NEURONS, file->id.neurons.N, out);
     kvf__h5_release(&m);
-    if (fixed) values = (kvf__params){.n = values.n - 1, .item = values.item + 1};
-    if (natural) values.n -= 2;
-    KVF__H5_TRY(h5, kvf__params_append(h5->ctx, out, &values));
-    if (natural) KVF__H5_TRY(h5, kvf__params_add(h5->ctx, out, &prefix));
 }
 
 /* Reads the moments: those of the encoder's parameters, then the head's, in the order of the

@@ -132,6 +132,7 @@ static kvf_status fill(kvf_ctx *ctx, kvf__scorer *s)
         .row_len = tokens,
         .labels = tokens,
         .P = s->most.P,
+        .neurons = s->most.neurons,
         .common_len = s->most.infix ? tokens : 0,
         .common_tokens = s->most.infix ? tokens : 0,
         .source_tokens = encoder ? tokens : 0,

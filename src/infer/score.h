@@ -9,9 +9,10 @@
 #include <kvfold/train.h>
 
 typedef struct kvf__scorer_limits {
-    int64_t tokens; /* most tokens in a row, including virtual ones */
-    int64_t P;      /* longest prefix */
-    bool infix;     /* prefixes may be inside rows */
+    int64_t tokens;  /* most tokens in a row, including virtual ones */
+    int64_t P;       /* longest prefix */
+    int64_t neurons; /* most virtual neurons */
+    bool infix;      /* prefixes may be inside rows */
 } kvf__scorer_limits;
 
 /* Allocates memory for the passes; the base must outlive it. EUSAGE: the base does not predict the

@@ -15,7 +15,8 @@ enum { DECODE_ROWS = 32 }; /* with more rows the products of a pass are as fast 
 
 /* Allocates the memory that depends on the longest prefix. The old memory is freed last, because
  * running rows still need it if the allocation fails. */
-static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool infixes)
+static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, int64_t neurons,
+                              bool infixes)
 {
     const int64_t rows = s->mixed && !s->together ? 1 : s->rows;
     const bool encoder = kvf__model_desc(s->base->model)->encoder > 0;
@@ -27,6 +28,7 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
         .row_len = s->capacity < KVF__PROMPT_PART ? s->capacity : KVF__PROMPT_PART,
         .labels = rows,
         .P = P,
+        .neurons = neurons,
         .cache_len = s->capacity,
         .source_tokens = !encoder   ? 0
                          : s->mixed ? s->capacity
@@ -42,7 +44,7 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
     KVF_TRY(kvf__pass_create(ctx, s->base->model, &limits, &pass));
     if (!kvf__decoder_refuses(s->base->model, &s->base->slots)) {
         kvf_status st = kvf__decoder_create(ctx, s->base->model, &s->base->slots, s->cache,
-                                            s->step_rows, P, &decoder);
+                                            s->step_rows, P, neurons, &decoder);
         if (st) {
             kvf__pass_free(pass);
             return st;
@@ -54,6 +56,7 @@ static kvf_status make_passes(kvf_ctx *ctx, kvf__session *s, int64_t P, bool inf
     s->decoder = decoder;
     s->pass = pass;
     s->P = P;
+    s->neurons = neurons;
     s->infixes = infixes;
     return KVF_OK;
 }
@@ -107,7 +110,7 @@ static kvf_status fill(kvf_ctx *ctx, kvf__session *s, const kvf_prefix *prefix)
     if (s->mixed && !kvf__model_desc(s->base->model)->encoder)
         KVF_TRY(kvf__model_rows_alike(ctx, s->base->model, KVF__PROMPTS_TOGETHER, &s->together));
     KVF_TRY(create_cache(ctx, s->base->model, s->rows, s->capacity, &s->cache));
-    KVF_TRY(make_passes(ctx, s, s->P, prefix && prefix->file.id.infix));
+    KVF_TRY(make_passes(ctx, s, s->P, s->neurons, prefix && prefix->file.id.infix));
     for (int64_t slot = 0; slot < s->rows; slot++)
         KVF_TRY(fill_slot(ctx, &s->slots[slot], prefix, s->head));
     return KVF_OK;
@@ -139,7 +142,8 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
                          .part_tokens = most_part_tokens(base, limits),
                          .mixed = limits->mixed,
                          .run = limits->run > 1 ? limits->run : 1,
-                         .P = prefix ? prefix->file.prefix.P : 0};
+                         .P = prefix ? prefix->file.prefix.P : 0,
+                         .neurons = prefix ? prefix->file.prefix.neurons.shape.N : 0};
     kvf__session *session = NULL;
     if (!kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s does not predict the next token", base->path,
@@ -185,8 +189,10 @@ kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
     const int64_t P = prefix && prefix->file.prefix.P > session->P ? prefix->file.prefix.P
                                                                    : session->P;
     const bool infixes = session->infixes || (prefix && prefix->file.id.infix);
-    if (P != session->P || infixes != session->infixes)
-        KVF_TRY(make_passes(ctx, session, P, infixes));
+    const int64_t own = prefix ? prefix->file.prefix.neurons.shape.N : 0,
+                  neurons = own > session->neurons ? own : session->neurons;
+    if (P != session->P || neurons != session->neurons || infixes != session->infixes)
+        KVF_TRY(make_passes(ctx, session, P, neurons, infixes));
     KVF_TRY(fill_slot(ctx, &session->slots[slot], prefix, head));
     if (head) session->slots[slot].before.head = kvf__head_matrix(head);
     const kvf_status st = kvf__cache_reserve(ctx, session->cache, slot, tokens);

@@ -43,7 +43,7 @@ struct kvf__session {
     kvf__pass *pass;
     kvf__decoder *decoder; /* for steps of one token per row; NULL: the base does not support it */
     int64_t step_rows;     /* most rows in a decoder step */
-    int64_t P;             /* longest prefix */
+    int64_t P, neurons;    /* longest prefix, most virtual neurons */
     bool infixes;          /* prefixes may be inside rows */
 
     float *logits; /* [rows, run, V] */

@@ -201,6 +201,9 @@ static kvf_status check_prefix(pruning *p)
                          "%s: a prefix inside rows (--infix) cannot be pruned, because the "
                          "position of the text after it depends on its length",
                          p->prefix->path);
+    if (id->neurons.N)
+        return kvf__fail(p->ctx, KVF_EUNSUPPORTED,
+                         "%s: has virtual neurons, which are not pruned here", p->prefix->path);
     if (id->relative_bias)
         return kvf__fail(p->ctx, KVF_EUNSUPPORTED,
                          "%s: cannot be pruned, because the decoder's relative bias of its keys "

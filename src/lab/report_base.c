@@ -78,6 +78,7 @@ static kvf_status run_shares(kvf__report_facts *r, const kvf__dataset *set, kvf_
 {
     const kvf__desc *d = kvf__model_desc(r->base->model);
     const kvf__evaluator_options how = {.P = r->prefix->file.id.P,
+                                        .neurons = r->prefix->file.id.neurons.N,
                                         .infix = r->prefix->file.id.infix};
     kvf__subject subject = kvf__subject_of(r->prefix, head);
     kvf__evaluator *evaluator = NULL;

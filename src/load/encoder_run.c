@@ -33,6 +33,7 @@ static const struct {
     const char *name, *form;
     int dim;
 } WIDTHS[] = {{"transform.0.weight", NULL, 0},
+              {"neurons.transform.0.weight", NULL, 0}, /* of neurons alone */
               {"lstm_head.weight_hh_l0", "lstm", 1},
               {"mlp_head.0.weight", "mlp", 0}};
 
@@ -89,8 +90,12 @@ kvf_status kvf__encoder_from_run(kvf_ctx *ctx, const char *path, const kvf__arti
     int64_t at = 0;
     KVF_TRY(kvf__run_pick_state(ctx, path, run, checkpoint, &values, &at));
     KVF_TRY(check_base(ctx, path, run, base));
-    kvf__encoder_shape shape = {
-        .L = run->id.L, .G = run->id.G, .P = run->id.P, .D = run->id.D, .heads = run->id.heads};
+    kvf__encoder_shape shape = {.L = run->id.L,
+                                .G = run->id.G,
+                                .P = run->id.P,
+                                .D = run->id.D,
+                                .heads = run->id.heads,
+                                .neurons = run->id.neurons};
     const kvf__method *method = kvf__method_find(run->id.method);
     kvf__encoder *encoder = NULL;
     read_widths(values, &shape);

@@ -92,6 +92,10 @@ static kvf_status emit(kvf_ctx *ctx, kvf__encoder *encoder, const kvf__artifact 
     KVF_TRY(kvf__prefix_create(ctx, &prefix->file.prefix, &kv, s->P));
     prefix->file.prefix.near = kvf__identity_near(&run->id);
     memcpy(prefix->file.prefix.layer_mask, run->layer_mask, (size_t)s->L);
+    if (s->neurons.N) {
+        KVF_TRY(kvf__neurons_create(ctx, &prefix->file.prefix.neurons, &s->neurons));
+        memcpy(prefix->file.prefix.neurons.layer_mask, run->neuron_mask, (size_t)s->neurons.L);
+    }
     return kvf__encoder_fwd(ctx, encoder, (kvf__emitted){.prefix = &prefix->file.prefix});
 }
 
@@ -273,7 +277,8 @@ kvf__condition kvf__prefix_condition(const kvf_prefix *prefix)
 {
     kvf__condition condition = {0};
     if (!prefix) return condition;
-    if (prefix->file.prefix.P) condition.prefix = &prefix->file.prefix;
+    if (prefix->file.prefix.P || prefix->file.prefix.neurons.shape.N)
+        condition.prefix = &prefix->file.prefix;
     if (prefix->file.vectors.P) condition.vectors = &prefix->file.vectors;
     condition.position_start = prefix->file.id.position_start;
     return condition;

@@ -34,6 +34,21 @@ const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3])
     return p->log_weight;
 }
 
+const float *kvf_prefix_neurons(const kvf_prefix *prefix, const char *name, int64_t shape[3])
+{
+    if (!prefix || !name || !prefix->file.prefix.neurons.w) return NULL;
+    const kvf__neuron_shape *s = &prefix->file.prefix.neurons.shape;
+    kvf__neuron_array array[KVF__NEURON_ARRAYS];
+    const int n = kvf__neuron_arrays(&prefix->file.prefix.neurons, array);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(array[i].name, name)) continue;
+        if (shape)
+            memcpy(shape, (const int64_t[3]){s->L, s->N, array[i].columns}, 3 * sizeof *shape);
+        return array[i].at;
+    }
+    return NULL;
+}
+
 static kvf_status check_has_kv(kvf_ctx *ctx, const kvf_prefix *prefix, const char *what)
 {
     if (prefix->file.prefix.P && !prefix->file.values.params.n) return KVF_OK;

@@ -72,6 +72,8 @@ static void read_plain_weights(const reading *r)
         read_plain(r, KVF__W_OUT_NORM2, l, &to->out_gamma[1]);
         read_plain(r, KVF__W_OUT_NORM3, l, &to->input_gamma);
         read_plain(r, KVF__W_SCALE, l, &to->scale);
+        if (folded) read_plain(r, KVF__W_NORM2, l, &to->folded_gamma);
+        if (folded) read_plain(r, KVF__W_NORM2_BETA, l, &to->folded_beta);
         if (folded) continue;
         read_plain(r, KVF__W_NORM1, l, &to->gamma1);
         read_plain(r, KVF__W_NORM1_BETA, l, &to->beta1);

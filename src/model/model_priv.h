@@ -38,7 +38,9 @@ typedef struct kvf__layer_weights {
 typedef struct kvf__layer {
     kvf__layer_weights *w; /* borrowed; shared by all layers of a place that are packed on demand */
     float *gamma1, *beta1, *gamma2, *beta2; /* [C] of norm 1, 2; NULL if folded */
-    float *out_gamma[2];                    /* [C] norms of the halves' outputs; NULL: none */
+    float *folded_gamma, *folded_beta; /* [C] of norm 2 if folded into the product after it; NULL:
+                                          none */
+    float *out_gamma[2];               /* [C] norms of the halves' outputs; NULL: none */
     float *head_gamma;  /* [H + G, D] norms of queries and keys, with those of values [H + 2G, D];
                            NULL: none */
     float *input_gamma; /* [C] norm of the input half's output; NULL: none */

@@ -61,7 +61,7 @@ void kvf__adamw_step(kvf__adamw *adamw, kvf__params *params, double lr, double g
             .grad_scale = (float)grad_scale,
         };
         float *m = adamw->m.item[i].value, *v = adamw->v.item[i].value;
-        if (param->kv_heads)
+        if (param->muon_heads)
             kvf__muon_step(&rates, rate, param, m, v, adamw->scratch);
         else if (param->outer)
             wide->adamw_outer(&rates, param->value, m, v, param->left, param->right, param->outer,

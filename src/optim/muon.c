@@ -33,13 +33,13 @@ static int64_t floats_of_head(int64_t P, int64_t D)
 
 static int64_t layers_of(const kvf__param *param)
 {
-    return param->dim[1] / (2 * param->kv_heads * param->head_width);
+    return param->dim[1] / param->muon_unit;
 }
 
 int64_t kvf__muon_floats(const kvf__param *param)
 {
-    return param->kv_heads ? layers_of(param) * floats_of_head(param->dim[0], param->head_width)
-                           : 0;
+    return param->muon_heads ? layers_of(param) * floats_of_head(param->dim[0], param->muon_width)
+                             : 0;
 }
 
 static work work_of(float *at, int64_t P, int64_t D)
@@ -105,7 +105,7 @@ static void next_round(work *w)
 static void step_head(const kvf__adamw_rates *rates, double rate, const kvf__param *param, float *m,
                       work w, int64_t at)
 {
-    const int64_t P = param->dim[0], D = param->head_width, stride = param->dim[1];
+    const int64_t P = param->dim[0], D = param->muon_width, stride = param->dim[1];
     const int64_t of_p = P > D ? D : 1, of_d = P > D ? 1 : P; /* strides of x */
     for (int64_t p = 0; p < P; p++)
         for (int64_t d = 0; d < D; d++) {
@@ -131,18 +131,18 @@ void kvf__muon_step(const kvf__adamw_rates *rates, double rate, const kvf__param
                     float *v, float *scratch)
 {
     const kvf__wide *wide = kvf__wide_get();
-    const int64_t P = param->dim[0], stride = param->dim[1], D = param->head_width;
-    const int64_t width = param->kv_heads * D;
+    const int64_t P = param->dim[0], stride = param->dim[1], D = param->muon_width;
+    const int64_t width = param->muon_heads * D;
 
 #pragma omp parallel for schedule(static)
     for (int64_t l = 0; l < layers_of(param); l++) {
         const work w = work_of(scratch + l * floats_of_head(P, D), P, D);
-        const int64_t keys = 2 * l * width, values = keys + width;
+        const int64_t keys = l * param->muon_unit, values = keys + param->muon_unit - width;
         for (int64_t p = 0; p < P; p++) {
             const int64_t i = p * stride + keys;
-            wide->adamw(rates, param->value + i, m + i, v + i, param->grad + i, width);
+            wide->adamw(rates, param->value + i, m + i, v + i, param->grad + i, values - keys);
         }
-        for (int64_t g = 0; g < param->kv_heads; g++)
+        for (int64_t g = 0; g < param->muon_heads; g++)
             step_head(rates, rate, param, m, w, values + g * D);
     }
 }

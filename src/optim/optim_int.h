@@ -26,7 +26,7 @@ void kvf__adamw_done(kvf__adamw *adamw);
  * result does not depend on threads. */
 void kvf__adamw_step(kvf__adamw *adamw, kvf__params *params, double lr, double grad_scale);
 
-/* Updates a prefix with kv_heads (param.h): keys by AdamW, the values of each head by Muon, which
+/* Updates a prefix with muon_heads (param.h): keys by AdamW, the values of each head by Muon, which
  * leaves their v unchanged. m and v have the layout of param. scratch: kvf__muon_floats(param)
  * floats (0 for other parameters). */
 void kvf__muon_step(const kvf__adamw_rates *rates, double rate, const kvf__param *param, float *m,

@@ -114,11 +114,17 @@ static const kvf__option ROWS[] = {
         "methods",
         .rules = DISTILL, .compare = "use --methods A,B,... in a comparison"),
     ROW("prefix-length", "N", "20; prefixes for lm 64, for token-cls on bidirectional bases 40",
-        KVF_POSITIVE, prefix_length, "virtual tokens P", .rules = DISTILL | UNSET,
+        KVF_COUNT, prefix_length, "virtual tokens P", .rules = DISTILL | UNSET,
         .decide = decide_length, .methods = PREFIXES "|" VECTORS),
     ROW("encoder-hidden", "N", "512", KVF_COUNT, encoder_hidden,
         "hidden width M of the encoder: mlp, p-tuning", .rules = DISTILL,
         .methods = "mlp|p-tuning"),
+    ROW("ffn-length", "N", "0", KVF_COUNT, ffn_length,
+        "virtual neurons of each feed-forward block, beside the prefix; alone with --prefix-length "
+        "0",
+        .rules = 0, .methods = "mlp|direct", .excludes = "infix|task-prefix=low-rank"),
+    ROW("ffn-lr", "X", "0.003", KVF_ABOVE_0, ffn_lr, "learning rate of the virtual neurons",
+        .rules = FREE, .methods = "mlp|direct", .needs = "ffn-length"),
     ROW("layers", "A-B,...", "all", KVF_TEXT, layers,
         "layers with a prefix, counted from 0, such as 4-7 or 0,2,4-7; other layers have none; "
         "cannot be "

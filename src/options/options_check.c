@@ -411,6 +411,9 @@ static kvf_status check_rest(kvf_ctx *ctx, const kvf_train_options *o)
         return kvf__fail(ctx, KVF_EUSAGE, "--steps or --epochs must be at least 1");
     if (o->lr_per_parameter && KVF__GIVEN(o, optimizer_adamw) && !o->optimizer_adamw)
         return kvf__fail(ctx, KVF_EUSAGE, "--optimizer natural: not with --lr-units parameter");
+    if (KVF__GIVEN(o, prefix_length) && !o->prefix_length && !o->ffn_length)
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--prefix-length 0: want a whole number from 1, or --ffn-length");
     KVF_TRY(kvf__position_parse(ctx, o->position_start, o->prefix_length, &number));
     return kvf__states_size(ctx, o->keep_states, &number);
 }

@@ -130,6 +130,9 @@ static void lay_out(void *object, kvf__carver *carve)
     decoder->h1 = kvf__carve(carve, rows, F, sizeof(float));
     if (d->block.gated) decoder->h2 = kvf__carve(carve, rows, F, sizeof(float));
     decoder->g = kvf__carve(carve, rows, F, sizeof(float));
+    decoder->n1 = kvf__carve(carve, rows, decoder->neurons, sizeof(float));
+    if (d->block.gated) decoder->n2 = kvf__carve(carve, rows, decoder->neurons, sizeof(float));
+    decoder->ng = kvf__carve(carve, rows, decoder->neurons, sizeof(float));
     decoder->lse = kvf__carve(carve, d->H, rows, sizeof(float));
     decoder->position = kvf__carve(carve, rows, 1, sizeof(int32_t));
     decoder->own = kvf__carve(carve, decoder->threads, 1, sizeof *decoder->own);
@@ -140,7 +143,8 @@ static void lay_out(void *object, kvf__carver *carve)
 }
 
 kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
-                               kvf__cache *cache, int64_t rows, int64_t P, kvf__decoder **out)
+                               kvf__cache *cache, int64_t rows, int64_t P, int64_t neurons,
+                               kvf__decoder **out)
 {
     kvf__decoder made = {
         .model = model,
@@ -151,6 +155,7 @@ kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots
         .head = raw_of(&model->lm.slot, NULL),
         .rows = rows,
         .P = P,
+        .neurons = neurons,
         .threads = kvf_ctx_threads(ctx),
     };
 

@@ -31,9 +31,10 @@ typedef struct kvf__step {
  * weights stored by inputs (Hugging Face's GPT-2). */
 const char *kvf__decoder_refuses(const kvf__model *model, const kvf__slots *slots);
 /* Creates a decoder. slots: those the model was made of; slots, model and cache must outlive it. P:
- * longest prefix. EUSAGE: kvf__decoder_refuses. */
+ * longest prefix; neurons: its most virtual neurons. EUSAGE: kvf__decoder_refuses. */
 kvf_status kvf__decoder_create(kvf_ctx *ctx, kvf__model *model, const kvf__slots *slots,
-                               kvf__cache *cache, int64_t rows, int64_t P, kvf__decoder **out);
+                               kvf__cache *cache, int64_t rows, int64_t P, int64_t neurons,
+                               kvf__decoder **out);
 /* Replaces the base's head by another [V, C] (kvf__head_matrix), which must outlive the decoder. */
 void kvf__decoder_set_head(kvf__decoder *decoder, const kvf__slot *head);
 void kvf__decoder_free(kvf__decoder *decoder);

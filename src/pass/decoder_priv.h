@@ -44,21 +44,22 @@ struct kvf__decoder {
     const kvf__slots *slots; /* source of the weights */
     kvf__cache *cache;
     const kvf__matvec *matvec;
-    int64_t rows, P; /* limits */
+    int64_t rows, P, neurons; /* limits */
     int threads;
     kvf__raw_layer *layers;   /* [L] */
     kvf__raw head, inputs_of; /* inputs_of: [L I, C], no slot if layers have no inputs */
     kvf__raw_norm final;
     kvf__decoder_own *own; /* [threads] */
 
-    float *x;           /* [rows, C] residual stream */
-    float *qkv;         /* [rows, (H+2G)D] of the current layer, q and k rotated */
-    float *att;         /* [rows, HD] */
-    float *half;        /* [rows, C] output of a half, if a norm follows it */
-    float *inputs;      /* [rows, L, I] */
-    float *h1, *h2, *g; /* [rows, F] gate or up; up if gated; output of the activation */
-    float *lse;         /* [H, rows] */
-    int32_t *position;  /* [rows] */
+    float *x;            /* [rows, C] residual stream */
+    float *qkv;          /* [rows, (H+2G)D] of the current layer, q and k rotated */
+    float *att;          /* [rows, HD] */
+    float *half;         /* [rows, C] output of a half, if a norm follows it */
+    float *inputs;       /* [rows, L, I] */
+    float *h1, *h2, *g;  /* [rows, F] gate or up; up if gated; output of the activation */
+    float *n1, *n2, *ng; /* [rows, neurons] the same of virtual neurons */
+    float *lse;          /* [H, rows] */
+    int32_t *position;   /* [rows] */
 };
 
 #endif

@@ -49,6 +49,12 @@ static void part_of(const worker *w, int64_t total, int64_t unit, int64_t *from,
     kvf__team_part(total, unit, w->t, w->n, from, to);
 }
 
+/* Returns the condition of row m. */
+static kvf__step_row before_row(const kvf__step *step, int64_t m)
+{
+    return step->row ? step->row[m] : (kvf__step_row){.condition = step->condition};
+}
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 /* Multiplies rows first .. first + n - 1 of a matrix, in file order, with x; y: the column for
@@ -117,19 +123,94 @@ static void normalise(const worker *w, const kvf__raw_norm *norm)
     normalise_rows(w, norm, w->decoder->x, w->step->n);
 }
 
-/* Adds a half's last product to the stream, after a norm if there is one. */
+/* ---- virtual neurons ------------------------------------------------------------------------- */
+
+/* Returns the neurons of row m in layer l; NULL: none. */
+static const kvf__neurons *neurons_of(const worker *w, int64_t l, int64_t m)
+{
+    const kvf__prefix *prefix = before_row(w->step, m).condition.prefix;
+    const kvf__neurons *neurons = prefix ? &prefix->neurons : NULL;
+    return neurons && neurons->shape.N && neurons->layer_mask[l] ? neurons : NULL;
+}
+
+/* Computes this thread's part of a product of row m with the keys [N, C]. */
+static void multiply_keys(const worker *w, const float *keys, const float *bias, int64_t N,
+                          int64_t m, float *h)
+{
+    const int64_t C = w->decoder->model->desc.C;
+    int64_t from, to;
+
+    part_of(w, N, ROWS_UNIT, &from, &to);
+    const kvf__matvec_call call = {.w = (const uint8_t *)(keys + from * C),
+                                   .dtype = KVF__F32,
+                                   .n = to - from,
+                                   .K = C,
+                                   .x = w->own->xhat + m * C,
+                                   .M = 1,
+                                   .ldx = C,
+                                   .y = h + from,
+                                   .ldy = N,
+                                   .scratch = w->own->product};
+    if (from < to) w->decoder->matvec->run(&call);
+    for (int64_t i = from; bias && i < to; i++)
+        h[i] += bias[i];
+}
+
+/* Computes this thread's part of the neurons' activations of every row. */
+static void widen_neurons(const worker *w, int64_t l)
+{
+    const kvf__decoder *decoder = w->decoder;
+    int64_t from, to;
+
+    for (int64_t m = 0; m < w->step->n; m++) {
+        const kvf__neurons *neurons = neurons_of(w, l, m);
+        if (!neurons) continue;
+        const kvf__neurons_layer at = kvf__neurons_at(neurons, l);
+        const int64_t N = neurons->shape.N, row = m * decoder->neurons;
+        multiply_keys(w, at.key, at.bias, N, m, decoder->n1 + row);
+        if (at.up) multiply_keys(w, at.up, NULL, N, m, decoder->n2 + row);
+        part_of(w, N, ROWS_UNIT, &from, &to);
+        if (from < to)
+            kvf__model_activate(decoder->model, KVF__F32, decoder->n1 + row + from,
+                                at.up ? decoder->n2 + row + from : NULL, decoder->ng + row + from,
+                                to - from);
+    }
+}
+
+/* Adds the neurons' output to this thread's columns of y [n, C]. */
+static void add_neurons(const worker *w, int64_t l, float *y)
+{
+    const int64_t C = w->decoder->model->desc.C;
+    int64_t from, to;
+
+    part_of(w, C, ROWS_UNIT, &from, &to);
+    for (int64_t m = 0; m < w->step->n; m++) {
+        const kvf__neurons *neurons = neurons_of(w, l, m);
+        const float *g = w->decoder->ng + m * w->decoder->neurons;
+        for (int64_t i = 0; neurons && i < neurons->shape.N; i++) {
+            const float *value = kvf__neurons_at(neurons, l).value + i * C;
+            for (int64_t c = from; c < to; c++)
+                y[m * C + c] += g[i] * value[c];
+        }
+    }
+}
+
+/* Adds a half's last product, and the neurons of layer l (-1: none), to the stream, after a norm if
+ * there is one. */
 static void add_half(const worker *w, const kvf__raw *raw, const kvf__raw_norm *norm,
-                     const float *in)
+                     const float *in, int64_t l)
 {
     const kvf__decoder *decoder = w->decoder;
     const int64_t C = decoder->model->desc.C;
 
     if (!norm->gamma) {
         multiply_part(w, raw, in, decoder->x, true);
+        if (l >= 0) add_neurons(w, l, decoder->x);
         kvf__team_wait(w->team, w->n);
         return;
     }
     multiply_part(w, raw, in, decoder->half, false);
+    if (l >= 0) add_neurons(w, l, decoder->half);
     kvf__team_wait(w->team, w->n);
     for (int64_t m = w->t; m < w->step->n; m += w->n) {
         normalise_rows(w, norm, decoder->half + m * C, 1);
@@ -283,12 +364,6 @@ static void project(const worker *w, int64_t l)
             finish_head(w, l, m, h);
 }
 
-/* Returns the condition of row m. */
-static kvf__step_row before_row(const kvf__step *step, int64_t m)
-{
-    return step->row ? step->row[m] : (kvf__step_row){.condition = step->condition};
-}
-
 /* Sets the segments before each row in layer l: its prefix, and its cache. */
 static void lay_segments(const worker *w, int64_t l)
 {
@@ -380,7 +455,7 @@ static void read_input(const worker *w, int64_t l)
                                 decoder->inputs + (m * model->desc.L + l) * I + from,
                                 decoder->g + m * I + from, to - from);
         kvf__team_wait(w->team, w->n);
-        add_half(w, &layer->input_down, &layer->out_norm3, decoder->g);
+        add_half(w, &layer->input_down, &layer->out_norm3, decoder->g, -1);
     }
     if (!scale) return;
     for (int64_t m = w->t; m < w->step->n; m += w->n)
@@ -441,11 +516,12 @@ static void work(const worker *w)
             normalise(w, &layer->norm2);
             kvf__team_wait(w->team, w->n);
         }
-        add_half(w, &layer->out, &layer->out_norm1, decoder->att);
+        add_half(w, &layer->out, &layer->out_norm1, decoder->att, -1);
         if (!parallel) normalise(w, &layer->norm2);
         widen(w, layer);
+        widen_neurons(w, l);
         kvf__team_wait(w->team, w->n);
-        add_half(w, &layer->down, &layer->out_norm2, decoder->g);
+        add_half(w, &layer->down, &layer->out_norm2, decoder->g, l);
         read_input(w, l);
     }
     normalise(w, &decoder->final);
@@ -493,8 +569,8 @@ static kvf_status check_row(kvf_ctx *ctx, const kvf__decoder *decoder, const kvf
         if (kvf__row_slot(step->slot, other) == slot)
             return kvf__fail(ctx, KVF_ESHAPE, "step: rows %lld and %lld both use slot %lld",
                              (long long)other, (long long)r, (long long)slot);
-    KVF_TRY(
-        kvf__prefix_check(ctx, decoder->model, before_row(step, r).condition.prefix, decoder->P));
+    KVF_TRY(kvf__prefix_check(ctx, decoder->model, before_row(step, r).condition.prefix, decoder->P,
+                              decoder->neurons));
     return check_position(ctx, decoder, step, r);
 }
 

@@ -11,6 +11,7 @@ typedef struct kvf__pass kvf__pass;
 typedef struct kvf__pass_limits {
     int64_t rows, tokens, row_len, labels; /* maxima of one batch */
     int64_t P;                             /* longest prefix */
+    int64_t neurons;                       /* most virtual neurons of a layer, 0: none */
     int64_t cache_len;                     /* longest cache, 0: none */
     int64_t common_len;    /* longest path of common prefixes before a row, 0: no common prefixes */
     int64_t common_tokens; /* total tokens in the common prefixes of one batch */

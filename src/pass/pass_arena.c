@@ -14,6 +14,7 @@ typedef struct sizes {
     /* S: of the source; M: the larger of batch and source */
     int64_t M, ML, R, S, plane, head_rows, qkv, att, adapter;
     bool weights; /* weights are trained in this pass */
+    bool neurons; /* neurons are trained in this pass */
     bool whole;   /* norms before halves apply weights */
     bool half;    /* outputs of halves are stored before they are added */
     bool f32;     /* the activation type is f32 */
@@ -40,6 +41,7 @@ static sizes sizes_of(const kvf__pass *pass)
     s.act = kvf__act_size(model->act);
     s.f32 = model->act == KVF__F32;
     s.weights = model->train.weights && pass->limits.backward;
+    s.neurons = pass->limits.neurons && pass->limits.backward;
     s.whole = model->unfolded && !d->block.post_norm;
     s.half = kvf__desc_has(d, KVF__W_OUT_NORM1, 0) || pass->limits.base_dropout;
     return s;
@@ -53,6 +55,16 @@ static kvf__bottleneck_kept lay_adapter(kvf__carver *carve, const kvf__pass *pas
         .in = kvf__carve(carve, M2, pass->model->desc.C, sizeof(float)),
         .h = kvf__carve(carve, M2, s->adapter, sizeof(float)),
         .slope = kvf__carve(carve, M2, s->adapter, sizeof(float)),
+    };
+}
+
+static kvf__neurons_kept lay_neurons_kept(kvf__carver *carve, const kvf__pass *pass, int64_t M2)
+{
+    const int64_t N = pass->limits.neurons;
+    return (kvf__neurons_kept){
+        .fac1 = kvf__carve(carve, M2, N, sizeof(float)),
+        .fac2 = pass->model->desc.block.gated ? kvf__carve(carve, M2, N, sizeof(float)) : NULL,
+        .g = kvf__carve(carve, M2, N, sizeof(float)),
     };
 }
 
@@ -77,10 +89,12 @@ static kvf__kept lay_kept(kvf__carver *carve, const kvf__pass *pass, const sizes
     const int64_t like = l < 0 ? d->L - 1
                                : l; /* the last layer has every norm that any layer has */
     const bool own = s->weights, after = kvf__desc_has(d, KVF__W_OUT_NORM1, like);
+    const bool own2 = own || (s->neurons && !kvf__neurons_fold(pass->model, like));
     return (kvf__kept){
         .in1 = own ? kvf__carve(carve, s->M, d->C, s->act) : pass->fwd.normed,
-        .in2 = own ? kvf__carve(carve, M2, d->C, s->act) : pass->fwd.normed,
+        .in2 = own2 ? kvf__carve(carve, M2, d->C, s->act) : pass->fwd.normed,
         .g = own ? kvf__carve(carve, M2, F, s->act) : NULL,
+        .neurons = lay_neurons_kept(carve, pass, M2),
         .xhat1 = kvf__desc_has(d, KVF__W_NORM1, like) ? kvf__carve(carve, s->M, d->C, s->act)
                                                       : NULL,
         .qkv = kvf__carve(carve, s->M, l < 0 ? s->qkv : kvf__qkv_width(d, l), s->act),
@@ -187,6 +201,22 @@ static void lay_adapters(kvf__pass *pass, kvf__carver *carve, const sizes *s)
     adapt->d = kvf__carve(carve, s->R, C, sizeof(float));
     adapt->d_act = s->f32 ? adapt->d : kvf__carve(carve, s->R, C, s->act);
     adapt->dh = kvf__carve(carve, s->R, s->adapter, sizeof(float));
+}
+
+static void lay_neurons(kvf__pass *pass, kvf__carver *carve, const sizes *s)
+{
+    const int64_t C = pass->model->desc.C, N = pass->limits.neurons;
+    kvf__pass_neurons *neurons = &pass->neurons;
+
+    if (!N) return;
+    neurons->keys = kvf__carve(carve, 2 * N, C, sizeof(float));
+    neurons->bias = kvf__carve(carve, 2, N, sizeof(float));
+    if (!s->f32) neurons->src = kvf__carve(carve, s->R, C, sizeof(float));
+    if (!s->neurons) return;
+    neurons->dkeys = kvf__carve(carve, N, C, sizeof(float));
+    neurons->sums = kvf__carve(carve, N, 1, sizeof(double));
+    neurons->dg = kvf__carve(carve, 3 * s->R, N, sizeof(float));
+    if (!s->f32) neurons->d = kvf__carve(carve, s->R, C, sizeof(float));
 }
 
 static void lay_head(kvf__pass *pass, kvf__carver *carve, const sizes *s)
@@ -298,6 +328,7 @@ static void lay_out(kvf__pass *pass, kvf__carver *carve)
     lay_rows(pass, carve);
     lay_dropout(pass, carve, &s);
     lay_adapters(pass, carve, &s);
+    lay_neurons(pass, carve, &s);
     lay_head(pass, carve, &s);
     lay_layers(pass, carve, &s);
     kvf__pass_lay_shared(pass, carve, s.M);

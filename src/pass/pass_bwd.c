@@ -62,6 +62,7 @@ static kvf_status ffn_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *dx, v
     dhalf = kvf__pass_out_norm_bwd(pass, l, KVF__HALF_FFN, dhalf, M, &dy);
     for (int64_t p = 0; p < kvf__ffn_planes(kvf__desc_layer(&m->desc, l).F); p++)
         KVF_TRY(ffn_plane_bwd(ctx, pass, l, p, dhalf, dy, M));
+    KVF_TRY(kvf__pass_neurons_bwd(ctx, pass, l, dhalf));
     kvf__pass_adapt_add(pass, l, KVF__HALF_FFN, M);
     kvf__pass_before_bwd(pass, l, KVF__HALF_FFN, dx, dx_act);
     return KVF_OK;
@@ -174,12 +175,12 @@ static kvf_status qkv_bwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l)
     return KVF_OK;
 }
 
-/* Returns the lowest layer with a prefix, L if there is none. */
+/* Returns the lowest layer with a prefix or neurons, L if there is none. */
 static int64_t lowest_prefix(const kvf__pass *pass)
 {
     int64_t l = 0, L = pass->model->desc.L;
 
-    while (l < L && !kvf__pass_has_prefix(pass, l))
+    while (l < L && !kvf__pass_has_prefix(pass, l) && !kvf__pass_has_neurons(pass, l))
         l++;
     return l;
 }
@@ -209,7 +210,7 @@ kvf_status kvf__pass_bwd(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *into)
                       pass->ML));
     scatter_labelled(pass);
     for (int64_t l = last;; l--) {
-        attention_bwd(pass, l, l == lowest);
+        if (l > lowest || kvf__pass_has_prefix(pass, l)) attention_bwd(pass, l, l == lowest);
         if (into->layer_done && into->prefix && kvf__desc_layer(&pass->model->desc, l).from == l)
             into->layer_done(into->user, l);
         if (l == lowest) return KVF_OK;

@@ -224,6 +224,7 @@ static kvf_status block_fwd(kvf_ctx *ctx, kvf__pass *pass, int64_t l, float *x, 
     if (!parallel) src = kvf__pass_before(pass, l, KVF__HALF_FFN, x);
     for (int64_t p = 0; p < kvf__ffn_planes(kvf__desc_layer(&m->desc, l).F); p++)
         KVF_TRY(ffn_plane_fwd(ctx, pass, l, p, src, x, M));
+    KVF_TRY(kvf__pass_neurons_fwd(ctx, pass, l, src, x));
     kvf__pass_out_norm_fwd(pass, l, KVF__HALF_FFN, x, M);
     kvf__pass_drop_fwd(pass, l, KVF__HALF_FFN, x);
     KVF_TRY(kvf__pass_adapt_fwd(ctx, pass, l, KVF__HALF_FFN, x, src, M));

@@ -15,6 +15,7 @@
 #include "pass_dropout.h"
 #include "pass_inputs.h"
 #include "pass_keys.h"
+#include "pass_neurons.h"
 #include "pass_rows.h"
 #include "pass_sections.h"
 #include "pass_shared_kv.h"
@@ -33,7 +34,9 @@ typedef struct kvf__kept {
     void *xhat2; /* [M, C] input of the feed-forward part (post-norm or unfolded: xhat of norm 2);
                     last layer: labelled rows only */
     void *in1, *in2; /* [M, C] inputs of the halves' products if not xhat; one array for all layers
-                        unless weights are trained. Post-norm: in1 only then */
+                        unless weights are trained. Post-norm: only then. in2 is separate for
+                        neurons too */
+    kvf__neurons_kept neurons;
     void *g; /* planes [M, width] back to back, input of down; NULL unless weights are trained */
     void *fac1, *fac2; /* planes [M, width] back to back: fn'(h), or the two factors of glu_fwd */
     float *rstd1, *rstd2; /* [M] */
@@ -115,6 +118,7 @@ struct kvf__pass {
     kvf__pass_rows own;
     kvf__pass_dropout drop;
     kvf__pass_adapters adapt;
+    kvf__pass_neurons neurons;
     kvf__pass_trained weights;
     kvf__pass_again again;
     kvf__pass_inputs inputs;

@@ -6,7 +6,28 @@
 
 /* ---- taking them from the input -------------------------------------------------------------- */
 
-kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__prefix *p, int64_t P)
+static kvf_status check_neurons(kvf_ctx *ctx, const kvf__model *model, const kvf__neurons *neurons,
+                                int64_t N)
+{
+    const kvf__neuron_shape *have = &neurons->shape,
+                            want = kvf__desc_neurons(&model->desc, have->N);
+
+    if (!have->N) return KVF_OK;
+    if (!kvf__neuron_shape_same(have, &want))
+        return kvf__fail(ctx, KVF_ESHAPE,
+                         "neurons: %lld layers of width %lld with %lld values a neuron, the base "
+                         "wants %lld layers of width %lld with %lld",
+                         (long long)have->L, (long long)have->C,
+                         (long long)kvf__neuron_values(have), (long long)want.L, (long long)want.C,
+                         (long long)kvf__neuron_values(&want));
+    if (have->N > N)
+        return kvf__fail(ctx, KVF_ESHAPE, "batch: %lld neurons, the pass was made for at most %lld",
+                         (long long)have->N, (long long)N);
+    return KVF_OK;
+}
+
+kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__prefix *p, int64_t P,
+                             int64_t N)
 {
     const kvf__kv_shape want = kvf__desc_kv(&model->desc);
     const kvf__kv_shape have = p ? kvf__prefix_shape(p) : want;
@@ -19,12 +40,12 @@ kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__p
         return kvf__fail(ctx, KVF_ESHAPE,
                          "batch: %lld prefix positions, the pass was made for at most %lld",
                          (long long)p->P, (long long)P);
-    return KVF_OK;
+    return p ? check_neurons(ctx, model, &p->neurons, N) : KVF_OK;
 }
 
 static kvf_status check_condition(kvf_ctx *ctx, const kvf__pass *pass, const kvf__condition *c)
 {
-    KVF_TRY(kvf__prefix_check(ctx, pass->model, c->prefix, pass->limits.P));
+    KVF_TRY(kvf__prefix_check(ctx, pass->model, c->prefix, pass->limits.P, pass->limits.neurons));
     if (c->vectors && c->vectors->C != pass->model->desc.C)
         return kvf__fail(ctx, KVF_ESHAPE, "vectors: [%lld, %lld], but the base needs [P, %lld]",
                          (long long)c->vectors->P, (long long)c->vectors->C,
@@ -47,6 +68,8 @@ static kvf_status set_section(kvf_ctx *ctx, kvf__pass *pass, const kvf__section 
         .loss_sum = from->loss_sum,
         .seg = -1,
     };
+    if (from->condition.prefix && from->condition.prefix->neurons.shape.N)
+        s->neurons = &from->condition.prefix->neurons;
     if (s->condition.prefix && !s->condition.prefix->P) s->condition.prefix = NULL;
     return KVF_OK;
 }
@@ -128,9 +151,11 @@ static kvf_status check_gradient(kvf_ctx *ctx, const kvf__pass_section *s, const
         return kvf__fail(
             ctx, KVF_ESHAPE, "vectors' gradient: [%lld, %lld], the vectors are [%lld, %lld]",
             (long long)dx->P, (long long)dx->C, x ? (long long)x->P : 0, x ? (long long)x->C : 0);
-    if (p && !d)
+    if ((p || s->neurons) && !d)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "pass: no memory was given for the gradient of the prefix");
+    if (s->neurons && !kvf__neuron_shape_same(&s->neurons->shape, &d->neurons.shape))
+        return kvf__fail(ctx, KVF_ESHAPE, "prefix gradient: its neurons have another shape");
     if (!p) return KVF_OK;
     const kvf__kv_shape have = kvf__prefix_shape(d), want = kvf__prefix_shape(p);
     char found[KVF__KV_TEXT], wanted[KVF__KV_TEXT];
@@ -149,6 +174,7 @@ kvf_status kvf__pass_set_grads(kvf_ctx *ctx, kvf__pass *pass, const kvf__grads *
         const kvf__grads *own = pass->sections.given ? &into->sections[i] : into;
         KVF_TRY(check_gradient(ctx, &pass->sections.at[i], own));
         pass->sections.at[i].dprefix = own->prefix;
+        pass->sections.at[i].dneurons = own->prefix ? &own->prefix->neurons : NULL;
         pass->sections.at[i].dvectors = own->vectors;
     }
     return KVF_OK;

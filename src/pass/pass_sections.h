@@ -8,10 +8,12 @@ struct kvf__pass;
 
 /* Rows with the same prefix: a section of the input, or all rows. */
 typedef struct kvf__pass_section {
-    int64_t first, end;       /* rows */
-    kvf__condition condition; /* the prefix is NULL if P = 0 */
-    double *loss_sum;         /* NULL: not wanted */
-    kvf__prefix *dprefix;     /* set by bwd */
+    int64_t first, end;          /* rows */
+    kvf__condition condition;    /* the prefix is NULL if P = 0 */
+    double *loss_sum;            /* NULL: not wanted */
+    const kvf__neurons *neurons; /* of the prefix; NULL: none */
+    kvf__neurons *dneurons;      /* set by bwd */
+    kvf__prefix *dprefix;
     kvf__vectors *dvectors;
     int32_t seg;  /* segment of its prefix in the current layer; -1: none */
     bool planned; /* included in the attention plan */
@@ -25,9 +27,10 @@ typedef struct kvf__pass_sections {
     float *label_scale; /* [Lx] factor on the loss of each label; NULL: no sections */
 } kvf__pass_sections;
 
-/* ESHAPE: the prefix (NULL: none) does not fit the model, or is longer than P. */
+/* ESHAPE: the prefix (NULL: none) does not fit the model, is longer than P, or has more than N
+ * neurons. */
 kvf_status kvf__prefix_check(kvf_ctx *ctx, const kvf__model *model, const kvf__prefix *prefix,
-                             int64_t P);
+                             int64_t P, int64_t N);
 /* Sections (pass_sections.c). set_sections takes them from the input, set_grads sets their gradient
  * targets. has_prefix returns whether layer l has a prefix segment for any row, section_of the
  * section of row r, vectors_at the vectors for ids below 0 at a token. */

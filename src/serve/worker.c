@@ -93,15 +93,19 @@ static void receive_text(void *user, const char *text, size_t n, int64_t new_tok
 
 /* ---- prompts that are repeated --------------------------------------------------------------- */
 
-/* Allocates memory for a row of this many tokens after a prefix of P, and frees smaller memory. */
-static kvf_status fit_scorer(kvf__server *server, int64_t tokens, int64_t P)
+/* Allocates memory for a row of this many tokens after the prefix, and frees smaller memory. */
+static kvf_status fit_scorer(kvf__server *server, int64_t tokens, const kvf_prefix *prefix)
 {
     enum { PIECE = 256 };
     kvf__scorer_limits *have = &server->scored;
-    if (server->scorer && tokens <= have->tokens && P <= have->P) return KVF_OK;
+    const int64_t P = prefix ? prefix->file.prefix.P : 0,
+                  neurons = prefix ? prefix->file.prefix.neurons.shape.N : 0;
+    if (server->scorer && tokens <= have->tokens && P <= have->P && neurons <= have->neurons)
+        return KVF_OK;
     const kvf__scorer_limits more = {
         .tokens = tokens > have->tokens ? (tokens + PIECE - 1) / PIECE * PIECE : have->tokens,
-        .P = P > have->P ? P : have->P};
+        .P = P > have->P ? P : have->P,
+        .neurons = neurons > have->neurons ? neurons : have->neurons};
     kvf__scorer_free(server->scorer);
     server->scorer = NULL;
     *have = (kvf__scorer_limits){0};
@@ -128,7 +132,7 @@ static kvf_status score_prompt(kvf__server *server, const kvf__job *job, const k
                                 .n = (int64_t)prompt->n,
                                 .n_top = job->request.logprobs};
     KVF_TRY(kvf__token_scores_reserve(server->ctx, out, row.n));
-    KVF_TRY(fit_scorer(server, row.n, prefix ? prefix->file.prefix.P : 0));
+    KVF_TRY(fit_scorer(server, row.n, prefix));
     out->token[0] = (kvf_token_score){.id = prompt->data[first], .logprob = NAN};
     KVF_TRY(kvf__score_row_run(server->ctx, server->scorer, &row, out->token + 1,
                                out->top + row.n_top));

@@ -18,9 +18,9 @@ typedef struct kvf__param {
      * grad is NULL, and gradient = left^T right with left [outer, dim 0], right [outer, dim 1]. */
     int64_t outer;
     const float *left, *right;
-    /* For a prefix [P, L * 2 * kv_heads * head_width], keys before values, whose values are updated
-     * by Muon (muon.c). 0: AdamW for all. */
-    int64_t kv_heads, head_width;
+    /* Muon (muon.c) updates the last muon_heads * muon_width of every muon_unit columns: the values
+     * of a layer, head by head. AdamW updates the others. muon_heads 0: AdamW for all. */
+    int64_t muon_heads, muon_width, muon_unit;
 } kvf__param;
 
 /* {0} is empty. Appending within the capacity does not allocate. */

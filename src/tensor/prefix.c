@@ -109,7 +109,10 @@ kvf_status kvf__prefix_like(kvf_ctx *ctx, kvf__prefix *out, const kvf__prefix *o
 
     KVF_TRY(kvf__prefix_create(ctx, out, &shape, other->P));
     out->near = other->near;
-    return KVF_OK;
+    if (!other->neurons.shape.N) return KVF_OK;
+    kvf_status st = kvf__neurons_create(ctx, &out->neurons, &other->neurons.shape);
+    if (st) kvf__prefix_done(out);
+    return st;
 }
 
 kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P,
@@ -129,6 +132,7 @@ void kvf__prefix_done(kvf__prefix *prefix)
     kvf__free(prefix->heads);
     kvf__free(prefix->layer_mask);
     kvf__free(prefix->log_weight);
+    kvf__neurons_done(&prefix->neurons);
     *prefix = (kvf__prefix){0};
 }
 
@@ -266,6 +270,7 @@ void kvf__prefix_copy_tokens(kvf__prefix *to, int64_t at, const kvf__prefix *fro
 
 void kvf__prefix_clear_masked(kvf__prefix *prefix)
 {
+    kvf__neurons_clear_masked(&prefix->neurons);
     for (int64_t l = 0; l < prefix->L; l++) {
         const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
         if (prefix->layer_mask[l]) continue;

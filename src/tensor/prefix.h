@@ -14,7 +14,7 @@
 #ifndef KVF_PREFIX_H
 #define KVF_PREFIX_H
 
-#include "base_int.h"
+#include "neurons.h"
 #include "param.h"
 
 #define KVF__LOG_WEIGHT "log_weight" /* name among parameters and datasets */
@@ -56,6 +56,7 @@ typedef struct kvf__prefix {
                           masked layers; NULL: none */
     int64_t near; /* first layer (of the decoder) whose keys take the relative bias of tokens right
                      before the row's own; 0: none */
+    kvf__neurons neurons; /* the half in the feed-forward blocks, owned; N = 0: none */
 } kvf__prefix;
 
 /* One layer: keys [G, P, D], then values [G, P, D]. */
@@ -70,7 +71,7 @@ kvf__kv_shape kvf__prefix_shape(const kvf__prefix *prefix); /* a view */
 /* Creates a prefix of zeros with every layer on. */
 kvf_status kvf__prefix_create(kvf_ctx *ctx, kvf__prefix *out, const kvf__kv_shape *shape,
                               int64_t P);
-/* Creates a prefix with the layers, heads, length and bias of another. */
+/* Creates a prefix of zeros with the layers, heads, lengths and bias of another. */
 kvf_status kvf__prefix_like(kvf_ctx *ctx, kvf__prefix *out, const kvf__prefix *other);
 /* EUNSUPPORTED: KVF__BY_LAYER. */
 kvf_status kvf__prefix_init(kvf_ctx *ctx, kvf__prefix *out, int64_t L, int64_t G, int64_t P,

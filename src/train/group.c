@@ -66,8 +66,8 @@ static bool next_sizes(kvf__run_group *group, int64_t *ahead, kvf__batch_sizes *
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
-static kvf_status prepare_members(kvf__run_group *group, kvf__trainer *const *trainers, int64_t *P,
-                                  bool *recompute)
+static kvf_status prepare_members(kvf__run_group *group, kvf__trainer *const *trainers,
+                                  kvf__pass_limits *most)
 {
     for (size_t i = 0; i < group->n; i++) {
         kvf__pass_limits alone;
@@ -75,8 +75,9 @@ static kvf_status prepare_members(kvf__run_group *group, kvf__trainer *const *tr
         group->runs[i] = (kvf__states_run){&trainers[i]->run, &trainers[i]->rows,
                                            trainers[i]->tuned.layer_mask};
         KVF_TRY(kvf__trainer_prepare_batches(trainers[i], &alone));
-        if (alone.P > *P) *P = alone.P;
-        *recompute = *recompute || alone.recompute;
+        if (alone.P > most->P) most->P = alone.P;
+        if (alone.neurons > most->neurons) most->neurons = alone.neurons;
+        most->recompute = most->recompute || alone.recompute;
     }
     return KVF_OK;
 }
@@ -96,15 +97,14 @@ static kvf_status make_pass(kvf__run_group *group, kvf__trainer *const *trainers
 {
     kvf__model *model = trainers[0]->run.base->model;
     kvf__batch_sizes most = {0}, part;
-    int64_t P = 0;
-    bool recompute = false;
-    KVF_TRY(prepare_members(group, trainers, &P, &recompute));
+    kvf__pass_limits of = {0};
+    KVF_TRY(prepare_members(group, trainers, &of));
     seek_all(group);
     for (int64_t ahead = 0; next_sizes(group, &ahead, &part);)
         kvf__batch_sizes_raise(&most, &part);
-    kvf__pass_limits limits = kvf__limits_for(&most, P, true);
+    kvf__pass_limits limits = kvf__limits_for(&most, of.P, of.neurons, true);
     limits.sections = (int64_t)group->n;
-    limits.recompute = recompute;
+    limits.recompute = of.recompute;
     KVF_TRY(kvf__states_layer(group->runs, group->n, &limits.lowest));
     KVF_TRY(kvf__pass_create(group->ctx, model, &limits, &group->pass));
     KVF_TRY(alloc_memory(group, &most));

@@ -49,7 +49,7 @@ static kvf_status make_pass(const kvf__run *run, kvf__retention *m)
     kvf__batch_sizes sizes = {.rows = 1, .tokens = 1, .row_len = 1};
     for (int64_t step = 0; step < run->progress.steps; step++)
         kvf__batch_sizes_raise(&sizes, next_batch(m));
-    kvf__pass_limits limits = kvf__limits_for(&sizes, run->id.P, true);
+    kvf__pass_limits limits = kvf__limits_for(&sizes, run->id.P, run->id.neurons.N, true);
     limits.recompute = run->options.recompute;
     limits.soft = m->base.k;
     KVF_TRY(kvf__teacher_reserve(run->ctx, &m->base, sizes.labels));

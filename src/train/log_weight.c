@@ -78,7 +78,8 @@ static kvf_status no_more(void *user, kvf__pass *pass, const kvf__batch *batch)
 static kvf_status sum_shares(const kvf__run *run, const kvf__tuned *tuned, const kvf__dataset *set,
                              double *share)
 {
-    const kvf__evaluator_options how = {.P = run->id.P, .infix = run->id.infix};
+    const kvf__evaluator_options how = {
+        .P = run->id.P, .neurons = run->id.neurons.N, .infix = run->id.infix};
     const kvf__subject subject = {
         .condition = {.prefix = &tuned->prefix, .position_start = run->id.position_start},
         .share = share};
@@ -196,7 +197,8 @@ enum { MOST_ROWS = 32, MOST_TOKENS = 4096 };
 static kvf_status measure(const kvf__run *run, const kvf__tuned *tuned, const kvf__train_task *task,
                           const kvf__dataset *set, double *start, double *bare)
 {
-    const kvf__evaluator_options how = {.P = run->id.P, .infix = run->id.infix};
+    const kvf__evaluator_options how = {
+        .P = run->id.P, .neurons = run->id.neurons.N, .infix = run->id.infix};
     kvf__subject subject = kvf__tuned_subject(tuned, &run->id, task);
     kvf__evaluator *evaluator = NULL;
 

@@ -26,6 +26,25 @@ static kvf_status choose_layers(kvf__run *run, kvf__tuned *tuned)
     return kvf__places_mask(run, tuned->layer_mask);
 }
 
+/* Allocates neurons and their gradient, in the feed-forward blocks of the chosen layers. */
+static kvf_status make_neurons(const kvf__run *run, kvf__tuned *tuned,
+                               const kvf__neuron_shape *shape)
+{
+    const kvf__desc *desc = kvf__model_desc(run->base->model);
+    for (int64_t l = 0; l < shape->L; l++)
+        if (kvf__layer_feeds(desc, l) && shape->N > kvf__desc_layer(desc, l).F)
+            return kvf__fail(
+                run->ctx, KVF_EUSAGE,
+                "--ffn-length %lld: layer %lld of the base has %lld neurons of its own",
+                (long long)shape->N, (long long)l, (long long)kvf__desc_layer(desc, l).F);
+    KVF_TRY(kvf__neurons_create(run->ctx, &tuned->prefix.neurons, shape));
+    KVF_TRY(kvf__neurons_create(run->ctx, &tuned->dprefix.neurons, shape));
+    for (int64_t l = 0; l < shape->L; l++)
+        tuned->prefix.neurons.layer_mask[l] = tuned->dprefix.neurons.layer_mask[l] =
+            kvf__layer_feeds(desc, l) && tuned->layer_mask[kvf__desc_layer(desc, l).from];
+    return KVF_OK;
+}
+
 /* Allocates the encoder's output and its gradient, by the port of the method. */
 static kvf_status make_emitted(const kvf__run *run, kvf__tuned *tuned,
                                const kvf__encoder_shape *shape)
@@ -43,6 +62,7 @@ static kvf_status make_emitted(const kvf__run *run, kvf__tuned *tuned,
     tuned->prefix.near = kvf__identity_near(&run->id);
     memcpy(tuned->prefix.layer_mask, tuned->layer_mask, (size_t)shape->L);
     memcpy(tuned->dprefix.layer_mask, tuned->layer_mask, (size_t)shape->L);
+    if (run->id.neurons.N) KVF_TRY(make_neurons(run, tuned, &shape->neurons));
     tuned->emitted.prefix = &tuned->prefix;
     tuned->gradient.prefix = &tuned->dprefix;
     return kvf__log_weight_make(run, tuned);
@@ -52,11 +72,12 @@ static kvf_status make_emitted(const kvf__run *run, kvf__tuned *tuned,
 kvf_status kvf__tuned_make(kvf__run *run, kvf__tuned *tuned)
 {
     const kvf_train_options *o = &run->options;
+    const kvf__desc *desc = kvf__model_desc(run->base->model);
     const kvf__encoder_shape shape = {.L = run->id.L,
                                       .P = run->id.P,
+                                      .neurons = run->id.neurons,
                                       .M = o->encoder_hidden,
                                       .form = strcmp(o->method, "p-tuning") ? NULL : o->p_encoder};
-    const kvf__desc *desc = kvf__model_desc(run->base->model);
     kvf__params *base = kvf__model_params(run->base->model);
     if (run->method->port == KVF__PORT_EMBED && desc->E != desc->C)
         return kvf__fail(run->ctx, KVF_EUNSUPPORTED,

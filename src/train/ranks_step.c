@@ -116,6 +116,9 @@ static kvf_status share_value(kvf__run *run, const kvf__tuned *tuned)
     if (e->prefix && e->prefix->log_weight)
         KVF_TRY(kvf__dist_broadcast(run->ctx, dist, e->prefix->log_weight,
                                     kvf__prefix_weights(e->prefix) * sizeof(float)));
+    if (e->prefix && e->prefix->neurons.w)
+        KVF_TRY(kvf__dist_broadcast(run->ctx, dist, e->prefix->neurons.w,
+                                    kvf__neurons_count(&e->prefix->neurons) * sizeof(float)));
     if (e->vectors)
         KVF_TRY(kvf__dist_broadcast(run->ctx, dist, e->vectors->x,
                                     (size_t)(e->vectors->P * e->vectors->C) * sizeof(float)));
@@ -178,6 +181,9 @@ static kvf_status sum_gradients(kvf__run *run, const kvf__tuned *tuned)
     if (kvf__log_weight_trained(tuned))
         kvf__dist_sum_begin(dist, tuned->dprefix.log_weight,
                             (int64_t)kvf__prefix_weights(&tuned->dprefix));
+    if (tuned->dprefix.neurons.w)
+        kvf__dist_sum_begin(dist, tuned->dprefix.neurons.w,
+                            (int64_t)kvf__neurons_count(&tuned->dprefix.neurons));
     if (v) kvf__dist_sum_begin(dist, v->x, v->P * v->C);
     for (size_t i = 0; i < common.n; i++)
         kvf__dist_sum_begin(dist, common.item[i].grad, common.item[i].n);

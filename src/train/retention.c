@@ -41,7 +41,8 @@ static void restore(const kvf__run *run, kvf__retention *m)
 
 kvf_status kvf__retention_open(kvf__run *run, const kvf__render *render, kvf__retention **out)
 {
-    const kvf__evaluator_options how = {.P = run->id.P, .share_prefixes = !run->options.share_off};
+    const kvf__evaluator_options how = {
+        .P = run->id.P, .neurons = run->id.neurons.N, .share_prefixes = !run->options.share_off};
     if (!run->options.retention) return KVF_OK;
     KVF_TRY(kvf__alloc(run->ctx, sizeof **out, out));
     kvf__retention *m = *out;

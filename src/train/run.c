@@ -169,7 +169,8 @@ static kvf_status decide_template(kvf__run *run)
 kvf_status kvf__run_decide_length(kvf__run *run)
 {
     KVF_TRY(decide_template(run));
-    if (!run->options.prefix_length) /* for tags (docs/methods.md) */
+    const bool none = run->output.is_resumed || KVF__GIVEN(&run->options, prefix_length);
+    if (!run->options.prefix_length && !none) /* for tags (docs/methods.md) */
         run->options.prefix_length = kvf__model_desc(run->base->model)->block.causal ? 20 : 40;
     return KVF_OK;
 }
@@ -208,6 +209,7 @@ kvf_status kvf__run_identify(kvf__run *run)
     id->encoder_layers = d->encoder;
     id->relative_bias = kvf__places_near(&run->options, d);
     id->P = kvf__method_has_length(run->options.method) ? run->options.prefix_length : 0;
+    if (run->options.ffn_length) id->neurons = kvf__desc_neurons(d, run->options.ffn_length);
     if (d->position.starts_at_0 && !run->output.is_resumed &&
         !KVF__GIVEN(&run->options, position_start))
         run->options.position_start = "0";

@@ -178,11 +178,12 @@ static kvf_status begin_values(kvf__trainer *t)
     if (!t->run.output.is_resumed) t->run.progress.best.params.n = 0;
     if (t->tuned.encoder)
         KVF_TRY(kvf__encoder_lr_units(t->run.ctx, t->tuned.encoder, o->lr_per_parameter,
-                                      &t->tuned.lr_k));
+                                      t->tuned.lr_k));
+    if (t->tuned.encoder) kvf__encoder_scale_neurons(t->tuned.encoder, o->ffn_lr / o->lr);
     /* keys at centroids need a large last layer, which amplifies steps of the layers below */
     if (t->tuned.encoder && !strcmp(o->init, "centroids") && !o->lr_per_parameter)
         kvf__encoder_slow_below_last(t->tuned.encoder, 0.1);
-    if (!t->tuned.encoder) t->tuned.lr_k = 1; /* every parameter is updated with the same rate */
+    if (!t->tuned.encoder) t->tuned.lr_k[0] = 1; /* every parameter is updated with the same rate */
     return kvf__model_refresh(t->run.ctx, t->run.base->model);
 }
 

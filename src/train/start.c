@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define NEURON_STREAM 0x6e657572 /* "neur": separates its random stream from others */
+
 /* One --init. Either `target` or `begin` is set. */
 typedef struct kvf__start {
     const char *name;
@@ -114,6 +116,7 @@ static const char *choose(const kvf__run *run, bool fed)
     const kvf_train_options *o = &run->options;
     const bool elsewhere = o->init_from || o->init_encoder || o->log_weight || fed;
     if (!kvf__method_has_length(o->method) || !kvf__encoder_reaches(o->method)) return "random";
+    if (!o->prefix_length) return "random";
     if (run->method->port == KVF__PORT_KV && !kvf__model_desc(run->base->model)->block.causal) {
         const bool reached = strcmp(o->method, "mlp") || o->prefix_length <= o->encoder_hidden;
         return elsewhere || o->lr_per_parameter || !reached || centroids_lack(run) ? "random"
@@ -147,6 +150,7 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
     if (o->init_encoder) return kvf__start_safetensors(run, tuned, o->init_encoder);
     kvf__encoder_init_random(tuned->encoder, o->init_ptuning_v2, o->seed);
     if (o->init_from) return kvf__start_file(run, tuned, rows, o->init_from);
+    if (!run->id.P) return KVF_OK; /* neurons alone */
     const kvf__start *start = find(o->init);
     if (start->begin) return start->begin(run, tuned, rows);
     if (start->words && kvf__encoder_needs_projections(o->method))
@@ -155,6 +159,37 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
     kvf__run_detail(run, "encoder fits the initial prefix of --init %s, relative error %.1e",
                     o->init, residual);
     return KVF_OK;
+}
+
+/* Starts the virtual neurons as copies of some of the block's own, with values of 0. */
+static kvf_status start_neurons(kvf__run *run, kvf__tuned *tuned)
+{
+    const kvf__neurons *like = &tuned->prefix.neurons;
+    const kvf__desc *desc = kvf__model_desc(run->base->model);
+    const int64_t N = like->shape.N, C = like->shape.C;
+    kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)NEURON_STREAM << 32);
+    kvf__neurons target;
+    double residual = 0;
+    if (!N || tuned->neurons_begun) return KVF_OK;
+    KVF_TRY(kvf__neurons_create(run->ctx, &target, &like->shape));
+    kvf_status st = KVF_OK;
+    for (int64_t l = 0; l < like->shape.L; l++) {
+        const kvf__neurons_layer at = kvf__neurons_at(&target, l);
+        const int64_t F = kvf__desc_layer(desc, l).F;
+        for (int64_t i = 0; i < N && !st && like->layer_mask[l]; i++) {
+            const int64_t from = i * F / N, width = (i + 1) * F / N - from;
+            const int64_t row = from + (int64_t)kvf__rng_below(&rng, (uint64_t)width);
+            st = kvf__model_neuron(run->ctx, run->base->model, &run->base->slots, l, row,
+                                   at.key + i * C, at.up ? at.up + i * C : NULL,
+                                   at.bias ? at.bias + i : NULL);
+        }
+    }
+    if (!st) st = kvf__encoder_init_neurons(run->ctx, tuned->encoder, &target, &residual);
+    kvf__neurons_done(&target);
+    if (!st)
+        st = kvf__encoder_check_fit(run->ctx, tuned->encoder, "--ffn-length", residual,
+                                    run->options.approximate);
+    return st;
 }
 
 /* Refuses --approximate for initial values that are not solved for. */
@@ -172,5 +207,6 @@ kvf_status kvf__start_values(kvf__run *run, kvf__tuned *tuned, kvf__train_rows *
 {
     KVF_TRY(check_approximate(run));
     KVF_TRY(tuned->encoder ? start_encoder(run, tuned, rows) : kvf__start_block(run, rows));
+    KVF_TRY(start_neurons(run, tuned));
     return kvf__log_weight_start(run, tuned, rows->task);
 }

@@ -49,6 +49,22 @@ static kvf_status copy_target(const kvf__run *run, const char *path, const kvf_p
     return KVF_OK;
 }
 
+/* Starts from the neurons of a file, if it has any. */
+static kvf_status neurons_from(kvf__run *run, kvf__tuned *tuned, const char *path,
+                               const kvf__neurons *from)
+{
+    double residual = 0;
+    if (!from->shape.N) return KVF_OK;
+    if (!kvf__neuron_shape_same(&from->shape, &run->id.neurons))
+        return kvf__fail(run->ctx, KVF_ESHAPE,
+                         "%s: has %lld virtual neurons in each layer: give --ffn-length %lld", path,
+                         (long long)from->shape.N, (long long)from->shape.N);
+    KVF_TRY(kvf__encoder_init_neurons(run->ctx, tuned->encoder, from, &residual));
+    tuned->neurons_begun = true;
+    return kvf__encoder_check_fit(run->ctx, tuned->encoder, path, residual,
+                                  run->options.approximate);
+}
+
 /* Uses the prefix of a file as the target. Heads are selected separately, by their labels. */
 static kvf_status target_of_file(kvf__run *run, kvf__tuned *tuned, const char *path,
                                  kvf_prefix *file, kvf__emitted target)
@@ -61,6 +77,7 @@ static kvf_status target_of_file(kvf__run *run, kvf__tuned *tuned, const char *p
                          file->file.id.method, run->options.method);
     KVF_TRY(same_placement(run, path, &file->file.id));
     KVF_TRY(copy_target(run, path, file, target));
+    KVF_TRY(neurons_from(run, tuned, path, &file->file.prefix.neurons));
     return kvf__log_weight_from(run, tuned, path, file->file.prefix.log_weight);
 }
 
@@ -236,6 +253,7 @@ static kvf_status values_from_run(kvf__run *run, kvf__tuned *tuned, kvf__train_r
         st = kvf__encoder_from_run(run->ctx, path, saved, run->base, KVF_CHECKPOINT_DEFAULT,
                                    &source, &step);
     if (!st) st = kvf__encoder_load(run->ctx, tuned->encoder, path, kvf__encoder_params(source));
+    tuned->neurons_begun = !st;
     if (!st) st = weights_from_run(run, tuned, path, saved);
     if (!st) st = base_from_run(run, tuned, path, saved, source, &what);
     kvf__encoder_free(source);

@@ -29,7 +29,9 @@ static kvf_json *state_of(const kvf__trainer *t)
     if (t->stepper.skipped)
         kvf_json_set(state, "skipped_steps", kvf_json_new_int(t->stepper.skipped));
     kvf_json_set(state, "stale_validations", kvf_json_new_int(t->run.progress.stale));
-    kvf_json_set(state, "lr_k", kvf_json_new_real(t->tuned.lr_k));
+    kvf_json_set(state, "lr_k", kvf_json_new_real(t->tuned.lr_k[0]));
+    if (t->run.id.neurons.N)
+        kvf_json_set(state, "lr_k_neurons", kvf_json_new_real(t->tuned.lr_k[1]));
     kvf_json_set(state, "schedule_length", kvf_json_new_int(t->stepper.schedule.length));
     kvf_json_set(state, "schedule_warmup", kvf_json_new_int(t->stepper.schedule.warmup));
     return state;
@@ -73,6 +75,7 @@ static kvf_status view_run(kvf__trainer *t, kvf__artifact *run)
 {
     run->id = t->run.id;
     run->layer_mask = t->tuned.layer_mask;
+    run->neuron_mask = t->tuned.prefix.neurons.layer_mask;
     split(t, &t->tuned.params, &run->values.params, &run->head.params.params);
     KVF_TRY(kvf__tasks_describe(t->run.ctx, &t->rows, &run->head));
     split(t, &t->run.progress.best.params, &run->best.params, &run->best_head.params);
@@ -216,8 +219,9 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     t->run.progress.baselines = kvf__baselines_stored(run->lineage);
     t->run.progress.tokens = kvf_json_int(kvf_json_get(run->state, "tokens"), 0);
     t->stepper.adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), 0);
-    t->tuned.lr_k = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);
-    if (t->run.progress.step < 0 || !(t->tuned.lr_k > 0 || !t->run.progress.step))
+    t->tuned.lr_k[0] = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);
+    t->tuned.lr_k[1] = kvf_json_real(kvf_json_get(run->state, "lr_k_neurons"), 0);
+    if (t->run.progress.step < 0 || !(t->tuned.lr_k[0] > 0 || !t->run.progress.step))
         return kvf__fail(t->run.ctx, KVF_EFORMAT, "%s: damaged: /state has no valid step or lr_k",
                          t->run.options.out);
     t->stepper.skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);

@@ -375,6 +375,7 @@ kvf_status kvf__tasks_open(kvf__run *run, kvf__train_rows *rows)
 {
     const bool at_input = run->method->port == KVF__PORT_EMBED;
     const kvf__evaluator_options how = {.P = at_input ? 0 : run->id.P,
+                                        .neurons = run->id.neurons.N,
                                         .share_prefixes = !run->options.share_off,
                                         .infix = run->id.infix};
     KVF_TRY(load_tasks(run, rows));

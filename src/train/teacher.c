@@ -62,8 +62,10 @@ kvf_status kvf__teacher_make(kvf_ctx *ctx, kvf_base *base, const kvf__dataset *d
     kvf__teacher set = {.k = k};
     kvf__evaluator *evaluator = NULL;
     asking a = {.ctx = ctx, .set = &set};
-    const kvf__evaluator_options how = {
-        .P = teacher->condition.prefix ? teacher->condition.prefix->P : 0, .share_prefixes = true};
+    const kvf__prefix *prefix = teacher->condition.prefix;
+    const kvf__evaluator_options how = {.P = prefix ? prefix->P : 0,
+                                        .neurons = prefix ? prefix->neurons.shape.N : 0,
+                                        .share_prefixes = true};
     int64_t V = kvf__model_desc(base->model)->V;
     if (k < 1 || k >= V)
         return kvf__fail(ctx, KVF_ESHAPE, "--top-k %lld of a vocabulary of %lld: want 1 to %lld",

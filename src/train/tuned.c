@@ -22,6 +22,8 @@ static void clear_gradients(const kvf__tuned *tuned, const kvf__train_rows *rows
     if (d->prefix) memset(d->prefix->kv, 0, kvf__prefix_count(d->prefix) * sizeof(float));
     if (d->prefix && d->prefix->log_weight)
         memset(d->prefix->log_weight, 0, kvf__prefix_weights(d->prefix) * sizeof(float));
+    if (d->prefix && d->prefix->neurons.w)
+        memset(d->prefix->neurons.w, 0, kvf__neurons_count(&d->prefix->neurons) * sizeof(float));
     if (d->vectors)
         memset(d->vectors->x, 0, (size_t)(d->vectors->P * d->vectors->C) * sizeof(float));
     clear_list(tuned->base);

@@ -14,10 +14,11 @@ typedef struct kvf__tuned {
     kvf__params params;    /* all parameters: encoder, base, heads; owned */
     kvf__params steps;     /* values that AdamW updates: like params, with kvf__encoder_steps for
                             * the encoder */
-    double lr_k;           /* kvf__encoder_lr_units */
+    double lr_k[2];        /* kvf__encoder_lr_units */
     uint8_t *layer_mask;   /* [L] 0: no prefix in this layer */
     kvf__prefix prefix;    /* port kv: output of the encoder */
     kvf__prefix dprefix;   /* gradient of prefix */
+    bool neurons_begun;    /* a file gave the initial neurons */
     kvf__vectors vectors;  /* port embed: output and gradient */
     kvf__vectors dvectors;
     kvf__emitted emitted; /* view of the port's output */

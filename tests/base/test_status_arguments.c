@@ -175,6 +175,7 @@ static const row ROWS[] = {
     {FN(kvf_prefix_layer), OTHER, {P, N(0), NIL}},
     {FN(kvf_prefix_layer_mask), OTHER, {P, NIL}},
     {FN(kvf_prefix_log_weights), OTHER, {P, NIL}},
+    {FN(kvf_prefix_neurons), OTHER, {P, AT("key"), NIL}},
     ASKS(kvf_prefix_base_hash, prefix),
     ASKS(kvf_prefix_changes_base, prefix),
     ASKS(kvf_prefix_length, prefix),

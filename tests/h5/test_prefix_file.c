@@ -541,7 +541,7 @@ static const craft CRAFTED[] = {
     {"shape [2, 2, 1, 1, 4]", KVF_ESHAPE, .rank = 5},
     {"shape [2, 3, 1, 1, 4, 2]", KVF_ESHAPE, .dim = {2, 3, 1, 1, 4, 2}},
     {"shape [2, 2, 2, 1, 4, 2]", KVF_ESHAPE, .dim = {2, 2, 2, 1, 4, 2}},
-    {"none of them 0", KVF_ESHAPE, .dim = {2, 2, 1, 1, 0, 2}},
+    {"0 values, want 8 for each of 0 tokens", KVF_ESHAPE, .dim = {2, 2, 1, 1, 0, 2}},
     {"key_space is \"pre-rope\" without the feature infix", KVF_EFORMAT,
      .more = {"key_space", "pre-rope"}},
     {"relative_bias is \"decoder\" without encoder_layers", KVF_EFORMAT,

@@ -147,8 +147,9 @@ static kvf__params prefix_param(float *value, float *grad, int64_t P, int64_t L,
     params.item[0].rank = 2;
     params.item[0].dim[0] = P;
     params.item[0].dim[1] = L * 2 * G * D;
-    params.item[0].kv_heads = G;
-    params.item[0].head_width = D;
+    params.item[0].muon_heads = G;
+    params.item[0].muon_width = D;
+    params.item[0].muon_unit = 2 * G * D;
     return params;
 }
 

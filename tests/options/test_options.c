@@ -41,6 +41,8 @@ static const struct row {
     {"method", "", ELSEWHERE, "every run here", NULL},
     {"prefix-length", "3", EFFECT, "", NULL},
     {"encoder-hidden", "6", EFFECT, "", NULL},
+    {"ffn-length", "2", EFFECT, "", NULL},
+    {"ffn-lr", "0.1", EFFECT, "ffn-length=2", NULL},
     {"layers", "0-0", EFFECT, "", NULL},
     {"p-encoder", "mlp", EFFECT, "", NULL},
     {"unfreeze", "base", EFFECT, "", NULL},

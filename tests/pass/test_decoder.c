@@ -153,7 +153,7 @@ static kvf__cache *filled_cache(void)
 static kvf__decoder *decoder_of(kvf_ctx *ctx, kvf__cache *cache)
 {
     kvf__decoder *decoder = NULL;
-    ck_assert_msg(!kvf__decoder_create(ctx, t.model, &t.slots, cache, ROWS, P, &decoder), "%s",
+    ck_assert_msg(!kvf__decoder_create(ctx, t.model, &t.slots, cache, ROWS, P, 0, &decoder), "%s",
                   kvf_ctx_error(ctx));
     return decoder;
 }
@@ -243,7 +243,7 @@ static void check_refusal(const char *why)
     kvf__cache *cache = NULL;
     kvf__decoder *decoder = NULL;
     ck_assert_int_eq(kvf__cache_create(t.ctx, t.model, ROWS, CAPACITY, &cache), KVF_OK);
-    ck_assert_int_eq(kvf__decoder_create(t.ctx, t.model, &t.slots, cache, ROWS, P, &decoder),
+    ck_assert_int_eq(kvf__decoder_create(t.ctx, t.model, &t.slots, cache, ROWS, P, 0, &decoder),
                      KVF_EUSAGE);
     ck_assert_msg(strstr(kvf_ctx_error(t.ctx), why) != NULL, "%s", kvf_ctx_error(t.ctx));
     kvf__cache_free(cache);
@@ -509,7 +509,7 @@ START_TEST(weights_by_inputs_do_not_fit)
     kvf__decoder *decoder = NULL;
     kvf__cache *cache = filled_cache();
     ck_assert_str_eq(kvf__decoder_refuses(t.model, &t.slots), "stores transposed weights");
-    ck_assert_int_eq(kvf__decoder_create(t.ctx, t.model, &t.slots, cache, 1, 0, &decoder),
+    ck_assert_int_eq(kvf__decoder_create(t.ctx, t.model, &t.slots, cache, 1, 0, 0, &decoder),
                      KVF_EUSAGE);
     ck_assert_ptr_null(decoder);
     kvf__cache_free(cache);

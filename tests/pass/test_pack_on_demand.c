@@ -297,7 +297,7 @@ static void generate(const toy *t, const kvf__slots *slots, float *logits)
     ck_assert_int_eq(kvf__cache_create(t->ctx, t->model, ROWS, 24, &cache), KVF_OK);
     const kvf__input input = {.batch = &batch.b, .cache = cache};
     ck_assert_int_eq(kvf__pass_fwd(t->ctx, pass, &input), KVF_OK);
-    ck_assert_int_eq(kvf__decoder_create(t->ctx, t->model, slots, cache, ROWS, 0, &decoder),
+    ck_assert_int_eq(kvf__decoder_create(t->ctx, t->model, slots, cache, ROWS, 0, 0, &decoder),
                      KVF_OK);
     for (int i = 0; i < STEPS; i++) {
         const int32_t ids[ROWS] = {3 + i, 40 - i};

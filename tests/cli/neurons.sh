@@ -1,0 +1,158 @@
+# Virtual neurons (--ffn-length): trained beside a prefix and alone, on bases of every kind of
+# feed-forward block. Folding changes no bit, a start with values of zero changes no loss, decoding
+# one token at a time agrees with a pass, and what cannot hold neurons refuses in one line.
+"$MAKE_TINY" bert 1 bert || exit 1
+"$MAKE_TINY" tokens 1 || exit 1
+# config NAME TOKENIZER KEYS
+config() {
+    printf '{"model_type": "%s", "vocab_size": 258, "initializer_range": 0.3, %s}\n' "${1%%.*}" "$3" >"$1.json"
+    run 0 new-base --config "$1.json" --tokenizer "$2" --out "$1.h5" --quiet
+}
+common='"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4'
+config bert bert "$common"
+config modernbert bert "$common, \"local_attention\": 8, \"max_position_embeddings\": 128"
+config llama tokens "$common, \"num_key_value_heads\": 2, \"max_position_embeddings\": 128, \"bos_token_id\": 256, \"eos_token_id\": 257"
+config gpt2 tokens '"n_embd": 32, "n_inner": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "eos_token_id": 257'
+config gpt_neox tokens "$common, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
+config gemma2 tokens "$common, \"num_key_value_heads\": 2, \"head_dim\": 8, \"sliding_window\": 16, \"max_position_embeddings\": 128, \"bos_token_id\": 256, \"eos_token_id\": 257"
+config olmo2 tokens "$common, \"max_position_embeddings\": 128, \"eos_token_id\": 257"
+config t5 tokens '"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 257'
+for i in 1 2 3 4 5 6 7 8; do
+    printf 'good film %d\tyes\nbad film %d\tno\n' $i $i >>class.tsv
+    printf '{"prompt": "copy %d and %d", "completion": "%d"}\n' $i $((i * 7)) $((i * 7)) >>lm.jsonl
+done
+how='--ffn-length 5 --batch-size 3 --threads 2 --precision f32 --seed 2 --force --quiet'
+
+for base in bert modernbert llama gpt2 gpt_neox gemma2 olmo2 t5; do
+    data='lm.jsonl'
+    task='lm'
+    case $base in *bert) data='class.tsv' task='seq-cls' ;; esac
+    for method in direct mlp; do
+        for P in 3 0; do
+            hidden=
+            [ $method = direct ] || hidden='--encoder-hidden 8'
+            # shellcheck disable=SC2086 # words
+            run 0 train --base $base.h5 --data $data --task $task --method $method --steps 5 --prefix-length $P --ffn-lr 0.05 $how $hidden --out run.h5
+            run 0 merge run.h5 --out prefix.h5 --force --base $base.h5 --probe $data --json
+            [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "$base $method $P: $(cat out)"
+            for file in run prefix; do
+                run 0 eval --base $base.h5 --prefix $file.h5 --data $data --threads 2 --precision f32 --json
+                value loss >$file.loss
+            done
+            same run.loss prefix.loss
+            [ $task = lm ] || continue
+            for file in run prefix; do
+                run 0 generate --base $base.h5 --prefix $file.h5 --data $data --max-tokens 6 --threads 2 --precision f32
+                cp out $file.txt
+            done
+            same run.txt prefix.txt
+        done
+    done
+done
+
+# training: resumed, recomputed and swept runs have the bits of a plain one
+train_llama() { # OUT OPTIONS...
+    out=$1
+    shift
+    run 0 train --base llama.h5 --data lm.jsonl --prefix-length 3 --ffn-length 5 --encoder-hidden 8 --batch-size 3 --threads 2 \
+        --precision f32 --seed 2 --steps 6 --schedule constant --quiet --out "$out" "$@"
+}
+train_llama whole.h5
+train_llama part.h5 --steps 3
+train_llama part.h5 --steps 6 --resume
+run 0 diff whole.h5 part.h5 --tensors-only
+train_llama again.h5 --recompute on
+run 0 merge whole.h5 --out whole-p.h5
+run 0 merge again.h5 --out again-p.h5
+run 0 diff whole-p.h5 again-p.h5 --tensors-only
+printf 'ffn-length = 0, 5\n' >grid
+run 0 sweep --base llama.h5 --data lm.jsonl --grid grid --prefix-length 3 --encoder-hidden 8 --batch-size 3 --threads 2 \
+    --precision f32 --seed 2 --steps 6 --schedule constant --quiet --out swept
+for run in swept/*.h5; do
+    run 0 inspect "$run" --json
+    grep -q '"neurons":5' out && run 0 diff "$run" whole.h5 --tensors-only
+done
+
+# the start has the loss of the same start without neurons
+for P in 3 0; do
+    [ $P = 3 ] && train_llama plain.h5 --ffn-length 0 --steps 1 --lr 1e-30
+    train_llama start.h5 --prefix-length $P --steps 1 --lr 1e-30 --ffn-lr 1e-30
+    run 0 eval --base llama.h5 --prefix start.h5 --data lm.jsonl --threads 2 --precision f32 --json
+    value loss >start.loss
+    if [ $P = 3 ]; then
+        run 0 eval --base llama.h5 --prefix plain.h5 --data lm.jsonl --threads 2 --precision f32 --json
+    else
+        run 0 eval --base llama.h5 --data lm.jsonl --threads 2 --precision f32 --json
+    fi
+    value loss >plain.loss
+    awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-6 && d > -1e-6) }' start.loss plain.loss ||
+        fail "P $P: the start has loss $(cat start.loss), without neurons $(cat plain.loss)"
+    rm -f start.h5 plain.h5
+done
+
+# files
+run 0 inspect whole-p.h5
+has out '^whole-p.h5: prefix, features neurons$'
+has out '^  neurons  *5$'
+has out '^  prefix/neurons/up  *\[2, 5, 32\]  *f32 .*(layer, neuron, channel)$'
+run 0 train --base llama.h5 --data lm.jsonl --prefix-length 0 --ffn-length 5 --encoder-hidden 8 --layers 1 --steps 3 --threads 2 --precision f32 \
+    --quiet --force --out alone.h5
+run 0 merge alone.h5 --out alone-p.h5
+has out '^alone-p.h5: \[2, 2, 1, 2, 0, 8\] f32, '
+run 0 inspect alone-p.h5
+has out '^alone-p.h5: prefix, features layer-mask, neurons$'
+loss() { # FILE
+    run 0 eval --base llama.h5 --prefix "$1" --data lm.jsonl --threads 2 --precision f32 --json
+    value loss
+}
+for dtype in f16 bf16 int8; do
+    run 0 quantize whole-p.h5 --dtype $dtype --out narrow.h5 --force
+    awk -v a="$(loss whole-p.h5)" -v b="$(loss narrow.h5)" 'BEGIN { d = a - b; exit !(d < 0.05 && d > -0.05) }' ||
+        fail "$dtype: loss $(loss narrow.h5), of f32 $(loss whole-p.h5)"
+done
+run 0 unmerge whole-p.h5 --encoder-hidden 8 --out unmerged.h5
+run 0 merge unmerged.h5 --out unmerged-p.h5
+awk -v a="$(loss whole-p.h5)" -v b="$(loss unmerged-p.h5)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
+    fail "unmerged: loss $(loss unmerged-p.h5), before $(loss whole-p.h5)"
+# outputs of composed neurons add up: those of a part with values of zero change nothing
+run 0 train --base llama.h5 --data lm.jsonl --prefix-length 0 --ffn-length 2 --method direct --steps 1 --lr 1e-30 --ffn-lr 1e-30 \
+    --threads 2 --precision f32 --quiet --out zero.h5
+run 0 merge zero.h5 --out zero-p.h5
+run 0 compose whole-p.h5 zero-p.h5 --out both.h5
+run 0 inspect both.h5
+has out '^  neurons  *7$'
+awk -v a="$(loss whole-p.h5)" -v b="$(loss both.h5)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
+    fail "composed: loss $(loss both.h5), of the part $(loss whole-p.h5)"
+run 0 train --base llama.h5 --data lm.jsonl --init-from whole-p.h5 --prefix-length 3 --ffn-length 5 --encoder-hidden 8 --steps 1 --lr 1e-30 --ffn-lr 1e-30 \
+    --threads 2 --precision f32 --quiet --out from.h5
+awk -v a="$(loss whole-p.h5)" -v b="$(loss from.h5)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
+    fail "--init-from: loss $(loss from.h5), of the file $(loss whole-p.h5)"
+
+# bad input
+refused() { # MESSAGE OPTIONS...
+    line=$1
+    shift
+    run 2 train --base llama.h5 --data lm.jsonl --steps 1 --out x.h5 "$@"
+    has err "$line"
+    absent x.h5
+}
+refused '^kvfold: train: --prefix-length 0: want a whole number from 1, or --ffn-length' --prefix-length 0
+refused '^kvfold: train: --ffn-length: not for method projected' --method projected --ffn-length 4
+refused '^kvfold: train: --ffn-length: not with --infix' --infix --ffn-length 4
+refused '^kvfold: train: --ffn-lr needs --ffn-length' --ffn-lr 0.1
+refused '^kvfold: train: --ffn-length 65: layer 0 of the base has 64 neurons of its own' --ffn-length 65
+run 1 train --base llama.h5 --data lm.jsonl --steps 1 --init-from whole-p.h5 --prefix-length 3 --out x.h5
+has err '^kvfold: train: whole-p.h5: has 5 virtual neurons in each layer: give --ffn-length 5$'
+run 1 eval --base gpt2.h5 --prefix alone-p.h5 --data lm.jsonl
+has err 'the prefix is for base llama'
+run 1 eval --base gpt2.h5 --prefix alone-p.h5 --data lm.jsonl --allow-other-base
+run 1 compose whole-p.h5 whole-p.h5 --mode average --out x.h5
+has err 'whole-p.h5: has virtual neurons, whose mean means nothing'
+for format in peft safetensors; do
+    run 1 export whole-p.h5 --format $format --out x
+    has err 'whole-p.h5: has virtual neurons (--ffn-length), which no cache or adapter of another program holds$'
+done
+run 1 prune whole-p.h5 --base llama.h5 --data lm.jsonl --keep 1 --out x.h5
+has err 'whole-p.h5: has virtual neurons, which are not pruned here$'
+run 2 words alone-p.h5 --base llama.h5
+absent x.h5 x
