@@ -84,7 +84,8 @@ typedef enum kvf_export_format {
     KVF_EXPORT_SAFETENSORS,
     KVF_EXPORT_LLAMACPP,
     KVF_EXPORT_MLX,
-    KVF_EXPORT_TOKENIZER
+    KVF_EXPORT_TOKENIZER,
+    KVF_EXPORT_TRANSFORMERS
 } kvf_export_format;
 
 typedef struct kvf_export_options {
@@ -116,6 +117,8 @@ typedef struct kvf_export_options {
  * chat template that begins with them, and README.md. A base with other weights gives a warning,
  * one of another shape or architecture EMISMATCH.
  * - mlx: the prompt cache of mlx-lm in one file.
+ * - transformers: a folder for AutoModel... of `base` with the virtual neurons of a prefix folded into
+ * its feed-forward matrices, or of a base at `path` without `base`.
  * - tokenizer: a folder for AutoTokenizer. For a GGUF, tokenizer.json and tokenizer_config.json are
  * made from its metadata with the same ids.
  * EUNSUPPORTED: the prefix is more than keys and values at positions 0 to P - 1 (llamacpp, mlx), or

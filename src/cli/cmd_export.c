@@ -5,14 +5,17 @@
 
 #define AT(field) offsetof(kvf_export_options, field)
 static const kvf__option_row OPTIONS[] = {
-    {"format", "peft|safetensors|llamacpp|mlx|tokenizer", "peft", KVF_CHOICE, AT(format),
+    {"format", "peft|safetensors|llamacpp|mlx|tokenizer|transformers", "peft", KVF_CHOICE,
+     AT(format),
      "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor; "
      "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm; "
-     "tokenizer: a folder for AutoTokenizer, from a base such as a GGUF"},
+     "tokenizer: a folder for AutoTokenizer, from a base such as a GGUF; transformers: the base "
+     "with the virtual neurons of the prefix in its matrices, or a base file or GGUF alone"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
      "peft, mlx: Hub id or folder of the base, used by AutoPeftModelFor... or mlx-lm to load it"},
-    {"base", "MODEL.gguf", "", KVF_TEXT, AT(base), "llamacpp: base file that the engine runs"},
+    {"base", "MODEL.gguf", "", KVF_TEXT, AT(base),
+     "llamacpp: base file that the engine runs; transformers: base of the prefix"},
     CLI_LORA(AT(lora)),
     {"engine", KVF_EXPORT_ENGINES, "llama-server; mlx-lm", KVF_WORD, AT(engine),
      "llamacpp, mlx: program that will load the cache; mlx-lm-0.31.3: that release and earlier "

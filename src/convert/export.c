@@ -216,20 +216,21 @@ static const struct format {
                {"safetensors", export_safetensors},
                {"llamacpp", kvf__export_llamacpp},
                {"mlx", export_mlx},
-               {"tokenizer", NULL /* for a base */}};
+               {"tokenizer", NULL /* for a base */},
+               {"transformers", NULL /* with a base */}};
 
 /* Refuses options that a format does not support. */
 static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
 {
-    enum { PEFT = 1, SAFETENSORS = 2, LLAMACPP = 4, MLX = 8, PREFIXES = 15 };
+    enum { PEFT = 1, SAFETENSORS = 2, LLAMACPP = 4, MLX = 8, MODEL = 32, PREFIXES = 15 | MODEL };
     const struct {
         const char *name;
         bool given;
         int formats;
         const char *words;
     } rows[] = {{"base-id", o->base_id, PEFT | MLX, "peft"},
-                {"base", o->base, LLAMACPP, "llamacpp"},
-                {"lora", o->lora, LLAMACPP, "llamacpp"},
+                {"base", o->base, LLAMACPP | MODEL, "llamacpp and transformers"},
+                {"lora", o->lora, LLAMACPP | MODEL, "llamacpp and transformers"},
                 {"engine", o->engine, LLAMACPP | MLX, "llamacpp and mlx"},
                 {"state-version", o->state_version, LLAMACPP, "llamacpp"},
                 {"flash-attention", o->flash_attention, LLAMACPP, "llamacpp"},
@@ -296,9 +297,9 @@ static kvf_status export_open(kvf_ctx *ctx, const kvf_prefix *prefix,
     kvf_export_options o = *options;
 
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_export_options, options));
-    if (o.path || o.checkpoint || o.head || o.format == KVF_EXPORT_TOKENIZER)
+    if (o.path || o.checkpoint || o.head || o.format >= KVF_EXPORT_TOKENIZER)
         return kvf__fail(ctx, KVF_EUSAGE,
-                         "path, checkpoint, head and the format tokenizer are for files, not for "
+                         "path, checkpoint, head and the formats of bases are for files, not for "
                          "an open prefix");
     o.path = prefix->path; /* used in errors */
     KVF_TRY(check_options(ctx, &o));
@@ -311,7 +312,7 @@ kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
 {
     KVF_TRY(KVF__NEED(ctx, prefix, options));
     KVF_TRY(KVF__NEED(ctx, options->out));
-    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_TOKENIZER));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_TRANSFORMERS));
     KVF__RETURN(ctx, export_open(ctx, prefix, options));
 }
 
@@ -323,6 +324,7 @@ static kvf_status export(kvf_ctx *ctx, const kvf_export_options *options)
     KVF_TRY(check_options(ctx, options));
     KVF_TRY(KVF__NOT_INPUTS(ctx, options->out, options->path, options->base));
     if (options->format == KVF_EXPORT_TOKENIZER) return kvf__export_tokenizer(ctx, options);
+    if (options->format == KVF_EXPORT_TRANSFORMERS) return kvf__export_transformers(ctx, options);
     kvf_status st = open_exportable(ctx, options, &prefix);
     if (!st) st = write_prefix(ctx, options, prefix);
     kvf_prefix_free(prefix);
@@ -333,7 +335,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
 {
     KVF_TRY(KVF__NEED(ctx, options));
     KVF_TRY(KVF__NEED(ctx, options->path, options->out));
-    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_TOKENIZER));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_TRANSFORMERS));
     KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
     KVF__RETURN(ctx, export(ctx, options));
 }

@@ -50,6 +50,13 @@ extern const kvf__pair kvf__engine_texts[]; /* name and text */
 /* A row of the formats (export.c). */
 kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix);
+/* Exports a base, with the neurons of a prefix in its matrices, as a transformers folder
+ * (export_transformers.c). */
+kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *options);
+/* Reads config and tokenizer files of a base; *made has the tokenizer files in transformers' form,
+ * if those of the base have another. The caller frees both, even on failure. */
+kvf_status kvf__transformers_texts(kvf_ctx *ctx, const char *path, kvf__base_file *found,
+                                   kvf__base_file *made);
 /* Exports the tokenizer of the base at options->path (export_tokenizer.c). */
 kvf_status kvf__export_tokenizer(kvf_ctx *ctx, const kvf_export_options *options);
 

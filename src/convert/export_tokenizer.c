@@ -40,23 +40,25 @@ static kvf_status write_texts(kvf_ctx *ctx, const kvf_export_options *options,
     return st;
 }
 
+kvf_status kvf__transformers_texts(kvf_ctx *ctx, const char *path, kvf__base_file *found,
+                                   kvf__base_file *made)
+{
+    char *at = NULL;
+    KVF_TRY(kvf__hub_find(ctx, path, &at));
+    kvf_status st = kvf__base_texts(ctx, at, found);
+    const char *gguf_json = st ? NULL : kvf__base_text_find(found, "tokenizer.gguf.json");
+    if (gguf_json) st = convert(ctx, path, gguf_json, made);
+    if (!st && !found->n_texts) st = kvf__fail(ctx, KVF_EFORMAT, "%s: has no tokenizer", path);
+    kvf__free(at);
+    return st;
+}
+
 kvf_status kvf__export_tokenizer(kvf_ctx *ctx, const kvf_export_options *options)
 {
     kvf__base_file found = {0}, made = {0};
-    char *path = NULL;
-    KVF_TRY(kvf__hub_find(ctx, options->path, &path));
-    kvf_status st = kvf__base_texts(ctx, path, &found);
-    const kvf__base_file *file = &found;
-    const char *gguf_json = st ? NULL : kvf__base_text_find(&found, "tokenizer.gguf.json");
-    if (gguf_json) {
-        st = convert(ctx, options->path, gguf_json, &made);
-        file = &made;
-    }
-    if (!st && !file->n_texts)
-        st = kvf__fail(ctx, KVF_EFORMAT, "%s: has no tokenizer", options->path);
-    if (!st) st = write_texts(ctx, options, file);
+    kvf_status st = kvf__transformers_texts(ctx, options->path, &found, &made);
+    if (!st) st = write_texts(ctx, options, made.n_texts ? &made : &found);
     kvf__base_file_done(&made);
     kvf__base_file_done(&found);
-    kvf__free(path);
     return st;
 }

@@ -148,6 +148,36 @@ has err 'the prefix is for base llama'
 run 1 eval --base gpt2.h5 --prefix alone-p.h5 --data lm.jsonl --allow-other-base
 run 1 compose whole-p.h5 whole-p.h5 --mode average --out x.h5
 has err 'whole-p.h5: has virtual neurons, whose mean means nothing'
+# folded into the base: an ordinary folder with the same loss, N wider, and its old values
+for base in llama gpt2 gpt_neox gemma2 modernbert; do
+    data=lm.jsonl task=lm
+    [ $base = modernbert ] && data=class.tsv task=seq-cls
+    run 0 train --base $base.h5 --data $data --task $task --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out run.h5
+    if [ $base = modernbert ]; then
+        run 1 export run.h5 --format transformers --base $base.h5 --out wide
+        has err 'run.h5: has a trained head, which is not written to a folder of the base$'
+        continue
+    fi
+    run 0 export run.h5 --format transformers --base $base.h5 --out wide --force
+    width=$(sed -n 's/.*"\(intermediate_size\|n_inner\)": *\([0-9]*\).*/\2/p' wide/config.json)
+    [ "$width" = 69 ] || fail "$base: width $width, want 69"
+    run 0 eval --base wide --data lm.jsonl --threads 2 --precision f32 --json
+    wide=$(value loss)
+    run 0 eval --base $base.h5 --prefix run.h5 --data lm.jsonl --threads 2 --precision f32 --json
+    awk -v a="$wide" -v b="$(value loss)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
+        fail "$base: the folder has loss $wide, the neurons $(value loss)"
+done
+run 0 export llama.h5 --format transformers --out plain # a base file alone
+run 0 eval --base plain --data lm.jsonl --threads 2 --precision f32 --json
+plain=$(value loss)
+run 0 eval --base llama.h5 --data lm.jsonl --threads 2 --precision f32 --json
+[ "$plain" = "$(value loss)" ] || fail "the folder of the base has loss $plain, the base $(value loss)"
+run 1 export llama.h5 --format transformers --out plain
+run 1 export whole-p.h5 --format transformers --base llama.h5 --out x
+has err 'whole-p.h5: has keys and values, which no model holds'
+run 1 export alone-p.h5 --format transformers --base gpt2.h5 --out x
+has err 'the prefix is for base llama'
+run 1 export alone-p.h5 --format transformers --out x
 for format in peft safetensors; do
     run 1 export whole-p.h5 --format $format --out x
     has err 'whole-p.h5: has virtual neurons (--ffn-length), which no cache or adapter of another program holds$'

@@ -163,7 +163,7 @@ for case in 'bert 40' 'llama 20' 'bert 20 --lr-units parameter' 'bert 3 --prefix
     has out "^ *prefix-length *$P\$"
 done
 run 2 train --base bert --task token-cls --data token-cls.conll --out x.h5 --prefix-length 0
-has err 'prefix-length "0": want a whole number from 1'
+has err '--prefix-length 0: want a whole number from 1, or --ffn-length'
 
 # numbers
 fit bert seq-cls numbers.jsonl --out numbers.h5 --steps 4 --regression on --force

@@ -1,0 +1,261 @@
+/* Export of a base as a transformers folder: a base file or GGUF as it is, or a base with the
+ * virtual neurons of a prefix folded into its feed-forward matrices (docs/maths.md). A neuron is a
+ * row of the block's first matrix and a column of its last, so the folder is an ordinary model
+ * whose blocks are N wider. Old values keep their type, and new ones are rounded to it. */
+#include "arch.h"
+#include "export.h"
+#include "names.h"
+#include "outfile.h"
+#include "outfolder.h"
+#include "slot.h"
+
+#include <string.h>
+
+/* A folder while it is made. */
+typedef struct making {
+    kvf_ctx *ctx;
+    const kvf_export_options *options;
+    const kvf_base *base;
+    const kvf_prefix *prefix;    /* NULL: the base alone */
+    const kvf__neurons *neurons; /* of the prefix; NULL: none */
+    const kvf__base_file *texts; /* config and tokenizer */
+    kvf__tensor *tensors;        /* [slots] */
+    void **memory; /* [slots] of tensors that are not views of the file; NULL: it is */
+    char *config, *card;
+} making;
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Inserts N rows before row `at`, or N columns (by_column) before column `at`, into a tensor of one
+ * or two dimensions, which moves to *memory. values: [N, columns], or [N, rows]; NULL: zeros. */
+static kvf_status insert(kvf_ctx *ctx, kvf__view *view, void **memory, int64_t at, int64_t N,
+                         bool by_column, const float *values)
+{
+    const size_t size = kvf__dtype_block_bytes(view->dtype);
+    const int64_t rows = view->dim[0], columns = view->rank == 2 ? view->dim[1] : 1;
+    const int64_t wide = columns + (by_column ? N : 0), tall = rows + (by_column ? 0 : N);
+    const char *from = view->data;
+    char *to = NULL;
+
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)(tall * wide), size, &to));
+    for (int64_t r = 0; r < tall; r++) {
+        const bool is_new = !by_column && r >= at && r < at + N;
+        const int64_t old = by_column || r < at ? r : r - N;
+        for (int64_t c = 0; c < wide; c++) {
+            char *cell = to + (size_t)(r * wide + c) * size;
+            const bool mine = is_new || (by_column && c >= at && c < at + N);
+            const int64_t n = is_new ? r - at : c - at, other = is_new ? c : r;
+            const int64_t column = by_column && c >= at ? c - N : c;
+            const float value = mine && values ? values[n * (is_new ? columns : rows) + other] : 0;
+            if (mine)
+                kvf__from_f32(view->dtype, &value, cell, 1);
+            else
+                memcpy(cell, from + (size_t)(old * columns + column) * size, size);
+        }
+    }
+    kvf__free(*memory);
+    *memory = to;
+    view->data = to;
+    if (by_column)
+        view->dim[1] = wide;
+    else
+        view->dim[0] = tall;
+    return KVF_OK;
+}
+
+/* Adds the neurons to a tensor of a feed-forward block; leaves others as they are. */
+static kvf_status widen(const making *m, const kvf__slot *slot, kvf__view *view, void **memory)
+{
+    const kvf__neurons_layer at = kvf__neurons_at(m->neurons, slot->layer);
+    const int64_t N = m->neurons->shape.N, rows = view->dim[0];
+    const bool by_input = slot->conv1d;
+
+    switch (slot->role) {
+    case KVF__W_UP:
+        return insert(m->ctx, view, memory, by_input ? view->dim[1] : rows, N, by_input,
+                      at.up ? at.up : at.key);
+    case KVF__W_GATE:
+        return insert(m->ctx, view, memory, rows, N, false, at.key);
+    case KVF__W_GATE_UP:
+        KVF_TRY(insert(m->ctx, view, memory, rows, N, false, at.up));
+        return insert(m->ctx, view, memory, rows / 2, N, false, at.key);
+    case KVF__W_DOWN:
+        return insert(m->ctx, view, memory, by_input ? rows : view->dim[1], N, !by_input, at.value);
+    case KVF__W_UP_BIAS:
+        return insert(m->ctx, view, memory, rows, N, false, at.bias);
+    case KVF__W_GATE_BIAS:
+        return insert(m->ctx, view, memory, rows, N, false, NULL);
+    default:
+        return KVF_OK;
+    }
+}
+
+static kvf_status make_tensors(making *m)
+{
+    const kvf__slots *slots = &m->base->slots;
+
+    KVF_TRY(kvf__alloc_array(m->ctx, slots->n, sizeof *m->tensors, &m->tensors));
+    KVF_TRY(kvf__alloc_array(m->ctx, slots->n, sizeof *m->memory, &m->memory));
+    for (size_t i = 0; i < slots->n; i++) {
+        kvf__tensor *t = &m->tensors[i];
+        t->name = slots->items[i].name;
+        KVF_TRY(kvf__slot_plain(m->ctx, &slots->items[i], &m->memory[i], &t->view));
+        if (m->neurons) KVF_TRY(widen(m, &slots->items[i], &t->view, &m->memory[i]));
+    }
+    return KVF_OK;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* Sets the width in the config, under the name that it has there. */
+static kvf_status make_config(making *m)
+{
+    const kvf__desc *d = kvf__model_desc(m->base->model);
+    const char *const *names = d->arch->keys->ffn.names, *name = names[0];
+    kvf_json *config = NULL;
+
+    KVF_TRY(
+        kvf_json_parse(m->ctx, m->base->path, m->texts->config, strlen(m->texts->config), &config));
+    kvf_json *inner = kvf_json_get(config, "text_config");
+    kvf_json *at = kvf_json_typeof(inner) == KVF_JSON_OBJECT ? inner : config;
+    for (size_t i = 0; i < 3 && names[i]; i++)
+        if (kvf_json_get(at, names[i])) name = names[i];
+    if (m->neurons) kvf_json_set(at, name, kvf_json_new_int(d->F + m->neurons->shape.N));
+    char *text = kvf_json_text(config, KVF_JSON_INDENT);
+    const kvf_status st = text ? kvf__strdup(m->ctx, text, &m->config)
+                               : kvf__fail(m->ctx, KVF_ENOMEM, "out of memory");
+    kvf_json_text_free(text);
+    kvf_json_free(config);
+    return st;
+}
+
+static kvf_status make_card(making *m)
+{
+    const kvf__identity *id = m->prefix ? &m->prefix->file.id : NULL;
+
+    if (!m->neurons)
+        return kvf__asprintf(m->ctx, &m->card, "# %s\n\nWritten by kvfold " KVF_VERSION ".\n",
+                             kvf_base_name(m->base));
+    return kvf__asprintf(
+        m->ctx, &m->card,
+        "# %s with %lld virtual neurons in each layer\n\n"
+        "kvfold " KVF_VERSION " folded the neurons of %s (method %s, task %s) into the "
+        "feed-forward matrices.\nThe model is an ordinary one that is %lld wider:\n\n"
+        "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        "model = AutoModelForCausalLM.from_pretrained(\"FOLDER\")\n"
+        "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
+        kvf_base_name(m->base), (long long)m->neurons->shape.N, m->prefix->path, id->method,
+        id->task, (long long)m->neurons->shape.N);
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static kvf_status write_text(kvf_ctx *ctx, const char *path, bool force, const void *user)
+{
+    const making *m = user;
+    const char *name = strrchr(path, '/') + 1;
+    const char *text = !strcmp(name, "config.json") ? m->config
+                       : !strcmp(name, "README.md") ? m->card
+                                                    : kvf__base_text_find(m->texts, name);
+    return kvf__write_file(ctx, path, force, text, strlen(text));
+}
+
+static kvf_status write_weights(kvf_ctx *ctx, const char *path, bool force, const void *user)
+{
+    const making *m = user;
+    return kvf__safetensors_write(ctx, path, force, m->tensors, m->base->slots.n);
+}
+
+static kvf_status write_folder(const making *m)
+{
+    static const kvf__folder_file FIRST[] = {{"config.json", write_text},
+                                             {"model.safetensors", write_weights},
+                                             {"README.md", write_text}};
+    enum { OWN = sizeof FIRST / sizeof FIRST[0] };
+    kvf__folder_file *files = NULL;
+
+    KVF_TRY(kvf__alloc_array(m->ctx, OWN + m->texts->n_texts, sizeof *files, &files));
+    memcpy(files, FIRST, sizeof FIRST);
+    for (size_t i = 0; i < m->texts->n_texts; i++)
+        files[OWN + i] = (kvf__folder_file){m->texts->texts[i].name, write_text};
+    const kvf__folder folder = {files, OWN + m->texts->n_texts, "model files"};
+    const kvf_status st = kvf__write_folder(m->ctx, m->options->out, m->options->force, &folder, m);
+    kvf__free(files);
+    return st;
+}
+
+static void making_done(making *m)
+{
+    for (size_t i = 0; m->memory && i < m->base->slots.n; i++)
+        kvf__free(m->memory[i]);
+    kvf__free(m->memory);
+    kvf__free(m->tensors);
+    kvf__free(m->config);
+    kvf__free(m->card);
+}
+
+/* Writes the folder of an open base. */
+static kvf_status export_base(kvf_ctx *ctx, const kvf_export_options *options, const kvf_base *base,
+                              const kvf_prefix *prefix)
+{
+    making m = {.ctx = ctx, .options = options, .base = base, .prefix = prefix};
+    kvf__base_file found = {0}, made = {0};
+
+    if (prefix) m.neurons = &prefix->file.prefix.neurons;
+    kvf_status st = kvf__transformers_texts(ctx, base->path, &found, &made);
+    m.texts = made.n_texts ? &made : &found;
+    if (!st && !found.config) st = kvf__fail(ctx, KVF_EFORMAT, "%s: has no config", base->path);
+    if (!st && made.n_texts) { /* texts made from a GGUF */
+        made.config = found.config;
+        found.config = NULL;
+    }
+    if (!st) st = make_config(&m);
+    if (!st) st = make_card(&m);
+    if (!st) st = make_tensors(&m);
+    if (!st) st = write_folder(&m);
+    making_done(&m);
+    kvf__base_file_done(&made);
+    kvf__base_file_done(&found);
+    return st;
+}
+
+/* Refuses what an ordinary model cannot hold. */
+static kvf_status check(kvf_ctx *ctx, const kvf_export_options *o, kvf_prefix *prefix,
+                        const kvf_base *base)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    kvf__artifact *file = &prefix->file;
+
+    KVF_TRY(kvf__identity_check(ctx, o->path, &file->id, base, false));
+    if (!file->prefix.neurons.shape.N || file->prefix.P)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: has keys and values, which no model holds: --format transformers is "
+                         "for virtual neurons alone (--prefix-length 0 --ffn-length N)",
+                         o->path);
+    if (file->head.params.params.n)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: has a trained head, which is not written to a folder of the base",
+                         o->path);
+    if (d->by_layer.shape)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its layers differ in width: neurons are not folded into it",
+                         base->path);
+    return KVF_OK;
+}
+
+kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *options)
+{
+    const char *path = options->base ? options->base : options->path;
+    kvf_prefix *prefix = NULL;
+    kvf_base *base = NULL;
+
+    KVF_TRY(kvf__base_open_exact(ctx, path, options->lora, &base));
+    kvf_status st = KVF_OK;
+    if (options->base)
+        st = kvf_prefix_open_on(ctx, options->path, base, options->checkpoint, &prefix);
+    if (!st && prefix) st = check(ctx, options, prefix, base);
+    if (!st) st = export_base(ctx, options, base, prefix);
+    kvf_prefix_free(prefix);
+    kvf_base_free(base);
+    return st;
+}
