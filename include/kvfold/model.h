@@ -125,9 +125,9 @@ const float *kvf_prefix_layer(const kvf_prefix *prefix, int64_t layer, int64_t s
 /* Returns the log-weights [L, G, P], valid until they are replaced. NULL: none, or layers have
  * different heads. shape may be NULL. */
 const float *kvf_prefix_log_weights(const kvf_prefix *prefix, int64_t shape[3]);
-/* Returns an array of the virtual neurons, [L, N, C], L layers of the base: "key" of plain
- * feed-forward blocks, "gate" and "up" of gated ones, "value", and [L, N, 1] "bias" of blocks with
- * one. NULL: no such array. shape may be NULL. */
+/* Returns an array of the virtual neurons, [L, N, C], with L layers of the base. Plain feed-forward
+ * blocks have "key" and "value", and "bias" [L, N, 1] where the base has one. Gated blocks have
+ * "gate", "up" and "value". NULL: no such array. shape may be NULL. */
 const float *kvf_prefix_neurons(const kvf_prefix *prefix, const char *array, int64_t shape[3]);
 /* Copies log-weights for the keys and values, replacing earlier ones. Masked layers get 0.
  * EUNSUPPORTED: no keys and values; ESHAPE; ENUMERIC: a value is not finite, or beyond 10000. */

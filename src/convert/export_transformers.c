@@ -1,7 +1,7 @@
-/* Export of a base as a transformers folder: a base file or GGUF as it is, or a base with the
- * virtual neurons of a prefix folded into its feed-forward matrices (docs/maths.md). A neuron is a
- * row of the block's first matrix and a column of its last, so the folder is an ordinary model
- * whose blocks are N wider. Old values keep their type, and new ones are rounded to it. */
+/* Writes a base as a transformers folder, with the virtual neurons of a prefix folded into its
+ * feed-forward matrices if one is given (docs/maths.md). A neuron is a row of the block's first
+ * matrix and a column of its last, so the folder is an ordinary model whose blocks are N wider. Old
+ * values keep their type, and new ones are rounded to it. */
 #include "arch.h"
 #include "export.h"
 #include "names.h"

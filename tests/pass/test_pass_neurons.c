@@ -1,6 +1,6 @@
-/* Virtual neurons in a pass, on the tiny model of each family: the gradient against differences of
- * the objective, values of zero against the bare pass, two sections against each alone, and
- * recomputed layers against kept ones. tests/golden and tests/peers compare with transformers. */
+/* Virtual neurons in a pass, on the tiny model of each family. The gradient is compared with
+ * differences of the objective, values of zero with the bare pass, two sections with each alone,
+ * and recomputed layers with kept ones. */
 #include "golden_model.h"
 #include "rng.h"
 
