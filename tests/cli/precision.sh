@@ -41,6 +41,11 @@ for level in $levels; do
     export KVF_CPU=$level
     short wide.h5
     [ "$(value precision)" = "\"$(auto $level)\"" ] || fail "auto at $level is $(value precision)"
+    can int8 || {
+        run 1 train --base wide.h5 --data train.jsonl --out none.h5 --precision int8 --steps 1
+        has err "^kvfold: train: precision int8: this CPU ($level) has no eight-bit dot products (AVX512-VNNI); use "
+        absent none.h5
+    }
     can bf16 && short wide.h5 --precision bf16 && continue
     run 1 train --base wide.h5 --data train.jsonl --out none.h5 --precision bf16 --steps 1
     err_is "kvfold: train: precision bf16: this CPU ($level) has no bf16 products; use f32"

@@ -290,6 +290,45 @@ START_TEST(refuses_other_modules_and_folders)
 }
 END_TEST
 
+/* Refused before the weights are read, with the option's name. */
+START_TEST(refuses_ways_to_keep_weights)
+{
+    static const struct {
+        kvf_base_options how;
+        const char *want;
+    } WAYS[] = {
+        {{.weight_dtype = KVF_WEIGHTS_BF16, .stream_layers = true},
+         "--stream-layers and --weight-dtype exclude each other"},
+        {{.precision = KVF_PRECISION_INT8, .weight_dtype = KVF_WEIGHTS_F32},
+         "--precision int8: not with --weight-dtype"},
+        {{.precision = KVF_PRECISION_INT8, .stream_layers = true},
+         "--precision int8: not with --stream-layers"},
+    };
+    char path[512], folder[256];
+    kvf_base *base = NULL, *copy = NULL;
+    small_base("llama_tied", path);
+    for (size_t i = 0; i < sizeof WAYS / sizeof WAYS[0]; i++) {
+        ck_assert_int_eq(kvf_base_open(own, path, &WAYS[i].how, &base), KVF_EUSAGE);
+        ck_assert_msg(strstr(kvf_ctx_error(own), WAYS[i].want), "%s", kvf_ctx_error(own));
+        ck_assert_ptr_null(base);
+    }
+    ck_assert_int_eq(kvf_base_open(own, adapter("gpt2", folder), NULL, &base), KVF_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "is a PEFT folder, not a base"));
+
+    /* frozen ways for a copy that is trained itself */
+    const kvf__train every = {.what = KVF__TRAIN_EVERYTHING};
+    const kvf_base_options streamed = {.stream_layers = true},
+                           int8 = {.precision = KVF_PRECISION_INT8};
+    base = opened(path, &(kvf_base_options){.precision = KVF_PRECISION_F32});
+    ck_assert_int_eq(kvf__base_copy_as(own, base, &streamed, &every, &copy), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "those of this base are trained ones"));
+    ck_assert_int_eq(kvf__base_copy_as(own, base, &int8, &every, &copy), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "--precision int8 is for frozen weights"));
+    ck_assert_ptr_null(copy);
+    kvf_base_free(base);
+}
+END_TEST
+
 /* Weights that are cut at any byte are refused. */
 START_TEST(refuses_a_file_cut_short)
 {
@@ -325,6 +364,7 @@ int main(void)
     tcase_add_test(identity, is_another_base_by_name_and_hash);
     tcase_add_loop_test(errors, refuses_by_name_what_it_would_lose, 0, N_CONFIGS);
     tcase_add_test(errors, refuses_other_modules_and_folders);
+    tcase_add_test(errors, refuses_ways_to_keep_weights);
     tcase_add_test(errors, refuses_a_file_cut_short);
     return ck_main(suite);
 }

@@ -446,6 +446,7 @@ static const struct {
 };
 
 static const kvf__field_map *mapping; /* of load() */
+static bool prompts;                  /* of load(): prompts with references */
 
 static kvf_status load(const char *content, kvf_overlong overlong, kvf__dataset *out)
 {
@@ -456,8 +457,12 @@ static kvf_status load(const char *content, kvf_overlong overlong, kvf__dataset 
     ck_assert_ptr_nonnull(file);
     fputs(content, file);
     fclose(file);
-    kvf__dataset_options options = {
-        .render = render_with(mapping), .max_length = 8, .overlong = overlong, .vocab = 8};
+    kvf__dataset_options options = {.render = render_with(mapping),
+                                    .max_length = 8,
+                                    .overlong = overlong,
+                                    .vocab = 8,
+                                    .prompt_only = prompts,
+                                    .references = prompts};
     kvf_status st = kvf__dataset_load(ctx, path, &options, out);
     remove(path);
     remove(dir);
@@ -553,6 +558,38 @@ START_TEST(overlong_rows_are_cut_or_left_out)
     ck_assert_int_eq(kvf__example_labels(&left, 1), 2);
     kvf__dataset_done(&cut);
     kvf__dataset_done(&left);
+}
+END_TEST
+
+/* Adjacent equal prompts are one row with all their references: a list, one text, or the
+ * completion. */
+START_TEST(references_of_prompts)
+{
+    static const char ROWS_OF_TWO[] = "{\"prompt\": \"ab\", \"references\": [\"c\", \"d\"]}\n"
+                                      "{\"prompt\": \"ab\", \"completion\": \"e\"}\n"
+                                      "{\"prompt\": \"abcdeabcde\", \"references\": \"a\"}\n"
+                                      "{\"prompt\": \"abcdeabcde\", \"references\": \"b\"}\n";
+    static const int64_t NUMBERS[] = {3, 2};
+    static const char *const ITEMS[] = {"c", "d", "e", "a", "b"};
+    kvf__dataset set = {0};
+    prompts = true;
+    ck_assert_int_eq(load(ROWS_OF_TWO, KVF_OVERLONG_TRUNCATE, &set), KVF_OK);
+    ck_assert_int_eq(set.n, 2);
+    ck_assert_int_eq(kvf__example_length(&set, 1), 8);
+    ck_assert_int_eq(set.truncated, 2);
+    for (int64_t g = 0, at = 0; g < 2; g++) {
+        const kvf__source *source = &set.sources->group[g];
+        ck_assert_int_eq(source->n, NUMBERS[g]);
+        ck_assert_str_eq(source->text, g ? "abcdeabcde" : "ab");
+        for (int64_t i = 0; i < source->n; i++)
+            ck_assert_str_eq(source->items[i], ITEMS[at++]);
+    }
+    kvf__dataset_done(&set);
+    ck_assert_int_eq(
+        load("{\"prompt\": \"a\", \"references\": [\"b\", 1]}\n", KVF_OVERLONG_STOP, &set),
+        KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "x.jsonl:1: references[1] is not a string");
+    prompts = false;
 }
 END_TEST
 
@@ -743,6 +780,7 @@ int main(void)
                         (int)(sizeof BAD_CHATS / sizeof *BAD_CHATS));
     tcase_add_loop_test(core, rows_have_a_form, 0, (int)(sizeof FORMS / sizeof *FORMS));
     tcase_add_test(core, overlong_rows_are_cut_or_left_out);
+    tcase_add_test(core, references_of_prompts);
     tcase_add_loop_test(core, prompts_are_cut_at_their_left, 0,
                         (int)(sizeof CUTS / sizeof CUTS[0]));
     tcase_add_loop_test(bos, bos_is_not_cut, 0, (int)(sizeof CUTS / sizeof CUTS[0]));

@@ -589,6 +589,36 @@ START_TEST(long_rows_take_linear_time)
 }
 END_TEST
 
+/* An overlong row loses tokens of its fields, the longer first, and none of the template's own. */
+START_TEST(rows_in_a_template)
+{
+    static const char ROW[] = "{\"text\": \"abcdef\", \"text_pair\": \"gg\", \"label\": 1}";
+    kvf__row_template pattern;
+    ck_ok(kvf__row_template_init(ctx, "{text_pair}h{text}", 0, &pattern));
+    kvf__dataset_options options = {SEQ, .render.pattern = &pattern};
+    kvf__dataset set = loaded("a.jsonl", ROW, options);
+    ck_assert_str_eq(rows_text(&set), "10:0 6 6 7 0 1 2 3 4 5 11");
+    kvf__dataset_done(&set);
+    set = loaded("a.jsonl", "{\"text\": \"ab\", \"label\": 1}", options);
+    ck_assert_str_eq(rows_text(&set), "10:0 7 0 1 11"); /* no second text */
+    kvf__dataset_done(&set);
+    options.overlong = KVF_OVERLONG_TRUNCATE;
+    options.max_length = 7;
+    set = loaded("a.jsonl", ROW, options);
+    ck_assert_str_eq(rows_text(&set), "10:0 6 6 7 0 1 11");
+    ck_assert_int_eq(set.truncated, 1);
+    kvf__dataset_done(&set);
+    options.max_length = 3;
+    ck_assert_int_eq(load("a.jsonl", ROW, options, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "a.jsonl:1: a row of 3 tokens has no room for text");
+    options.overlong = KVF_OVERLONG_SKIP;
+    ck_assert_int_eq(load("a.jsonl", ROW, options, &set), KVF_EDATA);
+    ck_assert_str_eq(kvf_ctx_error(ctx),
+                     "a.jsonl: no rows fit (all were longer than --max-length)");
+    kvf__row_template_done(&pattern);
+}
+END_TEST
+
 START_TEST(given_labels_keep_their_order)
 {
     static char *const NAMES[] = {"pos", "neg"};
@@ -640,6 +670,7 @@ int main(void)
     tcase_add_checked_fixture(core, setup, teardown);
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_add_loop_test(core, rows_of_tasks, 0, (int)(sizeof ROWS / sizeof ROWS[0]));
+    tcase_add_test(core, rows_in_a_template);
     tcase_add_test(core, given_labels_keep_their_order);
     tcase_add_test(core, rows_have_limits);
     tcase_add_test(core, long_rows_take_linear_time);

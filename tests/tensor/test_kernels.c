@@ -3,6 +3,10 @@
  * test_kernels_entropy.c. */
 #include "kernels_fx.h"
 
+#include "kernels_int.h"
+#include "matvec.h"
+#include "wide.h"
+
 static const struct shape {
     int64_t M, C;
 } SHAPES[] = {{0, 16}, {1, 1}, {3, 7}, {5, 64}, {2, 100}, {4, 31}, {7, 576}, {60, 601}, {24, 1536}};
@@ -350,17 +354,91 @@ START_TEST(norm_slope)
 }
 END_TEST
 
+/* A vocabulary of three in two chunks, of which the second has the larger maximum: its factor is
+ * e^-2. */
+START_TEST(entropy_of_ref)
+{
+    const float logits[2][2] = {{1, 3}, {5, 1e30f /* padding */}};
+    const float e[2][2] = {{0.13533528f, 1}, {1, 0}}, sums[2] = {1.13533528f, 1.15365092f};
+    const int32_t target[2] = {2, 0}; /* in the second chunk */
+    float max = -INFINITY, sum = 0, hit = 7, acc = NAN, got[2];
+    for (int c = 0; c < 2; c++) {
+        kvf__kernels_level("ref")->ce(KVF__F32, &(kvf__ce_chunk){.rows = 1,
+                                                                 .width = 2,
+                                                                 .logits = logits[c],
+                                                                 .valid = 2 - c,
+                                                                 .target = &target[c],
+                                                                 .max = &max,
+                                                                 .sum = &sum,
+                                                                 .target_logit = &hit,
+                                                                 .e = got,
+                                                                 .acc = &acc,
+                                                                 .C = 1});
+        ck_close(got, e[c], 2, 1e-6, 0);
+        ck_close(&sum, &sums[c], 1, 1e-6, 0);
+        ck_assert_float_eq(max, c ? 5 : 3);
+        ck_assert_float_eq(hit, c ? 5 : 7);
+        ck_close(&acc, &(float){c ? 1.3533528f : 0}, 1, 1e-6, 0);
+        acc = 10;
+    }
+}
+END_TEST
+
+/* Ties round to even; rows of zeros, and rows with an infinity, become zeros. */
+START_TEST(eight_bits_of_ref)
+{
+    const float x[3 * 4] = {127, -63.4f, 0.5f, 1.5f, 0, -0.0f, 0, 0, 1, -INFINITY, 2, 3},
+                      scales[] = {1, 0, INFINITY};
+    const int8_t want[3 * 4] = {127, -63, 0, 2};
+    for (int zero = 0; zero <= 128; zero += 128) {
+        uint8_t q[3 * 4];
+        float scale[3];
+        kvf__kernels_level("ref")->quantize(KVF__F32, q, (uint8_t)zero, scale, x, 3, 4);
+        for (int i = 0; i < 3 * 4; i++)
+            ck_assert_int_eq(q[i], (uint8_t)(zero + want[i]));
+        ck_assert_mem_eq(scale, scales, sizeof scale);
+    }
+}
+END_TEST
+
+START_TEST(scaled_sums_of_ref)
+{
+    const int32_t sums[] = {10, -4, 7, 0}, zero[] = {2, 1};
+    const float row[] = {0.5f, 2}, column[] = {1, 4}, bias[] = {1, -1};
+    const float want[3][4] = {{4, -10, 10, -8}, {5, -11, 11, -9}, {10, -22, 22, -18}};
+    float y[4] = {NAN, NAN, NAN, NAN};
+    for (int i = 0; i < 3; i++) { /* without a bias, with one, and added to that */
+        const kvf__scaled_sums s = {2, 2, sums, zero, row, column, i ? bias : NULL, y, i == 2};
+        kvf__kernels_level("ref")->scale_sums(KVF__F32, &s);
+        ck_assert_mem_eq(y, want[i], sizeof y);
+    }
+}
+END_TEST
+
+/* KVF_CPU limits every table; without it the tables are those of the machine. */
 START_TEST(levels)
 {
     ck_assert_ptr_nonnull(kvf__kernels_level("ref"));
     ck_assert_ptr_null(kvf__kernels_level("sse9"));
+    ck_assert_ptr_null(kvf__matvec_level("sse9"));
+    ck_assert_ptr_null(kvf__wide_level("sse9"));
     ck_assert_ptr_nonnull(kvf__kernels_get());
     setenv("KVF_CPU", "ref", 1);
+    ck_assert(kvf__cpu_is_capped());
     ck_assert_str_eq(kvf__cpu_level(), "ref");
     ck_assert_str_eq(kvf__kernels_get()->name, "ref");
+    ck_assert_ptr_eq(kvf__matvec_get(), kvf__matvec_level("ref"));
+    ck_assert_ptr_eq(kvf__wide_get(), kvf__wide_level("ref"));
     ck_assert_ptr_null(kvf__kernels_level("avx2"));
-    ck_assert(!kvf__cpu_has_bf16() && !kvf__cpu_bf16_is_faster());
+    ck_assert_ptr_null(kvf__matvec_level("avx2"));
+    ck_assert_ptr_null(kvf__wide_level("avx2"));
+    ck_assert(!kvf__cpu_has_bf16() && !kvf__cpu_has_int8() && !kvf__cpu_bf16_is_faster());
+    setenv("KVF_CPU", "avx512", 1);
+    ck_assert(!kvf__cpu_has_int8()); /* the cap leaves out VNNI */
+    setenv("KVF_CPU", "sse9", 1);
+    ck_assert(!kvf__cpu_is_capped());
     unsetenv("KVF_CPU");
+    ck_assert(!kvf__cpu_is_capped());
     ck_assert_str_eq(kvf__kernels_level("ref")->name, "ref");
 }
 END_TEST
@@ -378,6 +456,9 @@ int main(void)
     tcase_add_loop_test(parity, any_thread_count, 0, LEVEL_ROWS);
     tcase_add_test(core, known_values);
     tcase_add_test(core, rope_of_ref);
+    tcase_add_test(core, entropy_of_ref);
+    tcase_add_test(core, eight_bits_of_ref);
+    tcase_add_test(core, scaled_sums_of_ref);
     tcase_add_test(core, levels);
     tcase_add_loop_test(grad, slopes, 0, N_FNS);
     tcase_add_loop_test(grad, norm_slope, 0, 2);

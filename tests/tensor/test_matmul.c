@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { MOST_ROWS = 130 };
 static const int64_t ROWS[] = {1, 2, 7, 16, 63, 64, 65, 128, MOST_ROWS};
@@ -363,6 +365,59 @@ START_TEST(capped)
 }
 END_TEST
 
+/* oneDNN keeps the instruction sets of its first use. */
+START_TEST(a_late_cap_is_refused)
+{
+    const struct shape s = {8, 16};
+    const char *before = getenv("KVF_CPU");
+    char kept[32];
+    kvf__packed *packed = NULL;
+    kvf__mm *late = NULL;
+    ck_need(kvf__cpu_best() > KVF__CPU_REF, "no instruction set is left to exclude");
+    snprintf(kept, sizeof kept, "%s", before ? before : "");
+    product p = product_make(&s, KVF__F32);
+    ck_assert_int_eq(kvf__pack(ctx, mm, KVF__F32, p.w, false, p.K, p.N, p.bias, &packed), KVF_OK);
+    check(&p, packed, 7, KVF__F32, 0);
+    setenv("KVF_CPU", "ref", 1);
+    ck_assert_int_eq(kvf__mm_create(ctx, &late), KVF_EUSAGE);
+    ck_assert_str_eq(kvf_ctx_error(ctx), "KVF_CPU=ref has no effect after oneDNN's first use in "
+                                         "this process: set it earlier");
+    ck_assert_ptr_null(late);
+    if (before)
+        setenv("KVF_CPU", kept, 1);
+    else
+        unsetenv("KVF_CPU");
+    check(&p, packed, 7, KVF__F32, 0);
+    kvf__packed_free(packed);
+    product_done(&p);
+}
+END_TEST
+
+#ifndef __SANITIZE_ADDRESS__ /* whose shadow memory exceeds any limit */
+/* oneDNN would end the process if it had no memory for its code. */
+START_TEST(memory_for_code_is_checked)
+{
+    struct rlimit before, little;
+    unsigned long long pages = 0;
+    kvf__mm *made = NULL;
+    FILE *file = fopen("/proc/self/statm", "r");
+    ck_need(file && fscanf(file, "%llu", &pages) == 1, "no /proc/self/statm");
+    fclose(file);
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
+    little = before;
+    little.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (4 << 20);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &little), 0);
+    kvf_status st = kvf__mm_create(ctx, &made);
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
+    ck_assert_int_eq(st, KVF_ENOMEM);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(ctx), "less than the 8 MB are left"));
+    ck_assert_ptr_null(made);
+    ck_assert_int_eq(kvf__mm_create(ctx, &made), KVF_OK);
+    kvf__mm_free(made);
+}
+END_TEST
+#endif
+
 START_TEST(version)
 {
     char text[32];
@@ -526,6 +581,10 @@ int main(void)
     tcase_add_test(limits, no_rows);
     tcase_add_checked_fixture(errors, setup, teardown);
     tcase_add_test(errors, out_of_memory);
+    tcase_add_test(errors, a_late_cap_is_refused);
+#ifndef __SANITIZE_ADDRESS__
+    tcase_add_test(errors, memory_for_code_is_checked);
+#endif
     tcase_add_test(errors, version);
     suite_add_tcase(suite, core);
     suite_add_tcase(suite, limits);
