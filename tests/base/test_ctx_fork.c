@@ -2,6 +2,7 @@
  * can still make calls that need no threads. */
 #include "toy_run.h"
 
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,12 +53,13 @@ static kvf_status start_program(void)
 static int in_child(kvf_status (*call)(void))
 {
     int ended = 0;
-    pid_t child = fork();
 
+    fflush(NULL); /* exit() would write it twice */
+    pid_t child = fork();
     if (!child) {
         alarm(20);
         const kvf_status st = call();
-        _exit(st && !strstr(kvf_ctx_error(ctx), "was forked") ? 99 : (int)st);
+        exit(st && !strstr(kvf_ctx_error(ctx), "was forked") ? 99 : (int)st);
     }
     ck_assert_int_eq(waitpid(child, &ended, 0), child);
     return WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;

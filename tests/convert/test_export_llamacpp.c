@@ -512,6 +512,150 @@ START_TEST(safetensors_says_what_it_is)
 }
 END_TEST
 
+/* ---- peft ------------------------------------------------------------------------------------ */
+
+static kvf_export_options export_to(kvf_export_format format)
+{
+    return (kvf_export_options){.path = in_dir("x.h5"), .out = in_dir("out"), .format = format};
+}
+
+START_TEST(peft_comes_back_exact)
+{
+    kvf_export_options options = export_to(KVF_EXPORT_PEFT);
+    kvf__artifact a, b;
+
+    options.base_id = "org/name";
+    ck_ok(import_from(saved(0), gguf(), in_dir("x.h5")));
+    ck_ok(kvf_export(ctx, &options));
+    ck_ok(import_from(in_dir("out"), gguf(), in_dir("y.h5")));
+    read_prefix(in_dir("x.h5"), &a);
+    read_prefix(in_dir("y.h5"), &b);
+    ck_assert_uint_eq(kvf__prefix_count(&a.prefix), kvf__prefix_count(&b.prefix));
+    ck_assert_mem_eq(a.prefix.kv, b.prefix.kv, kvf__prefix_count(&a.prefix) * sizeof(float));
+    ck_assert_str_eq(a.id.base_hash, b.id.base_hash);
+    kvf__artifact_done(&a);
+    kvf__artifact_done(&b);
+}
+END_TEST
+
+/* Virtual tokens at the input, [3, 4], before the row or where a template places them. */
+static void write_tokens(const char *pattern)
+{
+    kvf__artifact file = {.kind = KVF__KIND_EMBEDDINGS, .id = IDENTITY};
+
+    file.id.P = 3;
+    file.id.position_start = 0;
+    file.id.method = (char *)"prompt";
+    file.pattern = (char *)pattern;
+    ck_ok(kvf__vectors_init(ctx, &file.vectors, 3, 4));
+    for (int i = 0; i < 3 * 4; i++)
+        file.vectors.x[i] = (float)i / 8;
+    ck_ok(kvf__artifact_write(ctx, in_dir("x.h5"), true, &file));
+    kvf__vectors_done(&file.vectors);
+}
+
+START_TEST(tokens_at_the_input)
+{
+    kvf_export_options peft = export_to(KVF_EXPORT_PEFT),
+                       tensors = export_to(KVF_EXPORT_SAFETENSORS);
+
+    write_tokens("{p:3}{text}");
+    ck_ok(kvf_export(ctx, &peft));
+    tensors.out = in_dir("x.safetensors");
+    ck_ok(kvf_export(ctx, &tensors));
+    for (int i = 0; i < 2; i++) {
+        kvf__weights w = {0};
+        ck_ok(kvf__safetensors_open(ctx, i ? tensors.out : in_dir("out/adapter_model.safetensors"),
+                                    &w));
+        const kvf__view *view = kvf__table_find(&w.table, "prompt_embeddings");
+        ck_assert_ptr_nonnull(view);
+        ck_assert(view->rank == 2 && view->dim[0] == 3 && view->dim[1] == 4);
+        for (int k = 0; k < 3 * 4; k++)
+            ck_assert_float_eq(((const float *)view->data)[k], (float)k / 8);
+        kvf__weights_close(&w);
+    }
+    write_tokens("{text}{p:3}");
+    peft.force = true;
+    ck_fails(kvf_export(ctx, &peft), KVF_EUNSUPPORTED, "places the virtual tokens");
+}
+END_TEST
+
+static void no_cache(kvf__artifact *file)
+{
+    kvf__free(file->id.base_architecture);
+    ck_ok(kvf__strdup(ctx, "distilbert", &file->id.base_architecture));
+}
+static void log_weights(kvf__artifact *file)
+{
+    const size_t n = (size_t)(file->id.L * file->id.G * file->id.P);
+    ck_ok(kvf__alloc_array(ctx, n, sizeof(float), &file->prefix.log_weight));
+    file->prefix.log_weight[0] = 1;
+}
+
+static const struct {
+    void (*change)(kvf__artifact *file);
+    kvf_export_format format;
+    const char *line;
+} WITHOUT_A_FORM[] = {
+    {inside_rows, KVF_EXPORT_SAFETENSORS, "a prefix inside rows (--infix) has no past_key_values"},
+    {log_weights, KVF_EXPORT_PEFT, "its virtual tokens have log-weights (--log-weight)"},
+    {no_cache, KVF_EXPORT_PEFT, "take no past keys and values"},
+};
+
+START_TEST(what_has_no_form_there)
+{
+    const kvf_export_options options = export_to(WITHOUT_A_FORM[_i].format);
+    kvf__artifact file;
+
+    ck_ok(import_from(saved(0), gguf(), in_dir("x.h5")));
+    read_prefix(in_dir("x.h5"), &file);
+    WITHOUT_A_FORM[_i].change(&file);
+    ck_ok(kvf__artifact_write(ctx, in_dir("x.h5"), true, &file));
+    kvf__artifact_done(&file);
+    ck_fails(kvf_export(ctx, &options), KVF_EUNSUPPORTED, WITHOUT_A_FORM[_i].line);
+    ck_assert_int_ne(access(in_dir("out"), F_OK), 0);
+}
+END_TEST
+
+START_TEST(base_ids_are_checked)
+{
+    static const char *const IDS_OF_NONE[] = {"a b", "a/b/c", "a/", "/a", ".a/b", ""};
+    kvf_export_options options = export_to(KVF_EXPORT_PEFT);
+
+    ck_ok(import_from(saved(0), gguf(), in_dir("x.h5")));
+    for (size_t i = 0; i < sizeof IDS_OF_NONE / sizeof IDS_OF_NONE[0]; i++) {
+        options.base_id = IDS_OF_NONE[i];
+        ck_fails(kvf_export(ctx, &options), KVF_EUSAGE, "want an id of the Hugging Face Hub");
+    }
+    options.base_id = dir; /* an existing folder */
+    ck_ok(kvf_export(ctx, &options));
+}
+END_TEST
+
+/* The same file as of its path. */
+START_TEST(an_open_prefix)
+{
+    kvf_export_options options = export_to(KVF_EXPORT_SAFETENSORS);
+    kvf_prefix *prefix = NULL;
+
+    ck_ok(import_from(saved(0), gguf(), in_dir("x.h5")));
+    ck_ok(kvf_export(ctx, &options));
+    ck_ok(kvf_prefix_open(ctx, options.path, KVF_CHECKPOINT_DEFAULT, &prefix));
+    options.out = in_dir("open");
+    ck_fails(kvf_prefix_export(ctx, prefix, &options), KVF_EUSAGE, "path, checkpoint, head");
+    options.path = NULL;
+    options.format = KVF_EXPORT_TOKENIZER;
+    ck_fails(kvf_prefix_export(ctx, prefix, &options), KVF_EUSAGE, "formats of bases");
+    options.format = KVF_EXPORT_SAFETENSORS;
+    options.out = in_dir("x.h5");
+    ck_assert_int_eq(kvf_prefix_export(ctx, prefix, &options), KVF_EUSAGE); /* its own file */
+    options.out = in_dir("open");
+    ck_ok(kvf_prefix_export(ctx, prefix, &options));
+    ck_same_bytes(in_dir("open"), in_dir("out"));
+    kvf_prefix_free(prefix);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("export_llamacpp");
@@ -535,5 +679,11 @@ int main(void)
     tc = ck_case(suite, "others", setup, teardown, 30);
     tcase_add_test(tc, both_layouts_of_mlx);
     tcase_add_test(tc, safetensors_says_what_it_is);
+    tcase_add_test(tc, peft_comes_back_exact);
+    tcase_add_test(tc, tokens_at_the_input);
+    tcase_add_loop_test(tc, what_has_no_form_there, 0,
+                        sizeof WITHOUT_A_FORM / sizeof *WITHOUT_A_FORM);
+    tcase_add_test(tc, base_ids_are_checked);
+    tcase_add_test(tc, an_open_prefix);
     return ck_main(suite);
 }

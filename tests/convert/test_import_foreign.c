@@ -155,7 +155,156 @@ START_TEST(heads_come_along)
 }
 END_TEST
 
+/* ---- other files ----------------------------------------------------------------------------- */
+
+enum { P = 2, M = 3 };
+
+/* A folder or file of one tensor or more, each filled with its own values. */
+static void write_tensors(const char *path, kvf__tensor *tensors, size_t n, float *values)
+{
+    for (size_t i = 0, at = 0; i < n; i++) {
+        kvf__view *view = &tensors[i].view;
+        view->data = values + at;
+        view->dtype = KVF__F32;
+        at += (size_t)kvf__view_count(view);
+    }
+    ck_assert_msg(!kvf__safetensors_write(own, path, true, tensors, n), "%s", kvf_ctx_error(own));
+}
+
+static kvf_shape shape_of(const char *base)
+{
+    kvf_base *opened = NULL;
+    ck_assert_msg(!kvf_base_open(own, base, NULL, &opened), "%s", kvf_ctx_error(own));
+    const kvf_shape shape = kvf_base_shape(opened);
+    kvf_base_free(opened);
+    return shape;
+}
+
+/* An MLP whose second layer is its bias alone: every token gets these keys and values. */
+START_TEST(an_encoder_becomes_a_run)
+{
+    char path[512], file[512], kind[16];
+    const kvf_import_options options = {
+        .path = file, .out = out, .base = golden_base(own, place, "llama_tied", path)};
+    const kvf_shape s = shape_of(path);
+    const int64_t W = s.G * s.D, N = 2 * s.L * W;
+    kvf__tensor tensors[] = {
+        {(char *)"embedding.weight", {.rank = 2, .dim = {P, W}}},
+        {(char *)"transform.0.weight", {.rank = 2, .dim = {M, W}}},
+        {(char *)"transform.0.bias", {.rank = 1, .dim = {M}}},
+        {(char *)"transform.2.weight", {.rank = 2, .dim = {N, M}}},
+        {(char *)"transform.2.bias", {.rank = 1, .dim = {N}}},
+    };
+    const int64_t before = P * W + M * W + M + N * M;
+    float *values = calloc((size_t)(before + N), sizeof *values),
+          *flat = calloc((size_t)(P * N), sizeof *flat);
+    kvf_prefix *prefix = NULL;
+    kvf__prefix want = {0};
+
+    for (int64_t i = 0; i < P * W + M * W + M; i++)
+        values[i] = 0.25f;
+    for (int64_t i = 0; i < P * N; i++)
+        flat[i] = values[before + i % N] = (float)(i % N % 31) / 16;
+    toy_path(file, place, "encoder.safetensors");
+    write_tensors(file, tensors, 5, values);
+    ck_assert_msg(!import_as(&options, kind), "%s", kvf_ctx_error(own));
+    ck_assert_str_eq(kind, "run");
+    ck_assert_msg(!kvf_prefix_open(own, out, KVF_CHECKPOINT_DEFAULT, &prefix), "%s",
+                  kvf_ctx_error(own));
+    ck_assert_str_eq(prefix->file.id.method, "mlp");
+    ck_assert_int_eq(prefix->file.id.P, P);
+    ck_assert_int_eq(kvf__prefix_init(own, &want, s.L, s.G, P, s.D), KVF_OK);
+    kvf__prefix_from_flat(&want, flat);
+    ck_assert_mem_eq(prefix->file.prefix.kv, want.kv, kvf__prefix_count(&want) * sizeof(float));
+    kvf__prefix_done(&want);
+    kvf_prefix_free(prefix);
+
+    const kvf_import_options bare = {.path = file, .out = out, .force = true};
+    ck_assert_int_eq(kvf_import(own, &bare, kind), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "does not contain L, G and D: name the base"));
+    write_tensors(file, tensors + 1, 4, values + P * W);
+    ck_assert_int_eq(kvf_import(own, &options, kind), KVF_EFORMAT);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "is not the state dict of an MLP encoder"));
+    free(values);
+    free(flat);
+}
+END_TEST
+
+/* The prompt_embeddings of PEFT's PROMPT_TUNING, [P, C]. */
+START_TEST(tokens_at_the_input)
+{
+    static const char CONFIG[] =
+        "{\"peft_type\":\"PROMPT_TUNING\",\"task_type\":\"CAUSAL_LM\",\"num_virtual_tokens\":2}";
+    char path[512], folder[512], file[640], kind[16];
+    kvf_import_options options = {
+        .path = folder, .out = out, .base = golden_base(own, place, "llama_tied", path)};
+    const kvf_shape s = shape_of(path);
+    kvf__tensor tensor = {(char *)"prompt_embeddings", {.rank = 2, .dim = {P, s.C}}};
+    float *values = malloc((size_t)(P * s.C) * sizeof *values);
+    kvf__artifact read = {0};
+
+    for (int64_t i = 0; i < P * s.C; i++)
+        values[i] = (float)i / 16;
+    toy_path(folder, place, "adapter");
+    ck_assert_int_eq(mkdir(folder, 0777), 0);
+    toy_write(folder, "adapter_config.json", CONFIG);
+    snprintf(file, sizeof file, "%s/adapter_model.safetensors", folder);
+    write_tensors(file, &tensor, 1, values);
+    ck_assert_msg(!import_as(&options, kind), "%s", kvf_ctx_error(own));
+    ck_assert_str_eq(kind, "embeddings");
+    ck_assert_int_eq(kvf__artifact_read(own, out, KVF__KIND_EMBEDDINGS, &read), KVF_OK);
+    ck_assert(read.vectors.P == P && read.vectors.C == s.C && read.id.position_start == 0);
+    ck_assert_mem_eq(read.vectors.x, values, (size_t)(P * s.C) * sizeof *values);
+    ck_assert_str_eq(read.id.method, "prompt");
+    kvf__artifact_done(&read);
+
+    options.force = true;
+    tensor.view.dim[1] = s.C - 1;
+    write_tensors(file, &tensor, 1, values);
+    ck_assert_int_eq(kvf_import(own, &options, kind), KVF_ESHAPE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "prompt_embeddings is [2, "));
+    options.base = NULL;
+    ck_assert_int_eq(kvf_import(own, &options, kind), KVF_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "does not contain G and D: name the base"));
+    free(values);
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *path, *from, *labels; /* path in the source tree */
+    bool based;
+    kvf_status status;
+    const char *line;
+} MISUSED[] = {
+    {"tests/golden/peft_tiny", "keras", NULL, false, KVF_EUSAGE,
+     "--from: \"keras\" is not known; known: auto, peft, encoder, base"},
+    {"tests/coverage.txt", NULL, NULL, false, KVF_EFORMAT, "want a PEFT folder"},
+    {"tests/golden/gguf_bpe.gguf", NULL, NULL, true, KVF_EUSAGE,
+     "--base is not for importing a base"},
+    {"tests/golden/gguf_bpe.gguf", "base", "a,b", false, KVF_EUSAGE,
+     "--labels is not for importing"},
+    {"tests/golden/llama_states/v3.state", NULL, NULL, true, KVF_EUSAGE, "--base MODEL.gguf"},
+    {"tests/golden/peft_tiny", "auto", NULL, true, KVF_ESHAPE,
+     "prompt_embeddings is [5, 96], want"},
+};
+
+START_TEST(what_is_no_import)
+{
+    char path[512], kind[16] = "";
+    const char *base = golden_base(own, place, "gpt2", path);
+    const kvf_import_options options = {.path = ck_source(MISUSED[_i].path),
+                                        .from = MISUSED[_i].from,
+                                        .labels = MISUSED[_i].labels,
+                                        .base = MISUSED[_i].based ? base : NULL,
+                                        .out = out};
+    ck_assert_int_eq(kvf_import(own, &options, kind), MISUSED[_i].status);
+    ck_assert_msg(strstr(kvf_ctx_error(own), MISUSED[_i].line), "%s", kvf_ctx_error(own));
+    ck_assert_str_eq(kind, "");
+    ck_assert(!kvf__exists(out));
+}
+END_TEST
 
 /* leave_out of the folder, with the base's three layers. */
 static const struct {
@@ -200,6 +349,10 @@ int main(void)
     tcase_add_loop_test(golden_case, emits_what_torch_emits, 0, N_CASES);
     tcase_add_loop_test(golden_case, conditions_as_there, 0, N_CASES);
     tcase_add_loop_test(golden_case, heads_come_along, 0, N_CASES);
+    TCase *others = ck_case(suite, "others", setup, teardown, 60);
+    tcase_add_test(others, an_encoder_becomes_a_run);
+    tcase_add_test(others, tokens_at_the_input);
+    tcase_add_loop_test(errors, what_is_no_import, 0, sizeof MISUSED / sizeof MISUSED[0]);
     tcase_add_loop_test(errors, refuses_other_layers, 0, sizeof BAD / sizeof BAD[0]);
     return ck_main(suite);
 }

@@ -304,7 +304,7 @@ START_TEST(refuses_ways_to_keep_weights)
         {{.precision = KVF_PRECISION_INT8, .stream_layers = true},
          "--precision int8: not with --stream-layers"},
     };
-    char path[512], folder[256];
+    char path[512];
     kvf_base *base = NULL, *copy = NULL;
     small_base("llama_tied", path);
     for (size_t i = 0; i < sizeof WAYS / sizeof WAYS[0]; i++) {
@@ -312,8 +312,6 @@ START_TEST(refuses_ways_to_keep_weights)
         ck_assert_msg(strstr(kvf_ctx_error(own), WAYS[i].want), "%s", kvf_ctx_error(own));
         ck_assert_ptr_null(base);
     }
-    ck_assert_int_eq(kvf_base_open(own, adapter("gpt2", folder), NULL, &base), KVF_EFORMAT);
-    ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "is a PEFT folder, not a base"));
 
     /* frozen ways for a copy that is trained itself */
     const kvf__train every = {.what = KVF__TRAIN_EVERYTHING};
@@ -326,6 +324,27 @@ START_TEST(refuses_ways_to_keep_weights)
     ck_assert_ptr_nonnull(strstr(kvf_ctx_error(own), "--precision int8 is for frozen weights"));
     ck_assert_ptr_null(copy);
     kvf_base_free(base);
+}
+END_TEST
+
+/* The line names the right use, if there is one. */
+START_TEST(refuses_what_is_no_base)
+{
+    char folder[256];
+    const struct {
+        const char *path, *want;
+    } OTHERS[] = {
+        {adapter("gpt2", folder), "is a PEFT folder, not a base: `kvfold import` converts it"},
+        {ck_source("tests/golden/h5_v110.h5"),
+         "is a prefix file, not a base: use it with --prefix"},
+        {ck_source("tests/coverage.txt"), "not a base: want a Hugging Face folder"},
+    };
+    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
+        kvf_base *base = NULL;
+        ck_assert_int_eq(kvf_base_open(own, OTHERS[i].path, NULL, &base), KVF_EFORMAT);
+        ck_assert_msg(strstr(kvf_ctx_error(own), OTHERS[i].want), "%s", kvf_ctx_error(own));
+        ck_assert_ptr_null(base);
+    }
 }
 END_TEST
 
@@ -364,6 +383,7 @@ int main(void)
     tcase_add_test(identity, is_another_base_by_name_and_hash);
     tcase_add_loop_test(errors, refuses_by_name_what_it_would_lose, 0, N_CONFIGS);
     tcase_add_test(errors, refuses_other_modules_and_folders);
+    tcase_add_test(errors, refuses_what_is_no_base);
     tcase_add_test(errors, refuses_ways_to_keep_weights);
     tcase_add_test(errors, refuses_a_file_cut_short);
     return ck_main(suite);
