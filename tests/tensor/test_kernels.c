@@ -1,11 +1,11 @@
 /* Every kernel level of this machine against the reference, over odd shapes and both types. The
  * reference is checked against formulas, central differences and known values. Cross-entropy is in
  * test_kernels_entropy.c. */
-#include "kernels_fx.h"
-
 #include "kernels_int.h"
 #include "matvec.h"
 #include "wide.h"
+
+#include "kernels_fx.h"
 
 static const struct shape {
     int64_t M, C;
