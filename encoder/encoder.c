@@ -164,10 +164,10 @@ const kvf__encoder_shape *kvf__encoder_shape_of(const kvf__encoder *encoder)
 kvf__params *kvf__encoder_params(kvf__encoder *encoder)
 {
     if (!encoder->next) return &encoder->params;
-    size_t n = 0; /* gradients and rates may have moved */
-    for (const kvf__encoder *part = encoder; part; n += part->params.n, part = part->next)
-        memcpy(encoder->all.item + n, part->params.item,
-               part->params.n * sizeof *part->params.item);
+    encoder->all.n = 0; /* gradients and rates may have moved; there is room for all */
+    for (const kvf__encoder *part = encoder; part; part = part->next)
+        for (size_t i = 0; i < part->params.n; i++)
+            encoder->all.item[encoder->all.n++] = part->params.item[i];
     return &encoder->all;
 }
 

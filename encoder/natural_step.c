@@ -31,11 +31,11 @@ static void lay(void *object, kvf__carver *carver)
 
 kvf_status kvf__encoder_make_natural(kvf_ctx *ctx, kvf__encoder *encoder)
 {
-    const kvf__encoder_linear *last = &encoder->linears[encoder->n_linears - 1];
     kvf__params *list = &encoder->natural.list;
 
     if (encoder->next) KVF_TRY(kvf__encoder_make_natural(ctx, encoder->next));
     if (!encoder->shape.P) return KVF_OK;
+    const kvf__encoder_linear *last = &encoder->linears[encoder->n_linears - 1];
     for (size_t i = 0; i < last->weight; i++)
         KVF_TRY(kvf__params_add(ctx, list, &encoder->params.item[i]));
     KVF_TRY(kvf__carve_block(ctx, lay, encoder, &encoder->natural.memory));
@@ -66,8 +66,8 @@ const kvf__params *kvf__encoder_steps(kvf__encoder *encoder)
     all->n = 0;
     for (kvf__encoder *part = encoder; part; part = part->next) {
         const kvf__params *own = steps_of(part);
-        memcpy(all->item + all->n, own->item, own->n * sizeof *own->item);
-        all->n += own->n;
+        for (size_t i = 0; i < own->n; i++)
+            all->item[all->n++] = own->item[i];
     }
     return all;
 }

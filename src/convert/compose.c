@@ -214,8 +214,12 @@ static kvf_status turn_parallel(composing *c, int64_t *start)
 /* Lowers log-weights so that n parts together have the mass of one. */
 static void share_mass(const composing *c, kvf__prefix *out)
 {
+    int n = 0; /* parts with tokens */
+
+    for (size_t i = 0; i < c->n; i++)
+        n += c->part[i]->file.id.P > 0;
     for (size_t i = 0; out->log_weight && i < kvf__prefix_weights(out); i++)
-        out->log_weight[i] -= (float)log((double)c->n);
+        out->log_weight[i] -= (float)log(n);
 }
 
 /* Puts the neurons of all parts beside each other: their outputs add up. */
@@ -226,7 +230,7 @@ static kvf_status join_neurons(const composing *c, kvf__prefix *out)
 
     for (size_t i = 0; i < c->n; i++) {
         const kvf__neurons *own = &c->part[i]->file.prefix.neurons;
-        if (own->shape.N) shape = own->shape;
+        if (!shape.N) shape = own->shape;
         N += own->shape.N;
     }
     if (!N) return KVF_OK;

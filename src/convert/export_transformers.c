@@ -9,7 +9,9 @@
 #include "outfolder.h"
 #include "slot.h"
 
+#include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A folder while it is made. */
 typedef struct making {
@@ -47,6 +49,12 @@ static kvf_status insert(kvf_ctx *ctx, kvf__view *view, void **memory, int64_t a
             const int64_t n = is_new ? r - at : c - at, other = is_new ? c : r;
             const int64_t column = by_column && c >= at ? c - N : c;
             const float value = mine && values ? values[n * (is_new ? columns : rows) + other] : 0;
+            if (mine && view->dtype == KVF__F16 && !(fabsf(value) < 65520)) {
+                kvf__free(to);
+                return kvf__fail(ctx, KVF_ENUMERIC,
+                                 "a neuron holds %g, which f16, the base's type, cannot store",
+                                 (double)value);
+            }
             if (mine)
                 kvf__from_f32(view->dtype, &value, cell, 1);
             else
@@ -121,6 +129,8 @@ static kvf_status make_config(making *m)
     for (size_t i = 0; i < 3 && names[i]; i++)
         if (kvf_json_get(at, names[i])) name = names[i];
     if (m->neurons) kvf_json_set(at, name, kvf_json_new_int(d->F + m->neurons->shape.N));
+    if (m->neurons && kvf_json_get(at, "decoder_ffn_dim")) /* BART: one for each stack */
+        kvf_json_set(at, "decoder_ffn_dim", kvf_json_new_int(d->F + m->neurons->shape.N));
     char *text = kvf_json_text(config, KVF_JSON_INDENT);
     const kvf_status st = text ? kvf__strdup(m->ctx, text, &m->config)
                                : kvf__fail(m->ctx, KVF_ENOMEM, "out of memory");
@@ -132,6 +142,10 @@ static kvf_status make_config(making *m)
 static kvf_status make_card(making *m)
 {
     const kvf__identity *id = m->prefix ? &m->prefix->file.id : NULL;
+    const kvf__desc *d = kvf__model_desc(m->base->model);
+    const char *class = d->encoder        ? "AutoModelForSeq2SeqLM"
+                        : d->block.causal ? "AutoModelForCausalLM"
+                                          : "AutoModel";
 
     if (!m->neurons)
         return kvf__asprintf(m->ctx, &m->card, "# %s\n\nWritten by kvfold " KVF_VERSION ".\n",
@@ -141,11 +155,11 @@ static kvf_status make_card(making *m)
         "# %s with %lld virtual neurons in each layer\n\n"
         "kvfold " KVF_VERSION " folded the neurons of %s (method %s, task %s) into the "
         "feed-forward matrices.\nThe model is an ordinary one that is %lld wider:\n\n"
-        "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        "model = AutoModelForCausalLM.from_pretrained(\"FOLDER\")\n"
+        "```python\nfrom transformers import %s, AutoTokenizer\n\n"
+        "model = %s.from_pretrained(\"FOLDER\")\n"
         "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
         kvf_base_name(m->base), (long long)m->neurons->shape.N, m->prefix->path, id->method,
-        id->task, (long long)m->neurons->shape.N);
+        id->task, (long long)m->neurons->shape.N, class, class);
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
@@ -236,6 +250,11 @@ static kvf_status check(kvf_ctx *ctx, const kvf_export_options *o, kvf_prefix *p
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: has a trained head, which is not written to a folder of the base",
                          o->path);
+    if (!strcmp(d->arch_name, "openai-gpt"))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: transformers fixes the width of its feed-forward blocks: neurons are "
+                         "not folded into it",
+                         base->path);
     if (d->by_layer.shape)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: its layers differ in width: neurons are not folded into it",
@@ -249,6 +268,12 @@ kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *opti
     kvf_prefix *prefix = NULL;
     kvf_base *base = NULL;
 
+    struct stat of_base, of_out;
+
+    if (!stat(path, &of_base) && !stat(options->out, &of_out) && of_base.st_dev == of_out.st_dev &&
+        of_base.st_ino == of_out.st_ino)
+        return kvf__fail(ctx, KVF_EUSAGE, "%s: is the base, which will not be replaced",
+                         options->out);
     KVF_TRY(kvf__base_open_exact(ctx, path, options->lora, &base));
     kvf_status st = KVF_OK;
     if (options->base)

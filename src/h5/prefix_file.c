@@ -149,7 +149,7 @@ static void check_data(kvf__h5 *h5, const kvf__h5_data *data)
     if (!want)
         kvf__h5_fail(h5, data->id, KVF_EFORMAT, "element type %s, want f32, f16, bf16 or i8",
                      kvf__dtype_name(data->dtype));
-    const bool empty = !data->count &&
+    const bool empty = !data->count && data->rank != 1 &&
                        !(data->rank == RANK && !dim[4] && dim[0] && dim[3] && dim[5]);
     if (empty || (data->rank != 1 && (data->rank != RANK || dim[1] != 2 || dim[2] != 1)))
         kvf__h5_fail(h5, data->id, KVF_ESHAPE, "shape %s, want [L, 2, 1, G, P, D], none of them 0",

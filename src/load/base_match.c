@@ -68,6 +68,13 @@ kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_ba
             "%s: the virtual tokens, for %s, are %lld wide, but the base's embeddings %lld",
             base->path, kvf__base_words(id, name), (long long)prefix->file.vectors.C,
             (long long)d->C);
+    const kvf__neuron_shape neurons = kvf__desc_neurons(d, id->neurons.N);
+    if (id->neurons.N && !kvf__neuron_shape_same(&id->neurons, &neurons))
+        return kvf__fail(ctx, KVF_EMISMATCH,
+                         "%s: the virtual neurons, for %s, are %lld wide in %lld layers, but the "
+                         "base's blocks %lld in %lld, or of another form",
+                         base->path, kvf__base_words(id, name), (long long)id->neurons.C,
+                         (long long)id->neurons.L, (long long)neurons.C, (long long)neurons.L);
     if (allow_other_base) return KVF_OK;
     if (*id->base_architecture && strcmp(id->base_architecture, d->arch_name))
         return kvf__fail(ctx, KVF_EMISMATCH,

@@ -414,6 +414,10 @@ static kvf_status check_rest(kvf_ctx *ctx, const kvf_train_options *o)
     if (KVF__GIVEN(o, prefix_length) && !o->prefix_length && !o->ffn_length)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "--prefix-length 0: want a whole number from 1, or --ffn-length");
+    if (KVF__GIVEN(o, prefix_length) && !o->prefix_length && o->log_weight)
+        return kvf__fail(
+            ctx, KVF_EUSAGE,
+            "--log-weight: weighs virtual tokens, of which --prefix-length 0 has none");
     KVF_TRY(kvf__position_parse(ctx, o->position_start, o->prefix_length, &number));
     return kvf__states_size(ctx, o->keep_states, &number);
 }

@@ -112,6 +112,9 @@ kvf_status kvf__options_resume(kvf_ctx *ctx, const char *path, kvf_train_options
                              path, r->row.name);
         *options = was;
     }
+    /* 0 means neurons alone, not the default */
+    if (options->ffn_length && !options->prefix_length)
+        kvf__option_mark(options, kvf__option_of(offsetof(kvf_train_options, prefix_length)));
     if (KVF__GIVEN(options, epochs) && !KVF__GIVEN(options, steps))
         options->steps = 0; /* may change on --resume */
     return KVF_OK;

@@ -37,6 +37,10 @@ static kvf_status make_neurons(const kvf__run *run, kvf__tuned *tuned,
                 run->ctx, KVF_EUSAGE,
                 "--ffn-length %lld: layer %lld of the base has %lld neurons of its own",
                 (long long)shape->N, (long long)l, (long long)kvf__desc_layer(desc, l).F);
+    if (!strcmp(run->options.method, "mlp") && shape->N > run->options.encoder_hidden)
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "--ffn-length %lld: want at most --encoder-hidden, %lld",
+                         (long long)shape->N, (long long)run->options.encoder_hidden);
     KVF_TRY(kvf__neurons_create(run->ctx, &tuned->prefix.neurons, shape));
     KVF_TRY(kvf__neurons_create(run->ctx, &tuned->dprefix.neurons, shape));
     for (int64_t l = 0; l < shape->L; l++)

@@ -129,6 +129,10 @@ kvf_status kvf__start_decide(kvf__run *run, bool fed)
 {
     kvf_train_options *o = &run->options;
     if (run->output.is_resumed) return KVF_OK;
+    if (o->ffn_length && !o->prefix_length && o->init && strcmp(o->init, "random"))
+        return kvf__fail(run->ctx, KVF_EUSAGE,
+                         "--init %s: neurons alone (--prefix-length 0) have no initial prefix",
+                         o->init);
     if (!o->init || !kvf__method_has_length(o->method)) o->init = choose(run, fed);
     const kvf__start *start = find(o->init);
     const char *lacks = start->lacks ? start->lacks(run) : NULL;

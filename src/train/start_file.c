@@ -249,6 +249,15 @@ static kvf_status values_from_run(kvf__run *run, kvf__tuned *tuned, kvf__train_r
     kvf_status st = kvf__identity_check(run->ctx, path, &saved->id, run->base,
                                         run->options.allow_other_base);
     if (!st) st = same_placement(run, path, &saved->id);
+    if (!st && saved->id.neurons.N != run->id.neurons.N)
+        st = saved->id.neurons.N
+                 ? kvf__fail(run->ctx, KVF_ESHAPE,
+                             "%s: has %lld virtual neurons in each layer: give --ffn-length %lld",
+                             path, (long long)saved->id.neurons.N, (long long)saved->id.neurons.N)
+                 : kvf__fail(run->ctx, KVF_ESHAPE,
+                             "%s: has no virtual neurons: merge it, and start --ffn-length from "
+                             "the prefix file",
+                             path);
     if (!st)
         st = kvf__encoder_from_run(run->ctx, path, saved, run->base, KVF_CHECKPOINT_DEFAULT,
                                    &source, &step);

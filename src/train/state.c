@@ -221,7 +221,10 @@ kvf_status kvf__trainer_restore(kvf__trainer *t)
     t->stepper.adamw.t = kvf_json_int(kvf_json_get(run->state, "adamw_t"), 0);
     t->tuned.lr_k[0] = kvf_json_real(kvf_json_get(run->state, "lr_k"), 0);
     t->tuned.lr_k[1] = kvf_json_real(kvf_json_get(run->state, "lr_k_neurons"), 0);
-    if (t->run.progress.step < 0 || !(t->tuned.lr_k[0] > 0 || !t->run.progress.step))
+    const bool scaled = t->tuned.lr_k[0] > 0 &&
+                        (!t->run.id.neurons.N ||
+                         (t->tuned.lr_k[1] > 0 && isfinite(t->tuned.lr_k[1])));
+    if (t->run.progress.step < 0 || !(scaled || !t->run.progress.step))
         return kvf__fail(t->run.ctx, KVF_EFORMAT, "%s: damaged: /state has no valid step or lr_k",
                          t->run.options.out);
     t->stepper.skipped = kvf_json_int(kvf_json_get(run->state, "skipped_steps"), 0);

@@ -128,6 +128,23 @@ run 0 train --base llama.h5 --data lm.jsonl --init-from whole-p.h5 --prefix-leng
 awk -v a="$(loss whole-p.h5)" -v b="$(loss from.h5)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
     fail "--init-from: loss $(loss from.h5), of the file $(loss whole-p.h5)"
 
+# neurons alone are resumed without naming the length again; heads by layer
+run 0 train --base llama.h5 --data lm.jsonl --resume --out alone.h5 --steps 3 --quiet --threads 2
+cat >gemma4.json <<'END'
+{"model_type": "gemma4_text", "vocab_size": 258, "vocab_size_per_layer_input": 258, "hidden_size": 32, "intermediate_size": 48,
+ "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "global_head_dim": 16,
+ "num_global_key_value_heads": 1, "attention_k_eq_v": true, "num_kv_shared_layers": 2, "use_double_wide_mlp": true,
+ "hidden_size_per_layer_input": 4, "sliding_window": 16, "max_position_embeddings": 512, "initializer_range": 0.3,
+ "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention", "sliding_attention",
+                 "full_attention"], "bos_token_id": 256, "eos_token_id": 257, "tie_word_embeddings": true}
+END
+run 0 new-base --config gemma4.json --tokenizer tokens --out gemma4.h5 --quiet
+for P in 0 3; do
+    run 0 train --base gemma4.h5 --data lm.jsonl --method direct --prefix-length $P --steps 3 $how --out run.h5
+    run 0 merge run.h5 --base gemma4.h5 --out prefix.h5 --force --probe lm.jsonl --json
+    [ "$(value max_abs_diff)$(value probe_max_abs_diff)" = 0.00.0 ] || fail "gemma4 $P: $(cat out)"
+done
+
 # bad input
 refused() { # MESSAGE OPTIONS...
     line=$1
@@ -146,6 +163,11 @@ has err '^kvfold: train: whole-p.h5: has 5 virtual neurons in each layer: give -
 run 1 eval --base gpt2.h5 --prefix alone-p.h5 --data lm.jsonl
 has err 'the prefix is for base llama'
 run 1 eval --base gpt2.h5 --prefix alone-p.h5 --data lm.jsonl --allow-other-base
+refused '^kvfold: train: --log-weight: weighs virtual tokens' --prefix-length 0 --ffn-length 4 --log-weight train
+refused '^kvfold: train: --init zero: neurons alone' --prefix-length 0 --ffn-length 4 --init zero
+refused '^kvfold: train: --ffn-length 33: want at most --encoder-hidden, 8' --ffn-length 33 --encoder-hidden 8
+run 1 train --base llama.h5 --data lm.jsonl --steps 1 --init-from whole.h5 --prefix-length 3 --encoder-hidden 8 --out x.h5
+has err 'whole.h5: has 5 virtual neurons in each layer: give --ffn-length 5$'
 run 1 compose whole-p.h5 whole-p.h5 --mode average --out x.h5
 has err 'whole-p.h5: has virtual neurons, whose mean means nothing'
 # folded into the base: an ordinary folder with the same loss, N wider, and its old values
@@ -178,6 +200,8 @@ has err 'whole-p.h5: has keys and values, which no model holds'
 run 1 export alone-p.h5 --format transformers --base gpt2.h5 --out x
 has err 'the prefix is for base llama'
 run 1 export alone-p.h5 --format transformers --out x
+run 2 export alone-p.h5 --format transformers --base plain --out plain --force
+has err 'plain: is the base, which will not be replaced'
 for format in peft safetensors; do
     run 1 export whole-p.h5 --format $format --out x
     has err 'whole-p.h5: has virtual neurons (--ffn-length), which no cache or adapter of another program holds$'
