@@ -201,18 +201,23 @@ kvf_status kvf__encoder_fwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted ou
     return KVF_OK;
 }
 
+/* Writes what a part emits to its flat view. */
+static void to_flat(const kvf__encoder *part, const kvf__emitted *emitted, float *flat)
+{
+    if (emitted->vectors)
+        memcpy(flat, emitted->vectors->x, (size_t)(part->shape.P * part->width) * sizeof *flat);
+    else if (part->emits_neurons)
+        kvf__neurons_to_flat(&emitted->prefix->neurons, flat);
+    else
+        kvf__prefix_to_flat(emitted->prefix, flat);
+}
+
 kvf_status kvf__encoder_bwd(kvf_ctx *ctx, kvf__encoder *encoder, kvf__emitted gradient)
 {
     expect_shape(encoder, gradient);
     for (kvf__encoder *part = encoder; part; part = part->next) {
         if (!part->shape.P) continue;
-        if (part->emits_neurons)
-            kvf__neurons_to_flat(&gradient.prefix->neurons, part->flat);
-        else if (gradient.prefix)
-            kvf__prefix_to_flat(gradient.prefix, part->flat);
-        else
-            memcpy(part->flat, gradient.vectors->x,
-                   (size_t)(part->shape.P * part->width) * sizeof(float));
+        to_flat(part, &gradient, part->flat);
         KVF_TRY(part->kind->bwd(ctx, part));
     }
     return KVF_OK;
@@ -310,9 +315,9 @@ static kvf_status reach(kvf_ctx *ctx, kvf__encoder *part, const float *want, dou
     return KVF_OK;
 }
 
-/* Makes a part emit the prefix, neurons or vectors of the target. */
+/* Makes a part emit what it emits of the target. */
 static kvf_status reach_target(kvf_ctx *ctx, kvf__encoder *part, const kvf__emitted *target,
-                               const kvf__neurons *neurons, double *residual)
+                               double *residual)
 {
     if (!part->kind->shift)
         return kvf__fail(ctx, KVF_EUSAGE, "method %s cannot start from a given prefix",
@@ -321,12 +326,7 @@ static kvf_status reach_target(kvf_ctx *ctx, kvf__encoder *part, const kvf__emit
     double *change = NULL, left = 0;
     KVF_TRY(kvf__alloc_array(ctx, n, sizeof *change + sizeof(float), &change));
     float *want = (float *)(void *)(change + n);
-    if (neurons)
-        kvf__neurons_to_flat(neurons, want);
-    else if (target->vectors)
-        memcpy(want, target->vectors->x, n * sizeof *want);
-    else
-        kvf__prefix_to_flat(target->prefix, want);
+    to_flat(part, target, want);
     kvf_status st = reach(ctx, part, want, change, &left);
     kvf__free(change);
     if (!st) *residual = left;
@@ -338,17 +338,16 @@ kvf_status kvf__encoder_init_target(kvf_ctx *ctx, kvf__encoder *encoder, kvf__em
 {
     expect_shape(encoder, target);
     *residual = 0;
-    return encoder->shape.P ? reach_target(ctx, encoder, &target, NULL, residual) : KVF_OK;
+    return encoder->shape.P ? reach_target(ctx, encoder, &target, residual) : KVF_OK;
 }
 
 kvf_status kvf__encoder_init_neurons(kvf_ctx *ctx, kvf__encoder *encoder,
                                      const kvf__neurons *target, double *residual)
 {
-    kvf__encoder *part = encoder->next;
+    kvf__prefix alone = {.neurons = *target};
     /* from a last layer of zeros, so that the columns of zeros stay zero */
-    for (size_t i = part->n_linears ? part->params.n - 2 : 0; i < part->params.n; i++)
-        fill_zero(&part->params.item[i]);
-    return reach_target(ctx, part, NULL, target, residual);
+    KVF_TRY(kvf__encoder_init_zero(ctx, encoder->next));
+    return reach_target(ctx, encoder->next, &(kvf__emitted){.prefix = &alone}, residual);
 }
 
 kvf_status kvf__encoder_check_fit(kvf_ctx *ctx, const kvf__encoder *encoder, const char *where,

@@ -190,6 +190,24 @@ kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out)
     return KVF_OK;
 }
 
+kvf_status kvf__slot_outputs(kvf_ctx *ctx, const kvf__slot *weight, int64_t first,
+                             const int64_t *at, int64_t n, float *out)
+{
+    const int64_t inputs = weight->conv1d ? kvf__slot_rows(weight) : kvf__slot_columns(weight);
+    const int64_t outputs = kvf__slot_columns(weight); /* of a weight stored by inputs */
+    float *whole = NULL;
+
+    if (weight->conv1d) KVF_TRY(kvf__slot_f32(ctx, weight, &whole));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t output = first + (at ? at[i] : i);
+        if (!whole) kvf__slot_row(weight, output, out + i * inputs);
+        for (int64_t c = 0; whole && c < inputs; c++)
+            out[i * inputs + c] = whole[c * outputs + output];
+    }
+    kvf__free(whole);
+    return KVF_OK;
+}
+
 kvf_status kvf__slot_plain(kvf_ctx *ctx, const kvf__slot *slot, void **memory, kvf__view *out)
 {
     const bool whole = kvf__dtype_block(slot->view.dtype) == 1 && !slot->add;

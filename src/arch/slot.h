@@ -16,6 +16,9 @@ void kvf__slot_table_row(const kvf__slot *table, int64_t row, kvf__read_fn *read
  * stored, [in, out]) into new memory. */
 kvf_status kvf__slot_f32(kvf_ctx *ctx, const kvf__slot *slot, float **out);
 void kvf__slot_read(const kvf__slot *slot, float *out); /* reads it into existing memory */
+/* Reads outputs first + at[i] (at NULL: first + i) of a dense layer's weight, [n, inputs]. */
+kvf_status kvf__slot_outputs(kvf_ctx *ctx, const kvf__slot *weight, int64_t first,
+                             const int64_t *at, int64_t n, float *out);
 /* Copies items and index; views are shared. */
 kvf_status kvf__slots_copy(kvf_ctx *ctx, const kvf__slots *from, kvf__slots *to);
 const kvf__slot *kvf__slots_find(const kvf__slots *slots, const char *name); /* NULL if absent */

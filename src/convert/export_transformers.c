@@ -20,7 +20,7 @@ typedef struct making {
     const kvf_base *base;
     const kvf_prefix *prefix;    /* NULL: the base alone */
     const kvf__neurons *neurons; /* of the prefix; NULL: none */
-    const kvf__base_file *texts; /* config and tokenizer */
+    const kvf__base_file *texts; /* tokenizer files */
     kvf__tensor *tensors;        /* [slots] */
     void **memory; /* [slots] of tensors that are not views of the file; NULL: it is */
     char *config, *card;
@@ -28,46 +28,53 @@ typedef struct making {
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
+/* Writes n values, `stride` apart, in the type. */
+static kvf_status put(kvf_ctx *ctx, kvf__dtype dtype, const float *values, int64_t stride,
+                      int64_t n, char *to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float value = values ? values[i * stride] : 0;
+        if (!(fabsf(value) < kvf__dtype_limit(dtype)))
+            return kvf__fail(ctx, KVF_ENUMERIC,
+                             "a neuron holds %g, which %s, the base's type, cannot store",
+                             (double)value, kvf__dtype_name(dtype));
+        kvf__from_f32(dtype, &value, to + (size_t)i * kvf__dtype_block_bytes(dtype), 1);
+    }
+    return KVF_OK;
+}
+
 /* Inserts N rows before row `at`, or N columns (by_column) before column `at`, into a tensor of one
- * or two dimensions, which moves to *memory. values: [N, columns], or [N, rows]; NULL: zeros. */
+ * or two dimensions, which moves to *memory. values: [N, columns], or [N, rows]; NULL: zeros.
+ *
+ * Rows are inserted into one piece, columns into a piece for each row. */
 static kvf_status insert(kvf_ctx *ctx, kvf__view *view, void **memory, int64_t at, int64_t N,
                          bool by_column, const float *values)
 {
     const size_t size = kvf__dtype_block_bytes(view->dtype);
     const int64_t rows = view->dim[0], columns = view->rank == 2 ? view->dim[1] : 1;
-    const int64_t wide = columns + (by_column ? N : 0), tall = rows + (by_column ? 0 : N);
+    const int64_t pieces = by_column ? rows : 1, stride = by_column ? rows : 1;
+    const int64_t unit = by_column ? 1 : columns, old = by_column ? columns : rows * columns;
+    const size_t before = (size_t)(at * unit) * size, added = (size_t)(N * unit) * size,
+                 all = (size_t)old * size;
     const char *from = view->data;
-    char *to = NULL;
+    char *whole = NULL;
 
-    KVF_TRY(kvf__alloc_array(ctx, (size_t)(tall * wide), size, &to));
-    for (int64_t r = 0; r < tall; r++) {
-        const bool is_new = !by_column && r >= at && r < at + N;
-        const int64_t old = by_column || r < at ? r : r - N;
-        for (int64_t c = 0; c < wide; c++) {
-            char *cell = to + (size_t)(r * wide + c) * size;
-            const bool mine = is_new || (by_column && c >= at && c < at + N);
-            const int64_t n = is_new ? r - at : c - at, other = is_new ? c : r;
-            const int64_t column = by_column && c >= at ? c - N : c;
-            const float value = mine && values ? values[n * (is_new ? columns : rows) + other] : 0;
-            if (mine && view->dtype == KVF__F16 && !(fabsf(value) < 65520)) {
-                kvf__free(to);
-                return kvf__fail(ctx, KVF_ENUMERIC,
-                                 "a neuron holds %g, which f16, the base's type, cannot store",
-                                 (double)value);
-            }
-            if (mine)
-                kvf__from_f32(view->dtype, &value, cell, 1);
-            else
-                memcpy(cell, from + (size_t)(old * columns + column) * size, size);
-        }
+    KVF_TRY(kvf__alloc_array(ctx, (size_t)pieces, all + added, &whole));
+    kvf_status st = KVF_OK;
+    for (int64_t i = 0; i < pieces && !st; i++, from += all) {
+        char *to = whole + (size_t)i * (all + added);
+        memcpy(to, from, before);
+        st = put(ctx, view->dtype, values ? values + i : NULL, stride, N * unit, to + before);
+        memcpy(to + before + added, from + before, all - before);
+    }
+    if (st) {
+        kvf__free(whole);
+        return st;
     }
     kvf__free(*memory);
-    *memory = to;
-    view->data = to;
-    if (by_column)
-        view->dim[1] = wide;
-    else
-        view->dim[0] = tall;
+    *memory = whole;
+    view->data = whole;
+    view->dim[by_column] += N;
     return KVF_OK;
 }
 
@@ -116,14 +123,13 @@ static kvf_status make_tensors(making *m)
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* Sets the width in the config, under the name that it has there. */
-static kvf_status make_config(making *m)
+static kvf_status make_config(making *m, const char *theirs)
 {
     const kvf__desc *d = kvf__model_desc(m->base->model);
     const char *const *names = d->arch->keys->ffn.names, *name = names[0];
     kvf_json *config = NULL;
 
-    KVF_TRY(
-        kvf_json_parse(m->ctx, m->base->path, m->texts->config, strlen(m->texts->config), &config));
+    KVF_TRY(kvf_json_parse(m->ctx, m->base->path, theirs, strlen(theirs), &config));
     kvf_json *inner = kvf_json_get(config, "text_config");
     kvf_json *at = kvf_json_typeof(inner) == KVF_JSON_OBJECT ? inner : config;
     for (size_t i = 0; i < 3 && names[i]; i++)
@@ -219,11 +225,7 @@ static kvf_status export_base(kvf_ctx *ctx, const kvf_export_options *options, c
     kvf_status st = kvf__transformers_texts(ctx, base->path, &found, &made);
     m.texts = made.n_texts ? &made : &found;
     if (!st && !found.config) st = kvf__fail(ctx, KVF_EFORMAT, "%s: has no config", base->path);
-    if (!st && made.n_texts) { /* texts made from a GGUF */
-        made.config = found.config;
-        found.config = NULL;
-    }
-    if (!st) st = make_config(&m);
+    if (!st) st = make_config(&m, found.config);
     if (!st) st = make_card(&m);
     if (!st) st = make_tensors(&m);
     if (!st) st = write_folder(&m);
@@ -267,7 +269,6 @@ kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *opti
     const char *path = options->base ? options->base : options->path;
     kvf_prefix *prefix = NULL;
     kvf_base *base = NULL;
-
     struct stat of_base, of_out;
 
     if (!stat(path, &of_base) && !stat(options->out, &of_out) && of_base.st_dev == of_out.st_dev &&

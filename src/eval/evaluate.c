@@ -71,14 +71,6 @@ static kvf_status check_rules(kvf_ctx *ctx, const kvf_eval_options *o, kvf__task
     return KVF_OK;
 }
 
-static int64_t longest_prefix(kvf_prefix *const *prefixes, size_t n)
-{
-    int64_t P = 0;
-    for (size_t i = 0; i < n; i++)
-        if (prefixes[i]->file.id.P > P) P = prefixes[i]->file.id.P;
-    return P;
-}
-
 /* ---- losses and scores ----------------------------------------------------------------------- */
 
 /* Computes the loss of one prefix as a language model, with its own head if it has one. */
@@ -187,14 +179,14 @@ static kvf_status run_heads(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *pre
 static kvf_status create_evaluator(kvf_ctx *ctx, kvf_base *base, kvf_prefix *const *prefixes,
                                    size_t n, const kvf_eval_options *options, kvf__evaluation *e)
 {
-    int64_t neurons = 0;
-    for (size_t i = 0; i < n; i++)
-        if (prefixes[i]->file.id.neurons.N > neurons) neurons = prefixes[i]->file.id.neurons.N;
-    const kvf__evaluator_options how = {.P = longest_prefix(prefixes, n),
-                                        .neurons = neurons,
-                                        .batch_tokens = options->batch_tokens,
-                                        .share_prefixes = !options->share_off,
-                                        .infix = n && prefixes[0]->file.id.infix};
+    kvf__evaluator_options how = {.batch_tokens = options->batch_tokens,
+                                  .share_prefixes = !options->share_off,
+                                  .infix = n && prefixes[0]->file.id.infix};
+    for (size_t i = 0; i < n; i++) {
+        const kvf__identity *id = &prefixes[i]->file.id;
+        if (id->P > how.P) how.P = id->P;
+        if (id->neurons.N > how.neurons) how.neurons = id->neurons.N;
+    }
     return kvf__evaluator_create(ctx, base, &e->set, &how, &e->evaluator);
 }
 

@@ -44,7 +44,7 @@ static kvf__scorer_limits limits_of(const kvf__dataset *set, const kvf_prefix *p
             limits.tokens = kvf__example_length(set, i);
     if (!prefix) return limits;
     limits.P = prefix->file.prefix.P;
-    limits.neurons = prefix->file.prefix.neurons.shape.N;
+    limits.neurons = kvf__prefix_neurons(prefix);
     limits.infix = prefix->file.id.infix;
     return limits;
 }

@@ -18,7 +18,7 @@ static kvf__dtype stored_type(kvf__dtype dtype)
 static kvf_status check_range(kvf_ctx *ctx, const char *where, const kvf__neuron_array *array,
                               kvf__dtype dtype, int64_t n)
 {
-    const float limit = dtype == KVF__F16 ? 65520.0f : INFINITY;
+    const float limit = kvf__dtype_limit(dtype);
 
     for (int64_t i = 0; i < n; i++)
         if (!(fabsf(array->at[i]) < limit))

@@ -42,17 +42,10 @@ size_t kvf__prefix_scales(const kvf__prefix *prefix)
     return (size_t)(2 * kvf__kv_at(&shape, prefix->L).heads);
 }
 
-/* Returns the limit of a type. The largest finite f16 is 65504, and values below 65520 round to it.
- * bf16 has the range of f32, up to rounding; int8 has a scale. */
-static float limit_of(kvf__dtype dtype)
-{
-    return dtype == KVF__F16 ? 65520.0f : dtype == KVF__BF16 ? 0x1.FFp+127f : INFINITY;
-}
-
 static kvf_status check_range(kvf_ctx *ctx, const char *where, const kvf__prefix *prefix,
                               kvf__dtype dtype)
 {
-    const float limit = limit_of(dtype);
+    const float limit = kvf__dtype_limit(dtype);
 
     for (int64_t l = 0; l < prefix->L; l++) {
         const kvf__prefix_layer at = kvf__prefix_at(prefix, l);
@@ -132,11 +125,8 @@ kvf_status kvf__prefix_rounded(kvf_ctx *ctx, const char *where, kvf__dtype dtype
     if (!st) st = kvf__alloc_array(ctx, kvf__prefix_scales(from), sizeof *scale, &scale);
     if (!st) st = kvf__prefix_encode(ctx, where, dtype, from, values, scale);
     if (!st) st = kvf__prefix_take_weights(ctx, &to, from); /* stored unchanged */
-    if (!st && from->neurons.w) {
-        kvf__neurons_done(&to.neurons);
-        st = kvf__neurons_copy(ctx, &to.neurons, &from->neurons);
-    }
-    if (!st && from->neurons.w) st = kvf__neurons_round(ctx, where, dtype, &to.neurons);
+    if (!st) kvf__neurons_take(&to.neurons, &from->neurons);
+    if (!st) st = kvf__neurons_round(ctx, where, dtype, &to.neurons);
     if (st) {
         kvf__prefix_done(&to);
     } else {

@@ -111,7 +111,7 @@ static kvf_status run(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *prefix, wh
                                      .row_len = row->n,
                                      .labels = row->n,
                                      .P = prefix ? prefix->file.prefix.P : 0,
-                                     .neurons = prefix ? prefix->file.prefix.neurons.shape.N : 0,
+                                     .neurons = kvf__prefix_neurons(prefix),
                                      .common_len = shared,
                                      .common_tokens = shared,
                                      .infix = shared > 0};

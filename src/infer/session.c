@@ -143,7 +143,7 @@ kvf_status kvf__session_create(kvf_ctx *ctx, kvf_base *base, const kvf_prefix *p
                          .mixed = limits->mixed,
                          .run = limits->run > 1 ? limits->run : 1,
                          .P = prefix ? prefix->file.prefix.P : 0,
-                         .neurons = prefix ? prefix->file.prefix.neurons.shape.N : 0};
+                         .neurons = kvf__prefix_neurons(prefix)};
     kvf__session *session = NULL;
     if (!kvf__model_desc(base->model)->block.causal)
         return kvf__fail(ctx, KVF_EUSAGE, "%s: a %s does not predict the next token", base->path,
@@ -189,7 +189,7 @@ kvf_status kvf__session_open(kvf_ctx *ctx, kvf__session *session, int64_t slot,
     const int64_t P = prefix && prefix->file.prefix.P > session->P ? prefix->file.prefix.P
                                                                    : session->P;
     const bool infixes = session->infixes || (prefix && prefix->file.id.infix);
-    const int64_t own = prefix ? prefix->file.prefix.neurons.shape.N : 0,
+    const int64_t own = kvf__prefix_neurons(prefix),
                   neurons = own > session->neurons ? own : session->neurons;
     if (P != session->P || neurons != session->neurons || infixes != session->infixes)
         KVF_TRY(make_passes(ctx, session, P, neurons, infixes));

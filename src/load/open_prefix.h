@@ -47,6 +47,11 @@ kvf_status kvf__identity_stamp(kvf_ctx *ctx, kvf__identity *id, const kvf_base *
 /* Sets L, G, D (with a base), texts, and position_start = P for foreign prefixes. */
 kvf_status kvf__import_stamp(kvf_ctx *ctx, const kvf_base *base, const char *base_name,
                              const char *method, const char *task, kvf__identity *id);
+/* Returns the number of virtual neurons in each layer; NULL or none: 0. */
+static inline int64_t kvf__prefix_neurons(const kvf_prefix *prefix)
+{
+    return prefix ? prefix->file.prefix.neurons.shape.N : 0;
+}
 /* kvf_prefix_check without the check of carried values. */
 kvf_status kvf__prefix_fits(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_base *base,
                             bool allow_other_base);

@@ -8,22 +8,13 @@
 #include <string.h>
 
 /* Reads outputs first .. first + n - 1 of a dense layer: out [n, C], followed by the bias, if any.
- * A weight stored by inputs is transposed. */
+ */
 static kvf_status read_outputs(kvf_ctx *ctx, const kvf__slot *weight, const kvf__slot *bias,
                                int64_t first, int64_t n, int64_t C, float *out)
 {
     float *whole = NULL;
 
-    for (int64_t i = 0; !weight->conv1d && i < n; i++)
-        kvf__slot_row(weight, first + i, out + i * C);
-    if (weight->conv1d) {
-        const int64_t columns = kvf__slot_columns(weight);
-        KVF_TRY(kvf__slot_f32(ctx, weight, &whole));
-        for (int64_t c = 0; c < C; c++)
-            for (int64_t i = 0; i < n; i++)
-                out[i * C + c] = whole[c * columns + first + i];
-        kvf__free(whole);
-    }
+    KVF_TRY(kvf__slot_outputs(ctx, weight, first, NULL, n, out));
     if (!bias) return KVF_OK;
     KVF_TRY(kvf__slot_f32(ctx, bias, &whole));
     memcpy(out + n * C, whole + first, (size_t)n * sizeof *out);

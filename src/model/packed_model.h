@@ -118,11 +118,11 @@ void kvf__rope_move(const kvf__desc *desc, kvf__prefix *prefix, int64_t from, in
 /* Rotates one key [D] of layer l. */
 void kvf__rope_move_key(const kvf__desc *desc, int64_t l, float *k, int64_t from, int64_t to);
 
-/* Reads neuron `row` of layer l's feed-forward block: its key [C], or gate and up [C] of a gated
- * block. up NULL: a plain block. *bias is set if the block has one. slots: those the model was made
- * of. */
-kvf_status kvf__model_neuron(kvf_ctx *ctx, const kvf__model *model, const kvf__slots *slots,
-                             int64_t l, int64_t row, float *key, float *up, float *bias);
+/* Reads neurons rows[i] of layer l's feed-forward block: the n keys of *out, or gates and ups, and
+ * the biases of a block with biases. slots: those the model was made of. */
+kvf_status kvf__model_neurons(kvf_ctx *ctx, const kvf__model *model, const kvf__slots *slots,
+                              int64_t l, const int64_t *rows, int64_t n,
+                              const kvf__neurons_layer *out);
 
 /* Reads the raw key and value projections of every layer, with tables for P positions; slots: those
  * the model was made of. */

@@ -186,12 +186,12 @@ static void add_neurons(const worker *w, int64_t l, float *y)
     part_of(w, C, ROWS_UNIT, &from, &to);
     for (int64_t m = 0; m < w->step->n; m++) {
         const kvf__neurons *neurons = neurons_of(w, l, m);
-        const float *g = w->decoder->ng + m * w->decoder->neurons;
-        for (int64_t i = 0; neurons && i < neurons->shape.N; i++) {
-            const float *value = kvf__neurons_at(neurons, l).value + i * C;
+        const float *g = w->decoder->ng + m * w->decoder->neurons, *value;
+        if (!neurons) continue;
+        value = kvf__neurons_at(neurons, l).value;
+        for (int64_t i = 0; i < neurons->shape.N; i++, value += C)
             for (int64_t c = from; c < to; c++)
                 y[m * C + c] += g[i] * value[c];
-        }
     }
 }
 

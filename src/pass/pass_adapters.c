@@ -153,24 +153,30 @@ void kvf__pass_adapt_scatter(kvf__pass *pass)
     memset(pass->adapt.d, 0, (size_t)(end * C) * sizeof(float));
 }
 
-void kvf__pass_adapt_add(kvf__pass *pass, int64_t l, kvf__half half, int64_t M)
+void kvf__pass_add_rows(const kvf__pass *pass, void *to, int64_t first, int64_t n,
+                        const float *rows)
 {
     const kvf__model *m = pass->model;
-    int64_t C = m->desc.C;
+    const int64_t C = m->desc.C;
 
-    if (!is_parallel(pass) || !kvf__adapters_at(m->train.adapters, l, half)) return;
     if (m->act == KVF__F32) {
-        add(pass->bwd.dxhat, pass->adapt.d, M * C);
-    } else {
-#pragma omp parallel for schedule(static) num_threads(pass->threads)
-        for (int64_t i = 0; i < M; i++) {
-            float *row = pass->fwd.scratch + omp_get_thread_num() * C;
-            void *to = kvf__act_row(m->act, pass->bwd.dxhat, i, C);
-            kvf__to_f32(m->act, to, row, C);
-            for (int64_t c = 0; c < C; c++)
-                row[c] += pass->adapt.d[i * C + c];
-            kvf__from_f32(m->act, row, to, C);
-        }
+        add(kvf__act_row(m->act, to, first, C), rows, n * C);
+        return;
     }
+#pragma omp parallel for schedule(static) num_threads(pass->threads)
+    for (int64_t i = 0; i < n; i++) {
+        float *sum = pass->fwd.scratch + omp_get_thread_num() * C;
+        void *at = kvf__act_row(m->act, to, first + i, C);
+        kvf__to_f32(m->act, at, sum, C);
+        for (int64_t c = 0; c < C; c++)
+            sum[c] += rows[i * C + c];
+        kvf__from_f32(m->act, sum, at, C);
+    }
+}
+
+void kvf__pass_adapt_add(kvf__pass *pass, int64_t l, kvf__half half, int64_t M)
+{
+    if (!is_parallel(pass) || !kvf__adapters_at(pass->model->train.adapters, l, half)) return;
+    kvf__pass_add_rows(pass, pass->bwd.dxhat, 0, M, pass->adapt.d);
     kvf__pass_lap(pass, KVF__PART_ADAPTER_BWD);
 }

@@ -37,6 +37,9 @@ kvf_status kvf__pass_adapt_bwd(kvf_ctx *ctx, struct kvf__pass *pass, int64_t l, 
 const float *kvf__pass_adapt_grad(const struct kvf__pass *pass, int64_t l, kvf__half half,
                                   const float *dx);
 void kvf__pass_adapt_scatter(struct kvf__pass *pass);
+/* Adds n rows [n, C] in f32 to rows first .. of an array of the activation type. */
+void kvf__pass_add_rows(const struct kvf__pass *pass, void *to, int64_t first, int64_t n,
+                        const float *rows);
 void kvf__pass_adapt_add(struct kvf__pass *pass, int64_t l, kvf__half half, int64_t M);
 
 #endif

@@ -8,7 +8,6 @@
 #include "matmul.h"
 #include "pass_priv.h"
 
-#include <omp.h>
 #include <string.h>
 
 enum { STRIP = 64, PARALLEL = 1 << 14 };
@@ -203,23 +202,6 @@ static kvf_status key_gradient(kvf_ctx *ctx, const kvf__pass *pass, int64_t l, c
     return KVF_OK;
 }
 
-/* Adds rows in f32 to rows of the activation type. */
-static void add_rows(const kvf__pass *pass, const part *p, const float *d, void *to)
-{
-    const kvf__model *m = pass->model;
-    const int64_t C = m->desc.C;
-
-#pragma omp parallel for schedule(static) num_threads(pass->threads)
-    for (int64_t i = 0; i < p->n; i++) {
-        float *row = pass->fwd.scratch + omp_get_thread_num() * C;
-        void *at = kvf__act_row(m->act, to, p->first + i, C);
-        kvf__to_f32(m->act, at, row, C);
-        for (int64_t c = 0; c < C; c++)
-            row[c] += d[i * C + c];
-        kvf__from_f32(m->act, row, at, C);
-    }
-}
-
 /* Adds the gradient of the products' input; dh: those of the products with the keys. */
 static kvf_status input_gradient(kvf_ctx *ctx, kvf__pass *pass, const part *p,
                                  const float *const dh[2])
@@ -233,7 +215,7 @@ static kvf_status input_gradient(kvf_ctx *ctx, kvf__pass *pass, const part *p,
     for (int i = 0; i < p->keys; i++)
         KVF_TRY(kvf__sgemm(ctx, false, false, p->n, C, p->N, dh[i], p->N, keys[i], C,
                            f32 || i ? 1 : 0, d, C));
-    if (!f32) add_rows(pass, p, d, pass->bwd.dxhat);
+    if (!f32) kvf__pass_add_rows(pass, pass->bwd.dxhat, p->first, p->n, d);
     return KVF_OK;
 }
 

@@ -98,8 +98,7 @@ static kvf_status fit_scorer(kvf__server *server, int64_t tokens, const kvf_pref
 {
     enum { PIECE = 256 };
     kvf__scorer_limits *have = &server->scored;
-    const int64_t P = prefix ? prefix->file.prefix.P : 0,
-                  neurons = prefix ? prefix->file.prefix.neurons.shape.N : 0;
+    const int64_t P = prefix ? prefix->file.prefix.P : 0, neurons = kvf__prefix_neurons(prefix);
     if (server->scorer && tokens <= have->tokens && P <= have->P && neurons <= have->neurons)
         return KVF_OK;
     const kvf__scorer_limits more = {

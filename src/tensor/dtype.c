@@ -45,6 +45,13 @@ size_t kvf__dtype_block_bytes(kvf__dtype dtype)
     return row_of(dtype)->bytes;
 }
 
+/* The largest finite f16 is 65504, and values below 65520 round to it. bf16 has the range of f32,
+ * up to rounding. */
+float kvf__dtype_limit(kvf__dtype dtype)
+{
+    return dtype == KVF__F16 ? 65520.0f : dtype == KVF__BF16 ? 0x1.FFp+127f : INFINITY;
+}
+
 bool kvf__dtype_is_float(kvf__dtype dtype)
 {
     return dtype <= KVF__F64 || (dtype >= KVF__Q4_0 && dtype <= KVF__MXFP4);

@@ -64,12 +64,11 @@ kvf_status kvf__neurons_create(kvf_ctx *ctx, kvf__neurons *out, const kvf__neuro
     return st;
 }
 
-kvf_status kvf__neurons_copy(kvf_ctx *ctx, kvf__neurons *out, const kvf__neurons *from)
+void kvf__neurons_take(kvf__neurons *to, const kvf__neurons *from)
 {
-    KVF_TRY(kvf__neurons_create(ctx, out, &from->shape));
-    memcpy(out->w, from->w, kvf__neurons_count(from) * sizeof *out->w);
-    memcpy(out->layer_mask, from->layer_mask, (size_t)from->shape.L);
-    return KVF_OK;
+    if (!from->shape.N) return;
+    memcpy(to->w, from->w, kvf__neurons_count(from) * sizeof *to->w);
+    memcpy(to->layer_mask, from->layer_mask, (size_t)from->shape.L);
 }
 
 void kvf__neurons_done(kvf__neurons *neurons)

@@ -48,7 +48,8 @@ int kvf__neuron_arrays(const kvf__neurons *neurons, kvf__neuron_array out[KVF__N
 
 /* Creates neurons of zeros in every layer. ENOMEM. */
 kvf_status kvf__neurons_create(kvf_ctx *ctx, kvf__neurons *out, const kvf__neuron_shape *shape);
-kvf_status kvf__neurons_copy(kvf_ctx *ctx, kvf__neurons *out, const kvf__neurons *from);
+/* Copies values and mask of neurons with the same shape; none: does nothing. */
+void kvf__neurons_take(kvf__neurons *to, const kvf__neurons *from);
 /* Copies all neurons of `from` to those of `to` from `at` on; `to` has at least its layers. */
 void kvf__neurons_place(kvf__neurons *to, int64_t at, const kvf__neurons *from);
 void kvf__neurons_done(kvf__neurons *neurons);

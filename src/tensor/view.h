@@ -46,7 +46,10 @@ typedef enum kvf__dtype {
 const char *kvf__dtype_name(kvf__dtype dtype);
 int64_t kvf__dtype_block(kvf__dtype dtype);      /* elements per block, 1 for plain types */
 size_t kvf__dtype_block_bytes(kvf__dtype dtype); /* bytes per block */
-bool kvf__dtype_is_float(kvf__dtype dtype);      /* F32, F16, BF16, F64 or a quantised type */
+/* Returns the magnitude from which on f32 values round to infinity in the type; INFINITY: none
+ * does. */
+float kvf__dtype_limit(kvf__dtype dtype);
+bool kvf__dtype_is_float(kvf__dtype dtype); /* F32, F16, BF16, F64 or a quantised type */
 
 /* Converts n elements (a multiple of the block) to f32. The source may be unaligned. Defined for
  * float and quantised types; exact for F32, F16, BF16; quantised types use ggml's formulas. */

@@ -53,13 +53,8 @@ void kvf__dropout_fwd(const kvf__run *run, kvf__tuned *tuned)
     tuned->row_dropout.step = tuned->base_dropout.step = run->progress.step;
     if (!has_one_mask(run)) return;
     memcpy(tuned->masked.layer_mask, tuned->prefix.layer_mask, (size_t)tuned->prefix.L);
-    if (tuned->prefix.neurons.w) { /* nor are neurons */
-        const size_t layers = (size_t)tuned->prefix.neurons.shape.L;
-        memcpy(tuned->masked.neurons.w, tuned->prefix.neurons.w,
-               kvf__neurons_count(&tuned->prefix.neurons) * sizeof(float));
-        memcpy(tuned->masked.neurons.layer_mask, tuned->prefix.neurons.layer_mask, layers);
-    }
-    if (tuned->prefix.log_weight) /* log-weights are not dropped */
+    kvf__neurons_take(&tuned->masked.neurons, &tuned->prefix.neurons);
+    if (tuned->prefix.log_weight) /* neurons and log-weights are not dropped */
         memcpy(tuned->masked.log_weight, tuned->prefix.log_weight,
                kvf__prefix_weights(&tuned->prefix) * sizeof(float));
     mask(run, &tuned->masked, &tuned->prefix);

@@ -169,8 +169,8 @@ static kvf_status decide_template(kvf__run *run)
 kvf_status kvf__run_decide_length(kvf__run *run)
 {
     KVF_TRY(decide_template(run));
-    const bool none = run->output.is_resumed || KVF__GIVEN(&run->options, prefix_length);
-    if (!run->options.prefix_length && !none) /* for tags (docs/methods.md) */
+    if (!run->options.prefix_length &&
+        !KVF__GIVEN(&run->options, prefix_length)) /* for tags (docs/methods.md) */
         run->options.prefix_length = kvf__model_desc(run->base->model)->block.causal ? 20 : 40;
     return KVF_OK;
 }

@@ -165,34 +165,44 @@ static kvf_status start_encoder(kvf__run *run, kvf__tuned *tuned, kvf__train_row
     return KVF_OK;
 }
 
-/* Starts the virtual neurons as copies of some of the block's own, with values of 0. */
+/* Sets keys and biases to those of some of the block's own neurons, one from each N-th part of
+ * them. rows: [N] scratch. */
+static kvf_status copy_neurons(const kvf__run *run, const uint8_t *layer_mask, int64_t *rows,
+                               const kvf__neurons *to)
+{
+    const kvf__desc *desc = kvf__model_desc(run->base->model);
+    const int64_t N = to->shape.N;
+    kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)NEURON_STREAM << 32);
+    for (int64_t l = 0; l < to->shape.L; l++) {
+        const kvf__neurons_layer at = kvf__neurons_at(to, l);
+        const int64_t F = kvf__desc_layer(desc, l).F;
+        if (!layer_mask[l]) continue;
+        for (int64_t i = 0; i < N; i++) {
+            const int64_t from = i * F / N, width = (i + 1) * F / N - from;
+            rows[i] = from + (int64_t)kvf__rng_below(&rng, (uint64_t)width);
+        }
+        KVF_TRY(kvf__model_neurons(run->ctx, run->base->model, &run->base->slots, l, rows, N, &at));
+    }
+    return KVF_OK;
+}
+
+/* Starts the virtual neurons as copies of the block's own, with values of 0. */
 static kvf_status start_neurons(kvf__run *run, kvf__tuned *tuned)
 {
     const kvf__neurons *like = &tuned->prefix.neurons;
-    const kvf__desc *desc = kvf__model_desc(run->base->model);
-    const int64_t N = like->shape.N, C = like->shape.C;
-    kvf__rng rng = kvf__rng_make(run->options.seed, (uint64_t)NEURON_STREAM << 32);
-    kvf__neurons target;
+    kvf__neurons target = {0};
+    int64_t *rows = NULL;
     double residual = 0;
-    if (!N || tuned->neurons_begun) return KVF_OK;
-    KVF_TRY(kvf__neurons_create(run->ctx, &target, &like->shape));
-    kvf_status st = KVF_OK;
-    for (int64_t l = 0; l < like->shape.L; l++) {
-        const kvf__neurons_layer at = kvf__neurons_at(&target, l);
-        const int64_t F = kvf__desc_layer(desc, l).F;
-        for (int64_t i = 0; i < N && !st && like->layer_mask[l]; i++) {
-            const int64_t from = i * F / N, width = (i + 1) * F / N - from;
-            const int64_t row = from + (int64_t)kvf__rng_below(&rng, (uint64_t)width);
-            st = kvf__model_neuron(run->ctx, run->base->model, &run->base->slots, l, row,
-                                   at.key + i * C, at.up ? at.up + i * C : NULL,
-                                   at.bias ? at.bias + i : NULL);
-        }
-    }
+    if (!like->shape.N || tuned->neurons_begun) return KVF_OK;
+    KVF_TRY(kvf__alloc_array(run->ctx, (size_t)like->shape.N, sizeof *rows, &rows));
+    kvf_status st = kvf__neurons_create(run->ctx, &target, &like->shape);
+    if (!st) st = copy_neurons(run, like->layer_mask, rows, &target);
     if (!st) st = kvf__encoder_init_neurons(run->ctx, tuned->encoder, &target, &residual);
-    kvf__neurons_done(&target);
     if (!st)
         st = kvf__encoder_check_fit(run->ctx, tuned->encoder, "--ffn-length", residual,
                                     run->options.approximate);
+    kvf__neurons_done(&target);
+    kvf__free(rows);
     return st;
 }
 

@@ -88,6 +88,10 @@ START_TEST(refuses_to_write)
     file.prefix.neurons.w[1] = 70000;
     ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ENUMERIC,
              "the neurons' key holds 70000, which f16 cannot store");
+    file.prefix.neurons.w[1] = 3.4e38f; /* bf16 would round it to infinity */
+    file.dtype = KVF__BF16;
+    ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ENUMERIC,
+             "key holds 3.4e+38, which bf16 cannot store");
     file.prefix.neurons.w[1] = NAN;
     file.dtype = KVF__F32;
     ck_fails(kvf__artifact_write(ctx, path, false, &file), KVF_ENUMERIC, "key holds nan");
