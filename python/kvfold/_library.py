@@ -8,6 +8,7 @@ import ctypes
 import logging
 import os
 import re
+import shutil
 import threading
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
@@ -179,8 +180,10 @@ lib = _declared(_load(_library_path()))
 
 
 def check_program() -> Optional[bytes]:
-    """Path of the command, inside the package or beside the library. It checks HDF5 files in a process of its own."""
-    for path in (_PACKAGE / "bin" / "kvfold", Path(lib._name).parent / "kvfold"):
+    """Path of the command: inside the package, beside the library, or with the system's library the one on PATH. It checks HDF5 files
+    in a process of its own."""
+    system = shutil.which("kvfold") if os.sep not in lib._name else None
+    for path in (_PACKAGE / "bin" / "kvfold", Path(system or lib._name).with_name("kvfold")):
         if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
             return os.fsencode(path)
     return None
