@@ -7,6 +7,7 @@
 #   ./setup.sh quality [measure]   train a small fixed set and compare scores with stored ranges; measure: new ranges
 #   ./setup.sh onednn3 the same tests on oneDNN 3.2, which is fetched (the system's is 2.6), built in build-onednn3
 #   ./setup.sh wheel   make dist/kvfold-*.whl, the package for Python with the command, and run its tests
+#   ./setup.sh sdist   make dist/kvfold-*.tar.gz, install it with pip in a new environment (as `pip install .` does) and run its tests
 #   ./setup.sh notebook   run examples/notebook.ipynb from top to bottom; build/notebook/notebook.ipynb has what it shows
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files (h5 by name)
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
@@ -252,6 +253,20 @@ run_wheel() {
   python/wheel.sh "$CACHE/wheel" "$ONEDNN3"
 }
 
+# The sources as pip takes them. Package, command and library are then built against the libraries of this machine.
+run_sdist() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES check git python3-pip python3-venv
+  build -Dtests=enabled
+  say "packing the sources"
+  python3 -m venv build/sdist
+  build/sdist/bin/pip install -q --disable-pip-version-check build==1.6.1 twine==6.2.0
+  rm -f dist/kvfold-*.tar.gz
+  build/sdist/bin/python -m build --sdist --outdir dist . >build/sdist/log 2>&1 || { tail -n 20 build/sdist/log >&2; exit 1; }
+  build/sdist/bin/twine check --strict dist/kvfold-*.tar.gz
+  python/try.sh dist/kvfold-*.tar.gz build/tests/make_tiny build/venv
+}
+
 # kills COUNT SEED
 run_kills() {
   # shellcheck disable=SC2086
@@ -484,6 +499,7 @@ fuzz)
   ;;
 onednn3) run_onednn3 ;;
 wheel) run_wheel ;;
+sdist) run_sdist ;;
 notebook) run_notebook ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
 storm) run_storm "${2:-1000}" "${3:-2}" ;;
@@ -496,7 +512,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,20s/^# \{0,1\}//p' "$0"
+  sed -n '2,26s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
