@@ -67,6 +67,8 @@ if command -v pkg-config >/dev/null && [ -n "$package" ]; then
         LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "./$name" >out 2>&1
         [ $? -eq 2 ] || fail "$name does not run: $(cat out)"
     done
+    # Compiling needs no package of another library.
+    PKG_CONFIG_LIBDIR=$folder/none pkg-config --cflags --libs kvfold >out 2>&1 || fail "$(cat out)"
     # The static library, with all its dependencies.
     # shellcheck disable=SC2046,SC2086 # words
     $4 inspect.c -o static $(pkg-config --cflags --libs --static kvfold | sed 's/-lkvfold\b/-l:libkvfold.a/') ||
@@ -75,5 +77,16 @@ if command -v pkg-config >/dev/null && [ -n "$package" ]; then
     [ $? -eq 2 ] || fail "with the static library it does not run: $(cat out)"
 else
     echo 'skipped: no pkg-config to build the examples with'
+fi
+# The same by CMake.
+if command -v cmake >/dev/null; then
+    mkdir "$folder/cmake" && cd "$folder/cmake" || exit 1
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.15)' 'project(x C)' 'find_package(kvfold 0.1 REQUIRED)' \
+        "add_executable(inspect $root/share/doc/kvfold/examples/inspect.c)" 'target_link_libraries(inspect kvfold::kvfold)' >CMakeLists.txt
+    { cmake -S . -B b "-DCMAKE_PREFIX_PATH=$root" && cmake --build b; } >log 2>&1 || fail "$(cat log)"
+    ./b/inspect >out 2>&1
+    [ $? -eq 2 ] || fail "a program of CMake does not run: $(cat out)"
+else
+    echo 'skipped: no cmake to build an example with'
 fi
 [ $failures -eq 0 ]
