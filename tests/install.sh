@@ -45,6 +45,14 @@ for command in $commands; do
         mandoc -Tlint -Werror "$page" >"$folder/lint" 2>&1 || fail "$(cat "$folder/lint")"
     fi
 done
+# MPI is opened on demand: no library of it comes with the command.
+ldd "$root/bin/kvfold" | grep -q 'libmpi\|libopen-rte' && fail 'bin/kvfold is linked with MPI'
+if [ -e "$2/kvfold-mpi.so" ]; then
+    [ "$(find "$root" -path '*/kvfold/kvfold-mpi.so' | wc -l)" -eq 1 ] || fail 'kvfold-mpi.so is not installed'
+    patched=$root/../kvfold && sed 's/kvfold-mpi\.so/kvfold-xxx.so/' "$root/bin/kvfold" >"$patched" && chmod +x "$patched"
+    SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 "$patched" train --base none --data none --out none.h5 >"$folder/log" 2>&1
+    grep -q 'Slurm started 2 processes, but this kvfold has no MPI (.*kvfold-xxx.so' "$folder/log" || fail "$(cat "$folder/log")"
+fi
 library=$(find "$root" -name libkvfold.a)
 package=$(find "$root" -name kvfold.pc)
 case $library in

@@ -17,9 +17,9 @@ typedef struct kvf__dist {
 } kvf__dist;
 
 /* Joins the processes of a launch. *out stays NULL for a process started alone. EUNSUPPORTED:
- * started with others, but this build has no MPI, or not that of the launcher. The context owns
- * *out, and the processes stay connected until it is freed, so that all have printed their messages
- * before one exits. */
+ * started with others, but the module kvfold-mpi.so is not found, or its MPI is not the launcher's.
+ * The context owns *out, and the processes stay connected until it is freed, so that all have
+ * printed their messages before one exits. */
 kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out);
 /* Returns the connection that a context has joined; NULL: none. */
 const kvf__dist *kvf__dist_joined(const kvf_ctx *ctx);

@@ -3,6 +3,7 @@
 #include "dist_priv.h"
 #include "launch.h"
 
+#include <dlfcn.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,28 +12,36 @@
 static void leave(void *user)
 {
     kvf__dist *dist = user;
-    if (dist->broken) MPI_Abort(MPI_COMM_WORLD, 1); /* else the others would wait forever */
-    MPI_Comm_free(&dist->links->comm);
-    MPI_Finalize();
+    if (dist->broken) dist->links->mpi->abort(); /* else the others would wait forever */
+    dist->links->mpi->end();
     kvf__sums_done(&dist->links->sums);
     kvf__free(dist->links->peers);
     kvf__free(dist); /* frees the links too */
 }
 
-static kvf_status start_mpi(kvf_ctx *ctx, const kvf__launch *launch)
+/* Opens the module, which stays open. Its name has no folder, so the run path of this program or
+ * library applies. MPI's own plugins need its symbols. */
+static kvf_status open_mpi(kvf_ctx *ctx, const kvf__launch *launch, const kvf__mpi **out)
 {
-    int begun = 0, level = 0, rank = 0, size = 0;
-    MPI_Initialized(&begun);
-    if (begun)
+    void *module = dlopen("kvfold-mpi.so", RTLD_NOW | RTLD_GLOBAL);
+    *out = module ? dlsym(module, "kvf__mpi_table") : NULL;
+    if (*out) return KVF_OK;
+    return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                     "%s started %d processes, but this kvfold has no MPI (%s): install "
+                     "kvfold-mpi.so, or build with MPI",
+                     launch->by, launch->size, dlerror());
+}
+
+static kvf_status start_mpi(kvf_ctx *ctx, const kvf__launch *launch, const kvf__mpi *mpi)
+{
+    int rank = 0, size = 0;
+    if (mpi->begun())
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "MPI was already started in this process: use the context of the first "
                          "run for all runs");
-    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
-        return kvf__fail(ctx, KVF_EIO, "MPI does not start");
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (mpi->begin(&rank, &size)) return kvf__fail(ctx, KVF_EIO, "MPI does not start");
     if (rank == launch->rank && size == launch->size) return KVF_OK;
-    MPI_Finalize();
+    mpi->end();
     return kvf__fail(ctx, KVF_EUNSUPPORTED,
                      "%s started %d processes, but MPI connects %d of them: it is not the MPI that "
                      "this kvfold was built with, or srun lacks --mpi=pmix",
@@ -60,11 +69,7 @@ static kvf_status meet(kvf_ctx *ctx, kvf__dist *dist)
 
 static kvf_status connect_ranks(kvf_ctx *ctx, kvf__dist *dist)
 {
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    int code = MPI_Comm_dup(MPI_COMM_WORLD, &dist->links->comm);
-    KVF_TRY(kvf__dist_check(ctx, dist, code, "MPI_Comm_dup"));
-    MPI_Comm_rank(dist->links->comm, &dist->rank);
-    MPI_Comm_size(dist->links->comm, &dist->size);
+    KVF_TRY(kvf__dist_check(ctx, dist, dist->links->mpi->connect(), "connect"));
     KVF_TRY(meet(ctx, dist));
     return kvf__sums_init(ctx, dist);
 }
@@ -79,15 +84,20 @@ kvf_status kvf__dist_join(kvf_ctx *ctx, kvf__dist **out)
     kvf__dist *dist = kvf__ctx_held(ctx);
     if (!launch.by) return KVF_OK;
     if (!dist) {
+        const kvf__mpi *mpi;
+        KVF_TRY(open_mpi(ctx, &launch, &mpi));
         KVF_TRY(kvf__alloc(ctx, sizeof *joined, &joined));
-        kvf_status st = start_mpi(ctx, &launch);
+        kvf_status st = start_mpi(ctx, &launch, mpi);
         if (st) {
             kvf__free(joined);
             return st;
         }
         dist = &joined->dist;
+        dist->rank = launch.rank;
+        dist->size = launch.size;
         dist->links = &joined->links;
         dist->links->ctx = ctx;
+        dist->links->mpi = mpi;
         kvf__ctx_hold(ctx, dist, leave);
         st = connect_ranks(ctx, dist);
         dist->broken = st != KVF_OK;

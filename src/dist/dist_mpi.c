@@ -1,4 +1,4 @@
-/* Transfer of bytes between processes by MPI. Waits are loops around MPI_Test, because MPI's own
+/* Transfer of bytes between processes by MPI. Waits are loops around its test, because MPI's own
  * waits spin at full speed on a core that another rank may need, and never notice a dead rank. */
 #include "dist_priv.h"
 
@@ -15,11 +15,10 @@
 
 kvf_status kvf__dist_check(kvf_ctx *ctx, kvf__dist *dist, int code, const char *what)
 {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int n = 0;
-    if (code == MPI_SUCCESS) return KVF_OK;
+    char text[KVF__MPI_TEXT] = "";
+    if (!code) return KVF_OK;
     dist->broken = true;
-    MPI_Error_string(code, text, &n);
+    dist->links->mpi->describe(code, text);
     return kvf__fail(ctx, KVF_EIO, "MPI: %s: %s", what, text);
 }
 
@@ -57,12 +56,12 @@ kvf_status kvf__dist_pause(kvf_ctx *ctx, kvf__dist *dist, kvf__wait *wait)
     return look_for_lost(ctx, dist);
 }
 
-static kvf_status wait_for(kvf_ctx *ctx, kvf__dist *dist, MPI_Request *request, const char *what)
+static kvf_status wait_for(kvf_ctx *ctx, kvf__dist *dist, kvf__request *request, const char *what)
 {
     kvf_status st = KVF_OK;
     kvf__wait wait = kvf__dist_wait_begin();
     for (int there = 0; !st && !there;) {
-        st = kvf__dist_check(ctx, dist, MPI_Test(request, &there, MPI_STATUS_IGNORE), what);
+        st = kvf__dist_check(ctx, dist, dist->links->mpi->test(1, request, &there), what);
         if (!st && !there) st = kvf__dist_pause(ctx, dist, &wait);
     }
     dist->waited += kvf__clock() - wait.begin;
@@ -71,12 +70,12 @@ static kvf_status wait_for(kvf_ctx *ctx, kvf__dist *dist, MPI_Request *request, 
 
 kvf_status kvf__dist_broadcast(kvf_ctx *ctx, kvf__dist *dist, void *data, size_t bytes)
 {
-    MPI_Request request;
+    kvf__request request;
     char *at = data;
     KVF_TRY(usable(ctx, dist));
     for (size_t n; bytes; bytes -= n, at += n) {
         n = bytes < PIECE ? bytes : PIECE;
-        int code = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, dist->links->comm, &request);
+        int code = dist->links->mpi->broadcast(at, (int)n, &request);
         KVF_TRY(kvf__dist_check(ctx, dist, code, "broadcast"));
         KVF_TRY(wait_for(ctx, dist, &request, "broadcast"));
     }
@@ -86,10 +85,9 @@ kvf_status kvf__dist_broadcast(kvf_ctx *ctx, kvf__dist *dist, void *data, size_t
 kvf_status kvf__dist_gather(kvf_ctx *ctx, kvf__dist *dist, const void *mine, size_t bytes,
                             void *all)
 {
-    MPI_Request request;
-    int n = (int)bytes;
+    kvf__request request;
     KVF_TRY(usable(ctx, dist));
-    int code = MPI_Igather(mine, n, MPI_BYTE, all, n, MPI_BYTE, 0, dist->links->comm, &request);
+    int code = dist->links->mpi->gather(mine, (int)bytes, all, &request);
     KVF_TRY(kvf__dist_check(ctx, dist, code, "gather"));
     return wait_for(ctx, dist, &request, "gather");
 }

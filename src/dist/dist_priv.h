@@ -1,10 +1,9 @@
-/* Private to src/dist with MPI. */
+/* Private to src/dist. */
 #ifndef KVF_DIST_PRIV_H
 #define KVF_DIST_PRIV_H
 
-#include <mpi.h>
-
 #include "dist_int.h"
+#include "mpi_table.h"
 
 enum {
     KVF__SUM_CHUNK = 1 << 18, /* floats sent at once: 1 MB */
@@ -33,7 +32,7 @@ typedef struct kvf__chunk {
 /* Transfer state of one place in the window. */
 typedef struct kvf__travel {
     kvf__chunk_state state;
-    MPI_Request coming[KVF__SUM_CHILDREN], going;
+    kvf__request coming[KVF__SUM_CHILDREN], going;
 } kvf__travel;
 
 typedef struct kvf__sums {
@@ -50,7 +49,7 @@ typedef struct kvf__sums {
 
 typedef struct kvf__links {
     kvf_ctx *ctx; /* context of the sums, which begin without one */
-    MPI_Comm comm;
+    const kvf__mpi *mpi;
     kvf__peer *peers; /* [size] */
     kvf__sums sums;
 } kvf__links;

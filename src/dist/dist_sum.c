@@ -4,9 +4,9 @@
  *        2 <- 3       of r + 1, r + 2, r + 4, ... below that bit, in this order
  *        4 <- 5, 6
  *
- * Receives of a chunk are posted early, up to a window of chunks. A chunk is added when those of all
- * children have arrived, independently of other chunks. So results do not depend on timing, and a
- * rank holds at most WINDOW chunks of each child. MPI moves data only inside its calls, hence
+ * Receives of a chunk are posted early, up to a window of chunks. A chunk is added when those of
+ * all children have arrived, independently of other chunks. So results do not depend on timing, and
+ * a rank holds at most WINDOW chunks of each child. MPI moves data only inside its calls, hence
  * kvf__dist_sum_push. */
 #include "dist_priv.h"
 
@@ -62,8 +62,8 @@ static kvf_status post(kvf__dist *dist, int64_t chunk)
     kvf__travel *t = travel_of(s, chunk);
     t->state = KVF__CHUNK_COMING;
     for (int c = 0; c < s->n_children; c++) {
-        int code = MPI_Irecv(buffer_of(s, chunk, c), (int)s->queue[chunk].n, MPI_FLOAT, s->child[c],
-                             tag_of(chunk), dist->links->comm, &t->coming[c]);
+        int code = dist->links->mpi->receive(buffer_of(s, chunk, c), (int)s->queue[chunk].n,
+                                             s->child[c], tag_of(chunk), &t->coming[c]);
         KVF_TRY(kvf__dist_check(dist->links->ctx, dist, code, "receive"));
     }
     return KVF_OK;
@@ -86,8 +86,8 @@ static kvf_status send_on(kvf__dist *dist, int64_t chunk)
     kvf__travel *t = travel_of(s, chunk);
     t->state = s->parent < 0 ? KVF__CHUNK_DONE : KVF__CHUNK_GOING;
     if (s->parent < 0) return KVF_OK;
-    int code = MPI_Isend(s->queue[chunk].x, (int)s->queue[chunk].n, MPI_FLOAT, s->parent,
-                         tag_of(chunk), dist->links->comm, &t->going);
+    int code = dist->links->mpi->send(s->queue[chunk].x, (int)s->queue[chunk].n, s->parent,
+                                      tag_of(chunk), &t->going);
     return kvf__dist_check(dist->links->ctx, dist, code, "send");
 }
 
@@ -96,17 +96,16 @@ static kvf_status move(kvf__dist *dist, int64_t chunk)
 {
     kvf__sums *s = &dist->links->sums;
     kvf__travel *t = travel_of(s, chunk);
-    int there = 1, code = MPI_SUCCESS;
+    int there = 1, code;
     if (t->state == KVF__CHUNK_COMING) {
-        if (s->n_children)
-            code = MPI_Testall(s->n_children, t->coming, &there, MPI_STATUSES_IGNORE);
+        code = dist->links->mpi->test(s->n_children, t->coming, &there);
         KVF_TRY(kvf__dist_check(dist->links->ctx, dist, code, "receive"));
         if (!there) return KVF_OK;
         add_children(s, chunk);
         KVF_TRY(send_on(dist, chunk));
     }
     if (t->state == KVF__CHUNK_GOING) {
-        code = MPI_Test(&t->going, &there, MPI_STATUS_IGNORE);
+        code = dist->links->mpi->test(1, &t->going, &there);
         KVF_TRY(kvf__dist_check(dist->links->ctx, dist, code, "send"));
         if (there) t->state = KVF__CHUNK_DONE;
     }
