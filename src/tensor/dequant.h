@@ -1,4 +1,4 @@
-/* Shared by dtype.c and dequant.c: block formats to f32, and the f16 conversion.
+/* Shared by dtype.c, dequant.c and quant.c: block formats to and from f32, and the f16 conversion.
  *
  * Loads use memcpy, because tensors in foreign files start at any address; compilers turn it into
  * plain unaligned loads, also in vectorised loops. */
@@ -12,6 +12,10 @@
 /* src: n_blocks blocks of a Q* type with the given bytes each; dst: n_blocks * elements values. */
 void kvf__dequant(kvf__dtype dtype, int64_t elements, size_t bytes, const uint8_t *src, float *dst,
                   int64_t n_blocks);
+
+/* src: finite values of n_blocks blocks of Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K, below
+ * kvf__dtype_limit. */
+void kvf__quant(kvf__dtype dtype, const float *src, uint8_t *dst, int64_t n_blocks);
 
 /* Converts IEEE binary16 to binary32 exactly, NaN payloads included.
  *

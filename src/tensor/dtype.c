@@ -45,16 +45,22 @@ size_t kvf__dtype_block_bytes(kvf__dtype dtype)
     return row_of(dtype)->bytes;
 }
 
-/* The largest finite f16 is 65504, and values below 65520 round to it. bf16 has the range of f32,
- * up to rounding. */
+/* The largest finite f16 is 65504, and values below 65520 round to it; the scales of blocks are
+ * f16. bf16 has the range of f32, up to rounding. */
 float kvf__dtype_limit(kvf__dtype dtype)
 {
+    if (kvf__dtype_block(dtype) > 1) return 65504.0f;
     return dtype == KVF__F16 ? 65520.0f : dtype == KVF__BF16 ? 0x1.FFp+127f : INFINITY;
 }
 
 bool kvf__dtype_is_float(kvf__dtype dtype)
 {
     return dtype <= KVF__F64 || (dtype >= KVF__Q4_0 && dtype <= KVF__MXFP4);
+}
+
+bool kvf__dtype_is_written(kvf__dtype dtype)
+{
+    return dtype <= KVF__BF16 || (dtype >= KVF__Q4_0 && dtype <= KVF__Q6_K);
 }
 
 /* ---- to f32 ---------------------------------------------------------------------------------- */
@@ -189,14 +195,13 @@ static void q8_0_block(const float *restrict src, uint8_t *restrict dst, int64_t
 static void f32_to_q8_0(const float *src, uint8_t *dst, int64_t n)
 {
     const int64_t block = kvf__dtype_block(KVF__Q8_0);
-    assert(n % block == 0);
     for (int64_t i = 0; i < n / block; i++)
         q8_0_block(src + i * block, dst + i * (int64_t)kvf__dtype_block_bytes(KVF__Q8_0), block);
 }
 
 void kvf__from_f32(kvf__dtype dtype, const float *src, void *dst, int64_t n)
 {
-    assert(n >= 0 && (dtype <= KVF__BF16 || dtype == KVF__Q8_0));
+    assert(n >= 0 && kvf__dtype_is_written(dtype) && n % kvf__dtype_block(dtype) == 0);
     if (n == 0) return;
     switch (dtype) {
     case KVF__F32:
@@ -205,11 +210,14 @@ void kvf__from_f32(kvf__dtype dtype, const float *src, void *dst, int64_t n)
     case KVF__F16:
         f32_to_f16(src, dst, n);
         break;
+    case KVF__BF16:
+        f32_to_bf16(src, dst, n);
+        break;
     case KVF__Q8_0:
         f32_to_q8_0(src, dst, n);
         break;
     default:
-        f32_to_bf16(src, dst, n);
+        kvf__quant(dtype, src, dst, n / kvf__dtype_block(dtype));
         break;
     }
 }

@@ -46,16 +46,18 @@ typedef enum kvf__dtype {
 const char *kvf__dtype_name(kvf__dtype dtype);
 int64_t kvf__dtype_block(kvf__dtype dtype);      /* elements per block, 1 for plain types */
 size_t kvf__dtype_block_bytes(kvf__dtype dtype); /* bytes per block */
-/* Returns the magnitude from which on f32 values round to infinity in the type; INFINITY: none
- * does. */
+/* Returns the magnitude from which on f32 values, or scales of blocks, round to infinity in the
+ * type; INFINITY: none does. */
 float kvf__dtype_limit(kvf__dtype dtype);
 bool kvf__dtype_is_float(kvf__dtype dtype); /* F32, F16, BF16, F64 or a quantised type */
+
+bool kvf__dtype_is_written(kvf__dtype dtype); /* the types of kvf__from_f32 */
 
 /* Converts n elements (a multiple of the block) to f32. The source may be unaligned. Defined for
  * float and quantised types; exact for F32, F16, BF16; quantised types use ggml's formulas. */
 void kvf__to_f32(kvf__dtype dtype, const void *src, float *dst, int64_t n);
 /* Converts n elements from f32 to F32, F16 or BF16, rounding to nearest even, NaN stays NaN; or
- * whole blocks to Q8_0, as in llama.cpp. */
+ * whole blocks to Q8_0, as in llama.cpp, or to another type of kvf__dtype_is_written (quant.c). */
 void kvf__from_f32(kvf__dtype dtype, const float *src, void *dst, int64_t n);
 
 #define KVF__MAX_RANK 6

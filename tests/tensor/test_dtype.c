@@ -266,6 +266,62 @@ START_TEST(dequant_equals_reference)
 }
 END_TEST
 
+/* Largest error, as a share of the block's largest magnitude A: half of a step of a range of 2 A;
+ * of Q4_0 and Q5_0 a step of A / 8 and A / 16, at the end that they cut. Scales of K types are
+ * rounded up to 6 bits or 7, and smallest steps of f16 are 2^-24. Q8_0's 127 steps are found by the
+ * scale before its rounding. */
+static const struct {
+    kvf__dtype dtype;
+    double error;
+} WRITTEN[] = {{KVF__F16, 1 / 2048.},
+               {KVF__BF16, 1 / 256.},
+               {KVF__Q4_0, 1 / 8.},
+               {KVF__Q4_1, 1 / 15.},
+               {KVF__Q5_0, 1 / 16.},
+               {KVF__Q5_1, 1 / 31.},
+               {KVF__Q8_0, 1 / 254. + 1 / 2048.},
+               {KVF__Q4_K, 1.04 / 15},
+               {KVF__Q5_K, 1.04 / 31},
+               {KVF__Q6_K, 1.04 / 62}};
+enum { N_WRITTEN = sizeof WRITTEN / sizeof WRITTEN[0], TRIES = 300 };
+
+START_TEST(blocks_are_written_within_the_error_of_their_type)
+{
+    static const float SIZES[] = {1, 1e-3f, 1e-6f, 6e4f};
+    const kvf__dtype dtype = WRITTEN[_i].dtype;
+    const double finest = dtype == KVF__Q8_0 ? 127 * 0x1p-25 : 0x1p-24;
+    const int n = 256, block = (int)kvf__dtype_block(dtype);
+    uint8_t bytes[1024];
+    float x[256], back[256];
+    uint32_t state = 3;
+
+    for (int try = 0; try < TRIES; try++) {
+        const float size = SIZES[try % 4];
+        for (int i = 0; i < n; i++) {
+            state = state * 1664525u + 1013904223u;
+            x[i] = size * ((float)(state >> 8) / (1 << 23) - 1); /* every part of another size */
+            x[i] = try % 5 == 4 ? fabsf(x[i]) : ldexpf(x[i], -(i / 16 * (try % 5)) % 7);
+        }
+        kvf__from_f32(dtype, x, bytes, n);
+        kvf__to_f32(dtype, bytes, back, n);
+        for (int i = 0; i < n; i += block) {
+            float largest = 0;
+            for (int j = i; j < i + block; j++)
+                largest = fmaxf(largest, fabsf(x[j]));
+            for (int j = i; j < i + block; j++)
+                ck_assert_msg(fabs((double)(back[j] - x[j])) <=
+                                  1.002 * WRITTEN[_i].error * (double)largest + finest,
+                              "%s, try %d: [%d] is %g, want %g, largest %g", kvf__dtype_name(dtype),
+                              try, j, (double)back[j], (double)x[j], (double)largest);
+        }
+    }
+    memset(x, 0, sizeof x);
+    kvf__from_f32(dtype, x, bytes, n);
+    kvf__to_f32(dtype, bytes, back, n);
+    ck_assert_mem_eq(back, x, sizeof x);
+}
+END_TEST
+
 /* Sizes are those of ggml-common.h, in bits per weight. */
 START_TEST(dtype_table)
 {
@@ -359,6 +415,8 @@ int main(void)
     tcase_add_test(core, dtype_table);
     tcase_add_test(core, views);
     tcase_add_test(core, table_keeps_order_and_finds);
+
+    tcase_add_loop_test(core, blocks_are_written_within_the_error_of_their_type, 0, N_WRITTEN);
 
     TCase *limits = ck_case(suite, "limits", setup, teardown, 30);
     tcase_add_test(limits, extremes);
