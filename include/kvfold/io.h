@@ -85,7 +85,8 @@ typedef enum kvf_export_format {
     KVF_EXPORT_LLAMACPP,
     KVF_EXPORT_MLX,
     KVF_EXPORT_TOKENIZER,
-    KVF_EXPORT_TRANSFORMERS
+    KVF_EXPORT_TRANSFORMERS,
+    KVF_EXPORT_GGUF
 } kvf_export_format;
 
 typedef struct kvf_export_options {
@@ -104,8 +105,10 @@ typedef struct kvf_export_options {
     int64_t streams;   /* llamacpp: number of streams of a cache that its sequences do not share */
     const char *dtype; /* llamacpp: "f16", "f32"; mlx: "f16", "f32" (default) */
     bool force;
-    const char *lora; /* llamacpp: LoRA folder that the engine runs with the base; NULL: none */
-    uint64_t reserved[7];
+    const char *lora;     /* llamacpp: LoRA folder that the engine runs with the base; NULL: none */
+    const char *ffn_type; /* gguf: "q8_0", "f16" or "f32" for the matrices of feed-forward blocks;
+                             NULL: their own types */
+    uint64_t reserved[6];
 } kvf_export_options;
 #define KVF_EXPORT_ENGINES "llama-server|node-llama-cpp|llama-cpp-python|mlx-lm|mlx-lm-0.31.3"
 
@@ -117,8 +120,9 @@ typedef struct kvf_export_options {
  * chat template that begins with them, and README.md. A base with other weights gives a warning,
  * one of another shape or architecture EMISMATCH.
  * - mlx: the prompt cache of mlx-lm in one file.
- * - transformers: a folder for AutoModel... of `base` with the virtual neurons of a prefix folded into
- * its feed-forward matrices, or of a base at `path` without `base`.
+ * - transformers: a folder for AutoModel... of `base` with the virtual neurons of a prefix folded
+ * into its feed-forward matrices, or of a base at `path` without `base`.
+ * - gguf: the GGUF `base` with the virtual neurons of a prefix in its feed-forward matrices.
  * - tokenizer: a folder for AutoTokenizer. For a GGUF, tokenizer.json and tokenizer_config.json are
  * made from its metadata with the same ids.
  * EUNSUPPORTED: the prefix is more than keys and values at positions 0 to P - 1 (llamacpp, mlx), or

@@ -63,7 +63,7 @@ class kvf_import_options(Struct):
 class kvf_export_options(Struct):
     _fields_ = [("path", TEXT), ("out", TEXT), ("format", ENUM), ("checkpoint", ENUM), ("head", TEXT), ("base_id", TEXT),
                 ("base", TEXT), ("engine", TEXT), ("state_version", TEXT), ("flash_attention", TEXT), ("streams", INT),
-                ("dtype", TEXT), ("force", BOOL), ("lora", TEXT), ("reserved", UINT * 7)]
+                ("dtype", TEXT), ("force", BOOL), ("lora", TEXT), ("ffn_type", TEXT), ("reserved", UINT * 6)]
 
 
 class kvf_merge_options(Struct):

@@ -5,17 +5,18 @@
 
 #define AT(field) offsetof(kvf_export_options, field)
 static const kvf__option_row OPTIONS[] = {
-    {"format", "peft|safetensors|llamacpp|mlx|tokenizer|transformers", "peft", KVF_CHOICE,
+    {"format", "peft|safetensors|llamacpp|mlx|tokenizer|transformers|gguf", "peft", KVF_CHOICE,
      AT(format),
      "peft: a folder for PeftModel.from_pretrained; safetensors: one file with the tensor; "
      "llamacpp: a folder with a saved sequence of llama.cpp; mlx: a prompt cache of mlx-lm; "
      "tokenizer: a folder for AutoTokenizer, from a base such as a GGUF; transformers: the base "
-     "with the virtual neurons of the prefix in its matrices, or a base file or GGUF alone"},
+     "with the virtual neurons of the prefix in its matrices, or a base file or GGUF alone; gguf: "
+     "the GGUF with the virtual neurons in its matrices"},
     {"out", "PATH", "", KVF_TEXT, AT(out), "folder or file to write"},
     {"base-id", "ID", "the base's name", KVF_TEXT, AT(base_id),
      "peft, mlx: Hub id or folder of the base, used by AutoPeftModelFor... or mlx-lm to load it"},
     {"base", "MODEL.gguf", "", KVF_TEXT, AT(base),
-     "llamacpp: base file that the engine runs; transformers: base of the prefix"},
+     "llamacpp: base file that the engine runs; transformers, gguf: base of the prefix"},
     CLI_LORA(AT(lora)),
     {"engine", KVF_EXPORT_ENGINES, "llama-server; mlx-lm", KVF_WORD, AT(engine),
      "llamacpp, mlx: program that will load the cache; mlx-lm-0.31.3: that release and earlier "
@@ -28,6 +29,8 @@ static const kvf__option_row OPTIONS[] = {
      "llamacpp: number of sequences of a cache that is not unified"},
     {"dtype", "f16|f32", "f16; mlx: f32", KVF_WORD, AT(dtype),
      "llamacpp, mlx: type of keys and values in the engine's cache"},
+    {"ffn-type", "q8_0|f16|f32", "the base's", KVF_WORD, AT(ffn_type),
+     "gguf: type in which the matrices of the feed-forward blocks are stored"},
     CLI_CHECKPOINT(AT(checkpoint), "state of a run file to use"),
     {"head", "NAME", "", KVF_TEXT, AT(head),
      "task whose head to export, for a file of several tasks"},

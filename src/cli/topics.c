@@ -273,7 +273,8 @@ static const char FORMATS[] =
     "  safetensors writes one file with past_key_values [L, 2, 1, G, P, D]. --format llamacpp\n"
     "  writes a folder with a saved sequence for llama-server, node-llama-cpp or\n"
     "  llama-cpp-python (--engine), and a README.md that explains how to load it. --format\n"
-    "  mlx writes a prompt cache of mlx-lm.\n"
+    "  mlx writes a prompt cache of mlx-lm. --format gguf and transformers fold virtual\n"
+    "  neurons into a copy of the base, which is then an ordinary model.\n"
     "\n"
     "inspect: reads all of these.\n";
 

@@ -217,26 +217,37 @@ static const struct format {
                {"llamacpp", kvf__export_llamacpp},
                {"mlx", export_mlx},
                {"tokenizer", NULL /* for a base */},
-               {"transformers", NULL /* with a base */}};
+               {"transformers", NULL /* with a base */},
+               {"gguf", kvf__export_gguf}};
 
 /* Refuses options that a format does not support. */
 static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
 {
-    enum { PEFT = 1, SAFETENSORS = 2, LLAMACPP = 4, MLX = 8, MODEL = 32, PREFIXES = 15 | MODEL };
+    enum {
+        PEFT = 1,
+        SAFETENSORS = 2,
+        LLAMACPP = 4,
+        MLX = 8,
+        FOLDER = 32,
+        GGUF = 64,
+        PREFIXES = 15 | FOLDER | GGUF
+    };
     const struct {
         const char *name;
         bool given;
         int formats;
         const char *words;
     } rows[] = {{"base-id", o->base_id, PEFT | MLX, "peft"},
-                {"base", o->base, LLAMACPP | MODEL, "llamacpp and transformers"},
-                {"lora", o->lora, LLAMACPP | MODEL, "llamacpp and transformers"},
+                {"base", o->base, LLAMACPP | FOLDER | GGUF, "llamacpp, transformers and gguf"},
+                {"lora", o->lora, LLAMACPP | FOLDER, "llamacpp and transformers"},
+                {"ffn-type", o->ffn_type, GGUF, "gguf"},
                 {"engine", o->engine, LLAMACPP | MLX, "llamacpp and mlx"},
                 {"state-version", o->state_version, LLAMACPP, "llamacpp"},
                 {"flash-attention", o->flash_attention, LLAMACPP, "llamacpp"},
                 {"streams", o->streams, LLAMACPP, "llamacpp"},
                 {"dtype", o->dtype, LLAMACPP | MLX, "llamacpp and mlx"},
-                {"checkpoint", o->checkpoint, PREFIXES, "peft, safetensors, llamacpp and mlx"},
+                {"checkpoint", o->checkpoint, PREFIXES,
+                 "peft, safetensors, llamacpp, mlx, transformers and gguf"},
                 {"head", o->head, PEFT | SAFETENSORS, "peft and safetensors"}};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -254,12 +265,14 @@ static kvf_status check_exportable(kvf_ctx *ctx, const kvf_export_options *optio
                          "%s: its virtual tokens have log-weights (--log-weight), which other "
                          "programs do not support",
                          options->path);
-    if (prefix->file.id.neurons.N)
+    const bool folds = options->format == KVF_EXPORT_GGUF;
+    if (prefix->file.id.neurons.N && !folds)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: has virtual neurons (--ffn-length), which no cache or adapter of "
-                         "another program holds",
+                         "another program holds: --format gguf or transformers folds them into the "
+                         "base",
                          options->path);
-    if (prefix->file.id.encoder_layers && options->format != KVF_EXPORT_SAFETENSORS &&
+    if (prefix->file.id.encoder_layers && !folds && options->format != KVF_EXPORT_SAFETENSORS &&
         options->format != KVF_EXPORT_PEFT)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: a prefix of an encoder-decoder needs --format safetensors or peft",
@@ -297,7 +310,8 @@ static kvf_status export_open(kvf_ctx *ctx, const kvf_prefix *prefix,
     kvf_export_options o = *options;
 
     KVF_TRY(KVF__CHECK_RESERVED(ctx, kvf_export_options, options));
-    if (o.path || o.checkpoint || o.head || o.format >= KVF_EXPORT_TOKENIZER)
+    if (o.path || o.checkpoint || o.head || o.format == KVF_EXPORT_TOKENIZER ||
+        o.format == KVF_EXPORT_TRANSFORMERS)
         return kvf__fail(ctx, KVF_EUSAGE,
                          "path, checkpoint, head and the formats of bases are for files, not for "
                          "an open prefix");
@@ -312,7 +326,7 @@ kvf_status kvf_prefix_export(kvf_ctx *ctx, const kvf_prefix *prefix,
 {
     KVF_TRY(KVF__NEED(ctx, prefix, options));
     KVF_TRY(KVF__NEED(ctx, options->out));
-    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_TRANSFORMERS));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_GGUF));
     KVF__RETURN(ctx, export_open(ctx, prefix, options));
 }
 
@@ -335,7 +349,7 @@ kvf_status kvf_export(kvf_ctx *ctx, const kvf_export_options *options)
 {
     KVF_TRY(KVF__NEED(ctx, options));
     KVF_TRY(KVF__NEED(ctx, options->path, options->out));
-    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_TRANSFORMERS));
+    KVF_TRY(KVF__CHECK_ENUM(ctx, options->format, KVF_EXPORT_GGUF));
     KVF_TRY(KVF__CHECK_ENUM(ctx, options->checkpoint, KVF_CHECKPOINT_LAST));
     KVF__RETURN(ctx, export(ctx, options));
 }

@@ -53,6 +53,16 @@ kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
 /* Exports a base, with the neurons of a prefix in its matrices, as a transformers folder
  * (export_transformers.c). */
 kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *options);
+/* Exports a GGUF with the neurons in its matrices (export_gguf.c). */
+kvf_status kvf__export_gguf(kvf_ctx *ctx, const kvf_export_options *options,
+                            const kvf_prefix *prefix);
+/* Opens options->base, a GGUF that the prefix fits, to hash its weights, without packing any. Other
+ * weights give a warning. */
+kvf_status kvf__open_engine_base(kvf_ctx *ctx, const kvf_export_options *options,
+                                 const kvf_prefix *prefix, kvf_base **out);
+/* Refuses what an ordinary model cannot hold. */
+kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *options,
+                               const kvf_prefix *prefix, const kvf_base *base);
 /* Reads config and tokenizer files of a base; *made has the tokenizer files in transformers' form,
  * if those of the base have another. The caller frees both, even on failure. */
 kvf_status kvf__transformers_texts(kvf_ctx *ctx, const char *path, kvf__base_file *found,

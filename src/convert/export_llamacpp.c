@@ -115,17 +115,16 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_b
     return KVF_OK;
 }
 
-/* Opens the base to hash its weights, without packing any. */
-static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
-                            const kvf_prefix *prefix, kvf_base **out)
+kvf_status kvf__open_engine_base(kvf_ctx *ctx, const kvf_export_options *options,
+                                 const kvf_prefix *prefix, kvf_base **out)
 {
     const kvf_base_options light = {
         .precision = KVF_PRECISION_F32, .stream_layers = true, .lora = options->lora};
 
     if (!options->base)
-        return kvf__fail(
-            ctx, KVF_EUSAGE,
-            "--format llamacpp needs --base MODEL.gguf, the file that the engine runs");
+        return kvf__fail(ctx, KVF_EUSAGE,
+                         "--format %s needs --base MODEL.gguf, the file that the engine runs",
+                         options->format == KVF_EXPORT_GGUF ? "gguf" : "llamacpp");
     KVF_TRY(kvf_base_open(ctx, options->base, &light, out));
     return check_base(ctx, prefix, *out);
 }
@@ -278,7 +277,7 @@ kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
 
     KVF_TRY(kvf__engine_find(ctx, options, &export.engine));
     KVF_TRY(kvf__check_cache(ctx, options, prefix));
-    kvf_status st = open_base(ctx, options, prefix, &base);
+    kvf_status st = kvf__open_engine_base(ctx, options, prefix, &base);
     export.base = base;
     if (!st) st = fill(ctx, &export);
     kvf__ids_done(&export.ids);

@@ -235,23 +235,21 @@ static kvf_status export_base(kvf_ctx *ctx, const kvf_export_options *options, c
     return st;
 }
 
-/* Refuses what an ordinary model cannot hold. */
-static kvf_status check(kvf_ctx *ctx, const kvf_export_options *o, kvf_prefix *prefix,
-                        const kvf_base *base)
+kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *o, const kvf_prefix *prefix,
+                               const kvf_base *base)
 {
     const kvf__desc *d = kvf__model_desc(base->model);
-    kvf__artifact *file = &prefix->file;
+    const kvf__artifact *file = &prefix->file;
 
-    KVF_TRY(kvf__identity_check(ctx, o->path, &file->id, base, false));
     if (!file->prefix.neurons.shape.N || file->prefix.P)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: has keys and values, which no model holds: --format transformers is "
-                         "for virtual neurons alone (--prefix-length 0 --ffn-length N)",
-                         o->path);
+        return kvf__fail(
+            ctx, KVF_EUNSUPPORTED,
+            "%s: has keys and values, which no model holds: only virtual neurons alone "
+            "(--prefix-length 0 --ffn-length N) are folded into a base",
+            o->path);
     if (file->head.params.params.n)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: has a trained head, which is not written to a folder of the base",
-                         o->path);
+                         "%s: has a trained head, which is not written with the base", o->path);
     if (!strcmp(d->arch_name, "openai-gpt"))
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: transformers fixes the width of its feed-forward blocks: neurons are "
@@ -279,7 +277,8 @@ kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *opti
     kvf_status st = KVF_OK;
     if (options->base)
         st = kvf_prefix_open_on(ctx, options->path, base, options->checkpoint, &prefix);
-    if (!st && prefix) st = check(ctx, options, prefix, base);
+    if (!st && prefix) st = kvf__identity_check(ctx, options->path, &prefix->file.id, base, false);
+    if (!st && prefix) st = kvf__check_foldable(ctx, options, prefix, base);
     if (!st) st = export_base(ctx, options, base, prefix);
     kvf_prefix_free(prefix);
     kvf_base_free(base);

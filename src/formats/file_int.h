@@ -19,6 +19,7 @@ typedef struct kvf__weights {
     size_t n_maps;
     struct kvf__gguf_kv *arrays; /* GGUF arrays, for kvf__gguf_strings() and the like */
     size_t n_arrays;
+    size_t metadata_bytes, alignment; /* GGUF: where the section of tensors begins; of their data */
 } kvf__weights;
 
 kvf_status kvf__safetensors_open(kvf_ctx *ctx, const char *path, kvf__weights *out);
@@ -68,6 +69,18 @@ kvf_status kvf__gguf_floats(kvf_ctx *ctx, const kvf__weights *weights, const cha
                             float **values, int64_t *count);
 kvf_status kvf__gguf_ints(kvf_ctx *ctx, const kvf__weights *weights, const char *key,
                           int32_t **values, int64_t *count);
+
+/* Writes an open GGUF again, whole or not at all, with another number in its metadata and other
+ * tensors. EUNSUPPORTED: the key is not one whole number. */
+typedef struct kvf__gguf_change {
+    const char *key;
+    uint64_t value;
+    const kvf__view *views; /* [table.n], types and shapes; data NULL: `make` writes the bytes */
+    kvf_status (*make)(kvf_ctx *ctx, const void *user, size_t i, uint8_t *out);
+    const void *user;
+} kvf__gguf_change;
+kvf_status kvf__gguf_rewrite(kvf_ctx *ctx, const char *path, bool force, const kvf__weights *old,
+                             const kvf__gguf_change *change);
 
 /* Contents of a path, recognised by first bytes (a folder: by its files). */
 typedef enum kvf__file_kind {

@@ -73,6 +73,8 @@ kvf_status kvf__gguf_parse(kvf_ctx *ctx, const char *where, const void *bytes, s
 
     KVF_TRY(read_frame(&g));
     KVF_TRY(kvf__gguf_read_meta(&g));
+    weights->metadata_bytes = g.r.at;
+    weights->alignment = g.alignment;
     KVF_TRY(check_whole(&g));
     return kvf__gguf_read_tensors(&g);
 }

@@ -51,6 +51,8 @@ typedef struct kvf__gguf {
 kvf_status kvf__gguf_read_meta(kvf__gguf *g);
 kvf_status kvf__gguf_read_tensors(kvf__gguf *g);
 
+uint32_t kvf__gguf_type_id(const kvf__view *view); /* of its elements */
+
 /* Reads u64 length and bytes as a view, or sets failed. */
 const char *kvf__gguf_read_string(kvf__reader *r, size_t *n);
 typedef struct kvf__gguf_type {

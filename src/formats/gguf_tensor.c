@@ -54,6 +54,14 @@ static const tensor_type TYPES[] = {
     [41] = {"q1_0", 128, 18, KVF__OTHER},
 };
 
+uint32_t kvf__gguf_type_id(const kvf__view *view)
+{
+    uint32_t id = 0;
+    while (!TYPES[id].name || strcmp(TYPES[id].name, kvf__view_type_name(view)) != 0)
+        id++;
+    return id;
+}
+
 /* The current tensor. */
 typedef struct info {
     kvf__gguf *g;

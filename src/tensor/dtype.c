@@ -120,42 +120,10 @@ void kvf__to_f32(kvf__dtype dtype, const void *src, float *dst, int64_t n)
 
 /* ---- from f32 -------------------------------------------------------------------------------- */
 
-static uint16_t f16_bits(float value)
-{
-    const int32_t rebias = (127 - 15) << 23;
-    const float half = 0.5f; /* its last place is 2^-24, the step of f16 subnormals */
-    uint32_t word;
-    int32_t half_bits;
-
-    memcpy(&word, &value, sizeof word);
-    memcpy(&half_bits, &half, sizeof half_bits);
-    int32_t magnitude = (int32_t)(word & 0x7fffffff);
-
-    /* Normal numbers: add half an ulp, less one unless the kept part is odd, then cut; a carry
-     * propagates to the exponent. */
-    int32_t normal = (magnitude - rebias + 0x0fff + ((magnitude >> 13) & 1)) >> 13;
-    int32_t too_big = -(magnitude > 0x477fefff); /* from 65520 on, and infinity */
-    normal = (0x7c00 & too_big) | (normal & ~too_big);
-
-    float lifted;
-    int32_t subnormal;
-    memcpy(&lifted, &magnitude, sizeof lifted);
-    lifted += half;
-    memcpy(&subnormal, &lifted, sizeof subnormal);
-    subnormal -= half_bits;
-
-    int32_t is_subnormal = -(magnitude < 0x38800000); /* below 2^-14 */
-    int32_t is_nan = -(magnitude > 0x7f800000);
-    int32_t nan = 0x7e00 | ((magnitude >> 13) & 0x03ff);
-    int32_t bits = (subnormal & is_subnormal) | (normal & ~is_subnormal);
-    bits = (nan & is_nan) | (bits & ~is_nan);
-    return (uint16_t)((uint32_t)bits | ((word >> 16) & 0x8000));
-}
-
 static void f32_to_f16(const float *restrict src, uint8_t *restrict dst, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        uint16_t half = f16_bits(src[i]);
+        uint16_t half = kvf__f16_bits(src[i]);
         memcpy(dst + 2 * i, &half, sizeof half);
     }
 }
@@ -186,7 +154,7 @@ static void q8_0_block(const float *restrict src, uint8_t *restrict dst, int64_t
     }
     const float scale = isnan(poison) ? NAN : largest / 127;
     const float by = scale > 0 ? 1 / scale : 0;
-    const uint16_t half = f16_bits(scale);
+    const uint16_t half = kvf__f16_bits(scale);
     memcpy(dst, &half, sizeof half);
     for (int64_t i = 0; i < block; i++)
         dst[2 + i] = isnan(poison) ? 1 : (uint8_t)(int8_t)roundf(src[i] * by);
@@ -217,7 +185,8 @@ void kvf__from_f32(kvf__dtype dtype, const float *src, void *dst, int64_t n)
         f32_to_q8_0(src, dst, n);
         break;
     default:
-        kvf__quant(dtype, src, dst, n / kvf__dtype_block(dtype));
+        kvf__quant(dtype, kvf__dtype_block(dtype), kvf__dtype_block_bytes(dtype), src, dst,
+                   n / kvf__dtype_block(dtype));
         break;
     }
 }

@@ -8,24 +8,17 @@
 
 enum { SMALL = 32, BIG = 256, PARTS = 8, MOST_SCALE = 63 };
 
-static float store_f16(float value, uint8_t *to)
+static float store(uint16_t half, uint8_t *to)
 {
-    kvf__from_f32(KVF__F16, &value, to, 1);
-    kvf__to_f32(KVF__F16, to, &value, 1);
-    return value;
-}
-
-/* Stores the smallest f16 of at least this magnitude. */
-static float store_up(float value, uint8_t *to)
-{
-    float stored = store_f16(value, to);
-    uint16_t half;
-
-    if (fabsf(stored) >= fabsf(value)) return stored;
-    memcpy(&half, to, sizeof half);
-    half++;
     memcpy(to, &half, sizeof half);
     return kvf__f16_value(half);
+}
+
+/* Stores the f16 of smallest magnitude that is not below the value's. */
+static float store_up(float value, uint8_t *to)
+{
+    const uint16_t half = kvf__f16_bits(value);
+    return store(half + (fabsf(kvf__f16_value(half)) < fabsf(value)), to);
 }
 
 static void range(const float *x, int n, float *low, float *high)
@@ -57,7 +50,7 @@ static void small(const float *x, uint8_t *to, bool five, bool minimum)
 
     range(x, SMALL, &low, &high);
     if (minimum) {
-        low = store_f16(low, to + 2);
+        low = store(kvf__f16_bits(low), to + 2);
         scale = store_up((high - low) / (float)most, to);
     } else {
         scale = store_up((high > -low ? high : low) / (float)-zero, to);
@@ -142,11 +135,10 @@ static void q6_k(const float *x, uint8_t *to)
     }
 }
 
-void kvf__quant(kvf__dtype dtype, const float *src, uint8_t *dst, int64_t n_blocks)
+void kvf__quant(kvf__dtype dtype, int64_t elements, size_t bytes, const float *src, uint8_t *dst,
+                int64_t n_blocks)
 {
     const bool five = dtype == KVF__Q5_0 || dtype == KVF__Q5_1 || dtype == KVF__Q5_K;
-    const size_t bytes = kvf__dtype_block_bytes(dtype);
-    const int64_t elements = kvf__dtype_block(dtype);
 
     memset(dst, 0, (size_t)n_blocks * bytes);
     for (int64_t i = 0; i < n_blocks; i++, src += elements, dst += bytes) {

@@ -177,7 +177,7 @@ for base in llama gpt2 gpt_neox gemma2 modernbert; do
     run 0 train --base $base.h5 --data $data --task $task --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out run.h5
     if [ $base = modernbert ]; then
         run 1 export run.h5 --format transformers --base $base.h5 --out wide
-        has err 'run.h5: has a trained head, which is not written to a folder of the base$'
+        has err 'run.h5: has a trained head, which is not written with the base$'
         continue
     fi
     run 0 export run.h5 --format transformers --base $base.h5 --out wide --force
@@ -204,8 +204,62 @@ run 2 export alone-p.h5 --format transformers --base plain --out plain --force
 has err 'plain: is the base, which will not be replaced'
 for format in peft safetensors; do
     run 1 export whole-p.h5 --format $format --out x
-    has err 'whole-p.h5: has virtual neurons (--ffn-length), which no cache or adapter of another program holds$'
+    has err 'whole-p.h5: has virtual neurons (--ffn-length), which no cache or adapter of another program holds: --format'
 done
+# folded into a GGUF, whose file has the loss of the neurons: exactly in f32, else within the error of its types
+for base in bpe neox; do
+    gguf=$SOURCE/tests/golden/gguf_$base.gguf
+    run 0 train --base "$gguf" --data lm.jsonl --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out $base.run.h5
+    run 0 eval --base "$gguf" --prefix $base.run.h5 --data lm.jsonl --threads 2 --precision f32 --json
+    value loss >want
+    for type in own q8_0 f16 f32; do
+        asked=
+        [ $type = own ] || asked="--ffn-type $type"
+        # shellcheck disable=SC2086 # words
+        run 0 export $base.run.h5 --format gguf --base "$gguf" --out wide.gguf --force $asked
+        run 0 eval --base wide.gguf --data lm.jsonl --threads 2 --precision f32 --json
+        value loss >got
+        awk -v most="$([ $type = f32 ] && echo 1e-5 || echo 0.02)" 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < most && d > -most) }' want got ||
+            fail "$base, $type: the GGUF has loss $(cat got), the neurons $(cat want)"
+    done
+done
+run 0 inspect wide.gguf
+has out 'gptneox.feed_forward_length  *261$'
+has out 'blk.2.ffn_down.weight  *\[32, 261\]  *f32 '
+neox=$SOURCE/tests/golden/gguf_neox.gguf
+# not_folded CODE MESSAGE OPTIONS...
+not_folded() {
+    code=$1 line=$2
+    shift 2
+    run "$code" export neox.run.h5 --format gguf "$@"
+    has err "^kvfold: export: $line"
+}
+cp wide.gguf kept.gguf
+not_folded 1 'wide.gguf: exists (use --force to replace it)$' --base "$neox" --out wide.gguf
+cp "$neox" own.gguf
+not_folded 2 'own.gguf: is read by this command, it will not be replaced; try' --base own.gguf --out own.gguf --force
+not_folded 2 '--format gguf needs --base MODEL.gguf' --out x.gguf
+not_folded 2 '--base llama.h5: want the GGUF file that the engine runs; try' --base llama.h5 --out x.gguf
+not_folded 1 '.*gguf_bpe.gguf: has architecture llama, but the prefix is for base gguf_neox' --base "$SOURCE/tests/golden/gguf_bpe.gguf" --out x.gguf
+not_folded 1 'cut.gguf: ' --base cut.gguf --out x.gguf
+head -c 70000 "$neox" >cut.gguf
+not_folded 1 'cut.gguf: .*truncated' --base cut.gguf --out x.gguf
+ulimit -S -f 60
+not_folded 1 'wide.gguf: .*File too large$' --base "$neox" --out wide.gguf --force
+ulimit -S -f unlimited
+same kept.gguf wide.gguf
+# the type of a matrix whose blocks have as many bytes, IQ4_NL for Q4_0
+at=$(($(grep -obUa 'blk.0.ffn_up.weight' own.gguf | cut -d: -f1) + 19 + 4 + 16))
+printf '\024' | dd of=own.gguf bs=1 seek=$at conv=notrunc status=none
+not_folded 1 'own.gguf: tensor "blk.0.ffn_up.weight" has type iq4_nl, which is not written: --ffn-type q8_0' --base own.gguf --out x.gguf
+run 0 export neox.run.h5 --format gguf --base own.gguf --out typed.gguf --ffn-type q8_0
+has err 'own.gguf: the weights differ from those of base gguf_neox'
+run 0 inspect typed.gguf
+has out 'blk.0.ffn_up.weight  *\[288, 32\]  *q8_0 '
+run 1 export whole-p.h5 --format gguf --base "$neox" --out x.gguf
+run 1 export llama.h5 --format gguf --base "$neox" --out x.gguf
+run 2 export alone-p.h5 --format transformers --base llama.h5 --out x --ffn-type f16
+absent x.gguf
 run 1 prune whole-p.h5 --base llama.h5 --data lm.jsonl --keep 1 --out x.h5
 has err 'whole-p.h5: has virtual neurons, which are not pruned here$'
 run 2 words alone-p.h5 --base llama.h5

@@ -28,6 +28,7 @@ run 0 merge tasks.h5 --out tasks_p.h5 --base bert
 gguf=$SOURCE/tests/golden/gguf_bpe.gguf
 state="gguf_p.h5 --format llamacpp --base $gguf --out o/x"
 run 0 import $SOURCE/tests/golden/llama_states/v4.state --base $gguf --out gguf_p.h5
+run 0 train --base $gguf --data train.jsonl --method direct --prefix-length 0 --ffn-length 2 --steps 1 --precision f32 --threads 1 --quiet --out neurons.h5
 run 0 export run_p.h5 --format peft --out peft
 run 0 train --base bert --data mood.tsv --task seq-cls $direct --steps 1 --out cls.h5
 run 0 export cls.h5 --format peft --out peft_cls
@@ -89,6 +90,9 @@ export|flash-attention|$state|off|change
 export|streams|$state|4|change
 export|dtype|$state|f32|change
 export|dtype|run_p.h5 --out o/x|f32|refuse
+export|ffn-type|neurons.h5 --format gguf --base $gguf --out o/x|f32|change
+export|ffn-type|neurons.h5 --format gguf --base $gguf --out o/x|q4_0|refuse
+export|ffn-type|run_p.h5 --out o/x|f32|refuse
 new-base|config|--tokenizer model/tokenizer.json $to|model/config.json|rescue
 new-base|tokenizer|--config model/config.json $to|model/tokenizer.json|rescue
 new-base|out|--config model/config.json --tokenizer model/tokenizer.json|o/x.h5|rescue

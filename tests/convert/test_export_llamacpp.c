@@ -408,7 +408,7 @@ static const struct {
     {{.format = KVF_EXPORT_MLX, .streams = 2}, "--streams is for --format llamacpp, not mlx"},
     {{.format = KVF_EXPORT_MLX, .head = "x"},
      "--head is for --format peft and safetensors, not mlx"},
-    {{.format = KVF_EXPORT_PEFT, .base = ""}, "--base is for --format llamacpp and transformers, not peft"},
+    {{.format = KVF_EXPORT_PEFT, .base = ""}, "--base is for --format llamacpp, transformers and gguf, not peft"},
     {{.format = KVF_EXPORT_PEFT, .dtype = "f32"}, "--dtype is for --format llamacpp and mlx"},
     {{.format = KVF_EXPORT_SAFETENSORS, .state_version = "3"}, "--state-version is for"},
     {{.format = KVF_EXPORT_SAFETENSORS, .flash_attention = "on"}, "--flash-attention is for"},

@@ -1,6 +1,7 @@
-"""Makes gguf_bpe.gguf and gguf_spm.gguf with the reference writer: two whole models of 2 layers with
-random weights of several types, one with a byte-level tokenizer and rope divisors, one with a
-SentencePiece tokenizer, a head of its own and yarn.
+"""Makes gguf_bpe.gguf, gguf_spm.gguf and gguf_neox.gguf with the reference writer: whole models of 2
+or 3 layers with random weights of several types. One has a byte-level tokenizer and rope divisors, one
+a SentencePiece tokenizer, a head of its own and yarn, one GPT-NeoX's blocks, whose last matrices have
+blocks of 256.
 
     python make_gguf_model.py FOLDER
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGMLQuantizationType as T
 from gguf import GGUFWriter
+from gguf.constants import GGML_QUANT_SIZES
 from gguf.quants import quantize
 
 L, C, H, G, D, F = 2, 32, 4, 2, 8, 64
@@ -79,7 +81,8 @@ def close(w):
     w.close()
 
 
-def bpe(path):
+def byte_level(w):
+    """Returns the size of the vocabulary."""
     tokens = byte_chars()
     types = [NORMAL] * 256
     merges = ["t h", "th e", "\u0120 the", "i n", "1 2"]
@@ -88,8 +91,6 @@ def bpe(path):
     for text, kind in (("<|im_start|>", CONTROL), ("<|im_end|>", CONTROL), ("<tool>", USER), ("[PAD0]", UNUSED)):
         tokens.append(text)
         types.append(kind)
-    w = writer(path)
-    w.add_rope_freq_base(5000.0)
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("smollm")
     w.add_token_list(tokens)
@@ -102,8 +103,53 @@ def bpe(path):
         "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
         "'\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
     )
-    add_model(w, len(tokens), True)
+    return len(tokens)
+
+
+def bpe(path):
+    w = writer(path)
+    w.add_rope_freq_base(5000.0)
+    vocab = byte_level(w)
+    add_model(w, vocab, True)
     w.add_tensor("rope_freqs.weight", np.array([1, 1, 2.7182817, 8], dtype=np.float32))
+    close(w)
+
+
+def add_blocks(w, name, rows, kind, halves):
+    """Random blocks of a type that the package does not write, one a row."""
+    blocks = rng.integers(0, 256, (rows, GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
+    for at, scale in halves.items():
+        blocks[:, at:at + 2] = np.full((rows, 1), scale, np.float16).view(np.uint8)
+    w.add_tensor(name, blocks, raw_dtype=kind)
+
+
+def neox(path):
+    wide, kinds = 256, [(T.Q4_0, T.Q6_K, {208: 2e-5}), (T.Q5_1, T.Q5_K, {0: 1e-4, 2: 1e-3}), (T.Q4_1, T.Q4_K, {0: 2e-4, 2: 1e-3})]
+    w = GGUFWriter(path, "gptneox")
+    w.add_name(path.stem)
+    w.add_string("golden.made_by", f"gguf {version('gguf')}, numpy {np.__version__}")
+    vocab = byte_level(w)
+    w.add_context_length(128)
+    w.add_embedding_length(C)
+    w.add_block_count(len(kinds))
+    w.add_feed_forward_length(wide)
+    w.add_head_count(H)
+    w.add_layer_norm_eps(1e-5)
+    w.add_rope_dimension_count(D)
+    w.add_parallel_residual(True)
+    add(w, "token_embd.weight", (vocab, C), T.Q8_0, 0.5)
+    add(w, "output.weight", (vocab, C), T.Q8_0)
+    for l, (up, down, halves) in enumerate(kinds):
+        for name, rows, kind in (("attn_qkv", 3 * C, T.Q8_0), ("attn_output", C, T.Q8_0), ("ffn_up", wide, up)):
+            add(w, f"blk.{l}.{name}.weight", (rows, C), kind)
+            add(w, f"blk.{l}.{name}.bias", (rows,))
+        add_blocks(w, f"blk.{l}.ffn_down.weight", C, down, halves)
+        add(w, f"blk.{l}.ffn_down.bias", (C,))
+        for name in ("attn_norm", "ffn_norm"):
+            add(w, f"blk.{l}.{name}.weight", (C,))
+            add(w, f"blk.{l}.{name}.bias", (C,))
+    add(w, "output_norm.weight", (C,))
+    add(w, "output_norm.bias", (C,))
     close(w)
 
 
@@ -137,3 +183,4 @@ def spm(path):
 folder = Path(sys.argv[1])
 bpe(folder / "gguf_bpe.gguf")
 spm(folder / "gguf_spm.gguf")
+neox(folder / "gguf_neox.gguf")
