@@ -8,6 +8,7 @@
 #   ./setup.sh onednn3 the same tests on oneDNN 3.2, which is fetched (the system's is 2.6), built in build-onednn3
 #   ./setup.sh wheel   make dist/kvfold-*.whl, the package for Python with the command, and run its tests
 #   ./setup.sh sdist   make dist/kvfold-*.tar.gz, install it with pip in a new environment (as `pip install .` does) and run its tests
+#   ./setup.sh deb [try]   make Debian packages in dist/ from the last commit, checked by lintian; try: install, test and remove them
 #   ./setup.sh notebook   run examples/notebook.ipynb from top to bottom; build/notebook/notebook.ipynb has what it shows
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files (h5 by name)
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
@@ -267,6 +268,30 @@ run_sdist() {
   python/try.sh dist/kvfold-*.tar.gz build/tests/make_tiny build/venv
 }
 
+# deb [try]: packages of the last commit. dpkg-buildpackage writes beside its sources, so these are a clone.
+run_deb() {
+  # shellcheck disable=SC2086
+  install_packages $BUILD_PACKAGES build-essential debhelper dh-python fakeroot git libopenmpi-dev lintian
+  say "building Debian packages"
+  rm -rf build/deb dist/*.deb
+  mkdir -p build/deb dist
+  git clone -q . build/deb/kvfold
+  (cd build/deb/kvfold && DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -Pnocheck -us -uc -b) >build/deb/log 2>&1 ||
+    { tail -n 40 build/deb/log >&2; exit 1; }
+  cp build/deb/*.deb dist
+  say "lintian"
+  lintian --allow-root --fail-on error build/deb/*.changes
+  [ "${1:-}" = try ] || return 0
+  say "installing, testing and removing them"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get install -y -qq --no-install-recommends openmpi-bin pkg-config libc6-dev ./dist/*.deb >build/deb/install.log 2>&1 ||
+    { tail -n 20 build/deb/install.log >&2; exit 1; }
+  debian/tests/train
+  apt-get purge -y -qq kvfold kvfold-mpi libkvfold0 libkvfold-dev python3-kvfold >>build/deb/install.log
+  if command -v kvfold; then exit 1; fi
+  [ ! -e /usr/lib/python3/dist-packages/kvfold ]
+}
+
 # kills COUNT SEED
 run_kills() {
   # shellcheck disable=SC2086
@@ -500,6 +525,7 @@ fuzz)
 onednn3) run_onednn3 ;;
 wheel) run_wheel ;;
 sdist) run_sdist ;;
+deb) run_deb "${2:-}" ;;
 notebook) run_notebook ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
 storm) run_storm "${2:-1000}" "${3:-2}" ;;
@@ -512,7 +538,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,26s/^# \{0,1\}//p' "$0"
+  sed -n '2,27s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac
