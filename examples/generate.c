@@ -8,6 +8,7 @@
  */
 #include <kvfold/kvfold.h>
 #include <stdio.h>
+#include <string.h>
 
 static int fail(kvf_ctx *ctx)
 {
@@ -30,12 +31,14 @@ int main(int argc, char **argv)
 {
     kvf_ctx *ctx = NULL;
     kvf_session *session = NULL;
-    const kvf_session_options how = {.base.precision = KVF_PRECISION_F32};
+    kvf_session_options how;
     int code = 1;
     if (argc != 4) {
         fputs("usage: generate BASE PREFIX.h5 PROMPT\n", stderr);
         return 2;
     }
+    memset(&how, 0, sizeof how); /* zero selects the default of every option */
+    how.base.precision = KVF_PRECISION_F32;
     if (kvf_ctx_create(NULL, &ctx)) return 1;
     if (kvf_session_open(ctx, argv[1], argv[2], &how, &session)) {
         fail(ctx);

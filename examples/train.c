@@ -8,11 +8,12 @@
  */
 #include <kvfold/kvfold.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Called by kvf_train between two steps. */
 static void on_event(void *user, const kvf_event *event)
 {
-    FILE *out = user;
+    FILE *out = (FILE *)user;
     if (event->kind == KVF_EVENT_STEP)
         fprintf(out, "step %lld of %lld: loss %.4f\n", (long long)event->step,
                 (long long)event->steps, event->train_loss);
@@ -53,9 +54,16 @@ static kvf_status fold_and_measure(kvf_ctx *ctx, char **path)
     kvf_session *session = NULL;
     kvf_merge_result merged;
     kvf_eval_result measured;
-    const kvf_session_options how = {.base.precision = KVF_PRECISION_F32};
-    const kvf_merge_options merge = {.run = path[4], .out = path[5]};
-    const kvf_eval_options eval = {.data = path[3]};
+    kvf_session_options how;
+    kvf_merge_options merge;
+    kvf_eval_options eval;
+    memset(&how, 0, sizeof how); /* zero selects the default of every option */
+    memset(&merge, 0, sizeof merge);
+    memset(&eval, 0, sizeof eval);
+    how.base.precision = KVF_PRECISION_F32;
+    merge.run = path[4];
+    merge.out = path[5];
+    eval.data = path[3];
     kvf_status st = kvf_merge(ctx, &merge, &merged);
     if (!st) st = kvf_session_open(ctx, path[1], path[5], &how, &session);
     if (!st) {

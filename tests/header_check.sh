@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every public header compiles alone, in C11 and in C++; the example at its top compiles as C11 and
-# C++17.
+# C++17, and so do the programs of examples/.
 # Usage: header_check.sh SOURCE_ROOT 'CC' ['CXX']
 set -eu
 root=$1
@@ -45,5 +45,9 @@ for header in "$root"/include/kvfold/*.h; do
     example "$header" >"$folder/example" || failed=1
     compile "$cc" c c11 <"$folder/example" || failed=1
     [ -z "$cxx" ] || compile "$cxx" c++ c++17 <"$folder/example" || failed=1
+done
+for program in "$root"/examples/*.c; do
+    compile "$cc" c c11 <"$program" || failed=1
+    [ -z "$cxx" ] || compile "$cxx" c++ c++17 <"$program" || failed=1
 done
 exit $failed
