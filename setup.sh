@@ -6,9 +6,10 @@
 #   ./setup.sh build   build only: the command is build/kvfold
 #   ./setup.sh quality [measure]   train a small fixed set and compare scores with stored ranges; measure: new ranges
 #   ./setup.sh onednn3 the same tests on oneDNN 3.2, which is fetched (the system's is 2.6), built in build-onednn3
-#   ./setup.sh wheel   make dist/kvfold-*.whl, the package for Python with the command, and run its tests
+#   ./setup.sh wheel   make dist/kvfold-*.whl, the package for Python with the command, run its tests; and the command alone as a .tar.xz
 #   ./setup.sh sdist   make dist/kvfold-*.tar.gz, install it with pip in a new environment (as `pip install .` does) and run its tests
 #   ./setup.sh deb [try]   make Debian packages in dist/ from the last commit, checked by lintian; try: install, test and remove them
+#   ./setup.sh release [try]   all of these from a clean clone of the last commit, with SHA256SUMS; try: as for deb
 #   ./setup.sh notebook   run examples/notebook.ipynb from top to bottom; build/notebook/notebook.ipynb has what it shows
 #   ./setup.sh fuzz [-runs=N|-max_total_time=S] [TARGET...]   feed hostile bytes to the readers of files (h5 by name)
 #   ./setup.sh kills [N [SEED]]   kill training N times (default 1000) and hold what is left to its promises
@@ -292,6 +293,29 @@ run_deb() {
   [ ! -e /usr/lib/python3/dist-packages/kvfold ]
 }
 
+# release [try]
+run_release() {
+  install_packages git xz-utils
+  [ -z "$(git status --porcelain)" ] || { echo "setup.sh: commit the changes first: a release is made from a commit" >&2; exit 1; }
+  rm -rf build/release dist
+  mkdir -p build
+  git clone -q . build/release
+  (
+    cd build/release
+    ./setup.sh sdist
+    ./setup.sh wheel
+    ./setup.sh deb "$1"
+    say "trying the command of the tarball"
+    mkdir build/tarball
+    tar -C build/tarball -xf dist/kvfold-*.tar.xz
+    env -i PATH=/usr/bin:/bin tests/smoke.sh build/tarball/kvfold-*/bin/kvfold build/tarball/work
+  )
+  mv build/release/dist .
+  (cd dist && sha256sum -- * >../build/release/SHA256SUMS && mv ../build/release/SHA256SUMS .)
+  say "dist"
+  cat dist/SHA256SUMS
+}
+
 # kills COUNT SEED
 run_kills() {
   # shellcheck disable=SC2086
@@ -525,6 +549,7 @@ fuzz)
 onednn3) run_onednn3 ;;
 wheel) run_wheel ;;
 sdist) run_sdist ;;
+release) run_release "${2:-}" ;;
 deb) run_deb "${2:-}" ;;
 notebook) run_notebook ;;
 kills) run_kills "${2:-1000}" "${3:-2}" ;;
@@ -538,7 +563,7 @@ build)
   build
   ;;
 *)
-  sed -n '2,27s/^# \{0,1\}//p' "$0"
+  sed -n '2,28s/^# \{0,1\}//p' "$0"
   exit 2
   ;;
 esac

@@ -10,13 +10,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 name=$1
 mkdir -p "$2"
 cache=$(cd "$2" && pwd)
+built=lib/$name.built-$(sha256sum "$here/sources.sh" | cut -c 1-8)
 tools=$cache/tools/bin
 
 versions() { sed -n "s/^.*  ${name}_\(.*\)\.orig\.tar\..*/\1/p" "$here/sources.sha256"; }
 
 for version in $(versions); do
     folder=$cache/$name-$version
-    [ ! -e "$folder/lib/$name.built" ] || { echo "$folder"; exit 0; }
+    [ ! -e "$folder/$built" ] || { echo "$folder"; exit 0; }
 done
 
 work=$cache/work-$name
@@ -58,6 +59,9 @@ fetch() {
 # No paths of this machine in what is built. Options that a version does not know do nothing.
 flags="-O2 -fPIC -fstack-protector-strong -D_FORTIFY_SOURCE=2 -ffile-prefix-map=$work=."
 build_hdf5() {
+    # the text about the build, with its paths and its machine
+    settings=source/src/H5build_settings.cmake.c.in
+    [ ! -e $settings ] || sed -i '/^const char H5build_settings/,/^;/c const char H5build_settings[] = "";' $settings
     "$tools/cmake" -S source -B build -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_C_FLAGS=$flags" \
         "-DCMAKE_INSTALL_PREFIX=$1" -DBUILD_SHARED_LIBS=OFF -DBUILD_STATIC_LIBS=ON -DBUILD_TESTING=OFF \
         -DHDF5_BUILD_HL_LIB=ON -DHDF5_BUILD_TOOLS=OFF -DHDF5_BUILD_HL_TOOLS=OFF -DHDF5_BUILD_EXAMPLES=OFF \
@@ -70,7 +74,8 @@ build_libmicrohttpd() {
     mkdir build
     (cd build && ../source/configure "CFLAGS=$flags" "--prefix=$1" --disable-static --disable-https \
         --disable-curl --disable-doc --disable-examples --disable-tools &&
-        make install AUTOMAKE=: ACLOCAL=: AUTOCONF=: AUTOHEADER=:) # a patch of Debian is newer than what was made from it
+        make install AUTOMAKE=: ACLOCAL=: AUTOCONF=: AUTOHEADER=:) && # a patch of Debian is newer than what was made from it
+        sed -i 's/^Libs: .*/Libs: -Wl,-L${libdir} -Wl,-lmicrohttpd/' "$1/lib/pkgconfig/libmicrohttpd.pc" # else meson adds a run path
 }
 
 update
@@ -87,7 +92,7 @@ for version in $(versions); do
     fi
     mkdir "$folder/licence"
     find source -maxdepth 1 '(' -name 'COPYING*' -o -name 'LICENSE*' ')' -exec cp '{}' "$folder/licence" ';'
-    : >"$folder/lib/$name.built"
+    : >"$folder/$built"
     cd "$cache"
     rm -rf "$work"
     echo "$folder"

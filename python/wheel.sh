@@ -10,7 +10,6 @@ build=$top/build-wheel
 version=$(sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
 platform=manylinux_2_34_x86_64
 wheel=kvfold-$version-py3-none-$platform.whl
-licence='BSD-2-Clause AND BSD-3-Clause AND BSD-3-Clause-LBNL AND GPL-3.0-or-later WITH GCC-exception-3.1 AND LGPL-2.1-or-later AND MIT AND Unicode-DFS-2015 AND Zlib'
 export SOURCE_DATE_EPOCH=315532800 # the first day that a zip file can name: equal sources give equal bytes
 
 say() { printf '\n== %s\n' "$*"; }
@@ -40,26 +39,36 @@ build_wheel() {
     strip "$unpacked/kvfold/lib/libkvfold.so.0" "$unpacked/kvfold/bin/kvfold"
 }
 
-# notice NAME FILE...: the licence of a library that is inside
-notice() {
+# part NAME VERSION LICENCE FILE...: a library that is inside, and its notices
+part() {
+    printf '%s\t%s\t%s\n' "$1" "$2" "$3" >>"$build/parts"
     name=$1
-    shift
+    shift 3
     cat "$@" >"$licences/NOTICE.$name"
 }
 
-# Metadata of the source names the licence of kvfold alone.
-add_licences() {
-    licences=$unpacked/kvfold-$version.dist-info/licenses
-    notice hdf5 "$hdf5"/licence/*
-    notice libmicrohttpd "$microhttpd"/licence/*
-    notice onednn "$onednn/share/doc/onednn/LICENSE" "$onednn/share/doc/onednn/THIRD-PARTY-PROGRAMS"
-    notice libgomp /usr/share/doc/libgomp1/copyright
-    for package in jansson-dev pcre2-dev utf8proc-dev xxhash-dev; do
-        notice "${package%-dev}" "/usr/share/doc/lib$package/copyright"
-    done
-    notice zlib /usr/share/doc/zlib1g-dev/copyright
-    files=$(cd "$licences" && for name in NOTICE.*; do printf 'License-File: %s\\n' "$name"; done)
-    sed -i -e "s/^License-Expression: .*/& AND $licence/" -e "s/^License-File: LICENSE/&\\n${files%??}/" "$licences/../METADATA"
+# The same of a package of Debian. debian NAME LICENCE PACKAGE
+debian() {
+    part "$1" "$(dpkg-query -W -f '${source:Version}' "$3")" "$2" "/usr/share/doc/$3/copyright"
+}
+
+# The source's metadata has the licence of kvfold alone.
+add_parts() {
+    info=$unpacked/kvfold-$version.dist-info licences=$unpacked/kvfold-$version.dist-info/licenses
+    : >"$build/parts"
+    part hdf5 "${hdf5##*/hdf5-}" 'BSD-3-Clause AND BSD-3-Clause-LBNL' "$hdf5"/licence/*
+    debian jansson MIT libjansson-dev
+    debian libgomp 'GPL-3.0-or-later WITH GCC-exception-3.1' libgomp1
+    part libmicrohttpd "${microhttpd##*/libmicrohttpd-}" LGPL-2.1-or-later "$microhttpd"/licence/*
+    part onednn "$(sed -n 's/^#define DNNL_VERSION_[MP][A-Z]* //p' "$onednn/include/oneapi/dnnl/dnnl_version.h" | paste -sd .)" \
+        'Apache-2.0 AND BSD-3-Clause' "$onednn/share/doc/onednn/LICENSE" "$onednn/share/doc/onednn/THIRD-PARTY-PROGRAMS"
+    debian pcre2 BSD-3-Clause libpcre2-dev
+    debian utf8proc 'MIT AND Unicode-DFS-2015' libutf8proc-dev
+    debian xxhash BSD-2-Clause libxxhash-dev
+    debian zlib Zlib zlib1g-dev
+    python3 python/parts.py "$version" "$info/METADATA" "$build/sbom" <"$build/parts"
+    mkdir "$info/sboms"
+    cp "$build/sbom" "$info/sboms/kvfold.cdx.json"
 }
 
 # auditwheel puts the shared libraries inside, under names that nobody else's have, and refuses what $platform does not allow.
@@ -84,10 +93,14 @@ bin=$cache/tools/bin
 get_tools
 hdf5=$(python/sources.sh hdf5 "$cache")
 microhttpd=$(python/sources.sh libmicrohttpd "$cache")
-export LD_LIBRARY_PATH="$microhttpd/lib"
+export LD_LIBRARY_PATH="$microhttpd/lib:$onednn/lib"
 build_wheel
-add_licences
+add_parts
 pack
 unset LD_LIBRARY_PATH
-python/try.sh "dist/$wheel" "$build/tests/make_tiny" "$build/venv"
+printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$onednn/lib" "$build/tests/make_tiny" >"$build/make_tiny"
+chmod +x "$build/make_tiny"
+python/try.sh "dist/$wheel" "$build/make_tiny" "$build/venv"
+cp "$build/sbom" "dist/kvfold-$version.cdx.json"
+python/tarball.sh "dist/$wheel" "$bin/patchelf"
 say "dist/$wheel"

@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import pickle
+import re
 import select
 import shutil
 import signal
@@ -12,11 +13,34 @@ import subprocess
 import sys
 import threading
 import time
+import unittest
 import unittest.mock
+from pathlib import Path
 
 import kvfold
 import numpy as np
 from support import COMMAND, PAIRS, SMALL, Case, command, write_rows
+
+PLACE = Path(kvfold.__file__).parent.parent
+PACKED = (PLACE / "kvfold.libs").exists()  # the wheel
+
+
+class Loading(unittest.TestCase):
+    def shown(self, program):
+        done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PLACE)}, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_one_openmp(self):
+        """A process with kvfold has one OpenMP runtime."""
+        maps = self.shown("import kvfold; kvfold.versions(); print(open('/proc/self/maps').read())")
+        found = set(re.findall(r"/\S*/lib(?:gomp|i?omp)[\w.-]*", maps))
+        self.assertEqual(len(found), 1, found)
+
+    @unittest.skipUnless(PACKED, "the libraries of this system may take longer")
+    def test_import_is_fast(self):
+        program = "import numpy, time; begin = time.process_time(); import kvfold; print(time.process_time() - begin)"
+        self.assertLess(min(float(self.shown(program)) for _ in range(5)), 0.1)
 
 
 class Files(Case):
