@@ -122,7 +122,8 @@ typedef struct kvf_export_options {
  * - mlx: the prompt cache of mlx-lm in one file.
  * - transformers: a folder for AutoModel... of `base` with the virtual neurons of a prefix folded
  * into its feed-forward matrices, or of a base at `path` without `base`.
- * - gguf: the GGUF `base` with the virtual neurons of a prefix in its feed-forward matrices.
+ * - gguf: the GGUF `base` with the virtual neurons of a prefix in its feed-forward matrices; with
+ * keys and values a folder of that GGUF and what llamacpp makes.
  * - tokenizer: a folder for AutoTokenizer. For a GGUF, tokenizer.json and tokenizer_config.json are
  * made from its metadata with the same ids.
  * EUNSUPPORTED: the prefix is more than keys and values at positions 0 to P - 1 (llamacpp, mlx), or

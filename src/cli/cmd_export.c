@@ -64,12 +64,15 @@ const cli_command cli_export = {
     .summary =
         "Writes a prefix or run for other programs: a PEFT folder, safetensors, or the saved "
         "cache of an engine.",
-    .notes = "peft: labels.json has the names of the head's outputs, since PEFT's config has no "
-             "field for them. README.md is a model card; an existing one is kept. PEFT 0.21 "
-             "ignores BERT's token types for question answering. tokenizer: FILE is a base. The "
-             "folder made from a GGUF has the same ids. llamacpp, mlx: only for prefixes that "
-             "consist of keys and values alone. README.md in the folder shows how to load it; "
-             "the defaults are tested.\n",
+    .notes =
+        "peft: labels.json has the names of the head's outputs, since PEFT's config has no "
+        "field for them. README.md is a model card; an existing one is kept. PEFT 0.21 "
+        "ignores BERT's token types for question answering. tokenizer: FILE is a base. The "
+        "folder made from a GGUF has the same ids. llamacpp, mlx: only for prefixes that "
+        "consist of keys and values alone. README.md in the folder shows how to load it; "
+        "the defaults are tested. gguf: of a prefix with keys and values, --out is a folder with "
+        "the GGUF, its saved sequence and a README.md for both; transformers: the folder then "
+        "has them as a cache.\n",
     .required = "out",
     .needs = "lora>base",
     CLI_ROWS(OPTIONS),

@@ -218,7 +218,7 @@ static const struct format {
                {"mlx", export_mlx},
                {"tokenizer", NULL /* for a base */},
                {"transformers", NULL /* with a base */},
-               {"gguf", kvf__export_gguf}};
+               {"gguf", kvf__export_llamacpp}};
 
 /* Refuses options that a format does not support. */
 static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
@@ -241,11 +241,11 @@ static kvf_status check_options(kvf_ctx *ctx, const kvf_export_options *o)
                 {"base", o->base, LLAMACPP | FOLDER | GGUF, "llamacpp, transformers and gguf"},
                 {"lora", o->lora, LLAMACPP | FOLDER, "llamacpp and transformers"},
                 {"ffn-type", o->ffn_type, GGUF, "gguf"},
-                {"engine", o->engine, LLAMACPP | MLX, "llamacpp and mlx"},
-                {"state-version", o->state_version, LLAMACPP, "llamacpp"},
-                {"flash-attention", o->flash_attention, LLAMACPP, "llamacpp"},
-                {"streams", o->streams, LLAMACPP, "llamacpp"},
-                {"dtype", o->dtype, LLAMACPP | MLX, "llamacpp and mlx"},
+                {"engine", o->engine, LLAMACPP | MLX | GGUF, "llamacpp, mlx and gguf"},
+                {"state-version", o->state_version, LLAMACPP | GGUF, "llamacpp and gguf"},
+                {"flash-attention", o->flash_attention, LLAMACPP | GGUF, "llamacpp and gguf"},
+                {"streams", o->streams, LLAMACPP | GGUF, "llamacpp and gguf"},
+                {"dtype", o->dtype, LLAMACPP | MLX | GGUF, "llamacpp, mlx and gguf"},
                 {"checkpoint", o->checkpoint, PREFIXES,
                  "peft, safetensors, llamacpp, mlx, transformers and gguf"},
                 {"head", o->head, PEFT | SAFETENSORS, "peft and safetensors"}};

@@ -33,6 +33,7 @@ typedef struct kvf__llama_export {
     const kvf_prefix *prefix;
     const kvf_base *base;
     const kvf__engine *engine;
+    bool folds; /* writes the base with the neurons of the prefix too */
     kvf__llama_form form;
     kvf__ids ids;         /* [P] ids that stand for the prefix; the first is BOS if texts have one
                            */
@@ -47,20 +48,16 @@ kvf_status kvf__llama_readme(kvf_ctx *ctx, const kvf__llama_export *export, cons
                              kvf__buf *out);
 extern const kvf__pair kvf__engine_texts[]; /* name and text */
 
-/* A row of the formats (export.c). */
+/* Rows of the formats llamacpp and gguf (export.c). */
 kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix);
 /* Exports a base, with the neurons of a prefix in its matrices, as a transformers folder
  * (export_transformers.c). */
 kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *options);
-/* Exports a GGUF with the neurons in its matrices (export_gguf.c). */
-kvf_status kvf__export_gguf(kvf_ctx *ctx, const kvf_export_options *options,
-                            const kvf_prefix *prefix);
-/* Opens options->base, a GGUF that the prefix fits, to hash its weights, without packing any. Other
- * weights give a warning. */
-kvf_status kvf__open_engine_base(kvf_ctx *ctx, const kvf_export_options *options,
-                                 const kvf_prefix *prefix, kvf_base **out);
-/* Refuses what an ordinary model cannot hold. */
+/* Writes the base, a GGUF, with the neurons in its matrices (export_gguf.c). content: a
+ * kvf__llama_export. */
+kvf_status kvf__write_wide_gguf(kvf_ctx *ctx, const char *path, bool force, const void *content);
+/* Refuses what an ordinary model, and a cache beside it, cannot hold. */
 kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *options,
                                const kvf_prefix *prefix, const kvf_base *base);
 /* Reads config and tokenizer files of a base; *made has the tokenizer files in transformers' form,

@@ -195,7 +195,7 @@ static kvf_status make(kvf_ctx *ctx, const void *user, size_t i, uint8_t *out)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static kvf_status write_wide(kvf_ctx *ctx, const wide *w)
+static kvf_status rewrite(kvf_ctx *ctx, const char *path, bool force, const wide *w)
 {
     const kvf__weights *old = &w->base->weights;
     const char *arch = kvf_json_str(kvf_json_get(old->meta, "general.architecture"), NULL);
@@ -209,34 +209,24 @@ static kvf_status write_wide(kvf_ctx *ctx, const wide *w)
         .make = make,
         .user = w,
     };
-    return kvf__gguf_rewrite(ctx, w->options->out, w->options->force, old, &change);
+    return kvf__gguf_rewrite(ctx, path, force, old, &change);
 }
 
-static kvf_status fold(kvf_ctx *ctx, const kvf_export_options *options, const kvf_base *base,
-                       const kvf_prefix *prefix)
+kvf_status kvf__write_wide_gguf(kvf_ctx *ctx, const char *path, bool force, const void *content)
 {
-    wide w = {.options = options, .base = base, .neurons = &prefix->file.prefix.neurons};
-    const size_t n = base->weights.table.n;
+    const kvf__llama_export *e = content;
+    wide w = {.options = e->options,
+              .base = e->base,
+              .neurons = &e->prefix->file.prefix.neurons,
+              .N = e->prefix->file.prefix.neurons.shape.N};
+    const size_t n = w.base->weights.table.n;
 
-    w.N = w.neurons->shape.N;
     kvf_status st = kvf__alloc_array(ctx, n, sizeof *w.slots, &w.slots);
     if (!st) st = kvf__alloc_array(ctx, n, sizeof *w.views, &w.views);
     if (!st) st = find_slots(ctx, &w);
     if (!st) widen_views(&w);
-    if (!st) st = write_wide(ctx, &w);
+    if (!st) st = rewrite(ctx, path, force, &w);
     kvf__free(w.slots);
     kvf__free(w.views);
-    return st;
-}
-
-kvf_status kvf__export_gguf(kvf_ctx *ctx, const kvf_export_options *options,
-                            const kvf_prefix *prefix)
-{
-    kvf_base *base = NULL;
-
-    KVF_TRY(kvf__open_engine_base(ctx, options, prefix, &base));
-    kvf_status st = kvf__check_foldable(ctx, options, prefix, base);
-    if (!st) st = fold(ctx, options, base, prefix);
-    kvf_base_free(base);
     return st;
 }

@@ -25,11 +25,14 @@ kvf_status kvf__engine_find(kvf_ctx *ctx, const kvf_export_options *options,
 {
     const kvf__engine *found = NULL;
 
+    const kvf_export_format format = options->format == KVF_EXPORT_GGUF ? KVF_EXPORT_LLAMACPP
+                                                                        : options->format;
+
     for (int i = 0; i < N_ENGINES && !found; i++)
         if (options->engine ? !strcmp(ENGINES[i].name, options->engine)
-                            : ENGINES[i].format == options->format)
+                            : ENGINES[i].format == format)
             found = &ENGINES[i];
-    if (!found || found->format != options->format)
+    if (!found || found->format != format)
         return kvf__fail(ctx, KVF_EUSAGE, "--engine %s does not support this --format",
                          options->engine);
     *out = found;
@@ -81,6 +84,34 @@ kvf_status kvf__check_cache(kvf_ctx *ctx, const kvf_export_options *options,
                      (long long)id->P);
 }
 
+kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *o, const kvf_prefix *prefix,
+                               const kvf_base *base)
+{
+    const kvf__desc *d = kvf__model_desc(base->model);
+    const kvf__artifact *file = &prefix->file;
+
+    if (!file->prefix.neurons.shape.N)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: has no virtual neurons (--ffn-length) to fold into the base",
+                         o->path);
+    if (file->prefix.log_weight)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has log-weights, which no model holds",
+                         o->path);
+    if (file->head.params.params.n)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: has a trained head, which is not written with the base", o->path);
+    if (!strcmp(d->arch_name, "openai-gpt"))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: transformers fixes the width of its feed-forward blocks: neurons are "
+                         "not folded into it",
+                         base->path);
+    if (d->by_layer.shape)
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: its layers differ in width: neurons are not folded into it",
+                         base->path);
+    return file->prefix.P ? kvf__check_cache(ctx, o, prefix) : KVF_OK;
+}
+
 /* ---- the base -------------------------------------------------------------------------------- */
 
 /* Mistral has architecture llama in a GGUF; other names mean other models. */
@@ -115,8 +146,9 @@ static kvf_status check_base(kvf_ctx *ctx, const kvf_prefix *prefix, const kvf_b
     return KVF_OK;
 }
 
-kvf_status kvf__open_engine_base(kvf_ctx *ctx, const kvf_export_options *options,
-                                 const kvf_prefix *prefix, kvf_base **out)
+/* Opens the base to hash its weights, without packing any. */
+static kvf_status open_base(kvf_ctx *ctx, const kvf_export_options *options,
+                            const kvf_prefix *prefix, kvf_base **out)
 {
     const kvf_base_options light = {
         .precision = KVF_PRECISION_F32, .stream_layers = true, .lora = options->lora};
@@ -256,8 +288,8 @@ static const kvf__folder_file FILES[] = {
     {"README.md", write_readme},
     {"check.py", write_check},
     {"prefix.state", write_state},
+    {"model.gguf", kvf__write_wide_gguf}, /* with neurons */
 };
-static const kvf__folder FOLDER = {FILES, sizeof FILES / sizeof FILES[0], "files of the prefix"};
 
 static kvf_status fill(kvf_ctx *ctx, kvf__llama_export *export)
 {
@@ -266,20 +298,36 @@ static kvf_status fill(kvf_ctx *ctx, kvf__llama_export *export)
     export->form = form_of(o, export->engine, export->base);
     KVF_TRY(find_template(ctx, export));
     KVF_TRY(kvf__placeholders(ctx, export));
-    return kvf__write_folder(ctx, o->out, o->force, &FOLDER, export);
+    const kvf__folder folder = {FILES, sizeof FILES / sizeof FILES[0] - !export->folds,
+                                "files of the prefix"};
+    return kvf__write_folder(ctx, o->out, o->force, &folder, export);
+}
+
+/* Refuses settings of an engine where none reads a state. */
+static kvf_status check_settings(kvf_ctx *ctx, const kvf_export_options *o)
+{
+    if (!o->engine && !o->state_version && !o->flash_attention && !o->streams && !o->dtype)
+        return KVF_OK;
+    return kvf__fail(ctx, KVF_EUSAGE,
+                     "%s: has virtual neurons alone, so there is no state for --engine, "
+                     "--state-version, --flash-attention, --streams or --dtype",
+                     o->path);
 }
 
 kvf_status kvf__export_llamacpp(kvf_ctx *ctx, const kvf_export_options *options,
                                 const kvf_prefix *prefix)
 {
-    kvf__llama_export export = {.options = options, .prefix = prefix};
+    const bool folds = options->format == KVF_EXPORT_GGUF, state = !folds || prefix->file.prefix.P;
+    kvf__llama_export export = {.options = options, .prefix = prefix, .folds = folds};
     kvf_base *base = NULL;
 
-    KVF_TRY(kvf__engine_find(ctx, options, &export.engine));
-    KVF_TRY(kvf__check_cache(ctx, options, prefix));
-    kvf_status st = kvf__open_engine_base(ctx, options, prefix, &base);
+    KVF_TRY(state ? kvf__engine_find(ctx, options, &export.engine) : check_settings(ctx, options));
+    if (!folds) KVF_TRY(kvf__check_cache(ctx, options, prefix));
+    kvf_status st = open_base(ctx, options, prefix, &base);
     export.base = base;
-    if (!st) st = fill(ctx, &export);
+    if (!st && folds) st = kvf__check_foldable(ctx, options, prefix, base);
+    if (!st && state) st = fill(ctx, &export);
+    if (!st && !state) st = kvf__write_wide_gguf(ctx, options->out, options->force, &export);
     kvf__ids_done(&export.ids);
     kvf__buf_done(&export.text);
     kvf__buf_done(&export.date);

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define CACHE "past_key_values.safetensors"
+
 /* A folder while it is made. */
 typedef struct making {
     kvf_ctx *ctx;
@@ -153,6 +155,21 @@ static kvf_status make_card(making *m)
                         : d->block.causal ? "AutoModelForCausalLM"
                                           : "AutoModel";
 
+    const char *with_cache =
+        m->prefix && m->prefix->file.prefix.P
+            ? "\nThe keys and values of the prefix are a cache, which each call needs anew:\n\n"
+              "```python\nimport inspect, torch\nfrom safetensors.torch import load_file\n"
+              "from transformers import DynamicCache\n\n"
+              "kv = load_file(\"FOLDER/" CACHE "\")[\"past_key_values\"]\n"
+              "ids = tokenizer(\"Internet, noun:\", return_tensors=\"pt\").input_ids\n"
+              "name = \"cache\" if \"cache\" in inspect.signature(model.forward).parameters "
+              "else \"past_key_values\"\n"
+              "out = model.generate(ids, max_new_tokens=40, do_sample=False,\n"
+              "                     attention_mask=torch.ones(1, kv.shape[4] + ids.shape[1]),\n"
+              "                     **{name: DynamicCache([(k, v) for k, v in kv])})\n"
+              "print(tokenizer.decode(out[0, ids.shape[1]:]))\n```\n"
+            : "";
+
     if (!m->neurons)
         return kvf__asprintf(m->ctx, &m->card, "# %s\n\nWritten by kvfold " KVF_VERSION ".\n",
                              kvf_base_name(m->base));
@@ -163,9 +180,9 @@ static kvf_status make_card(making *m)
         "feed-forward matrices.\nThe model is an ordinary one that is %lld wider:\n\n"
         "```python\nfrom transformers import %s, AutoTokenizer\n\n"
         "model = %s.from_pretrained(\"FOLDER\")\n"
-        "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
+        "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n%s",
         kvf_base_name(m->base), (long long)m->neurons->shape.N, m->prefix->path, id->method,
-        id->task, (long long)m->neurons->shape.N, class, class);
+        id->task, (long long)m->neurons->shape.N, class, class, with_cache);
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
@@ -186,11 +203,26 @@ static kvf_status write_weights(kvf_ctx *ctx, const char *path, bool force, cons
     return kvf__safetensors_write(ctx, path, force, m->tensors, m->base->slots.n);
 }
 
+/* Writes keys and values in f32, or removes those of an earlier export. */
+static kvf_status write_cache(kvf_ctx *ctx, const char *path, bool force, const void *user)
+{
+    const making *m = user;
+
+    if (!m->prefix || !m->prefix->file.prefix.P) return kvf__remove_file(ctx, path);
+    const kvf__prefix *p = &m->prefix->file.prefix;
+    const kvf__tensor cache = {
+        .name = (char *)"past_key_values",
+        .view = {
+            .data = p->kv, .dtype = KVF__F32, .rank = 6, .dim = {p->L, 2, 1, p->G, p->P, p->D}}};
+    return kvf__safetensors_write(ctx, path, force, &cache, 1);
+}
+
 static kvf_status write_folder(const making *m)
 {
     static const kvf__folder_file FIRST[] = {{"config.json", write_text},
                                              {"model.safetensors", write_weights},
-                                             {"README.md", write_text}};
+                                             {"README.md", write_text},
+                                             {CACHE, write_cache}};
     enum { OWN = sizeof FIRST / sizeof FIRST[0] };
     kvf__folder_file *files = NULL;
 
@@ -233,33 +265,6 @@ static kvf_status export_base(kvf_ctx *ctx, const kvf_export_options *options, c
     kvf__base_file_done(&made);
     kvf__base_file_done(&found);
     return st;
-}
-
-kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *o, const kvf_prefix *prefix,
-                               const kvf_base *base)
-{
-    const kvf__desc *d = kvf__model_desc(base->model);
-    const kvf__artifact *file = &prefix->file;
-
-    if (!file->prefix.neurons.shape.N || file->prefix.P)
-        return kvf__fail(
-            ctx, KVF_EUNSUPPORTED,
-            "%s: has keys and values, which no model holds: only virtual neurons alone "
-            "(--prefix-length 0 --ffn-length N) are folded into a base",
-            o->path);
-    if (file->head.params.params.n)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: has a trained head, which is not written with the base", o->path);
-    if (!strcmp(d->arch_name, "openai-gpt"))
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: transformers fixes the width of its feed-forward blocks: neurons are "
-                         "not folded into it",
-                         base->path);
-    if (d->by_layer.shape)
-        return kvf__fail(ctx, KVF_EUNSUPPORTED,
-                         "%s: its layers differ in width: neurons are not folded into it",
-                         base->path);
-    return KVF_OK;
 }
 
 kvf_status kvf__export_transformers(kvf_ctx *ctx, const kvf_export_options *options)

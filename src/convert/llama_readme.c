@@ -43,10 +43,12 @@ static kvf_status put_text(kvf_ctx *ctx, const kvf__llama_export *e, const char 
                            const char *ids, kvf__buf *out)
 {
     const kvf__llama_form *f = &e->form;
-    char P[24], version[24], streams[24];
+    char P[24], N[24] = "", version[24], streams[24];
     const kvf__pair values[] = {
         {"engine", e->engine->name},
         {"P", P},
+        {"N", N},
+        {"model", e->folds ? "model.gguf" : "MODEL.gguf"},
         {"base", e->base->name},
         {"hash", e->base->hash},
         {"version", version},
@@ -62,6 +64,7 @@ static kvf_status put_text(kvf_ctx *ctx, const kvf__llama_export *e, const char 
     };
 
     snprintf(P, sizeof P, "%lld", (long long)e->prefix->file.id.P);
+    if (e->folds) snprintf(N, sizeof N, "%lld", (long long)e->prefix->file.id.neurons.N);
     snprintf(version, sizeof version, "%lld", (long long)f->version);
     snprintf(streams, sizeof streams, "%lld", (long long)f->streams);
     return fill_in(ctx, find(kvf__engine_texts, name, strlen(name)), values, out);

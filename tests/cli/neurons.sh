@@ -195,8 +195,12 @@ plain=$(value loss)
 run 0 eval --base llama.h5 --data lm.jsonl --threads 2 --precision f32 --json
 [ "$plain" = "$(value loss)" ] || fail "the folder of the base has loss $plain, the base $(value loss)"
 run 1 export llama.h5 --format transformers --out plain
-run 1 export whole-p.h5 --format transformers --base llama.h5 --out x
-has err 'whole-p.h5: has keys and values, which no model holds'
+run 0 export whole-p.h5 --format transformers --base llama.h5 --out both # with keys and values: a cache
+[ -s both/past_key_values.safetensors ] || fail 'no cache beside the model'
+has both/README.md 'DynamicCache'
+run 0 export alone-p.h5 --format transformers --base llama.h5 --out both --force
+absent both/past_key_values.safetensors
+! grep -q DynamicCache both/README.md || fail 'the README has a cache'
 run 1 export alone-p.h5 --format transformers --base gpt2.h5 --out x
 has err 'the prefix is for base llama'
 run 1 export alone-p.h5 --format transformers --out x
@@ -257,6 +261,23 @@ has err 'own.gguf: the weights differ from those of base gguf_neox'
 run 0 inspect typed.gguf
 has out 'blk.0.ffn_up.weight  *\[288, 32\]  *q8_0 '
 run 1 export whole-p.h5 --format gguf --base "$neox" --out x.gguf
+run 2 export neox.run.h5 --format gguf --base "$neox" --out x.gguf --dtype f32
+has err 'neox.run.h5: has virtual neurons alone, so there is no state for --engine'
+# with keys and values: a folder of the GGUF, the state and a README for both
+bpe=$SOURCE/tests/golden/gguf_bpe.gguf
+run 0 train --base "$bpe" --data lm.jsonl --method direct --steps 3 --prefix-length 3 --ffn-lr 0.05 $how --out run.h5
+run 0 export run.h5 --format gguf --base "$bpe" --dtype f32 --ffn-type f32 --out state
+has state/README.md '^llama-server -m model.gguf .* -ctk f32 -ctv f32 '
+has state/README.md 'with the 5 virtual neurons of the prefix'
+run 0 import state/prefix.state --base state/model.gguf --out kv.h5
+run 0 eval --base state/model.gguf --prefix kv.h5 --data lm.jsonl --threads 2 --precision f32 --json
+value loss >got
+run 0 eval --base "$bpe" --prefix run.h5 --data lm.jsonl --threads 2 --precision f32 --json
+value loss >want
+awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' want got || fail "GGUF and state have loss $(cat got), the prefix $(cat want)"
+run 1 export run.h5 --format gguf --base "$bpe" --out state
+run 1 export kv.h5 --format gguf --base state/model.gguf --out x.gguf
+has err 'kv.h5: has no virtual neurons (--ffn-length) to fold into the base$'
 run 1 export llama.h5 --format gguf --base "$neox" --out x.gguf
 run 2 export alone-p.h5 --format transformers --base llama.h5 --out x --ffn-type f16
 absent x.gguf
