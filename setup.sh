@@ -258,8 +258,12 @@ run_wheel() {
 # The sources as pip takes them. Package, command and library are then built against the libraries of this machine.
 run_sdist() {
   # shellcheck disable=SC2086
-  install_packages $BUILD_PACKAGES check git python3-pip python3-venv
-  build -Dtests=enabled
+  install_packages $BUILD_PACKAGES check git patch python3-pip python3-venv
+  mkdir -p build
+  [ -e build/build.ninja ] || meson setup build >build/setup.log
+  meson configure build -Dtests=enabled
+  say "building the tests' model maker"
+  ninja -C build tests/make_tiny >build/compile.log || { tail -n 20 build/compile.log >&2; exit 1; }
   say "packing the sources"
   python3 -m venv build/sdist
   build/sdist/bin/pip install -q --disable-pip-version-check build==1.6.1 twine==6.2.0
