@@ -97,7 +97,7 @@ kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *o, const 
     if (file->prefix.log_weight)
         return kvf__fail(ctx, KVF_EUNSUPPORTED, "%s: has log-weights, which no model holds",
                          o->path);
-    if (file->head.params.params.n)
+    if (file->head.params.params.n || file->head.words)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: has a trained head, which is not written with the base", o->path);
     if (!strcmp(d->arch_name, "openai-gpt"))

@@ -227,6 +227,9 @@ for base in bpe neox; do
             fail "$base, $type: the GGUF has loss $(cat got), the neurons $(cat want)"
     done
 done
+run 0 export neox.run.h5 --format gguf --base "$gguf" --out wide.gguf --force --ffn-type f32 --data lm.jsonl --precision f32 --json
+awk -v a="$(value loss_before)" -v b="$(value loss_after)" -v want="$(cat want)" \
+    'BEGIN { d = a - b; exit !(a == want && d < 1e-5 && d > -1e-5) }' || fail "$(cat out), want $(cat want)"
 run 0 inspect wide.gguf
 has out 'gptneox.feed_forward_length  *261$'
 has out 'blk.2.ffn_down.weight  *\[32, 261\]  *f32 '
@@ -276,6 +279,8 @@ run 0 eval --base "$bpe" --prefix run.h5 --data lm.jsonl --threads 2 --precision
 value loss >want
 awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' want got || fail "GGUF and state have loss $(cat got), the prefix $(cat want)"
 run 1 export run.h5 --format gguf --base "$bpe" --out state
+run 2 export run.h5 --format gguf --base "$bpe" --out other --data lm.jsonl
+has err '--data is for virtual neurons alone: run.h5 has keys and values'
 run 1 export kv.h5 --format gguf --base state/model.gguf --out x.gguf
 has err 'kv.h5: has no virtual neurons (--ffn-length) to fold into the base$'
 run 1 export llama.h5 --format gguf --base "$neox" --out x.gguf

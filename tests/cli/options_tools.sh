@@ -26,6 +26,7 @@ run 0 train --base bert --data mood.tsv --task seq-cls --unfreeze base --method 
 for name in run next foreign; do run 0 merge $name.h5 --out ${name}_p.h5; done
 run 0 merge tasks.h5 --out tasks_p.h5 --base bert
 gguf=$SOURCE/tests/golden/gguf_bpe.gguf
+folds="neurons.h5 --format gguf --base $gguf --out o/x"
 state="gguf_p.h5 --format llamacpp --base $gguf --out o/x"
 run 0 import $SOURCE/tests/golden/llama_states/v4.state --base $gguf --out gguf_p.h5
 run 0 train --base $gguf --data train.jsonl --method direct --prefix-length 0 --ffn-length 2 --steps 1 --precision f32 --threads 1 --quiet --out neurons.h5
@@ -93,6 +94,19 @@ export|dtype|run_p.h5 --out o/x|f32|refuse
 export|ffn-type|neurons.h5 --format gguf --base $gguf --out o/x|f32|change
 export|ffn-type|neurons.h5 --format gguf --base $gguf --out o/x|q4_0|refuse
 export|ffn-type|run_p.h5 --out o/x|f32|refuse
+export|data|$folds|valid.jsonl|change
+export|data|run_p.h5 --out o/x --base model|valid.jsonl|refuse
+export|data|$state|valid.jsonl|refuse
+export|chat-template|$folds|chatml|refuse
+export|chat-template|$folds --data valid.jsonl|chatml|change
+export|map|$folds --data foreign.jsonl|prompt=question,completion=answer|rescue
+export|map|$folds|prompt=question|refuse
+export|max-length|$folds --data long.jsonl --overlong truncate|16|change
+export|max-length|$folds|16|refuse
+export|overlong|$folds --data long.jsonl --max-length 16|skip|rescue
+export|overlong|$folds|skip|refuse
+export|precision|$folds --data valid.jsonl|bf16|change
+export|precision|$folds|bf16|refuse
 new-base|config|--tokenizer model/tokenizer.json $to|model/config.json|rescue
 new-base|tokenizer|--config model/config.json $to|model/tokenizer.json|rescue
 new-base|out|--config model/config.json --tokenizer model/tokenizer.json|o/x.h5|rescue
