@@ -145,7 +145,7 @@ const cli_command cli_export = {
         "the GGUF, its saved sequence and a README.md for both; transformers: the folder then "
         "has them as a cache.\n",
     .required = "out",
-    .needs = "lora>base data>base chat-template>data map>data max-length>data overlong>data "
+    .needs = "data>base chat-template>data map>data max-length>data overlong>data "
              "precision>data",
     CLI_ROWS(OPTIONS),
     .operands = 1,

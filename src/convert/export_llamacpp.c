@@ -90,6 +90,11 @@ kvf_status kvf__check_foldable(kvf_ctx *ctx, const kvf_export_options *o, const 
     const kvf__desc *d = kvf__model_desc(base->model);
     const kvf__artifact *file = &prefix->file;
 
+    if (!strcmp(file->id.method, "full"))
+        return kvf__fail(ctx, KVF_EUNSUPPORTED,
+                         "%s: trains the whole base: merge it, and export the base file that comes "
+                         "out, without --base",
+                         o->path);
     if (!file->prefix.neurons.shape.N)
         return kvf__fail(ctx, KVF_EUNSUPPORTED,
                          "%s: has no virtual neurons (--ffn-length) to fold into the base",

@@ -171,8 +171,10 @@ static kvf_status make_card(making *m)
             : "";
 
     if (!m->neurons)
-        return kvf__asprintf(m->ctx, &m->card, "# %s\n\nWritten by kvfold " KVF_VERSION ".\n",
-                             kvf_base_name(m->base));
+        return kvf__asprintf(m->ctx, &m->card, "# %s\n\nWritten by kvfold " KVF_VERSION "%s%s.\n",
+                             kvf_base_name(m->base),
+                             m->base->lora ? ", with this LoRA folded in: " : "",
+                             m->base->lora ? m->base->lora : "");
     return kvf__asprintf(
         m->ctx, &m->card,
         "# %s with %lld virtual neurons in each layer\n\n"

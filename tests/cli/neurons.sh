@@ -195,6 +195,24 @@ plain=$(value loss)
 run 0 eval --base llama.h5 --data lm.jsonl --threads 2 --precision f32 --json
 [ "$plain" = "$(value loss)" ] || fail "the folder of the base has loss $plain, the base $(value loss)"
 run 1 export llama.h5 --format transformers --out plain
+# with a LoRA in it, and trained as a whole
+"$MAKE_TINY" model 1 && "$MAKE_TINY" lora 5 lora || exit 1
+run 0 train --base model --data lm.jsonl --method full --steps 2 --precision f32 --threads 2 --quiet --out full.h5
+run 0 merge full.h5 --base model --out full-base.h5
+run 0 export model --format transformers --lora lora --out folded
+run 0 export full-base.h5 --format transformers --out full
+for folder in folded full; do
+    how_else="--lora lora"
+    [ $folder = folded ] || how_else="--prefix full.h5"
+    run 0 eval --base $folder --data lm.jsonl --threads 2 --precision f32 --json
+    value loss >got
+    # shellcheck disable=SC2086 # words
+    run 0 eval --base model --data lm.jsonl --threads 2 --precision f32 --json $how_else
+    value loss >want
+    awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' want got || fail "$folder: loss $(cat got), want $(cat want)"
+done
+run 1 export full.h5 --format transformers --base model --out x
+has err 'full.h5: trains the whole base: merge it'
 run 0 export whole-p.h5 --format transformers --base llama.h5 --out both # with keys and values: a cache
 [ -s both/past_key_values.safetensors ] || fail 'no cache beside the model'
 has both/README.md 'DynamicCache'
