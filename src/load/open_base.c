@@ -56,11 +56,25 @@ static kvf_status load_hf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
     return name_of(ctx, base->path, &base->name);
 }
 
+/* Adds the ends that a GGUF does not name. Gemma 4 has an ordinary token "</s>". */
+static void add_gguf_ends(const kvf__tokenizer *tokenizer, kvf__desc *desc)
+{
+    const bool gemma4 = kvf__token_id(tokenizer, "<|tool_response>") >= 0;
+    char text[32];
+
+    for (const char *end = kvf__gguf_ends; sscanf(end, "%31s", text) == 1; end += strlen(text)) {
+        end += strspn(end, " ");
+        if (!gemma4 || strcmp(text, "</s>"))
+            kvf__ends_add(&desc->ids.ends, kvf__token_id(tokenizer, text));
+    }
+}
+
 static kvf_status load_gguf(kvf_ctx *ctx, kvf_base *base, kvf__desc *desc)
 {
     KVF_TRY(kvf__gguf_open(ctx, base->path, &base->weights));
     KVF_TRY(kvf__desc_from_gguf(ctx, base->path, base->weights.meta, &base->weights.table, desc));
     KVF_TRY(kvf__tokenizer_from_gguf(ctx, base->path, &base->weights, &base->tokenizer));
+    add_gguf_ends(base->tokenizer, desc);
     return name_of(ctx, base->path, &base->name);
 }
 

@@ -53,6 +53,9 @@ typedef struct kvf__vocab {
     bool strip_after;     /* remove white space after special tokens, as in Phi-3 */
 } kvf__vocab;
 kvf_status kvf__tokenizer_from_vocab(kvf_ctx *ctx, const kvf__vocab *vocab, kvf__tokenizer **out);
+/* Texts, separated by spaces, of the tokens at which llama.cpp ends an answer whatever the file
+ * says. */
+extern const char kvf__gguf_ends[];
 /* Writes the vocabulary as the text of tokenizer.gguf.json, from which a folder or a base file
  * gives the same tokenizer; the caller frees *out. */
 kvf_status kvf__vocab_to_json(kvf_ctx *ctx, const kvf__vocab *vocab, char **out);

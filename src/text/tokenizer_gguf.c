@@ -41,29 +41,36 @@ static uint32_t flags_of(int32_t type)
     return type >= 0 && (size_t)type < sizeof flags / sizeof *flags ? flags[type] : 0;
 }
 
+const char kvf__gguf_ends[] =
+    "</s> <|eot_id|> <|eom_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> "
+    "<|end_of_text|> <|endoftext|> <end_of_turn> <end_of_utterance> <EOT> _<EOT> [EOT] [EOS] <eos> "
+    "<turn|> <|tool_response> <|fim_pad|> <fim-pad> <fim_pad> <|fim_repo|> <|repo_name|> "
+    "<fim-repo> <reponame> <|file_sep|>";
+
+/* Returns whether a text is one of words with a space between them. */
+static bool is_one_of(const char *words, const char *text, size_t n)
+{
+    for (const char *at = words; (at = memmem(at, strlen(at), text, n)); at++)
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
 int32_t kvf__gguf_type(const kvf__vocab *v, size_t id)
 {
-    /* Tokens that llama.cpp treats as special by their text even if a file has them as ordinary
-     * ones. The first is for SentencePiece only: a byte-level vocabulary may have learned it. */
-    static const char *const CONTROL[] = {"</s>",          "<|eot_id|>",    "<|eom_id|>",
-                                          "<|im_end|>",    "<|end|>",       "<|end_of_text|>",
-                                          "<|endoftext|>", "<end_of_turn>", "<end_of_utterance>",
-                                          "<EOT>",         "_<EOT>",        "[EOT]",
-                                          "[EOS]",         "<eos>",         "<|fim_prefix|>",
-                                          "<fim_prefix>",  "<fim-prefix>",  "<|fim_suffix|>",
-                                          "<fim_suffix>",  "<fim-suffix>",  "<|fim_middle|>",
-                                          "<fim_middle>",  "<fim-middle>",  "<|fim_pad|>",
-                                          "<fim_pad>",     "<fim-pad>",     "<|fim_repo|>",
-                                          "<|repo_name|>", "<|file_sep|>"};
+    /* Others that llama.cpp treats as special by their text. */
+    static const char CONTROL[] = "<|fim_prefix|> <fim_prefix> <fim-prefix> <|fim_suffix|> "
+                                  "<fim_suffix> <fim-suffix> <|fim_middle|> <fim_middle> "
+                                  "<fim-middle>";
     const int32_t type = v->types ? v->types[id] : KVF__GGUF_NORMAL;
+    const char *text = v->tokens[id];
+    const size_t n = v->token_bytes[id];
 
-    if (type != KVF__GGUF_NORMAL || !v->token_bytes[id] || !strchr("<_[", v->tokens[id][0]))
-        return type;
-    for (size_t i = v->scores ? 0 : 1; i < sizeof CONTROL / sizeof *CONTROL; i++)
-        if (strlen(CONTROL[i]) == v->token_bytes[id] &&
-            !memcmp(CONTROL[i], v->tokens[id], v->token_bytes[id]))
-            return KVF__GGUF_CONTROL;
-    return type;
+    if (type != KVF__GGUF_NORMAL || !n || !strchr("<_[", text[0])) return type;
+    /* "</s>" is special in SentencePiece only: a byte-level vocabulary may have learned it. */
+    enum { FIRST = sizeof "</s> " - 1 };
+    const bool special = is_one_of(kvf__gguf_ends + (v->scores ? 0 : FIRST), text, n) ||
+                         is_one_of(CONTROL, text, n);
+    return special ? KVF__GGUF_CONTROL : type;
 }
 
 /* Returns whether a token keeps the space after it: an exception among Phi-3's tokens. */

@@ -218,6 +218,9 @@ START_TEST(f32_matches_transformers)
 
     ck_need(find_model(model, sizeof model), NO_MODEL);
     open_all(&f, model, KVF_PRECISION_F32);
+    const kvf__ends *ends = &kvf__model_desc(f.base->model)->ids.ends; /* as in llama.cpp */
+    ck_assert(ends->n == 3 && kvf__ends_has(ends, 0) && kvf__ends_has(ends, 2) &&
+              kvf__ends_has(ends, 4));
     ck_assert_double_eq_tol(mean_loss(&f, NULL), number(&f, "losses", 0),
                             1e-5 * number(&f, "losses", 0));
     check_logits(&f, "bare_logits", 2e-3);
