@@ -114,7 +114,6 @@ static bool wants_file(const cli_call *call, const cli_given *given)
 static kvf_status check_given_path(const cli_call *call, const cli_given *given)
 {
     const char *path = given->value;
-    struct stat info;
     if (is_output(given->name) && strcmp(path, CLI_STDOUT) != 0) {
         bool force = !strcmp(given->name, "access-log"); /* it is appended to */
         for (size_t i = 0; i < call->n_given; i++)
@@ -125,7 +124,7 @@ static kvf_status check_given_path(const cli_call *call, const cli_given *given)
     if (!wants_file(call, given)) return KVF_OK;
     if (strchr(cli_row_find(call->command, given->name)->argument, '=') && strchr(path, '='))
         path = strchr(path, '=') + 1;
-    if (!strcmp(given->name, "prefix") && stat(path, &info) == 0) return KVF_OK;
+    if (!strcmp(given->name, "prefix")) return kvf__check_prefix_input(call->ctx, path);
     return kvf__check_input(call->ctx, path);
 }
 

@@ -30,6 +30,8 @@ kvf_status kvf__check_not_input(kvf_ctx *ctx, const char *out, const char *input
 /* EIO if an input file is missing, unreadable or a folder; NULL is no file. Called before a base is
  * loaded. */
 kvf_status kvf__check_input(kvf_ctx *ctx, const char *path);
+/* The same for a prefix, which may also be a folder or a name on the Hub. */
+kvf_status kvf__check_prefix_input(kvf_ctx *ctx, const char *path);
 /* EEXIST or EIO if a file cannot be written at the path. Called before the work. */
 kvf_status kvf__check_output(kvf_ctx *ctx, const char *path, bool force);
 

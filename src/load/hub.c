@@ -70,12 +70,14 @@ static kvf_status snapshot(kvf_ctx *ctx, const char *folder, char **out)
     return st;
 }
 
-/* Returns whether ORG/NAME means a Hub name: there is no folder ORG here, unlike for "models/mine"
- * beside a folder "models". */
+/* Returns whether ORG/NAME means a Hub name: it has no file's ending, and there is no folder ORG
+ * here, unlike for "models/mine" beside a folder "models". */
 static bool is_meant(const char *path)
 {
     char first[256];
     size_t n = strcspn(path, "/");
+    const char *ending = strrchr(path, '.');
+    if (ending && (!strcmp(ending, ".h5") || !strcmp(ending, ".gguf"))) return false;
     if (!path[n] || n >= sizeof first) return false;
     memcpy(first, path, n);
     first[n] = 0;
@@ -115,6 +117,15 @@ kvf_status kvf__hub_find(kvf_ctx *ctx, const char *path, char **out)
     kvf__free(cache);
     kvf__free(folder);
     return st;
+}
+
+kvf_status kvf__check_prefix_input(kvf_ctx *ctx, const char *path)
+{
+    char *at = NULL;
+    KVF_TRY(kvf__hub_find(ctx, path, &at));
+    const bool exists = kvf__exists(at);
+    kvf__free(at);
+    return exists ? KVF_OK : kvf__check_input(ctx, path);
 }
 
 kvf_status kvf__hub_name(kvf_ctx *ctx, const char *path, char **out)

@@ -170,8 +170,11 @@ static kvf_status point_on(kvf_ctx *ctx, const char *path, kvf_status status)
 {
     char line[2048];
     kvf__file_kind kind = KVF__FILE_UNKNOWN;
+    char *at = NULL; /* the path may be a name on the Hub */
     snprintf(line, sizeof line, "%s", kvf_ctx_error(ctx));
-    const kvf_status found = kvf__file_kind_of(ctx, path, &kind);
+    KVF_TRY(kvf__hub_find(ctx, path, &at));
+    const kvf_status found = kvf__file_kind_of(ctx, at, &kind);
+    kvf__free(at);
     if (found == KVF_EUNSUPPORTED || found == KVF_EFORMAT) return found;
     if (kind == KVF__FILE_PEFT_DIR)
         return kvf__fail(

@@ -49,6 +49,9 @@ HF_HOME=home
 export HF_HOME
 failing 'import: org/name: cannot open: No such file or directory, nor is it in the Hugging Face cache home/hub: `hf download org/name` fetches it' \
     import org/name --out new.h5
+failing 'eval: org/name: cannot open: No such file or directory, nor is it in the Hugging Face cache home/hub: `hf download org/name` fetches it' \
+    eval --base model --prefix org/name --data valid.jsonl
+failing 'eval: org/name.h5: cannot open: No such file or directory' eval --base model --prefix org/name.h5 --data valid.jsonl
 unset HF_HOME
 cp page/config.json a.gguf-split-b
 failing 'eval: a.gguf-split-b: is a part of a file: `cat a.gguf-split-? >a.gguf` joins them' eval --base a.gguf-split-b --data valid.jsonl

@@ -80,6 +80,10 @@ unset HF_HUB_CACHE HF_HOME XDG_CACHE_HOME
 HOME=$PWD/user
 export HOME
 run 0 eval --base some/tiny-model --data valid.jsonl --threads 2
+run 0 inspect some/tiny-model
+has out 'model.embed_tokens.weight'
+run 1 eval --base some/tiny-model --data valid.jsonl --prefix some/tiny-model
+has err 'some/tiny-model: is a base, not a prefix: use it with --base'
 run 0 train --base some/tiny-model --data train.jsonl --method direct --steps 1 --precision f32 --out hub.h5
 run 0 inspect hub.h5
 has out 'base_name *some/tiny-model'
