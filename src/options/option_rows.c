@@ -59,6 +59,14 @@ static void decide_lr(kvf_train_options *o)
         o->lr = kvf__method_find(o->method)->default_lr;
 }
 
+/* Steps of all neurons add up in a block's output: at 0.003, 128 neurons take SST-2 to a constant
+ * answer (docs/methods.md). */
+static void decide_ffn_lr(kvf_train_options *o)
+{
+    static const double RATE = 0.003, NEURONS = 32;
+    o->ffn_lr = RATE * fmin(1, NEURONS / fmax(1, (double)o->ffn_length));
+}
+
 /* 0: the default depends on the number of classes in the data. A pretrained matrix needs a lower
  * rate than a new layer. E2E on SmolLM2, validation loss after 8 steps: 1.637 without training the
  * head, 1.625 at 1e-4, 1.595 at 3e-4, 1.601 at 1e-3. */
@@ -123,8 +131,10 @@ static const kvf__option ROWS[] = {
         "virtual neurons of each feed-forward block, beside the prefix; alone with --prefix-length "
         "0",
         .rules = 0, .methods = "mlp|direct", .excludes = "infix|task-prefix=low-rank"),
-    ROW("ffn-lr", "X", "0.003", KVF_ABOVE_0, ffn_lr, "learning rate of the virtual neurons",
-        .rules = FREE, .methods = "mlp|direct", .needs = "ffn-length"),
+    ROW("ffn-lr", "X", "by length", KVF_ABOVE_0, ffn_lr,
+        "learning rate of the virtual neurons; 0.003, above 32 neurons 0.003 * 32 / N",
+        .rules = FREE | UNSET, .decide = decide_ffn_lr, .methods = "mlp|direct",
+        .needs = "ffn-length"),
     ROW("layers", "A-B,...", "all", KVF_TEXT, layers,
         "layers with a prefix, counted from 0, such as 4-7 or 0,2,4-7; other layers have none; "
         "cannot be "
