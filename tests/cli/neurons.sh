@@ -248,6 +248,10 @@ done
 run 0 export neox.run.h5 --format gguf --base "$gguf" --out wide.gguf --force --ffn-type f32 --data lm.jsonl --precision f32 --json
 awk -v a="$(value loss_before)" -v b="$(value loss_after)" -v want="$(cat want)" \
     'BEGIN { d = a - b; exit !(a == want && d < 1e-5 && d > -1e-5) }' || fail "$(cat out), want $(cat want)"
+t5=$SOURCE/tests/golden/model_t5_gated/model.gguf # both stacks
+run 0 train --base "$t5" --data lm.jsonl --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out t5.run.h5
+run 0 export t5.run.h5 --format gguf --base "$t5" --out t5.gguf --ffn-type f32 --data lm.jsonl --precision f32 --json
+awk -v d="$(value loss_change)" 'BEGIN { exit !(d < 1e-5 && d > -1e-5) }' || fail "t5: $(cat out)"
 run 0 inspect wide.gguf
 has out 'gptneox.feed_forward_length  *261$'
 has out 'blk.2.ffn_down.weight  *\[32, 261\]  *f32 '
