@@ -31,7 +31,7 @@ cd "$(dirname "$0")"
 BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config libdnnl-dev libhdf5-dev libjansson-dev
   libmicrohttpd-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev"
 DEMO_PACKAGES="dict-devil python3-pip"
-TEST_PACKAGES="check hdf5-tools libopenmpi-dev mandoc openmpi-bin patch python3-numpy python3-pip"
+TEST_PACKAGES="check cmake hdf5-tools libopenmpi-dev mandoc openmpi-bin patch python3-numpy python3-pip"
 WHEEL_PACKAGES="check dpkg-dev make python3-pip python3-venv"
 
 CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/kvfold"
@@ -266,7 +266,7 @@ run_sdist() {
   ninja -C build tests/make_tiny >build/compile.log || { tail -n 20 build/compile.log >&2; exit 1; }
   say "packing the sources"
   python3 -m venv build/sdist
-  build/sdist/bin/pip install -q --disable-pip-version-check build==1.6.1 twine==6.2.0
+  build/sdist/bin/pip install -q --disable-pip-version-check build==1.6.1 twine==6.2.0 2>&1 | grep -v '^WARNING' || true
   rm -f dist/kvfold-*.tar.gz
   build/sdist/bin/python -m build --sdist --outdir dist . >build/sdist/log 2>&1 || { tail -n 20 build/sdist/log >&2; exit 1; }
   build/sdist/bin/twine check --strict dist/kvfold-*.tar.gz
