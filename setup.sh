@@ -18,7 +18,7 @@
 #   ./setup.sh amplify [NAME...]   time and peak memory of every reader on small files that ask for much; fails above the limits
 #   ./setup.sh coverage   share of its lines that each source's own test runs; fails below 70 % (tests/coverage.txt)
 #   ./setup.sh storm [N [SEED]]   N clients (default 1000) that go away at random, on a server under sanitizers
-#   ./setup.sh peers [NAME...]   fetch engines (llama_server node_llama_cpp mlx_cache; by name llama_cpp_python, vllm_connector), an
+#   ./setup.sh peers [NAME...]   fetch engines (llama_server neurons_gguf node_llama_cpp mlx_cache; by name llama_cpp_python, vllm_connector), an
 #                    evaluator (lm_evaluation) and clients (openai_client langchain_client litellm_client llm_client inspect_client),
 #                    and compare answers with theirs; gemma3: a real Gemma 3 in transformers and llama-server; saved_folders: folders
 #                    of transformers. KVF_PYTHON: a Python whose packages (torch, transformers) are used
@@ -429,7 +429,7 @@ run_storm() {
 }
 
 PEERS=build/peers
-ENGINES="llama_server gemma3 node_llama_cpp mlx_cache saved_folders"
+ENGINES="llama_server neurons_gguf gemma3 node_llama_cpp mlx_cache saved_folders"
 CLIENTS="lm_evaluation openai_client langchain_client litellm_client llm_client inspect_client"
 
 # peers_install PACKAGE...: into the Python of the peers.
@@ -465,7 +465,7 @@ fetch_peers() {
   fi
   for peer; do
     case $peer in
-    llama_server) peers_install xllamacpp==2026.10.11549 ;;
+    llama_server | neurons_gguf) peers_install xllamacpp==2026.10.11549 ;;
     gemma3)
       peers_install torch==2.13.0 transformers==5.23.0 peft==0.21.2 h5py tokenizers sentencepiece protobuf xllamacpp==2026.10.11549
       fetch_gemma
