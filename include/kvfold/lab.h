@@ -100,13 +100,14 @@ typedef struct kvf_prune_options {
     const char *curve;               /* CSV file of the curve; NULL: none */
     kvf_eval_options eval;           /* data file and its format */
     kvf_precision precision;         /* the zero is AUTO */
-    int64_t keep; /* number of virtual tokens to keep, from 1; 0: decided by max_loss_rise */
+    int64_t keep; /* number of virtual tokens (neurons) to keep, from 1; 0: by max_loss_rise */
     double max_loss_rise; /* with keep 0: largest allowed rise over the loss of the whole prefix */
     kvf_prune_score score;
     kvf_dtype dtype;
     kvf_checkpoint checkpoint;
     const char *head; /* several tasks: the task to keep */
     bool allow_other_base, force;
+    bool neurons; /* virtual neurons are dropped, not tokens; implied without tokens */
     /* Called after each loss; items is the maximum number of losses. May be NULL. */
     void (*progress)(void *user, int64_t done, int64_t items);
     void *user;
@@ -121,14 +122,14 @@ typedef struct kvf_prune_point {
 
 typedef struct kvf_prune_result {
     double loss_before, loss_after;
-    int64_t P;            /* length of the whole prefix */
-    const double *scores; /* [P] initial score of each token */
+    int64_t P;            /* length of the whole prefix, or its neurons in a layer */
+    const double *scores; /* [P] initial score of each token or place of neurons */
     size_t n_kept;
-    const int64_t *kept; /* [n_kept] indices of the kept tokens, ascending */
+    const int64_t *kept; /* [n_kept] indices of the kept ones, ascending */
     size_t n_points;
     const kvf_prune_point *curve; /* [n_points] points, the whole prefix first */
     kvf_prune_point next;         /* the first drop that exceeded max_loss_rise */
-    int64_t shape[6];             /* shape of the new file's prefix, [L, 2, 1, G, n_kept, D] */
+    int64_t shape[6];             /* shape of the new file's prefix, [L, 2, 1, G, P, D] */
     int64_t position_start, bytes;
     void *memory;
 } kvf_prune_result;
@@ -141,10 +142,13 @@ void kvf_prune_result_done(kvf_prune_result *result);
  * whose absence costs least. gradient: the score is |gradient x value|, summed over a token's keys
  * and values and computed once; the loss is computed after each drop.
  *
+ * Neurons of each layer are first ordered by |gradient x value| of their values, the largest first.
+ * Index i then stands for the i-th neuron of every layer, and is dropped in all of them.
+ *
  * *json: {"score", "loss_before", "loss_after", "scores": [initial score of each token], "kept":
  * [indices], "curve": [{"length", "dropped", "loss"}], "next": {...} (the rejected drop, or null),
- * "shape", "position_start", "bytes"}. EUSAGE: options; EUNSUPPORTED: no prefix before rows; EDATA:
- * rows without labels. */
+ * "shape", "position_start", "bytes", "of": "tokens" or "neurons"}. EUSAGE: options; EUNSUPPORTED:
+ * no prefix before rows; EDATA: rows without labels. */
 kvf_status kvf_prune(kvf_ctx *ctx, const kvf_prune_options *options, kvf_prune_result *result,
                      kvf_json **json);
 

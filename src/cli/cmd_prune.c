@@ -4,13 +4,16 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #define AT(field)   offsetof(kvf_prune_options, field)
 #define EVAL(field) offsetof(kvf_prune_options, eval.field)
 static const kvf__option_row OPTIONS[] = {
-    {"keep", "N", "", KVF_POSITIVE, AT(keep), "number of virtual tokens to keep"},
+    {"keep", "N", "", KVF_POSITIVE, AT(keep), "number of virtual tokens (or neurons) to keep"},
     {"max-loss-rise", "X", "", KVF_REAL, AT(max_loss_rise),
      "drop tokens while the loss rises by at most X"},
+    {"neurons", NULL, "", KVF_FLAG, AT(neurons),
+     "drop virtual neurons in place of tokens; of each layer, ordered by gradient times value"},
     {"score", "leave-one-out|gradient", "leave-one-out", KVF_CHOICE, AT(score),
      "score of a token: the loss without it, or gradient times value from one pass for all "
      "tokens"},
@@ -27,6 +30,7 @@ static void print_text(const char *out, const kvf_json *found)
 {
     const kvf_json *curve = kvf_json_get(found, "curve"), *next = kvf_json_get(found, "next");
     const double before = loss_of(kvf_json_at(curve, 0));
+    const bool neurons = !strcmp(kvf__text_at(found, "of"), "neurons");
     char size[32];
     printf("%6s %8s %12s %12s\n", "length", "dropped", "loss", "change");
     for (size_t i = 0; i < kvf_json_size(curve); i++) {
@@ -38,10 +42,10 @@ static void print_text(const char *out, const kvf_json *found)
                loss_of(at) - before);
     }
     if (kvf_json_get(next, "loss"))
-        printf("dropping token %lld too would change the loss by %+.6f\n",
-               kvf__int_at(next, "dropped"), loss_of(next) - before);
-    printf("%s: %zu virtual tokens, %s, text from position %lld\n", out,
-           kvf_json_size(kvf_json_get(found, "kept")),
+        printf("dropping %s %lld too would change the loss by %+.6f\n",
+               neurons ? "neuron" : "token", kvf__int_at(next, "dropped"), loss_of(next) - before);
+    printf("%s: %zu virtual %s, %s, text from position %lld\n", out,
+           kvf_json_size(kvf_json_get(found, "kept")), neurons ? "neurons" : "tokens",
            cli_bytes_text(kvf__int_at(found, "bytes"), size), kvf__int_at(found, "position_start"));
 }
 
@@ -75,7 +79,8 @@ const cli_command cli_prune = {
     .name = "prune",
     .group = CLI_FILES,
     .synopsis = "PREFIX --base PATH --data FILE --out OUT.h5 --keep N [options]",
-    .summary = "Drops the least useful virtual tokens, and prints the loss at each length.",
+    .summary =
+        "Drops the least useful virtual tokens or neurons, and prints the loss at each length.",
     .notes = "The text keeps its positions, because position_start does not change: each printed "
              "loss is that of the resulting file. PEFT cannot store such a prefix.\n",
     .required = "out base data",

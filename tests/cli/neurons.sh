@@ -87,6 +87,7 @@ for P in 3 0; do
     value loss >plain.loss
     awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-6 && d > -1e-6) }' start.loss plain.loss ||
         fail "P $P: the start has loss $(cat start.loss), without neurons $(cat plain.loss)"
+    [ $P = 0 ] || run 0 merge plain.h5 --out tokens-p.h5
     rm -f start.h5 plain.h5
 done
 
@@ -123,6 +124,31 @@ run 0 inspect both.h5
 has out '^  neurons  *7$'
 awk -v a="$(loss whole-p.h5)" -v b="$(loss both.h5)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
     fail "composed: loss $(loss both.h5), of the part $(loss whole-p.h5)"
+# neurons with values of zero are pruned first, and change nothing; the file has the curve's loss
+prune() { # FILE OPTIONS...
+    run 0 prune "$@" --base llama.h5 --data lm.jsonl --out pruned.h5 --force --threads 2 --json
+    after=$(value loss_after)
+    [ "$(loss pruned.h5)" = "$after" ] || fail "eval says $(loss pruned.h5), prune $after"
+}
+for score in gradient leave-one-out; do
+    prune both.h5 --neurons --keep 5 --score $score
+    awk -v a="$(loss whole-p.h5)" -v b="$after" 'BEGIN { d = a - b; exit !(d < 1e-6 && d > -1e-6) }' ||
+        fail "pruned by $score: loss $after, of the part $(loss whole-p.h5)"
+    run 0 inspect pruned.h5
+    has out '^  neurons  *5$'
+    has out '^  pruned_kept  *0,1,2,3,4$'
+    prune both.h5 --neurons --keep 1 --score $score
+done
+prune alone-p.h5 --keep 2
+run 0 inspect pruned.h5
+has out '^  neurons  *2$'
+prune whole-p.h5 --keep 2 # tokens, beside all neurons
+run 0 inspect pruned.h5
+has out '^  prefix/past_key_values  *\[2, 2, 1, 2, 2, 8\] '
+has out '^  neurons  *5$'
+run 0 prune both.h5 --neurons --max-loss-rise 1e-6 --base llama.h5 --data lm.jsonl --out pruned.h5 --force --dtype f16
+has out '^dropping neuron [0-4] too would change the loss by [-+]'
+has out '^pruned.h5: 5 virtual neurons, '
 run 0 train --base llama.h5 --data lm.jsonl --init-from whole-p.h5 --prefix-length 3 --ffn-length 5 --encoder-hidden 8 --steps 1 --lr 1e-30 --ffn-lr 1e-30 \
     --threads 2 --precision f32 --quiet --out from.h5
 awk -v a="$(loss whole-p.h5)" -v b="$(loss from.h5)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
@@ -170,145 +196,9 @@ run 1 train --base llama.h5 --data lm.jsonl --steps 1 --init-from whole.h5 --pre
 has err 'whole.h5: has 5 virtual neurons in each layer: give --ffn-length 5$'
 run 1 compose whole-p.h5 whole-p.h5 --mode average --out x.h5
 has err 'whole-p.h5: has virtual neurons, whose mean means nothing'
-# folded into the base: an ordinary folder with the same loss, N wider, and its old values
-for base in llama gpt2 gpt_neox gemma2 modernbert; do
-    data=lm.jsonl task=lm
-    [ $base = modernbert ] && data=class.tsv task=seq-cls
-    run 0 train --base $base.h5 --data $data --task $task --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out run.h5
-    if [ $base = modernbert ]; then
-        run 1 export run.h5 --format transformers --base $base.h5 --out wide
-        has err 'run.h5: has a trained head, which is not written with the base$'
-        continue
-    fi
-    run 0 export run.h5 --format transformers --base $base.h5 --out wide --force
-    width=$(sed -n 's/.*"\(intermediate_size\|n_inner\)": *\([0-9]*\).*/\2/p' wide/config.json)
-    [ "$width" = 69 ] || fail "$base: width $width, want 69"
-    run 0 eval --base wide --data lm.jsonl --threads 2 --precision f32 --json
-    wide=$(value loss)
-    run 0 eval --base $base.h5 --prefix run.h5 --data lm.jsonl --threads 2 --precision f32 --json
-    awk -v a="$wide" -v b="$(value loss)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
-        fail "$base: the folder has loss $wide, the neurons $(value loss)"
-done
-run 0 export llama.h5 --format transformers --out plain # a base file alone
-run 0 eval --base plain --data lm.jsonl --threads 2 --precision f32 --json
-plain=$(value loss)
-run 0 eval --base llama.h5 --data lm.jsonl --threads 2 --precision f32 --json
-[ "$plain" = "$(value loss)" ] || fail "the folder of the base has loss $plain, the base $(value loss)"
-run 1 export llama.h5 --format transformers --out plain
-# with a LoRA in it, and trained as a whole
-"$MAKE_TINY" model 1 && "$MAKE_TINY" lora 5 lora || exit 1
-run 0 train --base model --data lm.jsonl --method full --steps 2 --precision f32 --threads 2 --quiet --out full.h5
-run 0 merge full.h5 --base model --out full-base.h5
-run 0 export model --format transformers --lora lora --out folded
-run 0 export full-base.h5 --format transformers --out full
-for folder in folded full; do
-    how_else="--lora lora"
-    [ $folder = folded ] || how_else="--prefix full.h5"
-    run 0 eval --base $folder --data lm.jsonl --threads 2 --precision f32 --json
-    value loss >got
-    # shellcheck disable=SC2086 # words
-    run 0 eval --base model --data lm.jsonl --threads 2 --precision f32 --json $how_else
-    value loss >want
-    awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' want got || fail "$folder: loss $(cat got), want $(cat want)"
-done
-run 1 export full.h5 --format transformers --base model --out x
-has err 'full.h5: trains the whole base: merge it'
-run 0 export whole-p.h5 --format transformers --base llama.h5 --out both # with keys and values: a cache
-[ -s both/past_key_values.safetensors ] || fail 'no cache beside the model'
-has both/README.md 'DynamicCache'
-run 0 export alone-p.h5 --format transformers --base llama.h5 --out both --force
-absent both/past_key_values.safetensors
-! grep -q DynamicCache both/README.md || fail 'the README has a cache'
-run 1 export alone-p.h5 --format transformers --base gpt2.h5 --out x
-has err 'the prefix is for base llama'
-run 1 export alone-p.h5 --format transformers --out x
-run 2 export alone-p.h5 --format transformers --base plain --out plain --force
-has err 'plain: is the base, which will not be replaced'
-for format in peft safetensors; do
-    run 1 export whole-p.h5 --format $format --out x
-    has err 'whole-p.h5: has virtual neurons (--ffn-length), which no cache or adapter of another program holds: --format'
-done
-# folded into a GGUF, whose file has the loss of the neurons: exactly in f32, else within the error of its types
-for base in bpe neox; do
-    gguf=$SOURCE/tests/golden/gguf_$base.gguf
-    run 0 train --base "$gguf" --data lm.jsonl --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out $base.run.h5
-    run 0 eval --base "$gguf" --prefix $base.run.h5 --data lm.jsonl --threads 2 --precision f32 --json
-    value loss >want
-    for type in own q8_0 f16 f32; do
-        asked=
-        [ $type = own ] || asked="--ffn-type $type"
-        # shellcheck disable=SC2086 # words
-        run 0 export $base.run.h5 --format gguf --base "$gguf" --out wide.gguf --force $asked
-        run 0 eval --base wide.gguf --data lm.jsonl --threads 2 --precision f32 --json
-        value loss >got
-        awk -v most="$([ $type = f32 ] && echo 1e-5 || echo 0.02)" 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < most && d > -most) }' want got ||
-            fail "$base, $type: the GGUF has loss $(cat got), the neurons $(cat want)"
-    done
-done
-run 0 export neox.run.h5 --format gguf --base "$gguf" --out wide.gguf --force --ffn-type f32 --data lm.jsonl --precision f32 --json
-awk -v a="$(value loss_before)" -v b="$(value loss_after)" -v want="$(cat want)" \
-    'BEGIN { d = a - b; exit !(a == want && d < 1e-5 && d > -1e-5) }' || fail "$(cat out), want $(cat want)"
-t5=$SOURCE/tests/golden/model_t5_gated/model.gguf # both stacks
-run 0 train --base "$t5" --data lm.jsonl --method direct --steps 3 --prefix-length 0 --ffn-lr 0.05 $how --out t5.run.h5
-run 0 export t5.run.h5 --format gguf --base "$t5" --out t5.gguf --ffn-type f32 --data lm.jsonl --precision f32 --json
-awk -v d="$(value loss_change)" 'BEGIN { exit !(d < 1e-5 && d > -1e-5) }' || fail "t5: $(cat out)"
-run 0 inspect wide.gguf
-has out 'gptneox.feed_forward_length  *261$'
-has out 'blk.2.ffn_down.weight  *\[32, 261\]  *f32 '
-neox=$SOURCE/tests/golden/gguf_neox.gguf
-# not_folded CODE MESSAGE OPTIONS...
-not_folded() {
-    code=$1 line=$2
-    shift 2
-    run "$code" export neox.run.h5 --format gguf "$@"
-    has err "^kvfold: export: $line"
-}
-cp wide.gguf kept.gguf
-not_folded 1 'wide.gguf: exists (use --force to replace it)$' --base "$neox" --out wide.gguf
-cp "$neox" own.gguf
-not_folded 2 'own.gguf: is read by this command, it will not be replaced; try' --base own.gguf --out own.gguf --force
-not_folded 2 '--format gguf needs --base MODEL.gguf' --out x.gguf
-not_folded 2 '--base llama.h5: want the GGUF file that the engine runs; try' --base llama.h5 --out x.gguf
-not_folded 1 '.*gguf_bpe.gguf: has architecture llama, but the prefix is for base gguf_neox' --base "$SOURCE/tests/golden/gguf_bpe.gguf" --out x.gguf
-not_folded 1 'cut.gguf: ' --base cut.gguf --out x.gguf
-head -c 70000 "$neox" >cut.gguf
-not_folded 1 'cut.gguf: .*truncated' --base cut.gguf --out x.gguf
-ulimit -S -f 60
-not_folded 1 'wide.gguf: .*File too large$' --base "$neox" --out wide.gguf --force
-ulimit -S -f unlimited
-same kept.gguf wide.gguf
-# the type of a matrix whose blocks have as many bytes, IQ4_NL for Q4_0
-at=$(($(grep -obUa 'blk.0.ffn_up.weight' own.gguf | cut -d: -f1) + 19 + 4 + 16))
-printf '\024' | dd of=own.gguf bs=1 seek=$at conv=notrunc status=none
-not_folded 1 'own.gguf: tensor "blk.0.ffn_up.weight" has type iq4_nl, which is not written: --ffn-type q8_0' --base own.gguf --out x.gguf
-run 0 export neox.run.h5 --format gguf --base own.gguf --out typed.gguf --ffn-type q8_0
-has err 'own.gguf: the weights differ from those of base gguf_neox'
-run 0 inspect typed.gguf
-has out 'blk.0.ffn_up.weight  *\[288, 32\]  *q8_0 '
-run 1 export whole-p.h5 --format gguf --base "$neox" --out x.gguf
-run 2 export neox.run.h5 --format gguf --base "$neox" --out x.gguf --dtype f32
-has err 'neox.run.h5: has virtual neurons alone, so there is no state for --engine'
-# with keys and values: a folder of the GGUF, the state and a README for both
-bpe=$SOURCE/tests/golden/gguf_bpe.gguf
-run 0 train --base "$bpe" --data lm.jsonl --method direct --steps 3 --prefix-length 3 --ffn-lr 0.05 $how --out run.h5
-run 0 export run.h5 --format gguf --base "$bpe" --dtype f32 --ffn-type f32 --out state
-has state/README.md '^llama-server -m model.gguf .* -ctk f32 -ctv f32 '
-has state/README.md 'with the 5 virtual neurons of the prefix'
-run 0 import state/prefix.state --base state/model.gguf --out kv.h5
-run 0 eval --base state/model.gguf --prefix kv.h5 --data lm.jsonl --threads 2 --precision f32 --json
-value loss >got
-run 0 eval --base "$bpe" --prefix run.h5 --data lm.jsonl --threads 2 --precision f32 --json
-value loss >want
-awk 'NR == FNR { a = $1; next } { d = a - $1; exit !(d < 1e-5 && d > -1e-5) }' want got || fail "GGUF and state have loss $(cat got), the prefix $(cat want)"
-run 1 export run.h5 --format gguf --base "$bpe" --out state
-run 2 export run.h5 --format gguf --base "$bpe" --out other --data lm.jsonl
-has err '--data is for virtual neurons alone: run.h5 has keys and values'
-run 1 export kv.h5 --format gguf --base state/model.gguf --out x.gguf
-has err 'kv.h5: has no virtual neurons (--ffn-length) to fold into the base$'
-run 1 export llama.h5 --format gguf --base "$neox" --out x.gguf
-run 2 export alone-p.h5 --format transformers --base llama.h5 --out x --ffn-type f16
-absent x.gguf
-run 1 prune whole-p.h5 --base llama.h5 --data lm.jsonl --keep 1 --out x.h5
-has err 'whole-p.h5: has virtual neurons, which are not pruned here$'
+run 2 prune whole-p.h5 --base llama.h5 --data lm.jsonl --neurons --keep 6 --out x.h5
+has err '^kvfold: prune: --keep 6: whole-p.h5 has only 5 virtual neurons; try'
+run 2 prune tokens-p.h5 --base llama.h5 --data lm.jsonl --neurons --keep 1 --out x.h5
+has err '^kvfold: prune: tokens-p.h5: has no virtual neurons; try'
 run 2 words alone-p.h5 --base llama.h5
 absent x.h5 x

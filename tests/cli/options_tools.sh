@@ -226,6 +226,7 @@ compose|allow-other-base|run_p.h5 foreign_p.h5 --mode average $to|@|rescue
 compose|force|run_p.h5 next_p.h5 --mode average --out there|@|rescue
 prune|keep|run_p.h5 $eval $to|2|rescue
 prune|keep|run_p.h5 $eval $to --max-loss-rise 1|2|refuse
+prune|neurons|run_p.h5 $eval $to --keep 3|@|refuse
 prune|max-loss-rise|run_p.h5 $eval $to|1|rescue
 prune|score|run_p.h5 $eval $to --keep 3|gradient|change
 prune|curve|run_p.h5 $eval $to --keep 3|o/curve|change
