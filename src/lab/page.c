@@ -50,7 +50,6 @@ static void put_shape(kvf__html *h, const kvf_json *attributes)
     const kvf_json *P = kvf_json_get(attributes, "P");
 
     if (kvf_json_int(P, 0) < 1) return;
-    kvf__card_put(h, "virtual tokens", P, "");
     if (kvf_json_typeof(kvf_json_get(attributes, "G")) == KVF_JSON_ARRAY) {
         kvf__card_put(h, "layers (heads differ)", kvf_json_get(attributes, "L"), "");
         return;
@@ -62,34 +61,58 @@ static void put_shape(kvf__html *h, const kvf_json *attributes)
                      kvf__int_at(attributes, "D"));
 }
 
+typedef struct card {
+    const char *name, *part, *key, *unit;
+} card;
+
+static void put_cards(kvf__html *h, const kvf_json *facts, const card *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        kvf__card_put(h, list[i].name, kvf_json_get(kvf_json_get(facts, list[i].part), list[i].key),
+                      list[i].unit);
+}
+
+/* Writes what a reader in a hurry wants: what was trained, from which loss, to which. */
 static void put_summary(kvf__html *h, const kvf_json *facts)
 {
-    const kvf_json *attributes = kvf_json_get(facts, "attributes");
-    const kvf_json *history = kvf_json_get(facts, "history");
-    static const struct {
-        const char *name, *key, *unit;
-    } SAID[] = {{"method", "method", ""},
-                {"task", "task", ""},
-                {"base", "base_name", ""},
-                {"architecture", "base_architecture", ""}},
-      RAN[] = {{"steps", "steps", ""},
-               {"tokens trained on", "tokens", ""},
-               {"first train loss", "first_train_loss", "nats"},
-               {"last train loss", "last_train_loss", "nats"},
-               {"last valid loss", "last_valid_loss", "nats"},
-               {"best step", "best_step", ""}};
-    const kvf_json *options = kvf_json_get(facts, "options");
+    static const card RESULTS[] = {{"base", "attributes", "base_name", ""},
+                                   {"method", "attributes", "method", ""},
+                                   {"task", "attributes", "task", ""},
+                                   {"virtual neurons", "attributes", "neurons", ""},
+                                   {"bare base", "lineage", "bare_loss", "nats"},
+                                   {"start", "lineage", "start_loss", "nats"},
+                                   {"always the largest class", "lineage", "largest_class", ""},
+                                   {"steps", "history", "steps", ""},
+                                   {"last valid loss", "history", "last_valid_loss", "nats"},
+                                   {"first train loss", "history", "first_train_loss", "nats"},
+                                   {"last train loss", "history", "last_train_loss", "nats"}};
+
+    const kvf_json *P = kvf_json_get(kvf_json_get(facts, "attributes"), "P"),
+                   *history = kvf_json_get(facts, "history");
+    char best[64];
+
+    kvf__html_put(h, "<dl class=\"cards\">\n");
+    put_cards(h, facts, RESULTS, 1);
+    if (kvf_json_int(P, 0) > 0) kvf__card_put(h, "virtual tokens", P, "");
+    put_cards(h, facts, RESULTS + 1, sizeof RESULTS / sizeof RESULTS[0] - 1);
+    snprintf(best, sizeof best, "best %s, at step %lld", kvf__text_at(history, "best_metric"),
+             kvf__int_at(history, "best_step"));
+    kvf__card_put(h, best, kvf_json_get(history, "best_value"), "");
+    kvf__html_put(h, "</dl>\n");
+}
+
+static void put_about(kvf__html *h, const kvf_json *facts)
+{
+    static const card ABOUT[] = {{"architecture", "attributes", "base_architecture", ""},
+                                 {"tokens trained on", "history", "tokens", ""},
+                                 {"seed", "options", "seed", ""},
+                                 {"by kvfold", "attributes", "kvfold_version", ""}};
 
     kvf__html_put(h, "<dl class=\"cards\">\n");
     kvf__card_put(h, "file", kvf_json_get(facts, "kind"), "");
-    for (size_t i = 0; i < sizeof SAID / sizeof SAID[0]; i++)
-        kvf__card_put(h, SAID[i].name, kvf_json_get(attributes, SAID[i].key), SAID[i].unit);
-    put_shape(h, attributes);
-    for (size_t i = 0; i < sizeof RAN / sizeof RAN[0]; i++)
-        kvf__card_put(h, RAN[i].name, kvf_json_get(history, RAN[i].key), RAN[i].unit);
-    kvf__card_put(h, "seed", kvf_json_get(options, "seed"), "");
     kvf__card_put(h, "written", kvf_json_get(facts, "written"), "");
-    kvf__card_put(h, "by kvfold", kvf_json_get(attributes, "kvfold_version"), "");
+    put_shape(h, kvf_json_get(facts, "attributes"));
+    put_cards(h, facts, ABOUT, sizeof ABOUT / sizeof ABOUT[0]);
     kvf__html_put(h, "</dl>\n");
 }
 
@@ -109,21 +132,17 @@ static void put_contents(kvf__html *h, const kvf_json *facts, bool curves)
 {
     static const struct {
         const char *fact, *id, *title;
-    } SECTIONS[] = {{"prefix", "norms", "Norms"},
-                    {"virtual", "norms", "Norms"},
-                    {"attention", "attention", "Attention"},
-                    {"answers", "answers", "Answers"},
-                    {"samples", "samples", "Before and after"},
-                    {"words", "words", "Words"},
-                    {"options", "options", "Options"},
-                    {"lineage", "lineage", "Lineage"},
-                    {"attributes", "attributes", "File"},
+    } SECTIONS[] = {{"answers", "answers", "Answers"}, {"samples", "samples", "Before and after"},
+                    {"history", "curves", "Curves"},   {"prefix", "norms", "Norms"},
+                    {"virtual", "norms", "Norms"},     {"attention", "attention", "Attention"},
+                    {"words", "words", "Words"},       {"options", "options", "Options"},
+                    {"lineage", "lineage", "Lineage"}, {"attributes", "attributes", "File"},
                     {"tensors", "tensors", "Tensors"}};
 
     kvf__html_put(h, "<nav aria-label=\"Sections\"><ul>\n");
-    if (curves) kvf__html_put(h, "<li><a href=\"#curves\">Curves</a></li>\n");
     for (size_t i = 0; i < sizeof SECTIONS / sizeof SECTIONS[0]; i++)
-        if (kvf_json_size(kvf_json_get(facts, SECTIONS[i].fact)))
+        if (kvf_json_size(kvf_json_get(facts, SECTIONS[i].fact)) &&
+            (curves || strcmp(SECTIONS[i].id, "curves") != 0))
             kvf__html_printf(h, "<li><a href=\"#%s\">%s</a></li>\n", SECTIONS[i].id,
                              SECTIONS[i].title);
     kvf__html_put(h, "</ul></nav>\n");
@@ -139,12 +158,16 @@ kvf_status kvf__report_page(kvf_ctx *ctx, const kvf_json *facts, const kvf__hist
     put_contents(&h, facts, history && history->n > 0);
     put_notes(&h, kvf_json_get(facts, "notes"));
     kvf__html_put(&h, "</header>\n<main>\n");
-    kvf__curves_put(&h, facts, history);
-    kvf__norms_put(&h, facts);
-    kvf__attention_put(&h, facts);
     kvf__confusion_put(&h, facts);
     kvf__samples_put(&h, facts);
+    kvf__curves_put(&h, facts, history);
+    kvf__html_put(&h, "<details class=\"inside\"><summary>Look inside: norms, attention, words, "
+                      "options, tensors</summary>\n");
+    put_about(&h, facts);
+    kvf__norms_put(&h, facts);
+    kvf__attention_put(&h, facts);
     kvf__words_put(&h, facts);
     kvf__tables_put(&h, facts);
+    kvf__html_put(&h, "</details>\n");
     return kvf__page_end(&h, out);
 }

@@ -160,6 +160,17 @@
     listen(field, point, (dx, dy) => show(added.length ? row + dy : row, added.length ? column + dx : column), off);
   };
 
+  /* A link opens what its target is folded into. */
+  const reveal = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    const folded = target && target.closest("details");
+    if (!folded || folded.open) return;
+    folded.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+
   if (data) document.querySelectorAll(".chart").forEach(chart);
   document.querySelectorAll(".heat").forEach(heat);
 })();

@@ -211,10 +211,7 @@ static kvf_status add_samples(kvf__report_facts *r)
     size_t most = (size_t)r->options->samples, n = 0;
     char **texts = NULL; /* [3, most]: prompts, before, after */
 
-    if (r->prefix->task != KVF__TASK_LM) {
-        kvf__report_note(r, "No samples: task %s generates no text.", r->prefix->file.id.task);
-        return KVF_OK;
-    }
+    if (r->prefix->task != KVF__TASK_LM) return KVF_OK;
     KVF_TRY(kvf__alloc_array(r->ctx, most, 3 * sizeof *texts, &texts));
     char **before = texts + most, **after = before + most;
     kvf_json *references = kvf_json_array();

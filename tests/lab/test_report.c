@@ -265,8 +265,8 @@ START_TEST(hostile_texts_stay_text)
     kvf__buf page = page_of(facts, &history), again = page_of(facts, &history);
     ck_assert_uint_eq(count(page.data, "<script"), 1);
     ck_assert_uint_eq(count(page.data, "<img"), 0);
-    /* once each, and again: the title, the metric in two places, four cards, a label in two */
-    ck_assert_uint_eq(count(page.data, "&lt;script&gt;x"), count(HOSTILE, "<script>x") + 8);
+    /* once each, and again: the title, the metric in three places, four cards, a label in two */
+    ck_assert_uint_eq(count(page.data, "&lt;script&gt;x"), count(HOSTILE, "<script>x") + 9);
     ck_assert_uint_eq(count(page.data, "\\&quot;&#39;"), 1 + 1); /* JSON in a list; a word */
     check_nesting(page.data);
     ck_assert_uint_eq(page.n, again.n);

@@ -323,6 +323,11 @@ def look_at(browser, path):
         check_fit(page)
         page.expect((page.ask("look.ground()") < 0.1) == ("dark" in name), "light and dark are mixed up")
         if name != "print":
+            if page.ask("document.querySelector('.inside #tensors') !== null"):
+                page.expect(not page.ask("document.querySelector('.inside').open"), "what is inside is not folded away")
+                page.ask("location.hash = '#tensors'")
+                time.sleep(0.2)
+                page.expect(page.ask("document.querySelector('.inside').open"), "a link does not open what is inside")
             for figure in page.ask("[...document.querySelectorAll('.chart')].map((e) => e.id)"):
                 check_chart(page, figure)
             for figure in page.ask("[...document.querySelectorAll('.heat')].map((e) => e.id)"):
